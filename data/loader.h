@@ -1,0 +1,62 @@
+// Batches, prepared ahead by threads: decode, cache, resize and crop on the host; the device
+// normalises, crops and flips (InputPatches). Order and augmentation are functions of (seed, epoch,
+// position or index) alone.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "data/dataset.h"
+#include "kernels/kernels.h"
+
+namespace bv {
+
+// A process's share of a batch. Owned by the loader, valid until the next call of next().
+struct Batch {
+  const uint8_t* images;  // [local_batch, height, width, 3]; rows from `count` on are black
+  const Crop* crops;      // [local_batch]
+  const int32_t*
+      labels;  // [local_batch]; -1 from `count` on, and where an evaluation image was skipped
+  int count;   // rows in use
+  uint32_t position;    // of row 0 in the epoch's order
+  double wait_seconds;  // that next() waited for it
+};
+
+struct LoaderOptions {
+  DataKind kind;
+  int image_size;  // of the model's input
+  int local_batch;
+  int rank = 0, ranks = 1;
+  uint64_t seed = 0;
+  bool augment = true;  // "basic"; false: resize the short side, centre crop
+  bool skip_bad_images = false;
+  int workers = 1;         // threads; at least 1
+  size_t cache_bytes = 0;  // for this process: decoded images are kept when all of them fit
+  int prefetch = 3;        // batches prepared ahead
+};
+
+// Training: positions p of an epoch are the images order(seed, epoch)[p]; batch k of the epoch
+// covers positions [k * local_batch * ranks, ...), rank r its r-th local_batch. Never ends: after
+// floor(images / batch) batches comes the next epoch. Evaluation (train = false): every image once,
+// in order, rank r the r-th share of contiguous images.
+class Loader {
+ public:
+  Loader(const Dataset&, const LoaderOptions&, bool train);
+  ~Loader();
+  int height() const;  // of stored pictures: the model's size
+  int width() const;
+  int64_t batches_per_epoch() const;  // train: floor(size / (local_batch * ranks)); else ceil(share
+                                      // / local_batch), the same for all ranks
+
+  // (Re)starts preparing batches from batch `batch` of `epoch` (evaluation: epoch and batch are 0).
+  void start(int64_t epoch, int64_t batch);
+  // The next batch. Throws UserError naming a bad image unless these are skipped.
+  const Batch& next();
+  int64_t skipped() const;  // bad images met so far, each counted once
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace bv

@@ -1,0 +1,66 @@
+// Everything a run can be told. One table (options.cpp) parses the command line, reads recipes and config files,
+// writes config.json, prints --help and the README's list.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace bv {
+
+// Fields that are std::optional are settled by resolve steps that need the model, the data or the machine
+// (engine/setup.cpp); after that config.json holds them all.
+struct Options {
+  // what runs where
+  std::string model;
+  std::optional<int> nproc;          // -n
+  std::string device = "auto";       // auto cpu simt cuda
+  std::string precision = "auto";    // auto fp32 fp16 bf16
+  // data
+  std::string data;                  // path, "synthetic", or empty: the built-in set
+  double val_fraction = 0.1;
+  std::vector<std::string> classes;  // names; empty: the data's
+  std::optional<std::array<double, 3>> mean, std;  // of pixels in 0-1
+  std::optional<int> image_size, patch_size;
+  std::string augment = "basic";     // none basic
+  std::string on_bad_image = "fail"; // fail skip
+  int workers = 0;                   // decoding threads a process; 0: as many as its cores
+  int cache_mb = 1024;               // decoded images, all processes together
+  // steps
+  std::optional<int> batch;          // images in one forward pass over all processes
+  std::optional<int> local_batch;    // ... of one process
+  int accumulate = 1;
+  double epochs = 10;
+  std::optional<int64_t> steps;      // cap on the updates, resumed ones included
+  int eval_every = 1;                // epochs
+  // optimizer and schedule
+  std::string optimizer = "adamw";   // sgd adam adamw
+  double lr = 1e-3;
+  double momentum = 0.9;
+  bool nesterov = false;
+  std::array<double, 2> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0.05;
+  std::string decay = "weights";     // weights all
+  std::string schedule = "cosine";   // constant cosine
+  std::string schedule_by = "step";  // step epoch
+  double warmup_epochs = 0;
+  int64_t warmup_steps = 0;
+  double clip_grad = 0;              // 0: none
+  double label_smoothing = 0;
+  double drop_rate = 0, attn_drop_rate = 0, drop_path_rate = 0;
+  uint64_t seed = 0;
+  // files
+  std::string out, resume, weights;
+  std::string save_every = "1";      // epochs, or "500steps"
+  int keep = 1;                      // step folders besides the best one
+  int log_every = 10;                // steps
+  // machine
+  int64_t bucket_bytes = 4 << 20;
+  double timeout = 60;               // seconds without a sign of life from a peer
+  bool plan = false;
+};
+
+}  // namespace bv

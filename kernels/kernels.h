@@ -1,0 +1,482 @@
+// The table of operations. Of each: what it computes, on which shapes, what it writes (= or +=),
+// what it costs. kernels/NAME.cpp computes it on the CPU, kernels/NAME.cu on a GPU. A backend
+// implements Kernels; the engine knows no more of a device than this table and kernels/backend.h.
+//
+// Arguments stand in the order outputs, inputs, weights, sizes, dtype, accumulate. Gradients are
+// prefixed d. "dtype" after a shape: elements of the operation's dtype; float: always fp32. All
+// tensors are dense, row-major, and start at a multiple of 64 bytes. Outputs never overlap inputs
+// unless it is said.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace bv {
+
+enum class DType : uint8_t { fp32, fp16, bf16 };
+constexpr size_t size_of(DType t) {
+  return t == DType::fp32 ? 4 : 2;
+}
+
+// The least that has to be computed, and moved to and from memory.
+struct Cost {
+  double flops, bytes;
+};
+
+using Stream = struct OpaqueStream*;  // what stands behind it is the backend's business
+
+// What changes from step to step. It lives on the device; the host fills it before each micro-step,
+// so that a captured graph needs no new arguments.
+struct StepParams {
+  uint64_t seed;  // key of every random number
+  uint32_t
+      epoch;  // with `position`, names the images of this micro-batch: image b is at position + b
+  uint32_t position;  // in the epoch's order
+  float lr;
+  float grad_scale;  // 1 / (images in a full update), over all processes; the loss scale multiplies
+                     // it on the device
+  float divisor;  // (images in this update) / (images in a full one): gradients are divided by it
+  float count;    // images in this micro-batch of this process
+  float stop;     // 1: this process was asked to stop; added over the processes with the gradients
+};
+
+// State of the update that the device itself advances. Saved in checkpoints.
+struct UpdateState {
+  int32_t count;       // updates done (Adam's t); a skipped one is not counted
+  int32_t found_inf;   // 1: the last gradient held an inf or NaN, and the update was skipped
+  float grad_norm;     // global L2 norm of the last gradient, unscaled, before clipping
+  float loss_scale;    // 1 unless fp16
+  int32_t good_steps;  // since the scale last changed
+  int32_t skipped;     // updates in a row that were skipped
+};
+
+// Where a picture's pixels are taken from: pixel (y, x) of the result is pixel (y + top, x + left)
+// of the stored image, from the right if flip; black outside it.
+struct Crop {
+  int16_t top, left;
+  int32_t flip;
+};
+
+// ------------------------------------------------------------------------------------------------
+// input Pixels to normalised patches, what a ViT's first matrix product reads:
+//   out[b, gy * (size/patch) + gx, (c * patch + py) * patch + px]
+//     = (pixel(b, gy * patch + py, gx * patch + px, c) / 255 - mean[c]) / std[c],   pixels as Crop
+//     takes them
+// (a pixel outside the stored image is 0 before it is normalised, as torchvision's RandomCrop
+// pads).
+struct InputPatches {
+  void* out;              // [B, (size/patch)^2, 3*patch*patch] dtype  =
+  const uint8_t* images;  // [B, height, width, 3]
+  const Crop* crops;      // [B]
+  int B, height, width;   // of the stored images
+  int size, patch;        // of the result
+  float mean[3], std[3];  // of pixels in 0-1
+  DType dtype;
+
+  Cost cost() const {
+    const double n = 3.0 * B * size * size;
+    return {2 * n, n * (1 + double(size_of(dtype)))};
+  }
+};
+
+// ------------------------------------------------------------------------------------------------
+// linear out = inp weight^T + bias
+struct LinearForward {
+  void* out;           // [M, N] dtype  =
+  void* workspace;     // [workspace_bytes(*this)]
+  const void* inp;     // [M, K] dtype
+  const void* weight;  // [N, K] dtype
+  const void* bias;    // [N] dtype, or null
+  int M, N, K;
+  DType dtype;
+
+  Cost cost() const {
+    return {2.0 * M * N * K, double(size_of(dtype)) *
+                                 (double(M) * K + double(N) * K + double(M) * N + (bias ? N : 0))};
+  }
+};
+
+// dinp = dout weight
+struct LinearBackwardInput {
+  void* dinp;          // [M, K] dtype  =
+  void* workspace;     // [workspace_bytes(*this)]
+  const void* dout;    // [M, N] dtype
+  const void* weight;  // [N, K] dtype
+  int M, N, K;
+  DType dtype;
+
+  Cost cost() const {
+    return {2.0 * M * N * K,
+            double(size_of(dtype)) * (double(M) * K + double(N) * K + double(M) * N)};
+  }
+};
+
+// dweight (+)= dout^T inp,   dbias (+)= sum over rows of dout
+struct LinearBackwardWeight {
+  float* dweight;    // [N, K]  = or +=, by accumulate
+  float* dbias;      // [N]     = or +=, by accumulate; or null
+  void* workspace;   // [workspace_bytes(*this)]
+  const void* dout;  // [M, N] dtype
+  const void* inp;   // [M, K] dtype
+  int M, N, K;
+  DType dtype;
+  bool accumulate;
+
+  Cost cost() const {
+    return {2.0 * M * N * K, double(size_of(dtype)) * (double(M) * K + double(M) * N) +
+                                 4.0 * (double(N) * K + (dbias ? N : 0)) * (accumulate ? 2 : 1)};
+  }
+};
+
+// ------------------------------------------------------------------------------------------------
+// gelu The exact GELU (Hendrycks & Gimpel 2016) of inp + bias:   out = x Phi(x) = x/2 (1 + erf(x /
+// sqrt 2)),  x = inp + bias
+struct BiasGeluForward {
+  void* out;         // [rows, C] dtype  =
+  const void* inp;   // [rows, C] dtype, saved for backward
+  const void* bias;  // [C] dtype
+  int rows, C;
+  DType dtype;
+
+  Cost cost() const {
+    const double n = double(rows) * C;
+    return {20 * n, double(size_of(dtype)) * (2 * n + C)};
+  }
+};
+
+// dinp = dout (Phi(x) + x phi(x)),   dbias (+)= sum over rows of dinp
+struct BiasGeluBackward {
+  void* dinp;        // [rows, C] dtype  =, may be dout itself
+  float* dbias;      // [C]  = or +=, by accumulate
+  void* workspace;   // [workspace_bytes(*this)]
+  const void* dout;  // [rows, C] dtype
+  const void* inp;   // [rows, C] dtype
+  const void* bias;  // [C] dtype
+  int rows, C;
+  DType dtype;
+  bool accumulate;
+
+  Cost cost() const {
+    const double n = double(rows) * C;
+    return {30 * n, double(size_of(dtype)) * (3 * n + C) + 4.0 * C * (accumulate ? 2 : 1)};
+  }
+};
+
+// ------------------------------------------------------------------------------------------------
+// layernorm Residual add and layer normalisation over the last dimension (Ba et al. 2016), row by
+// row:
+//   sum = inp + residual          (without residual: sum is inp, and `sum` isn't written)
+//   out = (sum - mean) * rstd * weight + bias,    rstd = 1 / sqrt(variance + eps), the variance
+//   biased
+struct LayerNormForward {
+  void* out;             // [rows, C] dtype  =
+  void* sum;             // [rows, C] dtype  =, saved for backward; null without residual
+  float* mean;           // [rows]  =, saved for backward
+  float* rstd;           // [rows]  =, saved for backward
+  const void* inp;       // [rows, C] dtype
+  const void* residual;  // [rows, C] dtype, or null
+  const float* weight;   // [C]
+  const float* bias;     // [C]
+  int rows, C;
+  float eps;
+  DType dtype;
+
+  Cost cost() const {
+    const double n = double(rows) * C;
+    return {8 * n, n * double(size_of(dtype)) * (residual ? 4 : 2) + 8.0 * (double(rows) + C)};
+  }
+};
+
+// dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),   g = dout * weight,  xhat = (sum
+// - mean) * rstd dweight (+)= sum over rows of dout * xhat,   dbias (+)= sum over rows of dout
+struct LayerNormBackward {
+  void* dinp;  // [rows, C] dtype  =, the gradient of residual as well; may be dout or dsum itself
+  float* dweight;       // [C]  = or +=, by accumulate
+  float* dbias;         // [C]  = or +=, by accumulate
+  void* workspace;      // [workspace_bytes(*this)]
+  const void* dout;     // [rows, C] dtype
+  const void* dsum;     // [rows, C] dtype: what reaches sum from elsewhere, or null
+  const void* sum;      // [rows, C] dtype
+  const float* mean;    // [rows]
+  const float* rstd;    // [rows]
+  const float* weight;  // [C]
+  int rows, C;
+  DType dtype;
+  bool accumulate;
+
+  Cost cost() const {
+    const double n = double(rows) * C;
+    return {14 * n, n * double(size_of(dtype)) * (dsum ? 4 : 3) + 8.0 * rows +
+                        4.0 * C * (accumulate ? 5 : 3)};
+  }
+};
+
+// ------------------------------------------------------------------------------------------------
+// attention Multi-head self-attention over packed projections, flash-style (Dao et al. 2022): for
+// each image and head
+//   S = Q K^T / sqrt(D),   P = softmax(S) over keys,   out = (P * mask / (1 - drop)) V
+//   lse[b, h, q] = log sum over keys of exp(S)
+// Dropout (drop > 0) keeps an element of P where uniform(word i % 4 of philox(seed, i / 4, position
+// + b, epoch, layer)) is at least drop, i = (h * N + q) * N + key. Scores never reach memory as a
+// whole.
+struct AttentionForward {
+  void* out;                 // [B, N, H, D] dtype  =, saved for backward
+  float* lse;                // [B, H, N]  =, saved for backward
+  void* workspace;           // [workspace_bytes(*this)]
+  const void* qkv;           // [B, N, 3, H, D] dtype
+  const StepParams* params;  // seed, epoch, position; unused without dropout
+  int B, N, H, D;
+  uint32_t layer;
+  float drop;
+  DType dtype;
+
+  Cost cost() const {
+    const double rows = double(B) * N * H;
+    return {4 * rows * N * D, double(size_of(dtype)) * rows * D * 4 + 4 * rows};
+  }
+};
+
+// With dP' = dout V^T * mask / (1 - drop) and delta = rowsum(dout * out):
+//   dV = (P * mask / (1 - drop))^T dout,   dS = P * (dP' - delta),   dQ = dS K / sqrt(D),   dK =
+//   dS^T Q / sqrt(D)
+struct AttentionBackward {
+  void* dqkv;                // [B, N, 3, H, D] dtype  =
+  void* workspace;           // [workspace_bytes(*this)]
+  const void* dout;          // [B, N, H, D] dtype
+  const void* qkv;           // [B, N, 3, H, D] dtype
+  const void* out;           // [B, N, H, D] dtype
+  const float* lse;          // [B, H, N]
+  const StepParams* params;  // as in forward
+  int B, N, H, D;
+  uint32_t layer;
+  float drop;
+  DType dtype;
+
+  Cost cost() const {
+    const double rows = double(B) * N * H;
+    return {10 * rows * N * D, double(size_of(dtype)) * rows * D * 8 + 4 * rows};
+  }
+};
+
+// ------------------------------------------------------------------------------------------------
+// tokens Class token before the patches, position embedding over all:
+//   out[b, 0] = class_token + position[0],   out[b, 1 + p] = patches[b, p] + position[1 + p]
+struct EmbedForward {
+  void* out;                 // [B, 1 + P, C] dtype  =
+  const void* patches;       // [B, P, C] dtype
+  const float* class_token;  // [C]
+  const float* position;     // [1 + P, C]
+  int B, P, C;
+  DType dtype;
+
+  Cost cost() const {
+    const double n = double(P) * C;
+    return {B * n, double(size_of(dtype)) * B * (2 * n + C) + 4 * n};
+  }
+};
+
+// dpatches[b, p] = dout[b, 1 + p],   dclass_token (+)= sum_b dout[b, 0],   dposition (+)= sum_b
+// dout[b]
+struct EmbedBackward {
+  void* dpatches;       // [B, P, C] dtype  =
+  float* dclass_token;  // [C]  = or +=, by accumulate
+  float* dposition;     // [1 + P, C]  = or +=, by accumulate
+  const void* dout;     // [B, 1 + P, C] dtype
+  int B, P, C;
+  DType dtype;
+  bool accumulate;
+
+  Cost cost() const {
+    const double n = double(P) * C;
+    return {B * n, double(size_of(dtype)) * B * (2 * n + C) + 4 * n * (accumulate ? 2 : 1)};
+  }
+};
+
+// out[b] = inp[b, 0]
+struct ClassTokenForward {
+  void* out;        // [B, C] dtype  =
+  const void* inp;  // [B, N, C] dtype
+  int B, N, C;
+  DType dtype;
+
+  Cost cost() const { return {0, 2.0 * double(size_of(dtype)) * B * C}; }
+};
+
+// dinp[b, 0] = dout[b], all other tokens 0
+struct ClassTokenBackward {
+  void* dinp;        // [B, N, C] dtype  =
+  const void* dout;  // [B, C] dtype
+  int B, N, C;
+  DType dtype;
+
+  Cost cost() const { return {0, double(size_of(dtype)) * B * C * (N + 1.0)}; }
+};
+
+// ------------------------------------------------------------------------------------------------
+// dropout Forward and, on gradients, backward: out = keep ? inp / (1 - drop) : 0, one decision for
+// `group` neighbours (1: dropout, Srivastava et al. 2014; all of an image's elements: drop path,
+// Huang et al. 2016). Element e of image b belongs to decision i = e / group, kept where
+// uniform(word i % 4 of philox(seed, i / 4, position + b, epoch, layer)) is at least drop.
+struct Dropout {
+  void* out;                 // [B, elements] dtype  =, may be inp itself
+  const void* inp;           // [B, elements] dtype
+  const StepParams* params;  // seed, epoch, position
+  int B, elements, group;
+  uint32_t layer;
+  float drop;
+  DType dtype;
+
+  Cost cost() const {
+    const double n = double(B) * elements;
+    return {n, 2 * n * double(size_of(dtype))};
+  }
+};
+
+// ------------------------------------------------------------------------------------------------
+// loss Softmax cross-entropy with label smoothing s (Szegedy et al. 2016): the target is (1 - s)
+// onehot(label) + s / K, or soft targets with the same smoothing.
+//   loss[b] = lse[b] - sum_k target[b, k] logits[b, k],   lse = log sum_k exp(logits)
+// A label of -1 marks a row that isn't there: its loss is 0.
+struct CrossEntropyForward {
+  float* loss;            // [B]  =
+  float* lse;             // [B]  =, saved for backward
+  const void* logits;     // [B, K] dtype
+  const int32_t* labels;  // [B], each -1 or 0 .. K-1
+  const float* targets;   // [B, K] soft targets whose rows sum to 1, or null
+  int B, K;
+  float smoothing;
+  DType dtype;
+
+  Cost cost() const {
+    const double n = double(B) * K;
+    return {4 * n, n * (double(size_of(dtype)) + (targets ? 4 : 0)) + 12.0 * B};
+  }
+};
+
+// dlogits = (softmax(logits) - target) * params->grad_scale * state->loss_scale;  0 in rows of
+// label -1
+struct CrossEntropyBackward {
+  void* dlogits;          // [B, K] dtype  =
+  const void* logits;     // [B, K] dtype
+  const float* lse;       // [B]
+  const int32_t* labels;  // [B]
+  const float* targets;   // [B, K] or null
+  const StepParams* params;
+  const UpdateState* state;
+  int B, K;
+  float smoothing;
+  DType dtype;
+
+  Cost cost() const {
+    const double n = double(B) * K;
+    return {4 * n, n * (2 * double(size_of(dtype)) + (targets ? 4 : 0)) + 8.0 * B};
+  }
+};
+
+// Sums over the images of a run of batches, in the order of the rows. A row of label -1 counts
+// nowhere.
+//   sums[0] += loss,  sums[1] += 1,  sums[2] += label among the 1 largest logits,  sums[3] += among
+//   the 5 largest
+// A class beats the label where its logit is larger, or equal and its index lower; a NaN logit of
+// the label never counts.
+struct Metrics {
+  double* sums;           // [4]  +=
+  const float* loss;      // [B]
+  const void* logits;     // [B, K] dtype
+  const int32_t* labels;  // [B]
+  int B, K;
+  DType dtype;
+
+  Cost cost() const {
+    const double n = double(B) * K;
+    return {2 * n, n * double(size_of(dtype)) + 8.0 * B};
+  }
+};
+
+// Words that travel with the gradient's all-reduce, behind the last parameter's gradient:
+//   tail[0] (+)= sum of loss,   tail[1] (+)= params->count,   tail[2] (+)= params->stop
+struct GradientTail {
+  float* tail;        // [3]  = or +=, by accumulate
+  const float* loss;  // [B]
+  const StepParams* params;
+  int B;
+  bool accumulate;
+
+  Cost cost() const { return {double(B), 4.0 * B}; }
+};
+
+// ------------------------------------------------------------------------------------------------
+// optimizer One pass over the flat gradient: state->found_inf = any element not finite, and
+//   state->grad_norm = sqrt(sum of squares) / (state->loss_scale * params->divisor)
+struct GradientNorm {
+  UpdateState* state;        // found_inf, grad_norm  =
+  void* workspace;           // [workspace_bytes(*this)]
+  const float* grad;         // [count]
+  const StepParams* params;  // divisor
+  size_t count;
+
+  Cost cost() const { return {2.0 * double(count), 4.0 * double(count)}; }
+};
+
+enum class OptimizerKind : uint8_t { sgd, adam, adamw };
+
+// The whole update in one pass over the flat arenas, with PyTorch's meaning of every option. Per
+// element, with
+//   g = grad / (loss_scale * divisor) * min(1, clip / (grad_norm + 1e-6))        (the last factor
+//   where clip > 0) wd = weight_decay where decay[element / decay_chunk], else 0 sgd:    g += wd w;
+//   m = t == 1 ? g : momentum m + g;  w -= lr (nesterov ? g + momentum m : m)   (momentum 0: w -=
+//   lr g) adam:   g += wd w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+//           w -= lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+//   adamw:  w -= lr wd w, then as adam without its wd
+// t = state->count + 1, which is written back. Where state->found_inf, nothing but state->skipped
+// (+= 1) changes, else it becomes 0.
+struct OptimizerUpdate {
+  static constexpr size_t decay_chunk = 64;  // parameters start at multiples of it
+
+  float* weight;  // [count]  master weights, updated
+  void* copy;  // [count] dtype: the weights that the kernels compute with  =; null where dtype is
+               // fp32
+  float* m;    // [count]  momentum or first moment, updated; null for sgd without momentum
+  float* v;    // [count]  second moment, updated; null for sgd
+  UpdateState* state;
+  const float* grad;         // [count]
+  const uint8_t* decay;      // [ceil(count / decay_chunk)]
+  const StepParams* params;  // lr, divisor
+  size_t count;
+  float momentum, beta1, beta2, eps, weight_decay, clip;  // clip 0: none
+  OptimizerKind kind;
+  bool nesterov;
+  DType dtype;  // of copy
+
+  Cost cost() const {
+    const double n = double(count);
+    return {15 * n, n * (12.0 + (m ? 8 : 0) + (v ? 8 : 0) + (copy ? 2 : 0))};
+  }
+};
+
+// ------------------------------------------------------------------------------------------------
+// the table
+template <class Op>
+struct KernelRow {
+  virtual ~KernelRow() = default;
+  // Runs the operation; asserts shapes (std::invalid_argument that names the operation and the
+  // argument).
+  virtual void run(const Op&, Stream) = 0;
+  // Bytes that the operation wants behind its `workspace`; pointers are not looked at. What can be
+  // prepared for these shapes is prepared here, so that run() finds it done.
+  virtual size_t workspace_bytes(const Op&) { return 0; }
+};
+
+template <class... Ops>
+struct KernelTable : KernelRow<Ops>... {
+  using KernelRow<Ops>::run...;
+  using KernelRow<Ops>::workspace_bytes...;
+};
+
+using Kernels =
+    KernelTable<InputPatches, LinearForward, LinearBackwardInput, LinearBackwardWeight,
+                BiasGeluForward, BiasGeluBackward, LayerNormForward, LayerNormBackward,
+                AttentionForward, AttentionBackward, EmbedForward, EmbedBackward, ClassTokenForward,
+                ClassTokenBackward, Dropout, CrossEntropyForward, CrossEntropyBackward, Metrics,
+                GradientTail, GradientNorm, OptimizerUpdate>;
+
+}  // namespace bv
