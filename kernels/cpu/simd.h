@@ -1,0 +1,181 @@
+// Vectors of floats for the CPU kernels: the one header with vector intrinsics. A file in kernels/
+// is compiled once per instruction set, with BAREVISION_ISA naming the namespace its code goes to,
+// so that no symbol of the AVX-512 build can stand in for one of the AVX2 build. Kernels therefore
+// use no templates of the standard library: these would be weak symbols outside that namespace.
+//
+// + - * / and comparisons are those of GCC's vector types. Sums are taken in a fixed order.
+#pragma once
+#pragma GCC diagnostic push  // GCC 12's own header warns of its _mm512_undefined_ps
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+
+#include <cstdint>
+
+namespace bv::BAREVISION_ISA::simd {
+
+#ifdef __AVX512F__
+constexpr int width = 16;
+#else
+constexpr int width = 8;
+#endif
+using vf = float __attribute__((vector_size(4 * width)));
+using vi = int32_t __attribute__((vector_size(4 * width)));
+using vu = uint32_t __attribute__((vector_size(4 * width)));
+
+static inline vf set(float x) {
+  return vf{} + x;
+}
+static inline vi seti(int32_t x) {
+  return vi{} + x;
+}
+
+#ifdef __AVX512F__
+static inline vf load(const float* p) {
+  return _mm512_loadu_ps(p);
+}
+static inline void store(float* p, vf v) {
+  _mm512_storeu_ps(p, v);
+}
+// Past the caches, for what is not read soon; p at a multiple of the vector's size.
+static inline void stream(float* p, vf v) {
+  _mm512_stream_ps(p, v);
+}
+// The first n elements (0 <= n <= width); memory behind them is not touched, the rest reads as 0.
+static inline vf load_partial(const float* p, int n) {
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p);
+}
+static inline void store_partial(float* p, vf v, int n) {
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), v);
+}
+static inline vf fma(vf a, vf b, vf c) {
+  return _mm512_fmadd_ps(a, b, c);
+}  // a b + c
+// Where one of the two is NaN: b.
+static inline vf max(vf a, vf b) {
+  return _mm512_max_ps(a, b);
+}
+static inline vf min(vf a, vf b) {
+  return _mm512_min_ps(a, b);
+}
+static inline vf sqrt(vf a) {
+  return _mm512_sqrt_ps(a);
+}
+static inline vf round(vf a) {  // to the nearest integer
+  return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+static inline vf to_float(vi a) {
+  return _mm512_cvtepi32_ps(reinterpret_cast<__m512i>(a));
+}
+// x 2^n for an integer n
+static inline vf scale(vf x, vf n) {
+  return _mm512_scalef_ps(x, n);
+}
+// As many bytes as floats
+static inline vf load_bytes(const uint8_t* p) {
+  return _mm512_cvtepi32_ps(
+      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+static inline __m256 lower(vf v) {
+  return _mm512_castps512_ps256(v);
+}
+static inline __m256 upper(vf v) {
+  return _mm512_extractf32x8_ps(v, 1);
+}
+#else
+static inline vf load(const float* p) {
+  return _mm256_loadu_ps(p);
+}
+static inline void store(float* p, vf v) {
+  _mm256_storeu_ps(p, v);
+}
+static inline void stream(float* p, vf v) {
+  _mm256_stream_ps(p, v);
+}
+static inline __m256i first(int n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+static inline vf load_partial(const float* p, int n) {
+  return _mm256_maskload_ps(p, first(n));
+}
+static inline void store_partial(float* p, vf v, int n) {
+  _mm256_maskstore_ps(p, first(n), v);
+}
+static inline vf fma(vf a, vf b, vf c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+static inline vf max(vf a, vf b) {
+  return _mm256_max_ps(a, b);
+}
+static inline vf min(vf a, vf b) {
+  return _mm256_min_ps(a, b);
+}
+static inline vf sqrt(vf a) {
+  return _mm256_sqrt_ps(a);
+}
+static inline vf round(vf a) {
+  return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+static inline vf to_float(vi a) {
+  return _mm256_cvtepi32_ps(reinterpret_cast<__m256i>(a));
+}
+// In two steps, so that a result below the normal range or above it comes out right (|n| < 253).
+static inline vf scale(vf x, vf n) {
+  const vi k = reinterpret_cast<vi>(_mm256_cvtps_epi32(n)), half = k >> 1;
+  return x * reinterpret_cast<vf>((half + 127) << 23) *
+         reinterpret_cast<vf>((k - half + 127) << 23);
+}
+static inline vf load_bytes(const uint8_t* p) {
+  return _mm256_cvtepi32_ps(
+      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+#endif
+
+static inline vf select(vi mask, vf a, vf b) {
+  return mask ? a : b;
+}
+static inline vf abs(vf x) {
+  return reinterpret_cast<vf>(reinterpret_cast<vi>(x) & 0x7fffffff);
+}
+
+static inline float reduce_sum(vf v) {
+#ifdef __AVX512F__
+  const __m256 w = _mm256_add_ps(lower(v), upper(v));
+#else
+  const __m256 w = v;
+#endif
+  __m128 x = _mm_add_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
+  x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+}
+
+// A NaN among the elements may or may not come out.
+static inline float reduce_max(vf v) {
+#ifdef __AVX512F__
+  const __m256 w = _mm256_max_ps(lower(v), upper(v));
+#else
+  const __m256 w = v;
+#endif
+  __m128 x = _mm_max_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
+  x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
+}
+
+// e^x to about 1 ulp; 0 at -inf, inf above the range, NaN stays NaN.
+//   x = n ln 2 + r, |r| <= ln 2 / 2;  e^x = 2^n e^r, e^r by a polynomial
+static inline vf exp(vf x) {
+  x = min(set(89.0f), max(set(-105.0f), x));
+  const vf n = round(x * 1.44269504f);
+  // ln 2 in two parts, of which the first has few enough bits that n times it is exact
+  const vf r = fma(n, set(-1.42860677e-6f), fma(n, set(-0.693145752f), x));
+  vf p = fma(r, set(1.98412698e-4f), set(1.38888889e-3f));
+  p = fma(p, r, set(8.33333333e-3f));
+  p = fma(p, r, set(4.16666667e-2f));
+  p = fma(p, r, set(0.166666667f));
+  p = fma(p, r, set(0.5f));
+  p = fma(p * r, r, r) + 1.0f;
+  return scale(p, n);
+}
+
+}  // namespace bv::BAREVISION_ISA::simd
