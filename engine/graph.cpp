@@ -1,0 +1,79 @@
+#include "engine/graph.h"
+
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+
+namespace bv {
+namespace {
+
+size_t product(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), size_t{1},
+                         [](size_t a, int64_t b) { return a * static_cast<size_t>(b); });
+}
+
+}  // namespace
+
+size_t TensorInfo::bytes() const { return product(shape) * size_of(dtype); }
+size_t ParameterInfo::count() const { return product(shape); }
+
+Tensor Graph::tensor(std::string name, std::vector<int64_t> shape, DType dtype) {
+  const int id = static_cast<int>(tensors_.size());
+  tensors_.push_back({std::move(name), std::move(shape), dtype, id});
+  return {id};
+}
+
+Tensor Graph::same_memory(Tensor of, std::string name) {
+  TensorInfo info = this->info(of);
+  info.name = std::move(name);
+  info.grad = -1;
+  tensors_.push_back(std::move(info));
+  return {static_cast<int>(tensors_.size()) - 1};
+}
+
+Tensor Graph::grad(Tensor t) {
+  const int known = info(t).grad;
+  if (known >= 0) return {known};
+  const Tensor made = tensor("d " + info(t).name, info(t).shape, info(t).dtype);
+  tensors_[static_cast<size_t>(t.id)].grad = made.id;
+  return made;
+}
+
+void Graph::share_grad(Tensor a, Tensor b) {
+  if (info(b).grad >= 0) throw std::logic_error(info(b).name + ": its gradient has a place already");
+  const int shared = grad(a).id;
+  tensors_[static_cast<size_t>(b.id)].grad = shared;
+}
+
+Parameter Graph::parameter(std::string name, std::vector<int64_t> shape, Init init, float scale,
+                           bool decay) {
+  parameters_.push_back({std::move(name), std::move(shape), init, scale, decay});
+  return {static_cast<int>(parameters_.size()) - 1};
+}
+
+void Graph::finish() {
+  size_t offset = 0;
+  ready_after_.assign(nodes_.size(), 0);
+  int end = static_cast<int>(parameters_.size());
+  for (size_t node = nodes_.size(); node-- > 0;) {
+    const int begin = node_parameters_[node];
+    for (int p = begin; p < end; ++p) {
+      ParameterInfo& info = parameters_[static_cast<size_t>(p)];
+      info.offset = offset;
+      constexpr size_t chunk = OptimizerUpdate::decay_chunk;
+      offset += (info.count() + chunk - 1) / chunk * chunk;
+    }
+    ready_after_[node] = offset;
+    end = begin;
+  }
+  if (end != 0) throw std::logic_error("parameters before the first node");
+  arena_count_ = offset;
+}
+
+size_t Graph::parameter_count() const {
+  size_t count = 0;
+  for (const auto& p : parameters_) count += p.count();
+  return count;
+}
+
+}  // namespace bv

@@ -1,0 +1,25 @@
+// Vision Transformer (Dosovitskiy et al. 2020), as timm's vit_*_patch16_224: class token, learned
+// position embedding, pre-norm blocks, qkv bias, exact GELU, LayerNorm eps 1e-6.
+#pragma once
+#include "engine/nodes.h"
+
+namespace bv {
+
+struct VitConfig {
+  int embed_dim, depth, heads;
+  float mlp_ratio = 4;
+  float layer_norm_eps = 1e-6f;
+  int classes;
+  // timm's meaning: of the class token before the head; of attention's probabilities; of whole
+  // branches (stochastic depth), rising linearly from 0 in the first block to this in the last.
+  float drop_rate = 0, attn_drop_rate = 0, drop_path_rate = 0;
+  float label_smoothing = 0;
+};
+
+struct Vit {
+  Graph graph;
+  Tensor logits, loss;
+};
+Vit build_vit(const VitConfig&, const InputShape&, DType);
+
+}  // namespace bv
