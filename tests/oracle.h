@@ -1,0 +1,112 @@
+// Every operation of kernels/kernels.h once more, as plainly as it can be said: slow loops in
+// double precision, from which all devices are judged. Inputs are exact numbers; results carry the
+// error that fp32 may make (tracked.h). The backward passes are checked against finite differences
+// in oracle_test.cpp. Where an operation accumulates, the oracle gives what is added.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "tests/tracked.h"
+
+namespace bv::oracle {
+
+using Values = std::vector<double>;
+using Tensor = std::vector<Tracked>;
+
+// ---- input ----
+Tensor input_patches(const std::vector<uint8_t>& images, const std::vector<Crop>& crops,
+                     const InputPatches& sizes);
+
+// ---- linear; an empty bias is none ----
+Tensor linear_forward(const Values& inp, const Values& weight, const Values& bias, int M, int N,
+                      int K);
+Tensor linear_backward_input(const Values& dout, const Values& weight, int M, int N, int K);
+struct LinearGradient {
+  Tensor dweight, dbias;
+};
+LinearGradient linear_backward_weight(const Values& dout, const Values& inp, int M, int N, int K);
+
+// ---- gelu ----
+Tensor bias_gelu_forward(const Values& inp, const Values& bias, int rows, int C);
+struct GeluGradient {
+  Tensor dinp, dbias;
+};
+GeluGradient bias_gelu_backward(const Values& dout, const Values& inp, const Values& bias, int rows,
+                                int C);
+
+// ---- layernorm; an empty residual or dsum is none ----
+struct LayerNormResult {
+  Tensor out, sum, mean, rstd;
+};
+LayerNormResult layernorm_forward(const Values& inp, const Values& residual, const Values& weight,
+                                  const Values& bias, int rows, int C, double eps);
+struct LayerNormGradient {
+  Tensor dinp, dweight, dbias;
+};
+LayerNormGradient layernorm_backward(const Values& dout, const Values& dsum, const Values& sum,
+                                     const Values& mean, const Values& rstd, const Values& weight,
+                                     int rows, int C);
+
+// ---- attention ----
+struct AttentionSizes {
+  int B, N, H, D;
+  uint32_t layer = 0;
+  float drop = 0;
+  StepParams params = {};  // seed, epoch, position
+};
+struct AttentionResult {
+  Tensor out, lse;
+};
+AttentionResult attention_forward(const Values& qkv, const AttentionSizes&);
+Tensor attention_backward(const Values& dout, const Values& qkv, const Values& out,
+                          const Values& lse, const AttentionSizes&);
+
+// ---- tokens ----
+Tensor embed_forward(const Values& patches, const Values& class_token, const Values& position,
+                     int B, int P, int C);
+struct EmbedGradient {
+  Tensor dpatches, dclass_token, dposition;
+};
+EmbedGradient embed_backward(const Values& dout, int B, int P, int C);
+Tensor class_token_forward(const Values& inp, int B, int N, int C);
+Tensor class_token_backward(const Values& dout, int B, int N, int C);
+
+// ---- dropout ----
+bool kept(uint32_t decision, int image, uint32_t layer, float drop, const StepParams&);
+Tensor dropout(const Values& inp, const StepParams&, int B, int elements, int group, uint32_t layer,
+               float drop);
+
+// ---- loss; empty targets are none ----
+struct LossSizes {
+  int B, K;
+  double smoothing = 0;
+};
+struct CrossEntropyResult {
+  Tensor loss, lse;
+};
+CrossEntropyResult cross_entropy_forward(const Values& logits, const std::vector<int32_t>& labels,
+                                         const Values& targets, const LossSizes&);
+Tensor cross_entropy_backward(const Values& logits, const Values& lse,
+                              const std::vector<int32_t>& labels, const Values& targets,
+                              double grad_scale, double loss_scale, const LossSizes&);
+Values metrics(const Values& loss, const Values& logits, const std::vector<int32_t>& labels, int B,
+               int K);
+Tensor gradient_tail(const Values& loss, const StepParams&);
+
+// ---- optimizer ----
+struct NormResult {
+  bool found_inf;
+  Tracked grad_norm;
+};
+NormResult gradient_norm(const Values& grad, double loss_scale, double divisor);
+struct UpdateResult {
+  Tensor weight, m, v;
+};
+// `options` for its numbers and kind; empty m and v are none. The update that is not skipped.
+UpdateResult optimizer_update(const Values& weight, const Values& m, const Values& v,
+                              const Values& grad, const std::vector<uint8_t>& decay,
+                              const StepParams&, const UpdateState&,
+                              const OptimizerUpdate& options);
+
+}  // namespace bv::oracle

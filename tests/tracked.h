@@ -1,0 +1,62 @@
+// A number in double precision that knows how far a correct fp32 computation may be from it: beside
+// the value, the variance of the error that fp32 rounding of every intermediate result brings (each
+// rounding an independent error of 2^-24 relative). So tolerances follow from the operation and its
+// data, and grow with the square root of a sum's length, not with anyone's guess.
+#pragma once
+#include <cmath>
+#include <vector>
+
+namespace bv {
+
+struct Tracked {
+  static constexpr double rounding = 0x1p-24;
+
+  double value = 0, variance = 0;
+
+  Tracked() = default;
+  Tracked(double exact) : value(exact) {}  // NOLINT: an exact number is one
+  Tracked(double v, double error_variance) : value(v), variance(error_variance) {}
+  // A computed number, rounded to fp32 `times` over.
+  static Tracked computed(double v, double error_variance, double times = 1) {
+    const double r = times * rounding * v;
+    return {v, error_variance + r * r};
+  }
+};
+
+inline Tracked operator+(Tracked a, Tracked b) {
+  return Tracked::computed(a.value + b.value, a.variance + b.variance);
+}
+inline Tracked operator-(Tracked a, Tracked b) {
+  return Tracked::computed(a.value - b.value, a.variance + b.variance);
+}
+inline Tracked operator*(Tracked a, Tracked b) {
+  return Tracked::computed(a.value * b.value,
+                           b.value * b.value * a.variance + a.value * a.value * b.variance);
+}
+inline Tracked operator/(Tracked a, Tracked b) {
+  const double q = a.value / b.value;
+  return Tracked::computed(q, (a.variance + q * q * b.variance) / (b.value * b.value));
+}
+inline Tracked& operator+=(Tracked& a, Tracked b) {
+  return a = a + b;
+}
+inline Tracked exp(Tracked a) {
+  const double e = std::exp(a.value);
+  return Tracked::computed(e, e * e * a.variance, 2);
+}
+inline Tracked log(Tracked a) {
+  constexpr double r = Tracked::rounding;
+  return Tracked::computed(std::log(a.value), a.variance / (a.value * a.value) + r * r);
+}
+inline Tracked sqrt(Tracked a) {
+  const double s = std::sqrt(a.value);
+  return Tracked::computed(s, s == 0 ? 0 : a.variance / (4 * s * s));
+}
+// Absolute error: what it is for is 1 + erf(x).
+inline Tracked erf(Tracked a) {
+  constexpr double r = 2 * Tracked::rounding;
+  const double slope = 1.1283791670955126 * std::exp(-a.value * a.value);
+  return {std::erf(a.value), slope * slope * a.variance + r * r};
+}
+
+}  // namespace bv
