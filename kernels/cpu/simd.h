@@ -23,12 +23,19 @@ constexpr int width = 8;
 using vf = float __attribute__((vector_size(4 * width)));
 using vi = int32_t __attribute__((vector_size(4 * width)));
 using vu = uint32_t __attribute__((vector_size(4 * width)));
+using vd = double __attribute__((vector_size(4 * width)));  // half as many
 
 static inline vf set(float x) {
   return vf{} + x;
 }
 static inline vi seti(int32_t x) {
   return vi{} + x;
+}
+// 0, 1, 2 ...
+static inline vi count_up() {
+  vi v;
+  for (int i = 0; i < width; ++i) v[i] = i;
+  return v;
 }
 
 #ifdef __AVX512F__
@@ -37,10 +44,6 @@ static inline vf load(const float* p) {
 }
 static inline void store(float* p, vf v) {
   _mm512_storeu_ps(p, v);
-}
-// Past the caches, for what is not read soon; p at a multiple of the vector's size.
-static inline void stream(float* p, vf v) {
-  _mm512_stream_ps(p, v);
 }
 // The first n elements (0 <= n <= width); memory behind them is not touched, the rest reads as 0.
 static inline vf load_partial(const float* p, int n) {
@@ -83,15 +86,38 @@ static inline __m256 lower(vf v) {
 static inline __m256 upper(vf v) {
   return _mm512_extractf32x8_ps(v, 1);
 }
+static inline vd to_double(__m256 v) {
+  return _mm512_cvtps_pd(v);
+}
+// High and low words of the products with b.
+static inline void multiply(vu a, uint32_t b, vu& high, vu& low) {
+  const __m512i x = reinterpret_cast<__m512i>(a), y = _mm512_set1_epi32(static_cast<int>(b));
+  const __m512i even = _mm512_mul_epu32(x, y), odd = _mm512_mul_epu32(_mm512_srli_epi64(x, 32), y);
+  high = reinterpret_cast<vu>(_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd));
+  low = reinterpret_cast<vu>(_mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32)));
+}
+static inline vu low_pairs(vu a, vu b) {
+  return reinterpret_cast<vu>(
+      _mm512_unpacklo_epi32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+}
+static inline vu high_pairs(vu a, vu b) {
+  return reinterpret_cast<vu>(
+      _mm512_unpackhi_epi32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+}
+static inline vu low_halves(vu a, vu b) {
+  return reinterpret_cast<vu>(
+      _mm512_unpacklo_epi64(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+}
+static inline vu high_halves(vu a, vu b) {
+  return reinterpret_cast<vu>(
+      _mm512_unpackhi_epi64(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+}
 #else
 static inline vf load(const float* p) {
   return _mm256_loadu_ps(p);
 }
 static inline void store(float* p, vf v) {
   _mm256_storeu_ps(p, v);
-}
-static inline void stream(float* p, vf v) {
-  _mm256_stream_ps(p, v);
 }
 static inline __m256i first(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -129,6 +155,37 @@ static inline vf scale(vf x, vf n) {
 static inline vf load_bytes(const uint8_t* p) {
   return _mm256_cvtepi32_ps(
       _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+static inline __m128 lower(vf v) {
+  return _mm256_castps256_ps128(v);
+}
+static inline __m128 upper(vf v) {
+  return _mm256_extractf128_ps(v, 1);
+}
+static inline vd to_double(__m128 v) {
+  return _mm256_cvtps_pd(v);
+}
+static inline void multiply(vu a, uint32_t b, vu& high, vu& low) {
+  const __m256i x = reinterpret_cast<__m256i>(a), y = _mm256_set1_epi32(static_cast<int>(b));
+  const __m256i even = _mm256_mul_epu32(x, y), odd = _mm256_mul_epu32(_mm256_srli_epi64(x, 32), y);
+  high = reinterpret_cast<vu>(_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa));
+  low = reinterpret_cast<vu>(_mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa));
+}
+static inline vu low_pairs(vu a, vu b) {
+  return reinterpret_cast<vu>(
+      _mm256_unpacklo_epi32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+}
+static inline vu high_pairs(vu a, vu b) {
+  return reinterpret_cast<vu>(
+      _mm256_unpackhi_epi32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+}
+static inline vu low_halves(vu a, vu b) {
+  return reinterpret_cast<vu>(
+      _mm256_unpacklo_epi64(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+}
+static inline vu high_halves(vu a, vu b) {
+  return reinterpret_cast<vu>(
+      _mm256_unpackhi_epi64(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
 }
 #endif
 
@@ -176,6 +233,54 @@ static inline vf exp(vf x) {
   p = fma(p, r, set(0.5f));
   p = fma(p * r, r, r) + 1.0f;
   return scale(p, n);
+}
+
+// The standard normal distribution at x: Phi(x) = (1 + erf(x / sqrt 2)) / 2 and
+// phi(x) = e^(-x^2/2) / sqrt(2 pi).
+struct Normal {
+  vf cdf, density;
+};
+
+// Phi by its tail, so that it stays accurate relative to itself (a few ulp) also far to the left,
+// where x Phi(x) is small:
+//   Phi(-t) = e^(-t^2/2) R(t),   (t + a) R(t) a polynomial in (t - a) / (t + a), fitted at the
+//   Chebyshev points of 0 <= t <= 15, relative error 3e-8
+static inline Normal normal(vf x) {
+  const vf t = min(set(15.0f), abs(x));                // Phi(-15) is 0 in fp32
+  const vf square = t * t, rest = fma(t, t, -square);  // what rounding took from the square
+  const vf e = exp(square * -0.5f), gauss = fma(e * rest, set(-0.5f), e);
+  constexpr float a = 3.75f;
+  const vf u = 1.0f / (t + a), s = (t - a) * u;
+  vf p = fma(s, set(0.000450047972f), set(0.000521082354f));
+  p = fma(p, s, set(-0.00416877866f));
+  p = fma(p, s, set(0.00119273531f));
+  p = fma(p, s, set(0.0374908488f));
+  p = fma(p, s, set(-0.151519418f));
+  p = fma(p, s, set(0.352939893f));
+  p = fma(p, s, set(-0.588188352f));
+  p = fma(p, s, set(0.750294068f));
+  const vf tail = gauss * u * p;
+  return {select(x < 0.0f, tail, 1.0f - tail), gauss * 0.398942280f};
+}
+
+// A loop over n neighbouring elements, written once for whole vectors and for the rest:
+//   for_each(n, [&](int i, auto lanes) { lanes.store(out + i, lanes.load(inp + i) * 2.0f); });
+struct Whole {
+  static vf load(const float* p) { return simd::load(p); }
+  static void store(float* p, vf v) { simd::store(p, v); }
+  static vf keep(vf v) { return v; }  // 0 in lanes behind the end
+};
+struct Part {
+  int n;
+  vf load(const float* p) const { return load_partial(p, n); }
+  void store(float* p, vf v) const { store_partial(p, v, n); }
+  vf keep(vf v) const { return select(count_up() < n, v, vf{}); }
+};
+template <class Body>
+__attribute__((always_inline)) static inline void for_each(int n, Body body) {
+  int i = 0;
+  for (; i + width <= n; i += width) body(i, Whole{});
+  if (i < n) body(i, Part{n - i});
 }
 
 }  // namespace bv::BAREVISION_ISA::simd
