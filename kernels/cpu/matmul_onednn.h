@@ -1,0 +1,41 @@
+// Matrix products by oneDNN, of its API 2.x and 3.x. A primitive is made once for each product and
+// kept; its scratchpad is the caller's.
+#pragma once
+#include <cstddef>
+#include <map>
+#include <memory>
+
+namespace bv {
+
+// c = a b (+ bias), or c += a b. All row-major; of the weight-like b the plain order is the one
+// that oneDNN is fast with in every version.
+struct Product {
+  int M, N, K;        // c [M, N], a [M, K], b [K, N], bias [N]
+  bool a_transposed;  // a lies in memory as [K, M]
+  bool has_bias, accumulate;
+
+  auto operator<=>(const Product&) const = default;
+};
+
+class MatmulOneDnn {
+ public:
+  static std::unique_ptr<MatmulOneDnn> make();
+  MatmulOneDnn();
+  ~MatmulOneDnn();
+
+  // Prepares the product.
+  size_t scratch_bytes(const Product&);
+  // scratch [scratch_bytes], at a multiple of 64 bytes; bias null without has_bias.
+  void run(const Product&, float* c, void* scratch, const float* a, const float* b,
+           const float* bias);
+
+ private:
+  struct Engine;
+  struct Plan;
+  Plan& plan(const Product&);
+
+  std::unique_ptr<Engine> engine_;
+  std::map<Product, Plan> plans_;
+};
+
+}  // namespace bv

@@ -1,0 +1,153 @@
+// linear: out = inp weight^T + bias and its gradients, as three matrix products
+//   forward  out[M,N] = inp[M,K] weight[N,K]^T + bias
+//   input    dinp[M,K] = dout[M,N] weight[N,K]                              dinp =
+//   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K],  dbias (+)= column sums of dout
+//                                                     = or += by accumulate
+//
+// The products are oneDNN's (kernels/cpu/matmul_onednn.h). Its kernels are fastest with both
+// factors in plain row-major order, so forward first writes weight^T [K,N] to its workspace: on
+// weights of a ViT a hundredth of the product's time, where oneDNN's own packing takes a tenth. The
+// column sums: each thread owns whole columns, 16 rows are added in registers and then onto the
+// running sum, so that the order is fixed and rounding stays small.
+// Limited by arithmetic: 2 M N K flops on (M K + N K + M N) floats.
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/matmul_onednn.h"
+#include "kernels/cpu/require.h"
+#include "kernels/cpu/simd.h"
+
+namespace bv::BAREVISION_ISA {
+namespace {
+
+using simd::vf;
+using simd::width;
+
+template <class Op>
+void check(const Op& op, const char* name) {
+  require(op.dtype == DType::fp32, name, "dtype: the CPU computes in fp32");
+  require(op.M > 0 && op.N > 0 && op.K > 0, name, "M, N, K: must be positive");
+}
+
+// Floats up to a multiple of 64 bytes.
+size_t padded(size_t count) {
+  return (count + 15) / 16 * 16;
+}
+
+// out[columns, rows] = inp[rows, columns]^T, a square of `side` after the other: each one reads and
+// writes whole cache lines.
+void transpose(float* out, const float* inp, int rows, int columns) {
+  constexpr int side = 16;
+#pragma omp parallel for schedule(static)
+  for (int c0 = 0; c0 < columns; c0 += side)
+    for (int r0 = 0; r0 < rows; r0 += side) {
+      const int c1 = c0 + side < columns ? c0 + side : columns;
+      const int r1 = r0 + side < rows ? r0 + side : rows;
+      for (int c = c0; c < c1; ++c)
+        for (int r = r0; r < r1; ++r)
+          out[ptrdiff_t(c) * rows + r] = inp[ptrdiff_t(r) * columns + c];
+    }
+}
+
+// out[0 .. n) (+)= the sums of n <= 4 * width columns of inp, whose rows are `stride` apart
+void sum_strip(float* out, const float* inp, int rows, ptrdiff_t stride, int n, bool accumulate) {
+  constexpr int vectors = 4, block = 16;
+  vf total[vectors] = {};
+  const auto in_strip = [n](int v) {
+    return n >= (v + 1) * width ? width : n > v * width ? n - v * width : 0;
+  };
+  for (int r0 = 0; r0 < rows; r0 += block) {
+    const int r1 = r0 + block < rows ? r0 + block : rows;
+    vf sum[vectors] = {};
+    if (n == vectors * width)
+      for (int r = r0; r < r1; ++r)
+        for (int v = 0; v < vectors; ++v) sum[v] += simd::load(inp + r * stride + v * width);
+    else
+      for (int r = r0; r < r1; ++r)
+        for (int v = 0; v < vectors; ++v)
+          sum[v] += simd::load_partial(inp + r * stride + v * width, in_strip(v));
+    for (int v = 0; v < vectors; ++v) total[v] += sum[v];
+  }
+  for (int v = 0; v < vectors; ++v) {
+    float* at = out + v * width;
+    if (accumulate) total[v] += simd::load_partial(at, in_strip(v));
+    simd::store_partial(at, total[v], in_strip(v));
+  }
+}
+
+void sum_columns(float* out, const float* inp, int rows, int columns, bool accumulate) {
+  constexpr int strip = 4 * width;
+#pragma omp parallel for schedule(static)
+  for (int c = 0; c < columns; c += strip)
+    sum_strip(out + c, inp + c, rows, columns, c + strip < columns ? strip : columns - c,
+              accumulate);
+}
+
+Product product(const LinearForward& op) {
+  return {.M = op.M,
+          .N = op.N,
+          .K = op.K,
+          .a_transposed = false,
+          .has_bias = op.bias != nullptr,
+          .accumulate = false};
+}
+Product product(const LinearBackwardInput& op) {
+  return {.M = op.M,
+          .N = op.K,
+          .K = op.N,
+          .a_transposed = false,
+          .has_bias = false,
+          .accumulate = false};
+}
+Product product(const LinearBackwardWeight& op) {
+  return {.M = op.N,
+          .N = op.K,
+          .K = op.M,
+          .a_transposed = true,
+          .has_bias = false,
+          .accumulate = op.accumulate};
+}
+
+}  // namespace
+
+// Pointers are not looked at here, so a bias has to be reckoned with.
+size_t CpuKernels::workspace_bytes(const LinearForward& op) {
+  check(op, "LinearForward");
+  Product with = product(op), without = with;
+  with.has_bias = true, without.has_bias = false;
+  const size_t a = matmul_->scratch_bytes(with), b = matmul_->scratch_bytes(without);
+  return padded(size_t(op.K) * size_t(op.N)) * sizeof(float) + (a > b ? a : b);
+}
+
+void CpuKernels::run(const LinearForward& op, Stream) {
+  check(op, "LinearForward");
+  auto* weight = static_cast<float*>(op.workspace);  // [K, N]
+  transpose(weight, static_cast<const float*>(op.weight), op.N, op.K);
+  matmul_->run(product(op), static_cast<float*>(op.out),
+               weight + padded(size_t(op.K) * size_t(op.N)), static_cast<const float*>(op.inp),
+               weight, static_cast<const float*>(op.bias));
+}
+
+size_t CpuKernels::workspace_bytes(const LinearBackwardInput& op) {
+  check(op, "LinearBackwardInput");
+  return matmul_->scratch_bytes(product(op));
+}
+
+void CpuKernels::run(const LinearBackwardInput& op, Stream) {
+  check(op, "LinearBackwardInput");
+  matmul_->run(product(op), static_cast<float*>(op.dinp), op.workspace,
+               static_cast<const float*>(op.dout), static_cast<const float*>(op.weight), nullptr);
+}
+
+size_t CpuKernels::workspace_bytes(const LinearBackwardWeight& op) {
+  check(op, "LinearBackwardWeight");
+  return matmul_->scratch_bytes(product(op));
+}
+
+void CpuKernels::run(const LinearBackwardWeight& op, Stream) {
+  check(op, "LinearBackwardWeight");
+  const auto* dout = static_cast<const float*>(op.dout);
+  matmul_->run(product(op), op.dweight, op.workspace, dout, static_cast<const float*>(op.inp),
+               nullptr);
+  if (op.dbias) sum_columns(op.dbias, dout, op.M, op.N, op.accumulate);
+}
+
+}  // namespace bv::BAREVISION_ISA
