@@ -3,11 +3,14 @@
 // length is checked against the file's size before it is used. Throws UserError naming the file and
 // what is wrong.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "engine/file_io.h"
 
 namespace bv {
 
@@ -22,8 +25,11 @@ struct TensorFile {
 };
 
 TensorFile read_safetensors(const std::string& path);
-// The same bytes for the same contents. Written to `path` and synced; throws RunError (disk full
-// ...), leaving no file.
-void write_safetensors(const std::string& path, const TensorFile&);
+// The same from memory; `path` is what messages call it.
+TensorFile parse_safetensors(std::span<const std::byte> file, const std::string& path);
+// The same bytes for the same contents. Written beside `path`, synced, renamed to it; throws
+// WriteError, a RunError (disk full ...), leaving no file, or the one that was there before.
+// Returns size and checksum.
+FileDigest write_safetensors(const std::string& path, const TensorFile&);
 
 }  // namespace bv
