@@ -1,0 +1,131 @@
+#include "kernels/cpu/backend.h"
+
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/cpu/machine.h"
+#include "kernels/cpu/make_cpu_kernels.h"
+#include "kernels/cpu/pages.h"
+#include "kernels/cpu/stream.h"
+
+namespace bv {
+namespace {
+
+// A point in a queue's work. Work on the null stream is done as soon as it is asked for.
+struct CpuEvent {
+  CpuStream* stream = nullptr;
+  uint64_t ticket = 0;
+};
+
+CpuEvent* event_of(Event event) {
+  return reinterpret_cast<CpuEvent*>(event);
+}
+
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+
+// The environment may ask for less than the CPU has; oneDNN then keeps to it as well.
+bool choose_avx512() {
+  const char* asked = std::getenv("BAREVISION_ISA");
+  const std::string isa = asked ? asked : "";
+  if (isa.empty()) return has_avx512();
+  if (isa == "avx512") {
+    if (!has_avx512())
+      throw std::invalid_argument("BAREVISION_ISA=avx512: this CPU has no AVX-512");
+    return true;
+  }
+  if (isa != "avx2")
+    throw std::invalid_argument("BAREVISION_ISA=" + isa + " is not known; set avx2 or avx512");
+  // It can't be set again once oneDNN has been used; then it has to be as wished already.
+  if (dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2) != dnnl_success &&
+      dnnl_get_effective_cpu_isa() != dnnl_cpu_isa_avx2)
+    throw std::runtime_error("oneDNN can't be limited to AVX2");
+  return false;
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(int threads, bool overlap)
+      : threads_(threads),
+        avx512_(choose_avx512()),
+        kernels_(avx512_ ? avx512::make_cpu_kernels() : avx2::make_cpu_kernels()) {
+    if (threads < 1) throw std::invalid_argument("a backend needs at least one thread");
+    omp_set_dynamic(0);
+    omp_set_num_threads(threads);
+    if (overlap) communication_.emplace();
+  }
+
+  std::string describe() const override {
+    const dnnl_version_t* v = dnnl_version();
+    return "cpu, " + std::to_string(threads_) + (threads_ == 1 ? " thread, " : " threads, ") +
+           (avx512_ ? "AVX-512" : "AVX2") + ", oneDNN " + std::to_string(v->major) + "." +
+           std::to_string(v->minor) + "." + std::to_string(v->patch);
+  }
+  bool supports(DType dtype) const override { return dtype == DType::fp32; }
+  Kernels& kernels() override { return *kernels_; }
+
+  void* allocate(size_t bytes) override { return pages_.allocate(bytes); }
+  void release(void* address) override { pages_.release(address); }
+  void* allocate_host(size_t bytes) override { return pages_.allocate(bytes); }
+  void release_host(void* address) override { pages_.release(address); }
+  size_t memory_limit() const override { return memory_in_bytes(); }
+
+  void to_device(void* device, const void* host, size_t bytes, Stream stream) override {
+    copy(device, host, bytes, stream);
+  }
+  void to_host(void* host, const void* device, size_t bytes, Stream stream) override {
+    copy(host, device, bytes, stream);
+  }
+  void copy(void* to, const void* from, size_t bytes, Stream stream) override {
+    if (bytes > 0) run_on(stream, [=] { std::memcpy(to, from, bytes); });
+  }
+  void zero(void* device, size_t bytes, Stream stream) override {
+    if (bytes > 0) run_on(stream, [=] { std::memset(device, 0, bytes); });
+  }
+
+  Stream communication_stream() override {
+    return communication_ ? communication_->handle() : nullptr;
+  }
+  Event create_event() override {
+    events_.push_back(std::make_unique<CpuEvent>());
+    return reinterpret_cast<Event>(events_.back().get());
+  }
+  void record(Event event, Stream stream) override {
+    CpuStream* queue = stream ? CpuStream::of(stream) : nullptr;
+    *event_of(event) = {queue, queue ? queue->last_ticket() : 0};
+  }
+  void wait(Stream stream, Event event) override {
+    const CpuEvent point = *event_of(event);
+    // What one stream waits for on itself is done by its order.
+    if (!point.stream || (stream && CpuStream::of(stream) == point.stream)) return;
+    run_on(stream, [point] { point.stream->wait(point.ticket); });
+  }
+  void synchronize(Stream stream) override { synchronize_stream(stream); }
+
+ private:
+  int threads_;
+  bool avx512_;
+  std::unique_ptr<Kernels> kernels_;
+  PageAllocator pages_;
+  std::vector<std::unique_ptr<CpuEvent>> events_;
+  std::optional<CpuStream> communication_;  // last: its work ends before what it works on goes
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(int threads, bool overlap) {
+  return std::make_unique<CpuBackend>(threads, overlap);
+}
+
+}  // namespace bv

@@ -1,0 +1,14 @@
+// The cpu device: kernels for the CPU's instruction set, memory, streams.
+#pragma once
+#include <memory>
+
+#include "kernels/backend.h"
+
+namespace bv {
+
+// `threads` for kernels on the null stream. `overlap`: the communication stream is a thread of its
+// own, else its work runs at once. BAREVISION_ISA=avx2 in the environment leaves AVX-512 unused.
+// Throws std::invalid_argument on another value of it.
+std::unique_ptr<Backend> make_cpu_backend(int threads, bool overlap);
+
+}  // namespace bv

@@ -1,0 +1,33 @@
+// Where the ranks of a run wait for one another. Whoever waits is the watchdog too: a peer that has
+// died or doesn't come within the timeout ends this process with a line that says so.
+#pragma once
+#include "kernels/cpu/shared_region.h"
+
+namespace bv {
+
+struct RankPlace {
+  int rank, size;
+  double timeout;   // seconds
+  bool supervised;  // a launcher of ours watches too; it has the first word when a peer dies
+};
+
+// Made and destroyed by one thread, which lives as long as the process; wait() may be called by any
+// one thread at a time.
+class RankBarrier {
+ public:
+  RankBarrier(SharedRegion&, const RankPlace&);
+  RankBarrier(const RankBarrier&) = delete;
+  ~RankBarrier();
+  void wait();
+
+ private:
+  bool missing(int peer) const;  // hasn't come to the barrier that this rank waits in
+  void look_around();            // doesn't return where something is wrong
+  [[noreturn]] void end_for_dead(int peer, const char* what);
+  [[noreturn]] void end_for_stuck(int peer);
+
+  SharedRegion& region_;
+  RankPlace place_;
+};
+
+}  // namespace bv

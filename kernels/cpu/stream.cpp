@@ -1,0 +1,70 @@
+#include "kernels/cpu/stream.h"
+
+#include <utility>
+
+namespace bv {
+
+CpuStream::CpuStream() : thread_([this] { run(); }) {}
+
+CpuStream::~CpuStream() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  work_came_.notify_one();
+  thread_.join();
+}
+
+uint64_t CpuStream::submit(std::function<void()> work) {
+  std::lock_guard lock(mutex_);
+  queue_.push_back(std::move(work));
+  work_came_.notify_one();
+  return ++submitted_;
+}
+
+uint64_t CpuStream::last_ticket() {
+  std::lock_guard lock(mutex_);
+  return submitted_;
+}
+
+void CpuStream::wait(uint64_t ticket) {
+  std::unique_lock lock(mutex_);
+  work_done_.wait(lock, [&] { return done_ >= ticket; });
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void CpuStream::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    work_came_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const std::function<void()> work = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error && !error_) error_ = error;
+    ++done_;
+    work_done_.notify_all();
+  }
+}
+
+void run_on(Stream stream, std::function<void()> work) {
+  if (stream)
+    CpuStream::of(stream)->submit(std::move(work));
+  else
+    work();
+}
+
+void synchronize_stream(Stream stream) {
+  if (!stream) return;
+  CpuStream* queue = CpuStream::of(stream);
+  queue->wait(queue->last_ticket());
+}
+
+}  // namespace bv

@@ -1,0 +1,45 @@
+// A queue of work with a thread of its own: what stands behind a Stream of the cpu backend. Work on
+// the null stream runs at once, on the thread that asks for it.
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "kernels/kernels.h"
+
+namespace bv {
+
+class CpuStream {
+ public:
+  CpuStream();
+  CpuStream(const CpuStream&) = delete;
+  ~CpuStream();  // finishes what is queued
+
+  uint64_t submit(std::function<void()> work);  // returns its ticket: 1, 2, ...
+  uint64_t last_ticket();
+  // Returns when the work of that ticket, and so all before it, is done. Throws what work threw.
+  void wait(uint64_t ticket);
+
+  Stream handle() { return reinterpret_cast<Stream>(this); }
+  static CpuStream* of(Stream stream) { return reinterpret_cast<CpuStream*>(stream); }
+
+ private:
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable work_came_, work_done_;
+  std::deque<std::function<void()>> queue_;
+  uint64_t submitted_ = 0, done_ = 0;
+  bool closing_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;  // last, so that it starts when all else is there
+};
+
+void run_on(Stream stream, std::function<void()> work);
+void synchronize_stream(Stream stream);
+
+}  // namespace bv
