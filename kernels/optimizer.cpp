@@ -1,0 +1,171 @@
+// The update of all parameters in two passes over the flat arenas, with PyTorch's meaning of every
+// option:
+//   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / (scale * divisor)
+//   update  g = grad * factor, factor = 1 / (scale * divisor) * min(1, clip / (grad_norm + 1e-6))
+//     sgd    g += wd w;  m = t == 1 ? g : momentum m + g;  w -= lr (nesterov ? g + momentum m : m)
+//     adam   g += wd w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
+//            w -= lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+//     adamw  w -= lr wd w, then as adam without its wd
+// The norm adds squares in double, where no finite gradient's square overflows: the sum is finite
+// exactly if all gradients are. Its partial sums belong to stretches of fixed length and are added
+// in order, so threads, which share these out, don't change the result.
+// Norm: 4 bytes an element; Adam: 28. Memory is the limit.
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/require.h"
+#include "kernels/cpu/simd.h"
+
+namespace bv::BAREVISION_ISA {
+namespace {
+
+using simd::fma;
+using simd::for_each;
+using simd::set;
+using simd::vf;
+
+constexpr size_t chunk = OptimizerUpdate::decay_chunk;
+constexpr size_t norm_block = 16384;
+constexpr size_t norm_blocks(size_t count) {
+  return (count + norm_block - 1) / norm_block;
+}
+
+double sum_of_squares(const float* x, int n) {
+  simd::vd low{}, high{};
+  for_each(n, [&](int i, auto lanes) {
+    const vf v = lanes.load(x + i);
+    const simd::vd a = simd::to_double(simd::lower(v)), b = simd::to_double(simd::upper(v));
+    low += a * a;
+    high += b * b;
+  });
+  low += high;
+  double sum = 0;
+  for (int i = 0; i < simd::width / 2; ++i) sum += low[i];
+  return sum;
+}
+
+// One step's numbers, the same for all elements.
+struct Step {
+  float factor;      // of the gradient
+  float lr;          // of the momentum; for Adam over 1 - beta1^t
+  float root_scale;  // 1 / sqrt(1 - beta2^t)
+  float decay;       // adamw: 1 - lr wd, where weights decay
+  float one_minus_beta1, one_minus_beta2;
+  bool first;
+};
+
+Step make_step(const OptimizerUpdate& op) {
+  const int t = op.state->count + 1;
+  double factor = 1 / (double(op.state->loss_scale) * op.params->divisor);
+  if (op.clip > 0) {
+    const double clip = op.clip / (op.state->grad_norm + 1e-6);
+    factor *= clip < 1 ? clip : 1;
+  }
+  Step step{.factor = static_cast<float>(factor), .lr = op.params->lr, .first = t == 1};
+  if (op.kind == OptimizerKind::sgd) return step;
+  const double beta1 = op.beta1, beta2 = op.beta2, lr = op.params->lr;
+  step.lr = static_cast<float>(lr / (1 - __builtin_pow(beta1, t)));
+  step.root_scale = static_cast<float>(1 / __builtin_sqrt(1 - __builtin_pow(beta2, t)));
+  step.decay = static_cast<float>(1 - lr * op.weight_decay);
+  step.one_minus_beta1 = static_cast<float>(1 - beta1);
+  step.one_minus_beta2 = static_cast<float>(1 - beta2);
+  return step;
+}
+
+void sgd(const OptimizerUpdate& op, const Step& step, size_t begin, int n, bool decays) {
+  float* weight = op.weight + begin;
+  float* moment = op.m ? op.m + begin : nullptr;
+  const float* grad = op.grad + begin;
+  const vf wd = set(decays ? op.weight_decay : 0), momentum = set(op.momentum);
+  for_each(n, [&](int i, auto lanes) {
+    const vf w = lanes.load(weight + i);
+    vf g = fma(wd, w, lanes.load(grad + i) * step.factor);
+    if (moment) {
+      const vf m = step.first ? g : fma(momentum, lanes.load(moment + i), g);
+      lanes.store(moment + i, m);
+      g = op.nesterov ? fma(momentum, m, g) : m;
+    }
+    lanes.store(weight + i, w - g * step.lr);
+  });
+}
+
+void adam(const OptimizerUpdate& op, const Step& step, size_t begin, int n, bool decays) {
+  float *weight = op.weight + begin, *first = op.m + begin, *second = op.v + begin;
+  const float* grad = op.grad + begin;
+  const bool decoupled = op.kind == OptimizerKind::adamw;
+  const vf wd = set(decays && !decoupled ? op.weight_decay : 0);
+  const float keep = decays && decoupled ? step.decay : 1;
+  for_each(n, [&](int i, auto lanes) {
+    const vf w = lanes.load(weight + i);
+    const vf g = fma(wd, w, lanes.load(grad + i) * step.factor);
+    const vf m = fma(set(op.beta1), lanes.load(first + i), g * step.one_minus_beta1);
+    const vf v = fma(set(op.beta2), lanes.load(second + i), g * g * step.one_minus_beta2);
+    lanes.store(first + i, m);
+    lanes.store(second + i, v);
+    const vf root = fma(simd::sqrt(v), set(step.root_scale), set(op.eps));
+    lanes.store(weight + i, w * keep - m / root * step.lr);
+  });
+}
+
+// Elements begin .. end, which all decay or all don't.
+void update(const OptimizerUpdate& op, const Step& step, size_t begin, size_t end, bool decays) {
+  const int n = static_cast<int>(end - begin);
+  if (op.kind == OptimizerKind::sgd)
+    sgd(op, step, begin, n, decays);
+  else
+    adam(op, step, begin, n, decays);
+}
+
+}  // namespace
+
+size_t CpuKernels::workspace_bytes(const GradientNorm& op) {
+  return sizeof(double) * norm_blocks(op.count);
+}
+
+void CpuKernels::run(const GradientNorm& op, Stream) {
+  require(op.count > 0, "GradientNorm", "count must be positive");
+  require(op.state && op.workspace && op.grad && op.params, "GradientNorm",
+          "state, workspace, grad and params must not be null");
+  double* partial = static_cast<double*>(op.workspace);
+  const size_t blocks = norm_blocks(op.count);
+#pragma omp parallel for schedule(static)
+  for (size_t block = 0; block < blocks; ++block) {
+    const size_t begin = block * norm_block, rest = op.count - begin;
+    partial[block] =
+        sum_of_squares(op.grad + begin, static_cast<int>(rest < norm_block ? rest : norm_block));
+  }
+  double sum = 0;
+  for (size_t block = 0; block < blocks; ++block) sum += partial[block];
+  const double divisor = double(op.state->loss_scale) * op.params->divisor;
+  op.state->found_inf = !__builtin_isfinite(sum);
+  op.state->grad_norm = static_cast<float>(__builtin_sqrt(sum) / divisor);
+}
+
+void CpuKernels::run(const OptimizerUpdate& op, Stream) {
+  const bool is_sgd = op.kind == OptimizerKind::sgd;
+  require(op.count > 0, "OptimizerUpdate", "count must be positive");
+  require(op.dtype == DType::fp32, "OptimizerUpdate", "dtype must be fp32 on this device");
+  require(!op.copy, "OptimizerUpdate", "copy must be null where dtype is fp32");
+  require(op.weight && op.state && op.grad && op.decay && op.params, "OptimizerUpdate",
+          "weight, state, grad, decay and params must not be null");
+  require(is_sgd ? op.m || op.momentum == 0 : op.m && op.v, "OptimizerUpdate",
+          "m and v must be there where the optimizer has them");
+  if (op.state->found_inf) {
+    ++op.state->skipped;
+    return;
+  }
+  const Step step = make_step(op);
+  const size_t chunks = (op.count + chunk - 1) / chunk;
+  constexpr size_t block = 256;  // chunks a thread takes at a time
+#pragma omp parallel for schedule(static)
+  for (size_t first = 0; first < chunks; first += block) {
+    const size_t last = first + block < chunks ? first + block : chunks;
+    for (size_t begin = first, end; begin < last; begin = end) {
+      for (end = begin + 1; end < last && !op.decay[end] == !op.decay[begin];) ++end;
+      update(op, step, begin * chunk, end * chunk < op.count ? end * chunk : op.count,
+             op.decay[begin]);
+    }
+  }
+  ++op.state->count;
+  op.state->skipped = 0;
+}
+
+}  // namespace bv::BAREVISION_ISA
