@@ -7,6 +7,7 @@ import json
 import pathlib
 import sys
 
+sys.dont_write_bytecode = True  # no litter in the source tree
 import formula
 import numpy as np
 import timm

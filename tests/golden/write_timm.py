@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Writes weights as others have them: timm's model in a .safetensors file without metadata, and, if asked,
+its logits for the golden pictures.
+
+  write_timm.py vit_tiny OUT.safetensors [--image-size 224 --patch-size 16 --classes 1000 --batch 2]
+                [--images OUT.raw --logits OUT.raw]
+"""
+
+import argparse
+import sys
+
+sys.dont_write_bytecode = True
+import formula
+import numpy as np
+import timm
+import torch
+from check_timm import TIMM_NAMES
+from safetensors.torch import save_file
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", choices=TIMM_NAMES)
+    parser.add_argument("out")
+    parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--patch-size", type=int, default=16)
+    parser.add_argument("--classes", type=int, default=1000)
+    parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--images", help="write uint8 pixels [B, size, size, 3]")
+    parser.add_argument("--logits", help="write float32 [B, classes], with mean and std 0.5")
+    args = parser.parse_args()
+
+    torch.manual_seed(args.seed)
+    model = timm.create_model(
+        TIMM_NAMES[args.model], img_size=args.image_size, patch_size=args.patch_size, num_classes=args.classes
+    ).eval()
+    save_file(model.state_dict(), args.out)
+    pixels = formula.images(args.batch, args.image_size)
+    if args.images:
+        pixels.tofile(args.images)
+    if args.logits:
+        normalised = ((torch.from_numpy(pixels).double() / 255 - 0.5) / 0.5).permute(0, 3, 1, 2)
+        with torch.no_grad():
+            model.double()(normalised).numpy().astype(np.float32).tofile(args.logits)
+
+
+if __name__ == "__main__":
+    main()
