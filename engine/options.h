@@ -1,42 +1,47 @@
-// Everything a run can be told. One table (options.cpp) parses the command line, reads recipes and config files,
-// writes config.json, prints --help and the README's list.
+// Everything a run can be told. One table (option_table.cpp) parses the command line, reads recipes
+// and config files, writes config.json, prints --help and the README's list.
 #pragma once
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace bv {
 
-// Fields that are std::optional are settled by resolve steps that need the model, the data or the machine
-// (engine/setup.cpp); after that config.json holds them all.
+// Where an option's value comes from; a later one wins over an earlier one.
+enum class Source { built_in, settled, recipe, run, config, command_line };
+
+// Fields that are std::optional are settled by resolve steps that need the model, the data or the
+// machine; after that config.json holds them all.
 struct Options {
   // what runs where
   std::string model;
-  std::optional<int> nproc;          // -n
-  std::string device = "auto";       // auto cpu simt cuda
-  std::string precision = "auto";    // auto fp32 fp16 bf16
+  std::optional<int> nproc;        // -n
+  std::string device = "auto";     // auto cpu simt cuda
+  std::string precision = "auto";  // auto fp32 fp16 bf16
   // data
-  std::string data;                  // path, "synthetic", or empty: the built-in set
+  std::string data;  // path, "synthetic", or empty: the built-in set
   double val_fraction = 0.1;
-  std::vector<std::string> classes;  // names; empty: the data's
+  std::vector<std::string> classes;                // names; empty: the data's
   std::optional<std::array<double, 3>> mean, std;  // of pixels in 0-1
   std::optional<int> image_size, patch_size;
-  std::string augment = "basic";     // none basic
-  std::string on_bad_image = "fail"; // fail skip
-  int workers = 0;                   // decoding threads a process; 0: as many as its cores
-  int cache_mb = 1024;               // decoded images, all processes together
+  std::string augment = "basic";      // none basic
+  std::string on_bad_image = "fail";  // fail skip
+  int workers = 0;                    // decoding threads a process; 0: as many as its cores
+  int cache_mb = 1024;                // decoded images, all processes together
   // steps
-  std::optional<int> batch;          // images in one forward pass over all processes
-  std::optional<int> local_batch;    // ... of one process
+  std::optional<int> batch;        // images in one forward pass over all processes
+  std::optional<int> local_batch;  // ... of one process
   int accumulate = 1;
   double epochs = 10;
-  std::optional<int64_t> steps;      // cap on the updates, resumed ones included
-  int eval_every = 1;                // epochs
+  std::optional<int64_t> steps;  // cap on the updates, resumed ones included
+  int eval_every = 1;            // epochs
   // optimizer and schedule
-  std::string optimizer = "adamw";   // sgd adam adamw
+  std::string optimizer = "adamw";  // sgd adam adamw
   double lr = 1e-3;
   double momentum = 0.9;
   bool nesterov = false;
@@ -48,19 +53,36 @@ struct Options {
   std::string schedule_by = "step";  // step epoch
   double warmup_epochs = 0;
   int64_t warmup_steps = 0;
-  double clip_grad = 0;              // 0: none
+  double clip_grad = 0;  // 0: none
   double label_smoothing = 0;
   double drop_rate = 0, attn_drop_rate = 0, drop_path_rate = 0;
   uint64_t seed = 0;
   // files
   std::string out, resume, weights;
-  std::string save_every = "1";      // epochs, or "500steps"
-  int keep = 1;                      // step folders besides the best one
-  int log_every = 10;                // steps
+  std::string save_every = "1";  // epochs, or "500steps"
+  int keep = 1;                  // step folders besides the best one
+  int log_every = 10;            // steps
   // machine
   int64_t bucket_bytes = 4 << 20;
-  double timeout = 60;               // seconds without a sign of life from a peer
+  double timeout = 60;  // seconds without a sign of life from a peer
   bool plan = false;
+
+  // Of each option that is not as built in, by its name in config.json ("image_size").
+  std::map<std::string, Source, std::less<>> sources;
+  Source source(std::string_view name) const {
+    const auto found = sources.find(name);
+    return found == sources.end() ? Source::built_in : found->second;
+  }
+  // A person asked for this value (now, or when the run began): where it can't be had that is an
+  // error. Anything else is a default, which gives way and says so.
+  bool stated(std::string_view name) const { return source(name) >= Source::run; }
 };
+
+// --save-every 2 (epochs) or 500steps.
+struct SaveEvery {
+  int64_t count;
+  bool steps;
+};
+std::optional<SaveEvery> parse_save_every(std::string_view text);
 
 }  // namespace bv

@@ -1,0 +1,34 @@
+// Small helpers for text that people read and write: numbers, lists, the nearest known word.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bv {
+
+// The shortest text that reads back as the same number; `digits` > 0: rounded to so many.
+std::string format_number(double value, int digits = 0);
+// The whole text as a number; nothing where it is none, or infinite. Locale plays no part.
+std::optional<double> parse_number(std::string_view text);
+std::optional<int64_t> parse_integer(std::string_view text);
+std::optional<uint64_t> parse_unsigned(std::string_view text);
+
+std::vector<std::string> split(std::string_view text, char separator);
+std::string join(std::span<const std::string> items, std::string_view separator);
+
+// The known word with the fewest edits to `word`; empty where none is near enough to be meant.
+std::string nearest(std::string_view word, std::span<const std::string> known);
+// " (did you mean NEAREST?)", or nothing.
+std::string suggestion(std::string_view word, std::span<const std::string> known,
+                       std::string_view prefix = "");
+
+// `text` safe to print on one line: control characters as '?', cut to a readable length.
+std::string printable(std::string_view text, size_t longest = 120);
+
+// `text` filled to lines of `width` columns, all but the first indented.
+std::string wrap(std::string_view text, size_t first_column, size_t indent, size_t width);
+
+}  // namespace bv
