@@ -10,10 +10,13 @@
 // column sums: each thread owns whole columns, 16 rows are added in registers and then onto the
 // running sum, so that the order is fixed and rounding stays small.
 // Limited by arithmetic: 2 M N K flops on (M K + N K + M N) floats.
+#include <omp.h>
+
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/matmul_onednn.h"
 #include "kernels/cpu/require.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/transpose.h"
 
 namespace bv::BAREVISION_ISA {
 namespace {
@@ -32,53 +35,51 @@ size_t padded(size_t count) {
   return (count + 15) / 16 * 16;
 }
 
-// out[columns, rows] = inp[rows, columns]^T, a square of `side` after the other: each one reads and
-// writes whole cache lines.
+// out[columns, rows] = inp[rows, columns]^T
 void transpose(float* out, const float* inp, int rows, int columns) {
-  constexpr int side = 16;
+  constexpr int strip = 16;  // columns: whole cache lines of inp
 #pragma omp parallel for schedule(static)
-  for (int c0 = 0; c0 < columns; c0 += side)
-    for (int r0 = 0; r0 < rows; r0 += side) {
-      const int c1 = c0 + side < columns ? c0 + side : columns;
-      const int r1 = r0 + side < rows ? r0 + side : rows;
-      for (int c = c0; c < c1; ++c)
-        for (int r = r0; r < r1; ++r)
-          out[ptrdiff_t(c) * rows + r] = inp[ptrdiff_t(r) * columns + c];
-    }
+  for (int c = 0; c < columns; c += strip)
+    transpose_tile(out + ptrdiff_t(c) * rows, rows, inp + c, columns, rows,
+                   c + strip < columns ? strip : columns - c);
 }
 
-// out[0 .. n) (+)= the sums of n <= 4 * width columns of inp, whose rows are `stride` apart
-void sum_strip(float* out, const float* inp, int rows, ptrdiff_t stride, int n, bool accumulate) {
-  constexpr int vectors = 4, block = 16;
-  vf total[vectors] = {};
-  const auto in_strip = [n](int v) {
-    return n >= (v + 1) * width ? width : n > v * width ? n - v * width : 0;
-  };
-  for (int r0 = 0; r0 < rows; r0 += block) {
-    const int r1 = r0 + block < rows ? r0 + block : rows;
-    vf sum[vectors] = {};
-    if (n == vectors * width)
-      for (int r = r0; r < r1; ++r)
-        for (int v = 0; v < vectors; ++v) sum[v] += simd::load(inp + r * stride + v * width);
-    else
-      for (int r = r0; r < r1; ++r)
-        for (int v = 0; v < vectors; ++v)
-          sum[v] += simd::load_partial(inp + r * stride + v * width, in_strip(v));
-    for (int v = 0; v < vectors; ++v) total[v] += sum[v];
+constexpr int sum_vectors = 4;
+
+// out[0 .. n) += the sums of the columns of inp, whose rows are `stride` apart; n <= 4 * width
+void add_sums(float* out, const float* inp, int rows, ptrdiff_t stride, int n) {
+  vf sum[sum_vectors] = {};
+  if (n == sum_vectors * width) {
+    for (int r = 0; r < rows; ++r)
+      for (int v = 0; v < sum_vectors; ++v) sum[v] += simd::load(inp + r * stride + v * width);
+    for (int v = 0; v < sum_vectors; ++v) {
+      simd::store(out + v * width, simd::load(out + v * width) + sum[v]);
+    }
+    return;
   }
-  for (int v = 0; v < vectors; ++v) {
-    float* at = out + v * width;
-    if (accumulate) total[v] += simd::load_partial(at, in_strip(v));
-    simd::store_partial(at, total[v], in_strip(v));
+  for (int v = 0; v * width < n; ++v) {
+    const int in = n - v * width < width ? n - v * width : width;
+    for (int r = 0; r < rows; ++r) sum[v] += simd::load_partial(inp + r * stride + v * width, in);
+    simd::store_partial(out + v * width, simd::load_partial(out + v * width, in) + sum[v], in);
   }
 }
 
 void sum_columns(float* out, const float* inp, int rows, int columns, bool accumulate) {
-  constexpr int strip = 4 * width;
-#pragma omp parallel for schedule(static)
-  for (int c = 0; c < columns; c += strip)
-    sum_strip(out + c, inp + c, rows, columns, c + strip < columns ? strip : columns - c,
-              accumulate);
+  constexpr int strip = sum_vectors * width, block = 16;
+  const int strips = (columns + strip - 1) / strip;
+#pragma omp parallel
+  {
+    const int threads = omp_get_num_threads(), thread = omp_get_thread_num();
+    const int begin = strips * thread / threads * strip;
+    const int end_strip = strips * (thread + 1) / threads * strip;
+    const int end = end_strip < columns ? end_strip : columns;
+    if (!accumulate)
+      for (int c = begin; c < end; ++c) out[c] = 0;
+    for (int r = 0; r < rows; r += block)
+      for (int c = begin; c < end; c += strip)
+        add_sums(out + c, inp + ptrdiff_t(r) * columns + c, r + block < rows ? block : rows - r,
+                 columns, c + strip < end ? strip : end - c);
+  }
 }
 
 Product product(const LinearForward& op) {
