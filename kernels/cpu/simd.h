@@ -268,13 +268,13 @@ static inline Normal normal(vf x) {
 struct Whole {
   static vf load(const float* p) { return simd::load(p); }
   static void store(float* p, vf v) { simd::store(p, v); }
-  static vf keep(vf v, vf = {}) { return v; }  // lanes behind the end become the second
+  static vf keep(vf v, vf = vf{}) { return v; }  // lanes behind the end become the second
 };
 struct Part {
   int n;
   vf load(const float* p) const { return load_partial(p, n); }
   void store(float* p, vf v) const { store_partial(p, v, n); }
-  vf keep(vf v, vf rest = {}) const { return select(count_up() < n, v, rest); }
+  vf keep(vf v, vf rest = vf{}) const { return select(count_up() < n, v, rest); }
 };
 template <class Body>
 __attribute__((always_inline)) static inline void for_each(int n, Body body) {
