@@ -65,7 +65,7 @@ struct Options {
   // machine
   int64_t bucket_bytes = 4 << 20;
   double timeout = 60;  // seconds without a sign of life from a peer
-  bool plan = false;
+  bool plan = false, profile = false;
 
   // Of each option that is not as built in, by its name in config.json ("image_size").
   std::map<std::string, Source, std::less<>> sources;

@@ -1,0 +1,72 @@
+// barevision MODEL [options]: the launcher, which starts this program once for each process, and the
+// worker that it starts.
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "engine/command_line.h"
+#include "engine/config.h"
+#include "engine/error.h"
+#include "engine/launch.h"
+#include "engine/model_config.h"
+#include "engine/setup.h"
+#include "engine/train.h"
+#include "kernels/cpu/backend.h"
+
+namespace bv {
+namespace {
+
+int work(const CommandLine& line, World world) {
+  try {
+    catch_stop_signals();
+    const int cores = pin_to_share(world);
+    Setup setup = prepare(line, world.size);
+    std::unique_ptr<Communicator> communicator;
+    if (world.size > 1)
+      communicator = connect_shared_memory(world, static_cast<size_t>(setup.options.bucket_bytes),
+                                           setup.options.timeout);
+    // With cores to spare, one of them reduces gradients while the others go on with backward.
+    const bool overlap = world.size > 1 && cores >= 4;
+    const auto backend = make_cpu_backend(overlap ? cores - 1 : cores, overlap);
+    return train(std::move(setup), *backend, communicator.get(), cores);
+  } catch (const UserError& e) {
+    fail_worker(world, e.what(), 2);
+  } catch (const std::exception& e) {
+    fail_worker(world, e.what(), 1);
+  }
+}
+
+int launch(const CommandLine& line, const std::vector<std::string>& argv) {
+  // Plain mistakes are found before any process is started.
+  const Options options = initial_options(line);
+  load_model_config(options.model);
+  return run_launcher(line.values.contains("nproc") ? *options.nproc : 1, argv);
+}
+
+int run(const std::vector<std::string>& argv) {
+  const CommandLine line = parse_command_line(std::span(argv).subspan(1));
+  if (line.print) {
+    std::fputs(line.print->text.c_str(), line.print->exit_code ? stderr : stdout);
+    return line.print->exit_code;
+  }
+  const std::optional<World> world = world_from_environment();
+  // With -n this is the launcher, whatever another one has put into the environment.
+  const bool worker = world && (world->launched || !line.values.contains("nproc"));
+  return worker ? work(line, *world) : launch(line, argv);
+}
+
+}  // namespace
+}  // namespace bv
+
+int main(int argc, char** argv) {
+  try {
+    return bv::run({argv, argv + argc});
+  } catch (const bv::UserError& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,208 @@
+#include "engine/setup.h"
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+
+#include "engine/config.h"
+#include "engine/error.h"
+#include "models/vit.h"
+
+namespace bv {
+namespace {
+
+// Images of one forward pass over all processes.
+int settle_batch(Options& o, int ranks, int64_t images) {
+  const auto fits = [&](int64_t batch) {
+    return "; " + std::to_string(batch) + " would fit";
+  };
+  if (o.local_batch) o.batch = *o.local_batch * ranks;
+  const bool stated = o.stated("batch") || o.stated("local_batch");
+  int batch = o.batch.value_or(64);
+  const int64_t largest = images / ranks * ranks;
+  if (largest == 0)
+    throw UserError("the training data has " + std::to_string(images) + " images, fewer than the " +
+                    std::to_string(ranks) + " processes (-n)");
+  if (!stated) {
+    batch = static_cast<int>(std::min<int64_t>(std::max(1, batch / ranks) * int64_t{ranks}, largest));
+  } else if (batch % ranks) {
+    const int down = batch / ranks * ranks;
+    throw UserError("--batch " + std::to_string(batch) + " is not divisible by " + std::to_string(ranks) +
+                    " processes" + fits(down ? down : ranks));
+  } else if (batch > images) {
+    throw UserError("--batch " + std::to_string(batch) + " is larger than the training data (" +
+                    std::to_string(images) + " images)" + fits(largest));
+  }
+  o.batch = batch;
+  o.local_batch = batch / ranks;
+  return batch;
+}
+
+// What this program's build and this machine can do; anything else that was asked for is an error.
+void settle_device(Options& o, std::vector<std::string>& notes) {
+  if (o.device != "auto" && o.device != "cpu")
+    throw UserError("--device " + o.device + ": this version runs on the cpu alone (--device cpu)");
+  if (o.device == "auto") notes.push_back("device cpu: no other is built in");
+  o.device = "cpu";
+  if (o.precision != "fp32" && o.precision != "auto") {
+    if (o.stated("precision"))
+      throw UserError("--precision " + o.precision + ": the cpu device computes in fp32 (--precision fp32)");
+    notes.push_back("precision fp32 instead of the recipe's " + o.precision);
+  }
+  o.precision = "fp32";
+}
+
+DataOptions data_options(const Options& o) {
+  return {.path = o.data, .val_fraction = o.val_fraction, .seed = o.seed,
+          .image_size = o.image_size.value_or(0), .patch_size = o.patch_size.value_or(0),
+          .classes = o.classes};
+}
+
+OptimizerOptions optimizer_options(const Options& o) {
+  return {.kind = o.optimizer == "sgd"    ? OptimizerKind::sgd
+                  : o.optimizer == "adam" ? OptimizerKind::adam
+                                          : OptimizerKind::adamw,
+          .momentum = static_cast<float>(o.momentum),
+          .beta1 = static_cast<float>(o.betas[0]),
+          .beta2 = static_cast<float>(o.betas[1]),
+          .eps = static_cast<float>(o.eps),
+          .weight_decay = static_cast<float>(o.weight_decay),
+          .clip = static_cast<float>(o.clip_grad),
+          .nesterov = o.nesterov,
+          .decay_all = o.decay == "all"};
+}
+
+std::vector<ParameterShape> shapes_of(const Graph& graph) {
+  std::vector<ParameterShape> shapes;
+  for (const ParameterInfo& p : graph.parameters()) shapes.push_back({p.name, p.shape});
+  return shapes;
+}
+
+}  // namespace
+
+Graph build_graph(const Options& o, const ModelConfig& m, int local_batch, size_t classes) {
+  InputShape input{.batch = local_batch, .height = *o.image_size, .width = *o.image_size,
+                   .size = *o.image_size, .patch = *o.patch_size, .mean = {}, .std = {}};
+  for (size_t c = 0; c < 3; ++c) {
+    input.mean[c] = static_cast<float>((*o.mean)[c]);
+    input.std[c] = static_cast<float>((*o.std)[c]);
+  }
+  const VitConfig vit{.embed_dim = m.embed_dim, .depth = m.depth, .heads = m.heads,
+                      .mlp_ratio = static_cast<float>(m.mlp_ratio),
+                      .layer_norm_eps = static_cast<float>(m.layer_norm_eps),
+                      .classes = static_cast<int>(classes),
+                      .drop_rate = static_cast<float>(o.drop_rate),
+                      .attn_drop_rate = static_cast<float>(o.attn_drop_rate),
+                      .drop_path_rate = static_cast<float>(o.drop_path_rate),
+                      .label_smoothing = static_cast<float>(o.label_smoothing)};
+  return build_vit(vit, input, DType::fp32).graph;
+}
+
+namespace {
+
+Setup settle(Options o, ModelConfig model, DataSets data, int ranks) {
+  std::vector<std::string> notes;
+  settle_device(o, notes);
+  settle_batch(o, ranks, data.train->size());
+  o.nproc = ranks;
+
+  TensorFile file;
+  WeightsInfo from;
+  if (!o.weights.empty() && o.resume.empty()) {
+    file = read_safetensors(o.weights);
+    from = weights_info(file, o.weights);
+    if (from.model && *from.model != model.name)
+      throw UserError(o.weights + ": weights of " + *from.model + ", not of " + model.name);
+  }
+  // Pixels are normalised as the weights were trained with, unless told otherwise.
+  if (!o.mean) o.mean = from.mean.value_or(model.mean);
+  if (!o.std) o.std = from.std.value_or(model.std);
+  o.classes = data.classes;
+
+  Graph graph = build_graph(o, model, *o.local_batch, data.classes.size());
+  std::map<std::string, HostTensor> weights;
+  if (!file.tensors.empty()) {
+    FitResult fit = fit_weights(std::move(file), o.weights, shapes_of(graph), {"head.weight", "head.bias"});
+    weights = std::move(fit.tensors);
+    notes.insert(notes.end(), fit.notes.begin(), fit.notes.end());
+  }
+  const TrainerOptions trainer{.optimizer = optimizer_options(o), .local_batch = *o.local_batch,
+                               .height = *o.image_size, .width = *o.image_size,
+                               .accumulate = o.accumulate,
+                               .bucket_bytes = static_cast<size_t>(o.bucket_bytes), .seed = o.seed};
+  WeightsInfo info{.model = model.name, .image_size = o.image_size, .patch_size = o.patch_size,
+                   .classes = data.classes, .mean = o.mean, .std = o.std};
+  return {.options = std::move(o), .model = std::move(model), .data = std::move(data),
+          .info = std::move(info), .graph = std::move(graph), .trainer = trainer,
+          .weights = std::move(weights), .checkpoint = {}, .notes = std::move(notes), .ranks = ranks};
+}
+
+void load_resumed(Setup& s) {
+  s.checkpoint = load_checkpoint(s.options.out);
+  const Checkpoint& c = *s.checkpoint;
+  if (c.model != s.model.name)
+    throw UserError(s.options.out + "/last: a checkpoint of " + c.model + ", not of " + s.model.name);
+  if (c.data_fingerprint != s.data.fingerprint)
+    throw UserError((s.options.data.empty() ? "the built-in data" : s.options.data) +
+                    ": its files or classes have changed since the run in " + s.options.out +
+                    " began; start a new run from --weights " + s.options.out +
+                    "/last/weights.safetensors");
+}
+
+void claim_folder(Options& o) {
+  if (o.out.empty()) {
+    const std::time_t now = std::time(nullptr);
+    char text[40];
+    std::strftime(text, sizeof text, "-%Y%m%d-%H%M%S", std::localtime(&now));
+    o.out = "runs/" + o.model + text;
+  }
+  std::error_code error;
+  if (std::filesystem::exists(o.out, error) &&
+      !(std::filesystem::is_directory(o.out, error) && std::filesystem::is_empty(o.out, error)))
+    throw UserError("--out " + o.out + " exists and is not empty; --resume " + o.out +
+                    " goes on with a run, another --out starts a new one");
+}
+
+}  // namespace
+
+Setup prepare(const CommandLine& line, int ranks) {
+  const Options early = initial_options(line);
+  ModelConfig model = load_model_config(early.model);
+  if (!early.resume.empty()) {
+    DataSets data = open_dataset(data_options(early));
+    Setup setup = settle(early, std::move(model), std::move(data), ranks);
+    load_resumed(setup);
+    return setup;
+  }
+  // A recipe depends on the kind of data; what is drawn to size is opened after that is known.
+  const bool drawn = early.data.empty() || early.data == "synthetic";
+  DataSets data;
+  if (!drawn) data = open_dataset(data_options(early));
+  const DataKind kind = early.data.empty() ? DataKind::builtin : drawn ? DataKind::synthetic : data.kind;
+  Options options = resolve_options(line, model, kind);
+  if (drawn) data = open_dataset(data_options(options));
+  if (!options.plan) claim_folder(options);
+  const bool own_patch = kind == DataKind::builtin && options.source("patch_size") == Source::recipe;
+  Setup setup = settle(std::move(options), std::move(model), std::move(data), ranks);
+  if (own_patch)
+    setup.notes.push_back("built-in pictures of " + std::to_string(*setup.options.image_size) +
+                          " pixels: patches of " + std::to_string(*setup.options.patch_size) + " (--patch-size)");
+  return setup;
+}
+
+int largest_batch(const Setup& setup, Backend& backend, size_t limit) {
+  const auto fits = [&](int batch) {
+    const Graph graph = build_graph(setup.options, setup.model, batch, setup.data.classes.size());
+    TrainerOptions options = setup.trainer;
+    options.local_batch = batch;
+    return Trainer(backend, nullptr, graph, options).plan().peak() <= limit;
+  };
+  int good = 0, bad = *setup.options.local_batch;
+  while (bad - good > 1) {
+    const int middle = (good + bad) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+}  // namespace bv

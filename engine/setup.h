@@ -1,0 +1,42 @@
+// What a run is, settled from options, model, data and processes before any memory is taken. All
+// ranks come to the same result, and to the same UserError.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "engine/checkpoint.h"
+#include "engine/command_line.h"
+#include "engine/graph.h"
+#include "engine/model_config.h"
+#include "engine/options.h"
+#include "engine/trainer.h"
+#include "engine/weights.h"
+
+namespace bv {
+
+struct Setup {
+  Options options;  // every field settled
+  ModelConfig model;
+  DataSets data;
+  WeightsInfo info;  // what the run's weights files say of themselves
+  Graph graph;
+  TrainerOptions trainer;
+  std::map<std::string, HostTensor> weights;  // from --weights; may be empty
+  std::optional<Checkpoint> checkpoint;       // of --resume
+  std::vector<std::string> notes;             // lines for the user
+  int ranks = 1;
+};
+
+// From the command line to a run, or to the run that --resume goes on with. Only a new run folder's
+// name depends on the process (the time of day); rank 0's is the one that counts.
+Setup prepare(const CommandLine&, int ranks);
+
+// The model's graph for `local_batch` images.
+Graph build_graph(const Options&, const ModelConfig&, int local_batch, size_t classes);
+
+// The largest local batch whose plan fits into `limit` bytes; 0: none.
+int largest_batch(const Setup&, Backend&, size_t limit);
+
+}  // namespace bv

@@ -1,0 +1,361 @@
+#include "engine/train.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <span>
+
+#include "engine/config.h"
+#include "engine/error.h"
+#include "engine/file_io.h"
+#include "engine/launch.h"
+#include "engine/log.h"
+#include "engine/schedule.h"
+
+namespace bv {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+LoaderOptions loader_options(const Setup& s, int rank, int cores, bool train) {
+  const Options& o = s.options;
+  return {.kind = s.data.kind, .image_size = *o.image_size, .local_batch = *o.local_batch,
+          .rank = rank, .ranks = s.ranks, .seed = o.seed,
+          .augment = train && o.augment == "basic",
+          .skip_bad_images = o.on_bad_image == "skip",
+          .workers = o.workers > 0 ? o.workers : cores,
+          .cache_bytes = static_cast<size_t>(o.cache_mb) * 1024 * 1024 / static_cast<size_t>(s.ranks)};
+}
+
+class Training {
+ public:
+  Training(Setup setup, Backend& backend, Communicator* communicator, int cores)
+      : s_(std::move(setup)),
+        backend_(backend),
+        communicator_(communicator),
+        rank_(communicator ? communicator->rank() : 0),
+        trainer_(backend, communicator, s_.graph, s_.trainer),
+        train_(*s_.data.train, loader_options(s_, rank_, cores, true), true) {
+    if (s_.data.val) {
+      val_ = std::make_unique<Loader>(*s_.data.val, loader_options(s_, rank_, cores, false), false);
+    }
+    const Options& o = s_.options;
+    batches_ = train_.batches_per_epoch();
+    updates_per_epoch_ = (batches_ + o.accumulate - 1) / o.accumulate;
+    horizon_ = std::max<int64_t>(1, std::llround(o.epochs * static_cast<double>(updates_per_epoch_)));
+    end_ = o.steps ? std::min(*o.steps, horizon_) : horizon_;
+    schedule_ = {.cosine = o.schedule == "cosine",
+                 .by_epoch = o.schedule_by == "epoch",
+                 .lr = o.lr,
+                 .total_updates = static_cast<double>(horizon_),
+                 .warmup_updates = o.warmup_steps > 0
+                                       ? static_cast<double>(o.warmup_steps)
+                                       : o.warmup_epochs * static_cast<double>(updates_per_epoch_),
+                 .updates_per_epoch = static_cast<double>(updates_per_epoch_)};
+  }
+
+  int run();
+
+ private:
+  struct Window {  // since the last step line
+    int64_t steps = 0;
+    double images = 0, seconds = 0, data_seconds = 0;
+  };
+
+  void print_head();
+  void print_plan_and_limits();
+  void start_values();
+  bool one_update();  // false: the run is to stop
+  void log_step(const UpdateResult&, double lr, double seconds, double data_seconds);
+  void fail_not_finite(const UpdateResult&);
+  void end_epoch(bool whole);
+  EvaluationSums evaluate();
+  void save(bool best);
+  bool save_due(bool epoch_ended) const;
+  void print_end();
+  void print_profile() const;
+  bool first() const { return rank_ == 0; }
+
+  Setup s_;
+  Backend& backend_;
+  Communicator* communicator_;
+  int rank_;
+  Trainer trainer_;
+  Loader train_;
+  std::unique_ptr<Loader> val_;
+  std::unique_ptr<RunLog> log_;  // rank 0 alone
+  Schedule schedule_{};
+  Profile profile_;
+
+  int64_t batches_ = 0, updates_per_epoch_ = 0, horizon_ = 0, end_ = 0;
+  int64_t step_ = 0, epoch_ = 0, batch_ = 0;   // done: updates; next: epoch and batch
+  double epoch_loss_ = 0, epoch_count_ = 0;    // of the epoch so far
+  double epoch_seconds_ = 0, epoch_images_ = 0;  // training alone, this process's life
+  Clock::time_point epoch_start_;
+  double best_top1_ = -1;
+  int64_t best_step_ = 0, saved_step_ = -1;
+  int stopped_by_ = 0;
+  Window window_;
+  double last_lr_ = 0;
+};
+
+void Training::print_head() {
+  const Options& o = s_.options;
+  const auto line = [&](const std::string& text) { log_->line(text); };
+  line(s_.model.name + ": " + std::to_string(s_.graph.parameter_count()) + " parameters, " +
+       std::to_string(*o.image_size) + "x" + std::to_string(*o.image_size) + " images in patches of " +
+       std::to_string(*o.patch_size));
+  line("device: " + backend_.describe() + "; " + std::to_string(s_.ranks) +
+       (s_.ranks == 1 ? " process" : " processes") + ", local batch " + std::to_string(*o.local_batch));
+  line("data: " + s_.data.description);
+  line("memory: " + format_bytes(trainer_.plan().peak()) + " planned per process (--plan shows it)");
+  line("run: " + o.out + ", " + std::to_string(end_) + " steps" +
+       (step_ ? ", going on after step " + std::to_string(step_) : ""));
+  for (const std::string& note : s_.notes) line(note);
+}
+
+// --plan, and a plan that doesn't fit.
+void Training::print_plan_and_limits() {
+  const size_t peak = trainer_.plan().peak(), limit = backend_.memory_limit() / static_cast<size_t>(s_.ranks);
+  if (s_.options.plan) {
+    if (first()) print_plan(std::cout, s_.graph, trainer_.layout(), trainer_.plan());
+    return;
+  }
+  if (peak <= limit) return;
+  const int largest = largest_batch(s_, backend_, limit);
+  throw UserError("the plan needs " + format_bytes(peak) + " per process, there are " + format_bytes(limit) +
+                  (largest ? "; the largest batch that fits is --batch " + std::to_string(largest * s_.ranks)
+                           : "; no batch fits"));
+}
+
+void Training::start_values() {
+  Parameters& parameters = trainer_.parameters();
+  if (!s_.checkpoint) {
+    parameters.initialise(s_.options.seed);
+    if (!s_.weights.empty()) parameters.set_weights(s_.weights);
+    return;
+  }
+  Checkpoint& c = *s_.checkpoint;
+  std::vector<ParameterShape> shapes;
+  for (const ParameterInfo& p : s_.graph.parameters()) shapes.push_back({p.name, p.shape});
+  parameters.set_weights(fit_weights(std::move(c.weights), s_.options.out + "/last", shapes, {}).tensors);
+  parameters.set_moments(c.optimizer.tensors);
+  trainer_.set_state({.count = c.update_count, .loss_scale = c.loss_scale, .good_steps = c.good_steps,
+                      .skipped = c.skipped});
+  step_ = saved_step_ = c.step;
+  epoch_ = c.epoch;
+  batch_ = c.batch;
+  epoch_loss_ = c.loss_sum;
+  epoch_count_ = c.loss_count;
+  best_top1_ = c.best_top1;
+  best_step_ = c.best_step;
+}
+
+int Training::run() {
+  if (s_.options.plan) {
+    print_plan_and_limits();
+    return 0;
+  }
+  print_plan_and_limits();
+  const Options& o = s_.options;
+  trainer_.allocate();
+  start_values();
+  if (o.profile) trainer_.profile(&profile_);
+  if (first()) {
+    std::filesystem::create_directories(o.out);
+    OutputFile config(o.out + "/config.json");
+    const std::string text = config_to_json(o);
+    config.write(std::as_bytes(std::span(text.data(), text.size())));
+    config.finish();
+    log_ = std::make_unique<RunLog>(RunLog::Settings{.path = o.out + "/metrics.jsonl",
+                                                    .resumed_step = s_.checkpoint ? step_ : -1,
+                                                    .total_steps = end_,
+                                                    .terminal = isatty(STDOUT_FILENO) != 0});
+    print_head();
+  }
+  s_.weights.clear();
+  s_.checkpoint.reset();
+  catch_stop_signals();
+
+  train_.start(epoch_, batch_);
+  epoch_start_ = Clock::now();
+  bool going = step_ < end_;
+  while (going) {
+    going = one_update();
+    const bool epoch_ended = batch_ == 0;
+    if (epoch_ended || !going) end_epoch(epoch_ended);
+    else if (save_due(false)) save(false);
+  }
+  if (saved_step_ != step_) save(false);
+  if (o.profile && first()) print_profile();
+  if (first()) print_end();
+  return stopped_by_ ? 128 + stopped_by_ : 0;
+}
+
+bool Training::one_update() {
+  const Options& o = s_.options;
+  const auto start = Clock::now();
+  double waited = 0;
+  int64_t images = 0;
+  const int64_t epoch = epoch_;
+  for (int micro = 0; micro < o.accumulate; ++micro) {
+    const Batch& batch = train_.next();
+    waited += batch.wait_seconds;
+    images += *o.batch;
+    const bool last = micro + 1 == o.accumulate || batch_ + 1 == batches_;
+    trainer_.micro_step(batch, {.epoch = epoch, .first = micro == 0, .last = last,
+                                .stop = stop_signal() != 0});
+    if (++batch_ == batches_) batch_ = 0, ++epoch_;
+    if (last) break;
+  }
+  const double lr = last_lr_ = schedule_.at(step_, epoch);
+  const UpdateResult result = trainer_.update(lr, images);
+  ++step_;
+  if (result.skipped || !std::isfinite(result.loss_sum)) fail_not_finite(result);
+  epoch_loss_ += result.loss_sum;
+  epoch_count_ += result.count;
+  const double seconds = seconds_since(start);
+  epoch_seconds_ += seconds;
+  epoch_images_ += static_cast<double>(images);
+  if (first()) log_step(result, lr, seconds, waited);
+  // Every process reads the same sum, so all stop after the same step.
+  if (result.stop) stopped_by_ = stop_signal() ? stop_signal() : SIGTERM;
+  return step_ < end_ && !result.stop;
+}
+
+void Training::log_step(const UpdateResult& result, double lr, double seconds, double data_seconds) {
+  ++window_.steps;
+  window_.images += result.count;
+  window_.seconds += seconds;
+  window_.data_seconds += data_seconds;
+  const bool due = step_ % s_.options.log_every == 0 || step_ == end_;
+  const auto steps = static_cast<double>(window_.steps);
+  const int64_t epoch = batch_ == 0 ? epoch_ : epoch_ + 1;  // counted from 1
+  const double loss = result.loss_sum / result.count, rate = window_.images / window_.seconds;
+  log_->progress({.epoch = epoch, .epochs = (horizon_ + updates_per_epoch_ - 1) / updates_per_epoch_,
+                  .step = step_, .loss = loss, .lr = lr, .images_per_second = rate});
+  if (!due) return;
+  log_->step({.epoch = epoch, .step = step_, .loss = loss, .lr = lr, .grad_norm = result.grad_norm,
+              .images_per_second = rate, .data_seconds = window_.data_seconds / steps,
+              .step_seconds = window_.seconds / steps});
+  window_ = {};
+}
+
+void Training::fail_not_finite(const UpdateResult& result) {
+  const std::string name = trainer_.parameters().first_not_finite(false);
+  std::string what = !std::isfinite(result.loss_sum) ? "the loss" : "the gradient";
+  throw RunError("step " + std::to_string(step_) + ": " + what + " is not finite" +
+                 (name.empty() ? "" : "; the first such gradient is that of " + name) +
+                 ". Try a smaller --lr or --clip-grad 1" +
+                 (saved_step_ >= 0 ? "; " + s_.options.out + "/last is the state after step " + std::to_string(saved_step_)
+                                   : ""));
+}
+
+EvaluationSums Training::evaluate() {
+  trainer_.begin_evaluation();
+  val_->start(0, 0);
+  for (int64_t k = 0; k < val_->batches_per_epoch(); ++k) trainer_.evaluate(val_->next());
+  return trainer_.end_evaluation();
+}
+
+void Training::end_epoch(bool whole) {
+  const Options& o = s_.options;
+  const int64_t epoch = whole ? epoch_ : epoch_ + 1;  // counted from 1
+  const bool ends = step_ >= end_;
+  const bool due = o.eval_every > 0 && epoch % o.eval_every == 0;
+  bool best = false;
+  EpochRecord record{.epoch = epoch, .step = step_, .train_loss = epoch_loss_ / epoch_count_,
+                     .lr = last_lr_, .images_per_second = epoch_images_ / epoch_seconds_,
+                     .peak_memory_bytes = static_cast<int64_t>(trainer_.plan().peak())};
+  if (val_ && !stopped_by_ && (due || ends)) {
+    const EvaluationSums sums = evaluate();
+    if (sums.count > 0) {
+      record.val_loss = sums.loss / sums.count;
+      record.val_top1 = sums.top1 / sums.count;
+      if (s_.data.classes.size() > 5) record.val_top5 = sums.top5 / sums.count;
+      best = *record.val_top1 > best_top1_;
+      if (best) best_top1_ = *record.val_top1, best_step_ = step_;
+    }
+  }
+  record.seconds = seconds_since(epoch_start_);
+  if (first()) log_->epoch(record);
+  if (whole) {
+    epoch_loss_ = epoch_count_ = 0;
+    epoch_seconds_ = epoch_images_ = 0;
+    epoch_start_ = Clock::now();
+  }
+  if (best || ends || stopped_by_ || save_due(whole)) save(best);
+}
+
+bool Training::save_due(bool epoch_ended) const {
+  const SaveEvery every = *parse_save_every(s_.options.save_every);
+  return every.steps ? step_ % every.count == 0 : epoch_ended && epoch_ % every.count == 0;
+}
+
+void Training::save(bool best) {
+  saved_step_ = step_;
+  if (!first()) return;
+  const UpdateState state = trainer_.state();
+  Checkpoint c;
+  c.model = s_.model.name;
+  c.weights = {.metadata = weights_metadata(s_.info), .tensors = trainer_.parameters().get_weights()};
+  c.optimizer.tensors = trainer_.parameters().get_moments();
+  c.step = step_;
+  c.epoch = epoch_;
+  c.batch = batch_;
+  c.update_count = state.count;
+  c.loss_scale = state.loss_scale;
+  c.good_steps = state.good_steps;
+  c.skipped = state.skipped;
+  c.best_top1 = best_top1_;
+  c.best_step = best_step_;
+  c.loss_sum = epoch_loss_;
+  c.loss_count = epoch_count_;
+  c.data_fingerprint = s_.data.fingerprint;
+  save_checkpoint(s_.options.out, c, best, s_.options.keep);
+}
+
+void Training::print_end() {
+  const int64_t skipped = train_.skipped() + (val_ ? val_->skipped() : 0);
+  if (skipped) log_->line("bad images skipped by this process: " + std::to_string(skipped));
+  const std::string command = "./launcher --resume " + s_.options.out;
+  if (stopped_by_) {
+    log_->line("stopped after step " + std::to_string(step_) + "; saved. Go on with: " + command);
+    return;
+  }
+  log_->line("weights: " + s_.options.out + "/last/weights.safetensors" +
+             (best_top1_ >= 0 ? ", best: " + s_.options.out + "/best/weights.safetensors" : ""));
+  const bool capped = end_ < horizon_;
+  const std::string more = capped ? " --steps " + std::to_string(2 * end_)
+                                  : " --epochs " + std::to_string(std::llround(2 * s_.options.epochs));
+  log_->line("go on with: " + command + more);
+}
+
+void Training::print_profile() const {
+  std::vector<std::pair<double, std::string>> rows;
+  double total = 0;
+  for (const auto& [type, seconds] : profile_.seconds) rows.emplace_back(seconds, type), total += seconds;
+  std::sort(rows.rbegin(), rows.rend());
+  for (const auto& [seconds, type] : rows) {
+    char text[80];
+    std::snprintf(text, sizeof text, "%-12s %8.3f s %5.1f%%", type.c_str(), seconds, 100 * seconds / total);
+    log_->line(text);
+  }
+}
+
+}  // namespace
+
+int train(Setup setup, Backend& backend, Communicator* communicator, int cores) {
+  return Training(std::move(setup), backend, communicator, cores).run();
+}
+
+}  // namespace bv
