@@ -27,7 +27,7 @@ std::vector<Registered> register_options(CLI::App& app) {
       CLI::Option* option = row.is_flag() ? app.add_flag(names) : app.add_option(names);
       option->take_all();
       // An option takes the one word that follows it. None at all is told apart below.
-      if (!row.is_flag()) option->expected(0, 1)->allow_extra_args(false);
+      if (!row.is_flag() && row.name != "model") option->expected(0, 1)->allow_extra_args(false);
       registered.push_back({&row, option});
     }
   }
@@ -62,14 +62,15 @@ void read_options(const std::vector<Registered>& registered, Values& values) {
   for (const auto& [row, option] : registered) {
     if (option->count() == 0) continue;
     const CLI::results_t& results = option->results();
-    const std::string flag = row->flag();
+    const std::string flag = row->letter != 0 ? std::string("-") + row->letter : row->flag();
     if (results.size() > 1) throw UserError(flag + " is given twice");
-    if (!row->is_flag() && (results.empty() || results[0].empty()) && row->name != "data") {
+    const std::string text = results.empty() ? "" : results[0];
+    if (text.empty() && row->name == "model") throw UserError("MODEL is empty" + see_help);
+    if (text.empty() && !row->is_flag()) {
       throw UserError(flag + " wants a value: " + flag + " " + std::string(row->metavar));
     }
-    const std::string text = results.empty() ? "" : results[0];
     const Items items = split_items(*row, text);
-    assign(scratch, *row, items, flag == "MODEL" ? flag : flag + " " + printable(text));
+    assign(scratch, *row, items, flag + " " + printable(text));
     values.emplace(row->name, items);
   }
 }

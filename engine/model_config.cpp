@@ -135,7 +135,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path,
                     .mlp_ratio = reader.number("mlp_ratio", 0.01, 100),
                     .layer_norm_eps = reader.number("layer_norm_eps", 1e-12, 1),
                     .mean = reader.channels("mean", 0),
-                    .std = reader.channels("std", 1e-4)};
+                    .std = reader.channels("std", 1e-3)};
   for (const char* section : {"recipe", "recipe_builtin", "recipe_cifar", "recipe_folder"}) {
     const JsonValue* recipe = reader.object(section);
     if (recipe == nullptr) continue;

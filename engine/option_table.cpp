@@ -47,7 +47,7 @@ std::vector<OptionRow> data_rows() {
        .metavar = "R,G,B",
        .member = &O::std,
        .help = "pixels less the mean are divided by it; default: the weights', else the model's",
-       .range = {.least = 1e-4, .most = 1e4}},
+       .range = {.least = 1e-3, .most = 1e3}},
       {.name = "augment",
        .metavar = "none|basic",
        .member = &O::augment,
