@@ -1,0 +1,46 @@
+#include "tests/device.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+#include "kernels/cpu/make_cpu_kernels.h"
+
+namespace bv {
+namespace {
+
+constexpr std::align_val_t alignment{256};
+
+Device cpu(const char* name, std::function<std::unique_ptr<Kernels>()> make_kernels) {
+  const auto copy = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); };
+  return {.name = name,
+          .unavailable = {},
+          .dtypes = {DType::fp32},
+          .make_kernels = std::move(make_kernels),
+          .allocate = [](size_t bytes) { return ::operator new(bytes, alignment); },
+          .release = [](void* p) { ::operator delete(p, alignment); },
+          .upload = copy,
+          .download = copy,
+          .host_threads = true};
+}
+
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+
+}  // namespace
+
+std::vector<Device> devices_to_test() {
+  const char* isa = std::getenv("BAREVISION_ISA");
+  const Device avx2 = cpu("cpu_avx2", avx2::make_cpu_kernels);
+  if (isa && std::string_view(isa) == "avx2") return {avx2};
+  Device avx512 = cpu("cpu_avx512", avx512::make_cpu_kernels);
+  if (has_avx512()) return {avx512};
+  avx512.unavailable = "this CPU has no AVX-512";
+  return {avx2, avx512};
+}
+
+}  // namespace bv

@@ -1,0 +1,31 @@
+// The devices that the table of operations is tested on. A further device is a further row of
+// devices_to_test().
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/kernels.h"
+
+namespace bv {
+
+struct Device {
+  std::string name;
+  std::string unavailable;  // why it can't run here; empty where it can
+  std::vector<DType> dtypes;
+  std::function<std::unique_ptr<Kernels>()> make_kernels;
+  std::function<void*(size_t)> allocate;  // at a multiple of 64 bytes
+  std::function<void(void*)> release;
+  // Both return when the copy is done; download waits for kernels that still run.
+  std::function<void(void* device, const void* host, size_t bytes)> upload;
+  std::function<void(void* host, const void* device, size_t bytes)> download;
+  bool host_threads = false;  // whether its kernels run on OpenMP's threads
+};
+
+// The CPU with the best instruction set that this machine has, and, as unavailable, the one that it
+// lacks. BAREVISION_ISA=avx2 asks for that one alone: oneDNN's own limit, ONEDNN_MAX_CPU_ISA, holds
+// for a whole process, so that tests/run starts a second one.
+std::vector<Device> devices_to_test();
+
+}  // namespace bv

@@ -1,0 +1,227 @@
+#include "tests/kernel_problem.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+namespace bv {
+namespace {
+
+constexpr size_t guard = 256;
+constexpr auto sentinel = std::byte{0xFF};
+// How many standard deviations an error may be. Tracked takes a rounding to bring its largest
+// error, so that correct kernels stay below 3; the rest is for other orders and approximations.
+constexpr double deviations = 5;
+constexpr double smallest = 1e-37;  // errors below fp32's normal numbers
+
+Bytes encode(const Values& values, DType dtype) {
+  if (dtype != DType::fp32) throw std::logic_error("16-bit data: no conversion yet");
+  Bytes bytes(values.size() * 4);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float f = float(values[i]);
+    std::memcpy(&bytes[4 * i], &f, 4);
+  }
+  return bytes;
+}
+
+Values decode(const Bytes& bytes, DType dtype) {
+  if (dtype != DType::fp32) throw std::logic_error("16-bit data: no conversion yet");
+  Values values(bytes.size() / 4);
+  for (size_t i = 0; i < values.size(); ++i) {
+    float f;
+    std::memcpy(&f, &bytes[4 * i], 4);
+    values[i] = f;
+  }
+  return values;
+}
+
+size_t elements(const Shape& shape) {
+  size_t n = 1;
+  for (int extent : shape) n *= size_t(extent);
+  return n;
+}
+
+Comparison compare_output(const Argument& a, const Bytes& after, bool exact) {
+  Values expected, tolerance;
+  for (const Tracked& e : a.expected) {
+    expected.push_back(e.value);
+    tolerance.push_back(exact ? 0 : deviations * std::sqrt(e.variance) + smallest);
+  }
+  return compare(decode(after, a.dtype), expected, tolerance);
+}
+
+class ThreadCount {
+ public:
+  explicit ThreadCount(int threads) : before_(omp_get_max_threads()) {
+    if (threads) omp_set_num_threads(threads);
+  }
+  ~ThreadCount() { omp_set_num_threads(before_); }
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  int before_;
+};
+
+}  // namespace
+
+// ---- arguments on the device --------------------------------------------------------------------
+DeviceArguments::DeviceArguments(const Device& device, const std::vector<Argument>& arguments,
+                                 unsigned char poison)
+    : device_(device), poison_(poison) {
+  for (const Argument& a : arguments) add(a.name, a.bytes, a.before);
+}
+
+DeviceArguments::~DeviceArguments() {
+  for (const Block& b : blocks_) device_.release(b.base);
+}
+
+char* DeviceArguments::add(const std::string& name, size_t bytes, const Bytes& before) {
+  Bytes image(bytes + 2 * guard, sentinel);
+  if (before.empty())
+    std::fill_n(image.begin() + guard, bytes, std::byte{poison_});
+  else
+    std::copy(before.begin(), before.end(), image.begin() + guard);
+  blocks_.push_back({name, static_cast<char*>(device_.allocate(image.size())), bytes});
+  device_.upload(blocks_.back().base, image.data(), image.size());
+  return blocks_.back().base + guard;
+}
+
+void* DeviceArguments::find(const std::string& name, bool must) const {
+  for (const Block& b : blocks_)
+    if (b.name == name) return b.base + guard;
+  if (must) throw std::logic_error("the problem has no argument " + name);
+  return nullptr;
+}
+
+void* DeviceArguments::workspace(size_t bytes) {
+  return bytes ? add("workspace", bytes, {}) : nullptr;
+}
+
+Bytes DeviceArguments::read(const std::string& name) const {
+  for (const Block& b : blocks_)
+    if (b.name == name) {
+      Bytes bytes(b.bytes);
+      device_.download(bytes.data(), b.base + guard, b.bytes);
+      return bytes;
+    }
+  throw std::logic_error("the problem has no argument " + name);
+}
+
+std::vector<std::string> DeviceArguments::overwritten_sentinels() const {
+  std::vector<std::string> names;
+  for (const Block& b : blocks_) {
+    Bytes image(b.bytes + 2 * guard);
+    device_.download(image.data(), b.base, image.size());
+    const auto untouched = [&](size_t from) {
+      return std::all_of(image.begin() + from, image.begin() + from + guard,
+                         [](std::byte x) { return x == sentinel; });
+    };
+    if (!untouched(0)) names.push_back("before " + b.name);
+    if (!untouched(guard + b.bytes)) names.push_back("behind " + b.name);
+  }
+  return names;
+}
+
+// ---- problem ------------------------------------------------------------------------------------
+void Problem::add(const std::string& name, Shape shape, DType type, const Values* before,
+                  Tensor expected) {
+  const size_t n = elements(shape);
+  if ((before && before->size() != n) || (!expected.empty() && expected.size() != n))
+    throw std::logic_error("argument " + name + ": values don't fit its shape");
+  arguments.push_back({.name = name,
+                       .shape = std::move(shape),
+                       .dtype = type,
+                       .bytes = n * size_of(type),
+                       .before = before ? encode(*before, type) : Bytes{},
+                       .expected = std::move(expected),
+                       .check = {}});
+}
+
+void Problem::add_bytes(const std::string& name, std::span<const std::byte> before,
+                        std::function<std::string(std::span<const std::byte>)> check) {
+  arguments.push_back({.name = name,
+                       .shape = {},
+                       .bytes = before.size(),
+                       .before = Bytes(before.begin(), before.end()),
+                       .expected = {},
+                       .check = std::move(check)});
+}
+
+void Problem::input(const std::string& name, Shape shape, const Values& values) {
+  add(name, std::move(shape), dtype, &values, {});
+}
+void Problem::input_fp32(const std::string& name, Shape shape, const Values& values) {
+  add(name, std::move(shape), DType::fp32, &values, {});
+}
+void Problem::output(const std::string& name, Shape shape, Tensor expected, const Values& before) {
+  add(name, std::move(shape), dtype, before.empty() ? nullptr : &before, std::move(expected));
+}
+void Problem::output_fp32(const std::string& name, Shape shape, Tensor expected,
+                          const Values& before) {
+  add(name, std::move(shape), DType::fp32, before.empty() ? nullptr : &before, std::move(expected));
+}
+
+void Problem::gradient(const std::string& name, Shape shape, Tensor added, bool accumulate) {
+  Values before;
+  if (accumulate) {
+    before = data(added.size());
+    for (size_t i = 0; i < added.size(); ++i) added[i] += Tracked(before[i]);
+  }
+  output_fp32(name, std::move(shape), std::move(added), before);
+}
+
+Values Problem::data(size_t n, double mean, double deviation) {
+  return exact ? random.integers(n, -4, 4) : random.normal(n, mean, deviation);
+}
+
+// ---- run ----------------------------------------------------------------------------------------
+Outcome execute(const Problem& problem, const Device& device, int threads, unsigned char poison) {
+  const ThreadCount count(threads);
+  const std::unique_ptr<Kernels> kernels = device.make_kernels();
+  DeviceArguments memory(device, problem.arguments, poison);
+  problem.run(*kernels, memory);
+  Outcome outcome;
+  for (const Argument& a : problem.arguments) {
+    const Bytes after = memory.read(a.name);
+    if (!a.is_output()) {
+      if (after != a.before) outcome.failures.push_back("input " + a.name + " was changed");
+      continue;
+    }
+    outcome.outputs.push_back(after);
+    if (a.check) {
+      if (const std::string wrong = a.check(after); !wrong.empty())
+        outcome.failures.push_back(a.name + ": " + wrong);
+      continue;
+    }
+    const Comparison c = compare_output(a, after, problem.exact);
+    outcome.worst_ratio = std::max(outcome.worst_ratio, c.ratio);
+    if (!c.ok()) outcome.failures.push_back(a.name + ": " + c.describe(a.shape));
+  }
+  for (const std::string& where : memory.overwritten_sentinels())
+    outcome.failures.push_back("wrote " + where);
+  return outcome;
+}
+
+std::string sizes(std::initializer_list<std::pair<const char*, int>> list) {
+  std::string s;
+  for (const auto& [name, value] : list) s += std::string("_") + name + std::to_string(value);
+  return s;
+}
+std::string flag(bool set, const char* name) {
+  return set ? std::string("_") + name : "";
+}
+
+Values rounded(const Tensor& tensor) {
+  Values values;
+  for (const Tracked& t : tensor) values.push_back(float(t.value));
+  return values;
+}
+Tensor exactly(const Values& values) {
+  return Tensor(values.begin(), values.end());
+}
+
+}  // namespace bv
