@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,11 @@ struct Device {
   std::function<void(void* host, const void* device, size_t bytes)> download;
   bool host_threads = false;  // whether its kernels run on OpenMP's threads
 };
+
+// As GoogleTest prints it.
+inline void PrintTo(const Device& device, std::ostream* stream) {
+  *stream << device.name;
+}
 
 // The CPU with the best instruction set that this machine has, and, as unavailable, the one that it
 // lacks. BAREVISION_ISA=avx2 asks for that one alone: oneDNN's own limit, ONEDNN_MAX_CPU_ISA, holds

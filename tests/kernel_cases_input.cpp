@@ -119,7 +119,7 @@ Problem class_token(DType dtype, int B, int N, int C, bool backward) {
 Problem dropout(DType dtype, int B, int elements, int group, float drop, bool in_place) {
   Problem p(dtype);
   p.any_threads = true;
-  p.exact = drop == 0 || drop == 0.5f;  // the factor is 1 or 2
+  p.exact = drop == 0 || drop == 0.5f || drop == 1;  // the factor is 1, 2 or unused
   const StepParams params{.seed = 0xFEDCBA9876543210u, .epoch = 9, .position = 0xFFFFFFFEu};
   const uint32_t layer = 11;
   const Values inp = p.data(size_t(B) * elements);
@@ -143,7 +143,7 @@ Problem dropout(DType dtype, int B, int elements, int group, float drop, bool in
 }
 
 void add_dropout(std::vector<KernelCase>& cases, int B, int elements, int group) {
-  for (const float drop : {0.0f, 0.1f, 0.5f, 0.9f})
+  for (const float drop : {0.0f, 0.1f, 0.5f, 0.9f, 1.0f})
     for (const bool in_place : {false, true})
       cases.push_back({"dropout" + sizes({{"B", B}, {"elements", elements}, {"group", group}}) +
                            sizes({{"percent", int(100 * drop + 0.5f)}}) +

@@ -1,0 +1,353 @@
+// What an operation refuses: std::invalid_argument that names operation and argument, with nothing
+// read or written. Each case is an operation that is valid but for one argument.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "tests/device.h"
+
+namespace bv {
+namespace {
+
+struct Memory {
+  explicit Memory(const Device& d) : device(d), data(d.allocate(bytes)) {
+    const std::vector<char> zeros(bytes);
+    d.upload(data, zeros.data(), bytes);
+  }
+  ~Memory() { device.release(data); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  template <class T = void>
+  T* at() const {
+    return static_cast<T*>(data);
+  }
+
+  static constexpr size_t bytes = 1 << 16;
+  const Device& device;
+  void* data;
+};
+
+class KernelErrors : public testing::TestWithParam<Device> {
+ protected:
+  void SetUp() override {
+    if (!GetParam().unavailable.empty()) GTEST_SKIP() << GetParam().unavailable;
+    kernels_ = GetParam().make_kernels();
+    memory_ = std::make_unique<Memory>(GetParam());
+  }
+
+  // `name` of the operation; `wrong` spoils `argument`.
+  template <class Op, class Change>
+  void refuses(const Op& valid, const std::string& name, const std::string& argument,
+               const Change& wrong) {
+    Op op = valid;
+    wrong(op);
+    try {
+      kernels_->run(op, nullptr);
+      ADD_FAILURE() << name << " accepts a wrong " << argument;
+    } catch (const std::invalid_argument& e) {
+      const std::string message = e.what();
+      EXPECT_NE(message.find(name), std::string::npos) << message << ": doesn't name " << name;
+      EXPECT_NE(message.find(argument), std::string::npos)
+          << message << ": doesn't name " << argument;
+    }
+  }
+
+  template <class Op>
+  void refuses_sizes(const Op& valid, const std::string& name,
+                     std::initializer_list<std::pair<const char*, int Op::*>> members) {
+    for (const auto& [argument, member] : members)
+      for (const int wrong : {0, -1})
+        refuses(valid, name, argument, [&](Op& op) { op.*member = wrong; });
+  }
+
+  // The CPU computes in fp32 so far: other types are refused, never misread.
+  template <class Op>
+  void refuses_foreign_dtypes(const Op& valid, const std::string& name) {
+    const std::vector<DType>& known = GetParam().dtypes;
+    for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
+      if (std::find(known.begin(), known.end(), dtype) == known.end())
+        refuses(valid, name, "dtype", [&](Op& op) { op.dtype = dtype; });
+  }
+
+  template <class T = void>
+  T* at() const {
+    return memory_->at<T>();
+  }
+
+  std::unique_ptr<Kernels> kernels_;
+  std::unique_ptr<Memory> memory_;
+};
+
+constexpr float nan = NAN;
+
+TEST_P(KernelErrors, Input) {
+  const InputPatches op{.out = at(),
+                        .images = at<uint8_t>(),
+                        .crops = at<Crop>(),
+                        .B = 1,
+                        .height = 4,
+                        .width = 4,
+                        .size = 4,
+                        .patch = 2};
+  using Op = InputPatches;
+  refuses_sizes(op, "InputPatches",
+                {{"B", &Op::B},
+                 {"height", &Op::height},
+                 {"width", &Op::width},
+                 {"size", &Op::size},
+                 {"patch", &Op::patch}});
+  refuses(op, "InputPatches", "patch", [](Op& o) { o.patch = 3; });
+  refuses(op, "InputPatches", "out", [](Op& o) { o.out = nullptr; });
+  refuses_foreign_dtypes(op, "InputPatches");
+}
+
+TEST_P(KernelErrors, Linear) {
+  const LinearForward forward{.out = at(),
+                              .workspace = at(),
+                              .inp = at(),
+                              .weight = at(),
+                              .bias = at(),
+                              .M = 2,
+                              .N = 3,
+                              .K = 4};
+  const LinearBackwardInput input{
+      .dinp = at(), .workspace = at(), .dout = at(), .weight = at(), .M = 2, .N = 3, .K = 4};
+  const LinearBackwardWeight weight{.dweight = at<float>(),
+                                    .dbias = at<float>(),
+                                    .workspace = at(),
+                                    .dout = at(),
+                                    .inp = at(),
+                                    .M = 2,
+                                    .N = 3,
+                                    .K = 4};
+  refuses_sizes(forward, "LinearForward",
+                {{"M", &LinearForward::M}, {"N", &LinearForward::N}, {"K", &LinearForward::K}});
+  refuses_sizes(input, "LinearBackwardInput",
+                {{"M", &LinearBackwardInput::M},
+                 {"N", &LinearBackwardInput::N},
+                 {"K", &LinearBackwardInput::K}});
+  refuses_sizes(weight, "LinearBackwardWeight",
+                {{"M", &LinearBackwardWeight::M},
+                 {"N", &LinearBackwardWeight::N},
+                 {"K", &LinearBackwardWeight::K}});
+  refuses_foreign_dtypes(forward, "LinearForward");
+  refuses_foreign_dtypes(input, "LinearBackwardInput");
+  refuses_foreign_dtypes(weight, "LinearBackwardWeight");
+}
+
+TEST_P(KernelErrors, BiasGelu) {
+  const BiasGeluForward forward{.out = at(), .inp = at(), .bias = at(), .rows = 2, .C = 3};
+  const BiasGeluBackward backward{.dinp = at(),
+                                  .dbias = at<float>(),
+                                  .workspace = at(),
+                                  .dout = at(),
+                                  .inp = at(),
+                                  .bias = at(),
+                                  .rows = 2,
+                                  .C = 3};
+  refuses_sizes(forward, "BiasGeluForward",
+                {{"rows", &BiasGeluForward::rows}, {"C", &BiasGeluForward::C}});
+  refuses_sizes(backward, "BiasGeluBackward",
+                {{"rows", &BiasGeluBackward::rows}, {"C", &BiasGeluBackward::C}});
+  refuses(forward, "BiasGeluForward", "bias", [](BiasGeluForward& o) { o.bias = nullptr; });
+  refuses(backward, "BiasGeluBackward", "dbias", [](BiasGeluBackward& o) { o.dbias = nullptr; });
+  refuses_foreign_dtypes(forward, "BiasGeluForward");
+  refuses_foreign_dtypes(backward, "BiasGeluBackward");
+}
+
+TEST_P(KernelErrors, LayerNorm) {
+  const LayerNormForward forward{.out = at(),
+                                 .sum = at(),
+                                 .mean = at<float>(),
+                                 .rstd = at<float>(),
+                                 .inp = at(),
+                                 .residual = at(),
+                                 .weight = at<float>(),
+                                 .bias = at<float>(),
+                                 .rows = 2,
+                                 .C = 3,
+                                 .eps = 1e-6f};
+  const LayerNormBackward backward{.dinp = at(),
+                                   .dweight = at<float>(),
+                                   .dbias = at<float>(),
+                                   .workspace = at(),
+                                   .dout = at(),
+                                   .dsum = at(),
+                                   .sum = at(),
+                                   .mean = at<float>(),
+                                   .rstd = at<float>(),
+                                   .weight = at<float>(),
+                                   .rows = 2,
+                                   .C = 3};
+  refuses_sizes(forward, "LayerNormForward",
+                {{"rows", &LayerNormForward::rows}, {"C", &LayerNormForward::C}});
+  refuses_sizes(backward, "LayerNormBackward",
+                {{"rows", &LayerNormBackward::rows}, {"C", &LayerNormBackward::C}});
+  refuses(forward, "LayerNormForward", "sum", [](LayerNormForward& o) { o.sum = nullptr; });
+  refuses(backward, "LayerNormBackward", "mean", [](LayerNormBackward& o) { o.mean = nullptr; });
+  refuses_foreign_dtypes(forward, "LayerNormForward");
+  refuses_foreign_dtypes(backward, "LayerNormBackward");
+}
+
+TEST_P(KernelErrors, Attention) {
+  const AttentionForward forward{.out = at(),
+                                 .lse = at<float>(),
+                                 .workspace = at(),
+                                 .qkv = at(),
+                                 .params = at<StepParams>(),
+                                 .B = 1,
+                                 .N = 2,
+                                 .H = 1,
+                                 .D = 8};
+  const AttentionBackward backward{.dqkv = at(),
+                                   .workspace = at(),
+                                   .dout = at(),
+                                   .qkv = at(),
+                                   .out = at(),
+                                   .lse = at<float>(),
+                                   .params = at<StepParams>(),
+                                   .B = 1,
+                                   .N = 2,
+                                   .H = 1,
+                                   .D = 8};
+  refuses_sizes(forward, "AttentionForward",
+                {{"B", &AttentionForward::B},
+                 {"N", &AttentionForward::N},
+                 {"H", &AttentionForward::H},
+                 {"D", &AttentionForward::D}});
+  refuses_sizes(backward, "AttentionBackward",
+                {{"B", &AttentionBackward::B},
+                 {"N", &AttentionBackward::N},
+                 {"H", &AttentionBackward::H},
+                 {"D", &AttentionBackward::D}});
+  for (const int D : {7, 100000}) {
+    refuses(forward, "AttentionForward", "D", [D](AttentionForward& o) { o.D = D; });
+    refuses(backward, "AttentionBackward", "D", [D](AttentionBackward& o) { o.D = D; });
+  }
+  for (const float drop : {-0.1f, 1.1f, nan}) {
+    refuses(forward, "AttentionForward", "drop", [=](AttentionForward& o) { o.drop = drop; });
+    refuses(backward, "AttentionBackward", "drop", [=](AttentionBackward& o) { o.drop = drop; });
+  }
+  refuses_foreign_dtypes(forward, "AttentionForward");
+  refuses_foreign_dtypes(backward, "AttentionBackward");
+}
+
+TEST_P(KernelErrors, Tokens) {
+  const EmbedForward embed{.out = at(),
+                           .patches = at(),
+                           .class_token = at<float>(),
+                           .position = at<float>(),
+                           .B = 1,
+                           .P = 2,
+                           .C = 3};
+  const EmbedBackward dembed{.dpatches = at(),
+                             .dclass_token = at<float>(),
+                             .dposition = at<float>(),
+                             .dout = at(),
+                             .B = 1,
+                             .P = 2,
+                             .C = 3};
+  const ClassTokenForward token{.out = at(), .inp = at(), .B = 1, .N = 2, .C = 3};
+  const ClassTokenBackward dtoken{.dinp = at(), .dout = at(), .B = 1, .N = 2, .C = 3};
+  refuses_sizes(embed, "EmbedForward",
+                {{"B", &EmbedForward::B}, {"P", &EmbedForward::P}, {"C", &EmbedForward::C}});
+  refuses_sizes(dembed, "EmbedBackward",
+                {{"B", &EmbedBackward::B}, {"P", &EmbedBackward::P}, {"C", &EmbedBackward::C}});
+  refuses_sizes(
+      token, "ClassTokenForward",
+      {{"B", &ClassTokenForward::B}, {"N", &ClassTokenForward::N}, {"C", &ClassTokenForward::C}});
+  refuses_sizes(dtoken, "ClassTokenBackward",
+                {{"B", &ClassTokenBackward::B},
+                 {"N", &ClassTokenBackward::N},
+                 {"C", &ClassTokenBackward::C}});
+  refuses_foreign_dtypes(embed, "EmbedForward");
+  refuses_foreign_dtypes(dembed, "EmbedBackward");
+}
+
+TEST_P(KernelErrors, Dropout) {
+  const Dropout op{.out = at(),
+                   .inp = at(),
+                   .params = at<StepParams>(),
+                   .B = 1,
+                   .elements = 4,
+                   .group = 1,
+                   .drop = 0.5f};
+  refuses_sizes(op, "Dropout",
+                {{"B", &Dropout::B}, {"elements", &Dropout::elements}, {"group", &Dropout::group}});
+  for (const float drop : {-0.1f, 1.1f, nan})
+    refuses(op, "Dropout", "drop", [=](Dropout& o) { o.drop = drop; });
+  refuses_foreign_dtypes(op, "Dropout");
+}
+
+TEST_P(KernelErrors, Loss) {
+  const CrossEntropyForward forward{.loss = at<float>(),
+                                    .lse = at<float>(),
+                                    .logits = at(),
+                                    .labels = at<int32_t>(),
+                                    .B = 2,
+                                    .K = 3};
+  const CrossEntropyBackward backward{.dlogits = at(),
+                                      .logits = at(),
+                                      .lse = at<float>(),
+                                      .labels = at<int32_t>(),
+                                      .params = at<StepParams>(),
+                                      .state = at<UpdateState>(),
+                                      .B = 2,
+                                      .K = 3};
+  const Metrics metrics{.sums = at<double>(),
+                        .loss = at<float>(),
+                        .logits = at(),
+                        .labels = at<int32_t>(),
+                        .B = 2,
+                        .K = 3};
+  const GradientTail tail{
+      .tail = at<float>(), .loss = at<float>(), .params = at<StepParams>(), .B = 2};
+  refuses_sizes(forward, "CrossEntropyForward",
+                {{"B", &CrossEntropyForward::B}, {"K", &CrossEntropyForward::K}});
+  refuses_sizes(backward, "CrossEntropyBackward",
+                {{"B", &CrossEntropyBackward::B}, {"K", &CrossEntropyBackward::K}});
+  refuses_sizes(metrics, "Metrics", {{"B", &Metrics::B}, {"K", &Metrics::K}});
+  refuses_sizes(tail, "GradientTail", {{"B", &GradientTail::B}});
+  for (const float wrong : {-0.1f, 1.1f, nan}) {
+    refuses(forward, "CrossEntropyForward", "smoothing",
+            [=](CrossEntropyForward& o) { o.smoothing = wrong; });
+    refuses(backward, "CrossEntropyBackward", "smoothing",
+            [=](CrossEntropyBackward& o) { o.smoothing = wrong; });
+  }
+  refuses_foreign_dtypes(forward, "CrossEntropyForward");
+  refuses_foreign_dtypes(backward, "CrossEntropyBackward");
+  refuses_foreign_dtypes(metrics, "Metrics");
+}
+
+TEST_P(KernelErrors, Optimizer) {
+  const GradientNorm norm{.state = at<UpdateState>(),
+                          .workspace = at(),
+                          .grad = at<float>(),
+                          .params = at<StepParams>(),
+                          .count = 4};
+  const OptimizerUpdate adam{.weight = at<float>(),
+                             .m = at<float>(),
+                             .v = at<float>(),
+                             .state = at<UpdateState>(),
+                             .grad = at<float>(),
+                             .decay = at<uint8_t>(),
+                             .params = at<StepParams>(),
+                             .count = 4,
+                             .momentum = 0.9f,
+                             .kind = OptimizerKind::adam};
+  using Op = OptimizerUpdate;
+  refuses(norm, "GradientNorm", "count", [](GradientNorm& o) { o.count = 0; });
+  refuses(adam, "OptimizerUpdate", "count", [](Op& o) { o.count = 0; });
+  refuses(adam, "OptimizerUpdate", "m", [](Op& o) { o.m = nullptr; });
+  refuses(adam, "OptimizerUpdate", "v", [](Op& o) { o.v = nullptr; });
+  refuses(adam, "OptimizerUpdate", "m", [](Op& o) { o.m = nullptr, o.kind = OptimizerKind::sgd; });
+  refuses(adam, "OptimizerUpdate", "copy", [](Op& o) { o.copy = o.weight; });
+}
+
+INSTANTIATE_TEST_SUITE_P(KernelTable, KernelErrors, testing::ValuesIn(devices_to_test()),
+                         [](const auto& device) { return device.param.name; });
+
+}  // namespace
+}  // namespace bv
