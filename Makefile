@@ -1,4 +1,14 @@
-# Builds barevision with GNU Make alone. `make help` lists the targets.
+# Builds barevision with GNU Make alone.
+#: make             build/launcher, which ./launcher starts
+#: make deps        install what is missing (Debian, Ubuntu)
+#: make test        build and run all tests; FILTER=layernorm: those with the word in their name
+#: make asan        the same under the address and undefined-behaviour sanitizers
+#: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--filter layernorm"
+#: make peers       PyTorch and timm into build/peers, for bench/versus and golden files
+#: make format      clang-format over all sources
+#: make clean       remove build/
+#: CUDA=0           build without CUDA;  CUDA_HOME=DIR: with the toolkit there
+#: TURBOJPEG=0      decode JPEG by stb_image
 VERSION := 0.1.0
 BUILD ?= build
 ifeq ($(origin CXX),default)
@@ -17,14 +27,9 @@ space := $(empty) $(empty)
 
 # ---- What is there: one run of the preprocessor asks for every header ---------------------------
 asked := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h
-define question
-#if __has_include(<$(1)>)
-$(1)
-#endif
-
-endef
-export QUESTIONS := $(foreach h,$(asked),$(call question,$(h)))
-found := $(shell printf '%s' "$$QUESTIONS" | $(CXX) -x c++ -std=c++20 -E -P - 2>/dev/null)
+hash := \#
+found := $(shell printf '%s\n' $(foreach h,$(asked),'$(hash)if __has_include(<$(h)>)' '$(h)' '$(hash)endif') \
+  | $(CXX) -x c++ -std=c++20 -E -P - 2>/dev/null)
 have = $(if $(filter $(1),$(found)),1)
 
 CUDA ?= auto
@@ -107,18 +112,42 @@ else
 endif
 
 # ---- Tests --------------------------------------------------------------------------------------
-# FILTER=layernorm runs the tests whose name holds the word.
+# The fuzz program, with the readers it feeds, runs under the sanitizers in every `make test`.
+sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
+fuzzed := checkpoint_state checksum config file_io json model_config option_table options \
+  resize_embedding safetensors safetensors_header text weights weights_info
+fuzz_objects := $(patsubst %,$(BUILD)/asan/engine/%.o,$(fuzzed)) \
+  $(patsubst %.cpp,$(BUILD)/asan/%.o,$(wildcard tests/fuzz/*.cpp))
+
+$(BUILD)/asan/%.o: %.cpp | check-packages
+	$(call compile, (sanitized)) -O1 $(avx2) $(sanitizers) -c -o $@ $<
+$(BUILD)/fuzz: $(fuzz_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^
 $(BUILD)/tests: $(test_objects) $(objects)
 	@echo "link      $@"
-	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest $(LDLIBS)
-test: all $(BUILD)/tests
+	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(LDLIBS)
+
+test: all $(BUILD)/tests $(BUILD)/fuzz
 	@tests/run $(BUILD) $(FILTER)
+# Everything again under the address and undefined-behaviour sanitizers.
+asan:
+	@$(MAKE) BUILD=$(BUILD)/sanitized OPT=-O1 SANITIZE="$(sanitizers)" test FILTER="$(FILTER)"
 
--include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+# ---- Bench --------------------------------------------------------------------------------------
+$(BUILD)/bench: $(bench_objects) $(objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -o $@ $^ $(LDLIBS)
+bench: all $(BUILD)/bench
+	@$(BUILD)/bench $(ARGS)
+peers:
+	@bench/make_peers
 
-help:
-	@sed -n 's/^#: //p' Makefile
+format:
+	clang-format -i $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 clean:
 	rm -rf $(BUILD)
-format:
-	clang-format -i $$(git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
+help:
+	@sed -n 's/^#: //p' Makefile
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
