@@ -16,6 +16,10 @@ struct Planes {
   uint8_t channel[3][stretch + simd::width];  // vectors read past the end
 };
 
+int clamp(int x, int least, int most) {
+  return x < least ? least : x > most ? most : x;
+}
+
 // Pixels x .. x + n of row y of image b's crop.
 void gather(const InputPatches& op, int b, int y, int x, int n, Planes& planes) {
   const Crop& crop = op.crops[b];
@@ -24,26 +28,25 @@ void gather(const InputPatches& op, int b, int y, int x, int n, Planes& planes) 
     for (auto& plane : planes.channel) __builtin_memset(plane, 0, n);
     return;
   }
-  // Column x + i of the result is column first + step * i of the image; `in` are those inside.
-  const int step = crop.flip ? -1 : 1;
-  const int first = crop.left + (crop.flip ? op.size - 1 - x : x);
-  const int before = step > 0 ? -first : first - (op.width - 1);
-  const int in_begin = before < 0 ? 0 : before > n ? n : before;
-  const int until = step > 0 ? op.width - first : first + 1;
-  const int in_end = until < in_begin ? in_begin : until > n ? n : until;
+  // Pixel i is column first + i of the image, or first - i; those of begin <= i < end are inside.
+  const int first = crop.flip ? crop.left + op.size - 1 - x : crop.left + x;
+  const int begin = clamp(crop.flip ? first - op.width + 1 : -first, 0, n);
+  const int end = clamp(crop.flip ? first + 1 : op.width - first, begin, n);
   for (auto& plane : planes.channel) {
-    __builtin_memset(plane, 0, in_begin);
-    __builtin_memset(plane + in_end, 0, n - in_end);
+    __builtin_memset(plane, 0, begin);
+    __builtin_memset(plane + end, 0, n - end);
   }
   const uint8_t* pixels = op.images + (size_t(b) * op.height + row) * op.width * 3;
-  if (step > 0) {
-    const uint8_t* from = pixels + 3 * ptrdiff_t{first};
-    for (int i = in_begin; i < in_end; ++i)
-      for (int c = 0; c < 3; ++c) planes.channel[c][i] = from[3 * i + c];
-  } else {
-    const uint8_t* from = pixels + 3 * ptrdiff_t{first};
-    for (int i = in_begin; i < in_end; ++i)
-      for (int c = 0; c < 3; ++c) planes.channel[c][i] = from[c - 3 * i];
+  const auto& shuffles = crop.flip ? simd::reversed_pixels : simd::forward_pixels;
+  auto& [red, green, blue] = planes.channel;
+  int i = begin;
+  for (; i + 16 <= end; i += 16) {
+    const int leftmost = crop.flip ? first - i - 15 : first + i;
+    simd::split_pixels(pixels + 3 * leftmost, shuffles, red + i, green + i, blue + i);
+  }
+  for (; i < end; ++i) {
+    const uint8_t* pixel = pixels + 3 * (crop.flip ? first - i : first + i);
+    red[i] = pixel[0], green[i] = pixel[1], blue[i] = pixel[2];
   }
 }
 

@@ -23,10 +23,11 @@ constexpr int width = 8;
 using vf = float __attribute__((vector_size(4 * width)));
 using vi = int32_t __attribute__((vector_size(4 * width)));
 using vu = uint32_t __attribute__((vector_size(4 * width)));
+using vq = uint64_t __attribute__((vector_size(4 * width)));
 using vd = double __attribute__((vector_size(4 * width)));  // half as many
 
 static inline vf set(float x) {
-  return vf{} + x;
+  return x - vf{};  // no operation, where 0 + x would be one that makes -0 a 0
 }
 static inline vi seti(int32_t x) {
   return vi{} + x;
@@ -89,27 +90,18 @@ static inline __m256 upper(vf v) {
 static inline vd to_double(__m256 v) {
   return _mm512_cvtps_pd(v);
 }
-// High and low words of the products with b.
-static inline void multiply(vu a, uint32_t b, vu& high, vu& low) {
-  const __m512i x = reinterpret_cast<__m512i>(a), y = _mm512_set1_epi32(static_cast<int>(b));
-  const __m512i even = _mm512_mul_epu32(x, y), odd = _mm512_mul_epu32(_mm512_srli_epi64(x, 32), y);
-  high = reinterpret_cast<vu>(_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd));
-  low = reinterpret_cast<vu>(_mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32)));
+// Products of the lower halves of 64-bit lanes.
+static inline vq multiply(vq a, vq b) {
+  return reinterpret_cast<vq>(
+      _mm512_mul_epu32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
 }
-static inline vu low_pairs(vu a, vu b) {
-  return reinterpret_cast<vu>(
-      _mm512_unpacklo_epi32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
-}
-static inline vu high_pairs(vu a, vu b) {
-  return reinterpret_cast<vu>(
-      _mm512_unpackhi_epi32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
-}
-static inline vu low_halves(vu a, vu b) {
-  return reinterpret_cast<vu>(
+// Of each quarter of 128 bits: the lower half of a, the lower half of b; the upper ones.
+static inline vq low_halves(vq a, vq b) {
+  return reinterpret_cast<vq>(
       _mm512_unpacklo_epi64(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
 }
-static inline vu high_halves(vu a, vu b) {
-  return reinterpret_cast<vu>(
+static inline vq high_halves(vq a, vq b) {
+  return reinterpret_cast<vq>(
       _mm512_unpackhi_epi64(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
 }
 #else
@@ -165,29 +157,50 @@ static inline __m128 upper(vf v) {
 static inline vd to_double(__m128 v) {
   return _mm256_cvtps_pd(v);
 }
-static inline void multiply(vu a, uint32_t b, vu& high, vu& low) {
-  const __m256i x = reinterpret_cast<__m256i>(a), y = _mm256_set1_epi32(static_cast<int>(b));
-  const __m256i even = _mm256_mul_epu32(x, y), odd = _mm256_mul_epu32(_mm256_srli_epi64(x, 32), y);
-  high = reinterpret_cast<vu>(_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa));
-  low = reinterpret_cast<vu>(_mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa));
+static inline vq multiply(vq a, vq b) {
+  return reinterpret_cast<vq>(
+      _mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
 }
-static inline vu low_pairs(vu a, vu b) {
-  return reinterpret_cast<vu>(
-      _mm256_unpacklo_epi32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
-}
-static inline vu high_pairs(vu a, vu b) {
-  return reinterpret_cast<vu>(
-      _mm256_unpackhi_epi32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
-}
-static inline vu low_halves(vu a, vu b) {
-  return reinterpret_cast<vu>(
+static inline vq low_halves(vq a, vq b) {
+  return reinterpret_cast<vq>(
       _mm256_unpacklo_epi64(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
 }
-static inline vu high_halves(vu a, vu b) {
-  return reinterpret_cast<vu>(
+static inline vq high_halves(vq a, vq b) {
+  return reinterpret_cast<vq>(
       _mm256_unpackhi_epi64(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
 }
 #endif
+
+// Byte j of plane c of 16 pixels is byte 3 j + c of their 48, that is of vector (3 j + c) / 16.
+struct PixelShuffles {
+  alignas(16) uint8_t take[3][3][16] = {};  // by plane and vector; 0x80 takes none
+  constexpr explicit PixelShuffles(bool reversed) {
+    for (int i = 0; i < 9 * 16; ++i) {
+      const int c = i / 48, v = i / 16 % 3, j = i % 16;
+      const int byte = 3 * (reversed ? 15 - j : j) + c - 16 * v;
+      take[c][v][j] = static_cast<uint8_t>(byte >= 0 && byte < 16 ? byte : 0x80);
+    }
+  }
+};
+constexpr PixelShuffles forward_pixels(false), reversed_pixels(true);
+
+// 16 pixels of 3 bytes taken apart into a stretch of each channel's plane.
+static inline void split_pixels(const uint8_t* pixels, const PixelShuffles& shuffles, uint8_t* red,
+                                uint8_t* green, uint8_t* blue) {
+  __m128i in[3], out[3];
+  for (int v = 0; v < 3; ++v)
+    in[v] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(pixels + 16 * v));
+  for (int c = 0; c < 3; ++c) {
+    out[c] = _mm_setzero_si128();
+    for (int v = 0; v < 3; ++v) {
+      const __m128i take = _mm_load_si128(reinterpret_cast<const __m128i*>(shuffles.take[c][v]));
+      out[c] = _mm_or_si128(out[c], _mm_shuffle_epi8(in[v], take));
+    }
+  }
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(red), out[0]);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(green), out[1]);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(blue), out[2]);
+}
 
 static inline vf select(vi mask, vf a, vf b) {
   return mask ? a : b;
@@ -219,10 +232,9 @@ static inline float reduce_max(vf v) {
   return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
 }
 
-// e^x to about 1 ulp; 0 at -inf, inf above the range, NaN stays NaN.
+// e^x to about 1 ulp for -150 < x < 150:
 //   x = n ln 2 + r, |r| <= ln 2 / 2;  e^x = 2^n e^r, e^r by a polynomial
-static inline vf exp(vf x) {
-  x = min(set(89.0f), max(set(-105.0f), x));
+static inline vf exp_bounded(vf x) {
   const vf n = round(x * 1.44269504f);
   // ln 2 in two parts, of which the first has few enough bits that n times it is exact
   const vf r = fma(n, set(-1.42860677e-6f), fma(n, set(-0.693145752f), x));
@@ -233,6 +245,11 @@ static inline vf exp(vf x) {
   p = fma(p, r, set(0.5f));
   p = fma(p * r, r, r) + 1.0f;
   return scale(p, n);
+}
+
+// The same for every x: 0 at -inf, inf above the range, NaN stays NaN.
+static inline vf exp(vf x) {
+  return exp_bounded(min(set(89.0f), max(set(-105.0f), x)));
 }
 
 // The standard normal distribution at x: Phi(x) = (1 + erf(x / sqrt 2)) / 2 and
@@ -248,7 +265,7 @@ struct Normal {
 static inline Normal normal(vf x) {
   const vf t = min(set(15.0f), abs(x));                // Phi(-15) is 0 in fp32
   const vf square = t * t, rest = fma(t, t, -square);  // what rounding took from the square
-  const vf e = exp(square * -0.5f), gauss = fma(e * rest, set(-0.5f), e);
+  const vf e = exp_bounded(square * -0.5f), gauss = fma(e * rest, set(-0.5f), e);
   constexpr float a = 3.75f;
   const vf u = 1.0f / (t + a), s = (t - a) * u;
   vf p = fma(s, set(0.000450047972f), set(0.000521082354f));
