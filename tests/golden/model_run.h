@@ -1,0 +1,43 @@
+// A model on the cpu device with given weights, for one batch of the golden pictures: forward,
+// backward, and what came of it. No trainer, no loader: what is tested is graph, plan and kernels.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/parameters.h"
+#include "engine/stage.h"
+#include "models/vit.h"
+#include "tests/golden/formula.h"
+
+namespace bv::golden {
+
+class ModelRun {
+ public:
+  ModelRun(std::unique_ptr<Backend>, const Model&);
+
+  const Graph& graph() const { return vit_.graph; }
+  Parameters& parameters() { return parameters_; }
+  void set_formula_weights();
+  // Of images(batch, image_size) with mean and std 0.5.
+  void forward();
+  void backward();  // of the mean loss
+  std::vector<float> logits() const { return download(vit_.logits); }
+  std::vector<float> losses() const { return download(vit_.loss); }
+  std::map<std::string, std::vector<float>> gradients() const;
+
+ private:
+  std::vector<float> download(Tensor) const;
+  template <class T>
+  DeviceMemory upload(const std::vector<T>&) const;
+  Run run() const;
+
+  std::unique_ptr<Backend> backend_;
+  Vit vit_;
+  Parameters parameters_;
+  Stage stage_;
+  DeviceMemory images_, crops_, labels_, params_, state_, sums_;
+};
+
+}  // namespace bv::golden
