@@ -1,8 +1,9 @@
 // Data sets: where pictures and labels come from. Recognised by open_dataset:
-//   CIFAR-10 binary folder     data_batch_*.bin, test_batch.bin, batches.meta.txt (records of 3073
-//   bytes) folder with train/, val/   (or validation/), each with one folder a class folder of
-//   class folders    split by val_fraction, seeded, over the sorted files of each class
-//   "" (built-in mosaics)      drawn on demand, any size; "synthetic": a pool of random pictures
+//   CIFAR-10 binary folder   data_batch_*.bin, test_batch.bin, batches.meta.txt
+//   train/ and val/          (or validation/), each with one folder a class
+//   class folders            split by val_fraction, seeded, over the sorted files of each class
+//   ""                       built-in mosaics, drawn on demand at any size
+//   "synthetic"              a pool of random pictures
 // Throws UserError naming the path and what is wrong with it.
 #pragma once
 #include <cstdint>

@@ -35,6 +35,10 @@ struct LoaderOptions {
   int prefetch = 3;        // batches prepared ahead
 };
 
+// The order of a training epoch: a permutation of the images (Fisher & Yates), keyed by (seed,
+// epoch).
+std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images);
+
 // Training: positions p of an epoch are the images order(seed, epoch)[p]; batch k of the epoch
 // covers positions [k * local_batch * ranks, ...), rank r its r-th local_batch. Never ends: after
 // floor(images / batch) batches comes the next epoch. Evaluation (train = false): every image once,
@@ -45,8 +49,9 @@ class Loader {
   ~Loader();
   int height() const;  // of stored pictures: the model's size
   int width() const;
-  int64_t batches_per_epoch() const;  // train: floor(size / (local_batch * ranks)); else ceil(share
-                                      // / local_batch), the same for all ranks
+  // Training: floor(size / (local_batch * ranks)), synthetic data 1,000; evaluation: ceil(share /
+  // local_batch), the same for all ranks.
+  int64_t batches_per_epoch() const;
 
   // (Re)starts preparing batches from batch `batch` of `epoch` (evaluation: epoch and batch are 0).
   void start(int64_t epoch, int64_t batch);

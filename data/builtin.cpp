@@ -1,0 +1,189 @@
+// The built-in set, "mosaics": ten 8x8 motifs tiled over a picture, in two random colours. Any one
+// pixel is as likely either colour in every class (each tile swaps its colours or not), so a linear
+// model on pixels learns nothing; what tells the classes apart is the pattern inside a tile.
+#include <array>
+#include <cmath>
+#include <memory>
+#include <numbers>
+
+#include "data/sources.h"
+#include "engine/error.h"
+
+namespace bv {
+namespace {
+
+struct Motif {
+  const char* name;
+  const char* rows[8];  // '#': first colour
+};
+
+constexpr Motif motifs[10] = {
+    // clang-format off
+    {"rows",      {"########", "########", "........", "........",
+                   "########", "########", "........", "........"}},
+    {"columns",   {"##..##..", "##..##..", "##..##..", "##..##..",
+                   "##..##..", "##..##..", "##..##..", "##..##.."}},
+    {"checks",    {"##..##..", "##..##..", "..##..##", "..##..##",
+                   "##..##..", "##..##..", "..##..##", "..##..##"}},
+    {"slope",     {"#.......", "##......", "###.....", "####....",
+                   "#####...", "######..", "#######.", "########"}},
+    {"target",    {"..####..", ".#....#.", "#..##..#", "#.####.#",
+                   "#.####.#", "#..##..#", ".#....#.", "..####.."}},
+    {"plus",      {"...##...", "...##...", "...##...", "########",
+                   "########", "...##...", "...##...", "...##..."}},
+    {"cross",     {"##....##", "###..###", ".######.", "..####..",
+                   "..####..", ".######.", "###..###", "##....##"}},
+    {"hourglass", {"########", ".######.", "..####..", "...##...",
+                   "...##...", "..####..", ".######.", "########"}},
+    {"heart",     {".##..##.", "########", "########", "########",
+                   ".######.", "..####..", "...##...", "........"}},
+    {"house",     {"...##...", "..####..", ".######.", "########",
+                   ".##..##.", ".##..##.", ".##..##.", ".######."}},
+    // clang-format on
+};
+constexpr int class_count = 10, motif_side = 8;
+constexpr int train_images = 2048, val_images = 1000, default_size = 64;
+constexpr double contrast = 96;        // least difference of the two colours in luma, of 255
+constexpr float distractors = 0.3f;    // share of tiles that show a motif of any class
+constexpr float plain = 0.2f;          // share of tiles of one colour
+constexpr float noise_deviation = 16;  // of each pixel and channel
+
+struct Colours {
+  std::array<float, 3> a, b;
+};
+
+Colours draw_colours(RandomWords& random) {
+  constexpr double luma[3] = {0.299, 0.587, 0.114};
+  while (true) {
+    Colours colours;
+    double difference = 0;
+    for (int c = 0; c < 3; ++c) {
+      colours.a[c] = static_cast<float>(random.below(256));
+      colours.b[c] = static_cast<float>(random.below(256));
+      difference += luma[c] * (colours.a[c] - colours.b[c]);
+    }
+    if (std::abs(difference) >= contrast) return colours;
+  }
+}
+
+// What one tile shows: a motif or one colour, its colours swapped or not.
+struct Tile {
+  const Motif* motif;
+  bool is_plain, swapped;
+
+  bool first_colour(int y, int x) const {
+    return (is_plain || motif->rows[y][x] == '#') != swapped;
+  }
+};
+
+Tile draw_tile(int label, RandomWords& random) {
+  const bool other = uniform(random.next()) < distractors;
+  Tile tile{};
+  tile.motif = &motifs[other ? random.below(class_count) : static_cast<uint32_t>(label)];
+  tile.is_plain = uniform(random.next()) < plain;
+  tile.swapped = random.next() >> 31;
+  return tile;
+}
+
+// Two normal numbers at once (Box & Muller 1958); the next one waits.
+class Normal {
+ public:
+  explicit Normal(RandomWords& random) : random_(random) {}
+  float next() {
+    if (waiting_) {
+      waiting_ = false;
+      return second_;
+    }
+    const float radius = std::sqrt(-2 * std::log(1 - uniform(random_.next())));
+    const float angle = 2 * std::numbers::pi_v<float> * uniform(random_.next());
+    second_ = radius * std::sin(angle);
+    waiting_ = true;
+    return radius * std::cos(angle);
+  }
+
+ private:
+  RandomWords& random_;
+  float second_ = 0;
+  bool waiting_ = false;
+};
+
+Image draw(int label, int size, int tile, RandomWords random) {
+  const Colours colours = draw_colours(random);
+  const int grid = (size + tile - 1) / tile;  // the last tiles may be cut
+  std::vector<Tile> tiles;
+  for (int i = 0; i < grid * grid; ++i) tiles.push_back(draw_tile(label, random));
+  Image image{
+      .height = size, .width = size, .pixels = std::vector<uint8_t>(3 * size_t(size) * size)};
+  uint8_t* out = image.pixels.data();
+  Normal noise(random);
+  const int dot = tile / motif_side;
+  for (int y = 0; y < size; ++y)
+    for (int x = 0; x < size; ++x) {
+      const Tile& t = tiles[y / tile * grid + x / tile];
+      const auto& colour = t.first_colour(y % tile / dot, x % tile / dot) ? colours.a : colours.b;
+      for (int c = 0; c < 3; ++c) {
+        const float value = std::round(colour[c] + noise_deviation * noise.next());
+        *out++ = static_cast<uint8_t>(std::min(std::max(value, 0.0f), 255.0f));
+      }
+    }
+  return image;
+}
+
+// Draws whenever asked; the loader's cache keeps what fits.
+class Mosaics : public Dataset {
+ public:
+  Mosaics(uint64_t seed, uint32_t part, int64_t count, int size, int tile, std::vector<int> labels)
+      : seed_(seed),
+        part_(part),
+        count_(count),
+        size_(size),
+        tile_(tile),
+        labels_(std::move(labels)) {}
+  int64_t size() const override { return count_; }
+  int label(int64_t index) const override { return labels_[index % class_count]; }
+  Image image(int64_t index, int) const override {
+    return draw(static_cast<int>(index % class_count), size_, tile_,
+                RandomWords(seed_, random_data, static_cast<uint32_t>(index), part_));
+  }
+  std::string name(int64_t index) const override {
+    return "built-in picture " + std::to_string(index);
+  }
+
+ private:
+  uint64_t seed_;
+  uint32_t part_;
+  int64_t count_;
+  int size_, tile_;
+  std::vector<int> labels_;
+};
+
+}  // namespace
+
+DataSets open_builtin(const DataOptions& options) {
+  const int size = options.image_size > 0 ? options.image_size : default_size;
+  if (size < motif_side)
+    throw UserError("--image-size " + std::to_string(size) +
+                    ": the built-in pictures are at least 8 pixels wide");
+  const bool follows_patch = options.patch_size > 0 && options.patch_size % motif_side == 0;
+  const int tile = follows_patch && options.patch_size <= size ? options.patch_size : motif_side;
+  std::vector<std::string> names;
+  for (const Motif& motif : motifs) names.push_back(motif.name);
+  ClassList classes = order_classes(names, options);
+  Fingerprint print;
+  print.add("mosaics");
+  for (const std::string& name : classes.names) print.add(name);
+  for (const int64_t number : {static_cast<int64_t>(options.seed), int64_t{size}, int64_t{tile}})
+    print.add(number);
+  DataSets sets{.kind = DataKind::builtin, .native_size = default_size};
+  sets.fingerprint = print.value();
+  const auto part = [&](uint32_t which, int64_t count) {
+    return std::make_unique<Mosaics>(options.seed, which, count, size, tile, classes.labels);
+  };
+  sets.train = part(0, train_images);
+  sets.val = part(1, val_images);
+  sets.classes = std::move(classes.names);
+  sets.description = "built-in mosaics, 2048 train, 1000 val, 10 classes";
+  return sets;
+}
+
+}  // namespace bv

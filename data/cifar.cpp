@@ -1,0 +1,153 @@
+// CIFAR-10's binary files: records of a label byte and 32x32 pixels, plane by plane. The pixels
+// stay in memory as they are in the files.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "data/sources.h"
+#include "engine/error.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int side = 32, plane = side * side;
+constexpr size_t record_bytes = 1 + 3 * plane;
+constexpr int class_count = 10;
+const char* const meta_file = "batches.meta.txt";
+const char* const test_file = "test_batch.bin";
+
+std::string batch_file(int number) {
+  return "data_batch_" + std::to_string(number) + ".bin";
+}
+
+struct RecordFile {
+  std::string path;
+  std::vector<uint8_t> bytes;
+  int64_t records() const { return static_cast<int64_t>(bytes.size() / record_bytes); }
+};
+
+RecordFile read_records(const std::string& path) {
+  RecordFile file{path, {}};
+  try {
+    file.bytes = read_file(path);
+  } catch (const BadImage& bad) {
+    throw UserError(path + ": " + bad.what());
+  }
+  if (file.bytes.empty() || file.bytes.size() % record_bytes != 0)
+    throw UserError(path + ": its size, " + std::to_string(file.bytes.size()) +
+                    " bytes, is no multiple of 3073, a CIFAR-10 record; download or copy it again");
+  for (int64_t i = 0; i < file.records(); ++i) {
+    const int label = file.bytes[i * record_bytes];
+    if (label >= class_count)
+      throw UserError(path + ": record " + std::to_string(i) + " has label " +
+                      std::to_string(label) + ", above 9; is it a CIFAR-10 file?");
+  }
+  return file;
+}
+
+class Cifar : public Dataset {
+ public:
+  Cifar(std::vector<RecordFile> files, std::vector<int> labels)
+      : files_(std::move(files)), labels_(std::move(labels)) {
+    for (const RecordFile& file : files_) size_ += file.records();
+  }
+  int64_t size() const override { return size_; }
+  int label(int64_t index) const override { return labels_[*at(index).record]; }
+  Image image(int64_t index, int) const override {
+    const uint8_t* planes = at(index).record + 1;
+    Image image{.height = side, .width = side, .pixels = std::vector<uint8_t>(3 * plane)};
+    for (int i = 0; i < plane; ++i)
+      for (int c = 0; c < 3; ++c) image.pixels[3 * i + c] = planes[c * plane + i];
+    return image;
+  }
+  std::string name(int64_t index) const override {
+    const Place place = at(index);
+    return place.file->path + " record " + std::to_string(place.number);
+  }
+
+ private:
+  struct Place {
+    const RecordFile* file;
+    int64_t number;
+    const uint8_t* record;
+  };
+  Place at(int64_t index) const {
+    const RecordFile* file = files_.data();
+    for (; index >= file->records(); ++file) index -= file->records();
+    return {file, index, file->bytes.data() + index * record_bytes};
+  }
+
+  std::vector<RecordFile> files_;
+  std::vector<int> labels_;  // of the files' labels
+  int64_t size_ = 0;
+};
+
+std::vector<std::string> class_names(const std::string& folder) {
+  std::vector<std::string> names;
+  const std::string path = folder + "/" + meta_file;
+  std::ifstream in(path);
+  if (!in)
+    return {"airplane", "automobile", "bird",  "cat",  "deer",
+            "dog",      "frog",       "horse", "ship", "truck"};
+  for (std::string line; std::getline(in, line);) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (!line.empty()) names.push_back(line);
+  }
+  if (names.size() != class_count)
+    throw UserError(path + ": has " + std::to_string(names.size()) + " class names, not 10");
+  return names;
+}
+
+std::vector<RecordFile> read_train(const std::string& folder) {
+  int last = 0;
+  for (int n = 1; n <= 99; ++n)
+    if (fs::exists(folder + "/" + batch_file(n))) last = n;
+  if (last == 0) throw UserError(folder + ": CIFAR-10 without data_batch_1.bin and those after it");
+  std::vector<RecordFile> files;
+  for (int n = 1; n <= last; ++n) {
+    const std::string path = folder + "/" + batch_file(n);
+    if (!fs::exists(path)) throw UserError(path + ": missing, though a later batch is there");
+    files.push_back(read_records(path));
+  }
+  return files;
+}
+
+}  // namespace
+
+bool is_cifar_folder(const std::string& path) {
+  if (fs::exists(path + "/" + meta_file) || fs::exists(path + "/" + test_file)) return true;
+  for (int n = 1; n <= 99; ++n)
+    if (fs::exists(path + "/" + batch_file(n))) return true;
+  return false;
+}
+
+DataSets open_cifar(const DataOptions& options) {
+  ClassList classes = order_classes(class_names(options.path), options);
+  std::vector<RecordFile> train = read_train(options.path), val;
+  const std::string test = options.path + "/" + test_file;
+  if (!fs::exists(test)) throw UserError(test + ": missing; it is CIFAR-10's validation part");
+  val.push_back(read_records(test));
+
+  Fingerprint print;
+  print.add("cifar");
+  for (const std::string& name : classes.names) print.add(name);
+  for (const auto* files : {&train, &val})
+    for (const RecordFile& file : *files) {
+      print.add(fs::path(file.path).filename().string());
+      for (int64_t i = 0; i < file.records(); ++i)
+        print.add(classes.labels[file.bytes[i * record_bytes]]);
+    }
+  DataSets sets{.kind = DataKind::cifar, .native_size = side, .fingerprint = print.value()};
+  sets.train = std::make_unique<Cifar>(std::move(train), classes.labels);
+  sets.val = std::make_unique<Cifar>(std::move(val), classes.labels);
+  sets.classes = std::move(classes.names);
+  sets.description = "CIFAR-10, " + std::to_string(sets.train->size()) + " train, " +
+                     std::to_string(sets.val->size()) + " val, 10 classes";
+  return sets;
+}
+
+}  // namespace bv

@@ -1,0 +1,250 @@
+// Folders of pictures: one folder a class, with or without train/ and val/ around them.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <numeric>
+
+#include "data/sources.h"
+#include "engine/error.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Item {
+  std::string path;  // under the root
+  int label;
+};
+
+// The files of one class folder.
+struct ClassFolder {
+  std::string name;
+  std::vector<std::string> files;  // sorted, under the root
+};
+
+// All class folders of a part, sorted by name.
+struct Part {
+  std::string path;
+  std::vector<ClassFolder> classes;
+  int64_t left_out = 0;  // files that are no pictures by their names
+};
+
+class FolderDataset : public Dataset {
+ public:
+  FolderDataset(std::string root, std::vector<Item> items)
+      : root_(std::move(root)), items_(std::move(items)) {}
+  int64_t size() const override { return static_cast<int64_t>(items_.size()); }
+  int label(int64_t index) const override { return items_[index].label; }
+  std::string name(int64_t index) const override { return root_ + "/" + items_[index].path; }
+  Image image(int64_t index, int at_least) const override {
+    return decode_image(read_file(name(index)), at_least);
+  }
+
+ private:
+  std::string root_;
+  std::vector<Item> items_;
+};
+
+bool hidden(const fs::path& path) {
+  return path.filename().string().starts_with('.');
+}
+
+bool is_picture(const fs::path& path) {
+  std::string extension = path.extension().string();
+  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  constexpr const char* known[] = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".pnm"};
+  return std::find(std::begin(known), std::end(known), extension) != std::end(known);
+}
+
+// Pictures below a class folder, in folders of its own too.
+ClassFolder scan_class(const fs::path& root, const fs::path& folder, int64_t& left_out) {
+  ClassFolder found{.name = folder.filename().string(), .files = {}};
+  for (fs::recursive_directory_iterator at(folder), end; at != end; ++at) {
+    if (hidden(at->path())) {
+      if (at->is_directory()) at.disable_recursion_pending();
+    } else if (at->is_regular_file()) {
+      if (is_picture(at->path()))
+        found.files.push_back(at->path().lexically_relative(root).string());
+      else
+        ++left_out;
+    }
+  }
+  if (found.files.empty())
+    throw UserError(folder.string() +
+                    ": a class folder without images (.jpg .jpeg .png .bmp .gif .ppm .pgm .pnm)");
+  std::sort(found.files.begin(), found.files.end());
+  return found;
+}
+
+std::vector<fs::path> folders_in(const fs::path& path) {
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::directory_iterator(path))
+    if (entry.is_directory() && !hidden(entry.path())) folders.push_back(entry.path());
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+Part scan_part(const fs::path& root, const fs::path& path) {
+  Part part{.path = path.string(), .classes = {}};
+  try {
+    const auto folders = folders_in(path);
+    if (folders.empty())
+      throw UserError(part.path +
+                      ": no class folders in it (nor train/ and val/, nor CIFAR-10's "
+                      "data_batch_1.bin)");
+    for (const fs::path& folder : folders)
+      part.classes.push_back(scan_class(root, folder, part.left_out));
+  } catch (const fs::filesystem_error& error) {
+    throw UserError(error.path1().string() + ": cannot read: " + error.code().message());
+  }
+  if (part.classes.size() < 2)
+    throw UserError(part.path + ": has one class, '" + part.classes[0].name +
+                    "'; at least two class folders are needed");
+  return part;
+}
+
+std::vector<std::string> names_of(const Part& part) {
+  std::vector<std::string> names;
+  for (const ClassFolder& c : part.classes) names.push_back(c.name);
+  return names;
+}
+
+// train/ and val/ must agree: their labels are positions in the list of names.
+void check_same_classes(const Part& train, const Part& val) {
+  for (const auto& [a, b] : {std::pair(&train, &val), std::pair(&val, &train)}) {
+    const auto names = names_of(*b);
+    for (const ClassFolder& c : a->classes)
+      if (!std::binary_search(names.begin(), names.end(), c.name))
+        throw UserError(a->path + " and " + b->path + " have different classes: '" + c.name +
+                        "' is only in the first");
+  }
+}
+
+std::vector<Item> all_items(const Part& part, const ClassList& classes) {
+  std::vector<Item> items;
+  for (size_t c = 0; c < part.classes.size(); ++c)
+    for (const std::string& file : part.classes[c].files)
+      items.push_back({file, classes.labels[c]});
+  return items;
+}
+
+// Of each class the same share, at least one picture where there are two.
+void split(const Part& part, const ClassList& classes, const DataOptions& options,
+           std::vector<Item>& train, std::vector<Item>& val) {
+  for (size_t c = 0; c < part.classes.size(); ++c) {
+    const auto& files = part.classes[c].files;
+    const auto count = static_cast<int64_t>(files.size());
+    std::vector<int64_t> order(count);
+    std::iota(order.begin(), order.end(), 0);
+    RandomWords random(options.seed, random_split, static_cast<uint32_t>(c));
+    for (int64_t i = count - 1; i > 0; --i)
+      std::swap(order[i], order[random.below(static_cast<uint32_t>(i + 1))]);
+    int64_t held_out = std::llround(options.val_fraction * double(count));
+    if (options.val_fraction > 0)
+      held_out = std::clamp<int64_t>(held_out, count > 1 ? 1 : 0, count - 1);
+    std::vector<bool> in_val(count);
+    for (int64_t i = 0; i < held_out; ++i) in_val[order[i]] = true;
+    for (int64_t i = 0; i < count; ++i)
+      (in_val[i] ? val : train).push_back({files[i], classes.labels[c]});
+  }
+}
+
+DataSets assemble(const DataOptions& options, ClassList classes, std::vector<Item> train,
+                  std::vector<Item> val, int64_t left_out, const std::string& how) {
+  Fingerprint print;
+  print.add("folder");
+  for (const std::string& name : classes.names) print.add(name);
+  for (const auto* items : {&train, &val}) {
+    print.add(static_cast<int64_t>(items->size()));
+    for (const Item& item : *items) {
+      print.add(item.path);
+      print.add(item.label);
+    }
+  }
+  DataSets sets{.kind = DataKind::photos, .fingerprint = print.value()};
+  sets.description = options.path + ", " + std::to_string(train.size()) + " train, " +
+                     std::to_string(val.size()) + " val" + how + ", " +
+                     std::to_string(classes.names.size()) + " classes";
+  if (left_out > 0)
+    sets.description += ", " + std::to_string(left_out) + " files that are no images left out";
+  sets.classes = std::move(classes.names);
+  sets.train = std::make_unique<FolderDataset>(options.path, std::move(train));
+  if (!val.empty()) sets.val = std::make_unique<FolderDataset>(options.path, std::move(val));
+  return sets;
+}
+
+bool has_folders(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return false;
+  for (const auto& entry : fs::directory_iterator(path, error))
+    if (entry.is_directory(error)) return true;
+  return false;
+}
+
+fs::path val_folder(const fs::path& root) {
+  return has_folders(root / "val") ? root / "val" : root / "validation";
+}
+
+}  // namespace
+
+// A folder `train` that holds pictures and no folders is a class (beside `bus` and `car`).
+bool is_split_folder(const std::string& path) {
+  const bool train = has_folders(fs::path(path) / "train"), val = has_folders(val_folder(path));
+  if (train && !val)
+    throw UserError(path + ": has train/ but no val/ or validation/ with class folders in it");
+  if (val && !train) throw UserError(path + ": has val/ but no train/ with class folders in it");
+  return train;
+}
+
+DataSets open_split_folder(const DataOptions& options) {
+  const fs::path root(options.path);
+  const Part train = scan_part(root, root / "train"), val = scan_part(root, val_folder(root));
+  check_same_classes(train, val);
+  ClassList classes = order_classes(names_of(train), options);
+  auto train_items = all_items(train, classes), val_items = all_items(val, classes);
+  return assemble(options, std::move(classes), std::move(train_items), std::move(val_items),
+                  train.left_out + val.left_out, "");
+}
+
+DataSets open_class_folders(const DataOptions& options) {
+  const Part part = scan_part(options.path, options.path);
+  ClassList classes = order_classes(names_of(part), options);
+  std::vector<Item> train, val;
+  split(part, classes, options, train, val);
+  return assemble(options, std::move(classes), std::move(train), std::move(val), part.left_out,
+                  " (split by --val-fraction)");
+}
+
+std::vector<uint8_t> read_file(const std::string& path) {
+  struct File {
+    int handle;
+    ~File() {
+      if (handle >= 0) close(handle);
+    }
+  };
+  const File file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  struct stat status {};
+  if (file.handle < 0 || fstat(file.handle, &status) != 0)
+    throw BadImage(std::string("cannot open: ") + std::strerror(errno));
+  std::vector<uint8_t> bytes(status.st_size);
+  for (size_t have = 0; have < bytes.size();) {
+    const ssize_t got = read(file.handle, bytes.data() + have, bytes.size() - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw BadImage(std::string("cannot read: ") + std::strerror(errno));
+    if (got == 0) throw BadImage("became shorter while it was read");
+    have += got;
+  }
+  return bytes;
+}
+
+}  // namespace bv

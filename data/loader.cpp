@@ -1,0 +1,276 @@
+// A ring of batches: workers fill rows in the order of use, the caller takes whole batches from the
+// other end. Which rows a worker takes says nothing of what they hold, so neither the number of
+// workers nor their timing shows in a batch.
+#include "data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "data/prepare.h"
+#include "engine/error.h"
+#include "kernels/philox.h"
+
+namespace bv {
+namespace {
+
+constexpr int64_t synthetic_batches = 1000;
+constexpr uint32_t most_replacements = 1000;
+
+using Order = std::vector<uint32_t>;
+
+struct Slot {
+  std::vector<uint8_t> images;
+  std::vector<Crop> crops;
+  std::vector<int32_t> labels;
+  Batch batch{};
+  int64_t sequence = -1, epoch = 0, first = 0;  // first: image index or position of row 0
+  std::shared_ptr<const Order> order;           // null: the position is the index
+  int rows_left = 0;
+  int bad_row = -1;  // the first row whose picture failed, and why
+  std::exception_ptr error;
+};
+
+}  // namespace
+
+std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images) {
+  Order order(images);
+  std::iota(order.begin(), order.end(), 0u);
+  for (int64_t i = images - 1; i > 0; --i) {
+    const Philox4 random =
+        philox(seed, static_cast<uint32_t>(i), static_cast<uint32_t>(epoch), 0, random_order);
+    std::swap(order[i], order[uint64_t{random.at[0]} * (i + 1) >> 32]);
+  }
+  return order;
+}
+
+struct Loader::State {
+  State(const Dataset& d, const LoaderOptions& o, bool is_train)
+      : data(d), options(o), train(is_train), preparer(d, o, is_train) {
+    const int64_t global = int64_t{o.local_batch} * o.ranks;
+    share = (d.size() + o.ranks - 1) / o.ranks;
+    batches = !train                          ? (share + o.local_batch - 1) / o.local_batch
+              : o.kind == DataKind::synthetic ? synthetic_batches
+                                              : d.size() / global;
+    row_bytes = 3 * size_t(o.image_size) * o.image_size;
+    // A row of photos is worth waking a thread for; small pictures are taken by the dozen.
+    chunk = o.kind == DataKind::photos ? 1 : 16;
+    slots.resize(std::max(1, o.prefetch) + 1);
+    for (Slot& slot : slots) {
+      slot.images.resize(row_bytes * o.local_batch);
+      slot.crops.resize(o.local_batch);
+      slot.labels.resize(o.local_batch);
+    }
+    for (int i = 0; i < std::max(1, o.workers); ++i) workers.emplace_back([this] { work(); });
+  }
+
+  ~State() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    changed.notify_all();
+  }  // the threads join as they are destroyed, before what they use
+
+  // ---- called by the owner --------------------------------------------------------------------
+  void start(int64_t epoch, int64_t batch) {
+    std::unique_lock lock(mutex);
+    running = false;
+    changed.wait(lock, [this] { return busy == 0; });
+    base = epoch * batches + batch;
+    given = -1;
+    filling = filled_rows = 0;
+    for (Slot& slot : slots) slot.sequence = -1;
+    running = batches > 0;
+    changed.notify_all();
+  }
+
+  const Batch& next() {
+    const auto begin = std::chrono::steady_clock::now();
+    std::unique_lock lock(mutex);
+    ++given;  // which frees the slot of the batch before
+    changed.notify_all();
+    Slot& slot = slots[given % slots.size()];
+    if (!running || (!train && given >= batches))
+      throw std::logic_error("Loader::next without start, or after the last batch");
+    changed.wait(lock, [&] { return slot.sequence == given && slot.rows_left == 0; });
+    if (slot.error) std::rethrow_exception(slot.error);
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+    slot.batch.wait_seconds = waited.count();
+    return slot.batch;
+  }
+
+  // ---- the workers' side: what to do next (under the mutex) -------------------------------------
+  bool has_work() const {
+    if (!running || (!train && filling >= batches)) return false;
+    return filling < std::max<int64_t>(given, 0) + static_cast<int64_t>(slots.size());
+  }
+
+  std::shared_ptr<const Order> order_of(int64_t epoch) {
+    if (!train || options.kind == DataKind::synthetic) return nullptr;
+    if (!order || order_epoch != epoch) {
+      order = std::make_shared<const Order>(epoch_order(options.seed, epoch, data.size()));
+      order_epoch = epoch;
+    }
+    return order;
+  }
+
+  void begin_batch(Slot& slot, int64_t sequence) {
+    const int64_t number = base + sequence, batch = number % batches;
+    slot.sequence = sequence;
+    slot.epoch = number / batches;
+    slot.order = order_of(slot.epoch);
+    slot.rows_left = options.local_batch;
+    slot.bad_row = -1;
+    slot.error = nullptr;
+    int64_t count = options.local_batch;
+    if (train) {
+      slot.first = (batch * options.ranks + options.rank) * options.local_batch;
+    } else {
+      const int64_t begin = std::min(data.size(), options.rank * share);
+      const int64_t end = std::min(data.size(), begin + share);
+      slot.first = std::min(end, begin + batch * options.local_batch);
+      count = std::min<int64_t>(count, end - slot.first);
+    }
+    slot.batch = {.images = slot.images.data(),
+                  .crops = slot.crops.data(),
+                  .labels = slot.labels.data(),
+                  .count = static_cast<int>(count),
+                  .position = static_cast<uint32_t>(slot.first),
+                  .wait_seconds = 0};
+  }
+
+  void work() {
+    Resizer resizer;
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [this] { return stopping || has_work(); });
+      if (stopping) return;
+      Slot& slot = slots[filling % slots.size()];
+      if (filled_rows == 0) begin_batch(slot, filling);
+      const int begin = filled_rows, end = std::min(options.local_batch, begin + chunk);
+      filled_rows = end == options.local_batch ? 0 : end;
+      if (filled_rows == 0) ++filling;
+      ++busy;
+      lock.unlock();
+      for (int row = begin; row < end; ++row) fill(slot, row, resizer);
+      lock.lock();
+      --busy;
+      slot.rows_left -= end - begin;
+      if (slot.rows_left == 0 || busy == 0) changed.notify_all();
+    }
+  }
+
+  // ---- one row ----------------------------------------------------------------------------------
+  void fill(Slot& slot, int row, Resizer& resizer) {
+    uint8_t* out = slot.images.data() + row * row_bytes;
+    slot.labels[row] = -1;
+    slot.crops[row] = {};
+    try {
+      if (row < slot.batch.count) {
+        const int64_t position = slot.first + row;
+        const int64_t index = slot.order ? (*slot.order)[position] : position;
+        const int64_t used = prepare(index, slot.epoch, resizer, out, slot.crops[row]);
+        if (used >= 0) {
+          slot.labels[row] = data.label(used);
+          return;
+        }
+      }
+      std::memset(out, 0, row_bytes);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (slot.bad_row >= 0 && slot.bad_row < row) return;
+      slot.bad_row = row;
+      slot.error = std::current_exception();
+    }
+  }
+
+  // Returns the index of the image used, its own or in training another for a bad one; -1: none.
+  int64_t prepare(int64_t index, int64_t epoch, Resizer& resizer, uint8_t* out, Crop& crop) {
+    int64_t candidate = index;
+    for (uint32_t attempt = 0; attempt < most_replacements; ++attempt) {
+      if (!known_bad(candidate)) try {
+          preparer.run(candidate, static_cast<uint32_t>(epoch), resizer, out, crop);
+          return candidate;
+        } catch (const BadImage& bad) {
+          on_bad_image(candidate, bad.what());
+        }
+      if (!train) return -1;
+      const Philox4 random = philox(options.seed, attempt, static_cast<uint32_t>(index),
+                                    static_cast<uint32_t>(epoch), random_replace);
+      candidate = static_cast<int64_t>(uint64_t{random.at[0]} * data.size() >> 32);
+    }
+    throw UserError("too many bad images: found none to stand in for " + data.name(index));
+  }
+
+  bool known_bad(int64_t index) const {
+    const std::lock_guard lock(bad_mutex);
+    return bad_images.contains(index);
+  }
+
+  void on_bad_image(int64_t index, const std::string& reason) {
+    if (!options.skip_bad_images)
+      throw UserError(data.name(index) + ": " + reason +
+                      " (--on-bad-image skip leaves such files out)");
+    const std::lock_guard lock(bad_mutex);
+    if (!bad_images.insert(index).second) return;
+    std::fprintf(stderr, "skipped bad image %s: %s\n", data.name(index).c_str(), reason.c_str());
+  }
+
+  const Dataset& data;
+  const LoaderOptions options;
+  const bool train;
+  int64_t share, batches;
+  size_t row_bytes;
+  int chunk;
+  Preparer preparer;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  // Batches since start() are numbered from 0: `given` is with the caller, `filling` is the one
+  // whose rows are being handed out, filled_rows of them so far.
+  int64_t base = 0, given = -1, filling = 0;
+  int filled_rows = 0, busy = 0;
+  bool running = false, stopping = false;
+  std::vector<Slot> slots;
+  std::shared_ptr<const Order> order;
+  int64_t order_epoch = -1;
+
+  mutable std::mutex bad_mutex;
+  std::set<int64_t> bad_images;
+
+  std::vector<std::jthread> workers;  // last: they end before anything else does
+};
+
+Loader::Loader(const Dataset& data, const LoaderOptions& options, bool train)
+    : state_(std::make_unique<State>(data, options, train)) {}
+Loader::~Loader() = default;
+int Loader::height() const {
+  return state_->options.image_size;
+}
+int Loader::width() const {
+  return state_->options.image_size;
+}
+int64_t Loader::batches_per_epoch() const {
+  return state_->batches;
+}
+void Loader::start(int64_t epoch, int64_t batch) {
+  state_->start(epoch, batch);
+}
+const Batch& Loader::next() {
+  return state_->next();
+}
+int64_t Loader::skipped() const {
+  const std::lock_guard lock(state_->bad_mutex);
+  return static_cast<int64_t>(state_->bad_images.size());
+}
+
+}  // namespace bv

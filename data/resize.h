@@ -1,0 +1,34 @@
+// Antialiased bilinear resizing of 8-bit RGB, what PIL and torchvision do with photos.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace bv {
+
+// A part of a picture, in pixels.
+struct Box {
+  double top = 0, left = 0, height = 0, width = 0;
+};
+
+// Weights of the pixels that one output row or column is made of: a triangle as wide as the
+// scale, so that every input pixel counts when shrinking.
+struct Taps {
+  int begin = 0;
+  std::vector<float> weights;  // sum to 1
+};
+std::vector<Taps> triangle_taps(int input_size, double begin, double length, int output_size);
+
+// Keeps its scratch memory between pictures; one for each thread.
+class Resizer {
+ public:
+  // out [height, width, 3] = the box of `image`. Pixels around the box count where the filter
+  // reaches them.
+  void run(const Image& image, const Box& box, int height, int width, uint8_t* out);
+
+ private:
+  std::vector<float> row_;
+};
+
+}  // namespace bv

@@ -1,0 +1,69 @@
+// The kinds of data sets behind open_dataset, and what they share.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/dataset.h"
+#include "kernels/philox.h"
+
+namespace bv {
+
+DataSets open_cifar(const DataOptions&);
+DataSets open_split_folder(const DataOptions&);  // train/ and val/
+DataSets open_class_folders(const DataOptions&);
+DataSets open_builtin(const DataOptions&);
+DataSets open_synthetic(const DataOptions&);
+
+bool is_cifar_folder(const std::string& path);
+bool is_split_folder(const std::string& path);  // throws where only one part is there
+
+// Classes in the order of --classes, which may be their number or all their names in any order;
+// `labels` says where each found class went.
+struct ClassList {
+  std::vector<std::string> names;
+  std::vector<int> labels;
+};
+ClassList order_classes(const std::vector<std::string>& found, const DataOptions&);
+
+// N where --classes is a number, else 0.
+int class_count_option(const DataOptions&);
+
+std::vector<uint8_t> read_file(const std::string& path);  // throws BadImage
+
+// FNV-1a, 64 bits; each item ends with a zero, so that "ab","c" and "a","bc" differ.
+class Fingerprint {
+ public:
+  void add(std::string_view item);
+  void add(int64_t number) { add(std::to_string(number)); }
+  uint64_t value() const { return hash_; }
+
+ private:
+  uint64_t hash_ = 0xCBF29CE484222325u;
+};
+
+// A sequence of random words for one thing (an image of a part, a pool's picture, a class).
+class RandomWords {
+ public:
+  RandomWords(uint64_t seed, RandomUse use, uint32_t thing, uint32_t part = 0)
+      : seed_(seed), use_(use), thing_(thing), part_(part) {}
+  uint32_t next() {
+    if (left_ == 0) {
+      words_ = philox(seed_, block_++, thing_, part_, use_);
+      left_ = 4;
+    }
+    return words_.at[4 - left_--];
+  }
+  uint32_t below(uint32_t limit) { return static_cast<uint32_t>(uint64_t{next()} * limit >> 32); }
+
+ private:
+  uint64_t seed_;
+  RandomUse use_;
+  uint32_t thing_, part_, block_ = 0;
+  Philox4 words_{};
+  int left_ = 0;
+};
+
+}  // namespace bv

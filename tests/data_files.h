@@ -1,0 +1,41 @@
+// Small data sets made on the spot, for tests.
+#pragma once
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace bv {
+
+inline void write_file(const std::string& path, std::span<const uint8_t> bytes) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), std::streamsize(bytes.size()));
+}
+
+inline void write_text(const std::string& path, const std::string& text) {
+  write_file(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
+
+// A PPM whose pixels are a smooth function of `tag` and the place.
+inline void write_ppm(const std::string& path, int width, int height, int tag) {
+  std::string text = "P6\n" + std::to_string(width) + " " + std::to_string(height) + "\n255\n";
+  for (int y = 0; y < height; ++y)
+    for (int x = 0; x < width; ++x)
+      for (int c = 0; c < 3; ++c)
+        text.push_back(static_cast<char>((tag * 37 + 3 * x + 5 * y + 60 * c) % 256));
+  write_text(path, text);
+}
+
+// CIFAR-10 records: record i has label (first + i) % 10 and pixels that count up from it.
+inline std::vector<uint8_t> cifar_records(int count, int first) {
+  std::vector<uint8_t> bytes;
+  for (int i = first; i < first + count; ++i) {
+    bytes.push_back(static_cast<uint8_t>(i % 10));
+    for (int p = 0; p < 3072; ++p) bytes.push_back(static_cast<uint8_t>(i + p * (p / 1024 + 1)));
+  }
+  return bytes;
+}
+
+}  // namespace bv
