@@ -1,7 +1,6 @@
 // Processes: the launcher starts N workers of this same program, supervises them and ends with
 // their verdict; a worker finds out who it is and meets its peers.
 #pragma once
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,37 +14,44 @@ namespace bv {
 // SLURM_PROCID/SLURM_NTASKS/SLURM_LOCALID or OMPI_COMM_WORLD_RANK/_SIZE/_LOCAL_RANK.
 struct World {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
-  bool launched = false;  // by our launcher: memory shared with the peers is inherited
+  bool launched = false;  // by our launcher: a worker even where -n is on the command line
+  int shared_fd = -1;     // memory shared with the peers: from our launcher, or set by connecting
   std::string master;     // "addr:port" or a job's id: what peers under another launcher meet by
+  std::string variables;  // the environment's part in it, for messages: "RANK, WORLD_SIZE ..."
 };
-// Nothing where no such variables are set. Throws UserError where they contradict each other.
+// Nothing where no such variables are set. Throws UserError where some are missing or contradict
+// each other.
 std::optional<World> world_from_environment();
 
-// Starts `nproc` workers of this program (argv as it is) and returns the exit code to end with:
-// 0 if all end with 0. A worker that ends otherwise ends all: the launcher says which rank died
-// first, of what
-// ("rank 1 was killed by SIGKILL"), and passes its exit code on (2 for a user's mistake, whose line
-// rank 0, or whoever found it, has printed once). SIGINT/SIGTERM are passed on; a second one kills.
-// Workers die with the launcher. No argument about cores: warns where nproc is more than the cores.
-int run_launcher(int nproc, size_t shared_bytes, const std::vector<std::string>& argv);
+// Starts `nproc` workers of this program (argv as it is; tests start another `program`) and returns
+// the exit code to end with: 0 if all end with 0. A worker that ends otherwise ends all: the
+// launcher says which rank died first, of what ("rank 1 was killed by SIGKILL"), and passes its
+// exit code on (for a user's mistake, whose line a worker has printed, it adds nothing).
+// SIGINT/SIGTERM are passed on, and where the workers stop for them (exit code 128 + signal), so
+// does the launcher; a second one kills. Workers die with the launcher. Warns where nproc is more
+// than the cores. To be called before any thread is started.
+int run_launcher(int nproc, const std::vector<std::string>& argv,
+                 const std::string& program = "/proc/self/exe");
 
 // In a worker: gives this process its share of the machine's cores (affinity), before any thread is
-// started. Returns the number of cores it may use.
+// started. Returns the number of threads that should compute.
 int pin_to_share(const World&);
 
-// Set by SIGINT/SIGTERM in a worker (the number), else 0. A second signal ends the process at once.
+// Set by SIGINT/SIGTERM in a worker (the number), else 0. A second signal, a second or more after
+// the first (both the terminal and the launcher pass one on), ends the process at once.
 int stop_signal();
 void catch_stop_signals();
 
 // The processes of one machine over shared memory: inherited from our launcher, or (another
 // launcher) passed by rank 0 over an abstract Unix socket named by World::master. A peer that
 // doesn't come within `timeout` seconds: UserError naming the variables. A peer that dies or is
-// stuck for `timeout` later: the reason on stderr, then _exit(1).
-std::unique_ptr<Communicator> connect_shared_memory(const World&, size_t bucket_bytes,
-                                                    double timeout);
+// stuck for `timeout` later: the reason on stderr, then _exit(1). To be called, and its result
+// destroyed, by the main thread.
+std::unique_ptr<Communicator> connect_shared_memory(World&, size_t bucket_bytes, double timeout);
 
-// A user's mistake found by a worker: prints the line once over all ranks (the first that comes)
-// and ends the process with code 2.
+// An error found by a worker: prints the line once over all ranks (the first that comes; before the
+// processes under another launcher are connected, each for itself) and ends the process with
+// `exit_code`.
 [[noreturn]] void fail_worker(const World&, const std::string& line, int exit_code);
 
 }  // namespace bv

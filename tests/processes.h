@@ -1,0 +1,44 @@
+// Tests of several processes: children that run a function, their output, how they end.
+#pragma once
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace bv::test {
+
+struct Ending {
+  int code = -1;       // exit code, or 128 + signal; -1: had to be killed when time was over
+  double seconds = 0;  // from the call of wait
+  std::string errors;  // all that was written to stderr
+};
+
+// A child process in a group of its own, with all its descendants; killed when this goes.
+class Child {
+ public:
+  explicit Child(const std::function<int()>& body);  // its result is the exit code
+  Child(const Child&) = delete;
+  ~Child();
+  pid_t pid() const { return pid_; }
+  Ending wait(double limit = 10);  // for its end and that of all that hold its stderr
+  bool anyone_left() const;        // in its group
+  std::string errors_until(const std::string& text, double limit = 10);
+
+ private:
+  bool read_some(double seconds);  // false at the end of the output
+
+  pid_t pid_;
+  int errors_fd_;
+  std::string errors_;
+};
+
+// The launcher, with the test program itself as the workers: `words` name one of those in
+// launch_workers.cpp.
+int launch_workers(int nproc, const std::string& words);
+inline constexpr const char* worker_variable = "BAREVISION_TEST_WORKER";
+std::string own_path();
+
+double seconds_now();
+
+}  // namespace bv::test
