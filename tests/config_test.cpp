@@ -42,11 +42,11 @@ CommandLine given(std::vector<std::string> words) {
 
 TEST(Config, ReadsValues) {
   const Values values = parse_config(
-      R"({"lr": 1e-3, "batch": 1e2, "betas": [0.9, 0.95], "classes": ["a,b", "c"], "steps": null,
+      R"({"lr": 1e-3, "batch": 1e5, "betas": [0.9, 0.95], "classes": ["a,b", "c"], "steps": null,
           "nesterov": true, "save_every": 3, "seed": 18446744073709551615, "out": "x y"})",
       "run.json");
   EXPECT_EQ(values.at("lr"), Items{"0.001"});
-  EXPECT_EQ(values.at("batch"), Items{"100"});
+  EXPECT_EQ(values.at("batch"), Items{"100000"});
   EXPECT_EQ(values.at("betas"), (Items{"0.9", "0.95"}));
   EXPECT_EQ(values.at("classes"), (Items{"a,b", "c"}));
   EXPECT_EQ(values.at("nesterov"), Items{"true"});
@@ -106,6 +106,10 @@ TEST(Config, LaterSourcesWin) {
   EXPECT_FALSE(mixed.batch) << "--local-batch takes the config's batch back";
   EXPECT_EQ(mixed.warmup_steps, 7);
   EXPECT_EQ(mixed.warmup_epochs, 0);
+  const Options epochs =
+      resolve_options(given({"vit_tiny", "--warmup-epochs", "1"}), model, DataKind::builtin);
+  EXPECT_EQ(epochs.warmup_epochs, 1);
+  EXPECT_EQ(epochs.warmup_steps, 0) << "--warmup-epochs takes the recipe's steps back";
   EXPECT_EQ(mixed.image_size, 224);
   EXPECT_EQ(mixed.patch_size, 16);
 }

@@ -99,14 +99,17 @@ TEST(Log, AResumedRunAppendsAndTellsNoStepTwice) {
   std::string kept;
   for (const int64_t step : {10, 20}) kept += to_json(step_record(step)) + "\n";
   kept += to_json(EpochRecord{.epoch = 1, .step = 20}) + "\n";
-  std::ofstream(path) << kept << to_json(step_record(30)) << "\n"
-                      << R"({"kind":"step","epo)";
-  printed([&] {
-    RunLog log({.path = path, .resumed_step = 20, .total_steps = 40});
-    EXPECT_EQ(contents(path), kept);
-    log.step(step_record(30));
-  });
-  EXPECT_EQ(contents(path), kept + to_json(step_record(30)) + "\n");
+  const std::string again = to_json(step_record(30)) + "\n";
+  const std::string torn = R"({"kind":"step","epo)";
+  for (const std::string& rest : {std::string(), again, torn, again + torn}) {
+    std::ofstream(path) << kept << rest;
+    printed([&] {
+      RunLog log({.path = path, .resumed_step = 20, .total_steps = 40});
+      EXPECT_EQ(contents(path), kept);
+      log.step(step_record(30));
+    });
+    EXPECT_EQ(contents(path), kept + again);
+  }
 }
 
 TEST(Log, PlainLinesWhereThereIsNoTerminal) {
