@@ -1,5 +1,6 @@
 #include "tests/processes.h"
 
+#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -89,6 +90,13 @@ std::string Child::errors_until(const std::string& text, double limit) {
   while (errors_.find(text) == std::string::npos && seconds_now() - start < limit)
     if (!read_some(0.05)) break;
   return errors_;
+}
+
+void expect_all_end_well(Ranks& ranks) {
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const Ending ending = ranks[i]->wait(20);
+    EXPECT_EQ(ending.code, 0) << "process " << i << ": " << ending.errors;
+  }
 }
 
 int launch_workers(int nproc, const std::string& words) {

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ class Child {
   int errors_fd_;
   std::string errors_;
 };
+
+using Ranks = std::vector<std::unique_ptr<Child>>;
+void expect_all_end_well(Ranks&);  // with 0
 
 // The launcher, with the test program itself as the workers: `words` name one of those in
 // launch_workers.cpp.
