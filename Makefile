@@ -67,7 +67,7 @@ kernels := $(wildcard kernels/*.cpp)
 objects := $(plain:%.cpp=$(BUILD)/obj/%.o) $(kernels:%.cpp=$(BUILD)/obj/avx2/%.o) \
   $(kernels:%.cpp=$(BUILD)/obj/avx512/%.o)
 program := $(BUILD)/obj/engine/main.o $(BUILD)/obj/engine/cpu_check.o
-test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard tests/*.cpp))
+test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard tests/*.cpp tests/golden/*.cpp))
 bench_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard bench/*.cpp))
 
 .PHONY: all deps test asan bench peers format help clean found check-packages

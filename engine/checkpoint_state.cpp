@@ -1,21 +1,24 @@
 #include "engine/checkpoint_state.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <span>
 
 #include "engine/checksum.h"
 #include "engine/error.h"
-#include "engine/json_depth.h"
+#include "engine/json.h"
+#include "engine/text.h"
 
 namespace bv {
 namespace {
 
-using nlohmann::json;
+using Kind = JsonValue::Kind;
 
-constexpr const char* format = "barevision checkpoint";
+constexpr std::string_view format = "barevision checkpoint";
+// The last member; its value is the checksum of all bytes before this.
+constexpr std::string_view seal = ",\n \"crc32c\": \"";
 
 std::string hex(uint32_t crc) {
   char text[9];
@@ -23,16 +26,10 @@ std::string hex(uint32_t crc) {
   return text;
 }
 
-// Of the text without its own checksum; the dump of a parsed text is the text that was dumped.
-std::string own_checksum(const json& state) {
-  const std::string text = state.dump(-1, ' ', false, json::error_handler_t::replace);
-  return hex(crc32c(std::as_bytes(std::span(text))));
-}
-
 // JSON has no inf and NaN; a sum of losses may have (a step that fp16 skipped).
-json number(double x) {
-  if (std::isfinite(x)) return x;
-  return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
+std::string real_text(double x) {
+  if (std::isfinite(x)) return json_number(x);
+  return std::isnan(x) ? "\"nan\"" : x > 0 ? "\"inf\"" : "\"-inf\"";
 }
 
 class StateReader {
@@ -41,48 +38,41 @@ class StateReader {
 
   [[noreturn]] void fail(const std::string& what) const { throw UserError(path_ + ": " + what); }
 
-  const json& at(const json& object, const std::string& key) const {
-    const auto found = object.find(key);
-    if (found == object.end()) fail("damaged: no '" + key + "'");
-    return *found;
+  const JsonValue& at(const JsonValue& object, std::string_view key) const {
+    for (const auto& [name, value] : object.members)
+      if (name == key) return value;
+    fail("damaged: no '" + std::string(key) + "'");
   }
 
-  int64_t count(const json& object, const std::string& key, int64_t most) const {
-    const json& value = at(object, key);
-    if (!value.is_number_unsigned() || value.get<uint64_t>() > uint64_t(most))
-      fail("damaged: '" + key + "' is no count");
-    return value.get<int64_t>();
+  uint64_t count(const JsonValue& object, std::string_view key, uint64_t most = INT64_MAX) const {
+    const JsonValue& value = at(object, key);
+    const auto number = parse_unsigned(value.text);
+    if (value.kind != Kind::number || !number || *number > most)
+      fail("damaged: '" + std::string(key) + "' is no count");
+    return *number;
   }
 
-  double real(const json& object, const std::string& key) const {
-    const json& value = at(object, key);
-    if (value.is_number()) return value.get<double>();
-    if (value == "nan") return std::numeric_limits<double>::quiet_NaN();
-    if (value == "inf") return HUGE_VAL;
-    if (value == "-inf") return -HUGE_VAL;
-    fail("damaged: '" + key + "' is no number");
+  double real(const JsonValue& object, std::string_view key) const {
+    const JsonValue& value = at(object, key);
+    const auto number = parse_number(value.text);
+    if (value.kind == Kind::number && number) return *number;
+    if (value.text == "nan") return std::numeric_limits<double>::quiet_NaN();
+    if (value.text == "inf") return HUGE_VAL;
+    if (value.text == "-inf") return -HUGE_VAL;
+    fail("damaged: '" + std::string(key) + "' is no number");
   }
 
-  std::string text(const json& object, const std::string& key) const {
-    const json& value = at(object, key);
-    if (!value.is_string()) fail("damaged: '" + key + "' is no text");
-    return value.get<std::string>();
+  const std::string& text(const JsonValue& object, std::string_view key) const {
+    const JsonValue& value = at(object, key);
+    if (value.kind != Kind::text) fail("damaged: '" + std::string(key) + "' is no text");
+    return value.text;
   }
 
-  uint64_t fingerprint(const json& object, const std::string& key) const {
-    const json& value = at(object, key);
-    if (!value.is_number_unsigned()) fail("damaged: '" + key + "' is no number");
-    return value.get<uint64_t>();
-  }
-
-  FileDigest digest(const json& file) const {
-    if (!file.is_object()) fail("damaged: no size and checksum of a file");
-    const std::string crc = text(file, "crc32c");
-    FileDigest out{.bytes = uint64_t(count(file, "bytes", INT64_MAX))};
+  FileDigest digest(const JsonValue& file) const {
+    const std::string& crc = text(file, "crc32c");
     if (crc.size() != 8 || crc.find_first_not_of("0123456789abcdef") != std::string::npos)
       fail("damaged: '" + printable(crc) + "' is no checksum");
-    out.crc = uint32_t(std::stoul(crc, nullptr, 16));
-    return out;
+    return {.bytes = count(file, "bytes"), .crc = uint32_t(std::stoul(crc, nullptr, 16))};
   }
 
  private:
@@ -90,18 +80,24 @@ class StateReader {
 };
 
 // Whose it is and whether it is whole, before anything in it is believed.
-json checked(std::string_view text, const StateReader& read) {
-  json state = json_deeper_than(text, 3) ? json() : json::parse(text, nullptr, false);
-  const bool ours = state.is_object() && state.value("format", json()) == format;
-  const json version = ours ? state.value("version", json()) : json();
-  if (!version.is_number_integer()) read.fail("not a checkpoint of barevision's, or torn");
+JsonValue checked(std::string_view text, const StateReader& read, const std::string& path) {
+  JsonValue state;
+  try {
+    state = parse_json_object(text, path);
+  } catch (const UserError& e) {
+    throw UserError(std::string(e.what()) + "; torn, or not a checkpoint of barevision's");
+  }
+  const auto& members = state.members;  // as written: the format comes first
+  if (members.empty() || members[0].first != "format" || members[0].second.text != format)
+    read.fail("not a checkpoint of barevision's");
+  const uint64_t version = read.count(state, "version");
   if (version > Checkpoint::version)
-    read.fail("made by a newer barevision: format " + version.dump() + ", this one reads " +
-              std::to_string(Checkpoint::version));
-  if (version != Checkpoint::version) read.fail("of an unknown format " + version.dump());
-  const std::string checksum = read.text(state, "crc32c");
-  state.erase("crc32c");
-  if (checksum != own_checksum(state))
+    read.fail("made by a newer barevision: format " + std::to_string(version) +
+              ", this one reads " + std::to_string(Checkpoint::version));
+  if (version != Checkpoint::version) read.fail("of an unknown format " + std::to_string(version));
+  const size_t sealed = std::min(text.rfind(seal), text.size());
+  const std::string crc = hex(crc32c(std::as_bytes(std::span(text.substr(0, sealed)))));
+  if (text.substr(sealed) != std::string(seal) + crc + "\"\n}\n")
     read.fail("damaged: its checksum is not that of its contents");
   return state;
 }
@@ -110,49 +106,55 @@ json checked(std::string_view text, const StateReader& read) {
 
 std::string write_checkpoint_state(const Checkpoint& c,
                                    const std::map<std::string, FileDigest>& files) {
-  json state = {{"format", format},
-                {"version", Checkpoint::version},
-                {"model", c.model},
-                {"step", c.step},
-                {"epoch", c.epoch},
-                {"batch", c.batch},
-                {"update_count", c.update_count},
-                {"loss_scale", number(c.loss_scale)},
-                {"good_steps", c.good_steps},
-                {"skipped", c.skipped},
-                {"best_top1", number(c.best_top1)},
-                {"best_step", c.best_step},
-                {"loss_sum", number(c.loss_sum)},
-                {"loss_count", number(c.loss_count)},
-                {"data_fingerprint", c.data_fingerprint},
-                {"files", json::object()}};
+  std::string text = "{\n \"format\": " + quote_json(format);
+  const auto add = [&text](const char* key, const std::string& value) {
+    text += ",\n " + quote_json(key) + ": " + value;
+  };
+  add("version", std::to_string(Checkpoint::version));
+  add("model", quote_json(c.model));
+  add("step", std::to_string(c.step));
+  add("epoch", std::to_string(c.epoch));
+  add("batch", std::to_string(c.batch));
+  add("update_count", std::to_string(c.update_count));
+  add("loss_scale", real_text(c.loss_scale));
+  add("good_steps", std::to_string(c.good_steps));
+  add("skipped", std::to_string(c.skipped));
+  add("best_top1", real_text(c.best_top1));
+  add("best_step", std::to_string(c.best_step));
+  add("loss_sum", real_text(c.loss_sum));
+  add("loss_count", real_text(c.loss_count));
+  add("data_fingerprint", std::to_string(c.data_fingerprint));
+  std::string list;
   for (const auto& [name, digest] : files)
-    state["files"][name] = {{"bytes", digest.bytes}, {"crc32c", hex(digest.crc)}};
-  state["crc32c"] = own_checksum(state);
-  return state.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+    list += (list.empty() ? "\n  " : ",\n  ") + quote_json(name) +
+            ": {\"bytes\": " + std::to_string(digest.bytes) + ", \"crc32c\": \"" + hex(digest.crc) +
+            "\"}";
+  add("files", "{" + list + "}");
+  const std::string crc = hex(crc32c(std::as_bytes(std::span(text))));
+  return text + std::string(seal) + crc + "\"\n}\n";
 }
 
 CheckpointState parse_checkpoint_state(std::string_view text, const std::string& path) {
   const StateReader read(path);
-  const json state = checked(text, read);
-  constexpr int64_t most = INT64_MAX, most32 = INT32_MAX;
+  const JsonValue state = checked(text, read, path);
+  const auto count = [&](const char* key) { return int64_t(read.count(state, key)); };
+  const auto count32 = [&](const char* key) { return int32_t(read.count(state, key, INT32_MAX)); };
   CheckpointState out{
       .progress = {.model = read.text(state, "model"),
-                   .step = read.count(state, "step", most),
-                   .epoch = read.count(state, "epoch", most),
-                   .batch = read.count(state, "batch", most),
-                   .update_count = int32_t(read.count(state, "update_count", most32)),
+                   .step = count("step"),
+                   .epoch = count("epoch"),
+                   .batch = count("batch"),
+                   .update_count = count32("update_count"),
                    .loss_scale = float(read.real(state, "loss_scale")),
-                   .good_steps = int32_t(read.count(state, "good_steps", most32)),
-                   .skipped = int32_t(read.count(state, "skipped", most32)),
+                   .good_steps = count32("good_steps"),
+                   .skipped = count32("skipped"),
                    .best_top1 = read.real(state, "best_top1"),
-                   .best_step = read.count(state, "best_step", most),
+                   .best_step = count("best_step"),
                    .loss_sum = read.real(state, "loss_sum"),
                    .loss_count = read.real(state, "loss_count"),
-                   .data_fingerprint = read.fingerprint(state, "data_fingerprint")}};
-  const json& files = read.at(state, "files");
-  if (!files.is_object()) read.fail("damaged: 'files' is no list of files");
-  for (const auto& [name, digest] : files.items()) out.files[name] = read.digest(digest);
+                   .data_fingerprint = read.count(state, "data_fingerprint", UINT64_MAX)}};
+  for (const auto& [name, digest] : read.at(state, "files").members)
+    out.files[name] = read.digest(digest);
   return out;
 }
 

@@ -114,11 +114,4 @@ void sync_folder(const std::string& path) {
   if (code) throw WriteError("sync", path, code);
 }
 
-std::string printable(const std::string& text) {
-  std::string out = text.substr(0, 80);
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < 32 || c == 127) c = '?';
-  return text.size() > out.size() ? out + "..." : out;
-}
-
 }  // namespace bv

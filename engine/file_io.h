@@ -61,7 +61,4 @@ class OutputFile {
 // Makes renames inside a folder last. Throws WriteError.
 void sync_folder(const std::string& path);
 
-// At most 80 bytes of a text from a file, fit for one line of a message.
-std::string printable(const std::string& text);
-
 }  // namespace bv

@@ -5,9 +5,9 @@
 #include <concepts>
 #include <cstring>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "engine/json.h"
 #include "engine/safetensors_header.h"
 
 namespace bv {
@@ -87,20 +87,27 @@ TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& p
 }
 
 std::string header_of(const TensorFile& file) {
-  nlohmann::json header = nlohmann::json::object();  // sorted by key
-  if (!file.metadata.empty()) header["__metadata__"] = file.metadata;
+  std::string text = "{", list;
+  for (const auto& [key, value] : file.metadata)
+    list += (list.empty() ? "" : ",") + quote_json(key) + ":" + quote_json(value);
+  if (!list.empty()) text += "\"__metadata__\":{" + list + "}";
   uint64_t end = 0;
   for (const auto& [name, tensor] : file.tensors) {
     uint64_t elements = 1;
-    for (const int64_t n : tensor.shape) elements *= uint64_t(n);
+    std::string shape;
+    for (const int64_t n : tensor.shape) {
+      elements *= uint64_t(n);
+      shape += (shape.empty() ? "" : ",") + std::to_string(n);
+    }
     if (elements != tensor.data.size())
       throw std::invalid_argument("write_safetensors: " + name + ": data is not of its shape");
     const uint64_t begin = end;
     end += elements * sizeof(float);
-    header[name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+    text += (text.size() > 1 ? "," : "") + quote_json(name) + ":{\"dtype\":\"F32\",\"shape\":[" +
+            shape + "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(end) +
+            "]}";
   }
-  // A class may be named after a folder whose name is not UTF-8.
-  std::string text = header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  text += "}";
   text.resize((text.size() + 7) / 8 * 8, ' ');  // the data starts at a multiple of 8 bytes
   return text;
 }

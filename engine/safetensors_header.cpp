@@ -7,7 +7,8 @@
 #include <optional>
 #include <set>
 
-#include "engine/file_io.h"
+#include "engine/error.h"
+#include "engine/text.h"
 
 namespace bv {
 namespace {

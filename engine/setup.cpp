@@ -63,8 +63,8 @@ OptimizerOptions optimizer_options(const Options& o) {
                   : o.optimizer == "adam" ? OptimizerKind::adam
                                           : OptimizerKind::adamw,
           .momentum = static_cast<float>(o.momentum),
-          .beta1 = static_cast<float>(o.betas[0]),
-          .beta2 = static_cast<float>(o.betas[1]),
+          .beta1 = o.betas[0],
+          .beta2 = o.betas[1],
           .eps = static_cast<float>(o.eps),
           .weight_decay = static_cast<float>(o.weight_decay),
           .clip = static_cast<float>(o.clip_grad),

@@ -15,7 +15,9 @@ namespace bv {
 
 struct OptimizerOptions {
   OptimizerKind kind;
-  float momentum, beta1, beta2, eps, weight_decay, clip;
+  float momentum;
+  double beta1, beta2;
+  float eps, weight_decay, clip;
   bool nesterov, decay_all;
 };
 

@@ -6,6 +6,7 @@
 
 #include "engine/error.h"
 #include "engine/resize_embedding.h"
+#include "engine/text.h"
 
 namespace bv {
 namespace {

@@ -1,16 +1,16 @@
 // What a weights file says of itself: strings, of which some hold a number or a JSON list.
-#include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "engine/error.h"
-#include "engine/json_depth.h"
+#include "engine/json.h"
+#include "engine/text.h"
 #include "engine/weights.h"
 
 namespace bv {
 namespace {
 
-using nlohmann::json;
+// Beyond any list of classes; a list takes far more memory than its text.
+constexpr size_t longest_list = 4 << 20;
 
 class MetadataReader {
  public:
@@ -24,19 +24,16 @@ class MetadataReader {
   std::optional<int> size(const std::string& key) const {
     const auto value = text(key);
     if (!value) return std::nullopt;
-    int number = 0;
-    const char* const end = value->data() + value->size();
-    const auto [stop, error] = std::from_chars(value->data(), end, number);
-    if (error != std::errc() || stop != end || number < 1) fail(key, "a number above 0");
-    return number;
+    const auto number = parse_integer(*value);
+    if (!number || *number < 1 || *number > INT32_MAX) fail(key, "a number above 0");
+    return int(*number);
   }
 
   std::vector<std::string> names(const std::string& key) const {
-    const json items = list(key, "a JSON list of texts");
     std::vector<std::string> out;
-    for (const json& item : items) {
-      if (!item.is_string()) fail(key, "a JSON list of texts");
-      out.push_back(item.get<std::string>());
+    for (JsonValue& item : list(key, "a JSON list of texts")) {
+      if (item.kind != JsonValue::Kind::text) fail(key, "a JSON list of texts");
+      out.push_back(std::move(item.text));
     }
     return out;
   }
@@ -44,25 +41,32 @@ class MetadataReader {
   std::optional<std::array<double, 3>> channels(const std::string& key, double above) const {
     const char* const wanted = "a JSON list of three numbers, for red, green and blue in 0-1";
     if (!text(key)) return std::nullopt;
-    const json items = list(key, wanted);
+    const auto items = list(key, wanted);
     if (items.size() != 3) fail(key, wanted);
     std::array<double, 3> out;
     for (size_t c = 0; c < 3; ++c) {
-      if (!items[c].is_number()) fail(key, wanted);
-      out[c] = items[c].get<double>();
-      if (!std::isfinite(out[c]) || out[c] <= above) fail(key, wanted);
+      const auto number = parse_number(items[c].text);
+      if (items[c].kind != JsonValue::Kind::number || !number || *number <= above)
+        fail(key, wanted);
+      out[c] = *number;
     }
     return out;
   }
 
  private:
-  json list(const std::string& key, const std::string& wanted) const {
+  std::vector<JsonValue> list(const std::string& key, const std::string& wanted) const {
     const auto value = text(key);
-    if (!value) return json::array();
-    if (json_deeper_than(*value, 1)) fail(key, wanted);
-    const json items = json::parse(*value, nullptr, false);
-    if (!items.is_array()) fail(key, wanted);
-    return items;
+    if (!value) return {};
+    if (value->size() > longest_list) fail(key, wanted);
+    JsonValue object;
+    try {
+      object = parse_json_object("{\"list\":" + *value + "}", path_);
+    } catch (const UserError&) {
+      fail(key, wanted);
+    }
+    if (object.members.size() != 1 || object.members[0].second.kind != JsonValue::Kind::list)
+      fail(key, wanted);
+    return std::move(object.members[0].second.items);
   }
 
   [[noreturn]] void fail(const std::string& key, const std::string& wanted) const {
@@ -88,16 +92,18 @@ WeightsInfo weights_info(const TensorFile& file, const std::string& path) {
 
 std::map<std::string, std::string> weights_metadata(const WeightsInfo& info) {
   std::map<std::string, std::string> out{{"format", "pt"}};
-  // A class may be named after a folder whose name is not UTF-8.
-  const auto text = [](const json& list) {
-    return list.dump(-1, ' ', false, json::error_handler_t::replace);
+  const auto list = [](const auto& items, const auto& text_of) {
+    std::string text;
+    for (const auto& item : items) text += (text.empty() ? "" : ",") + text_of(item);
+    return "[" + text + "]";
   };
+  const auto number = [](double x) { return json_number(x); };
   if (info.model) out["model"] = *info.model;
   if (info.image_size) out["image_size"] = std::to_string(*info.image_size);
   if (info.patch_size) out["patch_size"] = std::to_string(*info.patch_size);
-  if (!info.classes.empty()) out["classes"] = text(info.classes);
-  if (info.mean) out["mean"] = text(*info.mean);
-  if (info.std) out["std"] = text(*info.std);
+  if (!info.classes.empty()) out["classes"] = list(info.classes, quote_json);
+  if (info.mean) out["mean"] = list(*info.mean, number);
+  if (info.std) out["std"] = list(*info.std, number);
   return out;
 }
 

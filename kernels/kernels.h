@@ -421,10 +421,11 @@ enum class OptimizerKind : uint8_t { sgd, adam, adamw };
 
 // The whole update in one pass over the flat arenas, with PyTorch's meaning of every option. Per
 // element, with
-//   g = grad / (loss_scale * divisor) * min(1, clip / (grad_norm + 1e-6))        (the last factor
-//   where clip > 0) wd = weight_decay where decay[element / decay_chunk], else 0 sgd:    g += wd w;
-//   m = t == 1 ? g : momentum m + g;  w -= lr (nesterov ? g + momentum m : m)   (momentum 0: w -=
-//   lr g) adam:   g += wd w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+//   g = grad / (loss_scale * divisor) * min(1, clip / (grad_norm + 1e-6))   (clip 0: without min)
+//   wd = weight_decay where decay[element / decay_chunk], else 0
+//   sgd:    g += wd w;  m = t == 1 ? g : momentum m + g;  w -= lr (nesterov ? g + momentum m : m)
+//           (momentum 0: w -= lr g)
+//   adam:   g += wd w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
 //           w -= lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 //   adamw:  w -= lr wd w, then as adam without its wd
 // t = state->count + 1, which is written back. Where state->found_inf, nothing but state->skipped
@@ -442,7 +443,9 @@ struct OptimizerUpdate {
   const uint8_t* decay;      // [ceil(count / decay_chunk)]
   const StepParams* params;  // lr, divisor
   size_t count;
-  float momentum, beta1, beta2, eps, weight_decay, clip;  // clip 0: none
+  float momentum;
+  double beta1, beta2;  // Adam uses 1 - beta, which a float beta would spoil
+  float eps, weight_decay, clip;  // clip 0: none
   OptimizerKind kind;
   bool nesterov;
   DType dtype;  // of copy

@@ -50,7 +50,7 @@ struct Step {
   float lr;          // of the momentum; for Adam over 1 - beta1^t
   float root_scale;  // 1 / sqrt(1 - beta2^t)
   float decay;       // adamw: 1 - lr wd, where weights decay
-  float one_minus_beta1, one_minus_beta2;
+  float beta1, beta2, one_minus_beta1, one_minus_beta2;
   bool first;
 };
 
@@ -67,6 +67,8 @@ Step make_step(const OptimizerUpdate& op) {
   step.lr = static_cast<float>(lr / (1 - __builtin_pow(beta1, t)));
   step.root_scale = static_cast<float>(1 / __builtin_sqrt(1 - __builtin_pow(beta2, t)));
   step.decay = static_cast<float>(1 - lr * op.weight_decay);
+  step.beta1 = static_cast<float>(beta1);
+  step.beta2 = static_cast<float>(beta2);
   step.one_minus_beta1 = static_cast<float>(1 - beta1);
   step.one_minus_beta2 = static_cast<float>(1 - beta2);
   return step;
@@ -98,8 +100,8 @@ void adam(const OptimizerUpdate& op, const Step& step, size_t begin, int n, bool
   for_each(n, [&](int i, auto lanes) {
     const vf w = lanes.load(weight + i);
     const vf g = fma(wd, w, lanes.load(grad + i) * step.factor);
-    const vf m = fma(set(op.beta1), lanes.load(first + i), g * step.one_minus_beta1);
-    const vf v = fma(set(op.beta2), lanes.load(second + i), g * g * step.one_minus_beta2);
+    const vf m = fma(set(step.beta1), lanes.load(first + i), g * step.one_minus_beta1);
+    const vf v = fma(set(step.beta2), lanes.load(second + i), g * g * step.one_minus_beta2);
     lanes.store(first + i, m);
     lanes.store(second + i, v);
     const vf root = fma(simd::sqrt(v), set(step.root_scale), set(op.eps));

@@ -192,10 +192,16 @@ TEST(Checkpoint, NewerForeignAndTornFilesAreRefused) {
   newer.replace(newer.find("\"version\": 1"), 12, "\"version\": 2");
   put(path, newer);
   EXPECT_EQ(refusal(run.path()), name + "made by a newer barevision: format 2, this one reads 1");
-  for (const std::string& foreign : {std::string("{}"), std::string(), std::string(100000, '['),
-                                     good.substr(0, good.size() - 3)}) {
+  for (const char* foreign : {"{}", "{\"format\": \"another\"}", "{\"epoch\": [1, {}]}"}) {
     put(path, foreign);
-    EXPECT_EQ(refusal(run.path()), name + "not a checkpoint of barevision's, or torn");
+    EXPECT_EQ(refusal(run.path()), name + "not a checkpoint of barevision's");
+  }
+  for (const std::string& torn :
+       {std::string(), std::string(100000, '['), good.substr(0, good.size() - 3)}) {
+    put(path, torn);
+    const std::string what = refusal(run.path());
+    EXPECT_EQ(what.find(name), 0u);
+    EXPECT_NE(what.find("; torn, or not a checkpoint of barevision's"), std::string::npos) << what;
   }
   put(path, std::string(2 << 20, ' '));
   EXPECT_EQ(refusal(run.path()), name + "too large to be a checkpoint's");
@@ -226,11 +232,7 @@ TEST(Checkpoint, EveryFlippedBitIsNoticed) {
   for (size_t i = 0; i < good.size(); ++i) {
     std::string bad = good;
     bad[i] = char(bad[i] ^ (1 << i % 7));
-    try {  // between its words a JSON text may change without changing what it says
-      const auto state = parse_checkpoint_state(bad, "state.json");
-      EXPECT_EQ(write_checkpoint_state(state.progress, state.files), good) << bad;
-    } catch (const UserError&) {
-    }
+    EXPECT_THROW(parse_checkpoint_state(bad, "state.json"), UserError) << i;
   }
 }
 

@@ -98,8 +98,8 @@ struct UpdateOptions {
 
 OptimizerUpdate settings(const UpdateOptions& o) {
   return {.momentum = o.momentum,
-          .beta1 = 0.9f,
-          .beta2 = 0.999f,
+          .beta1 = 0.9,
+          .beta2 = 0.999,
           .eps = 1e-8f,
           .weight_decay = o.exact ? 0.5f : 0.05f,
           .clip = o.clip,
