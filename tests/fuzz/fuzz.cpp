@@ -1,0 +1,244 @@
+// Feeds damaged files to all that reads files a run depends on: weights, checkpoints, configs. A
+// mutant passes if it is read, or refused by a UserError of one line. Built with the address and
+// undefined-behaviour sanitizers:
+//   fuzz [FIRST [COUNT]]    mutants by number; each depends on its own number only
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint_state.h"
+#include "engine/checksum.h"
+#include "engine/config.h"
+#include "engine/error.h"
+#include "engine/weights.h"
+#include "tests/fuzz/mutate.h"
+#include "tests/fuzz/watch.h"
+#include "tests/temporary_folder.h"
+
+namespace bv::fuzz {
+namespace {
+
+constexpr uint64_t all_mutants = 20000;
+constexpr unsigned longest_seconds = 10;
+
+// What a file of so many bytes may make its reader take: small things have a fixed cost, and many
+// tiny things weigh more in memory than in a file. Most in a tree of JSON, which none but files of
+// a bounded size are read to.
+constexpr size_t fixed_bytes = 64 << 10, tensor_factor = 16, tree_factor = 256;
+
+std::string contents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+void put(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+std::string with_length(const std::string& header, const std::string& data) {
+  const uint64_t n = header.size();
+  std::string file(8, '\0');
+  std::memcpy(file.data(), &n, 8);
+  return file + header + data;
+}
+
+class Fuzzer {
+ public:
+  Fuzzer() {
+    WeightsInfo info{.model = "vit_tiny", .image_size = 32, .patch_size = 16};
+    info.classes = {"cat", "dog"};
+    info.mean = info.std = std::array<double, 3>{0.5, 0.25, 0.125};
+    Checkpoint c{.model = "vit_tiny", .step = 12, .epoch = 3, .batch = 4, .best_top1 = 0.5};
+    c.weights.metadata = weights_metadata(info);
+    for (const ParameterShape& p : parameters_) {
+      HostTensor& tensor = c.weights.tensors[p.name] = {.shape = p.shape};
+      size_t n = 1;
+      for (const int64_t s : p.shape) n *= size_t(s);
+      tensor.data.assign(n, 0.5f);
+      c.optimizer.tensors["m." + p.name] = c.optimizer.tensors["v." + p.name] = tensor;
+    }
+    save_checkpoint(folder_.path(), c, true, 1);
+    weights_ = contents(folder_ / "last/weights.safetensors");
+    optimizer_ = contents(folder_ / "last/state.safetensors");
+    state_ = contents(folder_ / "last/state.json");
+    files_ = {weights_, optimizer_, with_length("{}", ""),
+              with_length(R"({"h":{"dtype":"F16","shape":[2,3],"data_offsets":[0,12]},)"
+                          R"("b":{"dtype":"BF16","shape":[2],"data_offsets":[12,16]},)"
+                          R"("d":{"dtype":"F64","shape":[1,1,1],"data_offsets":[16,24]}})",
+                          std::string(24, '\x3c'))};
+    configs_ = {config_to_json(Options{}),
+                R"({"model": "vit_tiny", "batch": 64, "lr": 1e-3, "betas": [0.9, 0.95],)"
+                R"( "classes": ["a", "b"], "mean": [0.5, 0.5, 0.5], "save_every": "500steps"})"};
+  }
+
+  // Nothing, or what was wrong.
+  std::string run(uint64_t number) {
+    Mutator mutator(number);
+    switch (number % 10) {
+      default:  // 0-4
+        return weights(number, mutator);
+      case 5:
+      case 6:
+        return state(number, mutator);
+      case 7:
+        return folder(number, mutator);
+      case 8:
+      case 9:
+        return config(number, mutator);
+    }
+  }
+
+ private:
+  std::string watched(uint64_t number, size_t bytes, size_t factor,
+                      const std::function<void()>& read) {
+    std::string problem;
+    begin_watch(number, fixed_bytes + factor * bytes);
+    try {
+      read();
+    } catch (const UserError& e) {
+      const std::string line = e.what();
+      if (line.empty() || line.size() > 1000 || line.find('\n') != std::string::npos)
+        problem = "its message is not one line: " + line;
+    } catch (const std::exception& e) {
+      problem = std::string("another exception: ") + e.what();
+    }
+    const size_t taken = end_watch();
+    if (taken) problem += " took " + std::to_string(taken) + " bytes for " + std::to_string(bytes);
+    return problem;
+  }
+
+  std::string damaged_weights(Mutator& m, std::string file) {
+    uint64_t n = 0;
+    std::memcpy(&n, file.data(), 8);
+    const size_t header_end = 8 + size_t(n);
+    switch (m.below(4)) {
+      case 0:  // anywhere
+        m.damage(file);
+        return file;
+      case 1: {  // the header's length
+        const uint64_t odd[] = {0,
+                                1,
+                                n - 1,
+                                n + 1,
+                                n + 8,
+                                file.size() - 8,
+                                n * 2,
+                                1u << 30,
+                                uint64_t(1) << 63,
+                                ~uint64_t(0),
+                                ~uint64_t(0) - 7};
+        n = odd[m.below(std::size(odd))];
+        std::memcpy(file.data(), &n, 8);
+        return file;
+      }
+      default: {  // the header, its length told truly
+        std::string header = file.substr(8, header_end - 8), data = file.substr(header_end);
+        m.one_in(2) ? m.change_number(header) : m.damage(header);
+        if (m.one_in(8)) m.damage(data);
+        return with_length(header, data);
+      }
+    }
+  }
+
+  std::string weights(uint64_t number, Mutator& m) {
+    const std::string file = damaged_weights(m, files_[m.below(files_.size())]);
+    return watched(number, file.size(), tensor_factor, [&] {
+      TensorFile parsed = parse_safetensors(std::as_bytes(std::span(file)), "mutant");
+      weights_info(parsed, "mutant");
+      fit_weights(std::move(parsed), "mutant", parameters_, {"head.weight", "head.bias"});
+    });
+  }
+
+  // A checksum made anew lets damage through to what reads behind it.
+  static void sign(std::string& text) {
+    const size_t sealed = std::min(text.rfind(",\n \"crc32c\""), text.size());
+    char crc[9];
+    std::snprintf(crc, sizeof crc, "%08x", crc32c(std::as_bytes(std::span(text).first(sealed))));
+    text.replace(sealed, text.size(), ",\n \"crc32c\": \"" + std::string(crc) + "\"\n}\n");
+  }
+
+  std::string state(uint64_t number, Mutator& m) {
+    std::string text = state_;
+    m.one_in(2) ? m.change_number(text) : m.damage(text);
+    if (!m.one_in(4)) sign(text);
+    return watched(number, text.size(), tree_factor,
+                   [&] { parse_checkpoint_state(text, "mutant"); });
+  }
+
+  // Damages one file of a checkpoint; half the time the state vouches for it.
+  std::string folder(uint64_t number, Mutator& m) {
+    const std::string last = folder_ / "last/";
+    std::string weights = weights_, optimizer = optimizer_, state = state_;
+    const size_t which = m.below(5);
+    if (which == 0) m.damage(state);
+    if (which == 1) m.damage(weights);
+    if (which == 2) m.damage(optimizer);
+    if (which == 3) weights = damaged_weights(m, weights_);
+    if (which == 4) optimizer = damaged_weights(m, optimizer_);
+    const auto digest = [](const std::string& file) {
+      return FileDigest{file.size(), crc32c(std::as_bytes(std::span(file)))};
+    };
+    const bool vouched = which > 0 && m.one_in(2);
+    if (vouched)
+      state = write_checkpoint_state(
+          Checkpoint{.model = "vit_tiny"},
+          {{"weights.safetensors", digest(weights)}, {"state.safetensors", digest(optimizer)}});
+    put(last + "weights.safetensors", weights);
+    put(last + "state.safetensors", optimizer);
+    put(last + "state.json", state);
+    const bool whole = weights == weights_ && optimizer == optimizer_;
+    std::string problem;
+    const size_t bytes = weights.size() + optimizer.size() + state.size();
+    problem = watched(number, bytes, tree_factor, [&] {
+      load_checkpoint(folder_.path());
+      if (!whole && !vouched) throw std::runtime_error("a damaged checkpoint was read");
+    });
+    return problem;
+  }
+
+  std::string config(uint64_t number, Mutator& m) {
+    std::string text = configs_[m.below(configs_.size())];
+    m.one_in(3) ? m.change_number(text) : m.damage(text);
+    return watched(number, text.size(), tree_factor, [&] { parse_config(text, "mutant"); });
+  }
+
+  const std::vector<ParameterShape> parameters_ = {{"blocks.0.attn.qkv.weight", {6, 2}},
+                                                   {"cls_token", {1, 1, 2}},
+                                                   {"head.bias", {2}},
+                                                   {"head.weight", {2, 2}},
+                                                   {"pos_embed", {1, 5, 2}}};
+  const TemporaryFolder folder_;
+  std::string weights_, optimizer_, state_;
+  std::vector<std::string> files_, configs_;
+};
+
+int run(uint64_t first, uint64_t count) {
+  Fuzzer fuzzer;
+  uint64_t failed = 0;
+  for (uint64_t number = first; number < first + count; ++number) {
+    arm(longest_seconds);
+    const std::string problem = fuzzer.run(number);
+    if (problem.empty()) continue;
+    ++failed;
+    std::printf("mutant %llu: %s; again: fuzz %llu 1\n", static_cast<unsigned long long>(number),
+                problem.c_str(), static_cast<unsigned long long>(number));
+  }
+  std::printf("%llu passed, %llu failed\n", static_cast<unsigned long long>(count - failed),
+              static_cast<unsigned long long>(failed));
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace bv::fuzz
+
+int main(int argc, char** argv) {
+  const uint64_t first = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0;
+  const uint64_t count = argc > 2   ? std::strtoull(argv[2], nullptr, 10)
+                         : argc > 1 ? 1
+                                    : bv::fuzz::all_mutants;
+  return bv::fuzz::run(first, count);
+}

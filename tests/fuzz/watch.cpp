@@ -1,0 +1,92 @@
+// The address sanitizer tells of every allocation; an alarm tells of a hang.
+#include "tests/fuzz/watch.h"
+
+#include <sanitizer/common_interface_defs.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+// Of the sanitizers' allocator_interface.h, which GCC doesn't install.
+extern "C" size_t __sanitizer_get_allocated_size(const volatile void*);
+extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, size_t),
+                                                         void (*)(const volatile void*));
+
+// Of the sanitizers' own headers, which not every compiler brings along.
+extern "C" {
+int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void*, size_t),
+                                              void (*on_free)(const volatile void*));
+size_t __sanitizer_get_allocated_size(const volatile void*);
+void __sanitizer_set_death_callback(void (*)());
+}
+
+// One allocation of this size ends the program; the rest of the sanitizers' settings too.
+extern "C" const char* __asan_default_options() {
+  return "max_allocation_size_mb=64:allocator_may_return_null=0:detect_leaks=1:handle_abort=1";
+}
+extern "C" const char* __ubsan_default_options() {
+  return "halt_on_error=1:print_stacktrace=1";
+}
+
+namespace bv::fuzz {
+namespace {
+
+// One thread reads one mutant at a time; hooks and signal handlers have nowhere else to look.
+struct Watch {
+  uint64_t mutant = 0;
+  bool on = false;
+  size_t limit = 0, taken = 0, most = 0;
+} watch;
+
+void on_malloc(const volatile void*, size_t bytes) {
+  if (!watch.on) return;
+  watch.taken += bytes;
+  watch.most = std::max(watch.most, watch.taken);
+}
+
+void on_free(const volatile void* memory) {
+  if (!watch.on || !memory) return;
+  const size_t bytes = __sanitizer_get_allocated_size(memory);
+  watch.taken -= std::min(bytes, watch.taken);
+}
+
+void say(const char* what) {
+  char line[100];
+  const int n = std::snprintf(line, sizeof line, "mutant %llu %s; again: fuzz %llu 1\n",
+                              static_cast<unsigned long long>(watch.mutant), what,
+                              static_cast<unsigned long long>(watch.mutant));
+  if (write(STDERR_FILENO, line, size_t(n)) < 0) return;
+}
+
+void on_alarm(int) {
+  say("hangs");
+  _exit(1);
+}
+void on_death() {
+  say("ended the program");
+}
+
+}  // namespace
+
+void begin_watch(uint64_t mutant, size_t bytes) {
+  static const bool installed = [] {
+    signal(SIGALRM, on_alarm);
+    __sanitizer_set_death_callback(on_death);
+    return __sanitizer_install_malloc_and_free_hooks(on_malloc, on_free) != 0;
+  }();
+  if (!installed) std::fprintf(stderr, "allocations can't be watched\n"), std::exit(1);
+  watch = {.mutant = mutant, .on = true, .limit = bytes};
+}
+
+size_t end_watch() {
+  watch.on = false;
+  return watch.most > watch.limit ? watch.most : 0;
+}
+
+void arm(unsigned seconds) {
+  alarm(seconds);
+}
+
+}  // namespace bv::fuzz
