@@ -1,0 +1,81 @@
+// The table's own machinery: planted bugs that it must find.
+#include "tests/kernel_problem.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace bv {
+namespace {
+
+using Bug = std::function<void(float* out, const float* inp, DeviceArguments&)>;
+
+// out = 2 inp, done right and then spoiled.
+Outcome run_with(const Bug& bug, unsigned char poison = 0xFF) {
+  const Device device = devices_to_test().front();
+  Problem p(DType::fp32);
+  p.exact = true;
+  const Values inp{1, 2, 3, 4, 5, 6};
+  p.output("out", {2, 3}, exactly({2, 4, 6, 8, 10, 12}));
+  p.input("inp", {2, 3}, inp);
+  p.run = [&](Kernels&, DeviceArguments& a) {
+    float *out = a.at<float>("out"), *in = a.at<float>("inp");
+    for (int i = 0; i < 6; ++i) out[i] = 2 * in[i];
+    bug(out, in, a);
+  };
+  return execute(p, device, 1, poison);
+}
+
+void expect_found(const Bug& bug, const std::string& sentence) {
+  const Outcome outcome = run_with(bug);
+  ASSERT_EQ(outcome.failures.size(), 1u) << sentence;
+  EXPECT_NE(outcome.failures[0].find(sentence), std::string::npos) << outcome.failures[0];
+}
+
+TEST(KernelProblem, ACorrectOperationPasses) {
+  EXPECT_TRUE(run_with([](float*, const float*, DeviceArguments&) {}).failures.empty());
+}
+
+TEST(KernelProblem, FindsAWrongResult) {
+  expect_found([](float* out, const float*, DeviceArguments&) { out[4] = 9; },
+               "out: 1 of 6 elements differ; worst [1, 1]: 9 is not 10");
+}
+
+TEST(KernelProblem, FindsAnUnwrittenOutput) {
+  const float poison = std::numeric_limits<float>::quiet_NaN();
+  expect_found([=](float* out, const float*, DeviceArguments&) { out[5] = poison; },
+               "worst [1, 2]: nan is not 12");
+}
+
+TEST(KernelProblem, FindsWritesOutside) {
+  expect_found([](float* out, const float*, DeviceArguments&) { out[6] = 0; }, "wrote behind out");
+  expect_found([](float* out, const float*, DeviceArguments&) { out[-1] = 0; }, "wrote before out");
+  expect_found(
+      [](float*, const float*, DeviceArguments& a) { static_cast<char*>(a.workspace(10))[10] = 0; },
+      "wrote behind workspace");
+}
+
+TEST(KernelProblem, FindsAChangedInput) {
+  expect_found([](float*, const float* inp, DeviceArguments&) { const_cast<float*>(inp)[2] = 7; },
+               "input inp was changed");
+}
+
+TEST(KernelProblem, ReadsOutsideAndOfTheWorkspaceAreNaN) {
+  expect_found([](float* out, const float* inp, DeviceArguments&) { out[0] += 0 * inp[6]; },
+               "nan is not 2");
+  expect_found([](float* out, const float*,
+                  DeviceArguments& a) { out[0] += 0 * *static_cast<const float*>(a.workspace(4)); },
+               "nan is not 2");
+}
+
+TEST(KernelProblem, OutputsAreHandedOverForABitwiseComparison) {
+  // A result that hangs on what the workspace held before.
+  const Bug bug = [](float* out, const float*, DeviceArguments& a) {
+    if (*static_cast<const float*>(a.workspace(4)) > 1) out[0] = std::nextafter(2.0f, 3.0f);
+  };
+  EXPECT_NE(run_with(bug, 0x7E).outputs, run_with(bug, 0xFF).outputs);
+}
+
+}  // namespace
+}  // namespace bv
