@@ -209,6 +209,19 @@ TEST(Dataset, BuiltinTilesAreAsLargeAsThePatch) {
     EXPECT_GT(alike, 0.8 * tiles) << size << " " << patch;
     EXPECT_GT(different, 0.55 * tiles) << size << " " << patch;
   }
+  // Colours are swapped tile by tile, so no pixel tells the class.
+  const Image image = open("").train->image(0, 0);
+  int brighter = 0, different = 0;
+  for (int y = 0; y < 64; y += 8)
+    for (int x = 0; x < 64; x += 8) {
+      const int green = image.pixels[(y * 64 + x) * 3 + 1];
+      const int below = image.pixels[((y + 2) * 64 + x) * 3 + 1];
+      different += std::abs(green - below) > 48;
+      brighter += green - below > 48;
+    }
+  EXPECT_GT(different, 30);
+  EXPECT_GT(brighter, 0.25 * different);
+  EXPECT_LT(brighter, 0.75 * different);
   expect_refused({.path = "", .image_size = 4}, {"--image-size 4"});
 }
 

@@ -1,6 +1,7 @@
 // Decoding: real odd and damaged files against Pillow's pixels, and small files made here.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -169,6 +170,30 @@ TEST(Image, CutAndMutatedFiles) {
   }
 }
 
+TEST(Image, DamagedPngDataIsNoticed) {
+  const Bytes whole = read_bytes(edge_cases() / "png_rgb8_interlaced_32.png");
+  if (whole.empty()) GTEST_SKIP() << "no " << edge_cases();
+  constexpr char name[] = {'I', 'D', 'A', 'T'};
+  const auto data = std::search(whole.begin(), whole.end(), std::begin(name), std::end(name));
+  for (int i = 4; i < 200; i += 13) {
+    Bytes damaged = whole;
+    damaged[data - whole.begin() + i] ^= 4;
+    EXPECT_THROW(decode_image(damaged, 0), BadImage) << i;
+  }
+}
+
+TEST(Image, FourComponentsAreCmykWithoutAdobesWord) {
+  const Bytes marked = read_bytes(edge_cases() / "jpeg_cmyk_256.jpg");
+  if (marked.empty()) GTEST_SKIP() << "no " << edge_cases();
+  constexpr uint8_t app14[] = {0xFF, 0xEE, 0, 14, 'A', 'd', 'o', 'b', 'e'};
+  const auto at = std::search(marked.begin(), marked.end(), std::begin(app14), std::end(app14));
+  ASSERT_NE(at, marked.end());
+  Bytes bare(marked.begin(), at);
+  bare.insert(bare.end(), at + 16, marked.end());
+  for (const auto& [decoder, decode] : decoders())
+    EXPECT_EQ(decode(bare).pixels, decode(marked).pixels) << decoder;
+}
+
 TEST(Image, ScaledDecodingKeepsAtLeast) {
   if (!fs::exists(edge_cases())) GTEST_SKIP() << "no " << edge_cases();
   const Bytes file = read_bytes(edge_cases() / "jpeg_exif_orientation6_1200x1800.jpg");
@@ -241,9 +266,14 @@ TEST(Image, PortableMapsAndBitmaps) {
 }
 
 TEST(Image, RefusesGiantsBeforeAllocating) {
-  EXPECT_THROW(decode_image(text("P6\n40000 1\n255\n"), 0), BadImage);
-  EXPECT_THROW(decode_image(text("P6\n30000 30000\n255\n"), 0), BadImage);
-  EXPECT_THROW(decode_image(text("P6\n0 5\n255\n"), 0), BadImage);
+  for (const char* size : {"40000 1", "1 40000", "30000 30000", "999999999999 3", "0 5"}) {
+    try {
+      decode_image(text("P6\n" + std::string(size) + "\n255\n"), 0);
+      ADD_FAILURE() << size;
+    } catch (const BadImage& bad) {
+      EXPECT_EQ(std::string(bad.what()).substr(0, 11), "the picture") << size;
+    }
+  }
   EXPECT_THROW(decode_image({}, 0), BadImage);
 }
 

@@ -137,6 +137,21 @@ TEST(Augment, RandomResizedCropsAreInsideAndVaried) {
   EXPECT_LE(strip.width, 14);
 }
 
+TEST(Augment, ChoicesFollowSeedEpochAndIndex) {
+  const AugmentKey keys[] = {{1, 2, 3}, {2, 2, 3}, {1, 3, 3}, {1, 2, 4}};
+  std::set<double> widths;
+  std::set<std::vector<bool>> flips;
+  for (const AugmentKey& key : keys) {
+    widths.insert(random_resized_crop(key, 3000, 3000).width);
+    std::vector<bool> row;
+    for (uint32_t i = 0; i < 20; ++i)
+      row.push_back(random_flip({key.seed, key.epoch, 100 * key.index + i}));
+    flips.insert(row);
+  }
+  EXPECT_EQ(widths.size(), 4u);
+  EXPECT_EQ(flips.size(), 4u);
+}
+
 TEST(Augment, PaddedCropsTakeEveryPlace) {
   std::map<int, int> tops, lefts;
   int flips = 0;
@@ -176,6 +191,14 @@ TEST_F(Photos, AnyNumberOfWorkersAndAnyCacheGiveTheSameBatches) {
 
 TEST_F(Photos, AnyRestartGivesTheSameBatches) {
   const auto expected = batches(*sets_.train, options_, true, 0, 0, 12);  // 4 batches an epoch
+  int flips = 0;
+  for (int b = 0; b < 12; ++b)
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t index = epoch_order(5, b / 4, sets_.train->size())[b % 4 * 4 + i];
+      EXPECT_EQ(expected[b].labels[i], sets_.train->label(index));
+      flips += expected[b].crops[3 * i + 2];
+    }
+  EXPECT_NEAR(flips, 24, 15);
   LoaderOptions o = options_;
   o.workers = 3;
   Loader loader(*sets_.train, o, true);
@@ -210,34 +233,31 @@ TEST_F(Photos, RanksShareTheBatch) {
 }
 
 TEST_F(Photos, EvaluationHasEveryImageOnce) {
-  for (const int ranks : {1, 2, 3})
+  const Dataset& data = *sets_.train;  // 18 images
+  std::vector<int> expected;
+  for (int64_t i = 0; i < data.size(); ++i) expected.push_back(data.label(i));
+  for (const int ranks : {1, 2, 3, 4})
     for (const int local_batch : {1, 2, 5, 50}) {
-      int rows = 0, labels = 0;
+      std::vector<int> labels;
       for (int rank = 0; rank < ranks; ++rank) {
         LoaderOptions o = options_;
-        o.local_batch = local_batch, o.rank = rank, o.ranks = ranks, o.workers = 2;
-        Loader loader(*sets_.val, o, false);
-        const int64_t share = (sets_.val->size() + ranks - 1) / ranks;
+        o.local_batch = local_batch, o.rank = rank, o.ranks = ranks, o.workers = 2, o.prefetch = 1;
+        Loader loader(data, o, false);
+        const int64_t share = (data.size() + ranks - 1) / ranks;
         EXPECT_EQ(loader.batches_per_epoch(), (share + local_batch - 1) / local_batch);
-        for (int again = 0; again < 2; ++again) {
+        for (const bool again : {false, true}) {
           loader.start(0, 0);
           for (int64_t b = 0; b < loader.batches_per_epoch(); ++b) {
             const Copy batch = copy(loader.next(), o);
-            for (int i = 0; i < local_batch; ++i) {
-              EXPECT_EQ(batch.labels[i] >= 0, i < batch.count);
-              const uint8_t* row = &batch.images[i * 768];
-              if (i >= batch.count) {
-                EXPECT_EQ(std::count(row, row + 768, 0), 768);
-              }
-            }
-            if (again == 0) rows += batch.count;
-            if (again == 0)
-              for (int label : batch.labels) labels += std::max(label, 0);
+            const auto rest = batch.images.begin() + 768 * batch.count;
+            EXPECT_EQ(std::count(rest, batch.images.end(), 0), batch.images.end() - rest);
+            const auto last = batch.labels.begin() + batch.count;
+            EXPECT_EQ(std::count(last, batch.labels.end(), -1), batch.labels.end() - last);
+            if (!again) labels.insert(labels.end(), batch.labels.begin(), last);
           }
         }
       }
-      EXPECT_EQ(rows, sets_.val->size());
-      EXPECT_EQ(labels, sets_.val->size());  // one image each of the labels 0, 1, 2
+      EXPECT_EQ(labels, expected);
     }
 }
 
@@ -304,6 +324,16 @@ TEST_F(Photos, SkippedImageIsReplacedInTrainingAndLeftOutInEvaluation) {
   const auto val = batches(*sets_.val, options_, false, 0, 0, 1);
   EXPECT_EQ(val[0].labels, (std::vector<int>{0, -1, 2, -1}));
   EXPECT_EQ(val[0].count, 3);
+  testing::internal::GetCapturedStderr();
+}
+
+TEST_F(Photos, StandInBringsItsOwnLabel) {
+  for (int64_t i = 0; i < sets_.train->size(); ++i)
+    if (sets_.train->label(i) == 0) damage(sets_.train->name(i));
+  options_.skip_bad_images = true;
+  testing::internal::CaptureStderr();
+  for (const Copy& batch : batches(*sets_.train, options_, true, 0, 0, 4))
+    for (const int label : batch.labels) EXPECT_GT(label, 0);
   testing::internal::GetCapturedStderr();
 }
 
