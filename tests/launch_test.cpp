@@ -144,6 +144,43 @@ TEST(Launch, CtrlCToTheWholeGroupStopsInOrder) {
   EXPECT_EQ(count(ending.errors, "rank"), 0u) << ending.errors;
 }
 
+TEST(Launch, ARepeatedSignalIsOneRequestUnlessItComesLater) {
+  Child worker([] {
+    catch_stop_signals();
+    raise(SIGTERM);
+    raise(SIGTERM);
+    raise(SIGINT);
+    if (stop_signal() != SIGTERM) return 1;
+    usleep(1100000);
+    raise(SIGINT);
+    return 2;
+  });
+  EXPECT_EQ(worker.wait().code, 128 + SIGINT);
+}
+
+TEST(Launch, WorkersThatCantStopInOrderYetJustEnd) {
+  Child run = launcher(2, "sleep");
+  run.errors_until("up 0");
+  run.errors_until("up 1");
+  kill(run.pid(), SIGTERM);
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 128 + SIGTERM);
+  EXPECT_EQ(count(ending.errors, "rank"), 0u) << ending.errors;
+}
+
+TEST(Launch, NamesTheFirstOfSeveralDeaths) {
+  Child run = launcher(2, "in-turn");
+  run.errors_until("up 0");
+  run.errors_until("up 1");
+  kill(run.pid(), SIGSTOP);  // it sees both at once
+  usleep(500000);
+  kill(run.pid(), SIGCONT);
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 7);
+  EXPECT_EQ(count(ending.errors, "rank 1 ended with exit code 7\n"), 1u) << ending.errors;
+  EXPECT_EQ(count(ending.errors, "rank 0"), 0u) << ending.errors;
+}
+
 TEST(Launch, ASecondSignalEndsAtOnce) {
   Child run = launcher(2, train(20000) + " slow-save");
   run.errors_until("up 0");

@@ -104,6 +104,14 @@ int affinity(const Words&) {
   return 0;
 }
 
+// in-turn: rank 1 fails, then rank 0
+int in_turn(const Words&) {
+  const int rank = own_world().rank;
+  std::fprintf(stderr, "up %d\n", rank);
+  usleep(rank == 1 ? 200000 : 300000);
+  return rank == 1 ? 7 : 8;
+}
+
 // stubborn: rank 1 fails, the others don't heed SIGTERM
 int stubborn(const Words&) {
   if (own_world().rank == 1) {
@@ -119,8 +127,9 @@ __attribute__((constructor)) void be_a_worker() {
   if (!variable) return;
   const Words words = split(variable, ' ');
   const std::pair<const char*, int (*)(const Words&)> workers[] = {
-      {"exit", exit_with},  {"sleep", sleep_on}, {"train", train},       {"fail", fail},
-      {"half", fail_alone}, {"sum", sum},        {"affinity", affinity}, {"stubborn", stubborn}};
+      {"exit", exit_with},    {"sleep", sleep_on},    {"train", train},
+      {"fail", fail},         {"half", fail_alone},   {"sum", sum},
+      {"affinity", affinity}, {"stubborn", stubborn}, {"in-turn", in_turn}};
   int code = 93;
   try {
     for (const auto& [name, run] : workers)

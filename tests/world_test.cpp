@@ -160,13 +160,18 @@ TEST(Meeting, NamesRankZeroWhenItDoesntCome) {
 }
 
 TEST(Meeting, TurnsAwayWhoDoesntBelong) {
-  Ranks two;
-  two.push_back(meet(0, 2, "job e ", 10, 1, 2));
-  const Ending other = meet(1, 3, "job e ", 10, 1, 3)->wait();
+  Ranks three;
+  three.push_back(meet(0, 3, "job e ", 10, 1, 3));
+  const Ending other = meet(1, 2, "job e ", 10, 1, 2)->wait();
   EXPECT_NE(other.errors.find("rank 0 has another number of processes"), std::string::npos)
       << other.errors;
-  two.push_back(meet(1, 2, "job e ", 10, 1, 2));
-  expect_all_end_well(two);
+  three.push_back(meet(1, 3, "job e ", 10, 1, 3));
+  usleep(100000);
+  const Ending twin = meet(1, 3, "job e ", 10, 1, 3)->wait();
+  EXPECT_NE(twin.errors.find("there are two processes of rank 1"), std::string::npos)
+      << twin.errors;
+  three.push_back(meet(2, 3, "job e ", 10, 1, 3));
+  expect_all_end_well(three);
 }
 
 }  // namespace
