@@ -22,13 +22,13 @@ int work(const CommandLine& line, World world) {
     catch_stop_signals();
     const int cores = pin_to_share(world);
     Setup setup = prepare(line, world.size);
+    // With cores to spare, one of them reduces gradients while the others go on with backward.
+    const bool overlap = world.size > 1 && cores >= 4;
+    const auto backend = make_cpu_backend(overlap ? cores - 1 : cores, overlap);
     std::unique_ptr<Communicator> communicator;
     if (world.size > 1)
       communicator = connect_shared_memory(world, static_cast<size_t>(setup.options.bucket_bytes),
                                            setup.options.timeout);
-    // With cores to spare, one of them reduces gradients while the others go on with backward.
-    const bool overlap = world.size > 1 && cores >= 4;
-    const auto backend = make_cpu_backend(overlap ? cores - 1 : cores, overlap);
     return train(std::move(setup), *backend, communicator.get(), cores);
   } catch (const UserError& e) {
     fail_worker(world, e.what(), 2);

@@ -28,12 +28,15 @@ double seconds_since(Clock::time_point start) {
 
 LoaderOptions loader_options(const Setup& s, int rank, int cores, bool train) {
   const Options& o = s.options;
+  // Shared out among processes, and between training and evaluation.
+  const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 / static_cast<size_t>(s.ranks) /
+                       (s.data.val ? 2 : 1);
   return {.kind = s.data.kind, .image_size = *o.image_size, .local_batch = *o.local_batch,
           .rank = rank, .ranks = s.ranks, .seed = o.seed,
           .augment = train && o.augment == "basic",
           .skip_bad_images = o.on_bad_image == "skip",
           .workers = o.workers > 0 ? o.workers : cores,
-          .cache_bytes = static_cast<size_t>(o.cache_mb) * 1024 * 1024 / static_cast<size_t>(s.ranks)};
+          .cache_bytes = share};
 }
 
 class Training {
