@@ -89,6 +89,12 @@ std::vector<KernelCase> attention_cases() {
       add(cases, {.B = 1, .N = N, .H = 2, .D = D}, 8);
     }
   add(cases, {.B = 1, .N = 197, .H = 1, .D = 64, .drop = 0.1f}, 1);
+  // More keys than a tile of scores may hold.
+  add(cases, {.B = 1, .N = 257, .H = 1, .D = 8}, 1);
+  add(cases, {.B = 1, .N = 300, .H = 1, .D = 16, .drop = 0.2f}, 1);
+  add(cases, {.B = 1, .N = 300, .H = 2, .D = 16}, 8);
+  add(cases, {.B = 1, .N = 577, .H = 1, .D = 24}, 1);
+  add(cases, {.B = 3, .N = 50, .H = 7, .D = 8}, 1);
   add(cases, {.B = 1, .N = 7, .H = 2, .D = 16, .drop = 1}, 1);  // nothing is left
   add(cases, {.B = 1, .N = 33, .H = 16, .D = 64}, 1);           // ViT-L's heads
   return cases;

@@ -168,7 +168,8 @@ std::vector<KernelCase> input_cases() {
   add_input(cases, {.B = 2, .height = 224, .width = 224, .size = 224, .patch = 16},
             {{0, 0, 0}, {0, 0, 1}}, "flip");
 
-  for (const Tokens s : {Tokens{1, 1, 1}, {2, 3, 5}, {5, 4, 33}, {3, 196, 192}, {1, 17, 1024}})
+  for (const Tokens s :
+       {Tokens{1, 1, 1}, {2, 3, 5}, {5, 4, 33}, {65, 3, 70}, {3, 196, 192}, {1, 17, 1024}})
     for (const bool exact : {false, true}) {
       const std::string name = sizes({{"B", s.B}, {"P", s.P}, {"C", s.C}}) + flag(exact, "exact");
       cases.push_back(

@@ -156,7 +156,7 @@ std::vector<KernelCase> loss_cases() {
   struct Sizes {
     int B, K;
   };
-  for (const auto& [B, K] : {Sizes{1, 1}, {3, 2}, {5, 10}, {16, 1000}, {7, 1031}})
+  for (const auto& [B, K] : {Sizes{1, 1}, {3, 2}, {5, 10}, {129, 17}, {16, 1000}, {7, 1031}})
     for (const float smoothing : {0.0f, 0.1f})
       for (const bool soft : {false, true})
         for (const double spread : {2.0, 100.0}) {

@@ -176,6 +176,7 @@ std::vector<KernelCase> optimizer_cases() {
                .nesterov = nesterov,
                .clip = clip});
       }
+  add({.kind = adamw, .count = 300007, .t = 10, .clip = 1});
   for (const int t : {1, 2})
     for (const float momentum : {0.0f, 0.5f})
       add({.kind = sgd, .count = 1000, .t = t, .momentum = momentum, .exact = true});

@@ -137,7 +137,8 @@ Problem layernorm_backward(DType dtype, Sizes s, bool with_dsum, bool accumulate
 
 std::vector<KernelCase> gelu_layernorm_cases() {
   std::vector<KernelCase> cases;
-  for (const Sizes s : {Sizes{1, 1}, {1, 7}, {3, 16}, {7, 33}, {31, 5}, {2, 1031}, {197, 768}}) {
+  for (const Sizes s :
+       {Sizes{1, 1}, {1, 7}, {3, 16}, {7, 33}, {31, 5}, {1501, 17}, {2, 1031}, {197, 768}}) {
     cases.push_back({"gelu_forward" + s.name(), [=](DType t) { return gelu_forward(t, s); }});
     for (const bool accumulate : {false, true})
       for (const bool in_place : {false, true})
@@ -145,8 +146,15 @@ std::vector<KernelCase> gelu_layernorm_cases() {
                              flag(in_place, "in_place"),
                          [=](DType t) { return gelu_backward(t, s, accumulate, in_place); }});
   }
-  for (const Sizes s :
-       {Sizes{1, 1}, {1, 7}, {3, 16}, {5, 192}, {31, 33}, {2, 1031}, {197, 192}, {9, 1024}}) {
+  for (const Sizes s : {Sizes{1, 1},
+                        {1, 7},
+                        {3, 16},
+                        {5, 192},
+                        {31, 33},
+                        {1501, 17},
+                        {2, 1031},
+                        {197, 192},
+                        {9, 1024}}) {
     for (const bool residual : {false, true})
       for (const double mean : {0.0, 300.0})
         cases.push_back({"layernorm_forward" + s.name() + flag(residual, "residual") +

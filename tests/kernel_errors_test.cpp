@@ -316,6 +316,16 @@ TEST_P(KernelErrors, Loss) {
     refuses(backward, "CrossEntropyBackward", "smoothing",
             [=](CrossEntropyBackward& o) { o.smoothing = wrong; });
   }
+  if (GetParam().host_threads) {  // where it can look at them
+    const int32_t absurd[] = {3, -2};
+    for (const int32_t& label : absurd) {
+      refuses(forward, "CrossEntropyForward", "labels",
+              [&](CrossEntropyForward& o) { o.labels = &label, o.B = 1; });
+      refuses(backward, "CrossEntropyBackward", "labels",
+              [&](CrossEntropyBackward& o) { o.labels = &label, o.B = 1; });
+      refuses(metrics, "Metrics", "labels", [&](Metrics& o) { o.labels = &label, o.B = 1; });
+    }
+  }
   refuses_foreign_dtypes(forward, "CrossEntropyForward");
   refuses_foreign_dtypes(backward, "CrossEntropyBackward");
   refuses_foreign_dtypes(metrics, "Metrics");
