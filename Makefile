@@ -114,7 +114,7 @@ endif
 # ---- Tests --------------------------------------------------------------------------------------
 # The fuzz program, with the readers it feeds, runs under the sanitizers in every `make test`.
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
-fuzzed := checkpoint_state checksum config file_io json model_config option_table options \
+fuzzed := checkpoint checkpoint_state checksum config file_io json model_config option_table options \
   resize_embedding safetensors safetensors_header text weights weights_info
 fuzz_objects := $(patsubst %,$(BUILD)/asan/engine/%.o,$(fuzzed)) \
   $(patsubst %.cpp,$(BUILD)/asan/%.o,$(wildcard tests/fuzz/*.cpp))

@@ -40,7 +40,8 @@ Tensor Graph::grad(Tensor t) {
 }
 
 void Graph::share_grad(Tensor a, Tensor b) {
-  if (info(b).grad >= 0) throw std::logic_error(info(b).name + ": its gradient has a place already");
+  if (info(b).grad >= 0)
+    throw std::logic_error(info(b).name + ": its gradient has a place already");
   const int shared = grad(a).id;
   tensors_[static_cast<size_t>(b.id)].grad = shared;
 }

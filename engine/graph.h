@@ -88,7 +88,7 @@ class Graph {
     pending_parameters_ = static_cast<int>(parameters_.size());
   }
   void cut_here() { cuts_.push_back(static_cast<int>(nodes_.size())); }  // a stage may begin here
-  void finish();                                                       // lays the parameters out
+  void finish();                                                         // lays the parameters out
 
   // Reading.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
@@ -146,9 +146,7 @@ struct Run {
     if (!copy || !p) return nullptr;
     return static_cast<const char*>(copy) + graph->info(p).offset * size_of(graph->dtype());
   }
-  float* dweight(Parameter p) const {
-    return grads && p ? grads + graph->info(p).offset : nullptr;
-  }
+  float* dweight(Parameter p) const { return grads && p ? grads + graph->info(p).offset : nullptr; }
   float* tail() const { return grads ? grads + graph->arena_count() : nullptr; }
 };
 

@@ -1,5 +1,5 @@
-// barevision MODEL [options]: the launcher, which starts this program once for each process, and the
-// worker that it starts.
+// barevision MODEL [options]: the launcher, which starts this program once for each process, and
+// the worker that it starts.
 #include <cstdio>
 #include <exception>
 #include <string>

@@ -50,10 +50,16 @@ class LinearNode : public Node {
   struct Shape {
     int M, N, K;
   };
-  LinearNode(std::string name, Tensor out, Tensor inp, Parameter weight, Parameter bias, Shape shape,
-             DType dtype, bool input_grad)
-      : Node(std::move(name), "linear"), out_(out), inp_(inp), weight_(weight), bias_(bias),
-        shape_(shape), dtype_(dtype), input_grad_(input_grad) {}
+  LinearNode(std::string name, Tensor out, Tensor inp, Parameter weight, Parameter bias,
+             Shape shape, DType dtype, bool input_grad)
+      : Node(std::move(name), "linear"),
+        out_(out),
+        inp_(inp),
+        weight_(weight),
+        bias_(bias),
+        shape_(shape),
+        dtype_(dtype),
+        input_grad_(input_grad) {}
 
   void plan(Planner& p) const override {
     const Run blank = p.blank();
@@ -76,18 +82,37 @@ class LinearNode : public Node {
 
  private:
   LinearForward forward_op(const Run& r) const {
-    return {.out = r.at(out_), .workspace = r.workspace, .inp = r.at(inp_),
-            .weight = r.weight(weight_), .bias = r.weight(bias_),
-            .M = shape_.M, .N = shape_.N, .K = shape_.K, .dtype = dtype_};
+    return {.out = r.at(out_),
+            .workspace = r.workspace,
+            .inp = r.at(inp_),
+            .weight = r.weight(weight_),
+            .bias = r.weight(bias_),
+            .M = shape_.M,
+            .N = shape_.N,
+            .K = shape_.K,
+            .dtype = dtype_};
   }
   LinearBackwardWeight weight_op(const Run& r) const {
-    return {.dweight = r.dweight(weight_), .dbias = r.dweight(bias_), .workspace = r.workspace,
-            .dout = r.grad(out_), .inp = r.at(inp_),
-            .M = shape_.M, .N = shape_.N, .K = shape_.K, .dtype = dtype_, .accumulate = r.accumulate};
+    return {.dweight = r.dweight(weight_),
+            .dbias = r.dweight(bias_),
+            .workspace = r.workspace,
+            .dout = r.grad(out_),
+            .inp = r.at(inp_),
+            .M = shape_.M,
+            .N = shape_.N,
+            .K = shape_.K,
+            .dtype = dtype_,
+            .accumulate = r.accumulate};
   }
   LinearBackwardInput input_op(const Run& r) const {
-    return {.dinp = r.grad(inp_), .workspace = r.workspace, .dout = r.grad(out_),
-            .weight = r.weight(weight_), .M = shape_.M, .N = shape_.N, .K = shape_.K, .dtype = dtype_};
+    return {.dinp = r.grad(inp_),
+            .workspace = r.workspace,
+            .dout = r.grad(out_),
+            .weight = r.weight(weight_),
+            .M = shape_.M,
+            .N = shape_.N,
+            .K = shape_.K,
+            .dtype = dtype_};
   }
 
   Tensor out_, inp_;
@@ -99,8 +124,15 @@ class LinearNode : public Node {
 
 class BiasGeluNode : public Node {
  public:
-  BiasGeluNode(std::string name, Tensor out, Tensor inp, Parameter bias, int rows, int C, DType dtype)
-      : Node(std::move(name), "gelu"), out_(out), inp_(inp), bias_(bias), rows_(rows), C_(C), dtype_(dtype) {}
+  BiasGeluNode(std::string name, Tensor out, Tensor inp, Parameter bias, int rows, int C,
+               DType dtype)
+      : Node(std::move(name), "gelu"),
+        out_(out),
+        inp_(inp),
+        bias_(bias),
+        rows_(rows),
+        C_(C),
+        dtype_(dtype) {}
 
   void plan(Planner& p) const override {
     p.forward.uses({out_, inp_});
@@ -108,17 +140,28 @@ class BiasGeluNode : public Node {
         .needs(p.kernels().workspace_bytes(backward_op(p.blank())));
   }
   void forward(const Run& r) const override {
-    r.kernels->run(BiasGeluForward{.out = r.at(out_), .inp = r.at(inp_), .bias = r.weight(bias_),
-                                   .rows = rows_, .C = C_, .dtype = dtype_},
+    r.kernels->run(BiasGeluForward{.out = r.at(out_),
+                                   .inp = r.at(inp_),
+                                   .bias = r.weight(bias_),
+                                   .rows = rows_,
+                                   .C = C_,
+                                   .dtype = dtype_},
                    r.stream);
   }
   void backward(const Run& r) const override { r.kernels->run(backward_op(r), r.stream); }
 
  private:
   BiasGeluBackward backward_op(const Run& r) const {
-    return {.dinp = r.grad(inp_), .dbias = r.dweight(bias_), .workspace = r.workspace,
-            .dout = r.grad(out_), .inp = r.at(inp_), .bias = r.weight(bias_),
-            .rows = rows_, .C = C_, .dtype = dtype_, .accumulate = r.accumulate};
+    return {.dinp = r.grad(inp_),
+            .dbias = r.dweight(bias_),
+            .workspace = r.workspace,
+            .dout = r.grad(out_),
+            .inp = r.at(inp_),
+            .bias = r.weight(bias_),
+            .rows = rows_,
+            .C = C_,
+            .dtype = dtype_,
+            .accumulate = r.accumulate};
   }
 
   Tensor out_, inp_;
@@ -132,10 +175,16 @@ class LayerNormNode : public Node {
   struct Tensors {
     Tensor out, sum, mean, rstd, inp, residual;
   };
-  LayerNormNode(std::string name, const Tensors& t, Parameter weight, Parameter bias, int rows, int C,
-                float eps, DType dtype)
-      : Node(std::move(name), "layernorm"), t_(t), weight_(weight), bias_(bias), rows_(rows), C_(C),
-        eps_(eps), dtype_(dtype) {}
+  LayerNormNode(std::string name, const Tensors& t, Parameter weight, Parameter bias, int rows,
+                int C, float eps, DType dtype)
+      : Node(std::move(name), "layernorm"),
+        t_(t),
+        weight_(weight),
+        bias_(bias),
+        rows_(rows),
+        C_(C),
+        eps_(eps),
+        dtype_(dtype) {}
 
   void plan(Planner& p) const override {
     p.forward.uses({t_.out, t_.sum, t_.mean, t_.rstd, t_.inp, t_.residual});
@@ -146,22 +195,36 @@ class LayerNormNode : public Node {
   void forward(const Run& r) const override {
     r.kernels->run(LayerNormForward{.out = r.at(t_.out),
                                     .sum = t_.residual ? r.at(t_.sum) : nullptr,
-                                    .mean = r.floats(t_.mean), .rstd = r.floats(t_.rstd),
+                                    .mean = r.floats(t_.mean),
+                                    .rstd = r.floats(t_.rstd),
                                     .inp = r.at(t_.inp),
                                     .residual = t_.residual ? r.at(t_.residual) : nullptr,
-                                    .weight = r.master(weight_), .bias = r.master(bias_),
-                                    .rows = rows_, .C = C_, .eps = eps_, .dtype = dtype_},
+                                    .weight = r.master(weight_),
+                                    .bias = r.master(bias_),
+                                    .rows = rows_,
+                                    .C = C_,
+                                    .eps = eps_,
+                                    .dtype = dtype_},
                    r.stream);
   }
   void backward(const Run& r) const override { r.kernels->run(backward_op(r), r.stream); }
 
  private:
   LayerNormBackward backward_op(const Run& r) const {
-    return {.dinp = r.grad(t_.inp), .dweight = r.dweight(weight_), .dbias = r.dweight(bias_),
-            .workspace = r.workspace, .dout = r.grad(t_.out),
-            .dsum = r.grad(t_.sum), .sum = r.at(t_.sum),
-            .mean = r.floats(t_.mean), .rstd = r.floats(t_.rstd), .weight = r.master(weight_),
-            .rows = rows_, .C = C_, .dtype = dtype_, .accumulate = r.accumulate};
+    return {.dinp = r.grad(t_.inp),
+            .dweight = r.dweight(weight_),
+            .dbias = r.dweight(bias_),
+            .workspace = r.workspace,
+            .dout = r.grad(t_.out),
+            .dsum = r.grad(t_.sum),
+            .sum = r.at(t_.sum),
+            .mean = r.floats(t_.mean),
+            .rstd = r.floats(t_.rstd),
+            .weight = r.master(weight_),
+            .rows = rows_,
+            .C = C_,
+            .dtype = dtype_,
+            .accumulate = r.accumulate};
   }
 
   Tensors t_;
@@ -178,8 +241,14 @@ class AttentionNode : public Node {
   };
   AttentionNode(std::string name, Tensor out, Tensor lse, Tensor qkv, Shape shape, uint32_t layer,
                 float drop, DType dtype)
-      : Node(std::move(name), "attention"), out_(out), lse_(lse), qkv_(qkv), shape_(shape),
-        layer_(layer), drop_(drop), dtype_(dtype) {}
+      : Node(std::move(name), "attention"),
+        out_(out),
+        lse_(lse),
+        qkv_(qkv),
+        shape_(shape),
+        layer_(layer),
+        drop_(drop),
+        dtype_(dtype) {}
 
   void plan(Planner& p) const override {
     const Run blank = p.blank();
@@ -192,15 +261,34 @@ class AttentionNode : public Node {
 
  private:
   AttentionForward forward_op(const Run& r) const {
-    return {.out = r.at(out_), .lse = r.floats(lse_), .workspace = r.workspace, .qkv = r.at(qkv_),
-            .params = r.params, .B = shape_.B, .N = shape_.N, .H = shape_.H, .D = shape_.D,
-            .layer = layer_, .drop = r.training ? drop_ : 0, .dtype = dtype_};
+    return {.out = r.at(out_),
+            .lse = r.floats(lse_),
+            .workspace = r.workspace,
+            .qkv = r.at(qkv_),
+            .params = r.params,
+            .B = shape_.B,
+            .N = shape_.N,
+            .H = shape_.H,
+            .D = shape_.D,
+            .layer = layer_,
+            .drop = r.training ? drop_ : 0,
+            .dtype = dtype_};
   }
   AttentionBackward backward_op(const Run& r) const {
-    return {.dqkv = r.grad(qkv_), .workspace = r.workspace, .dout = r.grad(out_), .qkv = r.at(qkv_),
-            .out = r.at(out_), .lse = r.floats(lse_), .params = r.params,
-            .B = shape_.B, .N = shape_.N, .H = shape_.H, .D = shape_.D,
-            .layer = layer_, .drop = drop_, .dtype = dtype_};
+    return {.dqkv = r.grad(qkv_),
+            .workspace = r.workspace,
+            .dout = r.grad(out_),
+            .qkv = r.at(qkv_),
+            .out = r.at(out_),
+            .lse = r.floats(lse_),
+            .params = r.params,
+            .B = shape_.B,
+            .N = shape_.N,
+            .H = shape_.H,
+            .D = shape_.D,
+            .layer = layer_,
+            .drop = drop_,
+            .dtype = dtype_};
   }
 
   Tensor out_, lse_, qkv_;
@@ -215,24 +303,40 @@ class EmbedNode : public Node {
   struct Shape {
     int B, P, C;
   };
-  EmbedNode(Tensor out, Tensor patches, Parameter class_token, Parameter position, Shape shape, DType dtype)
-      : Node("embed", "embed"), out_(out), patches_(patches), class_token_(class_token),
-        position_(position), shape_(shape), dtype_(dtype) {}
+  EmbedNode(Tensor out, Tensor patches, Parameter class_token, Parameter position, Shape shape,
+            DType dtype)
+      : Node("embed", "embed"),
+        out_(out),
+        patches_(patches),
+        class_token_(class_token),
+        position_(position),
+        shape_(shape),
+        dtype_(dtype) {}
 
   void plan(Planner& p) const override {
     p.forward.uses({out_, patches_});
     p.backward.uses({p.grad(out_), p.grad(patches_)});
   }
   void forward(const Run& r) const override {
-    r.kernels->run(EmbedForward{.out = r.at(out_), .patches = r.at(patches_),
-                                .class_token = r.master(class_token_), .position = r.master(position_),
-                                .B = shape_.B, .P = shape_.P, .C = shape_.C, .dtype = dtype_},
+    r.kernels->run(EmbedForward{.out = r.at(out_),
+                                .patches = r.at(patches_),
+                                .class_token = r.master(class_token_),
+                                .position = r.master(position_),
+                                .B = shape_.B,
+                                .P = shape_.P,
+                                .C = shape_.C,
+                                .dtype = dtype_},
                    r.stream);
   }
   void backward(const Run& r) const override {
-    r.kernels->run(EmbedBackward{.dpatches = r.grad(patches_), .dclass_token = r.dweight(class_token_),
-                                 .dposition = r.dweight(position_), .dout = r.grad(out_),
-                                 .B = shape_.B, .P = shape_.P, .C = shape_.C, .dtype = dtype_,
+    r.kernels->run(EmbedBackward{.dpatches = r.grad(patches_),
+                                 .dclass_token = r.dweight(class_token_),
+                                 .dposition = r.dweight(position_),
+                                 .dout = r.grad(out_),
+                                 .B = shape_.B,
+                                 .P = shape_.P,
+                                 .C = shape_.C,
+                                 .dtype = dtype_,
                                  .accumulate = r.accumulate},
                    r.stream);
   }
@@ -257,13 +361,21 @@ class ClassTokenNode : public Node {
     p.backward.uses({p.grad(out_), p.grad(inp_)});
   }
   void forward(const Run& r) const override {
-    r.kernels->run(ClassTokenForward{.out = r.at(out_), .inp = r.at(inp_),
-                                     .B = shape_.B, .N = shape_.N, .C = shape_.C, .dtype = dtype_},
+    r.kernels->run(ClassTokenForward{.out = r.at(out_),
+                                     .inp = r.at(inp_),
+                                     .B = shape_.B,
+                                     .N = shape_.N,
+                                     .C = shape_.C,
+                                     .dtype = dtype_},
                    r.stream);
   }
   void backward(const Run& r) const override {
-    r.kernels->run(ClassTokenBackward{.dinp = r.grad(inp_), .dout = r.grad(out_),
-                                      .B = shape_.B, .N = shape_.N, .C = shape_.C, .dtype = dtype_},
+    r.kernels->run(ClassTokenBackward{.dinp = r.grad(inp_),
+                                      .dout = r.grad(out_),
+                                      .B = shape_.B,
+                                      .N = shape_.N,
+                                      .C = shape_.C,
+                                      .dtype = dtype_},
                    r.stream);
   }
 
@@ -279,9 +391,15 @@ class DropoutNode : public Node {
   struct Shape {
     int B, elements, group;
   };
-  DropoutNode(std::string name, Tensor out, Tensor inp, Shape shape, uint32_t layer, float drop, DType dtype)
-      : Node(std::move(name), "dropout"), out_(out), inp_(inp), shape_(shape), layer_(layer),
-        drop_(drop), dtype_(dtype) {}
+  DropoutNode(std::string name, Tensor out, Tensor inp, Shape shape, uint32_t layer, float drop,
+              DType dtype)
+      : Node(std::move(name), "dropout"),
+        out_(out),
+        inp_(inp),
+        shape_(shape),
+        layer_(layer),
+        drop_(drop),
+        dtype_(dtype) {}
 
   void plan(Planner& p) const override {
     p.forward.uses({out_, inp_});
@@ -296,8 +414,15 @@ class DropoutNode : public Node {
 
  private:
   Dropout op(const Run& r, void* out, const void* inp) const {
-    return {.out = out, .inp = inp, .params = r.params, .B = shape_.B, .elements = shape_.elements,
-            .group = shape_.group, .layer = layer_, .drop = drop_, .dtype = dtype_};
+    return {.out = out,
+            .inp = inp,
+            .params = r.params,
+            .B = shape_.B,
+            .elements = shape_.elements,
+            .group = shape_.group,
+            .layer = layer_,
+            .drop = drop_,
+            .dtype = dtype_};
   }
 
   Tensor out_, inp_;
@@ -309,9 +434,16 @@ class DropoutNode : public Node {
 
 class CrossEntropyNode : public Node {
  public:
-  CrossEntropyNode(Tensor loss, Tensor lse, Tensor logits, int B, int K, float smoothing, DType dtype)
-      : Node("loss", "loss"), loss_(loss), lse_(lse), logits_(logits), B_(B), K_(K),
-        smoothing_(smoothing), dtype_(dtype) {}
+  CrossEntropyNode(Tensor loss, Tensor lse, Tensor logits, int B, int K, float smoothing,
+                   DType dtype)
+      : Node("loss", "loss"),
+        loss_(loss),
+        lse_(lse),
+        logits_(logits),
+        B_(B),
+        K_(K),
+        smoothing_(smoothing),
+        dtype_(dtype) {}
 
   void plan(Planner& p) const override {
     p.forward.uses({loss_, lse_, logits_});
@@ -319,24 +451,44 @@ class CrossEntropyNode : public Node {
   }
   void forward(const Run& r) const override {
     // Evaluation reports the loss without smoothing.
-    r.kernels->run(CrossEntropyForward{.loss = r.floats(loss_), .lse = r.floats(lse_),
-                                       .logits = r.at(logits_), .labels = r.labels, .targets = nullptr,
-                                       .B = B_, .K = K_, .smoothing = r.training ? smoothing_ : 0,
+    r.kernels->run(CrossEntropyForward{.loss = r.floats(loss_),
+                                       .lse = r.floats(lse_),
+                                       .logits = r.at(logits_),
+                                       .labels = r.labels,
+                                       .targets = nullptr,
+                                       .B = B_,
+                                       .K = K_,
+                                       .smoothing = r.training ? smoothing_ : 0,
                                        .dtype = dtype_},
                    r.stream);
     if (r.sums)
-      r.kernels->run(Metrics{.sums = r.sums, .loss = r.floats(loss_), .logits = r.at(logits_),
-                             .labels = r.labels, .B = B_, .K = K_, .dtype = dtype_},
+      r.kernels->run(Metrics{.sums = r.sums,
+                             .loss = r.floats(loss_),
+                             .logits = r.at(logits_),
+                             .labels = r.labels,
+                             .B = B_,
+                             .K = K_,
+                             .dtype = dtype_},
                      r.stream);
   }
   void backward(const Run& r) const override {
-    r.kernels->run(CrossEntropyBackward{.dlogits = r.grad(logits_), .logits = r.at(logits_),
-                                        .lse = r.floats(lse_), .labels = r.labels, .targets = nullptr,
-                                        .params = r.params, .state = r.state, .B = B_, .K = K_,
-                                        .smoothing = smoothing_, .dtype = dtype_},
+    r.kernels->run(CrossEntropyBackward{.dlogits = r.grad(logits_),
+                                        .logits = r.at(logits_),
+                                        .lse = r.floats(lse_),
+                                        .labels = r.labels,
+                                        .targets = nullptr,
+                                        .params = r.params,
+                                        .state = r.state,
+                                        .B = B_,
+                                        .K = K_,
+                                        .smoothing = smoothing_,
+                                        .dtype = dtype_},
                    r.stream);
-    r.kernels->run(GradientTail{.tail = r.tail(), .loss = r.floats(loss_), .params = r.params,
-                                .B = B_, .accumulate = r.accumulate},
+    r.kernels->run(GradientTail{.tail = r.tail(),
+                                .loss = r.floats(loss_),
+                                .params = r.params,
+                                .B = B_,
+                                .accumulate = r.accumulate},
                    r.stream);
   }
 
@@ -363,11 +515,12 @@ Tensor linear(Graph& g, const std::string& name, Tensor inp, const LinearOptions
   const int K = static_cast<int>(from.shape.back());
   const LinearNode::Shape shape{static_cast<int>(rows_of(from)), o.N, K};
   const Tensor out = g.tensor(name, with_last(from.shape, o.N));
-  const Parameter weight =
-      g.parameter(name + ".weight", o.weight_shape.empty() ? std::vector<int64_t>{o.N, K} : o.weight_shape,
-                  o.init.init, o.init.scale, true);
+  const Parameter weight = g.parameter(
+      name + ".weight", o.weight_shape.empty() ? std::vector<int64_t>{o.N, K} : o.weight_shape,
+      o.init.init, o.init.scale, true);
   const Parameter bias =
-      o.bias ? g.parameter(name + ".bias", {o.N}, o.init.bias_init, o.init.scale, false) : Parameter{};
+      o.bias ? g.parameter(name + ".bias", {o.N}, o.init.bias_init, o.init.scale, false)
+             : Parameter{};
   if (o.input_grad) g.grad(inp);
   g.add<LinearNode>(name, out, inp, weight, bias, shape, g.dtype(), o.input_grad);
   return out;
@@ -378,20 +531,21 @@ Tensor linear_gelu(Graph& g, const std::string& name, Tensor inp, int N, WeightI
   const Parameter bias = g.parameter(name + ".bias", {N}, init.bias_init, init.scale, false);
   const Tensor out = g.tensor(name + " gelu", g.info(h).shape);
   g.share_grad(h, out);  // backward works in place
-  g.add<BiasGeluNode>(name + " gelu", out, h, bias, static_cast<int>(rows_of(g.info(h))), N, g.dtype());
+  g.add<BiasGeluNode>(name + " gelu", out, h, bias, static_cast<int>(rows_of(g.info(h))), N,
+                      g.dtype());
   return out;
 }
 
 NormOut layernorm(Graph& g, const std::string& name, Tensor inp, Tensor residual, float eps) {
   const std::vector<int64_t> shape = g.info(inp).shape;
   const int C = static_cast<int>(shape.back()), rows = static_cast<int>(rows_of(g.info(inp)));
-  LayerNormNode::Tensors t{.out = g.tensor(name, shape),
-                           .sum = residual ? g.tensor(name + " sum", shape)
-                                           : g.same_memory(inp, name + " input"),
-                           .mean = g.tensor(name + " mean", {rows}, DType::fp32),
-                           .rstd = g.tensor(name + " rstd", {rows}, DType::fp32),
-                           .inp = inp,
-                           .residual = residual};
+  LayerNormNode::Tensors t{
+      .out = g.tensor(name, shape),
+      .sum = residual ? g.tensor(name + " sum", shape) : g.same_memory(inp, name + " input"),
+      .mean = g.tensor(name + " mean", {rows}, DType::fp32),
+      .rstd = g.tensor(name + " rstd", {rows}, DType::fp32),
+      .inp = inp,
+      .residual = residual};
   g.grad(inp);
   if (residual) g.share_grad(inp, residual);
   const Parameter weight = g.parameter(name + ".weight", {C}, Init::ones, 0, false);
@@ -441,7 +595,8 @@ Tensor dropout(Graph& g, const std::string& name, Tensor inp, float drop, bool w
 
 Tensor cross_entropy(Graph& g, Tensor logits, float smoothing) {
   const int B = dim(g, logits, 0), K = dim(g, logits, 1);
-  const Tensor loss = g.tensor("loss", {B}, DType::fp32), lse = g.tensor("loss lse", {B}, DType::fp32);
+  const Tensor loss = g.tensor("loss", {B}, DType::fp32),
+               lse = g.tensor("loss lse", {B}, DType::fp32);
   g.grad(logits);
   g.add<CrossEntropyNode>(loss, lse, logits, B, K, smoothing, g.dtype());
   return loss;

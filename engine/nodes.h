@@ -1,5 +1,5 @@
-// The fused operations that models are made of. Each function adds a node with its parameters to the
-// graph and returns what it writes. `name` is the prefix of the parameters' names.
+// The fused operations that models are made of. Each function adds a node with its parameters to
+// the graph and returns what it writes. `name` is the prefix of the parameters' names.
 #pragma once
 #include <string>
 

@@ -28,9 +28,11 @@ void draw(const ParameterInfo& p, uint64_t seed, float* to) {
       if (p.init == Init::uniform) {
         to[i + j] = p.scale * (2 * uniform(words.at[j]) - 1);
       } else {  // Box and Muller 1958, two numbers of a pair of words
-        const double u = open_uniform(words.at[j / 2 * 2]), angle = 2 * std::numbers::pi * open_uniform(words.at[j / 2 * 2 + 1]);
+        const double u = open_uniform(words.at[j / 2 * 2]),
+                     angle = 2 * std::numbers::pi * open_uniform(words.at[j / 2 * 2 + 1]);
         const double radius = std::sqrt(-2 * std::log(u));
-        to[i + j] = static_cast<float>(p.scale * radius * (j % 2 ? std::sin(angle) : std::cos(angle)));
+        to[i + j] =
+            static_cast<float>(p.scale * radius * (j % 2 ? std::sin(angle) : std::cos(angle)));
       }
     }
   }
@@ -72,7 +74,9 @@ void Parameters::initialise(uint64_t seed) {
   set_weights(values);
 }
 
-void Parameters::set_weights(const std::map<std::string, HostTensor>& values) { upload(weights(), values, ""); }
+void Parameters::set_weights(const std::map<std::string, HostTensor>& values) {
+  upload(weights(), values, "");
+}
 
 void Parameters::set_moments(const std::map<std::string, HostTensor>& values) {
   for (const auto& [prefix, arena] : {std::pair{"m.", m()}, {"v.", v()}}) {
@@ -104,7 +108,8 @@ void Parameters::upload(float* arena, const std::map<std::string, HostTensor>& v
   backend_->synchronize(nullptr);
 }
 
-std::map<std::string, HostTensor> Parameters::download(const float* arena, const std::string& prefix) const {
+std::map<std::string, HostTensor> Parameters::download(const float* arena,
+                                                       const std::string& prefix) const {
   std::map<std::string, HostTensor> values;
   for (const ParameterInfo& p : graph_->parameters()) {
     HostTensor& t = values[prefix + p.name];

@@ -1,5 +1,5 @@
-// A model's parameters on the device: flat arenas for weights, gradients and optimizer state, and the
-// one door through which they come from and go to files.
+// A model's parameters on the device: flat arenas for weights, gradients and optimizer state, and
+// the one door through which they come from and go to files.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -47,7 +47,8 @@ class Parameters {
 
  private:
   std::map<std::string, HostTensor> download(const float* arena, const std::string& prefix) const;
-  void upload(float* arena, const std::map<std::string, HostTensor>&, const std::string& prefix) const;
+  void upload(float* arena, const std::map<std::string, HostTensor>&,
+              const std::string& prefix) const;
 
   Backend* backend_;
   const Graph* graph_;

@@ -12,8 +12,8 @@ size_t align(size_t bytes) { return (bytes + alignment - 1) / alignment * alignm
 
 struct Block {
   size_t bytes;
-  int first, last;   // life
-  size_t* offset;    // result
+  int first, last;  // life
+  size_t* offset;   // result
 };
 
 // Largest first, each at the lowest offset that is free all its life. Returns the bytes in all.
@@ -31,9 +31,10 @@ size_t pack(std::vector<Block> blocks) {
     }
     *block.offset = offset;
     end = std::max(end, offset + block.bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), &block,
-                                   [](const Block* a, const Block* b) { return *a->offset < *b->offset; }),
-                  &block);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), &block,
+                         [](const Block* a, const Block* b) { return *a->offset < *b->offset; }),
+        &block);
   }
   return end;
 }
@@ -67,10 +68,13 @@ Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end) {
     bool before = false, inside = false, after = false;
   };
   std::vector<Touched> forward(storages), backward(storages);
-  const auto touch = [&](const Planner::Pass& pass, int node, int time, std::vector<Touched>& touched) {
+  const auto touch = [&](const Planner::Pass& pass, int node, int time,
+                         std::vector<Touched>& touched) {
     for (const Tensor t : pass.tensors) {
       const auto s = static_cast<size_t>(graph.info(t).storage);
-      (node < begin ? touched[s].before : node >= end ? touched[s].after : touched[s].inside) = true;
+      (node < begin  ? touched[s].before
+       : node >= end ? touched[s].after
+                     : touched[s].inside) = true;
       if (node < begin || node >= end) continue;
       Layout::Place& place = layout.places[s];
       if (place.kind == Layout::Place::absent) {
@@ -123,18 +127,23 @@ Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end) {
 
 std::string format_bytes(size_t bytes) {
   char text[40];
-  if (bytes >= size_t{1} << 30) std::snprintf(text, sizeof text, "%.2f GiB", double(bytes) / (1 << 30));
-  else std::snprintf(text, sizeof text, "%.1f MiB", double(bytes) / (1 << 20));
+  if (bytes >= size_t{1} << 30)
+    std::snprintf(text, sizeof text, "%.2f GiB", double(bytes) / (1 << 30));
+  else
+    std::snprintf(text, sizeof text, "%.1f MiB", double(bytes) / (1 << 20));
   return text;
 }
 
-void print_plan(std::ostream& out, const Graph& graph, const Layout& layout, const MemoryPlan& plan) {
+void print_plan(std::ostream& out, const Graph& graph, const Layout& layout,
+                const MemoryPlan& plan) {
   char line[200];
   const auto row = [&](const char* what, size_t bytes) {
-    std::snprintf(line, sizeof line, "%-28s %14zu bytes  %10s\n", what, bytes, format_bytes(bytes).c_str());
+    std::snprintf(line, sizeof line, "%-28s %14zu bytes  %10s\n", what, bytes,
+                  format_bytes(bytes).c_str());
     out << line;
   };
-  std::snprintf(line, sizeof line, "%zu parameters, %zu nodes\n", graph.parameter_count(), graph.nodes().size());
+  std::snprintf(line, sizeof line, "%zu parameters, %zu nodes\n", graph.parameter_count(),
+                graph.nodes().size());
   out << line;
   row("weights", plan.weights);
   row("gradients", plan.gradients);
@@ -158,7 +167,8 @@ void print_plan(std::ostream& out, const Graph& graph, const Layout& layout, con
     std::string shape;
     for (const int64_t n : info.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(n);
     std::snprintf(line, sizeof line, "  %-34s %-22s %10s  %s\n", info.name.c_str(), shape.c_str(),
-                  format_bytes(place.bytes).c_str(), place.kind == Layout::Place::saved ? "saved" : "scratch");
+                  format_bytes(place.bytes).c_str(),
+                  place.kind == Layout::Place::saved ? "saved" : "scratch");
     out << line;
   }
 }

@@ -1,8 +1,9 @@
 // The memory plan: where every tensor of a stage lies, decided by liveness before the first step.
 //
-// Time runs over the nodes forward (0 .. n-1), then backward (n .. 2n-1). A storage that both passes
-// touch, or that crosses the stage's border, is saved: each micro-batch in flight has its own copy.
-// The rest is scratch, shared by all micro-batches; storages whose lives don't meet share memory.
+// Time runs over the nodes forward (0 .. n-1), then backward (n .. 2n-1). A storage that both
+// passes touch, or that crosses the stage's border, is saved: each micro-batch in flight has its own
+// copy. The rest is scratch, shared by all micro-batches; storages whose lives don't meet share
+// memory.
 #pragma once
 #include <cstddef>
 #include <iosfwd>
@@ -48,11 +49,11 @@ struct Layout {
     size_t offset = 0, bytes = 0;
     int first = 0, last = 0;  // life
   };
-  std::vector<Place> places;            // by storage id
+  std::vector<Place> places;                                  // by storage id
   std::vector<size_t> forward_workspace, backward_workspace;  // offset in scratch, by node - begin
-  size_t saved_bytes = 0;               // of one slot
+  size_t saved_bytes = 0;                                     // of one slot
   size_t scratch_bytes = 0;
-  std::vector<int> inputs, outputs;     // storages that cross the stage's borders, by forward's way
+  std::vector<int> inputs, outputs;  // storages that cross the stage's borders, by forward's way
   std::vector<int> input_grads, output_grads;
 };
 

@@ -7,10 +7,10 @@ namespace bv {
 
 struct Schedule {
   bool cosine;
-  bool by_epoch;            // the value at the epoch's first update holds through the epoch
+  bool by_epoch;  // the value at the epoch's first update holds through the epoch
   double lr;
-  double total_updates;     // the horizon
-  double warmup_updates;    // update s of them has lr * (s + 1) / warmup
+  double total_updates;   // the horizon
+  double warmup_updates;  // update s of them has lr * (s + 1) / warmup
   double updates_per_epoch;
 
   // `update` counts from 0, `epoch` is the one it belongs to.

@@ -13,9 +13,7 @@ namespace {
 
 // Images of one forward pass over all processes.
 int settle_batch(Options& o, int ranks, int64_t images) {
-  const auto fits = [&](int64_t batch) {
-    return "; " + std::to_string(batch) + " would fit";
-  };
+  const auto fits = [&](int64_t batch) { return "; " + std::to_string(batch) + " would fit"; };
   if (o.local_batch) o.batch = *o.local_batch * ranks;
   const bool stated = o.stated("batch") || o.stated("local_batch");
   int batch = o.batch.value_or(64);
@@ -24,11 +22,12 @@ int settle_batch(Options& o, int ranks, int64_t images) {
     throw UserError("the training data has " + std::to_string(images) + " images, fewer than the " +
                     std::to_string(ranks) + " processes (-n)");
   if (!stated) {
-    batch = static_cast<int>(std::min<int64_t>(std::max(1, batch / ranks) * int64_t{ranks}, largest));
+    batch =
+        static_cast<int>(std::min<int64_t>(std::max(1, batch / ranks) * int64_t{ranks}, largest));
   } else if (batch % ranks) {
     const int down = batch / ranks * ranks;
-    throw UserError("--batch " + std::to_string(batch) + " is not divisible by " + std::to_string(ranks) +
-                    " processes" + fits(down ? down : ranks));
+    throw UserError("--batch " + std::to_string(batch) + " is not divisible by " +
+                    std::to_string(ranks) + " processes" + fits(down ? down : ranks));
   } else if (batch > images) {
     throw UserError("--batch " + std::to_string(batch) + " is larger than the training data (" +
                     std::to_string(images) + " images)" + fits(largest));
@@ -46,15 +45,19 @@ void settle_device(Options& o, std::vector<std::string>& notes) {
   o.device = "cpu";
   if (o.precision != "fp32" && o.precision != "auto") {
     if (o.stated("precision"))
-      throw UserError("--precision " + o.precision + ": the cpu device computes in fp32 (--precision fp32)");
+      throw UserError("--precision " + o.precision +
+                      ": the cpu device computes in fp32 (--precision fp32)");
     notes.push_back("precision fp32 instead of the recipe's " + o.precision);
   }
   o.precision = "fp32";
 }
 
 DataOptions data_options(const Options& o) {
-  return {.path = o.data, .val_fraction = o.val_fraction, .seed = o.seed,
-          .image_size = o.image_size.value_or(0), .patch_size = o.patch_size.value_or(0),
+  return {.path = o.data,
+          .val_fraction = o.val_fraction,
+          .seed = o.seed,
+          .image_size = o.image_size.value_or(0),
+          .patch_size = o.patch_size.value_or(0),
           .classes = o.classes};
 }
 
@@ -81,13 +84,20 @@ std::vector<ParameterShape> shapes_of(const Graph& graph) {
 }  // namespace
 
 Graph build_graph(const Options& o, const ModelConfig& m, int local_batch, size_t classes) {
-  InputShape input{.batch = local_batch, .height = *o.image_size, .width = *o.image_size,
-                   .size = *o.image_size, .patch = *o.patch_size, .mean = {}, .std = {}};
+  InputShape input{.batch = local_batch,
+                   .height = *o.image_size,
+                   .width = *o.image_size,
+                   .size = *o.image_size,
+                   .patch = *o.patch_size,
+                   .mean = {},
+                   .std = {}};
   for (size_t c = 0; c < 3; ++c) {
     input.mean[c] = static_cast<float>((*o.mean)[c]);
     input.std[c] = static_cast<float>((*o.std)[c]);
   }
-  const VitConfig vit{.embed_dim = m.embed_dim, .depth = m.depth, .heads = m.heads,
+  const VitConfig vit{.embed_dim = m.embed_dim,
+                      .depth = m.depth,
+                      .heads = m.heads,
                       .mlp_ratio = static_cast<float>(m.mlp_ratio),
                       .layer_norm_eps = static_cast<float>(m.layer_norm_eps),
                       .classes = static_cast<int>(classes),
@@ -122,26 +132,42 @@ Setup settle(Options o, ModelConfig model, DataSets data, int ranks) {
   Graph graph = build_graph(o, model, *o.local_batch, data.classes.size());
   std::map<std::string, HostTensor> weights;
   if (!file.tensors.empty()) {
-    FitResult fit = fit_weights(std::move(file), o.weights, shapes_of(graph), {"head.weight", "head.bias"});
+    FitResult fit =
+        fit_weights(std::move(file), o.weights, shapes_of(graph), {"head.weight", "head.bias"});
     weights = std::move(fit.tensors);
     notes.insert(notes.end(), fit.notes.begin(), fit.notes.end());
   }
-  const TrainerOptions trainer{.optimizer = optimizer_options(o), .local_batch = *o.local_batch,
-                               .height = *o.image_size, .width = *o.image_size,
+  const TrainerOptions trainer{.optimizer = optimizer_options(o),
+                               .local_batch = *o.local_batch,
+                               .height = *o.image_size,
+                               .width = *o.image_size,
                                .accumulate = o.accumulate,
-                               .bucket_bytes = static_cast<size_t>(o.bucket_bytes), .seed = o.seed};
-  WeightsInfo info{.model = model.name, .image_size = o.image_size, .patch_size = o.patch_size,
-                   .classes = data.classes, .mean = o.mean, .std = o.std};
-  return {.options = std::move(o), .model = std::move(model), .data = std::move(data),
-          .info = std::move(info), .graph = std::move(graph), .trainer = trainer,
-          .weights = std::move(weights), .checkpoint = {}, .notes = std::move(notes), .ranks = ranks};
+                               .bucket_bytes = static_cast<size_t>(o.bucket_bytes),
+                               .seed = o.seed};
+  WeightsInfo info{.model = model.name,
+                   .image_size = o.image_size,
+                   .patch_size = o.patch_size,
+                   .classes = data.classes,
+                   .mean = o.mean,
+                   .std = o.std};
+  return {.options = std::move(o),
+          .model = std::move(model),
+          .data = std::move(data),
+          .info = std::move(info),
+          .graph = std::move(graph),
+          .trainer = trainer,
+          .weights = std::move(weights),
+          .checkpoint = {},
+          .notes = std::move(notes),
+          .ranks = ranks};
 }
 
 void load_resumed(Setup& s) {
   s.checkpoint = load_checkpoint(s.options.out);
   const Checkpoint& c = *s.checkpoint;
   if (c.model != s.model.name)
-    throw UserError(s.options.out + "/last: a checkpoint of " + c.model + ", not of " + s.model.name);
+    throw UserError(s.options.out + "/last: a checkpoint of " + c.model + ", not of " +
+                    s.model.name);
   if (c.data_fingerprint != s.data.fingerprint)
     throw UserError((s.options.data.empty() ? "the built-in data" : s.options.data) +
                     ": its files or classes have changed since the run in " + s.options.out +
@@ -178,15 +204,19 @@ Setup prepare(const CommandLine& line, int ranks) {
   const bool drawn = early.data.empty() || early.data == "synthetic";
   DataSets data;
   if (!drawn) data = open_dataset(data_options(early));
-  const DataKind kind = early.data.empty() ? DataKind::builtin : drawn ? DataKind::synthetic : data.kind;
+  const DataKind kind = early.data.empty() ? DataKind::builtin
+                        : drawn            ? DataKind::synthetic
+                                           : data.kind;
   Options options = resolve_options(line, model, kind);
   if (drawn) data = open_dataset(data_options(options));
   if (!options.plan) claim_folder(options);
-  const bool own_patch = kind == DataKind::builtin && options.source("patch_size") == Source::recipe;
+  const bool own_patch =
+      kind == DataKind::builtin && options.source("patch_size") == Source::recipe;
   Setup setup = settle(std::move(options), std::move(model), std::move(data), ranks);
   if (own_patch)
     setup.notes.push_back("built-in pictures of " + std::to_string(*setup.options.image_size) +
-                          " pixels: patches of " + std::to_string(*setup.options.patch_size) + " (--patch-size)");
+                          " pixels: patches of " + std::to_string(*setup.options.patch_size) +
+                          " (--patch-size)");
   return setup;
 }
 

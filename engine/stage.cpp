@@ -3,7 +3,11 @@
 namespace bv {
 
 Stage::Stage(Backend& backend, const Graph& graph, int begin, int end, int slots)
-    : backend_(&backend), graph_(&graph), begin_(begin), end_(end), slots_(slots),
+    : backend_(&backend),
+      graph_(&graph),
+      begin_(begin),
+      end_(end),
+      slots_(slots),
       layout_(plan_stage(graph, backend.kernels(), begin, end)) {}
 
 void Stage::allocate() {
@@ -27,7 +31,8 @@ void Stage::timed(const Node& node, F run) const {
   if (!profile_) return run();
   const auto start = std::chrono::steady_clock::now();
   run();
-  profile_->seconds[node.type()] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  profile_->seconds[node.type()] +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 void Stage::forward(Run run, int slot) const {

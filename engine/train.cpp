@@ -29,10 +29,14 @@ double seconds_since(Clock::time_point start) {
 LoaderOptions loader_options(const Setup& s, int rank, int cores, bool train) {
   const Options& o = s.options;
   // Shared out among processes, and between training and evaluation.
-  const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 / static_cast<size_t>(s.ranks) /
-                       (s.data.val ? 2 : 1);
-  return {.kind = s.data.kind, .image_size = *o.image_size, .local_batch = *o.local_batch,
-          .rank = rank, .ranks = s.ranks, .seed = o.seed,
+  const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
+                       static_cast<size_t>(s.ranks) / (s.data.val ? 2 : 1);
+  return {.kind = s.data.kind,
+          .image_size = *o.image_size,
+          .local_batch = *o.local_batch,
+          .rank = rank,
+          .ranks = s.ranks,
+          .seed = o.seed,
           .augment = train && o.augment == "basic",
           .skip_bad_images = o.on_bad_image == "skip",
           .workers = o.workers > 0 ? o.workers : cores,
@@ -54,7 +58,8 @@ class Training {
     const Options& o = s_.options;
     batches_ = train_.batches_per_epoch();
     updates_per_epoch_ = (batches_ + o.accumulate - 1) / o.accumulate;
-    horizon_ = std::max<int64_t>(1, std::llround(o.epochs * static_cast<double>(updates_per_epoch_)));
+    horizon_ =
+        std::max<int64_t>(1, std::llround(o.epochs * static_cast<double>(updates_per_epoch_)));
     end_ = o.steps ? std::min(*o.steps, horizon_) : horizon_;
     schedule_ = {.cosine = o.schedule == "cosine",
                  .by_epoch = o.schedule_by == "epoch",
@@ -100,8 +105,8 @@ class Training {
   Profile profile_;
 
   int64_t batches_ = 0, updates_per_epoch_ = 0, horizon_ = 0, end_ = 0;
-  int64_t step_ = 0, epoch_ = 0, batch_ = 0;   // done: updates; next: epoch and batch
-  double epoch_loss_ = 0, epoch_count_ = 0;    // of the epoch so far
+  int64_t step_ = 0, epoch_ = 0, batch_ = 0;     // done: updates; next: epoch and batch
+  double epoch_loss_ = 0, epoch_count_ = 0;      // of the epoch so far
   double epoch_seconds_ = 0, epoch_images_ = 0;  // training alone, this process's life
   Clock::time_point epoch_start_;
   double best_top1_ = -1;
@@ -115,12 +120,14 @@ void Training::print_head() {
   const Options& o = s_.options;
   const auto line = [&](const std::string& text) { log_->line(text); };
   line(s_.model.name + ": " + std::to_string(s_.graph.parameter_count()) + " parameters, " +
-       std::to_string(*o.image_size) + "x" + std::to_string(*o.image_size) + " images in patches of " +
-       std::to_string(*o.patch_size));
+       std::to_string(*o.image_size) + "x" + std::to_string(*o.image_size) +
+       " images in patches of " + std::to_string(*o.patch_size));
   line("device: " + backend_.describe() + "; " + std::to_string(s_.ranks) +
-       (s_.ranks == 1 ? " process" : " processes") + ", local batch " + std::to_string(*o.local_batch));
+       (s_.ranks == 1 ? " process" : " processes") + ", local batch " +
+       std::to_string(*o.local_batch));
   line("data: " + s_.data.description);
-  line("memory: " + format_bytes(trainer_.plan().peak()) + " planned per process (--plan shows it)");
+  line("memory: " + format_bytes(trainer_.plan().peak()) +
+       " planned per process (--plan shows it)");
   line("run: " + o.out + ", " + std::to_string(end_) + " steps" +
        (step_ ? ", going on after step " + std::to_string(step_) : ""));
   for (const std::string& note : s_.notes) line(note);
@@ -128,16 +135,18 @@ void Training::print_head() {
 
 // --plan, and a plan that doesn't fit.
 void Training::print_plan_and_limits() {
-  const size_t peak = trainer_.plan().peak(), limit = backend_.memory_limit() / static_cast<size_t>(s_.ranks);
+  const size_t peak = trainer_.plan().peak(),
+               limit = backend_.memory_limit() / static_cast<size_t>(s_.ranks);
   if (s_.options.plan) {
     if (first()) print_plan(std::cout, s_.graph, trainer_.layout(), trainer_.plan());
     return;
   }
   if (peak <= limit) return;
   const int largest = largest_batch(s_, backend_, limit);
-  throw UserError("the plan needs " + format_bytes(peak) + " per process, there are " + format_bytes(limit) +
-                  (largest ? "; the largest batch that fits is --batch " + std::to_string(largest * s_.ranks)
-                           : "; no batch fits"));
+  throw UserError(
+      "the plan needs " + format_bytes(peak) + " per process, there are " + format_bytes(limit) +
+      (largest ? "; the largest batch that fits is --batch " + std::to_string(largest * s_.ranks)
+               : "; no batch fits"));
 }
 
 void Training::start_values() {
@@ -150,9 +159,12 @@ void Training::start_values() {
   Checkpoint& c = *s_.checkpoint;
   std::vector<ParameterShape> shapes;
   for (const ParameterInfo& p : s_.graph.parameters()) shapes.push_back({p.name, p.shape});
-  parameters.set_weights(fit_weights(std::move(c.weights), s_.options.out + "/last", shapes, {}).tensors);
+  parameters.set_weights(
+      fit_weights(std::move(c.weights), s_.options.out + "/last", shapes, {}).tensors);
   parameters.set_moments(c.optimizer.tensors);
-  trainer_.set_state({.count = c.update_count, .loss_scale = c.loss_scale, .good_steps = c.good_steps,
+  trainer_.set_state({.count = c.update_count,
+                      .loss_scale = c.loss_scale,
+                      .good_steps = c.good_steps,
                       .skipped = c.skipped});
   step_ = saved_step_ = c.step;
   epoch_ = c.epoch;
@@ -180,9 +192,9 @@ int Training::run() {
     config.write(std::as_bytes(std::span(text.data(), text.size())));
     config.finish();
     log_ = std::make_unique<RunLog>(RunLog::Settings{.path = o.out + "/metrics.jsonl",
-                                                    .resumed_step = s_.checkpoint ? step_ : -1,
-                                                    .total_steps = end_,
-                                                    .terminal = isatty(STDOUT_FILENO) != 0});
+                                                     .resumed_step = s_.checkpoint ? step_ : -1,
+                                                     .total_steps = end_,
+                                                     .terminal = isatty(STDOUT_FILENO) != 0});
     print_head();
   }
   s_.weights.clear();
@@ -195,8 +207,10 @@ int Training::run() {
   while (going) {
     going = one_update();
     const bool epoch_ended = batch_ == 0;
-    if (epoch_ended || !going) end_epoch(epoch_ended);
-    else if (save_due(false)) save(false);
+    if (epoch_ended || !going)
+      end_epoch(epoch_ended);
+    else if (save_due(false))
+      save(false);
   }
   if (saved_step_ != step_) save(false);
   if (o.profile && first()) print_profile();
@@ -215,8 +229,8 @@ bool Training::one_update() {
     waited += batch.wait_seconds;
     images += *o.batch;
     const bool last = micro + 1 == o.accumulate || batch_ + 1 == batches_;
-    trainer_.micro_step(batch, {.epoch = epoch, .first = micro == 0, .last = last,
-                                .stop = stop_signal() != 0});
+    trainer_.micro_step(
+        batch, {.epoch = epoch, .first = micro == 0, .last = last, .stop = stop_signal() != 0});
     if (++batch_ == batches_) batch_ = 0, ++epoch_;
     if (last) break;
   }
@@ -235,7 +249,8 @@ bool Training::one_update() {
   return step_ < end_ && !result.stop;
 }
 
-void Training::log_step(const UpdateResult& result, double lr, double seconds, double data_seconds) {
+void Training::log_step(const UpdateResult& result, double lr, double seconds,
+                        double data_seconds) {
   ++window_.steps;
   window_.images += result.count;
   window_.seconds += seconds;
@@ -244,11 +259,20 @@ void Training::log_step(const UpdateResult& result, double lr, double seconds, d
   const auto steps = static_cast<double>(window_.steps);
   const int64_t epoch = batch_ == 0 ? epoch_ : epoch_ + 1;  // counted from 1
   const double loss = result.loss_sum / result.count, rate = window_.images / window_.seconds;
-  log_->progress({.epoch = epoch, .epochs = (horizon_ + updates_per_epoch_ - 1) / updates_per_epoch_,
-                  .step = step_, .loss = loss, .lr = lr, .images_per_second = rate});
+  log_->progress({.epoch = epoch,
+                  .epochs = (horizon_ + updates_per_epoch_ - 1) / updates_per_epoch_,
+                  .step = step_,
+                  .loss = loss,
+                  .lr = lr,
+                  .images_per_second = rate});
   if (!due) return;
-  log_->step({.epoch = epoch, .step = step_, .loss = loss, .lr = lr, .grad_norm = result.grad_norm,
-              .images_per_second = rate, .data_seconds = window_.data_seconds / steps,
+  log_->step({.epoch = epoch,
+              .step = step_,
+              .loss = loss,
+              .lr = lr,
+              .grad_norm = result.grad_norm,
+              .images_per_second = rate,
+              .data_seconds = window_.data_seconds / steps,
               .step_seconds = window_.seconds / steps});
   window_ = {};
 }
@@ -259,7 +283,8 @@ void Training::fail_not_finite(const UpdateResult& result) {
   throw RunError("step " + std::to_string(step_) + ": " + what + " is not finite" +
                  (name.empty() ? "" : "; the first such gradient is that of " + name) +
                  ". Try a smaller --lr or --clip-grad 1" +
-                 (saved_step_ >= 0 ? "; " + s_.options.out + "/last is the state after step " + std::to_string(saved_step_)
+                 (saved_step_ >= 0 ? "; " + s_.options.out + "/last is the state after step " +
+                                         std::to_string(saved_step_)
                                    : ""));
 }
 
@@ -276,8 +301,11 @@ void Training::end_epoch(bool whole) {
   const bool ends = step_ >= end_;
   const bool due = o.eval_every > 0 && epoch % o.eval_every == 0;
   bool best = false;
-  EpochRecord record{.epoch = epoch, .step = step_, .train_loss = epoch_loss_ / epoch_count_,
-                     .lr = last_lr_, .images_per_second = epoch_images_ / epoch_seconds_,
+  EpochRecord record{.epoch = epoch,
+                     .step = step_,
+                     .train_loss = epoch_loss_ / epoch_count_,
+                     .lr = last_lr_,
+                     .images_per_second = epoch_images_ / epoch_seconds_,
                      .peak_memory_bytes = static_cast<int64_t>(trainer_.plan().peak())};
   if (val_ && !stopped_by_ && (due || ends)) {
     const EvaluationSums sums = evaluate();
@@ -310,7 +338,8 @@ void Training::save(bool best) {
   const UpdateState state = trainer_.state();
   Checkpoint c;
   c.model = s_.model.name;
-  c.weights = {.metadata = weights_metadata(s_.info), .tensors = trainer_.parameters().get_weights()};
+  c.weights = {.metadata = weights_metadata(s_.info),
+               .tensors = trainer_.parameters().get_weights()};
   c.optimizer.tensors = trainer_.parameters().get_moments();
   c.step = step_;
   c.epoch = epoch_;
@@ -338,19 +367,22 @@ void Training::print_end() {
   log_->line("weights: " + s_.options.out + "/last/weights.safetensors" +
              (best_top1_ >= 0 ? ", best: " + s_.options.out + "/best/weights.safetensors" : ""));
   const bool capped = end_ < horizon_;
-  const std::string more = capped ? " --steps " + std::to_string(2 * end_)
-                                  : " --epochs " + std::to_string(std::llround(2 * s_.options.epochs));
+  const std::string more = capped
+                               ? " --steps " + std::to_string(2 * end_)
+                               : " --epochs " + std::to_string(std::llround(2 * s_.options.epochs));
   log_->line("go on with: " + command + more);
 }
 
 void Training::print_profile() const {
   std::vector<std::pair<double, std::string>> rows;
   double total = 0;
-  for (const auto& [type, seconds] : profile_.seconds) rows.emplace_back(seconds, type), total += seconds;
+  for (const auto& [type, seconds] : profile_.seconds)
+    rows.emplace_back(seconds, type), total += seconds;
   std::sort(rows.rbegin(), rows.rend());
   for (const auto& [seconds, type] : rows) {
     char text[80];
-    std::snprintf(text, sizeof text, "%-12s %8.3f s %5.1f%%", type.c_str(), seconds, 100 * seconds / total);
+    std::snprintf(text, sizeof text, "%-12s %8.3f s %5.1f%%", type.c_str(), seconds,
+                  100 * seconds / total);
     log_->line(text);
   }
 }

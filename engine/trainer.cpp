@@ -29,19 +29,25 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
     return at;
   };
   const auto batch = static_cast<size_t>(options.local_batch);
-  at_.images = place(batch * static_cast<size_t>(options.height) * static_cast<size_t>(options.width) * 3);
+  at_.images =
+      place(batch * static_cast<size_t>(options.height) * static_cast<size_t>(options.width) * 3);
   at_.crops = place(batch * sizeof(Crop));
   at_.labels = place(batch * sizeof(int32_t));
   at_.params = place(sizeof(StepParams));
   at_.state = place(sizeof(UpdateState));
   at_.sums = place(4 * sizeof(double));
   at_.decay = place(graph.arena_count() / OptimizerUpdate::decay_chunk);
-  at_.workspace = place(backend.kernels().workspace_bytes(GradientNorm{.count = graph.arena_count()}));
+  at_.workspace =
+      place(backend.kernels().workspace_bytes(GradientNorm{.count = graph.arena_count()}));
   at_.bytes = bytes;
 
-  plan_ = {.weights = parameters_.weight_bytes(), .gradients = parameters_.gradient_bytes(),
-           .optimizer = parameters_.optimizer_bytes(), .compute_copy = parameters_.copy_bytes(),
-           .activations = stage_.saved_bytes(), .scratch = stage_.scratch_bytes(), .batches = bytes};
+  plan_ = {.weights = parameters_.weight_bytes(),
+           .gradients = parameters_.gradient_bytes(),
+           .optimizer = parameters_.optimizer_bytes(),
+           .compute_copy = parameters_.copy_bytes(),
+           .activations = stage_.saved_bytes(),
+           .scratch = stage_.scratch_bytes(),
+           .batches = bytes};
 
   // Buckets end where a node's parameters end; the tail goes with the last.
   const size_t bucket = std::max<size_t>(1, options.bucket_bytes / sizeof(float));
@@ -100,8 +106,10 @@ Run Trainer::run() const {
 void Trainer::upload(const Batch& batch) {
   const auto images = static_cast<size_t>(options_.local_batch);
   char* const small = small_.data();
-  backend_->to_device(small + at_.images, batch.images,
-                      images * static_cast<size_t>(options_.height) * static_cast<size_t>(options_.width) * 3, nullptr);
+  backend_->to_device(
+      small + at_.images, batch.images,
+      images * static_cast<size_t>(options_.height) * static_cast<size_t>(options_.width) * 3,
+      nullptr);
   backend_->to_device(small + at_.crops, batch.crops, images * sizeof(Crop), nullptr);
   backend_->to_device(small + at_.labels, batch.labels, images * sizeof(int32_t), nullptr);
 }
@@ -139,7 +147,8 @@ void Trainer::reduce_ready(size_t ready) {
     const Stream stream = backend_->communication_stream();
     backend_->record(ready_, nullptr);
     backend_->wait(stream, ready_);
-    communicator_->all_reduce(parameters_.grads() + bucket.begin, bucket.end - bucket.begin, stream);
+    communicator_->all_reduce(parameters_.grads() + bucket.begin, bucket.end - bucket.begin,
+                              stream);
     if (++next_bucket_ == buckets_.size()) {
       backend_->record(reduced_, stream);
       backend_->wait(nullptr, reduced_);
@@ -151,7 +160,8 @@ UpdateResult Trainer::update(double lr, int64_t images) {
   const auto start = std::chrono::steady_clock::now();
   const int ranks = communicator_ ? communicator_->size() : 1;
   params_.lr = static_cast<float>(lr);
-  params_.divisor = static_cast<float>(double(images) / (double(options_.local_batch) * options_.accumulate * ranks));
+  params_.divisor = static_cast<float>(
+      double(images) / (double(options_.local_batch) * options_.accumulate * ranks));
   char* const small = small_.data();
   backend_->to_device(small + at_.params, &params_, sizeof params_, nullptr);
   const auto* params = reinterpret_cast<const StepParams*>(small + at_.params);
@@ -159,18 +169,30 @@ UpdateResult Trainer::update(double lr, int64_t images) {
   const size_t count = graph_->arena_count();
   const OptimizerOptions& o = options_.optimizer;
   Kernels& kernels = backend_->kernels();
-  kernels.run(GradientNorm{.state = state, .workspace = small + at_.workspace,
-                           .grad = parameters_.grads(), .params = params, .count = count},
+  kernels.run(GradientNorm{.state = state,
+                           .workspace = small + at_.workspace,
+                           .grad = parameters_.grads(),
+                           .params = params,
+                           .count = count},
               nullptr);
   kernels.run(OptimizerUpdate{.weight = parameters_.weights(),
                               .copy = graph_->dtype() == DType::fp32 ? nullptr : parameters_.copy(),
-                              .m = parameters_.m(), .v = parameters_.v(), .state = state,
+                              .m = parameters_.m(),
+                              .v = parameters_.v(),
+                              .state = state,
                               .grad = parameters_.grads(),
                               .decay = reinterpret_cast<const uint8_t*>(small + at_.decay),
-                              .params = params, .count = count, .momentum = o.momentum,
-                              .beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps,
-                              .weight_decay = o.weight_decay, .clip = o.clip, .kind = o.kind,
-                              .nesterov = o.nesterov, .dtype = graph_->dtype()},
+                              .params = params,
+                              .count = count,
+                              .momentum = o.momentum,
+                              .beta1 = o.beta1,
+                              .beta2 = o.beta2,
+                              .eps = o.eps,
+                              .weight_decay = o.weight_decay,
+                              .clip = o.clip,
+                              .kind = o.kind,
+                              .nesterov = o.nesterov,
+                              .dtype = graph_->dtype()},
               nullptr);
   float tail[3];
   UpdateState after;
@@ -178,9 +200,13 @@ UpdateResult Trainer::update(double lr, int64_t images) {
   backend_->to_host(&after, state, sizeof after, nullptr);
   backend_->synchronize(nullptr);
   if (profile_)
-    profile_->seconds["optimizer"] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return {.loss_sum = tail[0], .count = tail[1], .grad_norm = after.grad_norm,
-          .skipped = after.found_inf != 0, .stop = tail[2] > 0};
+    profile_->seconds["optimizer"] +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return {.loss_sum = tail[0],
+          .count = tail[1],
+          .grad_norm = after.grad_norm,
+          .skipped = after.found_inf != 0,
+          .stop = tail[2] > 0};
 }
 
 void Trainer::begin_evaluation() {

@@ -13,9 +13,7 @@
 namespace bv {
 
 enum class DType : uint8_t { fp32, fp16, bf16 };
-constexpr size_t size_of(DType t) {
-  return t == DType::fp32 ? 4 : 2;
-}
+constexpr size_t size_of(DType t) { return t == DType::fp32 ? 4 : 2; }
 
 // The least that has to be computed, and moved to and from memory.
 struct Cost {
@@ -27,16 +25,14 @@ using Stream = struct OpaqueStream*;  // what stands behind it is the backend's 
 // What changes from step to step. It lives on the device; the host fills it before each micro-step,
 // so that a captured graph needs no new arguments.
 struct StepParams {
-  uint64_t seed;  // key of every random number
-  uint32_t
-      epoch;  // with `position`, names the images of this micro-batch: image b is at position + b
-  uint32_t position;  // in the epoch's order
+  uint64_t seed;      // key of every random number
+  uint32_t epoch;     // with position, names the images of this micro-batch:
+  uint32_t position;  // image b is at position + b of the epoch's order
   float lr;
-  float grad_scale;  // 1 / (images in a full update), over all processes; the loss scale multiplies
-                     // it on the device
-  float divisor;  // (images in this update) / (images in a full one): gradients are divided by it
-  float count;    // images in this micro-batch of this process
-  float stop;     // 1: this process was asked to stop; added over the processes with the gradients
+  float grad_scale;  // 1 / (images of a full update, all processes), times the loss scale
+  float divisor;     // of gradients: (images of this update) / (images of a full one)
+  float count;       // images in this micro-batch of this process
+  float stop;        // 1: this process was asked to stop; added up with the gradients
 };
 
 // State of the update that the device itself advances. Saved in checkpoints.
@@ -56,13 +52,12 @@ struct Crop {
   int32_t flip;
 };
 
-// ------------------------------------------------------------------------------------------------
-// input Pixels to normalised patches, what a ViT's first matrix product reads:
+// ---- input --------------------------------------------------------------------------------------
+// Pixels to normalised patches, what a ViT's first matrix product reads:
 //   out[b, gy * (size/patch) + gx, (c * patch + py) * patch + px]
-//     = (pixel(b, gy * patch + py, gx * patch + px, c) / 255 - mean[c]) / std[c],   pixels as Crop
-//     takes them
-// (a pixel outside the stored image is 0 before it is normalised, as torchvision's RandomCrop
-// pads).
+//     = (pixel(b, gy * patch + py, gx * patch + px, c) / 255 - mean[c]) / std[c]
+// with pixels as Crop takes them; one outside the stored image is 0 before it is normalised, as
+// torchvision's RandomCrop pads.
 struct InputPatches {
   void* out;              // [B, (size/patch)^2, 3*patch*patch] dtype  =
   const uint8_t* images;  // [B, height, width, 3]
@@ -78,8 +73,8 @@ struct InputPatches {
   }
 };
 
-// ------------------------------------------------------------------------------------------------
-// linear out = inp weight^T + bias
+// ---- linear -------------------------------------------------------------------------------------
+// out = inp weight^T + bias
 struct LinearForward {
   void* out;           // [M, N] dtype  =
   void* workspace;     // [workspace_bytes(*this)]
@@ -127,9 +122,9 @@ struct LinearBackwardWeight {
   }
 };
 
-// ------------------------------------------------------------------------------------------------
-// gelu The exact GELU (Hendrycks & Gimpel 2016) of inp + bias:   out = x Phi(x) = x/2 (1 + erf(x /
-// sqrt 2)),  x = inp + bias
+// ---- gelu ---------------------------------------------------------------------------------------
+// The exact GELU (Hendrycks & Gimpel 2016) of x = inp + bias:
+//   out = x Phi(x) = x/2 (1 + erf(x / sqrt 2))
 struct BiasGeluForward {
   void* out;         // [rows, C] dtype  =
   const void* inp;   // [rows, C] dtype, saved for backward
@@ -161,12 +156,10 @@ struct BiasGeluBackward {
   }
 };
 
-// ------------------------------------------------------------------------------------------------
-// layernorm Residual add and layer normalisation over the last dimension (Ba et al. 2016), row by
-// row:
+// ---- layernorm ----------------------------------------------------------------------------------
+// Residual add and layer normalisation over the last dimension (Ba et al. 2016), row by row:
 //   sum = inp + residual          (without residual: sum is inp, and `sum` isn't written)
-//   out = (sum - mean) * rstd * weight + bias,    rstd = 1 / sqrt(variance + eps), the variance
-//   biased
+//   out = (sum - mean) * rstd * weight + bias,   rstd = 1 / sqrt(biased variance + eps)
 struct LayerNormForward {
   void* out;             // [rows, C] dtype  =
   void* sum;             // [rows, C] dtype  =, saved for backward; null without residual
@@ -186,8 +179,9 @@ struct LayerNormForward {
   }
 };
 
-// dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),   g = dout * weight,  xhat = (sum
-// - mean) * rstd dweight (+)= sum over rows of dout * xhat,   dbias (+)= sum over rows of dout
+// dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),
+//   g = dout * weight,   xhat = (sum - mean) * rstd
+// dweight (+)= sum over rows of dout * xhat,   dbias (+)= sum over rows of dout
 struct LayerNormBackward {
   void* dinp;  // [rows, C] dtype  =, the gradient of residual as well; may be dout or dsum itself
   float* dweight;       // [C]  = or +=, by accumulate
@@ -210,14 +204,14 @@ struct LayerNormBackward {
   }
 };
 
-// ------------------------------------------------------------------------------------------------
-// attention Multi-head self-attention over packed projections, flash-style (Dao et al. 2022): for
-// each image and head
+// ---- attention ----------------------------------------------------------------------------------
+// Multi-head self-attention over packed projections, flash-style (Dao et al. 2022): for each image
+// and head
 //   S = Q K^T / sqrt(D),   P = softmax(S) over keys,   out = (P * mask / (1 - drop)) V
 //   lse[b, h, q] = log sum over keys of exp(S)
-// Dropout (drop > 0) keeps an element of P where uniform(word i % 4 of philox(seed, i / 4, position
-// + b, epoch, layer)) is at least drop, i = (h * N + q) * N + key. Scores never reach memory as a
-// whole.
+// Scores never reach memory as a whole. Dropout (drop > 0) keeps element i = (h * N + q) * N + key
+// of P where the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made uniform, is at
+// least drop.
 struct AttentionForward {
   void* out;                 // [B, N, H, D] dtype  =, saved for backward
   float* lse;                // [B, H, N]  =, saved for backward
@@ -236,8 +230,8 @@ struct AttentionForward {
 };
 
 // With dP' = dout V^T * mask / (1 - drop) and delta = rowsum(dout * out):
-//   dV = (P * mask / (1 - drop))^T dout,   dS = P * (dP' - delta),   dQ = dS K / sqrt(D),   dK =
-//   dS^T Q / sqrt(D)
+//   dV = (P * mask / (1 - drop))^T dout,   dS = P * (dP' - delta)
+//   dQ = dS K / sqrt(D),   dK = dS^T Q / sqrt(D)
 struct AttentionBackward {
   void* dqkv;                // [B, N, 3, H, D] dtype  =
   void* workspace;           // [workspace_bytes(*this)]
@@ -257,8 +251,8 @@ struct AttentionBackward {
   }
 };
 
-// ------------------------------------------------------------------------------------------------
-// tokens Class token before the patches, position embedding over all:
+// ---- tokens -------------------------------------------------------------------------------------
+// Class token before the patches, position embedding over all:
 //   out[b, 0] = class_token + position[0],   out[b, 1 + p] = patches[b, p] + position[1 + p]
 struct EmbedForward {
   void* out;                 // [B, 1 + P, C] dtype  =
@@ -274,8 +268,8 @@ struct EmbedForward {
   }
 };
 
-// dpatches[b, p] = dout[b, 1 + p],   dclass_token (+)= sum_b dout[b, 0],   dposition (+)= sum_b
-// dout[b]
+// dpatches[b, p] = dout[b, 1 + p]
+// dclass_token (+)= sum_b dout[b, 0],   dposition (+)= sum_b dout[b]
 struct EmbedBackward {
   void* dpatches;       // [B, P, C] dtype  =
   float* dclass_token;  // [C]  = or +=, by accumulate
@@ -311,11 +305,11 @@ struct ClassTokenBackward {
   Cost cost() const { return {0, double(size_of(dtype)) * B * C * (N + 1.0)}; }
 };
 
-// ------------------------------------------------------------------------------------------------
-// dropout Forward and, on gradients, backward: out = keep ? inp / (1 - drop) : 0, one decision for
-// `group` neighbours (1: dropout, Srivastava et al. 2014; all of an image's elements: drop path,
-// Huang et al. 2016). Element e of image b belongs to decision i = e / group, kept where
-// uniform(word i % 4 of philox(seed, i / 4, position + b, epoch, layer)) is at least drop.
+// ---- dropout ------------------------------------------------------------------------------------
+// Forward and, on gradients, backward: out = keep ? inp / (1 - drop) : 0, one decision for `group`
+// neighbours (1: dropout, Srivastava et al. 2014; all elements of an image: drop path, Huang et al.
+// 2016). Element e of image b belongs to decision i = e / group, which keeps where the word i % 4
+// of philox(seed, i / 4, position + b, epoch, layer), made uniform, is at least drop.
 struct Dropout {
   void* out;                 // [B, elements] dtype  =, may be inp itself
   const void* inp;           // [B, elements] dtype
@@ -331,9 +325,9 @@ struct Dropout {
   }
 };
 
-// ------------------------------------------------------------------------------------------------
-// loss Softmax cross-entropy with label smoothing s (Szegedy et al. 2016): the target is (1 - s)
-// onehot(label) + s / K, or soft targets with the same smoothing.
+// ---- loss ---------------------------------------------------------------------------------------
+// Softmax cross-entropy with label smoothing s (Szegedy et al. 2016): the target is
+// (1 - s) onehot(label) + s / K, or soft targets with the same smoothing.
 //   loss[b] = lse[b] - sum_k target[b, k] logits[b, k],   lse = log sum_k exp(logits)
 // A label of -1 marks a row that isn't there: its loss is 0.
 struct CrossEntropyForward {
@@ -352,8 +346,8 @@ struct CrossEntropyForward {
   }
 };
 
-// dlogits = (softmax(logits) - target) * params->grad_scale * state->loss_scale;  0 in rows of
-// label -1
+// dlogits = (softmax(logits) - target) * params->grad_scale * state->loss_scale
+// 0 in rows of label -1
 struct CrossEntropyBackward {
   void* dlogits;          // [B, K] dtype  =
   const void* logits;     // [B, K] dtype
@@ -372,10 +366,9 @@ struct CrossEntropyBackward {
   }
 };
 
-// Sums over the images of a run of batches, in the order of the rows. A row of label -1 counts
-// nowhere.
-//   sums[0] += loss,  sums[1] += 1,  sums[2] += label among the 1 largest logits,  sums[3] += among
-//   the 5 largest
+// Sums over the images of a run of batches, in the order of the rows; rows of label -1 don't count.
+//   sums[0] += loss,   sums[1] += 1,
+//   sums[2] += label has the largest logit,   sums[3] += label is among the 5 largest
 // A class beats the label where its logit is larger, or equal and its index lower; a NaN logit of
 // the label never counts.
 struct Metrics {
@@ -404,8 +397,8 @@ struct GradientTail {
   Cost cost() const { return {double(B), 4.0 * B}; }
 };
 
-// ------------------------------------------------------------------------------------------------
-// optimizer One pass over the flat gradient: state->found_inf = any element not finite, and
+// ---- optimizer ----------------------------------------------------------------------------------
+// One pass over the flat gradient: state->found_inf = any element is not finite, and
 //   state->grad_norm = sqrt(sum of squares) / (state->loss_scale * params->divisor)
 struct GradientNorm {
   UpdateState* state;        // found_inf, grad_norm  =
@@ -444,7 +437,7 @@ struct OptimizerUpdate {
   const StepParams* params;  // lr, divisor
   size_t count;
   float momentum;
-  double beta1, beta2;  // Adam uses 1 - beta, which a float beta would spoil
+  double beta1, beta2;            // Adam uses 1 - beta, which a float beta would spoil
   float eps, weight_decay, clip;  // clip 0: none
   OptimizerKind kind;
   bool nesterov;
@@ -456,8 +449,7 @@ struct OptimizerUpdate {
   }
 };
 
-// ------------------------------------------------------------------------------------------------
-// the table
+// ---- the table ----------------------------------------------------------------------------------
 template <class Op>
 struct KernelRow {
   virtual ~KernelRow() = default;

@@ -10,13 +10,16 @@ Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
   const int C = c.embed_dim, hidden = static_cast<int>(std::lround(C * c.mlp_ratio));
   const int patch_pixels = 3 * input.patch * input.patch;
   const WeightInit init{Init::normal, .02f};
-  // The patch embedding is a convolution whose patches don't overlap: a matrix product over patches,
-  // started as PyTorch starts a convolution.
-  const WeightInit conv_init{Init::uniform, 1 / std::sqrt(static_cast<float>(patch_pixels)), Init::uniform};
+  // The patch embedding is a convolution whose patches don't overlap: a matrix product over
+  // patches, started as PyTorch starts a convolution.
+  const WeightInit conv_init{Init::uniform, 1 / std::sqrt(static_cast<float>(patch_pixels)),
+                             Init::uniform};
 
   const Tensor patches = input_patches(g, input);
   const Tensor embedded = linear(g, "patch_embed.proj", patches,
-                                 {.N = C, .init = conv_init, .input_grad = false,
+                                 {.N = C,
+                                  .init = conv_init,
+                                  .input_grad = false,
                                   .weight_shape = {C, 3, input.patch, input.patch}});
   Tensor x = embed_tokens(g, embedded);
   Tensor branch;  // what the next layer norm adds to x
@@ -24,7 +27,8 @@ Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
   for (int i = 0; i < c.depth; ++i) {
     const std::string block = "blocks." + std::to_string(i) + ".";
     const float drop_path =
-        c.depth > 1 ? c.drop_path_rate * static_cast<float>(i) / static_cast<float>(c.depth - 1) : 0;
+        c.depth > 1 ? c.drop_path_rate * static_cast<float>(i) / static_cast<float>(c.depth - 1)
+                    : 0;
     g.cut_here();
 
     auto [x1, normed1] = layernorm(g, block + "norm1", x, branch, c.layer_norm_eps);

@@ -1,6 +1,6 @@
-// Sums over the rows of a matrix, as gradients of weights and biases want them. The rows are cut into
-// a fixed number of groups, each group has its own partial sums in the workspace, and these are
-// added in order: the result does not depend on the number of threads.
+// Sums over the rows of a matrix, as gradients of weights and biases want them. The rows are cut
+// into a fixed number of groups, each group has its own partial sums in the workspace, and these
+// are added in order: the result does not depend on the number of threads.
 #pragma once
 #include "kernels/cpu/simd.h"
 
