@@ -1,8 +1,9 @@
 // Run folders: DIR/last and DIR/best are symbolic links, swapped by rename, to step folders
 // (step-00000500), each complete and synced before a link shows it:
 //   weights.safetensors    the model alone, timm's names, metadata without time, place or options
-//   state.safetensors      (last only needs it) optimizer state by parameter name: "m.NAME",
-//   "v.NAME" state.json             format version, progress, SHA-256 or CRC of the other files
+//   state.safetensors      optimizer state by parameter name: "m.NAME", "v.NAME"; absent if none
+//   state.json             format version, progress, sizes and CRC-32C of the other files and of
+//                          itself
 // Nothing in it depends on the number of processes.
 #pragma once
 #include <cstdint>

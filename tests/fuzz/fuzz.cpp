@@ -75,6 +75,8 @@ class Fuzzer {
                 R"( "classes": ["a", "b"], "mean": [0.5, 0.5, 0.5], "save_every": "500steps"})"};
   }
 
+  uint64_t accepted() const { return accepted_; }
+
   // Nothing, or what was wrong.
   std::string run(uint64_t number) {
     Mutator mutator(number);
@@ -99,6 +101,7 @@ class Fuzzer {
     begin_watch(number, fixed_bytes + factor * bytes);
     try {
       read();
+      ++accepted_;
     } catch (const UserError& e) {
       const std::string line = e.what();
       if (line.empty() || line.size() > 1000 || line.find('\n') != std::string::npos)
@@ -109,6 +112,14 @@ class Fuzzer {
     const size_t taken = end_watch();
     if (taken) problem += " took " + std::to_string(taken) + " bytes for " + std::to_string(bytes);
     return problem;
+  }
+
+  static void check_sizes(const TensorFile& file) {
+    for (const auto& [name, tensor] : file.tensors) {
+      uint64_t n = 1;
+      for (const int64_t s : tensor.shape) n *= uint64_t(s);
+      if (n != tensor.data.size()) throw std::runtime_error("data is not of its shape: " + name);
+    }
   }
 
   std::string damaged_weights(Mutator& m, std::string file) {
@@ -148,6 +159,7 @@ class Fuzzer {
     const std::string file = damaged_weights(m, files_[m.below(files_.size())]);
     return watched(number, file.size(), tensor_factor, [&] {
       TensorFile parsed = parse_safetensors(std::as_bytes(std::span(file)), "mutant");
+      check_sizes(parsed);
       weights_info(parsed, "mutant");
       fit_weights(std::move(parsed), "mutant", parameters_, {"head.weight", "head.bias"});
     });
@@ -212,6 +224,7 @@ class Fuzzer {
                                                    {"head.weight", {2, 2}},
                                                    {"pos_embed", {1, 5, 2}}};
   const TemporaryFolder folder_;
+  uint64_t accepted_ = 0;
   std::string weights_, optimizer_, state_;
   std::vector<std::string> files_, configs_;
 };
@@ -227,6 +240,7 @@ int run(uint64_t first, uint64_t count) {
     std::printf("mutant %llu: %s; again: fuzz %llu 1\n", static_cast<unsigned long long>(number),
                 problem.c_str(), static_cast<unsigned long long>(number));
   }
+  std::printf("%llu read, the rest refused\n", static_cast<unsigned long long>(fuzzer.accepted()));
   std::printf("%llu passed, %llu failed\n", static_cast<unsigned long long>(count - failed),
               static_cast<unsigned long long>(failed));
   return failed == 0 ? 0 : 1;
