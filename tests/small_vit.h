@@ -18,8 +18,12 @@ inline Vit small_vit(int depth, VitConfig rates = {}) {
   rates.heads = 3;
   rates.classes = small_classes;
   return build_vit(rates,
-                   {.batch = small_batch, .height = small_size, .width = small_size,
-                    .size = small_size, .patch = small_patch, .mean = {.5f, .5f, .5f},
+                   {.batch = small_batch,
+                    .height = small_size,
+                    .width = small_size,
+                    .size = small_size,
+                    .patch = small_patch,
+                    .mean = {.5f, .5f, .5f},
                     .std = {.5f, .5f, .5f}},
                    DType::fp32);
 }

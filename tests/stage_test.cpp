@@ -26,7 +26,9 @@ class CountingBackend : public Backend {
   void* allocate_host(size_t n) override { return real->allocate_host(n); }
   void release_host(void* p) override { real->release_host(p); }
   size_t memory_limit() const override { return real->memory_limit(); }
-  void to_device(void* d, const void* h, size_t n, Stream s) override { real->to_device(d, h, n, s); }
+  void to_device(void* d, const void* h, size_t n, Stream s) override {
+    real->to_device(d, h, n, s);
+  }
   void to_host(void* h, const void* d, size_t n, Stream s) override { real->to_host(h, d, n, s); }
   void copy(void* to, const void* from, size_t n, Stream s) override { real->copy(to, from, n, s); }
   void zero(void* d, size_t n, Stream s) override { real->zero(d, n, s); }
@@ -41,19 +43,35 @@ int node_count(const Graph& graph) { return static_cast<int>(graph.nodes().size(
 
 Graph model_graph(const char* name, int batch, int classes) {
   const ModelConfig m = load_model_config(name);
-  return build_vit({.embed_dim = m.embed_dim, .depth = m.depth, .heads = m.heads, .classes = classes},
-                   {.batch = batch, .height = m.image_size, .width = m.image_size, .size = m.image_size,
-                    .patch = m.patch_size, .mean = {}, .std = {1, 1, 1}},
-                   DType::fp32)
+  return build_vit(
+             {.embed_dim = m.embed_dim, .depth = m.depth, .heads = m.heads, .classes = classes},
+             {.batch = batch,
+              .height = m.image_size,
+              .width = m.image_size,
+              .size = m.image_size,
+              .patch = m.patch_size,
+              .mean = {},
+              .std = {1, 1, 1}},
+             DType::fp32)
       .graph;
 }
 
 TrainerOptions adamw(int batch, int size) {
-  return {.optimizer = {.kind = OptimizerKind::adamw, .momentum = 0, .beta1 = .9, .beta2 = .999,
-                        .eps = 1e-8f, .weight_decay = .05f, .clip = 0, .nesterov = false,
+  return {.optimizer = {.kind = OptimizerKind::adamw,
+                        .momentum = 0,
+                        .beta1 = .9,
+                        .beta2 = .999,
+                        .eps = 1e-8f,
+                        .weight_decay = .05f,
+                        .clip = 0,
+                        .nesterov = false,
                         .decay_all = false},
-          .local_batch = batch, .height = size, .width = size, .accumulate = 1,
-          .bucket_bytes = 1 << 20, .seed = 0};
+          .local_batch = batch,
+          .height = size,
+          .width = size,
+          .accumulate = 1,
+          .bucket_bytes = 1 << 20,
+          .seed = 0};
 }
 
 TEST(Models, HaveTimmsParameterCounts) {
@@ -72,8 +90,9 @@ TEST(Plan, StoragesThatLiveTogetherLieApart) {
     EXPECT_EQ(places[a].offset % 256, 0u);
     for (size_t b = 0; b < a; ++b) {
       if (places[a].kind != places[b].kind || places[a].kind == Layout::Place::absent) continue;
-      const bool together = places[a].kind == Layout::Place::saved ||
-                            (places[a].first <= places[b].last && places[b].first <= places[a].last);
+      const bool together =
+          places[a].kind == Layout::Place::saved ||
+          (places[a].first <= places[b].last && places[b].first <= places[a].last);
       if (!together) continue;
       ++pairs;
       EXPECT_TRUE(places[a].offset + places[a].bytes <= places[b].offset ||
@@ -140,7 +159,8 @@ Outcome run_cut(int cut) {
   const auto move = [&](Stage& from, Stage& to, const std::vector<int>& storages, int slot) {
     EXPECT_FALSE(storages.empty());
     for (const int s : storages)
-      std::memcpy(to.place(slot, s), from.place(slot, s), vit.graph.tensors()[static_cast<size_t>(s)].bytes());
+      std::memcpy(to.place(slot, s), from.place(slot, s),
+                  vit.graph.tensors()[static_cast<size_t>(s)].bytes());
   };
 
   Outcome outcome;

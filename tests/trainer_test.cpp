@@ -1,21 +1,33 @@
 // Updates, accumulation, the learning rate's schedule, starting values.
+#include "engine/trainer.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "engine/schedule.h"
-#include "engine/trainer.h"
 #include "tests/small_vit.h"
 
 namespace bv::test {
 namespace {
 
 TrainerOptions options(OptimizerKind kind, int accumulate) {
-  return {.optimizer = {.kind = kind, .momentum = 0, .beta1 = .9, .beta2 = .999, .eps = 1e-8f,
-                        .weight_decay = 0, .clip = 0, .nesterov = false, .decay_all = false},
-          .local_batch = small_batch, .height = small_size, .width = small_size,
-          .accumulate = accumulate, .bucket_bytes = 1 << 20, .seed = 0};
+  return {.optimizer = {.kind = kind,
+                        .momentum = 0,
+                        .beta1 = .9,
+                        .beta2 = .999,
+                        .eps = 1e-8f,
+                        .weight_decay = 0,
+                        .clip = 0,
+                        .nesterov = false,
+                        .decay_all = false},
+          .local_batch = small_batch,
+          .height = small_size,
+          .width = small_size,
+          .accumulate = accumulate,
+          .bucket_bytes = 1 << 20,
+          .seed = 0};
 }
 
 struct Rig {
@@ -28,14 +40,22 @@ struct Rig {
     trainer.allocate();
     trainer.parameters().initialise(3);
   }
-  UpdateResult update(std::initializer_list<uint32_t> micro_batches, double lr, int count = small_batch) {
+  UpdateResult update(std::initializer_list<uint32_t> micro_batches, double lr,
+                      int count = small_batch) {
     size_t done = 0;
     for (const uint32_t number : micro_batches) {
       SmallBatch b(number);
       for (int i = count; i < small_batch; ++i) b.labels[static_cast<size_t>(i)] = -1;
-      trainer.micro_step({.images = b.images.data(), .crops = b.crops.data(), .labels = b.labels.data(),
-                          .count = count, .position = 0, .wait_seconds = 0},
-                         {.epoch = 0, .first = done == 0, .last = done + 1 == micro_batches.size(), .stop = false});
+      trainer.micro_step({.images = b.images.data(),
+                          .crops = b.crops.data(),
+                          .labels = b.labels.data(),
+                          .count = count,
+                          .position = 0,
+                          .wait_seconds = 0},
+                         {.epoch = 0,
+                          .first = done == 0,
+                          .last = done + 1 == micro_batches.size(),
+                          .stop = false});
       ++done;
     }
     return trainer.update(lr, static_cast<int64_t>(micro_batches.size()) * count);
@@ -58,14 +78,16 @@ TEST(Trainer, IncompleteGroupIsWeightedByItsTrueCount) {
   const UpdateResult a = full.update({1}, .1), b = part.update({1}, .1);
   EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-6 * a.grad_norm);
   EXPECT_EQ(a.count, b.count);
-  const auto want = full.trainer.parameters().get_weights(), got = part.trainer.parameters().get_weights();
+  const auto want = full.trainer.parameters().get_weights(),
+             got = part.trainer.parameters().get_weights();
   for (const auto& [name, tensor] : want)
     for (size_t i = 0; i < tensor.data.size(); ++i)
       ASSERT_NEAR(tensor.data[i], got.at(name).data[i], 1e-6) << name;
 }
 
 TEST(Trainer, AccumulationIsTheMeanOverAllImages) {
-  Rig two(options(OptimizerKind::sgd, 2)), a(options(OptimizerKind::sgd, 1)), b(options(OptimizerKind::sgd, 1));
+  Rig two(options(OptimizerKind::sgd, 2)), a(options(OptimizerKind::sgd, 1)),
+      b(options(OptimizerKind::sgd, 1));
   const auto start = a.trainer.parameters().get_weights();
   two.update({1, 2}, .1);
   a.update({1}, .1);
@@ -74,7 +96,8 @@ TEST(Trainer, AccumulationIsTheMeanOverAllImages) {
   const auto wa = a.trainer.parameters().get_weights(), wb = b.trainer.parameters().get_weights();
   for (const auto& [name, w0] : start)
     for (size_t i = 0; i < w0.data.size(); ++i)
-      ASSERT_NEAR(got.at(name).data[i], (wa.at(name).data[i] + wb.at(name).data[i]) / 2, 1e-6) << name;
+      ASSERT_NEAR(got.at(name).data[i], (wa.at(name).data[i] + wb.at(name).data[i]) / 2, 1e-6)
+          << name;
 }
 
 TEST(Trainer, NotFiniteGradientChangesNothing) {
@@ -103,8 +126,12 @@ TEST(Trainer, EvaluationDropsNothingAndCountsEachImageOnce) {
     b.labels[2] = -1;  // a row that isn't there
     rig->trainer.begin_evaluation();
     for (int i = 0; i < 2; ++i)
-      rig->trainer.evaluate({.images = b.images.data(), .crops = b.crops.data(), .labels = b.labels.data(),
-                             .count = 2, .position = 0, .wait_seconds = 0});
+      rig->trainer.evaluate({.images = b.images.data(),
+                             .crops = b.crops.data(),
+                             .labels = b.labels.data(),
+                             .count = 2,
+                             .position = 0,
+                             .wait_seconds = 0});
     sums[rig == &without] = rig->trainer.end_evaluation();
   }
   EXPECT_EQ(sums[0].count, 4);
@@ -141,7 +168,11 @@ TEST(Parameters, DecayLeavesOutVectorsAndTokens) {
 }
 
 TEST(Schedule, WarmsUpThenFollowsTheCosine) {
-  const Schedule s{.cosine = true, .by_epoch = false, .lr = 2, .total_updates = 110, .warmup_updates = 10,
+  const Schedule s{.cosine = true,
+                   .by_epoch = false,
+                   .lr = 2,
+                   .total_updates = 110,
+                   .warmup_updates = 10,
                    .updates_per_epoch = 20};
   EXPECT_DOUBLE_EQ(s.at(0, 0), .2);
   EXPECT_DOUBLE_EQ(s.at(9, 0), 2);
@@ -152,7 +183,11 @@ TEST(Schedule, WarmsUpThenFollowsTheCosine) {
 }
 
 TEST(Schedule, ByEpochHoldsThroughTheEpoch) {
-  const Schedule s{.cosine = true, .by_epoch = true, .lr = 1, .total_updates = 80, .warmup_updates = 20,
+  const Schedule s{.cosine = true,
+                   .by_epoch = true,
+                   .lr = 1,
+                   .total_updates = 80,
+                   .warmup_updates = 20,
                    .updates_per_epoch = 10};
   EXPECT_DOUBLE_EQ(s.at(3, 0), .5);
   EXPECT_DOUBLE_EQ(s.at(9, 0), .5);
@@ -161,7 +196,11 @@ TEST(Schedule, ByEpochHoldsThroughTheEpoch) {
 }
 
 TEST(Schedule, ConstantAfterWarmup) {
-  const Schedule s{.cosine = false, .by_epoch = false, .lr = 3, .total_updates = 10, .warmup_updates = 2,
+  const Schedule s{.cosine = false,
+                   .by_epoch = false,
+                   .lr = 3,
+                   .total_updates = 10,
+                   .warmup_updates = 2,
                    .updates_per_epoch = 5};
   EXPECT_DOUBLE_EQ(s.at(0, 0), 1.5);
   EXPECT_DOUBLE_EQ(s.at(9, 1), 3);
