@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -40,9 +41,7 @@ std::set<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-std::string target(const std::string& link) {
-  return fs::read_symlink(link).string();
-}
+std::string target(const std::string& link) { return fs::read_symlink(link).string(); }
 
 std::string contents(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -293,8 +292,13 @@ TEST(Checkpoint, KilledSaverAlwaysLeavesAWholeCheckpoint) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      for (int64_t next = step + 1;; ++next)
-        save_checkpoint(run.path(), example(next, 20000), next % 2 == 0, 2);
+      try {
+        for (int64_t next = step + 1;; ++next)
+          save_checkpoint(run.path(), example(next, 20000), next % 2 == 0, 2);
+      } catch (const std::exception& e) {
+        std::fprintf(stderr, "%s\n", e.what());
+      }
+      _exit(1);
     }
     const auto limit = uint32_t(std::clamp<int64_t>(3 * one_save.count(), 1000, 50000));
     std::this_thread::sleep_for(std::chrono::microseconds(random() % limit));
