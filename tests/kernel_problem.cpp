@@ -11,7 +11,6 @@ namespace bv {
 namespace {
 
 constexpr size_t guard = 256;
-constexpr auto sentinel = std::byte{0xFF};
 // How many standard deviations an error may be. Tracked takes a rounding to bring its largest
 // error, so that correct kernels stay below 3; the rest is for other orders and approximations.
 constexpr double deviations = 5;
@@ -80,11 +79,8 @@ DeviceArguments::~DeviceArguments() {
 }
 
 char* DeviceArguments::add(const std::string& name, size_t bytes, const Bytes& before) {
-  Bytes image(bytes + 2 * guard, sentinel);
-  if (before.empty())
-    std::fill_n(image.begin() + guard, bytes, std::byte{poison_});
-  else
-    std::copy(before.begin(), before.end(), image.begin() + guard);
+  Bytes image(bytes + 2 * guard, std::byte{poison_});
+  std::copy(before.begin(), before.end(), image.begin() + guard);
   blocks_.push_back({name, static_cast<char*>(device_.allocate(image.size())), bytes});
   device_.upload(blocks_.back().base, image.data(), image.size());
   return blocks_.back().base + guard;
@@ -118,7 +114,7 @@ std::vector<std::string> DeviceArguments::overwritten_sentinels() const {
     device_.download(image.data(), b.base, image.size());
     const auto untouched = [&](size_t from) {
       return std::all_of(image.begin() + from, image.begin() + from + guard,
-                         [](std::byte x) { return x == sentinel; });
+                         [this](std::byte x) { return x == std::byte{poison_}; });
     };
     if (!untouched(0)) names.push_back("before " + b.name);
     if (!untouched(guard + b.bytes)) names.push_back("behind " + b.name);
@@ -211,17 +207,13 @@ std::string sizes(std::initializer_list<std::pair<const char*, int>> list) {
   for (const auto& [name, value] : list) s += std::string("_") + name + std::to_string(value);
   return s;
 }
-std::string flag(bool set, const char* name) {
-  return set ? std::string("_") + name : "";
-}
+std::string flag(bool set, const char* name) { return set ? std::string("_") + name : ""; }
 
 Values rounded(const Tensor& tensor) {
   Values values;
   for (const Tracked& t : tensor) values.push_back(float(t.value));
   return values;
 }
-Tensor exactly(const Values& values) {
-  return Tensor(values.begin(), values.end());
-}
+Tensor exactly(const Values& values) { return Tensor(values.begin(), values.end()); }
 
 }  // namespace bv

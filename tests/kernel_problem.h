@@ -31,8 +31,9 @@ struct Argument {
   bool is_output() const { return !expected.empty() || check; }
 };
 
-// An operation's arguments in a device's memory, each between sentinels. Sentinels and poison are
-// NaN in every floating type, so that reading them shows, too.
+// An operation's arguments in a device's memory, each between sentinels, which are bytes of poison,
+// as outputs and workspace are before the run. 0xFF is NaN in every floating type, so that reading it
+// shows; but what is added to a NaN doesn't, and so there has to be a run with a plain number, too.
 class DeviceArguments {
  public:
   DeviceArguments(const Device&, const std::vector<Argument>&, unsigned char poison);

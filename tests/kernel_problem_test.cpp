@@ -27,8 +27,8 @@ Outcome run_with(const Bug& bug, unsigned char poison = 0xFF) {
   return execute(p, device, 1, poison);
 }
 
-void expect_found(const Bug& bug, const std::string& sentence) {
-  const Outcome outcome = run_with(bug);
+void expect_found(const Bug& bug, const std::string& sentence, unsigned char poison = 0xFF) {
+  const Outcome outcome = run_with(bug, poison);
   ASSERT_EQ(outcome.failures.size(), 1u) << sentence;
   EXPECT_NE(outcome.failures[0].find(sentence), std::string::npos) << outcome.failures[0];
 }
