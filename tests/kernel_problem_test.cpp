@@ -51,6 +51,9 @@ TEST(KernelProblem, FindsAnUnwrittenOutput) {
 TEST(KernelProblem, FindsWritesOutside) {
   expect_found([](float* out, const float*, DeviceArguments&) { out[6] = 0; }, "wrote behind out");
   expect_found([](float* out, const float*, DeviceArguments&) { out[-1] = 0; }, "wrote before out");
+  // To a NaN nothing can be added, so that a sentinel of NaN would miss it.
+  expect_found([](float* out, const float*, DeviceArguments&) { out[6] += 0.125f; },
+               "wrote behind out", 0x40);
   expect_found(
       [](float*, const float*, DeviceArguments& a) { static_cast<char*>(a.workspace(10))[10] = 0; },
       "wrote behind workspace");
@@ -74,7 +77,7 @@ TEST(KernelProblem, OutputsAreHandedOverForABitwiseComparison) {
   const Bug bug = [](float* out, const float*, DeviceArguments& a) {
     if (*static_cast<const float*>(a.workspace(4)) > 1) out[0] = std::nextafter(2.0f, 3.0f);
   };
-  EXPECT_NE(run_with(bug, 0x7E).outputs, run_with(bug, 0xFF).outputs);
+  EXPECT_NE(run_with(bug, 0x40).outputs, run_with(bug, 0xFF).outputs);
 }
 
 }  // namespace
