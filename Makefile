@@ -120,7 +120,7 @@ fuzz_objects := $(patsubst %,$(BUILD)/asan/engine/%.o,$(fuzzed)) \
   $(patsubst %.cpp,$(BUILD)/asan/%.o,$(wildcard tests/fuzz/*.cpp))
 
 $(BUILD)/asan/%.o: %.cpp | check-packages
-	$(call compile, (sanitized)) -O1 $(avx2) $(sanitizers) -c -o $@ $<
+	$(call compile, (sanitized)) -O0 $(avx2) $(sanitizers) -c -o $@ $<
 $(BUILD)/fuzz: $(fuzz_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^

@@ -41,7 +41,6 @@ int settle_batch(Options& o, int ranks, int64_t images) {
 void settle_device(Options& o, std::vector<std::string>& notes) {
   if (o.device != "auto" && o.device != "cpu")
     throw UserError("--device " + o.device + ": this version runs on the cpu alone (--device cpu)");
-  if (o.device == "auto") notes.push_back("device cpu: no other is built in");
   o.device = "cpu";
   if (o.precision != "fp32" && o.precision != "auto") {
     if (o.stated("precision"))
