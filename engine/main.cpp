@@ -41,7 +41,7 @@ int launch(const CommandLine& line, const std::vector<std::string>& argv) {
   // Plain mistakes are found before any process is started.
   const Options options = initial_options(line);
   load_model_config(options.model);
-  return run_launcher(line.values.contains("nproc") ? *options.nproc : 1, argv);
+  return run_launcher(options.nproc.value_or(1), argv);
 }
 
 int run(const std::vector<std::string>& argv) {
