@@ -103,17 +103,15 @@ void overlay(Options& options, const Values& values, Source source) {
   }
 }
 
-// A run's own config.json may hold both of a pair: its defaults are written as well. That of a
-// person may not.
-Values read_config(const std::string& path, bool written_by_run) {
+Values read_config(const std::string& path) {
   const Values values = parse_config(read_text_file(path), path);
-  if (!written_by_run) refuse_both(values, path + ": ");
+  refuse_both(values, path + ": ");
   return values;
 }
 
 void overlay_given(Options& options, const CommandLine& line) {
   if (!line.config.empty()) {
-    overlay(options, read_config(line.config, false), Source::config);
+    overlay(options, read_config(line.config), Source::config);
   }
   refuse_both(line.values, "");
   overlay(options, line.values, Source::command_line);
@@ -233,7 +231,7 @@ Options resumed_options(const CommandLine& line) {
     throw UserError("--resume " + asked.resume + ": not a run folder, it has no config.json");
   }
   Options options;
-  overlay(options, read_config(path, true), Source::run);
+  overlay(options, read_config(path), Source::run);
   if (options.model.empty()) throw UserError(path + ": 'model' is missing");
   refuse_changes(options, line, asked.resume);
   overlay(options, line.values, Source::command_line);
@@ -261,6 +259,13 @@ std::string json_text(const OptionRow& row, const Items& items) {
   return text + "]";
 }
 
+// Of two ways to say one thing a file holds one, so that it can be read as a person's --config.
+bool given_otherwise(const Options& options, const OptionRow& row) {
+  return (row.name == "local_batch" && options.batch) ||
+         (row.name == "warmup_epochs" && options.warmup_steps > 0) ||
+         (row.name == "warmup_steps" && options.warmup_steps == 0);
+}
+
 }  // namespace
 
 std::string config_to_json(const Options& options) {
@@ -269,7 +274,7 @@ std::string config_to_json(const Options& options) {
     for (const OptionRow& row : group.rows) {
       if (!row.stored) continue;
       Items items = stored_items(options, row);
-      if (row.name == "local_batch" && options.batch) items.clear();  // --batch says it all
+      if (given_otherwise(options, row)) items.clear();
       text +=
           (text.empty() ? "{\n  " : ",\n  ") + quote_json(row.name) + ": " + json_text(row, items);
     }

@@ -24,6 +24,12 @@ int settle_batch(Options& o, int ranks, int64_t images) {
   if (!stated) {
     batch =
         static_cast<int>(std::min<int64_t>(std::max(1, batch / ranks) * int64_t{ranks}, largest));
+  } else if (batch % ranks && !o.resume.empty()) {
+    int fewer = ranks;
+    while (batch % fewer) --fewer;
+    throw UserError("the batch of " + std::to_string(batch) + " images of the run in " + o.resume +
+                    " is not divisible by " + std::to_string(ranks) + " processes; -n " + std::to_string(fewer) +
+                    " would fit");
   } else if (batch % ranks) {
     const int down = batch / ranks * ranks;
     throw UserError("--batch " + std::to_string(batch) + " is not divisible by " +
@@ -182,8 +188,10 @@ void claim_folder(Options& o) {
     o.out = "runs/" + o.model + text;
   }
   std::error_code error;
-  if (std::filesystem::exists(o.out, error) &&
-      !(std::filesystem::is_directory(o.out, error) && std::filesystem::is_empty(o.out, error)))
+  if (!std::filesystem::exists(o.out, error)) return;
+  if (!std::filesystem::is_directory(o.out, error))
+    throw UserError("--out " + o.out + " is a file where the run's folder should be; name another");
+  if (!std::filesystem::is_empty(o.out, error))
     throw UserError("--out " + o.out + " exists and is not empty; --resume " + o.out +
                     " goes on with a run, another --out starts a new one");
 }

@@ -85,6 +85,8 @@ class Training {
   bool one_update();  // false: the run is to stop
   void log_step(const UpdateResult&, double lr, double seconds, double data_seconds);
   void fail_not_finite(const UpdateResult&);
+  std::string what_now() const;
+  void check_finite(const std::map<std::string, HostTensor>& weights) const;
   void end_epoch(bool whole);
   EvaluationSums evaluate();
   void save(bool best);
@@ -186,7 +188,9 @@ int Training::run() {
   start_values();
   if (o.profile) trainer_.profile(&profile_);
   if (first()) {
-    std::filesystem::create_directories(o.out);
+    std::error_code error;
+    std::filesystem::create_directories(o.out, error);
+    if (error) throw UserError("--out " + o.out + ": can't make this folder: " + error.message());
     OutputFile config(o.out + "/config.json");
     const std::string text = config_to_json(o);
     config.write(std::as_bytes(std::span(text.data(), text.size())));
@@ -354,6 +358,7 @@ void Training::save(bool best) {
   c.loss_count = epoch_count_;
   c.data_fingerprint = s_.data.fingerprint;
   save_checkpoint(s_.options.out, c, best, s_.options.keep);
+  saved_step_ = step_;
 }
 
 void Training::print_end() {
