@@ -285,11 +285,22 @@ void Training::fail_not_finite(const UpdateResult& result) {
   const std::string name = trainer_.parameters().first_not_finite(false);
   std::string what = !std::isfinite(result.loss_sum) ? "the loss" : "the gradient";
   throw RunError("step " + std::to_string(step_) + ": " + what + " is not finite" +
-                 (name.empty() ? "" : "; the first such gradient is that of " + name) +
-                 ". Try a smaller --lr or --clip-grad 1" +
-                 (saved_step_ >= 0 ? "; " + s_.options.out + "/last is the state after step " +
-                                         std::to_string(saved_step_)
-                                   : ""));
+                 (name.empty() ? "" : "; the first such gradient is that of " + name) + what_now());
+}
+
+std::string Training::what_now() const {
+  const std::string last = s_.options.out + "/last is the state after step ";
+  return ". Try a smaller --lr or --clip-grad 1" +
+         (saved_step_ >= 0 ? "; " + last + std::to_string(saved_step_) : "");
+}
+
+// A finite gradient times a huge rate may overflow: then the loss would tell a step too late.
+void Training::check_finite(const std::map<std::string, HostTensor>& weights) const {
+  const auto finite = [](float x) { return std::isfinite(x); };
+  for (const auto& [name, tensor] : weights)
+    if (!std::all_of(tensor.data.begin(), tensor.data.end(), finite))
+      throw RunError("step " + std::to_string(step_) + ": the update made " + name +
+                     " not finite" + what_now());
 }
 
 EvaluationSums Training::evaluate() {
@@ -337,13 +348,16 @@ bool Training::save_due(bool epoch_ended) const {
 }
 
 void Training::save(bool best) {
-  saved_step_ = step_;
-  if (!first()) return;
+  if (!first()) {
+    saved_step_ = step_;
+    return;
+  }
   const UpdateState state = trainer_.state();
   Checkpoint c;
   c.model = s_.model.name;
   c.weights = {.metadata = weights_metadata(s_.info),
                .tensors = trainer_.parameters().get_weights()};
+  check_finite(c.weights.tensors);
   c.optimizer.tensors = trainer_.parameters().get_moments();
   c.step = step_;
   c.epoch = epoch_;
