@@ -11,36 +11,33 @@
 namespace bv {
 namespace {
 
-// Images of one forward pass over all processes.
-int settle_batch(Options& o, int ranks, int64_t images) {
-  const auto fits = [&](int64_t batch) { return "; " + std::to_string(batch) + " would fit"; };
-  if (o.local_batch) o.batch = *o.local_batch * ranks;
+// Settles --batch, images of one forward pass over all processes, and each one's share.
+void settle_batch(Options& o, int ranks, int64_t images) {
+  const auto fits = [](int64_t batch) { return "; " + std::to_string(batch) + " would fit"; };
   const bool stated = o.stated("batch") || o.stated("local_batch");
-  int batch = o.batch.value_or(64);
+  int64_t batch = o.local_batch ? int64_t{*o.local_batch} * ranks : o.batch.value_or(64);
   const int64_t largest = images / ranks * ranks;
   if (largest == 0)
     throw UserError("the training data has " + std::to_string(images) + " images, fewer than the " +
                     std::to_string(ranks) + " processes (-n)");
   if (!stated) {
-    batch =
-        static_cast<int>(std::min<int64_t>(std::max(1, batch / ranks) * int64_t{ranks}, largest));
+    batch = std::min(std::max<int64_t>(1, batch / ranks) * ranks, largest);
   } else if (batch % ranks && !o.resume.empty()) {
     int fewer = ranks;
     while (batch % fewer) --fewer;
     throw UserError("the batch of " + std::to_string(batch) + " images of the run in " + o.resume +
-                    " is not divisible by " + std::to_string(ranks) + " processes; -n " + std::to_string(fewer) +
-                    " would fit");
+                    " is not divisible by " + std::to_string(ranks) + " processes; -n " +
+                    std::to_string(fewer) + " would fit");
   } else if (batch % ranks) {
-    const int down = batch / ranks * ranks;
     throw UserError("--batch " + std::to_string(batch) + " is not divisible by " +
-                    std::to_string(ranks) + " processes" + fits(down ? down : ranks));
+                    std::to_string(ranks) + " processes" +
+                    fits(std::max<int64_t>(batch / ranks, 1) * ranks));
   } else if (batch > images) {
     throw UserError("--batch " + std::to_string(batch) + " is larger than the training data (" +
                     std::to_string(images) + " images)" + fits(largest));
   }
-  o.batch = batch;
-  o.local_batch = batch / ranks;
-  return batch;
+  o.batch = static_cast<int>(batch);
+  o.local_batch = static_cast<int>(batch / ranks);
 }
 
 // What this program's build and this machine can do; anything else that was asked for is an error.
