@@ -2,6 +2,7 @@
 // the worker that it starts.
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,16 @@ namespace bv {
 namespace {
 
 int work(const CommandLine& line, World world) {
+  // They outlive an error: the peers must not see this rank leave before its line is out.
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Communicator> communicator;
   try {
     catch_stop_signals();
     const int cores = pin_to_share(world);
     Setup setup = prepare(line, world.size);
     // With cores to spare, one of them reduces gradients while the others go on with backward.
     const bool overlap = world.size > 1 && cores >= 4;
-    const auto backend = make_cpu_backend(overlap ? cores - 1 : cores, overlap);
-    std::unique_ptr<Communicator> communicator;
+    backend = make_cpu_backend(overlap ? cores - 1 : cores, overlap);
     if (world.size > 1)
       communicator = connect_shared_memory(world, static_cast<size_t>(setup.options.bucket_bytes),
                                            setup.options.timeout);
