@@ -17,6 +17,7 @@
 #include "engine/launch.h"
 #include "engine/log.h"
 #include "engine/schedule.h"
+#include "engine/text.h"
 
 namespace bv {
 namespace {
@@ -169,6 +170,10 @@ void Training::start_values() {
                       .good_steps = c.good_steps,
                       .skipped = c.skipped});
   step_ = saved_step_ = c.step;
+  if (step_ > end_)
+    throw UserError("the run in " + s_.options.out + " has done " + std::to_string(step_) +
+                    " steps; " + (end_ < horizon_ ? "--steps" : "--epochs") + " ends it after " +
+                    std::to_string(end_) + " already");
   epoch_ = c.epoch;
   batch_ = c.batch;
   epoch_loss_ = c.loss_sum;
@@ -178,15 +183,14 @@ void Training::start_values() {
 }
 
 int Training::run() {
-  if (s_.options.plan) {
-    print_plan_and_limits();
-    return 0;
-  }
   print_plan_and_limits();
+  if (s_.options.plan) return 0;
   const Options& o = s_.options;
   trainer_.allocate();
   start_values();
   if (o.profile) trainer_.profile(&profile_);
+  // Nothing is written before all have looked at the run folder as it was.
+  if (communicator_) communicator_->barrier();
   if (first()) {
     std::error_code error;
     std::filesystem::create_directories(o.out, error);
@@ -203,7 +207,6 @@ int Training::run() {
   }
   s_.weights.clear();
   s_.checkpoint.reset();
-  catch_stop_signals();
 
   train_.start(epoch_, batch_);
   epoch_start_ = Clock::now();
@@ -241,7 +244,8 @@ bool Training::one_update() {
   const double lr = last_lr_ = schedule_.at(step_, epoch);
   const UpdateResult result = trainer_.update(lr, images);
   ++step_;
-  if (result.skipped || !std::isfinite(result.loss_sum)) fail_not_finite(result);
+  if (result.skipped || !std::isfinite(result.loss_sum) || !std::isfinite(result.grad_norm))
+    fail_not_finite(result);
   epoch_loss_ += result.loss_sum;
   epoch_count_ += result.count;
   const double seconds = seconds_since(start);
@@ -299,8 +303,8 @@ void Training::check_finite(const std::map<std::string, HostTensor>& weights) co
   const auto finite = [](float x) { return std::isfinite(x); };
   for (const auto& [name, tensor] : weights)
     if (!std::all_of(tensor.data.begin(), tensor.data.end(), finite))
-      throw RunError("step " + std::to_string(step_) + ": the update made " + name +
-                     " not finite" + what_now());
+      throw RunError("step " + std::to_string(step_) + ": the update made " + name + " not finite" +
+                     what_now());
 }
 
 EvaluationSums Training::evaluate() {
@@ -386,9 +390,8 @@ void Training::print_end() {
   log_->line("weights: " + s_.options.out + "/last/weights.safetensors" +
              (best_top1_ >= 0 ? ", best: " + s_.options.out + "/best/weights.safetensors" : ""));
   const bool capped = end_ < horizon_;
-  const std::string more = capped
-                               ? " --steps " + std::to_string(2 * end_)
-                               : " --epochs " + std::to_string(std::llround(2 * s_.options.epochs));
+  const std::string more = capped ? " --steps " + std::to_string(2 * end_)
+                                  : " --epochs " + format_number(2 * s_.options.epochs);
   log_->line("go on with: " + command + more);
 }
 
