@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <set>
 
 #include "engine/config.h"
 #include "engine/error.h"
@@ -112,6 +113,22 @@ Graph build_graph(const Options& o, const ModelConfig& m, int local_batch, size_
 
 namespace {
 
+// Labels mean what they meant where the weights come from, unless --classes orders them.
+void keep_meaning_of_head(Options& o, DataSets& data, const WeightsInfo& from,
+                          std::vector<std::string>& notes) {
+  if (from.classes == data.classes || from.classes.size() != data.classes.size()) return;
+  const std::set<std::string> theirs(from.classes.begin(), from.classes.end()),
+      ours(data.classes.begin(), data.classes.end());
+  const bool ordered = o.classes.size() > 1;
+  if (theirs == ours && !ordered) {
+    o.classes = from.classes;
+    data = open_dataset(data_options(o));
+  } else {
+    notes.push_back("classes: those of " + o.weights + " have other names or another order; its " +
+                    "head is where this run's head starts");
+  }
+}
+
 Setup settle(Options o, ModelConfig model, DataSets data, int ranks) {
   std::vector<std::string> notes;
   settle_device(o, notes);
@@ -125,6 +142,7 @@ Setup settle(Options o, ModelConfig model, DataSets data, int ranks) {
     from = weights_info(file, o.weights);
     if (from.model && *from.model != model.name)
       throw UserError(o.weights + ": weights of " + *from.model + ", not of " + model.name);
+    keep_meaning_of_head(o, data, from, notes);
   }
   // Pixels are normalised as the weights were trained with, unless told otherwise.
   if (!o.mean) o.mean = from.mean.value_or(model.mean);
@@ -166,7 +184,7 @@ Setup settle(Options o, ModelConfig model, DataSets data, int ranks) {
 
 void load_resumed(Setup& s) {
   s.checkpoint = load_checkpoint(s.options.out);
-  const Checkpoint& c = *s.checkpoint;
+  Checkpoint& c = *s.checkpoint;
   if (c.model != s.model.name)
     throw UserError(s.options.out + "/last: a checkpoint of " + c.model + ", not of " +
                     s.model.name);
@@ -175,6 +193,8 @@ void load_resumed(Setup& s) {
                     ": its files or classes have changed since the run in " + s.options.out +
                     " began; start a new run from --weights " + s.options.out +
                     "/last/weights.safetensors");
+  s.weights =
+      fit_weights(std::move(c.weights), s.options.out + "/last", shapes_of(s.graph), {}).tensors;
 }
 
 void claim_folder(Options& o) {
@@ -199,6 +219,8 @@ Setup prepare(const CommandLine& line, int ranks) {
   const Options early = initial_options(line);
   ModelConfig model = load_model_config(early.model);
   if (!early.resume.empty()) {
+    if (!early.image_size || !early.patch_size)
+      throw UserError(early.out + "/config.json: 'image_size' or 'patch_size' is missing");
     DataSets data = open_dataset(data_options(early));
     Setup setup = settle(early, std::move(model), std::move(data), ranks);
     load_resumed(setup);

@@ -23,8 +23,8 @@ struct Setup {
   WeightsInfo info;  // what the run's weights files say of themselves
   Graph graph;
   TrainerOptions trainer;
-  std::map<std::string, HostTensor> weights;  // from --weights; may be empty
-  std::optional<Checkpoint> checkpoint;       // of --resume
+  std::map<std::string, HostTensor> weights;  // from --weights or the checkpoint; may be empty
+  std::optional<Checkpoint> checkpoint;       // of --resume; its weights are above
   std::vector<std::string> notes;             // lines for the user
   int ranks = 1;
 };

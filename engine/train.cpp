@@ -154,16 +154,10 @@ void Training::print_plan_and_limits() {
 
 void Training::start_values() {
   Parameters& parameters = trainer_.parameters();
-  if (!s_.checkpoint) {
-    parameters.initialise(s_.options.seed);
-    if (!s_.weights.empty()) parameters.set_weights(s_.weights);
-    return;
-  }
-  Checkpoint& c = *s_.checkpoint;
-  std::vector<ParameterShape> shapes;
-  for (const ParameterInfo& p : s_.graph.parameters()) shapes.push_back({p.name, p.shape});
-  parameters.set_weights(
-      fit_weights(std::move(c.weights), s_.options.out + "/last", shapes, {}).tensors);
+  if (!s_.checkpoint) parameters.initialise(s_.options.seed);
+  if (!s_.weights.empty()) parameters.set_weights(s_.weights);
+  if (!s_.checkpoint) return;
+  const Checkpoint& c = *s_.checkpoint;
   parameters.set_moments(c.optimizer.tensors);
   trainer_.set_state({.count = c.update_count,
                       .loss_scale = c.loss_scale,
