@@ -142,6 +142,10 @@ Setup settle(Options o, ModelConfig model, DataSets data, int ranks) {
     from = weights_info(file, o.weights);
     if (from.model && *from.model != model.name)
       throw UserError(o.weights + ": weights of " + *from.model + ", not of " + model.name);
+    if (from.patch_size && *from.patch_size != *o.patch_size)
+      throw UserError(o.weights + ": weights for patches of " + std::to_string(*from.patch_size) +
+                      " pixels, this run has " + std::to_string(*o.patch_size) +
+                      "; give --patch-size " + std::to_string(*from.patch_size));
     keep_meaning_of_head(o, data, from, notes);
   }
   // Pixels are normalised as the weights were trained with, unless told otherwise.
