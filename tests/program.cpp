@@ -68,6 +68,11 @@ std::string environment_of(pid_t pid) {
   return '\0' + contents("/proc/" + std::to_string(pid) + "/environ");
 }
 
+// What is said to more processes than cores depends on the machine.
+std::string without_warning(const std::string& errors) {
+  return errors.starts_with("warning:") ? errors.substr(errors.find('\n') + 1) : errors;
+}
+
 }  // namespace
 
 Program::Program(const std::string& folder, const std::string& words, ProgramOptions options)
@@ -88,7 +93,7 @@ pid_t Program::worker(int rank) const {
 
 Finished Program::wait(double limit) {
   const Ending ending = child_.wait(limit);
-  Finished end{ending.code, ending.seconds, contents(output_path_), ending.errors};
+  Finished end{ending.code, ending.seconds, contents(output_path_), without_warning(ending.errors)};
   std::filesystem::remove(output_path_);
   return end;
 }

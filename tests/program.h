@@ -12,7 +12,7 @@ namespace bv::test {
 struct Finished {
   int code = -1;  // exit code, or 128 + signal
   double seconds = 0;
-  std::string output, errors;
+  std::string output, errors;  // the latter without the warning of too few cores
 };
 
 struct ProgramOptions {

@@ -175,7 +175,7 @@ class ProgramProcesses : public ProgramRuns, public testing::WithParamInterface<
 
 // The first 20 losses of 1, 2 and 3 processes on the same global batch.
 TEST_P(ProgramProcesses, LossesDontDependOnTheirNumber) {
-  const std::string words = on_cifar + random_all + "--batch 12 --steps 20 --eval-every 100 " +
+  const std::string words = on_cifar + random_all + "--batch 6 --steps 20 --eval-every 100 " +
                             "--optimizer " + GetParam();
   for (const std::string n : {"1", "2", "3"}) go("-n " + n + " " + words + " --out run" + n);
   EXPECT_EQ(losses(in("run1")).size(), 20u);
