@@ -132,6 +132,12 @@ std::vector<std::string> metric(const std::string& run, const std::string& kind,
   return values;
 }
 
+std::string last_metric(const std::string& run, const std::string& kind,
+                        const std::string& member) {
+  const auto values = metric(run, kind, member);
+  return values.empty() ? "none" : values.back();
+}
+
 std::vector<double> losses(const std::string& run) {
   std::vector<double> values;
   for (const std::string& text : metric(run, "step", "loss")) values.push_back(std::stod(text));

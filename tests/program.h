@@ -47,6 +47,7 @@ std::string contents(const std::string& path);
 // Of the lines of a kind in a run's metrics.jsonl, one member as written.
 std::vector<std::string> metric(const std::string& run, const std::string& kind,
                                 const std::string& member);
+std::string last_metric(const std::string& run, const std::string& kind, const std::string& member);
 std::vector<double> losses(const std::string& run);
 
 // vit_tiny on a small CIFAR-10 folder of 44 and 10 records, made on the spot: `data` names it.

@@ -76,7 +76,7 @@ TEST_F(ProgramFaults, SignalsStopInOrder) {
     EXPECT_NE(end.output.find("Go on with: ./launcher --resume run\n"), std::string::npos)
         << end.output;
     const int64_t step = expect_checkpoint("run");
-    EXPECT_EQ(metric(in("run"), "step", "step").back(), std::to_string(step));
+    EXPECT_EQ(last_metric(in("run"), "step", "step"), std::to_string(step));
     EXPECT_NE(end.output.find("stopped after step " + std::to_string(step)), std::string::npos);
   }
   const int64_t step = expect_checkpoint("run");
