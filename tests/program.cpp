@@ -79,6 +79,11 @@ Program::Program(const std::string& folder, const std::string& words, ProgramOpt
     : output_path_(fresh_output_path()),
       child_([=, this] { return become_launcher(folder, words, output_path_, options); }) {}
 
+Program::~Program() {
+  std::error_code ignored;
+  std::filesystem::remove(output_path_, ignored);
+}
+
 pid_t Program::worker(int rank) const {
   const std::string own = std::to_string(pid());
   const std::string mark = '\0' + ("RANK=" + std::to_string(rank)) + '\0';
@@ -94,7 +99,6 @@ pid_t Program::worker(int rank) const {
 Finished Program::wait(double limit) {
   const Ending ending = child_.wait(limit);
   Finished end{ending.code, ending.seconds, contents(output_path_), without_warning(ending.errors)};
-  std::filesystem::remove(output_path_);
   return end;
 }
 

@@ -24,6 +24,7 @@ class Program {
  public:
   // `words`: the command line without the program, split at spaces; paths are relative to `folder`.
   Program(const std::string& folder, const std::string& words, ProgramOptions options = {});
+  ~Program();
   pid_t pid() const { return child_.pid(); }
   // The worker of this rank, as soon as there is one.
   pid_t worker(int rank) const;
