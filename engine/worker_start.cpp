@@ -37,6 +37,9 @@ Strings environment_of(const WorkerStart& start, int threads) {
   set(environment, "LOCAL_RANK", rank);
   set(environment, "LOCAL_WORLD_SIZE", size);
   set(environment, shared_fd_variable, std::to_string(start.shared_fd));
+  // Threads sleep while they wait: as fast on idle cores, and several times faster beside others'
+  // work than spinning.
+  if (!has(environment, "OMP_WAIT_POLICY")) set(environment, "OMP_WAIT_POLICY", "passive");
   if (!has(environment, "OMP_NUM_THREADS"))
     set(environment, "OMP_NUM_THREADS", std::to_string(threads));
   return environment;
