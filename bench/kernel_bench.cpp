@@ -206,7 +206,7 @@ void bench_gelu(Bench& bench, int rows) {
   bench("gelu_backward", shape({rows, mlp}), depth,
         BiasGeluBackward{.dinp = out,
                          .dbias = bench.random(mlp),
-                         .dout = out,
+                         .dout = bench.random(n),
                          .inp = inp,
                          .bias = bias,
                          .rows = rows,

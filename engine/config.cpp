@@ -234,6 +234,8 @@ Options resumed_options(const CommandLine& line) {
   overlay(options, read_config(path), Source::run);
   if (options.model.empty()) throw UserError(path + ": 'model' is missing");
   refuse_changes(options, line, asked.resume);
+  // A longer run isn't held back by the cap of the shorter one.
+  if (line.values.contains("epochs") && !line.values.contains("steps")) options.steps.reset();
   overlay(options, line.values, Source::command_line);
   options.out = asked.resume;
   return options;

@@ -47,7 +47,7 @@ Tensor attention(Graph&, const std::string& name, Tensor qkv, int heads, float d
 // Class token and position embedding: [B, P, C] -> [B, 1 + P, C].
 Tensor embed_tokens(Graph&, Tensor patches);
 // The class token alone: [B, N, C] -> [B, C].
-Tensor take_class_token(Graph&, Tensor tokens);
+Tensor take_class_token(Graph&, const std::string& name, Tensor tokens);
 
 // Drops elements, or with `whole_images` whole images' branches (drop path). Nothing at rate 0.
 Tensor dropout(Graph&, const std::string& name, Tensor inp, float drop, bool whole_images);

@@ -16,6 +16,7 @@
 #include "engine/file_io.h"
 #include "engine/launch.h"
 #include "engine/log.h"
+#include "engine/report.h"
 #include "engine/schedule.h"
 #include "engine/text.h"
 
@@ -80,7 +81,6 @@ class Training {
     double images = 0, seconds = 0, data_seconds = 0;
   };
 
-  void print_head();
   void print_plan_and_limits();
   void start_values();
   bool one_update();  // false: the run is to stop
@@ -93,7 +93,6 @@ class Training {
   void save(bool best);
   bool save_due(bool epoch_ended) const;
   void print_end();
-  void print_profile() const;
   bool first() const { return rank_ == 0; }
 
   Setup s_;
@@ -118,23 +117,6 @@ class Training {
   Window window_;
   double last_lr_ = 0;
 };
-
-void Training::print_head() {
-  const Options& o = s_.options;
-  const auto line = [&](const std::string& text) { log_->line(text); };
-  line(s_.model.name + ": " + std::to_string(s_.graph.parameter_count()) + " parameters, " +
-       std::to_string(*o.image_size) + "x" + std::to_string(*o.image_size) +
-       " images in patches of " + std::to_string(*o.patch_size));
-  line("device: " + backend_.describe() + "; " + std::to_string(s_.ranks) +
-       (s_.ranks == 1 ? " process" : " processes") + ", local batch " +
-       std::to_string(*o.local_batch));
-  line("data: " + s_.data.description);
-  line("memory: " + format_bytes(trainer_.plan().peak()) +
-       " planned per process (--plan shows it)");
-  line("run: " + o.out + ", " + std::to_string(end_) + " steps" +
-       (step_ ? ", going on after step " + std::to_string(step_) : ""));
-  for (const std::string& note : s_.notes) line(note);
-}
 
 // --plan, and a plan that doesn't fit.
 void Training::print_plan_and_limits() {
@@ -197,7 +179,11 @@ int Training::run() {
                                                      .resumed_step = s_.checkpoint ? step_ : -1,
                                                      .total_steps = end_,
                                                      .terminal = isatty(STDOUT_FILENO) != 0});
-    print_head();
+    for (const std::string& line : head_lines(s_, {.device = backend_.describe(),
+                                                  .peak_bytes = trainer_.plan().peak(),
+                                                  .steps_done = step_,
+                                                  .steps_end = end_}))
+      log_->line(line);
   }
   s_.weights.clear();
   s_.checkpoint.reset();
@@ -214,8 +200,7 @@ int Training::run() {
       save(false);
   }
   if (saved_step_ != step_) save(false);
-  if (o.profile && first()) print_profile();
-  if (first()) print_end();
+  print_end();
   return stopped_by_ ? 128 + stopped_by_ : 0;
 }
 
@@ -369,44 +354,44 @@ void Training::save(bool best) {
   c.loss_sum = epoch_loss_;
   c.loss_count = epoch_count_;
   c.data_fingerprint = s_.data.fingerprint;
+  if (communicator_) communicator_->busy(true);
   save_checkpoint(s_.options.out, c, best, s_.options.keep);
+  if (communicator_) communicator_->busy(false);
   saved_step_ = step_;
 }
 
 void Training::print_end() {
-  const int64_t skipped = train_.skipped() + (val_ ? val_->skipped() : 0);
-  if (skipped) log_->line("bad images skipped by this process: " + std::to_string(skipped));
-  const std::string command = "./launcher --resume " + s_.options.out;
-  if (stopped_by_) {
-    log_->line("stopped after step " + std::to_string(step_) + "; saved. Go on with: " + command);
-    return;
-  }
-  log_->line("weights: " + s_.options.out + "/last/weights.safetensors" +
-             (best_top1_ >= 0 ? ", best: " + s_.options.out + "/best/weights.safetensors" : ""));
-  const bool capped = end_ < horizon_;
-  const std::string more = capped ? " --steps " + std::to_string(2 * end_)
-                                  : " --epochs " + format_number(2 * s_.options.epochs);
-  log_->line("go on with: " + command + more);
-}
-
-void Training::print_profile() const {
-  std::vector<std::pair<double, std::string>> rows;
-  double total = 0;
-  for (const auto& [type, seconds] : profile_.seconds)
-    rows.emplace_back(seconds, type), total += seconds;
-  std::sort(rows.rbegin(), rows.rend());
-  for (const auto& [seconds, type] : rows) {
-    char text[80];
-    std::snprintf(text, sizeof text, "%-12s %8.3f s %5.1f%%", type.c_str(), seconds,
-                  100 * seconds / total);
-    log_->line(text);
-  }
+  double skipped = static_cast<double>(train_.skipped() + (val_ ? val_->skipped() : 0));
+  if (communicator_) communicator_->all_reduce(&skipped, 1, nullptr);
+  if (!first()) return;
+  if (skipped > 0) log_->line("bad images skipped: " + format_number(skipped));
+  if (s_.options.profile)
+    for (const std::string& line : profile_lines(profile_)) log_->line(line);
+  for (const std::string& line : end_lines(s_.options, {.stopped = stopped_by_ != 0,
+                                                       .capped = end_ < horizon_,
+                                                       .has_best = best_top1_ >= 0,
+                                                       .step = step_}))
+    log_->line(line);
 }
 
 }  // namespace
 
 int train(Setup setup, Backend& backend, Communicator* communicator, int cores) {
-  return Training(std::move(setup), backend, communicator, cores).run();
+  const std::string folder = setup.options.out;
+  const bool fresh = !setup.checkpoint;
+  try {
+    return Training(std::move(setup), backend, communicator, cores).run();
+  } catch (...) {
+    // A run that never came to its first checkpoint leaves no folder that could not be used again.
+    std::error_code ignored;
+    if (fresh && (!communicator || communicator->rank() == 0) &&
+        !std::filesystem::exists(folder + "/last", ignored)) {
+      std::filesystem::remove(folder + "/config.json", ignored);
+      std::filesystem::remove(folder + "/metrics.jsonl", ignored);
+      std::filesystem::remove(folder, ignored);  // if it is empty now
+    }
+    throw;
+  }
 }
 
 }  // namespace bv

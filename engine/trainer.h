@@ -70,7 +70,6 @@ class Trainer {
   EvaluationSums end_evaluation();  // over all processes
 
   void profile(Profile* to);
-  const Stage& stage() const { return stage_; }
 
  private:
   struct Bucket {

@@ -23,6 +23,8 @@ class Communicator {
   virtual void all_reduce(double* data, size_t count, Stream) = 0;
   virtual void broadcast(void* data, size_t bytes, int root, Stream) = 0;
   virtual void barrier() = 0;  // of the hosts
+  // While busy (saving, say), this process may let its peers wait longer than their timeout.
+  virtual void busy(bool) = 0;
 };
 
 class Backend {

@@ -33,11 +33,16 @@ Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
 
     auto [x1, normed1] = layernorm(g, block + "norm1", x, branch, c.layer_norm_eps);
     const Tensor qkv = linear(g, block + "attn.qkv", normed1, {.N = 3 * C, .init = init});
-    const Tensor mixed = attention(g, block + "attn", qkv, c.heads, c.attn_drop_rate);
+    Tensor mixed = attention(g, block + "attn", qkv, c.heads, c.attn_drop_rate);
+    Tensor stream = x1;
+    if (i + 1 == c.depth) {  // after the last attention, only the class token is read
+      mixed = take_class_token(g, block + "attn class token", mixed);
+      stream = take_class_token(g, block + "class token", stream);
+    }
     branch = linear(g, block + "attn.proj", mixed, {.N = C, .init = init});
     branch = dropout(g, block + "drop_path1", branch, drop_path, true);
 
-    auto [x2, normed2] = layernorm(g, block + "norm2", x1, branch, c.layer_norm_eps);
+    auto [x2, normed2] = layernorm(g, block + "norm2", stream, branch, c.layer_norm_eps);
     const Tensor act = linear_gelu(g, block + "mlp.fc1", normed2, hidden, init);
     branch = linear(g, block + "mlp.fc2", act, {.N = C, .init = init});
     branch = dropout(g, block + "drop_path2", branch, drop_path, true);
@@ -45,7 +50,7 @@ Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
   }
 
   const Tensor normed = layernorm(g, "norm", x, branch, c.layer_norm_eps).out;
-  const Tensor token = dropout(g, "head_drop", take_class_token(g, normed), c.drop_rate, false);
+  const Tensor token = dropout(g, "head_drop", normed, c.drop_rate, false);
   const Tensor logits = linear(g, "head", token, {.N = c.classes, .init = init});
   const Tensor loss = cross_entropy(g, logits, c.label_smoothing);
   g.finish();

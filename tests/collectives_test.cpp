@@ -152,6 +152,20 @@ TEST(Collectives, NoticeAPeerThatNeverComes) {
   EXPECT_EQ(ending.errors, "rank 0: rank 1 has not answered for 0.5 s (--timeout)\n");
 }
 
+// A save may take longer than the timeout.
+TEST(Collectives, WaitForAPeerThatIsBusy) {
+  Ranks ranks = start_ranks(2, 4096, 0.3, [](Communicator& peers) {
+    if (peers.rank() == 1) {
+      peers.busy(true);
+      usleep(900000);
+      peers.busy(false);
+    }
+    peers.barrier();
+    return 0;
+  });
+  expect_all_end_well(ranks);
+}
+
 TEST(Collectives, RefuseOtherOptionsOnOtherRanks) {
   const SharedRegion region = SharedRegion::create(2);
   make_shared_memory_communicator({.rank = 0, .size = 2, .fd = region.fd(), .bucket_bytes = 4096});

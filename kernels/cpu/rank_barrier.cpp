@@ -77,6 +77,8 @@ void RankBarrier::wait() {
     look_around();
     const std::chrono::duration<double> tick = Clock::now() - start;
     waited += std::min(tick.count(), 2e-3 * tick_ms);
+    for (int peer = 0; peer < place_.size; ++peer)
+      if (missing(peer) && region_.rank(peer).busy) waited = 0;
     if (waited < place_.timeout) continue;
     for (int peer = 0; peer < place_.size; ++peer)
       if (missing(peer)) end_for_stuck(peer);

@@ -19,6 +19,7 @@ class RankBarrier {
   RankBarrier(const RankBarrier&) = delete;
   ~RankBarrier();
   void wait();
+  void busy(bool now) { region_.rank(place_.rank).busy = now ? 1 : 0; }
 
  private:
   bool missing(int peer) const;  // hasn't come to the barrier that this rank waits in

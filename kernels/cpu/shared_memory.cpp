@@ -82,6 +82,7 @@ class SharedMemoryCommunicator final : public Communicator {
   void barrier() override {
     submit(nullptr, [this] { barrier_.wait(); });
   }
+  void busy(bool now) override { barrier_.busy(now); }
 
  private:
   static SharedRegion open_region(const SharedMemoryPeers& peers) {
@@ -190,6 +191,7 @@ class SingleCommunicator final : public Communicator {
   void all_reduce(double*, size_t, Stream) override {}
   void broadcast(void*, size_t, int, Stream) override {}
   void barrier() override {}
+  void busy(bool) override {}
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ enum class RankState : uint32_t { absent, here, left };
 struct alignas(64) RankBoard {
   std::atomic<RankState> state;
   std::atomic<uint32_t> arrivals;  // barriers that it has come to
+  std::atomic<uint32_t> busy;      // 1: at something long alone; not stuck
   pthread_mutex_t alive;
 };
 
