@@ -73,12 +73,18 @@ bench_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard bench/*.cpp))
 .PHONY: all deps test asan bench peers format help clean found check-packages
 all: found $(BUILD)/launcher
 
+have_library = $(1) $(if $(wildcard $(CUDA_HOME)/include/$(2) /usr/include/$(2) /usr/include/*/$(2)),yes,no)
+gpu := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
 found: check-packages
-	@echo "compiler  $(CXX) $(shell $(CXX) -dumpfullversion)"
-	@echo "cuda      $(if $(NVCC),$(CUDA_HOME) (device cuda: not in this version),not found: device cuda is off)"
-	@echo "onednn    $(if $(ONEDNN),found: device cpu,not found)"
-	@echo "jpeg      $(if $(filter 1,$(TURBOJPEG)),libjpeg-turbo,stb_image only$(comma) slower)"
-	@echo "tests     $(if $(call have,gtest/gtest.h),GoogleTest,off: GoogleTest not found)"
+	@echo "compiler  $(CXX) $(shell $(CXX) -dumpfullversion); $(if $(call have,gtest/gtest.h),tests by GoogleTest,no tests: GoogleTest not found)"
+ifneq ($(NVCC),)
+	@echo "cuda      $(CUDA_HOME), $(if $(gpu),a GPU of compute capability $(gpu),no GPU here); $(call have_library,cuBLAS,cublasLt.h) $(call have_library,cuDNN,cudnn.h) $(call have_library,NCCL,nccl.h)"
+else
+	@echo "cuda      $(if $(filter 0,$(CUDA)),left out (CUDA=0),not found)"
+endif
+	@echo "devices   cpu$(comma) by oneDNN and AVX2 or AVX-512; cuda and simt: not in this version"
+	@echo "jpeg      $(if $(filter 1,$(TURBOJPEG)),libjpeg-turbo,stb_image$(comma) slower than libjpeg-turbo (libjpeg-dev))"
+	@echo "version   $(VERSION), into $(BUILD)/"
 
 check-packages:
 ifneq ($(packages),)

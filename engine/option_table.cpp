@@ -76,7 +76,7 @@ std::vector<OptionRow> model_rows() {
       {.name = "drop_rate",
        .metavar = "X",
        .member = &O::drop_rate,
-       .help = "dropout",
+       .help = "dropout of the class token before the head",
        .range = fraction},
       {.name = "attn_drop_rate",
        .metavar = "X",

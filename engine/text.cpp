@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace bv {
@@ -80,10 +81,10 @@ size_t edits(std::string_view a, std::string_view b) {
 std::string nearest(std::string_view word, std::span<const std::string> known) {
   if (word.size() > 64) return "";  // no option or model is that long
   std::string best;
-  size_t fewest = 1 + std::max<size_t>(2, word.size() / 3);
+  size_t fewest = std::numeric_limits<size_t>::max();
   for (const std::string& candidate : known) {
     const size_t distance = edits(word, candidate);
-    if (distance >= fewest || distance >= std::max(word.size(), candidate.size())) continue;
+    if (distance >= fewest) continue;
     fewest = distance;
     best = candidate;
   }

@@ -19,7 +19,7 @@ std::optional<uint64_t> parse_unsigned(std::string_view text);
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(std::span<const std::string> items, std::string_view separator);
 
-// The known word with the fewest edits to `word`; empty where none is near enough to be meant.
+// The known word with the fewest edits to `word`; empty for one too long to be a name.
 std::string nearest(std::string_view word, std::span<const std::string> known);
 // " (did you mean NEAREST?)", or nothing.
 std::string suggestion(std::string_view word, std::span<const std::string> known,
