@@ -33,9 +33,7 @@ std::optional<double> parse_number(std::string_view text) {
   const auto value = parse_whole<double>(text);
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
-std::optional<int64_t> parse_integer(std::string_view text) {
-  return parse_whole<int64_t>(text);
-}
+std::optional<int64_t> parse_integer(std::string_view text) { return parse_whole<int64_t>(text); }
 std::optional<uint64_t> parse_unsigned(std::string_view text) {
   return parse_whole<uint64_t>(text);
 }
@@ -94,7 +92,10 @@ std::string nearest(std::string_view word, std::span<const std::string> known) {
 std::string suggestion(std::string_view word, std::span<const std::string> known,
                        std::string_view prefix) {
   const std::string best = nearest(word, known);
-  return best.empty() ? "" : " (did you mean " + std::string(prefix) + best + "?)";
+  if (best.empty()) return "";
+  const std::string name = std::string(prefix) + best;
+  const bool likely = edits(word, best) <= std::max<size_t>(2, word.size() / 3);
+  return likely ? " (did you mean " + name + "?)" : " (the nearest known one is " + name + ")";
 }
 
 std::string printable(std::string_view text, size_t longest) {

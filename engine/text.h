@@ -21,7 +21,7 @@ std::string join(std::span<const std::string> items, std::string_view separator)
 
 // The known word with the fewest edits to `word`; empty for one too long to be a name.
 std::string nearest(std::string_view word, std::span<const std::string> known);
-// " (did you mean NEAREST?)", or nothing.
+// " (did you mean NEAREST?)" where that is likely, else " (the nearest known one is NEAREST)".
 std::string suggestion(std::string_view word, std::span<const std::string> known,
                        std::string_view prefix = "");
 
