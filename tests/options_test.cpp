@@ -92,7 +92,7 @@ TEST(CommandLineTest, FormsOfAnOption) {
 TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
   expect_error({"vit_tiny", "--lrr", "1"}, "unknown option --lrr (did you mean --lr?)");
   expect_error({"--image_size", "32", "vit_tiny"}, "did you mean --image-size?");
-  expect_error({"vit_tiny", "-q"}, "unknown option -q;");
+  expect_error({"vit_tiny", "-q"}, "unknown option -q (");
   expect_error({"vit_tiny", "more"}, "unexpected argument 'more'");
   expect_error({"vit_tiny", "--lr", "abc"}, "--lr abc: is not a number");
   expect_error({"vit_tiny", "--lr", "1e-3x"}, "is not a number");
