@@ -106,6 +106,7 @@ TEST(Collectives, RunOnAStreamInTheOrderOfTheCalls) {
       synchronize_stream(stream.handle());
       if (one != 4) return 2;
     }
+    peers.barrier();  // leaves the stream, which ends before the communicator here
     return 0;
   });
   expect_all_end_well(ranks);
