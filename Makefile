@@ -26,7 +26,8 @@ empty :=
 space := $(empty) $(empty)
 
 # ---- What is there: one run of the preprocessor asks for every header ---------------------------
-asked := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h
+asked := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h \
+  boost/context/detail/fcontext.hpp
 hash := \#
 found := $(shell printf '%s\n' $(foreach h,$(asked),'$(hash)if __has_include(<$(h)>)' '$(h)' '$(hash)endif') \
   | $(CXX) -x c++ -std=c++20 -E -P - 2>/dev/null)
@@ -38,6 +39,7 @@ CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),
 NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 endif
 ONEDNN := $(call have,oneapi/dnnl/dnnl.hpp)
+SIMT := $(call have,boost/context/detail/fcontext.hpp)
 TURBOJPEG ?= $(or $(call have,jpeglib.h),0)
 
 packages := $(if $(shell command -v $(CXX)),,g++) \
@@ -45,7 +47,8 @@ packages := $(if $(shell command -v $(CXX)),,g++) \
   $(if $(call have,nlohmann/json.hpp),,nlohmann-json3-dev) \
   $(if $(call have,CLI/CLI.hpp),,libcli11-dev) \
   $(if $(ONEDNN),,libdnnl-dev)
-optional_packages := $(if $(call have,jpeglib.h),,libjpeg-dev) $(if $(call have,gtest/gtest.h),,libgtest-dev)
+optional_packages := $(if $(call have,jpeglib.h),,libjpeg-dev) $(if $(call have,gtest/gtest.h),,libgtest-dev) \
+  $(if $(SIMT),,libboost-context-dev)
 packages := $(strip $(packages))
 optional_packages := $(strip $(optional_packages))
 
@@ -54,7 +57,7 @@ optional_packages := $(strip $(optional_packages))
 WARN := -Wall -Wextra -Wshadow -Wno-missing-field-initializers
 OPT ?= -O2
 CPPFLAGS := -I. -MMD -MP -DBAREVISION_VERSION='"$(VERSION)"' \
-  -DBAREVISION_TURBOJPEG=$(TURBOJPEG)
+  -DBAREVISION_TURBOJPEG=$(TURBOJPEG) $(if $(SIMT),-DBAREVISION_SIMT) $(if $(NVCC),-DBAREVISION_CUDA)
 CXXFLAGS := -std=c++20 -g1 $(OPT) $(WARN) -fopenmp -pthread $(SANITIZE)
 avx2 := -march=x86-64-v3
 avx512 := -march=x86-64-v4 -mprefer-vector-width=512
@@ -67,14 +70,32 @@ kernels := $(wildcard kernels/*.cpp)
 objects := $(plain:%.cpp=$(BUILD)/obj/%.o) $(kernels:%.cpp=$(BUILD)/obj/avx2/%.o) \
   $(kernels:%.cpp=$(BUILD)/obj/avx512/%.o)
 program := $(BUILD)/obj/engine/main.o $(BUILD)/obj/engine/cpu_check.o
-test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard tests/*.cpp tests/golden/*.cpp))
+test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out tests/gpu_%,$(wildcard tests/*.cpp)) $(wildcard tests/golden/*.cpp))
+# The GPU's kernels and host code, once for the stand-in and once for CUDA.
+gpu_sources := $(wildcard kernels/*.cu kernels/cuda/*.cpp)
+ifeq ($(SIMT),1)
+simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(gpu_sources) $(wildcard kernels/simt/*.cpp)))
+simt_libraries := -lboost_context
+endif
+ifneq ($(NVCC),)
+cuda_objects := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(basename $(gpu_sources)))
+cuda_libraries := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt
+endif
+gpu_objects := $(simt_objects) $(cuda_objects)
+gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objects),cuda), \
+  $(patsubst %.cpp,$(BUILD)/obj/$(build)/%.o,$(wildcard tests/gpu_*.cpp)))
+gpu_libraries := $(simt_libraries) $(cuda_libraries)
 bench_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard bench/*.cpp))
+
+# For the GPU that is here, else for sm_80.
+gpu := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
+gpu_arch := $(or $(subst .,,$(gpu)),80)
+cuda_arch ?= -gencode arch=compute_$(gpu_arch:90=90a),code=sm_$(gpu_arch:90=90a)
 
 .PHONY: all deps test asan bench peers format help clean found check-packages
 all: found $(BUILD)/launcher
 
 have_library = $(1) $(if $(wildcard $(CUDA_HOME)/include/$(2) /usr/include/$(2) /usr/include/*/$(2)),yes,no)
-gpu := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
 found: check-packages
 	@echo "compiler  $(CXX) $(shell $(CXX) -dumpfullversion); $(if $(call have,gtest/gtest.h),tests by GoogleTest,no tests: GoogleTest not found)"
 ifneq ($(NVCC),)
@@ -100,6 +121,17 @@ $(BUILD)/obj/avx2/%.o: %.cpp | check-packages
 	$(call compile, (avx2)) $(kernel_flags) $(avx2) -DBAREVISION_ISA=avx2 -c -o $@ $<
 $(BUILD)/obj/avx512/%.o: %.cpp | check-packages
 	$(call compile, (avx512)) $(kernel_flags) $(avx512) -DBAREVISION_ISA=avx512 -c -o $@ $<
+# The stand-in's warps are vectors too, hence -O2 with AVX2 also where it is debugged.
+simt_flags := -O2 $(avx2) -Ikernels/simt -DBAREVISION_GPU=simt_gpu
+$(BUILD)/obj/simt/%.o: %.cu | check-packages
+	$(call compile, (simt)) $(simt_flags) -x c++ -c -o $@ $<
+$(BUILD)/obj/simt/%.o: %.cpp | check-packages
+	$(call compile, (simt)) $(simt_flags) -c -o $@ $<
+$(BUILD)/obj/cuda/%.o: %.cu | check-packages
+	@mkdir -p $(@D) && echo "compile   $< (cuda)" && $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(cuda_arch) -I. -DBAREVISION_GPU=cuda_gpu \
+	  -Xcompiler=-Wall,-march=x86-64-v3 -Wno-deprecated-gpu-targets -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+$(BUILD)/obj/cuda/%.o: %.cpp | check-packages
+	$(call compile, (cuda)) $(avx2) -isystem $(CUDA_HOME)/include -DBAREVISION_GPU=cuda_gpu -c -o $@ $<
 # Runs before anything else, so on any CPU.
 $(BUILD)/obj/engine/cpu_check.o: engine/cpu_check.cpp | check-packages
 	$(call compile,) -march=x86-64 -c -o $@ $<
@@ -130,9 +162,9 @@ $(BUILD)/asan/%.o: %.cpp | check-packages
 $(BUILD)/fuzz: $(fuzz_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^
-$(BUILD)/tests: $(test_objects) $(objects)
+$(BUILD)/tests: $(test_objects) $(objects) $(gpu_test_objects) $(gpu_objects)
 	@echo "link      $@"
-	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(LDLIBS)
+	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
 
 test: all $(BUILD)/tests $(BUILD)/fuzz
 	@tests/run $(BUILD) $(FILTER)

@@ -410,6 +410,15 @@ struct GradientNorm {
   Cost cost() const { return {2.0 * double(count), 4.0 * double(count)}; }
 };
 
+// Dynamic loss scaling (Micikevicius et al. 2018): after a skipped update the scale is multiplied by
+// `backoff`, after growth_interval updates without one by `growth`. The defaults are PyTorch's
+// GradScaler's.
+struct LossScaling {
+  float growth = 2, backoff = 0.5f;
+  float smallest = 1, largest = 0x1p24f;
+  int32_t growth_interval = 0;  // GradScaler's is 2000;  0: the scale stays as it is
+};
+
 enum class OptimizerKind : uint8_t { sgd, adam, adamw };
 
 // The whole update in one pass over the flat arenas, with PyTorch's meaning of every option. Per
@@ -421,8 +430,12 @@ enum class OptimizerKind : uint8_t { sgd, adam, adamw };
 //   adam:   g += wd w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
 //           w -= lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 //   adamw:  w -= lr wd w, then as adam without its wd
-// t = state->count + 1, which is written back. Where state->found_inf, nothing but state->skipped
-// (+= 1) changes, else it becomes 0.
+// t = state->count + 1, which is written back. Where state->found_inf, weights, copy, moments and
+// count stay as they are. Then the state of the loss scale moves on:
+//   found_inf:  skipped += 1;  with a growth_interval: good_steps = 0,
+//               loss_scale = max(smallest, loss_scale * backoff)
+//   else:       skipped = 0;   with a growth_interval: good_steps += 1, and where that reaches it
+//               good_steps = 0, loss_scale = min(largest, loss_scale * growth)
 struct OptimizerUpdate {
   static constexpr size_t decay_chunk = 64;  // parameters start at multiples of it
 
@@ -439,6 +452,7 @@ struct OptimizerUpdate {
   float momentum;
   double beta1, beta2;            // Adam uses 1 - beta, which a float beta would spoil
   float eps, weight_decay, clip;  // clip 0: none
+  LossScaling scaling;
   OptimizerKind kind;
   bool nesterov;
   DType dtype;  // of copy

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kernels/cpu/make_cpu_kernels.h"
+#include "tests/gpu_device.h"
 
 namespace bv {
 namespace {
@@ -33,7 +34,21 @@ bool has_avx512() {
 
 }  // namespace
 
-std::vector<Device> devices_to_test() {
+namespace {
+
+// BAREVISION_SIMT and BAREVISION_CUDA: what this build has.
+std::vector<Device> gpu_devices() {
+  std::vector<Device> devices;
+#ifdef BAREVISION_SIMT
+  devices.push_back(simt_gpu::gpu_device());
+#endif
+#ifdef BAREVISION_CUDA
+  devices.push_back(cuda_gpu::gpu_device());
+#endif
+  return devices;
+}
+
+std::vector<Device> cpu_devices() {
   const char* isa = std::getenv("BAREVISION_ISA");
   const Device avx2 = cpu("cpu_avx2", avx2::make_cpu_kernels);
   if (isa && std::string_view(isa) == "avx2") return {avx2};
@@ -41,6 +56,14 @@ std::vector<Device> devices_to_test() {
   if (has_avx512()) return {avx512};
   avx512.unavailable = "this CPU has no AVX-512";
   return {avx2, avx512};
+}
+
+}  // namespace
+
+std::vector<Device> devices_to_test() {
+  std::vector<Device> devices = cpu_devices();
+  for (Device& device : gpu_devices()) devices.push_back(std::move(device));
+  return devices;
 }
 
 }  // namespace bv

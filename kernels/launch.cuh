@@ -1,0 +1,58 @@
+// The one header of kernels that both nvcc and g++ (with kernels/simt in the include path) build.
+// Beyond CUDA's names it gives two things:
+//   shared<T>()    the block's shared memory; each kernel has one struct for all it keeps there
+//   launch<kernel>(grid, block, shared_bytes, stream, args...)    throws std::runtime_error that
+//                  names the kernel and the reason
+// All device code lives in namespace bv::BAREVISION_GPU, cuda_gpu by nvcc and simt_gpu by g++, so
+// that both builds fit into one program.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "kernels/cuda/check.h"
+
+namespace bv::BAREVISION_GPU {
+
+// "layernorm_forward<float, 8>": the name for messages.
+template <auto kernel>
+std::string kernel_name() {
+  const std::string_view all = __PRETTY_FUNCTION__;
+  const size_t begin = all.find("kernel = ") + 9;
+  return std::string(all.substr(begin, all.find_first_of(";]", begin) - begin));
+}
+
+#ifdef __CUDACC__
+template <class T>
+__device__ T& shared() {
+  static_assert(std::is_trivially_default_constructible_v<T>, "nobody constructs shared memory");
+  extern __shared__ __align__(128) unsigned char dynamic_shared[];
+  return *reinterpret_cast<T*>(dynamic_shared);
+}
+
+template <auto kernel, class... Args>
+void launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, const Args&... args) {
+  if (shared_bytes > 48 * 1024)  // beyond what every chip gives, a kernel must ask
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(shared_bytes)),
+          kernel_name<kernel>());
+  const cudaLaunchConfig_t config{grid, block, shared_bytes, stream, nullptr, 0};
+  check(cudaLaunchKernelEx(&config, kernel, args...), kernel_name<kernel>());
+}
+#else
+using ::shared;
+
+template <auto kernel, class... Args>
+void launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, const Args&... args) {
+  check(::simt::launch({kernel_name<kernel>(), grid, block, shared_bytes, [=] { kernel(args...); }},
+                       stream),
+        kernel_name<kernel>());
+}
+#endif
+
+}  // namespace bv::BAREVISION_GPU
