@@ -65,7 +65,7 @@ kernel_flags := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
 LDLIBS := -ldnnl $(if $(filter 1,$(TURBOJPEG)),-ljpeg) -lgomp -pthread
 
 # ---- Sources ------------------------------------------------------------------------------------
-plain := $(filter-out engine/main.cpp engine/cpu_check.cpp,$(wildcard engine/*.cpp models/*.cpp data/*.cpp kernels/cpu/*.cpp))
+plain := $(filter-out engine/main.cpp engine/cpu_check.cpp,$(wildcard engine/*.cpp models/*.cpp data/*.cpp kernels/cpu/*.cpp kernels/devices/*.cpp))
 kernels := $(wildcard kernels/*.cpp)
 objects := $(plain:%.cpp=$(BUILD)/obj/%.o) $(kernels:%.cpp=$(BUILD)/obj/avx2/%.o) \
   $(kernels:%.cpp=$(BUILD)/obj/avx512/%.o)

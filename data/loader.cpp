@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -27,10 +28,12 @@ constexpr uint32_t most_replacements = 1000;
 
 using Order = std::vector<uint32_t>;
 
+// Images, crops and labels lie one behind the other in one piece of memory.
 struct Slot {
-  std::vector<uint8_t> images;
-  std::vector<Crop> crops;
-  std::vector<int32_t> labels;
+  std::shared_ptr<void> memory;
+  uint8_t* images = nullptr;
+  Crop* crops = nullptr;
+  int32_t* labels = nullptr;
   Batch batch{};
   int64_t sequence = -1, epoch = 0, first = 0;  // first: image index or position of row 0
   std::shared_ptr<const Order> order;           // null: the position is the index
@@ -38,6 +41,20 @@ struct Slot {
   int bad_row = -1;  // the first row whose picture failed, and why
   std::exception_ptr error;
 };
+
+std::shared_ptr<void> allocate_plain(size_t bytes) {
+  return {::operator new(bytes), [](void* p) { ::operator delete(p); }};
+}
+
+void allocate(Slot& slot, const LoaderOptions& o, size_t image_bytes) {
+  const auto rows = static_cast<size_t>(o.local_batch);
+  const size_t crops_at = (image_bytes + 63) / 64 * 64, labels_at = crops_at + rows * sizeof(Crop);
+  const size_t bytes = labels_at + rows * sizeof(int32_t);
+  slot.memory = o.allocate ? o.allocate(bytes) : allocate_plain(bytes);
+  slot.images = static_cast<uint8_t*>(slot.memory.get());
+  slot.crops = new (slot.images + crops_at) Crop[rows];
+  slot.labels = new (slot.images + labels_at) int32_t[rows];
+}
 
 }  // namespace
 
@@ -64,11 +81,7 @@ struct Loader::State {
     // A row of photos is worth waking a thread for; small pictures are taken by the dozen.
     chunk = o.kind == DataKind::photos ? 1 : 16;
     slots.resize(std::max(1, o.prefetch) + 1);
-    for (Slot& slot : slots) {
-      slot.images.resize(row_bytes * o.local_batch);
-      slot.crops.resize(o.local_batch);
-      slot.labels.resize(o.local_batch);
-    }
+    for (Slot& slot : slots) allocate(slot, o, row_bytes * static_cast<size_t>(o.local_batch));
     for (int i = 0; i < std::max(1, o.workers); ++i) workers.emplace_back([this] { work(); });
   }
 
@@ -140,9 +153,9 @@ struct Loader::State {
       slot.first = std::min(end, begin + batch * options.local_batch);
       count = std::min<int64_t>(count, end - slot.first);
     }
-    slot.batch = {.images = slot.images.data(),
-                  .crops = slot.crops.data(),
-                  .labels = slot.labels.data(),
+    slot.batch = {.images = slot.images,
+                  .crops = slot.crops,
+                  .labels = slot.labels,
                   .count = static_cast<int>(count),
                   .position = static_cast<uint32_t>(slot.first),
                   .wait_seconds = 0};
@@ -171,7 +184,7 @@ struct Loader::State {
 
   // ---- one row ----------------------------------------------------------------------------------
   void fill(Slot& slot, int row, Resizer& resizer) {
-    uint8_t* out = slot.images.data() + row * row_bytes;
+    uint8_t* out = slot.images + row * row_bytes;
     slot.labels[row] = -1;
     slot.crops[row] = {};
     try {
@@ -253,21 +266,11 @@ struct Loader::State {
 Loader::Loader(const Dataset& data, const LoaderOptions& options, bool train)
     : state_(std::make_unique<State>(data, options, train)) {}
 Loader::~Loader() = default;
-int Loader::height() const {
-  return state_->options.image_size;
-}
-int Loader::width() const {
-  return state_->options.image_size;
-}
-int64_t Loader::batches_per_epoch() const {
-  return state_->batches;
-}
-void Loader::start(int64_t epoch, int64_t batch) {
-  state_->start(epoch, batch);
-}
-const Batch& Loader::next() {
-  return state_->next();
-}
+int Loader::height() const { return state_->options.image_size; }
+int Loader::width() const { return state_->options.image_size; }
+int64_t Loader::batches_per_epoch() const { return state_->batches; }
+void Loader::start(int64_t epoch, int64_t batch) { state_->start(epoch, batch); }
+const Batch& Loader::next() { return state_->next(); }
 int64_t Loader::skipped() const {
   const std::lock_guard lock(state_->bad_mutex);
   return static_cast<int64_t>(state_->bad_images.size());

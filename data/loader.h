@@ -3,6 +3,7 @@
 // position or index) alone.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct LoaderOptions {
   int workers = 1;         // threads; at least 1
   size_t cache_bytes = 0;  // for this process: decoded images are kept when all of them fit
   int prefetch = 3;        // batches prepared ahead
+  // Where batches lie; empty: ordinary memory. A device may read another kind faster.
+  std::function<std::shared_ptr<void>(size_t bytes)> allocate;
 };
 
 // The order of a training epoch: a permutation of the images (Fisher & Yates), keyed by (seed,

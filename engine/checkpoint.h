@@ -22,7 +22,7 @@ struct Checkpoint {
   int64_t step = 0;              // updates done
   int64_t epoch = 0, batch = 0;  // the next batch to train on
   int32_t update_count = 0;      // Adam's t
-  float loss_scale = 1;
+  float loss_scale = 0;          // 0: the run has none
   int32_t good_steps = 0, skipped = 0;
   double best_top1 = -1;  // of the best evaluation so far; -1: none yet
   int64_t best_step = 0;

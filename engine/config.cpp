@@ -187,9 +187,7 @@ std::string absolute_path(const std::string& path) {
   return error ? path : absolute.string();
 }
 
-bool is_path(const OptionRow& row) {
-  return row.name == "data" || row.name == "weights";
-}
+bool is_path(const OptionRow& row) { return row.name == "data" || row.name == "weights"; }
 
 Items stored_items(const Options& options, const OptionRow& row) {
   Items items = items_of(options, row);

@@ -23,9 +23,7 @@ bool saves_ymm() {
   return (low & 6) == 6;
 }
 
-bool has(unsigned bits, unsigned wanted) {
-  return (bits & wanted) == wanted;
-}
+bool has(unsigned bits, unsigned wanted) { return (bits & wanted) == wanted; }
 
 bool is_x86_64_v3() {
   const Registers basic = cpuid(1), features = cpuid(7), extended = cpuid(0x80000001);

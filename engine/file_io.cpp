@@ -15,18 +15,14 @@
 namespace bv {
 namespace {
 
-std::string reason(int code) {
-  return std::generic_category().message(code);
-}
+std::string reason(int code) { return std::generic_category().message(code); }
 
 }  // namespace
 
 WriteError::WriteError(const std::string& what, const std::string& path, int error_code)
     : RunError("can't " + what + " " + path + ": " + reason(error_code)), code(error_code) {}
 
-bool WriteError::disk_full() const {
-  return code == ENOSPC || code == EDQUOT;
-}
+bool WriteError::disk_full() const { return code == ENOSPC || code == EDQUOT; }
 
 // O_NONBLOCK: opening a pipe that nobody writes to must not wait.
 InputFile::InputFile(const std::string& path)
@@ -45,9 +41,7 @@ InputFile::InputFile(const std::string& path)
                   " where a file is wanted");
 }
 
-InputFile::~InputFile() {
-  close(fd_);
-}
+InputFile::~InputFile() { close(fd_); }
 
 void InputFile::read(uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {

@@ -69,9 +69,7 @@ std::string name_of_signal(int number) {
 }
 
 // A worker that was asked to stop, by us or by someone else, and did so in order.
-bool is_stop_code(int code) {
-  return code == 128 + SIGINT || code == 128 + SIGTERM;
-}
+bool is_stop_code(int code) { return code == 128 + SIGINT || code == 128 + SIGTERM; }
 
 class Supervisor {
  public:

@@ -74,6 +74,8 @@ std::string to_json(const StepRecord& r) {
       .number("images_per_second", r.images_per_second)
       .number("data_seconds", r.data_seconds)
       .number("step_seconds", r.step_seconds)
+      .number("loss_scale", r.loss_scale)
+      .whole("skipped", r.skipped)
       .finish();
 }
 

@@ -16,6 +16,8 @@ struct StepRecord {
   double loss = 0, lr = 0, grad_norm = 0;
   double images_per_second = 0;               // of all processes
   double data_seconds = 0, step_seconds = 0;  // of one step: waiting for its batch, in all
+  double loss_scale = 1;
+  int64_t skipped = 0;  // updates since the process began, for gradients that were not finite
 };
 
 // A line after each epoch, and where a run ends inside one. Fractions are 0-1.

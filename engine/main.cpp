@@ -8,15 +8,27 @@
 
 #include "engine/command_line.h"
 #include "engine/config.h"
+#include "engine/device.h"
 #include "engine/error.h"
 #include "engine/launch.h"
 #include "engine/model_config.h"
 #include "engine/setup.h"
 #include "engine/train.h"
-#include "kernels/cpu/backend.h"
 
 namespace bv {
 namespace {
+
+std::unique_ptr<Communicator> connect(World& world, const Options& o, DeviceKind kind,
+                                      Backend& backend) {
+  auto hosts = connect_shared_memory(world, static_cast<size_t>(o.bucket_bytes), o.timeout);
+  return make_communicator(kind, backend,
+                           {.place = {.rank = world.rank,
+                                      .size = world.size,
+                                      .timeout = o.timeout,
+                                      .supervised = world.launched},
+                            .fd = world.shared_fd,
+                            .hosts = std::move(hosts)});
+}
 
 int work(const CommandLine& line, World world) {
   // They outlive an error: the peers must not see this rank leave before its line is out.
@@ -25,13 +37,17 @@ int work(const CommandLine& line, World world) {
   try {
     catch_stop_signals();
     const int cores = pin_to_share(world);
-    Setup setup = prepare(line, world.size);
+    const Options early = initial_options(line);
+    std::vector<std::string> notes;
+    const DeviceKind kind = choose_device(early.device, world.local_size, notes);
     // With cores to spare, one of them reduces gradients while the others go on with backward.
-    const bool overlap = world.size > 1 && cores >= 4;
-    backend = make_cpu_backend(overlap ? cores - 1 : cores, overlap);
-    if (world.size > 1)
-      communicator = connect_shared_memory(world, static_cast<size_t>(setup.options.bucket_bytes),
-                                           setup.options.timeout);
+    const bool overlap = kind == DeviceKind::cpu && world.size > 1 && cores >= 4;
+    backend = make_backend(kind, {.index = world.local_rank,
+                                  .threads = overlap ? cores - 1 : cores,
+                                  .overlap = overlap,
+                                  .graphs = !early.no_graph});
+    Setup setup = prepare(line, world.size, {*backend, kind, std::move(notes)});
+    if (world.size > 1) communicator = connect(world, setup.options, kind, *backend);
     return train(std::move(setup), *backend, communicator.get(), cores);
   } catch (const UserError& e) {
     fail_worker(world, e.what(), 2);
@@ -44,7 +60,7 @@ int launch(const CommandLine& line, const std::vector<std::string>& argv) {
   // Plain mistakes are found before any process is started.
   const Options options = initial_options(line);
   load_model_config(options.model);
-  return run_launcher(options.nproc.value_or(1), argv);
+  return run_launcher(options.nproc.value_or(default_processes(options.device)), argv);
 }
 
 int run(const std::vector<std::string>& argv) {

@@ -26,9 +26,7 @@ std::string range_text(const Range& range, bool whole) {
 }
 
 // The reason why an item is no value of the row is thrown as UserError; assign adds the subject.
-[[noreturn]] void refuse(const std::string& reason) {
-  throw UserError(reason);
-}
+[[noreturn]] void refuse(const std::string& reason) { throw UserError(reason); }
 
 double checked(double value, const Range& range, bool whole) {
   const bool low = range.least_open ? value <= range.least : value < range.least;

@@ -53,7 +53,10 @@ struct Options {
   std::string schedule_by = "step";  // step epoch
   double warmup_epochs = 0;
   int64_t warmup_steps = 0;
-  double clip_grad = 0;  // 0: none
+  double clip_grad = 0;   // 0: none
+  double loss_scale = 0;  // of fp16; 0: dynamic
+  double loss_scale_init = 65536;
+  int loss_scale_growth_interval = 2000;
   double label_smoothing = 0;
   double drop_rate = 0, attn_drop_rate = 0, drop_path_rate = 0;
   uint64_t seed = 0;
@@ -64,8 +67,9 @@ struct Options {
   int log_every = 10;            // steps
   // machine
   int64_t bucket_bytes = 4 << 20;
-  double timeout = 60;  // seconds without a sign of life from a peer
-  bool plan = false, profile = false;
+  std::string recompute = "none";  // none blocks
+  double timeout = 60;             // seconds without a sign of life from a peer
+  bool plan = false, profile = false, no_graph = false;
 
   // Of each option that is not as built in, by its name in config.json ("image_size").
   std::map<std::string, Source, std::less<>> sources;

@@ -1,10 +1,12 @@
 #include "engine/parameters.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numbers>
 
 #include "engine/error.h"
+#include "engine/half.h"
 #include "kernels/philox.h"
 
 namespace bv {
@@ -76,6 +78,23 @@ void Parameters::initialise(uint64_t seed) {
 
 void Parameters::set_weights(const std::map<std::string, HostTensor>& values) {
   upload(weights(), values, "");
+  if (graph_->dtype() != DType::fp32) upload_copy(values);
+}
+
+void Parameters::upload_copy(const std::map<std::string, HostTensor>& values) const {
+  auto* copy = copy_.data<uint16_t>();
+  std::vector<uint16_t> rounded;
+  for (const ParameterInfo& p : graph_->parameters()) {
+    const auto found = values.find(p.name);
+    if (found == values.end()) continue;
+    const std::vector<float>& data = found->second.data;
+    rounded.resize(data.size());
+    std::transform(data.begin(), data.end(), rounded.begin(),
+                   [&](float x) { return to_half(x, graph_->dtype()); });
+    backend_->to_device(copy + p.offset, rounded.data(), rounded.size() * sizeof(uint16_t),
+                        nullptr);
+    backend_->synchronize(nullptr);
+  }
 }
 
 void Parameters::set_moments(const std::map<std::string, HostTensor>& values) {

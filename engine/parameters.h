@@ -49,6 +49,7 @@ class Parameters {
   std::map<std::string, HostTensor> download(const float* arena, const std::string& prefix) const;
   void upload(float* arena, const std::map<std::string, HostTensor>&,
               const std::string& prefix) const;
+  void upload_copy(const std::map<std::string, HostTensor>&) const;
 
   Backend* backend_;
   const Graph* graph_;

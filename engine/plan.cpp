@@ -12,11 +12,11 @@ size_t align(size_t bytes) { return (bytes + alignment - 1) / alignment * alignm
 
 struct Block {
   size_t bytes;
-  int first, last;  // life
-  size_t* offset;   // result
+  std::vector<Life> lives;
+  size_t* offset;  // result
 };
 
-// Largest first, each at the lowest offset that is free all its life. Returns the bytes in all.
+// Largest first, each at the lowest offset that is free in all its lives. Returns the bytes in all.
 size_t pack(std::vector<Block> blocks) {
   std::stable_sort(blocks.begin(), blocks.end(),
                    [](const Block& a, const Block& b) { return a.bytes > b.bytes; });
@@ -25,7 +25,7 @@ size_t pack(std::vector<Block> blocks) {
   for (const Block& block : blocks) {
     size_t offset = 0;
     for (const Block* other : placed) {
-      if (other->last < block.first || block.last < other->first) continue;
+      if (!meet(block.lives, other->lives)) continue;
       if (offset + block.bytes <= *other->offset) break;
       offset = std::max(offset, *other->offset + other->bytes);
     }
@@ -54,75 +54,171 @@ Uses collect(const Graph& graph, Kernels& kernels) {
   return uses;
 }
 
-}  // namespace
-
-Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end) {
-  const Uses uses = collect(graph, kernels);
-  const int count = end - begin;
-  const size_t storages = graph.tensors().size();
-  Layout layout;
-  layout.places.resize(storages);
-
-  // Lives within the stage, and which sides of it a storage is touched on.
-  struct Touched {
+// Where a storage is touched: on which sides of the stage, by which nodes inside it, when.
+struct Touched {
+  struct Pass {
     bool before = false, inside = false, after = false;
+    Life life{};
+    void at(int time) {
+      life =
+          inside ? Life{std::min(life.first, time), std::max(life.last, time)} : Life{time, time};
+      inside = true;
+    }
   };
-  std::vector<Touched> forward(storages), backward(storages);
-  const auto touch = [&](const Planner::Pass& pass, int node, int time,
-                         std::vector<Touched>& touched) {
+  Pass forward, again;  // again: in backward, or in a second run forward
+  int first_node = -1, last_node = -1;
+
+  void by(int node) {
+    first_node = first_node < 0 ? node : std::min(first_node, node);
+    last_node = std::max(last_node, node);
+  }
+  bool crosses() const { return forward.before || forward.after || again.before || again.after; }
+  bool both() const { return forward.inside && again.inside; }
+};
+
+// The blocks between cuts that are run forward a second time, each without the nodes at its end
+// that compute nothing for its own backward.
+std::vector<Layout::Recompute> find_recomputes(const Graph& graph, const Uses& uses, int begin,
+                                               int end) {
+  std::vector<Touched> touched(graph.tensors().size());
+  for (size_t node = 0; node < graph.nodes().size(); ++node)
+    for (const auto* pass : {&uses.forward, &uses.backward})
+      for (const Tensor t : (*pass)[node].tensors)
+        touched[static_cast<size_t>(graph.info(t).storage)].by(static_cast<int>(node));
+
+  std::vector<int> cuts;
+  for (const int cut : graph.cuts())
+    if (cut >= begin && cut < end) cuts.push_back(cut);
+  std::vector<Layout::Recompute> found;
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+    const int after = cuts[i + 1];
+    const auto makes_own = [&](int node) {  // something that stays within the block
+      for (const Tensor t : uses.forward[static_cast<size_t>(node)].tensors) {
+        const Touched& s = touched[static_cast<size_t>(graph.info(t).storage)];
+        if (s.first_node == node && s.last_node < after) return true;
+      }
+      return false;
+    };
+    int last = after;
+    while (last > cuts[i] && !makes_own(last - 1)) --last;
+    if (last > cuts[i]) found.push_back({cuts[i], last, after});
+  }
+  return found;
+}
+
+// When each node runs, by node - begin; -1: never.
+struct Times {
+  std::vector<int> forward, again, backward;
+};
+
+Times run_through(const std::vector<Layout::Recompute>& recomputes, int begin, int end) {
+  const auto count = static_cast<size_t>(end - begin);
+  Times times{.forward = std::vector<int>(count),
+              .again = std::vector<int>(count, -1),
+              .backward = std::vector<int>(count)};
+  std::iota(times.forward.begin(), times.forward.end(), 0);
+  int now = end - begin;
+  auto next = recomputes.rbegin();
+  for (int node = end - 1; node >= begin; --node) {
+    if (next != recomputes.rend() && next->before == node + 1) {
+      for (int k = next->begin; k < next->end; ++k)
+        times.again[static_cast<size_t>(k - begin)] = now++;
+      ++next;
+    }
+    times.backward[static_cast<size_t>(node - begin)] = now++;
+  }
+  return times;
+}
+
+std::vector<Touched> find_touched(const Graph& graph, const Uses& uses, const Times& times,
+                                  int begin, int end) {
+  std::vector<Touched> all(graph.tensors().size());
+  const auto touch = [&](const Planner::Pass& pass, int node, Touched::Pass Touched::*which,
+                         const std::vector<int>& when) {
     for (const Tensor t : pass.tensors) {
-      const auto s = static_cast<size_t>(graph.info(t).storage);
-      (node < begin  ? touched[s].before
-       : node >= end ? touched[s].after
-                     : touched[s].inside) = true;
-      if (node < begin || node >= end) continue;
-      Layout::Place& place = layout.places[s];
-      if (place.kind == Layout::Place::absent) {
-        place = {Layout::Place::scratch, 0, align(graph.tensors()[s].bytes()), time, time};
-      } else {
-        place.first = std::min(place.first, time);
-        place.last = std::max(place.last, time);
+      Touched& touched = all[static_cast<size_t>(graph.info(t).storage)];
+      if (node < begin) {
+        (touched.*which).before = true;
+      } else if (node >= end) {
+        (touched.*which).after = true;
+      } else if (const int time = when[static_cast<size_t>(node - begin)]; time >= 0) {
+        (touched.*which).at(time);
+        touched.by(node);
       }
     }
   };
-  const int nodes = static_cast<int>(graph.nodes().size());
-  for (int node = 0; node < nodes; ++node) {
-    touch(uses.forward[static_cast<size_t>(node)], node, node - begin, forward);
-    touch(uses.backward[static_cast<size_t>(node)], node, 2 * count - 1 - (node - begin), backward);
+  for (int node = 0; node < static_cast<int>(graph.nodes().size()); ++node) {
+    const Planner::Pass& forward = uses.forward[static_cast<size_t>(node)];
+    touch(forward, node, &Touched::forward, times.forward);
+    if (node >= begin && node < end) touch(forward, node, &Touched::again, times.again);
+    touch(uses.backward[static_cast<size_t>(node)], node, &Touched::again, times.backward);
   }
+  return all;
+}
+
+// Whether nothing touches it but one block that is run forward twice.
+bool belongs_to_recomputed(const Layout& layout, const Touched& touched) {
+  for (const Layout::Recompute& r : layout.recomputes)
+    if (r.begin <= touched.first_node && touched.last_node < r.before) return true;
+  return false;
+}
+
+}  // namespace
+
+Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end, bool recompute) {
+  const Uses uses = collect(graph, kernels);
+  Layout layout;
+  if (recompute) layout.recomputes = find_recomputes(graph, uses, begin, end);
+  const Times times = run_through(layout.recomputes, begin, end);
+  const std::vector<Touched> touched = find_touched(graph, uses, times, begin, end);
 
   std::vector<Block> scratch;
-  for (size_t s = 0; s < storages; ++s) {
-    Layout::Place& place = layout.places[s];
-    if (place.kind == Layout::Place::absent) continue;
-    const Touched &f = forward[s], &b = backward[s];
+  layout.places.resize(touched.size());
+  for (size_t s = 0; s < touched.size(); ++s) {
+    const Touched& t = touched[s];
+    if (!t.forward.inside && !t.again.inside) continue;
     const int id = static_cast<int>(s);
-    if (f.inside && f.before) layout.inputs.push_back(id);
-    if (f.inside && f.after) layout.outputs.push_back(id);
-    if (!f.inside && b.inside && b.before) layout.input_grads.push_back(id);
-    if (!f.inside && b.inside && b.after) layout.output_grads.push_back(id);
-    const bool crosses = f.before || f.after || b.before || b.after;
-    if ((f.inside && b.inside) || crosses) {
+    if (t.forward.inside && t.forward.before) layout.inputs.push_back(id);
+    if (t.forward.inside && t.forward.after) layout.outputs.push_back(id);
+    if (!t.forward.inside && t.again.before) layout.input_grads.push_back(id);
+    if (!t.forward.inside && t.again.after) layout.output_grads.push_back(id);
+    Layout::Place& place = layout.places[s];
+    place.bytes = align(graph.tensors()[s].bytes());
+    const bool lives_twice = t.both() && !t.crosses() && belongs_to_recomputed(layout, t);
+    if (t.crosses() || (t.both() && !lives_twice)) {
       place.kind = Layout::Place::saved;
       place.offset = layout.saved_bytes;
       layout.saved_bytes += place.bytes;
-    } else {
-      scratch.push_back({place.bytes, place.first, place.last, &place.offset});
+      continue;
     }
+    place.kind = Layout::Place::scratch;
+    if (t.forward.inside) place.lives.push_back(t.forward.life);
+    if (t.again.inside) place.lives.push_back(t.again.life);
+    scratch.push_back({place.bytes, place.lives, &place.offset});
   }
 
-  layout.forward_workspace.resize(static_cast<size_t>(count));
-  layout.backward_workspace.resize(static_cast<size_t>(count));
-  for (int i = 0; i < count; ++i) {
-    const auto node = static_cast<size_t>(begin + i), at = static_cast<size_t>(i);
-    if (const size_t bytes = align(uses.forward[node].workspace))
-      scratch.push_back({bytes, i, i, &layout.forward_workspace[at]});
-    const int time = 2 * count - 1 - i;
+  const auto count = static_cast<size_t>(end - begin);
+  layout.forward_workspace.resize(count);
+  layout.backward_workspace.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t node = static_cast<size_t>(begin) + i;
+    const int now = times.forward[i], again = times.again[i], back = times.backward[i];
+    if (const size_t bytes = align(uses.forward[node].workspace)) {
+      scratch.push_back({bytes, {{now, now}}, &layout.forward_workspace[i]});
+      if (again >= 0) scratch.back().lives.push_back({again, again});
+    }
     if (const size_t bytes = align(uses.backward[node].workspace))
-      scratch.push_back({bytes, time, time, &layout.backward_workspace[at]});
+      scratch.push_back({bytes, {{back, back}}, &layout.backward_workspace[i]});
   }
   layout.scratch_bytes = pack(std::move(scratch));
   return layout;
+}
+
+bool meet(const std::vector<Life>& some, const std::vector<Life>& others) {
+  for (const Life& a : some)
+    for (const Life& b : others)
+      if (a.first <= b.last && b.first <= a.last) return true;
+  return false;
 }
 
 std::string format_bytes(size_t bytes) {

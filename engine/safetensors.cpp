@@ -20,9 +20,7 @@ constexpr uint64_t most_header_bytes = 100'000'000;  // what the format's own li
 
 using Read = std::function<void(uint64_t offset, std::span<std::byte> out)>;
 
-float from_bf16(uint16_t bits) {
-  return std::bit_cast<float>(uint32_t(bits) << 16);
-}
+float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
 
 float from_f16(uint16_t bits) {
   const uint32_t sign = uint32_t(bits & 0x8000) << 16;

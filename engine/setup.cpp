@@ -41,20 +41,6 @@ void settle_batch(Options& o, int ranks, int64_t images) {
   o.local_batch = static_cast<int>(batch / ranks);
 }
 
-// What this program's build and this machine can do; anything else that was asked for is an error.
-void settle_device(Options& o, std::vector<std::string>& notes) {
-  if (o.device != "auto" && o.device != "cpu")
-    throw UserError("--device " + o.device + ": this version runs on the cpu alone (--device cpu)");
-  o.device = "cpu";
-  if (o.precision != "fp32" && o.precision != "auto") {
-    if (o.stated("precision"))
-      throw UserError("--precision " + o.precision +
-                      ": the cpu device computes in fp32 (--precision fp32)");
-    notes.push_back("precision fp32 instead of the recipe's " + o.precision);
-  }
-  o.precision = "fp32";
-}
-
 DataOptions data_options(const Options& o) {
   return {.path = o.data,
           .val_fraction = o.val_fraction,
@@ -78,6 +64,12 @@ OptimizerOptions optimizer_options(const Options& o) {
           .decay_all = o.decay == "all"};
 }
 
+// A fixed scale, as of fp32 and bf16, is one that never grows.
+LossScaling loss_scaling(const Options& o, DType dtype) {
+  const bool dynamic = dtype == DType::fp16 && o.loss_scale == 0;
+  return {.growth_interval = dynamic ? o.loss_scale_growth_interval : 0};
+}
+
 std::vector<ParameterShape> shapes_of(const Graph& graph) {
   std::vector<ParameterShape> shapes;
   for (const ParameterInfo& p : graph.parameters()) shapes.push_back({p.name, p.shape});
@@ -86,7 +78,8 @@ std::vector<ParameterShape> shapes_of(const Graph& graph) {
 
 }  // namespace
 
-Graph build_graph(const Options& o, const ModelConfig& m, int local_batch, size_t classes) {
+Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local_batch,
+                  size_t classes) {
   InputShape input{.batch = local_batch,
                    .height = *o.image_size,
                    .width = *o.image_size,
@@ -108,7 +101,7 @@ Graph build_graph(const Options& o, const ModelConfig& m, int local_batch, size_
                       .attn_drop_rate = static_cast<float>(o.attn_drop_rate),
                       .drop_path_rate = static_cast<float>(o.drop_path_rate),
                       .label_smoothing = static_cast<float>(o.label_smoothing)};
-  return build_vit(vit, input, DType::fp32).graph;
+  return build_vit(vit, input, dtype).graph;
 }
 
 namespace {
@@ -129,9 +122,10 @@ void keep_meaning_of_head(Options& o, DataSets& data, const WeightsInfo& from,
   }
 }
 
-Setup settle(Options o, ModelConfig model, DataSets data, int ranks) {
-  std::vector<std::string> notes;
-  settle_device(o, notes);
+Setup settle(Options o, ModelConfig model, DataSets data, int ranks, const Device& device) {
+  std::vector<std::string> notes = device.notes;
+  o.device = name_of(device.kind);
+  const DType dtype = settle_precision(o, device.backend, device.kind, notes);
   settle_batch(o, ranks, data.train->size());
   o.nproc = ranks;
 
@@ -153,7 +147,7 @@ Setup settle(Options o, ModelConfig model, DataSets data, int ranks) {
   if (!o.std) o.std = from.std.value_or(model.std);
   o.classes = data.classes;
 
-  Graph graph = build_graph(o, model, *o.local_batch, data.classes.size());
+  Graph graph = build_graph(o, model, dtype, *o.local_batch, data.classes.size());
   std::map<std::string, HostTensor> weights;
   if (!file.tensors.empty()) {
     FitResult fit =
@@ -167,6 +161,8 @@ Setup settle(Options o, ModelConfig model, DataSets data, int ranks) {
                                .width = *o.image_size,
                                .accumulate = o.accumulate,
                                .bucket_bytes = static_cast<size_t>(o.bucket_bytes),
+                               .scaling = loss_scaling(o, dtype),
+                               .recompute = o.recompute == "blocks",
                                .seed = o.seed};
   WeightsInfo info{.model = model.name,
                    .image_size = o.image_size,
@@ -219,14 +215,14 @@ void claim_folder(Options& o) {
 
 }  // namespace
 
-Setup prepare(const CommandLine& line, int ranks) {
+Setup prepare(const CommandLine& line, int ranks, const Device& device) {
   const Options early = initial_options(line);
   ModelConfig model = load_model_config(early.model);
   if (!early.resume.empty()) {
     if (!early.image_size || !early.patch_size)
       throw UserError(early.out + "/config.json: 'image_size' or 'patch_size' is missing");
     DataSets data = open_dataset(data_options(early));
-    Setup setup = settle(early, std::move(model), std::move(data), ranks);
+    Setup setup = settle(early, std::move(model), std::move(data), ranks, device);
     load_resumed(setup);
     return setup;
   }
@@ -242,7 +238,7 @@ Setup prepare(const CommandLine& line, int ranks) {
   if (!options.plan) claim_folder(options);
   const bool own_patch =
       kind == DataKind::builtin && options.source("patch_size") == Source::recipe;
-  Setup setup = settle(std::move(options), std::move(model), std::move(data), ranks);
+  Setup setup = settle(std::move(options), std::move(model), std::move(data), ranks, device);
   if (own_patch)
     setup.notes.push_back("built-in pictures of " + std::to_string(*setup.options.image_size) +
                           " pixels: patches of " + std::to_string(*setup.options.patch_size) +
@@ -252,7 +248,8 @@ Setup prepare(const CommandLine& line, int ranks) {
 
 int largest_batch(const Setup& setup, Backend& backend, size_t limit) {
   const auto fits = [&](int batch) {
-    const Graph graph = build_graph(setup.options, setup.model, batch, setup.data.classes.size());
+    const Graph graph = build_graph(setup.options, setup.model, setup.graph.dtype(), batch,
+                                    setup.data.classes.size());
     TrainerOptions options = setup.trainer;
     options.local_batch = batch;
     return Trainer(backend, nullptr, graph, options).plan().peak() <= limit;

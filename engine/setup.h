@@ -8,6 +8,7 @@
 #include "data/dataset.h"
 #include "engine/checkpoint.h"
 #include "engine/command_line.h"
+#include "engine/device.h"
 #include "engine/graph.h"
 #include "engine/model_config.h"
 #include "engine/options.h"
@@ -31,10 +32,15 @@ struct Setup {
 
 // From the command line to a run, or to the run that --resume goes on with. Only a new run folder's
 // name depends on the process (the time of day); rank 0's is the one that counts.
-Setup prepare(const CommandLine&, int ranks);
+struct Device {
+  const Backend& backend;
+  DeviceKind kind;
+  std::vector<std::string> notes;  // of its choice, lines for the user
+};
+Setup prepare(const CommandLine&, int ranks, const Device&);
 
 // The model's graph for `local_batch` images.
-Graph build_graph(const Options&, const ModelConfig&, int local_batch, size_t classes);
+Graph build_graph(const Options&, const ModelConfig&, DType, int local_batch, size_t classes);
 
 // The largest local batch whose plan fits into `limit` bytes; 0: none.
 int largest_batch(const Setup&, Backend&, size_t limit);

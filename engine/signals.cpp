@@ -40,9 +40,7 @@ void on_stop(int number) {
 
 }  // namespace
 
-int stop_signal() {
-  return stop_number;
-}
+int stop_signal() { return stop_number; }
 
 void catch_stop_signals() {
   struct sigaction action {};

@@ -2,13 +2,13 @@
 
 namespace bv {
 
-Stage::Stage(Backend& backend, const Graph& graph, int begin, int end, int slots)
+Stage::Stage(Backend& backend, const Graph& graph, int begin, int end, int slots, bool recompute)
     : backend_(&backend),
       graph_(&graph),
       begin_(begin),
       end_(end),
       slots_(slots),
-      layout_(plan_stage(graph, backend.kernels(), begin, end)) {}
+      layout_(plan_stage(graph, backend.kernels(), begin, end, recompute)) {}
 
 void Stage::allocate() {
   saved_ = DeviceMemory(*backend_, saved_bytes());
@@ -29,28 +29,34 @@ void Stage::allocate() {
 template <class F>
 void Stage::timed(const Node& node, F run) const {
   if (!profile_) return run();
-  const auto start = std::chrono::steady_clock::now();
-  run();
-  profile_->seconds[node.type()] +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  profile_->timed(*backend_, node.type(), run);
 }
 
-void Stage::forward(Run run, int slot) const {
-  run.graph = graph_;
-  run.kernels = &backend_->kernels();
-  run.place = &places_[static_cast<size_t>(slot)];
-  for (int i = begin_; i < end_; ++i) {
+void Stage::run_forward(Run& run, int begin, int end) const {
+  for (int i = begin; i < end; ++i) {
     const Node& node = *graph_->nodes()[static_cast<size_t>(i)];
     run.workspace = scratch_.data() + layout_.forward_workspace[static_cast<size_t>(i - begin_)];
     timed(node, [&] { node.forward(run); });
   }
 }
 
+void Stage::forward(Run run, int slot) const {
+  run.graph = graph_;
+  run.kernels = &backend_->kernels();
+  run.place = &places_[static_cast<size_t>(slot)];
+  run_forward(run, begin_, end_);
+}
+
 void Stage::backward(Run run, int slot, const std::function<void(int)>& done) const {
   run.graph = graph_;
   run.kernels = &backend_->kernels();
   run.place = &places_[static_cast<size_t>(slot)];
+  auto next = layout_.recomputes.rbegin();
   for (int i = end_ - 1; i >= begin_; --i) {
+    if (next != layout_.recomputes.rend() && next->before == i + 1) {
+      run_forward(run, next->begin, next->end);
+      ++next;
+    }
     const Node& node = *graph_->nodes()[static_cast<size_t>(i)];
     run.workspace = scratch_.data() + layout_.backward_workspace[static_cast<size_t>(i - begin_)];
     timed(node, [&] { node.backward(run); });

@@ -12,15 +12,27 @@
 
 namespace bv {
 
-// Seconds by node type, forward and backward, of nodes that run at once (not of queued ones).
+// Seconds by node type, forward and backward. The host waits for each node.
 struct Profile {
   std::map<std::string, double> seconds;
+
+  void run_forward(Run&, int begin, int end) const;
+  template <class F>
+  void timed(Backend& backend, const std::string& type, F run) {
+    backend.synchronize(nullptr);
+    const auto start = std::chrono::steady_clock::now();
+    run();
+    backend.synchronize(nullptr);
+    seconds[type] +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
 };
 
 class Stage {
  public:
   // Plans; takes no memory yet.
-  Stage(Backend&, const Graph&, int begin, int end, int slots);
+  // recompute: blocks run forward again before they run backward, for less memory.
+  Stage(Backend&, const Graph&, int begin, int end, int slots, bool recompute = false);
   void allocate();
   const Layout& layout() const { return layout_; }
   size_t saved_bytes() const { return layout_.saved_bytes * static_cast<size_t>(slots_); }
@@ -38,6 +50,7 @@ class Stage {
   void profile(Profile* to) { profile_ = to; }
 
  private:
+  void run_forward(Run&, int begin, int end) const;
   template <class F>
   void timed(const Node&, F) const;
 

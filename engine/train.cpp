@@ -9,7 +9,9 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "engine/config.h"
 #include "engine/error.h"
@@ -22,6 +24,9 @@
 
 namespace bv {
 namespace {
+
+// Updates that fp16 may skip on end: more than halving the largest loss scale down to 1 takes.
+constexpr int most_skipped = 32;
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
@@ -83,9 +88,16 @@ class Training {
 
   void print_plan_and_limits();
   void start_values();
+  // An update whose result has not been looked at.
+  struct Pending {
+    Clock::time_point start;
+    int64_t epoch = 0, step = 0, images = 0;
+    double lr = 0, waited = 0;
+  };
   bool one_update();  // false: the run is to stop
-  void log_step(const UpdateResult&, double lr, double seconds, double data_seconds);
-  void fail_not_finite(const UpdateResult&);
+  void settle();
+  void log_step(const Pending&, const UpdateResult&, double seconds);
+  void fail_not_finite(int64_t step, const UpdateResult&);
   std::string what_now() const;
   void check_finite(const std::map<std::string, HostTensor>& weights) const;
   void end_epoch(bool whole);
@@ -115,6 +127,9 @@ class Training {
   int64_t best_step_ = 0, saved_step_ = -1;
   int stopped_by_ = 0;
   Window window_;
+  std::optional<Pending> pending_;
+  Clock::time_point settled_;  // the last time
+  int64_t skipped_ = 0;        // updates, in this process's life
   double last_lr_ = 0;
 };
 
@@ -136,19 +151,24 @@ void Training::print_plan_and_limits() {
 
 void Training::start_values() {
   Parameters& parameters = trainer_.parameters();
-  if (!s_.checkpoint) parameters.initialise(s_.options.seed);
+  const Options& o = s_.options;
+  const bool scaled = s_.graph.dtype() == DType::fp16;
+  const double fresh_scale = o.loss_scale > 0 ? o.loss_scale : o.loss_scale_init;
+  if (!s_.checkpoint) parameters.initialise(o.seed);
+  trainer_.set_state({.loss_scale = scaled ? static_cast<float>(fresh_scale) : 1});
   if (!s_.weights.empty()) parameters.set_weights(s_.weights);
   if (!s_.checkpoint) return;
   const Checkpoint& c = *s_.checkpoint;
   parameters.set_moments(c.optimizer.tensors);
+  const bool keeps_scale = scaled && c.loss_scale > 0 && o.loss_scale == 0;
   trainer_.set_state({.count = c.update_count,
-                      .loss_scale = c.loss_scale,
+                      .loss_scale = keeps_scale ? c.loss_scale : trainer_.state().loss_scale,
                       .good_steps = c.good_steps,
                       .skipped = c.skipped});
   step_ = saved_step_ = c.step;
   if (step_ > end_)
-    throw UserError("the run in " + s_.options.out + " has done " + std::to_string(step_) +
-                    " steps; " + (end_ < horizon_ ? "--steps" : "--epochs") + " ends it after " +
+    throw UserError("the run in " + o.out + " has done " + std::to_string(step_) + " steps; " +
+                    (end_ < horizon_ ? "--steps" : "--epochs") + " ends it after " +
                     std::to_string(end_) + " already");
   epoch_ = c.epoch;
   batch_ = c.batch;
@@ -204,70 +224,96 @@ int Training::run() {
   return stopped_by_ ? 128 + stopped_by_ : 0;
 }
 
+// Starts the next update. Where the device runs ahead of the host, the result of the one before is
+// looked at while this one's micro-steps are under way.
 bool Training::one_update() {
   const Options& o = s_.options;
-  const auto start = Clock::now();
-  double waited = 0;
-  int64_t images = 0;
-  const int64_t epoch = epoch_;
+  Pending now{.start = Clock::now(), .epoch = epoch_};
   for (int micro = 0; micro < o.accumulate; ++micro) {
+    trainer_.wait_for_upload();
     const Batch& batch = train_.next();
-    waited += batch.wait_seconds;
-    images += *o.batch;
+    now.waited += batch.wait_seconds;
+    now.images += *o.batch;
     const bool last = micro + 1 == o.accumulate || batch_ + 1 == batches_;
     trainer_.micro_step(
-        batch, {.epoch = epoch, .first = micro == 0, .last = last, .stop = stop_signal() != 0});
+        batch, {.epoch = epoch_, .first = micro == 0, .last = last, .stop = stop_signal() != 0});
     if (++batch_ == batches_) batch_ = 0, ++epoch_;
     if (last) break;
   }
-  const double lr = last_lr_ = schedule_.at(step_, epoch);
-  const UpdateResult result = trainer_.update(lr, images);
-  ++step_;
-  if (result.skipped || !std::isfinite(result.loss_sum) || !std::isfinite(result.grad_norm))
-    fail_not_finite(result);
-  epoch_loss_ += result.loss_sum;
-  epoch_count_ += result.count;
-  const double seconds = seconds_since(start);
-  epoch_seconds_ += seconds;
-  epoch_images_ += static_cast<double>(images);
-  if (first()) log_step(result, lr, seconds, waited);
-  // Every process reads the same sum, so all stop after the same step.
-  if (result.stop) stopped_by_ = stop_signal() ? stop_signal() : SIGTERM;
-  return step_ < end_ && !result.stop;
+  settle();
+  now.lr = last_lr_ = schedule_.at(step_, now.epoch);
+  trainer_.start_update(now.lr, now.images);
+  now.step = ++step_;
+  pending_ = now;
+  const bool due = batch_ == 0 || step_ >= end_ || save_due(false);
+  if (!trainer_.runs_ahead() || due || stopped_by_) settle();
+  return step_ < end_ && !stopped_by_;
 }
 
-void Training::log_step(const UpdateResult& result, double lr, double seconds,
-                        double data_seconds) {
+// Takes in the result of the update that is under way, if there is one.
+void Training::settle() {
+  if (!pending_) return;
+  const Pending done = *std::exchange(pending_, {});
+  const UpdateResult result = trainer_.finish_update();
+  const bool finite = std::isfinite(result.loss_sum) && std::isfinite(result.grad_norm);
+  const bool may_skip = s_.graph.dtype() == DType::fp16;
+  if ((result.skipped || !finite) &&
+      (!may_skip || !result.skipped || result.skipped_in_a_row >= most_skipped))
+    fail_not_finite(done.step, result);
+  if (result.skipped) ++skipped_;
+  if (finite) {
+    epoch_loss_ += result.loss_sum;
+    epoch_count_ += result.count;
+  }
+  const auto now = Clock::now();
+  const double seconds =
+      std::chrono::duration<double>(now - std::max(done.start, settled_)).count();
+  settled_ = now;
+  epoch_seconds_ += seconds;
+  epoch_images_ += static_cast<double>(done.images);
+  if (first()) log_step(done, result, seconds);
+  // Every process reads the same sum, so all stop after the same step.
+  if (result.stop) stopped_by_ = stop_signal() ? stop_signal() : SIGTERM;
+}
+
+void Training::log_step(const Pending& done, const UpdateResult& result, double seconds) {
   ++window_.steps;
   window_.images += result.count;
   window_.seconds += seconds;
-  window_.data_seconds += data_seconds;
-  const bool due = step_ % s_.options.log_every == 0 || step_ == end_;
+  window_.data_seconds += done.waited;
+  const bool due = done.step % s_.options.log_every == 0 || done.step == end_;
   const auto steps = static_cast<double>(window_.steps);
-  const int64_t epoch = batch_ == 0 ? epoch_ : epoch_ + 1;  // counted from 1
+  const int64_t epoch = done.epoch + 1;  // counted from 1
   const double loss = result.loss_sum / result.count, rate = window_.images / window_.seconds;
   log_->progress({.epoch = epoch,
                   .epochs = (horizon_ + updates_per_epoch_ - 1) / updates_per_epoch_,
-                  .step = step_,
+                  .step = done.step,
                   .loss = loss,
-                  .lr = lr,
+                  .lr = done.lr,
                   .images_per_second = rate});
   if (!due) return;
   log_->step({.epoch = epoch,
-              .step = step_,
+              .step = done.step,
               .loss = loss,
-              .lr = lr,
+              .lr = done.lr,
               .grad_norm = result.grad_norm,
               .images_per_second = rate,
               .data_seconds = window_.data_seconds / steps,
-              .step_seconds = window_.seconds / steps});
+              .step_seconds = window_.seconds / steps,
+              .loss_scale = result.loss_scale,
+              .skipped = skipped_});
   window_ = {};
 }
 
-void Training::fail_not_finite(const UpdateResult& result) {
+void Training::fail_not_finite(int64_t step, const UpdateResult& result) {
   const std::string name = trainer_.parameters().first_not_finite(false);
   std::string what = !std::isfinite(result.loss_sum) ? "the loss" : "the gradient";
-  throw RunError("step " + std::to_string(step_) + ": " + what + " is not finite" +
+  const std::string often = result.skipped_in_a_row >= most_skipped
+                                ? " in " + std::to_string(result.skipped_in_a_row) +
+                                      " steps on end, down to loss scale " +
+                                      format_number(result.loss_scale)
+                                : "";
+  throw RunError("step " + std::to_string(step) + ": " + what + " is not finite" + often +
                  (name.empty() ? "" : "; the first such gradient is that of " + name) + what_now());
 }
 
@@ -346,7 +392,7 @@ void Training::save(bool best) {
   c.epoch = epoch_;
   c.batch = batch_;
   c.update_count = state.count;
-  c.loss_scale = state.loss_scale;
+  c.loss_scale = s_.graph.dtype() == DType::fp16 ? state.loss_scale : 0;
   c.good_steps = state.good_steps;
   c.skipped = state.skipped;
   c.best_top1 = best_top1_;

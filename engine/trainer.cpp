@@ -12,16 +12,24 @@ Parameters::Needs needs(const OptimizerOptions& o) {
 
 }  // namespace
 
+// Params are a ring: the host may be a whole update ahead of the device.
+struct Trainer::HostBlock {
+  UpdateState state;
+  float tail[3];
+  StepParams params[1];  // as many as there are between two results of an update, twice
+};
+
 Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& graph,
                  const TrainerOptions& options)
     : backend_(&backend),
       communicator_(communicator && communicator->size() > 1 ? communicator : nullptr),
       graph_(&graph),
       options_(options),
-      stage_(backend, graph, 0, static_cast<int>(graph.nodes().size()), 1),
+      stage_(backend, graph, 0, static_cast<int>(graph.nodes().size()), 1, options.recompute),
       parameters_(backend, graph, needs(options.optimizer)),
       ready_(backend.create_event()),
-      reduced_(backend.create_event()) {
+      reduced_(backend.create_event()),
+      updated_(backend.create_event()) {
   size_t bytes = 0;
   const auto place = [&bytes](size_t size) {
     const size_t at = bytes;
@@ -29,10 +37,17 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
     return at;
   };
   const auto batch = static_cast<size_t>(options.local_batch);
-  at_.images =
-      place(batch * static_cast<size_t>(options.height) * static_cast<size_t>(options.width) * 3);
-  at_.crops = place(batch * sizeof(Crop));
-  at_.labels = place(batch * sizeof(int32_t));
+  const auto place_batch = [&]() -> BatchPlace {
+    const auto pixels = static_cast<size_t>(options.height) * static_cast<size_t>(options.width);
+    const size_t images = place(batch * pixels * 3), crops = place(batch * sizeof(Crop));
+    return {.images = images, .crops = crops, .labels = place(batch * sizeof(int32_t))};
+  };
+  at_.batch = place_batch();
+  for (int slot = 0; slot < 2 && runs_ahead(); ++slot) {
+    at_.incoming[slot] = place_batch();
+    uploaded_[slot] = backend.create_event();
+    consumed_[slot] = backend.create_event();
+  }
   at_.params = place(sizeof(StepParams));
   at_.state = place(sizeof(UpdateState));
   at_.sums = place(4 * sizeof(double));
@@ -66,6 +81,9 @@ void Trainer::allocate() {
   stage_.allocate();
   small_ = DeviceMemory(*backend_, at_.bytes);
   backend_->zero(small_.data(), at_.bytes, nullptr);
+  host_ = {static_cast<HostBlock*>(backend_->allocate_host(
+               sizeof(HostBlock) + (params_in_flight() - 1) * sizeof(StepParams))),
+           [backend = backend_](HostBlock* block) { backend->release_host(block); }};
   const auto flags = decay_flags(*graph_, options_.optimizer.decay_all);
   backend_->to_device(small_.data() + at_.decay, flags.data(), flags.size(), nullptr);
   backend_->synchronize(nullptr);
@@ -74,13 +92,13 @@ void Trainer::allocate() {
 
 UpdateState Trainer::state() const {
   UpdateState state;
-  backend_->to_host(&state, small_.data() + at_.state, sizeof state, nullptr);
+  backend_->to_host(&state, small<void>(at_.state), sizeof state, nullptr);
   backend_->synchronize(nullptr);
   return state;
 }
 
 void Trainer::set_state(const UpdateState& state) {
-  backend_->to_device(small_.data() + at_.state, &state, sizeof state, nullptr);
+  backend_->to_device(small<void>(at_.state), &state, sizeof state, nullptr);
   backend_->synchronize(nullptr);
 }
 
@@ -90,28 +108,56 @@ void Trainer::profile(Profile* to) {
 }
 
 Run Trainer::run() const {
-  char* const small = small_.data();
   Run run;
   run.weights = parameters_.weights();
   run.copy = parameters_.copy();
   run.grads = parameters_.grads();
-  run.params = reinterpret_cast<const StepParams*>(small + at_.params);
-  run.state = reinterpret_cast<UpdateState*>(small + at_.state);
-  run.images = reinterpret_cast<const uint8_t*>(small + at_.images);
-  run.crops = reinterpret_cast<const Crop*>(small + at_.crops);
-  run.labels = reinterpret_cast<const int32_t*>(small + at_.labels);
+  run.params = small<const StepParams>(at_.params);
+  run.state = small<UpdateState>(at_.state);
+  run.images = small<const uint8_t>(at_.batch.images);
+  run.crops = small<const Crop>(at_.batch.crops);
+  run.labels = small<const int32_t>(at_.batch.labels);
   return run;
 }
 
-void Trainer::upload(const Batch& batch) {
+void Trainer::copy_batch(const Batch& from, const BatchPlace& to, Stream stream) {
   const auto images = static_cast<size_t>(options_.local_batch);
-  char* const small = small_.data();
   backend_->to_device(
-      small + at_.images, batch.images,
+      small<void>(to.images), from.images,
       images * static_cast<size_t>(options_.height) * static_cast<size_t>(options_.width) * 3,
+      stream);
+  backend_->to_device(small<void>(to.crops), from.crops, images * sizeof(Crop), stream);
+  backend_->to_device(small<void>(to.labels), from.labels, images * sizeof(int32_t), stream);
+}
+
+void Trainer::upload(const Batch& batch) {
+  if (!runs_ahead()) return copy_batch(batch, at_.batch, nullptr);
+  const int slot = uploads_++ % 2;
+  const Stream stream = backend_->upload_stream();
+  backend_->wait(stream, consumed_[slot]);
+  copy_batch(batch, at_.incoming[slot], stream);
+  backend_->record(uploaded_[slot], stream);
+  backend_->wait(nullptr, uploaded_[slot]);
+  const BatchPlace& from = at_.incoming[slot];
+  backend_->copy(
+      small<void>(at_.batch.images), small<void>(from.images),
+      from.labels + sizeof(int32_t) * static_cast<size_t>(options_.local_batch) - from.images,
       nullptr);
-  backend_->to_device(small + at_.crops, batch.crops, images * sizeof(Crop), nullptr);
-  backend_->to_device(small + at_.labels, batch.labels, images * sizeof(int32_t), nullptr);
+  backend_->record(consumed_[slot], nullptr);
+}
+
+void Trainer::wait_for_upload() {
+  if (runs_ahead() && uploads_ > 0) backend_->host_wait(uploaded_[(uploads_ - 1) % 2]);
+}
+
+size_t Trainer::params_in_flight() const {
+  return 2 * (static_cast<size_t>(options_.accumulate) + 1);
+}
+
+void Trainer::set_params() {
+  StepParams& host = host_->params[params_written_++ % params_in_flight()];
+  host = params_;
+  backend_->to_device(small<void>(at_.params), &host, sizeof host, nullptr);
 }
 
 void Trainer::micro_step(const Batch& batch, const MicroStep& step) {
@@ -125,13 +171,20 @@ void Trainer::micro_step(const Batch& batch, const MicroStep& step) {
              .divisor = 1,
              .count = static_cast<float>(batch.count),
              .stop = step.stop ? 1.0f : 0.0f};
-  backend_->to_device(small_.data() + at_.params, &params_, sizeof params_, nullptr);
+  set_params();
   upload(batch);
+  auto& recording = micro_steps_[size_t{step.first} + 2 * size_t{step.last}];
+  if (!recording)
+    recording = backend_->recording(
+        [this, first = step.first, last = step.last] { issue_micro_step(first, last); });
+  profile_ ? issue_micro_step(step.first, step.last) : recording->replay();
+}
 
+void Trainer::issue_micro_step(bool first, bool last) {
   Run r = run();
-  r.accumulate = !step.first;
+  r.accumulate = !first;
   stage_.forward(r, 0);
-  if (step.last && communicator_) {
+  if (last && communicator_) {
     next_bucket_ = 0;
     stage_.backward(r, 0, [&](int node) { reduce_ready(graph_->ready_after(node)); });
   } else {
@@ -156,21 +209,29 @@ void Trainer::reduce_ready(size_t ready) {
   }
 }
 
-UpdateResult Trainer::update(double lr, int64_t images) {
-  const auto start = std::chrono::steady_clock::now();
+void Trainer::start_update(double lr, int64_t images) {
   const int ranks = communicator_ ? communicator_->size() : 1;
   params_.lr = static_cast<float>(lr);
   params_.divisor = static_cast<float>(
       double(images) / (double(options_.local_batch) * options_.accumulate * ranks));
-  char* const small = small_.data();
-  backend_->to_device(small + at_.params, &params_, sizeof params_, nullptr);
-  const auto* params = reinterpret_cast<const StepParams*>(small + at_.params);
-  auto* state = reinterpret_cast<UpdateState*>(small + at_.state);
+  set_params();
+  if (!update_) update_ = backend_->recording([this] { issue_update(); });
+  if (profile_) {
+    profile_->timed(*backend_, "optimizer", [&] { issue_update(); });
+  } else {
+    update_->replay();
+  }
+  backend_->record(updated_, nullptr);
+}
+
+void Trainer::issue_update() {
+  const auto* params = small<const StepParams>(at_.params);
+  auto* state = small<UpdateState>(at_.state);
   const size_t count = graph_->arena_count();
   const OptimizerOptions& o = options_.optimizer;
   Kernels& kernels = backend_->kernels();
   kernels.run(GradientNorm{.state = state,
-                           .workspace = small + at_.workspace,
+                           .workspace = small<void>(at_.workspace),
                            .grad = parameters_.grads(),
                            .params = params,
                            .count = count},
@@ -181,7 +242,7 @@ UpdateResult Trainer::update(double lr, int64_t images) {
                               .v = parameters_.v(),
                               .state = state,
                               .grad = parameters_.grads(),
-                              .decay = reinterpret_cast<const uint8_t*>(small + at_.decay),
+                              .decay = small<const uint8_t>(at_.decay),
                               .params = params,
                               .count = count,
                               .momentum = o.momentum,
@@ -190,39 +251,50 @@ UpdateResult Trainer::update(double lr, int64_t images) {
                               .eps = o.eps,
                               .weight_decay = o.weight_decay,
                               .clip = o.clip,
+                              .scaling = options_.scaling,
                               .kind = o.kind,
                               .nesterov = o.nesterov,
                               .dtype = graph_->dtype()},
               nullptr);
-  float tail[3];
-  UpdateState after;
-  backend_->to_host(tail, parameters_.grads() + count, sizeof tail, nullptr);
-  backend_->to_host(&after, state, sizeof after, nullptr);
-  backend_->synchronize(nullptr);
-  if (profile_)
-    profile_->seconds["optimizer"] +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return {.loss_sum = tail[0],
-          .count = tail[1],
+  backend_->to_host(host_->tail, parameters_.grads() + count, sizeof host_->tail, nullptr);
+  backend_->to_host(&host_->state, state, sizeof host_->state, nullptr);
+}
+
+UpdateResult Trainer::finish_update() {
+  backend_->host_wait(updated_);
+  const UpdateState& after = host_->state;
+  return {.loss_sum = host_->tail[0],
+          .count = host_->tail[1],
           .grad_norm = after.grad_norm,
           .skipped = after.found_inf != 0,
-          .stop = tail[2] > 0};
+          .skipped_in_a_row = after.skipped,
+          .loss_scale = after.loss_scale,
+          .stop = host_->tail[2] > 0};
+}
+
+std::pair<int, int> Trainer::graph_nodes() const {
+  const auto nodes = [](const auto& recording) { return recording ? recording->nodes() : 0; };
+  return {nodes(micro_steps_[3]), nodes(update_)};
 }
 
 void Trainer::begin_evaluation() {
-  backend_->zero(small_.data() + at_.sums, 4 * sizeof(double), nullptr);
+  backend_->zero(small<void>(at_.sums), 4 * sizeof(double), nullptr);
 }
 
 void Trainer::evaluate(const Batch& batch) {
   upload(batch);
-  Run r = run();
-  r.training = false;
-  r.sums = reinterpret_cast<double*>(small_.data() + at_.sums);
-  stage_.forward(r, 0);
+  if (!evaluation_)
+    evaluation_ = backend_->recording([this] {
+      Run r = run();
+      r.training = false;
+      r.sums = small<double>(at_.sums);
+      stage_.forward(r, 0);
+    });
+  evaluation_->replay();
 }
 
 EvaluationSums Trainer::end_evaluation() {
-  auto* sums = reinterpret_cast<double*>(small_.data() + at_.sums);
+  auto* sums = small<double>(at_.sums);
   if (communicator_) communicator_->all_reduce(sums, 4, nullptr);
   double host[4];
   backend_->to_host(host, sums, sizeof host, nullptr);

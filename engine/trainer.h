@@ -1,10 +1,14 @@
 // A model that trains: micro-steps (forward and backward of one batch), updates (reduce over the
 // processes, norm, clip, optimizer) and evaluation, on any backend. Everything is planned and
-// allocated before the first step; what changes from step to step goes through StepParams.
+// allocated before the first step; what changes from step to step goes through StepParams, so that a
+// device may record a micro-step and an update once and repeat them. Nothing here makes the host
+// wait for a device but what says so.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/loader.h"
@@ -27,6 +31,8 @@ struct TrainerOptions {
   int height, width;    // of stored pictures
   int accumulate;       // micro-steps of a full update
   size_t bucket_bytes;  // of gradients, reduced while backward goes on
+  LossScaling scaling;
+  bool recompute = false;  // of blocks
   uint64_t seed;
 };
 
@@ -35,7 +41,9 @@ struct UpdateResult {
   double loss_sum = 0, count = 0;  // of the images trained on
   float grad_norm = 0;             // before clipping
   bool skipped = false;            // the gradient was not finite; nothing was updated
-  bool stop = false;               // some process was asked to stop
+  int skipped_in_a_row = 0;
+  float loss_scale = 1;  // that the next step uses
+  bool stop = false;     // some process was asked to stop
 };
 
 struct EvaluationSums {
@@ -60,9 +68,17 @@ class Trainer {
     bool first, last;  // of its update
     bool stop;         // this process was asked to stop
   };
+  // The batch is read until wait_for_upload() returns.
   void micro_step(const Batch&, const MicroStep&);
-  // images: trained on in this update, over all processes.
-  UpdateResult update(double lr, int64_t images);
+  void wait_for_upload();
+  // images: trained on in this update, over all processes. Its result has to be fetched by
+  // finish_update(), which waits for it, before the next update starts; on a device that computes
+  // while the host goes on (runs_ahead), best after that one's micro-steps are under way.
+  void start_update(double lr, int64_t images);
+  UpdateResult finish_update();
+  bool runs_ahead() const { return backend_->upload_stream() != nullptr; }
+  // Of the recorded graph of an update's only micro-step, and of its update: nodes, 0 without one.
+  std::pair<int, int> graph_nodes() const;
 
   // Adds a batch to the evaluation that begin_evaluation started.
   void begin_evaluation();
@@ -75,9 +91,26 @@ class Trainer {
   struct Bucket {
     size_t begin, end;  // elements of the gradient arena
   };
+  // The batch as the model reads it. With an upload stream, batches come in through two others in
+  // turn, so that one is on its way while the one before is trained on.
+  struct BatchPlace {
+    size_t images, crops, labels;
+  };
+  // What the host writes for the device to read later, and the other way round.
+  struct HostBlock;
+
   void upload(const Batch&);
+  void copy_batch(const Batch& from, const BatchPlace& to, Stream);
+  void set_params();
+  size_t params_in_flight() const;
   Run run() const;
+  void issue_micro_step(bool first, bool last);
+  void issue_update();
   void reduce_ready(size_t ready);
+  template <class T>
+  T* small(size_t at) const {
+    return reinterpret_cast<T*>(small_.data() + at);
+  }
 
   Backend* backend_;
   Communicator* communicator_;
@@ -88,14 +121,23 @@ class Trainer {
   MemoryPlan plan_;
   std::vector<Bucket> buckets_;
   size_t next_bucket_ = 0;
-  Event ready_, reduced_;
+  Event ready_, reduced_, updated_;
+
+  std::array<std::unique_ptr<Recording>, 4> micro_steps_;  // by first + 2 last
+  std::unique_ptr<Recording> update_, evaluation_;
 
   // Batch and small things, in one piece of device memory.
   DeviceMemory small_;
   struct Small {
-    size_t images, crops, labels, params, state, sums, decay, workspace, bytes;
+    BatchPlace batch, incoming[2];
+    size_t params, state, sums, decay, workspace, bytes;
   } at_{};
+  Event uploaded_[2], consumed_[2];
+  int uploads_ = 0;
+
   StepParams params_{};
+  std::shared_ptr<HostBlock> host_;
+  size_t params_written_ = 0;
   Profile* profile_ = nullptr;
 };
 

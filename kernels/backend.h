@@ -2,6 +2,7 @@
 // A backend throws std::runtime_error where the device fails, std::invalid_argument where it is
 // misused.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,6 +26,25 @@ class Communicator {
   virtual void barrier() = 0;  // of the hosts
   // While busy (saving, say), this process may let its peers wait longer than their timeout.
   virtual void busy(bool) = 0;
+};
+
+// Device work that is issued again and again, always the same: on a GPU a CUDA graph.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void replay() = 0;
+  virtual int nodes() const = 0;  // of its graph, once it has been captured; else 0
+};
+
+// Issues the work each time.
+class PlainRecording final : public Recording {
+ public:
+  explicit PlainRecording(std::function<void()> issue) : issue_(std::move(issue)) {}
+  void replay() override { issue_(); }
+  int nodes() const override { return 0; }
+
+ private:
+  std::function<void()> issue_;
 };
 
 class Backend {
@@ -57,6 +77,19 @@ class Backend {
   virtual void record(Event, Stream) = 0;
   virtual void wait(Stream, Event) = 0;  // what comes later on the stream comes after the event
   virtual void synchronize(Stream) = 0;  // the host waits
+  virtual void host_wait(Event) = 0;     // for one event alone
+  // Called with true before the host waits for the device, with false after; empty: nobody listens.
+  virtual void on_wait(std::function<void(bool begins)>) {}
+  virtual Stream compute_stream() { return nullptr; }  // the one that null stands for
+  // Batches come in on it while stream 0 computes. Null where there is nothing to be gained.
+  virtual Stream upload_stream() { return nullptr; }
+
+  // `issue` enqueues the work on stream 0, and on streams that are forked from it and joined to it
+  // again by events. It is called anew for each replay, or a few times alone: it must enqueue the
+  // same each time.
+  virtual std::unique_ptr<Recording> recording(std::function<void()> issue) {
+    return std::make_unique<PlainRecording>(std::move(issue));
+  }
 };
 
 // Device memory with an owner.

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/safetensors.h"
+#include "kernels/devices/devices.h"
 #include "tests/data_files.h"
 #include "tests/program.h"
 
@@ -136,9 +137,13 @@ TEST_F(ProgramErrors, OfSizesDevicesAndFolders) {
   expect_refused(cifar + "--local-batch 46",
                  "--batch 46 is larger than the training data (44 "
                  "images); 44 would fit");
-  expect_refused_by_all(cifar + "--device cuda",
-                        "--device cuda: this version runs on the cpu "
-                        "alone (--device cpu)");
+  std::string why;
+  if (!is_built(DeviceKind::cuda))
+    expect_refused_by_all(cifar + "--device cuda",
+                          "--device cuda: this program was built without CUDA; make says what it "
+                          "found of it");
+  else if (gpu_count(&why) == 0)
+    expect_refused_by_all(cifar + "--device cuda", "--device cuda: no GPU (" + why + ")");
   expect_refused(cifar + "--precision bf16",
                  "--precision bf16: the cpu device computes in fp32 "
                  "(--precision fp32)");

@@ -65,7 +65,8 @@ TEST_F(ProgramRuns, RunFolderAndWhatIsPrinted) {
   go(on_cifar + "--batch 8 --steps 6 --out a");
   go(on_vit + "--data three --batch 4 --steps 1 --out b");
   const std::string step =
-      "kind epoch step loss lr grad_norm images_per_second data_seconds step_seconds";
+      "kind epoch step loss lr grad_norm images_per_second data_seconds step_seconds "
+      "loss_scale skipped";
   const auto epoch = [](const std::string& top5) {
     return "kind epoch step train_loss val_loss val_top1 " + top5 +
            "lr images_per_second seconds peak_memory_bytes";

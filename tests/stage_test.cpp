@@ -37,6 +37,7 @@ class CountingBackend : public Backend {
   void record(Event e, Stream s) override { real->record(e, s); }
   void wait(Stream s, Event e) override { real->wait(s, e); }
   void synchronize(Stream s) override { real->synchronize(s); }
+  void host_wait(Event e) override { real->host_wait(e); }
 };
 
 int node_count(const Graph& graph) { return static_cast<int>(graph.nodes().size()); }
@@ -79,10 +80,12 @@ TEST(Models, HaveTimmsParameterCounts) {
   EXPECT_EQ(model_graph("vit_large", 1, 1000).parameter_count(), 304326632u);
 }
 
-TEST(Plan, StoragesThatLiveTogetherLieApart) {
+void expect_apart(bool recompute) {
+  SCOPED_TRACE(recompute ? "recompute" : "no recompute");
   const auto backend = make_cpu_backend(1, false);
   const Vit vit = small_vit(4, {.drop_rate = .1f, .attn_drop_rate = .1f, .drop_path_rate = .2f});
-  const Layout layout = plan_stage(vit.graph, backend->kernels(), 0, node_count(vit.graph));
+  const Layout layout =
+      plan_stage(vit.graph, backend->kernels(), 0, node_count(vit.graph), recompute);
   const auto& places = layout.places;
   size_t in_all = 0, pairs = 0;
   for (size_t a = 0; a < places.size(); ++a) {
@@ -91,8 +94,7 @@ TEST(Plan, StoragesThatLiveTogetherLieApart) {
     for (size_t b = 0; b < a; ++b) {
       if (places[a].kind != places[b].kind || places[a].kind == Layout::Place::absent) continue;
       const bool together =
-          places[a].kind == Layout::Place::saved ||
-          (places[a].first <= places[b].last && places[b].first <= places[a].last);
+          places[a].kind == Layout::Place::saved || meet(places[a].lives, places[b].lives);
       if (!together) continue;
       ++pairs;
       EXPECT_TRUE(places[a].offset + places[a].bytes <= places[b].offset ||
@@ -102,6 +104,30 @@ TEST(Plan, StoragesThatLiveTogetherLieApart) {
   }
   EXPECT_GT(pairs, 100u);
   EXPECT_LT(layout.scratch_bytes, in_all / 2) << "scratch memory is shared";
+}
+
+TEST(Plan, StoragesThatLiveTogetherLieApart) {
+  expect_apart(false);
+  expect_apart(true);
+}
+
+TEST(Plan, RecomputedBlocksKeepWhatEntersThem) {
+  const auto backend = make_cpu_backend(1, false);
+  const Graph graph = model_graph("vit_large", 2, 10);
+  const auto plan = [&](bool recompute) {
+    return plan_stage(graph, backend->kernels(), 0, node_count(graph), recompute);
+  };
+  const Layout kept = plan(false), recomputed = plan(true);
+  EXPECT_TRUE(kept.recomputes.empty());
+  ASSERT_EQ(recomputed.recomputes.size(), 23u);
+  for (const Layout::Recompute& r : recomputed.recomputes) {
+    EXPECT_EQ(graph.nodes()[static_cast<size_t>(r.end)]->name().substr(0, 7), "blocks.");
+    EXPECT_LT(r.end, r.before) << "the last product is for the next block alone";
+  }
+  // Of 16 or so tensors of a block's size, two enter it.
+  EXPECT_LT(recomputed.saved_bytes, kept.saved_bytes / 4);
+  EXPECT_LT(recomputed.saved_bytes + recomputed.scratch_bytes,
+            (kept.saved_bytes + kept.scratch_bytes) / 3);
 }
 
 TEST(Plan, PeakIsWhatIsAllocated) {

@@ -25,9 +25,7 @@ struct CpuEvent {
   uint64_t ticket = 0;
 };
 
-CpuEvent* event_of(Event event) {
-  return reinterpret_cast<CpuEvent*>(event);
-}
+CpuEvent* event_of(Event event) { return reinterpret_cast<CpuEvent*>(event); }
 
 bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -112,6 +110,10 @@ class CpuBackend final : public Backend {
     run_on(stream, [point] { point.stream->wait(point.ticket); });
   }
   void synchronize(Stream stream) override { synchronize_stream(stream); }
+  void host_wait(Event event) override {
+    const CpuEvent point = *event_of(event);
+    if (point.stream) point.stream->wait(point.ticket);
+  }
 
  private:
   int threads_;

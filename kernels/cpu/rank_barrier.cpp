@@ -24,6 +24,8 @@ void print_line(const std::string& line) {
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;
 }
 
+}  // namespace
+
 bool has_died(RankBoard& peer) {
   if (peer.state != RankState::here) return false;
   const int result = pthread_mutex_trylock(&peer.alive);
@@ -31,7 +33,16 @@ bool has_died(RankBoard& peer) {
   return result == EOWNERDEAD || result == ENOTRECOVERABLE;
 }
 
-}  // namespace
+void end_process(SharedRegion& region, const RankPlace& place, const std::string& why,
+                 bool a_peer_died) {
+  Board& board = region.board();
+  for (int waited = 0; a_peer_died && place.supervised && waited < grace_ms && !board.ending;
+       waited += 20)
+    usleep(20000);
+  if (!board.ending && region.claim_error(1))
+    print_line("rank " + std::to_string(place.rank) + ": " + why + "\n");
+  _exit(board.failed_exit_code > 0 ? int(board.failed_exit_code) : 1);
+}
 
 RankBarrier::RankBarrier(SharedRegion& region, const RankPlace& place)
     : region_(region), place_(place) {
@@ -101,24 +112,14 @@ void RankBarrier::look_around() {
 }
 
 void RankBarrier::end_for_dead(int peer, const char* what) {
-  Board& board = region_.board();
-  // Who died, and of what, the launcher knows better.
-  for (int waited = 0; place_.supervised && waited < grace_ms && !board.ending; waited += 20)
-    usleep(20000);
-  if (!board.ending && region_.claim_error(1))
-    print_line("rank " + std::to_string(place_.rank) + ": rank " + std::to_string(peer) + " " +
-               what + "\n");
-  _exit(board.failed_exit_code > 0 ? int(board.failed_exit_code) : 1);
+  end_process(region_, place_, "rank " + std::to_string(peer) + " " + what, true);
 }
 
 void RankBarrier::end_for_stuck(int peer) {
-  if (region_.claim_error(1)) {
-    char line[128];
-    std::snprintf(line, sizeof line, "rank %d: rank %d has not answered for %g s (--timeout)\n",
-                  place_.rank, peer, place_.timeout);
-    print_line(line);
-  }
-  _exit(1);
+  char why[96];
+  std::snprintf(why, sizeof why, "rank %d has not answered for %g s (--timeout)", peer,
+                place_.timeout);
+  end_process(region_, place_, why, false);
 }
 
 }  // namespace bv

@@ -20,6 +20,8 @@ struct alignas(64) RankBoard {
   std::atomic<RankState> state;
   std::atomic<uint32_t> arrivals;  // barriers that it has come to
   std::atomic<uint32_t> busy;      // 1: at something long alone; not stuck
+  std::atomic<uint64_t> waits;     // for the device, begun so far (PeerWatch)
+  std::atomic<int64_t> heartbeat;  // when its PeerWatch last looked, ms of the monotonic clock
   pthread_mutex_t alive;
 };
 

@@ -1,0 +1,82 @@
+#include "engine/device.h"
+
+#include <algorithm>
+
+#include "engine/error.h"
+
+namespace bv {
+namespace {
+
+std::string counted(int n, const char* what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
+void require_built(DeviceKind kind) {
+  if (is_built(kind)) return;
+  throw UserError(kind == DeviceKind::simt
+                      ? "--device simt: this program was built without it, for lack of "
+                        "Boost.Context (libboost-context-dev); install that and run make"
+                      : "--device cuda: this program was built without CUDA; make says what it "
+                        "found of it");
+}
+
+}  // namespace
+
+DeviceKind choose_device(const std::string& asked, int local_processes,
+                         std::vector<std::string>& notes) {
+  if (asked == "cpu") return DeviceKind::cpu;
+  if (asked == "simt") {
+    require_built(DeviceKind::simt);
+    return DeviceKind::simt;
+  }
+  if (asked == "cuda") require_built(DeviceKind::cuda);
+  std::string why;
+  const int gpus = gpu_count(&why);
+  if (gpus >= local_processes) return DeviceKind::cuda;
+  const std::string lack =
+      gpus == 0 ? "no GPU (" + why + ")"
+                : counted(gpus, "GPU") + " for " + std::to_string(local_processes) + " processes";
+  if (asked == "cuda") {
+    throw UserError("--device cuda: " + lack +
+                    (gpus > 0 ? "; -n " + std::to_string(gpus) + " would fit" : ""));
+  }
+  if (is_built(DeviceKind::cuda)) notes.push_back(lack + ": this run is on the cpu");
+  return DeviceKind::cpu;
+}
+
+const char* name_of(DeviceKind kind) {
+  return kind == DeviceKind::cpu ? "cpu" : kind == DeviceKind::simt ? "simt" : "cuda";
+}
+
+DType settle_precision(Options& o, const Backend& backend, DeviceKind device,
+                       std::vector<std::string>& notes) {
+  const auto supports = [&](const std::string& precision) {
+    return backend.supports(precision == "fp16"   ? DType::fp16
+                            : precision == "bf16" ? DType::bf16
+                                                  : DType::fp32);
+  };
+  const std::string best = !supports("fp16") || device == DeviceKind::simt ? "fp32"
+                           : supports("bf16")                              ? "bf16"
+                                                                           : "fp16";
+  if (o.precision == "auto") {
+    o.precision = best;
+  } else if (!supports(o.precision)) {
+    if (o.stated("precision")) {
+      const std::string device_name = name_of(device);
+      throw UserError("--precision " + o.precision + ": the " + device_name + " device " +
+                      (supports("fp16") ? "has fp16 and fp32, but " + o.precision +
+                                              " needs compute capability 8.0"
+                                        : "computes in fp32 (--precision fp32)"));
+    }
+    notes.push_back("precision " + best + " instead of the recipe's " + o.precision);
+    o.precision = best;
+  }
+  return o.precision == "fp16" ? DType::fp16 : o.precision == "bf16" ? DType::bf16 : DType::fp32;
+}
+
+int default_processes(const std::string& device) {
+  if (device != "auto" && device != "cuda") return 1;
+  return std::max(1, gpu_count(nullptr));
+}
+
+}  // namespace bv

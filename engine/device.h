@@ -1,0 +1,24 @@
+// Which device a run takes, and what it computes in there.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "engine/launch.h"
+#include "engine/options.h"
+#include "kernels/devices/devices.h"
+
+namespace bv {
+
+// What --device comes to for so many processes on this machine. Throws UserError where what was
+// asked for isn't there; adds a line for the user to `notes` where auto had to give way.
+DeviceKind choose_device(const std::string& asked, int local_processes,
+                         std::vector<std::string>& notes);
+const char* name_of(DeviceKind);
+
+// Settles --precision for the device. Throws UserError where it lacks what the user stated.
+DType settle_precision(Options&, const Backend&, DeviceKind, std::vector<std::string>& notes);
+
+// Processes that -n starts where it isn't given: one for each GPU, else 1.
+int default_processes(const std::string& device);
+
+}  // namespace bv

@@ -1,0 +1,226 @@
+#include "kernels/cuda/backend.h"
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/make_cuda_kernels.h"
+
+namespace bv::BAREVISION_GPU {
+namespace {
+
+constexpr int oldest_arch = 75;  // that CUDA 13 compiles for
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+std::string gibibytes(size_t bytes) {
+  return std::to_string((bytes + (size_t{1} << 29)) >> 30) + " GiB";
+}
+
+// A stream with its owner. It doesn't wait for the legacy default stream, nor that for it.
+class OwnedStream {
+ public:
+  explicit OwnedStream(int priority) {
+    check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority),
+          "cudaStreamCreateWithPriority");
+  }
+  ~OwnedStream() { cudaStreamDestroy(stream_); }
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// Work that a graph repeats. The first time it is issued as it is: libraries make themselves ready
+// then, which a capture would not allow. The second time captures.
+class GraphRecording final : public Recording {
+ public:
+  GraphRecording(cudaStream_t stream, std::function<void()> issue)
+      : stream_(stream), issue_(std::move(issue)) {}
+  ~GraphRecording() override {
+    if (executable_) cudaGraphExecDestroy(executable_);
+  }
+  GraphRecording(const GraphRecording&) = delete;
+  GraphRecording& operator=(const GraphRecording&) = delete;
+
+  void replay() override {
+    if (!issued_) {
+      issued_ = true;
+      return issue_();
+    }
+    if (!executable_) capture();
+    check(cudaGraphLaunch(executable_, stream_), "cudaGraphLaunch");
+  }
+  int nodes() const override { return static_cast<int>(nodes_); }
+
+ private:
+  void capture() {
+    // Thread-local: what loader threads do with CUDA meanwhile is none of this capture's business.
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+          "cudaStreamBeginCapture");
+    cudaGraph_t graph = nullptr;
+    try {
+      issue_();
+    } catch (...) {
+      cudaStreamEndCapture(stream_, &graph);
+      if (graph) cudaGraphDestroy(graph);
+      throw;
+    }
+    check(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+    cudaError_t error = cudaGraphGetNodes(graph, nullptr, &nodes_);
+    if (error == cudaSuccess) error = cudaGraphInstantiate(&executable_, graph, 0);
+    cudaGraphDestroy(graph);
+    check(error, "cudaGraphInstantiate");
+  }
+
+  cudaStream_t stream_;
+  std::function<void()> issue_;
+  bool issued_ = false;
+  cudaGraphExec_t executable_ = nullptr;
+  size_t nodes_ = 0;
+};
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(const GpuOptions& options)
+      : device_(select(options.device)),
+        arch_(10 * attribute(cudaDevAttrComputeCapabilityMajor, device_) +
+              attribute(cudaDevAttrComputeCapabilityMinor, device_)),
+        graphs_(options.graphs),
+        compute_(0),
+        communication_(-1),
+        upload_(0),
+        kernels_(make_cuda_kernels(reinterpret_cast<Stream>(compute_.get()))) {}
+  ~CudaBackend() override {
+    for (const Event event : events_) cudaEventDestroy(event_of(event));
+  }
+  CudaBackend(const CudaBackend&) = delete;
+  CudaBackend& operator=(const CudaBackend&) = delete;
+
+  std::string describe() const override {
+    cudaDeviceProp properties;
+    check(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties");
+    int runtime = 0;
+    check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+    return std::string(properties.name) + ", " + gibibytes(properties.totalGlobalMem) + ", sm_" +
+           std::to_string(arch_) + ", CUDA " + std::to_string(runtime / 1000) + "." +
+           std::to_string(runtime % 1000 / 10) + (graphs_ ? "" : ", without graphs");
+  }
+  bool supports(DType dtype) const override { return dtype != DType::bf16 || arch_ >= 80; }
+  Kernels& kernels() override { return *kernels_; }
+
+  void* allocate(size_t bytes) override {
+    void* address = nullptr;
+    check(cudaMalloc(&address, bytes), "cudaMalloc of " + std::to_string(bytes) + " bytes");
+    return address;
+  }
+  void release(void* address) override { check(cudaFree(address), "cudaFree"); }
+  void* allocate_host(size_t bytes) override {
+    void* address = nullptr;
+    check(cudaMallocHost(&address, bytes), "cudaMallocHost of " + std::to_string(bytes) + " bytes");
+    return address;
+  }
+  void release_host(void* address) override { check(cudaFreeHost(address), "cudaFreeHost"); }
+  size_t memory_limit() const override {
+    size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return free;
+  }
+
+  void to_device(void* device, const void* host, size_t bytes, Stream stream) override {
+    copy(device, host, bytes, cudaMemcpyHostToDevice, stream);
+  }
+  void to_host(void* host, const void* device, size_t bytes, Stream stream) override {
+    copy(host, device, bytes, cudaMemcpyDeviceToHost, stream);
+  }
+  void copy(void* to, const void* from, size_t bytes, Stream stream) override {
+    copy(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+  }
+  void zero(void* device, size_t bytes, Stream stream) override {
+    if (bytes) check(cudaMemsetAsync(device, 0, bytes, stream_of(stream)), "cudaMemsetAsync");
+  }
+
+  Stream communication_stream() override { return reinterpret_cast<Stream>(communication_.get()); }
+  Stream upload_stream() override { return reinterpret_cast<Stream>(upload_.get()); }
+  Event create_event() override {
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    events_.push_back(reinterpret_cast<Event>(event));
+    return events_.back();
+  }
+  void record(Event event, Stream stream) override {
+    check(cudaEventRecord(event_of(event), stream_of(stream)), "cudaEventRecord");
+  }
+  void wait(Stream stream, Event event) override {
+    check(cudaStreamWaitEvent(stream_of(stream), event_of(event), 0), "cudaStreamWaitEvent");
+  }
+  void synchronize(Stream stream) override {
+    waiting([&] { return cudaStreamSynchronize(stream_of(stream)); });
+  }
+  void host_wait(Event event) override {
+    waiting([&] { return cudaEventSynchronize(event_of(event)); });
+  }
+  void on_wait(std::function<void(bool)> listener) override { on_wait_ = std::move(listener); }
+  Stream compute_stream() override { return reinterpret_cast<Stream>(compute_.get()); }
+  std::unique_ptr<Recording> recording(std::function<void()> issue) override {
+    if (!graphs_) return Backend::recording(std::move(issue));
+    return std::make_unique<GraphRecording>(compute_.get(), std::move(issue));
+  }
+
+ private:
+  static int select(int device) {
+    check(cudaSetDevice(device), "GPU " + std::to_string(device));
+    const int arch = 10 * attribute(cudaDevAttrComputeCapabilityMajor, device) +
+                     attribute(cudaDevAttrComputeCapabilityMinor, device);
+    if (arch < oldest_arch)
+      throw std::runtime_error("GPU " + std::to_string(device) + " has compute capability " +
+                               std::to_string(arch / 10) + "." + std::to_string(arch % 10) +
+                               "; CUDA 13 has dropped those before 7.5 (Turing)");
+    return device;
+  }
+  template <class F>
+  void waiting(F wait) {
+    if (on_wait_) on_wait_(true);
+    const cudaError_t error = wait();
+    if (on_wait_) on_wait_(false);
+    check(error, "the device");
+  }
+  static cudaEvent_t event_of(Event event) { return reinterpret_cast<cudaEvent_t>(event); }
+  cudaStream_t stream_of(Stream stream) const {
+    return stream ? reinterpret_cast<cudaStream_t>(stream) : compute_.get();
+  }
+  void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, Stream stream) {
+    if (bytes) check(cudaMemcpyAsync(to, from, bytes, kind, stream_of(stream)), "cudaMemcpyAsync");
+  }
+
+  int device_, arch_;
+  bool graphs_;
+  OwnedStream compute_, communication_, upload_;
+  std::unique_ptr<Kernels> kernels_;
+  std::vector<Event> events_;
+  std::function<void(bool)> on_wait_;
+};
+
+}  // namespace
+
+int device_count(std::string* why_none) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) return count;
+  if (why_none) *why_none = error == cudaSuccess ? "no GPU" : cudaGetErrorString(error);
+  return 0;
+}
+
+std::unique_ptr<Backend> make_backend(const GpuOptions& options) {
+  return std::make_unique<CudaBackend>(options);
+}
+
+}  // namespace bv::BAREVISION_GPU

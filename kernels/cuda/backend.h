@@ -1,0 +1,27 @@
+// The GPU as a backend, in its two builds: cuda_gpu for a CUDA device, simt_gpu for its stand-in.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "kernels/backend.h"
+
+namespace bv {
+
+struct GpuOptions {
+  int device = 0;
+  bool graphs = true;  // false: every kernel is launched by itself
+};
+
+}  // namespace bv
+
+namespace bv::cuda_gpu {
+// The number of GPUs that this process sees. 0: `why_none`, unless null, says why in a few words.
+int device_count(std::string* why_none);
+// Throws std::runtime_error where the device can't be used.
+std::unique_ptr<Backend> make_backend(const GpuOptions&);
+}  // namespace bv::cuda_gpu
+
+namespace bv::simt_gpu {
+int device_count(std::string* why_none);
+std::unique_ptr<Backend> make_backend(const GpuOptions&);
+}  // namespace bv::simt_gpu

@@ -1,0 +1,73 @@
+#include "kernels/devices/devices.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "kernels/cpu/backend.h"
+#include "kernels/cuda/backend.h"
+
+namespace bv {
+
+bool is_built(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::cpu:
+      return true;
+#ifdef BAREVISION_SIMT
+    case DeviceKind::simt:
+      return true;
+#endif
+#ifdef BAREVISION_CUDA
+    case DeviceKind::cuda:
+      return true;
+#endif
+    default:
+      return false;
+  }
+}
+
+int gpu_count([[maybe_unused]] std::string* why_none) {
+#ifdef BAREVISION_CUDA
+  return cuda_gpu::device_count(why_none);
+#else
+  if (why_none) *why_none = "built without CUDA";
+  return 0;
+#endif
+}
+
+std::unique_ptr<Backend> make_backend(DeviceKind kind, const BackendOptions& o) {
+  switch (kind) {
+    case DeviceKind::cpu:
+      return make_cpu_backend(o.threads, o.overlap);
+#ifdef BAREVISION_SIMT
+    case DeviceKind::simt:
+      return simt_gpu::make_backend({.device = 0, .graphs = o.graphs});
+#endif
+#ifdef BAREVISION_CUDA
+    case DeviceKind::cuda:
+      return cuda_gpu::make_backend({.device = o.index, .graphs = o.graphs});
+#endif
+    default:
+      throw std::invalid_argument("this device was not built in");
+  }
+}
+
+std::unique_ptr<Communicator> make_communicator(DeviceKind kind, [[maybe_unused]] Backend& backend,
+                                                NcclPeers peers) {
+  switch (kind) {
+    case DeviceKind::cpu:
+      return std::move(peers.hosts);
+#ifdef BAREVISION_SIMT
+    case DeviceKind::simt:
+      return simt_gpu::make_nccl_communicator(backend, std::move(peers));
+#endif
+#ifdef BAREVISION_NCCL
+    case DeviceKind::cuda:
+      return cuda_gpu::make_nccl_communicator(backend, std::move(peers));
+#endif
+    default:
+      throw std::runtime_error(
+          "several processes on GPUs need NCCL, which this program was built without");
+  }
+}
+
+}  // namespace bv

@@ -1,0 +1,30 @@
+// The devices of this program: cpu always, simt and cuda where they were built in.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/nccl_communicator.h"
+
+namespace bv {
+
+enum class DeviceKind : uint8_t { cpu, simt, cuda };
+
+bool is_built(DeviceKind);
+// The CUDA GPUs that this process sees. Where there is none, *why_none says why in a few words.
+int gpu_count(std::string* why_none);
+
+struct BackendOptions {
+  int index;             // cuda: which GPU
+  int threads;           // cpu
+  bool overlap = false;  // cpu: the communication stream is a thread of its own
+  bool graphs = true;    // simt and cuda: work that repeats itself is captured in CUDA graphs
+};
+// Throws std::runtime_error where the device can't be used, std::invalid_argument where it was not
+// built in.
+std::unique_ptr<Backend> make_backend(DeviceKind, const BackendOptions&);
+
+// Collectives between the ranks' devices. Throws std::runtime_error where they can't be had.
+std::unique_ptr<Communicator> make_communicator(DeviceKind, Backend&, NcclPeers);
+
+}  // namespace bv
