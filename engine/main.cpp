@@ -12,6 +12,7 @@
 #include "engine/error.h"
 #include "engine/launch.h"
 #include "engine/model_config.h"
+#include "engine/same_options.h"
 #include "engine/setup.h"
 #include "engine/train.h"
 
@@ -21,6 +22,7 @@ namespace {
 std::unique_ptr<Communicator> connect(World& world, const Options& o, DeviceKind kind,
                                       Backend& backend) {
   auto hosts = connect_shared_memory(world, static_cast<size_t>(o.bucket_bytes), o.timeout);
+  require_same_options(*hosts, o);
   return make_communicator(kind, backend,
                            {.place = {.rank = world.rank,
                                       .size = world.size,

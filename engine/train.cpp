@@ -33,7 +33,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-LoaderOptions loader_options(const Setup& s, int rank, int cores, bool train) {
+LoaderOptions loader_options(const Setup& s, Backend& backend, int rank, int cores, bool train) {
   const Options& o = s.options;
   // Shared out among processes, and between training and evaluation.
   const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
@@ -47,7 +47,10 @@ LoaderOptions loader_options(const Setup& s, int rank, int cores, bool train) {
           .augment = train && o.augment == "basic",
           .skip_bad_images = o.on_bad_image == "skip",
           .workers = o.workers > 0 ? o.workers : cores,
-          .cache_bytes = share};
+          .cache_bytes = share,
+          .allocate = [&backend](size_t bytes) -> std::shared_ptr<void> {
+            return {backend.allocate_host(bytes), [&backend](void* p) { backend.release_host(p); }};
+          }};
 }
 
 class Training {
@@ -58,9 +61,10 @@ class Training {
         communicator_(communicator),
         rank_(communicator ? communicator->rank() : 0),
         trainer_(backend, communicator, s_.graph, s_.trainer),
-        train_(*s_.data.train, loader_options(s_, rank_, cores, true), true) {
+        train_(*s_.data.train, loader_options(s_, backend_, rank_, cores, true), true) {
     if (s_.data.val) {
-      val_ = std::make_unique<Loader>(*s_.data.val, loader_options(s_, rank_, cores, false), false);
+      val_ = std::make_unique<Loader>(*s_.data.val,
+                                      loader_options(s_, backend_, rank_, cores, false), false);
     }
     const Options& o = s_.options;
     batches_ = train_.batches_per_epoch();
@@ -335,7 +339,10 @@ void Training::check_finite(const std::map<std::string, HostTensor>& weights) co
 EvaluationSums Training::evaluate() {
   trainer_.begin_evaluation();
   val_->start(0, 0);
-  for (int64_t k = 0; k < val_->batches_per_epoch(); ++k) trainer_.evaluate(val_->next());
+  for (int64_t k = 0; k < val_->batches_per_epoch(); ++k) {
+    trainer_.wait_for_upload();
+    trainer_.evaluate(val_->next());
+  }
   return trainer_.end_evaluation();
 }
 

@@ -1,0 +1,102 @@
+// The whole program on the stand-in for CUDA: the cuda backend's graphs, loss scaling and NCCL
+// calls, without a GPU.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+
+#include "engine/checkpoint.h"
+#include "kernels/devices/devices.h"
+#include "tests/program.h"
+
+namespace bv::test {
+namespace {
+
+const std::string on_simt = on_vit + "--data cifar --batch 6 --schedule constant --device simt ";
+const std::string endless_on_simt =
+    on_vit + "--data synthetic --batch 2 --steps 100000 --device simt --out run --timeout 2 ";
+
+class ProgramOnSimt : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+    make_cifar(in("cifar"));
+  }
+  std::string in(const std::string& name) const { return folder_ / name; }
+  Finished go(const std::string& words) const { return train(folder_.path(), words); }
+  void expect_near(const std::string& a, const std::string& b, double tolerance) const {
+    const std::vector<double> got = losses(in(a)), want = losses(in(b));
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], want[i], tolerance * std::abs(want[i])) << a << ", step " << i + 1;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(ProgramOnSimt, TrainsInFp16AndResumesOnTheCpuAndBack) {
+  const std::string words = on_simt + "--precision fp16 --lr 1e-3 --epochs 2 ";
+  go(words + "--steps 2 --out run");
+  EXPECT_EQ(metric(in("run"), "step", "loss_scale"), (std::vector<std::string>{"65536", "65536"}));
+  EXPECT_EQ(load_checkpoint(in("run")).loss_scale, 65536);
+  go("--resume run --steps 4 --device cpu --precision fp32");
+  EXPECT_EQ(metric(in("run"), "step", "loss_scale").back(), "1");
+  go("--resume run --steps 6 --device simt --precision fp16");
+  EXPECT_EQ(metric(in("run"), "step", "loss_scale").back(), "65536");
+  EXPECT_EQ(losses(in("run")).size(), 6u);
+  go(on_simt + "--lr 1e-3 --epochs 2 --steps 6 --precision fp32 --out fp32");
+  expect_near("run", "fp32", 0.02);
+}
+
+TEST_F(ProgramOnSimt, GivesTheCpusLossesOnAnyNumberOfRanks) {
+  const std::string words = on_simt + "--optimizer sgd --lr 0.05 --steps 3 --epochs 1 ";
+  go(words + "--device cpu --out cpu");
+  for (const std::string n : {"1", "2", "3"}) {
+    go("-n " + n + " " + words + "--out simt" + n);
+    expect_near("simt" + n, "cpu", 1e-4);
+  }
+}
+
+TEST_F(ProgramOnSimt, AGradientThatStaysNotFiniteEndsTheRun) {
+  const Finished end =
+      run_program(folder_.path(), on_simt + "--precision fp16 --lr 1e30 --epochs 10 --out run");
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.errors.find("steps on end"), std::string::npos) << end.errors;
+  EXPECT_NE(end.errors.find("the first such gradient is that of "), std::string::npos)
+      << end.errors;
+}
+
+TEST_F(ProgramOnSimt, ARankThatDiesInACollective) {
+  setenv("SIMT_NCCL_FAULT", "die:1:40", 1);
+  Program run(folder_.path(), "-n 2 " + endless_on_simt);
+  unsetenv("SIMT_NCCL_FAULT");
+  const Finished end = run.wait();
+  EXPECT_EQ(end.code, 128 + SIGKILL);
+  EXPECT_EQ(end.errors, "rank 1 was killed by SIGKILL\n");
+  EXPECT_FALSE(run.anyone_left());
+}
+
+TEST_F(ProgramOnSimt, ARankThatHangsInACollective) {
+  setenv("SIMT_NCCL_FAULT", "hang:1:40", 1);
+  Program run(folder_.path(), "-n 2 " + endless_on_simt);
+  unsetenv("SIMT_NCCL_FAULT");
+  const Finished end = run.wait();
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.errors.find("answered for 2 s (--timeout)"), std::string::npos) << end.errors;
+  EXPECT_FALSE(run.anyone_left());
+}
+
+TEST_F(ProgramOnSimt, ARankThatIsStopped) {
+  Program run(folder_.path(), "-n 2 " + endless_on_simt);
+  const pid_t victim = run.worker(1);
+  ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  kill(victim, SIGSTOP);
+  const Finished end = run.wait();
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.errors.find("rank 0: rank 1 has not answered for 2 s (--timeout)\n"),
+            std::string::npos)
+      << end.errors;
+  EXPECT_FALSE(run.anyone_left());
+}
+
+}  // namespace
+}  // namespace bv::test

@@ -1,0 +1,270 @@
+// A small ViT trained on every device that a step can be recorded on: the stand-in, and a GPU where
+// there is one. The step is the same with and without graphs, in any order of the streams, and close
+// to the cpu's.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "engine/trainer.h"
+#include "kernels/devices/devices.h"
+#include "tests/small_vit.h"
+#ifdef BAREVISION_SIMT
+#include "kernels/simt/control.h"
+#endif
+
+namespace bv::test {
+namespace {
+
+constexpr int batch = 4, size = 12, patch = 4, classes = 5;
+
+Vit two_blocks(DType dtype, VitConfig rates = {}) {
+  rates.embed_dim = 64;
+  rates.depth = 2;
+  rates.heads = 2;
+  rates.classes = classes;
+  return build_vit(rates,
+                   {.batch = batch,
+                    .height = size,
+                    .width = size,
+                    .size = size,
+                    .patch = patch,
+                    .mean = {.5f, .5f, .5f},
+                    .std = {.5f, .5f, .5f}},
+                   dtype);
+}
+
+TrainerOptions options(OptimizerKind kind) {
+  return {.optimizer = {.kind = kind,
+                        .momentum = .9f,
+                        .beta1 = .9,
+                        .beta2 = .999,
+                        .eps = 1e-8f,
+                        .weight_decay = .05f,
+                        .clip = 1,
+                        .nesterov = false,
+                        .decay_all = false},
+          .local_batch = batch,
+          .height = size,
+          .width = size,
+          .accumulate = 2,
+          .bucket_bytes = 1 << 16,
+          .scaling = {},
+          .seed = 7};
+}
+
+struct Case {
+  DeviceKind device = DeviceKind::simt;
+  DType dtype = DType::fp32;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  bool graphs = true, recompute = false;
+  VitConfig rates = {};
+};
+
+// Trains as the loop does: a step's result is fetched while the next one's micro-steps are under
+// way, and a batch's memory is used again as soon as it may be.
+class Rig {
+ public:
+  explicit Rig(const Case& c)
+      : backend(make_backend(c.device, {.index = 0, .threads = 2, .graphs = c.graphs})),
+        vit(two_blocks(c.dtype, c.rates)),
+        trainer(*backend, nullptr, vit.graph, [&] {
+          TrainerOptions o = options(c.optimizer);
+          o.recompute = c.recompute;
+          if (c.dtype == DType::fp16) o.scaling.growth_interval = 4;
+          return o;
+        }()) {
+    trainer.allocate();
+    trainer.parameters().initialise(3);
+    trainer.set_state({.loss_scale = c.dtype == DType::fp16 ? 1024.0f : 1});
+  }
+
+  std::vector<UpdateResult> steps(int count) {
+    std::vector<UpdateResult> results;
+    bool pending = false;
+    for (int step = 0; step < count; ++step) {
+      for (const bool last : {false, true}) micro_step(!last, last);
+      if (pending) results.push_back(trainer.finish_update());
+      trainer.start_update(0.01, 2 * batch);
+      pending = true;
+      if (trainer.runs_ahead()) continue;
+      results.push_back(trainer.finish_update());
+      pending = false;
+    }
+    if (pending) results.push_back(trainer.finish_update());
+    return results;
+  }
+
+  std::unique_ptr<Backend> backend;
+  Vit vit;
+  Trainer trainer;
+
+ private:
+  void micro_step(bool first, bool last) {
+    trainer.wait_for_upload();
+    const auto word = [&](uint32_t i) { return philox(7, i, number_, 0, random_data).at[0]; };
+    for (uint32_t i = 0; i < images_.size(); ++i) images_[i] = static_cast<uint8_t>(word(i));
+    for (uint32_t b = 0; b < batch; ++b) {
+      crops_[b] = {};
+      labels_[b] = static_cast<int32_t>((3 * number_ + 2 * b) % classes);
+    }
+    trainer.micro_step({.images = images_.data(),
+                        .crops = crops_.data(),
+                        .labels = labels_.data(),
+                        .count = batch,
+                        .position = number_ * batch,
+                        .wait_seconds = 0},
+                       {.epoch = 0, .first = first, .last = last, .stop = false});
+    ++number_;
+  }
+
+  std::vector<uint8_t> images_ = std::vector<uint8_t>(batch * size * size * 3);
+  std::vector<Crop> crops_ = std::vector<Crop>(batch);
+  std::vector<int32_t> labels_ = std::vector<int32_t>(batch);
+  uint32_t number_ = 0;
+};
+
+struct Outcome {
+  std::vector<double> losses;
+  std::map<std::string, HostTensor> weights, moments;
+  UpdateState state;
+};
+Outcome run(const Case& c, int steps) {
+  Rig rig(c);
+  Outcome outcome;
+  for (const UpdateResult& r : rig.steps(steps)) outcome.losses.push_back(r.loss_sum / r.count);
+  outcome.weights = rig.trainer.parameters().get_weights();
+  outcome.moments = rig.trainer.parameters().get_moments();
+  outcome.state = rig.trainer.state();
+  return outcome;
+}
+
+void expect_same_bits(const std::map<std::string, HostTensor>& a,
+                      const std::map<std::string, HostTensor>& b) {
+  for (const auto& [name, tensor] : a) {
+    const std::vector<float>& other = b.at(name).data;
+    ASSERT_EQ(tensor.data.size(), other.size());
+    EXPECT_EQ(std::memcmp(tensor.data.data(), other.data(), other.size() * sizeof(float)), 0)
+        << name;
+  }
+}
+
+class TrainingOn : public testing::TestWithParam<DeviceKind> {
+ protected:
+  void SetUp() override {
+    if (!is_built(GetParam())) GTEST_SKIP() << "not built";
+    std::string why;
+    if (GetParam() == DeviceKind::cuda && gpu_count(&why) == 0) GTEST_SKIP() << "no GPU: " << why;
+  }
+};
+
+TEST_P(TrainingOn, GivesTheCpusLosses) {
+  for (const auto& [optimizer, tolerance] :
+       {std::pair{OptimizerKind::sgd, 1e-5}, {OptimizerKind::adamw, 1e-3}}) {
+    const Outcome got = run({.device = GetParam(), .optimizer = optimizer}, 5),
+                  want = run({.device = DeviceKind::cpu, .optimizer = optimizer}, 5);
+    for (size_t i = 0; i < 5; ++i)
+      EXPECT_NEAR(got.losses[i], want.losses[i], tolerance * want.losses[i]) << "step " << i + 1;
+  }
+}
+
+TEST_P(TrainingOn, SixteenBitsStayNearFp32) {
+  const Outcome want = run({.device = GetParam()}, 8);
+  EXPECT_LT(want.losses[7], want.losses[0]);
+  for (const DType dtype : {DType::fp16, DType::bf16}) {
+    const Outcome got = run({.device = GetParam(), .dtype = dtype}, 8);
+    for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(got.losses[i], want.losses[i], 0.03) << i;
+  }
+}
+
+TEST_P(TrainingOn, IsTheSameWithAndWithoutGraphs) {
+  const VitConfig rates{.drop_rate = .1f, .attn_drop_rate = .2f, .drop_path_rate = .3f};
+  for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16}) {
+    Case c{.device = GetParam(), .dtype = dtype, .rates = rates};
+    const Outcome with = run(c, 5);
+    c.graphs = false;
+    const Outcome without = run(c, 5);
+    EXPECT_EQ(with.losses, without.losses);
+    expect_same_bits(with.weights, without.weights);
+    expect_same_bits(with.moments, without.moments);
+  }
+}
+
+TEST_P(TrainingOn, IsTheSameWithRecomputedBlocks) {
+  const VitConfig rates{.attn_drop_rate = .2f, .drop_path_rate = .3f};
+  Case c{.device = GetParam(), .dtype = DType::bf16, .rates = rates};
+  const Outcome kept = run(c, 4);
+  c.recompute = true;
+  const Outcome recomputed = run(c, 4);
+  EXPECT_EQ(kept.losses, recomputed.losses);
+  expect_same_bits(kept.weights, recomputed.weights);
+}
+
+TEST_P(TrainingOn, AnOverflowHalvesTheScaleAndChangesNothingElse) {
+  Rig rig({.device = GetParam(), .dtype = DType::fp16});
+  rig.steps(2);
+  const auto weights = rig.trainer.parameters().get_weights();
+  const auto moments = rig.trainer.parameters().get_moments();
+  UpdateState state = rig.trainer.state();
+  EXPECT_EQ(state.count, 2);
+  EXPECT_EQ(state.good_steps, 2);
+  state.loss_scale = 0x1p24f;  // no gradient of this model fits into fp16 then
+  rig.trainer.set_state(state);
+  const UpdateResult result = rig.steps(1)[0];
+  EXPECT_TRUE(result.skipped);
+  EXPECT_TRUE(std::isfinite(result.loss_sum));
+  EXPECT_EQ(result.loss_scale, 0x1p23f);
+  EXPECT_EQ(result.skipped_in_a_row, 1);
+  EXPECT_EQ(rig.trainer.state().count, 2);
+  EXPECT_EQ(rig.trainer.state().good_steps, 0);
+  expect_same_bits(weights, rig.trainer.parameters().get_weights());
+  expect_same_bits(moments, rig.trainer.parameters().get_moments());
+
+  // It goes on by itself, and grows again after 4 good steps.
+  int skipped = 0;
+  float lowest = 0x1p24f;
+  bool grew = false;
+  for (const UpdateResult& r : rig.steps(30)) {
+    skipped += r.skipped;
+    grew = grew || r.loss_scale > lowest;
+    lowest = std::min(lowest, r.loss_scale);
+  }
+  EXPECT_GT(skipped, 2);
+  EXPECT_LT(skipped, 20);
+  EXPECT_TRUE(grew);
+  EXPECT_EQ(rig.trainer.state().count, 2 + 30 - skipped);
+}
+
+#ifdef BAREVISION_SIMT
+TEST(TrainingOnSimt, NoOrderOfItsStreamsChangesABit) {
+  const unsigned before = simt::stream_seed;
+  Outcome first;
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    simt::stream_seed = seed;
+    const Outcome outcome = run({.dtype = DType::fp16, .rates = {.attn_drop_rate = .1f}}, 5);
+    if (seed == 0) first = outcome;
+    EXPECT_EQ(outcome.losses, first.losses) << "seed " << seed;
+    expect_same_bits(outcome.weights, first.weights);
+  }
+  simt::stream_seed = before;
+}
+
+// A node of the graph is a kernel, a copy or a fill: nothing runs on the host.
+TEST(TrainingOnSimt, TheGraphOfAStepIsAsSmallAsItsPlan) {
+  Rig rig({.dtype = DType::bf16});
+  rig.steps(4);
+  const auto [micro_step, update] = rig.trainer.graph_nodes();
+  const auto nodes = static_cast<int>(rig.vit.graph.nodes().size());
+  EXPECT_GT(micro_step, 2 * nodes - 4);
+  EXPECT_LE(micro_step, 4 * nodes);
+  EXPECT_LE(update, 6);
+}
+#endif
+
+INSTANTIATE_TEST_SUITE_P(Devices, TrainingOn, testing::Values(DeviceKind::simt, DeviceKind::cuda),
+                         [](const auto& info) {
+                           return info.param == DeviceKind::simt ? "simt" : "cuda";
+                         });
+
+}  // namespace
+}  // namespace bv::test
