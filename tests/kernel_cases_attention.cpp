@@ -8,7 +8,7 @@ using oracle::AttentionSizes;
 // Queries and keys `scale` times a normal's: with 1, softmax is spread; with 8, almost one key has
 // it all, and scores reach hundreds.
 Values projections(Problem& p, const AttentionSizes& s, double scale) {
-  return p.random.normal(size_t(s.B) * s.N * 3 * s.H * s.D, 0, scale);
+  return p.held(p.random.normal(size_t(s.B) * s.N * 3 * s.H * s.D, 0, scale));
 }
 
 Problem forward(DType dtype, AttentionSizes s, double scale) {
@@ -41,7 +41,7 @@ Problem backward(DType dtype, AttentionSizes s, double scale) {
   const Values qkv = projections(p, s, scale);
   const Values dout = p.data(size_t(s.B) * s.N * s.H * s.D);
   const oracle::AttentionResult r = oracle::attention_forward(qkv, s);
-  const Values out = rounded(r.out), lse = rounded(r.lse);
+  const Values out = p.held(rounded(r.out)), lse = rounded(r.lse);
   p.output("dqkv", {s.B, s.N, 3, s.H, s.D}, oracle::attention_backward(dout, qkv, out, lse, s));
   p.input("dout", {s.B, s.N, s.H, s.D}, dout), p.input("out", {s.B, s.N, s.H, s.D}, out);
   p.input("qkv", {s.B, s.N, 3, s.H, s.D}, qkv);

@@ -112,8 +112,8 @@ Problem update(DType dtype, UpdateOptions o) {
   p.any_threads = true;
   p.exact = o.exact;
   const size_t n = size_t(o.count);
-  const Values weight = p.data(n), m = o.has_m() ? p.data(n) : Values{};
-  Values v = o.has_v() ? p.data(n) : Values{}, grad = p.data(n, 0, 100);
+  const Values weight = p.data_fp32(n), m = o.has_m() ? p.data_fp32(n) : Values{};
+  Values v = o.has_v() ? p.data_fp32(n) : Values{}, grad = p.data_fp32(n, 0, 100);
   for (double& e : v) e = float(e * e);
   if (n > 2) grad[1] = 0;
   if (n > 2 && !v.empty()) v[1] = 0;  // eps alone divides

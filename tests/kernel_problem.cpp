@@ -7,6 +7,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "tests/format.h"
+
 namespace bv {
 namespace {
 
@@ -16,38 +18,25 @@ constexpr size_t guard = 256;
 constexpr double deviations = 5;
 constexpr double smallest = 1e-37;  // errors below fp32's normal numbers
 
-Bytes encode(const Values& values, DType dtype) {
-  if (dtype != DType::fp32) throw std::logic_error("16-bit data: no conversion yet");
-  Bytes bytes(values.size() * 4);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const float f = float(values[i]);
-    std::memcpy(&bytes[4 * i], &f, 4);
-  }
-  return bytes;
-}
-
-Values decode(const Bytes& bytes, DType dtype) {
-  if (dtype != DType::fp32) throw std::logic_error("16-bit data: no conversion yet");
-  Values values(bytes.size() / 4);
-  for (size_t i = 0; i < values.size(); ++i) {
-    float f;
-    std::memcpy(&f, &bytes[4 * i], 4);
-    values[i] = f;
-  }
-  return values;
-}
-
 size_t elements(const Shape& shape) {
   size_t n = 1;
   for (int extent : shape) n *= size_t(extent);
   return n;
 }
 
+// A result in 16 bits is the fp32 result rounded once: exact sums to one certain number, others to
+// half an ulp beside the error that fp32 may make. What else a 16-bit kernel may round is in the
+// oracle's variance. No element may differ by more than that, which for what is computed in fp32 is
+// stricter than 2 max|naive - exact| over the tensor, the usual rule (naive: every stored result
+// rounded to 16 bits).
 Comparison compare_output(const Argument& a, const Bytes& after, bool exact) {
   Values expected, tolerance;
   for (const Tracked& e : a.expected) {
-    expected.push_back(e.value);
-    tolerance.push_back(exact ? 0 : deviations * std::sqrt(e.variance) + smallest);
+    double allowed = exact ? 0 : deviations * std::sqrt(e.variance) + smallest;
+    if (!exact && a.dtype != DType::fp32)
+      allowed += half_ulp(std::fabs(e.value) + allowed, a.dtype);
+    expected.push_back(exact ? held(e.value, a.dtype) : e.value);
+    tolerance.push_back(allowed);
   }
   return compare(decode(after, a.dtype), expected, tolerance);
 }
@@ -128,6 +117,10 @@ void Problem::add(const std::string& name, Shape shape, DType type, const Values
   const size_t n = elements(shape);
   if ((before && before->size() != n) || (!expected.empty() && expected.size() != n))
     throw std::logic_error("argument " + name + ": values don't fit its shape");
+  // Else the oracle would compute with other numbers than the device.
+  for (size_t i = 0; before && i < n; ++i)
+    if ((*before)[i] != bv::held((*before)[i], type) && !std::isnan((*before)[i]))
+      throw std::logic_error("argument " + name + ": values that its dtype can't hold: see held()");
   arguments.push_back({.name = name,
                        .shape = std::move(shape),
                        .dtype = type,
@@ -164,15 +157,19 @@ void Problem::output_fp32(const std::string& name, Shape shape, Tensor expected,
 void Problem::gradient(const std::string& name, Shape shape, Tensor added, bool accumulate) {
   Values before;
   if (accumulate) {
-    before = data(added.size());
+    before = data_fp32(added.size());
     for (size_t i = 0; i < added.size(); ++i) added[i] += Tracked(before[i]);
   }
   output_fp32(name, std::move(shape), std::move(added), before);
 }
 
 Values Problem::data(size_t n, double mean, double deviation) {
+  return held(data_fp32(n, mean, deviation));
+}
+Values Problem::data_fp32(size_t n, double mean, double deviation) {
   return exact ? random.integers(n, -4, 4) : random.normal(n, mean, deviation);
 }
+Values Problem::held(const Values& values) const { return bv::held(values, dtype); }
 
 // ---- run ----------------------------------------------------------------------------------------
 Outcome execute(const Problem& problem, const Device& device, int threads, unsigned char poison) {

@@ -89,7 +89,7 @@ class Problem {
   std::function<void(Kernels&, DeviceArguments&)> run;
   std::vector<Argument> arguments;
 
-  // fp32 tensors, whatever the dtype, are the `_fp32` ones.
+  // fp32 tensors, whatever the dtype, are the `_fp32` ones. Values are such as the dtype holds.
   void input(const std::string& name, Shape, const Values&);
   void input_fp32(const std::string& name, Shape, const Values&);
   // `before` is given where the operation works in place.
@@ -111,6 +111,9 @@ class Problem {
   }
   // Random data: normal, or where the problem is exact, small integers.
   Values data(size_t n, double mean = 0, double deviation = 1);
+  Values data_fp32(size_t n, double mean = 0, double deviation = 1);
+  // Values as a tensor of the dtype holds them.
+  Values held(const Values&) const;
 
  private:
   void add(const std::string& name, Shape, DType, const Values* before, Tensor expected);
@@ -135,7 +138,7 @@ Outcome execute(const Problem&, const Device&, int threads, unsigned char poison
 std::string sizes(std::initializer_list<std::pair<const char*, int>>);
 // "_accumulate" where set
 std::string flag(bool set, const char* name);
-// Values as the device holds them.
+// Values as fp32 tensors hold them.
 Values rounded(const Tensor&);
 Tensor exactly(const Values&);
 
