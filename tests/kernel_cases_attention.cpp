@@ -13,6 +13,7 @@ Values projections(Problem& p, const AttentionSizes& s, double scale) {
 
 Problem forward(DType dtype, AttentionSizes s, double scale) {
   Problem p(dtype);
+  s.dtype = dtype;
   const Values qkv = projections(p, s, scale);
   oracle::AttentionResult r = oracle::attention_forward(qkv, s);
   p.output("out", {s.B, s.N, s.H, s.D}, r.out);
@@ -38,6 +39,7 @@ Problem forward(DType dtype, AttentionSizes s, double scale) {
 
 Problem backward(DType dtype, AttentionSizes s, double scale) {
   Problem p(dtype);
+  s.dtype = dtype;
   const Values qkv = projections(p, s, scale);
   const Values dout = p.data(size_t(s.B) * s.N * s.H * s.D);
   const oracle::AttentionResult r = oracle::attention_forward(qkv, s);

@@ -68,7 +68,7 @@ Problem layernorm_forward(DType dtype, Sizes s, bool with_residual, double mean)
   const Values inp = p.data(s.count(), mean), weight = p.data_fp32(s.C), bias = p.data_fp32(s.C);
   const Values residual = with_residual ? p.data(s.count(), mean) : Values{};
   oracle::LayerNormResult r =
-      oracle::layernorm_forward(inp, residual, weight, bias, s.rows, s.C, eps);
+      oracle::layernorm_forward(inp, residual, weight, bias, s.rows, s.C, eps, dtype);
   p.output("out", {s.rows, s.C}, r.out);
   if (with_residual) p.output("sum", {s.rows, s.C}, r.sum);
   p.output_fp32("mean", {s.rows}, r.mean), p.output_fp32("rstd", {s.rows}, r.rstd);
