@@ -70,7 +70,8 @@ kernels := $(wildcard kernels/*.cpp)
 objects := $(plain:%.cpp=$(BUILD)/obj/%.o) $(kernels:%.cpp=$(BUILD)/obj/avx2/%.o) \
   $(kernels:%.cpp=$(BUILD)/obj/avx512/%.o)
 program := $(BUILD)/obj/engine/main.o $(BUILD)/obj/engine/cpu_check.o
-test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out tests/gpu_%,$(wildcard tests/*.cpp)) $(wildcard tests/golden/*.cpp))
+test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out tests/gpu_% tests/simt_%,$(wildcard tests/*.cpp)) \
+  $(wildcard tests/golden/*.cpp))
 # The GPU's kernels and host code, once for the stand-in and once for CUDA.
 gpu_sources := $(wildcard kernels/*.cu kernels/cuda/*.cpp)
 ifeq ($(SIMT),1)
@@ -82,8 +83,12 @@ cuda_objects := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(basename $(gpu_sources)))
 cuda_libraries := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt
 endif
 gpu_objects := $(simt_objects) $(cuda_objects)
+# tests/gpu_* are for both, tests/simt_* of the stand-in alone.
 gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objects),cuda), \
-  $(patsubst %.cpp,$(BUILD)/obj/$(build)/%.o,$(wildcard tests/gpu_*.cpp)))
+  $(patsubst %,$(BUILD)/obj/$(build)/%.o,$(basename $(wildcard tests/gpu_*.cpp tests/gpu_*.cu))))
+ifeq ($(SIMT),1)
+gpu_test_objects += $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(wildcard tests/simt_*.cpp tests/simt_*.cu)))
+endif
 gpu_libraries := $(simt_libraries) $(cuda_libraries)
 bench_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard bench/*.cpp))
 
