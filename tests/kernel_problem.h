@@ -124,6 +124,8 @@ class Problem {
 struct KernelCase {
   std::string name;
   std::function<Problem(DType)> make;
+  bool cpu_only = false;  // what the GPU's kernels refuse: kernel_errors_test.cpp has their words
+  bool test_all = false;  // one of the many that `make test-all` adds
 };
 
 struct Outcome {
