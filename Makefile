@@ -2,6 +2,7 @@
 #: make             build/launcher, which ./launcher starts
 #: make deps        install what is missing (Debian, Ubuntu)
 #: make test        build and run all tests; FILTER=layernorm: those with the word in their name
+#: make test-all    the same with many more shapes
 #: make asan        the same under the address and undefined-behaviour sanitizers
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--filter layernorm"
 #: make peers       PyTorch and timm into build/peers, for bench/versus and golden files
@@ -97,7 +98,7 @@ gpu := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/n
 gpu_arch := $(or $(subst .,,$(gpu)),80)
 cuda_arch ?= -gencode arch=compute_$(gpu_arch:90=90a),code=sm_$(gpu_arch:90=90a)
 
-.PHONY: all deps test asan bench peers format help clean found check-packages
+.PHONY: all deps test test-all asan bench peers format help clean found check-packages
 all: found $(BUILD)/launcher
 
 have_library = $(1) $(if $(wildcard $(CUDA_HOME)/include/$(2) /usr/include/$(2) /usr/include/*/$(2)),yes,no)
@@ -173,6 +174,8 @@ $(BUILD)/tests: $(test_objects) $(objects) $(gpu_test_objects) $(gpu_objects)
 
 test: all $(BUILD)/tests $(BUILD)/fuzz
 	@tests/run $(BUILD) $(FILTER)
+test-all:
+	@BAREVISION_TEST_ALL=1 $(MAKE) test FILTER="$(FILTER)"
 # Everything again under the address and undefined-behaviour sanitizers.
 asan:
 	@$(MAKE) BUILD=$(BUILD)/sanitized OPT=-O1 SANITIZE="$(sanitizers)" test FILTER="$(FILTER)"
