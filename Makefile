@@ -5,6 +5,9 @@
 #: make test-all    the same with many more shapes
 #: make asan        the same under the address and undefined-behaviour sanitizers
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--filter layernorm"
+#: make resources   registers, shared memory, occupancy of each CUDA kernel; UPDATE=1 commits to them
+#: make gpu-check   on a machine with a GPU: tests, sanitizers, bench; a table in bench/results/
+#: make dist        what gpu-check needs, for every GPU, as build/dist.tar.gz; CUBLAS=0 without cuBLAS
 #: make peers       PyTorch and timm into build/peers, for bench/versus and golden files
 #: make format      clang-format over all sources
 #: make clean       remove build/
@@ -81,8 +84,9 @@ simt_libraries := -lboost_context
 endif
 ifneq ($(NVCC),)
 cuda_objects := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(basename $(gpu_sources)))
-cuda_libraries := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt
+cuda_libraries = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(cuda_rpath) -lcublasLt -lcudart_static -ldl -lrt
 endif
+cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
 # tests/gpu_* are for both, tests/simt_* of the stand-in alone.
 gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objects),cuda), \
@@ -90,15 +94,28 @@ gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objec
 ifeq ($(SIMT),1)
 gpu_test_objects += $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(wildcard tests/simt_*.cpp tests/simt_*.cu)))
 endif
-gpu_libraries := $(simt_libraries) $(cuda_libraries)
-bench_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard bench/*.cpp))
+gpu_libraries = $(simt_libraries) $(cuda_libraries)
+# Of those objects, the ones that `make dist` compiles anew, for every GPU.
+by_nvcc := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(wildcard kernels/*.cu tests/gpu_*.cu))
+for_every_gpu = $(patsubst $(BUILD)/obj/cuda/%,$(BUILD)/dist/obj/%,$(filter $(by_nvcc),$(1))) $(filter-out $(by_nvcc),$(1))
+bench_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out bench/gpu_%,$(wildcard bench/*.cpp)))
+# The bench times the GPU alone, not its stand-in.
+ifneq ($(NVCC),)
+gpu_bench_objects := $(cuda_objects) $(patsubst %.cpp,$(BUILD)/obj/cuda/%.o,$(wildcard bench/gpu_*.cpp))
+gpu_bench_libraries = $(cuda_libraries)
+endif
 
 # For the GPU that is here, else for sm_80.
 gpu := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
 gpu_arch := $(or $(subst .,,$(gpu)),80)
-cuda_arch ?= -gencode arch=compute_$(gpu_arch:90=90a),code=sm_$(gpu_arch:90=90a)
+gencode = -gencode arch=compute_$(1),code=sm_$(1)
+cuda_arch ?= $(call gencode,$(gpu_arch:90=90a))
+# For all: machine code of three generations, and PTX for what comes after them.
+dist_archs := 75 80 90a
+dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
 
-.PHONY: all deps test test-all asan bench peers format help clean found check-packages
+.PHONY: all deps test test-all asan bench dist resources gpu-check peers format help clean found check-packages \
+  check-cuda
 all: found $(BUILD)/launcher
 
 have_library = $(1) $(if $(wildcard $(CUDA_HOME)/include/$(2) /usr/include/$(2) /usr/include/*/$(2)),yes,no)
@@ -109,7 +126,7 @@ ifneq ($(NVCC),)
 else
 	@echo "cuda      $(if $(filter 0,$(CUDA)),left out (CUDA=0),not found)"
 endif
-	@echo "devices   cpu$(comma) by oneDNN and AVX2 or AVX-512; cuda and simt: not in this version"
+	@echo "devices   cpu$(comma) by oneDNN and AVX2 or AVX-512; kernels of cuda: $(if $(NVCC),yes,no); of simt$(comma) for the tests: $(if $(SIMT),yes,no (libboost-context-dev))"
 	@echo "jpeg      $(if $(filter 1,$(TURBOJPEG)),libjpeg-turbo,stb_image$(comma) slower than libjpeg-turbo (libjpeg-dev))"
 	@echo "version   $(VERSION), into $(BUILD)/"
 
@@ -133,9 +150,15 @@ $(BUILD)/obj/simt/%.o: %.cu | check-packages
 	$(call compile, (simt)) $(simt_flags) -x c++ -c -o $@ $<
 $(BUILD)/obj/simt/%.o: %.cpp | check-packages
 	$(call compile, (simt)) $(simt_flags) -c -o $@ $<
+# What ptxas says of each kernel's registers goes into a file beside the object (make resources).
+nvcc_compile = @mkdir -p $(@D) && echo "compile   $< (cuda$(1))" && $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(2) -I. \
+  -DBAREVISION_GPU=cuda_gpu -Xcompiler=-Wall,-march=x86-64-v3 -Xptxas=-v,-warn-spills -Wno-deprecated-gpu-targets \
+  -MMD -MP -MF $(@:.o=.d) -c -o $@ $< >$(@:.o=.ptxas) 2>&1; \
+  code=$$?; grep -vE '^ptxas info|bytes stack frame' $(@:.o=.ptxas) >&2; exit $$code
 $(BUILD)/obj/cuda/%.o: %.cu | check-packages
-	@mkdir -p $(@D) && echo "compile   $< (cuda)" && $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(cuda_arch) -I. -DBAREVISION_GPU=cuda_gpu \
-	  -Xcompiler=-Wall,-march=x86-64-v3 -Wno-deprecated-gpu-targets -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+	$(call nvcc_compile,,$(cuda_arch))
+$(BUILD)/dist/obj/%.o: %.cu | check-packages
+	$(call nvcc_compile, for every GPU,$(dist_arch))
 $(BUILD)/obj/cuda/%.o: %.cpp | check-packages
 	$(call compile, (cuda)) $(avx2) -isystem $(CUDA_HOME)/include -DBAREVISION_GPU=cuda_gpu -c -o $@ $<
 # Runs before anything else, so on any CPU.
@@ -168,7 +191,8 @@ $(BUILD)/asan/%.o: %.cpp | check-packages
 $(BUILD)/fuzz: $(fuzz_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^
-$(BUILD)/tests: $(test_objects) $(objects) $(gpu_test_objects) $(gpu_objects)
+tests_objects := $(test_objects) $(objects) $(gpu_test_objects) $(gpu_objects)
+$(BUILD)/tests: $(tests_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
 
@@ -181,13 +205,45 @@ asan:
 	@$(MAKE) BUILD=$(BUILD)/sanitized OPT=-O1 SANITIZE="$(sanitizers)" test FILTER="$(FILTER)"
 
 # ---- Bench --------------------------------------------------------------------------------------
-$(BUILD)/bench: $(bench_objects) $(objects)
+$(BUILD)/bench: $(bench_objects) $(objects) $(gpu_bench_objects)
 	@echo "link      $@"
-	@$(CXX) $(CXXFLAGS) -o $@ $^ $(LDLIBS)
+	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_bench_libraries) $(LDLIBS)
 bench: all $(BUILD)/bench
 	@$(BUILD)/bench $(ARGS)
 peers:
 	@bench/make_peers
+
+# ---- For machines with a GPU --------------------------------------------------------------------
+dist := $(BUILD)/dist/barevision
+ptxas_logs := $(patsubst kernels/%.cu,$(BUILD)/dist/obj/kernels/%.ptxas,$(wildcard kernels/*.cu))
+$(ptxas_logs): %.ptxas: %.o
+$(dist)/build/tests: $(call for_every_gpu,$(tests_objects))
+	@echo "link      $@"
+	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
+$(dist)/build/bench: $(call for_every_gpu,$(bench_objects) $(objects) $(gpu_bench_objects))
+	@echo "link      $@"
+	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_bench_libraries) $(LDLIBS)
+$(dist)/build/launcher: $(BUILD)/launcher
+	@mkdir -p $(@D) && cp $< $@
+# A program's libraries lie beside it: RPATH, which holds for the libraries of libraries, too.
+$(dist)/build/%: cuda_rpath = \$$ORIGIN/../lib,--disable-new-dtags
+dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher $(ptxas_logs)
+	@! grep -h -A 3 -i warning $(ptxas_logs) || { echo "dist: ptxas or nvcc warns"; exit 2; }
+	@NVCC=$(NVCC) tests/resources check $(ptxas_logs)
+	@bench/pack $(dist) $(BUILD)/dist.tar.gz $(CUBLAS)
+resources: check-cuda $(ptxas_logs) $(BUILD)/tests
+	@NVCC=$(NVCC) tests/resources $(if $(UPDATE),update,table) $(BUILD) $(ptxas_logs)
+check-cuda:
+ifeq ($(NVCC),)
+	@echo "needs CUDA's compiler, and there is none: nvcc in PATH, or CUDA_HOME=DIR" >&2; exit 2
+endif
+gpu-check:
+ifeq ($(gpu),)
+	@echo "gpu-check: no GPU here (nvidia-smi finds none)" >&2; exit 2
+else
+	@$(MAKE) check-cuda all $(BUILD)/tests $(BUILD)/bench
+	@bench/gpu_check $(BUILD) $(ARGS)
+endif
 
 format:
 	clang-format -i $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')

@@ -4,6 +4,7 @@
 // another order.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <ranges>
 
@@ -97,8 +98,22 @@ void add_test(const Device& device, KernelCase kernel_case, DType dtype) {
       __LINE__, [=]() -> KernelTest* { return new KernelTest(device, kernel_case, dtype); });
 }
 
+// For tools that slow everything down (compute-sanitizer): a case whose sizes, the numbers in its
+// name, multiply to little.
+bool is_small(const std::string& name) {
+  double product = 1, number = 0;
+  for (const char c : name + '_')
+    if (c >= '0' && c <= '9')
+      number = 10 * number + (c - '0');
+    else
+      product *= std::max(number, 1.0), number = 0;
+  return product <= 1 << 16;
+}
+
+// BAREVISION_TEST_ALL: the large sweep too. BAREVISION_TEST_SMALL: small shapes only.
 bool add_tests() {
-  const bool all = std::getenv("BAREVISION_TEST_ALL");
+  const bool all = std::getenv("BAREVISION_TEST_ALL"),
+             small_only = std::getenv("BAREVISION_TEST_SMALL");
   for (const Device& device : devices_to_test()) {
     if (!device.unavailable.empty()) {
       add_test(device, {"every_operation", {}}, DType::fp32);
@@ -107,7 +122,9 @@ bool add_tests() {
     for (const auto cases : {input_cases, linear_cases, gelu_layernorm_cases, attention_cases,
                              loss_cases, optimizer_cases})
       for (const KernelCase& c : cases()) {
-        if ((c.cpu_only && !device.host_threads) || (c.test_all && !all)) continue;
+        if ((c.cpu_only && !device.host_threads) || (c.test_all && !all) ||
+            (small_only && !is_small(c.name)))
+          continue;
         for (const DType dtype : device.dtypes) add_test(device, c, dtype);
       }
   }
