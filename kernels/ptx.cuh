@@ -15,12 +15,19 @@ namespace bv::BAREVISION_GPU {
 #ifndef __CUDACC__
 namespace twin {
 
+inline void require_16(const void* p, const char* instruction, ::simt::Site site) {
+  if (reinterpret_cast<uintptr_t>(p) % 16 == 0) return;
+  ::simt::worker->error = std::string(instruction) +
+                          " of an address that is not at a multiple of 16 bytes, at " +
+                          ::simt::at(site);
+  ::simt::fail();
+}
+
 // Matrix m of `count`: its row r comes from lane 8 m + r. Lane i takes row i/4, columns i%4*2 and
 // the next; if transposed, column i/4, rows i%4*2 and the next.
 template <int count, bool transposed>
 void ldmatrix(uint32_t* r, const void* row, ::simt::Site site) {
-  ::simt::check_aligned(row, 16, "ldmatrix", site);
-  ::simt::check_shared(row, 16, "ldmatrix", site);
+  require_16(row, "ldmatrix", site);
   struct Hand {
     uint32_t* r;
     const void* row;
@@ -202,11 +209,12 @@ __device__ void cp_async_wait() {
 #else
 inline void cp_async_16(void* shared, const void* global, bool there = true,
                         ::simt::Site site = ::simt::Site::current()) {
-  ::simt::check_aligned(shared, 16, "cp.async", site);
-  ::simt::check_aligned(global, 16, "cp.async", site);
-  ::simt::copy_async(shared, global, 16, there ? 16 : 0, site);
+  alignas(16) static const unsigned char zeros[16] = {};
+  twin::require_16(shared, "cp.async", site);
+  twin::require_16(global, "cp.async", site);
+  ::simt::copy_async(shared, there ? global : zeros, 16);
 }
-inline void cp_async_commit() { ::simt::copy_commit(); }
+inline void cp_async_commit() { ++::simt::self->groups; }
 template <int pending>
 void cp_async_wait() {
   ::simt::copy_wait(pending);
