@@ -459,6 +459,8 @@ TEST_P(KernelErrors, Optimizer) {
   refuses(adam, "OptimizerUpdate", "m", [](Op& o) { o.m = nullptr; });
   refuses(adam, "OptimizerUpdate", "v", [](Op& o) { o.v = nullptr; });
   refuses(adam, "OptimizerUpdate", "m", [](Op& o) { o.m = nullptr, o.kind = OptimizerKind::sgd; });
+  refuses(adam, "OptimizerUpdate", "growth_interval",
+          [](Op& o) { o.scaling.growth_interval = -1; });
   refuses(adam, "OptimizerUpdate", "copy", [](Op& o) { o.copy = o.weight; });
   refuses_pointers(norm, "GradientNorm", Pointer{"state", &GradientNorm::state},
                    Pointer{"grad", &GradientNorm::grad}, Pointer{"params", &GradientNorm::params});

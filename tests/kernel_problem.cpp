@@ -194,6 +194,9 @@ Outcome execute(const Problem& problem, const Device& device, int threads, unsig
     outcome.worst_ratio = std::max(outcome.worst_ratio, c.ratio);
     if (!c.ok()) outcome.failures.push_back(a.name + ": " + c.describe(a.shape));
   }
+  if (problem.check_together)
+    if (const std::string wrong = problem.check_together(memory); !wrong.empty())
+      outcome.failures.push_back(wrong);
   for (const std::string& where : memory.overwritten_sentinels())
     outcome.failures.push_back("wrote " + where);
   return outcome;

@@ -88,6 +88,8 @@ class Problem {
   bool any_threads = false;  // the same bits on any number of threads
   std::function<void(Kernels&, DeviceArguments&)> run;
   std::vector<Argument> arguments;
+  std::function<std::string(const DeviceArguments&)> check_together;  // of outputs that must fit
+                                                                      // each other: as check
 
   // fp32 tensors, whatever the dtype, are the `_fp32` ones. Values are such as the dtype holds.
   void input(const std::string& name, Shape, const Values&);

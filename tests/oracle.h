@@ -106,6 +106,8 @@ NormResult gradient_norm(const Values& grad, double loss_scale, double divisor);
 struct UpdateResult {
   Tensor weight, m, v;
 };
+// The state after an update, or after one that was skipped.
+UpdateState next_state(UpdateState, const LossScaling&);
 // `options` for its numbers and kind; empty m and v are none. The update that is not skipped.
 UpdateResult optimizer_update(const Values& weight, const Values& m, const Values& v,
                               const Values& grad, const std::vector<uint8_t>& decay,
