@@ -24,21 +24,13 @@ size_t elements(const Shape& shape) {
   return n;
 }
 
-// A result in 16 bits is the fp32 result rounded once: exact sums to one certain number, others to
-// half an ulp beside the error that fp32 may make. What else a 16-bit kernel may round is in the
-// oracle's variance. No element may differ by more than that, which for what is computed in fp32 is
-// stricter than 2 max|naive - exact| over the tensor, the usual rule (naive: every stored result
-// rounded to 16 bits).
 Comparison compare_output(const Argument& a, const Bytes& after, bool exact) {
-  Values expected, tolerance;
+  Values expected, allowed;
   for (const Tracked& e : a.expected) {
-    double allowed = exact ? 0 : deviations * std::sqrt(e.variance) + smallest;
-    if (!exact && a.dtype != DType::fp32)
-      allowed += half_ulp(std::fabs(e.value) + allowed, a.dtype);
     expected.push_back(exact ? held(e.value, a.dtype) : e.value);
-    tolerance.push_back(allowed);
+    allowed.push_back(exact ? 0 : tolerance(e, a.dtype));
   }
-  return compare(decode(after, a.dtype), expected, tolerance);
+  return compare(decode(after, a.dtype), expected, allowed);
 }
 
 class ThreadCount {
@@ -55,6 +47,11 @@ class ThreadCount {
 };
 
 }  // namespace
+
+double tolerance(const Tracked& expected, DType dtype) {
+  const double fp32 = deviations * std::sqrt(expected.variance) + smallest;
+  return dtype == DType::fp32 ? fp32 : fp32 + half_ulp(std::fabs(expected.value) + fp32, dtype);
+}
 
 // ---- arguments on the device --------------------------------------------------------------------
 DeviceArguments::DeviceArguments(const Device& device, const std::vector<Argument>& arguments,

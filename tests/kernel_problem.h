@@ -138,6 +138,14 @@ struct Outcome {
 // threads: of the host, 0: as it is.
 Outcome execute(const Problem&, const Device&, int threads, unsigned char poison);
 
+// How far an element may be from what is expected. A result in 16 bits is the fp32 result rounded
+// once: to half an ulp beside the error that fp32 may make. What else a 16-bit kernel may round is in
+// the oracle's variance (in_16_bits). No element may differ by more: for what is computed in fp32
+// that is stricter than 2 max|naive - exact| over the tensor, the usual rule (naive: every stored
+// result rounded to 16 bits); for attention see tolerance_test.cpp. Where a problem is exact, the
+// tolerance is none: sums of small integers have one fp32 result, and that one rounding.
+double tolerance(const Tracked& expected, DType);
+
 // "_rows5_C192"
 std::string sizes(std::initializer_list<std::pair<const char*, int>>);
 // "_accumulate" where set

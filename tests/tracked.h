@@ -56,12 +56,13 @@ inline Tracked sqrt(Tracked a) {
   const double s = std::sqrt(a.value);
   return Tracked::computed(s, s == 0 ? 0 : a.variance / (4 * s * s));
 }
-// Scaled before or after it is rounded: the bound is for every scale, 1 being the largest that makes
-// fp16's subnormal numbers. In fp32 the number itself.
+// An error that is uniform up to half an ulp, of the scale at which it is largest: a kernel may scale
+// before or after. fp16's subnormal numbers are as far apart as at a scale of 1. In fp32 the number
+// itself.
 inline Tracked in_16_bits(Tracked a, DType dtype) {
   if (dtype == DType::fp32) return a;
   const double r = std::max(half_ulp(1, dtype) * std::fabs(a.value), half_ulp(0, dtype));
-  return {a.value, a.variance + r * r};
+  return {a.value, a.variance + r * r / 3};
 }
 // Absolute error: what it is for is 1 + erf(x).
 inline Tracked erf(Tracked a) {
