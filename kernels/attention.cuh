@@ -21,8 +21,8 @@ void check_attention(const Op& op, const Chip& chip, const char* name) {
           "D: head dim %d: no kernel for it; there are 32, 64 and 128", op.D);
   require(op.drop >= 0 && op.drop <= 1, name, "drop: must lie in 0 .. 1");
   require(op.N <= 1 << 20, name, "N: at most %d tokens", 1 << 20);
-  require(int64_t{op.B} * op.H <= INT32_MAX, name, "B * H: at most %d heads in all", INT32_MAX);
-  require(int64_t{op.H} * op.D <= INT32_MAX / 8, name, "H * D: at most %d", INT32_MAX / 8);
+  require(op.B < 1 << 16 && op.H < 1 << 16, name, "B, H: at most %d", (1 << 16) - 1);
+  require(int64_t{op.B} * op.H <= INT32_MAX, name, "B * H: at most %d", INT32_MAX);
   require(op.dtype != DType::bf16 || chip.arch >= 80, name, "bf16 needs sm_80 or newer");
 }
 
@@ -39,15 +39,15 @@ void by_head_dim(int D, F f) {
 template <class T>
 struct Rows {
   T* data;
-  int64_t stride;
+  int stride;
 
-  __device__ T* operator[](int n) const { return data + n * stride; }
+  __device__ T* operator[](int n) const { return data + int64_t{n} * stride; }
 };
 // parts, part: 3 and 0, 1, 2 for Q, K, V in qkv; 1 and 0 for out.
 template <class T, class Op>
 __device__ Rows<T> rows_of(T* data, const Op& op, int parts, int part, int b, int h) {
-  const int64_t stride = int64_t{parts} * op.H * op.D;
-  return {data + (b * op.N * stride + (int64_t{part} * op.H + h) * op.D), stride};
+  const int stride = parts * op.H * op.D;
+  return {data + (int64_t{b} * op.N * stride + (part * op.H + h) * op.D), stride};
 }
 
 // ---- dropout ------------------------------------------------------------------------------------
@@ -115,16 +115,19 @@ __device__ constexpr int swizzled(int row, int chunk) {  // in elements
   return row * D + (chunk ^ (chunks >= 8 ? row % 8 : row / 2 % chunks)) * 8;
 }
 
-// Starts the copies of rows [0, rows) of the tile from rows[first ...]; those from `end` on become
-// zeros. By all threads of the block.
+// Starts the copies of rows[first], ... to rows 0 ... `rows` - 1 of the tile; those from `end` on
+// become zeros. By all threads of the block.
 template <int D, int threads, class T>
 __device__ void copy_rows_async(T* tile, Rows<const T> source, int first, int rows, int end) {
-  constexpr int chunks = D / 8;
-  for (int i = static_cast<int>(threadIdx.x); i < rows * chunks; i += threads) {
-    const int row = i / chunks, chunk = i % chunks;
-    const bool there = first + row < end;
-    cp_async_16(tile + swizzled<D>(row, chunk), source[there ? first + row : 0] + chunk * 8, there);
-  }
+  constexpr int chunks = D / 8, step = threads / chunks;
+  static_assert(step % 8 == 0, "the swizzle is the same from step to step");
+  const auto thread = mov_tid_x();
+  int row = static_cast<int>(thread / chunks);
+  const int chunk = static_cast<int>(thread % chunks);
+  const T* from = source[first + row] + chunk * 8;
+  T* to = tile + swizzled<D>(row, chunk);
+  for (; row < rows; row += step, from += step * source.stride, to += step * D)
+    cp_async_16(to, from, first + row < end);
 }
 
 // ---- fragments ----------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ void by_dtype(DType dtype, F f) {
   return f.template operator()<__nv_bfloat16>();
 }
 
-constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
-constexpr size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+__host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+__host__ __device__ constexpr size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 
 }  // namespace bv::BAREVISION_GPU

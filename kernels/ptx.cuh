@@ -15,19 +15,11 @@ namespace bv::BAREVISION_GPU {
 #ifndef __CUDACC__
 namespace twin {
 
-inline void require_16(const void* p, const char* instruction, ::simt::Site site) {
-  if (reinterpret_cast<uintptr_t>(p) % 16 == 0) return;
-  ::simt::worker->error = std::string(instruction) +
-                          " of an address that is not at a multiple of 16 bytes, at " +
-                          ::simt::at(site);
-  ::simt::fail();
-}
-
 // Matrix m of `count`: its row r comes from lane 8 m + r. Lane i takes row i/4, columns i%4*2 and
 // the next; if transposed, column i/4, rows i%4*2 and the next.
 template <int count, bool transposed>
 void ldmatrix(uint32_t* r, const void* row, ::simt::Site site) {
-  require_16(row, "ldmatrix", site);
+  ::simt::check_shared(row, 16, "ldmatrix", site);
   struct Hand {
     uint32_t* r;
     const void* row;
@@ -209,17 +201,27 @@ __device__ void cp_async_wait() {
 #else
 inline void cp_async_16(void* shared, const void* global, bool there = true,
                         ::simt::Site site = ::simt::Site::current()) {
-  alignas(16) static const unsigned char zeros[16] = {};
-  twin::require_16(shared, "cp.async", site);
-  twin::require_16(global, "cp.async", site);
-  ::simt::copy_async(shared, there ? global : zeros, 16);
+  ::simt::copy_async(shared, global, 16, there ? 16 : 0, site);
 }
-inline void cp_async_commit() { ++::simt::self->groups; }
+inline void cp_async_commit() { ::simt::copy_commit(); }
 template <int pending>
 void cp_async_wait() {
   ::simt::copy_wait(pending);
 }
 #endif
+
+// ---- special registers --------------------------------------------------------------------------
+// threadIdx.x, read anew at each call: what comes of it is computed again where it is needed,
+// instead of being kept in registers through a loop that needs them all.
+__device__ inline unsigned mov_tid_x() {
+#ifdef __CUDACC__
+  unsigned x;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+  return x;
+#else
+  return threadIdx.x;
+#endif
+}
 
 // ---- arithmetic ---------------------------------------------------------------------------------
 // 2^x, within 2 units in the last place; results below 2^-126 are 0.
@@ -230,6 +232,28 @@ __device__ inline float ex2_approx_ftz(float x) {
   return y;
 #else
   return exp2f(x);
+#endif
+}
+
+// log2 x, to 2^-22 of itself, or of 1 near x = 1. x below 2^-126 is taken for 0.
+__device__ inline float lg2_approx_ftz(float x) {
+#ifdef __CUDACC__
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return log2f(x);
+#endif
+}
+
+// 1 / x, to a unit in the last place. x below 2^-126 is taken for 0.
+__device__ inline float rcp_approx_ftz(float x) {
+#ifdef __CUDACC__
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1 / x;
 #endif
 }
 
