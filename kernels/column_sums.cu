@@ -22,15 +22,13 @@ __global__ void __launch_bounds__(256)
     for (unsigned row = S::row(); row < rows; row += ahead * S::step()) {
       Elements<T, width> x[ahead];
 #pragma unroll
-      for (int k = 0; k < ahead; ++k) {
-        const unsigned r = row + k * S::step();
-        x[k] = {};
-        if (r < rows) x[k] = load<width>(inp + size_t(r) * C + column);
-      }
+      for (int k = 0; k < ahead; ++k)
+        x[k] = load<width>(inp + size_t(S::row_or(row, k, rows)) * C + column);
 #pragma unroll
       for (int k = 0; k < ahead; ++k)
+        if (row + k * S::step() < rows)
 #pragma unroll
-        for (int i = 0; i < width; ++i) sum[i] += to_float(x[k].at[i]);
+          for (int i = 0; i < width; ++i) sum[i] += to_float(x[k].at[i]);
     }
   S::write_sums(sum, partial + size_t(blockIdx.y) * C, C, shared<typename S::Shared>());
 }
@@ -51,9 +49,7 @@ __global__ void __launch_bounds__(finish_threads) column_sums_finish(ColumnSums 
 #pragma unroll 8
     for (int b = threadIdx.x / finish_columns; b < a.blocks; b += groups)
       sum += a.partial[b * columns + column];
-#pragma unroll
-  for (int bits = finish_columns; bits < warp_size; bits *= 2)
-    sum += __shfl_xor_sync(~0u, sum, bits);
+  sum = sum_over_rows<finish_columns>(sum);
   if (threadIdx.x % warp_size < finish_columns) s.sums[threadIdx.x / warp_size][lane] = sum;
   __syncthreads();
   if (threadIdx.x < finish_columns && column < columns) {

@@ -39,6 +39,14 @@ size_t column_sums_bytes(const Chip&, DType, int rows, int C);
 void column_sums(const Chip&, const MatrixColumnSums&, cudaStream_t);
 
 // ---- The first stage by stripes -----------------------------------------------------------------
+// Over the lanes of a warp that have the same place among `lanes` neighbours, in each of them.
+template <int lanes>
+__device__ float sum_over_rows(float x) {
+#pragma unroll
+  for (int bits = lanes; bits < warp_size; bits *= 2) x += __shfl_xor_sync(~0u, x, bits);
+  return x;
+}
+
 // For accesses to `width` neighbouring elements.
 template <int width>
 struct Stripe {
@@ -51,6 +59,11 @@ struct Stripe {
   __device__ static int column() { return (blockIdx.x * lanes + threadIdx.x % lanes) * width; }
   __device__ static unsigned row() { return blockIdx.y * rows + threadIdx.x / lanes; }
   __device__ static unsigned step() { return gridDim.y * rows; }
+  // The row to load k steps below `row`: that one again where the matrix ends, since a load that
+  // always happens needs no registers for another value.
+  __device__ static unsigned row_or(unsigned row, int k, unsigned n_rows) {
+    return row + k * step() < n_rows ? row + k * step() : row;
+  }
 
   // Stripes x blocks that share out a stripe's rows: about as many as are on the chip at a time.
   static dim3 grid(const Chip& chip, int blocks_per_multiprocessor, int n_rows, int C) {
@@ -67,13 +80,11 @@ struct Stripe {
   };
   __device__ static void write_sums(float (&sum)[width], float* to, int C, Shared& s) {
 #pragma unroll
-    for (int i = 0; i < width; ++i) {
+    for (int i = 0; i < width; ++i) sum[i] = sum_over_rows<lanes>(sum[i]);
+    if (threadIdx.x % warp_size < lanes)
 #pragma unroll
-      for (int bits = lanes; bits < warp_size; bits *= 2)
-        sum[i] += __shfl_xor_sync(~0u, sum[i], bits);
-      if (threadIdx.x % warp_size < lanes)
+      for (int i = 0; i < width; ++i)
         s.sums[threadIdx.x / warp_size][threadIdx.x % lanes * width + i] = sum[i];
-    }
     __syncthreads();
     const int c = blockIdx.x * columns + threadIdx.x;
     if (threadIdx.x < columns && c < C) {
