@@ -12,6 +12,7 @@
 #: make format      clang-format over all sources
 #: make clean       remove build/
 #: CUDA=0           build without CUDA;  CUDA_HOME=DIR: with the toolkit there
+#: SIMT=0           tests without the stand-in for CUDA
 #: TURBOJPEG=0      decode JPEG by stb_image
 VERSION := 0.1.0
 BUILD ?= build
@@ -30,8 +31,7 @@ empty :=
 space := $(empty) $(empty)
 
 # ---- What is there: one run of the preprocessor asks for every header ---------------------------
-asked := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h \
-  boost/context/detail/fcontext.hpp
+asked := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h
 hash := \#
 found := $(shell printf '%s\n' $(foreach h,$(asked),'$(hash)if __has_include(<$(h)>)' '$(h)' '$(hash)endif') \
   | $(CXX) -x c++ -std=c++20 -E -P - 2>/dev/null)
@@ -43,7 +43,7 @@ CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),
 NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 endif
 ONEDNN := $(call have,oneapi/dnnl/dnnl.hpp)
-SIMT := $(call have,boost/context/detail/fcontext.hpp)
+SIMT ?= 1
 TURBOJPEG ?= $(or $(call have,jpeglib.h),0)
 
 packages := $(if $(shell command -v $(CXX)),,g++) \
@@ -51,8 +51,7 @@ packages := $(if $(shell command -v $(CXX)),,g++) \
   $(if $(call have,nlohmann/json.hpp),,nlohmann-json3-dev) \
   $(if $(call have,CLI/CLI.hpp),,libcli11-dev) \
   $(if $(ONEDNN),,libdnnl-dev)
-optional_packages := $(if $(call have,jpeglib.h),,libjpeg-dev) $(if $(call have,gtest/gtest.h),,libgtest-dev) \
-  $(if $(SIMT),,libboost-context-dev)
+optional_packages := $(if $(call have,jpeglib.h),,libjpeg-dev) $(if $(call have,gtest/gtest.h),,libgtest-dev)
 packages := $(strip $(packages))
 optional_packages := $(strip $(optional_packages))
 
@@ -61,7 +60,7 @@ optional_packages := $(strip $(optional_packages))
 WARN := -Wall -Wextra -Wshadow -Wno-missing-field-initializers
 OPT ?= -O2
 CPPFLAGS := -I. -MMD -MP -DBAREVISION_VERSION='"$(VERSION)"' \
-  -DBAREVISION_TURBOJPEG=$(TURBOJPEG) $(if $(SIMT),-DBAREVISION_SIMT) $(if $(NVCC),-DBAREVISION_CUDA)
+  -DBAREVISION_TURBOJPEG=$(TURBOJPEG) $(if $(filter 1,$(SIMT)),-DBAREVISION_SIMT) $(if $(NVCC),-DBAREVISION_CUDA)
 CXXFLAGS := -std=c++20 -g1 $(OPT) $(WARN) -fopenmp -pthread $(SANITIZE)
 avx2 := -march=x86-64-v3
 avx512 := -march=x86-64-v4 -mprefer-vector-width=512
@@ -80,7 +79,6 @@ test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out tests/gpu_% tests
 gpu_sources := $(wildcard kernels/*.cu kernels/cuda/*.cpp)
 ifeq ($(SIMT),1)
 simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(gpu_sources) $(wildcard kernels/simt/*.cpp)))
-simt_libraries := -lboost_context
 endif
 ifneq ($(NVCC),)
 cuda_objects := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(basename $(gpu_sources)))
@@ -94,7 +92,7 @@ gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objec
 ifeq ($(SIMT),1)
 gpu_test_objects += $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(wildcard tests/simt_*.cpp tests/simt_*.cu)))
 endif
-gpu_libraries = $(simt_libraries) $(cuda_libraries)
+gpu_libraries = $(cuda_libraries)
 # Of those objects, the ones that `make dist` compiles anew, for every GPU.
 by_nvcc := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(wildcard kernels/*.cu tests/gpu_*.cu))
 for_every_gpu = $(patsubst $(BUILD)/obj/cuda/%,$(BUILD)/dist/obj/%,$(filter $(by_nvcc),$(1))) $(filter-out $(by_nvcc),$(1))
@@ -126,7 +124,7 @@ ifneq ($(NVCC),)
 else
 	@echo "cuda      $(if $(filter 0,$(CUDA)),left out (CUDA=0),not found)"
 endif
-	@echo "devices   cpu$(comma) by oneDNN and AVX2 or AVX-512; kernels of cuda: $(if $(NVCC),yes,no); of simt$(comma) for the tests: $(if $(SIMT),yes,no (libboost-context-dev))"
+	@echo "devices   cpu$(comma) by oneDNN and AVX2 or AVX-512; kernels of cuda: $(if $(NVCC),yes,no); of simt$(comma) for the tests: $(if $(filter 1,$(SIMT)),yes,no)"
 	@echo "jpeg      $(if $(filter 1,$(TURBOJPEG)),libjpeg-turbo,stb_image$(comma) slower than libjpeg-turbo (libjpeg-dev))"
 	@echo "version   $(VERSION), into $(BUILD)/"
 
