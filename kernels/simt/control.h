@@ -1,5 +1,8 @@
 // What tests choose of the stand-in, and what it can tell them.
 #pragma once
+#include <compare>
+#include <cstddef>
+#include <map>
 #include <set>
 #include <string>
 
@@ -16,5 +19,12 @@ inline unsigned seed = 1;
 
 // Names of all kernels that ran in this process, as in "layernorm_forward<float, 8>".
 std::set<std::string> kernels_run();
+// Of each of them the largest block: the one with most shared memory.
+struct BlockSize {
+  size_t shared_bytes = 0;
+  unsigned threads = 0;
+  auto operator<=>(const BlockSize&) const = default;
+};
+std::map<std::string, BlockSize> largest_blocks_run();
 
 }  // namespace simt

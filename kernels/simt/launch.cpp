@@ -1,5 +1,7 @@
 #include "kernels/simt/launch.h"
 
+#include <algorithm>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 
@@ -11,18 +13,20 @@ namespace {
 
 class Names {
  public:
-  void add(const std::string& name) {
+  void add(const Launch& launch) {
+    const BlockSize size{launch.shared_bytes, launch.block.x * launch.block.y * launch.block.z};
     const std::lock_guard lock(mutex_);
-    if (!names_.contains(name)) names_.insert(name);
+    BlockSize& largest = sizes_[launch.name];
+    largest = std::max(largest, size);
   }
-  std::set<std::string> all() {
+  std::map<std::string, BlockSize> all() {
     const std::lock_guard lock(mutex_);
-    return names_;
+    return sizes_;
   }
 
  private:
   std::mutex mutex_;
-  std::set<std::string> names_;
+  std::map<std::string, BlockSize> sizes_;
 };
 
 Names& names() {
@@ -36,7 +40,12 @@ std::string str(dim3 d) {
 
 }  // namespace
 
-std::set<std::string> kernels_run() { return names().all(); }
+std::map<std::string, BlockSize> largest_blocks_run() { return names().all(); }
+std::set<std::string> kernels_run() {
+  std::set<std::string> list;
+  for (const auto& [name, size] : names().all()) list.insert(name);
+  return list;
+}
 
 void check_limits(const Launch& launch) {
   const auto refuse = [&](const std::string& why) {
@@ -63,7 +72,7 @@ void check_limits(const Launch& launch) {
 
 void run(const Launch& launch) {
   check_limits(launch);
-  names().add(launch.name);
+  names().add(launch);
   const std::string error = Pool::instance().run(launch);
   if (!error.empty()) throw std::runtime_error(error);
 }
