@@ -2,12 +2,17 @@
 #: make             build/launcher, which ./launcher starts
 #: make deps        install what is missing (Debian, Ubuntu)
 #: make test        build and run all tests; FILTER=layernorm: those with the word in their name
+#: make test-all    the same with many more shapes
 #: make asan        the same under the address and undefined-behaviour sanitizers
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--filter layernorm"
+#: make resources   registers, shared memory, occupancy of each CUDA kernel; UPDATE=1 commits to them
+#: make gpu-check   on a machine with a GPU: tests, sanitizers, bench; a table in bench/results/
+#: make dist        what gpu-check needs, for every GPU, as build/dist.tar.gz; CUBLAS=0 without cuBLAS
 #: make peers       PyTorch and timm into build/peers, for bench/versus and golden files
 #: make format      clang-format over all sources
 #: make clean       remove build/
 #: CUDA=0           build without CUDA;  CUDA_HOME=DIR: with the toolkit there
+#: SIMT=0           tests without the stand-in for CUDA
 #: TURBOJPEG=0      decode JPEG by stb_image
 VERSION := 0.1.0
 BUILD ?= build
@@ -26,8 +31,7 @@ empty :=
 space := $(empty) $(empty)
 
 # ---- What is there: one run of the preprocessor asks for every header ---------------------------
-asked := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h \
-  boost/context/detail/fcontext.hpp
+asked := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h
 hash := \#
 found := $(shell printf '%s\n' $(foreach h,$(asked),'$(hash)if __has_include(<$(h)>)' '$(h)' '$(hash)endif') \
   | $(CXX) -x c++ -std=c++20 -E -P - 2>/dev/null)
@@ -39,7 +43,7 @@ CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),
 NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 endif
 ONEDNN := $(call have,oneapi/dnnl/dnnl.hpp)
-SIMT := $(call have,boost/context/detail/fcontext.hpp)
+SIMT ?= 1
 TURBOJPEG ?= $(or $(call have,jpeglib.h),0)
 
 packages := $(if $(shell command -v $(CXX)),,g++) \
@@ -47,8 +51,7 @@ packages := $(if $(shell command -v $(CXX)),,g++) \
   $(if $(call have,nlohmann/json.hpp),,nlohmann-json3-dev) \
   $(if $(call have,CLI/CLI.hpp),,libcli11-dev) \
   $(if $(ONEDNN),,libdnnl-dev)
-optional_packages := $(if $(call have,jpeglib.h),,libjpeg-dev) $(if $(call have,gtest/gtest.h),,libgtest-dev) \
-  $(if $(SIMT),,libboost-context-dev)
+optional_packages := $(if $(call have,jpeglib.h),,libjpeg-dev) $(if $(call have,gtest/gtest.h),,libgtest-dev)
 packages := $(strip $(packages))
 optional_packages := $(strip $(optional_packages))
 
@@ -57,7 +60,7 @@ optional_packages := $(strip $(optional_packages))
 WARN := -Wall -Wextra -Wshadow -Wno-missing-field-initializers
 OPT ?= -O2
 CPPFLAGS := -I. -MMD -MP -DBAREVISION_VERSION='"$(VERSION)"' \
-  -DBAREVISION_TURBOJPEG=$(TURBOJPEG) $(if $(SIMT),-DBAREVISION_SIMT) $(if $(NVCC),-DBAREVISION_CUDA)
+  -DBAREVISION_TURBOJPEG=$(TURBOJPEG) $(if $(filter 1,$(SIMT)),-DBAREVISION_SIMT) $(if $(NVCC),-DBAREVISION_CUDA)
 CXXFLAGS := -std=c++20 -g1 $(OPT) $(WARN) -fopenmp -pthread $(SANITIZE)
 avx2 := -march=x86-64-v3
 avx512 := -march=x86-64-v4 -mprefer-vector-width=512
@@ -70,29 +73,47 @@ kernels := $(wildcard kernels/*.cpp)
 objects := $(plain:%.cpp=$(BUILD)/obj/%.o) $(kernels:%.cpp=$(BUILD)/obj/avx2/%.o) \
   $(kernels:%.cpp=$(BUILD)/obj/avx512/%.o)
 program := $(BUILD)/obj/engine/main.o $(BUILD)/obj/engine/cpu_check.o
-test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out tests/gpu_%,$(wildcard tests/*.cpp)) $(wildcard tests/golden/*.cpp))
+test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out tests/gpu_% tests/simt_%,$(wildcard tests/*.cpp)) \
+  $(wildcard tests/golden/*.cpp))
 # The GPU's kernels and host code, once for the stand-in and once for CUDA.
 gpu_sources := $(wildcard kernels/*.cu kernels/cuda/*.cpp)
 ifeq ($(SIMT),1)
 simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(gpu_sources) $(wildcard kernels/simt/*.cpp)))
-simt_libraries := -lboost_context
 endif
 ifneq ($(NVCC),)
 cuda_objects := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(basename $(gpu_sources)))
-cuda_libraries := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt
+cuda_libraries = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(cuda_rpath) -lcublasLt -lcudart_static -ldl -lrt
 endif
+cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
+# tests/gpu_* are for both, tests/simt_* of the stand-in alone.
 gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objects),cuda), \
-  $(patsubst %.cpp,$(BUILD)/obj/$(build)/%.o,$(wildcard tests/gpu_*.cpp)))
-gpu_libraries := $(simt_libraries) $(cuda_libraries)
-bench_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard bench/*.cpp))
+  $(patsubst %,$(BUILD)/obj/$(build)/%.o,$(basename $(wildcard tests/gpu_*.cpp tests/gpu_*.cu))))
+ifeq ($(SIMT),1)
+gpu_test_objects += $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(wildcard tests/simt_*.cpp tests/simt_*.cu)))
+endif
+gpu_libraries = $(cuda_libraries)
+# Of those objects, the ones that `make dist` compiles anew, for every GPU.
+by_nvcc := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(wildcard kernels/*.cu tests/gpu_*.cu))
+for_every_gpu = $(patsubst $(BUILD)/obj/cuda/%,$(BUILD)/dist/obj/%,$(filter $(by_nvcc),$(1))) $(filter-out $(by_nvcc),$(1))
+bench_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out bench/gpu_%,$(wildcard bench/*.cpp)))
+# The bench times the GPU alone, not its stand-in.
+ifneq ($(NVCC),)
+gpu_bench_objects := $(cuda_objects) $(patsubst %.cpp,$(BUILD)/obj/cuda/%.o,$(wildcard bench/gpu_*.cpp))
+gpu_bench_libraries = $(cuda_libraries)
+endif
 
 # For the GPU that is here, else for sm_80.
 gpu := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
 gpu_arch := $(or $(subst .,,$(gpu)),80)
-cuda_arch ?= -gencode arch=compute_$(gpu_arch:90=90a),code=sm_$(gpu_arch:90=90a)
+gencode = -gencode arch=compute_$(1),code=sm_$(1)
+cuda_arch ?= $(call gencode,$(gpu_arch:90=90a))
+# For all: machine code of three generations, and PTX for what comes after them.
+dist_archs := 75 80 90a
+dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
 
-.PHONY: all deps test asan bench peers format help clean found check-packages
+.PHONY: all deps test test-all asan bench dist resources gpu-check peers format help clean found check-packages \
+  check-cuda
 all: found $(BUILD)/launcher
 
 have_library = $(1) $(if $(wildcard $(CUDA_HOME)/include/$(2) /usr/include/$(2) /usr/include/*/$(2)),yes,no)
@@ -103,7 +124,7 @@ ifneq ($(NVCC),)
 else
 	@echo "cuda      $(if $(filter 0,$(CUDA)),left out (CUDA=0),not found)"
 endif
-	@echo "devices   cpu$(comma) by oneDNN and AVX2 or AVX-512; cuda and simt: not in this version"
+	@echo "devices   cpu$(comma) by oneDNN and AVX2 or AVX-512; kernels of cuda: $(if $(NVCC),yes,no); of simt$(comma) for the tests: $(if $(filter 1,$(SIMT)),yes,no)"
 	@echo "jpeg      $(if $(filter 1,$(TURBOJPEG)),libjpeg-turbo,stb_image$(comma) slower than libjpeg-turbo (libjpeg-dev))"
 	@echo "version   $(VERSION), into $(BUILD)/"
 
@@ -127,9 +148,15 @@ $(BUILD)/obj/simt/%.o: %.cu | check-packages
 	$(call compile, (simt)) $(simt_flags) -x c++ -c -o $@ $<
 $(BUILD)/obj/simt/%.o: %.cpp | check-packages
 	$(call compile, (simt)) $(simt_flags) -c -o $@ $<
+# What ptxas says of each kernel's registers goes into a file beside the object (make resources).
+nvcc_compile = @mkdir -p $(@D) && echo "compile   $< (cuda$(1))" && $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(2) -I. \
+  -DBAREVISION_GPU=cuda_gpu -Xcompiler=-Wall,-march=x86-64-v3 -Xptxas=-v,-warn-spills -Wno-deprecated-gpu-targets \
+  -MMD -MP -MF $(@:.o=.d) -c -o $@ $< >$(@:.o=.ptxas) 2>&1; \
+  code=$$?; grep -vE '^ptxas info|bytes stack frame' $(@:.o=.ptxas) >&2; exit $$code
 $(BUILD)/obj/cuda/%.o: %.cu | check-packages
-	@mkdir -p $(@D) && echo "compile   $< (cuda)" && $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(cuda_arch) -I. -DBAREVISION_GPU=cuda_gpu \
-	  -Xcompiler=-Wall,-march=x86-64-v3 -Wno-deprecated-gpu-targets -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+	$(call nvcc_compile,,$(cuda_arch))
+$(BUILD)/dist/obj/%.o: %.cu | check-packages
+	$(call nvcc_compile, for every GPU,$(dist_arch))
 $(BUILD)/obj/cuda/%.o: %.cpp | check-packages
 	$(call compile, (cuda)) $(avx2) -isystem $(CUDA_HOME)/include -DBAREVISION_GPU=cuda_gpu -c -o $@ $<
 # Runs before anything else, so on any CPU.
@@ -162,24 +189,59 @@ $(BUILD)/asan/%.o: %.cpp | check-packages
 $(BUILD)/fuzz: $(fuzz_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^
-$(BUILD)/tests: $(test_objects) $(objects) $(gpu_test_objects) $(gpu_objects)
+tests_objects := $(test_objects) $(objects) $(gpu_test_objects) $(gpu_objects)
+$(BUILD)/tests: $(tests_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
 
 test: all $(BUILD)/tests $(BUILD)/fuzz
 	@tests/run $(BUILD) $(FILTER)
+test-all:
+	@BAREVISION_TEST_ALL=1 $(MAKE) test FILTER="$(FILTER)"
 # Everything again under the address and undefined-behaviour sanitizers.
 asan:
 	@$(MAKE) BUILD=$(BUILD)/sanitized OPT=-O1 SANITIZE="$(sanitizers)" test FILTER="$(FILTER)"
 
 # ---- Bench --------------------------------------------------------------------------------------
-$(BUILD)/bench: $(bench_objects) $(objects)
+$(BUILD)/bench: $(bench_objects) $(objects) $(gpu_bench_objects)
 	@echo "link      $@"
-	@$(CXX) $(CXXFLAGS) -o $@ $^ $(LDLIBS)
+	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_bench_libraries) $(LDLIBS)
 bench: all $(BUILD)/bench
 	@$(BUILD)/bench $(ARGS)
 peers:
 	@bench/make_peers
+
+# ---- For machines with a GPU --------------------------------------------------------------------
+dist := $(BUILD)/dist/barevision
+ptxas_logs := $(patsubst kernels/%.cu,$(BUILD)/dist/obj/kernels/%.ptxas,$(wildcard kernels/*.cu))
+$(ptxas_logs): %.ptxas: %.o
+$(dist)/build/tests: $(call for_every_gpu,$(tests_objects))
+	@echo "link      $@"
+	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
+$(dist)/build/bench: $(call for_every_gpu,$(bench_objects) $(objects) $(gpu_bench_objects))
+	@echo "link      $@"
+	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_bench_libraries) $(LDLIBS)
+$(dist)/build/launcher: $(BUILD)/launcher
+	@mkdir -p $(@D) && cp $< $@
+# A program's libraries lie beside it: RPATH, which holds for the libraries of libraries, too.
+$(dist)/build/%: cuda_rpath = \$$ORIGIN/../lib,--disable-new-dtags
+dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher $(ptxas_logs)
+	@! grep -h -A 3 -i warning $(ptxas_logs) || { echo "dist: ptxas or nvcc warns"; exit 2; }
+	@NVCC=$(NVCC) tests/resources check $(ptxas_logs)
+	@bench/pack $(dist) $(BUILD)/dist.tar.gz $(CUBLAS)
+resources: check-cuda $(ptxas_logs) $(BUILD)/tests
+	@NVCC=$(NVCC) tests/resources $(if $(UPDATE),update,table) $(BUILD) $(ptxas_logs)
+check-cuda:
+ifeq ($(NVCC),)
+	@echo "needs CUDA's compiler, and there is none: nvcc in PATH, or CUDA_HOME=DIR" >&2; exit 2
+endif
+gpu-check:
+ifeq ($(gpu),)
+	@echo "gpu-check: no GPU here (nvidia-smi finds none)" >&2; exit 2
+else
+	@$(MAKE) check-cuda all $(BUILD)/tests $(BUILD)/bench
+	@bench/gpu_check $(BUILD) $(ARGS)
+endif
 
 format:
 	clang-format -i $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')

@@ -160,6 +160,7 @@ struct BiasGeluBackward {
 // Residual add and layer normalisation over the last dimension (Ba et al. 2016), row by row:
 //   sum = inp + residual          (without residual: sum is inp, and `sum` isn't written)
 //   out = (sum - mean) * rstd * weight + bias,   rstd = 1 / sqrt(biased variance + eps)
+// mean and variance are those of sum as it is stored, rounded to dtype, which backward reads.
 struct LayerNormForward {
   void* out;             // [rows, C] dtype  =
   void* sum;             // [rows, C] dtype  =, saved for backward; null without residual

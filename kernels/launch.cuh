@@ -10,6 +10,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -49,7 +50,12 @@ using ::shared;
 
 template <auto kernel, class... Args>
 void launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, const Args&... args) {
-  check(::simt::launch({kernel_name<kernel>(), grid, block, shared_bytes, [=] { kernel(args...); }},
+  check(::simt::launch({.name = kernel_name<kernel>(),
+                        .grid = grid,
+                        .block = block,
+                        .shared_bytes = shared_bytes,
+                        .body = [=] { kernel(args...); },
+                        .shared_limit = std::max(shared_bytes, size_t{48 * 1024})},
                        stream),
         kernel_name<kernel>());
 }

@@ -6,6 +6,7 @@
 //     adam   g += wd w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //            w -= lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 //     adamw  w -= lr wd w, then as adam without its wd
+//   then the state of the loss scale moves on (kernels.h)
 // The norm adds squares in double, where no finite gradient's square overflows: the sum is finite
 // exactly if all gradients are. Its partial sums belong to stretches of fixed length and are added
 // in order, so threads, which share these out, don't change the result.
@@ -24,9 +25,7 @@ using simd::vf;
 
 constexpr size_t chunk = OptimizerUpdate::decay_chunk;
 constexpr size_t norm_block = 16384;
-constexpr size_t norm_blocks(size_t count) {
-  return (count + norm_block - 1) / norm_block;
-}
+constexpr size_t norm_blocks(size_t count) { return (count + norm_block - 1) / norm_block; }
 
 double sum_of_squares(const float* x, int n) {
   constexpr int ahead = 1024;  // one stream alone leaves the memory waiting at every page's end
@@ -118,6 +117,41 @@ void update(const OptimizerUpdate& op, const Step& step, size_t begin, size_t en
     adam(op, step, begin, n, decays);
 }
 
+// After an update, or after one that was skipped.
+void update_state(UpdateState& state, const LossScaling& scaling) {
+  const bool dynamic = scaling.growth_interval > 0;
+  float scale = state.loss_scale;
+  if (state.found_inf) {
+    ++state.skipped;
+    if (!dynamic) return;
+    state.good_steps = 0;
+    scale *= scaling.backoff;
+    state.loss_scale = scale > scaling.smallest ? scale : scaling.smallest;
+    return;
+  }
+  ++state.count;
+  state.skipped = 0;
+  if (!dynamic || ++state.good_steps < scaling.growth_interval) return;
+  state.good_steps = 0;
+  scale *= scaling.growth;
+  state.loss_scale = scale < scaling.largest ? scale : scaling.largest;
+}
+
+void update_all(const OptimizerUpdate& op) {
+  const Step step = make_step(op);
+  const size_t chunks = (op.count + chunk - 1) / chunk;
+  constexpr size_t block = 256;  // chunks a thread takes at a time
+#pragma omp parallel for schedule(static)
+  for (size_t first = 0; first < chunks; first += block) {
+    const size_t last = first + block < chunks ? first + block : chunks;
+    for (size_t begin = first, end; begin < last; begin = end) {
+      for (end = begin + 1; end < last && !op.decay[end] == !op.decay[begin];) ++end;
+      update(op, step, begin * chunk, end * chunk < op.count ? end * chunk : op.count,
+             op.decay[begin]);
+    }
+  }
+}
+
 }  // namespace
 
 size_t CpuKernels::workspace_bytes(const GradientNorm& op) {
@@ -152,24 +186,10 @@ void CpuKernels::run(const OptimizerUpdate& op, Stream) {
           "weight, state, grad, decay and params must not be null");
   require(is_sgd ? op.m || op.momentum == 0 : op.m && op.v, "OptimizerUpdate",
           "m and v must be there where the optimizer has them");
-  if (op.state->found_inf) {
-    ++op.state->skipped;
-    return;
-  }
-  const Step step = make_step(op);
-  const size_t chunks = (op.count + chunk - 1) / chunk;
-  constexpr size_t block = 256;  // chunks a thread takes at a time
-#pragma omp parallel for schedule(static)
-  for (size_t first = 0; first < chunks; first += block) {
-    const size_t last = first + block < chunks ? first + block : chunks;
-    for (size_t begin = first, end; begin < last; begin = end) {
-      for (end = begin + 1; end < last && !op.decay[end] == !op.decay[begin];) ++end;
-      update(op, step, begin * chunk, end * chunk < op.count ? end * chunk : op.count,
-             op.decay[begin]);
-    }
-  }
-  ++op.state->count;
-  op.state->skipped = 0;
+  require(op.scaling.growth_interval >= 0, "OptimizerUpdate",
+          "scaling.growth_interval must not be negative");
+  if (!op.state->found_inf) update_all(op);
+  update_state(*op.state, op.scaling);
 }
 
 }  // namespace bv::BAREVISION_ISA

@@ -41,6 +41,20 @@ __device__ void store_pack(T* p, const Pack<T>& pack) {
   *reinterpret_cast<Pack<T>*>(p) = pack;
 }
 
+// n neighbours, at a multiple of n elements: 16 bytes an access, or all where they are fewer.
+template <class T, int n>
+struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Elements {
+  T at[n];
+};
+template <int n, class T>
+__device__ Elements<T, n> load(const T* p) {
+  return *reinterpret_cast<const Elements<T, n>*>(p);
+}
+template <int n, class T>
+__device__ void store(T* p, const Elements<T, n>& elements) {
+  *reinterpret_cast<Elements<T, n>*>(p) = elements;
+}
+
 // Calls f.template operator()<T>() with the type of dtype's elements.
 template <class F>
 void by_dtype(DType dtype, F f) {
@@ -49,7 +63,7 @@ void by_dtype(DType dtype, F f) {
   return f.template operator()<__nv_bfloat16>();
 }
 
-constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
-constexpr size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+__host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+__host__ __device__ constexpr size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 
 }  // namespace bv::BAREVISION_GPU

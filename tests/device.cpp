@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kernels/cpu/make_cpu_kernels.h"
+#include "kernels/simt/control.h"
 #include "tests/gpu_device.h"
 
 namespace bv {
@@ -40,7 +41,12 @@ namespace {
 std::vector<Device> gpu_devices() {
   std::vector<Device> devices;
 #ifdef BAREVISION_SIMT
-  devices.push_back(simt_gpu::gpu_device());
+  Device simt = simt_gpu::gpu_device();
+  // The random order last: what runs between tests stays in it.
+  simt.variants = {{"threads forwards: ", [] { simt::order = simt::Order::forward; }},
+                   {"threads backwards: ", [] { simt::order = simt::Order::reverse; }},
+                   {"threads in random order: ", [] { simt::order = simt::Order::random; }}};
+  devices.push_back(std::move(simt));
 #endif
 #ifdef BAREVISION_CUDA
   devices.push_back(cuda_gpu::gpu_device());
@@ -62,6 +68,7 @@ std::vector<Device> cpu_devices() {
 
 std::vector<Device> devices_to_test() {
   std::vector<Device> devices = cpu_devices();
+  if (std::getenv("BAREVISION_ISA")) return devices;
   for (Device& device : gpu_devices()) devices.push_back(std::move(device));
   return devices;
 }

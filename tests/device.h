@@ -22,6 +22,12 @@ struct Device {
   std::function<void(void* device, const void* host, size_t bytes)> upload;
   std::function<void(void* host, const void* device, size_t bytes)> download;
   bool host_threads = false;  // whether its kernels run on OpenMP's threads
+  // What may differ from run to run and must not show in a single bit. Each sets one up.
+  struct Variant {
+    std::string name;
+    std::function<void()> set;
+  };
+  std::vector<Variant> variants = {};
 };
 
 // As GoogleTest prints it.
@@ -30,8 +36,9 @@ inline void PrintTo(const Device& device, std::ostream* stream) {
 }
 
 // The CPU with the best instruction set that this machine has, and, as unavailable, the one that it
-// lacks. BAREVISION_ISA=avx2 asks for that one alone: oneDNN's own limit, ONEDNN_MAX_CPU_ISA, holds
-// for a whole process, so that tests/run starts a second one.
+// lacks; the GPU's kernels on CUDA and on the stand-in where they are built. BAREVISION_ISA=avx2 asks
+// for that one alone: oneDNN's own limit, ONEDNN_MAX_CPU_ISA, holds for a whole process, so that
+// tests/run starts a second one.
 std::vector<Device> devices_to_test();
 
 }  // namespace bv

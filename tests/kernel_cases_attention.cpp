@@ -8,11 +8,12 @@ using oracle::AttentionSizes;
 // Queries and keys `scale` times a normal's: with 1, softmax is spread; with 8, almost one key has
 // it all, and scores reach hundreds.
 Values projections(Problem& p, const AttentionSizes& s, double scale) {
-  return p.random.normal(size_t(s.B) * s.N * 3 * s.H * s.D, 0, scale);
+  return p.held(p.random.normal(size_t(s.B) * s.N * 3 * s.H * s.D, 0, scale));
 }
 
 Problem forward(DType dtype, AttentionSizes s, double scale) {
   Problem p(dtype);
+  s.dtype = dtype;
   const Values qkv = projections(p, s, scale);
   oracle::AttentionResult r = oracle::attention_forward(qkv, s);
   p.output("out", {s.B, s.N, s.H, s.D}, r.out);
@@ -38,10 +39,11 @@ Problem forward(DType dtype, AttentionSizes s, double scale) {
 
 Problem backward(DType dtype, AttentionSizes s, double scale) {
   Problem p(dtype);
+  s.dtype = dtype;
   const Values qkv = projections(p, s, scale);
   const Values dout = p.data(size_t(s.B) * s.N * s.H * s.D);
   const oracle::AttentionResult r = oracle::attention_forward(qkv, s);
-  const Values out = rounded(r.out), lse = rounded(r.lse);
+  const Values out = p.held(rounded(r.out)), lse = rounded(r.lse);
   p.output("dqkv", {s.B, s.N, 3, s.H, s.D}, oracle::attention_backward(dout, qkv, out, lse, s));
   p.input("dout", {s.B, s.N, s.H, s.D}, dout), p.input("out", {s.B, s.N, s.H, s.D}, out);
   p.input("qkv", {s.B, s.N, 3, s.H, s.D}, qkv);
@@ -66,24 +68,31 @@ Problem backward(DType dtype, AttentionSizes s, double scale) {
   return p;
 }
 
-void add(std::vector<KernelCase>& cases, AttentionSizes s, double scale) {
+// The GPU's kernels are made for three head dims.
+bool cpu_only(int D) { return D != 32 && D != 64 && D != 128; }
+
+void add(std::vector<KernelCase>& cases, AttentionSizes s, double scale, bool test_all = false) {
   s.layer = 5;
   s.params = {.seed = 0x123456789ABCDEFu, .epoch = 3, .position = 70};
   const std::string name = sizes({{"B", s.B}, {"N", s.N}, {"H", s.H}, {"D", s.D}}) +
                            (s.drop > 0 ? sizes({{"dropout", int(100 * s.drop + 0.5f)}}) : "") +
                            flag(scale > 1, "peaked");
-  cases.push_back({"attention_forward" + name, [=](DType t) { return forward(t, s, scale); }});
-  cases.push_back({"attention_backward" + name, [=](DType t) { return backward(t, s, scale); }});
+  const auto add_pass = [&](const char* pass, auto problem) {
+    cases.push_back(
+        {pass + name, [=](DType t) { return problem(t, s, scale); }, cpu_only(s.D), test_all});
+  };
+  add_pass("attention_forward", forward);
+  add_pass("attention_backward", backward);
 }
 
 }  // namespace
 
 std::vector<KernelCase> attention_cases() {
   std::vector<KernelCase> cases;
-  for (const int N : {1, 2, 5, 17, 65, 197})
+  for (const int N : {1, 2, 5, 16, 17, 63, 64, 65, 197})
     for (const int D : {8, 16, 32, 64, 128})
-      add(cases, {.B = N < 65 ? 2 : 1, .N = N, .H = N < 65 || D == 64 ? 3 : 1, .D = D}, 1);
-  for (const int D : {16, 64})
+      add(cases, {.B = N < 63 ? 2 : 1, .N = N, .H = N < 63 || D == 64 ? 3 : 1, .D = D}, 1);
+  for (const int D : {16, 32, 64, 128})
     for (const int N : {1, 5, 17, 65}) {
       add(cases, {.B = 2, .N = N, .H = 3, .D = D, .drop = 0.3f}, 1);
       add(cases, {.B = 1, .N = N, .H = 2, .D = D}, 8);
@@ -91,12 +100,29 @@ std::vector<KernelCase> attention_cases() {
   add(cases, {.B = 1, .N = 197, .H = 1, .D = 64, .drop = 0.1f}, 1);
   // More keys than a tile of scores may hold.
   add(cases, {.B = 1, .N = 257, .H = 1, .D = 8}, 1);
+  add(cases, {.B = 1, .N = 257, .H = 1, .D = 128}, 1);
   add(cases, {.B = 1, .N = 300, .H = 1, .D = 16, .drop = 0.2f}, 1);
+  add(cases, {.B = 1, .N = 300, .H = 1, .D = 32, .drop = 0.2f}, 1);
   add(cases, {.B = 1, .N = 300, .H = 2, .D = 16}, 8);
+  add(cases, {.B = 1, .N = 300, .H = 1, .D = 64}, 8);
   add(cases, {.B = 1, .N = 577, .H = 1, .D = 24}, 1);
+  add(cases, {.B = 1, .N = 577, .H = 1, .D = 64}, 1);  // 384 pixels
   add(cases, {.B = 3, .N = 50, .H = 7, .D = 8}, 1);
+  add(cases, {.B = 3, .N = 50, .H = 7, .D = 32}, 1);
   add(cases, {.B = 1, .N = 7, .H = 2, .D = 16, .drop = 1}, 1);  // nothing is left
-  add(cases, {.B = 1, .N = 33, .H = 16, .D = 64}, 1);           // ViT-L's heads
+  add(cases, {.B = 1, .N = 7, .H = 2, .D = 64, .drop = 1}, 1);
+  add(cases, {.B = 1, .N = 33, .H = 16, .D = 64}, 1);  // ViT-L's heads
+
+  // Every remainder of every tile.
+  for (const int D : {32, 64, 128}) {
+    for (int N = 1; N <= 136; ++N)
+      for (const float drop : {0.0f, 0.25f})
+        if (N % 16 < 3 || N % 16 > 13 || N < 40)
+          add(cases, {.B = 1, .N = N, .H = 1, .D = D, .drop = drop}, 2, true);
+    for (const int N : {191, 192, 193, 255, 256, 384, 512, 785, 1025})
+      add(cases, {.B = 1, .N = N, .H = 1, .D = D}, 1, true);
+    add(cases, {.B = 5, .N = 197, .H = 4, .D = D, .drop = 0.1f}, 1, true);
+  }
   return cases;
 }
 

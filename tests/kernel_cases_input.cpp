@@ -45,8 +45,8 @@ Problem embed_forward(DType dtype, Tokens s, bool exact) {
   const auto [B, P, C] = s;
   Problem p(dtype);
   p.exact = exact, p.any_threads = true;
-  const Values patches = p.data(size_t(B) * P * C), token = p.data(C),
-               position = p.data(size_t(1 + P) * C);
+  const Values patches = p.data(size_t(B) * P * C), token = p.data_fp32(C),
+               position = p.data_fp32(size_t(1 + P) * C);
   p.output("out", {B, 1 + P, C}, oracle::embed_forward(patches, token, position, B, P, C));
   p.input("patches", {B, P, C}, patches);
   p.input_fp32("class_token", {C}, token), p.input_fp32("position", {1 + P, C}, position);

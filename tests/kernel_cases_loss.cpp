@@ -134,7 +134,7 @@ Problem metrics(DType dtype, int B, int K, bool absent, bool with_nan) {
 Problem gradient_tail(DType dtype, int B, bool accumulate, bool exact) {
   Problem p(dtype);
   p.exact = exact;
-  const Values loss = p.data(B, 2);
+  const Values loss = p.data_fp32(B, 2);
   const StepParams params{.count = float(B) - 1, .stop = 1};
   p.gradient("tail", {3}, oracle::gradient_tail(loss, params), accumulate);
   p.input_fp32("loss", {B}, loss), p.objects<StepParams>("params", {params});

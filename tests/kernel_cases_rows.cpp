@@ -15,7 +15,7 @@ Values gelu_inputs(Problem& p, size_t n) {
   Values x = p.random.normal(n, 0, 2.5);
   const Values special{0, -0.5, 5, -5, 8, -8, 13.5, -13.5, 20, -20, 100, -100, 1e4, -1e4};
   for (size_t i = 0; i < special.size() && i < n / 2; ++i) x[2 * i] = special[i];
-  return x;
+  return p.held(x);
 }
 
 Problem gelu_forward(DType dtype, Sizes s) {
@@ -65,10 +65,10 @@ constexpr float eps = 1e-6f;
 Problem layernorm_forward(DType dtype, Sizes s, bool with_residual, double mean) {
   Problem p(dtype);
   p.any_threads = true;
-  const Values inp = p.data(s.count(), mean), weight = p.data(s.C), bias = p.data(s.C);
+  const Values inp = p.data(s.count(), mean), weight = p.data_fp32(s.C), bias = p.data_fp32(s.C);
   const Values residual = with_residual ? p.data(s.count(), mean) : Values{};
   oracle::LayerNormResult r =
-      oracle::layernorm_forward(inp, residual, weight, bias, s.rows, s.C, eps);
+      oracle::layernorm_forward(inp, residual, weight, bias, s.rows, s.C, eps, dtype);
   p.output("out", {s.rows, s.C}, r.out);
   if (with_residual) p.output("sum", {s.rows, s.C}, r.sum);
   p.output_fp32("mean", {s.rows}, r.mean), p.output_fp32("rstd", {s.rows}, r.rstd);
@@ -97,7 +97,7 @@ Problem layernorm_forward(DType dtype, Sizes s, bool with_residual, double mean)
 Problem layernorm_backward(DType dtype, Sizes s, bool with_dsum, bool accumulate,
                            const std::string& in_place) {
   Problem p(dtype);
-  const Values dout = p.data(s.count()), weight = p.data(s.C), sum = p.data(s.count(), 0.5, 2);
+  const Values dout = p.data(s.count()), weight = p.data_fp32(s.C), sum = p.data(s.count(), 0.5, 2);
   const Values dsum = with_dsum ? p.data(s.count()) : Values{};
   const oracle::LayerNormResult r =
       oracle::layernorm_forward(sum, {}, weight, weight, s.rows, s.C, eps);

@@ -29,6 +29,12 @@ struct Memory {
   void* data;
 };
 
+template <class Op, class T>
+struct Pointer {
+  const char* name;
+  T Op::*member;
+};
+
 class KernelErrors : public testing::TestWithParam<Device> {
  protected:
   void SetUp() override {
@@ -71,6 +77,25 @@ class KernelErrors : public testing::TestWithParam<Device> {
         refuses(valid, name, "dtype", [&](Op& op) { op.dtype = dtype; });
   }
 
+  // The GPU's kernels read 16 bytes at a time, and nothing stops them at address 0.
+  template <class Op, class... T>
+  void refuses_pointers(const Op& valid, const std::string& name, Pointer<Op, T>... arguments) {
+    if (GetParam().host_threads) return;
+    (refuses(valid, name, arguments.name, [&](Op& op) { op.*arguments.member = nullptr; }), ...);
+    refuses_misaligned(valid, name, arguments...);
+  }
+  // Those that may be null.
+  template <class Op, class... T>
+  void refuses_misaligned(const Op& valid, const std::string& name, Pointer<Op, T>... arguments) {
+    if (GetParam().host_threads) return;
+    (refuses(valid, name, arguments.name,
+             [&](Op& op) {
+               op.*arguments.member =
+                   reinterpret_cast<T>(reinterpret_cast<uintptr_t>(op.*arguments.member) + 8);
+             }),
+     ...);
+  }
+
   template <class T = void>
   T* at() const {
     return memory_->at<T>();
@@ -100,6 +125,9 @@ TEST_P(KernelErrors, Input) {
                  {"patch", &Op::patch}});
   refuses(op, "InputPatches", "patch", [](Op& o) { o.patch = 3; });
   refuses(op, "InputPatches", "out", [](Op& o) { o.out = nullptr; });
+  refuses_pointers(op, "InputPatches", Pointer{"out", &InputPatches::out},
+                   Pointer{"images", &InputPatches::images},
+                   Pointer{"crops", &InputPatches::crops});
   refuses_foreign_dtypes(op, "InputPatches");
 }
 
@@ -132,8 +160,19 @@ TEST_P(KernelErrors, Linear) {
                 {{"M", &LinearBackwardWeight::M},
                  {"N", &LinearBackwardWeight::N},
                  {"K", &LinearBackwardWeight::K}});
+  refuses_pointers(forward, "LinearForward", Pointer{"out", &LinearForward::out},
+                   Pointer{"inp", &LinearForward::inp}, Pointer{"weight", &LinearForward::weight});
+  refuses_misaligned(forward, "LinearForward", Pointer{"bias", &LinearForward::bias});
   refuses_foreign_dtypes(forward, "LinearForward");
+  refuses_pointers(input, "LinearBackwardInput", Pointer{"dinp", &LinearBackwardInput::dinp},
+                   Pointer{"dout", &LinearBackwardInput::dout},
+                   Pointer{"weight", &LinearBackwardInput::weight});
   refuses_foreign_dtypes(input, "LinearBackwardInput");
+  refuses_pointers(
+      weight, "LinearBackwardWeight", Pointer{"dweight", &LinearBackwardWeight::dweight},
+      Pointer{"dout", &LinearBackwardWeight::dout}, Pointer{"inp", &LinearBackwardWeight::inp});
+  refuses_misaligned(weight, "LinearBackwardWeight",
+                     Pointer{"dbias", &LinearBackwardWeight::dbias});
   refuses_foreign_dtypes(weight, "LinearBackwardWeight");
 }
 
@@ -153,7 +192,13 @@ TEST_P(KernelErrors, BiasGelu) {
                 {{"rows", &BiasGeluBackward::rows}, {"C", &BiasGeluBackward::C}});
   refuses(forward, "BiasGeluForward", "bias", [](BiasGeluForward& o) { o.bias = nullptr; });
   refuses(backward, "BiasGeluBackward", "dbias", [](BiasGeluBackward& o) { o.dbias = nullptr; });
+  refuses_pointers(forward, "BiasGeluForward", Pointer{"out", &BiasGeluForward::out},
+                   Pointer{"inp", &BiasGeluForward::inp}, Pointer{"bias", &BiasGeluForward::bias});
   refuses_foreign_dtypes(forward, "BiasGeluForward");
+  refuses_pointers(backward, "BiasGeluBackward", Pointer{"dinp", &BiasGeluBackward::dinp},
+                   Pointer{"dbias", &BiasGeluBackward::dbias},
+                   Pointer{"dout", &BiasGeluBackward::dout}, Pointer{"inp", &BiasGeluBackward::inp},
+                   Pointer{"bias", &BiasGeluBackward::bias});
   refuses_foreign_dtypes(backward, "BiasGeluBackward");
 }
 
@@ -187,7 +232,21 @@ TEST_P(KernelErrors, LayerNorm) {
                 {{"rows", &LayerNormBackward::rows}, {"C", &LayerNormBackward::C}});
   refuses(forward, "LayerNormForward", "sum", [](LayerNormForward& o) { o.sum = nullptr; });
   refuses(backward, "LayerNormBackward", "mean", [](LayerNormBackward& o) { o.mean = nullptr; });
+  refuses_pointers(forward, "LayerNormForward", Pointer{"out", &LayerNormForward::out},
+                   Pointer{"mean", &LayerNormForward::mean},
+                   Pointer{"rstd", &LayerNormForward::rstd}, Pointer{"inp", &LayerNormForward::inp},
+                   Pointer{"weight", &LayerNormForward::weight},
+                   Pointer{"bias", &LayerNormForward::bias});
+  refuses_misaligned(forward, "LayerNormForward", Pointer{"sum", &LayerNormForward::sum},
+                     Pointer{"residual", &LayerNormForward::residual});
   refuses_foreign_dtypes(forward, "LayerNormForward");
+  refuses_pointers(
+      backward, "LayerNormBackward", Pointer{"dinp", &LayerNormBackward::dinp},
+      Pointer{"dweight", &LayerNormBackward::dweight}, Pointer{"dbias", &LayerNormBackward::dbias},
+      Pointer{"dout", &LayerNormBackward::dout}, Pointer{"sum", &LayerNormBackward::sum},
+      Pointer{"mean", &LayerNormBackward::mean}, Pointer{"rstd", &LayerNormBackward::rstd},
+      Pointer{"weight", &LayerNormBackward::weight});
+  refuses_misaligned(backward, "LayerNormBackward", Pointer{"dsum", &LayerNormBackward::dsum});
   refuses_foreign_dtypes(backward, "LayerNormBackward");
 }
 
@@ -200,7 +259,7 @@ TEST_P(KernelErrors, Attention) {
                                  .B = 1,
                                  .N = 2,
                                  .H = 1,
-                                 .D = 8};
+                                 .D = 32};
   const AttentionBackward backward{.dqkv = at(),
                                    .workspace = at(),
                                    .dout = at(),
@@ -211,7 +270,7 @@ TEST_P(KernelErrors, Attention) {
                                    .B = 1,
                                    .N = 2,
                                    .H = 1,
-                                   .D = 8};
+                                   .D = 32};
   refuses_sizes(forward, "AttentionForward",
                 {{"B", &AttentionForward::B},
                  {"N", &AttentionForward::N},
@@ -226,11 +285,29 @@ TEST_P(KernelErrors, Attention) {
     refuses(forward, "AttentionForward", "D", [D](AttentionForward& o) { o.D = D; });
     refuses(backward, "AttentionBackward", "D", [D](AttentionBackward& o) { o.D = D; });
   }
+  if (!GetParam().host_threads)
+    for (const int D : {8, 16, 48, 96, 256}) {
+      const char* which = "32, 64 and 128";
+      refuses(forward, "AttentionForward", which, [D](AttentionForward& o) { o.D = D; });
+      refuses(backward, "AttentionBackward", which, [D](AttentionBackward& o) { o.D = D; });
+    }
   for (const float drop : {-0.1f, 1.1f, nan}) {
     refuses(forward, "AttentionForward", "drop", [=](AttentionForward& o) { o.drop = drop; });
     refuses(backward, "AttentionBackward", "drop", [=](AttentionBackward& o) { o.drop = drop; });
   }
+  refuses_pointers(forward, "AttentionForward", Pointer{"out", &AttentionForward::out},
+                   Pointer{"lse", &AttentionForward::lse}, Pointer{"qkv", &AttentionForward::qkv});
+  AttentionForward dropping = forward;
+  AttentionBackward dropping_back = backward;
+  dropping.drop = dropping_back.drop = 0.1f;  // which reads the seed
+  refuses_pointers(dropping, "AttentionForward", Pointer{"params", &AttentionForward::params});
+  refuses_pointers(dropping_back, "AttentionBackward",
+                   Pointer{"params", &AttentionBackward::params});
   refuses_foreign_dtypes(forward, "AttentionForward");
+  refuses_pointers(backward, "AttentionBackward", Pointer{"dqkv", &AttentionBackward::dqkv},
+                   Pointer{"dout", &AttentionBackward::dout},
+                   Pointer{"qkv", &AttentionBackward::qkv}, Pointer{"out", &AttentionBackward::out},
+                   Pointer{"lse", &AttentionBackward::lse});
   refuses_foreign_dtypes(backward, "AttentionBackward");
 }
 
@@ -262,7 +339,19 @@ TEST_P(KernelErrors, Tokens) {
                 {{"B", &ClassTokenBackward::B},
                  {"N", &ClassTokenBackward::N},
                  {"C", &ClassTokenBackward::C}});
+  refuses_pointers(token, "ClassTokenForward", Pointer{"out", &ClassTokenForward::out},
+                   Pointer{"inp", &ClassTokenForward::inp});
+  refuses_pointers(dtoken, "ClassTokenBackward", Pointer{"dinp", &ClassTokenBackward::dinp},
+                   Pointer{"dout", &ClassTokenBackward::dout});
+  refuses_pointers(embed, "EmbedForward", Pointer{"out", &EmbedForward::out},
+                   Pointer{"patches", &EmbedForward::patches},
+                   Pointer{"class_token", &EmbedForward::class_token},
+                   Pointer{"position", &EmbedForward::position});
   refuses_foreign_dtypes(embed, "EmbedForward");
+  refuses_pointers(dembed, "EmbedBackward", Pointer{"dpatches", &EmbedBackward::dpatches},
+                   Pointer{"dclass_token", &EmbedBackward::dclass_token},
+                   Pointer{"dposition", &EmbedBackward::dposition},
+                   Pointer{"dout", &EmbedBackward::dout});
   refuses_foreign_dtypes(dembed, "EmbedBackward");
 }
 
@@ -278,6 +367,8 @@ TEST_P(KernelErrors, Dropout) {
                 {{"B", &Dropout::B}, {"elements", &Dropout::elements}, {"group", &Dropout::group}});
   for (const float drop : {-0.1f, 1.1f, nan})
     refuses(op, "Dropout", "drop", [=](Dropout& o) { o.drop = drop; });
+  refuses_pointers(op, "Dropout", Pointer{"out", &Dropout::out}, Pointer{"inp", &Dropout::inp},
+                   Pointer{"params", &Dropout::params});
   refuses_foreign_dtypes(op, "Dropout");
 }
 
@@ -310,6 +401,8 @@ TEST_P(KernelErrors, Loss) {
                 {{"B", &CrossEntropyBackward::B}, {"K", &CrossEntropyBackward::K}});
   refuses_sizes(metrics, "Metrics", {{"B", &Metrics::B}, {"K", &Metrics::K}});
   refuses_sizes(tail, "GradientTail", {{"B", &GradientTail::B}});
+  refuses_pointers(tail, "GradientTail", Pointer{"tail", &GradientTail::tail},
+                   Pointer{"loss", &GradientTail::loss}, Pointer{"params", &GradientTail::params});
   for (const float wrong : {-0.1f, 1.1f, nan}) {
     refuses(forward, "CrossEntropyForward", "smoothing",
             [=](CrossEntropyForward& o) { o.smoothing = wrong; });
@@ -326,8 +419,21 @@ TEST_P(KernelErrors, Loss) {
       refuses(metrics, "Metrics", "labels", [&](Metrics& o) { o.labels = &label, o.B = 1; });
     }
   }
+  refuses_pointers(forward, "CrossEntropyForward", Pointer{"loss", &CrossEntropyForward::loss},
+                   Pointer{"lse", &CrossEntropyForward::lse},
+                   Pointer{"logits", &CrossEntropyForward::logits},
+                   Pointer{"labels", &CrossEntropyForward::labels});
   refuses_foreign_dtypes(forward, "CrossEntropyForward");
+  refuses_pointers(
+      backward, "CrossEntropyBackward", Pointer{"dlogits", &CrossEntropyBackward::dlogits},
+      Pointer{"logits", &CrossEntropyBackward::logits}, Pointer{"lse", &CrossEntropyBackward::lse},
+      Pointer{"labels", &CrossEntropyBackward::labels},
+      Pointer{"params", &CrossEntropyBackward::params},
+      Pointer{"state", &CrossEntropyBackward::state});
   refuses_foreign_dtypes(backward, "CrossEntropyBackward");
+  refuses_pointers(metrics, "Metrics", Pointer{"sums", &Metrics::sums},
+                   Pointer{"loss", &Metrics::loss}, Pointer{"logits", &Metrics::logits},
+                   Pointer{"labels", &Metrics::labels});
   refuses_foreign_dtypes(metrics, "Metrics");
 }
 
@@ -353,7 +459,19 @@ TEST_P(KernelErrors, Optimizer) {
   refuses(adam, "OptimizerUpdate", "m", [](Op& o) { o.m = nullptr; });
   refuses(adam, "OptimizerUpdate", "v", [](Op& o) { o.v = nullptr; });
   refuses(adam, "OptimizerUpdate", "m", [](Op& o) { o.m = nullptr, o.kind = OptimizerKind::sgd; });
+  refuses(adam, "OptimizerUpdate", "growth_interval",
+          [](Op& o) { o.scaling.growth_interval = -1; });
   refuses(adam, "OptimizerUpdate", "copy", [](Op& o) { o.copy = o.weight; });
+  refuses_pointers(norm, "GradientNorm", Pointer{"state", &GradientNorm::state},
+                   Pointer{"grad", &GradientNorm::grad}, Pointer{"params", &GradientNorm::params});
+  refuses_pointers(adam, "OptimizerUpdate", Pointer{"weight", &Op::weight}, Pointer{"m", &Op::m},
+                   Pointer{"v", &Op::v}, Pointer{"state", &Op::state}, Pointer{"grad", &Op::grad},
+                   Pointer{"decay", &Op::decay}, Pointer{"params", &Op::params});
+  if (GetParam().host_threads) return;
+  Op with_copy = adam;
+  with_copy.dtype = DType::fp16, with_copy.copy = at();
+  refuses(with_copy, "OptimizerUpdate", "copy", [](Op& o) { o.copy = nullptr; });
+  refuses_misaligned(with_copy, "OptimizerUpdate", Pointer{"copy", &Op::copy});
 }
 
 INSTANTIATE_TEST_SUITE_P(KernelTable, KernelErrors, testing::ValuesIn(devices_to_test()),

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "tests/format.h"
+
 namespace bv {
 namespace {
 
@@ -16,27 +18,6 @@ constexpr size_t guard = 256;
 constexpr double deviations = 5;
 constexpr double smallest = 1e-37;  // errors below fp32's normal numbers
 
-Bytes encode(const Values& values, DType dtype) {
-  if (dtype != DType::fp32) throw std::logic_error("16-bit data: no conversion yet");
-  Bytes bytes(values.size() * 4);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const float f = float(values[i]);
-    std::memcpy(&bytes[4 * i], &f, 4);
-  }
-  return bytes;
-}
-
-Values decode(const Bytes& bytes, DType dtype) {
-  if (dtype != DType::fp32) throw std::logic_error("16-bit data: no conversion yet");
-  Values values(bytes.size() / 4);
-  for (size_t i = 0; i < values.size(); ++i) {
-    float f;
-    std::memcpy(&f, &bytes[4 * i], 4);
-    values[i] = f;
-  }
-  return values;
-}
-
 size_t elements(const Shape& shape) {
   size_t n = 1;
   for (int extent : shape) n *= size_t(extent);
@@ -44,12 +25,12 @@ size_t elements(const Shape& shape) {
 }
 
 Comparison compare_output(const Argument& a, const Bytes& after, bool exact) {
-  Values expected, tolerance;
+  Values expected, allowed;
   for (const Tracked& e : a.expected) {
-    expected.push_back(e.value);
-    tolerance.push_back(exact ? 0 : deviations * std::sqrt(e.variance) + smallest);
+    expected.push_back(exact ? held(e.value, a.dtype) : e.value);
+    allowed.push_back(exact ? 0 : tolerance(e, a.dtype));
   }
-  return compare(decode(after, a.dtype), expected, tolerance);
+  return compare(decode(after, a.dtype), expected, allowed);
 }
 
 class ThreadCount {
@@ -66,6 +47,11 @@ class ThreadCount {
 };
 
 }  // namespace
+
+double tolerance(const Tracked& expected, DType dtype) {
+  const double fp32 = deviations * std::sqrt(expected.variance) + smallest;
+  return dtype == DType::fp32 ? fp32 : fp32 + half_ulp(std::fabs(expected.value) + fp32, dtype);
+}
 
 // ---- arguments on the device --------------------------------------------------------------------
 DeviceArguments::DeviceArguments(const Device& device, const std::vector<Argument>& arguments,
@@ -128,6 +114,10 @@ void Problem::add(const std::string& name, Shape shape, DType type, const Values
   const size_t n = elements(shape);
   if ((before && before->size() != n) || (!expected.empty() && expected.size() != n))
     throw std::logic_error("argument " + name + ": values don't fit its shape");
+  // Else the oracle would compute with other numbers than the device.
+  for (size_t i = 0; before && i < n; ++i)
+    if ((*before)[i] != bv::held((*before)[i], type) && !std::isnan((*before)[i]))
+      throw std::logic_error("argument " + name + ": values that its dtype can't hold: see held()");
   arguments.push_back({.name = name,
                        .shape = std::move(shape),
                        .dtype = type,
@@ -164,15 +154,19 @@ void Problem::output_fp32(const std::string& name, Shape shape, Tensor expected,
 void Problem::gradient(const std::string& name, Shape shape, Tensor added, bool accumulate) {
   Values before;
   if (accumulate) {
-    before = data(added.size());
+    before = data_fp32(added.size());
     for (size_t i = 0; i < added.size(); ++i) added[i] += Tracked(before[i]);
   }
   output_fp32(name, std::move(shape), std::move(added), before);
 }
 
 Values Problem::data(size_t n, double mean, double deviation) {
+  return held(data_fp32(n, mean, deviation));
+}
+Values Problem::data_fp32(size_t n, double mean, double deviation) {
   return exact ? random.integers(n, -4, 4) : random.normal(n, mean, deviation);
 }
+Values Problem::held(const Values& values) const { return bv::held(values, dtype); }
 
 // ---- run ----------------------------------------------------------------------------------------
 Outcome execute(const Problem& problem, const Device& device, int threads, unsigned char poison) {
@@ -197,6 +191,9 @@ Outcome execute(const Problem& problem, const Device& device, int threads, unsig
     outcome.worst_ratio = std::max(outcome.worst_ratio, c.ratio);
     if (!c.ok()) outcome.failures.push_back(a.name + ": " + c.describe(a.shape));
   }
+  if (problem.check_together)
+    if (const std::string wrong = problem.check_together(memory); !wrong.empty())
+      outcome.failures.push_back(wrong);
   for (const std::string& where : memory.overwritten_sentinels())
     outcome.failures.push_back("wrote " + where);
   return outcome;

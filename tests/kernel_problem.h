@@ -88,8 +88,10 @@ class Problem {
   bool any_threads = false;  // the same bits on any number of threads
   std::function<void(Kernels&, DeviceArguments&)> run;
   std::vector<Argument> arguments;
+  std::function<std::string(const DeviceArguments&)> check_together;  // of outputs that must fit
+                                                                      // each other: as check
 
-  // fp32 tensors, whatever the dtype, are the `_fp32` ones.
+  // fp32 tensors, whatever the dtype, are the `_fp32` ones. Values are such as the dtype holds.
   void input(const std::string& name, Shape, const Values&);
   void input_fp32(const std::string& name, Shape, const Values&);
   // `before` is given where the operation works in place.
@@ -111,6 +113,9 @@ class Problem {
   }
   // Random data: normal, or where the problem is exact, small integers.
   Values data(size_t n, double mean = 0, double deviation = 1);
+  Values data_fp32(size_t n, double mean = 0, double deviation = 1);
+  // Values as a tensor of the dtype holds them.
+  Values held(const Values&) const;
 
  private:
   void add(const std::string& name, Shape, DType, const Values* before, Tensor expected);
@@ -121,6 +126,8 @@ class Problem {
 struct KernelCase {
   std::string name;
   std::function<Problem(DType)> make;
+  bool cpu_only = false;  // what the GPU's kernels refuse: kernel_errors_test.cpp has their words
+  bool test_all = false;  // one of the many that `make test-all` adds
 };
 
 struct Outcome {
@@ -131,11 +138,19 @@ struct Outcome {
 // threads: of the host, 0: as it is.
 Outcome execute(const Problem&, const Device&, int threads, unsigned char poison);
 
+// How far an element may be from what is expected. A result in 16 bits is the fp32 result rounded
+// once: to half an ulp beside the error that fp32 may make. What else a 16-bit kernel may round is in
+// the oracle's variance (in_16_bits). No element may differ by more: for what is computed in fp32
+// that is stricter than 2 max|naive - exact| over the tensor, the usual rule (naive: every stored
+// result rounded to 16 bits); for attention see tolerance_test.cpp. Where a problem is exact, the
+// tolerance is none: sums of small integers have one fp32 result, and that one rounding.
+double tolerance(const Tracked& expected, DType);
+
 // "_rows5_C192"
 std::string sizes(std::initializer_list<std::pair<const char*, int>>);
 // "_accumulate" where set
 std::string flag(bool set, const char* name);
-// Values as the device holds them.
+// Values as fp32 tensors hold them.
 Values rounded(const Tensor&);
 Tensor exactly(const Values&);
 

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "tests/format.h"
 
 namespace bv {
 namespace {
@@ -78,6 +81,53 @@ TEST(KernelProblem, OutputsAreHandedOverForABitwiseComparison) {
     if (*static_cast<const float*>(a.workspace(4)) > 1) out[0] = std::nextafter(2.0f, 3.0f);
   };
   EXPECT_NE(run_with(bug, 0x40).outputs, run_with(bug, 0xFF).outputs);
+}
+
+// ---- 16 bits ------------------------------------------------------------------------------------
+// out = 300 inp + 1 on the host, written as `spoiled` of each right value.
+std::vector<std::string> failures_in_16_bits(DType dtype, bool exact,
+                                             const std::function<double(double)>& spoiled) {
+  const Device device = devices_to_test().front();
+  Problem p(dtype);
+  p.exact = exact;
+  const Values inp = p.data(50);
+  Tensor expected;
+  for (const double x : inp) expected.push_back(Tracked(300) * Tracked(x) + Tracked(1));
+  p.output("out", {50}, expected);
+  p.input("inp", {50}, inp);
+  p.run = [&](Kernels&, DeviceArguments& a) {
+    Values out;
+    for (const double x : decode(a.read("inp"), dtype))
+      out.push_back(spoiled(float(float(300 * x) + 1)));
+    const Bytes bytes = encode(out, dtype);
+    std::copy(bytes.begin(), bytes.end(), a.at<std::byte>("out"));
+  };
+  return execute(p, device, 1, 0xFF).failures;
+}
+
+TEST(KernelProblem, In16BitsAResultIsRoundedOnce) {
+  for (const DType dtype : {DType::fp16, DType::bf16})
+    for (const bool exact : {false, true}) {
+      const auto found = [&](const std::function<double(double)>& spoiled) {
+        return !failures_in_16_bits(dtype, exact, spoiled).empty();
+      };
+      EXPECT_FALSE(found([](double x) { return x; }));
+      EXPECT_TRUE(found([=](double x) { return x * (dtype == DType::fp16 ? 1.002 : 1.01); }));
+      EXPECT_TRUE(found([=](double x) { return x - half_ulp(x, dtype); }));  // cut off
+      EXPECT_TRUE(found([=](double x) { return x == 1 ? x : NAN; }));
+      // bf16 in fp16's place or the other way round.
+      EXPECT_TRUE(found([=](double x) {
+        const DType other = dtype == DType::fp16 ? DType::bf16 : DType::fp16;
+        return decode(encode({x}, other), dtype).at(0);
+      }));
+    }
+}
+
+TEST(KernelProblem, RefusesNumbersThatADeviceWouldRound) {
+  Problem p(DType::bf16);
+  EXPECT_THROW(p.input("inp", {1}, {1.001}), std::logic_error);
+  EXPECT_NO_THROW(p.input("inp", {1}, p.held({1.001})));
+  EXPECT_NO_THROW(p.input_fp32("weight", {1}, {float(1.001)}));
 }
 
 }  // namespace

@@ -101,13 +101,14 @@ GeluGradient bias_gelu_backward(const Values& dout, const Values& inp, const Val
 
 // ---- layernorm ----------------------------------------------------------------------------------
 LayerNormResult layernorm_forward(const Values& inp, const Values& residual, const Values& weight,
-                                  const Values& bias, int rows, int C, double eps) {
+                                  const Values& bias, int rows, int C, double eps, DType dtype) {
   LayerNormResult r{Tensor(inp.size()), Tensor(inp.size()), Tensor(rows), Tensor(rows)};
   for (int row = 0; row < rows; ++row) {
     Tracked total = 0, squares = 0;
     for (int c = 0; c < C; ++c) {
       const size_t i = at(row, C, c);
       r.sum[i] = residual.empty() ? Tracked(inp[i]) : Tracked(inp[i]) + Tracked(residual[i]);
+      if (dtype != DType::fp32) r.sum[i] = held(held(r.sum[i].value, DType::fp32), dtype);
       total += r.sum[i];
     }
     const Tracked mean = total / Tracked(C);

@@ -36,11 +36,13 @@ GeluGradient bias_gelu_backward(const Values& dout, const Values& inp, const Val
                                 int C);
 
 // ---- layernorm; an empty residual or dsum is none ----
+// Mean and rstd are those of sum as dtype holds it.
 struct LayerNormResult {
   Tensor out, sum, mean, rstd;
 };
 LayerNormResult layernorm_forward(const Values& inp, const Values& residual, const Values& weight,
-                                  const Values& bias, int rows, int C, double eps);
+                                  const Values& bias, int rows, int C, double eps,
+                                  DType dtype = DType::fp32);
 struct LayerNormGradient {
   Tensor dinp, dweight, dbias;
 };
@@ -53,7 +55,8 @@ struct AttentionSizes {
   int B, N, H, D;
   uint32_t layer = 0;
   float drop = 0;
-  StepParams params = {};  // seed, epoch, position
+  StepParams params = {};     // seed, epoch, position
+  DType dtype = DType::fp32;  // of P and dS as factors of a matrix product
 };
 struct AttentionResult {
   Tensor out, lse;
@@ -103,6 +106,8 @@ NormResult gradient_norm(const Values& grad, double loss_scale, double divisor);
 struct UpdateResult {
   Tensor weight, m, v;
 };
+// The state after an update, or after one that was skipped.
+UpdateState next_state(UpdateState, const LossScaling&);
 // `options` for its numbers and kind; empty m and v are none. The update that is not skipped.
 UpdateResult optimizer_update(const Values& weight, const Values& m, const Values& v,
                               const Values& grad, const std::vector<uint8_t>& decay,

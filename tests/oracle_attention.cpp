@@ -59,7 +59,7 @@ AttentionResult attention_forward(const Values& qkv, const AttentionSizes& s) {
         for (Tracked& e : p) total += e = exp(e - Tracked(largest));
         r.lse[at.row(b, h, q)] = Tracked(largest) + log(total);
         for (int k = 0; k < s.N; ++k) {
-          const Tracked weight = p[k] / total * keep_factor(s, b, h, q, k);
+          const Tracked weight = in_16_bits(p[k], s.dtype) / total * keep_factor(s, b, h, q, k);
           for (int d = 0; d < s.D; ++d)
             r.out[at.token(b, q, h, d)] += weight * Tracked(qkv[at.packed(b, k, 2, h, d)]);
         }
@@ -86,9 +86,9 @@ Tensor attention_backward(const Values& dout, const Values& qkv, const Values& o
           for (int d = 0; d < s.D; ++d) {
             const Tracked g = dout[at.token(b, q, h, d)];
             dp += g * Tracked(qkv[at.packed(b, k, 2, h, d)]);
-            dqkv[at.packed(b, k, 2, h, d)] += p * keep * g;
+            dqkv[at.packed(b, k, 2, h, d)] += in_16_bits(p, s.dtype) * keep * g;
           }
-          const Tracked ds = p * (dp * keep - delta) * scale;
+          const Tracked ds = in_16_bits(p * (dp * keep - delta) * scale, s.dtype);
           for (int d = 0; d < s.D; ++d) {
             dqkv[at.packed(b, q, 0, h, d)] += ds * Tracked(qkv[at.packed(b, k, 1, h, d)]);
             dqkv[at.packed(b, k, 1, h, d)] += ds * Tracked(qkv[at.packed(b, q, 0, h, d)]);

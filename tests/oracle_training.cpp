@@ -78,6 +78,19 @@ NormResult gradient_norm(const Values& grad, double loss_scale, double divisor) 
   return r;
 }
 
+UpdateState next_state(UpdateState s, const LossScaling& scaling) {
+  const bool skipped = s.found_inf != 0;
+  s.skipped = skipped ? s.skipped + 1 : 0;
+  s.count += !skipped;
+  if (scaling.growth_interval == 0) return s;
+  s.good_steps = skipped ? 0 : s.good_steps + 1;
+  if (skipped) s.loss_scale = std::max(scaling.smallest, s.loss_scale * scaling.backoff);
+  if (s.good_steps < scaling.growth_interval) return s;
+  s.good_steps = 0;
+  s.loss_scale = std::min(scaling.largest, s.loss_scale * scaling.growth);
+  return s;
+}
+
 UpdateResult optimizer_update(const Values& weight, const Values& m, const Values& v,
                               const Values& grad, const std::vector<uint8_t>& decay,
                               const StepParams& p, const UpdateState& state,

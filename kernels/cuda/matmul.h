@@ -1,4 +1,52 @@
+// Matrix products by cuBLASLt. A product is planned once for its shape and kept; its workspace is
+// the caller's.
 #pragma once
+#include <cstddef>
+#include <map>
+#include <memory>
+
+#include "kernels/cuda/check.h"
+#include "kernels/kernels.h"
+
 namespace bv::BAREVISION_GPU {
-class Matmul {};
+
+// c = a b (+ bias), or c += a b. All row-major, without gaps.
+struct Product {
+  int M, N, K;        // c [M, N], a [M, K], b [K, N], bias [N]
+  bool a_transposed;  // a lies in memory as [K, M]
+  bool b_transposed;  // b lies in memory as [N, K]
+  bool has_bias;
+  DType dtype;    // of a, b, bias
+  DType c_dtype;  // dtype, or fp32
+
+  auto operator<=>(const Product&) const = default;
+};
+
+struct ProductArguments {
+  void* c;
+  void* workspace;  // [workspace_bytes]
+  const void *a, *b;
+  const void* bias;  // null without has_bias
+  bool accumulate;   // +=
+};
+
+class Matmul {
+ public:
+  Matmul();
+  ~Matmul();
+
+  // Plans the product. Throws std::runtime_error where cuBLASLt has no way to compute it.
+  size_t workspace_bytes(const Product&);
+  // Pointers at multiples of 16 bytes.
+  void run(const Product&, const ProductArguments&, cudaStream_t);
+
+ private:
+  struct Library;
+  struct Plan;
+  const Plan& plan(const Product&);
+
+  std::unique_ptr<Library> library_;
+  std::map<Product, std::unique_ptr<Plan>> plans_;
+};
+
 }  // namespace bv::BAREVISION_GPU

@@ -1,34 +1,5 @@
 #include "kernels/cuda/cuda_kernels.h"
 namespace bv::BAREVISION_GPU {
-void CudaKernels::run(const InputPatches&, Stream) {
-  throw std::logic_error("InputPatches: not yet");
-}
-void CudaKernels::run(const LinearForward&, Stream) {
-  throw std::logic_error("LinearForward: not yet");
-}
-void CudaKernels::run(const LinearBackwardInput&, Stream) {
-  throw std::logic_error("LinearBackwardInput: not yet");
-}
-void CudaKernels::run(const LinearBackwardWeight&, Stream) {
-  throw std::logic_error("LinearBackwardWeight: not yet");
-}
-size_t CudaKernels::workspace_bytes(const LinearForward&) { return 0; }
-size_t CudaKernels::workspace_bytes(const LinearBackwardInput&) { return 0; }
-size_t CudaKernels::workspace_bytes(const LinearBackwardWeight&) { return 0; }
-void CudaKernels::run(const BiasGeluForward&, Stream) {
-  throw std::logic_error("BiasGeluForward: not yet");
-}
-void CudaKernels::run(const BiasGeluBackward&, Stream) {
-  throw std::logic_error("BiasGeluBackward: not yet");
-}
-size_t CudaKernels::workspace_bytes(const BiasGeluBackward&) { return 0; }
-void CudaKernels::run(const LayerNormForward&, Stream) {
-  throw std::logic_error("LayerNormForward: not yet");
-}
-void CudaKernels::run(const LayerNormBackward&, Stream) {
-  throw std::logic_error("LayerNormBackward: not yet");
-}
-size_t CudaKernels::workspace_bytes(const LayerNormBackward&) { return 0; }
 void CudaKernels::run(const AttentionForward&, Stream) {
   throw std::logic_error("AttentionForward: not yet");
 }
@@ -36,19 +7,6 @@ void CudaKernels::run(const AttentionBackward&, Stream) {
   throw std::logic_error("AttentionBackward: not yet");
 }
 size_t CudaKernels::workspace_bytes(const AttentionBackward&) { return 0; }
-void CudaKernels::run(const EmbedForward&, Stream) {
-  throw std::logic_error("EmbedForward: not yet");
-}
-void CudaKernels::run(const EmbedBackward&, Stream) {
-  throw std::logic_error("EmbedBackward: not yet");
-}
-void CudaKernels::run(const ClassTokenForward&, Stream) {
-  throw std::logic_error("ClassTokenForward: not yet");
-}
-void CudaKernels::run(const ClassTokenBackward&, Stream) {
-  throw std::logic_error("ClassTokenBackward: not yet");
-}
-void CudaKernels::run(const Dropout&, Stream) { throw std::logic_error("Dropout: not yet"); }
 void CudaKernels::run(const CrossEntropyForward&, Stream) {
   throw std::logic_error("CrossEntropyForward: not yet");
 }
@@ -59,11 +17,4 @@ void CudaKernels::run(const Metrics&, Stream) { throw std::logic_error("Metrics:
 void CudaKernels::run(const GradientTail&, Stream) {
   throw std::logic_error("GradientTail: not yet");
 }
-void CudaKernels::run(const GradientNorm&, Stream) {
-  throw std::logic_error("GradientNorm: not yet");
-}
-void CudaKernels::run(const OptimizerUpdate&, Stream) {
-  throw std::logic_error("OptimizerUpdate: not yet");
-}
-size_t CudaKernels::workspace_bytes(const GradientNorm&) { return 0; }
 }  // namespace bv::BAREVISION_GPU

@@ -4,7 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/simt/block.h"
+#include "kernels/simt/intrinsics.h"
+#include "kernels/simt/launch.h"
 #include "kernels/simt/types.h"
 
 inline namespace simt_cuda {

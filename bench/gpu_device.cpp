@@ -1,0 +1,215 @@
+// The GPU in the bench, for CUDA alone: times by events, each a batch of launches in a row, so that
+// neither the launch nor the host's clock is in them.
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+#include "bench/bench_device.h"
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/make_cuda_kernels.h"
+
+namespace bv::cuda_gpu {
+namespace {
+
+void check_blas(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw std::runtime_error(std::string(what) + ": " + cublasLtGetStatusString(status));
+}
+
+std::string version(int v) {
+  return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
+}
+
+struct Memory {
+  explicit Memory(size_t bytes) { check(cudaMalloc(&data, bytes), "cudaMalloc"); }
+  ~Memory() { cudaFree(data); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  void* data = nullptr;
+};
+
+struct Clock {
+  Clock() {
+    check(cudaEventCreate(&begin), "cudaEventCreate");
+    check(cudaEventCreate(&end), "cudaEventCreate");
+  }
+  ~Clock() { cudaEventDestroy(begin), cudaEventDestroy(end); }
+  Clock(const Clock&) = delete;
+  Clock& operator=(const Clock&) = delete;
+  template <class Work>
+  double seconds(Work work) {
+    check(cudaEventRecord(begin), "cudaEventRecord");
+    work();
+    check(cudaEventRecord(end), "cudaEventRecord");
+    check(cudaEventSynchronize(end), "cudaEventSynchronize");
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
+    return 1e-3 * milliseconds;
+  }
+  cudaEvent_t begin = nullptr, end = nullptr;
+};
+
+// out = a^T b of n x n matrices, by the library's first choice.
+class Product {
+ public:
+  Product(int n, DType dtype) {
+    const cudaDataType_t type = dtype == DType::fp32   ? CUDA_R_32F
+                                : dtype == DType::fp16 ? CUDA_R_16F
+                                                       : CUDA_R_16BF;
+    check_blas(cublasLtCreate(&handle_), "cublasLtCreate");
+    check_blas(cublasLtMatmulDescCreate(&product_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+               "cublasLtMatmulDescCreate");
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    check_blas(cublasLtMatmulDescSetAttribute(product_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
+                                              sizeof transposed),
+               "cublasLtMatmulDescSetAttribute");
+    check_blas(cublasLtMatrixLayoutCreate(&matrix_, type, uint64_t(n), uint64_t(n), n),
+               "cublasLtMatrixLayoutCreate");
+    cublasLtMatmulPreference_t preference;
+    check_blas(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+    check_blas(
+        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &workspace_bytes, sizeof workspace_bytes),
+        "cublasLtMatmulPreferenceSetAttribute");
+    int found = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle_, product_, matrix_, matrix_, matrix_, matrix_, preference, 1, &algorithm_, &found);
+    cublasLtMatmulPreferenceDestroy(preference);
+    check_blas(status, "cublasLtMatmulAlgoGetHeuristic");
+    if (found == 0) throw std::runtime_error("cuBLASLt has no such matrix product");
+  }
+  ~Product() {
+    cublasLtMatrixLayoutDestroy(matrix_), cublasLtMatmulDescDestroy(product_);
+    cublasLtDestroy(handle_);
+  }
+  Product(const Product&) = delete;
+  Product& operator=(const Product&) = delete;
+
+  void run(void* out, const void* a, const void* b, void* workspace) {
+    const float one = 1, zero = 0;
+    check_blas(cublasLtMatmul(handle_, product_, &one, a, matrix_, b, matrix_, &zero, out, matrix_,
+                              out, matrix_, &algorithm_.algo, workspace, workspace_bytes, nullptr),
+               "cublasLtMatmul");
+  }
+
+  static constexpr size_t workspace_bytes = size_t{32} << 20;
+
+ private:
+  cublasLtHandle_t handle_ = nullptr;
+  cublasLtMatmulDesc_t product_ = nullptr;
+  cublasLtMatrixLayout_t matrix_ = nullptr;
+  cublasLtMatmulHeuristicResult_t algorithm_{};
+};
+
+class GpuBenchDevice final : public BenchDevice {
+ public:
+  GpuBenchDevice() {
+    int device = 0;
+    const cudaError_t error = cudaGetDevice(&device);
+    if (error != cudaSuccess)
+      throw std::runtime_error(std::string("no GPU here: ") + cudaGetErrorString(error));
+    check(cudaGetDeviceProperties(&properties_, device), "cudaGetDeviceProperties");
+    kernels_ = make_cuda_kernels();
+  }
+
+  std::string describe() const override {
+    int driver = 0, runtime = 0;
+    check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+    check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+    const size_t blas = cublasLtGetVersion();
+    return std::string(properties_.name) + ", sm_" + std::to_string(arch()) + ", " +
+           std::to_string(properties_.multiProcessorCount) + " multiprocessors, " +
+           std::to_string(properties_.l2CacheSize >> 20) + " MiB of L2, CUDA " + version(runtime) +
+           ", driver for " + version(driver) + ", cuBLASLt " + std::to_string(blas);
+  }
+  bool supports(DType dtype) const override { return dtype != DType::bf16 || arch() >= 80; }
+  int usual_batch() const override { return 256; }
+  Kernels& kernels() override { return *kernels_; }
+  size_t cache_bytes() const override { return size_t(properties_.l2CacheSize); }
+
+  void* allocate(size_t bytes) override {
+    void* p = nullptr;
+    check(cudaMalloc(&p, bytes), "cudaMalloc");
+    return p;
+  }
+  void release(void* p) override { check(cudaFree(p), "cudaFree"); }
+  void upload(void* device, const void* host, size_t bytes) override {
+    check(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+
+  Ceilings ceilings(DType dtype) override {
+    const int n = dtype == DType::fp32 ? 4096 : 8192;
+    return {.copy_bytes_per_second = copy_rate(),
+            .product_flops_per_second = product_rate(n, dtype),
+            .product = "cuBLASLt of " + std::to_string(n) + "^3"};
+  }
+
+  // Samples of at least a millisecond; five of them or more; their median.
+  Timing measure(double seconds, const std::function<void(int)>& run) override {
+    int runs = 0;
+    const auto sample = [&](int n) {
+      return clock_.seconds([&] {
+        for (int i = 0; i < n; ++i) run(runs++);
+      });
+    };
+    sample(3);  // warm-up: modules are loaded, clocks go up
+    const double once = std::max(sample(10) / 10, 1e-7);
+    const int n = int(std::clamp(std::ceil(1e-3 / once), 1.0, 1000.0));
+    std::vector<double> times;
+    double total = 0;
+    while (times.size() < 5 || (total < seconds && times.size() < 1000)) {
+      const double t = sample(n);
+      total += t;
+      times.push_back(t / n);
+    }
+    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+    return {times[times.size() / 2], int(times.size()) * n};
+  }
+
+ private:
+  int arch() const { return 10 * properties_.major + properties_.minor; }
+
+  double copy_rate() {
+    constexpr size_t bytes = size_t{1} << 30;  // beyond every cache
+    const Memory from(bytes), to(bytes);
+    check(cudaMemset(from.data, 0x3C, bytes), "cudaMemset");
+    const Timing t = measure(0.2, [&](int) {
+      check(cudaMemcpyAsync(to.data, from.data, bytes, cudaMemcpyDeviceToDevice),
+            "cudaMemcpyAsync");
+    });
+    return 2.0 * double(bytes) / t.median;
+  }
+
+  // Of random numbers: products of zeros are faster.
+  double product_rate(int n, DType dtype) {
+    const size_t bytes = size_t(n) * size_t(n) * size_of(dtype);
+    const Memory a(bytes), b(bytes), out(bytes), workspace(Product::workspace_bytes);
+    std::vector<uint16_t> words(bytes / 2);
+    uint32_t state = 1;
+    for (const Memory* m : {&a, &b}) {
+      for (uint16_t& w : words) {  // normal numbers between 2^-7 and 2 in every type, of both signs
+        state = state * 1664525u + 1013904223u;
+        w = uint16_t((state >> 16 & 0x83FF) | 0x3C00);
+      }
+      upload(m->data, words.data(), bytes);
+    }
+    Product product(n, dtype);
+    const Timing t =
+        measure(0.2, [&](int) { product.run(out.data, a.data, b.data, workspace.data); });
+    return 2.0 * n * n * double(n) / t.median;
+  }
+
+  cudaDeviceProp properties_{};
+  std::unique_ptr<Kernels> kernels_;
+  Clock clock_;
+};
+
+}  // namespace
+
+std::unique_ptr<BenchDevice> make_bench_device() { return std::make_unique<GpuBenchDevice>(); }
+
+}  // namespace bv::cuda_gpu

@@ -1,0 +1,122 @@
+// Pixels to normalised patches, what a ViT's first matrix product reads:
+//   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]
+//   of pixel (gy * patch + py, gx * patch + px, c) as the image's crop takes it, 0 outside
+// as pixel * factor + shift, one fma. Channels alternate in the image and lie in planes in a patch:
+// a thread turns `width` neighbouring pixels of a row into `width` neighbours in each of 3 planes,
+// 16 bytes where the patch's side allows (8 for a side of 4 in 16 bits). Neighbouring threads write
+// neighbouring memory; their pixels' rows are read again by the next patches, from L1 or L2. The
+// 3 * width bytes of pixels begin anywhere: they are taken from whole 4-byte words, and byte by byte
+// only at a picture's border.
+// 1 byte in and 2 or 4 out an element: memory is the limit. 32 registers let 2048 threads live on an
+// SM, each with 28 bytes coming and 48 going: 57 KB of loads under way, where an H200 wants 24.
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/pack.cuh"
+
+namespace bv::BAREVISION_GPU {
+namespace {
+
+constexpr int threads = 256;
+
+// pixel * factor + shift, of each channel
+struct Normalisation {
+  float factor[3], shift[3];
+};
+
+// v[k] = bytes 4k .. 4k + 3 from any address on; reads no word that holds none of them.
+template <int words>
+__device__ void load_words(uint32_t (&v)[words], const uint8_t* bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(bytes);
+  const auto* word = reinterpret_cast<const uint32_t*>(address / 4 * 4);
+  const unsigned shift = address % 4 * 8;
+  uint32_t low = word[0];
+#pragma unroll
+  for (int k = 0; k < words; ++k) {
+    const uint32_t high = k + 1 < words || shift ? word[k + 1] : 0;
+    v[k] = static_cast<uint32_t>((uint64_t{high} << 32 | low) >> shift);
+    low = high;
+  }
+}
+
+template <class T, int width>
+__global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normalisation norm) {
+  const unsigned patch = op.patch, grid = op.size / patch, area = patch * patch;
+  const unsigned row_pieces = patch / width, patch_pieces = row_pieces * patch;
+  const unsigned piece = blockIdx.x * threads + threadIdx.x, image_patch = piece / patch_pieces;
+  if (image_patch >= grid * grid) return;
+  const int b = static_cast<int>(blockIdx.y);
+  const int py = piece % patch_pieces / row_pieces, px = piece % row_pieces * width;
+  const int y = image_patch / grid * patch + py, x = image_patch % grid * patch + px;
+
+  const Crop crop = op.crops[b];
+  const int row = y + crop.top;
+  const int left = crop.left + (crop.flip ? op.size - x - width : x);  // column of the leftmost
+  constexpr int words = (3 * width + 3) / 4;
+  uint32_t v[words];
+  const bool row_inside = row >= 0 && row < op.height;
+  const ptrdiff_t at = ((static_cast<ptrdiff_t>(b) * op.height + row) * op.width + left) * 3;
+  const ptrdiff_t end = static_cast<ptrdiff_t>(op.B) * op.height * op.width * 3;
+  // The last word that has a byte of these pixels ends within the images, which start at a word.
+  if (width % 4 == 0 && row_inside && left >= 0 && left + width <= op.width &&
+      at + 3 * width + 3 <= end) {
+    load_words(v, op.images + at);
+  } else {
+#pragma unroll
+    for (int k = 0; k < words; ++k) v[k] = 0;
+#pragma unroll
+    for (int k = 0; k < 3 * width; ++k) {
+      const int column = left + k / 3;
+      if (row_inside && column >= 0 && column < op.width)
+        v[k / 4] |= uint32_t{op.images[at + k]} << k % 4 * 8;
+    }
+  }
+
+  T* out = static_cast<T*>(op.out) +
+           (static_cast<size_t>(b) * grid * grid + image_patch) * 3 * area + py * patch + px;
+#pragma unroll
+  for (int c = 0; c < 3; ++c) {
+    float pixels[width];
+#pragma unroll
+    for (int i = 0; i < width; ++i) {
+      const int k = 3 * i + c;
+      const uint32_t pixel = v[k / 4] >> k % 4 * 8 & 0xFF;
+      pixels[i] = static_cast<float>(pixel) * norm.factor[c] + norm.shift[c];
+    }
+    Elements<T, width> result;
+#pragma unroll
+    for (int i = 0; i < width; ++i)
+      result.at[i] = from_float<T>(crop.flip ? pixels[width - 1 - i] : pixels[i]);
+    store(out + c * area, result);
+  }
+}
+
+}  // namespace
+
+void CudaKernels::run(const InputPatches& op, Stream stream) {
+  require(op.B > 0 && op.height > 0 && op.width > 0, "InputPatches",
+          "B, height and width must be positive");
+  require(op.patch > 0, "InputPatches", "patch must be positive");
+  require(op.size > 0 && op.size % op.patch == 0, "InputPatches",
+          "size must be a positive multiple of patch");
+  require(op.size <= 16384, "InputPatches", "size: %d, but at most 16384", op.size);
+  require(op.B <= 65535, "InputPatches", "B: %d, but at most 65535", op.B);
+  require_pointer(op.out, "InputPatches", "out");
+  require_pointer(op.images, "InputPatches", "images");
+  require_pointer(op.crops, "InputPatches", "crops");
+  Normalisation norm;
+  for (int c = 0; c < 3; ++c)
+    norm.factor[c] = 1.0f / (255.0f * op.std[c]), norm.shift[c] = -op.mean[c] / op.std[c];
+  by_dtype(op.dtype, [&]<class T>() {
+    const auto launch_width = [&]<int width>(std::integral_constant<int, width>) {
+      const dim3 grid(ceil_div(op.size * op.size / width, threads), op.B);
+      launch<input_patches<T, width>>(grid, threads, 0, cuda_stream(stream), op, norm);
+    };
+    if (in_packs<T>(op.patch))
+      launch_width(std::integral_constant<int, Pack<T>::size>());
+    else if (op.patch % 4 == 0)
+      launch_width(std::integral_constant<int, 4>());
+    else
+      launch_width(std::integral_constant<int, 1>());
+  });
+}
+
+}  // namespace bv::BAREVISION_GPU

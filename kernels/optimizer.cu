@@ -1,0 +1,244 @@
+// The update of all parameters in two passes over the flat arenas; mathematics: kernels.h.
+//   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / (scale * divisor)
+//   update  unscale, clip, SGD or Adam or AdamW, master weights and their 16-bit copy; then the
+//           state of the loss scale, by one thread in a launch of its own, since every block of the
+//           update reads it
+//
+// Norm. A square may overflow where the number doesn't, so the sum is one of doubles: finite exactly
+// if all gradients are. Adding each square as a double would hold up a consumer chip: an sm_86 with
+// 936 GB/s reads 234 G elements/s and makes 2 double operations a clock and SM, 280 G/s, conversions
+// among them. So a thread adds the squares of 16 elements in fp32 and the result as a double: 1/16 of
+// it. Where that sum leaves the range in which fp32 loses nothing, the 16 are added again as doubles.
+// A block sums a stretch of 8192 elements, a second launch of one block the stretches, all in fixed
+// order. 4 bytes an element, limited by memory: 4 accesses of 16 bytes under way in each thread, with
+// 32 registers 8 blocks of 256 threads on an SM: 128 KB, where 4.3 TB/s in 700 ns need 23 KB of each
+// of 132 SMs.
+//
+// Update. A thread takes 4 elements: 16-byte accesses of grad, weight, m and v, 8 bytes of the copy:
+// with AdamW 30 bytes an element and 1/64 for the flag of decay. Limited by memory: an H200 has time
+// for 200 instructions an element, an sm_86 for 570; about 90 are needed. 64 bytes are under way in
+// each thread, with 47 registers 5 blocks of 256 threads on an SM: 80 KB. Each thread works out the
+// step's numbers anew: 1 - beta^t comes as -expm1(t log beta), log beta from the host, in fp32 good to
+// 2 ulp where pow would need doubles. Kinds of optimizer are uniform branches, not template
+// parameters. A skipped update is over after reading found_inf: not a byte is written but the state.
+#include <math.h>
+
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/pack.cuh"
+#include "kernels/reduce.cuh"
+
+namespace bv::BAREVISION_GPU {
+namespace {
+
+constexpr int threads = 256, width = Pack<float>::size;
+
+// Elements at .. at + 3 of `count`, 0 beyond.
+__device__ Pack<float> load_4(const float* p, size_t at, size_t count) {
+  if (at + width <= count) return load_pack(p + at);
+  Pack<float> x{};
+  for (int i = 0; i < width; ++i)
+    if (at + i < count) x.at[i] = p[at + i];
+  return x;
+}
+
+template <class T>
+__device__ void store_4(T* p, const Pack<float>& x, size_t at, size_t count) {
+  Elements<T, width> out;
+  for (int i = 0; i < width; ++i) out.at[i] = from_float<T>(x.at[i]);
+  if (at + width <= count) return store(p + at, out);
+  for (int i = 0; i < width; ++i)
+    if (at + i < count) p[at + i] = out.at[i];
+}
+
+// ---- norm ---------------------------------------------------------------------------------------
+constexpr int norm_packs = 4, norm_rounds = 2;
+constexpr size_t norm_stretch = size_t{norm_rounds} * norm_packs * threads * width;
+constexpr int finish_threads = 1024;
+
+template <int block>
+struct Sums {
+  double at[block / warp_size];
+};
+
+__device__ double sum_of_squares(const Pack<float> (&x)[norm_packs]) {
+  float sum = 0;
+  for (const Pack<float>& pack : x)
+    for (const float e : pack.at) sum = fmaf(e, e, sum);
+  // Below, a square may have lost digits; a NaN is not in the range either.
+  if (sum > 0x1p-100f && sum < INFINITY) return sum;
+  double exact = 0;
+  for (const Pack<float>& pack : x)
+    for (const float e : pack.at) exact += double(e) * e;
+  return exact;
+}
+
+__global__ void __launch_bounds__(threads) gradient_norm(GradientNorm op) {
+  const size_t first = blockIdx.x * norm_stretch + threadIdx.x * width;
+  double sum = 0;
+  for (int round = 0; round < norm_rounds; ++round) {
+    Pack<float> x[norm_packs];
+    for (int i = 0; i < norm_packs; ++i)
+      x[i] = load_4(op.grad, first + size_t(round * norm_packs + i) * threads * width, op.count);
+    sum += sum_of_squares(x);
+  }
+  sum = block_sum<threads>(sum, shared<Sums<threads>>().at);
+  if (threadIdx.x == 0) static_cast<double*>(op.workspace)[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(finish_threads)
+    gradient_norm_finish(GradientNorm op, int stretches) {
+  const double* partial = static_cast<const double*>(op.workspace);
+  double sum = 0;
+  for (int i = threadIdx.x; i < stretches; i += finish_threads) sum += partial[i];
+  sum = block_sum<finish_threads>(sum, shared<Sums<finish_threads>>().at);
+  if (threadIdx.x > 0) return;
+  const double divisor = double(op.state->loss_scale) * op.params->divisor;
+  op.state->found_inf = !(sum < INFINITY);
+  op.state->grad_norm = static_cast<float>(sqrt(sum) / divisor);
+}
+
+// ---- update -------------------------------------------------------------------------------------
+// What the host works out of beta1 and beta2, as doubles first.
+struct Betas {
+  float beta1, beta2, one_minus_beta1, one_minus_beta2, log_beta1, log_beta2;
+};
+
+// One step's numbers, the same for all elements.
+struct Step {
+  float factor;      // of the gradient
+  float lr;          // of the momentum; for Adam over 1 - beta1^t
+  float root_scale;  // 1 / sqrt(1 - beta2^t)
+  float decay;       // adamw: 1 - lr wd, where weights decay
+  bool first;
+};
+
+__device__ Step make_step(const OptimizerUpdate& op, const Betas& betas) {
+  const int t = op.state->count + 1;
+  Step step{};
+  step.factor = 1 / (op.state->loss_scale * op.params->divisor);
+  if (op.clip > 0) step.factor *= fminf(1, op.clip / (op.state->grad_norm + 1e-6f));
+  step.lr = op.params->lr;
+  step.first = t == 1;
+  if (op.kind == OptimizerKind::sgd) return step;
+  step.decay = fmaf(-step.lr, op.weight_decay, 1);
+  step.lr /= -expm1f(float(t) * betas.log_beta1);
+  step.root_scale = 1 / sqrtf(-expm1f(float(t) * betas.log_beta2));
+  return step;
+}
+
+// `m` is null where there is no momentum.
+__device__ float sgd(const OptimizerUpdate& op, const Step& step, bool decays, float w, float grad,
+                     float* m) {
+  float g = fmaf(decays ? op.weight_decay : 0, w, grad * step.factor);
+  if (m) {
+    *m = step.first ? g : fmaf(op.momentum, *m, g);
+    g = op.nesterov ? fmaf(op.momentum, *m, g) : *m;
+  }
+  return w - g * step.lr;
+}
+
+__device__ float adam(const OptimizerUpdate& op, const Betas& betas, const Step& step, bool decays,
+                      float w, float grad, float& m, float& v) {
+  const bool decoupled = op.kind == OptimizerKind::adamw;
+  const float g = fmaf(decays && !decoupled ? op.weight_decay : 0, w, grad * step.factor);
+  m = fmaf(betas.beta1, m, g * betas.one_minus_beta1);
+  v = fmaf(betas.beta2, v, g * g * betas.one_minus_beta2);
+  const float root = fmaf(sqrtf(v), step.root_scale, op.eps);
+  return w * (decays && decoupled ? step.decay : 1) - m / root * step.lr;
+}
+
+// T: of the copy; float: there is none.
+template <class T>
+__global__ void __launch_bounds__(threads) optimizer_update(OptimizerUpdate op, Betas betas) {
+  const size_t at = (size_t(blockIdx.x) * threads + threadIdx.x) * width;
+  if (op.state->found_inf || at >= op.count) return;
+  const Pack<float> grad = load_4(op.grad, at, op.count);
+  Pack<float> w = load_4(op.weight, at, op.count), m{}, v{};
+  if (op.m) m = load_4(op.m, at, op.count);
+  if (op.v) v = load_4(op.v, at, op.count);
+  const bool decays = op.decay[at / OptimizerUpdate::decay_chunk];
+  const Step step = make_step(op, betas);
+  if (op.kind == OptimizerKind::sgd) {
+    for (int i = 0; i < width; ++i)
+      w.at[i] = sgd(op, step, decays, w.at[i], grad.at[i], op.m ? &m.at[i] : nullptr);
+  } else {
+    for (int i = 0; i < width; ++i)
+      w.at[i] = adam(op, betas, step, decays, w.at[i], grad.at[i], m.at[i], v.at[i]);
+  }
+  store_4(op.weight, w, at, op.count);
+  if constexpr (!std::is_same_v<T, float>) store_4(static_cast<T*>(op.copy), w, at, op.count);
+  if (op.m) store_4(op.m, m, at, op.count);
+  if (op.v) store_4(op.v, v, at, op.count);
+}
+
+__global__ void update_state(UpdateState* state, LossScaling scaling) {
+  UpdateState s = *state;
+  const bool dynamic = scaling.growth_interval > 0;
+  if (s.found_inf) {
+    ++s.skipped;
+    if (dynamic) {
+      s.good_steps = 0;
+      s.loss_scale = fmaxf(scaling.smallest, s.loss_scale * scaling.backoff);
+    }
+  } else {
+    ++s.count;
+    s.skipped = 0;
+    if (dynamic && ++s.good_steps >= scaling.growth_interval) {
+      s.good_steps = 0;
+      s.loss_scale = fminf(scaling.largest, s.loss_scale * scaling.growth);
+    }
+  }
+  *state = s;
+}
+
+constexpr size_t most_elements = size_t{1} << 40;  // more than 2^31 blocks take
+
+}  // namespace
+
+size_t CudaKernels::workspace_bytes(const GradientNorm& op) {
+  return sizeof(double) * ceil_div(op.count, norm_stretch);
+}
+
+void CudaKernels::run(const GradientNorm& op, Stream stream) {
+  constexpr const char* name = "GradientNorm";
+  require(op.count > 0 && op.count <= most_elements, name, "count must be 1 .. 2^40");
+  require_pointer(op.state, name, "state");
+  require_pointer(op.workspace, name, "workspace");
+  require_pointer(op.grad, name, "grad");
+  require_pointer(op.params, name, "params");
+  const int stretches = static_cast<int>(ceil_div(op.count, norm_stretch));
+  launch<gradient_norm>(stretches, threads, sizeof(Sums<threads>), cuda_stream(stream), op);
+  launch<gradient_norm_finish>(1, finish_threads, sizeof(Sums<finish_threads>), cuda_stream(stream),
+                               op, stretches);
+}
+
+void CudaKernels::run(const OptimizerUpdate& op, Stream stream) {
+  constexpr const char* name = "OptimizerUpdate";
+  const bool is_sgd = op.kind == OptimizerKind::sgd;
+  require(op.count > 0 && op.count <= most_elements, name, "count must be 1 .. 2^40");
+  require(op.scaling.growth_interval >= 0, name, "scaling.growth_interval must not be negative");
+  require_pointer(op.weight, name, "weight");
+  if (op.dtype == DType::fp32)
+    require(!op.copy, name, "copy must be null where dtype is fp32");
+  else
+    require_pointer(op.copy, name, "copy");
+  if (op.m || !is_sgd || op.momentum != 0) require_pointer(op.m, name, "m");
+  if (op.v || !is_sgd) require_pointer(op.v, name, "v");
+  require_pointer(op.state, name, "state");
+  require_pointer(op.grad, name, "grad");
+  require_pointer(op.decay, name, "decay");
+  require_pointer(op.params, name, "params");
+  const Betas betas{.beta1 = static_cast<float>(op.beta1),
+                    .beta2 = static_cast<float>(op.beta2),
+                    .one_minus_beta1 = static_cast<float>(1 - op.beta1),
+                    .one_minus_beta2 = static_cast<float>(1 - op.beta2),
+                    .log_beta1 = static_cast<float>(log(op.beta1)),
+                    .log_beta2 = static_cast<float>(log(op.beta2))};
+  const auto blocks = static_cast<unsigned>(ceil_div(op.count, size_t{threads} * width));
+  by_dtype(op.dtype, [&]<class T>() {
+    launch<optimizer_update<T>>(blocks, threads, 0, cuda_stream(stream), op, betas);
+  });
+  launch<update_state>(1, 1, 0, cuda_stream(stream), op.state, op.scaling);
+}
+
+}  // namespace bv::BAREVISION_GPU

@@ -1,0 +1,31 @@
+// The arithmetic of the stand-in's cuBLASLt: column-major matrices of fp32, fp16 or bf16, summed in
+// fp32 in the order of k, whatever the tiles.
+#pragma once
+#include <cstdint>
+
+namespace simt {
+
+enum class Format : uint8_t { fp32, fp16, bf16 };
+
+struct Matrix {
+  const void* data;
+  int64_t leading_dimension;  // elements from a column to the next
+  Format format;
+  bool transposed;  // op(M) = M^T
+};
+
+// D = alpha op(A) op(B) + beta C + bias, of which bias [m] is added to each column.
+struct MatrixProduct {
+  void* d;
+  Matrix a, b, c;    // D is as C
+  const void* bias;  // in C's format; or null
+  int64_t m, n, k;
+  float alpha, beta;
+
+  static constexpr int64_t tile_rows = 192, tile_columns = 192;  // of D
+  int64_t row_tiles() const { return (m + tile_rows - 1) / tile_rows; }
+  int64_t column_tiles() const { return (n + tile_columns - 1) / tile_columns; }
+  void compute_tile(int64_t row_tile, int64_t column_tile) const;
+};
+
+}  // namespace simt
