@@ -41,6 +41,7 @@ CUDA ?= auto
 ifneq ($(CUDA),0)
 CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),$(wildcard /usr/local/cuda))
 NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
+NCCL := $(if $(NVCC),$(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h)))
 endif
 ONEDNN := $(call have,oneapi/dnnl/dnnl.hpp)
 SIMT ?= 1
@@ -60,7 +61,8 @@ optional_packages := $(strip $(optional_packages))
 WARN := -Wall -Wextra -Wshadow -Wno-missing-field-initializers
 OPT ?= -O2
 CPPFLAGS := -I. -MMD -MP -DBAREVISION_VERSION='"$(VERSION)"' \
-  -DBAREVISION_TURBOJPEG=$(TURBOJPEG) $(if $(filter 1,$(SIMT)),-DBAREVISION_SIMT) $(if $(NVCC),-DBAREVISION_CUDA)
+  -DBAREVISION_TURBOJPEG=$(TURBOJPEG) $(if $(filter 1,$(SIMT)),-DBAREVISION_SIMT) $(if $(NVCC),-DBAREVISION_CUDA) \
+  $(if $(NCCL),-DBAREVISION_NCCL)
 CXXFLAGS := -std=c++20 -g1 $(OPT) $(WARN) -fopenmp -pthread $(SANITIZE)
 avx2 := -march=x86-64-v3
 avx512 := -march=x86-64-v4 -mprefer-vector-width=512
@@ -81,8 +83,9 @@ ifeq ($(SIMT),1)
 simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(gpu_sources) $(wildcard kernels/simt/*.cpp)))
 endif
 ifneq ($(NVCC),)
-cuda_objects := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(basename $(gpu_sources)))
-cuda_libraries = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(cuda_rpath) -lcublasLt -lcudart_static -ldl -lrt
+cuda_objects := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(basename \
+  $(filter-out $(if $(NCCL),,kernels/cuda/nccl%),$(gpu_sources))))
+cuda_libraries = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(cuda_rpath) $(if $(NCCL),-lnccl) -lcublasLt -lcudart_static -ldl -lrt
 endif
 cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
@@ -124,7 +127,7 @@ ifneq ($(NVCC),)
 else
 	@echo "cuda      $(if $(filter 0,$(CUDA)),left out (CUDA=0),not found)"
 endif
-	@echo "devices   cpu$(comma) by oneDNN and AVX2 or AVX-512; kernels of cuda: $(if $(NVCC),yes,no); of simt$(comma) for the tests: $(if $(filter 1,$(SIMT)),yes,no)"
+	@echo "devices   cpu$(comma) by oneDNN and AVX2 or AVX-512; kernels of cuda: $(if $(NVCC),yes,no); of simt: $(if $(filter 1,$(SIMT)),yes,no)"
 	@echo "jpeg      $(if $(filter 1,$(TURBOJPEG)),libjpeg-turbo,stb_image$(comma) slower than libjpeg-turbo (libjpeg-dev))"
 	@echo "version   $(VERSION), into $(BUILD)/"
 
@@ -133,9 +136,9 @@ ifneq ($(packages),)
 	@echo "missing packages; run:  make deps    (or: apt-get install $(packages) $(optional_packages))" >&2; exit 2
 endif
 
-$(BUILD)/launcher: $(program) $(objects)
+$(BUILD)/launcher: $(program) $(objects) $(gpu_objects)
 	@echo "link      $@"
-	@$(CXX) $(CXXFLAGS) -o $@ $^ $(LDLIBS)
+	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
 
 compile = @mkdir -p $(@D) && echo "compile   $<$(1)" && $(CXX) $(CPPFLAGS) $(CXXFLAGS)
 $(BUILD)/obj/avx2/%.o: %.cpp | check-packages
@@ -221,8 +224,9 @@ $(dist)/build/tests: $(call for_every_gpu,$(tests_objects))
 $(dist)/build/bench: $(call for_every_gpu,$(bench_objects) $(objects) $(gpu_bench_objects))
 	@echo "link      $@"
 	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_bench_libraries) $(LDLIBS)
-$(dist)/build/launcher: $(BUILD)/launcher
-	@mkdir -p $(@D) && cp $< $@
+$(dist)/build/launcher: $(call for_every_gpu,$(program) $(objects) $(gpu_objects))
+	@echo "link      $@"
+	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
 # A program's libraries lie beside it: RPATH, which holds for the libraries of libraries, too.
 $(dist)/build/%: cuda_rpath = \$$ORIGIN/../lib,--disable-new-dtags
 dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher $(ptxas_logs)

@@ -36,7 +36,7 @@ Device gpu_device() {
   return {.name = simt ? "simt" : "cuda",
           .unavailable = why_unavailable(),
           .dtypes = {DType::fp32, DType::fp16, DType::bf16},
-          .make_kernels = make_cuda_kernels,
+          .make_kernels = [] { return make_cuda_kernels(); },
           .allocate = allocate,
           .release = [](void* p) { check(cudaFree(p), "cudaFree"); },
           .upload = [](void* to, const void* from,

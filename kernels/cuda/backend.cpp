@@ -11,8 +11,6 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-constexpr int oldest_arch = 75;  // that CUDA 13 compiles for
-
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
   check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
@@ -178,12 +176,6 @@ class CudaBackend final : public Backend {
  private:
   static int select(int device) {
     check(cudaSetDevice(device), "GPU " + std::to_string(device));
-    const int arch = 10 * attribute(cudaDevAttrComputeCapabilityMajor, device) +
-                     attribute(cudaDevAttrComputeCapabilityMinor, device);
-    if (arch < oldest_arch)
-      throw std::runtime_error("GPU " + std::to_string(device) + " has compute capability " +
-                               std::to_string(arch / 10) + "." + std::to_string(arch % 10) +
-                               "; CUDA 13 has dropped those before 7.5 (Turing)");
     return device;
   }
   template <class F>

@@ -6,6 +6,8 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
+constexpr int oldest_arch = 75;
+
 int attribute(cudaDeviceAttr which) {
   int device = 0, value = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
@@ -15,19 +17,22 @@ int attribute(cudaDeviceAttr which) {
 
 }  // namespace
 
-CudaKernels::CudaKernels()
-    : chip_{.arch = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
+CudaKernels::CudaKernels(cudaStream_t compute)
+    : compute_(compute),
+      chip_{.arch = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
                     attribute(cudaDevAttrComputeCapabilityMinor),
             .multiprocessors = attribute(cudaDevAttrMultiProcessorCount),
             .shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)},
       matmul_(std::make_unique<Matmul>()) {
-  if (chip_.arch < 75)
+  if (chip_.arch < oldest_arch)
     throw std::runtime_error("this GPU has compute capability " + std::to_string(chip_.arch / 10) +
                              "." + std::to_string(chip_.arch % 10) +
-                             ", but CUDA 13 supports 7.5 (Turing) and newer");
+                             "; CUDA 13 has dropped those before 7.5 (Turing)");
 }
 CudaKernels::~CudaKernels() = default;
 
-std::unique_ptr<Kernels> make_cuda_kernels() { return std::make_unique<CudaKernels>(); }
+std::unique_ptr<Kernels> make_cuda_kernels(Stream compute) {
+  return std::make_unique<CudaKernels>(reinterpret_cast<cudaStream_t>(compute));
+}
 
 }  // namespace bv::BAREVISION_GPU

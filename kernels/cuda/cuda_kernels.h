@@ -41,11 +41,9 @@ inline void require_pointer(const void* p, const char* op, const char* name) {
           name);
 }
 
-inline cudaStream_t cuda_stream(Stream stream) { return reinterpret_cast<cudaStream_t>(stream); }
-
 class CudaKernels final : public Kernels {
  public:
-  CudaKernels();
+  explicit CudaKernels(cudaStream_t compute);
   ~CudaKernels() override;
   using Kernels::workspace_bytes;
 
@@ -97,6 +95,11 @@ class CudaKernels final : public Kernels {
   size_t workspace_bytes(const GradientNorm&) override;
 
  private:
+  cudaStream_t cuda_stream(Stream stream) const {
+    return stream ? reinterpret_cast<cudaStream_t>(stream) : compute_;
+  }
+
+  cudaStream_t compute_;  // what Stream null stands for
   Chip chip_;
   std::unique_ptr<Matmul> matmul_;
 };
