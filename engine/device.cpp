@@ -22,26 +22,28 @@ void require_built(DeviceKind kind) {
 
 }  // namespace
 
-DeviceKind choose_device(const std::string& asked, int local_processes,
-                         std::vector<std::string>& notes) {
-  if (asked == "cpu") return DeviceKind::cpu;
-  if (asked == "simt") {
+DeviceChoice choose_device(const Options& o, const World& world, std::vector<std::string>& notes) {
+  if (o.device == "cpu") return {DeviceKind::cpu};
+  if (o.device == "simt") {
     require_built(DeviceKind::simt);
-    return DeviceKind::simt;
+    return {DeviceKind::simt, 0, o.oversubscribe};
   }
-  if (asked == "cuda") require_built(DeviceKind::cuda);
+  if (o.device == "cuda") require_built(DeviceKind::cuda);
   std::string why;
-  const int gpus = gpu_count(&why);
-  if (gpus >= local_processes) return DeviceKind::cuda;
+  const int gpus = gpu_count(&why), processes = world.local_size;
+  if (gpus >= processes) return {DeviceKind::cuda, world.local_rank};
+  if (gpus > 0 && o.oversubscribe) return {DeviceKind::cuda, world.local_rank % gpus, true};
   const std::string lack =
       gpus == 0 ? "no GPU (" + why + ")"
-                : counted(gpus, "GPU") + " for " + std::to_string(local_processes) + " processes";
-  if (asked == "cuda") {
+                : counted(gpus, "GPU") + " for " + std::to_string(processes) + " processes";
+  if (o.device == "cuda") {
     throw UserError("--device cuda: " + lack +
-                    (gpus > 0 ? "; -n " + std::to_string(gpus) + " would fit" : ""));
+                    (gpus == 0 ? ""
+                               : "; -n " + std::to_string(gpus) +
+                                     " would fit, --oversubscribe lets processes share"));
   }
   if (is_built(DeviceKind::cuda)) notes.push_back(lack + ": this run is on the cpu");
-  return DeviceKind::cpu;
+  return {DeviceKind::cpu};
 }
 
 const char* name_of(DeviceKind kind) {

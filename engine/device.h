@@ -9,10 +9,15 @@
 
 namespace bv {
 
-// What --device comes to for so many processes on this machine. Throws UserError where what was
-// asked for isn't there; adds a line for the user to `notes` where auto had to give way.
-DeviceKind choose_device(const std::string& asked, int local_processes,
-                         std::vector<std::string>& notes);
+// A device for one of the processes on this machine.
+struct DeviceChoice {
+  DeviceKind kind;
+  int index = 0;        // which GPU
+  bool shared = false;  // by several processes
+};
+// What --device comes to. Throws UserError where what was asked for isn't there; adds a line for the
+// user to `notes` where auto had to give way.
+DeviceChoice choose_device(const Options&, const World&, std::vector<std::string>& notes);
 const char* name_of(DeviceKind);
 
 // Settles --precision for the device. Throws UserError where it lacks what the user stated.

@@ -19,17 +19,18 @@
 namespace bv {
 namespace {
 
-std::unique_ptr<Communicator> connect(World& world, const Options& o, DeviceKind kind,
+std::unique_ptr<Communicator> connect(World& world, const Options& o, const DeviceChoice& device,
                                       Backend& backend) {
   auto hosts = connect_shared_memory(world, static_cast<size_t>(o.bucket_bytes), o.timeout);
   require_same_options(*hosts, o);
-  return make_communicator(kind, backend,
+  return make_communicator(device.kind, backend,
                            {.place = {.rank = world.rank,
                                       .size = world.size,
                                       .timeout = o.timeout,
                                       .supervised = world.launched},
                             .fd = world.shared_fd,
-                            .hosts = std::move(hosts)});
+                            .hosts = std::move(hosts)},
+                           device.shared);
 }
 
 int work(const CommandLine& line, World world) {
@@ -41,15 +42,15 @@ int work(const CommandLine& line, World world) {
     const int cores = pin_to_share(world);
     const Options early = initial_options(line);
     std::vector<std::string> notes;
-    const DeviceKind kind = choose_device(early.device, world.local_size, notes);
+    const DeviceChoice device = choose_device(early, world, notes);
     // With cores to spare, one of them reduces gradients while the others go on with backward.
-    const bool overlap = kind == DeviceKind::cpu && world.size > 1 && cores >= 4;
-    backend = make_backend(kind, {.index = world.local_rank,
-                                  .threads = overlap ? cores - 1 : cores,
-                                  .overlap = overlap,
-                                  .graphs = !early.no_graph});
-    Setup setup = prepare(line, world.size, {*backend, kind, std::move(notes)});
-    if (world.size > 1) communicator = connect(world, setup.options, kind, *backend);
+    const bool overlap = device.kind == DeviceKind::cpu && world.size > 1 && cores >= 4;
+    backend = make_backend(device.kind, {.index = device.index,
+                                         .threads = overlap ? cores - 1 : cores,
+                                         .overlap = overlap,
+                                         .graphs = !early.no_graph});
+    Setup setup = prepare(line, world.size, {*backend, device.kind, std::move(notes)});
+    if (world.size > 1) communicator = connect(world, setup.options, device, *backend);
     return train(std::move(setup), *backend, communicator.get(), cores);
   } catch (const UserError& e) {
     fail_worker(world, e.what(), 2);

@@ -69,7 +69,7 @@ struct Options {
   int64_t bucket_bytes = 4 << 20;
   std::string recompute = "none";  // none blocks
   double timeout = 60;             // seconds without a sign of life from a peer
-  bool plan = false, profile = false, no_graph = false;
+  bool plan = false, profile = false, no_graph = false, oversubscribe = false;
 
   // Of each option that is not as built in, by its name in config.json ("image_size").
   std::map<std::string, Source, std::less<>> sources;

@@ -73,6 +73,8 @@ class Backend {
   // Stream 0 (null) computes. A stream for communication runs beside it where the machine has room
   // for that.
   virtual Stream communication_stream() = 0;
+  // `work` in its turn of the stream, on some thread of the host; it must not use the device.
+  virtual void call_on_host(Stream, std::function<void()> work) = 0;
   virtual Event create_event() = 0;  // owned by the backend
   virtual void record(Event, Stream) = 0;
   virtual void wait(Stream, Event) = 0;  // what comes later on the stream comes after the event

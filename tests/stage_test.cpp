@@ -33,6 +33,9 @@ class CountingBackend : public Backend {
   void copy(void* to, const void* from, size_t n, Stream s) override { real->copy(to, from, n, s); }
   void zero(void* d, size_t n, Stream s) override { real->zero(d, n, s); }
   Stream communication_stream() override { return real->communication_stream(); }
+  void call_on_host(Stream s, std::function<void()> work) override {
+    real->call_on_host(s, std::move(work));
+  }
   Event create_event() override { return real->create_event(); }
   void record(Event e, Stream s) override { real->record(e, s); }
   void wait(Stream s, Event e) override { real->wait(s, e); }

@@ -95,6 +95,9 @@ class CpuBackend final : public Backend {
   Stream communication_stream() override {
     return communication_ ? communication_->handle() : nullptr;
   }
+  void call_on_host(Stream stream, std::function<void()> work) override {
+    run_on(stream, std::move(work));
+  }
   Event create_event() override {
     events_.push_back(std::make_unique<CpuEvent>());
     return reinterpret_cast<Event>(events_.back().get());

@@ -148,6 +148,14 @@ class CudaBackend final : public Backend {
 
   Stream communication_stream() override { return reinterpret_cast<Stream>(communication_.get()); }
   Stream upload_stream() override { return reinterpret_cast<Stream>(upload_.get()); }
+  // A graph may call it again and again, so it is kept.
+  void call_on_host(Stream stream, std::function<void()> work) override {
+    host_work_.push_back(std::make_unique<std::function<void()>>(std::move(work)));
+    check(cudaLaunchHostFunc(
+              stream_of(stream), [](void* kept) { (*static_cast<std::function<void()>*>(kept))(); },
+              host_work_.back().get()),
+          "cudaLaunchHostFunc");
+  }
   Event create_event() override {
     cudaEvent_t event = nullptr;
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
@@ -198,6 +206,7 @@ class CudaBackend final : public Backend {
   OwnedStream compute_, communication_, upload_;
   std::unique_ptr<Kernels> kernels_;
   std::vector<Event> events_;
+  std::vector<std::unique_ptr<std::function<void()>>> host_work_;
   std::function<void(bool)> on_wait_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/backend.h"
 #include "kernels/cuda/backend.h"
+#include "kernels/devices/staged_communicator.h"
 
 namespace bv {
 
@@ -51,8 +52,10 @@ std::unique_ptr<Backend> make_backend(DeviceKind kind, const BackendOptions& o) 
   }
 }
 
-std::unique_ptr<Communicator> make_communicator(DeviceKind kind, [[maybe_unused]] Backend& backend,
-                                                NcclPeers peers) {
+std::unique_ptr<Communicator> make_communicator(DeviceKind kind, Backend& backend, NcclPeers peers,
+                                                bool staged) {
+  if (staged && kind != DeviceKind::cpu)
+    return make_staged_communicator(backend, std::move(peers.hosts));
   switch (kind) {
     case DeviceKind::cpu:
       return std::move(peers.hosts);

@@ -24,7 +24,8 @@ struct BackendOptions {
 // built in.
 std::unique_ptr<Backend> make_backend(DeviceKind, const BackendOptions&);
 
-// Collectives between the ranks' devices. Throws std::runtime_error where they can't be had.
-std::unique_ptr<Communicator> make_communicator(DeviceKind, Backend&, NcclPeers);
+// Collectives between the ranks' devices; `staged`: through the hosts, for ranks that share a GPU.
+// Throws std::runtime_error where they can't be had.
+std::unique_ptr<Communicator> make_communicator(DeviceKind, Backend&, NcclPeers, bool staged);
 
 }  // namespace bv
