@@ -32,6 +32,8 @@ DeviceChoice choose_device(const Options& o, const World& world, std::vector<std
   std::string why;
   const int gpus = gpu_count(&why), processes = world.local_size;
   if (gpus >= processes) return {DeviceKind::cuda, world.local_rank};
+  // Another launcher may show each process its own GPU alone.
+  if (gpus == 1 && !world.launched) return {DeviceKind::cuda};
   if (gpus > 0 && o.oversubscribe) return {DeviceKind::cuda, world.local_rank % gpus, true};
   const std::string lack =
       gpus == 0 ? "no GPU (" + why + ")"

@@ -32,7 +32,10 @@ class NcclCommunicator final : public Communicator {
     hosts_->broadcast(&id, sizeof id, 0, nullptr);
     watch_.wait_begins();
     ncclComm_t comm = nullptr;
-    check(ncclCommInitRank(&comm, place_.size, id, place_.rank), "ncclCommInitRank");
+    const ncclResult_t made = ncclCommInitRank(&comm, place_.size, id, place_.rank);
+    check(made, made == ncclInvalidUsage
+                    ? "ncclCommInitRank (do two ranks use the same GPU? --oversubscribe lets them)"
+                    : "ncclCommInitRank");
     watch_.wait_ends();
     comm_ = comm;
   }

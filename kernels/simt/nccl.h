@@ -18,6 +18,7 @@ enum ncclResult_t {
   ncclSuccess = 0,
   ncclSystemError = 2,
   ncclInvalidArgument = 4,
+  ncclInvalidUsage = 5,
   ncclInProgress = 7,
 };
 enum ncclDataType_t { ncclInt8 = 0, ncclFloat32 = 7, ncclFloat64 = 8 };
