@@ -229,8 +229,14 @@ dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher 
 	@! grep -h -A 3 -i warning $(ptxas_logs) || { echo "dist: ptxas or nvcc warns"; exit 2; }
 	@NVCC=$(NVCC) tests/resources check $(ptxas_logs)
 	@bench/pack $(dist) $(BUILD)/dist.tar.gz $(CUBLAS)
+# How large the blocks are at ViT's sizes, the stand-in knows.
+vit_sizes := *N197_* *rows197_* *M197_* *P196_* *C1024* *size224* *K1000* *elements3264* *B16* *count300007*
 resources: check-cuda $(ptxas_logs) $(BUILD)/tests
-	@NVCC=$(NVCC) tests/resources $(if $(UPDATE),update,table) $(BUILD) $(ptxas_logs)
+	@echo "running   the kernels on simt at ViT's sizes"
+	@BAREVISION_LAUNCHES=$(BUILD)/launches $(BUILD)/tests >$(BUILD)/launches.log \
+	  --gtest_filter=$(subst $(space),:,$(patsubst %,'KernelTable/simt.%',$(vit_sizes))) || { cat $(BUILD)/launches.log; exit 1; }
+	@NVCC=$(NVCC) tests/resources $(if $(UPDATE),update,table) $(BUILD)/launches $(ptxas_logs)
+	@$(if $(UPDATE),cat tests/resources.txt,NVCC=$(NVCC) tests/resources check $(ptxas_logs))
 check-cuda:
 ifeq ($(NVCC),)
 	@echo "needs CUDA's compiler, and there is none: nvcc in PATH, or CUDA_HOME=DIR" >&2; exit 2
