@@ -1,8 +1,5 @@
 #include "kernels/cuda/cuda_kernels.h"
 namespace bv::BAREVISION_GPU {
-void CudaKernels::run(const AttentionForward&, Stream) {
-  throw std::logic_error("AttentionForward: not yet");
-}
 void CudaKernels::run(const AttentionBackward&, Stream) {
   throw std::logic_error("AttentionBackward: not yet");
 }
