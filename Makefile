@@ -4,6 +4,7 @@
 #: make test        build and run all tests; FILTER=layernorm: those with the word in their name
 #: make test-all    the same with many more shapes
 #: make asan        the same under the address and undefined-behaviour sanitizers
+#: make debug       build/debug/tests, not optimised, for gdb: see README, "Step through a kernel"
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--filter layernorm"
 #: make resources   registers, shared memory, occupancy of each CUDA kernel; UPDATE=1 commits to them
 #: make gpu-check   on a machine with a GPU: tests, sanitizers, bench; a table in bench/results/
@@ -115,7 +116,7 @@ cuda_arch ?= $(call gencode,$(gpu_arch:90=90a))
 dist_archs := 75 80 90a
 dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
 
-.PHONY: all deps test test-all asan bench dist resources gpu-check peers format help clean found check-packages \
+.PHONY: all deps test test-all asan debug bench dist resources gpu-check peers format help clean found check-packages \
   check-cuda
 all: found $(BUILD)/launcher
 
@@ -145,8 +146,9 @@ $(BUILD)/obj/avx2/%.o: %.cpp | check-packages
 	$(call compile, (avx2)) $(kernel_flags) $(avx2) -DBAREVISION_ISA=avx2 -c -o $@ $<
 $(BUILD)/obj/avx512/%.o: %.cpp | check-packages
 	$(call compile, (avx512)) $(kernel_flags) $(avx512) -DBAREVISION_ISA=avx512 -c -o $@ $<
-# The stand-in's warps are vectors too, hence -O2 with AVX2 also where it is debugged.
-simt_flags := -O2 $(avx2) -Ikernels/simt -DBAREVISION_GPU=simt_gpu
+# The stand-in's warps are vectors too, hence -O2 with AVX2 also under the sanitizers.
+SIMT_OPT ?= -O2
+simt_flags := $(SIMT_OPT) $(avx2) -Ikernels/simt -DBAREVISION_GPU=simt_gpu
 $(BUILD)/obj/simt/%.o: %.cu | check-packages
 	$(call compile, (simt)) $(simt_flags) -x c++ -c -o $@ $<
 $(BUILD)/obj/simt/%.o: %.cpp | check-packages
@@ -205,6 +207,10 @@ test-all:
 asan:
 	@$(MAKE) BUILD=$(BUILD)/sanitized OPT=-O1 SANITIZE="$(sanitizers)" test FILTER="$(FILTER)"
 
+# For gdb, which wants variables where the source has them.
+debug:
+	@$(MAKE) BUILD=$(BUILD)/debug CUDA=0 OPT='-O1 -g' SIMT_OPT=-O0 $(BUILD)/debug/tests
+
 # ---- Bench --------------------------------------------------------------------------------------
 $(BUILD)/bench: $(bench_objects) $(objects) $(gpu_bench_objects)
 	@echo "link      $@"
@@ -233,8 +239,14 @@ dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher 
 	@! grep -h -A 3 -i warning $(ptxas_logs) || { echo "dist: ptxas or nvcc warns"; exit 2; }
 	@NVCC=$(NVCC) tests/resources check $(ptxas_logs)
 	@bench/pack $(dist) $(BUILD)/dist.tar.gz $(CUBLAS)
+# How large the blocks are at ViT's sizes, the stand-in knows.
+vit_sizes := *N197_* *rows197_* *M197_* *P196_* *C1024* *size224* *K1000* *elements3264* *B16* *count300007*
 resources: check-cuda $(ptxas_logs) $(BUILD)/tests
-	@NVCC=$(NVCC) tests/resources $(if $(UPDATE),update,table) $(BUILD) $(ptxas_logs)
+	@echo "running   the kernels on simt at ViT's sizes"
+	@BAREVISION_LAUNCHES=$(BUILD)/launches $(BUILD)/tests >$(BUILD)/launches.log \
+	  --gtest_filter=$(subst $(space),:,$(patsubst %,'KernelTable/simt.%',$(vit_sizes))) || { cat $(BUILD)/launches.log; exit 1; }
+	@NVCC=$(NVCC) tests/resources $(if $(UPDATE),update,table) $(BUILD)/launches $(ptxas_logs)
+	@$(if $(UPDATE),cat tests/resources.txt,NVCC=$(NVCC) tests/resources check $(ptxas_logs))
 check-cuda:
 ifeq ($(NVCC),)
 	@echo "needs CUDA's compiler, and there is none: nvcc in PATH, or CUDA_HOME=DIR" >&2; exit 2

@@ -1,5 +1,5 @@
 // Column sums in two stages (column_sums.cuh has the plan):
-//   partial[b, c] = sum over block b's rows of inp[row, c],   out[c] (+)= sum over b of partial[b, c]
+//   partial[b, c] = sum over block b's rows of inp[row, c],   out[c] (+)= sum_b partial[b, c]
 // First stage: a thread adds up `width` neighbouring columns (16 bytes, or 1 element where C does
 // not allow that) of every 32nd (8th) row of its block, four rows under way at a time: 2048 threads
 // x 64 bytes = 128 KB a multiprocessor, where an H200's memory wants about 30 KB under way.
@@ -46,10 +46,16 @@ __global__ void __launch_bounds__(finish_threads) column_sums_finish(ColumnSums 
   const size_t column = size_t(blockIdx.x) * finish_columns + lane;
   float sum = 0;
   if (column < columns)
-#pragma unroll 8
-    for (int b = threadIdx.x / finish_columns; b < a.blocks; b += groups)
-      sum += a.partial[b * columns + column];
-  sum = sum_over_rows<finish_columns>(sum);
+    for (int b = threadIdx.x / finish_columns; b < a.blocks; b += 4 * groups) {
+      float part[4];  // under way together
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        part[k] = b + k * groups < a.blocks ? a.partial[(b + k * groups) * columns + column] : 0;
+      sum += (part[0] + part[1]) + (part[2] + part[3]);
+    }
+#pragma unroll
+  for (int bits = finish_columns; bits < warp_size; bits *= 2)
+    sum += __shfl_xor_sync(~0u, sum, bits);
   if (threadIdx.x % warp_size < finish_columns) s.sums[threadIdx.x / warp_size][lane] = sum;
   __syncthreads();
   if (threadIdx.x < finish_columns && column < columns) {

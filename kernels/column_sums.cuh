@@ -1,13 +1,13 @@
 // Sums over the rows of a matrix [rows, C], as gradients of weights and biases want them:
 //   out[c] (+)= sum over rows
-// in two stages, each in a fixed order, so that equal runs give equal bits without atomics. First, a
-// grid that depends on the shape and the chip alone walks over the rows; each block keeps the sums
-// of its columns in registers and writes them to the workspace, partial [blocks, C] in fp32. Then
-// finish_column_sums adds up the blocks.
+// in two stages, each in a fixed order, so that equal runs give equal bits without atomics. First,
+// a grid that depends on the shape and the chip alone walks over the rows; each block keeps the
+// sums of its columns in registers and writes them to the workspace, partial [blocks, C] in fp32.
+// Then finish_column_sums adds up the blocks.
 //
 // The first stage by stripes, for kernels whose threads each keep to a few columns: a block owns a
-// stripe of columns, 128 bytes wide where C allows 16-byte accesses, and every gridDim.y-th group of
-// rows. Its threads lie `lanes` side by side, `rows` one below another.
+// stripe of columns, 128 bytes wide where C allows 16-byte accesses, and every gridDim.y-th group
+// of rows. Its threads lie `lanes` side by side, `rows` one below another.
 #pragma once
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/pack.cuh"
@@ -39,13 +39,30 @@ size_t column_sums_bytes(const Chip&, DType, int rows, int C);
 void column_sums(const Chip&, const MatrixColumnSums&, cudaStream_t);
 
 // ---- The first stage by stripes -----------------------------------------------------------------
-// Over the lanes of a warp that have the same place among `lanes` neighbours, in each of them.
-template <int lanes>
-__device__ float sum_over_rows(float x) {
+// The rows of a warp: the lanes that have the same place among `lanes` neighbours hold the same n
+// columns. Adds up their sums; of the n, each lane is left with `count` in x[0 ...], which are
+// those from `first` on: half of what it has goes to another lane at each step, and comes back
+// added.
+template <int lanes, int n>
+struct RowSums {
+  static constexpr int count = n * lanes / warp_size;
+  static_assert(count * warp_size == n * lanes);
+
+  template <int bits = warp_size / 2, int half = n / 2>
+  __device__ static int add(float (&x)[n]) {
+    if constexpr (bits < lanes) {
+      return 0;
+    } else {
+      const bool upper = threadIdx.x & bits;
 #pragma unroll
-  for (int bits = lanes; bits < warp_size; bits *= 2) x += __shfl_xor_sync(~0u, x, bits);
-  return x;
-}
+      for (int i = 0; i < half; ++i) {
+        const float low = x[i], high = x[i + half];
+        x[i] = (upper ? high : low) + __shfl_xor_sync(~0u, upper ? low : high, bits);
+      }
+      return (upper ? half : 0) + add<bits / 2, half / 2>(x);
+    }
+  }
+};
 
 // For accesses to `width` neighbouring elements.
 template <int width>
@@ -79,12 +96,10 @@ struct Stripe {
     float sums[warps][columns];
   };
   __device__ static void write_sums(float (&sum)[width], float* to, int C, Shared& s) {
+    using Rows = RowSums<lanes, width>;
+    const int first = threadIdx.x % lanes * width + Rows::add(sum);
 #pragma unroll
-    for (int i = 0; i < width; ++i) sum[i] = sum_over_rows<lanes>(sum[i]);
-    if (threadIdx.x % warp_size < lanes)
-#pragma unroll
-      for (int i = 0; i < width; ++i)
-        s.sums[threadIdx.x / warp_size][threadIdx.x % lanes * width + i] = sum[i];
+    for (int i = 0; i < Rows::count; ++i) s.sums[threadIdx.x / warp_size][first + i] = sum[i];
     __syncthreads();
     const int c = blockIdx.x * columns + threadIdx.x;
     if (threadIdx.x < columns && c < C) {

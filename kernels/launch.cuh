@@ -20,12 +20,14 @@
 
 namespace bv::BAREVISION_GPU {
 
-// "layernorm_forward<float, 8>": the name for messages.
+// "layernorm_forward<float, 8>", without its namespaces: the name for messages.
 template <auto kernel>
 std::string kernel_name() {
-  const std::string_view all = __PRETTY_FUNCTION__;
-  const size_t begin = all.find("kernel = ") + 9;
-  return std::string(all.substr(begin, all.find_first_of(";]", begin) - begin));
+  std::string_view name = __PRETTY_FUNCTION__;
+  name.remove_prefix(name.find("kernel = ") + 9);
+  name = name.substr(0, name.find_first_of(";]"));
+  const size_t scopes = name.rfind("::", name.find('<'));
+  return std::string(scopes == name.npos ? name : name.substr(scopes + 2));
 }
 
 #ifdef __CUDACC__

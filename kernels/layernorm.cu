@@ -6,16 +6,32 @@
 // those of sum as it is stored, and the variance is taken around the mean in a second look at the
 // registers: no cancellation.
 //
-// Threads, where C allows 16-byte accesses and is at most 1024: `lanes` neighbours of a warp share a
-// row, each with `size` of its columns, 16 bytes at a time:
+// Threads, where C allows 16-byte accesses and is at most 1024: `lanes` neighbours of a warp share
+// a row, each with `size` of its columns, 16 bytes at a time:
 //   C <= 192: 8 lanes x 24, 4 rows a warp;   C <= 1024: 32 lanes x 32, 1 row a warp.
-// Forward: each thread has one row's part, and goes. Backward: one block a multiprocessor walks over
-// the rows; a thread keeps dweight and dbias of its columns in registers, and loads its next row
-// before it works on this one. Then column_sums.cuh's second stage. Other C: a warp walks over its
-// row as often as it must, 1 element an access, and dweight and dbias are summed by stripes.
+// Forward, a thread has its part of one row in registers, and goes. Backward, one block on each
+// multiprocessor walks over the rows; a thread keeps dweight and dbias of its columns in registers,
+// and a warp copies its next rows to shared memory while it works on these. Then column_sums.cuh's
+// second stage. Other C: a warp walks over its row as often as it must, 1 element an access;
+// dweight and dbias are summed by stripes.
 //
-// 8 (backward 14) flops an element for 8 to 16 bytes in fp32, half of them in 16 bits: memory is the
-// limit. An H200 wants about 30 KB under way on a multiprocessor to come near its 4.3 TB/s.
+// 8 (backward 14) flops an element for 8 to 16 bytes in fp32, half of them in 16 bits: memory is
+// the limit. An H200 (4.3 TB/s, 132 multiprocessors, 1.75 GHz) wants some 30 KB under way on each
+// of them and at 80% moves 15 bytes a clock: a row of 1024 in 16 bits, backward with dsum, in 550
+// clocks.
+//                        bytes   registers       shared   warps on          reads under way
+//                        a row   sm_80  sm_90    a warp   sm_80  sm_90      sm_80     sm_90
+//   forward,  16 bits     4-8 C   62-72  64-72        0   32-28  32-28    48-56 KB  48-56 KB
+//             fp32       8-16 C   77-80  76-80        0      24     24    72-96 KB  72-96 KB
+//   backward, C <= 192
+//             16 bits       8 C     116    124     9 KB      16     16       72 KB     72 KB
+//             fp32         16 C     128    146    18 KB       9     12       81 KB    108 KB
+//   backward, C <= 1024
+//             16 bits       8 C     166    156    12 KB      12     12       72 KB     72 KB
+//             fp32         16 C     160    177    24 KB       6      8       72 KB     96 KB
+// That row takes 780 of the 2200 instructions that can be issued meanwhile, and 26 KB of the 70
+// that shared memory and L1 can pass (weight is read twice for each row: kept, it would cost
+// registers).
 #include "kernels/column_sums.cuh"
 #include "kernels/ptx.cuh"
 
@@ -152,16 +168,13 @@ template <class T, int lanes, int size>
 __device__ void write_block_sums(float (&sum)[size], float* to, int C,
                                  BackwardWarp<T, lanes, size>* warps) {
   using S = Split<T, lanes, size>;
+  using Rows = RowSums<lanes, size>;
+  const int first = Rows::add(sum);
 #pragma unroll
-  for (int i = 0; i < size; ++i) sum[i] = sum_over_rows<lanes>(sum[i]);
-  if (threadIdx.x % warp_size < lanes)
-#pragma unroll
-    for (int i = 0; i < size; i += S::width) {
-      Elements<float, S::width> part;
-#pragma unroll
-      for (int j = 0; j < S::width; ++j) part.at[j] = sum[i + j];
-      store(warps[threadIdx.x / warp_size].sums + S::column(i / S::width), part);
-    }
+  for (int i = 0; i < Rows::count; ++i) {
+    const int e = first + i;
+    warps[threadIdx.x / warp_size].sums[S::column(e / S::width) + e % S::width] = sum[i];
+  }
   __syncthreads();
   for (int c = threadIdx.x; c < C; c += blockDim.x) {
     float total = 0;

@@ -166,7 +166,7 @@ std::vector<KernelCase> loss_cases() {
           cases.push_back({"cross_entropy_backward" + o.name(),
                            [=](DType t) { return cross_entropy_backward(t, o); }});
         }
-  for (const auto& [B, K] : {Sizes{1, 1}, {4, 3}, {16, 10}, {64, 1000}})
+  for (const auto& [B, K] : {Sizes{1, 1}, {4, 3}, {16, 10}, {64, 1000}, {1030, 7}})
     for (const bool absent : {false, true})
       for (const bool nan : {false, true})
         cases.push_back(

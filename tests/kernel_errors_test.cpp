@@ -437,6 +437,53 @@ TEST_P(KernelErrors, Loss) {
   refuses_foreign_dtypes(metrics, "Metrics");
 }
 
+// Labels that lie in a GPU's memory can't be refused: what they make is NaN, which ends a run.
+TEST_P(KernelErrors, ForeignLabels) {
+  if (GetParam().host_threads) return;  // which refuse them: see Loss
+  constexpr int B = 2, K = 3;
+  const int32_t labels[B] = {K, -2};
+  char* const base = at<char>();
+  const auto place = [&](int i) { return base + 256 * i; };
+  GetParam().upload(place(0), labels, sizeof labels);
+  auto* loss = reinterpret_cast<float*>(place(1));
+  auto* dlogits = reinterpret_cast<float*>(place(2));
+  const auto* lse = reinterpret_cast<const float*>(place(3));
+  const void* logits = place(4);
+  const auto* label = reinterpret_cast<const int32_t*>(place(0));
+  kernels_->run(CrossEntropyForward{.loss = loss,
+                                    .lse = reinterpret_cast<float*>(place(3)),
+                                    .logits = logits,
+                                    .labels = label,
+                                    .B = B,
+                                    .K = K},
+                nullptr);
+  kernels_->run(CrossEntropyBackward{.dlogits = dlogits,
+                                     .logits = logits,
+                                     .lse = lse,
+                                     .labels = label,
+                                     .params = reinterpret_cast<const StepParams*>(place(5)),
+                                     .state = reinterpret_cast<const UpdateState*>(place(6)),
+                                     .B = B,
+                                     .K = K},
+                nullptr);
+  kernels_->run(Metrics{.sums = reinterpret_cast<double*>(place(7)),
+                        .loss = loss,
+                        .logits = logits,
+                        .labels = label,
+                        .B = B,
+                        .K = K},
+                nullptr);
+  float losses[B], gradients[B * K];
+  double sums[4];
+  GetParam().download(losses, loss, sizeof losses);
+  GetParam().download(gradients, dlogits, sizeof gradients);
+  GetParam().download(sums, place(7), sizeof sums);
+  for (const float l : losses) EXPECT_TRUE(std::isnan(l));
+  for (const float g : gradients) EXPECT_TRUE(std::isnan(g));
+  EXPECT_TRUE(std::isnan(sums[0]));
+  EXPECT_EQ(sums[3], 0) << "such a label is no hit";
+}
+
 TEST_P(KernelErrors, Optimizer) {
   const GradientNorm norm{.state = at<UpdateState>(),
                           .workspace = at(),

@@ -271,7 +271,7 @@ void* Block::shared_memory(size_t bytes) {
 void Block::check_aligned(const void* p, size_t bytes, const char* what, Site site) {
   const size_t past = reinterpret_cast<uintptr_t>(p) % bytes;
   if (past == 0) return;
-  describe_misuse("has " + std::string(what) + " meet " + std::to_string(past) +
+  describe_misuse("calls " + std::string(what) + " " + std::to_string(past) +
                       " bytes past a multiple of " + std::to_string(bytes),
                   site);
   leave();
@@ -280,7 +280,7 @@ void Block::check_aligned(const void* p, size_t bytes, const char* what, Site si
 void Block::check_shared(const void* p, size_t bytes, const char* what, Site site) {
   check_aligned(p, bytes, what, site);
   if (shared_.holds(p, bytes)) return;
-  describe_misuse("has " + std::string(what) + " meet what is not shared memory", site);
+  describe_misuse("calls " + std::string(what) + " outside shared memory", site);
   leave();
 }
 

@@ -55,7 +55,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
 
 bool install() {
   if constexpr (asan) {  // reports signals, too, and calls this after each report
-    __sanitizer_set_death_callback([] { print("was running"); });
+    __sanitizer_set_death_callback([] { print("reported by AddressSanitizer"); });
     return true;
   }
   struct sigaction action {};
@@ -89,6 +89,10 @@ class SignalStack {
 };
 
 }  // namespace
+
+// UndefinedBehaviorSanitizer, where it is linked, calls this ahead of each of its reports.
+extern "C" void __ubsan_on_report();
+extern "C" void __ubsan_on_report() { print("undefined behaviour:"); }
 
 void explain_faults_on_this_thread() {
   static const bool installed = install();

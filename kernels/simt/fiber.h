@@ -80,6 +80,7 @@ struct Fiber {
   // `enter` has to call landed() first, and never to return.
   void begin_on(Stack s, void (*enter)()) {
     stack = s;
+    fake_stack = nullptr;
     if constexpr (asan) __asan_unpoison_memory_region(s.low, s.bytes);  // of who had it before
     // As a call leaves it: `enter` to go to, and a return address, of nobody.
     auto* const words = reinterpret_cast<void**>(s.low + s.bytes) - 4;

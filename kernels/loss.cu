@@ -1,0 +1,226 @@
+// Softmax cross-entropy with label smoothing s, its gradient, and what is counted over a batch:
+//   lse = log sum_k exp(logits),   loss = lse - sum_k target[k] logits[k]
+//   target = (1 - s) onehot(label) + s / K,  or (1 - s) targets + s / K
+//   dlogits = (softmax(logits) - target) * grad_scale * loss_scale
+// Saved for backward: lse. Rows of label -1 aren't there: loss and gradient 0. The loss is computed
+// from z = logits - max, so that it loses nothing where the logits are large. A label that is none
+// is not looked up: it makes a loss and a gradient of NaN, which end the run.
+//
+// A warp takes a row, 4 of them a block; its lanes read 16 bytes at a time where K allows, else an
+// element. Forward reads the row a second time from the cache. Metrics adds up in the order of the
+// rows and has no workspace, so it is one block: its warps count for 512 rows what beats the label,
+// then four threads add these to the four sums. GradientTail is one block as well. 2 to 4 bytes an
+// element and 4 flops on thousands of elements: nothing limits them but the launch; metrics, with
+// 1000 classes, takes what one SM needs to read 2 KB an image.
+#include <math.h>
+
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/pack.cuh"
+#include "kernels/reduce.cuh"
+
+namespace bv::BAREVISION_GPU {
+namespace {
+
+constexpr int threads = 128, rows_of_block = threads / warp_size;
+constexpr int metrics_threads = 512, metrics_rows = 512, tail_threads = 256;
+
+__device__ int lane() { return static_cast<int>(threadIdx.x) % warp_size; }
+__device__ int warp() { return static_cast<int>(threadIdx.x) / warp_size; }
+
+// Calls f(k, elements) for a lane's part of a row: `n` elements from column k on.
+template <int n, class T, class F>
+__device__ void for_row(const T* row, int K, F f) {
+  for (int k = lane() * n; k < K; k += warp_size * n) f(k, load<n>(row + k));
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(threads) cross_entropy_forward(CrossEntropyForward op) {
+  const int b = static_cast<int>(blockIdx.x) * rows_of_block + warp();
+  if (b >= op.B) return;  // all lanes of the warp
+  const T* logits = static_cast<const T*>(op.logits) + size_t(b) * op.K;
+  const float* targets = op.targets ? op.targets + size_t(b) * op.K : nullptr;
+  const int label = op.labels[b];
+
+  float most = -INFINITY;
+  for_row<n>(logits, op.K, [&](int, const Elements<T, n>& x) {
+    for (int i = 0; i < n; ++i) most = fmaxf(most, to_float(x.at[i]));
+  });
+  most = warp_max(most);
+  float exps = 0, all = 0, hit = 0;  // sums of e^z, of z, of z times the target before smoothing
+  for_row<n>(logits, op.K, [&](int k, const Elements<T, n>& x) {
+    Elements<float, n> target{};
+    if (targets) target = load<n>(targets + k);
+    for (int i = 0; i < n; ++i) {
+      const float z = to_float(x.at[i]) - most;
+      exps += expf(z);
+      all += z;
+      if (targets)
+        hit += target.at[i] * z;
+      else if (k + i == label)
+        hit = z;
+    }
+  });
+  exps = warp_sum(exps);
+  all = warp_sum(all);
+  hit = warp_sum(hit);
+  if (lane() > 0) return;
+  const float log_sum = logf(exps), s = op.smoothing;
+  float loss = log_sum - (1 - s) * hit;
+  if (s > 0) loss -= s / op.K * all;  // 0 * inf is NaN
+  if (label < -1 || label >= op.K) loss = NAN;
+  op.lse[b] = most + log_sum;
+  op.loss[b] = label == -1 ? 0 : loss;
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(threads) cross_entropy_backward(CrossEntropyBackward op) {
+  const int b = static_cast<int>(blockIdx.x) * rows_of_block + warp();
+  if (b >= op.B) return;
+  const T* logits = static_cast<const T*>(op.logits) + size_t(b) * op.K;
+  const float* targets = op.targets ? op.targets + size_t(b) * op.K : nullptr;
+  T* dlogits = static_cast<T*>(op.dlogits) + size_t(b) * op.K;
+  const int label = op.labels[b];
+  const bool absent = label == -1, known = label >= -1 && label < op.K;
+  const float scale = known ? op.params->grad_scale * op.state->loss_scale : NAN;
+  const float rest = op.smoothing / op.K, own = 1 - op.smoothing, lse = op.lse[b];
+  for_row<n>(logits, op.K, [&](int k, const Elements<T, n>& x) {
+    Elements<float, n> share{};
+    if (targets) share = load<n>(targets + k);
+    Elements<T, n> d;
+    for (int i = 0; i < n; ++i) {
+      if (!targets) share.at[i] = k + i == label ? 1 : 0;
+      const float gradient = expf(to_float(x.at[i]) - lse) - (share.at[i] * own + rest);
+      d.at[i] = from_float<T>(absent ? 0 : gradient * scale);
+    }
+    store(dlogits + k, d);
+  });
+}
+
+struct Counts {
+  float at[metrics_rows][4];  // what a row adds to the sums
+};
+
+template <class T, int n>
+__global__ void __launch_bounds__(metrics_threads) metrics(Metrics op) {
+  auto& counts = shared<Counts>();
+  double sum = 0;
+  if (threadIdx.x < 4) sum = op.sums[threadIdx.x];
+  for (int first = 0; first < op.B; first += metrics_rows) {
+    const int rows = op.B - first < metrics_rows ? op.B - first : metrics_rows;
+    for (int r = warp(); r < rows; r += metrics_threads / warp_size) {
+      const T* logits = static_cast<const T*>(op.logits) + size_t(first + r) * op.K;
+      const int label = op.labels[first + r];
+      const float own = label >= 0 && label < op.K ? to_float(logits[label]) : NAN;
+      int ahead = 0;  // classes that beat the label
+      for_row<n>(logits, op.K, [&](int k, const Elements<T, n>& x) {
+        for (int i = 0; i < n; ++i) {
+          const float other = to_float(x.at[i]);
+          ahead += other > own || (other == own && k + i < label);
+        }
+      });
+      ahead = own == own ? warp_sum(ahead) : op.K + 5;
+      if (lane() < 4) {
+        const float adds = lane() == 0   ? op.loss[first + r]
+                           : lane() == 1 ? 1
+                                         : float(ahead < (lane() == 2 ? 1 : 5));
+        counts.at[r][lane()] = label == -1 ? 0 : adds;
+      }
+    }
+    __syncthreads();
+    if (threadIdx.x < 4)
+      for (int r = 0; r < rows; ++r) sum += counts.at[r][threadIdx.x];
+    __syncthreads();
+  }
+  if (threadIdx.x < 4) op.sums[threadIdx.x] = sum;
+}
+
+struct TailSums {
+  double at[tail_threads / warp_size];
+};
+
+__global__ void __launch_bounds__(tail_threads) gradient_tail(GradientTail op) {
+  double loss = 0;
+  for (int b = static_cast<int>(threadIdx.x); b < op.B; b += tail_threads) loss += op.loss[b];
+  loss = block_sum<tail_threads>(loss, shared<TailSums>().at);
+  if (threadIdx.x > 2) return;
+  const float add = threadIdx.x == 0   ? static_cast<float>(loss)
+                    : threadIdx.x == 1 ? op.params->count
+                                       : op.params->stop;
+  float& to = op.tail[threadIdx.x];
+  to = op.accumulate ? to + add : add;
+}
+
+template <class Op>
+void require_sizes(const Op& op, const char* name) {
+  require(op.B > 0, name, "B must be positive");
+  require(op.K > 0 && op.K <= 1 << 30, name, "K must be 1 .. 2^30");
+}
+template <class Op>
+void require_smoothing(const Op& op, const char* name) {
+  require(op.smoothing >= 0 && op.smoothing <= 1, name, "smoothing must be in 0-1");
+  if (op.targets) require_pointer(op.targets, name, "targets");
+}
+
+// Calls f.template operator()<T, n>() with the elements that an access to a row takes.
+template <class Op, class F>
+void by_access(const Op& op, F f) {
+  by_dtype(op.dtype, [&]<class T>() {
+    if (in_packs<T>(op.K)) return f.template operator()<T, Pack<T>::size>();
+    f.template operator()<T, 1>();
+  });
+}
+
+}  // namespace
+
+void CudaKernels::run(const CrossEntropyForward& op, Stream stream) {
+  constexpr const char* name = "CrossEntropyForward";
+  require_sizes(op, name);
+  require_smoothing(op, name);
+  require_pointer(op.loss, name, "loss");
+  require_pointer(op.lse, name, "lse");
+  require_pointer(op.logits, name, "logits");
+  require_pointer(op.labels, name, "labels");
+  by_access(op, [&]<class T, int n>() {
+    launch<cross_entropy_forward<T, n>>(ceil_div(op.B, rows_of_block), threads, 0,
+                                        cuda_stream(stream), op);
+  });
+}
+
+void CudaKernels::run(const CrossEntropyBackward& op, Stream stream) {
+  constexpr const char* name = "CrossEntropyBackward";
+  require_sizes(op, name);
+  require_smoothing(op, name);
+  require_pointer(op.dlogits, name, "dlogits");
+  require_pointer(op.logits, name, "logits");
+  require_pointer(op.lse, name, "lse");
+  require_pointer(op.labels, name, "labels");
+  require_pointer(op.params, name, "params");
+  require_pointer(op.state, name, "state");
+  by_access(op, [&]<class T, int n>() {
+    launch<cross_entropy_backward<T, n>>(ceil_div(op.B, rows_of_block), threads, 0,
+                                         cuda_stream(stream), op);
+  });
+}
+
+void CudaKernels::run(const Metrics& op, Stream stream) {
+  constexpr const char* name = "Metrics";
+  require_sizes(op, name);
+  require_pointer(op.sums, name, "sums");
+  require_pointer(op.loss, name, "loss");
+  require_pointer(op.logits, name, "logits");
+  require_pointer(op.labels, name, "labels");
+  by_access(op, [&]<class T, int n>() {
+    launch<metrics<T, n>>(1, metrics_threads, sizeof(Counts), cuda_stream(stream), op);
+  });
+}
+
+void CudaKernels::run(const GradientTail& op, Stream stream) {
+  constexpr const char* name = "GradientTail";
+  require(op.B > 0, name, "B must be positive");
+  require_pointer(op.tail, name, "tail");
+  require_pointer(op.loss, name, "loss");
+  require_pointer(op.params, name, "params");
+  launch<gradient_tail>(1, tail_threads, sizeof(TailSums), cuda_stream(stream), op);
+}
+
+}  // namespace bv::BAREVISION_GPU

@@ -1,0 +1,103 @@
+// After a run of all tests: every __global__ function in kernels/ has run on the stand-in. The names
+// are read from the sources in $BAREVISION_KERNELS. Into the file $BAREVISION_LAUNCHES, where that is
+// asked for, goes a line "kernel;threads;bytes of shared memory" for each (make resources).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "kernels/simt/control.h"
+
+namespace bv::simt_gpu {
+namespace {
+
+using Places = std::map<std::string, std::string>;  // a kernel's name, its file's
+
+void find_kernels(const std::string& source, const std::string& file, Places& kernels) {
+  static const std::regex comment("//[^\n]*"),
+      kernel(
+          R"(__global__\s+(?:void\s+)?(?:__launch_bounds__\s*\([^)]*\)\s*)?(?:void\s+)?(\w+)\s*\()");
+  const std::string code = std::regex_replace(source, comment, "");
+  for (std::sregex_iterator match(code.begin(), code.end(), kernel), end; match != end; ++match)
+    kernels[(*match)[1]] = file;
+}
+
+Places kernels_of(const std::filesystem::path& folder) {
+  Places kernels;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string extension = entry.path().extension();
+    if (extension != ".cu" && extension != ".cuh") continue;
+    std::stringstream source;
+    source << std::ifstream(entry.path()).rdbuf();
+    find_kernels(source.str(), entry.path().filename(), kernels);
+  }
+  return kernels;
+}
+
+// "{anonymous}::layernorm_forward<float, 8>" is layernorm_forward.
+std::string plain_name(const std::string& name) {
+  const std::string before = name.substr(0, name.find('<'));
+  return before.substr(before.find_last_of(": ") + 1);
+}
+
+// As a sentence: "" where all of them ran.
+std::string missing(const Places& kernels, const std::set<std::string>& run) {
+  std::set<std::string> plain;
+  for (const std::string& name : run) plain.insert(plain_name(name));
+  std::string list;
+  for (const auto& [name, file] : kernels)
+    if (!plain.contains(name)) list += (list.empty() ? "" : ", ") + name + " (" + file + ")";
+  return list.empty() ? "" : "no test runs these kernels on simt: " + list;
+}
+
+void write_launches(const std::string& file) {
+  std::ofstream out(file);
+  for (const auto& [name, block] : simt::largest_blocks_run())
+    out << std::regex_replace(name, std::regex(R"((\w+|\{anonymous\}|\(anonymous namespace\))::)"),
+                              "")
+        << ';' << block.threads << ';' << block.shared_bytes << '\n';
+  EXPECT_TRUE(out.flush()) << "can't write " << file;
+}
+
+class EveryKernelRan : public testing::Environment {
+  void TearDown() override {
+    if (const char* file = std::getenv("BAREVISION_LAUNCHES")) write_launches(file);
+    const char* folder = std::getenv("BAREVISION_KERNELS");
+    const bool all_tests = testing::GTEST_FLAG(filter) == "*";
+    if (!folder || !all_tests || std::getenv("BAREVISION_ISA")) return;
+    const Places kernels = kernels_of(folder);
+    EXPECT_FALSE(kernels.empty()) << folder << " has no kernels";
+    const std::string sentence = missing(kernels, simt::kernels_run());
+    EXPECT_TRUE(sentence.empty()) << sentence;
+  }
+};
+
+[[maybe_unused]] testing::Environment* const added =
+    testing::AddGlobalTestEnvironment(new EveryKernelRan);
+
+TEST(SimtKernelsRun, FindsKernelsInSources) {
+  Places kernels;
+  find_kernels(
+      "// __global__ void not_this(int);\n"
+      "__global__ void plain(int x) {}\n"
+      "template <class T>\n__global__ void __launch_bounds__(128, 4)\n    bounded(T* out);\n"
+      "__global__ __launch_bounds__(threads) void before(int x) {}\n",
+      "a.cu", kernels);
+  EXPECT_EQ(kernels, (Places{{"plain", "a.cu"}, {"bounded", "a.cu"}, {"before", "a.cu"}}));
+}
+
+TEST(SimtKernelsRun, AMissingOneIsNamed) {
+  const Places kernels{{"forward", "a.cu"}, {"backward", "a.cu"}};
+  EXPECT_EQ(missing(kernels, {"bv::simt_gpu::{anonymous}::forward<float, 8>", "backward"}), "");
+  EXPECT_EQ(missing(kernels, {"forward<float, 8>", "forward<bv::half, 8>"}),
+            "no test runs these kernels on simt: backward (a.cu)");
+}
+
+}  // namespace
+}  // namespace bv::simt_gpu
