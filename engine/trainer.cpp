@@ -1,5 +1,6 @@
 #include "engine/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace bv {
@@ -274,7 +275,9 @@ UpdateResult Trainer::finish_update() {
 
 std::pair<int, int> Trainer::graph_nodes() const {
   const auto nodes = [](const auto& recording) { return recording ? recording->nodes() : 0; };
-  return {nodes(micro_steps_[3]), nodes(update_)};
+  int largest = 0;
+  for (const auto& recording : micro_steps_) largest = std::max(largest, nodes(recording));
+  return {largest, nodes(update_)};
 }
 
 void Trainer::begin_evaluation() {

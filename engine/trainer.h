@@ -77,7 +77,7 @@ class Trainer {
   void start_update(double lr, int64_t images);
   UpdateResult finish_update();
   bool runs_ahead() const { return backend_->upload_stream() != nullptr; }
-  // Of the recorded graph of an update's only micro-step, and of its update: nodes, 0 without one.
+  // Of the recorded graphs of a micro-step (the largest) and of an update: nodes, 0 without one.
   std::pair<int, int> graph_nodes() const;
 
   // Adds a batch to the evaluation that begin_evaluation started.

@@ -1,9 +1,12 @@
 // The whole program on the stand-in for CUDA: the cuda backend's graphs, loss scaling and NCCL
-// calls, without a GPU.
+// calls, without a GPU. The model is vit_tiny's first two blocks, so that it doesn't take long.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "engine/checkpoint.h"
 #include "kernels/devices/devices.h"
@@ -21,6 +24,18 @@ class ProgramOnSimt : public testing::Test {
   void SetUp() override {
     if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
     make_cifar(in("cifar"));
+    const std::string models = std::getenv("BAREVISION_MODELS");
+    std::string recipe = contents(models + "/vit_tiny.json");
+    const std::string depth = "\"depth\": 12";
+    ASSERT_NE(recipe.find(depth), std::string::npos);
+    recipe.replace(recipe.find(depth), depth.size(), "\"depth\": 2");
+    std::filesystem::create_directory(in("models"));
+    std::ofstream(in("models/vit_tiny.json")) << recipe;
+    models_ = models;
+    setenv("BAREVISION_MODELS", in("models").c_str(), 1);
+  }
+  void TearDown() override {
+    if (!models_.empty()) setenv("BAREVISION_MODELS", models_.c_str(), 1);
   }
   std::string in(const std::string& name) const { return folder_ / name; }
   Finished go(const std::string& words) const { return train(folder_.path(), words); }
@@ -31,6 +46,7 @@ class ProgramOnSimt : public testing::Test {
       EXPECT_NEAR(got[i], want[i], tolerance * std::abs(want[i])) << a << ", step " << i + 1;
   }
   TemporaryFolder folder_;
+  std::string models_;  // as it was
 };
 
 TEST_F(ProgramOnSimt, TrainsInFp16AndResumesOnTheCpuAndBack) {

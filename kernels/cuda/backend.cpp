@@ -106,11 +106,8 @@ class CudaBackend final : public Backend {
   std::string describe() const override {
     cudaDeviceProp properties;
     check(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties");
-    int runtime = 0;
-    check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
     return std::string(properties.name) + ", " + gibibytes(properties.totalGlobalMem) + ", sm_" +
-           std::to_string(arch_) + ", CUDA " + std::to_string(runtime / 1000) + "." +
-           std::to_string(runtime % 1000 / 10) + (graphs_ ? "" : ", without graphs");
+           std::to_string(arch_) + (graphs_ ? "" : ", without graphs");
   }
   bool supports(DType dtype) const override { return dtype != DType::bf16 || arch_ >= 80; }
   Kernels& kernels() override { return *kernels_; }
