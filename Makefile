@@ -145,7 +145,7 @@ $(BUILD)/obj/avx512/%.o: %.cpp | check-packages
 	$(call compile, (avx512)) $(kernel_flags) $(avx512) -DBAREVISION_ISA=avx512 -c -o $@ $<
 # The stand-in's warps are vectors too, hence -O2 with AVX2 also under the sanitizers.
 SIMT_OPT ?= -O2
-simt_flags := $(SIMT_OPT) $(avx2) -Ikernels/simt -DBAREVISION_GPU=simt_gpu
+simt_flags := $(SIMT_OPT) $(avx2) -Wno-unknown-pragmas -Ikernels/simt -DBAREVISION_GPU=simt_gpu
 $(BUILD)/obj/simt/%.o: %.cu | check-packages
 	$(call compile, (simt)) $(simt_flags) -x c++ -c -o $@ $<
 $(BUILD)/obj/simt/%.o: %.cpp | check-packages
