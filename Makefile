@@ -197,7 +197,7 @@ $(BUILD)/tests: $(tests_objects)
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
 
 test: all $(BUILD)/tests $(BUILD)/fuzz
-	@tests/run $(BUILD) $(FILTER)
+	@NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
 test-all:
 	@BAREVISION_TEST_ALL=1 $(MAKE) test FILTER="$(FILTER)"
 # Everything again under the address and undefined-behaviour sanitizers.
@@ -239,8 +239,9 @@ dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher 
 vit_sizes := *N197_* *rows197_* *M197_* *P196_* *C1024* *size224* *K1000* *elements3264* *B16* *count300007*
 resources: check-cuda $(ptxas_logs) $(BUILD)/tests
 	@echo "running   the kernels on simt at ViT's sizes"
-	@BAREVISION_LAUNCHES=$(BUILD)/launches $(BUILD)/tests >$(BUILD)/launches.log \
-	  --gtest_filter=$(subst $(space),:,$(patsubst %,'KernelTable/simt.%',$(vit_sizes))) || { cat $(BUILD)/launches.log; exit 1; }
+	@for arch in sm_80 sm_90; do \
+	  SIMT_ARCH=$$arch BAREVISION_LAUNCHES=$(BUILD)/launches.$$arch $(BUILD)/tests >$(BUILD)/launches.log \
+	    --gtest_filter=$(subst $(space),:,$(patsubst %,'KernelTable/simt.%',$(vit_sizes))) || { cat $(BUILD)/launches.log; exit 1; }; done
 	@NVCC=$(NVCC) tests/resources $(if $(UPDATE),update,table) $(BUILD)/launches $(ptxas_logs)
 	@$(if $(UPDATE),cat tests/resources.txt,NVCC=$(NVCC) tests/resources check $(ptxas_logs))
 check-cuda:
