@@ -108,13 +108,13 @@ endif
 gpu := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
 gpu_arch := $(or $(subst .,,$(gpu)),80)
 gencode = -gencode arch=compute_$(1),code=sm_$(1)
-cuda_arch ?= $(call gencode,$(gpu_arch:90=90a))
+cuda_arch ?= $(call gencode,$(gpu_arch:90=90a)) $(if $(gpu),,-gencode arch=compute_80,code=compute_80)
 # For all: machine code of three generations, and PTX for what comes after them.
 dist_archs := 75 80 90a
 dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
 
 .PHONY: all deps test test-all asan debug bench dist resources gpu-check peers format help clean found check-packages \
-  check-cuda
+  check-cuda always
 all: found $(BUILD)/launcher
 
 have_library = $(1) $(if $(wildcard $(CUDA_HOME)/include/$(2) /usr/include/$(2) /usr/include/*/$(2)),yes,no)
@@ -155,12 +155,20 @@ nvcc_compile = @mkdir -p $(@D) && echo "compile   $< (cuda$(1))" && $(NVCC) -ccb
   -DBAREVISION_GPU=cuda_gpu -Xcompiler=-Wall,-march=x86-64-v3 -Xptxas=-v,-warn-spills -Wno-deprecated-gpu-targets \
   -MMD -MP -MF $(@:.o=.d) -c -o $@ $< >$(@:.o=.ptxas) 2>&1; \
   code=$$?; grep -vE '^ptxas info|bytes stack frame' $(@:.o=.ptxas) >&2; exit $$code
-$(BUILD)/obj/cuda/%.o: %.cu | check-packages
+$(BUILD)/obj/cuda/%.o: %.cu $(BUILD)/cuda_arch | check-packages
 	$(call nvcc_compile,,$(cuda_arch))
 $(BUILD)/dist/obj/%.o: %.cu | check-packages
 	$(call nvcc_compile, for every GPU,$(dist_arch))
 $(BUILD)/obj/cuda/%.o: %.cpp | check-packages
 	$(call compile, (cuda)) $(avx2) -isystem $(CUDA_HOME)/include -DBAREVISION_GPU=cuda_gpu -c -o $@ $<
+# What was chosen the last time: what hangs on it is compiled anew where that changes.
+chosen = @mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
+$(BUILD)/cuda_arch: always
+	$(call chosen,$(cuda_arch))
+$(BUILD)/devices: always
+	$(call chosen,simt $(SIMT) cuda $(NVCC))
+$(BUILD)/obj/tests/device.o $(BUILD)/obj/bench/kernel_bench.o: $(BUILD)/devices
+always:
 # Runs before anything else, so on any CPU.
 $(BUILD)/obj/engine/cpu_check.o: engine/cpu_check.cpp | check-packages
 	$(call compile,) -march=x86-64 -c -o $@ $<
