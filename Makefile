@@ -111,13 +111,13 @@ endif
 gpu := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
 gpu_arch := $(or $(subst .,,$(gpu)),80)
 gencode = -gencode arch=compute_$(1),code=sm_$(1)
-cuda_arch ?= $(call gencode,$(gpu_arch:90=90a))
+cuda_arch ?= $(call gencode,$(gpu_arch:90=90a)) $(if $(gpu),,-gencode arch=compute_80,code=compute_80)
 # For all: machine code of three generations, and PTX for what comes after them.
 dist_archs := 75 80 90a
 dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
 
 .PHONY: all deps test test-all asan debug bench dist resources gpu-check peers format help clean found check-packages \
-  check-cuda
+  check-cuda always
 all: found $(BUILD)/launcher
 
 have_library = $(1) $(if $(wildcard $(CUDA_HOME)/include/$(2) /usr/include/$(2) /usr/include/*/$(2)),yes,no)
@@ -148,7 +148,7 @@ $(BUILD)/obj/avx512/%.o: %.cpp | check-packages
 	$(call compile, (avx512)) $(kernel_flags) $(avx512) -DBAREVISION_ISA=avx512 -c -o $@ $<
 # The stand-in's warps are vectors too, hence -O2 with AVX2 also under the sanitizers.
 SIMT_OPT ?= -O2
-simt_flags := $(SIMT_OPT) $(avx2) -Ikernels/simt -DBAREVISION_GPU=simt_gpu
+simt_flags := $(SIMT_OPT) $(avx2) -Wno-unknown-pragmas -Ikernels/simt -DBAREVISION_GPU=simt_gpu
 $(BUILD)/obj/simt/%.o: %.cu | check-packages
 	$(call compile, (simt)) $(simt_flags) -x c++ -c -o $@ $<
 $(BUILD)/obj/simt/%.o: %.cpp | check-packages
@@ -158,12 +158,20 @@ nvcc_compile = @mkdir -p $(@D) && echo "compile   $< (cuda$(1))" && $(NVCC) -ccb
   -DBAREVISION_GPU=cuda_gpu -Xcompiler=-Wall,-march=x86-64-v3 -Xptxas=-v,-warn-spills -Wno-deprecated-gpu-targets \
   -MMD -MP -MF $(@:.o=.d) -c -o $@ $< >$(@:.o=.ptxas) 2>&1; \
   code=$$?; grep -vE '^ptxas info|bytes stack frame' $(@:.o=.ptxas) >&2; exit $$code
-$(BUILD)/obj/cuda/%.o: %.cu | check-packages
+$(BUILD)/obj/cuda/%.o: %.cu $(BUILD)/cuda_arch | check-packages
 	$(call nvcc_compile,,$(cuda_arch))
 $(BUILD)/dist/obj/%.o: %.cu | check-packages
 	$(call nvcc_compile, for every GPU,$(dist_arch))
 $(BUILD)/obj/cuda/%.o: %.cpp | check-packages
 	$(call compile, (cuda)) $(avx2) -isystem $(CUDA_HOME)/include -DBAREVISION_GPU=cuda_gpu -c -o $@ $<
+# What was chosen the last time: what hangs on it is compiled anew where that changes.
+chosen = @mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
+$(BUILD)/cuda_arch: always
+	$(call chosen,$(cuda_arch))
+$(BUILD)/devices: always
+	$(call chosen,simt $(SIMT) cuda $(NVCC))
+$(BUILD)/obj/tests/device.o $(BUILD)/obj/bench/kernel_bench.o: $(BUILD)/devices
+always:
 # Runs before anything else, so on any CPU.
 $(BUILD)/obj/engine/cpu_check.o: engine/cpu_check.cpp | check-packages
 	$(call compile,) -march=x86-64 -c -o $@ $<
@@ -200,12 +208,13 @@ $(BUILD)/tests: $(tests_objects)
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
 
 test: all $(BUILD)/tests $(BUILD)/fuzz
-	@tests/run $(BUILD) $(FILTER)
+	@NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
 test-all:
 	@BAREVISION_TEST_ALL=1 $(MAKE) test FILTER="$(FILTER)"
-# Everything again under the address and undefined-behaviour sanitizers.
+# Everything again under the address and undefined-behaviour sanitizers; without CUDA, since the
+# stand-in runs its code, too.
 asan:
-	@$(MAKE) BUILD=$(BUILD)/sanitized OPT=-O1 SANITIZE="$(sanitizers)" test FILTER="$(FILTER)"
+	@$(MAKE) BUILD=$(BUILD)/sanitized CUDA=0 OPT=-O1 SANITIZE="$(sanitizers)" test FILTER="$(FILTER)"
 
 # For gdb, which wants variables where the source has them.
 debug:
@@ -243,8 +252,9 @@ dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher 
 vit_sizes := *N197_* *rows197_* *M197_* *P196_* *C1024* *size224* *K1000* *elements3264* *B16* *count300007*
 resources: check-cuda $(ptxas_logs) $(BUILD)/tests
 	@echo "running   the kernels on simt at ViT's sizes"
-	@BAREVISION_LAUNCHES=$(BUILD)/launches $(BUILD)/tests >$(BUILD)/launches.log \
-	  --gtest_filter=$(subst $(space),:,$(patsubst %,'KernelTable/simt.%',$(vit_sizes))) || { cat $(BUILD)/launches.log; exit 1; }
+	@for arch in sm_80 sm_90; do \
+	  SIMT_ARCH=$$arch BAREVISION_LAUNCHES=$(BUILD)/launches.$$arch $(BUILD)/tests >$(BUILD)/launches.log \
+	    --gtest_filter=$(subst $(space),:,$(patsubst %,'KernelTable/simt.%',$(vit_sizes))) || { cat $(BUILD)/launches.log; exit 1; }; done
 	@NVCC=$(NVCC) tests/resources $(if $(UPDATE),update,table) $(BUILD)/launches $(ptxas_logs)
 	@$(if $(UPDATE),cat tests/resources.txt,NVCC=$(NVCC) tests/resources check $(ptxas_logs))
 check-cuda:

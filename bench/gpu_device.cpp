@@ -107,14 +107,7 @@ class Product {
 
 class GpuBenchDevice final : public BenchDevice {
  public:
-  GpuBenchDevice() {
-    int device = 0;
-    const cudaError_t error = cudaGetDevice(&device);
-    if (error != cudaSuccess)
-      throw std::runtime_error(std::string("no GPU here: ") + cudaGetErrorString(error));
-    check(cudaGetDeviceProperties(&properties_, device), "cudaGetDeviceProperties");
-    kernels_ = make_cuda_kernels();
-  }
+  GpuBenchDevice() : properties_(current_gpu()), kernels_(make_cuda_kernels()) {}
 
   std::string describe() const override {
     int driver = 0, runtime = 0;
@@ -203,7 +196,17 @@ class GpuBenchDevice final : public BenchDevice {
     return 2.0 * n * n * double(n) / t.median;
   }
 
-  cudaDeviceProp properties_{};
+  static cudaDeviceProp current_gpu() {
+    int device = 0;
+    const cudaError_t error = cudaGetDevice(&device);
+    if (error != cudaSuccess)
+      throw std::runtime_error(std::string("no GPU here: ") + cudaGetErrorString(error));
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    return properties;
+  }
+
+  cudaDeviceProp properties_;
   std::unique_ptr<Kernels> kernels_;
   Clock clock_;
 };

@@ -3,8 +3,8 @@
 // First stage: a thread adds up `width` neighbouring columns (16 bytes, or 1 element where C does
 // not allow that) of every 32nd (8th) row of its block, four rows under way at a time: 2048 threads
 // x 64 bytes = 128 KB a multiprocessor, where an H200's memory wants about 30 KB under way.
-// Second stage: 8 columns (a 32-byte sector) x 64 groups of blocks' sums for each block, so that
-// even 200 columns of 500 blocks' sums are read by 12,800 threads, about 8 loads each.
+// Second stage: 8 columns (a 32-byte sector) x up to 64 groups of blocks' sums for each block, so
+// that even 200 columns of 500 blocks' sums are read by 12,800 threads, about 8 loads each.
 // One add for 2 or 4 bytes: memory is the limit.
 #include "kernels/column_sums.cuh"
 
@@ -33,14 +33,19 @@ __global__ void __launch_bounds__(256)
   S::write_sums(sum, partial + size_t(blockIdx.y) * C, C, shared<typename S::Shared>());
 }
 
+// A block's threads: as many warps as give each thread two loads, at most 16.
 constexpr int finish_columns = 8, finish_threads = 512;
+int finish_warps(int blocks) {
+  const int wanted = ceil_div(blocks, 2 * warp_size / finish_columns);
+  return wanted < finish_threads / warp_size ? wanted : finish_threads / warp_size;
+}
 struct FinishShared {
   float sums[finish_threads / warp_size][finish_columns];
 };
 
 __global__ void __launch_bounds__(finish_threads) column_sums_finish(ColumnSums a) {
   auto& s = shared<FinishShared>();
-  constexpr int groups = finish_threads / finish_columns;
+  const int groups = blockDim.x / finish_columns;
   const size_t columns = (a.out2 ? 2 : 1) * size_t(a.C);
   const int lane = threadIdx.x % finish_columns;
   const size_t column = size_t(blockIdx.x) * finish_columns + lane;
@@ -60,8 +65,7 @@ __global__ void __launch_bounds__(finish_threads) column_sums_finish(ColumnSums 
   __syncthreads();
   if (threadIdx.x < finish_columns && column < columns) {
     float total = 0;
-#pragma unroll
-    for (int w = 0; w < finish_threads / warp_size; ++w) total += s.sums[w][lane];
+    for (unsigned w = 0; w < blockDim.x / warp_size; ++w) total += s.sums[w][lane];
     float* to = column < size_t(a.C) ? a.out + column : a.out2 + (column - a.C);
     *to = a.accumulate ? *to + total : total;
   }
@@ -84,8 +88,8 @@ void by_width(DType dtype, int C, F f) {
 
 void finish_column_sums(const ColumnSums& a, cudaStream_t stream) {
   const size_t columns = (a.out2 ? 2 : 1) * size_t(a.C);
-  launch<column_sums_finish>(unsigned(ceil_div(columns, size_t(finish_columns))), finish_threads,
-                             sizeof(FinishShared), stream, a);
+  launch<column_sums_finish>(unsigned(ceil_div(columns, size_t(finish_columns))),
+                             finish_warps(a.blocks) * warp_size, sizeof(FinishShared), stream, a);
 }
 
 size_t column_sums_bytes(const Chip& chip, DType dtype, int rows, int C) {

@@ -29,6 +29,13 @@ std::string why_unavailable() {
   return error == cudaSuccess ? "" : std::string("no GPU: ") + cudaGetErrorString(error);
 }
 
+// A kernel that has failed leaves an error that only a reset ends: without it all tests after it
+// would fail, too.
+std::unique_ptr<Kernels> make_kernels() {
+  if (cudaPeekAtLastError() != cudaSuccess) check(cudaDeviceReset(), "cudaDeviceReset");
+  return make_cuda_kernels();
+}
+
 }  // namespace
 
 Device gpu_device() {
@@ -36,9 +43,9 @@ Device gpu_device() {
   return {.name = simt ? "simt" : "cuda",
           .unavailable = why_unavailable(),
           .dtypes = {DType::fp32, DType::fp16, DType::bf16},
-          .make_kernels = [] { return make_cuda_kernels(); },
+          .make_kernels = make_kernels,
           .allocate = allocate,
-          .release = [](void* p) { check(cudaFree(p), "cudaFree"); },
+          .release = [](void* p) { cudaFree(p); },  // while an error is on its way, it fails
           .upload = [](void* to, const void* from,
                        size_t bytes) { copy(to, from, bytes, cudaMemcpyHostToDevice); },
           .download = [](void* to, const void* from,

@@ -154,7 +154,8 @@ std::vector<KernelCase> gelu_layernorm_cases() {
                         {1501, 17},
                         {2, 1031},
                         {197, 192},
-                        {9, 1024}}) {
+                        {9, 1024},
+                        {40, 264}}) {
     for (const bool residual : {false, true})
       for (const double mean : {0.0, 300.0})
         cases.push_back({"layernorm_forward" + s.name() + flag(residual, "residual") +

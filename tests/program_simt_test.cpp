@@ -15,7 +15,8 @@
 namespace bv::test {
 namespace {
 
-const std::string on_simt = on_vit + "--data cifar --batch 6 --schedule constant --device simt ";
+const std::string on_cifar = on_vit + "--data cifar --batch 6 --schedule constant ";
+const std::string on_simt = on_cifar + "--device simt ";
 const std::string endless_on_simt =
     on_vit + "--data synthetic --batch 2 --steps 100000 --device simt --out run --timeout 2 ";
 
@@ -64,10 +65,10 @@ TEST_F(ProgramOnSimt, TrainsInFp16AndResumesOnTheCpuAndBack) {
 }
 
 TEST_F(ProgramOnSimt, GivesTheCpusLossesOnAnyNumberOfRanks) {
-  const std::string words = on_simt + "--optimizer sgd --lr 0.05 --steps 3 --epochs 1 ";
-  go(words + "--device cpu --out cpu");
+  const std::string words = "--optimizer sgd --lr 0.05 --steps 3 --epochs 1 ";
+  go(on_cifar + words + "--device cpu --out cpu");
   for (const std::string n : {"1", "2", "3"}) {
-    go("-n " + n + " " + words + "--out simt" + n);
+    go("-n " + n + " " + on_simt + words + "--out simt" + n);
     expect_near("simt" + n, "cpu", 1e-4);
   }
 }
@@ -82,7 +83,7 @@ TEST_F(ProgramOnSimt, AGradientThatStaysNotFiniteEndsTheRun) {
 }
 
 TEST_F(ProgramOnSimt, ARankThatDiesInACollective) {
-  setenv("SIMT_NCCL_FAULT", "die:1:40", 1);
+  setenv("SIMT_NCCL_FAULT", "die:1:7", 1);
   Program run(folder_.path(), "-n 2 " + endless_on_simt);
   unsetenv("SIMT_NCCL_FAULT");
   const Finished end = run.wait();
@@ -92,7 +93,7 @@ TEST_F(ProgramOnSimt, ARankThatDiesInACollective) {
 }
 
 TEST_F(ProgramOnSimt, ARankThatHangsInACollective) {
-  setenv("SIMT_NCCL_FAULT", "hang:1:40", 1);
+  setenv("SIMT_NCCL_FAULT", "hang:1:7", 1);
   Program run(folder_.path(), "-n 2 " + endless_on_simt);
   unsetenv("SIMT_NCCL_FAULT");
   const Finished end = run.wait();

@@ -458,6 +458,19 @@ TEST_F(SimtDevice, AsynchronousCopies) {
   EXPECT_FALSE(right.operator()<Bug::early_overwrite>()[1]);
 }
 
+__global__ void copy_of_nothing(float* out, const float*) {
+  auto& s = shared<Stages>();
+  cp_async_16(&s.x[0][4 * threadIdx.x], nullptr, false);
+  cp_async_commit();
+  cp_async_wait<0>();
+  for (int i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = s.x[0][4 * threadIdx.x + i];
+}
+TEST_F(SimtDevice, AsynchronousCopyOfWhatIsNotThereIsZero) {
+  const size_t count = 4 * threads;
+  for (const auto& out : in_each_order<copy_of_nothing>(1, threads, sizeof(Stages), nullptr, count))
+    EXPECT_EQ(out, std::vector<float>(count, 0));
+}
+
 // ---- Memory ------------------------------------------------------------------------------------
 
 __global__ void planted_unwritten(float* out, const float*) {

@@ -19,13 +19,28 @@ namespace {
 
 using Places = std::map<std::string, std::string>;  // a kernel's name, its file's
 
+// Behind the closing one of the parenthesis at `i`.
+size_t behind_parentheses(const std::string& code, size_t i) {
+  int depth = 0;
+  do depth += (code[i] == '(') - (code[i] == ')');
+  while (++i < code.size() && depth > 0);
+  return i;
+}
+
+// The name before the first parenthesis behind __global__ that isn't of __launch_bounds__.
 void find_kernels(const std::string& source, const std::string& file, Places& kernels) {
-  static const std::regex comment("//[^\n]*"),
-      kernel(
-          R"(__global__\s+(?:void\s+)?(?:__launch_bounds__\s*\([^)]*\)\s*)?(?:void\s+)?(\w+)\s*\()");
-  const std::string code = std::regex_replace(source, comment, "");
-  for (std::sregex_iterator match(code.begin(), code.end(), kernel), end; match != end; ++match)
-    kernels[(*match)[1]] = file;
+  static const std::regex comment("//[^\n]*"), call(R"((\w+)\s*\()");
+  const std::string code = std::regex_replace(source, comment, ""), word = "__global__";
+  for (size_t i = 0; (i = code.find(word, i)) != std::string::npos;) {
+    std::smatch match;
+    std::string name;
+    do {
+      if (!std::regex_search(code.begin() + long(i), code.end(), match, call)) return;
+      name = match[1];
+      i = behind_parentheses(code, i + size_t(match.position() + match.length()) - 1);
+    } while (name == "__launch_bounds__");
+    kernels[name] = file;
+  }
 }
 
 Places kernels_of(const std::filesystem::path& folder) {
@@ -87,9 +102,12 @@ TEST(SimtKernelsRun, FindsKernelsInSources) {
       "// __global__ void not_this(int);\n"
       "__global__ void plain(int x) {}\n"
       "template <class T>\n__global__ void __launch_bounds__(128, 4)\n    bounded(T* out);\n"
-      "__global__ __launch_bounds__(threads) void before(int x) {}\n",
+      "__global__ __launch_bounds__(threads) void before(int x) {}\n"
+      "__global__ void __launch_bounds__(warps * 32, least(f(1), g(2, h(3)))) nested(int) {}\n",
       "a.cu", kernels);
-  EXPECT_EQ(kernels, (Places{{"plain", "a.cu"}, {"bounded", "a.cu"}, {"before", "a.cu"}}));
+  EXPECT_EQ(
+      kernels,
+      (Places{{"plain", "a.cu"}, {"bounded", "a.cu"}, {"before", "a.cu"}, {"nested", "a.cu"}}));
 }
 
 TEST(SimtKernelsRun, AMissingOneIsNamed) {

@@ -21,7 +21,7 @@ bool is_same(Site a, Site b) {
 }
 
 void land(const Copy& copy) {
-  std::memcpy(copy.to, copy.from, copy.from_bytes);
+  if (copy.from_bytes) std::memcpy(copy.to, copy.from, copy.from_bytes);
   std::memset(static_cast<char*>(copy.to) + copy.from_bytes, 0, copy.bytes - copy.from_bytes);
 }
 

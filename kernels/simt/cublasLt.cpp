@@ -32,8 +32,6 @@ struct CublasLtMatmulPreference {
 
 namespace {
 
-constexpr uint64_t wished_workspace = 4096;
-
 struct Algorithm {  // what cublasLtMatmulAlgo_t holds
   uint64_t product, workspace_bytes;
   uint32_t alignment[4];
@@ -200,8 +198,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     return CUBLAS_STATUS_INVALID_VALUE;
   *returned = 0;
   if (const auto wrong = check(*o, *a, *b, *c, *d)) return wrong;
-  Algorithm algorithm{.product = product_of(*o, *a, *b, *c),
-                      .workspace_bytes = std::min(preference->workspace_bytes, wished_workspace),
+  const uint64_t product = product_of(*o, *a, *b, *c);
+  const uint64_t wish = 1024 + product % 8 * 512;  // as little to be foreseen as cuBLASLt's
+  Algorithm algorithm{.product = product,
+                      .workspace_bytes = std::min(preference->workspace_bytes, wish),
                       .alignment = {},
                       .unused = {}};
   std::copy_n(preference->alignment, 4, algorithm.alignment);

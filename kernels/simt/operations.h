@@ -1,0 +1,79 @@
+// The operations that the host has queued, and in which order they run.
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace simt::host {
+
+using Lock = std::unique_lock<std::mutex>;
+
+// What an operation does: also a node of a graph, which is many operations, one for each replay.
+enum class Kind { kernel, copy, set, host, mark };
+struct Work {
+  Kind kind;
+  std::string name;
+  std::function<void()> run;
+  const char* reads = nullptr;  // of the host's memory: the source of a copy
+  size_t read_bytes = 0;
+};
+using WorkPtr = std::shared_ptr<const Work>;
+
+struct Operation;
+using OperationPtr = std::shared_ptr<Operation>;
+struct Operation {
+  WorkPtr work;
+  size_t stream;  // its number, for the choice of the next one only
+  size_t number;
+  std::vector<OperationPtr> before;  // empty once it is done
+  std::vector<Operation*> after;
+  size_t missing = 0;  // of `before`
+  size_t wanted = 0;   // by which wait
+  bool done = false;
+  std::chrono::steady_clock::time_point end{};
+};
+
+// All under the runtime's one lock, which is open while an operation runs; one runs at a time, on
+// the thread that waits for it.
+class Operations {
+ public:
+  OperationPtr add(WorkPtr, size_t stream, std::vector<OperationPtr> before);
+  // After each call that adds: a few may run at once.
+  void added(Lock&);
+  void run(Lock&, const std::vector<OperationPtr>& wanted);
+  // Whether all are done. If not, some may be at the next call.
+  bool poll(Lock&, const std::vector<OperationPtr>& wanted);
+  std::vector<OperationPtr> pending() const;
+  // Whether something queued may read these bytes on the host.
+  bool reads(const char* begin, size_t bytes) const;
+  // Forgets all of them, and begins the order anew.
+  void drop(Lock&);
+
+ private:
+  void obey_seed();
+  void start_order();
+  unsigned random();
+  void want(const std::vector<OperationPtr>&);
+  Operation& pick(bool only_wanted);
+  void run_one(Lock&, Operation&);
+  void finish(Operation&);
+  void leave();
+
+  std::map<size_t, OperationPtr> pending_;  // by number
+  std::map<size_t, Operation*> ready_;      // of these, what follows nothing
+  size_t numbers_ = 0, waits_ = 0;
+  bool busy_ = false;
+  std::condition_variable changed_;
+
+  unsigned seed_ = 0;
+  uint64_t random_ = 0;
+  unsigned stay_ = 0, ahead_ = 0, early_ = 0;  // per cent: see obey_seed
+  size_t last_stream_ = 0;
+};
+
+}  // namespace simt::host
