@@ -74,7 +74,10 @@ struct KeepDecisions {
     const Philox4 words = philox(seed, static_cast<uint32_t>(quad), position, epoch, layer);
     uint32_t bits = 0;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) bits |= (words.at[i] >> 8 >= threshold ? 1u : 0u) << i;
+    for (int i = 0; i < 4; ++i) {  // in one expression, g++ 12 with -fsanitize=undefined loses i
+      const uint32_t kept = words.at[i] >> 8 >= threshold;
+      bits |= kept << i;
+    }
     return bits;
   }
 };

@@ -11,6 +11,7 @@
 // SM, each with 28 bytes coming and 48 going: 57 KB of loads under way, where an H200 wants 24.
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/pack.cuh"
+#include "kernels/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -25,9 +26,8 @@ struct Normalisation {
 // v[k] = bytes 4k .. 4k + 3 from any address on; reads no word that holds none of them.
 template <int words>
 __device__ void load_words(uint32_t (&v)[words], const uint8_t* bytes) {
-  const auto address = reinterpret_cast<uintptr_t>(bytes);
-  const auto* word = reinterpret_cast<const uint32_t*>(address / 4 * 4);
-  const unsigned shift = address % 4 * 8;
+  const unsigned into = reinterpret_cast<uintptr_t>(bytes) % 4, shift = into * 8;
+  const auto* word = reinterpret_cast<const uint32_t*>(bytes - into);
   uint32_t low = word[0];
 #pragma unroll
   for (int k = 0; k < words; ++k) {
@@ -35,6 +35,35 @@ __device__ void load_words(uint32_t (&v)[words], const uint8_t* bytes) {
     v[k] = static_cast<uint32_t>((uint64_t{high} << 32 | low) >> shift);
     low = high;
   }
+}
+
+template <int words>
+__device__ uint32_t byte_of(const uint32_t (&v)[words], int k) {
+  return v[k / 4] >> k % 4 * 8 & 0xFF;
+}
+
+// The pixels of 3 bytes each in reversed order.
+template <int width, int words>
+__device__ void reverse_pixels(uint32_t (&v)[words]) {
+  uint32_t reversed[words];
+#pragma unroll
+  for (int k = 0; k < words; ++k) reversed[k] = 0;
+#pragma unroll
+  for (int k = 0; k < 3 * width; ++k)
+    reversed[k / 4] |= byte_of(v, 3 * (width - 1 - k / 3) + k % 3) << k % 4 * 8;
+#pragma unroll
+  for (int k = 0; k < words; ++k) v[k] = reversed[k];
+}
+
+// As one access, which nvcc makes of few of these stores.
+template <class T, int width>
+__device__ void store_whole(T* p, const Elements<T, width>& x) {
+  if constexpr (sizeof x == sizeof(uint4))
+    st_global(reinterpret_cast<uint4*>(p), __builtin_bit_cast(uint4, x));
+  else if constexpr (sizeof x == sizeof(uint2))
+    st_global(reinterpret_cast<uint2*>(p), __builtin_bit_cast(uint2, x));
+  else
+    store(p, x);
 }
 
 template <class T, int width>
@@ -70,22 +99,18 @@ __global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normal
     }
   }
 
+  if (width > 1 && crop.flip) reverse_pixels<width>(v);
+
   T* out = static_cast<T*>(op.out) +
            (static_cast<size_t>(b) * grid * grid + image_patch) * 3 * area + py * patch + px;
 #pragma unroll
   for (int c = 0; c < 3; ++c) {
-    float pixels[width];
-#pragma unroll
-    for (int i = 0; i < width; ++i) {
-      const int k = 3 * i + c;
-      const uint32_t pixel = v[k / 4] >> k % 4 * 8 & 0xFF;
-      pixels[i] = static_cast<float>(pixel) * norm.factor[c] + norm.shift[c];
-    }
     Elements<T, width> result;
 #pragma unroll
     for (int i = 0; i < width; ++i)
-      result.at[i] = from_float<T>(crop.flip ? pixels[width - 1 - i] : pixels[i]);
-    store(out + c * area, result);
+      result.at[i] =
+          from_float<T>(static_cast<float>(byte_of(v, 3 * i + c)) * norm.factor[c] + norm.shift[c]);
+    store_whole(out + c * area, result);
   }
 }
 

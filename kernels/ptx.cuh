@@ -284,4 +284,24 @@ __device__ uint32_t cvt_rn_x2(float first, float second) {
 #endif
 }
 
+// ---- st.global: 16 or 8 bytes at once, where nvcc would make stores of single elements ----------
+__device__ inline void st_global(uint4* p, uint4 x) {
+#ifdef __CUDACC__
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)),
+               "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+               : "memory");
+#else
+  *p = x;
+#endif
+}
+__device__ inline void st_global(uint2* p, uint2 x) {
+#ifdef __CUDACC__
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(p)), "r"(x.x),
+               "r"(x.y)
+               : "memory");
+#else
+  *p = x;
+#endif
+}
+
 }  // namespace bv::BAREVISION_GPU

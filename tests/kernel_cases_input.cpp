@@ -1,4 +1,6 @@
 // Pixels to patches, tokens, dropout.
+#include <set>
+
 #include "tests/kernel_cases.h"
 
 namespace bv {
@@ -168,8 +170,7 @@ std::vector<KernelCase> input_cases() {
   add_input(cases, {.B = 2, .height = 224, .width = 224, .size = 224, .patch = 16},
             {{0, 0, 0}, {0, 0, 1}}, "flip");
 
-  for (const Tokens s :
-       {Tokens{1, 1, 1}, {2, 3, 5}, {5, 4, 33}, {65, 3, 70}, {3, 196, 192}, {1, 17, 1024}})
+  const auto add_embed = [&](Tokens s) {
     for (const bool exact : {false, true}) {
       const std::string name = sizes({{"B", s.B}, {"P", s.P}, {"C", s.C}}) + flag(exact, "exact");
       cases.push_back(
@@ -178,6 +179,10 @@ std::vector<KernelCase> input_cases() {
         cases.push_back({"embed_backward" + name + flag(accumulate, "accumulate"),
                          [=](DType t) { return embed_backward(t, s, accumulate, exact); }});
     }
+  };
+  for (const Tokens s :
+       {Tokens{1, 1, 1}, {2, 3, 5}, {5, 4, 33}, {65, 3, 70}, {3, 196, 192}, {1, 17, 1024}})
+    add_embed(s);
   for (const auto& [B, N, C] : {Tokens{1, 1, 1}, {2, 5, 7}, {5, 17, 33}, {2, 197, 192}})
     for (const bool backward : {false, true})
       cases.push_back(
@@ -191,6 +196,18 @@ std::vector<KernelCase> input_cases() {
   add_dropout(cases, 40, 31, 31);
   add_dropout(cases, 2, 17 * 192, 1);
   add_dropout(cases, 9, 17 * 192, 17 * 192);
+
+  const size_t usual = cases.size();
+  for (const int n : sweep_of_sizes()) {
+    add_embed({4, 7, n});
+    for (const int group : std::set{1, 2, 3, 8, n})
+      if (group <= n) add_dropout(cases, 4, n, group);
+  }
+  for (const int patch : {1, 2, 3, 5, 7, 8, 14, 16, 32})
+    for (const int grid : {1, 2, 3})
+      add_input(cases, {.B = 2, .height = 50, .width = 45, .size = patch * grid, .patch = patch},
+                {{1, -2, 0}, {-3, 4, 1}}, "sweep");
+  sweep_behind(cases, usual);
   return cases;
 }
 

@@ -78,19 +78,7 @@ Problem backward_weight(DType dtype, Sizes s, bool with_bias, bool accumulate, b
 
 std::vector<KernelCase> linear_cases() {
   std::vector<KernelCase> cases;
-  // The last ones: a head, ViT-Tiny's qkv, projection and second layer of its MLP, ViT-L's tokens.
-  for (const Sizes s : {Sizes{1, 1, 1},
-                        {3, 5, 7},
-                        {2, 1, 31},
-                        {1, 127, 3},
-                        {17, 33, 65},
-                        {64, 48, 32},
-                        {1501, 24, 17},
-                        {1, 1000, 192},
-                        {197, 576, 192},
-                        {197, 192, 192},
-                        {197, 192, 768},
-                        {5, 1024, 1024}}) {
+  const auto add = [&](Sizes s) {
     const std::string name = sizes({{"M", s.M}, {"N", s.N}, {"K", s.K}});
     const bool large = double(s.M) * s.N * s.K > 1e6;
     for (const bool exact : {false, true}) {
@@ -109,7 +97,26 @@ std::vector<KernelCase> linear_cases() {
                  [=](DType t) { return backward_weight(t, s, bias, accumulate, exact); }});
       }
     }
-  }
+  };
+  // The last ones: a head, ViT-Tiny's qkv, projection and second layer of its MLP, ViT-L's tokens.
+  for (const Sizes s : {Sizes{1, 1, 1},
+                        {3, 5, 7},
+                        {2, 1, 31},
+                        {1, 127, 3},
+                        {17, 33, 65},
+                        {64, 48, 32},
+                        {1501, 24, 17},
+                        {1, 1000, 192},
+                        {197, 576, 192},
+                        {197, 192, 192},
+                        {197, 192, 768},
+                        {5, 1024, 1024}})
+    add(s);
+  const size_t usual = cases.size();
+  for (const int M : {1, 2, 8, 9, 33})
+    for (const int N : {1, 2, 8, 9, 33})
+      for (const int K : {2, 7, 8, 16, 33}) add({M, N, K});
+  sweep_behind(cases, usual);
   return cases;
 }
 

@@ -156,7 +156,7 @@ std::vector<KernelCase> loss_cases() {
   struct Sizes {
     int B, K;
   };
-  for (const auto& [B, K] : {Sizes{1, 1}, {3, 2}, {5, 10}, {129, 17}, {16, 1000}, {7, 1031}})
+  const auto add_cross_entropy = [&](int B, int K) {
     for (const float smoothing : {0.0f, 0.1f})
       for (const bool soft : {false, true})
         for (const double spread : {2.0, 100.0}) {
@@ -166,18 +166,27 @@ std::vector<KernelCase> loss_cases() {
           cases.push_back({"cross_entropy_backward" + o.name(),
                            [=](DType t) { return cross_entropy_backward(t, o); }});
         }
-  for (const auto& [B, K] : {Sizes{1, 1}, {4, 3}, {16, 10}, {64, 1000}, {1030, 7}})
+  };
+  const auto add_metrics = [&](int B, int K) {
     for (const bool absent : {false, true})
       for (const bool nan : {false, true})
         cases.push_back(
             {"metrics" + sizes({{"B", B}, {"K", K}}) + flag(absent, "absent") + flag(nan, "nan"),
-             [=, b = B, k = K](DType t) { return metrics(t, b, k, absent, nan); }});
+             [=](DType t) { return metrics(t, B, K, absent, nan); }});
+  };
+  for (const auto& [B, K] : {Sizes{1, 1}, {3, 2}, {5, 10}, {129, 17}, {16, 1000}, {7, 1031}})
+    add_cross_entropy(B, K);
+  for (const auto& [B, K] : {Sizes{1, 1}, {4, 3}, {16, 10}, {64, 1000}, {1030, 7}})
+    add_metrics(B, K);
   for (const int B : {1, 7, 16, 129})
     for (const bool accumulate : {false, true})
       for (const bool exact : {false, true})
         cases.push_back({"gradient_tail" + sizes({{"B", B}}) + flag(exact, "exact") +
                              flag(accumulate, "accumulate"),
                          [=](DType t) { return gradient_tail(t, B, accumulate, exact); }});
+  const size_t usual = cases.size();
+  for (const int K : sweep_of_sizes()) add_cross_entropy(6, K), add_metrics(6, K);
+  sweep_behind(cases, usual);
   return cases;
 }
 

@@ -301,6 +301,11 @@ std::vector<KernelCase> optimizer_cases() {
                  .clip = 1,
                  .found_inf = found_inf,
                  .growth_interval = growth_interval});
+  const size_t usual = cases.size();
+  for (const int count : sweep_of_sizes())
+    for (const OptimizerKind kind : {sgd, adam, adamw})
+      add({.kind = kind, .count = count, .t = 4, .momentum = 0.9f, .clip = 1});
+  sweep_behind(cases, usual);
   return cases;
 }
 

@@ -137,25 +137,15 @@ Problem layernorm_backward(DType dtype, Sizes s, bool with_dsum, bool accumulate
 
 std::vector<KernelCase> gelu_layernorm_cases() {
   std::vector<KernelCase> cases;
-  for (const Sizes s :
-       {Sizes{1, 1}, {1, 7}, {3, 16}, {7, 33}, {31, 5}, {1501, 17}, {2, 1031}, {197, 768}}) {
+  const auto add_gelu = [&](Sizes s) {
     cases.push_back({"gelu_forward" + s.name(), [=](DType t) { return gelu_forward(t, s); }});
     for (const bool accumulate : {false, true})
       for (const bool in_place : {false, true})
         cases.push_back({"gelu_backward" + s.name() + flag(accumulate, "accumulate") +
                              flag(in_place, "in_place"),
                          [=](DType t) { return gelu_backward(t, s, accumulate, in_place); }});
-  }
-  for (const Sizes s : {Sizes{1, 1},
-                        {1, 7},
-                        {3, 16},
-                        {5, 192},
-                        {31, 33},
-                        {1501, 17},
-                        {2, 1031},
-                        {197, 192},
-                        {9, 1024},
-                        {40, 264}}) {
+  };
+  const auto add_layernorm = [&](Sizes s) {
     for (const bool residual : {false, true})
       for (const double mean : {0.0, 300.0})
         cases.push_back({"layernorm_forward" + s.name() + flag(residual, "residual") +
@@ -171,7 +161,25 @@ std::vector<KernelCase> gelu_layernorm_cases() {
                    flag(accumulate, "accumulate") + flag(!where.empty(), "in_place_of_") + where,
                [=](DType t) { return layernorm_backward(t, s, dsum, accumulate, where); }});
         }
-  }
+  };
+  for (const Sizes s :
+       {Sizes{1, 1}, {1, 7}, {3, 16}, {7, 33}, {31, 5}, {1501, 17}, {2, 1031}, {197, 768}})
+    add_gelu(s);
+  for (const Sizes s : {Sizes{1, 1},
+                        {1, 7},
+                        {3, 16},
+                        {5, 192},
+                        {31, 33},
+                        {1501, 17},
+                        {2, 1031},
+                        {197, 192},
+                        {9, 1024},
+                        {40, 264}})
+    add_layernorm(s);
+  const size_t usual = cases.size();
+  for (const int C : sweep_of_sizes())
+    for (const int rows : {2, 65}) add_gelu({rows, C}), add_layernorm({rows, C});
+  sweep_behind(cases, usual);
   return cases;
 }
 

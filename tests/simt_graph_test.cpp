@@ -144,15 +144,17 @@ TEST_F(SimtGraph, ArgumentsAreThoseOfTheCapture) {
 TEST_F(SimtGraph, LaunchesOfAGraphFollowOneAnother) {
   for (simt::stream_seed = 0; simt::stream_seed < seeds; ++simt::stream_seed) {
     const cudaStream_t s[2] = {stream(), stream()};
-    float* a = device_array();
+    float *a = device_array(), *b = device_array();
     run_fill(a, 1, s[0]);
     after(s[1], s[0]);
-    const cudaGraphExec_t graph =
-        instantiate(capture(s[0], [&] { run_twice_plus(a, a, 1, s[0]); }));
+    const cudaGraphExec_t graph = instantiate(capture(s[0], [&] {
+      run_twice_plus(b, a, 1, s[0]);
+      run_twice_plus(a, b, 0, s[0]);
+    }));
     for (int i = 0; i < 6; ++i) replay(graph, s[i % 2]);
     check(cudaGraphExecDestroy(graph), "cudaGraphExecDestroy");  // what is queued runs
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    EXPECT_EQ(download(a, s[0]), all(127));
+    EXPECT_EQ(download(a, s[0]), all(6826)) << simt::stream_seed;
   }
 }
 

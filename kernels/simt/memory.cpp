@@ -21,8 +21,8 @@ constexpr bool asan = true;
 constexpr bool asan = false;
 #endif
 constexpr size_t page = 4096, huge_page = size_t{2} << 20;
-constexpr size_t canary =
-    256;  // at least, on both sides; and all that cudaMalloc promises to align
+// At least, on both sides. It is also all that cudaMalloc promises to align to.
+constexpr size_t canary = 256;
 constexpr size_t address_space = size_t{1} << 40;
 constexpr uintptr_t preferred_begin = 0x200000000000;  // addresses that are known at sight
 constexpr size_t most_freed = 10000;                   // that are remembered, for messages

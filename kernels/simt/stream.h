@@ -50,14 +50,14 @@ cudaError_t call(const char* name, Body body) {
   if (in_host_function)
     return report(cudaErrorNotPermitted, std::string(name) + " in a host function");
   Lock lock(runtime().mutex);
-  if (sticky() == cudaSuccess) try {
-      body(lock);
-    } catch (const Failure& failure) {
-      return report(failure.code, failure.why);
-    } catch (const std::bad_alloc&) {
-      return report(cudaErrorMemoryAllocation, "");
-    }
-  return report(sticky(), "");
+  try {
+    if (sticky() == cudaSuccess) body(lock);
+  } catch (const Failure& failure) {
+    return report(failure.code, failure.why);
+  } catch (const std::bad_alloc&) {
+    return report(cudaErrorMemoryAllocation, "");
+  }
+  return report(sticky(), "");  // of an operation that ran meanwhile, too
 }
 
 SimtStream& resolve(cudaStream_t);
