@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "tests/kernel_cases.h"
 
 namespace bv {
@@ -6,9 +8,15 @@ namespace {
 using oracle::AttentionSizes;
 
 // Queries and keys `scale` times a normal's: with 1, softmax is spread; with 8, almost one key has
-// it all, and scores reach hundreds.
+// it all, and scores reach hundreds. With a negative scale all queries are positive and all keys
+// negative, so that of keys that aren't there, whose score is 0, exp(0 - lse) is infinite.
 Values projections(Problem& p, const AttentionSizes& s, double scale) {
-  return p.held(p.random.normal(size_t(s.B) * s.N * 3 * s.H * s.D, 0, scale));
+  Values qkv = p.random.normal(size_t(s.B) * s.N * 3 * s.H * s.D, 0, std::abs(scale));
+  for (size_t i = 0; scale < 0 && i < qkv.size(); ++i) {
+    const size_t part = i / (size_t(s.H) * s.D) % 3;
+    if (part < 2) qkv[i] = part == 0 ? std::abs(qkv[i]) : -std::abs(qkv[i]);
+  }
+  return p.held(qkv);
 }
 
 Problem forward(DType dtype, AttentionSizes s, double scale) {
@@ -76,7 +84,7 @@ void add(std::vector<KernelCase>& cases, AttentionSizes s, double scale, bool te
   s.params = {.seed = 0x123456789ABCDEFu, .epoch = 3, .position = 70};
   const std::string name = sizes({{"B", s.B}, {"N", s.N}, {"H", s.H}, {"D", s.D}}) +
                            (s.drop > 0 ? sizes({{"dropout", int(100 * s.drop + 0.5f)}}) : "") +
-                           flag(scale > 1, "peaked");
+                           flag(scale > 1, "peaked") + flag(scale < 0, "opposed");
   const auto add_pass = [&](const char* pass, auto problem) {
     cases.push_back(
         {pass + name, [=](DType t) { return problem(t, s, scale); }, cpu_only(s.D), test_all});
@@ -96,6 +104,7 @@ std::vector<KernelCase> attention_cases() {
     for (const int N : {1, 5, 17, 65}) {
       add(cases, {.B = 2, .N = N, .H = 3, .D = D, .drop = 0.3f}, 1);
       add(cases, {.B = 1, .N = N, .H = 2, .D = D}, 8);
+      add(cases, {.B = 1, .N = N, .H = 2, .D = D}, -8);
     }
   add(cases, {.B = 1, .N = 197, .H = 1, .D = 64, .drop = 0.1f}, 1);
   // More keys than a tile of scores may hold.
