@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <optional>
 
+#include "engine/device.h"
 #include "engine/weights.h"
 #include "kernels/cpu/backend.h"
 #include "tests/golden/model_run.h"
@@ -17,22 +19,33 @@
 namespace bv::golden {
 namespace {
 
-class Golden : public testing::TestWithParam<std::string> {
+struct GoldenCase {
+  std::string model;
+  DeviceKind device;
+};
+
+class Golden : public testing::TestWithParam<GoldenCase> {
  protected:
-  Golden() : golden_(read_model(GetParam())), run_(make_cpu_backend(2, false), golden_) {
-    run_.set_formula_weights();
+  void SetUp() override {
+    const DeviceKind device = GetParam().device;
+    if (!is_built(device)) GTEST_SKIP() << "not built";
+    std::string why;
+    if (device == DeviceKind::cuda && gpu_count(&why) == 0) GTEST_SKIP() << "no GPU: " << why;
+    golden_ = read_model(GetParam().model);
+    run_.emplace(make_backend(device, {.index = 0, .threads = 2}), golden_);
+    run_->set_formula_weights();
   }
 
   Model golden_;
-  ModelRun run_;
+  std::optional<ModelRun> run_;
 };
 
 TEST_P(Golden, NamesAndShapesAreTimms) {
   std::map<std::string, std::vector<int64_t>> ours, timms;
-  for (const ParameterInfo& p : run_.graph().parameters()) ours[p.name] = p.shape;
+  for (const ParameterInfo& p : run_->graph().parameters()) ours[p.name] = p.shape;
   for (const auto& [name, gradient] : golden_.gradients) timms[name] = gradient.shape;
   EXPECT_EQ(ours, timms);
-  EXPECT_EQ(static_cast<int64_t>(run_.graph().parameter_count()), golden_.parameters);
+  EXPECT_EQ(static_cast<int64_t>(run_->graph().parameter_count()), golden_.parameters);
 }
 
 // softmax(q k + q b) = softmax(q k) for every key bias b: its gradient is what rounding leaves.
@@ -44,26 +57,33 @@ void expect_no_key_bias_gradient(const std::string& name, const std::vector<floa
 }
 
 TEST_P(Golden, LogitsLossAndGradients) {
-  run_.forward();
-  const auto logits = run_.logits();
+  run_->forward();
+  const auto logits = run_->logits();
   ASSERT_EQ(logits.size(), golden_.logits.size());
   for (size_t i = 0; i < logits.size(); ++i)
     ASSERT_NEAR(logits[i], golden_.logits[i], 1e-5) << "logit " << i;
-  const auto losses = run_.losses();
+  const auto losses = run_->losses();
   const double loss = std::accumulate(losses.begin(), losses.end(), 0.0) / double(losses.size());
   EXPECT_NEAR(loss, golden_.loss, 1e-5);
 
-  run_.backward();
-  for (const auto& [name, values] : run_.gradients()) {
+  run_->backward();
+  for (const auto& [name, values] : run_->gradients()) {
     const Summary& want = golden_.gradients.at(name).summary;
     EXPECT_EQ(difference(summarize(name, values), want, 1e-4), "") << name;
     if (name.ends_with("attn.qkv.bias")) expect_no_key_bias_gradient(name, values, want.max);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Golden,
-                         testing::Values("vit_tiny_224", "vit_tiny_32", "vit_large_2_blocks"),
-                         [](const auto& chosen) { return chosen.param; });
+std::vector<GoldenCase> golden_cases() {
+  std::vector<GoldenCase> cases;
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::simt, DeviceKind::cuda})
+    for (const char* model : {"vit_tiny_224", "vit_tiny_32", "vit_large_2_blocks"})
+      cases.push_back({model, device});
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(golden_cases()), [](const auto& chosen) {
+  return chosen.param.model + "_" + name_of(chosen.param.device);
+});
 
 class Timm : public testing::Test {
  protected:

@@ -1,4 +1,4 @@
-// A model on the cpu device with given weights, for one batch of the golden pictures: forward,
+// A model on a device with given weights, for one batch of the golden pictures: forward,
 // backward, and what came of it. No trainer, no loader: what is tested is graph, plan and kernels.
 #pragma once
 #include <map>
