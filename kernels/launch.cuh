@@ -52,6 +52,7 @@ using ::shared;
 
 template <auto kernel, class... Args>
 void launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, const Args&... args) {
+  (check(::simt::check_argument(args), kernel_name<kernel>()), ...);
   check(::simt::launch({.name = kernel_name<kernel>(),
                         .grid = grid,
                         .block = block,

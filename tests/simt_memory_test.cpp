@@ -67,6 +67,33 @@ TEST_F(SimtMemoryDeathTest, OtherFaultsAreLeftToWhoHandledThemBefore) {
               asan ? "^AddressSanitizer" : "^$");
 }
 
+// ---- Kernels do not touch the host's --------------------------------------------------------------
+struct TwoPointers {
+  int n;
+  const float *device, *other;
+};
+__global__ void take_both(TwoPointers) {}
+
+TEST_F(SimtMemory, HostPointerInAKernelsArgument) {
+  if (asan) GTEST_SKIP() << "not looked for: see check_argument";
+  const std::vector<float> host(length);
+  const float on_stack = 0, *pinned = pinned_array(1), *d = device_array();
+  const auto refusal = [](TwoPointers argument) -> std::string {
+    try {
+      launch<take_both>(1, 1, 0, nullptr, argument);
+      return "";
+    } catch (const std::runtime_error& e) {
+      return e.what();
+    }
+  };
+  const std::string words = "take_both: invalid argument: an argument points to host memory: 0x";
+  EXPECT_TRUE(refusal({1, d, host.data()}).starts_with(words)) << refusal({1, d, host.data()});
+  EXPECT_TRUE(refusal({1, d, &on_stack}).starts_with(words)) << refusal({1, d, &on_stack});
+  EXPECT_TRUE(refusal({1, d, host.data()}).ends_with(", at byte 16 of 24"));
+  EXPECT_EQ(refusal({1, d, pinned}), "");
+  EXPECT_EQ(refusal({1, d, nullptr}), "");
+}
+
 // ---- Its ends -----------------------------------------------------------------------------------
 TEST_F(SimtMemoryDeathTest, KernelWritesBesideAnAllocation) {
   float* p = device_array();

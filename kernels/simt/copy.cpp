@@ -213,3 +213,32 @@ cudaError_t cudaMemset(void* p, int value, size_t bytes) {
 }
 
 }  // namespace simt_cuda
+
+// ---- Arguments of kernels -----------------------------------------------------------------------
+namespace simt {
+namespace {
+
+// Whether there is a page at the address. Heaps, stacks and mappings lie high: sizes don't.
+bool is_mapped(uintptr_t address) {
+  if (address < uintptr_t{1} << 46 || address >= uintptr_t{1} << 47) return false;
+  unsigned char in_core;
+  return mincore(reinterpret_cast<void*>(address & ~uintptr_t{4095}), 1, &in_core) == 0;
+}
+
+}  // namespace
+
+cudaError_t check_words(const void* words, size_t bytes) {
+  return call("launch", [&](Lock&) {
+    uintptr_t word;
+    for (size_t i = 0; i + sizeof word <= bytes; i += sizeof word) {
+      std::memcpy(&word, static_cast<const char*>(words) + i, sizeof word);
+      const auto p = reinterpret_cast<const void*>(word);
+      if (!device_memory().holds(p) && is_mapped(word) && !is_pinned(p))
+        throw Failure{cudaErrorInvalidValue, "an argument points to host memory: " + hex(p) +
+                                                 ", at byte " + std::to_string(i) + " of " +
+                                                 std::to_string(bytes)};
+    }
+  });
+}
+
+}  // namespace simt

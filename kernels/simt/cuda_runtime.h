@@ -178,4 +178,20 @@ cudaError_t launch(Launch, cudaStream_t);
 // A kernel of a library's stand-in: `run` may touch device memory and throws std::runtime_error.
 cudaError_t launch(std::string name, std::function<void()> run, cudaStream_t);
 
+// Refuses words in which there is a pointer to the host's memory. (Pinned memory a kernel may read.)
+cudaError_t check_words(const void* words, size_t bytes);
+
+// A kernel's argument: here all memory is the host's, and a kernel that reads it would do so.
+template <class T>
+cudaError_t check_argument(T argument) {
+#if defined(__SANITIZE_ADDRESS__) || !__has_builtin(__builtin_clear_padding)
+  // Two sizes side by side are soon one of AddressSanitizer's addresses: 0x6280000000c0.
+  (void)argument;
+  return cudaSuccess;
+#else
+  __builtin_clear_padding(&argument);
+  return check_words(&argument, sizeof argument);
+#endif
+}
+
 }  // namespace simt
