@@ -247,7 +247,7 @@ TEST_F(SimtMemory, CopyStaysWithinItsAllocation) {
   check(cudaFree(freed), "cudaFree");
   std::vector<float> host(length + 1);
   EXPECT_TRUE(is(cudaMemcpyAsync(d, host.data(), bytes + 4, cudaMemcpyHostToDevice),
-                 cudaErrorInvalidValue, "404 bytes are too many: 0x"));
+                 cudaErrorInvalidValue, "400 bytes made by cudaMalloc: 404 bytes are too many"));
   EXPECT_TRUE(is(cudaMemsetAsync(d + 1, 0, bytes), cudaErrorInvalidValue,
                  "is 4 bytes into an allocation of 400 bytes made by cudaMalloc"));
   EXPECT_TRUE(is(cudaMemcpyAsync(host.data(), freed, bytes, cudaMemcpyDeviceToHost),

@@ -237,7 +237,7 @@ std::string DeviceMemory::refusal(const void* p, size_t bytes) const {
   describe(begin, text, sizeof text);
   if (!a || freed || begin - a->begin >= a->bytes) return text;
   if (bytes <= a->begin + a->bytes - begin) return "";
-  return std::to_string(bytes) + " bytes are too many: " + text;
+  return std::string(text) + ": " + std::to_string(bytes) + " bytes are too many";
 }
 
 // ---- Open and closed ----------------------------------------------------------------------------
