@@ -6,24 +6,27 @@
 // fp16 and bf16 by mma.sync, where P and dS are rounded to 16 bits as factors and sums are fp32.
 //
 // A block of four warps has a head. A warp takes a strip of 16 rows at a time, in two phases:
-//   queries: its Q, dout in registers, K and V pass by in shared memory; delta (to the workspace), dQ
-//   keys:    its K, V in registers, Q and dout pass by; dK, dV
-// The accumulators of a product are laid out as the next one's left factor is, so P and dS never
-// leave registers, no warp waits for another but where a tile is loaded, and nothing is added up
-// but in a warp's own registers: one fixed order, no atomics. The price is S and dP' twice: 7 products
-// instead of 5. Five would take dS through shared memory to the warps that add up dQ, with two
-// barriers a tile, and for keys beyond one tile dQ in memory.
+//   queries: its Q, dout in registers, K, V pass by in shared memory; delta (to workspace) and dQ
+//   keys:    its K, V in registers, Q, dout pass by; dK and dV
+// The accumulators of a product lie as the next one's left factor does, so P and dS never leave
+// registers, no warp waits for another but where a tile is loaded, and nothing is added up but in a
+// warp's own registers: one fixed order, no atomics. The price is S and dP' twice: 7 products, not
+// 5. Five would take dS through shared memory to the warps that add up dQ, with two barriers a
+// tile, and for keys beyond one tile dQ in memory.
 // A tile is as many rows as shared memory has room for; a head that fits is loaded once a phase.
 //
 // N = 197, D = 64: 13 x 13 tiles of 16 x 16, each 56 mma and 28 ldmatrix_x4, 38.8 MFLOP for 24.8
-// useful ones. A multiprocessor of an H200 takes (clocks): mma.sync 1.6 each, 15 k; shared memory 4 an
-// ldmatrix, 19 k; 2 N^2 exponentials at 16 a clock, 5 k; all else about 8 k of issue slots. At the
-// largest, 11 us a head and 300 useful TFLOP/s on 132; forward and backward together reach 150 where
-// backward gets half of that. Memory: 8 N D elements, 202 KB, 47 ns of a head's 82 at 4.3 TB/s.
-// sm_80: 2 clocks an mma, so 19 k for either; at 1.4 GHz and 108 multiprocessors 180 TFLOP/s.
-// Three blocks fit where two tiles of 208 rows (54.9 KB) do so three times (sm_80 and sm_90) and a
-// thread has at most 168 registers (64 sums, 32 factors, 16 of P and dS): 12 warps, 3 a scheduler.
-// While one block loads, two compute.
+// useful ones. What a multiprocessor of an H200 needs for them, in clocks: mma.sync 1.6 each, 15 k;
+// shared memory 4 an ldmatrix, 19 k; 2 N^2 exponentials at 16 a clock, 5 k; issue slots about 8 k.
+// So shared memory is the limit: 11 us a head, on 132 multiprocessors 300 useful TFLOP/s. Forward
+// and backward reach 150 together if backward gets 55% of that (4 N^2 D flops forward in 80 ns a
+// head, 10 N^2 D backward in 150). Memory: 8 N D elements, 202 KB, 47 ns at 4.3 TB/s. On sm_80 an
+// mma takes 2 clocks, so 19 k for either; at 1.4 GHz and 108 multiprocessors 200 TFLOP/s.
+// Occupancy: at most 168 registers a thread (64 sums, 32 of own rows, 16 of P and dS), so three
+// blocks of four warps, 3 warps a scheduler; two tiles of 208 rows take 54.9 KB, three times that
+// and what the system reserves just fit into sm_80's 164 KB, easily into sm_90's 228. While one
+// block loads, two compute. D = 32: four blocks of 128 registers. D = 128: two of 255, with V's own
+// rows in shared memory. With dropout, where Philox takes most of the time, two also for D = 64.
 #include "kernels/attention.cuh"
 #include "kernels/reduce.cuh"
 
@@ -33,15 +36,19 @@ namespace {
 constexpr int strip = 16;  // rows of a warp: an mma's M
 constexpr int threads = 128, block_rows = threads / warp_size * strip;
 
-// A multiprocessor's, by registers: 128, 168 and 255 a thread.
+// Of a multiprocessor, by registers (128, 168 and 255 a thread) and schedulers.
+template <int D, bool dropout>
+constexpr int blocks = D == 128 || (D == 64 && dropout) ? 2
+                       : D == 64                        ? 3
+                                                        : 4;
+// Where registers don't hold both factors and sums, V's own rows are read from shared memory.
 template <int D>
-constexpr int blocks = D == 32   ? 4
-                       : D == 64 ? 3
-                                 : 2;
+constexpr bool v_in_shared = D == 128;
+template <int D>
+constexpr int shared_v = v_in_shared<D> ? D* block_rows : 0;  // elements
 
 constexpr float log2_e = 1.44269504088896340736f;
 
-__device__ int lane_row() { return static_cast<int>(threadIdx.x % warp_size / 4); }
 __device__ int lane_column() { return static_cast<int>(threadIdx.x % 4 * 2); }
 // The same, not held in a register meanwhile.
 __device__ int row_anew() { return static_cast<int>(mov_tid_x() % warp_size / 4); }
@@ -49,22 +56,26 @@ __device__ int row_anew() { return static_cast<int>(mov_tid_x() % warp_size / 4)
 // ------------------------------------------------------------------------------------------------
 // tiles in shared memory
 
+struct RowSums {
+  float lse, delta;  // lse in powers of 2
+};
 template <class T>
 struct Tile {
-  T* memory;     // a [rows][D], b [rows][D], swizzled: K and V, or Q and dout
-  int b;         // where b begins
-  float* lse;    // [rows]  of the rows of Q, in powers of 2
-  float* delta;  // [rows]
+  T* memory;      // a [rows][D], b [rows][D], swizzled: K and V, or Q and dout
+  int b;          // where b begins
+  RowSums* sums;  // [rows]  of Q and dout
+  T* own;         // [16][D], swizzled: this warp's rows of V
   int rows;
 };
 template <int D>
-constexpr int row_bytes = 2 * 2 * D + 2 * 4;
+constexpr int row_bytes = 2 * D * 2 + sizeof(RowSums);
 
 template <class T, int D>
 __device__ Tile<T> tile_of(int rows) {
   T* const memory = shared<Pack<T>>().at;
-  float* const lse = reinterpret_cast<float*>(memory + 2 * rows * D);
-  return {memory, rows * D, lse, lse + rows, rows};
+  auto* const sums = reinterpret_cast<RowSums*>(memory + 2 * rows * D);
+  auto* const own = reinterpret_cast<T*>(sums + rows);
+  return {memory, rows * D, sums, own + threadIdx.x / warp_size * (strip * D), rows};
 }
 
 // Rows `first` on of two arrays of a head, zeros behind row N up to a whole strip.
@@ -85,7 +96,22 @@ __device__ void start_loading(const Tile<T>& tile, Rows<const T> a, Rows<const T
 // 16 rows as left factors of mmas.
 template <int D>
 struct Factor {
+  static constexpr int unroll = D / 16;
   uint32_t at[D / 16][4];
+
+  __device__ void get(int s, uint32_t (&a)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[i] = at[s][i];
+  }
+};
+// The same in shared memory.
+template <class T>
+struct SharedFactor {
+  static constexpr int unroll = 2;
+  const T* rows;
+  int lane;
+
+  __device__ void get(int s, uint32_t (&a)[4]) const { ldmatrix_x4(a, rows + (lane ^ 16 * s)); }
 };
 
 // 16 x 8n sums.
@@ -101,7 +127,7 @@ struct Sums {
   }
 };
 
-// Row `first` + lane_row(), or the one 8 below: of each 64 bytes 16, lane % 4 says which; zeros from row N on.
+// This lane's share of a row: of every 64 bytes the 16 that lane % 4 says. Zeros from row N on.
 template <class T, int D>
 struct Half {
   Pack<T> at[D / 32];
@@ -135,63 +161,68 @@ __device__ void set_half(Factor<D>& factor, int half, const Half<T, D>& rows) {
   }
 }
 
-// Where this lane's row of an ldmatrix_x4 begins in 16 rows, columns 0 to 15; those from 16 s on are
-// at offset ^ 16 s.
-template <int D>
-struct LaneOffsets {
-  int rows, columns;  // the rows are n of the mma; k, for which the matrices are transposed
+// For SharedFactor; another barrier has to follow.
+template <class T, int D>
+__device__ void store_half(T* own, int half, const Half<T, D>& rows) {
+  __syncwarp();
+#pragma unroll
+  for (int c = 0; c < D / 32; ++c)
+    store_pack(own + swizzled<D>(row_anew() + 8 * half, static_cast<int>(4 * c + mov_tid_x() % 4)),
+               rows.at[c]);
+}
 
-  __device__ LaneOffsets() {
-    const int lane = static_cast<int>(threadIdx.x % warp_size);
-    rows = swizzled<D>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
-    columns = swizzled<D>(lane % 16, lane / 16);
-  }
-};
+// Where this lane's row of an ldmatrix_x4 begins in 16 rows: matrices 0 and 1 are columns 0 to 7
+// of rows 0 to 7 and of those below, 2 and 3 columns 8 to 15. Columns from 16 s on: offset ^ 16 s.
+template <int D>
+__device__ int lane_offset() {
+  return swizzled<D>(static_cast<int>(threadIdx.x % 16), static_cast<int>(threadIdx.x / 16 % 2));
+}
 
 // sums = a * (16 rows)^T
-template <class T, int D>
-__device__ void multiply_transposed(Sums<2>& sums, const Factor<D>& a, const T* memory, int rows,
-                                    const LaneOffsets<D>& lane) {
+template <class T, int D, class Factor>
+__device__ void multiply_transposed(Sums<2>& sums, const Factor& factor, const T* memory, int rows,
+                                    int lane) {
   sums.clear();
-#pragma unroll
+#pragma unroll Factor::unroll
   for (int s = 0; s < D / 16; ++s) {
-    uint32_t b[4];
-    ldmatrix_x4(b, memory + ((rows + lane.rows) ^ 16 * s));
-    mma_m16n8k16<T>(sums.at[0], a.at[s], b[0], b[1]);
-    mma_m16n8k16<T>(sums.at[1], a.at[s], b[2], b[3]);
+    uint32_t a[4], b[4];
+    factor.get(s, a);
+    ldmatrix_x4(b, memory + ((rows + lane) ^ 16 * s));
+    mma_m16n8k16<T>(sums.at[0], a, b[0], b[2]);
+    mma_m16n8k16<T>(sums.at[1], a, b[1], b[3]);
   }
 }
 
 // sums += a [16, 16] * (16 rows)
 template <class T, int D>
 __device__ void add_product(Sums<D / 8>& sums, const Sums<2>& a, const T* memory, int rows,
-                            const LaneOffsets<D>& lane) {
+                            int lane) {
   const uint32_t factor[4] = {
       cvt_rn_x2<T>(a.at[0][0], a.at[0][1]), cvt_rn_x2<T>(a.at[0][2], a.at[0][3]),
       cvt_rn_x2<T>(a.at[1][0], a.at[1][1]), cvt_rn_x2<T>(a.at[1][2], a.at[1][3])};
 #pragma unroll
   for (int s = 0; s < D / 16; ++s) {
     uint32_t b[4];
-    ldmatrix_x4_trans(b, memory + ((rows + lane.columns) ^ 16 * s));
+    ldmatrix_x4_trans(b, memory + ((rows + lane) ^ 16 * s));
     mma_m16n8k16<T>(sums.at[2 * s], factor, b[0], b[1]);
     mma_m16n8k16<T>(sums.at[2 * s + 1], factor, b[2], b[3]);
   }
 }
 
-// The decisions of 16 x 16 elements, the first of which is number `first`, row after row of N: bit k of
-// the result's lower (upper) half is for key k of query lane_row() (8 below). A row takes five calls of
-// Philox; a lane makes three, one after another, since side by side they take too many registers.
-__device__ inline uint32_t kept_tile(const KeepDecisions& keep, uint64_t first, int N) {
-  const int lane = static_cast<int>(threadIdx.x % 4);
-  const auto begin = static_cast<uint32_t>(first % 4) + static_cast<uint32_t>(lane_row() * N);
-  const auto begin_below = begin + static_cast<uint32_t>(8 * N);
+// Dropout's decisions for 16 x 16 elements from (query, key) on, of a head whose first one has the
+// number `head`: bit k of the result's lower (upper) half is for key k of query lane / 4 (8 below).
+// A row takes five calls of Philox; a lane makes three, one after another, since side by side they
+// take too many registers.
+__device__ inline uint32_t kept_tile(const KeepDecisions& keep, uint64_t head, int query, int key,
+                                     int N) {
+  const int lane = static_cast<int>(mov_tid_x() % 4);
+  const uint64_t begin = head + uint64_t(query + row_anew()) * N + key, begin_below = begin + 8 * N;
   uint32_t kept = 0, kept_below = 0;
 #pragma unroll 1
   for (int call = 0; call < 3; ++call) {
     const bool below = call == 2 ? lane % 2 : call;
     const int four = call == 2 ? 4 : lane;
-    const uint32_t bits = keep.four(first / 4 + (below ? begin_below : begin) / 4 + four)
-                          << 4 * four;
+    const uint32_t bits = keep.four((below ? begin_below : begin) / 4 + four) << 4 * four;
     kept |= below ? 0 : bits;
     kept_below |= below ? bits : 0;
   }
@@ -217,7 +248,7 @@ __device__ void write_strip(Rows<T> to, int first, int N, const Sums<D / 8>& sum
         x[i] = cvt_rn_x2<T>(sums.at[4 * c + i][2 * half] * scale,
                             sums.at[4 * c + i][2 * half + 1] * scale);
       transpose_in_four(x);
-      if (row < N) *reinterpret_cast<uint4*>(at + 32 * c) = uint4{x[0], x[1], x[2], x[3]};
+      if (row < N) st_global(reinterpret_cast<uint4*>(at + 32 * c), {x[0], x[1], x[2], x[3]});
     }
   }
 }
@@ -228,7 +259,7 @@ __device__ void write_strip(Rows<T> to, int first, int N, const Sums<D / 8>& sum
 // The blocks differ in which of their warps take the strips of the last, incomplete round, so that
 // these don't fall to the same scheduler.
 __device__ int first_strip() {
-  return static_cast<int>((threadIdx.x / warp_size + blockIdx.x) % (threads / warp_size)) * strip;
+  return static_cast<int>((mov_tid_x() / warp_size + blockIdx.x) % (threads / warp_size)) * strip;
 }
 
 template <class T, int D, bool dropout>
@@ -241,11 +272,12 @@ __device__ void query_phase(const AttentionBackward& op, const Tile<T>& tile, in
   const int N = op.N;
   const int64_t head = int64_t{blockIdx.x} * N;
   const float scale = 1 / sqrtf(static_cast<float>(D));
-  const LaneOffsets<D> lane;
+  const int lane = lane_offset<D>();
   const float keep = keep_scale(op.drop);
+  const uint64_t decisions = uint64_t(h) * N * N;
 
   for (int strips = 0; strips < N; strips += block_rows) {
-    const int own = strips + first_strip();
+    const auto own = [&] { return strips + first_strip(); };
     Factor<D> own_q, own_dout;
     float lse[2], delta[2];
     Sums<D / 8> dq;
@@ -254,7 +286,7 @@ __device__ void query_phase(const AttentionBackward& op, const Tile<T>& tile, in
       if (first == 0) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const int row = own + row_anew() + 8 * half;
+          const int row = own() + row_anew() + 8 * half;
           const Half<T, D> q_half(q, row, N), dout_half(dout, row, N), out_half(out, row, N);
           delta[half] = dot(dout_half, out_half);
           set_half(own_q, half, q_half);
@@ -267,16 +299,15 @@ __device__ void query_phase(const AttentionBackward& op, const Tile<T>& tile, in
       }
       cp_async_wait<0>();
       __syncthreads();
-      const int end = own >= N ? 0 : N - first < tile.rows ? N - first : tile.rows;
+      const int end = own() >= N ? 0 : N - first < tile.rows ? N - first : tile.rows;
 #pragma unroll 1
       for (int row = 0; row < end; row += strip) {
         uint32_t kept = 0;
         if constexpr (dropout)
-          kept = kept_tile(KeepDecisions(op, b), (uint64_t(h) * N + own) * N + first + row, N) >>
-                 lane_column();
+          kept = kept_tile(KeepDecisions(op, b), decisions, own(), first + row, N) >> lane_column();
         Sums<2> s, dp;
-        multiply_transposed(s, own_q, tile.memory, row * D, lane);
-        multiply_transposed(dp, own_dout, tile.memory, tile.b + row * D, lane);
+        multiply_transposed<T, D>(s, own_q, tile.memory, row * D, lane);
+        multiply_transposed<T, D>(dp, own_dout, tile.memory, tile.b + row * D, lane);
         const bool whole = row + strip <= end;
 #pragma unroll
         for (int j = 0; j < 2; ++j)
@@ -291,7 +322,7 @@ __device__ void query_phase(const AttentionBackward& op, const Tile<T>& tile, in
         add_product<T, D>(dq, s, tile.memory, row * D, lane);
       }
     }
-    write_strip<T, D>(rows_of(static_cast<T*>(op.dqkv), op, 3, 0, b, h), own, N, dq, scale);
+    write_strip<T, D>(rows_of(static_cast<T*>(op.dqkv), op, 3, 0, b, h), own(), N, dq, scale);
   }
 }
 
@@ -305,11 +336,12 @@ __device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int 
   const int N = op.N;
   const int64_t head = int64_t{blockIdx.x} * N;
   const float scale = 1 / sqrtf(static_cast<float>(D));
-  const LaneOffsets<D> lane;
+  const int lane = lane_offset<D>();
   const float keep = keep_scale(op.drop);
+  const uint64_t decisions = uint64_t(h) * N * N;
 
   for (int strips = 0; strips < N; strips += block_rows) {
-    const int own = strips + first_strip();
+    const auto own = [&] { return strips + first_strip(); };
     Factor<D> own_k, own_v;
     Sums<D / 8> dk, dv;
     for (int first = 0; first < N; first += tile.rows) {
@@ -318,82 +350,104 @@ __device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int 
       if (first == 0) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const int row = own + row_anew() + 8 * half;
+          const int row = own() + row_anew() + 8 * half;
           const Half<T, D> k_half(k, row, N), v_half(v, row, N);
           set_half(own_k, half, k_half);
-          set_half(own_v, half, v_half);
+          if constexpr (v_in_shared<D>)
+            store_half(tile.own, half, v_half);
+          else
+            set_half(own_v, half, v_half);
         }
         dk.clear(), dv.clear();
       }
       if (load)
-        for (int i = static_cast<int>(threadIdx.x); i < tile.rows; i += threads) {
-          const bool there = first + i < N;  // else P is 0
-          tile.lse[i] = there ? op.lse[head + first + i] * log2_e : INFINITY;
-          tile.delta[i] = there ? static_cast<const float*>(op.workspace)[head + first + i] : 0;
+#pragma unroll 1  // as loads in flight take registers
+        for (int i = static_cast<int>(mov_tid_x()); i < tile.rows; i += threads) {
+          const int64_t row = head + first + i;
+          tile.sums[i] = first + i < N ? RowSums{op.lse[row] * log2_e,
+                                                 static_cast<const float*>(op.workspace)[row]}
+                                       : RowSums{INFINITY, 0};  // P is 0
         }
       cp_async_wait<0>();
       __syncthreads();
-      const int end = own >= N ? 0 : N - first < tile.rows ? N - first : tile.rows;
+      const int end = own() >= N ? 0 : N - first < tile.rows ? N - first : tile.rows;
 #pragma unroll 1
       for (int row = 0; row < end; row += strip) {
         uint32_t kept[2];
         if constexpr (dropout) {
           // Each lane gets those of its columns, which are queries here.
-          const uint32_t all =
-              kept_tile(KeepDecisions(op, b), (uint64_t(h) * N + first + row) * N + own, N);
-          kept[0] = __shfl_sync(~0u, all, 4 * lane_column()) >> lane_row();
-          kept[1] = __shfl_sync(~0u, all, 4 * lane_column() + 4) >> lane_row();
+          const uint32_t all = kept_tile(KeepDecisions(op, b), decisions, first + row, own(), N);
+          const int from = static_cast<int>(mov_tid_x() % 4 * 8), key = row_anew();
+          kept[0] = __shfl_sync(~0u, all, from) >> key;
+          kept[1] = __shfl_sync(~0u, all, from + 4) >> key;
         }
         Sums<2> s, dp;
-        multiply_transposed(s, own_k, tile.memory, row * D, lane);
-        multiply_transposed(dp, own_v, tile.memory, tile.b + row * D, lane);
+        multiply_transposed<T, D>(s, own_k, tile.memory, row * D, lane);
+        const RowSums* const of = tile.sums + row + lane_column();
 #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          const int query = row + 8 * j + lane_column();
-          const float2 lse = *reinterpret_cast<const float2*>(tile.lse + query);
-          const float2 delta = *reinterpret_cast<const float2*>(tile.delta + query);
+        for (int j = 0; j < 2; ++j)
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            s.at[j][i] = ex2_approx_ftz(s.at[j][i] * (scale * log2_e) - of[8 * j + i % 2].lse);
+        if constexpr (dropout) {
+          Sums<2> p;
+#pragma unroll
+          for (int j = 0; j < 2; ++j)
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+              p.at[j][i] = kept[i % 2] >> (16 * j + i / 2 * 8) & 1 ? s.at[j][i] * keep : 0;
+          add_product<T, D>(dv, p, tile.memory, tile.b + row * D, lane);
+        } else {
+          add_product<T, D>(dv, s, tile.memory, tile.b + row * D, lane);
+        }
+        if constexpr (v_in_shared<D>)
+          multiply_transposed<T, D>(dp, SharedFactor<T>{tile.own, lane}, tile.memory,
+                                    tile.b + row * D, lane);
+        else
+          multiply_transposed<T, D>(dp, own_v, tile.memory, tile.b + row * D, lane);
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            const float p = ex2_approx_ftz(s.at[j][i] * (scale * log2_e) - (i % 2 ? lse.y : lse.x));
-            float factor = 1;
-            if constexpr (dropout) factor = kept[i % 2] >> (16 * j + i / 2 * 8) & 1 ? keep : 0;
-            s.at[j][i] = p * factor;
-            dp.at[j][i] = p * (dp.at[j][i] * factor - (i % 2 ? delta.y : delta.x));
+            if constexpr (dropout)
+              dp.at[j][i] *= kept[i % 2] >> (16 * j + i / 2 * 8) & 1 ? keep : 0;
+            dp.at[j][i] = s.at[j][i] * (dp.at[j][i] - of[8 * j + i % 2].delta);
           }
-        }
-        add_product<T, D>(dv, s, tile.memory, tile.b + row * D, lane);
         add_product<T, D>(dk, dp, tile.memory, row * D, lane);
       }
     }
-    write_strip<T, D>(rows_of(dqkv, op, 3, 1, b, h), own, N, dk, scale);
-    write_strip<T, D>(rows_of(dqkv, op, 3, 2, b, h), own, N, dv, 1);
+    write_strip<T, D>(rows_of(dqkv, op, 3, 1, b, h), own(), N, dk, scale);
+    write_strip<T, D>(rows_of(dqkv, op, 3, 2, b, h), own(), N, dv, 1);
   }
 }
 
 // A block per head. dropout: without it, no registers for random numbers.
 template <class T, int D, bool dropout>
-__global__ void __launch_bounds__(threads, blocks<D>)
+__global__ void __launch_bounds__(threads, blocks<D, dropout>)
     attention_backward(AttentionBackward op, int tile_rows) {
   const auto tile = tile_of<T, D>(tile_rows);
   const int b = static_cast<int>(blockIdx.x) / op.H, h = static_cast<int>(blockIdx.x) % op.H;
   query_phase<T, D, dropout>(op, tile, b, h);
-  key_phase<T, D, dropout>(op, tile, b,
-                           h);  // which begins with a barrier, behind which delta is there
+  key_phase<T, D, dropout>(op, tile, b, h);  // begins with a barrier: every delta is there
 }
 
 // Tiles as large as shared memory allows, all about equal.
-template <int D>
+template <int D, bool dropout>
 int tile_rows(int N, const Chip& chip) {
   constexpr int reserved = 1024;  // of each block, by the system
-  const int bytes = (chip.shared_bytes + reserved) / blocks<D> - reserved;
-  const int most = bytes / (row_bytes<D> * strip), strips = ceil_div(N, strip);
-  return ceil_div(strips, ceil_div(strips, most)) * strip;
+  const auto most = [&](int of) {
+    const int bytes = (chip.shared_bytes + reserved) / of - reserved - 2 * shared_v<D>;
+    return bytes / (row_bytes<D> * strip);
+  };
+  const int strips = ceil_div(N, strip), all = most(blocks<D, dropout>);
+  return ceil_div(strips, ceil_div(strips, all >= 4 ? all : most(1))) * strip;
 }
 
 template <class T, int D, bool dropout>
 void start(const AttentionBackward& op, const Chip& chip, cudaStream_t stream) {
-  const int rows = tile_rows<D>(op.N, chip);
-  launch<attention_backward<T, D, dropout>>(op.B * op.H, threads, size_t(rows) * row_bytes<D>,
+  const int rows = tile_rows<D, dropout>(op.N, chip);
+  launch<attention_backward<T, D, dropout>>(op.B * op.H, threads,
+                                            size_t(rows) * row_bytes<D> + sizeof(T) * shared_v<D>,
                                             stream, op, rows);
 }
 
