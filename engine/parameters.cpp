@@ -24,6 +24,7 @@ double open_uniform(uint32_t word) { return (static_cast<double>(word) + 1) * 0x
 void draw(const ParameterInfo& p, uint64_t seed, float* to) {
   const size_t count = p.count();
   const uint32_t name = fnv1a(p.name);
+#pragma omp parallel for schedule(static)
   for (size_t i = 0; i < count; i += 4) {
     const Philox4 words = philox(seed, static_cast<uint32_t>(i / 4), name, 0, random_init);
     for (size_t j = 0; j < 4 && i + j < count; ++j) {

@@ -415,7 +415,7 @@ void Training::save(bool best) {
 
 void Training::print_end() {
   double skipped = static_cast<double>(train_.skipped() + (val_ ? val_->skipped() : 0));
-  if (communicator_) communicator_->all_reduce(&skipped, 1, nullptr);
+  if (communicator_) skipped = communicator_->sum_of_hosts(skipped);
   if (!first()) return;
   if (skipped > 0) log_->line("bad images skipped: " + format_number(skipped));
   if (s_.options.profile)

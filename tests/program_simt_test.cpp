@@ -71,6 +71,8 @@ TEST_F(ProgramOnSimt, GivesTheCpusLossesOnAnyNumberOfRanks) {
     go("-n " + n + " " + on_simt + words + "--out simt" + n);
     expect_near("simt" + n, "cpu", 1e-4);
   }
+  go("-n 2 --oversubscribe " + on_simt + words + "--out shared");
+  expect_near("shared", "cpu", 1e-4);
 }
 
 TEST_F(ProgramOnSimt, AGradientThatStaysNotFiniteEndsTheRun) {

@@ -82,6 +82,10 @@ class SharedMemoryCommunicator final : public Communicator {
   void barrier() override {
     submit(nullptr, [this] { barrier_.wait(); });
   }
+  double sum_of_hosts(double x) override {
+    all_reduce(&x, 1, nullptr);
+    return x;
+  }
   void busy(bool now) override { barrier_.busy(now); }
 
  private:
@@ -191,6 +195,7 @@ class SingleCommunicator final : public Communicator {
   void all_reduce(double*, size_t, Stream) override {}
   void broadcast(void*, size_t, int, Stream) override {}
   void barrier() override {}
+  double sum_of_hosts(double x) override { return x; }
   void busy(bool) override {}
 };
 

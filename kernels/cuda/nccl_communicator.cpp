@@ -58,7 +58,12 @@ class NcclCommunicator final : public Communicator {
     check(ncclBroadcast(data, data, bytes, ncclInt8, root, comm_, stream_of(stream)),
           "ncclBroadcast");
   }
-  void barrier() override { hosts_->barrier(); }
+  // What a peer needs of this rank's device is done before the hosts wait for each other.
+  void barrier() override {
+    backend_.synchronize(nullptr);
+    hosts_->barrier();
+  }
+  double sum_of_hosts(double x) override { return hosts_->sum_of_hosts(x); }
   void busy(bool now) override { hosts_->busy(now); }
 
  private:

@@ -27,6 +27,7 @@ class StagedCommunicator final : public Communicator {
            [this, root](std::byte* part, size_t n) { hosts_->broadcast(part, n, root, nullptr); });
   }
   void barrier() override { hosts_->barrier(); }
+  double sum_of_hosts(double x) override { return hosts_->sum_of_hosts(x); }
   void busy(bool now) override { hosts_->busy(now); }
 
  private:

@@ -14,6 +14,8 @@
 #include <memory>
 #include <string>
 
+#include "kernels/simt/memory.h"
+
 namespace {
 
 constexpr int most_ranks = 64;
@@ -147,6 +149,11 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* error) {
 
 namespace {
 
+bool on_device(const void* send, const void* receive, size_t bytes) {
+  const simt::host::DeviceMemory& memory = simt::host::device_memory();
+  return memory.refusal(send, bytes).empty() && memory.refusal(receive, bytes).empty();
+}
+
 ncclResult_t enqueue(const char* name, cudaStream_t stream, std::function<void()> body) {
   const cudaError_t error = simt::launch({name, {1}, {1}, 0, std::move(body)}, stream);
   return error == cudaSuccess ? ncclSuccess : ncclSystemError;
@@ -158,6 +165,7 @@ inline namespace simt_cuda {
 
 ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
                            ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
+  if (!on_device(send, receive, count * (type == ncclFloat64 ? 8 : 4))) return ncclInvalidArgument;
   if (type == ncclFloat32)
     return enqueue("ncclAllReduce<float>", stream, [=] {
       comm->all_reduce(static_cast<const float*>(send), static_cast<float*>(receive), count);
@@ -171,7 +179,8 @@ ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDa
 
 ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type,
                            int root, ncclComm_t comm, cudaStream_t stream) {
-  if (type != ncclInt8 || root < 0 || root >= comm->size) return ncclInvalidArgument;
+  if (type != ncclInt8 || root < 0 || root >= comm->size || !on_device(send, receive, count))
+    return ncclInvalidArgument;
   return enqueue("ncclBroadcast", stream, [=] {
     comm->broadcast(static_cast<const unsigned char*>(send), static_cast<unsigned char*>(receive),
                     count, root);
