@@ -139,8 +139,10 @@ class Training {
 
 // --plan, and a plan that doesn't fit.
 void Training::print_plan_and_limits() {
+  // The ranks share what the machine has; a GPU is one's own.
+  const bool shared = s_.options.device == "cpu" || s_.options.oversubscribe;
   const size_t peak = trainer_.plan().peak(),
-               limit = backend_.memory_limit() / static_cast<size_t>(s_.ranks);
+               limit = backend_.memory_limit() / static_cast<size_t>(shared ? s_.ranks : 1);
   if (s_.options.plan) {
     if (first()) print_plan(std::cout, s_.graph, trainer_.layout(), trainer_.plan());
     return;

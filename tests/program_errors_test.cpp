@@ -55,7 +55,8 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
   expect_refused("vit_tyni",
                  "unknown model 'vit_tyni' (did you mean vit_tiny?); there are "
                  "vit_large, vit_tiny");
-  expect_refused("vit_tiny --learning 3", "unknown option --learning (the nearest known one is --version)" + help);
+  expect_refused("vit_tiny --learning 3",
+                 "unknown option --learning (the nearest known one is --version)" + help);
   expect_refused("vit_tiny --bach 3", "unknown option --bach (did you mean --batch?)" + help);
   expect_refused("vit_tiny --lr abc", "--lr abc: is not a number");
   expect_refused("vit_tiny --batch 2.5", "--batch 2.5: is not a whole number");
@@ -241,6 +242,27 @@ TEST_F(ProgramErrors, OfResumedRuns) {
   EXPECT_EQ(std::ranges::count(torn.errors, '\n'), 1) << torn.errors;
   fs::remove(in("run/last"));
   expect_refused("--resume run", "run: no checkpoint here (run/last is missing)");
+}
+
+// Another launcher may start its ranks with different words.
+TEST_F(ProgramErrors, OfRanksThatAreToldDifferently) {
+  const char* rank = "OMPI_COMM_WORLD_RANK";
+  const char* size = "OMPI_COMM_WORLD_SIZE";
+  const char* job = "PMIX_NAMESPACE";
+  setenv(size, "2", 1);
+  setenv(job, folder_.path().c_str(), 1);
+  setenv(rank, "0", 1);
+  const std::string words = on_vit + "--data synthetic --batch 4 --steps 2 --out ";
+  Program first(folder_.path(), words + "run");
+  setenv(rank, "1", 1);
+  Program second(folder_.path(), words + "run --lr 0.5");
+  for (const char* name : {rank, size, job}) unsetenv(name);
+  const Finished a = first.wait(), b = second.wait();
+  EXPECT_EQ(b.code, 2);
+  EXPECT_NE(a.code, 0);
+  EXPECT_EQ(a.errors + b.errors,
+            "rank 1 was started with \"lr\": 0.5, rank 0 with \"lr\": 5e-04; start all with the "
+            "same options\n");
 }
 
 }  // namespace
