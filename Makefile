@@ -102,10 +102,7 @@ by_nvcc := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(wildcard kernels/*.cu tests/g
 for_every_gpu = $(patsubst $(BUILD)/obj/cuda/%,$(BUILD)/dist/obj/%,$(filter $(by_nvcc),$(1))) $(filter-out $(by_nvcc),$(1))
 bench_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out bench/gpu_%,$(wildcard bench/*.cpp)))
 # The bench times the GPU alone, not its stand-in.
-ifneq ($(NVCC),)
-gpu_bench_objects := $(cuda_objects) $(patsubst %.cpp,$(BUILD)/obj/cuda/%.o,$(wildcard bench/gpu_*.cpp))
-gpu_bench_libraries = $(cuda_libraries)
-endif
+gpu_bench_objects := $(gpu_objects) $(if $(NVCC),$(patsubst %.cpp,$(BUILD)/obj/cuda/%.o,$(wildcard bench/gpu_*.cpp)))
 
 # For the GPU that is here, else for sm_80.
 gpu := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
@@ -223,7 +220,7 @@ debug:
 # ---- Bench --------------------------------------------------------------------------------------
 $(BUILD)/bench: $(bench_objects) $(objects) $(gpu_bench_objects)
 	@echo "link      $@"
-	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_bench_libraries) $(LDLIBS)
+	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
 bench: all $(BUILD)/bench
 	@$(BUILD)/bench $(ARGS)
 peers:
@@ -238,7 +235,7 @@ $(dist)/build/tests: $(call for_every_gpu,$(tests_objects))
 	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
 $(dist)/build/bench: $(call for_every_gpu,$(bench_objects) $(objects) $(gpu_bench_objects))
 	@echo "link      $@"
-	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_bench_libraries) $(LDLIBS)
+	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
 $(dist)/build/launcher: $(call for_every_gpu,$(program) $(objects) $(gpu_objects))
 	@echo "link      $@"
 	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)

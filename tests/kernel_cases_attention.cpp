@@ -107,6 +107,7 @@ std::vector<KernelCase> attention_cases() {
       add(cases, {.B = 1, .N = N, .H = 2, .D = D}, -8);
     }
   add(cases, {.B = 1, .N = 197, .H = 1, .D = 64, .drop = 0.1f}, 1);
+  add(cases, {.B = 4, .N = 150, .H = 3, .D = 64}, 1);  // a block takes all queries of a head
   // More keys than a tile of scores may hold.
   add(cases, {.B = 1, .N = 257, .H = 1, .D = 8}, 1);
   add(cases, {.B = 1, .N = 257, .H = 1, .D = 128}, 1);
