@@ -33,6 +33,13 @@ std::unique_ptr<Communicator> connect(World& world, const Options& o, const Devi
                            device.shared);
 }
 
+// A device that can't be used, or an environment that asks for one that isn't there.
+std::unique_ptr<Backend> open_backend(DeviceKind kind, const BackendOptions& options) try {
+  return make_backend(kind, options);
+} catch (const std::exception& e) {
+  throw UserError(e.what());
+}
+
 int work(const CommandLine& line, World world) {
   // They outlive an error: the peers must not see this rank leave before its line is out.
   std::unique_ptr<Backend> backend;
@@ -45,7 +52,7 @@ int work(const CommandLine& line, World world) {
     const DeviceChoice device = choose_device(early, world, notes);
     // With cores to spare, one of them reduces gradients while the others go on with backward.
     const bool overlap = device.kind == DeviceKind::cpu && world.size > 1 && cores >= 4;
-    backend = make_backend(device.kind, {.index = device.index,
+    backend = open_backend(device.kind, {.index = device.index,
                                          .threads = overlap ? cores - 1 : cores,
                                          .overlap = overlap,
                                          .graphs = !early.no_graph});

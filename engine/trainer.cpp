@@ -174,11 +174,15 @@ void Trainer::micro_step(const Batch& batch, const MicroStep& step) {
              .stop = step.stop ? 1.0f : 0.0f};
   set_params();
   upload(batch);
-  auto& recording = micro_steps_[size_t{step.first} + 2 * size_t{step.last}];
-  if (!recording)
-    recording = backend_->recording(
-        [this, first = step.first, last = step.last] { issue_micro_step(first, last); });
-  profile_ ? issue_micro_step(step.first, step.last) : recording->replay();
+  play(micro_steps_[size_t{step.first} + 2 * size_t{step.last}],
+       [this, first = step.first, last = step.last] { issue_micro_step(first, last); });
+}
+
+// Recorded work can't be timed node by node.
+void Trainer::play(std::unique_ptr<Recording>& recording, std::function<void()> issue) {
+  if (profile_) return issue();
+  if (!recording) recording = backend_->recording(std::move(issue));
+  recording->replay();
 }
 
 void Trainer::issue_micro_step(bool first, bool last) {
@@ -216,12 +220,8 @@ void Trainer::start_update(double lr, int64_t images) {
   params_.divisor = static_cast<float>(
       double(images) / (double(options_.local_batch) * options_.accumulate * ranks));
   set_params();
-  if (!update_) update_ = backend_->recording([this] { issue_update(); });
-  if (profile_) {
-    profile_->timed(*backend_, "optimizer", [&] { issue_update(); });
-  } else {
-    update_->replay();
-  }
+  const auto update = [this] { play(update_, [this] { issue_update(); }); };
+  profile_ ? profile_->timed(*backend_, "optimizer", update) : update();
   backend_->record(updated_, nullptr);
 }
 
@@ -286,14 +286,12 @@ void Trainer::begin_evaluation() {
 
 void Trainer::evaluate(const Batch& batch) {
   upload(batch);
-  if (!evaluation_)
-    evaluation_ = backend_->recording([this] {
-      Run r = run();
-      r.training = false;
-      r.sums = small<double>(at_.sums);
-      stage_.forward(r, 0);
-    });
-  evaluation_->replay();
+  play(evaluation_, [this] {
+    Run r = run();
+    r.training = false;
+    r.sums = small<double>(at_.sums);
+    stage_.forward(r, 0);
+  });
 }
 
 EvaluationSums Trainer::end_evaluation() {

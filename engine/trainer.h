@@ -6,6 +6,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -104,6 +105,7 @@ class Trainer {
   void set_params();
   size_t params_in_flight() const;
   Run run() const;
+  void play(std::unique_ptr<Recording>&, std::function<void()> issue);
   void issue_micro_step(bool first, bool last);
   void issue_update();
   void reduce_ready(size_t ready);

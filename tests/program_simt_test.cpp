@@ -75,6 +75,22 @@ TEST_F(ProgramOnSimt, GivesTheCpusLossesOnAnyNumberOfRanks) {
   expect_near("shared", "cpu", 1e-4);
 }
 
+TEST_F(ProgramOnSimt, TellsWhereTimeWent) {
+  const Finished end = go(on_simt + "--profile --steps 2 --epochs 1 --out run");
+  EXPECT_NE(end.output.find("attention "), std::string::npos) << end.output;
+}
+
+TEST_F(ProgramOnSimt, AChipThatIsNone) {
+  setenv("SIMT_ARCH", "sm_70", 1);
+  const Finished end = run_program(folder_.path(), on_simt + "--out run");
+  unsetenv("SIMT_ARCH");
+  EXPECT_EQ(end.code, 2);
+  EXPECT_NE(end.errors.find("SIMT_ARCH=sm_70: no such chip here; there are sm_75"),
+            std::string::npos)
+      << end.errors;
+  EXPECT_FALSE(std::filesystem::exists(in("run")));
+}
+
 TEST_F(ProgramOnSimt, AGradientThatStaysNotFiniteEndsTheRun) {
   const Finished end =
       run_program(folder_.path(), on_simt + "--precision fp16 --lr 1e30 --epochs 10 --out run");

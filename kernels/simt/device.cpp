@@ -73,7 +73,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   return call("cudaGetDeviceProperties", [&](Lock&) {
     check_device(device);
     *p = {};
-    std::snprintf(p->name, sizeof p->name, "simt, playing %s", chip_or_failure().name);
+    std::snprintf(p->name, sizeof p->name, "simt, a stand-in for CUDA");
     p->totalGlobalMem = simt::memory_bytes;
     p->sharedMemPerBlock = value_of(cudaDevAttrMaxSharedMemoryPerBlock);
     p->sharedMemPerBlockOptin = value_of(cudaDevAttrMaxSharedMemoryPerBlockOptin);
