@@ -54,9 +54,7 @@ Box centre_square(int height, int width) {
   return {.top = (height - side) / 2, .left = (width - side) / 2, .height = side, .width = side};
 }
 
-bool random_flip(const AugmentKey& key) {
-  return draw(key, tries).at[0] >> 31;
-}
+bool random_flip(const AugmentKey& key) { return draw(key, tries).at[0] >> 31; }
 
 Crop random_padded_crop(const AugmentKey& key, int padding) {
   const Philox4 random = draw(key, tries);

@@ -20,9 +20,7 @@ constexpr int class_count = 10;
 const char* const meta_file = "batches.meta.txt";
 const char* const test_file = "test_batch.bin";
 
-std::string batch_file(int number) {
-  return "data_batch_" + std::to_string(number) + ".bin";
-}
+std::string batch_file(int number) { return "data_batch_" + std::to_string(number) + ".bin"; }
 
 struct RecordFile {
   std::string path;

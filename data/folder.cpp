@@ -55,9 +55,7 @@ class FolderDataset : public Dataset {
   std::vector<Item> items_;
 };
 
-bool hidden(const fs::path& path) {
-  return path.filename().string().starts_with('.');
-}
+bool hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
 bool is_picture(const fs::path& path) {
   std::string extension = path.extension().string();

@@ -120,8 +120,6 @@ class MarkerWalk {
 
 }  // namespace
 
-JpegInfo inspect_jpeg(Bytes file) {
-  return MarkerWalk(file).run();
-}
+JpegInfo inspect_jpeg(Bytes file) { return MarkerWalk(file).run(); }
 
 }  // namespace bv

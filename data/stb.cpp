@@ -27,9 +27,7 @@ void* stb_realloc(void* old, size_t bytes) {
 }
 
 // On damaged files some of its assertions fail. What it holds then is lost: better than going on.
-[[noreturn]] void stb_assertion_failed() {
-  throw BadImage("damaged image");
-}
+[[noreturn]] void stb_assertion_failed() { throw BadImage("damaged image"); }
 
 }  // namespace
 }  // namespace bv

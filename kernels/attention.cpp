@@ -41,9 +41,7 @@ void check(const Op& op, const char* name) {
 
 constexpr int most_queries = 48, most_keys = 256;
 
-constexpr int round_div(int n, int by) {
-  return (n + by - 1) / by;
-}
+constexpr int round_div(int n, int by) { return (n + by - 1) / by; }
 
 // Sizes of an operation's tiles. The last tile of either kind may be smaller.
 struct Tiles {

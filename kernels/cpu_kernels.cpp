@@ -9,8 +9,6 @@ namespace bv::BAREVISION_ISA {
 CpuKernels::CpuKernels() : matmul_(MatmulOneDnn::make()) {}
 CpuKernels::~CpuKernels() = default;
 
-std::unique_ptr<Kernels> make_cpu_kernels() {
-  return std::make_unique<CpuKernels>();
-}
+std::unique_ptr<Kernels> make_cpu_kernels() { return std::make_unique<CpuKernels>(); }
 
 }  // namespace bv::BAREVISION_ISA

@@ -16,9 +16,7 @@ struct Planes {
   uint8_t channel[3][stretch + simd::width];  // vectors read past the end
 };
 
-int clamp(int x, int least, int most) {
-  return x < least ? least : x > most ? most : x;
-}
+int clamp(int x, int least, int most) { return x < least ? least : x > most ? most : x; }
 
 // Pixels x .. x + n of row y of image b's crop.
 void gather(const InputPatches& op, int b, int y, int x, int n, Planes& planes) {

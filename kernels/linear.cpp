@@ -31,9 +31,7 @@ void check(const Op& op, const char* name) {
 }
 
 // Floats up to a multiple of 64 bytes.
-size_t padded(size_t count) {
-  return (count + 15) / 16 * 16;
-}
+size_t padded(size_t count) { return (count + 15) / 16 * 16; }
 
 // out[columns, rows] = inp[rows, columns]^T
 void transpose(float* out, const float* inp, int rows, int columns) {

@@ -13,9 +13,7 @@
 namespace bv {
 namespace {
 
-void write(const std::string& path, const std::string& text) {
-  std::ofstream(path) << text;
-}
+void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
 
 template <class F>
 std::string error_of(F&& f) {
@@ -36,9 +34,7 @@ void expect_config_error(const std::string& text, const std::string& part) {
   expect_part(error_of([&] { parse_config(text, "run.json"); }), part);
 }
 
-CommandLine given(std::vector<std::string> words) {
-  return parse_command_line(words);
-}
+CommandLine given(std::vector<std::string> words) { return parse_command_line(words); }
 
 TEST(Config, ReadsValues) {
   const Values values = parse_config(

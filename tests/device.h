@@ -31,9 +31,7 @@ struct Device {
 };
 
 // As GoogleTest prints it.
-inline void PrintTo(const Device& device, std::ostream* stream) {
-  *stream << device.name;
-}
+inline void PrintTo(const Device& device, std::ostream* stream) { *stream << device.name; }
 
 // The CPU with the best instruction set that this machine has, and, as unavailable, the one that it
 // lacks; the GPU's kernels on CUDA and on the stand-in where they are built. BAREVISION_ISA=avx2 asks

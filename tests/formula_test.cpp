@@ -31,9 +31,7 @@ TEST(Formula, ParametersAreThoseOfPython) {
   }
 }
 
-TEST(Formula, LabelsRepeat) {
-  EXPECT_EQ(labels(4, 10), (std::vector<int32_t>{0, 7, 4, 1}));
-}
+TEST(Formula, LabelsRepeat) { EXPECT_EQ(labels(4, 10), (std::vector<int32_t>{0, 7, 4, 1})); }
 
 TEST(Formula, DifferenceSeesOneWrongElementAndNaN) {
   const auto values = signed_values("tensor", 1000);

@@ -243,9 +243,7 @@ TEST(Image, ExifOfBothByteOrders) {
     EXPECT_EQ(exif_orientation(std::span(big).first(size)), 1);
 }
 
-Bytes text(const std::string& s) {
-  return {s.begin(), s.end()};
-}
+Bytes text(const std::string& s) { return {s.begin(), s.end()}; }
 
 TEST(Image, PortableMapsAndBitmaps) {
   Bytes ppm = text("P6\n# a comment\n2 1\n255\n");

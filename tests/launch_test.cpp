@@ -218,9 +218,7 @@ TEST(Launch, SharesOutCores) {
   EXPECT_EQ(count(two.wait().errors, "cpus 1 threads 1 omp 1\n"), 2u);
 }
 
-TEST(Launch, RefusesNoProcesses) {
-  EXPECT_THROW(run_launcher(0, {"x"}), UserError);
-}
+TEST(Launch, RefusesNoProcesses) { EXPECT_THROW(run_launcher(0, {"x"}), UserError); }
 
 // Under another launcher, where it is installed.
 void expect_sum_under(const std::string& tool, const std::string& options) {

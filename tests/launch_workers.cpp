@@ -31,9 +31,7 @@ int number(const Words& words, size_t i) {
 }
 
 // exit CODE0 CODE1 ...: each rank with its code
-int exit_with(const Words& words) {
-  return number(words, 1 + own_world().rank);
-}
+int exit_with(const Words& words) { return number(words, 1 + own_world().rank); }
 
 // sleep: until killed
 int sleep_on(const Words&) {

@@ -14,9 +14,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-CommandLine parse(const Words& words) {
-  return parse_command_line(words);
-}
+CommandLine parse(const Words& words) { return parse_command_line(words); }
 
 std::string error_of(const Words& words) {
   try {

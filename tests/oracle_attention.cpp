@@ -19,9 +19,7 @@ struct Index {
   size_t row(int b, int h, int n) const { return (size_t(b) * s.H + h) * s.N + n; }
 };
 
-Tracked score_scale(const AttentionSizes& s) {
-  return Tracked(1) / sqrt(Tracked(s.D));
-}
+Tracked score_scale(const AttentionSizes& s) { return Tracked(1) / sqrt(Tracked(s.D)); }
 
 // Scores of one query over all keys.
 Tensor scores(const Values& qkv, const AttentionSizes& s, int b, int h, int q) {

@@ -116,12 +116,8 @@ void check_attention(float drop) {
   }
 }
 
-TEST(Oracle, Attention) {
-  check_attention(0);
-}
-TEST(Oracle, AttentionWithDropout) {
-  check_attention(0.4f);
-}
+TEST(Oracle, Attention) { check_attention(0); }
+TEST(Oracle, AttentionWithDropout) { check_attention(0.4f); }
 
 TEST(Oracle, AttentionOfEqualScoresIsTheMean) {
   const AttentionSizes s{.B = 1, .N = 2, .H = 1, .D = 1};
@@ -197,15 +193,9 @@ void check_cross_entropy(bool soft, double smoothing) {
       [&] { return dot(each, cross_entropy_forward(logits, labels, targets, s).loss); });
 }
 
-TEST(Oracle, CrossEntropy) {
-  check_cross_entropy(false, 0);
-}
-TEST(Oracle, CrossEntropySmoothed) {
-  check_cross_entropy(false, 0.1);
-}
-TEST(Oracle, CrossEntropySoftTargets) {
-  check_cross_entropy(true, 0.1);
-}
+TEST(Oracle, CrossEntropy) { check_cross_entropy(false, 0); }
+TEST(Oracle, CrossEntropySmoothed) { check_cross_entropy(false, 0.1); }
+TEST(Oracle, CrossEntropySoftTargets) { check_cross_entropy(true, 0.1); }
 
 TEST(Oracle, MetricsCountRanks) {
   // Label 3 in rows of 7: first; tied with a lower index; sixth; absent.

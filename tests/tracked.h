@@ -41,9 +41,7 @@ inline Tracked operator/(Tracked a, Tracked b) {
   const double q = a.value / b.value;
   return Tracked::computed(q, (a.variance + q * q * b.variance) / (b.value * b.value));
 }
-inline Tracked& operator+=(Tracked& a, Tracked b) {
-  return a = a + b;
-}
+inline Tracked& operator+=(Tracked& a, Tracked b) { return a = a + b; }
 inline Tracked exp(Tracked a) {
   const double e = std::exp(a.value);
   return Tracked::computed(e, e * e * a.variance, 2);

@@ -51,9 +51,7 @@ double cpu_quota_of_groups(const std::string& root, const std::string& group) {
   return quota;
 }
 
-double cpu_quota() {
-  return cpu_quota_of_groups(cgroup_root, own_group());
-}
+double cpu_quota() { return cpu_quota_of_groups(cgroup_root, own_group()); }
 
 size_t memory_in_bytes() {
   const size_t physical = size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));

@@ -56,9 +56,7 @@ struct MatmulOneDnn::Plan {
   size_t scratch_bytes = 0;
 };
 
-std::unique_ptr<MatmulOneDnn> MatmulOneDnn::make() {
-  return std::make_unique<MatmulOneDnn>();
-}
+std::unique_ptr<MatmulOneDnn> MatmulOneDnn::make() { return std::make_unique<MatmulOneDnn>(); }
 MatmulOneDnn::MatmulOneDnn() : engine_(std::make_unique<Engine>()) {}
 MatmulOneDnn::~MatmulOneDnn() = default;
 
@@ -86,9 +84,7 @@ MatmulOneDnn::Plan& MatmulOneDnn::plan(const Product& p) {
   return plan;
 }
 
-size_t MatmulOneDnn::scratch_bytes(const Product& p) {
-  return plan(p).scratch_bytes;
-}
+size_t MatmulOneDnn::scratch_bytes(const Product& p) { return plan(p).scratch_bytes; }
 
 namespace {
 

@@ -12,9 +12,7 @@ namespace {
 constexpr size_t page = 4096;
 constexpr size_t huge_page = 2 << 20;
 
-size_t round_up(size_t bytes, size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
+size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 // Maps more than is asked for and gives the ends back, so that the rest is aligned.
 void* map_aligned(size_t bytes, size_t alignment) {

@@ -29,9 +29,7 @@ using vd = double __attribute__((vector_size(4 * width)));  // half as many
 static inline vf set(float x) {
   return x - vf{};  // no operation, where 0 + x would be one that makes -0 a 0
 }
-static inline vi seti(int32_t x) {
-  return vi{} + x;
-}
+static inline vi seti(int32_t x) { return vi{} + x; }
 // 0, 1, 2 ...
 static inline vi count_up() {
   vi v;
@@ -40,12 +38,8 @@ static inline vi count_up() {
 }
 
 #ifdef __AVX512F__
-static inline vf load(const float* p) {
-  return _mm512_loadu_ps(p);
-}
-static inline void store(float* p, vf v) {
-  _mm512_storeu_ps(p, v);
-}
+static inline vf load(const float* p) { return _mm512_loadu_ps(p); }
+static inline void store(float* p, vf v) { _mm512_storeu_ps(p, v); }
 // The first n elements (0 <= n <= width); memory behind them is not touched, the rest reads as 0.
 static inline vf load_partial(const float* p, int n) {
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p);
@@ -53,43 +47,25 @@ static inline vf load_partial(const float* p, int n) {
 static inline void store_partial(float* p, vf v, int n) {
   _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), v);
 }
-static inline vf fma(vf a, vf b, vf c) {
-  return _mm512_fmadd_ps(a, b, c);
-}  // a b + c
+static inline vf fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }  // a b + c
 // Where one of the two is NaN: b.
-static inline vf max(vf a, vf b) {
-  return _mm512_max_ps(a, b);
-}
-static inline vf min(vf a, vf b) {
-  return _mm512_min_ps(a, b);
-}
-static inline vf sqrt(vf a) {
-  return _mm512_sqrt_ps(a);
-}
+static inline vf max(vf a, vf b) { return _mm512_max_ps(a, b); }
+static inline vf min(vf a, vf b) { return _mm512_min_ps(a, b); }
+static inline vf sqrt(vf a) { return _mm512_sqrt_ps(a); }
 static inline vf round(vf a) {  // to the nearest integer
   return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-static inline vf to_float(vi a) {
-  return _mm512_cvtepi32_ps(reinterpret_cast<__m512i>(a));
-}
+static inline vf to_float(vi a) { return _mm512_cvtepi32_ps(reinterpret_cast<__m512i>(a)); }
 // x 2^n for an integer n
-static inline vf scale(vf x, vf n) {
-  return _mm512_scalef_ps(x, n);
-}
+static inline vf scale(vf x, vf n) { return _mm512_scalef_ps(x, n); }
 // As many bytes as floats
 static inline vf load_bytes(const uint8_t* p) {
   return _mm512_cvtepi32_ps(
       _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
-static inline __m256 lower(vf v) {
-  return _mm512_castps512_ps256(v);
-}
-static inline __m256 upper(vf v) {
-  return _mm512_extractf32x8_ps(v, 1);
-}
-static inline vd to_double(__m256 v) {
-  return _mm512_cvtps_pd(v);
-}
+static inline __m256 lower(vf v) { return _mm512_castps512_ps256(v); }
+static inline __m256 upper(vf v) { return _mm512_extractf32x8_ps(v, 1); }
+static inline vd to_double(__m256 v) { return _mm512_cvtps_pd(v); }
 // Products of the lower halves of 64-bit lanes.
 static inline vq multiply(vq a, vq b) {
   return reinterpret_cast<vq>(
@@ -105,39 +81,21 @@ static inline vq high_halves(vq a, vq b) {
       _mm512_unpackhi_epi64(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
 }
 #else
-static inline vf load(const float* p) {
-  return _mm256_loadu_ps(p);
-}
-static inline void store(float* p, vf v) {
-  _mm256_storeu_ps(p, v);
-}
+static inline vf load(const float* p) { return _mm256_loadu_ps(p); }
+static inline void store(float* p, vf v) { _mm256_storeu_ps(p, v); }
 static inline __m256i first(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
-static inline vf load_partial(const float* p, int n) {
-  return _mm256_maskload_ps(p, first(n));
-}
-static inline void store_partial(float* p, vf v, int n) {
-  _mm256_maskstore_ps(p, first(n), v);
-}
-static inline vf fma(vf a, vf b, vf c) {
-  return _mm256_fmadd_ps(a, b, c);
-}
-static inline vf max(vf a, vf b) {
-  return _mm256_max_ps(a, b);
-}
-static inline vf min(vf a, vf b) {
-  return _mm256_min_ps(a, b);
-}
-static inline vf sqrt(vf a) {
-  return _mm256_sqrt_ps(a);
-}
+static inline vf load_partial(const float* p, int n) { return _mm256_maskload_ps(p, first(n)); }
+static inline void store_partial(float* p, vf v, int n) { _mm256_maskstore_ps(p, first(n), v); }
+static inline vf fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+static inline vf max(vf a, vf b) { return _mm256_max_ps(a, b); }
+static inline vf min(vf a, vf b) { return _mm256_min_ps(a, b); }
+static inline vf sqrt(vf a) { return _mm256_sqrt_ps(a); }
 static inline vf round(vf a) {
   return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-static inline vf to_float(vi a) {
-  return _mm256_cvtepi32_ps(reinterpret_cast<__m256i>(a));
-}
+static inline vf to_float(vi a) { return _mm256_cvtepi32_ps(reinterpret_cast<__m256i>(a)); }
 // In two steps, so that a result below the normal range or above it comes out right (|n| < 253).
 static inline vf scale(vf x, vf n) {
   const vi k = reinterpret_cast<vi>(_mm256_cvtps_epi32(n)), half = k >> 1;
@@ -148,15 +106,9 @@ static inline vf load_bytes(const uint8_t* p) {
   return _mm256_cvtepi32_ps(
       _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
 }
-static inline __m128 lower(vf v) {
-  return _mm256_castps256_ps128(v);
-}
-static inline __m128 upper(vf v) {
-  return _mm256_extractf128_ps(v, 1);
-}
-static inline vd to_double(__m128 v) {
-  return _mm256_cvtps_pd(v);
-}
+static inline __m128 lower(vf v) { return _mm256_castps256_ps128(v); }
+static inline __m128 upper(vf v) { return _mm256_extractf128_ps(v, 1); }
+static inline vd to_double(__m128 v) { return _mm256_cvtps_pd(v); }
 static inline vq multiply(vq a, vq b) {
   return reinterpret_cast<vq>(
       _mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
@@ -202,12 +154,8 @@ static inline void split_pixels(const uint8_t* pixels, const PixelShuffles& shuf
   _mm_storeu_si128(reinterpret_cast<__m128i*>(blue), out[2]);
 }
 
-static inline vf select(vi mask, vf a, vf b) {
-  return mask ? a : b;
-}
-static inline vf abs(vf x) {
-  return reinterpret_cast<vf>(reinterpret_cast<vi>(x) & 0x7fffffff);
-}
+static inline vf select(vi mask, vf a, vf b) { return mask ? a : b; }
+static inline vf abs(vf x) { return reinterpret_cast<vf>(reinterpret_cast<vi>(x) & 0x7fffffff); }
 
 static inline float reduce_sum(vf v) {
 #ifdef __AVX512F__
@@ -248,9 +196,7 @@ static inline vf exp_bounded(vf x) {
 }
 
 // The same for every x: 0 at -inf, inf above the range, NaN stays NaN.
-static inline vf exp(vf x) {
-  return exp_bounded(min(set(89.0f), max(set(-105.0f), x)));
-}
+static inline vf exp(vf x) { return exp_bounded(min(set(89.0f), max(set(-105.0f), x))); }
 
 // The standard normal distribution at x: Phi(x) = (1 + erf(x / sqrt 2)) / 2 and
 // phi(x) = e^(-x^2/2) / sqrt(2 pi).

@@ -20,9 +20,7 @@ constexpr int row_block = 6;
 constexpr int panel_vectors = simd::width == 16 ? 4 : 2;
 constexpr int k_block = 128;  // rows of a panel that stay in the first-level cache
 
-constexpr int round_up(int n, int multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
+constexpr int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 // `total` cut into as few parts of at most `most` as will do, of nearly equal sizes.
 struct Parts {

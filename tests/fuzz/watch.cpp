@@ -26,9 +26,7 @@ void __sanitizer_set_death_callback(void (*)());
 extern "C" const char* __asan_default_options() {
   return "max_allocation_size_mb=64:allocator_may_return_null=0:detect_leaks=1:handle_abort=1";
 }
-extern "C" const char* __ubsan_default_options() {
-  return "halt_on_error=1:print_stacktrace=1";
-}
+extern "C" const char* __ubsan_default_options() { return "halt_on_error=1:print_stacktrace=1"; }
 
 namespace bv::fuzz {
 namespace {
@@ -64,9 +62,7 @@ void on_alarm(int) {
   say("hangs");
   _exit(1);
 }
-void on_death() {
-  say("ended the program");
-}
+void on_death() { say("ended the program"); }
 
 }  // namespace
 
@@ -85,8 +81,6 @@ size_t end_watch() {
   return watch.most > watch.limit ? watch.most : 0;
 }
 
-void arm(unsigned seconds) {
-  alarm(seconds);
-}
+void arm(unsigned seconds) { alarm(seconds); }
 
 }  // namespace bv::fuzz

@@ -49,13 +49,9 @@ void ModelRun::set_formula_weights() {
   parameters_.set_weights(weights);
 }
 
-void ModelRun::forward() {
-  stage_.forward(run(), 0);
-}
+void ModelRun::forward() { stage_.forward(run(), 0); }
 
-void ModelRun::backward() {
-  stage_.backward(run(), 0);
-}
+void ModelRun::backward() { stage_.backward(run(), 0); }
 
 std::map<std::string, std::vector<float>> ModelRun::gradients() const {
   std::map<std::string, std::vector<float>> gradients;
