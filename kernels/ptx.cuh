@@ -15,9 +15,9 @@ namespace bv::BAREVISION_GPU {
 #ifndef __CUDACC__
 namespace twin {
 
-// Matrix m of `count`: its row r comes from lane 8 m + r. Lane i takes row i/4, columns i%4*2 and
+// Of matrix m, row r comes from lane 8 m + r. Lane i takes row i/4, columns i%4*2 and
 // the next; if transposed, column i/4, rows i%4*2 and the next.
-template <int count, bool transposed>
+template <bool transposed>
 void ldmatrix(uint32_t* r, const void* row, ::simt::Site site) {
   ::simt::check_shared(row, 16, "ldmatrix", site);
   struct Hand {
@@ -25,7 +25,7 @@ void ldmatrix(uint32_t* r, const void* row, ::simt::Site site) {
     const void* row;
   } mine{r, row};
   ::simt::collective(mine, site, [](auto lanes) {
-    for (int m = 0; m < count; ++m) {
+    for (int m = 0; m < 4; ++m) {
       uint16_t matrix[8][8];
       for (int i = 0; i < 8; ++i) std::memcpy(matrix[i], lanes(8 * m + i).row, 16);
       for (int i = 0; i < 32; ++i) {
@@ -51,9 +51,9 @@ template <class T>
 #endif
 
 // ---- ldmatrix: 8x8 matrices of 16-bit elements from shared memory ------------------------------
-// Lane i brings the address of row i%8 of matrix i/8 (x2: of lanes 0 to 15; the others bring some
-// valid row, too), and gets of matrix m the pair (row lane/4, columns lane%4*2 and the next) in
-// r[m]; by the _trans forms the pair (rows lane%4*2 and the next, column lane/4).
+// Lane i brings the address of row i%8 of matrix i/8, and gets of matrix m the pair (row lane/4,
+// columns lane%4*2 and the next) in r[m]; by the _trans form the pair (rows lane%4*2 and the next,
+// column lane/4).
 #ifdef __CUDACC__
 __device__ inline uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
@@ -70,34 +70,14 @@ __device__ inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row) {
                : "r"(shared_address(row))
                : "memory");
 }
-__device__ inline void ldmatrix_x2(uint32_t (&r)[2], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(shared_address(row))
-               : "memory");
-}
-__device__ inline void ldmatrix_x2_trans(uint32_t (&r)[2], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(shared_address(row))
-               : "memory");
-}
 #else
 inline void ldmatrix_x4(uint32_t (&r)[4], const void* row,
                         ::simt::Site site = ::simt::Site::current()) {
-  twin::ldmatrix<4, false>(r, row, site);
+  twin::ldmatrix<false>(r, row, site);
 }
 inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row,
                               ::simt::Site site = ::simt::Site::current()) {
-  twin::ldmatrix<4, true>(r, row, site);
-}
-inline void ldmatrix_x2(uint32_t (&r)[2], const void* row,
-                        ::simt::Site site = ::simt::Site::current()) {
-  twin::ldmatrix<2, false>(r, row, site);
-}
-inline void ldmatrix_x2_trans(uint32_t (&r)[2], const void* row,
-                              ::simt::Site site = ::simt::Site::current()) {
-  twin::ldmatrix<2, true>(r, row, site);
+  twin::ldmatrix<true>(r, row, site);
 }
 #endif
 
