@@ -306,6 +306,247 @@ struct ClassTokenBackward {
   Cost cost() const { return {0, double(size_of(dtype)) * B * C * (N + 1.0)}; }
 };
 
+// ---- convolution --------------------------------------------------------------------------------
+// Cross-correlation, as the field calls it a convolution, with zeros around the image:
+//   out[n, p, q, k] = sum over r, s, c of
+//       inp[n, p stride - padding + r, q stride - padding + s, first(k) + c] weight[k, r, s, c]
+// c runs over the C / groups channels of k's group, which begin at first(k) =
+// k / (K / groups) * (C / groups).
+struct ConvShape {
+  int N, H, W, C;       // inp [N, H, W, C]
+  int K, R, S;          // weight [K, R, S, C / groups]
+  int stride, padding;  // the same in both directions
+  int groups = 1;
+
+  constexpr int P() const { return (H + 2 * padding - R) / stride + 1; }  // out [N, P, Q, K]
+  constexpr int Q() const { return (W + 2 * padding - S) / stride + 1; }
+  constexpr double inp_count() const { return double(N) * H * W * C; }
+  constexpr double out_count() const { return double(N) * P() * Q() * K; }
+  constexpr double weight_count() const { return double(K) * R * S * (C / groups); }
+  constexpr double flops() const { return 2 * out_count() * R * S * (C / groups); }
+};
+
+struct ConvForward {
+  void* out;           // [N, P, Q, K] dtype  =
+  float* moments;      // [2, K]  =: of each channel of out, as it is stored, mean and variance
+                       // (biased); null: not wanted
+  void* workspace;     // [workspace_bytes(*this)]
+  const void* inp;     // [N, H, W, C] dtype
+  const void* weight;  // [K, R, S, C / groups] dtype
+  ConvShape shape;
+  DType dtype;
+
+  Cost cost() const {
+    return {shape.flops(), double(size_of(dtype)) *
+                               (shape.inp_count() + shape.weight_count() + shape.out_count())};
+  }
+};
+
+// dinp[n, h, w, first(k) + c] = add + sum over k of the group and all p, r, q, s with
+//   p stride - padding + r = h,  q stride - padding + s = w   of  dout[n, p, q, k] weight[k, r, s, c]
+struct ConvBackwardInput {
+  void* dinp;          // [N, H, W, C] dtype  =
+  void* workspace;     // [workspace_bytes(*this)]
+  const void* dout;    // [N, P, Q, K] dtype
+  const void* add;     // [N, H, W, C] dtype, what reaches inp from elsewhere; or null; may be dinp
+  const void* weight;  // [K, R, S, C / groups] dtype
+  ConvShape shape;
+  DType dtype;
+
+  Cost cost() const {
+    return {shape.flops(), double(size_of(dtype)) * (shape.inp_count() * (add ? 2 : 1) +
+                                                     shape.weight_count() + shape.out_count())};
+  }
+};
+
+// dweight[k, r, s, c] (+)= sum over n, p, q of
+//   dout[n, p, q, k] inp[n, p stride - padding + r, q stride - padding + s, first(k) + c]
+struct ConvBackwardWeight {
+  float* dweight;    // [K, R, S, C / groups]  = or +=, by accumulate
+  void* workspace;   // [workspace_bytes(*this)]
+  const void* dout;  // [N, P, Q, K] dtype
+  const void* inp;   // [N, H, W, C] dtype
+  ConvShape shape;
+  DType dtype;
+  bool accumulate;
+
+  Cost cost() const {
+    return {shape.flops(), double(size_of(dtype)) * (shape.inp_count() + shape.out_count()) +
+                               4.0 * shape.weight_count() * (accumulate ? 2 : 1)};
+  }
+};
+
+// ---- batch norm ---------------------------------------------------------------------------------
+// Batch normalisation (Ioffe & Szegedy 2015) over the rows of [rows, C], that is over images and
+// positions, with what follows it in a residual network:
+//   y = (inp - mean) * rstd * weight + bias (+ residual),   out = relu ? max(y, 0) : y
+//   rstd = 1 / sqrt(variance + eps)
+// mean and variance are those over `parts` equal parts (the processes' batches: SyncBN; or one),
+// whose moments are given: mean = mean of the parts' means, variance = mean of the parts' variances
+// + variance of the parts' means. A NaN stays one.
+// Every device computes y as fma(inp - mean, rstd * weight, bias) (+ residual), so that backward
+// finds the same sign again.
+struct BatchNormForward {
+  void* out;            // [rows, C] dtype  =
+  float* mean;          // [C]  =, saved for backward
+  float* rstd;          // [C]  =, saved for backward
+  float* running_mean;  // [C]  = (1 - momentum) running + momentum mean; null: left as it is
+  float* running_var;   // [C]  the same, of the unbiased variance: n / (n - 1) times the biased
+      // one, n = rows * parts. Neither changes where mean or variance isn't finite
+  const void* inp;       // [rows, C] dtype
+  const void* residual;  // [rows, C] dtype, or null
+  const float*
+      moments;          // [parts, 2, C]: mean and biased variance of inp, as ConvForward gives them
+  const float* weight;  // [C]
+  const float* bias;    // [C]
+  int rows, C, parts;
+  float eps, momentum;
+  bool relu;
+  DType dtype;
+
+  Cost cost() const {
+    const double n = double(rows) * C;
+    return {4 * n, n * double(size_of(dtype)) * (residual ? 3 : 2) + 4.0 * C * (8 + 2.0 * parts)};
+  }
+};
+
+// Evaluation: the same with the running statistics as mean and variance.
+struct BatchNormEvaluate {
+  void* out;                  // [rows, C] dtype  =, may be inp or residual itself
+  const void* inp;            // [rows, C] dtype
+  const void* residual;       // [rows, C] dtype, or null
+  const float* running_mean;  // [C]
+  const float* running_var;   // [C]
+  const float* weight;        // [C]
+  const float* bias;          // [C]
+  int rows, C;
+  float eps;
+  bool relu;
+  DType dtype;
+
+  Cost cost() const {
+    const double n = double(rows) * C;
+    return {4 * n, n * double(size_of(dtype)) * (residual ? 3 : 2) + 16.0 * C};
+  }
+};
+
+// Backward in two passes, since SyncBN adds up the sums over the processes between them. The first,
+// with g = dout where relu let y pass (y > 0), else 0, and xhat = (inp - mean) * rstd:
+//   sums[0] = sum over rows of g,   sums[1] = sum over rows of g * xhat,
+//   dbias (+)= sums[0],   dweight (+)= sums[1]
+// Where there was a residual, its gradient is g, and y's sign is that of out. Where there was none,
+// y is computed again from inp.
+struct BatchNormBackwardSums {
+  float* sums;          // [2, C]  =
+  float* dweight;       // [C]  = or +=, by accumulate
+  float* dbias;         // [C]  = or +=, by accumulate
+  void* g;              // [rows, C] dtype  =, may be dout itself; null: not wanted
+  void* workspace;      // [workspace_bytes(*this)]
+  const void* dout;     // [rows, C] dtype
+  const void* out;      // [rows, C] dtype: forward's, where it had a residual and relu; else null
+  const void* inp;      // [rows, C] dtype
+  const float* mean;    // [C]
+  const float* rstd;    // [C]
+  const float* weight;  // [C]
+  const float* bias;    // [C]
+  int rows, C;
+  bool relu;
+  DType dtype;
+  bool accumulate;
+
+  Cost cost() const {
+    const double n = double(rows) * C;
+    return {6 * n, n * double(size_of(dtype)) * (2 + (out ? 1 : 0) + (g ? 1 : 0)) +
+                       4.0 * C * (accumulate ? 10 : 8)};
+  }
+};
+
+// The second: dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n),   n = rows * parts
+struct BatchNormBackward {
+  void* dinp;           // [rows, C] dtype  =, may be dout itself
+  const float* sums;    // [2, C], over all parts
+  const void* dout;     // [rows, C] dtype; g where BatchNormBackwardSums has written it, with relu
+                        // false
+  const void* inp;      // [rows, C] dtype
+  const float* mean;    // [C]
+  const float* rstd;    // [C]
+  const float* weight;  // [C]
+  const float* bias;    // [C]
+  int rows, C, parts;
+  bool relu;  // y's sign is computed again from inp
+  DType dtype;
+
+  Cost cost() const {
+    const double n = double(rows) * C;
+    return {8 * n, 3 * n * double(size_of(dtype)) + 24.0 * C};
+  }
+};
+
+// ---- pooling ------------------------------------------------------------------------------------
+// The largest of each window of R x R; what lies outside the image is none. Of equals the first in
+// the order of rows and columns; a NaN is the largest of all, as in PyTorch. `index` says which:
+// r * R + s.
+struct MaxPoolForward {
+  void* out;        // [N, P, Q, C] dtype  =
+  uint8_t* index;   // [N, P, Q, C]  =, saved for backward
+  const void* inp;  // [N, H, W, C] dtype
+  int N, H, W, C;
+  int R, stride, padding;  // padding <= R / 2
+  DType dtype;
+
+  constexpr int P() const { return (H + 2 * padding - R) / stride + 1; }
+  constexpr int Q() const { return (W + 2 * padding - R) / stride + 1; }
+  Cost cost() const {
+    const double out_count = double(N) * P() * Q() * C;
+    return {out_count * R * R, double(N) * H * W * C * double(size_of(dtype)) +
+                                   out_count * (double(size_of(dtype)) + 1)};
+  }
+};
+
+// dinp = sum over the windows that took this element of dout, in the order of the windows
+struct MaxPoolBackward {
+  void* dinp;            // [N, H, W, C] dtype  =
+  const void* dout;      // [N, P, Q, C] dtype
+  const uint8_t* index;  // [N, P, Q, C]
+  int N, H, W, C;
+  int R, stride, padding;
+  DType dtype;
+
+  constexpr int P() const { return (H + 2 * padding - R) / stride + 1; }
+  constexpr int Q() const { return (W + 2 * padding - R) / stride + 1; }
+  Cost cost() const {
+    const double out_count = double(N) * P() * Q() * C;
+    return {out_count, double(N) * H * W * C * double(size_of(dtype)) +
+                           out_count * (double(size_of(dtype)) + 1)};
+  }
+};
+
+// out[n, c] = mean over positions of inp[n, position, c]
+struct AveragePoolForward {
+  void* out;        // [N, C] dtype  =
+  const void* inp;  // [N, positions, C] dtype
+  int N, positions, C;
+  DType dtype;
+
+  Cost cost() const {
+    const double n = double(N) * C;
+    return {n * positions, n * (positions + 1.0) * double(size_of(dtype))};
+  }
+};
+
+// dinp[n, position, c] = dout[n, c] / positions
+struct AveragePoolBackward {
+  void* dinp;        // [N, positions, C] dtype  =
+  const void* dout;  // [N, C] dtype
+  int N, positions, C;
+  DType dtype;
+
+  Cost cost() const {
+    const double n = double(N) * C;
+    return {n * positions, n * (positions + 1.0) * double(size_of(dtype))};
+  }
+};
+
 // ---- dropout ------------------------------------------------------------------------------------
 // Forward and, on gradients, backward: out = keep ? inp / (1 - drop) : 0, one decision for `group`
 // neighbours (1: dropout, Srivastava et al. 2014; all elements of an image: drop path, Huang et al.
@@ -464,6 +705,15 @@ struct OptimizerUpdate {
   }
 };
 
+// data *= factor: running statistics, added up over the processes, to their mean.
+struct Scale {
+  float* data;  // [count]
+  size_t count;
+  float factor;
+
+  Cost cost() const { return {double(count), 8.0 * double(count)}; }
+};
+
 // ---- the table ----------------------------------------------------------------------------------
 template <class Op>
 struct KernelRow {
@@ -486,7 +736,10 @@ using Kernels =
     KernelTable<InputPatches, LinearForward, LinearBackwardInput, LinearBackwardWeight,
                 BiasGeluForward, BiasGeluBackward, LayerNormForward, LayerNormBackward,
                 AttentionForward, AttentionBackward, EmbedForward, EmbedBackward, ClassTokenForward,
-                ClassTokenBackward, Dropout, CrossEntropyForward, CrossEntropyBackward, Metrics,
-                GradientTail, GradientNorm, OptimizerUpdate>;
+                ClassTokenBackward, ConvForward, ConvBackwardInput, ConvBackwardWeight,
+                BatchNormForward, BatchNormEvaluate, BatchNormBackwardSums, BatchNormBackward,
+                MaxPoolForward, MaxPoolBackward, AveragePoolForward, AveragePoolBackward, Dropout,
+                CrossEntropyForward, CrossEntropyBackward, Metrics, GradientTail, GradientNorm,
+                OptimizerUpdate, Scale>;
 
 }  // namespace bv

@@ -60,6 +60,27 @@ class CpuKernels final : public Kernels {
   void run(const ClassTokenForward&, Stream) override;
   void run(const ClassTokenBackward&, Stream) override;
 
+  // conv.cpp
+  void run(const ConvForward&, Stream) override;
+  void run(const ConvBackwardInput&, Stream) override;
+  void run(const ConvBackwardWeight&, Stream) override;
+  size_t workspace_bytes(const ConvForward&) override;
+  size_t workspace_bytes(const ConvBackwardInput&) override;
+  size_t workspace_bytes(const ConvBackwardWeight&) override;
+
+  // batchnorm.cpp
+  void run(const BatchNormForward&, Stream) override;
+  void run(const BatchNormEvaluate&, Stream) override;
+  void run(const BatchNormBackwardSums&, Stream) override;
+  void run(const BatchNormBackward&, Stream) override;
+  size_t workspace_bytes(const BatchNormBackwardSums&) override;
+
+  // pool.cpp
+  void run(const MaxPoolForward&, Stream) override;
+  void run(const MaxPoolBackward&, Stream) override;
+  void run(const AveragePoolForward&, Stream) override;
+  void run(const AveragePoolBackward&, Stream) override;
+
   // dropout.cpp
   void run(const Dropout&, Stream) override;
 
@@ -72,6 +93,7 @@ class CpuKernels final : public Kernels {
   // optimizer.cpp
   void run(const GradientNorm&, Stream) override;
   void run(const OptimizerUpdate&, Stream) override;
+  void run(const Scale&, Stream) override;
   size_t workspace_bytes(const GradientNorm&) override;
 
  private:

@@ -80,6 +80,27 @@ class CudaKernels final : public Kernels {
   void run(const ClassTokenForward&, Stream) override;
   void run(const ClassTokenBackward&, Stream) override;
 
+  // conv.cu
+  void run(const ConvForward&, Stream) override;
+  void run(const ConvBackwardInput&, Stream) override;
+  void run(const ConvBackwardWeight&, Stream) override;
+  size_t workspace_bytes(const ConvForward&) override;
+  size_t workspace_bytes(const ConvBackwardInput&) override;
+  size_t workspace_bytes(const ConvBackwardWeight&) override;
+
+  // batchnorm.cu
+  void run(const BatchNormForward&, Stream) override;
+  void run(const BatchNormEvaluate&, Stream) override;
+  void run(const BatchNormBackwardSums&, Stream) override;
+  void run(const BatchNormBackward&, Stream) override;
+  size_t workspace_bytes(const BatchNormBackwardSums&) override;
+
+  // pool.cu
+  void run(const MaxPoolForward&, Stream) override;
+  void run(const MaxPoolBackward&, Stream) override;
+  void run(const AveragePoolForward&, Stream) override;
+  void run(const AveragePoolBackward&, Stream) override;
+
   // dropout.cu
   void run(const Dropout&, Stream) override;
 
@@ -92,6 +113,7 @@ class CudaKernels final : public Kernels {
   // optimizer.cu
   void run(const GradientNorm&, Stream) override;
   void run(const OptimizerUpdate&, Stream) override;
+  void run(const Scale&, Stream) override;
   size_t workspace_bytes(const GradientNorm&) override;
 
  private:

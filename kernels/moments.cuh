@@ -1,0 +1,30 @@
+// Mean and variance of each column of a matrix [rows, C], without cancellation and always in the
+// same order: of each part of the rows the mean and the sum of squared differences from it (M2),
+// and of all parts these merged (Chan et al. 1979). Parts hold the same number of rows; the last
+// one may hold fewer.
+#pragma once
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/pack.cuh"
+
+namespace bv::BAREVISION_GPU {
+
+// moments [2, C] = mean and biased variance, from partial [parts, 2, C] = each part's mean and M2.
+struct MergeMoments {
+  float* moments;        // [2, C]  =
+  const float* partial;  // [parts, 2, C]
+  int parts, rows_of_part, rows, C;
+};
+void merge_moments(const MergeMoments&, cudaStream_t);
+
+// Of a matrix that lies in memory: where what wrote it could not take them on the way.
+struct ColumnMoments {
+  float* moments;   // [2, C]  =
+  void* workspace;  // [column_moments_bytes]
+  const void* inp;  // [rows, C] dtype
+  int rows, C;
+  DType dtype;
+};
+size_t column_moments_bytes(const Chip&, DType, int rows, int C);
+void column_moments(const Chip&, const ColumnMoments&, cudaStream_t);
+
+}  // namespace bv::BAREVISION_GPU
