@@ -1,12 +1,13 @@
 // Makes the CPU's table of operations, once for each instruction set (kernels/cpu/cpu_kernels.h).
 #include "kernels/cpu/cpu_kernels.h"
 
+#include "kernels/cpu/conv_onednn.h"
 #include "kernels/cpu/make_cpu_kernels.h"
 #include "kernels/cpu/matmul_onednn.h"
 
 namespace bv::BAREVISION_ISA {
 
-CpuKernels::CpuKernels() : matmul_(MatmulOneDnn::make()) {}
+CpuKernels::CpuKernels() : matmul_(MatmulOneDnn::make()), conv_(ConvOneDnn::make()) {}
 CpuKernels::~CpuKernels() = default;
 
 std::unique_ptr<Kernels> make_cpu_kernels() { return std::make_unique<CpuKernels>(); }

@@ -16,6 +16,7 @@
 #endif
 
 namespace bv {
+class ConvOneDnn;
 class MatmulOneDnn;
 }
 
@@ -98,6 +99,7 @@ class CpuKernels final : public Kernels {
 
  private:
   std::unique_ptr<MatmulOneDnn> matmul_;
+  std::unique_ptr<ConvOneDnn> conv_;
 };
 
 }  // namespace bv::BAREVISION_ISA

@@ -1,0 +1,113 @@
+// Mean and variance of each column of a matrix, without cancellation and always in the same order:
+// of each block of rows, while the first-level caches hold it, the mean, then the sum of squared
+// differences from it (M2); of blocks, and then of groups of rows, these merged (Chan et al. 1979).
+// Threads share out the groups, whose number depends on the matrix alone.
+#pragma once
+#include "kernels/cpu/simd.h"
+
+namespace bv::BAREVISION_ISA {
+
+constexpr int moments_block = 64;  // rows
+constexpr int moments_vectors = 4;
+
+// Of one column in each lane.
+struct Moments {
+  simd::vf mean, m2;
+};
+
+// Of a's and b's rows together, b_part = b's share of them; b's own part of M2 is given, a's is
+// weighted: M2 += M2_b + delta^2 rows_a rows_b / rows.
+static inline Moments merge(Moments a, Moments b, float b_part, float b_rows) {
+  const simd::vf delta = b.mean - a.mean;
+  return {a.mean + delta * b_part, a.m2 + b.m2 + delta * delta * ((1 - b_part) * b_rows)};
+}
+
+// moments [2, C] = mean and M2 of the rows of inp [rows, C]
+static inline void moments_of_rows(float* moments, const float* inp, int64_t rows, int C) {
+  constexpr int strip = moments_vectors * simd::width;
+  for (int64_t first = 0; first < rows; first += moments_block) {
+    const int n = static_cast<int>(rows - first < moments_block ? rows - first : moments_block);
+    const float* block = inp + first * C;
+    const float part = float(n) / float(first + n);
+    const auto keep = [&](auto lanes, int c, Moments found) {
+      if (first > 0)
+        found =
+            merge({lanes.load(moments + c), lanes.load(moments + C + c)}, found, part, float(n));
+      lanes.store(moments + c, found.mean);
+      lanes.store(moments + C + c, found.m2);
+    };
+    int c = 0;
+    for (; c + strip <= C; c += strip) {
+      simd::vf mean[moments_vectors] = {}, m2[moments_vectors] = {};
+      for (int row = 0; row < n; ++row)
+        for (int v = 0; v < moments_vectors; ++v)
+          mean[v] += simd::load(block + ptrdiff_t(row) * C + c + v * simd::width);
+      for (int v = 0; v < moments_vectors; ++v) mean[v] *= 1.0f / float(n);
+      for (int row = 0; row < n; ++row)
+        for (int v = 0; v < moments_vectors; ++v) {
+          const simd::vf d = simd::load(block + ptrdiff_t(row) * C + c + v * simd::width) - mean[v];
+          m2[v] = simd::fma(d, d, m2[v]);
+        }
+      for (int v = 0; v < moments_vectors; ++v)
+        keep(simd::Whole{}, c + v * simd::width, {mean[v], m2[v]});
+    }
+    simd::for_each(C - c, [&](int i, auto lanes) {
+      simd::vf mean{}, m2{};
+      for (int row = 0; row < n; ++row) mean += lanes.load(block + ptrdiff_t(row) * C + c + i);
+      mean *= 1.0f / float(n);
+      for (int row = 0; row < n; ++row) {
+        const simd::vf d = lanes.load(block + ptrdiff_t(row) * C + c + i) - mean;
+        m2 = simd::fma(d, d, m2);
+      }
+      keep(lanes, c + i, {mean, m2});
+    });
+  }
+}
+
+// The rows of a matrix in groups of whole blocks.
+struct MomentGroups {
+  static constexpr int most = 64;
+  int64_t rows;
+
+  int count() const {
+    const int64_t blocks = (rows + moments_block - 1) / moments_block;
+    return static_cast<int>(blocks < most ? blocks : most);
+  }
+  int64_t begin(int group) const {
+    const int64_t blocks = (rows + moments_block - 1) / moments_block;
+    const int64_t row = blocks * group / count() * moments_block;
+    return row < rows ? row : rows;
+  }
+  size_t partial_count(int C) const { return 2 * size_t(count()) * size_t(C); }
+};
+
+// moments [2, C] = mean and biased variance, from partial [groups, 2, C] = mean and M2 of each
+static inline void merge_groups(float* moments, const float* partial, MomentGroups groups, int C) {
+  simd::for_each(C, [&](int c, auto lanes) {
+    Moments sum{lanes.load(partial + c), lanes.load(partial + C + c)};
+    for (int group = 1; group < groups.count(); ++group) {
+      const float* next = partial + size_t(group) * 2 * size_t(C);
+      const float rows = float(groups.begin(group + 1) - groups.begin(group));
+      sum = merge(sum, {lanes.load(next + c), lanes.load(next + C + c)},
+                  rows / float(groups.begin(group + 1)), rows);
+    }
+    lanes.store(moments + c, sum.mean);
+    lanes.store(moments + C + c, sum.m2 * (1.0f / float(groups.rows)));
+  });
+}
+
+// moments [2, C] = mean and biased variance of the columns of inp [rows, C]; partial
+// [MomentGroups{rows}.partial_count(C)]
+static inline void column_moments(float* moments, float* partial, const float* inp, int64_t rows,
+                                  int C) {
+  const MomentGroups groups{rows};
+#pragma omp parallel for schedule(static)
+  for (int group = 0; group < groups.count(); ++group) {
+    const int64_t begin = groups.begin(group);
+    moments_of_rows(partial + size_t(group) * 2 * size_t(C), inp + begin * C,
+                    groups.begin(group + 1) - begin, C);
+  }
+  merge_groups(moments, partial, groups, C);
+}
+
+}  // namespace bv::BAREVISION_ISA

@@ -1,0 +1,52 @@
+// Convolutions by oneDNN, of its API 2.x and 3.x. Activations are NHWC, weights KRSC, as everywhere
+// here; oneDNN chooses an order of the weights for itself, from or to which they are written anew in
+// each run. Primitives are made once for each shape and kept; their memory is the caller's.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "kernels/kernels.h"
+
+namespace bv {
+
+struct Convolution {
+  enum class Result : uint8_t { out, dinp, dweight };
+
+  ConvShape shape;
+  Result result;
+  bool accumulate = false;  // dweight +=
+};
+
+// The three tensors of a convolution or their gradients; that of Convolution::result is written,
+// the others are read.
+struct ConvTensors {
+  float* inp;       // [N, H, W, C]
+  float* weight;    // [K, R, S, C / groups]
+  float* out;       // [N, P, Q, K]
+  void* workspace;  // [workspace_bytes], at a multiple of 64 bytes
+};
+
+class ConvOneDnn {
+ public:
+  static std::unique_ptr<ConvOneDnn> make();
+  ConvOneDnn();
+  ~ConvOneDnn();
+
+  // Prepares the convolution.
+  size_t workspace_bytes(const Convolution&);
+  void run(const Convolution&, const ConvTensors&);
+
+ private:
+  struct Engine;
+  struct Plan;
+  using Key = std::array<int, 12>;
+  Plan& plan(const Convolution&);
+
+  std::unique_ptr<Engine> engine_;
+  std::map<Key, Plan> plans_;
+};
+
+}  // namespace bv
