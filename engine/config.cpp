@@ -135,11 +135,31 @@ int native_size(DataKind kind) {
   return kind == DataKind::cifar ? 32 : kind == DataKind::builtin ? 64 : 0;
 }
 
+// What is a ViT's alone, and what a ResNet needs of its images.
+void settle_resnet(const Options& options, const std::string& model) {
+  const auto refuse = [&](const char* option, const char* lacks) {
+    throw UserError(find_option(option)->flag() + ": " + model + " has no " + lacks);
+  };
+  if (options.patch_size) refuse("patch_size", "patches");
+  if (options.attn_drop_rate > 0) refuse("attn_drop_rate", "attention");
+  if (options.drop_path_rate > 0) refuse("drop_path_rate", "stochastic depth");
+  constexpr int stem = 7;
+  if (*options.image_size < stem)
+    throw UserError("the image size " + std::to_string(*options.image_size) +
+                    " is smaller than the first convolution's filter of " + std::to_string(stem) +
+                    " x " + std::to_string(stem) + "; --image-size 32 would do");
+}
+
 void settle_sizes(Options& options, const ModelConfig& model, DataKind kind) {
   if (!options.image_size) {
     options.image_size = native_size(kind) > 0 ? native_size(kind) : model.image_size;
     options.sources["image_size"] = Source::settled;
   }
+  if (model.is_resnet()) return settle_resnet(options, model.name);
+  for (const auto& [name, given] :
+       {std::pair{"sync_bn", options.sync_bn}, {"zero_init_last", options.zero_init_last}})
+    if (given)
+      throw UserError(find_option(name)->flag() + ": " + model.name + " has no batch norm");
   if (!options.patch_size) {
     options.patch_size = model.patch_size;
     options.sources["patch_size"] = Source::settled;

@@ -12,15 +12,27 @@ size_t product(const std::vector<int64_t>& shape) {
                          [](size_t a, int64_t b) { return a * static_cast<size_t>(b); });
 }
 
+// Parameters start at multiples of OptimizerUpdate's chunk, and so of 64 bytes.
+size_t padded(size_t count) {
+  constexpr size_t chunk = OptimizerUpdate::decay_chunk;
+  return (count + chunk - 1) / chunk * chunk;
+}
+
 }  // namespace
 
-size_t TensorInfo::bytes() const { return product(shape) * size_of(dtype); }
+size_t TensorInfo::bytes() const { return product(shape) * element_bytes; }
 size_t ParameterInfo::count() const { return product(shape); }
 
 Tensor Graph::tensor(std::string name, std::vector<int64_t> shape, DType dtype) {
   const int id = static_cast<int>(tensors_.size());
-  tensors_.push_back({std::move(name), std::move(shape), dtype, id});
+  tensors_.push_back({std::move(name), std::move(shape), dtype, size_of(dtype), id});
   return {id};
+}
+
+Tensor Graph::bytes(std::string name, std::vector<int64_t> shape) {
+  const Tensor t = tensor(std::move(name), std::move(shape));
+  tensors_.back().element_bytes = 1;
+  return t;
 }
 
 Tensor Graph::same_memory(Tensor of, std::string name) {
@@ -47,9 +59,20 @@ void Graph::share_grad(Tensor a, Tensor b) {
 }
 
 Parameter Graph::parameter(std::string name, std::vector<int64_t> shape, Init init, float scale,
-                           bool decay) {
-  parameters_.push_back({std::move(name), std::move(shape), init, scale, decay});
+                           bool decay, bool channels_last) {
+  parameters_.push_back({std::move(name), std::move(shape), init, scale, decay, channels_last});
   return {static_cast<int>(parameters_.size()) - 1};
+}
+
+Statistic Graph::statistic(std::string name, std::vector<int64_t> shape, Init init) {
+  statistics_.push_back({.name = std::move(name),
+                         .shape = std::move(shape),
+                         .init = init,
+                         .scale = 0,
+                         .decay = false,
+                         .offset = statistics_count_});
+  statistics_count_ += padded(statistics_.back().count());
+  return {static_cast<int>(statistics_.size()) - 1};
 }
 
 void Graph::finish() {
@@ -61,8 +84,7 @@ void Graph::finish() {
     for (int p = begin; p < end; ++p) {
       ParameterInfo& info = parameters_[static_cast<size_t>(p)];
       info.offset = offset;
-      constexpr size_t chunk = OptimizerUpdate::decay_chunk;
-      offset += (info.count() + chunk - 1) / chunk * chunk;
+      offset += padded(info.count());
     }
     ready_after_[node] = offset;
     end = begin;

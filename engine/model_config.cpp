@@ -51,6 +51,14 @@ class Reader {
     for (size_t i = 0; i < 3; ++i) values[i] = checked(key, list.items[i], least, 1);
     return values;
   }
+  std::array<int, 4> stages(const std::string& key) {
+    const JsonValue& list = need(key, JsonValue::Kind::list);
+    if (list.items.size() != 4) fail(key, "must be 4 numbers of blocks");
+    std::array<int, 4> values;
+    for (size_t i = 0; i < 4; ++i)
+      values[i] = static_cast<int>(checked(key, list.items[i], 1, 1024));
+    return values;
+  }
   const JsonValue* object(const std::string& key) {
     const JsonValue* value = find(key);
     if (value != nullptr) check_kind(key, *value, JsonValue::Kind::object);
@@ -100,6 +108,36 @@ class Reader {
 
 }  // namespace
 
+namespace {
+
+void read_vit(Reader& reader, ModelConfig& model, const std::string& path) {
+  model.patch_size = reader.whole("patch_size", 1024);
+  model.embed_dim = reader.whole("embed_dim", 65536);
+  model.depth = reader.whole("depth", 1024);
+  model.heads = reader.whole("heads", 1024);
+  model.mlp_ratio = reader.number("mlp_ratio", 0.01, 100);
+  model.layer_norm_eps = reader.number("layer_norm_eps", 1e-12, 1);
+  if (model.embed_dim % model.heads != 0)
+    throw UserError(path + ": 'embed_dim' is not divisible by 'heads'");
+}
+
+void read_resnet(Reader& reader, ModelConfig& model, const std::string& path) {
+  const std::string block = reader.text("block");
+  if (block != "basic" && block != "bottleneck")
+    throw UserError(path + ": unknown 'block' " + printable(block) +
+                    "; there are basic and bottleneck");
+  model.bottleneck = block == "bottleneck";
+  model.layers = reader.stages("layers");
+  model.groups = reader.whole("groups", 1024);
+  model.width_per_group = reader.whole("width_per_group", 1024);
+  if (!model.bottleneck && (model.groups != 1 || model.width_per_group != 64))
+    throw UserError(path +
+                    ": 'groups' and 'width_per_group' are a bottleneck's; basic blocks have "
+                    "1 and 64");
+}
+
+}  // namespace
+
 std::vector<std::string> known_models() {
   std::vector<std::string> names;
   std::error_code error;
@@ -128,26 +166,21 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path,
                     .description = reader.text("description"),
                     .family = reader.text("family"),
                     .image_size = reader.whole("image_size", 4096),
-                    .patch_size = reader.whole("patch_size", 1024),
-                    .embed_dim = reader.whole("embed_dim", 65536),
-                    .depth = reader.whole("depth", 1024),
-                    .heads = reader.whole("heads", 1024),
-                    .mlp_ratio = reader.number("mlp_ratio", 0.01, 100),
-                    .layer_norm_eps = reader.number("layer_norm_eps", 1e-12, 1),
                     .mean = reader.channels("mean", 0),
                     .std = reader.channels("std", 1e-3)};
+  if (model.family == "vit")
+    read_vit(reader, model, path);
+  else if (model.family == "resnet")
+    read_resnet(reader, model, path);
+  else
+    throw UserError(path + ": unknown family '" + printable(model.family) +
+                    "'; there are vit and resnet");
   for (const char* section : {"recipe", "recipe_builtin", "recipe_cifar", "recipe_folder"}) {
     const JsonValue* recipe = reader.object(section);
     if (recipe == nullptr) continue;
     model.recipes[section] = values_from_json(*recipe, path + ": " + section, true);
   }
   reader.refuse_unknown();
-  if (model.family != "vit") {
-    throw UserError(path + ": unknown family '" + printable(model.family) + "'; there is vit");
-  }
-  if (model.embed_dim % model.heads != 0) {
-    throw UserError(path + ": 'embed_dim' is not divisible by 'heads'");
-  }
   return model;
 }
 

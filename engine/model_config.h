@@ -12,10 +12,17 @@ namespace bv {
 
 struct ModelConfig {
   std::string name, description;
-  std::string family;  // "vit"
-  int image_size = 0, patch_size = 0;
-  int embed_dim = 0, depth = 0, heads = 0;
+  std::string family;  // "vit" or "resnet"
+  int image_size = 0;
+  // of a vit (models/vit.h)
+  int patch_size = 0, embed_dim = 0, depth = 0, heads = 0;
   double mlp_ratio = 4, layer_norm_eps = 1e-6;
+  // of a resnet (models/resnet.h)
+  bool bottleneck = false;
+  std::array<int, 4> layers = {};
+  int groups = 1, width_per_group = 64;
+  bool is_resnet() const { return family == "resnet"; }
+
   std::array<double, 3> mean = {}, std = {};  // of pixels in 0-1
   // "recipe", and what differs from it for a kind of data: "recipe_builtin", "recipe_cifar",
   // "recipe_folder".

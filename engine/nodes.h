@@ -7,14 +7,46 @@
 
 namespace bv {
 
-// What the loader delivers to a ViT.
+// What the loader delivers.
 struct InputShape {
   int batch, height, width;  // of stored pictures
-  int size, patch;           // of the model's input
+  int size, patch;           // of the model's input; patch: a ViT's
   float mean[3], std[3];     // of pixels in 0-1
 };
 // Normalised patches [B, P, 3*patch*patch] of the batch.
 Tensor input_patches(Graph&, const InputShape&);
+// Normalised images [B, size, size, 3].
+Tensor input_images(Graph&, const InputShape&);
+
+// A convolution without bias [N, H, W, C] -> [N, P, Q, channels], its filter padded by half its
+// size. parts: as many parts (processes) as the batch norm behind it takes its statistics over.
+// hands_on: `through` is inp again, for a branch around the convolution, whose gradient is added to
+// inp's.
+struct ConvOptions {
+  int channels, filter, stride = 1, groups = 1;
+  int parts = 1;
+  bool hands_on = false;
+  bool input_grad = true;  // false for a model's first layer
+};
+struct ConvOut {
+  Tensor out, moments, through;
+};
+ConvOut conv(Graph&, const std::string& name, Tensor inp, const ConvOptions&);
+
+// relu(batchnorm(from) + residual), with or without either. Throws UserError where each channel
+// has a single value.
+struct BatchNormOptions {
+  bool relu = true;
+  bool zero_weight = false;            // the weight starts from 0 instead of 1
+  float eps = 1e-5f, momentum = 0.1f;  // PyTorch's
+};
+Tensor batchnorm(Graph&, const std::string& name, const ConvOut& from, Tensor residual,
+                 const BatchNormOptions&);
+
+// Padded by half the window.
+Tensor max_pool(Graph&, const std::string& name, Tensor inp, int window, int stride);
+// The mean of all positions: [N, H, W, C] -> [N, C].
+Tensor average_pool(Graph&, const std::string& name, Tensor inp);
 
 struct WeightInit {
   Init init;

@@ -1,4 +1,4 @@
-// Nodes: pictures to patches, tokens in front of them and out again.
+// Nodes: pictures to images or patches, tokens in front of them and out again.
 #include "engine/node_shapes.h"
 #include "engine/nodes.h"
 #include "engine/plan.h"
@@ -128,6 +128,15 @@ Tensor input_patches(Graph& g, const InputShape& s) {
   const int grid = s.size / s.patch;
   const Tensor out = g.tensor("patches", {s.batch, grid * grid, 3 * s.patch * s.patch});
   g.add<InputPatchesNode>(out, s, g.dtype());
+  return out;
+}
+
+// Patches of one pixel.
+Tensor input_images(Graph& g, const InputShape& s) {
+  InputShape pixels = s;
+  pixels.patch = 1;
+  const Tensor out = g.tensor("images", {s.batch, s.size, s.size, 3});
+  g.add<InputPatchesNode>(out, pixels, g.dtype());
   return out;
 }
 

@@ -65,7 +65,7 @@ std::vector<OptionRow> model_rows() {
       {.name = "patch_size",
        .metavar = "N",
        .member = &O::patch_size,
-       .help = "side of a patch; default: the recipe's, else the model's",
+       .help = "side of a ViT's patch; default: the recipe's, else the model's",
        .range = {.least = 1, .most = 1024}},
       {.name = "weights",
        .metavar = "FILE",
@@ -76,7 +76,7 @@ std::vector<OptionRow> model_rows() {
       {.name = "drop_rate",
        .metavar = "X",
        .member = &O::drop_rate,
-       .help = "dropout of the class token before the head",
+       .help = "dropout before the head",
        .range = fraction},
       {.name = "attn_drop_rate",
        .metavar = "X",
@@ -88,6 +88,12 @@ std::vector<OptionRow> model_rows() {
        .member = &O::drop_path_rate,
        .help = "stochastic depth, of the last block; earlier blocks less",
        .range = fraction},
+      {.name = "sync_bn",
+       .member = &O::sync_bn,
+       .help = "batch norm over the batches of all processes, not of each alone"},
+      {.name = "zero_init_last",
+       .member = &O::zero_init_last,
+       .help = "a ResNet's blocks start as nothing: the last batch norm of each has weight 0"},
   };
 }
 

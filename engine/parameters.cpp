@@ -41,6 +41,35 @@ void draw(const ParameterInfo& p, uint64_t seed, float* to) {
   }
 }
 
+// [K, C, positions] as [K, positions, C], and by the other sizes back again.
+std::vector<float> turned(const std::vector<float>& from, size_t K, size_t C, size_t positions) {
+  std::vector<float> to(from.size());
+#pragma omp parallel for schedule(static)
+  for (size_t k = 0; k < K; ++k)
+    for (size_t c = 0; c < C; ++c)
+      for (size_t p = 0; p < positions; ++p)
+        to[(k * positions + p) * C + c] = from[(k * C + c) * positions + p];
+  return to;
+}
+
+struct Turn {
+  size_t K, C, positions;
+  explicit Turn(const ParameterInfo& p)
+      : K(static_cast<size_t>(p.shape[0])),
+        C(static_cast<size_t>(p.shape[1])),
+        positions(static_cast<size_t>(p.shape[2] * p.shape[3])) {}
+};
+std::vector<float> as_in_memory(const ParameterInfo& p, const std::vector<float>& file) {
+  if (!p.channels_last) return file;
+  const Turn turn(p);
+  return turned(file, turn.K, turn.C, turn.positions);
+}
+std::vector<float> as_in_files(const ParameterInfo& p, std::vector<float> memory) {
+  if (!p.channels_last) return memory;
+  const Turn turn(p);
+  return turned(memory, turn.K, turn.positions, turn.C);
+}
+
 }  // namespace
 
 Parameters::Parameters(Backend& backend, const Graph& graph, Needs needs)
@@ -63,23 +92,32 @@ void Parameters::allocate() {
   weights_ = zeroed(weight_bytes());
   copy_ = zeroed(copy_bytes());
   grads_ = zeroed(gradient_bytes());
+  statistics_ = zeroed(statistics_bytes());
   if (needs_.first_moment) m_ = zeroed(weight_bytes());
   if (needs_.second_moment) v_ = zeroed(weight_bytes());
 }
 
 void Parameters::initialise(uint64_t seed) {
   std::map<std::string, HostTensor> values;
-  for (const ParameterInfo& p : graph_->parameters()) {
-    HostTensor t{p.shape, std::vector<float>(p.count(), p.init == Init::ones ? 1.0f : 0.0f)};
-    if (p.init == Init::normal || p.init == Init::uniform) draw(p, seed, t.data.data());
-    values.emplace(p.name, std::move(t));
-  }
+  for (const Infos* infos : {&graph_->parameters(), &graph_->statistics()})
+    for (const ParameterInfo& p : *infos) {
+      HostTensor t{p.shape, std::vector<float>(p.count(), p.init == Init::ones ? 1.0f : 0.0f)};
+      if (p.init == Init::normal || p.init == Init::uniform) draw(p, seed, t.data.data());
+      values.emplace(p.name, std::move(t));
+    }
   set_weights(values);
 }
 
 void Parameters::set_weights(const std::map<std::string, HostTensor>& values) {
-  upload(weights(), values, "");
+  upload(weights(), graph_->parameters(), values, "");
+  upload(statistics(), graph_->statistics(), values, "");
   if (graph_->dtype() != DType::fp32) upload_copy(values);
+}
+
+std::map<std::string, HostTensor> Parameters::get_weights() const {
+  auto values = download(weights(), graph_->parameters(), "");
+  values.merge(download(statistics(), graph_->statistics(), ""));
+  return values;
 }
 
 void Parameters::upload_copy(const std::map<std::string, HostTensor>& values) const {
@@ -88,7 +126,7 @@ void Parameters::upload_copy(const std::map<std::string, HostTensor>& values) co
   for (const ParameterInfo& p : graph_->parameters()) {
     const auto found = values.find(p.name);
     if (found == values.end()) continue;
-    const std::vector<float>& data = found->second.data;
+    const std::vector<float> data = as_in_memory(p, found->second.data);
     rounded.resize(data.size());
     std::transform(data.begin(), data.end(), rounded.begin(),
                    [&](float x) { return to_half(x, graph_->dtype()); });
@@ -105,43 +143,46 @@ void Parameters::set_moments(const std::map<std::string, HostTensor>& values) {
       if (!values.contains(prefix + p.name))
         throw UserError("checkpoint: the optimizer's state lacks '" + (prefix + p.name) +
                         "'; it was saved by another optimizer");
-    upload(arena, values, prefix);
+    upload(arena, graph_->parameters(), values, prefix);
   }
 }
 
 std::map<std::string, HostTensor> Parameters::get_moments() const {
   std::map<std::string, HostTensor> all;
-  if (m()) all = download(m(), "m.");
-  if (v()) all.merge(download(v(), "v."));
+  if (m()) all = download(m(), graph_->parameters(), "m.");
+  if (v()) all.merge(download(v(), graph_->parameters(), "v."));
   return all;
 }
 
-void Parameters::upload(float* arena, const std::map<std::string, HostTensor>& values,
+void Parameters::upload(float* arena, const Infos& infos,
+                        const std::map<std::string, HostTensor>& values,
                         const std::string& prefix) const {
-  for (const ParameterInfo& p : graph_->parameters()) {
+  for (const ParameterInfo& p : infos) {
     const auto found = values.find(prefix + p.name);
     if (found == values.end()) continue;
-    const std::vector<float>& data = found->second.data;
-    if (data.size() != p.count()) throw UserError(prefix + p.name + ": another number of elements");
+    if (found->second.data.size() != p.count())
+      throw UserError(prefix + p.name + ": another number of elements");
+    const std::vector<float> data = as_in_memory(p, found->second.data);
     backend_->to_device(arena + p.offset, data.data(), data.size() * sizeof(float), nullptr);
+    backend_->synchronize(nullptr);
   }
-  backend_->synchronize(nullptr);
 }
 
-std::map<std::string, HostTensor> Parameters::download(const float* arena,
+std::map<std::string, HostTensor> Parameters::download(const float* arena, const Infos& infos,
                                                        const std::string& prefix) const {
   std::map<std::string, HostTensor> values;
-  for (const ParameterInfo& p : graph_->parameters()) {
+  for (const ParameterInfo& p : infos) {
     HostTensor& t = values[prefix + p.name];
     t = {p.shape, std::vector<float>(p.count())};
     backend_->to_host(t.data.data(), arena + p.offset, p.count() * sizeof(float), nullptr);
+    backend_->synchronize(nullptr);
+    t.data = as_in_files(p, std::move(t.data));
   }
-  backend_->synchronize(nullptr);
   return values;
 }
 
 std::string Parameters::first_not_finite(bool weight) const {
-  const auto values = download(weight ? weights() : grads(), "");
+  const auto values = download(weight ? weights() : grads(), graph_->parameters(), "");
   for (const ParameterInfo& p : graph_->parameters())  // the model's order
     for (const float x : values.at(p.name).data)
       if (!std::isfinite(x)) return p.name;

@@ -1,5 +1,6 @@
-// A model's parameters on the device: flat arenas for weights, gradients and optimizer state, and
-// the one door through which they come from and go to files.
+// A model's parameters and statistics on the device: flat arenas for weights, gradients, optimizer
+// state and statistics, and the one door through which they come from and go to files. What lies
+// channels last in memory (ParameterInfo) is turned here.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -27,18 +28,21 @@ class Parameters {
   size_t gradient_bytes() const { return (graph_->arena_count() + tail) * sizeof(float); }
   size_t optimizer_bytes() const;
   size_t copy_bytes() const;
+  size_t statistics_bytes() const { return graph_->statistics_count() * sizeof(float); }
 
   float* weights() const { return weights_.data<float>(); }
   float* grads() const { return grads_.data<float>(); }
   float* m() const { return m_.data<float>(); }
   float* v() const { return v_.data<float>(); }
+  float* statistics() const { return statistics_.data<float>(); }
   void* copy() const { return copy_.data() ? copy_.data() : weights_.data(); }
 
   // Starting values: functions of the seed and the parameter's name alone.
   void initialise(uint64_t seed);
-  // Parameters that the map lacks keep their value. Shapes must fit (weights.h sees to that).
+  // Of parameters and statistics; those that the map lacks keep their value. Shapes must fit
+  // (weights.h sees to that).
   void set_weights(const std::map<std::string, HostTensor>&);
-  std::map<std::string, HostTensor> get_weights() const { return download(weights(), ""); }
+  std::map<std::string, HostTensor> get_weights() const;
   // Optimizer state under "m.NAME" and "v.NAME". Throws UserError where one is missing.
   void set_moments(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_moments() const;
@@ -46,15 +50,17 @@ class Parameters {
   std::string first_not_finite(bool weight) const;
 
  private:
-  std::map<std::string, HostTensor> download(const float* arena, const std::string& prefix) const;
-  void upload(float* arena, const std::map<std::string, HostTensor>&,
+  using Infos = std::vector<ParameterInfo>;
+  std::map<std::string, HostTensor> download(const float* arena, const Infos&,
+                                             const std::string& prefix) const;
+  void upload(float* arena, const Infos&, const std::map<std::string, HostTensor>&,
               const std::string& prefix) const;
   void upload_copy(const std::map<std::string, HostTensor>&) const;
 
   Backend* backend_;
   const Graph* graph_;
   Needs needs_;
-  DeviceMemory weights_, copy_, grads_, m_, v_;
+  DeviceMemory weights_, copy_, grads_, m_, v_, statistics_;
 };
 
 // The flags of OptimizerUpdate::decay. all: every parameter decays.

@@ -14,7 +14,8 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
   const std::string size = std::to_string(*o.image_size);
   std::vector<std::string> lines = {
       s.model.name + ": " + std::to_string(s.graph.parameter_count()) + " parameters, " + size +
-          "x" + size + " images in patches of " + std::to_string(*o.patch_size),
+          "x" + size + " images" +
+          (o.patch_size ? " in patches of " + std::to_string(*o.patch_size) : ""),
       "device: " + head.device + "; " + std::to_string(s.ranks) +
           (s.ranks == 1 ? " process" : " processes") + ", local batch " +
           std::to_string(*o.local_batch),

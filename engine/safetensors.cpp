@@ -52,6 +52,8 @@ void read_tensor(const Read& read, uint64_t offset, FileDType dtype, std::span<f
       return read(offset, std::as_writable_bytes(out));
     case FileDType::f64:
       return read_converted<double>(read, offset, out, [](double x) { return float(x); });
+    case FileDType::i64:
+      return read_converted<int64_t>(read, offset, out, [](int64_t x) { return float(x); });
     case FileDType::f16:
       return read_converted<uint16_t>(read, offset, out, from_f16);
     case FileDType::bf16:

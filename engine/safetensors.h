@@ -16,7 +16,7 @@ namespace bv {
 
 struct HostTensor {
   std::vector<int64_t> shape;
-  std::vector<float> data;  // fp32 in memory, whatever the file has (F64, F32, F16, BF16)
+  std::vector<float> data;  // fp32 in memory, whatever the file has (BF16, I64 ...)
 };
 
 struct TensorFile {

@@ -20,6 +20,7 @@ std::optional<FileDType> dtype_named(std::string_view name) {
   if (name == "F32") return FileDType::f32;
   if (name == "F16") return FileDType::f16;
   if (name == "BF16") return FileDType::bf16;
+  if (name == "I64") return FileDType::i64;
   return std::nullopt;
 }
 
@@ -119,7 +120,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     const auto dtype = dtype_named(dtype_);
     if (!dtype)
       throw UserError(path_ + ": tensor '" + printable(tensor_.name) + "' is of dtype " +
-                      printable(dtype_) + "; F64, F32, F16 and BF16 can be read");
+                      printable(dtype_) + "; F64, F32, F16, BF16 and I64 can be read");
     tensor_.dtype = *dtype;
     tensor_.begin = offsets_[0];
     tensor_.end = offsets_[1];

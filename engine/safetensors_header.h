@@ -8,9 +8,9 @@
 
 namespace bv {
 
-enum class FileDType : uint8_t { f64, f32, f16, bf16 };
+enum class FileDType : uint8_t { f64, f32, f16, bf16, i64 };
 constexpr uint64_t size_of(FileDType t) {
-  return t == FileDType::f64 ? 8 : t == FileDType::f32 ? 4 : 2;
+  return t == FileDType::f64 || t == FileDType::i64 ? 8 : t == FileDType::f32 ? 4 : 2;
 }
 
 struct TensorEntry {

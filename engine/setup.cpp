@@ -7,6 +7,7 @@
 
 #include "engine/config.h"
 #include "engine/error.h"
+#include "models/resnet.h"
 #include "models/vit.h"
 
 namespace bv {
@@ -72,24 +73,37 @@ LossScaling loss_scaling(const Options& o, DType dtype) {
 
 std::vector<ParameterShape> shapes_of(const Graph& graph) {
   std::vector<ParameterShape> shapes;
-  for (const ParameterInfo& p : graph.parameters()) shapes.push_back({p.name, p.shape});
+  for (const auto* infos : {&graph.parameters(), &graph.statistics()})
+    for (const ParameterInfo& p : *infos) shapes.push_back({p.name, p.shape});
   return shapes;
 }
 
 }  // namespace
 
 Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local_batch,
-                  size_t classes) {
+                  size_t classes, int ranks) {
   InputShape input{.batch = local_batch,
                    .height = *o.image_size,
                    .width = *o.image_size,
                    .size = *o.image_size,
-                   .patch = *o.patch_size,
+                   .patch = o.patch_size.value_or(1),
                    .mean = {},
                    .std = {}};
   for (size_t c = 0; c < 3; ++c) {
     input.mean[c] = static_cast<float>((*o.mean)[c]);
     input.std[c] = static_cast<float>((*o.std)[c]);
+  }
+  if (m.is_resnet()) {
+    const ResnetConfig resnet{.bottleneck = m.bottleneck,
+                              .layers = m.layers,
+                              .groups = m.groups,
+                              .width_per_group = m.width_per_group,
+                              .classes = static_cast<int>(classes),
+                              .zero_init_last = o.zero_init_last,
+                              .parts = o.sync_bn ? ranks : 1,
+                              .drop_rate = static_cast<float>(o.drop_rate),
+                              .label_smoothing = static_cast<float>(o.label_smoothing)};
+    return build_resnet(resnet, input, dtype).graph;
   }
   const VitConfig vit{.embed_dim = m.embed_dim,
                       .depth = m.depth,
@@ -136,22 +150,23 @@ Setup settle(Options o, ModelConfig model, DataSets data, int ranks, const Devic
     from = weights_info(file, o.weights);
     if (from.model && *from.model != model.name)
       throw UserError(o.weights + ": weights of " + *from.model + ", not of " + model.name);
-    if (from.patch_size && *from.patch_size != *o.patch_size)
+    if (from.patch_size && o.patch_size && *from.patch_size != *o.patch_size)
       throw UserError(o.weights + ": weights for patches of " + std::to_string(*from.patch_size) +
                       " pixels, this run has " + std::to_string(*o.patch_size) +
                       "; give --patch-size " + std::to_string(*from.patch_size));
     keep_meaning_of_head(o, data, from, notes);
   }
   // Pixels are normalised as the weights were trained with, unless told otherwise.
-  if (!o.mean) o.mean = from.mean.value_or(model.mean);
-  if (!o.std) o.std = from.std.value_or(model.std);
+  if (!o.stated("mean")) o.mean = from.mean.value_or(o.mean.value_or(model.mean));
+  if (!o.stated("std")) o.std = from.std.value_or(o.std.value_or(model.std));
   o.classes = data.classes;
 
-  Graph graph = build_graph(o, model, dtype, *o.local_batch, data.classes.size());
+  Graph graph = build_graph(o, model, dtype, *o.local_batch, data.classes.size(), ranks);
   std::map<std::string, HostTensor> weights;
   if (!file.tensors.empty()) {
-    FitResult fit =
-        fit_weights(std::move(file), o.weights, shapes_of(graph), {"head.weight", "head.bias"});
+    const std::string head = model.is_resnet() ? "fc" : "head";
+    FitResult fit = fit_weights(std::move(file), o.weights, shapes_of(graph),
+                                {head + ".weight", head + ".bias"});
     weights = std::move(fit.tensors);
     notes.insert(notes.end(), fit.notes.begin(), fit.notes.end());
   }
@@ -163,6 +178,7 @@ Setup settle(Options o, ModelConfig model, DataSets data, int ranks, const Devic
                                .bucket_bytes = static_cast<size_t>(o.bucket_bytes),
                                .scaling = loss_scaling(o, dtype),
                                .recompute = o.recompute == "blocks",
+                               .sync_batchnorm = o.sync_bn,
                                .seed = o.seed};
   WeightsInfo info{.model = model.name,
                    .image_size = o.image_size,
@@ -219,7 +235,7 @@ Setup prepare(const CommandLine& line, int ranks, const Device& device) {
   const Options early = initial_options(line);
   ModelConfig model = load_model_config(early.model);
   if (!early.resume.empty()) {
-    if (!early.image_size || !early.patch_size)
+    if (!early.image_size || (!early.patch_size && !model.is_resnet()))
       throw UserError(early.out + "/config.json: 'image_size' or 'patch_size' is missing");
     DataSets data = open_dataset(data_options(early));
     Setup setup = settle(early, std::move(model), std::move(data), ranks, device);
@@ -249,7 +265,7 @@ Setup prepare(const CommandLine& line, int ranks, const Device& device) {
 int largest_batch(const Setup& setup, Backend& backend, size_t limit) {
   const auto fits = [&](int batch) {
     const Graph graph = build_graph(setup.options, setup.model, setup.graph.dtype(), batch,
-                                    setup.data.classes.size());
+                                    setup.data.classes.size(), setup.ranks);
     TrainerOptions options = setup.trainer;
     options.local_batch = batch;
     return Trainer(backend, nullptr, graph, options).plan().peak() <= limit;

@@ -39,8 +39,9 @@ struct Device {
 };
 Setup prepare(const CommandLine&, int ranks, const Device&);
 
-// The model's graph for `local_batch` images.
-Graph build_graph(const Options&, const ModelConfig&, DType, int local_batch, size_t classes);
+// The model's graph for `local_batch` images in each of `ranks` processes.
+Graph build_graph(const Options&, const ModelConfig&, DType, int local_batch, size_t classes,
+                  int ranks);
 
 // The largest local batch whose plan fits into `limit` bytes; 0: none.
 int largest_batch(const Setup&, Backend&, size_t limit);

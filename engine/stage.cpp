@@ -54,7 +54,9 @@ void Stage::backward(Run run, int slot, const std::function<void(int)>& done) co
   auto next = layout_.recomputes.rbegin();
   for (int i = end_ - 1; i >= begin_; --i) {
     if (next != layout_.recomputes.rend() && next->before == i + 1) {
+      run.again = true;
       run_forward(run, next->begin, next->end);
+      run.again = false;
       ++next;
     }
     const Node& node = *graph_->nodes()[static_cast<size_t>(i)];

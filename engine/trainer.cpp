@@ -20,6 +20,41 @@ struct Trainer::HostBlock {
   StepParams params[1];  // as many as there are between two results of an update, twice
 };
 
+// Collectives inside a micro-step. They run on the communication stream, like the gradients', so that
+// all processes call all of them in the same order.
+class Trainer::TrainingPeers final : public Peers {
+ public:
+  TrainingPeers(Backend& backend, Communicator& communicator)
+      : backend_(backend),
+        communicator_(communicator),
+        ready_(backend.create_event()),
+        done_(backend.create_event()) {}
+  int rank() const override { return communicator_.rank(); }
+  void all_reduce(float* data, size_t count) const override {
+    in_turn([&](Stream stream) { communicator_.all_reduce(data, count, stream); });
+  }
+  void all_gather(float* data, size_t count) const override {
+    in_turn([&](Stream stream) { communicator_.all_gather(data, count, stream); });
+  }
+
+ private:
+  template <class Collective>
+  void in_turn(Collective collective) const {
+    const Stream stream = backend_.communication_stream();
+    backend_.record(ready_, nullptr);
+    backend_.wait(stream, ready_);
+    collective(stream);
+    backend_.record(done_, stream);
+    backend_.wait(nullptr, done_);
+  }
+
+  Backend& backend_;
+  Communicator& communicator_;
+  Event ready_, done_;
+};
+
+Trainer::~Trainer() = default;
+
 Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& graph,
                  const TrainerOptions& options)
     : backend_(&backend),
@@ -31,6 +66,8 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
       ready_(backend.create_event()),
       reduced_(backend.create_event()),
       updated_(backend.create_event()) {
+  if (communicator_ && options.sync_batchnorm)
+    peers_ = std::make_unique<TrainingPeers>(backend, *communicator_);
   size_t bytes = 0;
   const auto place = [&bytes](size_t size) {
     const size_t at = bytes;
@@ -57,7 +94,7 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
       place(backend.kernels().workspace_bytes(GradientNorm{.count = graph.arena_count()}));
   at_.bytes = bytes;
 
-  plan_ = {.weights = parameters_.weight_bytes(),
+  plan_ = {.weights = parameters_.weight_bytes() + parameters_.statistics_bytes(),
            .gradients = parameters_.gradient_bytes(),
            .optimizer = parameters_.optimizer_bytes(),
            .compute_copy = parameters_.copy_bytes(),
@@ -113,6 +150,8 @@ Run Trainer::run() const {
   run.weights = parameters_.weights();
   run.copy = parameters_.copy();
   run.grads = parameters_.grads();
+  run.statistics = parameters_.statistics();
+  run.peers = peers_.get();
   run.params = small<const StepParams>(at_.params);
   run.state = small<UpdateState>(at_.state);
   run.images = small<const uint8_t>(at_.batch.images);
@@ -191,10 +230,21 @@ void Trainer::issue_micro_step(bool first, bool last) {
   stage_.forward(r, 0);
   if (last && communicator_) {
     next_bucket_ = 0;
+    if (!peers_) sum_statistics();
     stage_.backward(r, 0, [&](int node) { reduce_ready(graph_->ready_after(node)); });
   } else {
     stage_.backward(r, 0);
   }
+}
+
+// Each process has its own running statistics; from here on all have the sum, which the update
+// turns into the mean.
+void Trainer::sum_statistics() {
+  if (!graph_->statistics_count()) return;
+  const Stream stream = backend_->communication_stream();
+  backend_->record(ready_, nullptr);
+  backend_->wait(stream, ready_);
+  communicator_->all_reduce(parameters_.statistics(), graph_->statistics_count(), stream);
 }
 
 // Starts the reduction of the buckets that are complete, beside what backward does next.
@@ -231,6 +281,11 @@ void Trainer::issue_update() {
   const size_t count = graph_->arena_count();
   const OptimizerOptions& o = options_.optimizer;
   Kernels& kernels = backend_->kernels();
+  if (communicator_ && !peers_ && graph_->statistics_count())
+    kernels.run(Scale{.data = parameters_.statistics(),
+                      .count = graph_->statistics_count(),
+                      .factor = 1 / static_cast<float>(communicator_->size())},
+                nullptr);
   kernels.run(GradientNorm{.state = state,
                            .workspace = small<void>(at_.workspace),
                            .grad = parameters_.grads(),

@@ -33,7 +33,8 @@ struct TrainerOptions {
   int accumulate;       // micro-steps of a full update
   size_t bucket_bytes;  // of gradients, reduced while backward goes on
   LossScaling scaling;
-  bool recompute = false;  // of blocks
+  bool recompute = false;       // of blocks
+  bool sync_batchnorm = false;  // its statistics are over the batches of all processes
   uint64_t seed;
 };
 
@@ -55,6 +56,7 @@ class Trainer {
  public:
   // `communicator` may be null (one process). Plans; allocate() takes the memory.
   Trainer(Backend&, Communicator*, const Graph&, const TrainerOptions&);
+  ~Trainer();
   const MemoryPlan& plan() const { return plan_; }
   const Layout& layout() const { return stage_.layout(); }
   void allocate();
@@ -109,6 +111,7 @@ class Trainer {
   void issue_micro_step(bool first, bool last);
   void issue_update();
   void reduce_ready(size_t ready);
+  void sum_statistics();
   template <class T>
   T* small(size_t at) const {
     return reinterpret_cast<T*>(small_.data() + at);
@@ -121,6 +124,8 @@ class Trainer {
   Stage stage_;
   Parameters parameters_;
   MemoryPlan plan_;
+  class TrainingPeers;
+  std::unique_ptr<Peers> peers_;
   std::vector<Bucket> buckets_;
   size_t next_bucket_ = 0;
   Event ready_, reduced_, updated_;

@@ -59,6 +59,9 @@ class Fitting {
       : file_(std::move(file)), path_(path), parameters_(parameters), heads_(heads) {}
 
   FitResult run() {
+    // PyTorch's batch norms count their batches, which nothing here depends on.
+    std::erase_if(file_.tensors,
+                  [](const auto& t) { return t.first.ends_with(".num_batches_tracked"); });
     swap_heads();
     for (const ParameterShape& p : parameters_)
       if (std::find(result_.fresh.begin(), result_.fresh.end(), p.name) == result_.fresh.end())

@@ -22,6 +22,8 @@ class Communicator {
   virtual int size() const = 0;
   virtual void all_reduce(float* data, size_t count, Stream) = 0;  // data = sum over the ranks
   virtual void all_reduce(double* data, size_t count, Stream) = 0;
+  // data [size, count]: every rank has filled its own row and gets the others'.
+  virtual void all_gather(float* data, size_t count, Stream) = 0;
   virtual void broadcast(void* data, size_t bytes, int root, Stream) = 0;
   virtual void barrier() = 0;               // of the hosts
   virtual double sum_of_hosts(double) = 0;  // over the ranks, of a number of each host

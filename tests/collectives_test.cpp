@@ -68,6 +68,29 @@ TEST(Collectives, SumInTheOrderOfTheRanks) {
   }
 }
 
+bool gathers_rows(Communicator& peers, size_t count) {
+  const auto size = size_t(peers.size());
+  std::vector<float> data(size * count + 1, -7);
+  for (size_t i = 0; i < count; ++i)
+    data[size_t(peers.rank()) * count + i] = value<float>(peers.rank(), i);
+  peers.all_gather(data.data(), count, nullptr);
+  for (size_t r = 0; r < size; ++r)
+    for (size_t i = 0; i < count; ++i)
+      if (data[r * count + i] != value<float>(int(r), i)) return false;
+  return data.back() == -7;
+}
+
+TEST(Collectives, GatherTheRowsOfAllRanks) {
+  for (int size = 1; size <= 4; ++size) {
+    Ranks ranks = start_ranks(size, 4096 + 100, 20, [](Communicator& peers) {
+      for (const size_t count : {0, 1, 2, 7, 511, 1024, 1025, 2048, 5000, 12289})
+        if (!gathers_rows(peers, count)) return 1;
+      return 0;
+    });
+    expect_all_end_well(ranks);
+  }
+}
+
 // Every kind after every other, with the ranks out of step, so that a buffer used too early shows.
 TEST(Collectives, KindsMayFollowEachOther) {
   Ranks ranks = start_ranks(3, 4096, 20, [](Communicator& peers) {
@@ -79,6 +102,8 @@ TEST(Collectives, KindsMayFollowEachOther) {
       const size_t count = (kinds >> 8) % 6000;
       if (kinds >> 31) {
         if (!sums_in_rank_order<float>(peers, kinds >> 29 & 1 ? count : count % 64)) return 1;
+      } else if (kinds >> 29 & 1) {
+        if (!gathers_rows(peers, count)) return 3;
       } else {
         const int root = (kinds >> 5) % 3;
         std::vector<char> data(count, char(peers.rank() == root ? step : -1));

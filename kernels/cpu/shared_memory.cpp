@@ -74,6 +74,9 @@ class SharedMemoryCommunicator final : public Communicator {
   void all_reduce(double* data, size_t count, Stream stream) override {
     submit(stream, [=, this] { sum(data, count); });
   }
+  void all_gather(float* data, size_t count, Stream stream) override {
+    submit(stream, [=, this] { gather(data, count); });
+  }
   void broadcast(void* data, size_t bytes, int root, Stream stream) override {
     if (root < 0 || root >= size_)
       throw std::invalid_argument("broadcast: there is no rank " + std::to_string(root));
@@ -167,6 +170,21 @@ class SharedMemoryCommunicator final : public Communicator {
     for (int r = 2; r < size_; ++r) add_to(out, input(r), n);
   }
 
+  void gather(float* data, size_t count) {
+    const size_t per_chunk = layout_.chunk / sizeof(float);
+    for (size_t done = 0; done < count; turn_ ^= 1) {
+      const size_t n = std::min(per_chunk, count - done);
+      std::memcpy(at<float>(layout_.input(rank_, turn_)), data + size_t(rank_) * count + done,
+                  n * sizeof(float));
+      barrier_.wait();
+      for (int r = 0; r < size_; ++r)
+        if (r != rank_)
+          std::memcpy(data + size_t(r) * count + done, at<float>(layout_.input(r, turn_)),
+                      n * sizeof(float));
+      done += n;
+    }
+  }
+
   void send(std::byte* data, size_t bytes, int root) {
     for (size_t done = 0; done < bytes; turn_ ^= 1) {
       const size_t n = std::min(layout_.chunk, bytes - done);
@@ -193,6 +211,7 @@ class SingleCommunicator final : public Communicator {
   int size() const override { return 1; }
   void all_reduce(float*, size_t, Stream) override {}
   void all_reduce(double*, size_t, Stream) override {}
+  void all_gather(float*, size_t, Stream) override {}
   void broadcast(void*, size_t, int, Stream) override {}
   void barrier() override {}
   double sum_of_hosts(double x) override { return x; }

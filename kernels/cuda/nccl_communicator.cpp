@@ -54,6 +54,11 @@ class NcclCommunicator final : public Communicator {
   void all_reduce(double* data, size_t count, Stream stream) override {
     sum(data, count, ncclFloat64, stream);
   }
+  void all_gather(float* data, size_t count, Stream stream) override {
+    check(ncclAllGather(data + static_cast<size_t>(place_.rank) * count, data, count, ncclFloat32,
+                        comm_, stream_of(stream)),
+          "ncclAllGather");
+  }
   void broadcast(void* data, size_t bytes, int root, Stream stream) override {
     check(ncclBroadcast(data, data, bytes, ncclInt8, root, comm_, stream_of(stream)),
           "ncclBroadcast");

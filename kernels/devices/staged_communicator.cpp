@@ -22,6 +22,20 @@ class StagedCommunicator final : public Communicator {
   int size() const override { return hosts_->size(); }
   void all_reduce(float* data, size_t count, Stream stream) override { sum(data, count, stream); }
   void all_reduce(double* data, size_t count, Stream stream) override { sum(data, count, stream); }
+  // Piece by piece of every row.
+  void all_gather(float* data, size_t count, Stream stream) override {
+    const auto ranks = static_cast<size_t>(size());
+    float* const rows = reinterpret_cast<float*>(staging_);
+    for (size_t done = 0; done < count;) {
+      const size_t n = std::min(staging_bytes / sizeof(float) / ranks, count - done);
+      const auto own = static_cast<size_t>(rank());
+      backend_.to_host(rows + own * n, data + own * count + done, n * sizeof(float), stream);
+      backend_.call_on_host(stream, [=, this] { hosts_->all_gather(rows, n, nullptr); });
+      for (size_t r = 0; r < ranks; ++r)
+        backend_.to_device(data + r * count + done, rows + r * n, n * sizeof(float), stream);
+      done += n;
+    }
+  }
   void broadcast(void* data, size_t bytes, int root, Stream stream) override {
     staged(static_cast<std::byte*>(data), bytes, stream,
            [this, root](std::byte* part, size_t n) { hosts_->broadcast(part, n, root, nullptr); });

@@ -92,6 +92,19 @@ struct SimtNcclComm {
       barrier();
     }
   }
+  void all_gather(const float* send, float* receive, size_t count) {
+    begin_collective();
+    constexpr size_t per_chunk = chunk_bytes / sizeof(float);
+    for (size_t done = 0; done < count; done += per_chunk) {
+      const size_t n = std::min(per_chunk, count - done);
+      std::memcpy(shared->parts[rank], send + done, n * sizeof(float));
+      barrier();
+      for (int r = 0; r < size; ++r)
+        std::memcpy(receive + static_cast<size_t>(r) * count + done, shared->parts[r],
+                    n * sizeof(float));
+      barrier();
+    }
+  }
   void broadcast(const unsigned char* send, unsigned char* receive, size_t bytes, int root) {
     begin_collective();
     for (size_t done = 0; done < bytes; done += chunk_bytes) {
@@ -175,6 +188,17 @@ ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDa
       comm->all_reduce(static_cast<const double*>(send), static_cast<double*>(receive), count);
     });
   return ncclInvalidArgument;
+}
+
+ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+  const auto ranks = static_cast<size_t>(comm->size);
+  if (type != ncclFloat32 || !on_device(send, send, count * sizeof(float)) ||
+      !on_device(receive, receive, ranks * count * sizeof(float)))
+    return ncclInvalidArgument;
+  return enqueue("ncclAllGather", stream, [=] {
+    comm->all_gather(static_cast<const float*>(send), static_cast<float*>(receive), count);
+  });
 }
 
 ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type,

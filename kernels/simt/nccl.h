@@ -32,6 +32,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t*);
 // In place or not; ncclFloat32 and ncclFloat64, ncclSum.
 ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t,
                            ncclRedOp_t, ncclComm_t, cudaStream_t);
+// Of ncclFloat32, `count` from each rank.
+ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t,
+                           ncclComm_t, cudaStream_t);
 ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t, int root,
                            ncclComm_t, cudaStream_t);
 

@@ -1,0 +1,28 @@
+// Residual networks (He et al. 2015) as torchvision's resnet34, resnet50 (its stride on the 3x3
+// convolution) and resnext50_32x4d (Xie et al. 2016).
+#pragma once
+#include <array>
+
+#include "engine/nodes.h"
+
+namespace bv {
+
+struct ResnetConfig {
+  bool bottleneck;            // blocks of 1x1, 3x3, 1x1 instead of two 3x3
+  std::array<int, 4> layers;  // blocks of each stage
+  int groups = 1, width_per_group = 64;
+  int classes;
+  bool zero_init_last =
+      false;            // the last batch norm of each block starts from 0 (Goyal et al. 2017)
+  int parts = 1;        // processes whose batches the batch norms share
+  float drop_rate = 0;  // dropout before the head
+  float label_smoothing = 0;
+};
+
+struct Resnet {
+  Graph graph;
+  Tensor logits, loss;
+};
+Resnet build_resnet(const ResnetConfig&, const InputShape&, DType);
+
+}  // namespace bv
