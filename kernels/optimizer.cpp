@@ -10,7 +10,7 @@
 // The norm adds squares in double, where no finite gradient's square overflows: the sum is finite
 // exactly if all gradients are. Its partial sums belong to stretches of fixed length and are added
 // in order, so threads, which share these out, don't change the result.
-// Norm: 4 bytes an element; Adam: 28. Memory is the limit.
+// Norm: 4 bytes an element; Adam: 28; Scale: 8. Memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/require.h"
 #include "kernels/cpu/simd.h"
@@ -190,6 +190,20 @@ void CpuKernels::run(const OptimizerUpdate& op, Stream) {
           "scaling.growth_interval must not be negative");
   if (!op.state->found_inf) update_all(op);
   update_state(*op.state, op.scaling);
+}
+
+void CpuKernels::run(const Scale& op, Stream) {
+  require(op.count > 0, "Scale", "count must be positive");
+  require(op.data, "Scale", "data must not be null");
+  const vf factor = set(op.factor);
+  constexpr size_t block = 16384;
+#pragma omp parallel for schedule(static)
+  for (size_t begin = 0; begin < op.count; begin += block) {
+    const size_t rest = op.count - begin;
+    float* data = op.data + begin;
+    for_each(static_cast<int>(rest < block ? rest : block),
+             [&](int i, auto lanes) { lanes.store(data + i, lanes.load(data + i) * factor); });
+  }
 }
 
 }  // namespace bv::BAREVISION_ISA

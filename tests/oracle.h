@@ -75,6 +75,17 @@ EmbedGradient embed_backward(const Values& dout, int B, int P, int C);
 Tensor class_token_forward(const Values& inp, int B, int N, int C);
 Tensor class_token_backward(const Values& dout, int B, int N, int C);
 
+// ---- pooling; the last argument for its sizes ----
+struct MaxPoolResult {
+  Tensor out;
+  std::vector<uint8_t> index;
+};
+MaxPoolResult max_pool_forward(const Values& inp, const MaxPoolForward& sizes);
+Tensor max_pool_backward(const Values& dout, const std::vector<uint8_t>& index,
+                         const MaxPoolBackward& sizes);
+Tensor average_pool_forward(const Values& inp, int N, int positions, int C);
+Tensor average_pool_backward(const Values& dout, int N, int positions, int C);
+
 // ---- dropout ----
 bool kept(uint32_t decision, int image, uint32_t layer, float drop, const StepParams&);
 Tensor dropout(const Values& inp, const StepParams&, int B, int elements, int group, uint32_t layer,
@@ -113,5 +124,6 @@ UpdateResult optimizer_update(const Values& weight, const Values& m, const Value
                               const Values& grad, const std::vector<uint8_t>& decay,
                               const StepParams&, const UpdateState&,
                               const OptimizerUpdate& options);
+Tensor scale(const Values& data, double factor);
 
 }  // namespace bv::oracle

@@ -148,6 +148,47 @@ TEST(Oracle, ClassToken) {
                  [&] { return dot(dout, class_token_forward(inp, B, N, C)); });
 }
 
+void check_max_pool(int R, int stride, int padding) {
+  TestValues random(10);
+  MaxPoolForward s{};
+  s.N = 2, s.H = 5, s.W = 7, s.C = 3, s.R = R, s.stride = stride, s.padding = padding;
+  MaxPoolBackward back{};
+  back.N = s.N, back.H = s.H, back.W = s.W, back.C = s.C;
+  back.R = R, back.stride = stride, back.padding = padding;
+  Values inp = random.normal(s.N * s.H * s.W * s.C);
+  const MaxPoolResult r = max_pool_forward(inp, s);
+  const Values dout = random.normal(r.out.size());
+  check_gradient("inp", inp, max_pool_backward(dout, r.index, back),
+                 [&] { return dot(dout, max_pool_forward(inp, s).out); });
+}
+
+TEST(Oracle, MaxPool) {
+  for (const int R : {1, 2, 3})
+    for (const int stride : {1, 2, 3})
+      for (int padding = 0; padding <= R / 2; ++padding) check_max_pool(R, stride, padding);
+}
+
+TEST(Oracle, MaxPoolTakesTheFirstOfEqualsAndNaNBeforeAll) {
+  MaxPoolForward s{};
+  s.N = s.C = s.stride = 1, s.H = 2, s.W = 3, s.R = 2;
+  const MaxPoolResult r = max_pool_forward({4, 1, NAN, 4, 4, NAN}, s);
+  EXPECT_EQ(r.out[0].value, 4);
+  EXPECT_TRUE(std::isnan(r.out[1].value));
+  EXPECT_EQ(r.index, (std::vector<uint8_t>{0, 1}));
+  s.padding = 1;
+  EXPECT_EQ(max_pool_forward({4, 1, NAN, 4, 4, NAN}, s).index,
+            (std::vector<uint8_t>{3, 2, 3, 2, 1, 0, 1, 0, 1, 0, 1, 0}));
+}
+
+TEST(Oracle, AveragePool) {
+  TestValues random(11);
+  const int N = 2, positions = 6, C = 5;
+  Values inp = random.normal(N * positions * C);
+  const Values dout = random.normal(N * C);
+  check_gradient("inp", inp, average_pool_backward(dout, N, positions, C),
+                 [&] { return dot(dout, average_pool_forward(inp, N, positions, C)); });
+}
+
 TEST(Oracle, Dropout) {
   TestValues random(7);
   const int B = 3, elements = 20;

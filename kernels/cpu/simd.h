@@ -63,6 +63,23 @@ static inline vf load_bytes(const uint8_t* p) {
   return _mm512_cvtepi32_ps(
       _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
+// As many bytes as integers, which are 0-255
+static inline vi load_integers(const uint8_t* p) {
+  return reinterpret_cast<vi>(
+      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+static inline vi load_integers_partial(const uint8_t* p, int n) {
+  return reinterpret_cast<vi>(
+      _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(static_cast<__mmask16>((1u << n) - 1), p)));
+}
+static inline void store_integers(uint8_t* p, vi v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(v)));
+}
+static inline void store_integers_partial(uint8_t* p, vi v, int n) {
+  _mm512_mask_cvtepi32_storeu_epi8(p, static_cast<__mmask16>((1u << n) - 1),
+                                   reinterpret_cast<__m512i>(v));
+}
 static inline __m256 lower(vf v) { return _mm512_castps512_ps256(v); }
 static inline __m256 upper(vf v) { return _mm512_extractf32x8_ps(v, 1); }
 static inline vd to_double(__m256 v) { return _mm512_cvtps_pd(v); }
@@ -105,6 +122,25 @@ static inline vf scale(vf x, vf n) {
 static inline vf load_bytes(const uint8_t* p) {
   return _mm256_cvtepi32_ps(
       _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+static inline vi load_integers(const uint8_t* p) {
+  return reinterpret_cast<vi>(
+      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+static inline vi load_integers_partial(const uint8_t* p, int n) {
+  uint8_t bytes[width] = {};
+  for (int i = 0; i < n; ++i) bytes[i] = p[i];
+  return load_integers(bytes);
+}
+static inline void store_integers(uint8_t* p, vi v) {
+  const __m256i x = reinterpret_cast<__m256i>(v);
+  const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(words, words));
+}
+static inline void store_integers_partial(uint8_t* p, vi v, int n) {
+  uint8_t bytes[width];
+  store_integers(bytes, v);
+  for (int i = 0; i < n; ++i) p[i] = bytes[i];
 }
 static inline __m128 lower(vf v) { return _mm256_castps256_ps128(v); }
 static inline __m128 upper(vf v) { return _mm256_extractf128_ps(v, 1); }
@@ -155,6 +191,12 @@ static inline void split_pixels(const uint8_t* pixels, const PixelShuffles& shuf
 }
 
 static inline vf select(vi mask, vf a, vf b) { return mask ? a : b; }
+// Where x is larger than best, or the first NaN: it becomes best, and i which.
+static inline void take_larger(vf& best, vi& which, vf x, int i) {
+  const vi take = (best == best) & ~(x <= best);
+  best = select(take, x, best);
+  which = take ? seti(i) : which;
+}
 static inline vf abs(vf x) { return reinterpret_cast<vf>(reinterpret_cast<vi>(x) & 0x7fffffff); }
 
 static inline float reduce_sum(vf v) {
@@ -231,12 +273,16 @@ static inline Normal normal(vf x) {
 struct Whole {
   static vf load(const float* p) { return simd::load(p); }
   static void store(float* p, vf v) { simd::store(p, v); }
+  static vi load_integers(const uint8_t* p) { return simd::load_integers(p); }
+  static void store_integers(uint8_t* p, vi v) { simd::store_integers(p, v); }
   static vf keep(vf v, vf = vf{}) { return v; }  // lanes behind the end become the second
 };
 struct Part {
   int n;
   vf load(const float* p) const { return load_partial(p, n); }
   void store(float* p, vf v) const { store_partial(p, v, n); }
+  vi load_integers(const uint8_t* p) const { return load_integers_partial(p, n); }
+  void store_integers(uint8_t* p, vi v) const { store_integers_partial(p, v, n); }
   vf keep(vf v, vf rest = vf{}) const { return select(count_up() < n, v, rest); }
 };
 template <class Body>
