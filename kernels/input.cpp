@@ -1,9 +1,12 @@
-// Pixels to normalised patches, what a ViT's first matrix product reads:
+// Pixels to normalised patches, what a ViT's first matrix product reads, or with patch = 1, pixel by
+// pixel, a ResNet's first convolution:
 //   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]
 //   of pixel (gy * patch + py, gx * patch + px, c) as the image's crop takes it, 0 outside
 // A row of the result is gathered as bytes first, one plane a channel, with crop and flip; then a
 // patch's share of the row is a stretch of bytes that is turned to floats, one fma each, in
-// vectors. Threads share out rows of patches. 1 byte in and 4 out an element: memory is the limit.
+// vectors. Patches of one pixel keep the channels' order: their bytes are gathered as they are, and
+// three vectors of factors stand for the three channels by turns. Threads share out rows of patches.
+// 1 byte in and 4 out an element: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/require.h"
 #include "kernels/cpu/simd.h"
@@ -18,32 +21,45 @@ struct Planes {
 
 int clamp(int x, int least, int most) { return x < least ? least : x > most ? most : x; }
 
-// Pixels x .. x + n of row y of image b's crop.
-void gather(const InputPatches& op, int b, int y, int x, int n, Planes& planes) {
+// Where pixels x .. x + n of row y of image b's crop are: pixel i is column first + i of the image's
+// row, or first - i if flip; those of begin <= i < end are inside.
+struct Source {
+  const uint8_t* row;
+  int first, begin, end;
+  bool flip;
+
+  // The leftmost of pixels i .. i + n.
+  const uint8_t* pixels(int i, int n) const {
+    return row + 3 * (flip ? first - i - n + 1 : first + i);
+  }
+};
+
+Source find(const InputPatches& op, int b, int y, int x, int n) {
   const Crop& crop = op.crops[b];
   const int row = y + crop.top;
-  if (row < 0 || row >= op.height) {
-    for (auto& plane : planes.channel) __builtin_memset(plane, 0, n);
-    return;
-  }
-  // Pixel i is column first + i of the image, or first - i; those of begin <= i < end are inside.
-  const int first = crop.flip ? crop.left + op.size - 1 - x : crop.left + x;
-  const int begin = clamp(crop.flip ? first - op.width + 1 : -first, 0, n);
-  const int end = clamp(crop.flip ? first + 1 : op.width - first, begin, n);
+  const bool flip = crop.flip;
+  const int first = flip ? crop.left + op.size - 1 - x : crop.left + x;
+  if (row < 0 || row >= op.height) return {nullptr, first, n, n, flip};
+  const int begin = clamp(flip ? first - op.width + 1 : -first, 0, n);
+  const int end = clamp(flip ? first + 1 : op.width - first, begin, n);
+  return {op.images + (size_t(b) * op.height + row) * op.width * 3, first, begin, end, flip};
+}
+
+// n pixels from x of row y of image b's crop on.
+void gather(const InputPatches& op, int b, int y, int x, int n, Planes& planes) {
+  const Source source = find(op, b, y, x, n);
+  const int end = source.end;
   for (auto& plane : planes.channel) {
-    __builtin_memset(plane, 0, begin);
+    __builtin_memset(plane, 0, source.begin);
     __builtin_memset(plane + end, 0, n - end);
   }
-  const uint8_t* pixels = op.images + (size_t(b) * op.height + row) * op.width * 3;
-  const auto& shuffles = crop.flip ? simd::reversed_pixels : simd::forward_pixels;
+  const auto& shuffles = source.flip ? simd::reversed_pixels : simd::forward_pixels;
   auto& [red, green, blue] = planes.channel;
-  int i = begin;
-  for (; i + 16 <= end; i += 16) {
-    const int leftmost = crop.flip ? first - i - 15 : first + i;
-    simd::split_pixels(pixels + 3 * leftmost, shuffles, red + i, green + i, blue + i);
-  }
+  int i = source.begin;
+  for (; i + 16 <= end; i += 16)
+    simd::split_pixels(source.pixels(i, 16), shuffles, red + i, green + i, blue + i);
   for (; i < end; ++i) {
-    const uint8_t* pixel = pixels + 3 * (crop.flip ? first - i : first + i);
+    const uint8_t* pixel = source.pixels(i, 1);
     red[i] = pixel[0], green[i] = pixel[1], blue[i] = pixel[2];
   }
 }
@@ -65,6 +81,60 @@ void write_row(const InputPatches& op, int b, int y, int x, int n, const Planes&
   }
 }
 
+// ---- patches of one pixel -----------------------------------------------------------------------
+// Of element i of a row: factor and shift of channel i % 3, as three vectors that take turns.
+struct Channels {
+  simd::vf factor[3], shift[3];
+};
+
+Channels channels_of(const InputPatches& op) {
+  Channels channels;
+  for (int i = 0; i < 3 * simd::width; ++i) {
+    const int v = i / simd::width, lane = i % simd::width;
+    channels.factor[v][lane] = 1.0f / (255.0f * op.std[i % 3]);
+    channels.shift[v][lane] = -op.mean[i % 3] / op.std[i % 3];
+  }
+  return channels;
+}
+
+// The same with the three bytes of a pixel side by side; some behind the last pixel are overwritten
+// as well.
+void gather_pixels(const InputPatches& op, int b, int y, int x, int n, uint8_t* bytes) {
+  const Source source = find(op, b, y, x, n);
+  const int begin = source.begin, end = source.end;
+  if (begin < end && !source.flip) {
+    __builtin_memcpy(bytes + 3 * begin, source.pixels(begin, 1), 3 * (end - begin));
+  } else {
+    constexpr int step = simd::pixels_at_once;
+    int i = begin;
+    // One pixel before those that are reversed is read as well.
+    for (; i + step + 1 <= end; i += step)
+      simd::reverse_pixels(source.pixels(i, step), bytes + 3 * i);
+    for (; i < end; ++i) __builtin_memcpy(bytes + 3 * i, source.pixels(i, 1), 3);
+  }
+  __builtin_memset(bytes, 0, 3 * begin);
+  __builtin_memset(bytes + 3 * end, 0, 3 * (n - end));
+}
+
+void write_pixels(const InputPatches& op, const Channels& channels, int b, int y) {
+  uint8_t bytes[3 * (stretch + simd::width)];
+  float* out = static_cast<float*>(op.out) + (size_t(b) * op.size + y) * op.size * 3;
+  for (int x = 0; x < op.size; x += stretch) {
+    const int n = op.size - x < stretch ? op.size - x : stretch;
+    gather_pixels(op, b, y, x, n, bytes);
+    const auto convert = [&](int i, int v, auto lanes) {
+      lanes.store(out + 3 * x + i,
+                  simd::fma(simd::load_bytes(bytes + i), channels.factor[v], channels.shift[v]));
+    };
+    int i = 0;
+    for (; i + 3 * simd::width <= 3 * n; i += 3 * simd::width)
+      for (int v = 0; v < 3; ++v) convert(i + v * simd::width, v, simd::Whole{});
+    for (int v = 0; i < 3 * n; ++v, i += simd::width)
+      simd::for_each(3 * n - i < simd::width ? 3 * n - i : simd::width,
+                     [&](int, auto lanes) { convert(i, v, lanes); });
+  }
+}
+
 }  // namespace
 
 void CpuKernels::run(const InputPatches& op, Stream) {
@@ -76,6 +146,13 @@ void CpuKernels::run(const InputPatches& op, Stream) {
   require(op.dtype == DType::fp32, "InputPatches", "dtype must be fp32 on this device");
   require(op.out && op.images && op.crops, "InputPatches",
           "out, images and crops must not be null");
+  if (op.patch == 1) {
+    const Channels channels = channels_of(op);
+#pragma omp parallel for collapse(2) schedule(static)
+    for (int b = 0; b < op.B; ++b)
+      for (int y = 0; y < op.size; ++y) write_pixels(op, channels, b, y);
+    return;
+  }
   const int grid = op.size / op.patch, most = stretch / op.patch * op.patch;
 #pragma omp parallel for collapse(2) schedule(static)
   for (int b = 0; b < op.B; ++b) {

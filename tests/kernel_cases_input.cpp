@@ -169,6 +169,20 @@ std::vector<KernelCase> input_cases() {
             {{-2, -3, 1}, {20, 20, 0}}, "outside");
   add_input(cases, {.B = 2, .height = 224, .width = 224, .size = 224, .patch = 16},
             {{0, 0, 0}, {0, 0, 1}}, "flip");
+  // Pixels one by one, as a convolution reads them.
+  add_input(cases, {.B = 1, .height = 1, .width = 2, .size = 2, .patch = 1}, {{0, 0, 1}}, "flip");
+  add_input(cases, {.B = 3, .height = 9, .width = 7, .size = 7, .patch = 1},
+            {{2, 0, 1}, {0, 0, 0}, {-1, -1, 1}}, "flip");
+  add_input(cases, {.B = 6, .height = 32, .width = 32, .size = 32, .patch = 1},
+            {{-4, 4, 0}, {4, -4, 1}, {-3, -1, 1}, {2, 0, 0}, {0, 0, 1}, {1, 3, 1}}, "padded");
+  add_input(cases, {.B = 4, .height = 12, .width = 21, .size = 16, .patch = 1},
+            {{-2, 3, 0}, {-2, 2, 1}, {0, 5, 1}, {-1, 1, 0}}, "cropped");
+  add_input(cases, {.B = 3, .height = 5, .width = 3, .size = 12, .patch = 1},
+            {{-2, -3, 1}, {-2, 20, 0}, {20, 0, 1}}, "outside");
+  add_input(cases, {.B = 1, .height = 3, .width = 600, .size = 525, .patch = 1}, {{-260, 40, 1}},
+            "wide");
+  add_input(cases, {.B = 2, .height = 64, .width = 64, .size = 56, .patch = 1},
+            {{8, 8, 1}, {3, 5, 0}}, "cropped");
 
   const auto add_embed = [&](Tokens s) {
     for (const bool exact : {false, true}) {
@@ -207,6 +221,11 @@ std::vector<KernelCase> input_cases() {
     for (const int grid : {1, 2, 3})
       add_input(cases, {.B = 2, .height = 50, .width = 45, .size = patch * grid, .patch = patch},
                 {{1, -2, 0}, {-3, 4, 1}}, "sweep");
+  for (int size = 1; size <= 64; ++size)
+    for (const int flip : {0, 1})
+      add_input(cases, {.B = 3, .height = 40, .width = 41, .size = size, .patch = 1},
+                {{0, -1, flip}, {3, 2, flip}, {-5, int16_t(41 - size), flip}},
+                flip ? "sweep_flip" : "sweep");
   sweep_behind(cases, usual);
   return cases;
 }

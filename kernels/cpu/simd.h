@@ -190,6 +190,14 @@ static inline void split_pixels(const uint8_t* pixels, const PixelShuffles& shuf
   _mm_storeu_si128(reinterpret_cast<__m128i*>(blue), out[2]);
 }
 
+// As many pixels of 3 bytes in reversed order; a byte before them is read, one behind them written.
+constexpr int pixels_at_once = 5;
+static inline void reverse_pixels(const uint8_t* pixels, uint8_t* out) {
+  const __m128i take = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
+  const __m128i in = _mm_loadu_si128(reinterpret_cast<const __m128i*>(pixels - 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_shuffle_epi8(in, take));
+}
+
 static inline vf select(vi mask, vf a, vf b) { return mask ? a : b; }
 // Where x is larger than best, or the first NaN: it becomes best, and i which.
 static inline void take_larger(vf& best, vi& which, vf x, int i) {
