@@ -17,6 +17,9 @@ struct World {
   bool launched = false;  // by our launcher: a worker even where -n is on the command line
   int shared_fd = -1;     // memory shared with the peers: from our launcher, or set by connecting
   std::string master;     // "addr:port" or a job's id: what peers under another launcher meet by
+  std::string host;       // MASTER_ADDR: rank 0's machine, where there are several; or empty
+  int port = 29500;       // MASTER_PORT; ours is the next one
+  bool several_machines() const { return local_size != size; }
   std::string variables;  // the environment's part in it, for messages: "RANK, WORLD_SIZE ..."
 };
 // Nothing where no such variables are set. Throws UserError where some are missing or contradict
@@ -42,12 +45,13 @@ int pin_to_share(const World&);
 int stop_signal();
 void catch_stop_signals();
 
-// The processes of one machine over shared memory: inherited from our launcher, or (another
-// launcher) passed by rank 0 over an abstract Unix socket named by World::master. A peer that
-// doesn't come within `timeout` seconds: UserError naming the variables. A peer that dies or is
-// stuck for `timeout` later: the reason on stderr, then _exit(1). To be called, and its result
-// destroyed, by the main thread.
-std::unique_ptr<Communicator> connect_shared_memory(World&, size_t bucket_bytes, double timeout);
+// The processes' hosts. On one machine over shared memory: inherited from our launcher, or (another
+// launcher) passed by rank 0 over an abstract Unix socket named by World::master. On several
+// machines over TCP, by way of rank 0: for few and small things. A peer that doesn't come within
+// `timeout` seconds: UserError naming the variables. A peer that dies or is stuck for `timeout`
+// later: the reason on stderr, then _exit(1). To be called, and its result destroyed, by the main
+// thread.
+std::unique_ptr<Communicator> connect_hosts(World&, size_t bucket_bytes, double timeout);
 
 // An error found by a worker: prints the line once over all ranks (the first that comes; before the
 // processes under another launcher are connected, each for itself) and ends the process with

@@ -21,7 +21,11 @@ namespace {
 
 std::unique_ptr<Communicator> connect(World& world, const Options& o, const DeviceChoice& device,
                                       Backend& backend) {
-  auto hosts = connect_shared_memory(world, static_cast<size_t>(o.bucket_bytes), o.timeout);
+  if (device.kind == DeviceKind::cpu && world.several_machines())
+    throw UserError("the processes are on several machines (" + std::to_string(world.local_size) +
+                    " of " + std::to_string(world.size) +
+                    " here); the cpu device works on one: start all of them on one machine");
+  auto hosts = connect_hosts(world, static_cast<size_t>(o.bucket_bytes), o.timeout);
   require_same_options(*hosts, o);
   return make_communicator(device.kind, backend,
                            {.place = {.rank = world.rank,

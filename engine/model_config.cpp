@@ -55,8 +55,11 @@ class Reader {
     const JsonValue& list = need(key, JsonValue::Kind::list);
     if (list.items.size() != 4) fail(key, "must be 4 numbers of blocks");
     std::array<int, 4> values;
-    for (size_t i = 0; i < 4; ++i)
-      values[i] = static_cast<int>(checked(key, list.items[i], 1, 1024));
+    for (size_t i = 0; i < 4; ++i) {
+      const double value = checked(key, list.items[i], 1, 1024);
+      values[i] = static_cast<int>(value);
+      if (value != values[i]) fail(key, "is not whole numbers");
+    }
     return values;
   }
   const JsonValue* object(const std::string& key) {

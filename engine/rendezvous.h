@@ -1,6 +1,9 @@
 // How processes that another launcher started come to share memory.
 #pragma once
+#include <vector>
+
 #include "engine/launch.h"
+#include "kernels/cpu/socket.h"
 
 namespace bv {
 
@@ -11,5 +14,9 @@ inline constexpr const char* shared_fd_variable = "BAREVISION_SHARED_FD";
 // come. Returns its file descriptor, which stays open. Throws UserError where a peer doesn't come
 // within `timeout` seconds.
 int meet_peers(const World&, double timeout);
+
+// The same on several machines: rank 0 listens at port World::port + 1 of World::host. Returns, to
+// rank 0, a connection with each rank in its place; to the others one with rank 0.
+std::vector<Socket> meet_over_network(const World&, double timeout);
 
 }  // namespace bv

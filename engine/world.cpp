@@ -1,8 +1,11 @@
 // Who this process is among its peers, as the program that started it says in the environment.
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <system_error>
 
 #include "engine/error.h"
@@ -11,6 +14,7 @@
 #include "engine/text.h"
 #include "kernels/cpu/shared_memory.h"
 #include "kernels/cpu/shared_region.h"
+#include "kernels/cpu/tcp_communicator.h"
 
 namespace bv {
 namespace {
@@ -62,6 +66,8 @@ World read(const Family& names) {
                      : world.local_size == world.size ? world.rank
                                                       : world.rank % world.local_size;
   world.variables = std::string(names.rank) + ", " + names.size;
+  world.host = variable("MASTER_ADDR").value_or("");
+  if (variable("MASTER_PORT")) world.port = number("MASTER_PORT", 1, 65534);
   return world;
 }
 
@@ -128,13 +134,23 @@ std::optional<World> world_from_environment() {
   return std::nullopt;
 }
 
-std::unique_ptr<Communicator> connect_shared_memory(World& world, size_t bucket_bytes,
-                                                    double timeout) {
-  if (world.size > 1 && world.local_size != world.size)
-    throw UserError("the processes are on several machines (" + std::to_string(world.local_size) +
-                    " of " + std::to_string(world.size) +
-                    " here); the cpu device works on one: start all of them on one machine");
+namespace {
+
+std::unique_ptr<Communicator> connect_machines(World& world, double timeout) {
+  std::vector<Socket> sockets = meet_over_network(world, timeout);
+  const SharedRegion region = SharedRegion::create(world.size);
+  world.shared_fd = fcntl(region.fd(), F_DUPFD_CLOEXEC, 0);
+  if (world.shared_fd < 0) throw RunError(std::string("dup: ") + std::strerror(errno));
+  return make_tcp_communicator(
+      {.rank = world.rank, .size = world.size, .timeout = timeout, .supervised = false},
+      std::move(sockets), world.shared_fd);
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> connect_hosts(World& world, size_t bucket_bytes, double timeout) {
   try {
+    if (world.several_machines()) return connect_machines(world, timeout);
     if (world.size > 1 && world.shared_fd < 0) world.shared_fd = meet_peers(world, timeout);
     return make_shared_memory_communicator({.rank = world.rank,
                                             .size = world.size,

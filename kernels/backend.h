@@ -29,6 +29,10 @@ class Communicator {
   virtual double sum_of_hosts(double) = 0;  // over the ranks, of a number of each host
   // While busy (saving, say), this process may let its peers wait longer than their timeout.
   virtual void busy(bool) = 0;
+  // Why it can't go on, where that shows by itself; to be asked by any thread.
+  virtual std::string failure() const { return ""; }
+  // This process is about to end the run: peers that can't see that are told.
+  virtual void end_run() {}
 };
 
 // Device work that is issued again and again, always the same: on a GPU a CUDA graph.

@@ -125,6 +125,41 @@ TEST(Config, SizesAreSettledByTheKindOfData) {
       "image size 50 is not divisible by the patch size 16; --image-size 48 or 64");
 }
 
+// The set-up in which ResNets are compared on CIFAR-10.
+TEST(Config, ResnetsTakeCifarsPublishedRecipe) {
+  const Options o =
+      resolve_options(given({"resnet34"}), load_model_config("resnet34"), DataKind::cifar);
+  EXPECT_EQ(o.image_size, 32);
+  EXPECT_FALSE(o.patch_size);
+  EXPECT_EQ(o.batch, 256);
+  EXPECT_EQ(o.optimizer, "sgd");
+  EXPECT_EQ(o.lr, 0.1);
+  EXPECT_EQ(o.momentum, 0.9);
+  EXPECT_EQ(o.weight_decay, 5e-4);
+  EXPECT_EQ(o.decay, "all");
+  EXPECT_EQ(o.schedule, "cosine");
+  EXPECT_EQ(o.schedule_by, "epoch");
+  EXPECT_EQ(o.warmup_epochs, 0);
+  EXPECT_EQ(o.mean, (std::array<double, 3>{.4914, .4822, .4465}));
+  EXPECT_EQ(o.std, (std::array<double, 3>{.2023, .1994, .2010}));
+}
+
+TEST(Config, OptionsThatAModelHasNoUseFor) {
+  const auto refused = [](std::vector<std::string> words) {
+    const ModelConfig model = load_model_config(words[0]);
+    return error_of([&] { resolve_options(given(words), model, DataKind::synthetic); });
+  };
+  expect_part(refused({"resnet34", "--patch-size", "8"}), "--patch-size: resnet34 has no patches");
+  expect_part(refused({"resnet34", "--attn-drop-rate", ".1"}),
+              "--attn-drop-rate: resnet34 has no attention");
+  expect_part(refused({"resnet50", "--drop-path-rate", ".1"}),
+              "--drop-path-rate: resnet50 has no stochastic depth");
+  expect_part(refused({"vit_tiny", "--sync-bn"}), "--sync-bn: vit_tiny has no batch norm");
+  expect_part(refused({"vit_tiny", "--zero-init-last"}), "--zero-init-last: vit_tiny has no batch");
+  expect_part(refused({"resnet34", "--image-size", "6"}),
+              "the image size 6 is smaller than the first convolution's filter of 7 x 7");
+}
+
 TEST(Config, ContradictionsAndUnknownModels) {
   TemporaryFolder folder;
   write(folder / "c.json", R"({"batch": 8, "local_batch": 4})");
@@ -232,7 +267,8 @@ std::string changed(std::string text, const std::string& from, const std::string
 }
 
 TEST(ModelConfigTest, SizesOfTheModels) {
-  EXPECT_EQ(known_models(), (std::vector<std::string>{"vit_large", "vit_tiny"}));
+  EXPECT_EQ(known_models(), (std::vector<std::string>{"resnet34", "resnet50", "resnext50_32x4d",
+                                                      "vit_large", "vit_tiny"}));
   const ModelConfig tiny = load_model_config("vit_tiny"), large = load_model_config("vit_large");
   EXPECT_EQ(tiny.embed_dim, 192);
   EXPECT_EQ(tiny.depth, 12);
@@ -259,7 +295,29 @@ TEST(ModelConfigTest, MistakesNameFileAndKey) {
   expect_part(error("\"depth\": 1", "\"depth\": 1.5"), "'depth' is not a whole number");
   expect_part(error("\"heads\": 2", "\"heads\": 4"), "not divisible");
   expect_part(error("\"heads\": 2", "\"heads\": 0"), "'heads' must be from 1 to 1024");
-  expect_part(error("\"vit\"", "\"vgg\""), "unknown family 'vgg'");
+  expect_part(error("\"vit\"", "\"vgg\""), "unknown family 'vgg'; there are vit and resnet");
+}
+
+const char* const small_resnet = R"({"description": "d", "family": "resnet", "image_size": 8,
+  "block": "bottleneck", "layers": [1, 2, 3, 4], "groups": 2, "width_per_group": 4,
+  "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]})";
+
+TEST(ModelConfigTest, ResnetsAreReadAndMistakesNamed) {
+  const ModelConfig model = parse_model_config(small_resnet, "m.json", "m");
+  EXPECT_TRUE(model.bottleneck);
+  EXPECT_EQ(model.layers, (std::array<int, 4>{1, 2, 3, 4}));
+  EXPECT_EQ(model.groups, 2);
+  EXPECT_EQ(model.width_per_group, 4);
+  const auto error = [](const std::string& from, const std::string& to) {
+    return error_of([&] { parse_model_config(changed(small_resnet, from, to), "m.json", "m"); });
+  };
+  expect_part(error("\"bottleneck\"", "\"wide\""),
+              "m.json: unknown 'block' wide; there are basic and bottleneck");
+  expect_part(error("[1, 2, 3, 4]", "[1, 2, 3]"), "m.json: 'layers' must be 4 numbers of blocks");
+  expect_part(error("[1, 2,", "[1, 0,"), "m.json: 'layers' must be from 1 to 1024");
+  expect_part(error("[1, 2,", "[1, 2.5,"), "m.json: 'layers' is not whole numbers");
+  expect_part(error("\"bottleneck\"", "\"basic\""), "'groups' and 'width_per_group' are a bottle");
+  expect_part(error("\"block\"", "\"heads\""), "m.json: 'block' is missing");
 }
 
 // Readers meet any bytes without a crash, and complain in one line.

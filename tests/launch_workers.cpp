@@ -46,7 +46,7 @@ int train(const Words& words) {
   catch_stop_signals();
   World world = own_world();
   pin_to_share(world);
-  const auto peers = connect_shared_memory(world, 1 << 16, number(words, 1) * 1e-3);
+  const auto peers = connect_hosts(world, 1 << 16, number(words, 1) * 1e-3);
   std::vector<float> data(50000);
   for (int step = 0;; ++step) {
     if (world.rank == number(words, 2) && step == number(words, 3)) raise(number(words, 4));
@@ -77,7 +77,7 @@ int fail_alone(const Words&) {
     usleep(200000);
     fail_worker(world, "a.jpg is no picture", 2);
   }
-  connect_shared_memory(world, 1 << 16, 20)->barrier();
+  connect_hosts(world, 1 << 16, 20)->barrier();
   return 0;
 }
 
@@ -85,7 +85,7 @@ int fail_alone(const Words&) {
 int sum(const Words&) {
   World world = own_world();
   pin_to_share(world);
-  const auto peers = connect_shared_memory(world, 1 << 16, 10);
+  const auto peers = connect_hosts(world, 1 << 16, 10);
   double value = 1 + world.rank;
   peers->all_reduce(&value, 1, nullptr);
   std::fprintf(stderr, "sum %g of %d\n", value, world.size);

@@ -46,6 +46,7 @@ int become_launcher(const std::string& folder, const std::string& words, const s
     if (setrlimit(RLIMIT_AS, &limit) != 0) return 98;
   }
   clean_environment(options.threads);
+  for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
   std::vector<std::string> list = split_words(words);
   list.insert(list.begin(), "launcher");
   std::vector<char*> argv;

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/processes.h"
@@ -18,6 +19,7 @@ struct Finished {
 struct ProgramOptions {
   int threads = 1;           // of one process
   size_t address_space = 0;  // most bytes; 0: no limit
+  std::vector<std::pair<std::string, std::string>> environment = {};  // beside the test's own
 };
 
 class Program {

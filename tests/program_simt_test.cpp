@@ -7,9 +7,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "engine/checkpoint.h"
 #include "kernels/devices/devices.h"
+#include "tests/network.h"
 #include "tests/program.h"
 
 namespace bv::test {
@@ -73,6 +75,56 @@ TEST_F(ProgramOnSimt, GivesTheCpusLossesOnAnyNumberOfRanks) {
   }
   go("-n 2 --oversubscribe " + on_simt + words + "--out shared");
   expect_near("shared", "cpu", 1e-4);
+}
+
+// As torchrun starts the only rank of each of two machines.
+std::vector<std::unique_ptr<Program>> two_machines(const std::string& folder,
+                                                   const std::string& words) {
+  std::vector<std::unique_ptr<Program>> machines;
+  const std::string port = std::to_string(free_port());
+  for (const std::string rank : {"0", "1"}) {
+    ProgramOptions options;
+    options.environment = {{"RANK", rank},        {"WORLD_SIZE", "2"},
+                           {"LOCAL_RANK", "0"},   {"LOCAL_WORLD_SIZE", "1"},
+                           {"MASTER_PORT", port}, {"MASTER_ADDR", "127.0.0.1"}};
+    machines.push_back(std::make_unique<Program>(folder, words, options));
+  }
+  return machines;
+}
+
+TEST_F(ProgramOnSimt, TrainsOnSeveralMachinesAsOnOne) {
+  const std::string words = on_simt + "--precision fp16 --lr 1e-3 --steps 3 --epochs 1 ";
+  for (const auto& machine : two_machines(folder_.path(), words + "--out two")) {
+    const Finished end = machine->wait();
+    EXPECT_EQ(end.code, 0) << end.errors;
+  }
+  go("-n 2 " + words + "--out one");
+  EXPECT_TRUE(contents(in("one/last/weights.safetensors")) ==
+              contents(in("two/last/weights.safetensors")));
+}
+
+TEST_F(ProgramOnSimt, SeveralMachinesAreOneForTheCpu) {
+  const auto two = two_machines(folder_.path(), on_cifar + "--device cpu --out run");
+  const Finished end = two[0]->wait();
+  EXPECT_EQ(end.code, 2);
+  EXPECT_NE(end.errors.find("(1 of 2 here); the cpu device works on one"), std::string::npos)
+      << end.errors;
+}
+
+TEST_F(ProgramOnSimt, AnotherMachineThatDiesOrStops) {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    const auto two = two_machines(
+        folder_.path(), on_vit + "--data synthetic --batch 2 --steps 100000 " +
+                            "--device simt --timeout 2 --out run" + std::to_string(signal));
+    ASSERT_TRUE(wait_for(in("run" + std::to_string(signal) + "/metrics.jsonl"), "\"step\":2,"));
+    kill(two[1]->pid(), signal);
+    const Finished end = two[0]->wait();
+    EXPECT_EQ(end.code, 1);
+    EXPECT_EQ(end.errors, signal == SIGKILL
+                              ? "rank 0: rank 1 has died, or its machine can't be reached\n"
+                              : "rank 0: rank 1 has not answered for 2 s (--timeout)\n");
+    kill(two[1]->pid(), SIGKILL);
+  }
 }
 
 TEST_F(ProgramOnSimt, TellsWhereTimeWent) {

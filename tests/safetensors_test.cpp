@@ -109,16 +109,18 @@ TEST(Safetensors, EqualContentsGiveEqualBytes) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 2);  // nothing beside them
 }
 
-TEST(Safetensors, ReadsEveryFloat) {
-  const std::string data = raw<double>({1.5, -1e300}) + raw<float>({2.25f}) +
-                           raw<uint16_t>({0x3f80, 0xc040, 0x7fc0}) +
-                           raw<uint16_t>({0x3c00, 0xc500, 0x0001, 0x8000, 0x7bff, 0xfc00, 0x7e00});
-  const TensorFile file = parse(file_of(
-      "{" + tensor("d", "F64", "2", "0,16") + "," + tensor("f", "F32", "1,1", "16,20") + "," +
-          tensor("h", "F16", "7", "26,40") + "," + tensor("b", "BF16", "3", "20,26") + "}  ",
-      data));
+TEST(Safetensors, ReadsEveryFloatAndCounters) {
+  const std::string data =
+      raw<double>({1.5, -1e300}) + raw<float>({2.25f}) + raw<uint16_t>({0x3f80, 0xc040, 0x7fc0}) +
+      raw<uint16_t>({0x3c00, 0xc500, 0x0001, 0x8000, 0x7bff, 0xfc00, 0x7e00}) + raw<int64_t>({-7});
+  const TensorFile file = parse(
+      file_of("{" + tensor("d", "F64", "2", "0,16") + "," + tensor("f", "F32", "1,1", "16,20") +
+                  "," + tensor("h", "F16", "7", "26,40") + "," + tensor("b", "BF16", "3", "20,26") +
+                  "," + tensor("n", "I64", "", "40,48") + "}  ",
+              data));
   EXPECT_EQ(file.tensors.at("d").data, (std::vector<float>{1.5f, -HUGE_VALF}));
   EXPECT_EQ(file.tensors.at("f").data, (std::vector<float>{2.25f}));
+  EXPECT_EQ(file.tensors.at("n").data, (std::vector<float>{-7}));
   const auto& b = file.tensors.at("b").data;
   EXPECT_EQ(b[0], 1.0f);
   EXPECT_EQ(b[1], -3.0f);

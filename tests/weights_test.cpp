@@ -53,6 +53,13 @@ TEST(Weights, FittingFileIsTakenAsItIs) {
   EXPECT_TRUE(result.notes.empty());
 }
 
+// As they stand in files of PyTorch's batch norms.
+TEST(Weights, CountsOfBatchesAreLeftOut) {
+  TensorFile file = fitting_file();
+  file.tensors["bn1.num_batches_tracked"] = filled({});
+  EXPECT_EQ(fit(file).tensors.size(), 4u);
+}
+
 TEST(Weights, OtherNumberOfClassesSwapsTheHead) {
   TensorFile file = fitting_file();
   file.tensors["head.weight"] = filled({1000, 2});

@@ -23,8 +23,12 @@ int64_t now_ms() {
 }  // namespace
 
 PeerWatch::PeerWatch(SharedRegion& region, const RankPlace& place,
-                     std::function<std::string()> broken)
-    : region_(region), place_(place), broken_(std::move(broken)), thread_([this] { run(); }) {}
+                     std::function<std::string()> broken, std::function<void()> ends)
+    : region_(region),
+      place_(place),
+      broken_(std::move(broken)),
+      ends_(std::move(ends)),
+      thread_([this] { run(); }) {}
 
 PeerWatch::~PeerWatch() {
   closing_ = true;
@@ -59,8 +63,8 @@ void PeerWatch::look(double waited) {
   if (region_.board().ending) _exit(1);
   for (int peer = 0; peer < place_.size; ++peer)
     if (peer != place_.rank && has_died(region_.rank(peer)))
-      end_process(region_, place_, "rank " + std::to_string(peer) + " has died", true);
-  if (const std::string why = broken_(); !why.empty()) end_process(region_, place_, why, true);
+      end("rank " + std::to_string(peer) + " has died", true);
+  if (const std::string why = broken_(); !why.empty()) end(why, true);
   if (waited < place_.timeout) return;
   for (int peer = 0; peer < place_.size; ++peer)
     if (region_.rank(peer).busy) return;
@@ -71,7 +75,12 @@ void PeerWatch::look(double waited) {
   else
     std::snprintf(why, sizeof why, "no rank's device has answered for %g s (--timeout)",
                   place_.timeout);
-  end_process(region_, place_, why, false);
+  end(why, false);
+}
+
+void PeerWatch::end(const std::string& why, bool a_peer_died) {
+  ends_();
+  end_process(region_, place_, why, a_peer_died);
 }
 
 // A process that is stopped has no heartbeat; one that is slow has begun fewer waits.

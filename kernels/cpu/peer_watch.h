@@ -14,7 +14,9 @@ namespace bv {
 class PeerWatch {
  public:
   // `broken` is asked now and then whether the communication has failed by itself: why, or "".
-  PeerWatch(SharedRegion&, const RankPlace&, std::function<std::string()> broken);
+  // `ends` is called before the process ends for what was seen here.
+  PeerWatch(SharedRegion&, const RankPlace&, std::function<std::string()> broken,
+            std::function<void()> ends);
   PeerWatch(const PeerWatch&) = delete;
   ~PeerWatch();
 
@@ -25,11 +27,13 @@ class PeerWatch {
  private:
   void run();
   void look(double waited);
+  [[noreturn]] void end(const std::string& why, bool a_peer_died);
   int stuck_peer() const;  // -1: none can be told from the others
 
   SharedRegion& region_;
   RankPlace place_;
   std::function<std::string()> broken_;
+  std::function<void()> ends_;
   std::atomic<uint64_t> waiting_{0};  // even: not; odd: in a wait
   std::atomic<bool> closing_{false};
   std::thread thread_;

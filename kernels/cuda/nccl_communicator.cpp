@@ -25,7 +25,8 @@ class NcclCommunicator final : public Communicator {
         place_(peers.place),
         hosts_(std::move(peers.hosts)),
         region_(SharedRegion::open(dup(peers.fd))),
-        watch_(region_, place_, [this] { return failure(); }) {
+        watch_(
+            region_, place_, [this] { return failure(); }, [this] { hosts_->end_run(); }) {
     backend_.on_wait([this](bool begins) { begins ? watch_.wait_begins() : watch_.wait_ends(); });
     ncclUniqueId id{};
     if (place_.rank == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
@@ -79,8 +80,9 @@ class NcclCommunicator final : public Communicator {
     check(ncclAllReduce(data, data, count, type, ncclSum, comm_, stream_of(stream)),
           "ncclAllReduce");
   }
-  // What NCCL itself has noticed.
-  std::string failure() const {
+  // What the hosts or NCCL itself have noticed.
+  std::string failure() const override {
+    if (std::string why = hosts_->failure(); !why.empty()) return why;
     const ncclComm_t comm = comm_;
     if (!comm) return "";
     ncclResult_t error = ncclSuccess;
