@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -99,5 +100,17 @@ class Bench {
 // Every operation of a training step of `model` at `batch` images. Throws std::invalid_argument for
 // a model that there isn't.
 void bench_vit(Bench&, const std::string& model, int batch);
+void bench_resnet(Bench&, const std::string& model, int batch);
+
+// Of these, what models have in common.
+struct Layer {
+  const char* name;
+  int M, N, K, per_step;
+  bool bias, needs_dinp;
+};
+void bench_linear(Bench&, const Layer&);
+void bench_loss(Bench&, int B, int classes);
+void bench_update(Bench&, size_t parameters, OptimizerKind of_a_step);
+std::string shape(std::initializer_list<int> sizes);  // "16x224x224x3"
 
 }  // namespace bv

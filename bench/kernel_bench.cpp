@@ -1,5 +1,5 @@
-// make bench: the time of every operation of kernels.h at a ViT's shapes (224 pixels, patches of
-// 16), beside what copying memory and multiplying matrices reach on the same device.
+// make bench: the time of every operation of kernels.h at a model's shapes (224 pixels), beside what
+// copying memory and multiplying matrices reach on the same device.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -51,11 +51,12 @@ void bench_all(const Options& options) {
   std::printf("ceilings: copy %.1f GB/s, matrix product %.0f GFLOP/s (%s)\n",
               ceilings.copy_bytes_per_second / 1e9, ceilings.product_flops_per_second / 1e9,
               ceilings.product.c_str());
-  std::printf("model: %s, 224 pixels, patches of 16, batch %d, %s\n\n", options.model.c_str(),
-              batch, options.dtype.c_str());
+  const bool resnet = options.model.starts_with("resnet");
+  std::printf("model: %s, 224 pixels, %sbatch %d, %s\n\n", options.model.c_str(),
+              resnet ? "" : "patches of 16, ", batch, options.dtype.c_str());
   Bench bench(*device, ceilings, options, dtype);
   bench.print_head();
-  bench_vit(bench, options.model, batch);
+  (resnet ? bench_resnet : bench_vit)(bench, options.model, batch);
   if (options.filter.empty()) bench.print_totals();
   if (options.json.empty()) return;
   std::ofstream file(options.json);
@@ -64,8 +65,9 @@ void bench_all(const Options& options) {
 }
 
 constexpr const char* usage =
-    "usage: bench [--device cpu|cuda] [--dtype fp32|fp16|bf16] [--model vit_tiny|vit_large]\n"
-    "             [--batch N] [--filter WORD] [--seconds S] [--json FILE] [--describe]\n"
+    "usage: bench [--device cpu|cuda] [--dtype fp32|fp16|bf16]\n"
+    "             [--model vit_tiny|vit_large|resnet34|resnet50] [--batch N]\n"
+    "             [--filter WORD] [--seconds S] [--json FILE] [--describe]\n"
     "  --batch     images in a batch (cpu 16, cuda 256)\n"
     "  --filter    only operations with WORD in their name\n"
     "  --seconds   of measurement for each operation (0.15)\n"
@@ -110,7 +112,7 @@ bool parse(int argc, char** argv, Options& options) {
   }
   return options.seconds > 0 && one_of(options.device, {"cpu", "cuda"}) &&
          one_of(options.dtype, {"fp32", "fp16", "bf16"}) &&
-         one_of(options.model, {"vit_tiny", "vit_large"});
+         one_of(options.model, {"vit_tiny", "vit_large", "resnet34", "resnet50"});
 }
 
 }  // namespace

@@ -19,12 +19,6 @@ Vit vit_named(const std::string& name) {
   throw std::invalid_argument("no sizes of " + name + " here");
 }
 
-std::string shape(std::initializer_list<int> sizes) {
-  std::string s;
-  for (int extent : sizes) s += (s.empty() ? "" : "x") + std::to_string(extent);
-  return s;
-}
-
 // ---- input, tokens ------------------------------------------------------------------------------
 void bench_tokens(Bench& bench, const Vit& vit, int B) {
   const int C = vit.C;
@@ -90,48 +84,6 @@ void bench_tokens(Bench& bench, const Vit& vit, int B) {
                      .drop = 0.1f,
                      .dtype = bench.dtype()};
     });
-}
-
-// ---- linear -------------------------------------------------------------------------------------
-struct Layer {
-  const char* name;
-  int M, N, K, per_step;
-  bool bias, needs_dinp;
-};
-
-void bench_linear(Bench& bench, const Layer& l) {
-  const std::string name = l.name, size = shape({l.M, l.N, l.K});
-  const size_t inp = size_t(l.M) * l.K, out = size_t(l.M) * l.N, weight = size_t(l.N) * l.K;
-  bench("linear_fwd " + name, size, l.per_step, [&] {
-    return LinearForward{.out = bench.tensor(out),
-                         .inp = bench.tensor(inp),
-                         .weight = bench.tensor(weight),
-                         .bias = l.bias ? bench.tensor(l.N) : nullptr,
-                         .M = l.M,
-                         .N = l.N,
-                         .K = l.K,
-                         .dtype = bench.dtype()};
-  });
-  if (l.needs_dinp)
-    bench("linear_dinp " + name, size, l.per_step, [&] {
-      return LinearBackwardInput{.dinp = bench.tensor(inp),
-                                 .dout = bench.tensor(out),
-                                 .weight = bench.tensor(weight),
-                                 .M = l.M,
-                                 .N = l.N,
-                                 .K = l.K,
-                                 .dtype = bench.dtype()};
-    });
-  bench("linear_dweight " + name, size, l.per_step, [&] {
-    return LinearBackwardWeight{.dweight = bench.floats(weight),
-                                .dbias = l.bias ? bench.floats(l.N) : nullptr,
-                                .dout = bench.tensor(out),
-                                .inp = bench.tensor(inp),
-                                .M = l.M,
-                                .N = l.N,
-                                .K = l.K,
-                                .dtype = bench.dtype()};
-  });
 }
 
 // ---- rows ---------------------------------------------------------------------------------------
@@ -230,82 +182,6 @@ void bench_attention(Bench& bench, const Vit& vit, int B) {
   }
 }
 
-// ---- loss, update -------------------------------------------------------------------------------
-void bench_loss(Bench& bench, int B) {
-  const size_t n = size_t(B) * classes;
-  const std::string size = shape({B, classes});
-  const auto labels = [&] { return bench.holding(std::vector<int32_t>(size_t(B), 7)); };
-  bench("cross_entropy_fwd", size, 1, [&] {
-    return CrossEntropyForward{.loss = bench.floats(B),
-                               .lse = bench.floats(B),
-                               .logits = bench.tensor(n),
-                               .labels = labels(),
-                               .B = B,
-                               .K = classes,
-                               .dtype = bench.dtype()};
-  });
-  bench("cross_entropy_bwd", size, 1, [&] {
-    return CrossEntropyBackward{.dlogits = bench.tensor(n),
-                                .logits = bench.tensor(n),
-                                .lse = bench.floats(B),
-                                .labels = labels(),
-                                .params = bench.holding<StepParams>({{.grad_scale = 1}}),
-                                .state = bench.holding<UpdateState>({{.loss_scale = 1}}),
-                                .B = B,
-                                .K = classes,
-                                .dtype = bench.dtype()};
-  });
-  bench("metrics", size, 0, [&] {
-    return Metrics{.sums = bench.holding(std::vector<double>(4)),
-                   .loss = bench.floats(B),
-                   .logits = bench.tensor(n),
-                   .labels = labels(),
-                   .B = B,
-                   .K = classes,
-                   .dtype = bench.dtype()};
-  });
-  bench("gradient_tail", shape({B}), 1, [&] {
-    return GradientTail{.tail = bench.floats(3),
-                        .loss = bench.floats(B),
-                        .params = bench.holding<StepParams>({{}}),
-                        .B = B};
-  });
-}
-
-void bench_update(Bench& bench, const Vit& vit) {
-  const size_t n = vit.parameters;
-  const std::string size = std::to_string(n);
-  bench("gradient_norm", size, 1, [&] {
-    return GradientNorm{.state = bench.holding<UpdateState>({{.loss_scale = 1}}),
-                        .grad = bench.floats(n),
-                        .params = bench.holding<StepParams>({{.divisor = 1}}),
-                        .count = n};
-  });
-  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
-    const bool adamw = kind == OptimizerKind::adamw;
-    bench(adamw ? "optimizer adamw" : "optimizer sgd", size, adamw, [&] {
-      const size_t chunks = n / OptimizerUpdate::decay_chunk + 1;
-      return OptimizerUpdate{.weight = bench.floats(n),
-                             .copy = bench.dtype() == DType::fp32 ? nullptr : bench.tensor(n),
-                             .m = bench.floats(n),
-                             .v = adamw ? bench.floats(n, 0.25f) : nullptr,
-                             .state = bench.holding<UpdateState>({{.loss_scale = 1}}),
-                             .grad = bench.floats(n),
-                             .decay = bench.holding(std::vector<uint8_t>(chunks, 1)),
-                             .params = bench.holding<StepParams>({{.lr = 1e-4f, .divisor = 1}}),
-                             .count = n,
-                             .momentum = 0.9f,
-                             .beta1 = 0.9,
-                             .beta2 = 0.999,
-                             .eps = 1e-8f,
-                             .weight_decay = 0.05f,
-                             .clip = 1,
-                             .kind = kind,
-                             .dtype = bench.dtype()};
-    });
-  }
-}
-
 }  // namespace
 
 void bench_vit(Bench& bench, const std::string& model, int B) {
@@ -322,8 +198,8 @@ void bench_vit(Bench& bench, const std::string& model, int B) {
   bench_gelu(bench, vit, rows);
   bench_layernorm(bench, vit, rows);
   bench_attention(bench, vit, B);
-  bench_loss(bench, B);
-  bench_update(bench, vit);
+  bench_loss(bench, B, classes);
+  bench_update(bench, vit.parameters, OptimizerKind::adamw);
 }
 
 }  // namespace bv

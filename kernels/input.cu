@@ -1,4 +1,5 @@
-// Pixels to normalised patches, what a ViT's first matrix product reads:
+// Pixels to normalised patches, what a ViT's first matrix product reads, or with patch = 1, pixel by
+// pixel, a ResNet's first convolution:
 //   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]
 //   of pixel (gy * patch + py, gx * patch + px, c) as the image's crop takes it, 0 outside
 // as pixel * factor + shift, one fma. Channels alternate in the image and lie in planes in a patch:
@@ -7,6 +8,8 @@
 // neighbouring memory; their pixels' rows are read again by the next patches, from L1 or L2. The
 // 3 * width bytes of pixels begin anywhere: they are taken from whole 4-byte words, and byte by byte
 // only at a picture's border.
+// Patches of one pixel keep the image's order: a thread writes 16 bytes of a row, which come from the
+// 4 (fp32: 2) pixels that these elements begin and end in, in reversed order if flipped.
 // 1 byte in and 2 or 4 out an element: memory is the limit. 32 registers let 2048 threads live on an
 // SM, each with 28 bytes coming and 48 going: 57 KB of loads under way, where an H200 wants 24.
 #include "kernels/cuda/cuda_kernels.h"
@@ -114,6 +117,64 @@ __global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normal
   }
 }
 
+// ---- patches of one pixel -----------------------------------------------------------------------
+template <class T, int width>
+__global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normalisation norm) {
+  const unsigned row_pieces = op.size * 3 / width;
+  const unsigned piece = blockIdx.x * threads + threadIdx.x, y = piece / row_pieces;
+  if (y >= unsigned(op.size)) return;
+  const int b = static_cast<int>(blockIdx.y);
+  // Elements e .. e + width of the row: from channel `phase` of pixel x to one of pixel `last`.
+  const unsigned e = (piece - y * row_pieces) * width;
+  const int x = e / 3, phase = e % 3, last = (e + width - 1) / 3;
+  constexpr int pixels = (width + 1) / 3 + 1;  // that a piece may reach into
+  constexpr int words = (3 * pixels + 3) / 4;
+
+  const Crop crop = op.crops[b];
+  const int row = static_cast<int>(y) + crop.top;
+  const int mirrored = crop.left + op.size - 1;
+  const int left = crop.flip ? mirrored - last : crop.left + x;  // column of the leftmost
+  const int right = crop.flip ? mirrored - x : crop.left + last;
+  const bool row_inside = row >= 0 && row < op.height;
+  const ptrdiff_t at = (static_cast<ptrdiff_t>(b) * op.height + row) * op.width;
+  const ptrdiff_t first = (at + (crop.flip ? right - pixels + 1 : left)) * 3;
+  const ptrdiff_t end = static_cast<ptrdiff_t>(op.B) * op.height * op.width * 3;
+  uint32_t v[words];
+  if (row_inside && left >= 0 && right < op.width && first >= 0 && first + 4 * words + 3 <= end) {
+    load_words(v, op.images + first);
+    if (crop.flip) reverse_pixels<pixels>(v);
+  } else {
+#pragma unroll
+    for (int k = 0; k < words; ++k) v[k] = 0;
+#pragma unroll
+    for (int k = 0; k < 3 * pixels; ++k) {
+      const int column = crop.flip ? right - k / 3 : left + k / 3;
+      if (row_inside && column >= 0 && column < op.width)
+        v[k / 4] |= uint32_t{op.images[(at + column) * 3 + k % 3]} << k % 4 * 8;
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < words; ++k) {
+    const uint32_t high = k + 1 < words ? v[k + 1] : 0;
+    v[k] = static_cast<uint32_t>((uint64_t{high} << 32 | v[k]) >> phase * 8);
+  }
+
+  float factor[3], shift[3];  // of the channels that elements 0, 1 and 2 are of
+#pragma unroll
+  for (int k = 0; k < 3; ++k) {
+    const int second = (k + 1) % 3, third = (k + 2) % 3;
+    factor[k] = norm.factor[k], shift[k] = norm.shift[k];
+    if (phase == 1) factor[k] = norm.factor[second], shift[k] = norm.shift[second];
+    if (phase == 2) factor[k] = norm.factor[third], shift[k] = norm.shift[third];
+  }
+  Elements<T, width> result;
+#pragma unroll
+  for (int i = 0; i < width; ++i)
+    result.at[i] = from_float<T>(static_cast<float>(byte_of(v, i)) * factor[i % 3] + shift[i % 3]);
+  store_whole(static_cast<T*>(op.out) + (static_cast<size_t>(b) * op.size + y) * op.size * 3 + e,
+              result);
+}
+
 }  // namespace
 
 void CudaKernels::run(const InputPatches& op, Stream stream) {
@@ -131,12 +192,17 @@ void CudaKernels::run(const InputPatches& op, Stream stream) {
   for (int c = 0; c < 3; ++c)
     norm.factor[c] = 1.0f / (255.0f * op.std[c]), norm.shift[c] = -op.mean[c] / op.std[c];
   by_dtype(op.dtype, [&]<class T>() {
+    constexpr int pack = Pack<T>::size;
+    if (op.patch == 1 && in_packs<T>(op.size)) {
+      const dim3 grid(ceil_div(op.size * op.size / pack * 3, threads), op.B);
+      return launch<input_pixels<T, pack>>(grid, threads, 0, cuda_stream(stream), op, norm);
+    }
     const auto launch_width = [&]<int width>(std::integral_constant<int, width>) {
       const dim3 grid(ceil_div(op.size * op.size / width, threads), op.B);
       launch<input_patches<T, width>>(grid, threads, 0, cuda_stream(stream), op, norm);
     };
     if (in_packs<T>(op.patch))
-      launch_width(std::integral_constant<int, Pack<T>::size>());
+      launch_width(std::integral_constant<int, pack>());
     else if (op.patch % 4 == 0)
       launch_width(std::integral_constant<int, 4>());
     else

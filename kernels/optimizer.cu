@@ -191,6 +191,15 @@ __global__ void update_state(UpdateState* state, LossScaling scaling) {
   *state = s;
 }
 
+// ---- scale --------------------------------------------------------------------------------------
+__global__ void __launch_bounds__(threads) scale(Scale op) {
+  const size_t at = (size_t(blockIdx.x) * threads + threadIdx.x) * width;
+  if (at >= op.count) return;
+  Pack<float> x = load_4(op.data, at, op.count);
+  for (int i = 0; i < width; ++i) x.at[i] *= op.factor;
+  store_4(op.data, x, at, op.count);
+}
+
 constexpr size_t most_elements = size_t{1} << 40;  // more than 2^31 blocks take
 
 }  // namespace
@@ -239,6 +248,13 @@ void CudaKernels::run(const OptimizerUpdate& op, Stream stream) {
     launch<optimizer_update<T>>(blocks, threads, 0, cuda_stream(stream), op, betas);
   });
   launch<update_state>(1, 1, 0, cuda_stream(stream), op.state, op.scaling);
+}
+
+void CudaKernels::run(const Scale& op, Stream stream) {
+  require(op.count > 0 && op.count <= most_elements, "Scale", "count must be 1 .. 2^40");
+  require_pointer(op.data, "Scale", "data");
+  const auto blocks = static_cast<unsigned>(ceil_div(op.count, size_t{threads} * width));
+  launch<scale>(blocks, threads, 0, cuda_stream(stream), op);
 }
 
 }  // namespace bv::BAREVISION_GPU

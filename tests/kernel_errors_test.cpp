@@ -355,6 +355,67 @@ TEST_P(KernelErrors, Tokens) {
   refuses_foreign_dtypes(dembed, "EmbedBackward");
 }
 
+template <class Op>
+Op window_of(DType dtype) {
+  Op op{};
+  op.N = 1, op.H = op.W = 4, op.C = 8, op.R = 3, op.stride = 2, op.padding = 1, op.dtype = dtype;
+  return op;
+}
+
+TEST_P(KernelErrors, Pool) {
+  auto forward = window_of<MaxPoolForward>(DType::fp32);
+  forward.out = at(), forward.index = at<uint8_t>(), forward.inp = at();
+  auto backward = window_of<MaxPoolBackward>(DType::fp32);
+  backward.dinp = at(), backward.dout = at(), backward.index = at<uint8_t>();
+  const auto refuses_window = [&]<class Op>(const Op& op, const std::string& name) {
+    refuses_sizes(op, name,
+                  {{"N", &Op::N},
+                   {"H", &Op::H},
+                   {"W", &Op::W},
+                   {"C", &Op::C},
+                   {"R", &Op::R},
+                   {"stride", &Op::stride}});
+    refuses(op, name, "R", [](Op& o) { o.R = 17, o.H = o.W = 40; });
+    refuses(op, name, "padding", [](Op& o) { o.padding = -1; });
+    refuses(op, name, "padding", [](Op& o) { o.padding = 2; });
+    refuses(op, name, "smaller than R", [](Op& o) { o.padding = 0, o.H = 2; });
+    refuses(op, name, "smaller than R", [](Op& o) { o.padding = 0, o.W = 2; });
+    refuses_foreign_dtypes(op, name);
+    if (GetParam().host_threads) return;
+    refuses(op, name, "N", [](Op& o) { o.N = 65536; });
+    refuses(op, name, "2^30", [](Op& o) { o.H = o.W = 1 << 15, o.C = 2; });
+  };
+  refuses_window(forward, "MaxPoolForward");
+  refuses_window(backward, "MaxPoolBackward");
+  refuses(forward, "MaxPoolForward", "index", [](MaxPoolForward& o) { o.index = nullptr; });
+  refuses(backward, "MaxPoolBackward", "dout", [](MaxPoolBackward& o) { o.dout = nullptr; });
+  refuses_pointers(forward, "MaxPoolForward", Pointer{"out", &MaxPoolForward::out},
+                   Pointer{"index", &MaxPoolForward::index}, Pointer{"inp", &MaxPoolForward::inp});
+  refuses_pointers(backward, "MaxPoolBackward", Pointer{"dinp", &MaxPoolBackward::dinp},
+                   Pointer{"dout", &MaxPoolBackward::dout},
+                   Pointer{"index", &MaxPoolBackward::index});
+
+  const AveragePoolForward average{.out = at(), .inp = at(), .N = 1, .positions = 4, .C = 8};
+  const AveragePoolBackward daverage{.dinp = at(), .dout = at(), .N = 1, .positions = 4, .C = 8};
+  refuses_sizes(average, "AveragePoolForward",
+                {{"N", &AveragePoolForward::N},
+                 {"positions", &AveragePoolForward::positions},
+                 {"C", &AveragePoolForward::C}});
+  refuses_sizes(daverage, "AveragePoolBackward",
+                {{"N", &AveragePoolBackward::N},
+                 {"positions", &AveragePoolBackward::positions},
+                 {"C", &AveragePoolBackward::C}});
+  refuses(average, "AveragePoolForward", "inp", [](AveragePoolForward& o) { o.inp = nullptr; });
+  refuses(daverage, "AveragePoolBackward", "dinp",
+          [](AveragePoolBackward& o) { o.dinp = nullptr; });
+  refuses_pointers(average, "AveragePoolForward", Pointer{"out", &AveragePoolForward::out},
+                   Pointer{"inp", &AveragePoolForward::inp});
+  refuses_pointers(daverage, "AveragePoolBackward", Pointer{"dinp", &AveragePoolBackward::dinp},
+                   Pointer{"dout", &AveragePoolBackward::dout});
+  refuses_foreign_dtypes(average, "AveragePoolForward");
+  refuses_foreign_dtypes(daverage, "AveragePoolBackward");
+}
+
 TEST_P(KernelErrors, Dropout) {
   const Dropout op{.out = at(),
                    .inp = at(),
@@ -502,6 +563,10 @@ TEST_P(KernelErrors, Optimizer) {
                              .kind = OptimizerKind::adam};
   using Op = OptimizerUpdate;
   refuses(norm, "GradientNorm", "count", [](GradientNorm& o) { o.count = 0; });
+  const Scale scale{.data = at<float>(), .count = 4, .factor = 0.5f};
+  refuses(scale, "Scale", "count", [](Scale& o) { o.count = 0; });
+  refuses(scale, "Scale", "data", [](Scale& o) { o.data = nullptr; });
+  refuses_pointers(scale, "Scale", Pointer{"data", &Scale::data});
   refuses(adam, "OptimizerUpdate", "count", [](Op& o) { o.count = 0; });
   refuses(adam, "OptimizerUpdate", "m", [](Op& o) { o.m = nullptr; });
   refuses(adam, "OptimizerUpdate", "v", [](Op& o) { o.v = nullptr; });

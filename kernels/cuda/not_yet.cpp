@@ -24,19 +24,6 @@ void CudaKernels::run(const BatchNormBackwardSums&, Stream) {
 void CudaKernels::run(const BatchNormBackward&, Stream) {
   require(false, "BatchNormBackward", "not on this device yet");
 }
-void CudaKernels::run(const MaxPoolForward&, Stream) {
-  require(false, "MaxPoolForward", "not on this device yet");
-}
-void CudaKernels::run(const MaxPoolBackward&, Stream) {
-  require(false, "MaxPoolBackward", "not on this device yet");
-}
-void CudaKernels::run(const AveragePoolForward&, Stream) {
-  require(false, "AveragePoolForward", "not on this device yet");
-}
-void CudaKernels::run(const AveragePoolBackward&, Stream) {
-  require(false, "AveragePoolBackward", "not on this device yet");
-}
-void CudaKernels::run(const Scale&, Stream) { require(false, "Scale", "not on this device yet"); }
 size_t CudaKernels::workspace_bytes(const ConvForward&) { return 0; }
 size_t CudaKernels::workspace_bytes(const ConvBackwardInput&) { return 0; }
 size_t CudaKernels::workspace_bytes(const ConvBackwardWeight&) { return 0; }

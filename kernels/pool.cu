@@ -1,0 +1,341 @@
+// Max pool over windows of R x R, and the mean over all positions of an image.
+//   max pool      out = largest of the window, index = r R + s of where it lies; of equals the first,
+//                 a NaN before every number;   dinp = sum of dout over the windows whose index names
+//                 this element, in their order
+//   average pool  out[n, c] = sum over positions of inp / positions,   dinp = dout / positions
+// Saved for backward: index, one byte an element. NHWC: a thread has 16 bytes of a pixel's channels
+// (one element where C has tails), and 8 or 4 of index with them. Nothing is scattered: no atomics.
+//
+// Max pool, forward: a thread makes one pack of out, with the loads of three taps under way; a block
+// has 4 rows of out, so that L1 has most of what windows share. Backward: a thread makes 2 x 2 packs
+// of dinp and goes over the windows that reach them, each read once; in 3 x 3, stride 2, these are
+// four whatever the place, so that no warp diverges inside an image. These sizes, the only ones of
+// ResNet, are known to the compiler: without, backward takes 1.5 times the instructions.
+// Average pool: a block has 16 columns of packs of one image, and 16 groups of threads share out the
+// positions; their sums are added in the groups' order.
+//
+// An H200 (4.3 TB/s, 132 SMs, 1.75 GHz) moves 19 bytes a clock and SM, and issues 128 threads'
+// instructions in it. 3 x 3, stride 2, in 16 bits: forward has 88 bytes a pack of out, time for 600
+// instructions, and takes 650 (each of 72 elements: a conversion, two comparisons for order and NaN,
+// two selections); backward has 22 bytes a pack of dinp, time for 150, and takes 135. So both stand
+// where memory and instructions limit alike; in fp32, with half the elements for these bytes, and in
+// the average pools memory does. At most 64 registers: 4 blocks of 256 threads on an SM of sm_80 and
+// sm_90, each thread with up to 48 bytes coming: 48 KB, where the memory's latency asks for 24.
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/pack.cuh"
+
+namespace bv::BAREVISION_GPU {
+namespace {
+
+constexpr int threads = 256, blocks_per_multiprocessor = 4;
+
+// ---- max pool -----------------------------------------------------------------------------------
+// A block takes `row_threads` neighbouring packs of each of `rows` rows of an image. The last
+// dimensions of both, pixels and packs of channels, are one to it.
+constexpr int row_threads = 64, rows = threads / row_threads;
+
+struct Place {
+  int row, column, c;
+};
+template <int width>
+__device__ Place place(int C) {
+  const unsigned packs = C / width, e = blockIdx.x * row_threads + threadIdx.x % row_threads;
+  const unsigned column = e / packs;
+  return {static_cast<int>(blockIdx.y * rows + threadIdx.x / row_threads), static_cast<int>(column),
+          static_cast<int>(e - column * packs) * width};
+}
+
+// `stem`: the sizes of ResNet's own, so that the compiler knows them: 3 x 3, stride 2, padding 1.
+template <bool stem, class Op>
+__device__ Op with_sizes(Op op) {
+  if (stem) op.R = 3, op.stride = 2, op.padding = 1;
+  return op;
+}
+
+template <class T, int width, bool stem>
+__global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
+    max_pool_forward(MaxPoolForward of, int P, int Q) {
+  const MaxPoolForward op = with_sizes<stem>(of);
+  const auto [p, q, c] = place<width>(op.C);
+  if (p >= P || q >= Q) return;
+  const size_t n = blockIdx.z;
+  const int top = p * op.stride - op.padding, left = q * op.stride - op.padding;
+  const int first = max(0, -top), last = min(op.R, op.H - top) - 1;
+  const unsigned end = min(left + op.R, op.W);  // of the columns
+  const int row = op.W * op.C;
+  const T* taps = static_cast<const T*>(op.inp) + n * op.H * row + (top + first) * row + c;
+
+  float best[width];
+  int which[width];
+#pragma unroll
+  for (int i = 0; i < width; ++i) best[i] = -INFINITY, which[i] = first * op.R + max(0, -left);
+  for (int r = first; r <= last; ++r, taps += row) {
+    constexpr int at_once = 3;
+    for (int begin = 0; begin < op.R; begin += at_once) {
+      Elements<T, width> x[at_once];
+      bool inside[at_once];
+#pragma unroll
+      for (int k = 0; k < at_once; ++k) {
+        const unsigned w = left + begin + k;  // large where it is negative
+        inside[k] = w < end;
+        if (inside[k]) x[k] = load<width>(taps + w * op.C);
+      }
+#pragma unroll
+      for (int k = 0; k < at_once; ++k) {
+        if (!inside[k]) continue;
+        const int tap = r * op.R + begin + k;
+#pragma unroll
+        for (int i = 0; i < width; ++i) {
+          const float v = to_float(x[k].at[i]);
+          const bool take = int{best[i] == best[i]} & int{!(v <= best[i])};  // without a branch
+          best[i] = take ? v : best[i];
+          which[i] = take ? tap : which[i];
+        }
+      }
+    }
+  }
+  const size_t at = ((n * P + p) * Q + q) * op.C + c;
+  Elements<T, width> out;
+  Elements<uint8_t, width> index;
+#pragma unroll
+  for (int i = 0; i < width; ++i)
+    out.at[i] = from_float<T>(best[i]), index.at[i] = static_cast<uint8_t>(which[i]);
+  store(static_cast<T*>(op.out) + at, out);
+  store(op.index + at, index);
+}
+
+// Whether byte k is `tap`; four bytes lie in a register.
+template <int width>
+__device__ bool is_tap(const Elements<uint8_t, width>& index, int k, unsigned tap) {
+  if constexpr (width % 4 == 0) {
+    struct Words {
+      uint32_t at[width / 4];
+    };
+    const uint32_t differ = __builtin_bit_cast(Words, index).at[k / 4] ^ tap * 0x01010101u;
+    return (differ & 0xFFu << k % 4 * 8) == 0;
+  } else {
+    return index.at[k] == tap;
+  }
+}
+
+template <class T, int width, bool stem>
+__global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
+    max_pool_backward(MaxPoolBackward of, int P, int Q) {
+  const MaxPoolBackward op = with_sizes<stem>(of);
+  constexpr int side = 2;
+  const Place cell = place<width>(op.C);
+  const int h = side * cell.row, w = side * cell.column, c = cell.c;
+  if (h >= op.H || w >= op.W) return;
+  const size_t n = blockIdx.z;
+  const T* dout = static_cast<const T*>(op.dout) + n * P * Q * op.C + c;
+  const uint8_t* index = op.index + n * P * Q * op.C + c;
+
+  float sum[side][side][width];
+#pragma unroll
+  for (int i = 0; i < side * side * width; ++i)
+    sum[i / width / side][i / width % side][i % width] = 0;
+  // A window, of which the first of the elements here is tap (top, left), inside it or not.
+  const auto add = [&](int p, int q, int top, int left) {
+    const int window = (p * Q + q) * op.C;
+    const auto d = load<width>(dout + window);
+    const auto taken = load<width>(index + window);
+#pragma unroll
+    for (int i = 0; i < side * side; ++i) {
+      const int r = top + i / side, s = left + i % side;
+      if (r < 0 || r >= op.R || s < 0 || s >= op.R) continue;
+#pragma unroll
+      for (int k = 0; k < width; ++k)
+        if (is_tap(taken, k, r * op.R + s)) sum[i / side][i % side][k] += to_float(d.at[k]);
+    }
+  };
+  if constexpr (stem) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int p = cell.row + i / 2, q = cell.column + i % 2;
+      if (p < P && q < Q) add(p, q, 1 - i / 2 * 2, 1 - i % 2 * 2);
+    }
+  } else {
+    const unsigned R = op.R, stride = op.stride, below = h + op.padding, right = w + op.padding;
+    const int first_p = below < R ? 0 : (below - R) / stride + 1;
+    const int first_q = right < R ? 0 : (right - R) / stride + 1;
+    const int end_p = min(static_cast<int>((below + side - 1) / stride + 1), P);
+    const int end_q = min(static_cast<int>((right + side - 1) / stride + 1), Q);
+    for (int p = first_p; p < end_p; ++p)
+      for (int q = first_q; q < end_q; ++q) add(p, q, below - p * stride, right - q * stride);
+  }
+
+  T* dinp = static_cast<T*>(op.dinp) + (n * op.H + h) * op.W * op.C + w * op.C + c;
+#pragma unroll
+  for (int i = 0; i < side * side; ++i) {
+    Elements<T, width> out;
+#pragma unroll
+    for (int k = 0; k < width; ++k) out.at[k] = from_float<T>(sum[i / side][i % side][k]);
+    if (h + i / side < op.H && w + i % side < op.W)
+      store(dinp + (i / side * op.W + i % side) * op.C, out);
+  }
+}
+
+// ---- average pool -------------------------------------------------------------------------------
+constexpr int columns = 16, groups = threads / columns, loads_at_once = 4;
+
+template <int width>
+struct AverageShared {
+  float sum[groups][columns * width];
+};
+
+template <class T, int width>
+__global__ void __launch_bounds__(threads) average_pool_forward(AveragePoolForward op) {
+  auto& sums = shared<AverageShared<width>>().sum;
+  const int column = threadIdx.x % columns, group = threadIdx.x / columns;
+  const int first = static_cast<int>(blockIdx.y) * columns * width, c = first + column * width;
+  const size_t n = blockIdx.x;
+  if (c < op.C) {
+    const T* inp = static_cast<const T*>(op.inp) + n * op.positions * op.C + c;
+    float sum[width];
+#pragma unroll
+    for (int k = 0; k < width; ++k) sum[k] = 0;
+    for (int position = group; position < op.positions; position += loads_at_once * groups) {
+      Elements<T, width> x[loads_at_once];
+#pragma unroll
+      for (int i = 0; i < loads_at_once; ++i)
+        if (position + i * groups < op.positions)
+          x[i] = load<width>(inp + (position + i * groups) * op.C);
+#pragma unroll
+      for (int i = 0; i < loads_at_once; ++i)
+        if (position + i * groups < op.positions) {
+#pragma unroll
+          for (int k = 0; k < width; ++k) sum[k] += to_float(x[i].at[k]);
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < width; ++k) sums[group][column * width + k] = sum[k];
+  }
+  __syncthreads();
+  const int at = first + static_cast<int>(threadIdx.x);
+  if (threadIdx.x < columns * width && at < op.C) {
+    float total = 0;
+#pragma unroll
+    for (int g = 0; g < groups; ++g) total += sums[g][threadIdx.x];
+    static_cast<T*>(op.out)[n * op.C + at] =
+        from_float<T>(total / static_cast<float>(op.positions));
+  }
+}
+
+template <class T, int width>
+__global__ void __launch_bounds__(threads) average_pool_backward(AveragePoolBackward op) {
+  const int column = threadIdx.x % columns, group = threadIdx.x / columns;
+  const int c = (static_cast<int>(blockIdx.y) * columns + column) * width;
+  const size_t n = blockIdx.x;
+  if (c >= op.C) return;
+  const auto dout = load<width>(static_cast<const T*>(op.dout) + n * op.C + c);
+  Elements<T, width> d;
+#pragma unroll
+  for (int k = 0; k < width; ++k)
+    d.at[k] = from_float<T>(to_float(dout.at[k]) / static_cast<float>(op.positions));
+  T* dinp = static_cast<T*>(op.dinp) + n * op.positions * op.C + c;
+  for (int position = group; position < op.positions; position += groups)
+    store(dinp + position * op.C, d);
+}
+
+// ---- operations ---------------------------------------------------------------------------------
+constexpr int most_blocks = 65535;  // of a grid's y and z
+constexpr int most_elements = 1 << 30;
+
+template <class Op>
+void require_window(const Op& op, const char* name) {
+  require(op.N > 0 && op.H > 0 && op.W > 0 && op.C > 0, name, "N, H, W and C must be positive");
+  require(op.N <= most_blocks, name, "N: %d, but at most %d", op.N, most_blocks);
+  require(op.H <= most_blocks, name, "H: %d, but at most %d", op.H, most_blocks);
+  require(double(op.H) * op.W * op.C <= most_elements, name,
+          "H W C: an image of %d x %d x %d is more than 2^30 elements", op.H, op.W, op.C);
+  require(op.R > 0 && op.R <= 16, name, "R: %d, but 1-16, that an index fits a byte", op.R);
+  require(op.stride > 0 && op.stride <= most_blocks, name, "stride must be in 1-%d", most_blocks);
+  require(op.padding >= 0 && op.padding <= op.R / 2, name, "padding must be in 0 .. R / 2");
+  require(op.H + 2 * op.padding >= op.R && op.W + 2 * op.padding >= op.R, name,
+          "H and W: the padded image is smaller than R");
+}
+
+template <class Op>
+void require_average(const Op& op, const char* name) {
+  require(op.N > 0 && op.positions > 0 && op.C > 0, name, "N, positions and C must be positive");
+  require(double(op.positions) * op.C <= most_elements, name,
+          "positions C: an image of %d x %d is more than 2^30 elements", op.positions, op.C);
+  require(op.C <= most_blocks * columns, name, "C: %d, but at most %d", op.C,
+          most_blocks * columns);
+}
+
+// f<T, width>() with what a thread reads at once: 16 bytes, or one element where C has tails.
+template <class F>
+void by_width(DType dtype, int C, F f) {
+  by_dtype(dtype, [&]<class T>() {
+    if (in_packs<T>(C))
+      f.template operator()<T, Pack<T>::size>();
+    else
+      f.template operator()<T, 1>();
+  });
+}
+
+// f<T, width, stem>()
+template <class Op, class F>
+void by_window(const Op& op, F f) {
+  by_width(op.dtype, op.C, [&]<class T, int width>() {
+    constexpr bool packs = width > 1;
+    if (packs && op.R == 3 && op.stride == 2 && op.padding == 1)
+      f.template operator()<T, width, packs>();
+    else
+      f.template operator()<T, width, false>();
+  });
+}
+
+// For N images of H x W threads for each pack of C channels.
+dim3 grid_of(int N, int H, int W, int packs) {
+  return dim3(ceil_div(W * packs, row_threads), ceil_div(H, rows), N);
+}
+
+}  // namespace
+
+void CudaKernels::run(const MaxPoolForward& op, Stream stream) {
+  require_window(op, "MaxPoolForward");
+  require_pointer(op.out, "MaxPoolForward", "out");
+  require_pointer(op.index, "MaxPoolForward", "index");
+  require_pointer(op.inp, "MaxPoolForward", "inp");
+  const int P = op.P(), Q = op.Q();
+  by_window(op, [&]<class T, int width, bool stem>() {
+    launch<max_pool_forward<T, width, stem>>(grid_of(op.N, P, Q, op.C / width), threads, 0,
+                                             cuda_stream(stream), op, P, Q);
+  });
+}
+
+void CudaKernels::run(const MaxPoolBackward& op, Stream stream) {
+  require_window(op, "MaxPoolBackward");
+  require_pointer(op.dinp, "MaxPoolBackward", "dinp");
+  require_pointer(op.dout, "MaxPoolBackward", "dout");
+  require_pointer(op.index, "MaxPoolBackward", "index");
+  by_window(op, [&]<class T, int width, bool stem>() {
+    launch<max_pool_backward<T, width, stem>>(
+        grid_of(op.N, ceil_div(op.H, 2), ceil_div(op.W, 2), op.C / width), threads, 0,
+        cuda_stream(stream), op, op.P(), op.Q());
+  });
+}
+
+void CudaKernels::run(const AveragePoolForward& op, Stream stream) {
+  require_average(op, "AveragePoolForward");
+  require_pointer(op.out, "AveragePoolForward", "out");
+  require_pointer(op.inp, "AveragePoolForward", "inp");
+  by_width(op.dtype, op.C, [&]<class T, int width>() {
+    launch<average_pool_forward<T, width>>(dim3(op.N, ceil_div(op.C, columns * width)), threads,
+                                           sizeof(AverageShared<width>), cuda_stream(stream), op);
+  });
+}
+
+void CudaKernels::run(const AveragePoolBackward& op, Stream stream) {
+  require_average(op, "AveragePoolBackward");
+  require_pointer(op.dinp, "AveragePoolBackward", "dinp");
+  require_pointer(op.dout, "AveragePoolBackward", "dout");
+  by_width(op.dtype, op.C, [&]<class T, int width>() {
+    launch<average_pool_backward<T, width>>(dim3(op.N, ceil_div(op.C, columns * width)), threads, 0,
+                                            cuda_stream(stream), op);
+  });
+}
+
+}  // namespace bv::BAREVISION_GPU
