@@ -43,6 +43,7 @@ ifneq ($(CUDA),0)
 CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(shell command -v nvcc 2>/dev/null)),$(wildcard /usr/local/cuda))
 NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 NCCL := $(if $(NVCC),$(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h)))
+CUDNN := $(if $(NVCC),$(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h /usr/include/*/cudnn.h)))
 endif
 ONEDNN := $(call have,oneapi/dnnl/dnnl.hpp)
 SIMT ?= 1
@@ -86,7 +87,7 @@ endif
 ifneq ($(NVCC),)
 cuda_objects := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(basename \
   $(filter-out $(if $(NCCL),,kernels/cuda/nccl%),$(gpu_sources))))
-cuda_libraries = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(cuda_rpath) $(if $(NCCL),-lnccl) -lcublasLt -lcudart_static -ldl -lrt
+cuda_libraries = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(cuda_rpath) $(if $(NCCL),-lnccl) $(if $(CUDNN),-lcudnn) -lcublasLt -lcudart_static -ldl -lrt
 endif
 cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
@@ -97,9 +98,10 @@ ifeq ($(SIMT),1)
 gpu_test_objects += $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(wildcard tests/simt_*.cpp tests/simt_*.cu)))
 endif
 gpu_libraries = $(cuda_libraries)
-# Of those objects, the ones that `make dist` compiles anew, for every GPU.
+# Of those objects, the ones that `make dist` compiles anew, for every GPU, and without cuDNN.
 by_nvcc := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(wildcard kernels/*.cu tests/gpu_*.cu))
-for_every_gpu = $(patsubst $(BUILD)/obj/cuda/%,$(BUILD)/dist/obj/%,$(filter $(by_nvcc),$(1))) $(filter-out $(by_nvcc),$(1))
+anew := $(by_nvcc) $(BUILD)/obj/cuda/kernels/cuda/conv_cudnn.o
+for_every_gpu = $(patsubst $(BUILD)/obj/cuda/%,$(BUILD)/dist/obj/%,$(filter $(anew),$(1))) $(filter-out $(anew),$(1))
 bench_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out bench/gpu_%,$(wildcard bench/*.cpp)))
 # The bench times the GPU alone, not its stand-in.
 gpu_bench_objects := $(gpu_objects) $(if $(NVCC),$(patsubst %.cpp,$(BUILD)/obj/cuda/%.o,$(wildcard bench/gpu_*.cpp)))
@@ -145,7 +147,7 @@ $(BUILD)/obj/avx512/%.o: %.cpp | check-packages
 	$(call compile, (avx512)) $(kernel_flags) $(avx512) -DBAREVISION_ISA=avx512 -c -o $@ $<
 # The stand-in's warps are vectors too, hence -O2 with AVX2 also under the sanitizers.
 SIMT_OPT ?= -O2
-simt_flags := $(SIMT_OPT) $(avx2) -Wno-unknown-pragmas -Ikernels/simt -DBAREVISION_GPU=simt_gpu
+simt_flags := $(SIMT_OPT) $(avx2) -Wno-unknown-pragmas -Ikernels/simt -DBAREVISION_GPU=simt_gpu -DBAREVISION_CUDNN=1
 $(BUILD)/obj/simt/%.o: %.cu | check-packages
 	$(call compile, (simt)) $(simt_flags) -x c++ -c -o $@ $<
 $(BUILD)/obj/simt/%.o: %.cpp | check-packages
@@ -159,8 +161,11 @@ $(BUILD)/obj/cuda/%.o: %.cu $(BUILD)/cuda_arch | check-packages
 	$(call nvcc_compile,,$(cuda_arch))
 $(BUILD)/dist/obj/%.o: %.cu | check-packages
 	$(call nvcc_compile, for every GPU,$(dist_arch))
+cuda_host_flags = $(avx2) -isystem $(CUDA_HOME)/include -DBAREVISION_GPU=cuda_gpu -DBAREVISION_CUDNN=$(if $(CUDNN),1,0)
 $(BUILD)/obj/cuda/%.o: %.cpp | check-packages
-	$(call compile, (cuda)) $(avx2) -isystem $(CUDA_HOME)/include -DBAREVISION_GPU=cuda_gpu -c -o $@ $<
+	$(call compile, (cuda)) $(cuda_host_flags) -c -o $@ $<
+$(BUILD)/dist/obj/%.o: %.cpp | check-packages
+	$(call compile, (cuda)) $(cuda_host_flags) -c -o $@ $<
 # What was chosen the last time: what hangs on it is compiled anew where that changes.
 chosen = @mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
 $(BUILD)/cuda_arch: always
@@ -239,6 +244,7 @@ $(dist)/build/bench: $(call for_every_gpu,$(bench_objects) $(objects) $(gpu_benc
 $(dist)/build/launcher: $(call for_every_gpu,$(program) $(objects) $(gpu_objects))
 	@echo "link      $@"
 	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
+$(dist)/build/% $(BUILD)/dist/obj/%: CUDNN =
 # A program's libraries lie beside it: RPATH, which holds for the libraries of libraries, too.
 $(dist)/build/%: cuda_rpath = \$$ORIGIN/../lib,--disable-new-dtags
 dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher $(ptxas_logs)

@@ -55,11 +55,14 @@ int work(const CommandLine& line, World world) {
     std::vector<std::string> notes;
     const DeviceChoice device = choose_device(early, world, notes);
     // With cores to spare, one of them reduces gradients while the others go on with backward.
+    if (early.conv == "cudnn" && device.kind == DeviceKind::cpu)
+      throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");
     const bool overlap = device.kind == DeviceKind::cpu && world.size > 1 && cores >= 4;
     backend = open_backend(device.kind, {.index = device.index,
                                          .threads = overlap ? cores - 1 : cores,
                                          .overlap = overlap,
-                                         .graphs = !early.no_graph});
+                                         .graphs = !early.no_graph,
+                                         .cudnn = early.conv == "cudnn"});
     Setup setup = prepare(line, world.size, {*backend, device.kind, std::move(notes)});
     if (world.size > 1) communicator = connect(world, setup.options, device, *backend);
     return train(std::move(setup), *backend, communicator.get(), cores);

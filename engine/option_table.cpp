@@ -284,6 +284,12 @@ std::vector<OptionRow> machine_rows() {
            "of the computation; weights stay fp32; auto: bf16 or, before sm_80, fp16 on cuda, else "
            "fp32",
        .resume = true},
+      {.name = "conv",
+       .metavar = "own|cudnn",
+       .member = &O::conv,
+       .help = "whose convolutions compute on a GPU: cuDNN's are there to compare with",
+       .recipe = false,
+       .resume = true},
       {.name = "recompute",
        .metavar = "none|blocks",
        .member = &O::recompute,

@@ -68,6 +68,7 @@ struct Options {
   int log_every = 10;            // steps
   // machine
   int64_t bucket_bytes = 4 << 20;
+  std::string conv = "own";        // own cudnn
   std::string recompute = "none";  // none blocks
   double timeout = 60;             // seconds without a sign of life from a peer
   bool plan = false, profile = false, no_graph = false, oversubscribe = false;

@@ -36,4 +36,12 @@ void conv_general_backward_input(const Chip&, const ConvBackwardInput&, cudaStre
 size_t conv_general_backward_weight_bytes(const Chip&, const ConvBackwardWeight&);
 void conv_general_backward_weight(const Chip&, const ConvBackwardWeight&, cudaStream_t);
 
+// conv_cudnn.cu: every shape and dtype, by cuDNN.
+size_t conv_cudnn_bytes(ConvCudnn&, const Chip&, const ConvForward&);
+void conv_cudnn(ConvCudnn&, const Chip&, const ConvForward&, cudaStream_t);
+size_t conv_cudnn_bytes(ConvCudnn&, const ConvBackwardInput&);
+void conv_cudnn(ConvCudnn&, const ConvBackwardInput&, cudaStream_t);
+size_t conv_cudnn_bytes(ConvCudnn&, const ConvBackwardWeight&);
+void conv_cudnn(ConvCudnn&, const ConvBackwardWeight&, cudaStream_t);
+
 }  // namespace bv::BAREVISION_GPU

@@ -10,8 +10,8 @@ namespace bv::BAREVISION_GPU {
 
 // moments [2, C] = mean and biased variance, from partial [parts, 2, C] = each part's mean and M2.
 struct MergeMoments {
-  float* moments;        // [2, C]  =
-  const float* partial;  // [parts, 2, C]
+  float* moments;  // [2, C]  =
+  float* partial;  // [parts, 2, C], overwritten
   int parts, rows_of_part, rows, C;
 };
 void merge_moments(const MergeMoments&, cudaStream_t);

@@ -96,7 +96,7 @@ class CudaBackend final : public Backend {
         compute_(0),
         communication_(-1),
         upload_(0),
-        kernels_(make_cuda_kernels(reinterpret_cast<Stream>(compute_.get()))) {}
+        kernels_(make_cuda_kernels(reinterpret_cast<Stream>(compute_.get()), options.cudnn)) {}
   ~CudaBackend() override {
     for (const Event event : events_) cudaEventDestroy(event_of(event));
   }

@@ -10,6 +10,7 @@ namespace bv {
 struct GpuOptions {
   int device = 0;
   bool graphs = true;  // false: every kernel is launched by itself
+  bool cudnn = false;  // convolutions by cuDNN
 };
 
 }  // namespace bv

@@ -1,5 +1,6 @@
 #include "kernels/cuda/cuda_kernels.h"
 
+#include "kernels/cuda/conv_cudnn.h"
 #include "kernels/cuda/make_cuda_kernels.h"
 #include "kernels/cuda/matmul.h"
 
@@ -17,13 +18,14 @@ int attribute(cudaDeviceAttr which) {
 
 }  // namespace
 
-CudaKernels::CudaKernels(cudaStream_t compute)
+CudaKernels::CudaKernels(cudaStream_t compute, bool cudnn)
     : compute_(compute),
       chip_{.arch = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
                     attribute(cudaDevAttrComputeCapabilityMinor),
             .multiprocessors = attribute(cudaDevAttrMultiProcessorCount),
             .shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)},
-      matmul_(std::make_unique<Matmul>()) {
+      matmul_(std::make_unique<Matmul>()),
+      cudnn_(cudnn ? std::make_unique<ConvCudnn>() : nullptr) {
   if (chip_.arch < oldest_arch)
     throw std::runtime_error("this GPU has compute capability " + std::to_string(chip_.arch / 10) +
                              "." + std::to_string(chip_.arch % 10) +
@@ -31,8 +33,8 @@ CudaKernels::CudaKernels(cudaStream_t compute)
 }
 CudaKernels::~CudaKernels() = default;
 
-std::unique_ptr<Kernels> make_cuda_kernels(Stream compute) {
-  return std::make_unique<CudaKernels>(reinterpret_cast<cudaStream_t>(compute));
+std::unique_ptr<Kernels> make_cuda_kernels(Stream compute, bool cudnn) {
+  return std::make_unique<CudaKernels>(reinterpret_cast<cudaStream_t>(compute), cudnn);
 }
 
 }  // namespace bv::BAREVISION_GPU

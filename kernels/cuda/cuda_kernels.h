@@ -13,6 +13,7 @@
 
 namespace bv::BAREVISION_GPU {
 
+class ConvCudnn;
 class Matmul;
 
 // What launches depend on, read once.
@@ -43,7 +44,7 @@ inline void require_pointer(const void* p, const char* op, const char* name) {
 
 class CudaKernels final : public Kernels {
  public:
-  explicit CudaKernels(cudaStream_t compute);
+  CudaKernels(cudaStream_t compute, bool cudnn);
   ~CudaKernels() override;
   using Kernels::workspace_bytes;
 
@@ -124,6 +125,7 @@ class CudaKernels final : public Kernels {
   cudaStream_t compute_;  // what Stream null stands for
   Chip chip_;
   std::unique_ptr<Matmul> matmul_;
+  std::unique_ptr<ConvCudnn> cudnn_;  // convolutions are its, if it is there
 };
 
 }  // namespace bv::BAREVISION_GPU

@@ -41,11 +41,11 @@ std::unique_ptr<Backend> make_backend(DeviceKind kind, const BackendOptions& o) 
       return make_cpu_backend(o.threads, o.overlap);
 #ifdef BAREVISION_SIMT
     case DeviceKind::simt:
-      return simt_gpu::make_backend({.device = 0, .graphs = o.graphs});
+      return simt_gpu::make_backend({.device = 0, .graphs = o.graphs, .cudnn = o.cudnn});
 #endif
 #ifdef BAREVISION_CUDA
     case DeviceKind::cuda:
-      return cuda_gpu::make_backend({.device = o.index, .graphs = o.graphs});
+      return cuda_gpu::make_backend({.device = o.index, .graphs = o.graphs, .cudnn = o.cudnn});
 #endif
     default:
       throw std::invalid_argument("this device was not built in");

@@ -19,6 +19,7 @@ struct BackendOptions {
   int threads;           // cpu
   bool overlap = false;  // cpu: the communication stream is a thread of its own
   bool graphs = true;    // simt and cuda: work that repeats itself is captured in CUDA graphs
+  bool cudnn = false;    // simt and cuda: convolutions by cuDNN
 };
 // Throws std::runtime_error where the device can't be used, std::invalid_argument where it was not
 // built in.

@@ -1,0 +1,203 @@
+// Batch normalisation over the rows of [rows, C], with ReLU and the residual add:
+//   y = (inp - mean) * rstd * weight + bias (+ residual),   out = relu ? max(y, 0) : y
+//   g = dout where y > 0, else 0 (without relu: dout);   xhat = (inp - mean) * rstd
+//   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
+//   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
+// Saved for backward: inp, mean, rstd, and out where y can't be computed again from inp.
+//
+// Threads share out the rows; what belongs to the columns is read again for every row, from L1.
+// Backward's sums go through RowGroups. At most 8 flops an element for 8 to 16 bytes: memory is the
+// limit.
+#include "kernels/cpu/column_sums.h"
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/require.h"
+#include "kernels/cpu/simd.h"
+
+namespace bv::BAREVISION_ISA {
+namespace {
+
+using simd::for_each;
+using simd::set;
+using simd::vf;
+
+const float* floats(const void* p) { return static_cast<const float*>(p); }
+float* floats(void* p) { return static_cast<float*>(p); }
+
+template <class Op>
+void check(const Op& op, const char* name) {
+  require(op.rows > 0 && op.C > 0, name, "rows and C must be positive");
+  require(op.dtype == DType::fp32, name, "dtype must be fp32 on this device");
+  require(op.inp && op.weight && op.bias, name, "inp, weight and bias must not be null");
+}
+
+// Calls each(row's offset) for all rows, on all threads.
+template <class Each>
+void for_rows(int rows, int C, Each each) {
+#pragma omp parallel for schedule(static)
+  for (int row = 0; row < rows; ++row) each(size_t(row) * C);
+}
+
+// What comes before the residual and ReLU; its sign is computed again in backward.
+vf normalised(vf x, vf mean, vf rstd, vf weight, vf bias) {
+  return simd::fma(x - mean, rstd * weight, bias);
+}
+
+struct Normalise {
+  float* out;
+  const float *inp, *residual;
+  const float *mean, *weight, *bias;
+  int C;
+  bool relu;
+
+  // rstd(i, lanes): of columns i and on.
+  template <class Rstd>
+  void row(size_t at, Rstd rstd) const {
+    for_each(C, [&](int i, auto lanes) {
+      vf y = normalised(lanes.load(inp + at + i), lanes.load(mean + i), rstd(i, lanes),
+                        lanes.load(weight + i), lanes.load(bias + i));
+      if (residual) y += lanes.load(residual + at + i);
+      lanes.store(out + at + i, relu ? simd::max(vf{}, y) : y);  // a NaN stays one
+    });
+  }
+};
+
+// Mean and rstd over all parts, and the running statistics.
+void merge_moments(const BatchNormForward& op, int c) {
+  const size_t stride = 2 * size_t(op.C);
+  float mean = 0, variance = 0;
+  for (int p = 0; p < op.parts; ++p) mean += op.moments[p * stride + c];
+  mean /= float(op.parts);
+  for (int p = 0; p < op.parts; ++p) {
+    const float difference = op.moments[p * stride + c] - mean;
+    variance += op.moments[p * stride + op.C + c] + difference * difference;
+  }
+  variance /= float(op.parts);
+  op.mean[c] = mean;
+  op.rstd[c] = 1.0f / __builtin_sqrtf(variance + op.eps);
+  if (!op.running_mean || !__builtin_isfinite(mean) || !__builtin_isfinite(variance)) return;
+  const double n = double(op.rows) * op.parts;
+  const float unbiased = n > 1 ? variance * float(n / (n - 1)) : variance;
+  op.running_mean[c] += op.momentum * (mean - op.running_mean[c]);
+  op.running_var[c] += op.momentum * (unbiased - op.running_var[c]);
+}
+
+// One row of backward's first pass, added to the partial sums of g and of g * (inp - mean).
+void add_row(const BatchNormBackwardSums& op, size_t at, float* g_sum, float* g_d_sum) {
+  const float *dout = floats(op.dout) + at, *inp = floats(op.inp) + at;
+  const float* out = op.out ? floats(op.out) + at : nullptr;
+  float* g = op.g ? floats(op.g) + at : nullptr;
+  for_each(op.C, [&](int i, auto lanes) {
+    vf d = lanes.load(dout + i);
+    const vf x = lanes.load(inp + i), mean = lanes.load(op.mean + i);
+    if (op.relu) {
+      const vf y = out ? lanes.load(out + i)
+                       : normalised(x, mean, lanes.load(op.rstd + i), lanes.load(op.weight + i),
+                                    lanes.load(op.bias + i));
+      d = simd::select(y > 0.0f, d, vf{});
+    }
+    if (g) lanes.store(g + i, d);
+    lanes.store(g_sum + i, lanes.load(g_sum + i) + d);
+    lanes.store(g_d_sum + i, simd::fma(d, x - mean, lanes.load(g_d_sum + i)));
+  });
+}
+
+}  // namespace
+
+void CpuKernels::run(const BatchNormForward& op, Stream) {
+  constexpr const char* name = "BatchNormForward";
+  check(op, name);
+  require(op.parts > 0, name, "parts must be positive");
+  require(!op.running_mean == !op.running_var, name,
+          "running_mean and running_var are given together or not at all");
+  require(op.out && op.mean && op.rstd && op.moments, name,
+          "out, mean, rstd and moments must not be null");
+  for (int c = 0; c < op.C; ++c) merge_moments(op, c);
+  const Normalise n{.out = floats(op.out),
+                    .inp = floats(op.inp),
+                    .residual = floats(op.residual),
+                    .mean = op.mean,
+                    .weight = op.weight,
+                    .bias = op.bias,
+                    .C = op.C,
+                    .relu = op.relu};
+  for_rows(op.rows, op.C, [&](size_t at) {
+    n.row(at, [&](int i, auto lanes) { return lanes.load(op.rstd + i); });
+  });
+}
+
+void CpuKernels::run(const BatchNormEvaluate& op, Stream) {
+  constexpr const char* name = "BatchNormEvaluate";
+  check(op, name);
+  require(op.out && op.running_mean && op.running_var, name,
+          "out, running_mean and running_var must not be null");
+  const Normalise n{.out = floats(op.out),
+                    .inp = floats(op.inp),
+                    .residual = floats(op.residual),
+                    .mean = op.running_mean,
+                    .weight = op.weight,
+                    .bias = op.bias,
+                    .C = op.C,
+                    .relu = op.relu};
+  for_rows(op.rows, op.C, [&](size_t at) {
+    n.row(at, [&](int i, auto lanes) {
+      return 1.0f / simd::sqrt(lanes.keep(lanes.load(op.running_var + i), set(1.0f)) + op.eps);
+    });
+  });
+}
+
+size_t CpuKernels::workspace_bytes(const BatchNormBackwardSums& op) {
+  return sizeof(float) * 2 * RowGroups{op.rows}.count() * op.C;
+}
+
+void CpuKernels::run(const BatchNormBackwardSums& op, Stream) {
+  constexpr const char* name = "BatchNormBackwardSums";
+  check(op, name);
+  require(op.sums && op.dweight && op.dbias && op.workspace, name,
+          "sums, dweight, dbias and workspace must not be null");
+  require(op.dout && op.mean && op.rstd, name, "dout, mean and rstd must not be null");
+  const RowGroups groups{op.rows};
+  float* partial = floats(op.workspace);  // [groups, 2, C]
+  const size_t stride = 2 * size_t(op.C);
+#pragma omp parallel for schedule(static)
+  for (int group = 0; group < groups.count(); ++group) {
+    float* g_sum = partial + group * stride;
+    __builtin_memset(g_sum, 0, stride * sizeof(float));
+    for (int row = groups.begin(group); row < groups.begin(group + 1); ++row)
+      add_row(op, size_t(row) * op.C, g_sum, g_sum + op.C);
+  }
+  add_groups(op.sums, partial, groups.count(), stride, 2 * op.C, false);
+  for_each(op.C, [&](int i, auto lanes) {
+    const vf g_sum = lanes.load(op.sums + i);
+    const vf g_xhat_sum = lanes.load(op.sums + op.C + i) * lanes.load(op.rstd + i);
+    lanes.store(op.sums + op.C + i, g_xhat_sum);
+    lanes.store(op.dbias + i, op.accumulate ? lanes.load(op.dbias + i) + g_sum : g_sum);
+    lanes.store(op.dweight + i,
+                op.accumulate ? lanes.load(op.dweight + i) + g_xhat_sum : g_xhat_sum);
+  });
+}
+
+void CpuKernels::run(const BatchNormBackward& op, Stream) {
+  constexpr const char* name = "BatchNormBackward";
+  check(op, name);
+  require(op.parts > 0, name, "parts must be positive");
+  require(op.dinp && op.sums && op.dout && op.mean && op.rstd, name,
+          "dinp, sums, dout, mean and rstd must not be null");
+  const float inverse_n = static_cast<float>(1 / (double(op.rows) * op.parts));
+  for_rows(op.rows, op.C, [&](size_t at) {
+    const float *dout = floats(op.dout) + at, *inp = floats(op.inp) + at;
+    float* dinp = floats(op.dinp) + at;
+    for_each(op.C, [&](int i, auto lanes) {
+      const vf mean = lanes.load(op.mean + i), rstd = lanes.load(op.rstd + i),
+               weight = lanes.load(op.weight + i), x = lanes.load(inp + i);
+      vf g = lanes.load(dout + i);
+      if (op.relu)
+        g = simd::select(normalised(x, mean, rstd, weight, lanes.load(op.bias + i)) > 0.0f, g,
+                         vf{});
+      const vf offset = lanes.load(op.sums + i) * inverse_n;
+      const vf slope = lanes.load(op.sums + op.C + i) * inverse_n * rstd;
+      lanes.store(dinp + i, rstd * weight * (g - offset - (x - mean) * slope));
+    });
+  });
+}
+
+}  // namespace bv::BAREVISION_ISA

@@ -1,0 +1,198 @@
+#include "kernels/cuda/conv_cudnn.h"
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#if BAREVISION_CUDNN
+#include <cudnn.h>
+
+namespace bv::BAREVISION_GPU {
+namespace {
+
+void check(cudnnStatus_t status, const char* call) {
+  if (status != CUDNN_STATUS_SUCCESS)
+    throw std::runtime_error(std::string(call) + ": " + cudnnGetErrorString(status));
+}
+
+cudnnDataType_t type_of(DType dtype) {
+  return dtype == DType::fp32   ? CUDNN_DATA_FLOAT
+         : dtype == DType::fp16 ? CUDNN_DATA_HALF
+                                : CUDNN_DATA_BFLOAT16;
+}
+
+template <class T, cudnnStatus_t (*create)(T*), cudnnStatus_t (*destroy)(T)>
+class Owned {
+ public:
+  Owned() { check(create(&object_), "cudnnCreate"); }
+  Owned(Owned&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  ~Owned() {
+    if (object_) destroy(object_);
+  }
+  T get() const { return object_; }
+
+ private:
+  T object_ = nullptr;
+};
+using TensorDescriptor =
+    Owned<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>;
+using FilterDescriptor =
+    Owned<cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor>;
+using ConvDescriptor = Owned<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor,
+                             cudnnDestroyConvolutionDescriptor>;
+
+// The first of the heuristic's list that gives equal bits run after run.
+template <class Algorithm>
+const Algorithm& first_deterministic(const Algorithm* list, int count, const char* call) {
+  for (int i = 0; i < count; ++i)
+    if (list[i].status == CUDNN_STATUS_SUCCESS && list[i].determinism == CUDNN_DETERMINISTIC)
+      return list[i];
+  throw std::runtime_error(std::string(call) + ": cuDNN has no algorithm for this convolution");
+}
+
+constexpr int most_algorithms = 16;
+constexpr float one = 1, zero = 0;
+
+}  // namespace
+
+struct ConvCudnn::Handle : Owned<cudnnHandle_t, cudnnCreate, cudnnDestroy> {};
+
+struct ConvCudnn::Plan {
+  TensorDescriptor inp, out;
+  FilterDescriptor weight;
+  ConvDescriptor conv;
+  int algorithm = 0;
+  size_t workspace_bytes = 0;
+};
+
+ConvCudnn::ConvCudnn() : handle_(std::make_unique<Handle>()) {}
+ConvCudnn::~ConvCudnn() = default;
+
+ConvCudnn::Plan& ConvCudnn::plan(Direction direction, DType dtype, const ConvShape& s) {
+  const auto [found, is_new] =
+      plans_.try_emplace({static_cast<int>(direction), static_cast<int>(dtype), s.N, s.H, s.W, s.C,
+                          s.K, s.R, s.S, s.stride, s.padding, s.groups});
+  Plan& p = found->second;
+  if (!is_new) return p;
+  const cudnnDataType_t type = type_of(dtype);
+  check(cudnnSetTensor4dDescriptor(p.inp.get(), CUDNN_TENSOR_NHWC, type, s.N, s.C, s.H, s.W),
+        "cudnnSetTensor4dDescriptor");
+  check(cudnnSetTensor4dDescriptor(p.out.get(), CUDNN_TENSOR_NHWC, type, s.N, s.K, s.P(), s.Q()),
+        "cudnnSetTensor4dDescriptor");
+  check(cudnnSetFilter4dDescriptor(p.weight.get(), type, CUDNN_TENSOR_NHWC, s.K, s.C / s.groups,
+                                   s.R, s.S),
+        "cudnnSetFilter4dDescriptor");
+  check(cudnnSetConvolution2dDescriptor(p.conv.get(), s.padding, s.padding, s.stride, s.stride, 1,
+                                        1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+        "cudnnSetConvolution2dDescriptor");
+  check(cudnnSetConvolutionGroupCount(p.conv.get(), s.groups), "cudnnSetConvolutionGroupCount");
+  // fp32 is IEEE fp32, no TF32.
+  check(cudnnSetConvolutionMathType(p.conv.get(),
+                                    dtype == DType::fp32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH),
+        "cudnnSetConvolutionMathType");
+
+  int count = 0;
+  const auto take = [&](const auto& chosen) {
+    p.algorithm = static_cast<int>(chosen.algo);
+    p.workspace_bytes = chosen.memory;
+  };
+  const cudnnHandle_t handle = handle_->get();
+  switch (direction) {
+    case Direction::forward: {
+      cudnnConvolutionFwdAlgoPerf_t list[most_algorithms];
+      const char* call = "cudnnGetConvolutionForwardAlgorithm_v7";
+      check(
+          cudnnGetConvolutionForwardAlgorithm_v7(handle, p.inp.get(), p.weight.get(), p.conv.get(),
+                                                 p.out.get(), most_algorithms, &count, list),
+          call);
+      take(first_deterministic(list, count, call));
+      break;
+    }
+    case Direction::backward_input: {
+      cudnnConvolutionBwdDataAlgoPerf_t list[most_algorithms];
+      const char* call = "cudnnGetConvolutionBackwardDataAlgorithm_v7";
+      check(cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, p.weight.get(), p.out.get(),
+                                                        p.conv.get(), p.inp.get(), most_algorithms,
+                                                        &count, list),
+            call);
+      take(first_deterministic(list, count, call));
+      break;
+    }
+    case Direction::backward_weight: {
+      cudnnConvolutionBwdFilterAlgoPerf_t list[most_algorithms];
+      const char* call = "cudnnGetConvolutionBackwardFilterAlgorithm_v7";
+      check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, p.inp.get(), p.out.get(),
+                                                          p.conv.get(), p.weight.get(),
+                                                          most_algorithms, &count, list),
+            call);
+      take(first_deterministic(list, count, call));
+      break;
+    }
+  }
+  return p;
+}
+
+size_t ConvCudnn::bytes(const ConvForward& op) {
+  return plan(Direction::forward, op.dtype, op.shape).workspace_bytes;
+}
+size_t ConvCudnn::bytes(const ConvBackwardInput& op) {
+  return plan(Direction::backward_input, op.dtype, op.shape).workspace_bytes;
+}
+size_t ConvCudnn::bytes(const ConvBackwardWeight& op) {
+  return plan(Direction::backward_weight, op.dtype, op.shape).workspace_bytes;
+}
+
+void ConvCudnn::run(const ConvForward& op, void* workspace, cudaStream_t stream) {
+  const Plan& p = plan(Direction::forward, op.dtype, op.shape);
+  check(cudnnSetStream(handle_->get(), stream), "cudnnSetStream");
+  check(
+      cudnnConvolutionForward(handle_->get(), &one, p.inp.get(), op.inp, p.weight.get(), op.weight,
+                              p.conv.get(), static_cast<cudnnConvolutionFwdAlgo_t>(p.algorithm),
+                              workspace, p.workspace_bytes, &zero, p.out.get(), op.out),
+      "cudnnConvolutionForward");
+}
+
+void ConvCudnn::run(const ConvBackwardInput& op, bool add_to, void* workspace,
+                    cudaStream_t stream) {
+  const Plan& p = plan(Direction::backward_input, op.dtype, op.shape);
+  check(cudnnSetStream(handle_->get(), stream), "cudnnSetStream");
+  check(cudnnConvolutionBackwardData(
+            handle_->get(), &one, p.weight.get(), op.weight, p.out.get(), op.dout, p.conv.get(),
+            static_cast<cudnnConvolutionBwdDataAlgo_t>(p.algorithm), workspace, p.workspace_bytes,
+            add_to ? &one : &zero, p.inp.get(), op.dinp),
+        "cudnnConvolutionBackwardData");
+}
+
+void ConvCudnn::run(const ConvBackwardWeight& op, void* dweight, bool add_to, void* workspace,
+                    cudaStream_t stream) {
+  const Plan& p = plan(Direction::backward_weight, op.dtype, op.shape);
+  check(cudnnSetStream(handle_->get(), stream), "cudnnSetStream");
+  check(cudnnConvolutionBackwardFilter(
+            handle_->get(), &one, p.inp.get(), op.inp, p.out.get(), op.dout, p.conv.get(),
+            static_cast<cudnnConvolutionBwdFilterAlgo_t>(p.algorithm), workspace, p.workspace_bytes,
+            add_to ? &one : &zero, p.weight.get(), dweight),
+        "cudnnConvolutionBackwardFilter");
+}
+
+}  // namespace bv::BAREVISION_GPU
+
+#else
+
+namespace bv::BAREVISION_GPU {
+
+struct ConvCudnn::Handle {};
+struct ConvCudnn::Plan {};
+ConvCudnn::ConvCudnn() {
+  throw std::runtime_error("--conv cudnn: this program was built without cuDNN");
+}
+ConvCudnn::~ConvCudnn() = default;
+size_t ConvCudnn::bytes(const ConvForward&) { return 0; }
+size_t ConvCudnn::bytes(const ConvBackwardInput&) { return 0; }
+size_t ConvCudnn::bytes(const ConvBackwardWeight&) { return 0; }
+void ConvCudnn::run(const ConvForward&, void*, cudaStream_t) {}
+void ConvCudnn::run(const ConvBackwardInput&, bool, void*, cudaStream_t) {}
+void ConvCudnn::run(const ConvBackwardWeight&, void*, bool, void*, cudaStream_t) {}
+
+}  // namespace bv::BAREVISION_GPU
+
+#endif
