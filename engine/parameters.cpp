@@ -120,6 +120,10 @@ std::map<std::string, HostTensor> Parameters::get_weights() const {
   return values;
 }
 
+std::map<std::string, HostTensor> Parameters::get_gradients() const {
+  return download(grads(), graph_->parameters(), "");
+}
+
 void Parameters::upload_copy(const std::map<std::string, HostTensor>& values) const {
   auto* copy = copy_.data<uint16_t>();
   std::vector<uint16_t> rounded;
@@ -182,7 +186,7 @@ std::map<std::string, HostTensor> Parameters::download(const float* arena, const
 }
 
 std::string Parameters::first_not_finite(bool weight) const {
-  const auto values = download(weight ? weights() : grads(), graph_->parameters(), "");
+  const auto values = weight ? get_weights() : get_gradients();
   for (const ParameterInfo& p : graph_->parameters())  // the model's order
     for (const float x : values.at(p.name).data)
       if (!std::isfinite(x)) return p.name;

@@ -43,6 +43,7 @@ class Parameters {
   // (weights.h sees to that).
   void set_weights(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_weights() const;
+  std::map<std::string, HostTensor> get_gradients() const;
   // Optimizer state under "m.NAME" and "v.NAME". Throws UserError where one is missing.
   void set_moments(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_moments() const;

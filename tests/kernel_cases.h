@@ -25,6 +25,8 @@ std::vector<KernelCase> input_cases();  // and tokens, dropout
 std::vector<KernelCase> linear_cases();
 std::vector<KernelCase> gelu_layernorm_cases();
 std::vector<KernelCase> attention_cases();
+std::vector<KernelCase> conv_cases();
+std::vector<KernelCase> batchnorm_cases();
 std::vector<KernelCase> pool_cases();
 std::vector<KernelCase> loss_cases();
 std::vector<KernelCase> optimizer_cases();

@@ -120,7 +120,7 @@ bool add_tests() {
       continue;
     }
     for (const auto cases : {input_cases, linear_cases, gelu_layernorm_cases, attention_cases,
-                             pool_cases, loss_cases, optimizer_cases})
+                             conv_cases, batchnorm_cases, pool_cases, loss_cases, optimizer_cases})
       for (const KernelCase& c : cases()) {
         if ((c.cpu_only && !device.host_threads) || (c.test_all && !all) ||
             (small_only && !is_small(c.name)))

@@ -75,6 +75,39 @@ EmbedGradient embed_backward(const Values& dout, int B, int P, int C);
 Tensor class_token_forward(const Values& inp, int B, int N, int C);
 Tensor class_token_backward(const Values& dout, int B, int N, int C);
 
+// ---- convolution; an empty add is none ----
+Tensor conv_forward(const Values& inp, const Values& weight, const ConvShape&);
+Tensor conv_backward_input(const Values& dout, const Values& weight, const Values& add,
+                           const ConvShape&);
+Tensor conv_backward_weight(const Values& dout, const Values& inp, const ConvShape&);
+
+// ---- batch norm; the last argument for its sizes, an empty residual, running or out is none ----
+// Mean and biased variance of each column of [rows, C], as [2, C].
+Tensor column_moments(const Values& inp, int rows, int C);
+// Mean and variance of parts of the same size together, as [2, C], from theirs, [parts, 2, C].
+Tensor merged_moments(const Values& moments, int parts, int C);
+struct BatchNormResult {
+  Tensor out, mean, rstd, running_mean, running_var;
+};
+BatchNormResult batchnorm_forward(const Values& inp, const Values& residual, const Values& moments,
+                                  const Values& weight, const Values& bias,
+                                  const Values& running_mean, const Values& running_var,
+                                  const BatchNormForward& sizes);
+Tensor batchnorm_evaluate(const Values& inp, const Values& residual, const Values& running_mean,
+                          const Values& running_var, const Values& weight, const Values& bias,
+                          const BatchNormEvaluate& sizes);
+// What the backward passes have of the forward one.
+struct BatchNormSaved {
+  Values inp, mean, rstd, weight, bias;
+};
+struct BatchNormSums {
+  Tensor dbias, dweight, g;
+};
+BatchNormSums batchnorm_backward_sums(const Values& dout, const Values& out, const BatchNormSaved&,
+                                      const BatchNormBackwardSums& sizes);
+Tensor batchnorm_backward(const Values& sums, const Values& dout, const BatchNormSaved&,
+                          const BatchNormBackward& sizes);
+
 // ---- pooling; the last argument for its sizes ----
 struct MaxPoolResult {
   Tensor out;

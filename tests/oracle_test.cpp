@@ -28,6 +28,8 @@ Values values_of(const Tensor& t) {
   return v;
 }
 
+Tensor exactly(const Values& v) { return Tensor(v.begin(), v.end()); }
+
 // `loss` reads `input`; `gradient` is the oracle's claim of its derivative.
 void check_gradient(const char* name, Values& input, const Tensor& gradient,
                     const std::function<double()>& loss) {
@@ -146,6 +148,189 @@ TEST(Oracle, ClassToken) {
   const Values dout = random.normal(B * C);
   check_gradient("inp", inp, class_token_backward(dout, B, N, C),
                  [&] { return dot(dout, class_token_forward(inp, B, N, C)); });
+}
+
+// The formula of kernels.h word for word, in loops over everything.
+Values convolution(const Values& inp, const Values& weight, const ConvShape& o) {
+  Values out(size_t(o.out_count()));
+  const int C = o.C / o.groups;
+  size_t at = 0;
+  for (int n = 0; n < o.N; ++n)
+    for (int p = 0; p < o.P(); ++p)
+      for (int q = 0; q < o.Q(); ++q)
+        for (int k = 0; k < o.K; ++k, ++at)
+          for (int r = 0; r < o.R; ++r)
+            for (int s = 0; s < o.S; ++s)
+              for (int c = 0; c < C; ++c) {
+                const int h = p * o.stride - o.padding + r, w = q * o.stride - o.padding + s;
+                if (h < 0 || h >= o.H || w < 0 || w >= o.W) continue;
+                const int first = k / (o.K / o.groups) * C;
+                out[at] += inp[((size_t(n) * o.H + h) * o.W + w) * o.C + first + c] *
+                           weight[((size_t(k) * o.R + r) * o.S + s) * C + c];
+              }
+  return out;
+}
+
+TEST(Oracle, Convolution) {
+  TestValues random(12);
+  for (const ConvShape& s : {ConvShape{1, 1, 1, 1, 1, 1, 1, 1, 0},
+                             {2, 5, 6, 3, 4, 3, 3, 1, 1},
+                             {2, 7, 5, 3, 20, 3, 3, 2, 1},
+                             {1, 9, 8, 4, 6, 3, 2, 2, 0, 2},
+                             {2, 4, 3, 8, 8, 3, 3, 1, 1, 4},
+                             {1, 5, 4, 3, 6, 1, 1, 2, 1, 3},
+                             {1, 8, 9, 2, 3, 7, 7, 3, 3},
+                             {1, 2, 1, 140, 3, 1, 3, 1, 2}}) {
+    Values inp = random.normal(size_t(s.inp_count())),
+           weight = random.normal(size_t(s.weight_count()));
+    const Values add = random.normal(inp.size()), dout = random.normal(size_t(s.out_count()));
+    const auto values = [&] { return conv_forward(inp, weight, s); };
+    const Values plain = convolution(inp, weight, s);
+    EXPECT_TRUE(compare(values_of(values()), plain, Values(plain.size(), 1e-12)).ok());
+    const auto loss = [&] { return dot(dout, values()) + dot(add, exactly(inp)); };
+    check_gradient("inp", inp, conv_backward_input(dout, weight, add, s), loss);
+    check_gradient("weight", weight, conv_backward_weight(dout, inp, s), loss);
+  }
+}
+
+TEST(Oracle, ConvolutionExpectsTheErrorThatRoundingEachSumWouldMake) {
+  TestValues random(13);
+  const ConvShape s{1, 7, 6, 40, 5, 3, 3, 1, 1};
+  for (const double mean : {0.0, 2.0}) {
+    const Values inp = random.normal(size_t(s.inp_count()), mean);
+    const Values weight = random.normal(size_t(s.weight_count()), mean);
+    const Tensor out = conv_forward(inp, weight, s);
+    double predicted = 0, tracked = 0;
+    for (size_t i = 0; i < out.size(); ++i) {
+      const int k = int(i) % s.K, p = int(i) / s.K / s.Q(), q = int(i) / s.K % s.Q();
+      Tracked sum = 0;
+      for (int r = 0; r < 3; ++r)
+        for (int t = 0; t < 3; ++t)
+          for (int c = 0; c < s.C; ++c)
+            if (const int h = p + r - 1, w = q + t - 1; h >= 0 && h < s.H && w >= 0 && w < s.W)
+              sum += Tracked(inp[(size_t(h) * s.W + w) * s.C + c]) *
+                     Tracked(weight[((size_t(k) * 3 + r) * 3 + t) * s.C + c]);
+      predicted += out[i].variance, tracked += sum.variance;
+    }
+    EXPECT_NEAR(predicted / tracked, 1, 0.1);
+  }
+}
+
+TEST(Oracle, ColumnMoments) {
+  const Tensor m = column_moments({1, 1000, 3, 1001, 5, 1005}, 3, 2);
+  EXPECT_EQ(values_of(m), (Values{3, 1002, 8.0 / 3, 14.0 / 3}));
+  // What is told of its error holds for a sum in fp32 and for Welford's way, and forbids that of
+  // the squares without the mean.
+  TestValues random(14);
+  for (const int rows : {2, 50, 1000}) {
+    const Values x = random.normal(size_t(rows), 300);
+    float sum = 0, sum2 = 0, mean = 0, of_squares = 0, welford_mean = 0, welford = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const float v = float(x[i]), off = v - welford_mean;
+      sum += v, sum2 += v * v;
+      welford_mean += off / float(i + 1), welford += off * (v - welford_mean);
+    }
+    mean = sum / float(rows);
+    for (const double v : x) of_squares += (float(v) - mean) * (float(v) - mean);
+    const Tensor known = column_moments(x, rows, 1);
+    const auto deviations = [&](size_t which, float found) {
+      return std::fabs(found - known[which].value) / std::sqrt(known[which].variance);
+    };
+    EXPECT_LT(deviations(0, mean), 3);
+    EXPECT_LT(deviations(0, welford_mean), 3);
+    EXPECT_LT(deviations(1, of_squares / float(rows)), 3);
+    EXPECT_LT(deviations(1, welford / float(rows)), 3);
+    EXPECT_GT(deviations(1, sum2 / float(rows) - mean * mean), 10);
+  }
+}
+
+// Batch norm over the batches of `parts` processes: the loss is over all of them.
+void check_batchnorm(int parts, bool relu, bool with_residual) {
+  TestValues random(15);
+  const int rows = 6, C = 5;
+  const size_t count = size_t(rows) * C;
+  BatchNormForward o{};
+  o.rows = rows, o.C = C, o.parts = parts, o.eps = 0.1f, o.relu = relu;
+  BatchNormBackwardSums o_sums{};
+  o_sums.rows = rows, o_sums.C = C, o_sums.relu = relu;
+  BatchNormBackward o_back{};
+  // With a residual g is there already.
+  o_back.rows = rows, o_back.C = C, o_back.parts = parts, o_back.relu = relu && !with_residual;
+  Values weight = random.normal(C, 1, 0.3), bias = random.normal(C);
+  std::vector<Values> inp(parts), residual(parts), dout(parts);
+  for (int part = 0; part < parts; ++part) {
+    inp[part] = random.normal(count, 0.5 + part, 2), dout[part] = random.normal(count);
+    if (with_residual) residual[part] = random.normal(count);
+  }
+  const auto forward = [&](int part) {
+    Values moments;
+    for (const Values& x : inp)
+      for (const double m : values_of(column_moments(x, rows, C))) moments.push_back(m);
+    return batchnorm_forward(inp[part], residual[part], moments, weight, bias, {}, {}, o);
+  };
+  const auto loss = [&] {
+    double sum = 0;
+    for (int part = 0; part < parts; ++part) sum += dot(dout[part], forward(part).out);
+    return sum;
+  };
+  std::vector<BatchNormSaved> saved;
+  std::vector<BatchNormSums> sums;
+  Values all(2 * size_t(C));
+  for (int part = 0; part < parts; ++part) {
+    const BatchNormResult r = forward(part);
+    saved.push_back({inp[part], values_of(r.mean), values_of(r.rstd), weight, bias});
+    sums.push_back(batchnorm_backward_sums(
+        dout[part], relu && with_residual ? values_of(r.out) : Values{}, saved[part], o_sums));
+    for (size_t c = 0; c < size_t(C); ++c)
+      all[c] += sums[part].dbias[c].value, all[C + c] += sums[part].dweight[c].value;
+  }
+  check_gradient("bias", bias, exactly({all.begin(), all.begin() + C}), loss);
+  check_gradient("weight", weight, exactly({all.begin() + C, all.end()}), loss);
+  for (int part = 0; part < parts; ++part) {
+    const Values g = with_residual ? values_of(sums[part].g) : dout[part];
+    check_gradient("inp", inp[part], batchnorm_backward(all, g, saved[part], o_back), loss);
+    if (with_residual) check_gradient("residual", residual[part], sums[part].g, loss);
+  }
+}
+
+TEST(Oracle, BatchNorm) {
+  for (const int parts : {1, 2})
+    for (const bool relu : {false, true})
+      for (const bool residual : {false, true}) check_batchnorm(parts, relu, residual);
+}
+
+TEST(Oracle, BatchNormOverPartsIsThatOverAllRows) {
+  TestValues random(16);
+  const Values all = random.normal(24, 3, 2);  // two parts of [4, 3]
+  Values moments;
+  for (const int from : {0, 12})
+    for (const Tracked& m : column_moments({all.begin() + from, all.begin() + from + 12}, 4, 3))
+      moments.push_back(m.value);
+  const Tensor together = column_moments(all, 8, 3);
+  EXPECT_TRUE(
+      compare(values_of(merged_moments(moments, 2, 3)), values_of(together), Values(6, 1e-12))
+          .ok());
+  // Running statistics: momentum, and n / (n - 1) of the variance with n = 8.
+  BatchNormForward o{};
+  o.rows = 4, o.C = 3, o.parts = 2, o.eps = 1e-5f, o.momentum = 0.25f;
+  const BatchNormResult r = batchnorm_forward({all.begin(), all.begin() + 12}, {}, moments,
+                                              Values(3, 1), Values(3), {1, 2, 3}, {4, 5, 6}, o);
+  for (size_t c = 0; c < 3; ++c) {
+    EXPECT_NEAR(r.running_mean[c].value, 0.75 * (1 + double(c)) + 0.25 * together[c].value, 1e-12);
+    EXPECT_NEAR(r.running_var[c].value,
+                0.75 * (4 + double(c)) + 0.25 * 8 / 7 * together[3 + c].value, 1e-12);
+  }
+  // Evaluated with the same statistics, it is the same.
+  Values mean, variance;
+  for (size_t c = 0; c < 3; ++c)
+    mean.push_back(together[c].value), variance.push_back(together[3 + c].value);
+  BatchNormEvaluate e{};
+  e.rows = 4, e.C = 3, e.eps = 1e-5f;
+  const Values part(all.begin(), all.begin() + 12);
+  EXPECT_TRUE(
+      compare(values_of(batchnorm_evaluate(part, {}, mean, variance, Values(3, 1), Values(3), e)),
+              values_of(r.out), Values(12, 1e-12))
+          .ok());
 }
 
 void check_max_pool(int R, int stride, int padding) {

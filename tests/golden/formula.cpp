@@ -50,6 +50,7 @@ struct Affine {
 
 Affine affine_of(std::string_view name, std::span<const int64_t> shape) {
   if (name == "cls_token" || name == "pos_embed") return {0, 0.5f};
+  if (name.ends_with(".bn2.weight") || name.ends_with(".bn3.weight")) return {0.25f, 0.0625f};
   if (shape.size() == 1)
     return name.ends_with("weight") || name.ends_with("running_var") ? Affine{1, 0.25f}
                                                                      : Affine{0, 0.125f};
@@ -69,6 +70,18 @@ nlohmann::json read_json(const std::string& name) {
 template <class T>
 std::vector<T> list(const nlohmann::json& json) {
   return json.get<std::vector<T>>();
+}
+
+std::map<std::string, GoldenTensor> read_tensors(const nlohmann::json& json) {
+  std::map<std::string, GoldenTensor> tensors;
+  for (const auto& [name, t] : json.items())
+    tensors[name] = {.shape = list<int64_t>(t.at("shape")),
+                     .summary = {.norm = t.at("norm"),
+                                 .max = t.at("max"),
+                                 .projections = list<double>(t.at("projections")),
+                                 .samples = list<double>(t.at("samples"))},
+                     .float32_error = t.value("float32_error", 0.0)};
+  return tensors;
 }
 
 OptimizerState read_state(const nlohmann::json& json) {
@@ -175,23 +188,20 @@ Model read_model(const std::string& name) {
   const nlohmann::json json = read_json(name);
   Model model{
       .model = json.at("model"),
-      .timm = json.at("timm"),
       .image_size = json.at("image_size"),
-      .patch_size = json.at("patch_size"),
+      .patch_size = json.value("patch_size", 0),
       .classes = json.at("classes"),
       .batch = json.at("batch"),
       .depth = json.value("depth", 0),
+      .layers = json.value("layers", std::array<int, 4>{}),
       .parameters = json.at("parameters"),
       .loss = json.at("loss"),
       .logits = list<double>(json.at("logits")),
-      .gradients = {},
+      .evaluation_logits = json.value("evaluation_logits", std::vector<double>{}),
+      .gradients = read_tensors(json.at("gradients")),
+      .statistics = {},
   };
-  for (const auto& [tensor, g] : json.at("gradients").items())
-    model.gradients[tensor] = {.shape = list<int64_t>(g.at("shape")),
-                               .summary = {.norm = g.at("norm"),
-                                           .max = g.at("max"),
-                                           .projections = list<double>(g.at("projections")),
-                                           .samples = list<double>(g.at("samples"))}};
+  if (json.contains("statistics")) model.statistics = read_tensors(json["statistics"]);
   return model;
 }
 

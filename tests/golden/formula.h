@@ -1,6 +1,8 @@
-// Golden files: what PyTorch and timm computed from weights and pictures that a formula gives, the
-// same bits in formula.py and here (formula.py states it), and a reader of the files.
+// Golden files: what PyTorch with timm and torchvision computed from weights and pictures that a
+// formula gives, the same bits in formula.py and here (formula.py states it), and a reader of the
+// files.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -30,20 +32,25 @@ Summary summarize(std::string_view name, std::span<const float> values);
 // is never within.
 std::string difference(const Summary& got, const Summary& want, double tolerance);
 
-struct Gradient {
+struct GoldenTensor {
   std::vector<int64_t> shape;
   Summary summary;
+  double float32_error;  // of PyTorch's own, relative to the largest element; 0: not stated
 };
 struct Model {
-  std::string model, timm;  // our name; timm's
+  std::string model;  // our name
   int image_size = 0, patch_size = 0, classes = 0, batch = 0;
-  int depth = 0;  // 0: the model's own
+  int depth = 0;                   // 0: the model's own
+  std::array<int, 4> layers = {};  // the same, of a residual network
   int64_t parameters = 0;
   double loss = 0;
-  std::vector<double> logits;                 // [batch, classes]
-  std::map<std::string, Gradient> gradients;  // of every parameter, of the mean loss
+  std::vector<double> logits;  // [batch, classes], in training
+  // With the running statistics as one step of training leaves them; empty for a model without.
+  std::vector<double> evaluation_logits;
+  std::map<std::string, GoldenTensor> gradients;   // of every parameter, of the mean loss
+  std::map<std::string, GoldenTensor> statistics;  // after that step
 };
-Model read_model(const std::string& name);  // "vit_tiny_224", "vit_tiny_32", "vit_large_2_blocks"
+Model read_model(const std::string& name);  // "vit_tiny_224", "resnet34"
 
 struct OptimizerState {
   std::vector<double> weight, m, v;  // m, v: empty where the optimizer has none

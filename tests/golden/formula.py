@@ -8,6 +8,9 @@ Philox4x32-10 under a key that is a name's FNV-1a hash:
   parameter(name, i)  centre + scale * signed(name, i); scale is a power of two, so that the
                       product is exact and the sum is rounded once, with or without FMA:
       class token, position embedding         0 + 1/2 signed
+      .bn2.weight, .bn3.weight                1/4 + 1/16 signed (of a residual network's blocks: one
+                                              ends the branch, whose share of the sum is small then,
+                                              so that rounding does not grow from block to block)
       one dimension, .weight or running_var   1 + 1/4 signed    (norms)
       other tensors of one dimension          0 + 1/8 signed    (biases)
       all others                              0 + 2^-e signed   (e: the largest with 3 * 4^e <= fan_in,
@@ -67,6 +70,8 @@ def signed(name, count):
 def centre_and_scale(name, shape):
     if name in ("cls_token", "pos_embed"):
         return 0.0, 0.5
+    if name.endswith((".bn2.weight", ".bn3.weight")):
+        return 0.25, 0.0625
     if len(shape) == 1:
         return (1.0, 0.25) if name.endswith(("weight", "running_var")) else (0.0, 0.125)
     fan_in = int(np.prod(shape[1:]))

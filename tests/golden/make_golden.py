@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the golden files beside it, with PyTorch and timm in float64 (make peers; then
-build/peers/bin/python tests/golden/make_golden.py). float32_error in a file is how far PyTorch's own
-float32 is from it, as the tests measure it: logits absolute, gradients by the tensor's largest element."""
+"""Writes the golden files beside it, with PyTorch, timm and torchvision in float64 (make peers; then
+build/peers/bin/python tests/golden/make_golden.py [NAME...]). float32_error in a file is how far PyTorch's
+own float32 is from it, as the tests measure it: logits absolute, tensors by their largest element.
+
+Image sizes of the residual networks are chosen: where an activation lies so close to 0, or two so close to
+each other, that rounding decides what ReLU or max pool passes on, gradients jump. `margin` in a file says
+how far from that it is, in largest float32 errors of the layer.
+"""
 
 import json
 import pathlib
@@ -10,21 +15,23 @@ import sys
 sys.dont_write_bytecode = True  # no litter in the source tree
 import formula
 import numpy as np
-import timm
+import peer_models
 import torch
+import torch.nn as nn
 import torch.nn.functional as F
 
 HERE = pathlib.Path(__file__).parent
 
 MODELS = {
-    "vit_tiny_224": dict(
-        model="vit_tiny", timm="vit_tiny_patch16_224", image_size=224, patch_size=16, classes=1000, batch=2
-    ),
-    "vit_tiny_32": dict(model="vit_tiny", timm="vit_tiny_patch16_224", image_size=32, patch_size=4, classes=10, batch=3),
-    "vit_large_2_blocks": dict(
-        model="vit_large", timm="vit_large_patch16_224", image_size=64, patch_size=16, classes=10, batch=2, depth=2
-    ),
+    "vit_tiny_224": dict(model="vit_tiny", image_size=224, patch_size=16, classes=1000, batch=2),
+    "vit_tiny_32": dict(model="vit_tiny", image_size=32, patch_size=4, classes=10, batch=3),
+    "vit_large_2_blocks": dict(model="vit_large", image_size=64, patch_size=16, classes=10, batch=2, depth=2),
+    "resnet34": dict(model="resnet34", image_size=68, classes=10, batch=4),
+    "resnet34_4_blocks": dict(model="resnet34", image_size=45, classes=10, batch=4, layers=[1, 1, 1, 1]),
+    "resnet50_5_blocks": dict(model="resnet50", image_size=33, classes=10, batch=3, layers=[2, 1, 1, 1]),
+    "resnext50_5_blocks": dict(model="resnext50_32x4d", image_size=35, classes=10, batch=3, layers=[2, 1, 1, 1]),
 }
+LEAST_MARGIN = 0.9
 
 
 def write(name, content):
@@ -51,45 +58,93 @@ def write(name, content):
     print(f"{name}.json  {(HERE / f'{name}.json').stat().st_size / 1024:.1f} KiB")
 
 
+def watch_kinks(model, seen):
+    """Appends (module, input) of each ReLU and max pool that runs."""
+    for module in model.modules():
+        if isinstance(module, (nn.ReLU, nn.MaxPool2d)):
+            module.register_forward_pre_hook(lambda m, inputs: seen.append((m, inputs[0].detach().double().clone())))
+
+
+def margin(seen64, seen32):
+    """How far the nearest decision of a ReLU or max pool is from falling otherwise, in largest errors."""
+    least = float("inf")
+    for (module, x), (_, x32) in zip(seen64, seen32):
+        error = (x - x32).abs().max()
+        if isinstance(module, nn.ReLU):
+            distance = x.abs().min()
+        else:
+            pad = module.padding
+            windows = F.unfold(F.pad(x, (pad,) * 4, value=-1).flatten(0, 1)[:, None], module.kernel_size, stride=module.stride)
+            first, second = windows.topk(2, 1).values.unbind(1)
+            distance = (first - second)[first > 0].min() / 2
+        least = min(least, (distance / error).item())
+    return least
+
+
 def run_model(case, dtype):
-    """(logits, loss, gradients by name) as float64 arrays, the model computing in dtype."""
-    depth = {"depth": case["depth"]} if "depth" in case else {}
-    model = timm.create_model(
-        case["timm"], img_size=case["image_size"], patch_size=case["patch_size"], num_classes=case["classes"], **depth
-    )
-    model = model.to(dtype).train()
+    """What the model makes of the case, computing in dtype, as float64 arrays; and what its kinks saw."""
+    sizes = {k: v for k, v in case.items() if k not in ("model", "classes", "batch")}
+    model = peer_models.create(case["model"], case["classes"], **sizes).to(dtype).train()
+    statistics = {n: b for n, b in model.named_buffers() if b.ndim > 0}
     with torch.no_grad():
-        for name, p in model.named_parameters():
+        for name, p in [*model.named_parameters(), *statistics.items()]:
             p.copy_(torch.from_numpy(formula.parameter(name, tuple(p.shape))))
+    seen = []
+    watch_kinks(model, seen)
     pixels = torch.from_numpy(formula.images(case["batch"], case["image_size"])).to(dtype)
-    logits = model(((pixels / 255 - 0.5) / 0.5).permute(0, 3, 1, 2).contiguous())
+    images = ((pixels / 255 - 0.5) / 0.5).permute(0, 3, 1, 2).contiguous()
+    logits = model(images)
     loss = F.cross_entropy(logits, torch.from_numpy(formula.labels(case["batch"], case["classes"])))
     loss.backward()
-    gradients = {n: p.grad.double().numpy() for n, p in model.named_parameters()}
-    return logits.detach().double().numpy(), loss.item(), gradients
+    result = {"loss": loss.item(), "logits": logits.detach().double().numpy()}
+    if statistics:
+        kinks = list(seen)
+        with torch.no_grad():
+            result["evaluation_logits"] = model.eval()(images).double().numpy()
+        result["statistics"] = {n: b.double().numpy() for n, b in statistics.items()}
+    else:
+        kinks = []
+    result["gradients"] = {n: p.grad.double().numpy() for n, p in model.named_parameters()}
+    return result, kinks
 
 
 def make_model(name, case):
-    logits, loss, gradients = run_model(case, torch.float64)
-    logits32, loss32, gradients32 = run_model(case, torch.float32)
-    error = {n: float(np.max(np.abs(g - gradients32[n])) / np.max(np.abs(g))) for n, g in gradients.items()}
-    worst = max(error, key=error.get)
-    content = {k: v for k, v in case.items()}
-    content["parameters"] = sum(g.size for g in gradients.values())
-    content["float32_error"] = {
-        "logits": float(np.max(np.abs(logits - logits32))),
-        "loss": abs(loss - loss32),
-        "gradient": error[worst],
-    }
-    content["loss"] = loss
-    content["logits"] = logits.reshape(-1).tolist()
-    content["gradients"] = {n: {"shape": list(g.shape), **formula.summary(n, g)} for n, g in gradients.items()}
+    result, kinks = run_model(case, torch.float64)
+    result32, kinks32 = run_model(case, torch.float32)
+
+    def error(key, tensor=None):
+        if tensor is None:
+            return float(np.max(np.abs(result[key] - result32[key])))
+        want = result[key][tensor]
+        return float(np.max(np.abs(want - result32[key][tensor])) / np.max(np.abs(want)))
+
+    def tensors(key):
+        return {
+            n: {"shape": list(t.shape), **formula.summary(n, t), "float32_error": error(key, n)}
+            for n, t in result[key].items()
+        }
+
+    worst = max(result["gradients"], key=lambda n: error("gradients", n))
+    errors = {"logits": error("logits"), "loss": error("loss"), "gradient": error("gradients", worst)}
+    content = {**case, "parameters": sum(g.size for g in result["gradients"].values()), "float32_error": errors}
+    if kinks:
+        errors["evaluation_logits"] = error("evaluation_logits")
+        errors["statistics"] = max(error("statistics", n) for n in result["statistics"])
+        content["margin"] = margin(kinks, kinks32)
+    content["loss"] = result["loss"]
+    for key in ("logits", "evaluation_logits"):
+        if key in result:
+            content[key] = result[key].reshape(-1).tolist()
+    for key in ("gradients", "statistics"):
+        if key in result:
+            content[key] = tensors(key)
+    if not content.get("margin", 1) >= LEAST_MARGIN:
+        sys.exit(f"{name}: margin {content['margin']:.2f}: rounding decides; take another image_size or batch")
     write(name, content)
-    print(
-        f"  loss {loss:.6f}, logits up to {np.max(np.abs(logits)):.3f}; float32: logits off by"
-        f" {content['float32_error']['logits']:.1e}, loss {abs(loss - loss32):.1e},"
-        f" gradients {error[worst]:.1e} ({worst})"
-    )
+    off = ", ".join(f"{k} {v:.1e}" for k, v in errors.items())
+    print(f"  loss {result['loss']:.6f}, logits up to {np.max(np.abs(result['logits'])):.3f}; float32 is off by: {off} ({worst})")
+    if kinks:
+        print(f"  margin {content['margin']:.2f}")
 
 
 # ---- optimizers ----------------------------------------------------------------------------------
@@ -161,6 +216,9 @@ def make_formula_check():
         ("blocks.0.mlp.fc2.weight", [1024, 4096]),
         ("blocks.0.norm1.weight", [192]),
         ("blocks.11.attn.qkv.bias", [576]),
+        ("conv1.weight", [64, 3, 7, 7]),
+        ("layer2.0.downsample.1.running_var", [512]),
+        ("layer4.1.bn2.weight", [512]),
     ]:
         values = formula.parameter(name, tuple(shape)).reshape(-1)
         indices = [0, 1, 2, 3, 4, values.size - 1]

@@ -1,35 +1,46 @@
 #include "tests/golden/model_run.h"
 
+#include <algorithm>
+
 #include "engine/model_config.h"
+#include "models/resnet.h"
+#include "models/vit.h"
 
 namespace bv::golden {
-namespace {
 
-Vit build(const Model& m) {
+ModelRun::Net ModelRun::build(const Model& m) {
   const ModelConfig config = load_model_config(m.model);
+  const InputShape input{.batch = m.batch,
+                         .height = m.image_size,
+                         .width = m.image_size,
+                         .size = m.image_size,
+                         .patch = std::max(1, m.patch_size),
+                         .mean = {.5f, .5f, .5f},
+                         .std = {.5f, .5f, .5f}};
+  if (config.is_resnet()) {
+    const ResnetConfig resnet{.bottleneck = config.bottleneck,
+                              .layers = m.layers[0] ? m.layers : config.layers,
+                              .groups = config.groups,
+                              .width_per_group = config.width_per_group,
+                              .classes = m.classes};
+    Resnet net = build_resnet(resnet, input, DType::fp32);
+    return {std::move(net.graph), net.logits, net.loss};
+  }
   const VitConfig vit{.embed_dim = config.embed_dim,
                       .depth = m.depth ? m.depth : config.depth,
                       .heads = config.heads,
                       .mlp_ratio = static_cast<float>(config.mlp_ratio),
                       .layer_norm_eps = static_cast<float>(config.layer_norm_eps),
                       .classes = m.classes};
-  const InputShape input{.batch = m.batch,
-                         .height = m.image_size,
-                         .width = m.image_size,
-                         .size = m.image_size,
-                         .patch = m.patch_size,
-                         .mean = {.5f, .5f, .5f},
-                         .std = {.5f, .5f, .5f}};
-  return build_vit(vit, input, DType::fp32);
+  Vit net = build_vit(vit, input, DType::fp32);
+  return {std::move(net.graph), net.logits, net.loss};
 }
-
-}  // namespace
 
 ModelRun::ModelRun(std::unique_ptr<Backend> backend, const Model& m)
     : backend_(std::move(backend)),
-      vit_(build(m)),
-      parameters_(*backend_, vit_.graph, {.first_moment = false, .second_moment = false}),
-      stage_(*backend_, vit_.graph, 0, static_cast<int>(vit_.graph.nodes().size()), 1) {
+      net_(build(m)),
+      parameters_(*backend_, net_.graph, {.first_moment = false, .second_moment = false}),
+      stage_(*backend_, net_.graph, 0, static_cast<int>(net_.graph.nodes().size()), 1) {
   parameters_.allocate();
   stage_.allocate();
   images_ = upload(images(m.batch, m.image_size));
@@ -44,29 +55,24 @@ ModelRun::ModelRun(std::unique_ptr<Backend> backend, const Model& m)
 
 void ModelRun::set_formula_weights() {
   std::map<std::string, HostTensor> weights;
-  for (const ParameterInfo& p : vit_.graph.parameters())
-    weights[p.name] = {.shape = p.shape, .data = parameter(p.name, p.shape)};
+  for (const auto* infos : {&net_.graph.parameters(), &net_.graph.statistics()})
+    for (const ParameterInfo& p : *infos)
+      weights[p.name] = {.shape = p.shape, .data = parameter(p.name, p.shape)};
   parameters_.set_weights(weights);
 }
 
 void ModelRun::forward() { stage_.forward(run(), 0); }
 
-void ModelRun::backward() { stage_.backward(run(), 0); }
-
-std::map<std::string, std::vector<float>> ModelRun::gradients() const {
-  std::map<std::string, std::vector<float>> gradients;
-  for (const ParameterInfo& p : vit_.graph.parameters()) {
-    auto& values = gradients[p.name];
-    values.resize(p.count());
-    backend_->to_host(values.data(), parameters_.grads() + p.offset, values.size() * sizeof(float),
-                      nullptr);
-  }
-  backend_->synchronize(nullptr);
-  return gradients;
+void ModelRun::evaluate() {
+  Run evaluation = run();
+  evaluation.training = false;
+  stage_.forward(evaluation, 0);
 }
 
+void ModelRun::backward() { stage_.backward(run(), 0); }
+
 std::vector<float> ModelRun::download(Tensor t) const {
-  std::vector<float> values(vit_.graph.info(t).bytes() / sizeof(float));
+  std::vector<float> values(net_.graph.info(t).bytes() / sizeof(float));
   backend_->to_host(values.data(), stage_.place(0, t), values.size() * sizeof(float), nullptr);
   backend_->synchronize(nullptr);
   return values;
@@ -84,6 +90,7 @@ Run ModelRun::run() const {
   return {.weights = parameters_.weights(),
           .copy = parameters_.copy(),
           .grads = parameters_.grads(),
+          .statistics = parameters_.statistics(),
           .params = params_.data<StepParams>(),
           .state = state_.data<UpdateState>(),
           .sums = sums_.data<double>(),

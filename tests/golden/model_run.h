@@ -8,7 +8,6 @@
 
 #include "engine/parameters.h"
 #include "engine/stage.h"
-#include "models/vit.h"
 #include "tests/golden/formula.h"
 
 namespace bv::golden {
@@ -17,24 +16,32 @@ class ModelRun {
  public:
   ModelRun(std::unique_ptr<Backend>, const Model&);
 
-  const Graph& graph() const { return vit_.graph; }
+  const Graph& graph() const { return net_.graph; }
   Parameters& parameters() { return parameters_; }
   void set_formula_weights();
   // Of images(batch, image_size) with mean and std 0.5.
-  void forward();
+  void forward();  // in training
+  void evaluate();
   void backward();  // of the mean loss
-  std::vector<float> logits() const { return download(vit_.logits); }
-  std::vector<float> losses() const { return download(vit_.loss); }
-  std::map<std::string, std::vector<float>> gradients() const;
+  std::vector<float> logits() const { return download(net_.logits); }
+  std::vector<float> losses() const { return download(net_.loss); }
+  // In the shapes of files.
+  std::map<std::string, HostTensor> gradients() const { return parameters_.get_gradients(); }
+  std::map<std::string, HostTensor> weights() const { return parameters_.get_weights(); }
 
  private:
+  struct Net {
+    Graph graph;
+    Tensor logits, loss;
+  };
+  static Net build(const Model&);
   std::vector<float> download(Tensor) const;
   template <class T>
   DeviceMemory upload(const std::vector<T>&) const;
   Run run() const;
 
   std::unique_ptr<Backend> backend_;
-  Vit vit_;
+  Net net_;
   Parameters parameters_;
   Stage stage_;
   DeviceMemory images_, crops_, labels_, params_, state_, sums_;

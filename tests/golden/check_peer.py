@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Do our weights mean the same in timm? Loads a weights.safetensors of this project into timm's model
-(strict) and compares logits (make peers; then build/peers/bin/python tests/golden/check_timm.py ...).
+"""Do our weights mean the same in timm and torchvision? Loads a weights.safetensors of this project into
+their model (strict) and compares logits (make peers; then build/peers/bin/python tests/golden/check_peer.py ...).
 
-  check_timm.py WEIGHTS IMAGES LOGITS [--tolerance 1e-5]
+  check_peer.py WEIGHTS IMAGES LOGITS [--tolerance 1e-5]
 
-WEIGHTS  .safetensors with our metadata (model, image_size, patch_size, mean, std)
+WEIGHTS  .safetensors with our metadata (model, image_size, mean, std; patch_size of a ViT)
 IMAGES   uint8 pixels [B, image_size, image_size, 3]: .npy or raw bytes
-LOGITS   float32 [B, classes], what our model made of them: .npy or raw little-endian
+LOGITS   float32 [B, classes], what our model made of them in evaluation: .npy or raw little-endian
 Exit code 0 where every logit is within the tolerance (relative to the largest, if that is above 1).
 """
 
@@ -14,12 +14,11 @@ import argparse
 import json
 import sys
 
+sys.dont_write_bytecode = True
 import numpy as np
-import timm
+import peer_models
 import torch
 from safetensors import safe_open
-
-TIMM_NAMES = {"vit_tiny": "vit_tiny_patch16_224", "vit_large": "vit_large_patch16_224"}
 
 
 def read_array(path, dtype):
@@ -31,18 +30,24 @@ def read_weights(path):
         return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
 
 
-def timm_model(weights, metadata):
-    """The model that the file is of; its depth from the names, so that cut-down models load too."""
-    depth = 1 + max(int(name.split(".")[1]) for name in weights if name.startswith("blocks."))
-    model = timm.create_model(
-        TIMM_NAMES[metadata["model"]],
-        img_size=int(metadata["image_size"]),
-        patch_size=int(metadata["patch_size"]),
-        num_classes=weights["head.weight"].shape[0],
-        depth=depth,
-    )
-    model.load_state_dict(weights, strict=True)
-    return model.double().eval()
+def count_blocks(weights, prefix):
+    """How many of prefix0., prefix1. ... there are, so that cut-down models load too."""
+    return 1 + max(int(name[len(prefix) :].split(".")[0]) for name in weights if name.startswith(prefix))
+
+
+def peer_model(weights, metadata):
+    """The model that the file is of."""
+    model = metadata["model"]
+    if model in peer_models.TIMM:
+        classes = weights["head.weight"].shape[0]
+        sizes = {key: int(metadata[key]) for key in ("image_size", "patch_size")}
+        sizes["depth"] = count_blocks(weights, "blocks.")
+    else:
+        classes = weights["fc.weight"].shape[0]
+        sizes = {"layers": [count_blocks(weights, f"layer{stage}.") for stage in (1, 2, 3, 4)]}
+    made = peer_models.create(model, classes, **sizes)
+    made.load_state_dict(weights, strict=True)
+    return made.double().eval()
 
 
 def main():
@@ -60,14 +65,14 @@ def main():
     mean, std = (torch.tensor(json.loads(metadata[key]), dtype=torch.float64) for key in ("mean", "std"))
     pixels = torch.from_numpy(read_array(args.images, np.uint8).reshape(-1, size, size, 3)).double()
     with torch.no_grad():
-        expected = timm_model(weights, metadata)(((pixels / 255 - mean) / std).permute(0, 3, 1, 2)).numpy()
+        expected = peer_model(weights, metadata)(((pixels / 255 - mean) / std).permute(0, 3, 1, 2)).numpy()
     got = read_array(args.logits, np.float32).astype(np.float64)
     if got.size != expected.size:
         sys.exit(f"{args.logits}: {got.size} logits, expected {expected.size}")
     error = np.max(np.abs(got.reshape(expected.shape) - expected)) / max(1.0, np.max(np.abs(expected)))
     print(f"{len(weights)} tensors load strictly; {expected.shape[0]} images, logits within {error:.2e}")
     if not error <= args.tolerance:
-        sys.exit(f"logits differ from timm's by {error:.2e}, more than {args.tolerance:.0e}")
+        sys.exit(f"logits differ from PyTorch's by {error:.2e}, more than {args.tolerance:.0e}")
 
 
 if __name__ == "__main__":
