@@ -109,10 +109,11 @@ std::vector<float> squared(const Values& values) {
 // A sum of n products, each product and each partial sum rounded to fp32. In what order a device
 // adds isn't known; of the squares of the partial sums S_1 ... S_n, the mean over all orders is
 //   (n + 1) (squares / 6 + sum^2 / 3),   squares = the sum of the squared products.
-// Those need no more than fp32.
+// A single order may be far from it where the sum is small: hence a half instead of the sixth, what
+// it would be without knowing the sum. fp32 is enough for squares.
 Tracked sum_of_products(double sum, double squares, double n) {
   constexpr double r = Tracked::rounding;
-  return {sum, r * r * (squares + (n + 1) * (squares / 6 + sum * sum / 3))};
+  return {sum, r * r * (squares + (n + 1) * (squares / 2 + sum * sum / 3))};
 }
 
 // How many taps reach each pixel of out, and of inp.
@@ -148,8 +149,10 @@ Tensor conv_backward_input(const Values& dout, const Values& weight, const Value
   const std::vector<int> taps = reach(o).inp;
   Tensor dinp(sum.size());
   for (size_t i = 0; i < dinp.size(); ++i) {
-    dinp[i] = sum_of_products(sum[i], squares[i], double(taps[i / o.C]) * (o.K / o.groups));
-    if (!add.empty()) dinp[i] += Tracked(add[i]);
+    // One more number, wherever in the order.
+    const double more = add.empty() ? 0 : add[i];
+    dinp[i] = sum_of_products(sum[i] + more, squares[i] + more * more,
+                              double(taps[i / o.C]) * (o.K / o.groups) + !add.empty());
   }
   return dinp;
 }

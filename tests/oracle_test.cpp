@@ -193,7 +193,7 @@ TEST(Oracle, Convolution) {
   }
 }
 
-TEST(Oracle, ConvolutionExpectsTheErrorThatRoundingEachSumWouldMake) {
+TEST(Oracle, ConvolutionExpectsLittleMoreErrorThanRoundingEachSumMakes) {
   TestValues random(13);
   const ConvShape s{1, 7, 6, 40, 5, 3, 3, 1, 1};
   for (const double mean : {0.0, 2.0}) {
@@ -212,7 +212,8 @@ TEST(Oracle, ConvolutionExpectsTheErrorThatRoundingEachSumWouldMake) {
                      Tracked(weight[((size_t(k) * 3 + r) * 3 + t) * s.C + c]);
       predicted += out[i].variance, tracked += sum.variance;
     }
-    EXPECT_NEAR(predicted / tracked, 1, 0.1);
+    EXPECT_GT(predicted / tracked, 1);
+    EXPECT_LT(predicted / tracked, 2);
   }
 }
 
