@@ -64,15 +64,17 @@ TEST_F(ProgramResnet, AResumedRunIsTheUninterruptedOneBitForBit) {
 }
 
 TEST_F(ProgramResnet, SyncedBatchNormIsThatOfOneProcess) {
-  go("-n 1 " + on_cifar + "--out one --steps 4");
+  // With a rate that lets rounding stay small: 12 values are few for a variance.
+  const std::string gently = short_run + "--batch 12 --lr 1e-3 --steps 4 ";
+  go("-n 1 " + gently + "--out one");
   for (const std::string n : {"2", "3"}) {
-    go("-n " + n + " " + on_cifar + "--sync-bn --out sync" + n + " --steps 4");
+    go("-n " + n + " " + gently + "--sync-bn --out sync" + n);
     const auto one = losses(in("one")), many = losses(in("sync" + n));
     ASSERT_EQ(one.size(), 4u);
-    for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(many[i], one[i], 1e-4 * one[i]) << n << ", " << i;
+    for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(many[i], one[i], 5e-4 * one[i]) << n << ", " << i;
   }
-  go("-n 2 " + on_cifar + "--out own --steps 4");
-  EXPECT_GT(std::abs(losses(in("own"))[3] - losses(in("one"))[3]), 1e-3);
+  go("-n 2 " + gently + "--out own");
+  EXPECT_GT(std::abs(losses(in("own"))[3] - losses(in("one"))[3]), 1e-2);
 }
 
 TEST_F(ProgramResnet, WeightsStartAnotherRunAndSayWhatIsNew) {
@@ -117,7 +119,7 @@ TEST_F(ProgramResnet, WhatCantBeTrainedIsRefused) {
 
 TEST_F(ProgramResnet, OnSimtInFp16AsOnTheCpu) {
   if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
-  const std::string words = short_run + "--batch 6 --lr 0.01 --steps 3 ";
+  const std::string words = short_run + "--batch 6 --lr 1e-3 --steps 3 ";
   go(words + "--out cpu");
   go(words + "--device simt --out fp32");
   go(words + "--device simt --precision fp16 --out fp16");
