@@ -396,6 +396,7 @@ std::vector<KernelCase> batchnorm_cases() {
   for (const int rows : {1, 2, 7, 100, 1000})
     for (const int C : {1, 3, 8, 17, 64, 100, 512, 2048})
       if (rows * C <= 100000) add({rows, C});
+  for (const Sizes s : {Sizes{3000, 40}, {30000, 3}}) add(s);
   // Rows that are a power of two, so that dividing by them is exact.
   for (const Sizes s : {Sizes{8, 1}, {16, 5}, {4, 64}, {128, 24}, {2, 520}}) {
     for (const bool relu : {false, true}) {
@@ -420,9 +421,10 @@ std::vector<KernelCase> batchnorm_cases() {
   }
   const size_t usual = cases.size();
   for (const int C : sweep_of_sizes())
-    for (const int rows : {2, 65}) add({rows, C});
+    for (const int rows : {5, 67}) add({rows, C});
   for (const int rows : sweep_of_sizes())
-    for (const int C : {5, 32}) add({rows, C});
+    for (const int C : {9, 72})
+      if (rows != 5) add({rows, C});
   sweep_behind(cases, usual);
   return cases;
 }
