@@ -1,8 +1,8 @@
 // Mean and variance of each column of a matrix (moments.cuh has the plan).
 // Of a matrix in memory: a block owns a stripe of columns, 128 bytes wide where C allows 16-byte
-// accesses, and one part of the rows. Its threads add up d = x - x[first row of the part] and d^2,
-// so that no more than the deviation's own digits cancel:
-//   mean = first + sum d / n,   M2 = sum d^2 - (sum d)^2 / n
+// accesses, and one part of the rows. Its threads add up d = x - shift and d^2, with the mean of the
+// part's first rows for a shift, so that no more than the deviation's own digits cancel:
+//   mean = shift + sum d / n,   M2 = sum d^2 - (sum d)^2 / n
 // four rows under way at a time: as many bytes as column_sums. Read once: memory is the limit.
 // Merging: two sets of n and m values,
 //   mean = mean_a + delta m / (n + m),   M2 = M2_a + M2_b + delta^2 n m / (n + m)
@@ -69,6 +69,17 @@ struct PartSums {
   float d[S::warps][S::columns], squares[S::warps][S::columns];
 };
 
+// The mean of a column's first four rows, or of as many as there are.
+template <class T>
+__device__ float shift_of(const T* inp, int64_t begin, int64_t end, int C, int column) {
+  const int64_t rows = end - begin < 4 ? end - begin : 4;
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    if (k < rows) sum += to_float(inp[(begin + k) * C + column]);
+  return sum / static_cast<float>(rows);
+}
+
 template <class T, int width>
 __global__ void __launch_bounds__(256)
     column_moments_of_parts(float* partial, const T* inp, int rows_of_part, int rows, int C) {
@@ -79,7 +90,9 @@ __global__ void __launch_bounds__(256)
   const int64_t end = begin + rows_of_part < rows ? begin + rows_of_part : rows;
   float d[width] = {}, squares[width] = {};
   if (column < C) {
-    const auto shift = load<width>(inp + begin * C + column);
+    float shift[width];
+#pragma unroll
+    for (int i = 0; i < width; ++i) shift[i] = shift_of(inp, begin, end, C, column + i);
     for (int64_t row = begin + threadIdx.x / S::lanes; row < end; row += ahead * S::rows) {
       Elements<T, width> x[ahead];
 #pragma unroll
@@ -90,7 +103,7 @@ __global__ void __launch_bounds__(256)
         if (row + k * S::rows < end)
 #pragma unroll
           for (int i = 0; i < width; ++i) {
-            const float difference = to_float(x[k].at[i]) - to_float(shift.at[i]);
+            const float difference = to_float(x[k].at[i]) - shift[i];
             d[i] += difference;
             squares[i] = fmaf(difference, difference, squares[i]);
           }
@@ -117,7 +130,7 @@ __global__ void __launch_bounds__(256)
   }
   const float mean = sum / static_cast<float>(end - begin);
   float* to = partial + int64_t{blockIdx.y} * 2 * C + c;
-  to[0] = to_float(inp[begin * C + c]) + mean;
+  to[0] = shift_of(inp, begin, end, C, c) + mean;
   to[C] = sum_of_squares - sum * mean;
 }
 
