@@ -22,8 +22,10 @@ void check(const ConvShape& s, const char* op) {
 }
 
 enum class Way { cudnn, tensor_cores, stem, general };
-Way way_of(const ConvShape&, DType, bool cudnn) {
+Way way_of(const Chip& chip, const ConvShape& s, DType dtype, bool cudnn) {
   if (cudnn) return Way::cudnn;
+  const bool has_mma = dtype == DType::fp16 || (dtype == DType::bf16 && chip.arch >= 80);
+  if (has_mma && conv_forward_takes(s, dtype)) return Way::tensor_cores;
   return Way::general;
 }
 
@@ -31,10 +33,11 @@ Way way_of(const ConvShape&, DType, bool cudnn) {
 
 size_t CudaKernels::workspace_bytes(const ConvForward& op) {
   check(op.shape, "ConvForward");
-  switch (way_of(op.shape, op.dtype, cudnn_ != nullptr)) {
+  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
       return conv_cudnn_bytes(*cudnn_, chip_, op);
     case Way::tensor_cores:
+      return conv_forward_bytes(chip_, op);
     case Way::stem:
     case Way::general:
       return conv_general_forward_bytes(chip_, op);
@@ -48,10 +51,11 @@ void CudaKernels::run(const ConvForward& op, Stream stream) {
   require_pointer(op.out, name, "out");
   require_pointer(op.inp, name, "inp");
   require_pointer(op.weight, name, "weight");
-  switch (way_of(op.shape, op.dtype, cudnn_ != nullptr)) {
+  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
       return conv_cudnn(*cudnn_, chip_, op, cuda_stream(stream));
     case Way::tensor_cores:
+      return conv_forward(chip_, op, cuda_stream(stream));
     case Way::stem:
     case Way::general:
       return conv_general_forward(chip_, op, cuda_stream(stream));
@@ -60,8 +64,16 @@ void CudaKernels::run(const ConvForward& op, Stream stream) {
 
 size_t CudaKernels::workspace_bytes(const ConvBackwardInput& op) {
   check(op.shape, "ConvBackwardInput");
-  if (cudnn_) return conv_cudnn_bytes(*cudnn_, op);
-  return conv_general_backward_input_bytes(chip_, op);
+  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+    case Way::cudnn:
+      return conv_cudnn_bytes(*cudnn_, op);
+    case Way::tensor_cores:
+      return conv_backward_input_bytes(chip_, op);
+    case Way::stem:
+    case Way::general:
+      return conv_general_backward_input_bytes(chip_, op);
+  }
+  return 0;
 }
 
 void CudaKernels::run(const ConvBackwardInput& op, Stream stream) {
@@ -70,8 +82,15 @@ void CudaKernels::run(const ConvBackwardInput& op, Stream stream) {
   require_pointer(op.dinp, name, "dinp");
   require_pointer(op.dout, name, "dout");
   require_pointer(op.weight, name, "weight");
-  if (cudnn_) return conv_cudnn(*cudnn_, op, cuda_stream(stream));
-  conv_general_backward_input(chip_, op, cuda_stream(stream));
+  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+    case Way::cudnn:
+      return conv_cudnn(*cudnn_, op, cuda_stream(stream));
+    case Way::tensor_cores:
+      return conv_backward_input(chip_, op, cuda_stream(stream));
+    case Way::stem:
+    case Way::general:
+      return conv_general_backward_input(chip_, op, cuda_stream(stream));
+  }
 }
 
 size_t CudaKernels::workspace_bytes(const ConvBackwardWeight& op) {

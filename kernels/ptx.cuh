@@ -167,6 +167,16 @@ __device__ inline void cp_async_16(void* shared, const void* global, bool there 
   *static_cast<uint4*>(shared) = there ? *static_cast<const uint4*>(global) : uint4{0, 0, 0, 0};
 #endif
 }
+// The same by way of the L1 cache: of what the block reads again soon.
+__device__ inline void cp_async_ca_16(void* shared, const void* global, bool there = true) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+               "l"(__cvta_generic_to_global(global)), "r"(there ? 16 : 0)
+               : "memory");
+#else
+  cp_async_16(shared, global, there);
+#endif
+}
 __device__ inline void cp_async_commit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -181,6 +191,10 @@ __device__ void cp_async_wait() {
 #else
 inline void cp_async_16(void* shared, const void* global, bool there = true,
                         ::simt::Site site = ::simt::Site::current()) {
+  ::simt::copy_async(shared, global, 16, there ? 16 : 0, site);
+}
+inline void cp_async_ca_16(void* shared, const void* global, bool there = true,
+                           ::simt::Site site = ::simt::Site::current()) {
   ::simt::copy_async(shared, global, 16, there ? 16 : 0, site);
 }
 inline void cp_async_commit() { ::simt::copy_commit(); }
