@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "tests/oracle.h"
@@ -48,25 +49,26 @@ Tracked xhat(const BatchNormSaved& s, size_t i, size_t c) {
 
 }  // namespace
 
-// The variance of a column far from zero is small beside its mean's square, and so is what may be
-// wrong with it: of a mean m, variance v and n rows, and with r for fp32's rounding,
-//   mean: a sum of n numbers, whose partial sums are squared as in oracle_conv.cpp;
-//   variance: a sum of n squares, r v sqrt(n / 3); of each the mean that was taken off, as it was
-//   rounded, 2 sqrt(v / n) r m; and the square of the mean's own error.
+// What fp32 may make of n rows with mean m, variance v and a largest deviation d from m: the sums of
+// x itself, or of x less any row's, whose n partial sums grow up to n (|m| + d); likewise of squares
+// less a row's, up to n (v + d^2); in merging, twice sqrt(v / n) times the rounding of a mean; and
+// the square of the mean's own error. Squares of x itself, far from zero, are in none of it.
 Tensor column_moments(const Values& inp, int rows, int C) {
   constexpr double rr = Tracked::rounding * Tracked::rounding;
-  const double n = rows;
+  const double n = rows, growth = (n + 1) / 3;
   Tensor moments(2 * size_t(C));
   for (size_t c = 0; c < size_t(C); ++c) {
-    double sum = 0, sum2 = 0, squares = 0;
-    for (size_t i = c; i < inp.size(); i += C) sum += inp[i], sum2 += inp[i] * inp[i];
+    double sum = 0, squares = 0, largest = 0;
+    for (size_t i = c; i < inp.size(); i += C) sum += inp[i];
     const double m = sum / n;
-    for (size_t i = c; i < inp.size(); i += C) squares += (inp[i] - m) * (inp[i] - m);
+    for (size_t i = c; i < inp.size(); i += C) {
+      const double square = (inp[i] - m) * (inp[i] - m);
+      squares += square, largest = std::max(largest, square);
+    }
     const double v = squares / n;
-    const double of_mean = rr * ((n + 1) * (sum2 / 6 + sum * sum / 3) / (n * n) + m * m);
-    moments[c] = {m, of_mean};
-    moments[C + c] = {v,
-                      rr * (((n + 1) / 3 + 2) * v * v + 4 * m * m * v / n) + 3 * of_mean * of_mean};
+    const double of_mean = rr * (growth * (m * m + largest) + m * m);
+    const double of_squares = rr * (growth * (v + largest) * (v + largest) + 4 * m * m * v / n);
+    moments[c] = {m, of_mean}, moments[C + c] = {v, of_squares + 3 * of_mean * of_mean};
   }
   return moments;
 }

@@ -220,28 +220,27 @@ TEST(Oracle, ConvolutionExpectsLittleMoreErrorThanRoundingEachSumMakes) {
 TEST(Oracle, ColumnMoments) {
   const Tensor m = column_moments({1, 1000, 3, 1001, 5, 1005}, 3, 2);
   EXPECT_EQ(values_of(m), (Values{3, 1002, 8.0 / 3, 14.0 / 3}));
-  // What is told of its error holds for a sum in fp32 and for Welford's way, and forbids that of
-  // the squares without the mean.
+  // What is told of its error holds for the sum and then that of squared deviations, for Welford's
+  // way and for sums less the first row, and forbids squares without anything taken off.
   TestValues random(14);
   for (const int rows : {2, 50, 1000}) {
     const Values x = random.normal(size_t(rows), 300);
-    float sum = 0, sum2 = 0, mean = 0, of_squares = 0, welford_mean = 0, welford = 0;
+    const float n = float(rows), first = float(x[0]);
+    float sum = 0, squares = 0, less = 0, less_squares = 0, mean = 0, m2 = 0, of_squares = 0;
     for (size_t i = 0; i < x.size(); ++i) {
-      const float v = float(x[i]), off = v - welford_mean;
-      sum += v, sum2 += v * v;
-      welford_mean += off / float(i + 1), welford += off * (v - welford_mean);
+      const float v = float(x[i]), off = v - mean, d = v - first;
+      sum += v, squares += v * v, less += d, less_squares += d * d;
+      mean += off / float(i + 1), m2 += off * (v - mean);
     }
-    mean = sum / float(rows);
-    for (const double v : x) of_squares += (float(v) - mean) * (float(v) - mean);
+    for (const double v : x) of_squares += (float(v) - sum / n) * (float(v) - sum / n);
     const Tensor known = column_moments(x, rows, 1);
     const auto deviations = [&](size_t which, float found) {
       return std::fabs(found - known[which].value) / std::sqrt(known[which].variance);
     };
-    EXPECT_LT(deviations(0, mean), 3);
-    EXPECT_LT(deviations(0, welford_mean), 3);
-    EXPECT_LT(deviations(1, of_squares / float(rows)), 3);
-    EXPECT_LT(deviations(1, welford / float(rows)), 3);
-    EXPECT_GT(deviations(1, sum2 / float(rows) - mean * mean), 10);
+    for (const float found : {sum / n, mean, first + less / n}) EXPECT_LT(deviations(0, found), 3);
+    for (const float found : {of_squares, m2, less_squares - less * less / n})
+      EXPECT_LT(deviations(1, found / n), 3);
+    EXPECT_GT(deviations(1, squares / n - sum / n * (sum / n)), 10);
   }
 }
 
