@@ -95,8 +95,16 @@ void CudaKernels::run(const ConvBackwardInput& op, Stream stream) {
 
 size_t CudaKernels::workspace_bytes(const ConvBackwardWeight& op) {
   check(op.shape, "ConvBackwardWeight");
-  if (cudnn_) return conv_cudnn_bytes(*cudnn_, op);
-  return conv_general_backward_weight_bytes(chip_, op);
+  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+    case Way::cudnn:
+      return conv_cudnn_bytes(*cudnn_, op);
+    case Way::tensor_cores:
+      return conv_backward_weight_bytes(chip_, op);
+    case Way::stem:
+    case Way::general:
+      return conv_general_backward_weight_bytes(chip_, op);
+  }
+  return 0;
 }
 
 void CudaKernels::run(const ConvBackwardWeight& op, Stream stream) {
@@ -105,8 +113,17 @@ void CudaKernels::run(const ConvBackwardWeight& op, Stream stream) {
   require_pointer(op.dweight, name, "dweight");
   require_pointer(op.dout, name, "dout");
   require_pointer(op.inp, name, "inp");
-  if (cudnn_) return conv_cudnn(*cudnn_, op, cuda_stream(stream));
-  conv_general_backward_weight(chip_, op, cuda_stream(stream));
+  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+    case Way::cudnn:
+      return conv_cudnn(*cudnn_, op, cuda_stream(stream));
+    case Way::tensor_cores:
+      if (conv_backward_weight_bytes(chip_, op) > 0)
+        require_pointer(op.workspace, name, "workspace");
+      return conv_backward_weight(chip_, op, cuda_stream(stream));
+    case Way::stem:
+    case Way::general:
+      return conv_general_backward_weight(chip_, op, cuda_stream(stream));
+  }
 }
 
 }  // namespace bv::BAREVISION_GPU

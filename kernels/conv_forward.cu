@@ -40,6 +40,7 @@
 //  64 x 64    32 x 32  92, 90 - 96                32 KB   4, 5
 #include "kernels/column_sums.cuh"
 #include "kernels/conv.cuh"
+#include "kernels/conv_tiles.cuh"
 #include "kernels/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
@@ -51,20 +52,6 @@ constexpr int step_depth = 32;  // elements of the depth in a stage
 constexpr int most_taps = 16;   // along an axis: bits of a mask
 
 // ---- The convolution as a matrix product --------------------------------------------------------
-// m / d for 0 <= m < 2^31 by a multiplication.
-struct Divisor {
-  uint32_t factor;
-  int shift;
-
-  explicit Divisor(int d) : shift(31) {
-    while (int64_t{1} << (shift - 31) < d) ++shift;
-    factor = static_cast<uint32_t>(((uint64_t{1} << shift) + d - 1) / d);
-  }
-  __device__ int divide(int m) const {
-    return static_cast<int>(static_cast<uint64_t>(factor) * static_cast<uint32_t>(m) >> shift);
-  }
-};
-
 // out[pixel, column] = add + sum over taps and depth of image and weight. Forward: image is inp,
 // columns are K, the depth is C. Input gradient: image is dout, out is dinp, columns are C, the
 // depth is K; pixels are those of one phase.
@@ -152,13 +139,6 @@ __device__ int out_row(const Product& p, const Tile& t, int pixel) {
 }
 
 // ---- Shared memory ------------------------------------------------------------------------------
-// Chunk c (16 bytes) of a row lies where the c-th, exclusive or with some bits of the row's number,
-// would: the eight rows that an ldmatrix reads at the same c then lie in different banks. In bytes.
-template <int chunks>
-__device__ constexpr int swizzled(int row, int chunk) {
-  return (row * chunks + (chunk ^ (chunks >= 8 ? row % 8 : row / 2 % chunks))) * 16;
-}
-
 template <int m, int n>
 struct Stage {
   alignas(128) uint4 image[m * step_depth / 8];  // [m, step_depth]
@@ -179,11 +159,6 @@ struct Shared {
     Results<m, n> results;  // once the last stage has been multiplied
   };
 };
-
-__device__ inline void* at_byte(void* p, int bytes) { return static_cast<char*>(p) + bytes; }
-__device__ inline const void* at_byte(const void* p, int bytes) {
-  return static_cast<const char*>(p) + bytes;
-}
 
 // ---- Load ---------------------------------------------------------------------------------------
 // Copies one stage after another: the depth in steps of 32, for each of them all taps, so that the

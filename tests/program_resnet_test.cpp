@@ -114,6 +114,8 @@ TEST_F(ProgramResnet, WhatCantBeTrainedIsRefused) {
                  "layer4.0.bn1 has one value for each channel to normalise");
   expect_refused("resnet34 --data cifar --patch-size 4 --out a", "resnet34 has no patches");
   expect_refused("resnet34 --data cifar --image-size 5 --out a", "--image-size 32 would do");
+  expect_refused("resnet34 --data cifar --device cpu --conv cudnn --out a",
+                 "--conv cudnn: cuDNN computes on GPUs");
   EXPECT_FALSE(std::filesystem::exists(in("a")));
 }
 
