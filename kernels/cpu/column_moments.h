@@ -22,30 +22,31 @@ static inline Moments merge(Moments a, Moments b, float b_part, float b_rows) {
   return {a.mean + delta * b_part, a.m2 + b.m2 + delta * delta * ((1 - b_part) * b_rows)};
 }
 
-// moments [2, C] = mean and M2 of the rows of inp [rows, C]
-static inline void moments_of_rows(float* moments, const float* inp, int64_t rows, int C) {
+// moments [2, C] = mean and M2 of `rows` rows; at(i) is where row i lies. Of moments' two rows, the
+// second is `stride` floats behind the first.
+template <class At>
+void moments_of_rows(float* moments, ptrdiff_t stride, int64_t rows, int C, At at) {
   constexpr int strip = moments_vectors * simd::width;
   for (int64_t first = 0; first < rows; first += moments_block) {
     const int n = static_cast<int>(rows - first < moments_block ? rows - first : moments_block);
-    const float* block = inp + first * C;
     const float part = float(n) / float(first + n);
     const auto keep = [&](auto lanes, int c, Moments found) {
       if (first > 0)
-        found =
-            merge({lanes.load(moments + c), lanes.load(moments + C + c)}, found, part, float(n));
+        found = merge({lanes.load(moments + c), lanes.load(moments + stride + c)}, found, part,
+                      float(n));
       lanes.store(moments + c, found.mean);
-      lanes.store(moments + C + c, found.m2);
+      lanes.store(moments + stride + c, found.m2);
     };
     int c = 0;
     for (; c + strip <= C; c += strip) {
       simd::vf mean[moments_vectors] = {}, m2[moments_vectors] = {};
       for (int row = 0; row < n; ++row)
         for (int v = 0; v < moments_vectors; ++v)
-          mean[v] += simd::load(block + ptrdiff_t(row) * C + c + v * simd::width);
+          mean[v] += simd::load(at(first + row) + c + v * simd::width);
       for (int v = 0; v < moments_vectors; ++v) mean[v] *= 1.0f / float(n);
       for (int row = 0; row < n; ++row)
         for (int v = 0; v < moments_vectors; ++v) {
-          const simd::vf d = simd::load(block + ptrdiff_t(row) * C + c + v * simd::width) - mean[v];
+          const simd::vf d = simd::load(at(first + row) + c + v * simd::width) - mean[v];
           m2[v] = simd::fma(d, d, m2[v]);
         }
       for (int v = 0; v < moments_vectors; ++v)
@@ -53,15 +54,38 @@ static inline void moments_of_rows(float* moments, const float* inp, int64_t row
     }
     simd::for_each(C - c, [&](int i, auto lanes) {
       simd::vf mean{}, m2{};
-      for (int row = 0; row < n; ++row) mean += lanes.load(block + ptrdiff_t(row) * C + c + i);
+      for (int row = 0; row < n; ++row) mean += lanes.load(at(first + row) + c + i);
       mean *= 1.0f / float(n);
       for (int row = 0; row < n; ++row) {
-        const simd::vf d = lanes.load(block + ptrdiff_t(row) * C + c + i) - mean;
+        const simd::vf d = lanes.load(at(first + row) + c + i) - mean;
         m2 = simd::fma(d, d, m2);
       }
       keep(lanes, c + i, {mean, m2});
     });
   }
+}
+
+// moments [2, C] = mean and biased variance, from partial [groups, 2, C] = mean and M2 of each;
+// rows_of(group) says of how many rows.
+template <class RowsOf>
+void merge_groups(float* moments, const float* partial, int groups, int C, RowsOf rows_of) {
+  constexpr int strip = moments_vectors * simd::width;
+#pragma omp parallel for schedule(static)
+  for (int begin = 0; begin < C; begin += strip)
+    simd::for_each(C - begin < strip ? C - begin : strip, [&](int i, auto lanes) {
+      const int c = begin + i;
+      Moments sum{lanes.load(partial + c), lanes.load(partial + C + c)};
+      int64_t total = rows_of(0);
+      for (int group = 1; group < groups; ++group) {
+        const float* next = partial + size_t(group) * 2 * size_t(C);
+        const int64_t rows = rows_of(group);
+        total += rows;
+        sum = merge(sum, {lanes.load(next + c), lanes.load(next + C + c)},
+                    float(rows) / float(total), float(rows));
+      }
+      lanes.store(moments + c, sum.mean);
+      lanes.store(moments + C + c, sum.m2 * (1.0f / float(total)));
+    });
 }
 
 // The rows of a matrix in groups of whole blocks.
@@ -78,36 +102,18 @@ struct MomentGroups {
     const int64_t row = blocks * group / count() * moments_block;
     return row < rows ? row : rows;
   }
+  int64_t rows_of(int group) const { return begin(group + 1) - begin(group); }
   size_t partial_count(int C) const { return 2 * size_t(count()) * size_t(C); }
 };
 
-// moments [2, C] = mean and biased variance, from partial [groups, 2, C] = mean and M2 of each
-static inline void merge_groups(float* moments, const float* partial, MomentGroups groups, int C) {
-  simd::for_each(C, [&](int c, auto lanes) {
-    Moments sum{lanes.load(partial + c), lanes.load(partial + C + c)};
-    for (int group = 1; group < groups.count(); ++group) {
-      const float* next = partial + size_t(group) * 2 * size_t(C);
-      const float rows = float(groups.begin(group + 1) - groups.begin(group));
-      sum = merge(sum, {lanes.load(next + c), lanes.load(next + C + c)},
-                  rows / float(groups.begin(group + 1)), rows);
-    }
-    lanes.store(moments + c, sum.mean);
-    lanes.store(moments + C + c, sum.m2 * (1.0f / float(groups.rows)));
-  });
-}
-
-// moments [2, C] = mean and biased variance of the columns of inp [rows, C]; partial
-// [MomentGroups{rows}.partial_count(C)]
-static inline void column_moments(float* moments, float* partial, const float* inp, int64_t rows,
-                                  int C) {
-  const MomentGroups groups{rows};
+// partial [groups, 2, C] = mean and M2 of each group of rows of inp [rows, C]
+static inline void group_moments(float* partial, MomentGroups groups, const float* inp, int C) {
 #pragma omp parallel for schedule(static)
   for (int group = 0; group < groups.count(); ++group) {
     const int64_t begin = groups.begin(group);
-    moments_of_rows(partial + size_t(group) * 2 * size_t(C), inp + begin * C,
-                    groups.begin(group + 1) - begin, C);
+    moments_of_rows(partial + size_t(group) * 2 * size_t(C), C, groups.rows_of(group), C,
+                    [&](int64_t row) { return inp + (begin + row) * C; });
   }
-  merge_groups(moments, partial, groups, C);
 }
 
 }  // namespace bv::BAREVISION_ISA

@@ -1,0 +1,212 @@
+// The gradient of a convolution's weight as products over rows: for each tap
+//   dweight[k, tap, c] (+)= sum over the pixels that it reaches of  dout[pixel, k] inp[its pixel, c]
+// Pixels come in blocks of some hundreds, whose dout and inp stay in the caches for all taps. Units
+// of work own a range of dweight's k, one panel of its columns, and where dweight is small a group
+// of the images, with partial sums of its own; all pixels are added up in order, so that the result
+// does not depend on the number of threads. Where a pixel has few channels (a first layer), a row of
+// the product is not one tap's but the whole patch that a filter covers, zeros on the padding.
+#pragma once
+#include <cstdint>
+
+#include "kernels/cpu/column_sums.h"
+#include "kernels/cpu/row_products.h"
+#include "kernels/kernels.h"
+
+namespace bv::BAREVISION_ISA {
+
+struct WeightRows {
+  static constexpr int most_rows = 512, most_k = 22 * row_block, enough = 16;
+  ConvShape s;
+  bool patches = s.C < simd::width;
+
+  int taps() const { return patches ? 1 : s.R * s.S; }
+  int columns() const { return patches ? s.R * s.S * s.C : s.C; }
+  size_t count() const { return size_t(s.K) * size_t(taps()) * size_t(columns()); }
+  // What a block of pixels takes of n images, of the lines of an image, of a line.
+  Parts images(int n) const { return parts(n, s.P() * s.Q()); }
+  Parts lines() const { return parts(s.P(), s.Q()); }
+  Parts pixels() const { return parts(s.Q(), 1); }
+
+  Parts k_parts() const { return {s.K, most_k}; }
+  Panels panels() const { return Panels(columns()); }
+  // Groups of images, of some blocks each.
+  int groups() const {
+    const int wanted =
+        (enough + k_parts().count * panels().count - 1) / (k_parts().count * panels().count);
+    const int64_t blocks = (int64_t{s.N} * s.P() * s.Q()) / (4 * most_rows);
+    const int most = blocks < 1 ? 1 : blocks < s.N ? static_cast<int>(blocks) : s.N;
+    return wanted < most ? wanted : most;
+  }
+  size_t partial_count() const { return groups() > 1 ? size_t(groups()) * count() : 0; }
+
+ private:
+  static Parts parts(int count, int size) {
+    return {count, size < most_rows ? most_rows / size : 1};
+  }
+};
+
+// p with 0 <= p * stride - padding + tap < H, so that the tap meets the image
+struct Reach {
+  int begin, end;
+  Reach(int P, int H, int tap, int stride, int padding) {
+    const int before = padding - tap;
+    begin = before > 0 ? (before + stride - 1) / stride : 0;
+    end = H - 1 + before < 0 ? 0 : (H - 1 + before) / stride + 1;
+    if (end > P) end = P;
+  }
+  void within(int first, int last) {
+    begin = begin > first ? begin : first;
+    end = end < last ? end : last;
+  }
+  int count() const { return end > begin ? end - begin : 0; }
+};
+
+class WeightUnit {
+ public:
+  struct Range {
+    int begin, end;
+    int count() const { return end - begin; }
+  };
+  WeightUnit(const WeightRows& rows, float* dweight, const float* dout, const float* inp, int panel,
+             Range k)
+      : rows_(rows),
+        s_(rows.s),
+        panels_(rows.columns()),
+        width_(panels_.width(panel)),
+        used_(panels_.used(panel)),
+        column_(panels_.begin(panel)),
+        k_(k),
+        k_blocks_(k.count(), row_block),
+        packs_(rows.patches || used_ < width_),
+        dweight_(dweight),
+        dout_(dout),
+        inp_(inp) {}
+
+  void run(Range images, bool accumulate) {
+    if (!accumulate)
+      for (int k = k_.begin; k < k_.end; ++k)
+        for (int tap = 0; tap < rows_.taps(); ++tap)
+          __builtin_memset(at(k, tap), 0, size_t(used_) * sizeof(float));
+    const Parts n = rows_.images(images.count()), p = rows_.lines(), q = rows_.pixels();
+    for (int block = 0; block < n.count * p.count * q.count; ++block) {
+      const int i = block / q.count / p.count, j = block / q.count % p.count, m = block % q.count;
+      n_ = {images.begin + n.begin(i), images.begin + n.begin(i + 1)};
+      p_ = {p.begin(j), p.begin(j + 1)};
+      q_ = {q.begin(m), q.begin(m + 1)};
+      for (int tap = 0; tap < rows_.taps(); ++tap) add(tap);
+    }
+  }
+
+ private:
+  float* at(int k, int tap) const {
+    return dweight_ + (ptrdiff_t{k} * rows_.taps() + tap) * rows_.columns() + column_;
+  }
+
+  void add(int tap) {
+    const int r = rows_.patches ? 0 : tap / s_.S, s = rows_.patches ? 0 : tap % s_.S;
+    Reach p(s_.P(), s_.H, r, s_.stride, s_.padding), q(s_.Q(), s_.W, s, s_.stride, s_.padding);
+    if (rows_.patches) p.begin = q.begin = 0, p.end = s_.P(), q.end = s_.Q();
+    p.within(p_.begin, p_.end), q.within(q_.begin, q_.end);
+    const int all = n_.count() * p.count() * q.count();
+    if (all == 0) return;
+    const Parts parts(all, packs_ ? k_block : WeightRows::most_rows);
+    int count = 0, part = 0, wanted = parts.begin(1);
+    const ptrdiff_t dout_step = s_.K, inp_step = ptrdiff_t{s_.stride} * s_.C;
+    for (int n = n_.begin; n < n_.end; ++n)
+      for (int i = p.begin; i < p.end; ++i) {
+        const int h = i * s_.stride - s_.padding + r, w = q.begin * s_.stride - s_.padding + s;
+        const float* dout = dout_ + ((int64_t{n} * s_.P() + i) * s_.Q() + q.begin) * s_.K;
+        const float* inp = inp_ + ((int64_t{n} * s_.H + h) * s_.W + w) * s_.C;
+        for (int j = 0, left = q.count(); left > 0;) {
+          const int here = left < wanted - count ? left : wanted - count;
+          for (int row = count; row < count + here; ++row, dout += dout_step, inp += inp_step)
+            dout_rows_[row] = dout, inp_rows_[row] = inp;
+          if (packs_)
+            for (int row = count; row < count + here; ++row, j += s_.stride) pack(row, h, w + j);
+          count += here, left -= here;
+          if (count < wanted) continue;
+          multiply(tap, count);
+          count = 0, ++part;
+          wanted = parts.begin(part + 1) - parts.begin(part);
+        }
+      }
+  }
+  // The panel's columns of a row, for pixel (h, w) or the patch whose corner it is.
+  void pack(int row, int h, int w) {
+    float* packed = packed_ + row * width_;
+    if (rows_.patches)
+      pack_patch(packed, inp_rows_[row], h, w);
+    else
+      pack_pixel(packed, inp_rows_[row] + column_);
+    inp_rows_[row] = packed - column_;
+  }
+  void pack_pixel(float* to, const float* from) const {
+    for (int c = 0; c < width_; ++c) to[c] = c < used_ ? from[c] : 0;
+  }
+  void pack_patch(float* to, const float* corner, int h, int w) const {
+    const int line = s_.S * s_.C;
+    const int left = w < 0 ? -w * s_.C : 0;  // columns of a line on the padding
+    const int right = s_.W - w < s_.S ? (s_.W - w) * s_.C : line;
+    int j = column_ % line, r = column_ / line;
+    for (int c = 0; c < width_; j = 0, ++r) {
+      const int end = width_ - c < line - j ? width_ : c + line - j;
+      const bool inside = r < s_.R && h + r >= 0 && h + r < s_.H;
+      const float* from = corner + ptrdiff_t{r} * s_.W * s_.C;
+      for (; c < end; ++c, ++j) to[c] = inside && j >= left && j < right ? from[j] : 0;
+    }
+  }
+
+  void multiply(int tap, int count) {
+    const ptrdiff_t stride = ptrdiff_t{rows_.taps()} * rows_.columns();
+    for (int block = 0; block < k_blocks_.count; ++block) {
+      const int k = k_.begin + k_blocks_.begin(block);
+      const int n = k_.begin + k_blocks_.begin(block + 1) - k;
+      const auto product = columns_block_of(n, width_ / simd::width);
+      float* c = at(k, tap);
+      if (used_ == width_) {
+        product(c, stride, {dout_rows_, inp_rows_, count}, k, column_);
+        continue;
+      }
+      float tile[row_block * panel_vectors * simd::width];  // whole vectors
+      for (int i = 0; i < n; ++i)
+        __builtin_memcpy(tile + i * width_, c + i * stride, size_t(used_) * sizeof(float));
+      product(tile, width_, {dout_rows_, inp_rows_, count}, k, column_);
+      for (int i = 0; i < n; ++i)
+        __builtin_memcpy(c + i * stride, tile + i * width_, size_t(used_) * sizeof(float));
+    }
+  }
+
+  const WeightRows& rows_;
+  const ConvShape& s_;
+  Panels panels_;
+  int width_, used_, column_;
+  Range k_;
+  Parts k_blocks_;
+  bool packs_;
+  float* dweight_;
+  const float *dout_, *inp_;
+  Range n_{}, p_{}, q_{};
+  const float* dout_rows_[WeightRows::most_rows];
+  const float* inp_rows_[WeightRows::most_rows];
+  alignas(64) float packed_[k_block * panel_vectors * simd::width];
+};
+
+// partial [rows.partial_count()]
+static inline void conv_weight_rows(const WeightRows& rows, float* dweight, float* partial,
+                                    const float* dout, const float* inp, bool accumulate) {
+  const int groups = rows.groups(), panels = rows.panels().count;
+  const Parts k(rows.s.K, WeightRows::most_k), images(rows.s.N, (rows.s.N + groups - 1) / groups);
+#pragma omp parallel for schedule(dynamic)
+  for (int item = 0; item < images.count * panels * k.count; ++item) {
+    const int part = item % k.count, panel = item / k.count % panels;
+    const int group = item / k.count / panels;
+    float* to = groups > 1 ? partial + size_t(group) * rows.count() : dweight;
+    WeightUnit unit(rows, to, dout, inp, panel, {k.begin(part), k.begin(part + 1)});
+    unit.run({images.begin(group), images.begin(group + 1)}, accumulate && groups == 1);
+  }
+  if (groups > 1)
+    add_groups(dweight, partial, images.count, rows.count(), static_cast<int>(rows.count()),
+               accumulate);
+}
+
+}  // namespace bv::BAREVISION_ISA

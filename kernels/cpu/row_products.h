@@ -1,0 +1,210 @@
+// Products of matrices whose rows lie anywhere: what a convolution is for the pixels that the same
+// taps of the filter reach.
+//   c[i, :] (= from[i, :]) + sum over runs of  a[i, run.a ... + depth] b[run.b ... + depth, :]
+// A block of row_block rows by panel_vectors vectors of c stays in registers while the runs of a
+// chunk go by (small_product.h says why these sizes). b is packed in panels of columns, [panel, row,
+// columns of the panel], so that the innermost loop reads it in order; a chunk's part of a panel
+// stays in the first-level cache for all blocks of rows. Every element of c is a sum in the order of
+// the runs: the result does not depend on how rows are cut into blocks.
+#pragma once
+#include <cstddef>
+
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/small_product.h"
+
+namespace bv::BAREVISION_ISA {
+
+// Neighbouring elements of a's rows and the rows of b that they meet.
+struct Run {
+  ptrdiff_t a;  // from the row's pointer
+  int b, depth;
+};
+
+// Runs that are gone over at once.
+struct Chunk {
+  static constexpr int most = 32, most_depth = 576;
+  int count = 0, depth = 0;
+  Run run[most];
+
+  bool takes(int more) const { return count == 0 || (count < most && depth + more <= most_depth); }
+  void add(const Run& next) { run[count++] = next, depth += next.depth; }
+};
+
+// Pointers to each row's element in column 0; from may be null.
+struct Rows {
+  float* const* c;
+  const float* const* from;
+  const float* const* a;
+};
+
+// Columns column ... column + vectors * width of the rows; panel [b's rows, vectors * width]
+template <int rows, int vectors>
+void runs_block(Rows at, int column, const Chunk& chunk, const float* panel) {
+  simd::vf sum[rows][vectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v)
+      sum[i][v] = at.from ? simd::load(at.from[i] + column + v * simd::width) : simd::vf{};
+  for (int r = 0; r < chunk.count; ++r) {
+    const Run run = chunk.run[r];
+    const float* a[rows];
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) a[i] = at.a[i] + run.a;
+    const float* b = panel + ptrdiff_t(run.b) * vectors * simd::width;
+    for (ptrdiff_t p = 0; p < run.depth; ++p, b += vectors * simd::width) {
+      simd::vf row[vectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) row[v] = simd::load(b + v * simd::width);
+#pragma GCC unroll 8
+      for (int i = 0; i < rows; ++i) {
+        const simd::vf element = simd::set(a[i][p]);
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) sum[i][v] = simd::fma(element, row[v], sum[i][v]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) simd::store(at.c[i] + column + v * simd::width, sum[i][v]);
+}
+
+using RunsBlock = void (*)(Rows, int, const Chunk&, const float*);
+
+template <int rows>
+RunsBlock runs_block_of(int vectors) {
+  if (vectors == 1) return runs_block<rows, 1>;
+  if (vectors == 2) return runs_block<rows, 2>;
+  if constexpr (panel_vectors == 4) {
+    if (vectors == 3) return runs_block<rows, 3>;
+    return runs_block<rows, 4>;
+  }
+  return nullptr;
+}
+
+static inline RunsBlock runs_block_of(int rows, int vectors) {
+  switch (rows) {
+    case 1:
+      return runs_block_of<1>(vectors);
+    case 2:
+      return runs_block_of<2>(vectors);
+    case 3:
+      return runs_block_of<3>(vectors);
+    case 4:
+      return runs_block_of<4>(vectors);
+    case 5:
+      return runs_block_of<5>(vectors);
+    default:
+      return runs_block_of<6>(vectors);
+  }
+}
+
+// The columns of a matrix in panels of nearly equal numbers of vectors.
+struct Panels {
+  int columns, count;
+  Parts vectors;
+
+  constexpr explicit Panels(int n)
+      : columns(n), count(0), vectors(round_up(n, simd::width) / simd::width, panel_vectors) {
+    count = vectors.count;
+  }
+  constexpr int begin(int panel) const { return vectors.begin(panel) * simd::width; }
+  constexpr int width(int panel) const { return begin(panel + 1) - begin(panel); }  // padded
+  constexpr int used(int panel) const {
+    return (columns < begin(panel + 1) ? columns : begin(panel + 1)) - begin(panel);
+  }
+};
+
+// One panel's columns of `count` rows. Meanwhile the k_block rows of b from `next` on, which come
+// after these, are fetched into the second-level cache.
+static inline void multiply_rows(Rows at, int count, const Panels& panels, int panel,
+                                 const Chunk& chunk, const float* packed, const float* next) {
+  const int column = panels.begin(panel), width = panels.width(panel), used = panels.used(panel);
+  const Parts blocks(count, row_block), lines(chunk.depth * width / 16, 1);
+  for (int block = 0; block < blocks.count; ++block) {
+    const int first = blocks.begin(block), rows = blocks.begin(block + 1) - first;
+    for (int line = lines.count * block / blocks.count;
+         line < lines.count * (block + 1) / blocks.count; ++line)
+      __builtin_prefetch(next + line * 16, 0, 2);
+    const auto product = runs_block_of(rows, width / simd::width);
+    const Rows here{at.c + first, at.from ? at.from + first : nullptr, at.a + first};
+    if (used == width) {
+      product(here, column, chunk, packed);
+      continue;
+    }
+    float tile[row_block][panel_vectors * simd::width];  // whole vectors, where the rows end sooner
+    float* c[row_block];
+    for (int i = 0; i < rows; ++i) {
+      c[i] = tile[i];
+      if (here.from) __builtin_memcpy(tile[i], here.from[i] + column, size_t(used) * sizeof(float));
+    }
+    product({c, here.from ? c : nullptr, here.a}, 0, chunk, packed);
+    for (int i = 0; i < rows; ++i)
+      __builtin_memcpy(here.c[i] + column, tile[i], size_t(used) * sizeof(float));
+  }
+}
+
+// c[i, :] += sum over p of a[p][i0 + i] b[p][j0 ... + vectors * width]: both factors by their rows,
+// as the gradient of weights has them
+struct Pixels {
+  const float* const* a;
+  const float* const* b;
+  int count;
+};
+template <int rows, int vectors>
+void columns_block(float* c, ptrdiff_t c_row, Pixels pixels, ptrdiff_t i0, ptrdiff_t j0) {
+  simd::vf sum[rows][vectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) sum[i][v] = simd::load(c + i * c_row + v * simd::width);
+  for (ptrdiff_t p = 0; p < pixels.count; ++p) {
+    const float *a = pixels.a[p] + i0, *b = pixels.b[p] + j0;
+    simd::vf row[vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) row[v] = simd::load(b + v * simd::width);
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+      const simd::vf element = simd::set(a[i]);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) sum[i][v] = simd::fma(element, row[v], sum[i][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) simd::store(c + i * c_row + v * simd::width, sum[i][v]);
+}
+
+using ColumnsBlock = void (*)(float*, ptrdiff_t, Pixels, ptrdiff_t, ptrdiff_t);
+
+template <int rows>
+ColumnsBlock columns_block_of(int vectors) {
+  if (vectors == 1) return columns_block<rows, 1>;
+  if (vectors == 2) return columns_block<rows, 2>;
+  if constexpr (panel_vectors == 4) {
+    if (vectors == 3) return columns_block<rows, 3>;
+    return columns_block<rows, 4>;
+  }
+  return nullptr;
+}
+
+static inline ColumnsBlock columns_block_of(int rows, int vectors) {
+  switch (rows) {
+    case 1:
+      return columns_block_of<1>(vectors);
+    case 2:
+      return columns_block_of<2>(vectors);
+    case 3:
+      return columns_block_of<3>(vectors);
+    case 4:
+      return columns_block_of<4>(vectors);
+    case 5:
+      return columns_block_of<5>(vectors);
+    default:
+      return columns_block_of<6>(vectors);
+  }
+}
+
+}  // namespace bv::BAREVISION_ISA
