@@ -1,4 +1,4 @@
-// What the workers of launch_test.cpp do. The test program starts itself again as such a worker,
+// What the workers of launch_test.cpp and resnet_test.cpp do. The test program starts itself again as such a worker,
 // which never comes to main.
 #include <sched.h>
 #include <unistd.h>
@@ -14,6 +14,7 @@
 #include "engine/launch.h"
 #include "engine/text.h"
 #include "tests/processes.h"
+#include "tests/resnet_workers.h"
 
 namespace bv::test {
 namespace {
@@ -92,6 +93,26 @@ int sum(const Words&) {
   return value == world.size * (world.size + 1) / 2.0 ? 0 : 92;
 }
 
+// Another file's work on a device, over all ranks.
+int on_device(const Words& words, int (*work)(Communicator&, Backend&, DeviceKind)) {
+  World world = own_world();
+  const DeviceKind device = words[1] == "simt" ? DeviceKind::simt : DeviceKind::cpu;
+  auto hosts = connect_hosts(world, 1 << 12, 60);
+  const auto backend = make_backend(device, {.index = 0, .threads = 1});
+  const auto peers = make_communicator(
+      device, *backend,
+      {.place = {.rank = world.rank, .size = world.size, .timeout = 60, .supervised = true},
+       .fd = world.shared_fd,
+       .hosts = std::move(hosts)},
+      false);
+  const int code = work(*peers, *backend, device);
+  peers->barrier();
+  return code;
+}
+// synced-batchnorm DEVICE, mean-statistics DEVICE: resnet_workers.h
+int run_synced_batchnorm(const Words& words) { return on_device(words, synced_batchnorm); }
+int run_mean_statistics(const Words& words) { return on_device(words, mean_statistics); }
+
 // affinity: exit code says over how many CPUs this process may run
 int affinity(const Words&) {
   const World world = own_world();
@@ -125,9 +146,17 @@ __attribute__((constructor)) void be_a_worker() {
   if (!variable) return;
   const Words words = split(variable, ' ');
   const std::pair<const char*, int (*)(const Words&)> workers[] = {
-      {"exit", exit_with},    {"sleep", sleep_on},    {"train", train},
-      {"fail", fail},         {"half", fail_alone},   {"sum", sum},
-      {"affinity", affinity}, {"stubborn", stubborn}, {"in-turn", in_turn}};
+      {"exit", exit_with},
+      {"sleep", sleep_on},
+      {"train", train},
+      {"fail", fail},
+      {"half", fail_alone},
+      {"sum", sum},
+      {"affinity", affinity},
+      {"stubborn", stubborn},
+      {"in-turn", in_turn},
+      {"synced-batchnorm", run_synced_batchnorm},
+      {"mean-statistics", run_mean_statistics}};
   int code = 93;
   try {
     for (const auto& [name, run] : workers)

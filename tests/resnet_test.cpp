@@ -10,11 +10,10 @@
 #include "engine/error.h"
 #include "engine/setup.h"
 #include "engine/trainer.h"
-#include "kernels/cpu/shared_memory.h"
-#include "kernels/cpu/shared_region.h"
 #include "kernels/devices/devices.h"
 #include "kernels/philox.h"
 #include "tests/processes.h"
+#include "tests/resnet_workers.h"
 #include "tests/small_resnet.h"
 
 namespace bv::test {
@@ -128,67 +127,23 @@ double distance(const Weights& got, const Weights& want) {
   return worst;
 }
 
-// Runs body(communicator, backend) in `ranks` processes; what it returns is the exit code.
-template <class Body>
-void expect_of_ranks(int ranks, DeviceKind device, Body body) {
-  const SharedRegion region = SharedRegion::create(ranks);
-  Ranks children;
-  for (int rank = 0; rank < ranks; ++rank)
-    children.push_back(std::make_unique<Child>([&, rank] {
-      auto hosts = make_shared_memory_communicator(
-          {.rank = rank, .size = ranks, .fd = region.fd(), .bucket_bytes = 1 << 12, .timeout = 60});
-      const auto backend = make_backend(device, {.index = 0, .threads = 1});
-      const auto peers = make_communicator(
-          device, *backend,
-          {.place = {.rank = rank, .size = ranks, .timeout = 60, .supervised = false},
-           .fd = region.fd(),
-           .hosts = std::move(hosts)},
-          false);
-      const int code = body(*peers, *backend);
-      peers->barrier();
-      return code;
-    }));
-  for (auto& child : children) {
-    const Ending ending = child->wait(120);
-    EXPECT_EQ(ending.code, 0) << ending.errors;
-  }
+void expect_of_ranks(int ranks, const std::string& worker) {
+  const Ending ending = Child([=] { return launch_workers(ranks, worker); }).wait(120);
+  EXPECT_EQ(ending.code, 0) << ending.errors;
 }
 
-void expect_sync_as_alone(DeviceKind device) {
-  if (!is_built(device)) GTEST_SKIP() << "not built";
-  for (const int ranks : {2, 3})
-    expect_of_ranks(ranks, device, [&](Communicator& peers, Backend& backend) {
-      const Settings s{.device = device, .sync = true};
-      Rig rig(s, &peers, backend);
-      for (uint32_t i = 0; i < steps; ++i) rig.update(i, lr);
-      const double d = distance(rig.weights(), trained_alone(s));
-      std::fprintf(stderr, "distance %g\n", d);
-      return d <= 1e-5 ? 0 : 1;
-    });
-}
 TEST(Resnet, SyncedBatchNormOnSeveralProcessesIsThatOfOne) {
-  expect_sync_as_alone(DeviceKind::cpu);
+  for (const std::string ranks : {"2", "3"})
+    for (const std::string device : {"cpu", "simt"})
+      if (device == "cpu" || is_built(DeviceKind::simt))
+        expect_of_ranks(std::stoi(ranks), "synced-batchnorm " + device);
 }
-TEST(Resnet, SyncedBatchNormOnSimt) { expect_sync_as_alone(DeviceKind::simt); }
 
 // Without it each process takes its own batch's statistics, and the running ones are their mean: of
 // the first layer's means that is the mean over all images.
 TEST(Resnet, RunningStatisticsAreTheMeanOverTheProcesses) {
-  expect_of_ranks(2, DeviceKind::cpu, [](Communicator& peers, Backend& backend) {
-    Rig own({}, &peers, backend);
-    own.update(0, lr);
-    const Weights got = own.weights();
-    for (const auto& [name, tensor] : got)
-      for (const float x : tensor.data)
-        if (peers.sum_of_hosts(x) != 2.0 * x) return 1;  // all have the same
-    const auto backend_alone = make_backend(DeviceKind::cpu, {.index = 0, .threads = 1});
-    Rig alone({}, nullptr, *backend_alone);
-    alone.update(0, lr);
-    const std::string mean = "stem.bn.running_mean", deep = "down.3.bn.running_mean";
-    const Weights want = alone.weights();
-    if (!(distance({{mean, got.at(mean)}}, {{mean, want.at(mean)}}) < 1e-5)) return 2;
-    return distance({{deep, got.at(deep)}}, {{deep, want.at(deep)}}) > 1e-3 ? 0 : 3;
-  });
+  expect_of_ranks(2, "mean-statistics cpu");
+  if (is_built(DeviceKind::simt)) expect_of_ranks(2, "mean-statistics simt");
 }
 
 TEST(Resnet, RecomputedBlocksGiveTheSameBitsAndStatistics) {
@@ -257,4 +212,31 @@ TEST(Resnet, OneValueHasNoVariance) {
 }
 
 }  // namespace
+
+int synced_batchnorm(Communicator& peers, Backend& backend, DeviceKind device) {
+  const Settings s{.device = device, .sync = true};
+  Rig rig(s, &peers, backend);
+  for (uint32_t i = 0; i < steps; ++i) rig.update(i, lr);
+  const double d = distance(rig.weights(), trained_alone(s));
+  std::fprintf(stderr, "distance %g\n", d);
+  return d <= 1e-5 ? 0 : 1;
+}
+
+int mean_statistics(Communicator& peers, Backend& backend, DeviceKind device) {
+  const Settings s{.device = device};
+  Rig own(s, &peers, backend);
+  own.update(0, lr);
+  const Weights got = own.weights();
+  for (const auto& [name, tensor] : got)
+    for (const float x : tensor.data)
+      if (peers.sum_of_hosts(x) != 2.0 * x) return 1;  // all have the same
+  const auto another = make_backend(device, {.index = 0, .threads = 1});
+  Rig alone(s, nullptr, *another);
+  alone.update(0, lr);
+  const std::string mean = "stem.bn.running_mean", deep = "down.3.bn.running_mean";
+  const Weights want = alone.weights();
+  if (!(distance({{mean, got.at(mean)}}, {{mean, want.at(mean)}}) < 1e-5)) return 2;
+  return distance({{deep, got.at(deep)}}, {{deep, want.at(deep)}}) > 1e-3 ? 0 : 3;
+}
+
 }  // namespace bv::test

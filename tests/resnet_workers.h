@@ -1,0 +1,12 @@
+// What the processes of resnet_test.cpp do, each with its peers. 0: as it should be.
+#pragma once
+#include "kernels/devices/devices.h"
+
+namespace bv::test {
+
+// Batch norm over all processes gives the weights and statistics of one process with all images.
+int synced_batchnorm(Communicator&, Backend&, DeviceKind);
+// Without it, running statistics are the mean over the processes.
+int mean_statistics(Communicator&, Backend&, DeviceKind);
+
+}  // namespace bv::test
