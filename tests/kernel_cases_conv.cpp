@@ -171,6 +171,8 @@ const ConvShape odd_shapes[] = {
     // oblong filters and images
     {1, 1, 9, 6, 4, 1, 3, 1, 0},
     {1, 9, 5, 12, 8, 3, 1, 1, 1},
+    {1, 9, 5, 16, 8, 3, 1, 1, 1},
+    {2, 6, 9, 8, 24, 1, 3, 2, 1},
     {2, 15, 1, 8, 8, 1, 1, 1, 0},
     {2, 4, 5, 8, 16, 4, 5, 1, 0},
     // strides that leave out rows of the image, also at its end
