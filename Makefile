@@ -251,13 +251,15 @@ dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher 
 	@! grep -h -A 3 -i warning $(ptxas_logs) || { echo "dist: ptxas or nvcc warns"; exit 2; }
 	@NVCC=$(NVCC) tests/resources check $(ptxas_logs)
 	@bench/pack $(dist) $(BUILD)/dist.tar.gz $(CUBLAS)
-# How large the blocks are at ViT's sizes, the stand-in knows.
-vit_sizes := *N197_* *rows197_* *M197_* *P196_* *C1024* *size224* *K1000* *elements3264* *B16* *count300007*
+# How large the blocks are at the models' sizes, the stand-in knows.
+model_sizes := *N197_* *rows197_* *M197_* *P196_* *C1024* *size224* *K1000* *elements3264* *B16* *count300007* \
+  *conv_*C3_K64_R7* *conv_*C64_K64_R3* *conv_*C64_K256_R1* *conv_*C256_K256_R3* *conv_*C1024_K2048* *conv_*C128_K128_R3*groups32* \
+  *batchnorm*C512* *batchnorm*C2048* *pool*C64*
 resources: check-cuda $(ptxas_logs) $(BUILD)/tests
-	@echo "running   the kernels on simt at ViT's sizes"
+	@echo "running   the kernels on simt at the models' sizes"
 	@for arch in sm_80 sm_90; do \
 	  SIMT_ARCH=$$arch BAREVISION_LAUNCHES=$(BUILD)/launches.$$arch $(BUILD)/tests >$(BUILD)/launches.log \
-	    --gtest_filter=$(subst $(space),:,$(patsubst %,'KernelTable/simt.%',$(vit_sizes))) || { cat $(BUILD)/launches.log; exit 1; }; done
+	    --gtest_filter=$(subst $(space),:,$(patsubst %,'KernelTable/simt.%',$(model_sizes))) || { cat $(BUILD)/launches.log; exit 1; }; done
 	@NVCC=$(NVCC) tests/resources $(if $(UPDATE),update,table) $(BUILD)/launches $(ptxas_logs)
 	@$(if $(UPDATE),cat tests/resources.txt,NVCC=$(NVCC) tests/resources check $(ptxas_logs))
 check-cuda:
