@@ -251,6 +251,12 @@ std::vector<KernelCase> conv_cases() {
                              {3, 1, 1, 5, 7, 1, 1, 1, 0}})
     add_forward(s, Moments::of_offset, false);
 
+  // More than 8 MB, which the CPU computes in parts; like any other on a GPU, and slow on its stand-in.
+  add_forward({3, 105, 106, 8, 64, 1, 1, 1, 0}, Moments::wanted, false);
+  cases.back().cpu_only = true;
+  add_backward_input({3, 105, 106, 64, 8, 1, 1, 1, 0}, Add::given, false);
+  cases.back().cpu_only = true;
+
   const size_t usual = cases.size();
   // The models' layers again, with integers.
   for (const Layer& layer : layers_of_models()) {

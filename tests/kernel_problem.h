@@ -126,7 +126,8 @@ class Problem {
 struct KernelCase {
   std::string name;
   std::function<Problem(DType)> make;
-  bool cpu_only = false;  // what the GPU's kernels refuse: kernel_errors_test.cpp has their words
+  bool cpu_only = false;  // what the GPU's kernels refuse (kernel_errors_test.cpp has their words),
+                          // or what is of interest on the CPU alone
   bool test_all = false;  // one of the many that `make test-all` adds
 };
 
