@@ -53,8 +53,8 @@ class ProgramErrors : public testing::Test {
 TEST_F(ProgramErrors, OfTheCommandLine) {
   const std::string help = "; ./launcher --help lists all";
   expect_refused("vit_tyni",
-                 "unknown model 'vit_tyni' (did you mean vit_tiny?); there are "
-                 "vit_large, vit_tiny");
+                 "unknown model 'vit_tyni' (did you mean vit_tiny?); there are resnet34, "
+                 "resnet50, resnext50_32x4d, vit_large, vit_tiny");
   expect_refused("vit_tiny --learning 3",
                  "unknown option --learning (the nearest known one is --version)" + help);
   expect_refused("vit_tiny --bach 3", "unknown option --bach (did you mean --batch?)" + help);
@@ -69,8 +69,8 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
   expect_refused("vit_tiny --batch 4 --local-batch 4",
                  "--batch and --local-batch exclude each other");
   expect_refused("--data cifar",
-                 "no MODEL given: ./launcher MODEL [options]; there are vit_large, "
-                 "vit_tiny");
+                 "no MODEL given: ./launcher MODEL [options]; there are resnet34, resnet50, "
+                 "resnext50_32x4d, vit_large, vit_tiny");
   write_text(in("c.json"), "{\"imagesize\": 64}");
   expect_refused("vit_tiny --config c.json",
                  "c.json: unknown key 'imagesize' (did you mean image_size?)");

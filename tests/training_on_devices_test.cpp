@@ -62,7 +62,7 @@ struct Case {
   Model model = Model::vit;
   DType dtype = DType::fp32;
   OptimizerKind optimizer = OptimizerKind::adamw;
-  bool graphs = true, recompute = false;
+  bool graphs = true, recompute = false, cudnn = false;
   VitConfig rates = {};
 };
 
@@ -71,7 +71,8 @@ struct Case {
 class Rig {
  public:
   explicit Rig(const Case& c)
-      : backend(make_backend(c.device, {.index = 0, .threads = 2, .graphs = c.graphs})),
+      : backend(make_backend(c.device,
+                             {.index = 0, .threads = 2, .graphs = c.graphs, .cudnn = c.cudnn})),
         graph(small_model(c.model, c.dtype, c.rates)),
         trainer(*backend, nullptr, graph, [&] {
           TrainerOptions o = options(c.optimizer);
@@ -248,6 +249,17 @@ TEST_P(TrainingOn, AnOverflowHalvesTheScaleAndChangesNothingElse) {
 }
 
 #ifdef BAREVISION_SIMT
+TEST(TrainingOnSimt, WithCudnnsConvolutionsAsWithOurs) {
+  for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16}) {
+    Case c{.model = Model::resnet, .dtype = dtype};
+    const Outcome ours = run(c, 4);
+    c.cudnn = true;
+    const Outcome theirs = run(c, 4);
+    const double tolerance = dtype == DType::fp32 ? 1e-4 : dtype == DType::fp16 ? 0.02 : 0.1;
+    for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(theirs.losses[i], ours.losses[i], tolerance) << i;
+  }
+}
+
 TEST(TrainingOnSimt, NoOrderOfItsStreamsChangesABit) {
   const unsigned before = simt::stream_seed;
   Outcome first;
