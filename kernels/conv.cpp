@@ -85,8 +85,8 @@ bool by_rows(const ConvShape& s, Result result) {
   const bool small = s.P() * s.Q() <= 16, padded_much = valid_taps(s) < 0.87;
   if (result == Result::out) return small || padded_much;
   if (result == Result::dinp) return padded_much || double(s.K) * s.C > 128.0 * s.N * s.P() * s.Q();
-  return small || (padded_much && s.C >= simd::width) ||
-         (s.stride > 1 && s.R * s.S > 1 && s.C >= simd::width);
+  const bool wide = s.C >= simd::width;
+  return small || (wide && padded_much) || (wide && s.stride > 1 && s.R * s.S > 1);
 }
 
 // Images in a chunk of oneDNN's: a divisor of N, so that one primitive serves all.

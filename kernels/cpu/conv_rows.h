@@ -147,15 +147,9 @@ static inline void conv_unit(const ConvRows& conv, const ConvUnits& units,
   const float* const* before = tensors.add ? from : nullptr;
   do {
     const Chunk chunk = chunks.next();
-    for (int panel = first; panel < end; ++panel) {
-      const bool last = panel + 1 == end;
-      const ptrdiff_t filter = ptrdiff_t{conv.taps} * conv.depth;
-      const float* packed = tensors.packed + filter * panels.begin(panel);
-      const float* next = tensors.packed + filter * panels.begin(last ? first : panel + 1);
-      const Run& after = chunk.run[last ? chunk.count - 1 : 0];
-      multiply_rows({c, before, a}, count, panels, panel, chunk, packed,
-                    next + ptrdiff_t{after.b + (last ? after.depth : 0)} * panels.width(panel));
-    }
+    for (int panel = first; panel < end; ++panel)
+      multiply_rows({c, before, a}, count, panels, panel, chunk,
+                    tensors.packed + ptrdiff_t{conv.taps} * conv.depth * panels.begin(panel));
     before = c;
   } while (chunks.more());
   if (tensors.partial) {

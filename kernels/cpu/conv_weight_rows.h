@@ -3,8 +3,7 @@
 // Pixels come in blocks of some hundreds, whose dout and inp stay in the caches for all taps. Units
 // of work own a range of dweight's k, one panel of its columns, and where dweight is small a group
 // of the images, with partial sums of its own; all pixels are added up in order, so that the result
-// does not depend on the number of threads. Where a pixel has few channels (a first layer), a row of
-// the product is not one tap's but the whole patch that a filter covers, zeros on the padding.
+// does not depend on the number of threads.
 #pragma once
 #include <cstdint>
 
@@ -17,18 +16,16 @@ namespace bv::BAREVISION_ISA {
 struct WeightRows {
   static constexpr int most_rows = 512, most_k = 22 * row_block, enough = 16;
   ConvShape s;
-  bool patches = s.C < simd::width;
 
-  int taps() const { return patches ? 1 : s.R * s.S; }
-  int columns() const { return patches ? s.R * s.S * s.C : s.C; }
-  size_t count() const { return size_t(s.K) * size_t(taps()) * size_t(columns()); }
+  int taps() const { return s.R * s.S; }
+  size_t count() const { return size_t(s.K) * size_t(taps()) * size_t(s.C); }
   // What a block of pixels takes of n images, of the lines of an image, of a line.
   Parts images(int n) const { return parts(n, s.P() * s.Q()); }
   Parts lines() const { return parts(s.P(), s.Q()); }
   Parts pixels() const { return parts(s.Q(), 1); }
 
   Parts k_parts() const { return {s.K, most_k}; }
-  Panels panels() const { return Panels(columns()); }
+  Panels panels() const { return Panels(s.C); }
   // Groups of images, of some blocks each.
   int groups() const {
     const int wanted =
@@ -71,13 +68,12 @@ class WeightUnit {
              Range k)
       : rows_(rows),
         s_(rows.s),
-        panels_(rows.columns()),
+        panels_(rows.s.C),
         width_(panels_.width(panel)),
         used_(panels_.used(panel)),
         column_(panels_.begin(panel)),
         k_(k),
         k_blocks_(k.count(), row_block),
-        packs_(rows.patches || used_ < width_),
         dweight_(dweight),
         dout_(dout),
         inp_(inp) {}
@@ -99,65 +95,37 @@ class WeightUnit {
 
  private:
   float* at(int k, int tap) const {
-    return dweight_ + (ptrdiff_t{k} * rows_.taps() + tap) * rows_.columns() + column_;
+    return dweight_ + (ptrdiff_t{k} * rows_.taps() + tap) * s_.C + column_;
   }
 
   void add(int tap) {
-    const int r = rows_.patches ? 0 : tap / s_.S, s = rows_.patches ? 0 : tap % s_.S;
+    const int r = tap / s_.S, s = tap % s_.S;
     Reach p(s_.P(), s_.H, r, s_.stride, s_.padding), q(s_.Q(), s_.W, s, s_.stride, s_.padding);
-    if (rows_.patches) p.begin = q.begin = 0, p.end = s_.P(), q.end = s_.Q();
     p.within(p_.begin, p_.end), q.within(q_.begin, q_.end);
-    const int all = n_.count() * p.count() * q.count();
-    if (all == 0) return;
-    const Parts parts(all, packs_ ? k_block : WeightRows::most_rows);
-    int count = 0, part = 0, wanted = parts.begin(1);
     const ptrdiff_t dout_step = s_.K, inp_step = ptrdiff_t{s_.stride} * s_.C;
+    int count = 0;
     for (int n = n_.begin; n < n_.end; ++n)
       for (int i = p.begin; i < p.end; ++i) {
         const int h = i * s_.stride - s_.padding + r, w = q.begin * s_.stride - s_.padding + s;
         const float* dout = dout_ + ((int64_t{n} * s_.P() + i) * s_.Q() + q.begin) * s_.K;
         const float* inp = inp_ + ((int64_t{n} * s_.H + h) * s_.W + w) * s_.C;
-        for (int j = 0, left = q.count(); left > 0;) {
-          const int here = left < wanted - count ? left : wanted - count;
-          for (int row = count; row < count + here; ++row, dout += dout_step, inp += inp_step)
-            dout_rows_[row] = dout, inp_rows_[row] = inp;
-          if (packs_)
-            for (int row = count; row < count + here; ++row, j += s_.stride) pack(row, h, w + j);
-          count += here, left -= here;
-          if (count < wanted) continue;
-          multiply(tap, count);
-          count = 0, ++part;
-          wanted = parts.begin(part + 1) - parts.begin(part);
-        }
+        for (int j = 0; j < q.count(); ++j, ++count, dout += dout_step, inp += inp_step)
+          dout_rows_[count] = dout, inp_rows_[count] = inp;
       }
+    if (count == 0) return;
+    if (used_ < width_)
+      for (int row = 0; row < count; ++row) pack(row);
+    multiply(tap, count);
   }
-  // The panel's columns of a row, for pixel (h, w) or the patch whose corner it is.
-  void pack(int row, int h, int w) {
+  // The panel's columns of a row up to whole vectors.
+  void pack(int row) {
     float* packed = packed_ + row * width_;
-    if (rows_.patches)
-      pack_patch(packed, inp_rows_[row], h, w);
-    else
-      pack_pixel(packed, inp_rows_[row] + column_);
+    for (int c = 0; c < width_; ++c) packed[c] = c < used_ ? inp_rows_[row][column_ + c] : 0;
     inp_rows_[row] = packed - column_;
-  }
-  void pack_pixel(float* to, const float* from) const {
-    for (int c = 0; c < width_; ++c) to[c] = c < used_ ? from[c] : 0;
-  }
-  void pack_patch(float* to, const float* corner, int h, int w) const {
-    const int line = s_.S * s_.C;
-    const int left = w < 0 ? -w * s_.C : 0;  // columns of a line on the padding
-    const int right = s_.W - w < s_.S ? (s_.W - w) * s_.C : line;
-    int j = column_ % line, r = column_ / line;
-    for (int c = 0; c < width_; j = 0, ++r) {
-      const int end = width_ - c < line - j ? width_ : c + line - j;
-      const bool inside = r < s_.R && h + r >= 0 && h + r < s_.H;
-      const float* from = corner + ptrdiff_t{r} * s_.W * s_.C;
-      for (; c < end; ++c, ++j) to[c] = inside && j >= left && j < right ? from[j] : 0;
-    }
   }
 
   void multiply(int tap, int count) {
-    const ptrdiff_t stride = ptrdiff_t{rows_.taps()} * rows_.columns();
+    const ptrdiff_t stride = ptrdiff_t{rows_.taps()} * s_.C;
     for (int block = 0; block < k_blocks_.count; ++block) {
       const int k = k_.begin + k_blocks_.begin(block);
       const int n = k_.begin + k_blocks_.begin(block + 1) - k;
@@ -182,13 +150,12 @@ class WeightUnit {
   int width_, used_, column_;
   Range k_;
   Parts k_blocks_;
-  bool packs_;
   float* dweight_;
   const float *dout_, *inp_;
   Range n_{}, p_{}, q_{};
   const float* dout_rows_[WeightRows::most_rows];
   const float* inp_rows_[WeightRows::most_rows];
-  alignas(64) float packed_[k_block * panel_vectors * simd::width];
+  alignas(64) float packed_[WeightRows::most_rows * panel_vectors * simd::width];
 };
 
 // partial [rows.partial_count()]

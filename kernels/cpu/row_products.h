@@ -4,8 +4,9 @@
 // A block of row_block rows by panel_vectors vectors of c stays in registers while the runs of a
 // chunk go by (small_product.h says why these sizes). b is packed in panels of columns, [panel, row,
 // columns of the panel], so that the innermost loop reads it in order; a chunk's part of a panel
-// stays in the first-level cache for all blocks of rows. Every element of c is a sum in the order of
-// the runs: the result does not depend on how rows are cut into blocks.
+// stays in the second-level cache for all blocks of rows, and is long enough that c's way from and
+// to the caches costs little. Every element of c is a sum in the order of the runs: the result does
+// not depend on how rows are cut into blocks.
 #pragma once
 #include <cstddef>
 
@@ -20,7 +21,7 @@ struct Run {
   int b, depth;
 };
 
-// Runs that are gone over at once.
+// Runs that are gone over at once: 144 KiB of a panel with AVX-512.
 struct Chunk {
   static constexpr int most = 32, most_depth = 576;
   int count = 0, depth = 0;
@@ -116,17 +117,13 @@ struct Panels {
   }
 };
 
-// One panel's columns of `count` rows. Meanwhile the k_block rows of b from `next` on, which come
-// after these, are fetched into the second-level cache.
+// One panel's columns of `count` rows.
 static inline void multiply_rows(Rows at, int count, const Panels& panels, int panel,
-                                 const Chunk& chunk, const float* packed, const float* next) {
+                                 const Chunk& chunk, const float* packed) {
   const int column = panels.begin(panel), width = panels.width(panel), used = panels.used(panel);
-  const Parts blocks(count, row_block), lines(chunk.depth * width / 16, 1);
+  const Parts blocks(count, row_block);
   for (int block = 0; block < blocks.count; ++block) {
     const int first = blocks.begin(block), rows = blocks.begin(block + 1) - first;
-    for (int line = lines.count * block / blocks.count;
-         line < lines.count * (block + 1) / blocks.count; ++line)
-      __builtin_prefetch(next + line * 16, 0, 2);
     const auto product = runs_block_of(rows, width / simd::width);
     const Rows here{at.c + first, at.from ? at.from + first : nullptr, at.a + first};
     if (used == width) {
