@@ -6,15 +6,18 @@
 // Saved for backward: inp, mean, rstd, and out where y can't be computed again from inp.
 //
 // A block owns a stripe of columns (128 bytes wide where C allows 16-byte accesses) and every
-// gridDim.y-th group of rows, as column_sums.cuh says; a thread keeps to `width` columns, has what
-// it needs of them in registers, and four rows under way. Mean and rstd each thread computes for
-// itself from the moments; the blocks of the first rows write them down.
-// Backward's sums: partial [blocks, 2, C], then column_sums.cuh's second stage, once for sums and
-// once for dbias and dweight.
+// gridDim.y-th group of rows, as column_sums.cuh says; a thread keeps to `width` columns and has what
+// it needs of them in registers. Mean and rstd each thread computes for itself from the moments; the
+// blocks of the last rows write them down, and no other touches the running statistics. Forward and
+// the sums go through the rows from the last one on, since the L2 cache still holds the end of what
+// was written just before them; dinp goes the other way, since the sums have ended there.
+// Backward's sums: partial [blocks, 2, C], then column_sums.cuh's second stage.
 //
-// At most 8 flops an element for 4 to 16 bytes: memory is the limit. An H200 wants some 30 KB of
-// reads under way on each multiprocessor; 4 rows x 16 bytes x 1024 threads (forward and dinp; the
-// sums 768) are 64 KB of each tensor that is read.
+// 4 (forward) to 8 bytes an element in 16 bits: memory is the limit. On an H200 80% of a copy's 4.3
+// TB/s leave 34 instructions for 4 bytes; these kernels have 6 to 13 an element.
+// 4.3 TB/s at a latency of 0.8 us are 26 KB under way on each of 132 multiprocessors; here forward
+// has 4 blocks x 256 threads x 64 bytes of reads, backward 2 x 256 x 128 (192 with out): 64 KB. That
+// many blocks are the whole grid, on sm_80 and sm_90: 64 registers forward, up to 128 backward.
 #include "kernels/column_sums.cuh"
 
 namespace bv::BAREVISION_GPU {
@@ -30,143 +33,163 @@ struct Columns {
 };
 
 template <int width>
-__device__ Columns<width> columns_of(const float* mean, const float* rstd, const float* weight,
-                                     const float* bias, int column) {
-  const auto m = load<width>(mean + column), r = load<width>(rstd + column),
-             w = load<width>(weight + column), b = load<width>(bias + column);
+__device__ Columns<width> columns_of(const float (&mean)[width], const float (&rstd)[width],
+                                     const float* weight, const float* bias, int column) {
+  const auto w = load<width>(weight + column), b = load<width>(bias + column);
   Columns<width> c;
 #pragma unroll
   for (int i = 0; i < width; ++i) {
-    c.mean[i] = m.at[i];
-    c.scale[i] = r.at[i] * w.at[i];
+    c.mean[i] = mean[i];
+    c.scale[i] = rstd[i] * w.at[i];
     c.bias[i] = b.at[i];
   }
   return c;
 }
 
-// Calls each(row, first, second) for every row of the block, with the elements of `a` and of `b`
-// (or, where that is null, of a) in this thread's columns; four rows are loaded together.
-constexpr int ahead = 4;
-template <class T, int width, class Each>
-__device__ void for_rows(const void* a, const void* b, int n_rows, int C, Each each) {
+// Calls each(at, x) for every row of the block: x[t] are the elements of `tensors[t]` at `at`, in
+// this thread's columns. `ahead` rows of all tensors are loaded together.
+enum class Order { forwards, backwards };
+template <class T, int width, Order order, int ahead, int n, class Each>
+__device__ void for_rows(const void* const (&tensors)[n], int n_rows, int C, Each each) {
   using S = Stripe<width>;
   const int column = S::column();
   const unsigned rows = column < C ? n_rows : 0;
-  const T* first = static_cast<const T*>(a);
-  const T* second = static_cast<const T*>(b ? b : a);
-  for (unsigned row = S::row(); row < rows; row += ahead * S::step()) {
-    Elements<T, width> x[ahead], y[ahead];
-#pragma unroll
-    for (int k = 0; k < ahead; ++k) {
-      const size_t at = size_t(S::row_or(row, k, rows)) * C + column;
-      x[k] = load<width>(first + at);
-      y[k] = load<width>(second + at);
-    }
+  constexpr bool back = order == Order::backwards;
+  const int64_t step = (back ? -1 : 1) * int64_t{S::step()} * C;  // from row to row
+  int64_t at = (back ? n_rows - 1 - int64_t{S::row()} : int64_t{S::row()}) * C + column;
+  for (unsigned row = S::row(); row < rows; row += ahead * S::step(), at += ahead * step) {
+    Elements<T, width> x[ahead][n];
 #pragma unroll
     for (int k = 0; k < ahead; ++k)
-      if (row + k * S::step() < rows) each(size_t(row + k * S::step()) * C + column, x[k], y[k]);
+#pragma unroll
+      for (int t = 0; t < n; ++t)
+        x[k][t] = load<width>(static_cast<const T*>(tensors[t]) + at +
+                              (row + k * S::step() < rows ? k * step : 0));
+#pragma unroll
+    for (int k = 0; k < ahead; ++k)
+      if (row + k * S::step() < rows) each(at + k * step, x[k]);
   }
 }
 
-template <class T, int width>
-__device__ void normalise(const Columns<width>& c, void* out, const void* inp, const void* residual,
-                          int rows, int C, bool relu) {
-  const bool add = residual != nullptr;
-  for_rows<T, width>(inp, residual, rows, C, [&](size_t at, const auto& x, const auto& other) {
-    Elements<T, width> y;
+// ---- forward and evaluation ---------------------------------------------------------------------
+// Mean and biased variance of the batch, which comes in parts.
+template <int width>
+struct Batch {
+  Elements<float, width> mean, variance;
+};
+template <int width>
+__device__ Batch<width> batch_of(const BatchNormForward& op, const float* variances, int column) {
+  const float* means = op.moments;
+  Batch<width> all{load<width>(means + column), load<width>(variances + column)};
+  if (op.parts == 1) return all;
+  const auto parts = static_cast<float>(op.parts);
+  const size_t stride = 2 * size_t(op.C);
+#pragma unroll 2
+  for (int p = 1; p < op.parts; ++p) {
+    const auto mean = load<width>(means + p * stride + column),
+               variance = load<width>(variances + p * stride + column);
 #pragma unroll
     for (int i = 0; i < width; ++i) {
-      float v = c.normalised(i, to_float(x.at[i]));
-      if (add) v += to_float(other.at[i]);
-      y.at[i] = from_float<T>(relu && v < 0 ? 0.0f : v);  // a NaN stays one
+      all.mean.at[i] += mean.at[i];
+      all.variance.at[i] += variance.at[i];
     }
-    store<width>(static_cast<T*>(out) + at, y);
-  });
-}
-
-// ---- forward ------------------------------------------------------------------------------------
-// Mean and biased variance of a column over all parts.
-__device__ float2 merged_moments(const float* moments, int parts, int C, int column) {
-  float mean = 0, variance = 0;
-  for (int p = 0; p < parts; ++p) mean += moments[size_t(p) * 2 * C + column];
-  mean /= static_cast<float>(parts);
-  for (int p = 0; p < parts; ++p) {
-    const float* part = moments + size_t(p) * 2 * C + column;
-    const float difference = part[0] - mean;
-    variance += fmaf(difference, difference, part[C]);
   }
-  return {mean, variance / static_cast<float>(parts)};
+#pragma unroll
+  for (int i = 0; i < width; ++i) all.mean.at[i] /= parts;
+#pragma unroll 2
+  for (int p = 0; p < op.parts; ++p) {
+    const auto mean = load<width>(means + p * stride + column);
+#pragma unroll
+    for (int i = 0; i < width; ++i) {
+      const float difference = mean.at[i] - all.mean.at[i];
+      all.variance.at[i] = fmaf(difference, difference, all.variance.at[i]);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < width; ++i) all.variance.at[i] /= parts;
+  return all;
 }
 
-__device__ inline void update_running(const BatchNormForward& op, int column, float mean,
-                                      float variance) {
-  if (!op.running_mean || !isfinite(mean) || !isfinite(variance)) return;
+template <int width>
+__device__ void update_running(const BatchNormForward& op, const Batch<width>& batch, int column) {
   const float n = static_cast<float>(op.rows) * static_cast<float>(op.parts);
-  const float unbiased = n > 1 ? variance * (n / (n - 1)) : variance;
-  float *const m = op.running_mean + column, *const v = op.running_var + column;
-  *m = fmaf(op.momentum, mean - *m, *m);
-  *v = fmaf(op.momentum, unbiased - *v, *v);
+  const float unbiased = n > 1 ? n / (n - 1) : 1;
+  auto mean = load<width>(op.running_mean + column),
+       variance = load<width>(op.running_var + column);
+#pragma unroll
+  for (int i = 0; i < width; ++i) {
+    const float m = batch.mean.at[i], v = batch.variance.at[i];
+    if (!isfinite(m) || !isfinite(v)) continue;
+    mean.at[i] = fmaf(op.momentum, m - mean.at[i], mean.at[i]);
+    variance.at[i] = fmaf(op.momentum, v * unbiased - variance.at[i], variance.at[i]);
+  }
+  store<width>(op.running_mean + column, mean);
+  store<width>(op.running_var + column, variance);
 }
 
-template <class T, int width>
-__global__ void __launch_bounds__(256) batchnorm_forward(BatchNormForward op) {
+// Evaluation: one part, whose moments are the running statistics, and nothing to write but out.
+template <class T, int width, bool residual>
+__global__ void __launch_bounds__(256, 4)
+    batchnorm_normalise(BatchNormForward op, const float* variances) {
   using S = Stripe<width>;
   const int column = S::column();
   if (column >= op.C) return;  // there are no barriers
-  const bool writes = blockIdx.y == 0 && threadIdx.x < S::lanes;
-  Columns<width> c;
+  const Batch<width> batch = batch_of<width>(op, variances, column);
+  Elements<float, width> rstd;
 #pragma unroll
-  for (int i = 0; i < width; ++i) {
-    const float2 of = merged_moments(op.moments, op.parts, op.C, column + i);
-    const float rstd = rsqrtf(of.y + op.eps);
-    c.mean[i] = of.x;
-    c.scale[i] = rstd * op.weight[column + i];
-    c.bias[i] = op.bias[column + i];
-    if (!writes) continue;
-    op.mean[column + i] = of.x;
-    op.rstd[column + i] = rstd;
-    update_running(op, column + i, of.x, of.y);
+  for (int i = 0; i < width; ++i) rstd.at[i] = rsqrtf(batch.variance.at[i] + op.eps);
+  const auto c = columns_of<width>(batch.mean.at, rstd.at, op.weight, op.bias, column);
+  if (op.mean && S::row() == 0) {
+    store<width>(op.mean + column, batch.mean);
+    store<width>(op.rstd + column, rstd);
+    if (op.running_mean) update_running<width>(op, batch, column);
   }
-  normalise<T, width>(c, op.out, op.inp, op.residual, op.rows, op.C, op.relu);
-}
-
-template <class T, int width>
-__global__ void __launch_bounds__(256) batchnorm_evaluate(BatchNormEvaluate op) {
-  const int column = Stripe<width>::column();
-  if (column >= op.C) return;  // there are no barriers
-  Columns<width> c;
+  const auto each = [&](int64_t at, const auto& x) {
+    Elements<T, width> y;
 #pragma unroll
-  for (int i = 0; i < width; ++i) {
-    c.mean[i] = op.running_mean[column + i];
-    c.scale[i] = rsqrtf(op.running_var[column + i] + op.eps) * op.weight[column + i];
-    c.bias[i] = op.bias[column + i];
-  }
-  normalise<T, width>(c, op.out, op.inp, op.residual, op.rows, op.C, op.relu);
+    for (int i = 0; i < width; ++i) {
+      float v = c.normalised(i, to_float(x[0].at[i]));
+      if constexpr (residual) v += to_float(x[1].at[i]);
+      y.at[i] = from_float<T>(op.relu && v < 0 ? 0.0f : v);  // a NaN stays one
+    }
+    store<width>(static_cast<T*>(op.out) + at, y);
+  };
+  if constexpr (residual)
+    for_rows<T, width, Order::backwards, 2>({op.inp, op.residual}, op.rows, op.C, each);
+  else
+    for_rows<T, width, Order::backwards, 4>({op.inp}, op.rows, op.C, each);
 }
 
 // ---- backward -----------------------------------------------------------------------------------
-// partial [gridDim.y, 2, C]
-template <class T, int width>
-__global__ void __launch_bounds__(256) batchnorm_backward_sums(BatchNormBackwardSums op) {
+// partial [gridDim.y, 2, C]. by_out: y's sign is that of out.
+template <class T, int width, bool by_out>
+__global__ void __launch_bounds__(256, 2) batchnorm_backward_sums(BatchNormBackwardSums op) {
   using S = Stripe<width>;
   const int column = S::column() < op.C ? S::column() : 0;
-  const auto c = columns_of<width>(op.mean, op.rstd, op.weight, op.bias, column);
+  const auto mean = load<width>(op.mean + column), rstd = load<width>(op.rstd + column);
+  const auto c = columns_of<width>(mean.at, rstd.at, op.weight, op.bias, column);
   float g_sum[width] = {}, g_d_sum[width] = {};  // of g and of g * (inp - mean)
-  for_rows<T, width>(op.dout, op.inp, op.rows, op.C, [&](size_t at, auto g, const auto& x) {
-    Elements<T, width> y;
-    if (op.out) y = load<width>(static_cast<const T*>(op.out) + at);
+  const auto each = [&](int64_t at, const auto& x) {
+    Elements<T, width> g;
 #pragma unroll
     for (int i = 0; i < width; ++i) {
-      const float value = to_float(x.at[i]);
-      const float sign = op.out ? to_float(y.at[i]) : c.normalised(i, value);
-      const float d = op.relu && !(sign > 0) ? 0.0f : to_float(g.at[i]);
+      const float value = to_float(x[1].at[i]);
+      float y;
+      if constexpr (by_out)
+        y = to_float(x[2].at[i]);
+      else
+        y = c.normalised(i, value);
+      const float d = op.relu && !(y > 0) ? 0.0f : to_float(x[0].at[i]);
       g.at[i] = from_float<T>(d);
       g_sum[i] += d;
       g_d_sum[i] = fmaf(d, value - c.mean[i], g_d_sum[i]);
     }
     if (op.g) store<width>(static_cast<T*>(op.g) + at, g);
-  });
-  const auto rstd = load<width>(op.rstd + column);
+  };
+  if constexpr (by_out)
+    for_rows<T, width, Order::backwards, 4>({op.dout, op.inp, op.out}, op.rows, op.C, each);
+  else
+    for_rows<T, width, Order::backwards, 4>({op.dout, op.inp}, op.rows, op.C, each);
 #pragma unroll
   for (int i = 0; i < width; ++i) g_d_sum[i] *= rstd.at[i];
   auto& s = shared<typename S::Shared>();
@@ -177,30 +200,33 @@ __global__ void __launch_bounds__(256) batchnorm_backward_sums(BatchNormBackward
 }
 
 template <class T, int width>
-__global__ void __launch_bounds__(256) batchnorm_backward(BatchNormBackward op, float inverse_n) {
+__global__ void __launch_bounds__(256, 2)
+    batchnorm_backward(BatchNormBackward op, float inverse_n) {
   using S = Stripe<width>;
   const int column = S::column();
   if (column >= op.C) return;  // there are no barriers
-  const auto c = columns_of<width>(op.mean, op.rstd, op.weight, op.bias, column);
-  const auto rstd = load<width>(op.rstd + column);
-  const auto g_sum = load<width>(op.sums + column),
+  const auto mean = load<width>(op.mean + column), rstd = load<width>(op.rstd + column),
+             g_sum = load<width>(op.sums + column),
              g_xhat_sum = load<width>(op.sums + op.C + column);
+  const auto c = columns_of<width>(mean.at, rstd.at, op.weight, op.bias, column);
   float offset[width], slope[width];
 #pragma unroll
   for (int i = 0; i < width; ++i) {
     offset[i] = -g_sum.at[i] * inverse_n;
     slope[i] = -g_xhat_sum.at[i] * inverse_n * rstd.at[i];
   }
-  for_rows<T, width>(op.dout, op.inp, op.rows, op.C, [&](size_t at, auto g, const auto& x) {
+  const auto each = [&](int64_t at, const auto& x) {
+    Elements<T, width> dinp;
 #pragma unroll
     for (int i = 0; i < width; ++i) {
-      const float value = to_float(x.at[i]);
+      const float value = to_float(x[1].at[i]);
       const bool on = !op.relu || c.normalised(i, value) > 0;
-      const float d = (on ? to_float(g.at[i]) : 0.0f) + offset[i];
-      g.at[i] = from_float<T>(c.scale[i] * fmaf(value - c.mean[i], slope[i], d));
+      const float d = (on ? to_float(x[0].at[i]) : 0.0f) + offset[i];
+      dinp.at[i] = from_float<T>(c.scale[i] * fmaf(value - c.mean[i], slope[i], d));
     }
-    store<width>(static_cast<T*>(op.dinp) + at, g);
-  });
+    store<width>(static_cast<T*>(op.dinp) + at, dinp);
+  };
+  for_rows<T, width, Order::forwards, 4>({op.dout, op.inp}, op.rows, op.C, each);
 }
 
 // ---- launches -----------------------------------------------------------------------------------
@@ -214,20 +240,38 @@ void by_width(DType dtype, int C, F f) {
   });
 }
 
-constexpr int blocks_per_multiprocessor = 4;
-
-template <int width>
-dim3 grid_of(const Chip& chip, int rows, int C) {
-  return Stripe<width>::grid(chip, blocks_per_multiprocessor, rows, C);
-}
+// As many blocks as are on a multiprocessor at a time, which __launch_bounds__ sees to.
+constexpr int normalise_blocks = 4, backward_blocks = 2;
 
 template <class Op>
 void check(const Op& op, const char* name) {
   require(op.rows > 0 && op.C > 0, name, "rows and C must be positive");
-  require(static_cast<int64_t>(op.rows) < INT64_C(1) << 31, name, "too many rows");
   require_pointer(op.inp, name, "inp");
   require_pointer(op.weight, name, "weight");
   require_pointer(op.bias, name, "bias");
+}
+
+// Of backward.
+template <class Op>
+void check_saved(const Op& op, const char* name) {
+  check(op, name);
+  require_pointer(op.dout, name, "dout");
+  require_pointer(op.mean, name, "mean");
+  require_pointer(op.rstd, name, "rstd");
+}
+
+void normalise(const Chip& chip, const BatchNormForward& op, const float* variances,
+               const char* name, cudaStream_t stream) {
+  require_pointer(op.out, name, "out");
+  if (op.residual) require_pointer(op.residual, name, "residual");
+  by_width(op.dtype, op.C, [&]<class T, int width>() {
+    using S = Stripe<width>;
+    const dim3 grid = S::grid(chip, normalise_blocks, op.rows, op.C);
+    if (op.residual)
+      launch<batchnorm_normalise<T, width, true>>(grid, S::threads, 0, stream, op, variances);
+    else
+      launch<batchnorm_normalise<T, width, false>>(grid, S::threads, 0, stream, op, variances);
+  });
 }
 
 }  // namespace
@@ -238,77 +282,90 @@ void CudaKernels::run(const BatchNormForward& op, Stream stream) {
   require(op.parts > 0, name, "parts must be positive");
   require(!op.running_mean == !op.running_var, name,
           "running_mean and running_var are given together or not at all");
-  require_pointer(op.out, name, "out");
+  if (op.running_mean) {
+    require_pointer(op.running_mean, name, "running_mean");
+    require_pointer(op.running_var, name, "running_var");
+  }
   require_pointer(op.mean, name, "mean");
   require_pointer(op.rstd, name, "rstd");
   require_pointer(op.moments, name, "moments");
-  by_width(op.dtype, op.C, [&]<class T, int width>() {
-    launch<batchnorm_forward<T, width>>(grid_of<width>(chip_, op.rows, op.C),
-                                        Stripe<width>::threads, 0, cuda_stream(stream), op);
-  });
+  normalise(chip_, op, op.moments + op.C, name, cuda_stream(stream));
 }
 
 void CudaKernels::run(const BatchNormEvaluate& op, Stream stream) {
   constexpr const char* name = "BatchNormEvaluate";
   check(op, name);
-  require_pointer(op.out, name, "out");
   require_pointer(op.running_mean, name, "running_mean");
   require_pointer(op.running_var, name, "running_var");
-  by_width(op.dtype, op.C, [&]<class T, int width>() {
-    launch<batchnorm_evaluate<T, width>>(grid_of<width>(chip_, op.rows, op.C),
-                                         Stripe<width>::threads, 0, cuda_stream(stream), op);
-  });
+  const BatchNormForward forward{.out = op.out,
+                                 .mean = nullptr,
+                                 .rstd = nullptr,
+                                 .running_mean = nullptr,
+                                 .running_var = nullptr,
+                                 .inp = op.inp,
+                                 .residual = op.residual,
+                                 .moments = op.running_mean,
+                                 .weight = op.weight,
+                                 .bias = op.bias,
+                                 .rows = op.rows,
+                                 .C = op.C,
+                                 .parts = 1,
+                                 .eps = op.eps,
+                                 .momentum = 0,
+                                 .relu = op.relu,
+                                 .dtype = op.dtype};
+  normalise(chip_, forward, op.running_var, name, cuda_stream(stream));
 }
 
 size_t CudaKernels::workspace_bytes(const BatchNormBackwardSums& op) {
   size_t bytes = 0;
   by_width(op.dtype, op.C, [&]<class T, int width>() {
-    bytes = sizeof(float) * 2 * grid_of<width>(chip_, op.rows, op.C).y * size_t(op.C);
+    const dim3 grid = Stripe<width>::grid(chip_, backward_blocks, op.rows, op.C);
+    bytes = sizeof(float) * 2 * grid.y * size_t(op.C);
   });
   return bytes;
 }
 
 void CudaKernels::run(const BatchNormBackwardSums& op, Stream stream) {
   constexpr const char* name = "BatchNormBackwardSums";
-  check(op, name);
+  check_saved(op, name);
   require_pointer(op.sums, name, "sums");
   require_pointer(op.dweight, name, "dweight");
   require_pointer(op.dbias, name, "dbias");
   require_pointer(op.workspace, name, "workspace");
-  require_pointer(op.dout, name, "dout");
-  require_pointer(op.mean, name, "mean");
-  require_pointer(op.rstd, name, "rstd");
+  if (op.g) require_pointer(op.g, name, "g");
+  if (op.out) require_pointer(op.out, name, "out");
   const cudaStream_t on = cuda_stream(stream);
   by_width(op.dtype, op.C, [&]<class T, int width>() {
     using S = Stripe<width>;
-    const dim3 grid = grid_of<width>(chip_, op.rows, op.C);
-    launch<batchnorm_backward_sums<T, width>>(grid, S::threads, sizeof(typename S::Shared), on, op);
-    ColumnSums sums{.out = op.sums,
-                    .out2 = op.sums + op.C,
-                    .partial = static_cast<const float*>(op.workspace),
-                    .blocks = static_cast<int>(grid.y),
-                    .C = op.C,
-                    .accumulate = false};
-    finish_column_sums(sums, on);
-    sums.out = op.dbias, sums.out2 = op.dweight, sums.accumulate = op.accumulate;
-    finish_column_sums(sums, on);
+    const dim3 grid = S::grid(chip_, backward_blocks, op.rows, op.C);
+    constexpr size_t shared_bytes = sizeof(typename S::Shared);
+    if (op.relu && op.out)
+      launch<batchnorm_backward_sums<T, width, true>>(grid, S::threads, shared_bytes, on, op);
+    else
+      launch<batchnorm_backward_sums<T, width, false>>(grid, S::threads, shared_bytes, on, op);
+    finish_column_sums({.out = op.dbias,
+                        .out2 = op.dweight,
+                        .partial = static_cast<const float*>(op.workspace),
+                        .blocks = static_cast<int>(grid.y),
+                        .C = op.C,
+                        .accumulate = op.accumulate,
+                        .sums = op.sums},
+                       on);
   });
 }
 
 void CudaKernels::run(const BatchNormBackward& op, Stream stream) {
   constexpr const char* name = "BatchNormBackward";
-  check(op, name);
+  check_saved(op, name);
   require(op.parts > 0, name, "parts must be positive");
   require_pointer(op.dinp, name, "dinp");
   require_pointer(op.sums, name, "sums");
-  require_pointer(op.dout, name, "dout");
-  require_pointer(op.mean, name, "mean");
-  require_pointer(op.rstd, name, "rstd");
   const auto inverse_n = static_cast<float>(1 / (double(op.rows) * op.parts));
   by_width(op.dtype, op.C, [&]<class T, int width>() {
-    launch<batchnorm_backward<T, width>>(grid_of<width>(chip_, op.rows, op.C),
-                                         Stripe<width>::threads, 0, cuda_stream(stream), op,
-                                         inverse_n);
+    using S = Stripe<width>;
+    launch<batchnorm_backward<T, width>>(S::grid(chip_, backward_blocks, op.rows, op.C), S::threads,
+                                         0, cuda_stream(stream), op, inverse_n);
   });
 }
 

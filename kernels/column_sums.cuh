@@ -23,6 +23,7 @@ struct ColumnSums {
   const float* partial;
   int blocks, C;
   bool accumulate;
+  float* sums = nullptr;  // [C], with out2 [2, C]  =: the sums alone; or null
 };
 void finish_column_sums(const ColumnSums&, cudaStream_t);
 

@@ -69,15 +69,20 @@ struct PartSums {
   float d[S::warps][S::columns], squares[S::warps][S::columns];
 };
 
-// The mean of a column's first four rows, or of as many as there are.
-template <class T>
-__device__ float shift_of(const T* inp, int64_t begin, int64_t end, int C, int column) {
-  const int64_t rows = end - begin < 4 ? end - begin : 4;
-  float sum = 0;
+// The mean of a part's first four rows, or of as many as there are, in `width` columns.
+template <int width, class T>
+__device__ void find_shift(float (&shift)[width], const T* first, int64_t rows, int C) {
+  const int count = rows < 4 ? static_cast<int>(rows) : 4;
+  Elements<T, width> x[4];
 #pragma unroll
-  for (int k = 0; k < 4; ++k)
-    if (k < rows) sum += to_float(inp[(begin + k) * C + column]);
-  return sum / static_cast<float>(rows);
+  for (int k = 0; k < 4; ++k) x[k] = load<width>(first + (k < count ? int64_t{k} * C : 0));
+#pragma unroll
+  for (int i = 0; i < width; ++i) {
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) sum += k < count ? to_float(x[k].at[i]) : 0;
+    shift[i] = sum / static_cast<float>(count);
+  }
 }
 
 template <class T, int width>
@@ -91,8 +96,7 @@ __global__ void __launch_bounds__(256)
   float d[width] = {}, squares[width] = {};
   if (column < C) {
     float shift[width];
-#pragma unroll
-    for (int i = 0; i < width; ++i) shift[i] = shift_of(inp, begin, end, C, column + i);
+    find_shift(shift, inp + begin * C + column, end - begin, C);
     for (int64_t row = begin + threadIdx.x / S::lanes; row < end; row += ahead * S::rows) {
       Elements<T, width> x[ahead];
 #pragma unroll
@@ -130,7 +134,9 @@ __global__ void __launch_bounds__(256)
   }
   const float mean = sum / static_cast<float>(end - begin);
   float* to = partial + int64_t{blockIdx.y} * 2 * C + c;
-  to[0] = shift_of(inp, begin, end, C, c) + mean;
+  float shift[1];
+  find_shift(shift, inp + begin * C + c, end - begin, C);
+  to[0] = shift[0] + mean;
   to[C] = sum_of_squares - sum * mean;
 }
 
