@@ -355,6 +355,105 @@ TEST_P(KernelErrors, Tokens) {
   refuses_foreign_dtypes(dembed, "EmbedBackward");
 }
 
+TEST_P(KernelErrors, BatchNorm) {
+  const BatchNormForward forward{.out = at(),
+                                 .mean = at<float>(),
+                                 .rstd = at<float>(),
+                                 .running_mean = at<float>(),
+                                 .running_var = at<float>(),
+                                 .inp = at(),
+                                 .residual = at(),
+                                 .moments = at<float>(),
+                                 .weight = at<float>(),
+                                 .bias = at<float>(),
+                                 .rows = 2,
+                                 .C = 3,
+                                 .parts = 1};
+  const BatchNormEvaluate evaluate{.out = at(),
+                                   .inp = at(),
+                                   .residual = at(),
+                                   .running_mean = at<float>(),
+                                   .running_var = at<float>(),
+                                   .weight = at<float>(),
+                                   .bias = at<float>(),
+                                   .rows = 2,
+                                   .C = 3};
+  const BatchNormBackwardSums sums{.sums = at<float>(),
+                                   .dweight = at<float>(),
+                                   .dbias = at<float>(),
+                                   .g = at(),
+                                   .workspace = at(),
+                                   .dout = at(),
+                                   .out = at(),
+                                   .inp = at(),
+                                   .mean = at<float>(),
+                                   .rstd = at<float>(),
+                                   .weight = at<float>(),
+                                   .bias = at<float>(),
+                                   .rows = 2,
+                                   .C = 3,
+                                   .relu = true};
+  const BatchNormBackward backward{.dinp = at(),
+                                   .sums = at<float>(),
+                                   .dout = at(),
+                                   .inp = at(),
+                                   .mean = at<float>(),
+                                   .rstd = at<float>(),
+                                   .weight = at<float>(),
+                                   .bias = at<float>(),
+                                   .rows = 2,
+                                   .C = 3,
+                                   .parts = 1};
+  using Forward = BatchNormForward;
+  using Evaluate = BatchNormEvaluate;
+  using Sums = BatchNormBackwardSums;
+  using Backward = BatchNormBackward;
+  refuses_sizes(forward, "BatchNormForward",
+                {{"rows", &Forward::rows}, {"C", &Forward::C}, {"parts", &Forward::parts}});
+  refuses_sizes(evaluate, "BatchNormEvaluate", {{"rows", &Evaluate::rows}, {"C", &Evaluate::C}});
+  refuses_sizes(sums, "BatchNormBackwardSums", {{"rows", &Sums::rows}, {"C", &Sums::C}});
+  refuses_sizes(backward, "BatchNormBackward",
+                {{"rows", &Backward::rows}, {"C", &Backward::C}, {"parts", &Backward::parts}});
+  // One of the two statistics alone would stay behind the other.
+  refuses(forward, "BatchNormForward", "running_var", [](Forward& o) { o.running_var = nullptr; });
+  refuses(forward, "BatchNormForward", "running_mean",
+          [](Forward& o) { o.running_mean = nullptr; });
+  const auto refuses_null = [&]<class Op, class... T>(const Op& op, const std::string& name,
+                                                      Pointer<Op, T>... arguments) {
+    (refuses(op, name, arguments.name, [&](Op& o) { o.*arguments.member = nullptr; }), ...);
+    refuses_misaligned(op, name, arguments...);
+  };
+  refuses_null(forward, "BatchNormForward", Pointer{"out", &Forward::out},
+               Pointer{"mean", &Forward::mean}, Pointer{"rstd", &Forward::rstd},
+               Pointer{"inp", &Forward::inp}, Pointer{"moments", &Forward::moments},
+               Pointer{"weight", &Forward::weight}, Pointer{"bias", &Forward::bias});
+  refuses_misaligned(forward, "BatchNormForward", Pointer{"residual", &Forward::residual},
+                     Pointer{"running_mean", &Forward::running_mean},
+                     Pointer{"running_var", &Forward::running_var});
+  refuses_foreign_dtypes(forward, "BatchNormForward");
+  refuses_null(evaluate, "BatchNormEvaluate", Pointer{"out", &Evaluate::out},
+               Pointer{"inp", &Evaluate::inp}, Pointer{"running_mean", &Evaluate::running_mean},
+               Pointer{"running_var", &Evaluate::running_var}, Pointer{"weight", &Evaluate::weight},
+               Pointer{"bias", &Evaluate::bias});
+  refuses_misaligned(evaluate, "BatchNormEvaluate", Pointer{"residual", &Evaluate::residual});
+  refuses_foreign_dtypes(evaluate, "BatchNormEvaluate");
+  refuses_null(sums, "BatchNormBackwardSums", Pointer{"sums", &Sums::sums},
+               Pointer{"dweight", &Sums::dweight}, Pointer{"dbias", &Sums::dbias},
+               Pointer{"workspace", &Sums::workspace}, Pointer{"dout", &Sums::dout},
+               Pointer{"inp", &Sums::inp}, Pointer{"mean", &Sums::mean},
+               Pointer{"rstd", &Sums::rstd}, Pointer{"weight", &Sums::weight},
+               Pointer{"bias", &Sums::bias});
+  refuses_misaligned(sums, "BatchNormBackwardSums", Pointer{"g", &Sums::g},
+                     Pointer{"out", &Sums::out});
+  refuses_foreign_dtypes(sums, "BatchNormBackwardSums");
+  refuses_null(backward, "BatchNormBackward", Pointer{"dinp", &Backward::dinp},
+               Pointer{"sums", &Backward::sums}, Pointer{"dout", &Backward::dout},
+               Pointer{"inp", &Backward::inp}, Pointer{"mean", &Backward::mean},
+               Pointer{"rstd", &Backward::rstd}, Pointer{"weight", &Backward::weight},
+               Pointer{"bias", &Backward::bias});
+  refuses_foreign_dtypes(backward, "BatchNormBackward");
+}
+
 template <class Op>
 Op window_of(DType dtype) {
   Op op{};
