@@ -5,9 +5,11 @@
 //   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
 // Saved for backward: inp, mean, rstd, and out where y can't be computed again from inp.
 //
-// Threads share out the rows; what belongs to the columns is read again for every row, from L1.
-// Backward's sums go through RowGroups. At most 8 flops an element for 8 to 16 bytes: memory is the
-// limit.
+// Threads share out the rows, and go through theirs in strips of columns of whose scales they keep
+// a table. Backward's sums go through RowGroups. At most 8 flops an element for 8 to 16 bytes: memory
+// is the limit, and each element is read once and written once.
+#include <omp.h>
+
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/require.h"
@@ -30,33 +32,49 @@ void check(const Op& op, const char* name) {
   require(op.inp && op.weight && op.bias, name, "inp, weight and bias must not be null");
 }
 
-// Calls each(row's offset) for all rows, on all threads.
+// Calls each(first, n, begin, end) for columns first ... first + n and a thread's share of the rows,
+// until all are done, on all threads.
+constexpr int strip = 1024;
 template <class Each>
-void for_rows(int rows, int C, Each each) {
-#pragma omp parallel for schedule(static)
-  for (int row = 0; row < rows; ++row) each(size_t(row) * C);
+void for_strips(int rows, int C, Each each) {
+#pragma omp parallel
+  {
+    const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
+    const auto begin = static_cast<int>(rows * thread / threads),
+               end = static_cast<int>(rows * (thread + 1) / threads);
+    for (int first = 0; first < C && begin < end; first += strip)
+      each(first, C - first < strip ? C - first : strip, begin, end);
+  }
 }
 
-// What comes before the residual and ReLU; its sign is computed again in backward.
-vf normalised(vf x, vf mean, vf rstd, vf weight, vf bias) {
-  return simd::fma(x - mean, rstd * weight, bias);
-}
+// What comes before the residual and ReLU, with scale = rstd * weight; its sign is computed again in
+// backward.
+vf normalised(vf x, vf mean, vf scale, vf bias) { return simd::fma(x - mean, scale, bias); }
 
 struct Normalise {
   float* out;
   const float *inp, *residual;
   const float *mean, *weight, *bias;
-  int C;
+  int rows, C;
   bool relu;
 
   // rstd(i, lanes): of columns i and on.
   template <class Rstd>
-  void row(size_t at, Rstd rstd) const {
-    for_each(C, [&](int i, auto lanes) {
-      vf y = normalised(lanes.load(inp + at + i), lanes.load(mean + i), rstd(i, lanes),
-                        lanes.load(weight + i), lanes.load(bias + i));
-      if (residual) y += lanes.load(residual + at + i);
-      lanes.store(out + at + i, relu ? simd::max(vf{}, y) : y);  // a NaN stays one
+  void run(Rstd rstd) const {
+    for_strips(rows, C, [&](int first, int n, int begin, int end) {
+      alignas(64) float scale[strip];
+      for_each(n, [&](int i, auto lanes) {
+        lanes.store(scale + i, rstd(first + i, lanes) * lanes.load(weight + first + i));
+      });
+      for (int row = begin; row < end; ++row) {
+        const size_t at = size_t(row) * C + first;
+        for_each(n, [&](int i, auto lanes) {
+          vf y = normalised(lanes.load(inp + at + i), lanes.load(mean + first + i),
+                            lanes.load(scale + i), lanes.load(bias + first + i));
+          if (residual) y += lanes.load(residual + at + i);
+          lanes.store(out + at + i, relu ? simd::max(vf{}, y) : y);  // a NaN stays one
+        });
+      }
     });
   }
 };
@@ -91,7 +109,7 @@ void add_row(const BatchNormBackwardSums& op, size_t at, float* g_sum, float* g_
     const vf x = lanes.load(inp + i), mean = lanes.load(op.mean + i);
     if (op.relu) {
       const vf y = out ? lanes.load(out + i)
-                       : normalised(x, mean, lanes.load(op.rstd + i), lanes.load(op.weight + i),
+                       : normalised(x, mean, lanes.load(op.rstd + i) * lanes.load(op.weight + i),
                                     lanes.load(op.bias + i));
       d = simd::select(y > 0.0f, d, vf{});
     }
@@ -118,11 +136,10 @@ void CpuKernels::run(const BatchNormForward& op, Stream) {
                     .mean = op.mean,
                     .weight = op.weight,
                     .bias = op.bias,
+                    .rows = op.rows,
                     .C = op.C,
                     .relu = op.relu};
-  for_rows(op.rows, op.C, [&](size_t at) {
-    n.row(at, [&](int i, auto lanes) { return lanes.load(op.rstd + i); });
-  });
+  n.run([&](int i, auto lanes) { return lanes.load(op.rstd + i); });
 }
 
 void CpuKernels::run(const BatchNormEvaluate& op, Stream) {
@@ -136,12 +153,11 @@ void CpuKernels::run(const BatchNormEvaluate& op, Stream) {
                     .mean = op.running_mean,
                     .weight = op.weight,
                     .bias = op.bias,
+                    .rows = op.rows,
                     .C = op.C,
                     .relu = op.relu};
-  for_rows(op.rows, op.C, [&](size_t at) {
-    n.row(at, [&](int i, auto lanes) {
-      return 1.0f / simd::sqrt(lanes.keep(lanes.load(op.running_var + i), set(1.0f)) + op.eps);
-    });
+  n.run([&](int i, auto lanes) {
+    return 1.0f / simd::sqrt(lanes.keep(lanes.load(op.running_var + i), set(1.0f)) + op.eps);
   });
 }
 
@@ -183,20 +199,28 @@ void CpuKernels::run(const BatchNormBackward& op, Stream) {
   require(op.dinp && op.sums && op.dout && op.mean && op.rstd, name,
           "dinp, sums, dout, mean and rstd must not be null");
   const float inverse_n = static_cast<float>(1 / (double(op.rows) * op.parts));
-  for_rows(op.rows, op.C, [&](size_t at) {
-    const float *dout = floats(op.dout) + at, *inp = floats(op.inp) + at;
-    float* dinp = floats(op.dinp) + at;
-    for_each(op.C, [&](int i, auto lanes) {
-      const vf mean = lanes.load(op.mean + i), rstd = lanes.load(op.rstd + i),
-               weight = lanes.load(op.weight + i), x = lanes.load(inp + i);
-      vf g = lanes.load(dout + i);
-      if (op.relu)
-        g = simd::select(normalised(x, mean, rstd, weight, lanes.load(op.bias + i)) > 0.0f, g,
-                         vf{});
-      const vf offset = lanes.load(op.sums + i) * inverse_n;
-      const vf slope = lanes.load(op.sums + op.C + i) * inverse_n * rstd;
-      lanes.store(dinp + i, rstd * weight * (g - offset - (x - mean) * slope));
+  const float *dout = floats(op.dout), *inp = floats(op.inp);
+  float* dinp = floats(op.dinp);
+  for_strips(op.rows, op.C, [&](int first, int n, int begin, int end) {
+    alignas(64) float scale[strip], offset[strip], slope[strip];
+    for_each(n, [&](int i, auto lanes) {
+      const vf rstd = lanes.load(op.rstd + first + i);
+      lanes.store(scale + i, rstd * lanes.load(op.weight + first + i));
+      lanes.store(offset + i, lanes.load(op.sums + first + i) * inverse_n);
+      lanes.store(slope + i, lanes.load(op.sums + op.C + first + i) * inverse_n * rstd);
     });
+    for (int row = begin; row < end; ++row) {
+      const size_t at = size_t(row) * op.C + first;
+      for_each(n, [&](int i, auto lanes) {
+        const vf x = lanes.load(inp + at + i), mean = lanes.load(op.mean + first + i),
+                 s = lanes.load(scale + i);
+        vf g = lanes.load(dout + at + i);
+        if (op.relu)
+          g = simd::select(normalised(x, mean, s, lanes.load(op.bias + first + i)) > 0.0f, g, vf{});
+        const vf d = g - lanes.load(offset + i) - (x - mean) * lanes.load(slope + i);
+        lanes.store(dinp + at + i, s * d);
+      });
+    }
   });
 }
 
