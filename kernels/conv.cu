@@ -26,6 +26,7 @@ Way way_of(const Chip& chip, const ConvShape& s, DType dtype, bool cudnn) {
   if (cudnn) return Way::cudnn;
   const bool has_mma = dtype == DType::fp16 || (dtype == DType::bf16 && chip.arch >= 80);
   if (has_mma && conv_forward_takes(s, dtype)) return Way::tensor_cores;
+  if (has_mma && conv_stem_takes(s, dtype)) return Way::stem;
   return Way::general;
 }
 
@@ -39,6 +40,7 @@ size_t CudaKernels::workspace_bytes(const ConvForward& op) {
     case Way::tensor_cores:
       return conv_forward_bytes(chip_, op);
     case Way::stem:
+      return conv_stem_forward_bytes(chip_, op);
     case Way::general:
       return conv_general_forward_bytes(chip_, op);
   }
@@ -57,6 +59,7 @@ void CudaKernels::run(const ConvForward& op, Stream stream) {
     case Way::tensor_cores:
       return conv_forward(chip_, op, cuda_stream(stream));
     case Way::stem:
+      return conv_stem_forward(chip_, op, cuda_stream(stream));
     case Way::general:
       return conv_general_forward(chip_, op, cuda_stream(stream));
   }
@@ -101,6 +104,7 @@ size_t CudaKernels::workspace_bytes(const ConvBackwardWeight& op) {
     case Way::tensor_cores:
       return conv_backward_weight_bytes(chip_, op);
     case Way::stem:
+      return conv_stem_backward_weight_bytes(chip_, op);
     case Way::general:
       return conv_general_backward_weight_bytes(chip_, op);
   }
@@ -121,6 +125,7 @@ void CudaKernels::run(const ConvBackwardWeight& op, Stream stream) {
         require_pointer(op.workspace, name, "workspace");
       return conv_backward_weight(chip_, op, cuda_stream(stream));
     case Way::stem:
+      return conv_stem_backward_weight(chip_, op, cuda_stream(stream));
     case Way::general:
       return conv_general_backward_weight(chip_, op, cuda_stream(stream));
   }

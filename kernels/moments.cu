@@ -14,18 +14,6 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-struct Moments {
-  float count, mean, m2;
-};
-
-__device__ void merge(Moments& a, const Moments& b) {
-  if (b.count == 0) return;
-  const float count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
-  a.mean = fmaf(delta, share, a.mean);
-  a.m2 += fmaf(delta * delta, a.count * share, b.m2);
-  a.count = count;
-}
-
 // ---- merging ------------------------------------------------------------------------------------
 constexpr int merge_columns = warp_size, merge_lanes = 8, merge_parts = 64;
 

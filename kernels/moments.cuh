@@ -8,6 +8,19 @@
 
 namespace bv::BAREVISION_GPU {
 
+// Of `count` values.
+struct Moments {
+  float count, mean, m2;
+};
+
+__device__ inline void merge(Moments& a, const Moments& b) {
+  if (b.count == 0) return;
+  const float count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
+  a.mean = fmaf(delta, share, a.mean);
+  a.m2 += fmaf(delta * delta, a.count * share, b.m2);
+  a.count = count;
+}
+
 // moments [2, C] = mean and biased variance, from partial [parts, 2, C] = each part's mean and M2.
 struct MergeMoments {
   float* moments;  // [2, C]  =
