@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Our convolutions beside PyTorch's, which are cuDNN's on a GPU and oneDNN's on a CPU: shape by shape, and the
+geometric mean.
+
+  build/bench --device cuda --dtype fp16 --model resnet50 --filter conv --json OURS.json
+  build/peers/bin/python bench/conv_torch.py OURS.json --device cuda --dtype fp16 [--json OUT.json]
+
+To the library's advantage: cuDNN tries its algorithms and takes the fastest; it computes the convolution
+alone, while ours also takes the batch norm's moments (forward), adds the shortcut's gradient (dinp +add)
+and writes a weight's gradient in fp32. fp32 is IEEE's on both sides, without TF32.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import statistics
+import sys
+import time
+
+import torch
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)x(\d+)-(\d+)")  # NxHxWxC-K
+KIND = re.compile(r"conv_(fwd|dinp|dweight) (\d+)x(\d+)/(\d+)( \+add)?")  # RxS/stride
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ours", help="what build/bench --json wrote")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
+    parser.add_argument("--dtype", choices=DTYPES, default="fp16")
+    parser.add_argument("--seconds", type=float, default=0.15, help="of measurement for each shape")
+    parser.add_argument("--json", help="write the table to this file as well")
+    return parser.parse_args()
+
+
+def sizes_of(operation):
+    """(kind, N, H, W, C, K, R, S, stride) of a line of ours, or None where it is no convolution."""
+    kind, shape = KIND.fullmatch(operation["operation"]), SHAPE.fullmatch(operation["shape"])
+    return kind and shape and (kind[1], *map(int, shape.groups()), *map(int, kind.groups()[1:4]))
+
+
+def library_operation(sizes, device, dtype):
+    """A function that runs the library's on tensors of its own, and the bytes of these."""
+    kind, n, h, w, c, k, r, s, stride = sizes
+
+    def tensor(*shape):
+        return torch.rand(shape, device=device).sub_(0.5).to(dtype).contiguous(memory_format=torch.channels_last)
+
+    padding = [r // 2, s // 2]
+    out = ((h + 2 * padding[0] - r) // stride + 1, (w + 2 * padding[1] - s) // stride + 1)
+    inp, weight, dout = tensor(n, c, h, w), tensor(k, c, r, s), tensor(n, k, *out)
+    if kind == "fwd":
+
+        def run():
+            torch.conv2d(inp, weight, None, stride, padding)
+
+    else:
+        wanted = [kind == "dinp", kind == "dweight", False]
+
+        def run():
+            torch.ops.aten.convolution_backward(
+                dout, inp, weight, None, [stride] * 2, padding, [1, 1], False, [0, 0], 1, wanted
+            )
+
+    return run, sum(t.numel() * t.element_size() for t in (inp, weight, dout))
+
+
+def seconds_of(runs, device, enough):
+    """Median time of a run, the sets of tensors in turn; on a GPU by events around ten runs."""
+    for run in runs:
+        run()  # chooses its algorithm
+    times, at, spent = [], 0, 0.0
+    while spent < enough or len(times) < 3:
+        if device == "cuda":
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            for i in range(10):
+                runs[(at + i) % len(runs)]()
+            end.record()
+            end.synchronize()
+            at, took = at + 10, begin.elapsed_time(end) / 1e3
+            times.append(took / 10)
+        else:
+            start = time.perf_counter()
+            runs[at % len(runs)]()
+            at, took = at + 1, time.perf_counter() - start
+            times.append(took)
+        spent += took
+    return statistics.median(times)
+
+
+def measure(sizes, device, dtype, enough):
+    # So many tensors that none is found in the cache, as build/bench does it.
+    cache = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else 0
+    runs, total = [], 0
+    while not runs or (total < 3 * cache and len(runs) < 64):
+        run, size = library_operation(sizes, device, dtype)
+        runs.append(run)
+        total += size
+    return seconds_of(runs, device, enough)
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def library_name(device):
+    if device == "cpu":
+        return f"PyTorch {torch.__version__} on the CPU"
+    return f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, {torch.cuda.get_device_name()}"
+
+
+def main():
+    options = parse_options()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        print("conv_torch: this PyTorch finds no GPU", file=sys.stderr)
+        sys.exit(2)
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = False
+    with open(options.ours) as file:
+        ours = [(sizes_of(o), o) for o in json.load(file)["operations"]]
+    rows, measured = [], {}
+    print(f"{library_name(options.device)}, {options.dtype}")
+    print(f"{'operation':<23} {'shape':<22} {'us':>9} {'library':>9} {'x library':>9} {'TFLOP/s':>8} {'calls':>5}")
+    for sizes, o in ours:
+        if sizes is None:
+            continue
+        if sizes not in measured:  # with and without +add it is the same
+            measured[sizes] = 1e6 * measure(sizes, options.device, DTYPES[options.dtype], options.seconds)
+        library = measured[sizes]
+        rows.append({k: o[k] for k in ("operation", "shape", "per_step", "us", "flops")} | {"library_us": library})
+        print(
+            f"{o['operation']:<23} {o['shape']:<22} {o['us']:9.1f} {library:9.1f} {library / o['us']:9.2f}"
+            f" {o['flops'] / o['us'] / 1e6:8.1f} {o['per_step']:5d}",
+            flush=True,
+        )
+    if not rows:
+        print(f"conv_torch: no convolution in {options.ours}", file=sys.stderr)
+        sys.exit(1)
+    means = {}
+    for kind in ("fwd", "dinp", "dweight", ""):
+        chosen = [r["library_us"] / r["us"] for r in rows if r["operation"].startswith("conv_" + kind)]
+        if chosen:
+            means[kind or "all"] = geometric_mean(chosen)
+    step = [sum(r["per_step"] * r[key] for r in rows) for key in ("library_us", "us")]
+    means["step"] = step[0] / step[1]
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump({"library": library_name(options.device), "dtype": options.dtype, "x_library": means, "shapes": rows}, file)
+            file.write("\n")
+    print(
+        "x library, geometric mean: "
+        + ", ".join(f"{name} {value:.2f}" for name, value in means.items() if name != "step")
+        + f"; all of a step's convolutions {means['step']:.2f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
