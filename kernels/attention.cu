@@ -129,8 +129,8 @@ __device__ void attend(Strip<D>& strip, const char* rows, int k, int v, int left
       ldmatrix_x4(b, rows + ((k ^ 32 * d) + n * 8 * row_bytes));
 #pragma unroll
       for (int m = 0; m < ms; ++m) {
-        mma_m16n8k16<T>(s[m][n], strip.q[m][d], b[0], b[2]);
-        mma_m16n8k16<T>(s[m][n + 1], strip.q[m][d], b[1], b[3]);
+        mma_m16n8k16<T>(s[m][n], strip.q[m][d], b[0], b[1]);
+        mma_m16n8k16<T>(s[m][n + 1], strip.q[m][d], b[2], b[3]);
       }
     }
 
@@ -250,8 +250,10 @@ __global__ void __launch_bounds__(threads, (blocks_per_multiprocessor<D, dropout
   const float scale = 1.44269504f / sqrtf(D);
   const auto* rows = reinterpret_cast<const char*>(k);
   constexpr int row_bytes = D * sizeof(T);
-  const int v_bytes = capacity * row_bytes;
-  const int lane_bytes = swizzled<D>(lane % 16, lane / 16) * int(sizeof(T));
+  // Of K, the two matrices that one mma takes come in neighbouring registers, as those of V do.
+  const int lane_bytes = swizzled<D>(lane / 16 * 8 + lane % 8, lane / 8 % 2) * int(sizeof(T));
+  const int v_bytes =
+      capacity * row_bytes + swizzled<D>(lane % 16, lane / 16) * int(sizeof(T)) - lane_bytes;
   constexpr int round = warps * strip_queries<D>;
   for (int first = part * round; first < N; first += parts * round) {
     const int query = first + (mov_tid_x() / warp_size + turn) % warps * strip_queries<D>;

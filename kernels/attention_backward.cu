@@ -17,7 +17,7 @@
 //
 // N = 197, D = 64: 13 x 13 tiles of 16 x 16, each 56 mma and 28 ldmatrix_x4, 38.8 MFLOP for 24.8
 // useful ones. What a multiprocessor of an H200 needs for them, in clocks: mma.sync 1.6 each, 15 k;
-// shared memory 4 an ldmatrix, 19 k; 2 N^2 exponentials at 16 a clock, 5 k; issue slots about 8 k.
+// shared memory 4 an ldmatrix, 19 k; 2 N^2 exponentials at 16 a clock, 5 k; issue slots 11 k.
 // So shared memory is the limit: 11 us a head, on 132 multiprocessors 300 useful TFLOP/s. Forward
 // and backward reach 150 together if backward gets 55% of that (4 N^2 D flops forward in 80 ns a
 // head, 10 N^2 D backward in 150). Memory: 8 N D elements, 202 KB, 47 ns at 4.3 TB/s. On sm_80 an
@@ -177,6 +177,13 @@ template <int D>
 __device__ int lane_offset() {
   return swizzled<D>(static_cast<int>(threadIdx.x % 16), static_cast<int>(threadIdx.x / 16 % 2));
 }
+// The same with matrices 1 and 2 exchanged, so that the two which one mma takes of transposed rows
+// come in neighbouring registers.
+template <int D>
+__device__ int transposed_lane_offset() {
+  return swizzled<D>(static_cast<int>(threadIdx.x / 16 % 2 * 8 + threadIdx.x % 8),
+                     static_cast<int>(threadIdx.x / 8 % 2));
+}
 
 // sums = a * (16 rows)^T
 template <class T, int D, class Factor>
@@ -188,8 +195,8 @@ __device__ void multiply_transposed(Sums<2>& sums, const Factor& factor, const T
     uint32_t a[4], b[4];
     factor.get(s, a);
     ldmatrix_x4(b, memory + ((rows + lane) ^ 16 * s));
-    mma_m16n8k16<T>(sums.at[0], a, b[0], b[2]);
-    mma_m16n8k16<T>(sums.at[1], a, b[1], b[3]);
+    mma_m16n8k16<T>(sums.at[0], a, b[0], b[1]);
+    mma_m16n8k16<T>(sums.at[1], a, b[2], b[3]);
   }
 }
 
@@ -272,7 +279,7 @@ __device__ void query_phase(const AttentionBackward& op, const Tile<T>& tile, in
   const int N = op.N;
   const int64_t head = int64_t{blockIdx.x} * N;
   const float scale = 1 / sqrtf(static_cast<float>(D));
-  const int lane = lane_offset<D>();
+  const int lane = lane_offset<D>(), transposed_lane = transposed_lane_offset<D>();
   const float keep = keep_scale(op.drop);
   const uint64_t decisions = uint64_t(h) * N * N;
 
@@ -306,8 +313,8 @@ __device__ void query_phase(const AttentionBackward& op, const Tile<T>& tile, in
         if constexpr (dropout)
           kept = kept_tile(KeepDecisions(op, b), decisions, own(), first + row, N) >> lane_column();
         Sums<2> s, dp;
-        multiply_transposed<T, D>(s, own_q, tile.memory, row * D, lane);
-        multiply_transposed<T, D>(dp, own_dout, tile.memory, tile.b + row * D, lane);
+        multiply_transposed<T, D>(s, own_q, tile.memory, row * D, transposed_lane);
+        multiply_transposed<T, D>(dp, own_dout, tile.memory, tile.b + row * D, transposed_lane);
         const bool whole = row + strip <= end;
 #pragma unroll
         for (int j = 0; j < 2; ++j)
@@ -336,7 +343,7 @@ __device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int 
   const int N = op.N;
   const int64_t head = int64_t{blockIdx.x} * N;
   const float scale = 1 / sqrtf(static_cast<float>(D));
-  const int lane = lane_offset<D>();
+  const int lane = lane_offset<D>(), transposed_lane = transposed_lane_offset<D>();
   const float keep = keep_scale(op.drop);
   const uint64_t decisions = uint64_t(h) * N * N;
 
@@ -382,7 +389,7 @@ __device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int 
           kept[1] = __shfl_sync(~0u, all, from + 4) >> key;
         }
         Sums<2> s, dp;
-        multiply_transposed<T, D>(s, own_k, tile.memory, row * D, lane);
+        multiply_transposed<T, D>(s, own_k, tile.memory, row * D, transposed_lane);
         const RowSums* const of = tile.sums + row + lane_column();
 #pragma unroll
         for (int j = 0; j < 2; ++j)
@@ -402,9 +409,9 @@ __device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int 
         }
         if constexpr (v_in_shared<D>)
           multiply_transposed<T, D>(dp, SharedFactor<T>{tile.own, lane}, tile.memory,
-                                    tile.b + row * D, lane);
+                                    tile.b + row * D, transposed_lane);
         else
-          multiply_transposed<T, D>(dp, own_v, tile.memory, tile.b + row * D, lane);
+          multiply_transposed<T, D>(dp, own_v, tile.memory, tile.b + row * D, transposed_lane);
 #pragma unroll
         for (int j = 0; j < 2; ++j)
 #pragma unroll

@@ -16,9 +16,11 @@ void check(const ConvShape& s, const char* op) {
   require(s.H + 2 * s.padding >= s.R && s.W + 2 * s.padding >= s.S, op,
           "H, W: an image of %d x %d with padding %d is smaller than the filter", s.H, s.W,
           s.padding);
-  constexpr double most = 0x7FFFFFFF;
+  require(s.stride < 256, op, "stride: %d is more than 255", s.stride);
+  constexpr double most = 1 << 30;
   require(s.inp_count() / s.C <= most && s.out_count() / s.K <= most, op,
           "N, H, W: more positions than an index holds");
+  require(s.weight_count() <= most, op, "K, R, S, C: a weight of more than 2^30 elements");
 }
 
 enum class Way { cudnn, tensor_cores, stem, general };
@@ -53,6 +55,7 @@ void CudaKernels::run(const ConvForward& op, Stream stream) {
   require_pointer(op.out, name, "out");
   require_pointer(op.inp, name, "inp");
   require_pointer(op.weight, name, "weight");
+  if (op.moments) require_pointer(op.moments, name, "moments");
   switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
       return conv_cudnn(*cudnn_, chip_, op, cuda_stream(stream));
@@ -74,7 +77,7 @@ size_t CudaKernels::workspace_bytes(const ConvBackwardInput& op) {
       return conv_backward_input_bytes(chip_, op);
     case Way::stem:
     case Way::general:
-      return conv_general_backward_input_bytes(chip_, op);
+      return 0;
   }
   return 0;
 }
@@ -85,6 +88,7 @@ void CudaKernels::run(const ConvBackwardInput& op, Stream stream) {
   require_pointer(op.dinp, name, "dinp");
   require_pointer(op.dout, name, "dout");
   require_pointer(op.weight, name, "weight");
+  if (op.add) require_pointer(op.add, name, "add");
   switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
       return conv_cudnn(*cudnn_, op, cuda_stream(stream));
@@ -92,7 +96,7 @@ void CudaKernels::run(const ConvBackwardInput& op, Stream stream) {
       return conv_backward_input(chip_, op, cuda_stream(stream));
     case Way::stem:
     case Way::general:
-      return conv_general_backward_input(chip_, op, cuda_stream(stream));
+      return conv_general_backward_input(op, cuda_stream(stream));
   }
 }
 

@@ -31,8 +31,7 @@ void conv_stem_backward_weight(const Chip&, const ConvBackwardWeight&, cudaStrea
 // conv_general.cu: every shape and dtype, groups too, by plain FMA.
 size_t conv_general_forward_bytes(const Chip&, const ConvForward&);
 void conv_general_forward(const Chip&, const ConvForward&, cudaStream_t);
-size_t conv_general_backward_input_bytes(const Chip&, const ConvBackwardInput&);
-void conv_general_backward_input(const Chip&, const ConvBackwardInput&, cudaStream_t);
+void conv_general_backward_input(const ConvBackwardInput&, cudaStream_t);
 size_t conv_general_backward_weight_bytes(const Chip&, const ConvBackwardWeight&);
 void conv_general_backward_weight(const Chip&, const ConvBackwardWeight&, cudaStream_t);
 

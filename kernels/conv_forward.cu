@@ -6,10 +6,8 @@
 //   input gradient   dinp[n, h, w, c] = add + sum over k and all r, s with
 //                        p stride - padding + r = h,  q stride - padding + s = w  of
 //                        dout[n, p, q, k] weight[k, r, s, c]                                   =
-// Both are out[pixel, column] = sum over taps (r, s) and depth of image[pixel + tap, depth] *
-// weight[tap, depth, column]; the image's matrix is never written out. The input gradient's image
-// is dout; its pixels come in stride^2 phases of (h, w), each of which has its own taps, so that no
-// zeros are multiplied. add is added in fp32 before rounding, and may be dinp.
+// Both are matrix products as conv_geometry.cuh has them; the image's matrix is never written out.
+// add is added in fp32 before rounding, and may be dinp.
 //
 // A block of 4 warps computes a tile of pixels x columns in steps of 32 of the depth: cp.async
 // brings the image's rows and the weight's to one of 4 stages of shared memory, three steps ahead
@@ -52,10 +50,7 @@ constexpr int step_depth = 32;  // elements of the depth in a stage
 constexpr int most_taps = 16;   // along an axis: bits of a mask
 
 // ---- The convolution as a matrix product --------------------------------------------------------
-// out[pixel, column] = add + sum over taps and depth of image and weight. Forward: image is inp,
-// columns are K, the depth is C. Input gradient: image is dout, out is dinp, columns are C, the
-// depth is K; pixels are those of one phase.
-struct Product {
+struct Product : Geometry {
   void* out;
   const void* add;    // as out, or null
   float* partial;     // [tiles along the pixels, 2, columns]: mean and M2 of each tile; or null
@@ -63,79 +58,23 @@ struct Product {
                       // one part
   const void* image;  // [N, H, W, depth]
   const void* weight;  // [K, R, S, C]
-  int pixels, Y, X;    // of all images; rows and columns of one. Of a phase, with those that an
-                       // odd size lacks
-  Divisor by_image, by_row;  // Y * X, X
-  int H, W, depth;
-  int out_H, out_W, columns;
-  int R, S, stride, padding;
+  int depth, columns;
   int column_tiles;
   Divisor by_column_tiles;
 };
 
-// One direction: the pixel at y reads the image at y * step + first + tap, and the filter at
-// filter + tap * filter_step.
-struct Axis {
-  int pixels, step, first, taps, filter, filter_step;
-
-  // Without the taps that lie outside the image for every pixel: of a 3x3 filter on a map of one
-  // pixel, all but one.
-  __host__ __device__ Axis within(int image) const {
-    const int begin = max(0, -first - (pixels - 1) * step), end = min(taps, image - first);
-    return {pixels,     step, first + begin, max(0, end - begin), filter + begin * filter_step,
-            filter_step};
-  }
-};
-
-// Phase a of the input gradient: h = y * stride + a. Of the filter's r, every stride-th has
-// p = (h + padding - r) / stride without a remainder, and p rises as r falls.
-template <bool input_gradient>
-__host__ __device__ Axis axis(int a, int filter, int image, int pixels, int stride, int padding) {
-  if (!input_gradient) return Axis{pixels, stride, -padding, filter, 0, 1}.within(image);
-  const int r = (a + padding) % stride, taps = r < filter ? (filter - r - 1) / stride + 1 : 0;
-  return Axis{pixels, 1, (a + padding) / stride - (taps - 1), taps, r + (taps - 1) * stride,
-              -stride}
-      .within(image);
-}
-
-struct Tile {
+struct Tile : Phase {
   int pixel, column;  // the first ones
-  int a, b;           // phase
-  Axis y, x;
 };
 
 template <int m, int n, bool input_gradient>
 __device__ Tile tile_of_block(const Product& p) {
-  Tile t;
+  Tile t{Phase::of_block<input_gradient>(p, static_cast<int>(blockIdx.y),
+                                         static_cast<int>(gridDim.y))};
   const int block = static_cast<int>(blockIdx.x), pixel_tile = p.by_column_tiles.divide(block);
   t.pixel = pixel_tile * m;
   t.column = (block - pixel_tile * p.column_tiles) * n;
-  // Blocks of the last phase, which has most taps where the padding is half the filter, first.
-  const int phase = static_cast<int>(gridDim.y - 1 - blockIdx.y);
-  t.a = phase / p.stride, t.b = phase % p.stride;
-  t.y = axis<input_gradient>(t.a, p.R, p.H, p.Y, p.stride, p.padding);
-  t.x = axis<input_gradient>(t.b, p.S, p.W, p.X, p.stride, p.padding);
   return t;
-}
-
-struct Pixel {
-  int image, y, x;
-  __device__ Pixel(const Product& p, int pixel) {
-    image = p.by_image.divide(pixel);
-    const int rest = pixel - image * (p.Y * p.X);
-    y = p.by_row.divide(rest);
-    x = rest - y * p.X;
-  }
-};
-
-// The row of `out` that a pixel is; -1 where there is none.
-template <bool input_gradient>
-__device__ int out_row(const Product& p, const Tile& t, int pixel) {
-  if (pixel >= p.pixels) return -1;
-  if (!input_gradient || p.stride == 1) return pixel;
-  const Pixel at(p, pixel);
-  const int h = at.y * p.stride + t.a, w = at.x * p.stride + t.b;
-  return h < p.out_H && w < p.out_W ? (at.image * p.out_H + h) * p.out_W + w : -1;
 }
 
 // ---- Shared memory ------------------------------------------------------------------------------
@@ -621,58 +560,31 @@ size_t sums_bytes(const Choice& choice) {
 
 // ---- The operations -----------------------------------------------------------------------------
 Product product(const ConvForward& op) {
-  const ConvShape& s = op.shape;
-  return {.out = op.out,
-          .add = nullptr,
-          .partial = nullptr,
-          .sums = nullptr,
-          .image = op.inp,
-          .weight = op.weight,
-          .pixels = out_pixels(s),
-          .Y = s.P(),
-          .X = s.Q(),
-          .by_image = Divisor(s.P() * s.Q()),
-          .by_row = Divisor(s.Q()),
-          .H = s.H,
-          .W = s.W,
-          .depth = s.C,
-          .out_H = s.P(),
-          .out_W = s.Q(),
-          .columns = s.K,
-          .R = s.R,
-          .S = s.S,
-          .stride = s.stride,
-          .padding = s.padding,
-          .column_tiles = 1,
-          .by_column_tiles = Divisor(1)};
+  return {Geometry::forward(op.shape),
+          op.out,
+          nullptr,
+          nullptr,
+          nullptr,
+          op.inp,
+          op.weight,
+          op.shape.C,
+          op.shape.K,
+          1,
+          Divisor(1)};
 }
 
 Product product(const ConvBackwardInput& op) {
-  const ConvShape& s = op.shape;
-  const int Y = ceil_div(s.H, s.stride), X = ceil_div(s.W, s.stride);
-  return {.out = op.dinp,
-          .add = op.add,
-          .partial = nullptr,
-          .sums = nullptr,
-          .image = op.dout,
-          .weight = op.weight,
-          .pixels = phase_pixels(s),
-          .Y = Y,
-          .X = X,
-          .by_image = Divisor(Y * X),
-          .by_row = Divisor(X),
-          .H = s.P(),
-          .W = s.Q(),
-          .depth = s.K,
-          .out_H = s.H,
-          .out_W = s.W,
-          .columns = s.C,
-          .R = s.R,
-          .S = s.S,
-          .stride = s.stride,
-          .padding = s.padding,
-          .column_tiles = 1,
-          .by_column_tiles = Divisor(1)};
+  return {Geometry::backward_input(op.shape),
+          op.dinp,
+          op.add,
+          nullptr,
+          nullptr,
+          op.dout,
+          op.weight,
+          op.shape.K,
+          op.shape.C,
+          1,
+          Divisor(1)};
 }
 
 template <bool input_gradient>

@@ -355,6 +355,59 @@ TEST_P(KernelErrors, Tokens) {
   refuses_foreign_dtypes(dembed, "EmbedBackward");
 }
 
+TEST_P(KernelErrors, Conv) {
+  const ConvShape shape{2, 4, 4, 6, 4, 3, 3, 1, 1, 2};
+  const ConvForward forward{.out = at(),
+                            .moments = at<float>(),
+                            .workspace = at(),
+                            .inp = at(),
+                            .weight = at(),
+                            .shape = shape};
+  const ConvBackwardInput input{
+      .dinp = at(), .workspace = at(), .dout = at(), .add = at(), .weight = at(), .shape = shape};
+  const ConvBackwardWeight weight{
+      .dweight = at<float>(), .workspace = at(), .dout = at(), .inp = at(), .shape = shape};
+  const auto refuses_shapes = [&]<class Op>(const Op& op, const std::string& name) {
+    const auto refuses_shape = [&](const char* argument, auto wrong) {
+      refuses(op, name, argument, [&](Op& o) { wrong(o.shape); });
+    };
+    using S = ConvShape;
+    const std::pair<const char*, int S::*> sizes[] = {
+        {"N", &S::N}, {"H", &S::H}, {"W", &S::W},           {"C", &S::C},     {"K", &S::K},
+        {"R", &S::R}, {"S", &S::S}, {"stride", &S::stride}, {"C", &S::groups}};
+    for (const auto& [argument, member] : sizes)
+      for (const int wrong : {0, -1}) refuses_shape(argument, [&](S& s) { s.*member = wrong; });
+    refuses_shape("padding", [](S& s) { s.padding = -1; });
+    refuses_shape("C: ", [](S& s) { s.C = 5; });
+    refuses_shape("K: ", [](S& s) { s.K = 5; });
+    refuses_shape("smaller than the filter", [](S& s) { s.R = 7; });
+    refuses_shape("smaller than the filter", [](S& s) { s.S = 7; });
+    refuses_shape("more positions", [](S& s) { s.N = s.H = s.W = 1 << 12; });
+    if (!GetParam().host_threads) refuses_shape("stride: 256", [](S& s) { s.stride = 256; });
+    refuses_foreign_dtypes(op, name);
+  };
+  refuses_shapes(forward, "ConvForward");
+  refuses_shapes(input, "ConvBackwardInput");
+  refuses_shapes(weight, "ConvBackwardWeight");
+  using Forward = ConvForward;
+  using Input = ConvBackwardInput;
+  using Weight = ConvBackwardWeight;
+  const auto refuses_null = [&]<class Op, class... T>(const Op& op, const std::string& name,
+                                                      Pointer<Op, T>... arguments) {
+    (refuses(op, name, arguments.name, [&](Op& o) { o.*arguments.member = nullptr; }), ...);
+    refuses_misaligned(op, name, arguments...);
+  };
+  refuses_null(forward, "ConvForward", Pointer{"out", &Forward::out},
+               Pointer{"workspace", &Forward::workspace}, Pointer{"inp", &Forward::inp},
+               Pointer{"weight", &Forward::weight});
+  refuses_misaligned(forward, "ConvForward", Pointer{"moments", &Forward::moments});
+  refuses_null(input, "ConvBackwardInput", Pointer{"dinp", &Input::dinp},
+               Pointer{"dout", &Input::dout}, Pointer{"weight", &Input::weight});
+  refuses_misaligned(input, "ConvBackwardInput", Pointer{"add", &Input::add});
+  refuses_null(weight, "ConvBackwardWeight", Pointer{"dweight", &Weight::dweight},
+               Pointer{"dout", &Weight::dout}, Pointer{"inp", &Weight::inp});
+}
+
 TEST_P(KernelErrors, BatchNorm) {
   const BatchNormForward forward{.out = at(),
                                  .mean = at<float>(),
