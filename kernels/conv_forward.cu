@@ -32,10 +32,10 @@
 // which its 2100 instructions a warp issue. None of this is measured.
 //
 // Tile        warp     registers (sm_80, sm_90a)  shared  blocks of a multiprocessor (sm_80, sm_90)
-// 128 x 128   64 x 64  210 - 228, 222 - 236       64 KB   2, 2
-// 256 x 64    64 x 64  224 - 240, 234 - 240       80 KB   2, 2
-// 128 x 64    64 x 32  141 - 154, 150 - 154       48 KB   3, 3
-//  64 x 64    32 x 32  92, 90 - 96                32 KB   4, 5
+// 128 x 128   64 x 64  210 - 224, 220 - 230       64 KB   2, 2
+// 256 x 64    64 x 64  223 - 240, 232 - 238       80 KB   2, 2
+// 128 x 64    64 x 32  140 - 154, 148 - 156       48 KB   3, 3
+//  64 x 64    32 x 32  89 - 92, 89 - 94            32 KB   4, 5
 #include "kernels/column_sums.cuh"
 #include "kernels/conv.cuh"
 #include "kernels/conv_tiles.cuh"

@@ -26,7 +26,7 @@
 //
 // Tile       registers (sm_80, sm_90a)   shared   blocks of a multiprocessor (sm_80, sm_90)
 // 128 x 64   147 - 165, 153 - 167        26 KB    3, 3
-// 128 x 32   142 - 162, 145 - 168        43 KB    3, 3
+// 128 x 32   141 - 163, 145 - 168        43 KB    3, 3
 #include "kernels/column_sums.cuh"
 #include "kernels/conv.cuh"
 #include "kernels/conv_geometry.cuh"
