@@ -13,13 +13,13 @@ void check(const ConvShape& s, const char* op) {
           "R, S, stride: must be positive, padding not negative");
   require(s.groups > 0 && s.C % s.groups == 0, op, "C: %d channels in %d groups", s.C, s.groups);
   require(s.K % s.groups == 0, op, "K: %d channels in %d groups", s.K, s.groups);
-  require(s.H + 2 * s.padding >= s.R && s.W + 2 * s.padding >= s.S, op,
+  constexpr double most = 1 << 30;
+  const double H = s.H + 2.0 * s.padding, W = s.W + 2.0 * s.padding;
+  require(H >= s.R && W >= s.S, op,
           "H, W: an image of %d x %d with padding %d is smaller than the filter", s.H, s.W,
           s.padding);
   require(s.stride < 256, op, "stride: %d is more than 255", s.stride);
-  constexpr double most = 1 << 30;
-  require(s.inp_count() / s.C <= most && s.out_count() / s.K <= most, op,
-          "N, H, W: more positions than an index holds");
+  require(s.N * H * W <= most, op, "N, H, W: more positions than an index holds");
   require(s.weight_count() <= most, op, "K, R, S, C: a weight of more than 2^30 elements");
 }
 

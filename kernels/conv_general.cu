@@ -1,32 +1,39 @@
-// Convolution by plain FMA: fp32, groups, any number of channels. All three directions are products
+// Convolution by plain FMA, for every dtype and shape: fp32, groups, any number of channels, and the
+// input's gradient of a first layer. All three directions are products
 //   sum[i, j] = sum over the depth of a[depth, i] b[depth, j]
 //   direction        i                j                  depth                       a      b
 //   forward          pixels           K of a group       taps, then C of the group   inp    weight
 //   input gradient   pixels, phases   C of a group       taps, then K of the group   dout   weight
 //   weight gradient  taps, then C     K of a group       pixels                      inp    dout
-// of each group (conv_geometry.cuh: pixels, phases, taps). The matrices a are never written out. The
-// weight gradient shares out its pixels to as many blocks as fill the chip, as long as each has 8
-// steps and their sums stay within 64 MB; finish_column_sums adds these up in their order.
+// of each group (conv_geometry.cuh: pixels, phases, taps). The matrices a are never written out.
+//   forward   out =; moments =, of out as it is rounded: a tile's by two passes over registers,
+//             which merge_moments merges
+//   input     dinp = sum + add, added in fp32 before rounding; add may be dinp
+//   weight    dweight = or +=, by accumulate. Blocks share out the pixels where a tile each doesn't
+//             fill the chip, as long as each has 8 steps and their sums stay within 64 MB;
+//             finish_column_sums adds these up in their order
 //
 // A block of 128 threads computes a tile of 128 i x n j. A stage of the depth goes from memory to
 // registers while the one before is multiplied, and from there to the other half of shared memory,
 // fp32, transposed so that a thread reads neighbouring i, and neighbouring j, in 16 bytes. Each
 // thread multiplies 8 i by 8 j (n = 64) or by 4 (n = 32): per row of the depth 64 FMA for 4 reads of
 // shared memory, or 32 for 3.
-// Narrow groups share a tile: `groups` of them, a power of two, have n / groups of the j each, and of
-// a stage's 32 rows of a each. So 32 groups of 4 channels fill tiles as well as one of 32 does.
+// Narrow groups share a tile: 2^bits of them have n / 2^bits of the j each, and of a stage's 32 rows
+// of a each. So 32 groups of 4 channels fill the j of tiles, though they load 8 times as much of a
+// for an FMA as one group of 32 does, and their weight gradient has 36 of a tile's 128 i.
 //
-// Calculated clocks of a multiprocessor for a step of a 128 x 64 tile, 16 of the depth, 131072 FMA:
+// Calculated clocks of a multiprocessor for a step of a 128 x 64 tile, 16 of the depth, 131072 FMA,
+// forward in fp32 where C is a multiple of 4:
 //   FMA              128 a clock                                              1024
 //   issue            4 warps * (1132 to multiply, about 650 to load) / 4      1780   (SASS, counted)
-//   shared memory    4 warps * (16 * 4 reads + 24 writes)                      350
-//   L1               4 warps * 4 loads of 32 rows (forward, a)                 512
+//   shared memory    4 warps * (16 * 4 reads of 1 or 2 clocks, 32 of writes)   380 - 640
+//   L1               4 warps * 4 loads of 32 rows                              512   the same path
 // Issue is the limit, 0.57 of an H200's 59 Tflop/s of FMA (132 multiprocessors, 1.755 GHz). Nothing
 // of this is measured.
 //
 // Tile       registers (sm_80, sm_90a)   shared   blocks of a multiprocessor (sm_80, sm_90)
-// 128 x 64   147 - 165, 153 - 167        26 KB    3, 3
-// 128 x 32   141 - 163, 145 - 168        43 KB    3, 3
+// 128 x 64   139 - 161, 155 - 167        25.5 KB  3, 3
+// 128 x 32   141 - 163, 149 - 168        43 KB    3, 3
 #include "kernels/column_sums.cuh"
 #include "kernels/conv.cuh"
 #include "kernels/conv_geometry.cuh"
@@ -35,7 +42,8 @@ namespace bv::BAREVISION_GPU {
 namespace {
 
 constexpr int threads = 128, warps = threads / warp_size;
-constexpr int m = 128;  // i of a tile
+constexpr int blocks_per_multiprocessor = 3;  // as registers allow
+constexpr int m = 128;                        // i of a tile
 constexpr int wide = 64, narrow = 32;
 constexpr size_t most_workspace = size_t{64} << 20;
 constexpr int least_steps = 8;  // of a part of the pixels
@@ -82,8 +90,10 @@ constexpr int stage_rows = n == wide ? 16 : 32;  // of a, of all groups of the t
 
 template <int n>
 struct Stage {
-  alignas(16) float a[stage_rows<n>][m + 4];  // [depth, group][i]
-  float b[stage_rows<n>][n + 4];              // [depth][j of all groups]
+  // [depth, group][i]: 2^bits neighbouring rows are of the tile's groups. The eight more put what a
+  // quarter of a warp reads of four groups, at two i, into different banks.
+  alignas(16) float a[stage_rows<n>][m + 8];
+  float b[stage_rows<n>][n + 4];  // [depth][j of all groups]
 };
 
 template <int n>
@@ -93,8 +103,14 @@ struct Sums {
   float at[8][js] = {};
 
   // This thread's i: i() ... + 3, and those 64 further on. Its j likewise: 4, and those n/2 further.
-  __device__ static int i() { return threadIdx.x / 8 * 4; }
-  __device__ static int j() { return threadIdx.x % 8 * 4; }
+  // Lanes lie 4 x 8, so that each has a neighbour (lane ^ 1, lane ^ 2) that reads the same i and one
+  // that reads the same j: shared memory answers those 16-byte reads together.
+  static constexpr unsigned i_bits = 0b10001;  // of a lane's number; the others are j's
+  __device__ static int i() {
+    const int lane = threadIdx.x % warp_size;
+    return (threadIdx.x / warp_size * 4 + lane / 16 * 2 + lane % 2) * 4;
+  }
+  __device__ static int j() { return threadIdx.x / 2 % 8 * 4; }
   __device__ static int i_of(int x) { return i() + x / 4 * (m / 2) + x % 4; }
   __device__ static int j_of(int x) { return j() + x / 4 * (n / 2) + x % 4; }
 
@@ -159,7 +175,7 @@ struct Product : Geometry {
 };
 
 struct Tile : Phase {
-  int pixel, columns;  // the first pixel; which tile of columns
+  int pixel, column_tile;  // the first pixel; which tile of columns
 };
 
 template <bool input_gradient>
@@ -169,7 +185,7 @@ __device__ Tile tile_of_block(const Product& p) {
       0, 0};
   const int block = static_cast<int>(blockIdx.x), pixel_tile = p.by_tiles.divide(block);
   t.pixel = pixel_tile * m;
-  t.columns = block - pixel_tile * p.columns.tiles;
+  t.column_tile = block - pixel_tile * p.columns.tiles;
   return t;
 }
 
@@ -205,7 +221,7 @@ struct Loader {
 
   __device__ Loader(const Product& p, const Tile& t)
       : p(p), t(t), length(t.y.taps * t.x.taps * p.depth), by_taps_x(max(t.x.taps, 1)) {
-    const int first = p.columns.first_group(t.columns);
+    const int first = p.columns.first_group(t.column_tile);
     bits = n == wide ? 0 : p.columns.bits;
     groups = min(p.columns.groups - first, 1 << bits);
 
@@ -218,7 +234,8 @@ struct Loader {
     if (at >= p.pixels) h = p.H;  // no tap lies inside
 
     for (int k = 0; k < (input_gradient ? 1 : bs); ++k) {
-      const Column column(p.columns, t.columns, b_column(k) % n);
+      // (Of those k that has_b leaves out, any.)
+      const Column column(p.columns, t.column_tile, b_column(k) % n);
       channel[k] = !column.there ? -1 : input_gradient ? column.in : column.channel(p.columns);
     }
   }
@@ -302,7 +319,7 @@ struct Loader {
              C;
     };
     if (input_gradient) {
-      const int group = Column(p.columns, t.columns, b_column(0)).group;
+      const int group = Column(p.columns, t.column_tile, b_column(0)).group;
       weight += int64_t{group * p.depth} * filter + channel[0];
 #pragma unroll
       for (int k = 0; k < bs; ++k) {
@@ -347,7 +364,7 @@ struct Epilogue {
       if (row < 0) continue;
 #pragma unroll
       for (int y = 0; y < js; y += 4) {
-        const Column column(p.columns, t.columns, sums.j_of(y));
+        const Column column(p.columns, t.column_tile, sums.j_of(y));
         if (!column.there) continue;
         four(p, int64_t{row} * p.columns.channels() + column.channel(p.columns),
              p.columns.of_group - column.in, sums.at[x] + y);
@@ -394,14 +411,14 @@ struct Epilogue {
     for (int y = 0; y < js; ++y) {
       Moments of = of_thread(p.pixels - t.pixel, sums, y);
 #pragma unroll
-      for (int bit = 8; bit < warp_size; bit *= 2)
+      for (const int bit : {1, 16})
         merge(of, {__shfl_xor_sync(~0u, of.count, bit), __shfl_xor_sync(~0u, of.mean, bit),
                    __shfl_xor_sync(~0u, of.m2, bit)});
-      if (lane < 8) s.warp[warp][sums.j_of(y)] = of;
+      if (!(lane & sums.i_bits)) s.warp[warp][sums.j_of(y)] = of;
     }
     __syncthreads();
     if (threadIdx.x >= n) return;
-    const Column column(p.columns, t.columns, static_cast<int>(threadIdx.x));
+    const Column column(p.columns, t.column_tile, static_cast<int>(threadIdx.x));
     if (!column.there) return;
     Moments all = s.warp[0][threadIdx.x];
 #pragma unroll
@@ -435,7 +452,7 @@ struct ProductShared {
 
 // Block (tile, phase).
 template <class T, int n, bool input_gradient>
-__global__ void __launch_bounds__(threads, 3) conv_general_tile(Product p) {
+__global__ void __launch_bounds__(threads, blocks_per_multiprocessor) conv_general_tile(Product p) {
   using Out = Epilogue<T, n, input_gradient>;
   auto& s = shared<ProductShared<T, n, input_gradient>>();
   const Tile t = tile_of_block<input_gradient>(p);
@@ -564,7 +581,8 @@ __device__ void store(const WeightProduct& p, int i, int tile, const Sums<n>& su
 
 // Block (tile of i and j, part of the pixels).
 template <class T, int n>
-__global__ void __launch_bounds__(threads, 3) conv_general_weight_tile(WeightProduct p) {
+__global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
+    conv_general_weight_tile(WeightProduct p) {
   auto& s = shared<Shared<n>>();
   const int i = static_cast<int>(blockIdx.x) % p.i_tiles * m,
             tile = static_cast<int>(blockIdx.x) / p.i_tiles;
@@ -587,12 +605,11 @@ Plan plan(const Chip& chip, const ConvShape& s) {
   p.i_tiles = ceil_div(s.R * s.S * (s.C / s.groups), m);
   const int rows = (p.columns.n == wide ? stage_rows<wide> : stage_rows<narrow>) >> p.columns.bits;
   const int steps = ceil_div(s.N * s.P() * s.Q(), rows);
-  const int blocks = chip.multiprocessors * (p.columns.n == wide ? 3 : 4);
+  const int places = chip.multiprocessors * blocks_per_multiprocessor;
   const auto fit =
       static_cast<int>(std::min(double(most_workspace) / (4 * s.weight_count()), 1024.0));
-  const int wanted =
-      std::min({ceil_div(blocks, p.i_tiles * p.columns.tiles), steps / least_steps, fit});
-  p.steps_of_part = ceil_div(steps, std::max(wanted, 1));
+  p.steps_of_part = ceil_div(steps, parts_of_depth(p.i_tiles * p.columns.tiles, places,
+                                                   std::min(steps / least_steps, fit)));
   p.parts = ceil_div(steps, p.steps_of_part);
   return p;
 }

@@ -1,8 +1,10 @@
 // Where the pixels and the taps of a convolution lie, forward and for the input's gradient alike:
-//   out[pixel, column] = sum over taps and depth of image[pixel + tap, depth] weight[tap, depth, column]
+//   out[pixel, column] = sum over taps and depth of
+//       image[pixel's place + tap, depth] weight[tap, depth, column]
 // Forward: image is inp, columns are K, the depth is C. Input gradient: image is dout, out is dinp,
 // columns are C, the depth is K. Its pixels (h, w) come in stride^2 phases, by their remainders, each
-// of which has its own taps: no zeros are multiplied.
+// of which has its own taps: no zeros are multiplied. The weight's gradient goes over the pixels of
+// forward.
 #pragma once
 #include "kernels/pack.cuh"
 
@@ -92,7 +94,7 @@ struct Phase {
   int a, b;
   Axis y, x;
 
-  // The last one, which has most taps where the padding is half the filter, first.
+  // The last one first: of a 3x3 or 7x7 at stride 2 it has most taps.
   template <bool input_gradient>
   __device__ static Phase of_block(const Geometry& g, int block, int blocks) {
     const int phase = blocks - 1 - block;
@@ -128,6 +130,18 @@ __device__ int out_row(const Geometry& g, const Phase& phase, int pixel) {
   const Pixel at(g, pixel);
   const int h = at.y * g.stride + phase.a, w = at.x * g.stride + phase.b;
   return h < g.out_H && w < g.out_W ? (at.image * g.out_H + h) * g.out_W + w : -1;
+}
+
+// In how many parts, at most `most`, to cut the depth of each of `tiles`, where a chip has places
+// for so many blocks at a time: where waves of blocks, a part's length each, end soonest. More parts
+// have more sums to add up in the end, so they must be worth it by a twentieth.
+inline int parts_of_depth(int tiles, int places, int most) {
+  int best = 1;
+  double least = ceil_div(tiles, places);
+  for (int parts = 2; parts <= most && (parts - 1) * tiles < 2 * places; ++parts)
+    if (const double waves = double(ceil_div(tiles * parts, places)) / parts; waves < 0.95 * least)
+      best = parts, least = waves;
+  return best;
 }
 
 }  // namespace bv::BAREVISION_GPU

@@ -237,8 +237,8 @@ Plan plan(const Chip& chip, const ConvShape& s) {
   const int blocks = chip.multiprocessors * (p.m + p.n > 128 ? 2 : 4);
   const auto fit =
       static_cast<int>(std::min(double(most_workspace) / (4 * s.weight_count()), 1024.0));
-  const int wanted = std::min({ceil_div(blocks, p.tiles), steps / least_steps, fit});
-  p.steps_of_part = ceil_div(steps, std::max(wanted, 1));
+  p.steps_of_part =
+      ceil_div(steps, parts_of_depth(p.tiles, blocks, std::min(steps / least_steps, fit)));
   p.parts = ceil_div(steps, p.steps_of_part);
   return p;
 }

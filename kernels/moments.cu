@@ -27,8 +27,8 @@ __global__ void __launch_bounds__(merge_columns* merge_lanes)
     merge_parts_of_columns(MergeMoments a, int stride, bool last) {
   auto& s = shared<MergeShared>();
   const int lane = threadIdx.x / merge_columns, in = threadIdx.x % merge_columns;
-  const int column = blockIdx.x * merge_columns + in;
-  const int first = blockIdx.y * merge_parts;  // in units of stride
+  const int column = blockIdx.y * merge_columns + in;
+  const int first = blockIdx.x * merge_parts;  // in units of stride
   Moments sum{0, 0, 0};
   if (column < a.C)
 #pragma unroll 4
@@ -150,7 +150,7 @@ void by_width(DType dtype, int C, F f) {
 void merge_moments(const MergeMoments& a, cudaStream_t stream) {
   for (int64_t stride = 1, parts = a.parts;; stride *= merge_parts) {
     const auto groups = static_cast<unsigned>(ceil_div(parts, int64_t{merge_parts}));
-    const dim3 grid(ceil_div(a.C, merge_columns), groups);
+    const dim3 grid(groups, ceil_div(a.C, merge_columns));
     launch<merge_parts_of_columns>(grid, merge_columns * merge_lanes, sizeof(MergeShared), stream,
                                    a, static_cast<int>(stride), groups == 1);
     if (groups == 1) return;
