@@ -73,32 +73,8 @@ void runs_block(Rows at, int column, const Chunk& chunk, const float* panel) {
 
 using RunsBlock = void (*)(Rows, int, const Chunk&, const float*);
 
-template <int rows>
-RunsBlock runs_block_of(int vectors) {
-  if (vectors == 1) return runs_block<rows, 1>;
-  if (vectors == 2) return runs_block<rows, 2>;
-  if constexpr (panel_vectors == 4) {
-    if (vectors == 3) return runs_block<rows, 3>;
-    return runs_block<rows, 4>;
-  }
-  return nullptr;
-}
-
 static inline RunsBlock runs_block_of(int rows, int vectors) {
-  switch (rows) {
-    case 1:
-      return runs_block_of<1>(vectors);
-    case 2:
-      return runs_block_of<2>(vectors);
-    case 3:
-      return runs_block_of<3>(vectors);
-    case 4:
-      return runs_block_of<4>(vectors);
-    case 5:
-      return runs_block_of<5>(vectors);
-    default:
-      return runs_block_of<6>(vectors);
-  }
+  return block_of(rows, vectors, []<int r, int v>() -> RunsBlock { return runs_block<r, v>; });
 }
 
 // The columns of a matrix in panels of nearly equal numbers of vectors.

@@ -91,32 +91,37 @@ void product_block(float* c, ptrdiff_t c_row, const float* a, ptrdiff_t a_row, p
 using ProductBlock = void (*)(float*, ptrdiff_t, const float*, ptrdiff_t, ptrdiff_t, const float*,
                               int, bool);
 
-template <int rows>
-ProductBlock product_block_of(int vectors) {
-  if (vectors == 1) return product_block<rows, 1>;
-  if (vectors == 2) return product_block<rows, 2>;
+// f.template operator()<rows, vectors>() with the sizes of a block as constants.
+template <int rows, class F>
+auto block_of(int vectors, F f) {
   if constexpr (panel_vectors == 4) {
-    if (vectors == 3) return product_block<rows, 3>;
-    return product_block<rows, 4>;
+    if (vectors == 4) return f.template operator()<rows, 4>();
+    if (vectors == 3) return f.template operator()<rows, 3>();
   }
-  return nullptr;
+  return vectors == 2 ? f.template operator()<rows, 2>() : f.template operator()<rows, 1>();
+}
+template <class F>
+auto block_of(int rows, int vectors, F f) {
+  static_assert(row_block == 6);
+  switch (rows) {
+    case 1:
+      return block_of<1>(vectors, f);
+    case 2:
+      return block_of<2>(vectors, f);
+    case 3:
+      return block_of<3>(vectors, f);
+    case 4:
+      return block_of<4>(vectors, f);
+    case 5:
+      return block_of<5>(vectors, f);
+    default:
+      return block_of<6>(vectors, f);
+  }
 }
 
 static inline ProductBlock product_block_of(int rows, int vectors) {
-  switch (rows) {
-    case 1:
-      return product_block_of<1>(vectors);
-    case 2:
-      return product_block_of<2>(vectors);
-    case 3:
-      return product_block_of<3>(vectors);
-    case 4:
-      return product_block_of<4>(vectors);
-    case 5:
-      return product_block_of<5>(vectors);
-    default:
-      return product_block_of<6>(vectors);
-  }
+  return block_of(rows, vectors,
+                  []<int r, int v>() -> ProductBlock { return product_block<r, v>; });
 }
 
 struct Factor {  // a
