@@ -149,7 +149,10 @@ void RunLog::epoch(const EpochRecord& r) {
     return std::string(text);
   };
   char rate[96];
-  std::snprintf(rate, sizeof rate, "  %.1f images/s  %.1f s", r.images_per_second, r.seconds);
+  if (r.images_per_second > 0)
+    std::snprintf(rate, sizeof rate, "  %.1f images/s  %.1f s", r.images_per_second, r.seconds);
+  else  // trained before the run was stopped
+    std::snprintf(rate, sizeof rate, "  %.1f s", r.seconds);
   line("epoch " + std::to_string(r.epoch) + " at step " + std::to_string(r.step) + ":" +
        figure("train loss", r.train_loss) + figure("val loss", r.val_loss) +
        figure("val top-1", r.val_top1) + figure("val top-5", r.val_top5) + rate);

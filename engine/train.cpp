@@ -182,6 +182,7 @@ void Training::start_values() {
   epoch_count_ = c.loss_count;
   best_top1_ = c.best_top1;
   best_step_ = c.best_step;
+  last_lr_ = schedule_.at(step_ - 1, batch_ == 0 ? epoch_ - 1 : epoch_);
 }
 
 int Training::run() {
@@ -216,6 +217,7 @@ int Training::run() {
 
   train_.start(epoch_, batch_);
   epoch_start_ = Clock::now();
+  if (batch_ == 0 && epoch_count_ > 0) end_epoch(true);
   bool going = step_ < end_;
   while (going) {
     going = one_update();
@@ -350,6 +352,9 @@ EvaluationSums Training::evaluate() {
 
 void Training::end_epoch(bool whole) {
   const Options& o = s_.options;
+  // Asked to stop by the epoch's last step: its evaluation is the first thing that the run does when
+  // it goes on.
+  if (whole && stopped_by_) return save(false);
   const int64_t epoch = whole ? epoch_ : epoch_ + 1;  // counted from 1
   const bool ends = step_ >= end_;
   const bool due = o.eval_every > 0 && epoch % o.eval_every == 0;
@@ -358,7 +363,7 @@ void Training::end_epoch(bool whole) {
                      .step = step_,
                      .train_loss = epoch_loss_ / epoch_count_,
                      .lr = last_lr_,
-                     .images_per_second = epoch_images_ / epoch_seconds_,
+                     .images_per_second = epoch_images_ / std::max(epoch_seconds_, 1e-9),
                      .peak_memory_bytes = static_cast<int64_t>(trainer_.plan().peak())};
   if (val_ && !stopped_by_ && (due || ends)) {
     const EvaluationSums sums = evaluate();

@@ -84,6 +84,24 @@ TEST_F(ProgramFaults, SignalsStopInOrder) {
   EXPECT_EQ(expect_checkpoint("run"), step + 1);
 }
 
+// An epoch of one update, so that the stop comes with its last one, whenever it comes.
+TEST_F(ProgramFaults, AStopAtTheEndOfAnEpochLosesNoEvaluation) {
+  make_cifar(in("cifar"));
+  Program run(folder_.path(), on_vit + "--data cifar --batch 44 --epochs 100000 --out run");
+  ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  kill(run.pid(), SIGTERM);
+  EXPECT_EQ(run.wait().code, 128 + SIGTERM);
+  const int64_t step = expect_checkpoint("run");
+  EXPECT_EQ(metric(in("run"), "epoch", "val_top1").size(), size_t(step - 1));
+  resume(step);  // not one update more
+  EXPECT_EQ(metric(in("run"), "epoch", "step").back(), std::to_string(step));
+  EXPECT_NE(metric(in("run"), "epoch", "val_top1").back(), "null");
+  EXPECT_GT(std::stod(metric(in("run"), "epoch", "lr").back()), 0);
+  EXPECT_EQ(metric(in("run"), "step", "step").size(), size_t(step));
+  resume(step + 1);
+  EXPECT_EQ(metric(in("run"), "epoch", "val_top1").size(), size_t(step + 1));
+}
+
 TEST_F(ProgramFaults, AFullDisk) {
   const SmallDisk disk(in("disk"), "40m");  // a checkpoint takes 22 MB without moments
   if (!disk.mounted()) GTEST_SKIP() << "can't mount a small disk here";
