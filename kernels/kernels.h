@@ -383,22 +383,21 @@ struct ConvBackwardWeight {
 //   rstd = 1 / sqrt(variance + eps)
 // mean and variance are those over `parts` equal parts (the processes' batches: SyncBN; or one),
 // whose moments are given: mean = mean of the parts' means, variance = mean of the parts' variances
-// + variance of the parts' means. A NaN stays one.
+// + variance of the parts' means. A NaN stays one; running statistics don't change where mean or
+// variance isn't finite.
 // Every device computes y as fma(inp - mean, rstd * weight, bias) (+ residual), so that backward
 // finds the same sign again.
 struct BatchNormForward {
-  void* out;            // [rows, C] dtype  =
-  float* mean;          // [C]  =, saved for backward
-  float* rstd;          // [C]  =, saved for backward
-  float* running_mean;  // [C]  = (1 - momentum) running + momentum mean; null: left as it is
-  float* running_var;   // [C]  the same, of the unbiased variance: n / (n - 1) times the biased
-      // one, n = rows * parts. Neither changes where mean or variance isn't finite
+  void* out;             // [rows, C] dtype  =
+  float* mean;           // [C]  =, saved for backward
+  float* rstd;           // [C]  =, saved for backward
+  float* running_mean;   // [C]  = (1 - momentum) running + momentum mean; null: left as it is
+  float* running_var;    // [C]  the same, of variance n / max(n - 1, 1), n = rows * parts
   const void* inp;       // [rows, C] dtype
   const void* residual;  // [rows, C] dtype, or null
-  const float*
-      moments;          // [parts, 2, C]: mean and biased variance of inp, as ConvForward gives them
-  const float* weight;  // [C]
-  const float* bias;    // [C]
+  const float* moments;  // [parts, 2, C]: mean and biased variance of inp, as of ConvForward
+  const float* weight;   // [C]
+  const float* bias;     // [C]
   int rows, C, parts;
   float eps, momentum;
   bool relu;
