@@ -25,10 +25,10 @@
 // Calculated clocks of a multiprocessor for a step of a 128 x 64 tile, 16 of the depth, 131072 FMA,
 // forward in fp32 where C is a multiple of 4:
 //   FMA              128 a clock                                              1024
-//   issue            4 warps * (1132 to multiply, about 650 to load) / 4      1780   (SASS, counted)
+//   issue            4 warps * (1116 to multiply, about 650 to load) / 4      1770   (SASS, counted)
 //   shared memory    4 warps * (16 * 4 reads of 1 or 2 clocks, 32 of writes)   380 - 640
 //   L1               4 warps * 4 loads of 32 rows                              512   the same path
-// Issue is the limit, 0.57 of an H200's 59 Tflop/s of FMA (132 multiprocessors, 1.755 GHz). Nothing
+// Issue is the limit, 0.58 of an H200's 59 Tflop/s of FMA (132 multiprocessors, 1.755 GHz). Nothing
 // of this is measured.
 //
 // Tile       registers (sm_80, sm_90a)   shared   blocks of a multiprocessor (sm_80, sm_90)
