@@ -167,7 +167,7 @@ struct Run {
     return (*place)[static_cast<size_t>(graph->info(t).storage)];
   }
   float* floats(Tensor t) const { return static_cast<float*>(at(t)); }
-  void* grad(Tensor t) const { return at(Tensor{graph->info(t).grad}); }
+  void* grad(Tensor t) const { return t ? at(Tensor{graph->info(t).grad}) : nullptr; }
   float* master(Parameter p) const { return weights ? weights + graph->info(p).offset : nullptr; }
   const void* weight(Parameter p) const {
     if (!copy || !p) return nullptr;

@@ -70,7 +70,7 @@ class ConvNode : public Node {
     return {.dinp = r.grad(t_.inp),
             .workspace = r.workspace,
             .dout = r.grad(t_.out),
-            .add = t_.through ? r.grad(t_.through) : nullptr,
+            .add = r.grad(t_.through),
             .weight = r.weight(weight_),
             .shape = shape_,
             .dtype = dtype_};

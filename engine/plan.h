@@ -40,7 +40,7 @@ class Planner {
     }
   };
   Pass forward, backward;  // of the node that is being planned
-  Tensor grad(Tensor t) const { return {graph_.info(t).grad}; }
+  Tensor grad(Tensor t) const { return t ? Tensor{graph_.info(t).grad} : t; }
 
  private:
   const Graph& graph_;
