@@ -118,13 +118,20 @@ TEST(Log, PlainLinesWhereThereIsNoTerminal) {
     RunLog log({.total_steps = 10});
     log.progress({.epoch = 1, .epochs = 1, .step = 1});
     log.step(step_record(1));
-    log.epoch({.epoch = 1, .step = 1, .train_loss = 2, .val_loss = 1, .val_top1 = 0.9});
+    log.epoch({.epoch = 1,
+               .step = 1,
+               .train_loss = 2,
+               .val_loss = 1,
+               .val_top1 = 0.9,
+               .images_per_second = 100});
+    log.epoch({.epoch = 2, .step = 2, .train_loss = 2});  // trained before the run went on
     log.line("done");
   });
   EXPECT_EQ(text,
             "epoch 1  step 1/10  loss 2.5000  lr 0.001  grad norm 0.25  100.0 images/s\n"
             "epoch 1 at step 1:  train loss 2.0000  val loss 1.0000  val top-1 0.9000  "
-            "0.0 images/s  0.0 s\n"
+            "100.0 images/s  0.0 s\n"
+            "epoch 2 at step 2:  train loss 2.0000  0.0 s\n"
             "done\n");
 }
 

@@ -23,9 +23,9 @@ World world_of(int rank, int size, int port) {
   World world;
   world.rank = rank;
   world.size = size;
-  world.host = "localhost";
+  world.host = "127.0.0.1";
   world.port = port;
-  world.master = "localhost:" + std::to_string(port);
+  world.master = "127.0.0.1:" + std::to_string(port);
   world.variables = "RANK, WORLD_SIZE";
   return world;
 }
@@ -153,7 +153,7 @@ TEST(TcpCommunicator, NamesWhoDoesntCome) {
   EXPECT_NE(second.errors.find("rank 1: rank 0 ended before all ranks had come"), std::string::npos)
       << second.errors;
   const Ending alone = start_rank(1, 2, free_port(), 0.3, nothing)->wait();
-  EXPECT_NE(alone.errors.find("rank 1 waited 0.3 s for rank 0 at localhost:"), std::string::npos)
+  EXPECT_NE(alone.errors.find("rank 1 waited 0.3 s for rank 0 at 127.0.0.1:"), std::string::npos)
       << alone.errors;
 }
 
