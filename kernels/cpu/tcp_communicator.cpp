@@ -110,7 +110,7 @@ class TcpCommunicator final : public Communicator {
     auto* all = reinterpret_cast<std::byte*>(data);
     gather_and_answer(all + row * static_cast<size_t>(place_.rank), row, all,
                       row * static_cast<size_t>(place_.size), [&](int r, const Bytes& part) {
-                        std::memcpy(all + row * static_cast<size_t>(r), part.data(), row);
+                        put(part, all + row * static_cast<size_t>(r), row, r);
                       });
   }
   void broadcast(void* data, size_t bytes, int root, Stream) override {
@@ -118,7 +118,7 @@ class TcpCommunicator final : public Communicator {
       throw std::invalid_argument("broadcast: there is no rank " + std::to_string(root));
     const bool sends = place_.rank == root;
     gather_and_answer(data, sends ? bytes : 0, data, bytes, [&](int r, const Bytes& part) {
-      if (r == root) std::memcpy(data, part.data(), bytes);
+      if (r == root) put(part, data, bytes, r);
     });
   }
   void barrier() override {
@@ -144,7 +144,8 @@ class TcpCommunicator final : public Communicator {
   template <class T>
   void sum(T* data, size_t count) {
     const size_t bytes = count * sizeof(T);
-    gather_and_answer(data, bytes, data, bytes, [&](int, const Bytes& part) {
+    gather_and_answer(data, bytes, data, bytes, [&](int rank, const Bytes& part) {
+      require_bytes(part, bytes, rank);
       const T* other = reinterpret_cast<const T*>(part.data());
       for (size_t i = 0; i < count; ++i) data[i] += other[i];
     });
@@ -156,10 +157,7 @@ class TcpCommunicator final : public Communicator {
                          Take take_in) {
     if (place_.rank > 0) {
       send_frame(*peers_[0], Kind::data, part, bytes);
-      const Bytes got = take(*peers_[0]);
-      require_bytes(got, answer_bytes, 0);
-      std::memcpy(answer, got.data(), answer_bytes);
-      return;
+      return put(take(*peers_[0]), answer, answer_bytes, 0);
     }
     for (const auto& peer : peers_) {
       const Bytes got = take(*peer);
@@ -173,6 +171,11 @@ class TcpCommunicator final : public Communicator {
       throw std::runtime_error(
           "rank " + std::to_string(from) + " sent " + std::to_string(got.size()) + " bytes where " +
           std::to_string(wanted) + " belong; start all ranks with the same program and options");
+  }
+
+  static void put(const Bytes& got, void* to, size_t wanted, int from) {
+    require_bytes(got, wanted, from);
+    std::copy(got.begin(), got.end(), static_cast<std::byte*>(to));
   }
 
   // The next data of a peer. Doesn't return where something is wrong.
