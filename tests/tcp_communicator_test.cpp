@@ -84,6 +84,19 @@ TEST(TcpCommunicator, CollectivesFollowEachOtherInAnyOrder) {
   }
 }
 
+// Ranks of different programs, say.
+TEST(TcpCommunicator, PartsOfDifferentSizesAreRefused) {
+  Ranks ranks = start_ranks(2, 20, [](Communicator& peers) {
+    std::vector<float> data(size_t(1000 - 500 * peers.rank()));
+    peers.all_reduce(data.data(), data.size(), nullptr);
+    return 0;
+  });
+  const Ending first = ranks[0]->wait();
+  EXPECT_NE(first.errors.find("rank 1 sent 2000 bytes where 4000 belong"), std::string::npos)
+      << first.errors;
+  EXPECT_NE(ranks[1]->wait().code, 0);
+}
+
 TEST(TcpCommunicator, APeerThatDiesEndsAllOnce) {
   Ranks ranks = start_ranks(3, 20, [](Communicator& peers) {
     for (int step = 0;; ++step) {
