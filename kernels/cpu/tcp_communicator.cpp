@@ -79,7 +79,7 @@ struct Peer {
   Socket socket;
   std::mutex writing;
   std::deque<Bytes> received;  // data that no collective has taken yet
-  bool open = true;
+  std::atomic<bool> open{true};
 };
 
 class TcpCommunicator final : public Communicator {
@@ -188,6 +188,7 @@ class TcpCommunicator final : public Communicator {
       if (!peer.received.empty()) break;
       if (region_.board().ending) _exit(1);
       if (!failure_.empty()) end(failure_);
+      if (!peer.open) end("rank " + std::to_string(peer.rank) + " has ended before this one");
       // A tick counts as no more than two, so that a run that was stopped as a whole goes on.
       const std::chrono::duration<double> passed = Clock::now() - start;
       waited += std::min(passed, 2 * std::chrono::duration<double>(tick)).count();
@@ -268,9 +269,12 @@ class TcpCommunicator final : public Communicator {
       }
       case Kind::state:
         return hear(data);
-      case Kind::left:
+      case Kind::left: {
+        const std::lock_guard lock(mutex_);
         peer.open = false;
+        arrived_.notify_all();
         return;
+      }
       case Kind::end:
         region_.board().ending = 1;
         return;
