@@ -77,6 +77,13 @@ class KernelErrors : public testing::TestWithParam<Device> {
         refuses(valid, name, "dtype", [&](Op& op) { op.dtype = dtype; });
   }
 
+  // Null, on every device.
+  template <class Op, class... T>
+  void refuses_null(const Op& valid, const std::string& name, Pointer<Op, T>... arguments) {
+    (refuses(valid, name, arguments.name, [&](Op& op) { op.*arguments.member = nullptr; }), ...);
+    refuses_misaligned(valid, name, arguments...);
+  }
+
   // The GPU's kernels read 16 bytes at a time, and nothing stops them at address 0.
   template <class Op, class... T>
   void refuses_pointers(const Op& valid, const std::string& name, Pointer<Op, T>... arguments) {
@@ -392,11 +399,6 @@ TEST_P(KernelErrors, Conv) {
   using Forward = ConvForward;
   using Input = ConvBackwardInput;
   using Weight = ConvBackwardWeight;
-  const auto refuses_null = [&]<class Op, class... T>(const Op& op, const std::string& name,
-                                                      Pointer<Op, T>... arguments) {
-    (refuses(op, name, arguments.name, [&](Op& o) { o.*arguments.member = nullptr; }), ...);
-    refuses_misaligned(op, name, arguments...);
-  };
   refuses_null(forward, "ConvForward", Pointer{"out", &Forward::out},
                Pointer{"workspace", &Forward::workspace}, Pointer{"inp", &Forward::inp},
                Pointer{"weight", &Forward::weight});
@@ -471,11 +473,6 @@ TEST_P(KernelErrors, BatchNorm) {
   refuses(forward, "BatchNormForward", "running_var", [](Forward& o) { o.running_var = nullptr; });
   refuses(forward, "BatchNormForward", "running_mean",
           [](Forward& o) { o.running_mean = nullptr; });
-  const auto refuses_null = [&]<class Op, class... T>(const Op& op, const std::string& name,
-                                                      Pointer<Op, T>... arguments) {
-    (refuses(op, name, arguments.name, [&](Op& o) { o.*arguments.member = nullptr; }), ...);
-    refuses_misaligned(op, name, arguments...);
-  };
   refuses_null(forward, "BatchNormForward", Pointer{"out", &Forward::out},
                Pointer{"mean", &Forward::mean}, Pointer{"rstd", &Forward::rstd},
                Pointer{"inp", &Forward::inp}, Pointer{"moments", &Forward::moments},
