@@ -45,8 +45,6 @@ constexpr int threads = 128, warps = threads / warp_size;
 constexpr int blocks_per_multiprocessor = 3;  // as registers allow
 constexpr int m = 128;                        // i of a tile
 constexpr int wide = 64, narrow = 32;
-constexpr size_t most_workspace = size_t{64} << 20;
-constexpr int least_steps = 8;  // of a part of the pixels
 
 // ---- The groups of a tile -----------------------------------------------------------------------
 // A tile's j, seen from place 0 ... n - 1 of the tile.
@@ -219,8 +217,8 @@ struct Loader {
                                          // in the group; -1: none
   T a[rows], b[bs];
 
-  __device__ Loader(const Product& p, const Tile& t)
-      : p(p), t(t), length(t.y.taps * t.x.taps * p.depth), by_taps_x(max(t.x.taps, 1)) {
+  __device__ Loader(const Product& product, const Tile& tile)
+      : p(product), t(tile), length(t.y.taps * t.x.taps * p.depth), by_taps_x(max(t.x.taps, 1)) {
     const int first = p.columns.first_group(t.column_tile);
     bits = n == wide ? 0 : p.columns.bits;
     groups = min(p.columns.groups - first, 1 << bits);
@@ -375,10 +373,10 @@ struct Epilogue {
   // Four neighbours, of which `left` are there.
   __device__ static void four(const Product& p, int64_t at, int left, float* sum) {
     T* const out = static_cast<T*>(p.out) + at;
-    const T* const add = static_cast<const T*>(p.add) + at;
+    const T* const add = p.add ? static_cast<const T*>(p.add) + at : nullptr;
     Elements<T, 4> x;
     if (p.columns.of_group % 4 == 0) {
-      if (input_gradient && p.add) {
+      if (input_gradient && add) {
         x = load<4>(add);
 #pragma unroll
         for (int k = 0; k < 4; ++k) sum[k] += to_float(x.at[k]);
@@ -390,7 +388,7 @@ struct Epilogue {
 #pragma unroll
       for (int k = 0; k < 4; ++k)
         if (k < left) {
-          if (input_gradient && p.add) sum[k] += to_float(add[k]);
+          if (input_gradient && add) sum[k] += to_float(add[k]);
           out[k] = x.at[k] = from_float<T>(sum[k]);
         } else {
           x.at[k] = T{};
@@ -509,7 +507,7 @@ struct WeightLoader {
                      // have room
   T a[rows], b[bs];
 
-  __device__ WeightLoader(const WeightProduct& p, int i, int tile) : p(p) {
+  __device__ WeightLoader(const WeightProduct& product, int i, int tile) : p(product) {
     const int element = i + static_cast<int>(threadIdx.x), tap = p.by_depth.divide(element);
     const int r = tap / p.S, first = p.columns.first_group(tile);
     h = r - p.padding, w = tap - r * p.S - p.padding;
@@ -597,7 +595,8 @@ __global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
 
 struct Plan {
   Columns columns;
-  int i_tiles, steps_of_part, parts;
+  int i_tiles;
+  PixelParts parts;
 };
 Plan plan(const Chip& chip, const ConvShape& s) {
   Plan p{};
@@ -606,11 +605,7 @@ Plan plan(const Chip& chip, const ConvShape& s) {
   const int rows = (p.columns.n == wide ? stage_rows<wide> : stage_rows<narrow>) >> p.columns.bits;
   const int steps = ceil_div(s.N * s.P() * s.Q(), rows);
   const int places = chip.multiprocessors * blocks_per_multiprocessor;
-  const auto fit =
-      static_cast<int>(std::min(double(most_workspace) / (4 * s.weight_count()), 1024.0));
-  p.steps_of_part = ceil_div(steps, parts_of_depth(p.i_tiles * p.columns.tiles, places,
-                                                   std::min(steps / least_steps, fit)));
-  p.parts = ceil_div(steps, p.steps_of_part);
+  p.parts = parts_of_pixels(s, steps, p.i_tiles * p.columns.tiles, places);
   return p;
 }
 
@@ -656,7 +651,7 @@ void conv_general_backward_input(const ConvBackwardInput& op, cudaStream_t strea
 }
 
 size_t conv_general_backward_weight_bytes(const Chip& chip, const ConvBackwardWeight& op) {
-  const int parts = plan(chip, op.shape).parts;
+  const int parts = plan(chip, op.shape).parts.count;
   return parts == 1 ? 0
                     : sizeof(float) * size_t(parts) * static_cast<size_t>(op.shape.weight_count());
 }
@@ -665,7 +660,7 @@ void conv_general_backward_weight(const Chip& chip, const ConvBackwardWeight& op
                                   cudaStream_t stream) {
   const ConvShape& s = op.shape;
   const Plan way = plan(chip, s);
-  const bool direct = way.parts == 1;
+  const bool direct = way.parts.count == 1;
   if (!direct) require_pointer(op.workspace, "ConvBackwardWeight", "workspace");
   auto* const partial = static_cast<float*>(op.workspace);
   const WeightProduct p{Geometry::forward(s),
@@ -676,9 +671,9 @@ void conv_general_backward_weight(const Chip& chip, const ConvBackwardWeight& op
                         way.columns,
                         Divisor(s.C / s.groups),
                         way.i_tiles,
-                        way.steps_of_part,
+                        way.parts.steps,
                         direct && op.accumulate};
-  const dim3 grid(unsigned(way.i_tiles * way.columns.tiles), unsigned(way.parts));
+  const dim3 grid(unsigned(way.i_tiles * way.columns.tiles), unsigned(way.parts.count));
   by_dtype(op.dtype, [&]<class T> {
     if (way.columns.n == wide)
       launch<conv_general_weight_tile<T, wide>>(grid, threads, sizeof(Shared<wide>), stream, p);
@@ -689,7 +684,7 @@ void conv_general_backward_weight(const Chip& chip, const ConvBackwardWeight& op
     finish_column_sums({.out = op.dweight,
                         .out2 = nullptr,
                         .partial = partial,
-                        .blocks = way.parts,
+                        .blocks = way.parts.count,
                         .C = static_cast<int>(s.weight_count()),
                         .accumulate = op.accumulate},
                        stream);

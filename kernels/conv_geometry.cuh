@@ -132,16 +132,23 @@ __device__ int out_row(const Geometry& g, const Phase& phase, int pixel) {
   return h < g.out_H && w < g.out_W ? (at.image * g.out_H + h) * g.out_W + w : -1;
 }
 
-// In how many parts, at most `most`, to cut the depth of each of `tiles`, where a chip has places
-// for so many blocks at a time: where waves of blocks, a part's length each, end soonest. More parts
-// have more sums to add up in the end, so they must be worth it by a twentieth.
-inline int parts_of_depth(int tiles, int places, int most) {
+// How the weight's gradient shares out its steps over the pixels: in as many parts as make waves of
+// `places` blocks, a part's length each, end soonest. Each part has 8 steps at least, and is worth the
+// sums to be added up in the end by a twentieth; the sums of all stay within 64 MB.
+struct PixelParts {
+  int steps, count;  // of a part; parts
+};
+inline PixelParts parts_of_pixels(const ConvShape& s, int steps, int tiles, int places) {
+  constexpr double most_bytes = 64 << 20;
+  const int most = std::min(
+      {steps / 8, static_cast<int>(most_bytes / (sizeof(float) * s.weight_count())), 1024});
   int best = 1;
   double least = ceil_div(tiles, places);
   for (int parts = 2; parts <= most && (parts - 1) * tiles < 2 * places; ++parts)
     if (const double waves = double(ceil_div(tiles * parts, places)) / parts; waves < 0.95 * least)
       best = parts, least = waves;
-  return best;
+  const int steps_of_part = ceil_div(steps, best);
+  return {steps_of_part, ceil_div(steps, steps_of_part)};
 }
 
 }  // namespace bv::BAREVISION_GPU

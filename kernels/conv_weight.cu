@@ -34,8 +34,6 @@ namespace {
 
 constexpr int threads = 128;  // 2 x 2 warps
 constexpr int stages = 4, step_pixels = 32;
-constexpr size_t most_workspace = size_t{64} << 20;
-constexpr int least_steps = 8;  // of a part
 
 // out[part, k, tap, c] (+)= sum over the part's pixels of dout[pixel, k] inp[pixel + tap, c]
 struct Product {
@@ -224,7 +222,8 @@ __global__ void __launch_bounds__(add_threads)
 // ---- Launch -------------------------------------------------------------------------------------
 struct Plan {
   int m, n;  // of the tile
-  int tiles, column_tiles, steps_of_part, parts;
+  int tiles, column_tiles;
+  PixelParts parts;
 };
 
 Plan plan(const Chip& chip, const ConvShape& s) {
@@ -234,32 +233,28 @@ Plan plan(const Chip& chip, const ConvShape& s) {
   p.column_tiles = ceil_div(s.C, p.n);
   p.tiles = ceil_div(s.K, p.m) * p.column_tiles * s.R * s.S;
   const int steps = ceil_div(s.N * s.P() * s.Q(), step_pixels);
-  const int blocks = chip.multiprocessors * (p.m + p.n > 128 ? 2 : 4);
-  const auto fit =
-      static_cast<int>(std::min(double(most_workspace) / (4 * s.weight_count()), 1024.0));
-  p.steps_of_part =
-      ceil_div(steps, parts_of_depth(p.tiles, blocks, std::min(steps / least_steps, fit)));
-  p.parts = ceil_div(steps, p.steps_of_part);
+  const int blocks_of_multiprocessor = p.n == 128 ? 2 : p.m == 128 ? 3 : 4;
+  p.parts = parts_of_pixels(s, steps, p.tiles, chip.multiprocessors * blocks_of_multiprocessor);
   return p;
 }
 
 template <class T, int m, int n>
 void start(const Plan& plan, const Product& product, cudaStream_t stream) {
-  launch<conv_backward_weight<T, m, n>>(dim3(plan.tiles, plan.parts), threads, sizeof(Shared<m, n>),
-                                        stream, product);
+  launch<conv_backward_weight<T, m, n>>(dim3(plan.tiles, plan.parts.count), threads,
+                                        sizeof(Shared<m, n>), stream, product);
 }
 
 }  // namespace
 
 size_t conv_backward_weight_bytes(const Chip& chip, const ConvBackwardWeight& op) {
-  const int parts = plan(chip, op.shape).parts;
+  const int parts = plan(chip, op.shape).parts.count;
   return parts == 1 ? 0 : sizeof(float) * parts * static_cast<size_t>(op.shape.weight_count());
 }
 
 void conv_backward_weight(const Chip& chip, const ConvBackwardWeight& op, cudaStream_t stream) {
   const ConvShape& s = op.shape;
   const Plan way = plan(chip, s);
-  const bool direct = way.parts == 1;
+  const bool direct = way.parts.count == 1;
   const Product product{.out = direct ? op.dweight : static_cast<float*>(op.workspace),
                         .dout = op.dout,
                         .inp = op.inp,
@@ -277,7 +272,7 @@ void conv_backward_weight(const Chip& chip, const ConvBackwardWeight& op, cudaSt
                         .stride = s.stride,
                         .padding = s.padding,
                         .column_tiles = way.column_tiles,
-                        .steps_of_part = way.steps_of_part,
+                        .steps_of_part = way.parts.steps,
                         .accumulate = direct && op.accumulate};
   by_dtype(op.dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, float>) {
@@ -293,7 +288,7 @@ void conv_backward_weight(const Chip& chip, const ConvBackwardWeight& op, cudaSt
   const auto quads = static_cast<int64_t>(s.weight_count()) / 4;
   launch<conv_add_weight_parts>(static_cast<unsigned>(ceil_div(quads, int64_t{add_threads})),
                                 add_threads, 0, stream, reinterpret_cast<float4*>(op.dweight),
-                                static_cast<const float4*>(op.workspace), way.parts, quads,
+                                static_cast<const float4*>(op.workspace), way.parts.count, quads,
                                 op.accumulate);
 }
 
