@@ -72,37 +72,44 @@ kernel_flags := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
 LDLIBS := -ldnnl $(if $(filter 1,$(TURBOJPEG)),-ljpeg) -lgomp -pthread
 
 # ---- Sources ------------------------------------------------------------------------------------
-plain := $(filter-out engine/main.cpp engine/cpu_check.cpp,$(wildcard engine/*.cpp models/*.cpp data/*.cpp kernels/cpu/*.cpp kernels/devices/*.cpp))
-kernels := $(wildcard kernels/*.cpp)
+# A new file needs no edit here: what is built, and how, follows from its room.
+in = $(sort $(foreach room,$(2),$(wildcard $(room)/*.$(1))))
+engine_rooms := $(patsubst %/,%,$(wildcard engine/ engine/*/ models/ models/*/ data/ data/*/))
+# NAME.cpp of these is built twice, for AVX2 and AVX-512; NAME.cu twice, for simt and CUDA.
+kernel_rooms := kernels kernels/attention kernels/conv
+kernels := $(call in,cpp,$(kernel_rooms)) kernels/cpu/cpu_kernels.cpp
+# The GPU's kernels and host code, once for the stand-in and once for CUDA.
+gpu_sources := $(call in,cu,$(kernel_rooms) kernels/cuda) $(call in,cpp,kernels/cuda) kernels/comm/nccl_communicator.cpp
+plain := $(filter-out engine/main.cpp engine/cpu_check.cpp $(kernels) $(gpu_sources), \
+  $(call in,cpp,$(engine_rooms) kernels/cpu kernels/comm kernels/devices))
 objects := $(plain:%.cpp=$(BUILD)/obj/%.o) $(kernels:%.cpp=$(BUILD)/obj/avx2/%.o) \
   $(kernels:%.cpp=$(BUILD)/obj/avx512/%.o)
 program := $(BUILD)/obj/engine/main.o $(BUILD)/obj/engine/cpu_check.o
-test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out tests/gpu_% tests/simt_%,$(wildcard tests/*.cpp)) \
-  $(wildcard tests/golden/*.cpp))
-# The GPU's kernels and host code, once for the stand-in and once for CUDA.
-gpu_sources := $(wildcard kernels/*.cu kernels/cuda/*.cpp)
 ifeq ($(SIMT),1)
-simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(gpu_sources) $(wildcard kernels/simt/*.cpp)))
+simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(gpu_sources) $(call in,cpp,$(wildcard kernels/simt/*))))
 endif
 ifneq ($(NVCC),)
 cuda_objects := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(basename \
-  $(filter-out $(if $(NCCL),,kernels/cuda/nccl%),$(gpu_sources))))
+  $(filter-out $(if $(NCCL),,%/nccl_communicator.cpp),$(gpu_sources))))
 cuda_libraries = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(cuda_rpath) $(if $(NCCL),-lnccl) $(if $(CUDNN),-lcudnn) -lcublasLt -lcudart_static -ldl -lrt
 endif
 cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
-# tests/gpu_* are for both, tests/simt_* of the stand-in alone.
+# tests/gpu is built for both, tests/simt for the stand-in alone, tests/fuzz is a program of its own.
+test_rooms := $(filter-out tests/gpu tests/simt tests/fuzz,$(patsubst %/,%,$(wildcard tests/*/)))
+test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(call in,cpp,$(test_rooms)))
+gpu_test_sources := $(call in,cpp,tests/gpu) $(call in,cu,tests/gpu)
 gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objects),cuda), \
-  $(patsubst %,$(BUILD)/obj/$(build)/%.o,$(basename $(wildcard tests/gpu_*.cpp tests/gpu_*.cu))))
+  $(patsubst %,$(BUILD)/obj/$(build)/%.o,$(basename $(gpu_test_sources))))
 ifeq ($(SIMT),1)
-gpu_test_objects += $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(wildcard tests/simt_*.cpp tests/simt_*.cu)))
+gpu_test_objects += $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(call in,cpp,tests/simt)))
 endif
 gpu_libraries = $(cuda_libraries)
 # Of those objects, the ones that `make dist` compiles anew, for every GPU, and without cuDNN.
-by_nvcc := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(wildcard kernels/*.cu tests/gpu_*.cu))
+by_nvcc := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(filter %.cu,$(gpu_sources) $(gpu_test_sources)))
 anew := $(by_nvcc) $(BUILD)/obj/cuda/kernels/cuda/conv_cudnn.o
 for_every_gpu = $(patsubst $(BUILD)/obj/cuda/%,$(BUILD)/dist/obj/%,$(filter $(anew),$(1))) $(filter-out $(anew),$(1))
-bench_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out bench/gpu_%,$(wildcard bench/*.cpp)))
+bench_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out bench/gpu_%,$(call in,cpp,bench)))
 # The bench times the GPU alone, not its stand-in.
 gpu_bench_objects := $(gpu_objects) $(if $(NVCC),$(patsubst %.cpp,$(BUILD)/obj/cuda/%.o,$(wildcard bench/gpu_*.cpp)))
 
@@ -147,7 +154,7 @@ $(BUILD)/obj/avx512/%.o: %.cpp | check-packages
 	$(call compile, (avx512)) $(kernel_flags) $(avx512) -DBAREVISION_ISA=avx512 -c -o $@ $<
 # The stand-in's warps are vectors too, hence -O2 with AVX2 also under the sanitizers.
 SIMT_OPT ?= -O2
-simt_flags := $(SIMT_OPT) $(avx2) -Wno-unknown-pragmas -Ikernels/simt -DBAREVISION_GPU=simt_gpu -DBAREVISION_CUDNN=1
+simt_flags := $(SIMT_OPT) $(avx2) -Wno-unknown-pragmas -Ikernels/simt/include -DBAREVISION_GPU=simt_gpu -DBAREVISION_CUDNN=1
 $(BUILD)/obj/simt/%.o: %.cu | check-packages
 	$(call compile, (simt)) $(simt_flags) -x c++ -c -o $@ $<
 $(BUILD)/obj/simt/%.o: %.cpp | check-packages
@@ -172,7 +179,7 @@ $(BUILD)/cuda_arch: always
 	$(call chosen,$(cuda_arch))
 $(BUILD)/devices: always
 	$(call chosen,simt $(SIMT) cuda $(NVCC))
-$(BUILD)/obj/tests/device.o $(BUILD)/obj/bench/kernel_bench.o: $(BUILD)/devices
+$(BUILD)/obj/tests/kernels/device.o $(BUILD)/obj/bench/kernel_bench.o: $(BUILD)/devices
 always:
 # Runs before anything else, so on any CPU.
 $(BUILD)/obj/engine/cpu_check.o: engine/cpu_check.cpp | check-packages
@@ -194,10 +201,9 @@ endif
 # ---- Tests --------------------------------------------------------------------------------------
 # The fuzz program, with the readers it feeds, runs under the sanitizers in every `make test`.
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
-fuzzed := checkpoint checkpoint_state checksum config file_io json model_config option_table options \
-  resize_embedding safetensors safetensors_header text weights weights_info
-fuzz_objects := $(patsubst %,$(BUILD)/asan/engine/%.o,$(fuzzed)) \
-  $(patsubst %.cpp,$(BUILD)/asan/%.o,$(wildcard tests/fuzz/*.cpp))
+fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, \
+  $(call in,cpp,engine/base engine/options engine/files)) $(call in,cpp,tests/fuzz)
+fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
 
 $(BUILD)/asan/%.o: %.cpp | check-packages
 	$(call compile, (sanitized)) -O0 $(avx2) $(sanitizers) -c -o $@ $<
@@ -233,7 +239,7 @@ peers:
 
 # ---- For machines with a GPU --------------------------------------------------------------------
 dist := $(BUILD)/dist/barevision
-ptxas_logs := $(patsubst kernels/%.cu,$(BUILD)/dist/obj/kernels/%.ptxas,$(wildcard kernels/*.cu))
+ptxas_logs := $(patsubst %.cu,$(BUILD)/dist/obj/%.ptxas,$(filter %.cu,$(gpu_sources)))
 $(ptxas_logs): %.ptxas: %.o
 $(dist)/build/tests: $(call for_every_gpu,$(tests_objects))
 	@echo "link      $@"
@@ -249,7 +255,7 @@ $(dist)/build/% $(BUILD)/dist/obj/%: CUDNN =
 $(dist)/build/%: cuda_rpath = \$$ORIGIN/../lib,--disable-new-dtags
 dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher $(ptxas_logs)
 	@! grep -h -A 3 -i warning $(ptxas_logs) || { echo "dist: ptxas or nvcc warns"; exit 2; }
-	@NVCC=$(NVCC) tests/resources check $(ptxas_logs)
+	@NVCC=$(NVCC) tests/kernels/resources check $(ptxas_logs)
 	@bench/pack $(dist) $(BUILD)/dist.tar.gz $(CUBLAS)
 # How large the blocks are at the models' sizes, the stand-in knows.
 model_sizes := *N197_* *rows197_* *M197_* *P196_* *C1024* *size224* *K1000* *elements3264* *B16* *count300007* \
@@ -259,8 +265,8 @@ resources: check-cuda $(ptxas_logs) $(BUILD)/tests
 	@for arch in sm_80 sm_90; do \
 	  SIMT_ARCH=$$arch BAREVISION_LAUNCHES=$(BUILD)/launches.$$arch $(BUILD)/tests >$(BUILD)/launches.log \
 	    --gtest_filter=$(subst $(space),:,$(patsubst %,'KernelTable/simt.%',$(model_sizes))) || { cat $(BUILD)/launches.log; exit 1; }; done
-	@NVCC=$(NVCC) tests/resources $(if $(UPDATE),update,table) $(BUILD)/launches $(ptxas_logs)
-	@$(if $(UPDATE),cat tests/resources.txt,NVCC=$(NVCC) tests/resources check $(ptxas_logs))
+	@NVCC=$(NVCC) tests/kernels/resources $(if $(UPDATE),update,table) $(BUILD)/launches $(ptxas_logs)
+	@$(if $(UPDATE),cat tests/kernels/resources.txt,NVCC=$(NVCC) tests/kernels/resources check $(ptxas_logs))
 check-cuda:
 ifeq ($(NVCC),)
 	@echo "needs CUDA's compiler, and there is none: nvcc in PATH, or CUDA_HOME=DIR" >&2; exit 2

@@ -7,7 +7,7 @@
 #include <numbers>
 
 #include "data/sources.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace bv {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "data/sources.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace bv {
 

@@ -14,7 +14,7 @@
 #include <numeric>
 
 #include "data/sources.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
 
 namespace bv {
 namespace {

@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "data/prepare.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
 #include "kernels/philox.h"
 
 namespace bv {

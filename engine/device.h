@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/launch.h"
-#include "engine/options.h"
+#include "engine/options/options.h"
+#include "engine/processes/launch.h"
 #include "kernels/devices/devices.h"
 
 namespace bv {

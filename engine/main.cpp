@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "engine/command_line.h"
-#include "engine/config.h"
+#include "engine/base/error.h"
 #include "engine/device.h"
-#include "engine/error.h"
-#include "engine/launch.h"
-#include "engine/model_config.h"
-#include "engine/same_options.h"
+#include "engine/options/command_line.h"
+#include "engine/options/config.h"
+#include "engine/options/model_config.h"
+#include "engine/processes/launch.h"
+#include "engine/processes/same_options.h"
 #include "engine/setup.h"
 #include "engine/train.h"
 

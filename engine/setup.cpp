@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <set>
 
-#include "engine/config.h"
-#include "engine/error.h"
+#include "engine/base/error.h"
+#include "engine/options/config.h"
 #include "models/resnet.h"
 #include "models/vit.h"
 

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "engine/checkpoint.h"
-#include "engine/command_line.h"
 #include "engine/device.h"
-#include "engine/graph.h"
-#include "engine/model_config.h"
-#include "engine/options.h"
-#include "engine/trainer.h"
-#include "engine/weights.h"
+#include "engine/files/checkpoint.h"
+#include "engine/files/weights.h"
+#include "engine/options/command_line.h"
+#include "engine/options/model_config.h"
+#include "engine/options/options.h"
+#include "engine/training/trainer.h"
+#include "models/graph/graph.h"
 
 namespace bv {
 

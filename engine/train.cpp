@@ -13,14 +13,14 @@
 #include <span>
 #include <utility>
 
-#include "engine/config.h"
-#include "engine/error.h"
-#include "engine/file_io.h"
-#include "engine/launch.h"
-#include "engine/log.h"
-#include "engine/report.h"
-#include "engine/schedule.h"
-#include "engine/text.h"
+#include "engine/base/error.h"
+#include "engine/base/file_io.h"
+#include "engine/base/text.h"
+#include "engine/options/config.h"
+#include "engine/processes/launch.h"
+#include "engine/report/log.h"
+#include "engine/report/report.h"
+#include "engine/training/schedule.h"
 
 namespace bv {
 namespace {

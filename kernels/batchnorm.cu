@@ -18,7 +18,7 @@
 // 4.3 TB/s at a latency of 0.8 us are 26 KB under way on each of 132 multiprocessors; here forward
 // has 4 blocks x 256 threads x 64 bytes of reads, backward 2 x 256 x 128 (192 with out): 64 KB. That
 // many blocks are the whole grid, on sm_80 and sm_90: 64 registers forward, up to 128 backward.
-#include "kernels/column_sums.cuh"
+#include "kernels/cuda/column_sums.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {

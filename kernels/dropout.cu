@@ -9,7 +9,7 @@
 // element, which at 4.3 TB/s in 16 bits is half of what an H200 issues: memory is the limit. 2048
 // threads of 32 registers have 64 KB under way on an SM, where 24 will do.
 #include "kernels/cuda/cuda_kernels.h"
-#include "kernels/pack.cuh"
+#include "kernels/cuda/pack.cuh"
 #include "kernels/philox.h"
 
 namespace bv::BAREVISION_GPU {

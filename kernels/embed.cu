@@ -12,7 +12,7 @@
 // Backward, 48 registers and 8 KB of shared memory: 5 blocks of 256 threads on an SM; ViT-Tiny's 197
 // x 192 at B = 256 in 16 bits makes 296 blocks, 2.2 for each of 132 SMs: 36 KB.
 #include "kernels/cuda/cuda_kernels.h"
-#include "kernels/pack.cuh"
+#include "kernels/cuda/pack.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {

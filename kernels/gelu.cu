@@ -17,8 +17,8 @@
 // 2 around it, addresses), backward 26 with phi's own ex2; erff alone would take about 25. So
 // memory is the limit. 64 registers: 4 blocks of 256 threads on sm_80 and sm_90, each thread with
 // 64 bytes under way: 64 KB, twice what the memory's latency asks for.
-#include "kernels/column_sums.cuh"
-#include "kernels/ptx.cuh"
+#include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {

@@ -13,8 +13,8 @@
 // 1 byte in and 2 or 4 out an element: memory is the limit. 32 registers let 2048 threads live on an
 // SM, each with 28 bytes coming and 48 going: 57 KB of loads under way, where an H200 wants 24.
 #include "kernels/cuda/cuda_kernels.h"
-#include "kernels/pack.cuh"
-#include "kernels/ptx.cuh"
+#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {

@@ -32,8 +32,8 @@
 // That row takes 780 of the 2200 instructions that can be issued meanwhile, and 26 KB of the 70
 // that shared memory and L1 can pass (weight is read twice for each row: kept, it would cost
 // registers).
-#include "kernels/column_sums.cuh"
-#include "kernels/ptx.cuh"
+#include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {

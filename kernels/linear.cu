@@ -4,11 +4,11 @@
 //   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K],  dbias (+)= column sums of dout
 //                                                     = or += by accumulate
 // The products are cuBLASLt's (kernels/cuda/matmul.h), with fp32 sums and dweight in fp32; it adds
-// the bias as it writes out. The column sums are kernels/column_sums.cuh's, in a fixed order.
+// the bias as it writes out. The column sums are kernels/cuda/column_sums.cuh's, in a fixed order.
 // Limited by arithmetic: 2 M N K flops on M K + N K + M N elements.
 #include <algorithm>
 
-#include "kernels/column_sums.cuh"
+#include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/matmul.h"
 

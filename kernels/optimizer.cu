@@ -24,8 +24,8 @@
 #include <math.h>
 
 #include "kernels/cuda/cuda_kernels.h"
-#include "kernels/pack.cuh"
-#include "kernels/reduce.cuh"
+#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/reduce.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {

@@ -22,7 +22,7 @@
 // the average pools memory does. At most 64 registers: 4 blocks of 256 threads on an SM of sm_80 and
 // sm_90, each thread with up to 48 bytes coming: 48 KB, where the memory's latency asks for 24.
 #include "kernels/cuda/cuda_kernels.h"
-#include "kernels/pack.cuh"
+#include "kernels/cuda/pack.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 #include <array>
 
-#include "engine/nodes.h"
+#include "models/graph/nodes.h"
 
 namespace bv {
 

@@ -1,7 +1,7 @@
 // Vision Transformer (Dosovitskiy et al. 2020), as timm's vit_*_patch16_224: class token, learned
 // position embedding, pre-norm blocks, qkv bias, exact GELU, LayerNorm eps 1e-6.
 #pragma once
-#include "engine/nodes.h"
+#include "models/graph/nodes.h"
 
 namespace bv {
 

@@ -4,7 +4,7 @@
 //
 // The linker keeps one copy of every inline function outside these namespaces, and must not find
 // one with AVX-512 code in it: the kernel files therefore use no std:: containers, strings or
-// algorithms that may stay un-inlined (tests/check_avx512_symbols looks). What needs them, such as
+// algorithms that may stay un-inlined (tests/kernels/check_avx512_symbols looks). What needs them, such as
 // oneDNN's primitives, lives in kernels/cpu/*.cpp, compiled once for x86-64-v3.
 #pragma once
 #include <memory>
@@ -18,7 +18,7 @@
 namespace bv {
 class ConvOneDnn;
 class MatmulOneDnn;
-}
+}  // namespace bv
 
 namespace bv::BAREVISION_ISA {
 

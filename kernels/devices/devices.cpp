@@ -3,9 +3,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "kernels/comm/staged_communicator.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/cuda/backend.h"
-#include "kernels/devices/staged_communicator.h"
 
 namespace bv {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "kernels/backend.h"
-#include "kernels/cuda/nccl_communicator.h"
+#include "kernels/comm/nccl_communicator.h"
 
 namespace bv {
 

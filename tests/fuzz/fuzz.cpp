@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint_state.h"
-#include "engine/checksum.h"
-#include "engine/config.h"
-#include "engine/error.h"
-#include "engine/weights.h"
+#include "engine/base/checksum.h"
+#include "engine/base/error.h"
+#include "engine/files/checkpoint_state.h"
+#include "engine/files/weights.h"
+#include "engine/options/config.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/watch.h"
 #include "tests/temporary_folder.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/model_config.h"
+#include "engine/options/model_config.h"
 #include "models/resnet.h"
 #include "models/vit.h"
 

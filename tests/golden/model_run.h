@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/parameters.h"
-#include "engine/stage.h"
+#include "engine/training/parameters.h"
+#include "engine/training/stage.h"
 #include "tests/golden/formula.h"
 
 namespace bv::golden {

@@ -1,0 +1,48 @@
+#include "data/decode/image.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "data/decode/exif.h"
+#include "data/decode/jpeg.h"
+#include "data/decode/stb.h"
+
+namespace bv {
+
+void check_image_size(int64_t width, int64_t height) {
+  constexpr int64_t max_side = 1 << 15, max_pixels = int64_t{1} << 27;
+  if (width < 1 || height < 1) throw BadImage("the picture has no pixels");
+  if (width > max_side || height > max_side || width * height > max_pixels)
+    throw BadImage("the picture claims " + std::to_string(width) + "x" + std::to_string(height) +
+                   " pixels, more than 32768 a side or 134 million");
+}
+
+Image to_rgb(const uint8_t* pixels, int width, int height, int channels) {
+  const size_t count = size_t(width) * height;
+  Image image{.height = height, .width = width, .pixels = {}};
+  if (channels == 3) {
+    image.pixels.assign(pixels, pixels + 3 * count);
+    return image;
+  }
+  image.pixels.resize(3 * count);
+  const bool grey = channels <= 2, alpha = channels % 2 == 0;
+  uint8_t* out = image.pixels.data();
+  for (size_t i = 0; i < count; ++i, pixels += channels, out += 3) {
+    const int a = alpha ? pixels[channels - 1] : 255;
+    for (int c = 0; c < 3; ++c)
+      out[c] = static_cast<uint8_t>((pixels[grey ? 0 : c] * a + 255 * (255 - a) + 127) / 255);
+  }
+  return image;
+}
+
+Image decode_image(std::span<const uint8_t> file, int at_least) {
+  if (file.empty()) throw BadImage("the file is empty");
+  if (file.size() < 2 || file[0] != 0xFF || file[1] != 0xD8) return decode_stb(file);
+  const JpegInfo info = inspect_jpeg(file);
+  if constexpr (have_turbojpeg)
+    return upright(decode_jpeg_turbo(file, info, at_least), info.orientation);
+  return upright(decode_jpeg_stb(file, info), info.orientation);
+}
+
+}  // namespace bv

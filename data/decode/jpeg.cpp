@@ -1,0 +1,118 @@
+#include "data/decode/jpeg.h"
+
+#include "data/decode/image.h"
+
+#if BAREVISION_TURBOJPEG
+// clang-format off
+#include <cstdio>  // jpeglib.h wants its types, and so to come later
+#include <jpeglib.h>
+// clang-format on
+
+#include <algorithm>
+#include <csetjmp>
+#include <string>
+
+namespace bv {
+namespace {
+
+// libjpeg reports errors by a call that must not return. It is C: an exception must not pass
+// through its frames, so errors jump back into one of the two functions below, which hold nothing
+// that has a destructor.
+struct ErrorManager {
+  jpeg_error_mgr base;  // first: libjpeg hands back its address
+  std::jmp_buf back;
+  char message[JMSG_LENGTH_MAX];
+};
+
+[[noreturn]] void on_error(j_common_ptr jpeg) {
+  auto* error = reinterpret_cast<ErrorManager*>(jpeg->err);
+  error->base.format_message(jpeg, error->message);
+  std::longjmp(error->back, 1);
+}
+
+// Warnings: as other decoders do, a picture with a damaged spot is taken as it comes out.
+void on_message(j_common_ptr, int) {}
+
+// 1/8, 1/4 and 1/2 have fast inverse DCTs; the steps between cost more than they save.
+int scale_down(int shorter, int at_least) {
+  int down = 1;
+  while (at_least > 0 && down < 8 && (shorter + 2 * down - 1) / (2 * down) >= at_least) down *= 2;
+  return down;
+}
+
+bool start(jpeg_decompress_struct& jpeg, ErrorManager& error, std::span<const uint8_t> file,
+           int at_least) {
+  if (setjmp(error.back)) return false;
+  jpeg_create_decompress(&jpeg);
+  jpeg_mem_src(&jpeg, file.data(), file.size());
+  jpeg_read_header(&jpeg, TRUE);
+  const bool cmyk = jpeg.num_components == 4;
+  jpeg.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+  jpeg.scale_num = 1;
+  jpeg.scale_denom =
+      scale_down(static_cast<int>(std::min(jpeg.image_width, jpeg.image_height)), at_least);
+  return jpeg_start_decompress(&jpeg);
+}
+
+bool read_rows(jpeg_decompress_struct& jpeg, ErrorManager& error, uint8_t* out, uint8_t* cmyk) {
+  if (setjmp(error.back)) return false;
+  const size_t width = jpeg.output_width;
+  while (jpeg.output_scanline < jpeg.output_height) {
+    uint8_t* rgb = out + jpeg.output_scanline * width * 3;
+    uint8_t* row = cmyk ? cmyk : rgb;
+    jpeg_read_scanlines(&jpeg, &row, 1);
+    if (cmyk)
+      for (size_t x = 0; x < width; ++x) inverted_cmyk_to_rgb(cmyk + 4 * x, rgb + 3 * x);
+  }
+  return true;
+}
+
+struct Decompressor {
+  jpeg_decompress_struct jpeg{};
+  ErrorManager error{};
+
+  Decompressor() {
+    jpeg.err = jpeg_std_error(&error.base);
+    error.base.error_exit = on_error;
+    error.base.emit_message = on_message;
+  }
+  ~Decompressor() { jpeg_destroy_decompress(&jpeg); }
+  Decompressor(const Decompressor&) = delete;
+  Decompressor& operator=(const Decompressor&) = delete;
+
+  [[noreturn]] void fail() const {
+    throw BadImage(std::string("damaged or unsupported JPEG (") + error.message + ")");
+  }
+};
+
+}  // namespace
+
+Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo& info, int at_least) {
+  if (info.components == 2 || info.components > 4)
+    throw BadImage("JPEG with " + std::to_string(info.components) + " components");
+  Decompressor d;
+  if (!start(d.jpeg, d.error, file, at_least)) d.fail();
+  const int height = static_cast<int>(d.jpeg.output_height);
+  const int width = static_cast<int>(d.jpeg.output_width);
+  check_image_size(width, height);
+  Image image{.height = height, .width = width, .pixels = {}};
+  image.pixels.resize(size_t(height) * width * 3);
+  std::vector<uint8_t> cmyk(d.jpeg.output_components == 4 ? 4 * size_t(width) : 0);
+  if (!read_rows(d.jpeg, d.error, image.pixels.data(), cmyk.empty() ? nullptr : cmyk.data()))
+    d.fail();
+  return image;
+}
+
+}  // namespace bv
+
+#else
+
+namespace bv {
+
+Image decode_jpeg_turbo(std::span<const uint8_t>, const JpegInfo&, int) {
+  throw BadImage("this build has no libjpeg-turbo");
+}
+
+}  // namespace bv
+
+#endif

@@ -1,0 +1,64 @@
+// Files with every call checked: readers that know the file's size before they trust a length in
+// it, writers that leave a whole, synced file or none.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "engine/base/error.h"
+
+namespace bv {
+
+// Why a file could not be written; `code` is the errno.
+struct WriteError : RunError {
+  WriteError(const std::string& what, const std::string& path, int error_code);
+  bool disk_full() const;
+  int code;
+};
+
+// Size and CRC-32C of a file's bytes.
+struct FileDigest {
+  uint64_t bytes = 0;
+  uint32_t crc = 0;
+  bool operator==(const FileDigest&) const = default;
+};
+
+// A regular file, open for reading. Throws UserError.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  uint64_t size() const { return size_; }
+  void read(uint64_t offset, std::span<std::byte> out) const;  // all of out, or throws
+  FileDigest digest() const;
+
+ private:
+  std::string path_;
+  int fd_;
+  uint64_t size_ = 0;
+};
+
+// A file that comes to be at `path` when finish() returns: written beside it, synced, renamed.
+// Without finish(), nothing is left. Throws WriteError.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::string& path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  void write(std::span<const std::byte> bytes);
+  FileDigest finish();
+
+ private:
+  std::string path_, partial_;
+  int fd_;
+  FileDigest digest_;
+};
+
+// Makes renames inside a folder last. Throws WriteError.
+void sync_folder(const std::string& path);
+
+}  // namespace bv

@@ -1,0 +1,148 @@
+#include "engine/base/json.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+
+namespace bv {
+
+namespace {
+
+constexpr size_t deepest = 8, most_keys = 1000;
+using Parser = nlohmann::json;
+
+// Builds the tree from the parser's events. An event that returns false ends parsing, with the
+// reason in `problem`.
+class TreeBuilder {
+ public:
+  JsonValue root;
+  std::string problem;
+  size_t problem_at = 0;
+
+  bool null() { return scalar(JsonValue::Kind::null, ""); }
+  bool boolean(bool value) { return scalar(JsonValue::Kind::boolean, value ? "true" : "false"); }
+  bool number_integer(int64_t value) {
+    return scalar(JsonValue::Kind::number, std::to_string(value));
+  }
+  bool number_unsigned(uint64_t value) {
+    return scalar(JsonValue::Kind::number, std::to_string(value));
+  }
+  bool number_float(double value, const std::string&) {
+    // 1e3 is a whole number too.
+    const bool whole = std::abs(value) < 1e15 && value == std::floor(value);
+    return scalar(JsonValue::Kind::number,
+                  whole ? std::to_string(static_cast<int64_t>(value)) : format_number(value));
+  }
+  bool string(std::string& value) { return scalar(JsonValue::Kind::text, std::move(value)); }
+  bool binary(Parser::binary_t&) { return fail("binary data"); }
+  bool start_object(size_t) { return open(JsonValue::Kind::object); }
+  bool start_array(size_t) { return open(JsonValue::Kind::list); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool key(std::string& name) {
+    if (stack_.back()->members.size() == most_keys) return fail("an object of too many keys");
+    for (const auto& member : stack_.back()->members) {
+      if (member.first == name) return fail("the key '" + printable(name) + "' is given twice");
+    }
+    stack_.back()->members.emplace_back(std::move(name), JsonValue{});
+    return true;
+  }
+  bool parse_error(size_t position, const std::string&, const Parser::exception& e) {
+    problem_at = position;
+    return fail(e.id == 406 ? "a number out of range" : "this is not JSON");
+  }
+
+ private:
+  std::vector<JsonValue*> stack_;
+
+  bool fail(std::string reason) {
+    problem = std::move(reason);
+    return false;
+  }
+  JsonValue& place() {
+    if (stack_.empty()) return root;
+    JsonValue& parent = *stack_.back();
+    return parent.kind == JsonValue::Kind::object ? parent.members.back().second
+                                                  : parent.items.emplace_back();
+  }
+  bool scalar(JsonValue::Kind kind, std::string text) {
+    JsonValue& value = place();
+    value.kind = kind;
+    value.text = std::move(text);
+    return true;
+  }
+  // The parent of an open value grows only after it is closed, so pointers on the stack hold.
+  bool open(JsonValue::Kind kind) {
+    if (stack_.size() == deepest) return fail("nested too deeply");
+    JsonValue& value = place();
+    value.kind = kind;
+    stack_.push_back(&value);
+    return true;
+  }
+  bool close() {
+    stack_.pop_back();
+    return true;
+  }
+};
+
+std::string line_and_column(std::string_view text, size_t position) {
+  const std::string_view before = text.substr(0, position > 0 ? position - 1 : 0);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const size_t newline = before.rfind('\n');
+  const size_t column = before.size() - (newline == before.npos ? 0 : newline + 1) + 1;
+  return "line " + std::to_string(line) + ", column " + std::to_string(column);
+}
+
+}  // namespace
+
+std::string_view name_of(JsonValue::Kind kind) {
+  constexpr std::string_view names[] = {"null", "true or false", "a number",
+                                        "text", "a list",        "an object"};
+  return names[static_cast<size_t>(kind)];
+}
+
+JsonValue parse_json_object(std::string_view text, const std::string& path) {
+  TreeBuilder builder;
+  if (!Parser::sax_parse(text.begin(), text.end(), &builder)) {
+    const std::string where =
+        builder.problem_at > 0 ? line_and_column(text, builder.problem_at) + ": " : "";
+    throw UserError(path + ": " + where + builder.problem);
+  }
+  if (builder.root.kind != JsonValue::Kind::object) {
+    throw UserError(path + ": an object { ... } is expected, this is " +
+                    std::string(name_of(builder.root.kind)));
+  }
+  return std::move(builder.root);
+}
+
+std::string quote_json(std::string_view text) {
+  return Parser(text).dump(-1, ' ', false, Parser::error_handler_t::replace);
+}
+
+std::string json_number(double value, int digits) {
+  return std::isfinite(value) ? format_number(value, digits) : "null";
+}
+
+std::string read_text_file(const std::string& path, size_t limit) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text(limit + 1, '\0');
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad()) {
+    throw UserError(path + ": can't be read: " + std::strerror(errno != 0 ? errno : EIO));
+  }
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > limit) {
+    throw UserError(path + ": larger than " + std::to_string(limit >> 10) + " KiB");
+  }
+  return text;
+}
+
+}  // namespace bv

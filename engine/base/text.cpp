@@ -1,0 +1,126 @@
+#include "engine/base/text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace bv {
+
+std::string format_number(double value, int digits) {
+  char buffer[64];
+  const auto end = digits > 0 ? std::to_chars(buffer, buffer + sizeof buffer, value,
+                                              std::chars_format::general, digits)
+                              : std::to_chars(buffer, buffer + sizeof buffer, value);
+  return {buffer, end.ptr};
+}
+
+namespace {
+
+template <class T>
+std::optional<T> parse_whole(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  T value{};
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size()) return {};
+  return value;
+}
+
+}  // namespace
+
+std::optional<double> parse_number(std::string_view text) {
+  const auto value = parse_whole<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
+std::optional<int64_t> parse_integer(std::string_view text) { return parse_whole<int64_t>(text); }
+std::optional<uint64_t> parse_unsigned(std::string_view text) {
+  return parse_whole<uint64_t>(text);
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> items;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    items.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return items;
+}
+
+std::string join(std::span<const std::string> items, std::string_view separator) {
+  std::string text;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) text += separator;
+    text += items[i];
+  }
+  return text;
+}
+
+namespace {
+
+// Levenshtein's distance, one row at a time.
+size_t edits(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t change = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({change, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string nearest(std::string_view word, std::span<const std::string> known) {
+  if (word.size() > 64) return "";  // no option or model is that long
+  std::string best;
+  size_t fewest = std::numeric_limits<size_t>::max();
+  for (const std::string& candidate : known) {
+    const size_t distance = edits(word, candidate);
+    if (distance >= fewest) continue;
+    fewest = distance;
+    best = candidate;
+  }
+  return best;
+}
+
+std::string suggestion(std::string_view word, std::span<const std::string> known,
+                       std::string_view prefix) {
+  const std::string best = nearest(word, known);
+  if (best.empty()) return "";
+  const std::string name = std::string(prefix) + best;
+  const bool likely = edits(word, best) <= std::max<size_t>(2, word.size() / 3);
+  return likely ? " (did you mean " + name + "?)" : " (the nearest known one is " + name + ")";
+}
+
+std::string printable(std::string_view text, size_t longest) {
+  std::string result(text.substr(0, longest));
+  for (char& c : result) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return text.size() > longest ? result + "..." : result;
+}
+
+std::string wrap(std::string_view text, size_t first_column, size_t indent, size_t width) {
+  std::string result;
+  size_t column = first_column;
+  for (const std::string& word : split(text, ' ')) {
+    if (column > indent && column + 1 + word.size() > width) {
+      result += '\n' + std::string(indent, ' ');
+      column = indent;
+    } else if (!result.empty()) {
+      result += ' ';
+      ++column;
+    }
+    result += word;
+    column += word.size();
+  }
+  return result;
+}
+
+}  // namespace bv

@@ -1,0 +1,229 @@
+// What a kill at any moment leaves behind: hidden entries (".saving..."), which the next save
+// removes; a whole step folder that no link names yet; or links of which `best` is a step ahead of
+// `last`, which a run that goes on from `last` reaches again.
+#include "engine/files/checkpoint.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/file_io.h"
+#include "engine/files/checkpoint_state.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* weights_name = "weights.safetensors";
+constexpr const char* optimizer_name = "state.safetensors";
+constexpr const char* state_name = "state.json";
+constexpr const char* unfinished = ".saving";
+constexpr uint64_t most_state_bytes = 1 << 20;
+
+// "step-00000500", or "step-00000500-2" where a link still names an earlier save of that step.
+struct StepFolder {
+  int64_t step = 0;
+  int64_t again = 1;
+
+  std::string name() const {
+    char text[64];
+    std::snprintf(text, sizeof text, "step-%08lld", static_cast<long long>(step));
+    return again == 1 ? text : text + ("-" + std::to_string(again));
+  }
+  bool operator<(const StepFolder& o) const {
+    return std::tie(step, again) < std::tie(o.step, o.again);
+  }
+};
+
+std::optional<StepFolder> step_folder(const std::string& name) {
+  StepFolder folder;
+  if (!name.starts_with("step-")) return std::nullopt;
+  const char* const end = name.data() + name.size();
+  const char* at = std::from_chars(name.data() + 5, end, folder.step).ptr;
+  if (at < end && *at == '-') std::from_chars(at + 1, end, folder.again);
+  return folder.name() == name ? std::optional(folder) : std::nullopt;
+}
+
+// What a link in the run folder says; empty where there is none.
+std::string link_target(const std::string& run, const char* link) {
+  std::error_code none;
+  return fs::read_symlink(run + "/" + link, none).string();
+}
+
+bool linked(const std::string& run, const std::string& name) {
+  return link_target(run, "last") == name || link_target(run, "best") == name;
+}
+
+// What lies in the run folder, for cleaning up: what can't be listed or removed now is tried again
+// by the next save, and harms nothing but space.
+std::vector<std::string> entries(const std::string& run) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator i(run, error), end; !error && i != end; i.increment(error))
+    names.push_back(i->path().filename().string());
+  return names;
+}
+
+void remove_leftovers(const std::string& run) {
+  std::error_code ignored;
+  for (const std::string& name : entries(run))
+    if (name.starts_with(unfinished)) fs::remove_all(run + "/" + name, ignored);
+}
+
+// Out of sight first, so that no half-removed folder bears a checkpoint's name.
+void remove_step(const std::string& run, const std::string& name) {
+  const std::string hidden = run + "/" + unfinished + "-removed-" + name;
+  std::error_code ignored;
+  fs::rename(run + "/" + name, hidden, ignored);
+  fs::remove_all(hidden, ignored);
+}
+
+void write_step(const std::string& folder, const Checkpoint& c) {
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (error) throw WriteError("make", folder, error.value());
+  std::map<std::string, FileDigest> files;
+  files[weights_name] = write_safetensors(folder + "/" + weights_name, c.weights);
+  if (!c.optimizer.tensors.empty())
+    files[optimizer_name] = write_safetensors(folder + "/" + optimizer_name, c.optimizer);
+  const std::string text = write_checkpoint_state(c, files);
+  OutputFile out(folder + "/" + state_name);
+  out.write(std::as_bytes(std::span(text)));
+  out.finish();
+  sync_folder(folder);
+}
+
+// Gives the written folder its name, which no link may name yet.
+std::string place_step(const std::string& run, const std::string& written, int64_t step) {
+  StepFolder folder{.step = step};
+  std::error_code none;
+  while (fs::exists(run + "/" + folder.name(), none) && linked(run, folder.name())) ++folder.again;
+  remove_step(run, folder.name());  // of a save that was killed before a link named it
+  if (std::rename(written.c_str(), (run + "/" + folder.name()).c_str()) != 0)
+    throw WriteError("rename", written, errno);
+  sync_folder(run);
+  return folder.name();
+}
+
+void point(const std::string& run, const char* link, const std::string& target) {
+  const std::string fresh = run + "/" + unfinished + "-link", old = run + "/" + link;
+  if (symlink(target.c_str(), fresh.c_str()) != 0) throw WriteError("make the link", fresh, errno);
+  if (std::rename(fresh.c_str(), old.c_str()) != 0) {
+    // A copy of a run folder may have folders where the links were: they change places with the
+    // link and go.
+    if (errno != EISDIR) throw WriteError("replace", old, errno);
+    if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, old.c_str(), RENAME_EXCHANGE) != 0)
+      throw WriteError("replace the folder", old, errno);
+    std::error_code ignored;
+    fs::remove_all(fresh, ignored);
+  }
+  sync_folder(run);
+}
+
+void prune(const std::string& run, int keep) {
+  std::vector<StepFolder> steps;
+  for (const std::string& name : entries(run))
+    if (const auto folder = step_folder(name)) steps.push_back(*folder);
+  std::sort(steps.rbegin(), steps.rend());
+  for (size_t i = size_t(std::max(keep, 0)); i < steps.size(); ++i)
+    if (!linked(run, steps[i].name())) remove_step(run, steps[i].name());
+}
+
+CheckpointState read_state(const std::string& folder) {
+  const std::string path = folder + "/" + state_name;
+  const InputFile file(path);
+  if (file.size() > most_state_bytes) throw UserError(path + ": too large to be a checkpoint's");
+  std::string text(file.size(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return parse_checkpoint_state(text, path);
+}
+
+// The sentence that a failed save ends with.
+std::string what_remains(const std::string& run) {
+  const std::string last = run + "/last";
+  try {
+    const int64_t step = read_state(last).progress.step;
+    return "; the previous checkpoint " + last + " (step " + std::to_string(step) + ") is intact";
+  } catch (const std::exception&) {
+    return "; there is no earlier checkpoint";
+  }
+}
+
+TensorFile read_tensors(const std::string& path, const FileDigest& wanted) {
+  const InputFile file(path);
+  if (file.size() != wanted.bytes)
+    throw UserError(path + ": torn: " + std::to_string(file.size()) + " bytes of the " +
+                    std::to_string(wanted.bytes) + " that were saved");
+  if (file.digest() != wanted)
+    throw UserError(path + ": damaged: its checksum is not that of the file that was saved");
+  return read_safetensors(path);
+}
+
+// The folder that DIR/last names.
+std::string last_folder(const std::string& run) {
+  std::error_code none;
+  const std::string last = run + "/last";
+  if (!fs::is_directory(run, none)) throw UserError(run + ": no such folder");
+  if (fs::exists(run + "/" + state_name, none))
+    throw UserError(run + ": a single checkpoint; name the run folder above it");
+  const auto kind = fs::symlink_status(last, none).type();
+  if (kind == fs::file_type::not_found)
+    throw UserError(run + ": no checkpoint here (" + last + " is missing)");
+  const std::string target = link_target(run, "last");
+  const std::string folder = target.empty() ? last : (fs::path(run) / target).string();
+  if (!fs::is_directory(folder, none))
+    throw UserError(last + ": names " + folder + ", which is not there; link it to a step folder");
+  return folder;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& run, const Checkpoint& c, bool best, int keep) {
+  std::string placed;
+  try {
+    std::error_code error;
+    fs::create_directories(run, error);
+    if (error) throw WriteError("make", run, error.value());
+    remove_leftovers(run);
+    const std::string written = run + "/" + unfinished + "-step";
+    write_step(written, c);
+    placed = place_step(run, written, c.step);
+    if (best) point(run, "best", placed);
+    point(run, "last", placed);
+  } catch (const WriteError& e) {
+    const std::string failure =
+        e.disk_full() ? "disk full while saving step " + std::to_string(c.step) + " to " + run
+                      : std::string(e.what());
+    std::error_code ignored;
+    if (!placed.empty() && !linked(run, placed)) fs::remove_all(run + "/" + placed, ignored);
+    remove_leftovers(run);
+    throw RunError(failure + what_remains(run));
+  }
+  prune(run, keep);
+}
+
+Checkpoint load_checkpoint(const std::string& run) {
+  const std::string folder = last_folder(run);
+  CheckpointState state = read_state(folder);
+  const auto weights = state.files.find(weights_name), optimizer = state.files.find(optimizer_name);
+  if (weights == state.files.end() ||
+      state.files.size() != (optimizer == state.files.end() ? 1 : 2))
+    throw UserError(folder + "/" + state_name + ": damaged: names other files than a checkpoint's");
+  Checkpoint c = std::move(state.progress);
+  c.weights = read_tensors(folder + "/" + weights_name, weights->second);
+  if (optimizer != state.files.end())
+    c.optimizer = read_tensors(folder + "/" + optimizer_name, optimizer->second);
+  return c;
+}
+
+}  // namespace bv

@@ -1,0 +1,153 @@
+#include "engine/files/weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/files/resize_embedding.h"
+
+namespace bv {
+namespace {
+
+// One kind of misfit, as a part of a one-line message.
+class Listing {
+ public:
+  void add(const std::string& item) {
+    if (count_ < most) text_ += (count_ ? ", " : "") + item;
+    ++count_;
+  }
+  std::string text(const std::string& kind) const {
+    if (count_ == 0) return "";
+    const std::string rest = count_ > most ? " and " + std::to_string(count_ - most) + " more" : "";
+    return "; " + kind + ": " + text_ + rest;
+  }
+
+ private:
+  static constexpr size_t most = 5;
+  size_t count_ = 0;
+  std::string text_;
+};
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (const int64_t n : shape) text += (text.size() > 1 ? "x" : "") + std::to_string(n);
+  return text + "]";
+}
+
+// G of a position embedding [1, 1 + G*G, C], or 0 where the shape is no such thing.
+int grid_of(const std::vector<int64_t>& shape) {
+  if (shape.size() != 3 || shape[0] != 1 || shape[1] < 2 || shape[2] < 1) return 0;
+  const auto grid = int64_t(std::lround(std::sqrt(double(shape[1] - 1))));
+  return grid <= 1 << 14 && grid * grid == shape[1] - 1 ? int(grid) : 0;
+}
+
+HostTensor resize_position(const HostTensor& old, int from, int to) {
+  const auto C = size_t(old.shape[2]);
+  HostTensor out{.shape = {1, 1 + int64_t(to) * to, old.shape[2]}};
+  out.data.assign(old.data.begin(), old.data.begin() + ptrdiff_t(C));  // the class token's
+  const auto grid = resize_embedding(std::span(old.data).subspan(C), from, to, int(C));
+  out.data.insert(out.data.end(), grid.begin(), grid.end());
+  return out;
+}
+
+class Fitting {
+ public:
+  Fitting(TensorFile file, const std::string& path, const std::vector<ParameterShape>& parameters,
+          const std::vector<std::string>& heads)
+      : file_(std::move(file)), path_(path), parameters_(parameters), heads_(heads) {}
+
+  FitResult run() {
+    // PyTorch's batch norms count their batches, which nothing here depends on.
+    std::erase_if(file_.tensors,
+                  [](const auto& t) { return t.first.ends_with(".num_batches_tracked"); });
+    swap_heads();
+    for (const ParameterShape& p : parameters_)
+      if (std::find(result_.fresh.begin(), result_.fresh.end(), p.name) == result_.fresh.end())
+        fit(p);
+    for (const auto& [name, tensor] : file_.tensors) extra_.add(printable(name));
+    const std::string misfits = missing_.text("missing") + extra_.text("extra") +
+                                other_.text("of another shape") + broken_.text("not finite");
+    if (!misfits.empty()) throw UserError(path_ + ": these weights don't fit the model" + misfits);
+    return std::move(result_);
+  }
+
+ private:
+  bool is_head(const std::string& name) const {
+    return std::find(heads_.begin(), heads_.end(), name) != heads_.end();
+  }
+
+  // The file's number of classes, where all of its heads agree on one and differ from the model's
+  // in nothing else; 0 where it has no heads at all; else nothing: they are fitted like the rest.
+  std::optional<int64_t> other_classes() const {
+    std::set<int64_t> classes;
+    bool differs = false;
+    for (const ParameterShape& p : parameters_) {
+      if (!is_head(p.name)) continue;
+      const auto at = file_.tensors.find(p.name);
+      std::vector<int64_t> shape = at == file_.tensors.end() ? p.shape : at->second.shape;
+      if (shape.empty() || shape.size() != p.shape.size()) return std::nullopt;
+      classes.insert(at == file_.tensors.end() ? 0 : shape[0]);
+      differs |= *classes.begin() != p.shape[0];
+      shape[0] = p.shape[0];
+      if (shape != p.shape) return std::nullopt;
+    }
+    if (classes.size() != 1 || !differs) return std::nullopt;
+    return *classes.begin();
+  }
+
+  void swap_heads() {
+    const auto classes = other_classes();
+    if (!classes) return;
+    int64_t wanted = 0;
+    for (const ParameterShape& p : parameters_) {
+      if (!is_head(p.name)) continue;
+      result_.fresh.push_back(p.name);
+      file_.tensors.erase(p.name);
+      wanted = p.shape[0];
+    }
+    const std::string has = *classes ? std::to_string(*classes) + " classes" : "no head";
+    result_.notes.push_back("new head: " + path_ + " has " + has + ", this run " +
+                            std::to_string(wanted));
+  }
+
+  void fit(const ParameterShape& p) {
+    auto node = file_.tensors.extract(p.name);
+    if (!node) return missing_.add(p.name);
+    HostTensor& tensor = node.mapped();
+    if (!std::all_of(tensor.data.begin(), tensor.data.end(),
+                     [](float x) { return std::isfinite(x); }))
+      return broken_.add(p.name);
+    if (tensor.shape != p.shape && !resized(p, tensor))
+      return other_.add(p.name + " " + shape_text(tensor.shape) + " for " + shape_text(p.shape));
+    result_.tensors.insert(std::move(node));
+  }
+
+  bool resized(const ParameterShape& p, HostTensor& tensor) {
+    const int from = grid_of(tensor.shape), to = grid_of(p.shape);
+    if (p.name != "pos_embed" || !from || !to || tensor.shape[2] != p.shape[2]) return false;
+    tensor = resize_position(tensor, from, to);
+    const auto grid = [](int g) { return std::to_string(g) + "x" + std::to_string(g); };
+    result_.notes.push_back("position embedding resized from " + grid(from) + " to " + grid(to) +
+                            " patches");
+    return true;
+  }
+
+  TensorFile file_;
+  const std::string& path_;
+  const std::vector<ParameterShape>& parameters_;
+  const std::vector<std::string>& heads_;
+  FitResult result_;
+  Listing missing_, extra_, other_, broken_;
+};
+
+}  // namespace
+
+FitResult fit_weights(TensorFile file, const std::string& path,
+                      const std::vector<ParameterShape>& parameters,
+                      const std::vector<std::string>& heads) {
+  return Fitting(std::move(file), path, parameters, heads).run();
+}
+
+}  // namespace bv

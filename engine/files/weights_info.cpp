@@ -1,0 +1,110 @@
+// What a weights file says of itself: strings, of which some hold a number or a JSON list.
+#include <cmath>
+
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "engine/base/text.h"
+#include "engine/files/weights.h"
+
+namespace bv {
+namespace {
+
+// Beyond any list of classes; a list takes far more memory than its text.
+constexpr size_t longest_list = 4 << 20;
+
+class MetadataReader {
+ public:
+  MetadataReader(const TensorFile& file, const std::string& path) : file_(file), path_(path) {}
+
+  std::optional<std::string> text(const std::string& key) const {
+    const auto at = file_.metadata.find(key);
+    return at == file_.metadata.end() ? std::nullopt : std::optional(at->second);
+  }
+
+  std::optional<int> size(const std::string& key) const {
+    const auto value = text(key);
+    if (!value) return std::nullopt;
+    const auto number = parse_integer(*value);
+    if (!number || *number < 1 || *number > INT32_MAX) fail(key, "a number above 0");
+    return int(*number);
+  }
+
+  std::vector<std::string> names(const std::string& key) const {
+    std::vector<std::string> out;
+    for (JsonValue& item : list(key, "a JSON list of texts")) {
+      if (item.kind != JsonValue::Kind::text) fail(key, "a JSON list of texts");
+      out.push_back(std::move(item.text));
+    }
+    return out;
+  }
+
+  std::optional<std::array<double, 3>> channels(const std::string& key, double above) const {
+    const char* const wanted = "a JSON list of three numbers, for red, green and blue in 0-1";
+    if (!text(key)) return std::nullopt;
+    const auto items = list(key, wanted);
+    if (items.size() != 3) fail(key, wanted);
+    std::array<double, 3> out;
+    for (size_t c = 0; c < 3; ++c) {
+      const auto number = parse_number(items[c].text);
+      if (items[c].kind != JsonValue::Kind::number || !number || *number <= above)
+        fail(key, wanted);
+      out[c] = *number;
+    }
+    return out;
+  }
+
+ private:
+  std::vector<JsonValue> list(const std::string& key, const std::string& wanted) const {
+    const auto value = text(key);
+    if (!value) return {};
+    if (value->size() > longest_list) fail(key, wanted);
+    JsonValue object;
+    try {
+      object = parse_json_object("{\"list\":" + *value + "}", path_);
+    } catch (const UserError&) {
+      fail(key, wanted);
+    }
+    if (object.members.size() != 1 || object.members[0].second.kind != JsonValue::Kind::list)
+      fail(key, wanted);
+    return std::move(object.members[0].second.items);
+  }
+
+  [[noreturn]] void fail(const std::string& key, const std::string& wanted) const {
+    throw UserError(path_ + ": metadata " + key + " is not " + wanted + ": " +
+                    printable(*text(key)));
+  }
+
+  const TensorFile& file_;
+  const std::string& path_;
+};
+
+}  // namespace
+
+WeightsInfo weights_info(const TensorFile& file, const std::string& path) {
+  const MetadataReader read(file, path);
+  return {.model = read.text("model"),
+          .image_size = read.size("image_size"),
+          .patch_size = read.size("patch_size"),
+          .classes = read.names("classes"),
+          .mean = read.channels("mean", -HUGE_VAL),
+          .std = read.channels("std", 0)};
+}
+
+std::map<std::string, std::string> weights_metadata(const WeightsInfo& info) {
+  std::map<std::string, std::string> out{{"format", "pt"}};
+  const auto list = [](const auto& items, const auto& text_of) {
+    std::string text;
+    for (const auto& item : items) text += (text.empty() ? "" : ",") + text_of(item);
+    return "[" + text + "]";
+  };
+  const auto number = [](double x) { return json_number(x); };
+  if (info.model) out["model"] = *info.model;
+  if (info.image_size) out["image_size"] = std::to_string(*info.image_size);
+  if (info.patch_size) out["patch_size"] = std::to_string(*info.patch_size);
+  if (!info.classes.empty()) out["classes"] = list(info.classes, quote_json);
+  if (info.mean) out["mean"] = list(*info.mean, number);
+  if (info.std) out["std"] = list(*info.std, number);
+  return out;
+}
+
+}  // namespace bv

@@ -1,0 +1,124 @@
+#include "engine/options/command_line.h"
+
+#include <CLI/CLI.hpp>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/options/model_config.h"
+
+namespace bv {
+
+namespace {
+
+const std::string see_help = "; ./launcher --help lists all";
+
+struct Registered {
+  const OptionRow* row;
+  CLI::Option* option;
+};
+
+// CLI11 takes the line apart; what the values mean is the table's business.
+std::vector<Registered> register_options(CLI::App& app) {
+  std::vector<Registered> registered;
+  for (const OptionGroup& group : option_groups()) {
+    for (const OptionRow& row : group.rows) {
+      std::string names = row.name == "model" ? "MODEL" : row.flag();
+      if (row.letter != 0) names = std::string("-") + row.letter + "," + names;
+      CLI::Option* option = row.is_flag() ? app.add_flag(names) : app.add_option(names);
+      option->take_all();
+      // An option takes the one word that follows it. None at all is told apart below.
+      if (!row.is_flag() && row.name != "model") option->expected(0, 1)->allow_extra_args(false);
+      registered.push_back({&row, option});
+    }
+  }
+  return registered;
+}
+
+std::vector<std::string> known_flags() {
+  std::vector<std::string> flags = {"--config", "--help", "--version"};
+  for (const std::string& name : option_names()) {
+    if (name != "model") flags.push_back(find_option(name)->flag());
+  }
+  return flags;
+}
+
+[[noreturn]] void refuse_rest(const std::vector<std::string>& rest) {
+  for (const std::string& word : rest) {
+    if (!word.starts_with('-')) continue;
+    const std::string flag = word.substr(0, word.find('='));
+    throw UserError("unknown option " + printable(flag) + suggestion(flag, known_flags()) +
+                    see_help);
+  }
+  throw UserError("unexpected argument '" + printable(rest[0]) + "': one MODEL, then options" +
+                  see_help);
+}
+
+Items split_items(const OptionRow& row, const std::string& text) {
+  return row.is_list() ? split(text, ',') : Items{text};
+}
+
+void read_options(const std::vector<Registered>& registered, Values& values) {
+  Options scratch;
+  for (const auto& [row, option] : registered) {
+    if (option->count() == 0) continue;
+    const CLI::results_t& results = option->results();
+    const std::string flag = row->letter != 0 ? std::string("-") + row->letter : row->flag();
+    if (results.size() > 1) throw UserError(flag + " is given twice");
+    const std::string text = results.empty() ? "" : results[0];
+    if (text.empty() && row->name == "model") throw UserError("MODEL is empty" + see_help);
+    if (text.empty() && !row->is_flag()) {
+      throw UserError(flag + " wants a value: " + flag + " " + std::string(row->metavar));
+    }
+    const Items items = split_items(*row, text);
+    assign(scratch, *row, items, flag + " " + printable(text));
+    values.emplace(row->name, items);
+  }
+}
+
+std::vector<ModelSummary> model_summaries() {
+  std::vector<ModelSummary> summaries;
+  for (const std::string& name : known_models()) {
+    summaries.push_back({name, load_model_config(name).description});
+  }
+  return summaries;
+}
+
+CommandLine print(std::string text, int exit_code = 0) {
+  return {.print = CommandLine::Print{std::move(text), exit_code}};
+}
+
+}  // namespace
+
+CommandLine parse_command_line(std::span<const std::string> arguments) {
+  if (arguments.empty()) return print(usage_text(), 2);
+  CLI::App app;
+  app.set_help_flag("");
+  app.allow_extras();
+  const auto* help = app.add_flag("-h,--help");
+  const auto* version = app.add_flag("--version");
+  const auto* markdown = app.add_flag("--help-markdown");
+  const auto* config = app.add_option("--config")->take_all()->expected(0, 1);
+  const std::vector<Registered> registered = register_options(app);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& e) {
+    std::string reason = printable(e.what());
+    throw UserError(reason + see_help);
+  }
+  if (help->count() > 0) return print(help_text(model_summaries()));
+  if (version->count() > 0) return print("barevision " BAREVISION_VERSION "\n");
+  if (markdown->count() > 0) return print(help_markdown());
+  const std::vector<std::string> rest = app.remaining();
+  if (!rest.empty()) refuse_rest(rest);
+
+  CommandLine line;
+  read_options(registered, line.values);
+  if (config->count() > 0) {
+    const CLI::results_t& files = config->results();
+    if (files.size() != 1 || files[0].empty()) throw UserError("--config wants a value: one FILE");
+    line.config = files[0];
+  }
+  return line;
+}
+
+}  // namespace bv

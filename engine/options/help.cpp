@@ -1,0 +1,107 @@
+// --help, the short usage and the README's tables, all written from the table of options.
+#include <algorithm>
+
+#include "engine/base/text.h"
+#include "engine/options/command_line.h"
+
+namespace bv {
+
+namespace {
+
+constexpr size_t width = 100, help_column = 30;
+
+constexpr std::string_view usage =
+    "usage: ./launcher [-n N] MODEL [options]       train a model\n"
+    "       ./launcher [-n N] --resume DIR          go on with a run\n";
+
+constexpr std::string_view examples = R"(
+Examples:
+  ./launcher vit_tiny                               the built-in data set
+  ./launcher vit_tiny --data photos --epochs 20     your own images: a folder for each class
+  ./launcher -n 2 vit_tiny --data cifar-10-batches-bin --batch 128 --lr 5e-4
+  ./launcher vit_tiny --data photos --weights runs/first/best/weights.safetensors --lr 1e-4
+  ./launcher --resume runs/first --epochs 40        go on, for longer
+  ./launcher vit_large --batch 8 --plan             how much memory would it take?
+)";
+
+std::string flags_of(const OptionRow& row) {
+  const std::string letter = row.letter != 0 ? std::string("-") + row.letter + ", " : "";
+  const std::string metavar = row.is_flag() ? "" : " " + std::string(row.metavar);
+  return letter + row.flag() + metavar;
+}
+
+std::string help_line(const std::string& flags, const std::string& help) {
+  std::string line = "  " + flags;
+  if (line.size() + 2 > help_column) {
+    line += '\n' + std::string(help_column, ' ');
+  } else {
+    line.resize(help_column, ' ');
+  }
+  return line + wrap(help, help_column, help_column, width) + '\n';
+}
+
+std::string help_of(const OptionRow& row) {
+  const std::string value = default_of(row);
+  return std::string(row.help) + (value.empty() ? "" : " [" + value + "]");
+}
+
+}  // namespace
+
+std::string usage_text() {
+  return std::string(usage) + "try:   ./launcher vit_tiny\nhelp:  ./launcher --help\n";
+}
+
+std::string help_text(std::span<const ModelSummary> models) {
+  std::string text = std::string(usage) + "\nModels:\n";
+  for (const ModelSummary& model : models) text += help_line(model.name, model.description);
+  text += examples;
+  for (const OptionGroup& group : option_groups()) {
+    if (group.title.empty()) continue;
+    text += "\n" + std::string(group.title) + ":\n";
+    for (const OptionRow& row : group.rows) text += help_line(flags_of(row), help_of(row));
+  }
+  text += "\nOther:\n";
+  text += help_line("--config FILE", "options from a file in the form of a run's config.json");
+  text += help_line("--version", "print the version");
+  text += help_line("-h, --help", "print this");
+  text +=
+      "\nIn [ ]: the default, where the model's recipe (models/MODEL.json) has no other for this "
+      "kind of\ndata. An option given here wins over --config, which wins over the recipe.\n";
+  return text;
+}
+
+namespace {
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) result += c == '|' ? std::string("\\|") : std::string(1, c);
+  return result;
+}
+
+std::string markdown_row(const std::string& flags, const std::string& value,
+                         std::string_view help) {
+  return "| `" + escaped(flags) + "` | " + (value.empty() ? "" : "`" + value + "`") + " | " +
+         escaped(help) + " |\n";
+}
+
+}  // namespace
+
+std::string help_markdown() {
+  std::string text;
+  for (const OptionGroup& group : option_groups()) {
+    if (group.title.empty()) continue;
+    text += (text.empty() ? "| " : "\n| ") + std::string(group.title) +
+            " | default | |\n| --- | --- | --- |\n";
+    for (const OptionRow& row : group.rows) {
+      text += markdown_row(flags_of(row), default_of(row), row.help);
+    }
+  }
+  text += "\n| Other | | |\n| --- | --- | --- |\n";
+  text +=
+      markdown_row("--config FILE", "", "options from a file in the form of a run's config.json");
+  text += markdown_row("--version", "", "print the version");
+  text += markdown_row("-h, --help", "", "print the help");
+  return text;
+}
+
+}  // namespace bv

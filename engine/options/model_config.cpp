@@ -1,0 +1,190 @@
+#include "engine/options/model_config.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "engine/base/text.h"
+#include "engine/options/config.h"
+
+namespace bv {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// BAREVISION_MODELS, else models/ beside the program or its build folder.
+fs::path models_folder() {
+  if (const char* folder = std::getenv("BAREVISION_MODELS"); folder != nullptr && *folder != 0) {
+    return folder;
+  }
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const fs::path& folder : {program / "models", program.parent_path() / "models"}) {
+    if (fs::is_directory(folder, error)) return folder;
+  }
+  throw UserError("no folder models/ beside " + (program / "launcher").string() +
+                  "; set BAREVISION_MODELS to it");
+}
+
+// Takes the members of the file one by one; what nobody took is unknown.
+class Reader {
+ public:
+  Reader(const JsonValue& root, const std::string& path) : root_(root), path_(path) {}
+
+  std::string text(const std::string& key) { return need(key, JsonValue::Kind::text).text; }
+  double number(const std::string& key, double least, double most) {
+    return checked(key, need(key, JsonValue::Kind::number), least, most);
+  }
+  int whole(const std::string& key, int most) {
+    const double value = number(key, 1, most);
+    if (value != static_cast<int>(value)) fail(key, "is not a whole number");
+    return static_cast<int>(value);
+  }
+  std::array<double, 3> channels(const std::string& key, double least) {
+    const JsonValue& list = need(key, JsonValue::Kind::list);
+    if (list.items.size() != 3) fail(key, "must be 3 numbers");
+    std::array<double, 3> values;
+    for (size_t i = 0; i < 3; ++i) values[i] = checked(key, list.items[i], least, 1);
+    return values;
+  }
+  std::array<int, 4> stages(const std::string& key) {
+    const JsonValue& list = need(key, JsonValue::Kind::list);
+    if (list.items.size() != 4) fail(key, "must be 4 numbers of blocks");
+    std::array<int, 4> values;
+    for (size_t i = 0; i < 4; ++i) {
+      const double value = checked(key, list.items[i], 1, 1024);
+      values[i] = static_cast<int>(value);
+      if (value != values[i]) fail(key, "is not whole numbers");
+    }
+    return values;
+  }
+  const JsonValue* object(const std::string& key) {
+    const JsonValue* value = find(key);
+    if (value != nullptr) check_kind(key, *value, JsonValue::Kind::object);
+    return value;
+  }
+  void refuse_unknown() const {
+    for (const auto& [key, value] : root_.members) {
+      if (known_.contains(key)) continue;
+      const std::vector<std::string> known(known_.begin(), known_.end());
+      throw UserError(path_ + ": unknown key '" + printable(key) + "'" + suggestion(key, known));
+    }
+  }
+
+ private:
+  const JsonValue& root_;
+  const std::string& path_;
+  std::set<std::string> known_;
+
+  [[noreturn]] void fail(const std::string& key, const std::string& reason) const {
+    throw UserError(path_ + ": '" + key + "' " + reason);
+  }
+  const JsonValue* find(const std::string& key) {
+    known_.insert(key);
+    for (const auto& [name, value] : root_.members) {
+      if (name == key) return &value;
+    }
+    return nullptr;
+  }
+  void check_kind(const std::string& key, const JsonValue& value, JsonValue::Kind kind) const {
+    if (value.kind != kind) fail(key, "must be " + std::string(name_of(kind)));
+  }
+  const JsonValue& need(const std::string& key, JsonValue::Kind kind) {
+    const JsonValue* value = find(key);
+    if (value == nullptr) fail(key, "is missing");
+    check_kind(key, *value, kind);
+    return *value;
+  }
+  double checked(const std::string& key, const JsonValue& value, double least, double most) const {
+    check_kind(key, value, JsonValue::Kind::number);
+    const double number = parse_number(value.text).value_or(least - 1);
+    if (!(number >= least && number <= most)) {
+      fail(key, "must be from " + format_number(least) + " to " + format_number(most));
+    }
+    return number;
+  }
+};
+
+}  // namespace
+
+namespace {
+
+void read_vit(Reader& reader, ModelConfig& model, const std::string& path) {
+  model.patch_size = reader.whole("patch_size", 1024);
+  model.embed_dim = reader.whole("embed_dim", 65536);
+  model.depth = reader.whole("depth", 1024);
+  model.heads = reader.whole("heads", 1024);
+  model.mlp_ratio = reader.number("mlp_ratio", 0.01, 100);
+  model.layer_norm_eps = reader.number("layer_norm_eps", 1e-12, 1);
+  if (model.embed_dim % model.heads != 0)
+    throw UserError(path + ": 'embed_dim' is not divisible by 'heads'");
+}
+
+void read_resnet(Reader& reader, ModelConfig& model, const std::string& path) {
+  const std::string block = reader.text("block");
+  if (block != "basic" && block != "bottleneck")
+    throw UserError(path + ": unknown 'block' " + printable(block) +
+                    "; there are basic and bottleneck");
+  model.bottleneck = block == "bottleneck";
+  model.layers = reader.stages("layers");
+  model.groups = reader.whole("groups", 1024);
+  model.width_per_group = reader.whole("width_per_group", 1024);
+  if (!model.bottleneck && (model.groups != 1 || model.width_per_group != 64))
+    throw UserError(path +
+                    ": 'groups' and 'width_per_group' are a bottleneck's; basic blocks have "
+                    "1 and 64");
+}
+
+}  // namespace
+
+std::vector<std::string> known_models() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(models_folder(), error)) {
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+ModelConfig load_model_config(const std::string& name) {
+  const std::vector<std::string> names = known_models();
+  if (std::ranges::find(names, name) == names.end()) {
+    throw UserError("unknown model '" + printable(name) + "'" + suggestion(name, names) +
+                    "; there are " + join(names, ", "));
+  }
+  const std::string path = models_folder() / (name + ".json");
+  return parse_model_config(read_text_file(path), path, name);
+}
+
+ModelConfig parse_model_config(std::string_view text, const std::string& path,
+                               const std::string& name) {
+  const JsonValue root = parse_json_object(text, path);
+  Reader reader(root, path);
+  ModelConfig model{.name = name,
+                    .description = reader.text("description"),
+                    .family = reader.text("family"),
+                    .image_size = reader.whole("image_size", 4096),
+                    .mean = reader.channels("mean", 0),
+                    .std = reader.channels("std", 1e-3)};
+  if (model.family == "vit")
+    read_vit(reader, model, path);
+  else if (model.family == "resnet")
+    read_resnet(reader, model, path);
+  else
+    throw UserError(path + ": unknown family '" + printable(model.family) +
+                    "'; there are vit and resnet");
+  for (const char* section : {"recipe", "recipe_builtin", "recipe_cifar", "recipe_folder"}) {
+    const JsonValue* recipe = reader.object(section);
+    if (recipe == nullptr) continue;
+    model.recipes[section] = values_from_json(*recipe, path + ": " + section, true);
+  }
+  reader.refuse_unknown();
+  return model;
+}
+
+}  // namespace bv

@@ -1,0 +1,113 @@
+#include "engine/processes/affinity.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "engine/base/text.h"
+#include "engine/processes/launch.h"
+#include "kernels/devices/machine.h"
+
+namespace bv {
+namespace {
+
+// The first of the CPUs that share a core with this one; itself where the system doesn't say.
+int first_sibling(int cpu) {
+  std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
+                     "/topology/thread_siblings_list");
+  int first;
+  return file >> first ? first : cpu;
+}
+
+std::vector<std::vector<int>> cores_of(const cpu_set_t& cpus) {
+  std::map<int, std::vector<int>> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &cpus)) cores[first_sibling(cpu)].push_back(cpu);
+  std::vector<std::vector<int>> list;
+  for (auto& [first, members] : cores) list.push_back(std::move(members));
+  return list;
+}
+
+bool affinity_of(pid_t pid, cpu_set_t* cpus) {
+  CPU_ZERO(cpus);
+  return sched_getaffinity(pid, sizeof *cpus, cpus) == 0;
+}
+
+// Empty where there are more CPUs than a cpu_set_t holds.
+std::vector<std::vector<int>> own_cores() {
+  cpu_set_t cpus;
+  return affinity_of(0, &cpus) ? cores_of(cpus) : std::vector<std::vector<int>>{};
+}
+
+// Whoever started this process has given it CPUs of its own (mpirun and srun do), not all it has.
+bool is_already_pinned() {
+  cpu_set_t own, parent;
+  return affinity_of(0, &own) && affinity_of(getppid(), &parent) && !CPU_EQUAL(&own, &parent);
+}
+
+// OMP_NUM_THREADS, where it is the user's wish: torchrun sets 1 where the user says nothing.
+int wished_threads(bool launched) {
+  const char* text = std::getenv("OMP_NUM_THREADS");
+  const int64_t threads = text ? parse_integer(text).value_or(0) : 0;
+  return threads > (launched ? 0 : 1) && threads <= 1024 ? static_cast<int>(threads) : 0;
+}
+
+}  // namespace
+
+CoreShare share_of_cores(const std::vector<std::vector<int>>& cores, int part, int parts) {
+  CoreShare share;
+  const int count = static_cast<int>(cores.size());
+  const int begin = static_cast<int>(int64_t{count} * part / parts);
+  const int end = std::max(begin + 1, static_cast<int>(int64_t{count} * (part + 1) / parts));
+  for (int core = begin; core < std::min(end, count); ++core)
+    for (int cpu : cores[core]) CPU_SET(cpu, &share.cpus);
+  share.cores = end - begin;
+  return share;
+}
+
+CoreShare share_of_cores(int part, int parts) {
+  const auto cores = own_cores();
+  CoreShare share = share_of_cores(cores, part, parts);
+  if (cores.empty()) share.cores = std::max(1, usable_cores() / parts);
+  // A container may grant less time than it shows CPUs.
+  if (const double quota = cpu_quota(); quota > 0)
+    share.cores = std::clamp(static_cast<int>(quota / parts), 1, share.cores);
+  return share;
+}
+
+int usable_cores() {
+  const auto cores = own_cores();
+  int count = cores.empty() ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))
+                            : static_cast<int>(cores.size());
+  if (const double quota = cpu_quota(); quota > 0)
+    count = std::min(count, std::max(1, static_cast<int>(quota)));
+  return std::max(1, count);
+}
+
+bool pin_this_process(const CoreShare& share) {
+  return CPU_COUNT(&share.cpus) == 0 || sched_setaffinity(0, sizeof share.cpus, &share.cpus) == 0;
+}
+
+int pin_to_share(const World& world) {
+  // What top and pgrep show of it.
+  prctl(PR_SET_NAME, ("launcher:" + std::to_string(world.rank)).c_str());
+  int cores;
+  if (is_already_pinned()) {
+    const double quota = cpu_quota();
+    cores = static_cast<int>(own_cores().size());
+    if (quota > 0) cores = std::clamp(static_cast<int>(quota / world.local_size), 1, cores);
+  } else {
+    const CoreShare share = share_of_cores(world.local_rank, world.local_size);
+    pin_this_process(share);
+    cores = share.cores;
+  }
+  const int wished = wished_threads(world.launched);
+  return wished > 0 ? wished : std::max(1, cores);
+}
+
+}  // namespace bv

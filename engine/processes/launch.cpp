@@ -1,0 +1,198 @@
+// The launcher: starts the workers as its direct children, waits, and ends all when one ends badly.
+// It starts no thread: the kernel kills the workers when the thread that made them ends, and so
+// with the launcher, however that ends.
+#include "engine/processes/launch.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/processes/affinity.h"
+#include "engine/processes/worker_start.h"
+#include "kernels/comm/shared_region.h"
+
+namespace bv {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds time_to_end{2};  // from SIGTERM to SIGKILL, once a run has failed
+
+// SIGINT, SIGTERM and SIGCHLD wait to be fetched, instead of interrupting.
+class HeldSignals {
+ public:
+  HeldSignals() {
+    sigemptyset(&set_);
+    for (int number : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set_, number);
+    sigprocmask(SIG_BLOCK, &set_, &before_);
+    // No word of children that are only stopped; and not ignored, or there'd be none at all.
+    struct sigaction action {};
+    action.sa_handler = SIG_DFL;
+    action.sa_flags = SA_NOCLDSTOP;
+    sigaction(SIGCHLD, &action, &child_before_);
+  }
+  HeldSignals(const HeldSignals&) = delete;
+  ~HeldSignals() {
+    sigaction(SIGCHLD, &child_before_, nullptr);
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  const sigset_t& before() const { return before_; }
+
+  // The next signal, waited for until `end`; si_signo is 0 when time is over.
+  siginfo_t next(Clock::time_point end) const {
+    siginfo_t info{};
+    while (true) {
+      const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(end - Clock::now());
+      if (left.count() <= 0) return {};
+      const timespec limit{static_cast<time_t>(left.count() / 1000000000),
+                           static_cast<long>(left.count() % 1000000000)};
+      if (sigtimedwait(&set_, &info, &limit) > 0) return info;
+    }
+  }
+
+ private:
+  sigset_t set_, before_;
+  struct sigaction child_before_ {};
+};
+
+std::string name_of_signal(int number) {
+  const char* name = sigabbrev_np(number);
+  return name ? std::string("SIG") + name : "signal " + std::to_string(number);
+}
+
+// A worker that was asked to stop, by us or by someone else, and did so in order.
+bool is_stop_code(int code) { return code == 128 + SIGINT || code == 128 + SIGTERM; }
+
+class Supervisor {
+ public:
+  Supervisor(int nproc, const std::vector<std::string>& argv, const std::string& program)
+      : region_(SharedRegion::create(nproc)) {
+    try {
+      for (int rank = 0; rank < nproc; ++rank)
+        workers_.push_back(
+            start_worker({rank, nproc, program, argv, region_.fd(), signals_.before()}));
+    } catch (...) {
+      end_at_once();
+      throw;
+    }
+  }
+  Supervisor(const Supervisor&) = delete;
+
+  // Until no worker is left. Returns the exit code.
+  int run() {
+    while (living() > 0) {
+      const siginfo_t info =
+          signals_.next(ending_ ? kill_at_ : Clock::now() + std::chrono::hours(1));
+      if (info.si_signo == SIGCHLD)
+        reap(info.si_pid);
+      else if (info.si_signo != 0)
+        stop(info.si_signo);
+      if (ending_ && Clock::now() >= kill_at_) signal_all(SIGKILL), kill_at_ += time_to_end;
+    }
+    return verdict_;
+  }
+
+ private:
+  int living() const {
+    int count = 0;
+    for (pid_t pid : workers_) count += pid > 0;
+    return count;
+  }
+  void signal_all(int number) {
+    for (pid_t pid : workers_)
+      if (pid > 0) kill(pid, number);
+  }
+
+  // `first` ended before any other that has ended since the last call: the signals of later ones
+  // are merged into its signal.
+  void reap(pid_t first) {
+    for (int round = 0; round < 2; ++round)
+      for (size_t rank = 0; rank < workers_.size(); ++rank) {
+        const pid_t pid = workers_[rank];
+        int status;
+        if (pid <= 0 || (round == 0 && pid != first) || waitpid(pid, &status, WNOHANG) != pid)
+          continue;
+        workers_[rank] = 0;
+        ended(static_cast<int>(rank), status);
+      }
+  }
+
+  void ended(int rank, int status) {
+    if (ending_) return;
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (WIFEXITED(status) && (code == 0 || is_stop_code(code))) {
+      if (code != 0) verdict_ = code;  // the others may still be saving
+      return;
+    }
+    // One that hasn't learned yet to stop in order needs no line.
+    if (WIFEXITED(status) || WTERMSIG(status) != stopping_) say_end(rank, status);
+    verdict_ = code;
+    end_others();
+  }
+
+  void say_end(int rank, int status) const {
+    const std::string who = "rank " + std::to_string(rank);
+    if (WIFSIGNALED(status))
+      std::fprintf(stderr, "%s was killed by %s\n", who.c_str(),
+                   name_of_signal(WTERMSIG(status)).c_str());
+    else if (WEXITSTATUS(status) != 2 || !region_.board().error_printed)
+      std::fprintf(stderr, "%s ended with exit code %d\n", who.c_str(), WEXITSTATUS(status));
+  }
+
+  void end_others() {
+    ending_ = true;
+    kill_at_ = Clock::now() + time_to_end;
+    region_.end_waiting();
+    signal_all(SIGTERM);
+  }
+
+  // The user's, or the batch system's, signal: once is passed on, twice ends all.
+  void stop(int number) {
+    if (stopping_ == 0 && !ending_) {
+      stopping_ = number;
+      signal_all(number);
+      return;
+    }
+    if (!ending_) verdict_ = 128 + number;
+    ending_ = true;
+    kill_at_ = Clock::now();
+  }
+
+  void end_at_once() {
+    signal_all(SIGKILL);
+    for (pid_t pid : workers_) waitpid(pid, nullptr, 0);
+  }
+
+  HeldSignals signals_;
+  SharedRegion region_;
+  std::vector<pid_t> workers_;  // by rank; 0 once it has ended
+  int verdict_ = 0;
+  int stopping_ = 0;  // the signal that was passed on
+  bool ending_ = false;
+  Clock::time_point kill_at_;
+};
+
+}  // namespace
+
+int run_launcher(int nproc, const std::vector<std::string>& argv, const std::string& program) {
+  if (nproc < 1)
+    throw UserError("-n " + std::to_string(nproc) + ": at least one process is needed");
+  if (const int cores = usable_cores(); nproc > cores)
+    std::fprintf(stderr, "warning: %d processes share %d core%s\n", nproc, cores,
+                 cores == 1 ? "" : "s");
+  try {
+    return Supervisor(nproc, argv, program).run();
+  } catch (const std::system_error& error) {
+    throw RunError(error.what());
+  }
+}
+
+}  // namespace bv

@@ -1,0 +1,59 @@
+// SIGINT and SIGTERM in a worker: a request to stop after the step that all ranks agree on.
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+
+#include "engine/base/error.h"
+#include "engine/processes/launch.h"
+
+namespace bv {
+namespace {
+
+// The terminal signals the whole group, and whoever launched the workers passes the signal on: a
+// repeat within this time is the same request.
+constexpr int64_t same_request_ms = 1000;
+
+// A signal handler has nothing else to write to. The state of this one process, set by no one else.
+std::atomic<int> stop_number{0};
+std::atomic<int64_t> stop_time_ms{0};
+static_assert(std::atomic<int64_t>::is_always_lock_free);
+
+int64_t now_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000;
+}
+
+void on_stop(int number) {
+  int none = 0;
+  if (stop_number.compare_exchange_strong(none, number)) {
+    stop_time_ms = now_ms();
+    return;
+  }
+  // 0: another thread is just noting the first.
+  if (stop_time_ms != 0 && now_ms() - stop_time_ms > same_request_ms) _exit(128 + number);
+}
+
+}  // namespace
+
+int stop_signal() { return stop_number; }
+
+void catch_stop_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_stop;
+  action.sa_flags = SA_RESTART;
+  sigset_t both;
+  sigemptyset(&both);
+  for (int number : {SIGINT, SIGTERM}) {
+    sigaddset(&both, number);
+    if (sigaction(number, &action, nullptr) != 0)
+      throw RunError(std::string("can't catch signals: ") + std::strerror(errno));
+  }
+  sigprocmask(SIG_UNBLOCK, &both, nullptr);
+}
+
+}  // namespace bv

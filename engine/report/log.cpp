@@ -1,0 +1,168 @@
+#include "engine/report/log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "engine/base/text.h"
+
+namespace bv {
+
+namespace {
+
+constexpr int digits = 9;  // what a float needs to be read back as it was
+
+// One JSON object, written member by member.
+class Object {
+ public:
+  Object& text(const char* key, const char* value) { return add(key, quote_json(value)); }
+  Object& whole(const char* key, int64_t value) { return add(key, std::to_string(value)); }
+  Object& number(const char* key, double value) { return add(key, json_number(value, digits)); }
+  Object& number(const char* key, const std::optional<double>& value) {
+    return number(key, value.value_or(std::nan("")));
+  }
+  std::string finish() { return text_ + "}"; }
+
+ private:
+  std::string text_ = "{";
+  Object& add(const char* key, const std::string& value) {
+    text_ += (text_.size() > 1 ? "," : "") + quote_json(key) + ":" + value;
+    return *this;
+  }
+};
+
+[[noreturn]] void fail(const std::string& path, const char* what) {
+  throw RunError(path + ": " + what + ": " + std::strerror(errno));
+}
+
+int64_t step_of(const std::string& line) {
+  const std::string key = "\"step\":";
+  const size_t at = line.find(key);
+  return at == line.npos ? -1 : std::strtoll(line.c_str() + at + key.size(), nullptr, 10);
+}
+
+// Where the lines after `step` begin: a run that was killed has told of steps that its checkpoint
+// knows nothing of, and tells of them again. A line cut off in the middle goes as well.
+off_t end_of_step(const std::string& path, int64_t step) {
+  std::ifstream file(path, std::ios::binary);
+  off_t end = 0;
+  for (std::string line; std::getline(file, line) && !file.eof();) {
+    if (step_of(line) > step) break;
+    end += static_cast<off_t>(line.size()) + 1;
+  }
+  return end;
+}
+
+}  // namespace
+
+std::string to_json(const StepRecord& r) {
+  return Object()
+      .text("kind", "step")
+      .whole("epoch", r.epoch)
+      .whole("step", r.step)
+      .number("loss", r.loss)
+      .number("lr", r.lr)
+      .number("grad_norm", r.grad_norm)
+      .number("images_per_second", r.images_per_second)
+      .number("data_seconds", r.data_seconds)
+      .number("step_seconds", r.step_seconds)
+      .number("loss_scale", r.loss_scale)
+      .whole("skipped", r.skipped)
+      .finish();
+}
+
+std::string to_json(const EpochRecord& r) {
+  Object object;
+  object.text("kind", "epoch")
+      .whole("epoch", r.epoch)
+      .whole("step", r.step)
+      .number("train_loss", r.train_loss)
+      .number("val_loss", r.val_loss)
+      .number("val_top1", r.val_top1);
+  if (r.val_top5) object.number("val_top5", r.val_top5);
+  return object.number("lr", r.lr)
+      .number("images_per_second", r.images_per_second)
+      .number("seconds", r.seconds)
+      .whole("peak_memory_bytes", r.peak_memory_bytes)
+      .finish();
+}
+
+RunLog::RunLog(const Settings& settings) : settings_(settings) {
+  if (settings_.path.empty()) return;
+  const char* path = settings_.path.c_str();
+  const bool resumed = settings_.resumed_step >= 0;
+  const off_t keep = resumed ? end_of_step(settings_.path, settings_.resumed_step) : 0;
+  file_ = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file_ < 0) fail(settings_.path, "can't be opened");
+  if (ftruncate(file_, keep) != 0) {
+    close(file_);
+    fail(settings_.path, "can't be shortened to the step that the run goes on from");
+  }
+}
+
+RunLog::~RunLog() {
+  bar_.clear();
+  std::fflush(stdout);
+  if (file_ >= 0) close(file_);
+}
+
+void RunLog::append(const std::string& json) {
+  if (file_ < 0) return;
+  const std::string text = json + "\n";
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t n = write(file_, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(settings_.path, "can't be written");
+    done += static_cast<size_t>(n);
+  }
+}
+
+void RunLog::progress(const Progress& now) {
+  if (settings_.terminal) bar_.update(now, settings_.total_steps);
+}
+
+void RunLog::step(const StepRecord& r) {
+  append(to_json(r));
+  if (settings_.terminal) return;  // the bar shows it
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "epoch %lld  step %lld/%lld  loss %.4f  lr %.3g  grad norm %.3g  %.1f images/s",
+                static_cast<long long>(r.epoch), static_cast<long long>(r.step),
+                static_cast<long long>(settings_.total_steps), r.loss, r.lr, r.grad_norm,
+                r.images_per_second);
+  line(text);
+}
+
+void RunLog::epoch(const EpochRecord& r) {
+  append(to_json(r));
+  const auto figure = [](const char* name, const std::optional<double>& value) {
+    char text[64] = "";
+    if (value) std::snprintf(text, sizeof text, "  %s %.4f", name, *value);
+    return std::string(text);
+  };
+  char rate[96];
+  if (r.images_per_second > 0)
+    std::snprintf(rate, sizeof rate, "  %.1f images/s  %.1f s", r.images_per_second, r.seconds);
+  else  // trained before the run was stopped
+    std::snprintf(rate, sizeof rate, "  %.1f s", r.seconds);
+  line("epoch " + std::to_string(r.epoch) + " at step " + std::to_string(r.step) + ":" +
+       figure("train loss", r.train_loss) + figure("val loss", r.val_loss) +
+       figure("val top-1", r.val_top1) + figure("val top-5", r.val_top5) + rate);
+}
+
+void RunLog::line(std::string_view text) {
+  bar_.clear();
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fputc('\n', stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace bv

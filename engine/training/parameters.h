@@ -1,0 +1,70 @@
+// A model's parameters and statistics on the device: flat arenas for weights, gradients, optimizer
+// state and statistics, and the one door through which they come from and go to files. What lies
+// channels last in memory (ParameterInfo) is turned here.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/files/safetensors.h"
+#include "kernels/backend.h"
+#include "models/graph/graph.h"
+
+namespace bv {
+
+class Parameters {
+ public:
+  // Elements behind the gradients that travel with them (GradientTail).
+  static constexpr size_t tail = OptimizerUpdate::decay_chunk;
+
+  struct Needs {
+    bool first_moment, second_moment;
+  };
+  Parameters(Backend&, const Graph&, Needs);
+  void allocate();
+  // Bytes of each arena, allocated or not.
+  size_t weight_bytes() const { return graph_->arena_count() * sizeof(float); }
+  size_t gradient_bytes() const { return (graph_->arena_count() + tail) * sizeof(float); }
+  size_t optimizer_bytes() const;
+  size_t copy_bytes() const;
+  size_t statistics_bytes() const { return graph_->statistics_count() * sizeof(float); }
+
+  float* weights() const { return weights_.data<float>(); }
+  float* grads() const { return grads_.data<float>(); }
+  float* m() const { return m_.data<float>(); }
+  float* v() const { return v_.data<float>(); }
+  float* statistics() const { return statistics_.data<float>(); }
+  void* copy() const { return copy_.data() ? copy_.data() : weights_.data(); }
+
+  // Starting values: functions of the seed and the parameter's name alone.
+  void initialise(uint64_t seed);
+  // Of parameters and statistics; those that the map lacks keep their value. Shapes must fit
+  // (weights.h sees to that).
+  void set_weights(const std::map<std::string, HostTensor>&);
+  std::map<std::string, HostTensor> get_weights() const;
+  std::map<std::string, HostTensor> get_gradients() const;
+  // Optimizer state under "m.NAME" and "v.NAME". Throws UserError where one is missing.
+  void set_moments(const std::map<std::string, HostTensor>&);
+  std::map<std::string, HostTensor> get_moments() const;
+  // Name of the first parameter whose gradient (weight: false) or weight is not finite; else empty.
+  std::string first_not_finite(bool weight) const;
+
+ private:
+  using Infos = std::vector<ParameterInfo>;
+  std::map<std::string, HostTensor> download(const float* arena, const Infos&,
+                                             const std::string& prefix) const;
+  void upload(float* arena, const Infos&, const std::map<std::string, HostTensor>&,
+              const std::string& prefix) const;
+  void upload_copy(const std::map<std::string, HostTensor>&) const;
+
+  Backend* backend_;
+  const Graph* graph_;
+  Needs needs_;
+  DeviceMemory weights_, copy_, grads_, m_, v_, statistics_;
+};
+
+// The flags of OptimizerUpdate::decay. all: every parameter decays.
+std::vector<uint8_t> decay_flags(const Graph&, bool all);
+
+}  // namespace bv

@@ -1,0 +1,272 @@
+#include "engine/training/plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <ostream>
+
+namespace bv {
+namespace {
+
+constexpr size_t alignment = 256;
+size_t align(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+struct Block {
+  size_t bytes;
+  std::vector<Life> lives;
+  size_t* offset;  // result
+};
+
+// Largest first, each at the lowest offset that is free in all its lives. Returns the bytes in all.
+size_t pack(std::vector<Block> blocks) {
+  std::stable_sort(blocks.begin(), blocks.end(),
+                   [](const Block& a, const Block& b) { return a.bytes > b.bytes; });
+  size_t end = 0;
+  std::vector<const Block*> placed;  // by offset
+  for (const Block& block : blocks) {
+    size_t offset = 0;
+    for (const Block* other : placed) {
+      if (!meet(block.lives, other->lives)) continue;
+      if (offset + block.bytes <= *other->offset) break;
+      offset = std::max(offset, *other->offset + other->bytes);
+    }
+    *block.offset = offset;
+    end = std::max(end, offset + block.bytes);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), &block,
+                         [](const Block* a, const Block* b) { return *a->offset < *b->offset; }),
+        &block);
+  }
+  return end;
+}
+
+struct Uses {
+  std::vector<Planner::Pass> forward, backward;  // by node
+};
+
+Uses collect(const Graph& graph, Kernels& kernels) {
+  Uses uses;
+  for (const auto& node : graph.nodes()) {
+    Planner planner(graph, kernels);
+    node->plan(planner);
+    uses.forward.push_back(std::move(planner.forward));
+    uses.backward.push_back(std::move(planner.backward));
+  }
+  return uses;
+}
+
+// Where a storage is touched: on which sides of the stage, by which nodes inside it, when.
+struct Touched {
+  struct Pass {
+    bool before = false, inside = false, after = false;
+    Life life{};
+    void at(int time) {
+      life =
+          inside ? Life{std::min(life.first, time), std::max(life.last, time)} : Life{time, time};
+      inside = true;
+    }
+  };
+  Pass forward, again;  // again: in backward, or in a second run forward
+  int first_node = -1, last_node = -1;
+
+  void by(int node) {
+    first_node = first_node < 0 ? node : std::min(first_node, node);
+    last_node = std::max(last_node, node);
+  }
+  bool crosses() const { return forward.before || forward.after || again.before || again.after; }
+  bool both() const { return forward.inside && again.inside; }
+};
+
+// The blocks between cuts that are run forward a second time, each without the nodes at its end
+// that compute nothing for its own backward.
+std::vector<Layout::Recompute> find_recomputes(const Graph& graph, const Uses& uses, int begin,
+                                               int end) {
+  std::vector<Touched> touched(graph.tensors().size());
+  for (size_t node = 0; node < graph.nodes().size(); ++node)
+    for (const auto* pass : {&uses.forward, &uses.backward})
+      for (const Tensor t : (*pass)[node].tensors)
+        touched[static_cast<size_t>(graph.info(t).storage)].by(static_cast<int>(node));
+
+  std::vector<int> cuts;
+  for (const int cut : graph.cuts())
+    if (cut >= begin && cut < end) cuts.push_back(cut);
+  std::vector<Layout::Recompute> found;
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+    const int after = cuts[i + 1];
+    const auto makes_own = [&](int node) {  // something that stays within the block
+      for (const Tensor t : uses.forward[static_cast<size_t>(node)].tensors) {
+        const Touched& s = touched[static_cast<size_t>(graph.info(t).storage)];
+        if (s.first_node == node && s.last_node < after) return true;
+      }
+      return false;
+    };
+    int last = after;
+    while (last > cuts[i] && !makes_own(last - 1)) --last;
+    if (last > cuts[i]) found.push_back({cuts[i], last, after});
+  }
+  return found;
+}
+
+// When each node runs, by node - begin; -1: never.
+struct Times {
+  std::vector<int> forward, again, backward;
+};
+
+Times run_through(const std::vector<Layout::Recompute>& recomputes, int begin, int end) {
+  const auto count = static_cast<size_t>(end - begin);
+  Times times{.forward = std::vector<int>(count),
+              .again = std::vector<int>(count, -1),
+              .backward = std::vector<int>(count)};
+  std::iota(times.forward.begin(), times.forward.end(), 0);
+  int now = end - begin;
+  auto next = recomputes.rbegin();
+  for (int node = end - 1; node >= begin; --node) {
+    if (next != recomputes.rend() && next->before == node + 1) {
+      for (int k = next->begin; k < next->end; ++k)
+        times.again[static_cast<size_t>(k - begin)] = now++;
+      ++next;
+    }
+    times.backward[static_cast<size_t>(node - begin)] = now++;
+  }
+  return times;
+}
+
+std::vector<Touched> find_touched(const Graph& graph, const Uses& uses, const Times& times,
+                                  int begin, int end) {
+  std::vector<Touched> all(graph.tensors().size());
+  const auto touch = [&](const Planner::Pass& pass, int node, Touched::Pass Touched::*which,
+                         const std::vector<int>& when) {
+    for (const Tensor t : pass.tensors) {
+      Touched& touched = all[static_cast<size_t>(graph.info(t).storage)];
+      if (node < begin) {
+        (touched.*which).before = true;
+      } else if (node >= end) {
+        (touched.*which).after = true;
+      } else if (const int time = when[static_cast<size_t>(node - begin)]; time >= 0) {
+        (touched.*which).at(time);
+        touched.by(node);
+      }
+    }
+  };
+  for (int node = 0; node < static_cast<int>(graph.nodes().size()); ++node) {
+    const Planner::Pass& forward = uses.forward[static_cast<size_t>(node)];
+    touch(forward, node, &Touched::forward, times.forward);
+    if (node >= begin && node < end) touch(forward, node, &Touched::again, times.again);
+    touch(uses.backward[static_cast<size_t>(node)], node, &Touched::again, times.backward);
+  }
+  return all;
+}
+
+// Whether nothing touches it but one block that is run forward twice.
+bool belongs_to_recomputed(const Layout& layout, const Touched& touched) {
+  for (const Layout::Recompute& r : layout.recomputes)
+    if (r.begin <= touched.first_node && touched.last_node < r.before) return true;
+  return false;
+}
+
+}  // namespace
+
+Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end, bool recompute) {
+  const Uses uses = collect(graph, kernels);
+  Layout layout;
+  if (recompute) layout.recomputes = find_recomputes(graph, uses, begin, end);
+  const Times times = run_through(layout.recomputes, begin, end);
+  const std::vector<Touched> touched = find_touched(graph, uses, times, begin, end);
+
+  std::vector<Block> scratch;
+  layout.places.resize(touched.size());
+  for (size_t s = 0; s < touched.size(); ++s) {
+    const Touched& t = touched[s];
+    if (!t.forward.inside && !t.again.inside) continue;
+    const int id = static_cast<int>(s);
+    if (t.forward.inside && t.forward.before) layout.inputs.push_back(id);
+    if (t.forward.inside && t.forward.after) layout.outputs.push_back(id);
+    if (!t.forward.inside && t.again.before) layout.input_grads.push_back(id);
+    if (!t.forward.inside && t.again.after) layout.output_grads.push_back(id);
+    Layout::Place& place = layout.places[s];
+    place.bytes = align(graph.tensors()[s].bytes());
+    const bool lives_twice = t.both() && !t.crosses() && belongs_to_recomputed(layout, t);
+    if (t.crosses() || (t.both() && !lives_twice)) {
+      place.kind = Layout::Place::saved;
+      place.offset = layout.saved_bytes;
+      layout.saved_bytes += place.bytes;
+      continue;
+    }
+    place.kind = Layout::Place::scratch;
+    if (t.forward.inside) place.lives.push_back(t.forward.life);
+    if (t.again.inside) place.lives.push_back(t.again.life);
+    scratch.push_back({place.bytes, place.lives, &place.offset});
+  }
+
+  const auto count = static_cast<size_t>(end - begin);
+  layout.forward_workspace.resize(count);
+  layout.backward_workspace.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t node = static_cast<size_t>(begin) + i;
+    const int now = times.forward[i], again = times.again[i], back = times.backward[i];
+    if (const size_t bytes = align(uses.forward[node].workspace)) {
+      scratch.push_back({bytes, {{now, now}}, &layout.forward_workspace[i]});
+      if (again >= 0) scratch.back().lives.push_back({again, again});
+    }
+    if (const size_t bytes = align(uses.backward[node].workspace))
+      scratch.push_back({bytes, {{back, back}}, &layout.backward_workspace[i]});
+  }
+  layout.scratch_bytes = pack(std::move(scratch));
+  return layout;
+}
+
+bool meet(const std::vector<Life>& some, const std::vector<Life>& others) {
+  for (const Life& a : some)
+    for (const Life& b : others)
+      if (a.first <= b.last && b.first <= a.last) return true;
+  return false;
+}
+
+std::string format_bytes(size_t bytes) {
+  char text[40];
+  if (bytes >= size_t{1} << 30)
+    std::snprintf(text, sizeof text, "%.2f GiB", double(bytes) / (1 << 30));
+  else
+    std::snprintf(text, sizeof text, "%.1f MiB", double(bytes) / (1 << 20));
+  return text;
+}
+
+void print_plan(std::ostream& out, const Graph& graph, const Layout& layout,
+                const MemoryPlan& plan) {
+  char line[200];
+  const auto row = [&](const char* what, size_t bytes) {
+    std::snprintf(line, sizeof line, "%-28s %14zu bytes  %10s\n", what, bytes,
+                  format_bytes(bytes).c_str());
+    out << line;
+  };
+  std::snprintf(line, sizeof line, "%zu parameters, %zu nodes\n", graph.parameter_count(),
+                graph.nodes().size());
+  out << line;
+  row("weights", plan.weights);
+  row("gradients", plan.gradients);
+  row("optimizer state", plan.optimizer);
+  if (plan.compute_copy) row("16-bit copy of weights", plan.compute_copy);
+  row("saved activations", plan.activations);
+  row("scratch", plan.scratch);
+  row("batches", plan.batches);
+  row("peak", plan.peak());
+
+  std::vector<size_t> largest;
+  for (size_t s = 0; s < layout.places.size(); ++s)
+    if (layout.places[s].kind != Layout::Place::absent) largest.push_back(s);
+  std::stable_sort(largest.begin(), largest.end(), [&](size_t a, size_t b) {
+    return layout.places[a].bytes > layout.places[b].bytes;
+  });
+  out << "largest tensors\n";
+  for (size_t i = 0; i < std::min<size_t>(8, largest.size()); ++i) {
+    const auto& info = graph.tensors()[largest[i]];
+    const auto& place = layout.places[largest[i]];
+    std::string shape;
+    for (const int64_t n : info.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(n);
+    std::snprintf(line, sizeof line, "  %-34s %-22s %10s  %s\n", info.name.c_str(), shape.c_str(),
+                  format_bytes(place.bytes).c_str(),
+                  place.kind == Layout::Place::saved ? "saved" : "scratch");
+    out << line;
+  }
+}
+
+}  // namespace bv

@@ -1,0 +1,89 @@
+// The memory plan: where every tensor of a stage lies, decided by liveness before the first step.
+//
+// Time runs over the nodes forward, then backward. A storage that both passes touch, or that crosses
+// the stage's border, is saved: each micro-batch in flight has its own copy. The rest is scratch,
+// shared by all micro-batches; storages whose lives don't meet share memory.
+//
+// With `recompute` (Chen et al. 2016) a block's nodes run forward a second time just before they run
+// backward. What only they touch then lives twice, for a short time each, and is scratch as well:
+// saved is no more than what enters the block. The last block, whose backward follows its forward
+// at once, is not run twice.
+#pragma once
+#include <cstddef>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "models/graph/graph.h"
+
+namespace bv {
+
+// Collects what nodes touch.
+class Planner {
+ public:
+  Planner(const Graph& graph, Kernels& kernels) : graph_(graph), kernels_(kernels) {}
+  Kernels& kernels() const { return kernels_; }
+  // A run without memory, to make operations whose sizes are asked for.
+  Run blank() const { return {.graph = &graph_}; }
+
+  struct Pass {
+    std::vector<Tensor> tensors;  // read or written
+    size_t workspace = 0;
+    Pass& uses(std::initializer_list<Tensor> list) {
+      for (const Tensor t : list)
+        if (t) tensors.push_back(t);
+      return *this;
+    }
+    Pass& needs(size_t bytes) {
+      workspace = bytes > workspace ? bytes : workspace;
+      return *this;
+    }
+  };
+  Pass forward, backward;  // of the node that is being planned
+  Tensor grad(Tensor t) const { return t ? Tensor{graph_.info(t).grad} : t; }
+
+ private:
+  const Graph& graph_;
+  Kernels& kernels_;
+};
+
+// A time in which a place is in use, ends included.
+struct Life {
+  int first, last;
+};
+
+bool meet(const std::vector<Life>&, const std::vector<Life>&);
+
+struct Layout {
+  struct Place {
+    enum Kind : uint8_t { absent, saved, scratch } kind = absent;
+    size_t offset = 0, bytes = 0;
+    std::vector<Life> lives = {};
+  };
+  // Nodes [begin, end) run forward again before backward of node `before` - 1.
+  struct Recompute {
+    int begin, end, before;
+  };
+  std::vector<Place> places;                                  // by storage id
+  std::vector<size_t> forward_workspace, backward_workspace;  // offset in scratch, by node - begin
+  size_t saved_bytes = 0;                                     // of one slot
+  size_t scratch_bytes = 0;
+  std::vector<Recompute> recomputes;  // in the graph's order
+  std::vector<int> inputs, outputs;   // storages that cross the stage's borders, by forward's way
+  std::vector<int> input_grads, output_grads;
+};
+
+// Plans nodes [begin, end) of the graph.
+Layout plan_stage(const Graph&, Kernels&, int begin, int end, bool recompute = false);
+
+// What a run takes of the device, in bytes; what --plan prints and what is then allocated.
+struct MemoryPlan {
+  size_t weights, gradients, optimizer, compute_copy, activations, scratch, batches;
+  size_t peak() const {
+    return weights + gradients + optimizer + compute_copy + activations + scratch + batches;
+  }
+};
+void print_plan(std::ostream&, const Graph&, const Layout&, const MemoryPlan&);
+std::string format_bytes(size_t);  // "23.5 MiB"
+
+}  // namespace bv

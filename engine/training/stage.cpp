@@ -1,0 +1,69 @@
+#include "engine/training/stage.h"
+
+namespace bv {
+
+Stage::Stage(Backend& backend, const Graph& graph, int begin, int end, int slots, bool recompute)
+    : backend_(&backend),
+      graph_(&graph),
+      begin_(begin),
+      end_(end),
+      slots_(slots),
+      layout_(plan_stage(graph, backend.kernels(), begin, end, recompute)) {}
+
+void Stage::allocate() {
+  saved_ = DeviceMemory(*backend_, saved_bytes());
+  scratch_ = DeviceMemory(*backend_, layout_.scratch_bytes);
+  for (int slot = 0; slot < slots_; ++slot) {
+    std::vector<char*> places(layout_.places.size(), nullptr);
+    for (size_t s = 0; s < places.size(); ++s) {
+      const Layout::Place& place = layout_.places[s];
+      if (place.kind == Layout::Place::saved)
+        places[s] = saved_.data() + layout_.saved_bytes * static_cast<size_t>(slot) + place.offset;
+      else if (place.kind == Layout::Place::scratch)
+        places[s] = scratch_.data() + place.offset;
+    }
+    places_.push_back(std::move(places));
+  }
+}
+
+template <class F>
+void Stage::timed(const Node& node, F run) const {
+  if (!profile_) return run();
+  profile_->timed(*backend_, node.type(), run);
+}
+
+void Stage::run_forward(Run& run, int begin, int end) const {
+  for (int i = begin; i < end; ++i) {
+    const Node& node = *graph_->nodes()[static_cast<size_t>(i)];
+    run.workspace = scratch_.data() + layout_.forward_workspace[static_cast<size_t>(i - begin_)];
+    timed(node, [&] { node.forward(run); });
+  }
+}
+
+void Stage::forward(Run run, int slot) const {
+  run.graph = graph_;
+  run.kernels = &backend_->kernels();
+  run.place = &places_[static_cast<size_t>(slot)];
+  run_forward(run, begin_, end_);
+}
+
+void Stage::backward(Run run, int slot, const std::function<void(int)>& done) const {
+  run.graph = graph_;
+  run.kernels = &backend_->kernels();
+  run.place = &places_[static_cast<size_t>(slot)];
+  auto next = layout_.recomputes.rbegin();
+  for (int i = end_ - 1; i >= begin_; --i) {
+    if (next != layout_.recomputes.rend() && next->before == i + 1) {
+      run.again = true;
+      run_forward(run, next->begin, next->end);
+      run.again = false;
+      ++next;
+    }
+    const Node& node = *graph_->nodes()[static_cast<size_t>(i)];
+    run.workspace = scratch_.data() + layout_.backward_workspace[static_cast<size_t>(i - begin_)];
+    timed(node, [&] { node.backward(run); });
+    if (done) done(i);
+  }
+}
+
+}  // namespace bv

@@ -1,0 +1,66 @@
+// A slice of a graph's nodes with its memory: the whole model, or one stage of a pipeline. Saved
+// tensors have a copy for each slot (micro-batch in flight); scratch memory is shared.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/training/plan.h"
+#include "kernels/backend.h"
+
+namespace bv {
+
+// Seconds by node type, forward and backward. The host waits for each node.
+struct Profile {
+  std::map<std::string, double> seconds;
+
+  void run_forward(Run&, int begin, int end) const;
+  template <class F>
+  void timed(Backend& backend, const std::string& type, F run) {
+    backend.synchronize(nullptr);
+    const auto start = std::chrono::steady_clock::now();
+    run();
+    backend.synchronize(nullptr);
+    seconds[type] +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+};
+
+class Stage {
+ public:
+  // Plans; takes no memory yet.
+  // recompute: blocks run forward again before they run backward, for less memory.
+  Stage(Backend&, const Graph&, int begin, int end, int slots, bool recompute = false);
+  void allocate();
+  const Layout& layout() const { return layout_; }
+  size_t saved_bytes() const { return layout_.saved_bytes * static_cast<size_t>(slots_); }
+  size_t scratch_bytes() const { return layout_.scratch_bytes; }
+
+  // `run` brings parameters and batch; places and workspace are filled in here.
+  void forward(Run run, int slot) const;
+  // `done(node)` is called after each node: parameters up to Graph::ready_after(node) are final.
+  void backward(Run run, int slot, const std::function<void(int)>& done = {}) const;
+  // Where a storage lies, to move it over a border or to read it. Null where this stage lacks it.
+  char* place(int slot, int storage) const {
+    return places_[static_cast<size_t>(slot)][static_cast<size_t>(storage)];
+  }
+  char* place(int slot, Tensor t) const { return place(slot, graph_->info(t).storage); }
+  void profile(Profile* to) { profile_ = to; }
+
+ private:
+  void run_forward(Run&, int begin, int end) const;
+  template <class F>
+  void timed(const Node&, F) const;
+
+  Backend* backend_;
+  const Graph* graph_;
+  int begin_, end_, slots_;
+  Layout layout_;
+  DeviceMemory saved_, scratch_;
+  std::vector<std::vector<char*>> places_;  // by slot, by storage
+  Profile* profile_ = nullptr;
+};
+
+}  // namespace bv

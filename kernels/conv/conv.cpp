@@ -1,0 +1,249 @@
+// convolution: out = inp * weight and its gradients
+//   out[n, p, q, k] = sum over r, s, c of inp[n, h, w, c] weight[k, r, s, c],
+//   h = p stride - padding + r,  w = q stride - padding + s            out =
+//   dinp    = (add +) the transposed sum over dout and weight          dinp =
+//   dweight (+)= the sum over n, p, q of dout and inp                  = or += by accumulate
+// NHWC, weights KRSC. Two ways, of which the measured rules below choose one for each shape:
+// * products over rows (kernels/conv/conv_rows.h, conv_weight_rows.h), which multiply nothing with
+//   padding: on a map of 1 x 1 a ninth of a 3 x 3 filter counts, on 2 x 2 four ninths, on 8 x 8
+//   still only 0.84. They take moments, and add, while pixels are in the caches.
+// * oneDNN's convolutions, a few per cent faster where nearly all taps count. Where moments or add
+//   need another pass over a large result, the images go in chunks whose result stays in the last
+//   level of the caches.
+// Limited by arithmetic: flops() on each tensor once.
+#include "kernels/conv/conv_rows.h"
+#include "kernels/conv/conv_weight_rows.h"
+#include "kernels/cpu/column_moments.h"
+#include "kernels/cpu/conv_onednn.h"
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/require.h"
+#include "kernels/cpu/simd.h"
+
+namespace bv::BAREVISION_ISA {
+namespace {
+
+using Result = Convolution::Result;
+
+template <class Op>
+void check(const Op& op, const char* name) {
+  const ConvShape& s = op.shape;
+  require(op.dtype == DType::fp32, name, "dtype: the CPU computes in fp32");
+  require(s.N > 0 && s.H > 0 && s.W > 0 && s.C > 0 && s.K > 0, name,
+          "N, H, W, C, K: must be positive");
+  require(s.R > 0 && s.S > 0 && s.stride > 0 && s.padding >= 0, name,
+          "R, S, stride: must be positive, padding not negative");
+  require(s.groups > 0 && s.C % s.groups == 0, name, "C: must be divisible by groups");
+  require(s.K % s.groups == 0, name, "K: must be divisible by groups");
+  require(s.H + 2 * s.padding >= s.R && s.W + 2 * s.padding >= s.S, name,
+          "H, W: the image with its padding is smaller than the filter");
+  constexpr double most = 0x7FFFFFFF;
+  require(s.inp_count() / s.C <= most && s.out_count() / s.K <= most, name,
+          "N, H, W: more positions than an index holds");
+}
+
+// Tensors that are only read aren't const to oneDNN.
+float* readable(const void* p) { return static_cast<float*>(const_cast<void*>(p)); }
+
+// Floats up to a multiple of 64 bytes.
+size_t padded(size_t count) { return (count + 15) / 16 * 16; }
+
+ConvRows rows_for(const ConvShape& s, Result result) {
+  const auto tapped = [&](Axes (*axes)(int, int, int, int, int), ConvRows rows) {
+    rows.taps = s.R * s.S, rows.S = s.S;
+    rows.y = axes(s.P(), s.H, s.R, s.stride, s.padding);
+    rows.x = axes(s.Q(), s.W, s.S, s.stride, s.padding);
+    return rows;
+  };
+  if (result == Result::out)
+    return tapped(axes_of_out, {.N = s.N,
+                                .H = s.P(),
+                                .W = s.Q(),
+                                .C = s.K,
+                                .source_H = s.H,
+                                .source_W = s.W,
+                                .depth = s.C});
+  return tapped(
+      axes_of_inp,
+      {.N = s.N, .H = s.H, .W = s.W, .C = s.C, .source_H = s.P(), .source_W = s.Q(), .depth = s.K});
+}
+
+// The part of the taps that meet the image, not its padding.
+double valid_taps(const ConvShape& s) {
+  const auto along = [](int P, int H, int R, const ConvShape& shape) {
+    double taps = 0;
+    for (int r = 0; r < R; ++r) taps += Reach(P, H, r, shape.stride, shape.padding).count();
+    return taps / (double(P) * R);
+  };
+  return along(s.P(), s.H, s.R, s) * along(s.Q(), s.W, s.S, s);
+}
+
+// Which of the two ways is faster, by measurement of the residual networks' shapes on 2 cores with
+// AVX-512 and oneDNN 2.6; of those that AVX2 was tried on, it favours products over rows more.
+bool by_rows(const ConvShape& s, Result result) {
+  if (s.groups > 1 || !rows_for(s, Result::out).fits() || !rows_for(s, Result::dinp).fits())
+    return false;
+  const bool small = s.P() * s.Q() <= 16, padded_much = valid_taps(s) < 0.87;
+  if (result == Result::out) return small || padded_much;
+  if (result == Result::dinp) return padded_much || double(s.K) * s.C > 128.0 * s.N * s.P() * s.Q();
+  const bool wide = s.C >= simd::width;
+  return small || (wide && padded_much) || (wide && s.stride > 1 && s.R * s.S > 1);
+}
+
+// Images in a chunk of oneDNN's: a divisor of N, so that one primitive serves all.
+int chunk_of(const ConvShape& s, double count_of_result) {
+  constexpr double most = 2 << 20;  // floats
+  for (int chunks = 1; chunks < s.N; ++chunks)
+    if (s.N % chunks == 0 && count_of_result / chunks <= most) return s.N / chunks;
+  return 1;
+}
+Convolution chunked(const ConvShape& s, Result result) {
+  Convolution chunk{.shape = s, .result = result};
+  chunk.shape.N = chunk_of(s, result == Result::out ? s.out_count() : s.inp_count());
+  return chunk;
+}
+size_t inp_count(const ConvShape& s) { return size_t(s.H) * s.W * s.N * s.C; }
+size_t out_count(const ConvShape& s) { return size_t(s.P()) * s.Q() * s.N * s.K; }
+
+// out[i] = a[i] + b[i]
+void sum(float* out, const float* a, const float* b, size_t count) {
+  constexpr size_t block = 4096;
+#pragma omp parallel for schedule(static)
+  for (size_t begin = 0; begin < count; begin += block) {
+    const size_t n = count - begin < block ? count - begin : block;
+    simd::for_each(static_cast<int>(n), [&](int i, auto lanes) {
+      lanes.store(out + begin + i, lanes.load(a + begin + i) + lanes.load(b + begin + i));
+    });
+  }
+}
+
+// Moments of out, of which oneDNN has written chunk after chunk: the chunks' groups in a row.
+struct ChunkMoments {
+  MomentGroups groups;
+  int chunks, K;
+  ChunkMoments(const ConvShape& all, const ConvShape& chunk)
+      : groups{int64_t{chunk.N} * chunk.P() * chunk.Q()}, chunks(all.N / chunk.N), K(all.K) {}
+  size_t partial_count() const { return padded(groups.partial_count(K) * size_t(chunks)); }
+};
+
+}  // namespace
+
+size_t CpuKernels::workspace_bytes(const ConvForward& op) {
+  check(op, "ConvForward");
+  if (by_rows(op.shape, Result::out)) {
+    const ConvRows rows = rows_for(op.shape, Result::out);
+    return (rows.packed_count() + ConvUnits(rows).partial_count()) * sizeof(float);
+  }
+  const Convolution all{.shape = op.shape, .result = Result::out};
+  const Convolution chunk = chunked(op.shape, Result::out);
+  const size_t a = conv_->workspace_bytes(all), b = conv_->workspace_bytes(chunk);
+  return ChunkMoments(op.shape, chunk.shape).partial_count() * sizeof(float) + (a > b ? a : b);
+}
+
+void CpuKernels::run(const ConvForward& op, Stream) {
+  check(op, "ConvForward");
+  require(op.out && op.workspace && op.inp && op.weight, "ConvForward",
+          "out, workspace, inp and weight must not be null");
+  auto* out = static_cast<float*>(op.out);
+  auto* workspace = static_cast<float*>(op.workspace);
+  if (by_rows(op.shape, Result::out)) {
+    const ConvRows rows = rows_for(op.shape, Result::out);
+    const ConvUnits units(rows);
+    float* partial = workspace + rows.packed_count();
+    pack_for_out(workspace, static_cast<const float*>(op.weight), rows);
+    conv_rows(rows, units,
+              {.result = out,
+               .add = nullptr,
+               .source = static_cast<const float*>(op.inp),
+               .packed = workspace,
+               .partial = op.moments ? partial : nullptr});
+    if (op.moments)
+      merge_groups(op.moments, partial, units.count, op.shape.K,
+                   [&](int unit) { return units.rows_of(unit); });
+    return;
+  }
+  Convolution chunk = chunked(op.shape, Result::out);
+  const ChunkMoments moments(op.shape, chunk.shape);
+  if (!op.moments) chunk.shape.N = op.shape.N;
+  const size_t inp_step = inp_count(chunk.shape), out_step = out_count(chunk.shape);
+  const int groups = moments.groups.count();
+  for (int i = 0; i < op.shape.N / chunk.shape.N; ++i) {
+    conv_->run(chunk, {.inp = readable(op.inp) + i * inp_step,
+                       .weight = readable(op.weight),
+                       .out = out + i * out_step,
+                       .workspace = workspace + moments.partial_count()});
+    if (op.moments)
+      group_moments(workspace + i * moments.groups.partial_count(op.shape.K), moments.groups,
+                    out + i * out_step, op.shape.K);
+  }
+  if (op.moments)
+    merge_groups(op.moments, workspace, groups * moments.chunks, op.shape.K,
+                 [&](int group) { return moments.groups.rows_of(group % groups); });
+}
+
+size_t CpuKernels::workspace_bytes(const ConvBackwardInput& op) {
+  check(op, "ConvBackwardInput");
+  if (by_rows(op.shape, Result::dinp))
+    return rows_for(op.shape, Result::dinp).packed_count() * sizeof(float);
+  const Convolution all{.shape = op.shape, .result = Result::dinp};
+  const Convolution chunk = chunked(op.shape, Result::dinp);
+  const size_t a = conv_->workspace_bytes(all), b = conv_->workspace_bytes(chunk);
+  return padded(inp_count(chunk.shape)) * sizeof(float) + (a > b ? a : b);
+}
+
+void CpuKernels::run(const ConvBackwardInput& op, Stream) {
+  check(op, "ConvBackwardInput");
+  require(op.dinp && op.workspace && op.dout && op.weight, "ConvBackwardInput",
+          "dinp, workspace, dout and weight must not be null");
+  auto* dinp = static_cast<float*>(op.dinp);
+  auto* workspace = static_cast<float*>(op.workspace);
+  const auto* add = static_cast<const float*>(op.add);
+  if (by_rows(op.shape, Result::dinp)) {
+    const ConvRows rows = rows_for(op.shape, Result::dinp);
+    pack_for_inp(workspace, static_cast<const float*>(op.weight), rows);
+    return conv_rows(rows, ConvUnits(rows),
+                     {.result = dinp,
+                      .add = add,
+                      .source = static_cast<const float*>(op.dout),
+                      .packed = workspace,
+                      .partial = nullptr});
+  }
+  Convolution chunk = chunked(op.shape, Result::dinp);
+  float* rest = workspace + padded(inp_count(chunk.shape));
+  if (!add) chunk.shape.N = op.shape.N;
+  const size_t inp_step = inp_count(chunk.shape), out_step = out_count(chunk.shape);
+  for (int i = 0; i < op.shape.N / chunk.shape.N; ++i) {
+    float* to = dinp + i * inp_step;
+    conv_->run(chunk, {.inp = add ? workspace : to,
+                       .weight = readable(op.weight),
+                       .out = readable(op.dout) + i * out_step,
+                       .workspace = rest});
+    if (add) sum(to, add + i * inp_step, workspace, inp_step);
+  }
+}
+
+size_t CpuKernels::workspace_bytes(const ConvBackwardWeight& op) {
+  check(op, "ConvBackwardWeight");
+  if (by_rows(op.shape, Result::dweight))
+    return WeightRows{op.shape}.partial_count() * sizeof(float);
+  return conv_->workspace_bytes(
+      {.shape = op.shape, .result = Result::dweight, .accumulate = op.accumulate});
+}
+
+void CpuKernels::run(const ConvBackwardWeight& op, Stream) {
+  check(op, "ConvBackwardWeight");
+  require(op.dweight && op.dout && op.inp, "ConvBackwardWeight",
+          "dweight, dout and inp must not be null");
+  require(op.workspace || workspace_bytes(op) == 0, "ConvBackwardWeight",
+          "workspace must not be null");
+  if (by_rows(op.shape, Result::dweight))
+    return conv_weight_rows({op.shape}, op.dweight, static_cast<float*>(op.workspace),
+                            static_cast<const float*>(op.dout), static_cast<const float*>(op.inp),
+                            op.accumulate);
+  conv_->run({.shape = op.shape, .result = Result::dweight, .accumulate = op.accumulate},
+             {.inp = readable(op.inp),
+              .weight = op.dweight,
+              .out = readable(op.dout),
+              .workspace = op.workspace});
+}
+
+}  // namespace bv::BAREVISION_ISA

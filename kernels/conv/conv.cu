@@ -1,0 +1,138 @@
+// Convolution (kernels.h says what): which of the ways in conv.cuh computes it, and the checks before.
+// The bytes and flops that each way needs stand in its file's head.
+#include "kernels/conv/conv.cuh"
+#include "kernels/cuda/conv_cudnn.h"
+
+namespace bv::BAREVISION_GPU {
+namespace {
+
+void check(const ConvShape& s, const char* op) {
+  require(s.N > 0 && s.H > 0 && s.W > 0 && s.C > 0 && s.K > 0, op,
+          "N, H, W, C, K: must be positive");
+  require(s.R > 0 && s.S > 0 && s.stride > 0 && s.padding >= 0, op,
+          "R, S, stride: must be positive, padding not negative");
+  require(s.groups > 0 && s.C % s.groups == 0, op, "C: %d channels in %d groups", s.C, s.groups);
+  require(s.K % s.groups == 0, op, "K: %d channels in %d groups", s.K, s.groups);
+  constexpr double most = 1 << 30;
+  const double H = s.H + 2.0 * s.padding, W = s.W + 2.0 * s.padding;
+  require(H >= s.R && W >= s.S, op,
+          "H, W: an image of %d x %d with padding %d is smaller than the filter", s.H, s.W,
+          s.padding);
+  require(s.stride < 256, op, "stride: %d is more than 255", s.stride);
+  require(s.N * H * W <= most, op, "N, H, W: more positions than an index holds");
+  require(s.weight_count() <= most, op, "K, R, S, C: a weight of more than 2^30 elements");
+}
+
+enum class Way { cudnn, tensor_cores, stem, general };
+Way way_of(const Chip& chip, const ConvShape& s, DType dtype, bool cudnn) {
+  if (cudnn) return Way::cudnn;
+  const bool has_mma = dtype == DType::fp16 || (dtype == DType::bf16 && chip.arch >= 80);
+  if (has_mma && conv_forward_takes(s, dtype)) return Way::tensor_cores;
+  if (has_mma && conv_stem_takes(s, dtype)) return Way::stem;
+  return Way::general;
+}
+
+}  // namespace
+
+size_t CudaKernels::workspace_bytes(const ConvForward& op) {
+  check(op.shape, "ConvForward");
+  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+    case Way::cudnn:
+      return conv_cudnn_bytes(*cudnn_, chip_, op);
+    case Way::tensor_cores:
+      return conv_forward_bytes(chip_, op);
+    case Way::stem:
+      return conv_stem_forward_bytes(chip_, op);
+    case Way::general:
+      return conv_general_forward_bytes(chip_, op);
+  }
+  return 0;
+}
+
+void CudaKernels::run(const ConvForward& op, Stream stream) {
+  constexpr const char* name = "ConvForward";
+  check(op.shape, name);
+  require_pointer(op.out, name, "out");
+  require_pointer(op.inp, name, "inp");
+  require_pointer(op.weight, name, "weight");
+  if (op.moments) require_pointer(op.moments, name, "moments");
+  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+    case Way::cudnn:
+      return conv_cudnn(*cudnn_, chip_, op, cuda_stream(stream));
+    case Way::tensor_cores:
+      return conv_forward(chip_, op, cuda_stream(stream));
+    case Way::stem:
+      return conv_stem_forward(chip_, op, cuda_stream(stream));
+    case Way::general:
+      return conv_general_forward(chip_, op, cuda_stream(stream));
+  }
+}
+
+size_t CudaKernels::workspace_bytes(const ConvBackwardInput& op) {
+  check(op.shape, "ConvBackwardInput");
+  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+    case Way::cudnn:
+      return conv_cudnn_bytes(*cudnn_, op);
+    case Way::tensor_cores:
+      return conv_backward_input_bytes(chip_, op);
+    case Way::stem:
+    case Way::general:
+      return 0;
+  }
+  return 0;
+}
+
+void CudaKernels::run(const ConvBackwardInput& op, Stream stream) {
+  constexpr const char* name = "ConvBackwardInput";
+  check(op.shape, name);
+  require_pointer(op.dinp, name, "dinp");
+  require_pointer(op.dout, name, "dout");
+  require_pointer(op.weight, name, "weight");
+  if (op.add) require_pointer(op.add, name, "add");
+  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+    case Way::cudnn:
+      return conv_cudnn(*cudnn_, op, cuda_stream(stream));
+    case Way::tensor_cores:
+      return conv_backward_input(chip_, op, cuda_stream(stream));
+    case Way::stem:
+    case Way::general:
+      return conv_general_backward_input(op, cuda_stream(stream));
+  }
+}
+
+size_t CudaKernels::workspace_bytes(const ConvBackwardWeight& op) {
+  check(op.shape, "ConvBackwardWeight");
+  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+    case Way::cudnn:
+      return conv_cudnn_bytes(*cudnn_, op);
+    case Way::tensor_cores:
+      return conv_backward_weight_bytes(chip_, op);
+    case Way::stem:
+      return conv_stem_backward_weight_bytes(chip_, op);
+    case Way::general:
+      return conv_general_backward_weight_bytes(chip_, op);
+  }
+  return 0;
+}
+
+void CudaKernels::run(const ConvBackwardWeight& op, Stream stream) {
+  constexpr const char* name = "ConvBackwardWeight";
+  check(op.shape, name);
+  require_pointer(op.dweight, name, "dweight");
+  require_pointer(op.dout, name, "dout");
+  require_pointer(op.inp, name, "inp");
+  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+    case Way::cudnn:
+      return conv_cudnn(*cudnn_, op, cuda_stream(stream));
+    case Way::tensor_cores:
+      if (conv_backward_weight_bytes(chip_, op) > 0)
+        require_pointer(op.workspace, name, "workspace");
+      return conv_backward_weight(chip_, op, cuda_stream(stream));
+    case Way::stem:
+      return conv_stem_backward_weight(chip_, op, cuda_stream(stream));
+    case Way::general:
+      return conv_general_backward_weight(chip_, op, cuda_stream(stream));
+  }
+}
+
+}  // namespace bv::BAREVISION_GPU

@@ -1,0 +1,72 @@
+// Convolutions by cuDNN (kernels/cuda/conv_cudnn.h), with what it doesn't do around them: moments by
+// column_moments, `add` by a copy to dinp which it then adds to, and the weight's gradient of 16-bit
+// operations, which it gives in 16 bits, widened to fp32.
+#include "kernels/conv/conv.cuh"
+#include "kernels/cuda/conv_cudnn.h"
+
+namespace bv::BAREVISION_GPU {
+namespace {
+
+constexpr int threads = 256;
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    widen(float* to, const T* from, size_t count, bool accumulate) {
+  const size_t i = size_t{blockIdx.x} * threads + threadIdx.x;
+  if (i < count) to[i] = to_float(from[i]) + (accumulate ? to[i] : 0.0f);
+}
+
+size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+size_t bytes_of_weight(const ConvBackwardWeight& op) {
+  return aligned(static_cast<size_t>(op.shape.weight_count()) * size_of(op.dtype));
+}
+
+int rows_of(const ConvShape& s) { return s.N * s.P() * s.Q(); }
+
+}  // namespace
+
+size_t conv_cudnn_bytes(ConvCudnn& cudnn, const Chip& chip, const ConvForward& op) {
+  return std::max(cudnn.bytes(op),
+                  column_moments_bytes(chip, op.dtype, rows_of(op.shape), op.shape.K));
+}
+void conv_cudnn(ConvCudnn& cudnn, const Chip& chip, const ConvForward& op, cudaStream_t stream) {
+  cudnn.run(op, op.workspace, stream);
+  if (op.moments)
+    column_moments(chip,
+                   {.moments = op.moments,
+                    .workspace = op.workspace,
+                    .inp = op.out,
+                    .rows = rows_of(op.shape),
+                    .C = op.shape.K,
+                    .dtype = op.dtype},
+                   stream);
+}
+
+size_t conv_cudnn_bytes(ConvCudnn& cudnn, const ConvBackwardInput& op) { return cudnn.bytes(op); }
+void conv_cudnn(ConvCudnn& cudnn, const ConvBackwardInput& op, cudaStream_t stream) {
+  if (op.add && op.add != op.dinp)
+    check(cudaMemcpyAsync(op.dinp, op.add,
+                          static_cast<size_t>(op.shape.inp_count()) * size_of(op.dtype),
+                          cudaMemcpyDeviceToDevice, stream),
+          "cudaMemcpyAsync");
+  cudnn.run(op, op.add != nullptr, op.workspace, stream);
+}
+
+size_t conv_cudnn_bytes(ConvCudnn& cudnn, const ConvBackwardWeight& op) {
+  return cudnn.bytes(op) + (op.dtype == DType::fp32 ? 0 : bytes_of_weight(op));
+}
+void conv_cudnn(ConvCudnn& cudnn, const ConvBackwardWeight& op, cudaStream_t stream) {
+  if (op.dtype == DType::fp32)
+    return cudnn.run(op, op.dweight, op.accumulate, op.workspace, stream);
+  char* rest = static_cast<char*>(op.workspace) + bytes_of_weight(op);
+  cudnn.run(op, op.workspace, false, rest, stream);
+  const auto count = static_cast<size_t>(op.shape.weight_count());
+  const dim3 grid(static_cast<unsigned>(ceil_div(count, size_t{threads})));
+  by_dtype(op.dtype, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, float>)
+      launch<widen<T>>(grid, threads, 0, stream, op.dweight, static_cast<const T*>(op.workspace),
+                       count, op.accumulate);
+  });
+}
+
+}  // namespace bv::BAREVISION_GPU

@@ -1,0 +1,115 @@
+// Sums over the rows of a matrix [rows, C], as gradients of weights and biases want them:
+//   out[c] (+)= sum over rows
+// in two stages, each in a fixed order, so that equal runs give equal bits without atomics. First,
+// a grid that depends on the shape and the chip alone walks over the rows; each block keeps the
+// sums of its columns in registers and writes them to the workspace, partial [blocks, C] in fp32.
+// Then finish_column_sums adds up the blocks.
+//
+// The first stage by stripes, for kernels whose threads each keep to a few columns: a block owns a
+// stripe of columns, 128 bytes wide where C allows 16-byte accesses, and every gridDim.y-th group
+// of rows. Its threads lie `lanes` side by side, `rows` one below another.
+#pragma once
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+namespace bv::BAREVISION_GPU {
+
+// The second stage: out [C] (+)= sum over blocks of partial [blocks, C]; with out2 of
+// partial [blocks, 2, C].
+struct ColumnSums {
+  float* out;   // [C]  = or +=, by accumulate
+  float* out2;  // [C]  = or +=, by accumulate; or null
+  const float* partial;
+  int blocks, C;
+  bool accumulate;
+  float* sums = nullptr;  // [C], with out2 [2, C]  =: the sums alone; or null
+};
+void finish_column_sums(const ColumnSums&, cudaStream_t);
+
+// Both stages: out [C] (+)= sum over rows of inp [rows, C] dtype.
+struct MatrixColumnSums {
+  float* out;       // [C]  = or +=, by accumulate
+  void* workspace;  // [column_sums_bytes]
+  const void* inp;  // [rows, C] dtype
+  int rows, C;
+  DType dtype;
+  bool accumulate;
+};
+size_t column_sums_bytes(const Chip&, DType, int rows, int C);
+void column_sums(const Chip&, const MatrixColumnSums&, cudaStream_t);
+
+// ---- The first stage by stripes -----------------------------------------------------------------
+// The rows of a warp: the lanes that have the same place among `lanes` neighbours hold the same n
+// columns. Adds up their sums; of the n, each lane is left with `count` in x[0 ...], which are
+// those from `first` on: half of what it has goes to another lane at each step, and comes back
+// added.
+template <int lanes, int n>
+struct RowSums {
+  static constexpr int count = n * lanes / warp_size;
+  static_assert(count * warp_size == n * lanes);
+
+  template <int bits = warp_size / 2, int half = n / 2>
+  __device__ static int add(float (&x)[n]) {
+    if constexpr (bits < lanes) {
+      return 0;
+    } else {
+      const bool upper = threadIdx.x & bits;
+#pragma unroll
+      for (int i = 0; i < half; ++i) {
+        const float low = x[i], high = x[i + half];
+        x[i] = (upper ? high : low) + __shfl_xor_sync(~0u, upper ? low : high, bits);
+      }
+      return (upper ? half : 0) + add<bits / 2, half / 2>(x);
+    }
+  }
+};
+
+// For accesses to `width` neighbouring elements.
+template <int width>
+struct Stripe {
+  static constexpr int threads = 256, warps = threads / warp_size;
+  static constexpr int lanes = width > 1 ? 8 : warp_size;  // side by side
+  static constexpr int columns = lanes * width;            // of the stripe
+  static constexpr int rows = threads / lanes;             // at a time
+
+  // The first of this thread's columns; its first row, and from there to the next.
+  __device__ static int column() { return (blockIdx.x * lanes + threadIdx.x % lanes) * width; }
+  __device__ static unsigned row() { return blockIdx.y * rows + threadIdx.x / lanes; }
+  __device__ static unsigned step() { return gridDim.y * rows; }
+  // The row to load k steps below `row`: that one again where the matrix ends, since a load that
+  // always happens needs no registers for another value.
+  __device__ static unsigned row_or(unsigned row, int k, unsigned n_rows) {
+    return row + k * step() < n_rows ? row + k * step() : row;
+  }
+
+  // Stripes x blocks that share out a stripe's rows: about as many as are on the chip at a time.
+  static dim3 grid(const Chip& chip, int blocks_per_multiprocessor, int n_rows, int C) {
+    const int stripes = ceil_div(C, columns),
+              blocks = chip.multiprocessors * blocks_per_multiprocessor;
+    const int most = ceil_div(n_rows, rows), wanted = blocks / stripes;
+    return {unsigned(stripes), unsigned(wanted < 1 ? 1 : wanted < most ? wanted : most)};
+  }
+
+  // to[column] = the block's sum of each thread's `sum`, columns from C on left out. `Shared` is
+  // free again after the caller's next barrier.
+  struct Shared {
+    float sums[warps][columns];
+  };
+  __device__ static void write_sums(float (&sum)[width], float* to, int C, Shared& s) {
+    using Rows = RowSums<lanes, width>;
+    const int first = threadIdx.x % lanes * width + Rows::add(sum);
+#pragma unroll
+    for (int i = 0; i < Rows::count; ++i) s.sums[threadIdx.x / warp_size][first + i] = sum[i];
+    __syncthreads();
+    const int c = blockIdx.x * columns + threadIdx.x;
+    if (threadIdx.x < columns && c < C) {
+      float total = 0;
+#pragma unroll
+      for (int w = 0; w < warps; ++w) total += s.sums[w][threadIdx.x];
+      to[c] = total;
+    }
+  }
+};
+
+}  // namespace bv::BAREVISION_GPU

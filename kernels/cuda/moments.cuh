@@ -1,0 +1,43 @@
+// Mean and variance of each column of a matrix [rows, C], without cancellation and always in the
+// same order: of each part of the rows the mean and the sum of squared differences from it (M2),
+// and of all parts these merged (Chan et al. 1979). Parts hold the same number of rows; the last
+// one may hold fewer.
+#pragma once
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/pack.cuh"
+
+namespace bv::BAREVISION_GPU {
+
+// Of `count` values.
+struct Moments {
+  float count, mean, m2;
+};
+
+__device__ inline void merge(Moments& a, const Moments& b) {
+  if (b.count == 0) return;
+  const float count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
+  a.mean = fmaf(delta, share, a.mean);
+  a.m2 += fmaf(delta * delta, a.count * share, b.m2);
+  a.count = count;
+}
+
+// moments [2, C] = mean and biased variance, from partial [parts, 2, C] = each part's mean and M2.
+struct MergeMoments {
+  float* moments;  // [2, C]  =
+  float* partial;  // [parts, 2, C], overwritten
+  int parts, rows_of_part, rows, C;
+};
+void merge_moments(const MergeMoments&, cudaStream_t);
+
+// Of a matrix that lies in memory: where what wrote it could not take them on the way.
+struct ColumnMoments {
+  float* moments;   // [2, C]  =
+  void* workspace;  // [column_moments_bytes]
+  const void* inp;  // [rows, C] dtype
+  int rows, C;
+  DType dtype;
+};
+size_t column_moments_bytes(const Chip&, DType, int rows, int C);
+void column_moments(const Chip&, const ColumnMoments&, cudaStream_t);
+
+}  // namespace bv::BAREVISION_GPU

@@ -1,0 +1,61 @@
+#include "kernels/devices/machine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+namespace bv {
+namespace {
+
+constexpr const char* cgroup_root = "/sys/fs/cgroup";
+
+// The process's group in the unified hierarchy: the line "0::/path". "/" where there is none.
+std::string own_group() {
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind("0::", 0) == 0) return line.substr(3);
+  return "/";
+}
+
+// Calls read(file stream) for the file of the group and of each group above it.
+template <class Read>
+void for_groups(const std::string& root, std::string group, const char* name, Read read) {
+  while (true) {
+    if (std::ifstream file(root + "/" + group + "/" + name); file) read(file);
+    const size_t slash = group.find_last_of('/');
+    if (group.empty() || slash == std::string::npos) return;
+    group.resize(slash);
+  }
+}
+
+}  // namespace
+
+size_t memory_limit_of_groups(const std::string& root, const std::string& group) {
+  size_t limit = std::numeric_limits<size_t>::max();
+  for_groups(root, group, "memory.max", [&](std::ifstream& file) {
+    // "max" where there is no limit: not a number, so it isn't read
+    if (size_t bytes; file >> bytes) limit = std::min(limit, bytes);
+  });
+  return limit;
+}
+
+double cpu_quota_of_groups(const std::string& root, const std::string& group) {
+  double quota = 0;
+  for_groups(root, group, "cpu.max", [&](std::ifstream& file) {
+    double time, period;
+    if (!(file >> time >> period) || period <= 0) return;
+    quota = quota > 0 ? std::min(quota, time / period) : time / period;
+  });
+  return quota;
+}
+
+double cpu_quota() { return cpu_quota_of_groups(cgroup_root, own_group()); }
+
+size_t memory_in_bytes() {
+  const size_t physical = size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
+  return std::min(physical, memory_limit_of_groups(cgroup_root, own_group()));
+}
+
+}  // namespace bv

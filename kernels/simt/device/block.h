@@ -1,0 +1,138 @@
+// A CUDA block on one host thread: each CUDA thread is a fiber that runs until it waits or returns.
+// A warp runs as far ahead of the others as it may: a missing barrier changes the result. No
+// schedule depends on time, so neither results nor errors do.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "kernels/simt/device/device.h"
+#include "kernels/simt/device/fiber.h"
+#include "kernels/simt/device/launch.h"
+#include "kernels/simt/device/shared_memory.h"
+
+namespace simt {
+
+struct Gate;
+
+// An asynchronous copy under way.
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes, from_bytes;
+  unsigned group;
+};
+
+struct Thread {
+  unsigned id = 0;  // in the block
+  uint3 index{};
+  Fiber fiber;
+  bool returned = false;
+  const Gate* gate = nullptr;  // where it waits
+  Site site{};                 // the same in the source
+  unsigned copy_groups = 0;    // committed
+  std::vector<Copy> copies;    // oldest first
+};
+
+// Where threads wait for each other: all of a block, or lanes of a warp.
+struct Gate {
+  unsigned begin = 0, size = 0;  // the threads begin ... begin + size - 1
+  uint32_t mask = 0;             // of a warp: which of them
+  bool whole = true;             // all of them
+  unsigned awaited = 0, arrived = 0;
+  const Thread* earliest = nullptr;
+
+  bool awaits(const Thread& t) const {
+    return t.id - begin < size && (whole || mask >> (t.id - begin) & 1);
+  }
+};
+
+// What lanes of a warp hand each other. Two sides take turns: a lane may have come to the next
+// shuffle before another has read what it got from this one.
+struct WarpGate : Gate {
+  unsigned side = 0;
+  uint64_t bits[2][32];
+  void* hands[32];
+  uint32_t votes = 0, ballot = 0;
+};
+
+struct Random {  // a linear congruential generator: short and quick
+  uint64_t state;
+  unsigned operator()() { return (state = state * 6364136223846793005u + 1) >> 33; }
+};
+
+// Runs blocks, one after the other, and keeps what is expensive to make.
+class Block {
+ public:
+  // Runs the launch's block with this index. False: it has failed, and error() says why.
+  bool run(const Launch&, uint3 index, unsigned random_seed);
+  const std::string& error() const { return error_; }
+
+  static Block* current();  // that the calling host thread runs; or null
+
+  // "KERNEL: block (0,0,0): thread (0,0,0)", the running one; allocates nothing.
+  static constexpr size_t max_description = 400;
+  void describe(char (&text)[max_description], bool with_thread = true) const;
+  // A thread that runs on must have begun another block in the meantime, or it spins (watch.h).
+  uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
+  bool on_guard_page(const void* address) const;
+
+  // For the running thread: see device.h.
+  void wait_for_block(Site);
+  unsigned count_in_block(bool yes, Site);
+  void wait_for_lanes(uint32_t mask, Site);
+  uint32_t ballot(uint32_t mask, bool yes, Site);
+  uint64_t shuffle(uint32_t mask, uint64_t bits, From, unsigned argument, unsigned width, Site);
+  void wait_with_hand(void* hand, const void* work, WarpWork, Site);
+  void* shared_memory(size_t bytes);
+  void check_aligned(const void* p, size_t bytes, const char* what, Site);
+  void check_shared(const void* p, size_t bytes, const char* what, Site);
+  void copy_async(const Copy&);
+  void copy_commit() { ++running_->copy_groups; }
+  void copy_wait(unsigned pending);
+  [[noreturn]] void fail(const char* what, Site);
+
+ private:
+  void prepare(const Launch&, uint3 index, unsigned random_seed);
+  static void enter();
+  void become(Thread& t) { running_ = &t, threadIdx = t.index; }
+  void switch_to(Thread&);
+  [[noreturn]] void leave();
+
+  bool come_to(Gate&, Site);
+  void open(Gate&);
+  void go_on();
+  Thread& pick();
+  WarpGate& gate_of(uint32_t mask, Site);
+  unsigned lane(const Gate& warp) const { return running_->id - warp.begin; }
+
+  // Cold; each sets error_.
+  void describe_hang();
+  void describe_two_sites(const Gate&, Site);
+  void describe_wrong_mask(uint32_t mask, Site);
+  void describe_misuse(const std::string& what, Site);
+
+  const Launch* launch_ = nullptr;
+  uint3 index_{};
+  std::string error_;
+  std::atomic<uint64_t> begun_ = 0;
+  unsigned break_in_ = 0;  // the thread that SIMT_BREAK names
+
+  Thread host_;  // whoever has called run()
+  Thread* running_ = &host_;
+  dim3 shape_{0, 0, 0};  // that threads_ and warps_ are made for
+  std::vector<Thread> threads_;
+  unsigned live_ = 0;           // of them have not returned
+  std::vector<Thread*> ready_;  // the last one goes on next
+  Gate all_;
+  unsigned votes_ = 0, count_ = 0;  // for count_in_block
+  std::vector<WarpGate> warps_;
+  std::deque<WarpGate> partial_;  // for masks that name some lanes of a warp
+  Stacks stacks_;
+  SharedMemory shared_;
+  Random random_{};
+};
+
+}  // namespace simt

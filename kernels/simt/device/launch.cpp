@@ -1,0 +1,80 @@
+#include "kernels/simt/device/launch.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+
+#include "kernels/simt/device/control.h"
+#include "kernels/simt/device/pool.h"
+
+namespace simt {
+namespace {
+
+class Names {
+ public:
+  void add(const Launch& launch) {
+    const BlockSize size{launch.shared_bytes, launch.block.x * launch.block.y * launch.block.z};
+    const std::lock_guard lock(mutex_);
+    BlockSize& largest = sizes_[launch.name];
+    largest = std::max(largest, size);
+  }
+  std::map<std::string, BlockSize> all() {
+    const std::lock_guard lock(mutex_);
+    return sizes_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, BlockSize> sizes_;
+};
+
+Names& names() {
+  static Names& run = *new Names;  // streams may still launch while statics are destroyed
+  return run;
+}
+
+std::string str(dim3 d) {
+  return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
+}
+
+}  // namespace
+
+std::map<std::string, BlockSize> largest_blocks_run() { return names().all(); }
+std::set<std::string> kernels_run() {
+  std::set<std::string> list;
+  for (const auto& [name, size] : names().all()) list.insert(name);
+  return list;
+}
+
+void check_limits(const Launch& launch) {
+  const auto refuse = [&](const std::string& why) {
+    throw std::runtime_error(launch.name + ": " + why);
+  };
+  const dim3 grid = launch.grid, block = launch.block;
+  if (!grid.x || !grid.y || !grid.z || grid.x > 0x7FFFFFFF || grid.y > 65535 || grid.z > 65535)
+    refuse("a grid of " + str(grid) +
+           " blocks, but it can have (1,1,1) to (2147483647,65535,65535)");
+  if (!block.x || !block.y || !block.z || block.x > 1024 || block.y > 1024 || block.z > 64)
+    refuse("a block of " + str(block) + " threads, but it can have (1,1,1) to (1024,1024,64)");
+  if (block.x * block.y * block.z > 1024)
+    refuse("a block of " + str(block) + " threads, together " +
+           std::to_string(block.x * block.y * block.z) + ", but it can have 1024");
+  const Chip& c = chip();
+  if (launch.shared_bytes > static_cast<size_t>(c.shared_bytes))
+    refuse(std::to_string(launch.shared_bytes) + " bytes of shared memory, but a block on " +
+           c.name + " can have " + std::to_string(c.shared_bytes));
+  if (launch.shared_bytes > launch.shared_limit)
+    refuse(std::to_string(launch.shared_bytes) + " bytes of shared memory, but above " +
+           std::to_string(launch.shared_limit) +
+           " it must ask: cudaFuncAttributeMaxDynamicSharedMemorySize");
+}
+
+void run(const Launch& launch) {
+  check_limits(launch);
+  names().add(launch);
+  const std::string error = Pool::instance().run(launch);
+  if (!error.empty()) throw std::runtime_error(error);
+}
+
+}  // namespace simt

@@ -1,0 +1,23 @@
+// What calls of the runtime return.
+#pragma once
+#include <string>
+
+#include "kernels/simt/include/cuda_runtime.h"
+
+namespace simt::host {
+
+// Thrown inside the runtime; the call returns the code.
+struct Failure {
+  cudaError_t code;
+  std::string why;
+};
+
+// Makes `code` this thread's last error and `why` its words; empty: CUDA's own.
+cudaError_t report(cudaError_t code, const std::string& why);
+
+// The error of an operation that ran. From then on every call returns it.
+void stick(cudaError_t code, const std::string& why);
+cudaError_t sticky();
+void forget_sticky();
+
+}  // namespace simt::host

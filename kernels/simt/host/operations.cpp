@@ -1,0 +1,195 @@
+#include "kernels/simt/host/operations.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "kernels/simt/device/control.h"
+#include "kernels/simt/host/error.h"
+#include "kernels/simt/host/memory.h"
+
+namespace simt::host {
+namespace {
+
+constexpr unsigned late = 0, at_once = 1;
+
+bool all_done(const std::vector<OperationPtr>& operations) {
+  return std::all_of(operations.begin(), operations.end(), [](auto& o) { return o->done; });
+}
+
+void execute(const Work& work) {
+  DeviceMemory& memory = device_memory();
+  if (work.kind == Kind::host)
+    memory.close();
+  else
+    memory.open();
+  running = work.name.c_str();
+  runs_here = true;
+  try {
+    work.run();
+    if (work.kind == Kind::kernel)
+      if (const std::string overrun = memory.overrun(); !overrun.empty())
+        stick(cudaErrorIllegalAddress, work.name + " " + overrun + " (the line: make asan)");
+  } catch (const Failure& failure) {
+    stick(cudaErrorIllegalAddress, work.name + ": " + failure.why);
+  } catch (const std::exception& e) {
+    stick(cudaErrorLaunchFailure, e.what());
+  }
+  runs_here = false;
+  running = nullptr;
+}
+
+}  // namespace
+
+OperationPtr Operations::add(WorkPtr work, size_t stream, std::vector<OperationPtr> before) {
+  auto o = std::make_shared<Operation>();
+  o->work = std::move(work);
+  o->stream = stream;
+  o->number = ++numbers_;
+  for (OperationPtr& b : before)
+    if (b && !b->done) o->before.push_back(std::move(b));
+  o->missing = o->before.size();
+  for (const OperationPtr& b : o->before) b->after.push_back(o.get());
+  pending_.emplace(o->number, o);
+  if (o->missing == 0) ready_.emplace(o->number, o.get());
+  return o;
+}
+
+std::vector<OperationPtr> Operations::pending() const {
+  std::vector<OperationPtr> all;
+  for (const auto& [number, o] : pending_) all.push_back(o);
+  return all;
+}
+
+bool Operations::reads(const char* begin, size_t bytes) const {
+  return std::any_of(pending_.begin(), pending_.end(), [=](const auto& item) {
+    const Work& w = *item.second->work;
+    return w.kind == Kind::host ||
+           (w.reads && w.reads < begin + bytes && begin < w.reads + w.read_bytes);
+  });
+}
+
+// ---- The order ----------------------------------------------------------------------------------
+void Operations::obey_seed() {
+  if (seed_ != stream_seed) start_order();
+}
+
+void Operations::start_order() {
+  seed_ = stream_seed;
+  random_ = seed_;
+  last_stream_ = 0;
+  for (int i = 0; i < 8; ++i) random();  // small seeds begin alike
+  constexpr unsigned chances[][3] = {{0, 50, 90}, {0, 30, 90}, {0, 0, 40}};
+  stay_ = chances[0][random() % 3];   // on the stream that ran last
+  ahead_ = chances[1][random() % 3];  // what nobody waits for runs, too
+  early_ = chances[2][random() % 3];  // one more runs at a call
+}
+
+unsigned Operations::random() {
+  random_ = random_ * 6364136223846793005u + 1442695040888963407u;
+  return random_ >> 33;
+}
+
+// Marks what must run before all of these are done.
+void Operations::want(const std::vector<OperationPtr>& targets) {
+  ++waits_;
+  std::vector<Operation*> stack;
+  const auto visit = [&](const OperationPtr& o) {
+    if (o->done || o->wanted == waits_) return;
+    o->wanted = waits_;
+    stack.push_back(o.get());
+  };
+  for (const OperationPtr& o : targets) visit(o);
+  while (!stack.empty()) {
+    const Operation& o = *stack.back();
+    stack.pop_back();
+    for (const OperationPtr& b : o.before) visit(b);
+  }
+}
+
+Operation& Operations::pick(bool only_wanted) {
+  if (seed_ == at_once) return *ready_.begin()->second;
+  if (seed_ != late && random() % 100 < ahead_) only_wanted = false;
+  std::vector<Operation*> choice;
+  for (const auto& [number, o] : ready_)
+    if (!only_wanted || o->wanted == waits_) choice.push_back(o);
+  if (seed_ == late) return *choice.back();
+  if (random() % 100 < stay_)
+    for (Operation* o : choice)
+      if (o->stream == last_stream_) return *o;
+  return *choice[random() % choice.size()];
+}
+
+// ---- Running ------------------------------------------------------------------------------------
+void Operations::run_one(Lock& lock, Operation& o) {
+  ready_.erase(o.number);
+  last_stream_ = o.stream;
+  if (o.work->kind != Kind::mark && sticky() == cudaSuccess) {
+    lock.unlock();
+    execute(*o.work);
+    lock.lock();
+  }
+  finish(o);
+  changed_.notify_all();
+}
+
+void Operations::finish(Operation& o) {
+  o.done = true;
+  o.end = std::chrono::steady_clock::now();
+  for (Operation* a : o.after)
+    if (--a->missing == 0) ready_.emplace(a->number, a);
+  o.after.clear();
+  o.before.clear();
+  pending_.erase(o.number);  // which may be its end
+}
+
+void Operations::leave() {
+  device_memory().close();
+  busy_ = false;
+  changed_.notify_all();
+}
+
+void Operations::added(Lock& lock) {
+  obey_seed();
+  if (busy_ || seed_ == late) return;
+  busy_ = true;
+  while (!ready_.empty() && (seed_ == at_once || random() % 100 < early_))
+    run_one(lock, pick(false));
+  leave();
+}
+
+void Operations::run(Lock& lock, const std::vector<OperationPtr>& wanted) {
+  obey_seed();
+  while (!all_done(wanted)) {
+    if (busy_) {
+      changed_.wait(lock);
+      continue;
+    }
+    busy_ = true;
+    want(wanted);
+    while (!all_done(wanted)) run_one(lock, pick(true));
+    leave();
+  }
+}
+
+bool Operations::poll(Lock& lock, const std::vector<OperationPtr>& wanted) {
+  obey_seed();
+  if (all_done(wanted)) return true;
+  if (busy_) return false;
+  busy_ = true;
+  want(wanted);
+  run_one(lock, pick(true));
+  leave();
+  return false;
+}
+
+void Operations::drop(Lock& lock) {
+  changed_.wait(lock, [this] { return !busy_; });
+  while (!ready_.empty()) {
+    Operation& o = *ready_.begin()->second;
+    ready_.erase(ready_.begin());
+    finish(o);
+  }
+  start_order();
+}
+
+}  // namespace simt::host

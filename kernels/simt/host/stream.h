@@ -1,0 +1,71 @@
+// Streams and events, and all that the runtime keeps.
+#pragma once
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "kernels/simt/host/error.h"
+#include "kernels/simt/host/graph.h"
+#include "kernels/simt/host/memory.h"
+#include "kernels/simt/host/operations.h"
+
+inline namespace simt_cuda {
+struct SimtStream {
+  size_t number;
+  bool blocking;                    // synchronises with the null stream
+  simt::host::OperationPtr last{};  // queued
+  std::shared_ptr<simt::host::Capture> capture{};
+  std::vector<size_t> heads{};  // in a capture: the nodes that its next one follows
+};
+struct SimtEvent {
+  bool timing;
+  simt::host::OperationPtr record{};               // the last one; null: there was none
+  std::shared_ptr<simt::host::Capture> capture{};  // the last record was captured
+  std::vector<size_t> heads{};
+};
+}  // namespace simt_cuda
+
+namespace simt::host {
+
+struct Runtime {
+  std::mutex mutex;
+  Operations operations;
+  SimtStream null_stream{.number = 0, .blocking = true};
+  std::set<SimtStream*> streams;
+  std::set<SimtEvent*> events;
+  std::set<SimtGraph*> graphs;
+  std::set<SimtGraphExec*> executables;
+  std::vector<std::shared_ptr<Capture>> captures;  // under way
+  std::vector<OperationPtr> left_behind;  // last ones of blocking streams that are destroyed
+  size_t stream_numbers = 0, synchronizations = 0, launches = 0, graph_launches = 0;
+};
+Runtime& runtime();
+
+inline thread_local bool in_host_function = false;
+
+// The body of each call: body(lock) throws Failure.
+template <class Body>
+cudaError_t call(const char* name, Body body) {
+  is_host_thread = true;
+  if (in_host_function)
+    return report(cudaErrorNotPermitted, std::string(name) + " in a host function");
+  Lock lock(runtime().mutex);
+  try {
+    if (sticky() == cudaSuccess) body(lock);
+  } catch (const Failure& failure) {
+    return report(failure.code, failure.why);
+  } catch (const std::bad_alloc&) {
+    return report(cudaErrorMemoryAllocation, "");
+  }
+  return report(sticky(), "");  // of an operation that ran meanwhile, too
+}
+
+SimtStream& resolve(cudaStream_t);
+SimtEvent& resolve(cudaEvent_t);
+// What an operation that is queued now follows.
+std::vector<OperationPtr> dependencies(const SimtStream&);
+void submit(Lock&, const char* call, SimtStream&, WorkPtr);
+// The host waits until all that is queued there is done.
+void synchronize(Lock&, const std::vector<OperationPtr>&);
+
+}  // namespace simt::host

@@ -1,0 +1,41 @@
+// NCCL for g++: just the calls that this project makes, between the processes of one machine,
+// through memory that they share. A collective is queued on its stream like a kernel. It knows
+// nothing of dead or stuck peers: it waits for ever, as the real one may, so that who uses it has to
+// notice by other means. SIMT_NCCL_FAULT=die:RANK:N or hang:RANK:N plants one: in its N-th
+// collective (from 1) that rank kills itself, or goes to sleep for ever.
+#pragma once
+#include <cstddef>
+
+#include "kernels/simt/include/cuda_runtime.h"
+
+inline namespace simt_cuda {
+
+using ncclComm_t = struct SimtNcclComm*;
+struct ncclUniqueId {
+  char internal[128];
+};
+enum ncclResult_t {
+  ncclSuccess = 0,
+  ncclSystemError = 2,
+  ncclInvalidArgument = 4,
+  ncclInvalidUsage = 5,
+  ncclInProgress = 7,
+};
+enum ncclDataType_t { ncclInt8 = 0, ncclFloat32 = 7, ncclFloat64 = 8 };
+enum ncclRedOp_t { ncclSum = 0 };
+
+const char* ncclGetErrorString(ncclResult_t);
+ncclResult_t ncclGetUniqueId(ncclUniqueId*);
+ncclResult_t ncclCommInitRank(ncclComm_t*, int size, ncclUniqueId, int rank);
+ncclResult_t ncclCommDestroy(ncclComm_t);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t*);
+// In place or not; ncclFloat32 and ncclFloat64, ncclSum.
+ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t,
+                           ncclRedOp_t, ncclComm_t, cudaStream_t);
+// Of ncclFloat32, `count` from each rank.
+ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t,
+                           ncclComm_t, cudaStream_t);
+ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t, int root,
+                           ncclComm_t, cudaStream_t);
+
+}  // namespace simt_cuda

@@ -1,0 +1,102 @@
+#include "models/graph/graph.h"
+
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+
+namespace bv {
+namespace {
+
+size_t product(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), size_t{1},
+                         [](size_t a, int64_t b) { return a * static_cast<size_t>(b); });
+}
+
+// Parameters start at multiples of OptimizerUpdate's chunk, and so of 64 bytes.
+size_t padded(size_t count) {
+  constexpr size_t chunk = OptimizerUpdate::decay_chunk;
+  return (count + chunk - 1) / chunk * chunk;
+}
+
+}  // namespace
+
+size_t TensorInfo::bytes() const { return product(shape) * element_bytes; }
+size_t ParameterInfo::count() const { return product(shape); }
+
+Tensor Graph::tensor(std::string name, std::vector<int64_t> shape, DType dtype) {
+  const int id = static_cast<int>(tensors_.size());
+  tensors_.push_back({std::move(name), std::move(shape), dtype, size_of(dtype), id});
+  return {id};
+}
+
+Tensor Graph::bytes(std::string name, std::vector<int64_t> shape) {
+  const Tensor t = tensor(std::move(name), std::move(shape));
+  tensors_.back().element_bytes = 1;
+  return t;
+}
+
+Tensor Graph::same_memory(Tensor of, std::string name) {
+  TensorInfo info = this->info(of);
+  info.name = std::move(name);
+  info.grad = -1;
+  tensors_.push_back(std::move(info));
+  return {static_cast<int>(tensors_.size()) - 1};
+}
+
+Tensor Graph::grad(Tensor t) {
+  const int known = info(t).grad;
+  if (known >= 0) return {known};
+  const Tensor made = tensor("d " + info(t).name, info(t).shape, info(t).dtype);
+  tensors_[static_cast<size_t>(t.id)].grad = made.id;
+  return made;
+}
+
+void Graph::share_grad(Tensor a, Tensor b) {
+  if (info(b).grad >= 0)
+    throw std::logic_error(info(b).name + ": its gradient has a place already");
+  const int shared = grad(a).id;
+  tensors_[static_cast<size_t>(b.id)].grad = shared;
+}
+
+Parameter Graph::parameter(std::string name, std::vector<int64_t> shape, Init init, float scale,
+                           bool decay, bool channels_last) {
+  parameters_.push_back({std::move(name), std::move(shape), init, scale, decay, channels_last});
+  return {static_cast<int>(parameters_.size()) - 1};
+}
+
+Statistic Graph::statistic(std::string name, std::vector<int64_t> shape, Init init) {
+  statistics_.push_back({.name = std::move(name),
+                         .shape = std::move(shape),
+                         .init = init,
+                         .scale = 0,
+                         .decay = false,
+                         .offset = statistics_count_});
+  statistics_count_ += padded(statistics_.back().count());
+  return {static_cast<int>(statistics_.size()) - 1};
+}
+
+void Graph::finish() {
+  size_t offset = 0;
+  ready_after_.assign(nodes_.size(), 0);
+  int end = static_cast<int>(parameters_.size());
+  for (size_t node = nodes_.size(); node-- > 0;) {
+    const int begin = node_parameters_[node];
+    for (int p = begin; p < end; ++p) {
+      ParameterInfo& info = parameters_[static_cast<size_t>(p)];
+      info.offset = offset;
+      offset += padded(info.count());
+    }
+    ready_after_[node] = offset;
+    end = begin;
+  }
+  if (end != 0) throw std::logic_error("parameters before the first node");
+  arena_count_ = offset;
+}
+
+size_t Graph::parameter_count() const {
+  size_t count = 0;
+  for (const auto& p : parameters_) count += p.count();
+  return count;
+}
+
+}  // namespace bv

@@ -1,0 +1,183 @@
+// A model as a fixed list of nodes over tensors and parameters. models/NAME.cpp builds it once; all
+// shapes are known from then on, so that memory is planned (engine/training/plan.h) before the first step.
+//
+// A tensor is written by one node and read by one (a node hands its input on where a model needs it
+// twice), so a gradient is written once too. Parameters lie in one flat arena in the order in which
+// backward finishes their gradients: the reverse of the nodes' order. Statistics, which forward
+// updates and no gradient reaches, lie in another.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/kernels.h"
+
+namespace bv {
+
+// Handles: an index into Graph::tensors() or parameters(); negative where there is none.
+struct Tensor {
+  int id = -1;
+  explicit operator bool() const { return id >= 0; }
+};
+struct Parameter {
+  int id = -1;
+  explicit operator bool() const { return id >= 0; }
+};
+
+struct Statistic {
+  int id = -1;
+};
+
+struct TensorInfo {
+  std::string name;
+  std::vector<int64_t> shape;
+  DType dtype;
+  size_t element_bytes;
+  int storage;    // id of the tensor whose memory this one shares; its own id mostly
+  int grad = -1;  // id of its gradient, once a node asked for it
+  size_t bytes() const;
+};
+
+// How a parameter starts. uniform: in [-scale, scale); normal: standard deviation scale.
+enum class Init : uint8_t { zeros, ones, normal, uniform };
+
+struct ParameterInfo {
+  std::string name;  // timm's or torchvision's
+  std::vector<int64_t> shape;
+  Init init;
+  float scale;
+  bool decay;  // weight decay applies (false: biases, norms, position and class tokens)
+  // A convolution's weight: [K, C, R, S] in files, and so in `shape`; in memory [K, R, S, C].
+  bool channels_last = false;
+  size_t offset = 0;  // elements from the arena's start; set by Graph::finish
+  size_t count() const;
+};
+
+struct Run;
+class Planner;
+
+// One fused operation of the model, forward and backward.
+class Node {
+ public:
+  Node(std::string name, const char* type) : name_(std::move(name)), type_(type) {}
+  virtual ~Node() = default;
+  // States what forward and backward read, write and need as workspace.
+  virtual void plan(Planner&) const = 0;
+  virtual void forward(const Run&) const = 0;
+  virtual void backward(const Run&) const = 0;
+  const std::string& name() const { return name_; }  // "blocks.0.attn.qkv"
+  const char* type() const { return type_; }         // "linear"
+
+ private:
+  std::string name_;
+  const char* type_;
+};
+
+class Graph {
+ public:
+  explicit Graph(DType dtype) : dtype_(dtype) {}
+
+  // Building.
+  DType dtype() const { return dtype_; }
+  Tensor tensor(std::string name, std::vector<int64_t> shape, DType);
+  Tensor tensor(std::string name, std::vector<int64_t> shape) {
+    return tensor(std::move(name), std::move(shape), dtype_);
+  }
+  Tensor bytes(std::string name, std::vector<int64_t> shape);  // of uint8_t
+  Tensor same_memory(Tensor, std::string name);                // a new value in the same place
+  Tensor grad(Tensor);                  // its gradient, made when first asked for
+  void share_grad(Tensor a, Tensor b);  // the gradients of a and b are one
+  Parameter parameter(std::string name, std::vector<int64_t> shape, Init, float scale, bool decay,
+                      bool channels_last = false);
+  Statistic statistic(std::string name, std::vector<int64_t> shape, Init);  // zeros or ones
+  template <class N, class... Args>
+  void add(Args&&... args) {
+    node_parameters_.push_back(pending_parameters_);
+    nodes_.push_back(std::make_unique<N>(std::forward<Args>(args)...));
+    pending_parameters_ = static_cast<int>(parameters_.size());
+  }
+  void cut_here() { cuts_.push_back(static_cast<int>(nodes_.size())); }  // a stage may begin here
+  void finish();                                                         // lays the parameters out
+
+  // Reading.
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  const std::vector<ParameterInfo>& parameters() const { return parameters_; }
+  const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
+  const std::vector<int>& cuts() const { return cuts_; }
+  const TensorInfo& info(Tensor t) const { return tensors_[static_cast<size_t>(t.id)]; }
+  const std::vector<ParameterInfo>& statistics() const { return statistics_; }
+  const ParameterInfo& info(Parameter p) const { return parameters_[static_cast<size_t>(p.id)]; }
+  const ParameterInfo& info(Statistic s) const { return statistics_[static_cast<size_t>(s.id)]; }
+  size_t arena_count() const { return arena_count_; }            // elements, padding included
+  size_t statistics_count() const { return statistics_count_; }  // of their arena
+  size_t parameter_count() const;                                // elements of the model
+  // Elements [0, this) of the gradient arena are final once backward of node i is done.
+  size_t ready_after(int node) const { return ready_after_[static_cast<size_t>(node)]; }
+
+ private:
+  DType dtype_;
+  std::vector<TensorInfo> tensors_;
+  std::vector<ParameterInfo> parameters_, statistics_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<int> node_parameters_;  // number of parameters when the node before it was added
+  int pending_parameters_ = 0;
+  std::vector<int> cuts_;
+  std::vector<size_t> ready_after_;
+  size_t arena_count_ = 0, statistics_count_ = 0;
+};
+
+// The other processes, to a node that computes over all of them. Collectives on stream 0, in the
+// order of the calls.
+class Peers {
+ public:
+  virtual ~Peers() = default;
+  virtual int rank() const = 0;
+  virtual void all_reduce(float* data, size_t count) const = 0;
+  virtual void all_gather(float* data, size_t count) const = 0;  // as Communicator's
+};
+
+// What a node works on: tensors and parameters as pointers, for one slot of saved memory.
+struct Run {
+  const Graph* graph = nullptr;
+  Kernels* kernels = nullptr;
+  Stream stream = nullptr;
+  // Per storage: where it is, absolute for this slot. Empty while planning: all pointers are null.
+  const std::vector<char*>* place = nullptr;
+  void* workspace = nullptr;
+  float* weights = nullptr;      // master weights, the flat arena
+  void* copy = nullptr;          // what kernels compute with; the same as weights in fp32
+  float* grads = nullptr;        // the flat arena, then the tail (GradientTail)
+  float* statistics = nullptr;   // their flat arena
+  const Peers* peers = nullptr;  // null: this process is alone
+  const StepParams* params = nullptr;
+  UpdateState* state = nullptr;
+  double* sums = nullptr;  // [4] of Metrics
+  // The batch, on the device.
+  const uint8_t* images = nullptr;
+  const Crop* crops = nullptr;
+  const int32_t* labels = nullptr;
+  bool accumulate = false;  // gradients are added to
+  bool training = true;     // dropout is on, batch norm takes the batch's own moments
+  bool again = false;       // this forward was run before (recomputation): statistics stay
+
+  void* at(Tensor t) const {
+    if (!place || !t) return nullptr;
+    return (*place)[static_cast<size_t>(graph->info(t).storage)];
+  }
+  float* floats(Tensor t) const { return static_cast<float*>(at(t)); }
+  void* grad(Tensor t) const { return t ? at(Tensor{graph->info(t).grad}) : nullptr; }
+  float* master(Parameter p) const { return weights ? weights + graph->info(p).offset : nullptr; }
+  const void* weight(Parameter p) const {
+    if (!copy || !p) return nullptr;
+    return static_cast<const char*>(copy) + graph->info(p).offset * size_of(graph->dtype());
+  }
+  float* dweight(Parameter p) const { return grads && p ? grads + graph->info(p).offset : nullptr; }
+  float* statistic(Statistic s) const {
+    return statistics ? statistics + graph->info(s).offset : nullptr;
+  }
+  float* tail() const { return grads ? grads + graph->arena_count() : nullptr; }
+};
+
+}  // namespace bv

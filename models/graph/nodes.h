@@ -1,0 +1,90 @@
+// The fused operations that models are made of. Each function adds a node with its parameters to
+// the graph and returns what it writes. `name` is the prefix of the parameters' names.
+#pragma once
+#include <string>
+
+#include "models/graph/graph.h"
+
+namespace bv {
+
+// What the loader delivers.
+struct InputShape {
+  int batch, height, width;  // of stored pictures
+  int size, patch;           // of the model's input; patch: a ViT's
+  float mean[3], std[3];     // of pixels in 0-1
+};
+// Normalised patches [B, P, 3*patch*patch] of the batch.
+Tensor input_patches(Graph&, const InputShape&);
+// Normalised images [B, size, size, 3].
+Tensor input_images(Graph&, const InputShape&);
+
+// A convolution without bias [N, H, W, C] -> [N, P, Q, channels], its filter padded by half its
+// size. parts: as many parts (processes) as the batch norm behind it takes its statistics over.
+// hands_on: `through` is inp again, for a branch around the convolution, whose gradient is added to
+// inp's.
+struct ConvOptions {
+  int channels, filter, stride = 1, groups = 1;
+  int parts = 1;
+  bool hands_on = false;
+  bool input_grad = true;  // false for a model's first layer
+};
+struct ConvOut {
+  Tensor out, moments, through;
+};
+ConvOut conv(Graph&, const std::string& name, Tensor inp, const ConvOptions&);
+
+// relu(batchnorm(from) + residual), with or without either. Throws UserError where each channel
+// has a single value.
+struct BatchNormOptions {
+  bool relu = true;
+  bool zero_weight = false;            // the weight starts from 0 instead of 1
+  float eps = 1e-5f, momentum = 0.1f;  // PyTorch's
+};
+Tensor batchnorm(Graph&, const std::string& name, const ConvOut& from, Tensor residual,
+                 const BatchNormOptions&);
+
+// Padded by half the window.
+Tensor max_pool(Graph&, const std::string& name, Tensor inp, int window, int stride);
+// The mean of all positions: [N, H, W, C] -> [N, C].
+Tensor average_pool(Graph&, const std::string& name, Tensor inp);
+
+struct WeightInit {
+  Init init;
+  float scale;
+  Init bias_init = Init::zeros;
+};
+// inp weight^T + bias over the last dimension: [..., K] -> [..., N]. `weight_shape` is the shape in
+// files where it isn't [N, K] (a convolution's). input_grad: false for a model's first layer.
+struct LinearOptions {
+  int N;
+  WeightInit init;
+  bool bias = true;
+  bool input_grad = true;
+  std::vector<int64_t> weight_shape = {};
+};
+Tensor linear(Graph&, const std::string& name, Tensor inp, const LinearOptions&);
+
+// gelu(inp + bias) where inp is a linear without its bias: two nodes, linear and GELU.
+Tensor linear_gelu(Graph&, const std::string& name, Tensor inp, int N, WeightInit);
+
+// out = layernorm(inp + residual); sum = inp + residual. Without residual, sum is inp.
+struct NormOut {
+  Tensor sum, out;
+};
+NormOut layernorm(Graph&, const std::string& name, Tensor inp, Tensor residual, float eps);
+
+// Multi-head self-attention of packed projections [B, N, 3, H, D] -> [B, N, H*D].
+Tensor attention(Graph&, const std::string& name, Tensor qkv, int heads, float drop);
+
+// Class token and position embedding: [B, P, C] -> [B, 1 + P, C].
+Tensor embed_tokens(Graph&, Tensor patches);
+// The class token alone: [B, N, C] -> [B, C].
+Tensor take_class_token(Graph&, const std::string& name, Tensor tokens);
+
+// Drops elements, or with `whole_images` whole images' branches (drop path). Nothing at rate 0.
+Tensor dropout(Graph&, const std::string& name, Tensor inp, float drop, bool whole_images);
+
+// Loss, metrics and the gradient's tail. Ends a graph. Returns the loss of each image [B].
+Tensor cross_entropy(Graph&, Tensor logits, float smoothing);
+
+}  // namespace bv

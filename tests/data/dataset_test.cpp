@@ -1,0 +1,242 @@
+// What open_dataset recognises, and what it says where it does not.
+#include "data/dataset.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/base/error.h"
+#include "tests/data/data_files.h"
+#include "tests/temporary_folder.h"
+
+namespace bv {
+namespace {
+
+DataSets open(const std::string& path, std::vector<std::string> classes = {}, uint64_t seed = 0) {
+  return open_dataset(
+      {.path = path, .val_fraction = 0.25, .seed = seed, .classes = std::move(classes)});
+}
+
+// The message of the UserError that opening throws: one line with these words in it.
+void expect_refused(const DataOptions& options, const std::vector<std::string>& words) {
+  try {
+    open_dataset(options);
+    ADD_FAILURE() << "opened '" << options.path << "'";
+  } catch (const UserError& error) {
+    const std::string message = error.what();
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    for (const std::string& word : words)
+      EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' not in: " << message;
+  }
+}
+
+void make_classes(const std::string& root, const std::vector<std::string>& names, int images) {
+  for (const std::string& name : names)
+    for (int i = 0; i < images; ++i)
+      write_ppm(root + "/" + name + "/" + std::to_string(i) + ".ppm", 9, 7, i);
+}
+
+std::vector<std::string> names_of(const Dataset& data) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < data.size(); ++i) names.push_back(data.name(i));
+  return names;
+}
+
+TEST(Dataset, ClassFoldersAreSplit) {
+  TemporaryFolder folder;
+  make_classes(folder.path(), {"dog", "ant", "cat"}, 8);
+  write_text(folder / "ant/notes.txt", "no image");
+  write_text(folder / "ant/.hidden.ppm", "no image");
+  write_text(folder / ".git/x.ppm", "no image");
+  const DataSets sets = open(folder.path() + "/");
+  EXPECT_EQ(sets.kind, DataKind::photos);
+  EXPECT_EQ(sets.classes, (std::vector<std::string>{"ant", "cat", "dog"}));
+  ASSERT_EQ(sets.train->size(), 18);
+  ASSERT_EQ(sets.val->size(), 6);
+  EXPECT_EQ(sets.description, folder.path() +
+                                  ", 18 train, 6 val (split by --val-fraction), 3 "
+                                  "classes, 1 files that are no images left out");
+  std::map<int, int> val_labels;
+  for (int64_t i = 0; i < 6; ++i) ++val_labels[sets.val->label(i)];
+  EXPECT_EQ(val_labels, (std::map<int, int>{{0, 2}, {1, 2}, {2, 2}}));
+  const auto train = names_of(*sets.train), val = names_of(*sets.val);
+  EXPECT_TRUE(std::is_sorted(train.begin(), train.end()));
+  std::set<std::string> all(train.begin(), train.end());
+  all.insert(val.begin(), val.end());
+  EXPECT_EQ(all.size(), 24u);
+  const Image image = sets.train->image(0, 0);
+  EXPECT_EQ(image.width, 9);
+  EXPECT_EQ(image.height, 7);
+
+  EXPECT_EQ(names_of(*open(folder.path()).val), val);
+  EXPECT_NE(names_of(*open(folder.path(), {}, 1).val), val);
+}
+
+TEST(Dataset, ClassesOption) {
+  TemporaryFolder folder;
+  make_classes(folder.path(), {"ant", "cat", "dog"}, 4);
+  const DataSets sets = open(folder.path(), {"dog", "ant", "cat"});
+  EXPECT_EQ(sets.classes[0], "dog");
+  EXPECT_EQ(sets.train->label(0), 1);  // ant/...
+  EXPECT_NE(sets.fingerprint, open(folder.path()).fingerprint);
+  EXPECT_EQ(open(folder.path(), {"3"}).fingerprint, open(folder.path()).fingerprint);
+  expect_refused({.path = folder.path(), .classes = {"4"}}, {"--classes 4", "3 classes"});
+  expect_refused({.path = folder.path(), .classes = {"1"}}, {"--classes 1"});
+  expect_refused({.path = folder.path(), .classes = {"ant", "cat"}}, {"'dog'"});
+  expect_refused({.path = folder.path(), .classes = {"ant", "cat", "cow"}}, {"'cow'"});
+  expect_refused({.path = folder.path(), .classes = {"ant", "cat", "cat"}}, {"'cat'", "twice"});
+}
+
+TEST(Dataset, FingerprintFollowsFilesAndClassesOnly) {
+  TemporaryFolder a, b;
+  make_classes(a.path(), {"x", "y"}, 4);
+  make_classes(b.path(), {"x", "y"}, 4);
+  EXPECT_EQ(open(a.path()).fingerprint, open(b.path()).fingerprint);
+  write_ppm(b / "y/more.ppm", 2, 2, 0);
+  EXPECT_NE(open(a.path()).fingerprint, open(b.path()).fingerprint);
+}
+
+TEST(Dataset, TrainAndVal) {
+  for (const std::string val : {"val", "validation"}) {
+    TemporaryFolder folder;
+    make_classes(folder / "train", {"bus", "car"}, 3);
+    make_classes(folder / val, {"bus", "car"}, 2);
+    const DataSets sets = open(folder.path());
+    EXPECT_EQ(sets.train->size(), 6);
+    EXPECT_EQ(sets.val->size(), 4);
+    make_classes(folder / val, {"van"}, 1);
+    expect_refused({.path = folder.path()}, {"different classes", "'van'"});
+  }
+  TemporaryFolder half;
+  make_classes(half / "train", {"bus", "car"}, 3);
+  expect_refused({.path = half.path()}, {half.path(), "no val/"});
+  TemporaryFolder vehicles;  // a class named train
+  make_classes(vehicles.path(), {"train", "bus"}, 3);
+  EXPECT_EQ(open(vehicles.path()).classes, (std::vector<std::string>{"bus", "train"}));
+}
+
+TEST(Dataset, RefusedFolders) {
+  expect_refused({.path = "/no/such/folder"}, {"/no/such/folder", "no such folder"});
+  TemporaryFolder folder;
+  expect_refused({.path = folder.path()}, {folder.path(), "no class folders"});
+  make_classes(folder.path(), {"only"}, 3);
+  expect_refused({.path = folder.path()}, {"one class", "'only'"});
+  write_text(folder / "words/a.txt", "words");
+  expect_refused({.path = folder.path()}, {folder / "words", "without images"});
+  expect_refused({.path = folder / "words/a.txt"}, {"is a file"});
+  expect_refused({.path = "", .val_fraction = 1}, {"--val-fraction"});
+}
+
+TEST(Dataset, Cifar) {
+  TemporaryFolder folder;
+  write_file(folder / "data_batch_1.bin", cifar_records(5, 0));
+  write_file(folder / "data_batch_2.bin", cifar_records(2, 5));
+  write_file(folder / "test_batch.bin", cifar_records(3, 0));
+  const DataSets sets = open(folder.path());
+  EXPECT_EQ(sets.kind, DataKind::cifar);
+  EXPECT_EQ(sets.native_size, 32);
+  EXPECT_EQ(sets.description, "CIFAR-10, 7 train, 3 val, 10 classes");
+  EXPECT_EQ(sets.train->label(6), 6);
+  EXPECT_EQ(sets.classes[6], "frog");
+  EXPECT_EQ(sets.train->name(6), folder / "data_batch_2.bin record 1");
+  const Image image = sets.train->image(6, 0);
+  for (int c = 0; c < 3; ++c)
+    for (int p : {0, 1, 31, 32, 1023})
+      EXPECT_EQ(image.pixels[3 * p + c], uint8_t(6 + (1024 * c + p) * (c + 1)));
+
+  write_text(folder / "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n");
+  EXPECT_EQ(open(folder.path()).classes[9], "j");
+  write_text(folder / "batches.meta.txt", "a\nb\n");
+  expect_refused({.path = folder.path()}, {"batches.meta.txt", "2 class names"});
+}
+
+TEST(Dataset, RefusedCifar) {
+  TemporaryFolder folder;
+  write_file(folder / "data_batch_1.bin", cifar_records(2, 0));
+  expect_refused({.path = folder.path()}, {"test_batch.bin", "missing"});
+  write_file(folder / "test_batch.bin", cifar_records(2, 0));
+  write_file(folder / "data_batch_3.bin", cifar_records(2, 0));
+  expect_refused({.path = folder.path()}, {"data_batch_2.bin", "missing"});
+  auto bytes = cifar_records(2, 0);
+  bytes[3073] = 10;
+  write_file(folder / "data_batch_2.bin", bytes);
+  expect_refused({.path = folder.path()}, {"data_batch_2.bin", "record 1", "label 10"});
+  bytes.pop_back();
+  write_file(folder / "data_batch_2.bin", bytes);
+  expect_refused({.path = folder.path()}, {"data_batch_2.bin", "6145", "3073"});
+}
+
+TEST(Dataset, BuiltinMosaics) {
+  const DataSets sets = open("");
+  EXPECT_EQ(sets.kind, DataKind::builtin);
+  EXPECT_EQ(sets.native_size, 64);
+  EXPECT_EQ(sets.train->size(), 2048);
+  EXPECT_EQ(sets.val->size(), 1000);
+  EXPECT_EQ(sets.classes[7], "hourglass");
+  const Image image = sets.train->image(3, 0);
+  EXPECT_EQ(image.height, 64);
+  EXPECT_EQ(image.pixels, sets.train->image(3, 0).pixels);
+  EXPECT_NE(image.pixels, sets.val->image(3, 0).pixels);
+  EXPECT_NE(image.pixels, sets.train->image(13, 0).pixels);
+  EXPECT_NE(image.pixels, open("", {}, 1).train->image(3, 0).pixels);
+}
+
+// Of pictures of rows: the top left pixels of a tile row are alike across the tile, whatever its
+// size, and differ from those a quarter below in most tiles.
+TEST(Dataset, BuiltinTilesAreAsLargeAsThePatch) {
+  struct Case {
+    int size, patch, tile;
+  };
+  for (const auto& [size, patch, tile] :
+       {Case{64, 0, 8}, Case{224, 16, 16}, Case{30, 4, 8}, Case{48, 24, 24}, Case{16, 32, 8}}) {
+    const DataSets sets = open_dataset({.path = "", .image_size = size, .patch_size = patch});
+    const int dot = tile / 8;
+    int alike = 0, different = 0, tiles = 0;
+    for (int i = 0; i < 100; i += 10) {  // class 0
+      const Image image = sets.train->image(i, 0);
+      ASSERT_EQ(image.width, size);
+      const auto luma = [&](int y, int x) {
+        const uint8_t* p = &image.pixels[(size_t(y) * size + x) * 3];
+        return p[0] * .299 + p[1] * .587 + p[2] * .114;
+      };
+      for (int y = 0; y + tile <= size; y += tile)
+        for (int x = 0; x + tile <= size; x += tile, ++tiles) {
+          alike += std::abs(luma(y, x) - luma(y + dot, x + tile - 1)) < 48;
+          different += std::abs(luma(y, x) - luma(y + 2 * dot, x)) > 48;
+        }
+    }
+    EXPECT_GT(alike, 0.8 * tiles) << size << " " << patch;
+    EXPECT_GT(different, 0.55 * tiles) << size << " " << patch;
+  }
+  // Colours are swapped tile by tile, so no pixel tells the class.
+  const Image image = open("").train->image(0, 0);
+  int brighter = 0, different = 0;
+  for (int y = 0; y < 64; y += 8)
+    for (int x = 0; x < 64; x += 8) {
+      const int green = image.pixels[(y * 64 + x) * 3 + 1];
+      const int below = image.pixels[((y + 2) * 64 + x) * 3 + 1];
+      different += std::abs(green - below) > 48;
+      brighter += green - below > 48;
+    }
+  EXPECT_GT(different, 30);
+  EXPECT_GT(brighter, 0.25 * different);
+  EXPECT_LT(brighter, 0.75 * different);
+  expect_refused({.path = "", .image_size = 4}, {"--image-size 4"});
+}
+
+TEST(Dataset, Synthetic) {
+  const DataSets sets = open_dataset({.path = "synthetic", .image_size = 20, .classes = {"3"}});
+  EXPECT_EQ(sets.kind, DataKind::synthetic);
+  EXPECT_EQ(sets.val, nullptr);
+  EXPECT_EQ(sets.classes.size(), 3u);
+  EXPECT_EQ(sets.train->image(70, 0).pixels, sets.train->image(6, 0).pixels);
+  EXPECT_NE(sets.train->image(70, 0).pixels, sets.train->image(7, 0).pixels);
+  EXPECT_EQ(sets.train->label(2), 2);
+  EXPECT_EQ(sets.train->image(0, 0).pixels.size(), 1200u);
+  EXPECT_EQ(open("synthetic").classes.size(), 10u);
+}
+
+}  // namespace
+}  // namespace bv

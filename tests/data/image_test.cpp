@@ -1,0 +1,279 @@
+// Decoding: real odd and damaged files against Pillow's pixels, and small files made here.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+
+#include "data/dataset.h"
+#include "data/decode/exif.h"
+#include "data/decode/jpeg.h"
+#include "data/decode/stb.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+using Bytes = std::vector<uint8_t>;
+using Decoder = std::function<Image(const Bytes&)>;
+
+fs::path edge_cases() {
+  const char* data = std::getenv("BAREVISION_DATA");
+  return fs::path(data ? data : "../shared/data") / "image_edge_cases";
+}
+
+Bytes read_bytes(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// As decode_image does where the build has no libjpeg-turbo.
+Image decode_without_turbo(const Bytes& file) {
+  if (file.size() < 2 || file[0] != 0xFF || file[1] != 0xD8) return decode_image(file, 0);
+  const JpegInfo info = inspect_jpeg(file);
+  return upright(decode_jpeg_stb(file, info), info.orientation);
+}
+
+struct NamedDecoder {
+  const char* name;
+  Decoder decode;
+};
+std::vector<NamedDecoder> decoders() {
+  return {{"preferred", [](const Bytes& b) { return decode_image(b, 0); }},
+          {"stb_image", decode_without_turbo}};
+}
+
+// Mean absolute difference to a line of image_reference.txt: of the cells' means, of the samples.
+struct Difference {
+  double cells = 0, samples = 0;
+};
+Difference compare(const Image& image, std::istream& reference) {
+  constexpr int grid = 8, samples = 100;
+  const auto cell = [](int size, int i) {
+    const int begin = i * size / grid;
+    return std::pair(begin, std::max((i + 1) * size / grid, begin + 1));
+  };
+  Difference difference;
+  double expected;
+  for (int gy = 0; gy < grid; ++gy)
+    for (int gx = 0; gx < grid; ++gx)
+      for (int c = 0; c < 3; ++c) {
+        const auto [y0, y1] = cell(image.height, gy);
+        const auto [x0, x1] = cell(image.width, gx);
+        double sum = 0;
+        for (int y = y0; y < y1; ++y)
+          for (int x = x0; x < x1; ++x) sum += image.pixels[(size_t(y) * image.width + x) * 3 + c];
+        reference >> expected;
+        difference.cells += std::abs(sum / ((y1 - y0) * (x1 - x0)) - expected) / (grid * grid * 3);
+      }
+  for (uint32_t i = 1; i <= samples; ++i)
+    for (int c = 0; c < 3; ++c) {
+      const size_t pixel = (2654435761u * i) % (size_t(image.height) * image.width);
+      reference >> expected;
+      difference.samples += std::abs(image.pixels[pixel * 3 + c] - expected) / (samples * 3);
+    }
+  EXPECT_TRUE(reference);
+  return difference;
+}
+
+TEST(Image, MatchesPillow) {
+  if (!fs::exists(edge_cases())) GTEST_SKIP() << "no " << edge_cases();
+  std::ifstream file("tests/golden/image_reference.txt");
+  ASSERT_TRUE(file) << "run from the repository's root";
+  int files = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with('#')) continue;
+    ++files;
+    for (const auto& [decoder, decode] : decoders()) {
+      std::istringstream in(line);
+      std::string name;
+      int width, height;
+      in >> name >> width >> height;
+      SCOPED_TRACE(name + " by " + decoder);
+      Image image;
+      ASSERT_NO_THROW(image = decode(read_bytes(edge_cases() / name)));
+      ASSERT_EQ(image.width, width);
+      ASSERT_EQ(image.height, height);
+      const Difference d = compare(image, in);
+      EXPECT_LE(d.cells, 3);
+      EXPECT_LE(d.samples, 3);
+      if (std::getenv("BAREVISION_VERBOSE"))
+        std::cout << name << " by " << decoder << ": " << d.cells << " " << d.samples << "\n";
+    }
+  }
+  EXPECT_EQ(files, 34);
+}
+
+TEST(Image, MeetsManifest) {
+  std::ifstream manifest(edge_cases() / "manifest.csv");
+  if (!manifest) GTEST_SKIP() << "no " << edge_cases();
+  std::string line;
+  std::getline(manifest, line);
+  int files = 0;
+  while (std::getline(manifest, line)) {
+    const auto comma = line.find(',');
+    const std::string name = line.substr(0, comma);
+    const std::string expect = line.substr(comma + 1, line.find(',', comma + 1) - comma - 1);
+    ++files;
+    for (const auto& [decoder, decode] : decoders()) {
+      SCOPED_TRACE(name + " by " + decoder);
+      const Bytes bytes = read_bytes(edge_cases() / name);
+      std::string outcome = "ok";
+      try {
+        const Image image = decode(bytes);
+        EXPECT_EQ(image.pixels.size(), size_t(image.width) * image.height * 3);
+      } catch (const BadImage& bad) {
+        outcome = "reject";
+        EXPECT_EQ(std::string(bad.what()).find('\n'), std::string::npos);
+        if (std::getenv("BAREVISION_VERBOSE"))
+          std::cout << name << " by " << decoder << ": " << bad.what() << "\n";
+      }
+      if (expect == "ok" || expect == "reject") {
+        EXPECT_EQ(outcome, expect);
+      }
+    }
+  }
+  EXPECT_EQ(files, 49);
+}
+
+// Cutting a file anywhere is noticed; no mutation crashes.
+TEST(Image, CutAndMutatedFiles) {
+  if (!fs::exists(edge_cases())) GTEST_SKIP() << "no " << edge_cases();
+  for (const char* name : {"jpeg_17x17.jpg", "jpeg_33x33_restarts.jpg", "png_palette4_32.png",
+                           "png_rgb8_interlaced_32.png", "jpeg_noninterleaved_64x16.jpg"}) {
+    SCOPED_TRACE(name);
+    const Bytes whole = read_bytes(edge_cases() / name);
+    for (const auto& [decoder, decode] : decoders()) {
+      for (size_t size = 0; size + 1 < whole.size(); size += 7) {
+        const Bytes cut(whole.begin(), whole.begin() + size);
+        EXPECT_THROW(decode(cut), BadImage) << size;
+      }
+      uint32_t random = 12345;
+      for (int i = 0; i < 200; ++i) {
+        Bytes mutant = whole;
+        for (int k = 0; k < 3; ++k) {
+          random = random * 1664525 + 1013904223;
+          mutant[(random >> 8) % mutant.size()] ^= static_cast<uint8_t>(1u << (random >> 5 & 7));
+        }
+        try {
+          decode(mutant);
+        } catch (const BadImage&) {
+        }
+      }
+    }
+  }
+}
+
+TEST(Image, DamagedPngDataIsNoticed) {
+  const Bytes whole = read_bytes(edge_cases() / "png_rgb8_interlaced_32.png");
+  if (whole.empty()) GTEST_SKIP() << "no " << edge_cases();
+  constexpr char name[] = {'I', 'D', 'A', 'T'};
+  const auto data = std::search(whole.begin(), whole.end(), std::begin(name), std::end(name));
+  for (int i = 4; i < 200; i += 13) {
+    Bytes damaged = whole;
+    damaged[data - whole.begin() + i] ^= 4;
+    EXPECT_THROW(decode_image(damaged, 0), BadImage) << i;
+  }
+}
+
+TEST(Image, FourComponentsAreCmykWithoutAdobesWord) {
+  const Bytes marked = read_bytes(edge_cases() / "jpeg_cmyk_256.jpg");
+  if (marked.empty()) GTEST_SKIP() << "no " << edge_cases();
+  constexpr uint8_t app14[] = {0xFF, 0xEE, 0, 14, 'A', 'd', 'o', 'b', 'e'};
+  const auto at = std::search(marked.begin(), marked.end(), std::begin(app14), std::end(app14));
+  ASSERT_NE(at, marked.end());
+  Bytes bare(marked.begin(), at);
+  bare.insert(bare.end(), at + 16, marked.end());
+  for (const auto& [decoder, decode] : decoders())
+    EXPECT_EQ(decode(bare).pixels, decode(marked).pixels) << decoder;
+}
+
+TEST(Image, ScaledDecodingKeepsAtLeast) {
+  if (!fs::exists(edge_cases())) GTEST_SKIP() << "no " << edge_cases();
+  const Bytes file = read_bytes(edge_cases() / "jpeg_exif_orientation6_1200x1800.jpg");
+  const Image full = decode_image(file, 0);
+  EXPECT_EQ(full.width, 1800);
+  for (int at_least : {1, 150, 151, 300, 301, 600, 601, 5000}) {
+    const Image scaled = decode_image(file, at_least);
+    EXPECT_GE(scaled.height, std::min(at_least, 1200));
+    if (!have_turbojpeg) continue;
+    EXPECT_EQ(scaled.height, at_least <= 150   ? 150
+                             : at_least <= 300 ? 300
+                             : at_least <= 600 ? 600
+                                               : 1200);
+    const double ratio = 1800.0 / scaled.width;
+    double difference = 0;
+    for (int y = 0; y < scaled.height; ++y)
+      for (int x = 0; x < scaled.width; ++x)
+        difference +=
+            std::abs(scaled.pixels[(size_t(y) * scaled.width + x) * 3] -
+                     full.pixels[(size_t((y + .5) * ratio) * 1800 + size_t((x + .5) * ratio)) * 3]);
+    EXPECT_LT(difference / scaled.width / scaled.height, 12);
+  }
+}
+
+// 3x2 picture of six grey levels, and where Exif's eight orientations put them.
+TEST(Image, Orientations) {
+  Image stored{.height = 2, .width = 3, .pixels = {}};
+  for (uint8_t v = 0; v < 6; ++v) stored.pixels.insert(stored.pixels.end(), 3, v);
+  const std::vector<int> expected[] = {{0, 1, 2, 3, 4, 5}, {2, 1, 0, 5, 4, 3}, {5, 4, 3, 2, 1, 0},
+                                       {3, 4, 5, 0, 1, 2}, {0, 3, 1, 4, 2, 5}, {3, 0, 4, 1, 5, 2},
+                                       {5, 2, 4, 1, 3, 0}, {2, 5, 1, 4, 0, 3}};
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const Image image = upright(stored, orientation);
+    EXPECT_EQ(image.width, orientation < 5 ? 3 : 2);
+    std::vector<int> values;
+    for (size_t i = 0; i < image.pixels.size(); i += 3) values.push_back(image.pixels[i]);
+    EXPECT_EQ(values, expected[orientation - 1]) << orientation;
+  }
+}
+
+TEST(Image, ExifOfBothByteOrders) {
+  const Bytes little = {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 1, 3, 0, 1, 0, 0, 0, 6, 0, 0, 0};
+  const Bytes big = {'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 1, 0x12, 0, 3, 0, 0, 0, 1, 0, 6, 0, 0};
+  EXPECT_EQ(exif_orientation(little), 6);
+  EXPECT_EQ(exif_orientation(big), 6);
+  for (size_t size = 0; size < big.size(); ++size)
+    EXPECT_EQ(exif_orientation(std::span(big).first(size)), 1);
+}
+
+Bytes text(const std::string& s) { return {s.begin(), s.end()}; }
+
+TEST(Image, PortableMapsAndBitmaps) {
+  Bytes ppm = text("P6\n# a comment\n2 1\n255\n");
+  ppm.insert(ppm.end(), {1, 2, 3, 250, 251, 252});
+  const Image image = decode_image(ppm, 0);
+  EXPECT_EQ(image.width, 2);
+  EXPECT_EQ(image.pixels, (Bytes{1, 2, 3, 250, 251, 252}));
+  ppm.pop_back();
+  EXPECT_THROW(decode_image(ppm, 0), BadImage);
+
+  Bytes bmp(54, 0);
+  bmp[0] = 'B', bmp[1] = 'M', bmp[10] = 54, bmp[14] = 40, bmp[18] = 1, bmp[22] = 2, bmp[26] = 1;
+  bmp[28] = 24;
+  bmp.insert(bmp.end(), {3, 2, 1, 0, 6, 5, 4, 0});  // bottom row first, BGR, rows of 4 bytes
+  EXPECT_EQ(decode_image(bmp, 0).pixels, (Bytes{4, 5, 6, 1, 2, 3}));
+  bmp.pop_back();
+  EXPECT_THROW(decode_image(bmp, 0), BadImage);
+}
+
+TEST(Image, RefusesGiantsBeforeAllocating) {
+  for (const char* size : {"40000 1", "1 40000", "30000 30000", "999999999999 3", "0 5"}) {
+    try {
+      decode_image(text("P6\n" + std::string(size) + "\n255\n"), 0);
+      ADD_FAILURE() << size;
+    } catch (const BadImage& bad) {
+      EXPECT_EQ(std::string(bad.what()).substr(0, 11), "the picture") << size;
+    }
+  }
+  EXPECT_THROW(decode_image({}, 0), BadImage);
+}
+
+}  // namespace
+}  // namespace bv

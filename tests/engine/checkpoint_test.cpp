@@ -1,0 +1,324 @@
+#include "engine/files/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "engine/files/checkpoint_state.h"
+#include "tests/temporary_folder.h"
+
+namespace {
+
+using namespace bv;
+namespace fs = std::filesystem;
+
+// All of it says which step it is of.
+Checkpoint example(int64_t step, size_t size = 100) {
+  const std::vector<float> data(size, float(step));
+  Checkpoint c{.model = "vit_tiny", .step = step, .epoch = step / 10, .batch = step % 10};
+  c.weights.metadata = {{"format", "pt"}};
+  c.weights.tensors["w"] = {.shape = {int64_t(size)}, .data = data};
+  c.optimizer.tensors["m.w"] = {.shape = {int64_t(size)}, .data = data};
+  c.optimizer.tensors["v.w"] = {.shape = {int64_t(size)}, .data = data};
+  return c;
+}
+
+std::set<std::string> names_in(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder))
+    names.insert(entry.path().filename().string());
+  return names;
+}
+
+std::string target(const std::string& link) { return fs::read_symlink(link).string(); }
+
+std::string contents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void put(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// The reason why a run folder doesn't load, without the folder's name.
+std::string refusal(const std::string& run) {
+  try {
+    load_checkpoint(run);
+  } catch (const UserError& e) {
+    std::string what = e.what();
+    for (size_t at; (at = what.find(run)) != std::string::npos;)
+      what.replace(at, run.size(), "DIR");
+    return what;
+  }
+  return "accepted";
+}
+
+std::string save_failure(const std::string& run, const Checkpoint& c) {
+  try {
+    save_checkpoint(run, c, false, 1);
+  } catch (const RunError& e) {
+    return e.what();
+  }
+  return "saved";
+}
+
+TEST(Checkpoint, ComesBackAsItWasSaved) {
+  const TemporaryFolder run;
+  Checkpoint c = example(123456789012);
+  c.epoch = 3, c.batch = 17, c.update_count = 99, c.loss_scale = 65536, c.good_steps = 5;
+  c.skipped = 2, c.best_top1 = 1.0 / 3, c.best_step = 40, c.loss_sum = HUGE_VAL, c.loss_count = 0.1;
+  c.data_fingerprint = UINT64_MAX;
+  save_checkpoint(run.path(), c, true, 1);
+  const Checkpoint back = load_checkpoint(run.path());
+  EXPECT_EQ(back.model, c.model);
+  EXPECT_EQ(back.step, c.step);
+  EXPECT_EQ(back.epoch, c.epoch);
+  EXPECT_EQ(back.batch, c.batch);
+  EXPECT_EQ(back.update_count, c.update_count);
+  EXPECT_EQ(back.loss_scale, c.loss_scale);
+  EXPECT_EQ(back.good_steps, c.good_steps);
+  EXPECT_EQ(back.skipped, c.skipped);
+  EXPECT_EQ(back.best_top1, c.best_top1);
+  EXPECT_EQ(back.best_step, c.best_step);
+  EXPECT_EQ(back.loss_sum, c.loss_sum);
+  EXPECT_EQ(back.loss_count, c.loss_count);
+  EXPECT_EQ(back.data_fingerprint, c.data_fingerprint);
+  EXPECT_EQ(back.weights.metadata, c.weights.metadata);
+  EXPECT_EQ(back.weights.tensors.at("w").data, c.weights.tensors.at("w").data);
+  ASSERT_EQ(back.optimizer.tensors.size(), 2u);
+  EXPECT_EQ(back.optimizer.tensors.at("v.w").data, c.optimizer.tensors.at("v.w").data);
+  EXPECT_EQ(names_in(run / "last"),
+            (std::set<std::string>{"weights.safetensors", "state.safetensors", "state.json"}));
+}
+
+TEST(Checkpoint, OptimizerWithoutStateHasNoFile) {
+  const TemporaryFolder run;
+  Checkpoint c = example(1);
+  c.optimizer = {};
+  save_checkpoint(run.path(), c, false, 1);
+  EXPECT_EQ(names_in(run / "last"), (std::set<std::string>{"weights.safetensors", "state.json"}));
+  EXPECT_TRUE(load_checkpoint(run.path()).optimizer.tensors.empty());
+}
+
+TEST(Checkpoint, LinksNameTheNewestAndTheBest) {
+  const TemporaryFolder run;
+  for (int step = 1; step <= 5; ++step) save_checkpoint(run.path(), example(step), step == 2, 2);
+  EXPECT_EQ(target(run / "last"), "step-00000005");
+  EXPECT_EQ(target(run / "best"), "step-00000002");
+  EXPECT_EQ(names_in(run.path()), (std::set<std::string>{"last", "best", "step-00000002",
+                                                         "step-00000004", "step-00000005"}));
+  EXPECT_EQ(load_checkpoint(run.path()).step, 5);
+}
+
+TEST(Checkpoint, SameStepTwiceNeverReplacesAFolderInUse) {
+  const TemporaryFolder run;
+  save_checkpoint(run.path(), example(7, 10), true, 1);
+  save_checkpoint(run.path(), example(7, 20), false, 1);
+  EXPECT_EQ(target(run / "last"), "step-00000007-2");
+  EXPECT_EQ(target(run / "best"), "step-00000007");
+  EXPECT_EQ(load_checkpoint(run.path()).weights.tensors.at("w").data.size(), 20u);
+  save_checkpoint(run.path(), example(7, 30), true, 1);
+  EXPECT_EQ(target(run / "last"), "step-00000007-3");
+  EXPECT_EQ(names_in(run.path()), (std::set<std::string>{"last", "best", "step-00000007-3"}));
+}
+
+TEST(Checkpoint, LeftoversOfAKilledSaveGo) {
+  const TemporaryFolder run;
+  save_checkpoint(run.path(), example(1), false, 1);
+  fs::create_directory(run / ".saving-step");
+  put(run / ".saving-step/weights.safetensors.partial", "x");
+  fs::create_symlink("step-00000002", run / ".saving-link");
+  fs::create_directory(run / "step-00000002");  // placed, not yet linked
+  put(run / "step-00000002/stale", "x");
+  save_checkpoint(run.path(), example(2), false, 1);
+  EXPECT_EQ(names_in(run.path()), (std::set<std::string>{"last", "step-00000002"}));
+  EXPECT_EQ(load_checkpoint(run.path()).step, 2);
+  EXPECT_FALSE(fs::exists(run / "last/stale"));
+}
+
+TEST(Checkpoint, FolderInTheLinksPlaceIsReplaced) {
+  const TemporaryFolder run;
+  save_checkpoint(run.path(), example(1), false, 1);
+  fs::remove(run / "last");
+  fs::rename(run / "step-00000001", run / "last");  // as after cp -rL
+  EXPECT_EQ(load_checkpoint(run.path()).step, 1);
+  save_checkpoint(run.path(), example(2), false, 1);
+  EXPECT_EQ(target(run / "last"), "step-00000002");
+  EXPECT_EQ(names_in(run.path()), (std::set<std::string>{"last", "step-00000002"}));
+}
+
+TEST(Checkpoint, OtherFilesAreLeftAlone) {
+  const TemporaryFolder run;
+  for (const char* name : {"config.json", "step-1", "step-00000001x", "stepping", "notes"})
+    put(run / name, "mine");
+  for (int step = 1; step <= 3; ++step) save_checkpoint(run.path(), example(step), false, 1);
+  EXPECT_EQ(names_in(run.path()),
+            (std::set<std::string>{"last", "step-00000003", "config.json", "step-1",
+                                   "step-00000001x", "stepping", "notes"}));
+}
+
+TEST(Checkpoint, NoCheckpointSaysWhatIsThere) {
+  const TemporaryFolder run;
+  EXPECT_EQ(refusal(run / "none"), "DIR: no such folder");
+  EXPECT_EQ(refusal(run.path()), "DIR: no checkpoint here (DIR/last is missing)");
+  fs::create_symlink("step-00000001", run / "last");
+  EXPECT_EQ(refusal(run.path()),
+            "DIR/last: names DIR/step-00000001, which is not there; link it to a step folder");
+  save_checkpoint(run.path(), example(1), false, 1);
+  EXPECT_EQ(refusal(run / "last"), "DIR: a single checkpoint; name the run folder above it");
+  fs::remove(run / "last/state.safetensors");
+  EXPECT_EQ(refusal(run.path()), "DIR/step-00000001/state.safetensors: No such file or directory");
+}
+
+TEST(Checkpoint, NewerForeignAndTornFilesAreRefused) {
+  const TemporaryFolder run;
+  save_checkpoint(run.path(), example(1), false, 1);
+  const std::string path = run / "last/state.json", good = contents(path);
+  const std::string name = "DIR/step-00000001/state.json: ";
+  std::string newer = good;
+  newer.replace(newer.find("\"version\": 1"), 12, "\"version\": 2");
+  put(path, newer);
+  EXPECT_EQ(refusal(run.path()), name + "made by a newer barevision: format 2, this one reads 1");
+  for (const char* foreign : {"{}", "{\"format\": \"another\"}", "{\"epoch\": [1, {}]}"}) {
+    put(path, foreign);
+    EXPECT_EQ(refusal(run.path()), name + "not a checkpoint of barevision's");
+  }
+  for (const std::string& torn :
+       {std::string(), std::string(100000, '['), good.substr(0, good.size() - 3)}) {
+    put(path, torn);
+    const std::string what = refusal(run.path());
+    EXPECT_EQ(what.find(name), 0u);
+    EXPECT_NE(what.find("; torn, or not a checkpoint of barevision's"), std::string::npos) << what;
+  }
+  put(path, std::string(2 << 20, ' '));
+  EXPECT_EQ(refusal(run.path()), name + "too large to be a checkpoint's");
+  std::string changed = good;
+  changed.replace(changed.find("\"step\": 1"), 9, "\"step\": 2");
+  put(path, changed);
+  EXPECT_EQ(refusal(run.path()), name + "damaged: its checksum is not that of its contents");
+  put(path, good);
+  EXPECT_EQ(refusal(run.path()), "accepted");
+}
+
+TEST(Checkpoint, EveryFlippedBitIsNoticed) {
+  const TemporaryFolder run;
+  save_checkpoint(run.path(), example(1, 4), false, 1);
+  for (const char* file : {"last/weights.safetensors", "last/state.safetensors"}) {
+    const std::string good = contents(run / file);
+    for (size_t i = 0; i < good.size(); ++i) {
+      std::string bad = good;
+      bad[i] = char(bad[i] ^ (1 << i % 8));
+      put(run / file, bad);
+      EXPECT_NE(refusal(run.path()).find("damaged: its checksum"), std::string::npos) << i;
+    }
+    put(run / file, good.substr(0, 9));
+    EXPECT_NE(refusal(run.path()).find("torn: 9 bytes of the "), std::string::npos);
+    put(run / file, good);
+  }
+  const std::string good = contents(run / "last/state.json");
+  for (size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = char(bad[i] ^ (1 << i % 7));
+    EXPECT_THROW(parse_checkpoint_state(bad, "state.json"), UserError) << i;
+  }
+}
+
+TEST(Checkpoint, FullDiskLeavesThePreviousCheckpoint) {
+  const TemporaryFolder folder;
+  const SmallDisk disk(folder / "disk", "1m");
+  if (!disk.mounted()) GTEST_SKIP() << "a tmpfs can't be mounted here";
+  const std::string run = folder / "disk/run";
+  EXPECT_EQ(save_failure(run, example(1, 100000)),
+            "disk full while saving step 1 to " + run + "; there is no earlier checkpoint");
+  EXPECT_TRUE(names_in(run).empty());
+  EXPECT_EQ(save_failure(run, example(1, 50000)), "saved");
+  EXPECT_EQ(save_failure(run, example(2, 50000)), "disk full while saving step 2 to " + run +
+                                                      "; the previous checkpoint " + run +
+                                                      "/last (step 1) is intact");
+  EXPECT_EQ(names_in(run), (std::set<std::string>{"last", "step-00000001"}));
+  EXPECT_EQ(load_checkpoint(run).step, 1);
+  EXPECT_EQ(save_failure(run, example(2, 10000)), "saved");  // room again: it goes on
+  EXPECT_EQ(load_checkpoint(run).step, 2);
+}
+
+TEST(Checkpoint, FullDiskAtAnyPointLeavesThePreviousCheckpoint) {
+  const TemporaryFolder folder;
+  const SmallDisk disk(folder / "disk", "64k,nr_inodes=15");
+  if (!disk.mounted()) GTEST_SKIP() << "a tmpfs can't be mounted here";
+  const std::string run = folder / "disk/run";
+  ASSERT_EQ(save_failure(run, example(1)), "saved");
+  int failures = 0;
+  for (int i = 0; i < 12; ++i) {  // fewer and fewer files can be made
+    const std::string failure = save_failure(run, example(2 + i));
+    failures += failure != "saved";
+    EXPECT_TRUE(failure == "saved" || failure.find("is intact") != std::string::npos) << failure;
+    const int64_t step = load_checkpoint(run).step;
+    EXPECT_EQ(step == 2 + i, failure == "saved") << step;
+    EXPECT_EQ(names_in(run).size(), 2u);
+    std::ofstream(folder / "disk/fill" + std::to_string(i));
+  }
+  EXPECT_GT(failures, 3);
+}
+
+TEST(Checkpoint, FolderThatCanNotBeMadeIsARunError) {
+  const TemporaryFolder folder;
+  put(folder / "file", "x");
+  EXPECT_NE(save_failure(folder / "file/run", example(1)).find("can't make"), std::string::npos);
+}
+
+// A child saves until it is killed; whatever it was doing, `last` loads and is of one step.
+TEST(Checkpoint, KilledSaverAlwaysLeavesAWholeCheckpoint) {
+  const TemporaryFolder run;
+  const auto begin = std::chrono::steady_clock::now();
+  save_checkpoint(run.path(), example(1, 20000), true, 1);
+  const auto one_save = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::steady_clock::now() - begin);
+  std::mt19937 random(1);
+  int64_t step = 1;
+  std::set<std::string> seen;  // what kills have left behind
+  for (int kill_number = 0; kill_number < 60; ++kill_number) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      try {
+        for (int64_t next = step + 1;; ++next)
+          save_checkpoint(run.path(), example(next, 20000), next % 2 == 0, 2);
+      } catch (const std::exception& e) {
+        std::fprintf(stderr, "%s\n", e.what());
+      }
+      _exit(1);
+    }
+    const auto limit = uint32_t(std::clamp<int64_t>(3 * one_save.count(), 1000, 50000));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % limit));
+    ASSERT_EQ(kill(child, SIGKILL), 0);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the saver ended by itself";
+    for (const std::string& name : names_in(run.path())) seen.insert(name);
+    const Checkpoint c = load_checkpoint(run.path());
+    EXPECT_GE(c.step, step);
+    step = c.step;
+    for (const TensorFile* file : {&c.weights, &c.optimizer})
+      for (const auto& [name, tensor] : file->tensors)
+        EXPECT_EQ(tensor.data, std::vector<float>(20000, float(step))) << name;
+  }
+  EXPECT_TRUE(seen.count(".saving-step")) << "no kill hit a save";
+  save_checkpoint(run.path(), example(step + 1), true, 1);
+  const auto left = names_in(run.path());
+  for (const std::string& name : left) EXPECT_FALSE(name.starts_with(".")) << name;
+  EXPECT_LE(left.size(), 4u);
+}
+
+}  // namespace

@@ -1,0 +1,180 @@
+// metrics.jsonl, plain lines and the progress bar.
+#include "engine/report/log.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "engine/base/error.h"
+#include "tests/temporary_folder.h"
+
+namespace bv {
+namespace {
+
+std::string contents(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+StepRecord step_record(int64_t step) {
+  return {.epoch = 1,
+          .step = step,
+          .loss = 2.5,
+          .lr = 1e-3,
+          .grad_norm = 0.25,
+          .images_per_second = 100,
+          .data_seconds = 0,
+          .step_seconds = 0.5};
+}
+
+// The lines for the user that the actions print.
+template <class F>
+std::string printed(F&& actions) {
+  testing::internal::CaptureStdout();
+  actions();
+  return testing::internal::GetCapturedStdout();
+}
+
+TEST(Log, RecordsHaveExactlyTheseKeys) {
+  EXPECT_EQ(
+      to_json(step_record(3)),
+      R"({"kind":"step","epoch":1,"step":3,"loss":2.5,"lr":0.001,"grad_norm":0.25,)"
+      R"("images_per_second":100,"data_seconds":0,"step_seconds":0.5,"loss_scale":1,"skipped":0})");
+  EpochRecord epoch{.epoch = 2,
+                    .step = 64,
+                    .train_loss = 1.5,
+                    .val_loss = 1.25,
+                    .val_top1 = 0.5,
+                    .val_top5 = 0.75,
+                    .lr = 0.5,
+                    .images_per_second = 10,
+                    .seconds = 4,
+                    .peak_memory_bytes = 1 << 20};
+  EXPECT_EQ(to_json(epoch),
+            R"({"kind":"epoch","epoch":2,"step":64,"train_loss":1.5,"val_loss":1.25,)"
+            R"("val_top1":0.5,"val_top5":0.75,"lr":0.5,"images_per_second":10,"seconds":4,)"
+            R"("peak_memory_bytes":1048576})");
+  epoch.val_loss = epoch.val_top1 = epoch.val_top5 = std::nullopt;
+  EXPECT_EQ(to_json(epoch),
+            R"({"kind":"epoch","epoch":2,"step":64,"train_loss":1.5,"val_loss":null,)"
+            R"("val_top1":null,"lr":0.5,"images_per_second":10,"seconds":4,)"
+            R"("peak_memory_bytes":1048576})");
+}
+
+TEST(Log, NumbersThatAreNotFiniteAreNull) {
+  StepRecord r = step_record(1);
+  r.loss = NAN;
+  r.grad_norm = INFINITY;
+  EXPECT_NE(to_json(r).find(R"("loss":null)"), std::string::npos);
+  EXPECT_NE(to_json(r).find(R"("grad_norm":null)"), std::string::npos);
+}
+
+TEST(Log, AFloatReadsBackAsItWas) {
+  StepRecord r = step_record(1);
+  const float loss = 2.30258512f;
+  r.loss = loss;
+  const std::string text = to_json(r);
+  EXPECT_EQ(std::strtof(text.c_str() + text.find("\"loss\":") + 7, nullptr), loss);
+}
+
+TEST(Log, EachLineIsThereAtOnceAndARunStartsAnew) {
+  TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  std::ofstream(path) << "old\n";
+  printed([&] {
+    RunLog log({.path = path, .total_steps = 10});
+    log.step(step_record(1));
+    EXPECT_EQ(contents(path), to_json(step_record(1)) + "\n");
+    log.epoch({.epoch = 1, .step = 1});
+    EXPECT_EQ(contents(path),
+              to_json(step_record(1)) + "\n" + to_json(EpochRecord{.epoch = 1, .step = 1}) + "\n");
+  });
+}
+
+TEST(Log, AResumedRunAppendsAndTellsNoStepTwice) {
+  TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  std::string kept;
+  for (const int64_t step : {10, 20}) kept += to_json(step_record(step)) + "\n";
+  kept += to_json(EpochRecord{.epoch = 1, .step = 20}) + "\n";
+  const std::string again = to_json(step_record(30)) + "\n";
+  const std::string torn = R"({"kind":"step","epo)";
+  for (const std::string& rest : {std::string(), again, torn, again + torn}) {
+    std::ofstream(path) << kept << rest;
+    printed([&] {
+      RunLog log({.path = path, .resumed_step = 20, .total_steps = 40});
+      EXPECT_EQ(contents(path), kept);
+      log.step(step_record(30));
+    });
+    EXPECT_EQ(contents(path), kept + again);
+  }
+}
+
+TEST(Log, PlainLinesWhereThereIsNoTerminal) {
+  const std::string text = printed([] {
+    RunLog log({.total_steps = 10});
+    log.progress({.epoch = 1, .epochs = 1, .step = 1});
+    log.step(step_record(1));
+    log.epoch({.epoch = 1,
+               .step = 1,
+               .train_loss = 2,
+               .val_loss = 1,
+               .val_top1 = 0.9,
+               .images_per_second = 100});
+    log.epoch({.epoch = 2, .step = 2, .train_loss = 2});  // trained before the run went on
+    log.line("done");
+  });
+  EXPECT_EQ(text,
+            "epoch 1  step 1/10  loss 2.5000  lr 0.001  grad norm 0.25  100.0 images/s\n"
+            "epoch 1 at step 1:  train loss 2.0000  val loss 1.0000  val top-1 0.9000  "
+            "100.0 images/s  0.0 s\n"
+            "epoch 2 at step 2:  train loss 2.0000  0.0 s\n"
+            "done\n");
+}
+
+TEST(Log, ATerminalsBarIsClearedBeforeALine) {
+  const std::string text = printed([] {
+    RunLog log({.total_steps = 10, .terminal = true});
+    log.progress({.epoch = 1, .epochs = 1, .step = 1});
+    log.progress({.epoch = 1, .epochs = 1, .step = 2});  // too soon to be drawn
+    log.step(step_record(1));                            // the bar has told
+    log.line("a line");
+  });
+  EXPECT_NE(text.find("step 1/10"), text.npos);
+  EXPECT_EQ(text.find("step 2/10"), text.npos);
+  EXPECT_TRUE(text.ends_with("\r\x1b[Ka line\n")) << text;
+}
+
+TEST(Log, FilesThatCantBeWritten) {
+  EXPECT_THROW(RunLog({.path = "/nowhere/metrics.jsonl"}), RunError);
+  TemporaryFolder folder;
+  SmallDisk disk(folder / "disk", "4k");
+  if (!disk.mounted()) GTEST_SKIP() << "may not mount a small disk here";
+  RunLog log({.path = folder / "disk/metrics.jsonl"});
+  EXPECT_THROW(printed([&] {
+                 for (int step = 0; step < 1000; ++step) log.step(step_record(step));
+               }),
+               RunError);
+  testing::internal::GetCapturedStdout();
+}
+
+TEST(ProgressLine, FitsTheTerminal) {
+  const Progress now{
+      .epoch = 1, .epochs = 2, .step = 16, .loss = 2.3456, .lr = 1e-3, .images_per_second = 812.3};
+  EXPECT_EQ(progress_line(now, 64, 42, 100),
+            "epoch 1/2  step 16/64  [=======                     ]"
+            "  loss 2.346  lr 0.001  812 images/s  0:42 left");
+  EXPECT_EQ(progress_line(now, 64, -1, 70),
+            "epoch 1/2  step 16/64  [==       ]  loss 2.346  lr 0.001  812 images/s");
+  for (int width = 0; width < 140; ++width) {
+    EXPECT_LE(progress_line(now, 64, 42, width).size(), static_cast<size_t>(std::max(width, 1)));
+  }
+  EXPECT_EQ(clock_text(42.7), "0:42");
+  EXPECT_EQ(clock_text(3723), "1:02:03");
+}
+
+}  // namespace
+}  // namespace bv

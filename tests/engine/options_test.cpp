@@ -1,0 +1,169 @@
+// The command line, the table of options and what is printed from it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/options/command_line.h"
+
+namespace bv {
+namespace {
+
+using Words = std::vector<std::string>;
+
+CommandLine parse(const Words& words) { return parse_command_line(words); }
+
+std::string error_of(const Words& words) {
+  try {
+    parse(words);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+void expect_error(const Words& words, const std::string& part) {
+  const std::string error = error_of(words);
+  EXPECT_NE(error.find(part), error.npos) << error << "\nlacks: " << part;
+  EXPECT_EQ(error.find('\n'), error.npos) << "more than one line: " << error;
+}
+
+// A value that the option takes, other than its default.
+Items sample(const OptionRow& row) {
+  if (row.name == "save_every") return {"500steps"};
+  if (row.name == "classes") return {"cat", "dog", "a \"bird\""};
+  if (row.is_flag()) return {"true"};
+  if (row.is_choice()) {
+    const Words choices = split(row.metavar, '|');
+    return {choices[0] == default_of(row) ? choices[1] : choices[0]};
+  }
+  if (row.is_text()) return {"some/path"};
+  if (row.name == "betas") return {"0.8", "0.99"};
+  if (row.is_list()) return {"0.25", "0.5", "0.75"};
+  const bool whole = !std::holds_alternative<Member<double>>(row.member);
+  if (whole) return {row.range.least > 100 ? "8192" : "7"};
+  return {row.range.most < 1e6 && row.range.most <= 1 ? "0.3" : "3.5"};
+}
+
+TEST(OptionTable, EveryOptionIsReadFromTheCommandLineAndBack) {
+  for (const std::string& name : option_names()) {
+    const OptionRow& row = *find_option(name);
+    const Items items = sample(row);
+    Words words = name == "model" ? Words{items[0]} : Words{row.flag()};
+    if (name != "model" && !row.is_flag()) words.push_back(join(items, ","));
+    const CommandLine line = parse(words);
+    ASSERT_FALSE(line.print);
+    ASSERT_EQ(line.values.size(), 1u) << name;
+    EXPECT_EQ(line.values.at(name), items) << name;
+    Options options;
+    assign(options, row, line.values.at(name), name);
+    EXPECT_EQ(items_of(options, row), items) << name;
+    EXPECT_NE(items_of(options, row), items_of(Options{}, row))
+        << name << ": sample is the default";
+  }
+}
+
+TEST(OptionTable, DefaultsAreAllowedValues) {
+  for (const std::string& name : option_names()) {
+    const OptionRow& row = *find_option(name);
+    const Items items = items_of(Options{}, row);
+    if (items.empty() || items == Items{""}) continue;
+    Options options;
+    EXPECT_NO_THROW(assign(options, row, items, name));
+  }
+}
+
+TEST(CommandLineTest, FormsOfAnOption) {
+  for (const Words& words : {Words{"-n", "2", "vit_tiny"}, Words{"-n2", "vit_tiny"},
+                             Words{"vit_tiny", "--nproc=2"}, Words{"--nproc", "2", "vit_tiny"}}) {
+    const CommandLine line = parse(words);
+    EXPECT_EQ(line.values.at("nproc"), Items{"2"});
+    EXPECT_EQ(line.values.at("model"), Items{"vit_tiny"});
+  }
+  EXPECT_EQ(parse({"--nesterov=false"}).values.at("nesterov"), Items{"false"});
+  EXPECT_EQ(parse({"--config", "a.json"}).config, "a.json");
+}
+
+TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
+  expect_error({"vit_tiny", "--lrr", "1"}, "unknown option --lrr (did you mean --lr?)");
+  expect_error({"--image_size", "32", "vit_tiny"}, "did you mean --image-size?");
+  expect_error({"vit_tiny", "-q"}, "unknown option -q (");
+  expect_error({"vit_tiny", "more"}, "unexpected argument 'more'");
+  expect_error({"vit_tiny", "--lr", "abc"}, "--lr abc: is not a number");
+  expect_error({"vit_tiny", "--lr", "1e-3x"}, "is not a number");
+  expect_error({"vit_tiny", "--lr", "nan"}, "is not a number");
+  expect_error({"vit_tiny", "--lr", "-1"}, "--lr -1: must be at least 0");
+  expect_error({"vit_tiny", "--lr"}, "--lr wants a value: --lr X");
+  expect_error({"vit_tiny", "--lr", "1", "--lr", "2"}, "--lr is given twice");
+  expect_error({"vit_tiny", "--batch", "1.5"}, "--batch 1.5: is not a whole number");
+  expect_error({"vit_tiny", "--batch", "9999999999"}, "at most 1000000000");
+  expect_error({"vit_tiny", "--drop-rate", "1"}, "at least 0 and less than 1");
+  expect_error({"vit_tiny", "--val-fraction", "0"}, "more than 0 and less than 1");
+  expect_error({"vit_tiny", "--optimizer", "admw"},
+               "none of sgd, adam, adamw (did you mean adamw?)");
+  expect_error({"vit_tiny", "--mean", "1,2"}, "must be 3 numbers");
+  expect_error({"vit_tiny", "--std", "0,1,1"}, "--std 0,1,1: must be at least 0.001");
+  expect_error({"vit_tiny", "--betas", "0.9,1"}, "less than 1");
+  expect_error({"vit_tiny", "--classes", "1"}, "from 2 on");
+  expect_error({"vit_tiny", "--classes", "a,b,a"}, "names a class twice");
+  expect_error({"vit_tiny", "--seed", "-1"}, "whole number from 0");
+  expect_error({"vit_tiny", "--save-every", "5h"}, "like 500steps");
+  expect_error({"vit_tiny", "--plan=perhaps"}, "must be true or false");
+  expect_error({"vit_tiny", "--out", ""}, "--out wants a value");
+  expect_error({"-n", "vit_tiny"}, "-n vit_tiny: is not a number");
+  expect_error({"vit_tiny", "--lr", "a\nb"}, "--lr a?b: is not a number");
+}
+
+TEST(CommandLineTest, WhatIsPrintedInsteadOfRunning) {
+  EXPECT_EQ(parse({}).print.value().exit_code, 2);
+  EXPECT_EQ(parse({"--version"}).print.value().text, "barevision 0.1.0\n");
+  for (const char* flag : {"-h", "--help"}) {
+    const CommandLine line = parse({"vit_tiny", flag});
+    EXPECT_EQ(line.print.value().exit_code, 0);
+    const std::string& text = line.print->text;
+    for (const std::string& name : option_names()) {
+      EXPECT_NE(text.find(find_option(name)->flag()), text.npos) << name;
+    }
+    EXPECT_NE(text.find("vit_large"), text.npos);
+    EXPECT_NE(text.find("./launcher -n 2 vit_tiny --data"), text.npos);
+    for (const std::string& row : split(text, '\n')) EXPECT_LE(row.size(), 100u) << row;
+  }
+}
+
+TEST(Readme, HoldsTheTableOfOptions) {
+  std::ifstream file("README.md");
+  if (!file) GTEST_SKIP() << "not in the project's folder";
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_NE(text.str().find(help_markdown()), std::string::npos)
+      << "README.md is behind; run ./launcher --help-markdown";
+}
+
+TEST(SaveEveryTest, EpochsOrSteps) {
+  EXPECT_EQ(parse_save_every("2")->count, 2);
+  EXPECT_FALSE(parse_save_every("2")->steps);
+  EXPECT_EQ(parse_save_every("500steps")->count, 500);
+  EXPECT_TRUE(parse_save_every("500steps")->steps);
+  for (const char* text : {"", "0", "-1", "steps", "1.5", "5 steps", "5stepss"}) {
+    EXPECT_FALSE(parse_save_every(text)) << text;
+  }
+}
+
+TEST(Text, NumbersAndNames) {
+  EXPECT_EQ(format_number(1e-3), "0.001");
+  EXPECT_EQ(format_number(2), "2");
+  EXPECT_EQ(parse_number(format_number(0.1 + 0.2)), 0.1 + 0.2);
+  EXPECT_EQ(split("a,,b", ','), (Words{"a", "", "b"}));
+  EXPECT_EQ(split("", ','), (Words{""}));
+  const Words known = {"lr", "steps", "epochs"};
+  EXPECT_EQ(nearest("step", known), "steps");
+  EXPECT_EQ(nearest("epohcs", known), "epochs");
+  EXPECT_FALSE(nearest("zzzzzz", known).empty());
+  EXPECT_EQ(nearest(std::string(65, 'x'), known), "");
+}
+
+}  // namespace
+}  // namespace bv

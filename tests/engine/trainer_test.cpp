@@ -1,0 +1,228 @@
+// Updates, accumulation, the learning rate's schedule, starting values.
+#include "engine/training/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "engine/training/schedule.h"
+#include "tests/models/small_vit.h"
+
+namespace bv::test {
+namespace {
+
+TrainerOptions options(OptimizerKind kind, int accumulate) {
+  return {.optimizer = {.kind = kind,
+                        .momentum = 0,
+                        .beta1 = .9,
+                        .beta2 = .999,
+                        .eps = 1e-8f,
+                        .weight_decay = 0,
+                        .clip = 0,
+                        .nesterov = false,
+                        .decay_all = false},
+          .local_batch = small_batch,
+          .height = small_size,
+          .width = small_size,
+          .accumulate = accumulate,
+          .bucket_bytes = 1 << 20,
+          .seed = 0};
+}
+
+struct Rig {
+  std::unique_ptr<Backend> backend = make_cpu_backend(2, false);
+  Vit vit;
+  Trainer trainer;
+
+  explicit Rig(const TrainerOptions& o, VitConfig rates = {}, int depth = 2)
+      : vit(small_vit(depth, rates)), trainer(*backend, nullptr, vit.graph, o) {
+    trainer.allocate();
+    trainer.parameters().initialise(3);
+  }
+  UpdateResult update(std::initializer_list<uint32_t> micro_batches, double lr,
+                      int count = small_batch) {
+    size_t done = 0;
+    for (const uint32_t number : micro_batches) {
+      SmallBatch b(number);
+      for (int i = count; i < small_batch; ++i) b.labels[static_cast<size_t>(i)] = -1;
+      trainer.micro_step({.images = b.images.data(),
+                          .crops = b.crops.data(),
+                          .labels = b.labels.data(),
+                          .count = count,
+                          .position = 0,
+                          .wait_seconds = 0},
+                         {.epoch = 0,
+                          .first = done == 0,
+                          .last = done + 1 == micro_batches.size(),
+                          .stop = false});
+      ++done;
+    }
+    trainer.start_update(lr, static_cast<int64_t>(micro_batches.size()) * count);
+    return trainer.finish_update();
+  }
+};
+
+TEST(Trainer, OverfitsOneBatch) {
+  Rig rig(options(OptimizerKind::adamw, 1));
+  const UpdateResult first = rig.update({0}, 3e-3);
+  UpdateResult last;
+  for (int i = 0; i < 100; ++i) last = rig.update({0}, 3e-3);
+  EXPECT_GT(first.loss_sum / first.count, 1);
+  EXPECT_LT(last.loss_sum / last.count, .02);
+  EXPECT_EQ(rig.trainer.state().count, 101);
+}
+
+// An incomplete last group weighs its images as a full one does.
+TEST(Trainer, RecomputedBlocksGiveTheSameBits) {
+  const VitConfig rates{.drop_rate = .1f, .attn_drop_rate = .2f, .drop_path_rate = .3f};
+  TrainerOptions o = options(OptimizerKind::adamw, 2);
+  Rig kept(o, rates, 4);
+  o.recompute = true;
+  Rig recomputed(o, rates, 4);
+  EXPECT_LT(recomputed.trainer.plan().activations, kept.trainer.plan().activations / 2);
+  for (uint32_t i = 0; i < 3; ++i) {
+    const UpdateResult a = kept.update({i, i + 1}, 1e-2), b = recomputed.update({i, i + 1}, 1e-2);
+    EXPECT_EQ(a.loss_sum, b.loss_sum);
+    EXPECT_EQ(a.grad_norm, b.grad_norm);
+  }
+  const auto want = kept.trainer.parameters().get_weights();
+  for (const auto& [name, tensor] : recomputed.trainer.parameters().get_weights())
+    EXPECT_EQ(tensor.data, want.at(name).data) << name;
+}
+
+TEST(Trainer, IncompleteGroupIsWeightedByItsTrueCount) {
+  Rig full(options(OptimizerKind::sgd, 1)), part(options(OptimizerKind::sgd, 4));
+  const UpdateResult a = full.update({1}, .1), b = part.update({1}, .1);
+  EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-6 * a.grad_norm);
+  EXPECT_EQ(a.count, b.count);
+  const auto want = full.trainer.parameters().get_weights(),
+             got = part.trainer.parameters().get_weights();
+  for (const auto& [name, tensor] : want)
+    for (size_t i = 0; i < tensor.data.size(); ++i)
+      ASSERT_NEAR(tensor.data[i], got.at(name).data[i], 1e-6) << name;
+}
+
+TEST(Trainer, AccumulationIsTheMeanOverAllImages) {
+  Rig two(options(OptimizerKind::sgd, 2)), a(options(OptimizerKind::sgd, 1)),
+      b(options(OptimizerKind::sgd, 1));
+  const auto start = a.trainer.parameters().get_weights();
+  two.update({1, 2}, .1);
+  a.update({1}, .1);
+  b.update({2}, .1);
+  const auto got = two.trainer.parameters().get_weights();
+  const auto wa = a.trainer.parameters().get_weights(), wb = b.trainer.parameters().get_weights();
+  for (const auto& [name, w0] : start)
+    for (size_t i = 0; i < w0.data.size(); ++i)
+      ASSERT_NEAR(got.at(name).data[i], (wa.at(name).data[i] + wb.at(name).data[i]) / 2, 1e-6)
+          << name;
+}
+
+TEST(Trainer, NotFiniteGradientChangesNothing) {
+  Rig rig(options(OptimizerKind::adamw, 1));
+  rig.update({0}, 1e-3);
+  auto weights = rig.trainer.parameters().get_weights();
+  weights.at("head.bias").data[0] = std::numeric_limits<float>::infinity();
+  rig.trainer.parameters().set_weights(weights);
+  const auto moments = rig.trainer.parameters().get_moments();
+  EXPECT_TRUE(rig.update({1}, 1e-3).skipped);
+  EXPECT_EQ(rig.trainer.state().count, 1);
+  EXPECT_NE(rig.trainer.parameters().first_not_finite(false), "");
+  EXPECT_EQ(rig.trainer.parameters().first_not_finite(true), "head.bias");
+  for (const auto& [name, tensor] : rig.trainer.parameters().get_weights())
+    EXPECT_EQ(tensor.data, weights.at(name).data) << name;
+  for (const auto& [name, tensor] : rig.trainer.parameters().get_moments())
+    EXPECT_EQ(tensor.data, moments.at(name).data) << name;
+}
+
+TEST(Trainer, EvaluationDropsNothingAndCountsEachImageOnce) {
+  const VitConfig rates{.drop_rate = .5f, .attn_drop_rate = .5f, .drop_path_rate = .5f};
+  Rig with(options(OptimizerKind::sgd, 1), rates), without(options(OptimizerKind::sgd, 1));
+  EvaluationSums sums[2];
+  for (Rig* rig : {&with, &without}) {
+    SmallBatch b(4);
+    b.labels[2] = -1;  // a row that isn't there
+    rig->trainer.begin_evaluation();
+    for (int i = 0; i < 2; ++i)
+      rig->trainer.evaluate({.images = b.images.data(),
+                             .crops = b.crops.data(),
+                             .labels = b.labels.data(),
+                             .count = 2,
+                             .position = 0,
+                             .wait_seconds = 0});
+    sums[rig == &without] = rig->trainer.end_evaluation();
+  }
+  EXPECT_EQ(sums[0].count, 4);
+  EXPECT_EQ(sums[0].loss, sums[1].loss);
+  EXPECT_EQ(sums[0].top5, 4);  // of 5 classes
+}
+
+TEST(Parameters, StartAsTimms) {
+  Rig rig(options(OptimizerKind::sgd, 1));
+  const auto weights = rig.trainer.parameters().get_weights();
+  const auto deviation = [&](const std::string& name) {
+    double squares = 0;
+    for (const float x : weights.at(name).data) squares += double(x) * x;
+    return std::sqrt(squares / static_cast<double>(weights.at(name).data.size()));
+  };
+  EXPECT_NEAR(deviation("blocks.0.attn.qkv.weight"), .02, .001);
+  EXPECT_NEAR(deviation("pos_embed"), .02, .003);
+  EXPECT_NEAR(deviation("cls_token"), 1e-6, 5e-7);
+  const double bound = 1 / std::sqrt(48.0);  // of 3 x 4 x 4 inputs
+  EXPECT_NEAR(deviation("patch_embed.proj.weight"), bound / std::sqrt(3.0), .1 * bound);
+  EXPECT_EQ(deviation("blocks.1.mlp.fc1.bias"), 0);
+  EXPECT_EQ(deviation("norm.weight"), 1);
+}
+
+TEST(Parameters, DecayLeavesOutVectorsAndTokens) {
+  const Vit vit = small_vit(1);
+  const auto flags = decay_flags(vit.graph, false), all = decay_flags(vit.graph, true);
+  for (const ParameterInfo& p : vit.graph.parameters()) {
+    const size_t chunk = p.offset / OptimizerUpdate::decay_chunk;
+    const bool decays = p.shape.size() > 1 && p.name != "pos_embed" && p.name != "cls_token";
+    EXPECT_EQ(flags[chunk], decays) << p.name;
+    EXPECT_EQ(all[chunk], 1) << p.name;
+  }
+}
+
+TEST(Schedule, WarmsUpThenFollowsTheCosine) {
+  const Schedule s{.cosine = true,
+                   .by_epoch = false,
+                   .lr = 2,
+                   .total_updates = 110,
+                   .warmup_updates = 10,
+                   .updates_per_epoch = 20};
+  EXPECT_DOUBLE_EQ(s.at(0, 0), .2);
+  EXPECT_DOUBLE_EQ(s.at(9, 0), 2);
+  EXPECT_DOUBLE_EQ(s.at(10, 0), 2);
+  EXPECT_NEAR(s.at(60, 3), 1, 1e-12);
+  EXPECT_NEAR(s.at(109, 5), 2 * .5 * (1 + std::cos(3.14159265358979 * .99)), 1e-9);
+  EXPECT_NEAR(s.at(500, 25), 0, 1e-12);  // beyond the horizon
+}
+
+TEST(Schedule, ByEpochHoldsThroughTheEpoch) {
+  const Schedule s{.cosine = true,
+                   .by_epoch = true,
+                   .lr = 1,
+                   .total_updates = 80,
+                   .warmup_updates = 20,
+                   .updates_per_epoch = 10};
+  EXPECT_DOUBLE_EQ(s.at(3, 0), .5);
+  EXPECT_DOUBLE_EQ(s.at(9, 0), .5);
+  EXPECT_DOUBLE_EQ(s.at(10, 1), 1);
+  EXPECT_NEAR(s.at(55, 5), .5, 1e-12);
+}
+
+TEST(Schedule, ConstantAfterWarmup) {
+  const Schedule s{.cosine = false,
+                   .by_epoch = false,
+                   .lr = 3,
+                   .total_updates = 10,
+                   .warmup_updates = 2,
+                   .updates_per_epoch = 5};
+  EXPECT_DOUBLE_EQ(s.at(0, 0), 1.5);
+  EXPECT_DOUBLE_EQ(s.at(9, 1), 3);
+}
+
+}  // namespace
+}  // namespace bv::test

@@ -1,0 +1,279 @@
+#include "engine/files/weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "engine/base/error.h"
+
+namespace {
+
+using namespace bv;
+
+HostTensor filled(std::vector<int64_t> shape) {
+  size_t n = 1;
+  for (const int64_t s : shape) n *= size_t(s);
+  HostTensor t{.shape = std::move(shape), .data = std::vector<float>(n)};
+  for (size_t i = 0; i < n; ++i) t.data[i] = float(i % 7);
+  return t;
+}
+
+const std::vector<ParameterShape> parameters = {{"pos_embed", {1, 1 + 9, 2}},
+                                                {"norm.weight", {2}},
+                                                {"head.weight", {3, 2}},
+                                                {"head.bias", {3}}};
+const std::vector<std::string> heads = {"head.weight", "head.bias"};
+
+TensorFile fitting_file() {
+  TensorFile file;
+  for (const ParameterShape& p : parameters) file.tensors[p.name] = filled(p.shape);
+  return file;
+}
+
+FitResult fit(TensorFile file) {
+  return fit_weights(std::move(file), "w.safetensors", parameters, heads);
+}
+
+std::string refusal(const TensorFile& file) {
+  try {
+    fit(file);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(Weights, FittingFileIsTakenAsItIs) {
+  const FitResult result = fit(fitting_file());
+  EXPECT_EQ(result.tensors.size(), 4u);
+  EXPECT_EQ(result.tensors.at("head.weight").data, filled({3, 2}).data);
+  EXPECT_TRUE(result.fresh.empty());
+  EXPECT_TRUE(result.notes.empty());
+}
+
+// As they stand in files of PyTorch's batch norms.
+TEST(Weights, CountsOfBatchesAreLeftOut) {
+  TensorFile file = fitting_file();
+  file.tensors["bn1.num_batches_tracked"] = filled({});
+  EXPECT_EQ(fit(file).tensors.size(), 4u);
+}
+
+TEST(Weights, OtherNumberOfClassesSwapsTheHead) {
+  TensorFile file = fitting_file();
+  file.tensors["head.weight"] = filled({1000, 2});
+  file.tensors["head.bias"] = filled({1000});
+  const FitResult result = fit(file);
+  EXPECT_EQ(result.fresh, (std::vector<std::string>{"head.weight", "head.bias"}));
+  EXPECT_EQ(result.tensors.size(), 2u);
+  ASSERT_EQ(result.notes.size(), 1u);
+  EXPECT_EQ(result.notes[0], "new head: w.safetensors has 1000 classes, this run 3");
+}
+
+TEST(Weights, FileWithoutHeadGetsOne) {
+  TensorFile file = fitting_file();
+  file.tensors.erase("head.weight");
+  EXPECT_EQ(refusal(file),
+            "w.safetensors: these weights don't fit the model; missing: head.weight");
+  file.tensors.erase("head.bias");
+  const FitResult result = fit(file);
+  EXPECT_EQ(result.fresh.size(), 2u);
+  ASSERT_EQ(result.notes.size(), 1u);
+  EXPECT_EQ(result.notes[0], "new head: w.safetensors has no head, this run 3");
+}
+
+TEST(Weights, HeadsThatDisagreeAreNotSwapped) {
+  TensorFile file = fitting_file();
+  file.tensors["head.weight"] = filled({5, 2});
+  EXPECT_EQ(refusal(file),
+            "w.safetensors: these weights don't fit the model; of another shape: head.weight [5x2] "
+            "for [3x2]");
+  file.tensors["head.weight"] = filled({5, 4});
+  file.tensors["head.bias"] = filled({5});
+  EXPECT_EQ(refusal(file),
+            "w.safetensors: these weights don't fit the model; of another shape: head.weight [5x4] "
+            "for [3x2], head.bias [5] for [3]");
+}
+
+TEST(Weights, AllMisfitsStandInOneShortLine) {
+  TensorFile file = fitting_file();
+  file.tensors["norm.weight"].data[1] = std::numeric_limits<float>::quiet_NaN();
+  file.tensors["head.bias"].data[0] = HUGE_VALF;
+  file.tensors.erase("pos_embed");
+  for (int i = 0; i < 9; ++i) file.tensors["spare" + std::to_string(i)] = filled({1});
+  file.tensors["odd\nname"] = filled({1});
+  EXPECT_EQ(
+      refusal(file),
+      "w.safetensors: these weights don't fit the model; missing: pos_embed; extra: odd?name, "
+      "spare0, spare1, spare2, spare3 and 5 more; not finite: norm.weight, head.bias");
+}
+
+TEST(Weights, PositionEmbeddingThatIsNoSquareIsRefused) {
+  TensorFile file = fitting_file();
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{1, 1 + 6, 2}, {1, 4, 2}, {1, 1 + 16, 3}, {2, 1 + 16, 2}, {17, 2}}) {
+    file.tensors["pos_embed"] = filled(shape);
+    EXPECT_NE(refusal(file).find("of another shape: pos_embed"), std::string::npos);
+  }
+}
+
+struct Row {
+  size_t index;
+  double a, b;
+};
+struct ResizeCase {
+  int from, to;
+  double squares;
+  std::vector<Row> rows;
+};
+
+// Printed by tests/golden/position_embedding.py with PyTorch 2.15 and timm 1.0.31.
+const std::vector<ResizeCase> resize_cases = {
+    {14,
+     8,
+     5.502226522,
+     {{0, -0.12502030, -0.09483576},
+      {1, 0.09977330, 0.28008419},
+      {7, -0.34850013, -0.10682922},
+      {32, 0.05898252, 0.32122526},
+      {42, -0.03639235, 0.17300798},
+      {56, 0.16040121, 0.23574005},
+      {63, -0.09218442, 0.22374658}}},
+    {8,
+     14,
+     76.1095396,
+     {{0, 0.29526311, -0.89096648},
+      {1, -0.13723849, -0.35121489},
+      {13, 0.41380271, -0.77242661},
+      {98, -0.89117533, 0.19191428},
+      {130, 0.69079846, -0.13191198},
+      {182, 1.08492661, 0.06993699},
+      {195, -1.12642741, 0.18847659}}},
+    {7,
+     16,
+     122.436193,
+     {{0, 0.22766213, -0.80652022},
+      {1, 0.04737506, -0.56668758},
+      {15, -0.99551511, 0.35116717},
+      {128, 0.53834647, -0.49583593},
+      {170, -0.79559320, 0.31121829},
+      {240, 0.80801517, -0.01760256},
+      {255, -0.41516212, 0.93152022}}},
+    {5,
+     3,
+     1.104054679,
+     {{0, -0.30681214, -0.33020702},
+      {1, -0.13201697, 0.00713105},
+      {2, 0.20761076, 0.22019231},
+      {4, 0.03125000, -0.13494454},
+      {6, -0.14511091, 0.19078395},
+      {8, 0.36931214, -0.49999976}}},
+    {3, 1, 0.008213667644, {{0, -0.06563091, -0.06250001}}},
+    {1,
+     2,
+     1.98828125,
+     {{0, 0.15625000, -0.68750000},
+      {1, 0.15625000, -0.68750000},
+      {2, 0.15625000, -0.68750000},
+      {3, 0.15625000, -0.68750000}}},
+    {24,
+     14,
+     12.82057762,
+     {{0, -0.31445378, -0.32798395},
+      {1, -0.14493860, 0.01104830},
+      {13, 0.14624465, 0.17066722},
+      {98, 0.00820182, -0.14782660},
+      {130, -0.13656169, -0.03180083},
+      {182, 0.18160866, 0.22507527},
+      {195, -0.51448715, -0.30003905}}},
+
+};
+
+TEST(Weights, PositionEmbeddingResizesAsTimmDoes) {
+  for (const ResizeCase& c : resize_cases) {
+    HostTensor old{.shape = {1, 1 + int64_t(c.from) * c.from, 2}};
+    for (int i = 0; i < old.shape[1]; ++i)
+      for (int k = 0; k < 2; ++k) old.data.push_back(float((i * 37 + k * 101) % 64 - 32) / 32);
+    TensorFile file;
+    file.tensors["pos_embed"] = old;
+    const std::vector<int64_t> wanted = {1, 1 + int64_t(c.to) * c.to, 2};
+    const FitResult result = fit_weights(file, "w", {{"pos_embed", wanted}}, {});
+    const HostTensor& out = result.tensors.at("pos_embed");
+    EXPECT_EQ(out.shape, wanted);
+    ASSERT_EQ(out.data.size(), size_t(wanted[1]) * 2);
+    EXPECT_EQ(out.data[0], old.data[0]);  // the class token's
+    EXPECT_EQ(out.data[1], old.data[1]);
+    double squares = 0;
+    for (size_t i = 2; i < out.data.size(); ++i) squares += double(out.data[i]) * out.data[i];
+    EXPECT_NEAR(squares, c.squares, 1e-5 * c.squares);
+    for (const Row& row : c.rows) {
+      EXPECT_NEAR(out.data[2 * row.index + 2], row.a, 1e-6) << c.from << " to " << c.to;
+      EXPECT_NEAR(out.data[2 * row.index + 3], row.b, 1e-6) << c.from << " to " << c.to;
+    }
+    const auto grid = [](int g) { return std::to_string(g) + "x" + std::to_string(g); };
+    ASSERT_EQ(result.notes.size(), 1u);
+    EXPECT_EQ(result.notes[0],
+              "position embedding resized from " + grid(c.from) + " to " + grid(c.to) + " patches");
+  }
+}
+
+TEST(Weights, MetadataComesBackAsItWas) {
+  const WeightsInfo info{.model = "vit_tiny",
+                         .image_size = 64,
+                         .patch_size = 8,
+                         .classes = {"a \"b\"", "ü"},
+                         .mean = {{0.485, 0.456, 0.406}},
+                         .std = {{0.1, 0.2, 0.3}}};
+  TensorFile file;
+  file.metadata = weights_metadata(info);
+  EXPECT_EQ(file.metadata.at("format"), "pt");
+  EXPECT_EQ(file.metadata.at("mean"), "[0.485,0.456,0.406]");
+  EXPECT_EQ(file.metadata.at("image_size"), "64");
+  const WeightsInfo back = weights_info(file, "w");
+  EXPECT_EQ(back.model, info.model);
+  EXPECT_EQ(back.image_size, info.image_size);
+  EXPECT_EQ(back.patch_size, info.patch_size);
+  EXPECT_EQ(back.classes, info.classes);
+  EXPECT_EQ(back.mean, info.mean);
+  EXPECT_EQ(back.std, info.std);
+}
+
+TEST(Weights, ForeignFileSaysNothingOfItself) {
+  TensorFile file;
+  file.metadata = {{"format", "pt"}, {"made_by", "somebody"}};
+  const WeightsInfo info = weights_info(file, "w");
+  EXPECT_FALSE(info.model || info.image_size || info.patch_size || info.mean || info.std);
+  EXPECT_TRUE(info.classes.empty());
+}
+
+TEST(Weights, MalformedMetadataIsRefused) {
+  const std::vector<std::pair<std::string, std::string>> bad = {{"image_size", ""},
+                                                                {"image_size", "64x"},
+                                                                {"image_size", "-1"},
+                                                                {"image_size", "0"},
+                                                                {"patch_size", "99999999999"},
+                                                                {"classes", "cat,dog"},
+                                                                {"classes", "[1,2]"},
+                                                                {"classes", "{\"a\":1}"},
+                                                                {"classes", "[[\"a\"]]"},
+                                                                {"mean", "[1,2]"},
+                                                                {"mean", "[1,2,\"3\"]"},
+                                                                {"mean", "[1,2,1e999]"},
+                                                                {"std", "[0.1,0.2,0]"},
+                                                                {"std", "null"},
+                                                                {"std", std::string(100000, '[')}};
+  for (const auto& [key, value] : bad) {
+    TensorFile file;
+    file.metadata[key] = value;
+    try {
+      weights_info(file, "w.safetensors");
+      ADD_FAILURE() << key << " = " << value << " was accepted";
+    } catch (const UserError& e) {
+      EXPECT_EQ(std::string(e.what()).find("w.safetensors: metadata " + key + " is not "), 0u);
+      EXPECT_LT(std::string(e.what()).size(), 250u);
+    }
+  }
+}
+
+}  // namespace

@@ -1,0 +1,55 @@
+// Compiled twice, as kernels/cuda/*.cpp are.
+#include "tests/gpu/gpu_device.h"
+
+#include <string_view>
+
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/make_cuda_kernels.h"
+
+#define TO_STRING(x) #x
+#define NAME_OF(x) TO_STRING(x)
+
+namespace bv::BAREVISION_GPU {
+namespace {
+
+void* allocate(size_t bytes) {
+  void* p = nullptr;
+  check(cudaMalloc(&p, bytes), "cudaMalloc");
+  return p;
+}
+
+void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  check(cudaMemcpyAsync(to, from, bytes, kind, nullptr), "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+}
+
+std::string why_unavailable() {
+  int device = 0;
+  const cudaError_t error = cudaGetDevice(&device);
+  return error == cudaSuccess ? "" : std::string("no GPU: ") + cudaGetErrorString(error);
+}
+
+// A kernel that has failed leaves an error that only a reset ends: without it all tests after it
+// would fail, too.
+std::unique_ptr<Kernels> make_kernels() {
+  if (cudaPeekAtLastError() != cudaSuccess) check(cudaDeviceReset(), "cudaDeviceReset");
+  return make_cuda_kernels();
+}
+
+}  // namespace
+
+Device gpu_device() {
+  const bool simt = std::string_view(NAME_OF(BAREVISION_GPU)) == "simt_gpu";
+  return {.name = simt ? "simt" : "cuda",
+          .unavailable = why_unavailable(),
+          .dtypes = {DType::fp32, DType::fp16, DType::bf16},
+          .make_kernels = make_kernels,
+          .allocate = allocate,
+          .release = [](void* p) { cudaFree(p); },  // while an error is on its way, it fails
+          .upload = [](void* to, const void* from,
+                       size_t bytes) { copy(to, from, bytes, cudaMemcpyHostToDevice); },
+          .download = [](void* to, const void* from,
+                         size_t bytes) { copy(to, from, bytes, cudaMemcpyDeviceToHost); }};
+}
+
+}  // namespace bv::BAREVISION_GPU

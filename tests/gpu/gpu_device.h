@@ -1,0 +1,10 @@
+// The GPU as a device of the table of tests, in its two builds.
+#pragma once
+#include "tests/kernels/device.h"
+
+namespace bv::cuda_gpu {
+Device gpu_device();
+}
+namespace bv::simt_gpu {
+Device gpu_device();
+}

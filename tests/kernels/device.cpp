@@ -1,0 +1,76 @@
+#include "tests/kernels/device.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+#include "kernels/cpu/make_cpu_kernels.h"
+#include "kernels/simt/device/control.h"
+#include "tests/gpu/gpu_device.h"
+
+namespace bv {
+namespace {
+
+constexpr std::align_val_t alignment{256};
+
+Device cpu(const char* name, std::function<std::unique_ptr<Kernels>()> make_kernels) {
+  const auto copy = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); };
+  return {.name = name,
+          .unavailable = {},
+          .dtypes = {DType::fp32},
+          .make_kernels = std::move(make_kernels),
+          .allocate = [](size_t bytes) { return ::operator new(bytes, alignment); },
+          .release = [](void* p) { ::operator delete(p, alignment); },
+          .upload = copy,
+          .download = copy,
+          .host_threads = true};
+}
+
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+
+}  // namespace
+
+namespace {
+
+// BAREVISION_SIMT and BAREVISION_CUDA: what this build has.
+std::vector<Device> gpu_devices() {
+  std::vector<Device> devices;
+#ifdef BAREVISION_SIMT
+  Device simt = simt_gpu::gpu_device();
+  // The random order last: what runs between tests stays in it.
+  simt.variants = {{"threads forwards: ", [] { simt::order = simt::Order::forward; }},
+                   {"threads backwards: ", [] { simt::order = simt::Order::reverse; }},
+                   {"threads in random order: ", [] { simt::order = simt::Order::random; }}};
+  devices.push_back(std::move(simt));
+#endif
+#ifdef BAREVISION_CUDA
+  devices.push_back(cuda_gpu::gpu_device());
+#endif
+  return devices;
+}
+
+std::vector<Device> cpu_devices() {
+  const char* isa = std::getenv("BAREVISION_ISA");
+  const Device avx2 = cpu("cpu_avx2", avx2::make_cpu_kernels);
+  if (isa && std::string_view(isa) == "avx2") return {avx2};
+  Device avx512 = cpu("cpu_avx512", avx512::make_cpu_kernels);
+  if (has_avx512()) return {avx512};
+  avx512.unavailable = "this CPU has no AVX-512";
+  return {avx2, avx512};
+}
+
+}  // namespace
+
+std::vector<Device> devices_to_test() {
+  std::vector<Device> devices = cpu_devices();
+  if (std::getenv("BAREVISION_ISA")) return devices;
+  for (Device& device : gpu_devices()) devices.push_back(std::move(device));
+  return devices;
+}
+
+}  // namespace bv

@@ -1,0 +1,432 @@
+// Batch norm: training, evaluation, both passes of backward.
+#include <cmath>
+
+#include "tests/kernels/kernel_cases.h"
+#include "tests/numerics/format.h"
+
+namespace bv {
+namespace {
+
+constexpr float eps = 1e-5f, momentum = 0.1f;
+constexpr double far = 1000;  // from zero, with a deviation of about 1
+
+struct Sizes {
+  int rows, C;
+  size_t count() const { return size_t(rows) * size_t(C); }
+  Shape shape() const { return {rows, C}; }
+  std::string name() const { return sizes({{"rows", rows}, {"C", C}}); }
+};
+
+Values positive(Problem& p, size_t n) {
+  Values values;
+  for (size_t i = 0; i < n; ++i) values.push_back(float(0.25 + p.random.uniform()));
+  return values;
+}
+
+// A batch; every channel with a mean and a deviation of its own.
+Values batch(Problem& p, Sizes s, bool offset) {
+  if (p.exact) return p.data(s.count());
+  const Values mean = p.random.normal(size_t(s.C), offset ? far : 0, offset ? 5 : 2);
+  const Values deviation = positive(p, size_t(s.C));
+  Values inp = p.random.normal(s.count());
+  for (size_t i = 0; i < inp.size(); ++i) {
+    const size_t c = i % size_t(s.C);
+    inp[i] = mean[c] + deviation[c] * inp[i];
+  }
+  return p.held(inp);
+}
+
+// The moments of `inp`, and made-up ones of the other parts.
+Values moments_of(Problem& p, const Values& inp, Sizes s, int parts) {
+  const Values own = rounded(oracle::column_moments(inp, s.rows, s.C));
+  const size_t C = size_t(s.C);
+  Values all = own;
+  for (int part = 1; part < parts; ++part) {
+    const Values shift = p.random.normal(C), variance = positive(p, C);
+    for (size_t c = 0; c < C; ++c) all.push_back(float(own[c] + shift[c]));
+    all.insert(all.end(), variance.begin(), variance.end());
+  }
+  return all;
+}
+
+// ---- forward ------------------------------------------------------------------------------------
+struct Forward {
+  Sizes s;
+  int parts = 1;
+  bool relu = false, residual = false, running = false, offset = false, exact = false;
+
+  std::string name() const {
+    return s.name() + sizes({{"parts", parts}}) + flag(relu, "relu") + flag(residual, "residual") +
+           flag(running, "running") + flag(offset, "offset") + flag(exact, "exact");
+  }
+};
+
+BatchNormForward operation(const Forward& f, DType dtype) {
+  // Where the problem is exact, the variance is 3/4, and rstd 1.
+  return {.rows = f.s.rows,
+          .C = f.s.C,
+          .parts = f.parts,
+          .eps = f.exact ? 0.25f : eps,
+          .momentum = momentum,
+          .relu = f.relu,
+          .dtype = dtype};
+}
+
+void run_forward(Kernels& k, DeviceArguments& a, BatchNormForward o) {
+  o.out = a.at("out"), o.mean = a.at<float>("mean"), o.rstd = a.at<float>("rstd");
+  o.running_mean = a.optional<float>("running_mean");
+  o.running_var = a.optional<float>("running_var");
+  o.inp = a.at("inp"), o.residual = a.optional("residual");
+  o.moments = a.at<float>("moments");
+  o.weight = a.at<float>("weight"), o.bias = a.at<float>("bias");
+  launch(k, a, o);
+}
+
+Problem forward(DType dtype, Forward f) {
+  Problem p(dtype);
+  p.exact = f.exact, p.any_threads = true;
+  const Sizes s = f.s;
+  const size_t C = size_t(s.C);
+  const Values inp = batch(p, s, f.offset);
+  const Values residual = f.residual ? p.data(s.count()) : Values{};
+  Values moments = moments_of(p, inp, s, f.parts);
+  if (f.exact) {
+    const Values mean = p.data_fp32(C);
+    for (size_t i = 0; i < moments.size(); ++i) moments[i] = i / C % 2 ? 0.75 : mean[i % C];
+  }
+  const Values weight = p.data_fp32(C, 1), bias = p.data_fp32(C);
+  const Values running_mean = f.running ? p.data_fp32(C) : Values{};
+  const Values running_var = f.running ? positive(p, C) : Values{};
+  const BatchNormForward o = operation(f, dtype);
+  const oracle::BatchNormResult r =
+      oracle::batchnorm_forward(inp, residual, moments, weight, bias, running_mean, running_var, o);
+  p.output("out", s.shape(), r.out);
+  p.output_fp32("mean", {s.C}, r.mean), p.output_fp32("rstd", {s.C}, r.rstd);
+  if (f.running) {
+    p.output_fp32("running_mean", {s.C}, r.running_mean, running_mean);
+    p.output_fp32("running_var", {s.C}, r.running_var, running_var);
+  }
+  p.input("inp", s.shape(), inp), p.input_fp32("moments", {f.parts, 2, s.C}, moments);
+  if (f.residual) p.input("residual", s.shape(), residual);
+  p.input_fp32("weight", {s.C}, weight), p.input_fp32("bias", {s.C}, bias);
+  p.run = [=](Kernels& k, DeviceArguments& a) { run_forward(k, a, o); };
+  return p;
+}
+
+// An output that is judged together with others.
+void unjudged(Problem& p, const std::string& name, const Shape& shape, DType dtype) {
+  size_t bytes = size_of(dtype);
+  for (const int extent : shape) bytes *= size_t(extent);
+  p.arguments.push_back({.name = name,
+                         .shape = shape,
+                         .dtype = dtype,
+                         .bytes = bytes,
+                         .before = {},
+                         .expected = {},
+                         .check = [](auto) { return std::string(); }});
+}
+
+// A NaN is never lost, and no moment that isn't finite gets into the running statistics.
+Problem forward_not_finite(DType dtype, Forward f) {
+  Problem p(dtype);
+  const Sizes s = f.s;
+  const size_t C = size_t(s.C);
+  Values inp = batch(p, s, false), moments = moments_of(p, inp, s, f.parts);
+  // In the last part, so that it is there with one and with several.
+  const size_t mean = 2 * C * size_t(f.parts - 1), variance = mean + C;
+  moments[mean + 0] = NAN, moments[variance + 1] = NAN;
+  moments[mean + 2] = -INFINITY, moments[variance + 3] = INFINITY;
+  inp[4] = NAN;
+  const Values weight = p.data_fp32(C, 1), bias = p.data_fp32(C);
+  const Values running_mean = p.data_fp32(C), running_var = positive(p, C);
+  const BatchNormForward o = operation(f, dtype);
+  const oracle::BatchNormResult r =
+      oracle::batchnorm_forward(inp, {}, moments, weight, bias, running_mean, running_var, o);
+  unjudged(p, "out", s.shape(), dtype);
+  unjudged(p, "mean", {s.C}, DType::fp32), unjudged(p, "rstd", {s.C}, DType::fp32);
+  p.output_fp32("running_mean", {s.C}, r.running_mean, running_mean);
+  p.output_fp32("running_var", {s.C}, r.running_var, running_var);
+  p.input("inp", s.shape(), inp), p.input_fp32("moments", {f.parts, 2, s.C}, moments);
+  p.input_fp32("weight", {s.C}, weight), p.input_fp32("bias", {s.C}, bias);
+  p.run = [=](Kernels& k, DeviceArguments& a) { run_forward(k, a, o); };
+  p.check_together = [=](const DeviceArguments& a) {
+    const Values out = decode(a.read("out"), dtype);
+    for (size_t i = 0; i < out.size(); ++i) {
+      const size_t c = i % C;
+      if (c == 2 || c == 3) continue;  // of infinities
+      const bool nan = c < 2 || i == 4;
+      if (nan ? !std::isnan(out[i])
+              : !(std::fabs(out[i] - r.out[i].value) <= tolerance(r.out[i], dtype)))
+        return "out " + index_name(i, s.shape()) + " is " + std::to_string(out[i]);
+    }
+    return std::string();
+  };
+  return p;
+}
+
+// place: the argument that out lies on, or "".
+Problem evaluate(DType dtype, Sizes s, bool relu, bool with_residual, const std::string& place,
+                 bool exact) {
+  Problem p(dtype);
+  p.exact = exact, p.any_threads = true;
+  const size_t C = size_t(s.C);
+  const Values inp = batch(p, s, false), residual = with_residual ? p.data(s.count()) : Values{};
+  const Values mean = p.data_fp32(C), variance = exact ? Values(C, 0.75) : positive(p, C);
+  const Values weight = p.data_fp32(C, 1), bias = p.data_fp32(C);
+  BatchNormEvaluate o{};
+  o.rows = s.rows, o.C = s.C, o.eps = exact ? 0.25f : eps, o.relu = relu, o.dtype = dtype;
+  p.output("out", s.shape(),
+           oracle::batchnorm_evaluate(inp, residual, mean, variance, weight, bias, o),
+           place == "inp"        ? inp
+           : place == "residual" ? residual
+                                 : Values{});
+  if (place != "inp") p.input("inp", s.shape(), inp);
+  if (with_residual && place != "residual") p.input("residual", s.shape(), residual);
+  p.input_fp32("running_mean", {s.C}, mean), p.input_fp32("running_var", {s.C}, variance);
+  p.input_fp32("weight", {s.C}, weight), p.input_fp32("bias", {s.C}, bias);
+  p.run = [=](Kernels& k, DeviceArguments& a) mutable {
+    o.out = a.at("out"), o.inp = a.at(place == "inp" ? "out" : "inp");
+    o.residual = a.optional(place == "residual" ? "out" : "residual");
+    o.running_mean = a.at<float>("running_mean"), o.running_var = a.at<float>("running_var");
+    o.weight = a.at<float>("weight"), o.bias = a.at<float>("bias");
+    launch(k, a, o);
+  };
+  return p;
+}
+
+// ---- backward -----------------------------------------------------------------------------------
+// near_zero: most y are nothing but what fma leaves of the rounding of a product, of either sign.
+enum class Kind { normal, offset, near_zero, exact };
+const char* const kind_names[] = {"", "_offset", "_near_zero", "_exact"};
+
+oracle::BatchNormSaved saved(Problem& p, Sizes s, Kind kind) {
+  p.exact = kind == Kind::exact;
+  const size_t C = size_t(s.C);
+  oracle::BatchNormSaved v;
+  v.inp = batch(p, s, kind == Kind::offset);
+  v.weight = p.data_fp32(C, 1), v.bias = p.data_fp32(C);
+  if (kind == Kind::exact) {
+    v.mean = p.data_fp32(C);
+    for (size_t c = 0; c < C; ++c) v.rstd.push_back(std::ldexp(1, int(c % 3) - 1));
+    return v;
+  }
+  const Values moments = rounded(oracle::column_moments(v.inp, s.rows, s.C));
+  v.mean.assign(moments.begin(), moments.begin() + s.C);
+  for (size_t c = 0; c < C; ++c) v.rstd.push_back(float(1 / std::sqrt(moments[C + c] + eps)));
+  if (kind != Kind::near_zero) return v;
+  for (size_t c = 0; c < C; ++c) {
+    const double scale = float(v.rstd[c] * v.weight[c]);
+    v.bias[c] = float(-scale * float(v.inp[c] - v.mean[c]));
+  }
+  for (size_t i = C; i < v.inp.size(); ++i)
+    if (p.random.below(4)) v.inp[i] = v.inp[i % C];
+  return v;
+}
+
+void add_saved(Problem& p, Sizes s, const oracle::BatchNormSaved& v) {
+  p.input("inp", s.shape(), v.inp);
+  p.input_fp32("mean", {s.C}, v.mean), p.input_fp32("rstd", {s.C}, v.rstd);
+  p.input_fp32("weight", {s.C}, v.weight), p.input_fp32("bias", {s.C}, v.bias);
+}
+template <class Op>
+void set_saved(DeviceArguments& a, Op& o) {
+  o.inp = a.at("inp"), o.mean = a.at<float>("mean"), o.rstd = a.at<float>("rstd");
+  o.weight = a.at<float>("weight"), o.bias = a.at<float>("bias");
+}
+
+struct Sums {
+  Sizes s;
+  bool relu, residual;  // with both, `out` is given
+  enum G { none, wanted, in_place } g;
+  bool accumulate = false;
+  Kind kind = Kind::normal;
+
+  std::string name() const {
+    const char* gs[] = {"", "_g", "_g_in_place"};
+    return s.name() + flag(relu, "relu") + flag(residual, "residual") + gs[g] +
+           flag(accumulate, "accumulate") + kind_names[int(kind)];
+  }
+};
+
+Problem backward_sums(DType dtype, Sums t) {
+  Problem p(dtype);
+  const Sizes s = t.s;
+  const oracle::BatchNormSaved v = saved(p, s, t.kind);
+  const Values dout = p.data(s.count());
+  Values out;
+  if (t.relu && t.residual)
+    for (const double y : p.data(s.count())) out.push_back(std::max(y, 0.0));
+  BatchNormBackwardSums o{};
+  o.rows = s.rows, o.C = s.C, o.relu = t.relu, o.dtype = dtype, o.accumulate = t.accumulate;
+  const oracle::BatchNormSums r = oracle::batchnorm_backward_sums(dout, out, v, o);
+  Tensor sums = r.dbias;
+  sums.insert(sums.end(), r.dweight.begin(), r.dweight.end());
+  p.output_fp32("sums", {2, s.C}, sums);
+  p.gradient("dweight", {s.C}, r.dweight, t.accumulate);
+  p.gradient("dbias", {s.C}, r.dbias, t.accumulate);
+  const bool in_place = t.g == Sums::in_place;
+  if (t.g != Sums::none) p.output("g", s.shape(), r.g, in_place ? dout : Values{});
+  if (!in_place) p.input("dout", s.shape(), dout);
+  if (!out.empty()) p.input("out", s.shape(), out);
+  add_saved(p, s, v);
+  p.run = [=](Kernels& k, DeviceArguments& a) mutable {
+    o.sums = a.at<float>("sums");
+    o.dweight = a.at<float>("dweight"), o.dbias = a.at<float>("dbias");
+    o.g = a.optional("g"), o.dout = a.at(in_place ? "g" : "dout"), o.out = a.optional("out");
+    set_saved(a, o);
+    launch(k, a, o);
+  };
+  return p;
+}
+
+Problem backward(DType dtype, Sizes s, int parts, bool relu, bool in_place, Kind kind) {
+  Problem p(dtype);
+  p.any_threads = true;
+  const oracle::BatchNormSaved v = saved(p, s, kind);
+  const Values dout = p.data(s.count());
+  // As they come out of many numbers.
+  const Values sums = p.data_fp32(2 * size_t(s.C), 0, std::sqrt(double(s.rows) * parts));
+  BatchNormBackward o{};
+  o.rows = s.rows, o.C = s.C, o.parts = parts, o.relu = relu, o.dtype = dtype;
+  p.output("dinp", s.shape(), oracle::batchnorm_backward(sums, dout, v, o),
+           in_place ? dout : Values{});
+  p.input_fp32("sums", {2, s.C}, sums);
+  if (!in_place) p.input("dout", s.shape(), dout);
+  add_saved(p, s, v);
+  p.run = [=](Kernels& k, DeviceArguments& a) mutable {
+    o.dinp = a.at("dinp"), o.sums = a.at<float>("sums");
+    o.dout = a.at(in_place ? "dinp" : "dout");
+    set_saved(a, o);
+    launch(k, a, o);
+  };
+  return p;
+}
+
+// Forward and then backward with what it has saved: the gradient passes where out is positive. Of
+// channel c, most y lie as near to zero as in Kind::near_zero.
+Problem signs(DType dtype, Sizes s) {
+  Problem p(dtype);
+  const oracle::BatchNormSaved v = saved(p, s, Kind::near_zero);
+  // Those of other numbers, so that mean and rstd come out as they were, but for rounding.
+  Values moments = v.mean;
+  for (const double rstd : v.rstd) moments.push_back(float(1 / (rstd * rstd) - eps));
+  const Values dout(s.count(), 1);
+  unjudged(p, "out", s.shape(), dtype), unjudged(p, "g", s.shape(), dtype);
+  unjudged(p, "mean", {s.C}, DType::fp32), unjudged(p, "rstd", {s.C}, DType::fp32);
+  unjudged(p, "sums", {2, s.C}, DType::fp32);
+  unjudged(p, "dweight", {s.C}, DType::fp32), unjudged(p, "dbias", {s.C}, DType::fp32);
+  p.input("inp", s.shape(), v.inp), p.input_fp32("moments", {1, 2, s.C}, moments);
+  p.input("dout", s.shape(), dout);
+  p.input_fp32("weight", {s.C}, v.weight), p.input_fp32("bias", {s.C}, v.bias);
+  const BatchNormForward o = operation({.s = s, .relu = true}, dtype);
+  p.run = [=](Kernels& k, DeviceArguments& a) {
+    run_forward(k, a, o);
+    BatchNormBackwardSums b{};
+    b.sums = a.at<float>("sums");
+    b.dweight = a.at<float>("dweight"), b.dbias = a.at<float>("dbias");
+    b.g = a.at("g"), b.dout = a.at("dout");
+    set_saved(a, b);
+    b.rows = s.rows, b.C = s.C, b.relu = true, b.dtype = dtype;
+    launch(k, a, b);
+  };
+  p.check_together = [=](const DeviceArguments& a) {
+    const Values out = decode(a.read("out"), dtype), g = decode(a.read("g"), dtype);
+    for (size_t i = 0; i < out.size(); ++i) {
+      const bool underflow = dtype == DType::fp16 && out[i] == 0;  // of a y that passed
+      if (!(g[i] == (out[i] > 0 ? 1 : 0)) && !underflow)
+        return "g " + index_name(i, s.shape()) + " is " + std::to_string(g[i]) + ", where out is " +
+               std::to_string(out[i]);
+    }
+    return std::string();
+  };
+  return p;
+}
+
+}  // namespace
+
+std::vector<KernelCase> batchnorm_cases() {
+  std::vector<KernelCase> cases;
+  const auto add_forward = [&](const Forward& f) {
+    cases.push_back({"batchnorm_forward" + f.name(), [=](DType t) { return forward(t, f); }});
+  };
+  const auto add_evaluate = [&](Sizes s, bool relu, bool residual, const std::string& place,
+                                bool exact) {
+    cases.push_back({"batchnorm_evaluate" + s.name() + flag(relu, "relu") +
+                         flag(residual, "residual") + flag(!place.empty(), "in_place_of_") + place +
+                         flag(exact, "exact"),
+                     [=](DType t) { return evaluate(t, s, relu, residual, place, exact); }});
+  };
+  const auto add_sums = [&](const Sums& t) {
+    cases.push_back(
+        {"batchnorm_backward_sums" + t.name(), [=](DType d) { return backward_sums(d, t); }});
+  };
+  const auto add_backward = [&](Sizes s, int parts, bool relu, bool in_place, Kind kind) {
+    cases.push_back({"batchnorm_backward" + s.name() + sizes({{"parts", parts}}) +
+                         flag(relu, "relu") + flag(in_place, "in_place") + kind_names[int(kind)],
+                     [=](DType t) { return backward(t, s, parts, relu, in_place, kind); }});
+  };
+  // Every path at each size; of the options that change it but little another one each time.
+  int i = 0;
+  const auto add = [&](Sizes s) {
+    for (const bool relu : {false, true})
+      for (const bool residual : {false, true}) {
+        Forward f{s, 1 + i % 3, relu, residual, i % 4 != 0, i % 5 == 0};
+        f.running &= s.rows * f.parts > 1;  // a single number has no unbiased variance
+        add_forward(f);
+        const char* places[] = {"", "inp", residual ? "residual" : ""};
+        add_evaluate(s, relu, residual, places[i % 3], false);
+        ++i;
+      }
+    int j = 0;
+    for (const Sums& t : {Sums{s, false, false, Sums::none},
+                          {s, true, false, Sums::none},
+                          {s, true, false, Sums::wanted},
+                          {s, true, true, Sums::wanted},
+                          {s, true, true, Sums::in_place}}) {
+      Sums of_kind = t;
+      of_kind.accumulate = (i + j) % 2, of_kind.kind = (i + j) % 3 ? Kind::normal : Kind::offset;
+      add_sums(of_kind);
+      ++j;
+    }
+    for (const bool relu : {false, true}) {
+      add_backward(s, 1 + i % 3, relu, i % 2, i % 5 ? Kind::normal : Kind::offset);
+      ++i;
+    }
+  };
+  for (const int rows : {1, 2, 7, 100, 1000})
+    for (const int C : {1, 3, 8, 17, 64, 100, 512, 2048})
+      if (rows * C <= 100000) add({rows, C});
+  for (const Sizes s : {Sizes{3000, 40}, {30000, 3}}) add(s);
+  // Rows that are a power of two, so that dividing by them is exact.
+  for (const Sizes s : {Sizes{8, 1}, {16, 5}, {4, 64}, {128, 24}, {2, 520}}) {
+    for (const bool relu : {false, true}) {
+      for (const bool residual : {false, true}) {
+        add_forward({.s = s, .parts = 1 + relu, .relu = relu, .residual = residual, .exact = true});
+        add_evaluate(s, relu, residual, "", true);
+      }
+      add_sums({s, relu, false, relu ? Sums::wanted : Sums::none, relu, Kind::exact});
+      add_backward(s, 1 + relu, relu, false, Kind::exact);
+    }
+    add_sums({s, true, true, Sums::wanted, false, Kind::exact});
+  }
+  for (const Sizes s : {Sizes{3, 8}, {20, 17}, {50, 64}, {300, 100}}) {
+    cases.push_back({"batchnorm_signs" + s.name(), [=](DType t) { return signs(t, s); }});
+    add_sums({s, true, false, Sums::wanted, false, Kind::near_zero});
+    add_backward(s, 1, true, false, Kind::near_zero);
+    for (const int parts : {1, 3}) {
+      const Forward f{.s = s, .parts = parts, .relu = parts == 1, .running = true};
+      cases.push_back({"batchnorm_forward_not_finite" + f.name(),
+                       [=](DType t) { return forward_not_finite(t, f); }});
+    }
+  }
+  const size_t usual = cases.size();
+  for (const int C : sweep_of_sizes())
+    for (const int rows : {5, 67}) add({rows, C});
+  for (const int rows : sweep_of_sizes())
+    for (const int C : {9, 72})
+      if (rows != 5) add({rows, C});
+  sweep_behind(cases, usual);
+  return cases;
+}
+
+}  // namespace bv

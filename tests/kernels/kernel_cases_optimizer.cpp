@@ -1,0 +1,312 @@
+#include <cmath>
+#include <limits>
+
+#include "tests/kernels/kernel_cases.h"
+
+namespace bv {
+namespace {
+
+constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+std::string differs(const char* name, double actual, double expected) {
+  if (actual == expected) return "";
+  return std::string(name) + " is " + std::to_string(actual) + ", not " + std::to_string(expected) +
+         "; ";
+}
+
+std::string compare_states(const UpdateState& s, const UpdateState& expected) {
+  return differs("count", s.count, expected.count) +
+         differs("found_inf", s.found_inf, expected.found_inf) +
+         differs("grad_norm", s.grad_norm, expected.grad_norm) +
+         differs("loss_scale", s.loss_scale, expected.loss_scale) +
+         differs("good_steps", s.good_steps, expected.good_steps) +
+         differs("skipped", s.skipped, expected.skipped);
+}
+
+// ---- gradient norm ------------------------------------------------------------------------------
+// `bad` at element `where`, unless 0; elements of the size `scale`.
+Problem gradient_norm(DType dtype, int count, double bad, int where, double scale) {
+  Problem p(dtype);
+  Values grad = p.random.normal(count, 0, scale);
+  if (bad != 0) grad[where] = bad;
+  const UpdateState before{.count = 7,
+                           .found_inf = bad == 0,  // of the step before
+                           .grad_norm = -1,
+                           .loss_scale = 1024,
+                           .good_steps = 5,
+                           .skipped = 2};
+  const StepParams params{.divisor = 0.75f};
+  const oracle::NormResult r = oracle::gradient_norm(grad, before.loss_scale, params.divisor);
+  p.changed_objects<UpdateState>("state", {before}, [=](const UpdateState* s) -> std::string {
+    UpdateState expected = before;
+    expected.found_inf = r.found_inf;
+    UpdateState seen = *s;
+    seen.grad_norm = expected.grad_norm;
+    const std::string wrong = compare_states(seen, expected);
+    if (!wrong.empty() || r.found_inf) return wrong;
+    const double actual = s->grad_norm, tolerance = 8 * std::sqrt(r.grad_norm.variance);
+    const Comparison c = compare({&actual, 1}, {&r.grad_norm.value, 1}, {&tolerance, 1});
+    return c.ok() ? "" : "grad_norm: " + c.describe(std::vector{1});
+  });
+  p.input_fp32("grad", {count}, grad), p.objects<StepParams>("params", {params});
+  p.run = [=](Kernels& k, DeviceArguments& a) {
+    launch(k, a,
+           GradientNorm{.state = a.at<UpdateState>("state"),
+                        .grad = a.at<float>("grad"),
+                        .params = a.at<StepParams>("params"),
+                        .count = size_t(count)});
+  };
+  return p;
+}
+
+void add_norm_cases(std::vector<KernelCase>& cases) {
+  const auto add = [&](const std::string& name, int count, double bad, int where, double scale) {
+    cases.push_back({"gradient_norm" + sizes({{"count", count}}) + name,
+                     [=](DType t) { return gradient_norm(t, count, bad, where, scale); }});
+  };
+  for (const int count : {1, 31, 64, 1000, 300007}) {
+    add("", count, 0, 0, 1);
+    add("_squares_overflow", count, 0, 0, 1e25);  // finite elements are finite
+    add("_squares_underflow", count, 0, 0, 1e-30);
+    add("_inf_first", count, inf, 0, 1);
+    add("_nan_last", count, nan, count - 1, 1);
+    add("_minus_inf_within", count, -inf, count / 2, 1);
+  }
+}
+
+// ---- update -------------------------------------------------------------------------------------
+struct UpdateOptions {
+  OptimizerKind kind;
+  int count;
+  int t;  // of this update
+  float momentum = 0;
+  bool nesterov = false;
+  float clip = 0;
+  bool found_inf = false;
+  bool exact = false;  // sgd with numbers that stay integers or halves
+  int growth_interval = 0;
+
+  bool has_m() const { return kind != OptimizerKind::sgd || momentum > 0; }
+  bool has_v() const { return kind != OptimizerKind::sgd; }
+  std::string name() const {
+    const char* kinds[] = {"sgd", "adam", "adamw"};
+    return std::string("optimizer_") + kinds[int(kind)] + sizes({{"count", count}, {"t", t}}) +
+           flag(momentum > 0, "momentum") + flag(nesterov, "nesterov") +
+           (clip > 0 ? "_clip" + std::to_string(int(clip)) : "") + flag(found_inf, "skipped") +
+           flag(exact, "exact") + flag(growth_interval > 0, "scaled");
+  }
+};
+
+OptimizerUpdate settings(const UpdateOptions& o) {
+  return {.momentum = o.momentum,
+          .beta1 = 0.9,
+          .beta2 = 0.999,
+          .eps = 1e-8f,
+          .weight_decay = o.exact ? 0.5f : 0.05f,
+          .clip = o.clip,
+          .scaling = {.growth_interval = o.growth_interval},
+          .kind = o.kind,
+          .nesterov = o.nesterov};
+}
+
+// The copy is the master weights, each rounded once.
+std::string compare_copy(const DeviceArguments& a, DType dtype) {
+  const Values weight = held(decode(a.read("weight"), DType::fp32), dtype);
+  const Values copy = decode(a.read("copy"), dtype);
+  const Comparison c = compare(copy, weight, Values(copy.size()));
+  return c.ok() ? "" : "copy is not weight, rounded: " + c.describe(std::vector{int(copy.size())});
+}
+
+Problem update(DType dtype, UpdateOptions o) {
+  Problem p(dtype);
+  p.any_threads = true;
+  p.exact = o.exact;
+  const size_t n = size_t(o.count);
+  const Values weight = p.data_fp32(n);
+  Values m = o.has_m() ? p.data_fp32(n) : Values{}, v = o.has_v() ? p.data_fp32(n) : Values{};
+  Values grad = p.data_fp32(n, 0, 100);
+  for (double& e : v) e = float(e * e);
+  if (n > 2) grad[1] = 0;
+  if (n > 2 && !v.empty()) v[1] = 0, m[1] = 0x1p-10;  // eps alone divides
+  if (o.found_inf) grad[n / 2] = nan;
+  std::vector<uint8_t> decay((n + OptimizerUpdate::decay_chunk - 1) / OptimizerUpdate::decay_chunk);
+  for (size_t i = 0; i < decay.size(); ++i) decay[i] = i % 3 != 1;
+  const StepParams params{.lr = o.exact ? 0.5f : 0.01f, .divisor = o.exact ? 1.0f : 0.75f};
+  const UpdateState before{.count = o.t - 1,
+                           .found_inf = o.found_inf,
+                           .grad_norm = 12.5f,
+                           .loss_scale = o.exact ? 1.0f : 64.0f,
+                           .good_steps = 5,
+                           .skipped = 2};
+  const OptimizerUpdate numbers = settings(o);
+  oracle::UpdateResult r;
+  if (o.found_inf)  // not a bit changes
+    r = {exactly(weight), exactly(m), exactly(v)}, p.exact = true;
+  else
+    r = oracle::optimizer_update(weight, m, v, grad, decay, params, before, numbers);
+  p.output_fp32("weight", {o.count}, r.weight, weight);
+  if (o.has_m()) p.output_fp32("m", {o.count}, r.m, m);
+  if (o.has_v()) p.output_fp32("v", {o.count}, r.v, v);
+  if (dtype != DType::fp32 && o.found_inf) {
+    const Values copy = p.data(n);  // whatever it was
+    p.output("copy", {o.count}, exactly(copy), copy);
+  } else if (dtype != DType::fp32) {
+    p.output("copy", {o.count}, r.weight);
+    p.check_together = [=](const DeviceArguments& a) { return compare_copy(a, dtype); };
+  }
+  const UpdateState after = oracle::next_state(before, numbers.scaling);
+  p.changed_objects<UpdateState>("state", {before},
+                                 [=](const UpdateState* s) { return compare_states(*s, after); });
+  p.input_fp32("grad", {o.count}, grad), p.objects("decay", decay);
+  p.objects<StepParams>("params", {params});
+  p.run = [=](Kernels& k, DeviceArguments& a) {
+    OptimizerUpdate op = numbers;
+    op.weight = a.at<float>("weight"), op.copy = a.optional("copy");
+    op.m = a.optional<float>("m"), op.v = a.optional<float>("v");
+    op.state = a.at<UpdateState>("state"), op.grad = a.at<float>("grad");
+    op.decay = a.at<uint8_t>("decay"), op.params = a.at<StepParams>("params");
+    op.count = size_t(o.count), op.dtype = dtype;
+    launch(k, a, op);
+  };
+  return p;
+}
+
+// ---- loss scale ---------------------------------------------------------------------------------
+// Gradients one after the other, each found good or bad by the norm before the update, and the state
+// after the last, written down here: what the oracle says of a single update is checked by these.
+struct ScalingCase {
+  const char* name;
+  LossScaling scaling;
+  float loss_scale;
+  int good_steps, skipped;  // before
+  const char* gradients;    // . good, x bad
+  UpdateState after;        // its grad_norm isn't looked at
+};
+
+Problem scaling_run(DType dtype, const ScalingCase& o) {
+  Problem p(dtype);
+  p.exact = true;
+  constexpr int n = 70;
+  const Values weight = p.data(n), grad = p.data_fp32(n);
+  Values bad = grad;
+  bad[n - 1] = inf;
+  p.output_fp32("weight", {n}, exactly(weight), weight);  // lr is 0
+  if (dtype != DType::fp32) p.output("copy", {n}, exactly(weight), weight);
+  p.changed_objects<UpdateState>(
+      "state",
+      {{.count = 9, .loss_scale = o.loss_scale, .good_steps = o.good_steps, .skipped = o.skipped}},
+      [=](const UpdateState* s) {
+        UpdateState seen = *s;
+        seen.grad_norm = o.after.grad_norm;
+        return compare_states(seen, o.after);
+      });
+  p.input_fp32("good", {n}, grad), p.input_fp32("bad", {n}, bad);
+  p.objects("decay", std::vector<uint8_t>{0, 1}), p.objects<StepParams>("params", {{.divisor = 1}});
+  p.run = [=](Kernels& k, DeviceArguments& a) {
+    GradientNorm norm{
+        .state = a.at<UpdateState>("state"), .params = a.at<StepParams>("params"), .count = n};
+    norm.workspace = a.workspace(k.workspace_bytes(norm));
+    for (const char* g = o.gradients; *g; ++g) {
+      norm.grad = a.at<float>(*g == 'x' ? "bad" : "good");
+      k.run(norm, nullptr);
+      launch(k, a,
+             OptimizerUpdate{.weight = a.at<float>("weight"),
+                             .copy = a.optional("copy"),
+                             .state = norm.state,
+                             .grad = norm.grad,
+                             .decay = a.at<uint8_t>("decay"),
+                             .params = norm.params,
+                             .count = n,
+                             .scaling = o.scaling,
+                             .kind = OptimizerKind::sgd,
+                             .dtype = dtype});
+    }
+  };
+  return p;
+}
+
+void add_scaling_cases(std::vector<KernelCase>& cases) {
+  const LossScaling every_3{.growth_interval = 3}, every_1{.growth_interval = 1}, fixed{};
+  const LossScaling narrow{.smallest = 300, .largest = 3000, .growth_interval = 1};
+  const LossScaling odd{.growth = 3, .backoff = 0.25f, .growth_interval = 2};
+  using S = UpdateState;
+  const ScalingCase list[] = {
+      {"before_the_interval", every_3, 1024, 0, 2, "..",
+       S{.count = 11, .loss_scale = 1024, .good_steps = 2}},
+      {"grows_at_the_interval", every_3, 1024, 0, 0, "...", S{.count = 12, .loss_scale = 2048}},
+      {"grows_again", every_3, 1024, 2, 0, "....", S{.count = 13, .loss_scale = 4096}},
+      {"backs_off", every_3, 1024, 2, 0, "x",
+       S{.count = 9, .found_inf = 1, .loss_scale = 512, .skipped = 1}},
+      {"counts_anew", every_3, 1024, 2, 0, "x..",
+       S{.count = 11, .loss_scale = 512, .good_steps = 2}},
+      {"several_skipped", every_3, 1024, 1, 2, "xxx",
+       S{.count = 9, .found_inf = 1, .loss_scale = 128, .skipped = 5}},
+      {"skipped_in_a_row_only", every_3, 1024, 1, 0, "xx.x",
+       S{.count = 10, .found_inf = 1, .loss_scale = 128, .skipped = 1}},
+      {"floor", narrow, 1024, 0, 0, "xxxx",
+       S{.count = 9, .found_inf = 1, .loss_scale = 300, .skipped = 4}},
+      {"ceiling", narrow, 1024, 0, 0, "...", S{.count = 12, .loss_scale = 3000}},
+      {"default_floor", every_1, 2, 0, 0, "xx",
+       S{.count = 9, .found_inf = 1, .loss_scale = 1, .skipped = 2}},
+      {"default_ceiling", every_1, 0x1p23f, 0, 0, "..", S{.count = 11, .loss_scale = 0x1p24f}},
+      {"own_factors", odd, 1024, 0, 0, "..x",
+       S{.count = 11, .found_inf = 1, .loss_scale = 768, .skipped = 1}},
+      {"fixed", fixed, 1024, 5, 0, "..", S{.count = 11, .loss_scale = 1024, .good_steps = 5}},
+      {"fixed_skipped", fixed, 1024, 5, 1, ".xx",
+       S{.count = 10, .found_inf = 1, .loss_scale = 1024, .good_steps = 5, .skipped = 2}},
+  };
+  for (const ScalingCase& o : list)
+    cases.push_back({std::string("optimizer_loss_scale_") + o.name,
+                     [=](DType t) { return scaling_run(t, o); }});
+}
+
+}  // namespace
+
+std::vector<KernelCase> optimizer_cases() {
+  std::vector<KernelCase> cases;
+  add_norm_cases(cases);
+  add_scaling_cases(cases);
+  const auto add = [&](const UpdateOptions& o) {
+    cases.push_back({o.name(), [=](DType t) { return update(t, o); }});
+  };
+  using enum OptimizerKind;
+  for (const int count : {1, 64, 65, 1000, 40009})
+    for (const int t : {1, 1000})
+      for (const float clip : {0.0f, 1.0f, 20.0f}) {  // of a gradient whose norm is 12.5
+        add({.kind = adam, .count = count, .t = t, .clip = clip});
+        add({.kind = adamw, .count = count, .t = t, .clip = clip});
+        add({.kind = sgd, .count = count, .t = t, .clip = clip});
+        for (const bool nesterov : {false, true})
+          add({.kind = sgd,
+               .count = count,
+               .t = t,
+               .momentum = 0.9f,
+               .nesterov = nesterov,
+               .clip = clip});
+      }
+  add({.kind = adamw, .count = 300007, .t = 10, .clip = 1});
+  for (const int t : {1, 2})
+    for (const float momentum : {0.0f, 0.5f})
+      add({.kind = sgd, .count = 1000, .t = t, .momentum = momentum, .exact = true});
+  for (const int count : {1, 1000})
+    for (const OptimizerKind kind : {sgd, adam, adamw})
+      for (const int growth_interval : {0, 6})  // of which five are over
+        for (const bool found_inf : {false, true})
+          if (found_inf || growth_interval > 0)
+            add({.kind = kind,
+                 .count = count,
+                 .t = 3,
+                 .momentum = 0.9f,
+                 .clip = 1,
+                 .found_inf = found_inf,
+                 .growth_interval = growth_interval});
+  const size_t usual = cases.size();
+  for (const int count : sweep_of_sizes())
+    for (const OptimizerKind kind : {sgd, adam, adamw})
+      add({.kind = kind, .count = count, .t = 4, .momentum = 0.9f, .clip = 1});
+  sweep_behind(cases, usual);
+  return cases;
+}
+
+}  // namespace bv

@@ -1,0 +1,158 @@
+// One operation on given data with its expected results, described without a device; and its run on
+// one. The rows of the table that all devices are tested by (kernel_cases_*.cpp) are made of these.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/kernels/device.h"
+#include "tests/kernels/oracle.h"
+#include "tests/numerics/compare.h"
+#include "tests/numerics/test_values.h"
+
+namespace bv {
+
+using Bytes = std::vector<std::byte>;
+using Shape = std::vector<int>;
+using oracle::Tensor;
+using oracle::Values;
+
+struct Argument {
+  std::string name;
+  Shape shape;
+  DType dtype = DType::fp32;
+  size_t bytes = 0;
+  Bytes before;     // what it holds before the run; empty: poison
+  Tensor expected;  // of an output; an argument that is none must not change
+  std::function<std::string(std::span<const std::byte>)> check;  // of an output that is a struct:
+                                                                 // what is wrong, or ""
+  bool is_output() const { return !expected.empty() || check; }
+};
+
+// An operation's arguments in a device's memory, each between sentinels, which are bytes of poison,
+// as outputs and workspace are before the run. 0xFF is NaN in every floating type, so that reading it
+// shows; but what is added to a NaN doesn't, and so there has to be a run with a plain number, too.
+class DeviceArguments {
+ public:
+  DeviceArguments(const Device&, const std::vector<Argument>&, unsigned char poison);
+  ~DeviceArguments();
+  DeviceArguments(const DeviceArguments&) = delete;
+  DeviceArguments& operator=(const DeviceArguments&) = delete;
+
+  // An argument that the problem doesn't have is an error; `optional` gives null.
+  template <class T = void>
+  T* at(const std::string& name) {
+    return static_cast<T*>(find(name, true));
+  }
+  template <class T = void>
+  T* optional(const std::string& name) {
+    return static_cast<T*>(find(name, false));
+  }
+  void* workspace(size_t bytes);
+
+  Bytes read(const std::string& name) const;
+  // The names of arguments with a write before or behind them.
+  std::vector<std::string> overwritten_sentinels() const;
+
+ private:
+  struct Block {
+    std::string name;
+    char* base;
+    size_t bytes;
+  };
+  void* find(const std::string& name, bool must) const;
+  char* add(const std::string& name, size_t bytes, const Bytes& before);
+
+  const Device& device_;
+  unsigned char poison_;
+  std::vector<Block> blocks_;
+};
+
+// Runs an operation with the workspace that it asks for.
+template <class Op>
+void launch(Kernels& kernels, DeviceArguments& arguments, Op op) {
+  if constexpr (requires { op.workspace; })
+    op.workspace = arguments.workspace(kernels.workspace_bytes(op));
+  kernels.run(op, nullptr);
+}
+
+class Problem {
+ public:
+  explicit Problem(DType dtype_of_tensors) : dtype(dtype_of_tensors) {}
+
+  const DType dtype;         // of what kernels.h calls dtype
+  TestValues random{1};      // for its data
+  bool exact = false;        // integers: results must be equal
+  bool any_threads = false;  // the same bits on any number of threads
+  std::function<void(Kernels&, DeviceArguments&)> run;
+  std::vector<Argument> arguments;
+  std::function<std::string(const DeviceArguments&)> check_together;  // of outputs that must fit
+                                                                      // each other: as check
+
+  // fp32 tensors, whatever the dtype, are the `_fp32` ones. Values are such as the dtype holds.
+  void input(const std::string& name, Shape, const Values&);
+  void input_fp32(const std::string& name, Shape, const Values&);
+  // `before` is given where the operation works in place.
+  void output(const std::string& name, Shape, Tensor expected, const Values& before = {});
+  void output_fp32(const std::string& name, Shape, Tensor expected, const Values& before = {});
+  // A gradient: written, or with `accumulate` added to something that is there.
+  void gradient(const std::string& name, Shape, Tensor added, bool accumulate);
+  // Structs and integers as they are.
+  template <class T>
+  void objects(const std::string& name, const std::vector<T>& values) {
+    add_bytes(name, std::as_bytes(std::span(values)), {});
+  }
+  template <class T>
+  void changed_objects(const std::string& name, const std::vector<T>& before,
+                       std::function<std::string(const T*)> check) {
+    add_bytes(name, std::as_bytes(std::span(before)), [check](std::span<const std::byte> after) {
+      return check(reinterpret_cast<const T*>(after.data()));
+    });
+  }
+  // Random data: normal, or where the problem is exact, small integers.
+  Values data(size_t n, double mean = 0, double deviation = 1);
+  Values data_fp32(size_t n, double mean = 0, double deviation = 1);
+  // Values as a tensor of the dtype holds them.
+  Values held(const Values&) const;
+
+ private:
+  void add(const std::string& name, Shape, DType, const Values* before, Tensor expected);
+  void add_bytes(const std::string& name, std::span<const std::byte> before,
+                 std::function<std::string(std::span<const std::byte>)> check);
+};
+
+struct KernelCase {
+  std::string name;
+  std::function<Problem(DType)> make;
+  bool cpu_only = false;  // what the GPU's kernels refuse (kernel_errors_test.cpp has their words),
+                          // or what is of interest on the CPU alone
+  bool test_all = false;  // one of the many that `make test-all` adds
+};
+
+struct Outcome {
+  std::vector<Bytes> outputs;         // as the problem lists them
+  std::vector<std::string> failures;  // sentences
+  double worst_ratio = 0;             // of error to tolerance
+};
+// threads: of the host, 0: as it is.
+Outcome execute(const Problem&, const Device&, int threads, unsigned char poison);
+
+// How far an element may be from what is expected. A result in 16 bits is the fp32 result rounded
+// once: to half an ulp beside the error that fp32 may make. What else a 16-bit kernel may round is in
+// the oracle's variance (in_16_bits). No element may differ by more: for what is computed in fp32
+// that is stricter than 2 max|naive - exact| over the tensor, the usual rule (naive: every stored
+// result rounded to 16 bits); for attention see tolerance_test.cpp. Where a problem is exact, the
+// tolerance is none: sums of small integers have one fp32 result, and that one rounding.
+double tolerance(const Tracked& expected, DType);
+
+// "_rows5_C192"
+std::string sizes(std::initializer_list<std::pair<const char*, int>>);
+// "_accumulate" where set
+std::string flag(bool set, const char* name);
+// Values as fp32 tensors hold them.
+Values rounded(const Tensor&);
+Tensor exactly(const Values&);
+
+}  // namespace bv

@@ -1,0 +1,206 @@
+// Whole models against PyTorch with timm and torchvision, computed there in float64
+// (tests/golden/make_golden.py): logits, loss and the gradient of every parameter; running statistics
+// and what evaluation makes of them. Where build/peers is (make peers), also weights files of either
+// side in the other.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <optional>
+
+#include "engine/device.h"
+#include "engine/files/weights.h"
+#include "kernels/cpu/backend.h"
+#include "tests/golden/model_run.h"
+#include "tests/temporary_folder.h"
+
+namespace bv::golden {
+namespace {
+
+struct GoldenCase {
+  std::string model;
+  DeviceKind device;
+};
+
+class Golden : public testing::TestWithParam<GoldenCase> {
+ protected:
+  void SetUp() override {
+    const DeviceKind device = GetParam().device;
+    if (!is_built(device)) GTEST_SKIP() << "not built";
+    std::string why;
+    if (device == DeviceKind::cuda && gpu_count(&why) == 0) GTEST_SKIP() << "no GPU: " << why;
+    golden_ = read_model(GetParam().model);
+    run_.emplace(make_backend(device, {.index = 0, .threads = 2}), golden_);
+    run_->set_formula_weights();
+  }
+
+  Model golden_;
+  std::optional<ModelRun> run_;
+};
+
+using Shapes = std::map<std::string, std::vector<int64_t>>;
+Shapes shapes_of(const std::vector<ParameterInfo>& infos) {
+  Shapes shapes;
+  for (const ParameterInfo& p : infos) shapes[p.name] = p.shape;
+  return shapes;
+}
+Shapes shapes_of(const std::map<std::string, GoldenTensor>& tensors) {
+  Shapes shapes;
+  for (const auto& [name, t] : tensors) shapes[name] = t.shape;
+  return shapes;
+}
+
+void expect_logits(const std::vector<float>& got, const std::vector<double>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5) << "logit " << i;
+}
+
+TEST_P(Golden, NamesAndShapesAreThoseOfPyTorch) {
+  const Graph& graph = run_->graph();
+  EXPECT_EQ(shapes_of(graph.parameters()), shapes_of(golden_.gradients));
+  EXPECT_EQ(shapes_of(graph.statistics()), shapes_of(golden_.statistics));
+  EXPECT_EQ(static_cast<int64_t>(graph.parameter_count()), golden_.parameters);
+}
+
+// softmax(q k + q b) = softmax(q k) for every key bias b: its gradient is what rounding leaves.
+void expect_no_key_bias_gradient(const std::string& name, const std::vector<float>& dbias,
+                                 double largest) {
+  const size_t C = dbias.size() / 3;
+  for (size_t i = C; i < 2 * C; ++i)
+    ASSERT_LE(std::abs(dbias[i]), 1e-5 * largest) << name << " " << i;
+}
+
+TEST_P(Golden, LogitsLossAndGradients) {
+  run_->forward();
+  expect_logits(run_->logits(), golden_.logits);
+  const auto losses = run_->losses();
+  const double loss = std::accumulate(losses.begin(), losses.end(), 0.0) / double(losses.size());
+  EXPECT_NEAR(loss, golden_.loss, 1e-5);
+
+  run_->backward();
+  for (const auto& [name, gradient] : run_->gradients()) {
+    const GoldenTensor& want = golden_.gradients.at(name);
+    const double tolerance = std::max(1e-4, 2 * want.float32_error);
+    EXPECT_EQ(difference(summarize(name, gradient.data), want.summary, tolerance), "") << name;
+    if (name.ends_with("attn.qkv.bias"))
+      expect_no_key_bias_gradient(name, gradient.data, want.summary.max);
+  }
+}
+
+using GoldenStatistics = Golden;
+TEST_P(GoldenStatistics, AfterOneStepAndInEvaluation) {
+  run_->forward();
+  const auto weights = run_->weights();
+  for (const auto& [name, want] : golden_.statistics)
+    EXPECT_EQ(difference(summarize(name, weights.at(name).data), want.summary, 1e-5), "") << name;
+  run_->evaluate();
+  expect_logits(run_->logits(), golden_.evaluation_logits);
+  const auto after = run_->weights();
+  for (const auto& [name, tensor] : weights) EXPECT_EQ(after.at(name).data, tensor.data) << name;
+}
+
+// The whole ResNet-34 would add nothing on the stand-in but time.
+std::vector<GoldenCase> cases_of(const std::vector<const char*>& models) {
+  std::vector<GoldenCase> cases;
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::simt, DeviceKind::cuda})
+    for (const char* model : models)
+      if (device != DeviceKind::simt || std::string(model) != "resnet34")
+        cases.push_back({model, device});
+  return cases;
+}
+std::string title(const testing::TestParamInfo<GoldenCase>& chosen) {
+  return chosen.param.model + "_" + name_of(chosen.param.device);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Models, Golden,
+    testing::ValuesIn(cases_of({"vit_tiny_224", "vit_tiny_32", "vit_large_2_blocks", "resnet34",
+                                "resnet34_4_blocks", "resnet50_5_blocks", "resnext50_5_blocks"})),
+    title);
+INSTANTIATE_TEST_SUITE_P(Models, GoldenStatistics,
+                         testing::ValuesIn(cases_of({"resnet34", "resnet34_4_blocks",
+                                                     "resnet50_5_blocks", "resnext50_5_blocks"})),
+                         title);
+
+// One model of each family, in PyTorch's hands and back.
+class Peer : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(python)) GTEST_SKIP() << "no " << python << " (make peers)";
+  }
+  int run(const std::string& script_and_arguments) {
+    return std::system((std::string(python) + " tests/golden/" + script_and_arguments).c_str());
+  }
+  template <class T>
+  void write(const std::string& name, const std::vector<T>& values) {
+    std::ofstream file(folder_ / name, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(values.data()),
+               static_cast<std::streamsize>(values.size() * sizeof(T)));
+    ASSERT_TRUE(file.good());
+  }
+
+  static constexpr const char* python = "build/peers/bin/python";
+  TemporaryFolder folder_;
+  Model model_ = read_model(GetParam());
+};
+
+TEST_P(Peer, LoadsOurWeightsAndGivesOurLogits) {
+  ModelRun ours(make_cpu_backend(2, false), model_);
+  ours.parameters().initialise(7);
+  ours.forward();  // of a residual network's statistics one step
+  ours.evaluate();
+  write("images", images(model_.batch, model_.image_size));
+  write("logits", ours.logits());
+  WeightsInfo info{.model = model_.model,
+                   .image_size = model_.image_size,
+                   .classes = std::vector<std::string>(size_t(model_.classes), "any"),
+                   .mean = {{.5, .5, .5}},
+                   .std = {{.5, .5, .5}}};
+  if (model_.patch_size) info.patch_size = model_.patch_size;
+  write_safetensors(folder_ / "weights.safetensors",
+                    {.metadata = weights_metadata(info), .tensors = ours.weights()});
+  EXPECT_EQ(run("check_peer.py " + (folder_ / "weights.safetensors") + " " + (folder_ / "images") +
+                " " + (folder_ / "logits")),
+            0);
+}
+
+TEST_P(Peer, ItsWeightsGiveItsLogitsHere) {
+  const std::string file = folder_ / "peer.safetensors";
+  std::string command = "write_peer.py " + model_.model + " " + file + " --logits " +
+                        (folder_ / "logits") + " --image-size " +
+                        std::to_string(model_.image_size) + " --classes " +
+                        std::to_string(model_.classes) + " --batch " + std::to_string(model_.batch);
+  if (model_.patch_size) command += " --patch-size " + std::to_string(model_.patch_size);
+  if (model_.layers[0]) {
+    command += " --layers";
+    for (const int n : model_.layers) command += " " + std::to_string(n);
+  }
+  ASSERT_EQ(run(command), 0);
+  ModelRun ours(make_cpu_backend(2, false), model_);
+  std::vector<ParameterShape> shapes;
+  for (const auto* infos : {&ours.graph().parameters(), &ours.graph().statistics()})
+    for (const ParameterInfo& p : *infos) shapes.push_back({p.name, p.shape});
+  const FitResult fit = fit_weights(read_safetensors(file), file, shapes,
+                                    {"head.weight", "head.bias", "fc.weight", "fc.bias"});
+  EXPECT_TRUE(fit.fresh.empty());
+  ours.parameters().set_weights(fit.tensors);
+  ours.evaluate();
+
+  std::vector<float> expected(model_.logits.size());
+  std::ifstream(folder_ / "logits", std::ios::binary)
+      .read(reinterpret_cast<char*>(expected.data()),
+            static_cast<std::streamsize>(expected.size() * sizeof(float)));
+  const auto logits = ours.logits();
+  for (size_t i = 0; i < logits.size(); ++i)
+    EXPECT_NEAR(logits[i], expected[i], 1e-5) << "logit " << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Peer,
+                         testing::Values("vit_tiny_32", "resnet34_4_blocks", "resnext50_5_blocks"),
+                         [](const auto& chosen) { return std::string(chosen.param); });
+
+}  // namespace
+}  // namespace bv::golden

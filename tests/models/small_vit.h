@@ -1,0 +1,44 @@
+// A small ViT on the cpu device with its batch, for tests of graph, plan, stages and trainer.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "engine/training/stage.h"
+#include "kernels/cpu/backend.h"
+#include "kernels/philox.h"
+#include "models/vit.h"
+
+namespace bv::test {
+
+inline constexpr int small_batch = 3, small_size = 12, small_patch = 4, small_classes = 5;
+
+inline Vit small_vit(int depth, VitConfig rates = {}) {
+  rates.embed_dim = 24;
+  rates.depth = depth;
+  rates.heads = 3;
+  rates.classes = small_classes;
+  return build_vit(rates,
+                   {.batch = small_batch,
+                    .height = small_size,
+                    .width = small_size,
+                    .size = small_size,
+                    .patch = small_patch,
+                    .mean = {.5f, .5f, .5f},
+                    .std = {.5f, .5f, .5f}},
+                   DType::fp32);
+}
+
+// Pixels and labels of micro-batch `number`.
+struct SmallBatch {
+  std::vector<uint8_t> images;
+  std::vector<Crop> crops = std::vector<Crop>(small_batch);
+  std::vector<int32_t> labels;
+  explicit SmallBatch(uint32_t number) {
+    for (uint32_t i = 0; i < small_batch * small_size * small_size * 3; ++i)
+      images.push_back(static_cast<uint8_t>(philox(7, i, number, 0, random_data).at[0]));
+    for (uint32_t i = 0; i < small_batch; ++i)
+      labels.push_back(static_cast<int32_t>((3 * number + 2 * i) % small_classes));
+  }
+};
+
+}  // namespace bv::test

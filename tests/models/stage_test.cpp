@@ -1,0 +1,239 @@
+// Graph, memory plan and stages.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+#include "engine/options/model_config.h"
+#include "engine/training/parameters.h"
+#include "engine/training/trainer.h"
+#include "tests/models/small_vit.h"
+
+namespace bv::test {
+namespace {
+
+// Counts what is taken of another backend's memory.
+class CountingBackend : public Backend {
+ public:
+  std::unique_ptr<Backend> real = make_cpu_backend(2, false);
+  size_t allocated = 0;
+
+  void* allocate(size_t bytes) override { return allocated += bytes, real->allocate(bytes); }
+  void release(void* p) override { real->release(p); }
+  std::string describe() const override { return real->describe(); }
+  bool supports(DType t) const override { return real->supports(t); }
+  Kernels& kernels() override { return real->kernels(); }
+  void* allocate_host(size_t n) override { return real->allocate_host(n); }
+  void release_host(void* p) override { real->release_host(p); }
+  size_t memory_limit() const override { return real->memory_limit(); }
+  void to_device(void* d, const void* h, size_t n, Stream s) override {
+    real->to_device(d, h, n, s);
+  }
+  void to_host(void* h, const void* d, size_t n, Stream s) override { real->to_host(h, d, n, s); }
+  void copy(void* to, const void* from, size_t n, Stream s) override { real->copy(to, from, n, s); }
+  void zero(void* d, size_t n, Stream s) override { real->zero(d, n, s); }
+  Stream communication_stream() override { return real->communication_stream(); }
+  void call_on_host(Stream s, std::function<void()> work) override {
+    real->call_on_host(s, std::move(work));
+  }
+  Event create_event() override { return real->create_event(); }
+  void record(Event e, Stream s) override { real->record(e, s); }
+  void wait(Stream s, Event e) override { real->wait(s, e); }
+  void synchronize(Stream s) override { real->synchronize(s); }
+  void host_wait(Event e) override { real->host_wait(e); }
+};
+
+int node_count(const Graph& graph) { return static_cast<int>(graph.nodes().size()); }
+
+Graph model_graph(const char* name, int batch, int classes) {
+  const ModelConfig m = load_model_config(name);
+  return build_vit(
+             {.embed_dim = m.embed_dim, .depth = m.depth, .heads = m.heads, .classes = classes},
+             {.batch = batch,
+              .height = m.image_size,
+              .width = m.image_size,
+              .size = m.image_size,
+              .patch = m.patch_size,
+              .mean = {},
+              .std = {1, 1, 1}},
+             DType::fp32)
+      .graph;
+}
+
+TrainerOptions adamw(int batch, int size) {
+  return {.optimizer = {.kind = OptimizerKind::adamw,
+                        .momentum = 0,
+                        .beta1 = .9,
+                        .beta2 = .999,
+                        .eps = 1e-8f,
+                        .weight_decay = .05f,
+                        .clip = 0,
+                        .nesterov = false,
+                        .decay_all = false},
+          .local_batch = batch,
+          .height = size,
+          .width = size,
+          .accumulate = 1,
+          .bucket_bytes = 1 << 20,
+          .seed = 0};
+}
+
+TEST(Models, HaveTimmsParameterCounts) {
+  EXPECT_EQ(model_graph("vit_tiny", 1, 1000).parameter_count(), 5717416u);
+  EXPECT_EQ(model_graph("vit_large", 1, 1000).parameter_count(), 304326632u);
+}
+
+void expect_apart(bool recompute) {
+  SCOPED_TRACE(recompute ? "recompute" : "no recompute");
+  const auto backend = make_cpu_backend(1, false);
+  const Vit vit = small_vit(4, {.drop_rate = .1f, .attn_drop_rate = .1f, .drop_path_rate = .2f});
+  const Layout layout =
+      plan_stage(vit.graph, backend->kernels(), 0, node_count(vit.graph), recompute);
+  const auto& places = layout.places;
+  size_t in_all = 0, pairs = 0;
+  for (size_t a = 0; a < places.size(); ++a) {
+    if (places[a].kind == Layout::Place::scratch) in_all += places[a].bytes;
+    EXPECT_EQ(places[a].offset % 256, 0u);
+    for (size_t b = 0; b < a; ++b) {
+      if (places[a].kind != places[b].kind || places[a].kind == Layout::Place::absent) continue;
+      const bool together =
+          places[a].kind == Layout::Place::saved || meet(places[a].lives, places[b].lives);
+      if (!together) continue;
+      ++pairs;
+      EXPECT_TRUE(places[a].offset + places[a].bytes <= places[b].offset ||
+                  places[b].offset + places[b].bytes <= places[a].offset)
+          << vit.graph.tensors()[a].name << " and " << vit.graph.tensors()[b].name;
+    }
+  }
+  EXPECT_GT(pairs, 100u);
+  EXPECT_LT(layout.scratch_bytes, in_all / 2) << "scratch memory is shared";
+}
+
+TEST(Plan, StoragesThatLiveTogetherLieApart) {
+  expect_apart(false);
+  expect_apart(true);
+}
+
+TEST(Plan, RecomputedBlocksKeepWhatEntersThem) {
+  const auto backend = make_cpu_backend(1, false);
+  const Graph graph = model_graph("vit_large", 2, 10);
+  const auto plan = [&](bool recompute) {
+    return plan_stage(graph, backend->kernels(), 0, node_count(graph), recompute);
+  };
+  const Layout kept = plan(false), recomputed = plan(true);
+  EXPECT_TRUE(kept.recomputes.empty());
+  ASSERT_EQ(recomputed.recomputes.size(), 23u);
+  for (const Layout::Recompute& r : recomputed.recomputes) {
+    EXPECT_EQ(graph.nodes()[static_cast<size_t>(r.end)]->name().substr(0, 7), "blocks.");
+    EXPECT_LT(r.end, r.before) << "the last product is for the next block alone";
+  }
+  // Of 16 or so tensors of a block's size, two enter it.
+  EXPECT_LT(recomputed.saved_bytes, kept.saved_bytes / 4);
+  EXPECT_LT(recomputed.saved_bytes + recomputed.scratch_bytes,
+            (kept.saved_bytes + kept.scratch_bytes) / 3);
+}
+
+TEST(Plan, PeakIsWhatIsAllocated) {
+  CountingBackend backend;
+  const Vit vit = small_vit(2);
+  Trainer trainer(backend, nullptr, vit.graph, adamw(small_batch, small_size));
+  EXPECT_EQ(backend.allocated, 0u);
+  trainer.allocate();
+  EXPECT_EQ(backend.allocated, trainer.plan().peak());
+}
+
+TEST(Plan, OfALargeModelTakesNoMemory) {
+  CountingBackend backend;
+  const Graph graph = model_graph("vit_large", 8, 1000);
+  const Trainer trainer(backend, nullptr, graph, adamw(8, 224));
+  EXPECT_EQ(backend.allocated, 0u);
+  EXPECT_GT(trainer.plan().peak(), size_t{4} * 4 * 304326632);
+}
+
+// Runs the graph cut at `cut` (0: whole) over four micro-batches; returns loss and gradients.
+struct Outcome {
+  std::vector<float> losses, gradients;
+};
+Outcome run_cut(int cut) {
+  constexpr int micro_batches = 4;
+  const auto backend = make_cpu_backend(2, false);
+  const Vit vit = small_vit(3);
+  Parameters parameters(*backend, vit.graph, {.first_moment = false, .second_moment = false});
+  parameters.allocate();
+  parameters.initialise(5);
+  std::vector<Stage> stages;
+  const int nodes = node_count(vit.graph);
+  if (cut > 0) stages.emplace_back(*backend, vit.graph, 0, cut, micro_batches);
+  stages.emplace_back(*backend, vit.graph, cut, nodes, micro_batches);
+  for (Stage& stage : stages) stage.allocate();
+
+  StepParams params{.grad_scale = 1, .divisor = 1, .count = small_batch};
+  UpdateState state{.loss_scale = 1};
+  std::vector<SmallBatch> batches;
+  for (uint32_t i = 0; i < micro_batches; ++i) batches.emplace_back(i);
+  const auto run = [&](int micro) {
+    const SmallBatch& batch = batches[static_cast<size_t>(micro)];
+    Run r;
+    r.weights = parameters.weights();
+    r.copy = parameters.copy();
+    r.grads = parameters.grads();
+    r.params = &params;
+    r.state = &state;
+    r.images = batch.images.data();
+    r.crops = batch.crops.data();
+    r.labels = batch.labels.data();
+    r.accumulate = micro > 0;
+    return r;
+  };
+  const auto move = [&](Stage& from, Stage& to, const std::vector<int>& storages, int slot) {
+    EXPECT_FALSE(storages.empty());
+    for (const int s : storages)
+      std::memcpy(to.place(slot, s), from.place(slot, s),
+                  vit.graph.tensors()[static_cast<size_t>(s)].bytes());
+  };
+
+  Outcome outcome;
+  for (int i = 0; i < micro_batches; ++i) {  // all in flight before the first goes back
+    stages[0].forward(run(i), i);
+    if (cut > 0) move(stages[0], stages[1], stages[1].layout().inputs, i);
+    if (cut > 0) stages[1].forward(run(i), i);
+    const auto* losses = reinterpret_cast<const float*>(stages.back().place(i, vit.loss));
+    outcome.losses.insert(outcome.losses.end(), losses, losses + small_batch);
+  }
+  for (int i = 0; i < micro_batches; ++i) {
+    stages.back().backward(run(i), i);
+    if (cut > 0) move(stages[1], stages[0], stages[0].layout().output_grads, i);
+    if (cut > 0) stages[0].backward(run(i), i);
+  }
+  outcome.gradients.assign(parameters.grads(), parameters.grads() + vit.graph.arena_count());
+  return outcome;
+}
+
+TEST(Stages, EveryCutGivesTheWholeGraphsLossAndGradients) {
+  const Outcome whole = run_cut(0);
+  double norm = 0;
+  for (const float g : whole.gradients) norm += double(g) * g;
+  EXPECT_GT(norm, 1e-6);
+  const Vit vit = small_vit(3);
+  ASSERT_EQ(vit.graph.cuts().size(), 3u);
+  for (const int cut : vit.graph.cuts()) {
+    SCOPED_TRACE("cut before node " + std::to_string(cut));
+    const Outcome halves = run_cut(cut);
+    EXPECT_EQ(halves.losses, whole.losses);
+    EXPECT_EQ(halves.gradients, whole.gradients);
+  }
+}
+
+TEST(Stages, BordersAgree) {
+  const auto backend = make_cpu_backend(1, false);
+  const Vit vit = small_vit(3);
+  for (const int cut : vit.graph.cuts()) {
+    const Layout a = plan_stage(vit.graph, backend->kernels(), 0, cut);
+    const Layout b = plan_stage(vit.graph, backend->kernels(), cut, node_count(vit.graph));
+    EXPECT_EQ(a.outputs, b.inputs);
+    EXPECT_EQ(a.output_grads, b.input_grads);
+  }
+}
+
+}  // namespace
+}  // namespace bv::test

@@ -1,0 +1,72 @@
+// A number in double precision that knows how far a correct fp32 computation may be from it: beside
+// the value, the variance of the error that fp32 rounding of every intermediate result brings (each
+// rounding an independent error of 2^-24 relative). So tolerances follow from the operation and its
+// data, and grow with the square root of a sum's length, not with anyone's guess. Where a kernel for
+// 16 bits holds an intermediate result in these, in_16_bits() adds that rounding.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "tests/numerics/format.h"
+
+namespace bv {
+
+struct Tracked {
+  static constexpr double rounding = 0x1p-24;
+
+  double value = 0, variance = 0;
+
+  Tracked() = default;
+  Tracked(double exact) : value(exact) {}  // NOLINT: an exact number is one
+  Tracked(double v, double error_variance) : value(v), variance(error_variance) {}
+  // A computed number, rounded to fp32 `times` over.
+  static Tracked computed(double v, double error_variance, double times = 1) {
+    const double r = times * rounding * v;
+    return {v, error_variance + r * r};
+  }
+};
+
+inline Tracked operator+(Tracked a, Tracked b) {
+  return Tracked::computed(a.value + b.value, a.variance + b.variance);
+}
+inline Tracked operator-(Tracked a, Tracked b) {
+  return Tracked::computed(a.value - b.value, a.variance + b.variance);
+}
+inline Tracked operator*(Tracked a, Tracked b) {
+  return Tracked::computed(a.value * b.value,
+                           b.value * b.value * a.variance + a.value * a.value * b.variance);
+}
+inline Tracked operator/(Tracked a, Tracked b) {
+  const double q = a.value / b.value;
+  return Tracked::computed(q, (a.variance + q * q * b.variance) / (b.value * b.value));
+}
+inline Tracked& operator+=(Tracked& a, Tracked b) { return a = a + b; }
+inline Tracked exp(Tracked a) {
+  const double e = std::exp(a.value);
+  return Tracked::computed(e, e * e * a.variance, 2);
+}
+inline Tracked log(Tracked a) {
+  constexpr double r = Tracked::rounding;
+  return Tracked::computed(std::log(a.value), a.variance / (a.value * a.value) + r * r);
+}
+inline Tracked sqrt(Tracked a) {
+  const double s = std::sqrt(a.value);
+  return Tracked::computed(s, s == 0 ? 0 : a.variance / (4 * s * s));
+}
+// An error that is uniform up to half an ulp, of the scale at which it is largest: a kernel may scale
+// before or after. fp16's subnormal numbers are as far apart as at a scale of 1. In fp32 the number
+// itself.
+inline Tracked in_16_bits(Tracked a, DType dtype) {
+  if (dtype == DType::fp32) return a;
+  const double r = std::max(half_ulp(1, dtype) * std::fabs(a.value), half_ulp(0, dtype));
+  return {a.value, a.variance + r * r / 3};
+}
+// Absolute error: what it is for is 1 + erf(x).
+inline Tracked erf(Tracked a) {
+  constexpr double r = 2 * Tracked::rounding;
+  const double slope = 1.1283791670955126 * std::exp(-a.value * a.value);
+  return {std::erf(a.value), slope * slope * a.variance + r * r};
+}
+
+}  // namespace bv

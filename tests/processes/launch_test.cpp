@@ -1,0 +1,248 @@
+// The launcher and its workers as real processes: how they end, whatever happens to them.
+#include "engine/processes/launch.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <string>
+
+#include "engine/base/error.h"
+#include "tests/processes/processes.h"
+
+namespace bv::test {
+namespace {
+
+constexpr double promptly = 5;  // seconds in which a launcher has to be gone
+
+Child launcher(int nproc, const std::string& words) {
+  return Child([=] { return launch_workers(nproc, words); });
+}
+
+// A run in which, if wished, a rank sends itself a signal.
+std::string train(int timeout_ms, int rank = -1, int step = 0, int signal = 0) {
+  return "train " + std::to_string(timeout_ms) + " " + std::to_string(rank) + " " +
+         std::to_string(step) + " " + std::to_string(signal);
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++n;
+  return n;
+}
+
+// What a launcher itself says to the number of processes is no part of these tests.
+std::string without_warnings(const std::string& text) {
+  const size_t end = text.starts_with("warning:") ? text.find('\n') + 1 : 0;
+  return text.substr(end);
+}
+
+TEST(Launch, EndsWithZeroWhenAllDo) {
+  Child run = launcher(3, "exit 0 0 0");
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 0);
+  EXPECT_EQ(without_warnings(ending.errors), "");
+  EXPECT_FALSE(run.anyone_left());
+}
+
+TEST(Launch, PassesAnExitCodeOnAndNamesTheRank) {
+  Child run = launcher(2, "exit 0 7");
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 7);
+  EXPECT_EQ(without_warnings(ending.errors), "rank 1 ended with exit code 7\n");
+}
+
+TEST(Launch, SaysThatTheProgramIsNotThere) {
+  Child run([] { return run_launcher(1, {"x"}, "/nowhere/program"); });
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 127);
+  EXPECT_NE(ending.errors.find("can't start /nowhere/program: No such file"), std::string::npos);
+}
+
+TEST(Launch, PrintsAUsersMistakeOnce) {
+  Child run = launcher(3, "fail 2");
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 2);
+  EXPECT_EQ(without_warnings(ending.errors), "there is no such folder\n");
+  EXPECT_FALSE(run.anyone_left());
+}
+
+TEST(Launch, PrintsAMistakeThatOneRankFindsOnce) {
+  Child run = launcher(2, "half");
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 2);
+  EXPECT_EQ(without_warnings(ending.errors), "a.jpg is no picture\n");
+  EXPECT_LT(ending.seconds, promptly);
+  EXPECT_FALSE(run.anyone_left());
+}
+
+TEST(Launch, NamesAWorkerThatWasKilled) {
+  for (const int step : {0, 1, 40}) {
+    Child run = launcher(2, train(20000, 1, step, SIGKILL));
+    const Ending ending = run.wait();
+    EXPECT_EQ(ending.code, 128 + SIGKILL);
+    EXPECT_EQ(count(ending.errors, "rank 1 was killed by SIGKILL\n"), 1u) << ending.errors;
+    EXPECT_EQ(count(ending.errors, "rank 0"), 0u) << ending.errors;
+    EXPECT_LT(ending.seconds, promptly);
+    EXPECT_FALSE(run.anyone_left());
+  }
+}
+
+TEST(Launch, EndsWorkersThatDontHeedSigterm) {
+  Child run = launcher(2, "stubborn");
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 7);
+  EXPECT_EQ(count(ending.errors, "rank 1 ended with exit code 7\n"), 1u) << ending.errors;
+  EXPECT_LT(ending.seconds, promptly);
+  EXPECT_FALSE(run.anyone_left());
+}
+
+TEST(Launch, WorkersDieWithTheLauncher) {
+  Child run = launcher(2, "sleep");
+  run.errors_until("up 0");
+  run.errors_until("up 1");
+  kill(run.pid(), SIGKILL);
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 128 + SIGKILL);
+  EXPECT_LT(ending.seconds, 1);
+  EXPECT_FALSE(run.anyone_left());
+}
+
+// Also with a launcher that is killed while it starts the workers.
+TEST(Launch, WorkersDieWithALauncherKilledEarly) {
+  for (const int delay : {0, 500, 1000, 2000, 4000}) {
+    Child run = launcher(3, "sleep");
+    usleep(delay);
+    kill(run.pid(), SIGKILL);
+    EXPECT_EQ(run.wait().code, 128 + SIGKILL);
+    EXPECT_FALSE(run.anyone_left());
+  }
+}
+
+TEST(Launch, SigtermToTheLauncherStopsInOrder) {
+  Child run = launcher(2, train(20000) + " slow-save");
+  run.errors_until("up 0");
+  run.errors_until("up 1");
+  kill(run.pid(), SIGTERM);
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 128 + SIGTERM);
+  EXPECT_EQ(count(ending.errors, "saved 0\n"), 1u) << ending.errors;
+  EXPECT_EQ(count(ending.errors, "saved 1\n"), 1u) << ending.errors;
+  EXPECT_EQ(count(ending.errors, "rank"), 0u) << ending.errors;
+  EXPECT_FALSE(run.anyone_left());
+}
+
+TEST(Launch, CtrlCToTheWholeGroupStopsInOrder) {
+  Child run = launcher(2, train(20000));
+  run.errors_until("up 0");
+  run.errors_until("up 1");
+  kill(-run.pid(), SIGINT);
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 128 + SIGINT);
+  EXPECT_EQ(count(ending.errors, "saved"), 2u) << ending.errors;
+  EXPECT_EQ(count(ending.errors, "rank"), 0u) << ending.errors;
+}
+
+TEST(Launch, ARepeatedSignalIsOneRequestUnlessItComesLater) {
+  Child worker([] {
+    catch_stop_signals();
+    raise(SIGTERM);
+    raise(SIGTERM);
+    raise(SIGINT);
+    if (stop_signal() != SIGTERM) return 1;
+    usleep(1100000);
+    raise(SIGINT);
+    return 2;
+  });
+  EXPECT_EQ(worker.wait().code, 128 + SIGINT);
+}
+
+TEST(Launch, WorkersThatCantStopInOrderYetJustEnd) {
+  Child run = launcher(2, "sleep");
+  run.errors_until("up 0");
+  run.errors_until("up 1");
+  kill(run.pid(), SIGTERM);
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 128 + SIGTERM);
+  EXPECT_EQ(count(ending.errors, "rank"), 0u) << ending.errors;
+}
+
+TEST(Launch, NamesTheFirstOfSeveralDeaths) {
+  Child run = launcher(2, "in-turn");
+  run.errors_until("up 0");
+  run.errors_until("up 1");
+  kill(run.pid(), SIGSTOP);  // it sees both at once
+  usleep(500000);
+  kill(run.pid(), SIGCONT);
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 7);
+  EXPECT_EQ(count(ending.errors, "rank 1 ended with exit code 7\n"), 1u) << ending.errors;
+  EXPECT_EQ(count(ending.errors, "rank 0"), 0u) << ending.errors;
+}
+
+TEST(Launch, ASecondSignalEndsAtOnce) {
+  Child run = launcher(2, train(20000) + " slow-save");
+  run.errors_until("up 0");
+  run.errors_until("up 1");
+  kill(run.pid(), SIGTERM);
+  run.errors_until("saved 1");
+  kill(run.pid(), SIGTERM);
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 128 + SIGTERM);
+  EXPECT_LT(ending.seconds, 1.5);
+  EXPECT_EQ(count(ending.errors, "saved 0"), 0u) << ending.errors;
+  EXPECT_FALSE(run.anyone_left());
+}
+
+TEST(Launch, NoticesAStuckWorker) {
+  Child run = launcher(2, train(1000, 1, 5, SIGSTOP));
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 1);
+  EXPECT_EQ(count(ending.errors, "rank 0: rank 1 has not answered for 1 s (--timeout)\n"), 1u)
+      << ending.errors;
+  EXPECT_LT(ending.seconds, promptly);
+  EXPECT_FALSE(run.anyone_left());
+}
+
+TEST(Launch, SharesOutCores) {
+  Child run = launcher(1, "affinity");
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, 0);
+  cpu_set_t cpus;
+  sched_getaffinity(0, sizeof cpus, &cpus);
+  EXPECT_NE(ending.errors.find("cpus " + std::to_string(CPU_COUNT(&cpus)) + " "), std::string::npos)
+      << ending.errors;
+  if (CPU_COUNT(&cpus) != 2) return;
+  Child two = launcher(2, "affinity");
+  EXPECT_EQ(count(two.wait().errors, "cpus 1 threads 1 omp 1\n"), 2u);
+}
+
+TEST(Launch, RefusesNoProcesses) { EXPECT_THROW(run_launcher(0, {"x"}), UserError); }
+
+// Under another launcher, where it is installed.
+void expect_sum_under(const std::string& tool, const std::string& options) {
+  if (std::system(("command -v " + tool + " > /dev/null").c_str()) != 0)
+    GTEST_SKIP() << tool << " is not installed";
+  const std::string command = tool + " " + options + " " + own_path();
+  Child run([&] {
+    setenv(worker_variable, "sum", 1);
+    return std::system(command.c_str()) == 0 ? 0 : 1;
+  });
+  const Ending ending = run.wait(30);
+  EXPECT_EQ(ending.code, 0) << ending.errors;
+  EXPECT_EQ(count(ending.errors, "sum 3 of 2"), 2u) << ending.errors;
+}
+
+TEST(Launch, WorksUnderMpirun) {
+  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  expect_sum_under("mpirun", "--oversubscribe -n 2");
+}
+
+TEST(Launch, WorksUnderTorchrun) {
+  expect_sum_under("torchrun", "--standalone --nproc-per-node 2 --no-python");
+}
+
+}  // namespace
+}  // namespace bv::test

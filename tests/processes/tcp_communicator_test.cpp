@@ -1,0 +1,208 @@
+// The hosts of several machines, played by processes of one that share nothing but a port.
+#include "kernels/comm/tcp_communicator.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/processes/launch.h"
+#include "tests/processes/network.h"
+#include "tests/processes/processes.h"
+
+namespace bv::test {
+namespace {
+
+World world_of(int rank, int size, int port) {
+  World world;
+  world.rank = rank;
+  world.size = size;
+  world.host = "127.0.0.1";
+  world.port = port;
+  world.master = "127.0.0.1:" + std::to_string(port);
+  world.variables = "RANK, WORLD_SIZE";
+  return world;
+}
+
+// Runs body(communicator) in a process of each rank.
+template <class Body>
+std::unique_ptr<Child> start_rank(int rank, int size, int port, double timeout, Body body) {
+  return std::make_unique<Child>([=] {
+    World world = world_of(rank, size, port);
+    const auto peers = connect_hosts(world, 4096, timeout);
+    return body(*peers);
+  });
+}
+template <class Body>
+Ranks start_ranks(int size, double timeout, Body body) {
+  const int port = free_port();
+  Ranks ranks;
+  for (int rank = size - 1; rank >= 0; --rank)
+    ranks.insert(ranks.begin(), start_rank(rank, size, port, timeout, body));
+  return ranks;
+}
+
+// Values of many magnitudes, whose sum depends on the order.
+double value(int rank, size_t i) { return (rank + 1) * 1e-3 * double(i * i % 1009) + 1e9 * rank; }
+
+TEST(TcpCommunicator, CollectivesFollowEachOtherInAnyOrder) {
+  for (const int size : {2, 4}) {
+    Ranks ranks = start_ranks(size, 20, [](Communicator& peers) {
+      const int n = peers.size(), me = peers.rank();
+      for (int step = 0; step < 40; ++step) {
+        if ((step + me) % 3 == 0) usleep(2000);
+        const size_t count = size_t(step * 97 % 5000);
+        std::vector<float> sum(count), rows(count * size_t(n), -1);
+        for (size_t i = 0; i < count; ++i) sum[i] = float(value(me, i));
+        for (size_t i = 0; i < count; ++i) rows[size_t(me) * count + i] = sum[i];
+        peers.all_gather(rows.data(), count, nullptr);
+        peers.all_reduce(sum.data(), count, nullptr);
+        for (size_t i = 0; i < count; ++i) {
+          float want = float(value(0, i));
+          for (int r = 1; r < n; ++r) want += float(value(r, i));
+          if (sum[i] != want) return 1;
+          for (int r = 0; r < n; ++r)
+            if (rows[size_t(r) * count + i] != float(value(r, i))) return 2;
+        }
+        const int root = step % n;
+        std::vector<char> text(count + 1, char(me == root ? step : -1));
+        peers.broadcast(text.data(), text.size(), root, nullptr);
+        for (const char c : text)
+          if (c != char(step)) return 3;
+        if (peers.sum_of_hosts(1) != n) return 4;
+        peers.barrier();
+      }
+      return 0;
+    });
+    expect_all_end_well(ranks);
+  }
+}
+
+// Ranks of different programs, say.
+TEST(TcpCommunicator, PartsOfDifferentSizesAreRefused) {
+  Ranks ranks = start_ranks(2, 20, [](Communicator& peers) {
+    std::vector<float> data(size_t(1000 - 500 * peers.rank()));
+    peers.all_reduce(data.data(), data.size(), nullptr);
+    return 0;
+  });
+  const Ending first = ranks[0]->wait();
+  EXPECT_NE(first.errors.find("rank 1 sent 2000 bytes where 4000 belong"), std::string::npos)
+      << first.errors;
+  EXPECT_EQ(ranks[1]->wait().errors, "rank 1: rank 0 has ended before this one\n");
+}
+
+TEST(TcpCommunicator, APeerThatDiesEndsAllOnce) {
+  Ranks ranks = start_ranks(3, 20, [](Communicator& peers) {
+    for (int step = 0;; ++step) {
+      if (peers.rank() == 2 && step == 5) kill(getpid(), SIGKILL);
+      peers.barrier();
+    }
+    return 0;
+  });
+  const double start = seconds_now();
+  const Ending first = ranks[0]->wait(), second = ranks[1]->wait();
+  EXPECT_LT(seconds_now() - start, 5);
+  EXPECT_EQ(first.code, 1);
+  EXPECT_EQ(second.code, 1);
+  EXPECT_EQ(first.errors, "rank 0: rank 2 has died, or its machine can't be reached\n");
+  EXPECT_EQ(second.errors, "");
+}
+
+TEST(TcpCommunicator, RankZeroIsMissedToo) {
+  Ranks ranks = start_ranks(2, 20, [](Communicator& peers) {
+    if (peers.rank() == 0) kill(getpid(), SIGKILL);
+    peers.barrier();
+    return 0;
+  });
+  const Ending ending = ranks[1]->wait();
+  EXPECT_EQ(ending.code, 1);
+  EXPECT_EQ(ending.errors, "rank 1: rank 0 has died, or its machine can't be reached\n");
+}
+
+TEST(TcpCommunicator, APeerThatDoesntAnswerEndsAllOnce) {
+  Ranks ranks = start_ranks(3, 1, [](Communicator& peers) {
+    for (int step = 0;; ++step) {
+      if (peers.rank() == 1 && step == 5) kill(getpid(), SIGSTOP);
+      peers.barrier();
+    }
+    return 0;
+  });
+  const Ending first = ranks[0]->wait(), third = ranks[2]->wait();
+  EXPECT_EQ(first.code, 1);
+  EXPECT_EQ(first.errors, "rank 0: rank 1 has not answered for 1 s (--timeout)\n");
+  EXPECT_EQ(third.code, 1);
+  EXPECT_EQ(third.errors, "");
+  kill(ranks[1]->pid(), SIGKILL);
+}
+
+TEST(TcpCommunicator, WhoIsBusyMayLetTheOthersWait) {
+  Ranks ranks = start_ranks(2, 1, [](Communicator& peers) {
+    if (peers.rank() == 0) {
+      peers.busy(true);
+      usleep(2500000);
+      peers.busy(false);
+    }
+    peers.barrier();
+    return 0;
+  });
+  expect_all_end_well(ranks);
+}
+
+TEST(TcpCommunicator, NamesWhoDoesntCome) {
+  const int port = free_port();
+  const auto nothing = [](Communicator&) { return 0; };
+  Ranks two;
+  for (const int rank : {0, 1}) two.push_back(start_rank(rank, 3, port, 0.5, nothing));
+  const Ending first = two[0]->wait(), second = two[1]->wait();
+  EXPECT_NE(first.errors.find("rank 0 waited 0.5 s for rank 2 (RANK, WORLD_SIZE in the"),
+            std::string::npos)
+      << first.errors;
+  EXPECT_NE(second.errors.find("rank 1: rank 0 ended before all ranks had come"), std::string::npos)
+      << second.errors;
+  const Ending alone = start_rank(1, 2, free_port(), 0.3, nothing)->wait();
+  EXPECT_NE(alone.errors.find("rank 1 waited 0.3 s for rank 0 at 127.0.0.1:"), std::string::npos)
+      << alone.errors;
+}
+
+// A stranger at the port, and a rank of another job, are not let in.
+TEST(TcpCommunicator, TurnsAwayWhoDoesntBelong) {
+  const int port = free_port();
+  const auto meets = [](Communicator& peers) { return peers.sum_of_hosts(1) == 2 ? 0 : 1; };
+  Ranks ranks;
+  ranks.push_back(start_rank(0, 2, port, 20, meets));
+  for (int tries = 0; tries < 200 && !say_to_port(port + 1, "GET / HTTP/1.1\r\n\r\n"); ++tries)
+    usleep(10000);
+  const Ending other = Child([=] {
+                         World world = world_of(1, 2, port);
+                         world.master = "another job";
+                         connect_hosts(world, 4096, 5);
+                         return 0;
+                       }).wait();
+  EXPECT_NE(other.errors.find("rank 0 ended before"), std::string::npos) << other.errors;
+  ranks.push_back(start_rank(1, 2, port, 20, meets));
+  expect_all_end_well(ranks);
+}
+
+TEST(TcpCommunicator, NeedsTheMachineOfRankZero) {
+  World world = world_of(1, 2, 1);
+  world.host.clear();
+  try {
+    connect_hosts(world, 4096, 1);
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_STREQ(e.what(),
+                 "the processes are on several machines (1 of 2 here): set MASTER_ADDR to the "
+                 "machine of rank 0, the same for all ranks");
+  }
+  world.host = "no such host";
+  EXPECT_THROW(connect_hosts(world, 4096, 1), UserError);
+}
+
+}  // namespace
+}  // namespace bv::test

@@ -1,0 +1,179 @@
+// How processes find out who they are and find each other, under whatever launcher.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/processes/launch.h"
+#include "tests/processes/processes.h"
+
+namespace bv::test {
+namespace {
+
+// ---- the environment ----------------------------------------------------------------------------
+
+// The variables "NAME=value", and no other of those that matter, as long as it lives.
+class Environment {
+ public:
+  Environment(std::initializer_list<std::string> variables) {
+    for (const char* name :
+         {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+          "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS",
+          "SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_TASKS_PER_NODE", "PMIX_NAMESPACE"})
+      unsetenv(name);
+    for (const std::string& variable : variables) {
+      const size_t equals = variable.find('=');
+      names_.push_back(variable.substr(0, equals));
+      setenv(names_.back().c_str(), variable.c_str() + equals + 1, 1);
+    }
+  }
+  Environment(const Environment&) = delete;
+  ~Environment() {
+    for (const std::string& name : names_) unsetenv(name.c_str());
+  }
+
+ private:
+  std::vector<std::string> names_;
+};
+
+std::string complaint() {
+  try {
+    world_from_environment();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(World, IsNothingWithoutVariables) {
+  const Environment none{"SLURM_NTASKS=4"};
+  EXPECT_FALSE(world_from_environment());
+}
+
+TEST(World, ReadsTorchrun) {
+  const Environment given{"RANK=3",
+                          "WORLD_SIZE=4",
+                          "LOCAL_RANK=1",
+                          "LOCAL_WORLD_SIZE=2",
+                          "MASTER_ADDR=node0",
+                          "MASTER_PORT=29500",
+                          "SLURM_PROCID=0"};
+  const auto world = world_from_environment();
+  ASSERT_TRUE(world);
+  EXPECT_EQ(world->rank, 3);
+  EXPECT_EQ(world->size, 4);
+  EXPECT_EQ(world->local_rank, 1);
+  EXPECT_EQ(world->local_size, 2);
+  EXPECT_FALSE(world->launched);
+  EXPECT_TRUE(world->several_machines());
+  EXPECT_EQ(world->host, "node0");
+  EXPECT_EQ(world->port, 29500);
+}
+
+TEST(World, ReadsSlurm) {
+  const Environment given{"SLURM_PROCID=1", "SLURM_NTASKS=6", "SLURM_LOCALID=1", "SLURM_JOB_ID=77",
+                          "SLURM_TASKS_PER_NODE=2(x3)"};
+  const auto world = world_from_environment();
+  ASSERT_TRUE(world);
+  EXPECT_EQ(world->rank, 1);
+  EXPECT_EQ(world->size, 6);
+  EXPECT_EQ(world->local_size, 2);
+}
+
+TEST(World, NamesWhatIsMissingOrWrong) {
+  {
+    const Environment given{"RANK=1"};
+    EXPECT_EQ(complaint().substr(0, 48), "RANK is set in the environment, WORLD_SIZE is no");
+  }
+  {
+    const Environment given{"WORLD_SIZE=2"};
+    EXPECT_EQ(complaint().substr(0, 49), "WORLD_SIZE is set in the environment, RANK is not");
+  }
+  {
+    const Environment given{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=localhost"};
+    EXPECT_NE(complaint().find("MASTER_PORT is not"), std::string::npos);
+  }
+  {
+    const Environment given{"RANK=2", "WORLD_SIZE=2"};
+    EXPECT_EQ(complaint(), "RANK=2 in the environment should be a number from 0 to 1");
+  }
+  {
+    const Environment given{"RANK=x", "WORLD_SIZE=2"};
+    EXPECT_EQ(complaint(), "RANK=x in the environment should be a number from 0 to 1");
+  }
+}
+
+// ---- meeting ------------------------------------------------------------------------------------
+
+World world_of(int rank, int size, const std::string& master) {
+  World world;
+  world.rank = world.local_rank = rank;
+  world.size = world.local_size = size;
+  world.master = master + std::to_string(getppid());
+  world.variables = "RANK, WORLD_SIZE";
+  return world;
+}
+
+// A process that meets the others and adds `part` up over them.
+std::unique_ptr<Child> meet(int rank, int size, const std::string& master, double timeout, int part,
+                            int expected) {
+  return std::make_unique<Child>([=] {
+    World world = world_of(rank, size, master);
+    const auto peers = connect_hosts(world, 4096, timeout);
+    float sum = float(part);
+    peers->all_reduce(&sum, 1, nullptr);
+    return sum == float(expected) ? 0 : 1;
+  });
+}
+
+TEST(Meeting, WorksInAnyOrderAndTwoJobsStayApart) {
+  Ranks all;
+  for (int rank : {2, 0, 1}) {
+    all.push_back(meet(rank, 3, "job a ", 10, 1, 3));
+    all.push_back(meet(rank, 3, "job b ", 10, 100, 300));
+    usleep(20000);
+  }
+  expect_all_end_well(all);
+}
+
+TEST(Meeting, NamesWhoDoesntCome) {
+  Ranks two;
+  for (int rank : {0, 1}) two.push_back(meet(rank, 3, "job c ", 0.5, 1, 3));
+  const Ending first = two[0]->wait(), second = two[1]->wait();
+  EXPECT_EQ(first.code, 99);
+  EXPECT_NE(first.errors.find("rank 0 waited 0.5 s for rank 2 (RANK, WORLD_SIZE in the"),
+            std::string::npos)
+      << first.errors;
+  EXPECT_EQ(second.code, 99);
+  EXPECT_NE(second.errors.find("rank 1: rank 0 ended before all ranks had come"), std::string::npos)
+      << second.errors;
+}
+
+TEST(Meeting, NamesRankZeroWhenItDoesntCome) {
+  const Ending ending = meet(1, 2, "job d ", 0.3, 1, 2)->wait();
+  EXPECT_NE(ending.errors.find("rank 1 waited 0.3 s for rank 0"), std::string::npos)
+      << ending.errors;
+}
+
+TEST(Meeting, TurnsAwayWhoDoesntBelong) {
+  Ranks three;
+  three.push_back(meet(0, 3, "job e ", 10, 1, 3));
+  const Ending other = meet(1, 2, "job e ", 10, 1, 2)->wait();
+  EXPECT_NE(other.errors.find("rank 0 has another number of processes"), std::string::npos)
+      << other.errors;
+  three.push_back(meet(1, 3, "job e ", 10, 1, 3));
+  usleep(100000);
+  const Ending twin = meet(1, 3, "job e ", 10, 1, 3)->wait();
+  EXPECT_NE(twin.errors.find("there are two processes of rank 1"), std::string::npos)
+      << twin.errors;
+  three.push_back(meet(2, 3, "job e ", 10, 1, 3));
+  expect_all_end_well(three);
+}
+
+}  // namespace
+}  // namespace bv::test

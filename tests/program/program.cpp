@@ -1,0 +1,164 @@
+#include "tests/program/program.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "engine/base/json.h"
+#include "tests/data/data_files.h"
+
+namespace bv::test {
+namespace {
+
+std::string launcher_path() {
+  return (std::filesystem::path(own_path()).parent_path() / "launcher").string();
+}
+
+std::vector<std::string> split_words(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+// What other launchers, and whoever runs the tests, may have left there.
+void clean_environment(int threads) {
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", worker_variable})
+    unsetenv(name);
+  setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 1);
+  // Threads that spin while they wait take the cores from the tests' other processes.
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+}
+
+int become_launcher(const std::string& folder, const std::string& words, const std::string& output,
+                    const ProgramOptions& options) {
+  if (chdir(folder.c_str()) != 0) return 98;
+  const int fd = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0) return 98;
+  if (options.address_space) {
+    const rlimit limit{options.address_space, options.address_space};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) return 98;
+  }
+  clean_environment(options.threads);
+  for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
+  std::vector<std::string> list = split_words(words);
+  list.insert(list.begin(), "launcher");
+  std::vector<char*> argv;
+  for (std::string& word : list) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execv(launcher_path().c_str(), argv.data());
+  return 98;
+}
+
+// Beside the run folders, where no test that looks for leftovers sees it.
+std::string fresh_output_path() {
+  std::string path = (std::filesystem::temp_directory_path() / "barevision-out-XXXXXX").string();
+  const int fd = mkstemp(path.data());
+  if (fd < 0) throw std::runtime_error("mkstemp");
+  close(fd);
+  return path;
+}
+
+std::string environment_of(pid_t pid) {
+  return '\0' + contents("/proc/" + std::to_string(pid) + "/environ");
+}
+
+// What is said to more processes than cores depends on the machine.
+std::string without_warning(const std::string& errors) {
+  return errors.starts_with("warning:") ? errors.substr(errors.find('\n') + 1) : errors;
+}
+
+}  // namespace
+
+Program::Program(const std::string& folder, const std::string& words, ProgramOptions options)
+    : output_path_(fresh_output_path()),
+      child_([=, this] { return become_launcher(folder, words, output_path_, options); }) {}
+
+Program::~Program() {
+  std::error_code ignored;
+  std::filesystem::remove(output_path_, ignored);
+}
+
+pid_t Program::worker(int rank) const {
+  const std::string own = std::to_string(pid());
+  const std::string mark = '\0' + ("RANK=" + std::to_string(rank)) + '\0';
+  for (const double start = seconds_now(); seconds_now() - start < 10; usleep(1000)) {
+    std::istringstream children(contents("/proc/" + own + "/task/" + own + "/children"));
+    for (pid_t child = 0; children >> child;) {
+      if (environment_of(child).find(mark) != std::string::npos) return child;
+    }
+  }
+  throw std::runtime_error("no worker of rank " + std::to_string(rank));
+}
+
+Finished Program::wait(double limit) {
+  const Ending ending = child_.wait(limit);
+  Finished end{ending.code, ending.seconds, contents(output_path_), without_warning(ending.errors)};
+  return end;
+}
+
+Finished run_program(const std::string& folder, const std::string& words, ProgramOptions options) {
+  return Program(folder, words, options).wait();
+}
+
+Finished train(const std::string& folder, const std::string& words, ProgramOptions options) {
+  Finished end = run_program(folder, words, options);
+  EXPECT_EQ(end.code, 0) << words << "\n" << end.output << end.errors;
+  return end;
+}
+
+bool wait_for(const std::string& path, const std::string& text, double limit) {
+  for (const double start = seconds_now(); seconds_now() - start < limit; usleep(1000))
+    if (contents(path).find(text) != std::string::npos) return true;
+  return false;
+}
+
+std::string contents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<std::string> metric(const std::string& run, const std::string& kind,
+                                const std::string& member) {
+  std::vector<std::string> values;
+  std::istringstream lines(contents(run + "/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const JsonValue object = parse_json_object(line, run + "/metrics.jsonl");
+    if (object.members.empty() || object.members[0].second.text != kind) continue;
+    for (const auto& [name, value] : object.members)
+      if (name == member) values.push_back(value.text);
+  }
+  return values;
+}
+
+std::string last_metric(const std::string& run, const std::string& kind,
+                        const std::string& member) {
+  const auto values = metric(run, kind, member);
+  return values.empty() ? "none" : values.back();
+}
+
+std::vector<double> losses(const std::string& run) {
+  std::vector<double> values;
+  for (const std::string& text : metric(run, "step", "loss")) values.push_back(std::stod(text));
+  return values;
+}
+
+void make_cifar(const std::string& folder, int train, int val) {
+  write_file(folder + "/data_batch_1.bin", cifar_records(train, 0));
+  write_file(folder + "/test_batch.bin", cifar_records(val, train));
+}
+
+void make_class_folders(const std::string& folder, int classes, int images) {
+  for (int c = 0; c < classes; ++c)
+    for (int i = 0; i < images; ++i)
+      write_ppm(folder + "/class" + std::to_string(c) + "/" + std::to_string(i) + ".ppm", 40, 36,
+                c * images + i);
+}
+
+}  // namespace bv::test

@@ -1,0 +1,61 @@
+// The whole program as its users run it: build/launcher as a child in a folder of the test's own.
+#pragma once
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/processes/processes.h"
+#include "tests/temporary_folder.h"
+
+namespace bv::test {
+
+struct Finished {
+  int code = -1;  // exit code, or 128 + signal
+  double seconds = 0;
+  std::string output, errors;  // the latter without the warning of too few cores
+};
+
+struct ProgramOptions {
+  int threads = 1;                                                    // of one process
+  size_t address_space = 0;                                           // most bytes; 0: no limit
+  std::vector<std::pair<std::string, std::string>> environment = {};  // beside the test's own
+};
+
+class Program {
+ public:
+  // `words`: the command line without the program, split at spaces; paths are relative to `folder`.
+  Program(const std::string& folder, const std::string& words, ProgramOptions options = {});
+  ~Program();
+  pid_t pid() const { return child_.pid(); }
+  // The worker of this rank, as soon as there is one.
+  pid_t worker(int rank) const;
+  Finished wait(double limit = 60);
+  bool anyone_left() const { return child_.anyone_left(); }
+
+ private:
+  std::string output_path_;
+  Child child_;
+};
+
+Finished run_program(const std::string& folder, const std::string& words,
+                     ProgramOptions options = {});
+// The same, for a run that is to end well.
+Finished train(const std::string& folder, const std::string& words, ProgramOptions options = {});
+
+// Waits until the file has `text` in it; false when that takes too long.
+bool wait_for(const std::string& path, const std::string& text, double limit = 30);
+
+std::string contents(const std::string& path);
+// Of the lines of a kind in a run's metrics.jsonl, one member as written.
+std::vector<std::string> metric(const std::string& run, const std::string& kind,
+                                const std::string& member);
+std::string last_metric(const std::string& run, const std::string& kind, const std::string& member);
+std::vector<double> losses(const std::string& run);
+
+// vit_tiny on a small CIFAR-10 folder of 44 and 10 records, made on the spot: `data` names it.
+void make_cifar(const std::string& folder, int train = 44, int val = 10);
+void make_class_folders(const std::string& folder, int classes, int images);
+inline const std::string on_vit = "vit_tiny --image-size 32 --patch-size 16 --log-every 1 ";
+
+}  // namespace bv::test

@@ -1,0 +1,269 @@
+// A user's mistakes: one line that says what and where, exit code 2, nothing left behind.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "engine/files/safetensors.h"
+#include "kernels/devices/devices.h"
+#include "tests/data/data_files.h"
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::set<std::string> listing(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    names.insert(entry.path().string());
+  return names;
+}
+
+class ProgramErrors : public testing::Test {
+ protected:
+  ProgramErrors() { make_cifar(in("cifar")); }
+  std::string in(const std::string& name) const { return folder_ / name; }
+
+  void expect_refused(const std::string& words, const std::string& line) const {
+    const auto before = listing(folder_.path());
+    const Finished end = run_program(folder_.path(), words);
+    EXPECT_EQ(end.code, 2) << words << "\n" << end.output;
+    EXPECT_EQ(end.errors, line + "\n") << words;
+    EXPECT_EQ(listing(folder_.path()), before) << words;
+  }
+  // The same from a worker of two.
+  void expect_refused_by_all(const std::string& words, const std::string& line) const {
+    expect_refused(words, line);
+    expect_refused("-n 2 " + words, line);
+  }
+  // A run of two steps, for what is done to it then.
+  void make_run(const std::string& out) const {
+    train(folder_.path(), on_vit +
+                              "--data cifar --batch 8 --optimizer sgd --momentum 0 --steps 2 "
+                              "--out " +
+                              out);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(ProgramErrors, OfTheCommandLine) {
+  const std::string help = "; ./launcher --help lists all";
+  expect_refused("vit_tyni",
+                 "unknown model 'vit_tyni' (did you mean vit_tiny?); there are resnet34, "
+                 "resnet50, resnext50_32x4d, vit_large, vit_tiny");
+  expect_refused("vit_tiny --learning 3",
+                 "unknown option --learning (the nearest known one is --version)" + help);
+  expect_refused("vit_tiny --bach 3", "unknown option --bach (did you mean --batch?)" + help);
+  expect_refused("vit_tiny --lr abc", "--lr abc: is not a number");
+  expect_refused("vit_tiny --batch 2.5", "--batch 2.5: is not a whole number");
+  expect_refused("vit_tiny --image-size 64x64", "--image-size 64x64: is not a number");
+  expect_refused("vit_tiny -n 0", "-n 0: must be at least 1 and at most 1024");
+  expect_refused("vit_tiny --lr", "--lr wants a value: --lr X");
+  expect_refused("vit_tiny --optimizer adan",
+                 "--optimizer adan: is none of sgd, adam, adamw (did "
+                 "you mean adam?)");
+  expect_refused("vit_tiny --batch 4 --local-batch 4",
+                 "--batch and --local-batch exclude each other");
+  expect_refused("--data cifar",
+                 "no MODEL given: ./launcher MODEL [options]; there are resnet34, resnet50, "
+                 "resnext50_32x4d, vit_large, vit_tiny");
+  write_text(in("c.json"), "{\"imagesize\": 64}");
+  expect_refused("vit_tiny --config c.json",
+                 "c.json: unknown key 'imagesize' (did you mean image_size?)");
+  write_text(in("d.json"), "{\"lr\": \"much\"}");
+  expect_refused("vit_tiny --config d.json", "d.json: 'lr' much: must be a number");
+}
+
+TEST_F(ProgramErrors, OfTheData) {
+  fs::create_directory(in("empty"));
+  make_class_folders(in("one"), 1, 3);
+  make_class_folders(in("hollow"), 2, 3);
+  fs::create_directory(in("hollow/class7"));
+  auto records = cifar_records(4, 0);
+  records.pop_back();
+  make_cifar(in("short")), write_file(in("short/data_batch_1.bin"), records);
+  records.push_back(0);
+  records[2 * 3073] = 10;
+  make_cifar(in("label")), write_file(in("label/data_batch_1.bin"), records);
+
+  const std::string data = on_vit + "--batch 2 --data ";
+  expect_refused(data + "nowhere", "--data nowhere: no such folder");
+  expect_refused(data + "cifar/test_batch.bin",
+                 "--data cifar/test_batch.bin: is a file; give the folder of class folders or of "
+                 "CIFAR-10's .bin files");
+  expect_refused_by_all(data + "empty",
+                        "empty: no class folders in it (nor train/ and val/, nor "
+                        "CIFAR-10's data_batch_1.bin)");
+  expect_refused(data + "one",
+                 "one: has one class, 'class0'; at least two class folders are needed");
+  expect_refused(data + "hollow",
+                 "hollow/class7: a class folder without images (.jpg .jpeg .png "
+                 ".bmp .gif .ppm .pgm .pnm)");
+  expect_refused(data + "short",
+                 "short/data_batch_1.bin: its size, 12291 bytes, is no multiple of "
+                 "3073, a CIFAR-10 record; download or copy it again");
+  expect_refused(data + "label",
+                 "label/data_batch_1.bin: record 2 has label 10, above 9; is it a "
+                 "CIFAR-10 file?");
+  expect_refused(data + "cifar --classes 5", "--classes 5: cifar has 10 classes");
+}
+
+// A file that turns out to be no picture only when it is its turn.
+TEST_F(ProgramErrors, ABadImageEndsTheRunWithItsName) {
+  make_class_folders(in("photos"), 2, 4);
+  write_text(in("photos/class1/2.ppm"), "P6\n40 36\n255\nshort");
+  write_text(in("photos/class1/3.ppm"), "no picture");
+  for (const std::string n : {"-n 1 ", "-n 2 "}) {
+    const Finished end = run_program(folder_.path(), n + on_vit +
+                                                         "--data photos --batch 4 --steps 4 "
+                                                         "--augment none --out run" +
+                                                         n.substr(3));
+    EXPECT_EQ(end.code, 2) << end.output;
+    EXPECT_EQ(std::ranges::count(end.errors, '\n'), 1) << end.errors;
+    EXPECT_NE(end.errors.find("photos/class1/"), std::string::npos) << end.errors;
+  }
+}
+
+TEST_F(ProgramErrors, OfSizesDevicesAndFolders) {
+  const std::string cifar = on_vit + "--data cifar ";
+  expect_refused("-n 2 " + cifar + "--batch 9",
+                 "--batch 9 is not divisible by 2 processes; 8 would fit");
+  expect_refused_by_all(cifar + "--batch 46",
+                        "--batch 46 is larger than the training data (44 "
+                        "images); 44 would fit");
+  expect_refused(cifar + "--local-batch 46",
+                 "--batch 46 is larger than the training data (44 "
+                 "images); 44 would fit");
+  std::string why;
+  if (!is_built(DeviceKind::cuda))
+    expect_refused_by_all(cifar + "--device cuda",
+                          "--device cuda: this program was built without CUDA; make says what it "
+                          "found of it");
+  else if (gpu_count(&why) == 0)
+    expect_refused_by_all(cifar + "--device cuda", "--device cuda: no GPU (" + why + ")");
+  expect_refused(cifar + "--precision bf16",
+                 "--precision bf16: the cpu device computes in fp32 "
+                 "(--precision fp32)");
+  expect_refused("vit_tiny --data cifar --image-size 33 --patch-size 8",
+                 "the image size 33 is not divisible by the patch size 8; --image-size 32 or 40 "
+                 "would be");
+  write_text(in("full/file"), "x");
+  expect_refused_by_all(cifar + "--out full",
+                        "--out full exists and is not empty; --resume full goes on with a run, "
+                        "another --out starts a new one");
+  expect_refused(cifar + "--out full/file",
+                 "--out full/file is a file where the run's folder "
+                 "should be; name another");
+  expect_refused_by_all(cifar + "--batch 2 --out full/file/run",
+                        "--out full/file/run: can't make this folder: Not a directory");
+}
+
+TEST_F(ProgramErrors, OfWeights) {
+  make_run("run");
+  const std::string cifar = on_vit + "--data cifar --batch 2 --weights ",
+                    file = "run/last/weights.safetensors";
+  TensorFile weights = read_safetensors(in(file));
+  weights.tensors["blocks.3.norm1.bias"].data[7] = NAN;
+  write_safetensors(in("nan.safetensors"), weights);
+  weights.metadata["model"] = "resnet50";
+  write_safetensors(in("other.safetensors"), weights);
+  weights.metadata.clear();
+  weights.tensors.erase("blocks.3.norm1.bias");
+  weights.tensors["fc.bias"] = {.shape = {1}, .data = {1}};
+  weights.tensors["norm.weight"] = {.shape = {1}, .data = {1}};
+  write_safetensors(in("odd.safetensors"), weights);
+  write_text(in("cut.safetensors"), contents(in(file)).substr(0, 1000000));
+
+  expect_refused(cifar + "nowhere.safetensors", "nowhere.safetensors: No such file or directory");
+  expect_refused_by_all(cifar + "nan.safetensors",
+                        "nan.safetensors: these weights don't fit the "
+                        "model; not finite: blocks.3.norm1.bias");
+  expect_refused(cifar + "other.safetensors",
+                 "other.safetensors: weights of resnet50, not of vit_tiny");
+  expect_refused("vit_large --data cifar --image-size 32 --batch 2 --weights " + file,
+                 file + ": weights of vit_tiny, not of vit_large");
+  expect_refused(cifar + "odd.safetensors",
+                 "odd.safetensors: these weights don't fit the model; missing: "
+                 "blocks.3.norm1.bias; extra: fc.bias; of another shape: norm.weight [1] for "
+                 "[192]");
+  const Finished cut = run_program(folder_.path(), cifar + "cut.safetensors");
+  EXPECT_EQ(cut.code, 2);
+  EXPECT_TRUE(cut.errors.starts_with("cut.safetensors: ")) << cut.errors;
+  EXPECT_EQ(std::ranges::count(cut.errors, '\n'), 1) << cut.errors;
+}
+
+void replace_in(const std::string& path, const std::string& from, const std::string& to) {
+  std::string text = contents(path);
+  const size_t at = text.find(from);
+  ASSERT_NE(at, std::string::npos) << from;
+  write_text(path, text.replace(at, from.size(), to));
+}
+
+TEST_F(ProgramErrors, OfResumedRuns) {
+  make_run("run");
+  expect_refused("--resume nowhere", "--resume nowhere: there is no such folder");
+  expect_refused("--resume cifar", "--resume cifar: not a run folder, it has no config.json");
+  expect_refused(
+      "--resume run --lr 3",
+      "--lr can't be given anew with --resume: the run has 0.001; leave it out, or start "
+      "a new run from --weights run/last/weights.safetensors");
+  expect_refused("vit_large --resume run",
+                 "MODEL can't be given anew with --resume: the run has vit_tiny; leave it out, or "
+                 "start a new run from --weights run/last/weights.safetensors");
+  expect_refused("-n 3 --resume run --device cpu",
+                 "the batch of 8 images of the run in run is not divisible by 3 processes; -n 2 "
+                 "would fit");
+
+  make_cifar(in("cifar"), 45);
+  expect_refused_by_all("--resume run",
+                        in("cifar") +
+                            ": its files or classes have changed since the run in run "
+                            "began; start a new run from --weights run/last/weights.safetensors");
+  make_cifar(in("cifar"));
+
+  const std::string good = contents(in("run/last/state.json"));
+  replace_in(in("run/last/state.json"), "\"version\": 1", "\"version\": 2");
+  expect_refused_by_all("--resume run",
+                        "run/step-00000002/state.json: made by a newer barevision: "
+                        "format 2, this one reads 1");
+  write_text(in("run/last/state.json"), good);
+  replace_in(in("run/config.json"), "\"model\": \"vit_tiny\"", "\"model\": \"vit_large\"");
+  expect_refused("--resume run", "run/last: a checkpoint of vit_tiny, not of vit_large");
+  replace_in(in("run/config.json"), "\"model\": \"vit_large\"", "\"model\": \"vit_tiny\"");
+  fs::resize_file(in("run/last/weights.safetensors"), 1000000);
+  const Finished torn = run_program(folder_.path(), "--resume run");
+  EXPECT_EQ(torn.code, 2);
+  EXPECT_TRUE(torn.errors.starts_with("run/step-00000002/weights.safetensors: torn: 1000000 bytes"))
+      << torn.errors;
+  EXPECT_EQ(std::ranges::count(torn.errors, '\n'), 1) << torn.errors;
+  fs::remove(in("run/last"));
+  expect_refused("--resume run", "run: no checkpoint here (run/last is missing)");
+}
+
+// Another launcher may start its ranks with different words.
+TEST_F(ProgramErrors, OfRanksThatAreToldDifferently) {
+  const char* rank = "OMPI_COMM_WORLD_RANK";
+  const char* size = "OMPI_COMM_WORLD_SIZE";
+  const char* job = "PMIX_NAMESPACE";
+  setenv(size, "2", 1);
+  setenv(job, folder_.path().c_str(), 1);
+  setenv(rank, "0", 1);
+  const std::string words = on_vit + "--data synthetic --batch 4 --steps 2 --out ";
+  Program first(folder_.path(), words + "run");
+  setenv(rank, "1", 1);
+  Program second(folder_.path(), words + "run --lr 0.5");
+  for (const char* name : {rank, size, job}) unsetenv(name);
+  const Finished a = first.wait(), b = second.wait();
+  EXPECT_EQ(b.code, 2);
+  EXPECT_NE(a.code, 0);
+  EXPECT_EQ(a.errors + b.errors,
+            "rank 1 was started with \"lr\": 0.5, rank 0 with \"lr\": 5e-04; start all with the "
+            "same options\n");
+}
+
+}  // namespace
+}  // namespace bv::test

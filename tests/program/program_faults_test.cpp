@@ -1,0 +1,140 @@
+// The whole program when things go wrong: killed, stopped, on a full disk, diverging.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+
+#include "engine/files/checkpoint.h"
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+// Goes on until it is ended.
+const std::string endless = on_vit + "--data synthetic --batch 4 --steps 100000 --out run ";
+
+class ProgramFaults : public testing::Test {
+ protected:
+  std::string in(const std::string& name) const { return folder_ / name; }
+  Finished resume(int64_t steps) const {
+    return train(folder_.path(), "--resume run --steps " + std::to_string(steps));
+  }
+  // The last checkpoint is whole and finite. Returns its step.
+  int64_t expect_checkpoint(const std::string& run) const {
+    const Checkpoint c = load_checkpoint(in(run));
+    const auto finite = [](float x) { return std::isfinite(x); };
+    for (const auto& [name, tensor] : c.weights.tensors)
+      EXPECT_TRUE(std::ranges::all_of(tensor.data, finite)) << name;
+    return c.step;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(ProgramFaults, AWorkerThatIsKilled) {
+  // While it starts, in a step, while a checkpoint is written.
+  for (const std::string moment : {"", "\"step\":3,", "\"step\":4,"}) {
+    std::filesystem::remove_all(in("run"));
+    Program run(folder_.path(), "-n 2 " + endless + "--save-every 2steps");
+    const pid_t victim = run.worker(1);
+    ASSERT_TRUE(moment.empty() || wait_for(in("run/metrics.jsonl"), moment));
+    kill(victim, SIGKILL);
+    const Finished end = run.wait();
+    EXPECT_EQ(end.code, 128 + SIGKILL);
+    EXPECT_EQ(end.errors, "rank 1 was killed by SIGKILL\n");
+    EXPECT_LT(end.seconds, 5);
+    EXPECT_FALSE(run.anyone_left());
+    EXPECT_TRUE(moment.empty() || expect_checkpoint("run") >= 2);
+  }
+  const int64_t step = expect_checkpoint("run");
+  resume(step + 2);
+  EXPECT_EQ(metric(in("run"), "step", "step").size(), size_t(step + 2));
+}
+
+TEST_F(ProgramFaults, ALauncherThatIsKilled) {
+  Program run(folder_.path(), "-n 2 " + endless);
+  ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  kill(run.pid(), SIGKILL);
+  const Finished end = run.wait();
+  EXPECT_EQ(end.code, 128 + SIGKILL);
+  EXPECT_LT(end.seconds, 5);
+  EXPECT_FALSE(run.anyone_left());
+}
+
+// Both to the launcher alone, as a batch system does, and to the group, as a terminal does.
+TEST_F(ProgramFaults, SignalsStopInOrder) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    std::filesystem::remove_all(in("run"));
+    Program run(folder_.path(), "-n 2 " + endless);
+    ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+    kill(signal == SIGTERM ? run.pid() : -run.pid(), signal);
+    const Finished end = run.wait();
+    EXPECT_EQ(end.code, 128 + signal);
+    EXPECT_EQ(end.errors, "");
+    EXPECT_FALSE(run.anyone_left());
+    EXPECT_NE(end.output.find("Go on with: ./launcher --resume run\n"), std::string::npos)
+        << end.output;
+    const int64_t step = expect_checkpoint("run");
+    EXPECT_EQ(last_metric(in("run"), "step", "step"), std::to_string(step));
+    EXPECT_NE(end.output.find("stopped after step " + std::to_string(step)), std::string::npos);
+  }
+  const int64_t step = expect_checkpoint("run");
+  resume(step + 1);
+  EXPECT_EQ(expect_checkpoint("run"), step + 1);
+}
+
+// An epoch of one update, so that the stop comes with its last one, whenever it comes.
+TEST_F(ProgramFaults, AStopAtTheEndOfAnEpochLosesNoEvaluation) {
+  make_cifar(in("cifar"));
+  Program run(folder_.path(), on_vit + "--data cifar --batch 44 --epochs 100000 --out run");
+  ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  kill(run.pid(), SIGTERM);
+  EXPECT_EQ(run.wait().code, 128 + SIGTERM);
+  const int64_t step = expect_checkpoint("run");
+  EXPECT_EQ(metric(in("run"), "epoch", "val_top1").size(), size_t(step - 1));
+  resume(step);  // not one update more
+  EXPECT_EQ(metric(in("run"), "epoch", "step").back(), std::to_string(step));
+  EXPECT_NE(metric(in("run"), "epoch", "val_top1").back(), "null");
+  EXPECT_GT(std::stod(metric(in("run"), "epoch", "lr").back()), 0);
+  EXPECT_EQ(metric(in("run"), "step", "step").size(), size_t(step));
+  resume(step + 1);
+  EXPECT_EQ(metric(in("run"), "epoch", "val_top1").size(), size_t(step + 1));
+}
+
+TEST_F(ProgramFaults, AFullDisk) {
+  const SmallDisk disk(in("disk"), "40m");  // a checkpoint takes 22 MB without moments
+  if (!disk.mounted()) GTEST_SKIP() << "can't mount a small disk here";
+  const Finished end = run_program(
+      folder_.path(), on_vit + "--data synthetic --batch 4 --steps 6 " +
+                          "--optimizer sgd --momentum 0 " + "--save-every 2steps --out disk/run");
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.errors.find("disk full while saving step 4 to disk/run; the previous checkpoint "
+                            "disk/run/last (step 2) is intact\n"),
+            std::string::npos)
+      << end.errors;
+  EXPECT_EQ(expect_checkpoint("disk/run"), 2);
+}
+
+TEST_F(ProgramFaults, ALossThatIsNotFinite) {
+  const std::string diverging = on_vit + "--data synthetic --batch 4 --steps 9 --optimizer sgd " +
+                                "--warmup-epochs 0 --save-every 1steps ";
+  const Finished end = run_program(folder_.path(), "-n 2 " + diverging + "--lr 1e30 --out run");
+  EXPECT_EQ(end.code, 1);
+  EXPECT_TRUE(
+      end.errors.starts_with("step 2: the loss is not finite; the first such gradient is "
+                             "that of patch_embed.proj.weight. Try a smaller --lr"))
+      << end.errors;
+  EXPECT_NE(end.errors.find("run/last is the state after step 1\n"), std::string::npos);
+  EXPECT_EQ(expect_checkpoint("run"), 1);
+
+  // An update that overflows is not saved.
+  const Finished over =
+      run_program(folder_.path(), diverging + "--weight-decay 1e10 --lr 3e38 --out over");
+  EXPECT_EQ(over.code, 1);
+  EXPECT_TRUE(over.errors.starts_with("step 1: the update made ")) << over.errors;
+  EXPECT_FALSE(std::filesystem::exists(in("over/last")));
+}
+
+}  // namespace
+}  // namespace bv::test

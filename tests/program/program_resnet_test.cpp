@@ -1,0 +1,137 @@
+// The whole program with a ResNet of one block a stage: running statistics in checkpoints, resumed
+// runs, batch norm over processes, what is refused.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/files/safetensors.h"
+#include "kernels/devices/devices.h"
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+const std::string short_run = "resnet34 --data cifar --log-every 1 --epochs 4 --save-every 100 ";
+const std::string on_cifar = short_run + "--batch 12 --lr 0.01 ";
+
+class ProgramResnet : public testing::Test {
+ protected:
+  void SetUp() override {
+    make_cifar(in("cifar"));
+    models_ = std::getenv("BAREVISION_MODELS");
+    std::filesystem::create_directory(in("models"));
+    std::filesystem::copy(models_ + "/resnet50.json", in("models"));
+    std::string recipe = contents(models_ + "/resnet34.json");
+    const std::string layers = "[3, 4, 6, 3]";
+    ASSERT_NE(recipe.find(layers), std::string::npos);
+    recipe.replace(recipe.find(layers), layers.size(), "[1, 1, 1, 1]");
+    std::ofstream(in("models/resnet34.json")) << recipe;
+    setenv("BAREVISION_MODELS", in("models").c_str(), 1);
+  }
+  void TearDown() override { setenv("BAREVISION_MODELS", models_.c_str(), 1); }
+  std::string in(const std::string& name) const { return folder_ / name; }
+  Finished go(const std::string& words, ProgramOptions options = {}) const {
+    return train(folder_.path(), words, options);
+  }
+  std::map<std::string, HostTensor> weights(const std::string& run) const {
+    return read_safetensors(in(run) + "/last/weights.safetensors").tensors;
+  }
+  void expect_refused(const std::string& words, const std::string& reason) const {
+    const Finished end = run_program(folder_.path(), words);
+    EXPECT_EQ(end.code, 2) << words;
+    EXPECT_NE(end.errors.find(reason), std::string::npos) << end.errors;
+  }
+  TemporaryFolder folder_;
+  std::string models_;  // as it was
+};
+
+// Also where each process has its own batch's statistics: the running ones are common to all.
+TEST_F(ProgramResnet, AResumedRunIsTheUninterruptedOneBitForBit) {
+  for (const std::string n : {"1", "2"}) {
+    const std::string words = "-n " + n + " " + on_cifar;
+    go(words + "--out whole" + n);
+    go(words + "--out parts" + n + " --steps 5");  // in the middle of an epoch
+    go("--resume " + in("parts" + n) + " --steps 12");
+    for (const char* file : {"/last/weights.safetensors", "/last/state.safetensors"})
+      EXPECT_TRUE(contents(in("whole" + n) + file) == contents(in("parts" + n) + file))
+          << n << file;
+    EXPECT_EQ(last_metric(in("whole" + n), "epoch", "val_loss"),
+              last_metric(in("parts" + n), "epoch", "val_loss"));
+  }
+}
+
+TEST_F(ProgramResnet, SyncedBatchNormIsThatOfOneProcess) {
+  // With a rate that lets rounding stay small: 12 values are few for a variance.
+  const std::string gently = short_run + "--batch 12 --lr 1e-3 --steps 4 ";
+  go("-n 1 " + gently + "--out one");
+  for (const std::string n : {"2", "3"}) {
+    go("-n " + n + " " + gently + "--sync-bn --out sync" + n);
+    const auto one = losses(in("one")), many = losses(in("sync" + n));
+    ASSERT_EQ(one.size(), 4u);
+    for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(many[i], one[i], 5e-4 * one[i]) << n << ", " << i;
+  }
+  go("-n 2 " + gently + "--out own");
+  EXPECT_GT(std::abs(losses(in("own"))[3] - losses(in("one"))[3]), 1e-2);
+}
+
+TEST_F(ProgramResnet, WeightsStartAnotherRunAndSayWhatIsNew) {
+  go(on_cifar + "--out first --steps 3");
+  const auto saved = weights("first");
+  EXPECT_EQ(saved.at("conv1.weight").shape, (std::vector<int64_t>{64, 3, 7, 7}));
+  EXPECT_EQ(saved.at("layer4.0.conv1.weight").shape, (std::vector<int64_t>{512, 256, 3, 3}));
+  EXPECT_TRUE(saved.contains("bn1.running_mean"));
+  const std::string file = in("first") + "/last/weights.safetensors";
+  // A step of rate 0 leaves all but the statistics, which it moves by a tenth.
+  go(short_run + "--batch 12 --lr 0 --weights " + file + " --out second --steps 1");
+  const auto again = weights("second");
+  EXPECT_EQ(again.at("layer3.0.conv2.weight").data, saved.at("layer3.0.conv2.weight").data);
+  EXPECT_NE(again.at("bn1.running_mean").data, saved.at("bn1.running_mean").data);
+  make_class_folders(in("photos"), 3, 12);
+  const Finished end = go("resnet34 --data photos --image-size 32 --batch 4 --steps 1 --weights " +
+                          file + " --out third");
+  EXPECT_NE(end.output.find("has 10 classes, this run 3"), std::string::npos) << end.output;
+  expect_refused("resnet50 --data cifar --out fourth --weights " + file,
+                 "weights of resnet34, not of resnet50");
+}
+
+// A file that doesn't say what it is.
+TEST_F(ProgramResnet, ForeignWeightsOfTheOtherResnetAreRefusedByWhatDoesntFit) {
+  go(on_cifar + "--out first --steps 1");
+  TensorFile file = read_safetensors(in("first") + "/last/weights.safetensors");
+  file.metadata.clear();
+  file.tensors["bn1.num_batches_tracked"] = {.shape = {}, .data = {7}};
+  write_safetensors(in("foreign.safetensors"), file);
+  go(on_cifar + "--out second --steps 1 --weights foreign.safetensors");
+  expect_refused("resnet50 --data cifar --out third --weights foreign.safetensors",
+                 "foreign.safetensors: these weights don't fit the model; missing: ");
+}
+
+TEST_F(ProgramResnet, WhatCantBeTrainedIsRefused) {
+  expect_refused("resnet34 --data cifar --batch 1 --out a",
+                 "layer4.0.bn1 has one value for each channel to normalise");
+  expect_refused("resnet34 --data cifar --patch-size 4 --out a", "resnet34 has no patches");
+  expect_refused("resnet34 --data cifar --image-size 5 --out a", "--image-size 32 would do");
+  expect_refused("resnet34 --data cifar --device cpu --conv cudnn --out a",
+                 "--conv cudnn: cuDNN computes on GPUs");
+  EXPECT_FALSE(std::filesystem::exists(in("a")));
+}
+
+TEST_F(ProgramResnet, OnSimtInFp16AsOnTheCpu) {
+  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+  const std::string words = short_run + "--batch 6 --lr 1e-3 --steps 3 ";
+  go(words + "--out cpu");
+  go(words + "--device simt --out fp32");
+  go(words + "--device simt --precision fp16 --out fp16");
+  const auto want = losses(in("cpu")), fp32 = losses(in("fp32")), fp16 = losses(in("fp16"));
+  ASSERT_EQ(fp16.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(fp32[i], want[i], 1e-4 * want[i]) << i;
+    EXPECT_NEAR(fp16[i], want[i], 0.02 * want[i]) << i;
+  }
+}
+
+}  // namespace
+}  // namespace bv::test

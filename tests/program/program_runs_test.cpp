@@ -1,0 +1,216 @@
+// The whole program: equal runs, resumed runs, runs on several processes, what a run folder holds.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "engine/base/json.h"
+#include "tests/data/data_files.h"
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+// Everything random at once.
+const std::string random_all =
+    "--drop-rate .1 --attn-drop-rate .1 --drop-path-rate .1 --augment basic ";
+const std::string on_cifar = on_vit + "--data cifar --warmup-steps 2 ";
+
+class ProgramRuns : public testing::Test {
+ protected:
+  ProgramRuns() { make_cifar(folder_ / "cifar"); }
+  std::string in(const std::string& name) const { return folder_ / name; }
+  Finished go(const std::string& words, ProgramOptions options = {}) const {
+    return train(folder_.path(), words, options);
+  }
+  // Both files are there and are byte for byte the same.
+  void expect_same_state(const std::string& a, const std::string& b) const {
+    for (const char* file : {"/last/weights.safetensors", "/last/state.safetensors"}) {
+      const std::string one = contents(in(a) + file);
+      EXPECT_GT(one.size(), 1000000u) << a << file;
+      EXPECT_TRUE(one == contents(in(b) + file)) << a << " and " << b << " differ in " << file;
+    }
+  }
+  void expect_close_losses(const std::string& a, const std::string& b, double tolerance) const {
+    const auto one = losses(in(a)), other = losses(in(b));
+    ASSERT_EQ(one.size(), other.size());
+    ASSERT_FALSE(one.empty());
+    for (size_t i = 0; i < one.size(); ++i)
+      EXPECT_LE(std::abs(one[i] - other[i]), tolerance * one[i]) << "step " << i + 1;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(ProgramRuns, SameSeedSameWeights) {
+  const std::string words = on_cifar + random_all + "--batch 8 --steps 3 ";
+  go(words + "--out a", {.threads = 2});
+  go(words + "--out b", {.threads = 2});
+  go(words + "--out c --seed 1", {.threads = 2});
+  expect_same_state("a", "b");
+  EXPECT_EQ(contents(in("a/config.json")), contents(in("b/config.json")));
+  EXPECT_NE(contents(in("a/last/weights.safetensors")), contents(in("c/last/weights.safetensors")));
+}
+
+std::string keys_of(const std::string& line) {
+  std::string keys;
+  for (const auto& [name, value] : parse_json_object(line, "metrics.jsonl").members)
+    keys += (keys.empty() ? "" : " ") + name;
+  return keys;
+}
+
+TEST_F(ProgramRuns, RunFolderAndWhatIsPrinted) {
+  make_class_folders(in("three"), 3, 6);
+  go(on_cifar + "--batch 8 --steps 6 --out a");
+  go(on_vit + "--data three --batch 4 --steps 1 --out b");
+  const std::string step =
+      "kind epoch step loss lr grad_norm images_per_second data_seconds step_seconds "
+      "loss_scale skipped";
+  const auto epoch = [](const std::string& top5) {
+    return "kind epoch step train_loss val_loss val_top1 " + top5 +
+           "lr images_per_second seconds peak_memory_bytes";
+  };
+  // Five batches are an epoch.
+  const std::vector<std::string> wanted{
+      step, step, step, step, step, epoch("val_top5 "), step, epoch("val_top5 ")};
+  std::vector<std::string> found;
+  std::istringstream lines(contents(in("a/metrics.jsonl")));
+  for (std::string line; std::getline(lines, line);) found.push_back(keys_of(line));
+  EXPECT_EQ(found, wanted);
+  EXPECT_EQ(metric(in("a"), "step", "step"),
+            (std::vector<std::string>{"1", "2", "3", "4", "5", "6"}));
+  EXPECT_EQ(metric(in("a"), "step", "epoch"),
+            (std::vector<std::string>{"1", "1", "1", "1", "1", "2"}));
+  EXPECT_EQ(metric(in("a"), "epoch", "step"), (std::vector<std::string>{"5", "6"}));
+  // Three classes have no top-5.
+  EXPECT_EQ(metric(in("b"), "epoch", "val_top1").size(), 1u);
+  EXPECT_TRUE(metric(in("b"), "epoch", "val_top5").empty());
+
+  const JsonValue config = parse_json_object(contents(in("a/config.json")), "config.json");
+  std::map<std::string, std::string> values;
+  for (const auto& [name, value] : config.members) values[name] = value.text;
+  EXPECT_EQ(values["model"], "vit_tiny");
+  EXPECT_EQ(values["batch"], "8");
+  EXPECT_EQ(values["steps"], "6");
+  EXPECT_EQ(values["lr"], "0.001");  // the recipe's for CIFAR
+  EXPECT_EQ(values["device"], "cpu");
+  EXPECT_EQ(std::filesystem::weakly_canonical(values["data"]),
+            std::filesystem::weakly_canonical(in("cifar")));
+  // It can be a config of another run.
+  go("--config a/config.json --out c");
+  expect_same_state("a", "c");
+}
+
+TEST_F(ProgramRuns, PlanIsWhatARunReports) {
+  const std::string words = on_cifar + "--batch 8 ";
+  const std::string plan = go(words + "--plan").output;
+  EXPECT_FALSE(std::filesystem::exists(in("runs")));
+  go(words + "--steps 1 --out a");
+  const auto peak = metric(in("a"), "epoch", "peak_memory_bytes");
+  ASSERT_EQ(peak.size(), 1u);
+  EXPECT_NE(plan.find(" " + peak[0] + " bytes"), std::string::npos) << plan;
+}
+
+// Its 7 GB are planned in half of that, which is mostly the stacks of threads.
+TEST_F(ProgramRuns, PlansALargeModelWithoutAllocatingIt) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer reserves more addresses than any limit";
+#endif
+  const Finished end =
+      go("vit_large --data synthetic --batch 8 --plan", {.address_space = size_t{3500} << 20});
+  const size_t at = end.output.find("\npeak ");
+  ASSERT_NE(at, std::string::npos) << end.output;
+  EXPECT_GT(std::stod(end.output.substr(at + 6)), 6e9);
+}
+
+struct ResumeCase {
+  std::string name, words;
+  int stop;
+};
+
+class ProgramResume : public ProgramRuns, public testing::WithParamInterface<ResumeCase> {};
+
+// Two epochs are one, a stop in the middle of the second, and the rest.
+TEST_P(ProgramResume, EqualsAnUninterruptedRun) {
+  const auto& [name, words, stop] = GetParam();
+  const std::string all = words + on_cifar + random_all + "--batch 8 --epochs 2 ";
+  go(all + "--out whole");
+  go(all + "--out cut --steps " + std::to_string(stop));
+  const Finished end = go("--resume cut --steps 1000");
+  EXPECT_NE(end.output.find("going on after step " + std::to_string(stop) + "\n"),
+            std::string::npos);
+  expect_same_state("whole", "cut");
+  EXPECT_EQ(metric(in("whole"), "step", "step"), metric(in("cut"), "step", "step"));
+  EXPECT_EQ(metric(in("whole"), "step", "loss"), metric(in("cut"), "step", "loss"));
+  EXPECT_EQ(last_metric(in("whole"), "epoch", "train_loss"),
+            last_metric(in("cut"), "epoch", "train_loss"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, ProgramResume,
+    testing::Values(ResumeCase{"OneProcess", "", 8}, ResumeCase{"TwoProcesses", "-n 2 ", 7},
+                    // Updates of three batches and of two, twice.
+                    ResumeCase{"Accumulated", "--accumulate 3 --optimizer sgd --clip-grad 1 ", 3}),
+    [](const auto& test) { return test.param.name; });
+
+TEST_F(ProgramRuns, ResumesOnAnotherNumberOfProcesses) {
+  const std::string words = "-n 2 " + on_cifar + random_all + "--batch 8 --optimizer sgd ";
+  go(words + "--steps 9 --out whole");
+  go(words + "--steps 4 --out cut");
+  const Finished end = go("-n 1 --resume cut --steps 9");
+  EXPECT_NE(end.output.find("1 process, local batch 8"), std::string::npos) << end.output;
+  expect_close_losses("whole", "cut", 1e-4);
+}
+
+TEST_F(ProgramRuns, ResumedRunsGoOnAsTheyWere) {
+  go("-n 2 " + on_cifar + "--batch 8 --epochs 1 --out a");
+  const Finished longer = go("--resume a --epochs 2 --log-every 2 --save-every 3steps --keep 2");
+  EXPECT_NE(longer.output.find("2 processes, local batch 4"), std::string::npos) << longer.output;
+  EXPECT_EQ(metric(in("a"), "step", "step"),
+            (std::vector<std::string>{"1", "2", "3", "4", "5", "6", "8", "10"}));
+  // What is already there needs no further step.
+  const Finished none = go("--resume a");
+  EXPECT_EQ(last_metric(in("a"), "step", "step"), "10");
+  EXPECT_NE(none.output.find("a/last/weights.safetensors"), std::string::npos) << none.output;
+}
+
+class ProgramProcesses : public ProgramRuns, public testing::WithParamInterface<std::string> {};
+
+// The first 20 losses of 1, 2 and 3 processes on the same global batch.
+TEST_P(ProgramProcesses, LossesDontDependOnTheirNumber) {
+  const std::string words = on_cifar + random_all + "--batch 6 --steps 20 --eval-every 100 " +
+                            "--optimizer " + GetParam();
+  for (const std::string n : {"1", "2", "3"}) go("-n " + n + " " + words + " --out run" + n);
+  EXPECT_EQ(losses(in("run1")).size(), 20u);
+  const double tolerance = GetParam() == "sgd" ? 1e-4 : 1e-3;
+  expect_close_losses("run1", "run2", tolerance);
+  expect_close_losses("run1", "run3", tolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, ProgramProcesses, testing::Values("sgd", "adamw"),
+                         [](const auto& test) { return test.param; });
+
+TEST_F(ProgramRuns, StartsFromWeightsOfAnotherSizeAndOtherClasses) {
+  make_class_folders(in("three"), 3, 6);
+  go(on_cifar + "--batch 8 --steps 2 --out a");
+  const Finished other =
+      go("vit_tiny --image-size 48 --patch-size 16 --data three --batch 4 "
+         "--steps 2 --out b --weights a/last/weights.safetensors");
+  EXPECT_NE(other.output.find("new head: a/last/weights.safetensors has 10 classes, this run 3"),
+            std::string::npos)
+      << other.output;
+  EXPECT_NE(other.output.find("position embedding resized from 2x2 to 3x3 patches"),
+            std::string::npos)
+      << other.output;
+  // Where all fits nothing is said, and without a change of weights they stay as they are.
+  const Finished same = go(on_cifar +
+                           "--batch 8 --steps 1 --lr 0 --out c --weights "
+                           "a/last/weights.safetensors");
+  EXPECT_EQ(same.output.find("new head"), std::string::npos) << same.output;
+  EXPECT_TRUE(contents(in("a/last/weights.safetensors")) ==
+              contents(in("c/last/weights.safetensors")));
+}
+
+}  // namespace
+}  // namespace bv::test

@@ -1,0 +1,189 @@
+// The whole program on the stand-in for CUDA: the cuda backend's graphs, loss scaling and NCCL
+// calls, without a GPU. The model is vit_tiny's first two blocks, so that it doesn't take long.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "engine/files/checkpoint.h"
+#include "kernels/devices/devices.h"
+#include "tests/processes/network.h"
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+const std::string on_cifar = on_vit + "--data cifar --batch 6 --schedule constant ";
+const std::string on_simt = on_cifar + "--device simt ";
+const std::string endless_on_simt =
+    on_vit + "--data synthetic --batch 2 --steps 100000 --device simt --out run --timeout 2 ";
+
+class ProgramOnSimt : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+    make_cifar(in("cifar"));
+    const std::string models = std::getenv("BAREVISION_MODELS");
+    std::string recipe = contents(models + "/vit_tiny.json");
+    const std::string depth = "\"depth\": 12";
+    ASSERT_NE(recipe.find(depth), std::string::npos);
+    recipe.replace(recipe.find(depth), depth.size(), "\"depth\": 2");
+    std::filesystem::create_directory(in("models"));
+    std::ofstream(in("models/vit_tiny.json")) << recipe;
+    models_ = models;
+    setenv("BAREVISION_MODELS", in("models").c_str(), 1);
+  }
+  void TearDown() override {
+    if (!models_.empty()) setenv("BAREVISION_MODELS", models_.c_str(), 1);
+  }
+  std::string in(const std::string& name) const { return folder_ / name; }
+  Finished go(const std::string& words) const { return train(folder_.path(), words); }
+  void expect_near(const std::string& a, const std::string& b, double tolerance) const {
+    const std::vector<double> got = losses(in(a)), want = losses(in(b));
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], want[i], tolerance * std::abs(want[i])) << a << ", step " << i + 1;
+  }
+  TemporaryFolder folder_;
+  std::string models_;  // as it was
+};
+
+TEST_F(ProgramOnSimt, TrainsInFp16AndResumesOnTheCpuAndBack) {
+  const std::string words = on_simt + "--precision fp16 --lr 1e-3 --epochs 2 ";
+  go(words + "--steps 2 --out run");
+  EXPECT_EQ(metric(in("run"), "step", "loss_scale"), (std::vector<std::string>{"65536", "65536"}));
+  EXPECT_EQ(load_checkpoint(in("run")).loss_scale, 65536);
+  go("--resume run --steps 4 --device cpu --precision fp32");
+  EXPECT_EQ(metric(in("run"), "step", "loss_scale").back(), "1");
+  go("--resume run --steps 6 --device simt --precision fp16");
+  EXPECT_EQ(metric(in("run"), "step", "loss_scale").back(), "65536");
+  EXPECT_EQ(losses(in("run")).size(), 6u);
+  go(on_simt + "--lr 1e-3 --epochs 2 --steps 6 --precision fp32 --out fp32");
+  expect_near("run", "fp32", 0.02);
+}
+
+TEST_F(ProgramOnSimt, GivesTheCpusLossesOnAnyNumberOfRanks) {
+  const std::string words = "--optimizer sgd --lr 0.05 --steps 3 --epochs 1 ";
+  go(on_cifar + words + "--device cpu --out cpu");
+  for (const std::string n : {"1", "2", "3"}) {
+    go("-n " + n + " " + on_simt + words + "--out simt" + n);
+    expect_near("simt" + n, "cpu", 1e-4);
+  }
+  go("-n 2 --oversubscribe " + on_simt + words + "--out shared");
+  expect_near("shared", "cpu", 1e-4);
+}
+
+// As torchrun starts the only rank of each of two machines.
+std::vector<std::unique_ptr<Program>> two_machines(const std::string& folder,
+                                                   const std::string& words) {
+  std::vector<std::unique_ptr<Program>> machines;
+  const std::string port = std::to_string(free_port());
+  for (const std::string rank : {"0", "1"}) {
+    ProgramOptions options;
+    options.environment = {{"RANK", rank},        {"WORLD_SIZE", "2"},
+                           {"LOCAL_RANK", "0"},   {"LOCAL_WORLD_SIZE", "1"},
+                           {"MASTER_PORT", port}, {"MASTER_ADDR", "127.0.0.1"}};
+    machines.push_back(std::make_unique<Program>(folder, words, options));
+  }
+  return machines;
+}
+
+TEST_F(ProgramOnSimt, TrainsOnSeveralMachinesAsOnOne) {
+  const std::string words = on_simt + "--precision fp16 --lr 1e-3 --steps 3 --epochs 1 ";
+  for (const auto& machine : two_machines(folder_.path(), words + "--out two")) {
+    const Finished end = machine->wait();
+    EXPECT_EQ(end.code, 0) << end.errors;
+  }
+  go("-n 2 " + words + "--out one");
+  EXPECT_TRUE(contents(in("one/last/weights.safetensors")) ==
+              contents(in("two/last/weights.safetensors")));
+}
+
+TEST_F(ProgramOnSimt, SeveralMachinesAreOneForTheCpu) {
+  const auto two = two_machines(folder_.path(), on_cifar + "--device cpu --out run");
+  const Finished end = two[0]->wait();
+  EXPECT_EQ(end.code, 2);
+  EXPECT_NE(end.errors.find("(1 of 2 here); the cpu device works on one"), std::string::npos)
+      << end.errors;
+}
+
+TEST_F(ProgramOnSimt, AnotherMachineThatDiesOrStops) {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    const auto two = two_machines(
+        folder_.path(), on_vit + "--data synthetic --batch 2 --steps 100000 " +
+                            "--device simt --timeout 2 --out run" + std::to_string(signal));
+    ASSERT_TRUE(wait_for(in("run" + std::to_string(signal) + "/metrics.jsonl"), "\"step\":2,"));
+    kill(two[1]->pid(), signal);
+    const Finished end = two[0]->wait();
+    EXPECT_EQ(end.code, 1);
+    EXPECT_EQ(end.errors, signal == SIGKILL
+                              ? "rank 0: rank 1 has died, or its machine can't be reached\n"
+                              : "rank 0: rank 1 has not answered for 2 s (--timeout)\n");
+    kill(two[1]->pid(), SIGKILL);
+  }
+}
+
+TEST_F(ProgramOnSimt, TellsWhereTimeWent) {
+  const Finished end = go(on_simt + "--profile --steps 2 --epochs 1 --out run");
+  EXPECT_NE(end.output.find("attention "), std::string::npos) << end.output;
+}
+
+TEST_F(ProgramOnSimt, AChipThatIsNone) {
+  setenv("SIMT_ARCH", "sm_70", 1);
+  const Finished end = run_program(folder_.path(), on_simt + "--out run");
+  unsetenv("SIMT_ARCH");
+  EXPECT_EQ(end.code, 2);
+  EXPECT_NE(end.errors.find("SIMT_ARCH=sm_70: no such chip here; there are sm_75"),
+            std::string::npos)
+      << end.errors;
+  EXPECT_FALSE(std::filesystem::exists(in("run")));
+}
+
+TEST_F(ProgramOnSimt, AGradientThatStaysNotFiniteEndsTheRun) {
+  const Finished end =
+      run_program(folder_.path(), on_simt + "--precision fp16 --lr 1e30 --epochs 10 --out run");
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.errors.find("steps on end"), std::string::npos) << end.errors;
+  EXPECT_NE(end.errors.find("the first such gradient is that of "), std::string::npos)
+      << end.errors;
+}
+
+TEST_F(ProgramOnSimt, ARankThatDiesInACollective) {
+  setenv("SIMT_NCCL_FAULT", "die:1:7", 1);
+  Program run(folder_.path(), "-n 2 " + endless_on_simt);
+  unsetenv("SIMT_NCCL_FAULT");
+  const Finished end = run.wait();
+  EXPECT_EQ(end.code, 128 + SIGKILL);
+  EXPECT_EQ(end.errors, "rank 1 was killed by SIGKILL\n");
+  EXPECT_FALSE(run.anyone_left());
+}
+
+TEST_F(ProgramOnSimt, ARankThatHangsInACollective) {
+  setenv("SIMT_NCCL_FAULT", "hang:1:7", 1);
+  Program run(folder_.path(), "-n 2 " + endless_on_simt);
+  unsetenv("SIMT_NCCL_FAULT");
+  const Finished end = run.wait();
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.errors.find("answered for 2 s (--timeout)"), std::string::npos) << end.errors;
+  EXPECT_FALSE(run.anyone_left());
+}
+
+TEST_F(ProgramOnSimt, ARankThatIsStopped) {
+  Program run(folder_.path(), "-n 2 " + endless_on_simt);
+  const pid_t victim = run.worker(1);
+  ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  kill(victim, SIGSTOP);
+  const Finished end = run.wait();
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.errors.find("rank 0: rank 1 has not answered for 2 s (--timeout)\n"),
+            std::string::npos)
+      << end.errors;
+  EXPECT_FALSE(run.anyone_left());
+}
+
+}  // namespace
+}  // namespace bv::test

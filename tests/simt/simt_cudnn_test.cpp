@@ -1,0 +1,54 @@
+// Convolutions by cuDNN (--conv cudnn), on its stand-in: the calls, the workspace, what is done
+// around them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "kernels/cuda/make_cuda_kernels.h"
+#include "tests/kernels/kernel_cases.h"
+
+namespace bv {
+namespace {
+
+Device cudnn_on_simt() {
+  for (Device& device : devices_to_test())
+    if (device.name == "simt") {
+      device.make_kernels = [] { return simt_gpu::make_cuda_kernels(nullptr, true); };
+      return device;
+    }
+  return {};
+}
+
+// Of the numbers in a case's name: its loops are plain.
+double work_of(const std::string& name) {
+  double product = 1, number = 0;
+  for (const char c : name + '_')
+    if (c >= '0' && c <= '9')
+      number = 10 * number + (c - '0');
+    else
+      product *= std::max(number, 1.0), number = 0;
+  return product;
+}
+
+TEST(SimtCudnn, ComputesTheTablesConvolutions) {
+  const Device device = cudnn_on_simt();
+  if (device.name.empty()) GTEST_SKIP() << "the stand-in is not under test";
+  int cases = 0;
+  for (const KernelCase& c : conv_cases()) {
+    if (c.test_all || c.cpu_only || work_of(c.name) > 1 << 22) continue;
+    for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16}) {
+      // cuDNN rounds the weight's gradient to 16 bits, which the table's tolerance is too narrow for.
+      if (dtype != DType::fp32 && c.name.find("weight") != c.name.npos) continue;
+      const Problem problem = c.make(dtype);
+      for (const unsigned char poison : {0xFF, 0x40})
+        for (const std::string& failure : execute(problem, device, 0, poison).failures)
+          ADD_FAILURE() << c.name << ": " << failure;
+      ++cases;
+    }
+  }
+  EXPECT_GT(cases, 50) << cases;
+}
+
+}  // namespace
+}  // namespace bv

@@ -1,0 +1,337 @@
+// The stand-in's graphs: capture from streams, replay, and what a capture forbids.
+#include <functional>
+#include <thread>
+
+#include "tests/simt/simt_host.h"
+
+namespace bv::simt_gpu {
+namespace {
+
+class SimtGraph : public SimtHostTest {
+ public:
+  // A small step: uploads, forks to a second stream, joins, downloads.
+  struct Step {
+    cudaStream_t main = stream(), side = stream();
+    float *in = device_array(), *left = device_array(), *right = device_array(),
+          *out = device_array();
+    float *host_in = pinned_array(0), *host_out = pinned_array(0);
+
+    void queue(bool joins = true) const {
+      copy(in, host_in, cudaMemcpyHostToDevice, main);
+      check(cudaMemsetAsync(out, 0, bytes, main), "cudaMemsetAsync");
+      run_twice_plus(left, in, 0, main);
+      after(side, main);
+      run_twice_plus(right, left, 1, side);
+      run_twice_plus(left, in, 3, main);  // races with the line above
+      if (joins) after(main, side);
+      run_twice_plus(out, right, 1, main);
+      copy(host_out, out, cudaMemcpyDeviceToHost, main);
+    }
+    // Without the race.
+    void queue_right() const {
+      copy(in, host_in, cudaMemcpyHostToDevice, main);
+      check(cudaMemsetAsync(out, 0, bytes, main), "cudaMemsetAsync");
+      after(side, main);
+      run_twice_plus(right, in, 1, side);
+      run_twice_plus(left, in, 3, main);
+      run_twice_plus(left, left, 0, main);
+      after(main, side);
+      run_twice_plus(out, right, 1, main);
+      run_twice_plus(out, left, 0, main);
+      run_twice_plus(out, right, 1, main);
+      copy(host_out, out, cudaMemcpyDeviceToHost, main);
+    }
+    std::vector<float> result() const { return {host_out, host_out + length}; }
+  };
+
+  static cudaGraph_t capture(cudaStream_t s, const std::function<void()>& queue) {
+    check(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+    queue();
+    cudaGraph_t graph = nullptr;
+    check(cudaStreamEndCapture(s, &graph), "cudaStreamEndCapture");
+    return graph;
+  }
+  static cudaGraphExec_t instantiate(cudaGraph_t graph) {
+    cudaGraphExec_t executable = nullptr;
+    check(cudaGraphInstantiate(&executable, graph), "cudaGraphInstantiate");
+    check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+    return executable;
+  }
+  static void replay(cudaGraphExec_t executable, cudaStream_t s) {
+    check(cudaGraphLaunch(executable, s), "cudaGraphLaunch");
+  }
+  static std::vector<int> types(cudaGraph_t graph) {
+    size_t count = 0;
+    check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
+    std::vector<cudaGraphNode_t> nodes(count);
+    check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
+    std::vector<int> counts(4);
+    for (const cudaGraphNode_t node : nodes) {
+      cudaGraphNodeType type;
+      check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
+      ++counts.at(type);
+    }
+    return counts;
+  }
+};
+
+// ---- Capture and replay -------------------------------------------------------------------------
+TEST_F(SimtGraph, ReplayGivesTheBitsOfADirectRun) {
+  for (simt::stream_seed = 0; simt::stream_seed < seeds; ++simt::stream_seed) {
+    reset();
+    const Step step;
+    const cudaGraphExec_t graph = instantiate(capture(step.main, [&] { step.queue_right(); }));
+    EXPECT_EQ(step.result(), all(0));  // a capture runs nothing
+    for (const float x : {0.1f, 0.7f, 1e10f}) {
+      std::fill_n(step.host_in, length, x);
+      step.queue_right();
+      synchronize(step.main);
+      const std::vector<float> direct = step.result();
+      EXPECT_EQ(direct, all(2 * (2 * x + 1) + 1));
+      std::fill_n(step.host_in, length, x / 3);
+      std::fill_n(step.host_out, length, 0.0f);
+      replay(graph, step.main);  // reads what is there when it runs
+      synchronize(step.main);
+      EXPECT_EQ(step.result(), all(2 * (2 * (x / 3) + 1) + 1));
+      std::fill_n(step.host_in, length, x);
+      for (int i = 0; i < 3; ++i) replay(graph, step.main);
+      synchronize(step.main);
+      EXPECT_EQ(step.result(), direct) << simt::stream_seed;
+    }
+  }
+}
+
+TEST_F(SimtGraph, NodesThatRaceGiveOtherResultsForSomeSeed) {
+  int wrong = 0, right = 0;
+  for (simt::stream_seed = 0; simt::stream_seed < seeds; ++simt::stream_seed) {
+    reset();
+    const Step step;
+    const cudaGraphExec_t graph = instantiate(capture(step.main, [&] { step.queue(); }));
+    std::fill_n(step.host_in, length, 1.0f);
+    replay(graph, step.main);
+    synchronize(step.main);
+    (step.result() == all(11) ? right : wrong) += 1;
+  }
+  EXPECT_GT(right, 2);
+  EXPECT_GT(wrong, 2);
+}
+
+TEST_F(SimtGraph, NodesByType) {
+  const Step step;
+  const cudaGraph_t graph = capture(step.main, [&] {
+    step.queue();
+    check(cudaLaunchHostFunc(
+              step.main, [](void*) {}, nullptr),
+          "cudaLaunchHostFunc");
+  });
+  EXPECT_EQ(types(graph), (std::vector{4, 2, 1, 1}));  // kernels, copies, sets, host functions
+  cudaGraphNode_t few[20] = {};
+  size_t count = 20;
+  check(cudaGraphGetNodes(graph, few, &count), "cudaGraphGetNodes");
+  EXPECT_EQ(count, 8u);
+  EXPECT_EQ(few[8], nullptr);
+}
+
+TEST_F(SimtGraph, ArgumentsAreThoseOfTheCapture) {
+  const cudaStream_t s = stream();
+  float *a = device_array(), x = 1;
+  const cudaGraphExec_t graph = instantiate(capture(s, [&] { run_fill(a, x, s); }));
+  x = 2;
+  replay(graph, s);
+  EXPECT_EQ(download(a, s), all(1));
+}
+
+TEST_F(SimtGraph, LaunchesOfAGraphFollowOneAnother) {
+  for (simt::stream_seed = 0; simt::stream_seed < seeds; ++simt::stream_seed) {
+    const cudaStream_t s[2] = {stream(), stream()};
+    float *a = device_array(), *b = device_array();
+    run_fill(a, 1, s[0]);
+    after(s[1], s[0]);
+    const cudaGraphExec_t graph = instantiate(capture(s[0], [&] {
+      run_twice_plus(b, a, 1, s[0]);
+      run_twice_plus(a, b, 0, s[0]);
+    }));
+    for (int i = 0; i < 6; ++i) replay(graph, s[i % 2]);
+    check(cudaGraphExecDestroy(graph), "cudaGraphExecDestroy");  // what is queued runs
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    EXPECT_EQ(download(a, s[0]), all(6826)) << simt::stream_seed;
+  }
+}
+
+TEST_F(SimtGraph, StepOfGraphsNeedsNoSynchronization) {
+  const Step step;
+  const cudaGraphExec_t graph = instantiate(capture(step.main, [&] { step.queue_right(); }));
+  const size_t waits = simt::host_synchronizations(), graphs = simt::graph_launches();
+  for (int i = 0; i < 5; ++i) replay(graph, step.main);
+  EXPECT_EQ(simt::host_synchronizations(), waits);
+  EXPECT_EQ(simt::graph_launches() - graphs, 5u);
+  simt::run_all();
+}
+
+TEST_F(SimtGraph, CopyOfAGraphWhoseMemoryIsFreed) {
+  const cudaStream_t s = stream();
+  float *a = device_array(), *host = pinned_array(1);
+  const cudaGraphExec_t graph =
+      instantiate(capture(s, [&] { copy(a, host, cudaMemcpyHostToDevice, s); }));
+  check(cudaFree(a), "cudaFree");
+  replay(graph, s);
+  EXPECT_TRUE(is(cudaStreamSynchronize(s), cudaErrorIllegalAddress,
+                 "is 0 bytes into an allocation of 400 bytes that cudaFree took back"));
+}
+
+TEST_F(SimtGraph, EmptyCapture) {
+  const cudaStream_t s = stream();
+  const cudaGraph_t graph = capture(s, [] {});
+  EXPECT_EQ(types(graph), (std::vector{0, 0, 0, 0}));
+  replay(instantiate(graph), s);
+  synchronize(s);
+  EXPECT_TRUE(is(cudaGraphDestroy(graph), cudaErrorInvalidValue, "no such graph"));
+}
+
+// ---- What a capture forbids ---------------------------------------------------------------------
+TEST_F(SimtGraph, ForbiddenCallsEndTheCapture) {
+  float *a = device_array(), *host = pinned_array(1);
+  const cudaStream_t s = stream(), other = stream();
+  const cudaEvent_t old = event();
+  check(cudaEventRecord(old, other), "cudaEventRecord");
+  void* p = nullptr;
+  const std::pair<const char*, std::function<cudaError_t()>> calls[] = {
+      {"cudaStreamSynchronize", [&] { return cudaStreamSynchronize(s); }},
+      {"cudaStreamSynchronize", [&] { return cudaStreamSynchronize(other); }},
+      {"cudaStreamQuery", [&] { return cudaStreamQuery(s); }},
+      {"cudaEventSynchronize", [&] { return cudaEventSynchronize(old); }},
+      {"cudaEventQuery", [&] { return cudaEventQuery(old); }},
+      {"cudaDeviceSynchronize", [&] { return cudaDeviceSynchronize(); }},
+      {"cudaMalloc", [&] { return cudaMalloc(&p, 4); }},
+      {"cudaFree", [&] { return cudaFree(a); }},
+      {"cudaMallocHost", [&] { return cudaMallocHost(&p, 4); }},
+      {"cudaFreeHost", [&] { return cudaFreeHost(host); }},
+      {"cudaMemcpy", [&] { return cudaMemcpy(a, host, bytes, cudaMemcpyHostToDevice); }}};
+  for (const auto& [name, call] : calls) {
+    check(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+    run_fill(a, 1, s);
+    EXPECT_TRUE(is(call(), cudaErrorStreamCaptureUnsupported, name));
+    cudaStreamCaptureStatus status;
+    check(cudaStreamIsCapturing(s, &status), "cudaStreamIsCapturing");
+    EXPECT_EQ(status, cudaStreamCaptureStatusInvalidated) << name;
+    EXPECT_TRUE(is(cudaMemsetAsync(a, 0, bytes, s), cudaErrorStreamCaptureInvalidated, name));
+    cudaGraph_t graph;
+    EXPECT_TRUE(
+        is(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated,
+           std::string("operation failed due to a previous error during capture: ") + name));
+    EXPECT_EQ(graph, nullptr);
+    check(cudaStreamIsCapturing(s, &status), "cudaStreamIsCapturing");
+    EXPECT_EQ(status, cudaStreamCaptureStatusNone) << name;
+  }
+  run_fill(a, 3, s);
+  EXPECT_EQ(download(a, s), all(3));  // the stream is an ordinary one again
+}
+
+TEST_F(SimtGraph, OtherThreadsAndModes) {
+  const cudaStream_t s = stream();
+  const auto malloc_elsewhere = [] {
+    cudaError_t error = cudaSuccess;
+    std::thread([&] {
+      void* p = nullptr;
+      error = cudaMalloc(&p, 4);
+    }).join();
+    return error;
+  };
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  EXPECT_EQ(malloc_elsewhere(), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
+  check(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  EXPECT_EQ(malloc_elsewhere(), cudaSuccess);
+  cudaError_t elsewhere = cudaSuccess;
+  std::thread([&] { elsewhere = cudaStreamEndCapture(s, &graph); }).join();
+  EXPECT_EQ(elsewhere, cudaErrorStreamCaptureWrongThread);
+  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
+  check(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+  device_array();
+  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
+  check(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+  device_array();
+  check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+  EXPECT_EQ(mode, cudaStreamCaptureModeRelaxed);
+  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
+}
+
+TEST_F(SimtGraph, ForkThatIsNotJoined) {
+  const cudaStream_t s = stream(), side = stream();
+  float *a = device_array(), *b = device_array();
+  check(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  run_fill(a, 1, s);
+  after(side, s);
+  run_fill(b, 1, side);
+  after(s, side);
+  run_fill(b, 2, side);  // after the join
+  cudaGraph_t graph;
+  EXPECT_TRUE(is(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureUnjoined,
+                 "capturing stream has unjoined work: a stream was forked"));
+  EXPECT_EQ(graph, nullptr);
+  run_fill(b, 3, side);
+  EXPECT_EQ(download(b, side), all(3));
+}
+
+TEST_F(SimtGraph, StreamsJoinByEventsOfTheCaptureOnly) {
+  const cudaStream_t s = stream(), side = stream(), third = stream();
+  float* a = device_array();
+  const cudaEvent_t outside = event(), inside = event();
+  check(cudaEventRecord(outside, side), "cudaEventRecord");
+  cudaGraph_t graph = nullptr;
+  const auto begin = [](cudaStream_t which) {
+    check(cudaStreamBeginCapture(which, cudaStreamCaptureModeThreadLocal),
+          "cudaStreamBeginCapture");
+  };
+  begin(s);
+  EXPECT_TRUE(is(cudaStreamWaitEvent(s, outside), cudaErrorStreamCaptureIsolation, "from outside"));
+  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
+
+  begin(s);
+  run_fill(a, 1, s);
+  check(cudaEventRecord(inside, s), "cudaEventRecord");
+  EXPECT_TRUE(is(cudaEventQuery(inside), cudaErrorCapturedEvent, "cudaEventQuery"));
+  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(cudaEventSynchronize(inside), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaStreamWaitEvent(side, inside), cudaErrorCapturedEvent);
+
+  begin(s);
+  begin(third);
+  check(cudaEventRecord(inside, s), "cudaEventRecord");
+  EXPECT_EQ(cudaStreamWaitEvent(third, inside), cudaErrorStreamCaptureMerge);
+  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(cudaStreamEndCapture(third, &graph), cudaErrorStreamCaptureInvalidated);
+
+  begin(s);
+  check(cudaEventRecord(inside, s), "cudaEventRecord");
+  check(cudaStreamWaitEvent(side, inside), "cudaStreamWaitEvent");
+  EXPECT_EQ(cudaStreamEndCapture(side, &graph), cudaErrorStreamCaptureUnmatched);
+  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
+
+  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorIllegalState);
+  begin(s);
+  EXPECT_EQ(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), cudaErrorIllegalState);
+  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal),
+            cudaErrorStreamCaptureUnsupported);
+}
+
+TEST_F(SimtGraph, NullStreamBesideTheCaptureOfABlockingStream) {
+  float* a = device_array();
+  cudaGraph_t graph = nullptr;
+  const cudaStream_t blocking = stream(cudaStreamDefault), free = stream(cudaStreamNonBlocking);
+  check(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  EXPECT_TRUE(is(cudaMemsetAsync(a, 0, bytes), cudaErrorStreamCaptureImplicit,
+                 "cudaMemsetAsync on the null stream, which waits for a stream that is being "
+                 "captured"));
+  EXPECT_EQ(cudaStreamEndCapture(blocking, &graph), cudaErrorStreamCaptureInvalidated);
+  check(cudaStreamBeginCapture(free, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  EXPECT_EQ(cudaMemsetAsync(a, 0, bytes), cudaSuccess);
+  EXPECT_EQ(cudaStreamEndCapture(free, &graph), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace bv::simt_gpu

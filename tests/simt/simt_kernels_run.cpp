@@ -1,0 +1,121 @@
+// After a run of all tests: every __global__ function in kernels/ has run on the stand-in. The names
+// are read from the sources in $BAREVISION_KERNELS. Into the file $BAREVISION_LAUNCHES, where that is
+// asked for, goes a line "kernel;threads;bytes of shared memory" for each (make resources).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "kernels/simt/device/control.h"
+
+namespace bv::simt_gpu {
+namespace {
+
+using Places = std::map<std::string, std::string>;  // a kernel's name, its file's
+
+// Behind the closing one of the parenthesis at `i`.
+size_t behind_parentheses(const std::string& code, size_t i) {
+  int depth = 0;
+  do depth += (code[i] == '(') - (code[i] == ')');
+  while (++i < code.size() && depth > 0);
+  return i;
+}
+
+// The name before the first parenthesis behind __global__ that isn't of __launch_bounds__.
+void find_kernels(const std::string& source, const std::string& file, Places& kernels) {
+  static const std::regex comment("//[^\n]*"), call(R"((\w+)\s*\()");
+  const std::string code = std::regex_replace(source, comment, ""), word = "__global__";
+  for (size_t i = 0; (i = code.find(word, i)) != std::string::npos;) {
+    std::smatch match;
+    std::string name;
+    do {
+      if (!std::regex_search(code.begin() + long(i), code.end(), match, call)) return;
+      name = match[1];
+      i = behind_parentheses(code, i + size_t(match.position() + match.length()) - 1);
+    } while (name == "__launch_bounds__");
+    kernels[name] = file;
+  }
+}
+
+Places kernels_of(const std::filesystem::path& folder) {
+  Places kernels;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const std::string extension = entry.path().extension();
+    if (extension != ".cu" && extension != ".cuh") continue;
+    std::stringstream source;
+    source << std::ifstream(entry.path()).rdbuf();
+    find_kernels(source.str(), entry.path().filename(), kernels);
+  }
+  return kernels;
+}
+
+// "{anonymous}::layernorm_forward<float, 8>" is layernorm_forward.
+std::string plain_name(const std::string& name) {
+  const std::string before = name.substr(0, name.find('<'));
+  return before.substr(before.find_last_of(": ") + 1);
+}
+
+// As a sentence: "" where all of them ran.
+std::string missing(const Places& kernels, const std::set<std::string>& run) {
+  std::set<std::string> plain;
+  for (const std::string& name : run) plain.insert(plain_name(name));
+  std::string list;
+  for (const auto& [name, file] : kernels)
+    if (!plain.contains(name)) list += (list.empty() ? "" : ", ") + name + " (" + file + ")";
+  return list.empty() ? "" : "no test runs these kernels on simt: " + list;
+}
+
+void write_launches(const std::string& file) {
+  std::ofstream out(file);
+  for (const auto& [name, block] : simt::largest_blocks_run())
+    out << std::regex_replace(name, std::regex(R"((\w+|\{anonymous\}|\(anonymous namespace\))::)"),
+                              "")
+        << ';' << block.threads << ';' << block.shared_bytes << '\n';
+  EXPECT_TRUE(out.flush()) << "can't write " << file;
+}
+
+class EveryKernelRan : public testing::Environment {
+  void TearDown() override {
+    if (const char* file = std::getenv("BAREVISION_LAUNCHES")) write_launches(file);
+    const char* folder = std::getenv("BAREVISION_KERNELS");
+    const bool all_tests = testing::GTEST_FLAG(filter) == "*";
+    if (!folder || !all_tests || std::getenv("BAREVISION_ISA")) return;
+    const Places kernels = kernels_of(folder);
+    EXPECT_FALSE(kernels.empty()) << folder << " has no kernels";
+    const std::string sentence = missing(kernels, simt::kernels_run());
+    EXPECT_TRUE(sentence.empty()) << sentence;
+  }
+};
+
+[[maybe_unused]] testing::Environment* const added =
+    testing::AddGlobalTestEnvironment(new EveryKernelRan);
+
+TEST(SimtKernelsRun, FindsKernelsInSources) {
+  Places kernels;
+  find_kernels(
+      "// __global__ void not_this(int);\n"
+      "__global__ void plain(int x) {}\n"
+      "template <class T>\n__global__ void __launch_bounds__(128, 4)\n    bounded(T* out);\n"
+      "__global__ __launch_bounds__(threads) void before(int x) {}\n"
+      "__global__ void __launch_bounds__(warps * 32, least(f(1), g(2, h(3)))) nested(int) {}\n",
+      "a.cu", kernels);
+  EXPECT_EQ(
+      kernels,
+      (Places{{"plain", "a.cu"}, {"bounded", "a.cu"}, {"before", "a.cu"}, {"nested", "a.cu"}}));
+}
+
+TEST(SimtKernelsRun, AMissingOneIsNamed) {
+  const Places kernels{{"forward", "a.cu"}, {"backward", "a.cu"}};
+  EXPECT_EQ(missing(kernels, {"bv::simt_gpu::{anonymous}::forward<float, 8>", "backward"}), "");
+  EXPECT_EQ(missing(kernels, {"forward<float, 8>", "forward<bv::half, 8>"}),
+            "no test runs these kernels on simt: backward (a.cu)");
+}
+
+}  // namespace
+}  // namespace bv::simt_gpu

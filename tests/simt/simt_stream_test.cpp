@@ -1,0 +1,367 @@
+// The stand-in's streams and events: what a program that forgets to wait gets to see.
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "tests/simt/simt_host.h"
+
+namespace bv::simt_gpu {
+namespace {
+
+class SimtStream : public SimtHostTest {};
+
+// ---- Waits that are missing ---------------------------------------------------------------------
+TEST_F(SimtStream, EventWait) {
+  const auto consume = [](bool waits) {
+    reset();
+    const cudaStream_t producer = stream(), consumer = stream();
+    float *a = device_array(), *b = device_array(), *host = pinned_array(0);
+    run_fill(a, 1, producer);
+    if (waits) after(consumer, producer);
+    run_twice_plus(b, a, 1, consumer);
+    copy(host, b, cudaMemcpyDeviceToHost, consumer);
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    return std::vector(host, host + length);
+  };
+  EXPECT_TRUE(std::isnan(consume(false)[0]));  // it has read what nobody has written yet
+  for (unsigned seed = 0; seed < seeds; ++seed) {
+    simt::stream_seed = seed;
+    EXPECT_EQ(consume(true), all(3)) << seed;
+  }
+}
+
+TEST_F(SimtStream, EventWaitBeforeAnOverwrite) {
+  const auto read = [](bool waits) {
+    reset();
+    const cudaStream_t s = stream(), reader = stream();
+    float *a = device_array(), *host = pinned_array(0);
+    run_fill(a, 1, s);
+    after(reader, s);
+    copy(host, a, cudaMemcpyDeviceToHost, reader);
+    if (waits) after(s, reader);
+    run_fill(a, 2, s);
+    synchronize(s);
+    synchronize(reader);
+    return host[0];
+  };
+  EXPECT_EQ(read(false), 2);
+  for (simt::stream_seed = 0; simt::stream_seed < seeds; ++simt::stream_seed)
+    EXPECT_EQ(read(true), 1) << simt::stream_seed;
+}
+
+TEST_F(SimtStream, HostReadsBeforeItHasSynchronized) {
+  float *a = device_array(), *host = pinned_array(5);
+  run_fill(a, 1, nullptr);
+  copy(host, a, cudaMemcpyDeviceToHost, nullptr);
+  EXPECT_TRUE(std::isnan(host[0]));  // neither the old value nor the new one
+  synchronize(nullptr);
+  EXPECT_EQ(host[0], 1);
+}
+
+TEST_F(SimtStream, DestinationIsKeptForWhatIsStillToReadIt) {
+  float *a = device_array(), *host = pinned_array(5);
+  run_fill(a, 1, nullptr);
+  float* b = device_array();
+  copy(b, host, cudaMemcpyHostToDevice, nullptr);
+  copy(host, a, cudaMemcpyDeviceToHost, nullptr);  // after it: allowed
+  EXPECT_EQ(download(b, nullptr), all(5));
+  EXPECT_EQ(host[0], 1);
+}
+
+TEST_F(SimtStream, StagingBufferReusedTooEarly) {
+  const auto upload_two = [](bool waits) {
+    reset();
+    float *a = device_array(), *b = device_array(), *staging = pinned_array(1);
+    copy(a, staging, cudaMemcpyHostToDevice, nullptr);
+    if (waits) synchronize(nullptr);
+    std::fill_n(staging, length, 2.0f);
+    copy(b, staging, cudaMemcpyHostToDevice, nullptr);
+    return download(a, nullptr)[0] + 10 * download(b, nullptr)[0];
+  };
+  EXPECT_EQ(upload_two(false), 22);
+  EXPECT_EQ(upload_two(true), 21);
+}
+
+TEST_F(SimtStream, StagingBufferFilledTooLate) {
+  const auto upload = [](bool fills_first) {
+    float *a = device_array(), *staging = pinned_array(1);
+    if (fills_first) std::fill_n(staging, length, 2.0f);
+    copy(a, staging, cudaMemcpyHostToDevice, nullptr);
+    std::fill_n(staging, length, 2.0f);
+    return download(a, nullptr)[0];
+  };
+  simt::stream_seed = 1;  // a GPU that is quick
+  EXPECT_EQ(upload(false), 1);
+  EXPECT_EQ(upload(true), 2);
+}
+
+TEST_F(SimtStream, PlainMemcpyOnlyPromisesThatTheHostMayGoOn) {
+  const cudaStream_t s = stream();  // does not wait for the null stream, where the copy is
+  float *a = device_array(), *b = device_array();
+  std::vector<float> host = all(1);
+  check(cudaMemcpy(a, host.data(), bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+  host = all(7);
+  run_twice_plus(b, a, 0, s);
+  EXPECT_TRUE(std::isnan(download(b, s)[0]));
+  EXPECT_EQ(download(a, nullptr), all(1));
+}
+
+TEST_F(SimtStream, ASeedFindsEveryOrder) {
+  // Two streams write the same array: each of them is the last one for some seeds.
+  int last[2] = {};
+  for (simt::stream_seed = 0; simt::stream_seed < seeds; ++simt::stream_seed) {
+    const cudaStream_t s[2] = {stream(), stream()};
+    float* a = device_array();
+    for (int i : {0, 1}) run_fill(a, float(i), s[i]);
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    ++last[int(download(a, nullptr)[0])];
+  }
+  EXPECT_GT(last[0], 2);
+  EXPECT_GT(last[1], 2);
+}
+
+TEST_F(SimtStream, ASeedGivesTheSameOrderEachTime) {
+  const auto order = [](unsigned seed) {
+    reset();
+    simt::stream_seed = seed;
+    static std::string seen;
+    seen.clear();
+    cudaStream_t s[4];
+    for (cudaStream_t& one : s) one = stream();
+    static char names[] = "0123";
+    for (int round = 0; round < 5; ++round)
+      for (int i = 0; i < 4; ++i)
+        cudaLaunchHostFunc(
+            s[i], [](void* name) { seen += *static_cast<char*>(name); }, &names[i]);
+    for (cudaStream_t one : s) synchronize(one);
+    return seen;
+  };
+  std::set<std::string> all_orders;
+  for (unsigned seed = 0; seed < seeds; ++seed) {
+    EXPECT_EQ(order(seed), order(seed)) << seed;
+    all_orders.insert(order(seed));
+  }
+  EXPECT_GT(all_orders.size(), 10u);
+}
+
+// ---- Events -------------------------------------------------------------------------------------
+TEST_F(SimtStream, WaitIsForTheRecordThatWasLastAtTheCall) {
+  const cudaStream_t producer = stream(), consumer = stream();
+  const cudaEvent_t e = event();
+  float *a = device_array(), *b = device_array();
+  check(cudaStreamWaitEvent(consumer, e), "cudaStreamWaitEvent");  // never recorded: no wait
+  run_fill(a, 1, producer);
+  check(cudaEventRecord(e, producer), "cudaEventRecord");
+  check(cudaStreamWaitEvent(consumer, e), "cudaStreamWaitEvent");
+  run_fill(a, 2, producer);
+  check(cudaEventRecord(e, producer), "cudaEventRecord");  // too late for the wait
+  run_twice_plus(b, a, 0, consumer);
+  EXPECT_EQ(download(b, consumer), all(2));  // of the first: the second fill is not needed yet
+  check(cudaEventSynchronize(e), "cudaEventSynchronize");
+  EXPECT_EQ(download(a, producer), all(2));
+}
+
+TEST_F(SimtStream, HostWaitsForAnEventOnlyAndNotForWhatFollowsIt) {
+  float *a = device_array(), *first = pinned_array(0), *second = pinned_array(0);
+  const cudaEvent_t e = event();
+  EXPECT_EQ(cudaEventSynchronize(e), cudaSuccess);  // never recorded
+  run_fill(a, 1, nullptr);
+  copy(first, a, cudaMemcpyDeviceToHost, nullptr);
+  check(cudaEventRecord(e), "cudaEventRecord");
+  copy(second, a, cudaMemcpyDeviceToHost, nullptr);
+  check(cudaEventSynchronize(e), "cudaEventSynchronize");
+  EXPECT_EQ(first[0], 1);
+  EXPECT_TRUE(std::isnan(second[0]));
+}
+
+TEST_F(SimtStream, QueriesComeToAnEnd) {
+  for (simt::stream_seed = 0; simt::stream_seed < seeds; ++simt::stream_seed) {
+    const cudaStream_t s = stream();
+    const cudaEvent_t e = event();
+    float* a = device_array();
+    EXPECT_EQ(cudaStreamQuery(s), cudaSuccess);
+    for (int i = 0; i < 3; ++i) run_fill(a, float(i), s);
+    check(cudaEventRecord(e, s), "cudaEventRecord");
+    run_fill(a, 3, s);
+    int asked = 1;
+    while (cudaEventQuery(e) == cudaErrorNotReady) ++asked;
+    EXPECT_GT(asked, simt::stream_seed == 0 ? 3 : 0);
+    EXPECT_EQ(cudaEventQuery(e), cudaSuccess);
+    while (cudaStreamQuery(s) == cudaErrorNotReady) ++asked;
+    EXPECT_EQ(cudaStreamQuery(s), cudaSuccess);
+    EXPECT_LT(asked, 100);
+  }
+}
+
+TEST_F(SimtStream, ElapsedTime) {
+  cudaEvent_t begin = nullptr, end = nullptr;
+  for (cudaEvent_t* e : {&begin, &end}) check(cudaEventCreate(e), "cudaEventCreate");
+  float ms = -1, *a = device_array();
+  EXPECT_TRUE(is(cudaEventElapsedTime(&ms, begin, end), cudaErrorInvalidResourceHandle, "never"));
+  check(cudaEventRecord(begin), "cudaEventRecord");
+  run_fill(a, 1, nullptr);
+  check(cudaEventRecord(end), "cudaEventRecord");
+  EXPECT_EQ(cudaEventElapsedTime(&ms, begin, end), cudaErrorNotReady);
+  check(cudaEventSynchronize(end), "cudaEventSynchronize");
+  check(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
+  EXPECT_GE(ms, 0);
+  EXPECT_LT(ms, 10000);
+}
+
+TEST_F(SimtStream, WhatIsDestroyedIsNoHandle) {
+  const cudaStream_t s = stream();
+  const cudaEvent_t e = event();
+  float* a = device_array();
+  run_fill(a, 1, s);
+  check(cudaEventRecord(e, s), "cudaEventRecord");
+  check(cudaStreamDestroy(s), "cudaStreamDestroy");  // what is queued there runs
+  check(cudaEventSynchronize(e), "cudaEventSynchronize");
+  EXPECT_EQ(download(a, nullptr), all(1));
+  check(cudaEventDestroy(e), "cudaEventDestroy");
+  EXPECT_TRUE(is(cudaStreamSynchronize(s), cudaErrorInvalidResourceHandle, "no such stream"));
+  EXPECT_TRUE(is(cudaEventRecord(e), cudaErrorInvalidResourceHandle, "no such event"));
+}
+
+// ---- The null stream ----------------------------------------------------------------------------
+TEST_F(SimtStream, NullStreamAndBlockingStreamsFollowOneAnother) {
+  for (simt::stream_seed = 0; simt::stream_seed < seeds; ++simt::stream_seed) {
+    const cudaStream_t blocking = stream(cudaStreamDefault), gone = stream(cudaStreamDefault);
+    float *a = device_array(), *b = device_array(), *c = device_array(), *d = device_array();
+    run_fill(a, 1, blocking);
+    run_fill(d, 5, gone);
+    check(cudaStreamDestroy(gone), "cudaStreamDestroy");
+    run_twice_plus(b, a, 1, nullptr);
+    run_twice_plus(c, b, 1, blocking);
+    EXPECT_EQ(download(c, blocking), all(7)) << simt::stream_seed;
+    EXPECT_EQ(download(d, nullptr), all(5)) << simt::stream_seed;
+  }
+}
+
+TEST_F(SimtStream, NullStreamDoesNotWaitForNonBlockingStreams) {
+  const cudaStream_t s = stream(cudaStreamNonBlocking);
+  float *a = device_array(), *b = device_array();
+  run_fill(a, 1, s);
+  run_twice_plus(b, a, 1, nullptr);
+  EXPECT_TRUE(std::isnan(download(b, nullptr)[0]));
+}
+
+// ---- Host functions, threads --------------------------------------------------------------------
+TEST_F(SimtStream, HostFunctionRunsInItsTurnAndMayNotCall) {
+  struct Seen {
+    const float* host;
+    float value = 0;
+    cudaError_t error = cudaSuccess;
+  } seen;
+  float *a = device_array(), *host = pinned_array(0);
+  seen.host = host;
+  run_fill(a, 4, nullptr);
+  copy(host, a, cudaMemcpyDeviceToHost, nullptr);
+  const auto look = [](void* data) {
+    auto& s = *static_cast<Seen*>(data);
+    s.value = s.host[0];
+    s.error = cudaDeviceSynchronize();
+  };
+  check(cudaLaunchHostFunc(nullptr, look, &seen), "cudaLaunchHostFunc");
+  EXPECT_EQ(seen.value, 0);
+  synchronize(nullptr);
+  EXPECT_EQ(seen.value, 4);
+  EXPECT_EQ(seen.error, cudaErrorNotPermitted);
+}
+
+TEST_F(SimtStream, ManyThreadsQueueAndWait) {
+  for (const unsigned seed : {0, 1, 2, 3}) {
+    simt::stream_seed = seed;
+    std::atomic<int> wrong = 0;
+    {
+      std::vector<std::jthread> threads;
+      for (int t = 0; t < 4; ++t)
+        threads.emplace_back([t, &wrong] {
+          const cudaStream_t s = stream();
+          float *a = device_array(), *b = device_array(), *host = pinned_array(float(t));
+          for (int i = 0; i < 20; ++i) {
+            copy(a, host, cudaMemcpyHostToDevice, s);
+            run_twice_plus(b, a, float(i), s);
+            wrong += download(b, s) != all(float(2 * t + i));
+          }
+          check(cudaFree(a), "cudaFree");
+        });
+    }
+    EXPECT_EQ(wrong, 0);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  }
+}
+
+// ---- Errors -------------------------------------------------------------------------------------
+__global__ void waits_at_two_places(float* a) {
+  if (threadIdx.x % 2)
+    __syncthreads();
+  else
+    __syncthreads();
+  *a = 1;
+}
+
+TEST_F(SimtStream, ErrorOfAKernelComesWithTheWaitAndStays) {
+  float *a = device_array(), *b = device_array();
+  launch<waits_at_two_places>(1, 32, 0, nullptr, a);
+  run_fill(b, 1, nullptr);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_TRUE(is(cudaStreamSynchronize(nullptr), cudaErrorLaunchFailure,
+                 "waits_at_two_places: block (0,0,0): "));
+  EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchFailure);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchFailure);
+  float* c = nullptr;
+  EXPECT_TRUE(
+      is(cudaMalloc(&c, 4), cudaErrorLaunchFailure, "waits_at_two_places: block (0,0,0): "));
+  EXPECT_THROW(run_fill(b, 1, nullptr), std::runtime_error);
+  EXPECT_EQ(cudaFree(a), cudaErrorLaunchFailure);
+  EXPECT_EQ(cudaDeviceReset(), cudaSuccess);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  b = device_array();
+  run_fill(b, 1, nullptr);
+  EXPECT_EQ(download(b, nullptr), all(1));
+}
+
+TEST_F(SimtStream, RefusedLaunchIsRefusedAtTheCall) {
+  float* a = device_array();
+  try {
+    launch<fill>(1, 2000, 0, nullptr, a, 1.0f, length);
+    ADD_FAILURE();
+  } catch (const std::runtime_error& e) {
+    EXPECT_STREQ(
+        e.what(),
+        "fill: invalid configuration argument: a block of (2000,1,1) threads, but it can have "
+        "(1,1,1) to (1024,1024,64)");
+  }
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // nothing has been queued
+}
+
+TEST_F(SimtStream, CountsWhatTheHostDoes) {
+  float* a = device_array();
+  const size_t waits = simt::host_synchronizations(), kernels = simt::launches();
+  for (int i = 0; i < 3; ++i) run_fill(a, 1, nullptr);
+  check(cudaMemsetAsync(a, 0, bytes), "cudaMemsetAsync");
+  simt::run_all();
+  EXPECT_EQ(simt::launches() - kernels, 3u);
+  EXPECT_EQ(simt::host_synchronizations() - waits, 0u);
+  synchronize(nullptr);
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  check(cudaFree(a), "cudaFree");
+  EXPECT_EQ(simt::host_synchronizations() - waits, 3u);
+}
+
+// ---- The device ---------------------------------------------------------------------------------
+TEST_F(SimtStream, DeviceIsWhatItSays) {
+  cudaDeviceProp p;
+  check(cudaGetDeviceProperties(&p, 0), "cudaGetDeviceProperties");
+  int count = 0, shared = 0;
+  check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0), "attribute");
+  EXPECT_EQ(count, 1);
+  EXPECT_EQ(size_t(shared), p.sharedMemPerBlockOptin);
+  EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+  EXPECT_TRUE(is(cudaSetDevice(1), cudaErrorInvalidDevice, "there is device 0 alone, not 1"));
+}
+
+}  // namespace
+}  // namespace bv::simt_gpu
