@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
-namespace bv {
+namespace bv::bench {
 namespace {
 
 // Tests check conversions; here a bf16 may be cut off.
@@ -107,4 +107,4 @@ std::string Bench::json() const {
   return head + list + "]}\n";
 }
 
-}  // namespace bv
+}  // namespace bv::bench

@@ -9,7 +9,7 @@
 
 #include "bench/bench_device.h"
 
-namespace bv {
+namespace bv::bench {
 
 struct Options {
   std::string device = "cpu";
@@ -113,4 +113,4 @@ void bench_loss(Bench&, int B, int classes);
 void bench_update(Bench&, size_t parameters, OptimizerKind of_a_step);
 std::string shape(std::initializer_list<int> sizes);  // "16x224x224x3"
 
-}  // namespace bv
+}  // namespace bv::bench

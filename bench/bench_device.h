@@ -6,7 +6,7 @@
 
 #include "kernels/kernels.h"
 
-namespace bv {
+namespace bv::bench {
 
 struct Timing {
   double median;  // seconds of a run
@@ -43,9 +43,9 @@ class BenchDevice {
 // The processor that this process runs on, with all of OpenMP's threads.
 std::unique_ptr<BenchDevice> make_cpu_bench_device();
 
-namespace cuda_gpu {
-// The current GPU. Throws std::runtime_error where there is none.
-std::unique_ptr<BenchDevice> make_bench_device();
-}  // namespace cuda_gpu
+}  // namespace bv::bench
 
-}  // namespace bv
+namespace bv::cuda_gpu {
+// The current GPU. Throws std::runtime_error where there is none.
+std::unique_ptr<bench::BenchDevice> make_bench_device();
+}  // namespace bv::cuda_gpu

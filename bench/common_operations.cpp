@@ -1,7 +1,7 @@
 // Operations that every model's training step has.
 #include "bench/bench.h"
 
-namespace bv {
+namespace bv::bench {
 
 std::string shape(std::initializer_list<int> sizes) {
   std::string s;
@@ -120,4 +120,4 @@ void bench_update(Bench& bench, size_t n, OptimizerKind of_a_step) {
   }
 }
 
-}  // namespace bv
+}  // namespace bv::bench

@@ -10,7 +10,7 @@
 #include "bench/bench_device.h"
 #include "kernels/cpu/backend.h"
 
-namespace bv {
+namespace bv::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -106,4 +106,4 @@ class CpuBenchDevice final : public BenchDevice {
 
 std::unique_ptr<BenchDevice> make_cpu_bench_device() { return std::make_unique<CpuBenchDevice>(); }
 
-}  // namespace bv
+}  // namespace bv::bench

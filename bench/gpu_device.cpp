@@ -105,7 +105,7 @@ class Product {
   cublasLtMatmulHeuristicResult_t algorithm_{};
 };
 
-class GpuBenchDevice final : public BenchDevice {
+class GpuBenchDevice final : public bench::BenchDevice {
  public:
   GpuBenchDevice() : properties_(current_gpu()), kernels_(make_cuda_kernels()) {}
 
@@ -134,7 +134,7 @@ class GpuBenchDevice final : public BenchDevice {
     check(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
   }
 
-  Ceilings ceilings(DType dtype) override {
+  bench::Ceilings ceilings(DType dtype) override {
     const int n = dtype == DType::fp32 ? 4096 : 8192;
     return {.copy_bytes_per_second = copy_rate(),
             .product_flops_per_second = product_rate(n, dtype),
@@ -142,7 +142,7 @@ class GpuBenchDevice final : public BenchDevice {
   }
 
   // Samples of at least a millisecond; five of them or more; their median.
-  Timing measure(double seconds, const std::function<void(int)>& run) override {
+  bench::Timing measure(double seconds, const std::function<void(int)>& run) override {
     int runs = 0;
     const auto sample = [&](int n) {
       return clock_.seconds([&] {
@@ -170,7 +170,7 @@ class GpuBenchDevice final : public BenchDevice {
     constexpr size_t bytes = size_t{1} << 30;  // beyond every cache
     const Memory from(bytes), to(bytes);
     check(cudaMemset(from.data, 0x3C, bytes), "cudaMemset");
-    const Timing t = measure(0.2, [&](int) {
+    const bench::Timing t = measure(0.2, [&](int) {
       check(cudaMemcpyAsync(to.data, from.data, bytes, cudaMemcpyDeviceToDevice),
             "cudaMemcpyAsync");
     });
@@ -191,7 +191,7 @@ class GpuBenchDevice final : public BenchDevice {
       upload(m->data, words.data(), bytes);
     }
     Product product(n, dtype);
-    const Timing t =
+    const bench::Timing t =
         measure(0.2, [&](int) { product.run(out.data, a.data, b.data, workspace.data); });
     return 2.0 * n * n * double(n) / t.median;
   }
@@ -213,6 +213,8 @@ class GpuBenchDevice final : public BenchDevice {
 
 }  // namespace
 
-std::unique_ptr<BenchDevice> make_bench_device() { return std::make_unique<GpuBenchDevice>(); }
+std::unique_ptr<bench::BenchDevice> make_bench_device() {
+  return std::make_unique<GpuBenchDevice>();
+}
 
 }  // namespace bv::cuda_gpu

@@ -9,7 +9,7 @@
 
 #include "bench/bench.h"
 
-namespace bv {
+namespace bv::bench {
 namespace {
 
 // Of what was asked and isn't there.
@@ -116,17 +116,17 @@ bool parse(int argc, char** argv, Options& options) {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::bench
 
 int main(int argc, char** argv) {
-  bv::Options options;
-  if (!bv::parse(argc, argv, options)) {
-    std::fputs(bv::usage, stderr);
+  bv::bench::Options options;
+  if (!bv::bench::parse(argc, argv, options)) {
+    std::fputs(bv::bench::usage, stderr);
     return 2;
   }
   try {
-    bv::bench_all(options);
-  } catch (const bv::Unavailable& e) {
+    bv::bench::bench_all(options);
+  } catch (const bv::bench::Unavailable& e) {
     std::fprintf(stderr, "bench: %s\n", e.what());
     return 2;
   } catch (const std::exception& e) {

@@ -5,7 +5,7 @@
 
 #include "bench/bench.h"
 
-namespace bv {
+namespace bv::bench {
 namespace {
 
 constexpr int classes = 1000;
@@ -254,4 +254,4 @@ void bench_resnet(Bench& bench, const std::string& model, int B) {
   bench_update(bench, net.parameters, OptimizerKind::sgd);
 }
 
-}  // namespace bv
+}  // namespace bv::bench

@@ -3,7 +3,7 @@
 
 #include "bench/bench.h"
 
-namespace bv {
+namespace bv::bench {
 namespace {
 
 // By the field's letters; 224 pixels in patches of 16.
@@ -202,4 +202,4 @@ void bench_vit(Bench& bench, const std::string& model, int B) {
   bench_update(bench, vit.parameters, OptimizerKind::adamw);
 }
 
-}  // namespace bv
+}  // namespace bv::bench

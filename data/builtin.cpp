@@ -7,7 +7,6 @@
 #include <numbers>
 
 #include "data/sources.h"
-#include "engine/base/error.h"
 
 namespace bv {
 namespace {
@@ -162,7 +161,7 @@ class Mosaics : public Dataset {
 DataSets open_builtin(const DataOptions& options) {
   const int size = options.image_size > 0 ? options.image_size : default_size;
   if (size < motif_side)
-    throw UserError("--image-size " + std::to_string(size) +
+    throw DataError("--image-size " + std::to_string(size) +
                     ": the built-in pictures are at least 8 pixels wide");
   const bool follows_patch = options.patch_size > 0 && options.patch_size % motif_side == 0;
   const int tile = follows_patch && options.patch_size <= size ? options.patch_size : motif_side;

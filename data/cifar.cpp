@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "data/sources.h"
-#include "engine/base/error.h"
 
 namespace bv {
 namespace {
@@ -33,15 +32,15 @@ RecordFile read_records(const std::string& path) {
   try {
     file.bytes = read_file(path);
   } catch (const BadImage& bad) {
-    throw UserError(path + ": " + bad.what());
+    throw DataError(path + ": " + bad.what());
   }
   if (file.bytes.empty() || file.bytes.size() % record_bytes != 0)
-    throw UserError(path + ": its size, " + std::to_string(file.bytes.size()) +
+    throw DataError(path + ": its size, " + std::to_string(file.bytes.size()) +
                     " bytes, is no multiple of 3073, a CIFAR-10 record; download or copy it again");
   for (int64_t i = 0; i < file.records(); ++i) {
     const int label = file.bytes[i * record_bytes];
     if (label >= class_count)
-      throw UserError(path + ": record " + std::to_string(i) + " has label " +
+      throw DataError(path + ": record " + std::to_string(i) + " has label " +
                       std::to_string(label) + ", above 9; is it a CIFAR-10 file?");
   }
   return file;
@@ -96,7 +95,7 @@ std::vector<std::string> class_names(const std::string& folder) {
     if (!line.empty()) names.push_back(line);
   }
   if (names.size() != class_count)
-    throw UserError(path + ": has " + std::to_string(names.size()) + " class names, not 10");
+    throw DataError(path + ": has " + std::to_string(names.size()) + " class names, not 10");
   return names;
 }
 
@@ -104,11 +103,11 @@ std::vector<RecordFile> read_train(const std::string& folder) {
   int last = 0;
   for (int n = 1; n <= 99; ++n)
     if (fs::exists(folder + "/" + batch_file(n))) last = n;
-  if (last == 0) throw UserError(folder + ": CIFAR-10 without data_batch_1.bin and those after it");
+  if (last == 0) throw DataError(folder + ": CIFAR-10 without data_batch_1.bin and those after it");
   std::vector<RecordFile> files;
   for (int n = 1; n <= last; ++n) {
     const std::string path = folder + "/" + batch_file(n);
-    if (!fs::exists(path)) throw UserError(path + ": missing, though a later batch is there");
+    if (!fs::exists(path)) throw DataError(path + ": missing, though a later batch is there");
     files.push_back(read_records(path));
   }
   return files;
@@ -127,7 +126,7 @@ DataSets open_cifar(const DataOptions& options) {
   ClassList classes = order_classes(class_names(options.path), options);
   std::vector<RecordFile> train = read_train(options.path), val;
   const std::string test = options.path + "/" + test_file;
-  if (!fs::exists(test)) throw UserError(test + ": missing; it is CIFAR-10's validation part");
+  if (!fs::exists(test)) throw DataError(test + ": missing; it is CIFAR-10's validation part");
   val.push_back(read_records(test));
 
   Fingerprint print;

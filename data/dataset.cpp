@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "data/sources.h"
-#include "engine/base/error.h"
 
 namespace bv {
 
@@ -16,15 +15,15 @@ DataSets open_dataset(const DataOptions& given) {
   DataOptions options = given;
   while (options.path.size() > 1 && options.path.ends_with('/')) options.path.pop_back();
   if (options.val_fraction < 0 || options.val_fraction >= 1)
-    throw UserError("--val-fraction " + std::to_string(options.val_fraction) +
+    throw DataError("--val-fraction " + std::to_string(options.val_fraction) +
                     ": must be at least 0 and below 1");
   if (options.path.empty()) return open_builtin(options);
   if (options.path == "synthetic") return open_synthetic(options);
   std::error_code error;
   const fs::file_status status = fs::status(options.path, error);
-  if (!fs::exists(status)) throw UserError("--data " + options.path + ": no such folder");
+  if (!fs::exists(status)) throw DataError("--data " + options.path + ": no such folder");
   if (!fs::is_directory(status))
-    throw UserError("--data " + options.path +
+    throw DataError("--data " + options.path +
                     ": is a file; give the folder of class folders or of CIFAR-10's .bin files");
   if (is_cifar_folder(options.path)) return open_cifar(options);
   return is_split_folder(options.path) ? open_split_folder(options) : open_class_folders(options);
@@ -36,7 +35,7 @@ int class_count_option(const DataOptions& options) {
   int count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   const bool number = error == std::errc() && end == text.data() + text.size();
-  if (number && count < 2) throw UserError("--classes " + text + ": at least two are needed");
+  if (number && count < 2) throw DataError("--classes " + text + ": at least two are needed");
   return number ? count : 0;
 }
 
@@ -44,20 +43,20 @@ ClassList order_classes(const std::vector<std::string>& found, const DataOptions
   const std::string where = options.path.empty() ? "the built-in data" : options.path;
   const size_t number = class_count_option(options);
   if (number > 0 && number != found.size())
-    throw UserError("--classes " + options.classes[0] + ": " + where + " has " +
+    throw DataError("--classes " + options.classes[0] + ": " + where + " has " +
                     std::to_string(found.size()) + " classes");
   ClassList list{.names = found, .labels = std::vector<int>(found.size())};
   if (number == 0 && !options.classes.empty()) list.names = options.classes;
   for (const std::string& name : list.names) {
     if (std::count(list.names.begin(), list.names.end(), name) > 1)
-      throw UserError("--classes names '" + name + "' twice");
+      throw DataError("--classes names '" + name + "' twice");
     if (std::find(found.begin(), found.end(), name) == found.end())
-      throw UserError("--classes: " + where + " has no class '" + name + "'");
+      throw DataError("--classes: " + where + " has no class '" + name + "'");
   }
   for (size_t i = 0; i < found.size(); ++i) {
     const auto at = std::find(list.names.begin(), list.names.end(), found[i]);
     if (at == list.names.end())
-      throw UserError("--classes leaves out '" + found[i] + "', a class of " + where);
+      throw DataError("--classes leaves out '" + found[i] + "', a class of " + where);
     list.labels[i] = static_cast<int>(at - list.names.begin());
   }
   return list;

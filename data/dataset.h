@@ -4,7 +4,7 @@
 //   class folders            split by val_fraction, seeded, over the sorted files of each class
 //   ""                       built-in mosaics, drawn on demand at any size
 //   "synthetic"              a pool of random pictures
-// Throws UserError naming the path and what is wrong with it.
+// Throws DataError naming the path and what is wrong with it.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -31,6 +31,11 @@ class Dataset {
   // shorter side (scaled decoding; 0: full size). Throws BadImage.
   virtual Image image(int64_t index, int at_least) const = 0;
   virtual std::string name(int64_t index) const = 0;  // path, or file and record, for messages
+};
+
+// Data that can't be used: the user's mistake, in one line for people.
+struct DataError : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 // A picture that can't be read; what() is the reason alone, without the path.

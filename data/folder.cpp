@@ -14,7 +14,6 @@
 #include <numeric>
 
 #include "data/sources.h"
-#include "engine/base/error.h"
 
 namespace bv {
 namespace {
@@ -78,7 +77,7 @@ ClassFolder scan_class(const fs::path& root, const fs::path& folder, int64_t& le
     }
   }
   if (found.files.empty())
-    throw UserError(folder.string() +
+    throw DataError(folder.string() +
                     ": a class folder without images (.jpg .jpeg .png .bmp .gif .ppm .pgm .pnm)");
   std::sort(found.files.begin(), found.files.end());
   return found;
@@ -97,16 +96,16 @@ Part scan_part(const fs::path& root, const fs::path& path) {
   try {
     const auto folders = folders_in(path);
     if (folders.empty())
-      throw UserError(part.path +
+      throw DataError(part.path +
                       ": no class folders in it (nor train/ and val/, nor CIFAR-10's "
                       "data_batch_1.bin)");
     for (const fs::path& folder : folders)
       part.classes.push_back(scan_class(root, folder, part.left_out));
   } catch (const fs::filesystem_error& error) {
-    throw UserError(error.path1().string() + ": cannot read: " + error.code().message());
+    throw DataError(error.path1().string() + ": cannot read: " + error.code().message());
   }
   if (part.classes.size() < 2)
-    throw UserError(part.path + ": has one class, '" + part.classes[0].name +
+    throw DataError(part.path + ": has one class, '" + part.classes[0].name +
                     "'; at least two class folders are needed");
   return part;
 }
@@ -123,7 +122,7 @@ void check_same_classes(const Part& train, const Part& val) {
     const auto names = names_of(*b);
     for (const ClassFolder& c : a->classes)
       if (!std::binary_search(names.begin(), names.end(), c.name))
-        throw UserError(a->path + " and " + b->path + " have different classes: '" + c.name +
+        throw DataError(a->path + " and " + b->path + " have different classes: '" + c.name +
                         "' is only in the first");
   }
 }
@@ -199,8 +198,8 @@ fs::path val_folder(const fs::path& root) {
 bool is_split_folder(const std::string& path) {
   const bool train = has_folders(fs::path(path) / "train"), val = has_folders(val_folder(path));
   if (train && !val)
-    throw UserError(path + ": has train/ but no val/ or validation/ with class folders in it");
-  if (val && !train) throw UserError(path + ": has val/ but no train/ with class folders in it");
+    throw DataError(path + ": has train/ but no val/ or validation/ with class folders in it");
+  if (val && !train) throw DataError(path + ": has val/ but no train/ with class folders in it");
   return train;
 }
 

@@ -17,7 +17,6 @@
 #include <thread>
 
 #include "data/prepare.h"
-#include "engine/base/error.h"
 #include "kernels/philox.h"
 
 namespace bv {
@@ -221,7 +220,7 @@ struct Loader::State {
                                     static_cast<uint32_t>(epoch), random_replace);
       candidate = static_cast<int64_t>(uint64_t{random.at[0]} * data.size() >> 32);
     }
-    throw UserError("too many bad images: found none to stand in for " + data.name(index));
+    throw DataError("too many bad images: found none to stand in for " + data.name(index));
   }
 
   bool known_bad(int64_t index) const {
@@ -231,7 +230,7 @@ struct Loader::State {
 
   void on_bad_image(int64_t index, const std::string& reason) {
     if (!options.skip_bad_images)
-      throw UserError(data.name(index) + ": " + reason +
+      throw DataError(data.name(index) + ": " + reason +
                       " (--on-bad-image skip leaves such files out)");
     const std::lock_guard lock(bad_mutex);
     if (!bad_images.insert(index).second) return;

@@ -58,7 +58,7 @@ class Loader {
 
   // (Re)starts preparing batches from batch `batch` of `epoch` (evaluation: epoch and batch are 0).
   void start(int64_t epoch, int64_t batch);
-  // The next batch. Throws UserError naming a bad image unless these are skipped.
+  // The next batch. Throws DataError naming a bad image unless these are skipped.
   const Batch& next();
   int64_t skipped() const;  // bad images met so far, each counted once
 

@@ -14,8 +14,7 @@ std::string counted(int n, const char* what) {
 void require_built(DeviceKind kind) {
   if (is_built(kind)) return;
   throw UserError(kind == DeviceKind::simt
-                      ? "--device simt: this program was built without it, for lack of "
-                        "Boost.Context (libboost-context-dev); install that and run make"
+                      ? "--device simt: this program was built without it (SIMT=0); run make"
                       : "--device cuda: this program was built without CUDA; make says what it "
                         "found of it");
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
 #include "engine/base/error.h"
 #include "engine/device.h"
 #include "engine/options/command_line.h"
@@ -67,6 +68,8 @@ int work(const CommandLine& line, World world) {
     if (world.size > 1) communicator = connect(world, setup.options, device, *backend);
     return train(std::move(setup), *backend, communicator.get(), cores);
   } catch (const UserError& e) {
+    fail_worker(world, e.what(), 2);
+  } catch (const DataError& e) {
     fail_worker(world, e.what(), 2);
   } catch (const std::exception& e) {
     fail_worker(world, e.what(), 1);

@@ -81,7 +81,7 @@ std::vector<ParameterShape> shapes_of(const Graph& graph) {
 }  // namespace
 
 Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local_batch,
-                  size_t classes, int ranks) {
+                  size_t classes, int ranks) try {
   InputShape input{.batch = local_batch,
                    .height = *o.image_size,
                    .width = *o.image_size,
@@ -116,6 +116,10 @@ Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local
                       .drop_path_rate = static_cast<float>(o.drop_path_rate),
                       .label_smoothing = static_cast<float>(o.label_smoothing)};
   return build_vit(vit, input, dtype).graph;
+} catch (const std::invalid_argument& e) {  // a batch norm's, so far
+  throw UserError(std::string(e.what()) +
+                  "; train on 2 images or more per process (--local-batch 2), or on larger ones "
+                  "(--image-size)");
 }
 
 namespace {

@@ -1,5 +1,5 @@
 // What a run is, settled from options, model, data and processes before any memory is taken. All
-// ranks come to the same result, and to the same UserError.
+// ranks come to the same result, and to the same UserError or DataError.
 #pragma once
 #include <optional>
 #include <string>

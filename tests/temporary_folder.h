@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace bv {
+namespace bv::test {
 
 class TemporaryFolder {
  public:
@@ -49,4 +49,4 @@ class SmallDisk {
   bool mounted_ = false;
 };
 
-}  // namespace bv
+}  // namespace bv::test

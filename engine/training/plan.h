@@ -14,38 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "models/graph/graph.h"
+#include "models/graph/planner.h"
 
 namespace bv {
-
-// Collects what nodes touch.
-class Planner {
- public:
-  Planner(const Graph& graph, Kernels& kernels) : graph_(graph), kernels_(kernels) {}
-  Kernels& kernels() const { return kernels_; }
-  // A run without memory, to make operations whose sizes are asked for.
-  Run blank() const { return {.graph = &graph_}; }
-
-  struct Pass {
-    std::vector<Tensor> tensors;  // read or written
-    size_t workspace = 0;
-    Pass& uses(std::initializer_list<Tensor> list) {
-      for (const Tensor t : list)
-        if (t) tensors.push_back(t);
-      return *this;
-    }
-    Pass& needs(size_t bytes) {
-      workspace = bytes > workspace ? bytes : workspace;
-      return *this;
-    }
-  };
-  Pass forward, backward;  // of the node that is being planned
-  Tensor grad(Tensor t) const { return t ? Tensor{graph_.info(t).grad} : t; }
-
- private:
-  const Graph& graph_;
-  Kernels& kernels_;
-};
 
 // A time in which a place is in use, ends included.
 struct Life {

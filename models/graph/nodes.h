@@ -33,7 +33,7 @@ struct ConvOut {
 };
 ConvOut conv(Graph&, const std::string& name, Tensor inp, const ConvOptions&);
 
-// relu(batchnorm(from) + residual), with or without either. Throws UserError where each channel
+// relu(batchnorm(from) + residual), with or without either. Throws std::invalid_argument where each channel
 // has a single value.
 struct BatchNormOptions {
   bool relu = true;

@@ -1,10 +1,10 @@
 // Nodes: convolution, batch norm, pooling.
 #include <cmath>
+#include <stdexcept>
 
-#include "engine/base/error.h"
-#include "engine/training/plan.h"
 #include "models/graph/node_shapes.h"
 #include "models/graph/nodes.h"
+#include "models/graph/planner.h"
 
 namespace bv {
 namespace {
@@ -323,10 +323,9 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
   const int C = static_cast<int>(shape.back()), rows = static_cast<int>(rows_of(g.info(from.out)));
   const int parts = dim(g, from.moments, 0);
   if (rows * parts == 1)
-    throw UserError(name + " has one value for each channel to normalise (" +
-                    std::to_string(shape[1]) + "x" + std::to_string(shape[2]) +
-                    " positions, one image), whose variance is none; train on 2 images or more "
-                    "per process (--local-batch 2), or on larger ones (--image-size)");
+    throw std::invalid_argument(name + " has a single value per channel (" +
+                                std::to_string(shape[1]) + "x" + std::to_string(shape[2]) +
+                                " positions, one image), so its variance is undefined");
   const BatchNormNode::Tensors t{.out = g.tensor(name, shape),
                                  .inp = from.out,
                                  .residual = residual,

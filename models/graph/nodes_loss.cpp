@@ -1,7 +1,7 @@
 // Nodes: the loss.
-#include "engine/training/plan.h"
 #include "models/graph/node_shapes.h"
 #include "models/graph/nodes.h"
+#include "models/graph/planner.h"
 
 namespace bv {
 namespace {

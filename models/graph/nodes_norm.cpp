@@ -1,7 +1,7 @@
 // Nodes: layer norm with the residual add, dropout.
-#include "engine/training/plan.h"
 #include "models/graph/node_shapes.h"
 #include "models/graph/nodes.h"
+#include "models/graph/planner.h"
 
 namespace bv {
 namespace {

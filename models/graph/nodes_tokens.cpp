@@ -1,7 +1,7 @@
 // Nodes: pictures to images or patches, tokens in front of them and out again.
-#include "engine/training/plan.h"
 #include "models/graph/node_shapes.h"
 #include "models/graph/nodes.h"
+#include "models/graph/planner.h"
 
 namespace bv {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace bv {
+namespace bv::test {
 
 inline void write_file(const std::string& path, std::span<const uint8_t> bytes) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
@@ -38,4 +38,4 @@ inline std::vector<uint8_t> cifar_records(int count, int first) {
   return bytes;
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -7,11 +7,10 @@
 #include <map>
 #include <set>
 
-#include "engine/base/error.h"
 #include "tests/data/data_files.h"
 #include "tests/temporary_folder.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 DataSets open(const std::string& path, std::vector<std::string> classes = {}, uint64_t seed = 0) {
@@ -19,12 +18,12 @@ DataSets open(const std::string& path, std::vector<std::string> classes = {}, ui
       {.path = path, .val_fraction = 0.25, .seed = seed, .classes = std::move(classes)});
 }
 
-// The message of the UserError that opening throws: one line with these words in it.
+// The message of the DataError that opening throws: one line with these words in it.
 void expect_refused(const DataOptions& options, const std::vector<std::string>& words) {
   try {
     open_dataset(options);
     ADD_FAILURE() << "opened '" << options.path << "'";
-  } catch (const UserError& error) {
+  } catch (const DataError& error) {
     const std::string message = error.what();
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
     for (const std::string& word : words)
@@ -239,4 +238,4 @@ TEST(Dataset, Synthetic) {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -16,7 +16,7 @@
 #include "data/decode/jpeg.h"
 #include "data/decode/stb.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -276,4 +276,4 @@ TEST(Image, RefusesGiantsBeforeAllocating) {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -10,11 +10,10 @@
 
 #include "data/augment.h"
 #include "data/prepare.h"
-#include "engine/base/error.h"
 #include "tests/data/data_files.h"
 #include "tests/temporary_folder.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 // A batch's content, to compare.
@@ -284,7 +283,7 @@ TEST_F(Photos, BadImageEndsTheRunNamingTheFile) {
   try {
     batches(*sets_.train, options_, true, 0, 0, 4);
     ADD_FAILURE() << "no error";
-  } catch (const UserError& error) {
+  } catch (const DataError& error) {
     EXPECT_EQ(error.what(),
               path + ": PNM data is cut off (--on-bad-image skip leaves such files out)");
   }
@@ -341,7 +340,7 @@ TEST_F(Photos, NothingToStandInIsAnError) {
   for (int64_t i = 0; i < sets_.train->size(); ++i) damage(sets_.train->name(i));
   options_.skip_bad_images = true;
   testing::internal::CaptureStderr();
-  EXPECT_THROW(batches(*sets_.train, options_, true, 0, 0, 1), UserError);
+  EXPECT_THROW(batches(*sets_.train, options_, true, 0, 0, 1), DataError);
   testing::internal::GetCapturedStderr();
 }
 
@@ -394,4 +393,4 @@ TEST(Loader, CacheKeepsAllOrNothing) {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -21,6 +21,7 @@
 namespace {
 
 using namespace bv;
+using namespace bv::test;
 namespace fs = std::filesystem;
 
 // All of it says which step it is of.

@@ -10,7 +10,7 @@
 #include "engine/base/error.h"
 #include "tests/temporary_folder.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
@@ -366,4 +366,4 @@ TEST(ConfigMutants, EndInValuesOrAUserError) {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -10,7 +10,7 @@
 #include "engine/base/error.h"
 #include "tests/temporary_folder.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 std::string contents(const std::string& path) {
@@ -177,4 +177,4 @@ TEST(ProgressLine, FitsTheTerminal) {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -9,7 +9,7 @@
 #include "engine/base/text.h"
 #include "engine/options/command_line.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -166,4 +166,4 @@ TEST(Text, NumbersAndNames) {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -16,6 +16,7 @@
 namespace {
 
 using namespace bv;
+using namespace bv::test;
 namespace fs = std::filesystem;
 
 std::string file_of(const std::string& header, const std::string& data = "") {

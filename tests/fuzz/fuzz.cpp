@@ -20,7 +20,7 @@
 #include "tests/fuzz/watch.h"
 #include "tests/temporary_folder.h"
 
-namespace bv::fuzz {
+namespace bv::test::fuzz {
 namespace {
 
 constexpr uint64_t all_mutants = 20000;
@@ -247,12 +247,12 @@ int run(uint64_t first, uint64_t count) {
 }
 
 }  // namespace
-}  // namespace bv::fuzz
+}  // namespace bv::test::fuzz
 
 int main(int argc, char** argv) {
   const uint64_t first = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0;
   const uint64_t count = argc > 2   ? std::strtoull(argv[2], nullptr, 10)
                          : argc > 1 ? 1
-                                    : bv::fuzz::all_mutants;
-  return bv::fuzz::run(first, count);
+                                    : bv::test::fuzz::all_mutants;
+  return bv::test::fuzz::run(first, count);
 }

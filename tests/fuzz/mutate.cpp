@@ -5,7 +5,7 @@
 #include <cctype>
 #include <vector>
 
-namespace bv::fuzz {
+namespace bv::test::fuzz {
 namespace {
 
 constexpr size_t largest = 1 << 18;
@@ -84,4 +84,4 @@ void Mutator::damage(std::string& bytes) {
   if (bytes.size() > largest) bytes.resize(largest);
 }
 
-}  // namespace bv::fuzz
+}  // namespace bv::test::fuzz

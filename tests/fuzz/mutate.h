@@ -4,7 +4,7 @@
 #include <random>
 #include <string>
 
-namespace bv::fuzz {
+namespace bv::test::fuzz {
 
 class Mutator {
  public:
@@ -27,4 +27,4 @@ class Mutator {
   std::mt19937_64 random_;
 };
 
-}  // namespace bv::fuzz
+}  // namespace bv::test::fuzz

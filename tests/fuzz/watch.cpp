@@ -28,7 +28,7 @@ extern "C" const char* __asan_default_options() {
 }
 extern "C" const char* __ubsan_default_options() { return "halt_on_error=1:print_stacktrace=1"; }
 
-namespace bv::fuzz {
+namespace bv::test::fuzz {
 namespace {
 
 // One thread reads one mutant at a time; hooks and signal handlers have nowhere else to look.
@@ -83,4 +83,4 @@ size_t end_watch() {
 
 void arm(unsigned seconds) { alarm(seconds); }
 
-}  // namespace bv::fuzz
+}  // namespace bv::test::fuzz

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace bv::fuzz {
+namespace bv::test::fuzz {
 
 // From here on an allocation that brings the memory taken since now above `bytes` is noted.
 void begin_watch(uint64_t mutant, size_t bytes);
@@ -12,4 +12,4 @@ size_t end_watch();
 // A mutant that takes longer than this ends the program with its number; so does a crash.
 void arm(unsigned seconds);
 
-}  // namespace bv::fuzz
+}  // namespace bv::test::fuzz

@@ -12,7 +12,7 @@
 #include "kernels/philox.h"
 #include "nlohmann/json.hpp"
 
-namespace bv::golden {
+namespace bv::test::golden {
 namespace {
 
 constexpr int projection_count = 4, sample_count = 16;
@@ -230,4 +230,4 @@ FormulaChecks read_formula_checks() {
   return all;
 }
 
-}  // namespace bv::golden
+}  // namespace bv::test::golden

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace bv::golden {
+namespace bv::test::golden {
 
 std::vector<float> signed_values(std::string_view name, size_t count);  // uniform in [-1, 1)
 std::vector<float> parameter(std::string_view name, std::span<const int64_t> shape);
@@ -85,4 +85,4 @@ struct FormulaChecks {
 };
 FormulaChecks read_formula_checks();
 
-}  // namespace bv::golden
+}  // namespace bv::test::golden

@@ -6,7 +6,7 @@
 #include "models/resnet.h"
 #include "models/vit.h"
 
-namespace bv::golden {
+namespace bv::test::golden {
 
 ModelRun::Net ModelRun::build(const Model& m) {
   const ModelConfig config = load_model_config(m.model);
@@ -99,4 +99,4 @@ Run ModelRun::run() const {
           .labels = labels_.data<int32_t>()};
 }
 
-}  // namespace bv::golden
+}  // namespace bv::test::golden

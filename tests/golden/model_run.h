@@ -10,7 +10,7 @@
 #include "engine/training/stage.h"
 #include "tests/golden/formula.h"
 
-namespace bv::golden {
+namespace bv::test::golden {
 
 class ModelRun {
  public:
@@ -47,4 +47,4 @@ class ModelRun {
   DeviceMemory images_, crops_, labels_, params_, state_, sums_;
 };
 
-}  // namespace bv::golden
+}  // namespace bv::test::golden

@@ -19,7 +19,7 @@ uint16_t bits_of_bfloat(__nv_bfloat16 b) { return __bfloat16_as_ushort(b); }
 
 }  // namespace
 
-std::array<SixteenBits, 2> sixteen_bits() {
+std::array<test::SixteenBits, 2> sixteen_bits() {
   using Halves = std::array<uint16_t, 2>;
   using Floats = std::array<uint32_t, 2>;
   return {

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-namespace bv {
+namespace bv::test {
 
 struct SixteenBits {
   const char* name;
@@ -17,11 +17,11 @@ struct SixteenBits {
   uint16_t (*multiply)(uint16_t, uint16_t);
 };
 
-namespace cuda_gpu {
-std::array<SixteenBits, 2> sixteen_bits();
-}
-namespace simt_gpu {
-std::array<SixteenBits, 2> sixteen_bits();
-}
+}  // namespace bv::test
 
-}  // namespace bv
+namespace bv::cuda_gpu {
+std::array<test::SixteenBits, 2> sixteen_bits();
+}
+namespace bv::simt_gpu {
+std::array<test::SixteenBits, 2> sixteen_bits();
+}

@@ -38,7 +38,7 @@ std::unique_ptr<Kernels> make_kernels() {
 
 }  // namespace
 
-Device gpu_device() {
+test::Device gpu_device() {
   const bool simt = std::string_view(NAME_OF(BAREVISION_GPU)) == "simt_gpu";
   return {.name = simt ? "simt" : "cuda",
           .unavailable = why_unavailable(),

@@ -3,8 +3,8 @@
 #include "tests/kernels/device.h"
 
 namespace bv::cuda_gpu {
-Device gpu_device();
+test::Device gpu_device();
 }
 namespace bv::simt_gpu {
-Device gpu_device();
+test::Device gpu_device();
 }

@@ -9,7 +9,7 @@
 #include "kernels/simt/device/control.h"
 #include "tests/gpu/gpu_device.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 constexpr std::align_val_t alignment{256};
@@ -73,4 +73,4 @@ std::vector<Device> devices_to_test() {
   return devices;
 }
 
-}  // namespace bv
+}  // namespace bv::test

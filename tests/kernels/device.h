@@ -9,7 +9,7 @@
 
 #include "kernels/kernels.h"
 
-namespace bv {
+namespace bv::test {
 
 struct Device {
   std::string name;
@@ -39,4 +39,4 @@ inline void PrintTo(const Device& device, std::ostream* stream) { *stream << dev
 // tests/run starts a second one.
 std::vector<Device> devices_to_test();
 
-}  // namespace bv
+}  // namespace bv::test

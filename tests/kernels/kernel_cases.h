@@ -4,7 +4,7 @@
 
 #include "tests/kernels/kernel_problem.h"
 
-namespace bv {
+namespace bv::test {
 
 // For the sweeps of `make test-all`: every remainder of every vector width, and around what blocks
 // and tiles hold.
@@ -31,4 +31,4 @@ std::vector<KernelCase> pool_cases();
 std::vector<KernelCase> loss_cases();
 std::vector<KernelCase> optimizer_cases();
 
-}  // namespace bv
+}  // namespace bv::test

@@ -2,7 +2,7 @@
 
 #include "tests/kernels/kernel_cases.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 using oracle::AttentionSizes;
@@ -136,4 +136,4 @@ std::vector<KernelCase> attention_cases() {
   return cases;
 }
 
-}  // namespace bv
+}  // namespace bv::test

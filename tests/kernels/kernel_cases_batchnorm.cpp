@@ -4,7 +4,7 @@
 #include "tests/kernels/kernel_cases.h"
 #include "tests/numerics/format.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 constexpr float eps = 1e-5f, momentum = 0.1f;
@@ -429,4 +429,4 @@ std::vector<KernelCase> batchnorm_cases() {
   return cases;
 }
 
-}  // namespace bv
+}  // namespace bv::test

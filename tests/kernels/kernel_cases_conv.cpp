@@ -4,7 +4,7 @@
 #include "tests/kernels/kernel_cases.h"
 #include "tests/numerics/format.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 std::string name_of(const ConvShape& s) {
@@ -297,4 +297,4 @@ std::vector<KernelCase> conv_cases() {
   return cases;
 }
 
-}  // namespace bv
+}  // namespace bv::test

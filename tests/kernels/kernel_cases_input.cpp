@@ -3,7 +3,7 @@
 
 #include "tests/kernels/kernel_cases.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 // ---- input --------------------------------------------------------------------------------------
@@ -230,4 +230,4 @@ std::vector<KernelCase> input_cases() {
   return cases;
 }
 
-}  // namespace bv
+}  // namespace bv::test

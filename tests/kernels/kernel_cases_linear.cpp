@@ -1,6 +1,6 @@
 #include "tests/kernels/kernel_cases.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 struct Sizes {
@@ -120,4 +120,4 @@ std::vector<KernelCase> linear_cases() {
   return cases;
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -4,7 +4,7 @@
 
 #include "tests/kernels/kernel_cases.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 struct LossOptions {
@@ -190,4 +190,4 @@ std::vector<KernelCase> loss_cases() {
   return cases;
 }
 
-}  // namespace bv
+}  // namespace bv::test

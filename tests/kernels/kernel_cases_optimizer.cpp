@@ -3,7 +3,7 @@
 
 #include "tests/kernels/kernel_cases.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity();
@@ -309,4 +309,4 @@ std::vector<KernelCase> optimizer_cases() {
   return cases;
 }
 
-}  // namespace bv
+}  // namespace bv::test

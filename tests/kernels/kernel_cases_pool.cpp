@@ -4,7 +4,7 @@
 #include "tests/kernels/kernel_cases.h"
 #include "tests/numerics/format.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 struct Window {
@@ -222,4 +222,4 @@ std::vector<KernelCase> pool_cases() {
   return cases;
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -1,7 +1,7 @@
 // Bias + GELU and layer normalisation.
 #include "tests/kernels/kernel_cases.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 struct Sizes {
@@ -183,4 +183,4 @@ std::vector<KernelCase> gelu_layernorm_cases() {
   return cases;
 }
 
-}  // namespace bv
+}  // namespace bv::test

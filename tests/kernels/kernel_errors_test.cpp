@@ -8,7 +8,7 @@
 
 #include "tests/kernels/device.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 struct Memory {
@@ -739,4 +739,4 @@ INSTANTIATE_TEST_SUITE_P(KernelTable, KernelErrors, testing::ValuesIn(devices_to
                          [](const auto& device) { return device.param.name; });
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

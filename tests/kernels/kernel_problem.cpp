@@ -9,7 +9,7 @@
 
 #include "tests/numerics/format.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 constexpr size_t guard = 256;
@@ -116,7 +116,7 @@ void Problem::add(const std::string& name, Shape shape, DType type, const Values
     throw std::logic_error("argument " + name + ": values don't fit its shape");
   // Else the oracle would compute with other numbers than the device.
   for (size_t i = 0; before && i < n; ++i)
-    if ((*before)[i] != bv::held((*before)[i], type) && !std::isnan((*before)[i]))
+    if ((*before)[i] != test::held((*before)[i], type) && !std::isnan((*before)[i]))
       throw std::logic_error("argument " + name + ": values that its dtype can't hold: see held()");
   arguments.push_back({.name = name,
                        .shape = std::move(shape),
@@ -166,7 +166,7 @@ Values Problem::data(size_t n, double mean, double deviation) {
 Values Problem::data_fp32(size_t n, double mean, double deviation) {
   return exact ? random.integers(n, -4, 4) : random.normal(n, mean, deviation);
 }
-Values Problem::held(const Values& values) const { return bv::held(values, dtype); }
+Values Problem::held(const Values& values) const { return test::held(values, dtype); }
 
 // ---- run ----------------------------------------------------------------------------------------
 Outcome execute(const Problem& problem, const Device& device, int threads, unsigned char poison) {
@@ -213,4 +213,4 @@ Values rounded(const Tensor& tensor) {
 }
 Tensor exactly(const Values& values) { return Tensor(values.begin(), values.end()); }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -12,7 +12,7 @@
 #include "tests/numerics/compare.h"
 #include "tests/numerics/test_values.h"
 
-namespace bv {
+namespace bv::test {
 
 using Bytes = std::vector<std::byte>;
 using Shape = std::vector<int>;
@@ -155,4 +155,4 @@ std::string flag(bool set, const char* name);
 Values rounded(const Tensor&);
 Tensor exactly(const Values&);
 
-}  // namespace bv
+}  // namespace bv::test

@@ -9,7 +9,7 @@
 
 #include "tests/numerics/format.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 using Bug = std::function<void(float* out, const float* inp, DeviceArguments&)>;
@@ -131,4 +131,4 @@ TEST(KernelProblem, RefusesNumbersThatADeviceWouldRound) {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -10,7 +10,7 @@
 
 #include "tests/kernels/kernel_cases.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 constexpr unsigned char nan_poison = 0xFF, finite_poison = 0x40;  // 0x40: about 3 in fp32
@@ -135,4 +135,4 @@ bool add_tests() {
 [[maybe_unused]] const bool added = add_tests();
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -6,7 +6,7 @@
 
 #include "kernels/philox.h"
 
-namespace bv::oracle {
+namespace bv::test::oracle {
 namespace {
 
 constexpr double sqrt_half = 0.70710678118654752440, sqrt_2pi = 2.50662827463100050242;
@@ -211,4 +211,4 @@ Tensor dropout(const Values& inp, const StepParams& p, int B, int elements, int 
   return out;
 }
 
-}  // namespace bv::oracle
+}  // namespace bv::test::oracle

@@ -9,7 +9,7 @@
 #include "kernels/kernels.h"
 #include "tests/numerics/tracked.h"
 
-namespace bv::oracle {
+namespace bv::test::oracle {
 
 using Values = std::vector<double>;
 using Tensor = std::vector<Tracked>;
@@ -159,4 +159,4 @@ UpdateResult optimizer_update(const Values& weight, const Values& m, const Value
                               const OptimizerUpdate& options);
 Tensor scale(const Values& data, double factor);
 
-}  // namespace bv::oracle
+}  // namespace bv::test::oracle

@@ -4,7 +4,7 @@
 
 #include "tests/kernels/oracle.h"
 
-namespace bv::oracle {
+namespace bv::test::oracle {
 namespace {
 
 // Where things lie: packed projections [B, N, 3, H, D], everything else [B, N, H, D] or [B, H, N].
@@ -96,4 +96,4 @@ Tensor attention_backward(const Values& dout, const Values& qkv, const Values& o
   return dqkv;
 }
 
-}  // namespace bv::oracle
+}  // namespace bv::test::oracle

@@ -3,7 +3,7 @@
 
 #include "tests/kernels/oracle.h"
 
-namespace bv::oracle {
+namespace bv::test::oracle {
 namespace {
 
 struct Moments {
@@ -148,4 +148,4 @@ Tensor batchnorm_backward(const Values& sums, const Values& dout, const BatchNor
   return dinp;
 }
 
-}  // namespace bv::oracle
+}  // namespace bv::test::oracle

@@ -2,7 +2,7 @@
 
 #include "tests/kernels/oracle.h"
 
-namespace bv::oracle {
+namespace bv::test::oracle {
 namespace {
 
 struct Range {
@@ -170,4 +170,4 @@ Tensor conv_backward_weight(const Values& dout, const Values& inp, const ConvSha
   return dweight;
 }
 
-}  // namespace bv::oracle
+}  // namespace bv::test::oracle

@@ -2,7 +2,7 @@
 
 #include "tests/kernels/oracle.h"
 
-namespace bv::oracle {
+namespace bv::test::oracle {
 namespace {
 
 // Calls f(window, tap, element) for every tap that lies in the image: in flat indices of out, of
@@ -73,4 +73,4 @@ Tensor scale(const Values& data, double factor) {
   return out;
 }
 
-}  // namespace bv::oracle
+}  // namespace bv::test::oracle

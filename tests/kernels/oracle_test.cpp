@@ -12,7 +12,7 @@
 #include "tests/numerics/compare.h"
 #include "tests/numerics/test_values.h"
 
-namespace bv::oracle {
+namespace bv::test::oracle {
 namespace {
 
 double dot(const Values& a, const Tensor& b) {
@@ -448,4 +448,4 @@ TEST(Oracle, TrackedErrorIsWhatRoundingDoes) {
 }
 
 }  // namespace
-}  // namespace bv::oracle
+}  // namespace bv::test::oracle

@@ -4,7 +4,7 @@
 
 #include "tests/kernels/oracle.h"
 
-namespace bv::oracle {
+namespace bv::test::oracle {
 namespace {
 
 Tracked target(const Values& targets, int label, const LossSizes& s, int row, int k) {
@@ -124,4 +124,4 @@ UpdateResult optimizer_update(const Values& weight, const Values& m, const Value
   return r;
 }
 
-}  // namespace bv::oracle
+}  // namespace bv::test::oracle

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-namespace bv::golden {
+namespace bv::test::golden {
 namespace {
 
 TEST(Formula, PixelsAreThoseOfPython) {
@@ -63,4 +63,4 @@ TEST(Formula, ModelFilesAreWhole) {
 }
 
 }  // namespace
-}  // namespace bv::golden
+}  // namespace bv::test::golden

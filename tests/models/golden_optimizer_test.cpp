@@ -8,7 +8,7 @@
 #include "kernels/cpu/backend.h"
 #include "tests/golden/formula.h"
 
-namespace bv::golden {
+namespace bv::test::golden {
 namespace {
 
 constexpr size_t chunk = OptimizerUpdate::decay_chunk;
@@ -133,4 +133,4 @@ TEST(GoldenOptimizer, ThreeStepsOfEachAreTorchs) {
 }
 
 }  // namespace
-}  // namespace bv::golden
+}  // namespace bv::test::golden

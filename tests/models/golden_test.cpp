@@ -18,7 +18,7 @@
 #include "tests/golden/model_run.h"
 #include "tests/temporary_folder.h"
 
-namespace bv::golden {
+namespace bv::test::golden {
 namespace {
 
 struct GoldenCase {
@@ -203,4 +203,4 @@ INSTANTIATE_TEST_SUITE_P(Models, Peer,
                          [](const auto& chosen) { return std::string(chosen.param); });
 
 }  // namespace
-}  // namespace bv::golden
+}  // namespace bv::test::golden

@@ -202,10 +202,11 @@ std::string refusal(const std::string& model, int batch, int image, int parts) {
 }
 
 TEST(Resnet, OneValueHasNoVariance) {
-  EXPECT_EQ(refusal("resnet34", 1, 32, 1),
-            "layer4.0.bn1 has one value for each channel to normalise (1x1 positions, one image), "
-            "whose variance is none; train on 2 images or more per process (--local-batch 2), or "
-            "on larger ones (--image-size)");
+  EXPECT_EQ(
+      refusal("resnet34", 1, 32, 1),
+      "layer4.0.bn1 has a single value per channel (1x1 positions, one image), so its variance "
+      "is undefined; train on 2 images or more per process (--local-batch 2), or on larger "
+      "ones (--image-size)");
   EXPECT_EQ(refusal("resnet34", 1, 33, 1), "accepted");
   EXPECT_EQ(refusal("resnet34", 1, 32, 2), "accepted");  // --sync-bn
   EXPECT_EQ(refusal("resnet34", 2, 32, 1), "accepted");

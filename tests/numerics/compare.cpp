@@ -5,7 +5,7 @@
 #include <sstream>
 #include <stdexcept>
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 double error_ratio(double actual, double expected, double tolerance) {
@@ -55,4 +55,4 @@ std::string index_name(size_t flat, std::span<const int> shape) {
   return "[" + name + "]";
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace bv {
+namespace bv::test {
 
 struct Comparison {
   size_t count = 0, failures = 0;
@@ -26,4 +26,4 @@ Comparison compare(std::span<const double> actual, std::span<const double> expec
 // "[1, 0, 17]", element `flat` of a row-major tensor.
 std::string index_name(size_t flat, std::span<const int> shape);
 
-}  // namespace bv
+}  // namespace bv::test

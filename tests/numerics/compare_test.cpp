@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity();
@@ -66,4 +66,4 @@ TEST(Compare, IndexOfRowMajorTensor) {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

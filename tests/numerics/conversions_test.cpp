@@ -7,7 +7,7 @@
 
 #include "tests/gpu/gpu_conversions.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 struct Both {
@@ -84,4 +84,4 @@ TEST_F(Conversions, Arithmetic) {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 // std::ldexp and std::ilogb for exponents of double's normal numbers, inline: every element of every
@@ -102,4 +102,4 @@ std::vector<double> decode(const std::vector<std::byte>& bytes, DType dtype) {
   return values;
 }
 
-}  // namespace bv
+}  // namespace bv::test

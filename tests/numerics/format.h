@@ -6,7 +6,7 @@
 
 #include "kernels/kernels.h"
 
-namespace bv {
+namespace bv::test {
 
 // The number that an element of dtype holds of v: rounded to nearest, ties to even, beyond the
 // largest number an infinity.
@@ -19,4 +19,4 @@ double half_ulp(double v, DType);
 std::vector<std::byte> encode(const std::vector<double>&, DType);
 std::vector<double> decode(const std::vector<std::byte>&, DType);
 
-}  // namespace bv
+}  // namespace bv::test

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity();
@@ -83,4 +83,4 @@ TEST(Format, RoundsAsTheCompilerDoes) {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace bv {
+namespace bv::test {
 
 class TestValues {
  public:
@@ -38,4 +38,4 @@ class TestValues {
   uint64_t state_;
 };
 
-}  // namespace bv
+}  // namespace bv::test

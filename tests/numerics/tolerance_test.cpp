@@ -8,7 +8,7 @@
 
 #include "tests/kernels/kernel_problem.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 struct Attention {
@@ -26,7 +26,7 @@ struct Attention {
     exact_dqkv = oracle::attention_backward(dout, qkv, out, lse, s);
   }
 
-  double held(double v) const { return bv::held(v, s.dtype); }
+  double held(double v) const { return test::held(v, s.dtype); }
   size_t at(int n, int which, int d) const { return (size_t(n) * 3 + which) * s.D + d; }
   double dot(int q, const Values& rows, int k, int which) const {
     double sum = 0;
@@ -84,4 +84,4 @@ TEST(Tolerance, OfAttentionIn16BitsIsAboutTheUsualOrStricter) {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

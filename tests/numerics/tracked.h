@@ -10,7 +10,7 @@
 
 #include "tests/numerics/format.h"
 
-namespace bv {
+namespace bv::test {
 
 struct Tracked {
   static constexpr double rounding = 0x1p-24;
@@ -69,4 +69,4 @@ inline Tracked erf(Tracked a) {
   return {std::erf(a.value), slope * slope * a.variance + r * r};
 }
 
-}  // namespace bv
+}  // namespace bv::test

@@ -8,7 +8,7 @@
 #include "kernels/cuda/make_cuda_kernels.h"
 #include "tests/kernels/kernel_cases.h"
 
-namespace bv {
+namespace bv::test {
 namespace {
 
 Device cudnn_on_simt() {
@@ -51,4 +51,4 @@ TEST(SimtCudnn, ComputesTheTablesConvolutions) {
 }
 
 }  // namespace
-}  // namespace bv
+}  // namespace bv::test

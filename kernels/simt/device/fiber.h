@@ -1,5 +1,5 @@
 // What makes a function call a thread that can be left and entered again: a stack of its own, and
-// the place on it to go on from. Boost.Context switches; AddressSanitizer is told.
+// the place on it to go on from. A dozen lines of assembly switch; AddressSanitizer is told.
 #pragma once
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
