@@ -99,23 +99,24 @@ void bench_update(Bench& bench, size_t n, OptimizerKind of_a_step) {
     const bool adamw = kind == OptimizerKind::adamw;
     bench(adamw ? "optimizer adamw" : "optimizer sgd", size, kind == of_a_step, [&] {
       const size_t chunks = n / OptimizerUpdate::decay_chunk + 1;
-      return OptimizerUpdate{.weight = bench.floats(n),
-                             .copy = bench.dtype() == DType::fp32 ? nullptr : bench.tensor(n),
-                             .m = bench.floats(n),
-                             .v = adamw ? bench.floats(n, 0.25f) : nullptr,
-                             .state = bench.holding<UpdateState>({{.loss_scale = 1}}),
-                             .grad = bench.floats(n),
-                             .decay = bench.holding(std::vector<uint8_t>(chunks, 1)),
-                             .params = bench.holding<StepParams>({{.lr = 1e-4f, .divisor = 1}}),
-                             .count = n,
-                             .momentum = 0.9f,
-                             .beta1 = 0.9,
-                             .beta2 = 0.999,
-                             .eps = 1e-8f,
-                             .weight_decay = 0.05f,
-                             .clip = 1,
-                             .kind = kind,
-                             .dtype = bench.dtype()};
+      return OptimizerUpdate{
+          .weight = bench.floats(n),
+          .compute_weights = bench.dtype() == DType::fp32 ? nullptr : bench.tensor(n),
+          .m = bench.floats(n),
+          .v = adamw ? bench.floats(n, 0.25f) : nullptr,
+          .state = bench.holding<UpdateState>({{.loss_scale = 1}}),
+          .grad = bench.floats(n),
+          .decay = bench.holding(std::vector<uint8_t>(chunks, 1)),
+          .params = bench.holding<StepParams>({{.lr = 1e-4f, .divisor = 1}}),
+          .count = n,
+          .momentum = 0.9f,
+          .beta1 = 0.9,
+          .beta2 = 0.999,
+          .eps = 1e-8f,
+          .weight_decay = 0.05f,
+          .clip = 1,
+          .kind = kind,
+          .dtype = bench.dtype()};
     });
   }
 }

@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-constexpr double least_area = 0.08, least_aspect = 3.0 / 4, largest_aspect = 4.0 / 3;
+constexpr double min_area = 0.08, min_aspect = 3.0 / 4, largest_aspect = 4.0 / 3;
 constexpr uint32_t tries = 10;
 
 Philox4 draw(const AugmentKey& key, uint32_t what) {
@@ -24,10 +24,10 @@ int up_to(uint32_t word, int last) {
 
 Box random_resized_crop(const AugmentKey& key, int height, int width) {
   const double area = double(height) * width;
-  const double low = std::log(least_aspect), high = std::log(largest_aspect);
+  const double low = std::log(min_aspect), high = std::log(largest_aspect);
   for (uint32_t i = 0; i < tries; ++i) {
     const Philox4 random = draw(key, i);
-    const double part = area * (least_area + (1 - least_area) * uniform(random.at[0]));
+    const double part = area * (min_area + (1 - min_area) * uniform(random.at[0]));
     const double aspect = std::exp(low + (high - low) * uniform(random.at[1]));
     const int w = static_cast<int>(std::lround(std::sqrt(part * aspect)));
     const int h = static_cast<int>(std::lround(std::sqrt(part / aspect)));
@@ -37,7 +37,7 @@ Box random_resized_crop(const AugmentKey& key, int height, int width) {
             .height = double(h),
             .width = double(w)};
   }
-  const double h = std::min<double>(height, std::round(width / least_aspect));
+  const double h = std::min<double>(height, std::round(width / min_aspect));
   const double w = std::min<double>(width, std::round(height * largest_aspect));
   return {.top = std::floor((height - h) / 2),
           .left = std::floor((width - w) / 2),
@@ -45,8 +45,8 @@ Box random_resized_crop(const AugmentKey& key, int height, int width) {
           .width = w};
 }
 
-int least_side_for_random_crop(int image_size) {
-  return static_cast<int>(std::ceil(image_size / std::sqrt(least_area * least_aspect)));
+int min_side_for_random_crop(int image_size) {
+  return static_cast<int>(std::ceil(image_size / std::sqrt(min_area * min_aspect)));
 }
 
 Box centre_square(int height, int width) {

@@ -19,7 +19,7 @@ Box random_resized_crop(const AugmentKey&, int height, int width);
 
 // Shorter side below which a picture may be too small for such a crop: the smallest one's shorter
 // side is sqrt(0.08 * 3/4) of the picture's.
-int least_side_for_random_crop(int image_size);
+int min_side_for_random_crop(int image_size);
 
 // The middle square, which resized is "short side to image_size, centre crop".
 Box centre_square(int height, int width);

@@ -23,7 +23,7 @@ namespace bv {
 namespace {
 
 constexpr int64_t synthetic_batches = 1000;
-constexpr uint32_t most_replacements = 1000;
+constexpr uint32_t max_replacements = 1000;
 
 using Order = std::vector<uint32_t>;
 
@@ -208,7 +208,7 @@ struct Loader::State {
   // Returns the index of the image used, its own or in training another for a bad one; -1: none.
   int64_t prepare(int64_t index, int64_t epoch, Resizer& resizer, uint8_t* out, Crop& crop) {
     int64_t candidate = index;
-    for (uint32_t attempt = 0; attempt < most_replacements; ++attempt) {
+    for (uint32_t attempt = 0; attempt < max_replacements; ++attempt) {
       if (!known_bad(candidate)) try {
           preparer.run(candidate, static_cast<uint32_t>(epoch), resizer, out, crop);
           return candidate;
@@ -243,7 +243,7 @@ struct Loader::State {
   int64_t share, batches;
   size_t row_bytes;
   int chunk;
-  Preparer preparer;
+  Preprocessor preparer;
 
   std::mutex mutex;
   std::condition_variable changed;

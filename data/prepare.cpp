@@ -38,7 +38,7 @@ size_t PictureCache::bytes() const {
   return bytes_;
 }
 
-Preparer::Preparer(const Dataset& data, const LoaderOptions& options, bool train)
+Preprocessor::Preprocessor(const Dataset& data, const LoaderOptions& options, bool train)
     : data_(data),
       options_(options),
       augment_(train && options.augment),
@@ -49,19 +49,19 @@ Preparer::Preparer(const Dataset& data, const LoaderOptions& options, bool train
 // Cached is what no random choice has touched: the final picture, or before a random crop the
 // decoded one. That is always decoded at a size fit for the smallest crop, cached or not: the
 // pixels of a batch must not depend on what was in the cache.
-std::shared_ptr<const Image> Preparer::picture(int64_t index, Resizer& resizer) {
+std::shared_ptr<const Image> Preprocessor::picture(int64_t index, Resizer& resizer) {
   if (auto cached = cache_.find(index)) return cached;
   const int size = options_.image_size;
   std::shared_ptr<const Image> image;
   if (random_crop_)
-    image = std::make_shared<const Image>(data_.image(index, least_side_for_random_crop(size)));
+    image = std::make_shared<const Image>(data_.image(index, min_side_for_random_crop(size)));
   else
     image = final_picture(data_.image(index, size), resizer);
   cache_.add(index, image);
   return image;
 }
 
-std::shared_ptr<const Image> Preparer::final_picture(Image image, Resizer& resizer) const {
+std::shared_ptr<const Image> Preprocessor::final_picture(Image image, Resizer& resizer) const {
   const int size = options_.image_size;
   if (image.height == size && image.width == size)
     return std::make_shared<const Image>(std::move(image));
@@ -71,7 +71,7 @@ std::shared_ptr<const Image> Preparer::final_picture(Image image, Resizer& resiz
   return resized;
 }
 
-void Preparer::run(int64_t index, uint32_t epoch, Resizer& resizer, uint8_t* out, Crop& crop) {
+void Preprocessor::run(int64_t index, uint32_t epoch, Resizer& resizer, uint8_t* out, Crop& crop) {
   const auto image = picture(index, resizer);
   const AugmentKey key{options_.seed, epoch, static_cast<uint32_t>(index)};
   const int size = options_.image_size;

@@ -28,9 +28,9 @@ class PictureCache {
 };
 
 // Makes single rows of batches. Threads share it, each with a Resizer of its own.
-class Preparer {
+class Preprocessor {
  public:
-  Preparer(const Dataset& data, const LoaderOptions& options, bool train);
+  Preprocessor(const Dataset& data, const LoaderOptions& options, bool train);
   // out [size, size, 3]. Throws BadImage.
   void run(int64_t index, uint32_t epoch, Resizer& resizer, uint8_t* out, Crop& crop);
   const PictureCache& cache() const { return cache_; }

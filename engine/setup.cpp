@@ -73,7 +73,7 @@ LossScaling loss_scaling(const Options& o, DType dtype) {
 
 std::vector<ParameterShape> shapes_of(const Graph& graph) {
   std::vector<ParameterShape> shapes;
-  for (const auto* infos : {&graph.parameters(), &graph.statistics()})
+  for (const auto* infos : {&graph.parameters(), &graph.buffers()})
     for (const ParameterInfo& p : *infos) shapes.push_back({p.name, p.shape});
   return shapes;
 }

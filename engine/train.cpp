@@ -26,7 +26,7 @@ namespace bv {
 namespace {
 
 // Updates that fp16 may skip on end: more than halving the largest loss scale down to 1 takes.
-constexpr int most_skipped = 32;
+constexpr int max_skipped = 32;
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
@@ -266,7 +266,7 @@ void Training::settle() {
   const bool finite = std::isfinite(result.loss_sum) && std::isfinite(result.grad_norm);
   const bool may_skip = s_.graph.dtype() == DType::fp16;
   if ((result.skipped || !finite) &&
-      (!may_skip || !result.skipped || result.skipped_in_a_row >= most_skipped))
+      (!may_skip || !result.skipped || result.skipped_in_a_row >= max_skipped))
     fail_not_finite(done.step, result);
   if (result.skipped) ++skipped_;
   if (finite) {
@@ -316,7 +316,7 @@ void Training::log_step(const Pending& done, const UpdateResult& result, double 
 void Training::fail_not_finite(int64_t step, const UpdateResult& result) {
   const std::string name = trainer_.parameters().first_not_finite(false);
   std::string what = !std::isfinite(result.loss_sum) ? "the loss" : "the gradient";
-  const std::string often = result.skipped_in_a_row >= most_skipped
+  const std::string often = result.skipped_in_a_row >= max_skipped
                                 ? " in " + std::to_string(result.skipped_in_a_row) +
                                       " steps on end, down to loss scale " +
                                       format_number(result.loss_scale)
@@ -422,7 +422,7 @@ void Training::save(bool best) {
 
 void Training::print_end() {
   double skipped = static_cast<double>(train_.skipped() + (val_ ? val_->skipped() : 0));
-  if (communicator_) skipped = communicator_->sum_of_hosts(skipped);
+  if (communicator_) skipped = communicator_->all_reduce_scalar(skipped);
   if (!first()) return;
   if (skipped > 0) log_->line("bad images skipped: " + format_number(skipped));
   if (s_.options.profile)

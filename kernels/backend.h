@@ -25,8 +25,8 @@ class Communicator {
   // data [size, count]: every rank has filled its own row and gets the others'.
   virtual void all_gather(float* data, size_t count, Stream) = 0;
   virtual void broadcast(void* data, size_t bytes, int root, Stream) = 0;
-  virtual void barrier() = 0;               // of the hosts
-  virtual double sum_of_hosts(double) = 0;  // over the ranks, of a number of each host
+  virtual void barrier() = 0;                    // of the hosts
+  virtual double all_reduce_scalar(double) = 0;  // over the ranks, of a number of each host
   // While busy (saving, say), this process may let its peers wait longer than their timeout.
   virtual void busy(bool) = 0;
   // Why it can't go on, where that shows by itself; to be asked by any thread.

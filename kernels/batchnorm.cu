@@ -15,7 +15,7 @@
 //
 // 4 (forward) to 8 bytes an element in 16 bits: memory is the limit. On an H200 80% of a copy's 4.3
 // TB/s leave 34 instructions for 4 bytes; these kernels have 6 to 13 an element.
-// 4.3 TB/s at a latency of 0.8 us are 26 KB under way on each of 132 multiprocessors; here forward
+// 4.3 TB/s at a latency of 0.8 us are 26 KB under way on each of 132 SMs; here forward
 // has 4 blocks x 256 threads x 64 bytes of reads, backward 2 x 256 x 128 (192 with out): 64 KB. That
 // many blocks are the whole grid, on sm_80 and sm_90: 64 registers forward, up to 128 backward.
 #include "kernels/cuda/column_sums.cuh"
@@ -240,7 +240,7 @@ void by_width(DType dtype, int C, F f) {
   });
 }
 
-// As many blocks as are on a multiprocessor at a time, which __launch_bounds__ sees to.
+// As many blocks as are on an SM at a time, which __launch_bounds__ sees to.
 constexpr int normalise_blocks = 4, backward_blocks = 2;
 
 template <class Op>
@@ -260,13 +260,13 @@ void check_saved(const Op& op, const char* name) {
   require_pointer(op.rstd, name, "rstd");
 }
 
-void normalise(const Chip& chip, const BatchNormForward& op, const float* variances,
+void normalise(const DeviceProps& props, const BatchNormForward& op, const float* variances,
                const char* name, cudaStream_t stream) {
   require_pointer(op.out, name, "out");
   if (op.residual) require_pointer(op.residual, name, "residual");
   by_width(op.dtype, op.C, [&]<class T, int width>() {
     using S = Stripe<width>;
-    const dim3 grid = S::grid(chip, normalise_blocks, op.rows, op.C);
+    const dim3 grid = S::grid(props, normalise_blocks, op.rows, op.C);
     if (op.residual)
       launch<batchnorm_normalise<T, width, true>>(grid, S::threads, 0, stream, op, variances);
     else
@@ -289,7 +289,7 @@ void CudaKernels::run(const BatchNormForward& op, Stream stream) {
   require_pointer(op.mean, name, "mean");
   require_pointer(op.rstd, name, "rstd");
   require_pointer(op.moments, name, "moments");
-  normalise(chip_, op, op.moments + op.C, name, cuda_stream(stream));
+  normalise(props_, op, op.moments + op.C, name, cuda_stream(stream));
 }
 
 void CudaKernels::run(const BatchNormEvaluate& op, Stream stream) {
@@ -314,13 +314,13 @@ void CudaKernels::run(const BatchNormEvaluate& op, Stream stream) {
                                  .momentum = 0,
                                  .relu = op.relu,
                                  .dtype = op.dtype};
-  normalise(chip_, forward, op.running_var, name, cuda_stream(stream));
+  normalise(props_, forward, op.running_var, name, cuda_stream(stream));
 }
 
 size_t CudaKernels::workspace_bytes(const BatchNormBackwardSums& op) {
   size_t bytes = 0;
   by_width(op.dtype, op.C, [&]<class T, int width>() {
-    const dim3 grid = Stripe<width>::grid(chip_, backward_blocks, op.rows, op.C);
+    const dim3 grid = Stripe<width>::grid(props_, backward_blocks, op.rows, op.C);
     bytes = sizeof(float) * 2 * grid.y * size_t(op.C);
   });
   return bytes;
@@ -338,7 +338,7 @@ void CudaKernels::run(const BatchNormBackwardSums& op, Stream stream) {
   const cudaStream_t on = cuda_stream(stream);
   by_width(op.dtype, op.C, [&]<class T, int width>() {
     using S = Stripe<width>;
-    const dim3 grid = S::grid(chip_, backward_blocks, op.rows, op.C);
+    const dim3 grid = S::grid(props_, backward_blocks, op.rows, op.C);
     constexpr size_t shared_bytes = sizeof(typename S::Shared);
     if (op.relu && op.out)
       launch<batchnorm_backward_sums<T, width, true>>(grid, S::threads, shared_bytes, on, op);
@@ -364,8 +364,8 @@ void CudaKernels::run(const BatchNormBackward& op, Stream stream) {
   const auto inverse_n = static_cast<float>(1 / (double(op.rows) * op.parts));
   by_width(op.dtype, op.C, [&]<class T, int width>() {
     using S = Stripe<width>;
-    launch<batchnorm_backward<T, width>>(S::grid(chip_, backward_blocks, op.rows, op.C), S::threads,
-                                         0, cuda_stream(stream), op, inverse_n);
+    launch<batchnorm_backward<T, width>>(S::grid(props_, backward_blocks, op.rows, op.C),
+                                         S::threads, 0, cuda_stream(stream), op, inverse_n);
   });
 }
 

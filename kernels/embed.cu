@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(threads)
 }
 
 // ---- operations ---------------------------------------------------------------------------------
-constexpr int most_blocks = 65535;  // of a grid's y
+constexpr int max_blocks = 65535;  // of a grid's y
 
 void require_sizes(const char* name, int B, int tokens, int C) {
   require(B > 0 && tokens > 0 && C > 0, name, "B, P or N, and C must be positive");
@@ -165,8 +165,8 @@ unsigned blocks(int count, int each) { return static_cast<unsigned>(ceil_div(cou
 
 void CudaKernels::run(const EmbedForward& op, Stream stream) {
   require_sizes("EmbedForward", op.B, op.P, op.C);
-  require(op.B <= most_blocks * images_at_once, "EmbedForward", "B: at most %d",
-          most_blocks * images_at_once);
+  require(op.B <= max_blocks * images_at_once, "EmbedForward", "B: at most %d",
+          max_blocks * images_at_once);
   require_pointer(op.out, "EmbedForward", "out");
   require_pointer(op.patches, "EmbedForward", "patches");
   require_pointer(op.class_token, "EmbedForward", "class_token");
@@ -195,7 +195,7 @@ void CudaKernels::run(const ClassTokenForward& op, Stream stream) {
   require_pointer(op.inp, "ClassTokenForward", "inp");
   by_word(op.dtype, op.C, [&]<class Word>(int words) {
     const dim3 grid(op.B, blocks(words, threads));
-    require(grid.y <= most_blocks, "ClassTokenForward", "C: %d is too large", op.C);
+    require(grid.y <= max_blocks, "ClassTokenForward", "C: %d is too large", op.C);
     launch<class_token_forward<Word>>(grid, threads, 0, cuda_stream(stream),
                                       static_cast<Word*>(op.out), static_cast<const Word*>(op.inp),
                                       op.N, words);
@@ -208,7 +208,7 @@ void CudaKernels::run(const ClassTokenBackward& op, Stream stream) {
   require_pointer(op.dout, "ClassTokenBackward", "dout");
   by_word(op.dtype, op.C, [&]<class Word>(int words) {
     const dim3 grid(op.B, blocks(op.N * words, threads * images_at_once));
-    require(grid.y <= most_blocks, "ClassTokenBackward", "N C: %d x %d is too large", op.N, op.C);
+    require(grid.y <= max_blocks, "ClassTokenBackward", "N C: %d x %d is too large", op.N, op.C);
     launch<class_token_backward<Word>>(grid, threads, 0, cuda_stream(stream),
                                        static_cast<Word*>(op.dinp),
                                        static_cast<const Word*>(op.dout), op.N, words);

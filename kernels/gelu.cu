@@ -12,7 +12,7 @@
 // to 0 without a clamp.
 //
 // 4 (fp32: 8) bytes an element forward, 6 (12) backward. At 80% of an H200's 4.3 TB/s each of its
-// 132 multiprocessors moves 15 bytes a clock (1.75 GHz) and can issue 128 threads' instructions: 34
+// 132 SMs moves 15 bytes a clock (1.75 GHz) and can issue 128 threads' instructions: 34
 // an element forward in 16 bits, 51 backward. Forward takes 18 (conversions, bias, 10 + 1 for 2^P,
 // 2 around it, addresses), backward 26 with phi's own ex2; erff alone would take about 25. So
 // memory is the limit. 64 registers: 4 blocks of 256 threads on sm_80 and sm_90, each thread with
@@ -23,7 +23,7 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-constexpr int blocks_per_multiprocessor = 4;
+constexpr int blocks_per_sm = 4;
 
 // Phi(-t), t >= 0.
 __device__ inline float normal_tail(float t) {
@@ -58,8 +58,7 @@ __device__ void load_bias(float (&bias)[width], const void* from, int column, in
 }
 
 template <class T, int width>
-__global__ void __launch_bounds__(256, blocks_per_multiprocessor)
-    bias_gelu_forward(BiasGeluForward op) {
+__global__ void __launch_bounds__(256, blocks_per_sm) bias_gelu_forward(BiasGeluForward op) {
   using S = Stripe<width>;
   constexpr int ahead = 4;
   const int column = S::column();
@@ -87,8 +86,7 @@ __global__ void __launch_bounds__(256, blocks_per_multiprocessor)
 }
 
 template <class T, int width>
-__global__ void __launch_bounds__(256, blocks_per_multiprocessor)
-    bias_gelu_backward(BiasGeluBackward op) {
+__global__ void __launch_bounds__(256, blocks_per_sm) bias_gelu_backward(BiasGeluBackward op) {
   using S = Stripe<width>;
   constexpr int ahead = 2;
   const int column = S::column();
@@ -132,8 +130,8 @@ void by_width(DType dtype, int C, F f) {
 }
 
 template <int width>
-dim3 grid(const Chip& chip, int rows, int C) {
-  return Stripe<width>::grid(chip, blocks_per_multiprocessor, rows, C);
+dim3 grid(const DeviceProps& props, int rows, int C) {
+  return Stripe<width>::grid(props, blocks_per_sm, rows, C);
 }
 
 void require_sizes(const char* op, int rows, int C) {
@@ -152,7 +150,7 @@ void CudaKernels::run(const BiasGeluForward& op, Stream stream) {
   require_pointer(op.inp, name, "inp");
   require_pointer(op.bias, name, "bias");
   by_width(op.dtype, op.C, [&]<class T, int width>() {
-    launch<bias_gelu_forward<T, width>>(grid<width>(chip_, op.rows, op.C), Stripe<width>::threads,
+    launch<bias_gelu_forward<T, width>>(grid<width>(props_, op.rows, op.C), Stripe<width>::threads,
                                         0, cuda_stream(stream), op);
   });
 }
@@ -160,7 +158,7 @@ void CudaKernels::run(const BiasGeluForward& op, Stream stream) {
 size_t CudaKernels::workspace_bytes(const BiasGeluBackward& op) {
   size_t bytes = 0;
   by_width(op.dtype, op.C, [&]<class T, int width>() {
-    bytes = sizeof(float) * grid<width>(chip_, op.rows, op.C).y * op.C;
+    bytes = sizeof(float) * grid<width>(props_, op.rows, op.C).y * op.C;
   });
   return bytes;
 }
@@ -175,7 +173,7 @@ void CudaKernels::run(const BiasGeluBackward& op, Stream stream) {
   require_pointer(op.inp, name, "inp");
   require_pointer(op.bias, name, "bias");
   by_width(op.dtype, op.C, [&]<class T, int width>() {
-    const dim3 blocks = grid<width>(chip_, op.rows, op.C);
+    const dim3 blocks = grid<width>(props_, op.rows, op.C);
     launch<bias_gelu_backward<T, width>>(blocks, Stripe<width>::threads,
                                          sizeof(typename Stripe<width>::Shared),
                                          cuda_stream(stream), op);

@@ -671,7 +671,7 @@ enum class OptimizerKind : uint8_t { sgd, adam, adamw };
 //   adam:   g += wd w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
 //           w -= lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 //   adamw:  w -= lr wd w, then as adam without its wd
-// t = state->count + 1, which is written back. Where state->found_inf, weights, copy, moments and
+// t = state->count + 1, which is written back. Where state->found_inf, weights, moments and
 // count stay as they are. Then the state of the loss scale moves on:
 //   found_inf:  skipped += 1;  with a growth_interval: good_steps = 0,
 //               loss_scale = max(smallest, loss_scale * backoff)
@@ -681,10 +681,11 @@ struct OptimizerUpdate {
   static constexpr size_t decay_chunk = 64;  // parameters start at multiples of it
 
   float* weight;  // [count]  master weights, updated
-  void* copy;  // [count] dtype: the weights that the kernels compute with  =; null where dtype is
-               // fp32
-  float* m;    // [count]  momentum or first moment, updated; null for sgd without momentum
-  float* v;    // [count]  second moment, updated; null for sgd
+  void*
+      compute_weights;  // [count] dtype: the weights that the kernels compute with  =; null where dtype is
+                        // fp32
+  float* m;             // [count]  momentum or first moment, updated; null for sgd without momentum
+  float* v;             // [count]  second moment, updated; null for sgd
   UpdateState* state;
   const float* grad;         // [count]
   const uint8_t* decay;      // [ceil(count / decay_chunk)]
@@ -696,11 +697,11 @@ struct OptimizerUpdate {
   LossScaling scaling;
   OptimizerKind kind;
   bool nesterov;
-  DType dtype;  // of copy
+  DType dtype;  // of compute_weights
 
   Cost cost() const {
     const double n = double(count);
-    return {15 * n, n * (12.0 + (m ? 8 : 0) + (v ? 8 : 0) + (copy ? 2 : 0))};
+    return {15 * n, n * (12.0 + (m ? 8 : 0) + (v ? 8 : 0) + (compute_weights ? 2 : 0))};
   }
 };
 

@@ -10,13 +10,13 @@
 // a row, each with `size` of its columns, 16 bytes at a time:
 //   C <= 192: 8 lanes x 24, 4 rows a warp;   C <= 1024: 32 lanes x 32, 1 row a warp.
 // Forward, a thread has its part of one row in registers, and goes. Backward, one block on each
-// multiprocessor walks over the rows; a thread keeps dweight and dbias of its columns in registers,
+// SM walks over the rows; a thread keeps dweight and dbias of its columns in registers,
 // and a warp copies its next rows to shared memory while it works on these. Then column_sums.cuh's
 // second stage. Other C: a warp walks over its row as often as it must, 1 element an access;
 // dweight and dbias are summed by stripes.
 //
 // 8 (backward 14) flops an element for 8 to 16 bytes in fp32, half of them in 16 bits: memory is
-// the limit. An H200 (4.3 TB/s, 132 multiprocessors, 1.75 GHz) wants some 30 KB under way on each
+// the limit. An H200 (4.3 TB/s, 132 SMs, 1.75 GHz) wants some 30 KB under way on each
 // of them and at 80% moves 15 bytes a clock: a row of 1024 in 16 bits, backward with dsum, in 550
 // clocks.
 //                        bytes   registers       shared   warps on          reads under way
@@ -371,12 +371,12 @@ void by_split(DType dtype, int C, F f) {
 
 // Blocks of the first stage of dweight and dbias are .y.
 template <class T, int lanes>
-dim3 backward_grid(const Chip& chip, int rows, int C) {
+dim3 backward_grid(const DeviceProps& props, int rows, int C) {
   if constexpr (lanes == 0) {
-    return Stripe<1>::grid(chip, 4, rows, C);
+    return Stripe<1>::grid(props, 4, rows, C);
   } else {
     const int most = ceil_div(rows, warp_size / lanes);
-    return {1, unsigned(chip.multiprocessors < most ? chip.multiprocessors : most)};
+    return {1, unsigned(props.sms < most ? props.sms : most)};
   }
 }
 
@@ -415,7 +415,7 @@ void CudaKernels::run(const LayerNormForward& op, Stream stream) {
 size_t CudaKernels::workspace_bytes(const LayerNormBackward& op) {
   size_t bytes = 0;
   by_split(op.dtype, op.C, [&]<class T, int lanes, int size>() {
-    bytes = sizeof(float) * 2 * backward_grid<T, lanes>(chip_, op.rows, op.C).y * op.C;
+    bytes = sizeof(float) * 2 * backward_grid<T, lanes>(props_, op.rows, op.C).y * op.C;
   });
   return bytes;
 }
@@ -434,7 +434,7 @@ void CudaKernels::run(const LayerNormBackward& op, Stream stream) {
   require_pointer(op.rstd, name, "rstd");
   require_pointer(op.weight, name, "weight");
   by_split(op.dtype, op.C, [&]<class T, int lanes, int size>() {
-    const dim3 grid = backward_grid<T, lanes>(chip_, op.rows, op.C);
+    const dim3 grid = backward_grid<T, lanes>(props_, op.rows, op.C);
     if constexpr (lanes == 0) {
       launch<layernorm_backward_any_columns<T>>(grid, Stripe<1>::threads, sizeof(Stripe<1>::Shared),
                                                 cuda_stream(stream), op);
@@ -443,7 +443,7 @@ void CudaKernels::run(const LayerNormBackward& op, Stream stream) {
     } else {
       constexpr int bytes = sizeof(BackwardWarp<T, lanes, size>),
                     most = backward_threads<T, lanes> / warp_size;
-      const int room = chip_.shared_bytes / bytes, warps = room < most ? room : most;
+      const int room = props_.shared_bytes / bytes, warps = room < most ? room : most;
       launch<layernorm_backward<T, lanes, size>>(grid.y, warps * warp_size, size_t(warps) * bytes,
                                                  cuda_stream(stream), op, 1.0f / op.C);
     }

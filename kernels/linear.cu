@@ -110,7 +110,7 @@ void CudaKernels::run(const LinearBackwardInput& op, Stream stream) {
 size_t CudaKernels::workspace_bytes(const LinearBackwardWeight& op) {
   require_sizes(op, "LinearBackwardWeight");
   return padded(matmul_->workspace_bytes(product(op))) +
-         column_sums_bytes(chip_, op.dtype, op.M, op.N);
+         column_sums_bytes(props_, op.dtype, op.M, op.N);
 }
 
 void CudaKernels::run(const LinearBackwardWeight& op, Stream stream) {
@@ -131,7 +131,7 @@ void CudaKernels::run(const LinearBackwardWeight& op, Stream stream) {
                 .accumulate = op.accumulate},
                cuda_stream(stream));
   if (op.dbias)
-    column_sums(chip_,
+    column_sums(props_,
                 {.out = op.dbias,
                  .workspace = static_cast<char*>(op.workspace) + padded(bytes),
                  .inp = op.dout,

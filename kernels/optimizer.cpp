@@ -181,7 +181,8 @@ void CpuKernels::run(const OptimizerUpdate& op, Stream) {
   const bool is_sgd = op.kind == OptimizerKind::sgd;
   require(op.count > 0, "OptimizerUpdate", "count must be positive");
   require(op.dtype == DType::fp32, "OptimizerUpdate", "dtype must be fp32 on this device");
-  require(!op.copy, "OptimizerUpdate", "copy must be null where dtype is fp32");
+  require(!op.compute_weights, "OptimizerUpdate",
+          "compute_weights must be null where dtype is fp32");
   require(op.weight && op.state && op.grad && op.decay && op.params, "OptimizerUpdate",
           "weight, state, grad, decay and params must not be null");
   require(is_sgd ? op.m || op.momentum == 0 : op.m && op.v, "OptimizerUpdate",

@@ -166,7 +166,8 @@ __global__ void __launch_bounds__(threads) optimizer_update(OptimizerUpdate op, 
       w.at[i] = adam(op, betas, step, decays, w.at[i], grad.at[i], m.at[i], v.at[i]);
   }
   store_4(op.weight, w, at, op.count);
-  if constexpr (!std::is_same_v<T, float>) store_4(static_cast<T*>(op.copy), w, at, op.count);
+  if constexpr (!std::is_same_v<T, float>)
+    store_4(static_cast<T*>(op.compute_weights), w, at, op.count);
   if (op.m) store_4(op.m, m, at, op.count);
   if (op.v) store_4(op.v, v, at, op.count);
 }
@@ -200,7 +201,7 @@ __global__ void __launch_bounds__(threads) scale(Scale op) {
   store_4(op.data, x, at, op.count);
 }
 
-constexpr size_t most_elements = size_t{1} << 40;  // more than 2^31 blocks take
+constexpr size_t max_elements = size_t{1} << 40;  // more than 2^31 blocks take
 
 }  // namespace
 
@@ -210,7 +211,7 @@ size_t CudaKernels::workspace_bytes(const GradientNorm& op) {
 
 void CudaKernels::run(const GradientNorm& op, Stream stream) {
   constexpr const char* name = "GradientNorm";
-  require(op.count > 0 && op.count <= most_elements, name, "count must be 1 .. 2^40");
+  require(op.count > 0 && op.count <= max_elements, name, "count must be 1 .. 2^40");
   require_pointer(op.state, name, "state");
   require_pointer(op.workspace, name, "workspace");
   require_pointer(op.grad, name, "grad");
@@ -224,13 +225,13 @@ void CudaKernels::run(const GradientNorm& op, Stream stream) {
 void CudaKernels::run(const OptimizerUpdate& op, Stream stream) {
   constexpr const char* name = "OptimizerUpdate";
   const bool is_sgd = op.kind == OptimizerKind::sgd;
-  require(op.count > 0 && op.count <= most_elements, name, "count must be 1 .. 2^40");
+  require(op.count > 0 && op.count <= max_elements, name, "count must be 1 .. 2^40");
   require(op.scaling.growth_interval >= 0, name, "scaling.growth_interval must not be negative");
   require_pointer(op.weight, name, "weight");
   if (op.dtype == DType::fp32)
-    require(!op.copy, name, "copy must be null where dtype is fp32");
+    require(!op.compute_weights, name, "compute_weights must be null where dtype is fp32");
   else
-    require_pointer(op.copy, name, "copy");
+    require_pointer(op.compute_weights, name, "compute_weights");
   if (op.m || !is_sgd || op.momentum != 0) require_pointer(op.m, name, "m");
   if (op.v || !is_sgd) require_pointer(op.v, name, "v");
   require_pointer(op.state, name, "state");
@@ -251,7 +252,7 @@ void CudaKernels::run(const OptimizerUpdate& op, Stream stream) {
 }
 
 void CudaKernels::run(const Scale& op, Stream stream) {
-  require(op.count > 0 && op.count <= most_elements, "Scale", "count must be 1 .. 2^40");
+  require(op.count > 0 && op.count <= max_elements, "Scale", "count must be 1 .. 2^40");
   require_pointer(op.data, "Scale", "data");
   const auto blocks = static_cast<unsigned>(ceil_div(op.count, size_t{threads} * width));
   launch<scale>(blocks, threads, 0, cuda_stream(stream), op);

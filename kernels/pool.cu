@@ -27,7 +27,7 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-constexpr int threads = 256, blocks_per_multiprocessor = 4;
+constexpr int threads = 256, blocks_per_sm = 4;
 
 // ---- max pool -----------------------------------------------------------------------------------
 // A block takes `row_threads` neighbouring packs of each of `rows` rows of an image. The last
@@ -53,7 +53,7 @@ __device__ Op with_sizes(Op op) {
 }
 
 template <class T, int width, bool stem>
-__global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
+__global__ void __launch_bounds__(threads, blocks_per_sm)
     max_pool_forward(MaxPoolForward of, int P, int Q) {
   const MaxPoolForward op = with_sizes<stem>(of);
   const auto [p, q, c] = place<width>(op.C);
@@ -119,7 +119,7 @@ __device__ bool is_tap(const Elements<uint8_t, width>& index, int k, unsigned ta
 }
 
 template <class T, int width, bool stem>
-__global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
+__global__ void __launch_bounds__(threads, blocks_per_sm)
     max_pool_backward(MaxPoolBackward of, int P, int Q) {
   const MaxPoolBackward op = with_sizes<stem>(of);
   constexpr int side = 2;
@@ -238,18 +238,18 @@ __global__ void __launch_bounds__(threads) average_pool_backward(AveragePoolBack
 }
 
 // ---- operations ---------------------------------------------------------------------------------
-constexpr int most_blocks = 65535;  // of a grid's y and z
-constexpr int most_elements = 1 << 30;
+constexpr int max_blocks = 65535;  // of a grid's y and z
+constexpr int max_elements = 1 << 30;
 
 template <class Op>
 void require_window(const Op& op, const char* name) {
   require(op.N > 0 && op.H > 0 && op.W > 0 && op.C > 0, name, "N, H, W and C must be positive");
-  require(op.N <= most_blocks, name, "N: %d, but at most %d", op.N, most_blocks);
-  require(op.H <= most_blocks, name, "H: %d, but at most %d", op.H, most_blocks);
-  require(double(op.H) * op.W * op.C <= most_elements, name,
+  require(op.N <= max_blocks, name, "N: %d, but at most %d", op.N, max_blocks);
+  require(op.H <= max_blocks, name, "H: %d, but at most %d", op.H, max_blocks);
+  require(double(op.H) * op.W * op.C <= max_elements, name,
           "H W C: an image of %d x %d x %d is more than 2^30 elements", op.H, op.W, op.C);
   require(op.R > 0 && op.R <= 16, name, "R: %d, but 1-16, that an index fits a byte", op.R);
-  require(op.stride > 0 && op.stride <= most_blocks, name, "stride must be in 1-%d", most_blocks);
+  require(op.stride > 0 && op.stride <= max_blocks, name, "stride must be in 1-%d", max_blocks);
   require(op.padding >= 0 && op.padding <= op.R / 2, name, "padding must be in 0 .. R / 2");
   require(op.H + 2 * op.padding >= op.R && op.W + 2 * op.padding >= op.R, name,
           "H and W: the padded image is smaller than R");
@@ -258,10 +258,9 @@ void require_window(const Op& op, const char* name) {
 template <class Op>
 void require_average(const Op& op, const char* name) {
   require(op.N > 0 && op.positions > 0 && op.C > 0, name, "N, positions and C must be positive");
-  require(double(op.positions) * op.C <= most_elements, name,
+  require(double(op.positions) * op.C <= max_elements, name,
           "positions C: an image of %d x %d is more than 2^30 elements", op.positions, op.C);
-  require(op.C <= most_blocks * columns, name, "C: %d, but at most %d", op.C,
-          most_blocks * columns);
+  require(op.C <= max_blocks * columns, name, "C: %d, but at most %d", op.C, max_blocks * columns);
 }
 
 // f<T, width>() with what a thread reads at once: 16 bytes, or one element where C has tails.

@@ -14,22 +14,21 @@ class Block {
 
   Tensor basic(Tensor x) const {
     const ConvOut first = convolution(
-        "conv1", x, {.channels = channels_, .filter = 3, .stride = stride_, .hands_on = true});
+        "conv1", x, {.channels = channels_, .filter = 3, .stride = stride_, .skip = true});
     const Tensor inner = batchnorm(g_, name_ + "bn1", first, {}, {});
     const ConvOut last = convolution("conv2", inner, {.channels = channels_, .filter = 3});
-    return add("bn2", last, first.through);
+    return add("bn2", last, first.skip);
   }
 
   Tensor bottleneck(Tensor x) const {
     const int width = channels_ * c_.width_per_group / 64 * c_.groups;
-    const ConvOut first =
-        convolution("conv1", x, {.channels = width, .filter = 1, .hands_on = true});
+    const ConvOut first = convolution("conv1", x, {.channels = width, .filter = 1, .skip = true});
     Tensor inner = batchnorm(g_, name_ + "bn1", first, {}, {});
     const ConvOut middle = convolution(
         "conv2", inner, {.channels = width, .filter = 3, .stride = stride_, .groups = c_.groups});
     inner = batchnorm(g_, name_ + "bn2", middle, {}, {});
     const ConvOut last = convolution("conv3", inner, {.channels = 4 * channels_, .filter = 1});
-    return add("bn3", last, first.through);
+    return add("bn3", last, first.skip);
   }
 
  private:

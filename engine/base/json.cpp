@@ -15,7 +15,7 @@ namespace bv {
 
 namespace {
 
-constexpr size_t deepest = 8, most_keys = 1000;
+constexpr size_t deepest = 8, max_keys = 1000;
 using Parser = nlohmann::json;
 
 // Builds the tree from the parser's events. An event that returns false ends parsing, with the
@@ -47,7 +47,7 @@ class TreeBuilder {
   bool end_object() { return close(); }
   bool end_array() { return close(); }
   bool key(std::string& name) {
-    if (stack_.back()->members.size() == most_keys) return fail("an object of too many keys");
+    if (stack_.back()->members.size() == max_keys) return fail("an object of too many keys");
     for (const auto& member : stack_.back()->members) {
       if (member.first == name) return fail("the key '" + printable(name) + "' is given twice");
     }

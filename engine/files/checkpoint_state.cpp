@@ -44,10 +44,10 @@ class StateReader {
     fail("damaged: no '" + std::string(key) + "'");
   }
 
-  uint64_t count(const JsonValue& object, std::string_view key, uint64_t most = INT64_MAX) const {
+  uint64_t count(const JsonValue& object, std::string_view key, uint64_t max = INT64_MAX) const {
     const JsonValue& value = at(object, key);
     const auto number = parse_unsigned(value.text);
-    if (value.kind != Kind::number || !number || *number > most)
+    if (value.kind != Kind::number || !number || *number > max)
       fail("damaged: '" + std::string(key) + "' is no count");
     return *number;
   }

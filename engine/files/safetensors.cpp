@@ -16,7 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format's data is little-endian");
 
 constexpr uint64_t length_bytes = 8;
-constexpr uint64_t most_header_bytes = 100'000'000;  // what the format's own library reads
+constexpr uint64_t max_header_bytes = 100'000'000;  // what the format's own library reads
 
 using Read = std::function<void(uint64_t offset, std::span<std::byte> out)>;
 
@@ -67,7 +67,7 @@ TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& p
     throw UserError(path + ": not a .safetensors file: " + std::to_string(file_bytes) +
                     " bytes are too few");
   read(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
-  if (header_bytes > file_bytes - length_bytes || header_bytes > most_header_bytes)
+  if (header_bytes > file_bytes - length_bytes || header_bytes > max_header_bytes)
     throw UserError(path + ": not a .safetensors file, or cut short: a header of " +
                     std::to_string(header_bytes) + " bytes in a file of " +
                     std::to_string(file_bytes));

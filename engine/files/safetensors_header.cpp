@@ -13,7 +13,7 @@
 namespace bv {
 namespace {
 
-constexpr size_t most_dimensions = 16;
+constexpr size_t max_dimensions = 16;
 
 std::optional<FileDType> dtype_named(std::string_view name) {
   if (name == "F64") return FileDType::f64;
@@ -67,7 +67,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool number_unsigned(number_unsigned_t value) override {
     if (place_ == Place::shape) {
-      if (tensor_.shape.size() == most_dimensions) fail_tensor("has too many dimensions");
+      if (tensor_.shape.size() == max_dimensions) fail_tensor("has too many dimensions");
       if (value > INT64_MAX) fail_tensor("has a dimension of " + std::to_string(value));
       tensor_.shape.push_back(int64_t(value));
     } else if (place_ == Place::offsets && offsets_.size() < 2) {

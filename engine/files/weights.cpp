@@ -15,17 +15,17 @@ namespace {
 class Listing {
  public:
   void add(const std::string& item) {
-    if (count_ < most) text_ += (count_ ? ", " : "") + item;
+    if (count_ < max) text_ += (count_ ? ", " : "") + item;
     ++count_;
   }
   std::string text(const std::string& kind) const {
     if (count_ == 0) return "";
-    const std::string rest = count_ > most ? " and " + std::to_string(count_ - most) + " more" : "";
+    const std::string rest = count_ > max ? " and " + std::to_string(count_ - max) + " more" : "";
     return "; " + kind + ": " + text_ + rest;
   }
 
  private:
-  static constexpr size_t most = 5;
+  static constexpr size_t max = 5;
   size_t count_ = 0;
   std::string text_;
 };

@@ -36,19 +36,19 @@ class Reader {
   Reader(const JsonValue& root, const std::string& path) : root_(root), path_(path) {}
 
   std::string text(const std::string& key) { return need(key, JsonValue::Kind::text).text; }
-  double number(const std::string& key, double least, double most) {
-    return checked(key, need(key, JsonValue::Kind::number), least, most);
+  double number(const std::string& key, double min, double max) {
+    return checked(key, need(key, JsonValue::Kind::number), min, max);
   }
-  int whole(const std::string& key, int most) {
-    const double value = number(key, 1, most);
+  int whole(const std::string& key, int max) {
+    const double value = number(key, 1, max);
     if (value != static_cast<int>(value)) fail(key, "is not a whole number");
     return static_cast<int>(value);
   }
-  std::array<double, 3> channels(const std::string& key, double least) {
+  std::array<double, 3> channels(const std::string& key, double min) {
     const JsonValue& list = need(key, JsonValue::Kind::list);
     if (list.items.size() != 3) fail(key, "must be 3 numbers");
     std::array<double, 3> values;
-    for (size_t i = 0; i < 3; ++i) values[i] = checked(key, list.items[i], least, 1);
+    for (size_t i = 0; i < 3; ++i) values[i] = checked(key, list.items[i], min, 1);
     return values;
   }
   std::array<int, 4> stages(const std::string& key) {
@@ -99,11 +99,11 @@ class Reader {
     check_kind(key, *value, kind);
     return *value;
   }
-  double checked(const std::string& key, const JsonValue& value, double least, double most) const {
+  double checked(const std::string& key, const JsonValue& value, double min, double max) const {
     check_kind(key, value, JsonValue::Kind::number);
-    const double number = parse_number(value.text).value_or(least - 1);
-    if (!(number >= least && number <= most)) {
-      fail(key, "must be from " + format_number(least) + " to " + format_number(most));
+    const double number = parse_number(value.text).value_or(min - 1);
+    if (!(number >= min && number <= max)) {
+      fail(key, "must be from " + format_number(min) + " to " + format_number(max));
     }
     return number;
   }

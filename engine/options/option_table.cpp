@@ -6,11 +6,11 @@ namespace {
 
 using O = Options;
 
-constexpr Range count = {.least = 1, .most = 1e9};
-constexpr Range count_or_none = {.least = 0, .most = 1e9};
-constexpr Range positive = {.least = 0, .least_open = true};
-constexpr Range not_negative = {.least = 0};
-constexpr Range fraction = {.least = 0, .most = 1, .most_open = true};
+constexpr Range count = {.min = 1, .max = 1e9};
+constexpr Range count_or_none = {.min = 0, .max = 1e9};
+constexpr Range positive = {.min = 0, .min_open = true};
+constexpr Range not_negative = {.min = 0};
+constexpr Range fraction = {.min = 0, .max = 1, .max_open = true};
 
 std::vector<OptionRow> data_rows() {
   return {
@@ -25,7 +25,7 @@ std::vector<OptionRow> data_rows() {
        .metavar = "X",
        .member = &O::val_fraction,
        .help = "share of each class kept for validation where the folder has no val/",
-       .range = {.least = 0, .most = 1, .least_open = true, .most_open = true},
+       .range = {.min = 0, .max = 1, .min_open = true, .max_open = true},
        .recipe = false},
       {.name = "classes",
        .metavar = "N|A,B,..",
@@ -37,17 +37,17 @@ std::vector<OptionRow> data_rows() {
        .member = &O::image_size,
        .help = "side of the model's input; default: the recipe's, else the data's, else the "
                "model's",
-       .range = {.least = 1, .most = 4096}},
+       .range = {.min = 1, .max = 4096}},
       {.name = "mean",
        .metavar = "R,G,B",
        .member = &O::mean,
        .help = "subtracted from pixels in 0-1; default: the weights', else the model's",
-       .range = {.least = 0, .most = 1}},
+       .range = {.min = 0, .max = 1}},
       {.name = "std",
        .metavar = "R,G,B",
        .member = &O::std,
        .help = "pixels less the mean are divided by it; default: the weights', else the model's",
-       .range = {.least = 1e-3, .most = 1e3}},
+       .range = {.min = 1e-3, .max = 1e3}},
       {.name = "augment",
        .metavar = "none|basic",
        .member = &O::augment,
@@ -66,7 +66,7 @@ std::vector<OptionRow> model_rows() {
        .metavar = "N",
        .member = &O::patch_size,
        .help = "side of a ViT's patch; default: the recipe's, else the model's",
-       .range = {.least = 1, .most = 1024}},
+       .range = {.min = 1, .max = 1024}},
       {.name = "weights",
        .metavar = "FILE",
        .member = &O::weights,
@@ -103,13 +103,13 @@ std::vector<OptionRow> step_rows() {
        .metavar = "X",
        .member = &O::epochs,
        .help = "passes over the data; the schedule ends there",
-       .range = {.least = 0, .most = 1e6, .least_open = true},
+       .range = {.min = 0, .max = 1e6, .min_open = true},
        .resume = true},
       {.name = "steps",
        .metavar = "N",
        .member = &O::steps,
        .help = "end after so many updates in all; the schedule stays as it is",
-       .range = {.least = 1, .most = 1e15},
+       .range = {.min = 1, .max = 1e15},
        .recipe = false,
        .resume = true},
       {.name = "batch",
@@ -127,7 +127,7 @@ std::vector<OptionRow> step_rows() {
        .metavar = "N",
        .member = &O::accumulate,
        .help = "batches in one update",
-       .range = {.least = 1, .most = 1e6}},
+       .range = {.min = 1, .max = 1e6}},
       {.name = "eval_every",
        .metavar = "N",
        .member = &O::eval_every,
@@ -189,12 +189,12 @@ std::vector<OptionRow> optimizer_rows() {
        .metavar = "X",
        .member = &O::warmup_epochs,
        .help = "epochs over which the learning rate rises from 0",
-       .range = {.least = 0, .most = 1e6}},
+       .range = {.min = 0, .max = 1e6}},
       {.name = "warmup_steps",
        .metavar = "N",
        .member = &O::warmup_steps,
        .help = "the same in updates, instead of --warmup-epochs",
-       .range = {.least = 0, .most = 1e15}},
+       .range = {.min = 0, .max = 1e15}},
       {.name = "clip_grad",
        .metavar = "X",
        .member = &O::clip_grad,
@@ -209,7 +209,7 @@ std::vector<OptionRow> optimizer_rows() {
        .metavar = "X",
        .member = &O::loss_scale_init,
        .help = "where a dynamic scale starts; it halves when a gradient overflows",
-       .range = {.least = 1, .most = 0x1p24}},
+       .range = {.min = 1, .max = 0x1p24}},
       {.name = "loss_scale_growth_interval",
        .metavar = "N",
        .member = &O::loss_scale_growth_interval,
@@ -268,7 +268,7 @@ std::vector<OptionRow> machine_rows() {
        .metavar = "N",
        .member = &O::nproc,
        .help = "processes; default: one for each visible GPU, else 1",
-       .range = {.least = 1, .most = 1024},
+       .range = {.min = 1, .max = 1024},
        .recipe = false,
        .resume = true},
       {.name = "device",
@@ -300,7 +300,7 @@ std::vector<OptionRow> machine_rows() {
        .metavar = "N",
        .member = &O::workers,
        .help = "decoding threads of a process; 0: as many as its cores",
-       .range = {.least = 0, .most = 1024},
+       .range = {.min = 0, .max = 1024},
        .recipe = false,
        .resume = true},
       {.name = "cache_mb",
@@ -314,14 +314,14 @@ std::vector<OptionRow> machine_rows() {
        .metavar = "N",
        .member = &O::bucket_bytes,
        .help = "gradients travel between processes in pieces of this size",
-       .range = {.least = 4096, .most = 1e12},
+       .range = {.min = 4096, .max = 1e12},
        .recipe = false,
        .resume = true},
       {.name = "timeout",
        .metavar = "X",
        .member = &O::timeout,
        .help = "seconds without a sign of life after which a process counts as dead",
-       .range = {.least = 1, .most = 1e6},
+       .range = {.min = 1, .max = 1e6},
        .recipe = false,
        .resume = true},
       {.name = "oversubscribe",

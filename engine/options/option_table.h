@@ -19,8 +19,8 @@ using Values = std::map<std::string, Items, std::less<>>;
 
 // The bounds of a number; an open one is not itself allowed.
 struct Range {
-  double least = -std::numeric_limits<double>::max(), most = std::numeric_limits<double>::max();
-  bool least_open = false, most_open = false;
+  double min = -std::numeric_limits<double>::max(), max = std::numeric_limits<double>::max();
+  bool min_open = false, max_open = false;
 };
 
 template <class T>

@@ -18,9 +18,9 @@ std::string range_text(const Range& range, bool whole) {
     return whole ? std::to_string(static_cast<int64_t>(value)) : format_number(value);
   };
   std::string text = "must be ";
-  text += (range.least_open ? "more than " : "at least ") + number(range.least);
-  if (range.most < std::numeric_limits<double>::max()) {
-    text += (range.most_open ? " and less than " : " and at most ") + number(range.most);
+  text += (range.min_open ? "more than " : "at least ") + number(range.min);
+  if (range.max < std::numeric_limits<double>::max()) {
+    text += (range.max_open ? " and less than " : " and at most ") + number(range.max);
   }
   return text;
 }
@@ -29,8 +29,8 @@ std::string range_text(const Range& range, bool whole) {
 [[noreturn]] void refuse(const std::string& reason) { throw UserError(reason); }
 
 double checked(double value, const Range& range, bool whole) {
-  const bool low = range.least_open ? value <= range.least : value < range.least;
-  const bool high = range.most_open ? value >= range.most : value > range.most;
+  const bool low = range.min_open ? value <= range.min : value < range.min;
+  const bool high = range.max_open ? value >= range.max : value > range.max;
   if (low || high) refuse(range_text(range, whole));
   return value;
 }
@@ -45,7 +45,7 @@ template <class T>
 T to_whole_number(const std::string& item, Range range) {
   const auto value = parse_integer(item);
   if (!value) refuse(parse_number(item) ? "is not a whole number" : "is not a number");
-  range.most = std::min(range.most, static_cast<double>(std::numeric_limits<T>::max()));
+  range.max = std::min(range.max, static_cast<double>(std::numeric_limits<T>::max()));
   checked(static_cast<double>(*value), range, true);
   return static_cast<T>(*value);
 }

@@ -31,12 +31,12 @@ std::string first_of(std::initializer_list<const char*> names) {
   return "";
 }
 
-int number(const std::string& name, int least, int most) {
+int number(const std::string& name, int min, int max) {
   const std::string text = variable(name).value_or("");
   const auto value = parse_integer(text);
-  if (!value || *value < least || *value > most)
+  if (!value || *value < min || *value > max)
     throw UserError(name + "=" + printable(text) + " in the environment should be a number from " +
-                    std::to_string(least) + " to " + std::to_string(most));
+                    std::to_string(min) + " to " + std::to_string(max));
   return static_cast<int>(*value);
 }
 
@@ -48,7 +48,7 @@ struct Family {
 constexpr Family torchrun{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 constexpr Family open_mpi{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                           "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
-constexpr int most_processes = 1 << 16;
+constexpr int max_processes = 1 << 16;
 
 World read(const Family& names) {
   for (const char* name : {names.rank, names.size})
@@ -57,7 +57,7 @@ World read(const Family& names) {
                       " is set in the environment, " + name +
                       " is not: set or unset both, or give -n to start the processes here");
   World world;
-  world.size = number(names.size, 1, most_processes);
+  world.size = number(names.size, 1, max_processes);
   world.rank = number(names.rank, 0, world.size - 1);
   world.local_size = names.local_size && variable(names.local_size)
                          ? number(names.local_size, 1, world.size)

@@ -78,7 +78,7 @@ Parameters::Parameters(Backend& backend, const Graph& graph, Needs needs)
 size_t Parameters::optimizer_bytes() const {
   return weight_bytes() * (size_t{needs_.first_moment} + size_t{needs_.second_moment});
 }
-size_t Parameters::copy_bytes() const {
+size_t Parameters::compute_weights_bytes() const {
   return graph_->dtype() == DType::fp32 ? 0 : graph_->arena_count() * size_of(graph_->dtype());
 }
 
@@ -90,16 +90,16 @@ void Parameters::allocate() {
   };
   // Zeroed, so that the padding between parameters stays zero for ever.
   weights_ = zeroed(weight_bytes());
-  copy_ = zeroed(copy_bytes());
+  compute_weights_ = zeroed(compute_weights_bytes());
   grads_ = zeroed(gradient_bytes());
-  statistics_ = zeroed(statistics_bytes());
+  buffers_ = zeroed(buffer_bytes());
   if (needs_.first_moment) m_ = zeroed(weight_bytes());
   if (needs_.second_moment) v_ = zeroed(weight_bytes());
 }
 
 void Parameters::initialise(uint64_t seed) {
   std::map<std::string, HostTensor> values;
-  for (const Infos* infos : {&graph_->parameters(), &graph_->statistics()})
+  for (const Infos* infos : {&graph_->parameters(), &graph_->buffers()})
     for (const ParameterInfo& p : *infos) {
       HostTensor t{p.shape, std::vector<float>(p.count(), p.init == Init::ones ? 1.0f : 0.0f)};
       if (p.init == Init::normal || p.init == Init::uniform) draw(p, seed, t.data.data());
@@ -110,13 +110,13 @@ void Parameters::initialise(uint64_t seed) {
 
 void Parameters::set_weights(const std::map<std::string, HostTensor>& values) {
   upload(weights(), graph_->parameters(), values, "");
-  upload(statistics(), graph_->statistics(), values, "");
+  upload(buffers(), graph_->buffers(), values, "");
   if (graph_->dtype() != DType::fp32) upload_copy(values);
 }
 
 std::map<std::string, HostTensor> Parameters::get_weights() const {
   auto values = download(weights(), graph_->parameters(), "");
-  values.merge(download(statistics(), graph_->statistics(), ""));
+  values.merge(download(buffers(), graph_->buffers(), ""));
   return values;
 }
 
@@ -125,7 +125,7 @@ std::map<std::string, HostTensor> Parameters::get_gradients() const {
 }
 
 void Parameters::upload_copy(const std::map<std::string, HostTensor>& values) const {
-  auto* copy = copy_.data<uint16_t>();
+  auto* copy = compute_weights_.data<uint16_t>();
   std::vector<uint16_t> rounded;
   for (const ParameterInfo& p : graph_->parameters()) {
     const auto found = values.find(p.name);

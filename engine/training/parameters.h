@@ -27,15 +27,17 @@ class Parameters {
   size_t weight_bytes() const { return graph_->arena_count() * sizeof(float); }
   size_t gradient_bytes() const { return (graph_->arena_count() + tail) * sizeof(float); }
   size_t optimizer_bytes() const;
-  size_t copy_bytes() const;
-  size_t statistics_bytes() const { return graph_->statistics_count() * sizeof(float); }
+  size_t compute_weights_bytes() const;
+  size_t buffer_bytes() const { return graph_->buffer_count() * sizeof(float); }
 
   float* weights() const { return weights_.data<float>(); }
   float* grads() const { return grads_.data<float>(); }
   float* m() const { return m_.data<float>(); }
   float* v() const { return v_.data<float>(); }
-  float* statistics() const { return statistics_.data<float>(); }
-  void* copy() const { return copy_.data() ? copy_.data() : weights_.data(); }
+  float* buffers() const { return buffers_.data<float>(); }
+  void* compute_weights() const {
+    return compute_weights_.data() ? compute_weights_.data() : weights_.data();
+  }
 
   // Starting values: functions of the seed and the parameter's name alone.
   void initialise(uint64_t seed);
@@ -61,7 +63,7 @@ class Parameters {
   Backend* backend_;
   const Graph* graph_;
   Needs needs_;
-  DeviceMemory weights_, copy_, grads_, m_, v_, statistics_;
+  DeviceMemory weights_, compute_weights_, grads_, m_, v_, buffers_;
 };
 
 // The flags of OptimizerUpdate::decay. all: every parameter decays.

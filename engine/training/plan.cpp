@@ -244,7 +244,7 @@ void print_plan(std::ostream& out, const Graph& graph, const Layout& layout,
   row("weights", plan.weights);
   row("gradients", plan.gradients);
   row("optimizer state", plan.optimizer);
-  if (plan.compute_copy) row("16-bit copy of weights", plan.compute_copy);
+  if (plan.compute_weights) row("16-bit copy of weights", plan.compute_weights);
   row("saved activations", plan.activations);
   row("scratch", plan.scratch);
   row("batches", plan.batches);

@@ -49,9 +49,9 @@ Layout plan_stage(const Graph&, Kernels&, int begin, int end, bool recompute = f
 
 // What a run takes of the device, in bytes; what --plan prints and what is then allocated.
 struct MemoryPlan {
-  size_t weights, gradients, optimizer, compute_copy, activations, scratch, batches;
+  size_t weights, gradients, optimizer, compute_weights, activations, scratch, batches;
   size_t peak() const {
-    return weights + gradients + optimizer + compute_copy + activations + scratch + batches;
+    return weights + gradients + optimizer + compute_weights + activations + scratch + batches;
   }
 };
 void print_plan(std::ostream&, const Graph&, const Layout&, const MemoryPlan&);

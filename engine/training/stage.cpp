@@ -32,7 +32,7 @@ void Stage::timed(const Node& node, F run) const {
   profile_->timed(*backend_, node.type(), run);
 }
 
-void Stage::run_forward(Run& run, int begin, int end) const {
+void Stage::run_forward(Context& run, int begin, int end) const {
   for (int i = begin; i < end; ++i) {
     const Node& node = *graph_->nodes()[static_cast<size_t>(i)];
     run.workspace = scratch_.data() + layout_.forward_workspace[static_cast<size_t>(i - begin_)];
@@ -40,23 +40,23 @@ void Stage::run_forward(Run& run, int begin, int end) const {
   }
 }
 
-void Stage::forward(Run run, int slot) const {
+void Stage::forward(Context run, int slot) const {
   run.graph = graph_;
   run.kernels = &backend_->kernels();
   run.place = &places_[static_cast<size_t>(slot)];
   run_forward(run, begin_, end_);
 }
 
-void Stage::backward(Run run, int slot, const std::function<void(int)>& done) const {
+void Stage::backward(Context run, int slot, const std::function<void(int)>& done) const {
   run.graph = graph_;
   run.kernels = &backend_->kernels();
   run.place = &places_[static_cast<size_t>(slot)];
   auto next = layout_.recomputes.rbegin();
   for (int i = end_ - 1; i >= begin_; --i) {
     if (next != layout_.recomputes.rend() && next->before == i + 1) {
-      run.again = true;
+      run.recomputing = true;
       run_forward(run, next->begin, next->end);
-      run.again = false;
+      run.recomputing = false;
       ++next;
     }
     const Node& node = *graph_->nodes()[static_cast<size_t>(i)];

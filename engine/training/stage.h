@@ -16,7 +16,7 @@ namespace bv {
 struct Profile {
   std::map<std::string, double> seconds;
 
-  void run_forward(Run&, int begin, int end) const;
+  void run_forward(Context&, int begin, int end) const;
   template <class F>
   void timed(Backend& backend, const std::string& type, F run) {
     backend.synchronize(nullptr);
@@ -39,9 +39,9 @@ class Stage {
   size_t scratch_bytes() const { return layout_.scratch_bytes; }
 
   // `run` brings parameters and batch; places and workspace are filled in here.
-  void forward(Run run, int slot) const;
+  void forward(Context run, int slot) const;
   // `done(node)` is called after each node: parameters up to Graph::ready_after(node) are final.
-  void backward(Run run, int slot, const std::function<void(int)>& done = {}) const;
+  void backward(Context run, int slot, const std::function<void(int)>& done = {}) const;
   // Where a storage lies, to move it over a border or to read it. Null where this stage lacks it.
   char* place(int slot, int storage) const {
     return places_[static_cast<size_t>(slot)][static_cast<size_t>(storage)];
@@ -50,7 +50,7 @@ class Stage {
   void profile(Profile* to) { profile_ = to; }
 
  private:
-  void run_forward(Run&, int begin, int end) const;
+  void run_forward(Context&, int begin, int end) const;
   template <class F>
   void timed(const Node&, F) const;
 

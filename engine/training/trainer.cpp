@@ -94,10 +94,10 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
       place(backend.kernels().workspace_bytes(GradientNorm{.count = graph.arena_count()}));
   at_.bytes = bytes;
 
-  plan_ = {.weights = parameters_.weight_bytes() + parameters_.statistics_bytes(),
+  plan_ = {.weights = parameters_.weight_bytes() + parameters_.buffer_bytes(),
            .gradients = parameters_.gradient_bytes(),
            .optimizer = parameters_.optimizer_bytes(),
-           .compute_copy = parameters_.copy_bytes(),
+           .compute_weights = parameters_.compute_weights_bytes(),
            .activations = stage_.saved_bytes(),
            .scratch = stage_.scratch_bytes(),
            .batches = bytes};
@@ -145,12 +145,12 @@ void Trainer::profile(Profile* to) {
   stage_.profile(to);
 }
 
-Run Trainer::run() const {
-  Run run;
+Context Trainer::run() const {
+  Context run;
   run.weights = parameters_.weights();
-  run.copy = parameters_.copy();
+  run.compute_weights = parameters_.compute_weights();
   run.grads = parameters_.grads();
-  run.statistics = parameters_.statistics();
+  run.buffers = parameters_.buffers();
   run.peers = peers_.get();
   run.params = small<const StepParams>(at_.params);
   run.state = small<UpdateState>(at_.state);
@@ -225,12 +225,12 @@ void Trainer::play(std::unique_ptr<Recording>& recording, std::function<void()> 
 }
 
 void Trainer::issue_micro_step(bool first, bool last) {
-  Run r = run();
+  Context r = run();
   r.accumulate = !first;
   stage_.forward(r, 0);
   if (last && communicator_) {
     next_bucket_ = 0;
-    if (!peers_) sum_statistics();
+    if (!peers_) sum_buffers();
     stage_.backward(r, 0, [&](int node) { reduce_ready(graph_->ready_after(node)); });
   } else {
     stage_.backward(r, 0);
@@ -239,12 +239,12 @@ void Trainer::issue_micro_step(bool first, bool last) {
 
 // Each process has its own running statistics; from here on all have the sum, which the update
 // turns into the mean.
-void Trainer::sum_statistics() {
-  if (!graph_->statistics_count()) return;
+void Trainer::sum_buffers() {
+  if (!graph_->buffer_count()) return;
   const Stream stream = backend_->communication_stream();
   backend_->record(ready_, nullptr);
   backend_->wait(stream, ready_);
-  communicator_->all_reduce(parameters_.statistics(), graph_->statistics_count(), stream);
+  communicator_->all_reduce(parameters_.buffers(), graph_->buffer_count(), stream);
 }
 
 // Starts the reduction of the buckets that are complete, beside what backward does next.
@@ -281,9 +281,9 @@ void Trainer::issue_update() {
   const size_t count = graph_->arena_count();
   const OptimizerOptions& o = options_.optimizer;
   Kernels& kernels = backend_->kernels();
-  if (communicator_ && !peers_ && graph_->statistics_count())
-    kernels.run(Scale{.data = parameters_.statistics(),
-                      .count = graph_->statistics_count(),
+  if (communicator_ && !peers_ && graph_->buffer_count())
+    kernels.run(Scale{.data = parameters_.buffers(),
+                      .count = graph_->buffer_count(),
                       .factor = 1 / static_cast<float>(communicator_->size())},
                 nullptr);
   kernels.run(GradientNorm{.state = state,
@@ -292,26 +292,28 @@ void Trainer::issue_update() {
                            .params = params,
                            .count = count},
               nullptr);
-  kernels.run(OptimizerUpdate{.weight = parameters_.weights(),
-                              .copy = graph_->dtype() == DType::fp32 ? nullptr : parameters_.copy(),
-                              .m = parameters_.m(),
-                              .v = parameters_.v(),
-                              .state = state,
-                              .grad = parameters_.grads(),
-                              .decay = small<const uint8_t>(at_.decay),
-                              .params = params,
-                              .count = count,
-                              .momentum = o.momentum,
-                              .beta1 = o.beta1,
-                              .beta2 = o.beta2,
-                              .eps = o.eps,
-                              .weight_decay = o.weight_decay,
-                              .clip = o.clip,
-                              .scaling = options_.scaling,
-                              .kind = o.kind,
-                              .nesterov = o.nesterov,
-                              .dtype = graph_->dtype()},
-              nullptr);
+  kernels.run(
+      OptimizerUpdate{.weight = parameters_.weights(),
+                      .compute_weights =
+                          graph_->dtype() == DType::fp32 ? nullptr : parameters_.compute_weights(),
+                      .m = parameters_.m(),
+                      .v = parameters_.v(),
+                      .state = state,
+                      .grad = parameters_.grads(),
+                      .decay = small<const uint8_t>(at_.decay),
+                      .params = params,
+                      .count = count,
+                      .momentum = o.momentum,
+                      .beta1 = o.beta1,
+                      .beta2 = o.beta2,
+                      .eps = o.eps,
+                      .weight_decay = o.weight_decay,
+                      .clip = o.clip,
+                      .scaling = options_.scaling,
+                      .kind = o.kind,
+                      .nesterov = o.nesterov,
+                      .dtype = graph_->dtype()},
+      nullptr);
   backend_->to_host(host_->tail, parameters_.grads() + count, sizeof host_->tail, nullptr);
   backend_->to_host(&host_->state, state, sizeof host_->state, nullptr);
 }
@@ -342,7 +344,7 @@ void Trainer::begin_evaluation() {
 void Trainer::evaluate(const Batch& batch) {
   upload(batch);
   play(evaluation_, [this] {
-    Run r = run();
+    Context r = run();
     r.training = false;
     r.sums = small<double>(at_.sums);
     stage_.forward(r, 0);

@@ -106,12 +106,12 @@ class Trainer {
   void copy_batch(const Batch& from, const BatchPlace& to, Stream);
   void set_params();
   size_t params_in_flight() const;
-  Run run() const;
+  Context run() const;
   void play(std::unique_ptr<Recording>&, std::function<void()> issue);
   void issue_micro_step(bool first, bool last);
   void issue_update();
   void reduce_ready(size_t ready);
-  void sum_statistics();
+  void sum_buffers();
   template <class T>
   T* small(size_t at) const {
     return reinterpret_cast<T*>(small_.data() + at);

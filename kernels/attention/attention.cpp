@@ -39,7 +39,7 @@ void check(const Op& op, const char* name) {
 // ------------------------------------------------------------------------------------------------
 // tiles and their memory
 
-constexpr int most_queries = 48, most_keys = 256;
+constexpr int max_queries = 48, max_keys = 256;
 
 constexpr int round_div(int n, int by) { return (n + by - 1) / by; }
 
@@ -52,8 +52,8 @@ struct Tiles {
 
   template <class Op>
   explicit Tiles(const Op& op) : N(op.N), D(op.D) {
-    queries = round_up(round_div(N, round_div(N, most_queries)), row_block);
-    keys = round_up(round_div(N, round_div(N, most_keys)), width);
+    queries = round_up(round_div(N, round_div(N, max_queries)), row_block);
+    keys = round_up(round_div(N, round_div(N, max_keys)), width);
     query_count = round_div(N, queries);
     key_count = round_div(N, keys);
     columns = round_up(D, width);

@@ -15,14 +15,14 @@
 // queries of a head; else the head's strips are spread over ceil(N / 128) blocks.
 //
 // At N = 197, D = 64, fp16, a head has 9.9 Mflop (20 % more are done: 7 strips are 224 queries,
-// keys are 208) and 101 KB. Calculated clocks that a head takes of one multiprocessor:
+// keys are 208) and 101 KB. Calculated clocks that a head takes of one SM:
 //   mma       7 strips * 416 / 4 schedulers = 728 each: at 8 clocks (sm_80) 5800, at 4 to 6.4
 //             (sm_90, whose full rate is wgmma's) 2900 to 4700
 //   exp2      224 * 208 / 16 a clock            2900
 //   ldmatrix  7 * 53 KB / 128 bytes a clock     2900
 //   issue     7 * 2700 / 4                      4700   (SASS for sm_90a, counted)
 //   memory    101 KB at 4.3 TB/s / 132          5400   where nothing is in the L2 cache
-// None is far ahead of the others, and 12 warps of a multiprocessor overlap them: 168 registers *
+// None is far ahead of the others, and 12 warps of an SM overlap them: 168 registers *
 // 128 threads * 3 = 64512 of 65536; shared memory 3 * 53248 bytes of 163 KB (sm_80) and of 227 KB
 // (sm_90). At 60 % of the slowest it would be 9000 clocks, 250 Tflop/s on an H200 (1.755 GHz):
 // calculated, not measured. Philox costs about 25 instructions an element, more than all the rest.
@@ -34,16 +34,15 @@ namespace {
 
 constexpr int warps = 4, threads = warps * warp_size;
 constexpr int tile_keys = 64;  // that are copied together
-// Of a multiprocessor, as registers allow; Philox takes some more of them, and Turing hasn't the
+// Of an SM, as registers allow; Philox takes some more of them, and Turing hasn't the
 // shared memory.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-constexpr int most_blocks = 2;
+constexpr int max_blocks = 2;
 #else
-constexpr int most_blocks = 4;
+constexpr int max_blocks = 4;
 #endif
 template <int D, bool dropout>
-constexpr int blocks_per_multiprocessor = std::min(most_blocks,
-                                                   D == 128 ? 2 : (D == 32 ? 4 : 3) - int(dropout));
+constexpr int blocks_per_sm = std::min(max_blocks, D == 128 ? 2 : (D == 32 ? 4 : 3) - int(dropout));
 
 template <int D>
 constexpr int m_tiles = D == 128 ? 1 : 2;  // of 16 queries, in a strip
@@ -226,7 +225,7 @@ __device__ inline void wait_for_copies(int pending) {
 
 // Block (part, h, b): a head's parts share its queries. capacity: keys that shared memory holds.
 template <class T, int D, bool dropout>
-__global__ void __launch_bounds__(threads, (blocks_per_multiprocessor<D, dropout>))
+__global__ void __launch_bounds__(threads, (blocks_per_sm<D, dropout>))
     attention_forward(AttentionForward op, int capacity) {
   const int b = blockIdx.z, h = blockIdx.y, head = b * op.H + h, N = op.N, parts = gridDim.x;
   // Neighbours among heads take turns at which part and which warp has least to do.
@@ -298,18 +297,18 @@ __global__ void __launch_bounds__(threads, (blocks_per_multiprocessor<D, dropout
 }
 
 template <class T, int D, bool dropout>
-void launch_forward(const AttentionForward& op, const Chip& chip, cudaStream_t stream) {
-  // All keys at once where the blocks of a multiprocessor have the room, else two tiles.
+void launch_forward(const AttentionForward& op, const DeviceProps& props, cudaStream_t stream) {
+  // All keys at once where the blocks of an SM have the room, else two tiles.
   const size_t key_bytes = 2 * D * sizeof(T);
-  constexpr int blocks = blocks_per_multiprocessor<D, dropout>;
-  const int room = static_cast<int>(((chip.shared_bytes + 1024) / blocks - 1024) / key_bytes);
+  constexpr int blocks = blocks_per_sm<D, dropout>;
+  const int room = static_cast<int>(((props.shared_bytes + 1024) / blocks - 1024) / key_bytes);
   const int all = ceil_div(op.N, 16) * 16;
   const int capacity = all <= std::max(room, 2 * tile_keys) ? all : 2 * tile_keys;
   // A block goes over all queries where heads abound, else (and where keys pass by) over one strip
   // a warp.
-  const int most_parts = ceil_div(op.N, warps * strip_queries<D>);
-  const bool abound = int64_t{op.B} * op.H >= 4 * chip.multiprocessors;
-  const dim3 grid(capacity == all && abound ? 1 : most_parts, op.H, op.B);
+  const int max_parts = ceil_div(op.N, warps * strip_queries<D>);
+  const bool abound = int64_t{op.B} * op.H >= 4 * props.sms;
+  const dim3 grid(capacity == all && abound ? 1 : max_parts, op.H, op.B);
   launch<attention_forward<T, D, dropout>>(grid, threads, capacity * key_bytes, stream, op,
                                            capacity);
 }
@@ -318,19 +317,19 @@ void launch_forward(const AttentionForward& op, const Chip& chip, cudaStream_t s
 
 void CudaKernels::run(const AttentionForward& op, Stream stream) {
   const char* name = "AttentionForward";
-  check_attention(op, chip_, name);
+  check_attention(op, props_, name);
   require_pointer(op.out, name, "out");
   require_pointer(op.lse, name, "lse");
   require_pointer(op.qkv, name, "qkv");
   if (op.drop > 0) require_pointer(op.params, name, "params");
-  if (op.dtype == DType::fp32) return attention_forward_fp32(op, chip_, cuda_stream(stream));
+  if (op.dtype == DType::fp32) return attention_forward_fp32(op, props_, cuda_stream(stream));
   by_dtype(op.dtype, [&]<class T> {
     if constexpr (!std::is_same_v<T, float>)
       by_head_dim(op.D, [&]<int D> {
         if (op.drop > 0)
-          launch_forward<T, D, true>(op, chip_, cuda_stream(stream));
+          launch_forward<T, D, true>(op, props_, cuda_stream(stream));
         else
-          launch_forward<T, D, false>(op, chip_, cuda_stream(stream));
+          launch_forward<T, D, false>(op, props_, cuda_stream(stream));
       });
   });
 }

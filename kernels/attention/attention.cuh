@@ -9,13 +9,13 @@
 namespace bv::BAREVISION_GPU {
 
 // fp32 by plain FMA: attention_fp32.cu. The operation has been checked.
-void attention_forward_fp32(const AttentionForward&, const Chip&, cudaStream_t);
-void attention_backward_fp32(const AttentionBackward&, const Chip&, cudaStream_t);
+void attention_forward_fp32(const AttentionForward&, const DeviceProps&, cudaStream_t);
+void attention_backward_fp32(const AttentionBackward&, const DeviceProps&, cudaStream_t);
 size_t attention_backward_fp32_workspace_bytes(const AttentionBackward&);
 
 // Sizes and dtype; pointers are the caller's to check.
 template <class Op>
-void check_attention(const Op& op, const Chip& chip, const char* name) {
+void check_attention(const Op& op, const DeviceProps& props, const char* name) {
   require(op.B > 0 && op.N > 0 && op.H > 0, name, "B, N, H: must be positive");
   require(op.D == 32 || op.D == 64 || op.D == 128, name,
           "D: head dim %d: no kernel for it; there are 32, 64 and 128", op.D);
@@ -23,7 +23,7 @@ void check_attention(const Op& op, const Chip& chip, const char* name) {
   require(op.N <= 1 << 20, name, "N: at most %d tokens", 1 << 20);
   require(op.B < 1 << 16 && op.H < 1 << 16, name, "B, H: at most %d", (1 << 16) - 1);
   require(int64_t{op.B} * op.H <= INT32_MAX, name, "B * H: at most %d", INT32_MAX);
-  require(op.dtype != DType::bf16 || chip.arch >= 80, name, "bf16 needs sm_80 or newer");
+  require(op.dtype != DType::bf16 || props.arch >= 80, name, "bf16 needs sm_80 or newer");
 }
 
 // Calls f.template operator()<D>() with the head dim as a constant.

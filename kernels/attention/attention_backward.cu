@@ -16,12 +16,12 @@
 // A tile is as many rows as shared memory has room for; a head that fits is loaded once a phase.
 //
 // N = 197, D = 64: 13 x 13 tiles of 16 x 16, each 56 mma and 28 ldmatrix_x4, 38.8 MFLOP for 24.8
-// useful ones. What a multiprocessor of an H200 needs for them, in clocks: mma.sync 1.6 each, 15 k;
+// useful ones. What an SM of an H200 needs for them, in clocks: mma.sync 1.6 each, 15 k;
 // shared memory 4 an ldmatrix, 19 k; 2 N^2 exponentials at 16 a clock, 5 k; issue slots 11 k.
-// So shared memory is the limit: 11 us a head, on 132 multiprocessors 300 useful TFLOP/s. Forward
+// So shared memory is the limit: 11 us a head, on 132 SMs 300 useful TFLOP/s. Forward
 // and backward reach 150 together if backward gets 55% of that (4 N^2 D flops forward in 80 ns a
 // head, 10 N^2 D backward in 150). Memory: 8 N D elements, 202 KB, 47 ns at 4.3 TB/s. On sm_80 an
-// mma takes 2 clocks, so 19 k for either; at 1.4 GHz and 108 multiprocessors 200 TFLOP/s.
+// mma takes 2 clocks, so 19 k for either; at 1.4 GHz and 108 SMs 200 TFLOP/s.
 // Occupancy: at most 168 registers a thread (64 sums, 32 of own rows, 16 of P and dS), so three
 // blocks of four warps, 3 warps a scheduler; two tiles of 208 rows take 54.9 KB, three times that
 // and what the system reserves just fit into sm_80's 164 KB, easily into sm_90's 228. While one
@@ -36,7 +36,7 @@ namespace {
 constexpr int strip = 16;  // rows of a warp: an mma's M
 constexpr int threads = 128, block_rows = threads / warp_size * strip;
 
-// Of a multiprocessor, by registers (128, 168 and 255 a thread) and schedulers.
+// Of an SM, by registers (128, 168 and 255 a thread) and schedulers.
 template <int D, bool dropout>
 constexpr int blocks = D == 128 || (D == 64 && dropout) ? 2
                        : D == 64                        ? 3
@@ -440,10 +440,10 @@ __global__ void __launch_bounds__(threads, blocks<D, dropout>)
 
 // Tiles as large as shared memory allows, all about equal.
 template <int D, bool dropout>
-int tile_rows(int N, const Chip& chip) {
+int tile_rows(int N, const DeviceProps& props) {
   constexpr int reserved = 1024;  // of each block, by the system
   const auto most = [&](int of) {
-    const int bytes = (chip.shared_bytes + reserved) / of - reserved - 2 * shared_v<D>;
+    const int bytes = (props.shared_bytes + reserved) / of - reserved - 2 * shared_v<D>;
     return bytes / (row_bytes<D> * strip);
   };
   const int strips = ceil_div(N, strip), all = most(blocks<D, dropout>);
@@ -451,8 +451,8 @@ int tile_rows(int N, const Chip& chip) {
 }
 
 template <class T, int D, bool dropout>
-void start(const AttentionBackward& op, const Chip& chip, cudaStream_t stream) {
-  const int rows = tile_rows<D, dropout>(op.N, chip);
+void start(const AttentionBackward& op, const DeviceProps& props, cudaStream_t stream) {
+  const int rows = tile_rows<D, dropout>(op.N, props);
   launch<attention_backward<T, D, dropout>>(op.B * op.H, threads,
                                             size_t(rows) * row_bytes<D> + sizeof(T) * shared_v<D>,
                                             stream, op, rows);
@@ -461,14 +461,14 @@ void start(const AttentionBackward& op, const Chip& chip, cudaStream_t stream) {
 }  // namespace
 
 size_t CudaKernels::workspace_bytes(const AttentionBackward& op) {
-  check_attention(op, chip_, "AttentionBackward");
+  check_attention(op, props_, "AttentionBackward");
   if (op.dtype == DType::fp32) return attention_backward_fp32_workspace_bytes(op);
   return size_t(op.B) * op.H * op.N * sizeof(float);  // delta
 }
 
 void CudaKernels::run(const AttentionBackward& op, Stream stream) {
   constexpr const char* name = "AttentionBackward";
-  check_attention(op, chip_, name);
+  check_attention(op, props_, name);
   require_pointer(op.dqkv, name, "dqkv");
   require_pointer(op.dout, name, "dout");
   require_pointer(op.qkv, name, "qkv");
@@ -477,13 +477,13 @@ void CudaKernels::run(const AttentionBackward& op, Stream stream) {
   if (op.drop > 0) require_pointer(op.params, name, "params");
   if (workspace_bytes(op) > 0) require_pointer(op.workspace, name, "workspace");
   const cudaStream_t s = cuda_stream(stream);
-  if (op.dtype == DType::fp32) return attention_backward_fp32(op, chip_, s);
+  if (op.dtype == DType::fp32) return attention_backward_fp32(op, props_, s);
   by_head_dim(op.D, [&]<int D> {
     const auto with = [&]<class T> {
       if (op.drop > 0)
-        start<T, D, true>(op, chip_, s);
+        start<T, D, true>(op, props_, s);
       else
-        start<T, D, false>(op, chip_, s);
+        start<T, D, false>(op, props_, s);
     };
     if (op.dtype == DType::fp16)
       with.template operator()<__half>();

@@ -391,7 +391,7 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
 
 }  // namespace
 
-void attention_forward_fp32(const AttentionForward& op, const Chip&, cudaStream_t stream) {
+void attention_forward_fp32(const AttentionForward& op, const DeviceProps&, cudaStream_t stream) {
   by_head_dim(op.D, [&]<int D>() {
     const dim3 grid(ceil_div(op.N, Forward<D>::rows), op.H, op.B);
     launch<attention_fp32_forward<D>>(grid, Forward<D>::threads, sizeof(ForwardShared<D>), stream,
@@ -401,7 +401,7 @@ void attention_forward_fp32(const AttentionForward& op, const Chip&, cudaStream_
 
 size_t attention_backward_fp32_workspace_bytes(const AttentionBackward&) { return 0; }
 
-void attention_backward_fp32(const AttentionBackward& op, const Chip&, cudaStream_t stream) {
+void attention_backward_fp32(const AttentionBackward& op, const DeviceProps&, cudaStream_t stream) {
   by_head_dim(op.D, [&]<int D>() {
     const dim3 grid(ceil_div(op.N, Backward<D>::rows), op.H, op.B);
     constexpr size_t bytes = sizeof(BackwardShared<D>);

@@ -69,7 +69,7 @@ class NcclCommunicator final : public Communicator {
     backend_.synchronize(nullptr);
     hosts_->barrier();
   }
-  double sum_of_hosts(double x) override { return hosts_->sum_of_hosts(x); }
+  double all_reduce_scalar(double x) override { return hosts_->all_reduce_scalar(x); }
   void busy(bool now) override { hosts_->busy(now); }
 
  private:

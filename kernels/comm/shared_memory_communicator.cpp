@@ -85,7 +85,7 @@ class SharedMemoryCommunicator final : public Communicator {
   void barrier() override {
     submit(nullptr, [this] { barrier_.wait(); });
   }
-  double sum_of_hosts(double x) override {
+  double all_reduce_scalar(double x) override {
     all_reduce(&x, 1, nullptr);
     return x;
   }
@@ -214,7 +214,7 @@ class SingleCommunicator final : public Communicator {
   void all_gather(float*, size_t, Stream) override {}
   void broadcast(void*, size_t, int, Stream) override {}
   void barrier() override {}
-  double sum_of_hosts(double x) override { return x; }
+  double all_reduce_scalar(double x) override { return x; }
   void busy(bool) override {}
 };
 

@@ -41,7 +41,7 @@ class StagedCommunicator final : public Communicator {
            [this, root](std::byte* part, size_t n) { hosts_->broadcast(part, n, root, nullptr); });
   }
   void barrier() override { hosts_->barrier(); }
-  double sum_of_hosts(double x) override { return hosts_->sum_of_hosts(x); }
+  double all_reduce_scalar(double x) override { return hosts_->all_reduce_scalar(x); }
   void busy(bool now) override { hosts_->busy(now); }
 
  private:

@@ -125,7 +125,7 @@ class TcpCommunicator final : public Communicator {
     double nothing = 0;
     sum(&nothing, 1);
   }
-  double sum_of_hosts(double x) override {
+  double all_reduce_scalar(double x) override {
     sum(&x, 1);
     return x;
   }

@@ -24,9 +24,9 @@ void check(const ConvShape& s, const char* op) {
 }
 
 enum class Way { cudnn, tensor_cores, stem, general };
-Way way_of(const Chip& chip, const ConvShape& s, DType dtype, bool cudnn) {
+Way way_of(const DeviceProps& props, const ConvShape& s, DType dtype, bool cudnn) {
   if (cudnn) return Way::cudnn;
-  const bool has_mma = dtype == DType::fp16 || (dtype == DType::bf16 && chip.arch >= 80);
+  const bool has_mma = dtype == DType::fp16 || (dtype == DType::bf16 && props.arch >= 80);
   if (has_mma && conv_forward_takes(s, dtype)) return Way::tensor_cores;
   if (has_mma && conv_stem_takes(s, dtype)) return Way::stem;
   return Way::general;
@@ -36,15 +36,15 @@ Way way_of(const Chip& chip, const ConvShape& s, DType dtype, bool cudnn) {
 
 size_t CudaKernels::workspace_bytes(const ConvForward& op) {
   check(op.shape, "ConvForward");
-  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+  switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
-      return conv_cudnn_bytes(*cudnn_, chip_, op);
+      return conv_cudnn_bytes(*cudnn_, props_, op);
     case Way::tensor_cores:
-      return conv_forward_bytes(chip_, op);
+      return conv_forward_bytes(props_, op);
     case Way::stem:
-      return conv_stem_forward_bytes(chip_, op);
+      return conv_stem_forward_bytes(props_, op);
     case Way::general:
-      return conv_general_forward_bytes(chip_, op);
+      return conv_general_forward_bytes(props_, op);
   }
   return 0;
 }
@@ -56,25 +56,25 @@ void CudaKernels::run(const ConvForward& op, Stream stream) {
   require_pointer(op.inp, name, "inp");
   require_pointer(op.weight, name, "weight");
   if (op.moments) require_pointer(op.moments, name, "moments");
-  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+  switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
-      return conv_cudnn(*cudnn_, chip_, op, cuda_stream(stream));
+      return conv_cudnn(*cudnn_, props_, op, cuda_stream(stream));
     case Way::tensor_cores:
-      return conv_forward(chip_, op, cuda_stream(stream));
+      return conv_forward(props_, op, cuda_stream(stream));
     case Way::stem:
-      return conv_stem_forward(chip_, op, cuda_stream(stream));
+      return conv_stem_forward(props_, op, cuda_stream(stream));
     case Way::general:
-      return conv_general_forward(chip_, op, cuda_stream(stream));
+      return conv_general_forward(props_, op, cuda_stream(stream));
   }
 }
 
 size_t CudaKernels::workspace_bytes(const ConvBackwardInput& op) {
   check(op.shape, "ConvBackwardInput");
-  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+  switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
       return conv_cudnn_bytes(*cudnn_, op);
     case Way::tensor_cores:
-      return conv_backward_input_bytes(chip_, op);
+      return conv_backward_input_bytes(props_, op);
     case Way::stem:
     case Way::general:
       return 0;
@@ -89,11 +89,11 @@ void CudaKernels::run(const ConvBackwardInput& op, Stream stream) {
   require_pointer(op.dout, name, "dout");
   require_pointer(op.weight, name, "weight");
   if (op.add) require_pointer(op.add, name, "add");
-  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+  switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
       return conv_cudnn(*cudnn_, op, cuda_stream(stream));
     case Way::tensor_cores:
-      return conv_backward_input(chip_, op, cuda_stream(stream));
+      return conv_backward_input(props_, op, cuda_stream(stream));
     case Way::stem:
     case Way::general:
       return conv_general_backward_input(op, cuda_stream(stream));
@@ -102,15 +102,15 @@ void CudaKernels::run(const ConvBackwardInput& op, Stream stream) {
 
 size_t CudaKernels::workspace_bytes(const ConvBackwardWeight& op) {
   check(op.shape, "ConvBackwardWeight");
-  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+  switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
       return conv_cudnn_bytes(*cudnn_, op);
     case Way::tensor_cores:
-      return conv_backward_weight_bytes(chip_, op);
+      return conv_backward_weight_bytes(props_, op);
     case Way::stem:
-      return conv_stem_backward_weight_bytes(chip_, op);
+      return conv_stem_backward_weight_bytes(props_, op);
     case Way::general:
-      return conv_general_backward_weight_bytes(chip_, op);
+      return conv_general_backward_weight_bytes(props_, op);
   }
   return 0;
 }
@@ -121,17 +121,17 @@ void CudaKernels::run(const ConvBackwardWeight& op, Stream stream) {
   require_pointer(op.dweight, name, "dweight");
   require_pointer(op.dout, name, "dout");
   require_pointer(op.inp, name, "inp");
-  switch (way_of(chip_, op.shape, op.dtype, cudnn_ != nullptr)) {
+  switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
       return conv_cudnn(*cudnn_, op, cuda_stream(stream));
     case Way::tensor_cores:
-      if (conv_backward_weight_bytes(chip_, op) > 0)
+      if (conv_backward_weight_bytes(props_, op) > 0)
         require_pointer(op.workspace, name, "workspace");
-      return conv_backward_weight(chip_, op, cuda_stream(stream));
+      return conv_backward_weight(props_, op, cuda_stream(stream));
     case Way::stem:
-      return conv_stem_backward_weight(chip_, op, cuda_stream(stream));
+      return conv_stem_backward_weight(props_, op, cuda_stream(stream));
     case Way::general:
-      return conv_general_backward_weight(chip_, op, cuda_stream(stream));
+      return conv_general_backward_weight(props_, op, cuda_stream(stream));
   }
 }
 

@@ -25,14 +25,15 @@ int rows_of(const ConvShape& s) { return s.N * s.P() * s.Q(); }
 
 }  // namespace
 
-size_t conv_cudnn_bytes(ConvCudnn& cudnn, const Chip& chip, const ConvForward& op) {
+size_t conv_cudnn_bytes(ConvCudnn& cudnn, const DeviceProps& props, const ConvForward& op) {
   return std::max(cudnn.bytes(op),
-                  column_moments_bytes(chip, op.dtype, rows_of(op.shape), op.shape.K));
+                  column_moments_bytes(props, op.dtype, rows_of(op.shape), op.shape.K));
 }
-void conv_cudnn(ConvCudnn& cudnn, const Chip& chip, const ConvForward& op, cudaStream_t stream) {
+void conv_cudnn(ConvCudnn& cudnn, const DeviceProps& props, const ConvForward& op,
+                cudaStream_t stream) {
   cudnn.run(op, op.workspace, stream);
   if (op.moments)
-    column_moments(chip,
+    column_moments(props,
                    {.moments = op.moments,
                     .workspace = op.workspace,
                     .inp = op.out,

@@ -22,16 +22,16 @@
 // of a each. So 32 groups of 4 channels fill the j of tiles, though they load 8 times as much of a
 // for an FMA as one group of 32 does, and their weight gradient has 36 of a tile's 128 i.
 //
-// Calculated clocks of a multiprocessor for a step of a 128 x 64 tile, 16 of the depth, 131072 FMA,
+// Calculated clocks of an SM for a step of a 128 x 64 tile, 16 of the depth, 131072 FMA,
 // forward in fp32 where C is a multiple of 4:
 //   FMA              128 a clock                                              1024
 //   issue            4 warps * (1116 to multiply, about 650 to load) / 4      1770   (SASS, counted)
 //   shared memory    4 warps * (16 * 4 reads of 1 or 2 clocks, 32 of writes)   380 - 640
 //   L1               4 warps * 4 loads of 32 rows                              512   the same path
-// Issue is the limit, 0.58 of an H200's 59 Tflop/s of FMA (132 multiprocessors, 1.755 GHz). Nothing
+// Issue is the limit, 0.58 of an H200's 59 Tflop/s of FMA (132 SMs, 1.755 GHz). Nothing
 // of this is measured.
 //
-// Tile       registers (sm_80, sm_90a)   shared   blocks of a multiprocessor (sm_80, sm_90)
+// Tile       registers (sm_80, sm_90a)   shared   blocks of an SM (sm_80, sm_90)
 // 128 x 64   139 - 161, 155 - 167        25.5 KB  3, 3
 // 128 x 32   141 - 163, 149 - 168        43 KB    3, 3
 #include "kernels/conv/conv.cuh"
@@ -42,8 +42,8 @@ namespace bv::BAREVISION_GPU {
 namespace {
 
 constexpr int threads = 128, warps = threads / warp_size;
-constexpr int blocks_per_multiprocessor = 3;  // as registers allow
-constexpr int m = 128;                        // i of a tile
+constexpr int blocks_per_sm = 3;  // as registers allow
+constexpr int m = 128;            // i of a tile
 constexpr int wide = 64, narrow = 32;
 
 // ---- The groups of a tile -----------------------------------------------------------------------
@@ -450,7 +450,7 @@ struct ProductShared {
 
 // Block (tile, phase).
 template <class T, int n, bool input_gradient>
-__global__ void __launch_bounds__(threads, blocks_per_multiprocessor) conv_general_tile(Product p) {
+__global__ void __launch_bounds__(threads, blocks_per_sm) conv_general_tile(Product p) {
   using Out = Epilogue<T, n, input_gradient>;
   auto& s = shared<ProductShared<T, n, input_gradient>>();
   const Tile t = tile_of_block<input_gradient>(p);
@@ -579,7 +579,7 @@ __device__ void store(const WeightProduct& p, int i, int tile, const Sums<n>& su
 
 // Block (tile of i and j, part of the pixels).
 template <class T, int n>
-__global__ void __launch_bounds__(threads, blocks_per_multiprocessor)
+__global__ void __launch_bounds__(threads, blocks_per_sm)
     conv_general_weight_tile(WeightProduct p) {
   auto& s = shared<Shared<n>>();
   const int i = static_cast<int>(blockIdx.x) % p.i_tiles * m,
@@ -598,13 +598,13 @@ struct Plan {
   int i_tiles;
   PixelParts parts;
 };
-Plan plan(const Chip& chip, const ConvShape& s) {
+Plan plan(const DeviceProps& props, const ConvShape& s) {
   Plan p{};
   p.columns = columns(s.groups, s.K / s.groups);
   p.i_tiles = ceil_div(s.R * s.S * (s.C / s.groups), m);
   const int rows = (p.columns.n == wide ? stage_rows<wide> : stage_rows<narrow>) >> p.columns.bits;
   const int steps = ceil_div(s.N * s.P() * s.Q(), rows);
-  const int places = chip.multiprocessors * blocks_per_multiprocessor;
+  const int places = props.sms * blocks_per_sm;
   p.parts = parts_of_pixels(s, steps, p.i_tiles * p.columns.tiles, places);
   return p;
 }
@@ -612,12 +612,12 @@ Plan plan(const Chip& chip, const ConvShape& s) {
 }  // namespace
 
 // ---- The operations -----------------------------------------------------------------------------
-size_t conv_general_forward_bytes(const Chip&, const ConvForward& op) {
+size_t conv_general_forward_bytes(const DeviceProps&, const ConvForward& op) {
   return sizeof(float) * 2 * size_t(ceil_div(Geometry::forward(op.shape).pixels, m)) *
          size_t(op.shape.K);
 }
 
-void conv_general_forward(const Chip&, const ConvForward& op, cudaStream_t stream) {
+void conv_general_forward(const DeviceProps&, const ConvForward& op, cudaStream_t stream) {
   const ConvShape& s = op.shape;
   const Columns k = columns(s.groups, s.K / s.groups);
   if (op.moments) require_pointer(op.workspace, "ConvForward", "workspace");
@@ -650,16 +650,16 @@ void conv_general_backward_input(const ConvBackwardInput& op, cudaStream_t strea
                        op.dtype, stream);
 }
 
-size_t conv_general_backward_weight_bytes(const Chip& chip, const ConvBackwardWeight& op) {
-  const int parts = plan(chip, op.shape).parts.count;
+size_t conv_general_backward_weight_bytes(const DeviceProps& props, const ConvBackwardWeight& op) {
+  const int parts = plan(props, op.shape).parts.count;
   return parts == 1 ? 0
                     : sizeof(float) * size_t(parts) * static_cast<size_t>(op.shape.weight_count());
 }
 
-void conv_general_backward_weight(const Chip& chip, const ConvBackwardWeight& op,
+void conv_general_backward_weight(const DeviceProps& props, const ConvBackwardWeight& op,
                                   cudaStream_t stream) {
   const ConvShape& s = op.shape;
-  const Plan way = plan(chip, s);
+  const Plan way = plan(props, s);
   const bool direct = way.parts.count == 1;
   if (!direct) require_pointer(op.workspace, "ConvBackwardWeight", "workspace");
   auto* const partial = static_cast<float*>(op.workspace);

@@ -139,9 +139,9 @@ struct PixelParts {
   int steps, count;  // of a part; parts
 };
 inline PixelParts parts_of_pixels(const ConvShape& s, int steps, int tiles, int places) {
-  constexpr double most_bytes = 64 << 20;
-  const int most = std::min(
-      {steps / 8, static_cast<int>(most_bytes / (sizeof(float) * s.weight_count())), 1024});
+  constexpr double max_bytes = 64 << 20;
+  const int most =
+      std::min({steps / 8, static_cast<int>(max_bytes / (sizeof(float) * s.weight_count())), 1024});
   int best = 1;
   double least = ceil_div(tiles, places);
   for (int parts = 2; parts <= most && (parts - 1) * tiles < 2 * places; ++parts)

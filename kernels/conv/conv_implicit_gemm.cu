@@ -19,19 +19,19 @@
 // maps have too few tiles for the chip; then blocks share a tile's depth, and a second kernel adds
 // their sums up in a fixed order.
 //
-// At 128 x 128 a step is 1.05 Mflop. Calculated clocks of a multiprocessor for it:
+// At 128 x 128 a step is 1.05 Mflop. Calculated clocks of an SM for it:
 //   mma        512 (sm_80); on sm_90 256 at the rate of wgmma, 410 at that of mma.sync
 //   ldmatrix   4 warps * 16 * 512 bytes at 128 a clock    256   both of these are shared memory's:
 //   cp.async   16 KB written                              128   384
 //   issue      4 warps * 160 instructions / 4 schedulers  160   (SASS for sm_90a, counted)
 //   L2         8 KB of weight, 1 to 8 KB of image (3x3: taps share it; 1x1) at about 30 bytes a
 //              clock: 300 to 550
-// so a 3x3 is limited by mma; an H200 (132 multiprocessors, 1.755 GHz) at 410 clocks a step would
+// so a 3x3 is limited by mma; an H200 (132 SMs, 1.755 GHz) at 410 clocks a step would
 // make 590 Tflop/s less what prologue, epilogue and last wave take. A 1x1 with C or K of 64 to 128
 // is limited by memory: 64 -> 256 at 56 x 56 moves 40 KB a tile, 2200 clocks at 4.3 TB/s / 132, in
 // which its 2100 instructions a warp issue. None of this is measured.
 //
-// Tile        warp     registers (sm_80, sm_90a)  shared  blocks of a multiprocessor (sm_80, sm_90)
+// Tile        warp     registers (sm_80, sm_90a)  shared  blocks of an SM (sm_80, sm_90)
 // 128 x 128   64 x 64  210 - 224, 220 - 230       64 KB   2, 2
 // 256 x 64    64 x 64  223 - 240, 232 - 238       80 KB   2, 2
 // 128 x 64    64 x 32  140 - 154, 148 - 156       48 KB   3, 3
@@ -47,7 +47,7 @@ namespace {
 constexpr int threads = 128, warps = threads / warp_size;
 constexpr int stages = 4;       // of copies under way, one of them being multiplied
 constexpr int step_depth = 32;  // elements of the depth in a stage
-constexpr int most_taps = 16;   // along an axis: bits of a mask
+constexpr int max_taps = 16;    // along an axis: bits of a mask
 
 // ---- The convolution as a matrix product --------------------------------------------------------
 struct Product : Geometry {
@@ -123,7 +123,7 @@ struct Loader {
   int c = 0, i = 0, j = 0;  // the next step: chunk of the depth, tap of y, of x
 
   __device__ static uint32_t taps_inside(int first, int image) {
-    const int begin = min(max(-first, 0), most_taps), end = min(max(image - first, 0), most_taps);
+    const int begin = min(max(-first, 0), max_taps), end = min(max(image - first, 0), max_taps);
     return ((1u << end) - 1) & ~((1u << begin) - 1);
   }
 
@@ -136,7 +136,7 @@ struct Loader {
       const Pixel at(p, pixel < p.pixels ? pixel : 0);
       const int h = at.y * t.y.step + t.y.first, w = at.x * t.x.step + t.x.first;
       offset[k] = ((at.image * p.H + h) * p.W + w) * (p.depth / 8) + chunk;
-      inside[k] = pixel < p.pixels ? taps_inside(h, p.H) | taps_inside(w, p.W) << most_taps : 0;
+      inside[k] = pixel < p.pixels ? taps_inside(h, p.H) | taps_inside(w, p.W) << max_taps : 0;
     }
     const int row = thread / weight_chunks, weight_chunk = thread % weight_chunks;
     if (input_gradient) {
@@ -162,7 +162,7 @@ struct Loader {
     const bool in_depth = c + chunk < p.depth / 8;
     const uint4* from = image + (int64_t{i * p.W + j} * (p.depth / 8) + c);
     const int place = swizzled<chunks>(thread / chunks, chunk);
-    const uint32_t tap_bits = 1u << i | 1u << (most_taps + j);
+    const uint32_t tap_bits = 1u << i | 1u << (max_taps + j);
 #pragma unroll
     for (int k = 0; k < image_rows; ++k)
       cp_async_ca_16(at_byte(to.image, place + k * rows_at_once * chunks * 16), from + offset[k],
@@ -387,11 +387,11 @@ struct Epilogue {
 };
 
 // ---- The kernels --------------------------------------------------------------------------------
-// Blocks of a multiprocessor, as registers allow.
+// Blocks of an SM, as registers allow.
 template <int m, int n>
-constexpr int blocks_per_multiprocessor = m* n >= 128 * 128  ? 2
-                                          : m* n >= 128 * 64 ? 3
-                                                             : 5;
+constexpr int blocks_per_sm = m* n >= 128 * 128  ? 2
+                              : m* n >= 128 * 64 ? 3
+                                                 : 5;
 
 // Of a tile without a step, which is to be added to what is there already, nothing is to be done.
 __device__ inline bool has_work(const Product& p, int steps) { return steps > 0 || p.add != p.out; }
@@ -419,7 +419,7 @@ __device__ inline float4* sums_of_tile(const Product& p, int part) {
 }
 
 template <class T, int m, int n, bool input_gradient>
-__global__ void __launch_bounds__(threads, (blocks_per_multiprocessor<m, n>)) conv_tile(Product p) {
+__global__ void __launch_bounds__(threads, (blocks_per_sm<m, n>)) conv_tile(Product p) {
   constexpr bool splits = m == split_m && n == split_n;
   auto& s = shared<Shared<m, n>>();
   const Tile t = tile_of_block<m, n, input_gradient>(p);
@@ -457,7 +457,7 @@ __global__ void __launch_bounds__(threads, (blocks_per_multiprocessor<m, n>)) co
 
 // Adds up the parts of the depth, in their order.
 template <class T, bool input_gradient>
-__global__ void __launch_bounds__(threads, (blocks_per_multiprocessor<split_m, split_n>))
+__global__ void __launch_bounds__(threads, (blocks_per_sm<split_m, split_n>))
     conv_add_parts(Product p, int parts) {
   auto& s = shared<Results<split_m, split_n>>();
   const Tile t = tile_of_block<split_m, split_n, input_gradient>(p);
@@ -498,31 +498,30 @@ void by_size(const TileSize& size, F f) {
 }
 
 // steps: of a tile, in the phase that has most.
-Choice choose(const Chip& chip, int pixels, int columns, int phases, int steps) {
+Choice choose(const DeviceProps& props, int pixels, int columns, int phases, int steps) {
   Choice best{};
   double least = 0;
   for (const TileSize& size : tile_sizes) {
     bool fits = false;
-    by_size(size, [&]<int m, int n> { fits = shared_bytes<m, n> <= size_t(chip.shared_bytes); });
+    by_size(size, [&]<int m, int n> { fits = shared_bytes<m, n> <= size_t(props.shared_bytes); });
     if (!fits) continue;
     const size_t tiles =
         size_t(ceil_div(pixels, size.m)) * size_t(ceil_div(columns, size.n)) * size_t(phases);
-    // The multiprocessor that has most to do decides.
+    // The SM that has most to do decides.
     const double clocks =
-        double(ceil_div(tiles, size_t(chip.multiprocessors))) * size.m * size.n * size.clocks;
+        double(ceil_div(tiles, size_t(props.sms))) * size.m * size.n * size.clocks;
     if (!best.tiles || clocks < least) best = {size, 1, tiles}, least = clocks;
   }
-  // Where more than half of the chip would be idle, parts of the depth give each multiprocessor two
+  // Where more than half of the chip would be idle, parts of the depth give each SM two
   // tiles, if they are long enough to be worth the second kernel.
-  const size_t multiprocessors = size_t(chip.multiprocessors);
-  if (best.size.m * best.size.n == split_m * split_n && 2 * best.tiles <= multiprocessors &&
-      steps >= 32)
-    best.parts = int(std::min(2 * multiprocessors / best.tiles, size_t(steps / 8)));
+  const size_t sms = size_t(props.sms);
+  if (best.size.m * best.size.n == split_m * split_n && 2 * best.tiles <= sms && steps >= 32)
+    best.parts = int(std::min(2 * sms / best.tiles, size_t(steps / 8)));
   return best;
 }
 
 template <bool input_gradient>
-int most_steps(const ConvShape& s) {
+int max_steps(const ConvShape& s) {
   int most = 0;
   const auto taps = [&](int a, int filter, int image, int out) {
     return input_gradient
@@ -539,11 +538,11 @@ int out_pixels(const ConvShape& s) { return s.N * s.P() * s.Q(); }
 int phase_pixels(const ConvShape& s) {
   return s.N * ceil_div(s.H, s.stride) * ceil_div(s.W, s.stride);
 }
-Choice choose_forward(const Chip& chip, const ConvShape& s) {
-  return choose(chip, out_pixels(s), s.K, 1, most_steps<false>(s));
+Choice choose_forward(const DeviceProps& props, const ConvShape& s) {
+  return choose(props, out_pixels(s), s.K, 1, max_steps<false>(s));
 }
-Choice choose_backward_input(const Chip& chip, const ConvShape& s) {
-  return choose(chip, phase_pixels(s), s.C, s.stride * s.stride, most_steps<true>(s));
+Choice choose_backward_input(const DeviceProps& props, const ConvShape& s) {
+  return choose(props, phase_pixels(s), s.C, s.stride * s.stride, max_steps<true>(s));
 }
 
 // The workspace: the tiles' moments, or the sums of the depth's parts; both in this order.
@@ -613,23 +612,22 @@ void launch_product(Product p, const Choice& choice, void* sums, DType dtype, cu
 bool conv_forward_takes(const ConvShape& s, DType dtype) {
   const auto below = [](double x, int bits) { return x < double(int64_t{1} << bits); };
   const auto chunks = [&](double rows, int columns, int channels) {
-    const double around = 2 * most_taps + s.stride + s.padding;
+    const double around = 2 * max_taps + s.stride + s.padding;
     return ((rows + around) * columns + around) * channels / 8;
   };
-  return dtype != DType::fp32 && s.groups == 1 && s.C % 8 == 0 && s.K % 8 == 0 &&
-         s.R <= most_taps && s.S <= most_taps && s.stride < 256 &&
-         below(double(s.N) * s.H * s.W, 30) && below(double(s.N) * s.P() * s.Q(), 30) &&
-         below(chunks(double(s.N) * s.H, s.W, s.C), 31) &&
+  return dtype != DType::fp32 && s.groups == 1 && s.C % 8 == 0 && s.K % 8 == 0 && s.R <= max_taps &&
+         s.S <= max_taps && s.stride < 256 && below(double(s.N) * s.H * s.W, 30) &&
+         below(double(s.N) * s.P() * s.Q(), 30) && below(chunks(double(s.N) * s.H, s.W, s.C), 31) &&
          below(chunks(double(s.N) * s.P(), s.Q(), s.K), 31) && below(s.weight_count() / 8, 28);
 }
 
-size_t conv_forward_bytes(const Chip& chip, const ConvForward& op) {
-  const Choice choice = choose_forward(chip, op.shape);
+size_t conv_forward_bytes(const DeviceProps& props, const ConvForward& op) {
+  const Choice choice = choose_forward(props, op.shape);
   return moments_bytes(choice, out_pixels(op.shape), op.shape.K) + sums_bytes(choice);
 }
 
-void conv_forward(const Chip& chip, const ConvForward& op, cudaStream_t stream) {
-  const Choice choice = choose_forward(chip, op.shape);
+void conv_forward(const DeviceProps& props, const ConvForward& op, cudaStream_t stream) {
+  const Choice choice = choose_forward(props, op.shape);
   const int pixels = out_pixels(op.shape), K = op.shape.K;
   if (op.moments || choice.parts > 1) require_pointer(op.workspace, "ConvForward", "workspace");
   Product p = product(op);
@@ -647,12 +645,13 @@ void conv_forward(const Chip& chip, const ConvForward& op, cudaStream_t stream) 
                   stream);
 }
 
-size_t conv_backward_input_bytes(const Chip& chip, const ConvBackwardInput& op) {
-  return sums_bytes(choose_backward_input(chip, op.shape));
+size_t conv_backward_input_bytes(const DeviceProps& props, const ConvBackwardInput& op) {
+  return sums_bytes(choose_backward_input(props, op.shape));
 }
 
-void conv_backward_input(const Chip& chip, const ConvBackwardInput& op, cudaStream_t stream) {
-  const Choice choice = choose_backward_input(chip, op.shape);
+void conv_backward_input(const DeviceProps& props, const ConvBackwardInput& op,
+                         cudaStream_t stream) {
+  const Choice choice = choose_backward_input(props, op.shape);
   if (choice.parts > 1) require_pointer(op.workspace, "ConvBackwardInput", "workspace");
   launch_product<true>(product(op), choice, op.workspace, op.dtype, stream);
 }

@@ -81,7 +81,7 @@ class ConvChunks {
   ConvChunks(const ConvRows& conv, const Axis& y, const Axis& x)
       : conv_(conv), y_(y), x_(x), joined_(x.source_step == 1 && x.tap_step == 1) {
     const int length = joined_ ? x.taps * conv.depth : conv.depth;
-    pieces_ = length > 0 ? Parts(length, Chunk::most_depth) : Parts(1, 1);
+    pieces_ = length > 0 ? Parts(length, Chunk::max_depth) : Parts(1, 1);
     runs_ = x.taps == 0 ? 0 : y.taps * (joined_ ? 1 : x.taps);
   }
   bool more() const { return run_ < runs_; }

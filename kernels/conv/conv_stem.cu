@@ -32,8 +32,8 @@
 // Blocks and their tiles depend on the shape and on the chip alone.
 //
 // 7 x 7, stride 2, K = 64 at 224 x 224, N = 256: 60 Gflop (66 with what fills up), 77 MB of inp and
-// 411 MB of out or dout: 114 us at 4.3 TB/s. Calculated clocks of a multiprocessor of an H200 for
-// 256 pixels, 95 times at 132 multiprocessors (2100 clocks: 114 us at 1.755 GHz):
+// 411 MB of out or dout: 114 us at 4.3 TB/s. Calculated clocks of an SM of an H200 for
+// 256 pixels, 95 times at 132 SMs (2100 clocks: 114 us at 1.755 GHz):
 //                    forward                            weight
 //   mma              1280 * 6.4 / 4             2050    the same
 //   shared memory    operands 10 * 4 * 32,      1280    16 * 4 * 28         1790
@@ -41,7 +41,7 @@
 //   issue            4 warps * 1500 / 4         1500    16 * 90             1440
 // so that memory, mma and shared memory are nearly equal limits; nothing of this is measured.
 //
-//          registers (sm_75, sm_80, sm_90a)  shared  blocks of a multiprocessor (sm_80, sm_90)
+//          registers (sm_75, sm_80, sm_90a)  shared  blocks of an SM (sm_80, sm_90)
 // forward  215, 212, 210                  64 KB   2, 2
 // weight   160, 165, 167                  49 KB   3, 3
 #include "kernels/conv/conv.cuh"
@@ -52,12 +52,12 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-constexpr int channels = 3, most_filter = 7;
+constexpr int channels = 3, max_filter = 7;
 constexpr int threads = 128, warps = threads / warp_size;
-constexpr int tile_k = 64, most_pixels = 256, least_pixels = 32;  // of a tile
+constexpr int tile_k = 64, max_pixels = 256, min_pixels = 32;  // of a tile
 constexpr int pairs = 80;  // of the depth, at most: 7 rows of 11, in steps of 8
 constexpr int rows_bytes = 32 * 1024;
-static_assert(most_filter * (most_filter * channels / 2 + 1) <= pairs);
+static_assert(max_filter * (max_filter * channels / 2 + 1) <= pairs);
 
 // ---- The image's rows in shared memory ----------------------------------------------------------
 // One below another all images have N * span rows, of which each needs those of its padding, too;
@@ -144,7 +144,7 @@ struct Forward {
   int K, block_pixels;
 };
 
-constexpr int warp_pixels = most_pixels / warps;
+constexpr int warp_pixels = max_pixels / warps;
 constexpr int weight_chunks =
     pairs / 4 + 1;  // odd: the rows that ldmatrix reads lie in other banks
 
@@ -342,7 +342,7 @@ constexpr int stages = 4, step_pixels = 32;
 struct WeightShared {
   alignas(128) uint4 rows[rows_bytes / 16];
   uint4 dout[stages][step_pixels * tile_k / 8];  // [step_pixels, tile_k]
-  int place[most_pixels];                        // of each pixel of the tile
+  int place[max_pixels];                         // of each pixel of the tile
 };
 
 __device__ inline void load_dout(const Weight& p, int k, int pixel, int end, uint4* to) {
@@ -483,7 +483,7 @@ int64_t slot_words(const ConvShape& s) {
 
 // The rows that a tile needs at most: from one row of pixels to the next `stride` more, from one
 // image to the next R.
-int64_t most_slots(const ConvShape& s, int pixels) {
+int64_t max_slots(const ConvShape& s, int pixels) {
   const int64_t rows = std::min((pixels - 2) / s.Q() + 2, s.N * s.P());
   const int64_t images = std::min(ceil_div(rows - 1, int64_t{s.P()}), int64_t{s.N} - 1);
   return (rows - 1) * s.stride + s.R + images * std::max(0, s.R - s.stride);
@@ -491,8 +491,8 @@ int64_t most_slots(const ConvShape& s, int pixels) {
 
 // As many as their rows have room for; 0: too few.
 int tile_pixels(const ConvShape& s) {
-  for (int pixels = most_pixels; pixels >= least_pixels; pixels /= 2)
-    if (most_slots(s, pixels) * slot_words(s) * (s.stride % 2 ? 2 : 1) * 4 <= rows_bytes)
+  for (int pixels = max_pixels; pixels >= min_pixels; pixels /= 2)
+    if (max_slots(s, pixels) * slot_words(s) * (s.stride % 2 ? 2 : 1) * 4 <= rows_bytes)
       return pixels;
   return 0;
 }
@@ -521,7 +521,7 @@ Image image(const ConvShape& s, const void* inp) {
           .lead = lead(s),
           .filter_pairs = filter_pairs(s),
           .slot_words = words,
-          .second_copy = s.stride % 2 ? static_cast<int>(most_slots(s, tile)) * words : 0,
+          .second_copy = s.stride % 2 ? static_cast<int>(max_slots(s, tile)) * words : 0,
           .tile_pixels = tile};
 }
 
@@ -529,32 +529,32 @@ Image image(const ConvShape& s, const void* inp) {
 struct Parts {
   int pixels, blocks, columns;
 };
-Parts parts(const Chip& chip, const ConvShape& s, int blocks_per_multiprocessor) {
+Parts parts(const DeviceProps& props, const ConvShape& s, int blocks_per_sm) {
   const int columns = ceil_div(s.K, tile_k), tile = tile_pixels(s);
   const int tiles = ceil_div(pixels(s), tile);
-  const int blocks = std::max(1, chip.multiprocessors * blocks_per_multiprocessor / columns);
+  const int blocks = std::max(1, props.sms * blocks_per_sm / columns);
   const int tiles_of_block = ceil_div(tiles, blocks);
   return {tiles_of_block * tile, ceil_div(tiles, tiles_of_block), columns};
 }
-Parts forward_parts(const Chip& chip, const ConvShape& s) { return parts(chip, s, 2); }
-Parts weight_parts(const Chip& chip, const ConvShape& s) { return parts(chip, s, 3); }
+Parts forward_parts(const DeviceProps& props, const ConvShape& s) { return parts(props, s, 2); }
+Parts weight_parts(const DeviceProps& props, const ConvShape& s) { return parts(props, s, 3); }
 
 }  // namespace
 
 bool conv_stem_takes(const ConvShape& s, DType dtype) {
   constexpr double most = 1 << 30;
   return dtype != DType::fp32 && s.groups == 1 && s.C == channels && s.K % 8 == 0 &&
-         s.R <= most_filter && s.S <= most_filter && s.padding < 1 << 15 && s.stride < 1 << 15 &&
+         s.R <= max_filter && s.S <= max_filter && s.padding < 1 << 15 && s.stride < 1 << 15 &&
          double(s.N) * s.P() * s.Q() < most && double(s.N) * span(s) < most && tile_pixels(s) > 0;
 }
 
-size_t conv_stem_forward_bytes(const Chip& chip, const ConvForward& op) {
-  return sizeof(float) * 2 * forward_parts(chip, op.shape).blocks * op.shape.K;
+size_t conv_stem_forward_bytes(const DeviceProps& props, const ConvForward& op) {
+  return sizeof(float) * 2 * forward_parts(props, op.shape).blocks * op.shape.K;
 }
 
-void conv_stem_forward(const Chip& chip, const ConvForward& op, cudaStream_t stream) {
+void conv_stem_forward(const DeviceProps& props, const ConvForward& op, cudaStream_t stream) {
   const ConvShape& s = op.shape;
-  const Parts part = forward_parts(chip, s);
+  const Parts part = forward_parts(props, s);
   if (op.moments) require_pointer(op.workspace, "ConvForward", "workspace");
   auto* partial = op.moments ? static_cast<float*>(op.workspace) : nullptr;
   const Forward forward{.image = image(s, op.inp),
@@ -578,15 +578,15 @@ void conv_stem_forward(const Chip& chip, const ConvForward& op, cudaStream_t str
                   stream);
 }
 
-size_t conv_stem_backward_weight_bytes(const Chip& chip, const ConvBackwardWeight& op) {
-  return sizeof(float) * weight_parts(chip, op.shape).blocks *
+size_t conv_stem_backward_weight_bytes(const DeviceProps& props, const ConvBackwardWeight& op) {
+  return sizeof(float) * weight_parts(props, op.shape).blocks *
          static_cast<size_t>(op.shape.weight_count());
 }
 
-void conv_stem_backward_weight(const Chip& chip, const ConvBackwardWeight& op,
+void conv_stem_backward_weight(const DeviceProps& props, const ConvBackwardWeight& op,
                                cudaStream_t stream) {
   const ConvShape& s = op.shape;
-  const Parts part = weight_parts(chip, s);
+  const Parts part = weight_parts(props, s);
   require_pointer(op.workspace, "ConvBackwardWeight", "workspace");
   auto* partial = static_cast<float*>(op.workspace);
   const Weight weight{.image = image(s, op.inp),

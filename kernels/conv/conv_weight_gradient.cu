@@ -13,14 +13,14 @@
 // they read the same rows, from L2.
 //
 // The parts are as many as fill the chip, as long as each has 8 steps and their sums stay within
-// 64 MB. At 128 x 128 a step is 1.05 Mflop for 16 KB of L2; calculated clocks of a multiprocessor:
+// 64 MB. At 128 x 128 a step is 1.05 Mflop for 16 KB of L2; calculated clocks of an SM:
 //   mma        512 (sm_80); on sm_90 410 at the rate of mma.sync
 //   ldmatrix   4 warps * 16 * 512 bytes at 128 a clock    256   both of these are shared memory's:
 //   cp.async   16 KB written                              128   384
 //   L2         16 KB at about 30 bytes a clock            550
 // so that L2 is the limit of a 3x3, at some 480 Tflop/s of an H200; nothing of this is measured.
 //
-// Tile        warp     registers (sm_80, sm_90a)  shared  blocks of a multiprocessor (sm_80, sm_90)
+// Tile        warp     registers (sm_80, sm_90a)  shared  blocks of an SM (sm_80, sm_90)
 // 128 x 128   64 x 64  210, 210                   64 KB   2, 2
 // 128 x 64    64 x 32  138, 138                   48 KB   3, 3
 //  64 x 64    32 x 32  91, 86                     32 KB   5, 5
@@ -226,7 +226,7 @@ struct Plan {
   PixelParts parts;
 };
 
-Plan plan(const Chip& chip, const ConvShape& s) {
+Plan plan(const DeviceProps& props, const ConvShape& s) {
   Plan p{};
   p.m = s.K > 64 ? 128 : 64;
   p.n = s.K > 64 && s.C > 64 ? 128 : 64;
@@ -234,7 +234,7 @@ Plan plan(const Chip& chip, const ConvShape& s) {
   p.tiles = ceil_div(s.K, p.m) * p.column_tiles * s.R * s.S;
   const int steps = ceil_div(s.N * s.P() * s.Q(), step_pixels);
   const int blocks_of_multiprocessor = p.n == 128 ? 2 : p.m == 128 ? 3 : 4;
-  p.parts = parts_of_pixels(s, steps, p.tiles, chip.multiprocessors * blocks_of_multiprocessor);
+  p.parts = parts_of_pixels(s, steps, p.tiles, props.sms * blocks_of_multiprocessor);
   return p;
 }
 
@@ -246,14 +246,15 @@ void start(const Plan& plan, const Product& product, cudaStream_t stream) {
 
 }  // namespace
 
-size_t conv_backward_weight_bytes(const Chip& chip, const ConvBackwardWeight& op) {
-  const int parts = plan(chip, op.shape).parts.count;
+size_t conv_backward_weight_bytes(const DeviceProps& props, const ConvBackwardWeight& op) {
+  const int parts = plan(props, op.shape).parts.count;
   return parts == 1 ? 0 : sizeof(float) * parts * static_cast<size_t>(op.shape.weight_count());
 }
 
-void conv_backward_weight(const Chip& chip, const ConvBackwardWeight& op, cudaStream_t stream) {
+void conv_backward_weight(const DeviceProps& props, const ConvBackwardWeight& op,
+                          cudaStream_t stream) {
   const ConvShape& s = op.shape;
-  const Plan way = plan(chip, s);
+  const Plan way = plan(props, s);
   const bool direct = way.parts.count == 1;
   const Product product{.out = direct ? op.dweight : static_cast<float*>(op.workspace),
                         .dout = op.dout,

@@ -14,7 +14,7 @@
 namespace bv::BAREVISION_ISA {
 
 struct WeightRows {
-  static constexpr int most_rows = 512, most_k = 22 * row_block, enough = 16;
+  static constexpr int max_rows = 512, max_k = 22 * row_block, enough = 16;
   ConvShape s;
 
   int taps() const { return s.R * s.S; }
@@ -24,22 +24,20 @@ struct WeightRows {
   Parts lines() const { return parts(s.P(), s.Q()); }
   Parts pixels() const { return parts(s.Q(), 1); }
 
-  Parts k_parts() const { return {s.K, most_k}; }
+  Parts k_parts() const { return {s.K, max_k}; }
   Panels panels() const { return Panels(s.C); }
   // Groups of images, of some blocks each.
   int groups() const {
     const int wanted =
         (enough + k_parts().count * panels().count - 1) / (k_parts().count * panels().count);
-    const int64_t blocks = (int64_t{s.N} * s.P() * s.Q()) / (4 * most_rows);
+    const int64_t blocks = (int64_t{s.N} * s.P() * s.Q()) / (4 * max_rows);
     const int most = blocks < 1 ? 1 : blocks < s.N ? static_cast<int>(blocks) : s.N;
     return wanted < most ? wanted : most;
   }
   size_t partial_count() const { return groups() > 1 ? size_t(groups()) * count() : 0; }
 
  private:
-  static Parts parts(int count, int size) {
-    return {count, size < most_rows ? most_rows / size : 1};
-  }
+  static Parts parts(int count, int size) { return {count, size < max_rows ? max_rows / size : 1}; }
 };
 
 // p with 0 <= p * stride - padding + tap < H, so that the tap meets the image
@@ -153,16 +151,16 @@ class WeightUnit {
   float* dweight_;
   const float *dout_, *inp_;
   Range n_{}, p_{}, q_{};
-  const float* dout_rows_[WeightRows::most_rows];
-  const float* inp_rows_[WeightRows::most_rows];
-  alignas(64) float packed_[WeightRows::most_rows * panel_vectors * simd::width];
+  const float* dout_rows_[WeightRows::max_rows];
+  const float* inp_rows_[WeightRows::max_rows];
+  alignas(64) float packed_[WeightRows::max_rows * panel_vectors * simd::width];
 };
 
 // partial [rows.partial_count()]
 static inline void conv_weight_rows(const WeightRows& rows, float* dweight, float* partial,
                                     const float* dout, const float* inp, bool accumulate) {
   const int groups = rows.groups(), panels = rows.panels().count;
-  const Parts k(rows.s.K, WeightRows::most_k), images(rows.s.N, (rows.s.N + groups - 1) / groups);
+  const Parts k(rows.s.K, WeightRows::max_k), images(rows.s.N, (rows.s.N + groups - 1) / groups);
 #pragma omp parallel for schedule(dynamic)
   for (int item = 0; item < images.count * panels * k.count; ++item) {
     const int part = item % k.count, panel = item / k.count % panels;

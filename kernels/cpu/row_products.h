@@ -23,11 +23,11 @@ struct Run {
 
 // Runs that are gone over at once: 144 KiB of a panel with AVX-512.
 struct Chunk {
-  static constexpr int most = 32, most_depth = 576;
+  static constexpr int most = 32, max_depth = 576;
   int count = 0, depth = 0;
   Run run[most];
 
-  bool takes(int more) const { return count == 0 || (count < most && depth + more <= most_depth); }
+  bool takes(int more) const { return count == 0 || (count < most && depth + more <= max_depth); }
   void add(const Run& next) { run[count++] = next, depth += next.depth; }
 };
 

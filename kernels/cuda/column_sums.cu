@@ -2,7 +2,7 @@
 //   partial[b, c] = sum over block b's rows of inp[row, c],   out[c] (+)= sum_b partial[b, c]
 // First stage: a thread adds up `width` neighbouring columns (16 bytes, or 1 element where C does
 // not allow that) of every 32nd (8th) row of its block, four rows under way at a time: 2048 threads
-// x 64 bytes = 128 KB a multiprocessor, where an H200's memory wants about 30 KB under way.
+// x 64 bytes = 128 KB an SM, where an H200's memory wants about 30 KB under way.
 // Second stage: 8 columns (a 32-byte sector) x up to 64 groups of blocks' sums for each block, so
 // that even 200 columns of 500 blocks' sums are read by 12,800 threads, about 8 loads each.
 // One add for 2 or 4 bytes: memory is the limit.
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(finish_threads) column_sums_finish(ColumnSums 
   }
 }
 
-constexpr int blocks_per_multiprocessor = 8;  // of 256 threads: 32 registers each
+constexpr int blocks_per_sm = 8;  // of 256 threads: 32 registers each
 
 // Calls f.operator()<T, width>() with the widest access that the shape allows.
 template <class F>
@@ -93,19 +93,19 @@ void finish_column_sums(const ColumnSums& a, cudaStream_t stream) {
                              finish_warps(a.blocks) * warp_size, sizeof(FinishShared), stream, a);
 }
 
-size_t column_sums_bytes(const Chip& chip, DType dtype, int rows, int C) {
+size_t column_sums_bytes(const DeviceProps& props, DType dtype, int rows, int C) {
   size_t bytes = 0;
   by_width(dtype, C, [&]<class T, int width>() {
-    bytes = sizeof(float) * Stripe<width>::grid(chip, blocks_per_multiprocessor, rows, C).y * C;
+    bytes = sizeof(float) * Stripe<width>::grid(props, blocks_per_sm, rows, C).y * C;
   });
   return bytes;
 }
 
-void column_sums(const Chip& chip, const MatrixColumnSums& a, cudaStream_t stream) {
+void column_sums(const DeviceProps& props, const MatrixColumnSums& a, cudaStream_t stream) {
   float* partial = static_cast<float*>(a.workspace);
   by_width(a.dtype, a.C, [&]<class T, int width>() {
     using S = Stripe<width>;
-    const dim3 grid = S::grid(chip, blocks_per_multiprocessor, a.rows, a.C);
+    const dim3 grid = S::grid(props, blocks_per_sm, a.rows, a.C);
     launch<column_sums_by_stripes<T, width>>(grid, S::threads, sizeof(typename S::Shared), stream,
                                              partial, static_cast<const T*>(a.inp),
                                              unsigned(a.rows), a.C);

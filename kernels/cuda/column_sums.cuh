@@ -36,8 +36,8 @@ struct MatrixColumnSums {
   DType dtype;
   bool accumulate;
 };
-size_t column_sums_bytes(const Chip&, DType, int rows, int C);
-void column_sums(const Chip&, const MatrixColumnSums&, cudaStream_t);
+size_t column_sums_bytes(const DeviceProps&, DType, int rows, int C);
+void column_sums(const DeviceProps&, const MatrixColumnSums&, cudaStream_t);
 
 // ---- The first stage by stripes -----------------------------------------------------------------
 // The rows of a warp: the lanes that have the same place among `lanes` neighbours hold the same n
@@ -84,9 +84,8 @@ struct Stripe {
   }
 
   // Stripes x blocks that share out a stripe's rows: about as many as are on the chip at a time.
-  static dim3 grid(const Chip& chip, int blocks_per_multiprocessor, int n_rows, int C) {
-    const int stripes = ceil_div(C, columns),
-              blocks = chip.multiprocessors * blocks_per_multiprocessor;
+  static dim3 grid(const DeviceProps& props, int blocks_per_sm, int n_rows, int C) {
+    const int stripes = ceil_div(C, columns), blocks = props.sms * blocks_per_sm;
     const int most = ceil_div(n_rows, rows), wanted = blocks / stripes;
     return {unsigned(stripes), unsigned(wanted < 1 ? 1 : wanted < most ? wanted : most)};
   }

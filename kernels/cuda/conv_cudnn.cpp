@@ -50,7 +50,7 @@ const Algorithm& first_deterministic(const Algorithm* list, int count, const cha
   throw std::runtime_error(std::string(call) + ": cuDNN has no algorithm for this convolution");
 }
 
-constexpr int most_algorithms = 16;
+constexpr int max_algorithms = 16;
 constexpr float one = 1, zero = 0;
 
 }  // namespace
@@ -99,31 +99,31 @@ ConvCudnn::Plan& ConvCudnn::plan(Direction direction, DType dtype, const ConvSha
   const cudnnHandle_t handle = handle_->get();
   switch (direction) {
     case Direction::forward: {
-      cudnnConvolutionFwdAlgoPerf_t list[most_algorithms];
+      cudnnConvolutionFwdAlgoPerf_t list[max_algorithms];
       const char* call = "cudnnGetConvolutionForwardAlgorithm_v7";
       check(
           cudnnGetConvolutionForwardAlgorithm_v7(handle, p.inp.get(), p.weight.get(), p.conv.get(),
-                                                 p.out.get(), most_algorithms, &count, list),
+                                                 p.out.get(), max_algorithms, &count, list),
           call);
       take(first_deterministic(list, count, call));
       break;
     }
     case Direction::backward_input: {
-      cudnnConvolutionBwdDataAlgoPerf_t list[most_algorithms];
+      cudnnConvolutionBwdDataAlgoPerf_t list[max_algorithms];
       const char* call = "cudnnGetConvolutionBackwardDataAlgorithm_v7";
       check(cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, p.weight.get(), p.out.get(),
-                                                        p.conv.get(), p.inp.get(), most_algorithms,
+                                                        p.conv.get(), p.inp.get(), max_algorithms,
                                                         &count, list),
             call);
       take(first_deterministic(list, count, call));
       break;
     }
     case Direction::backward_weight: {
-      cudnnConvolutionBwdFilterAlgoPerf_t list[most_algorithms];
+      cudnnConvolutionBwdFilterAlgoPerf_t list[max_algorithms];
       const char* call = "cudnnGetConvolutionBackwardFilterAlgorithm_v7";
       check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, p.inp.get(), p.out.get(),
                                                           p.conv.get(), p.weight.get(),
-                                                          most_algorithms, &count, list),
+                                                          max_algorithms, &count, list),
             call);
       take(first_deterministic(list, count, call));
       break;

@@ -20,15 +20,15 @@ int attribute(cudaDeviceAttr which) {
 
 CudaKernels::CudaKernels(cudaStream_t compute, bool cudnn)
     : compute_(compute),
-      chip_{.arch = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
-                    attribute(cudaDevAttrComputeCapabilityMinor),
-            .multiprocessors = attribute(cudaDevAttrMultiProcessorCount),
-            .shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)},
+      props_{.arch = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
+                     attribute(cudaDevAttrComputeCapabilityMinor),
+             .sms = attribute(cudaDevAttrMultiProcessorCount),
+             .shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)},
       matmul_(std::make_unique<Matmul>()),
       cudnn_(cudnn ? std::make_unique<ConvCudnn>() : nullptr) {
-  if (chip_.arch < oldest_arch)
-    throw std::runtime_error("this GPU has compute capability " + std::to_string(chip_.arch / 10) +
-                             "." + std::to_string(chip_.arch % 10) +
+  if (props_.arch < oldest_arch)
+    throw std::runtime_error("this GPU has compute capability " + std::to_string(props_.arch / 10) +
+                             "." + std::to_string(props_.arch % 10) +
                              "; CUDA 13 has dropped those before 7.5 (Turing)");
 }
 CudaKernels::~CudaKernels() = default;

@@ -17,9 +17,9 @@ class ConvCudnn;
 class Matmul;
 
 // What launches depend on, read once.
-struct Chip {
+struct DeviceProps {
   int arch;  // 75, 80, 90 ...
-  int multiprocessors;
+  int sms;
   int shared_bytes;  // that a block may take
 };
 
@@ -123,7 +123,7 @@ class CudaKernels final : public Kernels {
   }
 
   cudaStream_t compute_;  // what Stream null stands for
-  Chip chip_;
+  DeviceProps props_;
   std::unique_ptr<Matmul> matmul_;
   std::unique_ptr<ConvCudnn> cudnn_;  // convolutions are its, if it is there
 };

@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(256)
 }
 
 // Parts of at least 64 rows, and about as many blocks as are on the chip at a time.
-int rows_of_part(int stripes, const Chip& chip, int rows) {
-  const int blocks = ceil_div(8 * chip.multiprocessors, stripes);
+int rows_of_part(int stripes, const DeviceProps& props, int rows) {
+  const int blocks = ceil_div(8 * props.sms, stripes);
   const int wanted = ceil_div(rows, blocks);
   return wanted < 64 ? 64 : wanted;
 }
@@ -158,19 +158,19 @@ void merge_moments(const MergeMoments& a, cudaStream_t stream) {
   }
 }
 
-size_t column_moments_bytes(const Chip& chip, DType dtype, int rows, int C) {
+size_t column_moments_bytes(const DeviceProps& props, DType dtype, int rows, int C) {
   size_t bytes = 0;
   by_width(dtype, C, [&]<class T, int width>() {
-    const int part = rows_of_part(ceil_div(C, Stripe<width>::columns), chip, rows);
+    const int part = rows_of_part(ceil_div(C, Stripe<width>::columns), props, rows);
     bytes = sizeof(float) * 2 * static_cast<size_t>(ceil_div(rows, part)) * C;
   });
   return bytes;
 }
 
-void column_moments(const Chip& chip, const ColumnMoments& a, cudaStream_t stream) {
+void column_moments(const DeviceProps& props, const ColumnMoments& a, cudaStream_t stream) {
   by_width(a.dtype, a.C, [&]<class T, int width>() {
     using S = Stripe<width>;
-    const int stripes = ceil_div(a.C, S::columns), part = rows_of_part(stripes, chip, a.rows),
+    const int stripes = ceil_div(a.C, S::columns), part = rows_of_part(stripes, props, a.rows),
               parts = ceil_div(a.rows, part);
     float* partial = static_cast<float*>(a.workspace);
     launch<column_moments_of_parts<T, width>>(dim3(stripes, parts), S::threads,

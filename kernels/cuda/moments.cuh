@@ -37,7 +37,7 @@ struct ColumnMoments {
   int rows, C;
   DType dtype;
 };
-size_t column_moments_bytes(const Chip&, DType, int rows, int C);
-void column_moments(const Chip&, const ColumnMoments&, cudaStream_t);
+size_t column_moments_bytes(const DeviceProps&, DType, int rows, int C);
+void column_moments(const DeviceProps&, const ColumnMoments&, cudaStream_t);
 
 }  // namespace bv::BAREVISION_GPU

@@ -64,15 +64,15 @@ Parameter Graph::parameter(std::string name, std::vector<int64_t> shape, Init in
   return {static_cast<int>(parameters_.size()) - 1};
 }
 
-Statistic Graph::statistic(std::string name, std::vector<int64_t> shape, Init init) {
-  statistics_.push_back({.name = std::move(name),
-                         .shape = std::move(shape),
-                         .init = init,
-                         .scale = 0,
-                         .decay = false,
-                         .offset = statistics_count_});
-  statistics_count_ += padded(statistics_.back().count());
-  return {static_cast<int>(statistics_.size()) - 1};
+Buffer Graph::buffer(std::string name, std::vector<int64_t> shape, Init init) {
+  buffers_.push_back({.name = std::move(name),
+                      .shape = std::move(shape),
+                      .init = init,
+                      .scale = 0,
+                      .decay = false,
+                      .offset = buffer_count_});
+  buffer_count_ += padded(buffers_.back().count());
+  return {static_cast<int>(buffers_.size()) - 1};
 }
 
 void Graph::finish() {

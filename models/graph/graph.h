@@ -26,7 +26,7 @@ struct Parameter {
   explicit operator bool() const { return id >= 0; }
 };
 
-struct Statistic {
+struct Buffer {
   int id = -1;
 };
 
@@ -55,7 +55,7 @@ struct ParameterInfo {
   size_t count() const;
 };
 
-struct Run;
+struct Context;
 class Planner;
 
 // One fused operation of the model, forward and backward.
@@ -65,8 +65,8 @@ class Node {
   virtual ~Node() = default;
   // States what forward and backward read, write and need as workspace.
   virtual void plan(Planner&) const = 0;
-  virtual void forward(const Run&) const = 0;
-  virtual void backward(const Run&) const = 0;
+  virtual void forward(const Context&) const = 0;
+  virtual void backward(const Context&) const = 0;
   const std::string& name() const { return name_; }  // "blocks.0.attn.qkv"
   const char* type() const { return type_; }         // "linear"
 
@@ -91,7 +91,7 @@ class Graph {
   void share_grad(Tensor a, Tensor b);  // the gradients of a and b are one
   Parameter parameter(std::string name, std::vector<int64_t> shape, Init, float scale, bool decay,
                       bool channels_last = false);
-  Statistic statistic(std::string name, std::vector<int64_t> shape, Init);  // zeros or ones
+  Buffer buffer(std::string name, std::vector<int64_t> shape, Init);  // zeros or ones
   template <class N, class... Args>
   void add(Args&&... args) {
     node_parameters_.push_back(pending_parameters_);
@@ -107,25 +107,25 @@ class Graph {
   const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
   const std::vector<int>& cuts() const { return cuts_; }
   const TensorInfo& info(Tensor t) const { return tensors_[static_cast<size_t>(t.id)]; }
-  const std::vector<ParameterInfo>& statistics() const { return statistics_; }
+  const std::vector<ParameterInfo>& buffers() const { return buffers_; }
   const ParameterInfo& info(Parameter p) const { return parameters_[static_cast<size_t>(p.id)]; }
-  const ParameterInfo& info(Statistic s) const { return statistics_[static_cast<size_t>(s.id)]; }
-  size_t arena_count() const { return arena_count_; }            // elements, padding included
-  size_t statistics_count() const { return statistics_count_; }  // of their arena
-  size_t parameter_count() const;                                // elements of the model
+  const ParameterInfo& info(Buffer s) const { return buffers_[static_cast<size_t>(s.id)]; }
+  size_t arena_count() const { return arena_count_; }    // elements, padding included
+  size_t buffer_count() const { return buffer_count_; }  // of their arena
+  size_t parameter_count() const;                        // elements of the model
   // Elements [0, this) of the gradient arena are final once backward of node i is done.
   size_t ready_after(int node) const { return ready_after_[static_cast<size_t>(node)]; }
 
  private:
   DType dtype_;
   std::vector<TensorInfo> tensors_;
-  std::vector<ParameterInfo> parameters_, statistics_;
+  std::vector<ParameterInfo> parameters_, buffers_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<int> node_parameters_;  // number of parameters when the node before it was added
   int pending_parameters_ = 0;
   std::vector<int> cuts_;
   std::vector<size_t> ready_after_;
-  size_t arena_count_ = 0, statistics_count_ = 0;
+  size_t arena_count_ = 0, buffer_count_ = 0;
 };
 
 // The other processes, to a node that computes over all of them. Collectives on stream 0, in the
@@ -139,18 +139,18 @@ class Peers {
 };
 
 // What a node works on: tensors and parameters as pointers, for one slot of saved memory.
-struct Run {
+struct Context {
   const Graph* graph = nullptr;
   Kernels* kernels = nullptr;
   Stream stream = nullptr;
   // Per storage: where it is, absolute for this slot. Empty while planning: all pointers are null.
   const std::vector<char*>* place = nullptr;
   void* workspace = nullptr;
-  float* weights = nullptr;      // master weights, the flat arena
-  void* copy = nullptr;          // what kernels compute with; the same as weights in fp32
-  float* grads = nullptr;        // the flat arena, then the tail (GradientTail)
-  float* statistics = nullptr;   // their flat arena
-  const Peers* peers = nullptr;  // null: this process is alone
+  float* weights = nullptr;         // master weights, the flat arena
+  void* compute_weights = nullptr;  // what kernels compute with; the same as weights in fp32
+  float* grads = nullptr;           // the flat arena, then the tail (GradientTail)
+  float* buffers = nullptr;         // their flat arena
+  const Peers* peers = nullptr;     // null: this process is alone
   const StepParams* params = nullptr;
   UpdateState* state = nullptr;
   double* sums = nullptr;  // [4] of Metrics
@@ -158,9 +158,9 @@ struct Run {
   const uint8_t* images = nullptr;
   const Crop* crops = nullptr;
   const int32_t* labels = nullptr;
-  bool accumulate = false;  // gradients are added to
-  bool training = true;     // dropout is on, batch norm takes the batch's own moments
-  bool again = false;       // this forward was run before (recomputation): statistics stay
+  bool accumulate = false;   // gradients are added to
+  bool training = true;      // dropout is on, batch norm takes the batch's own moments
+  bool recomputing = false;  // this forward was run before (recomputation): statistics stay
 
   void* at(Tensor t) const {
     if (!place || !t) return nullptr;
@@ -170,13 +170,12 @@ struct Run {
   void* grad(Tensor t) const { return t ? at(Tensor{graph->info(t).grad}) : nullptr; }
   float* master(Parameter p) const { return weights ? weights + graph->info(p).offset : nullptr; }
   const void* weight(Parameter p) const {
-    if (!copy || !p) return nullptr;
-    return static_cast<const char*>(copy) + graph->info(p).offset * size_of(graph->dtype());
+    if (!compute_weights || !p) return nullptr;
+    return static_cast<const char*>(compute_weights) +
+           graph->info(p).offset * size_of(graph->dtype());
   }
   float* dweight(Parameter p) const { return grads && p ? grads + graph->info(p).offset : nullptr; }
-  float* statistic(Statistic s) const {
-    return statistics ? statistics + graph->info(s).offset : nullptr;
-  }
+  float* buffer(Buffer s) const { return buffers ? buffers + graph->info(s).offset : nullptr; }
   float* tail() const { return grads ? grads + graph->arena_count() : nullptr; }
 };
 

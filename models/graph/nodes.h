@@ -20,16 +20,16 @@ Tensor input_images(Graph&, const InputShape&);
 
 // A convolution without bias [N, H, W, C] -> [N, P, Q, channels], its filter padded by half its
 // size. parts: as many parts (processes) as the batch norm behind it takes its statistics over.
-// hands_on: `through` is inp again, for a branch around the convolution, whose gradient is added to
+// skip: `through` is inp again, for a branch around the convolution, whose gradient is added to
 // inp's.
 struct ConvOptions {
   int channels, filter, stride = 1, groups = 1;
   int parts = 1;
-  bool hands_on = false;
+  bool skip = false;
   bool input_grad = true;  // false for a model's first layer
 };
 struct ConvOut {
-  Tensor out, moments, through;
+  Tensor out, moments, skip;
 };
 ConvOut conv(Graph&, const std::string& name, Tensor inp, const ConvOptions&);
 

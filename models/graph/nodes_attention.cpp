@@ -23,16 +23,16 @@ class AttentionNode : public Node {
         dtype_(dtype) {}
 
   void plan(Planner& p) const override {
-    const Run blank = p.blank();
+    const Context blank = p.blank();
     p.forward.uses({out_, lse_, qkv_}).needs(p.kernels().workspace_bytes(forward_op(blank)));
     p.backward.uses({p.grad(out_), p.grad(qkv_), out_, lse_, qkv_})
         .needs(p.kernels().workspace_bytes(backward_op(blank)));
   }
-  void forward(const Run& r) const override { r.kernels->run(forward_op(r), r.stream); }
-  void backward(const Run& r) const override { r.kernels->run(backward_op(r), r.stream); }
+  void forward(const Context& r) const override { r.kernels->run(forward_op(r), r.stream); }
+  void backward(const Context& r) const override { r.kernels->run(backward_op(r), r.stream); }
 
  private:
-  AttentionForward forward_op(const Run& r) const {
+  AttentionForward forward_op(const Context& r) const {
     return {.out = r.at(out_),
             .lse = r.floats(lse_),
             .workspace = r.workspace,
@@ -46,7 +46,7 @@ class AttentionNode : public Node {
             .drop = r.training ? drop_ : 0,
             .dtype = dtype_};
   }
-  AttentionBackward backward_op(const Run& r) const {
+  AttentionBackward backward_op(const Context& r) const {
     return {.dqkv = r.grad(qkv_),
             .workspace = r.workspace,
             .dout = r.grad(out_),

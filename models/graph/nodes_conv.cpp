@@ -12,7 +12,7 @@ namespace {
 class ConvNode : public Node {
  public:
   struct Tensors {
-    Tensor out, moments, inp, through;
+    Tensor out, moments, inp, skip;
   };
   ConvNode(std::string name, const Tensors& t, Parameter weight, const ConvShape& shape,
            DType dtype, bool input_grad)
@@ -24,27 +24,27 @@ class ConvNode : public Node {
         input_grad_(input_grad) {}
 
   void plan(Planner& p) const override {
-    const Run blank = p.blank();
+    const Context blank = p.blank();
     p.forward.uses({t_.out, t_.moments, t_.inp})
         .needs(p.kernels().workspace_bytes(forward_op(blank)));
     p.backward.uses({p.grad(t_.out), t_.inp});
     for (const bool accumulate : {false, true}) {
-      Run run = blank;
+      Context run = blank;
       run.accumulate = accumulate;
       p.backward.needs(p.kernels().workspace_bytes(weight_op(run)));
     }
     if (input_grad_)
-      p.backward.uses({p.grad(t_.inp), p.grad(t_.through)})
+      p.backward.uses({p.grad(t_.inp), p.grad(t_.skip)})
           .needs(p.kernels().workspace_bytes(input_op(blank)));
   }
-  void forward(const Run& r) const override { r.kernels->run(forward_op(r), r.stream); }
-  void backward(const Run& r) const override {
+  void forward(const Context& r) const override { r.kernels->run(forward_op(r), r.stream); }
+  void backward(const Context& r) const override {
     r.kernels->run(weight_op(r), r.stream);
     if (input_grad_) r.kernels->run(input_op(r), r.stream);
   }
 
  private:
-  ConvForward forward_op(const Run& r) const {
+  ConvForward forward_op(const Context& r) const {
     return {.out = r.at(t_.out),
             .moments = r.training ? own_moments(r) : nullptr,
             .workspace = r.workspace,
@@ -53,11 +53,11 @@ class ConvNode : public Node {
             .shape = shape_,
             .dtype = dtype_};
   }
-  float* own_moments(const Run& r) const {
+  float* own_moments(const Context& r) const {
     float* const all = r.floats(t_.moments);
     return all && r.peers ? all + ptrdiff_t{2} * shape_.K * r.peers->rank() : all;
   }
-  ConvBackwardWeight weight_op(const Run& r) const {
+  ConvBackwardWeight weight_op(const Context& r) const {
     return {.dweight = r.dweight(weight_),
             .workspace = r.workspace,
             .dout = r.grad(t_.out),
@@ -66,11 +66,11 @@ class ConvNode : public Node {
             .dtype = dtype_,
             .accumulate = r.accumulate};
   }
-  ConvBackwardInput input_op(const Run& r) const {
+  ConvBackwardInput input_op(const Context& r) const {
     return {.dinp = r.grad(t_.inp),
             .workspace = r.workspace,
             .dout = r.grad(t_.out),
-            .add = r.grad(t_.through),
+            .add = r.grad(t_.skip),
             .weight = r.weight(weight_),
             .shape = shape_,
             .dtype = dtype_};
@@ -90,7 +90,7 @@ class BatchNormNode : public Node {
   };
   struct Learned {
     Parameter weight, bias;
-    Statistic running_mean, running_var;
+    Buffer running_mean, running_var;
   };
   struct Sizes {
     int rows, C, parts;
@@ -109,15 +109,15 @@ class BatchNormNode : public Node {
         .needs(p.kernels().workspace_bytes(sums_op(p.blank())));
   }
 
-  void forward(const Run& r) const override {
+  void forward(const Context& r) const override {
     if (!r.training) return evaluate(r);
     if (s_.parts > 1) r.peers->all_gather(r.floats(t_.moments), 2 * static_cast<size_t>(s_.C));
     r.kernels->run(
         BatchNormForward{.out = r.at(t_.out),
                          .mean = r.floats(t_.mean),
                          .rstd = r.floats(t_.rstd),
-                         .running_mean = r.again ? nullptr : r.statistic(learned_.running_mean),
-                         .running_var = r.again ? nullptr : r.statistic(learned_.running_var),
+                         .running_mean = r.recomputing ? nullptr : r.buffer(learned_.running_mean),
+                         .running_var = r.recomputing ? nullptr : r.buffer(learned_.running_var),
                          .inp = r.at(t_.inp),
                          .residual = r.at(t_.residual),
                          .moments = r.floats(t_.moments),
@@ -133,7 +133,7 @@ class BatchNormNode : public Node {
         r.stream);
   }
 
-  void backward(const Run& r) const override {
+  void backward(const Context& r) const override {
     r.kernels->run(sums_op(r), r.stream);
     if (s_.parts > 1) r.peers->all_reduce(r.floats(t_.sums), 2 * static_cast<size_t>(s_.C));
     r.kernels->run(BatchNormBackward{.dinp = r.grad(t_.inp),
@@ -155,12 +155,12 @@ class BatchNormNode : public Node {
  private:
   bool mask_from_out() const { return s_.relu && t_.residual; }
 
-  void evaluate(const Run& r) const {
+  void evaluate(const Context& r) const {
     r.kernels->run(BatchNormEvaluate{.out = r.at(t_.out),
                                      .inp = r.at(t_.inp),
                                      .residual = r.at(t_.residual),
-                                     .running_mean = r.statistic(learned_.running_mean),
-                                     .running_var = r.statistic(learned_.running_var),
+                                     .running_mean = r.buffer(learned_.running_mean),
+                                     .running_var = r.buffer(learned_.running_var),
                                      .weight = r.master(learned_.weight),
                                      .bias = r.master(learned_.bias),
                                      .rows = s_.rows,
@@ -170,7 +170,7 @@ class BatchNormNode : public Node {
                                      .dtype = dtype_},
                    r.stream);
   }
-  BatchNormBackwardSums sums_op(const Run& r) const {
+  BatchNormBackwardSums sums_op(const Context& r) const {
     return {.sums = r.floats(t_.sums),
             .dweight = r.dweight(learned_.weight),
             .dbias = r.dweight(learned_.bias),
@@ -213,7 +213,7 @@ class MaxPoolNode : public Node {
     p.forward.uses({out_, index_, inp_});
     p.backward.uses({p.grad(out_), p.grad(inp_), index_});
   }
-  void forward(const Run& r) const override {
+  void forward(const Context& r) const override {
     r.kernels->run(MaxPoolForward{.out = r.at(out_),
                                   .index = static_cast<uint8_t*>(r.at(index_)),
                                   .inp = r.at(inp_),
@@ -227,7 +227,7 @@ class MaxPoolNode : public Node {
                                   .dtype = dtype_},
                    r.stream);
   }
-  void backward(const Run& r) const override {
+  void backward(const Context& r) const override {
     r.kernels->run(MaxPoolBackward{.dinp = r.grad(inp_),
                                    .dout = r.grad(out_),
                                    .index = static_cast<const uint8_t*>(r.at(index_)),
@@ -260,7 +260,7 @@ class AveragePoolNode : public Node {
     p.forward.uses({out_, inp_});
     p.backward.uses({p.grad(out_), p.grad(inp_)});
   }
-  void forward(const Run& r) const override {
+  void forward(const Context& r) const override {
     r.kernels->run(AveragePoolForward{.out = r.at(out_),
                                       .inp = r.at(inp_),
                                       .N = s_.N,
@@ -269,7 +269,7 @@ class AveragePoolNode : public Node {
                                       .dtype = dtype_},
                    r.stream);
   }
-  void backward(const Run& r) const override {
+  void backward(const Context& r) const override {
     r.kernels->run(AveragePoolBackward{.dinp = r.grad(inp_),
                                        .dout = r.grad(out_),
                                        .N = s_.N,
@@ -307,14 +307,14 @@ ConvOut conv(Graph& g, const std::string& name, Tensor inp, const ConvOptions& o
       .out = g.tensor(name, {shape.N, shape.P(), shape.Q(), shape.K}),
       .moments = g.tensor(name + " moments", {o.parts, 2, shape.K}, DType::fp32),
       .inp = inp,
-      .through = o.hands_on ? g.same_memory(inp, name + " input") : Tensor{}};
+      .skip = o.skip ? g.same_memory(inp, name + " input") : Tensor{}};
   const Parameter weight =
       g.parameter(name + ".weight", {shape.K, shape.C / shape.groups, shape.R, shape.S},
                   Init::normal, he_deviation(shape), true, true);
   if (o.input_grad) g.grad(inp);
-  if (o.hands_on) g.grad(t.through);
+  if (o.skip) g.grad(t.skip);
   g.add<ConvNode>(name, t, weight, shape, g.dtype(), o.input_grad);
-  return {t.out, t.moments, t.through};
+  return {t.out, t.moments, t.skip};
 }
 
 Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor residual,
@@ -343,8 +343,8 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
       .weight =
           g.parameter(name + ".weight", {C}, o.zero_weight ? Init::zeros : Init::ones, 0, false),
       .bias = g.parameter(name + ".bias", {C}, Init::zeros, 0, false),
-      .running_mean = g.statistic(name + ".running_mean", {C}, Init::zeros),
-      .running_var = g.statistic(name + ".running_var", {C}, Init::ones)};
+      .running_mean = g.buffer(name + ".running_mean", {C}, Init::zeros),
+      .running_var = g.buffer(name + ".running_var", {C}, Init::ones)};
   const BatchNormNode::Sizes sizes{
       .rows = rows, .C = C, .parts = parts, .eps = o.eps, .momentum = o.momentum, .relu = o.relu};
   g.add<BatchNormNode>(name, t, learned, sizes, g.dtype());

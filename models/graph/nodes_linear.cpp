@@ -23,26 +23,26 @@ class LinearNode : public Node {
         input_grad_(input_grad) {}
 
   void plan(Planner& p) const override {
-    const Run blank = p.blank();
+    const Context blank = p.blank();
     p.forward.uses({out_, inp_}).needs(p.kernels().workspace_bytes(forward_op(blank)));
     p.backward.uses({p.grad(out_), inp_});
     // Both forms: the first micro-step of an update writes gradients, later ones add.
     for (const bool accumulate : {false, true}) {
-      Run run = blank;
+      Context run = blank;
       run.accumulate = accumulate;
       p.backward.needs(p.kernels().workspace_bytes(weight_op(run)));
     }
     if (input_grad_)
       p.backward.uses({p.grad(inp_)}).needs(p.kernels().workspace_bytes(input_op(blank)));
   }
-  void forward(const Run& r) const override { r.kernels->run(forward_op(r), r.stream); }
-  void backward(const Run& r) const override {
+  void forward(const Context& r) const override { r.kernels->run(forward_op(r), r.stream); }
+  void backward(const Context& r) const override {
     r.kernels->run(weight_op(r), r.stream);
     if (input_grad_) r.kernels->run(input_op(r), r.stream);
   }
 
  private:
-  LinearForward forward_op(const Run& r) const {
+  LinearForward forward_op(const Context& r) const {
     return {.out = r.at(out_),
             .workspace = r.workspace,
             .inp = r.at(inp_),
@@ -53,7 +53,7 @@ class LinearNode : public Node {
             .K = shape_.K,
             .dtype = dtype_};
   }
-  LinearBackwardWeight weight_op(const Run& r) const {
+  LinearBackwardWeight weight_op(const Context& r) const {
     return {.dweight = r.dweight(weight_),
             .dbias = r.dweight(bias_),
             .workspace = r.workspace,
@@ -65,7 +65,7 @@ class LinearNode : public Node {
             .dtype = dtype_,
             .accumulate = r.accumulate};
   }
-  LinearBackwardInput input_op(const Run& r) const {
+  LinearBackwardInput input_op(const Context& r) const {
     return {.dinp = r.grad(inp_),
             .workspace = r.workspace,
             .dout = r.grad(out_),
@@ -100,7 +100,7 @@ class BiasGeluNode : public Node {
     p.backward.uses({p.grad(out_), p.grad(inp_), inp_})
         .needs(p.kernels().workspace_bytes(backward_op(p.blank())));
   }
-  void forward(const Run& r) const override {
+  void forward(const Context& r) const override {
     r.kernels->run(BiasGeluForward{.out = r.at(out_),
                                    .inp = r.at(inp_),
                                    .bias = r.weight(bias_),
@@ -109,10 +109,10 @@ class BiasGeluNode : public Node {
                                    .dtype = dtype_},
                    r.stream);
   }
-  void backward(const Run& r) const override { r.kernels->run(backward_op(r), r.stream); }
+  void backward(const Context& r) const override { r.kernels->run(backward_op(r), r.stream); }
 
  private:
-  BiasGeluBackward backward_op(const Run& r) const {
+  BiasGeluBackward backward_op(const Context& r) const {
     return {.dinp = r.grad(inp_),
             .dbias = r.dweight(bias_),
             .workspace = r.workspace,

@@ -23,7 +23,7 @@ class CrossEntropyNode : public Node {
     p.forward.uses({loss_, lse_, logits_});
     p.backward.uses({loss_, lse_, logits_, p.grad(logits_)});
   }
-  void forward(const Run& r) const override {
+  void forward(const Context& r) const override {
     // Evaluation reports the loss without smoothing.
     r.kernels->run(CrossEntropyForward{.loss = r.floats(loss_),
                                        .lse = r.floats(lse_),
@@ -45,7 +45,7 @@ class CrossEntropyNode : public Node {
                              .dtype = dtype_},
                      r.stream);
   }
-  void backward(const Run& r) const override {
+  void backward(const Context& r) const override {
     r.kernels->run(CrossEntropyBackward{.dlogits = r.grad(logits_),
                                         .logits = r.at(logits_),
                                         .lse = r.floats(lse_),

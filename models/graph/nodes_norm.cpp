@@ -28,7 +28,7 @@ class LayerNormNode : public Node {
     p.backward.uses({p.grad(t_.out), p.grad(t_.sum), p.grad(t_.inp), t_.sum, t_.mean, t_.rstd});
     p.backward.needs(p.kernels().workspace_bytes(backward_op(p.blank())));
   }
-  void forward(const Run& r) const override {
+  void forward(const Context& r) const override {
     r.kernels->run(LayerNormForward{.out = r.at(t_.out),
                                     .sum = t_.residual ? r.at(t_.sum) : nullptr,
                                     .mean = r.floats(t_.mean),
@@ -43,10 +43,10 @@ class LayerNormNode : public Node {
                                     .dtype = dtype_},
                    r.stream);
   }
-  void backward(const Run& r) const override { r.kernels->run(backward_op(r), r.stream); }
+  void backward(const Context& r) const override { r.kernels->run(backward_op(r), r.stream); }
 
  private:
-  LayerNormBackward backward_op(const Run& r) const {
+  LayerNormBackward backward_op(const Context& r) const {
     return {.dinp = r.grad(t_.inp),
             .dweight = r.dweight(weight_),
             .dbias = r.dweight(bias_),
@@ -90,15 +90,15 @@ class DropoutNode : public Node {
     p.forward.uses({out_, inp_});
     p.backward.uses({p.grad(out_), p.grad(inp_)});
   }
-  void forward(const Run& r) const override {
+  void forward(const Context& r) const override {
     if (r.training) r.kernels->run(op(r, r.at(out_), r.at(inp_)), r.stream);
   }
-  void backward(const Run& r) const override {
+  void backward(const Context& r) const override {
     r.kernels->run(op(r, r.grad(inp_), r.grad(out_)), r.stream);
   }
 
  private:
-  Dropout op(const Run& r, void* out, const void* inp) const {
+  Dropout op(const Context& r, void* out, const void* inp) const {
     return {.out = out,
             .inp = inp,
             .params = r.params,

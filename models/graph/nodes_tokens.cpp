@@ -12,7 +12,7 @@ class InputPatchesNode : public Node {
       : Node("input", "input"), out_(out), shape_(shape), dtype_(dtype) {}
 
   void plan(Planner& p) const override { p.forward.uses({out_}); }
-  void forward(const Run& r) const override {
+  void forward(const Context& r) const override {
     const InputShape& s = shape_;
     r.kernels->run(InputPatches{.out = r.at(out_),
                                 .images = r.images,
@@ -27,7 +27,7 @@ class InputPatchesNode : public Node {
                                 .dtype = dtype_},
                    r.stream);
   }
-  void backward(const Run&) const override {}
+  void backward(const Context&) const override {}
 
  private:
   Tensor out_;
@@ -54,7 +54,7 @@ class EmbedNode : public Node {
     p.forward.uses({out_, patches_});
     p.backward.uses({p.grad(out_), p.grad(patches_)});
   }
-  void forward(const Run& r) const override {
+  void forward(const Context& r) const override {
     r.kernels->run(EmbedForward{.out = r.at(out_),
                                 .patches = r.at(patches_),
                                 .class_token = r.master(class_token_),
@@ -65,7 +65,7 @@ class EmbedNode : public Node {
                                 .dtype = dtype_},
                    r.stream);
   }
-  void backward(const Run& r) const override {
+  void backward(const Context& r) const override {
     r.kernels->run(EmbedBackward{.dpatches = r.grad(patches_),
                                  .dclass_token = r.dweight(class_token_),
                                  .dposition = r.dweight(position_),
@@ -97,7 +97,7 @@ class ClassTokenNode : public Node {
     p.forward.uses({out_, inp_});
     p.backward.uses({p.grad(out_), p.grad(inp_)});
   }
-  void forward(const Run& r) const override {
+  void forward(const Context& r) const override {
     r.kernels->run(ClassTokenForward{.out = r.at(out_),
                                      .inp = r.at(inp_),
                                      .B = shape_.B,
@@ -106,7 +106,7 @@ class ClassTokenNode : public Node {
                                      .dtype = dtype_},
                    r.stream);
   }
-  void backward(const Run& r) const override {
+  void backward(const Context& r) const override {
     r.kernels->run(ClassTokenBackward{.dinp = r.grad(inp_),
                                       .dout = r.grad(out_),
                                       .B = shape_.B,

@@ -13,7 +13,7 @@ class Planner {
   Planner(const Graph& graph, Kernels& kernels) : graph_(graph), kernels_(kernels) {}
   Kernels& kernels() const { return kernels_; }
   // A run without memory, to make operations whose sizes are asked for.
-  Run blank() const { return {.graph = &graph_}; }
+  Context blank() const { return {.graph = &graph_}; }
 
   struct Pass {
     std::vector<Tensor> tensors;  // read or written

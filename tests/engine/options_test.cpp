@@ -44,8 +44,8 @@ Items sample(const OptionRow& row) {
   if (row.name == "betas") return {"0.8", "0.99"};
   if (row.is_list()) return {"0.25", "0.5", "0.75"};
   const bool whole = !std::holds_alternative<Member<double>>(row.member);
-  if (whole) return {row.range.least > 100 ? "8192" : "7"};
-  return {row.range.most < 1e6 && row.range.most <= 1 ? "0.3" : "3.5"};
+  if (whole) return {row.range.min > 100 ? "8192" : "7"};
+  return {row.range.max < 1e6 && row.range.max <= 1 ? "0.3" : "3.5"};
 }
 
 TEST(OptionTable, EveryOptionIsReadFromTheCommandLineAndBack) {

@@ -199,9 +199,9 @@ Model read_model(const std::string& name) {
       .logits = list<double>(json.at("logits")),
       .evaluation_logits = json.value("evaluation_logits", std::vector<double>{}),
       .gradients = read_tensors(json.at("gradients")),
-      .statistics = {},
+      .buffers = {},
   };
-  if (json.contains("statistics")) model.statistics = read_tensors(json["statistics"]);
+  if (json.contains("statistics")) model.buffers = read_tensors(json["statistics"]);
   return model;
 }
 

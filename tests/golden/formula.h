@@ -47,8 +47,8 @@ struct Model {
   std::vector<double> logits;  // [batch, classes], in training
   // With the running statistics as one step of training leaves them; empty for a model without.
   std::vector<double> evaluation_logits;
-  std::map<std::string, GoldenTensor> gradients;   // of every parameter, of the mean loss
-  std::map<std::string, GoldenTensor> statistics;  // after that step
+  std::map<std::string, GoldenTensor> gradients;  // of every parameter, of the mean loss
+  std::map<std::string, GoldenTensor> buffers;    // after that step
 };
 Model read_model(const std::string& name);  // "vit_tiny_224", "resnet34"
 

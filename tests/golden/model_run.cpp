@@ -55,7 +55,7 @@ ModelRun::ModelRun(std::unique_ptr<Backend> backend, const Model& m)
 
 void ModelRun::set_formula_weights() {
   std::map<std::string, HostTensor> weights;
-  for (const auto* infos : {&net_.graph.parameters(), &net_.graph.statistics()})
+  for (const auto* infos : {&net_.graph.parameters(), &net_.graph.buffers()})
     for (const ParameterInfo& p : *infos)
       weights[p.name] = {.shape = p.shape, .data = parameter(p.name, p.shape)};
   parameters_.set_weights(weights);
@@ -64,7 +64,7 @@ void ModelRun::set_formula_weights() {
 void ModelRun::forward() { stage_.forward(run(), 0); }
 
 void ModelRun::evaluate() {
-  Run evaluation = run();
+  Context evaluation = run();
   evaluation.training = false;
   stage_.forward(evaluation, 0);
 }
@@ -86,11 +86,11 @@ DeviceMemory ModelRun::upload(const std::vector<T>& values) const {
   return memory;
 }
 
-Run ModelRun::run() const {
+Context ModelRun::run() const {
   return {.weights = parameters_.weights(),
-          .copy = parameters_.copy(),
+          .compute_weights = parameters_.compute_weights(),
           .grads = parameters_.grads(),
-          .statistics = parameters_.statistics(),
+          .buffers = parameters_.buffers(),
           .params = params_.data<StepParams>(),
           .state = state_.data<UpdateState>(),
           .sums = sums_.data<double>(),

@@ -38,7 +38,7 @@ class ModelRun {
   std::vector<float> download(Tensor) const;
   template <class T>
   DeviceMemory upload(const std::vector<T>&) const;
-  Run run() const;
+  Context run() const;
 
   std::unique_ptr<Backend> backend_;
   Net net_;

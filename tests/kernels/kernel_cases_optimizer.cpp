@@ -113,9 +113,11 @@ OptimizerUpdate settings(const UpdateOptions& o) {
 // The copy is the master weights, each rounded once.
 std::string compare_copy(const DeviceArguments& a, DType dtype) {
   const Values weight = held(decode(a.read("weight"), DType::fp32), dtype);
-  const Values copy = decode(a.read("copy"), dtype);
+  const Values copy = decode(a.read("compute_weights"), dtype);
   const Comparison c = compare(copy, weight, Values(copy.size()));
-  return c.ok() ? "" : "copy is not weight, rounded: " + c.describe(std::vector{int(copy.size())});
+  return c.ok() ? ""
+                : "compute_weights is not weight, rounded: " +
+                      c.describe(std::vector{int(copy.size())});
 }
 
 Problem update(DType dtype, UpdateOptions o) {
@@ -150,9 +152,9 @@ Problem update(DType dtype, UpdateOptions o) {
   if (o.has_v()) p.output_fp32("v", {o.count}, r.v, v);
   if (dtype != DType::fp32 && o.found_inf) {
     const Values copy = p.data(n);  // whatever it was
-    p.output("copy", {o.count}, exactly(copy), copy);
+    p.output("compute_weights", {o.count}, exactly(copy), copy);
   } else if (dtype != DType::fp32) {
-    p.output("copy", {o.count}, r.weight);
+    p.output("compute_weights", {o.count}, r.weight);
     p.check_together = [=](const DeviceArguments& a) { return compare_copy(a, dtype); };
   }
   const UpdateState after = oracle::next_state(before, numbers.scaling);
@@ -162,7 +164,7 @@ Problem update(DType dtype, UpdateOptions o) {
   p.objects<StepParams>("params", {params});
   p.run = [=](Kernels& k, DeviceArguments& a) {
     OptimizerUpdate op = numbers;
-    op.weight = a.at<float>("weight"), op.copy = a.optional("copy");
+    op.weight = a.at<float>("weight"), op.compute_weights = a.optional("compute_weights");
     op.m = a.optional<float>("m"), op.v = a.optional<float>("v");
     op.state = a.at<UpdateState>("state"), op.grad = a.at<float>("grad");
     op.decay = a.at<uint8_t>("decay"), op.params = a.at<StepParams>("params");
@@ -192,7 +194,7 @@ Problem scaling_run(DType dtype, const ScalingCase& o) {
   Values bad = grad;
   bad[n - 1] = inf;
   p.output_fp32("weight", {n}, exactly(weight), weight);  // lr is 0
-  if (dtype != DType::fp32) p.output("copy", {n}, exactly(weight), weight);
+  if (dtype != DType::fp32) p.output("compute_weights", {n}, exactly(weight), weight);
   p.changed_objects<UpdateState>(
       "state",
       {{.count = 9, .loss_scale = o.loss_scale, .good_steps = o.good_steps, .skipped = o.skipped}},
@@ -212,7 +214,7 @@ Problem scaling_run(DType dtype, const ScalingCase& o) {
       k.run(norm, nullptr);
       launch(k, a,
              OptimizerUpdate{.weight = a.at<float>("weight"),
-                             .copy = a.optional("copy"),
+                             .compute_weights = a.optional("compute_weights"),
                              .state = norm.state,
                              .grad = norm.grad,
                              .decay = a.at<uint8_t>("decay"),

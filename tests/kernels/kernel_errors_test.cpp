@@ -722,7 +722,7 @@ TEST_P(KernelErrors, Optimizer) {
   refuses(adam, "OptimizerUpdate", "m", [](Op& o) { o.m = nullptr, o.kind = OptimizerKind::sgd; });
   refuses(adam, "OptimizerUpdate", "growth_interval",
           [](Op& o) { o.scaling.growth_interval = -1; });
-  refuses(adam, "OptimizerUpdate", "copy", [](Op& o) { o.copy = o.weight; });
+  refuses(adam, "OptimizerUpdate", "compute_weights", [](Op& o) { o.compute_weights = o.weight; });
   refuses_pointers(norm, "GradientNorm", Pointer{"state", &GradientNorm::state},
                    Pointer{"grad", &GradientNorm::grad}, Pointer{"params", &GradientNorm::params});
   refuses_pointers(adam, "OptimizerUpdate", Pointer{"weight", &Op::weight}, Pointer{"m", &Op::m},
@@ -730,9 +730,11 @@ TEST_P(KernelErrors, Optimizer) {
                    Pointer{"decay", &Op::decay}, Pointer{"params", &Op::params});
   if (GetParam().host_threads) return;
   Op with_copy = adam;
-  with_copy.dtype = DType::fp16, with_copy.copy = at();
-  refuses(with_copy, "OptimizerUpdate", "copy", [](Op& o) { o.copy = nullptr; });
-  refuses_misaligned(with_copy, "OptimizerUpdate", Pointer{"copy", &Op::copy});
+  with_copy.dtype = DType::fp16, with_copy.compute_weights = at();
+  refuses(with_copy, "OptimizerUpdate", "compute_weights",
+          [](Op& o) { o.compute_weights = nullptr; });
+  refuses_misaligned(with_copy, "OptimizerUpdate",
+                     Pointer{"compute_weights", &Op::compute_weights});
 }
 
 INSTANTIATE_TEST_SUITE_P(KernelTable, KernelErrors, testing::ValuesIn(devices_to_test()),

@@ -56,7 +56,7 @@ TEST(Formula, ModelFilesAreWhole) {
   EXPECT_EQ(read_model("vit_tiny_32").logits.size(), 30u);
   const Model resnet = read_model("resnet34");
   EXPECT_EQ(resnet.gradients.size(), 110u);
-  EXPECT_EQ(resnet.statistics.size(), 72u);
+  EXPECT_EQ(resnet.buffers.size(), 72u);
   EXPECT_EQ(resnet.evaluation_logits.size(), resnet.logits.size());
   EXPECT_EQ(read_model("resnext50_5_blocks").layers, (std::array<int, 4>{2, 1, 1, 1}));
   EXPECT_EQ(read_optimizers().cases.size(), 12u);

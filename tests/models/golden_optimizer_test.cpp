@@ -72,7 +72,7 @@ class Update {
   OptimizerUpdate update() {
     const bool sgd = case_.kind == "sgd";
     return {.weight = weight_.data<float>(),
-            .copy = nullptr,
+            .compute_weights = nullptr,
             .m = sgd && case_.momentum == 0 ? nullptr : m_.data<float>(),
             .v = sgd ? nullptr : v_.data<float>(),
             .state = &state_,

@@ -62,7 +62,7 @@ void expect_logits(const std::vector<float>& got, const std::vector<double>& wan
 TEST_P(Golden, NamesAndShapesAreThoseOfPyTorch) {
   const Graph& graph = run_->graph();
   EXPECT_EQ(shapes_of(graph.parameters()), shapes_of(golden_.gradients));
-  EXPECT_EQ(shapes_of(graph.statistics()), shapes_of(golden_.statistics));
+  EXPECT_EQ(shapes_of(graph.buffers()), shapes_of(golden_.buffers));
   EXPECT_EQ(static_cast<int64_t>(graph.parameter_count()), golden_.parameters);
 }
 
@@ -95,7 +95,7 @@ using GoldenStatistics = Golden;
 TEST_P(GoldenStatistics, AfterOneStepAndInEvaluation) {
   run_->forward();
   const auto weights = run_->weights();
-  for (const auto& [name, want] : golden_.statistics)
+  for (const auto& [name, want] : golden_.buffers)
     EXPECT_EQ(difference(summarize(name, weights.at(name).data), want.summary, 1e-5), "") << name;
   run_->evaluate();
   expect_logits(run_->logits(), golden_.evaluation_logits);
@@ -181,7 +181,7 @@ TEST_P(Peer, ItsWeightsGiveItsLogitsHere) {
   ASSERT_EQ(run(command), 0);
   ModelRun ours(make_cpu_backend(2, false), model_);
   std::vector<ParameterShape> shapes;
-  for (const auto* infos : {&ours.graph().parameters(), &ours.graph().statistics()})
+  for (const auto* infos : {&ours.graph().parameters(), &ours.graph().buffers()})
     for (const ParameterInfo& p : *infos) shapes.push_back({p.name, p.shape});
   const FitResult fit = fit_weights(read_safetensors(file), file, shapes,
                                     {"head.weight", "head.bias", "fc.weight", "fc.bias"});

@@ -173,18 +173,18 @@ Graph graph_of(const std::string& name, int batch, int image, int parts = 1) {
 }
 
 TEST(Resnet, HasTorchvisionsParameters) {
-  for (const auto& [name, count, statistics] : {std::tuple{"resnet34", 21797672u, 17024u},
-                                                {"resnet50", 25557032u, 53120u},
-                                                {"resnext50_32x4d", 25028904u, 68224u}}) {
+  for (const auto& [name, count, buffers] : {std::tuple{"resnet34", 21797672u, 17024u},
+                                             {"resnet50", 25557032u, 53120u},
+                                             {"resnext50_32x4d", 25028904u, 68224u}}) {
     const Graph g = graph_of(name, 2, 64);
     EXPECT_EQ(g.parameter_count(), count);
     size_t running = 0;
-    for (const ParameterInfo& s : g.statistics()) running += s.count();
-    EXPECT_EQ(running, statistics) << name;
+    for (const ParameterInfo& s : g.buffers()) running += s.count();
+    EXPECT_EQ(running, buffers) << name;
   }
   std::set<std::string> names;
   const Graph g = graph_of("resnet50", 2, 64);
-  for (const auto* infos : {&g.parameters(), &g.statistics()})
+  for (const auto* infos : {&g.parameters(), &g.buffers()})
     for (const ParameterInfo& p : *infos) names.insert(p.name);
   for (const char* name : {"conv1.weight", "bn1.bias", "bn1.running_var",
                            "layer1.0.downsample.0.weight", "layer1.0.downsample.1.running_mean",
@@ -230,7 +230,7 @@ int mean_statistics(Communicator& peers, Backend& backend, DeviceKind device) {
   const Weights got = own.weights();
   for (const auto& [name, tensor] : got)
     for (const float x : tensor.data)
-      if (peers.sum_of_hosts(x) != 2.0 * x) return 1;  // all have the same
+      if (peers.all_reduce_scalar(x) != 2.0 * x) return 1;  // all have the same
   const auto another = make_backend(device, {.index = 0, .threads = 1});
   Rig alone(s, nullptr, *another);
   alone.update(0, lr);

@@ -19,17 +19,17 @@ inline Graph small_resnet(const InputShape& input, DType dtype, int classes, int
 
   g.cut_here();
   const ConvOut first =
-      conv(g, "plain.1.conv", x, {.channels = 16, .filter = 3, .parts = parts, .hands_on = true});
+      conv(g, "plain.1.conv", x, {.channels = 16, .filter = 3, .parts = parts, .skip = true});
   const Tensor inner = batchnorm(g, "plain.1.bn", first, {}, {});
-  x = normed("plain.2", inner, {.channels = 16, .filter = 3}, first.through);
+  x = normed("plain.2", inner, {.channels = 16, .filter = 3}, first.skip);
 
   g.cut_here();
   const ConvOut down =
-      conv(g, "down.1.conv", x, {.channels = 16, .filter = 1, .parts = parts, .hands_on = true});
+      conv(g, "down.1.conv", x, {.channels = 16, .filter = 1, .parts = parts, .skip = true});
   Tensor y = batchnorm(g, "down.1.bn", down, {}, {});
   y = normed("down.2", y, {.channels = 16, .filter = 3, .stride = 2, .groups = 2});
   const Tensor around =
-      normed("down.around", down.through, {.channels = 32, .filter = 1, .stride = 2}, {}, false);
+      normed("down.around", down.skip, {.channels = 32, .filter = 1, .stride = 2}, {}, false);
   x = normed("down.3", y, {.channels = 32, .filter = 1}, around);
 
   const Tensor logits = linear(g, "fc", average_pool(g, "average", x),

@@ -173,9 +173,9 @@ Outcome run_cut(int cut) {
   for (uint32_t i = 0; i < micro_batches; ++i) batches.emplace_back(i);
   const auto run = [&](int micro) {
     const SmallBatch& batch = batches[static_cast<size_t>(micro)];
-    Run r;
+    Context r;
     r.weights = parameters.weights();
-    r.copy = parameters.copy();
+    r.compute_weights = parameters.compute_weights();
     r.grads = parameters.grads();
     r.params = &params;
     r.state = &state;

@@ -75,7 +75,7 @@ TEST(TcpCommunicator, CollectivesFollowEachOtherInAnyOrder) {
         peers.broadcast(text.data(), text.size(), root, nullptr);
         for (const char c : text)
           if (c != char(step)) return 3;
-        if (peers.sum_of_hosts(1) != n) return 4;
+        if (peers.all_reduce_scalar(1) != n) return 4;
         peers.barrier();
       }
       return 0;
@@ -173,7 +173,7 @@ TEST(TcpCommunicator, NamesWhoDoesntCome) {
 // A stranger at the port, and a rank of another job, are not let in.
 TEST(TcpCommunicator, TurnsAwayWhoDoesntBelong) {
   const int port = free_port();
-  const auto meets = [](Communicator& peers) { return peers.sum_of_hosts(1) == 2 ? 0 : 1; };
+  const auto meets = [](Communicator& peers) { return peers.all_reduce_scalar(1) == 2 ? 0 : 1; };
   Ranks ranks;
   ranks.push_back(start_rank(0, 2, port, 20, meets));
   for (int tries = 0; tries < 200 && !say_to_port(port + 1, "GET / HTTP/1.1\r\n\r\n"); ++tries)

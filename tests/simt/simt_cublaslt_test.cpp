@@ -23,7 +23,7 @@ struct Call {
   int64_t a_leading_dimension = m, d_leading_dimension = m;
   int b_rows = k;
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT, alignment = 16;
-  uint64_t most_workspace = 1 << 20;
+  uint64_t max_workspace = 1 << 20;
   bool give_bias = false;
   size_t a_offset = 0;        // floats
   size_t less_workspace = 0;  // than the algorithm wants
@@ -48,7 +48,7 @@ struct Call {
     cublasLtMatrixLayoutCreate(&c, d_type, m, n, d_leading_dimension);
     cublasLtMatmulPreferenceCreate(&preference);
     cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                         &most_workspace, sizeof most_workspace);
+                                         &max_workspace, sizeof max_workspace);
     for (int i = 0; i < 4; ++i)
       cublasLtMatmulPreferenceSetAttribute(
           preference,
@@ -74,7 +74,7 @@ struct Call {
                 cublasLtMatmulHeuristicResult_t result) {
     float *a_data = device<float>(64), *b_data = device<float>(64), *c_data = device<float>(64);
     float* bias = device<float>(m);
-    char* workspace = device<char>(most_workspace);
+    char* workspace = device<char>(max_workspace);
     std::vector<float> numbers(64);
     for (int i = 0; i < 64; ++i) numbers[i] = float(i % 7 - 3);
     for (float* to : {a_data, b_data})
@@ -168,7 +168,7 @@ TEST(SimtCublasLt, TakesWhatIsRight) {
   for (const auto& change : std::vector<std::function<void(Call&)>>{
            [](Call&) {},
            [](Call& c) { c.alignment = 4, c.a_offset = 1; },
-           [](Call& c) { c.most_workspace = 0; },
+           [](Call& c) { c.max_workspace = 0; },
        }) {
     Call call(change);
     call.run();

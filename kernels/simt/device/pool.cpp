@@ -53,7 +53,7 @@ Pool& Pool::instance() {
 
 Pool::Pool() {
   const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  for (size_t i = 0; i < std::min(cores, most_blocks); ++i)
+  for (size_t i = 0; i < std::min(cores, max_blocks); ++i)
     blocks_.push_back(std::make_unique<Block>());
 }
 

@@ -22,7 +22,7 @@ class Pool {
  private:
   struct Job;
   // 1,024 stacks for each, each two mappings: together below Linux's limit of 65,530.
-  static constexpr size_t most_blocks = 24;
+  static constexpr size_t max_blocks = 24;
 
   Pool();
   void start_helpers();

@@ -25,7 +25,7 @@ constexpr size_t page = 4096, huge_page = size_t{2} << 20;
 constexpr size_t canary = 256;
 constexpr size_t address_space = size_t{1} << 40;
 constexpr uintptr_t preferred_begin = 0x200000000000;  // addresses that are known at sight
-constexpr size_t most_freed = 10000;                   // that are remembered, for messages
+constexpr size_t max_freed = 10000;                    // that are remembered, for messages
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -124,7 +124,7 @@ uintptr_t DeviceMemory::reserve(size_t bytes, size_t alignment) {
     next_ = begin + bytes;
     return begin;
   }
-  if (n_ranges_ == most_ranges) return 0;
+  if (n_ranges_ == max_ranges) return 0;
   for (size_t size = std::max(address_space, round_up(bytes + alignment + 2 * page, huge_page));
        size >= bytes + alignment + 2 * page; size /= 2) {  // there may be a limit on address space
     void* p = mmap(n_ranges_ ? nullptr : reinterpret_cast<void*>(preferred_begin), size, PROT_NONE,
@@ -176,7 +176,7 @@ bool DeviceMemory::release(void* p) {
   allocated_ -= a.bytes;
   live_.erase(found);
   freed_.emplace(a.pages, a);
-  if (freed_.size() > most_freed) freed_.erase(freed_.begin());
+  if (freed_.size() > max_freed) freed_.erase(freed_.begin());
   return true;
 }
 

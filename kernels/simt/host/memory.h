@@ -45,8 +45,8 @@ class DeviceMemory {
     uintptr_t begin, end;
   };
   // Of address space; no address is used a second time, so that what was freed stays closed.
-  static constexpr size_t most_ranges = 64;
-  Range ranges_[most_ranges];
+  static constexpr size_t max_ranges = 64;
+  Range ranges_[max_ranges];
   std::atomic<size_t> n_ranges_ = 0;
   uintptr_t next_ = 0;
   std::map<uintptr_t, Allocation> live_, freed_;  // by their pages

@@ -18,7 +18,7 @@
 
 namespace {
 
-constexpr int most_ranks = 64;
+constexpr int max_ranks = 64;
 constexpr size_t chunk_bytes = 1 << 18;
 constexpr int spins = 200;
 
@@ -26,7 +26,7 @@ struct alignas(64) Arrivals {
   std::atomic<uint64_t> count;
 };
 struct Shared {
-  Arrivals ranks[most_ranks];
+  Arrivals ranks[max_ranks];
   unsigned char parts[][chunk_bytes];  // of each rank
 };
 size_t shared_bytes(int size) { return sizeof(Shared) + chunk_bytes * static_cast<size_t>(size); }
@@ -128,14 +128,14 @@ const char* ncclGetErrorString(ncclResult_t result) {
 // it: nothing is left behind.
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   const int fd = memfd_create("nccl", MFD_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, static_cast<off_t>(shared_bytes(most_ranks))) != 0)
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(shared_bytes(max_ranks))) != 0)
     return ncclSystemError;
   std::snprintf(id->internal, sizeof id->internal, "/proc/%d/fd/%d", getpid(), fd);
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
-  if (size < 1 || size > most_ranks || rank < 0 || rank >= size) return ncclInvalidArgument;
+  if (size < 1 || size > max_ranks || rank < 0 || rank >= size) return ncclInvalidArgument;
   const int fd = open(id.internal, O_RDWR | O_CLOEXEC);
   if (fd < 0) return ncclSystemError;
   void* address = mmap(nullptr, shared_bytes(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
