@@ -18,9 +18,7 @@ void bench_linear(Bench& bench, const Layer& l) {
                          .inp = bench.tensor(inp),
                          .weight = bench.tensor(weight),
                          .bias = l.bias ? bench.tensor(l.N) : nullptr,
-                         .M = l.M,
-                         .N = l.N,
-                         .K = l.K,
+                         .shape = {l.M, l.N, l.K},
                          .dtype = bench.dtype()};
   });
   if (l.needs_dinp)
@@ -28,9 +26,7 @@ void bench_linear(Bench& bench, const Layer& l) {
       return LinearBackwardInput{.dinp = bench.tensor(inp),
                                  .dout = bench.tensor(out),
                                  .weight = bench.tensor(weight),
-                                 .M = l.M,
-                                 .N = l.N,
-                                 .K = l.K,
+                                 .shape = {l.M, l.N, l.K},
                                  .dtype = bench.dtype()};
     });
   bench("linear_dweight " + name, size, l.per_step, [&] {
@@ -38,9 +34,7 @@ void bench_linear(Bench& bench, const Layer& l) {
                                 .dbias = l.bias ? bench.floats(l.N) : nullptr,
                                 .dout = bench.tensor(out),
                                 .inp = bench.tensor(inp),
-                                .M = l.M,
-                                .N = l.N,
-                                .K = l.K,
+                                .shape = {l.M, l.N, l.K},
                                 .dtype = bench.dtype()};
   });
 }
@@ -55,8 +49,7 @@ void bench_loss(Bench& bench, int B, int classes) {
                                .lse = bench.floats(B),
                                .logits = bench.tensor(n),
                                .labels = labels(),
-                               .B = B,
-                               .K = classes,
+                               .shape = {B, classes},
                                .dtype = bench.dtype()};
   });
   bench("cross_entropy_bwd", size, 1, [&] {
@@ -66,8 +59,7 @@ void bench_loss(Bench& bench, int B, int classes) {
                                 .labels = labels(),
                                 .params = bench.holding<StepParams>({{.grad_scale = 1}}),
                                 .state = bench.holding<UpdateState>({{.loss_scale = 1}}),
-                                .B = B,
-                                .K = classes,
+                                .shape = {B, classes},
                                 .dtype = bench.dtype()};
   });
   bench("metrics", size, 0, [&] {
@@ -75,8 +67,7 @@ void bench_loss(Bench& bench, int B, int classes) {
                    .loss = bench.floats(B),
                    .logits = bench.tensor(n),
                    .labels = labels(),
-                   .B = B,
-                   .K = classes,
+                   .shape = {B, classes},
                    .dtype = bench.dtype()};
   });
   bench("gradient_tail", shape({B}), 1, [&] {

@@ -87,7 +87,7 @@ class CpuBenchDevice final : public BenchDevice {
     const size_t count = size_t(n) * size_t(n);
     const DeviceMemory a(*backend_, 4 * count), b(*backend_, 4 * count), c(*backend_, 4 * count);
     std::fill_n(a.data<float>(), count, 0.5f), std::fill_n(b.data<float>(), count, 0.25f);
-    LinearForward op{.out = c.data(), .inp = a.data(), .weight = b.data(), .M = n, .N = n, .K = n};
+    LinearForward op{.out = c.data(), .inp = a.data(), .weight = b.data(), .shape = {n, n, n}};
     const DeviceMemory workspace(*backend_, kernels().workspace_bytes(op));
     op.workspace = workspace.data();
     const Timing t = measure(0.2, [&](int) {

@@ -152,8 +152,7 @@ void bench_norm(Bench& bench, const Norm& s, int per_step) {
                             .moments = bench.floats(2 * size_t(C), 0.25f),
                             .weight = bench.floats(C),
                             .bias = bench.floats(C),
-                            .rows = rows,
-                            .C = C,
+                            .shape = {rows, C},
                             .parts = 1,
                             .eps = 1e-5f,
                             .momentum = 0.1f,
@@ -172,8 +171,7 @@ void bench_norm(Bench& bench, const Norm& s, int per_step) {
                                  .rstd = bench.floats(C),
                                  .weight = bench.floats(C),
                                  .bias = bench.floats(C),
-                                 .rows = rows,
-                                 .C = C,
+                                 .shape = {rows, C},
                                  .relu = s.relu,
                                  .dtype = bench.dtype()};
   });
@@ -186,8 +184,7 @@ void bench_norm(Bench& bench, const Norm& s, int per_step) {
                              .rstd = bench.floats(C),
                              .weight = bench.floats(C),
                              .bias = bench.floats(C),
-                             .rows = rows,
-                             .C = C,
+                             .shape = {rows, C},
                              .parts = 1,
                              .relu = s.relu && !s.residual,
                              .dtype = bench.dtype()};
@@ -211,13 +208,7 @@ void bench_pools(Bench& bench, int B, int channels) {
     return MaxPoolBackward{.dinp = bench.tensor(size_t(B) * H * H * C),
                            .dout = before.out,
                            .index = before.index,
-                           .N = B,
-                           .H = H,
-                           .W = H,
-                           .C = C,
-                           .R = before.R,
-                           .stride = before.stride,
-                           .padding = before.padding,
+                           .shape = {B, H, H, C, before.R, before.stride, before.padding},
                            .dtype = bench.dtype()};
   });
   constexpr int positions = 49;
@@ -225,17 +216,13 @@ void bench_pools(Bench& bench, int B, int channels) {
   bench("average_pool_fwd", shape({B, positions, channels}), 1, [&] {
     return AveragePoolForward{.out = bench.tensor(pooled),
                               .inp = bench.tensor(n),
-                              .N = B,
-                              .positions = positions,
-                              .C = channels,
+                              .shape = {B, positions, channels},
                               .dtype = bench.dtype()};
   });
   bench("average_pool_bwd", shape({B, positions, channels}), 1, [&] {
     return AveragePoolBackward{.dinp = bench.tensor(n),
                                .dout = bench.tensor(pooled),
-                               .N = B,
-                               .positions = positions,
-                               .C = channels,
+                               .shape = {B, positions, channels},
                                .dtype = bench.dtype()};
   });
 }

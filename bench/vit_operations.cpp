@@ -42,9 +42,7 @@ void bench_tokens(Bench& bench, const Vit& vit, int B) {
                         .patches = bench.tensor(patches),
                         .class_token = bench.floats(C),
                         .position = bench.floats(positions),
-                        .B = B,
-                        .P = P,
-                        .C = C,
+                        .shape = {B, P, C},
                         .dtype = bench.dtype()};
   });
   bench("embed_backward", shape({B, P, C}), 1, [&] {
@@ -52,25 +50,19 @@ void bench_tokens(Bench& bench, const Vit& vit, int B) {
                          .dclass_token = bench.floats(C),
                          .dposition = bench.floats(positions),
                          .dout = bench.tensor(tokens),
-                         .B = B,
-                         .P = P,
-                         .C = C,
+                         .shape = {B, P, C},
                          .dtype = bench.dtype()};
   });
   bench("class_token_forward", shape({B, N, C}), 1, [&] {
     return ClassTokenForward{.out = bench.tensor(size_t(B) * C),
                              .inp = bench.tensor(tokens),
-                             .B = B,
-                             .N = N,
-                             .C = C,
+                             .shape = {B, N, C},
                              .dtype = bench.dtype()};
   });
   bench("class_token_backward", shape({B, N, C}), 1, [&] {
     return ClassTokenBackward{.dinp = bench.tensor(tokens),
                               .dout = bench.tensor(size_t(B) * C),
-                              .B = B,
-                              .N = N,
-                              .C = C,
+                              .shape = {B, N, C},
                               .dtype = bench.dtype()};
   });
   for (const int group : {1, N * C})
@@ -78,9 +70,7 @@ void bench_tokens(Bench& bench, const Vit& vit, int B) {
       return Dropout{.out = bench.tensor(tokens),
                      .inp = bench.tensor(tokens),
                      .params = bench.holding<StepParams>({{}}),
-                     .B = B,
-                     .elements = N * C,
-                     .group = group,
+                     .shape = {B, N * C, group},
                      .drop = 0.1f,
                      .dtype = bench.dtype()};
     });
@@ -93,8 +83,7 @@ void bench_gelu(Bench& bench, const Vit& vit, int rows) {
     return BiasGeluForward{.out = bench.tensor(n),
                            .inp = bench.tensor(n),
                            .bias = bench.tensor(vit.mlp),
-                           .rows = rows,
-                           .C = vit.mlp,
+                           .shape = {rows, vit.mlp},
                            .dtype = bench.dtype()};
   });
   bench("gelu_backward", shape({rows, vit.mlp}), vit.depth, [&] {
@@ -103,8 +92,7 @@ void bench_gelu(Bench& bench, const Vit& vit, int rows) {
                             .dout = bench.tensor(n),
                             .inp = bench.tensor(n),
                             .bias = bench.tensor(vit.mlp),
-                            .rows = rows,
-                            .C = vit.mlp,
+                            .shape = {rows, vit.mlp},
                             .dtype = bench.dtype()};
   });
 }
@@ -123,8 +111,7 @@ void bench_layernorm(Bench& bench, const Vit& vit, int rows) {
                               .residual = residual ? bench.tensor(n) : nullptr,
                               .weight = bench.floats(C),
                               .bias = bench.floats(C),
-                              .rows = rows,
-                              .C = C,
+                              .shape = {rows, C},
                               .eps = 1e-6f,
                               .dtype = bench.dtype()};
     });
@@ -138,8 +125,7 @@ void bench_layernorm(Bench& bench, const Vit& vit, int rows) {
                                .mean = bench.floats(rows),
                                .rstd = bench.floats(rows),
                                .weight = bench.floats(C),
-                               .rows = rows,
-                               .C = C,
+                               .shape = {rows, C},
                                .dtype = bench.dtype()};
     });
   }
@@ -155,10 +141,7 @@ void bench_attention(Bench& bench, const Vit& vit, int B) {
                               .lse = bench.floats(lse),
                               .qkv = bench.tensor(3 * n),
                               .params = bench.holding<StepParams>({{}}),
-                              .B = B,
-                              .N = N,
-                              .H = vit.H,
-                              .D = vit.D,
+                              .shape = {B, N, vit.H, vit.D},
                               .drop = drop,
                               .dtype = bench.dtype()};
     };
@@ -172,10 +155,7 @@ void bench_attention(Bench& bench, const Vit& vit, int B) {
                                .out = before.out,
                                .lse = before.lse,
                                .params = before.params,
-                               .B = B,
-                               .N = N,
-                               .H = vit.H,
-                               .D = vit.D,
+                               .shape = {B, N, vit.H, vit.D},
                                .drop = drop,
                                .dtype = bench.dtype()};
     });

@@ -82,7 +82,7 @@ std::vector<ParameterShape> shapes_of(const Graph& graph) {
 
 Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local_batch,
                   size_t classes, int ranks) try {
-  InputShape input{.batch = local_batch,
+  InputShape input{.B = local_batch,
                    .height = *o.image_size,
                    .width = *o.image_size,
                    .size = *o.image_size,

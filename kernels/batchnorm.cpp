@@ -25,13 +25,6 @@ using simd::vf;
 const float* floats(const void* p) { return static_cast<const float*>(p); }
 float* floats(void* p) { return static_cast<float*>(p); }
 
-template <class Op>
-void check(const Op& op, const char* name) {
-  require(op.rows > 0 && op.C > 0, name, "rows and C must be positive");
-  require(op.dtype == DType::fp32, name, "dtype must be fp32 on this device");
-  require(op.inp && op.weight && op.bias, name, "inp, weight and bias must not be null");
-}
-
 // Calls each(first, n, begin, end) for columns first ... first + n and a thread's share of the rows,
 // until all are done, on all threads.
 constexpr int strip = 1024;
@@ -81,19 +74,19 @@ struct Normalise {
 
 // Mean and rstd over all parts, and the running statistics.
 void merge_moments(const BatchNormForward& op, int c) {
-  const size_t stride = 2 * size_t(op.C);
+  const size_t stride = 2 * size_t(op.shape.C);
   float mean = 0, variance = 0;
   for (int p = 0; p < op.parts; ++p) mean += op.moments[p * stride + c];
   mean /= float(op.parts);
   for (int p = 0; p < op.parts; ++p) {
     const float difference = op.moments[p * stride + c] - mean;
-    variance += op.moments[p * stride + op.C + c] + difference * difference;
+    variance += op.moments[p * stride + op.shape.C + c] + difference * difference;
   }
   variance /= float(op.parts);
   op.mean[c] = mean;
   op.rstd[c] = 1.0f / __builtin_sqrtf(variance + op.eps);
   if (!op.running_mean || !__builtin_isfinite(mean) || !__builtin_isfinite(variance)) return;
-  const double n = double(op.rows) * op.parts;
+  const double n = double(op.shape.rows) * op.parts;
   const float unbiased = n > 1 ? variance * float(n / (n - 1)) : variance;
   op.running_mean[c] += op.momentum * (mean - op.running_mean[c]);
   op.running_var[c] += op.momentum * (unbiased - op.running_var[c]);
@@ -104,7 +97,7 @@ void add_row(const BatchNormBackwardSums& op, size_t at, float* g_sum, float* g_
   const float *dout = floats(op.dout) + at, *inp = floats(op.inp) + at;
   const float* out = op.out ? floats(op.out) + at : nullptr;
   float* g = op.g ? floats(op.g) + at : nullptr;
-  for_each(op.C, [&](int i, auto lanes) {
+  for_each(op.shape.C, [&](int i, auto lanes) {
     vf d = lanes.load(dout + i);
     const vf x = lanes.load(inp + i), mean = lanes.load(op.mean + i);
     if (op.relu) {
@@ -121,96 +114,80 @@ void add_row(const BatchNormBackwardSums& op, size_t at, float* g_sum, float* g_
 
 }  // namespace
 
-void CpuKernels::run(const BatchNormForward& op, Stream) {
-  constexpr const char* name = "BatchNormForward";
-  check(op, name);
-  require(op.parts > 0, name, "parts must be positive");
-  require(!op.running_mean == !op.running_var, name,
-          "running_mean and running_var are given together or not at all");
-  require(op.out && op.mean && op.rstd && op.moments, name,
-          "out, mean, rstd and moments must not be null");
-  for (int c = 0; c < op.C; ++c) merge_moments(op, c);
+template <>
+void CpuKernels::run(const BatchNormForward& op) {
+  for (int c = 0; c < op.shape.C; ++c) merge_moments(op, c);
   const Normalise n{.out = floats(op.out),
                     .inp = floats(op.inp),
                     .residual = floats(op.residual),
                     .mean = op.mean,
                     .weight = op.weight,
                     .bias = op.bias,
-                    .rows = op.rows,
-                    .C = op.C,
+                    .rows = op.shape.rows,
+                    .C = op.shape.C,
                     .relu = op.relu};
   n.run([&](int i, auto lanes) { return lanes.load(op.rstd + i); });
 }
 
-void CpuKernels::run(const BatchNormEvaluate& op, Stream) {
-  constexpr const char* name = "BatchNormEvaluate";
-  check(op, name);
-  require(op.out && op.running_mean && op.running_var, name,
-          "out, running_mean and running_var must not be null");
+template <>
+void CpuKernels::run(const BatchNormEvaluate& op) {
   const Normalise n{.out = floats(op.out),
                     .inp = floats(op.inp),
                     .residual = floats(op.residual),
                     .mean = op.running_mean,
                     .weight = op.weight,
                     .bias = op.bias,
-                    .rows = op.rows,
-                    .C = op.C,
+                    .rows = op.shape.rows,
+                    .C = op.shape.C,
                     .relu = op.relu};
   n.run([&](int i, auto lanes) {
     return 1.0f / simd::sqrt(lanes.keep(lanes.load(op.running_var + i), set(1.0f)) + op.eps);
   });
 }
 
-size_t CpuKernels::workspace_bytes(const BatchNormBackwardSums& op) {
-  return sizeof(float) * 2 * RowGroups{op.rows}.count() * op.C;
+template <>
+size_t CpuKernels::workspace(const BatchNormBackwardSums& op) {
+  return sizeof(float) * 2 * RowGroups{op.shape.rows}.count() * op.shape.C;
 }
 
-void CpuKernels::run(const BatchNormBackwardSums& op, Stream) {
-  constexpr const char* name = "BatchNormBackwardSums";
-  check(op, name);
-  require(op.sums && op.dweight && op.dbias && op.workspace, name,
-          "sums, dweight, dbias and workspace must not be null");
-  require(op.dout && op.mean && op.rstd, name, "dout, mean and rstd must not be null");
-  const RowGroups groups{op.rows};
+template <>
+void CpuKernels::run(const BatchNormBackwardSums& op) {
+  const RowGroups groups{op.shape.rows};
   float* partial = floats(op.workspace);  // [groups, 2, C]
-  const size_t stride = 2 * size_t(op.C);
+  const size_t stride = 2 * size_t(op.shape.C);
 #pragma omp parallel for schedule(static)
   for (int group = 0; group < groups.count(); ++group) {
     float* g_sum = partial + group * stride;
     __builtin_memset(g_sum, 0, stride * sizeof(float));
     for (int row = groups.begin(group); row < groups.begin(group + 1); ++row)
-      add_row(op, size_t(row) * op.C, g_sum, g_sum + op.C);
+      add_row(op, size_t(row) * op.shape.C, g_sum, g_sum + op.shape.C);
   }
-  add_groups(op.sums, partial, groups.count(), stride, 2 * op.C, false);
-  for_each(op.C, [&](int i, auto lanes) {
+  add_groups(op.sums, partial, groups.count(), stride, 2 * op.shape.C, false);
+  for_each(op.shape.C, [&](int i, auto lanes) {
     const vf g_sum = lanes.load(op.sums + i);
-    const vf g_xhat_sum = lanes.load(op.sums + op.C + i) * lanes.load(op.rstd + i);
-    lanes.store(op.sums + op.C + i, g_xhat_sum);
+    const vf g_xhat_sum = lanes.load(op.sums + op.shape.C + i) * lanes.load(op.rstd + i);
+    lanes.store(op.sums + op.shape.C + i, g_xhat_sum);
     lanes.store(op.dbias + i, op.accumulate ? lanes.load(op.dbias + i) + g_sum : g_sum);
     lanes.store(op.dweight + i,
                 op.accumulate ? lanes.load(op.dweight + i) + g_xhat_sum : g_xhat_sum);
   });
 }
 
-void CpuKernels::run(const BatchNormBackward& op, Stream) {
-  constexpr const char* name = "BatchNormBackward";
-  check(op, name);
-  require(op.parts > 0, name, "parts must be positive");
-  require(op.dinp && op.sums && op.dout && op.mean && op.rstd, name,
-          "dinp, sums, dout, mean and rstd must not be null");
-  const float inverse_n = static_cast<float>(1 / (double(op.rows) * op.parts));
+template <>
+void CpuKernels::run(const BatchNormBackward& op) {
+  const float inverse_n = static_cast<float>(1 / (double(op.shape.rows) * op.parts));
   const float *dout = floats(op.dout), *inp = floats(op.inp);
   float* dinp = floats(op.dinp);
-  for_strips(op.rows, op.C, [&](int first, int n, int begin, int end) {
+  for_strips(op.shape.rows, op.shape.C, [&](int first, int n, int begin, int end) {
     alignas(64) float scale[strip], offset[strip], slope[strip];
     for_each(n, [&](int i, auto lanes) {
       const vf rstd = lanes.load(op.rstd + first + i);
       lanes.store(scale + i, rstd * lanes.load(op.weight + first + i));
       lanes.store(offset + i, lanes.load(op.sums + first + i) * inverse_n);
-      lanes.store(slope + i, lanes.load(op.sums + op.C + first + i) * inverse_n * rstd);
+      lanes.store(slope + i, lanes.load(op.sums + op.shape.C + first + i) * inverse_n * rstd);
     });
     for (int row = begin; row < end; ++row) {
-      const size_t at = size_t(row) * op.C + first;
+      const size_t at = size_t(row) * op.shape.C + first;
       for_each(n, [&](int i, auto lanes) {
         const vf x = lanes.load(inp + at + i), mean = lanes.load(op.mean + first + i),
                  s = lanes.load(scale + i);

@@ -83,7 +83,7 @@ __device__ Batch<width> batch_of(const BatchNormForward& op, const float* varian
   Batch<width> all{load<width>(means + column), load<width>(variances + column)};
   if (op.parts == 1) return all;
   const auto parts = static_cast<float>(op.parts);
-  const size_t stride = 2 * size_t(op.C);
+  const size_t stride = 2 * size_t(op.shape.C);
 #pragma unroll 2
   for (int p = 1; p < op.parts; ++p) {
     const auto mean = load<width>(means + p * stride + column),
@@ -112,7 +112,7 @@ __device__ Batch<width> batch_of(const BatchNormForward& op, const float* varian
 
 template <int width>
 __device__ void update_running(const BatchNormForward& op, const Batch<width>& batch, int column) {
-  const float n = static_cast<float>(op.rows) * static_cast<float>(op.parts);
+  const float n = static_cast<float>(op.shape.rows) * static_cast<float>(op.parts);
   const float unbiased = n > 1 ? n / (n - 1) : 1;
   auto mean = load<width>(op.running_mean + column),
        variance = load<width>(op.running_var + column);
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(256, 4)
     batchnorm_normalise(BatchNormForward op, const float* variances) {
   using S = Stripe<width>;
   const int column = S::column();
-  if (column >= op.C) return;  // there are no barriers
+  if (column >= op.shape.C) return;  // there are no barriers
   const Batch<width> batch = batch_of<width>(op, variances, column);
   Elements<float, width> rstd;
 #pragma unroll
@@ -155,9 +155,9 @@ __global__ void __launch_bounds__(256, 4)
     store<width>(static_cast<T*>(op.out) + at, y);
   };
   if constexpr (residual)
-    for_rows<T, width, Order::backwards, 2>({op.inp, op.residual}, op.rows, op.C, each);
+    for_rows<T, width, Order::backwards, 2>({op.inp, op.residual}, op.shape.rows, op.shape.C, each);
   else
-    for_rows<T, width, Order::backwards, 4>({op.inp}, op.rows, op.C, each);
+    for_rows<T, width, Order::backwards, 4>({op.inp}, op.shape.rows, op.shape.C, each);
 }
 
 // ---- backward -----------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(256, 4)
 template <class T, int width, bool by_out>
 __global__ void __launch_bounds__(256, 2) batchnorm_backward_sums(BatchNormBackwardSums op) {
   using S = Stripe<width>;
-  const int column = S::column() < op.C ? S::column() : 0;
+  const int column = S::column() < op.shape.C ? S::column() : 0;
   const auto mean = load<width>(op.mean + column), rstd = load<width>(op.rstd + column);
   const auto c = columns_of<width>(mean.at, rstd.at, op.weight, op.bias, column);
   float g_sum[width] = {}, g_d_sum[width] = {};  // of g and of g * (inp - mean)
@@ -187,16 +187,17 @@ __global__ void __launch_bounds__(256, 2) batchnorm_backward_sums(BatchNormBackw
     if (op.g) store<width>(static_cast<T*>(op.g) + at, g);
   };
   if constexpr (by_out)
-    for_rows<T, width, Order::backwards, 4>({op.dout, op.inp, op.out}, op.rows, op.C, each);
+    for_rows<T, width, Order::backwards, 4>({op.dout, op.inp, op.out}, op.shape.rows, op.shape.C,
+                                            each);
   else
-    for_rows<T, width, Order::backwards, 4>({op.dout, op.inp}, op.rows, op.C, each);
+    for_rows<T, width, Order::backwards, 4>({op.dout, op.inp}, op.shape.rows, op.shape.C, each);
 #pragma unroll
   for (int i = 0; i < width; ++i) g_d_sum[i] *= rstd.at[i];
   auto& s = shared<typename S::Shared>();
-  float* partial = static_cast<float*>(op.workspace) + size_t(blockIdx.y) * 2 * op.C;
-  S::write_sums(g_sum, partial, op.C, s);
+  float* partial = static_cast<float*>(op.workspace) + size_t(blockIdx.y) * 2 * op.shape.C;
+  S::write_sums(g_sum, partial, op.shape.C, s);
   __syncthreads();
-  S::write_sums(g_d_sum, partial + op.C, op.C, s);
+  S::write_sums(g_d_sum, partial + op.shape.C, op.shape.C, s);
 }
 
 template <class T, int width>
@@ -204,10 +205,10 @@ __global__ void __launch_bounds__(256, 2)
     batchnorm_backward(BatchNormBackward op, float inverse_n) {
   using S = Stripe<width>;
   const int column = S::column();
-  if (column >= op.C) return;  // there are no barriers
+  if (column >= op.shape.C) return;  // there are no barriers
   const auto mean = load<width>(op.mean + column), rstd = load<width>(op.rstd + column),
              g_sum = load<width>(op.sums + column),
-             g_xhat_sum = load<width>(op.sums + op.C + column);
+             g_xhat_sum = load<width>(op.sums + op.shape.C + column);
   const auto c = columns_of<width>(mean.at, rstd.at, op.weight, op.bias, column);
   float offset[width], slope[width];
 #pragma unroll
@@ -226,7 +227,7 @@ __global__ void __launch_bounds__(256, 2)
     }
     store<width>(static_cast<T*>(op.dinp) + at, dinp);
   };
-  for_rows<T, width, Order::forwards, 4>({op.dout, op.inp}, op.rows, op.C, each);
+  for_rows<T, width, Order::forwards, 4>({op.dout, op.inp}, op.shape.rows, op.shape.C, each);
 }
 
 // ---- launches -----------------------------------------------------------------------------------
@@ -243,30 +244,15 @@ void by_width(DType dtype, int C, F f) {
 // As many blocks as are on an SM at a time, which __launch_bounds__ sees to.
 constexpr int normalise_blocks = 4, backward_blocks = 2;
 
-template <class Op>
-void check(const Op& op, const char* name) {
-  require(op.rows > 0 && op.C > 0, name, "rows and C must be positive");
-  require_pointer(op.inp, name, "inp");
-  require_pointer(op.weight, name, "weight");
-  require_pointer(op.bias, name, "bias");
-}
-
 // Of backward.
 template <class Op>
-void check_saved(const Op& op, const char* name) {
-  check(op, name);
-  require_pointer(op.dout, name, "dout");
-  require_pointer(op.mean, name, "mean");
-  require_pointer(op.rstd, name, "rstd");
-}
+void check_saved(const Op& op, const char* name) {}
 
 void normalise(const DeviceProps& props, const BatchNormForward& op, const float* variances,
                const char* name, cudaStream_t stream) {
-  require_pointer(op.out, name, "out");
-  if (op.residual) require_pointer(op.residual, name, "residual");
-  by_width(op.dtype, op.C, [&]<class T, int width>() {
+  by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
     using S = Stripe<width>;
-    const dim3 grid = S::grid(props, normalise_blocks, op.rows, op.C);
+    const dim3 grid = S::grid(props, normalise_blocks, op.shape.rows, op.shape.C);
     if (op.residual)
       launch<batchnorm_normalise<T, width, true>>(grid, S::threads, 0, stream, op, variances);
     else
@@ -276,27 +262,15 @@ void normalise(const DeviceProps& props, const BatchNormForward& op, const float
 
 }  // namespace
 
-void CudaKernels::run(const BatchNormForward& op, Stream stream) {
+template <>
+void CudaKernels::run(const BatchNormForward& op, cudaStream_t stream) {
   constexpr const char* name = "BatchNormForward";
-  check(op, name);
-  require(op.parts > 0, name, "parts must be positive");
-  require(!op.running_mean == !op.running_var, name,
-          "running_mean and running_var are given together or not at all");
-  if (op.running_mean) {
-    require_pointer(op.running_mean, name, "running_mean");
-    require_pointer(op.running_var, name, "running_var");
-  }
-  require_pointer(op.mean, name, "mean");
-  require_pointer(op.rstd, name, "rstd");
-  require_pointer(op.moments, name, "moments");
-  normalise(props_, op, op.moments + op.C, name, cuda_stream(stream));
+  normalise(props_, op, op.moments + op.shape.C, name, stream);
 }
 
-void CudaKernels::run(const BatchNormEvaluate& op, Stream stream) {
+template <>
+void CudaKernels::run(const BatchNormEvaluate& op, cudaStream_t stream) {
   constexpr const char* name = "BatchNormEvaluate";
-  check(op, name);
-  require_pointer(op.running_mean, name, "running_mean");
-  require_pointer(op.running_var, name, "running_var");
   const BatchNormForward forward{.out = op.out,
                                  .mean = nullptr,
                                  .rstd = nullptr,
@@ -307,38 +281,33 @@ void CudaKernels::run(const BatchNormEvaluate& op, Stream stream) {
                                  .moments = op.running_mean,
                                  .weight = op.weight,
                                  .bias = op.bias,
-                                 .rows = op.rows,
-                                 .C = op.C,
+                                 .shape = op.shape,
                                  .parts = 1,
                                  .eps = op.eps,
                                  .momentum = 0,
                                  .relu = op.relu,
                                  .dtype = op.dtype};
-  normalise(props_, forward, op.running_var, name, cuda_stream(stream));
+  normalise(props_, forward, op.running_var, name, stream);
 }
 
-size_t CudaKernels::workspace_bytes(const BatchNormBackwardSums& op) {
+template <>
+size_t CudaKernels::workspace(const BatchNormBackwardSums& op) {
   size_t bytes = 0;
-  by_width(op.dtype, op.C, [&]<class T, int width>() {
-    const dim3 grid = Stripe<width>::grid(props_, backward_blocks, op.rows, op.C);
-    bytes = sizeof(float) * 2 * grid.y * size_t(op.C);
+  by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
+    const dim3 grid = Stripe<width>::grid(props_, backward_blocks, op.shape.rows, op.shape.C);
+    bytes = sizeof(float) * 2 * grid.y * size_t(op.shape.C);
   });
   return bytes;
 }
 
-void CudaKernels::run(const BatchNormBackwardSums& op, Stream stream) {
+template <>
+void CudaKernels::run(const BatchNormBackwardSums& op, cudaStream_t stream) {
   constexpr const char* name = "BatchNormBackwardSums";
   check_saved(op, name);
-  require_pointer(op.sums, name, "sums");
-  require_pointer(op.dweight, name, "dweight");
-  require_pointer(op.dbias, name, "dbias");
-  require_pointer(op.workspace, name, "workspace");
-  if (op.g) require_pointer(op.g, name, "g");
-  if (op.out) require_pointer(op.out, name, "out");
-  const cudaStream_t on = cuda_stream(stream);
-  by_width(op.dtype, op.C, [&]<class T, int width>() {
+  const cudaStream_t on = stream;
+  by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
     using S = Stripe<width>;
-    const dim3 grid = S::grid(props_, backward_blocks, op.rows, op.C);
+    const dim3 grid = S::grid(props_, backward_blocks, op.shape.rows, op.shape.C);
     constexpr size_t shared_bytes = sizeof(typename S::Shared);
     if (op.relu && op.out)
       launch<batchnorm_backward_sums<T, width, true>>(grid, S::threads, shared_bytes, on, op);
@@ -348,24 +317,23 @@ void CudaKernels::run(const BatchNormBackwardSums& op, Stream stream) {
                         .out2 = op.dweight,
                         .partial = static_cast<const float*>(op.workspace),
                         .blocks = static_cast<int>(grid.y),
-                        .C = op.C,
+                        .C = op.shape.C,
                         .accumulate = op.accumulate,
                         .sums = op.sums},
                        on);
   });
 }
 
-void CudaKernels::run(const BatchNormBackward& op, Stream stream) {
+template <>
+void CudaKernels::run(const BatchNormBackward& op, cudaStream_t stream) {
   constexpr const char* name = "BatchNormBackward";
   check_saved(op, name);
-  require(op.parts > 0, name, "parts must be positive");
-  require_pointer(op.dinp, name, "dinp");
-  require_pointer(op.sums, name, "sums");
-  const auto inverse_n = static_cast<float>(1 / (double(op.rows) * op.parts));
-  by_width(op.dtype, op.C, [&]<class T, int width>() {
+  const auto inverse_n = static_cast<float>(1 / (double(op.shape.rows) * op.parts));
+  by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
     using S = Stripe<width>;
-    launch<batchnorm_backward<T, width>>(S::grid(props_, backward_blocks, op.rows, op.C),
-                                         S::threads, 0, cuda_stream(stream), op, inverse_n);
+    launch<batchnorm_backward<T, width>>(
+        S::grid(props_, backward_blocks, op.shape.rows, op.shape.C), S::threads, 0, stream, op,
+        inverse_n);
   });
 }
 

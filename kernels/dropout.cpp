@@ -22,7 +22,7 @@ constexpr int drawn = 4 * simd::width;  // decisions of one vector of counters
 
 // Elements begin .. begin + n of image b, each with its own decision; begin % 4 == 0.
 void drop_elements(const Dropout& op, int b, int begin, int n) {
-  const size_t at = size_t(b) * op.elements + begin;
+  const size_t at = size_t(b) * op.shape.elements + begin;
   const float* inp = static_cast<const float*>(op.inp) + at;
   float* out = static_cast<float*>(op.out) + at;
   const float factor = 1.0f / (1.0f - op.drop);
@@ -44,11 +44,11 @@ void drop_groups(const Dropout& op, int b, int first) {
                                op.params->position + b, op.params->epoch, op.layer);
   const float factor = 1.0f / (1.0f - op.drop);
   for (int k = 0; k < 4; ++k) {
-    const int64_t begin = int64_t{first + k} * op.group;
-    if (begin >= op.elements) return;
-    const int64_t rest = op.elements - begin;
-    const int n = static_cast<int>(rest < op.group ? rest : op.group);
-    const size_t at = size_t(b) * op.elements + begin;
+    const int64_t begin = int64_t{first + k} * op.shape.group;
+    if (begin >= op.shape.elements) return;
+    const int64_t rest = op.shape.elements - begin;
+    const int n = static_cast<int>(rest < op.shape.group ? rest : op.shape.group);
+    const size_t at = size_t(b) * op.shape.elements + begin;
     const float* inp = static_cast<const float*>(op.inp) + at;
     float* out = static_cast<float*>(op.out) + at;
     if (bv::uniform(words.at[k]) >= op.drop)
@@ -60,26 +60,22 @@ void drop_groups(const Dropout& op, int b, int first) {
 
 }  // namespace
 
-void CpuKernels::run(const Dropout& op, Stream) {
-  require(op.B > 0 && op.elements > 0, "Dropout", "B and elements must be positive");
-  require(op.group > 0, "Dropout", "group must be positive");
-  require(op.drop >= 0 && op.drop <= 1, "Dropout", "drop must be in 0-1");
-  require(op.dtype == DType::fp32, "Dropout", "dtype must be fp32 on this device");
-  require(op.out && op.inp && op.params, "Dropout", "out, inp and params must not be null");
-  if (op.group == 1) {
+template <>
+void CpuKernels::run(const Dropout& op) {
+  if (op.shape.group == 1) {
     constexpr int block = 64 * drawn;
-    const int blocks = (op.elements - 1) / block + 1;
+    const int blocks = (op.shape.elements - 1) / block + 1;
 #pragma omp parallel for collapse(2) schedule(static)
-    for (int b = 0; b < op.B; ++b) {
+    for (int b = 0; b < op.shape.B; ++b) {
       for (int k = 0; k < blocks; ++k) {
-        const int begin = k * block, rest = op.elements - begin;
+        const int begin = k * block, rest = op.shape.elements - begin;
         drop_elements(op, b, begin, rest < block ? rest : block);
       }
     }
   } else {
-    const int draws = (op.elements - 1) / op.group / 4 + 1;
+    const int draws = (op.shape.elements - 1) / op.shape.group / 4 + 1;
 #pragma omp parallel for collapse(2) schedule(static)
-    for (int b = 0; b < op.B; ++b)
+    for (int b = 0; b < op.shape.B; ++b)
       for (int k = 0; k < draws; ++k) drop_groups(op, b, 4 * k);
   }
 }

@@ -27,11 +27,11 @@ template <class T, int width>
 __global__ void __launch_bounds__(threads) drop_elements(Dropout op, float factor) {
   constexpr int n = width < 4 ? 4 : width;
   const int b = static_cast<int>(blockIdx.y);
-  const size_t image = static_cast<size_t>(b) * op.elements;
+  const size_t image = static_cast<size_t>(b) * op.shape.elements;
   const T* inp = static_cast<const T*>(op.inp) + image;
   T* out = static_cast<T*>(op.out) + image;
   const unsigned first = (blockIdx.x * pieces * threads + threadIdx.x) * n;
-  const unsigned elements = op.elements;
+  const unsigned elements = op.shape.elements;
   Elements<T, width> x[pieces][n / width];
 #pragma unroll
   for (int p = 0; p < pieces; ++p)
@@ -64,11 +64,11 @@ __global__ void __launch_bounds__(threads) drop_elements(Dropout op, float facto
 template <class T, int width>
 __global__ void __launch_bounds__(threads) drop_groups(Dropout op, float factor) {
   const int b = static_cast<int>(blockIdx.y);
-  const size_t image = static_cast<size_t>(b) * op.elements;
+  const size_t image = static_cast<size_t>(b) * op.shape.elements;
   const T* inp = static_cast<const T*>(op.inp) + image;
   T* out = static_cast<T*>(op.out) + image;
   const unsigned first = (blockIdx.x * pieces * threads + threadIdx.x) * width;
-  const unsigned elements = op.elements, group = op.group;
+  const unsigned elements = op.shape.elements, group = op.shape.group;
   Elements<T, width> x[pieces];
 #pragma unroll
   for (int p = 0; p < pieces; ++p) {
@@ -92,30 +92,25 @@ __global__ void __launch_bounds__(threads) drop_groups(Dropout op, float factor)
 
 }  // namespace
 
-void CudaKernels::run(const Dropout& op, Stream stream) {
-  require(op.B > 0 && op.elements > 0, "Dropout", "B and elements must be positive");
-  require(op.group > 0, "Dropout", "group must be positive");
-  require(op.drop >= 0 && op.drop <= 1, "Dropout", "drop must be in 0-1");
-  require(op.B <= 65535, "Dropout", "B: at most 65535");
-  require_pointer(op.out, "Dropout", "out");
-  require_pointer(op.inp, "Dropout", "inp");
-  require_pointer(op.params, "Dropout", "params");
+template <>
+void CudaKernels::run(const Dropout& op, cudaStream_t stream) {
+  require(op.shape.B <= 65535, "Dropout", "B: at most 65535");
   const float factor = 1.0f / (1.0f - op.drop);
   const auto grid = [&](int piece) {
     const int64_t block = pieces * threads * piece;
-    return dim3(static_cast<unsigned>((op.elements + block - 1) / block), op.B);
+    return dim3(static_cast<unsigned>((op.shape.elements + block - 1) / block), op.shape.B);
   };
   by_dtype(op.dtype, [&]<class T>() {
     constexpr int pack = Pack<T>::size;
-    const cudaStream_t s = cuda_stream(stream);
-    const bool packs = in_packs<T>(op.elements);
-    if (op.group == 1) {
+    const cudaStream_t s = stream;
+    const bool packs = in_packs<T>(op.shape.elements);
+    if (op.shape.group == 1) {
       if (packs)
         launch<drop_elements<T, pack>>(grid(pack), threads, 0, s, op, factor);
       else
         launch<drop_elements<T, 1>>(grid(4), threads, 0, s, op, factor);
     } else {
-      if (packs && in_packs<T>(op.group))
+      if (packs && in_packs<T>(op.shape.group))
         launch<drop_groups<T, pack>>(grid(pack), threads, 0, s, op, factor);
       else
         launch<drop_groups<T, 1>>(grid(1), threads, 0, s, op, factor);

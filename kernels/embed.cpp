@@ -32,63 +32,57 @@ void sum_images(float* sum, float* copy, size_t copy_stride, const float* dout, 
 
 }  // namespace
 
-void CpuKernels::run(const EmbedForward& op, Stream) {
-  require(op.B > 0 && op.P > 0 && op.C > 0, "EmbedForward", "B, P and C must be positive");
-  require(op.dtype == DType::fp32, "EmbedForward", "dtype must be fp32 on this device");
-  require(op.out && op.patches && op.class_token && op.position, "EmbedForward",
-          "out, patches, class_token and position must not be null");
+template <>
+void CpuKernels::run(const EmbedForward& op) {
   const float* patches = static_cast<const float*>(op.patches);
 #pragma omp parallel for collapse(2) schedule(static)
-  for (int b = 0; b < op.B; ++b) {
-    for (int token = 0; token <= op.P; ++token) {
-      const float* position = op.position + size_t(token) * op.C;
-      const float* inp = token ? patches + (size_t(b) * op.P + token - 1) * op.C : op.class_token;
-      float* out = static_cast<float*>(op.out) + (size_t(b) * (op.P + 1) + token) * op.C;
-      for_each(op.C, [&](int i, auto lanes) {
+  for (int b = 0; b < op.shape.B; ++b) {
+    for (int token = 0; token <= op.shape.P; ++token) {
+      const float* position = op.position + size_t(token) * op.shape.C;
+      const float* inp =
+          token ? patches + (size_t(b) * op.shape.P + token - 1) * op.shape.C : op.class_token;
+      float* out =
+          static_cast<float*>(op.out) + (size_t(b) * (op.shape.P + 1) + token) * op.shape.C;
+      for_each(op.shape.C, [&](int i, auto lanes) {
         lanes.store(out + i, lanes.load(inp + i) + lanes.load(position + i));
       });
     }
   }
 }
 
-void CpuKernels::run(const EmbedBackward& op, Stream) {
-  require(op.B > 0 && op.P > 0 && op.C > 0, "EmbedBackward", "B, P and C must be positive");
-  require(op.dtype == DType::fp32, "EmbedBackward", "dtype must be fp32 on this device");
-  require(op.dpatches && op.dclass_token && op.dposition && op.dout, "EmbedBackward",
-          "dpatches, dclass_token, dposition and dout must not be null");
+template <>
+void CpuKernels::run(const EmbedBackward& op) {
   const float* dout = static_cast<const float*>(op.dout);
   float* dpatches = static_cast<float*>(op.dpatches);
-  const size_t image = size_t(op.P) * op.C, stride = image + op.C;
-  sum_images(op.dclass_token, nullptr, 0, dout, stride, op.B, op.C, op.accumulate);
-  sum_images(op.dposition, nullptr, 0, dout, stride, op.B, op.C, op.accumulate);
+  const size_t image = size_t(op.shape.P) * op.shape.C, stride = image + op.shape.C;
+  sum_images(op.dclass_token, nullptr, 0, dout, stride, op.shape.B, op.shape.C, op.accumulate);
+  sum_images(op.dposition, nullptr, 0, dout, stride, op.shape.B, op.shape.C, op.accumulate);
 
   constexpr size_t block = 2048;
 #pragma omp parallel for schedule(static)
   for (size_t begin = 0; begin < image; begin += block) {
     const int n = static_cast<int>(image - begin < block ? image - begin : block);
-    sum_images(op.dposition + op.C + begin, dpatches + begin, image, dout + op.C + begin, stride,
-               op.B, n, op.accumulate);
+    sum_images(op.dposition + op.shape.C + begin, dpatches + begin, image,
+               dout + op.shape.C + begin, stride, op.shape.B, n, op.accumulate);
   }
 }
 
-void CpuKernels::run(const ClassTokenForward& op, Stream) {
-  require(op.B > 0 && op.N > 0 && op.C > 0, "ClassTokenForward", "B, N and C must be positive");
-  require(op.out && op.inp, "ClassTokenForward", "out and inp must not be null");
-  const size_t row = size_t(op.C) * size_of(op.dtype);
-  for (int b = 0; b < op.B; ++b)
+template <>
+void CpuKernels::run(const ClassTokenForward& op) {
+  const size_t row = size_t(op.shape.C) * size_of(op.dtype);
+  for (int b = 0; b < op.shape.B; ++b)
     __builtin_memcpy(static_cast<char*>(op.out) + b * row,
-                     static_cast<const char*>(op.inp) + b * op.N * row, row);
+                     static_cast<const char*>(op.inp) + b * op.shape.N * row, row);
 }
 
-void CpuKernels::run(const ClassTokenBackward& op, Stream) {
-  require(op.B > 0 && op.N > 0 && op.C > 0, "ClassTokenBackward", "B, N and C must be positive");
-  require(op.dinp && op.dout, "ClassTokenBackward", "dinp and dout must not be null");
-  const size_t row = size_t(op.C) * size_of(op.dtype);
+template <>
+void CpuKernels::run(const ClassTokenBackward& op) {
+  const size_t row = size_t(op.shape.C) * size_of(op.dtype);
 #pragma omp parallel for schedule(static)
-  for (int b = 0; b < op.B; ++b) {
-    char* dinp = static_cast<char*>(op.dinp) + b * op.N * row;
+  for (int b = 0; b < op.shape.B; ++b) {
+    char* dinp = static_cast<char*>(op.dinp) + b * op.shape.N * row;
     __builtin_memcpy(dinp, static_cast<const char*>(op.dout) + b * row, row);
-    __builtin_memset(dinp + row, 0, (op.N - 1) * row);
+    __builtin_memset(dinp + row, 0, (op.shape.N - 1) * row);
   }
 }
 

@@ -23,35 +23,35 @@ constexpr int images_at_once = 4;  // loads of a thread that are under way toget
 // ---- forward ------------------------------------------------------------------------------------
 template <class T, int width>
 __global__ void __launch_bounds__(threads) embed_forward(EmbedForward op) {
-  const int row = (1 + op.P) * op.C;
+  const int row = (1 + op.shape.P) * op.shape.C;
   const int e = static_cast<int>(blockIdx.x * threads + threadIdx.x) * width;
   if (e >= row) return;
   const int first = static_cast<int>(blockIdx.y) * images_at_once;
   const auto position = load<width>(op.position + e);
   T* out = static_cast<T*>(op.out) + static_cast<size_t>(first) * row + e;
-  if (e < op.C) {
+  if (e < op.shape.C) {
     const auto token = load<width>(op.class_token + e);
     Elements<T, width> sum;
 #pragma unroll
     for (int k = 0; k < width; ++k) sum.at[k] = from_float<T>(token.at[k] + position.at[k]);
 #pragma unroll
     for (int i = 0; i < images_at_once; ++i)
-      if (first + i < op.B) store(out + static_cast<size_t>(i) * row, sum);
+      if (first + i < op.shape.B) store(out + static_cast<size_t>(i) * row, sum);
     return;
   }
-  const size_t image = static_cast<size_t>(op.P) * op.C;
-  const T* patches = static_cast<const T*>(op.patches) + first * image + (e - op.C);
+  const size_t image = static_cast<size_t>(op.shape.P) * op.shape.C;
+  const T* patches = static_cast<const T*>(op.patches) + first * image + (e - op.shape.C);
   Elements<T, width> inp[images_at_once];
 #pragma unroll
   for (int i = 0; i < images_at_once; ++i)
-    if (first + i < op.B) inp[i] = load<width>(patches + i * image);
+    if (first + i < op.shape.B) inp[i] = load<width>(patches + i * image);
 #pragma unroll
   for (int i = 0; i < images_at_once; ++i) {
     Elements<T, width> sum;
 #pragma unroll
     for (int k = 0; k < width; ++k)
       sum.at[k] = from_float<T>(to_float(inp[i].at[k]) + position.at[k]);
-    if (first + i < op.B) store(out + static_cast<size_t>(i) * row, sum);
+    if (first + i < op.shape.B) store(out + static_cast<size_t>(i) * row, sum);
   }
 }
 
@@ -66,26 +66,26 @@ struct EmbedBackwardShared {
 template <class T, int width>
 __global__ void __launch_bounds__(threads) embed_backward(EmbedBackward op) {
   auto& sums = shared<EmbedBackwardShared<width>>().sum;
-  const int row = (1 + op.P) * op.C;
+  const int row = (1 + op.shape.P) * op.shape.C;
   const int column = threadIdx.x % columns, group = threadIdx.x / columns;
   const int first = static_cast<int>(blockIdx.x) * columns * width;
   const int e = first + column * width;
   if (e < row) {
     const T* dout = static_cast<const T*>(op.dout) + e;
-    const size_t image = static_cast<size_t>(op.P) * op.C;
-    T* dpatches = static_cast<T*>(op.dpatches) + (e - op.C);
+    const size_t image = static_cast<size_t>(op.shape.P) * op.shape.C;
+    T* dpatches = static_cast<T*>(op.dpatches) + (e - op.shape.C);
     float sum[width];
 #pragma unroll
     for (int k = 0; k < width; ++k) sum[k] = 0;
-    for (int b = group; b < op.B; b += groups * images_at_once) {
+    for (int b = group; b < op.shape.B; b += groups * images_at_once) {
       Elements<T, width> d[images_at_once];
 #pragma unroll
       for (int i = 0; i < images_at_once; ++i)
-        if (b + i * groups < op.B) d[i] = load<width>(dout + size_t(b + i * groups) * row);
+        if (b + i * groups < op.shape.B) d[i] = load<width>(dout + size_t(b + i * groups) * row);
 #pragma unroll
       for (int i = 0; i < images_at_once; ++i) {
-        if (b + i * groups < op.B) {
-          if (e >= op.C) store(dpatches + (b + i * groups) * image, d[i]);
+        if (b + i * groups < op.shape.B) {
+          if (e >= op.shape.C) store(dpatches + (b + i * groups) * image, d[i]);
 #pragma unroll
           for (int k = 0; k < width; ++k) sum[k] += to_float(d[i].at[k]);
         }
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(threads) embed_backward(EmbedBackward op) {
 #pragma unroll
     for (int g = 0; g < groups; ++g) total += sums[g][threadIdx.x];
     op.dposition[at] = op.accumulate ? op.dposition[at] + total : total;
-    if (at < op.C) op.dclass_token[at] = op.accumulate ? op.dclass_token[at] + total : total;
+    if (at < op.shape.C) op.dclass_token[at] = op.accumulate ? op.dclass_token[at] + total : total;
   }
 }
 
@@ -133,7 +133,6 @@ __global__ void __launch_bounds__(threads)
 constexpr int max_blocks = 65535;  // of a grid's y
 
 void require_sizes(const char* name, int B, int tokens, int C) {
-  require(B > 0 && tokens > 0 && C > 0, name, "B, P or N, and C must be positive");
   require(int64_t{tokens} * C <= (1 << 30), name,
           "an image's %d tokens of %d channels are more than 2^30 elements", tokens, C);
 }
@@ -163,55 +162,47 @@ unsigned blocks(int count, int each) { return static_cast<unsigned>(ceil_div(cou
 
 }  // namespace
 
-void CudaKernels::run(const EmbedForward& op, Stream stream) {
-  require_sizes("EmbedForward", op.B, op.P, op.C);
-  require(op.B <= max_blocks * images_at_once, "EmbedForward", "B: at most %d",
+template <>
+void CudaKernels::run(const EmbedForward& op, cudaStream_t stream) {
+  require_sizes("EmbedForward", op.shape.B, op.shape.P, op.shape.C);
+  require(op.shape.B <= max_blocks * images_at_once, "EmbedForward", "B: at most %d",
           max_blocks * images_at_once);
-  require_pointer(op.out, "EmbedForward", "out");
-  require_pointer(op.patches, "EmbedForward", "patches");
-  require_pointer(op.class_token, "EmbedForward", "class_token");
-  require_pointer(op.position, "EmbedForward", "position");
-  by_width(op.dtype, op.C, [&]<class T, int width>() {
-    const dim3 grid(blocks((1 + op.P) * op.C, threads * width), blocks(op.B, images_at_once));
-    launch<embed_forward<T, width>>(grid, threads, 0, cuda_stream(stream), op);
+  by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
+    const dim3 grid(blocks((1 + op.shape.P) * op.shape.C, threads * width),
+                    blocks(op.shape.B, images_at_once));
+    launch<embed_forward<T, width>>(grid, threads, 0, stream, op);
   });
 }
 
-void CudaKernels::run(const EmbedBackward& op, Stream stream) {
-  require_sizes("EmbedBackward", op.B, op.P, op.C);
-  require_pointer(op.dpatches, "EmbedBackward", "dpatches");
-  require_pointer(op.dclass_token, "EmbedBackward", "dclass_token");
-  require_pointer(op.dposition, "EmbedBackward", "dposition");
-  require_pointer(op.dout, "EmbedBackward", "dout");
-  by_width(op.dtype, op.C, [&]<class T, int width>() {
-    launch<embed_backward<T, width>>(blocks((1 + op.P) * op.C, columns * width), threads,
-                                     sizeof(EmbedBackwardShared<width>), cuda_stream(stream), op);
+template <>
+void CudaKernels::run(const EmbedBackward& op, cudaStream_t stream) {
+  require_sizes("EmbedBackward", op.shape.B, op.shape.P, op.shape.C);
+  by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
+    launch<embed_backward<T, width>>(blocks((1 + op.shape.P) * op.shape.C, columns * width),
+                                     threads, sizeof(EmbedBackwardShared<width>), stream, op);
   });
 }
 
-void CudaKernels::run(const ClassTokenForward& op, Stream stream) {
-  require_sizes("ClassTokenForward", op.B, op.N, op.C);
-  require_pointer(op.out, "ClassTokenForward", "out");
-  require_pointer(op.inp, "ClassTokenForward", "inp");
-  by_word(op.dtype, op.C, [&]<class Word>(int words) {
-    const dim3 grid(op.B, blocks(words, threads));
-    require(grid.y <= max_blocks, "ClassTokenForward", "C: %d is too large", op.C);
-    launch<class_token_forward<Word>>(grid, threads, 0, cuda_stream(stream),
-                                      static_cast<Word*>(op.out), static_cast<const Word*>(op.inp),
-                                      op.N, words);
+template <>
+void CudaKernels::run(const ClassTokenForward& op, cudaStream_t stream) {
+  require_sizes("ClassTokenForward", op.shape.B, op.shape.N, op.shape.C);
+  by_word(op.dtype, op.shape.C, [&]<class Word>(int words) {
+    const dim3 grid(op.shape.B, blocks(words, threads));
+    require(grid.y <= max_blocks, "ClassTokenForward", "C: %d is too large", op.shape.C);
+    launch<class_token_forward<Word>>(grid, threads, 0, stream, static_cast<Word*>(op.out),
+                                      static_cast<const Word*>(op.inp), op.shape.N, words);
   });
 }
 
-void CudaKernels::run(const ClassTokenBackward& op, Stream stream) {
-  require_sizes("ClassTokenBackward", op.B, op.N, op.C);
-  require_pointer(op.dinp, "ClassTokenBackward", "dinp");
-  require_pointer(op.dout, "ClassTokenBackward", "dout");
-  by_word(op.dtype, op.C, [&]<class Word>(int words) {
-    const dim3 grid(op.B, blocks(op.N * words, threads * images_at_once));
-    require(grid.y <= max_blocks, "ClassTokenBackward", "N C: %d x %d is too large", op.N, op.C);
-    launch<class_token_backward<Word>>(grid, threads, 0, cuda_stream(stream),
-                                       static_cast<Word*>(op.dinp),
-                                       static_cast<const Word*>(op.dout), op.N, words);
+template <>
+void CudaKernels::run(const ClassTokenBackward& op, cudaStream_t stream) {
+  require_sizes("ClassTokenBackward", op.shape.B, op.shape.N, op.shape.C);
+  by_word(op.dtype, op.shape.C, [&]<class Word>(int words) {
+    const dim3 grid(op.shape.B, blocks(op.shape.N * words, threads * images_at_once));
+    require(grid.y <= max_blocks, "ClassTokenBackward", "N C: %d x %d is too large", op.shape.N,
+            op.shape.C);
+    launch<class_token_backward<Word>>(grid, threads, 0, stream, static_cast<Word*>(op.dinp),
+                                       static_cast<const Word*>(op.dout), op.shape.N, words);
   });
 }
 

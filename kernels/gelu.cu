@@ -62,16 +62,16 @@ __global__ void __launch_bounds__(256, blocks_per_sm) bias_gelu_forward(BiasGelu
   using S = Stripe<width>;
   constexpr int ahead = 4;
   const int column = S::column();
-  if (column >= op.C) return;  // there are no barriers
+  if (column >= op.shape.C) return;  // there are no barriers
   float bias[width];
-  load_bias<T>(bias, op.bias, column, op.C);
-  const unsigned rows = op.rows;
+  load_bias<T>(bias, op.bias, column, op.shape.C);
+  const unsigned rows = op.shape.rows;
   for (unsigned row = S::row(); row < rows; row += ahead * S::step()) {
     Elements<T, width> inp[ahead];
 #pragma unroll
     for (int k = 0; k < ahead; ++k) {
       const unsigned r = S::row_or(row, k, rows);
-      inp[k] = load<width>(static_cast<const T*>(op.inp) + size_t(r) * op.C + column);
+      inp[k] = load<width>(static_cast<const T*>(op.inp) + size_t(r) * op.shape.C + column);
     }
 #pragma unroll
     for (int k = 0; k < ahead; ++k) {
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(256, blocks_per_sm) bias_gelu_forward(BiasGelu
 #pragma unroll
       for (int i = 0; i < width; ++i)
         out.at[i] = from_float<T>(gelu(to_float(inp[k].at[i]) + bias[i]));
-      if (r < rows) store(static_cast<T*>(op.out) + size_t(r) * op.C + column, out);
+      if (r < rows) store(static_cast<T*>(op.out) + size_t(r) * op.shape.C + column, out);
     }
   }
 }
@@ -91,13 +91,13 @@ __global__ void __launch_bounds__(256, blocks_per_sm) bias_gelu_backward(BiasGel
   constexpr int ahead = 2;
   const int column = S::column();
   float bias[width], dbias[width] = {};
-  load_bias<T>(bias, op.bias, column, op.C);
-  const unsigned rows = column < op.C ? op.rows : 0;
+  load_bias<T>(bias, op.bias, column, op.shape.C);
+  const unsigned rows = column < op.shape.C ? op.shape.rows : 0;
   for (unsigned row = S::row(); row < rows; row += ahead * S::step()) {
     Elements<T, width> dout[ahead], inp[ahead];
 #pragma unroll
     for (int k = 0; k < ahead; ++k) {
-      const size_t at = size_t(S::row_or(row, k, rows)) * op.C + column;
+      const size_t at = size_t(S::row_or(row, k, rows)) * op.shape.C + column;
       dout[k] = load<width>(static_cast<const T*>(op.dout) + at);
       inp[k] = load<width>(static_cast<const T*>(op.inp) + at);
     }
@@ -111,11 +111,11 @@ __global__ void __launch_bounds__(256, blocks_per_sm) bias_gelu_backward(BiasGel
         dinp.at[i] = from_float<T>(d);
         if (r < rows) dbias[i] += d;
       }
-      if (r < rows) store(static_cast<T*>(op.dinp) + size_t(r) * op.C + column, dinp);
+      if (r < rows) store(static_cast<T*>(op.dinp) + size_t(r) * op.shape.C + column, dinp);
     }
   }
-  S::write_sums(dbias, static_cast<float*>(op.workspace) + size_t(blockIdx.y) * op.C, op.C,
-                shared<typename S::Shared>());
+  S::write_sums(dbias, static_cast<float*>(op.workspace) + size_t(blockIdx.y) * op.shape.C,
+                op.shape.C, shared<typename S::Shared>());
 }
 
 // Calls f.operator()<T, width>() with the widest access that the shape allows.
@@ -134,56 +134,38 @@ dim3 grid(const DeviceProps& props, int rows, int C) {
   return Stripe<width>::grid(props, blocks_per_sm, rows, C);
 }
 
-void require_sizes(const char* op, int rows, int C) {
-  constexpr int most =
-      1 << 30;  // a few more than C, and four times a grid more than rows, are an int
-  require(rows > 0 && rows <= most, op, "rows: %d is not 1 to %d", rows, most);
-  require(C > 0 && C <= most, op, "C: %d is not 1 to %d", C, most);
-}
-
 }  // namespace
 
-void CudaKernels::run(const BiasGeluForward& op, Stream stream) {
-  constexpr const char* name = "BiasGeluForward";
-  require_sizes(name, op.rows, op.C);
-  require_pointer(op.out, name, "out");
-  require_pointer(op.inp, name, "inp");
-  require_pointer(op.bias, name, "bias");
-  by_width(op.dtype, op.C, [&]<class T, int width>() {
-    launch<bias_gelu_forward<T, width>>(grid<width>(props_, op.rows, op.C), Stripe<width>::threads,
-                                        0, cuda_stream(stream), op);
+template <>
+void CudaKernels::run(const BiasGeluForward& op, cudaStream_t stream) {
+  by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
+    launch<bias_gelu_forward<T, width>>(grid<width>(props_, op.shape.rows, op.shape.C),
+                                        Stripe<width>::threads, 0, stream, op);
   });
 }
 
-size_t CudaKernels::workspace_bytes(const BiasGeluBackward& op) {
+template <>
+size_t CudaKernels::workspace(const BiasGeluBackward& op) {
   size_t bytes = 0;
-  by_width(op.dtype, op.C, [&]<class T, int width>() {
-    bytes = sizeof(float) * grid<width>(props_, op.rows, op.C).y * op.C;
+  by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
+    bytes = sizeof(float) * grid<width>(props_, op.shape.rows, op.shape.C).y * op.shape.C;
   });
   return bytes;
 }
 
-void CudaKernels::run(const BiasGeluBackward& op, Stream stream) {
-  constexpr const char* name = "BiasGeluBackward";
-  require_sizes(name, op.rows, op.C);
-  require_pointer(op.dinp, name, "dinp");
-  require_pointer(op.dbias, name, "dbias");
-  require_pointer(op.workspace, name, "workspace");
-  require_pointer(op.dout, name, "dout");
-  require_pointer(op.inp, name, "inp");
-  require_pointer(op.bias, name, "bias");
-  by_width(op.dtype, op.C, [&]<class T, int width>() {
-    const dim3 blocks = grid<width>(props_, op.rows, op.C);
+template <>
+void CudaKernels::run(const BiasGeluBackward& op, cudaStream_t stream) {
+  by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
+    const dim3 blocks = grid<width>(props_, op.shape.rows, op.shape.C);
     launch<bias_gelu_backward<T, width>>(blocks, Stripe<width>::threads,
-                                         sizeof(typename Stripe<width>::Shared),
-                                         cuda_stream(stream), op);
+                                         sizeof(typename Stripe<width>::Shared), stream, op);
     finish_column_sums({.out = op.dbias,
                         .out2 = nullptr,
                         .partial = static_cast<const float*>(op.workspace),
                         .blocks = int(blocks.y),
-                        .C = op.C,
+                        .C = op.shape.C,
                         .accumulate = op.accumulate},
-                       cuda_stream(stream));
+                       stream);
   });
 }
 

@@ -38,11 +38,12 @@ Source find(const InputPatches& op, int b, int y, int x, int n) {
   const Crop& crop = op.crops[b];
   const int row = y + crop.top;
   const bool flip = crop.flip;
-  const int first = flip ? crop.left + op.size - 1 - x : crop.left + x;
-  if (row < 0 || row >= op.height) return {nullptr, first, n, n, flip};
-  const int begin = clamp(flip ? first - op.width + 1 : -first, 0, n);
-  const int end = clamp(flip ? first + 1 : op.width - first, begin, n);
-  return {op.images + (size_t(b) * op.height + row) * op.width * 3, first, begin, end, flip};
+  const int first = flip ? crop.left + op.shape.size - 1 - x : crop.left + x;
+  if (row < 0 || row >= op.shape.height) return {nullptr, first, n, n, flip};
+  const int begin = clamp(flip ? first - op.shape.width + 1 : -first, 0, n);
+  const int end = clamp(flip ? first + 1 : op.shape.width - first, begin, n);
+  return {op.images + (size_t(b) * op.shape.height + row) * op.shape.width * 3, first, begin, end,
+          flip};
 }
 
 // n pixels from x of row y of image b's crop on.
@@ -66,11 +67,12 @@ void gather(const InputPatches& op, int b, int y, int x, int n, Planes& planes) 
 
 // n pixels from column x of row y on, of which x and n are multiples of the patch size.
 void write_row(const InputPatches& op, int b, int y, int x, int n, const Planes& planes) {
-  const int patch = op.patch, grid = op.size / patch, py = y % patch;
+  const int patch = op.shape.patch, grid = op.shape.size / patch, py = y % patch;
   const size_t area = size_t(patch) * patch;
   const size_t first = (size_t(b) * grid + y / patch) * grid + x / patch;
   for (int c = 0; c < 3; ++c) {
-    const float factor = 1.0f / (255.0f * op.std[c]), shift = -op.mean[c] / op.std[c];
+    const float factor = 1.0f / (255.0f * op.shape.std[c]),
+                shift = -op.shape.mean[c] / op.shape.std[c];
     float* out = static_cast<float*>(op.out) + first * 3 * area + c * area + size_t(py) * patch;
     for (int i = 0; i < n; i += patch, out += 3 * area) {
       simd::for_each(patch, [&](int px, auto lanes) {
@@ -91,8 +93,8 @@ Channels channels_of(const InputPatches& op) {
   Channels channels;
   for (int i = 0; i < 3 * simd::width; ++i) {
     const int v = i / simd::width, lane = i % simd::width;
-    channels.factor[v][lane] = 1.0f / (255.0f * op.std[i % 3]);
-    channels.shift[v][lane] = -op.mean[i % 3] / op.std[i % 3];
+    channels.factor[v][lane] = 1.0f / (255.0f * op.shape.std[i % 3]);
+    channels.shift[v][lane] = -op.shape.mean[i % 3] / op.shape.std[i % 3];
   }
   return channels;
 }
@@ -118,9 +120,9 @@ void gather_pixels(const InputPatches& op, int b, int y, int x, int n, uint8_t* 
 
 void write_pixels(const InputPatches& op, const Channels& channels, int b, int y) {
   uint8_t bytes[3 * (stretch + simd::width)];
-  float* out = static_cast<float*>(op.out) + (size_t(b) * op.size + y) * op.size * 3;
-  for (int x = 0; x < op.size; x += stretch) {
-    const int n = op.size - x < stretch ? op.size - x : stretch;
+  float* out = static_cast<float*>(op.out) + (size_t(b) * op.shape.size + y) * op.shape.size * 3;
+  for (int x = 0; x < op.shape.size; x += stretch) {
+    const int n = op.shape.size - x < stretch ? op.shape.size - x : stretch;
     gather_pixels(op, b, y, x, n, bytes);
     const auto convert = [&](int i, int v, auto lanes) {
       lanes.store(out + 3 * x + i,
@@ -137,30 +139,24 @@ void write_pixels(const InputPatches& op, const Channels& channels, int b, int y
 
 }  // namespace
 
-void CpuKernels::run(const InputPatches& op, Stream) {
-  require(op.B > 0 && op.height > 0 && op.width > 0, "InputPatches",
-          "B, height and width must be positive");
-  require(op.patch > 0 && op.patch <= stretch, "InputPatches", "patch must be in 1-512");
-  require(op.size > 0 && op.size % op.patch == 0, "InputPatches",
-          "size must be a positive multiple of patch");
-  require(op.dtype == DType::fp32, "InputPatches", "dtype must be fp32 on this device");
-  require(op.out && op.images && op.crops, "InputPatches",
-          "out, images and crops must not be null");
-  if (op.patch == 1) {
+template <>
+void CpuKernels::run(const InputPatches& op) {
+  require(op.shape.patch <= stretch, "InputPatches", "patch must be in 1-512");
+  if (op.shape.patch == 1) {
     const Channels channels = channels_of(op);
 #pragma omp parallel for collapse(2) schedule(static)
-    for (int b = 0; b < op.B; ++b)
-      for (int y = 0; y < op.size; ++y) write_pixels(op, channels, b, y);
+    for (int b = 0; b < op.shape.B; ++b)
+      for (int y = 0; y < op.shape.size; ++y) write_pixels(op, channels, b, y);
     return;
   }
-  const int grid = op.size / op.patch, most = stretch / op.patch * op.patch;
+  const int grid = op.shape.size / op.shape.patch, most = stretch / op.shape.patch * op.shape.patch;
 #pragma omp parallel for collapse(2) schedule(static)
-  for (int b = 0; b < op.B; ++b) {
+  for (int b = 0; b < op.shape.B; ++b) {
     for (int gy = 0; gy < grid; ++gy) {
       Planes planes;
-      for (int y = gy * op.patch; y < (gy + 1) * op.patch; ++y) {
-        for (int x = 0; x < op.size; x += most) {
-          const int n = op.size - x < most ? op.size - x : most;
+      for (int y = gy * op.shape.patch; y < (gy + 1) * op.shape.patch; ++y) {
+        for (int x = 0; x < op.shape.size; x += most) {
+          const int n = op.shape.size - x < most ? op.shape.size - x : most;
           gather(op, b, y, x, n, planes);
           write_row(op, b, y, x, n, planes);
         }

@@ -71,7 +71,7 @@ __device__ void store_whole(T* p, const Elements<T, width>& x) {
 
 template <class T, int width>
 __global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normalisation norm) {
-  const unsigned patch = op.patch, grid = op.size / patch, area = patch * patch;
+  const unsigned patch = op.shape.patch, grid = op.shape.size / patch, area = patch * patch;
   const unsigned row_pieces = patch / width, patch_pieces = row_pieces * patch;
   const unsigned piece = blockIdx.x * threads + threadIdx.x, image_patch = piece / patch_pieces;
   if (image_patch >= grid * grid) return;
@@ -81,14 +81,16 @@ __global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normal
 
   const Crop crop = op.crops[b];
   const int row = y + crop.top;
-  const int left = crop.left + (crop.flip ? op.size - x - width : x);  // column of the leftmost
+  const int left =
+      crop.left + (crop.flip ? op.shape.size - x - width : x);  // column of the leftmost
   constexpr int words = (3 * width + 3) / 4;
   uint32_t v[words];
-  const bool row_inside = row >= 0 && row < op.height;
-  const ptrdiff_t at = ((static_cast<ptrdiff_t>(b) * op.height + row) * op.width + left) * 3;
-  const ptrdiff_t end = static_cast<ptrdiff_t>(op.B) * op.height * op.width * 3;
+  const bool row_inside = row >= 0 && row < op.shape.height;
+  const ptrdiff_t at =
+      ((static_cast<ptrdiff_t>(b) * op.shape.height + row) * op.shape.width + left) * 3;
+  const ptrdiff_t end = static_cast<ptrdiff_t>(op.shape.B) * op.shape.height * op.shape.width * 3;
   // The last word that has a byte of these pixels ends within the images, which start at a word.
-  if (width % 4 == 0 && row_inside && left >= 0 && left + width <= op.width &&
+  if (width % 4 == 0 && row_inside && left >= 0 && left + width <= op.shape.width &&
       at + 3 * width + 3 <= end) {
     load_words(v, op.images + at);
   } else {
@@ -97,7 +99,7 @@ __global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normal
 #pragma unroll
     for (int k = 0; k < 3 * width; ++k) {
       const int column = left + k / 3;
-      if (row_inside && column >= 0 && column < op.width)
+      if (row_inside && column >= 0 && column < op.shape.width)
         v[k / 4] |= uint32_t{op.images[at + k]} << k % 4 * 8;
     }
   }
@@ -120,9 +122,9 @@ __global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normal
 // ---- patches of one pixel -----------------------------------------------------------------------
 template <class T, int width>
 __global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normalisation norm) {
-  const unsigned row_pieces = op.size * 3 / width;
+  const unsigned row_pieces = op.shape.size * 3 / width;
   const unsigned piece = blockIdx.x * threads + threadIdx.x, y = piece / row_pieces;
-  if (y >= unsigned(op.size)) return;
+  if (y >= unsigned(op.shape.size)) return;
   const int b = static_cast<int>(blockIdx.y);
   // Elements e .. e + width of the row: from channel `phase` of pixel x to one of pixel `last`.
   const unsigned e = (piece - y * row_pieces) * width;
@@ -132,15 +134,16 @@ __global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normali
 
   const Crop crop = op.crops[b];
   const int row = static_cast<int>(y) + crop.top;
-  const int mirrored = crop.left + op.size - 1;
+  const int mirrored = crop.left + op.shape.size - 1;
   const int left = crop.flip ? mirrored - last : crop.left + x;  // column of the leftmost
   const int right = crop.flip ? mirrored - x : crop.left + last;
-  const bool row_inside = row >= 0 && row < op.height;
-  const ptrdiff_t at = (static_cast<ptrdiff_t>(b) * op.height + row) * op.width;
+  const bool row_inside = row >= 0 && row < op.shape.height;
+  const ptrdiff_t at = (static_cast<ptrdiff_t>(b) * op.shape.height + row) * op.shape.width;
   const ptrdiff_t first = (at + (crop.flip ? right - pixels + 1 : left)) * 3;
-  const ptrdiff_t end = static_cast<ptrdiff_t>(op.B) * op.height * op.width * 3;
+  const ptrdiff_t end = static_cast<ptrdiff_t>(op.shape.B) * op.shape.height * op.shape.width * 3;
   uint32_t v[words];
-  if (row_inside && left >= 0 && right < op.width && first >= 0 && first + 4 * words + 3 <= end) {
+  if (row_inside && left >= 0 && right < op.shape.width && first >= 0 &&
+      first + 4 * words + 3 <= end) {
     load_words(v, op.images + first);
     if (crop.flip) reverse_pixels<pixels>(v);
   } else {
@@ -149,7 +152,7 @@ __global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normali
 #pragma unroll
     for (int k = 0; k < 3 * pixels; ++k) {
       const int column = crop.flip ? right - k / 3 : left + k / 3;
-      if (row_inside && column >= 0 && column < op.width)
+      if (row_inside && column >= 0 && column < op.shape.width)
         v[k / 4] |= uint32_t{op.images[(at + column) * 3 + k % 3]} << k % 4 * 8;
     }
   }
@@ -171,39 +174,34 @@ __global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normali
 #pragma unroll
   for (int i = 0; i < width; ++i)
     result.at[i] = from_float<T>(static_cast<float>(byte_of(v, i)) * factor[i % 3] + shift[i % 3]);
-  store_whole(static_cast<T*>(op.out) + (static_cast<size_t>(b) * op.size + y) * op.size * 3 + e,
+  store_whole(static_cast<T*>(op.out) +
+                  (static_cast<size_t>(b) * op.shape.size + y) * op.shape.size * 3 + e,
               result);
 }
 
 }  // namespace
 
-void CudaKernels::run(const InputPatches& op, Stream stream) {
-  require(op.B > 0 && op.height > 0 && op.width > 0, "InputPatches",
-          "B, height and width must be positive");
-  require(op.patch > 0, "InputPatches", "patch must be positive");
-  require(op.size > 0 && op.size % op.patch == 0, "InputPatches",
-          "size must be a positive multiple of patch");
-  require(op.size <= 16384, "InputPatches", "size: %d, but at most 16384", op.size);
-  require(op.B <= 65535, "InputPatches", "B: %d, but at most 65535", op.B);
-  require_pointer(op.out, "InputPatches", "out");
-  require_pointer(op.images, "InputPatches", "images");
-  require_pointer(op.crops, "InputPatches", "crops");
+template <>
+void CudaKernels::run(const InputPatches& op, cudaStream_t stream) {
+  require(op.shape.size <= 16384, "InputPatches", "size: %d, but at most 16384", op.shape.size);
+  require(op.shape.B <= 65535, "InputPatches", "B: %d, but at most 65535", op.shape.B);
   Normalisation norm;
   for (int c = 0; c < 3; ++c)
-    norm.factor[c] = 1.0f / (255.0f * op.std[c]), norm.shift[c] = -op.mean[c] / op.std[c];
+    norm.factor[c] = 1.0f / (255.0f * op.shape.std[c]),
+    norm.shift[c] = -op.shape.mean[c] / op.shape.std[c];
   by_dtype(op.dtype, [&]<class T>() {
     constexpr int pack = Pack<T>::size;
-    if (op.patch == 1 && in_packs<T>(op.size)) {
-      const dim3 grid(ceil_div(op.size * op.size / pack * 3, threads), op.B);
-      return launch<input_pixels<T, pack>>(grid, threads, 0, cuda_stream(stream), op, norm);
+    if (op.shape.patch == 1 && in_packs<T>(op.shape.size)) {
+      const dim3 grid(ceil_div(op.shape.size * op.shape.size / pack * 3, threads), op.shape.B);
+      return launch<input_pixels<T, pack>>(grid, threads, 0, stream, op, norm);
     }
     const auto launch_width = [&]<int width>(std::integral_constant<int, width>) {
-      const dim3 grid(ceil_div(op.size * op.size / width, threads), op.B);
-      launch<input_patches<T, width>>(grid, threads, 0, cuda_stream(stream), op, norm);
+      const dim3 grid(ceil_div(op.shape.size * op.shape.size / width, threads), op.shape.B);
+      launch<input_patches<T, width>>(grid, threads, 0, stream, op, norm);
     };
-    if (in_packs<T>(op.patch))
+    if (in_packs<T>(op.shape.patch))
       launch_width(std::integral_constant<int, pack>());
-    else if (op.patch % 4 == 0)
+    else if (op.shape.patch % 4 == 0)
       launch_width(std::integral_constant<int, 4>());
     else
       launch_width(std::integral_constant<int, 1>());

@@ -1,56 +1,21 @@
-// The table of operations. Of each: what it computes, on which shapes, what it writes (= or +=),
-// what it costs. kernels/NAME.cpp computes it on the CPU, kernels/NAME.cu on a GPU. A backend
-// implements Kernels; the engine knows no more of a device than this table and kernels/backend.h.
+// The table of operations: what each one computes, on which shapes, and what it writes (= or +=).
+// kernels/NAME.cpp computes it on the CPU, kernels/NAME.cu on a GPU; kernels/attention/ and
+// kernels/conv/ have the two families. The engine knows no more of a device than this table and
+// kernels/backend.h.
 //
-// Arguments stand in the order outputs, inputs, weights, sizes, dtype, accumulate. Gradients are
+// Arguments stand in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
 // prefixed d. "dtype" after a shape: elements of the operation's dtype; float: always fp32. All
 // tensors are dense, row-major, and start at a multiple of 64 bytes. Outputs never overlap inputs
-// unless it is said.
+// unless it is said. Each describe() is in kernels/table/operations.cpp: what is checked before a run,
+// and what the operation costs.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/table/arguments.h"
+#include "kernels/types.h"
+
 namespace bv {
-
-enum class DType : uint8_t { fp32, fp16, bf16 };
-constexpr size_t size_of(DType t) { return t == DType::fp32 ? 4 : 2; }
-
-// The least that has to be computed, and moved to and from memory.
-struct Cost {
-  double flops, bytes;
-};
-
-using Stream = struct OpaqueStream*;  // what stands behind it is the backend's business
-
-// What changes from step to step. It lives on the device; the host fills it before each micro-step,
-// so that a captured graph needs no new arguments.
-struct StepParams {
-  uint64_t seed;      // key of every random number
-  uint32_t epoch;     // with position, names the images of this micro-batch:
-  uint32_t position;  // image b is at position + b of the epoch's order
-  float lr;
-  float grad_scale;  // 1 / (images of a full update, all processes), times the loss scale
-  float divisor;     // of gradients: (images of this update) / (images of a full one)
-  float count;       // images in this micro-batch of this process
-  float stop;        // 1: this process was asked to stop; added up with the gradients
-};
-
-// State of the update that the device itself advances. Saved in checkpoints.
-struct UpdateState {
-  int32_t count;       // updates done (Adam's t); a skipped one is not counted
-  int32_t found_inf;   // 1: the last gradient held an inf or NaN, and the update was skipped
-  float grad_norm;     // global L2 norm of the last gradient, unscaled, before clipping
-  float loss_scale;    // 1 unless fp16
-  int32_t good_steps;  // since the scale last changed
-  int32_t skipped;     // updates in a row that were skipped
-};
-
-// Where a picture's pixels are taken from: pixel (y, x) of the result is pixel (y + top, x + left)
-// of the stored image, from the right if flip; black outside it.
-struct Crop {
-  int16_t top, left;
-  int32_t flip;
-};
 
 // ---- input --------------------------------------------------------------------------------------
 // Pixels to normalised patches, what a ViT's first matrix product reads:
@@ -58,22 +23,27 @@ struct Crop {
 //     = (pixel(b, gy * patch + py, gx * patch + px, c) / 255 - mean[c]) / std[c]
 // with pixels as Crop takes them; one outside the stored image is 0 before it is normalised, as
 // torchvision's RandomCrop pads.
+struct InputShape {
+  int B, height, width;   // of the stored images
+  int size, patch;        // of the result
+  float mean[3], std[3];  // of pixels in 0-1
+};
+
 struct InputPatches {
   void* out;              // [B, (size/patch)^2, 3*patch*patch] dtype  =
   const uint8_t* images;  // [B, height, width, 3]
   const Crop* crops;      // [B]
-  int B, height, width;   // of the stored images
-  int size, patch;        // of the result
-  float mean[3], std[3];  // of pixels in 0-1
+  InputShape shape;
   DType dtype;
 
-  Cost cost() const {
-    const double n = 3.0 * B * size * size;
-    return {2 * n, n * (1 + double(size_of(dtype)))};
-  }
+  void describe(Arguments&) const;
 };
 
 // ---- linear -------------------------------------------------------------------------------------
+struct LinearShape {
+  int M, N, K;  // rows, features out, features in
+};
+
 // out = inp weight^T + bias
 struct LinearForward {
   void* out;           // [M, N] dtype  =
@@ -81,13 +51,10 @@ struct LinearForward {
   const void* inp;     // [M, K] dtype
   const void* weight;  // [N, K] dtype
   const void* bias;    // [N] dtype, or null
-  int M, N, K;
+  LinearShape shape;
   DType dtype;
 
-  Cost cost() const {
-    return {2.0 * M * N * K, double(size_of(dtype)) *
-                                 (double(M) * K + double(N) * K + double(M) * N + (bias ? N : 0))};
-  }
+  void describe(Arguments&) const;
 };
 
 // dinp = dout weight
@@ -96,13 +63,10 @@ struct LinearBackwardInput {
   void* workspace;     // [workspace_bytes(*this)]
   const void* dout;    // [M, N] dtype
   const void* weight;  // [N, K] dtype
-  int M, N, K;
+  LinearShape shape;
   DType dtype;
 
-  Cost cost() const {
-    return {2.0 * M * N * K,
-            double(size_of(dtype)) * (double(M) * K + double(N) * K + double(M) * N)};
-  }
+  void describe(Arguments&) const;
 };
 
 // dweight (+)= dout^T inp,   dbias (+)= sum over rows of dout
@@ -112,14 +76,16 @@ struct LinearBackwardWeight {
   void* workspace;   // [workspace_bytes(*this)]
   const void* dout;  // [M, N] dtype
   const void* inp;   // [M, K] dtype
-  int M, N, K;
+  LinearShape shape;
   DType dtype;
   bool accumulate;
 
-  Cost cost() const {
-    return {2.0 * M * N * K, double(size_of(dtype)) * (double(M) * K + double(M) * N) +
-                                 4.0 * (double(N) * K + (dbias ? N : 0)) * (accumulate ? 2 : 1)};
-  }
+  void describe(Arguments&) const;
+};
+
+// Operations on rows of C channels: all images and positions, or all tokens.
+struct RowsShape {
+  int rows, C;
 };
 
 // ---- gelu ---------------------------------------------------------------------------------------
@@ -129,13 +95,10 @@ struct BiasGeluForward {
   void* out;         // [rows, C] dtype  =
   const void* inp;   // [rows, C] dtype, saved for backward
   const void* bias;  // [C] dtype
-  int rows, C;
+  RowsShape shape;
   DType dtype;
 
-  Cost cost() const {
-    const double n = double(rows) * C;
-    return {20 * n, double(size_of(dtype)) * (2 * n + C)};
-  }
+  void describe(Arguments&) const;
 };
 
 // dinp = dout (Phi(x) + x phi(x)),   dbias (+)= sum over rows of dinp
@@ -146,14 +109,11 @@ struct BiasGeluBackward {
   const void* dout;  // [rows, C] dtype
   const void* inp;   // [rows, C] dtype
   const void* bias;  // [C] dtype
-  int rows, C;
+  RowsShape shape;
   DType dtype;
   bool accumulate;
 
-  Cost cost() const {
-    const double n = double(rows) * C;
-    return {30 * n, double(size_of(dtype)) * (3 * n + C) + 4.0 * C * (accumulate ? 2 : 1)};
-  }
+  void describe(Arguments&) const;
 };
 
 // ---- layernorm ----------------------------------------------------------------------------------
@@ -170,14 +130,11 @@ struct LayerNormForward {
   const void* residual;  // [rows, C] dtype, or null
   const float* weight;   // [C]
   const float* bias;     // [C]
-  int rows, C;
+  RowsShape shape;
   float eps;
   DType dtype;
 
-  Cost cost() const {
-    const double n = double(rows) * C;
-    return {8 * n, n * double(size_of(dtype)) * (residual ? 4 : 2) + 8.0 * (double(rows) + C)};
-  }
+  void describe(Arguments&) const;
 };
 
 // dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),
@@ -194,15 +151,11 @@ struct LayerNormBackward {
   const float* mean;    // [rows]
   const float* rstd;    // [rows]
   const float* weight;  // [C]
-  int rows, C;
+  RowsShape shape;
   DType dtype;
   bool accumulate;
 
-  Cost cost() const {
-    const double n = double(rows) * C;
-    return {14 * n, n * double(size_of(dtype)) * (dsum ? 4 : 3) + 8.0 * rows +
-                        4.0 * C * (accumulate ? 5 : 3)};
-  }
+  void describe(Arguments&) const;
 };
 
 // ---- attention ----------------------------------------------------------------------------------
@@ -213,21 +166,22 @@ struct LayerNormBackward {
 // Scores never reach memory as a whole. Dropout (drop > 0) keeps element i = (h * N + q) * N + key
 // of P where the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made uniform, is at
 // least drop.
+struct AttentionShape {
+  int B, N, H, D;  // images, tokens, heads, channels of a head
+};
+
 struct AttentionForward {
   void* out;                 // [B, N, H, D] dtype  =, saved for backward
   float* lse;                // [B, H, N]  =, saved for backward
   void* workspace;           // [workspace_bytes(*this)]
   const void* qkv;           // [B, N, 3, H, D] dtype
   const StepParams* params;  // seed, epoch, position; unused without dropout
-  int B, N, H, D;
+  AttentionShape shape;
   uint32_t layer;
   float drop;
   DType dtype;
 
-  Cost cost() const {
-    const double rows = double(B) * N * H;
-    return {4 * rows * N * D, double(size_of(dtype)) * rows * D * 4 + 4 * rows};
-  }
+  void describe(Arguments&) const;
 };
 
 // With dP' = dout V^T * mask / (1 - drop) and delta = rowsum(dout * out):
@@ -241,32 +195,30 @@ struct AttentionBackward {
   const void* out;           // [B, N, H, D] dtype
   const float* lse;          // [B, H, N]
   const StepParams* params;  // as in forward
-  int B, N, H, D;
+  AttentionShape shape;
   uint32_t layer;
   float drop;
   DType dtype;
 
-  Cost cost() const {
-    const double rows = double(B) * N * H;
-    return {10 * rows * N * D, double(size_of(dtype)) * rows * D * 8 + 4 * rows};
-  }
+  void describe(Arguments&) const;
 };
 
 // ---- tokens -------------------------------------------------------------------------------------
 // Class token before the patches, position embedding over all:
 //   out[b, 0] = class_token + position[0],   out[b, 1 + p] = patches[b, p] + position[1 + p]
+struct EmbedShape {
+  int B, P, C;  // images, patches, channels
+};
+
 struct EmbedForward {
   void* out;                 // [B, 1 + P, C] dtype  =
   const void* patches;       // [B, P, C] dtype
   const float* class_token;  // [C]
   const float* position;     // [1 + P, C]
-  int B, P, C;
+  EmbedShape shape;
   DType dtype;
 
-  Cost cost() const {
-    const double n = double(P) * C;
-    return {B * n, double(size_of(dtype)) * B * (2 * n + C) + 4 * n};
-  }
+  void describe(Arguments&) const;
 };
 
 // dpatches[b, p] = dout[b, 1 + p]
@@ -276,34 +228,35 @@ struct EmbedBackward {
   float* dclass_token;  // [C]  = or +=, by accumulate
   float* dposition;     // [1 + P, C]  = or +=, by accumulate
   const void* dout;     // [B, 1 + P, C] dtype
-  int B, P, C;
+  EmbedShape shape;
   DType dtype;
   bool accumulate;
 
-  Cost cost() const {
-    const double n = double(P) * C;
-    return {B * n, double(size_of(dtype)) * B * (2 * n + C) + 4 * n * (accumulate ? 2 : 1)};
-  }
+  void describe(Arguments&) const;
+};
+
+struct TokensShape {
+  int B, N, C;
 };
 
 // out[b] = inp[b, 0]
 struct ClassTokenForward {
   void* out;        // [B, C] dtype  =
   const void* inp;  // [B, N, C] dtype
-  int B, N, C;
+  TokensShape shape;
   DType dtype;
 
-  Cost cost() const { return {0, 2.0 * double(size_of(dtype)) * B * C}; }
+  void describe(Arguments&) const;
 };
 
 // dinp[b, 0] = dout[b], all other tokens 0
 struct ClassTokenBackward {
   void* dinp;        // [B, N, C] dtype  =
   const void* dout;  // [B, C] dtype
-  int B, N, C;
+  TokensShape shape;
   DType dtype;
 
-  Cost cost() const { return {0, double(size_of(dtype)) * B * C * (N + 1.0)}; }
+  void describe(Arguments&) const;
 };
 
 // ---- convolution --------------------------------------------------------------------------------
@@ -336,10 +289,7 @@ struct ConvForward {
   ConvShape shape;
   DType dtype;
 
-  Cost cost() const {
-    return {shape.flops(), double(size_of(dtype)) *
-                               (shape.inp_count() + shape.weight_count() + shape.out_count())};
-  }
+  void describe(Arguments&) const;
 };
 
 // dinp[n, h, w, first(k) + c] = add + sum over k of the group and all p, r, q, s with
@@ -353,10 +303,7 @@ struct ConvBackwardInput {
   ConvShape shape;
   DType dtype;
 
-  Cost cost() const {
-    return {shape.flops(), double(size_of(dtype)) * (shape.inp_count() * (add ? 2 : 1) +
-                                                     shape.weight_count() + shape.out_count())};
-  }
+  void describe(Arguments&) const;
 };
 
 // dweight[k, r, s, c] (+)= sum over n, p, q of
@@ -370,10 +317,7 @@ struct ConvBackwardWeight {
   DType dtype;
   bool accumulate;
 
-  Cost cost() const {
-    return {shape.flops(), double(size_of(dtype)) * (shape.inp_count() + shape.out_count()) +
-                               4.0 * shape.weight_count() * (accumulate ? 2 : 1)};
-  }
+  void describe(Arguments&) const;
 };
 
 // ---- batch norm ---------------------------------------------------------------------------------
@@ -398,15 +342,13 @@ struct BatchNormForward {
   const float* moments;  // [parts, 2, C]: mean and biased variance of inp, as of ConvForward
   const float* weight;   // [C]
   const float* bias;     // [C]
-  int rows, C, parts;
+  RowsShape shape;
+  int parts;
   float eps, momentum;
   bool relu;
   DType dtype;
 
-  Cost cost() const {
-    const double n = double(rows) * C;
-    return {4 * n, n * double(size_of(dtype)) * (residual ? 3 : 2) + 4.0 * C * (8 + 2.0 * parts)};
-  }
+  void describe(Arguments&) const;
 };
 
 // Evaluation: the same with the running statistics as mean and variance.
@@ -418,15 +360,12 @@ struct BatchNormEvaluate {
   const float* running_var;   // [C]
   const float* weight;        // [C]
   const float* bias;          // [C]
-  int rows, C;
+  RowsShape shape;
   float eps;
   bool relu;
   DType dtype;
 
-  Cost cost() const {
-    const double n = double(rows) * C;
-    return {4 * n, n * double(size_of(dtype)) * (residual ? 3 : 2) + 16.0 * C};
-  }
+  void describe(Arguments&) const;
 };
 
 // Backward in two passes, since SyncBN adds up the sums over the processes between them. The first,
@@ -448,16 +387,12 @@ struct BatchNormBackwardSums {
   const float* rstd;    // [C]
   const float* weight;  // [C]
   const float* bias;    // [C]
-  int rows, C;
+  RowsShape shape;
   bool relu;
   DType dtype;
   bool accumulate;
 
-  Cost cost() const {
-    const double n = double(rows) * C;
-    return {6 * n, n * double(size_of(dtype)) * (2 + (out ? 1 : 0) + (g ? 1 : 0)) +
-                       4.0 * C * (accumulate ? 10 : 8)};
-  }
+  void describe(Arguments&) const;
 };
 
 // The second: dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n),   n = rows * parts
@@ -471,17 +406,25 @@ struct BatchNormBackward {
   const float* rstd;    // [C]
   const float* weight;  // [C]
   const float* bias;    // [C]
-  int rows, C, parts;
+  RowsShape shape;
+  int parts;
   bool relu;  // y's sign is computed again from inp
   DType dtype;
 
-  Cost cost() const {
-    const double n = double(rows) * C;
-    return {8 * n, 3 * n * double(size_of(dtype)) + 24.0 * C};
-  }
+  void describe(Arguments&) const;
 };
 
 // ---- pooling ------------------------------------------------------------------------------------
+struct PoolShape {
+  int N, H, W, C;          // inp [N, H, W, C]
+  int R, stride, padding;  // padding <= R / 2
+
+  constexpr int P() const { return (H + 2 * padding - R) / stride + 1; }  // out [N, P, Q, C]
+  constexpr int Q() const { return (W + 2 * padding - R) / stride + 1; }
+  constexpr double inp_count() const { return double(N) * H * W * C; }
+  constexpr double out_count() const { return double(N) * P() * Q() * C; }
+};
+
 // The largest of each window of R x R; what lies outside the image is none. Of equals the first in
 // the order of rows and columns; a NaN is the largest of all, as in PyTorch. `index` says which:
 // r * R + s.
@@ -489,17 +432,10 @@ struct MaxPoolForward {
   void* out;        // [N, P, Q, C] dtype  =
   uint8_t* index;   // [N, P, Q, C]  =, saved for backward
   const void* inp;  // [N, H, W, C] dtype
-  int N, H, W, C;
-  int R, stride, padding;  // padding <= R / 2
+  PoolShape shape;
   DType dtype;
 
-  constexpr int P() const { return (H + 2 * padding - R) / stride + 1; }
-  constexpr int Q() const { return (W + 2 * padding - R) / stride + 1; }
-  Cost cost() const {
-    const double out_count = double(N) * P() * Q() * C;
-    return {out_count * R * R, double(N) * H * W * C * double(size_of(dtype)) +
-                                   out_count * (double(size_of(dtype)) + 1)};
-  }
+  void describe(Arguments&) const;
 };
 
 // dinp = sum over the windows that took this element of dout, in the order of the windows
@@ -507,46 +443,41 @@ struct MaxPoolBackward {
   void* dinp;            // [N, H, W, C] dtype  =
   const void* dout;      // [N, P, Q, C] dtype
   const uint8_t* index;  // [N, P, Q, C]
-  int N, H, W, C;
-  int R, stride, padding;
+  PoolShape shape;
   DType dtype;
 
-  constexpr int P() const { return (H + 2 * padding - R) / stride + 1; }
-  constexpr int Q() const { return (W + 2 * padding - R) / stride + 1; }
-  Cost cost() const {
-    const double out_count = double(N) * P() * Q() * C;
-    return {out_count, double(N) * H * W * C * double(size_of(dtype)) +
-                           out_count * (double(size_of(dtype)) + 1)};
-  }
+  void describe(Arguments&) const;
+};
+
+struct PositionsShape {
+  int N, positions, C;
 };
 
 // out[n, c] = mean over positions of inp[n, position, c]
 struct AveragePoolForward {
   void* out;        // [N, C] dtype  =
   const void* inp;  // [N, positions, C] dtype
-  int N, positions, C;
+  PositionsShape shape;
   DType dtype;
 
-  Cost cost() const {
-    const double n = double(N) * C;
-    return {n * positions, n * (positions + 1.0) * double(size_of(dtype))};
-  }
+  void describe(Arguments&) const;
 };
 
 // dinp[n, position, c] = dout[n, c] / positions
 struct AveragePoolBackward {
   void* dinp;        // [N, positions, C] dtype  =
   const void* dout;  // [N, C] dtype
-  int N, positions, C;
+  PositionsShape shape;
   DType dtype;
 
-  Cost cost() const {
-    const double n = double(N) * C;
-    return {n * positions, n * (positions + 1.0) * double(size_of(dtype))};
-  }
+  void describe(Arguments&) const;
 };
 
 // ---- dropout ------------------------------------------------------------------------------------
+struct DropoutShape {
+  int B, elements, group;
+};
+
 // Forward and, on gradients, backward: out = keep ? inp / (1 - drop) : 0, one decision for `group`
 // neighbours (1: dropout, Srivastava et al. 2014; all elements of an image: drop path, Huang et al.
 // 2016). Element e of image b belongs to decision i = e / group, which keeps where the word i % 4
@@ -555,18 +486,19 @@ struct Dropout {
   void* out;                 // [B, elements] dtype  =, may be inp itself
   const void* inp;           // [B, elements] dtype
   const StepParams* params;  // seed, epoch, position
-  int B, elements, group;
+  DropoutShape shape;
   uint32_t layer;
   float drop;
   DType dtype;
 
-  Cost cost() const {
-    const double n = double(B) * elements;
-    return {n, 2 * n * double(size_of(dtype))};
-  }
+  void describe(Arguments&) const;
 };
 
 // ---- loss ---------------------------------------------------------------------------------------
+struct ClassesShape {
+  int B, K;  // images, classes
+};
+
 // Softmax cross-entropy with label smoothing s (Szegedy et al. 2016): the target is
 // (1 - s) onehot(label) + s / K, or soft targets with the same smoothing.
 //   loss[b] = lse[b] - sum_k target[b, k] logits[b, k],   lse = log sum_k exp(logits)
@@ -577,14 +509,11 @@ struct CrossEntropyForward {
   const void* logits;     // [B, K] dtype
   const int32_t* labels;  // [B], each -1 or 0 .. K-1
   const float* targets;   // [B, K] soft targets whose rows sum to 1, or null
-  int B, K;
+  ClassesShape shape;
   float smoothing;
   DType dtype;
 
-  Cost cost() const {
-    const double n = double(B) * K;
-    return {4 * n, n * (double(size_of(dtype)) + (targets ? 4 : 0)) + 12.0 * B};
-  }
+  void describe(Arguments&) const;
 };
 
 // dlogits = (softmax(logits) - target) * params->grad_scale * state->loss_scale
@@ -597,14 +526,11 @@ struct CrossEntropyBackward {
   const float* targets;   // [B, K] or null
   const StepParams* params;
   const UpdateState* state;
-  int B, K;
+  ClassesShape shape;
   float smoothing;
   DType dtype;
 
-  Cost cost() const {
-    const double n = double(B) * K;
-    return {4 * n, n * (2 * double(size_of(dtype)) + (targets ? 4 : 0)) + 8.0 * B};
-  }
+  void describe(Arguments&) const;
 };
 
 // Sums over the images of a run of batches, in the order of the rows; rows of label -1 don't count.
@@ -617,13 +543,10 @@ struct Metrics {
   const float* loss;      // [B]
   const void* logits;     // [B, K] dtype
   const int32_t* labels;  // [B]
-  int B, K;
+  ClassesShape shape;
   DType dtype;
 
-  Cost cost() const {
-    const double n = double(B) * K;
-    return {2 * n, n * double(size_of(dtype)) + 8.0 * B};
-  }
+  void describe(Arguments&) const;
 };
 
 // Words that travel with the gradient's all-reduce, behind the last parameter's gradient:
@@ -635,7 +558,7 @@ struct GradientTail {
   int B;
   bool accumulate;
 
-  Cost cost() const { return {double(B), 4.0 * B}; }
+  void describe(Arguments&) const;
 };
 
 // ---- optimizer ----------------------------------------------------------------------------------
@@ -648,7 +571,7 @@ struct GradientNorm {
   const StepParams* params;  // divisor
   size_t count;
 
-  Cost cost() const { return {2.0 * double(count), 4.0 * double(count)}; }
+  void describe(Arguments&) const;
 };
 
 // Dynamic loss scaling (Micikevicius et al. 2018): after a skipped update the scale is multiplied by
@@ -699,10 +622,7 @@ struct OptimizerUpdate {
   bool nesterov;
   DType dtype;  // of compute_weights
 
-  Cost cost() const {
-    const double n = double(count);
-    return {15 * n, n * (12.0 + (m ? 8 : 0) + (v ? 8 : 0) + (compute_weights ? 2 : 0))};
-  }
+  void describe(Arguments&) const;
 };
 
 // data *= factor: running statistics, added up over the processes, to their mean.
@@ -711,25 +631,49 @@ struct Scale {
   size_t count;
   float factor;
 
-  Cost cost() const { return {double(count), 8.0 * double(count)}; }
+  void describe(Arguments&) const;
 };
 
 // ---- the table ----------------------------------------------------------------------------------
+// One operation on one device (kernels/table/rows.h).
 template <class Op>
-struct KernelRow {
+class KernelRow {
+ public:
   virtual ~KernelRow() = default;
-  // Runs the operation; asserts shapes (std::invalid_argument that names the operation and the
-  // argument).
-  virtual void run(const Op&, Stream) = 0;
-  // Bytes that the operation wants behind its `workspace`; pointers are not looked at. What can be
-  // prepared for these shapes is prepared here, so that run() finds it done.
-  virtual size_t workspace_bytes(const Op&) { return 0; }
+
+ private:
+  template <class...>
+  friend class KernelTable;
+  virtual void execute(const Op&, Stream) = 0;
+  virtual size_t wanted_workspace(const Op&) = 0;
 };
 
 template <class... Ops>
-struct KernelTable : KernelRow<Ops>... {
-  using KernelRow<Ops>::run...;
-  using KernelRow<Ops>::workspace_bytes...;
+class KernelTable : public KernelRow<Ops>... {
+ public:
+  explicit KernelTable(const DeviceLimits& limits = {}) : limits_(limits) {}
+
+  // Runs the operation. Throws std::invalid_argument that names the operation and the argument.
+  template <class Op>
+  void run(const Op& op, Stream stream) {
+    validate(op, limits_);
+    if constexpr (requires { op.workspace; })
+      if (!op.workspace && workspace_bytes(op) > 0) validate(op, {.needs_workspace = true});
+    row<Op>().execute(op, stream);
+  }
+  // Bytes that the operation wants at its `workspace`; pointers are not looked at. What can be
+  // prepared for these shapes is prepared here, so that run() finds it done.
+  template <class Op>
+  size_t workspace_bytes(const Op& op) {
+    return row<Op>().wanted_workspace(op);
+  }
+
+ private:
+  template <class Op>
+  KernelRow<Op>& row() {
+    return *this;
+  }
+  DeviceLimits limits_;
 };
 
 using Kernels =

@@ -19,33 +19,33 @@ using simd::set;
 using simd::vf;
 
 void forward_row(const LayerNormForward& op, int row) {
-  const size_t at = size_t(row) * op.C;
+  const size_t at = size_t(row) * op.shape.C;
   const float* inp = static_cast<const float*>(op.inp) + at;
   const float* x = inp;
   vf total{};
   if (op.residual) {
     const float* residual = static_cast<const float*>(op.residual) + at;
     float* sum = static_cast<float*>(op.sum) + at;
-    for_each(op.C, [&](int i, auto lanes) {
+    for_each(op.shape.C, [&](int i, auto lanes) {
       const vf v = lanes.load(inp + i) + lanes.load(residual + i);
       lanes.store(sum + i, v);
       total += v;
     });
     x = sum;
   } else {
-    for_each(op.C, [&](int i, auto lanes) { total += lanes.load(inp + i); });
+    for_each(op.shape.C, [&](int i, auto lanes) { total += lanes.load(inp + i); });
   }
-  const float mean = simd::reduce_sum(total) / op.C;
+  const float mean = simd::reduce_sum(total) / op.shape.C;
 
   vf squares{};
-  for_each(op.C, [&](int i, auto lanes) {
+  for_each(op.shape.C, [&](int i, auto lanes) {
     const vf d = lanes.keep(lanes.load(x + i) - mean);
     squares += d * d;
   });
-  const float rstd = 1.0f / __builtin_sqrtf(simd::reduce_sum(squares) / op.C + op.eps);
+  const float rstd = 1.0f / __builtin_sqrtf(simd::reduce_sum(squares) / op.shape.C + op.eps);
 
   float* out = static_cast<float*>(op.out) + at;
-  for_each(op.C, [&](int i, auto lanes) {
+  for_each(op.shape.C, [&](int i, auto lanes) {
     const vf xhat = (lanes.load(x + i) - mean) * rstd;
     lanes.store(out + i, simd::fma(xhat, lanes.load(op.weight + i), lanes.load(op.bias + i)));
   });
@@ -55,12 +55,12 @@ void forward_row(const LayerNormForward& op, int row) {
 
 // Writes a row of dinp and adds the row to the partial sums.
 void backward_row(const LayerNormBackward& op, int row, float* dweight, float* dbias) {
-  const size_t at = size_t(row) * op.C;
+  const size_t at = size_t(row) * op.shape.C;
   const float* dout = static_cast<const float*>(op.dout) + at;
   const float* sum = static_cast<const float*>(op.sum) + at;
   const float mean = op.mean[row], rstd = op.rstd[row];
   vf g_total{}, g_xhat_total{};
-  for_each(op.C, [&](int i, auto lanes) {
+  for_each(op.shape.C, [&](int i, auto lanes) {
     const vf d = lanes.load(dout + i), xhat = (lanes.load(sum + i) - mean) * rstd;
     const vf g = d * lanes.load(op.weight + i);
     lanes.store(dweight + i, simd::fma(d, xhat, lanes.load(dweight + i)));
@@ -68,12 +68,12 @@ void backward_row(const LayerNormBackward& op, int row, float* dweight, float* d
     g_total += g;
     g_xhat_total = simd::fma(g, xhat, g_xhat_total);
   });
-  const vf g_mean = set(simd::reduce_sum(g_total) / op.C);
-  const vf g_xhat_mean = set(simd::reduce_sum(g_xhat_total) / op.C);
+  const vf g_mean = set(simd::reduce_sum(g_total) / op.shape.C);
+  const vf g_xhat_mean = set(simd::reduce_sum(g_xhat_total) / op.shape.C);
 
   const float* dsum = static_cast<const float*>(op.dsum);
   float* dinp = static_cast<float*>(op.dinp) + at;
-  for_each(op.C, [&](int i, auto lanes) {
+  for_each(op.shape.C, [&](int i, auto lanes) {
     const vf xhat = (lanes.load(sum + i) - mean) * rstd;
     const vf g = lanes.load(dout + i) * lanes.load(op.weight + i);
     const vf d = (g - g_mean - xhat * g_xhat_mean) * rstd;
@@ -83,39 +83,31 @@ void backward_row(const LayerNormBackward& op, int row, float* dweight, float* d
 
 }  // namespace
 
-void CpuKernels::run(const LayerNormForward& op, Stream) {
-  require(op.rows > 0 && op.C > 0, "LayerNormForward", "rows and C must be positive");
-  require(op.dtype == DType::fp32, "LayerNormForward", "dtype must be fp32 on this device");
-  require(!op.residual || op.sum, "LayerNormForward", "sum must be there where residual is");
-  require(op.out && op.mean && op.rstd && op.inp && op.weight && op.bias, "LayerNormForward",
-          "out, mean, rstd, inp, weight and bias must not be null");
+template <>
+void CpuKernels::run(const LayerNormForward& op) {
 #pragma omp parallel for schedule(static)
-  for (int row = 0; row < op.rows; ++row) forward_row(op, row);
+  for (int row = 0; row < op.shape.rows; ++row) forward_row(op, row);
 }
 
-size_t CpuKernels::workspace_bytes(const LayerNormBackward& op) {
-  return sizeof(float) * 2 * RowGroups{op.rows}.count() * op.C;
+template <>
+size_t CpuKernels::workspace(const LayerNormBackward& op) {
+  return sizeof(float) * 2 * RowGroups{op.shape.rows}.count() * op.shape.C;
 }
 
-void CpuKernels::run(const LayerNormBackward& op, Stream) {
-  require(op.rows > 0 && op.C > 0, "LayerNormBackward", "rows and C must be positive");
-  require(op.dtype == DType::fp32, "LayerNormBackward", "dtype must be fp32 on this device");
-  require(op.dinp && op.dweight && op.dbias && op.workspace, "LayerNormBackward",
-          "dinp, dweight, dbias and workspace must not be null");
-  require(op.dout && op.sum && op.mean && op.rstd && op.weight, "LayerNormBackward",
-          "dout, sum, mean, rstd and weight must not be null");
-  const RowGroups groups{op.rows};
+template <>
+void CpuKernels::run(const LayerNormBackward& op) {
+  const RowGroups groups{op.shape.rows};
   float* partial = static_cast<float*>(op.workspace);  // [groups, 2, C]
-  const size_t stride = 2 * size_t(op.C);
+  const size_t stride = 2 * size_t(op.shape.C);
 #pragma omp parallel for schedule(static)
   for (int group = 0; group < groups.count(); ++group) {
     float* dweight = partial + group * stride;
     __builtin_memset(dweight, 0, stride * sizeof(float));
     for (int row = groups.begin(group); row < groups.begin(group + 1); ++row)
-      backward_row(op, row, dweight, dweight + op.C);
+      backward_row(op, row, dweight, dweight + op.shape.C);
   }
-  add_groups(op.dweight, partial, groups.count(), stride, op.C, op.accumulate);
-  add_groups(op.dbias, partial + op.C, groups.count(), stride, op.C, op.accumulate);
+  add_groups(op.dweight, partial, groups.count(), stride, op.shape.C, op.accumulate);
+  add_groups(op.dbias, partial + op.shape.C, groups.count(), stride, op.shape.C, op.accumulate);
 }
 
 }  // namespace bv::BAREVISION_ISA

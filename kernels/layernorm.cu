@@ -80,18 +80,18 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
     layernorm_forward(LayerNormForward op, float inverse_C) {
   using S = Split<T, lanes, size>;
   constexpr int packs = S::packs, width = S::width;
-  const unsigned last = op.rows - 1;
+  const unsigned last = op.shape.rows - 1;
   const unsigned wanted = blockIdx.x * (forward_threads / lanes) + threadIdx.x / lanes;
   const unsigned row = wanted < last ? wanted : last;
   const bool live = wanted <= last;  // all threads take part in their warp's sums
-  const size_t begin = static_cast<size_t>(row) * op.C;
+  const size_t begin = static_cast<size_t>(row) * op.shape.C;
 
   Pack<T> inp[packs];
-  S::load(inp, op.inp, begin, op.C);
+  S::load(inp, op.inp, begin, op.shape.C);
   float x[packs][width];
   if (op.residual) {
     Pack<T> residual[packs];
-    S::load(residual, op.residual, begin, op.C);
+    S::load(residual, op.residual, begin, op.shape.C);
 #pragma unroll
     for (int p = 0; p < packs; ++p) {
       float other[width];
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
         sum.at[i] = from_float<T>(x[p][i] + other[i]);
         x[p][i] = to_float(sum.at[i]);
       }
-      if (live && S::column(p) < op.C)
+      if (live && S::column(p) < op.shape.C)
         store_pack(static_cast<T*>(op.sum) + begin + S::column(p), sum);
     }
   } else {
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
   float total[packs] = {};
 #pragma unroll
   for (int p = 0; p < packs; ++p)
-    if (S::column(p) < op.C)
+    if (S::column(p) < op.shape.C)
 #pragma unroll
       for (int i = 0; i < width; ++i) total[p] += x[p][i];
   const float mean = warp_sum<lanes>(sum_of(total)) * inverse_C;
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
   for (int p = 0; p < packs; ++p) {
 #pragma unroll
     for (int i = 0; i < width; ++i) x[p][i] -= mean;
-    if (S::column(p) < op.C)
+    if (S::column(p) < op.shape.C)
 #pragma unroll
       for (int i = 0; i < width; ++i) squares[p] = fmaf(x[p][i], x[p][i], squares[p]);
   }
@@ -132,13 +132,13 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
 
 #pragma unroll
   for (int p = 0; p < packs; ++p) {
-    const auto weight = load<width>(op.weight + S::column_in(p, op.C));
-    const auto bias = load<width>(op.bias + S::column_in(p, op.C));
+    const auto weight = load<width>(op.weight + S::column_in(p, op.shape.C));
+    const auto bias = load<width>(op.bias + S::column_in(p, op.shape.C));
     Pack<T> out;
 #pragma unroll
     for (int i = 0; i < width; ++i)
       out.at[i] = from_float<T>(fmaf(x[p][i] * rstd, weight.at[i], bias.at[i]));
-    if (live && S::column(p) < op.C)
+    if (live && S::column(p) < op.shape.C)
       store_pack(static_cast<T*>(op.out) + begin + S::column(p), out);
   }
   if (live && threadIdx.x % lanes == 0) op.mean[row] = mean, op.rstd[row] = rstd;
@@ -191,14 +191,14 @@ __global__ void __launch_bounds__((backward_threads<T, lanes>), 1)
   constexpr int packs = S::packs, width = S::width;
   const unsigned lane = threadIdx.x % warp_size, warp = threadIdx.x / warp_size;
   Warp* const warps = &shared<Warp>();
-  const unsigned rows = op.rows, step = gridDim.x * (blockDim.x / warp_size) * S::rows;
+  const unsigned rows = op.shape.rows, step = gridDim.x * (blockDim.x / warp_size) * S::rows;
 
   // What isn't there is 0, and adds 0 to all sums.
   const auto fetch = [&](unsigned row, typename Warp::Rows& to) {
-    const size_t begin = static_cast<size_t>(row) * op.C;
+    const size_t begin = static_cast<size_t>(row) * op.shape.C;
 #pragma unroll
     for (int p = 0; p < packs; ++p) {
-      const bool there = row < rows && S::column(p) < op.C;
+      const bool there = row < rows && S::column(p) < op.shape.C;
       const size_t at = there ? begin + S::column(p) : 0;
       cp_async_16(&to.dout[p][lane], static_cast<const T*>(op.dout) + at, there);
       cp_async_16(&to.sum[p][lane], static_cast<const T*>(op.sum) + at, there);
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__((backward_threads<T, lanes>), 1)
     float g_sum[packs] = {}, g_xhat_sum[packs] = {};
 #pragma unroll
     for (int p = 0; p < packs; ++p) {
-      const auto weight = load<width>(op.weight + S::column_in(p, op.C));
+      const auto weight = load<width>(op.weight + S::column_in(p, op.shape.C));
       float dout[width], sum[width];
       to_floats(dout, load_pack<T>(mine.dout[p][lane].at));
       to_floats(sum, load_pack<T>(mine.sum[p][lane].at));
@@ -243,7 +243,7 @@ __global__ void __launch_bounds__((backward_threads<T, lanes>), 1)
     __syncwarp();  // the row is read again: kept in registers, it would cost half the warps
 #pragma unroll
     for (int p = 0; p < packs; ++p) {
-      const auto weight = load<width>(op.weight + S::column_in(p, op.C));
+      const auto weight = load<width>(op.weight + S::column_in(p, op.shape.C));
       float dout[width], sum[width], d[width];
       to_floats(dout, load_pack<T>(mine.dout[p][lane].at));
       to_floats(sum, load_pack<T>(mine.sum[p][lane].at));
@@ -259,17 +259,18 @@ __global__ void __launch_bounds__((backward_threads<T, lanes>), 1)
       Pack<T> dinp;
 #pragma unroll
       for (int i = 0; i < width; ++i) dinp.at[i] = from_float<T>(d[i]);
-      if (row < rows && S::column(p) < op.C)
-        store_pack(static_cast<T*>(op.dinp) + static_cast<size_t>(row) * op.C + S::column(p), dinp);
+      if (row < rows && S::column(p) < op.shape.C)
+        store_pack(static_cast<T*>(op.dinp) + static_cast<size_t>(row) * op.shape.C + S::column(p),
+                   dinp);
     }
   }
 
   cp_async_wait<0>();
   __syncwarp();  // sums take the rows' place
-  float* partial = static_cast<float*>(op.workspace) + size_t(blockIdx.x) * 2 * op.C;
-  write_block_sums(dweight, partial, op.C, warps);
+  float* partial = static_cast<float*>(op.workspace) + size_t(blockIdx.x) * 2 * op.shape.C;
+  write_block_sums(dweight, partial, op.shape.C, warps);
   __syncthreads();
-  write_block_sums(dbias, partial + op.C, op.C, warps);
+  write_block_sums(dbias, partial + op.shape.C, op.shape.C, warps);
 }
 
 // ---- any C: a warp a row, elements one by one ---------------------------------------------------
@@ -282,28 +283,29 @@ __device__ inline unsigned warps_row() {
 template <class T>
 __global__ void __launch_bounds__(general_threads) layernorm_forward_any(LayerNormForward op) {
   const unsigned row = warps_row();
-  if (row >= static_cast<unsigned>(op.rows)) return;  // a whole warp, and there are no barriers
-  const size_t begin = static_cast<size_t>(row) * op.C;
+  if (row >= static_cast<unsigned>(op.shape.rows))
+    return;  // a whole warp, and there are no barriers
+  const size_t begin = static_cast<size_t>(row) * op.shape.C;
   const int lane = threadIdx.x % warp_size;
   const T* x = static_cast<const T*>(op.inp) + begin;
   if (op.residual) {
     const T* residual = static_cast<const T*>(op.residual) + begin;
     T* sum = static_cast<T*>(op.sum) + begin;
-    for (int c = lane; c < op.C; c += warp_size)
+    for (int c = lane; c < op.shape.C; c += warp_size)
       sum[c] = from_float<T>(to_float(x[c]) + to_float(residual[c]));
     x = sum;  // of which a thread reads what it wrote itself
   }
   float total = 0;
-  for (int c = lane; c < op.C; c += warp_size) total += to_float(x[c]);
-  const float mean = warp_sum(total) / op.C;
+  for (int c = lane; c < op.shape.C; c += warp_size) total += to_float(x[c]);
+  const float mean = warp_sum(total) / op.shape.C;
   float squares = 0;
-  for (int c = lane; c < op.C; c += warp_size) {
+  for (int c = lane; c < op.shape.C; c += warp_size) {
     const float d = to_float(x[c]) - mean;
     squares = fmaf(d, d, squares);
   }
-  const float rstd = rsqrtf(warp_sum(squares) / op.C + op.eps);
+  const float rstd = rsqrtf(warp_sum(squares) / op.shape.C + op.eps);
   T* out = static_cast<T*>(op.out) + begin;
-  for (int c = lane; c < op.C; c += warp_size)
+  for (int c = lane; c < op.shape.C; c += warp_size)
     out[c] = from_float<T>(fmaf((to_float(x[c]) - mean) * rstd, op.weight[c], op.bias[c]));
   if (lane == 0) op.mean[row] = mean, op.rstd[row] = rstd;
 }
@@ -313,42 +315,44 @@ template <class T>
 __global__ void __launch_bounds__(256) layernorm_backward_any_columns(LayerNormBackward op) {
   using S = Stripe<1>;
   const int column = S::column();
-  const unsigned rows = column < op.C ? op.rows : 0;
+  const unsigned rows = column < op.shape.C ? op.shape.rows : 0;
   float dweight[1] = {}, dbias[1] = {};
 #pragma unroll 4
   for (unsigned row = S::row(); row < rows; row += S::step()) {
-    const size_t at = static_cast<size_t>(row) * op.C + column;
+    const size_t at = static_cast<size_t>(row) * op.shape.C + column;
     const float dout = to_float(static_cast<const T*>(op.dout)[at]);
     const float sum = to_float(static_cast<const T*>(op.sum)[at]);
     dweight[0] = fmaf(dout, (sum - op.mean[row]) * op.rstd[row], dweight[0]);
     dbias[0] += dout;
   }
   auto& s = shared<S::Shared>();
-  float* partial = static_cast<float*>(op.workspace) + size_t(blockIdx.y) * 2 * op.C;
-  S::write_sums(dweight, partial, op.C, s);
+  float* partial = static_cast<float*>(op.workspace) + size_t(blockIdx.y) * 2 * op.shape.C;
+  S::write_sums(dweight, partial, op.shape.C, s);
   __syncthreads();
-  S::write_sums(dbias, partial + op.C, op.C, s);
+  S::write_sums(dbias, partial + op.shape.C, op.shape.C, s);
 }
 
 template <class T>
 __global__ void __launch_bounds__(general_threads) layernorm_backward_any(LayerNormBackward op) {
   const unsigned row = warps_row();
-  if (row >= static_cast<unsigned>(op.rows)) return;  // a whole warp, and there are no barriers
-  const size_t begin = static_cast<size_t>(row) * op.C;
+  if (row >= static_cast<unsigned>(op.shape.rows))
+    return;  // a whole warp, and there are no barriers
+  const size_t begin = static_cast<size_t>(row) * op.shape.C;
   const int lane = threadIdx.x % warp_size;
   const T* dout = static_cast<const T*>(op.dout) + begin;
   const T* sum = static_cast<const T*>(op.sum) + begin;
   const T* dsum = static_cast<const T*>(op.dsum) + begin;
   const float mean = op.mean[row], rstd = op.rstd[row];
   float g_sum = 0, g_xhat_sum = 0;
-  for (int c = lane; c < op.C; c += warp_size) {
+  for (int c = lane; c < op.shape.C; c += warp_size) {
     const float g = to_float(dout[c]) * op.weight[c];
     g_sum += g;
     g_xhat_sum = fmaf(g, (to_float(sum[c]) - mean) * rstd, g_xhat_sum);
   }
-  const float g_mean = warp_sum(g_sum) / op.C, slope = warp_sum(g_xhat_sum) / op.C * rstd;
+  const float g_mean = warp_sum(g_sum) / op.shape.C,
+              slope = warp_sum(g_xhat_sum) / op.shape.C * rstd;
   T* dinp = static_cast<T*>(op.dinp) + begin;
-  for (int c = lane; c < op.C; c += warp_size) {
+  for (int c = lane; c < op.shape.C; c += warp_size) {
     const float g = fmaf(to_float(dout[c]), op.weight[c], -g_mean);
     const float d = fmaf(to_float(sum[c]) - mean, -slope, g) * rstd;
     dinp[c] = from_float<T>(op.dsum ? d + to_float(dsum[c]) : d);
@@ -380,80 +384,53 @@ dim3 backward_grid(const DeviceProps& props, int rows, int C) {
   }
 }
 
-void require_sizes(const char* op, int rows, int C) {
-  constexpr int most = 1 << 30;  // a few more than C, and a grid more than rows, are 32-bit numbers
-  require(rows > 0 && rows <= most, op, "rows: %d is not 1 to %d", rows, most);
-  require(C > 0 && C <= most, op, "C: %d is not 1 to %d", C, most);
-}
-
 }  // namespace
 
-void CudaKernels::run(const LayerNormForward& op, Stream stream) {
-  constexpr const char* name = "LayerNormForward";
-  require_sizes(name, op.rows, op.C);
-  require_pointer(op.out, name, "out");
-  if (op.residual) {
-    require_pointer(op.sum, name, "sum");
-    require_pointer(op.residual, name, "residual");
-  }
-  require_pointer(op.mean, name, "mean");
-  require_pointer(op.rstd, name, "rstd");
-  require_pointer(op.inp, name, "inp");
-  require_pointer(op.weight, name, "weight");
-  require_pointer(op.bias, name, "bias");
-  by_split(op.dtype, op.C, [&]<class T, int lanes, int size>() {
+template <>
+void CudaKernels::run(const LayerNormForward& op, cudaStream_t stream) {
+  by_split(op.dtype, op.shape.C, [&]<class T, int lanes, int size>() {
     if constexpr (lanes == 0)
-      launch<layernorm_forward_any<T>>(ceil_div(op.rows, general_threads / warp_size),
-                                       general_threads, 0, cuda_stream(stream), op);
+      launch<layernorm_forward_any<T>>(ceil_div(op.shape.rows, general_threads / warp_size),
+                                       general_threads, 0, stream, op);
     else
-      launch<layernorm_forward<T, lanes, size>>(ceil_div(op.rows, forward_threads / lanes),
-                                                forward_threads, 0, cuda_stream(stream), op,
-                                                1.0f / op.C);
+      launch<layernorm_forward<T, lanes, size>>(ceil_div(op.shape.rows, forward_threads / lanes),
+                                                forward_threads, 0, stream, op, 1.0f / op.shape.C);
   });
 }
 
-size_t CudaKernels::workspace_bytes(const LayerNormBackward& op) {
+template <>
+size_t CudaKernels::workspace(const LayerNormBackward& op) {
   size_t bytes = 0;
-  by_split(op.dtype, op.C, [&]<class T, int lanes, int size>() {
-    bytes = sizeof(float) * 2 * backward_grid<T, lanes>(props_, op.rows, op.C).y * op.C;
+  by_split(op.dtype, op.shape.C, [&]<class T, int lanes, int size>() {
+    bytes = sizeof(float) * 2 * backward_grid<T, lanes>(props_, op.shape.rows, op.shape.C).y *
+            op.shape.C;
   });
   return bytes;
 }
 
-void CudaKernels::run(const LayerNormBackward& op, Stream stream) {
-  constexpr const char* name = "LayerNormBackward";
-  require_sizes(name, op.rows, op.C);
-  require_pointer(op.dinp, name, "dinp");
-  require_pointer(op.dweight, name, "dweight");
-  require_pointer(op.dbias, name, "dbias");
-  require_pointer(op.workspace, name, "workspace");
-  require_pointer(op.dout, name, "dout");
-  if (op.dsum) require_pointer(op.dsum, name, "dsum");
-  require_pointer(op.sum, name, "sum");
-  require_pointer(op.mean, name, "mean");
-  require_pointer(op.rstd, name, "rstd");
-  require_pointer(op.weight, name, "weight");
-  by_split(op.dtype, op.C, [&]<class T, int lanes, int size>() {
-    const dim3 grid = backward_grid<T, lanes>(props_, op.rows, op.C);
+template <>
+void CudaKernels::run(const LayerNormBackward& op, cudaStream_t stream) {
+  by_split(op.dtype, op.shape.C, [&]<class T, int lanes, int size>() {
+    const dim3 grid = backward_grid<T, lanes>(props_, op.shape.rows, op.shape.C);
     if constexpr (lanes == 0) {
       launch<layernorm_backward_any_columns<T>>(grid, Stripe<1>::threads, sizeof(Stripe<1>::Shared),
-                                                cuda_stream(stream), op);
-      launch<layernorm_backward_any<T>>(ceil_div(op.rows, general_threads / warp_size),
-                                        general_threads, 0, cuda_stream(stream), op);
+                                                stream, op);
+      launch<layernorm_backward_any<T>>(ceil_div(op.shape.rows, general_threads / warp_size),
+                                        general_threads, 0, stream, op);
     } else {
       constexpr int bytes = sizeof(BackwardWarp<T, lanes, size>),
                     most = backward_threads<T, lanes> / warp_size;
       const int room = props_.shared_bytes / bytes, warps = room < most ? room : most;
       launch<layernorm_backward<T, lanes, size>>(grid.y, warps * warp_size, size_t(warps) * bytes,
-                                                 cuda_stream(stream), op, 1.0f / op.C);
+                                                 stream, op, 1.0f / op.shape.C);
     }
     finish_column_sums({.out = op.dweight,
                         .out2 = op.dbias,
                         .partial = static_cast<const float*>(op.workspace),
                         .blocks = int(grid.y),
-                        .C = op.C,
+                        .C = op.shape.C,
                         .accumulate = op.accumulate},
-                       cuda_stream(stream));
+                       stream);
   });
 }
 

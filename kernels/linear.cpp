@@ -24,12 +24,6 @@ namespace {
 using simd::vf;
 using simd::width;
 
-template <class Op>
-void check(const Op& op, const char* name) {
-  require(op.dtype == DType::fp32, name, "dtype: the CPU computes in fp32");
-  require(op.M > 0 && op.N > 0 && op.K > 0, name, "M, N, K: must be positive");
-}
-
 // Floats up to a multiple of 64 bytes.
 size_t padded(size_t count) { return (count + 15) / 16 * 16; }
 
@@ -81,25 +75,25 @@ void sum_columns(float* out, const float* inp, int rows, int columns, bool accum
 }
 
 Product product(const LinearForward& op) {
-  return {.M = op.M,
-          .N = op.N,
-          .K = op.K,
+  return {.M = op.shape.M,
+          .N = op.shape.N,
+          .K = op.shape.K,
           .a_transposed = false,
           .has_bias = op.bias != nullptr,
           .accumulate = false};
 }
 Product product(const LinearBackwardInput& op) {
-  return {.M = op.M,
-          .N = op.K,
-          .K = op.N,
+  return {.M = op.shape.M,
+          .N = op.shape.K,
+          .K = op.shape.N,
           .a_transposed = false,
           .has_bias = false,
           .accumulate = false};
 }
 Product product(const LinearBackwardWeight& op) {
-  return {.M = op.N,
-          .N = op.K,
-          .K = op.M,
+  return {.M = op.shape.N,
+          .N = op.shape.K,
+          .K = op.shape.M,
           .a_transposed = true,
           .has_bias = false,
           .accumulate = op.accumulate};
@@ -108,45 +102,45 @@ Product product(const LinearBackwardWeight& op) {
 }  // namespace
 
 // Pointers are not looked at here, so a bias has to be reckoned with.
-size_t CpuKernels::workspace_bytes(const LinearForward& op) {
-  check(op, "LinearForward");
+template <>
+size_t CpuKernels::workspace(const LinearForward& op) {
   Product with = product(op), without = with;
   with.has_bias = true, without.has_bias = false;
   const size_t a = matmul_->scratch_bytes(with), b = matmul_->scratch_bytes(without);
-  return padded(size_t(op.K) * size_t(op.N)) * sizeof(float) + (a > b ? a : b);
+  return padded(size_t(op.shape.K) * size_t(op.shape.N)) * sizeof(float) + (a > b ? a : b);
 }
 
-void CpuKernels::run(const LinearForward& op, Stream) {
-  check(op, "LinearForward");
+template <>
+void CpuKernels::run(const LinearForward& op) {
   auto* weight = static_cast<float*>(op.workspace);  // [K, N]
-  transpose(weight, static_cast<const float*>(op.weight), op.N, op.K);
+  transpose(weight, static_cast<const float*>(op.weight), op.shape.N, op.shape.K);
   matmul_->run(product(op), static_cast<float*>(op.out),
-               weight + padded(size_t(op.K) * size_t(op.N)), static_cast<const float*>(op.inp),
-               weight, static_cast<const float*>(op.bias));
+               weight + padded(size_t(op.shape.K) * size_t(op.shape.N)),
+               static_cast<const float*>(op.inp), weight, static_cast<const float*>(op.bias));
 }
 
-size_t CpuKernels::workspace_bytes(const LinearBackwardInput& op) {
-  check(op, "LinearBackwardInput");
+template <>
+size_t CpuKernels::workspace(const LinearBackwardInput& op) {
   return matmul_->scratch_bytes(product(op));
 }
 
-void CpuKernels::run(const LinearBackwardInput& op, Stream) {
-  check(op, "LinearBackwardInput");
+template <>
+void CpuKernels::run(const LinearBackwardInput& op) {
   matmul_->run(product(op), static_cast<float*>(op.dinp), op.workspace,
                static_cast<const float*>(op.dout), static_cast<const float*>(op.weight), nullptr);
 }
 
-size_t CpuKernels::workspace_bytes(const LinearBackwardWeight& op) {
-  check(op, "LinearBackwardWeight");
+template <>
+size_t CpuKernels::workspace(const LinearBackwardWeight& op) {
   return matmul_->scratch_bytes(product(op));
 }
 
-void CpuKernels::run(const LinearBackwardWeight& op, Stream) {
-  check(op, "LinearBackwardWeight");
+template <>
+void CpuKernels::run(const LinearBackwardWeight& op) {
   const auto* dout = static_cast<const float*>(op.dout);
   matmul_->run(product(op), op.dweight, op.workspace, dout, static_cast<const float*>(op.inp),
                nullptr);
-  if (op.dbias) sum_columns(op.dbias, dout, op.M, op.N, op.accumulate);
+  if (op.dbias) sum_columns(op.dbias, dout, op.shape.M, op.shape.N, op.accumulate);
 }
 
 }  // namespace bv::BAREVISION_ISA

@@ -15,15 +15,10 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-template <class Op>
-void require_sizes(const Op& op, const char* name) {
-  require(op.M > 0 && op.N > 0 && op.K > 0, name, "M, N, K: must be positive");
-}
-
 Product product(const LinearForward& op, bool has_bias) {
-  return {.M = op.M,
-          .N = op.N,
-          .K = op.K,
+  return {.M = op.shape.M,
+          .N = op.shape.N,
+          .K = op.shape.K,
           .a_transposed = false,
           .b_transposed = true,
           .has_bias = has_bias,
@@ -31,9 +26,9 @@ Product product(const LinearForward& op, bool has_bias) {
           .c_dtype = op.dtype};
 }
 Product product(const LinearBackwardInput& op) {
-  return {.M = op.M,
-          .N = op.K,
-          .K = op.N,
+  return {.M = op.shape.M,
+          .N = op.shape.K,
+          .K = op.shape.N,
           .a_transposed = false,
           .b_transposed = false,
           .has_bias = false,
@@ -41,9 +36,9 @@ Product product(const LinearBackwardInput& op) {
           .c_dtype = op.dtype};
 }
 Product product(const LinearBackwardWeight& op) {
-  return {.M = op.N,
-          .N = op.K,
-          .K = op.M,
+  return {.M = op.shape.N,
+          .N = op.shape.K,
+          .K = op.shape.M,
           .a_transposed = true,
           .b_transposed = false,
           .has_bias = false,
@@ -54,27 +49,18 @@ Product product(const LinearBackwardWeight& op) {
 // The column sums' workspace begins behind the product's.
 size_t padded(size_t bytes) { return ceil_div(bytes, size_t{256}) * 256; }
 
-void require_workspace(const void* workspace, size_t bytes, const char* name) {
-  if (bytes) require_pointer(workspace, name, "workspace");
-}
-
 }  // namespace
 
 // Pointers are not looked at here, so a bias has to be reckoned with.
-size_t CudaKernels::workspace_bytes(const LinearForward& op) {
-  require_sizes(op, "LinearForward");
+template <>
+size_t CudaKernels::workspace(const LinearForward& op) {
   return std::max(matmul_->workspace_bytes(product(op, true)),
                   matmul_->workspace_bytes(product(op, false)));
 }
 
-void CudaKernels::run(const LinearForward& op, Stream stream) {
-  require_sizes(op, "LinearForward");
-  require_pointer(op.out, "LinearForward", "out");
-  require_pointer(op.inp, "LinearForward", "inp");
-  require_pointer(op.weight, "LinearForward", "weight");
-  if (op.bias) require_pointer(op.bias, "LinearForward", "bias");
+template <>
+void CudaKernels::run(const LinearForward& op, cudaStream_t stream) {
   const Product p = product(op, op.bias != nullptr);
-  require_workspace(op.workspace, matmul_->workspace_bytes(p), "LinearForward");
   matmul_->run(p,
                {.c = op.out,
                 .workspace = op.workspace,
@@ -82,21 +68,17 @@ void CudaKernels::run(const LinearForward& op, Stream stream) {
                 .b = op.weight,
                 .bias = op.bias,
                 .accumulate = false},
-               cuda_stream(stream));
+               stream);
 }
 
-size_t CudaKernels::workspace_bytes(const LinearBackwardInput& op) {
-  require_sizes(op, "LinearBackwardInput");
+template <>
+size_t CudaKernels::workspace(const LinearBackwardInput& op) {
   return matmul_->workspace_bytes(product(op));
 }
 
-void CudaKernels::run(const LinearBackwardInput& op, Stream stream) {
-  require_sizes(op, "LinearBackwardInput");
-  require_pointer(op.dinp, "LinearBackwardInput", "dinp");
-  require_pointer(op.dout, "LinearBackwardInput", "dout");
-  require_pointer(op.weight, "LinearBackwardInput", "weight");
+template <>
+void CudaKernels::run(const LinearBackwardInput& op, cudaStream_t stream) {
   const Product p = product(op);
-  require_workspace(op.workspace, matmul_->workspace_bytes(p), "LinearBackwardInput");
   matmul_->run(p,
                {.c = op.dinp,
                 .workspace = op.workspace,
@@ -104,24 +86,19 @@ void CudaKernels::run(const LinearBackwardInput& op, Stream stream) {
                 .b = op.weight,
                 .bias = nullptr,
                 .accumulate = false},
-               cuda_stream(stream));
+               stream);
 }
 
-size_t CudaKernels::workspace_bytes(const LinearBackwardWeight& op) {
-  require_sizes(op, "LinearBackwardWeight");
+template <>
+size_t CudaKernels::workspace(const LinearBackwardWeight& op) {
   return padded(matmul_->workspace_bytes(product(op))) +
-         column_sums_bytes(props_, op.dtype, op.M, op.N);
+         column_sums_bytes(props_, op.dtype, op.shape.M, op.shape.N);
 }
 
-void CudaKernels::run(const LinearBackwardWeight& op, Stream stream) {
-  require_sizes(op, "LinearBackwardWeight");
-  require_pointer(op.dweight, "LinearBackwardWeight", "dweight");
-  if (op.dbias) require_pointer(op.dbias, "LinearBackwardWeight", "dbias");
-  require_pointer(op.dout, "LinearBackwardWeight", "dout");
-  require_pointer(op.inp, "LinearBackwardWeight", "inp");
+template <>
+void CudaKernels::run(const LinearBackwardWeight& op, cudaStream_t stream) {
   const Product p = product(op);
   const size_t bytes = matmul_->workspace_bytes(p);
-  require_workspace(op.workspace, op.dbias ? 1 : bytes, "LinearBackwardWeight");
   matmul_->run(p,
                {.c = op.dweight,
                 .workspace = op.workspace,
@@ -129,17 +106,17 @@ void CudaKernels::run(const LinearBackwardWeight& op, Stream stream) {
                 .b = op.inp,
                 .bias = nullptr,
                 .accumulate = op.accumulate},
-               cuda_stream(stream));
+               stream);
   if (op.dbias)
     column_sums(props_,
                 {.out = op.dbias,
                  .workspace = static_cast<char*>(op.workspace) + padded(bytes),
                  .inp = op.dout,
-                 .rows = op.M,
-                 .C = op.N,
+                 .rows = op.shape.M,
+                 .C = op.shape.N,
                  .dtype = op.dtype,
                  .accumulate = op.accumulate},
-                cuda_stream(stream));
+                stream);
 }
 
 }  // namespace bv::BAREVISION_GPU

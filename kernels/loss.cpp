@@ -31,12 +31,12 @@ float max_of(const float* x, int n) {
 }
 
 void forward_row(const CrossEntropyForward& op, int b) {
-  const float* logits = static_cast<const float*>(op.logits) + size_t(b) * op.K;
-  const float* targets = op.targets ? op.targets + size_t(b) * op.K : nullptr;
+  const float* logits = static_cast<const float*>(op.logits) + size_t(b) * op.shape.K;
+  const float* targets = op.targets ? op.targets + size_t(b) * op.shape.K : nullptr;
   const int label = op.labels[b];
-  const float most = max_of(logits, op.K);
+  const float most = max_of(logits, op.shape.K);
   vf exps{}, all{}, hit{};  // sums of e^z, of z, of z times the target before smoothing
-  for_each(op.K, [&](int i, auto lanes) {
+  for_each(op.shape.K, [&](int i, auto lanes) {
     const vf z = lanes.load(logits + i) - most;
     exps += lanes.keep(simd::exp(z));
     all += lanes.keep(z);
@@ -50,22 +50,22 @@ void forward_row(const CrossEntropyForward& op, int b) {
   }
   const float s = op.smoothing, z_target = targets ? simd::reduce_sum(hit) : logits[label] - most;
   float loss = log_sum - (1 - s) * z_target;
-  if (s > 0) loss -= s / op.K * simd::reduce_sum(all);  // 0 * inf is NaN
+  if (s > 0) loss -= s / op.shape.K * simd::reduce_sum(all);  // 0 * inf is NaN
   op.loss[b] = loss;
 }
 
 void backward_row(const CrossEntropyBackward& op, int b) {
-  const float* logits = static_cast<const float*>(op.logits) + size_t(b) * op.K;
-  const float* targets = op.targets ? op.targets + size_t(b) * op.K : nullptr;
-  float* dlogits = static_cast<float*>(op.dlogits) + size_t(b) * op.K;
+  const float* logits = static_cast<const float*>(op.logits) + size_t(b) * op.shape.K;
+  const float* targets = op.targets ? op.targets + size_t(b) * op.shape.K : nullptr;
+  float* dlogits = static_cast<float*>(op.dlogits) + size_t(b) * op.shape.K;
   const int label = op.labels[b];
   if (label < 0) {
-    __builtin_memset(dlogits, 0, sizeof(float) * op.K);
+    __builtin_memset(dlogits, 0, sizeof(float) * op.shape.K);
     return;
   }
   const float scale = op.params->grad_scale * op.state->loss_scale;
-  const float rest = op.smoothing / op.K, own = 1 - op.smoothing, lse = op.lse[b];
-  for_each(op.K, [&](int i, auto lanes) {
+  const float rest = op.smoothing / op.shape.K, own = 1 - op.smoothing, lse = op.lse[b];
+  for_each(op.shape.K, [&](int i, auto lanes) {
     const vf p = simd::exp(lanes.load(logits + i) - lse);
     const vf target = targets ? lanes.load(targets + i) * own
                               : simd::select(simd::count_up() == label - i, set(own), vf{});
@@ -75,44 +75,31 @@ void backward_row(const CrossEntropyBackward& op, int b) {
 
 }  // namespace
 
-void CpuKernels::run(const CrossEntropyForward& op, Stream) {
-  require(op.B > 0 && op.K > 0, "CrossEntropyForward", "B and K must be positive");
-  require(op.dtype == DType::fp32, "CrossEntropyForward", "dtype must be fp32 on this device");
-  require(op.smoothing >= 0 && op.smoothing <= 1, "CrossEntropyForward",
-          "smoothing must be in 0-1");
-  require(op.loss && op.lse && op.logits && op.labels, "CrossEntropyForward",
-          "loss, lse, logits and labels must not be null");
-  require_labels(op.labels, op.B, op.K, "CrossEntropyForward");
+template <>
+void CpuKernels::run(const CrossEntropyForward& op) {
+  require_labels(op.labels, op.shape.B, op.shape.K, "CrossEntropyForward");
 #pragma omp parallel for schedule(static)
-  for (int b = 0; b < op.B; ++b) forward_row(op, b);
+  for (int b = 0; b < op.shape.B; ++b) forward_row(op, b);
 }
 
-void CpuKernels::run(const CrossEntropyBackward& op, Stream) {
-  require(op.B > 0 && op.K > 0, "CrossEntropyBackward", "B and K must be positive");
-  require(op.dtype == DType::fp32, "CrossEntropyBackward", "dtype must be fp32 on this device");
-  require(op.smoothing >= 0 && op.smoothing <= 1, "CrossEntropyBackward",
-          "smoothing must be in 0-1");
-  require(op.dlogits && op.logits && op.lse && op.labels && op.params && op.state,
-          "CrossEntropyBackward",
-          "dlogits, logits, lse, labels, params and state must not be null");
-  require_labels(op.labels, op.B, op.K, "CrossEntropyBackward");
+template <>
+void CpuKernels::run(const CrossEntropyBackward& op) {
+  require_labels(op.labels, op.shape.B, op.shape.K, "CrossEntropyBackward");
 #pragma omp parallel for schedule(static)
-  for (int b = 0; b < op.B; ++b) backward_row(op, b);
+  for (int b = 0; b < op.shape.B; ++b) backward_row(op, b);
 }
 
-void CpuKernels::run(const Metrics& op, Stream) {
-  require(op.B > 0 && op.K > 0, "Metrics", "B and K must be positive");
-  require(op.dtype == DType::fp32, "Metrics", "dtype must be fp32 on this device");
-  require(op.sums && op.loss && op.logits && op.labels, "Metrics",
-          "sums, loss, logits and labels must not be null");
-  require_labels(op.labels, op.B, op.K, "Metrics");
-  for (int b = 0; b < op.B; ++b) {
+template <>
+void CpuKernels::run(const Metrics& op) {
+  require_labels(op.labels, op.shape.B, op.shape.K, "Metrics");
+  for (int b = 0; b < op.shape.B; ++b) {
     const int label = op.labels[b];
     if (label < 0) continue;
-    const float* logits = static_cast<const float*>(op.logits) + size_t(b) * op.K;
+    const float* logits = static_cast<const float*>(op.logits) + size_t(b) * op.shape.K;
     const float own = logits[label];
     int ahead = 0;  // classes that beat the label
-    for (int k = 0; k < op.K; ++k) ahead += logits[k] > own || (logits[k] == own && k < label);
+    for (int k = 0; k < op.shape.K; ++k)
+      ahead += logits[k] > own || (logits[k] == own && k < label);
     const bool counts = own == own;
     op.sums[0] += op.loss[b];
     op.sums[1] += 1;
@@ -121,10 +108,8 @@ void CpuKernels::run(const Metrics& op, Stream) {
   }
 }
 
-void CpuKernels::run(const GradientTail& op, Stream) {
-  require(op.B > 0, "GradientTail", "B must be positive");
-  require(op.tail && op.loss && op.params, "GradientTail",
-          "tail, loss and params must not be null");
+template <>
+void CpuKernels::run(const GradientTail& op) {
   double loss = 0;
   for (int b = 0; b < op.B; ++b) loss += op.loss[b];
   const float add[3] = {static_cast<float>(loss), op.params->count, op.params->stop};

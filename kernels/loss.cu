@@ -36,18 +36,18 @@ __device__ void for_row(const T* row, int K, F f) {
 template <class T, int n>
 __global__ void __launch_bounds__(threads) cross_entropy_forward(CrossEntropyForward op) {
   const int b = static_cast<int>(blockIdx.x) * rows_of_block + warp();
-  if (b >= op.B) return;  // all lanes of the warp
-  const T* logits = static_cast<const T*>(op.logits) + size_t(b) * op.K;
-  const float* targets = op.targets ? op.targets + size_t(b) * op.K : nullptr;
+  if (b >= op.shape.B) return;  // all lanes of the warp
+  const T* logits = static_cast<const T*>(op.logits) + size_t(b) * op.shape.K;
+  const float* targets = op.targets ? op.targets + size_t(b) * op.shape.K : nullptr;
   const int label = op.labels[b];
 
   float most = -INFINITY;
-  for_row<n>(logits, op.K, [&](int, const Elements<T, n>& x) {
+  for_row<n>(logits, op.shape.K, [&](int, const Elements<T, n>& x) {
     for (int i = 0; i < n; ++i) most = fmaxf(most, to_float(x.at[i]));
   });
   most = warp_max(most);
   float exps = 0, all = 0, hit = 0;  // sums of e^z, of z, of z times the target before smoothing
-  for_row<n>(logits, op.K, [&](int k, const Elements<T, n>& x) {
+  for_row<n>(logits, op.shape.K, [&](int k, const Elements<T, n>& x) {
     Elements<float, n> target{};
     if (targets) target = load<n>(targets + k);
     for (int i = 0; i < n; ++i) {
@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(threads) cross_entropy_forward(CrossEntropyFor
   if (lane() > 0) return;
   const float log_sum = logf(exps), s = op.smoothing;
   float loss = log_sum - (1 - s) * hit;
-  if (s > 0) loss -= s / op.K * all;  // 0 * inf is NaN
-  if (label < -1 || label >= op.K) loss = NAN;
+  if (s > 0) loss -= s / op.shape.K * all;  // 0 * inf is NaN
+  if (label < -1 || label >= op.shape.K) loss = NAN;
   op.lse[b] = most + log_sum;
   op.loss[b] = label == -1 ? 0 : loss;
 }
@@ -75,15 +75,15 @@ __global__ void __launch_bounds__(threads) cross_entropy_forward(CrossEntropyFor
 template <class T, int n>
 __global__ void __launch_bounds__(threads) cross_entropy_backward(CrossEntropyBackward op) {
   const int b = static_cast<int>(blockIdx.x) * rows_of_block + warp();
-  if (b >= op.B) return;
-  const T* logits = static_cast<const T*>(op.logits) + size_t(b) * op.K;
-  const float* targets = op.targets ? op.targets + size_t(b) * op.K : nullptr;
-  T* dlogits = static_cast<T*>(op.dlogits) + size_t(b) * op.K;
+  if (b >= op.shape.B) return;
+  const T* logits = static_cast<const T*>(op.logits) + size_t(b) * op.shape.K;
+  const float* targets = op.targets ? op.targets + size_t(b) * op.shape.K : nullptr;
+  T* dlogits = static_cast<T*>(op.dlogits) + size_t(b) * op.shape.K;
   const int label = op.labels[b];
-  const bool absent = label == -1, known = label >= -1 && label < op.K;
+  const bool absent = label == -1, known = label >= -1 && label < op.shape.K;
   const float scale = known ? op.params->grad_scale * op.state->loss_scale : NAN;
-  const float rest = op.smoothing / op.K, own = 1 - op.smoothing, lse = op.lse[b];
-  for_row<n>(logits, op.K, [&](int k, const Elements<T, n>& x) {
+  const float rest = op.smoothing / op.shape.K, own = 1 - op.smoothing, lse = op.lse[b];
+  for_row<n>(logits, op.shape.K, [&](int k, const Elements<T, n>& x) {
     Elements<float, n> share{};
     if (targets) share = load<n>(targets + k);
     Elements<T, n> d;
@@ -105,20 +105,20 @@ __global__ void __launch_bounds__(metrics_threads) metrics(Metrics op) {
   auto& counts = shared<Counts>();
   double sum = 0;
   if (threadIdx.x < 4) sum = op.sums[threadIdx.x];
-  for (int first = 0; first < op.B; first += metrics_rows) {
-    const int rows = op.B - first < metrics_rows ? op.B - first : metrics_rows;
+  for (int first = 0; first < op.shape.B; first += metrics_rows) {
+    const int rows = op.shape.B - first < metrics_rows ? op.shape.B - first : metrics_rows;
     for (int r = warp(); r < rows; r += metrics_threads / warp_size) {
-      const T* logits = static_cast<const T*>(op.logits) + size_t(first + r) * op.K;
+      const T* logits = static_cast<const T*>(op.logits) + size_t(first + r) * op.shape.K;
       const int label = op.labels[first + r];
-      const float own = label >= 0 && label < op.K ? to_float(logits[label]) : NAN;
+      const float own = label >= 0 && label < op.shape.K ? to_float(logits[label]) : NAN;
       int ahead = 0;  // classes that beat the label
-      for_row<n>(logits, op.K, [&](int k, const Elements<T, n>& x) {
+      for_row<n>(logits, op.shape.K, [&](int k, const Elements<T, n>& x) {
         for (int i = 0; i < n; ++i) {
           const float other = to_float(x.at[i]);
           ahead += other > own || (other == own && k + i < label);
         }
       });
-      ahead = own == own ? warp_sum(ahead) : op.K + 5;
+      ahead = own == own ? warp_sum(ahead) : op.shape.K + 5;
       if (lane() < 4) {
         const float adds = lane() == 0   ? op.loss[first + r]
                            : lane() == 1 ? 1
@@ -150,77 +150,43 @@ __global__ void __launch_bounds__(tail_threads) gradient_tail(GradientTail op) {
   to = op.accumulate ? to + add : add;
 }
 
-template <class Op>
-void require_sizes(const Op& op, const char* name) {
-  require(op.B > 0, name, "B must be positive");
-  require(op.K > 0 && op.K <= 1 << 30, name, "K must be 1 .. 2^30");
-}
-template <class Op>
-void require_smoothing(const Op& op, const char* name) {
-  require(op.smoothing >= 0 && op.smoothing <= 1, name, "smoothing must be in 0-1");
-  if (op.targets) require_pointer(op.targets, name, "targets");
-}
-
 // Calls f.template operator()<T, n>() with the elements that an access to a row takes.
 template <class Op, class F>
 void by_access(const Op& op, F f) {
   by_dtype(op.dtype, [&]<class T>() {
-    if (in_packs<T>(op.K)) return f.template operator()<T, Pack<T>::size>();
+    if (in_packs<T>(op.shape.K)) return f.template operator()<T, Pack<T>::size>();
     f.template operator()<T, 1>();
   });
 }
 
 }  // namespace
 
-void CudaKernels::run(const CrossEntropyForward& op, Stream stream) {
-  constexpr const char* name = "CrossEntropyForward";
-  require_sizes(op, name);
-  require_smoothing(op, name);
-  require_pointer(op.loss, name, "loss");
-  require_pointer(op.lse, name, "lse");
-  require_pointer(op.logits, name, "logits");
-  require_pointer(op.labels, name, "labels");
+template <>
+void CudaKernels::run(const CrossEntropyForward& op, cudaStream_t stream) {
   by_access(op, [&]<class T, int n>() {
-    launch<cross_entropy_forward<T, n>>(ceil_div(op.B, rows_of_block), threads, 0,
-                                        cuda_stream(stream), op);
+    launch<cross_entropy_forward<T, n>>(ceil_div(op.shape.B, rows_of_block), threads, 0, stream,
+                                        op);
   });
 }
 
-void CudaKernels::run(const CrossEntropyBackward& op, Stream stream) {
-  constexpr const char* name = "CrossEntropyBackward";
-  require_sizes(op, name);
-  require_smoothing(op, name);
-  require_pointer(op.dlogits, name, "dlogits");
-  require_pointer(op.logits, name, "logits");
-  require_pointer(op.lse, name, "lse");
-  require_pointer(op.labels, name, "labels");
-  require_pointer(op.params, name, "params");
-  require_pointer(op.state, name, "state");
+template <>
+void CudaKernels::run(const CrossEntropyBackward& op, cudaStream_t stream) {
   by_access(op, [&]<class T, int n>() {
-    launch<cross_entropy_backward<T, n>>(ceil_div(op.B, rows_of_block), threads, 0,
-                                         cuda_stream(stream), op);
+    launch<cross_entropy_backward<T, n>>(ceil_div(op.shape.B, rows_of_block), threads, 0, stream,
+                                         op);
   });
 }
 
-void CudaKernels::run(const Metrics& op, Stream stream) {
-  constexpr const char* name = "Metrics";
-  require_sizes(op, name);
-  require_pointer(op.sums, name, "sums");
-  require_pointer(op.loss, name, "loss");
-  require_pointer(op.logits, name, "logits");
-  require_pointer(op.labels, name, "labels");
+template <>
+void CudaKernels::run(const Metrics& op, cudaStream_t stream) {
   by_access(op, [&]<class T, int n>() {
-    launch<metrics<T, n>>(1, metrics_threads, sizeof(Counts), cuda_stream(stream), op);
+    launch<metrics<T, n>>(1, metrics_threads, sizeof(Counts), stream, op);
   });
 }
 
-void CudaKernels::run(const GradientTail& op, Stream stream) {
-  constexpr const char* name = "GradientTail";
-  require(op.B > 0, name, "B must be positive");
-  require_pointer(op.tail, name, "tail");
-  require_pointer(op.loss, name, "loss");
-  require_pointer(op.params, name, "params");
-  launch<gradient_tail>(1, tail_threads, sizeof(TailSums), cuda_stream(stream), op);
+template <>
+void CudaKernels::run(const GradientTail& op, cudaStream_t stream) {
+  launch<gradient_tail>(1, tail_threads, sizeof(TailSums), stream, op);
 }
 
 }  // namespace bv::BAREVISION_GPU

@@ -154,14 +154,13 @@ void update_all(const OptimizerUpdate& op) {
 
 }  // namespace
 
-size_t CpuKernels::workspace_bytes(const GradientNorm& op) {
+template <>
+size_t CpuKernels::workspace(const GradientNorm& op) {
   return sizeof(double) * norm_blocks(op.count);
 }
 
-void CpuKernels::run(const GradientNorm& op, Stream) {
-  require(op.count > 0, "GradientNorm", "count must be positive");
-  require(op.state && op.workspace && op.grad && op.params, "GradientNorm",
-          "state, workspace, grad and params must not be null");
+template <>
+void CpuKernels::run(const GradientNorm& op) {
   double* partial = static_cast<double*>(op.workspace);
   const size_t blocks = norm_blocks(op.count);
 #pragma omp parallel for schedule(static)
@@ -177,25 +176,15 @@ void CpuKernels::run(const GradientNorm& op, Stream) {
   op.state->grad_norm = static_cast<float>(__builtin_sqrt(sum) / divisor);
 }
 
-void CpuKernels::run(const OptimizerUpdate& op, Stream) {
+template <>
+void CpuKernels::run(const OptimizerUpdate& op) {
   const bool is_sgd = op.kind == OptimizerKind::sgd;
-  require(op.count > 0, "OptimizerUpdate", "count must be positive");
-  require(op.dtype == DType::fp32, "OptimizerUpdate", "dtype must be fp32 on this device");
-  require(!op.compute_weights, "OptimizerUpdate",
-          "compute_weights must be null where dtype is fp32");
-  require(op.weight && op.state && op.grad && op.decay && op.params, "OptimizerUpdate",
-          "weight, state, grad, decay and params must not be null");
-  require(is_sgd ? op.m || op.momentum == 0 : op.m && op.v, "OptimizerUpdate",
-          "m and v must be there where the optimizer has them");
-  require(op.scaling.growth_interval >= 0, "OptimizerUpdate",
-          "scaling.growth_interval must not be negative");
   if (!op.state->found_inf) update_all(op);
   update_state(*op.state, op.scaling);
 }
 
-void CpuKernels::run(const Scale& op, Stream) {
-  require(op.count > 0, "Scale", "count must be positive");
-  require(op.data, "Scale", "data must not be null");
+template <>
+void CpuKernels::run(const Scale& op) {
   const vf factor = set(op.factor);
   constexpr size_t block = 16384;
 #pragma omp parallel for schedule(static)

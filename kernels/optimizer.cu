@@ -205,39 +205,21 @@ constexpr size_t max_elements = size_t{1} << 40;  // more than 2^31 blocks take
 
 }  // namespace
 
-size_t CudaKernels::workspace_bytes(const GradientNorm& op) {
+template <>
+size_t CudaKernels::workspace(const GradientNorm& op) {
   return sizeof(double) * ceil_div(op.count, norm_stretch);
 }
 
-void CudaKernels::run(const GradientNorm& op, Stream stream) {
-  constexpr const char* name = "GradientNorm";
-  require(op.count > 0 && op.count <= max_elements, name, "count must be 1 .. 2^40");
-  require_pointer(op.state, name, "state");
-  require_pointer(op.workspace, name, "workspace");
-  require_pointer(op.grad, name, "grad");
-  require_pointer(op.params, name, "params");
+template <>
+void CudaKernels::run(const GradientNorm& op, cudaStream_t stream) {
   const int stretches = static_cast<int>(ceil_div(op.count, norm_stretch));
-  launch<gradient_norm>(stretches, threads, sizeof(Sums<threads>), cuda_stream(stream), op);
-  launch<gradient_norm_finish>(1, finish_threads, sizeof(Sums<finish_threads>), cuda_stream(stream),
-                               op, stretches);
+  launch<gradient_norm>(stretches, threads, sizeof(Sums<threads>), stream, op);
+  launch<gradient_norm_finish>(1, finish_threads, sizeof(Sums<finish_threads>), stream, op,
+                               stretches);
 }
 
-void CudaKernels::run(const OptimizerUpdate& op, Stream stream) {
-  constexpr const char* name = "OptimizerUpdate";
-  const bool is_sgd = op.kind == OptimizerKind::sgd;
-  require(op.count > 0 && op.count <= max_elements, name, "count must be 1 .. 2^40");
-  require(op.scaling.growth_interval >= 0, name, "scaling.growth_interval must not be negative");
-  require_pointer(op.weight, name, "weight");
-  if (op.dtype == DType::fp32)
-    require(!op.compute_weights, name, "compute_weights must be null where dtype is fp32");
-  else
-    require_pointer(op.compute_weights, name, "compute_weights");
-  if (op.m || !is_sgd || op.momentum != 0) require_pointer(op.m, name, "m");
-  if (op.v || !is_sgd) require_pointer(op.v, name, "v");
-  require_pointer(op.state, name, "state");
-  require_pointer(op.grad, name, "grad");
-  require_pointer(op.decay, name, "decay");
-  require_pointer(op.params, name, "params");
+template <>
+void CudaKernels::run(const OptimizerUpdate& op, cudaStream_t stream) {
   const Betas betas{.beta1 = static_cast<float>(op.beta1),
                     .beta2 = static_cast<float>(op.beta2),
                     .one_minus_beta1 = static_cast<float>(1 - op.beta1),
@@ -245,17 +227,15 @@ void CudaKernels::run(const OptimizerUpdate& op, Stream stream) {
                     .log_beta1 = static_cast<float>(log(op.beta1)),
                     .log_beta2 = static_cast<float>(log(op.beta2))};
   const auto blocks = static_cast<unsigned>(ceil_div(op.count, size_t{threads} * width));
-  by_dtype(op.dtype, [&]<class T>() {
-    launch<optimizer_update<T>>(blocks, threads, 0, cuda_stream(stream), op, betas);
-  });
-  launch<update_state>(1, 1, 0, cuda_stream(stream), op.state, op.scaling);
+  by_dtype(op.dtype,
+           [&]<class T>() { launch<optimizer_update<T>>(blocks, threads, 0, stream, op, betas); });
+  launch<update_state>(1, 1, 0, stream, op.state, op.scaling);
 }
 
-void CudaKernels::run(const Scale& op, Stream stream) {
-  require(op.count > 0 && op.count <= max_elements, "Scale", "count must be 1 .. 2^40");
-  require_pointer(op.data, "Scale", "data");
+template <>
+void CudaKernels::run(const Scale& op, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(ceil_div(op.count, size_t{threads} * width));
-  launch<scale>(blocks, threads, 0, cuda_stream(stream), op);
+  launch<scale>(blocks, threads, 0, stream, op);
 }
 
 }  // namespace bv::BAREVISION_GPU

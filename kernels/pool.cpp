@@ -22,17 +22,6 @@ using simd::vi;
 int larger(int a, int b) { return a > b ? a : b; }
 int smaller(int a, int b) { return a < b ? a : b; }
 
-template <class Op>
-void require_window(const Op& op, const char* name) {
-  require(op.N > 0 && op.H > 0 && op.W > 0 && op.C > 0, name, "N, H, W and C must be positive");
-  require(op.R > 0 && op.R <= 16, name, "R must be in 1-16, that an index fits a byte");
-  require(op.stride > 0, name, "stride must be positive");
-  require(op.padding >= 0 && op.padding <= op.R / 2, name, "padding must be in 0 .. R / 2");
-  require(op.H + 2 * op.padding >= op.R && op.W + 2 * op.padding >= op.R, name,
-          "H and W: the padded image is smaller than R");
-  require(op.dtype == DType::fp32, name, "dtype must be fp32 on this device");
-}
-
 // ---- max pool -----------------------------------------------------------------------------------
 // The taps of a window, of R from `at` on, that lie in 0 .. extent - 1. At least one does.
 struct Taps {
@@ -41,24 +30,24 @@ struct Taps {
 Taps taps_inside(int at, int R, int extent) { return {larger(0, -at), smaller(R, extent - at)}; }
 
 void max_pool_row(const MaxPoolForward& op, int n, int p) {
-  const int top = p * op.stride - op.padding;
-  const Taps rows = taps_inside(top, op.R, op.H);
-  const size_t C = op.C, row = size_t(op.W) * C;
-  const float* image = static_cast<const float*>(op.inp) + size_t(n) * op.H * row;
-  const size_t first_out = (size_t(n) * op.P() + p) * op.Q() * C;
-  for (int q = 0, Q = op.Q(); q < Q; ++q) {
-    const int left = q * op.stride - op.padding;
-    const Taps columns = taps_inside(left, op.R, op.W);
+  const int top = p * op.shape.stride - op.shape.padding;
+  const Taps rows = taps_inside(top, op.shape.R, op.shape.H);
+  const size_t C = op.shape.C, row = size_t(op.shape.W) * C;
+  const float* image = static_cast<const float*>(op.inp) + size_t(n) * op.shape.H * row;
+  const size_t first_out = (size_t(n) * op.shape.P() + p) * op.shape.Q() * C;
+  for (int q = 0, Q = op.shape.Q(); q < Q; ++q) {
+    const int left = q * op.shape.stride - op.shape.padding;
+    const Taps columns = taps_inside(left, op.shape.R, op.shape.W);
     const float* window = image + (top + rows.begin) * ptrdiff_t(row) + left * ptrdiff_t(C);
     float* out = static_cast<float*>(op.out) + first_out + q * C;
     uint8_t* index = op.index + first_out + q * C;
-    for_each(op.C, [&](int c, auto lanes) {
+    for_each(op.shape.C, [&](int c, auto lanes) {
       vf best = simd::set(-__builtin_inff());
-      vi which = seti(rows.begin * op.R + columns.begin);
+      vi which = seti(rows.begin * op.shape.R + columns.begin);
       const float* taps = window + c;
       for (int r = rows.begin; r < rows.end; ++r, taps += row)
         for (int s = columns.begin; s < columns.end; ++s)
-          simd::take_larger(best, which, lanes.load(taps + s * C), r * op.R + s);
+          simd::take_larger(best, which, lanes.load(taps + s * C), r * op.shape.R + s);
       lanes.store(out + c, best);
       lanes.store_integers(index + c, which);
     });
@@ -66,23 +55,23 @@ void max_pool_row(const MaxPoolForward& op, int n, int p) {
 }
 
 void max_pool_backward_row(const MaxPoolBackward& op, int n, int h) {
-  const int P = op.P(), Q = op.Q(), below = h + op.padding;
-  const int first_p = below < op.R ? 0 : (below - op.R) / op.stride + 1;
-  const int end_p = smaller(below / op.stride + 1, P);
-  const size_t C = op.C;
+  const int P = op.shape.P(), Q = op.shape.Q(), below = h + op.shape.padding;
+  const int first_p = below < op.shape.R ? 0 : (below - op.shape.R) / op.shape.stride + 1;
+  const int end_p = smaller(below / op.shape.stride + 1, P);
+  const size_t C = op.shape.C;
   const float* douts = static_cast<const float*>(op.dout) + size_t(n) * P * Q * C;
   const uint8_t* indices = op.index + size_t(n) * P * Q * C;
-  float* dinp = static_cast<float*>(op.dinp) + (size_t(n) * op.H + h) * op.W * C;
+  float* dinp = static_cast<float*>(op.dinp) + (size_t(n) * op.shape.H + h) * op.shape.W * C;
   int first_q = 0, end_q = 0;  // the windows that column w lies in
-  for (int w = 0; w < op.W; ++w, dinp += C) {
-    const int right = w + op.padding;
-    while (end_q < Q && end_q * op.stride <= right) ++end_q;
-    while (first_q < end_q && first_q * op.stride + op.R <= right) ++first_q;
-    for_each(op.C, [&](int c, auto lanes) {
+  for (int w = 0; w < op.shape.W; ++w, dinp += C) {
+    const int right = w + op.shape.padding;
+    while (end_q < Q && end_q * op.shape.stride <= right) ++end_q;
+    while (first_q < end_q && first_q * op.shape.stride + op.shape.R <= right) ++first_q;
+    for_each(op.shape.C, [&](int c, auto lanes) {
       vf sum{};
       for (int p = first_p; p < end_p; ++p)
         for (int q = first_q; q < end_q; ++q) {
-          const int tap = (below - p * op.stride) * op.R + right - q * op.stride;
+          const int tap = (below - p * op.shape.stride) * op.shape.R + right - q * op.shape.stride;
           const size_t at = (size_t(p) * Q + q) * C + c;
           const vf d = lanes.load(douts + at);
           sum += simd::select(lanes.load_integers(indices + at) == seti(tap), d, vf{});
@@ -95,66 +84,58 @@ void max_pool_backward_row(const MaxPoolBackward& op, int n, int h) {
 // ---- average pool -------------------------------------------------------------------------------
 // Goes through an image as it lies in memory; the sums stay in L1.
 void average_pool_image(const AveragePoolForward& op, int n) {
-  const float* inp = static_cast<const float*>(op.inp) + size_t(n) * op.positions * op.C;
-  float* out = static_cast<float*>(op.out) + size_t(n) * op.C;
-  __builtin_memcpy(out, inp, op.C * sizeof(float));
-  for (int position = 1; position < op.positions; ++position) {
-    inp += op.C;
-    for_each(op.C, [&](int c, auto lanes) {
+  const float* inp =
+      static_cast<const float*>(op.inp) + size_t(n) * op.shape.positions * op.shape.C;
+  float* out = static_cast<float*>(op.out) + size_t(n) * op.shape.C;
+  __builtin_memcpy(out, inp, op.shape.C * sizeof(float));
+  for (int position = 1; position < op.shape.positions; ++position) {
+    inp += op.shape.C;
+    for_each(op.shape.C, [&](int c, auto lanes) {
       lanes.store(out + c, lanes.load(out + c) + lanes.load(inp + c));
     });
   }
-  const vf count = simd::set(float(op.positions));
-  for_each(op.C, [&](int c, auto lanes) { lanes.store(out + c, lanes.load(out + c) / count); });
+  const vf count = simd::set(float(op.shape.positions));
+  for_each(op.shape.C,
+           [&](int c, auto lanes) { lanes.store(out + c, lanes.load(out + c) / count); });
 }
 
 void average_pool_backward_image(const AveragePoolBackward& op, int n) {
-  const float* dout = static_cast<const float*>(op.dout) + size_t(n) * op.C;
-  float* dinp = static_cast<float*>(op.dinp) + size_t(n) * op.positions * op.C;
-  const vf count = simd::set(float(op.positions));
-  for_each(op.C, [&](int c, auto lanes) { lanes.store(dinp + c, lanes.load(dout + c) / count); });
-  for (int position = 1; position < op.positions; ++position)
-    __builtin_memcpy(dinp + size_t(position) * op.C, dinp, op.C * sizeof(float));
-}
-
-template <class Op>
-void require_average(const Op& op, const char* name) {
-  require(op.N > 0 && op.positions > 0 && op.C > 0, name, "N, positions and C must be positive");
-  require(op.dtype == DType::fp32, name, "dtype must be fp32 on this device");
+  const float* dout = static_cast<const float*>(op.dout) + size_t(n) * op.shape.C;
+  float* dinp = static_cast<float*>(op.dinp) + size_t(n) * op.shape.positions * op.shape.C;
+  const vf count = simd::set(float(op.shape.positions));
+  for_each(op.shape.C,
+           [&](int c, auto lanes) { lanes.store(dinp + c, lanes.load(dout + c) / count); });
+  for (int position = 1; position < op.shape.positions; ++position)
+    __builtin_memcpy(dinp + size_t(position) * op.shape.C, dinp, op.shape.C * sizeof(float));
 }
 
 }  // namespace
 
-void CpuKernels::run(const MaxPoolForward& op, Stream) {
-  require_window(op, "MaxPoolForward");
-  require(op.out && op.index && op.inp, "MaxPoolForward", "out, index and inp must not be null");
-  const int P = op.P();
+template <>
+void CpuKernels::run(const MaxPoolForward& op) {
+  const int P = op.shape.P();
 #pragma omp parallel for collapse(2) schedule(static)
-  for (int n = 0; n < op.N; ++n)
+  for (int n = 0; n < op.shape.N; ++n)
     for (int p = 0; p < P; ++p) max_pool_row(op, n, p);
 }
 
-void CpuKernels::run(const MaxPoolBackward& op, Stream) {
-  require_window(op, "MaxPoolBackward");
-  require(op.dinp && op.dout && op.index, "MaxPoolBackward",
-          "dinp, dout and index must not be null");
+template <>
+void CpuKernels::run(const MaxPoolBackward& op) {
 #pragma omp parallel for collapse(2) schedule(static)
-  for (int n = 0; n < op.N; ++n)
-    for (int h = 0; h < op.H; ++h) max_pool_backward_row(op, n, h);
+  for (int n = 0; n < op.shape.N; ++n)
+    for (int h = 0; h < op.shape.H; ++h) max_pool_backward_row(op, n, h);
 }
 
-void CpuKernels::run(const AveragePoolForward& op, Stream) {
-  require_average(op, "AveragePoolForward");
-  require(op.out && op.inp, "AveragePoolForward", "out and inp must not be null");
+template <>
+void CpuKernels::run(const AveragePoolForward& op) {
 #pragma omp parallel for schedule(static)
-  for (int n = 0; n < op.N; ++n) average_pool_image(op, n);
+  for (int n = 0; n < op.shape.N; ++n) average_pool_image(op, n);
 }
 
-void CpuKernels::run(const AveragePoolBackward& op, Stream) {
-  require_average(op, "AveragePoolBackward");
-  require(op.dinp && op.dout, "AveragePoolBackward", "dinp and dout must not be null");
+template <>
+void CpuKernels::run(const AveragePoolBackward& op) {
 #pragma omp parallel for schedule(static)
-  for (int n = 0; n < op.N; ++n) average_pool_backward_image(op, n);
+  for (int n = 0; n < op.shape.N; ++n) average_pool_backward_image(op, n);
 }
 
 }  // namespace bv::BAREVISION_ISA

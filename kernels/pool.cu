@@ -48,7 +48,7 @@ __device__ Place place(int C) {
 // `stem`: the sizes of ResNet's own, so that the compiler knows them: 3 x 3, stride 2, padding 1.
 template <bool stem, class Op>
 __device__ Op with_sizes(Op op) {
-  if (stem) op.R = 3, op.stride = 2, op.padding = 1;
+  if (stem) op.shape.R = 3, op.shape.stride = 2, op.shape.padding = 1;
   return op;
 }
 
@@ -56,34 +56,36 @@ template <class T, int width, bool stem>
 __global__ void __launch_bounds__(threads, blocks_per_sm)
     max_pool_forward(MaxPoolForward of, int P, int Q) {
   const MaxPoolForward op = with_sizes<stem>(of);
-  const auto [p, q, c] = place<width>(op.C);
+  const auto [p, q, c] = place<width>(op.shape.C);
   if (p >= P || q >= Q) return;
   const size_t n = blockIdx.z;
-  const int top = p * op.stride - op.padding, left = q * op.stride - op.padding;
-  const int first = max(0, -top), last = min(op.R, op.H - top) - 1;
-  const unsigned end = min(left + op.R, op.W);  // of the columns
-  const int row = op.W * op.C;
-  const T* taps = static_cast<const T*>(op.inp) + n * op.H * row + (top + first) * row + c;
+  const int top = p * op.shape.stride - op.shape.padding,
+            left = q * op.shape.stride - op.shape.padding;
+  const int first = max(0, -top), last = min(op.shape.R, op.shape.H - top) - 1;
+  const unsigned end = min(left + op.shape.R, op.shape.W);  // of the columns
+  const int row = op.shape.W * op.shape.C;
+  const T* taps = static_cast<const T*>(op.inp) + n * op.shape.H * row + (top + first) * row + c;
 
   float best[width];
   int which[width];
 #pragma unroll
-  for (int i = 0; i < width; ++i) best[i] = -INFINITY, which[i] = first * op.R + max(0, -left);
+  for (int i = 0; i < width; ++i)
+    best[i] = -INFINITY, which[i] = first * op.shape.R + max(0, -left);
   for (int r = first; r <= last; ++r, taps += row) {
     constexpr int at_once = 3;
-    for (int begin = 0; begin < op.R; begin += at_once) {
+    for (int begin = 0; begin < op.shape.R; begin += at_once) {
       Elements<T, width> x[at_once];
       bool inside[at_once];
 #pragma unroll
       for (int k = 0; k < at_once; ++k) {
         const unsigned w = left + begin + k;  // large where it is negative
         inside[k] = w < end;
-        if (inside[k]) x[k] = load<width>(taps + w * op.C);
+        if (inside[k]) x[k] = load<width>(taps + w * op.shape.C);
       }
 #pragma unroll
       for (int k = 0; k < at_once; ++k) {
         if (!inside[k]) continue;
-        const int tap = r * op.R + begin + k;
+        const int tap = r * op.shape.R + begin + k;
 #pragma unroll
         for (int i = 0; i < width; ++i) {
           const float v = to_float(x[k].at[i]);
@@ -94,7 +96,7 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
       }
     }
   }
-  const size_t at = ((n * P + p) * Q + q) * op.C + c;
+  const size_t at = ((n * P + p) * Q + q) * op.shape.C + c;
   Elements<T, width> out;
   Elements<uint8_t, width> index;
 #pragma unroll
@@ -123,12 +125,12 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
     max_pool_backward(MaxPoolBackward of, int P, int Q) {
   const MaxPoolBackward op = with_sizes<stem>(of);
   constexpr int side = 2;
-  const Place cell = place<width>(op.C);
+  const Place cell = place<width>(op.shape.C);
   const int h = side * cell.row, w = side * cell.column, c = cell.c;
-  if (h >= op.H || w >= op.W) return;
+  if (h >= op.shape.H || w >= op.shape.W) return;
   const size_t n = blockIdx.z;
-  const T* dout = static_cast<const T*>(op.dout) + n * P * Q * op.C + c;
-  const uint8_t* index = op.index + n * P * Q * op.C + c;
+  const T* dout = static_cast<const T*>(op.dout) + n * P * Q * op.shape.C + c;
+  const uint8_t* index = op.index + n * P * Q * op.shape.C + c;
 
   float sum[side][side][width];
 #pragma unroll
@@ -136,16 +138,16 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
     sum[i / width / side][i / width % side][i % width] = 0;
   // A window, of which the first of the elements here is tap (top, left), inside it or not.
   const auto add = [&](int p, int q, int top, int left) {
-    const int window = (p * Q + q) * op.C;
+    const int window = (p * Q + q) * op.shape.C;
     const auto d = load<width>(dout + window);
     const auto taken = load<width>(index + window);
 #pragma unroll
     for (int i = 0; i < side * side; ++i) {
       const int r = top + i / side, s = left + i % side;
-      if (r < 0 || r >= op.R || s < 0 || s >= op.R) continue;
+      if (r < 0 || r >= op.shape.R || s < 0 || s >= op.shape.R) continue;
 #pragma unroll
       for (int k = 0; k < width; ++k)
-        if (is_tap(taken, k, r * op.R + s)) sum[i / side][i % side][k] += to_float(d.at[k]);
+        if (is_tap(taken, k, r * op.shape.R + s)) sum[i / side][i % side][k] += to_float(d.at[k]);
     }
   };
   if constexpr (stem) {
@@ -155,7 +157,8 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
       if (p < P && q < Q) add(p, q, 1 - i / 2 * 2, 1 - i % 2 * 2);
     }
   } else {
-    const unsigned R = op.R, stride = op.stride, below = h + op.padding, right = w + op.padding;
+    const unsigned R = op.shape.R, stride = op.shape.stride, below = h + op.shape.padding,
+                   right = w + op.shape.padding;
     const int first_p = below < R ? 0 : (below - R) / stride + 1;
     const int first_q = right < R ? 0 : (right - R) / stride + 1;
     const int end_p = min(static_cast<int>((below + side - 1) / stride + 1), P);
@@ -164,14 +167,15 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
       for (int q = first_q; q < end_q; ++q) add(p, q, below - p * stride, right - q * stride);
   }
 
-  T* dinp = static_cast<T*>(op.dinp) + (n * op.H + h) * op.W * op.C + w * op.C + c;
+  T* dinp = static_cast<T*>(op.dinp) + (n * op.shape.H + h) * op.shape.W * op.shape.C +
+            w * op.shape.C + c;
 #pragma unroll
   for (int i = 0; i < side * side; ++i) {
     Elements<T, width> out;
 #pragma unroll
     for (int k = 0; k < width; ++k) out.at[k] = from_float<T>(sum[i / side][i % side][k]);
-    if (h + i / side < op.H && w + i % side < op.W)
-      store(dinp + (i / side * op.W + i % side) * op.C, out);
+    if (h + i / side < op.shape.H && w + i % side < op.shape.W)
+      store(dinp + (i / side * op.shape.W + i % side) * op.shape.C, out);
   }
 }
 
@@ -189,20 +193,20 @@ __global__ void __launch_bounds__(threads) average_pool_forward(AveragePoolForwa
   const int column = threadIdx.x % columns, group = threadIdx.x / columns;
   const int first = static_cast<int>(blockIdx.y) * columns * width, c = first + column * width;
   const size_t n = blockIdx.x;
-  if (c < op.C) {
-    const T* inp = static_cast<const T*>(op.inp) + n * op.positions * op.C + c;
+  if (c < op.shape.C) {
+    const T* inp = static_cast<const T*>(op.inp) + n * op.shape.positions * op.shape.C + c;
     float sum[width];
 #pragma unroll
     for (int k = 0; k < width; ++k) sum[k] = 0;
-    for (int position = group; position < op.positions; position += loads_at_once * groups) {
+    for (int position = group; position < op.shape.positions; position += loads_at_once * groups) {
       Elements<T, width> x[loads_at_once];
 #pragma unroll
       for (int i = 0; i < loads_at_once; ++i)
-        if (position + i * groups < op.positions)
-          x[i] = load<width>(inp + (position + i * groups) * op.C);
+        if (position + i * groups < op.shape.positions)
+          x[i] = load<width>(inp + (position + i * groups) * op.shape.C);
 #pragma unroll
       for (int i = 0; i < loads_at_once; ++i)
-        if (position + i * groups < op.positions) {
+        if (position + i * groups < op.shape.positions) {
 #pragma unroll
           for (int k = 0; k < width; ++k) sum[k] += to_float(x[i].at[k]);
         }
@@ -212,12 +216,12 @@ __global__ void __launch_bounds__(threads) average_pool_forward(AveragePoolForwa
   }
   __syncthreads();
   const int at = first + static_cast<int>(threadIdx.x);
-  if (threadIdx.x < columns * width && at < op.C) {
+  if (threadIdx.x < columns * width && at < op.shape.C) {
     float total = 0;
 #pragma unroll
     for (int g = 0; g < groups; ++g) total += sums[g][threadIdx.x];
-    static_cast<T*>(op.out)[n * op.C + at] =
-        from_float<T>(total / static_cast<float>(op.positions));
+    static_cast<T*>(op.out)[n * op.shape.C + at] =
+        from_float<T>(total / static_cast<float>(op.shape.positions));
   }
 }
 
@@ -226,15 +230,15 @@ __global__ void __launch_bounds__(threads) average_pool_backward(AveragePoolBack
   const int column = threadIdx.x % columns, group = threadIdx.x / columns;
   const int c = (static_cast<int>(blockIdx.y) * columns + column) * width;
   const size_t n = blockIdx.x;
-  if (c >= op.C) return;
-  const auto dout = load<width>(static_cast<const T*>(op.dout) + n * op.C + c);
+  if (c >= op.shape.C) return;
+  const auto dout = load<width>(static_cast<const T*>(op.dout) + n * op.shape.C + c);
   Elements<T, width> d;
 #pragma unroll
   for (int k = 0; k < width; ++k)
-    d.at[k] = from_float<T>(to_float(dout.at[k]) / static_cast<float>(op.positions));
-  T* dinp = static_cast<T*>(op.dinp) + n * op.positions * op.C + c;
-  for (int position = group; position < op.positions; position += groups)
-    store(dinp + position * op.C, d);
+    d.at[k] = from_float<T>(to_float(dout.at[k]) / static_cast<float>(op.shape.positions));
+  T* dinp = static_cast<T*>(op.dinp) + n * op.shape.positions * op.shape.C + c;
+  for (int position = group; position < op.shape.positions; position += groups)
+    store(dinp + position * op.shape.C, d);
 }
 
 // ---- operations ---------------------------------------------------------------------------------
@@ -243,24 +247,22 @@ constexpr int max_elements = 1 << 30;
 
 template <class Op>
 void require_window(const Op& op, const char* name) {
-  require(op.N > 0 && op.H > 0 && op.W > 0 && op.C > 0, name, "N, H, W and C must be positive");
-  require(op.N <= max_blocks, name, "N: %d, but at most %d", op.N, max_blocks);
-  require(op.H <= max_blocks, name, "H: %d, but at most %d", op.H, max_blocks);
-  require(double(op.H) * op.W * op.C <= max_elements, name,
-          "H W C: an image of %d x %d x %d is more than 2^30 elements", op.H, op.W, op.C);
-  require(op.R > 0 && op.R <= 16, name, "R: %d, but 1-16, that an index fits a byte", op.R);
-  require(op.stride > 0 && op.stride <= max_blocks, name, "stride must be in 1-%d", max_blocks);
-  require(op.padding >= 0 && op.padding <= op.R / 2, name, "padding must be in 0 .. R / 2");
-  require(op.H + 2 * op.padding >= op.R && op.W + 2 * op.padding >= op.R, name,
-          "H and W: the padded image is smaller than R");
+  require(op.shape.N <= max_blocks, name, "N: %d, but at most %d", op.shape.N, max_blocks);
+  require(op.shape.H <= max_blocks, name, "H: %d, but at most %d", op.shape.H, max_blocks);
+  require(double(op.shape.H) * op.shape.W * op.shape.C <= max_elements, name,
+          "H W C: an image of %d x %d x %d is more than 2^30 elements", op.shape.H, op.shape.W,
+          op.shape.C);
+  require(op.shape.stride > 0 && op.shape.stride <= max_blocks, name, "stride must be in 1-%d",
+          max_blocks);
 }
 
 template <class Op>
 void require_average(const Op& op, const char* name) {
-  require(op.N > 0 && op.positions > 0 && op.C > 0, name, "N, positions and C must be positive");
-  require(double(op.positions) * op.C <= max_elements, name,
-          "positions C: an image of %d x %d is more than 2^30 elements", op.positions, op.C);
-  require(op.C <= max_blocks * columns, name, "C: %d, but at most %d", op.C, max_blocks * columns);
+  require(double(op.shape.positions) * op.shape.C <= max_elements, name,
+          "positions C: an image of %d x %d is more than 2^30 elements", op.shape.positions,
+          op.shape.C);
+  require(op.shape.C <= max_blocks * columns, name, "C: %d, but at most %d", op.shape.C,
+          max_blocks * columns);
 }
 
 // f<T, width>() with what a thread reads at once: 16 bytes, or one element where C has tails.
@@ -277,9 +279,9 @@ void by_width(DType dtype, int C, F f) {
 // f<T, width, stem>()
 template <class Op, class F>
 void by_window(const Op& op, F f) {
-  by_width(op.dtype, op.C, [&]<class T, int width>() {
+  by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
     constexpr bool packs = width > 1;
-    if (packs && op.R == 3 && op.stride == 2 && op.padding == 1)
+    if (packs && op.shape.R == 3 && op.shape.stride == 2 && op.shape.padding == 1)
       f.template operator()<T, width, packs>();
     else
       f.template operator()<T, width, false>();
@@ -293,47 +295,41 @@ dim3 grid_of(int N, int H, int W, int packs) {
 
 }  // namespace
 
-void CudaKernels::run(const MaxPoolForward& op, Stream stream) {
+template <>
+void CudaKernels::run(const MaxPoolForward& op, cudaStream_t stream) {
   require_window(op, "MaxPoolForward");
-  require_pointer(op.out, "MaxPoolForward", "out");
-  require_pointer(op.index, "MaxPoolForward", "index");
-  require_pointer(op.inp, "MaxPoolForward", "inp");
-  const int P = op.P(), Q = op.Q();
+  const int P = op.shape.P(), Q = op.shape.Q();
   by_window(op, [&]<class T, int width, bool stem>() {
-    launch<max_pool_forward<T, width, stem>>(grid_of(op.N, P, Q, op.C / width), threads, 0,
-                                             cuda_stream(stream), op, P, Q);
+    launch<max_pool_forward<T, width, stem>>(grid_of(op.shape.N, P, Q, op.shape.C / width), threads,
+                                             0, stream, op, P, Q);
   });
 }
 
-void CudaKernels::run(const MaxPoolBackward& op, Stream stream) {
+template <>
+void CudaKernels::run(const MaxPoolBackward& op, cudaStream_t stream) {
   require_window(op, "MaxPoolBackward");
-  require_pointer(op.dinp, "MaxPoolBackward", "dinp");
-  require_pointer(op.dout, "MaxPoolBackward", "dout");
-  require_pointer(op.index, "MaxPoolBackward", "index");
   by_window(op, [&]<class T, int width, bool stem>() {
     launch<max_pool_backward<T, width, stem>>(
-        grid_of(op.N, ceil_div(op.H, 2), ceil_div(op.W, 2), op.C / width), threads, 0,
-        cuda_stream(stream), op, op.P(), op.Q());
+        grid_of(op.shape.N, ceil_div(op.shape.H, 2), ceil_div(op.shape.W, 2), op.shape.C / width),
+        threads, 0, stream, op, op.shape.P(), op.shape.Q());
   });
 }
 
-void CudaKernels::run(const AveragePoolForward& op, Stream stream) {
+template <>
+void CudaKernels::run(const AveragePoolForward& op, cudaStream_t stream) {
   require_average(op, "AveragePoolForward");
-  require_pointer(op.out, "AveragePoolForward", "out");
-  require_pointer(op.inp, "AveragePoolForward", "inp");
-  by_width(op.dtype, op.C, [&]<class T, int width>() {
-    launch<average_pool_forward<T, width>>(dim3(op.N, ceil_div(op.C, columns * width)), threads,
-                                           sizeof(AverageShared<width>), cuda_stream(stream), op);
+  by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
+    launch<average_pool_forward<T, width>>(dim3(op.shape.N, ceil_div(op.shape.C, columns * width)),
+                                           threads, sizeof(AverageShared<width>), stream, op);
   });
 }
 
-void CudaKernels::run(const AveragePoolBackward& op, Stream stream) {
+template <>
+void CudaKernels::run(const AveragePoolBackward& op, cudaStream_t stream) {
   require_average(op, "AveragePoolBackward");
-  require_pointer(op.dinp, "AveragePoolBackward", "dinp");
-  require_pointer(op.dout, "AveragePoolBackward", "dout");
-  by_width(op.dtype, op.C, [&]<class T, int width>() {
-    launch<average_pool_backward<T, width>>(dim3(op.N, ceil_div(op.C, columns * width)), threads, 0,
-                                            cuda_stream(stream), op);
+  by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
+    launch<average_pool_backward<T, width>>(dim3(op.shape.N, ceil_div(op.shape.C, columns * width)),
+                                            threads, 0, stream, op);
   });
 }
 

@@ -30,10 +30,8 @@ using simd::width;
 
 template <class Op>
 void check(const Op& op, const char* name) {
-  require(op.dtype == DType::fp32, name, "dtype: the CPU computes in fp32");
-  require(op.B > 0 && op.N > 0 && op.H > 0, name, "B, N, H: must be positive");
-  require(op.D > 0 && op.D <= 128 && op.D % 8 == 0, name, "D: must be a multiple of 8 up to 128");
-  require(op.drop >= 0 && op.drop <= 1, name, "drop: must lie in 0 .. 1");
+  require(op.shape.D > 0 && op.shape.D <= 128 && op.shape.D % 8 == 0, name,
+          "D: must be a multiple of 8 up to 128");
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -51,7 +49,7 @@ struct Tiles {
   int columns;                 // of a tile of rows of D elements
 
   template <class Op>
-  explicit Tiles(const Op& op) : N(op.N), D(op.D) {
+  explicit Tiles(const Op& op) : N(op.shape.N), D(op.shape.D) {
     queries = round_up(round_div(N, round_div(N, max_queries)), row_block);
     keys = round_up(round_div(N, round_div(N, max_keys)), width);
     query_count = round_div(N, queries);
@@ -130,8 +128,9 @@ struct Rows {
 };
 template <class T, class Op>
 Rows<T> rows_of(T* data, const Op& op, int parts, int part, int b, int h) {
-  const ptrdiff_t stride = ptrdiff_t(parts) * op.H * op.D;
-  return {data + b * (op.N * stride) + (ptrdiff_t(part) * op.H + h) * op.D, stride};
+  const ptrdiff_t stride = ptrdiff_t(parts) * op.shape.H * op.shape.D;
+  return {data + b * (op.shape.N * stride) + (ptrdiff_t(part) * op.shape.H + h) * op.shape.D,
+          stride};
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -169,7 +168,7 @@ const float* draw(const Drop& d, float* random, uint64_t first, int n) {
 
 template <class Op>
 uint64_t first_decision(const Op& op, int h, int query, int key) {
-  return (static_cast<uint64_t>(h) * op.N + query) * op.N + key;
+  return (static_cast<uint64_t>(h) * op.shape.N + query) * op.shape.N + key;
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -218,28 +217,29 @@ void forward_queries(const AttentionForward& op, const ForwardTiles& mine, const
   const auto q = rows_of(static_cast<const float*>(op.qkv), op, 3, 0, b, h);
   const auto out = rows_of(static_cast<float*>(op.out), op, 1, 0, b, h);
   const int query = query_tile * tiles.queries, queries = tiles.queries_in(query_tile);
-  const float scale = 1 / sqrtf(static_cast<float>(op.D));
+  const float scale = 1 / sqrtf(static_cast<float>(op.shape.D));
   const Drop drop(op, b);
   for (int i = 0; i < queries; ++i) mine.max[i] = -INFINITY, mine.sum[i] = 0;
 
   for (int tile = 0; tile < tiles.key_count; ++tile) {
     const int key = tile * tiles.keys, keys = tiles.keys_in(tile);
-    multiply(mine.s, tiles.keys, {q[query], q.stride, 1}, mine.k + ptrdiff_t(key) * op.D, queries,
-             keys, op.D, false);
+    multiply(mine.s, tiles.keys, {q[query], q.stride, 1}, mine.k + ptrdiff_t(key) * op.shape.D,
+             queries, keys, op.shape.D, false);
     for (int i = 0; i < queries; ++i) {
       float* s = mine.s + ptrdiff_t(i) * tiles.keys;
       float* o = mine.o + ptrdiff_t(i) * tiles.columns;
       const float factor = softmax_row(s, keys, scale, mine.max[i], mine.sum[i]);
-      if (tile > 0) scale_row(o, o, factor, op.D);
+      if (tile > 0) scale_row(o, o, factor, op.shape.D);
       if (op.drop > 0)
         multiply_row(s, draw(drop, mine.random, first_decision(op, h, query + i, key), keys), keys);
     }
     multiply(mine.o, tiles.columns, {mine.s, tiles.keys, 1},
-             mine.v + ptrdiff_t(key) * tiles.columns, queries, op.D, keys, tile > 0);
+             mine.v + ptrdiff_t(key) * tiles.columns, queries, op.shape.D, keys, tile > 0);
   }
   for (int i = 0; i < queries; ++i) {
-    scale_row(out[query + i], mine.o + ptrdiff_t(i) * tiles.columns, 1 / mine.sum[i], op.D);
-    op.lse[(ptrdiff_t(b) * op.H + h) * op.N + query + i] = mine.max[i] + logf(mine.sum[i]);
+    scale_row(out[query + i], mine.o + ptrdiff_t(i) * tiles.columns, 1 / mine.sum[i], op.shape.D);
+    op.lse[(ptrdiff_t(b) * op.shape.H + h) * op.shape.N + query + i] =
+        mine.max[i] + logf(mine.sum[i]);
   }
 }
 
@@ -286,27 +286,29 @@ void backward_tile(const AttentionBackward& op, const BackwardTiles& mine, const
   const auto dq = rows_of(static_cast<float*>(op.dqkv), op, 3, 0, b, h);
   const int query = query_tile * tiles.queries, queries = tiles.queries_in(query_tile);
   const int key = key_tile * tiles.keys, keys = tiles.keys_in(key_tile);
-  const float scale = 1 / sqrtf(static_cast<float>(op.D));
+  const float scale = 1 / sqrtf(static_cast<float>(op.shape.D));
   const Drop drop(op, b);
 
-  multiply(mine.p, tiles.keys, {q[query], q.stride, 1}, mine.k_t, queries, keys, op.D, false);
-  multiply(mine.ds, tiles.keys, {dout[query], dout.stride, 1}, mine.v_t, queries, keys, op.D,
+  multiply(mine.p, tiles.keys, {q[query], q.stride, 1}, mine.k_t, queries, keys, op.shape.D, false);
+  multiply(mine.ds, tiles.keys, {dout[query], dout.stride, 1}, mine.v_t, queries, keys, op.shape.D,
            false);
   for (int i = 0; i < queries; ++i) {
     const float* keep = op.drop > 0
                             ? draw(drop, mine.random, first_decision(op, h, query + i, key), keys)
                             : nullptr;
     softmax_backward_row(mine.p + ptrdiff_t(i) * tiles.keys, mine.ds + ptrdiff_t(i) * tiles.keys,
-                         keep, keys, scale, op.lse[(ptrdiff_t(b) * op.H + h) * op.N + query + i],
-                         dot(dout[query + i], out[query + i], op.D));
+                         keep, keys, scale,
+                         op.lse[(ptrdiff_t(b) * op.shape.H + h) * op.shape.N + query + i],
+                         dot(dout[query + i], out[query + i], op.shape.D));
   }
-  pack_rows(mine.dout, dout[query], dout.stride, queries, op.D);
-  multiply(mine.dv, tiles.columns, {mine.p, 1, tiles.keys}, mine.dout, keys, op.D, queries,
+  pack_rows(mine.dout, dout[query], dout.stride, queries, op.shape.D);
+  multiply(mine.dv, tiles.columns, {mine.p, 1, tiles.keys}, mine.dout, keys, op.shape.D, queries,
            query_tile > 0);
-  pack_rows(mine.q, q[query], q.stride, queries, op.D);
-  multiply(mine.dk, tiles.columns, {mine.ds, 1, tiles.keys}, mine.q, keys, op.D, queries,
+  pack_rows(mine.q, q[query], q.stride, queries, op.shape.D);
+  multiply(mine.dk, tiles.columns, {mine.ds, 1, tiles.keys}, mine.q, keys, op.shape.D, queries,
            query_tile > 0);
-  multiply(mine.dq, tiles.columns, {mine.ds, tiles.keys, 1}, mine.k, queries, op.D, keys, false);
+  multiply(mine.dq, tiles.columns, {mine.ds, tiles.keys, 1}, mine.k, queries, op.shape.D, keys,
+           false);
   write_dq(mine, tiles, dq, query, queries, scale, key_tile > 0);
 }
 
@@ -317,15 +319,15 @@ void backward_keys(const AttentionBackward& op, const BackwardTiles& mine, const
   const auto dk = rows_of(static_cast<float*>(op.dqkv), op, 3, 1, b, h);
   const auto dv = rows_of(static_cast<float*>(op.dqkv), op, 3, 2, b, h);
   const int key = key_tile * tiles.keys, keys = tiles.keys_in(key_tile);
-  const float scale = 1 / sqrtf(static_cast<float>(op.D));
-  pack_columns(mine.k_t, k[key], k.stride, op.D, keys);
-  pack_columns(mine.v_t, v[key], v.stride, op.D, keys);
-  pack_rows(mine.k, k[key], k.stride, keys, op.D);
+  const float scale = 1 / sqrtf(static_cast<float>(op.shape.D));
+  pack_columns(mine.k_t, k[key], k.stride, op.shape.D, keys);
+  pack_columns(mine.v_t, v[key], v.stride, op.shape.D, keys);
+  pack_rows(mine.k, k[key], k.stride, keys, op.shape.D);
   for (int tile = 0; tile < tiles.query_count; ++tile)
     backward_tile(op, mine, tiles, b, h, tile, key_tile);
   for (int j = 0; j < keys; ++j) {
-    scale_row(dk[key + j], mine.dk + ptrdiff_t(j) * tiles.columns, scale, op.D);
-    scale_row(dv[key + j], mine.dv + ptrdiff_t(j) * tiles.columns, 1, op.D);
+    scale_row(dk[key + j], mine.dk + ptrdiff_t(j) * tiles.columns, scale, op.shape.D);
+    scale_row(dv[key + j], mine.dv + ptrdiff_t(j) * tiles.columns, 1, op.shape.D);
   }
 }
 
@@ -333,16 +335,18 @@ void backward_keys(const AttentionBackward& op, const BackwardTiles& mine, const
 
 // ------------------------------------------------------------------------------------------------
 
-size_t CpuKernels::workspace_bytes(const AttentionForward& op) {
+template <>
+size_t CpuKernels::workspace(const AttentionForward& op) {
   check(op, "AttentionForward");
   return thread_floats<ForwardTiles>(Tiles(op)) * size_t(omp_get_max_threads()) * sizeof(float);
 }
 
-void CpuKernels::run(const AttentionForward& op, Stream) {
+template <>
+void CpuKernels::run(const AttentionForward& op) {
   check(op, "AttentionForward");
   const Tiles tiles(op);
   const size_t floats = thread_floats<ForwardTiles>(tiles);
-  const int heads = op.B * op.H;
+  const int heads = op.shape.B * op.shape.H;
   // Enough pieces that the threads end at about the same time.
   const int pieces = heads >= 8 * omp_get_max_threads() ? 1 : tiles.query_count;
 #pragma omp parallel
@@ -352,7 +356,8 @@ void CpuKernels::run(const AttentionForward& op, Stream) {
     int packed = -1;
 #pragma omp for schedule(static)
     for (int work = 0; work < heads * pieces; ++work) {
-      const int head = work / pieces, piece = work % pieces, b = head / op.H, h = head % op.H;
+      const int head = work / pieces, piece = work % pieces, b = head / op.shape.H,
+                h = head % op.shape.H;
       if (packed != head)
         pack_head(mine, tiles, rows_of(static_cast<const float*>(op.qkv), op, 3, 1, b, h),
                   rows_of(static_cast<const float*>(op.qkv), op, 3, 2, b, h));
@@ -364,12 +369,14 @@ void CpuKernels::run(const AttentionForward& op, Stream) {
   }
 }
 
-size_t CpuKernels::workspace_bytes(const AttentionBackward& op) {
+template <>
+size_t CpuKernels::workspace(const AttentionBackward& op) {
   check(op, "AttentionBackward");
   return thread_floats<BackwardTiles>(Tiles(op)) * size_t(omp_get_max_threads()) * sizeof(float);
 }
 
-void CpuKernels::run(const AttentionBackward& op, Stream) {
+template <>
+void CpuKernels::run(const AttentionBackward& op) {
   check(op, "AttentionBackward");
   const Tiles tiles(op);
   const size_t floats = thread_floats<BackwardTiles>(tiles);
@@ -378,9 +385,9 @@ void CpuKernels::run(const AttentionBackward& op, Stream) {
     Scratch scratch{static_cast<float*>(op.workspace) + floats * size_t(omp_get_thread_num())};
     const BackwardTiles mine(scratch, tiles);
 #pragma omp for schedule(static)
-    for (int head = 0; head < op.B * op.H; ++head)
+    for (int head = 0; head < op.shape.B * op.shape.H; ++head)
       for (int tile = 0; tile < tiles.key_count; ++tile)
-        backward_keys(op, mine, tiles, head / op.H, head % op.H, tile);
+        backward_keys(op, mine, tiles, head / op.shape.H, head % op.shape.H, tile);
   }
 }
 

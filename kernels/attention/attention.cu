@@ -227,7 +227,8 @@ __device__ inline void wait_for_copies(int pending) {
 template <class T, int D, bool dropout>
 __global__ void __launch_bounds__(threads, (blocks_per_sm<D, dropout>))
     attention_forward(AttentionForward op, int capacity) {
-  const int b = blockIdx.z, h = blockIdx.y, head = b * op.H + h, N = op.N, parts = gridDim.x;
+  const int b = blockIdx.z, h = blockIdx.y, head = b * op.shape.H + h, N = op.shape.N,
+            parts = gridDim.x;
   // Neighbours among heads take turns at which part and which warp has least to do.
   const int turn = head + head / 4;
   const int part = turn % 2 ? parts - 1 - blockIdx.x : blockIdx.x;
@@ -302,34 +303,36 @@ void launch_forward(const AttentionForward& op, const DeviceProps& props, cudaSt
   const size_t key_bytes = 2 * D * sizeof(T);
   constexpr int blocks = blocks_per_sm<D, dropout>;
   const int room = static_cast<int>(((props.shared_bytes + 1024) / blocks - 1024) / key_bytes);
-  const int all = ceil_div(op.N, 16) * 16;
+  const int all = ceil_div(op.shape.N, 16) * 16;
   const int capacity = all <= std::max(room, 2 * tile_keys) ? all : 2 * tile_keys;
   // A block goes over all queries where heads abound, else (and where keys pass by) over one strip
   // a warp.
-  const int max_parts = ceil_div(op.N, warps * strip_queries<D>);
-  const bool abound = int64_t{op.B} * op.H >= 4 * props.sms;
-  const dim3 grid(capacity == all && abound ? 1 : max_parts, op.H, op.B);
+  const int max_parts = ceil_div(op.shape.N, warps * strip_queries<D>);
+  const bool abound = int64_t{op.shape.B} * op.shape.H >= 4 * props.sms;
+  const dim3 grid(capacity == all && abound ? 1 : max_parts, op.shape.H, op.shape.B);
   launch<attention_forward<T, D, dropout>>(grid, threads, capacity * key_bytes, stream, op,
                                            capacity);
 }
 
 }  // namespace
 
-void CudaKernels::run(const AttentionForward& op, Stream stream) {
+template <>
+size_t CudaKernels::workspace(const AttentionForward&) {
+  return 0;
+}
+
+template <>
+void CudaKernels::run(const AttentionForward& op, cudaStream_t stream) {
   const char* name = "AttentionForward";
   check_attention(op, props_, name);
-  require_pointer(op.out, name, "out");
-  require_pointer(op.lse, name, "lse");
-  require_pointer(op.qkv, name, "qkv");
-  if (op.drop > 0) require_pointer(op.params, name, "params");
-  if (op.dtype == DType::fp32) return attention_forward_fp32(op, props_, cuda_stream(stream));
+  if (op.dtype == DType::fp32) return attention_forward_fp32(op, props_, stream);
   by_dtype(op.dtype, [&]<class T> {
     if constexpr (!std::is_same_v<T, float>)
-      by_head_dim(op.D, [&]<int D> {
+      by_head_dim(op.shape.D, [&]<int D> {
         if (op.drop > 0)
-          launch_forward<T, D, true>(op, props_, cuda_stream(stream));
+          launch_forward<T, D, true>(op, props_, stream);
         else
-          launch_forward<T, D, false>(op, props_, cuda_stream(stream));
+          launch_forward<T, D, false>(op, props_, stream);
       });
   });
 }

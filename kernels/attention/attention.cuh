@@ -16,13 +16,11 @@ size_t attention_backward_fp32_workspace_bytes(const AttentionBackward&);
 // Sizes and dtype; pointers are the caller's to check.
 template <class Op>
 void check_attention(const Op& op, const DeviceProps& props, const char* name) {
-  require(op.B > 0 && op.N > 0 && op.H > 0, name, "B, N, H: must be positive");
-  require(op.D == 32 || op.D == 64 || op.D == 128, name,
-          "D: head dim %d: no kernel for it; there are 32, 64 and 128", op.D);
-  require(op.drop >= 0 && op.drop <= 1, name, "drop: must lie in 0 .. 1");
-  require(op.N <= 1 << 20, name, "N: at most %d tokens", 1 << 20);
-  require(op.B < 1 << 16 && op.H < 1 << 16, name, "B, H: at most %d", (1 << 16) - 1);
-  require(int64_t{op.B} * op.H <= INT32_MAX, name, "B * H: at most %d", INT32_MAX);
+  require(op.shape.D == 32 || op.shape.D == 64 || op.shape.D == 128, name,
+          "D: head dim %d: no kernel for it; there are 32, 64 and 128", op.shape.D);
+  require(op.shape.N <= 1 << 20, name, "N: at most %d tokens", 1 << 20);
+  require(op.shape.B < 1 << 16 && op.shape.H < 1 << 16, name, "B, H: at most %d", (1 << 16) - 1);
+  require(int64_t{op.shape.B} * op.shape.H <= INT32_MAX, name, "B * H: at most %d", INT32_MAX);
   require(op.dtype != DType::bf16 || props.arch >= 80, name, "bf16 needs sm_80 or newer");
 }
 
@@ -46,8 +44,8 @@ struct Rows {
 // parts, part: 3 and 0, 1, 2 for Q, K, V in qkv; 1 and 0 for out.
 template <class T, class Op>
 __device__ Rows<T> rows_of(T* data, const Op& op, int parts, int part, int b, int h) {
-  const int stride = parts * op.H * op.D;
-  return {data + (int64_t{b} * op.N * stride + (part * op.H + h) * op.D), stride};
+  const int stride = parts * op.shape.H * op.shape.D;
+  return {data + (int64_t{b} * op.shape.N * stride + (part * op.shape.H + h) * op.shape.D), stride};
 }
 
 // ---- dropout ------------------------------------------------------------------------------------

@@ -276,7 +276,7 @@ __device__ void query_phase(const AttentionBackward& op, const Tile<T>& tile, in
              v = rows_of(qkv, op, 3, 2, b, h);
   const auto dout = rows_of(static_cast<const T*>(op.dout), op, 1, 0, b, h),
              out = rows_of(static_cast<const T*>(op.out), op, 1, 0, b, h);
-  const int N = op.N;
+  const int N = op.shape.N;
   const int64_t head = int64_t{blockIdx.x} * N;
   const float scale = 1 / sqrtf(static_cast<float>(D));
   const int lane = lane_offset<D>(), transposed_lane = transposed_lane_offset<D>();
@@ -340,7 +340,7 @@ __device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int 
   const auto q = rows_of(qkv, op, 3, 0, b, h), k = rows_of(qkv, op, 3, 1, b, h),
              v = rows_of(qkv, op, 3, 2, b, h);
   const auto dout = rows_of(static_cast<const T*>(op.dout), op, 1, 0, b, h);
-  const int N = op.N;
+  const int N = op.shape.N;
   const int64_t head = int64_t{blockIdx.x} * N;
   const float scale = 1 / sqrtf(static_cast<float>(D));
   const int lane = lane_offset<D>(), transposed_lane = transposed_lane_offset<D>();
@@ -433,7 +433,8 @@ template <class T, int D, bool dropout>
 __global__ void __launch_bounds__(threads, blocks<D, dropout>)
     attention_backward(AttentionBackward op, int tile_rows) {
   const auto tile = tile_of<T, D>(tile_rows);
-  const int b = static_cast<int>(blockIdx.x) / op.H, h = static_cast<int>(blockIdx.x) % op.H;
+  const int b = static_cast<int>(blockIdx.x) / op.shape.H,
+            h = static_cast<int>(blockIdx.x) % op.shape.H;
   query_phase<T, D, dropout>(op, tile, b, h);
   key_phase<T, D, dropout>(op, tile, b, h);  // begins with a barrier: every delta is there
 }
@@ -452,33 +453,28 @@ int tile_rows(int N, const DeviceProps& props) {
 
 template <class T, int D, bool dropout>
 void start(const AttentionBackward& op, const DeviceProps& props, cudaStream_t stream) {
-  const int rows = tile_rows<D, dropout>(op.N, props);
-  launch<attention_backward<T, D, dropout>>(op.B * op.H, threads,
+  const int rows = tile_rows<D, dropout>(op.shape.N, props);
+  launch<attention_backward<T, D, dropout>>(op.shape.B * op.shape.H, threads,
                                             size_t(rows) * row_bytes<D> + sizeof(T) * shared_v<D>,
                                             stream, op, rows);
 }
 
 }  // namespace
 
-size_t CudaKernels::workspace_bytes(const AttentionBackward& op) {
+template <>
+size_t CudaKernels::workspace(const AttentionBackward& op) {
   check_attention(op, props_, "AttentionBackward");
   if (op.dtype == DType::fp32) return attention_backward_fp32_workspace_bytes(op);
-  return size_t(op.B) * op.H * op.N * sizeof(float);  // delta
+  return size_t(op.shape.B) * op.shape.H * op.shape.N * sizeof(float);  // delta
 }
 
-void CudaKernels::run(const AttentionBackward& op, Stream stream) {
+template <>
+void CudaKernels::run(const AttentionBackward& op, cudaStream_t stream) {
   constexpr const char* name = "AttentionBackward";
   check_attention(op, props_, name);
-  require_pointer(op.dqkv, name, "dqkv");
-  require_pointer(op.dout, name, "dout");
-  require_pointer(op.qkv, name, "qkv");
-  require_pointer(op.out, name, "out");
-  require_pointer(op.lse, name, "lse");
-  if (op.drop > 0) require_pointer(op.params, name, "params");
-  if (workspace_bytes(op) > 0) require_pointer(op.workspace, name, "workspace");
-  const cudaStream_t s = cuda_stream(stream);
+  const cudaStream_t s = stream;
   if (op.dtype == DType::fp32) return attention_backward_fp32(op, props_, s);
-  by_head_dim(op.D, [&]<int D> {
+  by_head_dim(op.shape.D, [&]<int D> {
     const auto with = [&]<class T> {
       if (op.drop > 0)
         start<T, D, true>(op, props_, s);

@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(Forward<D>::threads, Forward<D>::blocks)
     attention_fp32_forward(AttentionForward op) {
   constexpr int m = Forward<D>::m, n = columns<D> / 8, threads = Forward<D>::threads;
   auto& tile = shared<ForwardShared<D>>();
-  const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y), N = op.N;
+  const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y), N = op.shape.N;
   const float* qkv = static_cast<const float*>(op.qkv);
   const Rows<const float> k = rows_of(qkv, op, 3, 1, b, h), v = rows_of(qkv, op, 3, 2, b, h);
   const int first = static_cast<int>(blockIdx.x) * Forward<D>::rows;  // query of the block
@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(Forward<D>::threads, Forward<D>::blocks)
   for (int i = 0; i < m; ++i) {
     sum[i] = warp_sum<8>(sum[i]);
     if (place.column == 0 && query + 4 * i < N)
-      op.lse[(int64_t{b} * op.H + h) * N + query + 4 * i] = most[i] + logf(sum[i]);
+      op.lse[(int64_t{b} * op.shape.H + h) * N + query + 4 * i] = most[i] + logf(sum[i]);
 #pragma unroll
     for (int j = 0; j < D / 8; ++j) acc[i][j] /= sum[i];
   }
@@ -287,10 +287,10 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
   constexpr int m = Backward<D>::m, n = columns<D> / 8, threads = Backward<D>::threads;
   constexpr int rows = Backward<D>::rows, queries = rows_are_keys ? n : m;  // of a thread
   auto& tile = shared<BackwardShared<D>>();
-  const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y), N = op.N;
+  const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y), N = op.shape.N;
   const float* qkv = static_cast<const float*>(op.qkv);
   float* dqkv = static_cast<float*>(op.dqkv);
-  const float* lse_of_head = op.lse + (int64_t{b} * op.H + h) * N;
+  const float* lse_of_head = op.lse + (int64_t{b} * op.shape.H + h) * N;
   const Rows<const float> q = rows_of(qkv, op, 3, 0, b, h), k = rows_of(qkv, op, 3, 1, b, h),
                           v = rows_of(qkv, op, 3, 2, b, h),
                           dout = rows_of(static_cast<const float*>(op.dout), op, 1, 0, b, h),
@@ -392,8 +392,8 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
 }  // namespace
 
 void attention_forward_fp32(const AttentionForward& op, const DeviceProps&, cudaStream_t stream) {
-  by_head_dim(op.D, [&]<int D>() {
-    const dim3 grid(ceil_div(op.N, Forward<D>::rows), op.H, op.B);
+  by_head_dim(op.shape.D, [&]<int D>() {
+    const dim3 grid(ceil_div(op.shape.N, Forward<D>::rows), op.shape.H, op.shape.B);
     launch<attention_fp32_forward<D>>(grid, Forward<D>::threads, sizeof(ForwardShared<D>), stream,
                                       op);
   });
@@ -402,8 +402,8 @@ void attention_forward_fp32(const AttentionForward& op, const DeviceProps&, cuda
 size_t attention_backward_fp32_workspace_bytes(const AttentionBackward&) { return 0; }
 
 void attention_backward_fp32(const AttentionBackward& op, const DeviceProps&, cudaStream_t stream) {
-  by_head_dim(op.D, [&]<int D>() {
-    const dim3 grid(ceil_div(op.N, Backward<D>::rows), op.H, op.B);
+  by_head_dim(op.shape.D, [&]<int D>() {
+    const dim3 grid(ceil_div(op.shape.N, Backward<D>::rows), op.shape.H, op.shape.B);
     constexpr size_t bytes = sizeof(BackwardShared<D>);
     static_assert(bytes <= 64 * 1024 && sizeof(ForwardShared<D>) <= 64 * 1024, "what sm_75 has");
     launch<attention_fp32_backward<D, true>>(grid, Backward<D>::threads, bytes, stream, op);

@@ -27,13 +27,6 @@ using Result = Convolution::Result;
 template <class Op>
 void check(const Op& op, const char* name) {
   const ConvShape& s = op.shape;
-  require(op.dtype == DType::fp32, name, "dtype: the CPU computes in fp32");
-  require(s.N > 0 && s.H > 0 && s.W > 0 && s.C > 0 && s.K > 0, name,
-          "N, H, W, C, K: must be positive");
-  require(s.R > 0 && s.S > 0 && s.stride > 0 && s.padding >= 0, name,
-          "R, S, stride: must be positive, padding not negative");
-  require(s.groups > 0 && s.C % s.groups == 0, name, "C: must be divisible by groups");
-  require(s.K % s.groups == 0, name, "K: must be divisible by groups");
   require(s.H + 2 * s.padding >= s.R && s.W + 2 * s.padding >= s.S, name,
           "H, W: the image with its padding is smaller than the filter");
   constexpr double most = 0x7FFFFFFF;
@@ -127,7 +120,8 @@ struct ChunkMoments {
 
 }  // namespace
 
-size_t CpuKernels::workspace_bytes(const ConvForward& op) {
+template <>
+size_t CpuKernels::workspace(const ConvForward& op) {
   check(op, "ConvForward");
   if (by_rows(op.shape, Result::out)) {
     const ConvRows rows = rows_for(op.shape, Result::out);
@@ -139,10 +133,9 @@ size_t CpuKernels::workspace_bytes(const ConvForward& op) {
   return ChunkMoments(op.shape, chunk.shape).partial_count() * sizeof(float) + (a > b ? a : b);
 }
 
-void CpuKernels::run(const ConvForward& op, Stream) {
+template <>
+void CpuKernels::run(const ConvForward& op) {
   check(op, "ConvForward");
-  require(op.out && op.workspace && op.inp && op.weight, "ConvForward",
-          "out, workspace, inp and weight must not be null");
   auto* out = static_cast<float*>(op.out);
   auto* workspace = static_cast<float*>(op.workspace);
   if (by_rows(op.shape, Result::out)) {
@@ -180,7 +173,8 @@ void CpuKernels::run(const ConvForward& op, Stream) {
                  [&](int group) { return moments.groups.rows_of(group % groups); });
 }
 
-size_t CpuKernels::workspace_bytes(const ConvBackwardInput& op) {
+template <>
+size_t CpuKernels::workspace(const ConvBackwardInput& op) {
   check(op, "ConvBackwardInput");
   if (by_rows(op.shape, Result::dinp))
     return rows_for(op.shape, Result::dinp).packed_count() * sizeof(float);
@@ -190,10 +184,9 @@ size_t CpuKernels::workspace_bytes(const ConvBackwardInput& op) {
   return padded(inp_count(chunk.shape)) * sizeof(float) + (a > b ? a : b);
 }
 
-void CpuKernels::run(const ConvBackwardInput& op, Stream) {
+template <>
+void CpuKernels::run(const ConvBackwardInput& op) {
   check(op, "ConvBackwardInput");
-  require(op.dinp && op.workspace && op.dout && op.weight, "ConvBackwardInput",
-          "dinp, workspace, dout and weight must not be null");
   auto* dinp = static_cast<float*>(op.dinp);
   auto* workspace = static_cast<float*>(op.workspace);
   const auto* add = static_cast<const float*>(op.add);
@@ -221,7 +214,8 @@ void CpuKernels::run(const ConvBackwardInput& op, Stream) {
   }
 }
 
-size_t CpuKernels::workspace_bytes(const ConvBackwardWeight& op) {
+template <>
+size_t CpuKernels::workspace(const ConvBackwardWeight& op) {
   check(op, "ConvBackwardWeight");
   if (by_rows(op.shape, Result::dweight))
     return WeightRows{op.shape}.partial_count() * sizeof(float);
@@ -229,12 +223,9 @@ size_t CpuKernels::workspace_bytes(const ConvBackwardWeight& op) {
       {.shape = op.shape, .result = Result::dweight, .accumulate = op.accumulate});
 }
 
-void CpuKernels::run(const ConvBackwardWeight& op, Stream) {
+template <>
+void CpuKernels::run(const ConvBackwardWeight& op) {
   check(op, "ConvBackwardWeight");
-  require(op.dweight && op.dout && op.inp, "ConvBackwardWeight",
-          "dweight, dout and inp must not be null");
-  require(op.workspace || workspace_bytes(op) == 0, "ConvBackwardWeight",
-          "workspace must not be null");
   if (by_rows(op.shape, Result::dweight))
     return conv_weight_rows({op.shape}, op.dweight, static_cast<float*>(op.workspace),
                             static_cast<const float*>(op.dout), static_cast<const float*>(op.inp),

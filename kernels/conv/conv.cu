@@ -7,12 +7,6 @@ namespace bv::BAREVISION_GPU {
 namespace {
 
 void check(const ConvShape& s, const char* op) {
-  require(s.N > 0 && s.H > 0 && s.W > 0 && s.C > 0 && s.K > 0, op,
-          "N, H, W, C, K: must be positive");
-  require(s.R > 0 && s.S > 0 && s.stride > 0 && s.padding >= 0, op,
-          "R, S, stride: must be positive, padding not negative");
-  require(s.groups > 0 && s.C % s.groups == 0, op, "C: %d channels in %d groups", s.C, s.groups);
-  require(s.K % s.groups == 0, op, "K: %d channels in %d groups", s.K, s.groups);
   constexpr double most = 1 << 30;
   const double H = s.H + 2.0 * s.padding, W = s.W + 2.0 * s.padding;
   require(H >= s.R && W >= s.S, op,
@@ -34,7 +28,8 @@ Way way_of(const DeviceProps& props, const ConvShape& s, DType dtype, bool cudnn
 
 }  // namespace
 
-size_t CudaKernels::workspace_bytes(const ConvForward& op) {
+template <>
+size_t CudaKernels::workspace(const ConvForward& op) {
   check(op.shape, "ConvForward");
   switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
@@ -49,26 +44,24 @@ size_t CudaKernels::workspace_bytes(const ConvForward& op) {
   return 0;
 }
 
-void CudaKernels::run(const ConvForward& op, Stream stream) {
+template <>
+void CudaKernels::run(const ConvForward& op, cudaStream_t stream) {
   constexpr const char* name = "ConvForward";
   check(op.shape, name);
-  require_pointer(op.out, name, "out");
-  require_pointer(op.inp, name, "inp");
-  require_pointer(op.weight, name, "weight");
-  if (op.moments) require_pointer(op.moments, name, "moments");
   switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
-      return conv_cudnn(*cudnn_, props_, op, cuda_stream(stream));
+      return conv_cudnn(*cudnn_, props_, op, stream);
     case Way::tensor_cores:
-      return conv_forward(props_, op, cuda_stream(stream));
+      return conv_forward(props_, op, stream);
     case Way::stem:
-      return conv_stem_forward(props_, op, cuda_stream(stream));
+      return conv_stem_forward(props_, op, stream);
     case Way::general:
-      return conv_general_forward(props_, op, cuda_stream(stream));
+      return conv_general_forward(props_, op, stream);
   }
 }
 
-size_t CudaKernels::workspace_bytes(const ConvBackwardInput& op) {
+template <>
+size_t CudaKernels::workspace(const ConvBackwardInput& op) {
   check(op.shape, "ConvBackwardInput");
   switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
@@ -82,25 +75,23 @@ size_t CudaKernels::workspace_bytes(const ConvBackwardInput& op) {
   return 0;
 }
 
-void CudaKernels::run(const ConvBackwardInput& op, Stream stream) {
+template <>
+void CudaKernels::run(const ConvBackwardInput& op, cudaStream_t stream) {
   constexpr const char* name = "ConvBackwardInput";
   check(op.shape, name);
-  require_pointer(op.dinp, name, "dinp");
-  require_pointer(op.dout, name, "dout");
-  require_pointer(op.weight, name, "weight");
-  if (op.add) require_pointer(op.add, name, "add");
   switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
-      return conv_cudnn(*cudnn_, op, cuda_stream(stream));
+      return conv_cudnn(*cudnn_, op, stream);
     case Way::tensor_cores:
-      return conv_backward_input(props_, op, cuda_stream(stream));
+      return conv_backward_input(props_, op, stream);
     case Way::stem:
     case Way::general:
-      return conv_general_backward_input(op, cuda_stream(stream));
+      return conv_general_backward_input(op, stream);
   }
 }
 
-size_t CudaKernels::workspace_bytes(const ConvBackwardWeight& op) {
+template <>
+size_t CudaKernels::workspace(const ConvBackwardWeight& op) {
   check(op.shape, "ConvBackwardWeight");
   switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
@@ -115,23 +106,19 @@ size_t CudaKernels::workspace_bytes(const ConvBackwardWeight& op) {
   return 0;
 }
 
-void CudaKernels::run(const ConvBackwardWeight& op, Stream stream) {
+template <>
+void CudaKernels::run(const ConvBackwardWeight& op, cudaStream_t stream) {
   constexpr const char* name = "ConvBackwardWeight";
   check(op.shape, name);
-  require_pointer(op.dweight, name, "dweight");
-  require_pointer(op.dout, name, "dout");
-  require_pointer(op.inp, name, "inp");
   switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
     case Way::cudnn:
-      return conv_cudnn(*cudnn_, op, cuda_stream(stream));
+      return conv_cudnn(*cudnn_, op, stream);
     case Way::tensor_cores:
-      if (conv_backward_weight_bytes(props_, op) > 0)
-        require_pointer(op.workspace, name, "workspace");
-      return conv_backward_weight(props_, op, cuda_stream(stream));
+      return conv_backward_weight(props_, op, stream);
     case Way::stem:
-      return conv_stem_backward_weight(props_, op, cuda_stream(stream));
+      return conv_stem_backward_weight(props_, op, stream);
     case Way::general:
-      return conv_general_backward_weight(props_, op, cuda_stream(stream));
+      return conv_general_backward_weight(props_, op, stream);
   }
 }
 

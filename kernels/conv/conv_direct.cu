@@ -620,7 +620,6 @@ size_t conv_general_forward_bytes(const DeviceProps&, const ConvForward& op) {
 void conv_general_forward(const DeviceProps&, const ConvForward& op, cudaStream_t stream) {
   const ConvShape& s = op.shape;
   const Columns k = columns(s.groups, s.K / s.groups);
-  if (op.moments) require_pointer(op.workspace, "ConvForward", "workspace");
   const Product p{Geometry::forward(s),
                   op.out,
                   nullptr,
@@ -661,7 +660,6 @@ void conv_general_backward_weight(const DeviceProps& props, const ConvBackwardWe
   const ConvShape& s = op.shape;
   const Plan way = plan(props, s);
   const bool direct = way.parts.count == 1;
-  if (!direct) require_pointer(op.workspace, "ConvBackwardWeight", "workspace");
   auto* const partial = static_cast<float*>(op.workspace);
   const WeightProduct p{Geometry::forward(s),
                         direct ? op.dweight : partial,

@@ -629,7 +629,6 @@ size_t conv_forward_bytes(const DeviceProps& props, const ConvForward& op) {
 void conv_forward(const DeviceProps& props, const ConvForward& op, cudaStream_t stream) {
   const Choice choice = choose_forward(props, op.shape);
   const int pixels = out_pixels(op.shape), K = op.shape.K;
-  if (op.moments || choice.parts > 1) require_pointer(op.workspace, "ConvForward", "workspace");
   Product p = product(op);
   if (op.moments) p.partial = static_cast<float*>(op.workspace);
   launch_product<false>(p, choice,
@@ -652,7 +651,6 @@ size_t conv_backward_input_bytes(const DeviceProps& props, const ConvBackwardInp
 void conv_backward_input(const DeviceProps& props, const ConvBackwardInput& op,
                          cudaStream_t stream) {
   const Choice choice = choose_backward_input(props, op.shape);
-  if (choice.parts > 1) require_pointer(op.workspace, "ConvBackwardInput", "workspace");
   launch_product<true>(product(op), choice, op.workspace, op.dtype, stream);
 }
 

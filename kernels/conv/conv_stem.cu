@@ -555,7 +555,6 @@ size_t conv_stem_forward_bytes(const DeviceProps& props, const ConvForward& op) 
 void conv_stem_forward(const DeviceProps& props, const ConvForward& op, cudaStream_t stream) {
   const ConvShape& s = op.shape;
   const Parts part = forward_parts(props, s);
-  if (op.moments) require_pointer(op.workspace, "ConvForward", "workspace");
   auto* partial = op.moments ? static_cast<float*>(op.workspace) : nullptr;
   const Forward forward{.image = image(s, op.inp),
                         .out = op.out,
@@ -587,7 +586,6 @@ void conv_stem_backward_weight(const DeviceProps& props, const ConvBackwardWeigh
                                cudaStream_t stream) {
   const ConvShape& s = op.shape;
   const Parts part = weight_parts(props, s);
-  require_pointer(op.workspace, "ConvBackwardWeight", "workspace");
   auto* partial = static_cast<float*>(op.workspace);
   const Weight weight{.image = image(s, op.inp),
                       .partial = partial,

@@ -7,7 +7,10 @@
 
 namespace bv::BAREVISION_ISA {
 
-CpuKernels::CpuKernels() : matmul_(MatmulOneDnn::make()), conv_(ConvOneDnn::make()) {}
+CpuKernels::CpuKernels()
+    : KernelRows<CpuKernels>({.only_fp32 = true}),
+      matmul_(MatmulOneDnn::make()),
+      conv_(ConvOneDnn::make()) {}
 CpuKernels::~CpuKernels() = default;
 
 std::unique_ptr<Kernels> make_cpu_kernels() { return std::make_unique<CpuKernels>(); }

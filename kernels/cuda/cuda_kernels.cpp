@@ -19,7 +19,8 @@ int attribute(cudaDeviceAttr which) {
 }  // namespace
 
 CudaKernels::CudaKernels(cudaStream_t compute, bool cudnn)
-    : compute_(compute),
+    : KernelRows<CudaKernels>({.alignment = 16}),  // kernels read 16 bytes at a time
+      compute_(compute),
       props_{.arch = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
                      attribute(cudaDevAttrComputeCapabilityMinor),
              .sms = attribute(cudaDevAttrMultiProcessorCount),

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "kernels/cuda/check.h"
-#include "kernels/kernels.h"
+#include "kernels/table/rows.h"
 
 namespace bv::BAREVISION_GPU {
 
@@ -35,93 +35,23 @@ void require(bool ok, const char* op, const char* format, Args... args) {
   throw std::invalid_argument(std::string(op) + ": " + what);
 }
 
-// A pointer that is there and as aligned as kernels' accesses are wide.
-inline void require_pointer(const void* p, const char* op, const char* name) {
-  require(p != nullptr, op, "%s is null", name);
-  require(reinterpret_cast<uintptr_t>(p) % 16 == 0, op, "%s is not at a multiple of 16 bytes",
-          name);
-}
-
-class CudaKernels final : public Kernels {
+class CudaKernels final : public KernelRows<CudaKernels> {
  public:
   CudaKernels(cudaStream_t compute, bool cudnn);
   ~CudaKernels() override;
-  using Kernels::workspace_bytes;
 
-  // input.cu
-  void run(const InputPatches&, Stream) override;
+  // Of each operation; defined, as specialisations, in its kernels/NAME.cu.
+  template <class Op>
+  void run(const Op&, cudaStream_t);
+  template <class Op>
+  size_t workspace(const Op&);
 
-  // linear.cu
-  void run(const LinearForward&, Stream) override;
-  void run(const LinearBackwardInput&, Stream) override;
-  void run(const LinearBackwardWeight&, Stream) override;
-  size_t workspace_bytes(const LinearForward&) override;
-  size_t workspace_bytes(const LinearBackwardInput&) override;
-  size_t workspace_bytes(const LinearBackwardWeight&) override;
-
-  // gelu.cu
-  void run(const BiasGeluForward&, Stream) override;
-  void run(const BiasGeluBackward&, Stream) override;
-  size_t workspace_bytes(const BiasGeluBackward&) override;
-
-  // layernorm.cu
-  void run(const LayerNormForward&, Stream) override;
-  void run(const LayerNormBackward&, Stream) override;
-  size_t workspace_bytes(const LayerNormBackward&) override;
-
-  // attention.cu
-  void run(const AttentionForward&, Stream) override;
-  // attention_backward.cu
-  void run(const AttentionBackward&, Stream) override;
-  size_t workspace_bytes(const AttentionBackward&) override;
-
-  // embed.cu
-  void run(const EmbedForward&, Stream) override;
-  void run(const EmbedBackward&, Stream) override;
-  void run(const ClassTokenForward&, Stream) override;
-  void run(const ClassTokenBackward&, Stream) override;
-
-  // conv.cu
-  void run(const ConvForward&, Stream) override;
-  void run(const ConvBackwardInput&, Stream) override;
-  void run(const ConvBackwardWeight&, Stream) override;
-  size_t workspace_bytes(const ConvForward&) override;
-  size_t workspace_bytes(const ConvBackwardInput&) override;
-  size_t workspace_bytes(const ConvBackwardWeight&) override;
-
-  // batchnorm.cu
-  void run(const BatchNormForward&, Stream) override;
-  void run(const BatchNormEvaluate&, Stream) override;
-  void run(const BatchNormBackwardSums&, Stream) override;
-  void run(const BatchNormBackward&, Stream) override;
-  size_t workspace_bytes(const BatchNormBackwardSums&) override;
-
-  // pool.cu
-  void run(const MaxPoolForward&, Stream) override;
-  void run(const MaxPoolBackward&, Stream) override;
-  void run(const AveragePoolForward&, Stream) override;
-  void run(const AveragePoolBackward&, Stream) override;
-
-  // dropout.cu
-  void run(const Dropout&, Stream) override;
-
-  // loss.cu
-  void run(const CrossEntropyForward&, Stream) override;
-  void run(const CrossEntropyBackward&, Stream) override;
-  void run(const Metrics&, Stream) override;
-  void run(const GradientTail&, Stream) override;
-
-  // optimizer.cu
-  void run(const GradientNorm&, Stream) override;
-  void run(const OptimizerUpdate&, Stream) override;
-  void run(const Scale&, Stream) override;
-  size_t workspace_bytes(const GradientNorm&) override;
-
- private:
-  cudaStream_t cuda_stream(Stream stream) const {
-    return stream ? reinterpret_cast<cudaStream_t>(stream) : compute_;
+  template <class Op>
+  void dispatch(const Op& op, Stream stream) {
+    run(op, stream ? reinterpret_cast<cudaStream_t>(stream) : compute_);
   }
 
+ private:
   cudaStream_t compute_;  // what Stream null stands for
   DeviceProps props_;
   std::unique_ptr<Matmul> matmul_;

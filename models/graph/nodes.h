@@ -7,12 +7,6 @@
 
 namespace bv {
 
-// What the loader delivers.
-struct InputShape {
-  int batch, height, width;  // of stored pictures
-  int size, patch;           // of the model's input; patch: a ViT's
-  float mean[3], std[3];     // of pixels in 0-1
-};
 // Normalised patches [B, P, 3*patch*patch] of the batch.
 Tensor input_patches(Graph&, const InputShape&);
 // Normalised images [B, size, size, 3].

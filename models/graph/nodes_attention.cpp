@@ -38,10 +38,7 @@ class AttentionNode : public Node {
             .workspace = r.workspace,
             .qkv = r.at(qkv_),
             .params = r.params,
-            .B = shape_.B,
-            .N = shape_.N,
-            .H = shape_.H,
-            .D = shape_.D,
+            .shape = {shape_.B, shape_.N, shape_.H, shape_.D},
             .layer = layer_,
             .drop = r.training ? drop_ : 0,
             .dtype = dtype_};
@@ -54,10 +51,7 @@ class AttentionNode : public Node {
             .out = r.at(out_),
             .lse = r.floats(lse_),
             .params = r.params,
-            .B = shape_.B,
-            .N = shape_.N,
-            .H = shape_.H,
-            .D = shape_.D,
+            .shape = {shape_.B, shape_.N, shape_.H, shape_.D},
             .layer = layer_,
             .drop = drop_,
             .dtype = dtype_};

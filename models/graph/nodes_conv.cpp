@@ -123,8 +123,7 @@ class BatchNormNode : public Node {
                          .moments = r.floats(t_.moments),
                          .weight = r.master(learned_.weight),
                          .bias = r.master(learned_.bias),
-                         .rows = s_.rows,
-                         .C = s_.C,
+                         .shape = {s_.rows, s_.C},
                          .parts = s_.parts,
                          .eps = s_.eps,
                          .momentum = s_.momentum,
@@ -144,8 +143,7 @@ class BatchNormNode : public Node {
                                      .rstd = r.floats(t_.rstd),
                                      .weight = r.master(learned_.weight),
                                      .bias = r.master(learned_.bias),
-                                     .rows = s_.rows,
-                                     .C = s_.C,
+                                     .shape = {s_.rows, s_.C},
                                      .parts = s_.parts,
                                      .relu = s_.relu && !t_.residual,
                                      .dtype = dtype_},
@@ -163,8 +161,7 @@ class BatchNormNode : public Node {
                                      .running_var = r.buffer(learned_.running_var),
                                      .weight = r.master(learned_.weight),
                                      .bias = r.master(learned_.bias),
-                                     .rows = s_.rows,
-                                     .C = s_.C,
+                                     .shape = {s_.rows, s_.C},
                                      .eps = s_.eps,
                                      .relu = s_.relu,
                                      .dtype = dtype_},
@@ -183,8 +180,7 @@ class BatchNormNode : public Node {
             .rstd = r.floats(t_.rstd),
             .weight = r.master(learned_.weight),
             .bias = r.master(learned_.bias),
-            .rows = s_.rows,
-            .C = s_.C,
+            .shape = {s_.rows, s_.C},
             .relu = s_.relu,
             .dtype = dtype_,
             .accumulate = r.accumulate};
@@ -217,13 +213,7 @@ class MaxPoolNode : public Node {
     r.kernels->run(MaxPoolForward{.out = r.at(out_),
                                   .index = static_cast<uint8_t*>(r.at(index_)),
                                   .inp = r.at(inp_),
-                                  .N = s_.N,
-                                  .H = s_.H,
-                                  .W = s_.W,
-                                  .C = s_.C,
-                                  .R = s_.R,
-                                  .stride = s_.stride,
-                                  .padding = s_.padding,
+                                  .shape = {s_.N, s_.H, s_.W, s_.C, s_.R, s_.stride, s_.padding},
                                   .dtype = dtype_},
                    r.stream);
   }
@@ -231,13 +221,7 @@ class MaxPoolNode : public Node {
     r.kernels->run(MaxPoolBackward{.dinp = r.grad(inp_),
                                    .dout = r.grad(out_),
                                    .index = static_cast<const uint8_t*>(r.at(index_)),
-                                   .N = s_.N,
-                                   .H = s_.H,
-                                   .W = s_.W,
-                                   .C = s_.C,
-                                   .R = s_.R,
-                                   .stride = s_.stride,
-                                   .padding = s_.padding,
+                                   .shape = {s_.N, s_.H, s_.W, s_.C, s_.R, s_.stride, s_.padding},
                                    .dtype = dtype_},
                    r.stream);
   }
@@ -263,18 +247,14 @@ class AveragePoolNode : public Node {
   void forward(const Context& r) const override {
     r.kernels->run(AveragePoolForward{.out = r.at(out_),
                                       .inp = r.at(inp_),
-                                      .N = s_.N,
-                                      .positions = s_.positions,
-                                      .C = s_.C,
+                                      .shape = {s_.N, s_.positions, s_.C},
                                       .dtype = dtype_},
                    r.stream);
   }
   void backward(const Context& r) const override {
     r.kernels->run(AveragePoolBackward{.dinp = r.grad(inp_),
                                        .dout = r.grad(out_),
-                                       .N = s_.N,
-                                       .positions = s_.positions,
-                                       .C = s_.C,
+                                       .shape = {s_.N, s_.positions, s_.C},
                                        .dtype = dtype_},
                    r.stream);
   }
@@ -369,8 +349,8 @@ Tensor max_pool(Graph& g, const std::string& name, Tensor inp, int window, int s
 }
 
 Tensor average_pool(Graph& g, const std::string& name, Tensor inp) {
-  const AveragePoolNode::Shape shape{
-      .N = dim(g, inp, 0), .positions = dim(g, inp, 1) * dim(g, inp, 2), .C = dim(g, inp, 3)};
+  const AveragePoolNode::Shape shape{dim(g, inp, 0), dim(g, inp, 1) * dim(g, inp, 2),
+                                     dim(g, inp, 3)};
   const Tensor out = g.tensor(name, {shape.N, shape.C});
   g.grad(inp);
   g.add<AveragePoolNode>(name, out, inp, shape, g.dtype());

@@ -48,9 +48,7 @@ class LinearNode : public Node {
             .inp = r.at(inp_),
             .weight = r.weight(weight_),
             .bias = r.weight(bias_),
-            .M = shape_.M,
-            .N = shape_.N,
-            .K = shape_.K,
+            .shape = {shape_.M, shape_.N, shape_.K},
             .dtype = dtype_};
   }
   LinearBackwardWeight weight_op(const Context& r) const {
@@ -59,9 +57,7 @@ class LinearNode : public Node {
             .workspace = r.workspace,
             .dout = r.grad(out_),
             .inp = r.at(inp_),
-            .M = shape_.M,
-            .N = shape_.N,
-            .K = shape_.K,
+            .shape = {shape_.M, shape_.N, shape_.K},
             .dtype = dtype_,
             .accumulate = r.accumulate};
   }
@@ -70,9 +66,7 @@ class LinearNode : public Node {
             .workspace = r.workspace,
             .dout = r.grad(out_),
             .weight = r.weight(weight_),
-            .M = shape_.M,
-            .N = shape_.N,
-            .K = shape_.K,
+            .shape = {shape_.M, shape_.N, shape_.K},
             .dtype = dtype_};
   }
 
@@ -104,8 +98,7 @@ class BiasGeluNode : public Node {
     r.kernels->run(BiasGeluForward{.out = r.at(out_),
                                    .inp = r.at(inp_),
                                    .bias = r.weight(bias_),
-                                   .rows = rows_,
-                                   .C = C_,
+                                   .shape = {rows_, C_},
                                    .dtype = dtype_},
                    r.stream);
   }
@@ -119,8 +112,7 @@ class BiasGeluNode : public Node {
             .dout = r.grad(out_),
             .inp = r.at(inp_),
             .bias = r.weight(bias_),
-            .rows = rows_,
-            .C = C_,
+            .shape = {rows_, C_},
             .dtype = dtype_,
             .accumulate = r.accumulate};
   }

@@ -30,8 +30,7 @@ class CrossEntropyNode : public Node {
                                        .logits = r.at(logits_),
                                        .labels = r.labels,
                                        .targets = nullptr,
-                                       .B = B_,
-                                       .K = K_,
+                                       .shape = {B_, K_},
                                        .smoothing = r.training ? smoothing_ : 0,
                                        .dtype = dtype_},
                    r.stream);
@@ -40,8 +39,7 @@ class CrossEntropyNode : public Node {
                              .loss = r.floats(loss_),
                              .logits = r.at(logits_),
                              .labels = r.labels,
-                             .B = B_,
-                             .K = K_,
+                             .shape = {B_, K_},
                              .dtype = dtype_},
                      r.stream);
   }
@@ -53,8 +51,7 @@ class CrossEntropyNode : public Node {
                                         .targets = nullptr,
                                         .params = r.params,
                                         .state = r.state,
-                                        .B = B_,
-                                        .K = K_,
+                                        .shape = {B_, K_},
                                         .smoothing = smoothing_,
                                         .dtype = dtype_},
                    r.stream);

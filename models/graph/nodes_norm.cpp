@@ -37,8 +37,7 @@ class LayerNormNode : public Node {
                                     .residual = t_.residual ? r.at(t_.residual) : nullptr,
                                     .weight = r.master(weight_),
                                     .bias = r.master(bias_),
-                                    .rows = rows_,
-                                    .C = C_,
+                                    .shape = {rows_, C_},
                                     .eps = eps_,
                                     .dtype = dtype_},
                    r.stream);
@@ -57,8 +56,7 @@ class LayerNormNode : public Node {
             .mean = r.floats(t_.mean),
             .rstd = r.floats(t_.rstd),
             .weight = r.master(weight_),
-            .rows = rows_,
-            .C = C_,
+            .shape = {rows_, C_},
             .dtype = dtype_,
             .accumulate = r.accumulate};
   }
@@ -102,9 +100,7 @@ class DropoutNode : public Node {
     return {.out = out,
             .inp = inp,
             .params = r.params,
-            .B = shape_.B,
-            .elements = shape_.elements,
-            .group = shape_.group,
+            .shape = {shape_.B, shape_.elements, shape_.group},
             .layer = layer_,
             .drop = drop_,
             .dtype = dtype_};

@@ -13,17 +13,10 @@ class InputPatchesNode : public Node {
 
   void plan(Planner& p) const override { p.forward.uses({out_}); }
   void forward(const Context& r) const override {
-    const InputShape& s = shape_;
     r.kernels->run(InputPatches{.out = r.at(out_),
                                 .images = r.images,
                                 .crops = r.crops,
-                                .B = s.batch,
-                                .height = s.height,
-                                .width = s.width,
-                                .size = s.size,
-                                .patch = s.patch,
-                                .mean = {s.mean[0], s.mean[1], s.mean[2]},
-                                .std = {s.std[0], s.std[1], s.std[2]},
+                                .shape = shape_,
                                 .dtype = dtype_},
                    r.stream);
   }
@@ -59,9 +52,7 @@ class EmbedNode : public Node {
                                 .patches = r.at(patches_),
                                 .class_token = r.master(class_token_),
                                 .position = r.master(position_),
-                                .B = shape_.B,
-                                .P = shape_.P,
-                                .C = shape_.C,
+                                .shape = {shape_.B, shape_.P, shape_.C},
                                 .dtype = dtype_},
                    r.stream);
   }
@@ -70,9 +61,7 @@ class EmbedNode : public Node {
                                  .dclass_token = r.dweight(class_token_),
                                  .dposition = r.dweight(position_),
                                  .dout = r.grad(out_),
-                                 .B = shape_.B,
-                                 .P = shape_.P,
-                                 .C = shape_.C,
+                                 .shape = {shape_.B, shape_.P, shape_.C},
                                  .dtype = dtype_,
                                  .accumulate = r.accumulate},
                    r.stream);
@@ -100,18 +89,14 @@ class ClassTokenNode : public Node {
   void forward(const Context& r) const override {
     r.kernels->run(ClassTokenForward{.out = r.at(out_),
                                      .inp = r.at(inp_),
-                                     .B = shape_.B,
-                                     .N = shape_.N,
-                                     .C = shape_.C,
+                                     .shape = {shape_.B, shape_.N, shape_.C},
                                      .dtype = dtype_},
                    r.stream);
   }
   void backward(const Context& r) const override {
     r.kernels->run(ClassTokenBackward{.dinp = r.grad(inp_),
                                       .dout = r.grad(out_),
-                                      .B = shape_.B,
-                                      .N = shape_.N,
-                                      .C = shape_.C,
+                                      .shape = {shape_.B, shape_.N, shape_.C},
                                       .dtype = dtype_},
                    r.stream);
   }
@@ -126,7 +111,7 @@ class ClassTokenNode : public Node {
 
 Tensor input_patches(Graph& g, const InputShape& s) {
   const int grid = s.size / s.patch;
-  const Tensor out = g.tensor("patches", {s.batch, grid * grid, 3 * s.patch * s.patch});
+  const Tensor out = g.tensor("patches", {s.B, grid * grid, 3 * s.patch * s.patch});
   g.add<InputPatchesNode>(out, s, g.dtype());
   return out;
 }
@@ -135,7 +120,7 @@ Tensor input_patches(Graph& g, const InputShape& s) {
 Tensor input_images(Graph& g, const InputShape& s) {
   InputShape pixels = s;
   pixels.patch = 1;
-  const Tensor out = g.tensor("images", {s.batch, s.size, s.size, 3});
+  const Tensor out = g.tensor("images", {s.B, s.size, s.size, 3});
   g.add<InputPatchesNode>(out, pixels, g.dtype());
   return out;
 }

@@ -23,7 +23,7 @@ constexpr int batch = 4, size = 12, patch = 4, classes = 5;
 enum class Model { vit, resnet };
 
 Graph small_model(Model model, DType dtype, VitConfig rates) {
-  const InputShape input{.batch = batch,
+  const InputShape input{.B = batch,
                          .height = size,
                          .width = size,
                          .size = size,
@@ -278,7 +278,7 @@ TEST(TrainingOnSimt, TheGraphsOfViTTinysStepDontGrow) {
   const ModelConfig m = load_model_config("vit_tiny");
   const Vit vit =
       build_vit({.embed_dim = m.embed_dim, .depth = m.depth, .heads = m.heads, .classes = 10},
-                {.batch = batch,
+                {.B = batch,
                  .height = 32,
                  .width = 32,
                  .size = 32,

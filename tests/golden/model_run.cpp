@@ -10,7 +10,7 @@ namespace bv::test::golden {
 
 ModelRun::Net ModelRun::build(const Model& m) {
   const ModelConfig config = load_model_config(m.model);
-  const InputShape input{.batch = m.batch,
+  const InputShape input{.B = m.batch,
                          .height = m.image_size,
                          .width = m.image_size,
                          .size = m.image_size,

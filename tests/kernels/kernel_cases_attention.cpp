@@ -34,10 +34,7 @@ Problem forward(DType dtype, AttentionSizes s, double scale) {
                             .lse = a.at<float>("lse"),
                             .qkv = a.at("qkv"),
                             .params = a.at<StepParams>("params"),
-                            .B = s.B,
-                            .N = s.N,
-                            .H = s.H,
-                            .D = s.D,
+                            .shape = {s.B, s.N, s.H, s.D},
                             .layer = s.layer,
                             .drop = s.drop,
                             .dtype = dtype});
@@ -65,10 +62,7 @@ Problem backward(DType dtype, AttentionSizes s, double scale) {
                              .out = a.at("out"),
                              .lse = a.at<float>("lse"),
                              .params = a.at<StepParams>("params"),
-                             .B = s.B,
-                             .N = s.N,
-                             .H = s.H,
-                             .D = s.D,
+                             .shape = {s.B, s.N, s.H, s.D},
                              .layer = s.layer,
                              .drop = s.drop,
                              .dtype = dtype});

@@ -63,8 +63,7 @@ struct Forward {
 
 BatchNormForward operation(const Forward& f, DType dtype) {
   // Where the problem is exact, the variance is 3/4, and rstd 1.
-  return {.rows = f.s.rows,
-          .C = f.s.C,
+  return {.shape = {f.s.rows, f.s.C},
           .parts = f.parts,
           .eps = f.exact ? 0.25f : eps,
           .momentum = momentum,
@@ -174,7 +173,7 @@ Problem evaluate(DType dtype, Sizes s, bool relu, bool with_residual, const std:
   const Values mean = p.data_fp32(C), variance = exact ? Values(C, 0.75) : positive(p, C);
   const Values weight = p.data_fp32(C, 1), bias = p.data_fp32(C);
   BatchNormEvaluate o{};
-  o.rows = s.rows, o.C = s.C, o.eps = exact ? 0.25f : eps, o.relu = relu, o.dtype = dtype;
+  o.shape = {s.rows, s.C}, o.eps = exact ? 0.25f : eps, o.relu = relu, o.dtype = dtype;
   p.output("out", s.shape(),
            oracle::batchnorm_evaluate(inp, residual, mean, variance, weight, bias, o),
            place == "inp"        ? inp
@@ -257,7 +256,7 @@ Problem backward_sums(DType dtype, Sums t) {
   if (t.relu && t.residual)
     for (const double y : p.data(s.count())) out.push_back(std::max(y, 0.0));
   BatchNormBackwardSums o{};
-  o.rows = s.rows, o.C = s.C, o.relu = t.relu, o.dtype = dtype, o.accumulate = t.accumulate;
+  o.shape = {s.rows, s.C}, o.relu = t.relu, o.dtype = dtype, o.accumulate = t.accumulate;
   const oracle::BatchNormSums r = oracle::batchnorm_backward_sums(dout, out, v, o);
   Tensor sums = r.dbias;
   sums.insert(sums.end(), r.dweight.begin(), r.dweight.end());
@@ -287,7 +286,7 @@ Problem backward(DType dtype, Sizes s, int parts, bool relu, bool in_place, Kind
   // As they come out of many numbers.
   const Values sums = p.data_fp32(2 * size_t(s.C), 0, std::sqrt(double(s.rows) * parts));
   BatchNormBackward o{};
-  o.rows = s.rows, o.C = s.C, o.parts = parts, o.relu = relu, o.dtype = dtype;
+  o.shape = {s.rows, s.C}, o.parts = parts, o.relu = relu, o.dtype = dtype;
   p.output("dinp", s.shape(), oracle::batchnorm_backward(sums, dout, v, o),
            in_place ? dout : Values{});
   p.input_fp32("sums", {2, s.C}, sums);
@@ -326,7 +325,7 @@ Problem signs(DType dtype, Sizes s) {
     b.dweight = a.at<float>("dweight"), b.dbias = a.at<float>("dbias");
     b.g = a.at("g"), b.dout = a.at("dout");
     set_saved(a, b);
-    b.rows = s.rows, b.C = s.C, b.relu = true, b.dtype = dtype;
+    b.shape = {s.rows, s.C}, b.relu = true, b.dtype = dtype;
     launch(k, a, b);
   };
   p.check_together = [=](const DeviceArguments& a) {

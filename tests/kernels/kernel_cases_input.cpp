@@ -10,12 +10,12 @@ namespace {
 Problem input_patches(InputPatches s, std::vector<Crop> crops) {
   Problem p(s.dtype);
   p.any_threads = true;
-  std::vector<uint8_t> images(size_t(s.B) * s.height * s.width * 3);
+  std::vector<uint8_t> images(size_t(s.shape.B) * s.shape.height * s.shape.width * 3);
   for (uint8_t& pixel : images) pixel = uint8_t(p.random.below(256));
   const float mean[3] = {0.485f, 0.456f, 0.406f}, std[3] = {0.229f, 0.224f, 0.225f};
-  for (int c = 0; c < 3; ++c) s.mean[c] = mean[c], s.std[c] = std[c];
-  const int grid = s.size / s.patch;
-  p.output("out", {s.B, grid * grid, 3 * s.patch * s.patch},
+  for (int c = 0; c < 3; ++c) s.shape.mean[c] = mean[c], s.shape.std[c] = std[c];
+  const int grid = s.shape.size / s.shape.patch;
+  p.output("out", {s.shape.B, grid * grid, 3 * s.shape.patch * s.shape.patch},
            oracle::input_patches(images, crops, s));
   p.objects("images", images), p.objects("crops", crops);
   p.run = [=](Kernels& k, DeviceArguments& a) {
@@ -28,9 +28,11 @@ Problem input_patches(InputPatches s, std::vector<Crop> crops) {
 
 void add_input(std::vector<KernelCase>& cases, InputPatches s, const std::vector<Crop>& crops,
                const char* what) {
-  const std::string name =
-      sizes({{"B", s.B}, {"height", s.height}, {"width", s.width}, {"size", s.size}}) +
-      sizes({{"patch", s.patch}}) + "_" + what;
+  const std::string name = sizes({{"B", s.shape.B},
+                                  {"height", s.shape.height},
+                                  {"width", s.shape.width},
+                                  {"size", s.shape.size}}) +
+                           sizes({{"patch", s.shape.patch}}) + "_" + what;
   cases.push_back({"input_patches" + name, [=](DType t) {
                      InputPatches typed = s;
                      typed.dtype = t;
@@ -58,9 +60,7 @@ Problem embed_forward(DType dtype, Tokens s, bool exact) {
                         .patches = a.at("patches"),
                         .class_token = a.at<float>("class_token"),
                         .position = a.at<float>("position"),
-                        .B = s.B,
-                        .P = s.P,
-                        .C = s.C,
+                        .shape = {s.B, s.P, s.C},
                         .dtype = dtype});
   };
   return p;
@@ -82,9 +82,7 @@ Problem embed_backward(DType dtype, Tokens s, bool accumulate, bool exact) {
                          .dclass_token = a.at<float>("dclass_token"),
                          .dposition = a.at<float>("dposition"),
                          .dout = a.at("dout"),
-                         .B = s.B,
-                         .P = s.P,
-                         .C = s.C,
+                         .shape = {s.B, s.P, s.C},
                          .dtype = dtype,
                          .accumulate = accumulate});
   };
@@ -99,10 +97,9 @@ Problem class_token(DType dtype, int B, int N, int C, bool backward) {
     p.output("dinp", {B, N, C}, oracle::class_token_backward(dout, B, N, C));
     p.input("dout", {B, C}, dout);
     p.run = [=](Kernels& k, DeviceArguments& a) {
-      launch(
-          k, a,
-          ClassTokenBackward{
-              .dinp = a.at("dinp"), .dout = a.at("dout"), .B = B, .N = N, .C = C, .dtype = dtype});
+      launch(k, a,
+             ClassTokenBackward{
+                 .dinp = a.at("dinp"), .dout = a.at("dout"), .shape = {B, N, C}, .dtype = dtype});
     };
     return p;
   }
@@ -112,7 +109,7 @@ Problem class_token(DType dtype, int B, int N, int C, bool backward) {
   p.run = [=](Kernels& k, DeviceArguments& a) {
     launch(k, a,
            ClassTokenForward{
-               .out = a.at("out"), .inp = a.at("inp"), .B = B, .N = N, .C = C, .dtype = dtype});
+               .out = a.at("out"), .inp = a.at("inp"), .shape = {B, N, C}, .dtype = dtype});
   };
   return p;
 }
@@ -134,9 +131,7 @@ Problem dropout(DType dtype, int B, int elements, int group, float drop, bool in
            Dropout{.out = a.at("out"),
                    .inp = a.at(in_place ? "out" : "inp"),
                    .params = a.at<StepParams>("params"),
-                   .B = B,
-                   .elements = elements,
-                   .group = group,
+                   .shape = {B, elements, group},
                    .layer = layer,
                    .drop = drop,
                    .dtype = dtype});
@@ -158,30 +153,32 @@ void add_dropout(std::vector<KernelCase>& cases, int B, int elements, int group)
 std::vector<KernelCase> input_cases() {
   std::vector<KernelCase> cases;
   const auto whole = [](int B) { return std::vector<Crop>(size_t(B), Crop{0, 0, 0}); };
-  add_input(cases, {.B = 1, .height = 1, .width = 1, .size = 1, .patch = 1}, whole(1), "whole");
-  add_input(cases, {.B = 3, .height = 9, .width = 9, .size = 9, .patch = 3},
+  add_input(cases, {.shape = {.B = 1, .height = 1, .width = 1, .size = 1, .patch = 1}}, whole(1),
+            "whole");
+  add_input(cases, {.shape = {.B = 3, .height = 9, .width = 9, .size = 9, .patch = 3}},
             {{0, 0, 1}, {0, 0, 0}, {0, 0, 1}}, "flip");
-  add_input(cases, {.B = 4, .height = 32, .width = 32, .size = 32, .patch = 4},
+  add_input(cases, {.shape = {.B = 4, .height = 32, .width = 32, .size = 32, .patch = 4}},
             {{-4, 4, 0}, {4, -4, 1}, {-3, -1, 1}, {2, 0, 0}}, "padded");
-  add_input(cases, {.B = 2, .height = 40, .width = 53, .size = 35, .patch = 7},
+  add_input(cases, {.shape = {.B = 2, .height = 40, .width = 53, .size = 35, .patch = 7}},
             {{5, 18, 1}, {0, 1, 0}}, "cropped");
-  add_input(cases, {.B = 2, .height = 5, .width = 3, .size = 10, .patch = 5},
+  add_input(cases, {.shape = {.B = 2, .height = 5, .width = 3, .size = 10, .patch = 5}},
             {{-2, -3, 1}, {20, 20, 0}}, "outside");
-  add_input(cases, {.B = 2, .height = 224, .width = 224, .size = 224, .patch = 16},
+  add_input(cases, {.shape = {.B = 2, .height = 224, .width = 224, .size = 224, .patch = 16}},
             {{0, 0, 0}, {0, 0, 1}}, "flip");
   // Pixels one by one, as a convolution reads them.
-  add_input(cases, {.B = 1, .height = 1, .width = 2, .size = 2, .patch = 1}, {{0, 0, 1}}, "flip");
-  add_input(cases, {.B = 3, .height = 9, .width = 7, .size = 7, .patch = 1},
+  add_input(cases, {.shape = {.B = 1, .height = 1, .width = 2, .size = 2, .patch = 1}}, {{0, 0, 1}},
+            "flip");
+  add_input(cases, {.shape = {.B = 3, .height = 9, .width = 7, .size = 7, .patch = 1}},
             {{2, 0, 1}, {0, 0, 0}, {-1, -1, 1}}, "flip");
-  add_input(cases, {.B = 6, .height = 32, .width = 32, .size = 32, .patch = 1},
+  add_input(cases, {.shape = {.B = 6, .height = 32, .width = 32, .size = 32, .patch = 1}},
             {{-4, 4, 0}, {4, -4, 1}, {-3, -1, 1}, {2, 0, 0}, {0, 0, 1}, {1, 3, 1}}, "padded");
-  add_input(cases, {.B = 4, .height = 12, .width = 21, .size = 16, .patch = 1},
+  add_input(cases, {.shape = {.B = 4, .height = 12, .width = 21, .size = 16, .patch = 1}},
             {{-2, 3, 0}, {-2, 2, 1}, {0, 5, 1}, {-1, 1, 0}}, "cropped");
-  add_input(cases, {.B = 3, .height = 5, .width = 3, .size = 12, .patch = 1},
+  add_input(cases, {.shape = {.B = 3, .height = 5, .width = 3, .size = 12, .patch = 1}},
             {{-2, -3, 1}, {-2, 20, 0}, {20, 0, 1}}, "outside");
-  add_input(cases, {.B = 1, .height = 3, .width = 600, .size = 525, .patch = 1}, {{-260, 40, 1}},
-            "wide");
-  add_input(cases, {.B = 2, .height = 64, .width = 64, .size = 56, .patch = 1},
+  add_input(cases, {.shape = {.B = 1, .height = 3, .width = 600, .size = 525, .patch = 1}},
+            {{-260, 40, 1}}, "wide");
+  add_input(cases, {.shape = {.B = 2, .height = 64, .width = 64, .size = 56, .patch = 1}},
             {{8, 8, 1}, {3, 5, 0}}, "cropped");
 
   const auto add_embed = [&](Tokens s) {
@@ -219,11 +216,13 @@ std::vector<KernelCase> input_cases() {
   }
   for (const int patch : {1, 2, 3, 5, 7, 8, 14, 16, 32})
     for (const int grid : {1, 2, 3})
-      add_input(cases, {.B = 2, .height = 50, .width = 45, .size = patch * grid, .patch = patch},
-                {{1, -2, 0}, {-3, 4, 1}}, "sweep");
+      add_input(
+          cases,
+          {.shape = {.B = 2, .height = 50, .width = 45, .size = patch * grid, .patch = patch}},
+          {{1, -2, 0}, {-3, 4, 1}}, "sweep");
   for (int size = 1; size <= 64; ++size)
     for (const int flip : {0, 1})
-      add_input(cases, {.B = 3, .height = 40, .width = 41, .size = size, .patch = 1},
+      add_input(cases, {.shape = {.B = 3, .height = 40, .width = 41, .size = size, .patch = 1}},
                 {{0, -1, flip}, {3, 2, flip}, {-5, int16_t(41 - size), flip}},
                 flip ? "sweep_flip" : "sweep");
   sweep_behind(cases, usual);

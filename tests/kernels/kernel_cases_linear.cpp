@@ -22,9 +22,7 @@ Problem forward(DType dtype, Sizes s, bool with_bias, bool exact) {
                          .inp = a.at("inp"),
                          .weight = a.at("weight"),
                          .bias = a.optional("bias"),
-                         .M = s.M,
-                         .N = s.N,
-                         .K = s.K,
+                         .shape = {s.M, s.N, s.K},
                          .dtype = dtype});
   };
   return p;
@@ -42,9 +40,7 @@ Problem backward_input(DType dtype, Sizes s, bool exact) {
            LinearBackwardInput{.dinp = a.at("dinp"),
                                .dout = a.at("dout"),
                                .weight = a.at("weight"),
-                               .M = s.M,
-                               .N = s.N,
-                               .K = s.K,
+                               .shape = {s.M, s.N, s.K},
                                .dtype = dtype});
   };
   return p;
@@ -65,9 +61,7 @@ Problem backward_weight(DType dtype, Sizes s, bool with_bias, bool accumulate, b
                                 .dbias = a.optional<float>("dbias"),
                                 .dout = a.at("dout"),
                                 .inp = a.at("inp"),
-                                .M = s.M,
-                                .N = s.N,
-                                .K = s.K,
+                                .shape = {s.M, s.N, s.K},
                                 .dtype = dtype,
                                 .accumulate = accumulate});
   };

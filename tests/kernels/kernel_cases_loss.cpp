@@ -55,8 +55,7 @@ Problem cross_entropy_forward(DType dtype, LossOptions o) {
                                .logits = a.at("logits"),
                                .labels = a.at<int32_t>("labels"),
                                .targets = a.optional<float>("targets"),
-                               .B = o.B,
-                               .K = o.K,
+                               .shape = {o.B, o.K},
                                .smoothing = o.smoothing,
                                .dtype = dtype});
   };
@@ -91,8 +90,7 @@ Problem cross_entropy_backward(DType dtype, LossOptions o) {
                                 .targets = a.optional<float>("targets"),
                                 .params = a.at<StepParams>("params"),
                                 .state = a.at<UpdateState>("state"),
-                                .B = o.B,
-                                .K = o.K,
+                                .shape = {o.B, o.K},
                                 .smoothing = o.smoothing,
                                 .dtype = dtype});
   };
@@ -124,8 +122,7 @@ Problem metrics(DType dtype, int B, int K, bool absent, bool with_nan) {
                    .loss = a.at<float>("loss"),
                    .logits = a.at("logits"),
                    .labels = a.at<int32_t>("labels"),
-                   .B = B,
-                   .K = K,
+                   .shape = {B, K},
                    .dtype = dtype});
   };
   return p;

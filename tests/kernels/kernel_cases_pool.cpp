@@ -18,8 +18,7 @@ struct Window {
   template <class Op>
   Op op(DType dtype) const {
     Op o{};
-    o.N = N, o.H = H, o.W = W, o.C = C;
-    o.R = R, o.stride = stride, o.padding = padding, o.dtype = dtype;
+    o.shape = {N, H, W, C, R, stride, padding}, o.dtype = dtype;
     return o;
   }
 };
@@ -50,7 +49,7 @@ Problem max_pool_forward(DType dtype, Window s, Kind kind) {
   Problem p(dtype);
   p.exact = p.any_threads = true;
   auto op = s.op<MaxPoolForward>(dtype);
-  const int P = op.P(), Q = op.Q();
+  const int P = op.shape.P(), Q = op.shape.Q();
   const Values inp = elements(p, size_t(s.N) * s.H * s.W * s.C, kind);
   const oracle::MaxPoolResult r = oracle::max_pool_forward(inp, op);
   if (kind == Kind::nans) {
@@ -82,7 +81,7 @@ Problem max_pool_backward(DType dtype, Window s, bool exact) {
   Problem p(dtype);
   p.exact = exact, p.any_threads = true;
   auto op = s.op<MaxPoolBackward>(dtype);
-  const int P = op.P(), Q = op.Q();
+  const int P = op.shape.P(), Q = op.shape.Q();
   // Of normal numbers, so that neighbouring windows often take the same element.
   const oracle::MaxPoolResult r = oracle::max_pool_forward(
       p.random.normal(size_t(s.N) * s.H * s.W * s.C), s.op<MaxPoolForward>(dtype));
@@ -111,9 +110,7 @@ Problem average_pool_forward(DType dtype, Average s, bool exact) {
     launch(k, a,
            AveragePoolForward{.out = a.at("out"),
                               .inp = a.at("inp"),
-                              .N = s.N,
-                              .positions = s.positions,
-                              .C = s.C,
+                              .shape = {s.N, s.positions, s.C},
                               .dtype = dtype});
   };
   return p;
@@ -130,9 +127,7 @@ Problem average_pool_backward(DType dtype, Average s, bool exact) {
     launch(k, a,
            AveragePoolBackward{.dinp = a.at("dinp"),
                                .dout = a.at("dout"),
-                               .N = s.N,
-                               .positions = s.positions,
-                               .C = s.C,
+                               .shape = {s.N, s.positions, s.C},
                                .dtype = dtype});
   };
   return p;

@@ -29,8 +29,7 @@ Problem gelu_forward(DType dtype, Sizes s) {
            BiasGeluForward{.out = a.at("out"),
                            .inp = a.at("inp"),
                            .bias = a.at("bias"),
-                           .rows = s.rows,
-                           .C = s.C,
+                           .shape = {s.rows, s.C},
                            .dtype = dtype});
   };
   return p;
@@ -51,8 +50,7 @@ Problem gelu_backward(DType dtype, Sizes s, bool accumulate, bool in_place) {
                             .dout = a.at(in_place ? "dinp" : "dout"),
                             .inp = a.at("inp"),
                             .bias = a.at("bias"),
-                            .rows = s.rows,
-                            .C = s.C,
+                            .shape = {s.rows, s.C},
                             .dtype = dtype,
                             .accumulate = accumulate});
   };
@@ -85,8 +83,7 @@ Problem layernorm_forward(DType dtype, Sizes s, bool with_residual, double mean)
                             .residual = a.optional("residual"),
                             .weight = a.at<float>("weight"),
                             .bias = a.at<float>("bias"),
-                            .rows = s.rows,
-                            .C = s.C,
+                            .shape = {s.rows, s.C},
                             .eps = eps,
                             .dtype = dtype});
   };
@@ -125,8 +122,7 @@ Problem layernorm_backward(DType dtype, Sizes s, bool with_dsum, bool accumulate
                              .mean = a.at<float>("mean"),
                              .rstd = a.at<float>("rstd"),
                              .weight = a.at<float>("weight"),
-                             .rows = s.rows,
-                             .C = s.C,
+                             .shape = {s.rows, s.C},
                              .dtype = dtype,
                              .accumulate = accumulate});
   };

@@ -9,6 +9,7 @@
 
 #include "tests/kernels/device.h"
 #include "tests/kernels/oracle.h"
+#include "tests/kernels/refusals.h"
 #include "tests/numerics/compare.h"
 #include "tests/numerics/test_values.h"
 
@@ -53,6 +54,12 @@ class DeviceArguments {
   void* workspace(size_t bytes);
 
   Bytes read(const std::string& name) const;
+  size_t bytes_at(const void*) const;  // of the block that begins there; 0 where none does
+
+  const Device& device() const { return device_; }
+  // Asked for before the run; then what launch() found.
+  bool with_mistakes = false;
+  std::vector<std::string> accepted_mistakes;
   // The names of arguments with a write before or behind them.
   std::vector<std::string> overwritten_sentinels() const;
 
@@ -70,11 +77,15 @@ class DeviceArguments {
   std::vector<Block> blocks_;
 };
 
-// Runs an operation with the workspace that it asks for.
+// Runs an operation with the workspace that it asks for; before that, if asked for, with one argument
+// after the other spoilt.
 template <class Op>
 void launch(Kernels& kernels, DeviceArguments& arguments, Op op) {
   if constexpr (requires { op.workspace; })
     op.workspace = arguments.workspace(kernels.workspace_bytes(op));
+  if (arguments.with_mistakes)
+    arguments.accepted_mistakes = accepted_mistakes(
+        kernels, arguments.device(), op, [&](const void* p) { return arguments.bytes_at(p); });
   kernels.run(op, nullptr);
 }
 
@@ -137,7 +148,9 @@ struct Outcome {
   double worst_ratio = 0;             // of error to tolerance
 };
 // threads: of the host, 0: as it is.
-Outcome execute(const Problem&, const Device&, int threads, unsigned char poison);
+// with_mistakes: the operation's arguments are also spoilt, one after the other (refusals.h).
+Outcome execute(const Problem&, const Device&, int threads, unsigned char poison,
+                bool with_mistakes = false);
 
 // How far an element may be from what is expected. A result in 16 bits is the fp32 result rounded
 // once: to half an ulp beside the error that fp32 may make. What else a 16-bit kernel may round is in

@@ -19,23 +19,27 @@ size_t at(int row, int columns, int column) {
 
 Tensor input_patches(const std::vector<uint8_t>& images, const std::vector<Crop>& crops,
                      const InputPatches& s) {
-  const int grid = s.size / s.patch, length = 3 * s.patch * s.patch;
-  Tensor out(size_t(s.B) * grid * grid * length);
-  for (int b = 0; b < s.B; ++b)
-    for (int y = 0; y < s.size; ++y)
-      for (int x = 0; x < s.size; ++x)
+  const int grid = s.shape.size / s.shape.patch, length = 3 * s.shape.patch * s.shape.patch;
+  Tensor out(size_t(s.shape.B) * grid * grid * length);
+  for (int b = 0; b < s.shape.B; ++b)
+    for (int y = 0; y < s.shape.size; ++y)
+      for (int x = 0; x < s.shape.size; ++x)
         for (int c = 0; c < 3; ++c) {
           const Crop& crop = crops[b];
           const int from_y = y + crop.top;
           // The picture is cropped, then mirrored.
-          const int from_x = (crop.flip ? s.size - 1 - x : x) + crop.left;
-          const bool inside = from_y >= 0 && from_y < s.height && from_x >= 0 && from_x < s.width;
+          const int from_x = (crop.flip ? s.shape.size - 1 - x : x) + crop.left;
+          const bool inside =
+              from_y >= 0 && from_y < s.shape.height && from_x >= 0 && from_x < s.shape.width;
           const double pixel =
-              inside ? images[((size_t(b) * s.height + from_y) * s.width + from_x) * 3 + c] : 0;
-          const int token = y / s.patch * grid + x / s.patch;
-          const int element = (c * s.patch + y % s.patch) * s.patch + x % s.patch;
+              inside
+                  ? images[((size_t(b) * s.shape.height + from_y) * s.shape.width + from_x) * 3 + c]
+                  : 0;
+          const int token = y / s.shape.patch * grid + x / s.shape.patch;
+          const int element =
+              (c * s.shape.patch + y % s.shape.patch) * s.shape.patch + x % s.shape.patch;
           out[(size_t(b) * grid * grid + token) * length + element] =
-              (Tracked(pixel) / Tracked(255) - Tracked(s.mean[c])) / Tracked(s.std[c]);
+              (Tracked(pixel) / Tracked(255) - Tracked(s.shape.mean[c])) / Tracked(s.shape.std[c]);
         }
   return out;
 }

@@ -86,10 +86,10 @@ BatchNormResult batchnorm_forward(const Values& inp, const Values& residual, con
                                   const Values& weight, const Values& bias,
                                   const Values& running_mean, const Values& running_var,
                                   const BatchNormForward& o) {
-  const size_t C = size_t(o.C);
+  const size_t C = size_t(o.shape.C);
   BatchNormResult r{Tensor(inp.size()), Tensor(C), Tensor(C), Tensor(running_mean.size()),
                     Tensor(running_var.size())};
-  const Tensor both = merged_moments(moments, o.parts, o.C);
+  const Tensor both = merged_moments(moments, o.parts, o.shape.C);
   for (size_t c = 0; c < C; ++c) {
     const Tracked mean = both[c], variance = both[C + c];
     r.mean[c] = mean, r.rstd[c] = rstd_of(variance, o.eps);
@@ -98,7 +98,7 @@ BatchNormResult batchnorm_forward(const Values& inp, const Values& residual, con
                             weight[c], bias[c], o);
     if (running_mean.empty()) continue;
     const Tracked momentum = o.momentum, rest = Tracked(1) - momentum;
-    const double n = double(o.rows) * o.parts;
+    const double n = double(o.shape.rows) * o.parts;
     const Tracked unbiased = Tracked(n) / Tracked(n - 1) * variance;
     const bool finite = std::isfinite(mean.value) && std::isfinite(variance.value);
     r.running_mean[c] =
@@ -114,7 +114,7 @@ Tensor batchnorm_evaluate(const Values& inp, const Values& residual, const Value
                           const BatchNormEvaluate& o) {
   Tensor out(inp.size());
   for (size_t i = 0; i < inp.size(); ++i) {
-    const size_t c = i % size_t(o.C);
+    const size_t c = i % size_t(o.shape.C);
     out[i] = normalised(inp[i], residual.empty() ? nullptr : &residual[i], running_mean[c],
                         rstd_of(running_var[c], o.eps), weight[c], bias[c], o);
   }
@@ -123,9 +123,9 @@ Tensor batchnorm_evaluate(const Values& inp, const Values& residual, const Value
 
 BatchNormSums batchnorm_backward_sums(const Values& dout, const Values& out,
                                       const BatchNormSaved& s, const BatchNormBackwardSums& o) {
-  BatchNormSums sums{Tensor(size_t(o.C)), Tensor(size_t(o.C)), Tensor(dout.size())};
+  BatchNormSums sums{Tensor(size_t(o.shape.C)), Tensor(size_t(o.shape.C)), Tensor(dout.size())};
   for (size_t i = 0; i < dout.size(); ++i) {
-    const size_t c = i % size_t(o.C);
+    const size_t c = i % size_t(o.shape.C);
     if (o.relu && !(out.empty() ? positive(s, i, c) : out[i] > 0)) continue;
     sums.g[i] = dout[i];
     sums.dbias[c] += sums.g[i];
@@ -137,8 +137,8 @@ BatchNormSums batchnorm_backward_sums(const Values& dout, const Values& out,
 Tensor batchnorm_backward(const Values& sums, const Values& dout, const BatchNormSaved& s,
                           const BatchNormBackward& o) {
   Tensor dinp(dout.size());
-  const size_t C = size_t(o.C);
-  const Tracked n = double(o.rows) * o.parts;
+  const size_t C = size_t(o.shape.C);
+  const Tracked n = double(o.shape.rows) * o.parts;
   for (size_t i = 0; i < dout.size(); ++i) {
     const size_t c = i % C;
     const Tracked g = o.relu && !positive(s, i, c) ? 0 : dout[i];

@@ -9,16 +9,16 @@ namespace {
 // r R + s and of inp, window by window.
 template <class Op, class F>
 void each_tap(const Op& o, F f) {
-  for (int n = 0; n < o.N; ++n)
-    for (int p = 0; p < o.P(); ++p)
-      for (int q = 0; q < o.Q(); ++q)
-        for (int c = 0; c < o.C; ++c)
-          for (int tap = 0; tap < o.R * o.R; ++tap) {
-            const int h = p * o.stride - o.padding + tap / o.R;
-            const int w = q * o.stride - o.padding + tap % o.R;
-            if (h < 0 || h >= o.H || w < 0 || w >= o.W) continue;
-            f(((size_t(n) * o.P() + p) * o.Q() + q) * o.C + c, tap,
-              ((size_t(n) * o.H + h) * o.W + w) * o.C + c);
+  for (int n = 0; n < o.shape.N; ++n)
+    for (int p = 0; p < o.shape.P(); ++p)
+      for (int q = 0; q < o.shape.Q(); ++q)
+        for (int c = 0; c < o.shape.C; ++c)
+          for (int tap = 0; tap < o.shape.R * o.shape.R; ++tap) {
+            const int h = p * o.shape.stride - o.shape.padding + tap / o.shape.R;
+            const int w = q * o.shape.stride - o.shape.padding + tap % o.shape.R;
+            if (h < 0 || h >= o.shape.H || w < 0 || w >= o.shape.W) continue;
+            f(((size_t(n) * o.shape.P() + p) * o.shape.Q() + q) * o.shape.C + c, tap,
+              ((size_t(n) * o.shape.H + h) * o.shape.W + w) * o.shape.C + c);
           }
 }
 
@@ -26,7 +26,7 @@ void each_tap(const Op& o, F f) {
 
 MaxPoolResult max_pool_forward(const Values& inp, const MaxPoolForward& o) {
   constexpr uint8_t none = 255;
-  const size_t count = size_t(o.N) * o.P() * o.Q() * o.C;
+  const size_t count = size_t(o.shape.N) * o.shape.P() * o.shape.Q() * o.shape.C;
   MaxPoolResult r{Tensor(count), std::vector<uint8_t>(count, none)};
   each_tap(o, [&](size_t window, int tap, size_t element) {
     const double x = inp[element], best = r.out[window].value;
@@ -39,7 +39,7 @@ MaxPoolResult max_pool_forward(const Values& inp, const MaxPoolForward& o) {
 
 Tensor max_pool_backward(const Values& dout, const std::vector<uint8_t>& index,
                          const MaxPoolBackward& o) {
-  Tensor dinp(size_t(o.N) * o.H * o.W * o.C);
+  Tensor dinp(size_t(o.shape.N) * o.shape.H * o.shape.W * o.shape.C);
   each_tap(o, [&](size_t window, int tap, size_t element) {
     if (index[window] == tap) dinp[element] += Tracked(dout[window]);
   });

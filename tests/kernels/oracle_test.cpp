@@ -250,12 +250,12 @@ void check_batchnorm(int parts, bool relu, bool with_residual) {
   const int rows = 6, C = 5;
   const size_t count = size_t(rows) * C;
   BatchNormForward o{};
-  o.rows = rows, o.C = C, o.parts = parts, o.eps = 0.1f, o.relu = relu;
+  o.shape = {rows, C}, o.parts = parts, o.eps = 0.1f, o.relu = relu;
   BatchNormBackwardSums o_sums{};
-  o_sums.rows = rows, o_sums.C = C, o_sums.relu = relu;
+  o_sums.shape = {rows, C}, o_sums.relu = relu;
   BatchNormBackward o_back{};
   // With a residual g is there already.
-  o_back.rows = rows, o_back.C = C, o_back.parts = parts, o_back.relu = relu && !with_residual;
+  o_back.shape = {rows, C}, o_back.parts = parts, o_back.relu = relu && !with_residual;
   Values weight = random.normal(C, 1, 0.3), bias = random.normal(C);
   std::vector<Values> inp(parts), residual(parts), dout(parts);
   for (int part = 0; part < parts; ++part) {
@@ -312,7 +312,7 @@ TEST(Oracle, BatchNormOverPartsIsThatOverAllRows) {
           .ok());
   // Running statistics: momentum, and n / (n - 1) of the variance with n = 8.
   BatchNormForward o{};
-  o.rows = 4, o.C = 3, o.parts = 2, o.eps = 1e-5f, o.momentum = 0.25f;
+  o.shape = {4, 3}, o.parts = 2, o.eps = 1e-5f, o.momentum = 0.25f;
   const BatchNormResult r = batchnorm_forward({all.begin(), all.begin() + 12}, {}, moments,
                                               Values(3, 1), Values(3), {1, 2, 3}, {4, 5, 6}, o);
   for (size_t c = 0; c < 3; ++c) {
@@ -325,7 +325,7 @@ TEST(Oracle, BatchNormOverPartsIsThatOverAllRows) {
   for (size_t c = 0; c < 3; ++c)
     mean.push_back(together[c].value), variance.push_back(together[3 + c].value);
   BatchNormEvaluate e{};
-  e.rows = 4, e.C = 3, e.eps = 1e-5f;
+  e.shape = {4, 3}, e.eps = 1e-5f;
   const Values part(all.begin(), all.begin() + 12);
   EXPECT_TRUE(
       compare(values_of(batchnorm_evaluate(part, {}, mean, variance, Values(3, 1), Values(3), e)),
@@ -336,11 +336,10 @@ TEST(Oracle, BatchNormOverPartsIsThatOverAllRows) {
 void check_max_pool(int R, int stride, int padding) {
   TestValues random(10);
   MaxPoolForward s{};
-  s.N = 2, s.H = 5, s.W = 7, s.C = 3, s.R = R, s.stride = stride, s.padding = padding;
+  s.shape = {2, 5, 7, 3, R, stride, padding};
   MaxPoolBackward back{};
-  back.N = s.N, back.H = s.H, back.W = s.W, back.C = s.C;
-  back.R = R, back.stride = stride, back.padding = padding;
-  Values inp = random.normal(s.N * s.H * s.W * s.C);
+  back.shape = s.shape;
+  Values inp = random.normal(size_t(s.shape.inp_count()));
   const MaxPoolResult r = max_pool_forward(inp, s);
   const Values dout = random.normal(r.out.size());
   check_gradient("inp", inp, max_pool_backward(dout, r.index, back),
@@ -355,12 +354,12 @@ TEST(Oracle, MaxPool) {
 
 TEST(Oracle, MaxPoolTakesTheFirstOfEqualsAndNaNBeforeAll) {
   MaxPoolForward s{};
-  s.N = s.C = s.stride = 1, s.H = 2, s.W = 3, s.R = 2;
+  s.shape = {.N = 1, .H = 2, .W = 3, .C = 1, .R = 2, .stride = 1};
   const MaxPoolResult r = max_pool_forward({4, 1, NAN, 4, 4, NAN}, s);
   EXPECT_EQ(r.out[0].value, 4);
   EXPECT_TRUE(std::isnan(r.out[1].value));
   EXPECT_EQ(r.index, (std::vector<uint8_t>{0, 1}));
-  s.padding = 1;
+  s.shape.padding = 1;
   EXPECT_EQ(max_pool_forward({4, 1, NAN, 4, 4, NAN}, s).index,
             (std::vector<uint8_t>{3, 2, 3, 2, 1, 0, 1, 0, 1, 0, 1, 0}));
 }

@@ -22,7 +22,7 @@ namespace {
 constexpr int size = 12, classes = 5;
 
 InputShape input(int batch) {
-  return {.batch = batch,
+  return {.B = batch,
           .height = size,
           .width = size,
           .size = size,

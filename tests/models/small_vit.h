@@ -18,7 +18,7 @@ inline Vit small_vit(int depth, VitConfig rates = {}) {
   rates.heads = 3;
   rates.classes = small_classes;
   return build_vit(rates,
-                   {.batch = small_batch,
+                   {.B = small_batch,
                     .height = small_size,
                     .width = small_size,
                     .size = small_size,

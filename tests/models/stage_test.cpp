@@ -49,7 +49,7 @@ Graph model_graph(const char* name, int batch, int classes) {
   const ModelConfig m = load_model_config(name);
   return build_vit(
              {.embed_dim = m.embed_dim, .depth = m.depth, .heads = m.heads, .classes = classes},
-             {.batch = batch,
+             {.B = batch,
               .height = m.image_size,
               .width = m.image_size,
               .size = m.image_size,

@@ -1,0 +1,124 @@
+// What an operation says of its own arguments: describe() in kernels/table/operations.cpp states each
+// size and each tensor once, and everything that needs to know asks for it: the check before every
+// run, the count of flops and bytes, the tests that spoil one argument after the other.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/types.h"
+
+namespace bv {
+
+// The least that has to be computed, and moved to and from memory.
+struct Cost {
+  double flops, bytes;
+};
+
+// May the pointer be null? That of a workspace may where the device wants none.
+enum class Need : uint8_t { required, optional, workspace };
+
+// A pointer among an operation's arguments.
+struct TensorArgument {
+  const char* name;
+  const void* const* field;  // where the operation holds the pointer
+  double bytes;              // moved to and from it
+  Need need;
+};
+
+class Arguments {
+ public:
+  // First of all. `dtype` is that of tensors given as void*.
+  void operation(const char* name, DType dtype, double flops) {
+    dtype_bytes_ = static_cast<double>(size_of(dtype));
+    begin(name, dtype, flops);
+  }
+  virtual void size(const char* name, const int& value) = 0;  // must be positive
+  virtual void rule(bool holds, const char* otherwise) = 0;   // "padding must be in 0 .. R / 2"
+
+  // Tensors of `count` elements that are read, written, or both.
+  template <class T>
+  void read(const char* name, T* const& field, double count, Need need = Need::required) {
+    add(name, field, count, need);
+  }
+  template <class T>
+  void write(const char* name, T* const& field, double count, Need need = Need::required) {
+    add(name, field, count, need);
+  }
+  template <class T>
+  void update(const char* name, T* const& field, double count, Need need = Need::required) {
+    add(name, field, 2 * count, need);
+  }
+  // = or +=
+  template <class T>
+  void gradient(const char* name, T* const& field, double count, bool accumulate,
+                Need need = Need::required) {
+    add(name, field, accumulate ? 2 * count : count, need);
+  }
+  void workspace(void* const& field) { add("workspace", field, 0, Need::workspace); }
+
+ protected:
+  ~Arguments() = default;
+  virtual void begin(const char* name, DType dtype, double flops) = 0;
+  virtual void tensor(const TensorArgument&) = 0;
+
+ private:
+  template <class T>
+  void add(const char* name, T* const& field, double count, Need need) {
+    double bytes = dtype_bytes_;
+    if constexpr (!std::is_void_v<T>) bytes = sizeof(T);
+    tensor({name, reinterpret_cast<const void* const*>(&field), field ? count * bytes : 0, need});
+  }
+  double dtype_bytes_ = 4;
+};
+
+constexpr int max_size = 1 << 30;  // of every size, on every device
+
+// What a device takes less than others.
+struct DeviceLimits {
+  bool only_fp32 = false;
+  size_t alignment = 1;  // of every pointer, in bytes
+  bool needs_workspace = false;
+};
+
+// Throws std::invalid_argument that names the operation and the argument.
+class Validation final : public Arguments {
+ public:
+  explicit Validation(const DeviceLimits& limits) : limits_(limits) {}
+  void size(const char* name, const int& value) override;
+  void rule(bool holds, const char* otherwise) override;
+
+ private:
+  void begin(const char* name, DType dtype, double flops) override;
+  void tensor(const TensorArgument&) override;
+
+  DeviceLimits limits_;
+  const char* operation_ = "";
+};
+
+class CostCount final : public Arguments {
+ public:
+  Cost cost{};
+  void size(const char*, const int&) override {}
+  void rule(bool, const char*) override {}
+
+ private:
+  void begin(const char*, DType, double flops) override { cost.flops = flops; }
+  void tensor(const TensorArgument& t) override { cost.bytes += t.bytes; }
+};
+
+template <class Op>
+void validate(const Op& op, const DeviceLimits& limits = {}) {
+  Validation check(limits);
+  op.describe(check);
+}
+
+// Of an operation whose pointers are set: null ones move nothing.
+template <class Op>
+Cost cost_of(const Op& op) {
+  CostCount count;
+  op.describe(count);
+  return count.cost;
+}
+
+}  // namespace bv

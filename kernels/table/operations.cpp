@@ -1,0 +1,479 @@
+// What each operation of kernels/kernels.h asks of its arguments, and what it costs: flops as
+// kernels.h's formulas have them, bytes as the tensors are long. All devices check by it.
+#include <stdexcept>
+#include <string>
+
+#include "kernels/kernels.h"
+
+namespace bv {
+namespace {
+
+void sizes(Arguments& a, const LinearShape& s) {
+  a.size("M", s.M), a.size("N", s.N), a.size("K", s.K);
+}
+void sizes(Arguments& a, const RowsShape& s) { a.size("rows", s.rows), a.size("C", s.C); }
+void sizes(Arguments& a, const AttentionShape& s) {
+  a.size("B", s.B), a.size("N", s.N), a.size("H", s.H), a.size("D", s.D);
+}
+void sizes(Arguments& a, const EmbedShape& s) {
+  a.size("B", s.B), a.size("P", s.P), a.size("C", s.C);
+}
+void sizes(Arguments& a, const TokensShape& s) {
+  a.size("B", s.B), a.size("N", s.N), a.size("C", s.C);
+}
+void sizes(Arguments& a, const PositionsShape& s) {
+  a.size("N", s.N), a.size("positions", s.positions), a.size("C", s.C);
+}
+void sizes(Arguments& a, const ClassesShape& s) { a.size("B", s.B), a.size("K", s.K); }
+
+void sizes(Arguments& a, const ConvShape& s) {
+  a.size("N", s.N), a.size("H", s.H), a.size("W", s.W), a.size("C", s.C);
+  a.size("K", s.K), a.size("R", s.R), a.size("S", s.S);
+  a.size("stride", s.stride), a.size("groups", s.groups);
+  a.rule(s.padding >= 0, "padding must not be negative");
+  a.rule(s.groups > 0 && s.C % s.groups == 0, "C must be divisible by groups");
+  a.rule(s.groups > 0 && s.K % s.groups == 0, "K must be divisible by groups");
+  const double H = s.H + 2.0 * s.padding, W = s.W + 2.0 * s.padding;
+  a.rule(H >= s.R && W >= s.S, "H and W: the padded image is smaller than the filter");
+  a.rule(s.N * H * W <= max_size, "N, H, W: more positions than an index holds");
+  a.rule(s.weight_count() <= max_size, "K, R, S, C: a weight of more than 2^30 elements");
+}
+
+void sizes(Arguments& a, const PoolShape& s) {
+  a.size("N", s.N), a.size("H", s.H), a.size("W", s.W), a.size("C", s.C);
+  a.size("R", s.R), a.size("stride", s.stride);
+  a.rule(s.R <= 16, "R must be in 1-16, so that an index fits a byte");
+  a.rule(s.padding >= 0 && s.padding <= s.R / 2, "padding must be in 0 .. R / 2");
+  a.rule(s.H + 2 * s.padding >= s.R && s.W + 2 * s.padding >= s.R,
+         "H and W: the padded image is smaller than R");
+}
+
+void probability(Arguments& a, float p, const char* otherwise) {
+  a.rule(p >= 0 && p <= 1, otherwise);
+}
+
+double count(const RowsShape& s) { return double(s.rows) * s.C; }
+double count(const ClassesShape& s) { return double(s.B) * s.K; }
+double rows(const AttentionShape& s) { return double(s.B) * s.N * s.H; }
+Need needed_if(bool condition) { return condition ? Need::required : Need::optional; }
+
+constexpr size_t max_elements = size_t{1} << 40;  // of an arena
+constexpr Need optional = Need::optional;
+
+}  // namespace
+
+// ---- input --------------------------------------------------------------------------------------
+void InputPatches::describe(Arguments& a) const {
+  const double n = 3.0 * shape.B * shape.size * shape.size;
+  a.operation("InputPatches", dtype, 2 * n);
+  a.size("B", shape.B), a.size("height", shape.height), a.size("width", shape.width);
+  a.size("size", shape.size), a.size("patch", shape.patch);
+  a.rule(shape.patch > 0 && shape.size % shape.patch == 0, "size must be a multiple of patch");
+  a.write("out", out, n);
+  a.read("images", images, n);
+  a.read("crops", crops, 0);
+}
+
+// ---- linear -------------------------------------------------------------------------------------
+void LinearForward::describe(Arguments& a) const {
+  const auto [M, N, K] = shape;
+  a.operation("LinearForward", dtype, 2.0 * M * N * K);
+  sizes(a, shape);
+  a.write("out", out, double(M) * N);
+  a.workspace(workspace);
+  a.read("inp", inp, double(M) * K);
+  a.read("weight", weight, double(N) * K);
+  a.read("bias", bias, N, optional);
+}
+
+void LinearBackwardInput::describe(Arguments& a) const {
+  const auto [M, N, K] = shape;
+  a.operation("LinearBackwardInput", dtype, 2.0 * M * N * K);
+  sizes(a, shape);
+  a.write("dinp", dinp, double(M) * K);
+  a.workspace(workspace);
+  a.read("dout", dout, double(M) * N);
+  a.read("weight", weight, double(N) * K);
+}
+
+void LinearBackwardWeight::describe(Arguments& a) const {
+  const auto [M, N, K] = shape;
+  a.operation("LinearBackwardWeight", dtype, 2.0 * M * N * K);
+  sizes(a, shape);
+  a.gradient("dweight", dweight, double(N) * K, accumulate);
+  a.gradient("dbias", dbias, N, accumulate, optional);
+  a.workspace(workspace);
+  a.read("dout", dout, double(M) * N);
+  a.read("inp", inp, double(M) * K);
+}
+
+// ---- gelu ---------------------------------------------------------------------------------------
+void BiasGeluForward::describe(Arguments& a) const {
+  const double n = count(shape);
+  a.operation("BiasGeluForward", dtype, 20 * n);
+  sizes(a, shape);
+  a.write("out", out, n);
+  a.read("inp", inp, n);
+  a.read("bias", bias, shape.C);
+}
+
+void BiasGeluBackward::describe(Arguments& a) const {
+  const double n = count(shape);
+  a.operation("BiasGeluBackward", dtype, 30 * n);
+  sizes(a, shape);
+  a.write("dinp", dinp, n);
+  a.gradient("dbias", dbias, shape.C, accumulate);
+  a.workspace(workspace);
+  a.read("dout", dout, n);
+  a.read("inp", inp, n);
+  a.read("bias", bias, shape.C);
+}
+
+// ---- layernorm ----------------------------------------------------------------------------------
+void LayerNormForward::describe(Arguments& a) const {
+  const double n = count(shape);
+  a.operation("LayerNormForward", dtype, 8 * n);
+  sizes(a, shape);
+  a.write("out", out, n);
+  a.write("sum", sum, residual ? n : 0, needed_if(residual));
+  a.write("mean", mean, shape.rows);
+  a.write("rstd", rstd, shape.rows);
+  a.read("inp", inp, n);
+  a.read("residual", residual, n, optional);
+  a.read("weight", weight, shape.C);
+  a.read("bias", bias, shape.C);
+}
+
+void LayerNormBackward::describe(Arguments& a) const {
+  const double n = count(shape);
+  a.operation("LayerNormBackward", dtype, 14 * n);
+  sizes(a, shape);
+  a.write("dinp", dinp, n);
+  a.gradient("dweight", dweight, shape.C, accumulate);
+  a.gradient("dbias", dbias, shape.C, accumulate);
+  a.workspace(workspace);
+  a.read("dout", dout, n);
+  a.read("dsum", dsum, n, optional);
+  a.read("sum", sum, n);
+  a.read("mean", mean, shape.rows);
+  a.read("rstd", rstd, shape.rows);
+  a.read("weight", weight, shape.C);
+}
+
+// ---- attention ----------------------------------------------------------------------------------
+void AttentionForward::describe(Arguments& a) const {
+  const double n = rows(shape) * shape.D;
+  a.operation("AttentionForward", dtype, 4 * n * shape.N);
+  sizes(a, shape);
+  probability(a, drop, "drop must be in 0-1");
+  a.write("out", out, n);
+  a.write("lse", lse, rows(shape));
+  a.workspace(workspace);
+  a.read("qkv", qkv, 3 * n);
+  a.read("params", params, 0, needed_if(drop > 0));
+}
+
+void AttentionBackward::describe(Arguments& a) const {
+  const double n = rows(shape) * shape.D;
+  a.operation("AttentionBackward", dtype, 10 * n * shape.N);
+  sizes(a, shape);
+  probability(a, drop, "drop must be in 0-1");
+  a.write("dqkv", dqkv, 3 * n);
+  a.workspace(workspace);
+  a.read("dout", dout, n);
+  a.read("qkv", qkv, 3 * n);
+  a.read("out", out, n);
+  a.read("lse", lse, rows(shape));
+  a.read("params", params, 0, needed_if(drop > 0));
+}
+
+// ---- tokens -------------------------------------------------------------------------------------
+void EmbedForward::describe(Arguments& a) const {
+  const double B = shape.B, n = double(shape.P) * shape.C;
+  a.operation("EmbedForward", dtype, B * n);
+  sizes(a, shape);
+  a.write("out", out, B * (n + shape.C));
+  a.read("patches", patches, B * n);
+  a.read("class_token", class_token, shape.C);
+  a.read("position", position, n + shape.C);
+}
+
+void EmbedBackward::describe(Arguments& a) const {
+  const double B = shape.B, n = double(shape.P) * shape.C;
+  a.operation("EmbedBackward", dtype, B * n);
+  sizes(a, shape);
+  a.write("dpatches", dpatches, B * n);
+  a.gradient("dclass_token", dclass_token, shape.C, accumulate);
+  a.gradient("dposition", dposition, n + shape.C, accumulate);
+  a.read("dout", dout, B * (n + shape.C));
+}
+
+void ClassTokenForward::describe(Arguments& a) const {
+  a.operation("ClassTokenForward", dtype, 0);
+  sizes(a, shape);
+  a.write("out", out, double(shape.B) * shape.C);
+  a.read("inp", inp, double(shape.B) * shape.C);
+}
+
+void ClassTokenBackward::describe(Arguments& a) const {
+  a.operation("ClassTokenBackward", dtype, 0);
+  sizes(a, shape);
+  a.write("dinp", dinp, double(shape.B) * shape.N * shape.C);
+  a.read("dout", dout, double(shape.B) * shape.C);
+}
+
+// ---- convolution --------------------------------------------------------------------------------
+void ConvForward::describe(Arguments& a) const {
+  a.operation("ConvForward", dtype, shape.flops());
+  sizes(a, shape);
+  a.write("out", out, shape.out_count());
+  a.write("moments", moments, 2.0 * shape.K, optional);
+  a.workspace(workspace);
+  a.read("inp", inp, shape.inp_count());
+  a.read("weight", weight, shape.weight_count());
+}
+
+void ConvBackwardInput::describe(Arguments& a) const {
+  a.operation("ConvBackwardInput", dtype, shape.flops());
+  sizes(a, shape);
+  a.write("dinp", dinp, shape.inp_count());
+  a.workspace(workspace);
+  a.read("dout", dout, shape.out_count());
+  a.read("add", add, shape.inp_count(), optional);
+  a.read("weight", weight, shape.weight_count());
+}
+
+void ConvBackwardWeight::describe(Arguments& a) const {
+  a.operation("ConvBackwardWeight", dtype, shape.flops());
+  sizes(a, shape);
+  a.gradient("dweight", dweight, shape.weight_count(), accumulate);
+  a.workspace(workspace);
+  a.read("dout", dout, shape.out_count());
+  a.read("inp", inp, shape.inp_count());
+}
+
+// ---- batch norm ---------------------------------------------------------------------------------
+void BatchNormForward::describe(Arguments& a) const {
+  const double n = count(shape), C = shape.C;
+  a.operation("BatchNormForward", dtype, 4 * n);
+  sizes(a, shape);
+  a.size("parts", parts);
+  a.rule(!running_mean == !running_var, "running_mean and running_var go together");
+  a.write("out", out, n);
+  a.write("mean", mean, C);
+  a.write("rstd", rstd, C);
+  a.update("running_mean", running_mean, C, optional);
+  a.update("running_var", running_var, C, optional);
+  a.read("inp", inp, n);
+  a.read("residual", residual, n, optional);
+  a.read("moments", moments, 2 * parts * C);
+  a.read("weight", weight, C);
+  a.read("bias", bias, C);
+}
+
+void BatchNormEvaluate::describe(Arguments& a) const {
+  const double n = count(shape), C = shape.C;
+  a.operation("BatchNormEvaluate", dtype, 4 * n);
+  sizes(a, shape);
+  a.write("out", out, n);
+  a.read("inp", inp, n);
+  a.read("residual", residual, n, optional);
+  a.read("running_mean", running_mean, C);
+  a.read("running_var", running_var, C);
+  a.read("weight", weight, C);
+  a.read("bias", bias, C);
+}
+
+void BatchNormBackwardSums::describe(Arguments& a) const {
+  const double n = count(shape), C = shape.C;
+  a.operation("BatchNormBackwardSums", dtype, 6 * n);
+  sizes(a, shape);
+  a.write("sums", sums, 2 * C);
+  a.gradient("dweight", dweight, C, accumulate);
+  a.gradient("dbias", dbias, C, accumulate);
+  a.write("g", g, n, optional);
+  a.workspace(workspace);
+  a.read("dout", dout, n);
+  a.read("out", out, n, optional);
+  a.read("inp", inp, n);
+  a.read("mean", mean, C);
+  a.read("rstd", rstd, C);
+  a.read("weight", weight, C);
+  a.read("bias", bias, C);
+}
+
+void BatchNormBackward::describe(Arguments& a) const {
+  const double n = count(shape), C = shape.C;
+  a.operation("BatchNormBackward", dtype, 8 * n);
+  sizes(a, shape);
+  a.size("parts", parts);
+  a.write("dinp", dinp, n);
+  a.read("sums", sums, 2 * C);
+  a.read("dout", dout, n);
+  a.read("inp", inp, n);
+  a.read("mean", mean, C);
+  a.read("rstd", rstd, C);
+  a.read("weight", weight, C);
+  a.read("bias", bias, C);
+}
+
+// ---- pooling ------------------------------------------------------------------------------------
+void MaxPoolForward::describe(Arguments& a) const {
+  a.operation("MaxPoolForward", dtype, shape.out_count() * shape.R * shape.R);
+  sizes(a, shape);
+  a.write("out", out, shape.out_count());
+  a.write("index", index, shape.out_count());
+  a.read("inp", inp, shape.inp_count());
+}
+
+void MaxPoolBackward::describe(Arguments& a) const {
+  a.operation("MaxPoolBackward", dtype, shape.out_count());
+  sizes(a, shape);
+  a.write("dinp", dinp, shape.inp_count());
+  a.read("dout", dout, shape.out_count());
+  a.read("index", index, shape.out_count());
+}
+
+void AveragePoolForward::describe(Arguments& a) const {
+  const double n = double(shape.N) * shape.C;
+  a.operation("AveragePoolForward", dtype, n * shape.positions);
+  sizes(a, shape);
+  a.write("out", out, n);
+  a.read("inp", inp, n * shape.positions);
+}
+
+void AveragePoolBackward::describe(Arguments& a) const {
+  const double n = double(shape.N) * shape.C;
+  a.operation("AveragePoolBackward", dtype, n * shape.positions);
+  sizes(a, shape);
+  a.write("dinp", dinp, n * shape.positions);
+  a.read("dout", dout, n);
+}
+
+// ---- dropout ------------------------------------------------------------------------------------
+void Dropout::describe(Arguments& a) const {
+  const double n = double(shape.B) * shape.elements;
+  a.operation("Dropout", dtype, n);
+  a.size("B", shape.B), a.size("elements", shape.elements), a.size("group", shape.group);
+  probability(a, drop, "drop must be in 0-1");
+  a.write("out", out, n);
+  a.read("inp", inp, n);
+  a.read("params", params, 0);
+}
+
+// ---- loss ---------------------------------------------------------------------------------------
+void CrossEntropyForward::describe(Arguments& a) const {
+  const double n = count(shape);
+  a.operation("CrossEntropyForward", dtype, 4 * n);
+  sizes(a, shape);
+  probability(a, smoothing, "smoothing must be in 0-1");
+  a.write("loss", loss, shape.B);
+  a.write("lse", lse, shape.B);
+  a.read("logits", logits, n);
+  a.read("labels", labels, shape.B);
+  a.read("targets", targets, n, optional);
+}
+
+void CrossEntropyBackward::describe(Arguments& a) const {
+  const double n = count(shape);
+  a.operation("CrossEntropyBackward", dtype, 4 * n);
+  sizes(a, shape);
+  probability(a, smoothing, "smoothing must be in 0-1");
+  a.write("dlogits", dlogits, n);
+  a.read("logits", logits, n);
+  a.read("lse", lse, shape.B);
+  a.read("labels", labels, shape.B);
+  a.read("targets", targets, n, optional);
+  a.read("params", params, 0);
+  a.read("state", state, 0);
+}
+
+void Metrics::describe(Arguments& a) const {
+  const double n = count(shape);
+  a.operation("Metrics", dtype, 2 * n);
+  sizes(a, shape);
+  a.update("sums", sums, 4);
+  a.read("loss", loss, shape.B);
+  a.read("logits", logits, n);
+  a.read("labels", labels, shape.B);
+}
+
+void GradientTail::describe(Arguments& a) const {
+  a.operation("GradientTail", DType::fp32, B);
+  a.size("B", B);
+  a.gradient("tail", tail, 3, accumulate);
+  a.read("loss", loss, B);
+  a.read("params", params, 0);
+}
+
+// ---- optimizer ----------------------------------------------------------------------------------
+void GradientNorm::describe(Arguments& a) const {
+  const auto n = static_cast<double>(count);
+  a.operation("GradientNorm", DType::fp32, 2 * n);
+  a.rule(count > 0 && count <= max_elements, "count must be 1 .. 2^40");
+  a.update("state", state, 0);
+  a.workspace(workspace);
+  a.read("grad", grad, n);
+  a.read("params", params, 0);
+}
+
+void OptimizerUpdate::describe(Arguments& a) const {
+  const auto n = static_cast<double>(count);
+  const bool sgd = kind == OptimizerKind::sgd;
+  a.operation("OptimizerUpdate", dtype, 15 * n);
+  a.rule(count > 0 && count <= max_elements, "count must be 1 .. 2^40");
+  a.rule(scaling.growth_interval >= 0, "scaling.growth_interval must not be negative");
+  a.rule(dtype != DType::fp32 || !compute_weights,
+         "compute_weights must be null where dtype is fp32");
+  a.update("weight", weight, n);
+  a.write("compute_weights", compute_weights, n, needed_if(dtype != DType::fp32));
+  a.update("m", m, n, needed_if(!sgd || momentum != 0));
+  a.update("v", v, n, needed_if(!sgd));
+  a.update("state", state, 0);
+  a.read("grad", grad, n);
+  a.read("decay", decay, n / decay_chunk);
+  a.read("params", params, 0);
+}
+
+void Scale::describe(Arguments& a) const {
+  const auto n = static_cast<double>(count);
+  a.operation("Scale", DType::fp32, n);
+  a.rule(count > 0 && count <= max_elements, "count must be 1 .. 2^40");
+  a.update("data", data, n);
+}
+
+// ---- the check ----------------------------------------------------------------------------------
+namespace {
+
+[[noreturn]] void refuse(const char* operation, const std::string& what) {
+  throw std::invalid_argument(std::string(operation) + ": " + what);
+}
+
+}  // namespace
+
+void Validation::begin(const char* name, DType dtype, double) {
+  operation_ = name;
+  if (limits_.only_fp32 && dtype != DType::fp32)
+    refuse(operation_, "dtype must be fp32 on this device");
+}
+
+void Validation::size(const char* name, const int& value) {
+  if (value < 1 || value > max_size)
+    refuse(operation_, std::string(name) + " is " + std::to_string(value) + ", not 1 to " +
+                           std::to_string(max_size));
+}
+
+void Validation::rule(bool holds, const char* otherwise) {
+  if (!holds) refuse(operation_, otherwise);
+}
+
+void Validation::tensor(const TensorArgument& t) {
+  const bool needed =
+      t.need == Need::required || (t.need == Need::workspace && limits_.needs_workspace);
+  if (needed && !*t.field) refuse(operation_, std::string(t.name) + " is null");
+  if (reinterpret_cast<uintptr_t>(*t.field) % limits_.alignment != 0)
+    refuse(operation_, std::string(t.name) + " is not at a multiple of " +
+                           std::to_string(limits_.alignment) + " bytes");
+}
+
+}  // namespace bv

@@ -1,0 +1,127 @@
+// What an operation must refuse: std::invalid_argument that names the operation and the argument,
+// before anything is read or written. From what an operation describes of itself
+// (kernels/table/arguments.h) every size, pointer and dtype is spoilt in turn, in every row of the
+// table of tests; what else it must refuse, its test file adds by refuses<Op>().
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "tests/kernels/device.h"
+
+namespace bv::test {
+
+template <class Op>
+struct Refusal {
+  const char* named;  // must be in the message
+  std::function<void(Op&)> spoil;
+  enum Where : uint8_t { everywhere, cpu, gpu } where = everywhere;
+};
+
+template <class Op>
+std::vector<Refusal<Op>>& refusals() {
+  static std::vector<Refusal<Op>> list;
+  return list;
+}
+// In a test file:  const bool added = refuses<Scale>({{"count", [](Scale& o) { o.count = 0; }}});
+template <class Op>
+bool refuses(std::vector<Refusal<Op>> list) {
+  refusals<Op>().insert(refusals<Op>().end(), list.begin(), list.end());
+  return true;
+}
+
+// An operation's fields as it describes them.
+class Fields final : public Arguments {
+ public:
+  template <class Op>
+  explicit Fields(Op& op) {
+    op.describe(*this);
+  }
+  struct Size {
+    std::string name;
+    int* value;
+  };
+  struct Pointer {
+    TensorArgument argument;
+    const void** field;
+  };
+  std::string operation;
+  std::vector<Size> sizes;
+  std::vector<Pointer> pointers;
+
+  void size(const char* name, const int& value) override {
+    sizes.push_back({name, const_cast<int*>(&value)});
+  }
+  void rule(bool, const char*) override {}
+
+ private:
+  void begin(const char* name, DType, double) override { operation = name; }
+  void tensor(const TensorArgument& t) override {
+    pointers.push_back({t, const_cast<const void**>(t.field)});
+  }
+};
+
+// Memory that the operation's pointers lie in, with its size; 0: none of the test's.
+using BytesAt = std::function<size_t(const void*)>;
+
+// Sentences: what is accepted though it is wrong, and what the operation doesn't describe.
+template <class Op>
+std::vector<std::string> accepted_mistakes(Kernels& kernels, const Device& device, Op op,
+                                           const BytesAt& bytes_at) {
+  std::vector<std::string> failures;
+  const Op valid = op;
+  Fields fields(op);
+  const std::string& name = fields.operation;
+  const auto must_refuse = [&](const std::string& argument) {
+    try {
+      kernels.run(op, nullptr);
+      failures.push_back(name + " accepts a wrong " + argument);
+    } catch (const std::invalid_argument& e) {
+      const std::string message = e.what();
+      if (!message.starts_with(name + ": ") || message.find(argument, name.size()) == message.npos)
+        failures.push_back("\"" + message + "\" doesn't name " + name + " and " + argument);
+    }
+    std::memcpy(static_cast<void*>(&op), &valid, sizeof op);
+  };
+  for (const Fields::Size& size : fields.sizes)
+    for (const int wrong : {0, -1}) *size.value = wrong, must_refuse(size.name);
+  for (const auto& [t, field] : fields.pointers) {
+    const bool workspace = t.need == Need::workspace && *field;  // the device wants one
+    if (t.need == Need::required || workspace) *field = nullptr, must_refuse(t.name);
+    if (!device.host_threads && *field)
+      *field = static_cast<const char*>(*field) + 8, must_refuse(t.name);
+    // What it costs is what it moves.
+    const size_t held = *field ? bytes_at(*field) : 0;
+    const std::string which = name + "." + t.name;
+    const bool in_part = which == "ClassTokenForward.inp" || which == "OptimizerUpdate.decay";
+    if (t.bytes > 0 && t.bytes != double(held) && t.bytes != 2 * double(held) && !in_part)
+      failures.push_back(which + ": its cost is " + std::to_string(t.bytes) + " bytes of " +
+                         std::to_string(held));
+  }
+  if constexpr (requires { op.dtype; })
+    for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
+      if (std::find(device.dtypes.begin(), device.dtypes.end(), dtype) == device.dtypes.end())
+        op.dtype = dtype, must_refuse("dtype");
+  for (const Refusal<Op>& refusal : refusals<Op>()) {
+    const auto elsewhere = device.host_threads ? Refusal<Op>::gpu : Refusal<Op>::cpu;
+    if (refusal.where != elsewhere) refusal.spoil(op), must_refuse(refusal.named);
+  }
+  // Every pointer that it holds is described.
+  for (size_t at = 0; at + sizeof(void*) <= sizeof op; at += sizeof(void*)) {
+    const void* held;
+    std::memcpy(&held, reinterpret_cast<const char*>(&op) + at, sizeof held);
+    if (held && bytes_at(held) &&
+        std::none_of(fields.pointers.begin(), fields.pointers.end(), [&](const auto& pointer) {
+          return reinterpret_cast<const char*>(pointer.field) ==
+                 reinterpret_cast<const char*>(&op) + at;
+        }))
+      failures.push_back(name + " doesn't describe the pointer at byte " + std::to_string(at));
+  }
+  return failures;
+}
+
+}  // namespace bv::test
