@@ -40,16 +40,23 @@ size_t pack(std::vector<Block> blocks) {
 }
 
 struct Uses {
-  std::vector<Planner::Pass> forward, backward;  // by node
+  std::vector<NodeUse> forward, backward;  // by node
 };
 
 Uses collect(const Graph& graph, Kernels& kernels) {
   Uses uses;
-  for (const auto& node : graph.nodes()) {
-    Planner planner(graph, kernels);
-    node->plan(planner);
-    uses.forward.push_back(std::move(planner.forward));
-    uses.backward.push_back(std::move(planner.backward));
+  for (const Node& node : graph.nodes()) {
+    NodeUse forward, backward;
+    Context context{.planning = &forward, .graph = &graph, .kernels = &kernels};
+    node.forward(context);
+    context.planning = &backward;
+    // Both forms: the first micro-step of an update writes gradients, later ones add.
+    for (const bool accumulate : {false, true}) {
+      context.accumulate = accumulate;
+      node.backward(context);
+    }
+    uses.forward.push_back(std::move(forward));
+    uses.backward.push_back(std::move(backward));
   }
   return uses;
 }
@@ -133,7 +140,7 @@ Times run_through(const std::vector<Layout::Recompute>& recomputes, int begin, i
 std::vector<Touched> find_touched(const Graph& graph, const Uses& uses, const Times& times,
                                   int begin, int end) {
   std::vector<Touched> all(graph.tensors().size());
-  const auto touch = [&](const Planner::Pass& pass, int node, Touched::Pass Touched::*which,
+  const auto touch = [&](const NodeUse& pass, int node, Touched::Pass Touched::*which,
                          const std::vector<int>& when) {
     for (const Tensor t : pass.tensors) {
       Touched& touched = all[static_cast<size_t>(graph.info(t).storage)];
@@ -148,7 +155,7 @@ std::vector<Touched> find_touched(const Graph& graph, const Uses& uses, const Ti
     }
   };
   for (int node = 0; node < static_cast<int>(graph.nodes().size()); ++node) {
-    const Planner::Pass& forward = uses.forward[static_cast<size_t>(node)];
+    const NodeUse& forward = uses.forward[static_cast<size_t>(node)];
     touch(forward, node, &Touched::forward, times.forward);
     if (node >= begin && node < end) touch(forward, node, &Touched::again, times.again);
     touch(uses.backward[static_cast<size_t>(node)], node, &Touched::again, times.backward);

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "models/graph/planner.h"
+#include "models/graph/graph.h"
 
 namespace bv {
 

@@ -29,12 +29,12 @@ void Stage::allocate() {
 template <class F>
 void Stage::timed(const Node& node, F run) const {
   if (!profile_) return run();
-  profile_->timed(*backend_, node.type(), run);
+  profile_->timed(*backend_, node.type, run);
 }
 
 void Stage::run_forward(Context& run, int begin, int end) const {
   for (int i = begin; i < end; ++i) {
-    const Node& node = *graph_->nodes()[static_cast<size_t>(i)];
+    const Node& node = graph_->nodes()[static_cast<size_t>(i)];
     run.workspace = scratch_.data() + layout_.forward_workspace[static_cast<size_t>(i - begin_)];
     timed(node, [&] { node.forward(run); });
   }
@@ -59,7 +59,7 @@ void Stage::backward(Context run, int slot, const std::function<void(int)>& done
       run.recomputing = false;
       ++next;
     }
-    const Node& node = *graph_->nodes()[static_cast<size_t>(i)];
+    const Node& node = graph_->nodes()[static_cast<size_t>(i)];
     run.workspace = scratch_.data() + layout_.backward_workspace[static_cast<size_t>(i - begin_)];
     timed(node, [&] { node.backward(run); });
     if (done) done(i);

@@ -75,6 +75,12 @@ Buffer Graph::buffer(std::string name, std::vector<int64_t> shape, Init init) {
   return {static_cast<int>(buffers_.size()) - 1};
 }
 
+void Graph::add(Node node) {
+  node_parameters_.push_back(pending_parameters_);
+  nodes_.push_back(std::move(node));
+  pending_parameters_ = static_cast<int>(parameters_.size());
+}
+
 void Graph::finish() {
   size_t offset = 0;
   ready_after_.assign(nodes_.size(), 0);

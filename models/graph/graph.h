@@ -6,9 +6,10 @@
 // backward finishes their gradients: the reverse of the nodes' order. Statistics, which forward
 // updates and no gradient reaches, lie in another.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -56,23 +57,14 @@ struct ParameterInfo {
 };
 
 struct Context;
-class Planner;
 
-// One fused operation of the model, forward and backward.
-class Node {
- public:
-  Node(std::string name, const char* type) : name_(std::move(name)), type_(type) {}
-  virtual ~Node() = default;
-  // States what forward and backward read, write and need as workspace.
-  virtual void plan(Planner&) const = 0;
-  virtual void forward(const Context&) const = 0;
-  virtual void backward(const Context&) const = 0;
-  const std::string& name() const { return name_; }  // "blocks.0.attn.qkv"
-  const char* type() const { return type_; }         // "linear"
-
- private:
-  std::string name_;
-  const char* type_;
+// One fused operation of the model. Both passes state their work in a Context: tensors by at() and
+// grad(), operations by run(). Memory is planned by calling them too, so a pass must touch the same
+// tensors each time.
+struct Node {
+  std::string name;  // "blocks.0.attn.qkv"
+  const char* type;  // "linear"
+  std::function<void(const Context&)> forward, backward = [](const Context&) {};
 };
 
 class Graph {
@@ -92,19 +84,14 @@ class Graph {
   Parameter parameter(std::string name, std::vector<int64_t> shape, Init, float scale, bool decay,
                       bool channels_last = false);
   Buffer buffer(std::string name, std::vector<int64_t> shape, Init);  // zeros or ones
-  template <class N, class... Args>
-  void add(Args&&... args) {
-    node_parameters_.push_back(pending_parameters_);
-    nodes_.push_back(std::make_unique<N>(std::forward<Args>(args)...));
-    pending_parameters_ = static_cast<int>(parameters_.size());
-  }
+  void add(Node);  // with the parameters made since the node before
   void cut_here() { cuts_.push_back(static_cast<int>(nodes_.size())); }  // a stage may begin here
   void finish();                                                         // lays the parameters out
 
   // Reading.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
-  const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
+  const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<int>& cuts() const { return cuts_; }
   const TensorInfo& info(Tensor t) const { return tensors_[static_cast<size_t>(t.id)]; }
   const std::vector<ParameterInfo>& buffers() const { return buffers_; }
@@ -120,7 +107,7 @@ class Graph {
   DType dtype_;
   std::vector<TensorInfo> tensors_;
   std::vector<ParameterInfo> parameters_, buffers_;
-  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<Node> nodes_;
   std::vector<int> node_parameters_;  // number of parameters when the node before it was added
   int pending_parameters_ = 0;
   std::vector<int> cuts_;
@@ -138,12 +125,19 @@ class Peers {
   virtual void all_gather(float* data, size_t count) const = 0;  // as Communicator's
 };
 
+// What a node touches in a pass.
+struct NodeUse {
+  std::vector<Tensor> tensors;
+  size_t workspace = 0;  // bytes
+};
+
 // What a node works on: tensors and parameters as pointers, for one slot of saved memory.
 struct Context {
+  NodeUse* planning = nullptr;  // set: what is touched is noted, nothing runs, all tensors are null
   const Graph* graph = nullptr;
   Kernels* kernels = nullptr;
   Stream stream = nullptr;
-  // Per storage: where it is, absolute for this slot. Empty while planning: all pointers are null.
+  // Per storage: where it is, absolute for this slot. Null while planning.
   const std::vector<char*>* place = nullptr;
   void* workspace = nullptr;
   float* weights = nullptr;         // master weights, the flat arena
@@ -162,7 +156,22 @@ struct Context {
   bool training = true;      // dropout is on, batch norm takes the batch's own moments
   bool recomputing = false;  // this forward was run before (recomputation): statistics stay
 
+  // Runs an operation, or while planning asks for its workspace.
+  template <class Op>
+  void run(const Op& op) const {
+    if (!planning) return kernels->run(op, stream);
+    if constexpr (requires { op.workspace; })
+      planning->workspace = std::max(planning->workspace, kernels->workspace_bytes(op));
+  }
+  void all_reduce(float* data, size_t count) const {
+    if (!planning) peers->all_reduce(data, count);
+  }
+  void all_gather(float* data, size_t count) const {
+    if (!planning) peers->all_gather(data, count);
+  }
+
   void* at(Tensor t) const {
+    if (planning && t) planning->tensors.push_back(t);
     if (!place || !t) return nullptr;
     return (*place)[static_cast<size_t>(graph->info(t).storage)];
   }

@@ -9,8 +9,9 @@
 
 namespace bv {
 
-inline int64_t rows_of(const TensorInfo& t) {
-  return std::accumulate(t.shape.begin(), t.shape.end() - 1, int64_t{1}, std::multiplies<>());
+inline int rows_of(const TensorInfo& t) {
+  return static_cast<int>(
+      std::accumulate(t.shape.begin(), t.shape.end() - 1, int64_t{1}, std::multiplies<>()));
 }
 inline std::vector<int64_t> with_last(std::vector<int64_t> shape, int64_t last) {
   shape.back() = last;

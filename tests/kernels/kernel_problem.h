@@ -3,22 +3,23 @@
 #pragma once
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "tests/kernels/device.h"
-#include "tests/kernels/oracle.h"
 #include "tests/kernels/refusals.h"
 #include "tests/numerics/compare.h"
 #include "tests/numerics/test_values.h"
+#include "tests/numerics/tracked.h"
 
 namespace bv::test {
 
 using Bytes = std::vector<std::byte>;
 using Shape = std::vector<int>;
-using oracle::Tensor;
-using oracle::Values;
+using Values = std::vector<double>;
+using Tensor = std::vector<Tracked>;
 
 struct Argument {
   std::string name;
@@ -77,6 +78,16 @@ class DeviceArguments {
   std::vector<Block> blocks_;
 };
 
+// The operation with its tensors bound to the arguments of the names that it describes them by.
+template <class Op>
+Op bound(Op op, DeviceArguments& arguments, const std::map<std::string, std::string>& in_place) {
+  for (const auto& [tensor, field] : Fields(op).pointers) {
+    const auto at = in_place.find(tensor.name);
+    *field = arguments.optional(at == in_place.end() ? tensor.name : at->second);
+  }
+  return op;
+}
+
 // Runs an operation with the workspace that it asks for; before that, if asked for, with one argument
 // after the other spoilt.
 template <class Op>
@@ -98,6 +109,12 @@ class Problem {
   bool exact = false;        // integers: results must be equal
   bool any_threads = false;  // the same bits on any number of threads
   std::function<void(Kernels&, DeviceArguments&)> run;
+  // `run` is: this operation, with its tensors where it describes them by name; an optional one that
+  // the problem lacks is null. `in_place`: a tensor, and the argument whose place it shares.
+  template <class Op>
+  void runs(const Op& op, std::map<std::string, std::string> in_place = {}) {
+    run = [=](Kernels& k, DeviceArguments& a) { launch(k, a, bound(op, a, in_place)); };
+  }
   std::vector<Argument> arguments;
   std::function<std::string(const DeviceArguments&)> check_together;  // of outputs that must fit
                                                                       // each other: as check

@@ -124,7 +124,7 @@ TEST(Plan, RecomputedBlocksKeepWhatEntersThem) {
   EXPECT_TRUE(kept.recomputes.empty());
   ASSERT_EQ(recomputed.recomputes.size(), 23u);
   for (const Layout::Recompute& r : recomputed.recomputes) {
-    EXPECT_EQ(graph.nodes()[static_cast<size_t>(r.end)]->name().substr(0, 7), "blocks.");
+    EXPECT_EQ(graph.nodes()[static_cast<size_t>(r.end)].name.substr(0, 7), "blocks.");
     EXPECT_LT(r.end, r.before) << "the last product is for the next block alone";
   }
   // Of 16 or so tensors of a block's size, two enter it.

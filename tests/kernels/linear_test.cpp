@@ -1,7 +1,60 @@
-#include "tests/kernels/kernel_cases.h"
+#include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
 namespace {
+
+namespace oracle {
+
+// an empty bias is none.
+struct LinearGradient {
+  Tensor dweight, dbias;
+};
+
+Tensor linear_forward(const Values& inp, const Values& weight, const Values& bias, int M, int N,
+                      int K) {
+  Tensor out(size_t(M) * N);
+  for (int m = 0; m < M; ++m)
+    for (int n = 0; n < N; ++n) {
+      Tracked sum = 0;
+      for (int k = 0; k < K; ++k) sum += Tracked(inp[at(m, K, k)]) * Tracked(weight[at(n, K, k)]);
+      out[at(m, N, n)] = bias.empty() ? sum : sum + Tracked(bias[n]);
+    }
+  return out;
+}
+
+Tensor linear_backward_input(const Values& dout, const Values& weight, int M, int N, int K) {
+  Tensor dinp(size_t(M) * K);
+  for (int m = 0; m < M; ++m)
+    for (int n = 0; n < N; ++n)
+      for (int k = 0; k < K; ++k)
+        dinp[at(m, K, k)] += Tracked(dout[at(m, N, n)]) * Tracked(weight[at(n, K, k)]);
+  return dinp;
+}
+
+LinearGradient linear_backward_weight(const Values& dout, const Values& inp, int M, int N, int K) {
+  LinearGradient g{Tensor(size_t(N) * K), Tensor(N)};
+  for (int m = 0; m < M; ++m)
+    for (int n = 0; n < N; ++n) {
+      for (int k = 0; k < K; ++k)
+        g.dweight[at(n, K, k)] += Tracked(dout[at(m, N, n)]) * Tracked(inp[at(m, K, k)]);
+      g.dbias[n] += Tracked(dout[at(m, N, n)]);
+    }
+  return g;
+}
+
+TEST(Oracle, Linear) {
+  TestValues random(1);
+  const int M = 3, N = 5, K = 7;
+  Values inp = random.normal(M * K), weight = random.normal(N * K), bias = random.normal(N);
+  const Values dout = random.normal(M * N);
+  const auto loss = [&] { return dot(dout, linear_forward(inp, weight, bias, M, N, K)); };
+  const LinearGradient g = linear_backward_weight(dout, inp, M, N, K);
+  check_gradient("inp", inp, linear_backward_input(dout, weight, M, N, K), loss);
+  check_gradient("weight", weight, g.dweight, loss);
+  check_gradient("bias", bias, g.dbias, loss);
+}
+
+}  // namespace oracle
 
 struct Sizes {
   int M, N, K;
@@ -16,15 +69,7 @@ Problem forward(DType dtype, Sizes s, bool with_bias, bool exact) {
   p.output("out", {M, N}, oracle::linear_forward(inp, weight, bias, M, N, K));
   p.input("inp", {M, K}, inp), p.input("weight", {N, K}, weight);
   if (with_bias) p.input("bias", {N}, bias);
-  p.run = [=](Kernels& k, DeviceArguments& a) {
-    launch(k, a,
-           LinearForward{.out = a.at("out"),
-                         .inp = a.at("inp"),
-                         .weight = a.at("weight"),
-                         .bias = a.optional("bias"),
-                         .shape = {s.M, s.N, s.K},
-                         .dtype = dtype});
-  };
+  p.runs(LinearForward{.shape = {s.M, s.N, s.K}, .dtype = dtype});
   return p;
 }
 
@@ -35,14 +80,7 @@ Problem backward_input(DType dtype, Sizes s, bool exact) {
   const Values dout = p.data(size_t(M) * N), weight = p.data(size_t(N) * K);
   p.output("dinp", {M, K}, oracle::linear_backward_input(dout, weight, M, N, K));
   p.input("dout", {M, N}, dout), p.input("weight", {N, K}, weight);
-  p.run = [=](Kernels& k, DeviceArguments& a) {
-    launch(k, a,
-           LinearBackwardInput{.dinp = a.at("dinp"),
-                               .dout = a.at("dout"),
-                               .weight = a.at("weight"),
-                               .shape = {s.M, s.N, s.K},
-                               .dtype = dtype});
-  };
+  p.runs(LinearBackwardInput{.shape = {s.M, s.N, s.K}, .dtype = dtype});
   return p;
 }
 
@@ -55,40 +93,26 @@ Problem backward_weight(DType dtype, Sizes s, bool with_bias, bool accumulate, b
   p.gradient("dweight", {N, K}, g.dweight, accumulate);
   if (with_bias) p.gradient("dbias", {N}, g.dbias, accumulate);
   p.input("dout", {M, N}, dout), p.input("inp", {M, K}, inp);
-  p.run = [=](Kernels& k, DeviceArguments& a) {
-    launch(k, a,
-           LinearBackwardWeight{.dweight = a.at<float>("dweight"),
-                                .dbias = a.optional<float>("dbias"),
-                                .dout = a.at("dout"),
-                                .inp = a.at("inp"),
-                                .shape = {s.M, s.N, s.K},
-                                .dtype = dtype,
-                                .accumulate = accumulate});
-  };
+  p.runs(LinearBackwardWeight{.shape = {s.M, s.N, s.K}, .dtype = dtype, .accumulate = accumulate});
   return p;
 }
 
-}  // namespace
-
-std::vector<KernelCase> linear_cases() {
-  std::vector<KernelCase> cases;
+KernelCases linear_cases() {
+  KernelCases cases;
   const auto add = [&](Sizes s) {
     const std::string name = sizes({{"M", s.M}, {"N", s.N}, {"K", s.K}});
     const bool large = double(s.M) * s.N * s.K > 1e6;
     for (const bool exact : {false, true}) {
       const std::string kind = flag(exact, "exact");
-      cases.push_back({"linear_backward_input" + name + kind,
-                       [=](DType t) { return backward_input(t, s, exact); }});
+      cases.add("linear_backward_input" + name + kind, backward_input, s, exact);
       for (const bool bias : {true, false}) {
         if (large && exact && !bias) continue;
         const std::string which = name + flag(!bias, "nobias") + kind;
-        cases.push_back(
-            {"linear_forward" + which, [=](DType t) { return forward(t, s, bias, exact); }});
+        cases.add("linear_forward" + which, forward, s, bias, exact);
         for (const bool accumulate : {false, true})
           if (!large || accumulate == bias)
-            cases.push_back(
-                {"linear_backward_weight" + which + flag(accumulate, "accumulate"),
-                 [=](DType t) { return backward_weight(t, s, bias, accumulate, exact); }});
+            cases.add("linear_backward_weight" + which + flag(accumulate, "accumulate"),
+                      backward_weight, s, bias, accumulate, exact);
       }
     }
   };
@@ -106,12 +130,14 @@ std::vector<KernelCase> linear_cases() {
                         {197, 192, 768},
                         {5, 1024, 1024}})
     add(s);
-  const size_t usual = cases.size();
+  cases.begin_sweep();
   for (const int M : {1, 2, 8, 9, 33})
     for (const int N : {1, 2, 8, 9, 33})
       for (const int K : {2, 7, 8, 16, 33}) add({M, N, K});
-  sweep_behind(cases, usual);
   return cases;
 }
 
+[[maybe_unused]] const bool added = add_cases(linear_cases());
+
+}  // namespace
 }  // namespace bv::test

@@ -1,10 +1,83 @@
-#include <cmath>
-#include <limits>
-
-#include "tests/kernels/kernel_cases.h"
+#include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
 namespace {
+
+namespace oracle {
+
+struct NormResult {
+  bool found_inf;
+  Tracked grad_norm;
+};
+
+struct UpdateResult {
+  Tensor weight, m, v;
+};
+
+NormResult gradient_norm(const Values& grad, double loss_scale, double divisor) {
+  NormResult r{false, 0};
+  Tracked squares = 0;
+  for (double g : grad) {
+    r.found_inf |= !std::isfinite(g);
+    squares += Tracked(g) * Tracked(g);
+  }
+  r.grad_norm = sqrt(squares) / (Tracked(loss_scale) * Tracked(divisor));
+  return r;
+}
+
+UpdateState next_state(UpdateState s, const LossScaling& scaling) {
+  const bool skipped = s.found_inf != 0;
+  s.skipped = skipped ? s.skipped + 1 : 0;
+  s.count += !skipped;
+  if (scaling.growth_interval == 0) return s;
+  s.good_steps = skipped ? 0 : s.good_steps + 1;
+  if (skipped) s.loss_scale = std::max(scaling.smallest, s.loss_scale * scaling.backoff);
+  if (s.good_steps < scaling.growth_interval) return s;
+  s.good_steps = 0;
+  s.loss_scale = std::min(scaling.largest, s.loss_scale * scaling.growth);
+  return s;
+}
+
+UpdateResult optimizer_update(const Values& weight, const Values& m, const Values& v,
+                              const Values& grad, const std::vector<uint8_t>& decay,
+                              const StepParams& p, const UpdateState& state,
+                              const OptimizerUpdate& o) {
+  UpdateResult r{Tensor(weight.size()), Tensor(m.size()), Tensor(v.size())};
+  const int t = state.count + 1;
+  const Tracked lr(p.lr), b1(o.beta1), b2(o.beta2), momentum(o.momentum);
+  const Tracked correction1 = Tracked::computed(1 - std::pow(o.beta1, t), 0);
+  const Tracked correction2 = Tracked::computed(1 - std::pow(o.beta2, t), 0);
+  Tracked factor = Tracked(1) / (Tracked(state.loss_scale) * Tracked(p.divisor));
+  if (o.clip > 0 && double(o.clip) < double(state.grad_norm) + 1e-6)
+    factor = factor * (Tracked(o.clip) / (Tracked(state.grad_norm) + Tracked(1e-6)));
+  for (size_t i = 0; i < weight.size(); ++i) {
+    const Tracked wd = decay[i / OptimizerUpdate::decay_chunk] ? o.weight_decay : 0;
+    Tracked w = weight[i], g = Tracked(grad[i]) * factor;
+    if (o.kind == OptimizerKind::adamw)
+      w = w - lr * wd * w;
+    else
+      g += wd * w;
+    if (o.kind == OptimizerKind::sgd) {
+      if (!m.empty()) r.m[i] = t == 1 ? g : momentum * Tracked(m[i]) + g;
+      const Tracked step = m.empty() ? g : o.nesterov ? g + momentum * r.m[i] : r.m[i];
+      r.weight[i] = w - lr * step;
+      continue;
+    }
+    r.m[i] = b1 * Tracked(m[i]) + (Tracked(1) - b1) * g;
+    r.v[i] = b2 * Tracked(v[i]) + (Tracked(1) - b2) * g * g;
+    const Tracked denominator = sqrt(r.v[i]) / sqrt(correction2) + Tracked(o.eps);
+    r.weight[i] = w - lr / correction1 * r.m[i] / denominator;
+  }
+  return r;
+}
+
+Tensor scale(const Values& data, double factor) {
+  Tensor out;
+  for (const double x : data) out.push_back(Tracked(x) * Tracked(factor));
+  return out;
+}
+
+}  // namespace oracle
 
 constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -50,20 +123,14 @@ Problem gradient_norm(DType dtype, int count, double bad, int where, double scal
     return c.ok() ? "" : "grad_norm: " + c.describe(std::vector{1});
   });
   p.input_fp32("grad", {count}, grad), p.objects<StepParams>("params", {params});
-  p.run = [=](Kernels& k, DeviceArguments& a) {
-    launch(k, a,
-           GradientNorm{.state = a.at<UpdateState>("state"),
-                        .grad = a.at<float>("grad"),
-                        .params = a.at<StepParams>("params"),
-                        .count = size_t(count)});
-  };
+  p.runs(GradientNorm{.count = size_t(count)});
   return p;
 }
 
-void add_norm_cases(std::vector<KernelCase>& cases) {
+void add_norm_cases(KernelCases& cases) {
   const auto add = [&](const std::string& name, int count, double bad, int where, double scale) {
-    cases.push_back({"gradient_norm" + sizes({{"count", count}}) + name,
-                     [=](DType t) { return gradient_norm(t, count, bad, where, scale); }});
+    cases.add("gradient_norm" + sizes({{"count", count}}) + name, gradient_norm, count, bad, where,
+              scale);
   };
   for (const int count : {1, 31, 64, 1000, 300007}) {
     add("", count, 0, 0, 1);
@@ -228,7 +295,7 @@ Problem scaling_run(DType dtype, const ScalingCase& o) {
   return p;
 }
 
-void add_scaling_cases(std::vector<KernelCase>& cases) {
+void add_scaling_cases(KernelCases& cases) {
   const LossScaling every_3{.growth_interval = 3}, every_1{.growth_interval = 1}, fixed{};
   const LossScaling narrow{.smallest = 300, .largest = 3000, .growth_interval = 1};
   const LossScaling odd{.growth = 3, .backoff = 0.25f, .growth_interval = 2};
@@ -259,19 +326,23 @@ void add_scaling_cases(std::vector<KernelCase>& cases) {
        S{.count = 10, .found_inf = 1, .loss_scale = 1024, .good_steps = 5, .skipped = 2}},
   };
   for (const ScalingCase& o : list)
-    cases.push_back({std::string("optimizer_loss_scale_") + o.name,
-                     [=](DType t) { return scaling_run(t, o); }});
+    cases.add(std::string("optimizer_loss_scale_") + o.name, scaling_run, o);
 }
 
-}  // namespace
+Problem scale(DType dtype, int count, float factor) {
+  Problem p(dtype);
+  p.any_threads = true;
+  const Values data = p.data_fp32(size_t(count));
+  p.output_fp32("data", {count}, oracle::scale(data, factor), data);
+  p.runs(Scale{.count = size_t(count), .factor = factor});
+  return p;
+}
 
-std::vector<KernelCase> optimizer_cases() {
-  std::vector<KernelCase> cases;
+KernelCases optimizer_cases() {
+  KernelCases cases;
   add_norm_cases(cases);
   add_scaling_cases(cases);
-  const auto add = [&](const UpdateOptions& o) {
-    cases.push_back({o.name(), [=](DType t) { return update(t, o); }});
-  };
+  const auto add = [&](const UpdateOptions& o) { cases.add(o.name(), update, o); };
   using enum OptimizerKind;
   for (const int count : {1, 64, 65, 1000, 40009})
     for (const int t : {1, 1000})
@@ -303,12 +374,18 @@ std::vector<KernelCase> optimizer_cases() {
                  .clip = 1,
                  .found_inf = found_inf,
                  .growth_interval = growth_interval});
-  const size_t usual = cases.size();
+  for (const int count : {1, 3, 64, 1027, 40000})
+    for (const float factor : {0.0f, 1.0f / 3, 0.5f})
+      cases.add("scale" + sizes({{"count", count}, {"percent", int(100 * factor)}}), scale, count,
+                factor);
+  cases.begin_sweep();
   for (const int count : sweep_of_sizes())
     for (const OptimizerKind kind : {sgd, adam, adamw})
       add({.kind = kind, .count = count, .t = 4, .momentum = 0.9f, .clip = 1});
-  sweep_behind(cases, usual);
   return cases;
 }
 
+[[maybe_unused]] const bool added = add_cases(optimizer_cases());
+
+}  // namespace
 }  // namespace bv::test

@@ -1,11 +1,116 @@
-// Max pool, average pool, scaling.
-#include <cmath>
-
-#include "tests/kernels/kernel_cases.h"
-#include "tests/numerics/format.h"
+#include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
 namespace {
+
+namespace oracle {
+
+struct MaxPoolResult {
+  Tensor out;
+  std::vector<uint8_t> index;
+};
+
+// Calls f(window, tap, element) for every tap that lies in the image: in flat indices of out, of
+// r R + s and of inp, window by window.
+template <class Op, class F>
+void each_tap(const Op& o, F f) {
+  for (int n = 0; n < o.shape.N; ++n)
+    for (int p = 0; p < o.shape.P(); ++p)
+      for (int q = 0; q < o.shape.Q(); ++q)
+        for (int c = 0; c < o.shape.C; ++c)
+          for (int tap = 0; tap < o.shape.R * o.shape.R; ++tap) {
+            const int h = p * o.shape.stride - o.shape.padding + tap / o.shape.R;
+            const int w = q * o.shape.stride - o.shape.padding + tap % o.shape.R;
+            if (h < 0 || h >= o.shape.H || w < 0 || w >= o.shape.W) continue;
+            f(((size_t(n) * o.shape.P() + p) * o.shape.Q() + q) * o.shape.C + c, tap,
+              ((size_t(n) * o.shape.H + h) * o.shape.W + w) * o.shape.C + c);
+          }
+}
+
+MaxPoolResult max_pool_forward(const Values& inp, const MaxPoolForward& o) {
+  constexpr uint8_t none = 255;
+  const size_t count = size_t(o.shape.N) * o.shape.P() * o.shape.Q() * o.shape.C;
+  MaxPoolResult r{Tensor(count), std::vector<uint8_t>(count, none)};
+  each_tap(o, [&](size_t window, int tap, size_t element) {
+    const double x = inp[element], best = r.out[window].value;
+    if (r.index[window] != none && (std::isnan(best) || !(x > best || std::isnan(x)))) return;
+    r.out[window] = x;
+    r.index[window] = uint8_t(tap);
+  });
+  return r;
+}
+
+Tensor max_pool_backward(const Values& dout, const std::vector<uint8_t>& index,
+                         const MaxPoolBackward& o) {
+  Tensor dinp(size_t(o.shape.N) * o.shape.H * o.shape.W * o.shape.C);
+  each_tap(o, [&](size_t window, int tap, size_t element) {
+    if (index[window] == tap) dinp[element] += Tracked(dout[window]);
+  });
+  return dinp;
+}
+
+Tensor average_pool_forward(const Values& inp, int N, int positions, int C) {
+  Tensor out(size_t(N) * C);
+  for (int n = 0; n < N; ++n)
+    for (int c = 0; c < C; ++c) {
+      Tracked sum = 0;
+      for (int i = 0; i < positions; ++i) sum += Tracked(inp[(size_t(n) * positions + i) * C + c]);
+      out[size_t(n) * C + c] = sum / Tracked(positions);
+    }
+  return out;
+}
+
+Tensor average_pool_backward(const Values& dout, int N, int positions, int C) {
+  Tensor dinp(size_t(N) * positions * C);
+  for (int n = 0; n < N; ++n)
+    for (int i = 0; i < positions; ++i)
+      for (int c = 0; c < C; ++c)
+        dinp[(size_t(n) * positions + i) * C + c] =
+            Tracked(dout[size_t(n) * C + c]) / Tracked(positions);
+  return dinp;
+}
+
+void check_max_pool(int R, int stride, int padding) {
+  TestValues random(10);
+  MaxPoolForward s{};
+  s.shape = {2, 5, 7, 3, R, stride, padding};
+  MaxPoolBackward back{};
+  back.shape = s.shape;
+  Values inp = random.normal(size_t(s.shape.inp_count()));
+  const MaxPoolResult r = max_pool_forward(inp, s);
+  const Values dout = random.normal(r.out.size());
+  check_gradient("inp", inp, max_pool_backward(dout, r.index, back),
+                 [&] { return dot(dout, max_pool_forward(inp, s).out); });
+}
+
+TEST(Oracle, MaxPool) {
+  for (const int R : {1, 2, 3})
+    for (const int stride : {1, 2, 3})
+      for (int padding = 0; padding <= R / 2; ++padding) check_max_pool(R, stride, padding);
+}
+
+TEST(Oracle, MaxPoolTakesTheFirstOfEqualsAndNaNBeforeAll) {
+  MaxPoolForward s{};
+  s.shape = {.N = 1, .H = 2, .W = 3, .C = 1, .R = 2, .stride = 1};
+  const MaxPoolResult r = max_pool_forward({4, 1, NAN, 4, 4, NAN}, s);
+  EXPECT_EQ(r.out[0].value, 4);
+  EXPECT_TRUE(std::isnan(r.out[1].value));
+  EXPECT_EQ(r.index, (std::vector<uint8_t>{0, 1}));
+  s.shape.padding = 1;
+  EXPECT_EQ(max_pool_forward({4, 1, NAN, 4, 4, NAN}, s).index,
+            (std::vector<uint8_t>{3, 2, 3, 2, 1, 0, 1, 0, 1, 0, 1, 0}));
+}
+
+TEST(Oracle, AveragePool) {
+  TestValues random(11);
+  const int N = 2, positions = 6, C = 5;
+  Values inp = random.normal(N * positions * C);
+  const Values dout = random.normal(N * C);
+  check_gradient("inp", inp, average_pool_backward(dout, N, positions, C),
+                 [&] { return dot(dout, average_pool_forward(inp, N, positions, C)); });
+}
+
+}  // namespace oracle
 
 struct Window {
   int N, H, W, C, R, stride, padding;
@@ -106,13 +211,7 @@ Problem average_pool_forward(DType dtype, Average s, bool exact) {
   const Values inp = p.data(size_t(s.N) * s.positions * s.C);
   p.output("out", {s.N, s.C}, oracle::average_pool_forward(inp, s.N, s.positions, s.C));
   p.input("inp", {s.N, s.positions, s.C}, inp);
-  p.run = [=](Kernels& k, DeviceArguments& a) {
-    launch(k, a,
-           AveragePoolForward{.out = a.at("out"),
-                              .inp = a.at("inp"),
-                              .shape = {s.N, s.positions, s.C},
-                              .dtype = dtype});
-  };
+  p.runs(AveragePoolForward{.shape = {s.N, s.positions, s.C}, .dtype = dtype});
   return p;
 }
 
@@ -123,48 +222,25 @@ Problem average_pool_backward(DType dtype, Average s, bool exact) {
   p.output("dinp", {s.N, s.positions, s.C},
            oracle::average_pool_backward(dout, s.N, s.positions, s.C));
   p.input("dout", {s.N, s.C}, dout);
-  p.run = [=](Kernels& k, DeviceArguments& a) {
-    launch(k, a,
-           AveragePoolBackward{.dinp = a.at("dinp"),
-                               .dout = a.at("dout"),
-                               .shape = {s.N, s.positions, s.C},
-                               .dtype = dtype});
-  };
+  p.runs(AveragePoolBackward{.shape = {s.N, s.positions, s.C}, .dtype = dtype});
   return p;
 }
 
-Problem scale(DType dtype, int count, float factor) {
-  Problem p(dtype);
-  p.any_threads = true;
-  const Values data = p.data_fp32(size_t(count));
-  p.output_fp32("data", {count}, oracle::scale(data, factor), data);
-  p.run = [=](Kernels& k, DeviceArguments& a) {
-    launch(k, a, Scale{.data = a.at<float>("data"), .count = size_t(count), .factor = factor});
-  };
-  return p;
-}
-
-}  // namespace
-
-std::vector<KernelCase> pool_cases() {
-  std::vector<KernelCase> cases;
+KernelCases pool_cases() {
+  KernelCases cases;
   const auto add_forward = [&](Window s, Kind kind) {
     const char* kinds[] = {"", "_equals", "_nans"};
-    cases.push_back({"max_pool_forward" + s.name() + kinds[int(kind)],
-                     [=](DType t) { return max_pool_forward(t, s, kind); }});
+    cases.add("max_pool_forward" + s.name() + kinds[int(kind)], max_pool_forward, s, kind);
   };
   const auto add_backward = [&](Window s, bool exact) {
-    cases.push_back({"max_pool_backward" + s.name() + flag(exact, "exact"),
-                     [=](DType t) { return max_pool_backward(t, s, exact); }});
+    cases.add("max_pool_backward" + s.name() + flag(exact, "exact"), max_pool_backward, s, exact);
   };
   const auto add_average = [&](Average s) {
     for (const bool exact : {false, true}) {
       const std::string name =
           sizes({{"N", s.N}, {"positions", s.positions}, {"C", s.C}}) + flag(exact, "exact");
-      cases.push_back({"average_pool_forward" + name,
-                       [=](DType t) { return average_pool_forward(t, s, exact); }});
-      cases.push_back({"average_pool_backward" + name,
-                       [=](DType t) { return average_pool_backward(t, s, exact); }});
+      cases.add("average_pool_forward" + name, average_pool_forward, s, exact);
+      cases.add("average_pool_backward" + name, average_pool_backward, s, exact);
     }
   };
   for (const int R : {1, 2, 3})
@@ -194,12 +270,8 @@ std::vector<KernelCase> pool_cases() {
                           {3, 1, 512},
                           {2, 49, 2048}})
     add_average(s);
-  for (const int count : {1, 3, 64, 1027, 40000})
-    for (const float factor : {0.0f, 1.0f / 3, 0.5f})
-      cases.push_back({"scale" + sizes({{"count", count}, {"percent", int(100 * factor)}}),
-                       [=](DType t) { return scale(t, count, factor); }});
 
-  const size_t usual = cases.size();
+  cases.begin_sweep();
   for (const int C : sweep_of_sizes()) {
     const Window s{2, 5, 6, C, 3, 2, 1};
     add_forward(s, Kind::normal), add_backward(s, false);
@@ -213,8 +285,10 @@ std::vector<KernelCase> pool_cases() {
             for (const int padding : {0, 1, 2})
               if (const Window s{2, H, W, C, R, stride, padding}; s.fits())
                 add_forward(s, Kind::nans), add_backward(s, false);
-  sweep_behind(cases, usual);
   return cases;
 }
 
+[[maybe_unused]] const bool added = add_cases(pool_cases());
+
+}  // namespace
 }  // namespace bv::test

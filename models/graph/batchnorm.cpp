@@ -1,0 +1,105 @@
+#include <stdexcept>
+
+#include "models/graph/node_shapes.h"
+#include "models/graph/nodes.h"
+
+namespace bv {
+
+Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor residual,
+                 const BatchNormOptions& o) {
+  const Tensor inp = from.out, moments = from.moments;
+  const std::vector<int64_t> dims = g.info(inp).shape;
+  const RowsShape shape{.rows = rows_of(g.info(inp)), .C = static_cast<int>(dims.back())};
+  const int parts = dim(g, moments, 0);
+  if (shape.rows * parts == 1)
+    throw std::invalid_argument(name + " has a single value per channel (" +
+                                std::to_string(dims[1]) + "x" + std::to_string(dims[2]) +
+                                " positions, one image), so its variance is undefined");
+  const DType dtype = g.dtype();
+  const Tensor out = g.tensor(name, dims);
+  const Tensor mean = g.tensor(name + " mean", {shape.C}, DType::fp32);
+  const Tensor rstd = g.tensor(name + " rstd", {shape.C}, DType::fp32);
+  const Tensor sums = g.tensor(name + " d sums", {2, shape.C}, DType::fp32);
+  if (residual) {
+    g.grad(inp);
+    g.share_grad(residual, out);  // the residual's gradient takes the place of out's
+  } else {
+    g.share_grad(inp, out);  // backward works in place
+  }
+  const Init first_weight = o.zero_weight ? Init::zeros : Init::ones;
+  const Parameter weight = g.parameter(name + ".weight", {shape.C}, first_weight, 0, false);
+  const Parameter bias = g.parameter(name + ".bias", {shape.C}, Init::zeros, 0, false);
+  const Buffer running_mean = g.buffer(name + ".running_mean", {shape.C}, Init::zeros);
+  const Buffer running_var = g.buffer(name + ".running_var", {shape.C}, Init::ones);
+  const size_t pair = 2 * static_cast<size_t>(shape.C);  // mean and variance, or two sums
+  const bool relu = o.relu;
+
+  const auto evaluate = [=, eps = o.eps](const Context& r) {
+    r.run(BatchNormEvaluate{.out = r.at(out),
+                            .inp = r.at(inp),
+                            .residual = r.at(residual),
+                            .running_mean = r.buffer(running_mean),
+                            .running_var = r.buffer(running_var),
+                            .weight = r.master(weight),
+                            .bias = r.master(bias),
+                            .shape = shape,
+                            .eps = eps,
+                            .relu = relu,
+                            .dtype = dtype});
+  };
+  const auto forward = [=, eps = o.eps, momentum = o.momentum](const Context& r) {
+    if (!r.training) return evaluate(r);
+    if (parts > 1) r.all_gather(r.floats(moments), pair);
+    r.run(BatchNormForward{.out = r.at(out),
+                           .mean = r.floats(mean),
+                           .rstd = r.floats(rstd),
+                           .running_mean = r.recomputing ? nullptr : r.buffer(running_mean),
+                           .running_var = r.recomputing ? nullptr : r.buffer(running_var),
+                           .inp = r.at(inp),
+                           .residual = r.at(residual),
+                           .moments = r.floats(moments),
+                           .weight = r.master(weight),
+                           .bias = r.master(bias),
+                           .shape = shape,
+                           .parts = parts,
+                           .eps = eps,
+                           .momentum = momentum,
+                           .relu = relu,
+                           .dtype = dtype});
+  };
+  const auto backward = [=](const Context& r) {
+    r.run(BatchNormBackwardSums{.sums = r.floats(sums),
+                                .dweight = r.dweight(weight),
+                                .dbias = r.dweight(bias),
+                                .g = residual ? r.grad(out) : nullptr,
+                                .workspace = r.workspace,
+                                .dout = r.grad(out),
+                                .out = relu && residual ? r.at(out) : nullptr,
+                                .inp = r.at(inp),
+                                .mean = r.floats(mean),
+                                .rstd = r.floats(rstd),
+                                .weight = r.master(weight),
+                                .bias = r.master(bias),
+                                .shape = shape,
+                                .relu = relu,
+                                .dtype = dtype,
+                                .accumulate = r.accumulate});
+    if (parts > 1) r.all_reduce(r.floats(sums), pair);
+    r.run(BatchNormBackward{.dinp = r.grad(inp),
+                            .sums = r.floats(sums),
+                            .dout = r.grad(out),  // g where there is a residual
+                            .inp = r.at(inp),
+                            .mean = r.floats(mean),
+                            .rstd = r.floats(rstd),
+                            .weight = r.master(weight),
+                            .bias = r.master(bias),
+                            .shape = shape,
+                            .parts = parts,
+                            .relu = relu && !residual,
+                            .dtype = dtype});
+  };
+  g.add({name, "batchnorm", forward, backward});
+  return out;
+}
+
+}  // namespace bv

@@ -1,0 +1,70 @@
+#include <cmath>
+
+#include "models/graph/node_shapes.h"
+#include "models/graph/nodes.h"
+
+namespace bv {
+namespace {
+
+// He et al. 2015, for the output of a convolution that a ReLU follows, as torchvision starts it.
+float he_deviation(const ConvShape& s) {
+  return std::sqrt(2.0f / static_cast<float>(s.K * s.R * s.S));
+}
+
+}  // namespace
+
+ConvOut conv(Graph& g, const std::string& name, Tensor inp, const ConvOptions& o) {
+  const ConvShape shape{.N = dim(g, inp, 0),
+                        .H = dim(g, inp, 1),
+                        .W = dim(g, inp, 2),
+                        .C = dim(g, inp, 3),
+                        .K = o.channels,
+                        .R = o.filter,
+                        .S = o.filter,
+                        .stride = o.stride,
+                        .padding = o.filter / 2,
+                        .groups = o.groups};
+  const DType dtype = g.dtype();
+  const Tensor out = g.tensor(name, {shape.N, shape.P(), shape.Q(), shape.K});
+  const Tensor moments = g.tensor(name + " moments", {o.parts, 2, shape.K}, DType::fp32);
+  const Tensor skip = o.skip ? g.same_memory(inp, name + " input") : Tensor{};
+  const Parameter weight =
+      g.parameter(name + ".weight", {shape.K, shape.C / shape.groups, shape.R, shape.S},
+                  Init::normal, he_deviation(shape), true, true);
+  if (o.input_grad) g.grad(inp);
+  if (o.skip) g.grad(skip);
+
+  const auto forward = [=](const Context& r) {
+    // Each process fills its own row.
+    float* own = r.floats(moments);
+    if (own && r.peers) own += ptrdiff_t{2} * shape.K * r.peers->rank();
+    r.run(ConvForward{.out = r.at(out),
+                      .moments = r.training ? own : nullptr,
+                      .workspace = r.workspace,
+                      .inp = r.at(inp),
+                      .weight = r.weight(weight),
+                      .shape = shape,
+                      .dtype = dtype});
+  };
+  const auto backward = [=, input_grad = o.input_grad](const Context& r) {
+    r.run(ConvBackwardWeight{.dweight = r.dweight(weight),
+                             .workspace = r.workspace,
+                             .dout = r.grad(out),
+                             .inp = r.at(inp),
+                             .shape = shape,
+                             .dtype = dtype,
+                             .accumulate = r.accumulate});
+    if (input_grad)
+      r.run(ConvBackwardInput{.dinp = r.grad(inp),
+                              .workspace = r.workspace,
+                              .dout = r.grad(out),
+                              .add = r.grad(skip),
+                              .weight = r.weight(weight),
+                              .shape = shape,
+                              .dtype = dtype});
+  };
+  g.add({name, "conv", forward, backward});
+  return {out, moments, skip};
+}
+
+}  // namespace bv

@@ -1,0 +1,50 @@
+#include "models/graph/node_shapes.h"
+#include "models/graph/nodes.h"
+
+namespace bv {
+
+Tensor linear(Graph& g, const std::string& name, Tensor inp, const LinearOptions& o) {
+  const TensorInfo& from = g.info(inp);
+  const LinearShape shape{.M = rows_of(from), .N = o.N, .K = static_cast<int>(from.shape.back())};
+  const DType dtype = g.dtype();
+  const Tensor out = g.tensor(name, with_last(from.shape, o.N));
+  const Parameter weight =
+      g.parameter(name + ".weight",
+                  o.weight_shape.empty() ? std::vector<int64_t>{shape.N, shape.K} : o.weight_shape,
+                  o.init.init, o.init.scale, true);
+  const Parameter bias =
+      o.bias ? g.parameter(name + ".bias", {o.N}, o.init.bias_init, o.init.scale, false)
+             : Parameter{};
+  if (o.input_grad) g.grad(inp);
+
+  const auto forward = [=](const Context& r) {
+    r.run(LinearForward{.out = r.at(out),
+                        .workspace = r.workspace,
+                        .inp = r.at(inp),
+                        .weight = r.weight(weight),
+                        .bias = r.weight(bias),
+                        .shape = shape,
+                        .dtype = dtype});
+  };
+  const auto backward = [=, input_grad = o.input_grad](const Context& r) {
+    r.run(LinearBackwardWeight{.dweight = r.dweight(weight),
+                               .dbias = r.dweight(bias),
+                               .workspace = r.workspace,
+                               .dout = r.grad(out),
+                               .inp = r.at(inp),
+                               .shape = shape,
+                               .dtype = dtype,
+                               .accumulate = r.accumulate});
+    if (input_grad)
+      r.run(LinearBackwardInput{.dinp = r.grad(inp),
+                                .workspace = r.workspace,
+                                .dout = r.grad(out),
+                                .weight = r.weight(weight),
+                                .shape = shape,
+                                .dtype = dtype});
+  };
+  g.add({name, "linear", forward, backward});
+  return out;
+}
+
+}  // namespace bv

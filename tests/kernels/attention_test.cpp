@@ -1,0 +1,318 @@
+#include "tests/kernels/kernel_test.h"
+
+namespace bv::test {
+namespace {
+
+namespace oracle {
+
+struct AttentionSizes {
+  int B, N, H, D;
+  uint32_t layer = 0;
+  float drop = 0;
+  StepParams params = {};     // seed, epoch, position
+  DType dtype = DType::fp32;  // of P and dS as factors of a matrix product
+};
+
+struct AttentionResult {
+  Tensor out, lse;
+};
+
+// Where things lie: packed projections [B, N, 3, H, D], everything else [B, N, H, D] or [B, H, N].
+struct Index {
+  const AttentionSizes& s;
+  size_t packed(int b, int n, int which, int h, int d) const {
+    return (((size_t(b) * s.N + n) * 3 + which) * s.H + h) * s.D + d;
+  }
+  size_t token(int b, int n, int h, int d) const {
+    return ((size_t(b) * s.N + n) * s.H + h) * s.D + d;
+  }
+  size_t row(int b, int h, int n) const { return (size_t(b) * s.H + h) * s.N + n; }
+};
+
+Tracked score_scale(const AttentionSizes& s) { return Tracked(1) / sqrt(Tracked(s.D)); }
+
+// Scores of one query over all keys.
+Tensor scores(const Values& qkv, const AttentionSizes& s, int b, int h, int q) {
+  const Index at{s};
+  Tensor row(s.N);
+  for (int k = 0; k < s.N; ++k) {
+    for (int d = 0; d < s.D; ++d)
+      row[k] += Tracked(qkv[at.packed(b, q, 0, h, d)]) * Tracked(qkv[at.packed(b, k, 1, h, d)]);
+    row[k] = row[k] * score_scale(s);
+  }
+  return row;
+}
+
+// mask / (1 - drop)
+Tracked keep_factor(const AttentionSizes& s, int b, int h, int q, int k) {
+  if (s.drop == 0) return 1;
+  const uint32_t decision =
+      (uint32_t(h) * uint32_t(s.N) + uint32_t(q)) * uint32_t(s.N) + uint32_t(k);
+  if (!kept(decision, b, s.layer, s.drop, s.params)) return 0;
+  return Tracked(1) / (Tracked(1) - Tracked(s.drop));
+}
+
+AttentionResult attention_forward(const Values& qkv, const AttentionSizes& s) {
+  const Index at{s};
+  AttentionResult r{Tensor(size_t(s.B) * s.N * s.H * s.D), Tensor(size_t(s.B) * s.H * s.N)};
+  for (int b = 0; b < s.B; ++b)
+    for (int h = 0; h < s.H; ++h)
+      for (int q = 0; q < s.N; ++q) {
+        Tensor p = scores(qkv, s, b, h, q);
+        double largest = -std::numeric_limits<double>::infinity();
+        for (const Tracked& score : p) largest = std::max(largest, score.value);
+        Tracked total = 0;
+        for (Tracked& e : p) total += e = exp(e - Tracked(largest));
+        r.lse[at.row(b, h, q)] = Tracked(largest) + log(total);
+        for (int k = 0; k < s.N; ++k) {
+          const Tracked weight = in_16_bits(p[k], s.dtype) / total * keep_factor(s, b, h, q, k);
+          for (int d = 0; d < s.D; ++d)
+            r.out[at.token(b, q, h, d)] += weight * Tracked(qkv[at.packed(b, k, 2, h, d)]);
+        }
+      }
+  return r;
+}
+
+Tensor attention_backward(const Values& dout, const Values& qkv, const Values& out,
+                          const Values& lse, const AttentionSizes& s) {
+  const Index at{s};
+  const Tracked scale = score_scale(s);
+  Tensor dqkv(qkv.size());
+  for (int b = 0; b < s.B; ++b)
+    for (int h = 0; h < s.H; ++h)
+      for (int q = 0; q < s.N; ++q) {
+        const Tensor row = scores(qkv, s, b, h, q);
+        Tracked delta = 0;
+        for (int d = 0; d < s.D; ++d)
+          delta += Tracked(dout[at.token(b, q, h, d)]) * Tracked(out[at.token(b, q, h, d)]);
+        for (int k = 0; k < s.N; ++k) {
+          const Tracked p = exp(row[k] - Tracked(lse[at.row(b, h, q)]));
+          const Tracked keep = keep_factor(s, b, h, q, k);
+          Tracked dp = 0;
+          for (int d = 0; d < s.D; ++d) {
+            const Tracked g = dout[at.token(b, q, h, d)];
+            dp += g * Tracked(qkv[at.packed(b, k, 2, h, d)]);
+            dqkv[at.packed(b, k, 2, h, d)] += in_16_bits(p, s.dtype) * keep * g;
+          }
+          const Tracked ds = in_16_bits(p * (dp * keep - delta) * scale, s.dtype);
+          for (int d = 0; d < s.D; ++d) {
+            dqkv[at.packed(b, q, 0, h, d)] += ds * Tracked(qkv[at.packed(b, k, 1, h, d)]);
+            dqkv[at.packed(b, k, 1, h, d)] += ds * Tracked(qkv[at.packed(b, q, 0, h, d)]);
+          }
+        }
+      }
+  return dqkv;
+}
+
+void check_attention(float drop) {
+  TestValues random(4);
+  AttentionSizes s{.B = 2, .N = 5, .H = 3, .D = 4, .layer = 7, .drop = drop};
+  s.params = {.seed = 11, .epoch = 2, .position = 40};
+  Values qkv = random.normal(size_t(s.B) * s.N * 3 * s.H * s.D);
+  const Values dout = random.normal(size_t(s.B) * s.N * s.H * s.D);
+  const AttentionResult r = attention_forward(qkv, s);
+  const Tensor dqkv = attention_backward(dout, qkv, values_of(r.out), values_of(r.lse), s);
+  check_gradient("qkv", qkv, dqkv, [&] { return dot(dout, attention_forward(qkv, s).out); });
+  // The key's bias shifts all scores of a query alike, so that its gradient is zero.
+  for (int i = 0; i < s.H * s.D; ++i) {
+    double sum = 0;
+    for (int row = 0; row < s.B * s.N; ++row)
+      sum += dqkv[(size_t(row) * 3 + 1) * s.H * s.D + i].value;
+    EXPECT_NEAR(sum, 0, 1e-12);
+  }
+}
+
+TEST(Oracle, Attention) { check_attention(0); }
+TEST(Oracle, AttentionWithDropout) { check_attention(0.4f); }
+
+TEST(Oracle, AttentionOfEqualScoresIsTheMean) {
+  const AttentionSizes s{.B = 1, .N = 2, .H = 1, .D = 1};
+  const AttentionResult r = attention_forward({0, 0, 3, 0, 0, 5}, s);  // q, k, v of two tokens
+  EXPECT_NEAR(r.out[0].value, 4, 1e-15);
+  EXPECT_NEAR(r.lse[0].value, std::log(2.0), 1e-15);
+}
+
+}  // namespace oracle
+
+using oracle::AttentionSizes;
+
+// Queries and keys `scale` times a normal's: with 1, softmax is spread; with 8, almost one key has
+// it all, and scores reach hundreds. With a negative scale all queries are positive and all keys
+// negative, so that of keys that aren't there, whose score is 0, exp(0 - lse) is infinite.
+Values projections(Problem& p, const AttentionSizes& s, double scale) {
+  Values qkv = p.random.normal(size_t(s.B) * s.N * 3 * s.H * s.D, 0, std::abs(scale));
+  for (size_t i = 0; scale < 0 && i < qkv.size(); ++i) {
+    const size_t part = i / (size_t(s.H) * s.D) % 3;
+    if (part < 2) qkv[i] = part == 0 ? std::abs(qkv[i]) : -std::abs(qkv[i]);
+  }
+  return p.held(qkv);
+}
+
+Problem forward(DType dtype, AttentionSizes s, double scale) {
+  Problem p(dtype);
+  s.dtype = dtype;
+  const Values qkv = projections(p, s, scale);
+  oracle::AttentionResult r = oracle::attention_forward(qkv, s);
+  p.output("out", {s.B, s.N, s.H, s.D}, r.out);
+  p.output_fp32("lse", {s.B, s.H, s.N}, r.lse);
+  p.input("qkv", {s.B, s.N, 3, s.H, s.D}, qkv);
+  p.objects<StepParams>("params", {s.params});
+  p.runs(AttentionForward{
+      .shape = {s.B, s.N, s.H, s.D}, .layer = s.layer, .drop = s.drop, .dtype = dtype});
+  return p;
+}
+
+Problem backward(DType dtype, AttentionSizes s, double scale) {
+  Problem p(dtype);
+  s.dtype = dtype;
+  const Values qkv = projections(p, s, scale);
+  const Values dout = p.data(size_t(s.B) * s.N * s.H * s.D);
+  const oracle::AttentionResult r = oracle::attention_forward(qkv, s);
+  const Values out = p.held(rounded(r.out)), lse = rounded(r.lse);
+  p.output("dqkv", {s.B, s.N, 3, s.H, s.D}, oracle::attention_backward(dout, qkv, out, lse, s));
+  p.input("dout", {s.B, s.N, s.H, s.D}, dout), p.input("out", {s.B, s.N, s.H, s.D}, out);
+  p.input("qkv", {s.B, s.N, 3, s.H, s.D}, qkv);
+  p.input_fp32("lse", {s.B, s.H, s.N}, lse);
+  p.objects<StepParams>("params", {s.params});
+  p.runs(AttentionBackward{
+      .shape = {s.B, s.N, s.H, s.D}, .layer = s.layer, .drop = s.drop, .dtype = dtype});
+  return p;
+}
+
+// The GPU's kernels are made for three head dims.
+bool cpu_only(int D) { return D != 32 && D != 64 && D != 128; }
+
+void add(KernelCases& cases, AttentionSizes s, double scale, bool test_all = false) {
+  s.layer = 5;
+  s.params = {.seed = 0x123456789ABCDEFu, .epoch = 3, .position = 70};
+  const std::string name = sizes({{"B", s.B}, {"N", s.N}, {"H", s.H}, {"D", s.D}}) +
+                           (s.drop > 0 ? sizes({{"dropout", int(100 * s.drop + 0.5f)}}) : "") +
+                           flag(scale > 1, "peaked") + flag(scale < 0, "opposed");
+  const auto add_pass = [&](const char* pass, auto problem) {
+    cases.push_back(
+        {pass + name, [=](DType t) { return problem(t, s, scale); }, cpu_only(s.D), test_all});
+  };
+  add_pass("attention_forward", forward);
+  add_pass("attention_backward", backward);
+}
+
+KernelCases attention_cases() {
+  KernelCases cases;
+  for (const int N : {1, 2, 5, 16, 17, 63, 64, 65, 197})
+    for (const int D : {8, 16, 32, 64, 128})
+      add(cases, {.B = N < 63 ? 2 : 1, .N = N, .H = N < 63 || D == 64 ? 3 : 1, .D = D}, 1);
+  for (const int D : {16, 32, 64, 128})
+    for (const int N : {1, 5, 17, 65}) {
+      add(cases, {.B = 2, .N = N, .H = 3, .D = D, .drop = 0.3f}, 1);
+      add(cases, {.B = 1, .N = N, .H = 2, .D = D}, 8);
+      add(cases, {.B = 1, .N = N, .H = 2, .D = D}, -8);
+    }
+  add(cases, {.B = 1, .N = 197, .H = 1, .D = 64, .drop = 0.1f}, 1);
+  add(cases, {.B = 4, .N = 150, .H = 3, .D = 64}, 1);  // a block takes all queries of a head
+  // More keys than a tile of scores may hold.
+  add(cases, {.B = 1, .N = 257, .H = 1, .D = 8}, 1);
+  add(cases, {.B = 1, .N = 257, .H = 1, .D = 128}, 1);
+  add(cases, {.B = 1, .N = 300, .H = 1, .D = 16, .drop = 0.2f}, 1);
+  add(cases, {.B = 1, .N = 300, .H = 1, .D = 32, .drop = 0.2f}, 1);
+  add(cases, {.B = 1, .N = 300, .H = 2, .D = 16}, 8);
+  add(cases, {.B = 1, .N = 300, .H = 1, .D = 64}, 8);
+  add(cases, {.B = 1, .N = 577, .H = 1, .D = 24}, 1);
+  add(cases, {.B = 1, .N = 577, .H = 1, .D = 64}, 1);  // 384 pixels
+  add(cases, {.B = 3, .N = 50, .H = 7, .D = 8}, 1);
+  add(cases, {.B = 3, .N = 50, .H = 7, .D = 32}, 1);
+  add(cases, {.B = 1, .N = 7, .H = 2, .D = 16, .drop = 1}, 1);  // nothing is left
+  add(cases, {.B = 1, .N = 7, .H = 2, .D = 64, .drop = 1}, 1);
+  add(cases, {.B = 1, .N = 33, .H = 16, .D = 64}, 1);  // ViT-L's heads
+
+  // Every remainder of every tile.
+  for (const int D : {32, 64, 128}) {
+    for (int N = 1; N <= 136; ++N)
+      for (const float drop : {0.0f, 0.25f})
+        if (N % 16 < 3 || N % 16 > 13 || N < 40)
+          add(cases, {.B = 1, .N = N, .H = 1, .D = D, .drop = drop}, 2, true);
+    for (const int N : {191, 192, 193, 255, 256, 384, 512, 785, 1025})
+      add(cases, {.B = 1, .N = N, .H = 1, .D = D}, 1, true);
+    add(cases, {.B = 5, .N = 197, .H = 4, .D = D, .drop = 0.1f}, 1, true);
+  }
+  return cases;
+}
+
+// How strict the table of tests is in 16 bits, against the usual rule: max|out - exact| at most
+// 2 max|naive - exact|, 3 for gradients, where naive rounds scores, probabilities and all their
+// gradients to 16 bits. Ours holds for each element, not the largest alone.
+struct NaiveAttention {
+  oracle::AttentionSizes s;
+  Values qkv, dout;
+  Tensor exact_out, exact_dqkv;
+  Values out, lse;  // as a forward pass saves them
+
+  NaiveAttention(DType dtype, double scale) : s{.B = 1, .N = 130, .H = 1, .D = 32} {
+    s.dtype = dtype;
+    Problem p(dtype);
+    qkv = p.held(p.data(size_t(s.N) * 3 * s.D, 0, scale)), dout = p.data(size_t(s.N) * s.D);
+    const oracle::AttentionResult r = oracle::attention_forward(qkv, s);
+    exact_out = r.out, out = p.held(rounded(r.out)), lse = rounded(r.lse);
+    exact_dqkv = oracle::attention_backward(dout, qkv, out, lse, s);
+  }
+
+  double held(double v) const { return test::held(v, s.dtype); }
+  size_t at(int n, int which, int d) const { return (size_t(n) * 3 + which) * s.D + d; }
+  double dot(int q, const Values& rows, int k, int which) const {
+    double sum = 0;
+    for (int d = 0; d < s.D; ++d)
+      sum += (&rows == &qkv ? qkv[at(q, 0, d)] : rows[size_t(q) * s.D + d]) * qkv[at(k, which, d)];
+    return sum;
+  }
+
+  void naive(Values& naive_out, Values& naive_dqkv) const {
+    naive_out.assign(out.size(), 0), naive_dqkv.assign(qkv.size(), 0);
+    const double scale = 1 / std::sqrt(double(s.D));
+    for (int q = 0; q < s.N; ++q) {
+      Values p(s.N);
+      double total = 0, delta = 0;
+      for (int k = 0; k < s.N; ++k) total += p[k] = std::exp(held(scale * dot(q, qkv, k, 1)));
+      for (int d = 0; d < s.D; ++d) delta += dout[size_t(q) * s.D + d] * out[size_t(q) * s.D + d];
+      for (int k = 0; k < s.N; ++k) {
+        p[k] = held(p[k] / total);
+        const double ds = held(p[k] * (held(dot(q, dout, k, 2)) - delta)) * scale;
+        for (int d = 0; d < s.D; ++d) {
+          naive_out[size_t(q) * s.D + d] += p[k] * qkv[at(k, 2, d)];
+          naive_dqkv[at(k, 2, d)] += p[k] * dout[size_t(q) * s.D + d];
+          naive_dqkv[at(q, 0, d)] += ds * qkv[at(k, 1, d)];
+          naive_dqkv[at(k, 1, d)] += ds * qkv[at(q, 0, d)];
+        }
+      }
+    }
+  }
+
+  double largest_tolerance(const Tensor& exact) const {
+    double largest = 0;
+    for (const Tracked& e : exact) largest = std::max(largest, tolerance(e, s.dtype));
+    return largest;
+  }
+  double largest_error(const Values& naive, const Tensor& exact) const {
+    double largest = 0;
+    for (size_t i = 0; i < naive.size(); ++i)
+      largest = std::max(largest, std::fabs(held(naive[i]) - exact[i].value));
+    return largest;
+  }
+};
+
+TEST(Tolerance, OfAttentionIn16BitsIsAboutTheUsualOrStricter) {
+  for (const DType dtype : {DType::fp16, DType::bf16})
+    for (const double scale : {1.0, 8.0}) {  // of queries and keys: softmax is spread, or peaked
+      const NaiveAttention a(dtype, scale);
+      Values out, dqkv;
+      a.naive(out, dqkv);
+      const double forward = a.largest_tolerance(a.exact_out) / a.largest_error(out, a.exact_out);
+      const double backward =
+          a.largest_tolerance(a.exact_dqkv) / a.largest_error(dqkv, a.exact_dqkv);
+      EXPECT_LE(forward, scale > 1 ? 0.5 : 2.5);
+      EXPECT_LE(backward, scale > 1 ? 0.5 : 3);
+    }
+}
+
+[[maybe_unused]] const bool added = add_cases(attention_cases());
+
+}  // namespace
+}  // namespace bv::test

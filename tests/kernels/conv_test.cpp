@@ -1,0 +1,508 @@
+#include "tests/kernels/kernel_test.h"
+
+namespace bv::test {
+namespace {
+
+namespace oracle {
+
+// an empty add is none.
+struct Range {
+  int begin, end;
+};
+
+// What a tap of the filter joins: a pixel of out and the one of inp that it reads there, as [n, p, q]
+// and [n, h, w] in one number.
+struct Joined {
+  int out, inp;
+};
+
+std::vector<Joined> joined_by(int r, int s, const ConvShape& o) {
+  std::vector<Joined> pixels;
+  for (int n = 0; n < o.N; ++n)
+    for (int p = 0; p < o.P(); ++p)
+      for (int q = 0; q < o.Q(); ++q) {
+        const int h = p * o.stride - o.padding + r, w = q * o.stride - o.padding + s;
+        if (h >= 0 && h < o.H && w >= 0 && w < o.W)
+          pixels.push_back({(n * o.P() + p) * o.Q() + q, (n * o.H + h) * o.W + w});
+      }
+  return pixels;
+}
+
+// All products of a convolution, in rows of what lies side by side: f(element of out, begin of a row
+// of inp, begin of a row of weight, length), for k and for c within its group in these ranges.
+template <class F>
+void each_row(const ConvShape& o, Range k_range, Range c_range, F f) {
+  const int C = o.C / o.groups, K = o.K / o.groups;
+  for (int r = 0; r < o.R; ++r)
+    for (int s = 0; s < o.S; ++s)
+      for (const Joined& pixel : joined_by(r, s, o))
+        for (int k = k_range.begin; k < k_range.end; ++k)
+          f(size_t(pixel.out) * o.K + k, size_t(pixel.inp) * o.C + k / K * C + c_range.begin,
+            ((size_t(k) * o.R + r) * o.S + s) * C + c_range.begin, c_range.end - c_range.begin);
+}
+
+// Few enough that their weights of a tap stay in the cache.
+constexpr int k_block = 16, c_block = 128;
+
+// f(range of k) for all K, on all threads.
+template <class F>
+void each_range(int count, int block, F f) {
+#pragma omp parallel for schedule(dynamic)
+  for (int begin = 0; begin < count; begin += block)
+    f(Range{begin, std::min(begin + block, count)});
+}
+
+template <class T>
+std::vector<T> forward(const std::vector<T>& inp, const std::vector<T>& weight,
+                       const ConvShape& o) {
+  std::vector<T> out(size_t(o.out_count()));
+  each_range(o.K, k_block, [&](Range k) {
+    each_row(o, k, {0, o.C / o.groups}, [&](size_t at, size_t from_inp, size_t from_weight, int n) {
+      const T *x = &inp[from_inp], *w = &weight[from_weight];
+      T sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int c = 0; c < n; ++c) sum += x[c] * w[c];
+      out[at] += sum;
+    });
+  });
+  return out;
+}
+
+template <class T>
+std::vector<T> backward_input(const std::vector<T>& dout, const std::vector<T>& weight,
+                              const ConvShape& o) {
+  std::vector<T> dinp(size_t(o.inp_count()));
+  each_range(o.C / o.groups, c_block, [&](Range c) {
+    for (int k = 0; k < o.K; k += k_block)
+      each_row(o, {k, std::min(k + k_block, o.K)}, c,
+               [&](size_t at, size_t from_inp, size_t from_weight, int n) {
+                 const T d = dout[at], *w = &weight[from_weight];
+                 T* dx = &dinp[from_inp];
+#pragma omp simd
+                 for (int i = 0; i < n; ++i) dx[i] += d * w[i];
+               });
+  });
+  return dinp;
+}
+
+template <class T>
+std::vector<T> backward_weight(const std::vector<T>& dout, const std::vector<T>& inp,
+                               const ConvShape& o) {
+  std::vector<T> dweight(size_t(o.weight_count()));
+  each_range(o.K, k_block, [&](Range k) {
+    each_row(o, k, {0, o.C / o.groups}, [&](size_t at, size_t from_inp, size_t from_weight, int n) {
+      const T d = dout[at], *x = &inp[from_inp];
+      T* dw = &dweight[from_weight];
+#pragma omp simd
+      for (int c = 0; c < n; ++c) dw[c] += d * x[c];
+    });
+  });
+  return dweight;
+}
+
+std::vector<float> squared(const Values& values) {
+  std::vector<float> squares;
+  squares.reserve(values.size());
+  for (const double v : values) squares.push_back(float(v * v));
+  return squares;
+}
+
+// A sum of n products, each product and each partial sum rounded to fp32. In what order a device
+// adds isn't known; of the squares of the partial sums S_1 ... S_n, the mean over all orders is
+//   (n + 1) (squares / 6 + sum^2 / 3),   squares = the sum of the squared products.
+// A single order may be far from it where the sum is small: hence a half instead of the sixth, what
+// it would be without knowing the sum. fp32 is enough for squares.
+Tracked sum_of_products(double sum, double squares, double n) {
+  constexpr double r = Tracked::rounding;
+  return {sum, r * r * (squares + (n + 1) * (squares / 2 + sum * sum / 3))};
+}
+
+// How many taps reach each pixel of out, and of inp.
+struct Reach {
+  std::vector<int> out, inp;
+};
+
+Reach reach(const ConvShape& o) {
+  Reach taps{std::vector<int>(size_t(o.N) * o.P() * o.Q()),
+             std::vector<int>(size_t(o.N) * o.H * o.W)};
+  for (int r = 0; r < o.R; ++r)
+    for (int s = 0; s < o.S; ++s)
+      for (const Joined& pixel : joined_by(r, s, o)) ++taps.out[pixel.out], ++taps.inp[pixel.inp];
+  return taps;
+}
+
+Tensor conv_forward(const Values& inp, const Values& weight, const ConvShape& o) {
+  const Values sum = forward(inp, weight, o);
+  const std::vector<float> squares = forward(squared(inp), squared(weight), o);
+  const std::vector<int> taps = reach(o).out;
+  Tensor out(sum.size());
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = sum_of_products(sum[i], squares[i], double(taps[i / o.K]) * (o.C / o.groups));
+  return out;
+}
+
+Tensor conv_backward_input(const Values& dout, const Values& weight, const Values& add,
+                           const ConvShape& o) {
+  const Values sum = backward_input(dout, weight, o);
+  const std::vector<float> squares = backward_input(squared(dout), squared(weight), o);
+  const std::vector<int> taps = reach(o).inp;
+  Tensor dinp(sum.size());
+  for (size_t i = 0; i < dinp.size(); ++i) {
+    // One more number, wherever in the order.
+    const double more = add.empty() ? 0 : add[i];
+    dinp[i] = sum_of_products(sum[i] + more, squares[i] + more * more,
+                              double(taps[i / o.C]) * (o.K / o.groups) + !add.empty());
+  }
+  return dinp;
+}
+
+Tensor conv_backward_weight(const Values& dout, const Values& inp, const ConvShape& o) {
+  const Values sum = backward_weight(dout, inp, o);
+  const std::vector<float> squares = backward_weight(squared(dout), squared(inp), o);
+  Values pixels;  // by tap
+  for (int r = 0; r < o.R; ++r)
+    for (int s = 0; s < o.S; ++s) pixels.push_back(double(joined_by(r, s, o).size()));
+  Tensor dweight(sum.size());
+  const size_t C = size_t(o.C / o.groups);
+  for (size_t i = 0; i < dweight.size(); ++i)
+    dweight[i] = sum_of_products(sum[i], squares[i], pixels[i / C % pixels.size()]);
+  return dweight;
+}
+
+// The formula of kernels.h word for word, in loops over everything.
+Values convolution(const Values& inp, const Values& weight, const ConvShape& o) {
+  Values out(size_t(o.out_count()));
+  const int C = o.C / o.groups;
+  size_t at = 0;
+  for (int n = 0; n < o.N; ++n)
+    for (int p = 0; p < o.P(); ++p)
+      for (int q = 0; q < o.Q(); ++q)
+        for (int k = 0; k < o.K; ++k, ++at)
+          for (int r = 0; r < o.R; ++r)
+            for (int s = 0; s < o.S; ++s)
+              for (int c = 0; c < C; ++c) {
+                const int h = p * o.stride - o.padding + r, w = q * o.stride - o.padding + s;
+                if (h < 0 || h >= o.H || w < 0 || w >= o.W) continue;
+                const int first = k / (o.K / o.groups) * C;
+                out[at] += inp[((size_t(n) * o.H + h) * o.W + w) * o.C + first + c] *
+                           weight[((size_t(k) * o.R + r) * o.S + s) * C + c];
+              }
+  return out;
+}
+
+TEST(Oracle, Convolution) {
+  TestValues random(12);
+  for (const ConvShape& s : {ConvShape{1, 1, 1, 1, 1, 1, 1, 1, 0},
+                             {2, 5, 6, 3, 4, 3, 3, 1, 1},
+                             {2, 7, 5, 3, 20, 3, 3, 2, 1},
+                             {1, 9, 8, 4, 6, 3, 2, 2, 0, 2},
+                             {2, 4, 3, 8, 8, 3, 3, 1, 1, 4},
+                             {1, 5, 4, 3, 6, 1, 1, 2, 1, 3},
+                             {1, 8, 9, 2, 3, 7, 7, 3, 3},
+                             {1, 2, 1, 140, 3, 1, 3, 1, 2}}) {
+    Values inp = random.normal(size_t(s.inp_count())),
+           weight = random.normal(size_t(s.weight_count()));
+    const Values add = random.normal(inp.size()), dout = random.normal(size_t(s.out_count()));
+    const auto values = [&] { return conv_forward(inp, weight, s); };
+    const Values plain = convolution(inp, weight, s);
+    EXPECT_TRUE(compare(values_of(values()), plain, Values(plain.size(), 1e-12)).ok());
+    const auto loss = [&] { return dot(dout, values()) + dot(add, exactly(inp)); };
+    check_gradient("inp", inp, conv_backward_input(dout, weight, add, s), loss);
+    check_gradient("weight", weight, conv_backward_weight(dout, inp, s), loss);
+  }
+}
+
+TEST(Oracle, ConvolutionExpectsLittleMoreErrorThanRoundingEachSumMakes) {
+  TestValues random(13);
+  const ConvShape s{1, 7, 6, 40, 5, 3, 3, 1, 1};
+  for (const double mean : {0.0, 2.0}) {
+    const Values inp = random.normal(size_t(s.inp_count()), mean);
+    const Values weight = random.normal(size_t(s.weight_count()), mean);
+    const Tensor out = conv_forward(inp, weight, s);
+    double predicted = 0, tracked = 0;
+    for (size_t i = 0; i < out.size(); ++i) {
+      const int k = int(i) % s.K, p = int(i) / s.K / s.Q(), q = int(i) / s.K % s.Q();
+      Tracked sum = 0;
+      for (int r = 0; r < 3; ++r)
+        for (int t = 0; t < 3; ++t)
+          for (int c = 0; c < s.C; ++c)
+            if (const int h = p + r - 1, w = q + t - 1; h >= 0 && h < s.H && w >= 0 && w < s.W)
+              sum += Tracked(inp[(size_t(h) * s.W + w) * s.C + c]) *
+                     Tracked(weight[((size_t(k) * 3 + r) * 3 + t) * s.C + c]);
+      predicted += out[i].variance, tracked += sum.variance;
+    }
+    EXPECT_GT(predicted / tracked, 1);
+    EXPECT_LT(predicted / tracked, 2);
+  }
+}
+
+}  // namespace oracle
+
+std::string name_of(const ConvShape& s) {
+  return sizes(
+             {{"N", s.N}, {"H", s.H}, {"W", s.W}, {"C", s.C}, {"K", s.K}, {"R", s.R}, {"S", s.S}}) +
+         sizes({{"stride", s.stride}, {"padding", s.padding}, {"groups", s.groups}});
+}
+
+Shape inp_of(const ConvShape& s) { return {s.N, s.H, s.W, s.C}; }
+Shape out_of(const ConvShape& s) { return {s.N, s.P(), s.Q(), s.K}; }
+Shape weight_of(const ConvShape& s) { return {s.K, s.R, s.S, s.C / s.groups}; }
+
+// As Problem::data, but of millions of elements each is one of some thousand numbers, which is
+// much faster.
+Values data(Problem& p, double count, double mean = 0) {
+  const size_t n = size_t(count), few = 4096;
+  if (n < 4 * few) return p.data(n, mean);
+  const Values numbers = p.data(few, mean);
+  Values values(n);
+  for (double& v : values) v = numbers[p.random.word() % few];
+  return values;
+}
+
+// Of out as the device has stored it.
+std::string check_moments(const DeviceArguments& a, const ConvShape& s, DType dtype) {
+  const int rows = s.N * s.P() * s.Q();
+  const Tensor known = column_moments(decode(a.read("out"), dtype), rows, s.K);
+  Values expected, allowed;
+  for (const Tracked& m : known)
+    expected.push_back(m.value), allowed.push_back(tolerance(m, DType::fp32));
+  const Comparison c = compare(decode(a.read("moments"), DType::fp32), expected, allowed);
+  return c.ok() ? "" : "moments of out as it is stored: " + c.describe(Shape{2, s.K});
+}
+
+enum class Moments { none, wanted, of_offset };  // of_offset: of an out that is far from zero
+
+Problem forward(DType dtype, ConvShape s, Moments moments, bool exact) {
+  Problem p(dtype);
+  p.exact = exact;
+  const bool offset = moments == Moments::of_offset;
+  const Values inp = data(p, s.inp_count(), offset ? 8 : 0);
+  const Values weight = data(p, s.weight_count(), offset ? 2 : 0);
+  p.output("out", out_of(s), oracle::conv_forward(inp, weight, s));
+  if (moments != Moments::none) {
+    p.arguments.push_back({.name = "moments",
+                           .shape = {2, s.K},
+                           .bytes = 2 * sizeof(float) * size_t(s.K),
+                           .before = {},
+                           .expected = {},
+                           .check = [](auto) { return std::string(); }});  // but together with out
+    p.check_together = [=](const DeviceArguments& a) { return check_moments(a, s, dtype); };
+  }
+  p.input("inp", inp_of(s), inp), p.input("weight", weight_of(s), weight);
+  p.runs(ConvForward{.shape = s, .dtype = dtype});
+  return p;
+}
+
+enum class Add { none, given, in_place };
+
+Problem backward_input(DType dtype, ConvShape s, Add with, bool exact) {
+  Problem p(dtype);
+  p.exact = exact;
+  const Values dout = data(p, s.out_count()), weight = data(p, s.weight_count());
+  const Values add = with == Add::none ? Values{} : data(p, s.inp_count());
+  const bool in_place = with == Add::in_place;
+  p.output("dinp", inp_of(s), oracle::conv_backward_input(dout, weight, add, s),
+           in_place ? add : Values{});
+  p.input("dout", out_of(s), dout), p.input("weight", weight_of(s), weight);
+  if (with == Add::given) p.input("add", inp_of(s), add);
+  p.runs(ConvBackwardInput{.shape = s, .dtype = dtype}, {{"add", in_place ? "dinp" : "add"}});
+  return p;
+}
+
+Problem backward_weight(DType dtype, ConvShape s, bool accumulate, bool exact) {
+  Problem p(dtype);
+  p.exact = exact;
+  const Values dout = data(p, s.out_count()), inp = data(p, s.inp_count());
+  p.gradient("dweight", weight_of(s), oracle::conv_backward_weight(dout, inp, s), accumulate);
+  p.input("dout", out_of(s), dout), p.input("inp", inp_of(s), inp);
+  p.runs(ConvBackwardWeight{.shape = s, .dtype = dtype, .accumulate = accumulate});
+  return p;
+}
+
+// Every distinct convolution of resnet34, resnet50 and resnext50_32x4d: C, K, R, stride, groups.
+using Layer = std::array<int, 5>;
+std::set<Layer> layers_of_models() {
+  struct Model {
+    bool bottleneck;
+    int groups, width;  // of a bottleneck at 64 channels
+  };
+  std::set<Layer> layers{{3, 64, 7, 2, 1}};
+  for (const auto [bottleneck, groups, width64] :
+       {Model{false, 1, 64}, {true, 1, 64}, {true, 32, 128}}) {
+    int C = 64;
+    for (int stage = 0; stage < 4; ++stage) {
+      const int width = width64 << stage, K = bottleneck ? 256 << stage : width;
+      for (const bool first : {true, false}) {
+        const int stride = first && stage > 0 ? 2 : 1;
+        if (bottleneck) {
+          layers.insert({C, width, 1, 1, 1});
+          layers.insert({width, width, 3, stride, groups});
+          layers.insert({width, K, 1, 1, 1});
+        } else {
+          layers.insert({C, width, 3, stride, 1});
+          layers.insert({width, K, 3, 1, 1});
+        }
+        if (C != K || stride != 1) layers.insert({C, K, 1, stride, 1});
+        C = K;
+      }
+    }
+  }
+  return layers;
+}
+
+// Small images: what they have to show is the channels.
+ConvShape shape_of(const Layer& layer) {
+  const auto [C, K, R, stride, groups] = layer;
+  const int H = R == 7 ? 15 : stride == 2 ? 9 : 7;
+  const bool large = double(C) / groups * K * R * R > 1e5;
+  return {large ? 1 : 2, H, H == 9 ? 8 : H, C, K, R, R, stride, R / 2, groups};
+}
+
+// N, H, W, C, K, R, S, stride, padding, groups.
+const ConvShape odd_shapes[] = {
+    {1, 1, 1, 1, 1, 1, 1, 1, 0},
+    // few channels of the input
+    {1, 7, 9, 3, 7, 3, 3, 1, 1},
+    {2, 15, 7, 5, 10, 3, 3, 2, 1},
+    {1, 8, 8, 17, 1, 5, 5, 1, 2},
+    {1, 33, 31, 3, 64, 7, 7, 2, 3},
+    {1, 15, 16, 3, 10, 7, 7, 2, 3},
+    {2, 9, 7, 3, 24, 5, 5, 1, 2},
+    {1, 6, 7, 3, 16, 3, 3, 1, 0},
+    {1, 5, 6, 5, 40, 3, 3, 1, 1},
+    {2, 6, 5, 42, 5, 3, 3, 2, 1},
+    // filters that lie on padding for the most part
+    {2, 1, 1, 16, 24, 3, 3, 1, 1},
+    {2, 2, 2, 64, 64, 3, 3, 1, 1},
+    {3, 2, 2, 8, 16, 3, 3, 2, 1},
+    {2, 1, 1, 512, 512, 3, 3, 1, 1},
+    {1, 5, 5, 8, 8, 1, 1, 1, 2},
+    {1, 7, 7, 4, 6, 2, 4, 3, 3},
+    // oblong filters and images
+    {1, 1, 9, 6, 4, 1, 3, 1, 0},
+    {1, 9, 5, 12, 8, 3, 1, 1, 1},
+    {1, 9, 5, 16, 8, 3, 1, 1, 1},
+    {2, 6, 9, 8, 24, 1, 3, 2, 1},
+    {2, 15, 1, 8, 8, 1, 1, 1, 0},
+    {2, 4, 5, 8, 16, 4, 5, 1, 0},
+    // strides that leave out rows of the image, also at its end
+    {1, 8, 10, 16, 8, 3, 3, 2, 0},
+    {1, 10, 11, 3, 8, 7, 7, 3, 3},
+    {1, 9, 9, 16, 16, 1, 1, 3, 0},
+    {1, 13, 11, 8, 8, 2, 2, 5, 0},
+    {2, 7, 8, 64, 32, 1, 1, 2, 0},
+    // groups
+    {2, 5, 6, 64, 32, 3, 3, 1, 1, 2},
+    {1, 5, 6, 6, 4, 3, 3, 2, 1, 2},
+    {1, 7, 5, 32, 32, 3, 3, 1, 1, 32},
+    {1, 7, 5, 32, 64, 3, 3, 2, 1, 32},
+    {2, 4, 4, 10, 15, 1, 1, 1, 0, 5},
+    // around the sizes of tiles
+    {1, 9, 9, 24, 72, 3, 3, 1, 1},
+    {1, 7, 7, 8, 136, 3, 3, 1, 1},
+    {1, 7, 7, 136, 24, 1, 1, 1, 0},
+    {2, 5, 7, 200, 8, 1, 1, 1, 0},
+    {1, 6, 5, 200, 136, 3, 3, 2, 1},
+    {1, 4, 4, 72, 200, 3, 3, 1, 1},
+    {17, 3, 3, 8, 8, 3, 3, 1, 1},
+    // one tile of out, or of dinp, whose depth blocks share
+    {2, 2, 2, 256, 64, 3, 3, 1, 1},
+    {2, 2, 2, 64, 256, 3, 3, 1, 1},
+    {1, 40, 41, 8, 16, 3, 3, 1, 1},
+    {1, 65, 33, 16, 24, 1, 1, 1, 0},
+    {1, 65, 33, 5, 6, 3, 3, 1, 1},
+    {1, 100, 101, 8, 8, 1, 1, 1, 0},
+    {1, 101, 64, 3, 8, 7, 7, 2, 3},
+};
+
+KernelCases conv_cases() {
+  KernelCases cases;
+  const auto add_forward = [&](const ConvShape& s, Moments moments, bool exact) {
+    const char* kinds[] = {"", "_moments", "_moments_offset"};
+    cases.add("conv_forward" + name_of(s) + kinds[int(moments)] + flag(exact, "exact"), forward, s,
+              moments, exact);
+  };
+  const auto add_backward_input = [&](const ConvShape& s, Add add, bool exact) {
+    const char* kinds[] = {"", "_add", "_add_in_place"};
+    cases.add("conv_backward_input" + name_of(s) + kinds[int(add)] + flag(exact, "exact"),
+              backward_input, s, add, exact);
+  };
+  const auto add_backward_weight = [&](const ConvShape& s, bool accumulate, bool exact) {
+    cases.add(
+        "conv_backward_weight" + name_of(s) + flag(accumulate, "accumulate") + flag(exact, "exact"),
+        backward_weight, s, accumulate, exact);
+  };
+  // Each in every direction; of the options another one each time.
+  int i = 0;
+  const auto add_once = [&](const ConvShape& s) {
+    add_forward(s, i % 2 ? Moments::none : Moments::wanted, false);
+    add_backward_input(s, Add(i % 3), false);
+    add_backward_weight(s, i % 2, false);
+    ++i;
+  };
+  for (const Layer& layer : layers_of_models()) add_once(shape_of(layer));
+  for (const ConvShape& s : odd_shapes) {
+    add_forward(s, Moments::wanted, false);
+    add_forward(s, Moments::none, true);
+    add_backward_input(s, i % 2 ? Add::none : Add::given, false);
+    add_backward_input(s, i % 2 ? Add::in_place : Add::none, true);
+    for (const bool accumulate : {false, true})
+      add_backward_weight(s, accumulate, accumulate == (i % 4 < 2));
+    ++i;
+  }
+  // Without padding, which would make variance enough.
+  for (const ConvShape& s : {ConvShape{2, 7, 7, 64, 64, 3, 3, 1, 0},
+                             {1, 9, 9, 72, 40, 1, 1, 1, 0},
+                             {1, 15, 15, 3, 16, 7, 7, 2, 0},
+                             {2, 6, 6, 32, 32, 3, 3, 1, 0, 8},
+                             {1, 65, 33, 5, 6, 1, 1, 1, 0},
+                             {3, 1, 1, 5, 7, 1, 1, 1, 0}})
+    add_forward(s, Moments::of_offset, false);
+
+  // More than 8 MB, which the CPU computes in parts; like any other on a GPU, and slow on its stand-in.
+  add_forward({3, 105, 106, 8, 64, 1, 1, 1, 0}, Moments::wanted, false);
+  cases.back().cpu_only = true;
+  add_backward_input({3, 105, 106, 64, 8, 1, 1, 1, 0}, Add::given, false);
+  cases.back().cpu_only = true;
+
+  cases.begin_sweep();
+  // The models' layers again, with integers.
+  for (const Layer& layer : layers_of_models()) {
+    const ConvShape s = shape_of(layer);
+    add_forward(s, Moments::wanted, true);
+    add_backward_input(s, Add::given, true), add_backward_weight(s, false, true);
+  }
+  for (const int channels : sweep_of_sizes()) {
+    if (channels > 1025) continue;
+    add_once({1, 5, 6, channels, 24, 3, 3, 1, 1});
+    add_once({1, 5, 6, 24, channels, 3, 3, 2, 1});
+    add_once({2, 3, 3, channels, channels, 1, 1, 1, 0, channels % 2 ? 1 : 2});
+    add_once({1, 15, 9, 3, channels, 7, 7, 2, 3});
+  }
+  TestValues random(1);
+  const auto one_of = [&](std::initializer_list<int> list) {
+    return list.begin()[random.below(int(list.size()))];
+  };
+  for (int n = 0; n < 800; ++n) {
+    const bool eights = n % 2;  // channels as tensor cores want them
+    const int groups = eights ? 1 : one_of({1, 2, 3, 8});
+    const ConvShape s{
+        .N = one_of({1, 2, 3}),
+        .H = one_of({1, 2, 3, 7, 8, 15}),
+        .W = one_of({1, 2, 5, 9, 16, 21}),
+        .C = eights ? 8 * one_of({1, 2, 3, 5, 9, 17}) : groups * one_of({1, 3, 4, 8, 17}),
+        .K = eights ? 8 * one_of({1, 2, 3, 5, 9, 17}) : groups * one_of({1, 2, 5, 8, 40}),
+        .R = one_of({1, 2, 3, 5, 7}),
+        .S = one_of({1, 2, 3, 5, 7}),
+        .stride = one_of({1, 1, 2, 3, 4}),
+        .padding = random.below(5),
+        .groups = groups};
+    if (s.H + 2 * s.padding >= s.R && s.W + 2 * s.padding >= s.S) add_once(s);
+  }
+  return cases;
+}
+
+[[maybe_unused]] const bool added = add_cases(conv_cases());
+
+}  // namespace
+}  // namespace bv::test

@@ -1,0 +1,95 @@
+#include "tests/kernels/kernel_test.h"
+
+namespace bv::test {
+namespace {
+
+namespace oracle {
+
+Tensor dropout(const Values& inp, const StepParams& p, int B, int elements, int group,
+               uint32_t layer, float drop) {
+  Tensor out(inp.size());
+  for (int b = 0; b < B; ++b)
+    for (int e = 0; e < elements; ++e) {
+      const size_t i = at(b, elements, e);
+      if (kept(uint32_t(e / group), b, layer, drop, p))
+        out[i] = drop == 0 ? Tracked(inp[i])
+                           : Tracked(inp[i]) * (Tracked(1) / (Tracked(1) - Tracked(drop)));
+    }
+  return out;
+}
+
+TEST(Oracle, Dropout) {
+  TestValues random(7);
+  const int B = 3, elements = 20;
+  const StepParams p{.seed = 5, .epoch = 1, .position = 9};
+  for (const int group : {1, 7, elements}) {
+    Values inp = random.normal(B * elements);
+    const Values dout = random.normal(B * elements);
+    check_gradient("inp", inp, dropout(dout, p, B, elements, group, 2, 0.3f),
+                   [&] { return dot(dout, dropout(inp, p, B, elements, group, 2, 0.3f)); });
+  }
+}
+
+TEST(Oracle, DropoutKeepsTheStatedShareAndDependsOnEveryKey) {
+  const StepParams p{.seed = 5, .epoch = 1, .position = 9};
+  const auto mask = [](const StepParams& params, uint32_t layer, int image) {
+    std::vector<bool> bits;
+    for (uint32_t i = 0; i < 10000; ++i) bits.push_back(kept(i, image, layer, 0.25f, params));
+    return bits;
+  };
+  const std::vector<bool> bits = mask(p, 0, 0);
+  EXPECT_NEAR(std::count(bits.begin(), bits.end(), true) / 10000.0, 0.75, 0.02);
+  EXPECT_NE(bits, mask(p, 1, 0));
+  EXPECT_NE(bits, mask(p, 0, 1));
+  EXPECT_NE(bits, mask({.seed = 6, .epoch = 1, .position = 9}, 0, 0));
+  EXPECT_NE(bits, mask({.seed = 5, .epoch = 2, .position = 9}, 0, 0));
+  // The image is named by where it stands in the epoch, however it is batched.
+  EXPECT_EQ(bits, mask({.seed = 5, .epoch = 1, .position = 6}, 0, 3));
+}
+
+}  // namespace oracle
+
+// ---- dropout ------------------------------------------------------------------------------------
+Problem dropout(DType dtype, int B, int elements, int group, float drop, bool in_place) {
+  Problem p(dtype);
+  p.any_threads = true;
+  p.exact = drop == 0 || drop == 0.5f || drop == 1;  // the factor is 1, 2 or unused
+  const StepParams params{.seed = 0xFEDCBA9876543210u, .epoch = 9, .position = 0xFFFFFFFEu};
+  const uint32_t layer = 11;
+  const Values inp = p.data(size_t(B) * elements);
+  p.output("out", {B, elements}, oracle::dropout(inp, params, B, elements, group, layer, drop),
+           in_place ? inp : Values{});
+  if (!in_place) p.input("inp", {B, elements}, inp);
+  p.objects<StepParams>("params", {params});
+  p.runs(Dropout{.shape = {B, elements, group}, .layer = layer, .drop = drop, .dtype = dtype},
+         {{"inp", in_place ? "out" : "inp"}});
+  return p;
+}
+
+void add_dropout(KernelCases& cases, int B, int elements, int group) {
+  for (const float drop : {0.0f, 0.1f, 0.5f, 0.9f, 1.0f})
+    for (const bool in_place : {false, true})
+      cases.add("dropout" + sizes({{"B", B}, {"elements", elements}, {"group", group}}) +
+                    sizes({{"percent", int(100 * drop + 0.5f)}}) + flag(in_place, "in_place"),
+                dropout, B, elements, group, drop, in_place);
+}
+
+KernelCases dropout_cases() {
+  KernelCases cases;
+  add_dropout(cases, 1, 1, 1);
+  add_dropout(cases, 3, 37, 1);
+  add_dropout(cases, 3, 37, 5);
+  add_dropout(cases, 40, 31, 31);
+  add_dropout(cases, 2, 17 * 192, 1);
+  add_dropout(cases, 9, 17 * 192, 17 * 192);
+  cases.begin_sweep();
+  for (const int n : sweep_of_sizes())
+    for (const int group : std::set{1, 2, 3, 8, n})
+      if (group <= n) add_dropout(cases, 4, n, group);
+  return cases;
+}
+
+[[maybe_unused]] const bool added = add_cases(dropout_cases());
+
+}  // namespace
+}  // namespace bv::test

@@ -1,0 +1,236 @@
+// Every operation on every device against the oracles: KernelTable/DEVICE.CASE. What is judged of
+// each case: results, untouched inputs, no write outside, and the same bits in a second run in
+// which outputs and workspace held something else; on the stand-in, in which a block's threads ran in
+// another order.
+#include "tests/kernels/kernel_test.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ranges>
+
+namespace bv::test {
+namespace {
+
+constexpr unsigned char nan_poison = 0xFF, finite_poison = 0x40;  // 0x40: about 3 in fp32
+
+class KernelTest : public testing::Test {
+ public:
+  KernelTest(Device device, KernelCase kernel_case, DType dtype)
+      : device_(std::move(device)), case_(std::move(kernel_case)), dtype_(dtype) {}
+
+  void TestBody() override {
+    if (!device_.unavailable.empty()) GTEST_SKIP() << device_.unavailable;
+    const Problem problem = case_.make(dtype_);
+    const std::vector<Run> all = runs();
+    const Outcome first = run(problem, all.front(), true);
+    for (const Run& other : all | std::views::drop(1)) {
+      const Outcome outcome = run(problem, other);
+      if (other.same_bits || problem.any_threads) expect_same(problem, first, outcome, other);
+    }
+    RecordProperty("worst_ratio", std::to_string(first.worst_ratio));
+  }
+
+  void TearDown() override {
+    if (HasFailure())
+      std::printf("rerun with:  make test FILTER=%s.%s\n", device_.name.c_str(),
+                  case_.name.c_str());
+  }
+
+ private:
+  struct Run {
+    std::string name;
+    int threads;  // of the host; 0: as it is
+    unsigned char poison;
+    bool same_bits;  // as the first run
+    std::function<void()> set;
+  };
+
+  // Every device with two poisons; the CPU also with one thread; the stand-in in all its orders.
+  std::vector<Run> runs() const {
+    const auto nothing = [] {};
+    if (device_.host_threads)
+      return {{"", 2, nan_poison, true, nothing},
+              {"second run: ", 2, finite_poison, true, nothing},
+              {"one thread: ", 1, nan_poison, false, nothing}};
+    std::vector<Run> list;
+    for (const Device::Variant& variant : device_.variants)
+      list.push_back(
+          {variant.name, 0, list.size() == 1 ? finite_poison : nan_poison, true, variant.set});
+    if (list.empty())
+      list = {{"", 0, nan_poison, true, nothing},
+              {"second run: ", 0, finite_poison, true, nothing}};
+    return list;
+  }
+
+  Outcome run(const Problem& problem, const Run& how, bool with_mistakes = false) {
+    how.set();
+    Outcome outcome = execute(problem, device_, how.threads, how.poison, with_mistakes);
+    for (const std::string& failure : outcome.failures) ADD_FAILURE() << how.name << failure;
+    return outcome;
+  }
+
+  static void expect_same(const Problem& problem, const Outcome& a, const Outcome& b,
+                          const Run& how) {
+    size_t output = 0;
+    for (const Argument& argument : problem.arguments) {
+      if (!argument.is_output()) continue;
+      EXPECT_TRUE(a.outputs[output] == b.outputs[output])
+          << how.name << argument.name << " has other bits than in the first run";
+      ++output;
+    }
+  }
+
+  Device device_;
+  KernelCase case_;
+  DType dtype_;
+};
+
+const char* suffix(DType dtype) {
+  return dtype == DType::fp32 ? "" : dtype == DType::fp16 ? "_fp16" : "_bf16";
+}
+
+void add_test(const Device& device, KernelCase kernel_case, DType dtype) {
+  kernel_case.name += suffix(dtype);
+  testing::RegisterTest(
+      ("KernelTable/" + device.name).c_str(), kernel_case.name.c_str(), nullptr, nullptr, __FILE__,
+      __LINE__, [=]() -> KernelTest* { return new KernelTest(device, kernel_case, dtype); });
+}
+
+// For tools that slow everything down (compute-sanitizer): a case whose sizes, the numbers in its
+// name, multiply to little.
+bool is_small(const std::string& name) {
+  double product = 1, number = 0;
+  for (const char c : name + '_')
+    if (c >= '0' && c <= '9')
+      number = 10 * number + (c - '0');
+    else
+      product *= std::max(number, 1.0), number = 0;
+  return product <= 1 << 16;
+}
+
+}  // namespace
+
+std::vector<KernelCase>& registered_cases() {
+  static std::vector<KernelCase> cases;
+  return cases;
+}
+
+// BAREVISION_TEST_ALL: the large sweep too. BAREVISION_TEST_SMALL: small shapes only.
+bool add_cases(KernelCases cases) {
+  const bool all = std::getenv("BAREVISION_TEST_ALL"),
+             small_only = std::getenv("BAREVISION_TEST_SMALL");
+  if (!all) cases.resize(cases.usual());
+  registered_cases().insert(registered_cases().end(), cases.begin(), cases.end());
+  for (const Device& device : devices_to_test())
+    for (const KernelCase& c : cases) {
+      if (!device.unavailable.empty() || (c.cpu_only && !device.host_threads) ||
+          (c.test_all && !all) || (small_only && !is_small(c.name)))
+        continue;
+      for (const DType dtype : device.dtypes) add_test(device, c, dtype);
+    }
+  return true;
+}
+
+namespace {
+
+// What can't run here is skipped by name.
+[[maybe_unused]] const bool unavailable_named = [] {
+  for (const Device& device : devices_to_test())
+    if (!device.unavailable.empty()) add_test(device, {"every_operation", {}}, DType::fp32);
+  return true;
+}();
+
+}  // namespace
+
+// What fp32 may make of n rows with mean m, variance v and a largest deviation d from m: the sums of
+// x itself, or of x less any row's, whose n partial sums grow up to n (|m| + d); likewise of squares
+// less a row's, up to n (v + d^2); in merging, twice sqrt(v / n) times the rounding of a mean; and
+// the square of the mean's own error. Squares of x itself, far from zero, are in none of it.
+Tensor column_moments(const Values& inp, int rows, int C) {
+  constexpr double rr = Tracked::rounding * Tracked::rounding;
+  const double n = rows, growth = (n + 1) / 3;
+  Tensor moments(2 * size_t(C));
+  for (size_t c = 0; c < size_t(C); ++c) {
+    double sum = 0, squares = 0, largest = 0;
+    for (size_t i = c; i < inp.size(); i += C) sum += inp[i];
+    const double m = sum / n;
+    for (size_t i = c; i < inp.size(); i += C) {
+      const double square = (inp[i] - m) * (inp[i] - m);
+      squares += square, largest = std::max(largest, square);
+    }
+    const double v = squares / n;
+    const double of_mean = rr * (growth * (m * m + largest) + m * m);
+    const double of_squares = rr * (growth * (v + largest) * (v + largest) + 4 * m * m * v / n);
+    moments[c] = {m, of_mean}, moments[C + c] = {v, of_squares + 3 * of_mean * of_mean};
+  }
+  return moments;
+}
+
+void check_gradient(const char* name, Values& input, const Tensor& gradient,
+                    const std::function<double()>& loss) {
+  ASSERT_EQ(input.size(), gradient.size()) << name;
+  const size_t step = std::max<size_t>(1, input.size() / 60);
+  Values claimed, measured, tolerance;
+  for (size_t i = 0; i < input.size(); i += step) {
+    const double h = 1e-5, x = input[i];
+    input[i] = x + h;
+    const double above = loss();
+    input[i] = x - h;
+    const double below = loss();
+    input[i] = x;
+    claimed.push_back(gradient[i].value);
+    measured.push_back((above - below) / (2 * h));
+    tolerance.push_back(1e-7 * (1 + std::fabs(claimed.back())));
+  }
+  const Comparison c = compare(claimed, measured, tolerance);
+  EXPECT_TRUE(c.ok()) << name << ": " << c.describe(std::vector{int(claimed.size())});
+}
+
+namespace {
+
+TEST(Oracle, ColumnMoments) {
+  const Tensor m = column_moments({1, 1000, 3, 1001, 5, 1005}, 3, 2);
+  EXPECT_EQ(values_of(m), (Values{3, 1002, 8.0 / 3, 14.0 / 3}));
+  // What is told of its error holds for the sum and then that of squared deviations, for Welford's
+  // way and for sums less the first row, and forbids squares without anything taken off.
+  TestValues random(14);
+  for (const int rows : {2, 50, 1000}) {
+    const Values x = random.normal(size_t(rows), 300);
+    const float n = float(rows), first = float(x[0]);
+    float sum = 0, squares = 0, less = 0, less_squares = 0, mean = 0, m2 = 0, of_squares = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const float v = float(x[i]), off = v - mean, d = v - first;
+      sum += v, squares += v * v, less += d, less_squares += d * d;
+      mean += off / float(i + 1), m2 += off * (v - mean);
+    }
+    for (const double v : x) of_squares += (float(v) - sum / n) * (float(v) - sum / n);
+    const Tensor known = column_moments(x, rows, 1);
+    const auto deviations = [&](size_t which, float found) {
+      return std::fabs(found - known[which].value) / std::sqrt(known[which].variance);
+    };
+    for (const float found : {sum / n, mean, first + less / n}) EXPECT_LT(deviations(0, found), 3);
+    for (const float found : {of_squares, m2, less_squares - less * less / n})
+      EXPECT_LT(deviations(1, found / n), 3);
+    EXPECT_GT(deviations(1, squares / n - sum / n * (sum / n)), 10);
+  }
+}
+
+TEST(Tracked, ErrorIsWhatRoundingDoes) {
+  // Sums of 10,000 numbers in fp32: the error predicted is the error found, within a factor.
+  TestValues random(9);
+  double predicted = 0, found = 0;
+  for (int trial = 0; trial < 100; ++trial) {
+    Tracked sum = 0;
+    float rounded = 0;
+    for (double v : random.normal(10000)) sum += Tracked(v), rounded += float(v);
+    predicted += sum.variance;
+    found += (sum.value - rounded) * (sum.value - rounded);
+  }
+  EXPECT_LT(found, predicted);
+  EXPECT_GT(found, predicted / 30);
+}
+
+}  // namespace
+}  // namespace bv::test
