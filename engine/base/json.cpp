@@ -48,9 +48,8 @@ class TreeBuilder {
   bool end_array() { return close(); }
   bool key(std::string& name) {
     if (stack_.back()->members.size() == max_keys) return fail("an object of too many keys");
-    for (const auto& member : stack_.back()->members) {
+    for (const auto& member : stack_.back()->members)
       if (member.first == name) return fail("the key '" + printable(name) + "' is given twice");
-    }
     stack_.back()->members.emplace_back(std::move(name), JsonValue{});
     return true;
   }
@@ -135,13 +134,11 @@ std::string read_text_file(const std::string& path, size_t limit) {
   std::ifstream file(path, std::ios::binary);
   std::string text(limit + 1, '\0');
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad()) {
+  if (!file.is_open() || file.bad())
     throw UserError(path + ": can't be read: " + std::strerror(errno != 0 ? errno : EIO));
-  }
   text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > limit) {
+  if (text.size() > limit)
     throw UserError(path + ": larger than " + std::to_string(limit >> 10) + " KiB");
-  }
   return text;
 }
 

@@ -100,9 +100,8 @@ std::string suggestion(std::string_view word, std::span<const std::string> known
 
 std::string printable(std::string_view text, size_t longest) {
   std::string result(text.substr(0, longest));
-  for (char& c : result) {
+  for (char& c : result)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
   return text.size() > longest ? result + "..." : result;
 }
 

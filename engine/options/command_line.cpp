@@ -36,9 +36,8 @@ std::vector<Registered> register_options(CLI::App& app) {
 
 std::vector<std::string> known_flags() {
   std::vector<std::string> flags = {"--config", "--help", "--version"};
-  for (const std::string& name : option_names()) {
+  for (const std::string& name : option_names())
     if (name != "model") flags.push_back(find_option(name)->flag());
-  }
   return flags;
 }
 
@@ -66,9 +65,8 @@ void read_options(const std::vector<Registered>& registered, Values& values) {
     if (results.size() > 1) throw UserError(flag + " is given twice");
     const std::string text = results.empty() ? "" : results[0];
     if (text.empty() && row->name == "model") throw UserError("MODEL is empty" + see_help);
-    if (text.empty() && !row->is_flag()) {
+    if (text.empty() && !row->is_flag())
       throw UserError(flag + " wants a value: " + flag + " " + std::string(row->metavar));
-    }
     const Items items = split_items(*row, text);
     assign(scratch, *row, items, flag + " " + printable(text));
     values.emplace(row->name, items);
@@ -77,9 +75,8 @@ void read_options(const std::vector<Registered>& registered, Values& values) {
 
 std::vector<ModelSummary> model_summaries() {
   std::vector<ModelSummary> summaries;
-  for (const std::string& name : known_models()) {
+  for (const std::string& name : known_models())
     summaries.push_back({name, load_model_config(name).description});
-  }
   return summaries;
 }
 

@@ -47,9 +47,7 @@ const OptionRow& known_option(const std::string& key, const std::string& where, 
     throw UserError(where + ": unknown key '" + printable(key) + "'" +
                     suggestion(key, option_names()));
   }
-  if (recipe && !row->recipe) {
-    throw UserError(where + ": '" + key + "' can't be part of a recipe");
-  }
+  if (recipe && !row->recipe) throw UserError(where + ": '" + key + "' can't be part of a recipe");
   return *row;
 }
 
@@ -110,9 +108,7 @@ Values read_config(const std::string& path) {
 }
 
 void overlay_given(Options& options, const CommandLine& line) {
-  if (!line.config.empty()) {
-    overlay(options, read_config(line.config), Source::config);
-  }
+  if (!line.config.empty()) overlay(options, read_config(line.config), Source::config);
   refuse_both(line.values, "");
   overlay(options, line.values, Source::command_line);
 }
@@ -217,9 +213,8 @@ Items stored_items(const Options& options, const OptionRow& row) {
 
 // What would change the model, the data or the mathematics of a run.
 void refuse_changes(const Options& saved, const CommandLine& line, const std::string& folder) {
-  if (!line.config.empty()) {
+  if (!line.config.empty())
     throw UserError("--config can't be given with --resume: the run has its own config.json");
-  }
   for (const auto& [name, items] : line.values) {
     const OptionRow& row = *find_option(name);
     if (row.resume) continue;
@@ -241,13 +236,11 @@ Options resumed_options(const CommandLine& line) {
   overlay(asked, line.values, Source::command_line);
   const std::filesystem::path folder = asked.resume;
   std::error_code error;
-  if (!std::filesystem::is_directory(folder, error)) {
+  if (!std::filesystem::is_directory(folder, error))
     throw UserError("--resume " + asked.resume + ": there is no such folder");
-  }
   const std::string path = folder / "config.json";
-  if (!std::filesystem::exists(path, error)) {
+  if (!std::filesystem::exists(path, error))
     throw UserError("--resume " + asked.resume + ": not a run folder, it has no config.json");
-  }
   Options options;
   overlay(options, read_config(path), Source::run);
   if (options.model.empty()) throw UserError(path + ": 'model' is missing");
@@ -273,9 +266,7 @@ std::string json_text(const OptionRow& row, const Items& items) {
   };
   if (!row.is_list() || (row.name == "classes" && !names)) return item_text(items[0]);
   std::string text = "[";
-  for (const std::string& item : items) {
-    text += (text.size() > 1 ? ", " : "") + item_text(item);
-  }
+  for (const std::string& item : items) text += (text.size() > 1 ? ", " : "") + item_text(item);
   return text + "]";
 }
 

@@ -32,11 +32,10 @@ std::string flags_of(const OptionRow& row) {
 
 std::string help_line(const std::string& flags, const std::string& help) {
   std::string line = "  " + flags;
-  if (line.size() + 2 > help_column) {
+  if (line.size() + 2 > help_column)
     line += '\n' + std::string(help_column, ' ');
-  } else {
+  else
     line.resize(help_column, ' ');
-  }
   return line + wrap(help, help_column, help_column, width) + '\n';
 }
 
@@ -92,9 +91,8 @@ std::string help_markdown() {
     if (group.title.empty()) continue;
     text += (text.empty() ? "| " : "\n| ") + std::string(group.title) +
             " | default | |\n| --- | --- | --- |\n";
-    for (const OptionRow& row : group.rows) {
+    for (const OptionRow& row : group.rows)
       text += markdown_row(flags_of(row), default_of(row), row.help);
-    }
   }
   text += "\n| Other | | |\n| --- | --- | --- |\n";
   text +=

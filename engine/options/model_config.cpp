@@ -18,14 +18,12 @@ namespace fs = std::filesystem;
 
 // BAREVISION_MODELS, else models/ beside the program or its build folder.
 fs::path models_folder() {
-  if (const char* folder = std::getenv("BAREVISION_MODELS"); folder != nullptr && *folder != 0) {
+  if (const char* folder = std::getenv("BAREVISION_MODELS"); folder != nullptr && *folder != 0)
     return folder;
-  }
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& folder : {program / "models", program.parent_path() / "models"}) {
+  for (const fs::path& folder : {program / "models", program.parent_path() / "models"})
     if (fs::is_directory(folder, error)) return folder;
-  }
   throw UserError("no folder models/ beside " + (program / "launcher").string() +
                   "; set BAREVISION_MODELS to it");
 }
@@ -85,9 +83,8 @@ class Reader {
   }
   const JsonValue* find(const std::string& key) {
     known_.insert(key);
-    for (const auto& [name, value] : root_.members) {
+    for (const auto& [name, value] : root_.members)
       if (name == key) return &value;
-    }
     return nullptr;
   }
   void check_kind(const std::string& key, const JsonValue& value, JsonValue::Kind kind) const {
@@ -102,9 +99,8 @@ class Reader {
   double checked(const std::string& key, const JsonValue& value, double min, double max) const {
     check_kind(key, value, JsonValue::Kind::number);
     const double number = parse_number(value.text).value_or(min - 1);
-    if (!(number >= min && number <= max)) {
+    if (!(number >= min && number <= max))
       fail(key, "must be from " + format_number(min) + " to " + format_number(max));
-    }
     return number;
   }
 };
@@ -144,9 +140,8 @@ void read_resnet(Reader& reader, ModelConfig& model, const std::string& path) {
 std::vector<std::string> known_models() {
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(models_folder(), error)) {
+  for (const auto& entry : fs::directory_iterator(models_folder(), error))
     if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
-  }
   std::ranges::sort(names);
   return names;
 }

@@ -367,27 +367,24 @@ std::span<const OptionGroup> option_groups() {
 
 const OptionRow* find_option(std::string_view name) {
   for (const OptionGroup& group : option_groups()) {
-    for (const OptionRow& row : group.rows) {
+    for (const OptionRow& row : group.rows)
       if (row.name == name) return &row;
-    }
   }
   return nullptr;
 }
 
 std::vector<std::string> option_names() {
   std::vector<std::string> names;
-  for (const OptionGroup& group : option_groups()) {
+  for (const OptionGroup& group : option_groups())
     for (const OptionRow& row : group.rows) names.emplace_back(row.name);
-  }
   return names;
 }
 
 std::string OptionRow::flag() const {
   if (name == "model") return "MODEL";
   std::string text = "--" + std::string(name);
-  for (char& c : text) {
+  for (char& c : text)
     if (c == '_') c = '-';
-  }
   return text;
 }
 

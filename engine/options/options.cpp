@@ -19,9 +19,8 @@ std::string range_text(const Range& range, bool whole) {
   };
   std::string text = "must be ";
   text += (range.min_open ? "more than " : "at least ") + number(range.min);
-  if (range.max < std::numeric_limits<double>::max()) {
+  if (range.max < std::numeric_limits<double>::max())
     text += (range.max_open ? " and less than " : " and at most ") + number(range.max);
-  }
   return text;
 }
 
@@ -52,9 +51,8 @@ T to_whole_number(const std::string& item, Range range) {
 
 std::string to_choice(const std::string& item, const OptionRow& row) {
   const std::vector<std::string> choices = split(row.metavar, '|');
-  if (std::ranges::find(choices, item) == choices.end()) {
+  if (std::ranges::find(choices, item) == choices.end())
     refuse("is none of " + join(choices, ", ") + suggestion(item, choices));
-  }
   return item;
 }
 

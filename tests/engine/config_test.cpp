@@ -242,9 +242,8 @@ TEST_F(Resume, TheRestIsRefused) {
                 resume({"--lr", "1"});
               }),
               "--lr can't be given anew with --resume: the run has 0.25; leave it out");
-  for (const char* flag : {"--batch", "--image-size", "--seed", "--data", "--accumulate"}) {
+  for (const char* flag : {"--batch", "--image-size", "--seed", "--data", "--accumulate"})
     expect_part(error_of([&] { resume({flag, "3"}); }), std::string(flag) + " can't be given anew");
-  }
   expect_part(error_of([&] { resume({"vit_large"}); }), "MODEL can't be given anew");
   expect_part(error_of([&] { resume({"--config", "x.json"}); }), "--config can't be given");
 }
@@ -352,11 +351,10 @@ TEST(ConfigMutants, EndInValuesOrAUserError) {
       }
     }
     try {
-      if (&seed == &seeds[1]) {
+      if (&seed == &seeds[1])
         parse_model_config(text, "m.json", "m");
-      } else {
+      else
         parse_config(text, "run.json");
-      }
     } catch (const UserError& e) {
       ++refused;
       ASSERT_EQ(std::string_view(e.what()).find('\n'), std::string_view::npos) << e.what();

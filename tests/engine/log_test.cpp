@@ -169,9 +169,8 @@ TEST(ProgressLine, FitsTheTerminal) {
             "  loss 2.346  lr 0.001  812 images/s  0:42 left");
   EXPECT_EQ(progress_line(now, 64, -1, 70),
             "epoch 1/2  step 16/64  [==       ]  loss 2.346  lr 0.001  812 images/s");
-  for (int width = 0; width < 140; ++width) {
+  for (int width = 0; width < 140; ++width)
     EXPECT_LE(progress_line(now, 64, 42, width).size(), static_cast<size_t>(std::max(width, 1)));
-  }
   EXPECT_EQ(clock_text(42.7), "0:42");
   EXPECT_EQ(clock_text(3723), "1:02:03");
 }

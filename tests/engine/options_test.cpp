@@ -124,9 +124,8 @@ TEST(CommandLineTest, WhatIsPrintedInsteadOfRunning) {
     const CommandLine line = parse({"vit_tiny", flag});
     EXPECT_EQ(line.print.value().exit_code, 0);
     const std::string& text = line.print->text;
-    for (const std::string& name : option_names()) {
+    for (const std::string& name : option_names())
       EXPECT_NE(text.find(find_option(name)->flag()), text.npos) << name;
-    }
     EXPECT_NE(text.find("vit_large"), text.npos);
     EXPECT_NE(text.find("./launcher -n 2 vit_tiny --data"), text.npos);
     for (const std::string& row : split(text, '\n')) EXPECT_LE(row.size(), 100u) << row;
@@ -147,9 +146,8 @@ TEST(SaveEveryTest, EpochsOrSteps) {
   EXPECT_FALSE(parse_save_every("2")->steps);
   EXPECT_EQ(parse_save_every("500steps")->count, 500);
   EXPECT_TRUE(parse_save_every("500steps")->steps);
-  for (const char* text : {"", "0", "-1", "steps", "1.5", "5 steps", "5stepss"}) {
+  for (const char* text : {"", "0", "-1", "steps", "1.5", "5 steps", "5stepss"})
     EXPECT_FALSE(parse_save_every(text)) << text;
-  }
 }
 
 TEST(Text, NumbersAndNames) {

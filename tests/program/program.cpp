@@ -90,9 +90,8 @@ pid_t Program::worker(int rank) const {
   const std::string mark = '\0' + ("RANK=" + std::to_string(rank)) + '\0';
   for (const double start = seconds_now(); seconds_now() - start < 10; usleep(1000)) {
     std::istringstream children(contents("/proc/" + own + "/task/" + own + "/children"));
-    for (pid_t child = 0; children >> child;) {
+    for (pid_t child = 0; children >> child;)
       if (environment_of(child).find(mark) != std::string::npos) return child;
-    }
   }
   throw std::runtime_error("no worker of rank " + std::to_string(rank));
 }
