@@ -10,13 +10,12 @@
 #include <string>
 
 #include "engine/base/text.h"
-#include "engine/processes/launch.h"
 #include "kernels/devices/machine.h"
 
 namespace bv {
 namespace {
 
-// The first of the CPUs that share a core with this one; itself where the system doesn't say.
+// The first CPU that shares a core with this one; itself if the system doesn't say.
 int first_sibling(int cpu) {
   std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
                      "/topology/thread_siblings_list");
@@ -38,20 +37,20 @@ bool affinity_of(pid_t pid, cpu_set_t* cpus) {
   return sched_getaffinity(pid, sizeof *cpus, cpus) == 0;
 }
 
-// Empty where there are more CPUs than a cpu_set_t holds.
+// Empty if there are more CPUs than a cpu_set_t holds.
 std::vector<std::vector<int>> own_cores() {
   cpu_set_t cpus;
   return affinity_of(0, &cpus) ? cores_of(cpus) : std::vector<std::vector<int>>{};
 }
 
-// Whoever started this process has given it CPUs of its own (mpirun and srun do), not all it has.
+// Our parent restricted this process to fewer CPUs than its own, as mpirun and srun do.
 bool is_already_pinned() {
   cpu_set_t own, parent;
   return affinity_of(0, &own) && affinity_of(getppid(), &parent) && !CPU_EQUAL(&own, &parent);
 }
 
-// OMP_NUM_THREADS, where it is the user's wish: torchrun sets 1 where the user says nothing.
-int wished_threads(bool launched) {
+// OMP_NUM_THREADS if the user set it; torchrun sets 1 if the user doesn't.
+int requested_threads(bool launched) {
   const char* text = std::getenv("OMP_NUM_THREADS");
   const int64_t threads = text ? parse_integer(text).value_or(0) : 0;
   return threads > (launched ? 0 : 1) && threads <= 1024 ? static_cast<int>(threads) : 0;
@@ -74,7 +73,7 @@ CoreShare share_of_cores(int part, int parts) {
   const auto cores = own_cores();
   CoreShare share = share_of_cores(cores, part, parts);
   if (cores.empty()) share.cores = std::max(1, usable_cores() / parts);
-  // A container may grant less time than it shows CPUs.
+  // A container may grant less CPU time than the CPUs it shows.
   if (const double quota = cpu_quota(); quota > 0)
     share.cores = std::clamp(static_cast<int>(quota / parts), 1, share.cores);
   return share;
@@ -94,7 +93,7 @@ bool pin_this_process(const CoreShare& share) {
 }
 
 int pin_to_share(const World& world) {
-  // What top and pgrep show of it.
+  // The name shown by top and pgrep.
   prctl(PR_SET_NAME, ("launcher:" + std::to_string(world.rank)).c_str());
   int cores;
   if (is_already_pinned()) {
@@ -106,8 +105,8 @@ int pin_to_share(const World& world) {
     pin_this_process(share);
     cores = share.cores;
   }
-  const int wished = wished_threads(world.launched);
-  return wished > 0 ? wished : std::max(1, cores);
+  const int requested = requested_threads(world.launched);
+  return requested > 0 ? requested : std::max(1, cores);
 }
 
 }  // namespace bv

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "engine/base/error.h"
+#include "engine/processes/signals.h"
 #include "tests/processes/processes.h"
 
 namespace bv::test {

@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "engine/processes/launch.h"
+#include "engine/processes/affinity.h"
+#include "engine/processes/host_comm.h"
+#include "engine/processes/signals.h"
 #include "tests/models/resnet_workers.h"
 #include "tests/processes/processes.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "engine/processes/launch.h"
+#include "engine/processes/host_comm.h"
 #include "tests/processes/network.h"
 #include "tests/processes/processes.h"
 
