@@ -6,9 +6,7 @@
 #include <set>
 
 #include "engine/base/error.h"
-#include "engine/base/json.h"
 #include "engine/base/text.h"
-#include "engine/options/config.h"
 
 namespace bv {
 
@@ -16,19 +14,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// BAREVISION_MODELS, else models/ beside the program or its build folder.
+// BAREVISION_MODELS, else models/ next to the program or its build folder.
 fs::path models_folder() {
-  if (const char* folder = std::getenv("BAREVISION_MODELS"); folder != nullptr && *folder != 0)
-    return folder;
+  if (const char* folder = std::getenv("BAREVISION_MODELS"); folder && *folder) return folder;
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
   for (const fs::path& folder : {program / "models", program.parent_path() / "models"})
     if (fs::is_directory(folder, error)) return folder;
-  throw UserError("no folder models/ beside " + (program / "launcher").string() +
+  throw UserError("no folder models/ next to " + (program / "launcher").string() +
                   "; set BAREVISION_MODELS to it");
 }
 
-// Takes the members of the file one by one; what nobody took is unknown.
+// Reads the members of the file by name; a member that nobody asked for is unknown.
 class Reader {
  public:
   Reader(const JsonValue& root, const std::string& path) : root_(root), path_(path) {}
@@ -104,10 +101,6 @@ class Reader {
     return number;
   }
 };
-
-}  // namespace
-
-namespace {
 
 void read_vit(Reader& reader, ModelConfig& model, const std::string& path) {
   model.patch_size = reader.whole("patch_size", 1024);

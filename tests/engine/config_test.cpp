@@ -61,7 +61,7 @@ TEST(Config, MistakesNameFileAndKey) {
   expect_config_error(R"({"lr": [1]})", "'lr': must be a number");
   expect_config_error(R"({"nesterov": 1})", "must be true or false");
   expect_config_error(R"({"device": 1})", "must be text in quotes");
-  expect_config_error(R"({"device": "gpu"})", "'device' gpu: is none of auto, cpu, simt, cuda");
+  expect_config_error(R"({"device": "gpu"})", "'device' gpu: must be one of auto, cpu, simt, cuda");
   expect_config_error(R"({"mean": 1})", "'mean' 1: must be a list");
   expect_config_error(R"({"mean": ["a", "b", "c"]})", "must be a list of numbers");
   expect_config_error(R"({"classes": [1, 2]})", "must be a list of names");
@@ -90,13 +90,13 @@ TEST(Config, LaterSourcesWin) {
   EXPECT_EQ(plain.warmup_epochs, 0) << "the recipe's section gives steps instead";
   EXPECT_EQ(plain.source("lr"), Source::recipe);
   EXPECT_EQ(plain.source("momentum"), Source::built_in);
-  EXPECT_FALSE(plain.stated("batch"));
+  EXPECT_FALSE(plain.is_explicit("batch"));
 
   const Options mixed = resolve_options(
       given({"vit_tiny", "--config", folder / "c.json", "--local-batch", "8", "--epochs", "5"}),
       model, DataKind::photos);
   EXPECT_EQ(mixed.lr, 0.5);
-  EXPECT_TRUE(mixed.stated("lr"));
+  EXPECT_TRUE(mixed.is_explicit("lr"));
   EXPECT_EQ(mixed.epochs, 5);
   EXPECT_EQ(mixed.local_batch, 8);
   EXPECT_FALSE(mixed.batch) << "--local-batch takes the config's batch back";
@@ -241,10 +241,10 @@ TEST_F(Resume, TheRestIsRefused) {
   expect_part(error_of([&] {
                 resume({"--lr", "1"});
               }),
-              "--lr can't be given anew with --resume: the run has 0.25; leave it out");
+              "--lr can't be changed with --resume: the run has 0.25; leave it out");
   for (const char* flag : {"--batch", "--image-size", "--seed", "--data", "--accumulate"})
-    expect_part(error_of([&] { resume({flag, "3"}); }), std::string(flag) + " can't be given anew");
-  expect_part(error_of([&] { resume({"vit_large"}); }), "MODEL can't be given anew");
+    expect_part(error_of([&] { resume({flag, "3"}); }), std::string(flag) + " can't be changed");
+  expect_part(error_of([&] { resume({"vit_large"}); }), "MODEL can't be changed");
   expect_part(error_of([&] { resume({"--config", "x.json"}); }), "--config can't be given");
 }
 

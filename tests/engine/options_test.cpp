@@ -103,11 +103,11 @@ TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
   expect_error({"vit_tiny", "--drop-rate", "1"}, "at least 0 and less than 1");
   expect_error({"vit_tiny", "--val-fraction", "0"}, "more than 0 and less than 1");
   expect_error({"vit_tiny", "--optimizer", "admw"},
-               "none of sgd, adam, adamw (did you mean adamw?)");
+               "one of sgd, adam, adamw (did you mean adamw?)");
   expect_error({"vit_tiny", "--mean", "1,2"}, "must be 3 numbers");
   expect_error({"vit_tiny", "--std", "0,1,1"}, "--std 0,1,1: must be at least 0.001");
   expect_error({"vit_tiny", "--betas", "0.9,1"}, "less than 1");
-  expect_error({"vit_tiny", "--classes", "1"}, "from 2 on");
+  expect_error({"vit_tiny", "--classes", "1"}, "at least 2");
   expect_error({"vit_tiny", "--classes", "a,b,a"}, "names a class twice");
   expect_error({"vit_tiny", "--seed", "-1"}, "whole number from 0");
   expect_error({"vit_tiny", "--save-every", "5h"}, "like 500steps");

@@ -64,7 +64,7 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
   expect_refused("vit_tiny -n 0", "-n 0: must be at least 1 and at most 1024");
   expect_refused("vit_tiny --lr", "--lr wants a value: --lr X");
   expect_refused("vit_tiny --optimizer adan",
-                 "--optimizer adan: is none of sgd, adam, adamw (did "
+                 "--optimizer adan: must be one of sgd, adam, adamw (did "
                  "you mean adam?)");
   expect_refused("vit_tiny --batch 4 --local-batch 4",
                  "--batch and --local-batch exclude each other");
@@ -209,10 +209,10 @@ TEST_F(ProgramErrors, OfResumedRuns) {
   expect_refused("--resume cifar", "--resume cifar: not a run folder, it has no config.json");
   expect_refused(
       "--resume run --lr 3",
-      "--lr can't be given anew with --resume: the run has 0.001; leave it out, or start "
+      "--lr can't be changed with --resume: the run has 0.001; leave it out, or start "
       "a new run from --weights run/last/weights.safetensors");
   expect_refused("vit_large --resume run",
-                 "MODEL can't be given anew with --resume: the run has vit_tiny; leave it out, or "
+                 "MODEL can't be changed with --resume: the run has vit_tiny; leave it out, or "
                  "start a new run from --weights run/last/weights.safetensors");
   expect_refused("-n 3 --resume run --device cpu",
                  "the batch of 8 images of the run in run is not divisible by 3 processes; -n 2 "
