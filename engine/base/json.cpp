@@ -15,10 +15,10 @@ namespace bv {
 
 namespace {
 
-constexpr size_t deepest = 8, max_keys = 1000;
+constexpr size_t max_depth = 8, max_keys = 1000;
 using Parser = nlohmann::json;
 
-// Builds the tree from the parser's events. An event that returns false ends parsing, with the
+// Builds the tree from the parser's events. An event that returns false stops parsing, with the
 // reason in `problem`.
 class TreeBuilder {
  public:
@@ -47,7 +47,7 @@ class TreeBuilder {
   bool end_object() { return close(); }
   bool end_array() { return close(); }
   bool key(std::string& name) {
-    if (stack_.back()->members.size() == max_keys) return fail("an object of too many keys");
+    if (stack_.back()->members.size() == max_keys) return fail("an object has too many keys");
     for (const auto& member : stack_.back()->members)
       if (member.first == name) return fail("the key '" + printable(name) + "' is given twice");
     stack_.back()->members.emplace_back(std::move(name), JsonValue{});
@@ -77,9 +77,9 @@ class TreeBuilder {
     value.text = std::move(text);
     return true;
   }
-  // The parent of an open value grows only after it is closed, so pointers on the stack hold.
+  // The parent of an open value grows only after it is closed, so pointers on the stack stay valid.
   bool open(JsonValue::Kind kind) {
-    if (stack_.size() == deepest) return fail("nested too deeply");
+    if (stack_.size() == max_depth) return fail("nested too deeply");
     JsonValue& value = place();
     value.kind = kind;
     stack_.push_back(&value);

@@ -1,4 +1,4 @@
-// What a weights file says of itself: strings, of which some hold a number or a JSON list.
+// Metadata values are strings, some of which contain a number or a JSON list.
 #include <cmath>
 
 #include "engine/base/error.h"
@@ -9,8 +9,8 @@
 namespace bv {
 namespace {
 
-// Beyond any list of classes; a list takes far more memory than its text.
-constexpr size_t longest_list = 4 << 20;
+// More than any list of classes; a parsed list takes far more memory than its text.
+constexpr size_t max_list_bytes = 4 << 20;
 
 class MetadataReader {
  public:
@@ -57,7 +57,7 @@ class MetadataReader {
   std::vector<JsonValue> list(const std::string& key, const std::string& wanted) const {
     const auto value = text(key);
     if (!value) return {};
-    if (value->size() > longest_list) fail(key, wanted);
+    if (value->size() > max_list_bytes) fail(key, wanted);
     JsonValue object;
     try {
       object = parse_json_object("{\"list\":" + *value + "}", path_);

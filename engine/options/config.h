@@ -1,4 +1,5 @@
-// From defaults, recipe, --config file and command line to a run's options, and back to config.json.
+// From defaults, recipe, --config file and command line to a run's options, and back to
+// config.json.
 //
 //   built-in < model's recipe < its section for the kind of data < --config FILE < command line
 //   --resume DIR: DIR/config.json < those options of the command line that may change

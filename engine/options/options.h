@@ -1,5 +1,5 @@
-// The options of a run. One table (option_table.cpp) drives the command line, recipes, config files,
-// config.json, --help and the README's list.
+// The options of a run. One table (option_table.cpp) drives the command line, recipes, config
+// files, config.json, --help and the README's list.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace bv {
 // Where an option's value comes from; later sources win over earlier ones.
 enum class Source { built_in, resolved, recipe, run, config, command_line };
 
-// std::optional fields are resolved once the model, the data and the machine are known; from then on
-// config.json contains them all.
+// std::optional fields are resolved once the model, the data and the machine are known; from then
+// on config.json contains them all.
 struct Options {
   // what runs where
   std::string model;

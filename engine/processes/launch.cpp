@@ -1,5 +1,5 @@
-// Single-threaded on purpose: PR_SET_PDEATHSIG, which kills the workers with the launcher however it
-// ends, fires when the forking *thread* ends.
+// Single-threaded on purpose: PR_SET_PDEATHSIG, which kills the workers with the launcher however
+// it ends, fires when the forking *thread* ends.
 #include "engine/processes/launch.h"
 
 #include <sys/wait.h>

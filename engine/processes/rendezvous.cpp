@@ -1,8 +1,8 @@
 // Rank 0 listens; the others connect and introduce themselves; once all have come, each gets an
 // answer, on one machine with the shared memory's descriptor. If rank 0 gives up, they see the
-// connection closed. On one machine the meeting point is an abstract Unix socket (no file, gone with
-// the process) named after the user's id and World::master; between machines it is a TCP port, and
-// peers must know World::master.
+// connection closed. On one machine the meeting point is an abstract Unix socket (no file, gone
+// with the process) named after the user's id and World::master; between machines it is a TCP port,
+// and peers must know World::master.
 #include "engine/processes/rendezvous.h"
 
 #include <fcntl.h>
@@ -103,8 +103,8 @@ class UnixMeetingPoint final : public MeetingPoint {
   explicit UnixMeetingPoint(const World& world) : name_(world.master) {
     const std::string name = "barevision/" + std::to_string(getuid()) + "/" + world.master;
     address_.sun_family = AF_UNIX;
-    // A leading zero byte makes it abstract. A name too long is cut at the front, where names differ
-    // least.
+    // A leading zero byte makes it abstract. A name too long is cut at the front, where names
+    // differ least.
     const size_t room = sizeof address_.sun_path - 1;
     const std::string end = name.size() <= room ? name : name.substr(name.size() - room);
     std::memcpy(address_.sun_path + 1, end.data(), end.size());

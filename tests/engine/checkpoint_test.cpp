@@ -176,7 +176,7 @@ TEST(Checkpoint, NoCheckpointSaysWhatIsThere) {
   EXPECT_EQ(refusal(run.path()), "DIR: no checkpoint here (DIR/last is missing)");
   fs::create_symlink("step-00000001", run / "last");
   EXPECT_EQ(refusal(run.path()),
-            "DIR/last: names DIR/step-00000001, which is not there; link it to a step folder");
+            "DIR/last: names DIR/step-00000001, which doesn't exist; link it to a step folder");
   save_checkpoint(run.path(), example(1), false, 1);
   EXPECT_EQ(refusal(run / "last"), "DIR: a single checkpoint; name the run folder above it");
   fs::remove(run / "last/state.safetensors");
@@ -194,14 +194,14 @@ TEST(Checkpoint, NewerForeignAndTornFilesAreRefused) {
   EXPECT_EQ(refusal(run.path()), name + "made by a newer barevision: format 2, this one reads 1");
   for (const char* foreign : {"{}", "{\"format\": \"another\"}", "{\"epoch\": [1, {}]}"}) {
     put(path, foreign);
-    EXPECT_EQ(refusal(run.path()), name + "not a checkpoint of barevision's");
+    EXPECT_EQ(refusal(run.path()), name + "not a barevision checkpoint");
   }
   for (const std::string& torn :
        {std::string(), std::string(100000, '['), good.substr(0, good.size() - 3)}) {
     put(path, torn);
     const std::string what = refusal(run.path());
     EXPECT_EQ(what.find(name), 0u);
-    EXPECT_NE(what.find("; torn, or not a checkpoint of barevision's"), std::string::npos) << what;
+    EXPECT_NE(what.find("; torn, or not a barevision checkpoint"), std::string::npos) << what;
   }
   put(path, std::string(2 << 20, ' '));
   EXPECT_EQ(refusal(run.path()), name + "too large to be a checkpoint's");

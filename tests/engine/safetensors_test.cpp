@@ -149,7 +149,7 @@ TEST(Safetensors, EveryHalfIsWhatTheProcessorSays) {
 }
 
 TEST(Safetensors, UnsoundFilesAreRefusedWithTheirReason) {
-  const std::string f = "f: not a sound .safetensors file: ";
+  const std::string f = "f: not a valid .safetensors file: ";
   const std::string eight(8, '\0');
   const auto header = [](const std::string& tensors) { return "{" + tensors + "}"; };
   const std::string good = tensor("a", "F32", "2", "0,8");
@@ -158,16 +158,16 @@ TEST(Safetensors, UnsoundFilesAreRefusedWithTheirReason) {
       {"", "", "its header is not JSON at its byte 1"},
       {"{", "", "its header is not JSON at its byte 2"},
       {header(good) + "x", eight, "its header is not JSON at its byte 55"},
-      {"[]", "", "its header has a list where none belongs"},
-      {"7", "", "its header has a number where none belongs"},
-      {std::string(100000, '['), "", "its header has a list where none belongs"},
+      {"[]", "", "its header has a list in the wrong place"},
+      {"7", "", "its header has a number in the wrong place"},
+      {std::string(100000, '['), "", "its header has a list in the wrong place"},
       {header("\"a\":" + std::string(1000, '{')), "", "its header is not JSON at its byte 7"},
       {header(good + "," + good), eight, "its header names 'a' twice"},
-      {header("\"__metadata__\":{\"k\":1}"), "", "its header has a number where none belongs"},
+      {header("\"__metadata__\":{\"k\":1}"), "", "its header has a number in the wrong place"},
       {header("\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}"), "",
        "its header has the metadata 'k' twice"},
       {header(tensor("a", "F32", "2", "0,9")), eight + "x",
-       "tensor 'a' has 9 bytes of data where its shape asks for 8"},
+       "tensor 'a' has 9 bytes of data but its shape needs 8"},
       {header(tensor("a", "F32", "-2", "0,8")), eight,
        "its header has the number -2 where a size or an offset belongs"},
       {header(tensor("a", "F32", "2.0", "0,8")), eight,
@@ -180,15 +180,15 @@ TEST(Safetensors, UnsoundFilesAreRefusedWithTheirReason) {
       {header(tensor("a", "F32", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2", "0,8")), eight,
        "tensor 'a' has too many dimensions"},
       {header(tensor("a", "F32", "2", "0,8,8")), eight,
-       "its header has a number where none belongs"},
+       "its header has a number in the wrong place"},
       {header("\"a\":{\"dtype\":\"F32\",\"shape\":[2]}"), eight,
        "tensor 'a' needs a dtype, a shape and two data_offsets, and nothing else"},
       {header(good + "," + tensor("b", "F32", "1", "4,8")), eight,
-       "tensor 'b' begins at byte 4 where the data before it ends at 8"},
+       "tensor 'b' begins at byte 4 but the data before it ends at 8"},
       {header(tensor("a", "F32", "1", "4,8")), eight,
-       "tensor 'a' begins at byte 4 where the data before it ends at 0"},
+       "tensor 'a' begins at byte 4 but the data before it ends at 0"},
       {header(tensor("a", "F32", "1", "0,4")), eight,
-       "4 bytes behind the last tensor belong to none"}};
+       "4 bytes after the last tensor belong to no tensor"}};
   for (const auto& [text, data, reason] : cases)
     EXPECT_EQ(refusal(file_of(text, data)), f + reason);
 }
@@ -218,7 +218,7 @@ TEST(Safetensors, WhatIsNoFileIsRefused) {
     read_safetensors(folder.path());
     ADD_FAILURE();
   } catch (const UserError& e) {
-    EXPECT_EQ(e.what(), folder.path() + ": a folder where a file is wanted");
+    EXPECT_EQ(e.what(), folder.path() + ": a folder where a file is expected");
   }
 }
 

@@ -73,7 +73,7 @@ TEST_F(ProgramFaults, SignalsStopInOrder) {
     EXPECT_EQ(end.code, 128 + signal);
     EXPECT_EQ(end.errors, "");
     EXPECT_FALSE(run.anyone_left());
-    EXPECT_NE(end.output.find("Go on with: ./launcher --resume run\n"), std::string::npos)
+    EXPECT_NE(end.output.find("Resume with: ./launcher --resume run\n"), std::string::npos)
         << end.output;
     const int64_t step = expect_checkpoint("run");
     EXPECT_EQ(last_metric(in("run"), "step", "step"), std::to_string(step));

@@ -138,7 +138,7 @@ TEST_P(ProgramResume, EqualsAnUninterruptedRun) {
   go(all + "--out whole");
   go(all + "--out cut --steps " + std::to_string(stop));
   const Finished end = go("--resume cut --steps 1000");
-  EXPECT_NE(end.output.find("going on after step " + std::to_string(stop) + "\n"),
+  EXPECT_NE(end.output.find("resumed after step " + std::to_string(stop) + "\n"),
             std::string::npos);
   expect_same_state("whole", "cut");
   EXPECT_EQ(metric(in("whole"), "step", "step"), metric(in("cut"), "step", "step"));
