@@ -2,7 +2,7 @@
 // (step-00000500), each complete and synced before a link refers to it:
 //   weights.safetensors    the model, timm's names, metadata without time, place or options
 //   state.safetensors      optimizer state by parameter name: "m.NAME", "v.NAME"; absent if empty
-//   state.json             format version, progress, sizes and CRC-32C of the other files and itself
+//   state.json             format version, progress, sizes and CRC-32C of all files
 // Nothing in them depends on the number of processes.
 #pragma once
 #include <string>

@@ -85,13 +85,13 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return go(place_ == Place::top ? Place::done : Place::top);
   }
 
-  bool null() override { fail("has a null where none belongs"); }
-  bool boolean(bool) override { fail("has a boolean where none belongs"); }
+  bool null() override { fail("has a null in the wrong place"); }
+  bool boolean(bool) override { fail("has a boolean in the wrong place"); }
   bool number_integer(number_integer_t v) override {
-    fail("has the number " + std::to_string(v) + " where a size or an offset belongs");
+    fail("has the number " + std::to_string(v) + " in place of a size or an offset");
   }
   bool number_float(number_float_t, const string_t& text) override {
-    fail("has the number " + printable(text) + " where a size or an offset belongs");
+    fail("has the number " + printable(text) + " in place of a size or an offset");
   }
   bool binary(binary_t&) override { fail("has binary data"); }
   bool parse_error(std::size_t at, const std::string&, const nlohmann::json::exception&) override {

@@ -62,7 +62,7 @@ void read_options(const std::vector<Registered>& registered, Values& values) {
     const std::string text = results.empty() ? "" : results[0];
     if (text.empty() && row->name == "model") throw UserError("MODEL is empty" + see_help);
     if (text.empty() && !row->is_flag())
-      throw UserError(flag + " wants a value: " + flag + " " + std::string(row->metavar));
+      throw UserError(flag + " needs a value: " + flag + " " + std::string(row->metavar));
     const Items items = row->is_list() ? split(text, ',') : Items{text};
     assign(scratch, *row, items, flag + " " + printable(text));
     values.emplace(row->name, items);
@@ -107,7 +107,7 @@ CommandLine parse_command_line(std::span<const std::string> arguments) {
   read_options(registered, line.values);
   if (config->count() > 0) {
     const CLI::results_t& files = config->results();
-    if (files.size() != 1 || files[0].empty()) throw UserError("--config wants a value: one FILE");
+    if (files.size() != 1 || files[0].empty()) throw UserError("--config needs a value: one FILE");
     line.config = files[0];
   }
   return line;

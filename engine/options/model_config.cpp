@@ -39,23 +39,23 @@ class Reader {
     if (value != static_cast<int>(value)) fail(key, "is not a whole number");
     return static_cast<int>(value);
   }
-  std::array<double, 3> channels(const std::string& key, double min) {
+  template <size_t n>
+  std::array<double, n> numbers(const std::string& key, const char* form, double min, double max) {
     const JsonValue& list = need(key, JsonValue::Kind::list);
-    if (list.items.size() != 3) fail(key, "must be 3 numbers");
-    std::array<double, 3> values;
-    for (size_t i = 0; i < 3; ++i) values[i] = checked(key, list.items[i], min, 1);
+    if (list.items.size() != n) fail(key, form);
+    std::array<double, n> values;
+    for (size_t i = 0; i < n; ++i) values[i] = checked(key, list.items[i], min, max);
     return values;
   }
+  std::array<double, 3> channels(const std::string& key, double min) {
+    return numbers<3>(key, "must be 3 numbers", min, 1);
+  }
   std::array<int, 4> stages(const std::string& key) {
-    const JsonValue& list = need(key, JsonValue::Kind::list);
-    if (list.items.size() != 4) fail(key, "must be 4 numbers of blocks");
-    std::array<int, 4> values;
-    for (size_t i = 0; i < 4; ++i) {
-      const double value = checked(key, list.items[i], 1, 1024);
-      values[i] = static_cast<int>(value);
-      if (value != values[i]) fail(key, "is not whole numbers");
-    }
-    return values;
+    std::array<int, 4> blocks;
+    const auto values = numbers<4>(key, "must be 4 numbers of blocks", 1, 1024);
+    std::ranges::copy(values, blocks.begin());
+    if (!std::ranges::equal(blocks, values)) fail(key, "must be whole numbers");
+    return blocks;
   }
   const JsonValue* object(const std::string& key) {
     const JsonValue* value = find(key);

@@ -49,6 +49,12 @@ bool is_already_pinned() {
   return affinity_of(0, &own) && affinity_of(getppid(), &parent) && !CPU_EQUAL(&own, &parent);
 }
 
+// A container may grant less CPU time than the CPUs it shows. This is the share of one of `parts`.
+int within_quota(int cores, int parts) {
+  const double quota = cpu_quota();
+  return quota > 0 ? std::clamp(static_cast<int>(quota / parts), 1, cores) : cores;
+}
+
 // OMP_NUM_THREADS if the user set it; torchrun sets 1 if the user doesn't.
 int requested_threads(bool launched) {
   const char* text = std::getenv("OMP_NUM_THREADS");
@@ -73,19 +79,15 @@ CoreShare share_of_cores(int part, int parts) {
   const auto cores = own_cores();
   CoreShare share = share_of_cores(cores, part, parts);
   if (cores.empty()) share.cores = std::max(1, usable_cores() / parts);
-  // A container may grant less CPU time than the CPUs it shows.
-  if (const double quota = cpu_quota(); quota > 0)
-    share.cores = std::clamp(static_cast<int>(quota / parts), 1, share.cores);
+  share.cores = within_quota(share.cores, parts);
   return share;
 }
 
 int usable_cores() {
   const auto cores = own_cores();
-  int count = cores.empty() ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))
-                            : static_cast<int>(cores.size());
-  if (const double quota = cpu_quota(); quota > 0)
-    count = std::min(count, std::max(1, static_cast<int>(quota)));
-  return std::max(1, count);
+  const int count = cores.empty() ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))
+                                  : static_cast<int>(cores.size());
+  return within_quota(std::max(1, count), 1);
 }
 
 bool pin_this_process(const CoreShare& share) {
@@ -97,9 +99,7 @@ int pin_to_share(const World& world) {
   prctl(PR_SET_NAME, ("launcher:" + std::to_string(world.rank)).c_str());
   int cores;
   if (is_already_pinned()) {
-    const double quota = cpu_quota();
-    cores = static_cast<int>(own_cores().size());
-    if (quota > 0) cores = std::clamp(static_cast<int>(quota / world.local_size), 1, cores);
+    cores = within_quota(static_cast<int>(own_cores().size()), world.local_size);
   } else {
     const CoreShare share = share_of_cores(world.local_rank, world.local_size);
     pin_this_process(share);
