@@ -98,7 +98,7 @@ struct Convert {
   }
   template <class T>
   void operator()(std::optional<T>& out) const {
-    T value;
+    T value{};
     (*this)(value);
     out = value;
   }

@@ -11,7 +11,7 @@
 
 #include "engine/base/checksum.h"
 #include "engine/base/error.h"
-#include "engine/files/checkpoint_state.h"
+#include "engine/files/checkpoint.h"
 #include "engine/files/weights.h"
 #include "engine/options/config.h"
 #include "tests/files.h"
