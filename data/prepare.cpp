@@ -7,7 +7,7 @@
 
 namespace bv {
 
-// Of the resized image if --image-size is not 32.
+// Black pixels around a CIFAR image, after resizing, for random crops.
 constexpr int cifar_padding = 4;
 
 std::shared_ptr<const Image> ImageCache::find(int64_t index) const {

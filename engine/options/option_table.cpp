@@ -141,8 +141,9 @@ std::vector<OptionRow> machine_rows() {
        "blocks: keep only the input of each block and recompute the rest in backward; less memory, "
        "a third more work, identical results",
        any, recipe_or_resume},
-      {"workers", "N", &O::workers, "image-decoding threads per process; 0: one per core",
-       between(0, 1024), any_time},
+      {"workers", "N", &O::workers,
+       "image-decoding threads per process; 0: one for each of its cores", between(0, 1024),
+       any_time},
       {"cache_mb", "N", &O::cache_mb,
        "keep decoded images in memory if all of them fit in this many MiB; 0: don't",
        between(0, 1e9), any_time},

@@ -31,7 +31,7 @@ struct Options {
   std::optional<int> image_size, patch_size;
   std::string augment = "basic";      // none basic
   std::string on_bad_image = "fail";  // fail skip
-  int workers = 0;                    // decoding threads per process; 0: one per core
+  int workers = 0;                    // decoding threads per process; 0: one for each of its cores
   int cache_mb = 1024;                // decoded images, over all processes
   // steps
   std::optional<int> batch;        // images per forward pass over all processes
