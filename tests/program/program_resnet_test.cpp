@@ -95,7 +95,7 @@ TEST_F(ProgramResnet, ForeignWeightsOfTheOtherResnetAreRefusedByWhatDoesntFit) {
 
 TEST_F(ProgramResnet, WhatCantBeTrainedIsRefused) {
   expect_refused("resnet34 --data cifar --batch 1 --out a",
-                 "layer4.0.bn1 has one value for each channel to normalise");
+                 "layer4.0.bn1 has a single value per channel");
   expect_refused("resnet34 --data cifar --patch-size 4 --out a", "resnet34 has no patches");
   expect_refused("resnet34 --data cifar --image-size 5 --out a", "--image-size 32 would do");
   expect_refused("resnet34 --data cifar --device cpu --conv cudnn --out a",
