@@ -12,8 +12,11 @@
 #include "engine/options/command_line.h"
 #include "engine/options/config.h"
 #include "engine/options/model_config.h"
+#include "engine/processes/affinity.h"
+#include "engine/processes/host_comm.h"
 #include "engine/processes/launch.h"
 #include "engine/processes/same_options.h"
+#include "engine/processes/signals.h"
 #include "engine/setup.h"
 #include "engine/train.h"
 
