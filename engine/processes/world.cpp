@@ -113,7 +113,7 @@ World from_slurm() {
   return world;
 }
 
-// The line is claimed on the board, where there is one that still can be reached.
+// The line is claimed in the shared control block, if it can still be reached.
 bool is_first_error(const World& world, int exit_code) {
   if (world.shared_fd < 0) return true;
   try {

@@ -21,7 +21,7 @@ std::string gibibytes(size_t bytes) {
   return std::to_string((bytes + (size_t{1} << 29)) >> 30) + " GiB";
 }
 
-// A stream with its owner. It doesn't wait for the legacy default stream, nor that for it.
+// Owns a stream. It and the legacy default stream don't wait for each other.
 class OwnedStream {
  public:
   explicit OwnedStream(int priority) {
@@ -37,8 +37,8 @@ class OwnedStream {
   cudaStream_t stream_ = nullptr;
 };
 
-// Work that a graph repeats. The first time it is issued as it is: libraries make themselves ready
-// then, which a capture would not allow. The second time captures.
+// Work that a graph repeats. The first replay issues it directly, so that libraries initialise, which a
+// capture forbids; the second captures it.
 class GraphRecording final : public Recording {
  public:
   GraphRecording(cudaStream_t stream, std::function<void()> issue)
@@ -61,7 +61,7 @@ class GraphRecording final : public Recording {
 
  private:
   void capture() {
-    // Thread-local: what loader threads do with CUDA meanwhile is none of this capture's business.
+    // Thread-local: loader threads may use CUDA during the capture.
     check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
           "cudaStreamBeginCapture");
     cudaGraph_t graph = nullptr;
@@ -100,8 +100,6 @@ class CudaBackend final : public Backend {
   ~CudaBackend() override {
     for (const Event event : events_) cudaEventDestroy(event_of(event));
   }
-  CudaBackend(const CudaBackend&) = delete;
-  CudaBackend& operator=(const CudaBackend&) = delete;
 
   std::string describe() const override {
     cudaDeviceProp properties;
@@ -145,7 +143,7 @@ class CudaBackend final : public Backend {
 
   Stream communication_stream() override { return reinterpret_cast<Stream>(communication_.get()); }
   Stream upload_stream() override { return reinterpret_cast<Stream>(upload_.get()); }
-  // A graph may call it again and again, so it is kept.
+  // Kept, since a graph may call it many times.
   void call_on_host(Stream stream, std::function<void()> work) override {
     host_work_.push_back(std::make_unique<std::function<void()>>(std::move(work)));
     check(cudaLaunchHostFunc(
