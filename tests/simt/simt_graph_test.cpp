@@ -18,7 +18,7 @@ class SimtGraph : public SimtHostTest {
 
     void queue(bool joins = true) const {
       copy(in, host_in, cudaMemcpyHostToDevice, main);
-      check(cudaMemsetAsync(out, 0, bytes, main), "cudaMemsetAsync");
+      ok(cudaMemsetAsync(out, 0, bytes, main));
       run_twice_plus(left, in, 0, main);
       after(side, main);
       run_twice_plus(right, left, 1, side);
@@ -30,7 +30,7 @@ class SimtGraph : public SimtHostTest {
     // Without the race.
     void queue_right() const {
       copy(in, host_in, cudaMemcpyHostToDevice, main);
-      check(cudaMemsetAsync(out, 0, bytes, main), "cudaMemsetAsync");
+      ok(cudaMemsetAsync(out, 0, bytes, main));
       after(side, main);
       run_twice_plus(right, in, 1, side);
       run_twice_plus(left, in, 3, main);
@@ -45,30 +45,30 @@ class SimtGraph : public SimtHostTest {
   };
 
   static cudaGraph_t capture(cudaStream_t s, const std::function<void()>& queue) {
-    check(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+    ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
     queue();
     cudaGraph_t graph = nullptr;
-    check(cudaStreamEndCapture(s, &graph), "cudaStreamEndCapture");
+    ok(cudaStreamEndCapture(s, &graph));
     return graph;
   }
   static cudaGraphExec_t instantiate(cudaGraph_t graph) {
     cudaGraphExec_t executable = nullptr;
-    check(cudaGraphInstantiate(&executable, graph), "cudaGraphInstantiate");
-    check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+    ok(cudaGraphInstantiate(&executable, graph));
+    ok(cudaGraphDestroy(graph));
     return executable;
   }
   static void replay(cudaGraphExec_t executable, cudaStream_t s) {
-    check(cudaGraphLaunch(executable, s), "cudaGraphLaunch");
+    ok(cudaGraphLaunch(executable, s));
   }
   static std::vector<int> types(cudaGraph_t graph) {
     size_t count = 0;
-    check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
+    ok(cudaGraphGetNodes(graph, nullptr, &count));
     std::vector<cudaGraphNode_t> nodes(count);
-    check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
+    ok(cudaGraphGetNodes(graph, nodes.data(), &count));
     std::vector<int> counts(4);
     for (const cudaGraphNode_t node : nodes) {
       cudaGraphNodeType type;
-      check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
+      ok(cudaGraphNodeGetType(node, &type));
       ++counts.at(type);
     }
     return counts;
@@ -120,14 +120,13 @@ TEST_F(SimtGraph, NodesByType) {
   const Step step;
   const cudaGraph_t graph = capture(step.main, [&] {
     step.queue();
-    check(cudaLaunchHostFunc(
-              step.main, [](void*) {}, nullptr),
-          "cudaLaunchHostFunc");
+    ok(cudaLaunchHostFunc(
+        step.main, [](void*) {}, nullptr));
   });
   EXPECT_EQ(types(graph), (std::vector{4, 2, 1, 1}));  // kernels, copies, sets, host functions
   cudaGraphNode_t few[20] = {};
   size_t count = 20;
-  check(cudaGraphGetNodes(graph, few, &count), "cudaGraphGetNodes");
+  ok(cudaGraphGetNodes(graph, few, &count));
   EXPECT_EQ(count, 8u);
   EXPECT_EQ(few[8], nullptr);
 }
@@ -152,8 +151,8 @@ TEST_F(SimtGraph, LaunchesOfAGraphFollowOneAnother) {
       run_twice_plus(a, b, 0, s[0]);
     }));
     for (int i = 0; i < 6; ++i) replay(graph, s[i % 2]);
-    check(cudaGraphExecDestroy(graph), "cudaGraphExecDestroy");  // what is queued runs
-    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    ok(cudaGraphExecDestroy(graph));  // what is queued runs
+    ok(cudaDeviceSynchronize());
     EXPECT_EQ(download(a, s[0]), all(6826)) << simt::stream_seed;
   }
 }
@@ -173,7 +172,7 @@ TEST_F(SimtGraph, CopyOfAGraphWhoseMemoryIsFreed) {
   float *a = device_array(), *host = pinned_array(1);
   const cudaGraphExec_t graph =
       instantiate(capture(s, [&] { copy(a, host, cudaMemcpyHostToDevice, s); }));
-  check(cudaFree(a), "cudaFree");
+  ok(cudaFree(a));
   replay(graph, s);
   EXPECT_TRUE(is(cudaStreamSynchronize(s), cudaErrorIllegalAddress,
                  "is 0 bytes into an allocation of 400 bytes that cudaFree took back"));
@@ -193,7 +192,7 @@ TEST_F(SimtGraph, ForbiddenCallsEndTheCapture) {
   float *a = device_array(), *host = pinned_array(1);
   const cudaStream_t s = stream(), other = stream();
   const cudaEvent_t old = event();
-  check(cudaEventRecord(old, other), "cudaEventRecord");
+  ok(cudaEventRecord(old, other));
   void* p = nullptr;
   const std::pair<const char*, std::function<cudaError_t()>> calls[] = {
       {"cudaStreamSynchronize", [&] { return cudaStreamSynchronize(s); }},
@@ -208,11 +207,11 @@ TEST_F(SimtGraph, ForbiddenCallsEndTheCapture) {
       {"cudaFreeHost", [&] { return cudaFreeHost(host); }},
       {"cudaMemcpy", [&] { return cudaMemcpy(a, host, bytes, cudaMemcpyHostToDevice); }}};
   for (const auto& [name, call] : calls) {
-    check(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+    ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
     run_fill(a, 1, s);
     EXPECT_TRUE(is(call(), cudaErrorStreamCaptureUnsupported, name));
     cudaStreamCaptureStatus status;
-    check(cudaStreamIsCapturing(s, &status), "cudaStreamIsCapturing");
+    ok(cudaStreamIsCapturing(s, &status));
     EXPECT_EQ(status, cudaStreamCaptureStatusInvalidated) << name;
     EXPECT_TRUE(is(cudaMemsetAsync(a, 0, bytes, s), cudaErrorStreamCaptureInvalidated, name));
     cudaGraph_t graph;
@@ -220,7 +219,7 @@ TEST_F(SimtGraph, ForbiddenCallsEndTheCapture) {
         is(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated,
            std::string("operation failed due to a previous error during capture: ") + name));
     EXPECT_EQ(graph, nullptr);
-    check(cudaStreamIsCapturing(s, &status), "cudaStreamIsCapturing");
+    ok(cudaStreamIsCapturing(s, &status));
     EXPECT_EQ(status, cudaStreamCaptureStatusNone) << name;
   }
   run_fill(a, 3, s);
@@ -238,23 +237,23 @@ TEST_F(SimtGraph, OtherThreadsAndModes) {
     return error;
   };
   cudaGraph_t graph = nullptr;
-  check(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
   EXPECT_EQ(malloc_elsewhere(), cudaErrorStreamCaptureUnsupported);
   EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
-  check(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
   EXPECT_EQ(malloc_elsewhere(), cudaSuccess);
   cudaError_t elsewhere = cudaSuccess;
   std::thread([&] { elsewhere = cudaStreamEndCapture(s, &graph); }).join();
   EXPECT_EQ(elsewhere, cudaErrorStreamCaptureWrongThread);
   EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
-  check(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+  ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
   device_array();
   EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
-  check(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+  ok(cudaThreadExchangeStreamCaptureMode(&mode));
   device_array();
-  check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+  ok(cudaThreadExchangeStreamCaptureMode(&mode));
   EXPECT_EQ(mode, cudaStreamCaptureModeRelaxed);
   EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
 }
@@ -262,7 +261,7 @@ TEST_F(SimtGraph, OtherThreadsAndModes) {
 TEST_F(SimtGraph, ForkThatIsNotJoined) {
   const cudaStream_t s = stream(), side = stream();
   float *a = device_array(), *b = device_array();
-  check(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
   run_fill(a, 1, s);
   after(side, s);
   run_fill(b, 1, side);
@@ -280,11 +279,10 @@ TEST_F(SimtGraph, StreamsJoinByEventsOfTheCaptureOnly) {
   const cudaStream_t s = stream(), side = stream(), third = stream();
   float* a = device_array();
   const cudaEvent_t outside = event(), inside = event();
-  check(cudaEventRecord(outside, side), "cudaEventRecord");
+  ok(cudaEventRecord(outside, side));
   cudaGraph_t graph = nullptr;
   const auto begin = [](cudaStream_t which) {
-    check(cudaStreamBeginCapture(which, cudaStreamCaptureModeThreadLocal),
-          "cudaStreamBeginCapture");
+    ok(cudaStreamBeginCapture(which, cudaStreamCaptureModeThreadLocal));
   };
   begin(s);
   EXPECT_TRUE(is(cudaStreamWaitEvent(s, outside), cudaErrorStreamCaptureIsolation, "from outside"));
@@ -292,7 +290,7 @@ TEST_F(SimtGraph, StreamsJoinByEventsOfTheCaptureOnly) {
 
   begin(s);
   run_fill(a, 1, s);
-  check(cudaEventRecord(inside, s), "cudaEventRecord");
+  ok(cudaEventRecord(inside, s));
   EXPECT_TRUE(is(cudaEventQuery(inside), cudaErrorCapturedEvent, "cudaEventQuery"));
   EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
   EXPECT_EQ(cudaEventSynchronize(inside), cudaErrorCapturedEvent);
@@ -300,14 +298,14 @@ TEST_F(SimtGraph, StreamsJoinByEventsOfTheCaptureOnly) {
 
   begin(s);
   begin(third);
-  check(cudaEventRecord(inside, s), "cudaEventRecord");
+  ok(cudaEventRecord(inside, s));
   EXPECT_EQ(cudaStreamWaitEvent(third, inside), cudaErrorStreamCaptureMerge);
   EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
   EXPECT_EQ(cudaStreamEndCapture(third, &graph), cudaErrorStreamCaptureInvalidated);
 
   begin(s);
-  check(cudaEventRecord(inside, s), "cudaEventRecord");
-  check(cudaStreamWaitEvent(side, inside), "cudaStreamWaitEvent");
+  ok(cudaEventRecord(inside, s));
+  ok(cudaStreamWaitEvent(side, inside));
   EXPECT_EQ(cudaStreamEndCapture(side, &graph), cudaErrorStreamCaptureUnmatched);
   EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
 
@@ -323,12 +321,12 @@ TEST_F(SimtGraph, NullStreamBesideTheCaptureOfABlockingStream) {
   float* a = device_array();
   cudaGraph_t graph = nullptr;
   const cudaStream_t blocking = stream(cudaStreamDefault), free = stream(cudaStreamNonBlocking);
-  check(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  ok(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeGlobal));
   EXPECT_TRUE(is(cudaMemsetAsync(a, 0, bytes), cudaErrorStreamCaptureImplicit,
                  "cudaMemsetAsync on the null stream, which waits for a stream that is being "
                  "captured"));
   EXPECT_EQ(cudaStreamEndCapture(blocking, &graph), cudaErrorStreamCaptureInvalidated);
-  check(cudaStreamBeginCapture(free, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  ok(cudaStreamBeginCapture(free, cudaStreamCaptureModeGlobal));
   EXPECT_EQ(cudaMemsetAsync(a, 0, bytes), cudaSuccess);
   EXPECT_EQ(cudaStreamEndCapture(free, &graph), cudaSuccess);
 }

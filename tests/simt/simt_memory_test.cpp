@@ -119,8 +119,8 @@ TEST_F(SimtMemory, OddBytesAtTheEndAreGuardedToo) {
   if (asan) GTEST_SKIP() << "the same as above";
   for (const size_t odd : {1, 3, 255, 257, 4097}) {
     float* p = device_array(odd);
-    check(cudaMemsetAsync(p, 0, odd), "cudaMemsetAsync");
-    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    ok(cudaMemsetAsync(p, 0, odd));
+    ok(cudaDeviceSynchronize());
     launch<write_at>(1, 1, 0, nullptr, p, long(odd / 4), 1.0f);
     const auto is_behind = "bytes behind the end of an allocation of " + std::to_string(odd);
     EXPECT_TRUE(is(cudaDeviceSynchronize(), cudaErrorIllegalAddress, is_behind));
@@ -138,7 +138,7 @@ TEST_F(SimtMemoryDeathTest, KernelWritesFarBehindAnAllocation) {
 
 TEST_F(SimtMemoryDeathTest, KernelUsesFreedMemory) {
   float* p = device_array();
-  check(cudaFree(p), "cudaFree");
+  ok(cudaFree(p));
   EXPECT_DEATH(write(p, 3),
                "0x[0-9a-f]+ is 12 bytes into an allocation of 400 bytes that cudaFree "
                "took back");
@@ -146,7 +146,7 @@ TEST_F(SimtMemoryDeathTest, KernelUsesFreedMemory) {
 
 TEST_F(SimtMemoryDeathTest, HostReadsFreedMemory) {
   const volatile float* p = device_array();
-  check(cudaFree(const_cast<float*>(p)), "cudaFree");
+  ok(cudaFree(const_cast<float*>(p)));
   EXPECT_DEATH(std::printf("%f", double(p[1])),
                "0x[0-9a-f]+ is 4 bytes into an allocation of 400 bytes that cudaFree took back");
 }
@@ -155,7 +155,7 @@ TEST_F(SimtMemory, FreesTwiceOrWhatIsNotItsOwn) {
   float* p = device_array();
   EXPECT_TRUE(is(cudaFree(p + 1), cudaErrorInvalidValue,
                  "is not where an allocation made by cudaMalloc begins"));
-  check(cudaFree(p), "cudaFree");
+  ok(cudaFree(p));
   EXPECT_TRUE(is(cudaFree(p), cudaErrorInvalidValue,
                  "is 0 bytes into an allocation of 400 bytes that cudaFree took back"));
   float on_host = 0;
@@ -175,7 +175,7 @@ TEST_F(SimtMemory, UnwrittenOutputIsNaN) {
 
 TEST_F(SimtMemory, FreshPinnedMemoryIsNaN) {
   float* p = nullptr;
-  check(cudaMallocHost(&p, bytes), "cudaMallocHost");
+  ok(cudaMallocHost(&p, bytes));
   EXPECT_TRUE(std::isnan(p[0]) && std::isnan(p[length - 1]));
 }
 
@@ -189,7 +189,7 @@ TEST_F(SimtMemory, HasAnEnd) {
   simt::memory_bytes = 1000;
   float* p = device_array(600);
   size_t free = 0, total = 0;
-  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  ok(cudaMemGetInfo(&free, &total));
   EXPECT_EQ(total, 1000u);
   EXPECT_EQ(free, 400u);
   float* q = p;
@@ -197,7 +197,7 @@ TEST_F(SimtMemory, HasAnEnd) {
                  "out of memory: 401 bytes, but 600 of 1000 are allocated"));
   EXPECT_EQ(q, nullptr);
   EXPECT_EQ(cudaMalloc(&q, SIZE_MAX), cudaErrorMemoryAllocation);
-  check(cudaFree(p), "cudaFree");
+  ok(cudaFree(p));
   EXPECT_EQ(cudaMalloc(&q, 1000), cudaSuccess);
   EXPECT_EQ(cudaMalloc(&q, 0), cudaSuccess);
   EXPECT_EQ(q, nullptr);
@@ -244,7 +244,7 @@ TEST_F(SimtMemory, KindOfACopyFitsItsPointers) {
 
 TEST_F(SimtMemory, CopyStaysWithinItsAllocation) {
   float *d = device_array(), *freed = device_array();
-  check(cudaFree(freed), "cudaFree");
+  ok(cudaFree(freed));
   std::vector<float> host(length + 1);
   EXPECT_TRUE(is(cudaMemcpyAsync(d, host.data(), bytes + 4, cudaMemcpyHostToDevice),
                  cudaErrorInvalidValue, "400 bytes made by cudaMalloc: 404 bytes are too many"));
@@ -260,16 +260,16 @@ TEST_F(SimtMemory, CopiesInAllDirections) {
     float *a = device_array(), *b = device_array(), *host = pinned_array(3);
     copy(a, host, cudaMemcpyDefault, s);
     copy(b, a, cudaMemcpyDeviceToDevice, s);
-    check(cudaMemsetAsync(a, 0, bytes, s), "cudaMemsetAsync");
+    ok(cudaMemsetAsync(a, 0, bytes, s));
     EXPECT_EQ(download(b, s), all(3));
     EXPECT_EQ(download(a, s), all(0));
     std::vector<float> other(length);
-    check(cudaMemcpy(other.data(), b, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    ok(cudaMemcpy(other.data(), b, bytes, cudaMemcpyDeviceToHost));
     EXPECT_EQ(other, all(3));
     copy(other.data(), host, cudaMemcpyHostToHost, s);
     EXPECT_EQ(other, all(3));
-    for (float* p : {a, b}) check(cudaFree(p), "cudaFree");
-    check(cudaFreeHost(host), "cudaFreeHost");
+    for (float* p : {a, b}) ok(cudaFree(p));
+    ok(cudaFreeHost(host));
   }
 }
 
