@@ -27,8 +27,8 @@ class BenchDevice {
   virtual bool supports(DType) const = 0;
   virtual int usual_batch() const = 0;
   virtual Kernels& kernels() = 0;
-  // Bytes of other data that runs must move before a run finds its own data evicted from the cache; 0:
-  // runs may find it in the cache.
+  // Bytes of other data that runs must move before a run finds its own data evicted from the cache;
+  // 0: runs may find it in the cache.
   virtual size_t cache_bytes() const = 0;
 
   virtual void* allocate(size_t bytes) = 0;

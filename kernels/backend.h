@@ -91,8 +91,9 @@ class Backend {
   // Batches are uploaded on it while stream 0 computes. Null if that gains nothing.
   virtual Stream upload_stream() { return nullptr; }
 
-  // `issue` enqueues the work on stream 0 and on streams that fork from it and join it by events. It
-  // is called for every replay, or only for the first few: it must enqueue the same work each time.
+  // `issue` enqueues the work on stream 0 and on streams that fork from it and join it by events.
+  // It is called for every replay, or only for the first few: it must enqueue the same work each
+  // time.
   virtual std::unique_ptr<Recording> recording(std::function<void()> issue) {
     return std::make_unique<PlainRecording>(std::move(issue));
   }

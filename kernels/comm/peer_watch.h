@@ -1,6 +1,6 @@
-// A thread that ends this process if a peer dies or is stuck while this rank waits for the device. On
-// a GPU a collective whose peer is gone never returns, and it cannot be aborted safely while a captured
-// graph holds it: so the process prints why and exits at once.
+// A thread that ends this process if a peer dies or is stuck while this rank waits for the device.
+// On a GPU a collective whose peer is gone never returns, and it cannot be aborted safely while a
+// captured graph holds it: so the process prints why and exits at once.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -13,8 +13,8 @@ namespace bv {
 
 class PeerWatch {
  public:
-  // `failure` is polled: why the communication has failed, or "". `before_end` is called before this
-  // watch ends the process.
+  // `failure` is polled: why the communication has failed, or "". `before_end` is called before
+  // this watch ends the process.
   PeerWatch(SharedRegion&, const RankPlace&, std::function<std::string()> failure,
             std::function<void()> before_end);
   ~PeerWatch();

@@ -1,5 +1,5 @@
-// Where the ranks of a run wait for each other. Every waiter is also a watchdog: a peer that has died
-// or does not come within the timeout ends this process with a line that says so.
+// Where the ranks of a run wait for each other. Every waiter is also a watchdog: a peer that has
+// died or does not come within the timeout ends this process with a line that says so.
 #pragma once
 #include <chrono>
 #include <string>
@@ -26,8 +26,8 @@ std::string no_answer(int rank, double timeout);
 int64_t monotonic_ms();
 constexpr int watch_tick_ms = 100;  // between two looks at the peers
 
-// Adds up the time between looks. It counts as at most two ticks, so that a run that was stopped as a
-// whole (Ctrl-Z) can resume.
+// Adds up the time between looks. It counts as at most two ticks, so that a run that was stopped as
+// a whole (Ctrl-Z) can resume.
 class WaitTimer {
  public:
   double look(bool start_over);  // seconds waited
@@ -37,8 +37,8 @@ class WaitTimer {
   double waited_ = 0;
 };
 
-// Made and destroyed by one thread, which lives as long as the process; wait() may be called from any
-// thread, one at a time.
+// Made and destroyed by one thread, which lives as long as the process; wait() may be called from
+// any thread, one at a time.
 class RankBarrier {
  public:
   RankBarrier(SharedRegion&, const RankPlace&);

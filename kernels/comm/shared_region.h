@@ -1,6 +1,6 @@
 // The memory that the processes of a run share: a control block, through which the launcher and the
-// ranks see each other, followed by the buffers of the collectives. It is an anonymous file (memfd),
-// so nothing is left over however a run ends.
+// ranks see each other, followed by the buffers of the collectives. It is an anonymous file
+// (memfd), so nothing is left over however a run ends.
 #pragma once
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
-// Collectives for ranks that share a GPU, which NCCL refuses: through host memory. Slow; for trying a
-// run of several processes on one GPU.
+// Collectives for ranks that share a GPU, which NCCL refuses: through host memory. Slow; for trying
+// a run of several processes on one GPU.
 #pragma once
 #include <memory>
 

@@ -1,6 +1,6 @@
-// A connection carries frames: the data of a collective, or a report on the sender's state. One thread
-// reads them all and queues the data per peer, where collectives take it. Rank 0 reports on all ranks
-// to all ranks, and tells the others to end when one is gone.
+// A connection carries frames: the data of a collective, or a report on the sender's state. One
+// thread reads them all and queues the data per peer, where collectives take it. Rank 0 reports on
+// all ranks to all ranks, and tells the others to end when one is gone.
 #include "kernels/comm/tcp_communicator.h"
 
 #include <poll.h>

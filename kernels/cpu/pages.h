@@ -1,4 +1,5 @@
-// Memory for arenas: zeroed pages, huge ones if the system has them. Only touched pages take memory.
+// Memory for arenas: zeroed pages, huge ones if the system has them. Only touched pages take
+// memory.
 #pragma once
 #include <cstddef>
 #include <map>

@@ -1,5 +1,5 @@
-// A stream of the cpu backend: a queue of work with a thread of its own. Work on the null stream runs
-// at once, on the calling thread.
+// A stream of the cpu backend: a queue of work with a thread of its own. Work on the null stream
+// runs at once, on the calling thread.
 #pragma once
 #include <condition_variable>
 #include <cstdint>

@@ -37,8 +37,8 @@ class OwnedStream {
   cudaStream_t stream_ = nullptr;
 };
 
-// Work that a graph repeats. The first replay issues it directly, so that libraries initialise, which a
-// capture forbids; the second captures it.
+// Work that a graph repeats. The first replay issues it directly, so that libraries initialise,
+// which a capture forbids; the second captures it.
 class GraphRecording final : public Recording {
  public:
   GraphRecording(cudaStream_t stream, std::function<void()> issue)

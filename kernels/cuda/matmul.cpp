@@ -8,8 +8,9 @@
 // Its bias has one element per row of c^T: our [N].
 //
 // Equal runs must give equal bits: the algorithm is the heuristic's first for the shape, never the
-// fastest in a trial. If it splits K, a second pass must sum the parts in fp32 (COMPUTE_TYPE): INPLACE
-// lets blocks add to the output in an unspecified order, and OUTPUT_TYPE rounds each part to 16 bits.
+// fastest in a trial. If it splits K, a second pass must sum the parts in fp32 (COMPUTE_TYPE):
+// INPLACE lets blocks add to the output in an unspecified order, and OUTPUT_TYPE rounds each part
+// to 16 bits.
 #include "kernels/cuda/matmul.h"
 
 #include <cublasLt.h>

@@ -137,8 +137,7 @@ TEST_F(ProgramOnSimt, AChipThatIsNone) {
   const Finished end = run_program(folder_.path(), on_simt + "--out run");
   unsetenv("SIMT_ARCH");
   EXPECT_EQ(end.code, 2);
-  EXPECT_NE(end.errors.find("SIMT_ARCH=sm_70: no such chip here; there are sm_75"),
-            std::string::npos)
+  EXPECT_NE(end.errors.find("SIMT_ARCH=sm_70: unknown chip; known are sm_75"), std::string::npos)
       << end.errors;
   EXPECT_FALSE(std::filesystem::exists(in("run")));
 }

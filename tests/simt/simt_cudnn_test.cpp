@@ -38,7 +38,8 @@ TEST(SimtCudnn, ComputesTheTablesConvolutions) {
   for (const KernelCase& c : conv_cases()) {
     if (c.test_all || c.cpu_only || work_of(c.name) > 1 << 22) continue;
     for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16}) {
-      // cuDNN rounds the weight's gradient to 16 bits, which the table's tolerance is too narrow for.
+      // cuDNN rounds the weight's gradient to 16 bits, which the table's tolerance is too narrow
+      // for.
       if (dtype != DType::fp32 && c.name.find("weight") != c.name.npos) continue;
       const Problem problem = c.make(dtype);
       for (const unsigned char poison : {0xFF, 0x40})

@@ -267,10 +267,10 @@ TEST_F(SimtDevice, Limits) {
             "nothing: 49153 bytes of shared memory, but above 49152 it must ask: "
             "cudaFuncAttributeMaxDynamicSharedMemorySize");
   EXPECT_EQ(refusal(1, 32, 0, "sm_70"),
-            "SIMT_ARCH=sm_70: no such chip here; there are sm_75, sm_80, sm_86, sm_89, sm_90");
+            "SIMT_ARCH=sm_70: unknown chip; known are sm_75, sm_80, sm_86, sm_89, sm_90");
 }
 
-// ---- Errors that end the process, with a line that says where ----------------------------------------
+// ---- Errors that end the process, with a line that says where -----------------------------------
 
 __global__ void planted_spin(volatile int* flag) {
   if (threadIdx.x == 2)
@@ -338,7 +338,7 @@ TEST_F(SimtDevice, Trap) {
 TEST_F(SimtDevice, BreakIsRefusedUnlessWellFormed) {
   setenv("SIMT_BREAK", "nothing,0,0", 1);
   EXPECT_EQ(error_of<nothing>(1, 32, 0),
-            "SIMT_BREAK=nothing,0,0: is to be KERNEL,bx,by,bz,tx,ty,tz");
+            "SIMT_BREAK=nothing,0,0: should be KERNEL,bx,by,bz,tx,ty,tz");
   setenv("SIMT_BREAK", "nothing<1, 2>,0,0,0,31,0,0", 1);
   EXPECT_EQ(error_of<nothing>(1, 32, 0), "no error");
   unsetenv("SIMT_BREAK");

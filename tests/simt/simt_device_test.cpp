@@ -1,4 +1,5 @@
-// The stand-in's device side: what threads compute together, and the barriers and masks they get wrong.
+// The stand-in's device side: what threads compute together, and the barriers and masks they get
+// wrong.
 #include "tests/simt/simt_device.h"
 
 #include <numeric>

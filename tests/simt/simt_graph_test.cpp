@@ -175,7 +175,7 @@ TEST_F(SimtGraph, CopyOfAGraphWhoseMemoryIsFreed) {
   ok(cudaFree(a));
   replay(graph, s);
   EXPECT_TRUE(is(cudaStreamSynchronize(s), cudaErrorIllegalAddress,
-                 "is 0 bytes into an allocation of 400 bytes that cudaFree took back"));
+                 "is 0 bytes into an allocation of 400 bytes freed by cudaFree"));
 }
 
 TEST_F(SimtGraph, EmptyCapture) {

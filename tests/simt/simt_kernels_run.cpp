@@ -1,6 +1,6 @@
-// After a run of all tests: every __global__ function in kernels/ has run on the stand-in. The names
-// are read from the sources in $BAREVISION_KERNELS. Into the file $BAREVISION_LAUNCHES, where that is
-// asked for, goes a line "kernel;threads;bytes of shared memory" for each (make resources).
+// After a run of all tests: every __global__ function in kernels/ has run on the stand-in. The
+// names are read from the sources in $BAREVISION_KERNELS. Into the file $BAREVISION_LAUNCHES, where
+// that is asked for, goes a line "kernel;threads;bytes of shared memory" for each (make resources).
 #include <gtest/gtest.h>
 
 #include <cstdlib>

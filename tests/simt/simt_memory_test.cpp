@@ -57,7 +57,7 @@ TEST_F(SimtMemoryDeathTest, HostFunctionWritesDeviceMemory) {
         cudaDeviceSynchronize();
       },
       by_fault,
-      "a host function wrote what is not its own: 0x[0-9a-f]+ is 0 bytes into an allocation");
+      "a host function wrote memory it does not own: 0x[0-9a-f]+ is 0 bytes into an allocation");
 }
 
 TEST_F(SimtMemoryDeathTest, OtherFaultsAreLeftToWhoHandledThemBefore) {
@@ -67,7 +67,7 @@ TEST_F(SimtMemoryDeathTest, OtherFaultsAreLeftToWhoHandledThemBefore) {
               asan ? "^AddressSanitizer" : "^$");
 }
 
-// ---- Kernels do not touch the host's --------------------------------------------------------------
+// ---- Kernels do not touch host memory ---------------------------------------------------------
 struct TwoPointers {
   int n;
   const float *device, *other;
@@ -99,15 +99,15 @@ TEST_F(SimtMemoryDeathTest, KernelWritesBesideAnAllocation) {
   float* p = device_array();
   if (asan) {
     EXPECT_DEATH(write(p, length),
-                 "is 0 bytes behind the end of an allocation of 400 bytes made by cudaMalloc");
+                 "is 0 bytes past the end of an allocation of 400 bytes made by cudaMalloc");
     EXPECT_DEATH(write(p, length), "AddressSanitizer: use-after-poison");
     EXPECT_DEATH(write(p, -1), "is 4 bytes before an allocation of 400 bytes made by cudaMalloc");
     return;
   }
   EXPECT_TRUE(
-      is(write(p, length), cudaErrorIllegalAddress, "write_at wrote what is not its own: 0x"));
+      is(write(p, length), cudaErrorIllegalAddress, "write_at wrote memory it does not own: 0x"));
   EXPECT_TRUE(is(cudaGetLastError(), cudaErrorIllegalAddress,
-                 "is 0 bytes behind the end of an allocation of 400 bytes made by cudaMalloc (the "
+                 "is 0 bytes past the end of an allocation of 400 bytes made by cudaMalloc (the "
                  "line: make asan)"));
   reset();
   p = device_array();
@@ -122,7 +122,7 @@ TEST_F(SimtMemory, OddBytesAtTheEndAreGuardedToo) {
     ok(cudaMemsetAsync(p, 0, odd));
     ok(cudaDeviceSynchronize());
     launch<write_at>(1, 1, 0, nullptr, p, long(odd / 4), 1.0f);
-    const auto is_behind = "bytes behind the end of an allocation of " + std::to_string(odd);
+    const auto is_behind = "bytes past the end of an allocation of " + std::to_string(odd);
     EXPECT_TRUE(is(cudaDeviceSynchronize(), cudaErrorIllegalAddress, is_behind));
     reset();
   }
@@ -131,7 +131,7 @@ TEST_F(SimtMemory, OddBytesAtTheEndAreGuardedToo) {
 TEST_F(SimtMemoryDeathTest, KernelWritesFarBehindAnAllocation) {
   float* p = device_array();
   const auto death =
-      "write_at wrote what is not its own: 0x[0-9a-f]+ is 7600 bytes behind the end "
+      "write_at wrote memory it does not own: 0x[0-9a-f]+ is 7600 bytes past the end "
       "of an allocation of 400 bytes made by cudaMalloc";
   EXPECT_EXIT(write(p, 2000), by_fault, death);
 }
@@ -140,15 +140,14 @@ TEST_F(SimtMemoryDeathTest, KernelUsesFreedMemory) {
   float* p = device_array();
   ok(cudaFree(p));
   EXPECT_DEATH(write(p, 3),
-               "0x[0-9a-f]+ is 12 bytes into an allocation of 400 bytes that cudaFree "
-               "took back");
+               "0x[0-9a-f]+ is 12 bytes into an allocation of 400 bytes freed by cudaFree");
 }
 
 TEST_F(SimtMemoryDeathTest, HostReadsFreedMemory) {
   const volatile float* p = device_array();
   ok(cudaFree(const_cast<float*>(p)));
   EXPECT_DEATH(std::printf("%f", double(p[1])),
-               "0x[0-9a-f]+ is 4 bytes into an allocation of 400 bytes that cudaFree took back");
+               "0x[0-9a-f]+ is 4 bytes into an allocation of 400 bytes freed by cudaFree");
 }
 
 TEST_F(SimtMemory, FreesTwiceOrWhatIsNotItsOwn) {
@@ -157,7 +156,7 @@ TEST_F(SimtMemory, FreesTwiceOrWhatIsNotItsOwn) {
                  "is not where an allocation made by cudaMalloc begins"));
   ok(cudaFree(p));
   EXPECT_TRUE(is(cudaFree(p), cudaErrorInvalidValue,
-                 "is 0 bytes into an allocation of 400 bytes that cudaFree took back"));
+                 "is 0 bytes into an allocation of 400 bytes freed by cudaFree"));
   float on_host = 0;
   EXPECT_TRUE(is(cudaFree(&on_host), cudaErrorInvalidValue, "made by cudaMalloc"));
   EXPECT_TRUE(is(cudaFreeHost(&on_host), cudaErrorInvalidValue, "not allocated by cudaMallocHost"));
@@ -251,7 +250,7 @@ TEST_F(SimtMemory, CopyStaysWithinItsAllocation) {
   EXPECT_TRUE(is(cudaMemsetAsync(d + 1, 0, bytes), cudaErrorInvalidValue,
                  "is 4 bytes into an allocation of 400 bytes made by cudaMalloc"));
   EXPECT_TRUE(is(cudaMemcpyAsync(host.data(), freed, bytes, cudaMemcpyDeviceToHost),
-                 cudaErrorInvalidValue, "400 bytes that cudaFree took back"));
+                 cudaErrorInvalidValue, "400 bytes freed by cudaFree"));
 }
 
 TEST_F(SimtMemory, CopiesInAllDirections) {

@@ -360,7 +360,7 @@ TEST_F(SimtStream, DeviceIsWhatItSays) {
   EXPECT_EQ(count, 1);
   EXPECT_EQ(size_t(shared), p.sharedMemPerBlockOptin);
   EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
-  EXPECT_TRUE(is(cudaSetDevice(1), cudaErrorInvalidDevice, "there is device 0 alone, not 1"));
+  EXPECT_TRUE(is(cudaSetDevice(1), cudaErrorInvalidDevice, "there is only device 0, not 1"));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ std::string named(const char* call) {
   return std::string(call) + " while a stream is being captured";
 }
 
-// Whether all that was captured lies before what the origin would do next.
+// Whether everything captured has been joined to the origin stream.
 bool joined(const Capture& c) {
   std::vector<bool> reached(c.nodes->size());
   std::vector<size_t> stack = c.origin->heads;
@@ -179,7 +179,7 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) 
         *type = cudaGraphNodeTypeMemset;
         break;
       default:
-        *type = cudaGraphNodeTypeHost;  // marks are no nodes
+        *type = cudaGraphNodeTypeHost;  // marks never become nodes
     }
   });
 }
