@@ -62,7 +62,7 @@ inline Tracked in_16_bits(Tracked a, DType dtype) {
   const double r = std::max(half_ulp(1, dtype) * std::fabs(a.value), half_ulp(0, dtype));
   return {a.value, a.variance + r * r / 3};
 }
-// Absolute error: what it is for is 1 + erf(x).
+// Absolute error, since it is used in 1 + erf(x).
 inline Tracked erf(Tracked a) {
   constexpr double r = 2 * Tracked::rounding;
   const double slope = 1.1283791670955126 * std::exp(-a.value * a.value);

@@ -1,5 +1,5 @@
-// Convolutions by cuDNN (--conv cudnn), on its stand-in: the calls, the workspace, what is done
-// around them.
+// Convolutions by cuDNN (--conv cudnn), on its stand-in: the calls, the workspace, the steps around
+// them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ Device cudnn_on_simt() {
   return {};
 }
 
-// Of the numbers in a case's name: its loops are plain.
+// The product of the numbers in a case's name. (The stand-in's loops are slow.)
 double work_of(const std::string& name) {
   double product = 1, number = 0;
   for (const char c : name + '_')

@@ -1,4 +1,4 @@
-// The stand-in's graphs: capture from streams, replay, and what a capture forbids.
+// The stand-in's graphs: capture from streams, replay, and the calls a capture forbids.
 #include <functional>
 #include <thread>
 
@@ -16,14 +16,14 @@ class SimtGraph : public SimtHostTest {
           *out = device_array();
     float *host_in = pinned_array(0), *host_out = pinned_array(0);
 
-    void queue(bool joins = true) const {
+    void queue() const {
       copy(in, host_in, cudaMemcpyHostToDevice, main);
       ok(cudaMemsetAsync(out, 0, bytes, main));
       run_twice_plus(left, in, 0, main);
       after(side, main);
       run_twice_plus(right, left, 1, side);
       run_twice_plus(left, in, 3, main);  // races with the line above
-      if (joins) after(main, side);
+      after(main, side);
       run_twice_plus(out, right, 1, main);
       copy(host_out, out, cudaMemcpyDeviceToHost, main);
     }
@@ -44,8 +44,22 @@ class SimtGraph : public SimtHostTest {
     std::vector<float> result() const { return {host_out, host_out + length}; }
   };
 
+  static void begin(cudaStream_t s, cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal) {
+    ok(cudaStreamBeginCapture(s, mode));
+  }
+  static cudaError_t end(cudaStream_t s) {
+    cudaGraph_t graph;
+    const cudaError_t error = cudaStreamEndCapture(s, &graph);
+    EXPECT_EQ(graph == nullptr, error != cudaSuccess);
+    return error;
+  }
+  static cudaStreamCaptureStatus status_of(cudaStream_t s) {
+    cudaStreamCaptureStatus status;
+    ok(cudaStreamIsCapturing(s, &status));
+    return status;
+  }
   static cudaGraph_t capture(cudaStream_t s, const std::function<void()>& queue) {
-    ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+    begin(s);
     queue();
     cudaGraph_t graph = nullptr;
     ok(cudaStreamEndCapture(s, &graph));
@@ -90,7 +104,7 @@ TEST_F(SimtGraph, ReplayGivesTheBitsOfADirectRun) {
       EXPECT_EQ(direct, all(2 * (2 * x + 1) + 1));
       std::fill_n(step.host_in, length, x / 3);
       std::fill_n(step.host_out, length, 0.0f);
-      replay(graph, step.main);  // reads what is there when it runs
+      replay(graph, step.main);  // reads the input when it runs
       synchronize(step.main);
       EXPECT_EQ(step.result(), all(2 * (2 * (x / 3) + 1) + 1));
       std::fill_n(step.host_in, length, x);
@@ -207,20 +221,15 @@ TEST_F(SimtGraph, ForbiddenCallsEndTheCapture) {
       {"cudaFreeHost", [&] { return cudaFreeHost(host); }},
       {"cudaMemcpy", [&] { return cudaMemcpy(a, host, bytes, cudaMemcpyHostToDevice); }}};
   for (const auto& [name, call] : calls) {
-    ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+    begin(s);
     run_fill(a, 1, s);
     EXPECT_TRUE(is(call(), cudaErrorStreamCaptureUnsupported, name));
-    cudaStreamCaptureStatus status;
-    ok(cudaStreamIsCapturing(s, &status));
-    EXPECT_EQ(status, cudaStreamCaptureStatusInvalidated) << name;
+    EXPECT_EQ(status_of(s), cudaStreamCaptureStatusInvalidated) << name;
     EXPECT_TRUE(is(cudaMemsetAsync(a, 0, bytes, s), cudaErrorStreamCaptureInvalidated, name));
-    cudaGraph_t graph;
     EXPECT_TRUE(
-        is(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated,
+        is(end(s), cudaErrorStreamCaptureInvalidated,
            std::string("operation failed due to a previous error during capture: ") + name));
-    EXPECT_EQ(graph, nullptr);
-    ok(cudaStreamIsCapturing(s, &status));
-    EXPECT_EQ(status, cudaStreamCaptureStatusNone) << name;
+    EXPECT_EQ(status_of(s), cudaStreamCaptureStatusNone) << name;
   }
   run_fill(a, 3, s);
   EXPECT_EQ(download(a, s), all(3));  // the stream is an ordinary one again
@@ -228,49 +237,43 @@ TEST_F(SimtGraph, ForbiddenCallsEndTheCapture) {
 
 TEST_F(SimtGraph, OtherThreadsAndModes) {
   const cudaStream_t s = stream();
-  const auto malloc_elsewhere = [] {
-    cudaError_t error = cudaSuccess;
-    std::thread([&] {
-      void* p = nullptr;
-      error = cudaMalloc(&p, 4);
-    }).join();
-    return error;
+  const auto expect_malloc_elsewhere = [](cudaError_t expected) {
+    void* p = nullptr;
+    std::thread([&] { EXPECT_EQ(cudaMalloc(&p, 4), expected); }).join();
   };
-  cudaGraph_t graph = nullptr;
-  ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
-  EXPECT_EQ(malloc_elsewhere(), cudaErrorStreamCaptureUnsupported);
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
-  ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
-  EXPECT_EQ(malloc_elsewhere(), cudaSuccess);
-  cudaError_t elsewhere = cudaSuccess;
-  std::thread([&] { elsewhere = cudaStreamEndCapture(s, &graph); }).join();
-  EXPECT_EQ(elsewhere, cudaErrorStreamCaptureWrongThread);
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
-  ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
+  begin(s);
+  expect_malloc_elsewhere(cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(end(s), cudaErrorStreamCaptureInvalidated);
+
+  begin(s, cudaStreamCaptureModeThreadLocal);
+  expect_malloc_elsewhere(cudaSuccess);
+  std::thread([&] { EXPECT_EQ(end(s), cudaErrorStreamCaptureWrongThread); }).join();
+  EXPECT_EQ(end(s), cudaSuccess);
+
+  begin(s, cudaStreamCaptureModeRelaxed);
   device_array();
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
-  ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+  EXPECT_EQ(end(s), cudaSuccess);
+
+  begin(s, cudaStreamCaptureModeThreadLocal);
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   ok(cudaThreadExchangeStreamCaptureMode(&mode));
   device_array();
   ok(cudaThreadExchangeStreamCaptureMode(&mode));
   EXPECT_EQ(mode, cudaStreamCaptureModeRelaxed);
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
+  EXPECT_EQ(end(s), cudaSuccess);
 }
 
 TEST_F(SimtGraph, ForkThatIsNotJoined) {
   const cudaStream_t s = stream(), side = stream();
   float *a = device_array(), *b = device_array();
-  ok(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+  begin(s);
   run_fill(a, 1, s);
   after(side, s);
   run_fill(b, 1, side);
   after(s, side);
   run_fill(b, 2, side);  // after the join
-  cudaGraph_t graph;
-  EXPECT_TRUE(is(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureUnjoined,
+  EXPECT_TRUE(is(end(s), cudaErrorStreamCaptureUnjoined,
                  "capturing stream has unjoined work: a stream was forked"));
-  EXPECT_EQ(graph, nullptr);
   run_fill(b, 3, side);
   EXPECT_EQ(download(b, side), all(3));
 }
@@ -280,55 +283,51 @@ TEST_F(SimtGraph, StreamsJoinByEventsOfTheCaptureOnly) {
   float* a = device_array();
   const cudaEvent_t outside = event(), inside = event();
   ok(cudaEventRecord(outside, side));
-  cudaGraph_t graph = nullptr;
-  const auto begin = [](cudaStream_t which) {
-    ok(cudaStreamBeginCapture(which, cudaStreamCaptureModeThreadLocal));
-  };
-  begin(s);
+  const auto begin_local = [](cudaStream_t x) { begin(x, cudaStreamCaptureModeThreadLocal); };
+  begin_local(s);
   EXPECT_TRUE(is(cudaStreamWaitEvent(s, outside), cudaErrorStreamCaptureIsolation, "from outside"));
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(end(s), cudaErrorStreamCaptureInvalidated);
 
-  begin(s);
+  begin_local(s);
   run_fill(a, 1, s);
   ok(cudaEventRecord(inside, s));
   EXPECT_TRUE(is(cudaEventQuery(inside), cudaErrorCapturedEvent, "cudaEventQuery"));
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(end(s), cudaErrorStreamCaptureInvalidated);
   EXPECT_EQ(cudaEventSynchronize(inside), cudaErrorCapturedEvent);
   EXPECT_EQ(cudaStreamWaitEvent(side, inside), cudaErrorCapturedEvent);
 
-  begin(s);
-  begin(third);
+  begin_local(s);
+  begin_local(third);
   ok(cudaEventRecord(inside, s));
   EXPECT_EQ(cudaStreamWaitEvent(third, inside), cudaErrorStreamCaptureMerge);
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
-  EXPECT_EQ(cudaStreamEndCapture(third, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(end(s), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(end(third), cudaErrorStreamCaptureInvalidated);
 
-  begin(s);
+  begin_local(s);
   ok(cudaEventRecord(inside, s));
   ok(cudaStreamWaitEvent(side, inside));
-  EXPECT_EQ(cudaStreamEndCapture(side, &graph), cudaErrorStreamCaptureUnmatched);
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(end(side), cudaErrorStreamCaptureUnmatched);
+  EXPECT_EQ(end(s), cudaErrorStreamCaptureInvalidated);
 
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorIllegalState);
-  begin(s);
+  EXPECT_EQ(end(s), cudaErrorIllegalState);
+  begin_local(s);
   EXPECT_EQ(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), cudaErrorIllegalState);
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
+  EXPECT_EQ(end(s), cudaSuccess);
   EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal),
             cudaErrorStreamCaptureUnsupported);
 }
 
 TEST_F(SimtGraph, NullStreamBesideTheCaptureOfABlockingStream) {
   float* a = device_array();
-  cudaGraph_t graph = nullptr;
   const cudaStream_t blocking = stream(cudaStreamDefault), free = stream(cudaStreamNonBlocking);
-  ok(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeGlobal));
+  begin(blocking);
   EXPECT_TRUE(is(cudaMemsetAsync(a, 0, bytes), cudaErrorStreamCaptureImplicit,
                  "cudaMemsetAsync on the null stream, which waits for a stream that is being "
                  "captured"));
-  EXPECT_EQ(cudaStreamEndCapture(blocking, &graph), cudaErrorStreamCaptureInvalidated);
-  ok(cudaStreamBeginCapture(free, cudaStreamCaptureModeGlobal));
+  EXPECT_EQ(end(blocking), cudaErrorStreamCaptureInvalidated);
+  begin(free);
   EXPECT_EQ(cudaMemsetAsync(a, 0, bytes), cudaSuccess);
-  EXPECT_EQ(cudaStreamEndCapture(free, &graph), cudaSuccess);
+  EXPECT_EQ(end(free), cudaSuccess);
 }
 
 }  // namespace
