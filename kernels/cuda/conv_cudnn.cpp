@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #if BAREVISION_CUDNN
 #include <cudnn.h>
+
+#include "kernels/cuda/owner.h"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -22,18 +23,10 @@ cudnnDataType_t type_of(DType dtype) {
                                 : CUDNN_DATA_BFLOAT16;
 }
 
-template <class T, cudnnStatus_t (*create)(T*), cudnnStatus_t (*destroy)(T)>
-class Owned {
- public:
-  Owned() { check(create(&object_), "cudnnCreate"); }
-  Owned(Owned&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  ~Owned() {
-    if (object_) destroy(object_);
-  }
-  operator T() const { return object_; }
-
- private:
-  T object_ = nullptr;
+template <class T, auto create, auto destroy>
+struct Owned : Owner<T, destroy> {
+  Owned() { check(create(&this->handle), "cudnnCreate"); }
+  operator T() const { return this->handle; }
 };
 using TensorDescriptor =
     Owned<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>;

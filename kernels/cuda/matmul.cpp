@@ -15,8 +15,9 @@
 
 #include <cublasLt.h>
 
-#include <algorithm>
 #include <cstdint>
+
+#include "kernels/cuda/owner.h"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -28,18 +29,6 @@ void check(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS)
     throw std::runtime_error(std::string(what) + ": " + cublasLtGetStatusString(status));
 }
-
-// Owns a handle or a description.
-template <class Handle, cublasStatus_t (*destroy)(Handle)>
-struct Owner {
-  Handle handle = nullptr;
-  Owner() = default;
-  Owner(const Owner&) = delete;
-  Owner& operator=(const Owner&) = delete;
-  ~Owner() {
-    if (handle) destroy(handle);
-  }
-};
 
 cudaDataType_t data_type(DType t) {
   return t == DType::fp32 ? CUDA_R_32F : t == DType::fp16 ? CUDA_R_16F : CUDA_R_16BF;
