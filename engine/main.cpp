@@ -37,7 +37,7 @@ std::unique_ptr<Communicator> connect(World& world, const Options& o, const Devi
                                       .timeout = o.timeout,
                                       .supervised = world.launched},
                             .fd = world.shared_fd,
-                            .hosts = std::move(hosts)},
+                            .host_comm = std::move(hosts)},
                            device.shared);
 }
 

@@ -142,7 +142,7 @@ class Supervisor {
     if (WIFSIGNALED(status))
       std::fprintf(stderr, "%s was killed by %s\n", who.c_str(),
                    name_of_signal(WTERMSIG(status)).c_str());
-    else if (WEXITSTATUS(status) != 2 || !region_.board().error_printed)
+    else if (WEXITSTATUS(status) != 2 || !region_.control().error_printed)
       std::fprintf(stderr, "%s ended with exit code %d\n", who.c_str(), WEXITSTATUS(status));
   }
 

@@ -1,6 +1,6 @@
-// How strict the table of tests is with attention in 16 bits, against the usual rule: max|out - exact|
-// at most 2 max|naive - exact|, 3 for gradients, where naive rounds scores, probabilities and all
-// their gradients to 16 bits. Ours holds for each element, not the largest alone.
+// How strict the table of tests is with attention in 16 bits, against the usual rule: max|out -
+// exact| at most 2 max|naive - exact|, 3 for gradients, where naive rounds scores, probabilities
+// and all their gradients to 16 bits. Ours holds for each element, not the largest alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>

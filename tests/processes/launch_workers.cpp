@@ -105,7 +105,7 @@ int on_device(const Words& words, int (*work)(Communicator&, Backend&, DeviceKin
       device, *backend,
       {.place = {.rank = world.rank, .size = world.size, .timeout = 60, .supervised = true},
        .fd = world.shared_fd,
-       .hosts = std::move(hosts)},
+       .host_comm = std::move(hosts)},
       false);
   const int code = work(*peers, *backend, device);
   peers->barrier();

@@ -120,7 +120,7 @@ TEST_F(ProgramOnSimt, AnUnknownChip) {
   const Finished end = run(on_simt + "--out run");
   unsetenv("SIMT_ARCH");
   EXPECT_EQ(end.code, 2);
-  EXPECT_TRUE(has(end.errors, "SIMT_ARCH=sm_70: no such chip here; there are sm_75"));
+  EXPECT_TRUE(has(end.errors, "SIMT_ARCH=sm_70: unknown chip; known are sm_75"));
   EXPECT_FALSE(std::filesystem::exists(in("run")));
 }
 
