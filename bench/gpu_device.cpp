@@ -1,24 +1,19 @@
-// The GPU in the bench, for CUDA alone: times by events, each a batch of launches in a row, so that
-// neither the launch nor the host's clock is in them.
+// The GPU in the bench, CUDA only. Times come from events around a batch of launches, so that they
+// include neither launch latency nor the host's clock.
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 #include <vector>
 
 #include "bench/bench_device.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/make_cuda_kernels.h"
+#include "kernels/cuda/matmul.h"
 
 namespace bv::cuda_gpu {
 namespace {
-
-void check_blas(cublasStatus_t status, const char* what) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    throw std::runtime_error(std::string(what) + ": " + cublasLtGetStatusString(status));
-}
 
 std::string version(int v) {
   return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
@@ -53,58 +48,6 @@ struct Clock {
   cudaEvent_t begin = nullptr, end = nullptr;
 };
 
-// out = a^T b of n x n matrices, by the library's first choice.
-class Product {
- public:
-  Product(int n, DType dtype) {
-    const cudaDataType_t type = dtype == DType::fp32   ? CUDA_R_32F
-                                : dtype == DType::fp16 ? CUDA_R_16F
-                                                       : CUDA_R_16BF;
-    check_blas(cublasLtCreate(&handle_), "cublasLtCreate");
-    check_blas(cublasLtMatmulDescCreate(&product_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-               "cublasLtMatmulDescCreate");
-    const cublasOperation_t transposed = CUBLAS_OP_T;
-    check_blas(cublasLtMatmulDescSetAttribute(product_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
-                                              sizeof transposed),
-               "cublasLtMatmulDescSetAttribute");
-    check_blas(cublasLtMatrixLayoutCreate(&matrix_, type, uint64_t(n), uint64_t(n), n),
-               "cublasLtMatrixLayoutCreate");
-    cublasLtMatmulPreference_t preference;
-    check_blas(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
-    check_blas(
-        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                             &workspace_bytes, sizeof workspace_bytes),
-        "cublasLtMatmulPreferenceSetAttribute");
-    int found = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        handle_, product_, matrix_, matrix_, matrix_, matrix_, preference, 1, &algorithm_, &found);
-    cublasLtMatmulPreferenceDestroy(preference);
-    check_blas(status, "cublasLtMatmulAlgoGetHeuristic");
-    if (found == 0) throw std::runtime_error("cuBLASLt has no such matrix product");
-  }
-  ~Product() {
-    cublasLtMatrixLayoutDestroy(matrix_), cublasLtMatmulDescDestroy(product_);
-    cublasLtDestroy(handle_);
-  }
-  Product(const Product&) = delete;
-  Product& operator=(const Product&) = delete;
-
-  void run(void* out, const void* a, const void* b, void* workspace) {
-    const float one = 1, zero = 0;
-    check_blas(cublasLtMatmul(handle_, product_, &one, a, matrix_, b, matrix_, &zero, out, matrix_,
-                              out, matrix_, &algorithm_.algo, workspace, workspace_bytes, nullptr),
-               "cublasLtMatmul");
-  }
-
-  static constexpr size_t workspace_bytes = size_t{32} << 20;
-
- private:
-  cublasLtHandle_t handle_ = nullptr;
-  cublasLtMatmulDesc_t product_ = nullptr;
-  cublasLtMatrixLayout_t matrix_ = nullptr;
-  cublasLtMatmulHeuristicResult_t algorithm_{};
-};
-
 class GpuBenchDevice final : public bench::BenchDevice {
  public:
   GpuBenchDevice() : properties_(current_gpu()), kernels_(make_cuda_kernels()) {}
@@ -115,7 +58,7 @@ class GpuBenchDevice final : public bench::BenchDevice {
     check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
     const size_t blas = cublasLtGetVersion();
     return std::string(properties_.name) + ", sm_" + std::to_string(arch()) + ", " +
-           std::to_string(properties_.multiProcessorCount) + " multiprocessors, " +
+           std::to_string(properties_.multiProcessorCount) + " SMs, " +
            std::to_string(properties_.l2CacheSize >> 20) + " MiB of L2, CUDA " + version(runtime) +
            ", driver for " + version(driver) + ", cuBLASLt " + std::to_string(blas);
   }
@@ -141,7 +84,7 @@ class GpuBenchDevice final : public bench::BenchDevice {
             .product = "cuBLASLt of " + std::to_string(n) + "^3"};
   }
 
-  // Samples of at least a millisecond; five of them or more; their median.
+  // The median of at least five samples of at least a millisecond each.
   bench::Timing measure(double seconds, const std::function<void(int)>& run) override {
     int runs = 0;
     const auto sample = [&](int n) {
@@ -177,22 +120,30 @@ class GpuBenchDevice final : public bench::BenchDevice {
     return 2.0 * double(bytes) / t.median;
   }
 
-  // Of random numbers: products of zeros are faster.
+  // c = a b^T of random numbers: products of zeros are faster.
   double product_rate(int n, DType dtype) {
+    Matmul matmul;
+    const Product product{.M = n,
+                          .N = n,
+                          .K = n,
+                          .a_transposed = false,
+                          .b_transposed = true,
+                          .has_bias = false,
+                          .dtype = dtype,
+                          .c_dtype = dtype};
     const size_t bytes = size_t(n) * size_t(n) * size_of(dtype);
-    const Memory a(bytes), b(bytes), out(bytes), workspace(Product::workspace_bytes);
+    const Memory a(bytes), b(bytes), c(bytes), workspace(matmul.workspace_bytes(product));
     std::vector<uint16_t> words(bytes / 2);
     uint32_t state = 1;
     for (const Memory* m : {&a, &b}) {
-      for (uint16_t& w : words) {  // normal numbers between 2^-7 and 2 in every type, of both signs
+      for (uint16_t& w : words) {  // of either sign, normal, between 2^-7 and 2 in every dtype
         state = state * 1664525u + 1013904223u;
         w = uint16_t((state >> 16 & 0x83FF) | 0x3C00);
       }
       upload(m->data, words.data(), bytes);
     }
-    Product product(n, dtype);
-    const bench::Timing t =
-        measure(0.2, [&](int) { product.run(out.data, a.data, b.data, workspace.data); });
+    const ProductArguments arguments{c.data, workspace.data, a.data, b.data, nullptr, false};
+    const bench::Timing t = measure(0.2, [&](int) { matmul.run(product, arguments, nullptr); });
     return 2.0 * n * n * double(n) / t.median;
   }
 

@@ -1,5 +1,5 @@
-// Which part of a picture the model sees. Every choice is a function of (seed, epoch, the image's
-// index in the data set), whatever process or thread makes it.
+// Random choice of the part of an image that the model sees. Every choice is a function of (seed,
+// epoch, the image's index in the data set), whatever process or thread makes it.
 #pragma once
 #include <cstdint>
 
@@ -17,16 +17,16 @@ struct AugmentKey {
 // 3/4-4/3, ten tries, else the middle.
 Box random_resized_crop(const AugmentKey&, int height, int width);
 
-// Shorter side below which a picture may be too small for such a crop: the smallest one's shorter
-// side is sqrt(0.08 * 3/4) of the picture's.
+// The shorter side that an image needs so that no such crop is enlarged: the shorter side of the
+// smallest crop is sqrt(0.08 * 3/4) of the image's.
 int min_side_for_random_crop(int image_size);
 
-// The middle square, which resized is "short side to image_size, centre crop".
+// The middle square; resizing it equals "short side to image_size, centre crop".
 Box centre_square(int height, int width);
 
 bool random_flip(const AugmentKey&);
 
-// Padded by `padding` black pixels all around, cropped to the old size, flipped: for the device.
+// Pad by `padding` black pixels, crop to the original size, flip: done on the device.
 Crop random_padded_crop(const AugmentKey&, int padding);
 
 }  // namespace bv

@@ -1,10 +1,11 @@
-// The built-in set, "mosaics": ten 8x8 motifs tiled over a picture, in two random colours. Any one
-// pixel is as likely either colour in every class (each tile swaps its colours or not), so a linear
-// model on pixels learns nothing; what tells the classes apart is the pattern inside a tile.
+// The built-in set, "mosaics": ten 8x8 motifs tiled over an image, in two random colours. In every
+// class each pixel is equally likely to have either colour (each tile may swap its colours), so a
+// linear model on pixels learns nothing; only the pattern within a tile tells the classes apart.
 #include <array>
 #include <cmath>
 #include <memory>
 #include <numbers>
+#include <utility>
 
 #include "data/sources.h"
 
@@ -42,9 +43,9 @@ constexpr Motif motifs[10] = {
 };
 constexpr int class_count = 10, motif_side = 8;
 constexpr int train_images = 2048, val_images = 1000, default_size = 64;
-constexpr double contrast = 96;        // least difference of the two colours in luma, of 255
-constexpr float distractors = 0.3f;    // share of tiles that show a motif of any class
-constexpr float plain = 0.2f;          // share of tiles of one colour
+constexpr double contrast = 96;        // minimum luma difference of the two colours, of 255
+constexpr float distractors = 0.3f;    // fraction of tiles that show a motif of any class
+constexpr float plain = 0.2f;          // fraction of tiles of one colour
 constexpr float noise_deviation = 16;  // of each pixel and channel
 
 struct Colours {
@@ -65,7 +66,7 @@ Colours draw_colours(RandomWords& random) {
   }
 }
 
-// What one tile shows: a motif or one colour, its colours swapped or not.
+// A tile: a motif or one colour, with its colours swapped or not.
 struct Tile {
   const Motif* motif;
   bool is_plain, swapped;
@@ -84,35 +85,30 @@ Tile draw_tile(int label, RandomWords& random) {
   return tile;
 }
 
-// Two normal numbers at once (Box & Muller 1958); the next one waits.
+// Normal numbers, two at a time (Box & Muller 1958); the second is kept for the next call.
 class Normal {
  public:
   explicit Normal(RandomWords& random) : random_(random) {}
   float next() {
-    if (waiting_) {
-      waiting_ = false;
-      return second_;
-    }
+    if (std::exchange(has_second_, !has_second_)) return second_;
     const float radius = std::sqrt(-2 * std::log(1 - uniform(random_.next())));
     const float angle = 2 * std::numbers::pi_v<float> * uniform(random_.next());
     second_ = radius * std::sin(angle);
-    waiting_ = true;
     return radius * std::cos(angle);
   }
 
  private:
   RandomWords& random_;
   float second_ = 0;
-  bool waiting_ = false;
+  bool has_second_ = false;
 };
 
 Image draw(int label, int size, int tile, RandomWords random) {
   const Colours colours = draw_colours(random);
-  const int grid = (size + tile - 1) / tile;  // the last tiles may be cut
+  const int grid = (size + tile - 1) / tile;  // the last tiles may be cut off
   std::vector<Tile> tiles;
   for (int i = 0; i < grid * grid; ++i) tiles.push_back(draw_tile(label, random));
-  Image image{
-      .height = size, .width = size, .pixels = std::vector<uint8_t>(3 * size_t(size) * size)};
+  Image image = black_image(size, size);
   uint8_t* out = image.pixels.data();
   Normal noise(random);
   const int dot = tile / motif_side;
@@ -128,7 +124,7 @@ Image draw(int label, int size, int tile, RandomWords random) {
   return image;
 }
 
-// Draws whenever asked; the loader's cache keeps what fits.
+// Drawn on every call; the loader's cache keeps what fits.
 class Mosaics : public Dataset {
  public:
   Mosaics(uint64_t seed, uint32_t part, int64_t count, int size, int tile, std::vector<int> labels)
@@ -145,7 +141,7 @@ class Mosaics : public Dataset {
                 RandomWords(seed_, random_data, static_cast<uint32_t>(index), part_));
   }
   std::string name(int64_t index) const override {
-    return "built-in picture " + std::to_string(index);
+    return "built-in image " + std::to_string(index);
   }
 
  private:
@@ -162,15 +158,13 @@ DataSets open_builtin(const DataOptions& options) {
   const int size = options.image_size > 0 ? options.image_size : default_size;
   if (size < motif_side)
     throw DataError("--image-size " + std::to_string(size) +
-                    ": the built-in pictures are at least 8 pixels wide");
+                    ": built-in images are at least 8 pixels wide");
   const bool follows_patch = options.patch_size > 0 && options.patch_size % motif_side == 0;
   const int tile = follows_patch && options.patch_size <= size ? options.patch_size : motif_side;
   std::vector<std::string> names;
   for (const Motif& motif : motifs) names.push_back(motif.name);
   ClassList classes = order_classes(names, options);
-  Fingerprint print;
-  print.add("mosaics");
-  for (const std::string& name : classes.names) print.add(name);
+  Fingerprint print("mosaics", classes.names);
   for (const int64_t number : {static_cast<int64_t>(options.seed), int64_t{size}, int64_t{tile}})
     print.add(number);
   DataSets sets{.kind = DataKind::builtin, .native_size = default_size};
@@ -181,7 +175,7 @@ DataSets open_builtin(const DataOptions& options) {
   sets.train = part(0, train_images);
   sets.val = part(1, val_images);
   sets.classes = std::move(classes.names);
-  sets.description = "built-in mosaics, 2048 train, 1000 val, 10 classes";
+  sets.description = describe("built-in mosaics", sets);
   return sets;
 }
 

@@ -1,5 +1,5 @@
-// CIFAR-10's binary files: records of a label byte and 32x32 pixels, plane by plane. The pixels
-// stay in memory as they are in the files.
+// CIFAR-10's binary files: records of a label byte and 32x32 pixels, plane by plane, kept in memory
+// as they are in the files.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -35,8 +35,10 @@ RecordFile read_records(const std::string& path) {
     throw DataError(path + ": " + bad.what());
   }
   if (file.bytes.empty() || file.bytes.size() % record_bytes != 0)
-    throw DataError(path + ": its size, " + std::to_string(file.bytes.size()) +
-                    " bytes, is no multiple of 3073, a CIFAR-10 record; download or copy it again");
+    throw DataError(
+        path + ": its size, " + std::to_string(file.bytes.size()) +
+        " bytes, is not a multiple of 3073, the size of a CIFAR-10 record; download or copy it "
+        "again");
   for (int64_t i = 0; i < file.records(); ++i) {
     const int label = file.bytes[i * record_bytes];
     if (label >= class_count)
@@ -56,7 +58,7 @@ class Cifar : public Dataset {
   int label(int64_t index) const override { return labels_[*at(index).record]; }
   Image image(int64_t index, int) const override {
     const uint8_t* planes = at(index).record + 1;
-    Image image{.height = side, .width = side, .pixels = std::vector<uint8_t>(3 * plane)};
+    Image image = black_image(side, side);
     for (int i = 0; i < plane; ++i)
       for (int c = 0; c < 3; ++c) image.pixels[3 * i + c] = planes[c * plane + i];
     return image;
@@ -99,15 +101,20 @@ std::vector<std::string> class_names(const std::string& folder) {
   return names;
 }
 
+// The number of the last batch file; 0 if there is none.
+int last_batch(const std::string& folder) {
+  int n = 99;
+  while (n > 0 && !fs::exists(folder + "/" + batch_file(n))) --n;
+  return n;
+}
+
 std::vector<RecordFile> read_train(const std::string& folder) {
-  int last = 0;
-  for (int n = 1; n <= 99; ++n)
-    if (fs::exists(folder + "/" + batch_file(n))) last = n;
-  if (last == 0) throw DataError(folder + ": CIFAR-10 without data_batch_1.bin and those after it");
+  const int last = last_batch(folder);
+  if (last == 0) throw DataError(folder + ": a CIFAR-10 folder without data_batch_1.bin");
   std::vector<RecordFile> files;
   for (int n = 1; n <= last; ++n) {
     const std::string path = folder + "/" + batch_file(n);
-    if (!fs::exists(path)) throw DataError(path + ": missing, though a later batch is there");
+    if (!fs::exists(path)) throw DataError(path + ": missing, though later batches exist");
     files.push_back(read_records(path));
   }
   return files;
@@ -116,22 +123,18 @@ std::vector<RecordFile> read_train(const std::string& folder) {
 }  // namespace
 
 bool is_cifar_folder(const std::string& path) {
-  if (fs::exists(path + "/" + meta_file) || fs::exists(path + "/" + test_file)) return true;
-  for (int n = 1; n <= 99; ++n)
-    if (fs::exists(path + "/" + batch_file(n))) return true;
-  return false;
+  return fs::exists(path + "/" + meta_file) || fs::exists(path + "/" + test_file) ||
+         last_batch(path) > 0;
 }
 
 DataSets open_cifar(const DataOptions& options) {
   ClassList classes = order_classes(class_names(options.path), options);
   std::vector<RecordFile> train = read_train(options.path), val;
   const std::string test = options.path + "/" + test_file;
-  if (!fs::exists(test)) throw DataError(test + ": missing; it is CIFAR-10's validation part");
+  if (!fs::exists(test)) throw DataError(test + ": missing; it is CIFAR-10's validation set");
   val.push_back(read_records(test));
 
-  Fingerprint print;
-  print.add("cifar");
-  for (const std::string& name : classes.names) print.add(name);
+  Fingerprint print("cifar", classes.names);
   for (const auto* files : {&train, &val})
     for (const RecordFile& file : *files) {
       print.add(fs::path(file.path).filename().string());
@@ -142,8 +145,7 @@ DataSets open_cifar(const DataOptions& options) {
   sets.train = std::make_unique<Cifar>(std::move(train), classes.labels);
   sets.val = std::make_unique<Cifar>(std::move(val), classes.labels);
   sets.classes = std::move(classes.names);
-  sets.description = "CIFAR-10, " + std::to_string(sets.train->size()) + " train, " +
-                     std::to_string(sets.val->size()) + " val, 10 classes";
+  sets.description = describe("CIFAR-10", sets);
   return sets;
 }
 

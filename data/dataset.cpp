@@ -1,4 +1,3 @@
-// Recognises what stands behind --data.
 #include "data/dataset.h"
 
 #include <algorithm>
@@ -60,6 +59,12 @@ ClassList order_classes(const std::vector<std::string>& found, const DataOptions
     list.labels[i] = static_cast<int>(at - list.names.begin());
   }
   return list;
+}
+
+std::string describe(const std::string& what, const DataSets& sets, const std::string& split) {
+  return what + ", " + std::to_string(sets.train->size()) + " train, " +
+         std::to_string(sets.val ? sets.val->size() : 0) + " val" + split + ", " +
+         std::to_string(sets.classes.size()) + " classes";
 }
 
 void Fingerprint::add(std::string_view item) {

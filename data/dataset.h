@@ -1,9 +1,9 @@
-// Data sets: where pictures and labels come from. Recognised by open_dataset:
+// Data sets: where images and labels come from. open_dataset recognises:
 //   CIFAR-10 binary folder   data_batch_*.bin, test_batch.bin, batches.meta.txt
-//   train/ and val/          (or validation/), each with one folder a class
+//   train/ and val/          (or validation/), each with one folder per class
 //   class folders            split by val_fraction, seeded, over the sorted files of each class
 //   ""                       built-in mosaics, drawn on demand at any size
-//   "synthetic"              a pool of random pictures
+//   "synthetic"              a pool of random images
 // Throws DataError naming the path and what is wrong with it.
 #pragma once
 #include <cstdint>
@@ -15,35 +15,38 @@
 
 namespace bv {
 
-// 8-bit RGB, row by row.
+// 8-bit RGB.
 struct Image {
   int height = 0, width = 0;
   std::vector<uint8_t> pixels;  // [height, width, 3]
 };
+inline Image black_image(int height, int width) {
+  return {height, width, std::vector<uint8_t>(3 * size_t(height) * width)};
+}
 
-// One part (train or val) of a data set. Threads may read at once.
+// One part (train or val) of a data set. Thread-safe.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
   virtual int label(int64_t index) const = 0;
-  // The picture, upright, at its own size, or at any size not smaller than `at_least` on its
-  // shorter side (scaled decoding; 0: full size). Throws BadImage.
+  // The image, upright, at full size or (scaled decoding) at any size whose shorter side is not
+  // below `at_least`; 0: full size. Throws BadImage.
   virtual Image image(int64_t index, int at_least) const = 0;
   virtual std::string name(int64_t index) const = 0;  // path, or file and record, for messages
 };
 
-// Data that can't be used: the user's mistake, in one line for people.
+// Data that can't be used: the user's mistake, in one line.
 struct DataError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A picture that can't be read; what() is the reason alone, without the path.
+// An image that can't be read; what() is the reason alone, without the path.
 struct BadImage : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// How pictures of a data set become the model's input.
+// How a data set's images become the model's input.
 enum class DataKind { photos, cifar, builtin, synthetic };
 
 struct DataSets {
@@ -52,24 +55,22 @@ struct DataSets {
   std::vector<std::string> classes;     // names in label order
   int native_size = 0;                  // 32 for CIFAR, 64 for the built-in set, else 0: any
   uint64_t fingerprint = 0;  // of the list of files (relative), their order, labels and classes
-  std::string
-      description;  // "CIFAR-10, 8336 train, 1017 val, 10 classes" for the first lines of a run
+  std::string description;   // "CIFAR-10, 8336 train, 1017 val, 10 classes"
 };
 
 struct DataOptions {
   std::string path;  // "", "synthetic" or a path
   double val_fraction = 0.1;
-  uint64_t seed = 0;   // of the split, and of what is drawn
-  int image_size = 0;  // builtin, synthetic: size to draw at; 0: native_size
-  int patch_size =
-      0;  // builtin: tiles of the mosaic are as large as the patch where it is a multiple of 8
-  std::vector<std::string>
-      classes;  // names or, "N", a number (synthetic); for folders: must be the folders' names
+  uint64_t seed = 0;   // of the split, and of generated images
+  int image_size = 0;  // builtin, synthetic: the images' size; 0: native_size
+  int patch_size = 0;  // builtin: the mosaic's tiles have this size if it is a multiple of 8
+  std::vector<std::string> classes;  // names, or their number as text; of folders: the folders'
 };
 DataSets open_dataset(const DataOptions&);
 
-// Decodes JPEG, PNG and what else stb_image reads, by content, not name: Exif orientation applied;
-// grey, palette, alpha (over white), 16-bit and CMYK/YCCK turned to 8-bit RGB. Throws BadImage.
+// Decodes JPEG, PNG and the other formats of stb_image, by content, not name. Applies the Exif
+// orientation; converts grey, palette, alpha (over white), 16-bit and CMYK/YCCK to 8-bit RGB.
+// Throws BadImage.
 Image decode_image(std::span<const uint8_t> file, int at_least);
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// Folders of pictures: one folder a class, with or without train/ and val/ around them.
+// Image folders: one folder per class, with or without train/ and val/ above them.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,21 +21,21 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Item {
-  std::string path;  // under the root
+  std::string path;  // relative to the root
   int label;
 };
 
 // The files of one class folder.
 struct ClassFolder {
   std::string name;
-  std::vector<std::string> files;  // sorted, under the root
+  std::vector<std::string> files;  // sorted, relative to the root
 };
 
 // All class folders of a part, sorted by name.
 struct Part {
   std::string path;
   std::vector<ClassFolder> classes;
-  int64_t left_out = 0;  // files that are no pictures by their names
+  int64_t ignored = 0;  // files whose names aren't an image's
 };
 
 class FolderDataset : public Dataset {
@@ -56,24 +56,24 @@ class FolderDataset : public Dataset {
 
 bool hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
-bool is_picture(const fs::path& path) {
+bool has_image_name(const fs::path& path) {
   std::string extension = path.extension().string();
   for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   constexpr const char* known[] = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".pnm"};
   return std::find(std::begin(known), std::end(known), extension) != std::end(known);
 }
 
-// Pictures below a class folder, in folders of its own too.
-ClassFolder scan_class(const fs::path& root, const fs::path& folder, int64_t& left_out) {
+// Images below a class folder, at any depth.
+ClassFolder scan_class(const fs::path& root, const fs::path& folder, int64_t& ignored) {
   ClassFolder found{.name = folder.filename().string(), .files = {}};
   for (fs::recursive_directory_iterator at(folder), end; at != end; ++at) {
     if (hidden(at->path())) {
       if (at->is_directory()) at.disable_recursion_pending();
     } else if (at->is_regular_file()) {
-      if (is_picture(at->path()))
+      if (has_image_name(at->path()))
         found.files.push_back(at->path().lexically_relative(root).string());
       else
-        ++left_out;
+        ++ignored;
     }
   }
   if (found.files.empty())
@@ -100,7 +100,7 @@ Part scan_part(const fs::path& root, const fs::path& path) {
                       ": no class folders in it (nor train/ and val/, nor CIFAR-10's "
                       "data_batch_1.bin)");
     for (const fs::path& folder : folders)
-      part.classes.push_back(scan_class(root, folder, part.left_out));
+      part.classes.push_back(scan_class(root, folder, part.ignored));
   } catch (const fs::filesystem_error& error) {
     throw DataError(error.path1().string() + ": cannot read: " + error.code().message());
   }
@@ -116,7 +116,7 @@ std::vector<std::string> names_of(const Part& part) {
   return names;
 }
 
-// train/ and val/ must agree: their labels are positions in the list of names.
+// Labels are positions in the list of class names, so train/ and val/ must agree on it.
 void check_same_classes(const Part& train, const Part& val) {
   for (const auto& [a, b] : {std::pair(&train, &val), std::pair(&val, &train)}) {
     const auto names = names_of(*b);
@@ -135,7 +135,7 @@ std::vector<Item> all_items(const Part& part, const ClassList& classes) {
   return items;
 }
 
-// Of each class the same share, at least one picture where there are two.
+// Holds out the same fraction of each class, at least one image if it has two.
 void split(const Part& part, const ClassList& classes, const DataOptions& options,
            std::vector<Item>& train, std::vector<Item>& val) {
   for (size_t c = 0; c < part.classes.size(); ++c) {
@@ -157,10 +157,8 @@ void split(const Part& part, const ClassList& classes, const DataOptions& option
 }
 
 DataSets assemble(const DataOptions& options, ClassList classes, std::vector<Item> train,
-                  std::vector<Item> val, int64_t left_out, const std::string& how) {
-  Fingerprint print;
-  print.add("folder");
-  for (const std::string& name : classes.names) print.add(name);
+                  std::vector<Item> val, int64_t ignored, const std::string& how) {
+  Fingerprint print("folder", classes.names);
   for (const auto* items : {&train, &val}) {
     print.add(static_cast<int64_t>(items->size()));
     for (const Item& item : *items) {
@@ -168,15 +166,12 @@ DataSets assemble(const DataOptions& options, ClassList classes, std::vector<Ite
       print.add(item.label);
     }
   }
-  DataSets sets{.kind = DataKind::photos, .fingerprint = print.value()};
-  sets.description = options.path + ", " + std::to_string(train.size()) + " train, " +
-                     std::to_string(val.size()) + " val" + how + ", " +
-                     std::to_string(classes.names.size()) + " classes";
-  if (left_out > 0)
-    sets.description += ", " + std::to_string(left_out) + " files that are no images left out";
-  sets.classes = std::move(classes.names);
+  DataSets sets{
+      .kind = DataKind::photos, .classes = std::move(classes.names), .fingerprint = print.value()};
   sets.train = std::make_unique<FolderDataset>(options.path, std::move(train));
   if (!val.empty()) sets.val = std::make_unique<FolderDataset>(options.path, std::move(val));
+  sets.description = describe(options.path, sets, how);
+  if (ignored > 0) sets.description += ", other files ignored: " + std::to_string(ignored);
   return sets;
 }
 
@@ -194,7 +189,7 @@ fs::path val_folder(const fs::path& root) {
 
 }  // namespace
 
-// A folder `train` that holds pictures and no folders is a class (beside `bus` and `car`).
+// A folder `train` with images and no folders is a class (next to `bus` and `car`).
 bool is_split_folder(const std::string& path) {
   const bool train = has_folders(fs::path(path) / "train"), val = has_folders(val_folder(path));
   if (train && !val)
@@ -210,7 +205,7 @@ DataSets open_split_folder(const DataOptions& options) {
   ClassList classes = order_classes(names_of(train), options);
   auto train_items = all_items(train, classes), val_items = all_items(val, classes);
   return assemble(options, std::move(classes), std::move(train_items), std::move(val_items),
-                  train.left_out + val.left_out, "");
+                  train.ignored + val.ignored, "");
 }
 
 DataSets open_class_folders(const DataOptions& options) {
@@ -218,27 +213,25 @@ DataSets open_class_folders(const DataOptions& options) {
   ClassList classes = order_classes(names_of(part), options);
   std::vector<Item> train, val;
   split(part, classes, options, train, val);
-  return assemble(options, std::move(classes), std::move(train), std::move(val), part.left_out,
+  return assemble(options, std::move(classes), std::move(train), std::move(val), part.ignored,
                   " (split by --val-fraction)");
 }
 
 std::vector<uint8_t> read_file(const std::string& path) {
   struct File {
-    int handle;
-    ~File() {
-      if (handle >= 0) close(handle);
-    }
+    int fd;
+    ~File() { close(fd); }
   };
   const File file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   struct stat status {};
-  if (file.handle < 0 || fstat(file.handle, &status) != 0)
+  if (file.fd < 0 || fstat(file.fd, &status) != 0)
     throw BadImage(std::string("cannot open: ") + std::strerror(errno));
   std::vector<uint8_t> bytes(status.st_size);
   for (size_t have = 0; have < bytes.size();) {
-    const ssize_t got = read(file.handle, bytes.data() + have, bytes.size() - have);
+    const ssize_t got = read(file.fd, bytes.data() + have, bytes.size() - have);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw BadImage(std::string("cannot read: ") + std::strerror(errno));
-    if (got == 0) throw BadImage("became shorter while it was read");
+    if (got == 0) throw BadImage("was truncated while being read");
     have += got;
   }
   return bytes;

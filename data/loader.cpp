@@ -1,6 +1,5 @@
 // A ring of batches: workers fill rows in the order of use, the caller takes whole batches from the
-// other end. Which rows a worker takes says nothing of what they hold, so neither the number of
-// workers nor their timing shows in a batch.
+// other end. A row's content doesn't depend on which worker fills it or when.
 #include "data/loader.h"
 
 #include <algorithm>
@@ -27,7 +26,7 @@ constexpr uint32_t max_replacements = 1000;
 
 using Order = std::vector<uint32_t>;
 
-// Images, crops and labels lie one behind the other in one piece of memory.
+// Images, crops and labels are consecutive in one allocation.
 struct Slot {
   std::shared_ptr<void> memory;
   uint8_t* images = nullptr;
@@ -37,7 +36,7 @@ struct Slot {
   int64_t sequence = -1, epoch = 0, first = 0;  // first: image index or position of row 0
   std::shared_ptr<const Order> order;           // null: the position is the index
   int rows_left = 0;
-  int bad_row = -1;  // the first row whose picture failed, and why
+  int bad_row = -1;  // the first row whose image failed, and why
   std::exception_ptr error;
 };
 
@@ -70,14 +69,14 @@ std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images) 
 
 struct Loader::State {
   State(const Dataset& d, const LoaderOptions& o, bool is_train)
-      : data(d), options(o), train(is_train), preparer(d, o, is_train) {
+      : data(d), options(o), train(is_train), preprocessor(d, o, is_train) {
     const int64_t global = int64_t{o.local_batch} * o.ranks;
     share = (d.size() + o.ranks - 1) / o.ranks;
     batches = !train                          ? (share + o.local_batch - 1) / o.local_batch
               : o.kind == DataKind::synthetic ? synthetic_batches
                                               : d.size() / global;
     row_bytes = 3 * size_t(o.image_size) * o.image_size;
-    // A row of photos is worth waking a thread for; small pictures are taken by the dozen.
+    // One photo is worth waking a thread for; small images are taken in chunks.
     chunk = o.kind == DataKind::photos ? 1 : 16;
     slots.resize(std::max(1, o.prefetch) + 1);
     for (Slot& slot : slots) allocate(slot, o, row_bytes * static_cast<size_t>(o.local_batch));
@@ -90,7 +89,7 @@ struct Loader::State {
       stopping = true;
     }
     changed.notify_all();
-  }  // the threads join as they are destroyed, before what they use
+  }  // the threads join when destroyed, before the members they use
 
   // ---- called by the owner --------------------------------------------------------------------
   void start(int64_t epoch, int64_t batch) {
@@ -120,7 +119,7 @@ struct Loader::State {
     return slot.batch;
   }
 
-  // ---- the workers' side: what to do next (under the mutex) -------------------------------------
+  // ---- the workers' side: the next task (under the mutex) ---------------------------------------
   bool has_work() const {
     if (!running || (!train && filling >= batches)) return false;
     return filling < std::max<int64_t>(given, 0) + static_cast<int64_t>(slots.size());
@@ -205,12 +204,13 @@ struct Loader::State {
     }
   }
 
-  // Returns the index of the image used, its own or in training another for a bad one; -1: none.
+  // Returns the index of the image used: `index`, or in training a replacement for a bad image; -1:
+  // skipped.
   int64_t prepare(int64_t index, int64_t epoch, Resizer& resizer, uint8_t* out, Crop& crop) {
     int64_t candidate = index;
     for (uint32_t attempt = 0; attempt < max_replacements; ++attempt) {
       if (!known_bad(candidate)) try {
-          preparer.run(candidate, static_cast<uint32_t>(epoch), resizer, out, crop);
+          preprocessor.run(candidate, static_cast<uint32_t>(epoch), resizer, out, crop);
           return candidate;
         } catch (const BadImage& bad) {
           on_bad_image(candidate, bad.what());
@@ -220,7 +220,7 @@ struct Loader::State {
                                     static_cast<uint32_t>(epoch), random_replace);
       candidate = static_cast<int64_t>(uint64_t{random.at[0]} * data.size() >> 32);
     }
-    throw DataError("too many bad images: found none to stand in for " + data.name(index));
+    throw DataError("too many bad images: no replacement found for " + data.name(index));
   }
 
   bool known_bad(int64_t index) const {
@@ -230,8 +230,7 @@ struct Loader::State {
 
   void on_bad_image(int64_t index, const std::string& reason) {
     if (!options.skip_bad_images)
-      throw DataError(data.name(index) + ": " + reason +
-                      " (--on-bad-image skip leaves such files out)");
+      throw DataError(data.name(index) + ": " + reason + " (--on-bad-image skip skips such files)");
     const std::lock_guard lock(bad_mutex);
     if (!bad_images.insert(index).second) return;
     std::fprintf(stderr, "skipped bad image %s: %s\n", data.name(index).c_str(), reason.c_str());
@@ -243,12 +242,12 @@ struct Loader::State {
   int64_t share, batches;
   size_t row_bytes;
   int chunk;
-  Preprocessor preparer;
+  Preprocessor preprocessor;
 
   std::mutex mutex;
   std::condition_variable changed;
-  // Batches since start() are numbered from 0: `given` is with the caller, `filling` is the one
-  // whose rows are being handed out, filled_rows of them so far.
+  // Batches since start() are numbered from 0: the caller has `given`; the rows of `filling` are
+  // being handed out, filled_rows of them so far.
   int64_t base = 0, given = -1, filling = 0;
   int filled_rows = 0, busy = 0;
   bool running = false, stopping = false;
@@ -259,7 +258,7 @@ struct Loader::State {
   mutable std::mutex bad_mutex;
   std::set<int64_t> bad_images;
 
-  std::vector<std::jthread> workers;  // last: they end before anything else does
+  std::vector<std::jthread> workers;  // last: destroyed first
 };
 
 Loader::Loader(const Dataset& data, const LoaderOptions& options, bool train)

@@ -16,11 +16,10 @@ namespace bv {
 struct Batch {
   const uint8_t* images;  // [local_batch, height, width, 3]; rows from `count` on are black
   const Crop* crops;      // [local_batch]
-  const int32_t*
-      labels;  // [local_batch]; -1 from `count` on, and where an evaluation image was skipped
-  int count;   // rows in use
-  uint32_t position;    // of row 0 in the epoch's order
-  double wait_seconds;  // that next() waited for it
+  const int32_t* labels;  // [local_batch]; -1 from `count` on and for skipped evaluation images
+  int count;              // rows in use
+  uint32_t position;      // of row 0 in the epoch's order
+  double wait_seconds;    // of next() for this batch
 };
 
 struct LoaderOptions {
@@ -32,9 +31,9 @@ struct LoaderOptions {
   bool augment = true;  // "basic"; false: resize the short side, centre crop
   bool skip_bad_images = false;
   int workers = 1;         // threads; at least 1
-  size_t cache_bytes = 0;  // for this process: decoded images are kept when all of them fit
+  size_t cache_bytes = 0;  // per process: decoded images are kept if all of them fit
   int prefetch = 3;        // batches prepared ahead
-  // Where batches lie; empty: ordinary memory. A device may read another kind faster.
+  // Allocates the batches; empty: ordinary memory. A device may read another kind faster.
   std::function<std::shared_ptr<void>(size_t bytes)> allocate;
 };
 
@@ -43,14 +42,14 @@ struct LoaderOptions {
 std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images);
 
 // Training: positions p of an epoch are the images order(seed, epoch)[p]; batch k of the epoch
-// covers positions [k * local_batch * ranks, ...), rank r its r-th local_batch. Never ends: after
-// floor(images / batch) batches comes the next epoch. Evaluation (train = false): every image once,
-// in order, rank r the r-th share of contiguous images.
+// covers positions [k * local_batch * ranks, ...), rank r its r-th local_batch. Never ends: the
+// next epoch follows after floor(images / batch) batches. Evaluation (train = false): every image
+// once, in order, rank r the r-th contiguous share.
 class Loader {
  public:
   Loader(const Dataset&, const LoaderOptions&, bool train);
   ~Loader();
-  int height() const;  // of stored pictures: the model's size
+  int height() const;  // of stored images: the model's size
   int width() const;
   // Training: floor(size / (local_batch * ranks)), synthetic data 1,000; evaluation: ceil(share /
   // local_batch), the same for all ranks.
@@ -60,7 +59,7 @@ class Loader {
   void start(int64_t epoch, int64_t batch);
   // The next batch. Throws DataError naming a bad image unless these are skipped.
   const Batch& next();
-  int64_t skipped() const;  // bad images met so far, each counted once
+  int64_t skipped() const;  // distinct bad images so far
 
  private:
   struct State;

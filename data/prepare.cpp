@@ -6,21 +6,17 @@
 #include "data/augment.h"
 
 namespace bv {
-namespace {
 
-// What CIFAR's pictures are padded by before they are cropped at random; of the resized picture
-// where --image-size is not 32.
+// Black pixels around a CIFAR image, after resizing, for random crops.
 constexpr int cifar_padding = 4;
 
-}  // namespace
-
-std::shared_ptr<const Image> PictureCache::find(int64_t index) const {
+std::shared_ptr<const Image> ImageCache::find(int64_t index) const {
   if (limit_ == 0) return nullptr;
   const std::lock_guard lock(mutex_);
   return images_.empty() ? nullptr : images_[index];
 }
 
-void PictureCache::add(int64_t index, std::shared_ptr<const Image> image) {
+void ImageCache::add(int64_t index, std::shared_ptr<const Image> image) {
   if (limit_ == 0) return;
   const std::lock_guard lock(mutex_);
   if (images_.empty() || images_[index]) return;
@@ -33,7 +29,7 @@ void PictureCache::add(int64_t index, std::shared_ptr<const Image> image) {
   }
 }
 
-size_t PictureCache::bytes() const {
+size_t ImageCache::bytes() const {
   const std::lock_guard lock(mutex_);
   return bytes_;
 }
@@ -46,33 +42,32 @@ Preprocessor::Preprocessor(const Dataset& data, const LoaderOptions& options, bo
       cache_(options.kind == DataKind::synthetic ? 0 : data.size(),
              options.kind == DataKind::synthetic ? 0 : options.cache_bytes) {}
 
-// Cached is what no random choice has touched: the final picture, or before a random crop the
-// decoded one. That is always decoded at a size fit for the smallest crop, cached or not: the
-// pixels of a batch must not depend on what was in the cache.
-std::shared_ptr<const Image> Preprocessor::picture(int64_t index, Resizer& resizer) {
+// Only what no random choice has touched is cached: the final image or, before a random crop, the
+// decoded one. The latter is always decoded at a size that suits the smallest crop, cached or not:
+// a batch's pixels must not depend on the cache.
+std::shared_ptr<const Image> Preprocessor::cached_image(int64_t index, Resizer& resizer) {
   if (auto cached = cache_.find(index)) return cached;
   const int size = options_.image_size;
   std::shared_ptr<const Image> image;
   if (random_crop_)
     image = std::make_shared<const Image>(data_.image(index, min_side_for_random_crop(size)));
   else
-    image = final_picture(data_.image(index, size), resizer);
+    image = final_image(data_.image(index, size), resizer);
   cache_.add(index, image);
   return image;
 }
 
-std::shared_ptr<const Image> Preprocessor::final_picture(Image image, Resizer& resizer) const {
+std::shared_ptr<const Image> Preprocessor::final_image(Image image, Resizer& resizer) const {
   const int size = options_.image_size;
   if (image.height == size && image.width == size)
     return std::make_shared<const Image>(std::move(image));
-  auto resized = std::make_shared<Image>(Image{.height = size, .width = size, .pixels = {}});
-  resized->pixels.resize(3 * size_t(size) * size);
+  auto resized = std::make_shared<Image>(black_image(size, size));
   resizer.run(image, centre_square(image.height, image.width), size, size, resized->pixels.data());
   return resized;
 }
 
 void Preprocessor::run(int64_t index, uint32_t epoch, Resizer& resizer, uint8_t* out, Crop& crop) {
-  const auto image = picture(index, resizer);
+  const auto image = cached_image(index, resizer);
   const AugmentKey key{options_.seed, epoch, static_cast<uint32_t>(index)};
   const int size = options_.image_size;
   crop = {};

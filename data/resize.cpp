@@ -1,5 +1,5 @@
-// Rows first: whole rows are added up in float, which vectorises however the picture lies; then
-// each output pixel of that one row takes its columns. 3 flops times (scale + 1) a source value.
+// Rows first: whole rows are added up in float, which always vectorises; then each output pixel of
+// that row adds up its columns. 3 (scale + 1) flops per source value.
 #include "data/resize.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-// The compiler's own vectors, not an instruction set's.
+// The compiler's portable vectors.
 using Float4 = float __attribute__((vector_size(16)));
 
 void add_rows(float* out, const Image& image, const Taps& rows, int first, int count) {
@@ -23,7 +23,7 @@ void add_rows(float* out, const Image& image, const Taps& rows, int first, int c
   }
 }
 
-// One output pixel; a fourth value, the next pixel's red, rides along to fill the register.
+// One output pixel; a fourth value, the next pixel's red, fills the register.
 void add_columns(uint8_t* out, const float* row, const Taps& columns) {
   Float4 sum = {0.5f, 0.5f, 0.5f, 0.5f};
   for (const float weight : columns.weights) {

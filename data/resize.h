@@ -1,4 +1,4 @@
-// Antialiased bilinear resizing of 8-bit RGB, what PIL and torchvision do with photos.
+// Antialiased bilinear resizing of 8-bit RGB, as PIL and torchvision resize photos.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -7,24 +7,23 @@
 
 namespace bv {
 
-// A part of a picture, in pixels.
+// A part of an image, in pixels.
 struct Box {
   double top = 0, left = 0, height = 0, width = 0;
 };
 
-// Weights of the pixels that one output row or column is made of: a triangle as wide as the
-// scale, so that every input pixel counts when shrinking.
+// The weights of the input pixels in one output row or column: a triangle as wide as the scale, so
+// that every input pixel counts when shrinking.
 struct Taps {
   int begin = 0;
   std::vector<float> weights;  // sum to 1
 };
 std::vector<Taps> triangle_taps(int input_size, double begin, double length, int output_size);
 
-// Keeps its scratch memory between pictures; one for each thread.
+// Keeps its scratch memory between images; one per thread.
 class Resizer {
  public:
-  // out [height, width, 3] = the box of `image`. Pixels around the box count where the filter
-  // reaches them.
+  // out [height, width, 3] = the box of `image`. The filter may reach pixels around the box.
   void run(const Image& image, const Box& box, int height, int width, uint8_t* out);
 
  private:

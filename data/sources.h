@@ -1,4 +1,4 @@
-// The kinds of data sets behind open_dataset, and what they share.
+// The kinds of data sets that open_dataset recognises, and what they share.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -18,24 +18,30 @@ DataSets open_builtin(const DataOptions&);
 DataSets open_synthetic(const DataOptions&);
 
 bool is_cifar_folder(const std::string& path);
-bool is_split_folder(const std::string& path);  // throws where only one part is there
+bool is_split_folder(const std::string& path);  // throws if only one part exists
 
-// Classes in the order of --classes, which may be their number or all their names in any order;
-// `labels` says where each found class went.
+// Classes in the order of --classes, which may be their number or all their names in any order.
 struct ClassList {
   std::vector<std::string> names;
-  std::vector<int> labels;
+  std::vector<int> labels;  // of each class found
 };
 ClassList order_classes(const std::vector<std::string>& found, const DataOptions&);
 
-// N where --classes is a number, else 0.
+// N if --classes is a number, else 0.
 int class_count_option(const DataOptions&);
 
 std::vector<uint8_t> read_file(const std::string& path);  // throws BadImage
 
-// FNV-1a, 64 bits; each item ends with a zero, so that "ab","c" and "a","bc" differ.
+// "CIFAR-10, 8336 train, 1017 val, 10 classes".
+std::string describe(const std::string& what, const DataSets&, const std::string& split = "");
+
+// FNV-1a, 64 bits; each item ends with a zero byte, so that "ab","c" and "a","bc" differ.
 class Fingerprint {
  public:
+  Fingerprint(std::string_view kind, const std::vector<std::string>& classes) {
+    add(kind);
+    for (const std::string& name : classes) add(name);
+  }
   void add(std::string_view item);
   void add(int64_t number) { add(std::to_string(number)); }
   uint64_t value() const { return hash_; }
@@ -44,7 +50,7 @@ class Fingerprint {
   uint64_t hash_ = 0xCBF29CE484222325u;
 };
 
-// A sequence of random words for one thing (an image of a part, a pool's picture, a class).
+// A sequence of random words for one thing: an image of a part, a pool's image, a class.
 class RandomWords {
  public:
   RandomWords(uint64_t seed, RandomUse use, uint32_t thing, uint32_t part = 0)

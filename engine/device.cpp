@@ -64,7 +64,7 @@ DType settle_precision(Options& o, const Backend& backend, DeviceKind device,
   if (o.precision == "auto") {
     o.precision = best;
   } else if (!supports(o.precision)) {
-    if (o.stated("precision")) {
+    if (o.is_explicit("precision")) {
       const std::string device_name = name_of(device);
       throw UserError("--precision " + o.precision + ": the " + device_name + " device " +
                       (supports("fp16") ? "has fp16 and fp32, but " + o.precision +

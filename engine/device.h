@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/options/options.h"
-#include "engine/processes/launch.h"
+#include "engine/processes/world.h"
 #include "kernels/devices/devices.h"
 
 namespace bv {

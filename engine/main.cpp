@@ -12,8 +12,11 @@
 #include "engine/options/command_line.h"
 #include "engine/options/config.h"
 #include "engine/options/model_config.h"
+#include "engine/processes/affinity.h"
+#include "engine/processes/host_comm.h"
 #include "engine/processes/launch.h"
 #include "engine/processes/same_options.h"
+#include "engine/processes/signals.h"
 #include "engine/setup.h"
 #include "engine/train.h"
 
@@ -34,7 +37,7 @@ std::unique_ptr<Communicator> connect(World& world, const Options& o, const Devi
                                       .timeout = o.timeout,
                                       .supervised = world.launched},
                             .fd = world.shared_fd,
-                            .hosts = std::move(hosts)},
+                            .host_comm = std::move(hosts)},
                            device.shared);
 }
 

@@ -16,7 +16,7 @@ namespace {
 // Settles --batch, images of one forward pass over all processes, and each one's share.
 void settle_batch(Options& o, int ranks, int64_t images) {
   const auto fits = [](int64_t batch) { return "; " + std::to_string(batch) + " would fit"; };
-  const bool stated = o.stated("batch") || o.stated("local_batch");
+  const bool stated = o.is_explicit("batch") || o.is_explicit("local_batch");
   int64_t batch = o.local_batch ? int64_t{*o.local_batch} * ranks : o.batch.value_or(64);
   const int64_t largest = images / ranks * ranks;
   if (largest == 0)
@@ -161,8 +161,8 @@ Setup settle(Options o, ModelConfig model, DataSets data, int ranks, const Devic
     keep_meaning_of_head(o, data, from, notes);
   }
   // Pixels are normalised as the weights were trained with, unless told otherwise.
-  if (!o.stated("mean")) o.mean = from.mean.value_or(o.mean.value_or(model.mean));
-  if (!o.stated("std")) o.std = from.std.value_or(o.std.value_or(model.std));
+  if (!o.is_explicit("mean")) o.mean = from.mean.value_or(o.mean.value_or(model.mean));
+  if (!o.is_explicit("std")) o.std = from.std.value_or(o.std.value_or(model.std));
   o.classes = data.classes;
 
   Graph graph = build_graph(o, model, dtype, *o.local_batch, data.classes.size(), ranks);

@@ -17,7 +17,7 @@
 #include "engine/base/file_io.h"
 #include "engine/base/text.h"
 #include "engine/options/config.h"
-#include "engine/processes/launch.h"
+#include "engine/processes/signals.h"
 #include "engine/report/log.h"
 #include "engine/report/report.h"
 #include "engine/training/schedule.h"

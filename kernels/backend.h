@@ -1,6 +1,5 @@
-// What a device is to the engine: a table of kernels, memory, streams and events, a communicator.
-// A backend throws std::runtime_error where the device fails, std::invalid_argument where it is
-// misused.
+// What the engine needs of a device: a table of kernels, memory, streams and events, collectives.
+// A backend throws std::runtime_error if the device fails, std::invalid_argument if it is misused.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,8 +12,8 @@ namespace bv {
 
 using Event = struct OpaqueEvent*;
 
-// Collectives over all processes of a run. Every process calls the same sequence with the same
-// counts. Every rank ends with the same bits, and these do not depend on timing.
+// Collectives over all processes of a run. Every rank makes the same calls in the same order with
+// the same counts, and ends with the same bits, which do not depend on timing.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -22,25 +21,25 @@ class Communicator {
   virtual int size() const = 0;
   virtual void all_reduce(float* data, size_t count, Stream) = 0;  // data = sum over the ranks
   virtual void all_reduce(double* data, size_t count, Stream) = 0;
-  // data [size, count]: every rank has filled its own row and gets the others'.
+  // data [size, count]: each rank has filled its own row and receives the others.
   virtual void all_gather(float* data, size_t count, Stream) = 0;
   virtual void broadcast(void* data, size_t bytes, int root, Stream) = 0;
-  virtual void barrier() = 0;                    // of the hosts
-  virtual double all_reduce_scalar(double) = 0;  // over the ranks, of a number of each host
-  // While busy (saving, say), this process may let its peers wait longer than their timeout.
+  virtual void barrier() = 0;                    // the host waits for the other hosts
+  virtual double all_reduce_scalar(double) = 0;  // sums one host value per rank
+  // While busy (saving, say), this process may keep its peers waiting beyond their timeout.
   virtual void busy(bool) = 0;
-  // Why it can't go on, where that shows by itself; to be asked by any thread.
+  // The failure the communicator has detected, or empty. Thread-safe.
   virtual std::string failure() const { return ""; }
-  // This process is about to end the run: peers that can't see that are told.
+  // This process is about to end the run: tells the peers that cannot see it.
   virtual void end_run() {}
 };
 
-// Device work that is issued again and again, always the same: on a GPU a CUDA graph.
+// Device work that is issued many times unchanged: on a GPU, a CUDA graph.
 class Recording {
  public:
   virtual ~Recording() = default;
   virtual void replay() = 0;
-  virtual int nodes() const = 0;  // of its graph, once it has been captured; else 0
+  virtual int nodes() const = 0;  // of the captured graph; 0 if there is none yet
 };
 
 // Issues the work each time.
@@ -61,47 +60,46 @@ class Backend {
   virtual bool supports(DType) const = 0;
   virtual Kernels& kernels() = 0;
 
-  // Device memory, at a multiple of 256 bytes, not initialised. Planned arenas only: never called
-  // during a step.
+  // Device memory, aligned to 256 bytes, uninitialised. For planned arenas: never called during a
+  // step.
   virtual void* allocate(size_t bytes) = 0;
   virtual void release(void*) = 0;
-  // Host memory that copies to and from the device run fastest with.
+  // Host memory that copies fastest to and from the device.
   virtual void* allocate_host(size_t bytes) = 0;
   virtual void release_host(void*) = 0;
-  virtual size_t memory_limit() const = 0;  // bytes that arenas may take in all
+  virtual size_t memory_limit() const = 0;  // bytes for all arenas together
 
-  // Asynchronous on their stream where the device has such; host memory must stay as it is until
-  // then.
+  // Asynchronous on devices that have streams: host memory must stay unchanged until they are done.
   virtual void to_device(void* device, const void* host, size_t bytes, Stream) = 0;
   virtual void to_host(void* host, const void* device, size_t bytes, Stream) = 0;
   virtual void copy(void* to, const void* from, size_t bytes, Stream) = 0;  // on the device
   virtual void zero(void* device, size_t bytes, Stream) = 0;
 
-  // Stream 0 (null) computes. A stream for communication runs beside it where the machine has room
-  // for that.
+  // Compute runs on stream 0 (null). Communication has a stream of its own if the machine has room
+  // for it.
   virtual Stream communication_stream() = 0;
-  // `work` in its turn of the stream, on some thread of the host; it must not use the device.
+  // Runs `work` in stream order on a host thread; it must not use the device.
   virtual void call_on_host(Stream, std::function<void()> work) = 0;
   virtual Event create_event() = 0;  // owned by the backend
   virtual void record(Event, Stream) = 0;
-  virtual void wait(Stream, Event) = 0;  // what comes later on the stream comes after the event
-  virtual void synchronize(Stream) = 0;  // the host waits
-  virtual void host_wait(Event) = 0;     // for one event alone
-  // Called with true before the host waits for the device, with false after; empty: nobody listens.
+  virtual void wait(Stream, Event) = 0;  // later work on the stream runs after the event
+  virtual void synchronize(Stream) = 0;  // the host waits for the stream
+  virtual void host_wait(Event) = 0;     // the host waits for this event
+  // The listener is called with true before the host waits for the device, with false after.
   virtual void on_wait(std::function<void(bool begins)>) {}
-  virtual Stream compute_stream() { return nullptr; }  // the one that null stands for
-  // Batches come in on it while stream 0 computes. Null where there is nothing to be gained.
+  virtual Stream compute_stream() { return nullptr; }  // the stream that null stands for
+  // Batches are uploaded on it while stream 0 computes. Null if that gains nothing.
   virtual Stream upload_stream() { return nullptr; }
 
-  // `issue` enqueues the work on stream 0, and on streams that are forked from it and joined to it
-  // again by events. It is called anew for each replay, or a few times alone: it must enqueue the
-  // same each time.
+  // `issue` enqueues the work on stream 0 and on streams that fork from it and join it by events.
+  // It is called for every replay, or only for the first few: it must enqueue the same work each
+  // time.
   virtual std::unique_ptr<Recording> recording(std::function<void()> issue) {
     return std::make_unique<PlainRecording>(std::move(issue));
   }
 };
 
-// Device memory with an owner.
+// Owns device memory.
 class DeviceMemory {
  public:
   DeviceMemory() = default;

@@ -6,7 +6,7 @@
 namespace bv {
 namespace {
 
-// One block: x + branch(x), where the first block of a stage brings x to the branch's shape.
+// One block: x + branch(x); the first block of a stage projects x to the branch's shape.
 class Block {
  public:
   Block(Graph& g, const ResnetConfig& c, std::string name, int channels, int stride)

@@ -10,8 +10,9 @@ struct VitConfig {
   float mlp_ratio = 4;
   float layer_norm_eps = 1e-6f;
   int classes;
-  // timm's meaning: of the class token before the head; of attention's probabilities; of whole
-  // branches (stochastic depth), rising linearly from 0 in the first block to this in the last.
+  // As in timm: dropout of the class token before the head; of the attention probabilities; of
+  // whole branches (stochastic depth), rising linearly from 0 in the first block to this in the
+  // last.
   float drop_rate = 0, attn_drop_rate = 0, drop_path_rate = 0;
   float label_smoothing = 0;
 };

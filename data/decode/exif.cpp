@@ -6,7 +6,7 @@
 namespace bv {
 namespace {
 
-// Numbers of either byte order out of a block; 0 beyond its end.
+// Reads numbers of either byte order; 0 beyond the end.
 struct TiffReader {
   std::span<const uint8_t> bytes;
   bool big_endian;
@@ -43,15 +43,12 @@ int exif_orientation(std::span<const uint8_t> tiff) {
 
 Image upright(Image stored, int orientation) {
   if (orientation <= 1 || orientation > 8) return stored;
-  // Bit by bit: 5-8 exchange rows and columns; then the result's rows and columns may run
-  // backwards.
+  // 5-8 transpose; then the result's rows and columns may be reversed.
   const bool transpose = orientation >= 5;
   const bool flip_x = orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
   const bool flip_y = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
-  Image out;
-  out.height = transpose ? stored.width : stored.height;
-  out.width = transpose ? stored.height : stored.width;
-  out.pixels.resize(stored.pixels.size());
+  Image out = transpose ? black_image(stored.width, stored.height)
+                        : black_image(stored.height, stored.width);
   uint8_t* to = out.pixels.data();
   for (int y = 0; y < out.height; ++y) {
     const int sy = flip_y ? out.height - 1 - y : y;

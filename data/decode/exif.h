@@ -1,4 +1,4 @@
-// The orientation that a camera writes beside the pixels, and its undoing.
+// The orientation that a camera records, and how to undo it.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -7,11 +7,11 @@
 
 namespace bv {
 
-// The Orientation tag (1-8) of an Exif block (a TIFF file without picture); 1 where there is none
-// or the block is damaged: a picture is not worth less for its metadata.
+// The Orientation tag (1-8) of an Exif block (a TIFF file without pixels); 1 if there is none or
+// the block is damaged: bad metadata is no reason to reject an image.
 int exif_orientation(std::span<const uint8_t> tiff);
 
-// Turns and mirrors stored pixels so that the picture stands upright.
+// Rotates and mirrors stored pixels so that the image is upright.
 Image upright(Image stored, int orientation);
 
 }  // namespace bv

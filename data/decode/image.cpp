@@ -12,20 +12,16 @@ namespace bv {
 
 void check_image_size(int64_t width, int64_t height) {
   constexpr int64_t max_side = 1 << 15, max_pixels = int64_t{1} << 27;
-  if (width < 1 || height < 1) throw BadImage("the picture has no pixels");
+  if (width < 1 || height < 1) throw BadImage("the image has no pixels");
   if (width > max_side || height > max_side || width * height > max_pixels)
-    throw BadImage("the picture claims " + std::to_string(width) + "x" + std::to_string(height) +
-                   " pixels, more than 32768 a side or 134 million");
+    throw BadImage("the image claims " + std::to_string(width) + "x" + std::to_string(height) +
+                   " pixels, more than 32768 per side or 134 million");
 }
 
 Image to_rgb(const uint8_t* pixels, int width, int height, int channels) {
   const size_t count = size_t(width) * height;
-  Image image{.height = height, .width = width, .pixels = {}};
-  if (channels == 3) {
-    image.pixels.assign(pixels, pixels + 3 * count);
-    return image;
-  }
-  image.pixels.resize(3 * count);
+  if (channels == 3) return {height, width, {pixels, pixels + 3 * count}};
+  Image image = black_image(height, width);
   const bool grey = channels <= 2, alpha = channels % 2 == 0;
   uint8_t* out = image.pixels.data();
   for (size_t i = 0; i < count; ++i, pixels += channels, out += 3) {

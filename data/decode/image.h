@@ -1,4 +1,4 @@
-// Parts of decode_image (data/dataset.h) that the formats share.
+// Helpers of decode_image (data/dataset.h) that the formats share.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace bv {
 
-// Throws BadImage where a header claims no pixels or more than any photo has, before anything of
-// that size is allocated.
+// Throws BadImage if a header claims no pixels or more than any photo has, before anything of that
+// size is allocated.
 void check_image_size(int64_t width, int64_t height);
 
 // 1 (grey), 2 (grey, alpha), 3 or 4 (RGB, alpha) channels to RGB, over white.

@@ -4,7 +4,7 @@
 
 #if BAREVISION_TURBOJPEG
 // clang-format off
-#include <cstdio>  // jpeglib.h wants its types, and so to come later
+#include <cstdio>  // jpeglib.h needs its types
 #include <jpeglib.h>
 // clang-format on
 
@@ -15,11 +15,11 @@
 namespace bv {
 namespace {
 
-// libjpeg reports errors by a call that must not return. It is C: an exception must not pass
-// through its frames, so errors jump back into one of the two functions below, which hold nothing
-// that has a destructor.
+// libjpeg reports errors by a call that must not return. No exception may pass through its C
+// frames, so errors jump back into one of the two functions below, which have no objects with
+// destructors.
 struct ErrorManager {
-  jpeg_error_mgr base;  // first: libjpeg hands back its address
+  jpeg_error_mgr base;  // first: libjpeg passes its address back
   std::jmp_buf back;
   char message[JMSG_LENGTH_MAX];
 };
@@ -30,10 +30,10 @@ struct ErrorManager {
   std::longjmp(error->back, 1);
 }
 
-// Warnings: as other decoders do, a picture with a damaged spot is taken as it comes out.
+// Warnings are ignored: like other decoders we accept an image with a damaged spot.
 void on_message(j_common_ptr, int) {}
 
-// 1/8, 1/4 and 1/2 have fast inverse DCTs; the steps between cost more than they save.
+// Only 1/8, 1/4 and 1/2 have fast inverse DCTs.
 int scale_down(int shorter, int at_least) {
   int down = 1;
   while (at_least > 0 && down < 8 && (shorter + 2 * down - 1) / (2 * down) >= at_least) down *= 2;
@@ -95,8 +95,7 @@ Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo& info, int
   const int height = static_cast<int>(d.jpeg.output_height);
   const int width = static_cast<int>(d.jpeg.output_width);
   check_image_size(width, height);
-  Image image{.height = height, .width = width, .pixels = {}};
-  image.pixels.resize(size_t(height) * width * 3);
+  Image image = black_image(height, width);
   std::vector<uint8_t> cmyk(d.jpeg.output_components == 4 ? 4 * size_t(width) : 0);
   if (!read_rows(d.jpeg, d.error, image.pixels.data(), cmyk.empty() ? nullptr : cmyk.data()))
     d.fail();

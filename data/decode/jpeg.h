@@ -1,5 +1,5 @@
-// JPEG by libjpeg-turbo where the build has it; stb_image (data/decode/stb.h) reads it as well. Both need
-// what a walk over the markers finds: neither decoder reports a cut file reliably.
+// JPEG by libjpeg-turbo if the build has it, else by stb_image. Both need a walk over the markers
+// first: neither decoder reports a truncated file reliably.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -16,13 +16,13 @@ struct JpegInfo {
   bool lacks_tables = false;            // a scan uses a Huffman or quantisation table never defined
 };
 
-// Walks the markers up to the end of the image. Throws BadImage: no frame, cut off, too large.
+// Walks the markers up to the end of the image. Throws BadImage: no frame, truncated, too large.
 JpegInfo inspect_jpeg(std::span<const uint8_t> file);
 
 constexpr bool have_turbojpeg = BAREVISION_TURBOJPEG;
 
-// Decodes, not yet upright; scaled down by 2, 4 or 8 as long as the shorter side keeps at_least
-// (0: full size). Only where have_turbojpeg.
+// Decodes, not yet upright, scaled down by 2, 4 or 8 while the shorter side stays at or above
+// at_least (0: full size). Only if have_turbojpeg.
 Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo&, int at_least);
 
 // The same at full size through stb_image; refuses arithmetic coding and missing tables.

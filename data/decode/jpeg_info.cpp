@@ -34,13 +34,13 @@ class MarkerWalk {
       segment(marker, file_.subspan(at + 2, length - 2));
       at += length;
     }
-    if (info_.components == 0 || scans_ == 0) throw BadImage("JPEG without a picture");
+    if (info_.components == 0 || scans_ == 0) throw BadImage("JPEG without an image");
     return info_;
   }
 
  private:
-  // Leaves `at` behind the next marker that has a segment, or EOI; coded data and junk are passed
-  // over. -1: there is none.
+  // Moves `at` past the next marker that has a segment, or EOI, skipping coded data and junk; -1 if
+  // there is none.
   int next_marker(size_t& at) const {
     while (at < file_.size()) {
       const void* found = std::memchr(&file_[at], 0xFF, file_.size() - at);
@@ -97,7 +97,7 @@ class MarkerWalk {
   }
 
   void scan(Bytes s) {
-    // Progressive files have a dozen scans; thousands are made to keep a decoder busy.
+    // Progressive files have a dozen scans; thousands are an attack on the decoder.
     if (++scans_ > 500) throw BadImage("JPEG with more than 500 scans");
     if (s.empty() || s.size() < 4 + 2 * size_t{s[0]}) throw BadImage("damaged JPEG scan header");
     const int first = s[1 + 2 * s[0]], refinement = s[3 + 2 * s[0]] >> 4;

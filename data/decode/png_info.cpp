@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-// CRC-32 (ISO 3309, reflected polynomial 0xEDB88320), four bytes a step.
+// CRC-32 (ISO 3309, reflected polynomial 0xEDB88320), four bytes per step.
 struct Crc32 {
   std::array<std::array<uint32_t, 256>, 4> table{};
 
@@ -64,7 +64,7 @@ int inspect_png(std::span<const uint8_t> file) {
     if (name == "eXIf") orientation = exif_orientation(content);
     if (name == "IDAT") pixels = true;
     if (name == "IEND") {
-      if (!pixels) throw BadImage("PNG without a picture");
+      if (!pixels) throw BadImage("PNG without image data");
       return orientation;
     }
     at += overhead + length;

@@ -14,9 +14,9 @@
 namespace bv {
 namespace {
 
-// A small file can ask stb_image for gigabytes (a zlib stream that never ends), so each allocation
-// is held against what the picture's size can need. Zeroed: some versions read tables that a
-// damaged file never filled.
+// A small file can make stb_image ask for gigabytes (an endless zlib stream), so each allocation is
+// limited by what the image's size can need. Zeroed: some versions read tables that a damaged file
+// never filled.
 thread_local size_t allocation_limit = 0;
 
 void* stb_malloc(size_t bytes) {
@@ -26,7 +26,7 @@ void* stb_realloc(void* old, size_t bytes) {
   return bytes <= allocation_limit ? std::realloc(old, bytes) : nullptr;
 }
 
-// On damaged files some of its assertions fail. What it holds then is lost: better than going on.
+// Some of its assertions fail on damaged files. Its memory leaks then, which beats continuing.
 [[noreturn]] void stb_assertion_failed() { throw BadImage("damaged image"); }
 
 }  // namespace
@@ -78,7 +78,7 @@ uint32_t little_endian(Bytes b, size_t at, int bytes) {
   return value;
 }
 
-// stb_image reads zeros behind the end of a BMP.
+// stb_image reads zeros past the end of a BMP.
 void check_bmp(Bytes file) {
   if (file.size() < 54) throw BadImage("BMP data is cut off");
   const uint32_t pixels = little_endian(file, 10, 4);
@@ -143,7 +143,7 @@ Image decode_jpeg_stb(Bytes file, const JpegInfo& info) {
   if (!info.baseline_or_progressive) throw BadImage("neither baseline nor progressive JPEG");
   if (info.lacks_tables) throw BadImage("JPEG without its tables");
   if (info.components != 4 || info.adobe) return load(file, "JPEG", 3);
-  // Four components are CMYK also where nothing says so; stb_image believes it only of Adobe.
+  // Four components are CMYK even without a marker that says so; stb_image needs Adobe's.
   constexpr uint8_t app14[] = {0xFF, 0xEE, 0, 14, 'A', 'd', 'o', 'b', 'e', 0, 100, 0, 0, 0, 0, 0};
   std::vector<uint8_t> marked(file.begin(), file.begin() + 2);
   marked.insert(marked.end(), std::begin(app14), std::end(app14));

@@ -1,5 +1,5 @@
-// CRC-32C by tables, eight bytes a turn ("slicing by 8", Kounavis & Berry 2005): table k holds what
-// a byte contributes once k more bytes have followed it.
+// CRC-32C by tables, eight bytes per step ("slicing by 8", Kounavis & Berry 2005): table k holds
+// the contribution of a byte that is followed by k more.
 #include "engine/base/checksum.h"
 
 #include <array>

@@ -1,6 +1,6 @@
-// CRC-32C (Castagnoli), the checksum of checkpoints: it finds every error of up to 32 bits in a row
-// and all but one in four thousand million others. It guards against torn and rotten files, not
-// against forgers.
+// CRC-32C (Castagnoli), the checksum of checkpoints: it detects every burst error of up to 32 bits
+// and all but one in four billion others. It guards against torn and corrupted files, not forged
+// ones.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace bv {
 
-// The checksum of a sequence of bytes, given the checksum of what stands before them.
+// The checksum of `bytes`, continuing from the checksum of the bytes before them.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
 
 }  // namespace bv

@@ -24,7 +24,7 @@ WriteError::WriteError(const std::string& what, const std::string& path, int err
 
 bool WriteError::disk_full() const { return code == ENOSPC || code == EDQUOT; }
 
-// O_NONBLOCK: opening a pipe that nobody writes to must not wait.
+// O_NONBLOCK: opening a pipe that has no writer must not wait.
 InputFile::InputFile(const std::string& path)
     : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (fd_ < 0) throw UserError(path + ": " + reason(errno));
@@ -38,7 +38,7 @@ InputFile::InputFile(const std::string& path)
   close(fd_);
   if (!known) throw UserError(path + ": " + reason(code));
   throw UserError(path + ": " + (S_ISDIR(status.st_mode) ? "a folder" : "not a regular file") +
-                  " where a file is wanted");
+                  " where a file is expected");
 }
 
 InputFile::~InputFile() { close(fd_); }
@@ -48,7 +48,7 @@ void InputFile::read(uint64_t offset, std::span<std::byte> out) const {
     const ssize_t n = pread(fd_, out.data(), out.size(), off_t(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw UserError(path_ + ": can't be read: " + reason(errno));
-    if (n == 0) throw UserError(path_ + ": ended while it was read: something else shortened it");
+    if (n == 0) throw UserError(path_ + ": ended early: it was truncated while being read");
     out = out.subspan(size_t(n));
     offset += uint64_t(n);
   }
@@ -80,7 +80,7 @@ OutputFile::~OutputFile() {
 
 void OutputFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    // Checksum and write by pieces that stay in the cache.
+    // In chunks, so that the checksum reads from the cache.
     const ssize_t n = ::write(fd_, bytes.data(), std::min<size_t>(bytes.size(), 1 << 20));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw WriteError("write", path_, errno);

@@ -1,5 +1,5 @@
 // Files with every call checked: readers that know the file's size before they trust a length in
-// it, writers that leave a whole, synced file or none.
+// it, writers that leave a complete, synced file or none.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ struct FileDigest {
   bool operator==(const FileDigest&) const = default;
 };
 
-// A regular file, open for reading. Throws UserError.
+// A regular file open for reading. Throws UserError.
 class InputFile {
  public:
   explicit InputFile(const std::string& path);
@@ -41,7 +41,7 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
-// A file that comes to be at `path` when finish() returns: written beside it, synced, renamed.
+// A file that appears at `path` when finish() returns: written under another name, synced, renamed.
 // Without finish(), nothing is left. Throws WriteError.
 class OutputFile {
  public:
@@ -58,7 +58,7 @@ class OutputFile {
   FileDigest digest_;
 };
 
-// Makes renames inside a folder last. Throws WriteError.
+// Makes renames in a folder durable. Throws WriteError.
 void sync_folder(const std::string& path);
 
 }  // namespace bv

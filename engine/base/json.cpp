@@ -15,10 +15,10 @@ namespace bv {
 
 namespace {
 
-constexpr size_t deepest = 8, max_keys = 1000;
+constexpr size_t max_depth = 8, max_keys = 1000;
 using Parser = nlohmann::json;
 
-// Builds the tree from the parser's events. An event that returns false ends parsing, with the
+// Builds the tree from the parser's events. An event that returns false stops parsing, with the
 // reason in `problem`.
 class TreeBuilder {
  public:
@@ -47,10 +47,9 @@ class TreeBuilder {
   bool end_object() { return close(); }
   bool end_array() { return close(); }
   bool key(std::string& name) {
-    if (stack_.back()->members.size() == max_keys) return fail("an object of too many keys");
-    for (const auto& member : stack_.back()->members) {
+    if (stack_.back()->members.size() == max_keys) return fail("an object has too many keys");
+    for (const auto& member : stack_.back()->members)
       if (member.first == name) return fail("the key '" + printable(name) + "' is given twice");
-    }
     stack_.back()->members.emplace_back(std::move(name), JsonValue{});
     return true;
   }
@@ -78,9 +77,9 @@ class TreeBuilder {
     value.text = std::move(text);
     return true;
   }
-  // The parent of an open value grows only after it is closed, so pointers on the stack hold.
+  // The parent of an open value grows only after it is closed, so pointers on the stack stay valid.
   bool open(JsonValue::Kind kind) {
-    if (stack_.size() == deepest) return fail("nested too deeply");
+    if (stack_.size() == max_depth) return fail("nested too deeply");
     JsonValue& value = place();
     value.kind = kind;
     stack_.push_back(&value);
@@ -135,13 +134,11 @@ std::string read_text_file(const std::string& path, size_t limit) {
   std::ifstream file(path, std::ios::binary);
   std::string text(limit + 1, '\0');
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad()) {
+  if (!file.is_open() || file.bad())
     throw UserError(path + ": can't be read: " + std::strerror(errno != 0 ? errno : EIO));
-  }
   text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > limit) {
+  if (text.size() > limit)
     throw UserError(path + ": larger than " + std::to_string(limit >> 10) + " KiB");
-  }
   return text;
 }
 

@@ -1,5 +1,5 @@
 // JSON that people edit (models/*.json, config.json) as a small tree. The reader bounds size and
-// nesting and refuses keys given twice, so that no file can make it crash, hang or guess.
+// nesting and refuses duplicate keys, so that no file can make it crash, hang or guess.
 #pragma once
 #include <string>
 #include <string_view>
@@ -11,17 +11,17 @@ namespace bv {
 struct JsonValue {
   enum class Kind { null, boolean, number, text, list, object };
   Kind kind = Kind::null;
-  std::string text;  // of a boolean, number or text; a whole number without point or exponent
+  std::string text;  // of a boolean, number or text; whole numbers have no point or exponent
   std::vector<JsonValue> items;
   std::vector<std::pair<std::string, JsonValue>> members;  // in the file's order
 };
 std::string_view name_of(JsonValue::Kind);
 
-// The object that `text` is. Throws UserError naming `path`, line and column.
+// Throws UserError naming `path`, line and column unless `text` is one object.
 JsonValue parse_json_object(std::string_view text, const std::string& path);
 
 std::string quote_json(std::string_view text);
-// A number as JSON has it, null where it is not finite; `digits` as in format_number.
+// A number in JSON, null if it is not finite; `digits` as in format_number.
 std::string json_number(double value, int digits = 0);
 
 // A whole file of at most `limit` bytes. Throws UserError naming the path.

@@ -59,8 +59,8 @@ std::string join(std::span<const std::string> items, std::string_view separator)
 
 namespace {
 
-// Levenshtein's distance, one row at a time.
-size_t edits(std::string_view a, std::string_view b) {
+// Levenshtein distance, one row at a time.
+size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 0; i < a.size(); ++i) {
@@ -79,11 +79,11 @@ size_t edits(std::string_view a, std::string_view b) {
 std::string nearest(std::string_view word, std::span<const std::string> known) {
   if (word.size() > 64) return "";  // no option or model is that long
   std::string best;
-  size_t fewest = std::numeric_limits<size_t>::max();
+  size_t best_distance = std::numeric_limits<size_t>::max();
   for (const std::string& candidate : known) {
-    const size_t distance = edits(word, candidate);
-    if (distance >= fewest) continue;
-    fewest = distance;
+    const size_t distance = edit_distance(word, candidate);
+    if (distance >= best_distance) continue;
+    best_distance = distance;
     best = candidate;
   }
   return best;
@@ -94,16 +94,15 @@ std::string suggestion(std::string_view word, std::span<const std::string> known
   const std::string best = nearest(word, known);
   if (best.empty()) return "";
   const std::string name = std::string(prefix) + best;
-  const bool likely = edits(word, best) <= std::max<size_t>(2, word.size() / 3);
+  const bool likely = edit_distance(word, best) <= std::max<size_t>(2, word.size() / 3);
   return likely ? " (did you mean " + name + "?)" : " (the nearest known one is " + name + ")";
 }
 
-std::string printable(std::string_view text, size_t longest) {
-  std::string result(text.substr(0, longest));
-  for (char& c : result) {
+std::string printable(std::string_view text, size_t max_length) {
+  std::string result(text.substr(0, max_length));
+  for (char& c : result)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return text.size() > longest ? result + "..." : result;
+  return text.size() > max_length ? result + "..." : result;
 }
 
 std::string wrap(std::string_view text, size_t first_column, size_t indent, size_t width) {

@@ -1,4 +1,4 @@
-// Small helpers for text that people read and write: numbers, lists, the nearest known word.
+// Helpers for text that people read and write: numbers, lists, the nearest known word.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -9,9 +9,9 @@
 
 namespace bv {
 
-// The shortest text that reads back as the same number; `digits` > 0: rounded to so many.
+// The shortest text that reads back as the same number; `digits` > 0: rounded to that many.
 std::string format_number(double value, int digits = 0);
-// The whole text as a number; nothing where it is none, or infinite. Locale plays no part.
+// The whole text as a number; nothing if it isn't one or isn't finite. Independent of the locale.
 std::optional<double> parse_number(std::string_view text);
 std::optional<int64_t> parse_integer(std::string_view text);
 std::optional<uint64_t> parse_unsigned(std::string_view text);
@@ -19,16 +19,17 @@ std::optional<uint64_t> parse_unsigned(std::string_view text);
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(std::span<const std::string> items, std::string_view separator);
 
-// The known word with the fewest edits to `word`; empty for one too long to be a name.
+// The known word with the smallest edit distance to `word`; empty if `word` is too long to be a
+// name.
 std::string nearest(std::string_view word, std::span<const std::string> known);
-// " (did you mean NEAREST?)" where that is likely, else " (the nearest known one is NEAREST)".
+// " (did you mean NEAREST?)" if that is likely, else " (the nearest known one is NEAREST)".
 std::string suggestion(std::string_view word, std::span<const std::string> known,
                        std::string_view prefix = "");
 
-// `text` safe to print on one line: control characters as '?', cut to a readable length.
-std::string printable(std::string_view text, size_t longest = 120);
+// `text` made safe to print on one line: control characters become '?', long text is cut.
+std::string printable(std::string_view text, size_t max_length = 120);
 
-// `text` filled to lines of `width` columns, all but the first indented.
+// `text` wrapped to `width` columns, all lines but the first indented.
 std::string wrap(std::string_view text, size_t first_column, size_t indent, size_t width);
 
 }  // namespace bv

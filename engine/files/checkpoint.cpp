@@ -1,6 +1,6 @@
-// What a kill at any moment leaves behind: hidden entries (".saving..."), which the next save
-// removes; a whole step folder that no link names yet; or links of which `best` is a step ahead of
-// `last`, which a run that goes on from `last` reaches again.
+// A kill at any moment can leave: hidden entries (".saving..."), which the next save removes; a
+// complete step folder that no link names yet; or `best` a step ahead of `last`, a step that a run
+// resumed from `last` reaches again.
 #include "engine/files/checkpoint.h"
 
 #include <fcntl.h>
@@ -30,18 +30,18 @@ constexpr const char* state_name = "state.json";
 constexpr const char* unfinished = ".saving";
 constexpr uint64_t max_state_bytes = 1 << 20;
 
-// "step-00000500", or "step-00000500-2" where a link still names an earlier save of that step.
+// "step-00000500", or "step-00000500-2" if a link still names an earlier save of that step.
 struct StepFolder {
   int64_t step = 0;
-  int64_t again = 1;
+  int64_t copy = 1;
 
   std::string name() const {
     char text[64];
     std::snprintf(text, sizeof text, "step-%08lld", static_cast<long long>(step));
-    return again == 1 ? text : text + ("-" + std::to_string(again));
+    return copy == 1 ? text : text + ("-" + std::to_string(copy));
   }
   bool operator<(const StepFolder& o) const {
-    return std::tie(step, again) < std::tie(o.step, o.again);
+    return std::tie(step, copy) < std::tie(o.step, o.copy);
   }
 };
 
@@ -50,22 +50,22 @@ std::optional<StepFolder> step_folder(const std::string& name) {
   if (!name.starts_with("step-")) return std::nullopt;
   const char* const end = name.data() + name.size();
   const char* at = std::from_chars(name.data() + 5, end, folder.step).ptr;
-  if (at < end && *at == '-') std::from_chars(at + 1, end, folder.again);
+  if (at < end && *at == '-') std::from_chars(at + 1, end, folder.copy);
   return folder.name() == name ? std::optional(folder) : std::nullopt;
 }
 
-// What a link in the run folder says; empty where there is none.
+// The target of a link in the run folder; empty if there is no such link.
 std::string link_target(const std::string& run, const char* link) {
-  std::error_code none;
-  return fs::read_symlink(run + "/" + link, none).string();
+  std::error_code ignored;
+  return fs::read_symlink(run + "/" + link, ignored).string();
 }
 
 bool linked(const std::string& run, const std::string& name) {
   return link_target(run, "last") == name || link_target(run, "best") == name;
 }
 
-// What lies in the run folder, for cleaning up: what can't be listed or removed now is tried again
-// by the next save, and harms nothing but space.
+// The run folder's entries, for cleaning up. What can't be listed or removed now only costs space;
+// the next save tries again.
 std::vector<std::string> entries(const std::string& run) {
   std::vector<std::string> names;
   std::error_code error;
@@ -80,7 +80,7 @@ void remove_leftovers(const std::string& run) {
     if (name.starts_with(unfinished)) fs::remove_all(run + "/" + name, ignored);
 }
 
-// Out of sight first, so that no half-removed folder bears a checkpoint's name.
+// Renamed first, so that no half-removed folder has a checkpoint's name.
 void remove_step(const std::string& run, const std::string& name) {
   const std::string hidden = run + "/" + unfinished + "-removed-" + name;
   std::error_code ignored;
@@ -103,12 +103,13 @@ void write_step(const std::string& folder, const Checkpoint& c) {
   sync_folder(folder);
 }
 
-// Gives the written folder its name, which no link may name yet.
+// Renames the written folder to its step's name, one that no link refers to.
 std::string place_step(const std::string& run, const std::string& written, int64_t step) {
   StepFolder folder{.step = step};
-  std::error_code none;
-  while (fs::exists(run + "/" + folder.name(), none) && linked(run, folder.name())) ++folder.again;
-  remove_step(run, folder.name());  // of a save that was killed before a link named it
+  std::error_code ignored;
+  while (fs::exists(run + "/" + folder.name(), ignored) && linked(run, folder.name()))
+    ++folder.copy;
+  remove_step(run, folder.name());  // left by a save that was killed before linking it
   if (std::rename(written.c_str(), (run + "/" + folder.name()).c_str()) != 0)
     throw WriteError("rename", written, errno);
   sync_folder(run);
@@ -119,8 +120,7 @@ void point(const std::string& run, const char* link, const std::string& target) 
   const std::string fresh = run + "/" + unfinished + "-link", old = run + "/" + link;
   if (symlink(target.c_str(), fresh.c_str()) != 0) throw WriteError("make the link", fresh, errno);
   if (std::rename(fresh.c_str(), old.c_str()) != 0) {
-    // A copy of a run folder may have folders where the links were: they change places with the
-    // link and go.
+    // A copy of a run folder may have folders in place of the links: exchanged, then removed.
     if (errno != EISDIR) throw WriteError("replace", old, errno);
     if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, old.c_str(), RENAME_EXCHANGE) != 0)
       throw WriteError("replace the folder", old, errno);
@@ -148,7 +148,7 @@ CheckpointState read_state(const std::string& folder) {
   return parse_checkpoint_state(text, path);
 }
 
-// The sentence that a failed save ends with.
+// The end of a failed save's message.
 std::string what_remains(const std::string& run) {
   const std::string last = run + "/last";
   try {
@@ -169,20 +169,20 @@ TensorFile read_tensors(const std::string& path, const FileDigest& wanted) {
   return read_safetensors(path);
 }
 
-// The folder that DIR/last names.
+// The folder that DIR/last refers to.
 std::string last_folder(const std::string& run) {
-  std::error_code none;
+  std::error_code ignored;
   const std::string last = run + "/last";
-  if (!fs::is_directory(run, none)) throw UserError(run + ": no such folder");
-  if (fs::exists(run + "/" + state_name, none))
+  if (!fs::is_directory(run, ignored)) throw UserError(run + ": no such folder");
+  if (fs::exists(run + "/" + state_name, ignored))
     throw UserError(run + ": a single checkpoint; name the run folder above it");
-  const auto kind = fs::symlink_status(last, none).type();
+  const auto kind = fs::symlink_status(last, ignored).type();
   if (kind == fs::file_type::not_found)
     throw UserError(run + ": no checkpoint here (" + last + " is missing)");
   const std::string target = link_target(run, "last");
   const std::string folder = target.empty() ? last : (fs::path(run) / target).string();
-  if (!fs::is_directory(folder, none))
-    throw UserError(last + ": names " + folder + ", which is not there; link it to a step folder");
+  if (!fs::is_directory(folder, ignored))
+    throw UserError(last + ": names " + folder + ", which doesn't exist; link it to a step folder");
   return folder;
 }
 
@@ -218,7 +218,8 @@ Checkpoint load_checkpoint(const std::string& run) {
   const auto weights = state.files.find(weights_name), optimizer = state.files.find(optimizer_name);
   if (weights == state.files.end() ||
       state.files.size() != (optimizer == state.files.end() ? 1 : 2))
-    throw UserError(folder + "/" + state_name + ": damaged: names other files than a checkpoint's");
+    throw UserError(folder + "/" + state_name +
+                    ": damaged: lists files that aren't a checkpoint's");
   Checkpoint c = std::move(state.progress);
   c.weights = read_tensors(folder + "/" + weights_name, weights->second);
   if (optimizer != state.files.end())

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 #include <span>
+#include <type_traits>
 
 #include "engine/base/checksum.h"
 #include "engine/base/error.h"
@@ -17,7 +18,7 @@ namespace {
 using Kind = JsonValue::Kind;
 
 constexpr std::string_view format = "barevision checkpoint";
-// The last member; its value is the checksum of all bytes before this.
+// The last member; its value is the checksum of all bytes before this text.
 constexpr std::string_view seal = ",\n \"crc32c\": \"";
 
 std::string hex(uint32_t crc) {
@@ -26,8 +27,27 @@ std::string hex(uint32_t crc) {
   return text;
 }
 
-// JSON has no inf and NaN; a sum of losses may have (a step that fp16 skipped).
-std::string real_text(double x) {
+// The numbers of state.json in its order.
+template <class State, class F>
+void each_number(State& c, F f) {
+  f("step", c.step);
+  f("epoch", c.epoch);
+  f("batch", c.batch);
+  f("update_count", c.update_count);
+  f("loss_scale", c.loss_scale);
+  f("good_steps", c.good_steps);
+  f("skipped", c.skipped);
+  f("best_top1", c.best_top1);
+  f("best_step", c.best_step);
+  f("loss_sum", c.loss_sum);
+  f("loss_count", c.loss_count);
+  f("data_fingerprint", c.data_fingerprint);
+}
+
+// JSON has no inf and NaN, which a sum of losses can be (after a step that fp16 skipped).
+template <class T>
+std::string number_text(T x) {
+  if constexpr (std::is_integral_v<T>) return std::to_string(x);
   if (std::isfinite(x)) return json_number(x);
   return std::isnan(x) ? "\"nan\"" : x > 0 ? "\"inf\"" : "\"-inf\"";
 }
@@ -44,11 +64,11 @@ class StateReader {
     fail("damaged: no '" + std::string(key) + "'");
   }
 
-  uint64_t count(const JsonValue& object, std::string_view key, uint64_t max = INT64_MAX) const {
+  uint64_t count(const JsonValue& object, std::string_view key, uint64_t max) const {
     const JsonValue& value = at(object, key);
     const auto number = parse_unsigned(value.text);
     if (value.kind != Kind::number || !number || *number > max)
-      fail("damaged: '" + std::string(key) + "' is no count");
+      fail("damaged: '" + std::string(key) + "' is not a count");
     return *number;
   }
 
@@ -59,38 +79,39 @@ class StateReader {
     if (value.text == "nan") return std::numeric_limits<double>::quiet_NaN();
     if (value.text == "inf") return HUGE_VAL;
     if (value.text == "-inf") return -HUGE_VAL;
-    fail("damaged: '" + std::string(key) + "' is no number");
+    fail("damaged: '" + std::string(key) + "' is not a number");
   }
 
   const std::string& text(const JsonValue& object, std::string_view key) const {
     const JsonValue& value = at(object, key);
-    if (value.kind != Kind::text) fail("damaged: '" + std::string(key) + "' is no text");
+    if (value.kind != Kind::text) fail("damaged: '" + std::string(key) + "' is not a text");
     return value.text;
   }
 
   FileDigest digest(const JsonValue& file) const {
     const std::string& crc = text(file, "crc32c");
     if (crc.size() != 8 || crc.find_first_not_of("0123456789abcdef") != std::string::npos)
-      fail("damaged: '" + printable(crc) + "' is no checksum");
-    return {.bytes = count(file, "bytes"), .crc = uint32_t(std::stoul(crc, nullptr, 16))};
+      fail("damaged: '" + printable(crc) + "' is not a checksum");
+    return {.bytes = count(file, "bytes", INT64_MAX),
+            .crc = uint32_t(std::stoul(crc, nullptr, 16))};
   }
 
  private:
   const std::string& path_;
 };
 
-// Whose it is and whether it is whole, before anything in it is believed.
+// Checks origin, version and checksum before anything else in the text is trusted.
 JsonValue checked(std::string_view text, const StateReader& read, const std::string& path) {
   JsonValue state;
   try {
     state = parse_json_object(text, path);
   } catch (const UserError& e) {
-    throw UserError(std::string(e.what()) + "; torn, or not a checkpoint of barevision's");
+    throw UserError(std::string(e.what()) + "; torn, or not a barevision checkpoint");
   }
-  const auto& members = state.members;  // as written: the format comes first
+  const auto& members = state.members;  // in the file's order: the format comes first
   if (members.empty() || members[0].first != "format" || members[0].second.text != format)
-    read.fail("not a checkpoint of barevision's");
-  const uint64_t version = read.count(state, "version");
+    read.fail("not a barevision checkpoint");
+  const uint64_t version = read.count(state, "version", INT64_MAX);
   if (version > Checkpoint::version)
     read.fail("made by a newer barevision: format " + std::to_string(version) +
               ", this one reads " + std::to_string(Checkpoint::version));
@@ -112,18 +133,7 @@ std::string write_checkpoint_state(const Checkpoint& c,
   };
   add("version", std::to_string(Checkpoint::version));
   add("model", quote_json(c.model));
-  add("step", std::to_string(c.step));
-  add("epoch", std::to_string(c.epoch));
-  add("batch", std::to_string(c.batch));
-  add("update_count", std::to_string(c.update_count));
-  add("loss_scale", real_text(c.loss_scale));
-  add("good_steps", std::to_string(c.good_steps));
-  add("skipped", std::to_string(c.skipped));
-  add("best_top1", real_text(c.best_top1));
-  add("best_step", std::to_string(c.best_step));
-  add("loss_sum", real_text(c.loss_sum));
-  add("loss_count", real_text(c.loss_count));
-  add("data_fingerprint", std::to_string(c.data_fingerprint));
+  each_number(c, [&](const char* key, auto value) { add(key, number_text(value)); });
   std::string list;
   for (const auto& [name, digest] : files)
     list += (list.empty() ? "\n  " : ",\n  ") + quote_json(name) +
@@ -137,22 +147,14 @@ std::string write_checkpoint_state(const Checkpoint& c,
 CheckpointState parse_checkpoint_state(std::string_view text, const std::string& path) {
   const StateReader read(path);
   const JsonValue state = checked(text, read, path);
-  const auto count = [&](const char* key) { return int64_t(read.count(state, key)); };
-  const auto count32 = [&](const char* key) { return int32_t(read.count(state, key, INT32_MAX)); };
-  CheckpointState out{
-      .progress = {.model = read.text(state, "model"),
-                   .step = count("step"),
-                   .epoch = count("epoch"),
-                   .batch = count("batch"),
-                   .update_count = count32("update_count"),
-                   .loss_scale = float(read.real(state, "loss_scale")),
-                   .good_steps = count32("good_steps"),
-                   .skipped = count32("skipped"),
-                   .best_top1 = read.real(state, "best_top1"),
-                   .best_step = count("best_step"),
-                   .loss_sum = read.real(state, "loss_sum"),
-                   .loss_count = read.real(state, "loss_count"),
-                   .data_fingerprint = read.count(state, "data_fingerprint", UINT64_MAX)}};
+  CheckpointState out{.progress = {.model = read.text(state, "model")}};
+  each_number(out.progress, [&](const char* key, auto& value) {
+    using T = std::remove_reference_t<decltype(value)>;
+    if constexpr (std::is_floating_point_v<T>)
+      value = T(read.real(state, key));
+    else
+      value = T(read.count(state, key, std::numeric_limits<T>::max()));
+  });
   for (const auto& [name, digest] : read.at(state, "files").members)
     out.files[name] = read.digest(digest);
   return out;

@@ -1,24 +1,41 @@
-// state.json of a checkpoint: its format version, how far the run is, size and checksum of the
-// files beside it, and a checksum of itself.
+// What a checkpoint contains, and its state.json: format version, progress, sizes and checksums of
+// the other files, and a checksum of itself.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
 
-#include "engine/files/checkpoint.h"
+#include "engine/files/safetensors.h"
 
 namespace bv {
+
+struct Checkpoint {
+  static constexpr int version = 1;
+  std::string model;
+  TensorFile weights;            // with its metadata
+  TensorFile optimizer;          // m.*, v.*; may be empty
+  int64_t step = 0;              // updates done
+  int64_t epoch = 0, batch = 0;  // the next batch to train on
+  int32_t update_count = 0;      // Adam's t
+  float loss_scale = 0;          // 0: not used
+  int32_t good_steps = 0, skipped = 0;
+  double best_top1 = -1;  // of the best evaluation so far; -1: no evaluation yet
+  int64_t best_step = 0;
+  // sums of the unfinished epoch, so that its record equals that of an uninterrupted run
+  double loss_sum = 0, loss_count = 0;
+  uint64_t data_fingerprint = 0;
+};
 
 struct CheckpointState {
   Checkpoint progress;  // without weights and optimizer
   std::map<std::string, FileDigest> files;
 };
 
-// Of c, all but weights and optimizer.
 std::string write_checkpoint_state(const Checkpoint& c,
                                    const std::map<std::string, FileDigest>& files);
-// Throws UserError where the text is foreign, of another version or damaged; `path` is what the
-// message calls it.
+// Throws UserError if the text is foreign, of another version or damaged; `path` names it in the
+// message.
 CheckpointState parse_checkpoint_state(std::string_view text, const std::string& path);
 
 }  // namespace bv

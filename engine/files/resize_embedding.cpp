@@ -1,7 +1,7 @@
-// One dimension after the other. Output i lies at scale * (i + 0.5) of the input, scale = from/to;
-// it is the mean of the inputs around it under the cubic kernel (Keys 1981), which is stretched by
-// scale where the grid shrinks, so that no input is passed over. Weights that fall outside the grid
-// are dropped and the rest brought to a sum of one.
+// Separable. Output i is centred at scale * (i + 0.5) of the input, scale = from/to, and is the
+// mean of the inputs around it under the cubic kernel (Keys 1981), stretched by scale when the grid
+// shrinks so that every input counts. Weights outside the grid are dropped and the rest normalised
+// to a sum of one.
 #include "engine/files/resize_embedding.h"
 
 #include <algorithm>

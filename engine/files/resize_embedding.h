@@ -1,4 +1,4 @@
-// Position embeddings for another grid of patches.
+// Position embeddings for a different grid of patches.
 #pragma once
 #include <span>
 #include <vector>
@@ -6,7 +6,7 @@
 namespace bv {
 
 // Resizes `grid` [from, from, channels] to [to, to, channels]: bicubic (a = -0.5), antialiased
-// where it shrinks; PyTorch's interpolate(mode="bicubic", antialias=True, align_corners=False).
+// when shrinking; PyTorch's interpolate(mode="bicubic", antialias=True, align_corners=False).
 std::vector<float> resize_embedding(std::span<const float> grid, int from, int to, int channels);
 
 }  // namespace bv

@@ -33,12 +33,12 @@ float from_f16(uint16_t bits) {
   return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
 }
 
-// Reads by pieces, so that a file of another dtype costs no second copy of its tensors.
+// Reads in chunks, so that converting needs no second copy of a tensor.
 template <class T, std::invocable<T> Convert>
 void read_converted(const Read& read, uint64_t offset, std::span<float> out, Convert convert) {
-  std::vector<T> piece(std::min<size_t>(out.size(), 1 << 16));
+  std::vector<T> chunk(std::min<size_t>(out.size(), 1 << 16));
   while (!out.empty()) {
-    const auto part = std::span(piece).first(std::min(piece.size(), out.size()));
+    const auto part = std::span(chunk).first(std::min(chunk.size(), out.size()));
     read(offset, std::as_writable_bytes(part));
     for (size_t i = 0; i < part.size(); ++i) out[i] = convert(part[i]);
     out = out.subspan(part.size());
@@ -100,7 +100,7 @@ std::string header_of(const TensorFile& file) {
       shape += (shape.empty() ? "" : ",") + std::to_string(n);
     }
     if (elements != tensor.data.size())
-      throw std::invalid_argument("write_safetensors: " + name + ": data is not of its shape");
+      throw std::invalid_argument("write_safetensors: " + name + ": data doesn't match its shape");
     const uint64_t begin = end;
     end += elements * sizeof(float);
     text += (text.size() > 1 ? "," : "") + quote_json(name) + ":{\"dtype\":\"F32\",\"shape\":[" +

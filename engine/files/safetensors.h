@@ -1,7 +1,6 @@
 // .safetensors files: an 8-byte header length, a JSON header of names, dtypes, shapes and offsets,
-// raw data. https://github.com/huggingface/safetensors (format). The reader trusts nothing: every
-// length is checked against the file's size before it is used. Throws UserError naming the file and
-// what is wrong.
+// raw data (https://github.com/huggingface/safetensors). The reader trusts nothing: every length is
+// checked against the file's size before use. Throws UserError naming the file and what is wrong.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +15,7 @@ namespace bv {
 
 struct HostTensor {
   std::vector<int64_t> shape;
-  std::vector<float> data;  // fp32 in memory, whatever the file has (BF16, I64 ...)
+  std::vector<float> data;  // fp32 in memory, whatever the file's dtype
 };
 
 struct TensorFile {
@@ -25,11 +24,10 @@ struct TensorFile {
 };
 
 TensorFile read_safetensors(const std::string& path);
-// The same from memory; `path` is what messages call it.
+// The same from memory; `path` names it in messages.
 TensorFile parse_safetensors(std::span<const std::byte> file, const std::string& path);
-// The same bytes for the same contents. Written beside `path`, synced, renamed to it; throws
-// WriteError, a RunError (disk full ...), leaving no file, or the one that was there before.
-// Returns size and checksum.
+// The same contents give the same bytes. Written as OutputFile: on failure (WriteError) a previous
+// file stays as it was. Returns size and checksum.
 FileDigest write_safetensors(const std::string& path, const TensorFile&);
 
 }  // namespace bv

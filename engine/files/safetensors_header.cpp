@@ -1,5 +1,5 @@
-// Read event by event rather than as a tree: names that come twice are seen, nesting goes no deeper
-// than the format does, and a hostile header never grows beyond its own size.
+// Parsed event by event rather than as a tree: duplicate names are seen, nesting goes no deeper
+// than the format, and a hostile header never grows beyond its own size.
 #include "engine/files/safetensors_header.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool start_object(std::size_t) override {
     if (place_ == Place::start) return go(Place::top);
     if (place_ == Place::top && key_ == "__metadata__") return go(Place::metadata);
-    if (place_ != Place::top) fail("has an object where none belongs");
+    if (place_ != Place::top) fail("has an object in the wrong place");
     tensor_ = {.name = key_};
     dtype_.clear();
     offsets_.clear();
@@ -55,14 +55,14 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     else if (place_ == Place::tensor && key_ == "dtype")
       dtype_ = value;
     else
-      fail("has a text where none belongs");
+      fail("has a text in the wrong place");
     return true;
   }
 
   bool start_array(std::size_t) override {
     if (place_ == Place::tensor && key_ == "shape") return go(Place::shape);
     if (place_ == Place::tensor && key_ == "data_offsets") return go(Place::offsets);
-    fail("has a list where none belongs");
+    fail("has a list in the wrong place");
   }
 
   bool number_unsigned(number_unsigned_t value) override {
@@ -73,7 +73,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     } else if (place_ == Place::offsets && offsets_.size() < 2) {
       offsets_.push_back(value);
     } else {
-      fail("has a number where none belongs");
+      fail("has a number in the wrong place");
     }
     return true;
   }
@@ -85,13 +85,13 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return go(place_ == Place::top ? Place::done : Place::top);
   }
 
-  bool null() override { fail("has a null where none belongs"); }
-  bool boolean(bool) override { fail("has a boolean where none belongs"); }
+  bool null() override { fail("has a null in the wrong place"); }
+  bool boolean(bool) override { fail("has a boolean in the wrong place"); }
   bool number_integer(number_integer_t v) override {
-    fail("has the number " + std::to_string(v) + " where a size or an offset belongs");
+    fail("has the number " + std::to_string(v) + " in place of a size or an offset");
   }
   bool number_float(number_float_t, const string_t& text) override {
-    fail("has the number " + printable(text) + " where a size or an offset belongs");
+    fail("has the number " + printable(text) + " in place of a size or an offset");
   }
   bool binary(binary_t&) override { fail("has binary data"); }
   bool parse_error(std::size_t at, const std::string&, const nlohmann::json::exception&) override {
@@ -107,10 +107,10 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
   std::string quoted() const { return "'" + printable(key_) + "'"; }
   [[noreturn]] void fail(const std::string& what) const {
-    throw UserError(path_ + ": not a sound .safetensors file: its header " + what);
+    throw UserError(path_ + ": not a valid .safetensors file: its header " + what);
   }
   [[noreturn]] void fail_tensor(const std::string& what) const {
-    throw UserError(path_ + ": not a sound .safetensors file: tensor '" + printable(tensor_.name) +
+    throw UserError(path_ + ": not a valid .safetensors file: tensor '" + printable(tensor_.name) +
                     "' " + what);
   }
 
@@ -136,7 +136,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
         fail_tensor("has a shape of more elements than can be counted");
     if (bytes != tensor_.end - tensor_.begin)
       fail_tensor("has " + std::to_string(tensor_.end - tensor_.begin) +
-                  " bytes of data where its shape asks for " + std::to_string(bytes));
+                  " bytes of data but its shape needs " + std::to_string(bytes));
   }
 
   const std::string& path_;
@@ -147,12 +147,12 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   TensorEntry tensor_;
 };
 
-// The format wants the tensors to fill the data, without gaps and without overlap.
+// The tensors must fill the data without gaps or overlap.
 void check_layout(std::vector<TensorEntry>& tensors, uint64_t data_bytes, const std::string& path) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
-  const std::string sound = path + ": not a sound .safetensors file: ";
+  const std::string invalid = path + ": not a valid .safetensors file: ";
   uint64_t filled = 0;
   for (const TensorEntry& t : tensors) {
     if (t.end > data_bytes)
@@ -160,14 +160,14 @@ void check_layout(std::vector<TensorEntry>& tensors, uint64_t data_bytes, const 
                       std::to_string(t.end) + " of the data, which has " +
                       std::to_string(data_bytes) + "; get the file again");
     if (t.begin != filled)
-      throw UserError(sound + "tensor '" + printable(t.name) + "' begins at byte " +
-                      std::to_string(t.begin) + " where the data before it ends at " +
+      throw UserError(invalid + "tensor '" + printable(t.name) + "' begins at byte " +
+                      std::to_string(t.begin) + " but the data before it ends at " +
                       std::to_string(filled));
     filled = t.end;
   }
   if (filled != data_bytes)
-    throw UserError(sound + std::to_string(data_bytes - filled) +
-                    " bytes behind the last tensor belong to none");
+    throw UserError(invalid + std::to_string(data_bytes - filled) +
+                    " bytes after the last tensor belong to no tensor");
 }
 
 }  // namespace

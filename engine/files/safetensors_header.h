@@ -23,11 +23,10 @@ struct TensorEntry {
 
 struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
-  std::vector<TensorEntry> tensors;  // in the order of the data, which they fill without gaps
+  std::vector<TensorEntry> tensors;  // in the order of their data, which has no gaps
 };
 
-// Throws UserError where the text is no such header, or does not describe `data_bytes` bytes of
-// data.
+// Throws UserError if the text is no such header or doesn't describe exactly `data_bytes` of data.
 SafetensorsHeader parse_safetensors_header(std::string_view text, uint64_t data_bytes,
                                            const std::string& path);
 

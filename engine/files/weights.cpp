@@ -11,7 +11,7 @@
 namespace bv {
 namespace {
 
-// One kind of misfit, as a part of a one-line message.
+// One kind of misfit, as part of a one-line message.
 class Listing {
  public:
   void add(const std::string& item) {
@@ -36,7 +36,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-// G of a position embedding [1, 1 + G*G, C], or 0 where the shape is no such thing.
+// G of a position embedding [1, 1 + G*G, C]; 0 for any other shape.
 int grid_of(const std::vector<int64_t>& shape) {
   if (shape.size() != 3 || shape[0] != 1 || shape[1] < 2 || shape[2] < 1) return 0;
   const auto grid = int64_t(std::lround(std::sqrt(double(shape[1] - 1))));
@@ -46,7 +46,7 @@ int grid_of(const std::vector<int64_t>& shape) {
 HostTensor resize_position(const HostTensor& old, int from, int to) {
   const auto C = size_t(old.shape[2]);
   HostTensor out{.shape = {1, 1 + int64_t(to) * to, old.shape[2]}};
-  out.data.assign(old.data.begin(), old.data.begin() + ptrdiff_t(C));  // the class token's
+  out.data.assign(old.data.begin(), old.data.begin() + ptrdiff_t(C));  // the class token
   const auto grid = resize_embedding(std::span(old.data).subspan(C), from, to, int(C));
   out.data.insert(out.data.end(), grid.begin(), grid.end());
   return out;
@@ -59,7 +59,7 @@ class Fitting {
       : file_(std::move(file)), path_(path), parameters_(parameters), heads_(heads) {}
 
   FitResult run() {
-    // PyTorch's batch norms count their batches, which nothing here depends on.
+    // PyTorch's batch norms count their batches; nothing here uses the count.
     std::erase_if(file_.tensors,
                   [](const auto& t) { return t.first.ends_with(".num_batches_tracked"); });
     swap_heads();
@@ -78,8 +78,8 @@ class Fitting {
     return std::find(heads_.begin(), heads_.end(), name) != heads_.end();
   }
 
-  // The file's number of classes, where all of its heads agree on one and differ from the model's
-  // in nothing else; 0 where it has no heads at all; else nothing: they are fitted like the rest.
+  // The file's number of classes if its heads agree on one and differ from the model's in nothing
+  // else; 0 if it has no heads; otherwise nothing, and heads are fitted like other parameters.
   std::optional<int64_t> other_classes() const {
     std::set<int64_t> classes;
     bool differs = false;
@@ -100,16 +100,16 @@ class Fitting {
   void swap_heads() {
     const auto classes = other_classes();
     if (!classes) return;
-    int64_t wanted = 0;
+    int64_t own = 0;
     for (const ParameterShape& p : parameters_) {
       if (!is_head(p.name)) continue;
       result_.fresh.push_back(p.name);
       file_.tensors.erase(p.name);
-      wanted = p.shape[0];
+      own = p.shape[0];
     }
     const std::string has = *classes ? std::to_string(*classes) + " classes" : "no head";
     result_.notes.push_back("new head: " + path_ + " has " + has + ", this run " +
-                            std::to_string(wanted));
+                            std::to_string(own));
   }
 
   void fit(const ParameterShape& p) {

@@ -1,5 +1,5 @@
-// From a weights file to a model's parameters: what timm does when it loads a checkpoint for
-// another image size or number of classes, and a list of what doesn't fit instead of a guess.
+// From a weights file to a model's parameters: as timm loads a checkpoint for another image size or
+// number of classes, with a list of what doesn't fit instead of a guess.
 #pragma once
 #include <array>
 #include <functional>
@@ -16,31 +16,28 @@ struct ParameterShape {
   std::vector<int64_t> shape;
 };
 
-// What a file says of itself; absent where a foreign file has no such metadata.
+// What a file says about itself; files from elsewhere may lack any of it.
 struct WeightsInfo {
   std::optional<std::string> model;
   std::optional<int> image_size, patch_size;
   std::vector<std::string> classes;
   std::optional<std::array<double, 3>> mean, std;
 };
-WeightsInfo weights_info(const TensorFile&,
-                         const std::string& path);  // throws UserError on malformed metadata
+// Throws UserError on malformed metadata.
+WeightsInfo weights_info(const TensorFile&, const std::string& path);
 // The metadata of a file that this project writes: format, model, image_size, patch_size, classes,
 // mean, std.
 std::map<std::string, std::string> weights_metadata(const WeightsInfo&);
 
 struct FitResult {
-  std::map<std::string, HostTensor> tensors;  // one for each parameter, but for those in `fresh`
-  std::vector<std::string>
-      fresh;  // head parameters that stay as initialised: other number of classes
-  std::vector<std::string>
-      notes;  // lines for the user: head swapped, position embedding resized ...
+  std::map<std::string, HostTensor> tensors;  // one per parameter, except those in `fresh`
+  std::vector<std::string> fresh;  // head parameters left as initialised: other number of classes
+  std::vector<std::string> notes;  // for the user: new head, position embedding resized ...
 };
 // Fits a file's tensors to the model's parameters. `heads`: names of the classifier ("head.weight",
-// "head.bias"). "pos_embed" [1, 1 + G*G, C] is resized bicubically with antialias where the grid
-// differs (timm's resample_abs_pos_embed; PyTorch's interpolate(mode="bicubic", antialias=True,
-// align_corners=False)). Throws UserError listing what is missing, extra, of another shape or not
-// finite.
+// "head.bias"). "pos_embed" [1, 1 + G*G, C] is resized (resize_embedding.h) if the grid differs, as
+// by timm's resample_abs_pos_embed. Throws UserError listing what is missing, extra, of another
+// shape or not finite.
 FitResult fit_weights(TensorFile file, const std::string& path,
                       const std::vector<ParameterShape>& parameters,
                       const std::vector<std::string>& heads);

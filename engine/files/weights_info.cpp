@@ -1,4 +1,4 @@
-// What a weights file says of itself: strings, of which some hold a number or a JSON list.
+// Metadata values are strings, some of which contain a number or a JSON list.
 #include <cmath>
 
 #include "engine/base/error.h"
@@ -9,8 +9,8 @@
 namespace bv {
 namespace {
 
-// Beyond any list of classes; a list takes far more memory than its text.
-constexpr size_t longest_list = 4 << 20;
+// More than any list of classes; a parsed list takes far more memory than its text.
+constexpr size_t max_list_bytes = 4 << 20;
 
 class MetadataReader {
  public:
@@ -31,46 +31,46 @@ class MetadataReader {
 
   std::vector<std::string> names(const std::string& key) const {
     std::vector<std::string> out;
-    for (JsonValue& item : list(key, "a JSON list of texts")) {
-      if (item.kind != JsonValue::Kind::text) fail(key, "a JSON list of texts");
+    for (JsonValue& item : list(key, "a JSON list of strings")) {
+      if (item.kind != JsonValue::Kind::text) fail(key, "a JSON list of strings");
       out.push_back(std::move(item.text));
     }
     return out;
   }
 
   std::optional<std::array<double, 3>> channels(const std::string& key, double above) const {
-    const char* const wanted = "a JSON list of three numbers, for red, green and blue in 0-1";
+    const char* const expected = "a JSON list of three numbers, for red, green and blue in 0-1";
     if (!text(key)) return std::nullopt;
-    const auto items = list(key, wanted);
-    if (items.size() != 3) fail(key, wanted);
+    const auto items = list(key, expected);
+    if (items.size() != 3) fail(key, expected);
     std::array<double, 3> out;
     for (size_t c = 0; c < 3; ++c) {
       const auto number = parse_number(items[c].text);
       if (items[c].kind != JsonValue::Kind::number || !number || *number <= above)
-        fail(key, wanted);
+        fail(key, expected);
       out[c] = *number;
     }
     return out;
   }
 
  private:
-  std::vector<JsonValue> list(const std::string& key, const std::string& wanted) const {
+  std::vector<JsonValue> list(const std::string& key, const std::string& expected) const {
     const auto value = text(key);
     if (!value) return {};
-    if (value->size() > longest_list) fail(key, wanted);
+    if (value->size() > max_list_bytes) fail(key, expected);
     JsonValue object;
     try {
       object = parse_json_object("{\"list\":" + *value + "}", path_);
     } catch (const UserError&) {
-      fail(key, wanted);
+      fail(key, expected);
     }
     if (object.members.size() != 1 || object.members[0].second.kind != JsonValue::Kind::list)
-      fail(key, wanted);
+      fail(key, expected);
     return std::move(object.members[0].second.items);
   }
 
-  [[noreturn]] void fail(const std::string& key, const std::string& wanted) const {
-    throw UserError(path_ + ": metadata " + key + " is not " + wanted + ": " +
+  [[noreturn]] void fail(const std::string& key, const std::string& expected) const {
+    throw UserError(path_ + ": metadata " + key + " is not " + expected + ": " +
                     printable(*text(key)));
   }
 

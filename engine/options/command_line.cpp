@@ -17,7 +17,7 @@ struct Registered {
   CLI::Option* option;
 };
 
-// CLI11 takes the line apart; what the values mean is the table's business.
+// CLI11 splits the line into options; the table interprets their values.
 std::vector<Registered> register_options(CLI::App& app) {
   std::vector<Registered> registered;
   for (const OptionGroup& group : option_groups()) {
@@ -26,7 +26,7 @@ std::vector<Registered> register_options(CLI::App& app) {
       if (row.letter != 0) names = std::string("-") + row.letter + "," + names;
       CLI::Option* option = row.is_flag() ? app.add_flag(names) : app.add_option(names);
       option->take_all();
-      // An option takes the one word that follows it. None at all is told apart below.
+      // An option takes one word. A missing one is reported by read_options.
       if (!row.is_flag() && row.name != "model") option->expected(0, 1)->allow_extra_args(false);
       registered.push_back({&row, option});
     }
@@ -36,9 +36,8 @@ std::vector<Registered> register_options(CLI::App& app) {
 
 std::vector<std::string> known_flags() {
   std::vector<std::string> flags = {"--config", "--help", "--version"};
-  for (const std::string& name : option_names()) {
+  for (const std::string& name : option_names())
     if (name != "model") flags.push_back(find_option(name)->flag());
-  }
   return flags;
 }
 
@@ -53,10 +52,6 @@ std::vector<std::string> known_flags() {
                   see_help);
 }
 
-Items split_items(const OptionRow& row, const std::string& text) {
-  return row.is_list() ? split(text, ',') : Items{text};
-}
-
 void read_options(const std::vector<Registered>& registered, Values& values) {
   Options scratch;
   for (const auto& [row, option] : registered) {
@@ -66,10 +61,9 @@ void read_options(const std::vector<Registered>& registered, Values& values) {
     if (results.size() > 1) throw UserError(flag + " is given twice");
     const std::string text = results.empty() ? "" : results[0];
     if (text.empty() && row->name == "model") throw UserError("MODEL is empty" + see_help);
-    if (text.empty() && !row->is_flag()) {
-      throw UserError(flag + " wants a value: " + flag + " " + std::string(row->metavar));
-    }
-    const Items items = split_items(*row, text);
+    if (text.empty() && !row->is_flag())
+      throw UserError(flag + " needs a value: " + flag + " " + std::string(row->metavar));
+    const Items items = row->is_list() ? split(text, ',') : Items{text};
     assign(scratch, *row, items, flag + " " + printable(text));
     values.emplace(row->name, items);
   }
@@ -77,9 +71,8 @@ void read_options(const std::vector<Registered>& registered, Values& values) {
 
 std::vector<ModelSummary> model_summaries() {
   std::vector<ModelSummary> summaries;
-  for (const std::string& name : known_models()) {
+  for (const std::string& name : known_models())
     summaries.push_back({name, load_model_config(name).description});
-  }
   return summaries;
 }
 
@@ -102,8 +95,7 @@ CommandLine parse_command_line(std::span<const std::string> arguments) {
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& e) {
-    std::string reason = printable(e.what());
-    throw UserError(reason + see_help);
+    throw UserError(printable(e.what()) + see_help);
   }
   if (help->count() > 0) return print(help_text(model_summaries()));
   if (version->count() > 0) return print("barevision " BAREVISION_VERSION "\n");
@@ -115,7 +107,7 @@ CommandLine parse_command_line(std::span<const std::string> arguments) {
   read_options(registered, line.values);
   if (config->count() > 0) {
     const CLI::results_t& files = config->results();
-    if (files.size() != 1 || files[0].empty()) throw UserError("--config wants a value: one FILE");
+    if (files.size() != 1 || files[0].empty()) throw UserError("--config needs a value: one FILE");
     line.config = files[0];
   }
   return line;

@@ -1,24 +1,24 @@
-// The command line: what was given, or what to print instead of running.
+// The command line: the options given, or what to print instead of running.
 #pragma once
 #include <optional>
 #include <span>
 #include <string>
 
-#include "engine/options/option_table.h"
+#include "engine/options/option_values.h"
 
 namespace bv {
 
 struct CommandLine {
   struct Print {
     std::string text;
-    int exit_code;  // 2, and to stderr, where a run was wanted and nothing was said
+    int exit_code;  // 2, and to stderr, if there are no arguments at all
   };
   std::optional<Print> print;  // --help, --version ...: print this and exit
   Values values;               // by option name
   std::string config;          // --config FILE
 };
 
-// The arguments after the program's name. Throws UserError of one line.
+// Parses the arguments after the program's name. Throws UserError.
 CommandLine parse_command_line(std::span<const std::string> arguments);
 
 // A model in --help's list.
@@ -27,7 +27,7 @@ struct ModelSummary {
 };
 std::string usage_text();
 std::string help_text(std::span<const ModelSummary>);
-// The README's tables of options.
+// The README's option tables.
 std::string help_markdown();
 
 }  // namespace bv

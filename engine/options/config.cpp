@@ -8,74 +8,15 @@
 
 namespace bv {
 
-namespace {
-
-// Two ways to say one thing: giving one of them, where it wins, takes the other back.
-constexpr std::string_view alternatives[][2] = {{"batch", "local_batch"},
-                                                {"warmup_epochs", "warmup_steps"}};
-
-Items items_from_json(const JsonValue& value, const OptionRow& row, const std::string& subject) {
-  using Kind = JsonValue::Kind;
-  const auto expect = [&](bool fits, const char* what) {
-    if (!fits) throw UserError(subject + ": must be " + what);
-  };
-  if (row.is_list()) {
-    if (row.name == "classes" && value.kind == Kind::number) return {value.text};
-    expect(value.kind == Kind::list, "a list");
-    Items items;
-    const Kind kind = row.name == "classes" ? Kind::text : Kind::number;
-    for (const JsonValue& item : value.items) {
-      expect(item.kind == kind, kind == Kind::text ? "a list of names" : "a list of numbers");
-      items.push_back(item.text);
-    }
-    return items;
-  }
-  if (row.is_flag()) {
-    expect(value.kind == Kind::boolean, "true or false");
-  } else if (row.is_text()) {
-    const bool count = row.name == "save_every" && value.kind == Kind::number;
-    expect(count || value.kind == Kind::text, "text in quotes");
-  } else {
-    expect(value.kind == Kind::number, "a number");
-  }
-  return {value.text};
-}
-
-const OptionRow& known_option(const std::string& key, const std::string& where, bool recipe) {
-  const OptionRow* row = find_option(key);
-  if (row == nullptr) {
-    throw UserError(where + ": unknown key '" + printable(key) + "'" +
-                    suggestion(key, option_names()));
-  }
-  if (recipe && !row->recipe) {
-    throw UserError(where + ": '" + key + "' can't be part of a recipe");
-  }
-  return *row;
-}
-
-}  // namespace
-
-Values values_from_json(const JsonValue& object, const std::string& where, bool recipe) {
-  Values values;
-  Options scratch;
-  for (const auto& [key, value] : object.members) {
-    const OptionRow& row = known_option(key, where, recipe);
-    if (row.name == "resume") throw UserError(where + ": 'resume' can't be part of a config");
-    if (value.kind == JsonValue::Kind::null) continue;  // not set
-    const std::string text = value.text.empty() ? "" : " " + printable(value.text);
-    const std::string subject = where + ": '" + key + "'" + text;
-    const Items items = items_from_json(value, row, subject);
-    assign(scratch, row, items, subject);
-    values.emplace(key, items);
-  }
-  return values;
-}
-
 Values parse_config(std::string_view text, const std::string& path) {
   return values_from_json(parse_json_object(text, path), path, false);
 }
 
 namespace {
+
+// Two options for one thing: setting one of them unsets the other.
+constexpr std::string_view alternatives[][2] = {{"batch", "local_batch"},
+                                                {"warmup_epochs", "warmup_steps"}};
 
 void unset(Options& options, std::string_view name) {
   const Options fresh;
@@ -91,7 +32,7 @@ void refuse_both(const Values& values, const std::string& where) {
   }
 }
 
-// `values` win over what is set so far. They were checked where they were read.
+// `values`, which were checked when they were read, win over what is set so far.
 void overlay(Options& options, const Values& values, Source source) {
   for (const auto& [one, other] : alternatives) {
     if (values.contains(one)) unset(options, other);
@@ -110,33 +51,31 @@ Values read_config(const std::string& path) {
 }
 
 void overlay_given(Options& options, const CommandLine& line) {
-  if (!line.config.empty()) {
-    overlay(options, read_config(line.config), Source::config);
-  }
+  if (!line.config.empty()) overlay(options, read_config(line.config), Source::config);
   refuse_both(line.values, "");
   overlay(options, line.values, Source::command_line);
 }
 
-std::string_view recipe_section(DataKind kind) {
+struct DataDefaults {
+  std::string_view recipe;
+  int image_size = 0;  // 0: the model's
+};
+DataDefaults defaults_for(DataKind kind) {
   switch (kind) {
     case DataKind::builtin:
-      return "recipe_builtin";
+      return {"recipe_builtin", 64};
     case DataKind::cifar:
-      return "recipe_cifar";
+      return {"recipe_cifar", 32};
     case DataKind::photos:
-      return "recipe_folder";
+      return {"recipe_folder"};
     case DataKind::synthetic:
       break;
   }
-  return "";
+  return {};
 }
 
-int native_size(DataKind kind) {
-  return kind == DataKind::cifar ? 32 : kind == DataKind::builtin ? 64 : 0;
-}
-
-// What is a ViT's alone, and what a ResNet needs of its images.
-void settle_resnet(const Options& options, const std::string& model) {
+// Refuses options that only a ViT has, and images too small for a ResNet.
+void check_resnet(const Options& options, const std::string& model) {
   const auto refuse = [&](const char* option, const char* lacks) {
     throw UserError(find_option(option)->flag() + ": " + model + " has no " + lacks);
   };
@@ -150,19 +89,20 @@ void settle_resnet(const Options& options, const std::string& model) {
                     " x " + std::to_string(stem) + "; --image-size 32 would do");
 }
 
-void settle_sizes(Options& options, const ModelConfig& model, DataKind kind) {
+void resolve_sizes(Options& options, const ModelConfig& model, DataKind kind) {
   if (!options.image_size) {
-    options.image_size = native_size(kind) > 0 ? native_size(kind) : model.image_size;
-    options.sources["image_size"] = Source::settled;
+    const int native_size = defaults_for(kind).image_size;
+    options.image_size = native_size > 0 ? native_size : model.image_size;
+    options.sources["image_size"] = Source::resolved;
   }
-  if (model.is_resnet()) return settle_resnet(options, model.name);
+  if (model.is_resnet()) return check_resnet(options, model.name);
   for (const auto& [name, given] :
        {std::pair{"sync_bn", options.sync_bn}, {"zero_init_last", options.zero_init_last}})
     if (given)
       throw UserError(find_option(name)->flag() + ": " + model.name + " has no batch norm");
   if (!options.patch_size) {
     options.patch_size = model.patch_size;
-    options.sources["patch_size"] = Source::settled;
+    options.sources["patch_size"] = Source::resolved;
   }
   const int image = *options.image_size, patch = *options.patch_size;
   if (image % patch == 0) return;
@@ -178,56 +118,55 @@ void settle_sizes(Options& options, const ModelConfig& model, DataKind kind) {
 Options preliminary_options(const CommandLine& line) {
   Options options;
   overlay_given(options, line);
-  if (options.model.empty()) {
+  if (options.model.empty())
     throw UserError("no MODEL given: ./launcher MODEL [options]; there are " +
                     join(known_models(), ", "));
-  }
   return options;
 }
 
 Options resolve_options(const CommandLine& line, const ModelConfig& model, DataKind kind) {
   Options options;
-  for (const std::string_view section : {std::string_view("recipe"), recipe_section(kind)}) {
+  for (const std::string_view section : {std::string_view("recipe"), defaults_for(kind).recipe}) {
     const auto recipe = model.recipes.find(section);
     if (recipe != model.recipes.end()) overlay(options, recipe->second, Source::recipe);
   }
   overlay_given(options, line);
   options.model = model.name;
-  settle_sizes(options, model, kind);
+  resolve_sizes(options, model, kind);
   return options;
 }
 
 namespace {
 
-// Paths outlast the folder that the program was started in.
-std::string absolute_path(const std::string& path) {
-  if (path.empty() || path == "synthetic") return path;
-  std::error_code error;
-  const auto absolute = std::filesystem::absolute(path, error).lexically_normal();
-  return error ? path : absolute.string();
-}
-
-bool is_path(const OptionRow& row) { return row.name == "data" || row.name == "weights"; }
-
+// Relative paths are stored as absolute: a run may be resumed from another folder.
 Items stored_items(const Options& options, const OptionRow& row) {
   Items items = items_of(options, row);
-  if (is_path(row)) items[0] = absolute_path(items[0]);
-  return items;
+  if ((row.name != "data" && row.name != "weights") || items[0].empty() || items[0] == "synthetic")
+    return items;
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(items[0], error).lexically_normal();
+  return error ? items : Items{absolute.string()};
 }
 
-// What would change the model, the data or the mathematics of a run.
+// Of two options for one thing a file contains one, so that it can serve as a --config.
+bool is_redundant(const Options& options, const OptionRow& row) {
+  return (row.name == "local_batch" && options.batch) ||
+         (row.name == "warmup_epochs" && options.warmup_steps > 0) ||
+         (row.name == "warmup_steps" && options.warmup_steps == 0);
+}
+
+// Refuses options that would change a run's model, data or mathematics.
 void refuse_changes(const Options& saved, const CommandLine& line, const std::string& folder) {
-  if (!line.config.empty()) {
+  if (!line.config.empty())
     throw UserError("--config can't be given with --resume: the run has its own config.json");
-  }
   for (const auto& [name, items] : line.values) {
     const OptionRow& row = *find_option(name);
-    if (row.resume) continue;
+    if (row.uses.resume) continue;
     Options given;
     assign(given, row, items, row.flag());
     if (stored_items(given, row) == stored_items(saved, row)) continue;
     const std::string own = join(items_of(saved, row), ",");
-    throw UserError(row.flag() + " can't be given anew with --resume: the run has " +
+    throw UserError(row.flag() + " can't be changed with --resume: the run has " +
                     (own.empty() ? "its own" : printable(own)) +
                     "; leave it out, or start a new run from --weights " +
                     (std::filesystem::path(folder) / "last/weights.safetensors").string());
@@ -241,18 +180,16 @@ Options resumed_options(const CommandLine& line) {
   overlay(asked, line.values, Source::command_line);
   const std::filesystem::path folder = asked.resume;
   std::error_code error;
-  if (!std::filesystem::is_directory(folder, error)) {
+  if (!std::filesystem::is_directory(folder, error))
     throw UserError("--resume " + asked.resume + ": there is no such folder");
-  }
   const std::string path = folder / "config.json";
-  if (!std::filesystem::exists(path, error)) {
+  if (!std::filesystem::exists(path, error))
     throw UserError("--resume " + asked.resume + ": not a run folder, it has no config.json");
-  }
   Options options;
   overlay(options, read_config(path), Source::run);
   if (options.model.empty()) throw UserError(path + ": 'model' is missing");
   refuse_changes(options, line, asked.resume);
-  // A longer run isn't held back by the cap of the shorter one.
+  // More epochs lift the cap of the earlier run.
   if (line.values.contains("epochs") && !line.values.contains("steps")) options.steps.reset();
   overlay(options, line.values, Source::command_line);
   options.out = asked.resume;
@@ -263,42 +200,15 @@ Options initial_options(const CommandLine& line) {
   return line.values.contains("resume") ? resumed_options(line) : preliminary_options(line);
 }
 
-namespace {
-
-std::string json_text(const OptionRow& row, const Items& items) {
-  if (items.empty()) return row.name == "classes" ? "[]" : "null";
-  const bool names = row.name == "classes" && items.size() > 1;
-  const auto item_text = [&](const std::string& item) {
-    return row.is_text() || names ? quote_json(item) : item;
-  };
-  if (!row.is_list() || (row.name == "classes" && !names)) return item_text(items[0]);
-  std::string text = "[";
-  for (const std::string& item : items) {
-    text += (text.size() > 1 ? ", " : "") + item_text(item);
-  }
-  return text + "]";
-}
-
-// Of two ways to say one thing a file holds one, so that it can be read as a person's --config.
-bool given_otherwise(const Options& options, const OptionRow& row) {
-  return (row.name == "local_batch" && options.batch) ||
-         (row.name == "warmup_epochs" && options.warmup_steps > 0) ||
-         (row.name == "warmup_steps" && options.warmup_steps == 0);
-}
-
-}  // namespace
-
 std::string config_to_json(const Options& options) {
   std::string text;
-  for (const OptionGroup& group : option_groups()) {
+  for (const OptionGroup& group : option_groups())
     for (const OptionRow& row : group.rows) {
-      if (!row.stored) continue;
-      Items items = stored_items(options, row);
-      if (given_otherwise(options, row)) items.clear();
-      text +=
-          (text.empty() ? "{\n  " : ",\n  ") + quote_json(row.name) + ": " + json_text(row, items);
+      if (!row.uses.stored) continue;
+      const Items items = is_redundant(options, row) ? Items{} : stored_items(options, row);
+      text += (text.empty() ? "{\n  " : ",\n  ") + quote_json(row.name) + ": " +
+              value_to_json(row, items);
     }
-  }
   return text + "\n}\n";
 }
 

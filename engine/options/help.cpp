@@ -12,17 +12,22 @@ constexpr size_t width = 100, help_column = 30;
 
 constexpr std::string_view usage =
     "usage: ./launcher [-n N] MODEL [options]       train a model\n"
-    "       ./launcher [-n N] --resume DIR          go on with a run\n";
+    "       ./launcher [-n N] --resume DIR          resume a run\n";
 
 constexpr std::string_view examples = R"(
 Examples:
   ./launcher vit_tiny                               the built-in data set
-  ./launcher vit_tiny --data photos --epochs 20     your own images: a folder for each class
+  ./launcher vit_tiny --data photos --epochs 20     your own images: a folder per class
   ./launcher -n 2 vit_tiny --data cifar-10-batches-bin --batch 128 --lr 5e-4
   ./launcher vit_tiny --data photos --weights runs/first/best/weights.safetensors --lr 1e-4
-  ./launcher --resume runs/first --epochs 40        go on, for longer
-  ./launcher vit_large --batch 8 --plan             how much memory would it take?
+  ./launcher --resume runs/first --epochs 40        resume, with more epochs
+  ./launcher vit_large --batch 8 --plan             how much memory would this take?
 )";
+
+constexpr std::pair<const char*, const char*> other_options[] = {
+    {"--config FILE", "options from a file in the format of a run's config.json"},
+    {"--version", "print the version"},
+    {"-h, --help", "print this help"}};
 
 std::string flags_of(const OptionRow& row) {
   const std::string letter = row.letter != 0 ? std::string("-") + row.letter + ", " : "";
@@ -32,11 +37,10 @@ std::string flags_of(const OptionRow& row) {
 
 std::string help_line(const std::string& flags, const std::string& help) {
   std::string line = "  " + flags;
-  if (line.size() + 2 > help_column) {
+  if (line.size() + 2 > help_column)
     line += '\n' + std::string(help_column, ' ');
-  } else {
+  else
     line.resize(help_column, ' ');
-  }
   return line + wrap(help, help_column, help_column, width) + '\n';
 }
 
@@ -61,22 +65,16 @@ std::string help_text(std::span<const ModelSummary> models) {
     for (const OptionRow& row : group.rows) text += help_line(flags_of(row), help_of(row));
   }
   text += "\nOther:\n";
-  text += help_line("--config FILE", "options from a file in the form of a run's config.json");
-  text += help_line("--version", "print the version");
-  text += help_line("-h, --help", "print this");
+  for (const auto& [flags, help] : other_options) text += help_line(flags, help);
   text +=
-      "\nIn [ ]: the default, where the model's recipe (models/MODEL.json) has no other for this "
-      "kind of\ndata. An option given here wins over --config, which wins over the recipe.\n";
+      "\nIn [ ]: the default, unless the model's recipe (models/MODEL.json) has another for this "
+      "kind of\ndata. The command line wins over --config, which wins over the recipe.\n";
   return text;
 }
 
 namespace {
 
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) result += c == '|' ? std::string("\\|") : std::string(1, c);
-  return result;
-}
+std::string escaped(std::string_view text) { return join(split(text, '|'), "\\|"); }
 
 std::string markdown_row(const std::string& flags, const std::string& value,
                          std::string_view help) {
@@ -92,15 +90,11 @@ std::string help_markdown() {
     if (group.title.empty()) continue;
     text += (text.empty() ? "| " : "\n| ") + std::string(group.title) +
             " | default | |\n| --- | --- | --- |\n";
-    for (const OptionRow& row : group.rows) {
+    for (const OptionRow& row : group.rows)
       text += markdown_row(flags_of(row), default_of(row), row.help);
-    }
   }
   text += "\n| Other | | |\n| --- | --- | --- |\n";
-  text +=
-      markdown_row("--config FILE", "", "options from a file in the form of a run's config.json");
-  text += markdown_row("--version", "", "print the version");
-  text += markdown_row("-h, --help", "", "print the help");
+  for (const auto& [flags, help] : other_options) text += markdown_row(flags, "", help);
   return text;
 }
 

@@ -6,9 +6,7 @@
 #include <set>
 
 #include "engine/base/error.h"
-#include "engine/base/json.h"
 #include "engine/base/text.h"
-#include "engine/options/config.h"
 
 namespace bv {
 
@@ -16,21 +14,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// BAREVISION_MODELS, else models/ beside the program or its build folder.
+// BAREVISION_MODELS, else models/ next to the program or its build folder.
 fs::path models_folder() {
-  if (const char* folder = std::getenv("BAREVISION_MODELS"); folder != nullptr && *folder != 0) {
-    return folder;
-  }
+  if (const char* folder = std::getenv("BAREVISION_MODELS"); folder && *folder) return folder;
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& folder : {program / "models", program.parent_path() / "models"}) {
+  for (const fs::path& folder : {program / "models", program.parent_path() / "models"})
     if (fs::is_directory(folder, error)) return folder;
-  }
-  throw UserError("no folder models/ beside " + (program / "launcher").string() +
+  throw UserError("no folder models/ next to " + (program / "launcher").string() +
                   "; set BAREVISION_MODELS to it");
 }
 
-// Takes the members of the file one by one; what nobody took is unknown.
+// Reads the members of the file by name; a member that nobody asked for is unknown.
 class Reader {
  public:
   Reader(const JsonValue& root, const std::string& path) : root_(root), path_(path) {}
@@ -44,23 +39,23 @@ class Reader {
     if (value != static_cast<int>(value)) fail(key, "is not a whole number");
     return static_cast<int>(value);
   }
-  std::array<double, 3> channels(const std::string& key, double min) {
+  template <size_t n>
+  std::array<double, n> numbers(const std::string& key, const char* form, double min, double max) {
     const JsonValue& list = need(key, JsonValue::Kind::list);
-    if (list.items.size() != 3) fail(key, "must be 3 numbers");
-    std::array<double, 3> values;
-    for (size_t i = 0; i < 3; ++i) values[i] = checked(key, list.items[i], min, 1);
+    if (list.items.size() != n) fail(key, form);
+    std::array<double, n> values;
+    for (size_t i = 0; i < n; ++i) values[i] = checked(key, list.items[i], min, max);
     return values;
   }
+  std::array<double, 3> channels(const std::string& key, double min) {
+    return numbers<3>(key, "must be 3 numbers", min, 1);
+  }
   std::array<int, 4> stages(const std::string& key) {
-    const JsonValue& list = need(key, JsonValue::Kind::list);
-    if (list.items.size() != 4) fail(key, "must be 4 numbers of blocks");
-    std::array<int, 4> values;
-    for (size_t i = 0; i < 4; ++i) {
-      const double value = checked(key, list.items[i], 1, 1024);
-      values[i] = static_cast<int>(value);
-      if (value != values[i]) fail(key, "is not whole numbers");
-    }
-    return values;
+    std::array<int, 4> blocks;
+    const auto values = numbers<4>(key, "must be 4 numbers of blocks", 1, 1024);
+    std::ranges::copy(values, blocks.begin());
+    if (!std::ranges::equal(blocks, values)) fail(key, "must be whole numbers");
+    return blocks;
   }
   const JsonValue* object(const std::string& key) {
     const JsonValue* value = find(key);
@@ -85,9 +80,8 @@ class Reader {
   }
   const JsonValue* find(const std::string& key) {
     known_.insert(key);
-    for (const auto& [name, value] : root_.members) {
+    for (const auto& [name, value] : root_.members)
       if (name == key) return &value;
-    }
     return nullptr;
   }
   void check_kind(const std::string& key, const JsonValue& value, JsonValue::Kind kind) const {
@@ -102,16 +96,11 @@ class Reader {
   double checked(const std::string& key, const JsonValue& value, double min, double max) const {
     check_kind(key, value, JsonValue::Kind::number);
     const double number = parse_number(value.text).value_or(min - 1);
-    if (!(number >= min && number <= max)) {
+    if (!(number >= min && number <= max))
       fail(key, "must be from " + format_number(min) + " to " + format_number(max));
-    }
     return number;
   }
 };
-
-}  // namespace
-
-namespace {
 
 void read_vit(Reader& reader, ModelConfig& model, const std::string& path) {
   model.patch_size = reader.whole("patch_size", 1024);
@@ -144,9 +133,8 @@ void read_resnet(Reader& reader, ModelConfig& model, const std::string& path) {
 std::vector<std::string> known_models() {
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(models_folder(), error)) {
+  for (const auto& entry : fs::directory_iterator(models_folder(), error))
     if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
-  }
   std::ranges::sort(names);
   return names;
 }

@@ -1,358 +1,169 @@
 #include "engine/options/option_table.h"
 
+#include <algorithm>
+
 namespace bv {
 
 namespace {
 
 using O = Options;
 
-constexpr Range count = {.min = 1, .max = 1e9};
-constexpr Range count_or_none = {.min = 0, .max = 1e9};
-constexpr Range positive = {.min = 0, .min_open = true};
-constexpr Range not_negative = {.min = 0};
+constexpr Range between(double min, double max) { return {.min = min, .max = max}; }
+constexpr Range any, count = between(1, 1e9), not_negative = {.min = 0};
 constexpr Range fraction = {.min = 0, .max = 1, .max_open = true};
+constexpr Range inner_fraction = {.min = 0, .max = 1, .min_open = true, .max_open = true};
+constexpr Range some = {.min = 0, .max = 1e6, .min_open = true};
+
+constexpr Uses new_run = {.recipe = false};                   // fixed when a run starts
+constexpr Uses any_time = {.recipe = false, .resume = true};  // may change when a run is resumed
+constexpr Uses recipe_or_resume = {.resume = true};
+constexpr Uses this_time = {.recipe = false, .resume = true, .stored = false};
+constexpr Uses run_folder = {.recipe = false, .stored = false};
 
 std::vector<OptionRow> data_rows() {
   return {
-      {.name = "data",
-       .metavar = "PATH",
-       .member = &O::data,
-       .help = "a CIFAR-10 binary folder, a folder with train/ and val/, a folder of class "
-               "folders, or 'synthetic' (random pixels, for speed tests); without it: the built-in "
-               "set, drawn on the fly",
-       .recipe = false},
-      {.name = "val_fraction",
-       .metavar = "X",
-       .member = &O::val_fraction,
-       .help = "share of each class kept for validation where the folder has no val/",
-       .range = {.min = 0, .max = 1, .min_open = true, .max_open = true},
-       .recipe = false},
-      {.name = "classes",
-       .metavar = "N|A,B,..",
-       .member = &O::classes,
-       .help = "number of classes, or their names in label order; default: the data's",
-       .recipe = false},
-      {.name = "image_size",
-       .metavar = "N",
-       .member = &O::image_size,
-       .help = "side of the model's input; default: the recipe's, else the data's, else the "
-               "model's",
-       .range = {.min = 1, .max = 4096}},
-      {.name = "mean",
-       .metavar = "R,G,B",
-       .member = &O::mean,
-       .help = "subtracted from pixels in 0-1; default: the weights', else the model's",
-       .range = {.min = 0, .max = 1}},
-      {.name = "std",
-       .metavar = "R,G,B",
-       .member = &O::std,
-       .help = "pixels less the mean are divided by it; default: the weights', else the model's",
-       .range = {.min = 1e-3, .max = 1e3}},
-      {.name = "augment",
-       .metavar = "none|basic",
-       .member = &O::augment,
-       .help = "basic: random crop and flip of training images"},
-      {.name = "on_bad_image",
-       .metavar = "fail|skip",
-       .member = &O::on_bad_image,
-       .help = "what to do about a file that can't be decoded",
-       .recipe = false},
+      {"data", "PATH", &O::data,
+       "a CIFAR-10 binary folder, a folder with train/ and val/, a folder of class folders, or "
+       "'synthetic' (random pixels, for speed tests); default: the built-in set, drawn on the fly",
+       any, new_run},
+      {"val_fraction", "X", &O::val_fraction,
+       "fraction of each class held out for validation if the folder has no val/", inner_fraction,
+       new_run},
+      {"classes", "N|A,B,..", &O::classes,
+       "number of classes, or their names in label order; default: the data's", any, new_run},
+      {"image_size", "N", &O::image_size,
+       "side of the model's input in pixels; default: the recipe's, else the data's, else the "
+       "model's",
+       between(1, 4096)},
+      {"mean", "R,G,B", &O::mean,
+       "subtracted from pixel values in 0-1; default: the weights', else the model's",
+       between(0, 1)},
+      {"std", "R,G,B", &O::std,
+       "what the pixel values less the mean are divided by; default: the weights', else the "
+       "model's",
+       between(1e-3, 1e3)},
+      {"augment", "none|basic", &O::augment, "basic: random crop and flip of training images"},
+      {"on_bad_image", "fail|skip", &O::on_bad_image,
+       "what to do with an image that can't be decoded", any, new_run},
   };
 }
 
 std::vector<OptionRow> model_rows() {
   return {
-      {.name = "patch_size",
-       .metavar = "N",
-       .member = &O::patch_size,
-       .help = "side of a ViT's patch; default: the recipe's, else the model's",
-       .range = {.min = 1, .max = 1024}},
-      {.name = "weights",
-       .metavar = "FILE",
-       .member = &O::weights,
-       .help = "start from this .safetensors file; another number of classes or another image size "
-               "is taken care of",
-       .recipe = false},
-      {.name = "drop_rate",
-       .metavar = "X",
-       .member = &O::drop_rate,
-       .help = "dropout before the head",
-       .range = fraction},
-      {.name = "attn_drop_rate",
-       .metavar = "X",
-       .member = &O::attn_drop_rate,
-       .help = "dropout of attention weights",
-       .range = fraction},
-      {.name = "drop_path_rate",
-       .metavar = "X",
-       .member = &O::drop_path_rate,
-       .help = "stochastic depth, of the last block; earlier blocks less",
-       .range = fraction},
-      {.name = "sync_bn",
-       .member = &O::sync_bn,
-       .help = "batch norm over the batches of all processes, not of each alone"},
-      {.name = "zero_init_last",
-       .member = &O::zero_init_last,
-       .help = "a ResNet's blocks start as nothing: the last batch norm of each has weight 0"},
+      {"patch_size", "N", &O::patch_size,
+       "side of a ViT's patches; default: the recipe's, else the model's", between(1, 1024)},
+      {"weights", "FILE", &O::weights,
+       "start from this .safetensors file; a different number of classes or image size is handled",
+       any, new_run},
+      {"drop_rate", "X", &O::drop_rate, "dropout before the head", fraction},
+      {"attn_drop_rate", "X", &O::attn_drop_rate, "dropout on attention weights", fraction},
+      {"drop_path_rate", "X", &O::drop_path_rate,
+       "stochastic depth rate of the last block; it grows linearly from 0 in the first", fraction},
+      {"sync_bn", "", &O::sync_bn,
+       "compute batch norm statistics over all processes instead of each one's batch"},
+      {"zero_init_last", "", &O::zero_init_last,
+       "start a ResNet's blocks as the identity: the last batch norm of each has weight 0"},
   };
 }
 
 std::vector<OptionRow> step_rows() {
   return {
-      {.name = "epochs",
-       .metavar = "X",
-       .member = &O::epochs,
-       .help = "passes over the data; the schedule ends there",
-       .range = {.min = 0, .max = 1e6, .min_open = true},
-       .resume = true},
-      {.name = "steps",
-       .metavar = "N",
-       .member = &O::steps,
-       .help = "end after so many updates in all; the schedule stays as it is",
-       .range = {.min = 1, .max = 1e15},
-       .recipe = false,
-       .resume = true},
-      {.name = "batch",
-       .metavar = "N",
-       .member = &O::batch,
-       .help = "images in one forward pass, over all processes",
-       .range = count},
-      {.name = "local_batch",
-       .metavar = "N",
-       .member = &O::local_batch,
-       .help = "the same for one process, instead of --batch",
-       .range = count,
-       .recipe = false},
-      {.name = "accumulate",
-       .metavar = "N",
-       .member = &O::accumulate,
-       .help = "batches in one update",
-       .range = {.min = 1, .max = 1e6}},
-      {.name = "eval_every",
-       .metavar = "N",
-       .member = &O::eval_every,
-       .help = "epochs from one evaluation to the next",
-       .range = count},
-      {.name = "seed",
-       .metavar = "N",
-       .member = &O::seed,
-       .help = "of everything random; the same seed gives the same weights",
-       .recipe = false},
+      {"epochs", "X", &O::epochs, "passes over the data; the schedule ends with the last", some,
+       recipe_or_resume},
+      {"steps", "N", &O::steps,
+       "stop after this many updates in total; the schedule stays as it is", between(1, 1e15),
+       any_time},
+      {"batch", "N", &O::batch, "images per forward pass, over all processes", count},
+      {"local_batch", "N", &O::local_batch, "the same per process, instead of --batch", count,
+       new_run},
+      {"accumulate", "N", &O::accumulate, "batches per update", between(1, 1e6)},
+      {"eval_every", "N", &O::eval_every, "epochs from one evaluation to the next", count},
+      {"seed", "N", &O::seed, "random seed; the same seed gives the same weights", any, new_run},
   };
 }
 
 std::vector<OptionRow> optimizer_rows() {
   return {
-      {.name = "optimizer",
-       .metavar = "sgd|adam|adamw",
-       .member = &O::optimizer,
-       .help = "the update, as PyTorch defines it"},
-      {.name = "lr",
-       .metavar = "X",
-       .member = &O::lr,
-       .help = "learning rate at its highest",
-       .range = not_negative},
-      {.name = "momentum",
-       .metavar = "X",
-       .member = &O::momentum,
-       .help = "of sgd",
-       .range = fraction},
-      {.name = "nesterov", .member = &O::nesterov, .help = "Nesterov's momentum, with sgd"},
-      {.name = "betas",
-       .metavar = "A,B",
-       .member = &O::betas,
-       .help = "decay of the moments of adam and adamw",
-       .range = fraction},
-      {.name = "eps",
-       .metavar = "X",
-       .member = &O::eps,
-       .help = "added to adam's denominator",
-       .range = not_negative},
-      {.name = "weight_decay",
-       .metavar = "X",
-       .member = &O::weight_decay,
-       .help = "decoupled in adamw, else added to the gradient",
-       .range = not_negative},
-      {.name = "decay",
-       .metavar = "weights|all",
-       .member = &O::decay,
-       .help = "weights: none on biases, norms, position and class tokens"},
-      {.name = "schedule",
-       .metavar = "constant|cosine",
-       .member = &O::schedule,
-       .help = "of the learning rate after the warm-up"},
-      {.name = "schedule_by",
-       .metavar = "step|epoch",
-       .member = &O::schedule_by,
-       .help = "how often the learning rate changes"},
-      {.name = "warmup_epochs",
-       .metavar = "X",
-       .member = &O::warmup_epochs,
-       .help = "epochs over which the learning rate rises from 0",
-       .range = {.min = 0, .max = 1e6}},
-      {.name = "warmup_steps",
-       .metavar = "N",
-       .member = &O::warmup_steps,
-       .help = "the same in updates, instead of --warmup-epochs",
-       .range = {.min = 0, .max = 1e15}},
-      {.name = "clip_grad",
-       .metavar = "X",
-       .member = &O::clip_grad,
-       .help = "longest gradient (L2 norm over all parameters); 0: no limit",
-       .range = not_negative},
-      {.name = "loss_scale",
-       .metavar = "X",
-       .member = &O::loss_scale,
-       .help = "fixed scale of the loss in fp16; 0: dynamic",
-       .range = not_negative},
-      {.name = "loss_scale_init",
-       .metavar = "X",
-       .member = &O::loss_scale_init,
-       .help = "where a dynamic scale starts; it halves when a gradient overflows",
-       .range = {.min = 1, .max = 0x1p24}},
-      {.name = "loss_scale_growth_interval",
-       .metavar = "N",
-       .member = &O::loss_scale_growth_interval,
-       .help = "updates without an overflow after which it doubles",
-       .range = count},
-      {.name = "label_smoothing",
-       .metavar = "X",
-       .member = &O::label_smoothing,
-       .help = "share of the target spread over all classes",
-       .range = fraction},
+      {"optimizer", "sgd|adam|adamw", &O::optimizer, "the optimizer, as PyTorch defines it"},
+      {"lr", "X", &O::lr, "peak learning rate", not_negative},
+      {"momentum", "X", &O::momentum, "momentum of sgd", fraction},
+      {"nesterov", "", &O::nesterov, "Nesterov momentum for sgd"},
+      {"betas", "A,B", &O::betas, "decay rates of the moments of adam and adamw", fraction},
+      {"eps", "X", &O::eps, "added to the denominator of adam and adamw", not_negative},
+      {"weight_decay", "X", &O::weight_decay, "decoupled in adamw, otherwise added to the gradient",
+       not_negative},
+      {"decay", "weights|all", &O::decay,
+       "weights: no decay of biases, norms, position and class tokens"},
+      {"schedule", "constant|cosine", &O::schedule, "learning rate after the warm-up"},
+      {"schedule_by", "step|epoch", &O::schedule_by, "how often the learning rate changes"},
+      {"warmup_epochs", "X", &O::warmup_epochs, "epochs over which the learning rate rises from 0",
+       between(0, 1e6)},
+      {"warmup_steps", "N", &O::warmup_steps, "the same in updates, instead of --warmup-epochs",
+       between(0, 1e15)},
+      {"clip_grad", "X", &O::clip_grad,
+       "maximum gradient norm (L2, over all parameters); 0: no limit", not_negative},
+      {"loss_scale", "X", &O::loss_scale, "fixed loss scale in fp16; 0: dynamic", not_negative},
+      {"loss_scale_init", "X", &O::loss_scale_init,
+       "initial dynamic loss scale; it halves when a gradient overflows", between(1, 0x1p24)},
+      {"loss_scale_growth_interval", "N", &O::loss_scale_growth_interval,
+       "updates without an overflow before it doubles", count},
+      {"label_smoothing", "X", &O::label_smoothing,
+       "fraction of the target spread over all classes", fraction},
   };
 }
 
 std::vector<OptionRow> output_rows() {
   return {
-      {.name = "out",
-       .metavar = "DIR",
-       .member = &O::out,
-       .help = "run folder, new or empty; default: runs/MODEL-DATE-TIME",
-       .recipe = false,
-       .stored = false},
-      {.name = "resume",
-       .metavar = "DIR",
-       .member = &O::resume,
-       .help = "go on with the run in this folder, with its own options; MODEL is not needed",
-       .recipe = false,
-       .resume = true,
-       .stored = false},
-      {.name = "save_every",
-       .metavar = "N|Nsteps",
-       .member = &O::save_every,
-       .help = "epochs, or updates (500steps), from one checkpoint to the next",
-       .recipe = false,
-       .resume = true},
-      {.name = "keep",
-       .metavar = "N",
-       .member = &O::keep,
-       .help = "newest checkpoints to keep, the best one aside",
-       .range = count,
-       .recipe = false,
-       .resume = true},
-      {.name = "log_every",
-       .metavar = "N",
-       .member = &O::log_every,
-       .help = "updates from one line of metrics.jsonl to the next",
-       .range = count,
-       .recipe = false,
-       .resume = true},
+      {"out", "DIR", &O::out, "run folder, new or empty; default: runs/MODEL-DATE-TIME", any,
+       run_folder},
+      {"resume", "DIR", &O::resume,
+       "resume the run in this folder with its own options; MODEL is not needed", any, this_time},
+      {"save_every", "N|Nsteps", &O::save_every,
+       "epochs, or updates (500steps), from one checkpoint to the next", any, any_time},
+      {"keep", "N", &O::keep, "newest checkpoints to keep, besides the best", count, any_time},
+      {"log_every", "N", &O::log_every, "updates from one line of metrics.jsonl to the next", count,
+       any_time},
   };
 }
 
 std::vector<OptionRow> machine_rows() {
   return {
-      {.name = "nproc",
-       .letter = 'n',
-       .metavar = "N",
-       .member = &O::nproc,
-       .help = "processes; default: one for each visible GPU, else 1",
-       .range = {.min = 1, .max = 1024},
-       .recipe = false,
-       .resume = true},
-      {.name = "device",
-       .metavar = "auto|cpu|simt|cuda",
-       .member = &O::device,
-       .help = "auto: cuda where there is a GPU, else cpu",
-       .recipe = false,
-       .resume = true},
-      {.name = "precision",
-       .metavar = "auto|fp32|fp16|bf16",
-       .member = &O::precision,
-       .help =
-           "of the computation; weights stay fp32; auto: bf16 or, before sm_80, fp16 on cuda, else "
-           "fp32",
-       .resume = true},
-      {.name = "conv",
-       .metavar = "own|cudnn",
-       .member = &O::conv,
-       .help = "whose convolutions compute on a GPU: cuDNN's are there to compare with",
-       .recipe = false,
-       .resume = true},
-      {.name = "recompute",
-       .metavar = "none|blocks",
-       .member = &O::recompute,
-       .help = "blocks: keep only what enters a block and compute the rest again in backward; less "
-               "memory, a third more work, the same bits",
-       .resume = true},
-      {.name = "workers",
-       .metavar = "N",
-       .member = &O::workers,
-       .help = "decoding threads of a process; 0: as many as its cores",
-       .range = {.min = 0, .max = 1024},
-       .recipe = false,
-       .resume = true},
-      {.name = "cache_mb",
-       .metavar = "N",
-       .member = &O::cache_mb,
-       .help = "keep decoded images in memory where all fit in so many MiB; 0: don't",
-       .range = count_or_none,
-       .recipe = false,
-       .resume = true},
-      {.name = "bucket_bytes",
-       .metavar = "N",
-       .member = &O::bucket_bytes,
-       .help = "gradients travel between processes in pieces of this size",
-       .range = {.min = 4096, .max = 1e12},
-       .recipe = false,
-       .resume = true},
-      {.name = "timeout",
-       .metavar = "X",
-       .member = &O::timeout,
-       .help = "seconds without a sign of life after which a process counts as dead",
-       .range = {.min = 1, .max = 1e6},
-       .recipe = false,
-       .resume = true},
-      {.name = "oversubscribe",
-       .member = &O::oversubscribe,
-       .help = "let processes share GPUs, their gradients staged through the host",
-       .recipe = false,
-       .resume = true},
-      {.name = "no_graph",
-       .member = &O::no_graph,
-       .help = "launch every kernel by itself instead of a step's CUDA graph",
-       .recipe = false,
-       .resume = true},
-      {.name = "profile",
-       .member = &O::profile,
-       .help = "print the time by kind of operation at the end",
-       .recipe = false,
-       .resume = true,
-       .stored = false},
-      {.name = "plan",
-       .member = &O::plan,
-       .help = "print the memory plan and exit",
-       .recipe = false,
-       .resume = true,
-       .stored = false},
+      {"nproc", "N", &O::nproc, "number of processes; default: one per visible GPU, else 1",
+       between(1, 1024), any_time, 'n'},
+      {"device", "auto|cpu|simt|cuda", &O::device, "auto: cuda if there is a GPU, else cpu", any,
+       any_time},
+      {"precision", "auto|fp32|fp16|bf16", &O::precision,
+       "of the computation; weights stay fp32; auto: on cuda bf16 (fp16 before sm_80), else fp32",
+       any, recipe_or_resume},
+      {"conv", "own|cudnn", &O::conv,
+       "implementation of convolutions on a GPU; cudnn is there for comparison", any, any_time},
+      {"recompute", "none|blocks", &O::recompute,
+       "blocks: keep only the input of each block and recompute the rest in backward; less memory, "
+       "a third more work, identical results",
+       any, recipe_or_resume},
+      {"workers", "N", &O::workers,
+       "image-decoding threads per process; 0: one for each of its cores", between(0, 1024),
+       any_time},
+      {"cache_mb", "N", &O::cache_mb,
+       "keep decoded images in memory if all of them fit in this many MiB; 0: don't",
+       between(0, 1e9), any_time},
+      {"bucket_bytes", "N", &O::bucket_bytes,
+       "gradients travel between processes in pieces of this size", between(4096, 1e12), any_time},
+      {"timeout", "X", &O::timeout,
+       "seconds without a sign of life after which a process counts as dead", between(1, 1e6),
+       any_time},
+      {"oversubscribe", "", &O::oversubscribe,
+       "let processes share GPUs; their gradients are staged through the host", any, any_time},
+      {"no_graph", "", &O::no_graph,
+       "launch every kernel by itself instead of one CUDA graph per step", any, any_time},
+      {"profile", "", &O::profile, "print the time per kind of operation at the end", any,
+       this_time},
+      {"plan", "", &O::plan, "print the memory plan and exit", any, this_time},
   };
 }
 
-// MODEL stands without a flag; the help shows it in its first lines.
-std::vector<OptionRow> first_rows() {
-  return {{.name = "model", .metavar = "MODEL", .member = &O::model, .help = "", .recipe = false}};
-}
+// MODEL has no flag; the help shows it in its first lines.
+std::vector<OptionRow> first_rows() { return {{"model", "MODEL", &O::model, "", any, new_run}}; }
 
 }  // namespace
 
@@ -366,28 +177,23 @@ std::span<const OptionGroup> option_groups() {
 }
 
 const OptionRow* find_option(std::string_view name) {
-  for (const OptionGroup& group : option_groups()) {
-    for (const OptionRow& row : group.rows) {
+  for (const OptionGroup& group : option_groups())
+    for (const OptionRow& row : group.rows)
       if (row.name == name) return &row;
-    }
-  }
   return nullptr;
 }
 
 std::vector<std::string> option_names() {
   std::vector<std::string> names;
-  for (const OptionGroup& group : option_groups()) {
+  for (const OptionGroup& group : option_groups())
     for (const OptionRow& row : group.rows) names.emplace_back(row.name);
-  }
   return names;
 }
 
 std::string OptionRow::flag() const {
   if (name == "model") return "MODEL";
   std::string text = "--" + std::string(name);
-  for (char& c : text) {
-    if (c == '_') c = '-';
-  }
+  std::ranges::replace(text, '_', '-');
   return text;
 }
 

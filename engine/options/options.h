@@ -1,5 +1,5 @@
-// Everything a run can be told. One table (option_table.cpp) parses the command line, reads recipes
-// and config files, writes config.json, prints --help and the README's list.
+// The options of a run. One table (option_table.cpp) drives the command line, recipes, config
+// files, config.json, --help and the README's list.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -12,11 +12,11 @@
 
 namespace bv {
 
-// Where an option's value comes from; a later one wins over an earlier one.
-enum class Source { built_in, settled, recipe, run, config, command_line };
+// Where an option's value comes from; later sources win over earlier ones.
+enum class Source { built_in, resolved, recipe, run, config, command_line };
 
-// Fields that are std::optional are settled by resolve steps that need the model, the data or the
-// machine; after that config.json holds them all.
+// std::optional fields are resolved once the model, the data and the machine are known; from then
+// on config.json contains them all.
 struct Options {
   // what runs where
   std::string model;
@@ -31,11 +31,11 @@ struct Options {
   std::optional<int> image_size, patch_size;
   std::string augment = "basic";      // none basic
   std::string on_bad_image = "fail";  // fail skip
-  int workers = 0;                    // decoding threads a process; 0: as many as its cores
-  int cache_mb = 1024;                // decoded images, all processes together
+  int workers = 0;                    // decoding threads per process; 0: one for each of its cores
+  int cache_mb = 1024;                // decoded images, over all processes
   // steps
-  std::optional<int> batch;        // images in one forward pass over all processes
-  std::optional<int> local_batch;  // ... of one process
+  std::optional<int> batch;        // images per forward pass over all processes
+  std::optional<int> local_batch;  // ... per process
   int accumulate = 1;
   double epochs = 10;
   std::optional<int64_t> steps;  // cap on the updates, resumed ones included
@@ -53,8 +53,8 @@ struct Options {
   std::string schedule_by = "step";  // step epoch
   double warmup_epochs = 0;
   int64_t warmup_steps = 0;
-  double clip_grad = 0;   // 0: none
-  double loss_scale = 0;  // of fp16; 0: dynamic
+  double clip_grad = 0;   // 0: no limit
+  double loss_scale = 0;  // in fp16; 0: dynamic
   double loss_scale_init = 65536;
   int loss_scale_growth_interval = 2000;
   double label_smoothing = 0;
@@ -64,7 +64,7 @@ struct Options {
   // files
   std::string out, resume, weights;
   std::string save_every = "1";  // epochs, or "500steps"
-  int keep = 1;                  // step folders besides the best one
+  int keep = 1;                  // step folders besides the best
   int log_every = 10;            // steps
   // machine
   int64_t bucket_bytes = 4 << 20;
@@ -73,15 +73,15 @@ struct Options {
   double timeout = 60;             // seconds without a sign of life from a peer
   bool plan = false, profile = false, no_graph = false, oversubscribe = false;
 
-  // Of each option that is not as built in, by its name in config.json ("image_size").
+  // The source of each option that isn't a built-in default, by its name in config.json.
   std::map<std::string, Source, std::less<>> sources;
   Source source(std::string_view name) const {
     const auto found = sources.find(name);
     return found == sources.end() ? Source::built_in : found->second;
   }
-  // A person asked for this value (now, or when the run began): where it can't be had that is an
-  // error. Anything else is a default, which gives way and says so.
-  bool stated(std::string_view name) const { return source(name) >= Source::run; }
+  // The user asked for this value, now or when the run began: if it can't be had, that is an error.
+  // Any other value is a default, which gives way with a note.
+  bool is_explicit(std::string_view name) const { return source(name) >= Source::run; }
 };
 
 // --save-every 2 (epochs) or 500steps.

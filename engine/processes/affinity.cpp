@@ -10,13 +10,12 @@
 #include <string>
 
 #include "engine/base/text.h"
-#include "engine/processes/launch.h"
 #include "kernels/devices/machine.h"
 
 namespace bv {
 namespace {
 
-// The first of the CPUs that share a core with this one; itself where the system doesn't say.
+// The first CPU that shares a core with this one; itself if the system doesn't say.
 int first_sibling(int cpu) {
   std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
                      "/topology/thread_siblings_list");
@@ -38,20 +37,26 @@ bool affinity_of(pid_t pid, cpu_set_t* cpus) {
   return sched_getaffinity(pid, sizeof *cpus, cpus) == 0;
 }
 
-// Empty where there are more CPUs than a cpu_set_t holds.
+// Empty if there are more CPUs than a cpu_set_t holds.
 std::vector<std::vector<int>> own_cores() {
   cpu_set_t cpus;
   return affinity_of(0, &cpus) ? cores_of(cpus) : std::vector<std::vector<int>>{};
 }
 
-// Whoever started this process has given it CPUs of its own (mpirun and srun do), not all it has.
+// Our parent restricted this process to fewer CPUs than its own, as mpirun and srun do.
 bool is_already_pinned() {
   cpu_set_t own, parent;
   return affinity_of(0, &own) && affinity_of(getppid(), &parent) && !CPU_EQUAL(&own, &parent);
 }
 
-// OMP_NUM_THREADS, where it is the user's wish: torchrun sets 1 where the user says nothing.
-int wished_threads(bool launched) {
+// A container may grant less CPU time than the CPUs it shows. This is the share of one of `parts`.
+int within_quota(int cores, int parts) {
+  const double quota = cpu_quota();
+  return quota > 0 ? std::clamp(static_cast<int>(quota / parts), 1, cores) : cores;
+}
+
+// OMP_NUM_THREADS if the user set it; torchrun sets 1 if the user doesn't.
+int requested_threads(bool launched) {
   const char* text = std::getenv("OMP_NUM_THREADS");
   const int64_t threads = text ? parse_integer(text).value_or(0) : 0;
   return threads > (launched ? 0 : 1) && threads <= 1024 ? static_cast<int>(threads) : 0;
@@ -74,19 +79,15 @@ CoreShare share_of_cores(int part, int parts) {
   const auto cores = own_cores();
   CoreShare share = share_of_cores(cores, part, parts);
   if (cores.empty()) share.cores = std::max(1, usable_cores() / parts);
-  // A container may grant less time than it shows CPUs.
-  if (const double quota = cpu_quota(); quota > 0)
-    share.cores = std::clamp(static_cast<int>(quota / parts), 1, share.cores);
+  share.cores = within_quota(share.cores, parts);
   return share;
 }
 
 int usable_cores() {
   const auto cores = own_cores();
-  int count = cores.empty() ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))
-                            : static_cast<int>(cores.size());
-  if (const double quota = cpu_quota(); quota > 0)
-    count = std::min(count, std::max(1, static_cast<int>(quota)));
-  return std::max(1, count);
+  const int count = cores.empty() ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))
+                                  : static_cast<int>(cores.size());
+  return within_quota(std::max(1, count), 1);
 }
 
 bool pin_this_process(const CoreShare& share) {
@@ -94,20 +95,18 @@ bool pin_this_process(const CoreShare& share) {
 }
 
 int pin_to_share(const World& world) {
-  // What top and pgrep show of it.
+  // The name shown by top and pgrep.
   prctl(PR_SET_NAME, ("launcher:" + std::to_string(world.rank)).c_str());
   int cores;
   if (is_already_pinned()) {
-    const double quota = cpu_quota();
-    cores = static_cast<int>(own_cores().size());
-    if (quota > 0) cores = std::clamp(static_cast<int>(quota / world.local_size), 1, cores);
+    cores = within_quota(static_cast<int>(own_cores().size()), world.local_size);
   } else {
     const CoreShare share = share_of_cores(world.local_rank, world.local_size);
     pin_this_process(share);
     cores = share.cores;
   }
-  const int wished = wished_threads(world.launched);
-  return wished > 0 ? wished : std::max(1, cores);
+  const int requested = requested_threads(world.launched);
+  return requested > 0 ? requested : std::max(1, cores);
 }
 
 }  // namespace bv

@@ -1,23 +1,29 @@
-// Sharing out the machine's cores among processes.
+// Divides the machine's cores among the processes.
 #pragma once
 #include <sched.h>
 
 #include <vector>
 
+#include "engine/processes/world.h"
+
 namespace bv {
 
 struct CoreShare {
-  cpu_set_t cpus{};  // to be pinned to; empty: unknown, no pinning
+  cpu_set_t cpus{};  // to pin to; empty: unknown, no pinning
   int cores = 1;     // whole cores among them (two hyperthreads are one), at least 1
 };
 
-// What is `part` of `parts` of the cores that this process may use. Hyperthreads of a core stay
-// together; where there are fewer cores than parts, several parts get the same core.
+// Share `part` of `parts` of the cores that this process may use. A core's hyperthreads stay
+// together; with fewer cores than parts, several parts share a core.
 CoreShare share_of_cores(int part, int parts);
-// The arithmetic of it: `cores` lists each core's CPUs.
+// Its arithmetic: `cores` lists each core's CPUs.
 CoreShare share_of_cores(const std::vector<std::vector<int>>& cores, int part, int parts);
 
 int usable_cores();
-bool pin_this_process(const CoreShare&);  // async-signal-safe; false where it failed
+bool pin_this_process(const CoreShare&);  // async-signal-safe; false on failure
+
+// Pins a worker to its share of the machine's cores; call it before any thread is started. Returns
+// the number of threads that should compute.
+int pin_to_share(const World&);
 
 }  // namespace bv

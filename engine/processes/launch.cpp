@@ -1,6 +1,5 @@
-// The launcher: starts the workers as its direct children, waits, and ends all when one ends badly.
-// It starts no thread: the kernel kills the workers when the thread that made them ends, and so
-// with the launcher, however that ends.
+// Single-threaded on purpose: PR_SET_PDEATHSIG, which kills the workers with the launcher however
+// it ends, fires when the forking *thread* ends.
 #include "engine/processes/launch.h"
 
 #include <sys/wait.h>
@@ -24,16 +23,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds time_to_end{2};  // from SIGTERM to SIGKILL, once a run has failed
+constexpr std::chrono::seconds grace_period{2};  // from SIGTERM to SIGKILL once a run has failed
 
-// SIGINT, SIGTERM and SIGCHLD wait to be fetched, instead of interrupting.
+// SIGINT, SIGTERM and SIGCHLD are blocked and fetched one by one.
 class HeldSignals {
  public:
   HeldSignals() {
     sigemptyset(&set_);
     for (int number : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set_, number);
     sigprocmask(SIG_BLOCK, &set_, &before_);
-    // No word of children that are only stopped; and not ignored, or there'd be none at all.
+    // No SIGCHLD for stopped children; SIG_DFL, or exits would not be signalled.
     struct sigaction action {};
     action.sa_handler = SIG_DFL;
     action.sa_flags = SA_NOCLDSTOP;
@@ -46,7 +45,7 @@ class HeldSignals {
   }
   const sigset_t& before() const { return before_; }
 
-  // The next signal, waited for until `end`; si_signo is 0 when time is over.
+  // The next signal; si_signo is 0 if none comes before `end`.
   siginfo_t next(Clock::time_point end) const {
     siginfo_t info{};
     while (true) {
@@ -68,7 +67,7 @@ std::string name_of_signal(int number) {
   return name ? std::string("SIG") + name : "signal " + std::to_string(number);
 }
 
-// A worker that was asked to stop, by us or by someone else, and did so in order.
+// The exit code of a worker that stopped cleanly on request, ours or someone else's.
 bool is_stop_code(int code) { return code == 128 + SIGINT || code == 128 + SIGTERM; }
 
 class Supervisor {
@@ -86,7 +85,7 @@ class Supervisor {
   }
   Supervisor(const Supervisor&) = delete;
 
-  // Until no worker is left. Returns the exit code.
+  // Returns the exit code once no worker is left.
   int run() {
     while (living() > 0) {
       const siginfo_t info =
@@ -95,7 +94,7 @@ class Supervisor {
         reap(info.si_pid);
       else if (info.si_signo != 0)
         stop(info.si_signo);
-      if (ending_ && Clock::now() >= kill_at_) signal_all(SIGKILL), kill_at_ += time_to_end;
+      if (ending_ && Clock::now() >= kill_at_) signal_all(SIGKILL), kill_at_ += grace_period;
     }
     return verdict_;
   }
@@ -111,8 +110,8 @@ class Supervisor {
       if (pid > 0) kill(pid, number);
   }
 
-  // `first` ended before any other that has ended since the last call: the signals of later ones
-  // are merged into its signal.
+  // `first` ended before all others that have ended since the last call: their SIGCHLDs are merged
+  // into its own.
   void reap(pid_t first) {
     for (int round = 0; round < 2; ++round)
       for (size_t rank = 0; rank < workers_.size(); ++rank) {
@@ -132,7 +131,7 @@ class Supervisor {
       if (code != 0) verdict_ = code;  // the others may still be saving
       return;
     }
-    // One that hasn't learned yet to stop in order needs no line.
+    // A worker killed by our signal before its handler was installed is not reported.
     if (WIFEXITED(status) || WTERMSIG(status) != stopping_) say_end(rank, status);
     verdict_ = code;
     end_others();
@@ -143,18 +142,18 @@ class Supervisor {
     if (WIFSIGNALED(status))
       std::fprintf(stderr, "%s was killed by %s\n", who.c_str(),
                    name_of_signal(WTERMSIG(status)).c_str());
-    else if (WEXITSTATUS(status) != 2 || !region_.board().error_printed)
+    else if (WEXITSTATUS(status) != 2 || !region_.control().error_printed)
       std::fprintf(stderr, "%s ended with exit code %d\n", who.c_str(), WEXITSTATUS(status));
   }
 
   void end_others() {
     ending_ = true;
-    kill_at_ = Clock::now() + time_to_end;
+    kill_at_ = Clock::now() + grace_period;
     region_.end_waiting();
     signal_all(SIGTERM);
   }
 
-  // The user's, or the batch system's, signal: once is passed on, twice ends all.
+  // A signal from the user or the batch system: the first is passed on, a second ends the run.
   void stop(int number) {
     if (stopping_ == 0 && !ending_) {
       stopping_ = number;
@@ -175,7 +174,7 @@ class Supervisor {
   SharedRegion region_;
   std::vector<pid_t> workers_;  // by rank; 0 once it has ended
   int verdict_ = 0;
-  int stopping_ = 0;  // the signal that was passed on
+  int stopping_ = 0;  // the signal passed on
   bool ending_ = false;
   Clock::time_point kill_at_;
 };

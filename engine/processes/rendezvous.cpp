@@ -1,8 +1,8 @@
-// Rank 0 listens; the others connect and say who they are; when all are there each gets an answer,
-// on one machine with the memory's descriptor. If rank 0 gives up, they see the connection closed.
-// On one machine the meeting point is an abstract Unix socket (no file, gone with the process) whose
-// name holds the user's id and World::master; between machines it is a TCP port, and who comes must
-// know World::master.
+// Rank 0 listens; the others connect and introduce themselves; once all have come, each gets an
+// answer, on one machine with the shared memory's descriptor. If rank 0 gives up, they see the
+// connection closed. On one machine the meeting point is an abstract Unix socket (no file, gone
+// with the process) named after the user's id and World::master; between machines it is a TCP port,
+// and peers must know World::master.
 #include "engine/processes/rendezvous.h"
 
 #include <fcntl.h>
@@ -30,6 +30,7 @@
 #include "engine/base/checksum.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/processes/signals.h"
 #include "kernels/comm/shared_region.h"
 
 namespace bv {
@@ -50,14 +51,14 @@ Hello hello_of(const World& world) {
 
 enum class Answer : int32_t { welcome, other_size, rank_taken };
 
-// Until when to wait. A signal to stop ends the process: there is nothing yet to save.
+// How long to wait. A stop signal ends the process: there is nothing to save yet.
 class Deadline {
  public:
   explicit Deadline(double seconds)
       : end_(Clock::now() +
              std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
   bool over() const { return Clock::now() >= end_; }
-  // True when `fd` can be read; false when time is over.
+  // True once `fd` is readable; false when time is up.
   bool wait_readable(int fd) const {
     while (!over()) {
       pollfd item{fd, POLLIN, 0};
@@ -81,16 +82,14 @@ class Deadline {
   throw RunError(std::string("the processes can't meet: ") + what + ": " + std::strerror(errno));
 }
 
-// Where the peers of a run meet.
+// Where the peers of a run meet. A socket that can't be made is empty, with errno set.
 class MeetingPoint {
  public:
   virtual ~MeetingPoint() = default;
   virtual std::string name() const = 0;
-  // Bound; or none, with errno.
   virtual Socket bound() const = 0;
-  // Connected with rank 0; or none, with errno.
-  virtual Socket connected() const = 0;
-  virtual bool admits(int fd) const = 0;  // who is at the other end
+  virtual Socket connected() const = 0;   // to rank 0
+  virtual bool admits(int fd) const = 0;  // may the process at the other end take part?
 };
 
 bool same_user(int fd) {
@@ -99,13 +98,13 @@ bool same_user(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == getuid();
 }
 
-class SocketOfMachine final : public MeetingPoint {
+class UnixMeetingPoint final : public MeetingPoint {
  public:
-  explicit SocketOfMachine(const World& world) : name_(world.master) {
+  explicit UnixMeetingPoint(const World& world) : name_(world.master) {
     const std::string name = "barevision/" + std::to_string(getuid()) + "/" + world.master;
     address_.sun_family = AF_UNIX;
-    // A leading zero byte makes it abstract. What doesn't fit is dropped from the front, where
-    // names differ least.
+    // A leading zero byte makes it abstract. A name too long is cut at the front, where names
+    // differ least.
     const size_t room = sizeof address_.sun_path - 1;
     const std::string end = name.size() <= room ? name : name.substr(name.size() - room);
     std::memcpy(address_.sun_path + 1, end.data(), end.size());
@@ -130,9 +129,9 @@ class SocketOfMachine final : public MeetingPoint {
   socklen_t length_ = 0;
 };
 
-class PortOfNetwork final : public MeetingPoint {
+class TcpMeetingPoint final : public MeetingPoint {
  public:
-  explicit PortOfNetwork(const World& world)
+  explicit TcpMeetingPoint(const World& world)
       : host_(world.host), port_(std::to_string(world.port + 1)) {}
   std::string name() const override { return host_ + ":" + port_; }
   Socket bound() const override {
@@ -145,10 +144,10 @@ class PortOfNetwork final : public MeetingPoint {
     });
   }
   Socket connected() const override { return first_of(host_.c_str(), connect); }
-  bool admits(int) const override { return true; }  // Hello tells
+  bool admits(int) const override { return true; }  // decided by Hello
 
  private:
-  // The first of the name's addresses with which `call` succeeds.
+  // A socket for the host's first address on which `call` succeeds.
   template <class Call>
   Socket first_of(const char* host, Call call) const {
     addrinfo hints{}, *list = nullptr;
@@ -172,7 +171,7 @@ class PortOfNetwork final : public MeetingPoint {
 };
 
 void send_at_once(const Socket& socket) {
-  const int on = 1;  // fails where there is no such thing, on a Unix socket
+  const int on = 1;  // fails on a Unix socket, which has no such option
   setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
@@ -189,10 +188,26 @@ std::string advice(const World& world) {
          std::to_string(world.size) + " to have them started here";
 }
 
+// An Answer on the wire, with room for a file descriptor. Points into itself.
+struct Message {
+  explicit Message(Answer text) : answer(text) {
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+  }
+  Message(const Message&) = delete;
+
+  Answer answer;
+  iovec part{&answer, sizeof answer};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
+};
+
 // ---- rank 0 -------------------------------------------------------------------------------------
 
 Socket listen_at(const World& world, const MeetingPoint& point, double timeout) {
-  const Deadline deadline(std::min(timeout, 2.0));  // the last run may be about to go
+  const Deadline deadline(std::min(timeout, 2.0));  // a previous run may be about to end
   while (true) {
     Socket listener = point.bound();
     if (listener) {
@@ -209,25 +224,21 @@ Socket listen_at(const World& world, const MeetingPoint& point, double timeout) 
 }
 
 void answer(const Socket& peer, Answer text, int fd) {
-  iovec part{&text, sizeof text};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
+  Message message(text);
   if (fd >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    cmsghdr* control = CMSG_FIRSTHDR(&message.header);
+    control->cmsg_level = SOL_SOCKET;
+    control->cmsg_type = SCM_RIGHTS;
+    control->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(control), &fd, sizeof fd);
+  } else {
+    message.header.msg_controllen = 0;
   }
-  // A peer that is gone is missed at the first barrier.
-  if (sendmsg(peer.fd(), &message, MSG_NOSIGNAL) < 0) return;
+  // A peer that is gone is noticed at the first barrier.
+  if (sendmsg(peer.fd(), &message.header, MSG_NOSIGNAL) < 0) return;
 }
 
-// Takes one connection in. Whoever doesn't belong to the run is turned away.
+// Accepts one connection, or drops it if it isn't from this run.
 void admit(const World& world, const MeetingPoint& point, Socket peer, std::vector<Socket>& peers) {
   Hello hello{.magic = 0};
   if (!point.admits(peer.fd()) || !Deadline(1).wait_readable(peer.fd())) return;
@@ -263,7 +274,7 @@ std::vector<Socket> gather(const World& world, const MeetingPoint& point, double
 
 // ---- the others ---------------------------------------------------------------------------------
 
-// A connection with rank 0, or none when time is over.
+// A connection to rank 0; empty when time is up.
 Socket reach(const MeetingPoint& point, const Deadline& deadline) {
   while (!deadline.over()) {
     if (Socket made = point.connected()) {
@@ -276,32 +287,19 @@ Socket reach(const MeetingPoint& point, const Deadline& deadline) {
   return Socket();
 }
 
-struct Reply {
-  Answer answer;
-  int fd;
-};
-
-// Nothing where rank 0 gave up.
-std::optional<Reply> receive(const Socket& from) {
-  Reply reply{Answer::welcome, -1};
-  iovec part{&reply.answer, sizeof reply.answer};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  if (recvmsg(from.fd(), &message, MSG_CMSG_CLOEXEC) != ssize_t(sizeof reply.answer))
+// Rank 0's answer and the file descriptor that came with it; nothing if rank 0 gave up.
+std::optional<Answer> receive(const Socket& from, int& fd) {
+  Message message(Answer::welcome);
+  if (recvmsg(from.fd(), &message.header, MSG_CMSG_CLOEXEC) != ssize_t(sizeof message.answer))
     return std::nullopt;
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header && header->cmsg_type == SCM_RIGHTS)
-    std::memcpy(&reply.fd, CMSG_DATA(header), sizeof reply.fd);
-  return reply;
+  const cmsghdr* control = CMSG_FIRSTHDR(&message.header);
+  if (control && control->cmsg_type == SCM_RIGHTS) std::memcpy(&fd, CMSG_DATA(control), sizeof fd);
+  return message.answer;
 }
 
 struct Joined {
   Socket rank0;
-  int fd;  // that came with the answer
+  int fd = -1;  // received with the answer
 };
 Joined join(const World& world, const MeetingPoint& point, double timeout) {
   const Deadline deadline(timeout);
@@ -312,17 +310,18 @@ Joined join(const World& world, const MeetingPoint& point, double timeout) {
                     advice(world));
   const Hello hello = hello_of(world);
   if (send(rank0.fd(), &hello, sizeof hello, MSG_NOSIGNAL) != ssize_t(sizeof hello)) fail("send");
-  // Rank 0 says itself whom it waits for; its end is seen here, so a little longer is long enough.
+  // Rank 0 itself reports whom it waits for, and its exit is noticed here: wait a little longer.
   if (!Deadline(timeout + 1).wait_readable(rank0.fd()))
     throw UserError(self + " waited " + seconds(timeout) + " for the other ranks" + advice(world));
-  const auto reply = receive(rank0);
+  Joined joined{std::move(rank0)};
+  const auto reply = receive(joined.rank0, joined.fd);
   if (!reply) throw UserError(self + ": rank 0 ended before all ranks had come" + advice(world));
-  if (reply->answer == Answer::other_size)
+  if (reply == Answer::other_size)
     throw UserError(self + " of " + std::to_string(world.size) +
                     ": rank 0 has another number of processes" + advice(world));
-  if (reply->answer == Answer::rank_taken)
+  if (reply == Answer::rank_taken)
     throw UserError("there are two processes of " + self + advice(world));
-  return {std::move(rank0), reply->fd};
+  return joined;
 }
 
 }  // namespace
@@ -332,7 +331,7 @@ int meet_peers(const World& world, double timeout) {
     throw UserError("the environment (" + world.variables +
                     ") doesn't say which job this process belongs to; give -n to start the "
                     "processes here");
-  const SocketOfMachine point(world);
+  const UnixMeetingPoint point(world);
   if (world.rank > 0) {
     const int fd = join(world, point, timeout).fd;
     if (fd < 0)
@@ -352,7 +351,7 @@ std::vector<Socket> meet_over_network(const World& world, double timeout) {
     throw UserError("the processes are on several machines (" + std::to_string(world.local_size) +
                     " of " + std::to_string(world.size) +
                     " here): set MASTER_ADDR to the machine of rank 0, the same for all ranks");
-  const PortOfNetwork point(world);
+  const TcpMeetingPoint point(world);
   std::vector<Socket> peers;
   if (world.rank > 0) {
     peers.push_back(join(world, point, timeout).rank0);

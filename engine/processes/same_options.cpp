@@ -9,11 +9,11 @@
 namespace bv {
 namespace {
 
-std::string of_rank_0(Communicator& hosts, std::string text) {
+std::string of_rank_0(Communicator& host_comm, std::string text) {
   uint64_t bytes = text.size();
-  hosts.broadcast(&bytes, sizeof bytes, 0, nullptr);
+  host_comm.broadcast(&bytes, sizeof bytes, 0, nullptr);
   text.resize(bytes);
-  hosts.broadcast(text.data(), bytes, 0, nullptr);
+  host_comm.broadcast(text.data(), bytes, 0, nullptr);
   return text;
 }
 
@@ -26,19 +26,19 @@ std::string trimmed(std::string line) {
 
 }  // namespace
 
-void require_same_options(Communicator& hosts, const Options& options) {
+void require_same_options(Communicator& host_comm, const Options& options) {
   const std::string own = config_to_json(options);
-  const std::string first = of_rank_0(hosts, own);
+  const std::string first = of_rank_0(host_comm, own);
   std::istringstream mine(own), theirs(first);
   std::string a, b;
   while (own != first) {
     std::getline(mine, a);
     std::getline(theirs, b);
     if (a == b && mine && theirs) continue;
-    throw UserError("rank " + std::to_string(hosts.rank()) + " was started with " + trimmed(a) +
+    throw UserError("rank " + std::to_string(host_comm.rank()) + " was started with " + trimmed(a) +
                     ", rank 0 with " + trimmed(b) + "; start all with the same options");
   }
-  hosts.barrier();  // whose options differ leaves before it, and the others see that
+  host_comm.barrier();  // a rank that differs has left before this, and the others notice
 }
 
 }  // namespace bv

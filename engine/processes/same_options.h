@@ -1,12 +1,12 @@
-// All ranks of a run are to be started alike; another launcher than ours may not see to that.
+// All ranks must be started with the same options, which another launcher doesn't ensure.
 #pragma once
 #include "engine/options/options.h"
 #include "kernels/backend.h"
 
 namespace bv {
 
-// Throws UserError on a rank whose options, as config.json holds them, aren't rank 0's, naming the
-// first that differs. Every rank calls it with settled options; `hosts` works on host memory.
-void require_same_options(Communicator& hosts, const Options&);
+// Throws UserError on a rank whose options, as written to config.json, differ from rank 0's, naming
+// the first that differs. Every rank calls it with resolved options; `host_comm` takes host memory.
+void require_same_options(Communicator& host_comm, const Options&);
 
 }  // namespace bv

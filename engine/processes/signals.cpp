@@ -1,4 +1,5 @@
-// SIGINT and SIGTERM in a worker: a request to stop after the step that all ranks agree on.
+#include "engine/processes/signals.h"
+
 #include <unistd.h>
 
 #include <atomic>
@@ -8,16 +9,15 @@
 #include <ctime>
 
 #include "engine/base/error.h"
-#include "engine/processes/launch.h"
 
 namespace bv {
 namespace {
 
-// The terminal signals the whole group, and whoever launched the workers passes the signal on: a
-// repeat within this time is the same request.
+// The terminal signals the whole group, and the launcher passes the signal on: a repeat within this
+// time is the same request.
 constexpr int64_t same_request_ms = 1000;
 
-// A signal handler has nothing else to write to. The state of this one process, set by no one else.
+// Global because a signal handler can reach nothing else.
 std::atomic<int> stop_number{0};
 std::atomic<int64_t> stop_time_ms{0};
 static_assert(std::atomic<int64_t>::is_always_lock_free);
@@ -29,12 +29,12 @@ int64_t now_ms() {
 }
 
 void on_stop(int number) {
-  int none = 0;
-  if (stop_number.compare_exchange_strong(none, number)) {
+  int no_signal = 0;
+  if (stop_number.compare_exchange_strong(no_signal, number)) {
     stop_time_ms = now_ms();
     return;
   }
-  // 0: another thread is just noting the first.
+  // 0: another thread is recording the first signal right now.
   if (stop_time_ms != 0 && now_ms() - stop_time_ms > same_request_ms) _exit(128 + number);
 }
 

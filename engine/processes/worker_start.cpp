@@ -4,12 +4,12 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "engine/base/error.h"
-#include "engine/processes/rendezvous.h"
+#include "engine/processes/world.h"
 
 namespace bv {
 namespace {
@@ -17,31 +17,22 @@ namespace {
 using Strings = std::vector<std::string>;
 
 // "NAME=value" strings, as execve wants them.
-bool has(const Strings& environment, const std::string& name) {
-  return std::any_of(environment.begin(), environment.end(),
-                     [&](const std::string& entry) { return entry.starts_with(name + "="); });
-}
-
-void set(Strings& environment, const std::string& name, const std::string& value) {
-  std::erase_if(environment,
-                [&](const std::string& entry) { return entry.starts_with(name + "="); });
-  environment.push_back(name + "=" + value);
-}
-
 Strings environment_of(const WorkerStart& start, int threads) {
   Strings environment;
   for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
+  const auto set = [&environment](const std::string& name, const std::string& value) {
+    std::erase_if(environment, [&](const auto& entry) { return entry.starts_with(name + "="); });
+    environment.push_back(name + "=" + value);
+  };
   const std::string rank = std::to_string(start.rank), size = std::to_string(start.size);
-  set(environment, "RANK", rank);
-  set(environment, "WORLD_SIZE", size);
-  set(environment, "LOCAL_RANK", rank);
-  set(environment, "LOCAL_WORLD_SIZE", size);
-  set(environment, shared_fd_variable, std::to_string(start.shared_fd));
-  // Threads sleep while they wait: as fast on idle cores, and several times faster beside others'
-  // work than spinning.
-  if (!has(environment, "OMP_WAIT_POLICY")) set(environment, "OMP_WAIT_POLICY", "passive");
-  if (!has(environment, "OMP_NUM_THREADS"))
-    set(environment, "OMP_NUM_THREADS", std::to_string(threads));
+  set("RANK", rank);
+  set("WORLD_SIZE", size);
+  set("LOCAL_RANK", rank);
+  set("LOCAL_WORLD_SIZE", size);
+  set(shared_fd_variable, std::to_string(start.shared_fd));
+  // Waiting threads sleep: as fast as spinning on idle cores, several times faster on busy ones.
+  if (!std::getenv("OMP_WAIT_POLICY")) set("OMP_WAIT_POLICY", "passive");
+  if (!std::getenv("OMP_NUM_THREADS")) set("OMP_NUM_THREADS", std::to_string(threads));
   return environment;
 }
 
@@ -52,7 +43,7 @@ std::vector<char*> pointers(const Strings& strings) {
   return list;
 }
 
-// What the child needs, made before fork: from there to exec it may allocate nothing.
+// What the child needs, prepared before fork: between fork and exec it may allocate nothing.
 struct Child {
   const char* program;
   char* const* argv;
@@ -65,7 +56,7 @@ struct Child {
 
 [[noreturn]] void run_child(const Child& child) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != child.launcher) _exit(1);  // it ended before the line above
+  if (getppid() != child.launcher) _exit(1);  // the launcher ended before the line above
   pin_this_process(child.share);              // before the program's libraries count their cores
   fcntl(child.shared_fd, F_SETFD, 0);
   sigprocmask(SIG_SETMASK, &child.signals, nullptr);

@@ -1,4 +1,4 @@
-// Starting one worker process: its environment, its cores, its tie to the launcher.
+// Starts one worker process: its environment, its cores, its tie to the launcher.
 #pragma once
 #include <csignal>
 #include <string>
@@ -16,8 +16,8 @@ struct WorkerStart {
   const sigset_t& signals;  // the worker's mask
 };
 
-// Forks and executes the program as a direct child that the kernel kills when the calling thread
-// ends. Returns its process id; throws RunError.
+// Forks and executes the program as a child that the kernel kills when the calling thread ends.
+// Returns its process id; throws RunError.
 pid_t start_worker(const WorkerStart&);
 
 }  // namespace bv

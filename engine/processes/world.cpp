@@ -1,38 +1,22 @@
-// Who this process is among its peers, as the program that started it says in the environment.
-#include <fcntl.h>
-#include <unistd.h>
+#include "engine/processes/world.h"
 
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <system_error>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/processes/launch.h"
-#include "engine/processes/rendezvous.h"
-#include "kernels/comm/shared_memory_communicator.h"
-#include "kernels/comm/shared_region.h"
-#include "kernels/comm/tcp_communicator.h"
 
 namespace bv {
 namespace {
 
 std::optional<std::string> variable(const std::string& name) {
   const char* value = std::getenv(name.c_str());
-  if (!value || !*value) return std::nullopt;
-  return value;
+  return value && *value ? std::optional<std::string>(value) : std::nullopt;
 }
 
-std::string first_of(std::initializer_list<const char*> names) {
-  for (const char* name : names)
-    if (const auto value = variable(name)) return *value;
-  return "";
-}
+std::string text_of(const char* name) { return variable(name).value_or(""); }
 
 int number(const std::string& name, int min, int max) {
-  const std::string text = variable(name).value_or("");
+  const std::string text = text_of(name.c_str());
   const auto value = parse_integer(text);
   if (!value || *value < min || *value > max)
     throw UserError(name + "=" + printable(text) + " in the environment should be a number from " +
@@ -40,8 +24,8 @@ int number(const std::string& name, int min, int max) {
   return static_cast<int>(*value);
 }
 
-// One family of variables. Those of the local ranks may be missing (null: there is none): then
-// there is one machine.
+// A launcher's variables. Without those of the local ranks (null: it has none) there is one
+// machine.
 struct Family {
   const char *rank, *size, *local_rank, *local_size;
 };
@@ -66,7 +50,7 @@ World read(const Family& names) {
                      : world.local_size == world.size ? world.rank
                                                       : world.rank % world.local_size;
   world.variables = std::string(names.rank) + ", " + names.size;
-  world.host = variable("MASTER_ADDR").value_or("");
+  world.host = text_of("MASTER_ADDR");
   if (variable("MASTER_PORT")) world.port = number("MASTER_PORT", 1, 65534);
   return world;
 }
@@ -84,16 +68,16 @@ World from_torchrun() {
       throw UserError("RANK and WORLD_SIZE are set in the environment, " + std::string(name) +
                       " is not: set it the same for all ranks, or give -n to start the processes "
                       "here");
-  world.master = first_of({"MASTER_ADDR"}) + ":" + first_of({"MASTER_PORT"});
-  // A group of processes that torchrun starts again must not meet what is left of the last one.
+  world.master = text_of("MASTER_ADDR") + ":" + text_of("MASTER_PORT");
+  // Processes restarted by torchrun must not meet leftovers of the previous attempt.
   for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"})
-    world.master += "/" + first_of({name});
+    world.master += std::string("/") + text_of(name);
   return world;
 }
 
 World from_open_mpi() {
   World world = read(open_mpi);
-  world.master = first_of({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
+  world.master = variable("PMIX_NAMESPACE").value_or(text_of("OMPI_MCA_ess_base_jobid"));
   return world;
 }
 
@@ -107,21 +91,11 @@ World from_slurm() {
   const bool step = variable("SLURM_STEP_NUM_TASKS").has_value();
   World world = read(
       {"SLURM_PROCID", step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_LOCALID", nullptr});
-  const int here = tasks_per_node(first_of({"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}));
-  if (here > 0 && here < world.size) world.local_size = here;
-  world.master = "slurm " + first_of({"SLURM_JOB_ID"}) + "." + first_of({"SLURM_STEP_ID"});
+  const int local = tasks_per_node(
+      variable("SLURM_STEP_TASKS_PER_NODE").value_or(text_of("SLURM_TASKS_PER_NODE")));
+  if (local > 0 && local < world.size) world.local_size = local;
+  world.master = "slurm " + text_of("SLURM_JOB_ID") + "." + text_of("SLURM_STEP_ID");
   return world;
-}
-
-// The line is claimed on the board, where there is one that still can be reached.
-bool is_first_error(const World& world, int exit_code) {
-  if (world.shared_fd < 0) return true;
-  try {
-    const int fd = dup(world.shared_fd);
-    return fd < 0 || SharedRegion::open(fd).claim_error(exit_code);
-  } catch (const std::exception&) {
-    return true;
-  }
 }
 
 }  // namespace
@@ -129,53 +103,9 @@ bool is_first_error(const World& world, int exit_code) {
 std::optional<World> world_from_environment() {
   if (variable(torchrun.rank) || variable(torchrun.size)) return from_torchrun();
   if (variable(open_mpi.rank) || variable(open_mpi.size)) return from_open_mpi();
-  // The number of tasks alone is also set in a shell that will start the processes.
+  // SLURM_NTASKS alone is also set in a shell that is yet to start the processes.
   if (variable("SLURM_PROCID")) return from_slurm();
   return std::nullopt;
-}
-
-namespace {
-
-std::unique_ptr<Communicator> connect_machines(World& world, double timeout) {
-  std::vector<Socket> sockets = meet_over_network(world, timeout);
-  const SharedRegion region = SharedRegion::create(world.size);
-  world.shared_fd = fcntl(region.fd(), F_DUPFD_CLOEXEC, 0);
-  if (world.shared_fd < 0) throw RunError(std::string("dup: ") + std::strerror(errno));
-  return make_tcp_communicator(
-      {.rank = world.rank, .size = world.size, .timeout = timeout, .supervised = false},
-      std::move(sockets), world.shared_fd);
-}
-
-}  // namespace
-
-std::unique_ptr<Communicator> connect_hosts(World& world, size_t bucket_bytes, double timeout) {
-  try {
-    if (world.several_machines()) return connect_machines(world, timeout);
-    if (world.size > 1 && world.shared_fd < 0) world.shared_fd = meet_peers(world, timeout);
-    return make_shared_memory_communicator({.rank = world.rank,
-                                            .size = world.size,
-                                            .fd = world.shared_fd,
-                                            .bucket_bytes = bucket_bytes,
-                                            .timeout = timeout,
-                                            .supervised = world.launched});
-  } catch (const std::system_error& error) {
-    throw RunError(error.what());
-  } catch (const UserError&) {
-    throw;
-  } catch (const std::logic_error& error) {
-    throw UserError(error.what());
-  } catch (const std::runtime_error& error) {
-    throw UserError(error.what());
-  }
-}
-
-void fail_worker(const World& world, const std::string& line, int exit_code) {
-  std::fflush(stdout);
-  if (is_first_error(world, exit_code)) {
-    const std::string whole = line + "\n";  // in one write, not to mix with others'
-    if (write(STDERR_FILENO, whole.data(), whole.size()) < 0) _exit(exit_code);
-  }
-  _exit(exit_code);
 }
 
 }  // namespace bv

@@ -18,7 +18,7 @@ namespace bv {
 
 namespace {
 
-constexpr int digits = 9;  // what a float needs to be read back as it was
+constexpr int digits = 9;  // enough for a float to be read back exactly
 
 // One JSON object, written member by member.
 class Object {
@@ -49,8 +49,8 @@ int64_t step_of(const std::string& line) {
   return at == line.npos ? -1 : std::strtoll(line.c_str() + at + key.size(), nullptr, 10);
 }
 
-// Where the lines after `step` begin: a run that was killed has told of steps that its checkpoint
-// knows nothing of, and tells of them again. A line cut off in the middle goes as well.
+// Where the lines after `step` begin: a killed run has logged steps after its checkpoint, which the
+// resumed run logs again. A truncated line is dropped, too.
 off_t end_of_step(const std::string& path, int64_t step) {
   std::ifstream file(path, std::ios::binary);
   off_t end = 0;
@@ -104,7 +104,7 @@ RunLog::RunLog(const Settings& settings) : settings_(settings) {
   if (file_ < 0) fail(settings_.path, "can't be opened");
   if (ftruncate(file_, keep) != 0) {
     close(file_);
-    fail(settings_.path, "can't be shortened to the step that the run goes on from");
+    fail(settings_.path, "can't be truncated to the step that the run resumes from");
   }
 }
 

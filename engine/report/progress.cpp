@@ -67,7 +67,7 @@ void ProgressBar::update(const Progress& now, int64_t total_steps) {
     left = passed / double(now.step - first_step_) *
            double(std::max<int64_t>(total_steps - now.step, 0));
   }
-  // One column stays free: a full line would make some terminals wrap.
+  // One column stays free: some terminals wrap a full line.
   const std::string line = progress_line(now, total_steps, left, terminal_width() - 1);
   std::fprintf(stdout, "\r%s\x1b[K", line.c_str());
   std::fflush(stdout);

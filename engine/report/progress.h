@@ -1,4 +1,4 @@
-// The progress bar of a terminal.
+// The progress bar in a terminal.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -12,8 +12,8 @@ struct Progress {
   double loss = 0, lr = 0, images_per_second = 0;
 };
 
-// One line of at most `width` columns: position, bar, figures, time left (negative: not known).
-// What does not fit is left out, the bar first.
+// One line of at most `width` columns: position, bar, figures, time left (negative: unknown). What
+// doesn't fit is left out, the bar first.
 std::string progress_line(const Progress&, int64_t total_steps, double seconds_left, int width);
 // 0:42, 1:02:03.
 std::string clock_text(double seconds);
@@ -27,7 +27,7 @@ class ProgressBar {
  private:
   using Clock = std::chrono::steady_clock;
   bool drawn_ = false;
-  int64_t first_step_ = -1;  // and when: what the time left is reckoned from
+  int64_t first_step_ = -1;  // and its time: the base of the estimate
   Clock::time_point first_time_, last_drawn_;
 };
 

@@ -22,7 +22,7 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
       "data: " + s.data.description,
       "memory: " + format_bytes(head.peak_bytes) + " planned per process (--plan shows it)",
       "run: " + o.out + ", " + std::to_string(head.steps_end) + " steps" +
-          (head.steps_done ? ", going on after step " + std::to_string(head.steps_done) : "")};
+          (head.steps_done ? ", resumed after step " + std::to_string(head.steps_done) : "")};
   lines.insert(lines.end(), s.notes.begin(), s.notes.end());
   return lines;
 }
@@ -30,12 +30,12 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
 std::vector<std::string> end_lines(const Options& o, const RunEnd& end) {
   const std::string command = "./launcher --resume " + o.out;
   if (end.stopped)
-    return {"stopped after step " + std::to_string(end.step) + "; saved. Go on with: " + command};
+    return {"stopped after step " + std::to_string(end.step) + "; saved. Resume with: " + command};
   const std::string more = end.capped ? " --steps " + std::to_string(2 * end.step)
                                       : " --epochs " + format_number(2 * o.epochs);
   return {"weights: " + o.out + "/last/weights.safetensors" +
               (end.has_best ? ", best: " + o.out + "/best/weights.safetensors" : ""),
-          "go on with: " + command + more};
+          "train longer with: " + command + more};
 }
 
 std::vector<std::string> profile_lines(const Profile& profile) {

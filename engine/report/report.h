@@ -1,4 +1,4 @@
-// What a run says of itself: its first lines, its last ones, and where the time went.
+// A run's first and last lines, and where its time went.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,21 +10,21 @@ namespace bv {
 
 struct RunHead {
   std::string device;
-  size_t peak_bytes;  // of one process
+  size_t peak_bytes;  // per process
   int64_t steps_done, steps_end;
 };
 std::vector<std::string> head_lines(const Setup&, const RunHead&);
 
 struct RunEnd {
   bool stopped;  // by a signal
-  bool capped;   // by --steps, before the schedule's end
+  bool capped;   // by --steps, before the end of the schedule
   bool has_best;
   int64_t step;
 };
-// Where the weights are, and the command to go on.
+// Where the weights are, and the command to resume.
 std::vector<std::string> end_lines(const Options&, const RunEnd&);
 
-// Time by kind of node, the longest first.
+// Time per kind of node, longest first.
 std::vector<std::string> profile_lines(const Profile&);
 
 }  // namespace bv

@@ -23,14 +23,14 @@ class NcclCommunicator final : public Communicator {
   NcclCommunicator(Backend& backend, NcclPeers peers)
       : backend_(backend),
         place_(peers.place),
-        hosts_(std::move(peers.hosts)),
+        host_comm_(std::move(peers.host_comm)),
         region_(SharedRegion::open(dup(peers.fd))),
         watch_(
-            region_, place_, [this] { return failure(); }, [this] { hosts_->end_run(); }) {
+            region_, place_, [this] { return failure(); }, [this] { host_comm_->end_run(); }) {
     backend_.on_wait([this](bool begins) { begins ? watch_.wait_begins() : watch_.wait_ends(); });
     ncclUniqueId id{};
     if (place_.rank == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    hosts_->broadcast(&id, sizeof id, 0, nullptr);
+    host_comm_->broadcast(&id, sizeof id, 0, nullptr);
     watch_.wait_begins();
     ncclComm_t comm = nullptr;
     const ncclResult_t made = ncclCommInitRank(&comm, place_.size, id, place_.rank);
@@ -44,8 +44,6 @@ class NcclCommunicator final : public Communicator {
     backend_.on_wait({});
     if (const ncclComm_t comm = comm_.exchange(nullptr)) ncclCommDestroy(comm);
   }
-  NcclCommunicator(const NcclCommunicator&) = delete;
-  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   int rank() const override { return place_.rank; }
   int size() const override { return place_.size; }
@@ -56,21 +54,21 @@ class NcclCommunicator final : public Communicator {
     sum(data, count, ncclFloat64, stream);
   }
   void all_gather(float* data, size_t count, Stream stream) override {
-    check(ncclAllGather(data + static_cast<size_t>(place_.rank) * count, data, count, ncclFloat32,
-                        comm_, stream_of(stream)),
+    check(ncclAllGather(data + size_t(place_.rank) * count, data, count, ncclFloat32, comm_,
+                        stream_of(stream)),
           "ncclAllGather");
   }
   void broadcast(void* data, size_t bytes, int root, Stream stream) override {
     check(ncclBroadcast(data, data, bytes, ncclInt8, root, comm_, stream_of(stream)),
           "ncclBroadcast");
   }
-  // What a peer needs of this rank's device is done before the hosts wait for each other.
+  // This rank's device has finished all that a peer may need before the hosts wait for each other.
   void barrier() override {
     backend_.synchronize(nullptr);
-    hosts_->barrier();
+    host_comm_->barrier();
   }
-  double all_reduce_scalar(double x) override { return hosts_->all_reduce_scalar(x); }
-  void busy(bool now) override { hosts_->busy(now); }
+  double all_reduce_scalar(double x) override { return host_comm_->all_reduce_scalar(x); }
+  void busy(bool now) override { host_comm_->busy(now); }
 
  private:
   cudaStream_t stream_of(Stream stream) const {
@@ -80,25 +78,24 @@ class NcclCommunicator final : public Communicator {
     check(ncclAllReduce(data, data, count, type, ncclSum, comm_, stream_of(stream)),
           "ncclAllReduce");
   }
-  // What the hosts or NCCL itself have noticed.
+  // Detected by the hosts or by NCCL.
   std::string failure() const override {
-    if (std::string why = hosts_->failure(); !why.empty()) return why;
+    if (std::string why = host_comm_->failure(); !why.empty()) return why;
     const ncclComm_t comm = comm_;
     if (!comm) return "";
     ncclResult_t error = ncclSuccess;
     const ncclResult_t asked = ncclCommGetAsyncError(comm, &error);
     if (asked != ncclSuccess) error = asked;
-    return error == ncclSuccess || error == ncclInProgress
-               ? ""
-               : std::string("NCCL: ") + ncclGetErrorString(error);
+    if (error == ncclSuccess || error == ncclInProgress) return "";
+    return std::string("NCCL: ") + ncclGetErrorString(error);
   }
 
   Backend& backend_;
   RankPlace place_;
-  std::unique_ptr<Communicator> hosts_;
+  std::unique_ptr<Communicator> host_comm_;
   SharedRegion region_;
   std::atomic<ncclComm_t> comm_{nullptr};
-  PeerWatch watch_;  // last: its thread ends before what it looks at goes
+  PeerWatch watch_;  // last: its thread ends before what it watches is destroyed
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Collectives between GPUs by NCCL, in its two builds.
+// Collectives between GPUs by NCCL, in two builds: for CUDA and for its stand-in.
 #pragma once
 #include <memory>
 
@@ -10,14 +10,14 @@ namespace bv {
 struct NcclPeers {
   RankPlace place;
   int fd;  // of the SharedRegion of this machine's ranks; stays the caller's
-  // Of the same ranks, for the hosts: barriers, and the id by which NCCL's ranks find each other.
-  std::unique_ptr<Communicator> hosts;
+  // Works on host memory, for the same ranks: barriers, and the id by which NCCL's ranks meet.
+  std::unique_ptr<Communicator> host_comm;
 };
 
 }  // namespace bv
 
 namespace bv::cuda_gpu {
-// Takes part in a collective start: every rank calls it. Throws std::runtime_error.
+// Collective: every rank calls it. Throws std::runtime_error.
 std::unique_ptr<Communicator> make_nccl_communicator(Backend&, NcclPeers);
 }  // namespace bv::cuda_gpu
 namespace bv::simt_gpu {

@@ -8,25 +8,24 @@
 #include <chrono>
 #include <cstdio>
 #include <stdexcept>
-#include <string>
+#include <utility>
 
 namespace bv {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int spins = 300;      // some 15 us: about what falling asleep and waking costs
-constexpr int tick_ms = 100;    // between two looks at the peers
+constexpr int spins = 300;      // about 15 us, the cost of falling asleep and waking
 constexpr int grace_ms = 1000;  // for the launcher to act first
 
 void print_line(const std::string& line) {
-  // One write, so that lines of several processes don't mix. Nothing can be done where it fails.
+  // One write, so that lines of several processes don't mix. If it fails, nothing can be done.
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;
 }
 
 }  // namespace
 
-bool has_died(RankBoard& peer) {
+bool has_died(RankStatus& peer) {
   if (peer.state != RankState::here) return false;
   const int result = pthread_mutex_trylock(&peer.alive);
   if (result == 0) pthread_mutex_unlock(&peer.alive);  // it left between the two looks
@@ -35,21 +34,38 @@ bool has_died(RankBoard& peer) {
 
 void end_process(SharedRegion& region, const RankPlace& place, const std::string& why,
                  bool a_peer_died) {
-  Board& board = region.board();
-  for (int waited = 0; a_peer_died && place.supervised && waited < grace_ms && !board.ending;
+  ControlBlock& control = region.control();
+  for (int waited = 0; a_peer_died && place.supervised && waited < grace_ms && !control.ending;
        waited += 20)
     usleep(20000);
-  if (!board.ending && region.claim_error(1))
+  if (!control.ending && region.claim_error(1))
     print_line("rank " + std::to_string(place.rank) + ": " + why + "\n");
-  _exit(board.failed_exit_code > 0 ? int(board.failed_exit_code) : 1);
+  _exit(control.failed_exit_code > 0 ? int(control.failed_exit_code) : 1);
+}
+
+std::string no_answer(int rank, double timeout) {
+  char text[64];
+  std::snprintf(text, sizeof text, " answered for %g s (--timeout)", timeout);
+  return (rank < 0 ? "no rank's device has" : "rank " + std::to_string(rank) + " has not") + text;
+}
+
+int64_t monotonic_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch())
+      .count();
+}
+
+double WaitTimer::look(bool start_over) {
+  const Clock::time_point now = Clock::now();
+  const std::chrono::duration<double> passed = now - std::exchange(last_, now);
+  return waited_ = start_over ? 0 : waited_ + std::min(passed.count(), 2e-3 * watch_tick_ms);
 }
 
 RankBarrier::RankBarrier(SharedRegion& region, const RankPlace& place)
     : region_(region), place_(place) {
-  if (place.rank < 0 || place.rank >= place.size || place.size != region.board().size)
+  if (place.rank < 0 || place.rank >= place.size || place.size != region.control().size)
     throw std::invalid_argument("rank " + std::to_string(place.rank) + " of " +
-                                std::to_string(place.size) + " has no place on this board");
-  RankBoard& self = region.rank(place.rank);
+                                std::to_string(place.size) + " has no place in this run");
+  RankStatus& self = region.rank(place.rank);
   if (self.state != RankState::absent)
     throw std::runtime_error("there are two processes of rank " + std::to_string(place.rank));
   pthread_mutex_lock(&self.alive);
@@ -57,69 +73,59 @@ RankBarrier::RankBarrier(SharedRegion& region, const RankPlace& place)
 }
 
 RankBarrier::~RankBarrier() {
-  RankBoard& self = region_.rank(place_.rank);
+  RankStatus& self = region_.rank(place_.rank);
   self.state = RankState::left;
   pthread_mutex_unlock(&self.alive);
 }
 
 void RankBarrier::wait() {
-  Board& board = region_.board();
-  const uint32_t generation = board.generation.load(std::memory_order_acquire);
+  ControlBlock& control = region_.control();
+  const uint32_t generation = control.generation.load(std::memory_order_acquire);
   region_.rank(place_.rank).arrivals.fetch_add(1, std::memory_order_release);
-  if (board.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == uint32_t(place_.size)) {
-    board.arrived.store(0, std::memory_order_relaxed);
-    board.generation.fetch_add(1, std::memory_order_release);
-    futex_wake_all(board.generation);
+  if (control.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == uint32_t(place_.size)) {
+    control.arrived.store(0, std::memory_order_relaxed);
+    control.generation.fetch_add(1, std::memory_order_release);
+    futex_wake_all(control.generation);
     return;
   }
   const auto passed = [&] {
-    return board.generation.load(std::memory_order_acquire) != generation;
+    return control.generation.load(std::memory_order_acquire) != generation;
   };
   for (int i = 0; i < spins; ++i) {
     if (passed()) return;
     _mm_pause();
   }
-  // A tick counts as no more than two, so that a run that was stopped as a whole (Ctrl-Z) goes on.
-  double waited = 0;
+  WaitTimer timer;
   while (!passed()) {
-    const auto start = Clock::now();
-    futex_wait(board.generation, generation, tick_ms);
+    futex_wait(control.generation, generation, watch_tick_ms);
     if (passed()) return;
-    look_around();
-    const std::chrono::duration<double> tick = Clock::now() - start;
-    waited += std::min(tick.count(), 2e-3 * tick_ms);
+    check_peers();
+    bool busy = false;
+    for (int peer = 0; peer < place_.size; ++peer) busy |= missing(peer) && region_.rank(peer).busy;
+    if (timer.look(busy) < place_.timeout) continue;
     for (int peer = 0; peer < place_.size; ++peer)
-      if (missing(peer) && region_.rank(peer).busy) waited = 0;
-    if (waited < place_.timeout) continue;
-    for (int peer = 0; peer < place_.size; ++peer)
-      if (missing(peer)) end_for_stuck(peer);
+      if (missing(peer)) end_process(region_, place_, no_answer(peer, place_.timeout), false);
   }
 }
 
 bool RankBarrier::missing(int peer) const {
-  const uint32_t mine = region_.rank(place_.rank).arrivals.load(std::memory_order_acquire);
-  return static_cast<int32_t>(mine - region_.rank(peer).arrivals.load(std::memory_order_acquire)) >
-         0;
+  const auto arrivals = [&](int rank) {
+    return region_.rank(rank).arrivals.load(std::memory_order_acquire);
+  };
+  return int32_t(arrivals(place_.rank) - arrivals(peer)) > 0;
 }
 
-void RankBarrier::look_around() {
-  if (region_.board().ending) _exit(1);
+void RankBarrier::check_peers() {
+  if (region_.control().ending) _exit(1);
   for (int peer = 0; peer < place_.size; ++peer) {
     if (!missing(peer)) continue;
-    if (has_died(region_.rank(peer))) end_for_dead(peer, "has died");
-    if (region_.rank(peer).state == RankState::left) end_for_dead(peer, "has left the run");
+    RankStatus& status = region_.rank(peer);
+    if (has_died(status) || status.state == RankState::left)
+      end_process(region_, place_,
+                  "rank " + std::to_string(peer) +
+                      (status.state == RankState::left ? " has left the run" : " has died"),
+                  true);
   }
-}
-
-void RankBarrier::end_for_dead(int peer, const char* what) {
-  end_process(region_, place_, "rank " + std::to_string(peer) + " " + what, true);
-}
-
-void RankBarrier::end_for_stuck(int peer) {
-  char why[96];
-  std::snprintf(why, sizeof why, "rank %d has not answered for %g s (--timeout)", peer,
-                place_.timeout);
-  end_process(region_, place_, why, false);
 }
 
 }  // namespace bv

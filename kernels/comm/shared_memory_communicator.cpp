@@ -1,14 +1,14 @@
-// All-reduce: chunk by chunk, every rank copies its data in, adds up its own slice of the chunk
-// over all ranks in the order 0, 1, ... (so that the bits depend on nothing but the data), and
-// copies the whole sum out. Copying in the next chunk shares a phase with adding up the present
-// one, so that a chunk costs one barrier:
+// All-reduce, chunk by chunk: every rank copies its data in, sums its own slice of the chunk over
+// all ranks in the order 0, 1, ... (so that the bits depend on the data alone), and copies the
+// whole sum out. Copying in the next chunk overlaps summing the current one, so a chunk costs one
+// barrier:
 //
-//   copy in 0 | add 0, copy in 1 | copy out 0, add 1, copy in 2 | copy out 1, add 2, ...     |
+//   copy in 0 | sum 0, copy in 1 | copy out 0, sum 1, copy in 2 | copy out 1, sum 2, ...     |
 //   barrier
 //
-// Two buffers take turns: what is written in one phase was last read two phases, and so at least
-// one barrier, ago. What limits it is memory: of each rank's bytes 2 passes in, 1 + 1 / size to add
-// up, 2 out.
+// Two buffers alternate: what one phase writes was last read two phases, hence at least one
+// barrier, ago. Memory bandwidth limits it: per byte of a rank 2 passes in, 1 + 1 / size to sum, 2
+// out.
 #include "kernels/comm/shared_memory_communicator.h"
 
 #include <unistd.h>
@@ -25,33 +25,22 @@
 namespace bv {
 namespace {
 
-constexpr size_t line = 64;  // bytes of a cache line, which two ranks never write both
-constexpr size_t largest_chunk = 1 << 18;  // stays in the L2 cache between its phases
-constexpr size_t small_bytes = 1 << 12;    // up to here adding up is cheaper than a second barrier
+constexpr size_t line = 64;              // bytes of a cache line; no two ranks write the same one
+constexpr size_t max_chunk = 1 << 18;    // stays in the L2 cache between its phases
+constexpr size_t small_bytes = 1 << 12;  // up to here every rank sums it all, for one barrier less
 
-template <class T>
-void add_two(T* __restrict out, const T* a, const T* b, size_t n) {
-#pragma omp simd
-  for (size_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
-}
-
-template <class T>
-void add_to(T* __restrict out, const T* a, size_t n) {
-#pragma omp simd
-  for (size_t i = 0; i < n; ++i) out[i] += a[i];
-}
-
-// The region's bytes behind the board: two results, two buffers of each rank, and the same small.
+// Layout of the data after the control block: two results, two inputs per rank, two small inputs
+// per rank.
 struct Layout {
   size_t chunk;  // bytes
-  int size;
+  int ranks;
 
   size_t result(int turn) const { return turn * chunk; }
   size_t input(int rank, int turn) const { return (2 + 2 * size_t(rank) + turn) * chunk; }
   size_t small(int rank, int turn) const {
-    return (2 + 2 * size_t(size)) * chunk + (2 * size_t(rank) + turn) * small_bytes;
+    return input(ranks, 0) + (2 * size_t(rank) + turn) * small_bytes;
   }
-  size_t bytes() const { return small(size, 0); }
+  size_t bytes() const { return small(ranks, 0); }
 };
 
 class SharedMemoryCommunicator final : public Communicator {
@@ -59,11 +48,11 @@ class SharedMemoryCommunicator final : public Communicator {
   explicit SharedMemoryCommunicator(const SharedMemoryPeers& peers)
       : rank_(peers.rank),
         size_(peers.size),
-        region_(open_region(peers)),
-        layout_{std::clamp(peers.bucket_bytes / line * line, line, largest_chunk), peers.size},
-        data_(region_.map_data(layout_.bytes())),
+        region_(SharedRegion::open(dup_of(peers.fd))),
+        layout_{std::clamp(peers.bucket_bytes / line * line, line, max_chunk), peers.size},
+        data_(map_data(region_, peers, layout_.bytes())),
         barrier_(region_, {peers.rank, peers.size, peers.timeout, peers.supervised}) {}
-  ~SharedMemoryCommunicator() override { settle(nullptr); }
+  ~SharedMemoryCommunicator() override { move_to(nullptr); }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -92,26 +81,27 @@ class SharedMemoryCommunicator final : public Communicator {
   void busy(bool now) override { barrier_.busy(now); }
 
  private:
-  static SharedRegion open_region(const SharedMemoryPeers& peers) {
-    const int fd = dup(peers.fd);
-    if (fd < 0) throw std::runtime_error("the memory shared by the processes is not open");
-    SharedRegion region = SharedRegion::open(fd);
+  static int dup_of(int fd) {
+    if ((fd = dup(fd)) >= 0) return fd;
+    throw std::runtime_error("the memory shared by the processes is not open");
+  }
+  static std::byte* map_data(SharedRegion& region, const SharedMemoryPeers& peers, size_t bytes) {
     uint64_t agreed = 0;
-    if (!region.board().bucket_bytes.compare_exchange_strong(agreed, peers.bucket_bytes) &&
+    if (!region.control().bucket_bytes.compare_exchange_strong(agreed, peers.bucket_bytes) &&
         agreed != peers.bucket_bytes)
       throw std::runtime_error("rank " + std::to_string(peers.rank) + " was given bucket-bytes " +
                                std::to_string(peers.bucket_bytes) + ", another rank " +
                                std::to_string(agreed) + "; start all with the same options");
-    return region;
+    return region.map_data(bytes);
   }
 
-  // Collectives on several streams keep the order of the calls.
-  void settle(Stream next) {
+  // Keeps the order of the calls when the stream changes.
+  void move_to(Stream next) {
     if (stream_ != next) synchronize_stream(stream_);
     stream_ = next;
   }
   void submit(Stream stream, std::function<void()> work) {
-    settle(stream);
+    move_to(stream);
     run_on(stream, std::move(work));
   }
 
@@ -134,7 +124,7 @@ class SharedMemoryCommunicator final : public Communicator {
     barrier_.wait();
     for (size_t k = 0; k < chunks; ++k) {
       const int turn = (turn_ + k) % 2;
-      add_slice<T>(length(k), turn);
+      sum_slice<T>(length(k), turn);
       if (k + 1 < chunks) copy_in(k + 1);
       barrier_.wait();
       std::memcpy(data + k * per_chunk, at<T>(layout_.result(turn)), length(k) * sizeof(T));
@@ -144,30 +134,36 @@ class SharedMemoryCommunicator final : public Communicator {
 
   // This rank's slice of a chunk of n elements.
   template <class T>
-  void add_slice(size_t n, int turn) {
+  void sum_slice(size_t n, int turn) {
     constexpr size_t per_line = line / sizeof(T);
     const size_t lines = (n + per_line - 1) / per_line;
     const size_t begin = lines * rank_ / size_ * per_line;
     const size_t end = std::min(n, lines * (rank_ + 1) / size_ * per_line);
     if (begin >= end) return;
-    add_ranks(at<T>(layout_.result(turn)) + begin, end - begin,
+    sum_ranks(at<T>(layout_.result(turn)) + begin, end - begin,
               [&](int r) { return at<T>(layout_.input(r, turn)) + begin; });
   }
 
-  // Each rank adds up everything for itself.
+  // Every rank computes the whole sum.
   template <class T>
   void sum_small(T* data, size_t count) {
     const int turn = small_turn_;
     small_turn_ ^= 1;
     std::memcpy(at<T>(layout_.small(rank_, turn)), data, count * sizeof(T));
     barrier_.wait();
-    add_ranks(data, count, [&](int r) { return at<T>(layout_.small(r, turn)); });
+    sum_ranks(data, count, [&](int r) { return at<T>(layout_.small(r, turn)); });
   }
 
   template <class T, class InputOf>
-  void add_ranks(T* out, size_t n, InputOf input) {
-    add_two(out, input(0), input(1), n);
-    for (int r = 2; r < size_; ++r) add_to(out, input(r), n);
+  void sum_ranks(T* __restrict out, size_t n, InputOf input) {
+    const T *first = input(0), *second = input(1);
+#pragma omp simd
+    for (size_t i = 0; i < n; ++i) out[i] = first[i] + second[i];
+    for (int r = 2; r < size_; ++r) {
+      const T* next = input(r);
+#pragma omp simd
+      for (size_t i = 0; i < n; ++i) out[i] += next[i];
+    }
   }
 
   void gather(float* data, size_t count) {

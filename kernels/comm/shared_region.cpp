@@ -14,7 +14,6 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
-#include <utility>
 
 namespace bv {
 namespace {
@@ -23,8 +22,8 @@ static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
 constexpr size_t page = 4096;
 
-size_t bytes_of_board(int size) {
-  const size_t bytes = sizeof(Board) + size_t(size) * sizeof(RankBoard);
+size_t bytes_of_control(int size) {
+  const size_t bytes = sizeof(ControlBlock) + size_t(size) * sizeof(RankStatus);
   return (bytes + page - 1) / page * page;
 }
 
@@ -33,8 +32,7 @@ size_t bytes_of_board(int size) {
 }
 
 void* map(int fd, size_t bytes, size_t offset) {
-  void* address =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+  void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, off_t(offset));
   if (address == MAP_FAILED) fail("can't map the memory shared by the processes");
   return address;
 }
@@ -49,91 +47,79 @@ void make_alive_mutex(pthread_mutex_t* mutex) {
   pthread_mutexattr_destroy(&attributes);
 }
 
-// The number of ranks that the file's board is for.
+// The number of ranks the file was made for.
 int read_size(int fd) {
   struct stat info;
   if (fstat(fd, &info) != 0) fail("can't read the memory shared by the processes");
-  if (info.st_size < static_cast<off_t>(sizeof(Board)))
+  if (info.st_size < off_t(sizeof(ControlBlock)))
     throw std::runtime_error("the memory shared by the processes is too small");
-  void* address = map(fd, sizeof(Board), 0);
-  const Board& board = *static_cast<Board*>(address);
-  const bool ours = board.magic.load(std::memory_order_acquire) == Board::magic_number;
-  const int size = board.size;
-  munmap(address, sizeof(Board));
-  if (!ours || size < 1 || static_cast<off_t>(bytes_of_board(size)) > info.st_size)
+  void* address = map(fd, sizeof(ControlBlock), 0);
+  const auto& control = *static_cast<ControlBlock*>(address);
+  const bool ours = control.magic.load(std::memory_order_acquire) == ControlBlock::magic_number;
+  const int size = control.size;
+  munmap(address, sizeof(ControlBlock));
+  if (!ours || size < 1 || off_t(bytes_of_control(size)) > info.st_size)
     throw std::runtime_error("the memory shared by the processes isn't of this program");
   return size;
 }
 
 }  // namespace
 
-SharedRegion::SharedRegion(int fd, int size) : fd_(fd), board_bytes_(bytes_of_board(size)) {
-  address_ = map(fd, board_bytes_, 0);
+SharedRegion::SharedRegion(int fd, int size, bool is_new)
+    : fd_(fd), control_bytes_(bytes_of_control(size)), address_(map(fd, control_bytes_, 0)) {
+  if (!is_new) return;
+  new (address_) ControlBlock{};
+  control().size = size;
+  control().failed_exit_code = ControlBlock::no_exit_code;
+  for (int r = 0; r < size; ++r) make_alive_mutex(&(new (&rank(r)) RankStatus{})->alive);
+  control().magic.store(ControlBlock::magic_number, std::memory_order_release);
+}
+
+SharedRegion::~SharedRegion() {
+  if (data_) munmap(data_, data_bytes_);
+  munmap(address_, control_bytes_);
+  close(fd_);
 }
 
 SharedRegion SharedRegion::create(int size) {
   const int fd = memfd_create("barevision", MFD_CLOEXEC);
   if (fd < 0) fail("can't make memory for the processes to share");
-  if (ftruncate(fd, static_cast<off_t>(bytes_of_board(size))) != 0) {
+  if (ftruncate(fd, off_t(bytes_of_control(size))) != 0) {
     close(fd);
     fail("can't size the memory shared by the processes");
   }
-  SharedRegion region(fd, size);
-  Board& board = *new (region.address_) Board{};
-  board.size = size;
-  board.failed_exit_code = Board::no_exit_code;
-  for (int r = 0; r < size; ++r) make_alive_mutex(&(new (&region.rank(r)) RankBoard{})->alive);
-  board.magic.store(Board::magic_number, std::memory_order_release);
-  return region;
+  return SharedRegion(fd, size, true);
 }
 
 SharedRegion SharedRegion::open(int fd) {
   const int size = read_size(fd);
   if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) fail("can't keep the shared memory to this process");
-  return SharedRegion(fd, size);
-}
-
-SharedRegion::SharedRegion(SharedRegion&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)),
-      address_(std::exchange(other.address_, nullptr)),
-      board_bytes_(other.board_bytes_),
-      data_bytes_(other.data_bytes_),
-      data_(std::exchange(other.data_, nullptr)) {}
-
-SharedRegion::~SharedRegion() {
-  if (data_) munmap(data_, data_bytes_);
-  if (address_) munmap(address_, board_bytes_);
-  if (fd_ >= 0) close(fd_);
-}
-
-RankBoard& SharedRegion::rank(int r) const {
-  auto* first = reinterpret_cast<RankBoard*>(static_cast<std::byte*>(address_) + sizeof(Board));
-  return first[r];
+  return SharedRegion(fd, size, false);
 }
 
 std::byte* SharedRegion::map_data(size_t bytes) {
-  // Every rank sets the same size, so who is first doesn't matter.
-  if (ftruncate(fd_, static_cast<off_t>(board_bytes_ + bytes)) != 0)
+  // Every rank sets the same size, so it doesn't matter which is first.
+  if (ftruncate(fd_, off_t(control_bytes_ + bytes)) != 0)
     fail("can't size the memory shared by the processes");
-  data_ = map(fd_, bytes, board_bytes_);
+  data_ = map(fd_, bytes, control_bytes_);
   data_bytes_ = bytes;
   return static_cast<std::byte*>(data_);
 }
 
 bool SharedRegion::claim_error(int exit_code) {
-  if (board().error_printed.exchange(1)) return false;
-  board().failed_exit_code = exit_code;
+  if (control().error_printed.exchange(1)) return false;
+  control().failed_exit_code = exit_code;
   return true;
 }
 
 void SharedRegion::end_waiting() {
-  board().ending = 1;
-  futex_wake_all(board().generation);
+  control().ending = 1;
+  futex_wake_all(control().generation);
 }
 
 void futex_wait(std::atomic<uint32_t>& word, uint32_t value, int milliseconds) {
   const timespec limit{milliseconds / 1000, (milliseconds % 1000) * 1000000L};
-  // Whatever it returns (woken, late, interrupted), the caller looks at the word again.
+  // Woken, late or interrupted: the caller reads the word again in any case.
   syscall(SYS_futex, &word, FUTEX_WAIT, value, &limit, nullptr, 0);
 }
 

@@ -1,5 +1,5 @@
-// Collectives for ranks that share a GPU, which NCCL refuses: through host memory that the
-// processes share. Slow; for trying a run of several processes where there is one GPU.
+// Collectives for ranks that share a GPU, which NCCL refuses: through host memory. Slow; for trying
+// a run of several processes on one GPU.
 #pragma once
 #include <memory>
 
@@ -7,8 +7,8 @@
 
 namespace bv {
 
-// `hosts` sums up host memory over the same ranks.
+// host_comm works on host memory, for the same ranks.
 std::unique_ptr<Communicator> make_staged_communicator(Backend&,
-                                                       std::unique_ptr<Communicator> hosts);
+                                                       std::unique_ptr<Communicator> host_comm);
 
 }  // namespace bv

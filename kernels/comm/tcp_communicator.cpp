@@ -1,6 +1,6 @@
-// A connection carries frames: data of a collective, or word of the sender's state. One thread
-// reads all of them and puts data into a queue for each peer; whoever calls a collective takes it
-// from there. Rank 0 tells all ranks of all ranks, and when one is gone tells the others to end.
+// A connection carries frames: the data of a collective, or a report on the sender's state. One
+// thread reads them all and queues the data per peer, where collectives take it. Rank 0 reports on
+// all ranks to all ranks, and tells the others to end when one is gone.
 #include "kernels/comm/tcp_communicator.h"
 
 #include <poll.h>
@@ -11,7 +11,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -26,7 +25,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto tick = std::chrono::milliseconds(100);
+constexpr auto tick = std::chrono::milliseconds(watch_tick_ms);
 constexpr auto beat = std::chrono::milliseconds(500);
 
 enum class Kind : uint32_t { data, state, left, end };
@@ -35,41 +34,21 @@ struct FrameHead {
   uint32_t bytes;
 };
 
-// What a rank tells of a rank.
-struct RankWord {
+struct RankReport {
   int32_t rank;
   uint32_t busy;
   uint64_t waits;
   int64_t age_ms;  // since its last heartbeat
 };
 
-int64_t now_ms() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch())
-      .count();
-}
-
-bool write_all(int fd, const void* data, size_t bytes) {
-  const char* at = static_cast<const char*>(data);
+// Calls send or recv until all bytes have passed. False: the connection has ended.
+template <class Call, class Byte>
+bool transfer(Call call, int fd, Byte* at, size_t bytes) {
   while (bytes > 0) {
-    const ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
-    if (n <= 0) {
-      if (n < 0 && errno == EINTR) continue;
-      return false;
-    }
-    at += n, bytes -= static_cast<size_t>(n);
-  }
-  return true;
-}
-
-bool read_all(int fd, void* data, size_t bytes) {
-  char* at = static_cast<char*>(data);
-  while (bytes > 0) {
-    const ssize_t n = recv(fd, at, bytes, 0);
-    if (n <= 0) {
-      if (n < 0 && errno == EINTR) continue;
-      return false;
-    }
-    at += n, bytes -= static_cast<size_t>(n);
+    const ssize_t n = call(fd, at, bytes, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    at += n, bytes -= size_t(n);
   }
   return true;
 }
@@ -78,7 +57,7 @@ struct Peer {
   int rank;
   Socket socket;
   std::mutex writing;
-  std::deque<Bytes> received;  // data that no collective has taken yet
+  std::deque<Bytes> received;  // not yet taken by a collective
   std::atomic<bool> open{true};
 };
 
@@ -88,11 +67,7 @@ class TcpCommunicator final : public Communicator {
       : place_(place), region_(SharedRegion::open(dup(region_fd))) {
     for (int r = 0; r < place.size; ++r) region_.rank(r).state = RankState::here;
     for (size_t i = 0; i < sockets.size(); ++i)
-      if (sockets[i]) {
-        peers_.push_back(std::make_unique<Peer>());
-        peers_.back()->rank = static_cast<int>(i);
-        peers_.back()->socket = std::move(sockets[i]);
-      }
+      if (sockets[i]) peers_.push_back(std::make_unique<Peer>(int(i), std::move(sockets[i])));
     thread_ = std::thread([this] { listen_to_peers(); });
   }
   ~TcpCommunicator() override {
@@ -108,10 +83,8 @@ class TcpCommunicator final : public Communicator {
   void all_gather(float* data, size_t count, Stream) override {
     const size_t row = count * sizeof(float);
     auto* all = reinterpret_cast<std::byte*>(data);
-    gather_and_answer(all + row * static_cast<size_t>(place_.rank), row, all,
-                      row * static_cast<size_t>(place_.size), [&](int r, const Bytes& part) {
-                        put(part, all + row * static_cast<size_t>(r), row, r);
-                      });
+    gather_and_answer(all + row * size_t(place_.rank), row, all, row * size_t(place_.size),
+                      [&](int r, const Bytes& part) { put(part, all + row * size_t(r), row, r); });
   }
   void broadcast(void* data, size_t bytes, int root, Stream) override {
     if (root < 0 || root >= place_.size)
@@ -121,19 +94,19 @@ class TcpCommunicator final : public Communicator {
       if (r == root) put(part, data, bytes, r);
     });
   }
-  void barrier() override {
-    double nothing = 0;
-    sum(&nothing, 1);
-  }
+  void barrier() override { all_reduce_scalar(0); }
   double all_reduce_scalar(double x) override {
     sum(&x, 1);
     return x;
   }
   void busy(bool now) override {
-    region_.rank(place_.rank).busy = now ? 1 : 0;
-    tell_state();
+    region_.rank(place_.rank).busy = now;
+    send_report();
   }
-  void end_run() override { tell_end(); }
+  void end_run() override {
+    for (const auto& peer : peers_)
+      if (peer->open) send_frame(*peer, Kind::end, nullptr, 0);
+  }
   std::string failure() const override {
     const std::lock_guard lock(mutex_);
     return failure_;
@@ -151,7 +124,7 @@ class TcpCommunicator final : public Communicator {
     });
   }
 
-  // Rank 0 takes from each rank, in their order, its part, and then sends all of them the answer.
+  // Rank 0 takes each rank's part in rank order, then sends the answer to all of them.
   template <class Take>
   void gather_and_answer(const void* part, size_t bytes, void* answer, size_t answer_bytes,
                          Take take_in) {
@@ -178,29 +151,22 @@ class TcpCommunicator final : public Communicator {
     std::copy(got.begin(), got.end(), static_cast<std::byte*>(to));
   }
 
-  // The next data of a peer. Doesn't return where something is wrong.
+  // The next data from a peer. Doesn't return if something is wrong.
   Bytes take(Peer& peer) {
     std::unique_lock lock(mutex_);
-    double waited = 0;
+    WaitTimer timer;
     while (peer.received.empty()) {
-      const auto start = Clock::now();
       arrived_.wait_for(lock, tick);
       if (!peer.received.empty()) break;
-      if (region_.board().ending) _exit(1);
+      if (region_.control().ending) _exit(1);
       if (!failure_.empty()) end(failure_);
       if (!peer.open) end("rank " + std::to_string(peer.rank) + " has ended before this one");
-      // A tick counts as no more than two, so that a run that was stopped as a whole goes on.
-      const std::chrono::duration<double> passed = Clock::now() - start;
-      waited += std::min(passed, 2 * std::chrono::duration<double>(tick)).count();
-      for (int r = 0; r < place_.size; ++r)
-        if (r != place_.rank && region_.rank(r).busy) waited = 0;
-      // Rank 0 knows best who is missing.
-      if (waited < place_.timeout + (place_.rank > 0 ? 2 : 0)) continue;
-      char why[96];
-      std::snprintf(why, sizeof why, "rank %d has not answered for %g s (--timeout)", peer.rank,
-                    place_.timeout);
-      tell_end();
-      end(why);
+      bool busy = false;
+      for (int r = 0; r < place_.size; ++r) busy |= r != place_.rank && region_.rank(r).busy;
+      // Rank 0 knows best who is missing: the others give it 2 s to say so.
+      if (timer.look(busy) < place_.timeout + (place_.rank > 0 ? 2 : 0)) continue;
+      end_run();
+      end(no_answer(peer.rank, place_.timeout));
     }
     Bytes data = std::move(peer.received.front());
     peer.received.pop_front();
@@ -211,28 +177,21 @@ class TcpCommunicator final : public Communicator {
   // ---- frames ----
   static bool send_frame(Peer& peer, Kind kind, const void* data, size_t bytes) {
     const std::lock_guard lock(peer.writing);
-    const FrameHead head{kind, static_cast<uint32_t>(bytes)};
-    return write_all(peer.socket.fd(), &head, sizeof head) &&
-           (bytes == 0 || write_all(peer.socket.fd(), data, bytes));
+    const FrameHead head{kind, uint32_t(bytes)};
+    return transfer(send, peer.socket.fd(), reinterpret_cast<const char*>(&head), sizeof head) &&
+           transfer(send, peer.socket.fd(), static_cast<const char*>(data), bytes);
   }
 
-  void tell_state() {
-    std::vector<RankWord> words;
+  void send_report() {
+    std::vector<RankReport> reports;
     for (int r = 0; r < place_.size; ++r) {
       if (place_.rank > 0 && r != place_.rank) continue;
-      const RankBoard& board = region_.rank(r);
-      words.push_back({.rank = r,
-                       .busy = board.busy,
-                       .waits = board.waits,
-                       .age_ms = now_ms() - board.heartbeat});
+      const RankStatus& status = region_.rank(r);
+      reports.push_back({r, status.busy, status.waits, monotonic_ms() - status.heartbeat});
     }
     for (const auto& peer : peers_)
-      if (peer->open) send_frame(*peer, Kind::state, words.data(), words.size() * sizeof(RankWord));
-  }
-
-  void tell_end() {
-    for (const auto& peer : peers_)
-      if (peer->open) send_frame(*peer, Kind::end, nullptr, 0);
+      if (peer->open)
+        send_frame(*peer, Kind::state, reports.data(), reports.size() * sizeof(RankReport));
   }
 
   // ---- the thread that reads ----
@@ -242,54 +201,42 @@ class TcpCommunicator final : public Communicator {
       std::vector<pollfd> items;
       for (const auto& peer : peers_)
         items.push_back({peer->open ? peer->socket.fd() : -1, POLLIN, 0});
-      poll(items.data(), items.size(), static_cast<int>(tick.count()));
+      poll(items.data(), items.size(), int(tick.count()));
       for (size_t i = 0; i < items.size(); ++i)
         if (items[i].revents) receive(*peers_[i]);
       if (Clock::now() - last_beat < beat) continue;
       last_beat = Clock::now();
-      tell_state();
+      send_report();
     }
   }
 
   void receive(Peer& peer) {
     FrameHead head{};
     Bytes data;
-    bool whole = read_all(peer.socket.fd(), &head, sizeof head);
-    if (whole) {
-      data.resize(head.bytes);
-      whole = read_all(peer.socket.fd(), data.data(), data.size());
+    if (!transfer(recv, peer.socket.fd(), reinterpret_cast<char*>(&head), sizeof head))
+      return lose(peer);
+    data.resize(head.bytes);
+    if (!transfer(recv, peer.socket.fd(), data.data(), data.size())) return lose(peer);
+    if (head.kind == Kind::state) return note_reports(data);
+    if (head.kind == Kind::end) {
+      region_.control().ending = 1;
+      return;
     }
-    if (!whole) return lose(peer);
-    switch (head.kind) {
-      case Kind::data: {
-        const std::lock_guard lock(mutex_);
-        peer.received.push_back(std::move(data));
-        arrived_.notify_all();
-        return;
-      }
-      case Kind::state:
-        return hear(data);
-      case Kind::left: {
-        const std::lock_guard lock(mutex_);
-        peer.open = false;
-        arrived_.notify_all();
-        return;
-      }
-      case Kind::end:
-        region_.board().ending = 1;
-        return;
-    }
+    const std::lock_guard lock(mutex_);
+    if (head.kind == Kind::data) peer.received.push_back(std::move(data));
+    if (head.kind == Kind::left) peer.open = false;
+    arrived_.notify_all();
   }
 
-  void hear(const Bytes& data) {
-    for (size_t at = 0; at + sizeof(RankWord) <= data.size(); at += sizeof(RankWord)) {
-      RankWord word;
-      std::memcpy(&word, data.data() + at, sizeof word);
-      if (word.rank < 0 || word.rank >= place_.size || word.rank == place_.rank) continue;
-      RankBoard& board = region_.rank(word.rank);
-      board.busy = word.busy;
-      board.waits = word.waits;
-      board.heartbeat = now_ms() - word.age_ms;
+  void note_reports(const Bytes& data) {
+    for (size_t at = 0; at + sizeof(RankReport) <= data.size(); at += sizeof(RankReport)) {
+      RankReport report;
+      std::memcpy(&report, data.data() + at, sizeof report);
+      if (report.rank < 0 || report.rank >= place_.size || report.rank == place_.rank) continue;
+      RankStatus& status = region_.rank(report.rank);
+      status.busy = report.busy;
+      status.waits = report.waits;
+      status.heartbeat = monotonic_ms() - report.age_ms;
     }
   }
 
@@ -301,14 +248,14 @@ class TcpCommunicator final : public Communicator {
         failure_ =
             "rank " + std::to_string(peer.rank) + " has died, or its machine can't be reached";
     }
-    if (place_.rank == 0) tell_end();
+    if (place_.rank == 0) end_run();
     arrived_.notify_all();
   }
 
   RankPlace place_;
   SharedRegion region_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  mutable std::mutex mutex_;  // of what has arrived, and failure_
+  mutable std::mutex mutex_;  // guards Peer::received and failure_
   std::condition_variable arrived_;
   std::string failure_;
   std::atomic<bool> closing_{false};

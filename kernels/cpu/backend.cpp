@@ -19,7 +19,7 @@
 namespace bv {
 namespace {
 
-// A point in a queue's work. Work on the null stream is done as soon as it is asked for.
+// A point in a stream's work. Work on the null stream is done as soon as it is issued.
 struct CpuEvent {
   CpuStream* stream = nullptr;
   uint64_t ticket = 0;
@@ -33,7 +33,7 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vl");
 }
 
-// The environment may ask for less than the CPU has; oneDNN then keeps to it as well.
+// The environment may ask for less than the CPU has; oneDNN is then limited, too.
 bool choose_avx512() {
   const char* asked = std::getenv("BAREVISION_ISA");
   const std::string isa = asked ? asked : "";
@@ -45,7 +45,7 @@ bool choose_avx512() {
   }
   if (isa != "avx2")
     throw std::invalid_argument("BAREVISION_ISA=" + isa + " is not known; set avx2 or avx512");
-  // It can't be set again once oneDNN has been used; then it has to be as wished already.
+  // Once oneDNN has been used it can't be set again: then it must already be AVX2.
   if (dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2) != dnnl_success &&
       dnnl_get_effective_cpu_isa() != dnnl_cpu_isa_avx2)
     throw std::runtime_error("oneDNN can't be limited to AVX2");
@@ -103,20 +103,17 @@ class CpuBackend final : public Backend {
     return reinterpret_cast<Event>(events_.back().get());
   }
   void record(Event event, Stream stream) override {
-    CpuStream* queue = stream ? CpuStream::of(stream) : nullptr;
+    CpuStream* const queue = CpuStream::of(stream);
     *event_of(event) = {queue, queue ? queue->last_ticket() : 0};
   }
   void wait(Stream stream, Event event) override {
     const CpuEvent point = *event_of(event);
-    // What one stream waits for on itself is done by its order.
-    if (!point.stream || (stream && CpuStream::of(stream) == point.stream)) return;
+    // A stream's own order is enough if it waits for itself.
+    if (!point.stream || CpuStream::of(stream) == point.stream) return;
     run_on(stream, [point] { point.stream->wait(point.ticket); });
   }
   void synchronize(Stream stream) override { synchronize_stream(stream); }
-  void host_wait(Event event) override {
-    const CpuEvent point = *event_of(event);
-    if (point.stream) point.stream->wait(point.ticket);
-  }
+  void host_wait(Event event) override { wait(nullptr, event); }
 
  private:
   int threads_;
@@ -124,7 +121,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Kernels> kernels_;
   PageAllocator pages_;
   std::vector<std::unique_ptr<CpuEvent>> events_;
-  std::optional<CpuStream> communication_;  // last: its work ends before what it works on goes
+  std::optional<CpuStream> communication_;  // last: its work ends before what it uses is destroyed
 };
 
 }  // namespace

@@ -6,9 +6,9 @@
 
 namespace bv {
 
-// `threads` for kernels on the null stream. `overlap`: the communication stream is a thread of its
-// own, else its work runs at once. BAREVISION_ISA=avx2 in the environment leaves AVX-512 unused.
-// Throws std::invalid_argument on another value of it.
+// `threads` run the kernels of the null stream. `overlap`: the communication stream has a thread of
+// its own, else its work runs at once. BAREVISION_ISA=avx2 in the environment leaves AVX-512
+// unused; throws std::invalid_argument on an unknown value.
 std::unique_ptr<Backend> make_cpu_backend(int threads, bool overlap);
 
 }  // namespace bv

@@ -14,7 +14,7 @@ constexpr size_t huge_page = 2 << 20;
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// Maps more than is asked for and gives the ends back, so that the rest is aligned.
+// Maps too much and unmaps both ends, which leaves an aligned middle.
 void* map_aligned(size_t bytes, size_t alignment) {
   const size_t mapped = bytes + alignment;
   void* raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -40,7 +40,7 @@ void* PageAllocator::allocate(size_t bytes) {
   if (bytes > SIZE_MAX / 2) throw std::runtime_error("no machine has that much memory");
   const size_t whole = round_up(bytes ? bytes : 1, large ? huge_page : page);
   void* address = map_aligned(whole, large ? huge_page : page);
-  if (large) madvise(address, whole, MADV_HUGEPAGE);  // without them it is only slower
+  if (large) madvise(address, whole, MADV_HUGEPAGE);  // if it fails, only speed is lost
   std::lock_guard lock(mutex_);
   sizes_.emplace(address, whole);
   return address;

@@ -1,5 +1,5 @@
-// Memory for arenas: zero pages of the system, huge ones where it has them. Touched pages alone
-// count.
+// Memory for arenas: zeroed pages, huge ones if the system has them. Only touched pages take
+// memory.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -12,8 +12,8 @@ class PageAllocator {
   PageAllocator() = default;
   PageAllocator(const PageAllocator&) = delete;
   ~PageAllocator();
-  void* allocate(size_t bytes);  // at a multiple of 4096; throws std::runtime_error
-  void release(void*);  // null is nothing; throws std::invalid_argument on a foreign pointer
+  void* allocate(size_t bytes);  // aligned to 4096; throws std::runtime_error
+  void release(void*);           // ignores null; throws std::invalid_argument on a foreign pointer
 
  private:
   std::mutex mutex_;

@@ -1,5 +1,5 @@
-// A queue of work with a thread of its own: what stands behind a Stream of the cpu backend. Work on
-// the null stream runs at once, on the thread that asks for it.
+// A stream of the cpu backend: a queue of work with a thread of its own. Work on the null stream
+// runs at once, on the calling thread.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -17,11 +17,11 @@ class CpuStream {
  public:
   CpuStream();
   CpuStream(const CpuStream&) = delete;
-  ~CpuStream();  // finishes what is queued
+  ~CpuStream();  // runs what is queued
 
   uint64_t submit(std::function<void()> work);  // returns its ticket: 1, 2, ...
   uint64_t last_ticket();
-  // Returns when the work of that ticket, and so all before it, is done. Throws what work threw.
+  // Returns when the work up to that ticket is done. Rethrows what work threw.
   void wait(uint64_t ticket);
 
   Stream handle() { return reinterpret_cast<Stream>(this); }
@@ -36,7 +36,7 @@ class CpuStream {
   uint64_t submitted_ = 0, done_ = 0;
   bool closing_ = false;
   std::exception_ptr error_;
-  std::thread thread_;  // last, so that it starts when all else is there
+  std::thread thread_;  // last: it uses all of the above
 };
 
 void run_on(Stream stream, std::function<void()> work);

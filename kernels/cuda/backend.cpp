@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/make_cuda_kernels.h"
+#include "kernels/cuda/owner.h"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -21,68 +22,52 @@ std::string gibibytes(size_t bytes) {
   return std::to_string((bytes + (size_t{1} << 29)) >> 30) + " GiB";
 }
 
-// A stream with its owner. It doesn't wait for the legacy default stream, nor that for it.
-class OwnedStream {
- public:
+// It and the legacy default stream don't wait for each other.
+struct OwnedStream : Owner<cudaStream_t, cudaStreamDestroy> {
   explicit OwnedStream(int priority) {
-    check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority),
+    check(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, priority),
           "cudaStreamCreateWithPriority");
   }
-  ~OwnedStream() { cudaStreamDestroy(stream_); }
-  OwnedStream(const OwnedStream&) = delete;
-  OwnedStream& operator=(const OwnedStream&) = delete;
-  cudaStream_t get() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
 };
 
-// Work that a graph repeats. The first time it is issued as it is: libraries make themselves ready
-// then, which a capture would not allow. The second time captures.
+// Work that a graph repeats. The first replay issues it directly, so that libraries initialise,
+// which a capture forbids; the second captures it.
 class GraphRecording final : public Recording {
  public:
   GraphRecording(cudaStream_t stream, std::function<void()> issue)
       : stream_(stream), issue_(std::move(issue)) {}
-  ~GraphRecording() override {
-    if (executable_) cudaGraphExecDestroy(executable_);
-  }
-  GraphRecording(const GraphRecording&) = delete;
-  GraphRecording& operator=(const GraphRecording&) = delete;
 
   void replay() override {
     if (!issued_) {
       issued_ = true;
       return issue_();
     }
-    if (!executable_) capture();
-    check(cudaGraphLaunch(executable_, stream_), "cudaGraphLaunch");
+    if (!executable_.handle) capture();
+    check(cudaGraphLaunch(executable_.handle, stream_), "cudaGraphLaunch");
   }
   int nodes() const override { return static_cast<int>(nodes_); }
 
  private:
   void capture() {
-    // Thread-local: what loader threads do with CUDA meanwhile is none of this capture's business.
+    // Thread-local: loader threads may use CUDA during the capture.
     check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
           "cudaStreamBeginCapture");
-    cudaGraph_t graph = nullptr;
+    Owner<cudaGraph_t, cudaGraphDestroy> graph;
     try {
       issue_();
     } catch (...) {
-      cudaStreamEndCapture(stream_, &graph);
-      if (graph) cudaGraphDestroy(graph);
+      cudaStreamEndCapture(stream_, &graph.handle);
       throw;
     }
-    check(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
-    cudaError_t error = cudaGraphGetNodes(graph, nullptr, &nodes_);
-    if (error == cudaSuccess) error = cudaGraphInstantiate(&executable_, graph, 0);
-    cudaGraphDestroy(graph);
-    check(error, "cudaGraphInstantiate");
+    check(cudaStreamEndCapture(stream_, &graph.handle), "cudaStreamEndCapture");
+    check(cudaGraphGetNodes(graph.handle, nullptr, &nodes_), "cudaGraphGetNodes");
+    check(cudaGraphInstantiate(&executable_.handle, graph.handle, 0), "cudaGraphInstantiate");
   }
 
   cudaStream_t stream_;
   std::function<void()> issue_;
   bool issued_ = false;
-  cudaGraphExec_t executable_ = nullptr;
+  Owner<cudaGraphExec_t, cudaGraphExecDestroy> executable_;
   size_t nodes_ = 0;
 };
 
@@ -96,12 +81,10 @@ class CudaBackend final : public Backend {
         compute_(0),
         communication_(-1),
         upload_(0),
-        kernels_(make_cuda_kernels(reinterpret_cast<Stream>(compute_.get()), options.cudnn)) {}
+        kernels_(make_cuda_kernels(reinterpret_cast<Stream>(compute_.handle), options.cudnn)) {}
   ~CudaBackend() override {
     for (const Event event : events_) cudaEventDestroy(event_of(event));
   }
-  CudaBackend(const CudaBackend&) = delete;
-  CudaBackend& operator=(const CudaBackend&) = delete;
 
   std::string describe() const override {
     cudaDeviceProp properties;
@@ -143,9 +126,9 @@ class CudaBackend final : public Backend {
     if (bytes) check(cudaMemsetAsync(device, 0, bytes, stream_of(stream)), "cudaMemsetAsync");
   }
 
-  Stream communication_stream() override { return reinterpret_cast<Stream>(communication_.get()); }
-  Stream upload_stream() override { return reinterpret_cast<Stream>(upload_.get()); }
-  // A graph may call it again and again, so it is kept.
+  Stream communication_stream() override { return reinterpret_cast<Stream>(communication_.handle); }
+  Stream upload_stream() override { return reinterpret_cast<Stream>(upload_.handle); }
+  // Kept, since a graph may call it many times.
   void call_on_host(Stream stream, std::function<void()> work) override {
     host_work_.push_back(std::make_unique<std::function<void()>>(std::move(work)));
     check(cudaLaunchHostFunc(
@@ -172,10 +155,10 @@ class CudaBackend final : public Backend {
     waiting([&] { return cudaEventSynchronize(event_of(event)); });
   }
   void on_wait(std::function<void(bool)> listener) override { on_wait_ = std::move(listener); }
-  Stream compute_stream() override { return reinterpret_cast<Stream>(compute_.get()); }
+  Stream compute_stream() override { return reinterpret_cast<Stream>(compute_.handle); }
   std::unique_ptr<Recording> recording(std::function<void()> issue) override {
     if (!graphs_) return Backend::recording(std::move(issue));
-    return std::make_unique<GraphRecording>(compute_.get(), std::move(issue));
+    return std::make_unique<GraphRecording>(compute_.handle, std::move(issue));
   }
 
  private:
@@ -192,7 +175,7 @@ class CudaBackend final : public Backend {
   }
   static cudaEvent_t event_of(Event event) { return reinterpret_cast<cudaEvent_t>(event); }
   cudaStream_t stream_of(Stream stream) const {
-    return stream ? reinterpret_cast<cudaStream_t>(stream) : compute_.get();
+    return stream ? reinterpret_cast<cudaStream_t>(stream) : compute_.handle;
   }
   void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, Stream stream) {
     if (bytes) check(cudaMemcpyAsync(to, from, bytes, kind, stream_of(stream)), "cudaMemcpyAsync");

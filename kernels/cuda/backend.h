@@ -1,4 +1,4 @@
-// The GPU as a backend, in its two builds: cuda_gpu for a CUDA device, simt_gpu for its stand-in.
+// The GPU as a backend, in two builds: cuda_gpu for a CUDA device, simt_gpu for its stand-in.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,16 +9,17 @@ namespace bv {
 
 struct GpuOptions {
   int device = 0;
-  bool graphs = true;  // false: every kernel is launched by itself
+  bool graphs = true;  // false: kernels are launched one by one
   bool cudnn = false;  // convolutions by cuDNN
 };
 
 }  // namespace bv
 
 namespace bv::cuda_gpu {
-// The number of GPUs that this process sees. 0: `why_none`, unless null, says why in a few words.
+// The GPUs that this process sees. If there are none, *why_none, unless null, says why in a few
+// words.
 int device_count(std::string* why_none);
-// Throws std::runtime_error where the device can't be used.
+// Throws std::runtime_error if the device can't be used.
 std::unique_ptr<Backend> make_backend(const GpuOptions&);
 }  // namespace bv::cuda_gpu
 

@@ -1,4 +1,4 @@
-// Every call of CUDA's runtime goes through check().
+// Every call of the CUDA runtime is checked.
 #pragma once
 #include <cuda_runtime.h>
 

@@ -1,11 +1,13 @@
 #include "kernels/cuda/conv_cudnn.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #if BAREVISION_CUDNN
 #include <cudnn.h>
+
+#include "kernels/cuda/owner.h"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -21,18 +23,10 @@ cudnnDataType_t type_of(DType dtype) {
                                 : CUDNN_DATA_BFLOAT16;
 }
 
-template <class T, cudnnStatus_t (*create)(T*), cudnnStatus_t (*destroy)(T)>
-class Owned {
- public:
-  Owned() { check(create(&object_), "cudnnCreate"); }
-  Owned(Owned&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  ~Owned() {
-    if (object_) destroy(object_);
-  }
-  T get() const { return object_; }
-
- private:
-  T object_ = nullptr;
+template <class T, auto create, auto destroy>
+struct Owned : Owner<T, destroy> {
+  Owned() { check(create(&this->handle), "cudnnCreate"); }
+  operator T() const { return this->handle; }
 };
 using TensorDescriptor =
     Owned<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>;
@@ -40,15 +34,6 @@ using FilterDescriptor =
     Owned<cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor>;
 using ConvDescriptor = Owned<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor,
                              cudnnDestroyConvolutionDescriptor>;
-
-// The first of the heuristic's list that gives equal bits run after run.
-template <class Algorithm>
-const Algorithm& first_deterministic(const Algorithm* list, int count, const char* call) {
-  for (int i = 0; i < count; ++i)
-    if (list[i].status == CUDNN_STATUS_SUCCESS && list[i].determinism == CUDNN_DETERMINISTIC)
-      return list[i];
-  throw std::runtime_error(std::string(call) + ": cuDNN has no algorithm for this convolution");
-}
 
 constexpr int max_algorithms = 16;
 constexpr float one = 1, zero = 0;
@@ -69,66 +54,51 @@ ConvCudnn::ConvCudnn() : handle_(std::make_unique<Handle>()) {}
 ConvCudnn::~ConvCudnn() = default;
 
 ConvCudnn::Plan& ConvCudnn::plan(Direction direction, DType dtype, const ConvShape& s) {
-  const auto [found, is_new] =
-      plans_.try_emplace({static_cast<int>(direction), static_cast<int>(dtype), s.N, s.H, s.W, s.C,
-                          s.K, s.R, s.S, s.stride, s.padding, s.groups});
+  const auto [found, is_new] = plans_.try_emplace({int(direction), int(dtype), s.N, s.H, s.W, s.C,
+                                                   s.K, s.R, s.S, s.stride, s.padding, s.groups});
   Plan& p = found->second;
   if (!is_new) return p;
   const cudnnDataType_t type = type_of(dtype);
-  check(cudnnSetTensor4dDescriptor(p.inp.get(), CUDNN_TENSOR_NHWC, type, s.N, s.C, s.H, s.W),
+  check(cudnnSetTensor4dDescriptor(p.inp, CUDNN_TENSOR_NHWC, type, s.N, s.C, s.H, s.W),
         "cudnnSetTensor4dDescriptor");
-  check(cudnnSetTensor4dDescriptor(p.out.get(), CUDNN_TENSOR_NHWC, type, s.N, s.K, s.P(), s.Q()),
+  check(cudnnSetTensor4dDescriptor(p.out, CUDNN_TENSOR_NHWC, type, s.N, s.K, s.P(), s.Q()),
         "cudnnSetTensor4dDescriptor");
-  check(cudnnSetFilter4dDescriptor(p.weight.get(), type, CUDNN_TENSOR_NHWC, s.K, s.C / s.groups,
-                                   s.R, s.S),
-        "cudnnSetFilter4dDescriptor");
-  check(cudnnSetConvolution2dDescriptor(p.conv.get(), s.padding, s.padding, s.stride, s.stride, 1,
-                                        1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+  check(
+      cudnnSetFilter4dDescriptor(p.weight, type, CUDNN_TENSOR_NHWC, s.K, s.C / s.groups, s.R, s.S),
+      "cudnnSetFilter4dDescriptor");
+  check(cudnnSetConvolution2dDescriptor(p.conv, s.padding, s.padding, s.stride, s.stride, 1, 1,
+                                        CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
         "cudnnSetConvolution2dDescriptor");
-  check(cudnnSetConvolutionGroupCount(p.conv.get(), s.groups), "cudnnSetConvolutionGroupCount");
-  // fp32 is IEEE fp32, no TF32.
-  check(cudnnSetConvolutionMathType(p.conv.get(),
+  check(cudnnSetConvolutionGroupCount(p.conv, s.groups), "cudnnSetConvolutionGroupCount");
+  // fp32 stays fp32: no TF32.
+  check(cudnnSetConvolutionMathType(p.conv,
                                     dtype == DType::fp32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH),
         "cudnnSetConvolutionMathType");
 
-  int count = 0;
-  const auto take = [&](const auto& chosen) {
-    p.algorithm = static_cast<int>(chosen.algo);
-    p.workspace_bytes = chosen.memory;
+  // Takes the first algorithm of the heuristic's list that gives equal bits run after run.
+  const auto choose = [&]<class Perf>(Perf, const char* call, auto get, auto... descriptors) {
+    Perf list[max_algorithms];
+    int count = 0;
+    check(get(*handle_, descriptors..., max_algorithms, &count, list), call);
+    const Perf* const chosen = std::find_if(list, list + count, [](const Perf& a) {
+      return a.status == CUDNN_STATUS_SUCCESS && a.determinism == CUDNN_DETERMINISTIC;
+    });
+    if (chosen == list + count)
+      throw std::runtime_error(std::string(call) + ": cuDNN has no algorithm for this convolution");
+    p.algorithm = int(chosen->algo), p.workspace_bytes = chosen->memory;
   };
-  const cudnnHandle_t handle = handle_->get();
-  switch (direction) {
-    case Direction::forward: {
-      cudnnConvolutionFwdAlgoPerf_t list[max_algorithms];
-      const char* call = "cudnnGetConvolutionForwardAlgorithm_v7";
-      check(
-          cudnnGetConvolutionForwardAlgorithm_v7(handle, p.inp.get(), p.weight.get(), p.conv.get(),
-                                                 p.out.get(), max_algorithms, &count, list),
-          call);
-      take(first_deterministic(list, count, call));
-      break;
-    }
-    case Direction::backward_input: {
-      cudnnConvolutionBwdDataAlgoPerf_t list[max_algorithms];
-      const char* call = "cudnnGetConvolutionBackwardDataAlgorithm_v7";
-      check(cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, p.weight.get(), p.out.get(),
-                                                        p.conv.get(), p.inp.get(), max_algorithms,
-                                                        &count, list),
-            call);
-      take(first_deterministic(list, count, call));
-      break;
-    }
-    case Direction::backward_weight: {
-      cudnnConvolutionBwdFilterAlgoPerf_t list[max_algorithms];
-      const char* call = "cudnnGetConvolutionBackwardFilterAlgorithm_v7";
-      check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, p.inp.get(), p.out.get(),
-                                                          p.conv.get(), p.weight.get(),
-                                                          max_algorithms, &count, list),
-            call);
-      take(first_deterministic(list, count, call));
-      break;
-    }
-  }
+  const cudnnTensorDescriptor_t inp = p.inp, out = p.out;
+  const cudnnFilterDescriptor_t weight = p.weight;
+  const cudnnConvolutionDescriptor_t conv = p.conv;
+  if (direction == Direction::forward)
+    choose(cudnnConvolutionFwdAlgoPerf_t{}, "cudnnGetConvolutionForwardAlgorithm_v7",
+           cudnnGetConvolutionForwardAlgorithm_v7, inp, weight, conv, out);
+  else if (direction == Direction::backward_input)
+    choose(cudnnConvolutionBwdDataAlgoPerf_t{}, "cudnnGetConvolutionBackwardDataAlgorithm_v7",
+           cudnnGetConvolutionBackwardDataAlgorithm_v7, weight, out, conv, inp);
+  else
+    choose(cudnnConvolutionBwdFilterAlgoPerf_t{}, "cudnnGetConvolutionBackwardFilterAlgorithm_v7",
+           cudnnGetConvolutionBackwardFilterAlgorithm_v7, inp, out, conv, weight);
   return p;
 }
 
@@ -144,33 +114,32 @@ size_t ConvCudnn::bytes(const ConvBackwardWeight& op) {
 
 void ConvCudnn::run(const ConvForward& op, void* workspace, cudaStream_t stream) {
   const Plan& p = plan(Direction::forward, op.dtype, op.shape);
-  check(cudnnSetStream(handle_->get(), stream), "cudnnSetStream");
-  check(
-      cudnnConvolutionForward(handle_->get(), &one, p.inp.get(), op.inp, p.weight.get(), op.weight,
-                              p.conv.get(), static_cast<cudnnConvolutionFwdAlgo_t>(p.algorithm),
-                              workspace, p.workspace_bytes, &zero, p.out.get(), op.out),
-      "cudnnConvolutionForward");
+  check(cudnnSetStream(*handle_, stream), "cudnnSetStream");
+  check(cudnnConvolutionForward(*handle_, &one, p.inp, op.inp, p.weight, op.weight, p.conv,
+                                static_cast<cudnnConvolutionFwdAlgo_t>(p.algorithm), workspace,
+                                p.workspace_bytes, &zero, p.out, op.out),
+        "cudnnConvolutionForward");
 }
 
 void ConvCudnn::run(const ConvBackwardInput& op, bool add_to, void* workspace,
                     cudaStream_t stream) {
   const Plan& p = plan(Direction::backward_input, op.dtype, op.shape);
-  check(cudnnSetStream(handle_->get(), stream), "cudnnSetStream");
-  check(cudnnConvolutionBackwardData(
-            handle_->get(), &one, p.weight.get(), op.weight, p.out.get(), op.dout, p.conv.get(),
-            static_cast<cudnnConvolutionBwdDataAlgo_t>(p.algorithm), workspace, p.workspace_bytes,
-            add_to ? &one : &zero, p.inp.get(), op.dinp),
+  check(cudnnSetStream(*handle_, stream), "cudnnSetStream");
+  check(cudnnConvolutionBackwardData(*handle_, &one, p.weight, op.weight, p.out, op.dout, p.conv,
+                                     static_cast<cudnnConvolutionBwdDataAlgo_t>(p.algorithm),
+                                     workspace, p.workspace_bytes, add_to ? &one : &zero, p.inp,
+                                     op.dinp),
         "cudnnConvolutionBackwardData");
 }
 
 void ConvCudnn::run(const ConvBackwardWeight& op, void* dweight, bool add_to, void* workspace,
                     cudaStream_t stream) {
   const Plan& p = plan(Direction::backward_weight, op.dtype, op.shape);
-  check(cudnnSetStream(handle_->get(), stream), "cudnnSetStream");
-  check(cudnnConvolutionBackwardFilter(
-            handle_->get(), &one, p.inp.get(), op.inp, p.out.get(), op.dout, p.conv.get(),
-            static_cast<cudnnConvolutionBwdFilterAlgo_t>(p.algorithm), workspace, p.workspace_bytes,
-            add_to ? &one : &zero, p.weight.get(), dweight),
+  check(cudnnSetStream(*handle_, stream), "cudnnSetStream");
+  check(cudnnConvolutionBackwardFilter(*handle_, &one, p.inp, op.inp, p.out, op.dout, p.conv,
+                                       static_cast<cudnnConvolutionBwdFilterAlgo_t>(p.algorithm),
+                                       workspace, p.workspace_bytes, add_to ? &one : &zero,
+                                       p.weight, dweight),
         "cudnnConvolutionBackwardFilter");
 }
 

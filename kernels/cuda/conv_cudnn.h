@@ -1,5 +1,5 @@
-// Convolution by cuDNN, of its API that version 8 deprecates and 9 still has: a reference and a
-// rival for our own kernels (--conv cudnn). Algorithms are chosen by heuristic and kept.
+// Convolution by cuDNN's legacy API, which version 8 deprecates and 9 still has: a reference and a
+// rival for our own kernels (--conv cudnn). Algorithms are chosen by heuristic, once per shape.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -16,12 +16,12 @@ class ConvCudnn {
   ConvCudnn();
   ~ConvCudnn();
 
-  // Without moments, which column_moments takes; without `add`: dinp = or, with add_to, +=.
+  // Computes no moments (column_moments does) and ignores `add`: dinp = or, with add_to, +=.
   size_t bytes(const ConvForward&);
   void run(const ConvForward&, void* workspace, cudaStream_t);
   size_t bytes(const ConvBackwardInput&);
   void run(const ConvBackwardInput&, bool add_to, void* workspace, cudaStream_t);
-  // cuDNN gives the weight's gradient in the operation's dtype: to `dweight` [K, R, S, C / groups].
+  // The weight's gradient comes in the operation's dtype: dweight [K, R, S, C / groups].
   size_t bytes(const ConvBackwardWeight&);
   void run(const ConvBackwardWeight&, void* dweight, bool add_to, void* workspace, cudaStream_t);
 
@@ -32,7 +32,7 @@ class ConvCudnn {
 
   struct Handle;
   std::unique_ptr<Handle> handle_;
-  std::map<std::array<int, 12>, Plan> plans_;  // by all that plan() is given
+  std::map<std::array<int, 12>, Plan> plans_;  // by the arguments of plan()
 };
 
 }  // namespace bv::BAREVISION_GPU

@@ -1,6 +1,6 @@
-// The two builds of the GPU's kernels: cuda_gpu for the current CUDA device, simt_gpu for its
-// stand-in, which take `compute` for the stream null, if it is given. cudnn: convolutions by cuDNN.
-// Either throws std::runtime_error where there is no such device, or no cuDNN.
+// The GPU's kernels in two builds: cuda_gpu for the current CUDA device, simt_gpu for its stand-in. The
+// null stream means `compute`. cudnn: convolutions by cuDNN. Throws std::runtime_error if there is no
+// device, or no cuDNN.
 #pragma once
 #include <memory>
 

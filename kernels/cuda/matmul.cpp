@@ -1,52 +1,41 @@
-// cuBLASLt is column-major, and a row-major [rows, columns] matrix is to it the column-major
-// [columns, rows] one. So it is asked for the transposed product
+// cuBLASLt is column-major: it sees a row-major [rows, columns] matrix as [columns, rows]. So it is
+// asked for the transposed product
 //   c^T [N, M] = b^T [N, K]  a^T [K, M]
 // with its m, n, k = N, M, K, its A = our b, its B = our a, leading dimensions = our row lengths:
 //   b in memory   cuBLASLt sees   and needs [N, K]        a in memory   sees     and needs [K, M]
 //   [K, N]        [N, K], ld N    as it is                [M, K]        [K, M]   as it is
 //   [N, K]        [K, N], ld K    transposed              [K, M]        [M, K]   transposed
-// Its bias has an element for each row of c^T: our [N].
+// Its bias has one element per row of c^T: our [N].
 //
-// Equal runs are to give equal bits: the algorithm is the first that the heuristic names for the
-// shape, never the fastest of a trial. Where it splits K, the parts must be summed in fp32 by a
-// second pass (COMPUTE_TYPE): of INPLACE, where blocks add to the output one after the other, only
-// that they take turns is promised, not in which order, and OUTPUT_TYPE rounds each part to 16 bits.
+// Equal runs must give equal bits: the algorithm is the heuristic's first for the shape, never the
+// fastest in a trial. If it splits K, a second pass must sum the parts in fp32 (COMPUTE_TYPE):
+// INPLACE lets blocks add to the output in an unspecified order, and OUTPUT_TYPE rounds each part
+// to 16 bits.
 #include "kernels/cuda/matmul.h"
 
 #include <cublasLt.h>
 
-#include <algorithm>
 #include <cstdint>
+
+#include "kernels/cuda/owner.h"
 
 namespace bv::BAREVISION_GPU {
 namespace {
 
-constexpr size_t workspace_limit = size_t{32} << 20;  // what cuBLAS itself takes on Hopper
-constexpr uint32_t alignment = 16;                    // of all pointers, in bytes
+constexpr uint64_t workspace_limit = uint64_t{32} << 20;  // cuBLAS's own on Hopper
+constexpr uint32_t alignment = 16;                        // of all pointers, in bytes
 
 void check(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS)
     throw std::runtime_error(std::string(what) + ": " + cublasLtGetStatusString(status));
 }
 
-// A handle, or a description, that ends with its owner.
-template <class Handle, cublasStatus_t (*destroy)(Handle)>
-struct Owner {
-  Handle handle = nullptr;
-  Owner() = default;
-  Owner(const Owner&) = delete;
-  Owner& operator=(const Owner&) = delete;
-  ~Owner() {
-    if (handle) destroy(handle);
-  }
-};
-
 cudaDataType_t data_type(DType t) {
   return t == DType::fp32 ? CUDA_R_32F : t == DType::fp16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
 struct Layout : Owner<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> {
-  // Of a row-major matrix.
+  // A row-major matrix.
   Layout(DType t, int rows, int columns) {
     check(cublasLtMatrixLayoutCreate(&handle, data_type(t), columns, rows, columns),
           "cublasLtMatrixLayoutCreate");
@@ -113,11 +102,11 @@ const Matmul::Plan& Matmul::plan(const Product& p) {
   d.set(CUBLASLT_MATMUL_DESC_TRANSB, operation(p.a_transposed));
   if (p.has_bias) {
     d.set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t{CUBLASLT_EPILOGUE_BIAS});
-    // Only its alignment is looked at until there is one.
+    // Until a real one is set, only its alignment matters.
     d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(uintptr_t{alignment}));
   }
   Preference preference;
-  preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{workspace_limit});
+  preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_limit);
   preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                  uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   for (const auto pointer :

@@ -1,5 +1,4 @@
-// Matrix products by cuBLASLt. A product is planned once for its shape and kept; its workspace is
-// the caller's.
+// Matrix products by cuBLASLt. A product is planned once per shape; its workspace is the caller's.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -10,11 +9,11 @@
 
 namespace bv::BAREVISION_GPU {
 
-// c = a b (+ bias), or c += a b. All row-major, without gaps.
+// c = a b (+ bias), or c += a b. All are row-major and contiguous.
 struct Product {
   int M, N, K;        // c [M, N], a [M, K], b [K, N], bias [N]
-  bool a_transposed;  // a lies in memory as [K, M]
-  bool b_transposed;  // b lies in memory as [N, K]
+  bool a_transposed;  // a is stored as [K, M]
+  bool b_transposed;  // b is stored as [N, K]
   bool has_bias;
   DType dtype;    // of a, b, bias
   DType c_dtype;  // dtype, or fp32
@@ -35,9 +34,9 @@ class Matmul {
   Matmul();
   ~Matmul();
 
-  // Plans the product. Throws std::runtime_error where cuBLASLt has no way to compute it.
+  // Plans the product. Throws std::runtime_error if cuBLASLt has no way to compute it.
   size_t workspace_bytes(const Product&);
-  // Pointers at multiples of 16 bytes.
+  // Pointers are aligned to 16 bytes.
   void run(const Product&, const ProductArguments&, cudaStream_t);
 
  private:

@@ -55,10 +55,10 @@ std::unique_ptr<Backend> make_backend(DeviceKind kind, const BackendOptions& o) 
 std::unique_ptr<Communicator> make_communicator(DeviceKind kind, Backend& backend, NcclPeers peers,
                                                 bool staged) {
   if (staged && kind != DeviceKind::cpu)
-    return make_staged_communicator(backend, std::move(peers.hosts));
+    return make_staged_communicator(backend, std::move(peers.host_comm));
   switch (kind) {
     case DeviceKind::cpu:
-      return std::move(peers.hosts);
+      return std::move(peers.host_comm);
 #ifdef BAREVISION_SIMT
     case DeviceKind::simt:
       return simt_gpu::make_nccl_communicator(backend, std::move(peers));

@@ -1,4 +1,4 @@
-// The devices of this program: cpu always, simt and cuda where they were built in.
+// The devices of this program: cpu always, simt and cuda if built in.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,22 +11,22 @@ namespace bv {
 enum class DeviceKind : uint8_t { cpu, simt, cuda };
 
 bool is_built(DeviceKind);
-// The CUDA GPUs that this process sees. Where there is none, *why_none says why in a few words.
+// The CUDA GPUs that this process sees. If there are none, *why_none says why in a few words.
 int gpu_count(std::string* why_none);
 
 struct BackendOptions {
   int index;             // cuda: which GPU
   int threads;           // cpu
-  bool overlap = false;  // cpu: the communication stream is a thread of its own
-  bool graphs = true;    // simt and cuda: work that repeats itself is captured in CUDA graphs
+  bool overlap = false;  // cpu: the communication stream has a thread of its own
+  bool graphs = true;    // simt and cuda: repeated work is captured in CUDA graphs
   bool cudnn = false;    // simt and cuda: convolutions by cuDNN
 };
-// Throws std::runtime_error where the device can't be used, std::invalid_argument where it was not
-// built in.
+// Throws std::runtime_error if the device can't be used, std::invalid_argument if it was not built
+// in.
 std::unique_ptr<Backend> make_backend(DeviceKind, const BackendOptions&);
 
-// Collectives between the ranks' devices; `staged`: through the hosts, for ranks that share a GPU.
-// Throws std::runtime_error where they can't be had.
+// Collectives between the ranks' devices; `staged`: through host memory, for ranks that share a
+// GPU. Throws std::runtime_error if there are none.
 std::unique_ptr<Communicator> make_communicator(DeviceKind, Backend&, NcclPeers, bool staged);
 
 }  // namespace bv

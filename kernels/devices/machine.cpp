@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* cgroup_root = "/sys/fs/cgroup";
 
-// The process's group in the unified hierarchy: the line "0::/path". "/" where there is none.
+// The process's group in the unified hierarchy: the line "0::/path", or "/" without one.
 std::string own_group() {
   std::ifstream file("/proc/self/cgroup");
   for (std::string line; std::getline(file, line);)
@@ -19,7 +19,7 @@ std::string own_group() {
   return "/";
 }
 
-// Calls read(file stream) for the file of the group and of each group above it.
+// Calls read(stream) for the group's file `name` and that of each group above it.
 template <class Read>
 void for_groups(const std::string& root, std::string group, const char* name, Read read) {
   while (true) {
@@ -35,7 +35,7 @@ void for_groups(const std::string& root, std::string group, const char* name, Re
 size_t memory_limit_of_groups(const std::string& root, const std::string& group) {
   size_t limit = std::numeric_limits<size_t>::max();
   for_groups(root, group, "memory.max", [&](std::ifstream& file) {
-    // "max" where there is no limit: not a number, so it isn't read
+    // "max", no limit, is not a number and so is not read.
     if (size_t bytes; file >> bytes) limit = std::min(limit, bytes);
   });
   return limit;

@@ -1,21 +1,15 @@
-// Small data sets made on the spot, for tests.
+// Small data sets, for tests.
 #pragma once
-#include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tests/files.h"
+
 namespace bv::test {
 
 inline void write_file(const std::string& path, std::span<const uint8_t> bytes) {
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  std::ofstream(path, std::ios::binary)
-      .write(reinterpret_cast<const char*>(bytes.data()), std::streamsize(bytes.size()));
-}
-
-inline void write_text(const std::string& path, const std::string& text) {
-  write_file(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  write_text(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 // A PPM whose pixels are a smooth function of `tag` and the place.

@@ -1,4 +1,4 @@
-// What open_dataset recognises, and what it says where it does not.
+// What open_dataset recognises and what it refuses.
 #include "data/dataset.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tests/data/data_files.h"
+#include "tests/messages.h"
 #include "tests/temporary_folder.h"
 
 namespace bv::test {
@@ -18,17 +19,10 @@ DataSets open(const std::string& path, std::vector<std::string> classes = {}, ui
       {.path = path, .val_fraction = 0.25, .seed = seed, .classes = std::move(classes)});
 }
 
-// The message of the DataError that opening throws: one line with these words in it.
 void expect_refused(const DataOptions& options, const std::vector<std::string>& words) {
-  try {
-    open_dataset(options);
-    ADD_FAILURE() << "opened '" << options.path << "'";
-  } catch (const DataError& error) {
-    const std::string message = error.what();
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-    for (const std::string& word : words)
-      EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' not in: " << message;
-  }
+  const std::string message = error_of<DataError>([&] { open_dataset(options); });
+  EXPECT_NE(message, "no error") << options.path;
+  for (const std::string& word : words) EXPECT_TRUE(is_line(message, word));
 }
 
 void make_classes(const std::string& root, const std::vector<std::string>& names, int images) {
@@ -54,9 +48,9 @@ TEST(Dataset, ClassFoldersAreSplit) {
   EXPECT_EQ(sets.classes, (std::vector<std::string>{"ant", "cat", "dog"}));
   ASSERT_EQ(sets.train->size(), 18);
   ASSERT_EQ(sets.val->size(), 6);
-  EXPECT_EQ(sets.description, folder.path() +
-                                  ", 18 train, 6 val (split by --val-fraction), 3 "
-                                  "classes, 1 files that are no images left out");
+  EXPECT_EQ(sets.description,
+            folder.path() +
+                ", 18 train, 6 val (split by --val-fraction), 3 classes, other files ignored: 1");
   std::map<int, int> val_labels;
   for (int64_t i = 0; i < 6; ++i) ++val_labels[sets.val->label(i)];
   EXPECT_EQ(val_labels, (std::map<int, int>{{0, 2}, {1, 2}, {2, 2}}));
@@ -182,8 +176,8 @@ TEST(Dataset, BuiltinMosaics) {
   EXPECT_NE(image.pixels, open("", {}, 1).train->image(3, 0).pixels);
 }
 
-// Of pictures of rows: the top left pixels of a tile row are alike across the tile, whatever its
-// size, and differ from those a quarter below in most tiles.
+// In images of the class "rows": the pixels of a tile's top row are alike at any tile size, and in
+// most tiles differ from those a quarter below.
 TEST(Dataset, BuiltinTilesAreAsLargeAsThePatch) {
   struct Case {
     int size, patch, tile;
@@ -209,7 +203,7 @@ TEST(Dataset, BuiltinTilesAreAsLargeAsThePatch) {
     EXPECT_GT(alike, 0.8 * tiles) << size << " " << patch;
     EXPECT_GT(different, 0.55 * tiles) << size << " " << patch;
   }
-  // Colours are swapped tile by tile, so no pixel tells the class.
+  // Colours are swapped per tile, so no single pixel reveals the class.
   const Image image = open("").train->image(0, 0);
   int brighter = 0, different = 0;
   for (int y = 0; y < 64; y += 8)

@@ -11,6 +11,7 @@
 #include "data/augment.h"
 #include "data/prepare.h"
 #include "tests/data/data_files.h"
+#include "tests/messages.h"
 #include "tests/temporary_folder.h"
 
 namespace bv::test {
@@ -90,7 +91,7 @@ TEST(Resize, WeightsSumToOneAndAreCentred) {
   }
 }
 
-TEST(Resize, SameSizeIsTheSamePicture) {
+TEST(Resize, SameSizeIsTheSameImage) {
   Image image{.height = 5, .width = 11, .pixels = {}};
   for (int i = 0; i < 165; ++i) image.pixels.push_back(static_cast<uint8_t>(i * 7));
   std::vector<uint8_t> out(165);
@@ -128,7 +129,7 @@ TEST(Augment, RandomResizedCropsAreInsideAndVaried) {
     area += part / 1000, least = std::min(least, part), most = std::max(most, part);
     corners.insert({box.top, box.left});
   }
-  EXPECT_NEAR(area, 0.43, 0.03);  // torchvision's mean for 4:3 pictures
+  EXPECT_NEAR(area, 0.43, 0.03);  // torchvision's mean for 4:3 images
   EXPECT_NEAR(least, 0.08, 0.01);
   EXPECT_GT(most, 0.9);
   EXPECT_GT(corners.size(), 950u);
@@ -280,13 +281,8 @@ TEST_F(Photos, EvaluationKeepsTheMiddle) {
 TEST_F(Photos, BadImageEndsTheRunNamingTheFile) {
   const std::string path = sets_.train->name(5);
   damage(path);
-  try {
-    batches(*sets_.train, options_, true, 0, 0, 4);
-    ADD_FAILURE() << "no error";
-  } catch (const DataError& error) {
-    EXPECT_EQ(error.what(),
-              path + ": PNM data is cut off (--on-bad-image skip leaves such files out)");
-  }
+  EXPECT_EQ(error_of<DataError>([&] { batches(*sets_.train, options_, true, 0, 0, 4); }),
+            path + ": PNM data is cut off (--on-bad-image skip skips such files)");
 }
 
 TEST_F(Photos, SkippedImageIsReplacedInTrainingAndLeftOutInEvaluation) {
@@ -376,18 +372,15 @@ TEST(Loader, SyntheticEpochsAreAThousandBatches) {
 }
 
 TEST(Loader, CacheKeepsAllOrNothing) {
-  const auto picture = [] {
-    return std::make_shared<const Image>(
-        Image{.height = 10, .width = 10, .pixels = std::vector<uint8_t>(300)});
-  };
-  PictureCache cache(10, 1000);
-  cache.add(1, picture());
-  cache.add(1, picture());
-  cache.add(2, picture());
+  const auto image = [] { return std::make_shared<const Image>(black_image(10, 10)); };
+  ImageCache cache(10, 1000);
+  cache.add(1, image());
+  cache.add(1, image());
+  cache.add(2, image());
   EXPECT_TRUE(cache.find(1));
   EXPECT_FALSE(cache.find(3));
-  cache.add(3, picture());
-  cache.add(4, picture());
+  cache.add(3, image());
+  cache.add(4, image());
   EXPECT_FALSE(cache.find(1));
   EXPECT_EQ(cache.bytes(), 0u);
 }

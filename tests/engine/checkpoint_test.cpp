@@ -13,9 +13,10 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <tuple>
 
-#include "engine/base/error.h"
-#include "engine/files/checkpoint_state.h"
+#include "tests/files.h"
+#include "tests/messages.h"
 #include "tests/temporary_folder.h"
 
 namespace {
@@ -24,7 +25,7 @@ using namespace bv;
 using namespace bv::test;
 namespace fs = std::filesystem;
 
-// All of it says which step it is of.
+// Every part identifies its step.
 Checkpoint example(int64_t step, size_t size = 100) {
   const std::vector<float> data(size, float(step));
   Checkpoint c{.model = "vit_tiny", .step = step, .epoch = step / 10, .batch = step % 10};
@@ -35,44 +36,17 @@ Checkpoint example(int64_t step, size_t size = 100) {
   return c;
 }
 
-std::set<std::string> names_in(const std::string& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder))
-    names.insert(entry.path().filename().string());
-  return names;
-}
-
 std::string target(const std::string& link) { return fs::read_symlink(link).string(); }
 
-std::string contents(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void put(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
-
-// The reason why a run folder doesn't load, without the folder's name.
+// The reason why a run folder doesn't load, with DIR for the folder's name.
 std::string refusal(const std::string& run) {
-  try {
-    load_checkpoint(run);
-  } catch (const UserError& e) {
-    std::string what = e.what();
-    for (size_t at; (at = what.find(run)) != std::string::npos;)
-      what.replace(at, run.size(), "DIR");
-    return what;
-  }
-  return "accepted";
+  std::string what = error_of([&] { load_checkpoint(run); });
+  for (size_t at; (at = what.find(run)) != std::string::npos;) what.replace(at, run.size(), "DIR");
+  return what;
 }
 
 std::string save_failure(const std::string& run, const Checkpoint& c) {
-  try {
-    save_checkpoint(run, c, false, 1);
-  } catch (const RunError& e) {
-    return e.what();
-  }
-  return "saved";
+  return error_of<RunError>([&] { save_checkpoint(run, c, false, 1); });
 }
 
 TEST(Checkpoint, ComesBackAsItWasSaved) {
@@ -83,19 +57,12 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
   c.data_fingerprint = UINT64_MAX;
   save_checkpoint(run.path(), c, true, 1);
   const Checkpoint back = load_checkpoint(run.path());
-  EXPECT_EQ(back.model, c.model);
-  EXPECT_EQ(back.step, c.step);
-  EXPECT_EQ(back.epoch, c.epoch);
-  EXPECT_EQ(back.batch, c.batch);
-  EXPECT_EQ(back.update_count, c.update_count);
-  EXPECT_EQ(back.loss_scale, c.loss_scale);
-  EXPECT_EQ(back.good_steps, c.good_steps);
-  EXPECT_EQ(back.skipped, c.skipped);
-  EXPECT_EQ(back.best_top1, c.best_top1);
-  EXPECT_EQ(back.best_step, c.best_step);
-  EXPECT_EQ(back.loss_sum, c.loss_sum);
-  EXPECT_EQ(back.loss_count, c.loss_count);
-  EXPECT_EQ(back.data_fingerprint, c.data_fingerprint);
+  const auto numbers = [](const Checkpoint& x) {
+    return std::tuple(x.model, x.step, x.epoch, x.batch, x.update_count, x.loss_scale, x.good_steps,
+                      x.skipped, x.best_top1, x.best_step, x.loss_sum, x.loss_count,
+                      x.data_fingerprint);
+  };
+  EXPECT_EQ(numbers(back), numbers(c));
   EXPECT_EQ(back.weights.metadata, c.weights.metadata);
   EXPECT_EQ(back.weights.tensors.at("w").data, c.weights.tensors.at("w").data);
   ASSERT_EQ(back.optimizer.tensors.size(), 2u);
@@ -139,10 +106,10 @@ TEST(Checkpoint, LeftoversOfAKilledSaveGo) {
   const TemporaryFolder run;
   save_checkpoint(run.path(), example(1), false, 1);
   fs::create_directory(run / ".saving-step");
-  put(run / ".saving-step/weights.safetensors.partial", "x");
+  write_text(run / ".saving-step/weights.safetensors.partial", "x");
   fs::create_symlink("step-00000002", run / ".saving-link");
   fs::create_directory(run / "step-00000002");  // placed, not yet linked
-  put(run / "step-00000002/stale", "x");
+  write_text(run / "step-00000002/stale", "x");
   save_checkpoint(run.path(), example(2), false, 1);
   EXPECT_EQ(names_in(run.path()), (std::set<std::string>{"last", "step-00000002"}));
   EXPECT_EQ(load_checkpoint(run.path()).step, 2);
@@ -163,7 +130,7 @@ TEST(Checkpoint, FolderInTheLinksPlaceIsReplaced) {
 TEST(Checkpoint, OtherFilesAreLeftAlone) {
   const TemporaryFolder run;
   for (const char* name : {"config.json", "step-1", "step-00000001x", "stepping", "notes"})
-    put(run / name, "mine");
+    write_text(run / name, "mine");
   for (int step = 1; step <= 3; ++step) save_checkpoint(run.path(), example(step), false, 1);
   EXPECT_EQ(names_in(run.path()),
             (std::set<std::string>{"last", "step-00000003", "config.json", "step-1",
@@ -176,7 +143,7 @@ TEST(Checkpoint, NoCheckpointSaysWhatIsThere) {
   EXPECT_EQ(refusal(run.path()), "DIR: no checkpoint here (DIR/last is missing)");
   fs::create_symlink("step-00000001", run / "last");
   EXPECT_EQ(refusal(run.path()),
-            "DIR/last: names DIR/step-00000001, which is not there; link it to a step folder");
+            "DIR/last: names DIR/step-00000001, which doesn't exist; link it to a step folder");
   save_checkpoint(run.path(), example(1), false, 1);
   EXPECT_EQ(refusal(run / "last"), "DIR: a single checkpoint; name the run folder above it");
   fs::remove(run / "last/state.safetensors");
@@ -188,29 +155,30 @@ TEST(Checkpoint, NewerForeignAndTornFilesAreRefused) {
   save_checkpoint(run.path(), example(1), false, 1);
   const std::string path = run / "last/state.json", good = contents(path);
   const std::string name = "DIR/step-00000001/state.json: ";
-  std::string newer = good;
-  newer.replace(newer.find("\"version\": 1"), 12, "\"version\": 2");
-  put(path, newer);
+  write_text(path, replaced(good, "\"version\": 1", "\"version\": 2"));
   EXPECT_EQ(refusal(run.path()), name + "made by a newer barevision: format 2, this one reads 1");
   for (const char* foreign : {"{}", "{\"format\": \"another\"}", "{\"epoch\": [1, {}]}"}) {
-    put(path, foreign);
-    EXPECT_EQ(refusal(run.path()), name + "not a checkpoint of barevision's");
+    write_text(path, foreign);
+    EXPECT_EQ(refusal(run.path()), name + "not a barevision checkpoint");
   }
   for (const std::string& torn :
        {std::string(), std::string(100000, '['), good.substr(0, good.size() - 3)}) {
-    put(path, torn);
+    write_text(path, torn);
     const std::string what = refusal(run.path());
     EXPECT_EQ(what.find(name), 0u);
-    EXPECT_NE(what.find("; torn, or not a checkpoint of barevision's"), std::string::npos) << what;
+    EXPECT_TRUE(has(what, "; torn, or not a barevision checkpoint"));
   }
-  put(path, std::string(2 << 20, ' '));
+  write_text(path, std::string(2 << 20, ' '));
   EXPECT_EQ(refusal(run.path()), name + "too large to be a checkpoint's");
-  std::string changed = good;
-  changed.replace(changed.find("\"step\": 1"), 9, "\"step\": 2");
-  put(path, changed);
+  write_text(path, replaced(good, "\"step\": 1", "\"step\": 2"));
   EXPECT_EQ(refusal(run.path()), name + "damaged: its checksum is not that of its contents");
-  put(path, good);
-  EXPECT_EQ(refusal(run.path()), "accepted");
+  write_text(path, good);
+  EXPECT_EQ(refusal(run.path()), "no error");
+}
+
+std::string flipped(std::string bytes, size_t at, size_t bit) {
+  bytes[at] = char(bytes[at] ^ (1 << bit));
+  return bytes;
 }
 
 TEST(Checkpoint, EveryFlippedBitIsNoticed) {
@@ -219,20 +187,16 @@ TEST(Checkpoint, EveryFlippedBitIsNoticed) {
   for (const char* file : {"last/weights.safetensors", "last/state.safetensors"}) {
     const std::string good = contents(run / file);
     for (size_t i = 0; i < good.size(); ++i) {
-      std::string bad = good;
-      bad[i] = char(bad[i] ^ (1 << i % 8));
-      put(run / file, bad);
-      EXPECT_NE(refusal(run.path()).find("damaged: its checksum"), std::string::npos) << i;
+      write_text(run / file, flipped(good, i, i % 8));
+      EXPECT_TRUE(has(refusal(run.path()), "damaged: its checksum")) << i;
     }
-    put(run / file, good.substr(0, 9));
-    EXPECT_NE(refusal(run.path()).find("torn: 9 bytes of the "), std::string::npos);
-    put(run / file, good);
+    write_text(run / file, good.substr(0, 9));
+    EXPECT_TRUE(has(refusal(run.path()), "torn: 9 bytes of the "));
+    write_text(run / file, good);
   }
   const std::string good = contents(run / "last/state.json");
   for (size_t i = 0; i < good.size(); ++i) {
-    std::string bad = good;
-    bad[i] = char(bad[i] ^ (1 << i % 7));
-    EXPECT_THROW(parse_checkpoint_state(bad, "state.json"), UserError) << i;
+    EXPECT_THROW(parse_checkpoint_state(flipped(good, i, i % 7), "state.json"), UserError) << i;
   }
 }
 
@@ -244,13 +208,13 @@ TEST(Checkpoint, FullDiskLeavesThePreviousCheckpoint) {
   EXPECT_EQ(save_failure(run, example(1, 100000)),
             "disk full while saving step 1 to " + run + "; there is no earlier checkpoint");
   EXPECT_TRUE(names_in(run).empty());
-  EXPECT_EQ(save_failure(run, example(1, 50000)), "saved");
+  EXPECT_EQ(save_failure(run, example(1, 50000)), "no error");
   EXPECT_EQ(save_failure(run, example(2, 50000)), "disk full while saving step 2 to " + run +
                                                       "; the previous checkpoint " + run +
                                                       "/last (step 1) is intact");
   EXPECT_EQ(names_in(run), (std::set<std::string>{"last", "step-00000001"}));
   EXPECT_EQ(load_checkpoint(run).step, 1);
-  EXPECT_EQ(save_failure(run, example(2, 10000)), "saved");  // room again: it goes on
+  EXPECT_EQ(save_failure(run, example(2, 10000)), "no error");  // room again: saving works
   EXPECT_EQ(load_checkpoint(run).step, 2);
 }
 
@@ -259,14 +223,14 @@ TEST(Checkpoint, FullDiskAtAnyPointLeavesThePreviousCheckpoint) {
   const SmallDisk disk(folder / "disk", "64k,nr_inodes=15");
   if (!disk.mounted()) GTEST_SKIP() << "a tmpfs can't be mounted here";
   const std::string run = folder / "disk/run";
-  ASSERT_EQ(save_failure(run, example(1)), "saved");
+  ASSERT_EQ(save_failure(run, example(1)), "no error");
   int failures = 0;
   for (int i = 0; i < 12; ++i) {  // fewer and fewer files can be made
     const std::string failure = save_failure(run, example(2 + i));
-    failures += failure != "saved";
-    EXPECT_TRUE(failure == "saved" || failure.find("is intact") != std::string::npos) << failure;
+    failures += failure != "no error";
+    EXPECT_TRUE(failure == "no error" || has(failure, "is intact")) << failure;
     const int64_t step = load_checkpoint(run).step;
-    EXPECT_EQ(step == 2 + i, failure == "saved") << step;
+    EXPECT_EQ(step == 2 + i, failure == "no error") << step;
     EXPECT_EQ(names_in(run).size(), 2u);
     std::ofstream(folder / "disk/fill" + std::to_string(i));
   }
@@ -275,11 +239,11 @@ TEST(Checkpoint, FullDiskAtAnyPointLeavesThePreviousCheckpoint) {
 
 TEST(Checkpoint, FolderThatCanNotBeMadeIsARunError) {
   const TemporaryFolder folder;
-  put(folder / "file", "x");
-  EXPECT_NE(save_failure(folder / "file/run", example(1)).find("can't make"), std::string::npos);
+  write_text(folder / "file", "x");
+  EXPECT_TRUE(has(save_failure(folder / "file/run", example(1)), "can't make"));
 }
 
-// A child saves until it is killed; whatever it was doing, `last` loads and is of one step.
+// A child saves until it is killed; whatever it was doing, `last` loads and is consistent.
 TEST(Checkpoint, KilledSaverAlwaysLeavesAWholeCheckpoint) {
   const TemporaryFolder run;
   const auto begin = std::chrono::steady_clock::now();
@@ -288,7 +252,7 @@ TEST(Checkpoint, KilledSaverAlwaysLeavesAWholeCheckpoint) {
       std::chrono::steady_clock::now() - begin);
   std::mt19937 random(1);
   int64_t step = 1;
-  std::set<std::string> seen;  // what kills have left behind
+  std::set<std::string> seen;  // leftovers of kills
   for (int kill_number = 0; kill_number < 60; ++kill_number) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);

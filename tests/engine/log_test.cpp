@@ -4,20 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
-#include "engine/base/error.h"
+#include "tests/files.h"
+#include "tests/messages.h"
 #include "tests/temporary_folder.h"
 
 namespace bv::test {
 namespace {
-
-std::string contents(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 StepRecord step_record(int64_t step) {
   return {.epoch = 1,
@@ -68,8 +61,8 @@ TEST(Log, NumbersThatAreNotFiniteAreNull) {
   StepRecord r = step_record(1);
   r.loss = NAN;
   r.grad_norm = INFINITY;
-  EXPECT_NE(to_json(r).find(R"("loss":null)"), std::string::npos);
-  EXPECT_NE(to_json(r).find(R"("grad_norm":null)"), std::string::npos);
+  EXPECT_TRUE(has(to_json(r), R"("loss":null)"));
+  EXPECT_TRUE(has(to_json(r), R"("grad_norm":null)"));
 }
 
 TEST(Log, AFloatReadsBackAsItWas) {
@@ -80,10 +73,10 @@ TEST(Log, AFloatReadsBackAsItWas) {
   EXPECT_EQ(std::strtof(text.c_str() + text.find("\"loss\":") + 7, nullptr), loss);
 }
 
-TEST(Log, EachLineIsThereAtOnceAndARunStartsAnew) {
+TEST(Log, EachLineIsWrittenAtOnceToAFreshFile) {
   TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";
-  std::ofstream(path) << "old\n";
+  write_text(path, "old\n");
   printed([&] {
     RunLog log({.path = path, .total_steps = 10});
     log.step(step_record(1));
@@ -94,7 +87,7 @@ TEST(Log, EachLineIsThereAtOnceAndARunStartsAnew) {
   });
 }
 
-TEST(Log, AResumedRunAppendsAndTellsNoStepTwice) {
+TEST(Log, AResumedRunAppendsAndLogsNoStepTwice) {
   TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";
   std::string kept;
@@ -103,7 +96,7 @@ TEST(Log, AResumedRunAppendsAndTellsNoStepTwice) {
   const std::string again = to_json(step_record(30)) + "\n";
   const std::string torn = R"({"kind":"step","epo)";
   for (const std::string& rest : {std::string(), again, torn, again + torn}) {
-    std::ofstream(path) << kept << rest;
+    write_text(path, kept + rest);
     printed([&] {
       RunLog log({.path = path, .resumed_step = 20, .total_steps = 40});
       EXPECT_EQ(contents(path), kept);
@@ -124,7 +117,7 @@ TEST(Log, PlainLinesWhereThereIsNoTerminal) {
                .val_loss = 1,
                .val_top1 = 0.9,
                .images_per_second = 100});
-    log.epoch({.epoch = 2, .step = 2, .train_loss = 2});  // trained before the run went on
+    log.epoch({.epoch = 2, .step = 2, .train_loss = 2});  // trained before the run was resumed
     log.line("done");
   });
   EXPECT_EQ(text,
@@ -140,11 +133,11 @@ TEST(Log, ATerminalsBarIsClearedBeforeALine) {
     RunLog log({.total_steps = 10, .terminal = true});
     log.progress({.epoch = 1, .epochs = 1, .step = 1});
     log.progress({.epoch = 1, .epochs = 1, .step = 2});  // too soon to be drawn
-    log.step(step_record(1));                            // the bar has told
+    log.step(step_record(1));                            // shown by the bar
     log.line("a line");
   });
-  EXPECT_NE(text.find("step 1/10"), text.npos);
-  EXPECT_EQ(text.find("step 2/10"), text.npos);
+  EXPECT_TRUE(has(text, "step 1/10"));
+  EXPECT_FALSE(has(text, "step 2/10"));
   EXPECT_TRUE(text.ends_with("\r\x1b[Ka line\n")) << text;
 }
 
@@ -169,9 +162,8 @@ TEST(ProgressLine, FitsTheTerminal) {
             "  loss 2.346  lr 0.001  812 images/s  0:42 left");
   EXPECT_EQ(progress_line(now, 64, -1, 70),
             "epoch 1/2  step 16/64  [==       ]  loss 2.346  lr 0.001  812 images/s");
-  for (int width = 0; width < 140; ++width) {
+  for (int width = 0; width < 140; ++width)
     EXPECT_LE(progress_line(now, 64, 42, width).size(), static_cast<size_t>(std::max(width, 1)));
-  }
   EXPECT_EQ(clock_text(42.7), "0:42");
   EXPECT_EQ(clock_text(3723), "1:02:03");
 }

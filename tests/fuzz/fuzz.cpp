@@ -1,21 +1,20 @@
-// Feeds damaged files to all that reads files a run depends on: weights, checkpoints, configs. A
-// mutant passes if it is read, or refused by a UserError of one line. Built with the address and
-// undefined-behaviour sanitizers:
-//   fuzz [FIRST [COUNT]]    mutants by number; each depends on its own number only
+// Feeds damaged files to the readers of weights, checkpoints and configs. A mutant passes if it is
+// read or refused by a UserError of one line. Built with the address and undefined-behaviour
+// sanitizers:
+//   fuzz [FIRST [COUNT]]    mutants by number; each depends only on its number
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "engine/base/checksum.h"
 #include "engine/base/error.h"
-#include "engine/files/checkpoint_state.h"
+#include "engine/files/checkpoint.h"
 #include "engine/files/weights.h"
 #include "engine/options/config.h"
+#include "tests/files.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/watch.h"
 #include "tests/temporary_folder.h"
@@ -24,20 +23,12 @@ namespace bv::test::fuzz {
 namespace {
 
 constexpr uint64_t all_mutants = 20000;
-constexpr unsigned longest_seconds = 10;
+constexpr unsigned max_seconds = 10;
 
-// What a file of so many bytes may make its reader take: small things have a fixed cost, and many
-// tiny things weigh more in memory than in a file. Most in a tree of JSON, which none but files of
-// a bounded size are read to.
+// The memory that a reader may allocate per byte of its file, besides a fixed cost: small items
+// take more in memory than in a file, most of all in a JSON tree, which only files of bounded size
+// become.
 constexpr size_t fixed_bytes = 64 << 10, tensor_factor = 16, tree_factor = 256;
-
-std::string contents(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-void put(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
 
 std::string with_length(const std::string& header, const std::string& data) {
   const uint64_t n = header.size();
@@ -77,7 +68,7 @@ class Fuzzer {
 
   uint64_t accepted() const { return accepted_; }
 
-  // Nothing, or what was wrong.
+  // The problem; empty if there is none.
   std::string run(uint64_t number) {
     Mutator mutator(number);
     switch (number % 10) {
@@ -131,22 +122,14 @@ class Fuzzer {
         m.damage(file);
         return file;
       case 1: {  // the header's length
-        const uint64_t odd[] = {0,
-                                1,
-                                n - 1,
-                                n + 1,
-                                n + 8,
-                                file.size() - 8,
-                                n * 2,
-                                1u << 30,
-                                uint64_t(1) << 63,
-                                ~uint64_t(0),
-                                ~uint64_t(0) - 7};
-        n = odd[m.below(std::size(odd))];
+        const std::vector<uint64_t> odd = {
+            0,     1,        n - 1,      n + 1,        n + 8,           file.size() - 8,
+            n * 2, 1u << 30, 1ull << 63, ~uint64_t(0), ~uint64_t(0) - 7};
+        n = odd[m.below(odd.size())];
         std::memcpy(file.data(), &n, 8);
         return file;
       }
-      default: {  // the header, its length told truly
+      default: {  // the header, with its true length
         std::string header = file.substr(8, header_end - 8), data = file.substr(header_end);
         m.one_in(2) ? m.change_number(header) : m.damage(header);
         if (m.one_in(8)) m.damage(data);
@@ -165,7 +148,7 @@ class Fuzzer {
     });
   }
 
-  // A checksum made anew lets damage through to what reads behind it.
+  // A valid checksum lets the damage through to the parser.
   static void sign(std::string& text) {
     const size_t sealed = std::min(text.rfind(",\n \"crc32c\""), text.size());
     char crc[9];
@@ -181,7 +164,7 @@ class Fuzzer {
                    [&] { parse_checkpoint_state(text, "mutant"); });
   }
 
-  // Damages one file of a checkpoint; half the time the state vouches for it.
+  // Damages one file of a checkpoint; half the time the state has the damaged file's checksum.
   std::string folder(uint64_t number, Mutator& m) {
     const std::string last = folder_ / "last/";
     std::string weights = weights_, optimizer = optimizer_, state = state_;
@@ -199,17 +182,15 @@ class Fuzzer {
       state = write_checkpoint_state(
           Checkpoint{.model = "vit_tiny"},
           {{"weights.safetensors", digest(weights)}, {"state.safetensors", digest(optimizer)}});
-    put(last + "weights.safetensors", weights);
-    put(last + "state.safetensors", optimizer);
-    put(last + "state.json", state);
+    write_text(last + "weights.safetensors", weights);
+    write_text(last + "state.safetensors", optimizer);
+    write_text(last + "state.json", state);
     const bool whole = weights == weights_ && optimizer == optimizer_;
-    std::string problem;
     const size_t bytes = weights.size() + optimizer.size() + state.size();
-    problem = watched(number, bytes, tree_factor, [&] {
+    return watched(number, bytes, tree_factor, [&] {
       load_checkpoint(folder_.path());
       if (!whole && !vouched) throw std::runtime_error("a damaged checkpoint was read");
     });
-    return problem;
   }
 
   std::string config(uint64_t number, Mutator& m) {
@@ -233,7 +214,7 @@ int run(uint64_t first, uint64_t count) {
   Fuzzer fuzzer;
   uint64_t failed = 0;
   for (uint64_t number = first; number < first + count; ++number) {
-    arm(longest_seconds);
+    arm(max_seconds);
     const std::string problem = fuzzer.run(number);
     if (problem.empty()) continue;
     ++failed;

@@ -8,7 +8,7 @@
 namespace bv::test::fuzz {
 namespace {
 
-constexpr size_t largest = 1 << 18;
+constexpr size_t max_bytes = 1 << 18;
 
 constexpr std::array<const char*, 18> odd_numbers = {
     "-1",         "0",
@@ -44,7 +44,7 @@ void Mutator::change_number(std::string& text) {
 void Mutator::repeat_piece(std::string& bytes) {
   const size_t from = below(bytes.size());
   const std::string piece = bytes.substr(from, 1 + below(one_in(2) ? 8 : bytes.size()));
-  const size_t times = one_in(20) ? std::min<size_t>(1 + below(5000), largest / piece.size()) : 1;
+  const size_t times = one_in(20) ? std::min<size_t>(1 + below(5000), max_bytes / piece.size()) : 1;
   std::string repeated;
   for (size_t i = 0; i < times; ++i) repeated += piece;
   bytes.insert(one_in(2) ? from : below(bytes.size() + 1), repeated);
@@ -81,7 +81,7 @@ void Mutator::damage_once(std::string& bytes) {
 
 void Mutator::damage(std::string& bytes) {
   for (size_t n = 1 + (one_in(2) ? below(4) : 0); n; --n) damage_once(bytes);
-  if (bytes.size() > largest) bytes.resize(largest);
+  if (bytes.size() > max_bytes) bytes.resize(max_bytes);
 }
 
 }  // namespace bv::test::fuzz

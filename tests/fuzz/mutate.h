@@ -1,4 +1,4 @@
-// Seeded damage to a text or a file's bytes.
+// Seeded damage to text or bytes.
 #pragma once
 #include <cstdint>
 #include <random>
@@ -17,7 +17,7 @@ class Mutator {
   // One to four of: bytes flipped or set, cut, grown, pieces taken out, doubled or moved, numbers
   // changed.
   void damage(std::string& bytes);
-  // Replaces one decimal number of a text by another one, likely an impossible one.
+  // Replaces one decimal number by another, likely an impossible one.
   void change_number(std::string& text);
 
  private:

@@ -1,4 +1,4 @@
-// The address sanitizer tells of every allocation; an alarm tells of a hang.
+// The address sanitizer reports every allocation; an alarm reports a hang.
 #include "tests/fuzz/watch.h"
 
 #include <sanitizer/common_interface_defs.h>
@@ -9,12 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-// Of the sanitizers' allocator_interface.h, which GCC doesn't install.
-extern "C" size_t __sanitizer_get_allocated_size(const volatile void*);
-extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, size_t),
-                                                         void (*)(const volatile void*));
-
-// Of the sanitizers' own headers, which not every compiler brings along.
+// From the sanitizers' headers, which not every compiler installs.
 extern "C" {
 int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void*, size_t),
                                               void (*on_free)(const volatile void*));
@@ -22,7 +17,7 @@ size_t __sanitizer_get_allocated_size(const volatile void*);
 void __sanitizer_set_death_callback(void (*)());
 }
 
-// One allocation of this size ends the program; the rest of the sanitizers' settings too.
+// The sanitizers' settings; an allocation above this size ends the program.
 extern "C" const char* __asan_default_options() {
   return "max_allocation_size_mb=64:allocator_may_return_null=0:detect_leaks=1:handle_abort=1";
 }
@@ -31,7 +26,7 @@ extern "C" const char* __ubsan_default_options() { return "halt_on_error=1:print
 namespace bv::test::fuzz {
 namespace {
 
-// One thread reads one mutant at a time; hooks and signal handlers have nowhere else to look.
+// Global because hooks and signal handlers can reach nothing else. One mutant is read at a time.
 struct Watch {
   uint64_t mutant = 0;
   bool on = false;

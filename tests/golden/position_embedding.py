@@ -13,4 +13,4 @@ for size, to in [(14, 8), (8, 14), (7, 16), (5, 3), (3, 1), (1, 2), (24, 14)]:
     rows = sorted({0, 1 % n, to - 1, n // 2 % n, n * 2 // 3 % n, n - to, n - 1})
     squares = float(grid.double().pow(2).sum())
     print("{%d, %d, %.10g, {%s}}," % (size, to, squares, ", ".join(
-        "{%d, %.8f, %.8f}" % (i, grid[i, 0], grid[i, 1]) for i in rows)))
+        "%d, %.8f, %.8f" % (i, grid[i, 0], grid[i, 1]) for i in rows)))

@@ -1,4 +1,4 @@
-// Compiled with the toolkit's header and with the stand-in's: both must mean the same numbers.
+// Compiled with the toolkit's header and with the stand-in's: both must define the same numbers.
 #include <cublasLt.h>
 
 static_assert(CUDA_R_32F == 0 && CUDA_R_16F == 2 && CUDA_R_16BF == 14);

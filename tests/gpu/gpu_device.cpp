@@ -29,8 +29,7 @@ std::string why_unavailable() {
   return error == cudaSuccess ? "" : std::string("no GPU: ") + cudaGetErrorString(error);
 }
 
-// A kernel that has failed leaves an error that only a reset ends: without it all tests after it
-// would fail, too.
+// A failed kernel leaves an error that only a reset clears; otherwise all later tests would fail.
 std::unique_ptr<Kernels> make_kernels() {
   if (cudaPeekAtLastError() != cudaSuccess) check(cudaDeviceReset(), "cudaDeviceReset");
   return make_cuda_kernels();
@@ -45,7 +44,7 @@ test::Device gpu_device() {
           .dtypes = {DType::fp32, DType::fp16, DType::bf16},
           .make_kernels = make_kernels,
           .allocate = allocate,
-          .release = [](void* p) { cudaFree(p); },  // while an error is on its way, it fails
+          .release = [](void* p) { cudaFree(p); },  // fails after an error
           .upload = [](void* to, const void* from,
                        size_t bytes) { copy(to, from, bytes, cudaMemcpyHostToDevice); },
           .download = [](void* to, const void* from,

@@ -1,6 +1,8 @@
-// Compiled with the toolkit's header and with the stand-in's: both must mean the same numbers, and
-// both must take the same calls.
+// Compiled with the toolkit's header and with the stand-in's: both must define the same numbers and
+// accept the same calls.
 #include <cuda_runtime.h>
+
+#include <type_traits>
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -35,61 +37,55 @@ static_assert(cudaStreamCaptureStatusNone == 0 && cudaStreamCaptureStatusActive 
 static_assert(cudaGraphNodeTypeKernel == 0 && cudaGraphNodeTypeMemcpy == 1 &&
               cudaGraphNodeTypeMemset == 2 && cudaGraphNodeTypeHost == 3);
 
-// A function of just this type, chosen among overloads.
+// Whether an overload has exactly these parameters.
 template <class... Parameters>
-using Call = cudaError_t (*)(Parameters...);
+constexpr bool takes(std::type_identity_t<cudaError_t (*)(Parameters...)>) {
+  return true;
+}
 
 [[maybe_unused]] constexpr const char* (*names[])(cudaError_t) = {cudaGetErrorName,
                                                                   cudaGetErrorString};
-[[maybe_unused]] constexpr Call<> plain[] = {cudaGetLastError, cudaPeekAtLastError,
-                                             cudaDeviceSynchronize, cudaDeviceReset};
-[[maybe_unused]] constexpr Call<int*> get_device[] = {cudaGetDeviceCount, cudaGetDevice};
-[[maybe_unused]] constexpr Call<int> set_device = cudaSetDevice;
-[[maybe_unused]] constexpr Call<int*, cudaDeviceAttr, int> attribute = cudaDeviceGetAttribute;
-[[maybe_unused]] constexpr Call<cudaDeviceProp*, int> properties = cudaGetDeviceProperties;
-[[maybe_unused]] constexpr Call<int*, int*> priorities = cudaDeviceGetStreamPriorityRange;
+static_assert(takes<>(cudaGetLastError) && takes<>(cudaPeekAtLastError) &&
+              takes<>(cudaDeviceSynchronize) && takes<>(cudaDeviceReset) &&
+              takes<int*>(cudaGetDeviceCount) && takes<int*>(cudaGetDevice) &&
+              takes<int>(cudaSetDevice) &&
+              takes<int*, cudaDeviceAttr, int>(cudaDeviceGetAttribute) &&
+              takes<cudaDeviceProp*, int>(cudaGetDeviceProperties) &&
+              takes<int*, int*>(cudaDeviceGetStreamPriorityRange));
+static_assert(takes<size_t*, size_t*>(cudaMemGetInfo) && takes<void**, size_t>(cudaMalloc) &&
+              takes<float**, size_t>(cudaMalloc) && takes<void**, size_t>(cudaMallocHost) &&
+              takes<void**, size_t, unsigned>(cudaHostAlloc) && takes<void*>(cudaFree) &&
+              takes<void*>(cudaFreeHost) &&
+              takes<void*, const void*, size_t, cudaMemcpyKind>(cudaMemcpy) &&
+              takes<void*, const void*, size_t, cudaMemcpyKind, cudaStream_t>(cudaMemcpyAsync) &&
+              takes<void*, int, size_t>(cudaMemset) &&
+              takes<void*, int, size_t, cudaStream_t>(cudaMemsetAsync));
+static_assert(takes<cudaStream_t*>(cudaStreamCreate) &&
+              takes<cudaStream_t*, unsigned>(cudaStreamCreateWithFlags) &&
+              takes<cudaStream_t*, unsigned, int>(cudaStreamCreateWithPriority) &&
+              takes<cudaStream_t>(cudaStreamDestroy) &&
+              takes<cudaStream_t>(cudaStreamSynchronize) && takes<cudaStream_t>(cudaStreamQuery) &&
+              takes<cudaStream_t, cudaHostFn_t, void*>(cudaLaunchHostFunc) &&
+              takes<cudaStream_t, cudaEvent_t, unsigned>(cudaStreamWaitEvent));
+static_assert(takes<cudaEvent_t*>(cudaEventCreate) &&
+              takes<cudaEvent_t*, unsigned>(cudaEventCreateWithFlags) &&
+              takes<cudaEvent_t>(cudaEventDestroy) && takes<cudaEvent_t>(cudaEventSynchronize) &&
+              takes<cudaEvent_t>(cudaEventQuery) &&
+              takes<cudaEvent_t, cudaStream_t>(cudaEventRecord) &&
+              takes<float*, cudaEvent_t, cudaEvent_t>(cudaEventElapsedTime));
+static_assert(takes<cudaStream_t, cudaStreamCaptureMode>(cudaStreamBeginCapture) &&
+              takes<cudaStream_t, cudaGraph_t*>(cudaStreamEndCapture) &&
+              takes<cudaStream_t, cudaStreamCaptureStatus*>(cudaStreamIsCapturing) &&
+              takes<cudaStreamCaptureMode*>(cudaThreadExchangeStreamCaptureMode) &&
+              takes<cudaGraph_t, cudaGraphNode_t*, size_t*>(cudaGraphGetNodes) &&
+              takes<cudaGraphNode_t, cudaGraphNodeType*>(cudaGraphNodeGetType) &&
+              takes<cudaGraph_t>(cudaGraphDestroy) &&
+              takes<cudaGraphExec_t*, cudaGraph_t, unsigned long long>(cudaGraphInstantiate) &&
+              takes<cudaGraphExec_t, cudaStream_t>(cudaGraphUpload) &&
+              takes<cudaGraphExec_t, cudaStream_t>(cudaGraphLaunch) &&
+              takes<cudaGraphExec_t>(cudaGraphExecDestroy));
 
-[[maybe_unused]] constexpr Call<size_t*, size_t*> memory = cudaMemGetInfo;
-[[maybe_unused]] constexpr Call<void**, size_t> allocate[] = {cudaMalloc, cudaMallocHost};
-[[maybe_unused]] constexpr Call<float**, size_t> allocate_floats = cudaMalloc;
-[[maybe_unused]] constexpr Call<void**, size_t, unsigned> allocate_host = cudaHostAlloc;
-[[maybe_unused]] constexpr Call<void*> free_memory[] = {cudaFree, cudaFreeHost};
-[[maybe_unused]] constexpr Call<void*, const void*, size_t, cudaMemcpyKind> copy = cudaMemcpy;
-[[maybe_unused]] constexpr Call<void*, const void*, size_t, cudaMemcpyKind, cudaStream_t>
-    copy_async = cudaMemcpyAsync;
-[[maybe_unused]] constexpr Call<void*, int, size_t> set = cudaMemset;
-[[maybe_unused]] constexpr Call<void*, int, size_t, cudaStream_t> set_async = cudaMemsetAsync;
-
-[[maybe_unused]] constexpr Call<cudaStream_t*> create_stream = cudaStreamCreate;
-[[maybe_unused]] constexpr Call<cudaStream_t*, unsigned> create_flags = cudaStreamCreateWithFlags;
-[[maybe_unused]] constexpr Call<cudaStream_t*, unsigned, int> create_priority =
-    cudaStreamCreateWithPriority;
-[[maybe_unused]] constexpr Call<cudaStream_t> of_stream[] = {
-    cudaStreamDestroy, cudaStreamSynchronize, cudaStreamQuery};
-[[maybe_unused]] constexpr Call<cudaStream_t, cudaHostFn_t, void*> host = cudaLaunchHostFunc;
-[[maybe_unused]] constexpr Call<cudaEvent_t*> create_event = cudaEventCreate;
-[[maybe_unused]] constexpr Call<cudaEvent_t*, unsigned> event_flags = cudaEventCreateWithFlags;
-[[maybe_unused]] constexpr Call<cudaEvent_t> of_event[] = {cudaEventDestroy, cudaEventSynchronize,
-                                                           cudaEventQuery};
-[[maybe_unused]] constexpr Call<cudaEvent_t, cudaStream_t> record = cudaEventRecord;
-[[maybe_unused]] constexpr Call<float*, cudaEvent_t, cudaEvent_t> elapsed = cudaEventElapsedTime;
-[[maybe_unused]] constexpr Call<cudaStream_t, cudaEvent_t, unsigned> wait = cudaStreamWaitEvent;
-
-[[maybe_unused]] constexpr Call<cudaStream_t, cudaStreamCaptureMode> begin = cudaStreamBeginCapture;
-[[maybe_unused]] constexpr Call<cudaStream_t, cudaGraph_t*> end = cudaStreamEndCapture;
-[[maybe_unused]] constexpr Call<cudaStream_t, cudaStreamCaptureStatus*> capturing =
-    cudaStreamIsCapturing;
-[[maybe_unused]] constexpr Call<cudaStreamCaptureMode*> mode = cudaThreadExchangeStreamCaptureMode;
-[[maybe_unused]] constexpr Call<cudaGraph_t, cudaGraphNode_t*, size_t*> nodes = cudaGraphGetNodes;
-[[maybe_unused]] constexpr Call<cudaGraphNode_t, cudaGraphNodeType*> type = cudaGraphNodeGetType;
-[[maybe_unused]] constexpr Call<cudaGraph_t> destroy_graph = cudaGraphDestroy;
-[[maybe_unused]] constexpr Call<cudaGraphExec_t*, cudaGraph_t, unsigned long long> instantiate =
-    cudaGraphInstantiate;
-[[maybe_unused]] constexpr Call<cudaGraphExec_t, cudaStream_t> of_executable[] = {cudaGraphUpload,
-                                                                                  cudaGraphLaunch};
-[[maybe_unused]] constexpr Call<cudaGraphExec_t> destroy_executable = cudaGraphExecDestroy;
-
-// Fields, and the parameters that may be left out.
+// Fields and default arguments.
 [[maybe_unused]] void defaults(void* p, cudaStream_t s, cudaEvent_t e, cudaGraph_t g) {
   cudaMemcpyAsync(p, p, 1, cudaMemcpyDefault);
   cudaMemsetAsync(p, 0, 1);

@@ -12,7 +12,7 @@ double error_ratio(double actual, double expected, double tolerance) {
   if (actual == expected) return 0;
   const double err = std::fabs(actual - expected);
   const double ratio = err / tolerance;
-  // Written so that every NaN, also of inf - inf, and every infinite error lands in the last case.
+  // Every NaN, including that of inf - inf, and every infinite error falls into the last case.
   return err <= tolerance && std::isfinite(err) ? ratio
          : ratio > 1                            ? ratio
                                                 : std::numeric_limits<double>::infinity();

@@ -1,5 +1,4 @@
-// The comparer of all numeric tests. A pass is err <= tolerance, so NaN and what was never written
-// fail.
+// The comparison of all numeric tests. A pass is err <= tolerance, so NaN and unwritten output fail.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -10,7 +9,7 @@ namespace bv::test {
 
 struct Comparison {
   size_t count = 0, failures = 0;
-  size_t worst = 0;  // index of the element with the largest err / tolerance; a NaN is the largest
+  size_t worst = 0;  // index of the element with the largest err / tolerance; NaN is the largest
   double actual = 0, expected = 0, tolerance = 0;  // of that element
   double ratio = 0;                                // its err / tolerance
 
@@ -19,11 +18,11 @@ struct Comparison {
   std::string describe(std::span<const int> shape) const;
 };
 
-// An infinity equals itself alone; an expected NaN can't be met. Tolerance 0 asks for equality.
+// An infinity equals only itself; an expected NaN always fails. Tolerance 0 demands equality.
 Comparison compare(std::span<const double> actual, std::span<const double> expected,
                    std::span<const double> tolerance);
 
-// "[1, 0, 17]", element `flat` of a row-major tensor.
+// "[1, 0, 17]": the indices of element `flat` of a row-major tensor.
 std::string index_name(size_t flat, std::span<const int> shape);
 
 }  // namespace bv::test

@@ -14,7 +14,7 @@ struct Both {
   SixteenBits cuda, simt;
 };
 
-// Of the two types; none where one of the builds is missing.
+// The two types; empty if one of the builds is missing.
 std::vector<Both> both() {
   std::vector<Both> types;
 #if defined(BAREVISION_CUDA) && defined(BAREVISION_SIMT)
@@ -68,7 +68,7 @@ TEST_F(Conversions, FloatsTo16Bits) {
 
 TEST_F(Conversions, Arithmetic) {
   for (const auto& [cuda, simt] : both()) {
-    // Zeros, ones, infinities, NaNs, the smallest and largest, and some from all over.
+    // Zeros, ones, infinities, NaNs, the smallest and largest, and a sample of the rest.
     std::vector<uint16_t> partners{0, 0x8000, 1, 0x8001, 0x7FFF, 0xFFFF};
     for (const float x : {1.0f, -1.0f, 3.0f, 1e30f, -1e30f, 65504.0f, 0x1p-14f, 1e-7f, 1 / 3.0f})
       partners.push_back(cuda.from_float(std::bit_cast<uint32_t>(x)));

@@ -9,8 +9,8 @@
 namespace bv::test {
 namespace {
 
-// std::ldexp and std::ilogb for exponents of double's normal numbers, inline: every element of every
-// test passes here.
+// std::ldexp and std::ilogb for exponents of double's normal numbers, inline: every element of
+// every test passes here.
 double scaled(double v, int exponent) {
   return v * std::bit_cast<double>(uint64_t(1023 + exponent) << 52);
 }
@@ -20,7 +20,7 @@ struct Format {
   int exponent_bits, fraction_bits;
 
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
-  // Of the distance from one number to the next at |v|, the exponent.
+  // The exponent of the distance between neighbouring numbers at |v|.
   int unit(double v) const {
     const int smallest = 1 - bias() - fraction_bits;  // of subnormal numbers
     const int exponent = exponent_of(v);
@@ -86,7 +86,7 @@ std::vector<std::byte> encode(const std::vector<double>& values, DType dtype) {
   std::vector<std::byte> bytes(values.size() * size);
   for (size_t i = 0; i < values.size(); ++i) {
     const uint32_t bits = bits_of(held(values[i], dtype), format(dtype));
-    std::memcpy(&bytes[size * i], &bits, size);  // of a little-endian word its low half
+    std::memcpy(&bytes[size * i], &bits, size);  // little-endian: the low half
   }
   return bytes;
 }

@@ -1,5 +1,5 @@
-// The storage formats of kernels.h as plain arithmetic on doubles, for the tests alone: nothing is
-// shared with what the kernels convert by.
+// The storage formats of kernels.h as plain arithmetic on doubles, for tests only: shares nothing
+// with the kernels' own conversions.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace bv::test {
 
-// The number that an element of dtype holds of v: rounded to nearest, ties to even, beyond the
-// largest number an infinity.
+// v as an element of that dtype holds it: rounded to nearest, ties to even, infinity beyond the
+// largest number.
 double held(double v, DType);
 std::vector<double> held(std::vector<double>, DType);
 

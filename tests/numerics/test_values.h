@@ -18,7 +18,7 @@ class TestValues {
   }
   double uniform() { return double(word() >> 40) * 0x1p-24; }
   int below(int n) { return int(word() % uint64_t(n)); }
-  // All of them numbers that fp32 holds exactly.
+  // All exactly representable in fp32.
   std::vector<double> normal(size_t n, double mean = 0, double deviation = 1) {
     std::vector<double> values(n);
     for (double& v : values) {

@@ -1,8 +1,8 @@
 // A number in double precision that knows how far a correct fp32 computation may be from it: beside
 // the value, the variance of the error that fp32 rounding of every intermediate result brings (each
 // rounding an independent error of 2^-24 relative). So tolerances follow from the operation and its
-// data, and grow with the square root of a sum's length, not with anyone's guess. Where a kernel for
-// 16 bits holds an intermediate result in these, in_16_bits() adds that rounding.
+// data, and grow with the square root of a sum's length, not with anyone's guess. Where a kernel
+// for 16 bits holds an intermediate result in these, in_16_bits() adds that rounding.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -54,15 +54,15 @@ inline Tracked sqrt(Tracked a) {
   const double s = std::sqrt(a.value);
   return Tracked::computed(s, s == 0 ? 0 : a.variance / (4 * s * s));
 }
-// An error that is uniform up to half an ulp, of the scale at which it is largest: a kernel may scale
-// before or after. fp16's subnormal numbers are as far apart as at a scale of 1. In fp32 the number
-// itself.
+// An error that is uniform up to half an ulp, of the scale at which it is largest: a kernel may
+// scale before or after. fp16's subnormal numbers are as far apart as at a scale of 1. In fp32 the
+// number itself.
 inline Tracked in_16_bits(Tracked a, DType dtype) {
   if (dtype == DType::fp32) return a;
   const double r = std::max(half_ulp(1, dtype) * std::fabs(a.value), half_ulp(0, dtype));
   return {a.value, a.variance + r * r / 3};
 }
-// Absolute error: what it is for is 1 + erf(x).
+// Absolute error, since it is used in 1 + erf(x).
 inline Tracked erf(Tracked a) {
   constexpr double r = 2 * Tracked::rounding;
   const double slope = 1.1283791670955126 * std::exp(-a.value * a.value);

@@ -1,4 +1,4 @@
-// The launcher and its workers as real processes: how they end, whatever happens to them.
+// The launcher and its workers as real processes, and how they end.
 #include "engine/processes/launch.h"
 
 #include <gtest/gtest.h>
@@ -8,22 +8,38 @@
 #include <cstdlib>
 #include <string>
 
-#include "engine/base/error.h"
+#include "engine/processes/signals.h"
+#include "tests/messages.h"
 #include "tests/processes/processes.h"
 
 namespace bv::test {
 namespace {
 
-constexpr double promptly = 5;  // seconds in which a launcher has to be gone
+constexpr double promptly = 5;  // seconds within which a launcher must end
 
 Child launcher(int nproc, const std::string& words) {
   return Child([=] { return launch_workers(nproc, words); });
 }
 
-// A run in which, if wished, a rank sends itself a signal.
+// A run in which a rank may send itself a signal.
 std::string train(int timeout_ms, int rank = -1, int step = 0, int signal = 0) {
   return "train " + std::to_string(timeout_ms) + " " + std::to_string(rank) + " " +
          std::to_string(step) + " " + std::to_string(signal);
+}
+
+// Waits until both workers have reported that they are up.
+void wait_until_up(Child& run) {
+  run.errors_until("up 0");
+  run.errors_until("up 1");
+}
+
+// Waits for the launcher, which must end in time with this code and leave no process behind.
+Ending end_of(Child& run, int code, double seconds = promptly) {
+  const Ending ending = run.wait();
+  EXPECT_EQ(ending.code, code) << ending.errors;
+  EXPECT_LT(ending.seconds, seconds);
+  EXPECT_FALSE(run.anyone_left());
+  return ending;
 }
 
 size_t count(const std::string& text, const std::string& part) {
@@ -32,81 +48,48 @@ size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-// What a launcher itself says to the number of processes is no part of these tests.
-std::string without_warnings(const std::string& text) {
-  const size_t end = text.starts_with("warning:") ? text.find('\n') + 1 : 0;
-  return text.substr(end);
+TEST(Launch, PassesOnExitCodesAndPrintsErrorsOnce) {
+  struct Case {
+    int nproc;
+    const char* words;
+    int code;
+    const char* errors;
+  };
+  for (const auto& [nproc, words, code, errors] :
+       {Case{3, "exit 0 0 0", 0, ""}, Case{2, "exit 0 7", 7, "rank 1 ended with exit code 7\n"},
+        Case{3, "fail 2", 2, "there is no such folder\n"},  // found by every rank
+        Case{2, "half", 2, "a.jpg is no image\n"}}) {       // found by one rank
+    Child run = launcher(nproc, words);
+    EXPECT_EQ(without_warning(end_of(run, code).errors), errors) << words;
+  }
 }
 
-TEST(Launch, EndsWithZeroWhenAllDo) {
-  Child run = launcher(3, "exit 0 0 0");
-  const Ending ending = run.wait();
-  EXPECT_EQ(ending.code, 0);
-  EXPECT_EQ(without_warnings(ending.errors), "");
-  EXPECT_FALSE(run.anyone_left());
-}
-
-TEST(Launch, PassesAnExitCodeOnAndNamesTheRank) {
-  Child run = launcher(2, "exit 0 7");
-  const Ending ending = run.wait();
-  EXPECT_EQ(ending.code, 7);
-  EXPECT_EQ(without_warnings(ending.errors), "rank 1 ended with exit code 7\n");
-}
-
-TEST(Launch, SaysThatTheProgramIsNotThere) {
+TEST(Launch, ReportsAMissingProgram) {
   Child run([] { return run_launcher(1, {"x"}, "/nowhere/program"); });
-  const Ending ending = run.wait();
-  EXPECT_EQ(ending.code, 127);
-  EXPECT_NE(ending.errors.find("can't start /nowhere/program: No such file"), std::string::npos);
-}
-
-TEST(Launch, PrintsAUsersMistakeOnce) {
-  Child run = launcher(3, "fail 2");
-  const Ending ending = run.wait();
-  EXPECT_EQ(ending.code, 2);
-  EXPECT_EQ(without_warnings(ending.errors), "there is no such folder\n");
-  EXPECT_FALSE(run.anyone_left());
-}
-
-TEST(Launch, PrintsAMistakeThatOneRankFindsOnce) {
-  Child run = launcher(2, "half");
-  const Ending ending = run.wait();
-  EXPECT_EQ(ending.code, 2);
-  EXPECT_EQ(without_warnings(ending.errors), "a.jpg is no picture\n");
-  EXPECT_LT(ending.seconds, promptly);
-  EXPECT_FALSE(run.anyone_left());
+  const Ending ending = end_of(run, 127);
+  EXPECT_TRUE(has(ending.errors, "can't start /nowhere/program: No such file"));
 }
 
 TEST(Launch, NamesAWorkerThatWasKilled) {
   for (const int step : {0, 1, 40}) {
     Child run = launcher(2, train(20000, 1, step, SIGKILL));
-    const Ending ending = run.wait();
-    EXPECT_EQ(ending.code, 128 + SIGKILL);
+    const Ending ending = end_of(run, 128 + SIGKILL);
     EXPECT_EQ(count(ending.errors, "rank 1 was killed by SIGKILL\n"), 1u) << ending.errors;
     EXPECT_EQ(count(ending.errors, "rank 0"), 0u) << ending.errors;
-    EXPECT_LT(ending.seconds, promptly);
-    EXPECT_FALSE(run.anyone_left());
   }
 }
 
 TEST(Launch, EndsWorkersThatDontHeedSigterm) {
   Child run = launcher(2, "stubborn");
-  const Ending ending = run.wait();
-  EXPECT_EQ(ending.code, 7);
+  const Ending ending = end_of(run, 7);
   EXPECT_EQ(count(ending.errors, "rank 1 ended with exit code 7\n"), 1u) << ending.errors;
-  EXPECT_LT(ending.seconds, promptly);
-  EXPECT_FALSE(run.anyone_left());
 }
 
 TEST(Launch, WorkersDieWithTheLauncher) {
   Child run = launcher(2, "sleep");
-  run.errors_until("up 0");
-  run.errors_until("up 1");
+  wait_until_up(run);
   kill(run.pid(), SIGKILL);
-  const Ending ending = run.wait();
-  EXPECT_EQ(ending.code, 128 + SIGKILL);
-  EXPECT_LT(ending.seconds, 1);
-  EXPECT_FALSE(run.anyone_left());
+  end_of(run, 128 + SIGKILL, 1);
 }
 
 // Also with a launcher that is killed while it starts the workers.
@@ -115,31 +98,25 @@ TEST(Launch, WorkersDieWithALauncherKilledEarly) {
     Child run = launcher(3, "sleep");
     usleep(delay);
     kill(run.pid(), SIGKILL);
-    EXPECT_EQ(run.wait().code, 128 + SIGKILL);
-    EXPECT_FALSE(run.anyone_left());
+    end_of(run, 128 + SIGKILL);
   }
 }
 
 TEST(Launch, SigtermToTheLauncherStopsInOrder) {
   Child run = launcher(2, train(20000) + " slow-save");
-  run.errors_until("up 0");
-  run.errors_until("up 1");
+  wait_until_up(run);
   kill(run.pid(), SIGTERM);
-  const Ending ending = run.wait();
-  EXPECT_EQ(ending.code, 128 + SIGTERM);
+  const Ending ending = end_of(run, 128 + SIGTERM);
   EXPECT_EQ(count(ending.errors, "saved 0\n"), 1u) << ending.errors;
   EXPECT_EQ(count(ending.errors, "saved 1\n"), 1u) << ending.errors;
   EXPECT_EQ(count(ending.errors, "rank"), 0u) << ending.errors;
-  EXPECT_FALSE(run.anyone_left());
 }
 
 TEST(Launch, CtrlCToTheWholeGroupStopsInOrder) {
   Child run = launcher(2, train(20000));
-  run.errors_until("up 0");
-  run.errors_until("up 1");
+  wait_until_up(run);
   kill(-run.pid(), SIGINT);
-  const Ending ending = run.wait();
-  EXPECT_EQ(ending.code, 128 + SIGINT);
+  const Ending ending = end_of(run, 128 + SIGINT);
   EXPECT_EQ(count(ending.errors, "saved"), 2u) << ending.errors;
   EXPECT_EQ(count(ending.errors, "rank"), 0u) << ending.errors;
 }
@@ -160,59 +137,46 @@ TEST(Launch, ARepeatedSignalIsOneRequestUnlessItComesLater) {
 
 TEST(Launch, WorkersThatCantStopInOrderYetJustEnd) {
   Child run = launcher(2, "sleep");
-  run.errors_until("up 0");
-  run.errors_until("up 1");
+  wait_until_up(run);
   kill(run.pid(), SIGTERM);
-  const Ending ending = run.wait();
-  EXPECT_EQ(ending.code, 128 + SIGTERM);
+  const Ending ending = end_of(run, 128 + SIGTERM);
   EXPECT_EQ(count(ending.errors, "rank"), 0u) << ending.errors;
 }
 
 TEST(Launch, NamesTheFirstOfSeveralDeaths) {
   Child run = launcher(2, "in-turn");
-  run.errors_until("up 0");
-  run.errors_until("up 1");
+  wait_until_up(run);
   kill(run.pid(), SIGSTOP);  // it sees both at once
   usleep(500000);
   kill(run.pid(), SIGCONT);
-  const Ending ending = run.wait();
-  EXPECT_EQ(ending.code, 7);
+  const Ending ending = end_of(run, 7);
   EXPECT_EQ(count(ending.errors, "rank 1 ended with exit code 7\n"), 1u) << ending.errors;
   EXPECT_EQ(count(ending.errors, "rank 0"), 0u) << ending.errors;
 }
 
 TEST(Launch, ASecondSignalEndsAtOnce) {
   Child run = launcher(2, train(20000) + " slow-save");
-  run.errors_until("up 0");
-  run.errors_until("up 1");
+  wait_until_up(run);
   kill(run.pid(), SIGTERM);
   run.errors_until("saved 1");
   kill(run.pid(), SIGTERM);
-  const Ending ending = run.wait();
-  EXPECT_EQ(ending.code, 128 + SIGTERM);
-  EXPECT_LT(ending.seconds, 1.5);
+  const Ending ending = end_of(run, 128 + SIGTERM, 1.5);
   EXPECT_EQ(count(ending.errors, "saved 0"), 0u) << ending.errors;
-  EXPECT_FALSE(run.anyone_left());
 }
 
 TEST(Launch, NoticesAStuckWorker) {
   Child run = launcher(2, train(1000, 1, 5, SIGSTOP));
-  const Ending ending = run.wait();
-  EXPECT_EQ(ending.code, 1);
+  const Ending ending = end_of(run, 1);
   EXPECT_EQ(count(ending.errors, "rank 0: rank 1 has not answered for 1 s (--timeout)\n"), 1u)
       << ending.errors;
-  EXPECT_LT(ending.seconds, promptly);
-  EXPECT_FALSE(run.anyone_left());
 }
 
 TEST(Launch, SharesOutCores) {
   Child run = launcher(1, "affinity");
-  const Ending ending = run.wait();
-  EXPECT_EQ(ending.code, 0);
+  const Ending ending = end_of(run, 0);
   cpu_set_t cpus;
   sched_getaffinity(0, sizeof cpus, &cpus);
-  EXPECT_NE(ending.errors.find("cpus " + std::to_string(CPU_COUNT(&cpus)) + " "), std::string::npos)
-      << ending.errors;
+  EXPECT_TRUE(has(ending.errors, "cpus " + std::to_string(CPU_COUNT(&cpus)) + " "));
   if (CPU_COUNT(&cpus) != 2) return;
   Child two = launcher(2, "affinity");
   EXPECT_EQ(count(two.wait().errors, "cpus 1 threads 1 omp 1\n"), 2u);
@@ -220,7 +184,7 @@ TEST(Launch, SharesOutCores) {
 
 TEST(Launch, RefusesNoProcesses) { EXPECT_THROW(run_launcher(0, {"x"}), UserError); }
 
-// Under another launcher, where it is installed.
+// Under another launcher, if it is installed.
 void expect_sum_under(const std::string& tool, const std::string& options) {
   if (std::system(("command -v " + tool + " > /dev/null").c_str()) != 0)
     GTEST_SKIP() << tool << " is not installed";

@@ -1,5 +1,5 @@
-// What the workers of launch_test.cpp and resnet_test.cpp do. The test program starts itself again as such a worker,
-// which never comes to main.
+// What the workers of launch_test.cpp and resnet_test.cpp do. The test program starts itself again
+// as such a worker, which never comes to main.
 #include <sched.h>
 #include <unistd.h>
 
@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "engine/processes/launch.h"
+#include "engine/processes/affinity.h"
+#include "engine/processes/host_comm.h"
+#include "engine/processes/signals.h"
 #include "tests/models/resnet_workers.h"
 #include "tests/processes/processes.h"
 
@@ -60,7 +62,7 @@ int train(const Words& words) {
     if (stop > 0) break;
     usleep(2000);
   }
-  // Rank 0 saves, which takes longer than a launcher would wait after a failure.
+  // Rank 0 saves, which takes longer than the launcher's grace period after a failure.
   if (world.rank == 0 && words.size() > 5) usleep(2500000);
   std::fprintf(stderr, "saved %d\n", world.rank);
   return 128 + (stop_signal() ? stop_signal() : SIGTERM);
@@ -76,13 +78,13 @@ int fail_alone(const Words&) {
   World world = own_world();
   if (world.rank == 1) {
     usleep(200000);
-    fail_worker(world, "a.jpg is no picture", 2);
+    fail_worker(world, "a.jpg is no image", 2);
   }
   connect_hosts(world, 1 << 16, 20)->barrier();
   return 0;
 }
 
-// sum: a collective under whatever launcher there is
+// sum: a collective, under any launcher
 int sum(const Words&) {
   World world = own_world();
   pin_to_share(world);
@@ -93,7 +95,7 @@ int sum(const Words&) {
   return value == world.size * (world.size + 1) / 2.0 ? 0 : 92;
 }
 
-// Another file's work on a device, over all ranks.
+// Another file's work on a device, on all ranks.
 int on_device(const Words& words, int (*work)(Communicator&, Backend&, DeviceKind)) {
   World world = own_world();
   const DeviceKind device = words[1] == "simt" ? DeviceKind::simt : DeviceKind::cpu;
@@ -103,7 +105,7 @@ int on_device(const Words& words, int (*work)(Communicator&, Backend&, DeviceKin
       device, *backend,
       {.place = {.rank = world.rank, .size = world.size, .timeout = 60, .supervised = true},
        .fd = world.shared_fd,
-       .hosts = std::move(hosts)},
+       .host_comm = std::move(hosts)},
       false);
   const int code = work(*peers, *backend, device);
   peers->barrier();

@@ -17,7 +17,7 @@ inline sockaddr_in loopback(int port) {
   return address;
 }
 
-// A number such that the port behind it, which a run will take, is free.
+// A number such that the next port, which a run will use, is free.
 inline int free_port() {
   const Socket probe(socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address = loopback(0);

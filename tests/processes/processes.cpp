@@ -24,7 +24,7 @@ double seconds_now() {
 Child::Child(const std::function<int()>& body) {
   int ends[2];
   if (pipe(ends) != 0) throw std::runtime_error("pipe");
-  // Orphans come to this process, which then sees them end, whatever the system's init does.
+  // Orphans become children of this process, which can then wait for them.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   std::fflush(nullptr);
   pid_ = fork();
@@ -42,7 +42,7 @@ Child::Child(const std::function<int()>& body) {
     std::fflush(nullptr);
     _exit(code);
   }
-  setpgid(pid_, pid_);  // whoever of the two is first
+  setpgid(pid_, pid_);  // whichever of the two is first
   close(ends[1]);
   errors_fd_ = ends[0];
 }
@@ -77,7 +77,7 @@ Ending Child::wait(double limit) {
 }
 
 bool Child::anyone_left() const {
-  // What was killed a moment ago may still be on its way out.
+  // A process killed a moment ago may still be ending.
   for (int i = 0; i < 100; ++i, usleep(10000)) {
     while (waitpid(-pid_, nullptr, WNOHANG) > 0) continue;
     if (kill(-pid_, 0) != 0 && errno == ESRCH) return false;
@@ -99,9 +99,19 @@ void expect_all_end_well(Ranks& ranks) {
   }
 }
 
+void expect_failure(Child& rank, const std::string& errors) {
+  const Ending ending = rank.wait();
+  EXPECT_EQ(ending.code, 1);
+  EXPECT_EQ(ending.errors, errors);
+}
+
 int launch_workers(int nproc, const std::string& words) {
   setenv(worker_variable, words.c_str(), 1);
   return run_launcher(nproc, {"tests"});
+}
+
+std::string without_warning(const std::string& errors) {
+  return errors.starts_with("warning:") ? errors.substr(errors.find('\n') + 1) : errors;
 }
 
 std::string own_path() {

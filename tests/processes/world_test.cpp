@@ -1,15 +1,15 @@
-// How processes find out who they are and find each other, under whatever launcher.
+// How processes learn who they are and find each other, under any launcher.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <initializer_list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "engine/base/error.h"
-#include "engine/processes/launch.h"
+#include "engine/processes/host_comm.h"
+#include "tests/messages.h"
 #include "tests/processes/processes.h"
 
 namespace bv::test {
@@ -17,10 +17,10 @@ namespace {
 
 // ---- the environment ----------------------------------------------------------------------------
 
-// The variables "NAME=value", and no other of those that matter, as long as it lives.
+// Sets the variables "NAME=value", and unsets all others that matter, during its lifetime.
 class Environment {
  public:
-  Environment(std::initializer_list<std::string> variables) {
+  explicit Environment(const std::vector<std::string>& variables) {
     for (const char* name :
          {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
           "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS",
@@ -42,27 +42,17 @@ class Environment {
 };
 
 std::string complaint() {
-  try {
-    world_from_environment();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "none";
+  return error_of([] { world_from_environment(); });
 }
 
 TEST(World, IsNothingWithoutVariables) {
-  const Environment none{"SLURM_NTASKS=4"};
+  const Environment given({"SLURM_NTASKS=4"});
   EXPECT_FALSE(world_from_environment());
 }
 
 TEST(World, ReadsTorchrun) {
-  const Environment given{"RANK=3",
-                          "WORLD_SIZE=4",
-                          "LOCAL_RANK=1",
-                          "LOCAL_WORLD_SIZE=2",
-                          "MASTER_ADDR=node0",
-                          "MASTER_PORT=29500",
-                          "SLURM_PROCID=0"};
+  const Environment given({"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2",
+                           "MASTER_ADDR=node0", "MASTER_PORT=29500", "SLURM_PROCID=0"});
   const auto world = world_from_environment();
   ASSERT_TRUE(world);
   EXPECT_EQ(world->rank, 3);
@@ -76,8 +66,8 @@ TEST(World, ReadsTorchrun) {
 }
 
 TEST(World, ReadsSlurm) {
-  const Environment given{"SLURM_PROCID=1", "SLURM_NTASKS=6", "SLURM_LOCALID=1", "SLURM_JOB_ID=77",
-                          "SLURM_TASKS_PER_NODE=2(x3)"};
+  const Environment given({"SLURM_PROCID=1", "SLURM_NTASKS=6", "SLURM_LOCALID=1", "SLURM_JOB_ID=77",
+                           "SLURM_TASKS_PER_NODE=2(x3)"});
   const auto world = world_from_environment();
   ASSERT_TRUE(world);
   EXPECT_EQ(world->rank, 1);
@@ -86,25 +76,17 @@ TEST(World, ReadsSlurm) {
 }
 
 TEST(World, NamesWhatIsMissingOrWrong) {
-  {
-    const Environment given{"RANK=1"};
-    EXPECT_EQ(complaint().substr(0, 48), "RANK is set in the environment, WORLD_SIZE is no");
-  }
-  {
-    const Environment given{"WORLD_SIZE=2"};
-    EXPECT_EQ(complaint().substr(0, 49), "WORLD_SIZE is set in the environment, RANK is not");
-  }
-  {
-    const Environment given{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=localhost"};
-    EXPECT_NE(complaint().find("MASTER_PORT is not"), std::string::npos);
-  }
-  {
-    const Environment given{"RANK=2", "WORLD_SIZE=2"};
-    EXPECT_EQ(complaint(), "RANK=2 in the environment should be a number from 0 to 1");
-  }
-  {
-    const Environment given{"RANK=x", "WORLD_SIZE=2"};
-    EXPECT_EQ(complaint(), "RANK=x in the environment should be a number from 0 to 1");
+  using Variables = std::vector<std::string>;
+  const std::string range = " in the environment should be a number from 0 to 1";
+  const std::pair<Variables, std::string> cases[] = {
+      {{"RANK=1"}, "RANK is set in the environment, WORLD_SIZE is no"},
+      {{"WORLD_SIZE=2"}, "WORLD_SIZE is set in the environment, RANK is not"},
+      {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=localhost"}, "MASTER_PORT is not"},
+      {{"RANK=2", "WORLD_SIZE=2"}, "RANK=2" + range},
+      {{"RANK=x", "WORLD_SIZE=2"}, "RANK=x" + range}};
+  for (const auto& [variables, part] : cases) {
+    const Environment given(variables);
+    EXPECT_TRUE(is_line(complaint(), part));
   }
 }
 
@@ -146,31 +128,25 @@ TEST(Meeting, NamesWhoDoesntCome) {
   for (int rank : {0, 1}) two.push_back(meet(rank, 3, "job c ", 0.5, 1, 3));
   const Ending first = two[0]->wait(), second = two[1]->wait();
   EXPECT_EQ(first.code, 99);
-  EXPECT_NE(first.errors.find("rank 0 waited 0.5 s for rank 2 (RANK, WORLD_SIZE in the"),
-            std::string::npos)
-      << first.errors;
+  EXPECT_TRUE(has(first.errors, "rank 0 waited 0.5 s for rank 2 (RANK, WORLD_SIZE in the"));
   EXPECT_EQ(second.code, 99);
-  EXPECT_NE(second.errors.find("rank 1: rank 0 ended before all ranks had come"), std::string::npos)
-      << second.errors;
+  EXPECT_TRUE(has(second.errors, "rank 1: rank 0 ended before all ranks had come"));
 }
 
 TEST(Meeting, NamesRankZeroWhenItDoesntCome) {
   const Ending ending = meet(1, 2, "job d ", 0.3, 1, 2)->wait();
-  EXPECT_NE(ending.errors.find("rank 1 waited 0.3 s for rank 0"), std::string::npos)
-      << ending.errors;
+  EXPECT_TRUE(has(ending.errors, "rank 1 waited 0.3 s for rank 0"));
 }
 
 TEST(Meeting, TurnsAwayWhoDoesntBelong) {
   Ranks three;
   three.push_back(meet(0, 3, "job e ", 10, 1, 3));
   const Ending other = meet(1, 2, "job e ", 10, 1, 2)->wait();
-  EXPECT_NE(other.errors.find("rank 0 has another number of processes"), std::string::npos)
-      << other.errors;
+  EXPECT_TRUE(has(other.errors, "rank 0 has another number of processes"));
   three.push_back(meet(1, 3, "job e ", 10, 1, 3));
   usleep(100000);
   const Ending twin = meet(1, 3, "job e ", 10, 1, 3)->wait();
-  EXPECT_NE(twin.errors.find("there are two processes of rank 1"), std::string::npos)
-      << twin.errors;
+  EXPECT_TRUE(has(twin.errors, "there are two processes of rank 1"));
   three.push_back(meet(2, 3, "job e ", 10, 1, 3));
   expect_all_end_well(three);
 }

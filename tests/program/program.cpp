@@ -1,13 +1,11 @@
 #include "tests/program/program.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "engine/base/json.h"
@@ -27,12 +25,12 @@ std::vector<std::string> split_words(const std::string& text) {
   return words;
 }
 
-// What other launchers, and whoever runs the tests, may have left there.
+// Removes what other launchers, or whoever runs the tests, may have set.
 void clean_environment(int threads) {
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", worker_variable})
     unsetenv(name);
   setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 1);
-  // Threads that spin while they wait take the cores from the tests' other processes.
+  // Threads that spin while waiting would take the cores from the tests' other processes.
   setenv("OMP_WAIT_POLICY", "passive", 1);
 }
 
@@ -56,7 +54,7 @@ int become_launcher(const std::string& folder, const std::string& words, const s
   return 98;
 }
 
-// Beside the run folders, where no test that looks for leftovers sees it.
+// Outside the run folders, where tests look for leftovers.
 std::string fresh_output_path() {
   std::string path = (std::filesystem::temp_directory_path() / "barevision-out-XXXXXX").string();
   const int fd = mkstemp(path.data());
@@ -67,11 +65,6 @@ std::string fresh_output_path() {
 
 std::string environment_of(pid_t pid) {
   return '\0' + contents("/proc/" + std::to_string(pid) + "/environ");
-}
-
-// What is said to more processes than cores depends on the machine.
-std::string without_warning(const std::string& errors) {
-  return errors.starts_with("warning:") ? errors.substr(errors.find('\n') + 1) : errors;
 }
 
 }  // namespace
@@ -90,17 +83,15 @@ pid_t Program::worker(int rank) const {
   const std::string mark = '\0' + ("RANK=" + std::to_string(rank)) + '\0';
   for (const double start = seconds_now(); seconds_now() - start < 10; usleep(1000)) {
     std::istringstream children(contents("/proc/" + own + "/task/" + own + "/children"));
-    for (pid_t child = 0; children >> child;) {
+    for (pid_t child = 0; children >> child;)
       if (environment_of(child).find(mark) != std::string::npos) return child;
-    }
   }
   throw std::runtime_error("no worker of rank " + std::to_string(rank));
 }
 
 Finished Program::wait(double limit) {
   const Ending ending = child_.wait(limit);
-  Finished end{ending.code, ending.seconds, contents(output_path_), without_warning(ending.errors)};
-  return end;
+  return {ending.code, ending.seconds, contents(output_path_), without_warning(ending.errors)};
 }
 
 Finished run_program(const std::string& folder, const std::string& words, ProgramOptions options) {
@@ -117,11 +108,6 @@ bool wait_for(const std::string& path, const std::string& text, double limit) {
   for (const double start = seconds_now(); seconds_now() - start < limit; usleep(1000))
     if (contents(path).find(text) != std::string::npos) return true;
   return false;
-}
-
-std::string contents(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 std::vector<std::string> metric(const std::string& run, const std::string& kind,
@@ -147,6 +133,14 @@ std::vector<double> losses(const std::string& run) {
   std::vector<double> values;
   for (const std::string& text : metric(run, "step", "loss")) values.push_back(std::stod(text));
   return values;
+}
+
+void ProgramTest::change_model(const std::string& model, const std::string& from,
+                               const std::string& to) {
+  models_ = std::getenv("BAREVISION_MODELS");
+  const std::string file = "/" + model + ".json";
+  write_text(in("models") + file, replaced(contents(models_ + file), from, to));
+  setenv("BAREVISION_MODELS", in("models").c_str(), 1);
 }
 
 void make_cifar(const std::string& folder, int train, int val) {

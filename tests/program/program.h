@@ -1,10 +1,13 @@
-// The whole program as its users run it: build/launcher as a child in a folder of the test's own.
+// The whole program as users run it: build/launcher as a child in a folder of the test's own.
 #pragma once
-#include <optional>
+#include <gtest/gtest.h>
+
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/files.h"
+#include "tests/messages.h"
 #include "tests/processes/processes.h"
 #include "tests/temporary_folder.h"
 
@@ -18,17 +21,17 @@ struct Finished {
 
 struct ProgramOptions {
   int threads = 1;                                                    // of one process
-  size_t address_space = 0;                                           // most bytes; 0: no limit
-  std::vector<std::pair<std::string, std::string>> environment = {};  // beside the test's own
+  size_t address_space = 0;                                           // max bytes; 0: no limit
+  std::vector<std::pair<std::string, std::string>> environment = {};  // added to the test's own
 };
 
 class Program {
  public:
-  // `words`: the command line without the program, split at spaces; paths are relative to `folder`.
+  // `words`: the arguments, split at spaces; paths are relative to `folder`.
   Program(const std::string& folder, const std::string& words, ProgramOptions options = {});
   ~Program();
   pid_t pid() const { return child_.pid(); }
-  // The worker of this rank, as soon as there is one.
+  // The worker of this rank, once there is one.
   pid_t worker(int rank) const;
   Finished wait(double limit = 60);
   bool anyone_left() const { return child_.anyone_left(); }
@@ -40,14 +43,13 @@ class Program {
 
 Finished run_program(const std::string& folder, const std::string& words,
                      ProgramOptions options = {});
-// The same, for a run that is to end well.
+// The same, for a run that must succeed.
 Finished train(const std::string& folder, const std::string& words, ProgramOptions options = {});
 
-// Waits until the file has `text` in it; false when that takes too long.
+// Waits until the file contains `text`; false if that takes too long.
 bool wait_for(const std::string& path, const std::string& text, double limit = 30);
 
-std::string contents(const std::string& path);
-// Of the lines of a kind in a run's metrics.jsonl, one member as written.
+// One member, as written, of all lines of a kind in a run's metrics.jsonl.
 std::vector<std::string> metric(const std::string& run, const std::string& kind,
                                 const std::string& member);
 std::string last_metric(const std::string& run, const std::string& kind, const std::string& member);
@@ -57,5 +59,23 @@ std::vector<double> losses(const std::string& run);
 void make_cifar(const std::string& folder, int train = 44, int val = 10);
 void make_class_folders(const std::string& folder, int classes, int images);
 inline const std::string on_vit = "vit_tiny --image-size 32 --patch-size 16 --log-every 1 ";
+
+// Runs in a folder of the test's own.
+class ProgramTest : public testing::Test {
+ protected:
+  std::string in(const std::string& name) const { return folder_ / name; }
+  Finished run(const std::string& words) const { return run_program(folder_.path(), words); }
+  Finished go(const std::string& words, ProgramOptions options = {}) const {
+    return train(folder_.path(), words, options);
+  }
+  // Makes this model, with a change in its file, the only one.
+  void change_model(const std::string& model, const std::string& from, const std::string& to);
+  void TearDown() override {
+    if (!models_.empty()) setenv("BAREVISION_MODELS", models_.c_str(), 1);
+  }
+
+  TemporaryFolder folder_;
+  std::string models_;  // BAREVISION_MODELS before change_model
+};
 
 }  // namespace bv::test

@@ -1,4 +1,4 @@
-// A user's mistakes: one line that says what and where, exit code 2, nothing left behind.
+// User errors: one line that says what and where, exit code 2, no files left.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,31 +23,33 @@ std::set<std::string> listing(const std::string& folder) {
   return names;
 }
 
-class ProgramErrors : public testing::Test {
+class ProgramErrors : public ProgramTest {
  protected:
   ProgramErrors() { make_cifar(in("cifar")); }
-  std::string in(const std::string& name) const { return folder_ / name; }
 
   void expect_refused(const std::string& words, const std::string& line) const {
     const auto before = listing(folder_.path());
-    const Finished end = run_program(folder_.path(), words);
+    const Finished end = run(words);
     EXPECT_EQ(end.code, 2) << words << "\n" << end.output;
     EXPECT_EQ(end.errors, line + "\n") << words;
     EXPECT_EQ(listing(folder_.path()), before) << words;
   }
-  // The same from a worker of two.
+  // The same with two workers.
   void expect_refused_by_all(const std::string& words, const std::string& line) const {
     expect_refused(words, line);
     expect_refused("-n 2 " + words, line);
   }
-  // A run of two steps, for what is done to it then.
+  // A run of two steps.
   void make_run(const std::string& out) const {
-    train(folder_.path(), on_vit +
-                              "--data cifar --batch 8 --optimizer sgd --momentum 0 --steps 2 "
-                              "--out " +
-                              out);
+    go(on_vit + "--data cifar --batch 8 --optimizer sgd --momentum 0 --steps 2 --out " + out);
   }
-  TemporaryFolder folder_;
+  // A refusal in one line that begins so.
+  void expect_one_line(const std::string& words, const std::string& begin) const {
+    const Finished end = run(words);
+    EXPECT_EQ(end.code, 2);
+    EXPECT_TRUE(end.errors.starts_with(begin)) << end.errors;
+    EXPECT_EQ(std::ranges::count(end.errors, '\n'), 1) << end.errors;
+  }
 };
 
 TEST_F(ProgramErrors, OfTheCommandLine) {
@@ -62,9 +64,9 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
   expect_refused("vit_tiny --batch 2.5", "--batch 2.5: is not a whole number");
   expect_refused("vit_tiny --image-size 64x64", "--image-size 64x64: is not a number");
   expect_refused("vit_tiny -n 0", "-n 0: must be at least 1 and at most 1024");
-  expect_refused("vit_tiny --lr", "--lr wants a value: --lr X");
+  expect_refused("vit_tiny --lr", "--lr needs a value: --lr X");
   expect_refused("vit_tiny --optimizer adan",
-                 "--optimizer adan: is none of sgd, adam, adamw (did "
+                 "--optimizer adan: must be one of sgd, adam, adamw (did "
                  "you mean adam?)");
   expect_refused("vit_tiny --batch 4 --local-batch 4",
                  "--batch and --local-batch exclude each other");
@@ -104,27 +106,25 @@ TEST_F(ProgramErrors, OfTheData) {
                  "hollow/class7: a class folder without images (.jpg .jpeg .png "
                  ".bmp .gif .ppm .pgm .pnm)");
   expect_refused(data + "short",
-                 "short/data_batch_1.bin: its size, 12291 bytes, is no multiple of "
-                 "3073, a CIFAR-10 record; download or copy it again");
+                 "short/data_batch_1.bin: its size, 12291 bytes, is not a multiple of "
+                 "3073, the size of a CIFAR-10 record; download or copy it again");
   expect_refused(data + "label",
                  "label/data_batch_1.bin: record 2 has label 10, above 9; is it a "
                  "CIFAR-10 file?");
   expect_refused(data + "cifar --classes 5", "--classes 5: cifar has 10 classes");
 }
 
-// A file that turns out to be no picture only when it is its turn.
+// A file that is found to be no image only when it is decoded.
 TEST_F(ProgramErrors, ABadImageEndsTheRunWithItsName) {
   make_class_folders(in("photos"), 2, 4);
   write_text(in("photos/class1/2.ppm"), "P6\n40 36\n255\nshort");
-  write_text(in("photos/class1/3.ppm"), "no picture");
+  write_text(in("photos/class1/3.ppm"), "no image");
   for (const std::string n : {"-n 1 ", "-n 2 "}) {
-    const Finished end = run_program(folder_.path(), n + on_vit +
-                                                         "--data photos --batch 4 --steps 4 "
-                                                         "--augment none --out run" +
-                                                         n.substr(3));
+    const Finished end = run(
+        n + on_vit + "--data photos --batch 4 --steps 4 --augment none --out run" + n.substr(3));
     EXPECT_EQ(end.code, 2) << end.output;
     EXPECT_EQ(std::ranges::count(end.errors, '\n'), 1) << end.errors;
-    EXPECT_NE(end.errors.find("photos/class1/"), std::string::npos) << end.errors;
+    EXPECT_TRUE(has(end.errors, "photos/class1/"));
   }
 }
 
@@ -190,29 +190,22 @@ TEST_F(ProgramErrors, OfWeights) {
                  "odd.safetensors: these weights don't fit the model; missing: "
                  "blocks.3.norm1.bias; extra: fc.bias; of another shape: norm.weight [1] for "
                  "[192]");
-  const Finished cut = run_program(folder_.path(), cifar + "cut.safetensors");
-  EXPECT_EQ(cut.code, 2);
-  EXPECT_TRUE(cut.errors.starts_with("cut.safetensors: ")) << cut.errors;
-  EXPECT_EQ(std::ranges::count(cut.errors, '\n'), 1) << cut.errors;
+  expect_one_line(cifar + "cut.safetensors", "cut.safetensors: ");
 }
 
 void replace_in(const std::string& path, const std::string& from, const std::string& to) {
-  std::string text = contents(path);
-  const size_t at = text.find(from);
-  ASSERT_NE(at, std::string::npos) << from;
-  write_text(path, text.replace(at, from.size(), to));
+  write_text(path, replaced(contents(path), from, to));
 }
 
 TEST_F(ProgramErrors, OfResumedRuns) {
   make_run("run");
   expect_refused("--resume nowhere", "--resume nowhere: there is no such folder");
   expect_refused("--resume cifar", "--resume cifar: not a run folder, it has no config.json");
-  expect_refused(
-      "--resume run --lr 3",
-      "--lr can't be given anew with --resume: the run has 0.001; leave it out, or start "
-      "a new run from --weights run/last/weights.safetensors");
+  expect_refused("--resume run --lr 3",
+                 "--lr can't be changed with --resume: the run has 0.001; leave it out, or start "
+                 "a new run from --weights run/last/weights.safetensors");
   expect_refused("vit_large --resume run",
-                 "MODEL can't be given anew with --resume: the run has vit_tiny; leave it out, or "
+                 "MODEL can't be changed with --resume: the run has vit_tiny; leave it out, or "
                  "start a new run from --weights run/last/weights.safetensors");
   expect_refused("-n 3 --resume run --device cpu",
                  "the batch of 8 images of the run in run is not divisible by 3 processes; -n 2 "
@@ -235,17 +228,13 @@ TEST_F(ProgramErrors, OfResumedRuns) {
   expect_refused("--resume run", "run/last: a checkpoint of vit_tiny, not of vit_large");
   replace_in(in("run/config.json"), "\"model\": \"vit_large\"", "\"model\": \"vit_tiny\"");
   fs::resize_file(in("run/last/weights.safetensors"), 1000000);
-  const Finished torn = run_program(folder_.path(), "--resume run");
-  EXPECT_EQ(torn.code, 2);
-  EXPECT_TRUE(torn.errors.starts_with("run/step-00000002/weights.safetensors: torn: 1000000 bytes"))
-      << torn.errors;
-  EXPECT_EQ(std::ranges::count(torn.errors, '\n'), 1) << torn.errors;
+  expect_one_line("--resume run", "run/step-00000002/weights.safetensors: torn: 1000000 bytes");
   fs::remove(in("run/last"));
   expect_refused("--resume run", "run: no checkpoint here (run/last is missing)");
 }
 
-// Another launcher may start its ranks with different words.
-TEST_F(ProgramErrors, OfRanksThatAreToldDifferently) {
+// Another launcher may start its ranks with different options.
+TEST_F(ProgramErrors, OfRanksWithDifferentOptions) {
   const char* rank = "OMPI_COMM_WORLD_RANK";
   const char* size = "OMPI_COMM_WORLD_SIZE";
   const char* job = "PMIX_NAMESPACE";

@@ -1,4 +1,4 @@
-// The whole program when things go wrong: killed, stopped, on a full disk, diverging.
+// The whole program under faults: killed, stopped, on a full disk, diverging.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,14 +12,13 @@
 namespace bv::test {
 namespace {
 
-// Goes on until it is ended.
+// Runs until it is stopped.
 const std::string endless = on_vit + "--data synthetic --batch 4 --steps 100000 --out run ";
 
-class ProgramFaults : public testing::Test {
+class ProgramFaults : public ProgramTest {
  protected:
-  std::string in(const std::string& name) const { return folder_ / name; }
   Finished resume(int64_t steps) const {
-    return train(folder_.path(), "--resume run --steps " + std::to_string(steps));
+    return go("--resume run --steps " + std::to_string(steps));
   }
   // The last checkpoint is whole and finite. Returns its step.
   int64_t expect_checkpoint(const std::string& run) const {
@@ -29,7 +28,6 @@ class ProgramFaults : public testing::Test {
       EXPECT_TRUE(std::ranges::all_of(tensor.data, finite)) << name;
     return c.step;
   }
-  TemporaryFolder folder_;
 };
 
 TEST_F(ProgramFaults, AWorkerThatIsKilled) {
@@ -62,7 +60,7 @@ TEST_F(ProgramFaults, ALauncherThatIsKilled) {
   EXPECT_FALSE(run.anyone_left());
 }
 
-// Both to the launcher alone, as a batch system does, and to the group, as a terminal does.
+// Sent to the launcher alone, as by a batch system, and to the group, as by a terminal.
 TEST_F(ProgramFaults, SignalsStopInOrder) {
   for (const int signal : {SIGTERM, SIGINT}) {
     std::filesystem::remove_all(in("run"));
@@ -73,18 +71,17 @@ TEST_F(ProgramFaults, SignalsStopInOrder) {
     EXPECT_EQ(end.code, 128 + signal);
     EXPECT_EQ(end.errors, "");
     EXPECT_FALSE(run.anyone_left());
-    EXPECT_NE(end.output.find("Go on with: ./launcher --resume run\n"), std::string::npos)
-        << end.output;
+    EXPECT_TRUE(has(end.output, "Resume with: ./launcher --resume run\n"));
     const int64_t step = expect_checkpoint("run");
     EXPECT_EQ(last_metric(in("run"), "step", "step"), std::to_string(step));
-    EXPECT_NE(end.output.find("stopped after step " + std::to_string(step)), std::string::npos);
+    EXPECT_TRUE(has(end.output, "stopped after step " + std::to_string(step)));
   }
   const int64_t step = expect_checkpoint("run");
   resume(step + 1);
   EXPECT_EQ(expect_checkpoint("run"), step + 1);
 }
 
-// An epoch of one update, so that the stop comes with its last one, whenever it comes.
+// Epochs of one update, so that a stop always comes at the end of an epoch.
 TEST_F(ProgramFaults, AStopAtTheEndOfAnEpochLosesNoEvaluation) {
   make_cifar(in("cifar"));
   Program run(folder_.path(), on_vit + "--data cifar --batch 44 --epochs 100000 --out run");
@@ -103,34 +100,31 @@ TEST_F(ProgramFaults, AStopAtTheEndOfAnEpochLosesNoEvaluation) {
 }
 
 TEST_F(ProgramFaults, AFullDisk) {
-  const SmallDisk disk(in("disk"), "40m");  // a checkpoint takes 22 MB without moments
+  const SmallDisk disk(in("disk"), "40m");  // a checkpoint without moments takes 22 MB
   if (!disk.mounted()) GTEST_SKIP() << "can't mount a small disk here";
-  const Finished end = run_program(
-      folder_.path(), on_vit + "--data synthetic --batch 4 --steps 6 " +
-                          "--optimizer sgd --momentum 0 " + "--save-every 2steps --out disk/run");
+  const Finished end = run(on_vit + "--data synthetic --batch 4 --steps 6 " +
+                           "--optimizer sgd --momentum 0 " + "--save-every 2steps --out disk/run");
   EXPECT_EQ(end.code, 1);
-  EXPECT_NE(end.errors.find("disk full while saving step 4 to disk/run; the previous checkpoint "
-                            "disk/run/last (step 2) is intact\n"),
-            std::string::npos)
-      << end.errors;
+  EXPECT_TRUE(has(end.errors,
+                  "disk full while saving step 4 to disk/run; the previous checkpoint "
+                  "disk/run/last (step 2) is intact\n"));
   EXPECT_EQ(expect_checkpoint("disk/run"), 2);
 }
 
 TEST_F(ProgramFaults, ALossThatIsNotFinite) {
   const std::string diverging = on_vit + "--data synthetic --batch 4 --steps 9 --optimizer sgd " +
                                 "--warmup-epochs 0 --save-every 1steps ";
-  const Finished end = run_program(folder_.path(), "-n 2 " + diverging + "--lr 1e30 --out run");
+  const Finished end = run("-n 2 " + diverging + "--lr 1e30 --out run");
   EXPECT_EQ(end.code, 1);
   EXPECT_TRUE(
       end.errors.starts_with("step 2: the loss is not finite; the first such gradient is "
                              "that of patch_embed.proj.weight. Try a smaller --lr"))
       << end.errors;
-  EXPECT_NE(end.errors.find("run/last is the state after step 1\n"), std::string::npos);
+  EXPECT_TRUE(has(end.errors, "run/last is the state after step 1\n"));
   EXPECT_EQ(expect_checkpoint("run"), 1);
 
   // An update that overflows is not saved.
-  const Finished over =
-      run_program(folder_.path(), diverging + "--weight-decay 1e10 --lr 3e38 --out over");
+  const Finished over = run(diverging + "--weight-decay 1e10 --lr 3e38 --out over");
   EXPECT_EQ(over.code, 1);
   EXPECT_TRUE(over.errors.starts_with("step 1: the update made ")) << over.errors;
   EXPECT_FALSE(std::filesystem::exists(in("over/last")));

@@ -1,11 +1,9 @@
-// The whole program with a ResNet of one block a stage: running statistics in checkpoints, resumed
-// runs, batch norm over processes, what is refused.
+// The whole program with a ResNet of one block per stage: running statistics in checkpoints,
+// resumed runs, batch norm over processes, refusals.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "engine/files/safetensors.h"
 #include "kernels/devices/devices.h"
@@ -17,38 +15,24 @@ namespace {
 const std::string short_run = "resnet34 --data cifar --log-every 1 --epochs 4 --save-every 100 ";
 const std::string on_cifar = short_run + "--batch 12 --lr 0.01 ";
 
-class ProgramResnet : public testing::Test {
+class ProgramResnet : public ProgramTest {
  protected:
   void SetUp() override {
     make_cifar(in("cifar"));
-    models_ = std::getenv("BAREVISION_MODELS");
-    std::filesystem::create_directory(in("models"));
+    change_model("resnet34", "[3, 4, 6, 3]", "[1, 1, 1, 1]");
     std::filesystem::copy(models_ + "/resnet50.json", in("models"));
-    std::string recipe = contents(models_ + "/resnet34.json");
-    const std::string layers = "[3, 4, 6, 3]";
-    ASSERT_NE(recipe.find(layers), std::string::npos);
-    recipe.replace(recipe.find(layers), layers.size(), "[1, 1, 1, 1]");
-    std::ofstream(in("models/resnet34.json")) << recipe;
-    setenv("BAREVISION_MODELS", in("models").c_str(), 1);
-  }
-  void TearDown() override { setenv("BAREVISION_MODELS", models_.c_str(), 1); }
-  std::string in(const std::string& name) const { return folder_ / name; }
-  Finished go(const std::string& words, ProgramOptions options = {}) const {
-    return train(folder_.path(), words, options);
   }
   std::map<std::string, HostTensor> weights(const std::string& run) const {
     return read_safetensors(in(run) + "/last/weights.safetensors").tensors;
   }
   void expect_refused(const std::string& words, const std::string& reason) const {
-    const Finished end = run_program(folder_.path(), words);
+    const Finished end = run(words);
     EXPECT_EQ(end.code, 2) << words;
-    EXPECT_NE(end.errors.find(reason), std::string::npos) << end.errors;
+    EXPECT_TRUE(has(end.errors, reason));
   }
-  TemporaryFolder folder_;
-  std::string models_;  // as it was
 };
 
-// Also where each process has its own batch's statistics: the running ones are common to all.
+// Even if each process has its own batch's statistics: the running ones are shared.
 TEST_F(ProgramResnet, AResumedRunIsTheUninterruptedOneBitForBit) {
   for (const std::string n : {"1", "2"}) {
     const std::string words = "-n " + n + " " + on_cifar;
@@ -64,7 +48,7 @@ TEST_F(ProgramResnet, AResumedRunIsTheUninterruptedOneBitForBit) {
 }
 
 TEST_F(ProgramResnet, SyncedBatchNormIsThatOfOneProcess) {
-  // With a rate that lets rounding stay small: 12 values are few for a variance.
+  // At a low rate, so that rounding stays small: 12 values are few for a variance.
   const std::string gently = short_run + "--batch 12 --lr 1e-3 --steps 4 ";
   go("-n 1 " + gently + "--out one");
   for (const std::string n : {"2", "3"}) {
@@ -84,7 +68,7 @@ TEST_F(ProgramResnet, WeightsStartAnotherRunAndSayWhatIsNew) {
   EXPECT_EQ(saved.at("layer4.0.conv1.weight").shape, (std::vector<int64_t>{512, 256, 3, 3}));
   EXPECT_TRUE(saved.contains("bn1.running_mean"));
   const std::string file = in("first") + "/last/weights.safetensors";
-  // A step of rate 0 leaves all but the statistics, which it moves by a tenth.
+  // A step at rate 0 changes only the running statistics, by a tenth.
   go(short_run + "--batch 12 --lr 0 --weights " + file + " --out second --steps 1");
   const auto again = weights("second");
   EXPECT_EQ(again.at("layer3.0.conv2.weight").data, saved.at("layer3.0.conv2.weight").data);
@@ -92,7 +76,7 @@ TEST_F(ProgramResnet, WeightsStartAnotherRunAndSayWhatIsNew) {
   make_class_folders(in("photos"), 3, 12);
   const Finished end = go("resnet34 --data photos --image-size 32 --batch 4 --steps 1 --weights " +
                           file + " --out third");
-  EXPECT_NE(end.output.find("has 10 classes, this run 3"), std::string::npos) << end.output;
+  EXPECT_TRUE(has(end.output, "has 10 classes, this run 3"));
   expect_refused("resnet50 --data cifar --out fourth --weights " + file,
                  "weights of resnet34, not of resnet50");
 }
@@ -111,7 +95,7 @@ TEST_F(ProgramResnet, ForeignWeightsOfTheOtherResnetAreRefusedByWhatDoesntFit) {
 
 TEST_F(ProgramResnet, WhatCantBeTrainedIsRefused) {
   expect_refused("resnet34 --data cifar --batch 1 --out a",
-                 "layer4.0.bn1 has one value for each channel to normalise");
+                 "layer4.0.bn1 has a single value per channel");
   expect_refused("resnet34 --data cifar --patch-size 4 --out a", "resnet34 has no patches");
   expect_refused("resnet34 --data cifar --image-size 5 --out a", "--image-size 32 would do");
   expect_refused("resnet34 --data cifar --device cpu --conv cudnn --out a",

@@ -1,4 +1,5 @@
-// The whole program: equal runs, resumed runs, runs on several processes, what a run folder holds.
+// The whole program: equal runs, resumed runs, runs on several processes, the contents of a run
+// folder.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,19 +14,17 @@
 namespace bv::test {
 namespace {
 
+using Strings = std::vector<std::string>;
+
 // Everything random at once.
 const std::string random_all =
     "--drop-rate .1 --attn-drop-rate .1 --drop-path-rate .1 --augment basic ";
 const std::string on_cifar = on_vit + "--data cifar --warmup-steps 2 ";
 
-class ProgramRuns : public testing::Test {
+class ProgramRuns : public ProgramTest {
  protected:
-  ProgramRuns() { make_cifar(folder_ / "cifar"); }
-  std::string in(const std::string& name) const { return folder_ / name; }
-  Finished go(const std::string& words, ProgramOptions options = {}) const {
-    return train(folder_.path(), words, options);
-  }
-  // Both files are there and are byte for byte the same.
+  ProgramRuns() { make_cifar(in("cifar")); }
+  // Both files exist and are identical.
   void expect_same_state(const std::string& a, const std::string& b) const {
     for (const char* file : {"/last/weights.safetensors", "/last/state.safetensors"}) {
       const std::string one = contents(in(a) + file);
@@ -40,7 +39,6 @@ class ProgramRuns : public testing::Test {
     for (size_t i = 0; i < one.size(); ++i)
       EXPECT_LE(std::abs(one[i] - other[i]), tolerance * one[i]) << "step " << i + 1;
   }
-  TemporaryFolder folder_;
 };
 
 TEST_F(ProgramRuns, SameSeedSameWeights) {
@@ -78,11 +76,9 @@ TEST_F(ProgramRuns, RunFolderAndWhatIsPrinted) {
   std::istringstream lines(contents(in("a/metrics.jsonl")));
   for (std::string line; std::getline(lines, line);) found.push_back(keys_of(line));
   EXPECT_EQ(found, wanted);
-  EXPECT_EQ(metric(in("a"), "step", "step"),
-            (std::vector<std::string>{"1", "2", "3", "4", "5", "6"}));
-  EXPECT_EQ(metric(in("a"), "step", "epoch"),
-            (std::vector<std::string>{"1", "1", "1", "1", "1", "2"}));
-  EXPECT_EQ(metric(in("a"), "epoch", "step"), (std::vector<std::string>{"5", "6"}));
+  EXPECT_EQ(metric(in("a"), "step", "step"), (Strings{"1", "2", "3", "4", "5", "6"}));
+  EXPECT_EQ(metric(in("a"), "step", "epoch"), (Strings{"1", "1", "1", "1", "1", "2"}));
+  EXPECT_EQ(metric(in("a"), "epoch", "step"), (Strings{"5", "6"}));
   // Three classes have no top-5.
   EXPECT_EQ(metric(in("b"), "epoch", "val_top1").size(), 1u);
   EXPECT_TRUE(metric(in("b"), "epoch", "val_top5").empty());
@@ -97,7 +93,7 @@ TEST_F(ProgramRuns, RunFolderAndWhatIsPrinted) {
   EXPECT_EQ(values["device"], "cpu");
   EXPECT_EQ(std::filesystem::weakly_canonical(values["data"]),
             std::filesystem::weakly_canonical(in("cifar")));
-  // It can be a config of another run.
+  // It can serve as another run's config.
   go("--config a/config.json --out c");
   expect_same_state("a", "c");
 }
@@ -109,10 +105,10 @@ TEST_F(ProgramRuns, PlanIsWhatARunReports) {
   go(words + "--steps 1 --out a");
   const auto peak = metric(in("a"), "epoch", "peak_memory_bytes");
   ASSERT_EQ(peak.size(), 1u);
-  EXPECT_NE(plan.find(" " + peak[0] + " bytes"), std::string::npos) << plan;
+  EXPECT_TRUE(has(plan, " " + peak[0] + " bytes"));
 }
 
-// Its 7 GB are planned in half of that, which is mostly the stacks of threads.
+// Planning its 7 GB takes at most half of that, mostly stacks of threads.
 TEST_F(ProgramRuns, PlansALargeModelWithoutAllocatingIt) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer reserves more addresses than any limit";
@@ -131,15 +127,14 @@ struct ResumeCase {
 
 class ProgramResume : public ProgramRuns, public testing::WithParamInterface<ResumeCase> {};
 
-// Two epochs are one, a stop in the middle of the second, and the rest.
+// Two epochs equal one, a stop in the middle of the second, and the rest.
 TEST_P(ProgramResume, EqualsAnUninterruptedRun) {
   const auto& [name, words, stop] = GetParam();
   const std::string all = words + on_cifar + random_all + "--batch 8 --epochs 2 ";
   go(all + "--out whole");
   go(all + "--out cut --steps " + std::to_string(stop));
   const Finished end = go("--resume cut --steps 1000");
-  EXPECT_NE(end.output.find("going on after step " + std::to_string(stop) + "\n"),
-            std::string::npos);
+  EXPECT_TRUE(has(end.output, "resumed after step " + std::to_string(stop) + "\n"));
   expect_same_state("whole", "cut");
   EXPECT_EQ(metric(in("whole"), "step", "step"), metric(in("cut"), "step", "step"));
   EXPECT_EQ(metric(in("whole"), "step", "loss"), metric(in("cut"), "step", "loss"));
@@ -159,20 +154,19 @@ TEST_F(ProgramRuns, ResumesOnAnotherNumberOfProcesses) {
   go(words + "--steps 9 --out whole");
   go(words + "--steps 4 --out cut");
   const Finished end = go("-n 1 --resume cut --steps 9");
-  EXPECT_NE(end.output.find("1 process, local batch 8"), std::string::npos) << end.output;
+  EXPECT_TRUE(has(end.output, "1 process, local batch 8"));
   expect_close_losses("whole", "cut", 1e-4);
 }
 
-TEST_F(ProgramRuns, ResumedRunsGoOnAsTheyWere) {
+TEST_F(ProgramRuns, ResumedRunsKeepTheirOptions) {
   go("-n 2 " + on_cifar + "--batch 8 --epochs 1 --out a");
   const Finished longer = go("--resume a --epochs 2 --log-every 2 --save-every 3steps --keep 2");
-  EXPECT_NE(longer.output.find("2 processes, local batch 4"), std::string::npos) << longer.output;
-  EXPECT_EQ(metric(in("a"), "step", "step"),
-            (std::vector<std::string>{"1", "2", "3", "4", "5", "6", "8", "10"}));
-  // What is already there needs no further step.
+  EXPECT_TRUE(has(longer.output, "2 processes, local batch 4"));
+  EXPECT_EQ(metric(in("a"), "step", "step"), (Strings{"1", "2", "3", "4", "5", "6", "8", "10"}));
+  // A finished run needs no further step.
   const Finished none = go("--resume a");
   EXPECT_EQ(last_metric(in("a"), "step", "step"), "10");
-  EXPECT_NE(none.output.find("a/last/weights.safetensors"), std::string::npos) << none.output;
+  EXPECT_TRUE(has(none.output, "a/last/weights.safetensors"));
 }
 
 class ProgramProcesses : public ProgramRuns, public testing::WithParamInterface<std::string> {};
@@ -197,17 +191,13 @@ TEST_F(ProgramRuns, StartsFromWeightsOfAnotherSizeAndOtherClasses) {
   const Finished other =
       go("vit_tiny --image-size 48 --patch-size 16 --data three --batch 4 "
          "--steps 2 --out b --weights a/last/weights.safetensors");
-  EXPECT_NE(other.output.find("new head: a/last/weights.safetensors has 10 classes, this run 3"),
-            std::string::npos)
-      << other.output;
-  EXPECT_NE(other.output.find("position embedding resized from 2x2 to 3x3 patches"),
-            std::string::npos)
-      << other.output;
-  // Where all fits nothing is said, and without a change of weights they stay as they are.
+  EXPECT_TRUE(has(other.output, "new head: a/last/weights.safetensors has 10 classes, this run 3"));
+  EXPECT_TRUE(has(other.output, "position embedding resized from 2x2 to 3x3 patches"));
+  // Weights that fit need no note, and at a learning rate of 0 they don't change.
   const Finished same = go(on_cifar +
                            "--batch 8 --steps 1 --lr 0 --out c --weights "
                            "a/last/weights.safetensors");
-  EXPECT_EQ(same.output.find("new head"), std::string::npos) << same.output;
+  EXPECT_FALSE(has(same.output, "new head"));
   EXPECT_TRUE(contents(in("a/last/weights.safetensors")) ==
               contents(in("c/last/weights.safetensors")));
 }

@@ -1,12 +1,11 @@
 // The whole program on the stand-in for CUDA: the cuda backend's graphs, loss scaling and NCCL
-// calls, without a GPU. The model is vit_tiny's first two blocks, so that it doesn't take long.
+// calls, without a GPU. The model is vit_tiny's first two blocks, for speed.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "engine/files/checkpoint.h"
@@ -22,34 +21,19 @@ const std::string on_simt = on_cifar + "--device simt ";
 const std::string endless_on_simt =
     on_vit + "--data synthetic --batch 2 --steps 100000 --device simt --out run --timeout 2 ";
 
-class ProgramOnSimt : public testing::Test {
+class ProgramOnSimt : public ProgramTest {
  protected:
   void SetUp() override {
     if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
     make_cifar(in("cifar"));
-    const std::string models = std::getenv("BAREVISION_MODELS");
-    std::string recipe = contents(models + "/vit_tiny.json");
-    const std::string depth = "\"depth\": 12";
-    ASSERT_NE(recipe.find(depth), std::string::npos);
-    recipe.replace(recipe.find(depth), depth.size(), "\"depth\": 2");
-    std::filesystem::create_directory(in("models"));
-    std::ofstream(in("models/vit_tiny.json")) << recipe;
-    models_ = models;
-    setenv("BAREVISION_MODELS", in("models").c_str(), 1);
+    change_model("vit_tiny", "\"depth\": 12", "\"depth\": 2");
   }
-  void TearDown() override {
-    if (!models_.empty()) setenv("BAREVISION_MODELS", models_.c_str(), 1);
-  }
-  std::string in(const std::string& name) const { return folder_ / name; }
-  Finished go(const std::string& words) const { return train(folder_.path(), words); }
   void expect_near(const std::string& a, const std::string& b, double tolerance) const {
     const std::vector<double> got = losses(in(a)), want = losses(in(b));
     ASSERT_EQ(got.size(), want.size());
     for (size_t i = 0; i < got.size(); ++i)
       EXPECT_NEAR(got[i], want[i], tolerance * std::abs(want[i])) << a << ", step " << i + 1;
   }
-  TemporaryFolder folder_;
-  std::string models_;  // as it was
 };
 
 TEST_F(ProgramOnSimt, TrainsInFp16AndResumesOnTheCpuAndBack) {
@@ -107,8 +91,7 @@ TEST_F(ProgramOnSimt, SeveralMachinesAreOneForTheCpu) {
   const auto two = two_machines(folder_.path(), on_cifar + "--device cpu --out run");
   const Finished end = two[0]->wait();
   EXPECT_EQ(end.code, 2);
-  EXPECT_NE(end.errors.find("(1 of 2 here); the cpu device works on one"), std::string::npos)
-      << end.errors;
+  EXPECT_TRUE(has(end.errors, "(1 of 2 here); the cpu device works on one"));
 }
 
 TEST_F(ProgramOnSimt, AnotherMachineThatDiesOrStops) {
@@ -129,47 +112,39 @@ TEST_F(ProgramOnSimt, AnotherMachineThatDiesOrStops) {
 
 TEST_F(ProgramOnSimt, TellsWhereTimeWent) {
   const Finished end = go(on_simt + "--profile --steps 2 --epochs 1 --out run");
-  EXPECT_NE(end.output.find("attention "), std::string::npos) << end.output;
+  EXPECT_TRUE(has(end.output, "attention "));
 }
 
-TEST_F(ProgramOnSimt, AChipThatIsNone) {
+TEST_F(ProgramOnSimt, AnUnknownChip) {
   setenv("SIMT_ARCH", "sm_70", 1);
-  const Finished end = run_program(folder_.path(), on_simt + "--out run");
+  const Finished end = run(on_simt + "--out run");
   unsetenv("SIMT_ARCH");
   EXPECT_EQ(end.code, 2);
-  EXPECT_NE(end.errors.find("SIMT_ARCH=sm_70: no such chip here; there are sm_75"),
-            std::string::npos)
-      << end.errors;
+  EXPECT_TRUE(has(end.errors, "SIMT_ARCH=sm_70: unknown chip; known are sm_75"));
   EXPECT_FALSE(std::filesystem::exists(in("run")));
 }
 
 TEST_F(ProgramOnSimt, AGradientThatStaysNotFiniteEndsTheRun) {
-  const Finished end =
-      run_program(folder_.path(), on_simt + "--precision fp16 --lr 1e30 --epochs 10 --out run");
+  const Finished end = run(on_simt + "--precision fp16 --lr 1e30 --epochs 10 --out run");
   EXPECT_EQ(end.code, 1);
-  EXPECT_NE(end.errors.find("steps on end"), std::string::npos) << end.errors;
-  EXPECT_NE(end.errors.find("the first such gradient is that of "), std::string::npos)
-      << end.errors;
+  EXPECT_TRUE(has(end.errors, "steps on end"));
+  EXPECT_TRUE(has(end.errors, "the first such gradient is that of "));
 }
 
-TEST_F(ProgramOnSimt, ARankThatDiesInACollective) {
-  setenv("SIMT_NCCL_FAULT", "die:1:7", 1);
-  Program run(folder_.path(), "-n 2 " + endless_on_simt);
-  unsetenv("SIMT_NCCL_FAULT");
-  const Finished end = run.wait();
-  EXPECT_EQ(end.code, 128 + SIGKILL);
-  EXPECT_EQ(end.errors, "rank 1 was killed by SIGKILL\n");
-  EXPECT_FALSE(run.anyone_left());
-}
-
-TEST_F(ProgramOnSimt, ARankThatHangsInACollective) {
-  setenv("SIMT_NCCL_FAULT", "hang:1:7", 1);
-  Program run(folder_.path(), "-n 2 " + endless_on_simt);
-  unsetenv("SIMT_NCCL_FAULT");
-  const Finished end = run.wait();
-  EXPECT_EQ(end.code, 1);
-  EXPECT_NE(end.errors.find("answered for 2 s (--timeout)"), std::string::npos) << end.errors;
-  EXPECT_FALSE(run.anyone_left());
+TEST_F(ProgramOnSimt, ARankThatDiesOrHangsInACollective) {
+  for (const std::string fault : {"die", "hang"}) {
+    std::filesystem::remove_all(in("run"));
+    setenv("SIMT_NCCL_FAULT", (fault + ":1:7").c_str(), 1);
+    Program run(folder_.path(), "-n 2 " + endless_on_simt);
+    unsetenv("SIMT_NCCL_FAULT");
+    const Finished end = run.wait();
+    EXPECT_EQ(end.code, fault == "die" ? 128 + SIGKILL : 1);
+    if (fault == "die")
+      EXPECT_EQ(end.errors, "rank 1 was killed by SIGKILL\n");
+    else
+      EXPECT_TRUE(has(end.errors, "answered for 2 s (--timeout)"));
+    EXPECT_FALSE(run.anyone_left());
+  }
 }
 
 TEST_F(ProgramOnSimt, ARankThatIsStopped) {
@@ -179,9 +154,7 @@ TEST_F(ProgramOnSimt, ARankThatIsStopped) {
   kill(victim, SIGSTOP);
   const Finished end = run.wait();
   EXPECT_EQ(end.code, 1);
-  EXPECT_NE(end.errors.find("rank 0: rank 1 has not answered for 2 s (--timeout)\n"),
-            std::string::npos)
-      << end.errors;
+  EXPECT_TRUE(has(end.errors, "rank 0: rank 1 has not answered for 2 s (--timeout)\n"));
   EXPECT_FALSE(run.anyone_left());
 }
 

@@ -1,5 +1,5 @@
-// The stand-in's cuBLASLt refuses what cuBLASLt refuses. Each case is a product that is right but for
-// one mistake.
+// The stand-in's cuBLASLt refuses what cuBLASLt refuses. Each case is a correct product but for one
+// mistake.
 #include <cublasLt.h>
 #include <gtest/gtest.h>
 
@@ -8,12 +8,21 @@
 
 namespace {
 
+float number(size_t i) { return float(int(i % 7) - 3); }
+
 template <class T>
-T* device(size_t count) {
-  void* p = nullptr;
-  EXPECT_EQ(cudaMalloc(&p, count * sizeof(T)), cudaSuccess);
-  return static_cast<T*>(p);
-}
+struct DeviceArray {
+  explicit DeviceArray(size_t count, bool filled = false) {
+    EXPECT_EQ(cudaMalloc(&data, count * sizeof(T)), cudaSuccess);
+    if (!filled) return;
+    std::vector<T> values(count);
+    for (size_t i = 0; i < count; ++i) values[i] = T(number(i));
+    cudaMemcpyAsync(data, values.data(), count * sizeof(T), cudaMemcpyHostToDevice, nullptr);
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  }
+  ~DeviceArray() { cudaFree(data); }
+  T* data = nullptr;
+};
 
 // D [m, n] = A [m, k] B [k, n] (+ bias), all column-major, planned and run as matmul.cpp does it.
 struct Call {
@@ -25,18 +34,15 @@ struct Call {
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT, alignment = 16;
   uint64_t max_workspace = 1 << 20;
   bool give_bias = false;
-  size_t a_offset = 0;        // floats
-  size_t less_workspace = 0;  // than the algorithm wants
+  size_t a_offset = 0;           // floats
+  size_t missing_workspace = 0;  // bytes
   bool other_algorithm = false;
 
-  cublasStatus_t plan_status{}, run_status{};
-  std::vector<float> d;
+  cublasStatus_t plan_status = CUBLAS_STATUS_SUCCESS, run_status = CUBLAS_STATUS_SUCCESS;
+  std::vector<float> d = std::vector<float>(m * n);
 
-  Call() = default;
-  explicit Call(const std::function<void(Call&)>& change) { change(*this); }
-
-  void run() {
-    plan_status = run_status = CUBLAS_STATUS_SUCCESS;
+  explicit Call(const std::function<void(Call&)>& change) {
+    change(*this);
     cublasLtHandle_t handle = nullptr;
     cublasLtMatmulDesc_t description = nullptr;
     cublasLtMatmulPreference_t preference = nullptr;
@@ -49,11 +55,10 @@ struct Call {
     cublasLtMatmulPreferenceCreate(&preference);
     cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                          &max_workspace, sizeof max_workspace);
-    for (int i = 0; i < 4; ++i)
-      cublasLtMatmulPreferenceSetAttribute(
-          preference,
-          cublasLtMatmulPreferenceAttributes_t(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i),
-          &alignment, sizeof alignment);
+    for (const auto pointer :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      cublasLtMatmulPreferenceSetAttribute(preference, pointer, &alignment, sizeof alignment);
     cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
                                    sizeof epilogue);
     cublasLtMatmulHeuristicResult_t result{};
@@ -72,15 +77,9 @@ struct Call {
   void multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a,
                 cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                 cublasLtMatmulHeuristicResult_t result) {
-    float *a_data = device<float>(64), *b_data = device<float>(64), *c_data = device<float>(64);
-    float* bias = device<float>(m);
-    char* workspace = device<char>(max_workspace);
-    std::vector<float> numbers(64);
-    for (int i = 0; i < 64; ++i) numbers[i] = float(i % 7 - 3);
-    for (float* to : {a_data, b_data})
-      cudaMemcpyAsync(to, numbers.data(), sizeof(float) * 64, cudaMemcpyHostToDevice, nullptr);
-    cudaMemcpyAsync(bias, numbers.data(), sizeof(float) * m, cudaMemcpyHostToDevice, nullptr);
-    const void* given = give_bias ? bias : nullptr;
+    const DeviceArray<float> a_data(64, true), b_data(64, true), bias(m, true), c_data(64);
+    const DeviceArray<char> workspace(max_workspace);
+    const void* given = give_bias ? bias.data : nullptr;
     cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &given,
                                    sizeof given);
     if (other_algorithm) {
@@ -89,24 +88,17 @@ struct Call {
                                      sizeof with_bias);
     }
     const float alpha = 1, beta = 0;
-    run_status = cublasLtMatmul(handle, description, &alpha, a_data + a_offset, a, b_data, b, &beta,
-                                c_data, c, c_data, c, &result.algo, workspace,
-                                result.workspaceSize - less_workspace, nullptr);
-    d.resize(m * n);
-    cudaMemcpyAsync(d.data(), c_data, sizeof(float) * m * n, cudaMemcpyDeviceToHost, nullptr);
+    run_status = cublasLtMatmul(handle, description, &alpha, a_data.data + a_offset, a, b_data.data,
+                                b, &beta, c_data.data, c, c_data.data, c, &result.algo,
+                                workspace.data, result.workspaceSize - missing_workspace, nullptr);
+    cudaMemcpyAsync(d.data(), c_data.data, sizeof(float) * m * n, cudaMemcpyDeviceToHost, nullptr);
     EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
-    for (void* p :
-         {static_cast<void*>(a_data), static_cast<void*>(b_data), static_cast<void*>(c_data),
-          static_cast<void*>(bias), static_cast<void*>(workspace)})
-      cudaFree(p);
   }
 };
 
 TEST(SimtCublasLt, AddsTheBiasToEachColumn) {
-  Call call([](Call& c) { c.epilogue = CUBLASLT_EPILOGUE_BIAS, c.give_bias = true; });
-  call.run();
+  const Call call([](Call& c) { c.epilogue = CUBLASLT_EPILOGUE_BIAS, c.give_bias = true; });
   ASSERT_EQ(call.run_status, CUBLAS_STATUS_SUCCESS);
-  const auto number = [](int i) { return float(i % 7 - 3); };
   for (int j = 0; j < Call::n; ++j)
     for (int i = 0; i < Call::m; ++i) {
       float expected = number(i);
@@ -116,64 +108,39 @@ TEST(SimtCublasLt, AddsTheBiasToEachColumn) {
     }
 }
 
-TEST(SimtCublasLt, RefusesToPlan) {
-  struct Case {
-    const char* mistake;
-    cublasStatus_t status;
+TEST(SimtCublasLt, RefusesMistakesAndNothingElse) {
+  constexpr auto success = CUBLAS_STATUS_SUCCESS, invalid = CUBLAS_STATUS_INVALID_VALUE,
+                 unsupported = CUBLAS_STATUS_NOT_SUPPORTED;
+  const struct {
+    const char* name;
+    cublasStatus_t plan_status, run_status;
     std::function<void(Call&)> change;
-  };
-  const Case cases[] = {
-      {"a leading dimension below the rows", CUBLAS_STATUS_INVALID_VALUE,
+  } cases[] = {
+      {"A's leading dimension is less than its rows", invalid, success,
        [](Call& c) { c.a_leading_dimension = Call::m - 1; }},
-      {"the same of D", CUBLAS_STATUS_INVALID_VALUE,
+      {"D's leading dimension is less than its rows", invalid, success,
        [](Call& c) { c.d_leading_dimension = Call::m - 1; }},
-      {"factors of different k", CUBLAS_STATUS_INVALID_VALUE,
-       [](Call& c) { c.b_rows = Call::k + 1; }},
-      {"factors of different types", CUBLAS_STATUS_NOT_SUPPORTED,
-       [](Call& c) { c.a_type = CUDA_R_16F; }},
-      {"fp16 factors, bf16 product", CUBLAS_STATUS_NOT_SUPPORTED,
+      {"factors of different k", invalid, success, [](Call& c) { c.b_rows = Call::k + 1; }},
+      {"factors of different types", unsupported, success, [](Call& c) { c.a_type = CUDA_R_16F; }},
+      {"fp16 factors, bf16 product", unsupported, success,
        [](Call& c) { c.a_type = c.b_type = CUDA_R_16F, c.d_type = CUDA_R_16BF; }},
-      {"TF32", CUBLAS_STATUS_NOT_SUPPORTED,
-       [](Call& c) { c.compute = CUBLAS_COMPUTE_32F_FAST_TF32; }},
+      {"TF32", unsupported, success, [](Call& c) { c.compute = CUBLAS_COMPUTE_32F_FAST_TF32; }},
+      {"no bias for an epilogue that adds one", success, invalid,
+       [](Call& c) { c.epilogue = CUBLASLT_EPILOGUE_BIAS; }},
+      {"a pointer aligned to 4 bytes, planned for 16", success, invalid,
+       [](Call& c) { c.a_offset = 1; }},
+      {"one byte of workspace too few", success, invalid, [](Call& c) { c.missing_workspace = 1; }},
+      {"the algorithm of another product", success, invalid,
+       [](Call& c) { c.other_algorithm = c.give_bias = true; }},
+      {"no mistake", success, success, [](Call&) {}},
+      {"a pointer aligned to 4 bytes, as planned", success, success,
+       [](Call& c) { c.alignment = 4, c.a_offset = 1; }},
+      {"no workspace, as planned", success, success, [](Call& c) { c.max_workspace = 0; }},
   };
-  for (const Case& c : cases) {
-    Call call(c.change);
-    call.run();
-    EXPECT_EQ(call.plan_status, c.status) << c.mistake;
-  }
-}
-
-TEST(SimtCublasLt, RefusesToRun) {
-  struct Case {
-    const char* mistake;
-    std::function<void(Call&)> change;
-  };
-  const Case cases[] = {
-      {"no bias where the epilogue adds one", [](Call& c) { c.epilogue = CUBLASLT_EPILOGUE_BIAS; }},
-      {"a pointer at a multiple of 4 bytes, planned for 16", [](Call& c) { c.a_offset = 1; }},
-      {"one byte of workspace too few", [](Call& c) { c.less_workspace = 1; }},
-      {"the algorithm of another product", [](Call& c) { c.other_algorithm = c.give_bias = true; }},
-  };
-  for (const Case& c : cases) {
-    Call call(c.change);
-    call.run();
-    EXPECT_EQ(call.plan_status, CUBLAS_STATUS_SUCCESS) << c.mistake;
-    EXPECT_EQ(call.run_status, CUBLAS_STATUS_INVALID_VALUE) << c.mistake;
-  }
-}
-
-// What is right, is not refused: pointers as aligned as was said, and no workspace where none is
-// allowed.
-TEST(SimtCublasLt, TakesWhatIsRight) {
-  for (const auto& change : std::vector<std::function<void(Call&)>>{
-           [](Call&) {},
-           [](Call& c) { c.alignment = 4, c.a_offset = 1; },
-           [](Call& c) { c.max_workspace = 0; },
-       }) {
-    Call call(change);
-    call.run();
-    EXPECT_EQ(call.plan_status, CUBLAS_STATUS_SUCCESS);
-    EXPECT_EQ(call.run_status, CUBLAS_STATUS_SUCCESS);
+  for (const auto& c : cases) {
+    const Call call(c.change);
+    EXPECT_EQ(call.plan_status, c.plan_status) << c.name;
+    EXPECT_EQ(call.run_status, c.run_status) << c.name;
   }
 }
 

@@ -1,5 +1,5 @@
-// Convolutions by cuDNN (--conv cudnn), on its stand-in: the calls, the workspace, what is done
-// around them.
+// Convolutions by cuDNN (--conv cudnn), on its stand-in: the calls, the workspace, the steps around
+// them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ Device cudnn_on_simt() {
   return {};
 }
 
-// Of the numbers in a case's name: its loops are plain.
+// The product of the numbers in a case's name. (The stand-in's loops are slow.)
 double work_of(const std::string& name) {
   double product = 1, number = 0;
   for (const char c : name + '_')
@@ -38,7 +38,8 @@ TEST(SimtCudnn, ComputesTheTablesConvolutions) {
   for (const KernelCase& c : registered_cases()) {
     if (!c.name.starts_with("conv_") || c.test_all || c.cpu_only || work_of(c.name) > 1 << 22) continue;
     for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16}) {
-      // cuDNN rounds the weight's gradient to 16 bits, which the table's tolerance is too narrow for.
+      // cuDNN rounds the weight's gradient to 16 bits, which the table's tolerance is too narrow
+      // for.
       if (dtype != DType::fp32 && c.name.find("weight") != c.name.npos) continue;
       const Problem problem = c.make(dtype);
       for (const unsigned char poison : {0xFF, 0x40})

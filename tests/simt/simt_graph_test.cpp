@@ -1,4 +1,4 @@
-// The stand-in's graphs: capture from streams, replay, and what a capture forbids.
+// The stand-in's graphs: capture from streams, replay, and the calls a capture forbids.
 #include <functional>
 #include <thread>
 
@@ -16,21 +16,21 @@ class SimtGraph : public SimtHostTest {
           *out = device_array();
     float *host_in = pinned_array(0), *host_out = pinned_array(0);
 
-    void queue(bool joins = true) const {
+    void queue() const {
       copy(in, host_in, cudaMemcpyHostToDevice, main);
-      check(cudaMemsetAsync(out, 0, bytes, main), "cudaMemsetAsync");
+      ok(cudaMemsetAsync(out, 0, bytes, main));
       run_twice_plus(left, in, 0, main);
       after(side, main);
       run_twice_plus(right, left, 1, side);
       run_twice_plus(left, in, 3, main);  // races with the line above
-      if (joins) after(main, side);
+      after(main, side);
       run_twice_plus(out, right, 1, main);
       copy(host_out, out, cudaMemcpyDeviceToHost, main);
     }
     // Without the race.
     void queue_right() const {
       copy(in, host_in, cudaMemcpyHostToDevice, main);
-      check(cudaMemsetAsync(out, 0, bytes, main), "cudaMemsetAsync");
+      ok(cudaMemsetAsync(out, 0, bytes, main));
       after(side, main);
       run_twice_plus(right, in, 1, side);
       run_twice_plus(left, in, 3, main);
@@ -44,31 +44,45 @@ class SimtGraph : public SimtHostTest {
     std::vector<float> result() const { return {host_out, host_out + length}; }
   };
 
+  static void begin(cudaStream_t s, cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal) {
+    ok(cudaStreamBeginCapture(s, mode));
+  }
+  static cudaError_t end(cudaStream_t s) {
+    cudaGraph_t graph;
+    const cudaError_t error = cudaStreamEndCapture(s, &graph);
+    EXPECT_EQ(graph == nullptr, error != cudaSuccess);
+    return error;
+  }
+  static cudaStreamCaptureStatus status_of(cudaStream_t s) {
+    cudaStreamCaptureStatus status;
+    ok(cudaStreamIsCapturing(s, &status));
+    return status;
+  }
   static cudaGraph_t capture(cudaStream_t s, const std::function<void()>& queue) {
-    check(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+    begin(s);
     queue();
     cudaGraph_t graph = nullptr;
-    check(cudaStreamEndCapture(s, &graph), "cudaStreamEndCapture");
+    ok(cudaStreamEndCapture(s, &graph));
     return graph;
   }
   static cudaGraphExec_t instantiate(cudaGraph_t graph) {
     cudaGraphExec_t executable = nullptr;
-    check(cudaGraphInstantiate(&executable, graph), "cudaGraphInstantiate");
-    check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+    ok(cudaGraphInstantiate(&executable, graph));
+    ok(cudaGraphDestroy(graph));
     return executable;
   }
   static void replay(cudaGraphExec_t executable, cudaStream_t s) {
-    check(cudaGraphLaunch(executable, s), "cudaGraphLaunch");
+    ok(cudaGraphLaunch(executable, s));
   }
   static std::vector<int> types(cudaGraph_t graph) {
     size_t count = 0;
-    check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
+    ok(cudaGraphGetNodes(graph, nullptr, &count));
     std::vector<cudaGraphNode_t> nodes(count);
-    check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
+    ok(cudaGraphGetNodes(graph, nodes.data(), &count));
     std::vector<int> counts(4);
     for (const cudaGraphNode_t node : nodes) {
       cudaGraphNodeType type;
-      check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
+      ok(cudaGraphNodeGetType(node, &type));
       ++counts.at(type);
     }
     return counts;
@@ -90,7 +104,7 @@ TEST_F(SimtGraph, ReplayGivesTheBitsOfADirectRun) {
       EXPECT_EQ(direct, all(2 * (2 * x + 1) + 1));
       std::fill_n(step.host_in, length, x / 3);
       std::fill_n(step.host_out, length, 0.0f);
-      replay(graph, step.main);  // reads what is there when it runs
+      replay(graph, step.main);  // reads the input when it runs
       synchronize(step.main);
       EXPECT_EQ(step.result(), all(2 * (2 * (x / 3) + 1) + 1));
       std::fill_n(step.host_in, length, x);
@@ -120,14 +134,13 @@ TEST_F(SimtGraph, NodesByType) {
   const Step step;
   const cudaGraph_t graph = capture(step.main, [&] {
     step.queue();
-    check(cudaLaunchHostFunc(
-              step.main, [](void*) {}, nullptr),
-          "cudaLaunchHostFunc");
+    ok(cudaLaunchHostFunc(
+        step.main, [](void*) {}, nullptr));
   });
   EXPECT_EQ(types(graph), (std::vector{4, 2, 1, 1}));  // kernels, copies, sets, host functions
   cudaGraphNode_t few[20] = {};
   size_t count = 20;
-  check(cudaGraphGetNodes(graph, few, &count), "cudaGraphGetNodes");
+  ok(cudaGraphGetNodes(graph, few, &count));
   EXPECT_EQ(count, 8u);
   EXPECT_EQ(few[8], nullptr);
 }
@@ -152,8 +165,8 @@ TEST_F(SimtGraph, LaunchesOfAGraphFollowOneAnother) {
       run_twice_plus(a, b, 0, s[0]);
     }));
     for (int i = 0; i < 6; ++i) replay(graph, s[i % 2]);
-    check(cudaGraphExecDestroy(graph), "cudaGraphExecDestroy");  // what is queued runs
-    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    ok(cudaGraphExecDestroy(graph));  // what is queued runs
+    ok(cudaDeviceSynchronize());
     EXPECT_EQ(download(a, s[0]), all(6826)) << simt::stream_seed;
   }
 }
@@ -173,10 +186,10 @@ TEST_F(SimtGraph, CopyOfAGraphWhoseMemoryIsFreed) {
   float *a = device_array(), *host = pinned_array(1);
   const cudaGraphExec_t graph =
       instantiate(capture(s, [&] { copy(a, host, cudaMemcpyHostToDevice, s); }));
-  check(cudaFree(a), "cudaFree");
+  ok(cudaFree(a));
   replay(graph, s);
   EXPECT_TRUE(is(cudaStreamSynchronize(s), cudaErrorIllegalAddress,
-                 "is 0 bytes into an allocation of 400 bytes that cudaFree took back"));
+                 "is 0 bytes into an allocation of 400 bytes freed by cudaFree"));
 }
 
 TEST_F(SimtGraph, EmptyCapture) {
@@ -193,7 +206,7 @@ TEST_F(SimtGraph, ForbiddenCallsEndTheCapture) {
   float *a = device_array(), *host = pinned_array(1);
   const cudaStream_t s = stream(), other = stream();
   const cudaEvent_t old = event();
-  check(cudaEventRecord(old, other), "cudaEventRecord");
+  ok(cudaEventRecord(old, other));
   void* p = nullptr;
   const std::pair<const char*, std::function<cudaError_t()>> calls[] = {
       {"cudaStreamSynchronize", [&] { return cudaStreamSynchronize(s); }},
@@ -208,20 +221,15 @@ TEST_F(SimtGraph, ForbiddenCallsEndTheCapture) {
       {"cudaFreeHost", [&] { return cudaFreeHost(host); }},
       {"cudaMemcpy", [&] { return cudaMemcpy(a, host, bytes, cudaMemcpyHostToDevice); }}};
   for (const auto& [name, call] : calls) {
-    check(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+    begin(s);
     run_fill(a, 1, s);
     EXPECT_TRUE(is(call(), cudaErrorStreamCaptureUnsupported, name));
-    cudaStreamCaptureStatus status;
-    check(cudaStreamIsCapturing(s, &status), "cudaStreamIsCapturing");
-    EXPECT_EQ(status, cudaStreamCaptureStatusInvalidated) << name;
+    EXPECT_EQ(status_of(s), cudaStreamCaptureStatusInvalidated) << name;
     EXPECT_TRUE(is(cudaMemsetAsync(a, 0, bytes, s), cudaErrorStreamCaptureInvalidated, name));
-    cudaGraph_t graph;
     EXPECT_TRUE(
-        is(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated,
+        is(end(s), cudaErrorStreamCaptureInvalidated,
            std::string("operation failed due to a previous error during capture: ") + name));
-    EXPECT_EQ(graph, nullptr);
-    check(cudaStreamIsCapturing(s, &status), "cudaStreamIsCapturing");
-    EXPECT_EQ(status, cudaStreamCaptureStatusNone) << name;
+    EXPECT_EQ(status_of(s), cudaStreamCaptureStatusNone) << name;
   }
   run_fill(a, 3, s);
   EXPECT_EQ(download(a, s), all(3));  // the stream is an ordinary one again
@@ -229,49 +237,43 @@ TEST_F(SimtGraph, ForbiddenCallsEndTheCapture) {
 
 TEST_F(SimtGraph, OtherThreadsAndModes) {
   const cudaStream_t s = stream();
-  const auto malloc_elsewhere = [] {
-    cudaError_t error = cudaSuccess;
-    std::thread([&] {
-      void* p = nullptr;
-      error = cudaMalloc(&p, 4);
-    }).join();
-    return error;
+  const auto expect_malloc_elsewhere = [](cudaError_t expected) {
+    void* p = nullptr;
+    std::thread([&] { EXPECT_EQ(cudaMalloc(&p, 4), expected); }).join();
   };
-  cudaGraph_t graph = nullptr;
-  check(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
-  EXPECT_EQ(malloc_elsewhere(), cudaErrorStreamCaptureUnsupported);
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
-  check(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-  EXPECT_EQ(malloc_elsewhere(), cudaSuccess);
-  cudaError_t elsewhere = cudaSuccess;
-  std::thread([&] { elsewhere = cudaStreamEndCapture(s, &graph); }).join();
-  EXPECT_EQ(elsewhere, cudaErrorStreamCaptureWrongThread);
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
-  check(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+  begin(s);
+  expect_malloc_elsewhere(cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(end(s), cudaErrorStreamCaptureInvalidated);
+
+  begin(s, cudaStreamCaptureModeThreadLocal);
+  expect_malloc_elsewhere(cudaSuccess);
+  std::thread([&] { EXPECT_EQ(end(s), cudaErrorStreamCaptureWrongThread); }).join();
+  EXPECT_EQ(end(s), cudaSuccess);
+
+  begin(s, cudaStreamCaptureModeRelaxed);
   device_array();
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
-  check(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  EXPECT_EQ(end(s), cudaSuccess);
+
+  begin(s, cudaStreamCaptureModeThreadLocal);
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+  ok(cudaThreadExchangeStreamCaptureMode(&mode));
   device_array();
-  check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+  ok(cudaThreadExchangeStreamCaptureMode(&mode));
   EXPECT_EQ(mode, cudaStreamCaptureModeRelaxed);
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
+  EXPECT_EQ(end(s), cudaSuccess);
 }
 
 TEST_F(SimtGraph, ForkThatIsNotJoined) {
   const cudaStream_t s = stream(), side = stream();
   float *a = device_array(), *b = device_array();
-  check(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  begin(s);
   run_fill(a, 1, s);
   after(side, s);
   run_fill(b, 1, side);
   after(s, side);
   run_fill(b, 2, side);  // after the join
-  cudaGraph_t graph;
-  EXPECT_TRUE(is(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureUnjoined,
+  EXPECT_TRUE(is(end(s), cudaErrorStreamCaptureUnjoined,
                  "capturing stream has unjoined work: a stream was forked"));
-  EXPECT_EQ(graph, nullptr);
   run_fill(b, 3, side);
   EXPECT_EQ(download(b, side), all(3));
 }
@@ -280,57 +282,52 @@ TEST_F(SimtGraph, StreamsJoinByEventsOfTheCaptureOnly) {
   const cudaStream_t s = stream(), side = stream(), third = stream();
   float* a = device_array();
   const cudaEvent_t outside = event(), inside = event();
-  check(cudaEventRecord(outside, side), "cudaEventRecord");
-  cudaGraph_t graph = nullptr;
-  const auto begin = [](cudaStream_t which) {
-    check(cudaStreamBeginCapture(which, cudaStreamCaptureModeThreadLocal),
-          "cudaStreamBeginCapture");
-  };
-  begin(s);
+  ok(cudaEventRecord(outside, side));
+  const auto begin_local = [](cudaStream_t x) { begin(x, cudaStreamCaptureModeThreadLocal); };
+  begin_local(s);
   EXPECT_TRUE(is(cudaStreamWaitEvent(s, outside), cudaErrorStreamCaptureIsolation, "from outside"));
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(end(s), cudaErrorStreamCaptureInvalidated);
 
-  begin(s);
+  begin_local(s);
   run_fill(a, 1, s);
-  check(cudaEventRecord(inside, s), "cudaEventRecord");
+  ok(cudaEventRecord(inside, s));
   EXPECT_TRUE(is(cudaEventQuery(inside), cudaErrorCapturedEvent, "cudaEventQuery"));
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(end(s), cudaErrorStreamCaptureInvalidated);
   EXPECT_EQ(cudaEventSynchronize(inside), cudaErrorCapturedEvent);
   EXPECT_EQ(cudaStreamWaitEvent(side, inside), cudaErrorCapturedEvent);
 
-  begin(s);
-  begin(third);
-  check(cudaEventRecord(inside, s), "cudaEventRecord");
+  begin_local(s);
+  begin_local(third);
+  ok(cudaEventRecord(inside, s));
   EXPECT_EQ(cudaStreamWaitEvent(third, inside), cudaErrorStreamCaptureMerge);
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
-  EXPECT_EQ(cudaStreamEndCapture(third, &graph), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(end(s), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(end(third), cudaErrorStreamCaptureInvalidated);
 
-  begin(s);
-  check(cudaEventRecord(inside, s), "cudaEventRecord");
-  check(cudaStreamWaitEvent(side, inside), "cudaStreamWaitEvent");
-  EXPECT_EQ(cudaStreamEndCapture(side, &graph), cudaErrorStreamCaptureUnmatched);
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
+  begin_local(s);
+  ok(cudaEventRecord(inside, s));
+  ok(cudaStreamWaitEvent(side, inside));
+  EXPECT_EQ(end(side), cudaErrorStreamCaptureUnmatched);
+  EXPECT_EQ(end(s), cudaErrorStreamCaptureInvalidated);
 
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorIllegalState);
-  begin(s);
+  EXPECT_EQ(end(s), cudaErrorIllegalState);
+  begin_local(s);
   EXPECT_EQ(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), cudaErrorIllegalState);
-  EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaSuccess);
+  EXPECT_EQ(end(s), cudaSuccess);
   EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal),
             cudaErrorStreamCaptureUnsupported);
 }
 
 TEST_F(SimtGraph, NullStreamBesideTheCaptureOfABlockingStream) {
   float* a = device_array();
-  cudaGraph_t graph = nullptr;
   const cudaStream_t blocking = stream(cudaStreamDefault), free = stream(cudaStreamNonBlocking);
-  check(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  begin(blocking);
   EXPECT_TRUE(is(cudaMemsetAsync(a, 0, bytes), cudaErrorStreamCaptureImplicit,
                  "cudaMemsetAsync on the null stream, which waits for a stream that is being "
                  "captured"));
-  EXPECT_EQ(cudaStreamEndCapture(blocking, &graph), cudaErrorStreamCaptureInvalidated);
-  check(cudaStreamBeginCapture(free, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  EXPECT_EQ(end(blocking), cudaErrorStreamCaptureInvalidated);
+  begin(free);
   EXPECT_EQ(cudaMemsetAsync(a, 0, bytes), cudaSuccess);
-  EXPECT_EQ(cudaStreamEndCapture(free, &graph), cudaSuccess);
+  EXPECT_EQ(end(free), cudaSuccess);
 }
 
 }  // namespace

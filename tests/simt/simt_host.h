@@ -1,9 +1,10 @@
-// What the tests of the stand-in's host side share.
+// Shared by the tests of the stand-in's host side.
 #pragma once
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,22 @@ constexpr bool asan = true;
 #else
 constexpr bool asan = false;
 #endif
+
+// The call must succeed.
+inline void ok(cudaError_t error, std::source_location at = std::source_location::current()) {
+  check(error, std::string(at.file_name()) + ":" + std::to_string(at.line()));
+}
+
+// What the call throws.
+template <class Call>
+std::string message_of(Call call) {
+  try {
+    call();
+  } catch (const std::runtime_error& e) {
+    return e.what();
+  }
+  return "no error";
+}
 
 // a[i] = x
 inline __global__ void fill(float* a, float x, int n) {
@@ -45,26 +62,26 @@ class SimtHostTest : public testing::Test {
     simt::stream_seed = 0;
   }
 
-  static void reset() { check(cudaDeviceReset(), "cudaDeviceReset"); }
+  static void reset() { ok(cudaDeviceReset()); }
   static float* device_array(size_t size = bytes) {
     float* p = nullptr;
-    check(cudaMalloc(&p, size), "cudaMalloc");
+    ok(cudaMalloc(&p, size));
     return p;
   }
   static float* pinned_array(float x, int n = length) {
     float* p = nullptr;
-    check(cudaMallocHost(&p, n * sizeof(float)), "cudaMallocHost");
+    ok(cudaMallocHost(&p, n * sizeof(float)));
     std::fill_n(p, n, x);
     return p;
   }
   static cudaStream_t stream(unsigned flags = cudaStreamNonBlocking) {
     cudaStream_t s = nullptr;
-    check(cudaStreamCreateWithFlags(&s, flags), "cudaStreamCreateWithFlags");
+    ok(cudaStreamCreateWithFlags(&s, flags));
     return s;
   }
   static cudaEvent_t event() {
     cudaEvent_t e = nullptr;
-    check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    ok(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
     return e;
   }
   static void run_fill(float* a, float x, cudaStream_t s) {
@@ -75,15 +92,13 @@ class SimtHostTest : public testing::Test {
   }
   static void after(cudaStream_t s, cudaStream_t other) {  // s waits for what is now in other
     const cudaEvent_t e = event();
-    check(cudaEventRecord(e, other), "cudaEventRecord");
-    check(cudaStreamWaitEvent(s, e), "cudaStreamWaitEvent");
+    ok(cudaEventRecord(e, other));
+    ok(cudaStreamWaitEvent(s, e));
   }
   static void copy(void* to, const void* from, cudaMemcpyKind kind, cudaStream_t s) {
-    check(cudaMemcpyAsync(to, from, bytes, kind, s), "cudaMemcpyAsync");
+    ok(cudaMemcpyAsync(to, from, bytes, kind, s));
   }
-  static void synchronize(cudaStream_t s) {
-    check(cudaStreamSynchronize(s), "cudaStreamSynchronize");
-  }
+  static void synchronize(cudaStream_t s) { ok(cudaStreamSynchronize(s)); }
   static std::vector<float> download(const float* p, cudaStream_t s) {
     std::vector<float> host(length);
     copy(host.data(), p, cudaMemcpyDeviceToHost, s);

@@ -1,6 +1,6 @@
-// After a run of all tests: every __global__ function in kernels/ has run on the stand-in. The names
-// are read from the sources in $BAREVISION_KERNELS. Into the file $BAREVISION_LAUNCHES, where that is
-// asked for, goes a line "kernel;threads;bytes of shared memory" for each (make resources).
+// After a run of all tests: every __global__ function in kernels/ has run on the stand-in. Their
+// names are read from the sources in $BAREVISION_KERNELS. If $BAREVISION_LAUNCHES names a file, it
+// gets a line "kernel;threads;bytes of shared memory" per kernel (make resources).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,15 +19,15 @@ namespace {
 
 using Places = std::map<std::string, std::string>;  // a kernel's name, its file's
 
-// Behind the closing one of the parenthesis at `i`.
-size_t behind_parentheses(const std::string& code, size_t i) {
+// The index after the parenthesis that closes the one at `i`.
+size_t after_parentheses(const std::string& code, size_t i) {
   int depth = 0;
   do depth += (code[i] == '(') - (code[i] == ')');
   while (++i < code.size() && depth > 0);
   return i;
 }
 
-// The name before the first parenthesis behind __global__ that isn't of __launch_bounds__.
+// The name before the first parenthesis after __global__ that is not __launch_bounds__'s.
 void find_kernels(const std::string& source, const std::string& file, Places& kernels) {
   static const std::regex comment("//[^\n]*"), call(R"((\w+)\s*\()");
   const std::string code = std::regex_replace(source, comment, ""), word = "__global__";
@@ -37,7 +37,7 @@ void find_kernels(const std::string& source, const std::string& file, Places& ke
     do {
       if (!std::regex_search(code.begin() + long(i), code.end(), match, call)) return;
       name = match[1];
-      i = behind_parentheses(code, i + size_t(match.position() + match.length()) - 1);
+      i = after_parentheses(code, i + size_t(match.position() + match.length()) - 1);
     } while (name == "__launch_bounds__");
     kernels[name] = file;
   }
@@ -61,7 +61,7 @@ std::string plain_name(const std::string& name) {
   return before.substr(before.find_last_of(": ") + 1);
 }
 
-// As a sentence: "" where all of them ran.
+// A sentence that names the kernels that did not run; "" if all did.
 std::string missing(const Places& kernels, const std::set<std::string>& run) {
   std::set<std::string> plain;
   for (const std::string& name : run) plain.insert(plain_name(name));

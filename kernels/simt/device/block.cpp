@@ -35,7 +35,7 @@ bool Block::run(const Launch& launch, uint3 index, unsigned random_seed) {
   begun_.fetch_add(1, std::memory_order_relaxed);
   prepare(launch, index, random_seed);
   block = this;
-  switch_to(pick());  // comes back when all have returned or one has failed
+  switch_to(pick());  // returns when all have returned or one has failed
   block = nullptr;
   running_ = &host_;
   if (error_.empty()) error_ = shared_.overrun();
@@ -88,8 +88,8 @@ void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
   open(all_);
 }
 
-// Where a fiber begins. When its thread has returned, the next one that has not begun yet takes
-// over its stack: without waits, a block is a plain loop.
+// Where a fiber begins. When its thread returns, the next thread that has not begun takes over the
+// stack: without waits, a block is a plain loop.
 void Block::enter() {
   Block& b = *block;
   Stack& host = b.host_.fiber.stack;
@@ -118,7 +118,7 @@ void Block::switch_to(Thread& to) {
   from.fiber.switch_to(to.fiber, false);
 }
 
-// Back to run(). What still lies on the threads' stacks is never destroyed.
+// Back to run(). Objects left on the threads' stacks are never destroyed.
 void Block::leave() {
   Thread& from = *running_;
   running_ = &host_;
@@ -128,7 +128,7 @@ void Block::leave() {
 
 // ---- Waiting -----------------------------------------------------------------------------------
 
-// True for the last one to come: it is to do the work, if any, and to open the gate.
+// True for the last to arrive: it does the work, if any, and opens the gate.
 inline bool Block::come_to(Gate& gate, Site site) {
   Thread& me = *running_;
   me.gate = &gate;
@@ -141,7 +141,7 @@ inline bool Block::come_to(Gate& gate, Site site) {
   return ++gate.arrived == gate.awaited;
 }
 
-// Its threads are the next to go on.
+// Its threads resume next.
 inline void Block::open(Gate& gate) {
   gate.arrived = 0;
   for (unsigned i = 0; i < gate.size; ++i) {
@@ -171,7 +171,7 @@ void Block::wait_for_block(Site site) {
   go_on();
 }
 
-// The count stays until the next one is complete, for which all must have read this one.
+// The count is valid until the next one is complete, by when all have read this one.
 unsigned Block::count_in_block(bool yes, Site site) {
   votes_ += yes;
   if (come_to(all_, site)) {
@@ -182,7 +182,7 @@ unsigned Block::count_in_block(bool yes, Site site) {
   return count_;
 }
 
-// The gate of these lanes of the caller's warp, as far as the block has them.
+// The gate of these lanes of the caller's warp, without lanes beyond the end of the block.
 inline WarpGate& Block::gate_of(uint32_t mask, Site site) {
   WarpGate& warp = warps_[running_->id / warp_size];
   if (!(mask >> lane(warp) & 1)) {
@@ -226,7 +226,7 @@ uint64_t Block::shuffle(uint32_t mask, uint64_t bits, From from, unsigned argume
   WarpGate& gate = gate_of(mask, site);
   argument %= warp_size;
   const unsigned me = lane(gate), first = me & ~(width - 1), last = first + width - 1;
-  unsigned source = me;  // also where the group ends before what was asked for
+  unsigned source = me;  // if the lane asked for is outside the group
   if (from == From::index) source = first + (argument & (width - 1));
   if (from == From::below && me >= first + argument) source = me - argument;
   if (from == From::above && me + argument <= last) source = me + argument;
@@ -285,7 +285,7 @@ void Block::check_shared(const void* p, size_t bytes, const char* what, Site sit
 }
 
 void Block::copy_async(const Copy& copy) {
-  if constexpr (asan)  // a bad one is to be reported where it was issued
+  if constexpr (asan)  // report a bad source where the copy is issued
     if (__asan_region_is_poisoned(copy.to, copy.bytes) ||
         __asan_region_is_poisoned(const_cast<void*>(copy.from), copy.from_bytes))
       return land(copy);

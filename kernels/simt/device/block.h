@@ -1,6 +1,6 @@
 // A CUDA block on one host thread: each CUDA thread is a fiber that runs until it waits or returns.
-// A warp runs as far ahead of the others as it may: a missing barrier changes the result. No
-// schedule depends on time, so neither results nor errors do.
+// Each warp runs as far ahead of the others as possible, so that a missing barrier changes the
+// result. No schedule depends on time, so neither results nor errors do.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace simt {
 
 struct Gate;
 
-// An asynchronous copy under way.
+// An asynchronous copy in flight.
 struct Copy {
   void* to;
   const void* from;
@@ -31,7 +31,7 @@ struct Thread {
   Fiber fiber;
   bool returned = false;
   const Gate* gate = nullptr;  // where it waits
-  Site site{};                 // the same in the source
+  Site site{};                 // and where in the source
   unsigned copy_groups = 0;    // committed
   std::vector<Copy> copies;    // oldest first
 };
@@ -39,8 +39,8 @@ struct Thread {
 // Where threads wait for each other: all of a block, or lanes of a warp.
 struct Gate {
   unsigned begin = 0, size = 0;  // the threads begin ... begin + size - 1
-  uint32_t mask = 0;             // of a warp: which of them
-  bool whole = true;             // all of them
+  uint32_t mask = 0;             // which lanes of a warp
+  bool whole = true;             // it includes all threads
   unsigned awaited = 0, arrived = 0;
   const Thread* earliest = nullptr;
 
@@ -49,8 +49,8 @@ struct Gate {
   }
 };
 
-// What lanes of a warp hand each other. Two sides take turns: a lane may have come to the next
-// shuffle before another has read what it got from this one.
+// Values that the lanes of a warp exchange. Double-buffered: a lane may reach the next shuffle
+// before another has read its value of this one.
 struct WarpGate : Gate {
   unsigned side = 0;
   uint64_t bits[2][32];
@@ -58,28 +58,28 @@ struct WarpGate : Gate {
   uint32_t votes = 0, ballot = 0;
 };
 
-struct Random {  // a linear congruential generator: short and quick
+struct Random {  // a linear congruential generator: short and fast
   uint64_t state;
   unsigned operator()() { return (state = state * 6364136223846793005u + 1) >> 33; }
 };
 
-// Runs blocks, one after the other, and keeps what is expensive to make.
+// Runs blocks one after another and keeps what is expensive to make.
 class Block {
  public:
-  // Runs the launch's block with this index. False: it has failed, and error() says why.
+  // Runs the launch's block with this index. False: it failed, and error() says why.
   bool run(const Launch&, uint3 index, unsigned random_seed);
   const std::string& error() const { return error_; }
 
-  static Block* current();  // that the calling host thread runs; or null
+  static Block* current();  // the one the calling host thread runs, or null
 
-  // "KERNEL: block (0,0,0): thread (0,0,0)", the running one; allocates nothing.
+  // "KERNEL: block (0,0,0): thread (0,0,0)", the running thread; allocates nothing.
   static constexpr size_t max_description = 400;
   void describe(char (&text)[max_description], bool with_thread = true) const;
-  // A thread that runs on must have begun another block in the meantime, or it spins (watch.h).
+  // Counts blocks begun: while it stays the same, the block may be spinning (watch.h).
   uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
   bool on_guard_page(const void* address) const;
 
-  // For the running thread: see device.h.
+  // Called by the running thread: see device.h.
   void wait_for_block(Site);
   unsigned count_in_block(bool yes, Site);
   void wait_for_lanes(uint32_t mask, Site);
@@ -120,16 +120,16 @@ class Block {
   std::atomic<uint64_t> begun_ = 0;
   unsigned break_in_ = 0;  // the thread that SIMT_BREAK names
 
-  Thread host_;  // whoever has called run()
+  Thread host_;  // the caller of run()
   Thread* running_ = &host_;
-  dim3 shape_{0, 0, 0};  // that threads_ and warps_ are made for
+  dim3 shape_{0, 0, 0};  // of the block that threads_ and warps_ were made for
   std::vector<Thread> threads_;
-  unsigned live_ = 0;           // of them have not returned
-  std::vector<Thread*> ready_;  // the last one goes on next
+  unsigned live_ = 0;           // threads that have not returned
+  std::vector<Thread*> ready_;  // the last one resumes next
   Gate all_;
   unsigned votes_ = 0, count_ = 0;  // for count_in_block
   std::vector<WarpGate> warps_;
-  std::deque<WarpGate> partial_;  // for masks that name some lanes of a warp
+  std::deque<WarpGate> partial_;  // for masks that name only some lanes of a warp
   Stacks stacks_;
   SharedMemory shared_;
   Random random_{};

@@ -1,4 +1,4 @@
-// The words of a block's errors: which threads, where in the source.
+// The messages of a block's errors: which threads, where in the source.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -24,7 +24,7 @@ std::string hex(uint32_t mask) {
   return text;
 }
 
-// " for the lanes 0x0000ffff" where these are not all that there are.
+// " for the lanes 0x0000ffff", unless they are all lanes.
 std::string lanes(const Gate& gate) { return gate.whole ? "" : " for the lanes " + hex(gate.mask); }
 
 }  // namespace
@@ -41,8 +41,8 @@ bool Block::on_guard_page(const void* address) const {
   return address < low && address >= low - guard_bytes;
 }
 
-// All wait, and nobody can open a gate. From the first that waits to one that it waits for, and so
-// on, until that one has returned or all wait in a ring.
+// Every thread waits, and none can open a gate. Follows the first waiting thread to one it waits
+// for, and so on, until that one has returned or the chain is a cycle.
 void Block::describe_hang() {
   const auto waits = [](const Thread& t) { return !t.returned; };
   const Thread* waiting = &*std::find_if(threads_.begin(), threads_.end(), waits);

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-// A call is made where it is asked for, and it can be seen: nothing to inline or to leave out.
+// Neither inlined nor optimised away, so that a breakpoint on it works.
 extern "C" [[gnu::noinline]] void simt_break() { asm volatile(""); }
 
 namespace simt {
@@ -20,7 +20,7 @@ struct Place {
 std::optional<Place> wanted() {
   const char* set = std::getenv("SIMT_BREAK");
   if (!set) return {};
-  // Names of kernels have commas in them, too: numbers are taken from the end.
+  // Names of kernels contain commas, too: the numbers are parsed from the end.
   Place place{.kernel = set};
   unsigned* const numbers[] = {&place.thread.z, &place.thread.y, &place.thread.x,
                                &place.block.z,  &place.block.y,  &place.block.x};
@@ -30,7 +30,7 @@ std::optional<Place> wanted() {
     if (comma == std::string::npos ||
         std::sscanf(place.kernel.c_str() + comma, ",%u%c", number, &end) != 1)
       throw std::runtime_error("SIMT_BREAK=" + std::string(set) +
-                               ": is to be KERNEL,bx,by,bz,tx,ty,tz");
+                               ": should be KERNEL,bx,by,bz,tx,ty,tz");
     place.kernel.resize(comma);
   }
   return place;

@@ -1,6 +1,6 @@
 // To stop a debugger inside one chosen thread of one chosen block:
-//   SIMT_BREAK="KERNEL,block x,y,z,thread x,y,z"     KERNEL: a part of its name
-// calls simt_break() before the thread begins. While it is set, blocks run one after the other.
+//   SIMT_BREAK="KERNEL,block x,y,z,thread x,y,z"     KERNEL: part of its name
+// calls simt_break() before the thread begins. While it is set, blocks run one after another.
 #pragma once
 #include "kernels/simt/device/launch.h"
 
@@ -8,9 +8,9 @@ extern "C" void simt_break();
 
 namespace simt {
 
-// Throws std::runtime_error where SIMT_BREAK is not of that form.
+// Throws std::runtime_error if SIMT_BREAK does not have that form.
 bool breaks_in(const Launch&);
-// Its number in the block; ~0u: none.
+// The thread's number in the block; ~0u if there is none.
 unsigned thread_to_break_in(const Launch&, uint3 block);
 
 }  // namespace simt

@@ -24,7 +24,7 @@ const Chip& chip() {
     if (c.name == name) return c;
     known += std::string(known.empty() ? "" : ", ") + c.name;
   }
-  throw std::runtime_error("SIMT_ARCH=" + name + ": no such chip here; there are " + known);
+  throw std::runtime_error("SIMT_ARCH=" + name + ": unknown chip; known are " + known);
 }
 
 }  // namespace simt

@@ -1,4 +1,4 @@
-// The chip that the stand-in plays, chosen by SIMT_ARCH: what it has room for.
+// The chip that the stand-in imitates, chosen by SIMT_ARCH: its limits.
 #pragma once
 
 namespace simt {
@@ -6,13 +6,13 @@ namespace simt {
 struct Chip {
   const char* name;  // "sm_80"
   int arch;          // 80
-  int shared_bytes;  // that one block may have, when asked for
+  int shared_bytes;  // maximum per block, if the kernel asks for it
 };
 
-inline constexpr int shared_bytes_unasked = 48 * 1024;  // the same on every chip
+inline constexpr int shared_bytes_unasked = 48 * 1024;  // on every chip
 
-// By the environment variable SIMT_ARCH; sm_80 without it. Throws std::runtime_error on a name that
-// there isn't, with those that there are.
+// The one that the environment variable SIMT_ARCH names; sm_80 without it. Throws
+// std::runtime_error on an unknown name, and lists the known ones.
 const Chip& chip();
 
 }  // namespace simt

@@ -1,4 +1,4 @@
-// The device: what it is, and all of it at once.
+// The device: its properties, synchronisation and reset.
 #include <cstdio>
 
 #include "kernels/simt/device/chip.h"
@@ -13,7 +13,7 @@ namespace {
 
 void check_device(int device) {
   if (device != 0)
-    throw Failure{cudaErrorInvalidDevice, "there is device 0 alone, not " + std::to_string(device)};
+    throw Failure{cudaErrorInvalidDevice, "there is only device 0, not " + std::to_string(device)};
 }
 
 const Chip& chip_or_failure() {
@@ -24,7 +24,7 @@ const Chip& chip_or_failure() {
   }
 }
 
-constexpr int multiprocessors = 3;  // few, and no power of two
+constexpr int sm_count = 3;  // few, and not a power of two
 
 int value_of(cudaDeviceAttr attribute) {
   const Chip& c = chip_or_failure();
@@ -36,7 +36,7 @@ int value_of(cudaDeviceAttr attribute) {
     case cudaDevAttrWarpSize:
       return 32;
     case cudaDevAttrMultiProcessorCount:
-      return multiprocessors;
+      return sm_count;
     case cudaDevAttrComputeCapabilityMajor:
       return c.arch / 10;
     case cudaDevAttrComputeCapabilityMinor:
@@ -44,7 +44,7 @@ int value_of(cudaDeviceAttr attribute) {
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
       return c.shared_bytes;
   }
-  throw Failure{cudaErrorInvalidValue, "the attribute is not known here"};
+  throw Failure{cudaErrorInvalidValue, "unknown attribute"};
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
     p->maxThreadsPerBlock = value_of(cudaDevAttrMaxThreadsPerBlock);
     p->major = value_of(cudaDevAttrComputeCapabilityMajor);
     p->minor = value_of(cudaDevAttrComputeCapabilityMinor);
-    p->multiProcessorCount = multiprocessors;
+    p->multiProcessorCount = sm_count;
   });
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {

@@ -32,7 +32,7 @@ void explain(int signal, const siginfo_t& info) {
     std::snprintf(what, sizeof what, "an integer divided by zero");
   else if (signal == SIGILL)
     std::snprintf(what, sizeof what, "an illegal instruction");
-  else if (info.si_code == SI_KERNEL)  // the processor doesn't say where
+  else if (info.si_code == SI_KERNEL)  // the CPU doesn't report the address
     std::snprintf(what, sizeof what, "a misaligned vector access, or a wild pointer");
   else if (block->on_guard_page(info.si_addr))
     std::snprintf(what, sizeof what, "its stack of %zu KiB has overflowed", stack_bytes / 1024);
@@ -41,7 +41,7 @@ void explain(int signal, const siginfo_t& info) {
   print(what);
 }
 
-// Then whoever has handled it before, or the end.
+// Then the previous handler, or the default action.
 void on_signal(int signal, siginfo_t* info, void* context) {
   explain(signal, *info);
   for (size_t i = 0; i < std::size(signals); ++i) {
@@ -54,7 +54,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
 }
 
 bool install() {
-  if constexpr (asan) {  // reports signals, too, and calls this after each report
+  if constexpr (asan) {  // also reports signals, and calls this after each report
     __sanitizer_set_death_callback([] { print("reported by AddressSanitizer"); });
     return true;
   }
@@ -65,7 +65,7 @@ bool install() {
   return true;
 }
 
-// A stack for handlers: a fiber's may be the one that has overflowed.
+// A stack for the handlers: a fiber's own may have overflowed.
 class SignalStack {
  public:
   SignalStack() {
@@ -90,7 +90,7 @@ class SignalStack {
 
 }  // namespace
 
-// UndefinedBehaviorSanitizer, where it is linked, calls this ahead of each of its reports.
+// UndefinedBehaviorSanitizer, if linked, calls this before each of its reports.
 extern "C" void __ubsan_on_report();
 extern "C" void __ubsan_on_report() { print("undefined behaviour:"); }
 

@@ -21,8 +21,8 @@ void Stacks::make_some() {
     char* const guard = mappings_.back() + i * pitch;
     if (mprotect(guard, guard_bytes, PROT_NONE))
       throw std::system_error(errno, std::generic_category(), "a stack's guard page");
-    // What all fibers use of their stacks would otherwise lie at the same offset of a page, and so
-    // compete for the same few lines of the L1 cache.
+    // Otherwise the live parts of all stacks would have the same offset in a page and so compete
+    // for the same few lines of the L1 cache.
     const size_t colour = i % 16 * 256;
     all_.push_back({guard + guard_bytes, stack_bytes - colour});
     free_.push_back(all_.back());

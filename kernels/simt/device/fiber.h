@@ -1,5 +1,5 @@
-// What makes a function call a thread that can be left and entered again: a stack of its own, and
-// the place on it to go on from. A dozen lines of assembly switch; AddressSanitizer is told.
+// A fiber: a call that can be suspended and resumed, with a stack of its own. A dozen lines of
+// assembly switch stacks; AddressSanitizer is told.
 #pragma once
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
@@ -23,7 +23,7 @@ struct Stack {
 
 inline constexpr size_t stack_bytes = (asan ? 256 : 64) * 1024, guard_bytes = 4096;
 
-// Stacks to be had and given back, made when there are none left.
+// A pool of stacks that grows on demand.
 class Stacks {
  public:
   Stacks() = default;
@@ -47,9 +47,10 @@ class Stacks {
   std::vector<Stack> all_, free_;
 };
 
-// Puts away what the compiler can't, and where to go on, on the stack that `from` is left with; goes
-// on with the stack `to`. In line and without a call: processors predict returns by counting calls,
-// and one that leaves its stack, as a library's switch does, costs more than all the rest.
+// Saves on the current stack what the compiler can't and the resume address, stores the stack
+// pointer in `from`, and continues on the stack `to`. Inline, without a call: CPUs predict returns
+// by pairing them with calls, and a mispredicted return, as after a library's switch, would cost
+// more than all the rest.
 [[gnu::always_inline]] inline void switch_stacks(void** from, void* to) {
   asm volatile(
       "leaq -128(%%rsp), %%rsp\n\t"  // the red zone
@@ -77,19 +78,19 @@ struct Fiber {
   Stack stack;
   void* fake_stack = nullptr;  // AddressSanitizer's
 
-  // `enter` has to call landed() first, and never to return.
+  // `enter` must call landed() first and never return.
   void begin_on(Stack s, void (*enter)()) {
     stack = s;
     fake_stack = nullptr;
-    if constexpr (asan) __asan_unpoison_memory_region(s.low, s.bytes);  // of who had it before
-    // As a call leaves it: `enter` to go to, and a return address, of nobody.
+    if constexpr (asan) __asan_unpoison_memory_region(s.low, s.bytes);  // by its last user
+    // As a call leaves it: `enter` to jump to, and a null return address.
     auto* const words = reinterpret_cast<void**>(s.low + s.bytes) - 4;
     words[0] = reinterpret_cast<void*>(enter);
     words[1] = nullptr;
     top = words;
   }
 
-  // Control has come to this fiber; `left`, where asked for: the stack that it has come from.
+  // Control has come to this fiber; sets *left, unless null, to the stack it came from.
   void landed(Stack* left = nullptr) {
     if constexpr (asan) {
       const void* low = nullptr;
@@ -99,7 +100,7 @@ struct Fiber {
     }
   }
 
-  // Returns when another fiber switches to this one; never, when this one `ends`.
+  // Returns when another fiber switches back to this one; never if this one `ends`.
   [[gnu::always_inline]] void switch_to(Fiber& to, bool ends) {
     if constexpr (asan)
       __sanitizer_start_switch_fiber(ends ? nullptr : &fake_stack, to.stack.low, to.stack.bytes);

@@ -81,7 +81,7 @@ T __shfl_xor_sync(unsigned mask, T value, int bits, int width = warpSize,
   return simt::shuffle_value(mask, value, simt::From::exclusive_or, bits, width, site);
 }
 
-// ---- Atomics: of integers alone. Sums of floats would depend on the order of threads. ----------
+// ---- Atomics: integers only. Sums of floats would depend on the order of threads. --------------
 
 template <class T>
 concept AtomicInteger = std::is_integral_v<T> && sizeof(T) >= 4;
@@ -128,7 +128,7 @@ T atomicMin(T* p, std::type_identity_t<T> x) {
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 inline void __threadfence_block() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
-// ---- Memory: hints to caches that there are none of --------------------------------------------
+// ---- Memory: cache hints, which have no effect -------------------------------------------------
 
 template <class T>
 T __ldg(const T* p) {
@@ -179,10 +179,10 @@ template <Arithmetic T>
 constexpr T max(T a, T b) {
   return a < b ? b : a;
 }
-inline float min(float a, float b) { return fminf(a, b); }  // the number, where one is NaN
+inline float min(float a, float b) { return fminf(a, b); }  // ignores a NaN
 inline float max(float a, float b) { return fmaxf(a, b); }
 
-// ---- Floats. A GPU's quick forms are less exact than these: tests allow for it. ----------------
+// ---- Floats. A GPU's fast versions are less exact than these: tests allow for it. --------------
 
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "kernels/simt/device/control.h"
-#include "kernels/simt/device/pool.h"
+#include "kernels/simt/device/thread_pool.h"
 
 namespace simt {
 namespace {
@@ -30,7 +30,7 @@ class Names {
 };
 
 Names& names() {
-  static Names& run = *new Names;  // streams may still launch while statics are destroyed
+  static Names& run = *new Names;  // never destroyed: streams may launch while statics are
   return run;
 }
 
@@ -73,7 +73,7 @@ void check_limits(const Launch& launch) {
 void run(const Launch& launch) {
   check_limits(launch);
   names().add(launch);
-  const std::string error = Pool::instance().run(launch);
+  const std::string error = ThreadPool::instance().run(launch);
   if (!error.empty()) throw std::runtime_error(error);
 }
 

@@ -12,15 +12,16 @@ struct Launch {
   std::string name;  // of the kernel
   dim3 grid, block;
   size_t shared_bytes;
-  std::function<void()> body;                  // what each thread does; owns the kernel's arguments
-  size_t shared_limit = shared_bytes_unasked;  // what cudaFuncSetAttribute has raised it to
+  std::function<void()> body;                  // runs in each thread; owns the kernel's arguments
+  size_t shared_limit = shared_bytes_unasked;  // as raised by cudaFuncSetAttribute
 };
 
-// Throws std::runtime_error where the chip would refuse it, as CUDA does at the call.
+// Throws std::runtime_error if the chip would refuse the launch, as CUDA does at the call.
 void check_limits(const Launch&);
 
-// Runs it on all cores, to its end. Throws std::runtime_error "KERNEL: block (x,y,z): what is wrong":
-// which threads, where in the source. The same launch fails in the same words every time.
+// Runs it on all cores, to its end. Throws std::runtime_error "KERNEL: block (x,y,z): what is
+// wrong", with the threads and the source lines. The same launch fails with the same words every
+// time.
 void run(const Launch&);
 
 }  // namespace simt

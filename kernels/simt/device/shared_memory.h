@@ -1,4 +1,4 @@
-// A block's shared memory: between two redzones, and NaN until written.
+// A block's shared memory: between two redzones, NaN until written.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -10,12 +10,12 @@ class SharedMemory {
  public:
   ~SharedMemory();
 
-  // Fresh for a block: all bytes 0xFF, which is a NaN in every type of floating-point number. The
-  // redzones hold the same, so that reading beyond the end shows too; under AddressSanitizer they
-  // may not be touched at all.
+  // Resets it for a block: all bytes 0xFF, a NaN in every floating-point type. The redzones hold
+  // the same, so that reads past the end show, too; under AddressSanitizer any access to them is an
+  // error.
   void prepare(size_t bytes);
 
-  // What was written beyond either end, for a message; empty if nothing was.
+  // Describes what was written beyond either end; empty if nothing was.
   std::string overrun() const;
 
   unsigned char* data() const { return data_; }
@@ -26,7 +26,7 @@ class SharedMemory {
   }
 
  private:
-  struct alignas(1024) Chunk {  // the strictest alignment that a GPU asks for, TMA's
+  struct alignas(1024) Chunk {  // TMA's, the strictest alignment on a GPU
     unsigned char at[1024];
   };
   void unpoison();

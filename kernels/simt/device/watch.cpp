@@ -34,7 +34,7 @@ double seconds_of(clockid_t clock) {
   std::abort();
 }
 
-// Looks after all blocks from a host thread of its own.
+// Watches all blocks from a host thread of its own.
 class Watch {
  public:
   static Watch& instance() {
@@ -58,13 +58,13 @@ class Watch {
  private:
   struct Entry {
     const Block* block;
-    clockid_t clock{};   // processor time of the host thread that runs it
-    uint64_t begun = 0;  // which of its blocks was seen last,
-    double since = 0;    // and when first
+    clockid_t clock{};   // processor time of its host thread
+    uint64_t begun = 0;  // the last block seen, by number,
+    double since = 0;    // and when it was first seen
   };
 
   Watch() {
-    // A child of fork() has no such thread yet, and the lock is to be free in it.
+    // A child of fork() has no such thread, and needs the lock to be free.
     pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                    [] {
                      instance().running_ = false;

@@ -1,4 +1,4 @@
-// cudaMalloc to cudaMemset: memory of both sides, and what moves between them.
+// cudaMalloc to cudaMemset: device and host memory, and copies between them.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -56,7 +56,7 @@ struct Copy {
     if (kind == cudaMemcpyDeviceToDevice) to_device = from_device = true;
     check();
   }
-  // Also when it runs: a graph may outlive the memory that it was captured with.
+  // Checked again when it runs: a graph may outlive the memory it was captured with.
   void check() const {
     const std::string what =
         std::string("a copy from ") + side(from_device) + " to " + side(to_device) + ", ";
@@ -172,8 +172,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
     if (!bytes) return;
     const Copy copy(to, from, bytes, kind);
     const bool on_host = !copy.to_device && !copy.from_device;
-    // The host must not read its destination before it has waited. (Unless something that is queued
-    // may still want what is there.)
+    // The host must not read the destination before it has waited. (Unless queued work may still
+    // read its old content.)
     if (!copy.to_device && !on_host && !s.capture &&
         !runtime().operations.reads(static_cast<char*>(to), bytes))
       std::memset(to, 0xFF, bytes);
@@ -187,10 +187,10 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
     if (!bytes) return;
     SimtStream& s = runtime().null_stream;
     const Copy copy(to, from, bytes, kind);
-    if (copy.to_device && copy.from_device)  // the host does not wait for it
+    if (copy.to_device && copy.from_device)  // the host does not wait
       return submit(lock, "cudaMemcpy", s, copy.work());
     ++runtime().synchronizations;
-    if (copy.to_device && !is_pinned(from)) {  // nor here, once it can reuse its memory
+    if (copy.to_device && !is_pinned(from)) {  // nor here, once the source is staged
       synchronize(lock, dependencies(s));
       const auto staged = std::make_shared<std::string>(static_cast<const char*>(from), bytes);
       return submit(lock, "cudaMemcpy", s,
@@ -209,7 +209,7 @@ cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t strea
   });
 }
 cudaError_t cudaMemset(void* p, int value, size_t bytes) {
-  return cudaMemsetAsync(p, value, bytes, nullptr);  // asynchronous all the same
+  return cudaMemsetAsync(p, value, bytes, nullptr);  // asynchronous, too
 }
 
 }  // namespace simt_cuda
@@ -218,7 +218,8 @@ cudaError_t cudaMemset(void* p, int value, size_t bytes) {
 namespace simt {
 namespace {
 
-// Whether there is a page at the address. Heaps, stacks and mappings lie high: sizes don't.
+// Whether a page is mapped at the address. Heaps, stacks and mappings have high addresses, unlike
+// sizes.
 bool is_mapped(uintptr_t address) {
   if (address < uintptr_t{1} << 46 || address >= uintptr_t{1} << 47) return false;
   unsigned char in_core;

@@ -72,7 +72,7 @@ cudaError_t report(cudaError_t code, const std::string& why) {
 
 void stick(cudaError_t code, const std::string& why) {
   static std::mutex mutex;
-  static auto& all = *new std::deque<std::string>;  // who holds a string of them may go on
+  static auto& all = *new std::deque<std::string>;  // never destroyed: callers keep the strings
   const std::lock_guard lock(mutex);
   if (sticky_code != cudaSuccess) return;  // the rest follows from the first
   sticky_words = all.emplace_back(why).c_str();

@@ -1,4 +1,4 @@
-// What calls of the runtime return.
+// The errors that the runtime's calls return.
 #pragma once
 #include <string>
 
@@ -12,10 +12,10 @@ struct Failure {
   std::string why;
 };
 
-// Makes `code` this thread's last error and `why` its words; empty: CUDA's own.
+// Makes `code` this thread's last error, described by `why` or, if empty, by CUDA's own words.
 cudaError_t report(cudaError_t code, const std::string& why);
 
-// The error of an operation that ran. From then on every call returns it.
+// The error of an operation that ran. From now on every call returns it.
 void stick(cudaError_t code, const std::string& why);
 cudaError_t sticky();
 void forget_sticky();

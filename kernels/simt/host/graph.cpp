@@ -13,7 +13,7 @@ std::string named(const char* call) {
   return std::string(call) + " while a stream is being captured";
 }
 
-// Whether all that was captured lies before what the origin would do next.
+// Whether everything captured has been joined to the origin stream.
 bool joined(const Capture& c) {
   std::vector<bool> reached(c.nodes->size());
   std::vector<size_t> stack = c.origin->heads;
@@ -119,7 +119,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return call("cudaStreamEndCapture", [&](Lock&) {
     SimtStream& s = resolve(stream);
-    if (!graph) throw Failure{cudaErrorInvalidValue, "the graph's place is null"};
+    if (!graph) throw Failure{cudaErrorInvalidValue, "the graph pointer is null"};
     *graph = nullptr;
     if (!s.capture) throw Failure{cudaErrorIllegalState, "the stream is not being captured"};
     const auto c = s.capture;
@@ -135,8 +135,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
       throw Failure{cudaErrorStreamCaptureInvalidated, c->invalidated_by};
     if (!whole)
       throw Failure{cudaErrorStreamCaptureUnjoined,
-                    "a stream was forked from the captured one, and what it has done since is not "
-                    "waited for there"};
+                    "a stream was forked from the captured one, and its later work was not joined"};
     *graph = *runtime().graphs.insert(new SimtGraph{c->nodes}).first;
   });
 }
@@ -179,7 +178,7 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) 
         *type = cudaGraphNodeTypeMemset;
         break;
       default:
-        *type = cudaGraphNodeTypeHost;  // marks are no nodes
+        *type = cudaGraphNodeTypeHost;  // marks never become nodes
     }
   });
 }

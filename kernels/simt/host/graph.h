@@ -12,31 +12,31 @@
 inline namespace simt_cuda {
 struct SimtNode {
   simt::host::WorkPtr work;
-  std::vector<size_t> before;  // their places in the graph
-  size_t stream;               // number of that it was captured from
+  std::vector<size_t> before;  // indices of the nodes it depends on
+  size_t stream;               // number of the stream it was captured from
 };
 }  // namespace simt_cuda
 
 namespace simt::host {
 
-using Nodes = std::deque<SimtNode>;  // in the order of their capture, so each behind its `before`
+using Nodes = std::deque<SimtNode>;  // in order of capture, so each comes after its `before`
 
 struct Capture {
   cudaStreamCaptureMode mode;
   std::thread::id thread;
   SimtStream* origin;
-  std::vector<SimtStream*> streams;  // that have joined, the origin first
+  std::vector<SimtStream*> streams;  // taking part, the origin first
   std::shared_ptr<Nodes> nodes = std::make_shared<Nodes>();
-  std::string invalidated_by{};  // empty: nothing has
+  std::string invalidated_by{};  // empty while it is valid
   bool ended = false;
 };
 
-// Each of these with the runtime's lock held.
-void add_node(SimtStream&, WorkPtr);  // to the graph that is captured from the stream
+// All of these need the runtime's lock.
+void add_node(SimtStream&, WorkPtr);  // to the graph being captured from the stream
 void invalidate(Capture&, const std::string& by);
-// Refuses a call that a capture rules out, whatever the stream: synchronising, allocating.
+// Refuses a call that a capture on any stream forbids: synchronising, allocating.
 void forbid_in_capture(const char* call);
-// Refuses what makes the null stream wait for a stream that is being captured.
+// Refuses a call that would make the null stream wait for a stream being captured.
 void forbid_null_stream_in_capture(const char* call);
 void leave_capture(SimtStream&);
 
@@ -48,6 +48,6 @@ struct SimtGraph {
 };
 struct SimtGraphExec {
   std::shared_ptr<const simt::host::Nodes> nodes;
-  simt::host::OperationPtr last;  // of its launches, which follow one another
+  simt::host::OperationPtr last;  // of its launches, which run one after another
 };
 }  // namespace simt_cuda

@@ -21,15 +21,15 @@ constexpr bool asan = true;
 constexpr bool asan = false;
 #endif
 constexpr size_t page = 4096, huge_page = size_t{2} << 20;
-// At least, on both sides. It is also all that cudaMalloc promises to align to.
+// The minimum on either side; also the alignment that cudaMalloc guarantees.
 constexpr size_t canary = 256;
 constexpr size_t address_space = size_t{1} << 40;
-constexpr uintptr_t preferred_begin = 0x200000000000;  // addresses that are known at sight
-constexpr size_t max_freed = 10000;                    // that are remembered, for messages
+constexpr uintptr_t preferred_begin = 0x200000000000;  // addresses that are easy to recognise
+constexpr size_t max_freed = 10000;                    // allocations remembered for messages
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// FA FF FA FF ...: NaN in every type, and unlike the 0xFF of fresh memory.
+// FA FF FA FF ...: NaN in every type, but different from the 0xFF of fresh memory.
 unsigned char canary_byte(uintptr_t address) { return address % 2 ? 0xFF : 0xFA; }
 struct CanaryPage {
   unsigned char bytes[2 * page];
@@ -66,24 +66,24 @@ const char* access(void* context) {
 #endif
 }
 
-// The operation that has caused a fault on this thread; null: the host's own code has.
+// The operation that caused a fault on this thread; null if the host's own code did.
 const char* culprit() { return runs_here || !is_host_thread ? running.load() : nullptr; }
 
-// Then whoever has handled it before, or the end.
+// Then the previous handler, or the default action.
 void on_fault(int signal_number, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   if (device_memory().holds(info->si_addr)) {
     char where[300];
     device_memory().describe(address, where, sizeof where);
     if (culprit())
-      say("%s %s what is not its own: %s\n", culprit(), access(context), where);
+      say("%s %s memory it does not own: %s\n", culprit(), access(context), where);
     else
       say("host code %s device memory: %s\n", access(context), where);
   }
   if (before_us.sa_flags & SA_SIGINFO)
     before_us.sa_sigaction(signal_number, info, context);
   else if (before_us.sa_handler == SIG_DFL || before_us.sa_handler == SIG_IGN)
-    signal(signal_number, SIG_DFL);  // returning repeats the access: a debugger stops at its line
+    signal(signal_number, SIG_DFL);  // the access is repeated: a debugger stops at its line
   else
     before_us.sa_handler(signal_number);
 }
@@ -106,7 +106,7 @@ bool protect(const Allocation& a, int protection) {
 }  // namespace
 
 DeviceMemory& device_memory() {
-  static auto& memory = *new DeviceMemory;  // outlives all other static objects
+  static auto& memory = *new DeviceMemory;  // never destroyed
   return memory;
 }
 
@@ -117,7 +117,7 @@ bool DeviceMemory::holds(const void* p) const {
                      [=](const Range& r) { return address >= r.begin && address < r.end; });
 }
 
-// Closed addresses for `bytes` with a page that stays closed on both sides; 0: none are left.
+// Closed addresses for `bytes`, with a page on either side that stays closed; 0 if none are left.
 uintptr_t DeviceMemory::reserve(size_t bytes, size_t alignment) {
   const uintptr_t begin = round_up(next_ + page, alignment);
   if (n_ranges_ && begin + bytes + page <= ranges_[n_ranges_ - 1].end) {
@@ -126,7 +126,7 @@ uintptr_t DeviceMemory::reserve(size_t bytes, size_t alignment) {
   }
   if (n_ranges_ == max_ranges) return 0;
   for (size_t size = std::max(address_space, round_up(bytes + alignment + 2 * page, huge_page));
-       size >= bytes + alignment + 2 * page; size /= 2) {  // there may be a limit on address space
+       size >= bytes + alignment + 2 * page; size /= 2) {  // address space may be limited
     void* p = mmap(n_ranges_ ? nullptr : reinterpret_cast<void*>(preferred_begin), size, PROT_NONE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) continue;
@@ -143,7 +143,7 @@ void* DeviceMemory::allocate(size_t bytes) {
   watch_faults();
   if (bytes > memory_bytes || allocated_ + bytes > memory_bytes) return nullptr;
   const size_t whole = round_up(canary + bytes + canary, page);
-  const bool huge = whole >= huge_page;  // opened and closed in a few steps only
+  const bool huge = whole >= huge_page;  // few pages to open and close
   const uintptr_t pages = reserve(whole, huge ? huge_page : page);
   if (!pages) return nullptr;
   const Allocation a{pages + canary, bytes, pages, pages + whole};
@@ -168,7 +168,7 @@ bool DeviceMemory::release(void* p) {
   const auto found = live_.find(reinterpret_cast<uintptr_t>(p) - canary);
   if (found == live_.end()) return false;
   const Allocation a = found->second;
-  // New closed pages in the place of the old ones, which the system gets back.
+  // New closed pages replace the old ones, which are returned to the system.
   mmap(reinterpret_cast<void*>(a.pages), a.pages_end - a.pages, PROT_NONE,
        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   if constexpr (asan)
@@ -224,8 +224,8 @@ void DeviceMemory::describe(uintptr_t address, char* text, size_t size) const {
                          : address - a->begin - a->bytes,
                 before   ? "before"
                 : inside ? "into"
-                         : "behind the end of",
-                a->bytes, freed ? "that cudaFree took back" : "made by cudaMalloc");
+                         : "past the end of",
+                a->bytes, freed ? "freed by cudaFree" : "made by cudaMalloc");
 }
 
 std::string DeviceMemory::refusal(const void* p, size_t bytes) const {
@@ -256,7 +256,7 @@ void DeviceMemory::close() {
 }
 
 std::string DeviceMemory::overrun() {
-  if constexpr (asan) return "";  // ASan has seen it
+  if constexpr (asan) return "";  // ASan has reported it
   const std::lock_guard lock(mutex_);
   for (const auto& [pages, a] : live_) {
     const Range sides[] = {{a.pages, a.begin}, {a.begin + a.bytes, a.pages_end}};
@@ -267,7 +267,7 @@ std::string DeviceMemory::overrun() {
       paint_canary(begin, end);
       char where[300];
       describe(at, where, sizeof where);
-      return std::string("wrote what is not its own: ") + where;
+      return std::string("wrote memory it does not own: ") + where;
     }
   }
   return "";

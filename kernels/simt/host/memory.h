@@ -1,6 +1,6 @@
-// The memory of the stand-in's device. The host cannot touch it: its pages are closed but while
-// queued operations run. (Open, they are open to all threads of the process: a thread that touches
-// device memory just then is not noticed.)
+// The memory of the stand-in's device. The host cannot touch it: its pages are open only while
+// queued operations run. (Open pages are open to the whole process: a host thread that touches
+// device memory at that moment goes unnoticed.)
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -14,37 +14,38 @@ namespace simt::host {
 struct Allocation {
   uintptr_t begin;
   size_t bytes;
-  uintptr_t pages, pages_end;  // with the canaries on both sides; no page on either side of these
+  uintptr_t pages,
+      pages_end;  // including the canaries on either side; surrounded by unmapped pages
 };
 
 class DeviceMemory {
  public:
-  void* allocate(size_t bytes);  // null: there is not as much
-  bool release(void*);           // false: never allocated, or released before
+  void* allocate(size_t bytes);  // null if there is not enough
+  bool release(void*);           // false if never allocated, or already released
   void release_all();
   size_t allocated() const { return allocated_; }
 
-  bool holds(const void*) const;  // whether the address is one of the device's
-  // Whether all of [p, p + bytes) may be used; if not, what is wrong with it.
+  bool holds(const void*) const;  // whether it is a device address
+  // What is wrong with using [p, p + bytes); empty if nothing is.
   std::string refusal(const void* p, size_t bytes) const;
   // "0x200000000108 is 8 bytes into an allocation of 1024 bytes made by cudaMalloc"
   void describe(uintptr_t address, char* text, size_t size) const;
 
   void open();
   void close();
-  // The first byte found written beside an allocation, in words; empty: none. Repairs it.
+  // Describes the first byte written outside an allocation, and repairs it; empty if none was.
   std::string overrun();
 
  private:
   uintptr_t reserve(size_t bytes, size_t alignment);
   const Allocation* nearest(uintptr_t address, bool& freed) const;
 
-  // Recursive: a fault may come from under it, and is to be described all the same.
+  // Recursive: a fault may happen while it is held, and must be described, too.
   mutable std::recursive_mutex mutex_;
   struct Range {
     uintptr_t begin, end;
   };
-  // Of address space; no address is used a second time, so that what was freed stays closed.
+  // Address space; no address is used twice, so that freed memory stays closed.
   static constexpr size_t max_ranges = 64;
   Range ranges_[max_ranges];
   std::atomic<size_t> n_ranges_ = 0;
@@ -56,8 +57,8 @@ class DeviceMemory {
 
 DeviceMemory& device_memory();
 
-// For the message of a fault: the operation that runs; whether it does so on this thread (a kernel's
-// blocks run on others, too); whether this thread is one of the host's, known by its calls.
+// For a fault's message: the running operation; whether it runs on this thread (a kernel's blocks
+// run on others, too); whether this is a host thread, known from its calls.
 inline std::atomic<const char*> running = nullptr;
 inline thread_local bool runs_here = false, is_host_thread = false;
 

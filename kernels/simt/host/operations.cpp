@@ -77,10 +77,10 @@ void Operations::start_order() {
   seed_ = stream_seed;
   random_ = seed_;
   last_stream_ = 0;
-  for (int i = 0; i < 8; ++i) random();  // small seeds begin alike
+  for (int i = 0; i < 8; ++i) random();  // small seeds begin with similar numbers
   constexpr unsigned chances[][3] = {{0, 50, 90}, {0, 30, 90}, {0, 0, 40}};
   stay_ = chances[0][random() % 3];   // on the stream that ran last
-  ahead_ = chances[1][random() % 3];  // what nobody waits for runs, too
+  ahead_ = chances[1][random() % 3];  // operations nobody waits for run, too
   early_ = chances[2][random() % 3];  // one more runs at a call
 }
 

@@ -1,4 +1,4 @@
-// The operations that the host has queued, and in which order they run.
+// The operations that the host has queued, and the order in which they run.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -13,13 +13,13 @@ namespace simt::host {
 
 using Lock = std::unique_lock<std::mutex>;
 
-// What an operation does: also a node of a graph, which is many operations, one for each replay.
+// What an operation does. A graph's node is one, too: each replay makes an operation of it.
 enum class Kind { kernel, copy, set, host, mark };
 struct Work {
   Kind kind;
   std::string name;
   std::function<void()> run;
-  const char* reads = nullptr;  // of the host's memory: the source of a copy
+  const char* reads = nullptr;  // host memory: the source of a copy
   size_t read_bytes = 0;
 };
 using WorkPtr = std::shared_ptr<const Work>;
@@ -28,30 +28,30 @@ struct Operation;
 using OperationPtr = std::shared_ptr<Operation>;
 struct Operation {
   WorkPtr work;
-  size_t stream;  // its number, for the choice of the next one only
+  size_t stream;  // its number, only to choose the next operation
   size_t number;
-  std::vector<OperationPtr> before;  // empty once it is done
+  std::vector<OperationPtr> before;  // what it depends on; empty once it is done
   std::vector<Operation*> after;
-  size_t missing = 0;  // of `before`
-  size_t wanted = 0;   // by which wait
+  size_t missing = 0;  // of `before`, not done yet
+  size_t wanted = 0;   // the wait that needs it
   bool done = false;
   std::chrono::steady_clock::time_point end{};
 };
 
-// All under the runtime's one lock, which is open while an operation runs; one runs at a time, on
-// the thread that waits for it.
+// Guarded by the runtime's one lock, which is released while an operation runs. One runs at a time,
+// on the thread that waits for it.
 class Operations {
  public:
   OperationPtr add(WorkPtr, size_t stream, std::vector<OperationPtr> before);
-  // After each call that adds: a few may run at once.
+  // After each call that adds one: a few may run now.
   void added(Lock&);
   void run(Lock&, const std::vector<OperationPtr>& wanted);
-  // Whether all are done. If not, some may be at the next call.
+  // Whether all are done. If not, some may run, so that polling ends.
   bool poll(Lock&, const std::vector<OperationPtr>& wanted);
   std::vector<OperationPtr> pending() const;
   // Whether something queued may read these bytes on the host.
   bool reads(const char* begin, size_t bytes) const;
-  // Forgets all of them, and begins the order anew.
+  // Forgets all of them and restarts the order.
   void drop(Lock&);
 
  private:
@@ -65,14 +65,14 @@ class Operations {
   void leave();
 
   std::map<size_t, OperationPtr> pending_;  // by number
-  std::map<size_t, Operation*> ready_;      // of these, what follows nothing
+  std::map<size_t, Operation*> ready_;      // those that depend on nothing
   size_t numbers_ = 0, waits_ = 0;
   bool busy_ = false;
   std::condition_variable changed_;
 
   unsigned seed_ = 0;
   uint64_t random_ = 0;
-  unsigned stay_ = 0, ahead_ = 0, early_ = 0;  // per cent: see obey_seed
+  unsigned stay_ = 0, ahead_ = 0, early_ = 0;  // percent: see obey_seed
   size_t last_stream_ = 0;
 };
 

@@ -7,7 +7,7 @@
 namespace simt::host {
 
 Runtime& runtime() {
-  static auto& all = *new Runtime;  // outlives all other static objects
+  static auto& all = *new Runtime;  // never destroyed
   return all;
 }
 
@@ -39,7 +39,7 @@ void submit(Lock& lock, const char* call, SimtStream& s, WorkPtr work) {
   Runtime& r = runtime();
   if (&s == &r.null_stream) forbid_null_stream_in_capture(call);
   s.last = r.operations.add(std::move(work), s.number, dependencies(s));
-  if (&s == &r.null_stream) r.left_behind.clear();  // what follows it follows them
+  if (&s == &r.null_stream) r.left_behind.clear();  // they come before it
   r.operations.added(lock);
 }
 
@@ -125,7 +125,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return create("cudaStreamCreateWithFlags", stream, flags);
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
-  return create("cudaStreamCreateWithPriority", stream, flags);  // a priority promises nothing
+  return create("cudaStreamCreateWithPriority", stream, flags);  // priorities guarantee nothing
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return call("cudaStreamDestroy", [&](Lock&) {
@@ -137,7 +137,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     std::erase_if(r.left_behind, [](const OperationPtr& o) { return o->done; });
     if (s.blocking && s.last && !s.last->done) r.left_behind.push_back(s.last);
     r.streams.erase(stream);
-    delete stream;  // what is queued there runs all the same
+    delete stream;  // its queued work still runs
   });
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -263,7 +263,7 @@ cudaError_t launch(Launch l, cudaStream_t stream) {
   try {
     check_limits(l);
   } catch (const std::runtime_error& e) {
-    // Without the kernel's name, which the caller adds: CUDA does not know it either.
+    // Without the kernel's name: the caller adds it, as with CUDA.
     const std::string why = e.what(), name = l.name + ": ";
     return report(cudaErrorInvalidConfiguration,
                   why.starts_with(name) ? why.substr(name.size()) : why);

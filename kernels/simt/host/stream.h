@@ -1,4 +1,4 @@
-// Streams and events, and all that the runtime keeps.
+// Streams and events, and the runtime's state.
 #pragma once
 #include <memory>
 #include <set>
@@ -15,11 +15,11 @@ struct SimtStream {
   bool blocking;                    // synchronises with the null stream
   simt::host::OperationPtr last{};  // queued
   std::shared_ptr<simt::host::Capture> capture{};
-  std::vector<size_t> heads{};  // in a capture: the nodes that its next one follows
+  std::vector<size_t> heads{};  // in a capture: the nodes that its next one depends on
 };
 struct SimtEvent {
   bool timing;
-  simt::host::OperationPtr record{};               // the last one; null: there was none
+  simt::host::OperationPtr record{};               // the last one, or null
   std::shared_ptr<simt::host::Capture> capture{};  // the last record was captured
   std::vector<size_t> heads{};
 };
@@ -35,8 +35,8 @@ struct Runtime {
   std::set<SimtEvent*> events;
   std::set<SimtGraph*> graphs;
   std::set<SimtGraphExec*> executables;
-  std::vector<std::shared_ptr<Capture>> captures;  // under way
-  std::vector<OperationPtr> left_behind;  // last ones of blocking streams that are destroyed
+  std::vector<std::shared_ptr<Capture>> captures;  // in progress
+  std::vector<OperationPtr> left_behind;           // the last ones of destroyed blocking streams
   size_t stream_numbers = 0, synchronizations = 0, launches = 0, graph_launches = 0;
 };
 Runtime& runtime();
@@ -57,15 +57,15 @@ cudaError_t call(const char* name, Body body) {
   } catch (const std::bad_alloc&) {
     return report(cudaErrorMemoryAllocation, "");
   }
-  return report(sticky(), "");  // of an operation that ran meanwhile, too
+  return report(sticky(), "");  // includes operations that ran during the call
 }
 
 SimtStream& resolve(cudaStream_t);
 SimtEvent& resolve(cudaEvent_t);
-// What an operation that is queued now follows.
+// What an operation queued now depends on.
 std::vector<OperationPtr> dependencies(const SimtStream&);
 void submit(Lock&, const char* call, SimtStream&, WorkPtr);
-// The host waits until all that is queued there is done.
+// The host waits until all work queued on the stream is done.
 void synchronize(Lock&, const std::vector<OperationPtr>&);
 
 }  // namespace simt::host

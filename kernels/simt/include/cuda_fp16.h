@@ -1,5 +1,6 @@
-// CUDA's half precision for g++: what of it this project uses. Rounds to nearest even and, like
-// CUDA's, makes a single NaN; tests/numerics/conversions_test.cpp compares it with the toolkit's bit by bit.
+// CUDA's half precision for g++: the part this project uses. Rounds to nearest even and, like
+// CUDA's, makes a single NaN; tests/numerics/conversions_test.cpp compares it bit by bit with the
+// toolkit's.
 #pragma once
 #include <bit>
 
@@ -27,7 +28,7 @@ inline float2 __half22float2(__half2 h) { return {__half2float(h.x), __half2floa
 inline unsigned short __half_as_ushort(__half h) { return std::bit_cast<unsigned short>(h); }
 inline __half __ushort_as_half(unsigned short bits) { return std::bit_cast<__half>(bits); }
 
-// By way of float, which is exact enough to round only once.
+// Through float, which is wide enough that only one rounding matters.
 inline __half __hadd(__half a, __half b) { return __float2half(__half2float(a) + __half2float(b)); }
 inline __half __hsub(__half a, __half b) { return __float2half(__half2float(a) - __half2float(b)); }
 inline __half __hmul(__half a, __half b) { return __float2half(__half2float(a) * __half2float(b)); }
@@ -39,7 +40,7 @@ namespace simt {
 using float8 = float __attribute__((vector_size(32)));
 
 inline float8 half8_to_float8(const void* halves) {
-#ifdef __F16C__  // one instruction; g++ 12 left alone makes eight
+#ifdef __F16C__  // one instruction, where g++ 12 generates eight
   using short8 = short __attribute__((vector_size(16)));
   return float8(__builtin_ia32_vcvtph2ps256(*static_cast<const short8*>(halves)));
 #else

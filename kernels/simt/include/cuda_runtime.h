@@ -1,15 +1,15 @@
 // CUDA's runtime for g++: the calls that this project makes, with CUDA's names, values and meaning.
 //
-// A stream is a queue: nothing runs at the call, but as late as it may, in an order that
-// simt::stream_seed chooses (control.h). So what runs right only because a GPU happens to be quick
-// gives a wrong result here. Where CUDA leaves something open, it is the worse for the caller:
-//   - cudaMemcpyAsync reads and writes host memory when it runs, pageable memory too; its destination
-//     on the host holds 0xFF until then;
+// A stream is a queue: nothing runs at the call, but as late as possible, in an order that
+// simt::stream_seed chooses (control.h). So code that works only because a GPU happens to be fast
+// gives a wrong result here. Whatever CUDA leaves unspecified is as bad for the caller as possible:
+//   - cudaMemcpyAsync reads and writes host memory when it runs, even pageable memory; its
+//     destination on the host holds 0xFF until then;
 //   - new device and pinned memory holds 0xFF: NaN;
-//   - the host dies where it touches device memory;
-//   - cudaStreamSynchronize(nullptr) waits for the null stream, not for all others.
-// Nothing runs by itself either: a host thread that waits for a cudaLaunchHostFunc without calling
-// CUDA waits for ever, and what waits for another process calls simt::run_all() first.
+//   - the host crashes if it touches device memory;
+//   - cudaStreamSynchronize(nullptr) waits for the null stream only.
+// Nothing runs on its own either: a host thread that waits for a cudaLaunchHostFunc without calling
+// CUDA waits forever, and code that waits for another process calls simt::run_all() first.
 #pragma once
 #include <cmath>
 #include <cstdlib>
@@ -22,8 +22,8 @@
 inline namespace simt_cuda {
 
 // ---- Errors -------------------------------------------------------------------------------------
-// An operation that fails makes all later calls return its error, as on a GPU. The strings say more
-// than CUDA's: they are those of the calling thread's last error with that code.
+// After a failed operation all calls return its error, as on a GPU. The strings say more than
+// CUDA's: they describe the calling thread's last error with that code.
 enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
@@ -82,14 +82,14 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int device);
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 cudaError_t cudaDeviceSynchronize();
-cudaError_t cudaDeviceReset();  // forgets errors, queued operations and all that was made
+cudaError_t cudaDeviceReset();  // forgets errors, queued operations and all objects
 
 // ---- Memory -------------------------------------------------------------------------------------
 constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2,
                    cudaHostAllocWriteCombined = 4;
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);  // total: simt::memory_bytes
 cudaError_t cudaMalloc(void**, size_t bytes);
-cudaError_t cudaFree(void*);  // after all that is queued
+cudaError_t cudaFree(void*);  // runs all queued work first
 cudaError_t cudaMallocHost(void**, size_t bytes);
 cudaError_t cudaHostAlloc(void**, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void*);
@@ -175,17 +175,17 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);
 namespace simt {
 
 cudaError_t launch(Launch, cudaStream_t);
-// A kernel of a library's stand-in: `run` may touch device memory and throws std::runtime_error.
+// A kernel of a library's stand-in: `run` may touch device memory, and throws std::runtime_error.
 cudaError_t launch(std::string name, std::function<void()> run, cudaStream_t);
 
-// Refuses words in which there is a pointer to the host's memory. (Pinned memory a kernel may read.)
+// Refuses arguments that contain a pointer to host memory. (Kernels may read pinned memory.)
 cudaError_t check_words(const void* words, size_t bytes);
 
-// A kernel's argument: here all memory is the host's, and a kernel that reads it would do so.
+// A kernel's argument. Here all memory is the host's: a kernel could read it unnoticed.
 template <class T>
 cudaError_t check_argument(T argument) {
 #if defined(__SANITIZE_ADDRESS__) || !__has_builtin(__builtin_clear_padding)
-  // Two sizes side by side are soon one of AddressSanitizer's addresses: 0x6280000000c0.
+  // Two adjacent sizes may look like one of AddressSanitizer's addresses: 0x6280000000c0.
   (void)argument;
   return cudaSuccess;
 #else

@@ -1,8 +1,8 @@
-// NCCL for g++: just the calls that this project makes, between the processes of one machine,
-// through memory that they share. A collective is queued on its stream like a kernel. It knows
-// nothing of dead or stuck peers: it waits for ever, as the real one may, so that who uses it has to
-// notice by other means. SIMT_NCCL_FAULT=die:RANK:N or hang:RANK:N plants one: in its N-th
-// collective (from 1) that rank kills itself, or goes to sleep for ever.
+// NCCL for g++: the calls that this project makes, between the processes of one machine, through
+// shared memory. A collective is queued on its stream like a kernel. It knows nothing of dead or
+// stuck peers: it waits forever, as the real one may, so that its user must notice by other means.
+// SIMT_NCCL_FAULT=die:RANK:N or hang:RANK:N plants a fault: in its N-th collective (from 1) that
+// rank kills itself, or sleeps forever.
 #pragma once
 #include <cstddef>
 

@@ -1,4 +1,4 @@
-// CUDA's words for g++: keywords and vector types, just those that this project uses.
+// CUDA's keywords and vector types for g++: those that this project uses.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,8 +9,8 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 
-// An inline namespace: used like CUDA's global names, yet mangled apart from them, so that objects
-// of g++ and of nvcc can be linked into one program.
+// An inline namespace: used like CUDA's global names but mangled differently, so that objects of
+// g++ and of nvcc can be linked into one program.
 inline namespace simt_cuda {
 
 struct uint3 {

@@ -1,6 +1,6 @@
-// What cuBLASLt refuses is refused here, too. Its algorithm carries what it was chosen for, so that
-// one used for another product, or with pointers less aligned than was said, shows; and it takes a
-// workspace only to scribble over it.
+// Refuses what cuBLASLt refuses. An algorithm records what it was chosen for, so that using it for
+// another product, or with less aligned pointers, is an error. The workspace is only scribbled
+// over.
 #include "kernels/simt/include/cublasLt.h"
 
 #include <algorithm>
@@ -199,7 +199,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   *returned = 0;
   if (const auto wrong = check(*o, *a, *b, *c, *d)) return wrong;
   const uint64_t product = product_of(*o, *a, *b, *c);
-  const uint64_t wish = 1024 + product % 8 * 512;  // as little to be foreseen as cuBLASLt's
+  const uint64_t wish = 1024 + product % 8 * 512;  // unpredictable, like cuBLASLt's
   Algorithm algorithm{.product = product,
                       .workspace_bytes = std::min(preference->workspace_bytes, wish),
                       .alignment = {},

@@ -1,5 +1,5 @@
-// What doesn't fit together (shapes, types, another algorithm than was offered, too little
-// workspace) is refused; the workspace is only scribbled over.
+// Refuses mismatches: shapes, types, an algorithm that was not offered, too little workspace. The
+// workspace is only scribbled over.
 #include "kernels/simt/include/cudnn.h"
 
 #include <cstring>
@@ -115,7 +115,7 @@ cudnnStatus_t offer(const Problem& problem, Algorithm algorithm, int most, int* 
   return CUDNN_STATUS_SUCCESS;
 }
 
-// result = (beta 1: result +) compute(a, b), of which each has `count` elements.
+// result = compute(a, b), or += with beta 1; `count` elements each.
 struct Factor {
   const void* data;
   size_t count;

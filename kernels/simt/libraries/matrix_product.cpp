@@ -1,6 +1,6 @@
-// A tile of D is summed in a buffer of its own, 256 terms of k at a time: both factors' shares are
-// turned to floats and packed, A in strips of 16 rows and B in strips of 6 columns, term by term.
-// A strip of each meets in 12 vector registers (Goto, van de Geijn 2008).
+// A tile of D is summed in a buffer of its own, 256 terms of k at a time: both factors' parts are
+// converted to floats and packed, A in panels of 16 rows and B in panels of 6 columns, term by
+// term. The product of two panels is kept in 12 vector registers (Goto, van de Geijn 2008).
 #include "kernels/simt/libraries/matrix_product.h"
 
 #include <immintrin.h>
@@ -15,7 +15,7 @@ namespace {
 
 using float8 = float __attribute__((vector_size(32)));
 constexpr int width = 8, strip_rows = 16, strip_columns = 6;
-constexpr int64_t terms = 256;  // of k at a time: a strip of each factor stays in L1
+constexpr int64_t terms = 256;  // of k at a time: a panel of each factor stays in L1
 
 // ---- Formats ------------------------------------------------------------------------------------
 float8 widen8(const uint16_t* from, Format format) {
@@ -86,8 +86,8 @@ void narrow(void* data, Format format, int64_t first, const float* from, int64_t
 }
 
 // ---- Packing ------------------------------------------------------------------------------------
-// to[p * strip + i] = element (first + i) of term first_term + p, 0 where i >= count. The terms' n
-// elements lie together in memory (`along_terms`), or the strip's count.
+// to[p * strip + i] = element (first + i) of term first_term + p, 0 if i >= count. Contiguous in
+// memory are the n terms (`along_terms`) or the panel's `count` elements.
 template <int strip>
 void pack(float* to, const Matrix& matrix, bool along_terms, int64_t first, int64_t count,
           int64_t first_term, int64_t n) {
@@ -107,7 +107,7 @@ void pack(float* to, const Matrix& matrix, bool along_terms, int64_t first, int6
 }
 
 // ---- The product --------------------------------------------------------------------------------
-// Vector `v` of the strip's sums: rows v % 2 * 8 ..., column v / 2.
+// Vector `v` of the panels' product: rows v % 2 * 8 ..., column v / 2.
 template <int... v>
 [[gnu::always_inline]] inline void add_term(float8 (&sum)[sizeof...(v)], const float8* a,
                                             const float* b, std::integer_sequence<int, v...>) {
@@ -125,7 +125,7 @@ template <int... v>
   ((c[v / 2 * stride + v % 2] = sum[v]), ...);
 }
 
-// c (16 rows, 6 columns that are `stride` vectors apart) += n terms of a strip of each factor
+// c (16 rows, 6 columns `stride` vectors apart) += n terms of a panel of each factor
 void multiply_strips(float8* c, int64_t stride, const float8* a, const float* b, int64_t n) {
   constexpr int vectors = strip_rows / width * strip_columns;
   constexpr std::make_integer_sequence<int, vectors> all;

@@ -9,16 +9,16 @@ enum class Format : uint8_t { fp32, fp16, bf16 };
 
 struct Matrix {
   const void* data;
-  int64_t leading_dimension;  // elements from a column to the next
+  int64_t leading_dimension;  // elements from one column to the next
   Format format;
   bool transposed;  // op(M) = M^T
 };
 
-// D = alpha op(A) op(B) + beta C + bias, of which bias [m] is added to each column.
+// D = alpha op(A) op(B) + beta C + bias, with bias [m] added to each column.
 struct MatrixProduct {
   void* d;
-  Matrix a, b, c;    // D is as C
-  const void* bias;  // in C's format; or null
+  Matrix a, b, c;    // D has the layout of C
+  const void* bias;  // in C's format, or null
   int64_t m, n, k;
   float alpha, beta;
 

@@ -1,5 +1,5 @@
-// An all-reduce goes chunk by chunk: every rank copies its part in, waits for all, adds up all parts
-// in the order of the ranks, waits for all again. So all end with the same bits.
+// An all-reduce, chunk by chunk: every rank copies its part in, waits for all, sums all parts in
+// rank order, waits for all again. So all ranks end with the same bits.
 #include "kernels/simt/include/nccl.h"
 
 #include <fcntl.h>
@@ -124,8 +124,8 @@ const char* ncclGetErrorString(ncclResult_t result) {
                                          : "in progress";
 }
 
-// The id names memory of rank 0's process, which stays until that has ended and all have unmapped
-// it: nothing is left behind.
+// The id names memory of rank 0's process, which is freed once that has ended and all have unmapped
+// it.
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   const int fd = memfd_create("nccl", MFD_CLOEXEC);
   if (fd < 0 || ftruncate(fd, static_cast<off_t>(shared_bytes(max_ranks))) != 0)
@@ -143,7 +143,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int r
   if (address == MAP_FAILED) return ncclSystemError;
   auto made = std::make_unique<SimtNcclComm>();
   made->rank = rank, made->size = size, made->shared = static_cast<Shared*>(address);
-  made->barrier();  // it is a collective call
+  made->barrier();  // a collective call
   *comm = made.release();
   return ncclSuccess;
 }

@@ -1,4 +1,4 @@
-#include "kernels/simt/device/pool.h"
+#include "kernels/simt/device/thread_pool.h"
 
 #include <algorithm>
 #include <numeric>
@@ -35,35 +35,35 @@ class BlockOrder {
 
 }  // namespace
 
-struct Pool::Job {
+struct ThreadPool::Job {
   const Launch& launch;
   uint64_t count;
   BlockOrder in_order{count};
   std::atomic<uint64_t> next = 0;
-  // The first block that fails, by the launch's order, has always run, whatever the timing.
+  // The first failing block in the launch's order always runs, whatever the timing.
   std::mutex failure{};
   uint64_t failed_at = ~uint64_t{0};
   std::string error{};
 };
 
-Pool& Pool::instance() {
-  static Pool& pool = *new Pool;
+ThreadPool& ThreadPool::instance() {
+  static ThreadPool& pool = *new ThreadPool;
   return pool;
 }
 
-Pool::Pool() {
+ThreadPool::ThreadPool() {
   const size_t cores = std::max(1u, std::thread::hardware_concurrency());
   for (size_t i = 0; i < std::min(cores, max_blocks); ++i)
     blocks_.push_back(std::make_unique<Block>());
 }
 
-void Pool::start_helpers() {
+void ThreadPool::start_helpers() {
   has_helpers_ = true;
   for (size_t i = 1; i < blocks_.size(); ++i)
     std::thread([this, i] { help(*blocks_[i]); }).detach();
 }
 
-void Pool::help(Block& block) {
+void ThreadPool::help(Block& block) {
   explain_faults_on_this_thread();
   for (unsigned seen = 0;; launches_.wait(seen)) {
     seen = launches_.load();
@@ -76,7 +76,7 @@ void Pool::help(Block& block) {
   }
 }
 
-void Pool::work(Job& job, Block& block) {
+void ThreadPool::work(Job& job, Block& block) {
   const Watched watched(block);
   const dim3 grid = job.launch.grid;
   for (uint64_t place; (place = job.next++) < job.count;) {
@@ -91,7 +91,7 @@ void Pool::work(Job& job, Block& block) {
   }
 }
 
-std::string Pool::run(const Launch& launch) {
+std::string ThreadPool::run(const Launch& launch) {
   const std::lock_guard lock(one_launch_);
   Job job{.launch = launch, .count = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z};
   explain_faults_on_this_thread();

@@ -11,31 +11,30 @@
 
 namespace simt {
 
-class Pool {
+class ThreadPool {
  public:
-  // Never destroyed: its helpers are asleep when the process ends.
-  static Pool& instance();
+  // Never destroyed: its helpers may be asleep when the process ends.
+  static ThreadPool& instance();
 
-  // All blocks of a launch; empty, or what is wrong with the first of them that failed.
+  // Runs all blocks of a launch. Returns the error of the first one that failed, or "".
   std::string run(const Launch&);
 
  private:
   struct Job;
-  // 1,024 stacks for each, each two mappings: together below Linux's limit of 65,530.
+  // Each has 1,024 stacks of two mappings: together below Linux's limit of 65,530.
   static constexpr size_t max_blocks = 24;
 
-  Pool();
+  ThreadPool();
   void start_helpers();
   void help(Block&);
   static void work(Job&, Block&);
 
-  std::mutex one_launch_;  // at a time: it takes all cores anyway
-  std::vector<std::unique_ptr<Block>>
-      blocks_;  // one for each host thread; the caller's is the first
+  std::mutex one_launch_;                       // one launch at a time: it uses all cores
+  std::vector<std::unique_ptr<Block>> blocks_;  // one per host thread; the first is the caller's
   bool has_helpers_ = false;
   Job* job_ = nullptr;
-  // The job can be joined while `open`; below that bit, how many helpers are at it. No lock: a
-  // child of fork() has no helpers, and must not wait for what they held.
+  // While `open` is set, helpers may join the job; the lower bits count them. No lock: a child of
+  // fork() has no helpers, and must not wait for a lock that one held.
   static constexpr unsigned open = 1u << 31;
   std::atomic<unsigned> at_work_ = 0;
   std::atomic<unsigned> launches_ = 0;  // what helpers sleep on

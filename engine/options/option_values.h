@@ -1,0 +1,28 @@
+// Values of options as text and as JSON.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "engine/base/json.h"
+#include "engine/options/option_table.h"
+
+namespace bv {
+
+// An option's value as text: one item, or the items of a list.
+using Items = std::vector<std::string>;
+// Values of options by name.
+using Values = std::map<std::string, Items, std::less<>>;
+
+// Sets the option to the items' value. Throws UserError: `subject` ("--lr abc"), then the reason.
+void assign(Options&, const OptionRow&, const Items&, const std::string& subject);
+// The option's value, as assign takes it; no items if it is not set.
+Items items_of(const Options&, const OptionRow&);
+// The built-in default as text; empty if there is none.
+std::string default_of(const OptionRow&);
+
+// The values in a JSON object; `where` names it in messages. `recipe`: only options that a recipe
+// may contain. Throws UserError naming the key.
+Values values_from_json(const JsonValue& object, const std::string& where, bool recipe);
+std::string value_to_json(const OptionRow&, const Items&);
+
+}  // namespace bv

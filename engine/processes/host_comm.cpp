@@ -1,0 +1,70 @@
+#include "engine/processes/host_comm.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+
+#include "engine/base/error.h"
+#include "engine/processes/rendezvous.h"
+#include "kernels/comm/shared_memory_communicator.h"
+#include "kernels/comm/shared_region.h"
+#include "kernels/comm/tcp_communicator.h"
+
+namespace bv {
+namespace {
+
+// The right to print is claimed in the shared memory, if there is any and it can be reached.
+bool is_first_error(const World& world, int exit_code) {
+  if (world.shared_fd < 0) return true;
+  try {
+    const int fd = dup(world.shared_fd);
+    return fd < 0 || SharedRegion::open(fd).claim_error(exit_code);
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
+std::unique_ptr<Communicator> connect_machines(World& world, double timeout) {
+  std::vector<Socket> sockets = meet_over_network(world, timeout);
+  const SharedRegion region = SharedRegion::create(world.size);
+  world.shared_fd = fcntl(region.fd(), F_DUPFD_CLOEXEC, 0);
+  if (world.shared_fd < 0) throw RunError(std::string("dup: ") + std::strerror(errno));
+  return make_tcp_communicator(
+      {.rank = world.rank, .size = world.size, .timeout = timeout, .supervised = false},
+      std::move(sockets), world.shared_fd);
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> connect_hosts(World& world, size_t bucket_bytes, double timeout) {
+  try {
+    if (world.several_machines()) return connect_machines(world, timeout);
+    if (world.size > 1 && world.shared_fd < 0) world.shared_fd = meet_peers(world, timeout);
+    return make_shared_memory_communicator({.rank = world.rank,
+                                            .size = world.size,
+                                            .fd = world.shared_fd,
+                                            .bucket_bytes = bucket_bytes,
+                                            .timeout = timeout,
+                                            .supervised = world.launched});
+  } catch (const std::system_error& error) {
+    throw RunError(error.what());
+  } catch (const std::logic_error& error) {
+    throw UserError(error.what());
+  } catch (const std::runtime_error& error) {
+    throw UserError(error.what());
+  }
+}
+
+void fail_worker(const World& world, const std::string& line, int exit_code) {
+  std::fflush(stdout);
+  const std::string text = line + "\n";  // in one write, so that it can't mix with other lines
+  [[maybe_unused]] const ssize_t written =
+      is_first_error(world, exit_code) ? write(STDERR_FILENO, text.data(), text.size()) : 0;
+  _exit(exit_code);
+}
+
+}  // namespace bv

@@ -1,0 +1,17 @@
+// Owns a handle of CUDA or of one of its libraries.
+#pragma once
+
+namespace bv {
+
+template <class Handle, auto destroy>
+struct Owner {
+  Handle handle = nullptr;
+  Owner() = default;
+  Owner(const Owner&) = delete;
+  Owner& operator=(const Owner&) = delete;
+  ~Owner() {
+    if (handle) destroy(handle);
+  }
+};
+
+}  // namespace bv
