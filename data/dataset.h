@@ -65,7 +65,11 @@ struct DataOptions {
       0;  // builtin: tiles of the mosaic are as large as the patch where it is a multiple of 8
   std::vector<std::string>
       classes;  // names or, "N", a number (synthetic); for folders: must be the folders' names
+  // The order of the classes where `classes` names none and these are the same names.
+  std::vector<std::string> class_order = {};
 };
+// What a path names. Throws DataError where that is no data.
+DataKind data_kind(std::string path);
 DataSets open_dataset(const DataOptions&);
 
 // Decodes JPEG, PNG and what else stb_image reads, by content, not name: Exif orientation applied;

@@ -21,7 +21,7 @@ void require_built(DeviceKind kind) {
 
 }  // namespace
 
-DeviceChoice choose_device(const Options& o, const World& world, std::vector<std::string>& notes) {
+DeviceChoice choose_device(const Options& o, const World& world) {
   if (o.device == "cpu") return {DeviceKind::cpu};
   if (o.device == "simt") {
     require_built(DeviceKind::simt);
@@ -43,16 +43,17 @@ DeviceChoice choose_device(const Options& o, const World& world, std::vector<std
                                : "; -n " + std::to_string(gpus) +
                                      " would fit, --oversubscribe lets processes share"));
   }
-  if (is_built(DeviceKind::cuda)) notes.push_back(lack + ": this run is on the cpu");
-  return {DeviceKind::cpu};
+  DeviceChoice cpu{DeviceKind::cpu};
+  if (is_built(DeviceKind::cuda)) cpu.notes.push_back(lack + ": this run is on the cpu");
+  return cpu;
 }
 
 const char* name_of(DeviceKind kind) {
   return kind == DeviceKind::cpu ? "cpu" : kind == DeviceKind::simt ? "simt" : "cuda";
 }
 
-DType settle_precision(Options& o, const Backend& backend, DeviceKind device,
-                       std::vector<std::string>& notes) {
+DType resolve_precision(Options& o, const Backend& backend, DeviceKind device,
+                        std::vector<std::string>& notes) {
   const auto supports = [&](const std::string& precision) {
     return backend.supports(precision == "fp16"   ? DType::fp16
                             : precision == "bf16" ? DType::bf16
@@ -64,7 +65,7 @@ DType settle_precision(Options& o, const Backend& backend, DeviceKind device,
   if (o.precision == "auto") {
     o.precision = best;
   } else if (!supports(o.precision)) {
-    if (o.stated("precision")) {
+    if (o.is_explicit("precision")) {
       const std::string device_name = name_of(device);
       throw UserError("--precision " + o.precision + ": the " + device_name + " device " +
                       (supports("fp16") ? "has fp16 and fp32, but " + o.precision +

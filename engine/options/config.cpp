@@ -136,7 +136,7 @@ int native_size(DataKind kind) {
 }
 
 // What is a ViT's alone, and what a ResNet needs of its images.
-void settle_resnet(const Options& options, const std::string& model) {
+void check_resnet(const Options& options, const std::string& model) {
   const auto refuse = [&](const char* option, const char* lacks) {
     throw UserError(find_option(option)->flag() + ": " + model + " has no " + lacks);
   };
@@ -150,19 +150,19 @@ void settle_resnet(const Options& options, const std::string& model) {
                     " x " + std::to_string(stem) + "; --image-size 32 would do");
 }
 
-void settle_sizes(Options& options, const ModelConfig& model, DataKind kind) {
+void resolve_sizes(Options& options, const ModelConfig& model, DataKind kind) {
   if (!options.image_size) {
     options.image_size = native_size(kind) > 0 ? native_size(kind) : model.image_size;
-    options.sources["image_size"] = Source::settled;
+    options.sources["image_size"] = Source::resolved;
   }
-  if (model.is_resnet()) return settle_resnet(options, model.name);
+  if (model.is_resnet()) return check_resnet(options, model.name);
   for (const auto& [name, given] :
        {std::pair{"sync_bn", options.sync_bn}, {"zero_init_last", options.zero_init_last}})
     if (given)
       throw UserError(find_option(name)->flag() + ": " + model.name + " has no batch norm");
   if (!options.patch_size) {
     options.patch_size = model.patch_size;
-    options.sources["patch_size"] = Source::settled;
+    options.sources["patch_size"] = Source::resolved;
   }
   const int image = *options.image_size, patch = *options.patch_size;
   if (image % patch == 0) return;
@@ -193,7 +193,7 @@ Options resolve_options(const CommandLine& line, const ModelConfig& model, DataK
   }
   overlay_given(options, line);
   options.model = model.name;
-  settle_sizes(options, model, kind);
+  resolve_sizes(options, model, kind);
   return options;
 }
 

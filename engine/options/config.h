@@ -24,7 +24,7 @@ Values values_from_json(const JsonValue& object, const std::string& where, bool 
 // What is known before data and model are looked at: defaults < --config FILE < command line.
 // Enough to find model, data, device and -n.
 Options preliminary_options(const CommandLine&);
-// All options of a new run. Image and patch size are settled from here on.
+// All options of a new run. Image and patch size are resolved from here on.
 Options resolve_options(const CommandLine&, const ModelConfig&, DataKind);
 // All options of a run that goes on: options.out is its folder.
 Options resumed_options(const CommandLine&);

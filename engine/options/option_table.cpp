@@ -313,7 +313,7 @@ std::vector<OptionRow> machine_rows() {
       {.name = "bucket_bytes",
        .metavar = "N",
        .member = &O::bucket_bytes,
-       .help = "gradients travel between processes in pieces of this size",
+       .help = "gradients travel between processes in pieces of at most this size",
        .range = {.min = 4096, .max = 1e12},
        .recipe = false,
        .resume = true},

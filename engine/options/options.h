@@ -13,9 +13,9 @@
 namespace bv {
 
 // Where an option's value comes from; a later one wins over an earlier one.
-enum class Source { built_in, settled, recipe, run, config, command_line };
+enum class Source { built_in, resolved, recipe, run, config, command_line };
 
-// Fields that are std::optional are settled by resolve steps that need the model, the data or the
+// Fields that are std::optional are resolved by steps that need the model, the data or the
 // machine; after that config.json holds them all.
 struct Options {
   // what runs where
@@ -81,7 +81,7 @@ struct Options {
   }
   // A person asked for this value (now, or when the run began): where it can't be had that is an
   // error. Anything else is a default, which gives way and says so.
-  bool stated(std::string_view name) const { return source(name) >= Source::run; }
+  bool is_explicit(std::string_view name) const { return source(name) >= Source::run; }
 };
 
 // --save-every 2 (epochs) or 500steps.

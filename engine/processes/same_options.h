@@ -6,7 +6,7 @@
 namespace bv {
 
 // Throws UserError on a rank whose options, as config.json holds them, aren't rank 0's, naming the
-// first that differs. Every rank calls it with settled options; `hosts` works on host memory.
+// first that differs. Every rank calls it with resolved options; `hosts` works on host memory.
 void require_same_options(Communicator& hosts, const Options&);
 
 }  // namespace bv

@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/training/half.h"
+#include "engine/training/memory.h"
 #include "kernels/philox.h"
 
 namespace bv {
@@ -83,11 +84,7 @@ size_t Parameters::compute_weights_bytes() const {
 }
 
 void Parameters::allocate() {
-  const auto zeroed = [&](size_t bytes) {
-    DeviceMemory memory(*backend_, bytes);
-    if (bytes) backend_->zero(memory.data(), bytes, nullptr);
-    return memory;
-  };
+  const auto zeroed = [this](size_t bytes) { return zeroed_memory(*backend_, bytes); };
   // Zeroed, so that the padding between parameters stays zero for ever.
   weights_ = zeroed(weight_bytes());
   compute_weights_ = zeroed(compute_weights_bytes());

@@ -4,11 +4,10 @@
 #include <numeric>
 #include <ostream>
 
+#include "engine/training/memory.h"
+
 namespace bv {
 namespace {
-
-constexpr size_t alignment = 256;
-size_t align(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 struct Block {
   size_t bytes;

@@ -90,13 +90,13 @@ TEST(Config, LaterSourcesWin) {
   EXPECT_EQ(plain.warmup_epochs, 0) << "the recipe's section gives steps instead";
   EXPECT_EQ(plain.source("lr"), Source::recipe);
   EXPECT_EQ(plain.source("momentum"), Source::built_in);
-  EXPECT_FALSE(plain.stated("batch"));
+  EXPECT_FALSE(plain.is_explicit("batch"));
 
   const Options mixed = resolve_options(
       given({"vit_tiny", "--config", folder / "c.json", "--local-batch", "8", "--epochs", "5"}),
       model, DataKind::photos);
   EXPECT_EQ(mixed.lr, 0.5);
-  EXPECT_TRUE(mixed.stated("lr"));
+  EXPECT_TRUE(mixed.is_explicit("lr"));
   EXPECT_EQ(mixed.epochs, 5);
   EXPECT_EQ(mixed.local_batch, 8);
   EXPECT_FALSE(mixed.batch) << "--local-batch takes the config's batch back";
@@ -187,7 +187,7 @@ TEST(Config, WhatIsWrittenReadsBackTheSame) {
                                     load_model_config("vit_tiny"), DataKind::photos);
   options.classes = {"it's \"quoted\"", "comma, inside"};
   options.data = "/some/\\path";
-  options.local_batch = 32;  // settled from --batch: not written beside it
+  options.local_batch = 32;  // resolved from --batch: not written beside it
   const std::string text = config_to_json(options);
   const Values values = parse_config(text, "config.json");
   Options read;

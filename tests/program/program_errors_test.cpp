@@ -153,7 +153,7 @@ TEST_F(ProgramErrors, OfSizesDevicesAndFolders) {
                  "would be");
   write_text(in("full/file"), "x");
   expect_refused_by_all(cifar + "--out full",
-                        "--out full exists and is not empty; --resume full goes on with a run, "
+                        "--out full exists and is not empty; --resume full continues that run, "
                         "another --out starts a new one");
   expect_refused(cifar + "--out full/file",
                  "--out full/file is a file where the run's folder "

@@ -147,7 +147,7 @@ TEST_F(ProgramOnSimt, AGradientThatStaysNotFiniteEndsTheRun) {
   const Finished end =
       run_program(folder_.path(), on_simt + "--precision fp16 --lr 1e30 --epochs 10 --out run");
   EXPECT_EQ(end.code, 1);
-  EXPECT_NE(end.errors.find("steps on end"), std::string::npos) << end.errors;
+  EXPECT_NE(end.errors.find("consecutive steps"), std::string::npos) << end.errors;
   EXPECT_NE(end.errors.find("the first such gradient is that of "), std::string::npos)
       << end.errors;
 }
