@@ -11,12 +11,16 @@ std::string counted(int n, const char* what) {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
 }
 
+DType dtype_of(const std::string& precision) {
+  return precision == "fp16" ? DType::fp16 : precision == "bf16" ? DType::bf16 : DType::fp32;
+}
+
 void require_built(DeviceKind kind) {
   if (is_built(kind)) return;
   throw UserError(kind == DeviceKind::simt
                       ? "--device simt: this program was built without it (SIMT=0); run make"
-                      : "--device cuda: this program was built without CUDA; make says what it "
-                        "found of it");
+                      : "--device cuda: this program was built without CUDA; make reports "
+                        "what it found");
 }
 
 }  // namespace
@@ -54,11 +58,7 @@ const char* name_of(DeviceKind kind) {
 
 DType resolve_precision(Options& o, const Backend& backend, DeviceKind device,
                         std::vector<std::string>& notes) {
-  const auto supports = [&](const std::string& precision) {
-    return backend.supports(precision == "fp16"   ? DType::fp16
-                            : precision == "bf16" ? DType::bf16
-                                                  : DType::fp32);
-  };
+  const auto supports = [&](const std::string& name) { return backend.supports(dtype_of(name)); };
   const std::string best = !supports("fp16") || device == DeviceKind::simt ? "fp32"
                            : supports("bf16")                              ? "bf16"
                                                                            : "fp16";
@@ -75,7 +75,7 @@ DType resolve_precision(Options& o, const Backend& backend, DeviceKind device,
     notes.push_back("precision " + best + " instead of the recipe's " + o.precision);
     o.precision = best;
   }
-  return o.precision == "fp16" ? DType::fp16 : o.precision == "bf16" ? DType::bf16 : DType::fp32;
+  return dtype_of(o.precision);
 }
 
 int default_processes(const std::string& device) {

@@ -45,6 +45,12 @@ std::unique_ptr<Backend> open_backend(DeviceKind kind, const BackendOptions& opt
   throw UserError(e.what());
 }
 
+int exit_code(const std::exception& e) {
+  const bool users_mistake =
+      dynamic_cast<const UserError*>(&e) || dynamic_cast<const DataError*>(&e);
+  return users_mistake ? 2 : 1;
+}
+
 int work(const CommandLine& line, World world) {
   // Both outlive an error: peers must not see this rank leave before its line is printed.
   std::unique_ptr<Backend> backend;
@@ -66,12 +72,8 @@ int work(const CommandLine& line, World world) {
     Setup setup = prepare(line, given, world.size, device, *backend);
     if (world.size > 1) communicator = connect(world, setup.options, device, *backend);
     return train(std::move(setup), *backend, communicator.get(), cores);
-  } catch (const UserError& e) {
-    fail_worker(world, e.what(), 2);
-  } catch (const DataError& e) {
-    fail_worker(world, e.what(), 2);
   } catch (const std::exception& e) {
-    fail_worker(world, e.what(), 1);
+    fail_worker(world, e.what(), exit_code(e));
   }
 }
 
@@ -100,11 +102,8 @@ int run(const std::vector<std::string>& argv) {
 int main(int argc, char** argv) {
   try {
     return bv::run({argv, argv + argc});
-  } catch (const bv::UserError& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 2;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
-    return 1;
+    return bv::exit_code(e);
   }
 }

@@ -14,29 +14,28 @@ namespace {
 // --batch, images of one forward pass over all replicas, and each one's share.
 void resolve_batch(Options& o, int replicas, int64_t images) {
   const std::string processes = std::to_string(replicas) + " processes";
-  const auto refuse = [](const std::string& why, int64_t fitting) {
-    throw UserError(why + "; " + std::to_string(fitting) + " would fit");
-  };
   const int64_t largest = images / replicas * replicas;
   if (largest == 0)
     throw UserError("the training data has " + std::to_string(images) + " images, fewer than the " +
                     processes + " (-n)");
   int64_t batch = o.local_batch ? int64_t{*o.local_batch} * replicas : o.batch.value_or(64);
   const int64_t divisible = std::max<int64_t>(batch / replicas, 1) * replicas;
-  const std::string asked = "--batch " + std::to_string(batch);
+  const auto refuse = [&](const std::string& why, const std::string& fitting) {
+    const std::string asked = o.resume.empty() ? "--batch " + std::to_string(batch)
+                                               : "the batch of " + std::to_string(batch) +
+                                                     " images of the run in " + o.resume;
+    throw UserError(asked + " is " + why + "; " + fitting + " would fit");
+  };
   if (!o.is_explicit("batch") && !o.is_explicit("local_batch")) {
     batch = std::min(divisible, largest);
-  } else if (batch % replicas && !o.resume.empty()) {
+  } else if (batch % replicas) {
     int fewer = replicas;
     while (batch % fewer) --fewer;
-    throw UserError("the batch of " + std::to_string(batch) + " images of the run in " + o.resume +
-                    " is not divisible by " + processes + "; -n " + std::to_string(fewer) +
-                    " would fit");
-  } else if (batch % replicas) {
-    refuse(asked + " is not divisible by " + processes, divisible);
+    refuse("not divisible by " + processes,
+           o.resume.empty() ? std::to_string(divisible) : "-n " + std::to_string(fewer));
   } else if (batch > images) {
-    refuse(asked + " is larger than the training data (" + std::to_string(images) + " images)",
-           largest);
+    refuse("larger than the training data (" + std::to_string(images) + " images)",
+           std::to_string(largest));
   }
   o.batch = static_cast<int>(batch);
   o.local_batch = static_cast<int>(batch / replicas);
@@ -56,12 +55,6 @@ OptimizerOptions optimizer_options(const Options& o) {
           .decay_all = o.decay == "all"};
 }
 
-// A fixed scale, and that of fp32 and bf16, never grows.
-LossScaling loss_scaling(const Options& o, DType dtype) {
-  const bool dynamic = dtype == DType::fp16 && o.loss_scale == 0;
-  return {.growth_interval = dynamic ? o.loss_scale_growth_interval : 0};
-}
-
 std::vector<ParameterShape> shapes_of(const Graph& graph) {
   std::vector<ParameterShape> shapes;
   for (const auto* infos : {&graph.parameters(), &graph.buffers()})
@@ -77,36 +70,36 @@ Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local
                    .height = *o.image_size,
                    .width = *o.image_size,
                    .size = *o.image_size,
-                   .patch = o.patch_size.value_or(1),
-                   .mean = {},
-                   .std = {}};
+                   .patch = o.patch_size.value_or(1)};
   for (size_t c = 0; c < 3; ++c) {
     input.mean[c] = static_cast<float>((*o.mean)[c]);
     input.std[c] = static_cast<float>((*o.std)[c]);
   }
   if (m.is_resnet()) {
-    const ResnetConfig resnet{.bottleneck = m.bottleneck,
-                              .layers = m.layers,
-                              .groups = m.groups,
-                              .width_per_group = m.width_per_group,
-                              .classes = static_cast<int>(classes),
-                              .zero_init_last = o.zero_init_last,
-                              .parts = o.sync_bn ? replicas : 1,
-                              .drop_rate = static_cast<float>(o.drop_rate),
-                              .label_smoothing = static_cast<float>(o.label_smoothing)};
-    return build_resnet(resnet, input, dtype).graph;
+    return build_resnet({.bottleneck = m.bottleneck,
+                         .layers = m.layers,
+                         .groups = m.groups,
+                         .width_per_group = m.width_per_group,
+                         .classes = static_cast<int>(classes),
+                         .zero_init_last = o.zero_init_last,
+                         .parts = o.sync_bn ? replicas : 1,
+                         .drop_rate = static_cast<float>(o.drop_rate),
+                         .label_smoothing = static_cast<float>(o.label_smoothing)},
+                        input, dtype)
+        .graph;
   }
-  const VitConfig vit{.embed_dim = m.embed_dim,
-                      .depth = m.depth,
-                      .heads = m.heads,
-                      .mlp_ratio = static_cast<float>(m.mlp_ratio),
-                      .layer_norm_eps = static_cast<float>(m.layer_norm_eps),
-                      .classes = static_cast<int>(classes),
-                      .drop_rate = static_cast<float>(o.drop_rate),
-                      .attn_drop_rate = static_cast<float>(o.attn_drop_rate),
-                      .drop_path_rate = static_cast<float>(o.drop_path_rate),
-                      .label_smoothing = static_cast<float>(o.label_smoothing)};
-  return build_vit(vit, input, dtype).graph;
+  return build_vit({.embed_dim = m.embed_dim,
+                    .depth = m.depth,
+                    .heads = m.heads,
+                    .mlp_ratio = static_cast<float>(m.mlp_ratio),
+                    .layer_norm_eps = static_cast<float>(m.layer_norm_eps),
+                    .classes = static_cast<int>(classes),
+                    .drop_rate = static_cast<float>(o.drop_rate),
+                    .attn_drop_rate = static_cast<float>(o.attn_drop_rate),
+                    .drop_path_rate = static_cast<float>(o.drop_path_rate),
+                    .label_smoothing = static_cast<float>(o.label_smoothing)},
+                   input, dtype)
+      .graph;
 } catch (const std::invalid_argument& e) {  // a batch norm of one value per channel
   throw UserError(std::string(e.what()) +
                   "; train on 2 images or more per process (--local-batch 2), or on larger ones "
@@ -116,13 +109,15 @@ Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local
 namespace {
 
 TrainerOptions trainer_options(const Options& o, DType dtype) {
+  // A fixed scale, and that of fp32 and bf16, never grows.
+  const bool dynamic_scale = dtype == DType::fp16 && o.loss_scale == 0;
   return {.optimizer = optimizer_options(o),
           .local_batch = *o.local_batch,
           .height = *o.image_size,
           .width = *o.image_size,
           .accumulate = o.accumulate,
           .bucket_bytes = static_cast<size_t>(o.bucket_bytes),
-          .scaling = loss_scaling(o, dtype),
+          .scaling = {.growth_interval = dynamic_scale ? o.loss_scale_growth_interval : 0},
           .recompute = o.recompute == "blocks",
           .sync_batchnorm = o.sync_bn,
           .seed = o.seed};
@@ -147,7 +142,7 @@ struct StartingWeights {
 
 StartingWeights read_weights(const Options& o, const ModelConfig& model) {
   if (o.weights.empty() || !o.resume.empty()) return {};
-  StartingWeights from{.file = read_safetensors(o.weights), .info = {}};
+  StartingWeights from{.file = read_safetensors(o.weights)};
   from.info = weights_info(from.file, o.weights);
   if (from.info.model && *from.info.model != model.name)
     throw UserError(o.weights + ": weights of " + *from.info.model + ", not of " + model.name);
@@ -169,8 +164,9 @@ DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::s
                                 .classes = o.classes,
                                 .class_order = from.classes});
   if (from.classes.size() == data.classes.size() && from.classes != data.classes)
-    notes.push_back("classes: those of " + o.weights + " have other names or another order; its " +
-                    "head is where this run's head starts");
+    notes.push_back("classes: " + o.weights +
+                    " has other names or another order; its head is kept "
+                    "as the initial head");
   return data;
 }
 
@@ -202,48 +198,37 @@ void load_resumed(Setup& s) {
 
 Setup prepare(const CommandLine& line, const Options& given, int world, const DeviceChoice& device,
               const Backend& backend) {
-  const int replicas = world;
-  std::vector<std::string> notes = device.notes;
-  ModelConfig model = load_model_config(given.model);
-  Options o = all_options(line, given, model);
+  Setup s;
+  s.world = s.replicas = world;
+  s.notes = device.notes;
+  s.model = load_model_config(given.model);
+  Options& o = s.options = all_options(line, given, s.model);
   o.device = name_of(device.kind);
   o.nproc = world;
-  const DType dtype = resolve_precision(o, backend, device.kind, notes);
+  const DType dtype = resolve_precision(o, backend, device.kind, s.notes);
 
-  StartingWeights from = read_weights(o, model);
-  DataSets data = open_data(o, from.info, notes);
-  resolve_batch(o, replicas, data.train->size());
+  StartingWeights from = read_weights(o, s.model);
+  s.data = open_data(o, from.info, s.notes);
+  o.classes = s.data.classes;
+  resolve_batch(o, s.replicas, s.data.train->size());
   // Pixels are normalised as the weights were trained with, unless told otherwise.
-  if (!o.is_explicit("mean")) o.mean = from.info.mean.value_or(o.mean.value_or(model.mean));
-  if (!o.is_explicit("std")) o.std = from.info.std.value_or(o.std.value_or(model.std));
-  o.classes = data.classes;
+  if (!o.is_explicit("mean")) o.mean = from.info.mean.value_or(o.mean.value_or(s.model.mean));
+  if (!o.is_explicit("std")) o.std = from.info.std.value_or(o.std.value_or(s.model.std));
+  s.info = {.model = s.model.name,
+            .image_size = o.image_size,
+            .patch_size = o.patch_size,
+            .classes = o.classes,
+            .mean = o.mean,
+            .std = o.std};
 
-  Graph graph = build_graph(o, model, dtype, *o.local_batch, data.classes.size(), replicas);
-  const TrainerOptions trainer = trainer_options(o, dtype);
-  WeightsInfo info{.model = model.name,
-                   .image_size = o.image_size,
-                   .patch_size = o.patch_size,
-                   .classes = data.classes,
-                   .mean = o.mean,
-                   .std = o.std};
-  Setup setup{.options = std::move(o),
-              .model = std::move(model),
-              .data = std::move(data),
-              .info = std::move(info),
-              .graph = std::move(graph),
-              .trainer = trainer,
-              .weights = {},
-              .checkpoint = {},
-              .notes = std::move(notes),
-              .world = world,
-              .replicas = replicas};
-  fit_starting_weights(setup, std::move(from.file));
-  if (!setup.options.resume.empty()) load_resumed(setup);
-  if (setup.data.kind == DataKind::builtin && setup.options.source("patch_size") == Source::recipe)
-    setup.notes.push_back("built-in pictures of " + std::to_string(*setup.options.image_size) +
-                          " pixels: patches of " + std::to_string(*setup.options.patch_size) +
-                          " (--patch-size)");
-  return setup;
+  s.graph = build_graph(o, s.model, dtype, *o.local_batch, o.classes.size(), s.replicas);
+  s.trainer = trainer_options(o, dtype);
+  fit_starting_weights(s, std::move(from.file));
+  if (!o.resume.empty()) load_resumed(s);
+  if (s.data.kind == DataKind::builtin && o.source("patch_size") == Source::recipe)
+    s.notes.push_back("built-in images of " + std::to_string(*o.image_size) +
+                      " pixels: patches of " + std::to_string(*o.patch_size) + " (--patch-size)");
+  return s;
 }
 
 int largest_batch(const Setup& setup, Backend& backend, size_t limit) {

@@ -21,10 +21,10 @@ namespace bv {
 struct Setup {
   Options options;  // every field resolved
   ModelConfig model;
-  DataSets data;
+  DataSets data{};
   WeightsInfo info;  // the metadata of the run's weights files
-  Graph graph;
-  TrainerOptions trainer;
+  Graph graph{DType::fp32};
+  TrainerOptions trainer{};
   std::map<std::string, HostTensor> weights;  // from --weights or the checkpoint; may be empty
   std::optional<Checkpoint> checkpoint;       // of --resume; its weights are above
   std::vector<std::string> notes;             // lines for the user

@@ -21,15 +21,14 @@ std::vector<Bucket> gradient_buckets(const Graph& graph, size_t max_bytes) {
   return buckets;
 }
 
-GradientSync::GradientSync(Backend& backend, Communicator& communicator, const Graph& graph,
+GradientSync::GradientSync(Backend& backend, Communicator& communicator,
                            const Parameters& parameters, size_t max_bucket_bytes,
                            bool sync_batchnorm)
     : backend_(&backend),
       communicator_(&communicator),
-      graph_(&graph),
       parameters_(&parameters),
       sync_batchnorm_(sync_batchnorm),
-      buckets_(gradient_buckets(graph, max_bucket_bytes)),
+      buckets_(gradient_buckets(parameters.graph(), max_bucket_bytes)),
       forked_(backend.create_event()),
       joined_(backend.create_event()) {}
 
@@ -48,13 +47,13 @@ void GradientSync::join() const {
 void GradientSync::start() {
   next_bucket_ = 0;
   if (averages_buffers())
-    communicator_->all_reduce(parameters_->buffers(), graph_->buffer_count(), fork());
+    communicator_->all_reduce(parameters_->buffers(), parameters_->graph().buffer_count(), fork());
 }
 
 void GradientSync::reduce(size_t ready) {
   while (next_bucket_ < buckets_.size()) {
     const auto [begin, end] = buckets_[next_bucket_];
-    if (std::min(end, graph_->arena_count()) > ready) return;
+    if (std::min(end, parameters_->graph().arena_count()) > ready) return;
     communicator_->all_reduce(parameters_->grads() + begin, end - begin, fork());
     if (++next_bucket_ == buckets_.size()) join();
   }
@@ -63,7 +62,7 @@ void GradientSync::reduce(size_t ready) {
 void GradientSync::average_buffers() {
   if (!averages_buffers()) return;
   backend_->kernels().run(Scale{.data = parameters_->buffers(),
-                                .count = graph_->buffer_count(),
+                                .count = parameters_->graph().buffer_count(),
                                 .factor = 1 / static_cast<float>(communicator_->size())},
                           nullptr);
 }

@@ -22,7 +22,7 @@ std::vector<Bucket> gradient_buckets(const Graph&, size_t max_bytes);
 // As Peers: what batch norm needs to compute over the batches of all replicas.
 class GradientSync final : public Peers {
  public:
-  GradientSync(Backend&, Communicator&, const Graph&, const Parameters&, size_t max_bucket_bytes,
+  GradientSync(Backend&, Communicator&, const Parameters&, size_t max_bucket_bytes,
                bool sync_batchnorm);
   const Peers* peers() const { return sync_batchnorm_ ? this : nullptr; }
 
@@ -40,11 +40,12 @@ class GradientSync final : public Peers {
  private:
   Stream fork() const;  // the communication stream, after stream 0
   void join() const;    // stream 0 after the communication stream
-  bool averages_buffers() const { return !sync_batchnorm_ && graph_->buffer_count() > 0; }
+  bool averages_buffers() const {
+    return !sync_batchnorm_ && parameters_->graph().buffer_count() > 0;
+  }
 
   Backend* backend_;
   Communicator* communicator_;
-  const Graph* graph_;
   const Parameters* parameters_;
   bool sync_batchnorm_;
   std::vector<Bucket> buckets_;

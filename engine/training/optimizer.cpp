@@ -6,21 +6,20 @@ namespace bv {
 
 const size_t Optimizer::state_bytes = align(sizeof(UpdateState));
 
-Optimizer::Optimizer(Backend& backend, const Graph& graph, const Parameters& parameters,
+Optimizer::Optimizer(Backend& backend, const Parameters& parameters,
                      const OptimizerOptions& options, const LossScaling& scaling)
     : backend_(&backend),
-      graph_(&graph),
       parameters_(&parameters),
       options_(options),
       scaling_(scaling),
-      decay_bytes_(align(graph.arena_count() / OptimizerUpdate::decay_chunk)),
-      workspace_bytes_(
-          align(backend.kernels().workspace_bytes(GradientNorm{.count = graph.arena_count()}))) {}
+      decay_bytes_(align(parameters.graph().arena_count() / OptimizerUpdate::decay_chunk)),
+      workspace_bytes_(align(backend.kernels().workspace_bytes(
+          GradientNorm{.count = parameters.graph().arena_count()}))) {}
 
 void Optimizer::allocate() {
   memory_ = zeroed_memory(*backend_, bytes());
   host_ = host_memory(*backend_, sizeof(HostBlock));
-  const auto flags = decay_flags(*graph_, options_.decay_all);
+  const auto flags = decay_flags(parameters_->graph(), options_.decay_all);
   backend_->to_device(memory_.data() + state_bytes, flags.data(), flags.size(), nullptr);
   set_state({.loss_scale = 1});
 }
@@ -38,7 +37,8 @@ void Optimizer::set_state(const UpdateState& state) {
 }
 
 void Optimizer::run(const StepParams* params) const {
-  const size_t count = graph_->arena_count();
+  const Graph& graph = parameters_->graph();
+  const size_t count = graph.arena_count();
   char* decay = memory_.data() + state_bytes;
   Kernels& kernels = backend_->kernels();
   kernels.run(GradientNorm{.state = device_state(),
@@ -50,7 +50,7 @@ void Optimizer::run(const StepParams* params) const {
   kernels.run(
       OptimizerUpdate{.weight = parameters_->weights(),
                       .compute_weights =
-                          graph_->dtype() == DType::fp32 ? nullptr : parameters_->compute_weights(),
+                          graph.dtype() == DType::fp32 ? nullptr : parameters_->compute_weights(),
                       .m = parameters_->m(),
                       .v = parameters_->v(),
                       .state = device_state(),
@@ -67,7 +67,7 @@ void Optimizer::run(const StepParams* params) const {
                       .scaling = scaling_,
                       .kind = options_.kind,
                       .nesterov = options_.nesterov,
-                      .dtype = graph_->dtype()},
+                      .dtype = graph.dtype()},
       nullptr);
   auto* host = static_cast<HostBlock*>(host_.get());
   backend_->to_host(host->tail, parameters_->grads() + count, sizeof host->tail, nullptr);

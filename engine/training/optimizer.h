@@ -32,7 +32,7 @@ struct UpdateResult {
 
 class Optimizer {
  public:
-  Optimizer(Backend&, const Graph&, const Parameters&, const OptimizerOptions&, const LossScaling&);
+  Optimizer(Backend&, const Parameters&, const OptimizerOptions&, const LossScaling&);
   size_t bytes() const { return state_bytes + decay_bytes_ + workspace_bytes_; }
   void allocate();
 
@@ -52,7 +52,6 @@ class Optimizer {
   static const size_t state_bytes;
 
   Backend* backend_;
-  const Graph* graph_;
   const Parameters* parameters_;
   OptimizerOptions options_;
   LossScaling scaling_;

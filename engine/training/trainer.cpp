@@ -20,11 +20,10 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
                       .width = o.width,
                       // Those of an update and its micro-steps, twice.
                       .params_in_flight = 2 * (o.accumulate + 1)}),
-      optimizer_(backend, graph, parameters_, o.optimizer, o.scaling),
-      sync_(communicator_
-                ? std::make_unique<GradientSync>(backend, *communicator_, graph, parameters_,
-                                                 o.bucket_bytes, o.sync_batchnorm)
-                : nullptr),
+      optimizer_(backend, parameters_, o.optimizer, o.scaling),
+      sync_(communicator_ ? std::make_unique<GradientSync>(backend, *communicator_, parameters_,
+                                                           o.bucket_bytes, o.sync_batchnorm)
+                          : nullptr),
       model_(backend, graph, optimizer_, sync_.get(), o.recompute),
       plan_{.weights = parameters_.weight_bytes() + parameters_.buffer_bytes(),
             .gradients = parameters_.gradient_bytes(),

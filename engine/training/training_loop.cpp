@@ -94,7 +94,6 @@ class TrainingLoop {
   std::optional<Pending> pending_;
   Window window_;
   int64_t skipped_ = 0;  // updates, in this process's lifetime
-  double last_lr_ = 0;
   int stopped_by_ = 0;
 };
 
@@ -137,7 +136,8 @@ bool TrainingLoop::plan_only() const {
   if (peak <= limit) return false;
   const int largest = largest_batch(s_, backend_, limit);
   throw UserError(
-      "the plan needs " + format_bytes(peak) + " per process, there are " + format_bytes(limit) +
+      "the plan needs " + format_bytes(peak) + " per process, but " + format_bytes(limit) +
+      " are available" +
       (largest ? "; the largest batch that fits is --batch " + std::to_string(largest * s_.replicas)
                : "; no batch fits"));
 }
@@ -155,11 +155,9 @@ void TrainingLoop::set_starting_values() {
   progress_ = std::move(*s_.checkpoint);
   progress_.optimizer.tensors.clear();
   if (progress_.step > end_)
-    throw UserError("the run in " + o.out + " has done " + std::to_string(progress_.step) +
+    throw UserError("the run in " + o.out + " has already done " + std::to_string(progress_.step) +
                     " steps; " + (end_ < horizon_ ? "--steps" : "--epochs") + " ends it after " +
-                    std::to_string(end_) + " already");
-  last_lr_ = schedule_.at(progress_.step - 1,
-                          progress_.batch == 0 ? progress_.epoch - 1 : progress_.epoch);
+                    std::to_string(end_));
 }
 
 int TrainingLoop::run() {
@@ -209,7 +207,7 @@ bool TrainingLoop::one_update() {
     if (++progress_.batch == batches_) progress_.batch = 0, ++progress_.epoch;
   }
   finish_pending();
-  now.lr = last_lr_ = schedule_.at(progress_.step, now.epoch);
+  now.lr = schedule_.at(progress_.step, now.epoch);
   trainer_.start_update(now.lr, now.images);
   now.step = ++progress_.step;
   pending_ = now;
@@ -309,7 +307,7 @@ void TrainingLoop::end_epoch(bool whole) {
   EpochRecord record{.epoch = epoch,
                      .step = progress_.step,
                      .train_loss = progress_.loss_sum / progress_.loss_count,
-                     .lr = last_lr_,
+                     .lr = schedule_.at(progress_.step - 1, epoch - 1),
                      .images_per_second = epoch_images_ / std::max(epoch_seconds_, 1e-9),
                      .peak_memory_bytes = static_cast<int64_t>(trainer_.plan().peak())};
   const bool due = ends || (every > 0 && epoch % every == 0);

@@ -67,11 +67,11 @@ TEST_P(GradientBuckets, CloseWhereANodeEndsAndNotBeforeTheyMust) {
       if (end == ends.back()) continue;
       const auto next = std::upper_bound(ends.begin(), ends.end(), end);
       if (next[-1] == end) {
-        EXPECT_GT(*next - begin, max) << "[" << begin << ", " << end << ") could have been longer";
+        ASSERT_GT(*next - begin, max) << "[" << begin << ", " << end << ") could have been longer";
       } else {
-        EXPECT_GT(*next - next[-1], max)
+        ASSERT_GT(*next - next[-1], max)
             << "[" << begin << ", " << end << ") cuts a node that fits";
-        EXPECT_EQ(end - begin, max / unit * unit);
+        ASSERT_EQ(end - begin, max / unit * unit);
       }
     }
   }

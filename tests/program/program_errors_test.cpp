@@ -141,8 +141,8 @@ TEST_F(ProgramErrors, OfSizesDevicesAndFolders) {
   std::string why;
   if (!is_built(DeviceKind::cuda))
     expect_refused_by_all(cifar + "--device cuda",
-                          "--device cuda: this program was built without CUDA; make says what it "
-                          "found of it");
+                          "--device cuda: this program was built without CUDA; make reports "
+                          "what it found");
   else if (gpu_count(&why) == 0)
     expect_refused_by_all(cifar + "--device cuda", "--device cuda: no GPU (" + why + ")");
   expect_refused(cifar + "--precision bf16",
