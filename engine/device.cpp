@@ -7,10 +7,6 @@
 namespace bv {
 namespace {
 
-std::string counted(int n, const char* what) {
-  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
-}
-
 DType dtype_of(const std::string& precision) {
   return precision == "fp16" ? DType::fp16 : precision == "bf16" ? DType::bf16 : DType::fp32;
 }
@@ -38,9 +34,10 @@ DeviceChoice choose_device(const Options& o, const World& world) {
   // Another launcher may show each process its own GPU alone.
   if (gpus == 1 && !world.launched) return {DeviceKind::cuda};
   if (gpus > 0 && o.oversubscribe) return {DeviceKind::cuda, world.local_rank % gpus, true};
-  const std::string lack =
-      gpus == 0 ? "no GPU (" + why + ")"
-                : counted(gpus, "GPU") + " for " + std::to_string(processes) + " processes";
+  const std::string lack = gpus == 0
+                               ? "no GPU (" + why + ")"
+                               : std::to_string(gpus) + (gpus == 1 ? " GPU for " : " GPUs for ") +
+                                     std::to_string(processes) + " processes";
   if (o.device == "cuda") {
     throw UserError("--device cuda: " + lack +
                     (gpus == 0 ? ""

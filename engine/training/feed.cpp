@@ -1,10 +1,6 @@
 #include "engine/training/feed.h"
 
-#include "engine/training/memory.h"
-
 namespace bv {
-
-const size_t Feed::params_bytes = align(sizeof(StepParams));
 
 Feed::Feed(Backend& backend, const Sizes& sizes)
     : backend_(&backend),

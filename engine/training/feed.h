@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "data/loader.h"
-#include "kernels/backend.h"
+#include "engine/training/memory.h"
 #include "models/graph/graph.h"
 
 namespace bv {
@@ -27,7 +27,7 @@ class Feed {
   void set_params(const StepParams&);
 
  private:
-  static const size_t params_bytes;
+  static constexpr size_t params_bytes = align(sizeof(StepParams));
   size_t slots() const { return backend_->upload_stream() ? 3 : 1; }
   char* slot(int number) const {
     return memory_.data() + params_bytes + static_cast<size_t>(number) * slot_bytes_;

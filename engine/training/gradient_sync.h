@@ -19,7 +19,7 @@ struct Bucket {
 // The tail follows the last node as if it were one more.
 std::vector<Bucket> gradient_buckets(const Graph&, size_t max_bytes);
 
-// As Peers: what batch norm needs to compute over the batches of all replicas.
+// As Peers, it lets batch norm compute over the batches of all replicas.
 class GradientSync final : public Peers {
  public:
   GradientSync(Backend&, Communicator&, const Parameters&, size_t max_bucket_bytes,
@@ -30,7 +30,7 @@ class GradientSync final : public Peers {
   // the gradients are final. Stream 0 continues after the last bucket's sum.
   void start();
   void reduce(size_t ready);
-  // In the update. Each replica has its own running statistics, of which start() has made the sum.
+  // In the update: from the sum of the replicas' running statistics, made by start(), to their mean.
   void average_buffers();
 
   int rank() const override { return communicator_->rank(); }

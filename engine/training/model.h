@@ -1,5 +1,5 @@
-// A graph ready to run: its stage of memory, and recordings of what a step does. A device may record
-// each of them once and replay it.
+// A graph ready to run: its stage, and recordings of what a step does, which a device may capture
+// once and replay.
 #pragma once
 #include <array>
 #include <functional>
@@ -14,7 +14,7 @@ namespace bv {
 
 class Model {
  public:
-  // sync: null for one process.
+  // sync: null if there is one replica.
   Model(Backend&, const Graph&, Optimizer&, GradientSync* sync, bool recompute);
   const Stage& stage() const { return stage_; }
   // The context of every step: parameters, batch, StepParams.

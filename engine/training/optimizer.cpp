@@ -1,10 +1,6 @@
 #include "engine/training/optimizer.h"
 
-#include "engine/training/memory.h"
-
 namespace bv {
-
-const size_t Optimizer::state_bytes = align(sizeof(UpdateState));
 
 Optimizer::Optimizer(Backend& backend, const Parameters& parameters,
                      const OptimizerOptions& options, const LossScaling& scaling)

@@ -1,8 +1,8 @@
-// The update: norm, clipping and step of all parameters, decided on the device, whose UpdateState
-// lives here.
+// The update: norm, clipping and step of all parameters. The device decides, in its UpdateState.
 #pragma once
 #include <memory>
 
+#include "engine/training/memory.h"
 #include "engine/training/parameters.h"
 
 namespace bv {
@@ -49,7 +49,7 @@ class Optimizer {
     UpdateState state;
     float tail[3];
   };
-  static const size_t state_bytes;
+  static constexpr size_t state_bytes = align(sizeof(UpdateState));
 
   Backend* backend_;
   const Parameters* parameters_;

@@ -3,11 +3,6 @@
 #include "engine/training/memory.h"
 
 namespace bv {
-namespace {
-
-constexpr size_t sums_bytes = 4 * sizeof(double);
-
-}  // namespace
 
 Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& graph,
                  const TrainerOptions& o)

@@ -67,6 +67,7 @@ class Trainer {
   void profile(Profile* to) { model_.profile(to); }
 
  private:
+  static constexpr size_t sums_bytes = 4 * sizeof(double);
   double full_update() const;  // images of a full update, of all replicas
 
   Backend* backend_;
