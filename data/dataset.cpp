@@ -10,21 +10,44 @@ namespace bv {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+std::string without_slash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+DataKind data_kind(std::string path) {
+  path = without_slash(std::move(path));
+  if (path.empty()) return DataKind::builtin;
+  if (path == "synthetic") return DataKind::synthetic;
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) throw DataError("--data " + path + ": no such folder");
+  if (!fs::is_directory(status))
+    throw DataError("--data " + path +
+                    ": is a file; give the folder of class folders or of CIFAR-10's .bin files");
+  return is_cifar_folder(path) ? DataKind::cifar : DataKind::photos;
+}
+
 DataSets open_dataset(const DataOptions& given) {
   DataOptions options = given;
-  while (options.path.size() > 1 && options.path.ends_with('/')) options.path.pop_back();
+  options.path = without_slash(options.path);
   if (options.val_fraction < 0 || options.val_fraction >= 1)
     throw DataError("--val-fraction " + std::to_string(options.val_fraction) +
                     ": must be at least 0 and below 1");
-  if (options.path.empty()) return open_builtin(options);
-  if (options.path == "synthetic") return open_synthetic(options);
-  std::error_code error;
-  const fs::file_status status = fs::status(options.path, error);
-  if (!fs::exists(status)) throw DataError("--data " + options.path + ": no such folder");
-  if (!fs::is_directory(status))
-    throw DataError("--data " + options.path +
-                    ": is a file; give the folder of class folders or of CIFAR-10's .bin files");
-  if (is_cifar_folder(options.path)) return open_cifar(options);
+  switch (data_kind(options.path)) {
+    case DataKind::builtin:
+      return open_builtin(options);
+    case DataKind::synthetic:
+      return open_synthetic(options);
+    case DataKind::cifar:
+      return open_cifar(options);
+    case DataKind::photos:
+      break;
+  }
   return is_split_folder(options.path) ? open_split_folder(options) : open_class_folders(options);
 }
 
@@ -45,7 +68,10 @@ ClassList order_classes(const std::vector<std::string>& found, const DataOptions
     throw DataError("--classes " + options.classes[0] + ": " + where + " has " +
                     std::to_string(found.size()) + " classes");
   ClassList list{.names = found, .labels = std::vector<int>(found.size())};
-  if (number == 0 && !options.classes.empty()) list.names = options.classes;
+  if (number == 0 && !options.classes.empty())
+    list.names = options.classes;
+  else if (std::ranges::is_permutation(options.class_order, found))
+    list.names = options.class_order;
   for (const std::string& name : list.names) {
     if (std::count(list.names.begin(), list.names.end(), name) > 1)
       throw DataError("--classes names '" + name + "' twice");

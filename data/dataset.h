@@ -65,7 +65,11 @@ struct DataOptions {
   int image_size = 0;  // builtin, synthetic: the images' size; 0: native_size
   int patch_size = 0;  // builtin: the mosaic's tiles have this size if it is a multiple of 8
   std::vector<std::string> classes;  // names, or their number as text; of folders: the folders'
+  // The order of the classes where `classes` names none and these are the same names.
+  std::vector<std::string> class_order = {};
 };
+// What a path names. Throws DataError where that is no data.
+DataKind data_kind(std::string path);
 DataSets open_dataset(const DataOptions&);
 
 // Decodes JPEG, PNG and the other formats of stb_image, by content, not name. Applies the Exif

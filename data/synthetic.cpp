@@ -42,8 +42,10 @@ DataSets open_synthetic(const DataOptions& options) {
   DataSets sets{.kind = DataKind::synthetic};
   const int count = class_count_option(options);
   if (count == 0) sets.classes = options.classes;
-  if (sets.classes.empty())
+  if (sets.classes.empty()) {
     for (int i = 0; i < (count ? count : 10); ++i) sets.classes.push_back(std::to_string(i));
+    sets.classes = order_classes(sets.classes, options).names;
+  }
   sets.fingerprint = Fingerprint("synthetic", sets.classes).value();
   const int side = options.image_size > 0 ? options.image_size : 224;
   sets.train =

@@ -7,21 +7,21 @@
 namespace bv {
 namespace {
 
-std::string counted(int n, const char* what) {
-  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+DType dtype_of(const std::string& precision) {
+  return precision == "fp16" ? DType::fp16 : precision == "bf16" ? DType::bf16 : DType::fp32;
 }
 
 void require_built(DeviceKind kind) {
   if (is_built(kind)) return;
   throw UserError(kind == DeviceKind::simt
                       ? "--device simt: this program was built without it (SIMT=0); run make"
-                      : "--device cuda: this program was built without CUDA; make says what it "
-                        "found of it");
+                      : "--device cuda: this program was built without CUDA; make reports "
+                        "what it found");
 }
 
 }  // namespace
 
-DeviceChoice choose_device(const Options& o, const World& world, std::vector<std::string>& notes) {
+DeviceChoice choose_device(const Options& o, const World& world) {
   if (o.device == "cpu") return {DeviceKind::cpu};
   if (o.device == "simt") {
     require_built(DeviceKind::simt);
@@ -34,30 +34,28 @@ DeviceChoice choose_device(const Options& o, const World& world, std::vector<std
   // Another launcher may show each process its own GPU alone.
   if (gpus == 1 && !world.launched) return {DeviceKind::cuda};
   if (gpus > 0 && o.oversubscribe) return {DeviceKind::cuda, world.local_rank % gpus, true};
-  const std::string lack =
-      gpus == 0 ? "no GPU (" + why + ")"
-                : counted(gpus, "GPU") + " for " + std::to_string(processes) + " processes";
+  const std::string lack = gpus == 0
+                               ? "no GPU (" + why + ")"
+                               : std::to_string(gpus) + (gpus == 1 ? " GPU for " : " GPUs for ") +
+                                     std::to_string(processes) + " processes";
   if (o.device == "cuda") {
     throw UserError("--device cuda: " + lack +
                     (gpus == 0 ? ""
                                : "; -n " + std::to_string(gpus) +
                                      " would fit, --oversubscribe lets processes share"));
   }
-  if (is_built(DeviceKind::cuda)) notes.push_back(lack + ": this run is on the cpu");
-  return {DeviceKind::cpu};
+  DeviceChoice cpu{DeviceKind::cpu};
+  if (is_built(DeviceKind::cuda)) cpu.notes.push_back(lack + ": this run is on the cpu");
+  return cpu;
 }
 
 const char* name_of(DeviceKind kind) {
   return kind == DeviceKind::cpu ? "cpu" : kind == DeviceKind::simt ? "simt" : "cuda";
 }
 
-DType settle_precision(Options& o, const Backend& backend, DeviceKind device,
-                       std::vector<std::string>& notes) {
-  const auto supports = [&](const std::string& precision) {
-    return backend.supports(precision == "fp16"   ? DType::fp16
-                            : precision == "bf16" ? DType::bf16
-                                                  : DType::fp32);
-  };
+DType resolve_precision(Options& o, const Backend& backend, DeviceKind device,
+                        std::vector<std::string>& notes) {
+  const auto supports = [&](const std::string& name) { return backend.supports(dtype_of(name)); };
   const std::string best = !supports("fp16") || device == DeviceKind::simt ? "fp32"
                            : supports("bf16")                              ? "bf16"
                                                                            : "fp16";
@@ -74,7 +72,7 @@ DType settle_precision(Options& o, const Backend& backend, DeviceKind device,
     notes.push_back("precision " + best + " instead of the recipe's " + o.precision);
     o.precision = best;
   }
-  return o.precision == "fp16" ? DType::fp16 : o.precision == "bf16" ? DType::bf16 : DType::fp32;
+  return dtype_of(o.precision);
 }
 
 int default_processes(const std::string& device) {

@@ -1,4 +1,4 @@
-// Which device a run takes, and what it computes in there.
+// Which device a run uses, and the precision it computes in there.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,18 +12,19 @@ namespace bv {
 // A device for one of the processes on this machine.
 struct DeviceChoice {
   DeviceKind kind;
-  int index = 0;        // which GPU
-  bool shared = false;  // by several processes
+  int index = 0;                        // which GPU
+  bool shared = false;                  // by several processes
+  std::vector<std::string> notes = {};  // lines for the user: where auto fell back
 };
-// What --device comes to. Throws UserError where what was asked for isn't there; adds a line for the
-// user to `notes` where auto had to give way.
-DeviceChoice choose_device(const Options&, const World&, std::vector<std::string>& notes);
+// Resolves --device. Throws UserError where the machine lacks it.
+DeviceChoice choose_device(const Options&, const World&);
 const char* name_of(DeviceKind);
 
-// Settles --precision for the device. Throws UserError where it lacks what the user stated.
-DType settle_precision(Options&, const Backend&, DeviceKind, std::vector<std::string>& notes);
+// Resolves --precision for the device; a recipe's that it lacks falls back with a line in `notes`.
+// Throws UserError where the user asked for it.
+DType resolve_precision(Options&, const Backend&, DeviceKind, std::vector<std::string>& notes);
 
-// Processes that -n starts where it isn't given: one for each GPU, else 1.
+// Default of -n: one process per GPU, else 1.
 int default_processes(const std::string& device);
 
 }  // namespace bv

@@ -1,5 +1,5 @@
-// barevision MODEL [options]: the launcher, which starts this program once for each process, and
-// the worker that it starts.
+// barevision MODEL [options]: the launcher, which starts this program once per process, and the
+// worker that it starts.
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -18,7 +18,7 @@
 #include "engine/processes/same_options.h"
 #include "engine/processes/signals.h"
 #include "engine/setup.h"
-#include "engine/train.h"
+#include "engine/training/training_loop.h"
 
 namespace bv {
 namespace {
@@ -41,46 +41,47 @@ std::unique_ptr<Communicator> connect(World& world, const Options& o, const Devi
                            device.shared);
 }
 
-// A device that can't be used, or an environment that asks for one that isn't there.
+// What is wrong with a device or its environment is the user's to mend.
 std::unique_ptr<Backend> open_backend(DeviceKind kind, const BackendOptions& options) try {
   return make_backend(kind, options);
 } catch (const std::exception& e) {
   throw UserError(e.what());
 }
 
+int exit_code(const std::exception& e) {
+  const bool users_mistake =
+      dynamic_cast<const UserError*>(&e) || dynamic_cast<const DataError*>(&e);
+  return users_mistake ? 2 : 1;
+}
+
 int work(const CommandLine& line, World world) {
-  // They outlive an error: the peers must not see this rank leave before its line is out.
+  // Both outlive an error: peers must not see this rank leave before its line is printed.
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
   try {
     catch_stop_signals();
     const int cores = pin_to_share(world);
-    const Options early = initial_options(line);
-    std::vector<std::string> notes;
-    const DeviceChoice device = choose_device(early, world, notes);
-    // With cores to spare, one of them reduces gradients while the others go on with backward.
-    if (early.conv == "cudnn" && device.kind == DeviceKind::cpu)
+    const Options given = initial_options(line);
+    const DeviceChoice device = choose_device(given, world);
+    if (given.conv == "cudnn" && device.kind == DeviceKind::cpu)
       throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");
+    // With cores to spare, one of them reduces gradients while the others continue backward.
     const bool overlap = device.kind == DeviceKind::cpu && world.size > 1 && cores >= 4;
     backend = open_backend(device.kind, {.index = device.index,
                                          .threads = overlap ? cores - 1 : cores,
                                          .overlap = overlap,
-                                         .graphs = !early.no_graph,
-                                         .cudnn = early.conv == "cudnn"});
-    Setup setup = prepare(line, world.size, {*backend, device.kind, std::move(notes)});
+                                         .graphs = !given.no_graph,
+                                         .cudnn = given.conv == "cudnn"});
+    Setup setup = prepare(line, given, world.size, device, *backend);
     if (world.size > 1) communicator = connect(world, setup.options, device, *backend);
     return train(std::move(setup), *backend, communicator.get(), cores);
-  } catch (const UserError& e) {
-    fail_worker(world, e.what(), 2);
-  } catch (const DataError& e) {
-    fail_worker(world, e.what(), 2);
   } catch (const std::exception& e) {
-    fail_worker(world, e.what(), 1);
+    fail_worker(world, e.what(), exit_code(e));
   }
 }
 
 int launch(const CommandLine& line, const std::vector<std::string>& argv) {
-  // Plain mistakes are found before any process is started.
+  // The command line's mistakes are found before any process starts.
   const Options options = initial_options(line);
   load_model_config(options.model);
   return run_launcher(options.nproc.value_or(default_processes(options.device)), argv);
@@ -93,7 +94,7 @@ int run(const std::vector<std::string>& argv) {
     return line.print->exit_code;
   }
   const std::optional<World> world = world_from_environment();
-  // With -n this is the launcher, whatever another one has put into the environment.
+  // With -n this is the launcher, whatever another launcher has put into the environment.
   const bool worker = world && (world->launched || !line.values.contains("nproc"));
   return worker ? work(line, *world) : launch(line, argv);
 }
@@ -104,11 +105,8 @@ int run(const std::vector<std::string>& argv) {
 int main(int argc, char** argv) {
   try {
     return bv::run({argv, argv + argc});
-  } catch (const bv::UserError& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return 2;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
-    return 1;
+    return bv::exit_code(e);
   }
 }

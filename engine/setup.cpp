@@ -1,54 +1,44 @@
 #include "engine/setup.h"
 
 #include <algorithm>
-#include <ctime>
-#include <filesystem>
-#include <set>
 
 #include "engine/base/error.h"
 #include "engine/options/config.h"
+#include "engine/training/run_folder.h"
 #include "models/resnet.h"
 #include "models/vit.h"
 
 namespace bv {
 namespace {
 
-// Settles --batch, images of one forward pass over all processes, and each one's share.
-void settle_batch(Options& o, int ranks, int64_t images) {
-  const auto fits = [](int64_t batch) { return "; " + std::to_string(batch) + " would fit"; };
-  const bool stated = o.is_explicit("batch") || o.is_explicit("local_batch");
-  int64_t batch = o.local_batch ? int64_t{*o.local_batch} * ranks : o.batch.value_or(64);
-  const int64_t largest = images / ranks * ranks;
+// --batch, images of one forward pass over all replicas, and each one's share.
+void resolve_batch(Options& o, int replicas, int64_t images) {
+  const std::string processes = std::to_string(replicas) + " processes";
+  const int64_t largest = images / replicas * replicas;
   if (largest == 0)
     throw UserError("the training data has " + std::to_string(images) + " images, fewer than the " +
-                    std::to_string(ranks) + " processes (-n)");
-  if (!stated) {
-    batch = std::min(std::max<int64_t>(1, batch / ranks) * ranks, largest);
-  } else if (batch % ranks && !o.resume.empty()) {
-    int fewer = ranks;
+                    processes + " (-n)");
+  int64_t batch = o.local_batch ? int64_t{*o.local_batch} * replicas : o.batch.value_or(64);
+  const int64_t divisible = std::max<int64_t>(batch / replicas, 1) * replicas;
+  const auto refuse = [&](const std::string& why, const std::string& fitting) {
+    const std::string asked = o.resume.empty() ? "--batch " + std::to_string(batch)
+                                               : "the batch of " + std::to_string(batch) +
+                                                     " images of the run in " + o.resume;
+    throw UserError(asked + " is " + why + "; " + fitting + " would fit");
+  };
+  if (!o.is_explicit("batch") && !o.is_explicit("local_batch")) {
+    batch = std::min(divisible, largest);
+  } else if (batch % replicas) {
+    int fewer = replicas;
     while (batch % fewer) --fewer;
-    throw UserError("the batch of " + std::to_string(batch) + " images of the run in " + o.resume +
-                    " is not divisible by " + std::to_string(ranks) + " processes; -n " +
-                    std::to_string(fewer) + " would fit");
-  } else if (batch % ranks) {
-    throw UserError("--batch " + std::to_string(batch) + " is not divisible by " +
-                    std::to_string(ranks) + " processes" +
-                    fits(std::max<int64_t>(batch / ranks, 1) * ranks));
+    refuse("not divisible by " + processes,
+           o.resume.empty() ? std::to_string(divisible) : "-n " + std::to_string(fewer));
   } else if (batch > images) {
-    throw UserError("--batch " + std::to_string(batch) + " is larger than the training data (" +
-                    std::to_string(images) + " images)" + fits(largest));
+    refuse("larger than the training data (" + std::to_string(images) + " images)",
+           std::to_string(largest));
   }
   o.batch = static_cast<int>(batch);
-  o.local_batch = static_cast<int>(batch / ranks);
-}
-
-DataOptions data_options(const Options& o) {
-  return {.path = o.data,
-          .val_fraction = o.val_fraction,
-          .seed = o.seed,
-          .image_size = o.image_size.value_or(0),
-          .patch_size = o.patch_size.value_or(0),
-          .classes = o.classes};
+  o.local_batch = static_cast<int>(batch / replicas);
 }
 
 OptimizerOptions optimizer_options(const Options& o) {
@@ -65,12 +55,6 @@ OptimizerOptions optimizer_options(const Options& o) {
           .decay_all = o.decay == "all"};
 }
 
-// A fixed scale, as of fp32 and bf16, is one that never grows.
-LossScaling loss_scaling(const Options& o, DType dtype) {
-  const bool dynamic = dtype == DType::fp16 && o.loss_scale == 0;
-  return {.growth_interval = dynamic ? o.loss_scale_growth_interval : 0};
-}
-
 std::vector<ParameterShape> shapes_of(const Graph& graph) {
   std::vector<ParameterShape> shapes;
   for (const auto* infos : {&graph.parameters(), &graph.buffers()})
@@ -81,42 +65,42 @@ std::vector<ParameterShape> shapes_of(const Graph& graph) {
 }  // namespace
 
 Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local_batch,
-                  size_t classes, int ranks) try {
+                  size_t classes, int replicas) try {
   InputShape input{.B = local_batch,
                    .height = *o.image_size,
                    .width = *o.image_size,
                    .size = *o.image_size,
-                   .patch = o.patch_size.value_or(1),
-                   .mean = {},
-                   .std = {}};
+                   .patch = o.patch_size.value_or(1)};
   for (size_t c = 0; c < 3; ++c) {
     input.mean[c] = static_cast<float>((*o.mean)[c]);
     input.std[c] = static_cast<float>((*o.std)[c]);
   }
   if (m.is_resnet()) {
-    const ResnetConfig resnet{.bottleneck = m.bottleneck,
-                              .layers = m.layers,
-                              .groups = m.groups,
-                              .width_per_group = m.width_per_group,
-                              .classes = static_cast<int>(classes),
-                              .zero_init_last = o.zero_init_last,
-                              .parts = o.sync_bn ? ranks : 1,
-                              .drop_rate = static_cast<float>(o.drop_rate),
-                              .label_smoothing = static_cast<float>(o.label_smoothing)};
-    return build_resnet(resnet, input, dtype).graph;
+    return build_resnet({.bottleneck = m.bottleneck,
+                         .layers = m.layers,
+                         .groups = m.groups,
+                         .width_per_group = m.width_per_group,
+                         .classes = static_cast<int>(classes),
+                         .zero_init_last = o.zero_init_last,
+                         .parts = o.sync_bn ? replicas : 1,
+                         .drop_rate = static_cast<float>(o.drop_rate),
+                         .label_smoothing = static_cast<float>(o.label_smoothing)},
+                        input, dtype)
+        .graph;
   }
-  const VitConfig vit{.embed_dim = m.embed_dim,
-                      .depth = m.depth,
-                      .heads = m.heads,
-                      .mlp_ratio = static_cast<float>(m.mlp_ratio),
-                      .layer_norm_eps = static_cast<float>(m.layer_norm_eps),
-                      .classes = static_cast<int>(classes),
-                      .drop_rate = static_cast<float>(o.drop_rate),
-                      .attn_drop_rate = static_cast<float>(o.attn_drop_rate),
-                      .drop_path_rate = static_cast<float>(o.drop_path_rate),
-                      .label_smoothing = static_cast<float>(o.label_smoothing)};
-  return build_vit(vit, input, dtype).graph;
-} catch (const std::invalid_argument& e) {  // a batch norm's, so far
+  return build_vit({.embed_dim = m.embed_dim,
+                    .depth = m.depth,
+                    .heads = m.heads,
+                    .mlp_ratio = static_cast<float>(m.mlp_ratio),
+                    .layer_norm_eps = static_cast<float>(m.layer_norm_eps),
+                    .classes = static_cast<int>(classes),
+                    .drop_rate = static_cast<float>(o.drop_rate),
+                    .attn_drop_rate = static_cast<float>(o.attn_drop_rate),
+                    .drop_path_rate = static_cast<float>(o.drop_path_rate),
+                    .label_smoothing = static_cast<float>(o.label_smoothing)},
+                   input, dtype)
+      .graph;
+} catch (const std::invalid_argument& e) {  // a batch norm of one value per channel
   throw UserError(std::string(e.what()) +
                   "; train on 2 images or more per process (--local-batch 2), or on larger ones "
                   "(--image-size)");
@@ -124,82 +108,75 @@ Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local
 
 namespace {
 
-// Labels mean what they meant where the weights come from, unless --classes orders them.
-void keep_meaning_of_head(Options& o, DataSets& data, const WeightsInfo& from,
-                          std::vector<std::string>& notes) {
-  if (from.classes == data.classes || from.classes.size() != data.classes.size()) return;
-  const std::set<std::string> theirs(from.classes.begin(), from.classes.end()),
-      ours(data.classes.begin(), data.classes.end());
-  const bool ordered = o.classes.size() > 1;
-  if (theirs == ours && !ordered) {
-    o.classes = from.classes;
-    data = open_dataset(data_options(o));
-  } else {
-    notes.push_back("classes: those of " + o.weights + " have other names or another order; its " +
-                    "head is where this run's head starts");
-  }
+TrainerOptions trainer_options(const Options& o, DType dtype) {
+  // A fixed scale, and that of fp32 and bf16, never grows.
+  const bool dynamic_scale = dtype == DType::fp16 && o.loss_scale == 0;
+  return {.optimizer = optimizer_options(o),
+          .local_batch = *o.local_batch,
+          .height = *o.image_size,
+          .width = *o.image_size,
+          .accumulate = o.accumulate,
+          .bucket_bytes = static_cast<size_t>(o.bucket_bytes),
+          .scaling = {.growth_interval = dynamic_scale ? o.loss_scale_growth_interval : 0},
+          .recompute = o.recompute == "blocks",
+          .sync_batchnorm = o.sync_bn,
+          .seed = o.seed};
 }
 
-Setup settle(Options o, ModelConfig model, DataSets data, int ranks, const Device& device) {
-  std::vector<std::string> notes = device.notes;
-  o.device = name_of(device.kind);
-  const DType dtype = settle_precision(o, device.backend, device.kind, notes);
-  settle_batch(o, ranks, data.train->size());
-  o.nproc = ranks;
+Options all_options(const CommandLine& line, const Options& given, const ModelConfig& model) {
+  if (given.resume.empty()) {
+    Options o = resolve_options(line, model, data_kind(given.data));
+    if (!o.plan) claim_run_folder(o);
+    return o;
+  }
+  if (!given.image_size || (!given.patch_size && !model.is_resnet()))
+    throw UserError(given.out + "/config.json: 'image_size' or 'patch_size' is missing");
+  return given;
+}
 
+// --weights, and what the file says of itself.
+struct StartingWeights {
   TensorFile file;
-  WeightsInfo from;
-  if (!o.weights.empty() && o.resume.empty()) {
-    file = read_safetensors(o.weights);
-    from = weights_info(file, o.weights);
-    if (from.model && *from.model != model.name)
-      throw UserError(o.weights + ": weights of " + *from.model + ", not of " + model.name);
-    if (from.patch_size && o.patch_size && *from.patch_size != *o.patch_size)
-      throw UserError(o.weights + ": weights for patches of " + std::to_string(*from.patch_size) +
-                      " pixels, this run has " + std::to_string(*o.patch_size) +
-                      "; give --patch-size " + std::to_string(*from.patch_size));
-    keep_meaning_of_head(o, data, from, notes);
-  }
-  // Pixels are normalised as the weights were trained with, unless told otherwise.
-  if (!o.is_explicit("mean")) o.mean = from.mean.value_or(o.mean.value_or(model.mean));
-  if (!o.is_explicit("std")) o.std = from.std.value_or(o.std.value_or(model.std));
-  o.classes = data.classes;
+  WeightsInfo info;
+};
 
-  Graph graph = build_graph(o, model, dtype, *o.local_batch, data.classes.size(), ranks);
-  std::map<std::string, HostTensor> weights;
-  if (!file.tensors.empty()) {
-    const std::string head = model.is_resnet() ? "fc" : "head";
-    FitResult fit = fit_weights(std::move(file), o.weights, shapes_of(graph),
-                                {head + ".weight", head + ".bias"});
-    weights = std::move(fit.tensors);
-    notes.insert(notes.end(), fit.notes.begin(), fit.notes.end());
-  }
-  const TrainerOptions trainer{.optimizer = optimizer_options(o),
-                               .local_batch = *o.local_batch,
-                               .height = *o.image_size,
-                               .width = *o.image_size,
-                               .accumulate = o.accumulate,
-                               .bucket_bytes = static_cast<size_t>(o.bucket_bytes),
-                               .scaling = loss_scaling(o, dtype),
-                               .recompute = o.recompute == "blocks",
-                               .sync_batchnorm = o.sync_bn,
-                               .seed = o.seed};
-  WeightsInfo info{.model = model.name,
-                   .image_size = o.image_size,
-                   .patch_size = o.patch_size,
-                   .classes = data.classes,
-                   .mean = o.mean,
-                   .std = o.std};
-  return {.options = std::move(o),
-          .model = std::move(model),
-          .data = std::move(data),
-          .info = std::move(info),
-          .graph = std::move(graph),
-          .trainer = trainer,
-          .weights = std::move(weights),
-          .checkpoint = {},
-          .notes = std::move(notes),
-          .ranks = ranks};
+StartingWeights read_weights(const Options& o, const ModelConfig& model) {
+  if (o.weights.empty() || !o.resume.empty()) return {};
+  StartingWeights from{.file = read_safetensors(o.weights)};
+  from.info = weights_info(from.file, o.weights);
+  if (from.info.model && *from.info.model != model.name)
+    throw UserError(o.weights + ": weights of " + *from.info.model + ", not of " + model.name);
+  const std::optional<int> patch = from.info.patch_size;
+  if (patch && o.patch_size && *patch != *o.patch_size)
+    throw UserError(o.weights + ": weights for patches of " + std::to_string(*patch) +
+                    " pixels, this run has " + std::to_string(*o.patch_size) +
+                    "; give --patch-size " + std::to_string(*patch));
+  return from;
+}
+
+// Classes are in the order of the weights' head unless --classes gives one.
+DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::string>& notes) {
+  DataSets data = open_dataset({.path = o.data,
+                                .val_fraction = o.val_fraction,
+                                .seed = o.seed,
+                                .image_size = o.image_size.value_or(0),
+                                .patch_size = o.patch_size.value_or(0),
+                                .classes = o.classes,
+                                .class_order = from.classes});
+  if (from.classes.size() == data.classes.size() && from.classes != data.classes)
+    notes.push_back("classes: " + o.weights +
+                    " has other names or another order; its head is kept "
+                    "as the initial head");
+  return data;
+}
+
+void fit_starting_weights(Setup& s, TensorFile file) {
+  if (file.tensors.empty()) return;
+  const std::string head = s.model.is_resnet() ? "fc" : "head";
+  FitResult fit = fit_weights(std::move(file), s.options.weights, shapes_of(s.graph),
+                              {head + ".weight", head + ".bias"});
+  s.weights = std::move(fit.tensors);
+  s.notes.insert(s.notes.end(), fit.notes.begin(), fit.notes.end());
 }
 
 void load_resumed(Setup& s) {
@@ -217,59 +194,47 @@ void load_resumed(Setup& s) {
       fit_weights(std::move(c.weights), s.options.out + "/last", shapes_of(s.graph), {}).tensors;
 }
 
-void claim_folder(Options& o) {
-  if (o.out.empty()) {
-    const std::time_t now = std::time(nullptr);
-    char text[40];
-    std::strftime(text, sizeof text, "-%Y%m%d-%H%M%S", std::localtime(&now));
-    o.out = "runs/" + o.model + text;
-  }
-  std::error_code error;
-  if (!std::filesystem::exists(o.out, error)) return;
-  if (!std::filesystem::is_directory(o.out, error))
-    throw UserError("--out " + o.out + " is a file where the run's folder should be; name another");
-  if (!std::filesystem::is_empty(o.out, error))
-    throw UserError("--out " + o.out + " exists and is not empty; --resume " + o.out +
-                    " goes on with a run, another --out starts a new one");
-}
-
 }  // namespace
 
-Setup prepare(const CommandLine& line, int ranks, const Device& device) {
-  const Options early = initial_options(line);
-  ModelConfig model = load_model_config(early.model);
-  if (!early.resume.empty()) {
-    if (!early.image_size || (!early.patch_size && !model.is_resnet()))
-      throw UserError(early.out + "/config.json: 'image_size' or 'patch_size' is missing");
-    DataSets data = open_dataset(data_options(early));
-    Setup setup = settle(early, std::move(model), std::move(data), ranks, device);
-    load_resumed(setup);
-    return setup;
-  }
-  // A recipe depends on the kind of data; what is drawn to size is opened after that is known.
-  const bool drawn = early.data.empty() || early.data == "synthetic";
-  DataSets data;
-  if (!drawn) data = open_dataset(data_options(early));
-  const DataKind kind = early.data.empty() ? DataKind::builtin
-                        : drawn            ? DataKind::synthetic
-                                           : data.kind;
-  Options options = resolve_options(line, model, kind);
-  if (drawn) data = open_dataset(data_options(options));
-  if (!options.plan) claim_folder(options);
-  const bool own_patch =
-      kind == DataKind::builtin && options.source("patch_size") == Source::recipe;
-  Setup setup = settle(std::move(options), std::move(model), std::move(data), ranks, device);
-  if (own_patch)
-    setup.notes.push_back("built-in pictures of " + std::to_string(*setup.options.image_size) +
-                          " pixels: patches of " + std::to_string(*setup.options.patch_size) +
-                          " (--patch-size)");
-  return setup;
+Setup prepare(const CommandLine& line, const Options& given, int world, const DeviceChoice& device,
+              const Backend& backend) {
+  Setup s;
+  s.world = s.replicas = world;
+  s.notes = device.notes;
+  s.model = load_model_config(given.model);
+  Options& o = s.options = all_options(line, given, s.model);
+  o.device = name_of(device.kind);
+  o.nproc = world;
+  const DType dtype = resolve_precision(o, backend, device.kind, s.notes);
+
+  StartingWeights from = read_weights(o, s.model);
+  s.data = open_data(o, from.info, s.notes);
+  o.classes = s.data.classes;
+  resolve_batch(o, s.replicas, s.data.train->size());
+  // Pixels are normalised as the weights were trained with, unless told otherwise.
+  if (!o.is_explicit("mean")) o.mean = from.info.mean.value_or(o.mean.value_or(s.model.mean));
+  if (!o.is_explicit("std")) o.std = from.info.std.value_or(o.std.value_or(s.model.std));
+  s.info = {.model = s.model.name,
+            .image_size = o.image_size,
+            .patch_size = o.patch_size,
+            .classes = o.classes,
+            .mean = o.mean,
+            .std = o.std};
+
+  s.graph = build_graph(o, s.model, dtype, *o.local_batch, o.classes.size(), s.replicas);
+  s.trainer = trainer_options(o, dtype);
+  fit_starting_weights(s, std::move(from.file));
+  if (!o.resume.empty()) load_resumed(s);
+  if (s.data.kind == DataKind::builtin && o.source("patch_size") == Source::recipe)
+    s.notes.push_back("built-in images of " + std::to_string(*o.image_size) +
+                      " pixels: patches of " + std::to_string(*o.patch_size) + " (--patch-size)");
+  return s;
 }
 
 int largest_batch(const Setup& setup, Backend& backend, size_t limit) {
   const auto fits = [&](int batch) {
     const Graph graph = build_graph(setup.options, setup.model, setup.graph.dtype(), batch,
-                                    setup.data.classes.size(), setup.ranks);
+                                    setup.data.classes.size(), setup.replicas);
     TrainerOptions options = setup.trainer;
     options.local_batch = batch;
     return Trainer(backend, nullptr, graph, options).plan().peak() <= limit;

@@ -1,6 +1,7 @@
-// What a run is, settled from options, model, data and processes before any memory is taken. All
-// ranks come to the same result, and to the same UserError or DataError.
+// What a run is, resolved from command line, model, data and processes before any memory is taken.
+// All ranks come to the same result, and to the same UserError or DataError.
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,30 +19,27 @@
 namespace bv {
 
 struct Setup {
-  Options options;  // every field settled
+  Options options;  // every field resolved
   ModelConfig model;
-  DataSets data;
-  WeightsInfo info;  // what the run's weights files say of themselves
-  Graph graph;
-  TrainerOptions trainer;
+  DataSets data{};
+  WeightsInfo info;  // the metadata of the run's weights files
+  Graph graph{DType::fp32};
+  TrainerOptions trainer{};
   std::map<std::string, HostTensor> weights;  // from --weights or the checkpoint; may be empty
   std::optional<Checkpoint> checkpoint;       // of --resume; its weights are above
   std::vector<std::string> notes;             // lines for the user
-  int ranks = 1;
+  int world = 1;                              // processes
+  int replicas = 1;                           // copies of the model, each with its share of a batch
 };
 
-// From the command line to a run, or to the run that --resume goes on with. Only a new run folder's
-// name depends on the process (the time of day); rank 0's is the one that counts.
-struct Device {
-  const Backend& backend;
-  DeviceKind kind;
-  std::vector<std::string> notes;  // of its choice, lines for the user
-};
-Setup prepare(const CommandLine&, int ranks, const Device&);
+// From the command line and what initial_options made of it to a run, new or resumed. Only a new run
+// folder's name depends on the process (the time of day); rank 0's is the one that counts.
+Setup prepare(const CommandLine&, const Options& given, int world, const DeviceChoice&,
+              const Backend&);
 
-// The model's graph for `local_batch` images in each of `ranks` processes.
+// The model's graph for `local_batch` images in each replica.
 Graph build_graph(const Options&, const ModelConfig&, DType, int local_batch, size_t classes,
-                  int ranks);
+                  int replicas);
 
 // The largest local batch whose plan fits into `limit` bytes; 0: none.
 int largest_batch(const Setup&, Backend&, size_t limit);

@@ -148,7 +148,7 @@ std::vector<OptionRow> machine_rows() {
        "keep decoded images in memory if all of them fit in this many MiB; 0: don't",
        between(0, 1e9), any_time},
       {"bucket_bytes", "N", &O::bucket_bytes,
-       "gradients travel between processes in pieces of this size", between(4096, 1e12), any_time},
+       "gradients travel between processes in pieces of at most this size", between(4096, 1e12), any_time},
       {"timeout", "X", &O::timeout,
        "seconds without a sign of life after which a process counts as dead", between(1, 1e6),
        any_time},

@@ -16,8 +16,8 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
       s.model.name + ": " + std::to_string(s.graph.parameter_count()) + " parameters, " + size +
           "x" + size + " images" +
           (o.patch_size ? " in patches of " + std::to_string(*o.patch_size) : ""),
-      "device: " + head.device + "; " + std::to_string(s.ranks) +
-          (s.ranks == 1 ? " process" : " processes") + ", local batch " +
+      "device: " + head.device + "; " + std::to_string(s.world) +
+          (s.world == 1 ? " process" : " processes") + ", local batch " +
           std::to_string(*o.local_batch),
       "data: " + s.data.description,
       "memory: " + format_bytes(head.peak_bytes) + " planned per process (--plan shows it)",

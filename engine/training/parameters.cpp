@@ -1,16 +1,25 @@
 #include "engine/training/parameters.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numbers>
 
 #include "engine/base/error.h"
-#include "engine/training/half.h"
+#include "engine/training/memory.h"
 #include "kernels/philox.h"
 
 namespace bv {
 namespace {
+
+// The nearest 16-bit value, ties to even, as the bits that kernels read.
+uint16_t to_16_bits(float x, DType dtype) {
+  if (dtype == DType::fp16) return std::bit_cast<uint16_t>(static_cast<_Float16>(x));
+  if (x != x) return 0x7FFF;  // rounding could carry a NaN into infinity
+  const auto bits = std::bit_cast<uint32_t>(x);
+  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
 
 uint32_t fnv1a(const std::string& text) {
   uint32_t hash = 2166136261u;
@@ -18,7 +27,7 @@ uint32_t fnv1a(const std::string& text) {
   return hash;
 }
 
-// Uniform in (0, 1]: fit for a logarithm.
+// Uniform in (0, 1], so that its logarithm is finite.
 double open_uniform(uint32_t word) { return (static_cast<double>(word) + 1) * 0x1p-32; }
 
 void draw(const ParameterInfo& p, uint64_t seed, float* to) {
@@ -30,7 +39,7 @@ void draw(const ParameterInfo& p, uint64_t seed, float* to) {
     for (size_t j = 0; j < 4 && i + j < count; ++j) {
       if (p.init == Init::uniform) {
         to[i + j] = p.scale * (2 * uniform(words.at[j]) - 1);
-      } else {  // Box and Muller 1958, two numbers of a pair of words
+      } else {  // Box and Muller 1958: two numbers from two words
         const double u = open_uniform(words.at[j / 2 * 2]),
                      angle = 2 * std::numbers::pi * open_uniform(words.at[j / 2 * 2 + 1]);
         const double radius = std::sqrt(-2 * std::log(u));
@@ -41,33 +50,20 @@ void draw(const ParameterInfo& p, uint64_t seed, float* to) {
   }
 }
 
-// [K, C, positions] as [K, positions, C], and by the other sizes back again.
-std::vector<float> turned(const std::vector<float>& from, size_t K, size_t C, size_t positions) {
+// A convolution's weight, [K, C, R, S] in files, [K, R, S, C] in memory; others are the same.
+std::vector<float> reordered(const ParameterInfo& p, const std::vector<float>& from,
+                             bool to_memory) {
+  if (!p.channels_last) return from;
+  const auto K = static_cast<size_t>(p.shape[0]), C = static_cast<size_t>(p.shape[1]),
+             positions = static_cast<size_t>(p.shape[2] * p.shape[3]);
+  const size_t rows = to_memory ? C : positions, columns = to_memory ? positions : C;
   std::vector<float> to(from.size());
 #pragma omp parallel for schedule(static)
   for (size_t k = 0; k < K; ++k)
-    for (size_t c = 0; c < C; ++c)
-      for (size_t p = 0; p < positions; ++p)
-        to[(k * positions + p) * C + c] = from[(k * C + c) * positions + p];
+    for (size_t r = 0; r < rows; ++r)
+      for (size_t c = 0; c < columns; ++c)
+        to[(k * columns + c) * rows + r] = from[(k * rows + r) * columns + c];
   return to;
-}
-
-struct Turn {
-  size_t K, C, positions;
-  explicit Turn(const ParameterInfo& p)
-      : K(static_cast<size_t>(p.shape[0])),
-        C(static_cast<size_t>(p.shape[1])),
-        positions(static_cast<size_t>(p.shape[2] * p.shape[3])) {}
-};
-std::vector<float> as_in_memory(const ParameterInfo& p, const std::vector<float>& file) {
-  if (!p.channels_last) return file;
-  const Turn turn(p);
-  return turned(file, turn.K, turn.C, turn.positions);
-}
-std::vector<float> as_in_files(const ParameterInfo& p, std::vector<float> memory) {
-  if (!p.channels_last) return memory;
-  const Turn turn(p);
-  return turned(memory, turn.K, turn.positions, turn.C);
 }
 
 }  // namespace
@@ -83,12 +79,8 @@ size_t Parameters::compute_weights_bytes() const {
 }
 
 void Parameters::allocate() {
-  const auto zeroed = [&](size_t bytes) {
-    DeviceMemory memory(*backend_, bytes);
-    if (bytes) backend_->zero(memory.data(), bytes, nullptr);
-    return memory;
-  };
-  // Zeroed, so that the padding between parameters stays zero for ever.
+  const auto zeroed = [this](size_t bytes) { return zeroed_memory(*backend_, bytes); };
+  // Zeroed, so that the padding between parameters stays zero.
   weights_ = zeroed(weight_bytes());
   compute_weights_ = zeroed(compute_weights_bytes());
   grads_ = zeroed(gradient_bytes());
@@ -109,9 +101,8 @@ void Parameters::initialise(uint64_t seed) {
 }
 
 void Parameters::set_weights(const std::map<std::string, HostTensor>& values) {
-  upload(weights(), graph_->parameters(), values, "");
+  upload(weights(), graph_->parameters(), values, "", compute_weights_.data<uint16_t>());
   upload(buffers(), graph_->buffers(), values, "");
-  if (graph_->dtype() != DType::fp32) upload_copy(values);
 }
 
 std::map<std::string, HostTensor> Parameters::get_weights() const {
@@ -122,22 +113,6 @@ std::map<std::string, HostTensor> Parameters::get_weights() const {
 
 std::map<std::string, HostTensor> Parameters::get_gradients() const {
   return download(grads(), graph_->parameters(), "");
-}
-
-void Parameters::upload_copy(const std::map<std::string, HostTensor>& values) const {
-  auto* copy = compute_weights_.data<uint16_t>();
-  std::vector<uint16_t> rounded;
-  for (const ParameterInfo& p : graph_->parameters()) {
-    const auto found = values.find(p.name);
-    if (found == values.end()) continue;
-    const std::vector<float> data = as_in_memory(p, found->second.data);
-    rounded.resize(data.size());
-    std::transform(data.begin(), data.end(), rounded.begin(),
-                   [&](float x) { return to_half(x, graph_->dtype()); });
-    backend_->to_device(copy + p.offset, rounded.data(), rounded.size() * sizeof(uint16_t),
-                        nullptr);
-    backend_->synchronize(nullptr);
-  }
 }
 
 void Parameters::set_moments(const std::map<std::string, HostTensor>& values) {
@@ -159,16 +134,24 @@ std::map<std::string, HostTensor> Parameters::get_moments() const {
 }
 
 void Parameters::upload(float* arena, const Infos& infos,
-                        const std::map<std::string, HostTensor>& values,
-                        const std::string& prefix) const {
+                        const std::map<std::string, HostTensor>& values, const std::string& prefix,
+                        uint16_t* rounded) const {
+  const auto send = [this](auto* to, const auto& data) {
+    backend_->to_device(to, data.data(), data.size() * sizeof data[0], nullptr);
+    backend_->synchronize(nullptr);
+  };
   for (const ParameterInfo& p : infos) {
     const auto found = values.find(prefix + p.name);
     if (found == values.end()) continue;
     if (found->second.data.size() != p.count())
-      throw UserError(prefix + p.name + ": another number of elements");
-    const std::vector<float> data = as_in_memory(p, found->second.data);
-    backend_->to_device(arena + p.offset, data.data(), data.size() * sizeof(float), nullptr);
-    backend_->synchronize(nullptr);
+      throw UserError(prefix + p.name + ": wrong number of elements");
+    const std::vector<float> data = reordered(p, found->second.data, true);
+    send(arena + p.offset, data);
+    if (!rounded) continue;
+    std::vector<uint16_t> bits(data.size());
+    std::ranges::transform(data, bits.begin(),
+                           [&](float x) { return to_16_bits(x, graph_->dtype()); });
+    send(rounded + p.offset, bits);
   }
 }
 
@@ -180,7 +163,7 @@ std::map<std::string, HostTensor> Parameters::download(const float* arena, const
     t = {p.shape, std::vector<float>(p.count())};
     backend_->to_host(t.data.data(), arena + p.offset, p.count() * sizeof(float), nullptr);
     backend_->synchronize(nullptr);
-    t.data = as_in_files(p, std::move(t.data));
+    t.data = reordered(p, t.data, false);
   }
   return values;
 }

@@ -1,6 +1,6 @@
-// A model's parameters and statistics on the device: flat arenas for weights, gradients, optimizer
-// state and statistics, and the one door through which they come from and go to files. What lies
-// channels last in memory (ParameterInfo) is turned here.
+// A model's parameters and buffers on the device: flat arenas for weights, gradients, optimizer state
+// and buffers. All weights pass through here on their way from and to files; those that are channels
+// last in memory (ParameterInfo) are reordered.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -15,13 +15,14 @@ namespace bv {
 
 class Parameters {
  public:
-  // Elements behind the gradients that travel with them (GradientTail).
+  // Elements after the gradients that are reduced with them (GradientTail).
   static constexpr size_t tail = OptimizerUpdate::decay_chunk;
 
   struct Needs {
     bool first_moment, second_moment;
   };
   Parameters(Backend&, const Graph&, Needs);
+  const Graph& graph() const { return *graph_; }
   void allocate();
   // Bytes of each arena, allocated or not.
   size_t weight_bytes() const { return graph_->arena_count() * sizeof(float); }
@@ -39,17 +40,17 @@ class Parameters {
     return compute_weights_.data() ? compute_weights_.data() : weights_.data();
   }
 
-  // Starting values: functions of the seed and the parameter's name alone.
+  // Initial values: functions of the seed and the parameter's name alone.
   void initialise(uint64_t seed);
-  // Of parameters and statistics; those that the map lacks keep their value. Shapes must fit
-  // (weights.h sees to that).
+  // Parameters and buffers; those that the map lacks keep their value. Shapes must fit (weights.h
+  // checks them).
   void set_weights(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_weights() const;
   std::map<std::string, HostTensor> get_gradients() const;
   // Optimizer state under "m.NAME" and "v.NAME". Throws UserError where one is missing.
   void set_moments(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_moments() const;
-  // Name of the first parameter whose gradient (weight: false) or weight is not finite; else empty.
+  // Name of the first parameter whose gradient (or weight, if `weight`) is not finite; or empty.
   std::string first_not_finite(bool weight) const;
 
  private:
@@ -57,8 +58,7 @@ class Parameters {
   std::map<std::string, HostTensor> download(const float* arena, const Infos&,
                                              const std::string& prefix) const;
   void upload(float* arena, const Infos&, const std::map<std::string, HostTensor>&,
-              const std::string& prefix) const;
-  void upload_copy(const std::map<std::string, HostTensor>&) const;
+              const std::string& prefix, uint16_t* rounded = nullptr) const;
 
   Backend* backend_;
   const Graph* graph_;

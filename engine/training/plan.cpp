@@ -1,14 +1,14 @@
 #include "engine/training/plan.h"
 
 #include <algorithm>
+#include <climits>
 #include <numeric>
 #include <ostream>
 
+#include "engine/training/memory.h"
+
 namespace bv {
 namespace {
-
-constexpr size_t alignment = 256;
-size_t align(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 struct Block {
   size_t bytes;
@@ -16,7 +16,7 @@ struct Block {
   size_t* offset;  // result
 };
 
-// Largest first, each at the lowest offset that is free in all its lives. Returns the bytes in all.
+// Largest first, each at the lowest offset that is free in all its lives. Returns the total size.
 size_t pack(std::vector<Block> blocks) {
   std::stable_sort(blocks.begin(), blocks.end(),
                    [](const Block& a, const Block& b) { return a.bytes > b.bytes; });
@@ -39,29 +39,40 @@ size_t pack(std::vector<Block> blocks) {
   return end;
 }
 
-struct Uses {
-  std::vector<NodeUse> forward, backward;  // by node
+// What each node touches and needs.
+struct NodePlan {
+  NodeUse forward, backward;
 };
 
-Uses collect(const Graph& graph, Kernels& kernels) {
-  Uses uses;
+std::vector<NodePlan> plan_nodes(const Graph& graph, Kernels& kernels) {
+  std::vector<NodePlan> plans;
   for (const Node& node : graph.nodes()) {
-    NodeUse forward, backward;
-    Context context{.planning = &forward, .graph = &graph, .kernels = &kernels};
+    NodePlan& plan = plans.emplace_back();
+    Context context{.planning = &plan.forward, .graph = &graph, .kernels = &kernels};
     node.forward(context);
-    context.planning = &backward;
+    context.planning = &plan.backward;
     // Both forms: the first micro-step of an update writes gradients, later ones add.
     for (const bool accumulate : {false, true}) {
       context.accumulate = accumulate;
       node.backward(context);
     }
-    uses.forward.push_back(std::move(forward));
-    uses.backward.push_back(std::move(backward));
   }
-  return uses;
+  return plans;
 }
 
-// Where a storage is touched: on which sides of the stage, by which nodes inside it, when.
+// The first and last node that touch each storage.
+std::vector<Life> node_spans(const Graph& graph, const std::vector<NodePlan>& plans) {
+  std::vector<Life> spans(graph.tensors().size(), {INT_MAX, -1});
+  for (int node = 0; node < static_cast<int>(plans.size()); ++node)
+    for (const auto pass : {&NodePlan::forward, &NodePlan::backward})
+      for (const Tensor t : (plans[static_cast<size_t>(node)].*pass).tensors) {
+        Life& span = spans[static_cast<size_t>(graph.info(t).storage)];
+        span = {std::min(span.first, node), node};
+      }
+  return spans;
+}
+
+// Where a storage is touched: before, inside or after the stage, and when.
 struct Touched {
   struct Pass {
     bool before = false, inside = false, after = false;
@@ -73,26 +84,15 @@ struct Touched {
     }
   };
   Pass forward, again;  // again: in backward, or in a second run forward
-  int first_node = -1, last_node = -1;
-
-  void by(int node) {
-    first_node = first_node < 0 ? node : std::min(first_node, node);
-    last_node = std::max(last_node, node);
-  }
   bool crosses() const { return forward.before || forward.after || again.before || again.after; }
   bool both() const { return forward.inside && again.inside; }
 };
 
-// The blocks between cuts that are run forward a second time, each without the nodes at its end
-// that compute nothing for its own backward.
-std::vector<Layout::Recompute> find_recomputes(const Graph& graph, const Uses& uses, int begin,
-                                               int end) {
-  std::vector<Touched> touched(graph.tensors().size());
-  for (size_t node = 0; node < graph.nodes().size(); ++node)
-    for (const auto* pass : {&uses.forward, &uses.backward})
-      for (const Tensor t : (*pass)[node].tensors)
-        touched[static_cast<size_t>(graph.info(t).storage)].by(static_cast<int>(node));
-
+// The blocks between cuts that run forward a second time, each without the nodes at its end that
+// compute nothing for its own backward.
+std::vector<Layout::Recompute> find_recomputes(const Graph& graph,
+                                               const std::vector<NodePlan>& plans,
+                                               const std::vector<Life>& spans, int begin, int end) {
   std::vector<int> cuts;
   for (const int cut : graph.cuts())
     if (cut >= begin && cut < end) cuts.push_back(cut);
@@ -100,9 +100,9 @@ std::vector<Layout::Recompute> find_recomputes(const Graph& graph, const Uses& u
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     const int after = cuts[i + 1];
     const auto makes_own = [&](int node) {  // something that stays within the block
-      for (const Tensor t : uses.forward[static_cast<size_t>(node)].tensors) {
-        const Touched& s = touched[static_cast<size_t>(graph.info(t).storage)];
-        if (s.first_node == node && s.last_node < after) return true;
+      for (const Tensor t : plans[static_cast<size_t>(node)].forward.tensors) {
+        const Life& span = spans[static_cast<size_t>(graph.info(t).storage)];
+        if (span.first == node && span.last < after) return true;
       }
       return false;
     };
@@ -137,8 +137,8 @@ Times run_through(const std::vector<Layout::Recompute>& recomputes, int begin, i
   return times;
 }
 
-std::vector<Touched> find_touched(const Graph& graph, const Uses& uses, const Times& times,
-                                  int begin, int end) {
+std::vector<Touched> find_touched(const Graph& graph, const std::vector<NodePlan>& plans,
+                                  const Times& times, int begin, int end) {
   std::vector<Touched> all(graph.tensors().size());
   const auto touch = [&](const NodeUse& pass, int node, Touched::Pass Touched::*which,
                          const std::vector<int>& when) {
@@ -150,34 +150,34 @@ std::vector<Touched> find_touched(const Graph& graph, const Uses& uses, const Ti
         (touched.*which).after = true;
       } else if (const int time = when[static_cast<size_t>(node - begin)]; time >= 0) {
         (touched.*which).at(time);
-        touched.by(node);
       }
     }
   };
   for (int node = 0; node < static_cast<int>(graph.nodes().size()); ++node) {
-    const NodeUse& forward = uses.forward[static_cast<size_t>(node)];
-    touch(forward, node, &Touched::forward, times.forward);
-    if (node >= begin && node < end) touch(forward, node, &Touched::again, times.again);
-    touch(uses.backward[static_cast<size_t>(node)], node, &Touched::again, times.backward);
+    const NodePlan& plan = plans[static_cast<size_t>(node)];
+    touch(plan.forward, node, &Touched::forward, times.forward);
+    if (node >= begin && node < end) touch(plan.forward, node, &Touched::again, times.again);
+    touch(plan.backward, node, &Touched::again, times.backward);
   }
   return all;
 }
 
-// Whether nothing touches it but one block that is run forward twice.
-bool belongs_to_recomputed(const Layout& layout, const Touched& touched) {
-  for (const Layout::Recompute& r : layout.recomputes)
-    if (r.begin <= touched.first_node && touched.last_node < r.before) return true;
-  return false;
+// Whether only one block touches it, and that block runs forward twice.
+bool belongs_to_recomputed(const Layout& layout, const Life& span) {
+  return std::ranges::any_of(layout.recomputes, [&](const Layout::Recompute& r) {
+    return r.begin <= span.first && span.last < r.before;
+  });
 }
 
 }  // namespace
 
 Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end, bool recompute) {
-  const Uses uses = collect(graph, kernels);
+  const std::vector<NodePlan> plans = plan_nodes(graph, kernels);
+  const std::vector<Life> spans = node_spans(graph, plans);
   Layout layout;
-  if (recompute) layout.recomputes = find_recomputes(graph, uses, begin, end);
+  if (recompute) layout.recomputes = find_recomputes(graph, plans, spans, begin, end);
   const Times times = run_through(layout.recomputes, begin, end);
-  const std::vector<Touched> touched = find_touched(graph, uses, times, begin, end);
+  const std::vector<Touched> touched = find_touched(graph, plans, times, begin, end);
 
   std::vector<Block> scratch;
   layout.places.resize(touched.size());
@@ -191,7 +191,7 @@ Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end, bool
     if (!t.forward.inside && t.again.after) layout.output_grads.push_back(id);
     Layout::Place& place = layout.places[s];
     place.bytes = align(graph.tensors()[s].bytes());
-    const bool lives_twice = t.both() && !t.crosses() && belongs_to_recomputed(layout, t);
+    const bool lives_twice = t.both() && !t.crosses() && belongs_to_recomputed(layout, spans[s]);
     if (t.crosses() || (t.both() && !lives_twice)) {
       place.kind = Layout::Place::saved;
       place.offset = layout.saved_bytes;
@@ -210,11 +210,11 @@ Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end, bool
   for (size_t i = 0; i < count; ++i) {
     const size_t node = static_cast<size_t>(begin) + i;
     const int now = times.forward[i], again = times.again[i], back = times.backward[i];
-    if (const size_t bytes = align(uses.forward[node].workspace)) {
+    if (const size_t bytes = align(plans[node].forward.workspace)) {
       scratch.push_back({bytes, {{now, now}}, &layout.forward_workspace[i]});
       if (again >= 0) scratch.back().lives.push_back({again, again});
     }
-    if (const size_t bytes = align(uses.backward[node].workspace))
+    if (const size_t bytes = align(plans[node].backward.workspace))
       scratch.push_back({bytes, {{back, back}}, &layout.backward_workspace[i]});
   }
   layout.scratch_bytes = pack(std::move(scratch));

@@ -1,13 +1,13 @@
-// The memory plan: where every tensor of a stage lies, decided by liveness before the first step.
+// The memory plan: where every tensor of a stage is, decided by liveness before the first step.
 //
 // Time runs over the nodes forward, then backward. A storage that both passes touch, or that crosses
 // the stage's border, is saved: each micro-batch in flight has its own copy. The rest is scratch,
-// shared by all micro-batches; storages whose lives don't meet share memory.
+// shared by all micro-batches; storages whose lives don't overlap share memory.
 //
 // With `recompute` (Chen et al. 2016) a block's nodes run forward a second time just before they run
-// backward. What only they touch then lives twice, for a short time each, and is scratch as well:
-// saved is no more than what enters the block. The last block, whose backward follows its forward
-// at once, is not run twice.
+// backward. A storage that only they touch then has two short lives and is scratch as well; only the
+// block's input is saved. The last block, whose backward follows its forward at once, is not
+// recomputed.
 #pragma once
 #include <cstddef>
 #include <iosfwd>
@@ -18,7 +18,7 @@
 
 namespace bv {
 
-// A time in which a place is in use, ends included.
+// A time during which a place is in use, both ends included.
 struct Life {
   int first, last;
 };
@@ -40,14 +40,14 @@ struct Layout {
   size_t saved_bytes = 0;                                     // of one slot
   size_t scratch_bytes = 0;
   std::vector<Recompute> recomputes;  // in the graph's order
-  std::vector<int> inputs, outputs;   // storages that cross the stage's borders, by forward's way
+  std::vector<int> inputs, outputs;   // storages that cross the stage's borders in forward
   std::vector<int> input_grads, output_grads;
 };
 
 // Plans nodes [begin, end) of the graph.
 Layout plan_stage(const Graph&, Kernels&, int begin, int end, bool recompute = false);
 
-// What a run takes of the device, in bytes; what --plan prints and what is then allocated.
+// A run's device memory in bytes, as --plan prints it and as it is then allocated.
 struct MemoryPlan {
   size_t weights, gradients, optimizer, compute_weights, activations, scratch, batches;
   size_t peak() const {

@@ -7,7 +7,7 @@ namespace bv {
 
 struct Schedule {
   bool cosine;
-  bool by_epoch;  // the value at the epoch's first update holds through the epoch
+  bool by_epoch;  // constant through an epoch: the value at its first update
   double lr;
   double total_updates;   // the horizon
   double warmup_updates;  // update s of them has lr * (s + 1) / warmup

@@ -40,17 +40,20 @@ void Stage::run_forward(Context& run, int begin, int end) const {
   }
 }
 
-void Stage::forward(Context run, int slot) const {
+Context Stage::bound(Context run, int slot) const {
   run.graph = graph_;
   run.kernels = &backend_->kernels();
   run.place = &places_[static_cast<size_t>(slot)];
+  return run;
+}
+
+void Stage::forward(Context run, int slot) const {
+  run = bound(run, slot);
   run_forward(run, begin_, end_);
 }
 
 void Stage::backward(Context run, int slot, const std::function<void(int)>& done) const {
-  run.graph = graph_;
-  run.kernels = &backend_->kernels();
-  run.place = &places_[static_cast<size_t>(slot)];
+  run = bound(run, slot);
   auto next = layout_.recomputes.rbegin();
   for (int i = end_ - 1; i >= begin_; --i) {
     if (next != layout_.recomputes.rend() && next->before == i + 1) {

@@ -16,7 +16,6 @@ namespace bv {
 struct Profile {
   std::map<std::string, double> seconds;
 
-  void run_forward(Context&, int begin, int end) const;
   template <class F>
   void timed(Backend& backend, const std::string& type, F run) {
     backend.synchronize(nullptr);
@@ -30,19 +29,19 @@ struct Profile {
 
 class Stage {
  public:
-  // Plans; takes no memory yet.
-  // recompute: blocks run forward again before they run backward, for less memory.
+  // Plans; allocate() takes the memory. recompute: blocks run forward again before they run
+  // backward, to save memory.
   Stage(Backend&, const Graph&, int begin, int end, int slots, bool recompute = false);
   void allocate();
   const Layout& layout() const { return layout_; }
   size_t saved_bytes() const { return layout_.saved_bytes * static_cast<size_t>(slots_); }
   size_t scratch_bytes() const { return layout_.scratch_bytes; }
 
-  // `run` brings parameters and batch; places and workspace are filled in here.
+  // `run` has parameters and batch; places and workspace are filled in here.
   void forward(Context run, int slot) const;
   // `done(node)` is called after each node: parameters up to Graph::ready_after(node) are final.
   void backward(Context run, int slot, const std::function<void(int)>& done = {}) const;
-  // Where a storage lies, to move it over a border or to read it. Null where this stage lacks it.
+  // A storage's memory, to move it across a border or to read it. Null if this stage lacks it.
   char* place(int slot, int storage) const {
     return places_[static_cast<size_t>(slot)][static_cast<size_t>(storage)];
   }
@@ -50,6 +49,7 @@ class Stage {
   void profile(Profile* to) { profile_ = to; }
 
  private:
+  Context bound(Context, int slot) const;
   void run_forward(Context&, int begin, int end) const;
   template <class F>
   void timed(const Node&, F) const;

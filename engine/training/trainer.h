@@ -1,51 +1,28 @@
 // A model that trains: micro-steps (forward and backward of one batch), updates (reduce over the
-// processes, norm, clip, optimizer) and evaluation, on any backend. Everything is planned and
-// allocated before the first step; what changes from step to step goes through StepParams, so that a
-// device may record a micro-step and an update once and repeat them. Nothing here makes the host
-// wait for a device but what says so.
+// replicas, norm, clip, optimizer) and evaluation, on any backend. Everything is planned and
+// allocated before the first step, and what changes from step to step goes through StepParams, so
+// that a device may record a micro-step and an update once and replay them. The host waits for the
+// device only where a comment says so.
 #pragma once
-#include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "data/loader.h"
-#include "engine/training/parameters.h"
-#include "engine/training/stage.h"
+#include "engine/training/feed.h"
+#include "engine/training/model.h"
 
 namespace bv {
-
-struct OptimizerOptions {
-  OptimizerKind kind;
-  float momentum;
-  double beta1, beta2;
-  float eps, weight_decay, clip;
-  bool nesterov, decay_all;
-};
 
 struct TrainerOptions {
   OptimizerOptions optimizer;
   int local_batch;      // images of a micro-step in this process
-  int height, width;    // of stored pictures
+  int height, width;    // of stored images
   int accumulate;       // micro-steps of a full update
-  size_t bucket_bytes;  // of gradients, reduced while backward goes on
+  size_t bucket_bytes;  // of gradients, at most, that are reduced at once during backward
   LossScaling scaling;
   bool recompute = false;       // of blocks
-  bool sync_batchnorm = false;  // its statistics are over the batches of all processes
+  bool sync_batchnorm = false;  // over the batches of all replicas
   uint64_t seed;
-};
-
-// What an update came to, over all processes.
-struct UpdateResult {
-  double loss_sum = 0, count = 0;  // of the images trained on
-  float grad_norm = 0;             // before clipping
-  bool skipped = false;            // the gradient was not finite; nothing was updated
-  int skipped_in_a_row = 0;
-  float loss_scale = 1;  // that the next step uses
-  bool stop = false;     // some process was asked to stop
 };
 
 struct EvaluationSums {
@@ -54,17 +31,16 @@ struct EvaluationSums {
 
 class Trainer {
  public:
-  // `communicator` may be null (one process). Plans; allocate() takes the memory.
+  // The communicator connects the replicas; null: there is one. Plans; allocate() takes the memory.
   Trainer(Backend&, Communicator*, const Graph&, const TrainerOptions&);
-  ~Trainer();
   const MemoryPlan& plan() const { return plan_; }
-  const Layout& layout() const { return stage_.layout(); }
+  const Layout& layout() const { return model_.stage().layout(); }
   void allocate();
 
   Parameters& parameters() { return parameters_; }
-  // The device's UpdateState, for checkpoints. Settings take effect at once.
-  UpdateState state() const;
-  void set_state(const UpdateState&);
+  // The device's UpdateState, for checkpoints. Both wait for the device.
+  UpdateState state() const { return optimizer_.state(); }
+  void set_state(const UpdateState& state) { optimizer_.set_state(state); }
 
   struct MicroStep {
     int64_t epoch;
@@ -73,79 +49,39 @@ class Trainer {
   };
   // The batch is read until wait_for_upload() returns.
   void micro_step(const Batch&, const MicroStep&);
-  void wait_for_upload();
-  // images: trained on in this update, over all processes. Its result has to be fetched by
-  // finish_update(), which waits for it, before the next update starts; on a device that computes
-  // while the host goes on (runs_ahead), best after that one's micro-steps are under way.
+  void wait_for_upload() { feed_.wait_for_upload(); }
+  // images: trained on in this update, by all replicas. finish_update() waits for the result and
+  // must be called before the next update starts: on a device that runs ahead of the host, best
+  // after the next update's micro-steps have been issued.
   void start_update(double lr, int64_t images);
   UpdateResult finish_update();
   bool runs_ahead() const { return backend_->upload_stream() != nullptr; }
-  // Of the recorded graphs of a micro-step (the largest) and of an update: nodes, 0 without one.
-  std::pair<int, int> graph_nodes() const;
+  // Model::graph_nodes
+  std::pair<int, int> graph_nodes() const { return model_.graph_nodes(); }
 
   // Adds a batch to the evaluation that begin_evaluation started.
   void begin_evaluation();
   void evaluate(const Batch&);
-  EvaluationSums end_evaluation();  // over all processes
+  EvaluationSums end_evaluation();  // over all replicas; waits for the device
 
-  void profile(Profile* to);
+  void profile(Profile* to) { model_.profile(to); }
 
  private:
-  struct Bucket {
-    size_t begin, end;  // elements of the gradient arena
-  };
-  // The batch as the model reads it. With an upload stream, batches come in through two others in
-  // turn, so that one is on its way while the one before is trained on.
-  struct BatchPlace {
-    size_t images, crops, labels;
-  };
-  // What the host writes for the device to read later, and the other way round.
-  struct HostBlock;
-
-  void upload(const Batch&);
-  void copy_batch(const Batch& from, const BatchPlace& to, Stream);
-  void set_params();
-  size_t params_in_flight() const;
-  Context run() const;
-  void play(std::unique_ptr<Recording>&, std::function<void()> issue);
-  void issue_micro_step(bool first, bool last);
-  void issue_update();
-  void reduce_ready(size_t ready);
-  void sum_buffers();
-  template <class T>
-  T* small(size_t at) const {
-    return reinterpret_cast<T*>(small_.data() + at);
-  }
+  static constexpr size_t sums_bytes = 4 * sizeof(double);
+  double full_update() const;  // images of a full update, of all replicas
 
   Backend* backend_;
   Communicator* communicator_;
-  const Graph* graph_;
   TrainerOptions options_;
-  Stage stage_;
   Parameters parameters_;
+  Feed feed_;
+  Optimizer optimizer_;
+  std::unique_ptr<GradientSync> sync_;  // null: one replica
+  Model model_;
   MemoryPlan plan_;
-  class TrainingPeers;
-  std::unique_ptr<Peers> peers_;
-  std::vector<Bucket> buckets_;
-  size_t next_bucket_ = 0;
-  Event ready_, reduced_, updated_;
-
-  std::array<std::unique_ptr<Recording>, 4> micro_steps_;  // by first + 2 last
-  std::unique_ptr<Recording> update_, evaluation_;
-
-  // Batch and small things, in one piece of device memory.
-  DeviceMemory small_;
-  struct Small {
-    BatchPlace batch, incoming[2];
-    size_t params, state, sums, decay, workspace, bytes;
-  } at_{};
-  Event uploaded_[2], consumed_[2];
-  int uploads_ = 0;
-
+  DeviceMemory sums_;  // of the evaluation
   StepParams params_{};
-  std::shared_ptr<HostBlock> host_;
-  size_t params_written_ = 0;
-  Profile* profile_ = nullptr;
+  Event updated_;
 };
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// Updates, accumulation, the learning rate's schedule, starting values.
+// Updates, accumulation, the learning rate's schedule, initial values.
 #include "engine/training/trainer.h"
 
 #include <gtest/gtest.h>
@@ -13,21 +13,12 @@ namespace bv::test {
 namespace {
 
 TrainerOptions options(OptimizerKind kind, int accumulate) {
-  return {.optimizer = {.kind = kind,
-                        .momentum = 0,
-                        .beta1 = .9,
-                        .beta2 = .999,
-                        .eps = 1e-8f,
-                        .weight_decay = 0,
-                        .clip = 0,
-                        .nesterov = false,
-                        .decay_all = false},
+  return {.optimizer = {.kind = kind},
           .local_batch = small_batch,
           .height = small_size,
           .width = small_size,
           .accumulate = accumulate,
-          .bucket_bytes = 1 << 20,
-          .seed = 0};
+          .bucket_bytes = 1 << 20};
 }
 
 struct Rig {
@@ -73,7 +64,6 @@ TEST(Trainer, OverfitsOneBatch) {
   EXPECT_EQ(rig.trainer.state().count, 101);
 }
 
-// An incomplete last group weighs its images as a full one does.
 TEST(Trainer, RecomputedBlocksGiveTheSameBits) {
   const VitConfig rates{.drop_rate = .1f, .attn_drop_rate = .2f, .drop_path_rate = .3f};
   TrainerOptions o = options(OptimizerKind::adamw, 2);
@@ -91,6 +81,7 @@ TEST(Trainer, RecomputedBlocksGiveTheSameBits) {
     EXPECT_EQ(tensor.data, want.at(name).data) << name;
 }
 
+// An incomplete last group weights its images as a full one does.
 TEST(Trainer, IncompleteGroupIsWeightedByItsTrueCount) {
   Rig full(options(OptimizerKind::sgd, 1)), part(options(OptimizerKind::sgd, 4));
   const UpdateResult a = full.update({1}, .1), b = part.update({1}, .1);
@@ -141,7 +132,7 @@ TEST(Trainer, EvaluationDropsNothingAndCountsEachImageOnce) {
   EvaluationSums sums[2];
   for (Rig* rig : {&with, &without}) {
     SmallBatch b(4);
-    b.labels[2] = -1;  // a row that isn't there
+    b.labels[2] = -1;  // an unused row
     rig->trainer.begin_evaluation();
     for (int i = 0; i < 2; ++i)
       rig->trainer.evaluate({.images = b.images.data(),
@@ -157,7 +148,7 @@ TEST(Trainer, EvaluationDropsNothingAndCountsEachImageOnce) {
   EXPECT_EQ(sums[0].top5, 4);  // of 5 classes
 }
 
-TEST(Parameters, StartAsTimms) {
+TEST(Parameters, StartAsTimmsDo) {
   Rig rig(options(OptimizerKind::sgd, 1));
   const auto weights = rig.trainer.parameters().get_weights();
   const auto deviation = [&](const std::string& name) {

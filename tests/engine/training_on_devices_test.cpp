@@ -1,6 +1,6 @@
-// A small ViT and a small ResNet trained on every device that a step can be recorded on: the
-// stand-in, and a GPU where there is one. The step is the same with and without graphs, in any order
-// of the streams, and close to the cpu's.
+// A small ViT and a small ResNet trained on every device that can record a step: the stand-in, and a
+// GPU if present. A step's result is the same with and without graphs and for any order of the
+// streams, and close to the cpu's.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,21 +39,12 @@ Graph small_model(Model model, DType dtype, VitConfig rates) {
 }
 
 TrainerOptions options(OptimizerKind kind) {
-  return {.optimizer = {.kind = kind,
-                        .momentum = .9f,
-                        .beta1 = .9,
-                        .beta2 = .999,
-                        .eps = 1e-8f,
-                        .weight_decay = .05f,
-                        .clip = 1,
-                        .nesterov = false,
-                        .decay_all = false},
+  return {.optimizer = {.kind = kind, .momentum = .9f, .weight_decay = .05f, .clip = 1},
           .local_batch = batch,
           .height = size,
           .width = size,
           .accumulate = 2,
           .bucket_bytes = 1 << 16,
-          .scaling = {},
           .seed = 7};
 }
 
@@ -66,8 +57,8 @@ struct Case {
   VitConfig rates = {};
 };
 
-// Trains as the loop does: a step's result is fetched while the next one's micro-steps are under
-// way, and a batch's memory is used again as soon as it may be.
+// Trains as the loop does: a step's result is read while the next one's micro-steps are in flight,
+// and a batch's memory is reused as soon as it may be.
 class Rig {
  public:
   explicit Rig(const Case& c)
@@ -215,7 +206,7 @@ TEST_P(TrainingOn, AnOverflowHalvesTheScaleAndChangesNothingElse) {
   Rig rig({.device = device, .model = model, .dtype = DType::fp16});
   rig.steps(2);
   auto weights = rig.trainer.parameters().get_weights();
-  // Forward took its statistics before anyone could know.
+  // Forward had updated the running statistics before the overflow showed.
   std::erase_if(weights, [](const auto& w) { return w.first.find(".running_") != w.first.npos; });
   const auto moments = rig.trainer.parameters().get_moments();
   UpdateState state = rig.trainer.state();
@@ -233,7 +224,7 @@ TEST_P(TrainingOn, AnOverflowHalvesTheScaleAndChangesNothingElse) {
   expect_same_bits(weights, rig.trainer.parameters().get_weights());
   expect_same_bits(moments, rig.trainer.parameters().get_moments());
 
-  // It goes on by itself, and grows again after 4 good steps.
+  // Training continues by itself, and the scale grows again after 4 good steps.
   int skipped = 0;
   float lowest = 0x1p24f;
   bool grew = false;
@@ -273,7 +264,7 @@ TEST(TrainingOnSimt, NoOrderOfItsStreamsChangesABit) {
   simt::stream_seed = before;
 }
 
-// Kernels and copies of ViT-Tiny's step in bf16: who adds one has to come by here.
+// The kernels and copies of ViT-Tiny's step in bf16, so that none is added unnoticed.
 TEST(TrainingOnSimt, TheGraphsOfViTTinysStepDontGrow) {
   const ModelConfig m = load_model_config("vit_tiny");
   const Vit vit =
@@ -309,7 +300,7 @@ TEST(TrainingOnSimt, TheGraphsOfViTTinysStepDontGrow) {
     if (step > 0) trainer.finish_update();
     trainer.start_update(1e-3, batch);
   }
-  // For the batches before the last, and the updates before it.
+  // For the first two batches and the first two updates.
   EXPECT_EQ(simt::host_synchronizations() - before, 4u);
   trainer.finish_update();
   const auto [micro_step, update] = trainer.graph_nodes();

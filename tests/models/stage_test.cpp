@@ -12,7 +12,7 @@
 namespace bv::test {
 namespace {
 
-// Counts what is taken of another backend's memory.
+// Counts the memory that is allocated from another backend.
 class CountingBackend : public Backend {
  public:
   std::unique_ptr<Backend> real = make_cpu_backend(2, false);
@@ -61,21 +61,12 @@ Graph model_graph(const char* name, int batch, int classes) {
 }
 
 TrainerOptions adamw(int batch, int size) {
-  return {.optimizer = {.kind = OptimizerKind::adamw,
-                        .momentum = 0,
-                        .beta1 = .9,
-                        .beta2 = .999,
-                        .eps = 1e-8f,
-                        .weight_decay = .05f,
-                        .clip = 0,
-                        .nesterov = false,
-                        .decay_all = false},
+  return {.optimizer = {.weight_decay = .05f},
           .local_batch = batch,
           .height = size,
           .width = size,
           .accumulate = 1,
-          .bucket_bytes = 1 << 20,
-          .seed = 0};
+          .bucket_bytes = 1 << 20};
 }
 
 TEST(Models, HaveTimmsParameterCounts) {
@@ -109,7 +100,7 @@ void expect_apart(bool recompute) {
   EXPECT_LT(layout.scratch_bytes, in_all / 2) << "scratch memory is shared";
 }
 
-TEST(Plan, StoragesThatLiveTogetherLieApart) {
+TEST(Plan, StoragesThatLiveTogetherDoNotOverlap) {
   expect_apart(false);
   expect_apart(true);
 }
@@ -127,7 +118,7 @@ TEST(Plan, RecomputedBlocksKeepWhatEntersThem) {
     EXPECT_EQ(graph.nodes()[static_cast<size_t>(r.end)].name.substr(0, 7), "blocks.");
     EXPECT_LT(r.end, r.before) << "the last product is for the next block alone";
   }
-  // Of 16 or so tensors of a block's size, two enter it.
+  // A block has some 16 tensors of its input's size; two are kept.
   EXPECT_LT(recomputed.saved_bytes, kept.saved_bytes / 4);
   EXPECT_LT(recomputed.saved_bytes + recomputed.scratch_bytes,
             (kept.saved_bytes + kept.scratch_bytes) / 3);
@@ -193,7 +184,7 @@ Outcome run_cut(int cut) {
   };
 
   Outcome outcome;
-  for (int i = 0; i < micro_batches; ++i) {  // all in flight before the first goes back
+  for (int i = 0; i < micro_batches; ++i) {  // all in flight before the first backward
     stages[0].forward(run(i), i);
     if (cut > 0) move(stages[0], stages[1], stages[1].layout().inputs, i);
     if (cut > 0) stages[1].forward(run(i), i);

@@ -141,8 +141,8 @@ TEST_F(ProgramErrors, OfSizesDevicesAndFolders) {
   std::string why;
   if (!is_built(DeviceKind::cuda))
     expect_refused_by_all(cifar + "--device cuda",
-                          "--device cuda: this program was built without CUDA; make says what it "
-                          "found of it");
+                          "--device cuda: this program was built without CUDA; make reports "
+                          "what it found");
   else if (gpu_count(&why) == 0)
     expect_refused_by_all(cifar + "--device cuda", "--device cuda: no GPU (" + why + ")");
   expect_refused(cifar + "--precision bf16",
@@ -153,7 +153,7 @@ TEST_F(ProgramErrors, OfSizesDevicesAndFolders) {
                  "would be");
   write_text(in("full/file"), "x");
   expect_refused_by_all(cifar + "--out full",
-                        "--out full exists and is not empty; --resume full goes on with a run, "
+                        "--out full exists and is not empty; --resume full continues that run, "
                         "another --out starts a new one");
   expect_refused(cifar + "--out full/file",
                  "--out full/file is a file where the run's folder "

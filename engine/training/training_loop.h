@@ -1,4 +1,4 @@
-// The training loop: epochs, updates, evaluation, records, checkpoints.
+// The training loop: micro-steps, updates, epochs, evaluation.
 #pragma once
 #include "engine/setup.h"
 #include "kernels/backend.h"

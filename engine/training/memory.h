@@ -1,0 +1,23 @@
+// Memory of a run, on the device and on the host, taken once before the first step.
+#pragma once
+#include <memory>
+
+#include "kernels/backend.h"
+
+namespace bv {
+
+// Rounded up to the boundary that planned pieces of memory begin at.
+constexpr size_t align(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+inline DeviceMemory zeroed_memory(Backend& backend, size_t bytes) {
+  DeviceMemory memory(backend, bytes);
+  if (bytes) backend.zero(memory.data(), bytes, nullptr);
+  return memory;
+}
+
+// Host memory that the device copies from and to fastest.
+inline std::shared_ptr<void> host_memory(Backend& backend, size_t bytes) {
+  return {backend.allocate_host(bytes), [&backend](void* p) { backend.release_host(p); }};
+}
+
+}  // namespace bv

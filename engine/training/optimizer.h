@@ -1,0 +1,63 @@
+// The update: norm, clipping and step of all parameters. The device decides, in its UpdateState.
+#pragma once
+#include <memory>
+
+#include "engine/training/memory.h"
+#include "engine/training/parameters.h"
+
+namespace bv {
+
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::adamw;
+  float momentum = 0;
+  double beta1 = .9, beta2 = .999;
+  float eps = 1e-8f, weight_decay = 0, clip = 0;
+  bool nesterov = false, decay_all = false;
+
+  Parameters::Needs needs() const {
+    const bool adam = kind != OptimizerKind::sgd;
+    return {.first_moment = adam || momentum != 0, .second_moment = adam};
+  }
+};
+
+// The outcome of an update, over all replicas.
+struct UpdateResult {
+  double loss_sum = 0, count = 0;  // of the images trained on
+  float grad_norm = 0;             // before clipping
+  bool skipped = false;            // the gradient was not finite; nothing was updated
+  int skipped_in_a_row = 0;
+  float loss_scale = 1;  // for the next step
+  bool stop = false;     // some process was asked to stop
+};
+
+class Optimizer {
+ public:
+  Optimizer(Backend&, const Parameters&, const OptimizerOptions&, const LossScaling&);
+  size_t bytes() const { return state_bytes + decay_bytes_ + workspace_bytes_; }
+  void allocate();
+
+  UpdateState* device_state() const { return memory_.data<UpdateState>(); }
+  UpdateState state() const;
+  void set_state(const UpdateState&);
+
+  // Updates by the gradients and sends the result to the host.
+  void run(const StepParams*) const;
+  UpdateResult result() const;  // once the device has done so
+
+ private:
+  struct HostBlock {
+    UpdateState state;
+    float tail[3];
+  };
+  static constexpr size_t state_bytes = align(sizeof(UpdateState));
+
+  Backend* backend_;
+  const Parameters* parameters_;
+  OptimizerOptions options_;
+  LossScaling scaling_;
+  size_t decay_bytes_, workspace_bytes_;
+  DeviceMemory memory_;  // state, decay flags, workspace
+  std::shared_ptr<void> host_;
+};
+
+}  // namespace bv

@@ -1,0 +1,118 @@
+#include "engine/training/run_folder.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+#include <span>
+
+#include "engine/base/error.h"
+#include "engine/base/file_io.h"
+#include "engine/options/config.h"
+
+namespace bv {
+namespace {
+
+// A finite gradient times a huge rate may overflow, which the loss would show a step too late.
+void check_finite(const Checkpoint& c, const std::string& advice) {
+  const auto finite = [](float x) { return std::isfinite(x); };
+  for (const auto& [name, tensor] : c.weights.tensors)
+    if (!std::ranges::all_of(tensor.data, finite))
+      throw RunError("step " + std::to_string(c.step) + ": the update made " + name +
+                     " not finite" + advice);
+}
+
+}  // namespace
+
+void claim_run_folder(Options& o) {
+  if (o.out.empty()) {
+    const std::time_t now = std::time(nullptr);
+    char text[40];
+    std::strftime(text, sizeof text, "-%Y%m%d-%H%M%S", std::localtime(&now));
+    o.out = "runs/" + o.model + text;
+  }
+  std::error_code error;
+  if (!std::filesystem::exists(o.out, error)) return;
+  if (!std::filesystem::is_directory(o.out, error))
+    throw UserError("--out " + o.out + " is a file where the run's folder should be; name another");
+  if (!std::filesystem::is_empty(o.out, error))
+    throw UserError("--out " + o.out + " exists and is not empty; --resume " + o.out +
+                    " continues that run, another --out starts a new one");
+}
+
+RunFolder::RunFolder(const Setup& setup, Communicator* communicator)
+    : setup_(setup),
+      communicator_(communicator),
+      first_(!communicator || communicator->rank() == 0),
+      saved_step_(setup.checkpoint ? setup.checkpoint->step : -1) {}
+
+RunFolder::~RunFolder() {
+  const std::filesystem::path folder = setup_.options.out;
+  std::error_code ignored;
+  if (!new_ || std::filesystem::exists(folder / "last", ignored)) return;
+  std::filesystem::remove(folder / "config.json", ignored);
+  std::filesystem::remove(folder / "metrics.jsonl", ignored);
+  std::filesystem::remove(folder, ignored);  // if it is empty now
+}
+
+void RunFolder::begin(const RunHead& head) {
+  if (!first_) return;
+  const Options& o = setup_.options;
+  new_ = !setup_.checkpoint;
+  std::error_code error;
+  std::filesystem::create_directories(o.out, error);
+  if (error) throw UserError("--out " + o.out + ": can't make this folder: " + error.message());
+  OutputFile config(o.out + "/config.json");
+  const std::string text = config_to_json(o);
+  config.write(std::as_bytes(std::span(text)));
+  config.finish();
+  log_ = std::make_unique<RunLog>(
+      RunLog::Settings{.path = o.out + "/metrics.jsonl",
+                       .resumed_step = setup_.checkpoint ? head.steps_done : -1,
+                       .total_steps = head.steps_end,
+                       .terminal = isatty(STDOUT_FILENO) != 0});
+  for (const std::string& line : head_lines(setup_, head)) log_->line(line);
+}
+
+void RunFolder::restore(Trainer& trainer) const {
+  const Checkpoint& c = *setup_.checkpoint;
+  trainer.parameters().set_moments(c.optimizer.tensors);
+  const bool keeps_scale =
+      setup_.graph.dtype() == DType::fp16 && c.loss_scale > 0 && setup_.options.loss_scale == 0;
+  trainer.set_state({.count = c.update_count,
+                     .loss_scale = keeps_scale ? c.loss_scale : trainer.state().loss_scale,
+                     .good_steps = c.good_steps,
+                     .skipped = c.skipped});
+}
+
+void RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool best) {
+  if (first_) {
+    const UpdateState state = trainer.state();
+    Checkpoint c = progress;
+    c.model = setup_.model.name;
+    c.data_fingerprint = setup_.data.fingerprint;
+    c.weights = {.metadata = weights_metadata(setup_.info),
+                 .tensors = trainer.parameters().get_weights()};
+    check_finite(c, advice());
+    c.optimizer.tensors = trainer.parameters().get_moments();
+    c.update_count = state.count;
+    c.loss_scale = setup_.graph.dtype() == DType::fp16 ? state.loss_scale : 0;
+    c.good_steps = state.good_steps;
+    c.skipped = state.skipped;
+    if (communicator_) communicator_->busy(true);
+    save_checkpoint(setup_.options.out, c, best, setup_.options.keep);
+    if (communicator_) communicator_->busy(false);
+  }
+  saved_step_ = progress.step;
+}
+
+std::string RunFolder::advice() const {
+  return ". Try a smaller --lr or --clip-grad 1" +
+         (saved_step_ < 0 ? ""
+                          : "; " + setup_.options.out + "/last is the state after step " +
+                                std::to_string(saved_step_));
+}
+
+}  // namespace bv

@@ -1,0 +1,46 @@
+// What a run writes and what --resume reads: config.json, metrics.jsonl and checkpoints in the
+// folder --out. Rank 0 alone writes.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "engine/report/log.h"
+#include "engine/report/report.h"
+#include "engine/setup.h"
+#include "kernels/backend.h"
+
+namespace bv {
+
+// Names a new run's folder where --out doesn't. Throws UserError unless it is new or empty.
+void claim_run_folder(Options&);
+
+class RunFolder {
+ public:
+  RunFolder(const Setup&, Communicator*);
+  // A run that ends before its first checkpoint removes its folder, so that --out can be repeated.
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  // Writes config.json, opens the log and prints the first lines of the run.
+  void begin(const RunHead&);
+  // Once begun, on rank 0; else null.
+  RunLog* log() const { return log_.get(); }
+  // Puts the state of --resume's checkpoint into the optimizer; its weights are set already.
+  void restore(Trainer&) const;
+  // A checkpoint: `progress`, weights and optimizer state. RunError where a weight is not finite.
+  void save(const Checkpoint& progress, Trainer&, bool best);
+  int64_t saved_step() const { return saved_step_; }
+  // After a diverged run: what to try, and which checkpoint there is.
+  std::string advice() const;
+
+ private:
+  const Setup& setup_;
+  Communicator* communicator_;
+  bool first_;  // rank 0
+  bool new_ = false;
+  int64_t saved_step_ = -1;
+  std::unique_ptr<RunLog> log_;
+};
+
+}  // namespace bv

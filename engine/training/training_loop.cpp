@@ -1,0 +1,352 @@
+#include "engine/training/training_loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "data/loader.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/processes/signals.h"
+#include "engine/training/memory.h"
+#include "engine/training/run_folder.h"
+#include "engine/training/schedule.h"
+
+namespace bv {
+namespace {
+
+// Consecutive updates that fp16 may skip: more than halving the largest loss scale down to 1 takes.
+constexpr int max_skipped = 32;
+
+using Clock = std::chrono::steady_clock;
+double seconds_between(Clock::time_point start, Clock::time_point end) {
+  return std::chrono::duration<double>(end - start).count();
+}
+
+LoaderOptions loader_options(const Setup& s, Backend& backend, int replica, int cores, bool train) {
+  const Options& o = s.options;
+  // Divided among the processes, and between training and evaluation.
+  const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
+                       static_cast<size_t>(s.world) / (s.data.val ? 2 : 1);
+  return {.kind = s.data.kind,
+          .image_size = *o.image_size,
+          .local_batch = *o.local_batch,
+          .rank = replica,
+          .ranks = s.replicas,
+          .seed = o.seed,
+          .augment = train && o.augment == "basic",
+          .skip_bad_images = o.on_bad_image == "skip",
+          .workers = o.workers > 0 ? o.workers : cores,
+          .cache_bytes = share,
+          .allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); }};
+}
+
+class TrainingLoop {
+ public:
+  TrainingLoop(Setup setup, Backend& backend, Communicator* communicator, int cores);
+  int run();
+
+ private:
+  // An update whose result has not been read yet.
+  struct Pending {
+    Clock::time_point start;
+    int64_t epoch = 0, step = 0, images = 0;
+    double lr = 0, waited = 0;
+  };
+  struct Window {  // since the last step line
+    int64_t steps = 0;
+    double images = 0, seconds = 0, data_seconds = 0;
+  };
+
+  bool plan_only() const;
+  void set_starting_values();
+  bool one_update();  // false: the run is to stop
+  void finish_pending();
+  void log_step(const Pending&, const UpdateResult&, double seconds);
+  [[noreturn]] void fail_not_finite(int64_t step, const UpdateResult&);
+  void end_epoch(bool whole);
+  bool evaluate(EpochRecord&);  // true: the best so far
+  bool save_due(bool epoch_ended) const;
+  void save(bool best) { folder_.save(progress_, trainer_, best); }
+  void print_end();
+
+  Setup s_;
+  Backend& backend_;
+  Communicator* communicator_;
+  int rank_;  // and the replica's number
+  Trainer trainer_;
+  Loader train_;
+  std::unique_ptr<Loader> val_;
+  RunFolder folder_;
+  Schedule schedule_{};
+  Profile profile_;
+
+  int64_t batches_, updates_per_epoch_;          // of an epoch
+  int64_t horizon_, end_;                        // updates: of the schedule, of the run
+  Checkpoint progress_;                          // without weights and optimizer state
+  double epoch_seconds_ = 0, epoch_images_ = 0;  // training alone, in this process's lifetime
+  Clock::time_point epoch_start_, last_finished_;
+  std::optional<Pending> pending_;
+  Window window_;
+  int64_t skipped_ = 0;  // updates, in this process's lifetime
+  int stopped_by_ = 0;
+};
+
+TrainingLoop::TrainingLoop(Setup setup, Backend& backend, Communicator* communicator, int cores)
+    : s_(std::move(setup)),
+      backend_(backend),
+      communicator_(communicator),
+      rank_(communicator ? communicator->rank() : 0),
+      trainer_(backend, communicator, s_.graph, s_.trainer),
+      train_(*s_.data.train, loader_options(s_, backend, rank_, cores, true), true),
+      folder_(s_, communicator) {
+  if (s_.data.val)
+    val_ = std::make_unique<Loader>(*s_.data.val, loader_options(s_, backend, rank_, cores, false),
+                                    false);
+  const Options& o = s_.options;
+  batches_ = train_.batches_per_epoch();
+  updates_per_epoch_ = (batches_ + o.accumulate - 1) / o.accumulate;
+  const auto updates = static_cast<double>(updates_per_epoch_);
+  horizon_ = std::max<int64_t>(1, std::llround(o.epochs * updates));
+  end_ = std::min(o.steps.value_or(horizon_), horizon_);
+  schedule_ = {.cosine = o.schedule == "cosine",
+               .by_epoch = o.schedule_by == "epoch",
+               .lr = o.lr,
+               .total_updates = static_cast<double>(horizon_),
+               .warmup_updates = o.warmup_steps > 0 ? static_cast<double>(o.warmup_steps)
+                                                    : o.warmup_epochs * updates,
+               .updates_per_epoch = updates};
+}
+
+// Prints what --plan asks for, or refuses a plan that doesn't fit.
+bool TrainingLoop::plan_only() const {
+  if (s_.options.plan) {
+    if (rank_ == 0) print_plan(std::cout, s_.graph, trainer_.layout(), trainer_.plan());
+    return true;
+  }
+  // Processes share a machine's memory; each has a GPU's alone.
+  const bool shared = s_.options.device == "cpu" || s_.options.oversubscribe;
+  const size_t peak = trainer_.plan().peak(),
+               limit = backend_.memory_limit() / static_cast<size_t>(shared ? s_.world : 1);
+  if (peak <= limit) return false;
+  const int largest = largest_batch(s_, backend_, limit);
+  throw UserError(
+      "the plan needs " + format_bytes(peak) + " per process, but " + format_bytes(limit) +
+      " are available" +
+      (largest ? "; the largest batch that fits is --batch " + std::to_string(largest * s_.replicas)
+               : "; no batch fits"));
+}
+
+void TrainingLoop::set_starting_values() {
+  const Options& o = s_.options;
+  const double fresh_scale = o.loss_scale > 0 ? o.loss_scale : o.loss_scale_init;
+  if (!s_.checkpoint) trainer_.parameters().initialise(o.seed);
+  trainer_.set_state(
+      {.loss_scale = s_.graph.dtype() == DType::fp16 ? static_cast<float>(fresh_scale) : 1});
+  if (!s_.weights.empty()) trainer_.parameters().set_weights(s_.weights);
+  s_.weights.clear();
+  if (!s_.checkpoint) return;
+  folder_.restore(trainer_);
+  progress_ = std::move(*s_.checkpoint);
+  progress_.optimizer.tensors.clear();
+  if (progress_.step > end_)
+    throw UserError("the run in " + o.out + " has already done " + std::to_string(progress_.step) +
+                    " steps; " + (end_ < horizon_ ? "--steps" : "--epochs") + " ends it after " +
+                    std::to_string(end_));
+}
+
+int TrainingLoop::run() {
+  if (plan_only()) return 0;
+  trainer_.allocate();
+  set_starting_values();
+  if (s_.options.profile) trainer_.profile(&profile_);
+  // Nothing is written before all processes have looked at the run folder as it was.
+  if (communicator_) communicator_->barrier();
+  folder_.begin({.device = backend_.describe(),
+                 .peak_bytes = trainer_.plan().peak(),
+                 .steps_done = progress_.step,
+                 .steps_end = end_});
+
+  train_.start(progress_.epoch, progress_.batch);
+  epoch_start_ = Clock::now();
+  if (progress_.batch == 0 && progress_.loss_count > 0) end_epoch(true);
+  bool more = progress_.step < end_;
+  while (more) {
+    more = one_update();
+    const bool epoch_ended = progress_.batch == 0;
+    if (epoch_ended || !more)
+      end_epoch(epoch_ended);
+    else if (save_due(false))
+      save(false);
+  }
+  if (folder_.saved_step() != progress_.step) save(false);
+  print_end();
+  return stopped_by_ ? 128 + stopped_by_ : 0;
+}
+
+// Starts the next update. Where the device runs ahead of the host, the previous update's result is
+// read while this one's micro-steps are in flight.
+bool TrainingLoop::one_update() {
+  const Options& o = s_.options;
+  Pending now{.start = Clock::now(), .epoch = progress_.epoch};
+  bool last = false;
+  for (int micro = 0; !last; ++micro) {
+    trainer_.wait_for_upload();
+    const Batch& batch = train_.next();
+    now.waited += batch.wait_seconds;
+    now.images += *o.batch;
+    last = micro + 1 == o.accumulate || progress_.batch + 1 == batches_;
+    trainer_.micro_step(
+        batch,
+        {.epoch = progress_.epoch, .first = micro == 0, .last = last, .stop = stop_signal() != 0});
+    if (++progress_.batch == batches_) progress_.batch = 0, ++progress_.epoch;
+  }
+  finish_pending();
+  now.lr = schedule_.at(progress_.step, now.epoch);
+  trainer_.start_update(now.lr, now.images);
+  now.step = ++progress_.step;
+  pending_ = now;
+  const bool more = now.step < end_;
+  if (!trainer_.runs_ahead() || progress_.batch == 0 || !more || save_due(false) || stopped_by_)
+    finish_pending();
+  return more && !stopped_by_;
+}
+
+void TrainingLoop::finish_pending() {
+  if (!pending_) return;
+  const Pending done = *std::exchange(pending_, {});
+  const UpdateResult result = trainer_.finish_update();
+  const bool finite = std::isfinite(result.loss_sum) && std::isfinite(result.grad_norm);
+  const bool may_skip =
+      s_.graph.dtype() == DType::fp16 && result.skipped && result.skipped_in_a_row < max_skipped;
+  if ((result.skipped || !finite) && !may_skip) fail_not_finite(done.step, result);
+  if (result.skipped) ++skipped_;
+  if (finite) {
+    progress_.loss_sum += result.loss_sum;
+    progress_.loss_count += result.count;
+  }
+  const auto now = Clock::now();
+  const double seconds = seconds_between(std::max(done.start, last_finished_), now);
+  last_finished_ = now;
+  epoch_seconds_ += seconds;
+  epoch_images_ += static_cast<double>(done.images);
+  if (folder_.log()) log_step(done, result, seconds);
+  // Every process reads the same sum, so all stop after the same step.
+  if (result.stop) stopped_by_ = stop_signal() ? stop_signal() : SIGTERM;
+}
+
+void TrainingLoop::log_step(const Pending& done, const UpdateResult& result, double seconds) {
+  ++window_.steps;
+  window_.images += result.count;
+  window_.seconds += seconds;
+  window_.data_seconds += done.waited;
+  const int64_t epoch = done.epoch + 1;  // counted from 1
+  const double loss = result.loss_sum / result.count, rate = window_.images / window_.seconds;
+  folder_.log()->progress({.epoch = epoch,
+                           .epochs = (horizon_ + updates_per_epoch_ - 1) / updates_per_epoch_,
+                           .step = done.step,
+                           .loss = loss,
+                           .lr = done.lr,
+                           .images_per_second = rate});
+  if (done.step % s_.options.log_every != 0 && done.step != end_) return;
+  const auto steps = static_cast<double>(window_.steps);
+  folder_.log()->step({.epoch = epoch,
+                       .step = done.step,
+                       .loss = loss,
+                       .lr = done.lr,
+                       .grad_norm = result.grad_norm,
+                       .images_per_second = rate,
+                       .data_seconds = window_.data_seconds / steps,
+                       .step_seconds = window_.seconds / steps,
+                       .loss_scale = result.loss_scale,
+                       .skipped = skipped_});
+  window_ = {};
+}
+
+void TrainingLoop::fail_not_finite(int64_t step, const UpdateResult& result) {
+  std::string line = "step " + std::to_string(step) + ": the " +
+                     (std::isfinite(result.loss_sum) ? "gradient" : "loss") + " is not finite";
+  if (result.skipped_in_a_row >= max_skipped)
+    line += " in " + std::to_string(result.skipped_in_a_row) +
+            " consecutive steps, down to loss scale " + format_number(result.loss_scale);
+  const std::string name = trainer_.parameters().first_not_finite(false);
+  if (!name.empty()) line += "; the first such gradient is that of " + name;
+  throw RunError(line + folder_.advice());
+}
+
+bool TrainingLoop::evaluate(EpochRecord& record) {
+  trainer_.begin_evaluation();
+  val_->start(0, 0);
+  for (int64_t k = 0; k < val_->batches_per_epoch(); ++k) {
+    trainer_.wait_for_upload();
+    trainer_.evaluate(val_->next());
+  }
+  const EvaluationSums sums = trainer_.end_evaluation();
+  if (sums.count == 0) return false;
+  const double top1 = sums.top1 / sums.count;
+  record.val_loss = sums.loss / sums.count;
+  record.val_top1 = top1;
+  if (s_.data.classes.size() > 5) record.val_top5 = sums.top5 / sums.count;
+  if (top1 <= progress_.best_top1) return false;
+  progress_.best_top1 = top1;
+  progress_.best_step = progress_.step;
+  return true;
+}
+
+void TrainingLoop::end_epoch(bool whole) {
+  // Stopped by the epoch's last step: its evaluation is the first thing that the resumed run does.
+  if (whole && stopped_by_) return save(false);
+  const int64_t epoch = progress_.epoch + (whole ? 0 : 1);  // counted from 1
+  const bool ends = progress_.step >= end_;
+  const int every = s_.options.eval_every;
+  EpochRecord record{.epoch = epoch,
+                     .step = progress_.step,
+                     .train_loss = progress_.loss_sum / progress_.loss_count,
+                     .lr = schedule_.at(progress_.step - 1, epoch - 1),
+                     .images_per_second = epoch_images_ / std::max(epoch_seconds_, 1e-9),
+                     .peak_memory_bytes = static_cast<int64_t>(trainer_.plan().peak())};
+  const bool due = ends || (every > 0 && epoch % every == 0);
+  const bool best = val_ && !stopped_by_ && due && evaluate(record);
+  record.seconds = seconds_between(epoch_start_, Clock::now());
+  if (folder_.log()) folder_.log()->epoch(record);
+  if (whole) {
+    progress_.loss_sum = progress_.loss_count = 0;
+    epoch_seconds_ = epoch_images_ = 0;
+    epoch_start_ = Clock::now();
+  }
+  if (best || ends || stopped_by_ || save_due(whole)) save(best);
+}
+
+bool TrainingLoop::save_due(bool epoch_ended) const {
+  const SaveEvery every = *parse_save_every(s_.options.save_every);
+  return every.steps ? progress_.step % every.count == 0
+                     : epoch_ended && progress_.epoch % every.count == 0;
+}
+
+void TrainingLoop::print_end() {
+  double skipped = static_cast<double>(train_.skipped() + (val_ ? val_->skipped() : 0));
+  if (communicator_) skipped = communicator_->all_reduce_scalar(skipped);
+  RunLog* log = folder_.log();
+  if (!log) return;
+  if (skipped > 0) log->line("bad images skipped: " + format_number(skipped));
+  if (s_.options.profile)
+    for (const std::string& line : profile_lines(profile_)) log->line(line);
+  for (const std::string& line : end_lines(s_.options, {.stopped = stopped_by_ != 0,
+                                                       .capped = end_ < horizon_,
+                                                       .has_best = progress_.best_top1 >= 0,
+                                                       .step = progress_.step}))
+    log->line(line);
+}
+
+}  // namespace
+
+int train(Setup setup, Backend& backend, Communicator* communicator, int cores) {
+  return TrainingLoop(std::move(setup), backend, communicator, cores).run();
+}
+
+}  // namespace bv
