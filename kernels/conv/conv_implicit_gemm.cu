@@ -117,7 +117,8 @@ struct Loader {
       offset[k] = ((at.image * g.H + h) * g.W + w) * (p.gemm_k / 8) + Rows::chunk();
       inside[k] = pixel < g.pixels ? taps_inside(h, g.H) | taps_inside(w, g.W) << max_taps : 0;
     }
-    const int row = WeightRows::row(), chunk = WeightRows::chunk();
+    // (WeightRows::chunk(), unsigned: it saves two registers.)
+    const int row = WeightRows::row(), chunk = threadIdx.x % weight_chunks;
     if (input_gradient) {
       const int filter = g.R * g.S * (p.gemm_n / 8);
       weight_offset = row * filter + t.n / 8 + chunk;
