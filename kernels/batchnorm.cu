@@ -231,16 +231,6 @@ __global__ void __launch_bounds__(256, 2)
 }
 
 // ---- launches -----------------------------------------------------------------------------------
-template <class F>
-void by_width(DType dtype, int C, F f) {
-  by_dtype(dtype, [&]<class T>() {
-    if (in_packs<T>(C))
-      f.template operator()<T, Pack<T>::size>();
-    else
-      f.template operator()<T, 1>();
-  });
-}
-
 // As many blocks as are on an SM at a time, which __launch_bounds__ sees to.
 constexpr int normalise_blocks = 4, backward_blocks = 2;
 

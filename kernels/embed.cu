@@ -137,17 +137,6 @@ void require_sizes(const char* name, int B, int tokens, int C) {
           "an image's %d tokens of %d channels are more than 2^30 elements", tokens, C);
 }
 
-// f<T, width>() with what a thread reads at once: 16 bytes, or one element where C has tails.
-template <class F>
-void by_width(DType dtype, int C, F f) {
-  by_dtype(dtype, [&]<class T>() {
-    if (in_packs<T>(C))
-      f.template operator()<T, Pack<T>::size>();
-    else
-      f.template operator()<T, 1>();
-  });
-}
-
 // f<Word>(words): of a row of C elements.
 template <class F>
 void by_word(DType dtype, int C, F f) {

@@ -118,17 +118,6 @@ __global__ void __launch_bounds__(256, blocks_per_sm) bias_gelu_backward(BiasGel
                 op.shape.C, shared<typename S::Shared>());
 }
 
-// Calls f.operator()<T, width>() with the widest access that the shape allows.
-template <class F>
-void by_width(DType dtype, int C, F f) {
-  by_dtype(dtype, [&]<class T>() {
-    if (in_packs<T>(C))
-      f.template operator()<T, Pack<T>::size>();
-    else
-      f.template operator()<T, 1>();
-  });
-}
-
 template <int width>
 dim3 grid(const DeviceProps& props, int rows, int C) {
   return Stripe<width>::grid(props, blocks_per_sm, rows, C);

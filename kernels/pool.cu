@@ -265,17 +265,6 @@ void require_average(const Op& op, const char* name) {
           max_blocks * columns);
 }
 
-// f<T, width>() with what a thread reads at once: 16 bytes, or one element where C has tails.
-template <class F>
-void by_width(DType dtype, int C, F f) {
-  by_dtype(dtype, [&]<class T>() {
-    if (in_packs<T>(C))
-      f.template operator()<T, Pack<T>::size>();
-    else
-      f.template operator()<T, 1>();
-  });
-}
-
 // f<T, width, stem>()
 template <class Op, class F>
 void by_window(const Op& op, F f) {

@@ -1,125 +1,96 @@
-// Convolution (kernels.h says what): which of the ways in conv.cuh computes it, and the checks before.
-// The bytes and flops that each way needs stand in its file's head.
+// Convolution: chooses the algorithm (conv.cuh).
 #include "kernels/conv/conv.cuh"
 #include "kernels/cuda/conv_cudnn.h"
 
 namespace bv::BAREVISION_GPU {
 namespace {
 
-void check(const ConvShape& s, const char* op) {
-  constexpr double most = 1 << 30;
-  const double H = s.H + 2.0 * s.padding, W = s.W + 2.0 * s.padding;
-  require(H >= s.R && W >= s.S, op,
-          "H, W: an image of %d x %d with padding %d is smaller than the filter", s.H, s.W,
-          s.padding);
-  require(s.stride < 256, op, "stride: %d is more than 255", s.stride);
-  require(s.N * H * W <= most, op, "N, H, W: more positions than an index holds");
-  require(s.weight_count() <= most, op, "K, R, S, C: a weight of more than 2^30 elements");
+template <class Op>
+struct Direction {
+  size_t (*workspace_bytes)(const DeviceProps&, const Op&);
+  void (*run)(const DeviceProps&, const Op&, cudaStream_t);
+};
+
+struct Algorithm {
+  bool on_tensor_cores;
+  bool (*takes)(const ConvShape&, DType);
+  Direction<ConvForward> forward;
+  Direction<ConvBackwardInput> backward_input;
+  Direction<ConvBackwardWeight> backward_weight;
+
+  const auto& of(const ConvForward&) const { return forward; }
+  const auto& of(const ConvBackwardInput&) const { return backward_input; }
+  const auto& of(const ConvBackwardWeight&) const { return backward_weight; }
+};
+
+size_t no_workspace(const DeviceProps&, const ConvBackwardInput&) { return 0; }
+
+// In order of preference: the first algorithm that takes a convolution computes it.
+constexpr Algorithm algorithms[] = {
+    {.on_tensor_cores = true,
+     .takes = conv_implicit_gemm_takes,
+     .forward = {conv_implicit_gemm_bytes, conv_implicit_gemm},
+     .backward_input = {conv_implicit_gemm_bytes, conv_implicit_gemm},
+     .backward_weight = {conv_weight_gradient_bytes, conv_weight_gradient}},
+    {.on_tensor_cores = true,
+     .takes = conv_stem_takes,
+     .forward = {conv_stem_forward_bytes, conv_stem_forward},
+     .backward_input = {no_workspace, conv_general_backward_input},
+     .backward_weight = {conv_stem_backward_weight_bytes, conv_stem_backward_weight}},
+    {.on_tensor_cores = false,
+     .takes = [](const ConvShape&, DType) { return true; },
+     .forward = {conv_general_forward_bytes, conv_general_forward},
+     .backward_input = {no_workspace, conv_general_backward_input},
+     .backward_weight = {conv_general_backward_weight_bytes, conv_general_backward_weight}},
+};
+
+template <class Op>
+const Direction<Op>& algorithm(const DeviceProps& props, const Op& op) {
+  const bool has_mma = op.dtype == DType::fp16 || (op.dtype == DType::bf16 && props.arch >= 80);
+  const Algorithm* a = algorithms;
+  while ((a->on_tensor_cores && !has_mma) || !a->takes(op.shape, op.dtype)) ++a;
+  return a->of(op);
 }
 
-enum class Way { cudnn, tensor_cores, stem, general };
-Way way_of(const DeviceProps& props, const ConvShape& s, DType dtype, bool cudnn) {
-  if (cudnn) return Way::cudnn;
-  const bool has_mma = dtype == DType::fp16 || (dtype == DType::bf16 && props.arch >= 80);
-  if (has_mma && conv_forward_takes(s, dtype)) return Way::tensor_cores;
-  if (has_mma && conv_stem_takes(s, dtype)) return Way::stem;
-  return Way::general;
+// With --conv cudnn, cuDNN computes all of them.
+template <class Op>
+size_t bytes(const DeviceProps& props, ConvCudnn* cudnn, const Op& op) {
+  return cudnn ? conv_cudnn_bytes(*cudnn, props, op)
+               : algorithm(props, op).workspace_bytes(props, op);
+}
+template <class Op>
+void compute(const DeviceProps& props, ConvCudnn* cudnn, const Op& op, cudaStream_t stream) {
+  if (cudnn) return conv_cudnn(*cudnn, props, op, stream);
+  algorithm(props, op).run(props, op, stream);
 }
 
 }  // namespace
 
 template <>
 size_t CudaKernels::workspace(const ConvForward& op) {
-  check(op.shape, "ConvForward");
-  switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
-    case Way::cudnn:
-      return conv_cudnn_bytes(*cudnn_, props_, op);
-    case Way::tensor_cores:
-      return conv_forward_bytes(props_, op);
-    case Way::stem:
-      return conv_stem_forward_bytes(props_, op);
-    case Way::general:
-      return conv_general_forward_bytes(props_, op);
-  }
-  return 0;
+  return bytes(props_, cudnn_.get(), op);
 }
-
 template <>
 void CudaKernels::run(const ConvForward& op, cudaStream_t stream) {
-  constexpr const char* name = "ConvForward";
-  check(op.shape, name);
-  switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
-    case Way::cudnn:
-      return conv_cudnn(*cudnn_, props_, op, stream);
-    case Way::tensor_cores:
-      return conv_forward(props_, op, stream);
-    case Way::stem:
-      return conv_stem_forward(props_, op, stream);
-    case Way::general:
-      return conv_general_forward(props_, op, stream);
-  }
+  compute(props_, cudnn_.get(), op, stream);
 }
 
 template <>
 size_t CudaKernels::workspace(const ConvBackwardInput& op) {
-  check(op.shape, "ConvBackwardInput");
-  switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
-    case Way::cudnn:
-      return conv_cudnn_bytes(*cudnn_, op);
-    case Way::tensor_cores:
-      return conv_backward_input_bytes(props_, op);
-    case Way::stem:
-    case Way::general:
-      return 0;
-  }
-  return 0;
+  return bytes(props_, cudnn_.get(), op);
 }
-
 template <>
 void CudaKernels::run(const ConvBackwardInput& op, cudaStream_t stream) {
-  constexpr const char* name = "ConvBackwardInput";
-  check(op.shape, name);
-  switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
-    case Way::cudnn:
-      return conv_cudnn(*cudnn_, op, stream);
-    case Way::tensor_cores:
-      return conv_backward_input(props_, op, stream);
-    case Way::stem:
-    case Way::general:
-      return conv_general_backward_input(op, stream);
-  }
+  compute(props_, cudnn_.get(), op, stream);
 }
 
 template <>
 size_t CudaKernels::workspace(const ConvBackwardWeight& op) {
-  check(op.shape, "ConvBackwardWeight");
-  switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
-    case Way::cudnn:
-      return conv_cudnn_bytes(*cudnn_, op);
-    case Way::tensor_cores:
-      return conv_backward_weight_bytes(props_, op);
-    case Way::stem:
-      return conv_stem_backward_weight_bytes(props_, op);
-    case Way::general:
-      return conv_general_backward_weight_bytes(props_, op);
-  }
-  return 0;
+  return bytes(props_, cudnn_.get(), op);
 }
-
 template <>
 void CudaKernels::run(const ConvBackwardWeight& op, cudaStream_t stream) {
-  constexpr const char* name = "ConvBackwardWeight";
-  check(op.shape, name);
-  switch (way_of(props_, op.shape, op.dtype, cudnn_ != nullptr)) {
-    case Way::cudnn:
-      return conv_cudnn(*cudnn_, op, stream);
-    case Way::tensor_cores:
-      return conv_backward_weight(props_, op, stream);
-    case Way::stem:
-      return conv_stem_backward_weight(props_, op, stream);
-    case Way::general:
-      return conv_general_backward_weight(props_, op, stream);
-  }
+  compute(props_, cudnn_.get(), op, stream);
 }
 
 }  // namespace bv::BAREVISION_GPU

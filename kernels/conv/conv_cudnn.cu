@@ -1,6 +1,6 @@
-// Convolutions by cuDNN (kernels/cuda/conv_cudnn.h), with what it doesn't do around them: moments by
-// column_moments, `add` by a copy to dinp which it then adds to, and the weight's gradient of 16-bit
-// operations, which it gives in 16 bits, widened to fp32.
+// Convolutions by cuDNN (kernels/cuda/conv_cudnn.h), and what it lacks: moments, by column_moments;
+// `add`, copied to dinp, to which it then adds; a weight gradient in fp32 of 16-bit operations,
+// which is widened from its 16-bit result.
 #include "kernels/conv/conv.cuh"
 #include "kernels/cuda/conv_cudnn.h"
 
@@ -16,9 +16,8 @@ __global__ void __launch_bounds__(threads)
   if (i < count) to[i] = to_float(from[i]) + (accumulate ? to[i] : 0.0f);
 }
 
-size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 size_t bytes_of_weight(const ConvBackwardWeight& op) {
-  return aligned(static_cast<size_t>(op.shape.weight_count()) * size_of(op.dtype));
+  return round_up(static_cast<size_t>(op.shape.weight_count()) * size_of(op.dtype), 256);
 }
 
 int rows_of(const ConvShape& s) { return s.N * s.P() * s.Q(); }
@@ -43,8 +42,11 @@ void conv_cudnn(ConvCudnn& cudnn, const DeviceProps& props, const ConvForward& o
                    stream);
 }
 
-size_t conv_cudnn_bytes(ConvCudnn& cudnn, const ConvBackwardInput& op) { return cudnn.bytes(op); }
-void conv_cudnn(ConvCudnn& cudnn, const ConvBackwardInput& op, cudaStream_t stream) {
+size_t conv_cudnn_bytes(ConvCudnn& cudnn, const DeviceProps&, const ConvBackwardInput& op) {
+  return cudnn.bytes(op);
+}
+void conv_cudnn(ConvCudnn& cudnn, const DeviceProps&, const ConvBackwardInput& op,
+                cudaStream_t stream) {
   if (op.add && op.add != op.dinp)
     check(cudaMemcpyAsync(op.dinp, op.add,
                           static_cast<size_t>(op.shape.inp_count()) * size_of(op.dtype),
@@ -53,16 +55,17 @@ void conv_cudnn(ConvCudnn& cudnn, const ConvBackwardInput& op, cudaStream_t stre
   cudnn.run(op, op.add != nullptr, op.workspace, stream);
 }
 
-size_t conv_cudnn_bytes(ConvCudnn& cudnn, const ConvBackwardWeight& op) {
+size_t conv_cudnn_bytes(ConvCudnn& cudnn, const DeviceProps&, const ConvBackwardWeight& op) {
   return cudnn.bytes(op) + (op.dtype == DType::fp32 ? 0 : bytes_of_weight(op));
 }
-void conv_cudnn(ConvCudnn& cudnn, const ConvBackwardWeight& op, cudaStream_t stream) {
+void conv_cudnn(ConvCudnn& cudnn, const DeviceProps&, const ConvBackwardWeight& op,
+                cudaStream_t stream) {
   if (op.dtype == DType::fp32)
     return cudnn.run(op, op.dweight, op.accumulate, op.workspace, stream);
   char* rest = static_cast<char*>(op.workspace) + bytes_of_weight(op);
   cudnn.run(op, op.workspace, false, rest, stream);
   const auto count = static_cast<size_t>(op.shape.weight_count());
-  const dim3 grid(static_cast<unsigned>(ceil_div(count, size_t{threads})));
+  const dim3 grid(static_cast<unsigned>(ceil_div(count, threads)));
   by_dtype(op.dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, float>)
       launch<widen<T>>(grid, threads, 0, stream, op.dweight, static_cast<const T*>(op.workspace),

@@ -641,7 +641,8 @@ void conv_general_forward(const DeviceProps&, const ConvForward& op, cudaStream_
                   stream);
 }
 
-void conv_general_backward_input(const ConvBackwardInput& op, cudaStream_t stream) {
+void conv_general_backward_input(const DeviceProps&, const ConvBackwardInput& op,
+                                 cudaStream_t stream) {
   const ConvShape& s = op.shape;
   const Columns c = columns(s.groups, s.C / s.groups);
   launch_product<true>({Geometry::backward_input(s), op.dinp, op.add, nullptr, op.dout, op.weight,

@@ -1,10 +1,9 @@
-// Where the pixels and the taps of a convolution lie, forward and for the input's gradient alike:
-//   out[pixel, column] = sum over taps and depth of
-//       image[pixel's place + tap, depth] weight[tap, depth, column]
-// Forward: image is inp, columns are K, the depth is C. Input gradient: image is dout, out is dinp,
-// columns are C, the depth is K. Its pixels (h, w) come in stride^2 phases, by their remainders, each
-// of which has its own taps: no zeros are multiplied. The weight's gradient goes over the pixels of
-// forward.
+// A convolution as a matrix product, forward and for the input's gradient alike:
+//   out[pixel, n] = sum over taps and k of image[the pixel's place + tap, k] weight[tap, k, n]
+// Forward: image is inp, n counts K, k counts C. Input gradient: image is dout, out is dinp, n
+// counts C, k counts K. Its pixels (h, w) are split into stride^2 phases by their remainders; each
+// phase has its own taps, so that no zeros are multiplied. The weight's gradient sums over the
+// pixels of forward.
 #pragma once
 #include "kernels/cuda/pack.cuh"
 
@@ -25,8 +24,8 @@ struct Divisor {
 };
 
 struct Geometry {
-  int pixels, Y, X;          // of all images; rows and columns of one. Of a phase, with those that
-                             // an odd size lacks
+  int pixels, Y, X;          // of all images; rows and columns of one image. Input gradient: of a
+                             // phase, rounded up to the same number for each
   Divisor by_image, by_row;  // Y * X, X
   int H, W;                  // of the image
   int out_H, out_W;
@@ -48,20 +47,17 @@ struct Geometry {
             .padding = s.padding};
   }
   static Geometry backward_input(const ConvShape& s) {
-    const int Y = ceil_div(s.H, s.stride), X = ceil_div(s.W, s.stride);
-    return {.pixels = s.N * Y * X,
-            .Y = Y,
-            .X = X,
-            .by_image = Divisor(Y * X),
-            .by_row = Divisor(X),
-            .H = s.P(),
-            .W = s.Q(),
-            .out_H = s.H,
-            .out_W = s.W,
-            .R = s.R,
-            .S = s.S,
-            .stride = s.stride,
-            .padding = s.padding};
+    Geometry g = forward(s);
+    g.Y = ceil_div(s.H, s.stride), g.X = ceil_div(s.W, s.stride);
+    g.pixels = s.N * g.Y * g.X;
+    g.by_image = Divisor(g.Y * g.X), g.by_row = Divisor(g.X);
+    std::swap(g.H, g.out_H), std::swap(g.W, g.out_W);
+    return g;
+  }
+
+  __device__ bool in_bounds(int h, int w) const {
+    return static_cast<unsigned>(h) < static_cast<unsigned>(H) &&
+           static_cast<unsigned>(w) < static_cast<unsigned>(W);
   }
 };
 
@@ -70,33 +66,50 @@ struct Geometry {
 struct Axis {
   int pixels, step, first, taps, filter, filter_step;
 
-  // Without the taps that lie outside the image for every pixel: of a 3x3 filter on a map of one
-  // pixel, all but one.
+  // Without the taps that fall outside the image for every pixel: on a 1x1 map, a 3x3 filter keeps
+  // one tap.
   __host__ __device__ Axis within(int image) const {
     const int begin = max(0, -first - (pixels - 1) * step), end = min(taps, image - first);
-    return {pixels,     step, first + begin, max(0, end - begin), filter + begin * filter_step,
-            filter_step};
+    return {.pixels = pixels,
+            .step = step,
+            .first = first + begin,
+            .taps = max(0, end - begin),
+            .filter = filter + begin * filter_step,
+            .filter_step = filter_step};
   }
 };
 
-// Phase a of the input gradient: h = y * stride + a. Of the filter's r, every stride-th has
-// p = (h + padding - r) / stride without a remainder, and p rises as r falls.
+// Phase a of the input gradient: h = y * stride + a. Every stride-th r of the filter gives a whole
+// p = (h + padding - r) / stride, and p rises as r falls.
 template <bool input_gradient>
 __host__ __device__ Axis axis(int a, int filter, int image, int pixels, int stride, int padding) {
-  if (!input_gradient) return Axis{pixels, stride, -padding, filter, 0, 1}.within(image);
-  const int r = (a + padding) % stride, taps = r < filter ? (filter - r - 1) / stride + 1 : 0;
-  return Axis{pixels, 1, (a + padding) / stride - (taps - 1), taps, r + (taps - 1) * stride,
-              -stride}
-      .within(image);
+  Axis all{.pixels = pixels,
+           .step = stride,
+           .first = -padding,
+           .taps = filter,
+           .filter = 0,
+           .filter_step = 1};
+  if (input_gradient) {
+    const int r = (a + padding) % stride, taps = r < filter ? (filter - r - 1) / stride + 1 : 0;
+    all = {.pixels = pixels,
+           .step = 1,
+           .first = (a + padding) / stride - (taps - 1),
+           .taps = taps,
+           .filter = r + (taps - 1) * stride,
+           .filter_step = -stride};
+  }
+  return all.within(image);
 }
 
 struct Phase {
   int a, b;
   Axis y, x;
 
-  // The last one first: of a 3x3 or 7x7 at stride 2 it has most taps.
+  __host__ __device__ int taps() const { return y.taps * x.taps; }
+
+  // The last phase first: with 3x3 or 7x7 at stride 2 it has the most taps.
   template <bool input_gradient>
-  __device__ static Phase of_block(const Geometry& g, int block, int blocks) {
+  __host__ __device__ static Phase of_block(const Geometry& g, int block, int blocks) {
     const int phase = blocks - 1 - block;
     Phase of;
     of.a = phase / g.stride, of.b = phase % g.stride;
@@ -122,7 +135,7 @@ struct Pixel {
   }
 };
 
-// The row of `out` that a pixel is; -1 where there is none.
+// The pixel's row of `out`, or -1 outside.
 template <bool input_gradient>
 __device__ int out_row(const Geometry& g, const Phase& phase, int pixel) {
   if (pixel >= g.pixels) return -1;
@@ -132,23 +145,30 @@ __device__ int out_row(const Geometry& g, const Phase& phase, int pixel) {
   return h < g.out_H && w < g.out_W ? (at.image * g.out_H + h) * g.out_W + w : -1;
 }
 
-// How the weight's gradient shares out its steps over the pixels: in as many parts as make waves of
-// `places` blocks, a part's length each, end soonest. Each part has 8 steps at least, and is worth the
-// sums to be added up in the end by a twentieth; the sums of all stay within 64 MB.
+// The weight's gradient splits its steps over the pixels into parts, each with blocks of its own.
+// The number of parts minimises the number of waves of `places` blocks times a part's steps. A part
+// has at least 8 steps, a further split must save 5%, the price of the extra reduction, and the
+// sums of all parts take at most 64 MB.
 struct PixelParts {
-  int steps, count;  // of a part; parts
+  int steps, count;  // per part; parts
+
+  // Of their sums, unless the only part writes the gradient itself.
+  size_t bytes(const ConvShape& s) const {
+    return count == 1 ? 0 : sizeof(float) * count * static_cast<size_t>(s.weight_count());
+  }
 };
 inline PixelParts parts_of_pixels(const ConvShape& s, int steps, int tiles, int places) {
   constexpr double max_bytes = 64 << 20;
-  const int most =
+  const int max_parts =
       std::min({steps / 8, static_cast<int>(max_bytes / (sizeof(float) * s.weight_count())), 1024});
   int best = 1;
-  double least = ceil_div(tiles, places);
-  for (int parts = 2; parts <= most && (parts - 1) * tiles < 2 * places; ++parts)
-    if (const double waves = double(ceil_div(tiles * parts, places)) / parts; waves < 0.95 * least)
-      best = parts, least = waves;
+  double min_waves = ceil_div(tiles, places);
+  for (int parts = 2; parts <= max_parts && (parts - 1) * tiles < 2 * places; ++parts) {
+    const double waves = double(ceil_div(tiles * parts, places)) / parts;
+    if (waves < 0.95 * min_waves) best = parts, min_waves = waves;
+  }
   const int steps_of_part = ceil_div(steps, best);
-  return {steps_of_part, ceil_div(steps, steps_of_part)};
+  return {.steps = steps_of_part, .count = ceil_div(steps, steps_of_part)};
 }
 
 }  // namespace bv::BAREVISION_GPU

@@ -1,87 +1,67 @@
 // Convolution in 16 bits on tensor cores, as an implicit matrix product (one group; C and K are
 // multiples of 8):
-//   forward          out[n, p, q, k] = sum over r, s, c of
-//                        inp[n, p stride - padding + r, q stride - padding + s, c] weight[k, r, s, c]
-//                    moments: of out as it is rounded                                     both =
-//   input gradient   dinp[n, h, w, c] = add + sum over k and all r, s with
-//                        p stride - padding + r = h,  q stride - padding + s = w  of
-//                        dout[n, p, q, k] weight[k, r, s, c]                                   =
-// Both are matrix products as conv_geometry.cuh has them; the image's matrix is never written out.
-// add is added in fp32 before rounding, and may be dinp.
+//   forward         out[n, p, q, k] = sum over r, s, c of
+//                       inp[n, p stride - padding + r, q stride - padding + s, c] weight[k, r, s, c]
+//                   moments: of out as it is rounded                                      both =
+//   input gradient  dinp[n, h, w, c] = add + sum over k and all r, s with
+//                       p stride - padding + r = h,  q stride - padding + s = w  of
+//                       dout[n, p, q, k] weight[k, r, s, c]                                    =
+// add is added in fp32 before rounding, and may be dinp. The image's matrix (conv_geometry.cuh) is
+// never written out.
 //
-// A block of 4 warps computes a tile of pixels x columns in steps of 32 of the depth: cp.async
-// brings the image's rows and the weight's to one of 4 stages of shared memory, three steps ahead
-// (outside the image: zeros), ldmatrix and mma m16n8k16 multiply a stage; fp32 sums stay in
-// registers. Sums pass through shared memory as they leave, so that a row's stores are 16 bytes
-// wide and side by side. There the block takes its tile's moments, each column's mean and squared
-// differences from that, which merge_moments merges: nobody reads out again. A tile computes with
-// all taps of 32 of the depth before the next 32: they read nearly the same rows, from L1. Small
-// maps have too few tiles for the chip; then blocks share a tile's depth, and a second kernel adds
-// their sums up in a fixed order.
-//
-// At 128 x 128 a step is 1.05 Mflop. Calculated clocks of an SM for it:
-//   mma        512 (sm_80); on sm_90 256 at the rate of wgmma, 410 at that of mma.sync
-//   ldmatrix   4 warps * 16 * 512 bytes at 128 a clock    256   both of these are shared memory's:
-//   cp.async   16 KB written                              128   384
-//   issue      4 warps * 160 instructions / 4 schedulers  160   (SASS for sm_90a, counted)
-//   L2         8 KB of weight, 1 to 8 KB of image (3x3: taps share it; 1x1) at about 30 bytes a
-//              clock: 300 to 550
-// so a 3x3 is limited by mma; an H200 (132 SMs, 1.755 GHz) at 410 clocks a step would
-// make 590 Tflop/s less what prologue, epilogue and last wave take. A 1x1 with C or K of 64 to 128
-// is limited by memory: 64 -> 256 at 56 x 56 moves 40 KB a tile, 2200 clocks at 4.3 TB/s / 132, in
-// which its 2100 instructions a warp issue. None of this is measured.
-//
-// Tile        warp     registers (sm_80, sm_90a)  shared  blocks of an SM (sm_80, sm_90)
-// 128 x 128   64 x 64  210 - 224, 220 - 230       64 KB   2, 2
-// 256 x 64    64 x 64  223 - 240, 232 - 238       80 KB   2, 2
-// 128 x 64    64 x 32  140 - 154, 148 - 156       48 KB   3, 3
-//  64 x 64    32 x 32  89 - 92, 89 - 94            32 KB   4, 5
+// Grid:   (tiles of pixels x channels of out, phases, parts of gemm_k). Where tiles are too few to
+//         fill the chip, blocks split gemm_k, and a second kernel adds their sums in order.
+// Block:  4 warps multiply 32 of gemm_k per step, with cp.async 3 steps ahead (conv_tiles.cuh); all
+//         taps of 32 channels before the next 32: neighbouring taps share rows in L1. The epilogue
+//         stages sums in shared memory: 16-byte coalesced stores, and the tile's moments without
+//         re-reading out.
+// Warp:   its part of the tile's sums, in registers.
+// Limited by mma (3x3) or by memory (1x1 with few channels). Resources: tests/kernels/resources.txt
 #include "kernels/conv/conv.cuh"
 #include "kernels/conv/conv_tiles.cuh"
 #include "kernels/cuda/column_sums.cuh"
-#include "kernels/cuda/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
 
 constexpr int threads = 128, warps = threads / warp_size;
-constexpr int stages = 4;       // of copies under way, one of them being multiplied
-constexpr int step_depth = 32;  // elements of the depth in a stage
-constexpr int max_taps = 16;    // along an axis: bits of a mask
+constexpr int stages = 4;     // of copies in flight, one of which is being multiplied
+constexpr int step_k = 32;    // of gemm_k in a stage, all of one tap
+constexpr int max_taps = 16;  // along an axis: bits of a mask
 
 // ---- The convolution as a matrix product --------------------------------------------------------
-struct Product : Geometry {
+struct Product {
+  Geometry geometry;
   void* out;
-  const void* add;    // as out, or null
-  float* partial;     // [tiles along the pixels, 2, columns]: mean and M2 of each tile; or null
-  float4* sums;       // of each part of the depth and each tile, as WarpTile::save lays them; null:
-                      // one part
-  const void* image;  // [N, H, W, depth]
-  const void* weight;  // [K, R, S, C]
-  int depth, columns;
-  int column_tiles;
-  Divisor by_column_tiles;
+  const void* add = nullptr;  // as out, or null
+  float* partial = nullptr;   // [tiles along the pixels, 2, gemm_n]: mean and M2 of each; or null
+  float4* sums;               // [parts, tiles]: of each part of gemm_k, by save; null: one part
+  const void* image;          // [N, H, W, gemm_k]
+  const void* weight;         // [K, R, S, C]
+  int gemm_k, gemm_n;         // gemm_k: of each tap
+  int n_tiles;
+  Divisor by_n_tiles;
 };
 
-struct Tile : Phase {
-  int pixel, column;  // the first ones
+struct Tile {
+  Phase phase;
+  int pixel, n;  // the first ones
 };
 
 template <int m, int n, bool input_gradient>
 __device__ Tile tile_of_block(const Product& p) {
-  Tile t{Phase::of_block<input_gradient>(p, static_cast<int>(blockIdx.y),
-                                         static_cast<int>(gridDim.y))};
-  const int block = static_cast<int>(blockIdx.x), pixel_tile = p.by_column_tiles.divide(block);
-  t.pixel = pixel_tile * m;
-  t.column = (block - pixel_tile * p.column_tiles) * n;
-  return t;
+  const int block = static_cast<int>(blockIdx.x), m_tile = p.by_n_tiles.divide(block);
+  return {.phase = Phase::of_block<input_gradient>(p.geometry, static_cast<int>(blockIdx.y),
+                                                   static_cast<int>(gridDim.y)),
+          .pixel = m_tile * m,
+          .n = (block - m_tile * p.n_tiles) * n};
 }
 
 // ---- Shared memory ------------------------------------------------------------------------------
 template <int m, int n>
 struct Stage {
-  alignas(128) uint4 image[m * step_depth / 8];  // [m, step_depth]
-  uint4 weight[n * step_depth / 8];              // [n, step_depth]; input gradient: [step_depth, n]
+  alignas(128) uint4 image[m * step_k / 8];  // [m, step_k]
+  uint4 weight[n * step_k / 8];              // [n, step_k]; input gradient: [step_k, n]
 };
 
 template <int m, int n>
@@ -100,27 +80,25 @@ struct Shared {
 };
 
 // ---- Load ---------------------------------------------------------------------------------------
-// Copies one stage after another: the depth in steps of 32, for each of them all taps, so that the
-// image's rows, which neighbouring taps share, are still in the L1 cache. Offsets are in chunks of
-// 16 bytes. A thread copies the same chunk of every 32nd row.
+// Copies one stage after another: gemm_k in steps of 32, for each of them all taps. Offsets are in
+// chunks of 16 bytes.
 template <int m, int n, bool input_gradient>
 struct Loader {
-  static constexpr int chunks = step_depth / 8, rows_at_once = threads / chunks;
-  static constexpr int image_rows = m / rows_at_once;
-  static constexpr int weight_chunks = input_gradient ? n / 8 : chunks;  // of a row
-  static constexpr int weight_rows_at_once = threads / weight_chunks;
-  static constexpr int weight_rows = (input_gradient ? step_depth : n) / weight_rows_at_once;
-  static_assert(rows_at_once % 8 == 0 && weight_rows_at_once % 8 == 0, "swizzles repeat");
+  static constexpr int chunks = step_k / 8, weight_chunks = input_gradient ? n / 8 : chunks;
+  using Rows = RowCopies<threads, chunks>;
+  using WeightRows = RowCopies<threads, weight_chunks>;
+  static constexpr int image_rows = m / Rows::at_once;
+  static constexpr int weight_rows = (input_gradient ? step_k : n) / WeightRows::at_once;
 
   const uint4* image;
   const uint4* weight;
   int offset[image_rows];  // of this thread's rows at tap 0, 0
-  // Bits 0 ...: taps of y that lie inside the image; 16 ...: those of x.
+  // Bits 0 ...: the taps of y that are inside the image; 16 ...: those of x.
   uint32_t inside[image_rows];
-  int weight_offset, weight_step;  // the first row's; from there to the next
-  int weight_left;  // rows of the weight from the first one on; forward: in `columns`, else in depth
-  bool column_there;
-  int c = 0, i = 0, j = 0;  // the next step: chunk of the depth, tap of y, of x
+  int weight_offset, weight_step;  // the first row's; from one row to the next
+  int weight_left;  // rows of the weight from the first one on; forward: of gemm_n, else of gemm_k
+  bool n_in_bounds;
+  int c = 0, i = 0, j = 0;  // the next step: chunk of gemm_k, tap of y, of x
 
   __device__ static uint32_t taps_inside(int first, int image) {
     const int begin = min(max(-first, 0), max_taps), end = min(max(image - first, 0), max_taps);
@@ -129,301 +107,291 @@ struct Loader {
 
   __device__ Loader(const Product& p, const Tile& t, int first_step)
       : image(static_cast<const uint4*>(p.image)), weight(static_cast<const uint4*>(p.weight)) {
-    const int thread = static_cast<int>(threadIdx.x), chunk = thread % chunks;
+    const Geometry& g = p.geometry;
+    const Axis &y = t.phase.y, &x = t.phase.x;
 #pragma unroll
     for (int k = 0; k < image_rows; ++k) {
-      const int pixel = t.pixel + thread / chunks + k * rows_at_once;
-      const Pixel at(p, pixel < p.pixels ? pixel : 0);
-      const int h = at.y * t.y.step + t.y.first, w = at.x * t.x.step + t.x.first;
-      offset[k] = ((at.image * p.H + h) * p.W + w) * (p.depth / 8) + chunk;
-      inside[k] = pixel < p.pixels ? taps_inside(h, p.H) | taps_inside(w, p.W) << max_taps : 0;
+      const int pixel = t.pixel + Rows::row() + k * Rows::at_once;
+      const Pixel at(g, pixel < g.pixels ? pixel : 0);
+      const int h = at.y * y.step + y.first, w = at.x * x.step + x.first;
+      offset[k] = ((at.image * g.H + h) * g.W + w) * (p.gemm_k / 8) + Rows::chunk();
+      inside[k] = pixel < g.pixels ? taps_inside(h, g.H) | taps_inside(w, g.W) << max_taps : 0;
     }
-    const int row = thread / weight_chunks, weight_chunk = thread % weight_chunks;
+    // (WeightRows::chunk(), unsigned: it saves two registers.)
+    const int row = WeightRows::row(), chunk = threadIdx.x % weight_chunks;
     if (input_gradient) {
-      const int filter = p.R * p.S * (p.columns / 8);
-      weight_offset = row * filter + t.column / 8 + weight_chunk;
-      weight_step = weight_rows_at_once * filter;
-      weight_left = p.depth - row;
-      column_there = t.column + weight_chunk * 8 < p.columns;
+      const int filter = g.R * g.S * (p.gemm_n / 8);
+      weight_offset = row * filter + t.n / 8 + chunk;
+      weight_step = WeightRows::at_once * filter;
+      weight_left = p.gemm_k - row;
+      n_in_bounds = t.n + chunk * 8 < p.gemm_n;
     } else {
-      const int filter = p.R * p.S * (p.depth / 8);
-      weight_offset = (t.column + row) * filter + weight_chunk;
-      weight_step = weight_rows_at_once * filter;
-      weight_left = p.columns - t.column - row;
+      const int filter = g.R * g.S * (p.gemm_k / 8);
+      weight_offset = (t.n + row) * filter + chunk;
+      weight_step = WeightRows::at_once * filter;
+      weight_left = p.gemm_n - t.n - row;
     }
     if (first_step > 0) {
-      const int taps = t.y.taps * t.x.taps, tap = first_step % taps;
-      c = first_step / taps * chunks, i = tap / t.x.taps, j = tap % t.x.taps;
+      const int taps = t.phase.taps(), tap = first_step % taps;
+      c = first_step / taps * chunks, i = tap / x.taps, j = tap % x.taps;
     }
   }
 
   __device__ void load(const Product& p, const Tile& t, Stage<m, n>& to) {
-    const int thread = static_cast<int>(threadIdx.x), chunk = thread % chunks;
-    const bool in_depth = c + chunk < p.depth / 8;
-    const uint4* from = image + (int64_t{i * p.W + j} * (p.depth / 8) + c);
-    const int place = swizzled<chunks>(thread / chunks, chunk);
+    const Geometry& g = p.geometry;
+    const Axis &y = t.phase.y, &x = t.phase.x;
+    const bool k_in_bounds = c + Rows::chunk() < p.gemm_k / 8;
+    const uint4* from = image + (int64_t{i * g.W + j} * (p.gemm_k / 8) + c);
     const uint32_t tap_bits = 1u << i | 1u << (max_taps + j);
 #pragma unroll
     for (int k = 0; k < image_rows; ++k)
-      cp_async_ca_16(at_byte(to.image, place + k * rows_at_once * chunks * 16), from + offset[k],
-                     in_depth && (inside[k] & tap_bits) == tap_bits);
+      cp_async_ca_16(at_byte(to.image, Rows::place(k)), from + offset[k],
+                     k_in_bounds && (inside[k] & tap_bits) == tap_bits);
 
-    const int weight_place =
-        swizzled<weight_chunks>(thread / weight_chunks, thread % weight_chunks);
-    const int tap = (t.y.filter + i * t.y.filter_step) * p.S + t.x.filter + j * t.x.filter_step;
+    const int tap = (y.filter + i * y.filter_step) * g.S + x.filter + j * x.filter_step;
     if (input_gradient)
-      from = weight + (tap + int64_t{c * 8} * (p.R * p.S)) * (p.columns / 8);
+      from = weight + (tap + int64_t{c * 8} * (g.R * g.S)) * (p.gemm_n / 8);
     else
-      from = weight + (int64_t{tap} * (p.depth / 8) + c);
+      from = weight + (int64_t{tap} * (p.gemm_k / 8) + c);
     from += weight_offset;
 #pragma unroll
     for (int k = 0; k < weight_rows; ++k)
-      cp_async_16(at_byte(to.weight, weight_place + k * weight_rows_at_once * weight_chunks * 16),
-                  from + k * weight_step,
-                  input_gradient ? column_there && c * 8 + k * weight_rows_at_once < weight_left
-                                 : in_depth && k * weight_rows_at_once < weight_left);
+      cp_async_16(at_byte(to.weight, WeightRows::place(k)), from + k * weight_step,
+                  input_gradient ? n_in_bounds && c * 8 + k * WeightRows::at_once < weight_left
+                                 : k_in_bounds && k * WeightRows::at_once < weight_left);
 
-    if (++j == t.x.taps) {
+    if (++j == x.taps) {
       j = 0;
-      if (++i == t.y.taps) i = 0, c += chunks;
+      if (++i == y.taps) i = 0, c += chunks;
     }
   }
 };
 
 // ---- Multiply -----------------------------------------------------------------------------------
-// A warp's part of the tile, as mma's fragments: a lane holds of the 16x8 sums [i][j] the rows
-// i * 16 + lane/4 and the eighth below, columns j * 8 + lane%4*2 and the next.
-template <class T, int m, int n, bool input_gradient>
-struct WarpTile {
-  static constexpr int warps_m = m == 256 ? 4 : 2, warps_n = warps / warps_m;
-  static constexpr int rows = m / warps_m, columns = n / warps_n;
-  static constexpr int ms = rows / 16, ns = columns / 8;
+template <class T, int m, int n>
+using Sums = WarpTile<T, m, n, m == 256 ? 4 : 2, m == 256 ? 1 : 2>;
 
-  float sum[ms][ns][4] = {};
-
-  __device__ static int row() { return threadIdx.x / warp_size % warps_m * rows; }
-  __device__ static int column() { return threadIdx.x / warp_size / warps_m * columns; }
-
-  __device__ void add(const Stage<m, n>& from) {
-    constexpr int chunks = step_depth / 8, weight_chunks = input_gradient ? n / 8 : chunks;
-    const int lane = threadIdx.x % warp_size;
-    // This lane's rows of the first 8x8 matrices; those of the weight lie so that the two that one
-    // mma takes come in neighbouring registers.
-    const int image = swizzled<chunks>(row() + lane % 16, lane / 16);
-    const int weight = input_gradient
-                           ? swizzled<weight_chunks>(lane % 16, column() / 8 + lane / 16)
-                           : swizzled<chunks>(column() + lane / 16 * 8 + lane % 8, lane / 8 % 2);
-#pragma unroll
-    for (int k = 0; k < step_depth / 16; ++k) {
-      uint32_t a[ms][4];
-#pragma unroll
-      for (int i = 0; i < ms; ++i)
-        ldmatrix_x4(a[i], at_byte(from.image, (image ^ k * 32) + i * 16 * chunks * 16));
-#pragma unroll
-      for (int j = 0; j < ns; j += 2) {
-        uint32_t b[4];
+template <bool input_gradient, class T, int m, int n>
+__device__ void multiply(Sums<T, m, n>& sums, const Stage<m, n>& from) {
+  constexpr int chunks = step_k / 8, weight_chunks = input_gradient ? n / 8 : chunks;
+  const int lane = threadIdx.x % warp_size;
+  // This lane's rows of the first 8x8 matrices. The weight's are ordered so that the two that one
+  // mma takes come in neighbouring registers.
+  const int image = swizzled<chunks>(sums.row() + lane % 16, lane / 16);
+  const int weight = input_gradient
+                         ? swizzled<weight_chunks>(lane % 16, sums.column() / 8 + lane / 16)
+                         : swizzled<chunks>(sums.column() + lane / 16 * 8 + lane % 8, lane / 8 % 2);
+  sums.template multiply<step_k / 16>(
+      [&](uint32_t(&a)[4], int k, int i) {
+        ldmatrix_x4(a, at_byte(from.image, (image ^ k * 32) + i * 16 * chunks * 16));
+      },
+      [&](uint32_t(&b)[4], int k, int j) {
         if constexpr (input_gradient)
           ldmatrix_x4_trans(b,
                             at_byte(from.weight, (weight ^ j * 16) + k * 16 * weight_chunks * 16));
         else
           ldmatrix_x4(b, at_byte(from.weight, (weight ^ k * 32) + j * 8 * chunks * 16));
+      });
+}
+
+// The sums of a part of gemm_k, [fragment][thread].
+template <class Sums>
+__device__ void save(const Sums& sums, float4* to) {
 #pragma unroll
-        for (int i = 0; i < ms; ++i) {
-          mma_m16n8k16<T>(sum[i][j], a[i], b[0], b[1]);
-          mma_m16n8k16<T>(sum[i][j + 1], a[i], b[2], b[3]);
-        }
-      }
+  for (int i = 0; i < Sums::ms; ++i)
+#pragma unroll
+    for (int j = 0; j < Sums::ns; ++j) {
+      const auto& x = sums.sum[i][j];
+      to[(i * Sums::ns + j) * threads + threadIdx.x] = {x[0], x[1], x[2], x[3]};
     }
-  }
-
-  // The sums of a part of the depth, for another kernel to add up: [fragment][thread].
-  __device__ void save(float4* to) const {
+}
+template <class Sums>
+__device__ void add(Sums& sums, const float4* from) {
 #pragma unroll
-    for (int i = 0; i < ms; ++i)
+  for (int i = 0; i < Sums::ms; ++i)
 #pragma unroll
-      for (int j = 0; j < ns; ++j)
-        to[(i * ns + j) * threads + threadIdx.x] = {sum[i][j][0], sum[i][j][1], sum[i][j][2],
-                                                    sum[i][j][3]};
-  }
-  __device__ void add(const float4* from) {
-#pragma unroll
-    for (int i = 0; i < ms; ++i)
-#pragma unroll
-      for (int j = 0; j < ns; ++j) {
-        const float4 x = from[(i * ns + j) * threads + threadIdx.x];
-        sum[i][j][0] += x.x, sum[i][j][1] += x.y, sum[i][j][2] += x.z, sum[i][j][3] += x.w;
-      }
-  }
-
-  // The sums as Ts; with `plus`, added to what the tile holds.
-  __device__ void store(uint4* tile, bool plus) const {
-    const int lane = threadIdx.x % warp_size;
-#pragma unroll
-    for (int i = 0; i < ms; ++i)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-#pragma unroll
-        for (int j = 0; j < ns; ++j) {
-          const int place =
-              swizzled<n / 8>(row() + i * 16 + half * 8 + lane / 4, column() / 8 + j) +
-              lane % 4 * 4;
-          auto* to = static_cast<Elements<T, 2>*>(at_byte(tile, place));
-          float x = sum[i][j][2 * half], y = sum[i][j][2 * half + 1];
-          if (plus) x += to_float(to->at[0]), y += to_float(to->at[1]);
-          *to = {from_float<T>(x), from_float<T>(y)};
-        }
-  }
-};
+    for (int j = 0; j < Sums::ns; ++j) {
+      const float4 x = from[(i * Sums::ns + j) * threads + threadIdx.x];
+      auto& sum = sums.sum[i][j];
+      sum[0] += x.x, sum[1] += x.y, sum[2] += x.z, sum[3] += x.w;
+    }
+}
 
 // ---- Store --------------------------------------------------------------------------------------
-// A thread has one chunk of columns and every rows_at_once-th row of the tile.
 template <class T, int m, int n, bool input_gradient>
 struct Epilogue {
-  static constexpr int chunks = n / 8, rows_at_once = threads / chunks;
-  static constexpr int rows = m / rows_at_once;
-  static_assert(rows_at_once % 8 == 0, "swizzles repeat");
+  using Rows = RowCopies<threads, n / 8>;
+  static constexpr int rows = m / Rows::at_once;
 
-  __device__ static int row() { return threadIdx.x / chunks; }
-  __device__ static int chunk() { return threadIdx.x % chunks; }
-  __device__ static int place(int k) {
-    return swizzled<chunks>(row(), chunk()) + k * rows_at_once * chunks * 16;
-  }
+  const Product& p;
+  const Tile& t;
+  Results<m, n>& s;
 
   // tile = add
-  __device__ static void load(const Product& p, const Tile& t, Results<m, n>& s) {
-    const int column = t.column + chunk() * 8;
+  __device__ void load_add() const {
+    const int column = t.n + Rows::chunk() * 8;
 #pragma unroll 4
     for (int k = 0; k < rows; ++k) {
-      const int to = out_row<input_gradient>(p, t, t.pixel + row() + k * rows_at_once);
-      const bool there = to >= 0 && column < p.columns;
-      cp_async_16(at_byte(s.tile, place(k)),
-                  static_cast<const T*>(p.add) + (there ? int64_t{to} * p.columns + column : 0),
-                  there);
+      const int to = row(t.pixel + Rows::row() + k * Rows::at_once);
+      const bool in_bounds = to >= 0 && column < p.gemm_n;
+      cp_async_16(at_byte(s.tile, Rows::place(k)),
+                  static_cast<const T*>(p.add) + (in_bounds ? int64_t{to} * p.gemm_n + column : 0),
+                  in_bounds);
     }
     cp_async_commit();
     cp_async_wait<0>();
   }
 
+  // tile = the sums, or with `plus` tile + the sums, rounded
+  __device__ void round(const Sums<T, m, n>& sums, bool plus) const {
+    const int lane = threadIdx.x % warp_size;
+#pragma unroll
+    for (int i = 0; i < sums.ms; ++i)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int j = 0; j < sums.ns; ++j) {
+          const int place =
+              swizzled<n / 8>(sums.row() + i * 16 + half * 8 + lane / 4, sums.column() / 8 + j) +
+              lane % 4 * 4;
+          auto* to = static_cast<Elements<T, 2>*>(at_byte(s.tile, place));
+          float x = sums.sum[i][j][2 * half], y = sums.sum[i][j][2 * half + 1];
+          if (plus) x += to_float(to->at[0]), y += to_float(to->at[1]);
+          *to = {from_float<T>(x), from_float<T>(y)};
+        }
+  }
+
   // out = tile
-  __device__ static void store(const Product& p, const Tile& t, const Results<m, n>& s) {
-    const int column = t.column + chunk() * 8, pixel = t.pixel + row();
-    const bool column_there = column < p.columns;
+  __device__ void store() const {
+    const int column = t.n + Rows::chunk() * 8, pixel = t.pixel + Rows::row();
+    const bool n_in_bounds = column < p.gemm_n;
     const auto copy = [&](T* to, int k) {
       st_global(reinterpret_cast<uint4*>(to),
-                *static_cast<const uint4*>(at_byte(s.tile, place(k))));
+                *static_cast<const uint4*>(at_byte(s.tile, Rows::place(k))));
     };
     T* const out = static_cast<T*>(p.out) + column;
-    if (!input_gradient || p.stride == 1) {
-      T* to = out + int64_t{pixel} * p.columns;
+    if (!input_gradient || p.geometry.stride == 1) {
+      T* to = out + int64_t{pixel} * p.gemm_n;
 #pragma unroll
-      for (int k = 0; k < rows; ++k, to += rows_at_once * p.columns)
-        if (column_there && k * rows_at_once < p.pixels - pixel) copy(to, k);
+      for (int k = 0; k < rows; ++k, to += Rows::at_once * p.gemm_n)
+        if (n_in_bounds && k * Rows::at_once < p.geometry.pixels - pixel) copy(to, k);
     } else {
 #pragma unroll 4
       for (int k = 0; k < rows; ++k) {
-        const int to = out_row<input_gradient>(p, t, pixel + k * rows_at_once);
-        if (to >= 0 && column_there) copy(out + int64_t{to} * p.columns, k);
+        const int to = row(pixel + k * Rows::at_once);
+        if (to >= 0 && n_in_bounds) copy(out + int64_t{to} * p.gemm_n, k);
       }
     }
   }
 
   // partial = each column's mean over the tile, and its sum of squared differences from that, of
-  // the values as they are rounded. The sums are mma's, of ones and the tile, whose rows beyond the
-  // last pixel are zeros.
-  __device__ static void moments(const Product& p, const Tile& t, Results<m, n>& s) {
-    const int warp = threadIdx.x / warp_size, lane = threadIdx.x % warp_size;
-    const int left = p.pixels - t.pixel;
-    constexpr int warp_columns = n / warps;
-    const uint32_t one = cvt_rn_x2<T>(1, 1), ones[4] = {one, one, one, one};
-    float sum[warp_columns / 8][4] = {};
-#pragma unroll
-    for (int i = 0; i < m; i += 16)
-#pragma unroll
-      for (int j = 0; j < warp_columns / 8; j += 2) {
-        uint32_t b[4];
-        ldmatrix_x4_trans(
-            b, at_byte(s.tile,
-                       swizzled<chunks>(i + lane % 16, warp * warp_columns / 8 + j + lane / 16)));
-        mma_m16n8k16<T>(sum[j], ones, b[0], b[1]);
-        mma_m16n8k16<T>(sum[j + 1], ones, b[2], b[3]);
-      }
-    const float count_inverse = 1.f / static_cast<float>(min(m, left));
-#pragma unroll
-    for (int j = 0; j < warp_columns / 8; ++j)
-      if (lane < 4)
-        bv::BAREVISION_GPU::store(
-            &s.mean[warp * warp_columns + j * 8 + lane * 2],
-            Elements<float, 2>{sum[j][0] * count_inverse, sum[j][1] * count_inverse});
+  // the rounded values.
+  __device__ void moments() const {
+    const int left = p.geometry.pixels - t.pixel;
+    mean(1.f / static_cast<float>(min(m, left)));
     __syncthreads();
-
-    const auto mean = bv::BAREVISION_GPU::load<8>(&s.mean[chunk() * 8]);
-    float squares[8] = {};
-#pragma unroll 4
-    for (int k = 0; k < rows; ++k)
-      if (k * rows_at_once < left - row()) {
-        const auto pack = load_pack(static_cast<const T*>(at_byte(s.tile, place(k))));
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          const float x = to_float(pack.at[i]) - mean.at[i];
-          squares[i] += x * x;
-        }
-      }
-    using Rows = RowSums<chunks, 8>;
-    const int first = chunk() * 8 + Rows::add(squares);
-#pragma unroll
-    for (int i = 0; i < Rows::count; ++i) s.squares[warp][first + i] = squares[i];
+    squares(left);
     __syncthreads();
-
-    const int column = t.column + static_cast<int>(threadIdx.x);
-    if (threadIdx.x < n && column < p.columns) {
+    const int column = t.n + static_cast<int>(threadIdx.x);
+    if (threadIdx.x < n && column < p.gemm_n) {
       float total = 0;
 #pragma unroll
       for (int w = 0; w < warps; ++w) total += s.squares[w][threadIdx.x];
-      float* to = p.partial + int64_t{t.pixel / m} * 2 * p.columns + column;
+      float* to = p.partial + int64_t{t.pixel / m} * 2 * p.gemm_n + column;
       to[0] = s.mean[threadIdx.x];
-      to[p.columns] = total;
+      to[p.gemm_n] = total;
     }
+  }
+
+ private:
+  __device__ int row(int pixel) const {
+    return out_row<input_gradient>(p.geometry, t.phase, pixel);
+  }
+
+  // The sums are mma's, of ones and the tile, whose rows past the last pixel are zeros.
+  __device__ void mean(float count_inverse) const {
+    constexpr int columns = n / warps;  // of a warp
+    const int warp = threadIdx.x / warp_size, lane = threadIdx.x % warp_size;
+    const uint32_t one = cvt_rn_x2<T>(1, 1), ones[4] = {one, one, one, one};
+    float sum[columns / 8][4] = {};
+#pragma unroll
+    for (int i = 0; i < m; i += 16)
+#pragma unroll
+      for (int j = 0; j < columns / 8; j += 2) {
+        uint32_t b[4];
+        ldmatrix_x4_trans(
+            b, at_byte(s.tile, swizzled<n / 8>(i + lane % 16, warp * columns / 8 + j + lane / 16)));
+        mma_m16n8k16<T>(sum[j], ones, b[0], b[1]);
+        mma_m16n8k16<T>(sum[j + 1], ones, b[2], b[3]);
+      }
+#pragma unroll
+    for (int j = 0; j < columns / 8; ++j)
+      if (lane < 4)
+        bv::BAREVISION_GPU::store(
+            &s.mean[warp * columns + j * 8 + lane * 2],
+            Elements<float, 2>{sum[j][0] * count_inverse, sum[j][1] * count_inverse});
+  }
+
+  // Of each warp's rows.
+  __device__ void squares(int left) const {
+    const auto mean = load<8>(&s.mean[Rows::chunk() * 8]);
+    float sum[8] = {};
+#pragma unroll 4
+    for (int k = 0; k < rows; ++k)
+      if (k * Rows::at_once < left - Rows::row()) {
+        const auto pack = load_pack(static_cast<const T*>(at_byte(s.tile, Rows::place(k))));
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          const float x = to_float(pack.at[i]) - mean.at[i];
+          sum[i] += x * x;
+        }
+      }
+    using OfWarp = RowSums<n / 8, 8>;
+    const int first = Rows::chunk() * 8 + OfWarp::add(sum);
+#pragma unroll
+    for (int i = 0; i < OfWarp::count; ++i) s.squares[threadIdx.x / warp_size][first + i] = sum[i];
   }
 };
 
 // ---- The kernels --------------------------------------------------------------------------------
-// Blocks of an SM, as registers allow.
+// As registers allow.
 template <int m, int n>
 constexpr int blocks_per_sm = m* n >= 128 * 128  ? 2
                               : m* n >= 128 * 64 ? 3
                                                  : 5;
 
-// Of a tile without a step, which is to be added to what is there already, nothing is to be done.
+// A tile with no taps that accumulates in place is done.
 __device__ inline bool has_work(const Product& p, int steps) { return steps > 0 || p.add != p.out; }
 
-template <class T, int m, int n, bool input_gradient>
-__device__ void finish(const Product& p, const Tile& t,
-                       const WarpTile<T, m, n, input_gradient>& tile, Results<m, n>& s) {
-  using Out = Epilogue<T, m, n, input_gradient>;
+template <bool input_gradient, class T, int m, int n>
+__device__ void finish(const Product& p, const Tile& t, const Sums<T, m, n>& sums,
+                       Results<m, n>& s) {
+  const Epilogue<T, m, n, input_gradient> epilogue{p, t, s};
   const bool plus = input_gradient && p.add;
   if (plus) {
-    Out::load(p, t, s);
+    epilogue.load_add();
     __syncthreads();
   }
-  tile.store(s.tile, plus);
+  epilogue.round(sums, plus);
   __syncthreads();
-  Out::store(p, t, s);
-  if (!input_gradient && p.partial) Out::moments(p, t, s);
+  epilogue.store();
+  if (!input_gradient && p.partial) epilogue.moments();
 }
 
-// Block (tile, phase, part of the depth). Only small tiles are worth splitting their depth.
+// Only small tiles are worth splitting gemm_k.
 constexpr int split_m = 64, split_n = 64;
 __device__ inline float4* sums_of_tile(const Product& p, int part) {
   const auto tile = (int64_t{part} * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
   return p.sums + tile * (split_m * split_n / 4);
 }
 
+// Block (tile, phase, part of gemm_k).
 template <class T, int m, int n, bool input_gradient>
 __global__ void __launch_bounds__(threads, (blocks_per_sm<m, n>)) conv_tile(Product p) {
   constexpr bool splits = m == split_m && n == split_n;
   auto& s = shared<Shared<m, n>>();
   const Tile t = tile_of_block<m, n, input_gradient>(p);
-  int steps = t.y.taps * t.x.taps * ceil_div(p.depth, step_depth);
+  int steps = t.phase.taps() * ceil_div(p.gemm_k, step_k);
   if (has_work(p, steps)) {
     int first = 0;
     if (splits && p.sums) {
@@ -431,57 +399,48 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<m, n>)) conv_tile(Prod
       first = steps * part / parts;
       steps = steps * (part + 1) / parts - first;
     }
-    WarpTile<T, m, n, input_gradient> tile;
+    Sums<T, m, n> sums;
     if (steps > 0) {
       Loader<m, n, input_gradient> loader(p, t, first);
-#pragma unroll
-      for (int k = 0; k < stages - 1; ++k) {
-        if (k < steps) loader.load(p, t, s.stage[k]);
-        cp_async_commit();
-      }
-      for (int step = 0; step < steps; ++step) {
-        cp_async_wait<stages - 2>();
-        __syncthreads();  // all have copied this stage, and multiplied the one before
-        if (step + stages - 1 < steps) loader.load(p, t, s.stage[(step + stages - 1) % stages]);
-        cp_async_commit();
-        tile.add(s.stage[step % stages]);
-      }
+      pipeline(
+          s.stage, 0, steps, [&](int, Stage<m, n>& to) { loader.load(p, t, to); },
+          [&](const Stage<m, n>& from) { multiply<input_gradient>(sums, from); });
       __syncthreads();
     }
     if (splits && p.sums)
-      tile.save(sums_of_tile(p, blockIdx.z));
+      save(sums, sums_of_tile(p, blockIdx.z));
     else
-      finish(p, t, tile, s.results);
+      finish<input_gradient>(p, t, sums, s.results);
   }
 }
 
-// Adds up the parts of the depth, in their order.
+// Adds the parts of gemm_k, in their order.
 template <class T, bool input_gradient>
 __global__ void __launch_bounds__(threads, (blocks_per_sm<split_m, split_n>))
     conv_add_parts(Product p, int parts) {
   auto& s = shared<Results<split_m, split_n>>();
   const Tile t = tile_of_block<split_m, split_n, input_gradient>(p);
-  const int steps = t.y.taps * t.x.taps;
-  if (has_work(p, steps)) {
-    WarpTile<T, split_m, split_n, input_gradient> tile;
-    if (steps > 0)
-      for (int part = 0; part < parts; ++part) tile.add(sums_of_tile(p, part));
-    finish(p, t, tile, s);
+  const int taps = t.phase.taps();
+  if (has_work(p, taps)) {
+    Sums<T, split_m, split_n> sums;
+    if (taps > 0)
+      for (int part = 0; part < parts; ++part) add(sums, sums_of_tile(p, part));
+    finish<input_gradient>(p, t, sums, s);
   }
 }
 
 // ---- Tile choice --------------------------------------------------------------------------------
 struct TileSize {
   int m, n;
-  double clocks;  // for an element of the tile, relative to the best one's: smaller tiles read
-                  // more of shared memory for a product
+  double clocks;  // per element of the tile, relative to the best size: smaller tiles read more of
+                  // shared memory for each product
 };
 constexpr TileSize tile_sizes[] = {
     {128, 128, 1}, {256, 64, 1.1}, {128, 64, 1.35}, {split_m, split_n, 1.8}};
 
 struct Choice {
   TileSize size;
-  int parts;     // of the depth
+  int parts;     // of gemm_k
   size_t tiles;  // of all phases
 };
 
@@ -497,102 +456,55 @@ void by_size(const TileSize& size, F f) {
   f.template operator()<split_m, split_n>();
 }
 
-// steps: of a tile, in the phase that has most.
-Choice choose(const DeviceProps& props, int pixels, int columns, int phases, int steps) {
+template <bool input_gradient>
+int max_steps(const Geometry& g, int phases, int gemm_k) {
+  int taps = 0;
+  for (int phase = 0; phase < phases; ++phase)
+    taps = std::max(taps, Phase::of_block<input_gradient>(g, phase, phases).taps());
+  return taps * ceil_div(gemm_k, step_k);
+}
+
+template <bool input_gradient>
+Choice choose(const DeviceProps& props, const ConvShape& s) {
+  const Geometry g = input_gradient ? Geometry::backward_input(s) : Geometry::forward(s);
+  const int phases = input_gradient ? s.stride * s.stride : 1;
+  const int gemm_k = input_gradient ? s.K : s.C, gemm_n = input_gradient ? s.C : s.K;
+  const size_t sms = size_t(props.sms);
   Choice best{};
-  double least = 0;
+  double min_clocks = 0;
   for (const TileSize& size : tile_sizes) {
     bool fits = false;
     by_size(size, [&]<int m, int n> { fits = shared_bytes<m, n> <= size_t(props.shared_bytes); });
     if (!fits) continue;
     const size_t tiles =
-        size_t(ceil_div(pixels, size.m)) * size_t(ceil_div(columns, size.n)) * size_t(phases);
-    // The SM that has most to do decides.
-    const double clocks =
-        double(ceil_div(tiles, size_t(props.sms))) * size.m * size.n * size.clocks;
-    if (!best.tiles || clocks < least) best = {size, 1, tiles}, least = clocks;
+        size_t(ceil_div(g.pixels, size.m)) * size_t(ceil_div(gemm_n, size.n)) * size_t(phases);
+    // The busiest SM decides.
+    const double clocks = double(ceil_div(tiles, sms)) * size.m * size.n * size.clocks;
+    if (!best.tiles || clocks < min_clocks) best = {size, 1, tiles}, min_clocks = clocks;
   }
-  // Where more than half of the chip would be idle, parts of the depth give each SM two
-  // tiles, if they are long enough to be worth the second kernel.
-  const size_t sms = size_t(props.sms);
+  // Where more than half of the chip would be idle, splitting gemm_k gives each SM two tiles, if
+  // they are long enough to be worth the second kernel.
+  const int steps = max_steps<input_gradient>(g, phases, gemm_k);
   if (best.size.m * best.size.n == split_m * split_n && 2 * best.tiles <= sms && steps >= 32)
     best.parts = int(std::min(2 * sms / best.tiles, size_t(steps / 8)));
   return best;
 }
 
-template <bool input_gradient>
-int max_steps(const ConvShape& s) {
-  int most = 0;
-  const auto taps = [&](int a, int filter, int image, int out) {
-    return input_gradient
-               ? axis<true>(a, filter, out, ceil_div(image, s.stride), s.stride, s.padding).taps
-               : axis<false>(0, filter, image, out, s.stride, s.padding).taps;
-  };
-  for (int a = 0; a < (input_gradient ? s.stride : 1); ++a)
-    for (int b = 0; b < (input_gradient ? s.stride : 1); ++b)
-      most = std::max(most, taps(a, s.R, s.H, s.P()) * taps(b, s.S, s.W, s.Q()));
-  return most * ceil_div(input_gradient ? s.K : s.C, step_depth);
-}
-
-int out_pixels(const ConvShape& s) { return s.N * s.P() * s.Q(); }
-int phase_pixels(const ConvShape& s) {
-  return s.N * ceil_div(s.H, s.stride) * ceil_div(s.W, s.stride);
-}
-Choice choose_forward(const DeviceProps& props, const ConvShape& s) {
-  return choose(props, out_pixels(s), s.K, 1, max_steps<false>(s));
-}
-Choice choose_backward_input(const DeviceProps& props, const ConvShape& s) {
-  return choose(props, phase_pixels(s), s.C, s.stride * s.stride, max_steps<true>(s));
-}
-
-// The workspace: the tiles' moments, or the sums of the depth's parts; both in this order.
-size_t moments_bytes(const Choice& choice, int pixels, int columns) {
-  const size_t bytes =
-      sizeof(float) * 2 * size_t(ceil_div(pixels, choice.size.m)) * size_t(columns);
-  return ceil_div(bytes, size_t{256}) * 256;
+// The workspace: the tiles' moments, then the sums of gemm_k's parts.
+size_t moments_bytes(const Choice& choice, const ConvShape& s) {
+  const int tiles = ceil_div(s.N * s.P() * s.Q(), choice.size.m);
+  return round_up(sizeof(float) * 2 * size_t(tiles) * size_t(s.K), 256);
 }
 size_t sums_bytes(const Choice& choice) {
-  return choice.parts == 1
-             ? 0
-             : choice.tiles * size_t(choice.parts) * split_m * split_n * sizeof(float);
+  if (choice.parts == 1) return 0;
+  return choice.tiles * size_t(choice.parts) * split_m * split_n * sizeof(float);
 }
 
 // ---- The operations -----------------------------------------------------------------------------
-Product product(const ConvForward& op) {
-  return {Geometry::forward(op.shape),
-          op.out,
-          nullptr,
-          nullptr,
-          nullptr,
-          op.inp,
-          op.weight,
-          op.shape.C,
-          op.shape.K,
-          1,
-          Divisor(1)};
-}
-
-Product product(const ConvBackwardInput& op) {
-  return {Geometry::backward_input(op.shape),
-          op.dinp,
-          op.add,
-          nullptr,
-          nullptr,
-          op.dout,
-          op.weight,
-          op.shape.K,
-          op.shape.C,
-          1,
-          Divisor(1)};
-}
-
 template <bool input_gradient>
-void launch_product(Product p, const Choice& choice, void* sums, DType dtype, cudaStream_t stream) {
+void launch_product(const Product& p, const Choice& choice, DType dtype, cudaStream_t stream) {
   const auto& [size, parts, tiles] = choice;
-  p.column_tiles = ceil_div(p.columns, size.n);
-  p.by_column_tiles = Divisor(p.column_tiles);
-  if (parts > 1) p.sums = static_cast<float4*>(sums);
-  const unsigned phases = input_gradient ? unsigned(p.stride * p.stride) : 1;
+  const unsigned phases = input_gradient ? unsigned(p.geometry.stride * p.geometry.stride) : 1;
   const dim3 grid(unsigned(tiles / phases), phases, unsigned(parts));
   by_dtype(dtype, [&]<class T> {
     if constexpr (!std::is_same_v<T, float>) {
@@ -608,8 +520,8 @@ void launch_product(Product p, const Choice& choice, void* sums, DType dtype, cu
 
 }  // namespace
 
-// What 32-bit indices of pixels and of 16-byte chunks hold, with room for what lies around an image.
-bool conv_forward_takes(const ConvShape& s, DType dtype) {
+// Limits: 32-bit indices of pixels and of 16-byte chunks, with room for the padding.
+bool conv_implicit_gemm_takes(const ConvShape& s, DType dtype) {
   const auto below = [](double x, int bits) { return x < double(int64_t{1} << bits); };
   const auto chunks = [&](double rows, int columns, int channels) {
     const double around = 2 * max_taps + s.stride + s.padding;
@@ -621,37 +533,59 @@ bool conv_forward_takes(const ConvShape& s, DType dtype) {
          below(chunks(double(s.N) * s.P(), s.Q(), s.K), 31) && below(s.weight_count() / 8, 28);
 }
 
-size_t conv_forward_bytes(const DeviceProps& props, const ConvForward& op) {
-  const Choice choice = choose_forward(props, op.shape);
-  return moments_bytes(choice, out_pixels(op.shape), op.shape.K) + sums_bytes(choice);
+size_t conv_implicit_gemm_bytes(const DeviceProps& props, const ConvForward& op) {
+  const Choice choice = choose<false>(props, op.shape);
+  return moments_bytes(choice, op.shape) + sums_bytes(choice);
 }
 
-void conv_forward(const DeviceProps& props, const ConvForward& op, cudaStream_t stream) {
-  const Choice choice = choose_forward(props, op.shape);
-  const int pixels = out_pixels(op.shape), K = op.shape.K;
-  Product p = product(op);
-  if (op.moments) p.partial = static_cast<float*>(op.workspace);
-  launch_product<false>(p, choice,
-                        static_cast<char*>(op.workspace) + moments_bytes(choice, pixels, K),
-                        op.dtype, stream);
+void conv_implicit_gemm(const DeviceProps& props, const ConvForward& op, cudaStream_t stream) {
+  const ConvShape& s = op.shape;
+  const Choice choice = choose<false>(props, s);
+  auto* const workspace = static_cast<char*>(op.workspace);
+  void* const sums = choice.parts > 1 ? workspace + moments_bytes(choice, s) : nullptr;
+  const int n_tiles = ceil_div(s.K, choice.size.n);
+  const Product p{.geometry = Geometry::forward(s),
+                  .out = op.out,
+                  .partial = op.moments ? static_cast<float*>(op.workspace) : nullptr,
+                  .sums = static_cast<float4*>(sums),
+                  .image = op.inp,
+                  .weight = op.weight,
+                  .gemm_k = s.C,
+                  .gemm_n = s.K,
+                  .n_tiles = n_tiles,
+                  .by_n_tiles = Divisor(n_tiles)};
+  launch_product<false>(p, choice, op.dtype, stream);
   if (op.moments)
     merge_moments({.moments = op.moments,
                    .partial = p.partial,
-                   .parts = ceil_div(pixels, choice.size.m),
+                   .parts = ceil_div(p.geometry.pixels, choice.size.m),
                    .rows_of_part = choice.size.m,
-                   .rows = pixels,
-                   .C = K},
+                   .rows = p.geometry.pixels,
+                   .C = s.K},
                   stream);
 }
 
-size_t conv_backward_input_bytes(const DeviceProps& props, const ConvBackwardInput& op) {
-  return sums_bytes(choose_backward_input(props, op.shape));
+size_t conv_implicit_gemm_bytes(const DeviceProps& props, const ConvBackwardInput& op) {
+  return sums_bytes(choose<true>(props, op.shape));
 }
 
-void conv_backward_input(const DeviceProps& props, const ConvBackwardInput& op,
-                         cudaStream_t stream) {
-  const Choice choice = choose_backward_input(props, op.shape);
-  launch_product<true>(product(op), choice, op.workspace, op.dtype, stream);
+void conv_implicit_gemm(const DeviceProps& props, const ConvBackwardInput& op,
+                        cudaStream_t stream) {
+  const ConvShape& s = op.shape;
+  const Choice choice = choose<true>(props, s);
+  const bool splits = choice.parts > 1;
+  const int n_tiles = ceil_div(s.C, choice.size.n);
+  const Product p{.geometry = Geometry::backward_input(s),
+                  .out = op.dinp,
+                  .add = op.add,
+                  .sums = splits ? static_cast<float4*>(op.workspace) : nullptr,
+                  .image = op.dout,
+                  .weight = op.weight,
+                  .gemm_k = s.K,
+                  .gemm_n = s.C,
+                  .n_tiles = n_tiles,
+                  .by_n_tiles = Divisor(n_tiles)};
+  launch_product<true>(p, choice, op.dtype, stream);
 }
 
 }  // namespace bv::BAREVISION_GPU

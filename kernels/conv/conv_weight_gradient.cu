@@ -4,46 +4,32 @@
 //       dout[n, p, q, k] inp[n, p stride - padding + r, q stride - padding + s, c]
 // dweight = or += by accumulate.
 //
-// A block of 4 warps computes a tile of k x c for one tap (r, s), over a part of the pixels
-// (n, p, q), 32 at a time: cp.async brings their rows of dout and of inp, as the tap shifts them
-// (outside the image: zeros), to one of 4 stages of shared memory, three steps ahead. Both lie with
-// the pixels, the depth of the product, in rows: ldmatrix transposes them into mma's fragments.
-// fp32 sums stay in registers. Parts write theirs to the workspace, [parts, K, R, S, C], and a
-// second kernel adds these up in their order. Blocks of all taps of a tile come one after another:
-// they read the same rows, from L2.
-//
-// The parts are as many as fill the chip, as long as each has 8 steps and their sums stay within
-// 64 MB. At 128 x 128 a step is 1.05 Mflop for 16 KB of L2; calculated clocks of an SM:
-//   mma        512 (sm_80); on sm_90 410 at the rate of mma.sync
-//   ldmatrix   4 warps * 16 * 512 bytes at 128 a clock    256   both of these are shared memory's:
-//   cp.async   16 KB written                              128   384
-//   L2         16 KB at about 30 bytes a clock            550
-// so that L2 is the limit of a 3x3, at some 480 Tflop/s of an H200; nothing of this is measured.
-//
-// Tile        warp     registers (sm_80, sm_90a)  shared  blocks of an SM (sm_80, sm_90)
-// 128 x 128   64 x 64  210, 210                   64 KB   2, 2
-// 128 x 64    64 x 32  138, 138                   48 KB   3, 3
-//  64 x 64    32 x 32  91, 86                     32 KB   5, 5
+// Grid:   (tiles of k x c of every tap, parts of the pixels (n, p, q)). The blocks of a tile's taps
+//         are neighbours: they read the same rows, from L2.
+// Block:  4 warps multiply 32 pixels per step, with cp.async 3 steps ahead (conv_tiles.cuh).
+//         Outside the image, inp is zeros.
+// Warp:   a quarter of the tile's sums, in registers. Both operands have the pixels, which are
+//         gemm_k, in rows: ldmatrix transposes them into mma's fragments.
+// Parts write their sums to the workspace, [parts, K, R, S, C], and a second kernel adds these in
+// order; a single part adds to dweight directly.
+// Limited by L2. Resources: tests/kernels/resources.txt
 #include "kernels/conv/conv.cuh"
 #include "kernels/conv/conv_tiles.cuh"
-#include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/reduce.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
 
-constexpr int threads = 128;  // 2 x 2 warps
+constexpr int threads = 128, warps_m = 2, warps_n = 2;
 constexpr int stages = 4, step_pixels = 32;
 
 // out[part, k, tap, c] (+)= sum over the part's pixels of dout[pixel, k] inp[pixel + tap, c]
 struct Product {
+  Geometry geometry;
   float* out;
   const void* dout;  // [pixels, K]
   const void* inp;   // [N, H, W, C]
-  int pixels, P, Q;
-  Divisor by_image, by_row;  // P * Q, Q
-  int H, W, C, K, R, S, stride, padding;
-  int column_tiles, steps_of_part;
+  int C, K;
+  int n_tiles, steps_of_part;
   bool accumulate;
 };
 
@@ -54,12 +40,13 @@ struct Tile {
 
 template <int m, int n>
 __device__ Tile tile_of_block(const Product& p) {
-  const int taps = p.R * p.S, tap = blockIdx.x % taps, tile = blockIdx.x / taps;
-  const int steps = ceil_div(p.pixels, step_pixels), first = blockIdx.y * p.steps_of_part;
-  return {.k = tile / p.column_tiles * m,
-          .c = tile % p.column_tiles * n,
-          .r = tap / p.S,
-          .s = tap % p.S,
+  const Geometry& g = p.geometry;
+  const int taps = g.R * g.S, tap = blockIdx.x % taps, tile = blockIdx.x / taps;
+  const int steps = ceil_div(g.pixels, step_pixels), first = blockIdx.y * p.steps_of_part;
+  return {.k = tile / p.n_tiles * m,
+          .c = tile % p.n_tiles * n,
+          .r = tap / g.S,
+          .s = tap % g.S,
           .first_step = first,
           .last_step = min(first + p.steps_of_part, steps)};
 }
@@ -75,131 +62,97 @@ struct Shared {
 };
 
 // ---- Load ---------------------------------------------------------------------------------------
-// A thread copies the same chunk of every rows_at_once-th row, of both.
-template <int m, int n>
-struct Loader {
-  static constexpr int dout_chunks = m / 8, inp_chunks = n / 8;
-  static constexpr int dout_rows_at_once = threads / dout_chunks,
-                       inp_rows_at_once = threads / inp_chunks;
-  static_assert(dout_rows_at_once % 8 == 0 && inp_rows_at_once % 8 == 0, "swizzles repeat");
-
-  __device__ static void load(const Product& p, const Tile& t, int step, Stage<m, n>& to) {
-    const int thread = static_cast<int>(threadIdx.x), first = step * step_pixels;
-    const int dout_chunk = thread % dout_chunks, dout_row = thread / dout_chunks;
-    const bool k_there = t.k + dout_chunk * 8 < p.K;
-    const auto* dout = static_cast<const uint4*>(p.dout) + (t.k / 8 + dout_chunk);
-    const int dout_place = swizzled<dout_chunks>(dout_row, dout_chunk);
+template <int m>
+__device__ void load_dout(const Product& p, const Tile& t, int pixel, uint4* to) {
+  using Rows = RowCopies<threads, m / 8>;
+  const bool k_in_bounds = t.k + Rows::chunk() * 8 < p.K;
+  const auto* dout = static_cast<const uint4*>(p.dout) + (t.k / 8 + Rows::chunk());
 #pragma unroll
-    for (int i = 0; i < step_pixels / dout_rows_at_once; ++i) {
-      const int pixel = first + dout_row + i * dout_rows_at_once;
-      const bool there = k_there && pixel < p.pixels;
-      cp_async_16(at_byte(to.dout, dout_place + i * dout_rows_at_once * dout_chunks * 16),
-                  dout + (there ? int64_t{pixel} * (p.K / 8) : 0), there);
-    }
-
-    const int inp_chunk = thread % inp_chunks, inp_row = thread / inp_chunks;
-    const bool c_there = t.c + inp_chunk * 8 < p.C;
-    const auto* inp = static_cast<const uint4*>(p.inp) + (t.c / 8 + inp_chunk);
-    const int inp_place = swizzled<inp_chunks>(inp_row, inp_chunk);
-#pragma unroll
-    for (int i = 0; i < step_pixels / inp_rows_at_once; ++i) {
-      const int wanted = first + inp_row + i * inp_rows_at_once;
-      const int pixel = wanted < p.pixels ? wanted : 0;
-      const int image = p.by_image.divide(pixel), rest = pixel - image * (p.P * p.Q);
-      const int y = p.by_row.divide(rest), x = rest - y * p.Q;
-      const int h = y * p.stride - p.padding + t.r, w = x * p.stride - p.padding + t.s;
-      const bool there = c_there && wanted < p.pixels && static_cast<unsigned>(h) < unsigned(p.H) &&
-                         static_cast<unsigned>(w) < unsigned(p.W);
-      cp_async_16(at_byte(to.inp, inp_place + i * inp_rows_at_once * inp_chunks * 16),
-                  inp + (there ? (int64_t{image * p.H + h} * p.W + w) * (p.C / 8) : 0), there);
-    }
+  for (int i = 0; i < step_pixels / Rows::at_once; ++i) {
+    const int row = pixel + Rows::row() + i * Rows::at_once;
+    const bool in_bounds = k_in_bounds && row < p.geometry.pixels;
+    cp_async_16(at_byte(to, Rows::place(i)), dout + (in_bounds ? int64_t{row} * (p.K / 8) : 0),
+                in_bounds);
   }
-};
+}
+
+template <int n>
+__device__ void load_inp(const Product& p, const Tile& t, int pixel, uint4* to) {
+  using Rows = RowCopies<threads, n / 8>;
+  const Geometry& g = p.geometry;
+  const bool c_in_bounds = t.c + Rows::chunk() * 8 < p.C;
+  const auto* inp = static_cast<const uint4*>(p.inp) + (t.c / 8 + Rows::chunk());
+#pragma unroll
+  for (int i = 0; i < step_pixels / Rows::at_once; ++i) {
+    const int row = pixel + Rows::row() + i * Rows::at_once;
+    const Pixel at(g, row < g.pixels ? row : 0);
+    const int h = at.y * g.stride - g.padding + t.r, w = at.x * g.stride - g.padding + t.s;
+    const bool in_bounds = c_in_bounds && row < g.pixels && g.in_bounds(h, w);
+    cp_async_16(at_byte(to, Rows::place(i)),
+                inp + (in_bounds ? (int64_t{at.image * g.H + h} * g.W + w) * (p.C / 8) : 0),
+                in_bounds);
+  }
+}
 
 // ---- Multiply -----------------------------------------------------------------------------------
-// A warp's part of the tile, as mma's fragments: a lane holds of the 16x8 sums [i][j] the rows
-// i * 16 + lane/4 and the eighth below, columns j * 8 + lane%4*2 and the next.
-template <class T, int m, int n>
-struct WarpTile {
-  static constexpr int rows = m / 2, columns = n / 2;  // 2 x 2 warps
-  static constexpr int ms = rows / 16, ns = columns / 8;
+template <int m, int n, class Sums>
+__device__ void multiply(Sums& sums, const Stage<m, n>& from) {
+  const int lane = threadIdx.x % warp_size;
+  const int dout = swizzled<m / 8>(lane / 16 * 8 + lane % 8, Sums::row() / 8 + lane / 8 % 2);
+  const int inp = swizzled<n / 8>(lane % 16, Sums::column() / 8 + lane / 16);
+  sums.template multiply<step_pixels / 16>(
+      [&](uint32_t(&a)[4], int k, int i) {
+        ldmatrix_x4_trans(a, at_byte(from.dout, (dout ^ i * 32) + k * 16 * m * 2));
+      },
+      [&](uint32_t(&b)[4], int k, int j) {
+        ldmatrix_x4_trans(b, at_byte(from.inp, (inp ^ j * 16) + k * 16 * n * 2));
+      });
+}
 
-  float sum[ms][ns][4] = {};
-
-  __device__ static int row() { return threadIdx.x / warp_size % 2 * rows; }
-  __device__ static int column() { return threadIdx.x / warp_size / 2 * columns; }
-
-  __device__ void add(const Stage<m, n>& from) {
-    constexpr int dout_chunks = m / 8, inp_chunks = n / 8;
-    const int lane = threadIdx.x % warp_size;
-    const int dout = swizzled<dout_chunks>(lane / 16 * 8 + lane % 8, row() / 8 + lane / 8 % 2);
-    const int inp = swizzled<inp_chunks>(lane % 16, column() / 8 + lane / 16);
+template <class Sums>
+__device__ void store(const Product& p, const Tile& t, const Sums& sums) {
+  const Geometry& g = p.geometry;
+  const int lane = threadIdx.x % warp_size;
+  const int64_t filter = int64_t{g.R} * g.S * p.C;
+  float* const out = p.out + int64_t{blockIdx.y} * p.K * filter + (t.r * g.S + t.s) * p.C;
 #pragma unroll
-    for (int k = 0; k < step_pixels / 16; ++k) {
-      uint32_t a[ms][4];
+  for (int i = 0; i < Sums::ms; ++i)
 #pragma unroll
-      for (int i = 0; i < ms; ++i)
-        ldmatrix_x4_trans(a[i], at_byte(from.dout, (dout ^ i * 32) + k * 16 * dout_chunks * 16));
+    for (int half = 0; half < 2; ++half) {
+      const int k = t.k + Sums::row() + i * 16 + half * 8 + lane / 4;
 #pragma unroll
-      for (int j = 0; j < ns; j += 2) {
-        uint32_t b[4];
-        ldmatrix_x4_trans(b, at_byte(from.inp, (inp ^ j * 16) + k * 16 * inp_chunks * 16));
-#pragma unroll
-        for (int i = 0; i < ms; ++i) {
-          mma_m16n8k16<T>(sum[i][j], a[i], b[0], b[1]);
-          mma_m16n8k16<T>(sum[i][j + 1], a[i], b[2], b[3]);
+      for (int j = 0; j < Sums::ns; ++j) {
+        const int c = t.c + Sums::column() + j * 8 + lane % 4 * 2;
+        if (k >= p.K || c >= p.C) continue;
+        float* to = out + k * filter + c;
+        Elements<float, 2> x{sums.sum[i][j][2 * half], sums.sum[i][j][2 * half + 1]};
+        if (p.accumulate) {
+          const auto before = load<2>(to);
+          x.at[0] += before.at[0], x.at[1] += before.at[1];
         }
+        bv::BAREVISION_GPU::store(to, x);
       }
     }
-  }
-
-  __device__ void store(const Product& p, const Tile& t) const {
-    const int lane = threadIdx.x % warp_size;
-    const int64_t filter = int64_t{p.R} * p.S * p.C;
-    float* const out = p.out + int64_t{blockIdx.y} * p.K * filter + (t.r * p.S + t.s) * p.C;
-#pragma unroll
-    for (int i = 0; i < ms; ++i)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int k = t.k + row() + i * 16 + half * 8 + lane / 4;
-#pragma unroll
-        for (int j = 0; j < ns; ++j) {
-          const int c = t.c + column() + j * 8 + lane % 4 * 2;
-          if (k >= p.K || c >= p.C) continue;
-          float* to = out + k * filter + c;
-          float x = sum[i][j][2 * half], y = sum[i][j][2 * half + 1];
-          if (p.accumulate) {
-            const auto before = load<2>(to);
-            x += before.at[0], y += before.at[1];
-          }
-          bv::BAREVISION_GPU::store(to, Elements<float, 2>{x, y});
-        }
-      }
-  }
-};
+}
 
 template <class T, int m, int n>
 __global__ void __launch_bounds__(threads, m + n > 128 ? 2 : 4) conv_backward_weight(Product p) {
   auto& s = shared<Shared<m, n>>();
   const Tile t = tile_of_block<m, n>(p);
-  WarpTile<T, m, n> tile;
-  const auto load = [&](int step) {
-    if (step < t.last_step) Loader<m, n>::load(p, t, step, s.stage[(step - t.first_step) % stages]);
-    cp_async_commit();
-  };
-#pragma unroll
-  for (int i = 0; i < stages - 1; ++i) load(t.first_step + i);
-  for (int step = t.first_step; step < t.last_step; ++step) {
-    cp_async_wait<stages - 2>();
-    __syncthreads();  // all have this stage, and none reads the one that comes next any more
-    load(step + stages - 1);
-    tile.add(s.stage[(step - t.first_step) % stages]);
-  }
-  cp_async_wait<0>();
-  tile.store(p, t);
+  WarpTile<T, m, n, warps_m, warps_n> sums;
+  pipeline(
+      s.stage, t.first_step, t.last_step,
+      [&](int step, Stage<m, n>& to) {
+        const int pixel = step * step_pixels;
+        load_dout<m>(p, t, pixel, to.dout);
+        load_inp<n>(p, t, pixel, to.inp);
+      },
+      [&](const Stage<m, n>& from) { multiply(sums, from); });
+  store(p, t, sums);
 }
 
-// out (+)= sum over parts of partial [parts, quads], four elements a thread.
+// out (+)= sum over parts of partial [parts, quads], in order, four elements per thread.
+// (finish_column_sums is for many parts of few columns; its order, and so its bits, differ.)
 constexpr int add_threads = 256;
 __global__ void __launch_bounds__(add_threads)
     conv_add_weight_parts(float4* out, const float4* partial, int parts, int64_t quads,
@@ -222,7 +175,7 @@ __global__ void __launch_bounds__(add_threads)
 // ---- Launch -------------------------------------------------------------------------------------
 struct Plan {
   int m, n;  // of the tile
-  int tiles, column_tiles;
+  int tiles, n_tiles;
   PixelParts parts;
 };
 
@@ -230,11 +183,11 @@ Plan plan(const DeviceProps& props, const ConvShape& s) {
   Plan p{};
   p.m = s.K > 64 ? 128 : 64;
   p.n = s.K > 64 && s.C > 64 ? 128 : 64;
-  p.column_tiles = ceil_div(s.C, p.n);
-  p.tiles = ceil_div(s.K, p.m) * p.column_tiles * s.R * s.S;
+  p.n_tiles = ceil_div(s.C, p.n);
+  p.tiles = ceil_div(s.K, p.m) * p.n_tiles * s.R * s.S;
   const int steps = ceil_div(s.N * s.P() * s.Q(), step_pixels);
-  const int blocks_of_multiprocessor = p.n == 128 ? 2 : p.m == 128 ? 3 : 4;
-  p.parts = parts_of_pixels(s, steps, p.tiles, props.sms * blocks_of_multiprocessor);
+  const int blocks_per_sm = p.n == 128 ? 2 : p.m == 128 ? 3 : 4;
+  p.parts = parts_of_pixels(s, steps, p.tiles, props.sms * blocks_per_sm);
   return p;
 }
 
@@ -246,50 +199,39 @@ void start(const Plan& plan, const Product& product, cudaStream_t stream) {
 
 }  // namespace
 
-size_t conv_backward_weight_bytes(const DeviceProps& props, const ConvBackwardWeight& op) {
-  const int parts = plan(props, op.shape).parts.count;
-  return parts == 1 ? 0 : sizeof(float) * parts * static_cast<size_t>(op.shape.weight_count());
+size_t conv_weight_gradient_bytes(const DeviceProps& props, const ConvBackwardWeight& op) {
+  return plan(props, op.shape).parts.bytes(op.shape);
 }
 
-void conv_backward_weight(const DeviceProps& props, const ConvBackwardWeight& op,
+void conv_weight_gradient(const DeviceProps& props, const ConvBackwardWeight& op,
                           cudaStream_t stream) {
   const ConvShape& s = op.shape;
-  const Plan way = plan(props, s);
-  const bool direct = way.parts.count == 1;
-  const Product product{.out = direct ? op.dweight : static_cast<float*>(op.workspace),
+  const Plan by = plan(props, s);
+  const bool direct = by.parts.count == 1;
+  const Product product{.geometry = Geometry::forward(s),
+                        .out = direct ? op.dweight : static_cast<float*>(op.workspace),
                         .dout = op.dout,
                         .inp = op.inp,
-                        .pixels = s.N * s.P() * s.Q(),
-                        .P = s.P(),
-                        .Q = s.Q(),
-                        .by_image = Divisor(s.P() * s.Q()),
-                        .by_row = Divisor(s.Q()),
-                        .H = s.H,
-                        .W = s.W,
                         .C = s.C,
                         .K = s.K,
-                        .R = s.R,
-                        .S = s.S,
-                        .stride = s.stride,
-                        .padding = s.padding,
-                        .column_tiles = way.column_tiles,
-                        .steps_of_part = way.parts.steps,
+                        .n_tiles = by.n_tiles,
+                        .steps_of_part = by.parts.steps,
                         .accumulate = direct && op.accumulate};
   by_dtype(op.dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, float>) {
-      if (way.m == 64)
-        start<T, 64, 64>(way, product, stream);
-      else if (way.n == 64)
-        start<T, 128, 64>(way, product, stream);
+      if (by.m == 64)
+        start<T, 64, 64>(by, product, stream);
+      else if (by.n == 64)
+        start<T, 128, 64>(by, product, stream);
       else
-        start<T, 128, 128>(way, product, stream);
+        start<T, 128, 128>(by, product, stream);
     }
   });
   if (direct) return;
   const auto quads = static_cast<int64_t>(s.weight_count()) / 4;
-  launch<conv_add_weight_parts>(static_cast<unsigned>(ceil_div(quads, int64_t{add_threads})),
-                                add_threads, 0, stream, reinterpret_cast<float4*>(op.dweight),
-                                static_cast<const float4*>(op.workspace), way.parts.count, quads,
+  launch<conv_add_weight_parts>(static_cast<unsigned>(ceil_div(quads, add_threads)), add_threads, 0,
+                                stream, reinterpret_cast<float4*>(op.dweight),
+                                static_cast<const float4*>(op.workspace), by.parts.count, quads,
                                 op.accumulate);
 }
 

@@ -1,10 +1,9 @@
 // Column sums in two stages (column_sums.cuh has the plan):
 //   partial[b, c] = sum over block b's rows of inp[row, c],   out[c] (+)= sum_b partial[b, c]
-// First stage: a thread adds up `width` neighbouring columns (16 bytes, or 1 element where C does
-// not allow that) of every 32nd (8th) row of its block, four rows under way at a time: 2048 threads
-// x 64 bytes = 128 KB an SM, where an H200's memory wants about 30 KB under way.
-// Second stage: 8 columns (a 32-byte sector) x up to 64 groups of blocks' sums for each block, so
-// that even 200 columns of 500 blocks' sums are read by 12,800 threads, about 8 loads each.
+// First stage: a thread adds `width` neighbouring columns (16 bytes, or 1 element where C does not
+// allow that) of every 32nd (8th) row of its block, with four rows in flight.
+// Second stage: a block adds 8 columns (a 32-byte sector) of all blocks' sums, by up to 64 groups
+// of threads, so that many threads load even where the columns are few.
 // One add for 2 or 4 bytes: memory is the limit.
 #include "kernels/cuda/column_sums.cuh"
 
@@ -33,11 +32,10 @@ __global__ void __launch_bounds__(256)
   S::write_sums(sum, partial + size_t(blockIdx.y) * C, C, shared<typename S::Shared>());
 }
 
-// A block's threads: as many warps as give each thread two loads, at most 16.
+// Enough warps that each thread has two loads, up to the maximum.
 constexpr int finish_columns = 8, finish_threads = 512;
 int finish_warps(int blocks) {
-  const int wanted = ceil_div(blocks, 2 * warp_size / finish_columns);
-  return wanted < finish_threads / warp_size ? wanted : finish_threads / warp_size;
+  return std::min(ceil_div(blocks, 2 * warp_size / finish_columns), finish_threads / warp_size);
 }
 struct FinishShared {
   float sums[finish_threads / warp_size][finish_columns];
@@ -52,7 +50,7 @@ __global__ void __launch_bounds__(finish_threads) column_sums_finish(ColumnSums 
   float sum = 0;
   if (column < columns)
     for (int b = threadIdx.x / finish_columns; b < a.blocks; b += 4 * groups) {
-      float part[4];  // under way together
+      float part[4];  // in flight together
 #pragma unroll
       for (int k = 0; k < 4; ++k)
         part[k] = b + k * groups < a.blocks ? a.partial[(b + k * groups) * columns + column] : 0;
@@ -74,22 +72,11 @@ __global__ void __launch_bounds__(finish_threads) column_sums_finish(ColumnSums 
 
 constexpr int blocks_per_sm = 8;  // of 256 threads: 32 registers each
 
-// Calls f.operator()<T, width>() with the widest access that the shape allows.
-template <class F>
-void by_width(DType dtype, int C, F f) {
-  by_dtype(dtype, [&]<class T>() {
-    if (in_packs<T>(C))
-      f.template operator()<T, Pack<T>::size>();
-    else
-      f.template operator()<T, 1>();
-  });
-}
-
 }  // namespace
 
 void finish_column_sums(const ColumnSums& a, cudaStream_t stream) {
   const size_t columns = (a.out2 ? 2 : 1) * size_t(a.C);
-  launch<column_sums_finish>(unsigned(ceil_div(columns, size_t(finish_columns))),
+  launch<column_sums_finish>(unsigned(ceil_div(columns, finish_columns)),
                              finish_warps(a.blocks) * warp_size, sizeof(FinishShared), stream, a);
 }
 

@@ -1,13 +1,13 @@
-// Sums over the rows of a matrix [rows, C], as gradients of weights and biases want them:
+// Sums over the rows of a matrix [rows, C], for the gradients of weights and biases:
 //   out[c] (+)= sum over rows
 // in two stages, each in a fixed order, so that equal runs give equal bits without atomics. First,
-// a grid that depends on the shape and the chip alone walks over the rows; each block keeps the
-// sums of its columns in registers and writes them to the workspace, partial [blocks, C] in fp32.
-// Then finish_column_sums adds up the blocks.
+// a grid that depends only on the shape and the chip walks over the rows; each block keeps the sums
+// of its columns in registers and writes them to the workspace, partial [blocks, C] in fp32. Then
+// finish_column_sums adds the blocks' sums.
 //
 // The first stage by stripes, for kernels whose threads each keep to a few columns: a block owns a
 // stripe of columns, 128 bytes wide where C allows 16-byte accesses, and every gridDim.y-th group
-// of rows. Its threads lie `lanes` side by side, `rows` one below another.
+// of rows. `lanes` threads cover the stripe's width, `rows` rows at a time.
 #pragma once
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/pack.cuh"
@@ -40,10 +40,9 @@ size_t column_sums_bytes(const DeviceProps&, DType, int rows, int C);
 void column_sums(const DeviceProps&, const MatrixColumnSums&, cudaStream_t);
 
 // ---- The first stage by stripes -----------------------------------------------------------------
-// The rows of a warp: the lanes that have the same place among `lanes` neighbours hold the same n
-// columns. Adds up their sums; of the n, each lane is left with `count` in x[0 ...], which are
-// those from `first` on: half of what it has goes to another lane at each step, and comes back
-// added.
+// Sums over the rows of a warp, whose lanes with the same number modulo `lanes` hold the same n
+// columns. A butterfly reduction: each step trades half of a lane's values for the other lane's
+// half. A lane ends with `count` sums in x[0 ...], of the columns from the returned index on.
 template <int lanes, int n>
 struct RowSums {
   static constexpr int count = n * lanes / warp_size;
@@ -69,45 +68,51 @@ struct RowSums {
 template <int width>
 struct Stripe {
   static constexpr int threads = 256, warps = threads / warp_size;
-  static constexpr int lanes = width > 1 ? 8 : warp_size;  // side by side
+  static constexpr int lanes = width > 1 ? 8 : warp_size;  // across the stripe
   static constexpr int columns = lanes * width;            // of the stripe
   static constexpr int rows = threads / lanes;             // at a time
 
-  // The first of this thread's columns; its first row, and from there to the next.
+  // This thread's first column; its first row, and the distance to its next.
   __device__ static int column() { return (blockIdx.x * lanes + threadIdx.x % lanes) * width; }
   __device__ static unsigned row() { return blockIdx.y * rows + threadIdx.x / lanes; }
   __device__ static unsigned step() { return gridDim.y * rows; }
-  // The row to load k steps below `row`: that one again where the matrix ends, since a load that
-  // always happens needs no registers for another value.
+  // The row to load k steps after `row`, clamped to `row` past the end: an unconditional load needs
+  // no registers for a default value.
   __device__ static unsigned row_or(unsigned row, int k, unsigned n_rows) {
     return row + k * step() < n_rows ? row + k * step() : row;
   }
 
-  // Stripes x blocks that share out a stripe's rows: about as many as are on the chip at a time.
+  // Stripes x blocks that share a stripe's rows: about as many as the chip runs at a time.
   static dim3 grid(const DeviceProps& props, int blocks_per_sm, int n_rows, int C) {
     const int stripes = ceil_div(C, columns), blocks = props.sms * blocks_per_sm;
-    const int most = ceil_div(n_rows, rows), wanted = blocks / stripes;
-    return {unsigned(stripes), unsigned(wanted < 1 ? 1 : wanted < most ? wanted : most)};
+    const int max_blocks = ceil_div(n_rows, rows);
+    return {unsigned(stripes), unsigned(std::clamp(blocks / stripes, 1, max_blocks))};
   }
 
-  // to[column] = the block's sum of each thread's `sum`, columns from C on left out. `Shared` is
-  // free again after the caller's next barrier.
+  // The block's sum of each thread's `sum`: put by all threads; after a barrier, total is that of
+  // the stripe's column threadIdx.x.
   struct Shared {
     float sums[warps][columns];
   };
-  __device__ static void write_sums(float (&sum)[width], float* to, int C, Shared& s) {
+  __device__ static void put(float (&sum)[width], Shared& s) {
     using Rows = RowSums<lanes, width>;
     const int first = threadIdx.x % lanes * width + Rows::add(sum);
 #pragma unroll
     for (int i = 0; i < Rows::count; ++i) s.sums[threadIdx.x / warp_size][first + i] = sum[i];
+  }
+  __device__ static float total(const Shared& s) {
+    float total = 0;
+#pragma unroll
+    for (int w = 0; w < warps; ++w) total += s.sums[w][threadIdx.x];
+    return total;
+  }
+  // to[column] = the block's sum, for columns below C. `Shared` is free again after the caller's
+  // next barrier.
+  __device__ static void write_sums(float (&sum)[width], float* to, int C, Shared& s) {
+    put(sum, s);
     __syncthreads();
     const int c = blockIdx.x * columns + threadIdx.x;
-    if (threadIdx.x < columns && c < C) {
-      float total = 0;
-#pragma unroll
-      for (int w = 0; w < warps; ++w) total += s.sums[w][threadIdx.x];
-      to[c] = total;
-    }
+    if (threadIdx.x < columns && c < C) to[c] = total(s);
   }
 };
 

@@ -1,13 +1,13 @@
 // Mean and variance of each column of a matrix (moments.cuh has the plan).
-// Of a matrix in memory: a block owns a stripe of columns, 128 bytes wide where C allows 16-byte
-// accesses, and one part of the rows. Its threads add up d = x - shift and d^2, with the mean of the
-// part's first rows for a shift, so that no more than the deviation's own digits cancel:
+// Of a matrix in memory: a block owns a stripe of columns (column_sums.cuh) and one part of the
+// rows. Its threads add d = x - shift and d^2, where shift is the mean of the part's first rows, so
+// that only digits of the deviation cancel:
 //   mean = shift + sum d / n,   M2 = sum d^2 - (sum d)^2 / n
-// four rows under way at a time: as many bytes as column_sums. Read once: memory is the limit.
-// Merging: two sets of n and m values,
+// with four rows in flight. Read once: memory is the limit.
+// Merging two sets of n and m values:
 //   mean = mean_a + delta m / (n + m),   M2 = M2_a + M2_b + delta^2 n m / (n + m)
-// A block merges up to 64 parts of 32 columns: 8 threads a column, 8 parts each, then these 8. What
-// it comes to takes its first part's place, and the next round merges these.
+// A block merges up to 64 parts of 32 columns: 8 threads per column merge 8 parts each, and one
+// merges these 8. The result replaces the block's first part, for the next round to merge.
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/moments.cuh"
 
@@ -21,8 +21,8 @@ struct MergeShared {
   Moments lanes[merge_lanes][merge_columns];
 };
 
-// last: writes mean and variance to moments; else mean and M2 to the first part's place. Parts lie
-// `stride` parts apart.
+// Merges every `stride`-th part. last: writes mean and variance to moments; else mean and M2 to the
+// first part's place.
 __global__ void __launch_bounds__(merge_columns* merge_lanes)
     merge_parts_of_columns(MergeMoments a, int stride, bool last) {
   auto& s = shared<MergeShared>();
@@ -53,11 +53,10 @@ __global__ void __launch_bounds__(merge_columns* merge_lanes)
 // ---- of a matrix in memory ----------------------------------------------------------------------
 template <int width>
 struct PartSums {
-  using S = Stripe<width>;
-  float d[S::warps][S::columns], squares[S::warps][S::columns];
+  typename Stripe<width>::Shared d, squares;
 };
 
-// The mean of a part's first four rows, or of as many as there are, in `width` columns.
+// The mean of a part's first four rows, or fewer if it has fewer, in `width` columns.
 template <int width, class T>
 __device__ void find_shift(float (&shift)[width], const T* first, int64_t rows, int C) {
   const int count = rows < 4 ? static_cast<int>(rows) : 4;
@@ -102,24 +101,12 @@ __global__ void __launch_bounds__(256)
     }
   }
   auto& s = shared<PartSums<width>>();
-  using Rows = RowSums<S::lanes, width>;
-  const int warp = threadIdx.x / warp_size;
-  const int first = threadIdx.x % S::lanes * width + Rows::add(d);
-  Rows::add(squares);
-#pragma unroll
-  for (int i = 0; i < Rows::count; ++i) {
-    s.d[warp][first + i] = d[i];
-    s.squares[warp][first + i] = squares[i];
-  }
+  S::put(d, s.d);
+  S::put(squares, s.squares);
   __syncthreads();
   const int c = blockIdx.x * S::columns + threadIdx.x;
   if (threadIdx.x >= S::columns || c >= C) return;
-  float sum = 0, sum_of_squares = 0;
-#pragma unroll
-  for (int w = 0; w < S::warps; ++w) {
-    sum += s.d[w][threadIdx.x];
-    sum_of_squares += s.squares[w][threadIdx.x];
-  }
+  const float sum = S::total(s.d), sum_of_squares = S::total(s.squares);
   const float mean = sum / static_cast<float>(end - begin);
   float* to = partial + int64_t{blockIdx.y} * 2 * C + c;
   float shift[1];
@@ -128,28 +115,16 @@ __global__ void __launch_bounds__(256)
   to[C] = sum_of_squares - sum * mean;
 }
 
-// Parts of at least 64 rows, and about as many blocks as are on the chip at a time.
+// At least 64, for about as many blocks as the chip runs at a time.
 int rows_of_part(int stripes, const DeviceProps& props, int rows) {
-  const int blocks = ceil_div(8 * props.sms, stripes);
-  const int wanted = ceil_div(rows, blocks);
-  return wanted < 64 ? 64 : wanted;
-}
-
-template <class F>
-void by_width(DType dtype, int C, F f) {
-  by_dtype(dtype, [&]<class T>() {
-    if (in_packs<T>(C))
-      f.template operator()<T, Pack<T>::size>();
-    else
-      f.template operator()<T, 1>();
-  });
+  return std::max(64, ceil_div(rows, ceil_div(8 * props.sms, stripes)));
 }
 
 }  // namespace
 
 void merge_moments(const MergeMoments& a, cudaStream_t stream) {
   for (int64_t stride = 1, parts = a.parts;; stride *= merge_parts) {
-    const auto groups = static_cast<unsigned>(ceil_div(parts, int64_t{merge_parts}));
+    const auto groups = static_cast<unsigned>(ceil_div(parts, merge_parts));
     const dim3 grid(groups, ceil_div(a.C, merge_columns));
     launch<merge_parts_of_columns>(grid, merge_columns * merge_lanes, sizeof(MergeShared), stream,
                                    a, static_cast<int>(stride), groups == 1);

@@ -1,7 +1,6 @@
-// Mean and variance of each column of a matrix [rows, C], without cancellation and always in the
-// same order: of each part of the rows the mean and the sum of squared differences from it (M2),
-// and of all parts these merged (Chan et al. 1979). Parts hold the same number of rows; the last
-// one may hold fewer.
+// Mean and variance of each column of a matrix [rows, C], without cancellation and in a fixed
+// order: each part of the rows has its mean and its sum of squared differences from that (M2), and
+// these are merged (Chan et al. 1979). Parts have the same number of rows; the last may have fewer.
 #pragma once
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/pack.cuh"
@@ -29,7 +28,7 @@ struct MergeMoments {
 };
 void merge_moments(const MergeMoments&, cudaStream_t);
 
-// Of a matrix that lies in memory: where what wrote it could not take them on the way.
+// Of a matrix in memory, where the kernel that wrote it could not take them.
 struct ColumnMoments {
   float* moments;   // [2, C]  =
   void* workspace;  // [column_moments_bytes]

@@ -1,6 +1,6 @@
 // Elements of any dtype as floats, and memory 16 bytes at a time.
 #pragma once
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/round.cuh"
 #include "kernels/kernels.h"
 
 namespace bv::BAREVISION_GPU {
@@ -19,31 +19,10 @@ __device__ T from_float(float x) {
     return x;
 }
 
-// One access to memory: 16 bytes.
-template <class T>
-struct alignas(16) Pack {
-  static constexpr int size = 16 / sizeof(T);
-  T at[size];
-};
-
-// Whether a row of `elements` Ts, dense in memory, can be read in packs.
-template <class T>
-constexpr bool in_packs(size_t elements) {
-  return elements % Pack<T>::size == 0;
-}
-
-template <class T>
-__device__ Pack<T> load_pack(const T* p) {
-  return *reinterpret_cast<const Pack<T>*>(p);
-}
-template <class T>
-__device__ void store_pack(T* p, const Pack<T>& pack) {
-  *reinterpret_cast<Pack<T>*>(p) = pack;
-}
-
-// n neighbours, at a multiple of n elements: 16 bytes an access, or all where they are fewer.
+// n neighbours, aligned to their size or to 16 bytes: one access to memory for every 16 bytes.
 template <class T, int n>
 struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Elements {
+  static constexpr int size = n;
   T at[n];
 };
 template <int n, class T>
@@ -55,6 +34,25 @@ __device__ void store(T* p, const Elements<T, n>& elements) {
   *reinterpret_cast<Elements<T, n>*>(p) = elements;
 }
 
+// The widest single access: 16 bytes.
+template <class T>
+using Pack = Elements<T, 16 / sizeof(T)>;
+
+template <class T>
+__device__ Pack<T> load_pack(const T* p) {
+  return load<Pack<T>::size>(p);
+}
+template <class T>
+__device__ void store_pack(T* p, const Pack<T>& pack) {
+  store(p, pack);
+}
+
+// Whether dense rows of `elements` Ts can be read in packs.
+template <class T>
+constexpr bool in_packs(size_t elements) {
+  return elements % Pack<T>::size == 0;
+}
+
 // Calls f.template operator()<T>() with the type of dtype's elements.
 template <class F>
 void by_dtype(DType dtype, F f) {
@@ -63,8 +61,16 @@ void by_dtype(DType dtype, F f) {
   return f.template operator()<__nv_bfloat16>();
 }
 
-__host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
-__host__ __device__ constexpr size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
-__host__ __device__ constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+// Calls f.template operator()<T, width>() with the elements of the widest access to rows of C:
+// a pack, or one element where C is no multiple of a pack.
+template <class F>
+void by_width(DType dtype, int C, F f) {
+  by_dtype(dtype, [&]<class T>() {
+    if (in_packs<T>(C))
+      f.template operator()<T, Pack<T>::size>();
+    else
+      f.template operator()<T, 1>();
+  });
+}
 
 }  // namespace bv::BAREVISION_GPU

@@ -6,7 +6,7 @@ namespace bv::BAREVISION_GPU {
 
 constexpr int warp_size = 32;
 
-// Over groups of `lanes` neighbours of a warp (a power of two), in each of them.
+// Over each group of `lanes` neighbouring lanes (a power of two); every lane gets the result.
 template <int lanes = warp_size, class T>
 __device__ T warp_sum(T x) {
   for (int bits = lanes / 2; bits; bits /= 2) x += __shfl_xor_sync(~0u, x, bits);
@@ -18,8 +18,8 @@ __device__ float warp_max(float x) {
   return x;
 }
 
-// Over a block of `threads`, in each of them. `scratch` [threads / 32] lies in shared memory and is
-// free again after the caller's next barrier.
+// Over a block of `threads`; every thread gets the result. `scratch` [threads / 32], in shared
+// memory, is free again after the caller's next barrier.
 template <int threads, class T>
 __device__ T block_sum(T x, T* scratch) {
   static_assert(threads % warp_size == 0);

@@ -30,6 +30,7 @@ void sizes(Arguments& a, const ConvShape& s) {
   a.size("N", s.N), a.size("H", s.H), a.size("W", s.W), a.size("C", s.C);
   a.size("K", s.K), a.size("R", s.R), a.size("S", s.S);
   a.size("stride", s.stride), a.size("groups", s.groups);
+  a.rule(s.stride < 256, "stride must be at most 255");
   a.rule(s.padding >= 0, "padding must not be negative");
   a.rule(s.groups > 0 && s.C % s.groups == 0, "C must be divisible by groups");
   a.rule(s.groups > 0 && s.K % s.groups == 0, "K must be divisible by groups");

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t unit = OptimizerUpdate::decay_chunk, huge = size_t{1} << 40;
 
 InputShape input(int size, int patch) {
-  return {.batch = 1,
+  return {.B = 1,
           .height = size,
           .width = size,
           .size = size,
