@@ -69,14 +69,14 @@ ColumnTiles column_tiles(int groups, int group_n) {
 // All three directions.
 struct Product {
   Geometry geometry;
-  void* out;          // [pixels, columns.channels()]; weight gradient: [parts, K, R, S, depth]
+  void* out;          // [pixels, columns.channels()]; weight gradient: [parts, K, R, S, tap_k]
   const void* add;    // as out, or null
   float* partial;     // [tiles of pixels, 2, channels of out]: mean and M2 of each; or null
-  const void* image;  // [N, H, W, groups * depth]
+  const void* image;  // [N, H, W, groups * tap_k]
   const void* b;      // weight [K, R, S, C / groups]; weight gradient: dout [pixels, K]
-  int depth;          // of the image, per group
+  int tap_k;          // gemm_k per tap: channels of the image per group
   ColumnTiles columns;
-  Divisor by_depth, by_tiles;   // by_tiles: columns.count
+  Divisor by_tap_k, by_tiles;   // by_tiles: columns.count
   int m_tiles, steps_per_part;  // weight gradient
   bool accumulate;
 };
@@ -228,7 +228,7 @@ struct Tile : Phase {
                                             static_cast<int>(gridDim.y)),
             pixel_tile * tile_m, block - pixel_tile * p.columns.count};
   }
-  __device__ int gemm_k(const Product& p) const { return y.taps * x.taps * p.depth; }
+  __device__ int gemm_k(const Product& p) const { return y.taps * x.taps * p.tap_k; }
 };
 
 template <class T, int tile_n, bool input_gradient>
@@ -257,8 +257,8 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
     const Pixel of(g, at < g.pixels ? at : 0);
     h = of.y * t.y.step + t.y.first, w = of.x * t.x.step + t.x.first;
     pixel = static_cast<const T*>(p.image) +
-            (int64_t{of.image * g.H + h} * g.W + w) * (p.columns.groups * p.depth) +
-            first * p.depth;
+            (int64_t{of.image * g.H + h} * g.W + w) * (p.columns.groups * p.tap_k) +
+            first * p.tap_k;
     if (at >= g.pixels) h = g.H;  // every tap is out of bounds
 
     for (int i = 0; i < (input_gradient ? 1 : bs); ++i) {
@@ -273,8 +273,8 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
   struct Tap {
     int i, j, d;  // of the phase's taps; channel in the group
     __device__ Tap(const PixelLoads& l, int k) {
-      const int tap = l.p.by_depth.divide(k);
-      d = k - tap * l.p.depth;
+      const int tap = l.p.by_tap_k.divide(k);
+      d = k - tap * l.p.tap_k;
       i = l.by_taps_x.divide(tap), j = tap - i * l.t.x.taps;
     }
   };
@@ -282,7 +282,7 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
   // Four of gemm_k at a time, by one load per group if all four are of one tap.
   template <int group_bits>
   __device__ void fetch_a(int first) {
-    const bool quads = p.depth % 4 == 0;
+    const bool quads = p.tap_k % 4 == 0;
 #pragma unroll
     for (int k = 0; k < rows >> group_bits; k += 4)
       if (quads)
@@ -296,11 +296,11 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
     for (int k = quad; k < quad + 4; k += size) {
       const Tap at(*this, first + k);
       const bool in_bounds = first + k < gemm_k && in_image(g, h + at.i, w + at.j);
-      const T* from = pixel + int64_t{at.i * g.W + at.j} * (p.columns.groups * p.depth) + at.d;
+      const T* from = pixel + int64_t{at.i * g.W + at.j} * (p.columns.groups * p.tap_k) + at.d;
 #pragma unroll
       for (int group = 0; group < 1 << group_bits; ++group) {
         const auto x =
-            in_bounds && group < groups ? load<size>(from + group * p.depth) : Elements<T, size>{};
+            in_bounds && group < groups ? load<size>(from + group * p.tap_k) : Elements<T, size>{};
 #pragma unroll
         for (int e = 0; e < size; ++e) this->a[Base::a_index(group_bits, k + e, group)] = x.at[e];
       }
@@ -308,7 +308,7 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
   }
 
   __device__ void fetch_b(int first) {
-    const int C = input_gradient ? p.columns.group_n : p.depth, filter = g.R * g.S * C;
+    const int C = input_gradient ? p.columns.group_n : p.tap_k, filter = g.R * g.S * C;
     const int group = Column(p.columns, t.column_tile, this->b_column(0)).group;
     const T* weight = nullptr;
 #pragma unroll
@@ -318,7 +318,7 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
       const int r = t.y.filter + at.i * t.y.filter_step, s = t.x.filter + at.j * t.x.filter_step;
       if (input_gradient || i == 0)  // forward: all of one k
         weight = static_cast<const T*>(p.b) + (r * g.S + s) * C + (input_gradient ? n : at.d);
-      const int out_channel = input_gradient ? group * p.depth + at.d : n;
+      const int out_channel = input_gradient ? group * p.tap_k + at.d : n;
       b[i] = this->has_b(i) && k < gemm_k && n >= 0 ? weight[int64_t{out_channel} * filter] : T{};
     }
   }
@@ -440,11 +440,11 @@ struct FilterLoads : StageLoads<T, tile_n, 1, false> {
 
   __device__ FilterLoads(const Product& product, int m, int tile)
       : p(product), g(product.geometry) {
-    const int element = m + static_cast<int>(threadIdx.x), tap = p.by_depth.divide(element);
+    const int element = m + static_cast<int>(threadIdx.x), tap = p.by_tap_k.divide(element);
     const int r = tap / g.S, first = p.columns.first_group(tile);
     h = r - g.padding, w = tap - r * g.S - g.padding;
-    inp = static_cast<const T*>(p.image) + (int64_t{h} * g.W + w) * (p.columns.groups * p.depth) +
-          first * p.depth + (element - tap * p.depth);
+    inp = static_cast<const T*>(p.image) + (int64_t{h} * g.W + w) * (p.columns.groups * p.tap_k) +
+          first * p.tap_k + (element - tap * p.tap_k);
     group_bits = tile_n == wide ? 0 : p.columns.group_bits;
     groups = r < g.R ? min(p.columns.groups - first, 1 << group_bits) : 0;
     const Column column(p.columns, tile, this->b_column(0));
@@ -458,11 +458,11 @@ struct FilterLoads : StageLoads<T, tile_n, 1, false> {
     for (int k = 0; k < rows >> group_bits; ++k, at.go_on(g)) {
       const int y = at.y * g.stride, x = at.x * g.stride;
       const bool in_bounds = first + k < g.pixels && in_image(g, h + y, w + x);
-      const T* from = inp + int64_t{(at.image * g.H + y) * g.W + x} * (p.columns.groups * p.depth);
+      const T* from = inp + int64_t{(at.image * g.H + y) * g.W + x} * (p.columns.groups * p.tap_k);
 #pragma unroll
       for (int group = 0; group < 1 << group_bits; ++group)
         this->a[Base::a_index(group_bits, k, group)] =
-            in_bounds && group < groups ? from[group * p.depth] : T{};
+            in_bounds && group < groups ? from[group * p.tap_k] : T{};
     }
   }
 
@@ -479,7 +479,7 @@ struct FilterLoads : StageLoads<T, tile_n, 1, false> {
 
 template <int tile_n>
 __device__ void store_filters(const Product& p, int m, int tile, const Accumulators<tile_n>& sums) {
-  const int filter = p.geometry.R * p.geometry.S * p.depth;
+  const int filter = p.geometry.R * p.geometry.S * p.tap_k;
   float* const out =
       static_cast<float*>(p.out) + int64_t{blockIdx.y} * p.columns.channels() * filter;
 #pragma unroll
@@ -534,9 +534,9 @@ void launch_pixels(const Product& p, DType dtype, cudaStream_t stream) {
 Product product(const Geometry& geometry, int groups, int image_channels, int n) {
   const ColumnTiles columns = column_tiles(groups, n / groups);
   return {.geometry = geometry,
-          .depth = image_channels / groups,
+          .tap_k = image_channels / groups,
           .columns = columns,
-          .by_depth = Divisor(image_channels / groups),
+          .by_tap_k = Divisor(image_channels / groups),
           .by_tiles = Divisor(columns.count)};
 }
 
@@ -546,7 +546,7 @@ struct WeightPlan {
 };
 WeightPlan weight_plan(const DeviceProps& props, const ConvShape& s) {
   Product p = product(Geometry::forward(s), s.groups, s.C, s.K);
-  p.m_tiles = ceil_div(s.R * s.S * p.depth, tile_m);
+  p.m_tiles = ceil_div(s.R * s.S * p.tap_k, tile_m);
   const int rows = p.columns.tile_n == wide ? Stage<wide>::rows : Stage<narrow>::rows;
   const int steps = ceil_div(p.geometry.pixels, rows >> p.columns.group_bits);
   const PixelParts parts =
