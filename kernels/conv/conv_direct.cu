@@ -143,11 +143,6 @@ struct Accumulators {
   }
 };
 
-__device__ inline bool in_image(const Geometry& g, int h, int w) {
-  return static_cast<unsigned>(h) < static_cast<unsigned>(g.H) &&
-         static_cast<unsigned>(w) < static_cast<unsigned>(g.W);
-}
-
 // What a thread loads of a stage: all rows of a at m = threadIdx.x, and some elements of b, so that
 // neighbouring threads read neighbouring memory.
 template <class T, int tile_n, int a_run, bool b_along_k>
@@ -295,7 +290,9 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
 #pragma unroll
     for (int k = quad; k < quad + 4; k += size) {
       const Tap at(*this, first + k);
-      const bool in_bounds = first + k < gemm_k && in_image(g, h + at.i, w + at.j);
+      const bool in_bounds = first + k < gemm_k &&
+                             static_cast<unsigned>(h + at.i) < static_cast<unsigned>(g.H) &&
+                             static_cast<unsigned>(w + at.j) < static_cast<unsigned>(g.W);
       const T* from = pixel + int64_t{at.i * g.W + at.j} * (p.columns.groups * p.tap_k) + at.d;
 #pragma unroll
       for (int group = 0; group < 1 << group_bits; ++group) {
@@ -457,7 +454,9 @@ struct FilterLoads : StageLoads<T, tile_n, 1, false> {
 #pragma unroll
     for (int k = 0; k < rows >> group_bits; ++k, at.go_on(g)) {
       const int y = at.y * g.stride, x = at.x * g.stride;
-      const bool in_bounds = first + k < g.pixels && in_image(g, h + y, w + x);
+      const bool in_bounds = first + k < g.pixels &&
+                             static_cast<unsigned>(h + y) < static_cast<unsigned>(g.H) &&
+                             static_cast<unsigned>(w + x) < static_cast<unsigned>(g.W);
       const T* from = inp + int64_t{(at.image * g.H + y) * g.W + x} * (p.columns.groups * p.tap_k);
 #pragma unroll
       for (int group = 0; group < 1 << group_bits; ++group)
