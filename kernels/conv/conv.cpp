@@ -3,14 +3,14 @@
 //   h = p stride - padding + r,  w = q stride - padding + s            out =
 //   dinp    = (add +) the transposed sum over dout and weight          dinp =
 //   dweight (+)= the sum over n, p, q of dout and inp                  = or += by accumulate
-// NHWC, weights KRSC. Two ways, of which the measured rules below choose one for each shape:
-// * products over rows (kernels/conv/conv_rows.h, conv_weight_rows.h), which multiply nothing with
-//   padding: on a map of 1 x 1 a ninth of a 3 x 3 filter counts, on 2 x 2 four ninths, on 8 x 8
-//   still only 0.84. They take moments, and add, while pixels are in the caches.
-// * oneDNN's convolutions, a few per cent faster where nearly all taps count. Where moments or add
-//   need another pass over a large result, the images go in chunks whose result stays in the last
-//   level of the caches.
-// Limited by arithmetic: flops() on each tensor once.
+// NHWC, weights KRSC. Two algorithms, chosen for each shape by the measured rules below:
+// * products over rows (kernels/conv/conv_rows.h, conv_weight_rows.h), which never multiply padding:
+//   of the taps of a 3 x 3 filter, a ninth is in bounds on a map of 1 x 1, four ninths on 2 x 2,
+//   0.84 on 8 x 8. They take moments, and add, while pixels are in the caches.
+// * oneDNN's convolutions, a few per cent faster where nearly all taps are in bounds. Where moments
+//   or add need another pass over a large result, the images go in chunks whose result stays in the
+//   last-level cache.
+// Limited by arithmetic: each tensor is read or written about once.
 #include "kernels/conv/conv_rows.h"
 #include "kernels/conv/conv_weight_rows.h"
 #include "kernels/cpu/column_moments.h"
@@ -29,8 +29,8 @@ void check(const Op& op, const char* name) {
   const ConvShape& s = op.shape;
   require(s.H + 2 * s.padding >= s.R && s.W + 2 * s.padding >= s.S, name,
           "H, W: the image with its padding is smaller than the filter");
-  constexpr double most = 0x7FFFFFFF;
-  require(s.inp_count() / s.C <= most && s.out_count() / s.K <= most, name,
+  constexpr double max_index = 0x7FFFFFFF;
+  require(s.inp_count() / s.C <= max_index && s.out_count() / s.K <= max_index, name,
           "N, H, W: more positions than an index holds");
 }
 
@@ -41,26 +41,22 @@ float* readable(const void* p) { return static_cast<float*>(const_cast<void*>(p)
 size_t padded(size_t count) { return (count + 15) / 16 * 16; }
 
 ConvRows rows_for(const ConvShape& s, Result result) {
-  const auto tapped = [&](Axes (*axes)(int, int, int, int, int), ConvRows rows) {
-    rows.taps = s.R * s.S, rows.S = s.S;
-    rows.y = axes(s.P(), s.H, s.R, s.stride, s.padding);
-    rows.x = axes(s.Q(), s.W, s.S, s.stride, s.padding);
-    return rows;
-  };
-  if (result == Result::out)
-    return tapped(axes_of_out, {.N = s.N,
-                                .H = s.P(),
-                                .W = s.Q(),
-                                .C = s.K,
-                                .source_H = s.H,
-                                .source_W = s.W,
-                                .depth = s.C});
-  return tapped(
-      axes_of_inp,
-      {.N = s.N, .H = s.H, .W = s.W, .C = s.C, .source_H = s.P(), .source_W = s.Q(), .depth = s.K});
+  const bool out = result == Result::out;
+  const auto axes = out ? axes_of_out : axes_of_inp;
+  return {.N = s.N,
+          .H = out ? s.P() : s.H,
+          .W = out ? s.Q() : s.W,
+          .C = out ? s.K : s.C,
+          .source_H = out ? s.H : s.P(),
+          .source_W = out ? s.W : s.Q(),
+          .depth = out ? s.C : s.K,
+          .taps = s.R * s.S,
+          .S = s.S,
+          .y = axes(s.P(), s.H, s.R, s.stride, s.padding),
+          .x = axes(s.Q(), s.W, s.S, s.stride, s.padding)};
 }
 
-// The part of the taps that meet the image, not its padding.
+// The fraction of the taps that meet the image, not its padding.
 double valid_taps(const ConvShape& s) {
   const auto along = [](int P, int H, int R, const ConvShape& shape) {
     double taps = 0;
@@ -70,8 +66,8 @@ double valid_taps(const ConvShape& s) {
   return along(s.P(), s.H, s.R, s) * along(s.Q(), s.W, s.S, s);
 }
 
-// Which of the two ways is faster, by measurement of the residual networks' shapes on 2 cores with
-// AVX-512 and oneDNN 2.6; of those that AVX2 was tried on, it favours products over rows more.
+// Whether products over rows are faster: measured for the residual networks' shapes on 2 cores with
+// AVX-512 and oneDNN 2.6. AVX2, where tried, favours them more.
 bool by_rows(const ConvShape& s, Result result) {
   if (s.groups > 1 || !rows_for(s, Result::out).fits() || !rows_for(s, Result::dinp).fits())
     return false;
@@ -82,11 +78,11 @@ bool by_rows(const ConvShape& s, Result result) {
   return small || (wide && padded_much) || (wide && s.stride > 1 && s.R * s.S > 1);
 }
 
-// Images in a chunk of oneDNN's: a divisor of N, so that one primitive serves all.
+// Images per chunk for oneDNN: a divisor of N, so that one primitive serves all.
 int chunk_of(const ConvShape& s, double count_of_result) {
-  constexpr double most = 2 << 20;  // floats
+  constexpr double max_count = 2 << 20;  // floats
   for (int chunks = 1; chunks < s.N; ++chunks)
-    if (s.N % chunks == 0 && count_of_result / chunks <= most) return s.N / chunks;
+    if (s.N % chunks == 0 && count_of_result / chunks <= max_count) return s.N / chunks;
   return 1;
 }
 Convolution chunked(const ConvShape& s, Result result) {
@@ -109,7 +105,7 @@ void sum(float* out, const float* a, const float* b, size_t count) {
   }
 }
 
-// Moments of out, of which oneDNN has written chunk after chunk: the chunks' groups in a row.
+// Moments of out, which oneDNN writes chunk by chunk: the chunks' groups in a row.
 struct ChunkMoments {
   MomentGroups groups;
   int chunks, K;

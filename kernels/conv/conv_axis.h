@@ -1,6 +1,6 @@
 // Along one axis of an image, the positions of a convolution's result that the same taps of the
-// filter reach: most of them all taps, those near the border fewer. Taps on the padding cost
-// nothing then, which on maps of 2 x 2 are more than half.
+// filter reach: most are reached by all taps, those near the border by fewer. So taps on the padding
+// cost nothing; on maps of 2 x 2 they are more than half.
 #pragma once
 
 namespace bv::BAREVISION_ISA {
@@ -14,9 +14,9 @@ struct Axis {
 };
 
 struct Axes {
-  static constexpr int most = 64;
+  static constexpr int max_count = 64;
   int count = 0;
-  Axis axis[most];
+  Axis axis[max_count];
 
   // Positions come in the order of `from`.
   void add(Axis next) {
@@ -30,10 +30,10 @@ struct Axes {
         return;
       }
     }
-    if (count < most) axis[count] = next;
+    if (count < max_count) axis[count] = next;
     ++count;
   }
-  bool fits() const { return count <= most; }
+  bool fits() const { return count <= max_count; }
 };
 
 // out [P] of inp [H]
@@ -55,7 +55,7 @@ static inline Axes axes_of_out(int P, int H, int R, int stride, int padding) {
   return axes;
 }
 
-// dinp [H] of dout [P]: one after the other the positions that meet the same phase of the stride
+// dinp [H] of dout [P]: phase after phase of the stride
 static inline Axes axes_of_inp(int P, int H, int R, int stride, int padding) {
   Axes axes;
   for (int phase = 0; phase < stride; ++phase)

@@ -1,39 +1,22 @@
 // Convolution by plain FMA, for every dtype and shape: fp32, groups, any number of channels, and the
-// input's gradient of a first layer. All three directions are products
-//   sum[i, j] = sum over the depth of a[depth, i] b[depth, j]
-//   direction        i                j                  depth                       a      b
-//   forward          pixels           K of a group       taps, then C of the group   inp    weight
-//   input gradient   pixels, phases   C of a group       taps, then K of the group   dout   weight
-//   weight gradient  taps, then C     K of a group       pixels                      inp    dout
-// of each group (conv_geometry.cuh: pixels, phases, taps). The matrices a are never written out.
-//   forward   out =; moments =, of out as it is rounded: a tile's by two passes over registers,
-//             which merge_moments merges
+// input gradient of a first layer. Each direction is a matrix product per group,
+//   c[m, n] = sum over k of a[k, m] b[k, n]
+//   direction        gemm_m           gemm_n         gemm_k                  a      b
+//   forward          pixels           K of a group   taps x C of the group   inp    weight
+//   input gradient   pixels, phases   C of a group   taps x K of the group   dout   weight
+//   weight gradient  taps x C         K of a group   pixels                  inp    dout
+// (conv_geometry.cuh: pixels, phases, taps). a is gathered from the image and never written out.
+//   forward   out =; moments = those of out as it is rounded, from a tile's registers; merge_moments
 //   input     dinp = sum + add, added in fp32 before rounding; add may be dinp
-//   weight    dweight = or +=, by accumulate. Blocks share out the pixels where a tile each doesn't
-//             fill the chip, as long as each has 8 steps and their sums stay within 64 MB;
-//             finish_column_sums adds these up in their order
-//
-// A block of 128 threads computes a tile of 128 i x n j. A stage of the depth goes from memory to
-// registers while the one before is multiplied, and from there to the other half of shared memory,
-// fp32, transposed so that a thread reads neighbouring i, and neighbouring j, in 16 bytes. Each
-// thread multiplies 8 i by 8 j (n = 64) or by 4 (n = 32): per row of the depth 64 FMA for 4 reads of
-// shared memory, or 32 for 3.
-// Narrow groups share a tile: 2^bits of them have n / 2^bits of the j each, and of a stage's 32 rows
-// of a each. So 32 groups of 4 channels fill the j of tiles, though they load 8 times as much of a
-// for an FMA as one group of 32 does, and their weight gradient has 36 of a tile's 128 i.
-//
-// Calculated clocks of an SM for a step of a 128 x 64 tile, 16 of the depth, 131072 FMA,
-// forward in fp32 where C is a multiple of 4:
-//   FMA              128 a clock                                              1024
-//   issue            4 warps * (1116 to multiply, about 650 to load) / 4      1770   (SASS, counted)
-//   shared memory    4 warps * (16 * 4 reads of 1 or 2 clocks, 32 of writes)   380 - 640
-//   L1               4 warps * 4 loads of 32 rows                              512   the same path
-// Issue is the limit, 0.58 of an H200's 59 Tflop/s of FMA (132 SMs, 1.755 GHz). Nothing
-// of this is measured.
-//
-// Tile       registers (sm_80, sm_90a)   shared   blocks of an SM (sm_80, sm_90)
-// 128 x 64   139 - 161, 155 - 167        25.5 KB  3, 3
-// 128 x 32   141 - 163, 149 - 168        43 KB    3, 3
+//   weight    dweight = or +=, by accumulate. Where the tiles do not fill the GPU, blocks split
+//             gemm_k, and finish_column_sums adds their sums in order
+// A block of 128 threads computes 128 m x 64 or 32 n. It loads the next stage of gemm_k into
+// registers while it multiplies the current one, which lies in shared memory as fp32. A thread owns
+// 8 m x 8 or 4 n and reads both operands 16 bytes at a time.
+// Narrow groups share a tile: 2^group_bits of them divide its columns and the rows of a in a stage.
+// This fills the tile, but a group of 4 channels loads 8 times as much of a per FMA as one of 32.
+// Limited by issue: bounds checks and addresses of a take nearly half as many slots as FMA does.
+// Registers and blocks per SM: tests/kernels/resources.txt.
 #include "kernels/conv/conv.cuh"
 #include "kernels/conv/conv_geometry.cuh"
 #include "kernels/cuda/column_sums.cuh"
@@ -42,88 +25,110 @@ namespace bv::BAREVISION_GPU {
 namespace {
 
 constexpr int threads = 128, warps = threads / warp_size;
-constexpr int blocks_per_sm = 3;  // as registers allow
-constexpr int m = 128;            // i of a tile
-constexpr int wide = 64, narrow = 32;
+constexpr int blocks_per_sm = 3;  // limited by registers
+constexpr int tile_m = 128;
+constexpr int wide = 64, narrow = 32;  // the two tile_n
 
 // ---- The groups of a tile -----------------------------------------------------------------------
-// A tile's j, seen from place 0 ... n - 1 of the tile.
-struct Columns {
-  int groups, of_group;  // of all; j of one group
-  int n;                 // of the tile
-  int bits, width_bits;  // 2^bits groups in a tile, with 2^width_bits places each
-  int tiles;             // beside each other, of all groups
-  int tiles_of_group;    // more than one: a group is wider than a tile
+struct ColumnTiles {
+  int groups, group_n;  // in all; gemm_n of one
+  int tile_n;
+  int group_bits, width_bits;  // 2^group_bits groups per tile, of 2^width_bits columns each
+  int count;                   // of all groups
+  int per_group;               // more than 1 if a group is wider than a tile
 
-  __host__ __device__ int channels() const { return groups * of_group; }
-  __device__ int first_group(int tile) const { return tile / tiles_of_group << bits; }
+  __host__ __device__ int channels() const { return groups * group_n; }
+  __device__ int first_group(int tile) const { return tile / per_group << group_bits; }
 };
 
+// Column 0 ... tile_n - 1 of a tile.
 struct Column {
-  int group, in;  // of all groups; of the group's j
-  bool there;
-  __device__ Column(const Columns& c, int tile, int place) {
-    const int in_tile = place >> c.width_bits;
+  int group, in_group;
+  bool in_bounds;
+  __device__ Column(const ColumnTiles& c, int tile, int column) {
+    const int in_tile = column >> c.width_bits;
     group = c.first_group(tile) + in_tile;
-    in = tile % c.tiles_of_group * c.n + place - (in_tile << c.width_bits);
-    there = group < c.groups && in < c.of_group;
+    in_group = tile % c.per_group * c.tile_n + column - (in_tile << c.width_bits);
+    in_bounds = group < c.groups && in_group < c.group_n;
   }
-  __device__ int channel(const Columns& c) const { return group * c.of_group + in; }
+  __device__ int channel(const ColumnTiles& c) const { return group * c.group_n + in_group; }
 };
 
-Columns columns(int groups, int of_group) {
-  Columns c{.groups = groups, .of_group = of_group, .n = of_group > narrow ? wide : narrow};
-  c.width_bits = c.n == wide ? 6 : 5;
-  // A thread's four j are of one group.
-  for (; 1 << (c.width_bits - 1) >= std::max(of_group, 4) && 1 << c.bits < groups; ++c.bits)
+ColumnTiles column_tiles(int groups, int group_n) {
+  ColumnTiles c{.groups = groups, .group_n = group_n, .tile_n = group_n > narrow ? wide : narrow};
+  c.width_bits = c.tile_n == wide ? 6 : 5;
+  // A thread's four neighbouring columns are of one group.
+  for (; 1 << (c.width_bits - 1) >= std::max(group_n, 4) && 1 << c.group_bits < groups;
+       ++c.group_bits)
     --c.width_bits;
-  c.tiles_of_group = ceil_div(of_group, c.n);
-  c.tiles = ceil_div(groups, 1 << c.bits) * c.tiles_of_group;
+  c.per_group = ceil_div(group_n, c.tile_n);
+  c.count = ceil_div(groups, 1 << c.group_bits) * c.per_group;
   return c;
 }
 
-// ---- A stage, and what a thread multiplies of it ------------------------------------------------
-template <int n>
-constexpr int stage_rows = n == wide ? 16 : 32;  // of a, of all groups of the tile
-
-template <int n>
-struct Stage {
-  // [depth, group][i]: 2^bits neighbouring rows are of the tile's groups. The eight more put what a
-  // quarter of a warp reads of four groups, at two i, into different banks.
-  alignas(16) float a[stage_rows<n>][m + 8];
-  float b[stage_rows<n>][n + 4];  // [depth][j of all groups]
+// All three directions.
+struct Product {
+  Geometry geometry;
+  void* out;          // [pixels, columns.channels()]; weight gradient: [parts, K, R, S, tap_k]
+  const void* add;    // as out, or null
+  float* partial;     // [tiles of pixels, 2, channels of out]: mean and M2 of each; or null
+  const void* image;  // [N, H, W, groups * tap_k]
+  const void* b;      // weight [K, R, S, C / groups]; weight gradient: dout [pixels, K]
+  int tap_k;          // gemm_k per tap: channels of the image per group
+  ColumnTiles columns;
+  Divisor by_tap_k, by_tiles;   // by_tiles: columns.count
+  int m_tiles, steps_per_part;  // weight gradient
+  bool accumulate;
 };
 
-template <int n>
-struct Sums {
-  static constexpr int js = n / 8;
+// ---- A stage, and a thread's share of the product -----------------------------------------------
+template <int tile_n>
+struct Stage {
+  static constexpr int rows = tile_n == wide ? 16 : 32;  // of a: gemm_k x groups of the tile
 
-  float at[8][js] = {};
+  // [gemm_k, group][m]. With eight floats of padding, what a quarter-warp reads of four groups at
+  // two m falls into different banks.
+  alignas(16) float a[rows][tile_m + 8];
+  float b[rows][tile_n + 4];  // [gemm_k][n]
+};
 
-  // This thread's i: i() ... + 3, and those 64 further on. Its j likewise: 4, and those n/2 further.
-  // Lanes lie 4 x 8, so that each has a neighbour (lane ^ 1, lane ^ 2) that reads the same i and one
-  // that reads the same j: shared memory answers those 16-byte reads together.
-  static constexpr unsigned i_bits = 0b10001;  // of a lane's number; the others are j's
-  __device__ static int i() {
+template <int tile_n>
+struct Shared {
+  union {
+    Stage<tile_n> stage[2];
+    Moments moments[warps][tile_n];
+  };
+};
+
+// A thread's m: m() ... + 3, and those 64 further on. Its n likewise: four, and those tile_n / 2
+// further on. Lanes form a 4 x 8 grid, so that each has a neighbour (lane ^ 1, lane ^ 2) that reads
+// the same m and one that reads the same n: shared memory serves those 16-byte reads together.
+template <int tile_n>
+struct Accumulators {
+  static constexpr int ns = tile_n / 8;
+  static constexpr unsigned m_lane_bits = 0b10001;  // of a lane's number; the others are n's
+
+  float at[8][ns] = {};
+
+  __device__ static int m() {
     const int lane = threadIdx.x % warp_size;
     return (threadIdx.x / warp_size * 4 + lane / 16 * 2 + lane % 2) * 4;
   }
-  __device__ static int j() { return threadIdx.x / 2 % 8 * 4; }
-  __device__ static int i_of(int x) { return i() + x / 4 * (m / 2) + x % 4; }
-  __device__ static int j_of(int x) { return j() + x / 4 * (n / 2) + x % 4; }
+  __device__ static int n() { return threadIdx.x / 2 % 8 * 4; }
+  __device__ static int m_of(int x) { return m() + x / 4 * (tile_m / 2) + x % 4; }
+  __device__ static int n_of(int y) { return n() + y / 4 * (tile_n / 2) + y % 4; }
 
-  __device__ void add(const Stage<n>& s, int group_bits) {
-    constexpr int rows = stage_rows<n>;
-    const int bits = n == wide ? 0 : group_bits, group = j() * (1 << bits) / n;
+  __device__ void add(const Stage<tile_n>& s, int group_bits) {
+    const int group = n() * (1 << group_bits) / tile_n;
 #pragma unroll 4
-    for (int row = 0; row < rows >> bits; ++row) {
-      float a[8], b[js];
-      read(s.a[(row << bits) + group] + i(), m / 2, a);
-      read(s.b[row] + j(), n / 2, b);
+    for (int k = 0; k < Stage<tile_n>::rows >> group_bits; ++k) {
+      float a[8], b[ns];
+      read(s.a[(k << group_bits) + group] + m(), tile_m / 2, a);
+      read(s.b[k] + n(), tile_n / 2, b);
 #pragma unroll
       for (int x = 0; x < 8; ++x)
 #pragma unroll
-        for (int y = 0; y < js; ++y) at[x][y] = fmaf(a[x], b[y], at[x][y]);
+        for (int y = 0; y < ns; ++y) at[x][y] = fmaf(a[x], b[y], at[x][y]);
     }
   }
 
@@ -138,505 +143,437 @@ struct Sums {
   }
 };
 
-// All of a product: loader.fetch(step) reads a step's elements from memory, loader.put(stage) writes
-// them to a stage.
-template <int n>
-struct Shared {
-  Stage<n> stage[2];
+// What a thread loads of a stage: all rows of a at m = threadIdx.x, and some elements of b, so that
+// neighbouring threads read neighbouring memory.
+template <class T, int tile_n, int a_run, bool b_along_k>
+struct StageLoads {
+  static constexpr int rows = Stage<tile_n>::rows, bs = tile_n * rows / threads;
+
+  int group_bits;
+  T a[rows];  // [gemm_k / a_run, group, gemm_k % a_run]: a load fills neighbouring registers
+  T b[bs];
+
+  __device__ static constexpr int a_index(int group_bits, int k, int group) {
+    return ((k / a_run << group_bits) + group) * a_run + k % a_run;
+  }
+  // Where element i of b lies in the stage, and whether there is one.
+  __device__ int b_row(int i) const {
+    const int thread = static_cast<int>(threadIdx.x);
+    return b_along_k ? thread & ((rows >> group_bits) - 1)
+                     : thread / tile_n + i * (threads / tile_n);
+  }
+  __device__ int b_column(int i) const {
+    const int thread = static_cast<int>(threadIdx.x);
+    return b_along_k ? (thread + i * threads) / (rows >> group_bits) : thread % tile_n;
+  }
+  __device__ bool has_b(int i) const { return i < bs >> group_bits; }
+
+  __device__ void put(Stage<tile_n>& s) const {
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+      const int run = i / a_run, group = run & ((1 << group_bits) - 1);
+      const int k = (run >> group_bits) * a_run + i % a_run;
+      s.a[a_run == 1 ? i : (k << group_bits) + group][threadIdx.x] = to_float(a[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < bs; ++i)
+      if (has_b(i)) s.b[b_row(i)][b_column(i)] = to_float(b[i]);
+  }
 };
-template <int n, class Loader>
-__device__ void multiply(Sums<n>& sums, Loader& loader, int first, int last, int group_bits,
-                         Shared<n>& s) {
+
+// Calls f.template operator()<group_bits>(), a constant up to max_bits.
+template <int max_bits, int bits = 0, class F>
+__device__ void by_group_bits(int group_bits, F f) {
+  if constexpr (bits < max_bits)
+    if (group_bits != bits) return by_group_bits<max_bits, bits + 1>(group_bits, f);
+  f.template operator()<bits>();
+}
+
+// Steps [first, last) of gemm_k. `loads` has fetch_a<group_bits>(k) and fetch_b(k).
+template <int tile_n, class Loads>
+__device__ void multiply(Accumulators<tile_n>& sums, Loads& loads, int first, int last,
+                         Shared<tile_n>& s) {
+  const auto fetch = [&](int step) {
+    const int k = step * (Stage<tile_n>::rows >> loads.group_bits);
+    by_group_bits<tile_n == wide ? 0 : 3>(
+        loads.group_bits, [&]<int group_bits> { loads.template fetch_a<group_bits>(k); });
+    loads.fetch_b(k);
+  };
   if (first == last) return;
-  loader.fetch(first);
-  loader.put(s.stage[0]);
+  fetch(first);
+  loads.put(s.stage[0]);
   __syncthreads();
   for (int step = first; step < last; ++step) {
     const int now = (step - first) % 2;
-    if (step + 1 < last) loader.fetch(step + 1);
-    sums.add(s.stage[now], group_bits);
-    if (step + 1 < last) loader.put(s.stage[1 - now]);
+    if (step + 1 < last) fetch(step + 1);
+    sums.add(s.stage[now], loads.group_bits);
+    if (step + 1 < last) loads.put(s.stage[1 - now]);
     __syncthreads();
   }
 }
 
 // ---- Forward and input gradient -----------------------------------------------------------------
-struct Product : Geometry {
-  void* out;           // [pixels, groups * columns.of_group]
-  const void* add;     // as out, or null
-  float* partial;      // [tiles along the pixels, 2, channels of out]: mean and M2 of each; or null
-  const void* image;   // [N, H, W, groups * depth]
-  const void* weight;  // [K, R, S, C / groups]
-  int depth;           // of a group
-  Columns columns;
-  Divisor by_depth, by_tiles;
-};
-
 struct Tile : Phase {
   int pixel, column_tile;  // the first pixel; which tile of columns
+
+  template <bool input_gradient>
+  __device__ static Tile of_block(const Product& p) {
+    const int block = static_cast<int>(blockIdx.x), pixel_tile = p.by_tiles.divide(block);
+    return {Phase::of_block<input_gradient>(p.geometry, static_cast<int>(blockIdx.y),
+                                            static_cast<int>(gridDim.y)),
+            pixel_tile * tile_m, block - pixel_tile * p.columns.count};
+  }
+  __device__ int gemm_k(const Product& p) const { return y.taps * x.taps * p.tap_k; }
 };
 
-template <bool input_gradient>
-__device__ Tile tile_of_block(const Product& p) {
-  Tile t{
-      Phase::of_block<input_gradient>(p, static_cast<int>(blockIdx.y), static_cast<int>(gridDim.y)),
-      0, 0};
-  const int block = static_cast<int>(blockIdx.x), pixel_tile = p.by_tiles.divide(block);
-  t.pixel = pixel_tile * m;
-  t.column_tile = block - pixel_tile * p.columns.tiles;
-  return t;
-}
-
-// Calls f.template operator()<bits>() with the groups' bits as a constant.
-template <int n, class F>
-__device__ void by_bits(int bits, F f) {
-  if (n == wide || bits == 0)
-    f.template operator()<0>();
-  else if (bits == 1)
-    f.template operator()<n == wide ? 0 : 1>();
-  else if (bits == 2)
-    f.template operator()<n == wide ? 0 : 2>();
-  else
-    f.template operator()<n == wide ? 0 : 3>();
-}
-
-// A thread loads all rows of one pixel of a; of b, elements that lie side by side in memory with
-// its neighbours': forward one row of some j, for the input gradient one j of some rows.
-template <class T, int n, bool input_gradient>
-struct Loader {
-  static constexpr int rows = stage_rows<n>, bs = n * rows / threads;
+template <class T, int tile_n, bool input_gradient>
+struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
+  using Base = StageLoads<T, tile_n, 4, !input_gradient>;
+  using Base::b, Base::bs, Base::group_bits, Base::rows;
 
   const Product& p;
+  const Geometry& g;
   const Tile& t;
-  const T* pixel;    // this thread's, at tap 0, 0, in the tile's first group; may lie outside
-  int h, w;          // of tap 0, 0
-  int groups, bits;  // of the tile: as far as there are any; and as many as have room
-  int length;        // of the depth, all taps
+  const T* pixel;  // this thread's, at tap 0, 0, in the tile's first group; may be out of bounds
+  int h, w;        // of tap 0, 0
+  int groups;      // in bounds, of the tile's
+  int gemm_k;
   Divisor by_taps_x;
-  int channel[input_gradient ? 1 : bs];  // forward: K of each of b; -1: none. Input gradient: place
-                                         // in the group; -1: none
-  T a[rows], b[bs];
+  // Of each element of b, or -1 if out of bounds: forward K; input gradient C in the group.
+  int channel[input_gradient ? 1 : bs];
 
-  __device__ Loader(const Product& product, const Tile& tile)
-      : p(product), t(tile), length(t.y.taps * t.x.taps * p.depth), by_taps_x(max(t.x.taps, 1)) {
+  __device__ PixelLoads(const Product& product, const Tile& tile)
+      : p(product), g(product.geometry), t(tile), gemm_k(t.gemm_k(p)), by_taps_x(max(t.x.taps, 1)) {
     const int first = p.columns.first_group(t.column_tile);
-    bits = n == wide ? 0 : p.columns.bits;
-    groups = min(p.columns.groups - first, 1 << bits);
+    group_bits = tile_n == wide ? 0 : p.columns.group_bits;
+    groups = min(p.columns.groups - first, 1 << group_bits);
 
     const int at = t.pixel + static_cast<int>(threadIdx.x);
-    const Pixel of(p, at < p.pixels ? at : 0);
+    const Pixel of(g, at < g.pixels ? at : 0);
     h = of.y * t.y.step + t.y.first, w = of.x * t.x.step + t.x.first;
     pixel = static_cast<const T*>(p.image) +
-            (int64_t{of.image * p.H + h} * p.W + w) * (p.columns.groups * p.depth) +
-            first * p.depth;
-    if (at >= p.pixels) h = p.H;  // no tap lies inside
+            (int64_t{of.image * g.H + h} * g.W + w) * (p.columns.groups * p.tap_k) +
+            first * p.tap_k;
+    if (at >= g.pixels) h = g.H;  // every tap is out of bounds
 
-    for (int k = 0; k < (input_gradient ? 1 : bs); ++k) {
-      // (Of those k that has_b leaves out, any.)
-      const Column column(p.columns, t.column_tile, b_column(k) % n);
-      channel[k] = !column.there ? -1 : input_gradient ? column.in : column.channel(p.columns);
+    for (int i = 0; i < (input_gradient ? 1 : bs); ++i) {
+      // (The column is arbitrary where !has_b(i).)
+      const Column column(p.columns, t.column_tile, this->b_column(i) % tile_n);
+      channel[i] = !column.in_bounds ? -1
+                   : input_gradient  ? column.in_group
+                                     : column.channel(p.columns);
     }
   }
 
-  struct Place {
-    int i, j, d;  // tap, and place in the group
-    __device__ Place(const Loader& l, int row) {
-      const int tap = l.p.by_depth.divide(row);
-      d = row - tap * l.p.depth;
+  struct Tap {
+    int i, j, d;  // of the phase's taps; channel in the group
+    __device__ Tap(const PixelLoads& l, int k) {
+      const int tap = l.p.by_tap_k.divide(k);
+      d = k - tap * l.p.tap_k;
       i = l.by_taps_x.divide(tap), j = tap - i * l.t.x.taps;
     }
   };
 
-  __device__ void fetch(int step) {
-    const int first = step * (rows >> bits);
-    by_bits<n>(bits, [&]<int bits> { fetch_a<bits>(first); });
-    fetch_b(first);
-  }
-
-  // a[quad of rows, group, row of the quad].
-  template <int bits>
+  // Four of gemm_k at a time, by one load per group if all four are of one tap.
+  template <int group_bits>
   __device__ void fetch_a(int first) {
-    const bool quads = p.depth % 4 == 0;
+    const bool quads = p.tap_k % 4 == 0;
 #pragma unroll
-    for (int quad = 0; quad < (rows >> bits) / 4; ++quad)
-      if (const int row = first + quad * 4; quads)
-        fetch_quad<bits>(row, a + quad * (4 << bits));
+    for (int k = 0; k < rows >> group_bits; k += 4)
+      if (quads)
+        fetch_quad<group_bits, 4>(first, k);
       else
-        fetch_rows<bits>(row, a + quad * (4 << bits));
+        fetch_quad<group_bits, 1>(first, k);
   }
-  template <int bits>
-  __device__ void fetch_quad(int row, T* to) {
-    const Place at(*this, row);
-    const bool there = row < length && inside(at);
-    const T* from = address(at);
+  template <int group_bits, int size>
+  __device__ void fetch_quad(int first, int quad) {
 #pragma unroll
-    for (int group = 0; group < 1 << bits; ++group) {
-      const auto four =
-          there && group < groups ? load<4>(from + group * p.depth) : Elements<T, 4>{};
+    for (int k = quad; k < quad + 4; k += size) {
+      const Tap at(*this, first + k);
+      const bool in_bounds = first + k < gemm_k &&
+                             static_cast<unsigned>(h + at.i) < static_cast<unsigned>(g.H) &&
+                             static_cast<unsigned>(w + at.j) < static_cast<unsigned>(g.W);
+      const T* from = pixel + int64_t{at.i * g.W + at.j} * (p.columns.groups * p.tap_k) + at.d;
 #pragma unroll
-      for (int x = 0; x < 4; ++x) to[group * 4 + x] = four.at[x];
+      for (int group = 0; group < 1 << group_bits; ++group) {
+        const auto x =
+            in_bounds && group < groups ? load<size>(from + group * p.tap_k) : Elements<T, size>{};
+#pragma unroll
+        for (int e = 0; e < size; ++e) this->a[Base::a_index(group_bits, k + e, group)] = x.at[e];
+      }
     }
   }
-  template <int bits>
-  __device__ void fetch_rows(int row, T* to) {
-#pragma unroll
-    for (int x = 0; x < 4; ++x) {
-      const Place at(*this, row + x);
-      const bool there = row + x < length && inside(at);
-      const T* from = address(at);
-#pragma unroll
-      for (int group = 0; group < 1 << bits; ++group)
-        to[group * 4 + x] = there && group < groups ? from[group * p.depth] : T{};
-    }
-  }
-  __device__ bool inside(const Place& at) const {
-    return static_cast<unsigned>(h + at.i) < static_cast<unsigned>(p.H) &&
-           static_cast<unsigned>(w + at.j) < static_cast<unsigned>(p.W);
-  }
-  __device__ const T* address(const Place& at) const {
-    return pixel + int64_t{at.i * p.W + at.j} * (p.columns.groups * p.depth) + at.d;
-  }
-
-  // Where the k-th of b lies in the stage, and how many there are.
-  __device__ int b_row(int k) const {
-    const int thread = static_cast<int>(threadIdx.x);
-    return input_gradient ? thread / n + k * (threads / n) : thread & ((rows >> bits) - 1);
-  }
-  __device__ int b_column(int k) const {
-    const int thread = static_cast<int>(threadIdx.x);
-    return input_gradient ? thread % n : (thread + k * threads) / (rows >> bits);
-  }
-  __device__ bool has_b(int k) const { return k < bs >> bits; }
 
   __device__ void fetch_b(int first) {
-    const int C = input_gradient ? p.columns.of_group : p.depth;
-    const int filter = p.R * p.S * C;
-    const auto* weight = static_cast<const T*>(p.weight);
-    const auto tap = [&](const Place& at) {
-      return ((t.y.filter + at.i * t.y.filter_step) * p.S + t.x.filter + at.j * t.x.filter_step) *
-             C;
-    };
-    if (input_gradient) {
-      const int group = Column(p.columns, t.column_tile, b_column(0)).group;
-      weight += int64_t{group * p.depth} * filter + channel[0];
+    const int C = input_gradient ? p.columns.group_n : p.tap_k, filter = g.R * g.S * C;
+    const int group = Column(p.columns, t.column_tile, this->b_column(0)).group;
+    const T* weight = nullptr;
 #pragma unroll
-      for (int k = 0; k < bs; ++k) {
-        const int row = first + b_row(k);
-        const Place at(*this, row);
-        b[k] = has_b(k) && row < length && channel[0] >= 0
-                   ? weight[int64_t{at.d} * filter + tap(at)]
-                   : T{};
-      }
-    } else {
-      const int row = first + b_row(0);
-      const Place at(*this, row);
-      weight += tap(at) + at.d;
-#pragma unroll
-      for (int k = 0; k < bs; ++k)
-        b[k] = has_b(k) && row < length && channel[k] >= 0 ? weight[int64_t{channel[k]} * filter]
-                                                           : T{};
+    for (int i = 0; i < bs; ++i) {
+      const int k = first + this->b_row(i), n = channel[input_gradient ? 0 : i];
+      const Tap at(*this, k);
+      const int r = t.y.filter + at.i * t.y.filter_step, s = t.x.filter + at.j * t.x.filter_step;
+      if (input_gradient || i == 0)  // forward: all of one k
+        weight = static_cast<const T*>(p.b) + (r * g.S + s) * C + (input_gradient ? n : at.d);
+      const int out_channel = input_gradient ? group * p.tap_k + at.d : n;
+      b[i] = this->has_b(i) && k < gemm_k && n >= 0 ? weight[int64_t{out_channel} * filter] : T{};
     }
-  }
-
-  __device__ void put(Stage<n>& s) const {
-#pragma unroll
-    for (int k = 0; k < rows; ++k) {
-      const int quad = k / 4, group = quad & ((1 << bits) - 1), row = quad >> bits << 2 | k % 4;
-      s.a[(row << bits) + group][threadIdx.x] = to_float(a[k]);
-    }
-#pragma unroll
-    for (int k = 0; k < bs; ++k)
-      if (has_b(k)) s.b[b_row(k)][b_column(k)] = to_float(b[k]);
   }
 };
 
-template <class T, int n, bool input_gradient>
-struct Epilogue {
-  static constexpr int js = n / 8;
-
-  // out = sums + add, rounded; the sums become what is stored.
-  __device__ static void store(const Product& p, const Tile& t, Sums<n>& sums) {
+// out = sums + add, rounded, of four neighbours of which `left` are in bounds, `size` per access. The
+// sums become what is stored.
+template <class T, int size>
+__device__ void store_four(T* out, const T* add, int left, float* sum) {
 #pragma unroll
-    for (int x = 0; x < 8; ++x) {
-      const int row = out_row<input_gradient>(p, t, t.pixel + sums.i_of(x));
-      if (row < 0) continue;
+  for (int k = 0; k < 4; k += size) {
+    Elements<T, size> x{};
+    if (k < left) {
+      if (add) {
+        x = load<size>(add + k);
 #pragma unroll
-      for (int y = 0; y < js; y += 4) {
-        const Column column(p.columns, t.column_tile, sums.j_of(y));
-        if (!column.there) continue;
-        four(p, int64_t{row} * p.columns.channels() + column.channel(p.columns),
-             p.columns.of_group - column.in, sums.at[x] + y);
-      }
-    }
-  }
-
-  // Four neighbours, of which `left` are there.
-  __device__ static void four(const Product& p, int64_t at, int left, float* sum) {
-    T* const out = static_cast<T*>(p.out) + at;
-    const T* const add = p.add ? static_cast<const T*>(p.add) + at : nullptr;
-    Elements<T, 4> x;
-    if (p.columns.of_group % 4 == 0) {
-      if (input_gradient && add) {
-        x = load<4>(add);
-#pragma unroll
-        for (int k = 0; k < 4; ++k) sum[k] += to_float(x.at[k]);
+        for (int e = 0; e < size; ++e) sum[k + e] += to_float(x.at[e]);
       }
 #pragma unroll
-      for (int k = 0; k < 4; ++k) x.at[k] = from_float<T>(sum[k]);
-      bv::BAREVISION_GPU::store(out, x);
-    } else {
-#pragma unroll
-      for (int k = 0; k < 4; ++k)
-        if (k < left) {
-          if (input_gradient && add) sum[k] += to_float(add[k]);
-          out[k] = x.at[k] = from_float<T>(sum[k]);
-        } else {
-          x.at[k] = T{};
-        }
+      for (int e = 0; e < size; ++e) x.at[e] = from_float<T>(sum[k + e]);
+      store(out + k, x);
     }
 #pragma unroll
-    for (int k = 0; k < 4; ++k) sum[k] = to_float(x.at[k]);
+    for (int e = 0; e < size; ++e) sum[k + e] = to_float(x.at[e]);
   }
-
-  // partial = mean and M2 of the tile's columns: of a thread's eight pixels, then of a warp's, then
-  // of all.
-  struct Shared {
-    Moments warp[warps][n];
-  };
-  __device__ static void moments(const Product& p, const Tile& t, const Sums<n>& sums, Shared& s) {
-    const int warp = threadIdx.x / warp_size, lane = threadIdx.x % warp_size;
-#pragma unroll
-    for (int y = 0; y < js; ++y) {
-      Moments of = of_thread(p.pixels - t.pixel, sums, y);
-#pragma unroll
-      for (const int bit : {1, 16})
-        merge(of, {__shfl_xor_sync(~0u, of.count, bit), __shfl_xor_sync(~0u, of.mean, bit),
-                   __shfl_xor_sync(~0u, of.m2, bit)});
-      if (!(lane & sums.i_bits)) s.warp[warp][sums.j_of(y)] = of;
-    }
-    __syncthreads();
-    if (threadIdx.x >= n) return;
-    const Column column(p.columns, t.column_tile, static_cast<int>(threadIdx.x));
-    if (!column.there) return;
-    Moments all = s.warp[0][threadIdx.x];
-#pragma unroll
-    for (int w = 1; w < warps; ++w) merge(all, s.warp[w][threadIdx.x]);
-    const int channels = p.columns.channels();
-    float* to = p.partial + int64_t{t.pixel / m} * 2 * channels + column.channel(p.columns);
-    to[0] = all.mean;
-    to[channels] = all.m2;
-  }
-  __device__ static Moments of_thread(int left, const Sums<n>& sums, int y) {
-    int count = 0;
-    float sum = 0, m2 = 0;
-#pragma unroll
-    for (int x = 0; x < 8; ++x)
-      if (sums.i_of(x) < left) sum += sums.at[x][y], ++count;
-    const float mean = count ? sum / static_cast<float>(count) : 0;
-#pragma unroll
-    for (int x = 0; x < 8; ++x)
-      if (sums.i_of(x) < left) m2 += (sums.at[x][y] - mean) * (sums.at[x][y] - mean);
-    return {static_cast<float>(count), mean, m2};
-  }
-};
-
-template <class T, int n, bool input_gradient>
-struct ProductShared {
-  union {
-    Shared<n> stages;
-    typename Epilogue<T, n, input_gradient>::Shared moments;
-  };
-};
-
-// Block (tile, phase).
-template <class T, int n, bool input_gradient>
-__global__ void __launch_bounds__(threads, blocks_per_sm) conv_general_tile(Product p) {
-  using Out = Epilogue<T, n, input_gradient>;
-  auto& s = shared<ProductShared<T, n, input_gradient>>();
-  const Tile t = tile_of_block<input_gradient>(p);
-  constexpr int rows = stage_rows<n>;
-  const int steps = ceil_div(t.y.taps * t.x.taps * p.depth, rows >> p.columns.bits);
-  // Without a step, what is to be added to what is there already stays.
-  if (steps == 0 && p.add == p.out) return;
-  Sums<n> sums;
-  Loader<T, n, input_gradient> loader(p, t);
-  multiply(sums, loader, 0, steps, p.columns.bits, s.stages);
-  Out::store(p, t, sums);
-  if (!input_gradient && p.partial) Out::moments(p, t, sums, s.moments);
 }
 
-template <bool input_gradient>
-void launch_product(const Product& p, DType dtype, cudaStream_t stream) {
-  const dim3 grid(unsigned(ceil_div(p.pixels, m) * p.columns.tiles),
-                  input_gradient ? unsigned(p.stride * p.stride) : 1u);
-  by_dtype(dtype, [&]<class T> {
-    const auto start = [&]<int n> {
-      launch<conv_general_tile<T, n, input_gradient>>(
-          grid, threads, sizeof(ProductShared<T, n, input_gradient>), stream, p);
-    };
-    if (p.columns.n == wide)
-      start.template operator()<wide>();
-    else
-      start.template operator()<narrow>();
-  });
+template <class T, int tile_n, bool input_gradient>
+__device__ void store_pixels(const Product& p, const Tile& t, Accumulators<tile_n>& sums) {
+#pragma unroll
+  for (int x = 0; x < 8; ++x) {
+    const int row = out_row<input_gradient>(p.geometry, t, t.pixel + sums.m_of(x));
+    if (row < 0) continue;
+#pragma unroll
+    for (int y = 0; y < sums.ns; y += 4) {
+      const Column column(p.columns, t.column_tile, sums.n_of(y));
+      if (!column.in_bounds) continue;
+      const int64_t at = int64_t{row} * p.columns.channels() + column.channel(p.columns);
+      T* const out = static_cast<T*>(p.out) + at;
+      const T* const add = input_gradient && p.add ? static_cast<const T*>(p.add) + at : nullptr;
+      if (p.columns.group_n % 4 == 0)
+        store_four<T, 4>(out, add, 4, sums.at[x] + y);
+      else
+        store_four<T, 1>(out, add, p.columns.group_n - column.in_group, sums.at[x] + y);
+    }
+  }
+}
+
+// Of column y over this thread's pixels, of which `left` from the tile's first are in bounds.
+template <int tile_n>
+__device__ Moments thread_moments(int left, const Accumulators<tile_n>& sums, int y) {
+  int count = 0;
+  float sum = 0, m2 = 0;
+#pragma unroll
+  for (int x = 0; x < 8; ++x)
+    if (sums.m_of(x) < left) sum += sums.at[x][y], ++count;
+  const float mean = count ? sum / static_cast<float>(count) : 0;
+#pragma unroll
+  for (int x = 0; x < 8; ++x)
+    if (sums.m_of(x) < left) m2 += (sums.at[x][y] - mean) * (sums.at[x][y] - mean);
+  return {static_cast<float>(count), mean, m2};
+}
+
+// partial = mean and M2 of the tile's columns: per thread, then per warp, then per block.
+template <int tile_n>
+__device__ void tile_moments(const Product& p, const Tile& t, const Accumulators<tile_n>& sums,
+                             Moments (&moments)[warps][tile_n]) {
+  const int warp = threadIdx.x / warp_size, lane = threadIdx.x % warp_size;
+#pragma unroll
+  for (int y = 0; y < sums.ns; ++y) {
+    Moments of = thread_moments(p.geometry.pixels - t.pixel, sums, y);
+#pragma unroll
+    for (const int bit : {1, 16})
+      merge(of, {__shfl_xor_sync(~0u, of.count, bit), __shfl_xor_sync(~0u, of.mean, bit),
+                 __shfl_xor_sync(~0u, of.m2, bit)});
+    if (!(lane & sums.m_lane_bits)) moments[warp][sums.n_of(y)] = of;
+  }
+  __syncthreads();
+  if (threadIdx.x >= tile_n) return;
+  const Column column(p.columns, t.column_tile, static_cast<int>(threadIdx.x));
+  if (!column.in_bounds) return;
+  Moments all = moments[0][threadIdx.x];
+#pragma unroll
+  for (int w = 1; w < warps; ++w) merge(all, moments[w][threadIdx.x]);
+  const int channels = p.columns.channels();
+  float* to = p.partial + int64_t{t.pixel / tile_m} * 2 * channels + column.channel(p.columns);
+  to[0] = all.mean;
+  to[channels] = all.m2;
+}
+
+// Block (tile, phase).
+template <class T, int tile_n, bool input_gradient>
+__global__ void __launch_bounds__(threads, blocks_per_sm) conv_general_tile(Product p) {
+  auto& s = shared<Shared<tile_n>>();
+  const Tile t = Tile::of_block<input_gradient>(p);
+  const int steps = ceil_div(t.gemm_k(p), Stage<tile_n>::rows >> p.columns.group_bits);
+  if (steps == 0 && p.add == p.out) return;  // no taps, and added in place
+  Accumulators<tile_n> sums;
+  PixelLoads<T, tile_n, input_gradient> loads(p, t);
+  multiply(sums, loads, 0, steps, s);
+  store_pixels<T, tile_n, input_gradient>(p, t, sums);
+  if (!input_gradient && p.partial) tile_moments(p, t, sums, s.moments);
 }
 
 // ---- Weight gradient ----------------------------------------------------------------------------
-struct WeightProduct : Geometry {
-  float* out;        // [parts, K, R, S, C / groups]
-  const void* dout;  // [pixels, K]
-  const void* inp;   // [N, H, W, C]
-  int depth;         // C / groups
-  Columns columns;
-  Divisor by_depth;
-  int i_tiles, steps_of_part;
-  bool accumulate;
-};
+// m is an element of the filter, which meets another element of inp at each pixel.
+template <class T, int tile_n>
+struct FilterLoads : StageLoads<T, tile_n, 1, false> {
+  using Base = StageLoads<T, tile_n, 1, false>;
+  using Base::group_bits, Base::rows;
 
-// A thread loads one element of the filter, as it meets each pixel, and of dout one channel of every
-// so many pixels.
-template <class T, int n>
-struct WeightLoader {
-  static constexpr int rows = stage_rows<n>, bs = n * rows / threads;
-
-  const WeightProduct& p;
-  const T* inp;   // this thread's element for pixel 0, in the tile's first group; may lie outside
-  const T* dout;  // this thread's channel, at pixel 0; null: none
+  const Product& p;
+  const Geometry& g;
+  const T*
+      inp;  // this thread's element for pixel 0, in the tile's first group; may be out of bounds
+  const T* dout;  // this thread's channel of pixel 0; null if out of bounds
   int h, w;       // of the element for pixel 0
-  int groups, bits;  // of the tile: as far as there are any, 0 without an element; and as many as
-                     // have room
-  T a[rows], b[bs];
+  int groups;     // in bounds, of the tile's; 0 without an element
 
-  __device__ WeightLoader(const WeightProduct& product, int i, int tile) : p(product) {
-    const int element = i + static_cast<int>(threadIdx.x), tap = p.by_depth.divide(element);
-    const int r = tap / p.S, first = p.columns.first_group(tile);
-    h = r - p.padding, w = tap - r * p.S - p.padding;
-    inp = static_cast<const T*>(p.inp) + (int64_t{h} * p.W + w) * (p.columns.groups * p.depth) +
-          first * p.depth + (element - tap * p.depth);
-    bits = n == wide ? 0 : p.columns.bits;
-    groups = r < p.R ? min(p.columns.groups - first, 1 << bits) : 0;
-    const Column column(p.columns, tile, b_column());
-    dout = column.there ? static_cast<const T*>(p.dout) + column.channel(p.columns) : nullptr;
+  __device__ FilterLoads(const Product& product, int m, int tile)
+      : p(product), g(product.geometry) {
+    const int element = m + static_cast<int>(threadIdx.x), tap = p.by_tap_k.divide(element);
+    const int r = tap / g.S, first = p.columns.first_group(tile);
+    h = r - g.padding, w = tap - r * g.S - g.padding;
+    inp = static_cast<const T*>(p.image) + (int64_t{h} * g.W + w) * (p.columns.groups * p.tap_k) +
+          first * p.tap_k + (element - tap * p.tap_k);
+    group_bits = tile_n == wide ? 0 : p.columns.group_bits;
+    groups = r < g.R ? min(p.columns.groups - first, 1 << group_bits) : 0;
+    const Column column(p.columns, tile, this->b_column(0));
+    dout = column.in_bounds ? static_cast<const T*>(p.b) + column.channel(p.columns) : nullptr;
   }
 
-  // Where the k-th of b lies in the stage, and how many there are.
-  __device__ static int b_row(int k) { return threadIdx.x / n + k * (threads / n); }
-  __device__ static int b_column() { return threadIdx.x % n; }
-  __device__ bool has_b(int k) const { return k < bs >> bits; }
-
-  __device__ void fetch(int step) {
-    const int first = step * (rows >> bits);
-    by_bits<n>(bits, [&]<int bits> { fetch_a<bits>(first); });
-#pragma unroll
-    for (int k = 0; k < bs; ++k) {
-      const int pixel = first + b_row(k);
-      b[k] =
-          has_b(k) && dout && pixel < p.pixels ? dout[int64_t{pixel} * p.columns.channels()] : T{};
-    }
-  }
-
-  template <int bits>
+  template <int group_bits>
   __device__ void fetch_a(int first) {
-    Pixel at(p, first);
-    const int channels = p.columns.groups * p.depth;
+    Pixel at(g, first);
 #pragma unroll
-    for (int k = 0; k < rows >> bits; ++k, at.go_on(p)) {
-      const int y = at.y * p.stride, x = at.x * p.stride;
-      const bool there = first + k < p.pixels &&
-                         static_cast<unsigned>(h + y) < static_cast<unsigned>(p.H) &&
-                         static_cast<unsigned>(w + x) < static_cast<unsigned>(p.W);
-      const T* from = inp + int64_t{(at.image * p.H + y) * p.W + x} * channels;
+    for (int k = 0; k < rows >> group_bits; ++k, at.go_on(g)) {
+      const int y = at.y * g.stride, x = at.x * g.stride;
+      const bool in_bounds = first + k < g.pixels &&
+                             static_cast<unsigned>(h + y) < static_cast<unsigned>(g.H) &&
+                             static_cast<unsigned>(w + x) < static_cast<unsigned>(g.W);
+      const T* from = inp + int64_t{(at.image * g.H + y) * g.W + x} * (p.columns.groups * p.tap_k);
 #pragma unroll
-      for (int group = 0; group < 1 << bits; ++group)
-        a[(k << bits) + group] = there && group < groups ? from[group * p.depth] : T{};
+      for (int group = 0; group < 1 << group_bits; ++group)
+        this->a[Base::a_index(group_bits, k, group)] =
+            in_bounds && group < groups ? from[group * p.tap_k] : T{};
     }
   }
 
-  __device__ void put(Stage<n>& s) const {
+  __device__ void fetch_b(int first) {
 #pragma unroll
-    for (int row = 0; row < rows; ++row) s.a[row][threadIdx.x] = to_float(a[row]);
-#pragma unroll
-    for (int k = 0; k < bs; ++k)
-      if (has_b(k)) s.b[b_row(k)][b_column()] = to_float(b[k]);
+    for (int i = 0; i < Base::bs; ++i) {
+      const int pixel = first + this->b_row(i);
+      this->b[i] = this->has_b(i) && dout && pixel < g.pixels
+                       ? dout[int64_t{pixel} * p.columns.channels()]
+                       : T{};
+    }
   }
 };
 
-template <int n>
-__device__ void store(const WeightProduct& p, int i, int tile, const Sums<n>& sums) {
-  const int filter = p.R * p.S * p.depth;
-  float* const out = p.out + int64_t{blockIdx.y} * p.columns.channels() * filter;
+template <int tile_n>
+__device__ void store_filters(const Product& p, int m, int tile, const Accumulators<tile_n>& sums) {
+  const int filter = p.geometry.R * p.geometry.S * p.tap_k;
+  float* const out =
+      static_cast<float*>(p.out) + int64_t{blockIdx.y} * p.columns.channels() * filter;
 #pragma unroll
-  for (int y = 0; y < Sums<n>::js; ++y) {
-    const Column column(p.columns, tile, sums.j_of(y));
-    if (!column.there) continue;
+  for (int y = 0; y < sums.ns; ++y) {
+    const Column column(p.columns, tile, sums.n_of(y));
+    if (!column.in_bounds) continue;
     float* const to = out + int64_t{column.channel(p.columns)} * filter;
 #pragma unroll
     for (int x = 0; x < 8; ++x)
-      if (const int at = i + sums.i_of(x); at < filter)
+      if (const int at = m + sums.m_of(x); at < filter)
         to[at] = p.accumulate ? to[at] + sums.at[x][y] : sums.at[x][y];
   }
 }
 
-// Block (tile of i and j, part of the pixels).
-template <class T, int n>
-__global__ void __launch_bounds__(threads, blocks_per_sm)
-    conv_general_weight_tile(WeightProduct p) {
-  auto& s = shared<Shared<n>>();
-  const int i = static_cast<int>(blockIdx.x) % p.i_tiles * m,
-            tile = static_cast<int>(blockIdx.x) / p.i_tiles;
-  constexpr int rows = stage_rows<n>;
-  const int steps = ceil_div(p.pixels, rows >> p.columns.bits);
-  const int first = static_cast<int>(blockIdx.y) * p.steps_of_part;
-  Sums<n> sums;
-  WeightLoader<T, n> loader(p, i, tile);
-  multiply(sums, loader, first, min(first + p.steps_of_part, steps), p.columns.bits, s);
-  store(p, i, tile, sums);
+// Block (tile, part of the pixels).
+template <class T, int tile_n>
+__global__ void __launch_bounds__(threads, blocks_per_sm) conv_general_weight_tile(Product p) {
+  auto& s = shared<Shared<tile_n>>();
+  const int block = static_cast<int>(blockIdx.x), tile = block / p.m_tiles;
+  const int m = block % p.m_tiles * tile_m;
+  const int steps = ceil_div(p.geometry.pixels, Stage<tile_n>::rows >> p.columns.group_bits);
+  const int first = static_cast<int>(blockIdx.y) * p.steps_per_part;
+  Accumulators<tile_n> sums;
+  FilterLoads<T, tile_n> loads(p, m, tile);
+  multiply(sums, loads, first, min(first + p.steps_per_part, steps), s);
+  store_filters(p, m, tile, sums);
 }
 
-struct Plan {
-  Columns columns;
-  int i_tiles;
+// ---- Launches -----------------------------------------------------------------------------------
+// Calls f.template operator()<T, tile_n>().
+template <class F>
+void by_tile(DType dtype, int tile_n, F f) {
+  by_dtype(dtype, [&]<class T> {
+    if (tile_n == wide)
+      f.template operator()<T, wide>();
+    else
+      f.template operator()<T, narrow>();
+  });
+}
+
+template <bool input_gradient>
+void launch_pixels(const Product& p, DType dtype, cudaStream_t stream) {
+  const dim3 grid(unsigned(ceil_div(p.geometry.pixels, tile_m) * p.columns.count),
+                  input_gradient ? unsigned(p.geometry.stride * p.geometry.stride) : 1u);
+  by_tile(dtype, p.columns.tile_n, [&]<class T, int tile_n> {
+    launch<conv_general_tile<T, tile_n, input_gradient>>(grid, threads, sizeof(Shared<tile_n>),
+                                                         stream, p);
+  });
+}
+
+// What a direction's image and shape determine; image_channels and n of all groups.
+Product product(const Geometry& geometry, int groups, int image_channels, int n) {
+  const ColumnTiles columns = column_tiles(groups, n / groups);
+  return {.geometry = geometry,
+          .tap_k = image_channels / groups,
+          .columns = columns,
+          .by_tap_k = Divisor(image_channels / groups),
+          .by_tiles = Divisor(columns.count)};
+}
+
+struct WeightPlan {
+  Product product;
   PixelParts parts;
 };
-Plan plan(const DeviceProps& props, const ConvShape& s) {
-  Plan p{};
-  p.columns = columns(s.groups, s.K / s.groups);
-  p.i_tiles = ceil_div(s.R * s.S * (s.C / s.groups), m);
-  const int rows = (p.columns.n == wide ? stage_rows<wide> : stage_rows<narrow>) >> p.columns.bits;
-  const int steps = ceil_div(s.N * s.P() * s.Q(), rows);
-  const int places = props.sms * blocks_per_sm;
-  p.parts = parts_of_pixels(s, steps, p.i_tiles * p.columns.tiles, places);
-  return p;
+WeightPlan weight_plan(const DeviceProps& props, const ConvShape& s) {
+  Product p = product(Geometry::forward(s), s.groups, s.C, s.K);
+  p.m_tiles = ceil_div(s.R * s.S * p.tap_k, tile_m);
+  const int rows = p.columns.tile_n == wide ? Stage<wide>::rows : Stage<narrow>::rows;
+  const int steps = ceil_div(p.geometry.pixels, rows >> p.columns.group_bits);
+  const PixelParts parts =
+      parts_of_pixels(s, steps, p.m_tiles * p.columns.count, props.sms * blocks_per_sm);
+  p.steps_per_part = parts.steps;
+  return {p, parts};
 }
 
 }  // namespace
 
 // ---- The operations -----------------------------------------------------------------------------
 size_t conv_general_forward_bytes(const DeviceProps&, const ConvForward& op) {
-  return sizeof(float) * 2 * size_t(ceil_div(Geometry::forward(op.shape).pixels, m)) *
+  return sizeof(float) * 2 * size_t(ceil_div(Geometry::forward(op.shape).pixels, tile_m)) *
          size_t(op.shape.K);
 }
 
 void conv_general_forward(const DeviceProps&, const ConvForward& op, cudaStream_t stream) {
   const ConvShape& s = op.shape;
-  const Columns k = columns(s.groups, s.K / s.groups);
-  const Product p{Geometry::forward(s),
-                  op.out,
-                  nullptr,
-                  op.moments ? static_cast<float*>(op.workspace) : nullptr,
-                  op.inp,
-                  op.weight,
-                  s.C / s.groups,
-                  k,
-                  Divisor(s.C / s.groups),
-                  Divisor(k.tiles)};
-  launch_product<false>(p, op.dtype, stream);
+  Product p = product(Geometry::forward(s), s.groups, s.C, s.K);
+  p.out = op.out, p.image = op.inp, p.b = op.weight;
+  p.partial = op.moments ? static_cast<float*>(op.workspace) : nullptr;
+  launch_pixels<false>(p, op.dtype, stream);
   if (op.moments)
     merge_moments({.moments = op.moments,
                    .partial = p.partial,
-                   .parts = ceil_div(p.pixels, m),
-                   .rows_of_part = m,
-                   .rows = p.pixels,
+                   .parts = ceil_div(p.geometry.pixels, tile_m),
+                   .rows_of_part = tile_m,
+                   .rows = p.geometry.pixels,
                    .C = s.K},
                   stream);
 }
@@ -644,46 +581,32 @@ void conv_general_forward(const DeviceProps&, const ConvForward& op, cudaStream_
 void conv_general_backward_input(const DeviceProps&, const ConvBackwardInput& op,
                                  cudaStream_t stream) {
   const ConvShape& s = op.shape;
-  const Columns c = columns(s.groups, s.C / s.groups);
-  launch_product<true>({Geometry::backward_input(s), op.dinp, op.add, nullptr, op.dout, op.weight,
-                        s.K / s.groups, c, Divisor(s.K / s.groups), Divisor(c.tiles)},
-                       op.dtype, stream);
+  Product p = product(Geometry::backward_input(s), s.groups, s.K, s.C);
+  p.out = op.dinp, p.image = op.dout, p.b = op.weight, p.add = op.add;
+  launch_pixels<true>(p, op.dtype, stream);
 }
 
 size_t conv_general_backward_weight_bytes(const DeviceProps& props, const ConvBackwardWeight& op) {
-  const int parts = plan(props, op.shape).parts.count;
-  return parts == 1 ? 0
-                    : sizeof(float) * size_t(parts) * static_cast<size_t>(op.shape.weight_count());
+  const size_t parts = size_t(weight_plan(props, op.shape).parts.count);
+  return parts == 1 ? 0 : sizeof(float) * parts * static_cast<size_t>(op.shape.weight_count());
 }
 
 void conv_general_backward_weight(const DeviceProps& props, const ConvBackwardWeight& op,
                                   cudaStream_t stream) {
   const ConvShape& s = op.shape;
-  const Plan way = plan(props, s);
-  const bool direct = way.parts.count == 1;
-  auto* const partial = static_cast<float*>(op.workspace);
-  const WeightProduct p{Geometry::forward(s),
-                        direct ? op.dweight : partial,
-                        op.dout,
-                        op.inp,
-                        s.C / s.groups,
-                        way.columns,
-                        Divisor(s.C / s.groups),
-                        way.i_tiles,
-                        way.parts.steps,
-                        direct && op.accumulate};
-  const dim3 grid(unsigned(way.i_tiles * way.columns.tiles), unsigned(way.parts.count));
-  by_dtype(op.dtype, [&]<class T> {
-    if (way.columns.n == wide)
-      launch<conv_general_weight_tile<T, wide>>(grid, threads, sizeof(Shared<wide>), stream, p);
-    else
-      launch<conv_general_weight_tile<T, narrow>>(grid, threads, sizeof(Shared<narrow>), stream, p);
+  auto [p, parts] = weight_plan(props, s);
+  const bool direct = parts.count == 1;
+  p.out = direct ? op.dweight : op.workspace, p.image = op.inp, p.b = op.dout;
+  p.accumulate = direct && op.accumulate;
+  const dim3 grid(unsigned(p.m_tiles * p.columns.count), unsigned(parts.count));
+  by_tile(op.dtype, p.columns.tile_n, [&, &p = p]<class T, int tile_n> {
+    launch<conv_general_weight_tile<T, tile_n>>(grid, threads, sizeof(Shared<tile_n>), stream, p);
   });
   if (!direct)
     finish_column_sums({.out = op.dweight,
                         .out2 = nullptr,
-                        .partial = partial,
-                        .blocks = way.parts.count,
+                        .partial = static_cast<const float*>(op.workspace),
+                        .blocks = parts.count,
                         .C = static_cast<int>(s.weight_count()),
                         .accumulate = op.accumulate},
                        stream);

@@ -1,8 +1,8 @@
-// A convolution's result, or the gradient of its input, as products over rows: of all pixels that
-// the same taps reach (conv_axis.h),
-//   result[pixel, :] (= add[pixel, :]) + sum over taps of  source[pixel of the tap, :] weight[tap]
-// Nothing is multiplied with padding, and no copy of the source is made. Threads take units of up
-// to unit_rows pixels by some columns; a unit's moments are taken while it is in the caches.
+// A convolution's result, or its input gradient, as products over rows: for all pixels that the same
+// taps reach (conv_axis.h),
+//   result[pixel, :] = (add[pixel, :] +) sum over taps of  source[pixel of the tap, :] weight[tap]
+// Padding is never multiplied, and the source is not copied. Threads take units of up to unit_rows
+// pixels by some columns; a unit's moments are taken while it is in the caches.
 #pragma once
 #include <cstdint>
 
@@ -40,17 +40,17 @@ struct ConvRows {
 };
 
 // How the work is cut: into units of neighbouring pixels of one class, and these into ranges of
-// panels where the units are few. It depends on shapes alone.
+// panels where units are few. It depends on shapes alone.
 struct ConvUnits {
-  static constexpr int unit_rows = 44 * row_block, enough = 32;
+  static constexpr int unit_rows = 44 * row_block, min_items = 32;
   const ConvRows& conv;
   int count = 0, splits;
 
   explicit ConvUnits(const ConvRows& c) : conv(c) {
     for (int y = 0; y < c.y.count; ++y)
       for (int x = 0; x < c.x.count; ++x) count += units(rows(y, x));
-    const int most = conv.panels().count, wanted = (enough + count - 1) / count;
-    splits = wanted < most ? wanted : most;
+    const int max_splits = conv.panels().count, wanted = (min_items + count - 1) / count;
+    splits = wanted < max_splits ? wanted : max_splits;
   }
   int64_t rows(int y, int x) const {
     return int64_t{conv.N} * conv.y.axis[y].count * conv.x.axis[x].count;
@@ -105,7 +105,7 @@ class ConvChunks {
 
   const ConvRows& conv_;
   const Axis &y_, &x_;
-  bool joined_;  // neighbouring taps meet neighbouring pixels: a row of them is one run
+  bool joined_;  // neighbouring taps meet neighbouring pixels, so a row of taps is one run
   Parts pieces_{1, 1};
   int runs_, run_ = 0, piece_ = 0;
 };
@@ -167,40 +167,36 @@ static inline void conv_rows(const ConvRows& conv, const ConvUnits& units,
     conv_unit(conv, units, tensors, item / units.splits, item % units.splits);
 }
 
-// packed[panel, tap, c, k] = weight[k, tap, c]: what gives out
-static inline void pack_for_out(float* packed, const float* weight, const ConvRows& conv) {
+// f(the tap's part of a packed panel, the panel's first column, width, used, tap), in parallel
+template <class F>
+void for_each_panel(float* packed, const ConvRows& conv, F f) {
   const Panels panels = conv.panels();
-  const ptrdiff_t filter = ptrdiff_t{conv.taps} * conv.depth;
 #pragma omp parallel for schedule(static)
   for (int item = 0; item < panels.count * conv.taps; ++item) {
     const int panel = item / conv.taps, tap = item % conv.taps;
-    if (!conv.uses_tap(tap)) continue;
-    const int width = panels.width(panel), used = panels.used(panel);
-    float* to = packed + filter * panels.begin(panel) + ptrdiff_t{tap} * conv.depth * width;
-    transpose_tile(to, width, weight + panels.begin(panel) * filter + ptrdiff_t{tap} * conv.depth,
-                   filter, used, conv.depth);
-    for (int c = 0; used < width && c < conv.depth; ++c)
-      for (int k = used; k < width; ++k) to[ptrdiff_t{c} * width + k] = 0;
+    if (conv.uses_tap(tap))
+      f(packed +
+            (ptrdiff_t{conv.taps} * panels.begin(panel) + ptrdiff_t{tap} * panels.width(panel)) *
+                conv.depth,
+        panels.begin(panel), panels.width(panel), panels.used(panel), tap);
   }
 }
 
-// packed[panel, tap, k, c] = weight[k, tap, c]: what gives dinp
+// For out: packed[panel, tap, c, k] = weight[k, tap, c]
+static inline void pack_for_out(float* packed, const float* weight, const ConvRows& conv) {
+  const ptrdiff_t filter = ptrdiff_t{conv.taps} * conv.depth;
+  for_each_panel(packed, conv, [&](float* to, int k, int width, int used, int tap) {
+    pack_panel_columns(to, weight + k * filter + ptrdiff_t{tap} * conv.depth, filter, conv.depth,
+                       width, used);
+  });
+}
+
+// For dinp: packed[panel, tap, k, c] = weight[k, tap, c]
 static inline void pack_for_inp(float* packed, const float* weight, const ConvRows& conv) {
-  const Panels panels = conv.panels();
-#pragma omp parallel for schedule(static)
-  for (int item = 0; item < panels.count * conv.taps; ++item) {
-    const int panel = item / conv.taps, tap = item % conv.taps;
-    if (!conv.uses_tap(tap)) continue;
-    const int begin = panels.begin(panel), width = panels.width(panel), used = panels.used(panel);
-    float* to =
-        packed + ptrdiff_t{conv.taps} * conv.depth * begin + ptrdiff_t{tap} * conv.depth * width;
-    const float* from = weight + ptrdiff_t{tap} * conv.C + begin;
-    for (int k = 0; k < conv.depth; ++k, to += width, from += ptrdiff_t{conv.taps} * conv.C)
-      for (int v = 0; v < width; v += simd::width) {
-        const int left = used - v < simd::width ? used - v : simd::width;
-        simd::store(to + v, simd::load_partial(from + v, left > 0 ? left : 0));
-      }
-  }
+  for_each_panel(packed, conv, [&](float* to, int c, int width, int used, int tap) {
+    pack_panel_rows(to, weight + ptrdiff_t{tap} * conv.C + c, ptrdiff_t{conv.taps} * conv.C,
+                    conv.depth, width, used);
+  });
 }
 
 }  // namespace bv::BAREVISION_ISA

@@ -1,49 +1,22 @@
 // The convolution of a first layer, whose input has 3 channels, in 16 bits on tensor cores (one
-// group, K a multiple of 8, filters up to 7 x 7):
+// group, K a multiple of 8, filters up to 7 x 7). A first layer needs no input gradient.
 //   forward   out[n, p, q, k] = sum over r, s, c of
 //                 inp[n, p stride - padding + r, q stride - padding + s, c] weight[k, r, s, c]   =
-//             moments: of out as it is rounded                                                   =
-//   weight    dweight[k, r, s, c] (+)= sum over n, p, q of dout[n, p, q, k] inp[n, ..., c]
-//                                                                      = or += by accumulate
-// Nobody wants the gradient of its input.
-//
-// With 3 channels a pixel is no 16 bytes, but a row of the filter is S * 3 neighbours in memory, at
-// a multiple of stride * 3 elements. A tile is up to 256 successive pixels (n, p, q). Its block
-// copies all rows of the image that they need to shared memory once, each with its padding, and
-// reads mma's operands from there, a pair of elements at a time: the matrix [pixels, R * S * 3] is
-// never written out. A filter's row takes an even number of elements in the depth, so that no pair
-// crosses to the next: 22 for 7 x 3, 7 rows are 154, 10 steps of 16. What is only there to fill up
-// has weight 0, and is masked out of the image, where it could be inf.
-//   Images whose rows are multiples of 16 bytes (W % 8 == 0) with an even stride come by cp.async;
-//   if a pixel's first element is odd then, filters begin with an element of weight 0. Others are
-//   copied by elements; for an odd stride twice, once shifted by an element: every pixel's pairs
-//   are aligned in one of the copies.
-// A pixel's rows must fit: 32 KB for a tile of 32 or more pixels. With 7 x 7, stride 2 they do for
-// images up to 384 wide.
-//
-// Forward: 4 warps compute 64 pixels x 64 channels each. A block stays for many tiles, those beside
-// each other, with its weights in shared memory; the next tile's rows are under way while sums leave
-// through shared memory, 16 bytes at a time. Each warp takes its 64 rows' mean and squared
-// differences from that; the block merges these into its own, one part for merge_moments.
-// Weight: sums over pixels of dout (channels in rows, transposed by ldmatrix) and of the image's
-// pairs, of two pixels each, which are woven into pairs of pixels. 4 warps, 32 channels x 80 of
-// the depth each, go through a tile by steps of 32 pixels; dout comes three steps ahead. A block's
-// sums over all its tiles are one row of the workspace, which finish_column_sums adds up.
-// Blocks and their tiles depend on the shape and on the chip alone.
-//
-// 7 x 7, stride 2, K = 64 at 224 x 224, N = 256: 60 Gflop (66 with what fills up), 77 MB of inp and
-// 411 MB of out or dout: 114 us at 4.3 TB/s. Calculated clocks of an SM of an H200 for
-// 256 pixels, 95 times at 132 SMs (2100 clocks: 114 us at 1.755 GHz):
-//                    forward                            weight
-//   mma              1280 * 6.4 / 4             2050    the same
-//   shared memory    operands 10 * 4 * 32,      1280    16 * 4 * 28         1790
-//                    sums, moments               760    dout, rows           500
-//   issue            4 warps * 1500 / 4         1500    16 * 90             1440
-// so that memory, mma and shared memory are nearly equal limits; nothing of this is measured.
-//
-//          registers (sm_75, sm_80, sm_90a)  shared  blocks of an SM (sm_80, sm_90)
-// forward  215, 212, 210                  64 KB   2, 2
-// weight   160, 165, 167                  49 KB   3, 3
+//             moments = those of out as it is rounded
+//   weight    dweight[k, r, s, c] = or += (accumulate) sum over n, p, q of dout[n, p, q, k] inp[...]
+// gemm_k is R * S * 3. 3 channels are no 16-byte access, but a row of the filter is S * 3 neighbours
+// in memory. So a block copies the image rows that a tile of up to 256 successive pixels needs to
+// shared memory, padding included, and reads mma's operands from there as pairs of elements; the
+// matrix [pixels, R * S * 3] is never written out. A filter's row is padded to an even number of
+// elements, of weight 0, so that no pair crosses rows; they are masked out of the image, which may
+// hold inf there. Rows of a multiple of 16 bytes (W % 8 == 0) with an even stride come by cp.async;
+// others element by element, for an odd stride also shifted by one, so that every pair is aligned.
+// Blocks walk over many tiles, as shape and GPU determine. Forward, each of 4 warps computes 64
+// pixels x 64 channels with the weights in shared memory, and the next tile's rows are in flight
+// while the sums leave; the moments are those of the block's pixels, for merge_moments. Weight, each
+// of 4 warps sums 32 channels x 80 of gemm_k over the pixels; dout comes three steps ahead, and
+// finish_column_sums adds up the blocks.
+// Limited by memory, mma and shared memory nearly alike. Registers: tests/kernels/resources.txt.
 #include "kernels/conv/conv.cuh"
 #include "kernels/conv/conv_tiles.cuh"
 #include "kernels/cuda/column_sums.cuh"
@@ -54,78 +27,78 @@ namespace {
 
 constexpr int channels = 3, max_filter = 7;
 constexpr int threads = 128, warps = threads / warp_size;
-constexpr int tile_k = 64, max_pixels = 256, min_pixels = 32;  // of a tile
-constexpr int pairs = 80;  // of the depth, at most: 7 rows of 11, in steps of 8
+constexpr int tile_k = 64, max_pixels = 256, min_pixels = 32;  // K and pixels of a tile
+constexpr int pairs = 80;  // of gemm_k, at most: 7 rows of 11, in steps of 8
 constexpr int rows_bytes = 32 * 1024;
 static_assert(max_filter * (max_filter * channels / 2 + 1) <= pairs);
 
 // ---- The image's rows in shared memory ----------------------------------------------------------
-// One below another all images have N * span rows, of which each needs those of its padding, too;
-// the pixel (n, p, q) reads rows from n * span + p * stride on. A tile's are its slots.
+// Stacked, all images have N * span rows, padding included; the pixel (n, p, q) reads rows from
+// n * span + p * stride on. Those of a tile are its slots.
 struct Image {
   const void* inp;  // [N, H, W, 3]
   int H, W, P, Q, R, S, stride, padding, pixels;
   Divisor by_row, by_image, by_span;  // Q, P, span
   int span;
-  bool by_chunks;    // cp.async
+  bool by_chunks;    // by cp.async
   int margin;        // elements of a slot before the image's first
   int lead;          // elements of a filter's row before its first
-  int filter_pairs;  // of a filter's row
-  int slot_words;    // pairs of a slot
-  int second_copy;   // words from the first one; 0: there is none
-  int tile_pixels;
+  int filter_pairs;  // per row of the filter
+  int slot_words;    // pairs per slot
+  int second_copy;   // words from the first copy to the shifted one; 0 without one
+  int tile_pixels;   // as many as their rows have room for; 0: too few
 
   __device__ int first_row(int pixel) const {
     const int row = by_row.divide(pixel), n = by_image.divide(row);
     return n * span + (row - n * P) * stride;
   }
-  // In bytes, of a pixel's first pair, where the slots begin with `first`.
+  // Byte offset of a pixel's first pair; slot 0 holds row `first`.
   __device__ int place(int pixel, int first) const {
     const int q = pixel - by_row.divide(pixel) * Q;
     const int element = margin - padding * channels - lead + q * stride * channels;
     return 4 * ((first_row(pixel) - first) * slot_words + element / 2 + element % 2 * second_copy);
   }
-  // From a pixel's first pair to that of the depth's number `pair`.
+  // Bytes from a pixel's first pair to pair `pair` of gemm_k.
   __device__ int offset(int pair) const {
     return pair < R * filter_pairs ? 4 * (pair / filter_pairs * slot_words + pair % filter_pairs)
                                    : 0;
   }
-  // Of the filter's row, where the element lies in it: -1 if it only fills up.
+  // Where an element of a pair lies in its row of the filter; -1 if it is padding.
   __device__ int in_filter(int pair, int element) const {
     const int at = pair % filter_pairs * 2 + element - lead;
     return pair < R * filter_pairs && at >= 0 && at < S * channels ? at : -1;
   }
 };
 
-// Elements x of a row of the image, or 0.
 __device__ inline uint32_t element_or_0(const uint16_t* row, int x, int row_elements) {
   return x >= 0 && x < row_elements ? row[x] : 0;
 }
 
-// Copies the rows for the pixels [pixel, end). Those by cp.async are under way.
+// Copies the rows of pixels [pixel, end). cp.async may still be in flight.
 __device__ inline void load_rows(const Image& g, int pixel, int end, uint4* slots) {
   const int warp = threadIdx.x / warp_size, lane = threadIdx.x % warp_size;
   const int first = g.first_row(pixel), n_slots = g.first_row(end - 1) + g.R - first;
   const int row_elements = g.W * channels;
   for (int slot = warp; slot < n_slots; slot += warps) {
     const int n = g.by_span.divide(first + slot), h = first + slot - n * g.span - g.padding;
-    const bool row_there = h >= 0 && h < g.H;
+    const bool row_in_bounds = h >= 0 && h < g.H;
     const auto* row = static_cast<const uint16_t*>(g.inp) +
-                      (row_there ? (int64_t{n} * g.H + h) * row_elements : 0);
+                      (row_in_bounds ? (int64_t{n} * g.H + h) * row_elements : 0);
     if (g.by_chunks) {
       for (int chunk = lane; chunk < g.slot_words / 4; chunk += warp_size) {
         const int x = chunk * 8 - g.margin;
-        const bool there = row_there && x >= 0 && x < row_elements;
-        cp_async_16(slots + slot * (g.slot_words / 4) + chunk, row + (there ? x : 0), there);
+        const bool in_bounds = row_in_bounds && x >= 0 && x < row_elements;
+        cp_async_16(slots + slot * (g.slot_words / 4) + chunk, row + (in_bounds ? x : 0),
+                    in_bounds);
       }
     } else {
       auto* to = reinterpret_cast<uint32_t*>(slots) + slot * g.slot_words;
       for (int word = lane; word < g.slot_words; word += warp_size) {
-        const int x = word * 2 - g.margin, there = row_there ? row_elements : 0;
-        const uint32_t middle = element_or_0(row, x + 1, there);
-        to[word] = element_or_0(row, x, there) | middle << 16;
+        const int x = word * 2 - g.margin, elements = row_in_bounds ? row_elements : 0;
+        const uint32_t middle = element_or_0(row, x + 1, elements);
+        to[word] = element_or_0(row, x, elements) | middle << 16;
         if (g.second_copy)
-          to[g.second_copy + word] = middle | element_or_0(row, x + 2, there) << 16;
+          to[g.second_copy + word] = middle | element_or_0(row, x + 2, elements) << 16;
       }
     }
   }
@@ -145,14 +118,13 @@ struct Forward {
 };
 
 constexpr int warp_pixels = max_pixels / warps;
-constexpr int weight_chunks =
-    pairs / 4 + 1;  // odd: the rows that ldmatrix reads lie in other banks
+constexpr int weight_chunks = pairs / 4 + 1;  // odd: ldmatrix reads rows in different banks
 
 struct ForwardShared {
   alignas(128) uint4 rows[rows_bytes / 16];
-  uint4 weight[tile_k * weight_chunks];  // [tile_k, depth]
-  uint4 out[warps][16 * tile_k / 8];     // 16 pixels of each warp
-  uint2 pair[pairs];                     // of the depth: its offset; which elements aren't filling
+  uint4 weight[tile_k * weight_chunks];  // [tile_k, gemm_k]
+  uint4 out[warps][16 * tile_k / 8];     // 16 pixels per warp
+  uint2 pair[pairs];                     // of gemm_k: its offset; a mask without padding
   float mean[warps][tile_k], m2[warps][tile_k];
 };
 
@@ -171,15 +143,15 @@ __device__ inline void load_weight(const Forward& p, int k, ForwardShared& s) {
 #pragma unroll 8
     for (int row = warp; row < tile_k; row += warps) {
       const auto* of_row = from + int64_t{k + row} * filter;
-      const bool there = k + row < p.K;
-      to[row * weight_chunks * 4] =
-          (there && low >= 0 ? of_row[low] : 0u) | (there && high >= 0 ? of_row[high] : 0u) << 16;
+      const bool in_bounds = k + row < p.K;
+      to[row * weight_chunks * 4] = (in_bounds && low >= 0 ? of_row[low] : 0u) |
+                                    (in_bounds && high >= 0 ? of_row[high] : 0u) << 16;
     }
   }
 }
 
-// A warp's 64 pixels x 64 channels, as mma's fragments: a lane holds of the 16x8 sums [i][j] the
-// pixels i * 16 + lane/4 and the eighth behind, channels j * 8 + lane%4*2 and the next.
+// A warp's 64 pixels x 64 channels as mma fragments: of each 16x8 sum [i][j] a lane holds pixels
+// i * 16 + lane/4 and lane/4 + 8, channels j * 8 + lane%4*2 and the next.
 template <class T>
 struct ForwardTile {
   static constexpr int ms = warp_pixels / 16, ns = tile_k / 8;
@@ -222,10 +194,11 @@ struct ForwardTile {
     }
   }
 
-  // Of the warp's pixels, from `pixel` on, `count` are there. The sums become what was stored.
+  // `count` of the warp's pixels, which begin at `pixel`, are in bounds. The sums become what is
+  // stored.
   __device__ void store(const Forward& p, int pixel, int count, int k, uint4* tile) {
     const int lane = threadIdx.x % warp_size;
-    const bool there = k + lane % 8 * 8 < p.K;
+    const bool in_bounds = k + lane % 8 * 8 < p.K;
     T* const out = static_cast<T*>(p.out) + (int64_t{pixel} + lane / 8) * p.K + k + lane % 8 * 8;
 #pragma unroll
     for (int i = 0; i < ms; ++i) {
@@ -242,7 +215,7 @@ struct ForwardTile {
       __syncwarp();
 #pragma unroll
       for (int row = 0; row < 16; row += 4)
-        if (there && i * 16 + row + lane / 8 < count)
+        if (in_bounds && i * 16 + row + lane / 8 < count)
           st_global(
               reinterpret_cast<uint4*>(out + int64_t{i * 16 + row} * p.K),
               *static_cast<const uint4*>(at_byte(tile, swizzled<8>(row + lane / 8, lane % 8))));
@@ -250,12 +223,12 @@ struct ForwardTile {
     }
   }
 
-  // Mean and squared differences from it, of each channel of the first `count` pixels.
+  // Mean and M2 of each channel over the first `count` pixels.
   __device__ void moments(int count, float* mean, float* m2) {
     const int lane = threadIdx.x % warp_size;
     using Rows = RowSums<4, 2 * ns>;
     static_assert(Rows::count == 2);
-    // Of a lane's channels, numbered as in `of`, where the number x lies among all.
+    // The channel of element x of `of`.
     const auto channel = [&](int x) { return x / 2 * 8 + lane % 4 * 2; };
     float of[2 * ns];
     const auto add_rows = [&](auto f) {
@@ -286,7 +259,7 @@ struct ForwardTile {
   }
 };
 
-// Block (tiles beside each other, 64 of K).
+// Block (neighbouring tiles, 64 of K).
 template <class T>
 __global__ void __launch_bounds__(threads, 2) conv_stem_forward_tiles(Forward p) {
   auto& s = shared<ForwardShared>();
@@ -305,7 +278,7 @@ __global__ void __launch_bounds__(threads, 2) conv_stem_forward_tiles(Forward p)
     __syncthreads();
     ForwardTile<T> tile;
     tile.add(g, pixel, end, s);
-    __syncthreads();  // nobody reads the rows any more
+    __syncthreads();  // all warps are done with the rows
     if (end < block_end) load_rows(g, end, end_of(end), s.rows);
     cp_async_commit();
     const int count = min(left - warp * warp_pixels, warp_pixels);
@@ -329,7 +302,7 @@ __global__ void __launch_bounds__(threads, 2) conv_stem_forward_tiles(Forward p)
   }
 }
 
-// ---- The weight's gradient ----------------------------------------------------------------------
+// ---- Weight gradient ------------------------------------------------------------------------------
 struct Weight {
   Image image;
   float* partial;    // [blocks, K, R, S, 3]
@@ -351,15 +324,16 @@ __device__ inline void load_dout(const Weight& p, int k, int pixel, int end, uin
   const auto* dout = static_cast<const uint4*>(p.dout);
 #pragma unroll
   for (int i = 0; i < step_pixels; i += rows_at_once) {
-    const bool there = k + chunk * 8 < p.K && pixel + row + i < end;
+    const bool in_bounds = k + chunk * 8 < p.K && pixel + row + i < end;
     cp_async_16(at_byte(to, swizzled<chunks>(row + i, chunk)),
-                dout + (there ? (int64_t{pixel} + row + i) * (p.K / 8) + k / 8 + chunk : 0), there);
+                dout + (in_bounds ? (int64_t{pixel} + row + i) * (p.K / 8) + k / 8 + chunk : 0),
+                in_bounds);
   }
 }
 
-// A warp's 32 channels x 40 pairs of the depth: a lane holds of the 16x8 sums [i][j] the channels
-// i * 16 + lane/4 and the eighth behind; of the pairs j / 2 * 8 + lane%4*2 and the next the first
-// elements for an even j, the second ones for an odd one.
+// A warp's 32 channels x 40 pairs of gemm_k: of each 16x8 sum [i][j] a lane holds channels
+// i * 16 + lane/4 and lane/4 + 8; of pairs j / 2 * 8 + lane%4*2 and the next, the first elements if
+// j is even, else the second.
 template <class T>
 struct WeightTile {
   static constexpr int warp_pairs = pairs / 2, ms = tile_k / 2 / 16, ns = warp_pairs / 4;
@@ -389,14 +363,14 @@ struct WeightTile {
                  high = load<2>(place + pixel + 8 + lane % 4 * 2);
 #pragma unroll
       for (int j = 0; j < ns; j += 2) {
-        uint32_t first[2], second[2];  // elements of the pairs, of neighbouring pixels
-        const auto weave = [&](int half, const Elements<int, 2>& of) {
+        uint32_t first[2], second[2];  // elements of the pairs, for two neighbouring pixels
+        const auto interleave = [&](int half, const Elements<int, 2>& of) {
           const uint32_t x = word_at(rows, of.at[0] + offset[j / 2]),
                          y = word_at(rows, of.at[1] + offset[j / 2]);
           first[half] = (x & 0xFFFF) | y << 16;
           second[half] = x >> 16 | (y & 0xFFFF0000);
         };
-        weave(0, low), weave(1, high);
+        interleave(0, low), interleave(1, high);
 #pragma unroll
         for (int i = 0; i < ms; ++i) {
           mma_m16n8k16<T>(sum[i][j], a[i], first[0], first[1]);
@@ -427,7 +401,7 @@ struct WeightTile {
   }
 };
 
-// Block (tiles beside each other, 64 of K).
+// Block (neighbouring tiles, 64 of K).
 template <class T>
 __global__ void __launch_bounds__(threads, 3) conv_stem_weight_tiles(Weight p) {
   auto& s = shared<WeightShared>();
@@ -446,7 +420,7 @@ __global__ void __launch_bounds__(threads, 3) conv_stem_weight_tiles(Weight p) {
   for (int step = 0, in_tile = 0; step < steps; ++step, ++in_tile) {
     if (in_tile == steps_of_tile) in_tile = 0;
     if (in_tile == 0) {
-      __syncthreads();  // nobody reads the rows any more
+      __syncthreads();  // all warps are done with the rows
       const int pixel = begin + step * step_pixels;
       const int end = min(g.tile_pixels, block_end - pixel) + pixel, first = g.first_row(pixel);
       load_rows(g, pixel, end, s.rows);
@@ -456,7 +430,7 @@ __global__ void __launch_bounds__(threads, 3) conv_stem_weight_tiles(Weight p) {
       cp_async_wait<0>();
     }
     cp_async_wait<stages - 2>();
-    __syncthreads();  // all have this stage, and none reads the one that comes next any more
+    __syncthreads();  // this stage has arrived, and all warps are done with the one that is loaded next
     load(step + stages - 1);
     tile.add(s.rows, s.dout[step % stages], s.place + in_tile * step_pixels);
   }
@@ -465,43 +439,26 @@ __global__ void __launch_bounds__(threads, 3) conv_stem_weight_tiles(Weight p) {
 }
 
 // ---- Sizes --------------------------------------------------------------------------------------
-bool by_chunks(const ConvShape& s) { return s.W % 8 == 0 && s.stride % 2 == 0; }
-
-// Of a slot, elements before the image's first; of a filter's row, those before its first.
-int margin(const ConvShape& s) {
-  const int elements = s.padding * channels;
-  return by_chunks(s) ? ceil_div(elements, 8) * 8 : elements;
-}
-int lead(const ConvShape& s) { return (margin(s) - s.padding * channels) % 2; }
-int filter_pairs(const ConvShape& s) { return ceil_div(s.S * channels + lead(s), 2); }
-int64_t slot_words(const ConvShape& s) {
-  const int64_t last = int64_t{margin(s)} - s.padding * channels - lead(s) +
-                       (int64_t{s.Q()} - 1) * s.stride * channels;  // pixel's first element
-  const int64_t words = last / 2 + filter_pairs(s);
-  return by_chunks(s) ? ceil_div(words, int64_t{4}) * 4 : words;
-}
-
-// The rows that a tile needs at most: from one row of pixels to the next `stride` more, from one
-// image to the next R.
+// The most rows that a tile needs: `stride` more per row of pixels, up to R more per image.
 int64_t max_slots(const ConvShape& s, int pixels) {
   const int64_t rows = std::min((pixels - 2) / s.Q() + 2, s.N * s.P());
   const int64_t images = std::min(ceil_div(rows - 1, int64_t{s.P()}), int64_t{s.N} - 1);
   return (rows - 1) * s.stride + s.R + images * std::max(0, s.R - s.stride);
 }
 
-// As many as their rows have room for; 0: too few.
-int tile_pixels(const ConvShape& s) {
-  for (int pixels = max_pixels; pixels >= min_pixels; pixels /= 2)
-    if (max_slots(s, pixels) * slot_words(s) * (s.stride % 2 ? 2 : 1) * 4 <= rows_bytes)
-      return pixels;
-  return 0;
-}
-
 int span(const ConvShape& s) { return (s.P() - 1) * s.stride + s.R; }
-int pixels(const ConvShape& s) { return s.N * s.P() * s.Q(); }
 
 Image image(const ConvShape& s, const void* inp) {
-  const int tile = tile_pixels(s), words = static_cast<int>(slot_words(s));
+  const bool by_chunks = s.W % 8 == 0 && s.stride % 2 == 0, two_copies = s.stride % 2;
+  const int padding = s.padding * channels;
+  const int margin = by_chunks ? ceil_div(padding, 8) * 8 : padding, lead = (margin - padding) % 2;
+  const int filter_pairs = ceil_div(s.S * channels + lead, 2);
+  const int64_t last_pixel = margin - padding - lead + (int64_t{s.Q()} - 1) * s.stride * channels;
+  int64_t words = last_pixel / 2 + filter_pairs;
+  if (by_chunks) words = ceil_div(words, int64_t{4}) * 4;
+  int tile = max_pixels;
+  while (tile && max_slots(s, tile) * words * (two_copies ? 2 : 1) * 4 > rows_bytes)
+    tile = tile > min_pixels ? tile / 2 : 0;
   return {.inp = inp,
           .H = s.H,
           .W = s.W,
@@ -511,30 +468,29 @@ Image image(const ConvShape& s, const void* inp) {
           .S = s.S,
           .stride = s.stride,
           .padding = s.padding,
-          .pixels = pixels(s),
+          .pixels = s.N * s.P() * s.Q(),
           .by_row = Divisor(s.Q()),
           .by_image = Divisor(s.P()),
           .by_span = Divisor(span(s)),
           .span = span(s),
-          .by_chunks = by_chunks(s),
-          .margin = margin(s),
-          .lead = lead(s),
-          .filter_pairs = filter_pairs(s),
-          .slot_words = words,
-          .second_copy = s.stride % 2 ? static_cast<int>(max_slots(s, tile)) * words : 0,
+          .by_chunks = by_chunks,
+          .margin = margin,
+          .lead = lead,
+          .filter_pairs = filter_pairs,
+          .slot_words = static_cast<int>(words),
+          .second_copy = two_copies ? static_cast<int>(max_slots(s, tile) * words) : 0,
           .tile_pixels = tile};
 }
 
-// Each block's part of the pixels: whole tiles, for as many blocks as are on the chip at a time.
+// How blocks share out the pixels: whole tiles, in one wave.
 struct Parts {
-  int pixels, blocks, columns;
+  int pixels, blocks, columns;  // pixels per block
 };
 Parts parts(const DeviceProps& props, const ConvShape& s, int blocks_per_sm) {
-  const int columns = ceil_div(s.K, tile_k), tile = tile_pixels(s);
-  const int tiles = ceil_div(pixels(s), tile);
-  const int blocks = std::max(1, props.sms * blocks_per_sm / columns);
-  const int tiles_of_block = ceil_div(tiles, blocks);
-  return {tiles_of_block * tile, ceil_div(tiles, tiles_of_block), columns};
+  const Image g = image(s, nullptr);
+  const int columns = ceil_div(s.K, tile_k), tiles = ceil_div(g.pixels, g.tile_pixels);
+  const int tiles_per_block = ceil_div(tiles, std::max(1, props.sms * blocks_per_sm / columns));
+  return {tiles_per_block * g.tile_pixels, ceil_div(tiles, tiles_per_block), columns};
 }
 Parts forward_parts(const DeviceProps& props, const ConvShape& s) { return parts(props, s, 2); }
 Parts weight_parts(const DeviceProps& props, const ConvShape& s) { return parts(props, s, 3); }
@@ -542,10 +498,11 @@ Parts weight_parts(const DeviceProps& props, const ConvShape& s) { return parts(
 }  // namespace
 
 bool conv_stem_takes(const ConvShape& s, DType dtype) {
-  constexpr double most = 1 << 30;
+  constexpr double max_index = 1 << 30;
   return dtype != DType::fp32 && s.groups == 1 && s.C == channels && s.K % 8 == 0 &&
          s.R <= max_filter && s.S <= max_filter && s.padding < 1 << 15 && s.stride < 1 << 15 &&
-         double(s.N) * s.P() * s.Q() < most && double(s.N) * span(s) < most && tile_pixels(s) > 0;
+         double(s.N) * s.P() * s.Q() < max_index && double(s.N) * span(s) < max_index &&
+         image(s, nullptr).tile_pixels > 0;
 }
 
 size_t conv_stem_forward_bytes(const DeviceProps& props, const ConvForward& op) {
@@ -572,7 +529,7 @@ void conv_stem_forward(const DeviceProps& props, const ConvForward& op, cudaStre
                    .partial = partial,
                    .parts = part.blocks,
                    .rows_of_part = part.pixels,
-                   .rows = pixels(s),
+                   .rows = forward.image.pixels,
                    .C = s.K},
                   stream);
 }

@@ -1,9 +1,9 @@
-// The gradient of a convolution's weight as products over rows: for each tap
+// A convolution's weight gradient as products over rows: for each tap
 //   dweight[k, tap, c] (+)= sum over the pixels that it reaches of  dout[pixel, k] inp[its pixel, c]
-// Pixels come in blocks of some hundreds, whose dout and inp stay in the caches for all taps. Units
-// of work own a range of dweight's k, one panel of its columns, and where dweight is small a group
-// of the images, with partial sums of its own; all pixels are added up in order, so that the result
-// does not depend on the number of threads.
+// Pixels come in blocks of some hundreds, whose dout and inp stay in the caches for all taps. A unit
+// of work owns a range of k and one panel of columns of dweight and, where dweight is small, a group
+// of the images, with its own partial sums. Pixels are added in order, so that the result does not
+// depend on the number of threads.
 #pragma once
 #include <cstdint>
 
@@ -14,12 +14,12 @@
 namespace bv::BAREVISION_ISA {
 
 struct WeightRows {
-  static constexpr int max_rows = 512, max_k = 22 * row_block, enough = 16;
+  static constexpr int max_rows = 512, max_k = 22 * row_block, min_units = 16;
   ConvShape s;
 
   int taps() const { return s.R * s.S; }
   size_t count() const { return size_t(s.K) * size_t(taps()) * size_t(s.C); }
-  // What a block of pixels takes of n images, of the lines of an image, of a line.
+  // How blocks of pixels cut n images, the lines of an image, a line.
   Parts images(int n) const { return parts(n, s.P() * s.Q()); }
   Parts lines() const { return parts(s.P(), s.Q()); }
   Parts pixels() const { return parts(s.Q(), 1); }
@@ -28,11 +28,11 @@ struct WeightRows {
   Panels panels() const { return Panels(s.C); }
   // Groups of images, of some blocks each.
   int groups() const {
-    const int wanted =
-        (enough + k_parts().count * panels().count - 1) / (k_parts().count * panels().count);
+    const int per_group = k_parts().count * panels().count;
+    const int wanted = (min_units + per_group - 1) / per_group;
     const int64_t blocks = (int64_t{s.N} * s.P() * s.Q()) / (4 * max_rows);
-    const int most = blocks < 1 ? 1 : blocks < s.N ? static_cast<int>(blocks) : s.N;
-    return wanted < most ? wanted : most;
+    const int max_groups = blocks < 1 ? 1 : blocks < s.N ? static_cast<int>(blocks) : s.N;
+    return wanted < max_groups ? wanted : max_groups;
   }
   size_t partial_count() const { return groups() > 1 ? size_t(groups()) * count() : 0; }
 
@@ -40,7 +40,7 @@ struct WeightRows {
   static Parts parts(int count, int size) { return {count, size < max_rows ? max_rows / size : 1}; }
 };
 
-// p with 0 <= p * stride - padding + tap < H, so that the tap meets the image
+// The p with 0 <= p * stride - padding + tap < H: the tap is in bounds.
 struct Reach {
   int begin, end;
   Reach(int P, int H, int tap, int stride, int padding) {

@@ -23,7 +23,7 @@ static inline Moments merge(Moments a, Moments b, float b_part, float b_rows) {
 }
 
 // moments [2, C] = mean and M2 of `rows` rows; at(i) is where row i lies. Of moments' two rows, the
-// second is `stride` floats behind the first.
+// second starts `stride` floats after the first.
 template <class At>
 void moments_of_rows(float* moments, ptrdiff_t stride, int64_t rows, int C, At at) {
   constexpr int strip = moments_vectors * simd::width;

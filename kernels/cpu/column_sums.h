@@ -1,4 +1,4 @@
-// Sums over the rows of a matrix, as gradients of weights and biases want them. The rows are cut
+// Sums over the rows of a matrix, for the gradients of weights and biases. The rows are cut
 // into a fixed number of groups, each group has its own partial sums in the workspace, and these
 // are added in order: the result does not depend on the number of threads.
 #pragma once

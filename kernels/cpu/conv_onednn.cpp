@@ -1,10 +1,8 @@
 #include "kernels/cpu/conv_onednn.h"
 
 #include <algorithm>
-#include <dnnl.hpp>
-#include <initializer_list>
-#include <stdexcept>
-#include <string>
+
+#include "kernels/cpu/onednn.h"
 
 namespace bv {
 namespace {
@@ -13,25 +11,13 @@ using Tag = dnnl::memory::format_tag;
 using Dims = dnnl::memory::dims;
 constexpr auto f32 = dnnl::memory::data_type::f32;
 
-void check(dnnl_status_t status) {
-  if (status != dnnl_success)
-    throw std::runtime_error("oneDNN: a convolution failed with status " + std::to_string(status));
-}
-
 size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-dnnl::primitive_attr with_our_scratchpad() {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attributes;
-}
 
 dnnl::memory::desc weights(const ConvShape& s, Tag plain, Tag grouped) {
   if (s.groups == 1) return {{s.K, s.C, s.R, s.S}, f32, plain};
   return {{s.groups, s.K / s.groups, s.C / s.groups, s.R, s.S}, f32, grouped};
 }
 
-// What a primitive is made of.
 struct Description {
   dnnl::primitive primitive;
   dnnl::memory::desc inp, weight, out, scratch;
@@ -52,29 +38,19 @@ Description describe(const dnnl::engine& engine, const Convolution& convolution)
   const Dims stride{s.stride, s.stride}, padding{s.padding, s.padding};
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
   constexpr auto training = dnnl::prop_kind::forward_training;
-  const auto attributes = with_our_scratchpad();
+  const auto attributes = onednn_attributes(false);
   Description made{{}, inp, {}, out, {}};
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::convolution_forward::primitive_desc forward(
       engine, training, algorithm, inp, weight, out, stride, padding, padding, attributes);
-  const auto backward_input = [&] {
-    return dnnl::convolution_backward_data::primitive_desc(
-        engine, algorithm, inp, weight, out, stride, padding, padding, forward, attributes);
-  };
-  const auto backward_weight = [&] {
-    return dnnl::convolution_backward_weights::primitive_desc(
-        engine, algorithm, inp, weight, out, stride, padding, padding, forward, attributes);
+  const auto backward = [&]<class Desc>() -> Desc {
+    return {engine, algorithm, inp, weight, out, stride, padding, padding, forward, attributes};
   };
 #else
   const dnnl::convolution_forward::primitive_desc forward(
       {training, algorithm, inp, weight, out, stride, padding, padding}, attributes, engine);
-  const auto backward_input = [&] {
-    return dnnl::convolution_backward_data::primitive_desc(
-        {algorithm, inp, weight, out, stride, padding, padding}, attributes, engine, forward);
-  };
-  const auto backward_weight = [&] {
-    return dnnl::convolution_backward_weights::primitive_desc(
-        {algorithm, inp, weight, out, stride, padding, padding}, attributes, engine, forward);
+  const auto backward = [&]<class Desc>() -> Desc {
+    return {{algorithm, inp, weight, out, stride, padding, padding}, attributes, engine, forward};
   };
 #endif
   switch (convolution.result) {
@@ -83,13 +59,15 @@ Description describe(const dnnl::engine& engine, const Convolution& convolution)
       made.weight = forward.weights_desc();
       break;
     case Convolution::Result::dinp: {
-      const auto description = backward_input();
+      const auto description =
+          backward.operator()<dnnl::convolution_backward_data::primitive_desc>();
       made.scratch_of(description);
       made.weight = description.weights_desc();
       break;
     }
     case Convolution::Result::dweight: {
-      const auto description = backward_weight();
+      const auto description =
+          backward.operator()<dnnl::convolution_backward_weights::primitive_desc>();
       made.scratch_of(description);
       made.weight = description.diff_weights_desc();
       break;
@@ -100,17 +78,8 @@ Description describe(const dnnl::engine& engine, const Convolution& convolution)
 
 }  // namespace
 
-struct ConvOneDnn::Engine {
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-  dnnl::stream stream{engine};
-
-  dnnl::memory memory(const dnnl::memory::desc& shape) const {
-    return {shape, engine, DNNL_MEMORY_NONE};
-  }
-};
-
-// A convolution made ready: the primitives and what they are run on. Without reorder: oneDNN takes
-// the weights as they are.
+// A prepared convolution: the primitives and their arguments. Without reorder, oneDNN takes the
+// weights as they are.
 struct ConvOneDnn::Plan {
   dnnl::primitive convolution, reorder;
   dnnl::memory inp, weight, out, scratch, plain_weight, reorder_scratch;
@@ -118,7 +87,7 @@ struct ConvOneDnn::Plan {
 };
 
 std::unique_ptr<ConvOneDnn> ConvOneDnn::make() { return std::make_unique<ConvOneDnn>(); }
-ConvOneDnn::ConvOneDnn() : engine_(std::make_unique<Engine>()) {}
+ConvOneDnn::ConvOneDnn() : engine_(std::make_unique<OneDnnEngine>()) {}
 ConvOneDnn::~ConvOneDnn() = default;
 
 ConvOneDnn::Plan& ConvOneDnn::plan(const Convolution& c) {
@@ -138,16 +107,10 @@ ConvOneDnn::Plan& ConvOneDnn::plan(const Convolution& c) {
 
   const auto plain = weights(s, Tag::ohwi, Tag::gohwi);
   if (made.weight == plain && !c.accumulate) return plan;
-  auto attributes = with_our_scratchpad();
-  if (c.accumulate) {
-    dnnl::post_ops post;
-    post.append_sum();
-    attributes.set_post_ops(post);
-  }
   const bool back = c.result == Convolution::Result::dweight;
   const dnnl::reorder::primitive_desc description(engine_->engine, back ? made.weight : plain,
                                                   engine_->engine, back ? plain : made.weight,
-                                                  attributes);
+                                                  onednn_attributes(c.accumulate));
   plan.reorder = dnnl::reorder(description);
   plan.plain_weight = engine_->memory(plain);
   plan.reorder_scratch = engine_->memory(description.scratchpad_desc());
@@ -172,28 +135,24 @@ void ConvOneDnn::run(const Convolution& c, const ConvTensors& tensors) {
     ready.plain_weight.set_data_handle(tensors.weight);
     ready.reorder_scratch.set_data_handle(scratch);
   }
-  // The C call: the C++ one would build a hash map at each run.
-  const auto execute = [&](const dnnl::primitive& primitive,
-                           std::initializer_list<dnnl_exec_arg_t> arguments) {
-    check(dnnl_primitive_execute(primitive.get(), engine_->stream.get(),
-                                 static_cast<int>(arguments.size()), arguments.begin()));
-    engine_->stream.wait();
-  };
   const auto reorder = [&](dnnl::memory& from, dnnl::memory& to) {
     if (ready.reorder)
-      execute(ready.reorder, {{DNNL_ARG_FROM, from.get()},
-                              {DNNL_ARG_TO, to.get()},
-                              {DNNL_ARG_SCRATCHPAD, ready.reorder_scratch.get()}});
+      engine_->run(ready.reorder,
+                   {{DNNL_ARG_FROM, from.get()},
+                    {DNNL_ARG_TO, to.get()},
+                    {DNNL_ARG_SCRATCHPAD, ready.reorder_scratch.get()}},
+                   "a convolution");
   };
   const bool to_out = c.result == Convolution::Result::out;
   const bool to_inp = c.result == Convolution::Result::dinp;
   const bool to_weight = c.result == Convolution::Result::dweight;
   if (!to_weight) reorder(ready.plain_weight, ready.weight);
-  execute(ready.convolution,
-          {{to_inp ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, ready.inp.get()},
-           {to_weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, ready.weight.get()},
-           {to_out ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, ready.out.get()},
-           {DNNL_ARG_SCRATCHPAD, ready.scratch.get()}});
+  engine_->run(ready.convolution,
+               {{to_inp ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, ready.inp.get()},
+                {to_weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, ready.weight.get()},
+                {to_out ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, ready.out.get()},
+                {DNNL_ARG_SCRATCHPAD, ready.scratch.get()}},
+               "a convolution");
   if (to_weight) reorder(ready.weight, ready.plain_weight);
 }
 

@@ -1,6 +1,6 @@
-// Convolutions by oneDNN, of its API 2.x and 3.x. Activations are NHWC, weights KRSC, as everywhere
-// here; oneDNN chooses an order of the weights for itself, from or to which they are written anew in
-// each run. Primitives are made once for each shape and kept; their memory is the caller's.
+// Convolutions by oneDNN (API 2.x and 3.x). Activations are NHWC, weights KRSC, as everywhere here;
+// oneDNN chooses its own order of the weights, so each run reorders them. Primitives are made once
+// for each shape and kept; their memory is the caller's.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -11,6 +11,8 @@
 #include "kernels/kernels.h"
 
 namespace bv {
+
+struct OneDnnEngine;
 
 struct Convolution {
   enum class Result : uint8_t { out, dinp, dweight };
@@ -40,12 +42,11 @@ class ConvOneDnn {
   void run(const Convolution&, const ConvTensors&);
 
  private:
-  struct Engine;
   struct Plan;
   using Key = std::array<int, 12>;
   Plan& plan(const Convolution&);
 
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<OneDnnEngine> engine_;
   std::map<Key, Plan> plans_;
 };
 

@@ -1,11 +1,9 @@
 #include "kernels/cpu/matmul_onednn.h"
 
 #include <algorithm>
-#include <compare>
-#include <dnnl.hpp>
-#include <stdexcept>
-#include <string>
 #include <string_view>
+
+#include "kernels/cpu/onednn.h"
 
 namespace bv {
 namespace {
@@ -36,20 +34,18 @@ bool is_reference(const dnnl::matmul::primitive_desc& description) {
   return std::string_view(description.impl_info_str()).find("ref") != std::string_view::npos;
 }
 
-void check(dnnl_status_t status, const char* what) {
-  if (status != dnnl_success)
-    throw std::runtime_error(std::string("oneDNN: ") + what + " failed with status " +
-                             std::to_string(status));
+void run_sgemm(const Product& p, float* c, const float* a, const float* b, const float* bias) {
+  if (p.has_bias)
+    for (int m = 0; m < p.M; ++m) std::copy_n(bias, p.N, c + ptrdiff_t(m) * p.N);
+  const float beta = p.accumulate || p.has_bias ? 1.0f : 0.0f;
+  check_onednn(dnnl_sgemm(p.a_transposed ? 'T' : 'N', 'N', p.M, p.N, p.K, 1.0f, a,
+                          p.a_transposed ? p.M : p.K, b, p.N, beta, c, p.N),
+               "sgemm");
 }
 
 }  // namespace
 
-struct MatmulOneDnn::Engine {
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-  dnnl::stream stream{engine};
-};
-
-// A product made ready: the primitive and what it is run on. Without primitive: by sgemm.
+// A prepared product: the primitive and its arguments. Without a primitive: by sgemm.
 struct MatmulOneDnn::Plan {
   dnnl::matmul primitive;
   dnnl::memory a, b, bias, c, scratch;
@@ -57,47 +53,26 @@ struct MatmulOneDnn::Plan {
 };
 
 std::unique_ptr<MatmulOneDnn> MatmulOneDnn::make() { return std::make_unique<MatmulOneDnn>(); }
-MatmulOneDnn::MatmulOneDnn() : engine_(std::make_unique<Engine>()) {}
+MatmulOneDnn::MatmulOneDnn() : engine_(std::make_unique<OneDnnEngine>()) {}
 MatmulOneDnn::~MatmulOneDnn() = default;
 
 MatmulOneDnn::Plan& MatmulOneDnn::plan(const Product& p) {
   const auto [found, is_new] = plans_.try_emplace(p);
   Plan& plan = found->second;
   if (!is_new) return plan;
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  dnnl::post_ops post;
-  if (p.accumulate) post.append_sum();
-  attributes.set_post_ops(post);
-  const auto description = describe(engine_->engine, p, attributes);
+  const auto description = describe(engine_->engine, p, onednn_attributes(p.accumulate));
   if (is_reference(description)) return plan;
   plan.primitive = dnnl::matmul(description);
-  const auto memory = [&](const dnnl::memory::desc& shape) {
-    return dnnl::memory(shape, engine_->engine, DNNL_MEMORY_NONE);
-  };
-  plan.a = memory(description.src_desc());
-  plan.b = memory(description.weights_desc());
-  plan.c = memory(description.dst_desc());
-  if (p.has_bias) plan.bias = memory(description.bias_desc());
-  plan.scratch = memory(description.scratchpad_desc());
+  plan.a = engine_->memory(description.src_desc());
+  plan.b = engine_->memory(description.weights_desc());
+  plan.c = engine_->memory(description.dst_desc());
+  if (p.has_bias) plan.bias = engine_->memory(description.bias_desc());
+  plan.scratch = engine_->memory(description.scratchpad_desc());
   plan.scratch_bytes = description.scratchpad_desc().get_size();
   return plan;
 }
 
 size_t MatmulOneDnn::scratch_bytes(const Product& p) { return plan(p).scratch_bytes; }
-
-namespace {
-
-void run_sgemm(const Product& p, float* c, const float* a, const float* b, const float* bias) {
-  if (p.has_bias)
-    for (int m = 0; m < p.M; ++m) std::copy_n(bias, p.N, c + ptrdiff_t(m) * p.N);
-  const float beta = p.accumulate || p.has_bias ? 1.0f : 0.0f;
-  check(dnnl_sgemm(p.a_transposed ? 'T' : 'N', 'N', p.M, p.N, p.K, 1.0f, a,
-                   p.a_transposed ? p.M : p.K, b, p.N, beta, c, p.N),
-        "sgemm");
-}
-
-}  // namespace
 
 void MatmulOneDnn::run(const Product& p, float* c, void* scratch, const float* a, const float* b,
                        const float* bias) {
@@ -108,16 +83,13 @@ void MatmulOneDnn::run(const Product& p, float* c, void* scratch, const float* a
   ready.c.set_data_handle(c);
   ready.scratch.set_data_handle(scratch);
   if (p.has_bias) ready.bias.set_data_handle(const_cast<float*>(bias));
-  // The C call: the C++ one would build a hash map at each run.
-  const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, ready.a.get()},
-                                       {DNNL_ARG_WEIGHTS, ready.b.get()},
-                                       {DNNL_ARG_DST, ready.c.get()},
-                                       {DNNL_ARG_SCRATCHPAD, ready.scratch.get()},
-                                       {DNNL_ARG_BIAS, ready.bias.get(true)}};
-  check(dnnl_primitive_execute(ready.primitive.get(), engine_->stream.get(), p.has_bias ? 5 : 4,
-                               arguments),
-        "a matrix product");
-  engine_->stream.wait();
+  engine_->run(ready.primitive,
+               {{DNNL_ARG_SRC, ready.a.get()},
+                {DNNL_ARG_WEIGHTS, ready.b.get()},
+                {DNNL_ARG_DST, ready.c.get()},
+                {DNNL_ARG_SCRATCHPAD, ready.scratch.get()},
+                {DNNL_ARG_BIAS, ready.bias.get(true)}},
+               "a matrix product", p.has_bias ? 5 : 4);
 }
 
 }  // namespace bv

@@ -1,5 +1,5 @@
-// Matrix products by oneDNN, of its API 2.x and 3.x. A primitive is made once for each product and
-// kept; its scratchpad is the caller's.
+// Matrix products by oneDNN (API 2.x and 3.x). A primitive is made once for each product and kept;
+// its scratchpad is the caller's.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -7,8 +7,9 @@
 
 namespace bv {
 
-// c = a b (+ bias), or c += a b. All row-major; of the weight-like b the plain order is the one
-// that oneDNN is fast with in every version.
+struct OneDnnEngine;
+
+// c = a b (+ bias), or c += a b. All row-major: every version of oneDNN is fast with b untransposed.
 struct Product {
   int M, N, K;        // c [M, N], a [M, K], b [K, N], bias [N]
   bool a_transposed;  // a lies in memory as [K, M]
@@ -30,11 +31,10 @@ class MatmulOneDnn {
            const float* bias);
 
  private:
-  struct Engine;
   struct Plan;
   Plan& plan(const Product&);
 
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<OneDnnEngine> engine_;
   std::map<Product, Plan> plans_;
 };
 

@@ -12,7 +12,7 @@ static inline void philox_words(uint64_t key, uint32_t counter, uint32_t c1, uin
   vq first;  // of the counters in out[0] and out[1], in the order that the end unpacks
   for (int lane = 0; lane < simd::width / 2; ++lane) first[lane] = lane % 2 * quads + lane / 2;
   for (int half = 0; half < 2; ++half) {
-    // One counter in each 64-bit lane; the upper half of a word's lane is rubbish.
+    // One counter in each 64-bit lane; the upper half of a lane is garbage.
     vq x0 = first + (counter + half * 2 * quads), x1 = vq{} + c1, x2 = vq{} + c2, x3 = vq{} + c3;
     uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
     for (int round = 0; round < 10; ++round) {

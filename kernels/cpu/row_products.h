@@ -1,12 +1,12 @@
-// Products of matrices whose rows lie anywhere: what a convolution is for the pixels that the same
-// taps of the filter reach.
-//   c[i, :] (= from[i, :]) + sum over runs of  a[i, run.a ... + depth] b[run.b ... + depth, :]
+// Products of matrices whose rows lie anywhere: a convolution, for the pixels that the same taps of
+// the filter reach.
+//   c[i, :] = (from[i, :] +) sum over runs of  a[i, run.a ... + depth] b[run.b ... + depth, :]
 // A block of row_block rows by panel_vectors vectors of c stays in registers while the runs of a
-// chunk go by (small_product.h says why these sizes). b is packed in panels of columns, [panel, row,
+// chunk go by (small_product.h explains the sizes). b is packed in panels of columns, [panel, row,
 // columns of the panel], so that the innermost loop reads it in order; a chunk's part of a panel
-// stays in the second-level cache for all blocks of rows, and is long enough that c's way from and
-// to the caches costs little. Every element of c is a sum in the order of the runs: the result does
-// not depend on how rows are cut into blocks.
+// stays in the second-level cache for all blocks of rows, and is long enough that loading and storing
+// c costs little. Every element of c is a sum in the order of the runs: the result does not depend on
+// how rows are cut into blocks.
 #pragma once
 #include <cstddef>
 
@@ -15,19 +15,21 @@
 
 namespace bv::BAREVISION_ISA {
 
-// Neighbouring elements of a's rows and the rows of b that they meet.
+// Neighbouring elements of a's rows and the rows of b that they multiply.
 struct Run {
   ptrdiff_t a;  // from the row's pointer
   int b, depth;
 };
 
-// Runs that are gone over at once: 144 KiB of a panel with AVX-512.
+// Runs that one pass over c takes: 144 KiB of a panel with AVX-512.
 struct Chunk {
-  static constexpr int most = 32, max_depth = 576;
+  static constexpr int max_runs = 32, max_depth = 576;
   int count = 0, depth = 0;
-  Run run[most];
+  Run run[max_runs];
 
-  bool takes(int more) const { return count == 0 || (count < most && depth + more <= max_depth); }
+  bool takes(int more) const {
+    return count == 0 || (count < max_runs && depth + more <= max_depth);
+  }
   void add(const Run& next) { run[count++] = next, depth += next.depth; }
 };
 
@@ -41,34 +43,21 @@ struct Rows {
 // Columns column ... column + vectors * width of the rows; panel [b's rows, vectors * width]
 template <int rows, int vectors>
 void runs_block(Rows at, int column, const Chunk& chunk, const float* panel) {
-  simd::vf sum[rows][vectors];
-#pragma GCC unroll 8
-  for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v)
-      sum[i][v] = at.from ? simd::load(at.from[i] + column + v * simd::width) : simd::vf{};
+  Block<rows, vectors> block;
+  if (at.from)
+    block.load([&](int i) { return at.from[i] + column; });
+  else
+    block.clear();
   for (int r = 0; r < chunk.count; ++r) {
     const Run run = chunk.run[r];
     const float* a[rows];
 #pragma GCC unroll 8
     for (int i = 0; i < rows; ++i) a[i] = at.a[i] + run.a;
     const float* b = panel + ptrdiff_t(run.b) * vectors * simd::width;
-    for (ptrdiff_t p = 0; p < run.depth; ++p, b += vectors * simd::width) {
-      simd::vf row[vectors];
-#pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) row[v] = simd::load(b + v * simd::width);
-#pragma GCC unroll 8
-      for (int i = 0; i < rows; ++i) {
-        const simd::vf element = simd::set(a[i][p]);
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) sum[i][v] = simd::fma(element, row[v], sum[i][v]);
-      }
-    }
+    for (ptrdiff_t p = 0; p < run.depth; ++p, b += vectors * simd::width)
+      block.add([&](int i) { return a[i][p]; }, b);
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) simd::store(at.c[i] + column + v * simd::width, sum[i][v]);
+  block.store([&](int i) { return at.c[i] + column; });
 }
 
 using RunsBlock = void (*)(Rows, int, const Chunk&, const float*);
@@ -76,22 +65,6 @@ using RunsBlock = void (*)(Rows, int, const Chunk&, const float*);
 static inline RunsBlock runs_block_of(int rows, int vectors) {
   return block_of(rows, vectors, []<int r, int v>() -> RunsBlock { return runs_block<r, v>; });
 }
-
-// The columns of a matrix in panels of nearly equal numbers of vectors.
-struct Panels {
-  int columns, count;
-  Parts vectors;
-
-  constexpr explicit Panels(int n)
-      : columns(n), count(0), vectors(round_up(n, simd::width) / simd::width, panel_vectors) {
-    count = vectors.count;
-  }
-  constexpr int begin(int panel) const { return vectors.begin(panel) * simd::width; }
-  constexpr int width(int panel) const { return begin(panel + 1) - begin(panel); }  // padded
-  constexpr int used(int panel) const {
-    return (columns < begin(panel + 1) ? columns : begin(panel + 1)) - begin(panel);
-  }
-};
 
 // One panel's columns of `count` rows.
 static inline void multiply_rows(Rows at, int count, const Panels& panels, int panel,
@@ -106,7 +79,7 @@ static inline void multiply_rows(Rows at, int count, const Panels& panels, int p
       product(here, column, chunk, packed);
       continue;
     }
-    float tile[row_block][panel_vectors * simd::width];  // whole vectors, where the rows end sooner
+    float tile[row_block][panel_vectors * simd::width];  // whole vectors; c's rows end sooner
     float* c[row_block];
     for (int i = 0; i < rows; ++i) {
       c[i] = tile[i];
@@ -119,7 +92,7 @@ static inline void multiply_rows(Rows at, int count, const Panels& panels, int p
 }
 
 // c[i, :] += sum over p of a[p][i0 + i] b[p][j0 ... + vectors * width]: both factors by their rows,
-// as the gradient of weights has them
+// as the weight gradient has them
 struct Pixels {
   const float* const* a;
   const float* const* b;
@@ -127,57 +100,21 @@ struct Pixels {
 };
 template <int rows, int vectors>
 void columns_block(float* c, ptrdiff_t c_row, Pixels pixels, ptrdiff_t i0, ptrdiff_t j0) {
-  simd::vf sum[rows][vectors];
-#pragma GCC unroll 8
-  for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) sum[i][v] = simd::load(c + i * c_row + v * simd::width);
+  const auto row = [&](int i) { return c + i * c_row; };
+  Block<rows, vectors> block;
+  block.load(row);
   for (ptrdiff_t p = 0; p < pixels.count; ++p) {
-    const float *a = pixels.a[p] + i0, *b = pixels.b[p] + j0;
-    simd::vf row[vectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) row[v] = simd::load(b + v * simd::width);
-#pragma GCC unroll 8
-    for (int i = 0; i < rows; ++i) {
-      const simd::vf element = simd::set(a[i]);
-#pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) sum[i][v] = simd::fma(element, row[v], sum[i][v]);
-    }
+    const float* a = pixels.a[p] + i0;
+    block.add([&](int i) { return a[i]; }, pixels.b[p] + j0);
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) simd::store(c + i * c_row + v * simd::width, sum[i][v]);
+  block.store(row);
 }
 
 using ColumnsBlock = void (*)(float*, ptrdiff_t, Pixels, ptrdiff_t, ptrdiff_t);
 
-template <int rows>
-ColumnsBlock columns_block_of(int vectors) {
-  if (vectors == 1) return columns_block<rows, 1>;
-  if (vectors == 2) return columns_block<rows, 2>;
-  if constexpr (panel_vectors == 4) {
-    if (vectors == 3) return columns_block<rows, 3>;
-    return columns_block<rows, 4>;
-  }
-  return nullptr;
-}
-
 static inline ColumnsBlock columns_block_of(int rows, int vectors) {
-  switch (rows) {
-    case 1:
-      return columns_block_of<1>(vectors);
-    case 2:
-      return columns_block_of<2>(vectors);
-    case 3:
-      return columns_block_of<3>(vectors);
-    case 4:
-      return columns_block_of<4>(vectors);
-    case 5:
-      return columns_block_of<5>(vectors);
-    default:
-      return columns_block_of<6>(vectors);
-  }
+  return block_of(rows, vectors,
+                  []<int r, int v>() -> ColumnsBlock { return columns_block<r, v>; });
 }
 
 }  // namespace bv::BAREVISION_ISA

@@ -40,7 +40,7 @@ static inline vi count_up() {
 #ifdef __AVX512F__
 static inline vf load(const float* p) { return _mm512_loadu_ps(p); }
 static inline void store(float* p, vf v) { _mm512_storeu_ps(p, v); }
-// The first n elements (0 <= n <= width); memory behind them is not touched, the rest reads as 0.
+// The first n elements (0 <= n <= width); memory past them is not touched; the other lanes are 0.
 static inline vf load_partial(const float* p, int n) {
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p);
 }
@@ -190,7 +190,7 @@ static inline void split_pixels(const uint8_t* pixels, const PixelShuffles& shuf
   _mm_storeu_si128(reinterpret_cast<__m128i*>(blue), out[2]);
 }
 
-// As many pixels of 3 bytes in reversed order; a byte before them is read, one behind them written.
+// As many pixels of 3 bytes in reversed order; reads one byte before them, writes one after them.
 constexpr int pixels_at_once = 5;
 static inline void reverse_pixels(const uint8_t* pixels, uint8_t* out) {
   const __m128i take = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
@@ -283,7 +283,7 @@ struct Whole {
   static void store(float* p, vf v) { simd::store(p, v); }
   static vi load_integers(const uint8_t* p) { return simd::load_integers(p); }
   static void store_integers(uint8_t* p, vi v) { simd::store_integers(p, v); }
-  static vf keep(vf v, vf = vf{}) { return v; }  // lanes behind the end become the second
+  static vf keep(vf v, vf = vf{}) { return v; }  // lanes past the end become the second
 };
 struct Part {
   int n;

@@ -1,10 +1,9 @@
 // Products of matrices that fit a core's caches, for attention's tiles:  c = a b  or  c += a b.
 //   c [m, n]   rows `c_row` floats apart
 //   a [m, k]   element (i, p) at a[i * a_row + p * a_k]: a transposed a costs nothing more
-//   b [k, n]   packed in panels of at most panel_vectors vectors of columns, each panel [k,
-//   columns]
+//   b [k, n]   packed in panels of up to panel_vectors vectors of columns, each panel [k, columns]
 //              in one piece, so that the innermost loop reads it in order; n is a multiple of width
-// A block of c is held in registers while k runs: row_block x panel_vectors vectors, 24 of 32
+// A block of c stays in registers while k runs: row_block x panel_vectors vectors, 24 of 32
 // registers with AVX-512 and 12 of 16 with AVX2, so that each vector of b serves six multiply-adds
 // and each element of a four (two). Every element of c is a sum over k in order: the result does
 // not depend on how rows are cut into blocks.
@@ -22,70 +21,120 @@ constexpr int k_block = 128;  // rows of a panel that stay in the first-level ca
 
 constexpr int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// `total` cut into as few parts of at most `most` as will do, of nearly equal sizes.
+// `total` cut into as few parts of at most `max_size` as possible, of nearly equal sizes.
 struct Parts {
   int total, count;
 
-  constexpr Parts(int size, int most) : total(size), count((size + most - 1) / most) {}
+  constexpr Parts(int size, int max_size) : total(size), count((size + max_size - 1) / max_size) {}
   constexpr int begin(int part) const { return total * part / count; }
 };
 
+// The columns of a matrix in panels of nearly equal numbers of vectors.
+struct Panels {
+  int columns, count;
+  Parts vectors;
+
+  constexpr explicit Panels(int n)
+      : columns(n), count(0), vectors(round_up(n, simd::width) / simd::width, panel_vectors) {
+    count = vectors.count;
+  }
+  constexpr int begin(int panel) const { return vectors.begin(panel) * simd::width; }
+  constexpr int width(int panel) const { return begin(panel + 1) - begin(panel); }  // padded
+  constexpr int used(int panel) const {
+    return (columns < begin(panel + 1) ? columns : begin(panel + 1)) - begin(panel);
+  }
+};
+
+// One panel [k, width]: to[i, j] = from[i * stride + j] for j < used, else 0
+static inline void pack_panel_rows(float* to, const float* from, ptrdiff_t stride, int k, int width,
+                                   int used) {
+  for (int i = 0; i < k; ++i, to += width, from += stride)
+    for (int j = 0; j < width; j += simd::width)
+      simd::store(to + j, used - j >= simd::width ? simd::load(from + j)
+                                                  : simd::load_partial(from + j, used - j));
+}
+
+// to[i, j] = from[j * stride + i] for j < used, else 0
+static inline void pack_panel_columns(float* to, const float* from, ptrdiff_t stride, int k,
+                                      int width, int used) {
+  transpose_tile(to, width, from, stride, used, k);
+  for (int i = 0; used < width && i < k; ++i)
+    for (int j = used; j < width; ++j) to[ptrdiff_t(i) * width + j] = 0;
+}
+
 // b[i, j] = inp[i * stride + j] for j < n, 0 up to the next multiple of width
 static inline void pack_rows(float* b, const float* inp, ptrdiff_t stride, int k, int n) {
-  const Parts panels(round_up(n, simd::width) / simd::width, panel_vectors);
+  const Panels panels(n);
   for (int panel = 0; panel < panels.count; ++panel) {
-    const int begin = panels.begin(panel) * simd::width;
-    const int columns = panels.begin(panel + 1) * simd::width - begin;
-    float* to = b + ptrdiff_t(begin) * k;
-    for (int i = 0; i < k; ++i, to += columns)
-      for (int j = 0; j < columns; j += simd::width) {
-        const int left = n - begin - j;
-        const float* from = inp + i * stride + begin + j;
-        simd::store(to + j, left >= simd::width ? simd::load(from)
-                                                : simd::load_partial(from, left > 0 ? left : 0));
-      }
+    const int begin = panels.begin(panel);
+    pack_panel_rows(b + ptrdiff_t(begin) * k, inp + begin, stride, k, panels.width(panel),
+                    panels.used(panel));
   }
 }
 
 // b[i, j] = inp[j * stride + i] for j < n, 0 up to the next multiple of width
 static inline void pack_columns(float* b, const float* inp, ptrdiff_t stride, int k, int n) {
-  const Parts panels(round_up(n, simd::width) / simd::width, panel_vectors);
+  const Panels panels(n);
   for (int panel = 0; panel < panels.count; ++panel) {
-    const int begin = panels.begin(panel) * simd::width;
-    const int columns = panels.begin(panel + 1) * simd::width - begin;
-    const int used = n - begin < columns ? n - begin : columns;
-    float* to = b + ptrdiff_t(begin) * k;
-    transpose_tile(to, columns, inp + begin * stride, stride, used, k);
-    for (int i = 0; used < columns && i < k; ++i)
-      for (int j = used; j < columns; ++j) to[ptrdiff_t(i) * columns + j] = 0;
+    const int begin = panels.begin(panel);
+    pack_panel_columns(b + ptrdiff_t(begin) * k, inp + begin * stride, stride, k,
+                       panels.width(panel), panels.used(panel));
   }
 }
 
-// rows x vectors * width elements of c; both are constants, for they live in registers.
+// A block of c in registers: `rows` x `vectors`, constants so that every loop unrolls.
 template <int rows, int vectors>
-void product_block(float* c, ptrdiff_t c_row, const float* a, ptrdiff_t a_row, ptrdiff_t a_k,
-                   const float* b, int k, bool accumulate) {
+struct Block {
   simd::vf sum[rows][vectors];
+
+  // row(i) points to the block's columns in row i.
+  template <class Row>
+  __attribute__((always_inline)) void load(Row row) {
 #pragma GCC unroll 8
-  for (int i = 0; i < rows; ++i)
+    for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v)
-      sum[i][v] = accumulate ? simd::load(c + i * c_row + v * simd::width) : simd::vf{};
-  for (int p = 0; p < k; ++p, a += a_k, b += vectors * simd::width) {
+      for (int v = 0; v < vectors; ++v) sum[i][v] = simd::load(row(i) + v * simd::width);
+  }
+  __attribute__((always_inline)) void clear() {
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) sum[i][v] = simd::vf{};
+  }
+  template <class Row>
+  __attribute__((always_inline)) void store(Row row) const {
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) simd::store(row(i) + v * simd::width, sum[i][v]);
+  }
+  // c[i, :] += a(i) b[:]
+  template <class A>
+  __attribute__((always_inline)) void add(A a, const float* b) {
     simd::vf row[vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) row[v] = simd::load(b + v * simd::width);
 #pragma GCC unroll 8
     for (int i = 0; i < rows; ++i) {
-      const simd::vf element = simd::set(a[i * a_row]);
+      const simd::vf element = simd::set(a(i));
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) sum[i][v] = simd::fma(element, row[v], sum[i][v]);
     }
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) simd::store(c + i * c_row + v * simd::width, sum[i][v]);
+};
+
+template <int rows, int vectors>
+void product_block(float* c, ptrdiff_t c_row, const float* a, ptrdiff_t a_row, ptrdiff_t a_k,
+                   const float* b, int k, bool accumulate) {
+  const auto row = [&](int i) { return c + i * c_row; };
+  Block<rows, vectors> block;
+  if (accumulate)
+    block.load(row);
+  else
+    block.clear();
+  for (int p = 0; p < k; ++p, a += a_k, b += vectors * simd::width)
+    block.add([&](int i) { return a[i * a_row]; }, b);
+  block.store(row);
 }
 
 using ProductBlock = void (*)(float*, ptrdiff_t, const float*, ptrdiff_t, ptrdiff_t, const float*,
@@ -132,19 +181,18 @@ struct Factor {  // a
 // n counts the columns that b was packed with; c is written up to the next multiple of width.
 static inline void multiply(float* c, ptrdiff_t c_row, Factor a, const float* b, int m, int n,
                             int k, bool accumulate) {
-  const Parts panels(round_up(n, simd::width) / simd::width, panel_vectors);
+  const Panels panels(n);
   const Parts blocks(m, row_block), k_blocks(k, k_block);
   for (int kb = 0; kb < k_blocks.count; ++kb) {
     const int p = k_blocks.begin(kb), depth = k_blocks.begin(kb + 1) - p;
     for (int panel = 0; panel < panels.count; ++panel) {
-      const int first = panels.begin(panel), vectors = panels.begin(panel + 1) - first;
-      const float* b_at =
-          b + ptrdiff_t(first) * simd::width * k + ptrdiff_t(p) * vectors * simd::width;
+      const int column = panels.begin(panel), width = panels.width(panel);
+      const float* b_at = b + ptrdiff_t(column) * k + ptrdiff_t(p) * width;
       for (int block = 0; block < blocks.count; ++block) {
         const int i = blocks.begin(block), rows = blocks.begin(block + 1) - i;
-        product_block_of(rows, vectors)(c + i * c_row + first * simd::width, c_row,
-                                        a.data + i * a.row + p * a.k, a.row, a.k, b_at, depth,
-                                        accumulate || kb > 0);
+        product_block_of(rows, width / simd::width)(c + i * c_row + column, c_row,
+                                                    a.data + i * a.row + p * a.k, a.row, a.k, b_at,
+                                                    depth, accumulate || kb > 0);
       }
     }
   }
