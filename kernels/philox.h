@@ -1,5 +1,5 @@
 // Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): a
-// counter-based generator, so that a random number is a pure function of what it is for, never of
+// counter-based generator, so that a random number depends only on what it is used for, never on
 // who draws it or when.
 #pragma once
 #include <cstdint>
@@ -37,14 +37,14 @@ BV_HOST_DEVICE inline float uniform(uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24f;
 }
 
-// What a stream of random numbers is for: the last word of the counter, so that two uses never
-// share numbers. Below 2^16: the layer number of a dropout.
+// What a random stream is used for: the last word of the counter, so that no two uses share
+// numbers. Values below 2^16 are dropout layers.
 enum RandomUse : uint32_t {
   random_init = 1u << 16,  // parameter initialisation
   random_order,            // an epoch's order of images
   random_augment,          // crop and flip
   random_split,            // train / validation
-  random_data,             // drawn pictures and synthetic pixels
+  random_data,             // drawn images and synthetic pixels
   random_replace,          // the image that stands in for a bad one
 };
 

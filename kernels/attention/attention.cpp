@@ -3,18 +3,19 @@
 // and backward, with dP' = dout V^T * mask / (1 - drop) and delta = rowsum(dout * out):
 //   dV = (P * mask / (1 - drop))^T dout,  dS = P * (dP' - delta)
 //   dQ = dS K / sqrt(D),  dK = dS^T Q / sqrt(D)                          all =
-// Saved for backward: out and lse = log sum exp of each row of S, from which P comes again.
+// Saved for backward: out and lse = log sum exp of each row of S, from which P is recomputed.
 //
-// Flash-style (Dao et al. 2022): S exists as a tile of at most 48 queries x 256 keys. Forward goes
-// over the keys with a running maximum and sum (a second tile of keys rescales what the first
-// gave); backward has the keys outside, whose dK and dV gather in a tile while the queries pass,
-// and adds to dQ in memory. The factor b of each product (small_product.h) is packed first, the
-// factor a is read where it lies; 1 / sqrt(D) enters with the exponential and where gradients are
-// written. A thread takes whole heads (in forward: runs of query tiles where heads are few) and has
-// its tiles in the workspace. Every row's arithmetic is the same whoever computes it. 4 B H N^2 D
-// flops forward, 10 backward, on 4 (8) B N H D floats: limited by arithmetic.
+// Flash-style (Dao et al. 2022): S exists only as a tile of at most 48 queries x 256 keys. Forward
+// is an online softmax over the key tiles. Backward loops over key tiles, then query tiles: dK and
+// dV stay in a tile, dQ is added in memory. Products: small_product.h, factor a in place, factor b
+// packed first. 1 / sqrt(D) enters in the exponential and as gradients are written.
+// Threads share out the heads (in forward, the query tiles of all heads); each has its own tiles in
+// the workspace. A row's arithmetic doesn't depend on which thread computes it.
+// Limited by arithmetic: 4 B H N^2 D flops forward, 10 backward, on 4 (8) B N H D floats.
 #include <math.h>
 #include <omp.h>
+
+#include <type_traits>
 
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/random.h"
@@ -34,91 +35,89 @@ void check(const Op& op, const char* name) {
           "D: must be a multiple of 8 up to 128");
 }
 
-// ------------------------------------------------------------------------------------------------
-// tiles and their memory
+// ---- tiles --------------------------------------------------------------------------------------
+// `total` rows in tiles of equal size, except that the last may be smaller.
+struct Tiling {
+  int total, count, size;
 
-constexpr int max_queries = 48, max_keys = 256;
-
-constexpr int round_div(int n, int by) { return (n + by - 1) / by; }
-
-// Sizes of an operation's tiles. The last tile of either kind may be smaller.
-struct Tiles {
-  int N, D;
-  int queries, keys;           // in a tile
-  int query_count, key_count;  // tiles
-  int columns;                 // of a tile of rows of D elements
-
-  template <class Op>
-  explicit Tiles(const Op& op) : N(op.shape.N), D(op.shape.D) {
-    queries = round_up(round_div(N, round_div(N, max_queries)), row_block);
-    keys = round_up(round_div(N, round_div(N, max_keys)), width);
-    query_count = round_div(N, queries);
-    key_count = round_div(N, keys);
-    columns = round_up(D, width);
+  Tiling(int n, int max_size, int multiple)
+      : total(n),
+        count(Parts(n, max_size).count),
+        size(round_up((n + count - 1) / count, multiple)) {
+    count = Parts(n, size).count;
   }
-  int queries_in(int tile) const { return tile + 1 < query_count ? queries : N - tile * queries; }
-  int keys_in(int tile) const { return tile + 1 < key_count ? keys : N - tile * keys; }
+  int begin(int tile) const { return tile * size; }
+  int rows(int tile) const { return tile + 1 < count ? size : total - tile * size; }
 };
 
-// Hands out pieces of a thread's part of the workspace; with null it only counts.
-struct Scratch {
+// A thread's arrays, one after another in its part of the workspace; a null base only counts.
+struct Tiles {
+  Tiling queries, keys;
+  int D, columns;  // of a row of D elements: whole vectors
   float* base;
-  size_t used = 0;
+  size_t floats = 0;
 
-  float* take(size_t floats) {
-    float* at = base ? base + used : nullptr;
-    used += (floats + 15) / 16 * 16;
+  template <class Op>
+  Tiles(const Op& op, float* memory)
+      : queries(op.shape.N, 48, row_block),
+        keys(op.shape.N, 256, width),
+        D(op.shape.D),
+        columns(round_up(op.shape.D, width)),
+        base(memory) {}
+
+  float* take(int rows, int row_floats = 1) {
+    float* at = base ? base + floats : nullptr;
+    floats += (size_t(rows) * row_floats + 15) / 16 * 16;
     return at;
   }
 };
 
-struct ForwardTiles {
-  float *k, *v;      // K^T and V of the whole head, packed by tiles of keys
-  float* s;          // [queries, keys]  S, then P
-  float* o;          // [queries, columns]  P V, not yet divided by the sum
-  float *max, *sum;  // [queries]  of the keys so far; max with 1 / sqrt(D)
-  float* random;
-
-  ForwardTiles(Scratch& scratch, const Tiles& t)
-      : k(scratch.take(size_t(t.key_count) * t.keys * t.D)),
-        v(scratch.take(size_t(t.key_count) * t.keys * t.columns)),
-        s(scratch.take(size_t(t.queries) * t.keys)),
-        o(scratch.take(size_t(t.queries) * t.columns)),
-        max(scratch.take(t.queries)),
-        sum(scratch.take(t.queries)),
-        random(scratch.take(t.keys + 8 * width)) {}
+struct ForwardTiles : Tiles {
+  using Tiles::Tiles;
+  // Of the whole head, packed by key tiles:
+  float* k = take(keys.count * keys.size, D);        // K^T
+  float* v = take(keys.count * keys.size, columns);  // V
+  float* s = take(queries.size, keys.size);          // S, then P
+  float* o = take(queries.size, columns);            // P V, not yet divided by row_sum
+  float* row_max = take(queries.size);               // over the keys so far, with 1 / sqrt(D)
+  float* row_sum = take(queries.size);
+  float* random = take(keys.size + 8 * width);
+  int packed_head = -1;
 };
 
-struct BackwardTiles {
-  float *k_t, *v_t, *k;  // of a tile of keys, packed: K^T, V^T, K
-  float *q, *dout;       // of a tile of queries, packed
-  float *p, *ds;         // [queries, keys]  S, then P * mask / (1 - drop); dP, then dS
-  float *dk, *dv;        // [keys, columns]
-  float* dq;             // [queries, columns]
-  float* random;
-
-  BackwardTiles(Scratch& scratch, const Tiles& t)
-      : k_t(scratch.take(size_t(t.keys) * t.D)),
-        v_t(scratch.take(size_t(t.keys) * t.D)),
-        k(scratch.take(size_t(t.keys) * t.columns)),
-        q(scratch.take(size_t(t.queries) * t.columns)),
-        dout(scratch.take(size_t(t.queries) * t.columns)),
-        p(scratch.take(size_t(t.queries) * t.keys)),
-        ds(scratch.take(size_t(t.queries) * t.keys)),
-        dk(scratch.take(size_t(t.keys) * t.columns)),
-        dv(scratch.take(size_t(t.keys) * t.columns)),
-        dq(scratch.take(size_t(t.queries) * t.columns)),
-        random(scratch.take(t.keys + 8 * width)) {}
+struct BackwardTiles : Tiles {
+  using Tiles::Tiles;
+  float* k_t = take(keys.size, D);  // K^T, V^T, K of a key tile, packed
+  float* v_t = take(keys.size, D);
+  float* k = take(keys.size, columns);
+  float* q = take(queries.size, columns);  // of a query tile, packed
+  float* dout = take(queries.size, columns);
+  float* p = take(queries.size, keys.size);   // S, then P * mask / (1 - drop)
+  float* ds = take(queries.size, keys.size);  // dP, then dS
+  float* dk = take(keys.size, columns);
+  float* dv = take(keys.size, columns);
+  float* dq = take(queries.size, columns);
+  float* random = take(keys.size + 8 * width);
 };
 
-template <class ThreadTiles>
-size_t thread_floats(const Tiles& tiles) {
-  Scratch scratch{nullptr};
-  ThreadTiles count(scratch, tiles);
-  return scratch.used;
+template <class ThreadTiles, class Op>
+size_t workspace_of_threads(const Op& op) {
+  return ThreadTiles(op, nullptr).floats * size_t(omp_get_max_threads()) * sizeof(float);
 }
 
-// A head's rows in [B, N, parts, H, D]: row n at data + n * stride.
+// Calls body(a thread's tiles, unit) for each unit < units.
+template <class ThreadTiles, class Op, class Body>
+void for_each_unit(const Op& op, int units, Body body) {
+  const size_t floats = ThreadTiles(op, nullptr).floats;
+#pragma omp parallel
+  {
+    ThreadTiles mine(op, static_cast<float*>(op.workspace) + floats * size_t(omp_get_thread_num()));
+#pragma omp for schedule(static)
+    for (int unit = 0; unit < units; ++unit) body(mine, unit);
+  }
+}
+
+// The rows of one head in [B, N, parts, H, D]: row n starts at data + n * stride.
 template <class T>
 struct Rows {
   T* data;
@@ -126,70 +125,55 @@ struct Rows {
 
   T* operator[](int n) const { return data + n * stride; }
 };
-template <class T, class Op>
-Rows<T> rows_of(T* data, const Op& op, int parts, int part, int b, int h) {
+// parts, part: 3 and 0, 1, 2 for Q, K, V in qkv; 1 and 0 for out and dout.
+template <class Data, class Op>
+auto rows_of(Data* data, const Op& op, int parts, int part, int b, int h) {
+  using T = std::conditional_t<std::is_const_v<Data>, const float, float>;
   const ptrdiff_t stride = ptrdiff_t(parts) * op.shape.H * op.shape.D;
-  return {data + b * (op.shape.N * stride) + (ptrdiff_t(part) * op.shape.H + h) * op.shape.D,
-          stride};
+  return Rows<T>{static_cast<T*>(data) + b * (op.shape.N * stride) +
+                     (ptrdiff_t(part) * op.shape.H + h) * op.shape.D,
+                 stride};
 }
 
-// ------------------------------------------------------------------------------------------------
-// dropout
-
-struct Drop {
-  float drop, scale;  // scale = 1 / (1 - drop)
-  uint64_t seed;
-  uint32_t position, epoch, layer;
-
-  template <class Op>
-  Drop(const Op& op, int b) : drop(op.drop), scale(op.drop < 1 ? 1 / (1 - op.drop) : 0) {
-    if (drop == 0) return;
-    seed = op.params->seed;
-    position = op.params->position + static_cast<uint32_t>(b);
-    epoch = op.params->epoch;
-    layer = op.layer;
-  }
-};
-
-// Elements first .. first + n of a head's decisions: 1 / (1 - drop) where kept, else 0. They start
-// up to 3 places behind `random`, since four share a counter.
-const float* draw(const Drop& d, float* random, uint64_t first, int n) {
+// ---- dropout ------------------------------------------------------------------------------------
+// Dropout's decisions for n keys of a query: 1 / (1 - drop) where kept, else 0. They start up to 3
+// floats into `random`, since four decisions share a counter.
+template <class Op>
+const float* draw(const Op& op, float* random, int b, int h, int query, int key, int n) {
+  const StepParams& params = *op.params;
+  const auto position = params.position + static_cast<uint32_t>(b);
+  const float scale = op.drop < 1 ? 1 / (1 - op.drop) : 0;
+  const uint64_t first = (static_cast<uint64_t>(h) * op.shape.N + query) * op.shape.N + key;
   const int skip = static_cast<int>(first % 4);
   for (int at = 0; at < skip + n; at += 4 * width) {
     simd::vu words[4];
-    philox_words(d.seed, static_cast<uint32_t>((first + static_cast<uint64_t>(at)) / 4), d.position,
-                 d.epoch, d.layer, words);
+    philox_words(params.seed, static_cast<uint32_t>((first + static_cast<uint64_t>(at)) / 4),
+                 position, params.epoch, op.layer, words);
     for (int v = 0; v < 4; ++v)
       simd::store(random + at + v * width,
-                  simd::select(uniform(words[v]) >= d.drop, simd::set(d.scale), vf{}));
+                  simd::select(uniform(words[v]) >= op.drop, simd::set(scale), vf{}));
   }
   return random + skip;
 }
 
-template <class Op>
-uint64_t first_decision(const Op& op, int h, int query, int key) {
-  return (static_cast<uint64_t>(h) * op.shape.N + query) * op.shape.N + key;
-}
-
-// ------------------------------------------------------------------------------------------------
-// forward
-
-// A row of S becomes exp(S scale - max); max and sum take it in. Returns what earlier terms of this
-// row have to be multiplied with.
-float softmax_row(float* s, int n, float scale, float& max, float& sum) {
-  vf most = simd::set(-INFINITY), total{};
+// ---- forward ------------------------------------------------------------------------------------
+// Online softmax: a row of S becomes exp(S scale - row_max); row_max and row_sum are updated.
+// Returns the factor that rescales the row's earlier sums.
+float softmax_row(float* s, int n, float scale, float& row_max, float& row_sum) {
+  vf max = simd::set(-INFINITY), sum{};
   simd::for_each(n, [&](int j, auto lanes) {
-    most = simd::max(most, lanes.keep(lanes.load(s + j), simd::set(-INFINITY)));
+    max = simd::max(max, lanes.keep(lanes.load(s + j), simd::set(-INFINITY)));
   });
-  const float row_max = simd::reduce_max(most) * scale, new_max = row_max > max ? row_max : max;
+  const float tile_max = simd::reduce_max(max) * scale;
+  const float new_max = tile_max > row_max ? tile_max : row_max;
   simd::for_each(n, [&](int j, auto lanes) {
     const vf p = simd::exp(simd::fma(lanes.load(s + j), simd::set(scale), simd::set(-new_max)));
-    total += lanes.keep(p);
+    sum += lanes.keep(p);
     lanes.store(s + j, p);
   });
-  const float factor = max == -INFINITY ? 0 : expf(max - new_max);
-  sum = sum * factor + simd::reduce_sum(total);
-  max = new_max;
+  const float factor = row_max == -INFINITY ? 0 : expf(row_max - new_max);
+  row_sum = row_sum * factor + simd::reduce_sum(sum);
+  row_max = new_max;
   return factor;
 }
 
@@ -199,53 +183,53 @@ void multiply_row(float* row, const float* by, int n) {
   });
 }
 
-void scale_row(float* out, const float* row, float by, int n) {
-  simd::for_each(n, [&](int j, auto lanes) { lanes.store(out + j, lanes.load(row + j) * by); });
+// out = or += row * by
+void scale_row(float* out, const float* row, float by, int n, bool accumulate = false) {
+  simd::for_each(n, [&](int j, auto lanes) {
+    const vf x = lanes.load(row + j) * by;
+    lanes.store(out + j, accumulate ? lanes.load(out + j) + x : x);
+  });
 }
 
-void pack_head(const ForwardTiles& mine, const Tiles& tiles, Rows<const float> k,
-               Rows<const float> v) {
-  for (int tile = 0; tile < tiles.key_count; ++tile) {
-    const int key = tile * tiles.keys, keys = tiles.keys_in(tile);
-    pack_columns(mine.k + ptrdiff_t(key) * tiles.D, k[key], k.stride, tiles.D, keys);
-    pack_rows(mine.v + ptrdiff_t(key) * tiles.columns, v[key], v.stride, keys, tiles.D);
+void pack_head(const ForwardTiles& mine, Rows<const float> k, Rows<const float> v) {
+  for (int tile = 0; tile < mine.keys.count; ++tile) {
+    const int key = mine.keys.begin(tile), keys = mine.keys.rows(tile);
+    pack_columns(mine.k + ptrdiff_t(key) * mine.D, k[key], k.stride, mine.D, keys);
+    pack_rows(mine.v + ptrdiff_t(key) * mine.columns, v[key], v.stride, keys, mine.D);
   }
 }
 
-void forward_queries(const AttentionForward& op, const ForwardTiles& mine, const Tiles& tiles,
-                     int b, int h, int query_tile) {
-  const auto q = rows_of(static_cast<const float*>(op.qkv), op, 3, 0, b, h);
-  const auto out = rows_of(static_cast<float*>(op.out), op, 1, 0, b, h);
-  const int query = query_tile * tiles.queries, queries = tiles.queries_in(query_tile);
+void forward_queries(const AttentionForward& op, const ForwardTiles& mine, int b, int h,
+                     int query_tile) {
+  const auto q = rows_of(op.qkv, op, 3, 0, b, h);
+  const auto out = rows_of(op.out, op, 1, 0, b, h);
+  const int query = mine.queries.begin(query_tile), queries = mine.queries.rows(query_tile);
   const float scale = 1 / sqrtf(static_cast<float>(op.shape.D));
-  const Drop drop(op, b);
-  for (int i = 0; i < queries; ++i) mine.max[i] = -INFINITY, mine.sum[i] = 0;
+  for (int i = 0; i < queries; ++i) mine.row_max[i] = -INFINITY, mine.row_sum[i] = 0;
 
-  for (int tile = 0; tile < tiles.key_count; ++tile) {
-    const int key = tile * tiles.keys, keys = tiles.keys_in(tile);
-    multiply(mine.s, tiles.keys, {q[query], q.stride, 1}, mine.k + ptrdiff_t(key) * op.shape.D,
+  for (int tile = 0; tile < mine.keys.count; ++tile) {
+    const int key = mine.keys.begin(tile), keys = mine.keys.rows(tile);
+    multiply(mine.s, mine.keys.size, {q[query], q.stride, 1}, mine.k + ptrdiff_t(key) * op.shape.D,
              queries, keys, op.shape.D, false);
     for (int i = 0; i < queries; ++i) {
-      float* s = mine.s + ptrdiff_t(i) * tiles.keys;
-      float* o = mine.o + ptrdiff_t(i) * tiles.columns;
-      const float factor = softmax_row(s, keys, scale, mine.max[i], mine.sum[i]);
+      float* s = mine.s + ptrdiff_t(i) * mine.keys.size;
+      float* o = mine.o + ptrdiff_t(i) * mine.columns;
+      const float factor = softmax_row(s, keys, scale, mine.row_max[i], mine.row_sum[i]);
       if (tile > 0) scale_row(o, o, factor, op.shape.D);
-      if (op.drop > 0)
-        multiply_row(s, draw(drop, mine.random, first_decision(op, h, query + i, key), keys), keys);
+      if (op.drop > 0) multiply_row(s, draw(op, mine.random, b, h, query + i, key, keys), keys);
     }
-    multiply(mine.o, tiles.columns, {mine.s, tiles.keys, 1},
-             mine.v + ptrdiff_t(key) * tiles.columns, queries, op.shape.D, keys, tile > 0);
+    multiply(mine.o, mine.columns, {mine.s, mine.keys.size, 1},
+             mine.v + ptrdiff_t(key) * mine.columns, queries, op.shape.D, keys, tile > 0);
   }
   for (int i = 0; i < queries; ++i) {
-    scale_row(out[query + i], mine.o + ptrdiff_t(i) * tiles.columns, 1 / mine.sum[i], op.shape.D);
+    scale_row(out[query + i], mine.o + ptrdiff_t(i) * mine.columns, 1 / mine.row_sum[i],
+              op.shape.D);
     op.lse[(ptrdiff_t(b) * op.shape.H + h) * op.shape.N + query + i] =
-        mine.max[i] + logf(mine.sum[i]);
+        mine.row_max[i] + logf(mine.row_sum[i]);
   }
 }
 
-// ------------------------------------------------------------------------------------------------
-// backward
-
+// ---- backward -----------------------------------------------------------------------------------
 float dot(const float* a, const float* b, int n) {
   vf sum{};
   simd::for_each(
@@ -253,7 +237,7 @@ float dot(const float* a, const float* b, int n) {
   return simd::reduce_sum(sum);
 }
 
-// p holds a row of S, ds one of dP; they become P * keep and dS. keep: null without dropout.
+// Rows: p holds S and becomes P * keep, ds holds dP and becomes dS. keep: null without dropout.
 void softmax_backward_row(float* p, float* ds, const float* keep, int n, float scale, float lse,
                           float delta) {
   simd::for_each(n, [&](int j, auto lanes) {
@@ -264,131 +248,96 @@ void softmax_backward_row(float* p, float* ds, const float* keep, int n, float s
   });
 }
 
-// dQ of a tile of queries, of which this is tile `key_tile` of the keys.
-void write_dq(const BackwardTiles& mine, const Tiles& tiles, Rows<float> dq, int query, int queries,
-              float scale, bool accumulate) {
-  for (int i = 0; i < queries; ++i) {
-    float* out = dq[query + i];
-    const float* row = mine.dq + ptrdiff_t(i) * tiles.columns;
-    simd::for_each(tiles.D, [&](int j, auto lanes) {
-      const vf add = lanes.load(row + j) * scale;
-      lanes.store(out + j, accumulate ? lanes.load(out + j) + add : add);
-    });
-  }
-}
-
-// P and dS of a tile, and what they give to dV, dK and dQ.
-void backward_tile(const AttentionBackward& op, const BackwardTiles& mine, const Tiles& tiles,
-                   int b, int h, int query_tile, int key_tile) {
-  const auto q = rows_of(static_cast<const float*>(op.qkv), op, 3, 0, b, h);
-  const auto out = rows_of(static_cast<const float*>(op.out), op, 1, 0, b, h);
-  const auto dout = rows_of(static_cast<const float*>(op.dout), op, 1, 0, b, h);
-  const auto dq = rows_of(static_cast<float*>(op.dqkv), op, 3, 0, b, h);
-  const int query = query_tile * tiles.queries, queries = tiles.queries_in(query_tile);
-  const int key = key_tile * tiles.keys, keys = tiles.keys_in(key_tile);
+// P and dS of a tile, and their contribution to dV, dK and dQ.
+void backward_tile(const AttentionBackward& op, const BackwardTiles& mine, int b, int h,
+                   int query_tile, int key_tile) {
+  const auto q = rows_of(op.qkv, op, 3, 0, b, h);
+  const auto out = rows_of(op.out, op, 1, 0, b, h);
+  const auto dout = rows_of(op.dout, op, 1, 0, b, h);
+  const auto dq = rows_of(op.dqkv, op, 3, 0, b, h);
+  const int query = mine.queries.begin(query_tile), queries = mine.queries.rows(query_tile);
+  const int key = mine.keys.begin(key_tile), keys = mine.keys.rows(key_tile);
   const float scale = 1 / sqrtf(static_cast<float>(op.shape.D));
-  const Drop drop(op, b);
 
-  multiply(mine.p, tiles.keys, {q[query], q.stride, 1}, mine.k_t, queries, keys, op.shape.D, false);
-  multiply(mine.ds, tiles.keys, {dout[query], dout.stride, 1}, mine.v_t, queries, keys, op.shape.D,
+  multiply(mine.p, mine.keys.size, {q[query], q.stride, 1}, mine.k_t, queries, keys, op.shape.D,
            false);
+  multiply(mine.ds, mine.keys.size, {dout[query], dout.stride, 1}, mine.v_t, queries, keys,
+           op.shape.D, false);
   for (int i = 0; i < queries; ++i) {
-    const float* keep = op.drop > 0
-                            ? draw(drop, mine.random, first_decision(op, h, query + i, key), keys)
-                            : nullptr;
-    softmax_backward_row(mine.p + ptrdiff_t(i) * tiles.keys, mine.ds + ptrdiff_t(i) * tiles.keys,
-                         keep, keys, scale,
+    const float* keep = op.drop > 0 ? draw(op, mine.random, b, h, query + i, key, keys) : nullptr;
+    softmax_backward_row(mine.p + ptrdiff_t(i) * mine.keys.size,
+                         mine.ds + ptrdiff_t(i) * mine.keys.size, keep, keys, scale,
                          op.lse[(ptrdiff_t(b) * op.shape.H + h) * op.shape.N + query + i],
                          dot(dout[query + i], out[query + i], op.shape.D));
   }
   pack_rows(mine.dout, dout[query], dout.stride, queries, op.shape.D);
-  multiply(mine.dv, tiles.columns, {mine.p, 1, tiles.keys}, mine.dout, keys, op.shape.D, queries,
+  multiply(mine.dv, mine.columns, {mine.p, 1, mine.keys.size}, mine.dout, keys, op.shape.D, queries,
            query_tile > 0);
   pack_rows(mine.q, q[query], q.stride, queries, op.shape.D);
-  multiply(mine.dk, tiles.columns, {mine.ds, 1, tiles.keys}, mine.q, keys, op.shape.D, queries,
+  multiply(mine.dk, mine.columns, {mine.ds, 1, mine.keys.size}, mine.q, keys, op.shape.D, queries,
            query_tile > 0);
-  multiply(mine.dq, tiles.columns, {mine.ds, tiles.keys, 1}, mine.k, queries, op.shape.D, keys,
+  multiply(mine.dq, mine.columns, {mine.ds, mine.keys.size, 1}, mine.k, queries, op.shape.D, keys,
            false);
-  write_dq(mine, tiles, dq, query, queries, scale, key_tile > 0);
+  for (int i = 0; i < queries; ++i)
+    scale_row(dq[query + i], mine.dq + ptrdiff_t(i) * mine.columns, scale, op.shape.D,
+              key_tile > 0);
 }
 
-void backward_keys(const AttentionBackward& op, const BackwardTiles& mine, const Tiles& tiles,
-                   int b, int h, int key_tile) {
-  const auto k = rows_of(static_cast<const float*>(op.qkv), op, 3, 1, b, h);
-  const auto v = rows_of(static_cast<const float*>(op.qkv), op, 3, 2, b, h);
-  const auto dk = rows_of(static_cast<float*>(op.dqkv), op, 3, 1, b, h);
-  const auto dv = rows_of(static_cast<float*>(op.dqkv), op, 3, 2, b, h);
-  const int key = key_tile * tiles.keys, keys = tiles.keys_in(key_tile);
+void backward_keys(const AttentionBackward& op, const BackwardTiles& mine, int b, int h,
+                   int key_tile) {
+  const auto k = rows_of(op.qkv, op, 3, 1, b, h);
+  const auto v = rows_of(op.qkv, op, 3, 2, b, h);
+  const auto dk = rows_of(op.dqkv, op, 3, 1, b, h);
+  const auto dv = rows_of(op.dqkv, op, 3, 2, b, h);
+  const int key = mine.keys.begin(key_tile), keys = mine.keys.rows(key_tile);
   const float scale = 1 / sqrtf(static_cast<float>(op.shape.D));
   pack_columns(mine.k_t, k[key], k.stride, op.shape.D, keys);
   pack_columns(mine.v_t, v[key], v.stride, op.shape.D, keys);
   pack_rows(mine.k, k[key], k.stride, keys, op.shape.D);
-  for (int tile = 0; tile < tiles.query_count; ++tile)
-    backward_tile(op, mine, tiles, b, h, tile, key_tile);
+  for (int tile = 0; tile < mine.queries.count; ++tile)
+    backward_tile(op, mine, b, h, tile, key_tile);
   for (int j = 0; j < keys; ++j) {
-    scale_row(dk[key + j], mine.dk + ptrdiff_t(j) * tiles.columns, scale, op.shape.D);
-    scale_row(dv[key + j], mine.dv + ptrdiff_t(j) * tiles.columns, 1, op.shape.D);
+    scale_row(dk[key + j], mine.dk + ptrdiff_t(j) * mine.columns, scale, op.shape.D);
+    scale_row(dv[key + j], mine.dv + ptrdiff_t(j) * mine.columns, 1, op.shape.D);
   }
 }
 
 }  // namespace
 
-// ------------------------------------------------------------------------------------------------
-
 template <>
 size_t CpuKernels::workspace(const AttentionForward& op) {
   check(op, "AttentionForward");
-  return thread_floats<ForwardTiles>(Tiles(op)) * size_t(omp_get_max_threads()) * sizeof(float);
+  return workspace_of_threads<ForwardTiles>(op);
 }
 
 template <>
 void CpuKernels::run(const AttentionForward& op) {
   check(op, "AttentionForward");
-  const Tiles tiles(op);
-  const size_t floats = thread_floats<ForwardTiles>(tiles);
-  const int heads = op.shape.B * op.shape.H;
-  // Enough pieces that the threads end at about the same time.
-  const int pieces = heads >= 8 * omp_get_max_threads() ? 1 : tiles.query_count;
-#pragma omp parallel
-  {
-    Scratch scratch{static_cast<float*>(op.workspace) + floats * size_t(omp_get_thread_num())};
-    const ForwardTiles mine(scratch, tiles);
-    int packed = -1;
-#pragma omp for schedule(static)
-    for (int work = 0; work < heads * pieces; ++work) {
-      const int head = work / pieces, piece = work % pieces, b = head / op.shape.H,
-                h = head % op.shape.H;
-      if (packed != head)
-        pack_head(mine, tiles, rows_of(static_cast<const float*>(op.qkv), op, 3, 1, b, h),
-                  rows_of(static_cast<const float*>(op.qkv), op, 3, 2, b, h));
-      packed = head;
-      for (int tile = tiles.query_count * piece / pieces;
-           tile < tiles.query_count * (piece + 1) / pieces; ++tile)
-        forward_queries(op, mine, tiles, b, h, tile);
-    }
-  }
+  const int tiles = Tiles(op, nullptr).queries.count;
+  for_each_unit<ForwardTiles>(
+      op, op.shape.B * op.shape.H * tiles, [&](ForwardTiles& mine, int unit) {
+        const int head = unit / tiles, b = head / op.shape.H, h = head % op.shape.H;
+        if (mine.packed_head != head)
+          pack_head(mine, rows_of(op.qkv, op, 3, 1, b, h), rows_of(op.qkv, op, 3, 2, b, h));
+        mine.packed_head = head;
+        forward_queries(op, mine, b, h, unit % tiles);
+      });
 }
 
 template <>
 size_t CpuKernels::workspace(const AttentionBackward& op) {
   check(op, "AttentionBackward");
-  return thread_floats<BackwardTiles>(Tiles(op)) * size_t(omp_get_max_threads()) * sizeof(float);
+  return workspace_of_threads<BackwardTiles>(op);
 }
 
 template <>
 void CpuKernels::run(const AttentionBackward& op) {
   check(op, "AttentionBackward");
-  const Tiles tiles(op);
-  const size_t floats = thread_floats<BackwardTiles>(tiles);
-#pragma omp parallel
-  {
-    Scratch scratch{static_cast<float*>(op.workspace) + floats * size_t(omp_get_thread_num())};
-    const BackwardTiles mine(scratch, tiles);
-#pragma omp for schedule(static)
-    for (int head = 0; head < op.shape.B * op.shape.H; ++head)
-      for (int tile = 0; tile < tiles.key_count; ++tile)
-        backward_keys(op, mine, tiles, head / op.shape.H, head % op.shape.H, tile);
-  }
+  for_each_unit<BackwardTiles>(
+      op, op.shape.B * op.shape.H, [&](const BackwardTiles& mine, int head) {
+        for (int tile = 0; tile < mine.keys.count; ++tile)
+          backward_keys(op, mine, head / op.shape.H, head % op.shape.H, tile);
+      });
 }
 
 }  // namespace bv::BAREVISION_ISA

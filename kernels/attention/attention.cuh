@@ -1,19 +1,22 @@
-// What the attention kernels share: where rows lie, what is refused, dropout's decisions, and tiles
-// of 16-bit rows in shared memory.
+// Shared by the attention kernels: argument checks, a head's rows, dropout's decisions, and for
+// fp16 and bf16 the swizzled tiles in shared memory and the operands of mma.
 #pragma once
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/pack.cuh"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/reduce.cuh"
 #include "kernels/philox.h"
 
 namespace bv::BAREVISION_GPU {
 
-// fp32 by plain FMA: attention_fp32.cu. The operation has been checked.
+constexpr float log2_e = 1.44269504f;
+
+// fp32 with plain FMA: attention_fp32.cu. Arguments are already checked.
 void attention_forward_fp32(const AttentionForward&, const DeviceProps&, cudaStream_t);
 void attention_backward_fp32(const AttentionBackward&, const DeviceProps&, cudaStream_t);
 size_t attention_backward_fp32_workspace_bytes(const AttentionBackward&);
 
-// Sizes and dtype; pointers are the caller's to check.
+// What these kernels lack.
 template <class Op>
 void check_attention(const Op& op, const DeviceProps& props, const char* name) {
   require(op.shape.D == 32 || op.shape.D == 64 || op.shape.D == 128, name,
@@ -31,9 +34,20 @@ void by_head_dim(int D, F f) {
   if (D == 64) return f.template operator()<64>();
   f.template operator()<128>();
 }
+// Calls f.template operator()<T, D, dropout>(): the variants of the 16-bit kernels.
+template <class Op, class F>
+void by_variant(const Op& op, F f) {
+  const auto with = [&]<class T> {
+    by_head_dim(op.shape.D, [&]<int D> {
+      if (op.drop > 0) return f.template operator()<T, D, true>();
+      f.template operator()<T, D, false>();
+    });
+  };
+  if (op.dtype == DType::fp16) return with.template operator()<__half>();
+  with.template operator()<__nv_bfloat16>();
+}
 
-// A head's rows in [B, N, parts, H, D]: row n at data + n * stride. They start at multiples of 64
-// bytes.
+// The rows of one head in [B, N, parts, H, D]: row n starts at data + n * stride, 64-byte aligned.
 template <class T>
 struct Rows {
   T* data;
@@ -41,7 +55,7 @@ struct Rows {
 
   __device__ T* operator[](int n) const { return data + int64_t{n} * stride; }
 };
-// parts, part: 3 and 0, 1, 2 for Q, K, V in qkv; 1 and 0 for out.
+// parts, part: 3 and 0, 1, 2 for Q, K, V in qkv; 1 and 0 for out and dout.
 template <class T, class Op>
 __device__ Rows<T> rows_of(T* data, const Op& op, int parts, int part, int b, int h) {
   const int stride = parts * op.shape.H * op.shape.D;
@@ -49,15 +63,14 @@ __device__ Rows<T> rows_of(T* data, const Op& op, int parts, int part, int b, in
 }
 
 // ---- dropout ------------------------------------------------------------------------------------
-// What P is multiplied with where it is kept.
+// Kept elements of P are multiplied by this.
 __device__ inline float keep_scale(float drop) { return drop < 1 ? 1 / (1 - drop) : 0; }
 
-// The decisions of image b: element i = (h * N + query) * N + key of P is kept where the word i % 4
-// of philox(seed, i / 4, position + b, epoch, layer), made uniform, is at least drop.
+// Dropout's decisions for image b; kernels.h defines the numbering.
 struct KeepDecisions {
   uint64_t seed;
   uint32_t position, epoch, layer;
-  uint32_t threshold;  // of a word's upper 24 bits, which are what uniform() takes
+  uint32_t threshold;  // uniform(word) >= drop, as integers: word >> 8 >= threshold
 
   template <class Op>
   __device__ KeepDecisions(const Op& op, int b)
@@ -67,12 +80,13 @@ struct KeepDecisions {
         layer(op.layer),
         threshold(static_cast<uint32_t>(ceilf(op.drop * 0x1p24f))) {}
 
-  // Decisions 4 * quad to 4 * quad + 3 as bits 0 to 3.
+  // Decisions 4 * quad to 4 * quad + 3 in bits 0 to 3.
   __device__ uint32_t four(uint64_t quad) const {
     const Philox4 words = philox(seed, static_cast<uint32_t>(quad), position, epoch, layer);
     uint32_t bits = 0;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {  // in one expression, g++ 12 with -fsanitize=undefined loses i
+    for (int i = 0; i < 4;
+         ++i) {  // two statements: g++ 12 with -fsanitize=undefined miscompiles one
       const uint32_t kept = words.at[i] >> 8 >= threshold;
       bits |= kept << i;
     }
@@ -80,19 +94,19 @@ struct KeepDecisions {
   }
 };
 
-// Decisions first + row * stride + k of `rows` rows as bit k of bits[row], k = 0 .. keys-1. Four
-// lanes of the same lane / 4 ask for the same and share the work: four decisions cost one of them
-// one call of Philox, whatever `first` modulo 4. A whole warp's call.
+// Bit k of bits[row] is decision first + row * stride + k, for k < keys. The four lanes with equal
+// lane / 4 pass equal arguments and share the Philox calls, four decisions each. A row's decisions
+// may start within a group of four; the group at its end is then drawn by lane `row`. Called by
+// whole warps.
 template <int rows, int keys>
 __device__ void keep_bits(uint32_t (&bits)[rows], const KeepDecisions& keep, uint64_t first,
                           uint64_t stride) {
   static_assert((keys == 16 || keys == 32) && rows <= 4);
   const auto lane = threadIdx.x % 4;
-  const auto gather = [](uint32_t x) {  // of the four lanes
+  const auto gather = [](uint32_t x) {  // OR over the four lanes
     x |= __shfl_xor_sync(~0u, x, 1);
     return x | __shfl_xor_sync(~0u, x, 2);
   };
-  // The last decisions of a row that starts within four: lane r's, of row r.
   const uint64_t last = (first + lane % rows * stride) / 4 + keys / 4;
   const uint32_t lasts = gather(lane < rows ? keep.four(last) << 4 * lane : 0);
 #pragma unroll
@@ -108,20 +122,20 @@ __device__ void keep_bits(uint32_t (&bits)[rows], const KeepDecisions& keep, uin
 }
 
 // ---- tiles of 16-bit rows in shared memory ------------------------------------------------------
-// Chunk c (16 bytes) of row r lies where the c-th, exclusive or with some bits of r, would: the
-// eight rows that an ldmatrix reads at the same c then lie in different banks.
+// XOR swizzle: chunk c (16 bytes) of row r is stored at chunk c ^ (r % 8), so that the 8 rows of an
+// ldmatrix fall into different banks. Rows of 4 chunks: c ^ (r / 2 % 4).
 template <int D>
 __device__ constexpr int swizzled(int row, int chunk) {  // in elements
   constexpr int chunks = D / 8;
   return row * D + (chunk ^ (chunks >= 8 ? row % 8 : row / 2 % chunks)) * 8;
 }
 
-// Starts the copies of rows[first], ... to rows 0 ... `rows` - 1 of the tile; those from `end` on
-// become zeros. By all threads of the block.
+// Starts copying `rows` rows of the source from `first` on into a tile, with zeros from row `end`
+// on. Called by all threads of the block.
 template <int D, int threads, class T>
 __device__ void copy_rows_async(T* tile, Rows<const T> source, int first, int rows, int end) {
   constexpr int chunks = D / 8, step = threads / chunks;
-  static_assert(step % 8 == 0, "the swizzle is the same from step to step");
+  static_assert(step % 8 == 0, "every step has the same swizzle");
   const auto thread = mov_tid_x();
   int row = static_cast<int>(thread / chunks);
   const int chunk = static_cast<int>(thread % chunks);
@@ -131,10 +145,25 @@ __device__ void copy_rows_async(T* tile, Rows<const T> source, int first, int ro
     cp_async_16(to, from, first + row < end);
 }
 
-// ---- fragments ----------------------------------------------------------------------------------
-// Lane t of four (same lane / 4) has the words [t][0 .. 3] of a 4x4 matrix and gets
-// [0 .. 3][t]: between fragments, where a lane has columns 2t and 2t+1 of four 8x8 matrices, and
-// memory, where it has all columns of matrix t. A whole warp's call.
+// Element offset of the row that this lane passes to ldmatrix_x4 for 16 x 16 elements of a tile;
+// columns from 16 s on are at offset ^ 16 s. Matrices 0 to 3 are the quadrants in column order:
+// operand A, or with _trans two operands B of a tile [k][n].
+template <int D>
+__device__ int lane_offset(int lane) {
+  return swizzled<D>(lane % 16, lane / 16);
+}
+// The same with the quadrants in row order: two operands B of a tile [n][k].
+template <int D>
+__device__ int lane_offset_nk(int lane) {
+  return swizzled<D>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+}
+
+// ---- operands and accumulators of mma m16n8k16 --------------------------------------------------
+// A lane has elements of two rows: lane / 4 (half 0) and lane / 4 + 8 (half 1). In registers these
+// are columns 2t and 2t+1 (t = lane % 4) of each 8; in memory, to move 16 bytes at once, chunk t of
+// each 4.
+
+// A 4x4 transpose over four lanes: lane t brings the words [t][0 .. 3] and gets [0 .. 3][t].
 __device__ inline void transpose_in_four(uint32_t (&x)[4]) {
   const auto swap = [](uint32_t& low, uint32_t& high, int bit) {
     const bool upper = threadIdx.x & static_cast<unsigned>(bit);
@@ -144,6 +173,46 @@ __device__ inline void transpose_in_four(uint32_t (&x)[4]) {
   };
   swap(x[0], x[1], 1), swap(x[2], x[3], 1);
   swap(x[0], x[2], 2), swap(x[1], x[3], 2);
+}
+
+// This lane's chunks of a row; zeros if it is not in bounds.
+template <class T, int D>
+struct RowChunks {
+  Pack<T> at[D / 32];
+
+  __device__ explicit RowChunks(const T* row, bool in_bounds = true) {
+    row += mov_tid_x() % 4 * 8;
+#pragma unroll
+    for (int c = 0; c < D / 32; ++c) at[c] = in_bounds ? load_pack(row + 32 * c) : Pack<T>{};
+  }
+};
+
+template <class T, int D>
+__device__ void set_row(uint32_t (&a)[D / 16][4], int half, const RowChunks<T, D>& row) {
+#pragma unroll
+  for (int c = 0; c < D / 32; ++c) {
+    uint32_t x[4];
+    memcpy(x, &row.at[c], 16);
+    transpose_in_four(x);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[2 * c + i / 2][half + i % 2 * 2] = x[i];
+  }
+}
+
+// row = sums * factor, if in bounds.
+template <class T, int D8>
+__device__ void store_row(T* row, const float (&sums)[D8][4], int half, float factor,
+                          bool in_bounds) {
+#pragma unroll
+  for (int c = 0; c < D8 / 4; ++c) {
+    uint32_t x[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      x[i] =
+          cvt_rn_x2<T>(sums[4 * c + i][2 * half] * factor, sums[4 * c + i][2 * half + 1] * factor);
+    transpose_in_four(x);
+    if (in_bounds) st_global(reinterpret_cast<uint4*>(row + 32 * c), {x[0], x[1], x[2], x[3]});
+  }
 }
 
 }  // namespace bv::BAREVISION_GPU

@@ -2,100 +2,109 @@
 // delta = rowsum(dout * out):
 //   P = exp(Q K^T / sqrt(D) - lse),  dS = P * (dP' - delta)
 //   dQ = dS K / sqrt(D),  dK = dS^T Q / sqrt(D),  dV = (P * mask / (1 - drop))^T dout     all =
-// over packed qkv [B, N, 3, H, D]. Saved by forward: out and lse. fp32: attention_fp32.cu; this is
-// fp16 and bf16 by mma.sync, where P and dS are rounded to 16 bits as factors and sums are fp32.
+// over packed qkv [B, N, 3, H, D]. Saved by forward: out and lse. fp16 and bf16 with mma.sync; P
+// and dS are rounded to 16 bits, sums are fp32. fp32: attention_fp32.cu.
 //
-// A block of four warps has a head. A warp takes a strip of 16 rows at a time, in two phases:
-//   queries: its Q, dout in registers, K, V pass by in shared memory; delta (to workspace) and dQ
-//   keys:    its K, V in registers, Q, dout pass by; dK and dV
-// The accumulators of a product lie as the next one's left factor does, so P and dS never leave
-// registers, no warp waits for another but where a tile is loaded, and nothing is added up but in a
-// warp's own registers: one fixed order, no atomics. The price is S and dP' twice: 7 products, not
-// 5. Five would take dS through shared memory to the warps that add up dQ, with two barriers a
-// tile, and for keys beyond one tile dQ in memory.
-// A tile is as many rows as shared memory has room for; a head that fits is loaded once a phase.
+//   grid   one block per head
+//   block  4 warps, two phases. queries: K and V pass through shared memory, giving delta and dQ;
+//          keys: Q and dout pass, giving dK and dV
+//   warp   16 rows at a time, in registers as mma's operand A
+//   lane   rows lane / 4 and lane / 4 + 8 of these: mma m16n8k16's layout
+// An mma's accumulators have the layout of the next mma's operand A, so P and dS stay in registers;
+// warps synchronise only to load tiles, and each warp owns its sums: one fixed order, no atomics.
+// The price is computing S and dP' twice: 7 products instead of 5.
 //
-// N = 197, D = 64: 13 x 13 tiles of 16 x 16, each 56 mma and 28 ldmatrix_x4, 38.8 MFLOP for 24.8
-// useful ones. What an SM of an H200 needs for them, in clocks: mma.sync 1.6 each, 15 k;
-// shared memory 4 an ldmatrix, 19 k; 2 N^2 exponentials at 16 a clock, 5 k; issue slots 11 k.
-// So shared memory is the limit: 11 us a head, on 132 SMs 300 useful TFLOP/s. Forward
-// and backward reach 150 together if backward gets 55% of that (4 N^2 D flops forward in 80 ns a
-// head, 10 N^2 D backward in 150). Memory: 8 N D elements, 202 KB, 47 ns at 4.3 TB/s. On sm_80 an
-// mma takes 2 clocks, so 19 k for either; at 1.4 GHz and 108 SMs 200 TFLOP/s.
-// Occupancy: at most 168 registers a thread (64 sums, 32 of own rows, 16 of P and dS), so three
-// blocks of four warps, 3 warps a scheduler; two tiles of 208 rows take 54.9 KB, three times that
-// and what the system reserves just fit into sm_80's 164 KB, easily into sm_90's 228. While one
-// block loads, two compute. D = 32: four blocks of 128 registers. D = 128: two of 255, with V's own
-// rows in shared memory. With dropout, where Philox takes most of the time, two also for D = 64.
+// Limited by shared memory bandwidth: each ldmatrix feeds only two mmas. With dropout, by Philox.
+// Registers and blocks per SM: tests/kernels/resources.txt.
 #include "kernels/attention/attention.cuh"
-#include "kernels/cuda/reduce.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
 
-constexpr int strip = 16;  // rows of a warp: an mma's M
-constexpr int threads = 128, block_rows = threads / warp_size * strip;
+constexpr int warp_rows = 16;  // mma's M
+constexpr int threads = 128, block_rows = threads / warp_size * warp_rows;
 
-// Of an SM, by registers (128, 168 and 255 a thread) and schedulers.
+// Per SM; __launch_bounds__ holds the registers to it.
 template <int D, bool dropout>
 constexpr int blocks = D == 128 || (D == 64 && dropout) ? 2
                        : D == 64                        ? 3
                                                         : 4;
-// Where registers don't hold both factors and sums, V's own rows are read from shared memory.
+// Where registers can't hold both operands and sums, a warp's own rows of V are in shared memory.
 template <int D>
 constexpr bool v_in_shared = D == 128;
 template <int D>
 constexpr int shared_v = v_in_shared<D> ? D* block_rows : 0;  // elements
 
-constexpr float log2_e = 1.44269504088896340736f;
-
 __device__ int lane_column() { return static_cast<int>(threadIdx.x % 4 * 2); }
-// The same, not held in a register meanwhile.
-__device__ int row_anew() { return static_cast<int>(mov_tid_x() % warp_size / 4); }
+// Recomputed at each call, to free its register in between.
+__device__ int lane_row() { return static_cast<int>(mov_tid_x() % warp_size / 4); }
+// First of this warp's rows in a round of block_rows. Rotated from block to block, so that the rows
+// of an incomplete last round don't always fall to the same scheduler.
+__device__ int own_row(int round) {
+  return round + static_cast<int>((mov_tid_x() / warp_size + blockIdx.x) % (threads / warp_size)) *
+                     warp_rows;
+}
 
-// ------------------------------------------------------------------------------------------------
-// tiles in shared memory
-
-struct RowSums {
-  float lse, delta;  // lse in powers of 2
+// ---- tiles in shared memory ---------------------------------------------------------------------
+struct QueryStats {
+  float lse, delta;  // lse in base 2
 };
 template <class T>
 struct Tile {
-  T* memory;      // a [rows][D], b [rows][D], swizzled: K and V, or Q and dout
-  int b;          // where b begins
-  RowSums* sums;  // [rows]  of Q and dout
-  T* own;         // [16][D], swizzled: this warp's rows of V
+  T* memory;          // a [rows][D], b [rows][D], swizzled: K and V, or Q and dout
+  int b;              // where b begins
+  QueryStats* stats;  // [rows]  of Q and dout
+  T* own_v;           // [16][D], swizzled: this warp's rows of V, if v_in_shared
   int rows;
+  int lane, lane_nk;  // this lane's ldmatrix offsets
 };
 template <int D>
-constexpr int row_bytes = 2 * D * 2 + sizeof(RowSums);
+constexpr int row_bytes = 2 * D * 2 + sizeof(QueryStats);
 
 template <class T, int D>
 __device__ Tile<T> tile_of(int rows) {
   T* const memory = shared<Pack<T>>().at;
-  auto* const sums = reinterpret_cast<RowSums*>(memory + 2 * rows * D);
-  auto* const own = reinterpret_cast<T*>(sums + rows);
-  return {memory, rows * D, sums, own + threadIdx.x / warp_size * (strip * D), rows};
+  auto* const stats = reinterpret_cast<QueryStats*>(memory + 2 * rows * D);
+  auto* const own_v = reinterpret_cast<T*>(stats + rows);
+  const int lane = static_cast<int>(threadIdx.x % warp_size);
+  return {memory,
+          rows * D,
+          stats,
+          own_v + threadIdx.x / warp_size * (warp_rows * D),
+          rows,
+          lane_offset<D>(lane),
+          lane_offset_nk<D>(lane)};
 }
 
-// Rows `first` on of two arrays of a head, zeros behind row N up to a whole strip.
+// Rows `first` on of a and b, with zeros from row N up to a multiple of 16.
 template <class T, int D>
 __device__ void start_loading(const Tile<T>& tile, Rows<const T> a, Rows<const T> b, int first,
                               int N) {
-  const int left = (N - first + strip - 1) / strip * strip,
-            rows = left < tile.rows ? left : tile.rows;
-  __syncthreads();  // nobody reads what was there
+  const int rows = min(ceil_div(N - first, warp_rows) * warp_rows, tile.rows);
+  __syncthreads();  // until all are done with the last tile
   copy_rows_async<D, threads>(tile.memory, a, first, rows, N);
   copy_rows_async<D, threads>(tile.memory + tile.b, b, first, rows, N);
   cp_async_commit();
 }
 
-// ------------------------------------------------------------------------------------------------
-// products of a warp
+// lse and delta of the tile's queries; P of those from N on becomes 0.
+template <class T>
+__device__ void load_stats(const Tile<T>& tile, const AttentionBackward& op, int first,
+                           int64_t head) {
+#pragma unroll 1  // loads in flight take registers
+  for (int i = static_cast<int>(mov_tid_x()); i < tile.rows; i += threads) {
+    const int64_t row = head + first + i;
+    tile.stats[i] =
+        first + i < op.shape.N
+            ? QueryStats{op.lse[row] * log2_e, static_cast<const float*>(op.workspace)[row]}
+            : QueryStats{INFINITY, 0};
+  }
+}
 
-// 16 rows as left factors of mmas.
+// ---- products of a warp -------------------------------------------------------------------------
+// Operand A: 16 rows in registers.
 template <int D>
-struct Factor {
+struct Operand {
   static constexpr int unroll = D / 16;
   uint32_t at[D / 16][4];
 
@@ -106,7 +115,7 @@ struct Factor {
 };
 // The same in shared memory.
 template <class T>
-struct SharedFactor {
+struct SharedOperand {
   static constexpr int unroll = 2;
   const T* rows;
   int lane;
@@ -114,7 +123,7 @@ struct SharedFactor {
   __device__ void get(int s, uint32_t (&a)[4]) const { ldmatrix_x4(a, rows + (lane ^ 16 * s)); }
 };
 
-// 16 x 8n sums.
+// 16 x 8n accumulators.
 template <int n>
 struct Sums {
   float at[n][4];
@@ -127,20 +136,8 @@ struct Sums {
   }
 };
 
-// This lane's share of a row: of every 64 bytes the 16 that lane % 4 says. Zeros from row N on.
 template <class T, int D>
-struct Half {
-  Pack<T> at[D / 32];
-
-  __device__ Half(Rows<const T> rows, int row, int N) {
-    const T* const from = rows[row] + mov_tid_x() % 4 * 8;
-#pragma unroll
-    for (int c = 0; c < D / 32; ++c) at[c] = row < N ? load_pack(from + 32 * c) : Pack<T>{};
-  }
-};
-
-template <class T, int D>
-__device__ float dot(const Half<T, D>& a, const Half<T, D>& b) {
+__device__ float dot(const RowChunks<T, D>& a, const RowChunks<T, D>& b) {
   float sum = 0;
 #pragma unroll
   for (int c = 0; c < D / 32; ++c)
@@ -149,81 +146,55 @@ __device__ float dot(const Half<T, D>& a, const Half<T, D>& b) {
   return warp_sum<4>(sum);
 }
 
+// For SharedOperand; the caller's next barrier publishes it.
 template <class T, int D>
-__device__ void set_half(Factor<D>& factor, int half, const Half<T, D>& rows) {
-#pragma unroll
-  for (int c = 0; c < D / 32; ++c) {
-    uint32_t x[4];
-    memcpy(x, &rows.at[c], 16);
-    transpose_in_four(x);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) factor.at[2 * c + i / 2][half + i % 2 * 2] = x[i];
-  }
-}
-
-// For SharedFactor; another barrier has to follow.
-template <class T, int D>
-__device__ void store_half(T* own, int half, const Half<T, D>& rows) {
+__device__ void store_own_v(T* own_v, int half, const RowChunks<T, D>& row) {
   __syncwarp();
 #pragma unroll
   for (int c = 0; c < D / 32; ++c)
-    store_pack(own + swizzled<D>(row_anew() + 8 * half, static_cast<int>(4 * c + mov_tid_x() % 4)),
-               rows.at[c]);
+    store_pack(
+        own_v + swizzled<D>(lane_row() + 8 * half, static_cast<int>(4 * c + mov_tid_x() % 4)),
+        row.at[c]);
 }
 
-// Where this lane's row of an ldmatrix_x4 begins in 16 rows: matrices 0 and 1 are columns 0 to 7
-// of rows 0 to 7 and of those below, 2 and 3 columns 8 to 15. Columns from 16 s on: offset ^ 16 s.
-template <int D>
-__device__ int lane_offset() {
-  return swizzled<D>(static_cast<int>(threadIdx.x % 16), static_cast<int>(threadIdx.x / 16 % 2));
-}
-// The same with matrices 1 and 2 exchanged, so that the two which one mma takes of transposed rows
-// come in neighbouring registers.
-template <int D>
-__device__ int transposed_lane_offset() {
-  return swizzled<D>(static_cast<int>(threadIdx.x / 16 % 2 * 8 + threadIdx.x % 8),
-                     static_cast<int>(threadIdx.x / 8 % 2));
-}
-
-// sums = a * (16 rows)^T
-template <class T, int D, class Factor>
-__device__ void multiply_transposed(Sums<2>& sums, const Factor& factor, const T* memory, int rows,
-                                    int lane) {
+// sums = a b^T, 16 rows of b: memory + offset is this lane's ldmatrix row.
+template <class T, int D, class A>
+__device__ void multiply_transposed(Sums<2>& sums, const A& operand, const T* memory, int offset) {
   sums.clear();
-#pragma unroll Factor::unroll
+#pragma unroll A::unroll
   for (int s = 0; s < D / 16; ++s) {
     uint32_t a[4], b[4];
-    factor.get(s, a);
-    ldmatrix_x4(b, memory + ((rows + lane) ^ 16 * s));
+    operand.get(s, a);
+    ldmatrix_x4(b, memory + (offset ^ 16 * s));
     mma_m16n8k16<T>(sums.at[0], a, b[0], b[1]);
     mma_m16n8k16<T>(sums.at[1], a, b[2], b[3]);
   }
 }
 
-// sums += a [16, 16] * (16 rows)
+// sums += a b, with a [16, 16] rounded to 16 bits, and b as above.
 template <class T, int D>
-__device__ void add_product(Sums<D / 8>& sums, const Sums<2>& a, const T* memory, int rows,
-                            int lane) {
-  const uint32_t factor[4] = {
+__device__ void add_product(Sums<D / 8>& sums, const Sums<2>& a, const T* memory, int offset) {
+  const uint32_t operand[4] = {
       cvt_rn_x2<T>(a.at[0][0], a.at[0][1]), cvt_rn_x2<T>(a.at[0][2], a.at[0][3]),
       cvt_rn_x2<T>(a.at[1][0], a.at[1][1]), cvt_rn_x2<T>(a.at[1][2], a.at[1][3])};
 #pragma unroll
   for (int s = 0; s < D / 16; ++s) {
     uint32_t b[4];
-    ldmatrix_x4_trans(b, memory + ((rows + lane) ^ 16 * s));
-    mma_m16n8k16<T>(sums.at[2 * s], factor, b[0], b[1]);
-    mma_m16n8k16<T>(sums.at[2 * s + 1], factor, b[2], b[3]);
+    ldmatrix_x4_trans(b, memory + (offset ^ 16 * s));
+    mma_m16n8k16<T>(sums.at[2 * s], operand, b[0], b[1]);
+    mma_m16n8k16<T>(sums.at[2 * s + 1], operand, b[2], b[3]);
   }
 }
 
-// Dropout's decisions for 16 x 16 elements from (query, key) on, of a head whose first one has the
-// number `head`: bit k of the result's lower (upper) half is for key k of query lane / 4 (8 below).
-// A row takes five calls of Philox; a lane makes three, one after another, since side by side they
-// take too many registers.
-__device__ inline uint32_t kept_tile(const KeepDecisions& keep, uint64_t head, int query, int key,
-                                     int N) {
+// Dropout's decisions for 16 queries x 16 keys: bit k of the lower (upper) half is for key k of
+// query lane / 4 (lane / 4 + 8). As keep_bits(), but with one Philox call at a time, to save
+// registers.
+__device__ inline uint32_t kept_tile(const AttentionBackward& op, int b, int h, int query,
+                                     int key) {
+  const KeepDecisions keep(op, b);
+  const auto N = static_cast<uint64_t>(op.shape.N);
   const int lane = static_cast<int>(mov_tid_x() % 4);
-  const uint64_t begin = head + uint64_t(query + row_anew()) * N + key, begin_below = begin + 8 * N;
+  const uint64_t begin = (h * N + query + lane_row()) * N + key, begin_below = begin + 8 * N;
   uint32_t kept = 0, kept_below = 0;
 #pragma unroll 1
   for (int call = 0; call < 3; ++call) {
@@ -242,31 +213,62 @@ __device__ inline uint32_t kept_tile(const KeepDecisions& keep, uint64_t head, i
 
 // Rows `first` on of `to` = sums * scale, up to row N.
 template <class T, int D>
-__device__ void write_strip(Rows<T> to, int first, int N, const Sums<D / 8>& sums, float scale) {
+__device__ void write_rows(Rows<T> to, int first, int N, const Sums<D / 8>& sums, float scale) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = first + row_anew() + 8 * half;
-    T* const at = to[row] + mov_tid_x() % 4 * 8;
-#pragma unroll
-    for (int c = 0; c < D / 32; ++c) {
-      uint32_t x[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        x[i] = cvt_rn_x2<T>(sums.at[4 * c + i][2 * half] * scale,
-                            sums.at[4 * c + i][2 * half + 1] * scale);
-      transpose_in_four(x);
-      if (row < N) st_global(reinterpret_cast<uint4*>(at + 32 * c), {x[0], x[1], x[2], x[3]});
-    }
+    const int row = first + lane_row() + 8 * half;
+    store_row<T>(to[row] + mov_tid_x() % 4 * 8, sums.at, half, scale, row < N);
   }
 }
 
-// ------------------------------------------------------------------------------------------------
-// phases
+// ---- queries: delta and dQ ----------------------------------------------------------------------
+// 16 queries of a warp; [half] is row lane / 4 + 8 * half.
+template <int D>
+struct QueryRows {
+  Operand<D> q, dout;
+  float lse[2], delta[2];
+  Sums<D / 8> dq;
+};
 
-// The blocks differ in which of their warps take the strips of the last, incomplete round, so that
-// these don't fall to the same scheduler.
-__device__ int first_strip() {
-  return static_cast<int>((mov_tid_x() / warp_size + blockIdx.x) % (threads / warp_size)) * strip;
+template <class T, int D>
+__device__ void load_queries(QueryRows<D>& own, const AttentionBackward& op, Rows<const T> q,
+                             Rows<const T> out, Rows<const T> dout, int first, int64_t head) {
+  const int N = op.shape.N;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first + lane_row() + 8 * half;
+    const RowChunks<T, D> q_row(q[row], row < N), dout_row(dout[row], row < N),
+        out_row(out[row], row < N);
+    own.delta[half] = dot(dout_row, out_row);
+    set_row(own.q.at, half, q_row);
+    set_row(own.dout.at, half, dout_row);
+    own.lse[half] = row < N ? op.lse[head + row] * log2_e : INFINITY;
+    if (row < N && threadIdx.x % 4 == 0)
+      static_cast<float*>(op.workspace)[head + row] = own.delta[half];
+  }
+  own.dq.clear();
+}
+
+// dQ += dS K for the 16 keys from `row` on, of which those before `end` exist.
+template <class T, int D, bool dropout>
+__device__ void add_keys(QueryRows<D>& own, const Tile<T>& tile, int row, int end, uint32_t kept,
+                         float keep) {
+  const float scale = 1 / sqrtf(static_cast<float>(D));
+  Sums<2> s, dp;
+  multiply_transposed<T, D>(s, own.q, tile.memory, row * D + tile.lane_nk);
+  multiply_transposed<T, D>(dp, own.dout, tile.memory, tile.b + row * D + tile.lane_nk);
+  const bool whole = row + warp_rows <= end;
+#pragma unroll
+  for (int j = 0; j < 2; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int key = 8 * j + i % 2;  // + lane_column()
+      float p = ex2_approx_ftz(s.at[j][i] * (scale * log2_e) - own.lse[i / 2]);
+      if (!whole && row + key + lane_column() >= end) p = 0;
+      if constexpr (dropout) dp.at[j][i] *= kept >> (i / 2 * 16 + key) & 1 ? keep : 0;
+      s.at[j][i] = p * (dp.at[j][i] - own.delta[i / 2]);
+    }
+  add_product<T, D>(own.dq, s, tile.memory, row * D + tile.lane);
 }
 
 template <class T, int D, bool dropout>
@@ -277,60 +279,91 @@ __device__ void query_phase(const AttentionBackward& op, const Tile<T>& tile, in
   const auto dout = rows_of(static_cast<const T*>(op.dout), op, 1, 0, b, h),
              out = rows_of(static_cast<const T*>(op.out), op, 1, 0, b, h);
   const int N = op.shape.N;
-  const int64_t head = int64_t{blockIdx.x} * N;
-  const float scale = 1 / sqrtf(static_cast<float>(D));
-  const int lane = lane_offset<D>(), transposed_lane = transposed_lane_offset<D>();
+  const int64_t head = int64_t{blockIdx.x} * N;  // its first row of lse and delta
   const float keep = keep_scale(op.drop);
-  const uint64_t decisions = uint64_t(h) * N * N;
 
-  for (int strips = 0; strips < N; strips += block_rows) {
-    const auto own = [&] { return strips + first_strip(); };
-    Factor<D> own_q, own_dout;
-    float lse[2], delta[2];
-    Sums<D / 8> dq;
+  for (int round = 0; round < N; round += block_rows) {
+    QueryRows<D> own;
     for (int first = 0; first < N; first += tile.rows) {
-      if (strips == 0 || tile.rows < N) start_loading<T, D>(tile, k, v, first, N);
-      if (first == 0) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int row = own() + row_anew() + 8 * half;
-          const Half<T, D> q_half(q, row, N), dout_half(dout, row, N), out_half(out, row, N);
-          delta[half] = dot(dout_half, out_half);
-          set_half(own_q, half, q_half);
-          set_half(own_dout, half, dout_half);
-          lse[half] = row < N ? op.lse[head + row] * log2_e : INFINITY;
-          if (row < N && threadIdx.x % 4 == 0)
-            static_cast<float*>(op.workspace)[head + row] = delta[half];
-        }
-        dq.clear();
-      }
+      if (round == 0 || tile.rows < N) start_loading<T, D>(tile, k, v, first, N);
+      if (first == 0) load_queries<T>(own, op, q, out, dout, own_row(round), head);
       cp_async_wait<0>();
       __syncthreads();
-      const int end = own() >= N ? 0 : N - first < tile.rows ? N - first : tile.rows;
+      const int end = own_row(round) >= N ? 0 : min(N - first, tile.rows);
 #pragma unroll 1
-      for (int row = 0; row < end; row += strip) {
+      for (int row = 0; row < end; row += warp_rows) {
         uint32_t kept = 0;
         if constexpr (dropout)
-          kept = kept_tile(KeepDecisions(op, b), decisions, own(), first + row, N) >> lane_column();
-        Sums<2> s, dp;
-        multiply_transposed<T, D>(s, own_q, tile.memory, row * D, transposed_lane);
-        multiply_transposed<T, D>(dp, own_dout, tile.memory, tile.b + row * D, transposed_lane);
-        const bool whole = row + strip <= end;
-#pragma unroll
-        for (int j = 0; j < 2; ++j)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const int key = 8 * j + i % 2;  // + lane_column()
-            float p = ex2_approx_ftz(s.at[j][i] * (scale * log2_e) - lse[i / 2]);
-            if (!whole && row + key + lane_column() >= end) p = 0;
-            if constexpr (dropout) dp.at[j][i] *= kept >> (i / 2 * 16 + key) & 1 ? keep : 0;
-            s.at[j][i] = p * (dp.at[j][i] - delta[i / 2]);
-          }
-        add_product<T, D>(dq, s, tile.memory, row * D, lane);
+          kept = kept_tile(op, b, h, own_row(round), first + row) >> lane_column();
+        add_keys<T, D, dropout>(own, tile, row, end, kept, keep);
       }
     }
-    write_strip<T, D>(rows_of(static_cast<T*>(op.dqkv), op, 3, 0, b, h), own(), N, dq, scale);
+    write_rows<T, D>(rows_of(static_cast<T*>(op.dqkv), op, 3, 0, b, h), own_row(round), N, own.dq,
+                     1 / sqrtf(static_cast<float>(D)));
   }
+}
+
+// ---- keys: dK and dV ----------------------------------------------------------------------------
+template <int D>
+struct KeyRows {
+  Operand<D> k, v;
+  Sums<D / 8> dk, dv;
+};
+
+template <class T, int D>
+__device__ void load_keys(KeyRows<D>& own, T* own_v, Rows<const T> k, Rows<const T> v, int first,
+                          int N) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first + lane_row() + 8 * half;
+    const RowChunks<T, D> k_row(k[row], row < N), v_row(v[row], row < N);
+    set_row(own.k.at, half, k_row);
+    if constexpr (v_in_shared<D>)
+      store_own_v(own_v, half, v_row);
+    else
+      set_row(own.v.at, half, v_row);
+  }
+  own.dk.clear(), own.dv.clear();
+}
+
+// dV += P'^T dout, dK += dS^T Q for the 16 queries from `row` on. P and dS are computed transposed:
+// columns are queries. kept: for columns 2t and 2t+1 of 8, bits for keys.
+template <class T, int D, bool dropout>
+__device__ void add_queries(KeyRows<D>& own, const Tile<T>& tile, int row,
+                            const uint32_t (&kept)[2], float keep) {
+  const float scale = 1 / sqrtf(static_cast<float>(D));
+  const auto is_kept = [&](int j, int i) { return kept[i % 2] >> (16 * j + i / 2 * 8) & 1; };
+  Sums<2> s, dp;
+  multiply_transposed<T, D>(s, own.k, tile.memory, row * D + tile.lane_nk);
+  const QueryStats* const stats = tile.stats + row + lane_column();
+#pragma unroll
+  for (int j = 0; j < 2; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      s.at[j][i] = ex2_approx_ftz(s.at[j][i] * (scale * log2_e) - stats[8 * j + i % 2].lse);
+  if constexpr (dropout) {
+    Sums<2> p;
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) p.at[j][i] = is_kept(j, i) ? s.at[j][i] * keep : 0;
+    add_product<T, D>(own.dv, p, tile.memory, tile.b + row * D + tile.lane);
+  } else {
+    add_product<T, D>(own.dv, s, tile.memory, tile.b + row * D + tile.lane);
+  }
+  if constexpr (v_in_shared<D>)
+    multiply_transposed<T, D>(dp, SharedOperand<T>{tile.own_v, tile.lane}, tile.memory,
+                              tile.b + row * D + tile.lane_nk);
+  else
+    multiply_transposed<T, D>(dp, own.v, tile.memory, tile.b + row * D + tile.lane_nk);
+#pragma unroll
+  for (int j = 0; j < 2; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (dropout) dp.at[j][i] *= is_kept(j, i) ? keep : 0;
+      dp.at[j][i] = s.at[j][i] * (dp.at[j][i] - stats[8 * j + i % 2].delta);
+    }
+  add_product<T, D>(own.dk, dp, tile.memory, row * D + tile.lane);
 }
 
 template <class T, int D, bool dropout>
@@ -341,94 +374,38 @@ __device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int 
              v = rows_of(qkv, op, 3, 2, b, h);
   const auto dout = rows_of(static_cast<const T*>(op.dout), op, 1, 0, b, h);
   const int N = op.shape.N;
-  const int64_t head = int64_t{blockIdx.x} * N;
-  const float scale = 1 / sqrtf(static_cast<float>(D));
-  const int lane = lane_offset<D>(), transposed_lane = transposed_lane_offset<D>();
+  const int64_t head = int64_t{blockIdx.x} * N;  // its first row of lse and delta
   const float keep = keep_scale(op.drop);
-  const uint64_t decisions = uint64_t(h) * N * N;
 
-  for (int strips = 0; strips < N; strips += block_rows) {
-    const auto own = [&] { return strips + first_strip(); };
-    Factor<D> own_k, own_v;
-    Sums<D / 8> dk, dv;
+  for (int round = 0; round < N; round += block_rows) {
+    KeyRows<D> own;
     for (int first = 0; first < N; first += tile.rows) {
-      const bool load = strips == 0 || tile.rows < N;
+      const bool load = round == 0 || tile.rows < N;
       if (load) start_loading<T, D>(tile, q, dout, first, N);
-      if (first == 0) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int row = own() + row_anew() + 8 * half;
-          const Half<T, D> k_half(k, row, N), v_half(v, row, N);
-          set_half(own_k, half, k_half);
-          if constexpr (v_in_shared<D>)
-            store_half(tile.own, half, v_half);
-          else
-            set_half(own_v, half, v_half);
-        }
-        dk.clear(), dv.clear();
-      }
-      if (load)
-#pragma unroll 1  // as loads in flight take registers
-        for (int i = static_cast<int>(mov_tid_x()); i < tile.rows; i += threads) {
-          const int64_t row = head + first + i;
-          tile.sums[i] = first + i < N ? RowSums{op.lse[row] * log2_e,
-                                                 static_cast<const float*>(op.workspace)[row]}
-                                       : RowSums{INFINITY, 0};  // P is 0
-        }
+      if (first == 0) load_keys<T>(own, tile.own_v, k, v, own_row(round), N);
+      if (load) load_stats(tile, op, first, head);
       cp_async_wait<0>();
       __syncthreads();
-      const int end = own() >= N ? 0 : N - first < tile.rows ? N - first : tile.rows;
+      const int end = own_row(round) >= N ? 0 : min(N - first, tile.rows);
 #pragma unroll 1
-      for (int row = 0; row < end; row += strip) {
+      for (int row = 0; row < end; row += warp_rows) {
         uint32_t kept[2];
-        if constexpr (dropout) {
-          // Each lane gets those of its columns, which are queries here.
-          const uint32_t all = kept_tile(KeepDecisions(op, b), decisions, first + row, own(), N);
-          const int from = static_cast<int>(mov_tid_x() % 4 * 8), key = row_anew();
+        if constexpr (dropout) {  // exchanged, since a lane's queries are columns here
+          const uint32_t all = kept_tile(op, b, h, first + row, own_row(round));
+          const int from = static_cast<int>(mov_tid_x() % 4 * 8), key = lane_row();
           kept[0] = __shfl_sync(~0u, all, from) >> key;
           kept[1] = __shfl_sync(~0u, all, from + 4) >> key;
         }
-        Sums<2> s, dp;
-        multiply_transposed<T, D>(s, own_k, tile.memory, row * D, transposed_lane);
-        const RowSums* const of = tile.sums + row + lane_column();
-#pragma unroll
-        for (int j = 0; j < 2; ++j)
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-            s.at[j][i] = ex2_approx_ftz(s.at[j][i] * (scale * log2_e) - of[8 * j + i % 2].lse);
-        if constexpr (dropout) {
-          Sums<2> p;
-#pragma unroll
-          for (int j = 0; j < 2; ++j)
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-              p.at[j][i] = kept[i % 2] >> (16 * j + i / 2 * 8) & 1 ? s.at[j][i] * keep : 0;
-          add_product<T, D>(dv, p, tile.memory, tile.b + row * D, lane);
-        } else {
-          add_product<T, D>(dv, s, tile.memory, tile.b + row * D, lane);
-        }
-        if constexpr (v_in_shared<D>)
-          multiply_transposed<T, D>(dp, SharedFactor<T>{tile.own, lane}, tile.memory,
-                                    tile.b + row * D, transposed_lane);
-        else
-          multiply_transposed<T, D>(dp, own_v, tile.memory, tile.b + row * D, transposed_lane);
-#pragma unroll
-        for (int j = 0; j < 2; ++j)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            if constexpr (dropout)
-              dp.at[j][i] *= kept[i % 2] >> (16 * j + i / 2 * 8) & 1 ? keep : 0;
-            dp.at[j][i] = s.at[j][i] * (dp.at[j][i] - of[8 * j + i % 2].delta);
-          }
-        add_product<T, D>(dk, dp, tile.memory, row * D, lane);
+        add_queries<T, D, dropout>(own, tile, row, kept, keep);
       }
     }
-    write_strip<T, D>(rows_of(dqkv, op, 3, 1, b, h), own(), N, dk, scale);
-    write_strip<T, D>(rows_of(dqkv, op, 3, 2, b, h), own(), N, dv, 1);
+    write_rows<T, D>(rows_of(dqkv, op, 3, 1, b, h), own_row(round), N, own.dk,
+                     1 / sqrtf(static_cast<float>(D)));
+    write_rows<T, D>(rows_of(dqkv, op, 3, 2, b, h), own_row(round), N, own.dv, 1);
   }
 }
 
-// A block per head. dropout: without it, no registers for random numbers.
+// dropout is a template argument so that without it Philox takes no registers.
 template <class T, int D, bool dropout>
 __global__ void __launch_bounds__(threads, blocks<D, dropout>)
     attention_backward(AttentionBackward op, int tile_rows) {
@@ -436,23 +413,23 @@ __global__ void __launch_bounds__(threads, blocks<D, dropout>)
   const int b = static_cast<int>(blockIdx.x) / op.shape.H,
             h = static_cast<int>(blockIdx.x) % op.shape.H;
   query_phase<T, D, dropout>(op, tile, b, h);
-  key_phase<T, D, dropout>(op, tile, b, h);  // begins with a barrier: every delta is there
+  key_phase<T, D, dropout>(op, tile, b, h);  // begins with a barrier: every delta is written
 }
 
-// Tiles as large as shared memory allows, all about equal.
+// As few tiles as shared memory allows, of about equal sizes.
 template <int D, bool dropout>
 int tile_rows(int N, const DeviceProps& props) {
-  constexpr int reserved = 1024;  // of each block, by the system
-  const auto most = [&](int of) {
-    const int bytes = (props.shared_bytes + reserved) / of - reserved - 2 * shared_v<D>;
-    return bytes / (row_bytes<D> * strip);
+  constexpr int reserved = 1024;                   // per block, by the system
+  const auto max_tiles = [&](int blocks_per_sm) {  // of warp_rows
+    const int bytes = (props.shared_bytes + reserved) / blocks_per_sm - reserved - 2 * shared_v<D>;
+    return bytes / (row_bytes<D> * warp_rows);
   };
-  const int strips = ceil_div(N, strip), all = most(blocks<D, dropout>);
-  return ceil_div(strips, ceil_div(strips, all >= 4 ? all : most(1))) * strip;
+  const int needed = ceil_div(N, warp_rows), fitting = max_tiles(blocks<D, dropout>);
+  return ceil_div(needed, ceil_div(needed, fitting >= 4 ? fitting : max_tiles(1))) * warp_rows;
 }
 
 template <class T, int D, bool dropout>
-void start(const AttentionBackward& op, const DeviceProps& props, cudaStream_t stream) {
+void launch_backward(const AttentionBackward& op, const DeviceProps& props, cudaStream_t stream) {
   const int rows = tile_rows<D, dropout>(op.shape.N, props);
   launch<attention_backward<T, D, dropout>>(op.shape.B * op.shape.H, threads,
                                             size_t(rows) * row_bytes<D> + sizeof(T) * shared_v<D>,
@@ -474,18 +451,8 @@ void CudaKernels::run(const AttentionBackward& op, cudaStream_t stream) {
   check_attention(op, props_, name);
   const cudaStream_t s = stream;
   if (op.dtype == DType::fp32) return attention_backward_fp32(op, props_, s);
-  by_head_dim(op.shape.D, [&]<int D> {
-    const auto with = [&]<class T> {
-      if (op.drop > 0)
-        start<T, D, true>(op, props_, s);
-      else
-        start<T, D, false>(op, props_, s);
-    };
-    if (op.dtype == DType::fp16)
-      with.template operator()<__half>();
-    else
-      with.template operator()<__nv_bfloat16>();
-  });
+  by_variant(op,
+             [&]<class T, int D, bool dropout> { launch_backward<T, D, dropout>(op, props_, s); });
 }
 
 }  // namespace bv::BAREVISION_GPU

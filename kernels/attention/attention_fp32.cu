@@ -1,48 +1,34 @@
-// Attention in fp32, by plain FMA; mathematics: kernels.h. The path of training in fp32, and what
-// the 16-bit kernels (attention.cu, attention_backward.cu) can be compared with.
+// Attention in fp32 with plain FMA; mathematics: kernels.h. It trains in fp32, and is the reference
+// for the 16-bit kernels (attention.cu, attention_backward.cu).
 //
-// Flash-style (Dao et al. 2022): a block has a tile of rows in shared memory, 64 queries in forward,
-// and goes over the head's other rows, a tile of 32 (D = 128: 16) keys at a time, of which it makes
-// a tile of scores. Saved for backward: out and lse = log sum exp of each row of S, from which P
-// comes again. All results =, in a fixed order, without atomics:
-//   forward            a running maximum and sum of a query's keys rescale what the earlier gave
-//   backward, keys     a block has keys and values, queries pass:   dV, dK
-//   backward, queries  a block has queries and dout, keys pass:     dQ
-// so that S and dP are computed twice: 14 B H N^2 D flops where 10 are needed. delta is added up
-// while dout is read.
+// Flash-style (Dao et al. 2022): a block keeps a tile of rows in shared memory while the head's
+// other rows pass in tiles of 32 (16 if D = 128). Saved for backward: out and lse = log sum exp of
+// each row of S, from which P is recomputed. All results =, in a fixed order, without atomics:
+//   forward            rows are queries, keys pass; the online softmax rescales earlier sums
+//   backward, keys     rows are keys, queries pass:   dK, dV
+//   backward, queries  rows are queries, keys pass:   delta, dQ
+// so S and dP are computed twice: 14 B H N^2 D flops where 10 are needed.
 //
-// A warp has 4 m rows of the block's tile and all columns of the passing one: 4 x 8 lanes, of which
-// each has rows 4 apart, and columns 8 apart: m x 4 scores. P or dS then goes through shared memory,
-// where only this warp's rows meet, to be a factor of the second product: m x D/8 outputs a lane.
-// Rows lie D + 4 floats apart, so that the 8 (4) lanes that read 16 bytes of neighbouring rows meet
-// different banks. Dropout's decisions are drawn four to a call of Philox by four lanes that need
-// the same, which is what lane % 4 and lane / 4 are chosen for.
-//
-// Limited by arithmetic, next by shared memory, which delivers 32 words a clock: in the time of 4
-// words' delivery sm_80 makes 8 FMAs a thread, sm_90 16. S needs 3 words for 8 FMAs with m = 8 and 1
-// for 2 with m = 4, the second product 1 for 4 and 3 for 8 at D = 64. So sm_80 waits for none, and
-// sm_90 can make 80% of its peak in forward and 55% in backward. 90% of instructions are FMAs; at
-// N = 197 the tiles are 82% full in forward and 88% in backward.
-//   D = 64    shared memory   registers   warps on an SM: sm_80, sm_90   expected of fp32's peak
-//   forward   34.5 KB         242         8, 8 (limited by registers)    50%, 40%
-//   backward  60.3 KB         168         8, 12 (by shared memory)       50%, 35% of all 14 flops
-// The last column is estimated, not measured. sm_75 has room for one block. A block loads its tiles
-// and then computes; meanwhile others compute.
+//   grid   (row tiles, H, B)
+//   warp   4 m rows of the block's tile, all columns of the passing one
+//   lane   one of 4 x 8: rows 4 apart and columns 8 apart, m x 4 scores. P or dS then goes through
+//          shared memory, within the warp, as a factor of the second product: m x D/8 outputs
+// Rows are D + 4 floats apart, so that 16-byte reads of neighbouring rows hit different banks. The
+// four lanes that need the same dropout decisions share the Philox calls.
+// Limited by FMAs, next by shared memory reads. Registers and blocks: tests/kernels/resources.txt.
 #include <math.h>
 
 #include "kernels/attention/attention.cuh"
-#include "kernels/cuda/reduce.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
 
-constexpr int pad = 4;  // floats behind a row in shared memory
+constexpr int pad = 4;  // floats after each row in shared memory
 
 template <int D>
 constexpr int columns = D == 128 ? 16 : 32;  // rows of the passing tile: columns of the scores
 
-// Rows and threads of a block; m: the rows of a thread; blocks: for how many an SM's registers must
-// do. With more in forward at D = 64, registers would spill.
+// Per block: rows and threads. m: rows per lane. blocks: per SM, as registers allow without spills.
 template <int D>
 struct Forward {
   static constexpr int m = 8, rows = 64, threads = rows / (4 * m) * warp_size;
@@ -54,8 +40,8 @@ struct Backward {
   static constexpr int blocks = D == 128 ? 4 : 3;
 };
 
-// A lane's place among the 4 x 8: its first row and column. Four lanes of the same lane / 4 share
-// rows where `by_rows`, else columns.
+// A lane's first row and column. The four lanes with equal lane / 4 share rows if `by_rows`, else
+// columns.
 struct Place {
   int row, column;
 
@@ -67,7 +53,7 @@ struct Place {
 };
 
 // ---- tiles --------------------------------------------------------------------------------------
-// Rows first, ... of a head to rows 0 ... of a tile; zeros from `end` on. By all threads.
+// Loads a head's rows from `first` on into a tile, with zeros from `end` on. Called by all threads.
 template <int D, int rows, int threads>
 __device__ void load_rows(float (*to)[D + pad], Rows<const float> from, int first, int end) {
   constexpr int chunks = D / 4, step = threads / chunks;
@@ -80,12 +66,12 @@ __device__ void load_rows(float (*to)[D + pad], Rows<const float> from, int firs
   }
 }
 
-// The same of dout, and delta[row] = sum of dout * out.
+// The same for dout, and delta[row] = sum of dout * out.
 template <int D, int rows, int threads>
 __device__ void load_dout(float (*to)[D + pad], float* delta, Rows<const float> dout,
                           Rows<const float> out, int first, int end) {
   constexpr int chunks = D / 4, step = threads / chunks;
-  static_assert(rows % step == 0, "whole warps add up");
+  static_assert(rows % step == 0, "warp_sum needs whole warps");
   const int chunk = static_cast<int>(threadIdx.x) % chunks * 4;
 #pragma unroll 2
   for (int r = static_cast<int>(threadIdx.x) / chunks; r < rows; r += step) {
@@ -126,8 +112,8 @@ __device__ void dot_rows(float (&acc)[m][n], const float (*a)[D + pad], const fl
   }
 }
 
-// acc[i] += sum over c < count of w[4 i][c] * b[c], of which a thread has columns 32 k + column to
-// 32 k + column + 3. w and b may be read to the next multiple of 4.
+// acc[i] += sum over c < count of w[4 i][c] * b[c], in this lane's columns 32 k + column to 32 k +
+// column + 3. Reads w and b up to the next multiple of 4.
 template <int D, int m, int w_pitch>
 __device__ void add_product(float (&acc)[m][D / 8], const float (*w)[w_pitch],
                             const float (*b)[D + pad], int column, int count) {
@@ -149,7 +135,7 @@ __device__ void add_product(float (&acc)[m][D / 8], const float (*w)[w_pitch],
   }
 }
 
-// A lane's part of a tile of scores into shared memory.
+// Writes this lane's scores to shared memory.
 template <int pitch, int m, int n>
 __device__ void store_scores(float* to, const float (&x)[m][n]) {
 #pragma unroll
@@ -158,7 +144,7 @@ __device__ void store_scores(float* to, const float (&x)[m][n]) {
     for (int j = 0; j < n; ++j) to[4 * i * pitch + 8 * j] = x[i][j];
 }
 
-// Rows first, first + 4, ... of a result.
+// Writes rows first, first + 4, ... of a result.
 template <int D, int m>
 __device__ void store_rows(Rows<float> to, const float (&acc)[m][D / 8], float scale, int first,
                            int column, int end) {
@@ -181,10 +167,57 @@ struct ForwardShared {
   float q[Forward<D>::rows][D + pad];
   union {
     float k[columns<D>][D + pad];
-    float p[Forward<D>::rows][columns<D> + pad];  // when the scores are done
+    float p[Forward<D>::rows][columns<D> + pad];  // once the scores are computed
   };
   float v[columns<D>][D + pad];
 };
+
+// Online softmax: p holds S and becomes exp(S scale - row_max); row_max, row_sum and acc follow.
+// Columns from `end` on don't exist; this lane's first one is `column`.
+template <int m, int n, int columns_out>
+__device__ void softmax(float (&p)[m][n], float (&row_max)[m], float (&row_sum)[m],
+                        float (&acc)[m][columns_out], float scale, int column, int end) {
+#pragma unroll
+  for (int i = 0; i < m; ++i) {
+    float max = row_max[i];
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      if (column + 8 * j >= end) p[i][j] = -INFINITY;
+      max = fmaxf(max, p[i][j] * scale);
+    }
+    max = warp_max<8>(max);
+    const float factor = expf(row_max[i] - max);
+    row_max[i] = max;
+    row_sum[i] *= factor;
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      p[i][j] = expf(fmaf(p[i][j], scale, -max));
+      row_sum[i] += p[i][j];
+    }
+#pragma unroll
+    for (int j = 0; j < columns_out; ++j) acc[i][j] *= factor;
+  }
+}
+
+// Dropout of this lane's rows of P in shared memory, which takes fewer registers than in them.
+template <int D>
+__device__ void drop_scores(float (*p)[columns<D> + pad], const AttentionForward& op, int b, int h,
+                            int query, int key, int column) {
+  const int N = op.shape.N;
+  const KeepDecisions keep(op, b);
+  const float keep_factor = keep_scale(op.drop);
+#pragma unroll 1
+  for (int below = 0; below < 4 * Forward<D>::m; below += 16) {
+    uint32_t bits[4];
+    keep_bits<4, columns<D>>(bits, keep, (uint64_t(h) * N + query + below) * N + key,
+                             uint64_t{4} * N);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+      for (int c = column; c < columns<D>; c += 8)
+        p[below + 4 * i][c] *= bits[i] >> c & 1 ? keep_factor : 0;
+  }
+}
 
 template <int D>
 __global__ void __launch_bounds__(Forward<D>::threads, Forward<D>::blocks)
@@ -194,98 +227,100 @@ __global__ void __launch_bounds__(Forward<D>::threads, Forward<D>::blocks)
   const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y), N = op.shape.N;
   const float* qkv = static_cast<const float*>(op.qkv);
   const Rows<const float> k = rows_of(qkv, op, 3, 1, b, h), v = rows_of(qkv, op, 3, 2, b, h);
-  const int first = static_cast<int>(blockIdx.x) * Forward<D>::rows;  // query of the block
+  const int first = static_cast<int>(blockIdx.x) * Forward<D>::rows;  // of the block's queries
   const Place place(true);
   const int row = static_cast<int>(threadIdx.x) / warp_size * 4 * m + place.row;
   const int query = first + row;
-  const bool live = query - place.row < N;  // of the whole warp
+  const bool active = query - place.row < N;  // the whole warp
   const float scale = 1 / sqrtf(static_cast<float>(D));
 
-  float acc[m][D / 8], most[m], sum[m];
+  float acc[m][D / 8], row_max[m], row_sum[m];
 #pragma unroll
   for (int i = 0; i < m; ++i) {
-    most[i] = -INFINITY, sum[i] = 0;
+    row_max[i] = -INFINITY, row_sum[i] = 0;
 #pragma unroll
     for (int j = 0; j < D / 8; ++j) acc[i][j] = 0;
   }
   load_rows<D, Forward<D>::rows, threads>(tile.q, rows_of(qkv, op, 3, 0, b, h), first, N);
   for (int key = 0; key < N; key += columns<D>) {
-    __syncthreads();  // all have done with the keys before
+    __syncthreads();  // until all are done with the last keys
     load_rows<D, columns<D>, threads>(tile.k, k, key, N);
     load_rows<D, columns<D>, threads>(tile.v, v, key, N);
     __syncthreads();
     float p[m][n];
-    if (live) dot_rows<D>(p, &tile.q[row], &tile.k[place.column]);
+    if (active) dot_rows<D>(p, &tile.q[row], &tile.k[place.column]);
     __syncthreads();  // P takes K's place
-    if (!live) continue;
-#pragma unroll
-    for (int i = 0; i < m; ++i) {
-      float now = most[i];
-#pragma unroll
-      for (int j = 0; j < n; ++j) {
-        if (key + place.column + 8 * j >= N) p[i][j] = -INFINITY;
-        now = fmaxf(now, p[i][j] * scale);
-      }
-      now = warp_max<8>(now);
-      const float factor = expf(most[i] - now);
-      most[i] = now;
-      sum[i] *= factor;
-#pragma unroll
-      for (int j = 0; j < n; ++j) {
-        p[i][j] = expf(fmaf(p[i][j], scale, -now));
-        sum[i] += p[i][j];
-      }
-#pragma unroll
-      for (int j = 0; j < D / 8; ++j) acc[i][j] *= factor;
-    }
+    if (!active) continue;
+    softmax(p, row_max, row_sum, acc, scale, key + place.column, N);
     store_scores<columns<D> + pad>(&tile.p[row][place.column], p);
-    if (op.drop > 0) {  // in place, for want of registers
-      const KeepDecisions keep(op, b);
-      const float kept = keep_scale(op.drop);
-#pragma unroll 1
-      for (int below = 0; below < 4 * m; below += 16) {
-        uint32_t bits[4];
-        keep_bits<4, columns<D>>(bits, keep, (uint64_t(h) * N + query + below) * N + key,
-                                 uint64_t{4} * N);
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-#pragma unroll
-          for (int c = place.column; c < columns<D>; c += 8)
-            tile.p[row + below + 4 * i][c] *= bits[i] >> c & 1 ? kept : 0;
-      }
-    }
+    if (op.drop > 0) drop_scores<D>(&tile.p[row], op, b, h, query, key, place.column);
     __syncwarp();
-    add_product<D>(acc, &tile.p[row], tile.v, 4 * place.column,
-                   N - key < columns<D> ? N - key : columns<D>);
+    add_product<D>(acc, &tile.p[row], tile.v, 4 * place.column, min(N - key, columns<D>));
   }
 
 #pragma unroll
   for (int i = 0; i < m; ++i) {
-    sum[i] = warp_sum<8>(sum[i]);
+    row_sum[i] = warp_sum<8>(row_sum[i]);
     if (place.column == 0 && query + 4 * i < N)
-      op.lse[(int64_t{b} * op.shape.H + h) * N + query + 4 * i] = most[i] + logf(sum[i]);
+      op.lse[(int64_t{b} * op.shape.H + h) * N + query + 4 * i] = row_max[i] + logf(row_sum[i]);
 #pragma unroll
-    for (int j = 0; j < D / 8; ++j) acc[i][j] /= sum[i];
+    for (int j = 0; j < D / 8; ++j) acc[i][j] /= row_sum[i];
   }
   store_rows<D>(rows_of(static_cast<float*>(op.out), op, 1, 0, b, h), acc, 1, query,
                 4 * place.column, N);
 }
 
 // ---- backward -----------------------------------------------------------------------------------
-// With rows = queries: q, dout and k, v. With rows = keys: k, v and q, dout.
+// Rows are queries: row is q, dout and column k, v; rows are keys: row is k, v and column q, dout.
 template <int D>
 struct BackwardShared {
   float row[2][Backward<D>::rows][D + pad];
   float column[2][columns<D>][D + pad];
   float w[Backward<D>::rows][columns<D> + pad];
-  float delta[Backward<D>::rows];  // of the queries, which are rows or columns
+  float delta[Backward<D>::rows];  // of the queries, be they rows or columns
 };
+
+// bits[query]: which of this lane's keys are kept; without dropout all. row, column: this lane's
+// first row and column.
+template <int D, bool rows_are_keys, int queries>
+__device__ void kept_keys(uint32_t (&bits)[queries], const AttentionBackward& op, int b, int h,
+                          int row, int column, const Place& place) {
+#pragma unroll
+  for (uint32_t& word : bits) word = ~0u;
+  if (op.drop == 0) return;
+  const KeepDecisions keep(op, b);
+  const uint64_t N = op.shape.N, head = h * N;
+  if constexpr (rows_are_keys)
+    keep_bits<queries, 4 * Backward<D>::m>(bits, keep, (head + column) * N + (row - place.row),
+                                           8 * N);
+  else
+    keep_bits<queries, columns<D>>(bits, keep, (head + row) * N + (column - place.column), 4 * N);
+#pragma unroll
+  for (uint32_t& word : bits) word >>= rows_are_keys ? place.row : place.column;
+}
+
+// p holds S and becomes P * mask / (1 - drop); ds holds dP and becomes dS, without the scale.
+template <bool rows_are_keys, int m, int n, int queries>
+__device__ void softmax_backward(float (&p)[m][n], float (&ds)[m][n], const float (&lse)[queries],
+                                 const float (&delta)[queries], const uint32_t (&bits)[queries],
+                                 float scale, float keep_factor, int column, int end) {
+#pragma unroll
+  for (int i = 0; i < m; ++i)
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const int query = rows_are_keys ? j : i;
+      const float keep = bits[query] >> (rows_are_keys ? 4 * i : 8 * j) & 1 ? keep_factor : 0;
+      const float e = column + 8 * j < end ? expf(fmaf(p[i][j], scale, -lse[query])) : 0;
+      p[i][j] = e * keep;
+      ds[i][j] = e * (ds[i][j] * keep - delta[query]);
+    }
+}
 
 template <int D, bool rows_are_keys>
 __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
     attention_fp32_backward(AttentionBackward op) {
   constexpr int m = Backward<D>::m, n = columns<D> / 8, threads = Backward<D>::threads;
-  constexpr int rows = Backward<D>::rows, queries = rows_are_keys ? n : m;  // of a thread
+  constexpr int rows = Backward<D>::rows, queries = rows_are_keys ? n : m;  // per lane
   auto& tile = shared<BackwardShared<D>>();
   const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y), N = op.shape.N;
   const float* qkv = static_cast<const float*>(op.qkv);
@@ -295,12 +330,12 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
                           v = rows_of(qkv, op, 3, 2, b, h),
                           dout = rows_of(static_cast<const float*>(op.dout), op, 1, 0, b, h),
                           out = rows_of(static_cast<const float*>(op.out), op, 1, 0, b, h);
-  const int first = static_cast<int>(blockIdx.x) * rows;  // of the block
+  const int first = static_cast<int>(blockIdx.x) * rows;  // row of the block
   const Place place(!rows_are_keys);
   const int row_in_block = static_cast<int>(threadIdx.x) / warp_size * 4 * m + place.row;
   const int row = first + row_in_block;
-  const bool live = row - place.row < N;  // of the whole warp
-  const float scale = 1 / sqrtf(static_cast<float>(D)), kept = keep_scale(op.drop);
+  const bool active = row - place.row < N;  // the whole warp
+  const float scale = 1 / sqrtf(static_cast<float>(D)), keep_factor = keep_scale(op.drop);
 
   float lse[queries], delta[queries];
   if constexpr (rows_are_keys) {
@@ -317,7 +352,7 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
     }
   }
 
-  float gradient[rows_are_keys ? 2 : 1][m][D / 8];  // dK, dV or dQ; dK and dQ without scale
+  float gradient[rows_are_keys ? 2 : 1][m][D / 8];  // dK, dV or dQ; dK and dQ without the scale
 #pragma unroll
   for (auto& matrix : gradient)
 #pragma unroll
@@ -326,7 +361,7 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
       for (float& x : line) x = 0;
 
   for (int column = 0; column < N; column += columns<D>) {
-    __syncthreads();  // all have done with the columns before
+    __syncthreads();  // until all are done with the last columns
     if constexpr (rows_are_keys) {
       load_rows<D, columns<D>, threads>(tile.column[0], q, column, N);
       load_dout<D, columns<D>, threads>(tile.column[1], tile.delta, dout, out, column, N);
@@ -335,9 +370,8 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
       load_rows<D, columns<D>, threads>(tile.column[1], v, column, N);
     }
     __syncthreads();
-    if (!live) continue;
-    const int mine = column + place.column,
-              count = N - column < columns<D> ? N - column : columns<D>;
+    if (!active) continue;
+    const int mine = column + place.column, count = min(N - column, columns<D>);
     float p[m][n], ds[m][n];
     dot_rows<D>(p, &tile.row[0][row_in_block], &tile.column[0][place.column]);
     dot_rows<D>(ds, &tile.row[1][row_in_block], &tile.column[1][place.column]);
@@ -348,29 +382,9 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
         delta[j] = tile.delta[place.column + 8 * j];
       }
     }
-    uint32_t bits[queries];  // of a query: which keys are kept
-#pragma unroll
-    for (uint32_t& word : bits) word = ~0u;
-    if (op.drop > 0) {
-      const KeepDecisions keep(op, b);
-      const uint64_t head = uint64_t(h) * N;
-      if constexpr (rows_are_keys)
-        keep_bits<n, 4 * m>(bits, keep, (head + mine) * N + (row - place.row), uint64_t{8} * N);
-      else
-        keep_bits<m, columns<D>>(bits, keep, (head + row) * N + column, uint64_t{4} * N);
-#pragma unroll
-      for (uint32_t& word : bits) word >>= rows_are_keys ? place.row : place.column;
-    }
-#pragma unroll
-    for (int i = 0; i < m; ++i)
-#pragma unroll
-      for (int j = 0; j < n; ++j) {
-        const int query = rows_are_keys ? j : i;
-        const float keep = bits[query] >> (rows_are_keys ? 4 * i : 8 * j) & 1 ? kept : 0;
-        const float e = mine + 8 * j < N ? expf(fmaf(p[i][j], scale, -lse[query])) : 0;
-        p[i][j] = e * keep;
-        ds[i][j] = e * (ds[i][j] * keep - delta[query]);
-      }
+    uint32_t bits[queries];
+    kept_keys<D, rows_are_keys>(bits, op, b, h, row, mine, place);
+    softmax_backward<rows_are_keys>(p, ds, lse, delta, bits, scale, keep_factor, mine, N);
     float* w = &tile.w[row_in_block][place.column];
     if constexpr (rows_are_keys) {
       store_scores<columns<D> + pad>(w, p);
@@ -405,7 +419,7 @@ void attention_backward_fp32(const AttentionBackward& op, const DeviceProps&, cu
   by_head_dim(op.shape.D, [&]<int D>() {
     const dim3 grid(ceil_div(op.shape.N, Backward<D>::rows), op.shape.H, op.shape.B);
     constexpr size_t bytes = sizeof(BackwardShared<D>);
-    static_assert(bytes <= 64 * 1024 && sizeof(ForwardShared<D>) <= 64 * 1024, "what sm_75 has");
+    static_assert(bytes <= 64 * 1024 && sizeof(ForwardShared<D>) <= 64 * 1024, "fits sm_75");
     launch<attention_fp32_backward<D, true>>(grid, Backward<D>::threads, bytes, stream, op);
     launch<attention_fp32_backward<D, false>>(grid, Backward<D>::threads, bytes, stream, op);
   });

@@ -1,6 +1,6 @@
 // The one header of kernels that both nvcc and g++ (with kernels/simt in the include path) build.
 // Beyond CUDA's names it gives two things:
-//   shared<T>()    the block's shared memory; each kernel has one struct for all it keeps there
+//   shared<T>()    the block's shared memory; each kernel declares one struct for all of it
 //   launch<kernel>(grid, block, shared_bytes, stream, args...)    throws std::runtime_error that
 //                  names the kernel and the reason
 // All device code lives in namespace bv::BAREVISION_GPU, cuda_gpu by nvcc and simt_gpu by g++, so
@@ -33,14 +33,14 @@ std::string kernel_name() {
 #ifdef __CUDACC__
 template <class T>
 __device__ T& shared() {
-  static_assert(std::is_trivially_default_constructible_v<T>, "nobody constructs shared memory");
+  static_assert(std::is_trivially_default_constructible_v<T>, "shared memory isn't constructed");
   extern __shared__ __align__(128) unsigned char dynamic_shared[];
   return *reinterpret_cast<T*>(dynamic_shared);
 }
 
 template <auto kernel, class... Args>
 void launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, const Args&... args) {
-  if (shared_bytes > 48 * 1024)  // beyond what every chip gives, a kernel must ask
+  if (shared_bytes > 48 * 1024)  // above the default limit a kernel must opt in
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shared_bytes)),
           kernel_name<kernel>());

@@ -1,8 +1,8 @@
-// Each PTX instruction wrapped once, named as the instruction. Its twin for g++ stands beside it;
-// where the instruction is a warp's, the last lane to arrive does it for all (::simt::collective).
-// 16-bit elements are __half or __nv_bfloat16; a pair of them in a register has the first element
-// in the lower half. What a chip lacks is done by its older instructions, but bf16 before sm_80: a
-// trap, since no host side launches it.
+// Each PTX instruction wrapped once, named as the instruction, next to its twin for g++, in which
+// the last lane to arrive executes a warp's instruction for all lanes (::simt::collective).
+// 16-bit elements are __half or __nv_bfloat16; of a pair in a register the first is the lower half.
+// Older GPUs fall back to older instructions; bf16 before sm_80 traps, since the host never
+// launches it.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -15,8 +15,8 @@ namespace bv::BAREVISION_GPU {
 #ifndef __CUDACC__
 namespace twin {
 
-// Of matrix m, row r comes from lane 8 m + r. Lane i takes row i/4, columns i%4*2 and
-// the next; if transposed, column i/4, rows i%4*2 and the next.
+// Row r of matrix m comes from lane 8 m + r. Lane i takes row i/4, columns i%4*2 and the next; if
+// transposed, column i/4, rows i%4*2 and the next.
 template <bool transposed>
 void ldmatrix(uint32_t* r, const void* row, ::simt::Site site) {
   ::simt::check_shared(row, 16, "ldmatrix", site);
@@ -51,9 +51,8 @@ template <class T>
 #endif
 
 // ---- ldmatrix: 8x8 matrices of 16-bit elements from shared memory ------------------------------
-// Lane i brings the address of row i%8 of matrix i/8, and gets of matrix m the pair (row lane/4,
-// columns lane%4*2 and the next) in r[m]; by the _trans form the pair (rows lane%4*2 and the next,
-// column lane/4).
+// Lane i passes the address of row i%8 of matrix i/8, and gets in r[m] the pair (row i/4, columns
+// i%4*2 and the next) of matrix m; with _trans the pair (rows i%4*2 and the next, column i/4).
 #ifdef __CUDACC__
 __device__ inline uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
@@ -155,26 +154,26 @@ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
 #endif
 
 // ---- cp.async -----------------------------------------------------------------------------------
-// 16 bytes from global to shared memory, under way until a cp_async_wait. Not `there`: zeros, and
-// global isn't read. Before sm_80 a plain copy, done at once.
+// Copies 16 bytes from global to shared memory, in flight until a cp_async_wait. If not in_bounds,
+// writes zeros without reading global memory. Before sm_80 a plain, synchronous copy.
 #ifdef __CUDACC__
-__device__ inline void cp_async_16(void* shared, const void* global, bool there = true) {
+__device__ inline void cp_async_16(void* shared, const void* global, bool in_bounds = true) {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
-               "l"(__cvta_generic_to_global(global)), "r"(there ? 16 : 0)
+               "l"(__cvta_generic_to_global(global)), "r"(in_bounds ? 16 : 0)
                : "memory");
 #else
-  *static_cast<uint4*>(shared) = there ? *static_cast<const uint4*>(global) : uint4{0, 0, 0, 0};
+  *static_cast<uint4*>(shared) = in_bounds ? *static_cast<const uint4*>(global) : uint4{0, 0, 0, 0};
 #endif
 }
-// The same by way of the L1 cache: of what the block reads again soon.
-__device__ inline void cp_async_ca_16(void* shared, const void* global, bool there = true) {
+// The same through the L1 cache, for data that the block soon reads again.
+__device__ inline void cp_async_ca_16(void* shared, const void* global, bool in_bounds = true) {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
-               "l"(__cvta_generic_to_global(global)), "r"(there ? 16 : 0)
+               "l"(__cvta_generic_to_global(global)), "r"(in_bounds ? 16 : 0)
                : "memory");
 #else
-  cp_async_16(shared, global, there);
+  cp_async_16(shared, global, in_bounds);
 #endif
 }
 __device__ inline void cp_async_commit() {
@@ -182,20 +181,20 @@ __device__ inline void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-template <int pending>  // waits until at most this many committed groups are under way
+template <int pending>  // waits until at most this many committed groups are in flight
 __device__ void cp_async_wait() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 #endif
 }
 #else
-inline void cp_async_16(void* shared, const void* global, bool there = true,
+inline void cp_async_16(void* shared, const void* global, bool in_bounds = true,
                         ::simt::Site site = ::simt::Site::current()) {
-  ::simt::copy_async(shared, global, 16, there ? 16 : 0, site);
+  ::simt::copy_async(shared, global, 16, in_bounds ? 16 : 0, site);
 }
-inline void cp_async_ca_16(void* shared, const void* global, bool there = true,
+inline void cp_async_ca_16(void* shared, const void* global, bool in_bounds = true,
                            ::simt::Site site = ::simt::Site::current()) {
-  ::simt::copy_async(shared, global, 16, there ? 16 : 0, site);
+  ::simt::copy_async(shared, global, 16, in_bounds ? 16 : 0, site);
 }
 inline void cp_async_commit() { ::simt::copy_commit(); }
 template <int pending>
@@ -205,8 +204,8 @@ void cp_async_wait() {
 #endif
 
 // ---- special registers --------------------------------------------------------------------------
-// threadIdx.x, read anew at each call: what comes of it is computed again where it is needed,
-// instead of being kept in registers through a loop that needs them all.
+// threadIdx.x, read at each call: values derived from it are recomputed where needed instead of
+// occupying registers throughout a loop that needs them all.
 __device__ inline unsigned mov_tid_x() {
 #ifdef __CUDACC__
   unsigned x;
@@ -229,7 +228,7 @@ __device__ inline float ex2_approx_ftz(float x) {
 #endif
 }
 
-// log2 x, to 2^-22 of itself, or of 1 near x = 1. x below 2^-126 is taken for 0.
+// log2 x, to 2^-22 of itself, or of 1 near x = 1. x below 2^-126 counts as 0.
 __device__ inline float lg2_approx_ftz(float x) {
 #ifdef __CUDACC__
   float y;
@@ -240,7 +239,7 @@ __device__ inline float lg2_approx_ftz(float x) {
 #endif
 }
 
-// 1 / x, to a unit in the last place. x below 2^-126 is taken for 0.
+// 1 / x, to a unit in the last place. x below 2^-126 counts as 0.
 __device__ inline float rcp_approx_ftz(float x) {
 #ifdef __CUDACC__
   float y;
@@ -278,7 +277,7 @@ __device__ uint32_t cvt_rn_x2(float first, float second) {
 #endif
 }
 
-// ---- st.global: 16 or 8 bytes at once, where nvcc would make stores of single elements ----------
+// ---- st.global: 16 or 8 bytes at once, where nvcc would split the store ---------------------
 __device__ inline void st_global(uint4* p, uint4 x) {
 #ifdef __CUDACC__
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)),
