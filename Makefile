@@ -4,17 +4,17 @@
 #: make test        build and run all tests; FILTER=layernorm: those with the word in their name
 #: make test-all    the same with many more shapes
 #: make asan        the same under the address and undefined-behaviour sanitizers
-#: make debug       build/debug/tests, not optimised, for gdb: see README, "Step through a kernel"
+#: make debug       build/debug/tests, unoptimised, for gdb: see README, "Step through a kernel"
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--filter layernorm"
 #: make resources   registers, shared memory, occupancy of each CUDA kernel; UPDATE=1 commits to them
-#: make gpu-check   on a machine with a GPU: tests, sanitizers, bench; a table in bench/results/
+#: make gpu-check   on a machine with a GPU: tests, sanitizers, bench; one table in bench/results/
 #: make dist        what gpu-check needs, for every GPU, as build/dist.tar.gz; CUBLAS=0 without cuBLAS
 #: make peers       PyTorch and timm into build/peers, for bench/versus and golden files
 #: make format      clang-format over all sources
 #: make clean       remove build/
-#: CUDA=0           build without CUDA;  CUDA_HOME=DIR: with the toolkit there
+#: CUDA=0           build without CUDA;  CUDA_HOME=DIR: with the toolkit in DIR
 #: SIMT=0           tests without the stand-in for CUDA
-#: TURBOJPEG=0      decode JPEG by stb_image
+#: TURBOJPEG=0      decode JPEG with stb_image
 VERSION := 0.1.0
 BUILD ?= build
 ifeq ($(origin CXX),default)
@@ -31,10 +31,10 @@ comma := ,
 empty :=
 space := $(empty) $(empty)
 
-# ---- What is there: one run of the preprocessor asks for every header ---------------------------
-asked := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h
+# ---- What is installed: one run of the preprocessor asks for every header -----------------------
+headers := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h
 hash := \#
-found := $(shell printf '%s\n' $(foreach h,$(asked),'$(hash)if __has_include(<$(h)>)' '$(h)' '$(hash)endif') \
+found := $(shell printf '%s\n' $(foreach h,$(headers),'$(hash)if __has_include(<$(h)>)' '$(h)' '$(hash)endif') \
   | $(CXX) -x c++ -std=c++20 -E -P - 2>/dev/null)
 have = $(if $(filter $(1),$(found)),1)
 
@@ -105,20 +105,20 @@ ifeq ($(SIMT),1)
 gpu_test_objects += $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(call in,cpp,tests/simt)))
 endif
 gpu_libraries = $(cuda_libraries)
-# Of those objects, the ones that `make dist` compiles anew, for every GPU, and without cuDNN.
-by_nvcc := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(filter %.cu,$(gpu_sources) $(gpu_test_sources)))
-anew := $(by_nvcc) $(BUILD)/obj/cuda/kernels/cuda/conv_cudnn.o
-for_every_gpu = $(patsubst $(BUILD)/obj/cuda/%,$(BUILD)/dist/obj/%,$(filter $(anew),$(1))) $(filter-out $(anew),$(1))
+# The objects that `make dist` compiles again, for every GPU and without cuDNN.
+nvcc_objects := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(filter %.cu,$(gpu_sources) $(gpu_test_sources)))
+recompiled := $(nvcc_objects) $(BUILD)/obj/cuda/kernels/cuda/conv_cudnn.o
+for_every_gpu = $(patsubst $(BUILD)/obj/cuda/%,$(BUILD)/dist/obj/%,$(filter $(recompiled),$(1))) $(filter-out $(recompiled),$(1))
 bench_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out bench/gpu_%,$(call in,cpp,bench)))
 # The bench times the GPU alone, not its stand-in.
 gpu_bench_objects := $(gpu_objects) $(if $(NVCC),$(patsubst %.cpp,$(BUILD)/obj/cuda/%.o,$(wildcard bench/gpu_*.cpp)))
 
-# For the GPU that is here, else for sm_80.
+# For this machine's GPU, else for sm_80.
 gpu := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
 gpu_arch := $(or $(subst .,,$(gpu)),80)
 gencode = -gencode arch=compute_$(1),code=sm_$(1)
 cuda_arch ?= $(call gencode,$(gpu_arch:90=90a)) $(if $(gpu),,-gencode arch=compute_80,code=compute_80)
-# For all: machine code of three generations, and PTX for what comes after them.
+# For all GPUs: machine code for three generations, and PTX for later ones.
 dist_archs := 75 80 90a
 dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
 
@@ -152,14 +152,14 @@ $(BUILD)/obj/avx2/%.o: %.cpp | check-packages
 	$(call compile, (avx2)) $(kernel_flags) $(avx2) -DBAREVISION_ISA=avx2 -c -o $@ $<
 $(BUILD)/obj/avx512/%.o: %.cpp | check-packages
 	$(call compile, (avx512)) $(kernel_flags) $(avx512) -DBAREVISION_ISA=avx512 -c -o $@ $<
-# The stand-in's warps are vectors too, hence -O2 with AVX2 also under the sanitizers.
+# The stand-in computes warps with vectors, hence -O2 and AVX2 under the sanitizers too.
 SIMT_OPT ?= -O2
 simt_flags := $(SIMT_OPT) $(avx2) -Wno-unknown-pragmas -Ikernels/simt/include -DBAREVISION_GPU=simt_gpu -DBAREVISION_CUDNN=1
 $(BUILD)/obj/simt/%.o: %.cu | check-packages
 	$(call compile, (simt)) $(simt_flags) -x c++ -c -o $@ $<
 $(BUILD)/obj/simt/%.o: %.cpp | check-packages
 	$(call compile, (simt)) $(simt_flags) -c -o $@ $<
-# What ptxas says of each kernel's registers goes into a file beside the object (make resources).
+# What ptxas reports about each kernel goes into a file next to the object (make resources).
 nvcc_compile = @mkdir -p $(@D) && echo "compile   $< (cuda$(1))" && $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(2) -I. \
   -DBAREVISION_GPU=cuda_gpu -Xcompiler=-Wall,-march=x86-64-v3 -Xptxas=-v,-warn-spills -Wno-deprecated-gpu-targets \
   -MMD -MP -MF $(@:.o=.d) -c -o $@ $< >$(@:.o=.ptxas) 2>&1; \
@@ -173,15 +173,15 @@ $(BUILD)/obj/cuda/%.o: %.cpp | check-packages
 	$(call compile, (cuda)) $(cuda_host_flags) -c -o $@ $<
 $(BUILD)/dist/obj/%.o: %.cpp | check-packages
 	$(call compile, (cuda)) $(cuda_host_flags) -c -o $@ $<
-# What was chosen the last time: what hangs on it is compiled anew where that changes.
-chosen = @mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
+# The choice of the last build; dependents are rebuilt when it changes.
+remember = @mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
 $(BUILD)/cuda_arch: always
-	$(call chosen,$(cuda_arch))
+	$(call remember,$(cuda_arch))
 $(BUILD)/devices: always
-	$(call chosen,simt $(SIMT) cuda $(NVCC))
+	$(call remember,simt $(SIMT) cuda $(NVCC))
 $(BUILD)/obj/tests/kernels/device.o $(BUILD)/obj/bench/kernel_bench.o: $(BUILD)/devices
 always:
-# Runs before anything else, so on any CPU.
+# Runs first, so it must run on any CPU.
 $(BUILD)/obj/engine/cpu_check.o: engine/cpu_check.cpp | check-packages
 	$(call compile,) -march=x86-64 -c -o $@ $<
 $(BUILD)/obj/%.o: %.cpp | check-packages
@@ -199,7 +199,7 @@ else
 endif
 
 # ---- Tests --------------------------------------------------------------------------------------
-# The fuzz program, with the readers it feeds, runs under the sanitizers in every `make test`.
+# The fuzz program and the readers that it feeds run under the sanitizers in every `make test`.
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, \
   $(call in,cpp,engine/base engine/options engine/files)) $(call in,cpp,tests/fuzz)
@@ -219,12 +219,12 @@ test: all $(BUILD)/tests $(BUILD)/fuzz
 	@NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
 test-all:
 	@BAREVISION_TEST_ALL=1 $(MAKE) test FILTER="$(FILTER)"
-# Everything again under the address and undefined-behaviour sanitizers; without CUDA, since the
-# stand-in runs its code, too.
+# Everything under the address and undefined-behaviour sanitizers; without CUDA, whose code the
+# stand-in runs too.
 asan:
 	@$(MAKE) BUILD=$(BUILD)/sanitized CUDA=0 OPT=-O1 SANITIZE="$(sanitizers)" test FILTER="$(FILTER)"
 
-# For gdb, which wants variables where the source has them.
+# For gdb: variables stay where the source has them.
 debug:
 	@$(MAKE) BUILD=$(BUILD)/debug CUDA=0 OPT='-O1 -g' SIMT_OPT=-O0 $(BUILD)/debug/tests
 
@@ -251,7 +251,7 @@ $(dist)/build/launcher: $(call for_every_gpu,$(program) $(objects) $(gpu_objects
 	@echo "link      $@"
 	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
 $(dist)/build/% $(BUILD)/dist/obj/%: CUDNN =
-# A program's libraries lie beside it: RPATH, which holds for the libraries of libraries, too.
+# Its libraries are packed with it: RPATH, which also holds for the libraries' own libraries.
 $(dist)/build/%: cuda_rpath = \$$ORIGIN/../lib,--disable-new-dtags
 dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher $(ptxas_logs)
 	@! grep -h -A 3 -i warning $(ptxas_logs) || { echo "dist: ptxas or nvcc warns"; exit 2; }

@@ -71,8 +71,7 @@ void InputPatches::describe(Arguments& a) const {
   a.size("size", shape.size), a.size("patch", shape.patch);
   a.rule(shape.patch > 0 && shape.size % shape.patch == 0, "size must be a multiple of patch");
   a.write("out", out, n);
-  a.read("images", images, n);
-  a.read("crops", crops, 0);
+  a.read("images", images, n), a.read("crops", crops, 0);
 }
 
 // ---- linear -------------------------------------------------------------------------------------
@@ -82,8 +81,7 @@ void LinearForward::describe(Arguments& a) const {
   sizes(a, shape);
   a.write("out", out, double(M) * N);
   a.workspace(workspace);
-  a.read("inp", inp, double(M) * K);
-  a.read("weight", weight, double(N) * K);
+  a.read("inp", inp, double(M) * K), a.read("weight", weight, double(N) * K);
   a.read("bias", bias, N, optional);
 }
 
@@ -93,8 +91,7 @@ void LinearBackwardInput::describe(Arguments& a) const {
   sizes(a, shape);
   a.write("dinp", dinp, double(M) * K);
   a.workspace(workspace);
-  a.read("dout", dout, double(M) * N);
-  a.read("weight", weight, double(N) * K);
+  a.read("dout", dout, double(M) * N), a.read("weight", weight, double(N) * K);
 }
 
 void LinearBackwardWeight::describe(Arguments& a) const {
@@ -104,8 +101,7 @@ void LinearBackwardWeight::describe(Arguments& a) const {
   a.gradient("dweight", dweight, double(N) * K, accumulate);
   a.gradient("dbias", dbias, N, accumulate, optional);
   a.workspace(workspace);
-  a.read("dout", dout, double(M) * N);
-  a.read("inp", inp, double(M) * K);
+  a.read("dout", dout, double(M) * N), a.read("inp", inp, double(M) * K);
 }
 
 // ---- gelu ---------------------------------------------------------------------------------------
@@ -114,8 +110,7 @@ void BiasGeluForward::describe(Arguments& a) const {
   a.operation("BiasGeluForward", dtype, 20 * n);
   sizes(a, shape);
   a.write("out", out, n);
-  a.read("inp", inp, n);
-  a.read("bias", bias, shape.C);
+  a.read("inp", inp, n), a.read("bias", bias, shape.C);
 }
 
 void BiasGeluBackward::describe(Arguments& a) const {
@@ -125,9 +120,7 @@ void BiasGeluBackward::describe(Arguments& a) const {
   a.write("dinp", dinp, n);
   a.gradient("dbias", dbias, shape.C, accumulate);
   a.workspace(workspace);
-  a.read("dout", dout, n);
-  a.read("inp", inp, n);
-  a.read("bias", bias, shape.C);
+  a.read("dout", dout, n), a.read("inp", inp, n), a.read("bias", bias, shape.C);
 }
 
 // ---- layernorm ----------------------------------------------------------------------------------
@@ -135,14 +128,10 @@ void LayerNormForward::describe(Arguments& a) const {
   const double n = count(shape);
   a.operation("LayerNormForward", dtype, 8 * n);
   sizes(a, shape);
-  a.write("out", out, n);
-  a.write("sum", sum, residual ? n : 0, needed_if(residual));
-  a.write("mean", mean, shape.rows);
-  a.write("rstd", rstd, shape.rows);
-  a.read("inp", inp, n);
-  a.read("residual", residual, n, optional);
-  a.read("weight", weight, shape.C);
-  a.read("bias", bias, shape.C);
+  a.write("out", out, n), a.write("sum", sum, residual ? n : 0, needed_if(residual));
+  a.write("mean", mean, shape.rows), a.write("rstd", rstd, shape.rows);
+  a.read("inp", inp, n), a.read("residual", residual, n, optional);
+  a.read("weight", weight, shape.C), a.read("bias", bias, shape.C);
 }
 
 void LayerNormBackward::describe(Arguments& a) const {
@@ -153,11 +142,8 @@ void LayerNormBackward::describe(Arguments& a) const {
   a.gradient("dweight", dweight, shape.C, accumulate);
   a.gradient("dbias", dbias, shape.C, accumulate);
   a.workspace(workspace);
-  a.read("dout", dout, n);
-  a.read("dsum", dsum, n, optional);
-  a.read("sum", sum, n);
-  a.read("mean", mean, shape.rows);
-  a.read("rstd", rstd, shape.rows);
+  a.read("dout", dout, n), a.read("dsum", dsum, n, optional), a.read("sum", sum, n);
+  a.read("mean", mean, shape.rows), a.read("rstd", rstd, shape.rows);
   a.read("weight", weight, shape.C);
 }
 
@@ -167,11 +153,9 @@ void AttentionForward::describe(Arguments& a) const {
   a.operation("AttentionForward", dtype, 4 * n * shape.N);
   sizes(a, shape);
   probability(a, drop, "drop must be in 0-1");
-  a.write("out", out, n);
-  a.write("lse", lse, rows(shape));
+  a.write("out", out, n), a.write("lse", lse, rows(shape));
   a.workspace(workspace);
-  a.read("qkv", qkv, 3 * n);
-  a.read("params", params, 0, needed_if(drop > 0));
+  a.read("qkv", qkv, 3 * n), a.read("params", params, 0, needed_if(drop > 0));
 }
 
 void AttentionBackward::describe(Arguments& a) const {
@@ -181,11 +165,8 @@ void AttentionBackward::describe(Arguments& a) const {
   probability(a, drop, "drop must be in 0-1");
   a.write("dqkv", dqkv, 3 * n);
   a.workspace(workspace);
-  a.read("dout", dout, n);
-  a.read("qkv", qkv, 3 * n);
-  a.read("out", out, n);
-  a.read("lse", lse, rows(shape));
-  a.read("params", params, 0, needed_if(drop > 0));
+  a.read("dout", dout, n), a.read("qkv", qkv, 3 * n), a.read("out", out, n);
+  a.read("lse", lse, rows(shape)), a.read("params", params, 0, needed_if(drop > 0));
 }
 
 // ---- tokens -------------------------------------------------------------------------------------
@@ -194,8 +175,7 @@ void EmbedForward::describe(Arguments& a) const {
   a.operation("EmbedForward", dtype, B * n);
   sizes(a, shape);
   a.write("out", out, B * (n + shape.C));
-  a.read("patches", patches, B * n);
-  a.read("class_token", class_token, shape.C);
+  a.read("patches", patches, B * n), a.read("class_token", class_token, shape.C);
   a.read("position", position, n + shape.C);
 }
 
@@ -227,11 +207,9 @@ void ClassTokenBackward::describe(Arguments& a) const {
 void ConvForward::describe(Arguments& a) const {
   a.operation("ConvForward", dtype, shape.flops());
   sizes(a, shape);
-  a.write("out", out, shape.out_count());
-  a.write("moments", moments, 2.0 * shape.K, optional);
+  a.write("out", out, shape.out_count()), a.write("moments", moments, 2.0 * shape.K, optional);
   a.workspace(workspace);
-  a.read("inp", inp, shape.inp_count());
-  a.read("weight", weight, shape.weight_count());
+  a.read("inp", inp, shape.inp_count()), a.read("weight", weight, shape.weight_count());
 }
 
 void ConvBackwardInput::describe(Arguments& a) const {
@@ -239,8 +217,7 @@ void ConvBackwardInput::describe(Arguments& a) const {
   sizes(a, shape);
   a.write("dinp", dinp, shape.inp_count());
   a.workspace(workspace);
-  a.read("dout", dout, shape.out_count());
-  a.read("add", add, shape.inp_count(), optional);
+  a.read("dout", dout, shape.out_count()), a.read("add", add, shape.inp_count(), optional);
   a.read("weight", weight, shape.weight_count());
 }
 
@@ -249,8 +226,7 @@ void ConvBackwardWeight::describe(Arguments& a) const {
   sizes(a, shape);
   a.gradient("dweight", dweight, shape.weight_count(), accumulate);
   a.workspace(workspace);
-  a.read("dout", dout, shape.out_count());
-  a.read("inp", inp, shape.inp_count());
+  a.read("dout", dout, shape.out_count()), a.read("inp", inp, shape.inp_count());
 }
 
 // ---- batch norm ---------------------------------------------------------------------------------
@@ -260,16 +236,11 @@ void BatchNormForward::describe(Arguments& a) const {
   sizes(a, shape);
   a.size("parts", parts);
   a.rule(!running_mean == !running_var, "running_mean and running_var go together");
-  a.write("out", out, n);
-  a.write("mean", mean, C);
-  a.write("rstd", rstd, C);
+  a.write("out", out, n), a.write("mean", mean, C), a.write("rstd", rstd, C);
   a.update("running_mean", running_mean, C, optional);
   a.update("running_var", running_var, C, optional);
-  a.read("inp", inp, n);
-  a.read("residual", residual, n, optional);
-  a.read("moments", moments, 2 * parts * C);
-  a.read("weight", weight, C);
-  a.read("bias", bias, C);
+  a.read("inp", inp, n), a.read("residual", residual, n, optional);
+  a.read("moments", moments, 2 * parts * C), a.read("weight", weight, C), a.read("bias", bias, C);
 }
 
 void BatchNormEvaluate::describe(Arguments& a) const {
@@ -277,12 +248,9 @@ void BatchNormEvaluate::describe(Arguments& a) const {
   a.operation("BatchNormEvaluate", dtype, 4 * n);
   sizes(a, shape);
   a.write("out", out, n);
-  a.read("inp", inp, n);
-  a.read("residual", residual, n, optional);
-  a.read("running_mean", running_mean, C);
-  a.read("running_var", running_var, C);
-  a.read("weight", weight, C);
-  a.read("bias", bias, C);
+  a.read("inp", inp, n), a.read("residual", residual, n, optional);
+  a.read("running_mean", running_mean, C), a.read("running_var", running_var, C);
+  a.read("weight", weight, C), a.read("bias", bias, C);
 }
 
 void BatchNormBackwardSums::describe(Arguments& a) const {
@@ -290,16 +258,11 @@ void BatchNormBackwardSums::describe(Arguments& a) const {
   a.operation("BatchNormBackwardSums", dtype, 6 * n);
   sizes(a, shape);
   a.write("sums", sums, 2 * C);
-  a.gradient("dweight", dweight, C, accumulate);
-  a.gradient("dbias", dbias, C, accumulate);
+  a.gradient("dweight", dweight, C, accumulate), a.gradient("dbias", dbias, C, accumulate);
   a.write("g", g, n, optional);
   a.workspace(workspace);
-  a.read("dout", dout, n);
-  a.read("out", out, n, optional);
-  a.read("inp", inp, n);
-  a.read("mean", mean, C);
-  a.read("rstd", rstd, C);
-  a.read("weight", weight, C);
+  a.read("dout", dout, n), a.read("out", out, n, optional), a.read("inp", inp, n);
+  a.read("mean", mean, C), a.read("rstd", rstd, C), a.read("weight", weight, C);
   a.read("bias", bias, C);
 }
 
@@ -309,12 +272,8 @@ void BatchNormBackward::describe(Arguments& a) const {
   sizes(a, shape);
   a.size("parts", parts);
   a.write("dinp", dinp, n);
-  a.read("sums", sums, 2 * C);
-  a.read("dout", dout, n);
-  a.read("inp", inp, n);
-  a.read("mean", mean, C);
-  a.read("rstd", rstd, C);
-  a.read("weight", weight, C);
+  a.read("sums", sums, 2 * C), a.read("dout", dout, n), a.read("inp", inp, n);
+  a.read("mean", mean, C), a.read("rstd", rstd, C), a.read("weight", weight, C);
   a.read("bias", bias, C);
 }
 
@@ -322,8 +281,7 @@ void BatchNormBackward::describe(Arguments& a) const {
 void MaxPoolForward::describe(Arguments& a) const {
   a.operation("MaxPoolForward", dtype, shape.out_count() * shape.R * shape.R);
   sizes(a, shape);
-  a.write("out", out, shape.out_count());
-  a.write("index", index, shape.out_count());
+  a.write("out", out, shape.out_count()), a.write("index", index, shape.out_count());
   a.read("inp", inp, shape.inp_count());
 }
 
@@ -331,8 +289,7 @@ void MaxPoolBackward::describe(Arguments& a) const {
   a.operation("MaxPoolBackward", dtype, shape.out_count());
   sizes(a, shape);
   a.write("dinp", dinp, shape.inp_count());
-  a.read("dout", dout, shape.out_count());
-  a.read("index", index, shape.out_count());
+  a.read("dout", dout, shape.out_count()), a.read("index", index, shape.out_count());
 }
 
 void AveragePoolForward::describe(Arguments& a) const {
@@ -358,8 +315,7 @@ void Dropout::describe(Arguments& a) const {
   a.size("B", shape.B), a.size("elements", shape.elements), a.size("group", shape.group);
   probability(a, drop, "drop must be in 0-1");
   a.write("out", out, n);
-  a.read("inp", inp, n);
-  a.read("params", params, 0);
+  a.read("inp", inp, n), a.read("params", params, 0);
 }
 
 // ---- loss ---------------------------------------------------------------------------------------
@@ -368,10 +324,8 @@ void CrossEntropyForward::describe(Arguments& a) const {
   a.operation("CrossEntropyForward", dtype, 4 * n);
   sizes(a, shape);
   probability(a, smoothing, "smoothing must be in 0-1");
-  a.write("loss", loss, shape.B);
-  a.write("lse", lse, shape.B);
-  a.read("logits", logits, n);
-  a.read("labels", labels, shape.B);
+  a.write("loss", loss, shape.B), a.write("lse", lse, shape.B);
+  a.read("logits", logits, n), a.read("labels", labels, shape.B);
   a.read("targets", targets, n, optional);
 }
 
@@ -381,12 +335,8 @@ void CrossEntropyBackward::describe(Arguments& a) const {
   sizes(a, shape);
   probability(a, smoothing, "smoothing must be in 0-1");
   a.write("dlogits", dlogits, n);
-  a.read("logits", logits, n);
-  a.read("lse", lse, shape.B);
-  a.read("labels", labels, shape.B);
-  a.read("targets", targets, n, optional);
-  a.read("params", params, 0);
-  a.read("state", state, 0);
+  a.read("logits", logits, n), a.read("lse", lse, shape.B), a.read("labels", labels, shape.B);
+  a.read("targets", targets, n, optional), a.read("params", params, 0), a.read("state", state, 0);
 }
 
 void Metrics::describe(Arguments& a) const {
@@ -394,17 +344,14 @@ void Metrics::describe(Arguments& a) const {
   a.operation("Metrics", dtype, 2 * n);
   sizes(a, shape);
   a.update("sums", sums, 4);
-  a.read("loss", loss, shape.B);
-  a.read("logits", logits, n);
-  a.read("labels", labels, shape.B);
+  a.read("loss", loss, shape.B), a.read("logits", logits, n), a.read("labels", labels, shape.B);
 }
 
 void GradientTail::describe(Arguments& a) const {
   a.operation("GradientTail", DType::fp32, B);
   a.size("B", B);
   a.gradient("tail", tail, 3, accumulate);
-  a.read("loss", loss, B);
-  a.read("params", params, 0);
+  a.read("loss", loss, B), a.read("params", params, 0);
 }
 
 // ---- optimizer ----------------------------------------------------------------------------------
@@ -414,8 +361,7 @@ void GradientNorm::describe(Arguments& a) const {
   a.rule(count > 0 && count <= max_elements, "count must be 1 .. 2^40");
   a.update("state", state, 0);
   a.workspace(workspace);
-  a.read("grad", grad, n);
-  a.read("params", params, 0);
+  a.read("grad", grad, n), a.read("params", params, 0);
 }
 
 void OptimizerUpdate::describe(Arguments& a) const {
@@ -428,12 +374,9 @@ void OptimizerUpdate::describe(Arguments& a) const {
          "compute_weights must be null where dtype is fp32");
   a.update("weight", weight, n);
   a.write("compute_weights", compute_weights, n, needed_if(dtype != DType::fp32));
-  a.update("m", m, n, needed_if(!sgd || momentum != 0));
-  a.update("v", v, n, needed_if(!sgd));
+  a.update("m", m, n, needed_if(!sgd || momentum != 0)), a.update("v", v, n, needed_if(!sgd));
   a.update("state", state, 0);
-  a.read("grad", grad, n);
-  a.read("decay", decay, n / decay_chunk);
-  a.read("params", params, 0);
+  a.read("grad", grad, n), a.read("decay", decay, n / decay_chunk), a.read("params", params, 0);
 }
 
 void Scale::describe(Arguments& a) const {
