@@ -21,7 +21,7 @@ namespace bv {
 // Pixels to normalised patches, what a ViT's first matrix product reads:
 //   out[b, gy * (size/patch) + gx, (c * patch + py) * patch + px]
 //     = (pixel(b, gy * patch + py, gx * patch + px, c) / 255 - mean[c]) / std[c]
-// with pixels as Crop takes them; one outside the stored image is 0 before it is normalised, as
+// with pixels as Crop places them; those outside the stored image are 0 before normalisation, as
 // torchvision's RandomCrop pads.
 struct InputShape {
   int B, height, width;   // of the stored images
@@ -163,7 +163,7 @@ struct LayerNormBackward {
 // and head
 //   S = Q K^T / sqrt(D),   P = softmax(S) over keys,   out = (P * mask / (1 - drop)) V
 //   lse[b, h, q] = log sum over keys of exp(S)
-// Scores never reach memory as a whole. Dropout (drop > 0) keeps element i = (h * N + q) * N + key
+// The matrix of scores never reaches memory. Dropout (drop > 0) keeps element i = (h * N + q) * N + key
 // of P where the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made uniform, is at
 // least drop.
 struct AttentionShape {
@@ -260,7 +260,7 @@ struct ClassTokenBackward {
 };
 
 // ---- convolution --------------------------------------------------------------------------------
-// Cross-correlation, as the field calls it a convolution, with zeros around the image:
+// Cross-correlation (what deep learning calls convolution) with zero padding:
 //   out[n, p, q, k] = sum over r, s, c of
 //       inp[n, p stride - padding + r, q stride - padding + s, first(k) + c] weight[k, r, s, c]
 // c runs over the C / groups channels of k's group, which begin at first(k) =
@@ -281,8 +281,8 @@ struct ConvShape {
 
 struct ConvForward {
   void* out;           // [N, P, Q, K] dtype  =
-  float* moments;      // [2, K]  =: of each channel of out, as it is stored, mean and variance
-                       // (biased); null: not wanted
+  float* moments;      // [2, K]  =: mean and biased variance of each channel of out, as it
+                       // is stored; null: not wanted
   void* workspace;     // [workspace_bytes(*this)]
   const void* inp;     // [N, H, W, C] dtype
   const void* weight;  // [K, R, S, C / groups] dtype
@@ -292,13 +292,13 @@ struct ConvForward {
   void describe(Arguments&) const;
 };
 
-// dinp[n, h, w, first(k) + c] = add + sum over k of the group and all p, r, q, s with
+// dinp[n, h, w, first(k) + c] = add + sum over the group's k and all p, r, q, s with
 //   p stride - padding + r = h,  q stride - padding + s = w   of  dout[n, p, q, k] weight[k, r, s, c]
 struct ConvBackwardInput {
-  void* dinp;          // [N, H, W, C] dtype  =
-  void* workspace;     // [workspace_bytes(*this)]
-  const void* dout;    // [N, P, Q, K] dtype
-  const void* add;     // [N, H, W, C] dtype, what reaches inp from elsewhere; or null; may be dinp
+  void* dinp;        // [N, H, W, C] dtype  =
+  void* workspace;   // [workspace_bytes(*this)]
+  const void* dout;  // [N, P, Q, K] dtype
+  const void* add;   // [N, H, W, C] dtype, inp's gradient from another branch; or null; may be dinp
   const void* weight;  // [K, R, S, C / groups] dtype
   ConvShape shape;
   DType dtype;
@@ -322,13 +322,13 @@ struct ConvBackwardWeight {
 
 // ---- batch norm ---------------------------------------------------------------------------------
 // Batch normalisation (Ioffe & Szegedy 2015) over the rows of [rows, C], that is over images and
-// positions, with what follows it in a residual network:
+// positions, fused with what follows it in a residual network:
 //   y = (inp - mean) * rstd * weight + bias (+ residual),   out = relu ? max(y, 0) : y
 //   rstd = 1 / sqrt(variance + eps)
-// mean and variance are those over `parts` equal parts (the processes' batches: SyncBN; or one),
-// whose moments are given: mean = mean of the parts' means, variance = mean of the parts' variances
-// + variance of the parts' means. A NaN stays one; running statistics don't change where mean or
-// variance isn't finite.
+// mean and variance are over `parts` equal parts (the processes' batches with SyncBN; else one) whose
+// moments are given: mean = mean of the parts' means, variance = mean of the parts' variances
+// + variance of the parts' means. NaN propagates; running statistics keep their value where mean or
+// variance is not finite.
 // Every device computes y as fma(inp - mean, rstd * weight, bias) (+ residual), so that backward
 // finds the same sign again.
 struct BatchNormForward {
@@ -368,12 +368,11 @@ struct BatchNormEvaluate {
   void describe(Arguments&) const;
 };
 
-// Backward in two passes, since SyncBN adds up the sums over the processes between them. The first,
-// with g = dout where relu let y pass (y > 0), else 0, and xhat = (inp - mean) * rstd:
+// Backward has two passes, since SyncBN adds the sums over the processes between them. The first,
+// with g = dout where y > 0 or without relu, else 0, and xhat = (inp - mean) * rstd:
 //   sums[0] = sum over rows of g,   sums[1] = sum over rows of g * xhat,
 //   dbias (+)= sums[0],   dweight (+)= sums[1]
-// Where there was a residual, its gradient is g, and y's sign is that of out. Where there was none,
-// y is computed again from inp.
+// With a residual, g is its gradient and y has the sign of out; without one, y is recomputed from inp.
 struct BatchNormBackwardSums {
   float* sums;          // [2, C]  =
   float* dweight;       // [C]  = or +=, by accumulate
@@ -408,7 +407,7 @@ struct BatchNormBackward {
   const float* bias;    // [C]
   RowsShape shape;
   int parts;
-  bool relu;  // y's sign is computed again from inp
+  bool relu;  // the sign of y is recomputed from inp
   DType dtype;
 
   void describe(Arguments&) const;
@@ -425,9 +424,8 @@ struct PoolShape {
   constexpr double out_count() const { return double(N) * P() * Q() * C; }
 };
 
-// The largest of each window of R x R; what lies outside the image is none. Of equals the first in
-// the order of rows and columns; a NaN is the largest of all, as in PyTorch. `index` says which:
-// r * R + s.
+// The maximum of each R x R window. Padding never wins. Ties: first in row-major order. NaN beats
+// every number, as in PyTorch. `index` says which one it was: r * R + s.
 struct MaxPoolForward {
   void* out;        // [N, P, Q, C] dtype  =
   uint8_t* index;   // [N, P, Q, C]  =, saved for backward
@@ -438,7 +436,7 @@ struct MaxPoolForward {
   void describe(Arguments&) const;
 };
 
-// dinp = sum over the windows that took this element of dout, in the order of the windows
+// dinp = sum of dout over the windows whose maximum is this element, in the windows' order
 struct MaxPoolBackward {
   void* dinp;            // [N, H, W, C] dtype  =
   const void* dout;      // [N, P, Q, C] dtype
@@ -478,9 +476,9 @@ struct DropoutShape {
   int B, elements, group;
 };
 
-// Forward and, on gradients, backward: out = keep ? inp / (1 - drop) : 0, one decision for `group`
-// neighbours (1: dropout, Srivastava et al. 2014; all elements of an image: drop path, Huang et al.
-// 2016). Element e of image b belongs to decision i = e / group, which keeps where the word i % 4
+// Forward, and backward when applied to gradients: out = keep ? inp / (1 - drop) : 0, one decision per
+// `group` neighbours (1: dropout, Srivastava et al. 2014; all elements of an image: drop path, Huang et
+// al. 2016). Element e of image b belongs to decision i = e / group, which keeps where the word i % 4
 // of philox(seed, i / 4, position + b, epoch, layer), made uniform, is at least drop.
 struct Dropout {
   void* out;                 // [B, elements] dtype  =, may be inp itself
@@ -502,7 +500,7 @@ struct ClassesShape {
 // Softmax cross-entropy with label smoothing s (Szegedy et al. 2016): the target is
 // (1 - s) onehot(label) + s / K, or soft targets with the same smoothing.
 //   loss[b] = lse[b] - sum_k target[b, k] logits[b, k],   lse = log sum_k exp(logits)
-// A label of -1 marks a row that isn't there: its loss is 0.
+// A label of -1 marks a padding row: its loss is 0.
 struct CrossEntropyForward {
   float* loss;            // [B]  =
   float* lse;             // [B]  =, saved for backward
@@ -533,7 +531,7 @@ struct CrossEntropyBackward {
   void describe(Arguments&) const;
 };
 
-// Sums over the images of a run of batches, in the order of the rows; rows of label -1 don't count.
+// Sums over the images of several batches, in the order of the rows; rows with label -1 don't count.
 //   sums[0] += loss,   sums[1] += 1,
 //   sums[2] += label has the largest logit,   sums[3] += label is among the 5 largest
 // A class beats the label where its logit is larger, or equal and its index lower; a NaN logit of
@@ -549,7 +547,7 @@ struct Metrics {
   void describe(Arguments&) const;
 };
 
-// Words that travel with the gradient's all-reduce, behind the last parameter's gradient:
+// Three words that are all-reduced with the gradient, after the last parameter's:
 //   tail[0] (+)= sum of loss,   tail[1] (+)= params->count,   tail[2] (+)= params->stop
 struct GradientTail {
   float* tail;        // [3]  = or +=, by accumulate
@@ -585,7 +583,7 @@ struct LossScaling {
 
 enum class OptimizerKind : uint8_t { sgd, adam, adamw };
 
-// The whole update in one pass over the flat arenas, with PyTorch's meaning of every option. Per
+// The whole update in one pass over the flat arenas, with every option as PyTorch defines it. Per
 // element, with
 //   g = grad / (loss_scale * divisor) * min(1, clip / (grad_norm + 1e-6))   (clip 0: without min)
 //   wd = weight_decay where decay[element / decay_chunk], else 0
@@ -625,7 +623,7 @@ struct OptimizerUpdate {
   void describe(Arguments&) const;
 };
 
-// data *= factor: running statistics, added up over the processes, to their mean.
+// data *= factor: turns running statistics summed over the processes into their mean.
 struct Scale {
   float* data;  // [count]
   size_t count;
@@ -641,7 +639,7 @@ class KernelRow {
  public:
   virtual ~KernelRow() = default;
 
- private:
+ protected:
   template <class...>
   friend class KernelTable;
   virtual void execute(const Op&, Stream) = 0;
@@ -650,6 +648,10 @@ class KernelRow {
 
 template <class... Ops>
 class KernelTable : public KernelRow<Ops>... {
+ protected:
+  using KernelRow<Ops>::execute...;
+  using KernelRow<Ops>::wanted_workspace...;
+
  public:
   explicit KernelTable(const DeviceLimits& limits = {}) : limits_(limits) {}
 

@@ -29,12 +29,14 @@ struct TensorArgument {
 class Arguments {
  public:
   // First of all. `dtype` is that of tensors given as void*.
-  void operation(const char* name, DType dtype, double flops) {
+  Arguments& operation(const char* name, DType dtype) {
     dtype_bytes_ = static_cast<double>(size_of(dtype));
-    begin(name, dtype, flops);
+    begin(name, dtype);
+    return *this;
   }
   virtual void size(const char* name, const int& value) = 0;  // must be positive
-  virtual void rule(bool holds, const char* otherwise) = 0;   // "padding must be in 0 .. R / 2"
+  virtual void flops(double) {}
+  virtual void rule(bool holds, const char* otherwise) = 0;  // "padding must be in 0 .. R / 2"
 
   // Tensors of `count` elements that are read, written, or both.
   template <class T>
@@ -59,7 +61,7 @@ class Arguments {
 
  protected:
   ~Arguments() = default;
-  virtual void begin(const char* name, DType dtype, double flops) = 0;
+  virtual void begin(const char* name, DType dtype) = 0;
   virtual void tensor(const TensorArgument&) = 0;
 
  private:
@@ -89,7 +91,7 @@ class Validation final : public Arguments {
   void rule(bool holds, const char* otherwise) override;
 
  private:
-  void begin(const char* name, DType dtype, double flops) override;
+  void begin(const char* name, DType dtype) override;
   void tensor(const TensorArgument&) override;
 
   DeviceLimits limits_;
@@ -99,11 +101,12 @@ class Validation final : public Arguments {
 class CostCount final : public Arguments {
  public:
   Cost cost{};
+  void flops(double n) override { cost.flops = n; }
   void size(const char*, const int&) override {}
   void rule(bool, const char*) override {}
 
  private:
-  void begin(const char*, DType, double flops) override { cost.flops = flops; }
+  void begin(const char*, DType) override {}
   void tensor(const TensorArgument& t) override { cost.bytes += t.bytes; }
 };
 

@@ -8,25 +8,36 @@
 namespace bv {
 namespace {
 
-void sizes(Arguments& a, const LinearShape& s) {
+Arguments& sizes(Arguments& a, const LinearShape& s) {
   a.size("M", s.M), a.size("N", s.N), a.size("K", s.K);
+  return a;
 }
-void sizes(Arguments& a, const RowsShape& s) { a.size("rows", s.rows), a.size("C", s.C); }
-void sizes(Arguments& a, const AttentionShape& s) {
+Arguments& sizes(Arguments& a, const RowsShape& s) {
+  a.size("rows", s.rows), a.size("C", s.C);
+  return a;
+}
+Arguments& sizes(Arguments& a, const AttentionShape& s) {
   a.size("B", s.B), a.size("N", s.N), a.size("H", s.H), a.size("D", s.D);
+  return a;
 }
-void sizes(Arguments& a, const EmbedShape& s) {
+Arguments& sizes(Arguments& a, const EmbedShape& s) {
   a.size("B", s.B), a.size("P", s.P), a.size("C", s.C);
+  return a;
 }
-void sizes(Arguments& a, const TokensShape& s) {
+Arguments& sizes(Arguments& a, const TokensShape& s) {
   a.size("B", s.B), a.size("N", s.N), a.size("C", s.C);
+  return a;
 }
-void sizes(Arguments& a, const PositionsShape& s) {
+Arguments& sizes(Arguments& a, const PositionsShape& s) {
   a.size("N", s.N), a.size("positions", s.positions), a.size("C", s.C);
+  return a;
 }
-void sizes(Arguments& a, const ClassesShape& s) { a.size("B", s.B), a.size("K", s.K); }
+Arguments& sizes(Arguments& a, const ClassesShape& s) {
+  a.size("B", s.B), a.size("K", s.K);
+  return a;
+}
 
-void sizes(Arguments& a, const ConvShape& s) {
+Arguments& sizes(Arguments& a, const ConvShape& s) {
   a.size("N", s.N), a.size("H", s.H), a.size("W", s.W), a.size("C", s.C);
   a.size("K", s.K), a.size("R", s.R), a.size("S", s.S);
   a.size("stride", s.stride), a.size("groups", s.groups);
@@ -38,15 +49,17 @@ void sizes(Arguments& a, const ConvShape& s) {
   a.rule(H >= s.R && W >= s.S, "H and W: the padded image is smaller than the filter");
   a.rule(s.N * H * W <= max_size, "N, H, W: more positions than an index holds");
   a.rule(s.weight_count() <= max_size, "K, R, S, C: a weight of more than 2^30 elements");
+  return a;
 }
 
-void sizes(Arguments& a, const PoolShape& s) {
+Arguments& sizes(Arguments& a, const PoolShape& s) {
   a.size("N", s.N), a.size("H", s.H), a.size("W", s.W), a.size("C", s.C);
   a.size("R", s.R), a.size("stride", s.stride);
   a.rule(s.R <= 16, "R must be in 1-16, so that an index fits a byte");
   a.rule(s.padding >= 0 && s.padding <= s.R / 2, "padding must be in 0 .. R / 2");
   a.rule(s.H + 2 * s.padding >= s.R && s.W + 2 * s.padding >= s.R,
          "H and W: the padded image is smaller than R");
+  return a;
 }
 
 void probability(Arguments& a, float p, const char* otherwise) {
@@ -66,7 +79,7 @@ constexpr Need optional = Need::optional;
 // ---- input --------------------------------------------------------------------------------------
 void InputPatches::describe(Arguments& a) const {
   const double n = 3.0 * shape.B * shape.size * shape.size;
-  a.operation("InputPatches", dtype, 2 * n);
+  a.operation("InputPatches", dtype).flops(2 * n);
   a.size("B", shape.B), a.size("height", shape.height), a.size("width", shape.width);
   a.size("size", shape.size), a.size("patch", shape.patch);
   a.rule(shape.patch > 0 && shape.size % shape.patch == 0, "size must be a multiple of patch");
@@ -77,8 +90,7 @@ void InputPatches::describe(Arguments& a) const {
 // ---- linear -------------------------------------------------------------------------------------
 void LinearForward::describe(Arguments& a) const {
   const auto [M, N, K] = shape;
-  a.operation("LinearForward", dtype, 2.0 * M * N * K);
-  sizes(a, shape);
+  sizes(a.operation("LinearForward", dtype), shape).flops(2.0 * M * N * K);
   a.write("out", out, double(M) * N);
   a.workspace(workspace);
   a.read("inp", inp, double(M) * K), a.read("weight", weight, double(N) * K);
@@ -87,8 +99,7 @@ void LinearForward::describe(Arguments& a) const {
 
 void LinearBackwardInput::describe(Arguments& a) const {
   const auto [M, N, K] = shape;
-  a.operation("LinearBackwardInput", dtype, 2.0 * M * N * K);
-  sizes(a, shape);
+  sizes(a.operation("LinearBackwardInput", dtype), shape).flops(2.0 * M * N * K);
   a.write("dinp", dinp, double(M) * K);
   a.workspace(workspace);
   a.read("dout", dout, double(M) * N), a.read("weight", weight, double(N) * K);
@@ -96,8 +107,7 @@ void LinearBackwardInput::describe(Arguments& a) const {
 
 void LinearBackwardWeight::describe(Arguments& a) const {
   const auto [M, N, K] = shape;
-  a.operation("LinearBackwardWeight", dtype, 2.0 * M * N * K);
-  sizes(a, shape);
+  sizes(a.operation("LinearBackwardWeight", dtype), shape).flops(2.0 * M * N * K);
   a.gradient("dweight", dweight, double(N) * K, accumulate);
   a.gradient("dbias", dbias, N, accumulate, optional);
   a.workspace(workspace);
@@ -107,16 +117,14 @@ void LinearBackwardWeight::describe(Arguments& a) const {
 // ---- gelu ---------------------------------------------------------------------------------------
 void BiasGeluForward::describe(Arguments& a) const {
   const double n = count(shape);
-  a.operation("BiasGeluForward", dtype, 20 * n);
-  sizes(a, shape);
+  sizes(a.operation("BiasGeluForward", dtype), shape).flops(20 * n);
   a.write("out", out, n);
   a.read("inp", inp, n), a.read("bias", bias, shape.C);
 }
 
 void BiasGeluBackward::describe(Arguments& a) const {
   const double n = count(shape);
-  a.operation("BiasGeluBackward", dtype, 30 * n);
-  sizes(a, shape);
+  sizes(a.operation("BiasGeluBackward", dtype), shape).flops(30 * n);
   a.write("dinp", dinp, n);
   a.gradient("dbias", dbias, shape.C, accumulate);
   a.workspace(workspace);
@@ -126,8 +134,7 @@ void BiasGeluBackward::describe(Arguments& a) const {
 // ---- layernorm ----------------------------------------------------------------------------------
 void LayerNormForward::describe(Arguments& a) const {
   const double n = count(shape);
-  a.operation("LayerNormForward", dtype, 8 * n);
-  sizes(a, shape);
+  sizes(a.operation("LayerNormForward", dtype), shape).flops(8 * n);
   a.write("out", out, n), a.write("sum", sum, residual ? n : 0, needed_if(residual));
   a.write("mean", mean, shape.rows), a.write("rstd", rstd, shape.rows);
   a.read("inp", inp, n), a.read("residual", residual, n, optional);
@@ -136,8 +143,7 @@ void LayerNormForward::describe(Arguments& a) const {
 
 void LayerNormBackward::describe(Arguments& a) const {
   const double n = count(shape);
-  a.operation("LayerNormBackward", dtype, 14 * n);
-  sizes(a, shape);
+  sizes(a.operation("LayerNormBackward", dtype), shape).flops(14 * n);
   a.write("dinp", dinp, n);
   a.gradient("dweight", dweight, shape.C, accumulate);
   a.gradient("dbias", dbias, shape.C, accumulate);
@@ -150,8 +156,7 @@ void LayerNormBackward::describe(Arguments& a) const {
 // ---- attention ----------------------------------------------------------------------------------
 void AttentionForward::describe(Arguments& a) const {
   const double n = rows(shape) * shape.D;
-  a.operation("AttentionForward", dtype, 4 * n * shape.N);
-  sizes(a, shape);
+  sizes(a.operation("AttentionForward", dtype), shape).flops(4 * n * shape.N);
   probability(a, drop, "drop must be in 0-1");
   a.write("out", out, n), a.write("lse", lse, rows(shape));
   a.workspace(workspace);
@@ -160,8 +165,7 @@ void AttentionForward::describe(Arguments& a) const {
 
 void AttentionBackward::describe(Arguments& a) const {
   const double n = rows(shape) * shape.D;
-  a.operation("AttentionBackward", dtype, 10 * n * shape.N);
-  sizes(a, shape);
+  sizes(a.operation("AttentionBackward", dtype), shape).flops(10 * n * shape.N);
   probability(a, drop, "drop must be in 0-1");
   a.write("dqkv", dqkv, 3 * n);
   a.workspace(workspace);
@@ -172,8 +176,7 @@ void AttentionBackward::describe(Arguments& a) const {
 // ---- tokens -------------------------------------------------------------------------------------
 void EmbedForward::describe(Arguments& a) const {
   const double B = shape.B, n = double(shape.P) * shape.C;
-  a.operation("EmbedForward", dtype, B * n);
-  sizes(a, shape);
+  sizes(a.operation("EmbedForward", dtype), shape).flops(B * n);
   a.write("out", out, B * (n + shape.C));
   a.read("patches", patches, B * n), a.read("class_token", class_token, shape.C);
   a.read("position", position, n + shape.C);
@@ -181,8 +184,7 @@ void EmbedForward::describe(Arguments& a) const {
 
 void EmbedBackward::describe(Arguments& a) const {
   const double B = shape.B, n = double(shape.P) * shape.C;
-  a.operation("EmbedBackward", dtype, B * n);
-  sizes(a, shape);
+  sizes(a.operation("EmbedBackward", dtype), shape).flops(B * n);
   a.write("dpatches", dpatches, B * n);
   a.gradient("dclass_token", dclass_token, shape.C, accumulate);
   a.gradient("dposition", dposition, n + shape.C, accumulate);
@@ -190,31 +192,27 @@ void EmbedBackward::describe(Arguments& a) const {
 }
 
 void ClassTokenForward::describe(Arguments& a) const {
-  a.operation("ClassTokenForward", dtype, 0);
-  sizes(a, shape);
+  sizes(a.operation("ClassTokenForward", dtype), shape).flops(0);
   a.write("out", out, double(shape.B) * shape.C);
   a.read("inp", inp, double(shape.B) * shape.C);
 }
 
 void ClassTokenBackward::describe(Arguments& a) const {
-  a.operation("ClassTokenBackward", dtype, 0);
-  sizes(a, shape);
+  sizes(a.operation("ClassTokenBackward", dtype), shape).flops(0);
   a.write("dinp", dinp, double(shape.B) * shape.N * shape.C);
   a.read("dout", dout, double(shape.B) * shape.C);
 }
 
 // ---- convolution --------------------------------------------------------------------------------
 void ConvForward::describe(Arguments& a) const {
-  a.operation("ConvForward", dtype, shape.flops());
-  sizes(a, shape);
+  sizes(a.operation("ConvForward", dtype), shape).flops(shape.flops());
   a.write("out", out, shape.out_count()), a.write("moments", moments, 2.0 * shape.K, optional);
   a.workspace(workspace);
   a.read("inp", inp, shape.inp_count()), a.read("weight", weight, shape.weight_count());
 }
 
 void ConvBackwardInput::describe(Arguments& a) const {
-  a.operation("ConvBackwardInput", dtype, shape.flops());
-  sizes(a, shape);
+  sizes(a.operation("ConvBackwardInput", dtype), shape).flops(shape.flops());
   a.write("dinp", dinp, shape.inp_count());
   a.workspace(workspace);
   a.read("dout", dout, shape.out_count()), a.read("add", add, shape.inp_count(), optional);
@@ -222,8 +220,7 @@ void ConvBackwardInput::describe(Arguments& a) const {
 }
 
 void ConvBackwardWeight::describe(Arguments& a) const {
-  a.operation("ConvBackwardWeight", dtype, shape.flops());
-  sizes(a, shape);
+  sizes(a.operation("ConvBackwardWeight", dtype), shape).flops(shape.flops());
   a.gradient("dweight", dweight, shape.weight_count(), accumulate);
   a.workspace(workspace);
   a.read("dout", dout, shape.out_count()), a.read("inp", inp, shape.inp_count());
@@ -232,8 +229,7 @@ void ConvBackwardWeight::describe(Arguments& a) const {
 // ---- batch norm ---------------------------------------------------------------------------------
 void BatchNormForward::describe(Arguments& a) const {
   const double n = count(shape), C = shape.C;
-  a.operation("BatchNormForward", dtype, 4 * n);
-  sizes(a, shape);
+  sizes(a.operation("BatchNormForward", dtype), shape).flops(4 * n);
   a.size("parts", parts);
   a.rule(!running_mean == !running_var, "running_mean and running_var go together");
   a.write("out", out, n), a.write("mean", mean, C), a.write("rstd", rstd, C);
@@ -245,8 +241,7 @@ void BatchNormForward::describe(Arguments& a) const {
 
 void BatchNormEvaluate::describe(Arguments& a) const {
   const double n = count(shape), C = shape.C;
-  a.operation("BatchNormEvaluate", dtype, 4 * n);
-  sizes(a, shape);
+  sizes(a.operation("BatchNormEvaluate", dtype), shape).flops(4 * n);
   a.write("out", out, n);
   a.read("inp", inp, n), a.read("residual", residual, n, optional);
   a.read("running_mean", running_mean, C), a.read("running_var", running_var, C);
@@ -255,8 +250,7 @@ void BatchNormEvaluate::describe(Arguments& a) const {
 
 void BatchNormBackwardSums::describe(Arguments& a) const {
   const double n = count(shape), C = shape.C;
-  a.operation("BatchNormBackwardSums", dtype, 6 * n);
-  sizes(a, shape);
+  sizes(a.operation("BatchNormBackwardSums", dtype), shape).flops(6 * n);
   a.write("sums", sums, 2 * C);
   a.gradient("dweight", dweight, C, accumulate), a.gradient("dbias", dbias, C, accumulate);
   a.write("g", g, n, optional);
@@ -268,8 +262,7 @@ void BatchNormBackwardSums::describe(Arguments& a) const {
 
 void BatchNormBackward::describe(Arguments& a) const {
   const double n = count(shape), C = shape.C;
-  a.operation("BatchNormBackward", dtype, 8 * n);
-  sizes(a, shape);
+  sizes(a.operation("BatchNormBackward", dtype), shape).flops(8 * n);
   a.size("parts", parts);
   a.write("dinp", dinp, n);
   a.read("sums", sums, 2 * C), a.read("dout", dout, n), a.read("inp", inp, n);
@@ -279,31 +272,27 @@ void BatchNormBackward::describe(Arguments& a) const {
 
 // ---- pooling ------------------------------------------------------------------------------------
 void MaxPoolForward::describe(Arguments& a) const {
-  a.operation("MaxPoolForward", dtype, shape.out_count() * shape.R * shape.R);
-  sizes(a, shape);
+  sizes(a.operation("MaxPoolForward", dtype), shape).flops(shape.out_count() * shape.R * shape.R);
   a.write("out", out, shape.out_count()), a.write("index", index, shape.out_count());
   a.read("inp", inp, shape.inp_count());
 }
 
 void MaxPoolBackward::describe(Arguments& a) const {
-  a.operation("MaxPoolBackward", dtype, shape.out_count());
-  sizes(a, shape);
+  sizes(a.operation("MaxPoolBackward", dtype), shape).flops(shape.out_count());
   a.write("dinp", dinp, shape.inp_count());
   a.read("dout", dout, shape.out_count()), a.read("index", index, shape.out_count());
 }
 
 void AveragePoolForward::describe(Arguments& a) const {
   const double n = double(shape.N) * shape.C;
-  a.operation("AveragePoolForward", dtype, n * shape.positions);
-  sizes(a, shape);
+  sizes(a.operation("AveragePoolForward", dtype), shape).flops(n * shape.positions);
   a.write("out", out, n);
   a.read("inp", inp, n * shape.positions);
 }
 
 void AveragePoolBackward::describe(Arguments& a) const {
   const double n = double(shape.N) * shape.C;
-  a.operation("AveragePoolBackward", dtype, n * shape.positions);
-  sizes(a, shape);
+  sizes(a.operation("AveragePoolBackward", dtype), shape).flops(n * shape.positions);
   a.write("dinp", dinp, n * shape.positions);
   a.read("dout", dout, n);
 }
@@ -311,7 +300,7 @@ void AveragePoolBackward::describe(Arguments& a) const {
 // ---- dropout ------------------------------------------------------------------------------------
 void Dropout::describe(Arguments& a) const {
   const double n = double(shape.B) * shape.elements;
-  a.operation("Dropout", dtype, n);
+  a.operation("Dropout", dtype).flops(n);
   a.size("B", shape.B), a.size("elements", shape.elements), a.size("group", shape.group);
   probability(a, drop, "drop must be in 0-1");
   a.write("out", out, n);
@@ -321,8 +310,7 @@ void Dropout::describe(Arguments& a) const {
 // ---- loss ---------------------------------------------------------------------------------------
 void CrossEntropyForward::describe(Arguments& a) const {
   const double n = count(shape);
-  a.operation("CrossEntropyForward", dtype, 4 * n);
-  sizes(a, shape);
+  sizes(a.operation("CrossEntropyForward", dtype), shape).flops(4 * n);
   probability(a, smoothing, "smoothing must be in 0-1");
   a.write("loss", loss, shape.B), a.write("lse", lse, shape.B);
   a.read("logits", logits, n), a.read("labels", labels, shape.B);
@@ -331,8 +319,7 @@ void CrossEntropyForward::describe(Arguments& a) const {
 
 void CrossEntropyBackward::describe(Arguments& a) const {
   const double n = count(shape);
-  a.operation("CrossEntropyBackward", dtype, 4 * n);
-  sizes(a, shape);
+  sizes(a.operation("CrossEntropyBackward", dtype), shape).flops(4 * n);
   probability(a, smoothing, "smoothing must be in 0-1");
   a.write("dlogits", dlogits, n);
   a.read("logits", logits, n), a.read("lse", lse, shape.B), a.read("labels", labels, shape.B);
@@ -341,14 +328,13 @@ void CrossEntropyBackward::describe(Arguments& a) const {
 
 void Metrics::describe(Arguments& a) const {
   const double n = count(shape);
-  a.operation("Metrics", dtype, 2 * n);
-  sizes(a, shape);
+  sizes(a.operation("Metrics", dtype), shape).flops(2 * n);
   a.update("sums", sums, 4);
   a.read("loss", loss, shape.B), a.read("logits", logits, n), a.read("labels", labels, shape.B);
 }
 
 void GradientTail::describe(Arguments& a) const {
-  a.operation("GradientTail", DType::fp32, B);
+  a.operation("GradientTail", DType::fp32).flops(B);
   a.size("B", B);
   a.gradient("tail", tail, 3, accumulate);
   a.read("loss", loss, B), a.read("params", params, 0);
@@ -357,7 +343,7 @@ void GradientTail::describe(Arguments& a) const {
 // ---- optimizer ----------------------------------------------------------------------------------
 void GradientNorm::describe(Arguments& a) const {
   const auto n = static_cast<double>(count);
-  a.operation("GradientNorm", DType::fp32, 2 * n);
+  a.operation("GradientNorm", DType::fp32).flops(2 * n);
   a.rule(count > 0 && count <= max_elements, "count must be 1 .. 2^40");
   a.update("state", state, 0);
   a.workspace(workspace);
@@ -367,7 +353,7 @@ void GradientNorm::describe(Arguments& a) const {
 void OptimizerUpdate::describe(Arguments& a) const {
   const auto n = static_cast<double>(count);
   const bool sgd = kind == OptimizerKind::sgd;
-  a.operation("OptimizerUpdate", dtype, 15 * n);
+  a.operation("OptimizerUpdate", dtype).flops(15 * n);
   a.rule(count > 0 && count <= max_elements, "count must be 1 .. 2^40");
   a.rule(scaling.growth_interval >= 0, "scaling.growth_interval must not be negative");
   a.rule(dtype != DType::fp32 || !compute_weights,
@@ -381,7 +367,7 @@ void OptimizerUpdate::describe(Arguments& a) const {
 
 void Scale::describe(Arguments& a) const {
   const auto n = static_cast<double>(count);
-  a.operation("Scale", DType::fp32, n);
+  a.operation("Scale", DType::fp32).flops(n);
   a.rule(count > 0 && count <= max_elements, "count must be 1 .. 2^40");
   a.update("data", data, n);
 }
@@ -395,7 +381,7 @@ namespace {
 
 }  // namespace
 
-void Validation::begin(const char* name, DType dtype, double) {
+void Validation::begin(const char* name, DType dtype) {
   operation_ = name;
   if (limits_.only_fp32 && dtype != DType::fp32)
     refuse(operation_, "dtype must be fp32 on this device");

@@ -21,7 +21,9 @@ class RowsOf<Self, Op, Rest...> : public RowsOf<Self, Rest...> {
  public:
   using RowsOf<Self, Rest...>::RowsOf;
 
- private:
+ protected:
+  using RowsOf<Self, Rest...>::execute;
+  using RowsOf<Self, Rest...>::wanted_workspace;
   size_t wanted_workspace(const Op& op) final {
     if constexpr (requires { op.workspace; })
       return static_cast<Self*>(this)->workspace(op);

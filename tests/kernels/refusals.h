@@ -59,7 +59,7 @@ class Fields final : public Arguments {
   void rule(bool, const char*) override {}
 
  private:
-  void begin(const char* name, DType, double) override { operation = name; }
+  void begin(const char* name, DType) override { operation = name; }
   void tensor(const TensorArgument& t) override {
     pointers.push_back({t, const_cast<const void**>(t.field)});
   }
