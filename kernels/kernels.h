@@ -6,8 +6,8 @@
 // Arguments stand in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
 // prefixed d. "dtype" after a shape: elements of the operation's dtype; float: always fp32. All
 // tensors are dense, row-major, and start at a multiple of 64 bytes. Outputs never overlap inputs
-// unless it is said. Each describe() is in kernels/table/operations.cpp: what is checked before a run,
-// and what the operation costs.
+// unless it is said. Each describe() is in kernels/table/operations.cpp: what is checked before a
+// run, and what the operation costs.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -163,9 +163,9 @@ struct LayerNormBackward {
 // and head
 //   S = Q K^T / sqrt(D),   P = softmax(S) over keys,   out = (P * mask / (1 - drop)) V
 //   lse[b, h, q] = log sum over keys of exp(S)
-// The matrix of scores never reaches memory. Dropout (drop > 0) keeps element i = (h * N + q) * N + key
-// of P where the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made uniform, is at
-// least drop.
+// The matrix of scores never reaches memory. Dropout (drop > 0) keeps element i = (h * N + q) * N
+// + key of P where the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made
+// uniform, is at least drop.
 struct AttentionShape {
   int B, N, H, D;  // images, tokens, heads, channels of a head
 };
@@ -293,7 +293,8 @@ struct ConvForward {
 };
 
 // dinp[n, h, w, first(k) + c] = add + sum over the group's k and all p, r, q, s with
-//   p stride - padding + r = h,  q stride - padding + s = w   of  dout[n, p, q, k] weight[k, r, s, c]
+//   p stride - padding + r = h,  q stride - padding + s = w   of  dout[n, p, q, k] weight[k, r, s,
+// c]
 struct ConvBackwardInput {
   void* dinp;        // [N, H, W, C] dtype  =
   void* workspace;   // [workspace_bytes(*this)]
@@ -325,8 +326,8 @@ struct ConvBackwardWeight {
 // positions, fused with what follows it in a residual network:
 //   y = (inp - mean) * rstd * weight + bias (+ residual),   out = relu ? max(y, 0) : y
 //   rstd = 1 / sqrt(variance + eps)
-// mean and variance are over `parts` equal parts (the processes' batches with SyncBN; else one) whose
-// moments are given: mean = mean of the parts' means, variance = mean of the parts' variances
+// mean and variance are over `parts` equal parts (the processes' batches with SyncBN; else one)
+// whose moments are given: mean = mean of the parts' means, variance = mean of the parts' variances
 // + variance of the parts' means. NaN propagates; running statistics keep their value where mean or
 // variance is not finite.
 // Every device computes y as fma(inp - mean, rstd * weight, bias) (+ residual), so that backward
@@ -372,7 +373,8 @@ struct BatchNormEvaluate {
 // with g = dout where y > 0 or without relu, else 0, and xhat = (inp - mean) * rstd:
 //   sums[0] = sum over rows of g,   sums[1] = sum over rows of g * xhat,
 //   dbias (+)= sums[0],   dweight (+)= sums[1]
-// With a residual, g is its gradient and y has the sign of out; without one, y is recomputed from inp.
+// With a residual, g is its gradient and y has the sign of out; without one, y is recomputed from
+// inp.
 struct BatchNormBackwardSums {
   float* sums;          // [2, C]  =
   float* dweight;       // [C]  = or +=, by accumulate
@@ -476,10 +478,11 @@ struct DropoutShape {
   int B, elements, group;
 };
 
-// Forward, and backward when applied to gradients: out = keep ? inp / (1 - drop) : 0, one decision per
-// `group` neighbours (1: dropout, Srivastava et al. 2014; all elements of an image: drop path, Huang et
-// al. 2016). Element e of image b belongs to decision i = e / group, which keeps where the word i % 4
-// of philox(seed, i / 4, position + b, epoch, layer), made uniform, is at least drop.
+// Forward, and backward when applied to gradients: out = keep ? inp / (1 - drop) : 0, one decision
+// per `group` neighbours (1: dropout, Srivastava et al. 2014; all elements of an image: drop path,
+// Huang et al. 2016). Element e of image b belongs to decision i = e / group, which keeps where
+// the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made uniform, is at least
+// drop.
 struct Dropout {
   void* out;                 // [B, elements] dtype  =, may be inp itself
   const void* inp;           // [B, elements] dtype
@@ -531,7 +534,8 @@ struct CrossEntropyBackward {
   void describe(Arguments&) const;
 };
 
-// Sums over the images of several batches, in the order of the rows; rows with label -1 don't count.
+// Sums over the images of several batches, in the order of the rows; rows with label -1 don't
+// count.
 //   sums[0] += loss,   sums[1] += 1,
 //   sums[2] += label has the largest logit,   sums[3] += label is among the 5 largest
 // A class beats the label where its logit is larger, or equal and its index lower; a NaN logit of
@@ -572,8 +576,8 @@ struct GradientNorm {
   void describe(Arguments&) const;
 };
 
-// Dynamic loss scaling (Micikevicius et al. 2018): after a skipped update the scale is multiplied by
-// `backoff`, after growth_interval updates without one by `growth`. The defaults are PyTorch's
+// Dynamic loss scaling (Micikevicius et al. 2018): after a skipped update the scale is multiplied
+// by `backoff`, after growth_interval updates without one by `growth`. The defaults are PyTorch's
 // GradScaler's.
 struct LossScaling {
   float growth = 2, backoff = 0.5f;
@@ -601,12 +605,10 @@ enum class OptimizerKind : uint8_t { sgd, adam, adamw };
 struct OptimizerUpdate {
   static constexpr size_t decay_chunk = 64;  // parameters start at multiples of it
 
-  float* weight;  // [count]  master weights, updated
-  void*
-      compute_weights;  // [count] dtype: the weights that the kernels compute with  =; null where dtype is
-                        // fp32
-  float* m;             // [count]  momentum or first moment, updated; null for sgd without momentum
-  float* v;             // [count]  second moment, updated; null for sgd
+  float* weight;          // [count]  master weights, updated
+  void* compute_weights;  // [count] dtype: the weights that kernels read  =; null in fp32
+  float* m;  // [count]  momentum or first moment, updated; null for sgd without momentum
+  float* v;  // [count]  second moment, updated; null for sgd
   UpdateState* state;
   const float* grad;         // [count]
   const uint8_t* decay;      // [ceil(count / decay_chunk)]
