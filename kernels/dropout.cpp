@@ -2,13 +2,12 @@
 //   out = keep ? inp / (1 - drop) : 0
 // Element e of image b belongs to decision i = e / group, kept where
 // uniform(word i % 4 of philox(seed, i / 4, position + b, epoch, layer)) >= drop. Nothing is saved:
-// backward draws the same numbers again. Where every element has its own decision, a vector of
-// Philox counters gives those of four vectors of elements; else four neighbouring decisions share
-// a scalar draw. Threads share out images and stretches of them.
-// 8 bytes an element; 170 vector instructions draw for 64 elements: memory is the limit.
+// backward draws the same numbers again. With a decision per element, a vector of Philox counters
+// decides four vectors of elements; otherwise a scalar draw decides four neighbouring groups.
+// Threads share the images and stretches of them.
+// 8 bytes per element; 170 vector instructions draw for 64 elements: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/random.h"
-#include "kernels/cpu/require.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/philox.h"
 
@@ -18,7 +17,7 @@ namespace {
 using simd::for_each;
 using simd::vf;
 
-constexpr int drawn = 4 * simd::width;  // decisions of one vector of counters
+constexpr int drawn = 4 * simd::width;  // decisions by one vector of counters
 
 // Elements begin .. begin + n of image b, each with its own decision; begin % 4 == 0.
 void drop_elements(const Dropout& op, int b, int begin, int n) {
@@ -38,17 +37,18 @@ void drop_elements(const Dropout& op, int b, int begin, int n) {
   }
 }
 
-// The elements of four neighbouring decisions from `first` (a multiple of 4) on.
+// The elements of decisions first .. first + 3; first % 4 == 0.
 void drop_groups(const Dropout& op, int b, int first) {
+  const int elements = op.shape.elements, group = op.shape.group;
   const Philox4 words = philox(op.params->seed, static_cast<uint32_t>(first) / 4,
                                op.params->position + b, op.params->epoch, op.layer);
   const float factor = 1.0f / (1.0f - op.drop);
   for (int k = 0; k < 4; ++k) {
-    const int64_t begin = int64_t{first + k} * op.shape.group;
-    if (begin >= op.shape.elements) return;
-    const int64_t rest = op.shape.elements - begin;
-    const int n = static_cast<int>(rest < op.shape.group ? rest : op.shape.group);
-    const size_t at = size_t(b) * op.shape.elements + begin;
+    const int64_t begin = int64_t{first + k} * group;
+    if (begin >= elements) return;
+    const int64_t rest = elements - begin;
+    const int n = static_cast<int>(rest < group ? rest : group);
+    const size_t at = size_t(b) * elements + begin;
     const float* inp = static_cast<const float*>(op.inp) + at;
     float* out = static_cast<float*>(op.out) + at;
     if (bv::uniform(words.at[k]) >= op.drop)
@@ -62,20 +62,21 @@ void drop_groups(const Dropout& op, int b, int first) {
 
 template <>
 void CpuKernels::run(const Dropout& op) {
-  if (op.shape.group == 1) {
+  const auto [B, elements, group] = op.shape;
+  if (group == 1) {
     constexpr int block = 64 * drawn;
-    const int blocks = (op.shape.elements - 1) / block + 1;
+    const int blocks = (elements - 1) / block + 1;
 #pragma omp parallel for collapse(2) schedule(static)
-    for (int b = 0; b < op.shape.B; ++b) {
+    for (int b = 0; b < B; ++b) {
       for (int k = 0; k < blocks; ++k) {
-        const int begin = k * block, rest = op.shape.elements - begin;
+        const int begin = k * block, rest = elements - begin;
         drop_elements(op, b, begin, rest < block ? rest : block);
       }
     }
   } else {
-    const int draws = (op.shape.elements - 1) / op.shape.group / 4 + 1;
+    const int draws = (elements - 1) / group / 4 + 1;
 #pragma omp parallel for collapse(2) schedule(static)
-    for (int b = 0; b < op.shape.B; ++b)
+    for (int b = 0; b < B; ++b)
       for (int k = 0; k < draws; ++k) drop_groups(op, b, 4 * k);
   }
 }

@@ -3,11 +3,10 @@
 // Element e of image b belongs to decision i = e / group, kept where
 // uniform(word i % 4 of philox(seed, i / 4, position + b, epoch, layer)) >= drop. Nothing is saved:
 // backward draws the same numbers again.
-// A thread has two times 16 bytes of an image (4 single elements where the sizes have tails). With a
-// decision for each element it draws once for 4 of them; else once for what lies in one group.
-// 4 or 8 bytes an element. A draw is 20 wide multiplications and 40 other instructions, 15 an
-// element, which at 4.3 TB/s in 16 bits is half of what an H200 issues: memory is the limit. 2048
-// threads of 32 registers have 64 KB under way on an SM, where 24 will do.
+// Grid: .y is the image, .x its elements. A thread takes two packs of 16 bytes (two times 4 single
+// elements, or 1, where the sizes are no multiple of a pack). With a decision per element one draw
+// serves 4 elements; otherwise one draw serves a pack, which lies in one group.
+// 4 or 8 bytes per element and some 15 instructions: memory is the limit.
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/pack.cuh"
 #include "kernels/philox.h"
@@ -16,13 +15,13 @@ namespace bv::BAREVISION_GPU {
 namespace {
 
 constexpr int threads = 256;
-constexpr int pieces = 2;  // of a thread, loaded together
+constexpr int pieces = 2;  // per thread, loaded together
 
 __device__ Philox4 draw(const Dropout& op, const StepParams& params, int b, unsigned decision) {
   return philox(params.seed, decision / 4, params.position + b, params.epoch, op.layer);
 }
 
-// A decision for each element. A piece: `width` elements, or 4 where that is 1.
+// A decision per element. A piece is `width` elements, or 4 where width is 1.
 template <class T, int width>
 __global__ void __launch_bounds__(threads) drop_elements(Dropout op, float factor) {
   constexpr int n = width < 4 ? 4 : width;
@@ -60,7 +59,7 @@ __global__ void __launch_bounds__(threads) drop_elements(Dropout op, float facto
   }
 }
 
-// A decision for `group` neighbours, a multiple of `width`.
+// A decision per `group` neighbours, a multiple of `width`.
 template <class T, int width>
 __global__ void __launch_bounds__(threads) drop_groups(Dropout op, float factor) {
   const int b = static_cast<int>(blockIdx.y);
@@ -94,27 +93,23 @@ __global__ void __launch_bounds__(threads) drop_groups(Dropout op, float factor)
 
 template <>
 void CudaKernels::run(const Dropout& op, cudaStream_t stream) {
-  require(op.shape.B <= 65535, "Dropout", "B: at most 65535");
-  const float factor = 1.0f / (1.0f - op.drop);
-  const auto grid = [&](int piece) {
-    const int64_t block = pieces * threads * piece;
-    return dim3(static_cast<unsigned>((op.shape.elements + block - 1) / block), op.shape.B);
-  };
+  const auto [B, elements, group] = op.shape;
+  require(B <= 65535, "Dropout", "B: at most 65535");
   by_dtype(op.dtype, [&]<class T>() {
     constexpr int pack = Pack<T>::size;
-    const cudaStream_t s = stream;
-    const bool packs = in_packs<T>(op.shape.elements);
-    if (op.shape.group == 1) {
-      if (packs)
-        launch<drop_elements<T, pack>>(grid(pack), threads, 0, s, op, factor);
-      else
-        launch<drop_elements<T, 1>>(grid(4), threads, 0, s, op, factor);
-    } else {
-      if (packs && in_packs<T>(op.shape.group))
-        launch<drop_groups<T, pack>>(grid(pack), threads, 0, s, op, factor);
-      else
-        launch<drop_groups<T, 1>>(grid(1), threads, 0, s, op, factor);
-    }
+    const auto drop = [&]<auto kernel, int piece>() {
+      const int64_t blocks = ceil_div(int64_t{elements}, int64_t{pieces * threads * piece});
+      launch<kernel>(dim3(unsigned(blocks), B), threads, 0, stream, op, 1.0f / (1.0f - op.drop));
+    };
+    const bool packs = in_packs<T>(elements);
+    if (group == 1 && packs)
+      drop.template operator()<drop_elements<T, pack>, pack>();
+    else if (group == 1)
+      drop.template operator()<drop_elements<T, 1>, 4>();
+    else if (packs && in_packs<T>(group))
+      drop.template operator()<drop_groups<T, pack>, pack>();
+    else
+      drop.template operator()<drop_groups<T, 1>, 1>();
   });
 }
 

@@ -1,13 +1,12 @@
-// Tokens: the class token before the patches and a position embedding over all, and the way back;
-// the class token's row alone as the head's input.
+// Tokens: the class token before the patches, plus a position embedding for all; and the class
+// token's row alone, the head's input.
 //   out[b, 0] = class_token + position[0],   out[b, 1 + p] = patches[b, p] + position[1 + p]
 //   dpatches[b, p] = dout[b, 1 + p],   dclass_token (+)= sum_b dout[b, 0],
-//   dposition (+)= sum_b dout[b]
-// Threads share out tokens forward, and backward stretches of an image's elements, whose sums over
+//   dposition (+)= sum_b dout[b]                                  = or += by accumulate
+// Threads share the tokens forward, and backward stretches of an image's elements, whose sums over
 // the images stay in L1 and are added in the images' order whatever the number of threads.
-// One flop for 8 bytes: memory is the limit.
+// Nothing is saved. One flop for 8 bytes: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
-#include "kernels/cpu/require.h"
 #include "kernels/cpu/simd.h"
 
 namespace bv::BAREVISION_ISA {
@@ -15,7 +14,8 @@ namespace {
 
 using simd::for_each;
 
-// sum[i] = or += , over images, of dout[b * stride + i], which `copy` (or null) receives as well.
+// sum[i] (+)= sum_b dout[b * stride + i]; each is also written to copy[b * copy_stride + i], or not
+// where copy is null.
 void sum_images(float* sum, float* copy, size_t copy_stride, const float* dout, size_t stride,
                 int B, int n, bool accumulate) {
   for (int b = 0; b < B; ++b) {
@@ -34,16 +34,15 @@ void sum_images(float* sum, float* copy, size_t copy_stride, const float* dout, 
 
 template <>
 void CpuKernels::run(const EmbedForward& op) {
+  const auto [B, P, C] = op.shape;
   const float* patches = static_cast<const float*>(op.patches);
 #pragma omp parallel for collapse(2) schedule(static)
-  for (int b = 0; b < op.shape.B; ++b) {
-    for (int token = 0; token <= op.shape.P; ++token) {
-      const float* position = op.position + size_t(token) * op.shape.C;
-      const float* inp =
-          token ? patches + (size_t(b) * op.shape.P + token - 1) * op.shape.C : op.class_token;
-      float* out =
-          static_cast<float*>(op.out) + (size_t(b) * (op.shape.P + 1) + token) * op.shape.C;
-      for_each(op.shape.C, [&](int i, auto lanes) {
+  for (int b = 0; b < B; ++b) {
+    for (int token = 0; token <= P; ++token) {
+      const float* position = op.position + size_t(token) * C;
+      const float* inp = token ? patches + (size_t(b) * P + token - 1) * C : op.class_token;
+      float* out = static_cast<float*>(op.out) + (size_t(b) * (P + 1) + token) * C;
+      for_each(C, [&](int i, auto lanes) {
         lanes.store(out + i, lanes.load(inp + i) + lanes.load(position + i));
       });
     }
@@ -52,18 +51,19 @@ void CpuKernels::run(const EmbedForward& op) {
 
 template <>
 void CpuKernels::run(const EmbedBackward& op) {
+  const auto [B, P, C] = op.shape;
   const float* dout = static_cast<const float*>(op.dout);
   float* dpatches = static_cast<float*>(op.dpatches);
-  const size_t image = size_t(op.shape.P) * op.shape.C, stride = image + op.shape.C;
-  sum_images(op.dclass_token, nullptr, 0, dout, stride, op.shape.B, op.shape.C, op.accumulate);
-  sum_images(op.dposition, nullptr, 0, dout, stride, op.shape.B, op.shape.C, op.accumulate);
+  const size_t image = size_t(P) * C, stride = image + C;
+  sum_images(op.dclass_token, nullptr, 0, dout, stride, B, C, op.accumulate);
+  sum_images(op.dposition, nullptr, 0, dout, stride, B, C, op.accumulate);
 
   constexpr size_t block = 2048;
 #pragma omp parallel for schedule(static)
   for (size_t begin = 0; begin < image; begin += block) {
     const int n = static_cast<int>(image - begin < block ? image - begin : block);
-    sum_images(op.dposition + op.shape.C + begin, dpatches + begin, image,
-               dout + op.shape.C + begin, stride, op.shape.B, n, op.accumulate);
+    sum_images(op.dposition + C + begin, dpatches + begin, image, dout + C + begin, stride, B, n,
+               op.accumulate);
   }
 }
 

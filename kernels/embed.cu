@@ -1,16 +1,14 @@
-// Tokens: the class token before the patches and a position embedding over all, and the way back;
-// the class token's row alone as the head's input.
+// Tokens: the class token before the patches, plus a position embedding for all; and the class
+// token's row alone, the head's input.
 //   out[b, 0] = class_token + position[0],   out[b, 1 + p] = patches[b, p] + position[1 + p]
 //   dpatches[b, p] = dout[b, 1 + p],   dclass_token (+)= sum_b dout[b, 0],
 //   dposition (+)= sum_b dout[b]                                  = or += by accumulate
-// An image's tokens are one row of (1 + P) C elements. Forward, a thread has 16 bytes of a row in
-// each of 4 images, so that a position is read once for them and 4 loads are under way. Backward, a
-// block has 16 neighbouring columns of 16 bytes: its 16 groups of threads sum each 16th image, 4
-// loads at a time, and the groups' sums are added in order. Nothing is saved.
-// One flop for 4 bytes (16-bit) or 8: memory is the limit. To keep it busy, an H200 wants about 24 KB
-// under way on each SM. Forward: 48 registers let 1280 threads live, each with 64 bytes: 80 KB.
-// Backward, 48 registers and 8 KB of shared memory: 5 blocks of 256 threads on an SM; ViT-Tiny's 197
-// x 192 at B = 256 in 16 bits makes 296 blocks, 2.2 for each of 132 SMs: 36 KB.
+// Nothing is saved. An image's tokens are one row of (1 + P) C elements, read 16 bytes at a time (one
+// element where C is no multiple of that).
+// Forward, a thread has one pack of the row in each of 4 images: a position is read once for all
+// four, and 4 loads are in flight. Backward, a block has 16 neighbouring packs: each of its 16 groups
+// of threads sums every 16th image, 4 loads at a time, and the groups' sums are added in order.
+// One flop for 4 bytes (16-bit) or 8: memory is the limit.
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/pack.cuh"
 
@@ -18,40 +16,41 @@ namespace bv::BAREVISION_GPU {
 namespace {
 
 constexpr int threads = 256;
-constexpr int images_at_once = 4;  // loads of a thread that are under way together
+constexpr int images_at_once = 4;  // loads in flight per thread
 
 // ---- forward ------------------------------------------------------------------------------------
 template <class T, int width>
 __global__ void __launch_bounds__(threads) embed_forward(EmbedForward op) {
-  const int row = (1 + op.shape.P) * op.shape.C;
+  const auto [B, P, C] = op.shape;
+  const int row = (1 + P) * C;
   const int e = static_cast<int>(blockIdx.x * threads + threadIdx.x) * width;
   if (e >= row) return;
   const int first = static_cast<int>(blockIdx.y) * images_at_once;
   const auto position = load<width>(op.position + e);
   T* out = static_cast<T*>(op.out) + static_cast<size_t>(first) * row + e;
-  if (e < op.shape.C) {
+  if (e < C) {
     const auto token = load<width>(op.class_token + e);
     Elements<T, width> sum;
 #pragma unroll
     for (int k = 0; k < width; ++k) sum.at[k] = from_float<T>(token.at[k] + position.at[k]);
 #pragma unroll
     for (int i = 0; i < images_at_once; ++i)
-      if (first + i < op.shape.B) store(out + static_cast<size_t>(i) * row, sum);
+      if (first + i < B) store(out + static_cast<size_t>(i) * row, sum);
     return;
   }
-  const size_t image = static_cast<size_t>(op.shape.P) * op.shape.C;
-  const T* patches = static_cast<const T*>(op.patches) + first * image + (e - op.shape.C);
+  const size_t image = static_cast<size_t>(P) * C;
+  const T* patches = static_cast<const T*>(op.patches) + first * image + (e - C);
   Elements<T, width> inp[images_at_once];
 #pragma unroll
   for (int i = 0; i < images_at_once; ++i)
-    if (first + i < op.shape.B) inp[i] = load<width>(patches + i * image);
+    if (first + i < B) inp[i] = load<width>(patches + i * image);
 #pragma unroll
   for (int i = 0; i < images_at_once; ++i) {
     Elements<T, width> sum;
 #pragma unroll
     for (int k = 0; k < width; ++k)
       sum.at[k] = from_float<T>(to_float(inp[i].at[k]) + position.at[k]);
-    if (first + i < op.shape.B) store(out + static_cast<size_t>(i) * row, sum);
+    if (first + i < B) store(out + static_cast<size_t>(i) * row, sum);
   }
 }
 
@@ -65,27 +64,26 @@ struct EmbedBackwardShared {
 
 template <class T, int width>
 __global__ void __launch_bounds__(threads) embed_backward(EmbedBackward op) {
+  const auto [B, P, C] = op.shape;
   auto& sums = shared<EmbedBackwardShared<width>>().sum;
-  const int row = (1 + op.shape.P) * op.shape.C;
+  const int row = (1 + P) * C;
   const int column = threadIdx.x % columns, group = threadIdx.x / columns;
   const int first = static_cast<int>(blockIdx.x) * columns * width;
   const int e = first + column * width;
   if (e < row) {
     const T* dout = static_cast<const T*>(op.dout) + e;
-    const size_t image = static_cast<size_t>(op.shape.P) * op.shape.C;
-    T* dpatches = static_cast<T*>(op.dpatches) + (e - op.shape.C);
-    float sum[width];
-#pragma unroll
-    for (int k = 0; k < width; ++k) sum[k] = 0;
-    for (int b = group; b < op.shape.B; b += groups * images_at_once) {
+    const size_t image = static_cast<size_t>(P) * C;
+    T* dpatches = static_cast<T*>(op.dpatches) + (e - C);
+    float sum[width] = {};
+    for (int b = group; b < B; b += groups * images_at_once) {
       Elements<T, width> d[images_at_once];
 #pragma unroll
       for (int i = 0; i < images_at_once; ++i)
-        if (b + i * groups < op.shape.B) d[i] = load<width>(dout + size_t(b + i * groups) * row);
+        if (b + i * groups < B) d[i] = load<width>(dout + size_t(b + i * groups) * row);
 #pragma unroll
       for (int i = 0; i < images_at_once; ++i) {
-        if (b + i * groups < op.shape.B) {
-          if (e >= op.shape.C) store(dpatches + (b + i * groups) * image, d[i]);
+        if (b + i * groups < B) {
+          if (e >= C) store(dpatches + (b + i * groups) * image, d[i]);
 #pragma unroll
           for (int k = 0; k < width; ++k) sum[k] += to_float(d[i].at[k]);
         }
@@ -101,12 +99,12 @@ __global__ void __launch_bounds__(threads) embed_backward(EmbedBackward op) {
 #pragma unroll
     for (int g = 0; g < groups; ++g) total += sums[g][threadIdx.x];
     op.dposition[at] = op.accumulate ? op.dposition[at] + total : total;
-    if (at < op.shape.C) op.dclass_token[at] = op.accumulate ? op.dclass_token[at] + total : total;
+    if (at < C) op.dclass_token[at] = op.accumulate ? op.dclass_token[at] + total : total;
   }
 }
 
 // ---- class token --------------------------------------------------------------------------------
-// Both move bytes, whatever their type: a row is `words` Words.
+// Both copy bytes, whatever the dtype: a row is `words` Words.
 template <class Word>
 __global__ void __launch_bounds__(threads)
     class_token_forward(Word* out, const Word* inp, int N, int words) {
@@ -119,7 +117,7 @@ __global__ void __launch_bounds__(threads)
 template <class Word>
 __global__ void __launch_bounds__(threads)
     class_token_backward(Word* dinp, const Word* dout, int N, int words) {
-  const int n = N * words;  // of an image
+  const int n = N * words;  // per image
   const size_t b = blockIdx.x;
   const int first = static_cast<int>(blockIdx.y) * threads * images_at_once;
 #pragma unroll
@@ -132,12 +130,12 @@ __global__ void __launch_bounds__(threads)
 // ---- operations ---------------------------------------------------------------------------------
 constexpr int max_blocks = 65535;  // of a grid's y
 
-void require_sizes(const char* name, int B, int tokens, int C) {
+void require_size(const char* name, int tokens, int C) {
   require(int64_t{tokens} * C <= (1 << 30), name,
           "an image's %d tokens of %d channels are more than 2^30 elements", tokens, C);
 }
 
-// f<Word>(words): of a row of C elements.
+// f<Word>(words) with the widest Word that a row of C elements is made of.
 template <class F>
 void by_word(DType dtype, int C, F f) {
   const size_t bytes = C * size_of(dtype);
@@ -147,51 +145,51 @@ void by_word(DType dtype, int C, F f) {
     f.template operator()<uint16_t>(static_cast<int>(bytes / sizeof(uint16_t)));
 }
 
-unsigned blocks(int count, int each) { return static_cast<unsigned>(ceil_div(count, each)); }
-
 }  // namespace
 
 template <>
 void CudaKernels::run(const EmbedForward& op, cudaStream_t stream) {
-  require_sizes("EmbedForward", op.shape.B, op.shape.P, op.shape.C);
-  require(op.shape.B <= max_blocks * images_at_once, "EmbedForward", "B: at most %d",
+  const auto [B, P, C] = op.shape;
+  require_size("EmbedForward", P, C);
+  require(B <= max_blocks * images_at_once, "EmbedForward", "B: at most %d",
           max_blocks * images_at_once);
-  by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
-    const dim3 grid(blocks((1 + op.shape.P) * op.shape.C, threads * width),
-                    blocks(op.shape.B, images_at_once));
+  by_width(op.dtype, C, [&]<class T, int width>() {
+    const dim3 grid(ceil_div((1 + P) * C, threads * width), ceil_div(B, images_at_once));
     launch<embed_forward<T, width>>(grid, threads, 0, stream, op);
   });
 }
 
 template <>
 void CudaKernels::run(const EmbedBackward& op, cudaStream_t stream) {
-  require_sizes("EmbedBackward", op.shape.B, op.shape.P, op.shape.C);
-  by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
-    launch<embed_backward<T, width>>(blocks((1 + op.shape.P) * op.shape.C, columns * width),
-                                     threads, sizeof(EmbedBackwardShared<width>), stream, op);
+  const auto [B, P, C] = op.shape;
+  require_size("EmbedBackward", P, C);
+  by_width(op.dtype, C, [&]<class T, int width>() {
+    launch<embed_backward<T, width>>(ceil_div((1 + P) * C, columns * width), threads,
+                                     sizeof(EmbedBackwardShared<width>), stream, op);
   });
 }
 
 template <>
 void CudaKernels::run(const ClassTokenForward& op, cudaStream_t stream) {
-  require_sizes("ClassTokenForward", op.shape.B, op.shape.N, op.shape.C);
-  by_word(op.dtype, op.shape.C, [&]<class Word>(int words) {
-    const dim3 grid(op.shape.B, blocks(words, threads));
-    require(grid.y <= max_blocks, "ClassTokenForward", "C: %d is too large", op.shape.C);
+  const auto [B, N, C] = op.shape;
+  require_size("ClassTokenForward", N, C);
+  by_word(op.dtype, C, [&]<class Word>(int words) {
+    const dim3 grid(B, ceil_div(words, threads));
+    require(grid.y <= max_blocks, "ClassTokenForward", "C: %d is too large", C);
     launch<class_token_forward<Word>>(grid, threads, 0, stream, static_cast<Word*>(op.out),
-                                      static_cast<const Word*>(op.inp), op.shape.N, words);
+                                      static_cast<const Word*>(op.inp), N, words);
   });
 }
 
 template <>
 void CudaKernels::run(const ClassTokenBackward& op, cudaStream_t stream) {
-  require_sizes("ClassTokenBackward", op.shape.B, op.shape.N, op.shape.C);
-  by_word(op.dtype, op.shape.C, [&]<class Word>(int words) {
-    const dim3 grid(op.shape.B, blocks(op.shape.N * words, threads * images_at_once));
-    require(grid.y <= max_blocks, "ClassTokenBackward", "N C: %d x %d is too large", op.shape.N,
-            op.shape.C);
+  const auto [B, N, C] = op.shape;
+  require_size("ClassTokenBackward", N, C);
+  by_word(op.dtype, C, [&]<class Word>(int words) {
+    const dim3 grid(B, ceil_div(N * words, threads * images_at_once));
+    require(grid.y <= max_blocks, "ClassTokenBackward", "N C: %d x %d is too large", N, C);
     launch<class_token_backward<Word>>(grid, threads, 0, stream, static_cast<Word*>(op.dinp),
-                                       static_cast<const Word*>(op.dout), op.shape.N, words);
+                                       static_cast<const Word*>(op.dout), N, words);
   });
 }
 

@@ -2,13 +2,13 @@
 //   sum = inp + residual,   out = (sum - mean) * rstd * weight + bias
 //   dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),   g = dout * weight,
 //   xhat = (sum - mean) * rstd;   dweight (+)= sum of dout * xhat,   dbias (+)= sum of dout
-// Saved for backward: sum, mean, rstd. A row goes through memory once and is gone over three times
-// in L1 (mean, variance, result), so that the variance is that of the differences, not a difference
-// of squares. Threads share out the rows; backward's column sums go through RowGroups.
-// 8 (backward 14) flops an element for 8 to 16 bytes: memory is the limit.
+// Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += by accumulate. A row is read
+// from memory once, then from L1 for each of three passes (mean, variance, result): the variance is
+// that of the differences from the mean, so that nothing cancels. Threads share the rows; backward's
+// column sums go through RowGroups. 8 (backward 14) flops per element for 8 to 16 bytes: memory is
+// the limit.
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/cpu_kernels.h"
-#include "kernels/cpu/require.h"
 #include "kernels/cpu/simd.h"
 
 namespace bv::BAREVISION_ISA {
@@ -19,33 +19,34 @@ using simd::set;
 using simd::vf;
 
 void forward_row(const LayerNormForward& op, int row) {
-  const size_t at = size_t(row) * op.shape.C;
+  const int C = op.shape.C;
+  const size_t at = size_t(row) * C;
   const float* inp = static_cast<const float*>(op.inp) + at;
   const float* x = inp;
   vf total{};
   if (op.residual) {
     const float* residual = static_cast<const float*>(op.residual) + at;
     float* sum = static_cast<float*>(op.sum) + at;
-    for_each(op.shape.C, [&](int i, auto lanes) {
+    for_each(C, [&](int i, auto lanes) {
       const vf v = lanes.load(inp + i) + lanes.load(residual + i);
       lanes.store(sum + i, v);
       total += v;
     });
     x = sum;
   } else {
-    for_each(op.shape.C, [&](int i, auto lanes) { total += lanes.load(inp + i); });
+    for_each(C, [&](int i, auto lanes) { total += lanes.load(inp + i); });
   }
-  const float mean = simd::reduce_sum(total) / op.shape.C;
+  const float mean = simd::reduce_sum(total) / C;
 
   vf squares{};
-  for_each(op.shape.C, [&](int i, auto lanes) {
+  for_each(C, [&](int i, auto lanes) {
     const vf d = lanes.keep(lanes.load(x + i) - mean);
     squares += d * d;
   });
-  const float rstd = 1.0f / __builtin_sqrtf(simd::reduce_sum(squares) / op.shape.C + op.eps);
+  const float rstd = 1.0f / __builtin_sqrtf(simd::reduce_sum(squares) / C + op.eps);
 
   float* out = static_cast<float*>(op.out) + at;
-  for_each(op.shape.C, [&](int i, auto lanes) {
+  for_each(C, [&](int i, auto lanes) {
     const vf xhat = (lanes.load(x + i) - mean) * rstd;
     lanes.store(out + i, simd::fma(xhat, lanes.load(op.weight + i), lanes.load(op.bias + i)));
   });
@@ -53,14 +54,15 @@ void forward_row(const LayerNormForward& op, int row) {
   op.rstd[row] = rstd;
 }
 
-// Writes a row of dinp and adds the row to the partial sums.
+// Writes a row of dinp and adds the row to partial dweight and dbias.
 void backward_row(const LayerNormBackward& op, int row, float* dweight, float* dbias) {
-  const size_t at = size_t(row) * op.shape.C;
+  const int C = op.shape.C;
+  const size_t at = size_t(row) * C;
   const float* dout = static_cast<const float*>(op.dout) + at;
   const float* sum = static_cast<const float*>(op.sum) + at;
   const float mean = op.mean[row], rstd = op.rstd[row];
   vf g_total{}, g_xhat_total{};
-  for_each(op.shape.C, [&](int i, auto lanes) {
+  for_each(C, [&](int i, auto lanes) {
     const vf d = lanes.load(dout + i), xhat = (lanes.load(sum + i) - mean) * rstd;
     const vf g = d * lanes.load(op.weight + i);
     lanes.store(dweight + i, simd::fma(d, xhat, lanes.load(dweight + i)));
@@ -68,12 +70,12 @@ void backward_row(const LayerNormBackward& op, int row, float* dweight, float* d
     g_total += g;
     g_xhat_total = simd::fma(g, xhat, g_xhat_total);
   });
-  const vf g_mean = set(simd::reduce_sum(g_total) / op.shape.C);
-  const vf g_xhat_mean = set(simd::reduce_sum(g_xhat_total) / op.shape.C);
+  const vf g_mean = set(simd::reduce_sum(g_total) / C);
+  const vf g_xhat_mean = set(simd::reduce_sum(g_xhat_total) / C);
 
   const float* dsum = static_cast<const float*>(op.dsum);
   float* dinp = static_cast<float*>(op.dinp) + at;
-  for_each(op.shape.C, [&](int i, auto lanes) {
+  for_each(C, [&](int i, auto lanes) {
     const vf xhat = (lanes.load(sum + i) - mean) * rstd;
     const vf g = lanes.load(dout + i) * lanes.load(op.weight + i);
     const vf d = (g - g_mean - xhat * g_xhat_mean) * rstd;
@@ -96,18 +98,19 @@ size_t CpuKernels::workspace(const LayerNormBackward& op) {
 
 template <>
 void CpuKernels::run(const LayerNormBackward& op) {
-  const RowGroups groups{op.shape.rows};
+  const auto [rows, C] = op.shape;
+  const RowGroups groups{rows};
   float* partial = static_cast<float*>(op.workspace);  // [groups, 2, C]
-  const size_t stride = 2 * size_t(op.shape.C);
+  const size_t stride = 2 * size_t(C);
 #pragma omp parallel for schedule(static)
   for (int group = 0; group < groups.count(); ++group) {
     float* dweight = partial + group * stride;
     __builtin_memset(dweight, 0, stride * sizeof(float));
     for (int row = groups.begin(group); row < groups.begin(group + 1); ++row)
-      backward_row(op, row, dweight, dweight + op.shape.C);
+      backward_row(op, row, dweight, dweight + C);
   }
-  add_groups(op.dweight, partial, groups.count(), stride, op.shape.C, op.accumulate);
-  add_groups(op.dbias, partial + op.shape.C, groups.count(), stride, op.shape.C, op.accumulate);
+  add_groups(op.dweight, partial, groups.count(), stride, C, op.accumulate);
+  add_groups(op.dbias, partial + C, groups.count(), stride, C, op.accumulate);
 }
 
 }  // namespace bv::BAREVISION_ISA

@@ -2,43 +2,110 @@
 //   sum = inp + residual,   out = (sum - mean) * rstd * weight + bias
 //   dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),   g = dout * weight,
 //   xhat = (sum - mean) * rstd;   dweight (+)= sum of dout * xhat,   dbias (+)= sum of dout
-// Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += by accumulate. Statistics are
-// those of sum as it is stored, and the variance is taken around the mean in a second look at the
-// registers: no cancellation.
+// Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += by accumulate. Mean and rstd
+// are those of sum as it is stored; the variance is that of the differences from the mean, in a
+// second pass, so that nothing cancels.
 //
-// Threads, where C allows 16-byte accesses and is at most 1024: `lanes` neighbours of a warp share
-// a row, each with `size` of its columns, 16 bytes at a time:
-//   C <= 192: 8 lanes x 24, 4 rows a warp;   C <= 1024: 32 lanes x 32, 1 row a warp.
-// Forward, a thread has its part of one row in registers, and goes. Backward, one block on each
-// SM walks over the rows; a thread keeps dweight and dbias of its columns in registers,
-// and a warp copies its next rows to shared memory while it works on these. Then column_sums.cuh's
-// second stage. Other C: a warp walks over its row as often as it must, 1 element an access;
-// dweight and dbias are summed by stripes.
+// Any C: a warp per row, one element per access; dweight and dbias by column_sums.cuh's stripes.
+// Where C allows 16-byte accesses and is at most 1024, the row stays on the chip between passes:
+//   8 lanes of a warp (C <= 192) or all 32 share a row, each with `size` columns in packs of 16 bytes;
+//   forward, a thread holds its part of one row in registers;
+//   backward, one block per SM loops over the rows: a warp prefetches its next rows to shared memory
+//   while it works on the current ones, and a thread keeps its columns' dweight and dbias in
+//   registers.
+// finish_column_sums adds the blocks' dweight and dbias.
 //
-// 8 (backward 14) flops an element for 8 to 16 bytes in fp32, half of them in 16 bits: memory is
-// the limit. An H200 (4.3 TB/s, 132 SMs, 1.75 GHz) wants some 30 KB under way on each
-// of them and at 80% moves 15 bytes a clock: a row of 1024 in 16 bits, backward with dsum, in 550
-// clocks.
-//                        bytes   registers       shared   warps on          reads under way
-//                        a row   sm_80  sm_90    a warp   sm_80  sm_90      sm_80     sm_90
-//   forward,  16 bits     4-8 C   62-72  64-72        0   32-28  32-28    48-56 KB  48-56 KB
-//             fp32       8-16 C   77-80  76-80        0      24     24    72-96 KB  72-96 KB
-//   backward, C <= 192
-//             16 bits       8 C     116    124     9 KB      16     16       72 KB     72 KB
-//             fp32         16 C     128    146    18 KB       9     12       81 KB    108 KB
-//   backward, C <= 1024
-//             16 bits       8 C     166    156    12 KB      12     12       72 KB     72 KB
-//             fp32         16 C     160    177    24 KB       6      8       72 KB     96 KB
-// That row takes 780 of the 2200 instructions that can be issued meanwhile, and 26 KB of the 70
-// that shared memory and L1 can pass (weight is read twice for each row: kept, it would cost
-// registers).
+// 8 (backward 14) flops per element for 8 to 16 bytes in fp32, half of these in 16 bits: memory is
+// the limit. Registers and shared memory: tests/kernels/resources.txt.
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
 
-// How a warp shares out its rows: pack p of a thread begins at column(p).
+// ---- any C --------------------------------------------------------------------------------------
+constexpr int any_threads = 128, any_rows = any_threads / warp_size;  // of a block
+
+template <class T>
+__global__ void __launch_bounds__(any_threads) layernorm_forward_any(LayerNormForward op) {
+  const auto [rows, C] = op.shape;
+  const unsigned row = blockIdx.x * any_rows + threadIdx.x / warp_size;
+  if (row >= static_cast<unsigned>(rows)) return;  // a whole warp, and there are no barriers
+  const size_t begin = static_cast<size_t>(row) * C;
+  const int lane = threadIdx.x % warp_size;
+  const T* x = static_cast<const T*>(op.inp) + begin;
+  if (op.residual) {
+    const T* residual = static_cast<const T*>(op.residual) + begin;
+    T* sum = static_cast<T*>(op.sum) + begin;
+    for (int c = lane; c < C; c += warp_size)
+      sum[c] = from_float<T>(to_float(x[c]) + to_float(residual[c]));
+    x = sum;  // each thread reads back only what it wrote
+  }
+  float total = 0;
+  for (int c = lane; c < C; c += warp_size) total += to_float(x[c]);
+  const float mean = warp_sum(total) / C;
+  float squares = 0;
+  for (int c = lane; c < C; c += warp_size) {
+    const float d = to_float(x[c]) - mean;
+    squares = fmaf(d, d, squares);
+  }
+  const float rstd = rsqrtf(warp_sum(squares) / C + op.eps);
+  T* out = static_cast<T*>(op.out) + begin;
+  for (int c = lane; c < C; c += warp_size)
+    out[c] = from_float<T>(fmaf((to_float(x[c]) - mean) * rstd, op.weight[c], op.bias[c]));
+  if (lane == 0) op.mean[row] = mean, op.rstd[row] = rstd;
+}
+
+template <class T>
+__global__ void __launch_bounds__(any_threads) layernorm_backward_any(LayerNormBackward op) {
+  const auto [rows, C] = op.shape;
+  const unsigned row = blockIdx.x * any_rows + threadIdx.x / warp_size;
+  if (row >= static_cast<unsigned>(rows)) return;  // a whole warp, and there are no barriers
+  const size_t begin = static_cast<size_t>(row) * C;
+  const int lane = threadIdx.x % warp_size;
+  const T* dout = static_cast<const T*>(op.dout) + begin;
+  const T* sum = static_cast<const T*>(op.sum) + begin;
+  const T* dsum = static_cast<const T*>(op.dsum) + begin;
+  const float mean = op.mean[row], rstd = op.rstd[row];
+  float g_sum = 0, g_xhat_sum = 0;
+  for (int c = lane; c < C; c += warp_size) {
+    const float g = to_float(dout[c]) * op.weight[c];
+    g_sum += g;
+    g_xhat_sum = fmaf(g, (to_float(sum[c]) - mean) * rstd, g_xhat_sum);
+  }
+  const float g_mean = warp_sum(g_sum) / C, slope = warp_sum(g_xhat_sum) / C * rstd;
+  T* dinp = static_cast<T*>(op.dinp) + begin;
+  for (int c = lane; c < C; c += warp_size) {
+    const float g = fmaf(to_float(dout[c]), op.weight[c], -g_mean);
+    const float d = fmaf(to_float(sum[c]) - mean, -slope, g) * rstd;
+    dinp[c] = from_float<T>(op.dsum ? d + to_float(dsum[c]) : d);
+  }
+}
+
+// partial [blocks, 2, C]: dweight, dbias. Runs before dinp is written, which may be dout itself.
+template <class T>
+__global__ void __launch_bounds__(256) layernorm_backward_any_columns(LayerNormBackward op) {
+  using S = Stripe<1>;
+  const int C = op.shape.C, column = S::column();
+  const unsigned rows = column < C ? op.shape.rows : 0;
+  float dweight[1] = {}, dbias[1] = {};
+#pragma unroll 4
+  for (unsigned row = S::row(); row < rows; row += S::step()) {
+    const size_t at = static_cast<size_t>(row) * C + column;
+    const float dout = to_float(static_cast<const T*>(op.dout)[at]);
+    const float sum = to_float(static_cast<const T*>(op.sum)[at]);
+    dweight[0] = fmaf(dout, (sum - op.mean[row]) * op.rstd[row], dweight[0]);
+    dbias[0] += dout;
+  }
+  auto& s = shared<S::Shared>();
+  float* partial = static_cast<float*>(op.workspace) + size_t(blockIdx.y) * 2 * C;
+  S::write_sums(dweight, partial, C, s);
+  __syncthreads();
+  S::write_sums(dbias, partial + C, C, s);
+}
+
+// ---- C in packs, forward: the row is read once, 16 bytes per access, and kept in registers ------
+// How a warp splits its rows: pack p of a thread begins at column(p).
 template <class T, int lanes_, int size_>
 struct Split {
   static constexpr int lanes = lanes_, size = size_, width = Pack<T>::size, packs = size / width;
@@ -47,7 +114,7 @@ struct Split {
   __device__ static int column(int p) {
     return (p * lanes + static_cast<int>(threadIdx.x) % lanes) * width;
   }
-  // What lies behind the row's end is loaded from its start instead, computed with and dropped.
+  // Columns past C load column 0; their results are discarded.
   __device__ static int column_in(int p, int C) { return column(p) < C ? column(p) : 0; }
   __device__ static void load(Pack<T> (&to)[packs], const void* from, size_t begin, int C) {
 #pragma unroll
@@ -70,7 +137,6 @@ __device__ float sum_of(const float (&x)[packs]) {
   return sum;
 }
 
-// ---- forward ------------------------------------------------------------------------------------
 constexpr int forward_threads = 128;
 
 template <class T, int lanes, int size>
@@ -80,18 +146,19 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
     layernorm_forward(LayerNormForward op, float inverse_C) {
   using S = Split<T, lanes, size>;
   constexpr int packs = S::packs, width = S::width;
+  const int C = op.shape.C;
   const unsigned last = op.shape.rows - 1;
-  const unsigned wanted = blockIdx.x * (forward_threads / lanes) + threadIdx.x / lanes;
-  const unsigned row = wanted < last ? wanted : last;
-  const bool live = wanted <= last;  // all threads take part in their warp's sums
-  const size_t begin = static_cast<size_t>(row) * op.shape.C;
+  const unsigned unclamped = blockIdx.x * (forward_threads / lanes) + threadIdx.x / lanes;
+  const unsigned row = unclamped < last ? unclamped : last;
+  const bool in_bounds = unclamped <= last;  // all threads take part in their warp's sums
+  const size_t begin = static_cast<size_t>(row) * C;
 
   Pack<T> inp[packs];
-  S::load(inp, op.inp, begin, op.shape.C);
+  S::load(inp, op.inp, begin, C);
   float x[packs][width];
   if (op.residual) {
     Pack<T> residual[packs];
-    S::load(residual, op.residual, begin, op.shape.C);
+    S::load(residual, op.residual, begin, C);
 #pragma unroll
     for (int p = 0; p < packs; ++p) {
       float other[width];
@@ -103,7 +170,7 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
         sum.at[i] = from_float<T>(x[p][i] + other[i]);
         x[p][i] = to_float(sum.at[i]);
       }
-      if (live && S::column(p) < op.shape.C)
+      if (in_bounds && S::column(p) < C)
         store_pack(static_cast<T*>(op.sum) + begin + S::column(p), sum);
     }
   } else {
@@ -114,7 +181,7 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
   float total[packs] = {};
 #pragma unroll
   for (int p = 0; p < packs; ++p)
-    if (S::column(p) < op.shape.C)
+    if (S::column(p) < C)
 #pragma unroll
       for (int i = 0; i < width; ++i) total[p] += x[p][i];
   const float mean = warp_sum<lanes>(sum_of(total)) * inverse_C;
@@ -124,7 +191,7 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
   for (int p = 0; p < packs; ++p) {
 #pragma unroll
     for (int i = 0; i < width; ++i) x[p][i] -= mean;
-    if (S::column(p) < op.shape.C)
+    if (S::column(p) < C)
 #pragma unroll
       for (int i = 0; i < width; ++i) squares[p] = fmaf(x[p][i], x[p][i], squares[p]);
   }
@@ -132,25 +199,24 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
 
 #pragma unroll
   for (int p = 0; p < packs; ++p) {
-    const auto weight = load<width>(op.weight + S::column_in(p, op.shape.C));
-    const auto bias = load<width>(op.bias + S::column_in(p, op.shape.C));
+    const auto weight = load<width>(op.weight + S::column_in(p, C));
+    const auto bias = load<width>(op.bias + S::column_in(p, C));
     Pack<T> out;
 #pragma unroll
     for (int i = 0; i < width; ++i)
       out.at[i] = from_float<T>(fmaf(x[p][i] * rstd, weight.at[i], bias.at[i]));
-    if (live && S::column(p) < op.shape.C)
+    if (in_bounds && S::column(p) < C)
       store_pack(static_cast<T*>(op.out) + begin + S::column(p), out);
   }
-  if (live && threadIdx.x % lanes == 0) op.mean[row] = mean, op.rstd[row] = rstd;
+  if (in_bounds && threadIdx.x % lanes == 0) op.mean[row] = mean, op.rstd[row] = rstd;
 }
 
-// ---- backward -----------------------------------------------------------------------------------
-// At most: what leaves a thread the registers that it wants. As many of them run as shared memory
-// has room for.
+// ---- C in packs, backward: dweight and dbias in the same pass as dinp ----------------------------
+// Upper bound, so that each thread gets its registers; shared memory may lower it.
 template <class T, int lanes>
-constexpr int backward_threads = (lanes == 8 ? 512 : 384) - (sizeof(T) == 4 ? 128 : 0);
+constexpr int max_backward_threads = (lanes == 8 ? 512 : 384) - (sizeof(T) == 4 ? 128 : 0);
 
-// A warp's shared memory: a row's parts of two rounds, each lane's its own; in the end its sums.
+// A warp's shared memory: its rows of two rounds, to each lane its own part; at the end its sums.
 template <class T, int lanes, int size>
 struct BackwardWarp {
   struct Rows {
@@ -163,7 +229,7 @@ struct BackwardWarp {
   };
 };
 
-// to[column] = the block's sum of each thread's `sum`, which the threads have as Split says.
+// to[column] = the block's sum of `sum`, which each thread has of the columns of its Split.
 template <class T, int lanes, int size>
 __device__ void write_block_sums(float (&sum)[size], float* to, int C,
                                  BackwardWarp<T, lanes, size>* warps) {
@@ -183,48 +249,50 @@ __device__ void write_block_sums(float (&sum)[size], float* to, int C,
   }
 }
 
+// Starts the copy of this lane's part of a row. Out of bounds is 0, which adds 0 to every sum.
+template <class T, class S, class Rows>
+__device__ void prefetch(const LayerNormBackward& op, unsigned row, Rows& to) {
+  const unsigned lane = threadIdx.x % warp_size;
+  const size_t begin = static_cast<size_t>(row) * op.shape.C;
+#pragma unroll
+  for (int p = 0; p < S::packs; ++p) {
+    const bool in_bounds = row < static_cast<unsigned>(op.shape.rows) && S::column(p) < op.shape.C;
+    const size_t at = in_bounds ? begin + S::column(p) : 0;
+    cp_async_16(&to.dout[p][lane], static_cast<const T*>(op.dout) + at, in_bounds);
+    cp_async_16(&to.sum[p][lane], static_cast<const T*>(op.sum) + at, in_bounds);
+    if (op.dsum) cp_async_16(&to.dsum[p][lane], static_cast<const T*>(op.dsum) + at, in_bounds);
+  }
+  cp_async_commit();
+}
+
 template <class T, int lanes, int size>
-__global__ void __launch_bounds__((backward_threads<T, lanes>), 1)
+__global__ void __launch_bounds__((max_backward_threads<T, lanes>), 1)
     layernorm_backward(LayerNormBackward op, float inverse_C) {
   using S = Split<T, lanes, size>;
   using Warp = BackwardWarp<T, lanes, size>;
   constexpr int packs = S::packs, width = S::width;
   const unsigned lane = threadIdx.x % warp_size, warp = threadIdx.x / warp_size;
-  Warp* const warps = &shared<Warp>();
   const unsigned rows = op.shape.rows, step = gridDim.x * (blockDim.x / warp_size) * S::rows;
-
-  // What isn't there is 0, and adds 0 to all sums.
-  const auto fetch = [&](unsigned row, typename Warp::Rows& to) {
-    const size_t begin = static_cast<size_t>(row) * op.shape.C;
-#pragma unroll
-    for (int p = 0; p < packs; ++p) {
-      const bool there = row < rows && S::column(p) < op.shape.C;
-      const size_t at = there ? begin + S::column(p) : 0;
-      cp_async_16(&to.dout[p][lane], static_cast<const T*>(op.dout) + at, there);
-      cp_async_16(&to.sum[p][lane], static_cast<const T*>(op.sum) + at, there);
-      if (op.dsum) cp_async_16(&to.dsum[p][lane], static_cast<const T*>(op.dsum) + at, there);
-    }
-    cp_async_commit();
-  };
+  const int C = op.shape.C;
+  Warp* const warps = &shared<Warp>();
 
   float dweight[size] = {}, dbias[size] = {};
   unsigned first = (warp * gridDim.x + blockIdx.x) * S::rows;  // of the warp's rows
   unsigned row = first + lane / lanes;
-  fetch(row, warps[warp].rows[0]);
-  const auto mean_of = [&](unsigned r) { return op.mean[r < rows ? r : rows - 1]; };
-  const auto rstd_of = [&](unsigned r) { return op.rstd[r < rows ? r : rows - 1]; };
-  float next_mean = mean_of(row), next_rstd = rstd_of(row);
+  prefetch<T, S>(op, row, warps[warp].rows[0]);
+  const auto clamped = [rows](unsigned r) { return r < rows ? r : rows - 1; };
+  float next_mean = op.mean[clamped(row)], next_rstd = op.rstd[clamped(row)];
   for (int round = 0; first < rows; first += step, row += step, round ^= 1) {
     const float mean = next_mean, rstd = next_rstd;
-    fetch(row + step, warps[warp].rows[round ^ 1]);
-    next_mean = mean_of(row + step), next_rstd = rstd_of(row + step);
+    prefetch<T, S>(op, row + step, warps[warp].rows[round ^ 1]);
+    next_mean = op.mean[clamped(row + step)], next_rstd = op.rstd[clamped(row + step)];
     cp_async_wait<1>();
     const auto& mine = warps[warp].rows[round];
 
     float g_sum[packs] = {}, g_xhat_sum[packs] = {};
 #pragma unroll
     for (int p = 0; p < packs; ++p) {
-      const auto weight = load<width>(op.weight + S::column_in(p, op.shape.C));
+      const auto weight = load<width>(op.weight + S::column_in(p, C));
       float dout[width], sum[width];
       to_floats(dout, load_pack<T>(mine.dout[p][lane].at));
       to_floats(sum, load_pack<T>(mine.sum[p][lane].at));
@@ -243,7 +311,7 @@ __global__ void __launch_bounds__((backward_threads<T, lanes>), 1)
     __syncwarp();  // the row is read again: kept in registers, it would cost half the warps
 #pragma unroll
     for (int p = 0; p < packs; ++p) {
-      const auto weight = load<width>(op.weight + S::column_in(p, op.shape.C));
+      const auto weight = load<width>(op.weight + S::column_in(p, C));
       float dout[width], sum[width], d[width];
       to_floats(dout, load_pack<T>(mine.dout[p][lane].at));
       to_floats(sum, load_pack<T>(mine.sum[p][lane].at));
@@ -259,108 +327,21 @@ __global__ void __launch_bounds__((backward_threads<T, lanes>), 1)
       Pack<T> dinp;
 #pragma unroll
       for (int i = 0; i < width; ++i) dinp.at[i] = from_float<T>(d[i]);
-      if (row < rows && S::column(p) < op.shape.C)
-        store_pack(static_cast<T*>(op.dinp) + static_cast<size_t>(row) * op.shape.C + S::column(p),
-                   dinp);
+      if (row < rows && S::column(p) < C)
+        store_pack(static_cast<T*>(op.dinp) + static_cast<size_t>(row) * C + S::column(p), dinp);
     }
   }
 
   cp_async_wait<0>();
-  __syncwarp();  // sums take the rows' place
-  float* partial = static_cast<float*>(op.workspace) + size_t(blockIdx.x) * 2 * op.shape.C;
-  write_block_sums(dweight, partial, op.shape.C, warps);
+  __syncwarp();  // the sums take the rows' place
+  float* partial = static_cast<float*>(op.workspace) + size_t(blockIdx.x) * 2 * C;
+  write_block_sums(dweight, partial, C, warps);
   __syncthreads();
-  write_block_sums(dbias, partial + op.shape.C, op.shape.C, warps);
-}
-
-// ---- any C: a warp a row, elements one by one ---------------------------------------------------
-constexpr int general_threads = 128;
-
-__device__ inline unsigned warps_row() {
-  return blockIdx.x * (general_threads / warp_size) + threadIdx.x / warp_size;
-}
-
-template <class T>
-__global__ void __launch_bounds__(general_threads) layernorm_forward_any(LayerNormForward op) {
-  const unsigned row = warps_row();
-  if (row >= static_cast<unsigned>(op.shape.rows))
-    return;  // a whole warp, and there are no barriers
-  const size_t begin = static_cast<size_t>(row) * op.shape.C;
-  const int lane = threadIdx.x % warp_size;
-  const T* x = static_cast<const T*>(op.inp) + begin;
-  if (op.residual) {
-    const T* residual = static_cast<const T*>(op.residual) + begin;
-    T* sum = static_cast<T*>(op.sum) + begin;
-    for (int c = lane; c < op.shape.C; c += warp_size)
-      sum[c] = from_float<T>(to_float(x[c]) + to_float(residual[c]));
-    x = sum;  // of which a thread reads what it wrote itself
-  }
-  float total = 0;
-  for (int c = lane; c < op.shape.C; c += warp_size) total += to_float(x[c]);
-  const float mean = warp_sum(total) / op.shape.C;
-  float squares = 0;
-  for (int c = lane; c < op.shape.C; c += warp_size) {
-    const float d = to_float(x[c]) - mean;
-    squares = fmaf(d, d, squares);
-  }
-  const float rstd = rsqrtf(warp_sum(squares) / op.shape.C + op.eps);
-  T* out = static_cast<T*>(op.out) + begin;
-  for (int c = lane; c < op.shape.C; c += warp_size)
-    out[c] = from_float<T>(fmaf((to_float(x[c]) - mean) * rstd, op.weight[c], op.bias[c]));
-  if (lane == 0) op.mean[row] = mean, op.rstd[row] = rstd;
-}
-
-// partial [blocks, 2, C]: dweight, dbias. Before dinp is written, which may lie on dout.
-template <class T>
-__global__ void __launch_bounds__(256) layernorm_backward_any_columns(LayerNormBackward op) {
-  using S = Stripe<1>;
-  const int column = S::column();
-  const unsigned rows = column < op.shape.C ? op.shape.rows : 0;
-  float dweight[1] = {}, dbias[1] = {};
-#pragma unroll 4
-  for (unsigned row = S::row(); row < rows; row += S::step()) {
-    const size_t at = static_cast<size_t>(row) * op.shape.C + column;
-    const float dout = to_float(static_cast<const T*>(op.dout)[at]);
-    const float sum = to_float(static_cast<const T*>(op.sum)[at]);
-    dweight[0] = fmaf(dout, (sum - op.mean[row]) * op.rstd[row], dweight[0]);
-    dbias[0] += dout;
-  }
-  auto& s = shared<S::Shared>();
-  float* partial = static_cast<float*>(op.workspace) + size_t(blockIdx.y) * 2 * op.shape.C;
-  S::write_sums(dweight, partial, op.shape.C, s);
-  __syncthreads();
-  S::write_sums(dbias, partial + op.shape.C, op.shape.C, s);
-}
-
-template <class T>
-__global__ void __launch_bounds__(general_threads) layernorm_backward_any(LayerNormBackward op) {
-  const unsigned row = warps_row();
-  if (row >= static_cast<unsigned>(op.shape.rows))
-    return;  // a whole warp, and there are no barriers
-  const size_t begin = static_cast<size_t>(row) * op.shape.C;
-  const int lane = threadIdx.x % warp_size;
-  const T* dout = static_cast<const T*>(op.dout) + begin;
-  const T* sum = static_cast<const T*>(op.sum) + begin;
-  const T* dsum = static_cast<const T*>(op.dsum) + begin;
-  const float mean = op.mean[row], rstd = op.rstd[row];
-  float g_sum = 0, g_xhat_sum = 0;
-  for (int c = lane; c < op.shape.C; c += warp_size) {
-    const float g = to_float(dout[c]) * op.weight[c];
-    g_sum += g;
-    g_xhat_sum = fmaf(g, (to_float(sum[c]) - mean) * rstd, g_xhat_sum);
-  }
-  const float g_mean = warp_sum(g_sum) / op.shape.C,
-              slope = warp_sum(g_xhat_sum) / op.shape.C * rstd;
-  T* dinp = static_cast<T*>(op.dinp) + begin;
-  for (int c = lane; c < op.shape.C; c += warp_size) {
-    const float g = fmaf(to_float(dout[c]), op.weight[c], -g_mean);
-    const float d = fmaf(to_float(sum[c]) - mean, -slope, g) * rstd;
-    dinp[c] = from_float<T>(op.dsum ? d + to_float(dsum[c]) : d);
-  }
+  write_block_sums(dbias, partial + C, C, warps);
 }
 
 // ---- launch -------------------------------------------------------------------------------------
-// Calls f.operator()<T, lanes, size>() with the narrowest split that holds a row, or with lanes 0.
+// Calls f.operator()<T, lanes, size>() with the narrowest split that holds a row; lanes 0: any C.
 template <class F>
 void by_split(DType dtype, int C, F f) {
   by_dtype(dtype, [&]<class T>() {
@@ -373,62 +354,59 @@ void by_split(DType dtype, int C, F f) {
   });
 }
 
-// Blocks of the first stage of dweight and dbias are .y.
-template <class T, int lanes>
-dim3 backward_grid(const DeviceProps& props, int rows, int C) {
-  if constexpr (lanes == 0) {
-    return Stripe<1>::grid(props, 4, rows, C);
-  } else {
-    const int most = ceil_div(rows, warp_size / lanes);
-    return {1, unsigned(props.sms < most ? props.sms : most)};
-  }
+// The blocks that write partial dweight and dbias are .y.
+template <int lanes>
+dim3 backward_grid(const DeviceProps& props, RowsShape shape) {
+  if constexpr (lanes == 0)
+    return Stripe<1>::grid(props, 4, shape.rows, shape.C);
+  else
+    return {1, unsigned(std::min(props.sms, ceil_div(shape.rows, warp_size / lanes)))};
 }
 
 }  // namespace
 
 template <>
 void CudaKernels::run(const LayerNormForward& op, cudaStream_t stream) {
-  by_split(op.dtype, op.shape.C, [&]<class T, int lanes, int size>() {
+  const auto [rows, C] = op.shape;
+  by_split(op.dtype, C, [&]<class T, int lanes, int size>() {
     if constexpr (lanes == 0)
-      launch<layernorm_forward_any<T>>(ceil_div(op.shape.rows, general_threads / warp_size),
-                                       general_threads, 0, stream, op);
+      launch<layernorm_forward_any<T>>(ceil_div(rows, any_rows), any_threads, 0, stream, op);
     else
-      launch<layernorm_forward<T, lanes, size>>(ceil_div(op.shape.rows, forward_threads / lanes),
-                                                forward_threads, 0, stream, op, 1.0f / op.shape.C);
+      launch<layernorm_forward<T, lanes, size>>(ceil_div(rows, forward_threads / lanes),
+                                                forward_threads, 0, stream, op, 1.0f / C);
   });
 }
 
 template <>
 size_t CudaKernels::workspace(const LayerNormBackward& op) {
-  size_t bytes = 0;
+  size_t blocks = 0;
   by_split(op.dtype, op.shape.C, [&]<class T, int lanes, int size>() {
-    bytes = sizeof(float) * 2 * backward_grid<T, lanes>(props_, op.shape.rows, op.shape.C).y *
-            op.shape.C;
+    blocks = backward_grid<lanes>(props_, op.shape).y;
   });
-  return bytes;
+  return sizeof(float) * blocks * 2 * op.shape.C;
 }
 
 template <>
 void CudaKernels::run(const LayerNormBackward& op, cudaStream_t stream) {
-  by_split(op.dtype, op.shape.C, [&]<class T, int lanes, int size>() {
-    const dim3 grid = backward_grid<T, lanes>(props_, op.shape.rows, op.shape.C);
+  const auto [rows, C] = op.shape;
+  by_split(op.dtype, C, [&]<class T, int lanes, int size>() {
+    const dim3 grid = backward_grid<lanes>(props_, op.shape);
     if constexpr (lanes == 0) {
       launch<layernorm_backward_any_columns<T>>(grid, Stripe<1>::threads, sizeof(Stripe<1>::Shared),
                                                 stream, op);
-      launch<layernorm_backward_any<T>>(ceil_div(op.shape.rows, general_threads / warp_size),
-                                        general_threads, 0, stream, op);
+      launch<layernorm_backward_any<T>>(ceil_div(rows, any_rows), any_threads, 0, stream, op);
     } else {
-      constexpr int bytes = sizeof(BackwardWarp<T, lanes, size>),
-                    most = backward_threads<T, lanes> / warp_size;
-      const int room = props_.shared_bytes / bytes, warps = room < most ? room : most;
+      constexpr int bytes = sizeof(BackwardWarp<T, lanes, size>);
+      const int warps =
+          std::min(props_.shared_bytes / bytes, max_backward_threads<T, lanes> / warp_size);
       launch<layernorm_backward<T, lanes, size>>(grid.y, warps * warp_size, size_t(warps) * bytes,
-                                                 stream, op, 1.0f / op.shape.C);
+                                                 stream, op, 1.0f / C);
     }
     finish_column_sums({.out = op.dweight,
                         .out2 = op.dbias,
                         .partial = static_cast<const float*>(op.workspace),
                         .blocks = int(grid.y),
-                        .C = op.shape.C,
+                        .C = C,
                         .accumulate = op.accumulate},
                        stream);
   });

@@ -2,16 +2,16 @@
 //   lse = log sum_k exp(logits),   loss = lse - sum_k target[k] logits[k]
 //   target = (1 - s) onehot(label) + s / K,  or (1 - s) targets + s / K
 //   dlogits = (softmax(logits) - target) * grad_scale * loss_scale
-// Saved for backward: lse. Rows of label -1 aren't there: loss and gradient 0. The loss is computed
-// from z = logits - max, so that it loses nothing where the logits are large. A label that is none
-// is not looked up: it makes a loss and a gradient of NaN, which end the run.
+// Saved for backward: lse. A row of label -1 is padding: loss and gradient 0. The loss is computed
+// from z = logits - max, so that large logits cost no precision. An invalid label is never used as
+// an index: it yields NaN, which ends the run.
 //
-// A warp takes a row, 4 of them a block; its lanes read 16 bytes at a time where K allows, else an
-// element. Forward reads the row a second time from the cache. Metrics adds up in the order of the
-// rows and has no workspace, so it is one block: its warps count for 512 rows what beats the label,
-// then four threads add these to the four sums. GradientTail is one block as well. 2 to 4 bytes an
-// element and 4 flops on thousands of elements: nothing limits them but the launch; metrics, with
-// 1000 classes, takes what one SM needs to read 2 KB an image.
+// Any K: each kernel takes n elements per access, 16 bytes where K allows that, else one.
+// Loss and gradient: a warp per row, 4 rows per block; forward reads the row again from the cache.
+// Metrics: one block, since it adds in row order without a workspace; for 512 rows at a time its
+// warps count the classes that beat the label, then four threads add these to the four sums.
+// GradientTail: one block. 2 to 4 bytes and 4 flops per element, thousands of elements: only the
+// launch limits them; metrics is limited by one SM reading 2 KB per image of 1000 classes.
 #include <math.h>
 
 #include "kernels/cuda/cuda_kernels.h"
@@ -21,13 +21,13 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-constexpr int threads = 128, rows_of_block = threads / warp_size;
+constexpr int threads = 128, block_rows = threads / warp_size;
 constexpr int metrics_threads = 512, metrics_rows = 512, tail_threads = 256;
 
 __device__ int lane() { return static_cast<int>(threadIdx.x) % warp_size; }
 __device__ int warp() { return static_cast<int>(threadIdx.x) / warp_size; }
 
-// Calls f(k, elements) for a lane's part of a row: `n` elements from column k on.
+// Calls f(k, elements) for each n elements of a row that are this lane's, from column k on.
 template <int n, class T, class F>
 __device__ void for_row(const T* row, int K, F f) {
   for (int k = lane() * n; k < K; k += warp_size * n) f(k, load<n>(row + k));
@@ -35,23 +35,24 @@ __device__ void for_row(const T* row, int K, F f) {
 
 template <class T, int n>
 __global__ void __launch_bounds__(threads) cross_entropy_forward(CrossEntropyForward op) {
-  const int b = static_cast<int>(blockIdx.x) * rows_of_block + warp();
-  if (b >= op.shape.B) return;  // all lanes of the warp
-  const T* logits = static_cast<const T*>(op.logits) + size_t(b) * op.shape.K;
-  const float* targets = op.targets ? op.targets + size_t(b) * op.shape.K : nullptr;
+  const auto [B, K] = op.shape;
+  const int b = static_cast<int>(blockIdx.x) * block_rows + warp();
+  if (b >= B) return;  // a whole warp
+  const T* logits = static_cast<const T*>(op.logits) + size_t(b) * K;
+  const float* targets = op.targets ? op.targets + size_t(b) * K : nullptr;
   const int label = op.labels[b];
 
-  float most = -INFINITY;
-  for_row<n>(logits, op.shape.K, [&](int, const Elements<T, n>& x) {
-    for (int i = 0; i < n; ++i) most = fmaxf(most, to_float(x.at[i]));
+  float max = -INFINITY;
+  for_row<n>(logits, K, [&](int, const Elements<T, n>& x) {
+    for (int i = 0; i < n; ++i) max = fmaxf(max, to_float(x.at[i]));
   });
-  most = warp_max(most);
+  max = warp_max(max);
   float exps = 0, all = 0, hit = 0;  // sums of e^z, of z, of z times the target before smoothing
-  for_row<n>(logits, op.shape.K, [&](int k, const Elements<T, n>& x) {
+  for_row<n>(logits, K, [&](int k, const Elements<T, n>& x) {
     Elements<float, n> target{};
     if (targets) target = load<n>(targets + k);
     for (int i = 0; i < n; ++i) {
-      const float z = to_float(x.at[i]) - most;
+      const float z = to_float(x.at[i]) - max;
       exps += expf(z);
       all += z;
       if (targets)
@@ -66,24 +67,25 @@ __global__ void __launch_bounds__(threads) cross_entropy_forward(CrossEntropyFor
   if (lane() > 0) return;
   const float log_sum = logf(exps), s = op.smoothing;
   float loss = log_sum - (1 - s) * hit;
-  if (s > 0) loss -= s / op.shape.K * all;  // 0 * inf is NaN
-  if (label < -1 || label >= op.shape.K) loss = NAN;
-  op.lse[b] = most + log_sum;
+  if (s > 0) loss -= s / K * all;  // 0 * inf is NaN
+  if (label < -1 || label >= K) loss = NAN;
+  op.lse[b] = max + log_sum;
   op.loss[b] = label == -1 ? 0 : loss;
 }
 
 template <class T, int n>
 __global__ void __launch_bounds__(threads) cross_entropy_backward(CrossEntropyBackward op) {
-  const int b = static_cast<int>(blockIdx.x) * rows_of_block + warp();
-  if (b >= op.shape.B) return;
-  const T* logits = static_cast<const T*>(op.logits) + size_t(b) * op.shape.K;
-  const float* targets = op.targets ? op.targets + size_t(b) * op.shape.K : nullptr;
-  T* dlogits = static_cast<T*>(op.dlogits) + size_t(b) * op.shape.K;
+  const auto [B, K] = op.shape;
+  const int b = static_cast<int>(blockIdx.x) * block_rows + warp();
+  if (b >= B) return;
+  const T* logits = static_cast<const T*>(op.logits) + size_t(b) * K;
+  const float* targets = op.targets ? op.targets + size_t(b) * K : nullptr;
+  T* dlogits = static_cast<T*>(op.dlogits) + size_t(b) * K;
   const int label = op.labels[b];
-  const bool absent = label == -1, known = label >= -1 && label < op.shape.K;
+  const bool absent = label == -1, known = label >= -1 && label < K;
   const float scale = known ? op.params->grad_scale * op.state->loss_scale : NAN;
-  const float rest = op.smoothing / op.shape.K, own = 1 - op.smoothing, lse = op.lse[b];
-  for_row<n>(logits, op.shape.K, [&](int k, const Elements<T, n>& x) {
+  const float rest = op.smoothing / K, own = 1 - op.smoothing, lse = op.lse[b];
+  for_row<n>(logits, K, [&](int k, const Elements<T, n>& x) {
     Elements<float, n> share{};
     if (targets) share = load<n>(targets + k);
     Elements<T, n> d;
@@ -97,28 +99,29 @@ __global__ void __launch_bounds__(threads) cross_entropy_backward(CrossEntropyBa
 }
 
 struct Counts {
-  float at[metrics_rows][4];  // what a row adds to the sums
+  float at[metrics_rows][4];  // what each row adds to the sums
 };
 
 template <class T, int n>
 __global__ void __launch_bounds__(metrics_threads) metrics(Metrics op) {
+  const auto [B, K] = op.shape;
   auto& counts = shared<Counts>();
   double sum = 0;
   if (threadIdx.x < 4) sum = op.sums[threadIdx.x];
-  for (int first = 0; first < op.shape.B; first += metrics_rows) {
-    const int rows = op.shape.B - first < metrics_rows ? op.shape.B - first : metrics_rows;
+  for (int first = 0; first < B; first += metrics_rows) {
+    const int rows = B - first < metrics_rows ? B - first : metrics_rows;
     for (int r = warp(); r < rows; r += metrics_threads / warp_size) {
-      const T* logits = static_cast<const T*>(op.logits) + size_t(first + r) * op.shape.K;
+      const T* logits = static_cast<const T*>(op.logits) + size_t(first + r) * K;
       const int label = op.labels[first + r];
-      const float own = label >= 0 && label < op.shape.K ? to_float(logits[label]) : NAN;
+      const float own = label >= 0 && label < K ? to_float(logits[label]) : NAN;
       int ahead = 0;  // classes that beat the label
-      for_row<n>(logits, op.shape.K, [&](int k, const Elements<T, n>& x) {
+      for_row<n>(logits, K, [&](int k, const Elements<T, n>& x) {
         for (int i = 0; i < n; ++i) {
           const float other = to_float(x.at[i]);
           ahead += other > own || (other == own && k + i < label);
         }
       });
-      ahead = own == own ? warp_sum(ahead) : op.shape.K + 5;
+      ahead = own == own ? warp_sum(ahead) : K + 5;
       if (lane() < 4) {
         const float adds = lane() == 0   ? op.loss[first + r]
                            : lane() == 1 ? 1
@@ -150,7 +153,7 @@ __global__ void __launch_bounds__(tail_threads) gradient_tail(GradientTail op) {
   to = op.accumulate ? to + add : add;
 }
 
-// Calls f.template operator()<T, n>() with the elements that an access to a row takes.
+// Calls f.template operator()<T, n>() with the elements of an access to a row.
 template <class Op, class F>
 void by_access(const Op& op, F f) {
   by_dtype(op.dtype, [&]<class T>() {
@@ -164,16 +167,14 @@ void by_access(const Op& op, F f) {
 template <>
 void CudaKernels::run(const CrossEntropyForward& op, cudaStream_t stream) {
   by_access(op, [&]<class T, int n>() {
-    launch<cross_entropy_forward<T, n>>(ceil_div(op.shape.B, rows_of_block), threads, 0, stream,
-                                        op);
+    launch<cross_entropy_forward<T, n>>(ceil_div(op.shape.B, block_rows), threads, 0, stream, op);
   });
 }
 
 template <>
 void CudaKernels::run(const CrossEntropyBackward& op, cudaStream_t stream) {
   by_access(op, [&]<class T, int n>() {
-    launch<cross_entropy_backward<T, n>>(ceil_div(op.shape.B, rows_of_block), threads, 0, stream,
-                                         op);
+    launch<cross_entropy_backward<T, n>>(ceil_div(op.shape.B, block_rows), threads, 0, stream, op);
   });
 }
 

@@ -1,32 +1,36 @@
+// Dropout and drop path.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
 namespace {
 
+// ---- oracle -------------------------------------------------------------------------------------
 namespace oracle {
 
-Tensor dropout(const Values& inp, const StepParams& p, int B, int elements, int group,
-               uint32_t layer, float drop) {
+Tensor dropout(const Values& inp, const StepParams& p, DropoutShape shape, uint32_t layer,
+               float drop) {
   Tensor out(inp.size());
-  for (int b = 0; b < B; ++b)
-    for (int e = 0; e < elements; ++e) {
-      const size_t i = at(b, elements, e);
-      if (kept(uint32_t(e / group), b, layer, drop, p))
-        out[i] = drop == 0 ? Tracked(inp[i])
-                           : Tracked(inp[i]) * (Tracked(1) / (Tracked(1) - Tracked(drop)));
+  for (int b = 0; b < shape.B; ++b)
+    for (int e = 0; e < shape.elements; ++e) {
+      const size_t i = at(b, shape.elements, e);
+      if (kept(uint32_t(e / shape.group), b, layer, drop, p))
+        out[i] = drop == 0 ? inp[i] : inp[i] * (Tracked(1) / (Tracked(1) - drop));
     }
   return out;
 }
 
+}  // namespace oracle
+
+// ---- the oracle's gradient and masks ------------------------------------------------------------
 TEST(Oracle, Dropout) {
   TestValues random(7);
-  const int B = 3, elements = 20;
   const StepParams p{.seed = 5, .epoch = 1, .position = 9};
-  for (const int group : {1, 7, elements}) {
-    Values inp = random.normal(B * elements);
-    const Values dout = random.normal(B * elements);
-    check_gradient("inp", inp, dropout(dout, p, B, elements, group, 2, 0.3f),
-                   [&] { return dot(dout, dropout(inp, p, B, elements, group, 2, 0.3f)); });
+  for (const int group : {1, 7, 20}) {
+    const DropoutShape shape{3, 20, group};
+    Values inp = random.normal(60);
+    const Values dout = random.normal(60);
+    check_gradient("inp", inp, oracle::dropout(dout, p, shape, 2, 0.3f),
+                   [&] { return dot(dout, oracle::dropout(inp, p, shape, 2, 0.3f)); });
   }
 }
 
@@ -43,53 +47,60 @@ TEST(Oracle, DropoutKeepsTheStatedShareAndDependsOnEveryKey) {
   EXPECT_NE(bits, mask(p, 0, 1));
   EXPECT_NE(bits, mask({.seed = 6, .epoch = 1, .position = 9}, 0, 0));
   EXPECT_NE(bits, mask({.seed = 5, .epoch = 2, .position = 9}, 0, 0));
-  // The image is named by where it stands in the epoch, however it is batched.
+  // An image is identified by its position in the epoch, however it is batched.
   EXPECT_EQ(bits, mask({.seed = 5, .epoch = 1, .position = 6}, 0, 3));
 }
 
-}  // namespace oracle
-
-// ---- dropout ------------------------------------------------------------------------------------
-Problem dropout(DType dtype, int B, int elements, int group, float drop, bool in_place) {
+// ---- cases --------------------------------------------------------------------------------------
+Problem dropout(DType dtype, DropoutShape shape, float drop, bool in_place) {
+  const auto [B, elements, group] = shape;
   Problem p(dtype);
   p.any_threads = true;
   p.exact = drop == 0 || drop == 0.5f || drop == 1;  // the factor is 1, 2 or unused
   const StepParams params{.seed = 0xFEDCBA9876543210u, .epoch = 9, .position = 0xFFFFFFFEu};
   const uint32_t layer = 11;
   const Values inp = p.data(size_t(B) * elements);
-  p.output("out", {B, elements}, oracle::dropout(inp, params, B, elements, group, layer, drop),
+  p.output("out", {B, elements}, oracle::dropout(inp, params, shape, layer, drop),
            in_place ? inp : Values{});
   if (!in_place) p.input("inp", {B, elements}, inp);
   p.objects<StepParams>("params", {params});
-  p.runs(Dropout{.shape = {B, elements, group}, .layer = layer, .drop = drop, .dtype = dtype},
+  p.runs(Dropout{.shape = shape, .layer = layer, .drop = drop, .dtype = dtype},
          {{"inp", in_place ? "out" : "inp"}});
   return p;
 }
 
-void add_dropout(KernelCases& cases, int B, int elements, int group) {
-  for (const float drop : {0.0f, 0.1f, 0.5f, 0.9f, 1.0f})
-    for (const bool in_place : {false, true})
-      cases.add("dropout" + sizes({{"B", B}, {"elements", elements}, {"group", group}}) +
-                    sizes({{"percent", int(100 * drop + 0.5f)}}) + flag(in_place, "in_place"),
-                dropout, B, elements, group, drop, in_place);
-}
-
 KernelCases dropout_cases() {
   KernelCases cases;
-  add_dropout(cases, 1, 1, 1);
-  add_dropout(cases, 3, 37, 1);
-  add_dropout(cases, 3, 37, 5);
-  add_dropout(cases, 40, 31, 31);
-  add_dropout(cases, 2, 17 * 192, 1);
-  add_dropout(cases, 9, 17 * 192, 17 * 192);
+  const auto add = [&](DropoutShape s) {
+    for (const float drop : {0.0f, 0.1f, 0.5f, 0.9f, 1.0f})
+      for (const bool in_place : {false, true})
+        cases.add("dropout" +
+                      sizes({{"B", s.B},
+                             {"elements", s.elements},
+                             {"group", s.group},
+                             {"percent", int(100 * drop + 0.5f)}}) +
+                      flag(in_place, "in_place"),
+                  dropout, s, drop, in_place);
+  };
+  for (const DropoutShape shape : {DropoutShape{1, 1, 1},
+                                   {3, 37, 1},
+                                   {3, 37, 5},
+                                   {40, 31, 31},
+                                   {2, 17 * 192, 1},
+                                   {9, 17 * 192, 17 * 192}})
+    add(shape);
   cases.begin_sweep();
   for (const int n : sweep_of_sizes())
     for (const int group : std::set{1, 2, 3, 8, n})
-      if (group <= n) add_dropout(cases, 4, n, group);
+      if (group <= n) add({4, n, group});
   return cases;
 }
 
 [[maybe_unused]] const bool added = add_cases(dropout_cases());
+[[maybe_unused]] const bool refused =
+    refuses<Dropout>({{"drop", [](Dropout& op) { op.drop = -0.1f; }},
+                      {"drop", [](Dropout& op) { op.drop = 1.1f; }},
+                      {"drop", [](Dropout& op) { op.drop = NAN; }}});
 
 }  // namespace
 }  // namespace bv::test

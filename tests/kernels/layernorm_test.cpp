@@ -1,12 +1,12 @@
+// Layer normalisation: forward with and without a residual, backward with and without dsum.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
 namespace {
 
+// ---- oracle -------------------------------------------------------------------------------------
 namespace oracle {
 
-// an empty residual or dsum is none.
-// Mean and rstd are those of sum as dtype holds it.
 struct LayerNormResult {
   Tensor out, sum, mean, rstd;
 };
@@ -15,161 +15,166 @@ struct LayerNormGradient {
   Tensor dinp, dweight, dbias;
 };
 
+// residual may be empty. Mean and rstd are those of sum as dtype holds it.
 LayerNormResult layernorm_forward(const Values& inp, const Values& residual, const Values& weight,
-                                  const Values& bias, int rows, int C, double eps,
+                                  const Values& bias, RowsShape shape, double eps,
                                   DType dtype = DType::fp32) {
+  const auto [rows, C] = shape;
   LayerNormResult r{Tensor(inp.size()), Tensor(inp.size()), Tensor(rows), Tensor(rows)};
   for (int row = 0; row < rows; ++row) {
     Tracked total = 0, squares = 0;
     for (int c = 0; c < C; ++c) {
       const size_t i = at(row, C, c);
-      r.sum[i] = residual.empty() ? Tracked(inp[i]) : Tracked(inp[i]) + Tracked(residual[i]);
+      r.sum[i] = residual.empty() ? inp[i] : Tracked(inp[i]) + residual[i];
       if (dtype != DType::fp32) r.sum[i] = held(held(r.sum[i].value, DType::fp32), dtype);
       total += r.sum[i];
     }
-    const Tracked mean = total / Tracked(C);
+    const Tracked mean = total / C;
     for (int c = 0; c < C; ++c) {
       const Tracked centred = r.sum[at(row, C, c)] - mean;
       squares += centred * centred;
     }
-    const Tracked rstd = Tracked(1) / sqrt(squares / Tracked(C) + Tracked(eps));
+    const Tracked rstd = Tracked(1) / sqrt(squares / C + eps);
     for (int c = 0; c < C; ++c) {
       const size_t i = at(row, C, c);
-      r.out[i] = (r.sum[i] - mean) * rstd * Tracked(weight[c]) + Tracked(bias[c]);
+      r.out[i] = (r.sum[i] - mean) * rstd * weight[c] + bias[c];
     }
     r.mean[row] = mean, r.rstd[row] = rstd;
   }
   return r;
 }
 
+// dsum may be empty.
 LayerNormGradient layernorm_backward(const Values& dout, const Values& dsum, const Values& sum,
                                      const Values& mean, const Values& rstd, const Values& weight,
-                                     int rows, int C) {
+                                     RowsShape shape) {
+  const auto [rows, C] = shape;
   LayerNormGradient g{Tensor(sum.size()), Tensor(C), Tensor(C)};
-  for (int r = 0; r < rows; ++r) {
-    const Tracked scale = rstd[r];
-    const auto xhat = [&](int c) { return (Tracked(sum[at(r, C, c)]) - Tracked(mean[r])) * scale; };
-    const auto weighted = [&](int c) { return Tracked(dout[at(r, C, c)]) * Tracked(weight[c]); };
+  for (int row = 0; row < rows; ++row) {
+    const auto xhat = [&](size_t i) { return (Tracked(sum[i]) - mean[row]) * rstd[row]; };
     Tracked mean_g = 0, mean_gx = 0;
     for (int c = 0; c < C; ++c) {
-      mean_g += weighted(c), mean_gx += weighted(c) * xhat(c);
-      g.dweight[c] += Tracked(dout[at(r, C, c)]) * xhat(c),
-          g.dbias[c] += Tracked(dout[at(r, C, c)]);
+      const size_t i = at(row, C, c);
+      const Tracked weighted = Tracked(dout[i]) * weight[c];
+      mean_g += weighted, mean_gx += weighted * xhat(i);
+      g.dweight[c] += dout[i] * xhat(i), g.dbias[c] += dout[i];
     }
-    mean_g = mean_g / Tracked(C), mean_gx = mean_gx / Tracked(C);
+    mean_g = mean_g / C, mean_gx = mean_gx / C;
     for (int c = 0; c < C; ++c) {
-      const Tracked d = scale * (weighted(c) - mean_g - xhat(c) * mean_gx);
-      g.dinp[at(r, C, c)] = dsum.empty() ? d : d + Tracked(dsum[at(r, C, c)]);
+      const size_t i = at(row, C, c);
+      const Tracked weighted = Tracked(dout[i]) * weight[c];
+      g.dinp[i] = Tracked(rstd[row]) * (weighted - mean_g - xhat(i) * mean_gx);
+      if (!dsum.empty()) g.dinp[i] += dsum[i];
     }
   }
   return g;
 }
 
+}  // namespace oracle
+
+// ---- the oracle's gradient ----------------------------------------------------------------------
 TEST(Oracle, LayerNorm) {
   TestValues random(3);
-  const int rows = 3, C = 8;
-  Values inp = random.normal(rows * C), residual = random.normal(rows * C);
-  Values weight = random.normal(C), bias = random.normal(C);
-  const Values dout = random.normal(rows * C), dsum = random.normal(rows * C);
+  const RowsShape shape{3, 8};
+  const int n = shape.rows * shape.C;
+  Values inp = random.normal(n), residual = random.normal(n);
+  Values weight = random.normal(shape.C), bias = random.normal(shape.C);
+  const Values dout = random.normal(n), dsum = random.normal(n);
   const auto forward = [&] {
-    return layernorm_forward(inp, residual, weight, bias, rows, C, 1e-6);
+    return oracle::layernorm_forward(inp, residual, weight, bias, shape, 1e-6);
   };
   const auto loss = [&] {
-    const LayerNormResult r = forward();
+    const oracle::LayerNormResult r = forward();
     return dot(dout, r.out) + dot(dsum, r.sum);
   };
-  const LayerNormResult r = forward();
-  const LayerNormGradient g = layernorm_backward(dout, dsum, values_of(r.sum), values_of(r.mean),
-                                                 values_of(r.rstd), weight, rows, C);
+  const oracle::LayerNormResult r = forward();
+  const oracle::LayerNormGradient g = oracle::layernorm_backward(
+      dout, dsum, values_of(r.sum), values_of(r.mean), values_of(r.rstd), weight, shape);
   check_gradient("inp", inp, g.dinp, loss);
   check_gradient("residual", residual, g.dinp, loss);
   check_gradient("weight", weight, g.dweight, loss);
   check_gradient("bias", bias, g.dbias, loss);
 }
 
-}  // namespace oracle
-
-struct Sizes {
-  int rows, C;
-  size_t count() const { return size_t(rows) * size_t(C); }
-  std::string name() const { return sizes({{"rows", rows}, {"C", C}}); }
-};
-
+// ---- cases --------------------------------------------------------------------------------------
 constexpr float eps = 1e-6f;
 
-// `mean` of the data: far from zero, the variance must not be had as E[x^2] - E[x]^2.
-Problem layernorm_forward(DType dtype, Sizes s, bool with_residual, double mean) {
+// `mean` of the data: far from zero, E[x^2] - E[x]^2 would lose the variance.
+Problem layernorm_forward(DType dtype, RowsShape shape, bool with_residual, double mean) {
+  const auto [rows, C] = shape;
+  const size_t n = size_t(rows) * C;
   Problem p(dtype);
   p.any_threads = true;
-  const Values inp = p.data(s.count(), mean), weight = p.data_fp32(s.C), bias = p.data_fp32(s.C);
-  const Values residual = with_residual ? p.data(s.count(), mean) : Values{};
-  oracle::LayerNormResult r =
-      oracle::layernorm_forward(inp, residual, weight, bias, s.rows, s.C, eps, dtype);
-  p.output("out", {s.rows, s.C}, r.out);
-  if (with_residual) p.output("sum", {s.rows, s.C}, r.sum);
-  p.output_fp32("mean", {s.rows}, r.mean), p.output_fp32("rstd", {s.rows}, r.rstd);
-  p.input("inp", {s.rows, s.C}, inp);
-  if (with_residual) p.input("residual", {s.rows, s.C}, residual);
-  p.input_fp32("weight", {s.C}, weight), p.input_fp32("bias", {s.C}, bias);
-  p.runs(LayerNormForward{.shape = {s.rows, s.C}, .eps = eps, .dtype = dtype});
+  const Values inp = p.data(n, mean), weight = p.data_fp32(C), bias = p.data_fp32(C);
+  const Values residual = with_residual ? p.data(n, mean) : Values{};
+  const oracle::LayerNormResult r =
+      oracle::layernorm_forward(inp, residual, weight, bias, shape, eps, dtype);
+  p.output("out", {rows, C}, r.out);
+  if (with_residual) p.output("sum", {rows, C}, r.sum);
+  p.output_fp32("mean", {rows}, r.mean), p.output_fp32("rstd", {rows}, r.rstd);
+  p.input("inp", {rows, C}, inp);
+  if (with_residual) p.input("residual", {rows, C}, residual);
+  p.input_fp32("weight", {C}, weight), p.input_fp32("bias", {C}, bias);
+  p.runs(LayerNormForward{.shape = shape, .eps = eps, .dtype = dtype});
   return p;
 }
 
-// in_place: the argument that dinp lies on, or "".
-Problem layernorm_backward(DType dtype, Sizes s, bool with_dsum, bool accumulate,
+// in_place: the argument that dinp shares its memory with, or "".
+Problem layernorm_backward(DType dtype, RowsShape shape, bool with_dsum, bool accumulate,
                            const std::string& in_place) {
+  const auto [rows, C] = shape;
+  const size_t n = size_t(rows) * C;
   Problem p(dtype);
-  const Values dout = p.data(s.count()), weight = p.data_fp32(s.C), sum = p.data(s.count(), 0.5, 2);
-  const Values dsum = with_dsum ? p.data(s.count()) : Values{};
-  const oracle::LayerNormResult r =
-      oracle::layernorm_forward(sum, {}, weight, weight, s.rows, s.C, eps);
+  const Values dout = p.data(n), weight = p.data_fp32(C), sum = p.data(n, 0.5, 2);
+  const Values dsum = with_dsum ? p.data(n) : Values{};
+  const oracle::LayerNormResult r = oracle::layernorm_forward(sum, {}, weight, weight, shape, eps);
   const Values mean = rounded(r.mean), rstd = rounded(r.rstd);
-  oracle::LayerNormGradient g =
-      oracle::layernorm_backward(dout, dsum, sum, mean, rstd, weight, s.rows, s.C);
-  p.output("dinp", {s.rows, s.C}, g.dinp,
+  const oracle::LayerNormGradient g =
+      oracle::layernorm_backward(dout, dsum, sum, mean, rstd, weight, shape);
+  p.output("dinp", {rows, C}, g.dinp,
            in_place == "dout"   ? dout
            : in_place == "dsum" ? dsum
                                 : Values{});
-  p.gradient("dweight", {s.C}, g.dweight, accumulate);
-  p.gradient("dbias", {s.C}, g.dbias, accumulate);
-  if (in_place != "dout") p.input("dout", {s.rows, s.C}, dout);
-  if (with_dsum && in_place != "dsum") p.input("dsum", {s.rows, s.C}, dsum);
-  p.input("sum", {s.rows, s.C}, sum), p.input_fp32("weight", {s.C}, weight);
-  p.input_fp32("mean", {s.rows}, mean), p.input_fp32("rstd", {s.rows}, rstd);
-  p.runs(LayerNormBackward{.shape = {s.rows, s.C}, .dtype = dtype, .accumulate = accumulate},
-         {{"dout", in_place == "dout" ? "dinp" : "dout"},
-          {"dsum", in_place == "dsum" ? "dinp" : "dsum"}});
+  p.gradient("dweight", {C}, g.dweight, accumulate);
+  p.gradient("dbias", {C}, g.dbias, accumulate);
+  if (in_place != "dout") p.input("dout", {rows, C}, dout);
+  if (with_dsum && in_place != "dsum") p.input("dsum", {rows, C}, dsum);
+  p.input("sum", {rows, C}, sum), p.input_fp32("weight", {C}, weight);
+  p.input_fp32("mean", {rows}, mean), p.input_fp32("rstd", {rows}, rstd);
+  p.runs(LayerNormBackward{.shape = shape, .dtype = dtype, .accumulate = accumulate},
+         {{in_place, "dinp"}});
   return p;
 }
 
 KernelCases layernorm_cases() {
   KernelCases cases;
-  const auto add = [&](Sizes s) {
+  const auto add = [&](RowsShape shape) {
+    const std::string name = sizes({{"rows", shape.rows}, {"C", shape.C}});
     for (const bool residual : {false, true})
       for (const double mean : {0.0, 300.0})
         cases.add(
-            "layernorm_forward" + s.name() + flag(residual, "residual") + flag(mean != 0, "offset"),
-            layernorm_forward, s, residual, mean);
+            "layernorm_forward" + name + flag(residual, "residual") + flag(mean != 0, "offset"),
+            layernorm_forward, shape, residual, mean);
     for (const bool dsum : {false, true})
       for (const bool accumulate : {false, true})
         for (const std::string in_place : {"", "dout", "dsum"})
           if (in_place != "dsum" || dsum)
-            cases.add("layernorm_backward" + s.name() + flag(dsum, "dsum") +
+            cases.add("layernorm_backward" + name + flag(dsum, "dsum") +
                           flag(accumulate, "accumulate") + flag(!in_place.empty(), "in_place_of_") +
                           in_place,
-                      layernorm_backward, s, dsum, accumulate, in_place);
+                      layernorm_backward, shape, dsum, accumulate, in_place);
   };
-  for (const Sizes s : {Sizes{1, 1},
-                        {1, 7},
-                        {3, 16},
-                        {5, 192},
-                        {31, 33},
-                        {1501, 17},
-                        {2, 1031},
-                        {197, 192},
-                        {9, 1024},
-                        {40, 264}})
-    add(s);
+  for (const RowsShape shape : {RowsShape{1, 1},
+                                {1, 7},
+                                {3, 16},
+                                {5, 192},
+                                {31, 33},
+                                {1501, 17},
+                                {2, 1031},
+                                {197, 192},
+                                {9, 1024},
+                                {40, 264}})
+    add(shape);
   cases.begin_sweep();
   for (const int C : sweep_of_sizes())
     for (const int rows : {2, 65}) add({rows, C});

@@ -1,66 +1,68 @@
+// Softmax cross-entropy and its gradient; metrics; the words after the gradient.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
 namespace {
 
-namespace oracle {
+using Labels = std::vector<int32_t>;
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-// empty targets are none.
-struct LossSizes {
-  int B, K;
-  double smoothing = 0;
-};
+// ---- oracle -------------------------------------------------------------------------------------
+namespace oracle {
 
 struct CrossEntropyResult {
   Tensor loss, lse;
 };
 
-Tracked target(const Values& targets, int label, const LossSizes& s, int row, int k) {
-  const double share = targets.empty() ? double(k == label) : targets[size_t(row) * s.K + k];
-  return (Tracked(1) - Tracked(s.smoothing)) * Tracked(share) + Tracked(s.smoothing) / Tracked(s.K);
+// targets may be empty.
+Tracked target(const Values& targets, int label, ClassesShape shape, double smoothing, int b,
+               int k) {
+  const double share = targets.empty() ? double(k == label) : targets[at(b, shape.K, k)];
+  return (Tracked(1) - smoothing) * share + Tracked(smoothing) / shape.K;
 }
 
-CrossEntropyResult cross_entropy_forward(const Values& logits, const std::vector<int32_t>& labels,
-                                         const Values& targets, const LossSizes& s) {
-  CrossEntropyResult r{Tensor(s.B), Tensor(s.B)};
-  for (int b = 0; b < s.B; ++b) {
-    const double* row = &logits[size_t(b) * s.K];
-    const double largest = *std::max_element(row, row + s.K);
+CrossEntropyResult cross_entropy_forward(const Values& logits, const Labels& labels,
+                                         const Values& targets, ClassesShape shape,
+                                         double smoothing) {
+  const auto [B, K] = shape;
+  CrossEntropyResult r{Tensor(B), Tensor(B)};
+  for (int b = 0; b < B; ++b) {
+    const double* row = &logits[at(b, K, 0)];
+    const double largest = *std::max_element(row, row + K);
     Tracked total = 0, matched = 0;
-    for (int k = 0; k < s.K; ++k) {
-      total += exp(Tracked(row[k]) - Tracked(largest));
-      matched += target(targets, labels[b], s, b, k) * Tracked(row[k]);
+    for (int k = 0; k < K; ++k) {
+      total += exp(Tracked(row[k]) - largest);
+      matched += target(targets, labels[b], shape, smoothing, b, k) * row[k];
     }
-    r.lse[b] = Tracked(largest) + log(total);
-    r.loss[b] = labels[b] == -1 ? Tracked(0) : r.lse[b] - matched;
+    r.lse[b] = largest + log(total);
+    r.loss[b] = labels[b] == -1 ? 0 : r.lse[b] - matched;
   }
   return r;
 }
 
-Tensor cross_entropy_backward(const Values& logits, const Values& lse,
-                              const std::vector<int32_t>& labels, const Values& targets,
-                              double grad_scale, double loss_scale, const LossSizes& s) {
+Tensor cross_entropy_backward(const Values& logits, const Values& lse, const Labels& labels,
+                              const Values& targets, double grad_scale, double loss_scale,
+                              ClassesShape shape, double smoothing) {
   Tensor dlogits(logits.size());
-  for (int b = 0; b < s.B; ++b)
-    for (int k = 0; k < s.K && labels[b] != -1; ++k) {
-      const size_t i = size_t(b) * s.K + k;
+  for (int b = 0; b < shape.B; ++b)
+    for (int k = 0; k < shape.K && labels[b] != -1; ++k) {
+      const size_t i = at(b, shape.K, k);
       dlogits[i] =
-          (exp(Tracked(logits[i]) - Tracked(lse[b])) - target(targets, labels[b], s, b, k)) *
-          (Tracked(grad_scale) * Tracked(loss_scale));
+          (exp(Tracked(logits[i]) - lse[b]) - target(targets, labels[b], shape, smoothing, b, k)) *
+          (Tracked(grad_scale) * loss_scale);
     }
   return dlogits;
 }
 
-Values metrics(const Values& loss, const Values& logits, const std::vector<int32_t>& labels, int B,
-               int K) {
+Values metrics(const Values& loss, const Values& logits, const Labels& labels, ClassesShape shape) {
+  const auto [B, K] = shape;
   Values sums(4);
   for (int b = 0; b < B; ++b) {
     if (labels[b] == -1) continue;
-    const double* row = &logits[size_t(b) * K];
+    const double* row = &logits[at(b, K, 0)];
     const double own = row[labels[b]];
-    int ahead = std::isnan(own) ? K : 0;
+    int ahead = 0;
     for (int k = 0; k < K; ++k) ahead += row[k] > own || (row[k] == own && k < labels[b]);
-    // K classes ahead: beyond every rank, also where there are fewer than five.
     sums[0] += loss[b], sums[1] += 1;
     sums[2] += ahead < 1 && !std::isnan(own), sums[3] += ahead < 5 && !std::isnan(own);
   }
@@ -69,24 +71,31 @@ Values metrics(const Values& loss, const Values& logits, const std::vector<int32
 
 Tensor gradient_tail(const Values& loss, const StepParams& p) {
   Tracked sum = 0;
-  for (double l : loss) sum += Tracked(l);
-  return {sum, Tracked(p.count), Tracked(p.stop)};
+  for (const double l : loss) sum += l;
+  return {sum, p.count, p.stop};
 }
 
+}  // namespace oracle
+
+// ---- the oracle's gradient ----------------------------------------------------------------------
 void check_cross_entropy(bool soft, double smoothing) {
   TestValues random(8);
-  const LossSizes s{.B = 4, .K = 6, .smoothing = smoothing};
-  const std::vector<int32_t> labels{2, -1, 0, 5};
-  Values logits = random.normal(s.B * s.K, 0, 3), targets;
-  for (int i = 0; soft && i < s.B * s.K; ++i) targets.push_back(i % s.K < 2 ? 0.5 : 0);
-  const CrossEntropyResult r = cross_entropy_forward(logits, labels, targets, s);
+  const ClassesShape shape{4, 6};
+  const int n = shape.B * shape.K;
+  const Labels labels{2, -1, 0, 5};
+  Values logits = random.normal(n, 0, 3), targets;
+  for (int i = 0; soft && i < n; ++i) targets.push_back(i % shape.K < 2 ? 0.5 : 0);
+  const auto forward = [&] {
+    return oracle::cross_entropy_forward(logits, labels, targets, shape, smoothing);
+  };
+  const oracle::CrossEntropyResult r = forward();
   EXPECT_EQ(r.loss[1].value, 0);
   const double grad_scale = 0.25, loss_scale = 8;
-  const Values each(s.B, grad_scale * loss_scale);
-  check_gradient(
-      "logits", logits,
-      cross_entropy_backward(logits, values_of(r.lse), labels, targets, grad_scale, loss_scale, s),
-      [&] { return dot(each, cross_entropy_forward(logits, labels, targets, s).loss); });
+  const Values each(shape.B, grad_scale * loss_scale);
+  check_gradient("logits", logits,
+                 oracle::cross_entropy_backward(logits, values_of(r.lse), labels, targets,
+                                                grad_scale, loss_scale, shape, smoothing),
+                 [&] { return dot(each, forward().loss); });
 }
 
 TEST(Oracle, CrossEntropy) { check_cross_entropy(false, 0); }
@@ -99,99 +108,97 @@ TEST(Oracle, MetricsCountRanks) {
                       0, 9, 2, 9, 4, 5, 6,  //
                       9, 9, 9, 1, 9, 9, 0,  //
                       0, 1, 2, 9, 4, 5, 6};
-  EXPECT_EQ(metrics({1, 2, 4, 8}, logits, {3, 3, 3, -1}, 4, 7), (Values{7, 3, 1, 2}));
+  EXPECT_EQ(oracle::metrics({1, 2, 4, 8}, logits, {3, 3, 3, -1}, {4, 7}), (Values{7, 3, 1, 2}));
 }
 
-}  // namespace oracle
-
+// ---- cases --------------------------------------------------------------------------------------
 struct LossOptions {
-  int B, K;
-  float smoothing;
-  bool soft;      // soft targets
-  bool absent;    // some rows have label -1
-  double spread;  // of the logits
-  std::string name() const {
-    return sizes({{"B", B}, {"K", K}}) + flag(smoothing > 0, "smoothed") + flag(soft, "soft") +
-           flag(absent, "absent") + flag(spread > 10, "peaked");
-  }
+  ClassesShape shape;
+  float smoothing = 0;
+  bool soft = false;  // soft targets
+  double spread = 1;  // of the logits
+
+  bool absent() const { return shape.B > 3; }  // some rows have label -1
 };
 
-std::vector<int32_t> labels(Problem& p, const LossOptions& o) {
-  std::vector<int32_t> list;
-  for (int b = 0; b < o.B; ++b) list.push_back(o.absent && b % 3 == 0 ? -1 : p.random.below(o.K));
-  return list;
+std::string name_of(ClassesShape shape) { return sizes({{"B", shape.B}, {"K", shape.K}}); }
+
+Labels random_labels(Problem& p, ClassesShape shape, bool absent) {
+  Labels labels;
+  for (int b = 0; b < shape.B; ++b)
+    labels.push_back(absent && b % 3 == 0 ? -1 : p.random.below(shape.K));
+  return labels;
 }
 
 // Two classes share each image.
-Values targets(Problem& p, const LossOptions& o) {
+Values random_targets(Problem& p, const LossOptions& o) {
   if (!o.soft) return {};
-  Values t(size_t(o.B) * o.K);
-  for (int b = 0; b < o.B; ++b) {
+  const auto [B, K] = o.shape;
+  Values targets(size_t(B) * K);
+  for (int b = 0; b < B; ++b) {
     const double share = p.random.below(5) / 4.0;
-    t[size_t(b) * o.K + p.random.below(o.K)] += share;
-    t[size_t(b) * o.K + p.random.below(o.K)] += 1 - share;
+    targets[at(b, K, p.random.below(K))] += share;
+    targets[at(b, K, p.random.below(K))] += 1 - share;
   }
-  return t;
+  return targets;
 }
 
 Problem cross_entropy_forward(DType dtype, LossOptions o) {
+  const auto [B, K] = o.shape;
   Problem p(dtype);
   p.any_threads = true;
-  const Values logits = p.data(size_t(o.B) * o.K, 0, o.spread), soft = targets(p, o);
-  const std::vector<int32_t> list = labels(p, o);
-  oracle::CrossEntropyResult r = oracle::cross_entropy_forward(
-      logits, list, soft, {.B = o.B, .K = o.K, .smoothing = o.smoothing});
-  p.output_fp32("loss", {o.B}, r.loss), p.output_fp32("lse", {o.B}, r.lse);
-  p.input("logits", {o.B, o.K}, logits);
-  p.objects("labels", list);
-  if (o.soft) p.input_fp32("targets", {o.B, o.K}, soft);
-  p.runs(CrossEntropyForward{.shape = {o.B, o.K}, .smoothing = o.smoothing, .dtype = dtype});
+  const Values logits = p.data(size_t(B) * K, 0, o.spread), targets = random_targets(p, o);
+  const Labels labels = random_labels(p, o.shape, o.absent());
+  const oracle::CrossEntropyResult r =
+      oracle::cross_entropy_forward(logits, labels, targets, o.shape, o.smoothing);
+  p.output_fp32("loss", {B}, r.loss), p.output_fp32("lse", {B}, r.lse);
+  p.input("logits", {B, K}, logits), p.objects("labels", labels);
+  if (o.soft) p.input_fp32("targets", {B, K}, targets);
+  p.runs(CrossEntropyForward{.shape = o.shape, .smoothing = o.smoothing, .dtype = dtype});
   return p;
 }
 
 Problem cross_entropy_backward(DType dtype, LossOptions o) {
+  const auto [B, K] = o.shape;
   Problem p(dtype);
   p.any_threads = true;
   const StepParams params{.grad_scale = 1.0f / 48};
   const UpdateState state{.loss_scale = 1024};
-  Values logits = p.data(size_t(o.B) * o.K, 0, o.spread);
-  const Values soft = targets(p, o);
-  const std::vector<int32_t> list = labels(p, o);
-  const oracle::LossSizes s{.B = o.B, .K = o.K, .smoothing = o.smoothing};
-  const Values lse = rounded(oracle::cross_entropy_forward(logits, list, soft, s).lse);
-  Tensor dlogits = oracle::cross_entropy_backward(logits, lse, list, soft, params.grad_scale,
-                                                  state.loss_scale, s);
-  // A row that isn't there gives zeros, whatever it holds.
-  if (o.absent) logits[0] = std::numeric_limits<double>::quiet_NaN();
-  p.output("dlogits", {o.B, o.K}, dlogits);
-  p.input("logits", {o.B, o.K}, logits), p.input_fp32("lse", {o.B}, lse);
-  p.objects("labels", list);
-  if (o.soft) p.input_fp32("targets", {o.B, o.K}, soft);
+  Values logits = p.data(size_t(B) * K, 0, o.spread);
+  const Values targets = random_targets(p, o);
+  const Labels labels = random_labels(p, o.shape, o.absent());
+  const Values lse =
+      rounded(oracle::cross_entropy_forward(logits, labels, targets, o.shape, o.smoothing).lse);
+  const Tensor dlogits = oracle::cross_entropy_backward(
+      logits, lse, labels, targets, params.grad_scale, state.loss_scale, o.shape, o.smoothing);
+  // An absent row gives zeros whatever it holds.
+  if (o.absent()) logits[0] = nan;
+  p.output("dlogits", {B, K}, dlogits);
+  p.input("logits", {B, K}, logits), p.input_fp32("lse", {B}, lse), p.objects("labels", labels);
+  if (o.soft) p.input_fp32("targets", {B, K}, targets);
   p.objects<StepParams>("params", {params}), p.objects<UpdateState>("state", {state});
-  p.runs(CrossEntropyBackward{.shape = {o.B, o.K}, .smoothing = o.smoothing, .dtype = dtype});
+  p.runs(CrossEntropyBackward{.shape = o.shape, .smoothing = o.smoothing, .dtype = dtype});
   return p;
 }
 
 // Few distinct integers, so that classes tie.
-Problem metrics(DType dtype, int B, int K, bool absent, bool with_nan) {
+Problem metrics(DType dtype, ClassesShape shape, bool absent, bool with_nan) {
+  const auto [B, K] = shape;
   Problem p(dtype);
-  const std::vector<int32_t> list = labels(p, {.B = B, .K = K, .absent = absent});
+  const Labels labels = random_labels(p, shape, absent);
   const Values loss = p.random.normal(B, 3);
   Values logits = p.random.integers(size_t(B) * K, 0, K > 20 ? 200 : 5);
   for (int b = 0; with_nan && b < B; ++b)  // the label's logit in every other row, or a rival's
-    logits[size_t(b) * K + (b % 2 && list[b] >= 0 ? list[b] : 0)] =
-        std::numeric_limits<double>::quiet_NaN();
+    logits[at(b, K, b % 2 && labels[b] >= 0 ? labels[b] : 0)] = nan;
   const Values before{10.5, 100, 20, 50};
-  Values expected = oracle::metrics(loss, logits, list, B, K);
+  Values expected = oracle::metrics(loss, logits, labels, shape);
   for (int i = 0; i < 4; ++i) expected[i] += before[i];
   p.changed_objects<double>("sums", before, [=](const double* sums) -> std::string {
-    const Values tolerance{1e-12 * expected[0], 0, 0, 0};
-    const Comparison c = compare({sums, 4}, expected, tolerance);
+    const Comparison c = compare({sums, 4}, expected, Values{1e-12 * expected[0], 0, 0, 0});
     return c.ok() ? "" : c.describe(std::vector{4});
   });
-  p.input_fp32("loss", {B}, loss), p.input("logits", {B, K}, logits);
-  p.objects("labels", list);
-  p.runs(Metrics{.shape = {B, K}, .dtype = dtype});
+  p.input_fp32("loss", {B}, loss), p.input("logits", {B, K}, logits), p.objects("labels", labels);
+  p.runs(Metrics{.shape = shape, .dtype = dtype});
   return p;
 }
 
@@ -208,29 +215,29 @@ Problem gradient_tail(DType dtype, int B, bool accumulate, bool exact) {
 
 KernelCases loss_cases() {
   KernelCases cases;
-  struct Sizes {
-    int B, K;
-  };
-  const auto add_cross_entropy = [&](int B, int K) {
+  const auto add_cross_entropy = [&](ClassesShape shape) {
     for (const float smoothing : {0.0f, 0.1f})
       for (const bool soft : {false, true})
         for (const double spread : {2.0, 100.0}) {
-          const LossOptions o{B, K, smoothing, soft, B > 3, spread};
-          cases.add("cross_entropy_forward" + o.name(), cross_entropy_forward, o);
-          cases.add("cross_entropy_backward" + o.name(), cross_entropy_backward, o);
+          const LossOptions o{shape, smoothing, soft, spread};
+          const std::string name = name_of(shape) + flag(smoothing > 0, "smoothed") +
+                                   flag(soft, "soft") + flag(o.absent(), "absent") +
+                                   flag(spread > 10, "peaked");
+          cases.add("cross_entropy_forward" + name, cross_entropy_forward, o);
+          cases.add("cross_entropy_backward" + name, cross_entropy_backward, o);
         }
   };
-  const auto add_metrics = [&](int B, int K) {
+  const auto add_metrics = [&](ClassesShape shape) {
     for (const bool absent : {false, true})
-      for (const bool nan : {false, true})
-        cases.add(
-            "metrics" + sizes({{"B", B}, {"K", K}}) + flag(absent, "absent") + flag(nan, "nan"),
-            metrics, B, K, absent, nan);
+      for (const bool with_nan : {false, true})
+        cases.add("metrics" + name_of(shape) + flag(absent, "absent") + flag(with_nan, "nan"),
+                  metrics, shape, absent, with_nan);
   };
-  for (const auto& [B, K] : {Sizes{1, 1}, {3, 2}, {5, 10}, {129, 17}, {16, 1000}, {7, 1031}})
-    add_cross_entropy(B, K);
-  for (const auto& [B, K] : {Sizes{1, 1}, {4, 3}, {16, 10}, {64, 1000}, {1030, 7}})
-    add_metrics(B, K);
+  for (const ClassesShape shape :
+       {ClassesShape{1, 1}, {3, 2}, {5, 10}, {129, 17}, {16, 1000}, {7, 1031}})
+    add_cross_entropy(shape);
+  for (const ClassesShape shape : {ClassesShape{1, 1}, {4, 3}, {16, 10}, {64, 1000}, {1030, 7}})
+    add_metrics(shape);
   for (const int B : {1, 7, 16, 129})
     for (const bool accumulate : {false, true})
       for (const bool exact : {false, true})
@@ -238,11 +245,67 @@ KernelCases loss_cases() {
                       flag(accumulate, "accumulate"),
                   gradient_tail, B, accumulate, exact);
   cases.begin_sweep();
-  for (const int K : sweep_of_sizes()) add_cross_entropy(6, K), add_metrics(6, K);
+  for (const int K : sweep_of_sizes()) add_cross_entropy({6, K}), add_metrics({6, K});
   return cases;
 }
 
 [[maybe_unused]] const bool added = add_cases(loss_cases());
+
+// ---- refusals -----------------------------------------------------------------------------------
+template <class Op>
+bool refuses_smoothing() {
+  std::vector<Refusal<Op>> list;
+  for (const float wrong : {-0.1f, 1.1f, float(nan)})
+    list.push_back({"smoothing", [=](Op& op) { op.smoothing = wrong; }});
+  return refuses<Op>(list);
+}
+
+// By the CPU, which can read them.
+template <class Op>
+bool refuses_labels() {
+  static int32_t label;
+  const auto set = [](Op& op, int32_t wrong) { label = wrong, op.labels = &label, op.shape.B = 1; };
+  return refuses<Op>({{"labels", [=](Op& op) { set(op, op.shape.K); }, Refusal<Op>::cpu},
+                      {"labels", [=](Op& op) { set(op, -2); }, Refusal<Op>::cpu}});
+}
+
+[[maybe_unused]] const bool refused =
+    refuses_smoothing<CrossEntropyForward>() && refuses_smoothing<CrossEntropyBackward>() &&
+    refuses_labels<CrossEntropyForward>() && refuses_labels<CrossEntropyBackward>() &&
+    refuses_labels<Metrics>();
+
+// Labels in a GPU's memory can't be refused: they yield NaN, which ends the run.
+class InvalidLabels : public testing::TestWithParam<Device> {};
+
+TEST_P(InvalidLabels, YieldNaN) {
+  const Device& device = GetParam();
+  if (!device.unavailable.empty()) GTEST_SKIP() << device.unavailable;
+  if (device.host_threads) return;  // refused
+  const ClassesShape shape{2, 3};
+  Problem p(DType::fp32);
+  const auto all_nan = [](int n) {
+    return [n](const float* x) -> std::string {
+      return std::all_of(x, x + n, [](float f) { return std::isnan(f); }) ? "" : "not all NaN";
+    };
+  };
+  p.changed_objects<float>("loss", {0, 0}, all_nan(2));
+  p.changed_objects<float>("lse", {0, 0}, [](const float*) { return std::string(); });
+  p.changed_objects<float>("dlogits", {0, 0, 0, 0, 0, 0}, all_nan(6));
+  p.changed_objects<double>("sums", {0, 0, 0, 0}, [](const double* sums) -> std::string {
+    return std::isnan(sums[0]) && sums[3] == 0 ? "" : "not a NaN and no hit";
+  });
+  p.objects<int32_t>("labels", {shape.K, -2}), p.input("logits", {2, 3}, Values(6));
+  p.objects<StepParams>("params", {{}}), p.objects<UpdateState>("state", {{}});
+  p.run = [=](Kernels& kernels, DeviceArguments& arguments) {
+    kernels.run(bound(CrossEntropyForward{.shape = shape}, arguments, {}), nullptr);
+    kernels.run(bound(CrossEntropyBackward{.shape = shape}, arguments, {}), nullptr);
+    kernels.run(bound(Metrics{.shape = shape}, arguments, {}), nullptr);
+  };
+  for (const std::string& failure : execute(p, device, 0, 0xFF).failures) ADD_FAILURE() << failure;
+}
+
+INSTANTIATE_TEST_SUITE_P(KernelTable, InvalidLabels, testing::ValuesIn(devices_to_test()),
+                         [](const auto& device) { return device.param.name; });
 
 }  // namespace
 }  // namespace bv::test
