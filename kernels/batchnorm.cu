@@ -8,7 +8,7 @@
 //
 // Block: a stripe of columns and every gridDim.y-th group of rows (column_sums.cuh). Thread: `width`
 // columns, whose constants stay in registers. Each thread merges the moments itself; the blocks of
-// the first rows write mean, rstd and the running statistics. Forward and the sums visit the rows
+// the last rows write mean, rstd and the running statistics. Forward and the sums visit the rows
 // from last to first, since the L2 cache still holds the end of what was written just before; dinp
 // goes the other way, since the sums ended there. Backward's sums: partial [blocks, 2, C], then
 // column_sums.cuh's second stage. The grid is what the chip runs at a time.
