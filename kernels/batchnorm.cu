@@ -21,8 +21,8 @@ namespace bv::BAREVISION_GPU {
 namespace {
 
 // ---- evaluation, plain --------------------------------------------------------------------------
-// A thread per element, any C: the kernels below keep the columns' constants for all their rows, and
-// take a pack of columns.
+// One thread per element, any C. The kernels below take packs of columns, and keep the columns'
+// constants in registers for all their rows.
 template <class T>
 __global__ void __launch_bounds__(256) batchnorm_evaluate(BatchNormEvaluate op) {
   const int C = op.shape.C;
@@ -279,7 +279,7 @@ void CudaKernels::run(const BatchNormForward& op, cudaStream_t stream) {
 template <>
 void CudaKernels::run(const BatchNormEvaluate& op, cudaStream_t stream) {
   const size_t count = size_t(op.shape.rows) * op.shape.C;
-  BatchNormForward forward{.out = op.out,
+  const BatchNormForward forward{.out = op.out,
                            .inp = op.inp,
                            .residual = op.residual,
                            .moments = op.running_mean,
