@@ -3,16 +3,15 @@
 //   g = dout where y > 0, else 0 (without relu: dout);   xhat = (inp - mean) * rstd
 //   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
 //   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
-// Saved for backward: inp, mean, rstd, and out where y can't be computed again from inp.
-//
-// Threads share out the rows, and go through theirs in strips of columns of whose scales they keep
-// a table. Backward's sums go through RowGroups. At most 8 flops an element for 8 to 16 bytes: memory
-// is the limit, and each element is read once and written once.
+// Saved for backward: inp, mean, rstd, and out where y can't be recomputed from inp. dbias and
+// dweight are = or += by accumulate, all else =.
+// Threads share the rows, and walk down theirs in strips of columns whose scales they keep in a
+// table. Backward's sums go through RowGroups, so they don't depend on the number of threads.
+// Memory is the limit: each element is read once and written once.
 #include <omp.h>
 
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/cpu_kernels.h"
-#include "kernels/cpu/require.h"
 #include "kernels/cpu/simd.h"
 
 namespace bv::BAREVISION_ISA {
@@ -25,11 +24,12 @@ using simd::vf;
 const float* floats(const void* p) { return static_cast<const float*>(p); }
 float* floats(void* p) { return static_cast<float*>(p); }
 
-// Calls each(first, n, begin, end) for columns first ... first + n and a thread's share of the rows,
-// until all are done, on all threads.
+// Calls each(first, n, begin, end) on all threads: columns first .. first + n, a thread's share of
+// the rows.
 constexpr int strip = 1024;
 template <class Each>
-void for_strips(int rows, int C, Each each) {
+void for_strips(const RowsShape& shape, Each each) {
+  const auto [rows, C] = shape;
 #pragma omp parallel
   {
     const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
@@ -40,47 +40,41 @@ void for_strips(int rows, int C, Each each) {
   }
 }
 
-// What comes before the residual and ReLU, with scale = rstd * weight; its sign is computed again in
-// backward.
+// y before the residual, scale = rstd * weight; backward recomputes its sign.
 vf normalised(vf x, vf mean, vf scale, vf bias) { return simd::fma(x - mean, scale, bias); }
 
-struct Normalise {
-  float* out;
-  const float *inp, *residual;
-  const float *mean, *weight, *bias;
-  int rows, C;
-  bool relu;
-
-  // rstd(i, lanes): of columns i and on.
-  template <class Rstd>
-  void run(Rstd rstd) const {
-    for_strips(rows, C, [&](int first, int n, int begin, int end) {
-      alignas(64) float scale[strip];
-      for_each(n, [&](int i, auto lanes) {
-        lanes.store(scale + i, rstd(first + i, lanes) * lanes.load(weight + first + i));
-      });
-      for (int row = begin; row < end; ++row) {
-        const size_t at = size_t(row) * C + first;
-        for_each(n, [&](int i, auto lanes) {
-          vf y = normalised(lanes.load(inp + at + i), lanes.load(mean + first + i),
-                            lanes.load(scale + i), lanes.load(bias + first + i));
-          if (residual) y += lanes.load(residual + at + i);
-          lanes.store(out + at + i, relu ? simd::max(vf{}, y) : y);  // a NaN stays one
-        });
-      }
+// Forward and evaluation. rstd(i, lanes): the rstd of columns i ...
+template <class Op, class Rstd>
+void normalise(const Op& op, const float* mean, Rstd rstd) {
+  const int C = op.shape.C;
+  const float *inp = floats(op.inp), *residual = floats(op.residual);
+  float* out = floats(op.out);
+  for_strips(op.shape, [&](int first, int n, int begin, int end) {
+    alignas(64) float scale[strip];
+    for_each(n, [&](int i, auto lanes) {
+      lanes.store(scale + i, rstd(first + i, lanes) * lanes.load(op.weight + first + i));
     });
-  }
-};
+    for (int row = begin; row < end; ++row) {
+      const size_t at = size_t(row) * C + first;
+      for_each(n, [&](int i, auto lanes) {
+        vf y = normalised(lanes.load(inp + at + i), lanes.load(mean + first + i),
+                          lanes.load(scale + i), lanes.load(op.bias + first + i));
+        if (residual) y += lanes.load(residual + at + i);
+        lanes.store(out + at + i, op.relu ? simd::max(vf{}, y) : y);  // a NaN stays one
+      });
+    }
+  });
+}
 
 // Mean and rstd over all parts, and the running statistics.
 void merge_moments(const BatchNormForward& op, int c) {
-  const size_t stride = 2 * size_t(op.shape.C);
+  const size_t C = op.shape.C;
   float mean = 0, variance = 0;
-  for (int p = 0; p < op.parts; ++p) mean += op.moments[p * stride + c];
+  for (int p = 0; p < op.parts; ++p) mean += op.moments[2 * p * C + c];
   mean /= float(op.parts);
   for (int p = 0; p < op.parts; ++p) {
-    const float difference = op.moments[p * stride + c] - mean;
-    variance += op.moments[p * stride + op.shape.C + c] + difference * difference;
+    const float difference = op.moments[2 * p * C + c] - mean;
+    variance += op.moments[(2 * p + 1) * C + c] + difference * difference;
   }
   variance /= float(op.parts);
   op.mean[c] = mean;
@@ -117,30 +111,12 @@ void add_row(const BatchNormBackwardSums& op, size_t at, float* g_sum, float* g_
 template <>
 void CpuKernels::run(const BatchNormForward& op) {
   for (int c = 0; c < op.shape.C; ++c) merge_moments(op, c);
-  const Normalise n{.out = floats(op.out),
-                    .inp = floats(op.inp),
-                    .residual = floats(op.residual),
-                    .mean = op.mean,
-                    .weight = op.weight,
-                    .bias = op.bias,
-                    .rows = op.shape.rows,
-                    .C = op.shape.C,
-                    .relu = op.relu};
-  n.run([&](int i, auto lanes) { return lanes.load(op.rstd + i); });
+  normalise(op, op.mean, [&](int i, auto lanes) { return lanes.load(op.rstd + i); });
 }
 
 template <>
 void CpuKernels::run(const BatchNormEvaluate& op) {
-  const Normalise n{.out = floats(op.out),
-                    .inp = floats(op.inp),
-                    .residual = floats(op.residual),
-                    .mean = op.running_mean,
-                    .weight = op.weight,
-                    .bias = op.bias,
-                    .rows = op.shape.rows,
-                    .C = op.shape.C,
-                    .relu = op.relu};
-  n.run([&](int i, auto lanes) {
+  normalise(op, op.running_mean, [&](int i, auto lanes) {
     return 1.0f / simd::sqrt(lanes.keep(lanes.load(op.running_var + i), set(1.0f)) + op.eps);
   });
 }
@@ -152,9 +128,10 @@ size_t CpuKernels::workspace(const BatchNormBackwardSums& op) {
 
 template <>
 void CpuKernels::run(const BatchNormBackwardSums& op) {
-  const RowGroups groups{op.shape.rows};
+  const auto [rows, C] = op.shape;
+  const RowGroups groups{rows};
   float* partial = floats(op.workspace);  // [groups, 2, C]
-  const size_t stride = 2 * size_t(op.shape.C);
+  const size_t stride = 2 * size_t(C);
 #pragma omp parallel for schedule(static)
   for (int group = 0; group < groups.count(); ++group) {
     float* g_sum = partial + group * stride;
@@ -162,11 +139,12 @@ void CpuKernels::run(const BatchNormBackwardSums& op) {
     for (int row = groups.begin(group); row < groups.begin(group + 1); ++row)
       add_row(op, size_t(row) * op.shape.C, g_sum, g_sum + op.shape.C);
   }
-  add_groups(op.sums, partial, groups.count(), stride, 2 * op.shape.C, false);
-  for_each(op.shape.C, [&](int i, auto lanes) {
+  add_groups(op.sums, partial, groups.count(), stride, 2 * C, false);
+  float* g_xhat_sums = op.sums + C;
+  for_each(C, [&](int i, auto lanes) {
     const vf g_sum = lanes.load(op.sums + i);
-    const vf g_xhat_sum = lanes.load(op.sums + op.shape.C + i) * lanes.load(op.rstd + i);
-    lanes.store(op.sums + op.shape.C + i, g_xhat_sum);
+    const vf g_xhat_sum = lanes.load(g_xhat_sums + i) * lanes.load(op.rstd + i);
+    lanes.store(g_xhat_sums + i, g_xhat_sum);
     lanes.store(op.dbias + i, op.accumulate ? lanes.load(op.dbias + i) + g_sum : g_sum);
     lanes.store(op.dweight + i,
                 op.accumulate ? lanes.load(op.dweight + i) + g_xhat_sum : g_xhat_sum);
@@ -175,19 +153,20 @@ void CpuKernels::run(const BatchNormBackwardSums& op) {
 
 template <>
 void CpuKernels::run(const BatchNormBackward& op) {
+  const int C = op.shape.C;
   const float inverse_n = static_cast<float>(1 / (double(op.shape.rows) * op.parts));
   const float *dout = floats(op.dout), *inp = floats(op.inp);
   float* dinp = floats(op.dinp);
-  for_strips(op.shape.rows, op.shape.C, [&](int first, int n, int begin, int end) {
+  for_strips(op.shape, [&](int first, int n, int begin, int end) {
     alignas(64) float scale[strip], offset[strip], slope[strip];
     for_each(n, [&](int i, auto lanes) {
       const vf rstd = lanes.load(op.rstd + first + i);
       lanes.store(scale + i, rstd * lanes.load(op.weight + first + i));
       lanes.store(offset + i, lanes.load(op.sums + first + i) * inverse_n);
-      lanes.store(slope + i, lanes.load(op.sums + op.shape.C + first + i) * inverse_n * rstd);
+      lanes.store(slope + i, lanes.load(op.sums + C + first + i) * inverse_n * rstd);
     });
     for (int row = begin; row < end; ++row) {
-      const size_t at = size_t(row) * op.shape.C + first;
+      const size_t at = size_t(row) * C + first;
       for_each(n, [&](int i, auto lanes) {
         const vf x = lanes.load(inp + at + i), mean = lanes.load(op.mean + first + i),
                  s = lanes.load(scale + i);

@@ -3,32 +3,45 @@
 //   g = dout where y > 0, else 0 (without relu: dout);   xhat = (inp - mean) * rstd
 //   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
 //   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
-// Saved for backward: inp, mean, rstd, and out where y can't be computed again from inp.
+// Saved for backward: inp, mean, rstd, and out where y can't be recomputed from inp. dbias and
+// dweight are = or += by accumulate, all else =.
 //
-// A block owns a stripe of columns (128 bytes wide where C allows 16-byte accesses) and every
-// gridDim.y-th group of rows, as column_sums.cuh says; a thread keeps to `width` columns and has what
-// it needs of them in registers. Mean and rstd each thread computes for itself from the moments; the
-// blocks of the last rows write them down, and no other touches the running statistics. Forward and
-// the sums go through the rows from the last one on, since the L2 cache still holds the end of what
-// was written just before them; dinp goes the other way, since the sums have ended there.
-// Backward's sums: partial [blocks, 2, C], then column_sums.cuh's second stage.
+// Block: a stripe of columns and every gridDim.y-th group of rows (column_sums.cuh). Thread: `width`
+// columns, whose constants stay in registers. Each thread merges the moments itself; the blocks of
+// the last rows write mean, rstd and the running statistics. Forward and the sums visit the rows
+// from last to first, since the L2 cache still holds the end of what was written just before; dinp
+// goes the other way, since the sums ended there. Backward's sums: partial [blocks, 2, C], then
+// column_sums.cuh's second stage. The grid is what the chip runs at a time.
 //
-// 4 (forward) to 8 bytes an element in 16 bits: memory is the limit. On an H200 80% of a copy's 4.3
-// TB/s leave 34 instructions for 4 bytes; these kernels have 6 to 13 an element.
-// 4.3 TB/s at a latency of 0.8 us are 26 KB under way on each of 132 SMs; here forward
-// has 4 blocks x 256 threads x 64 bytes of reads, backward 2 x 256 x 128 (192 with out): 64 KB. That
-// many blocks are the whole grid, on sm_80 and sm_90: 64 registers forward, up to 128 backward.
+// Memory is the limit: 4 (forward) to 8 bytes an element in 16 bits. Registers and blocks per SM:
+// tests/kernels/resources.txt.
 #include "kernels/cuda/column_sums.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
 
-// What a thread knows of its columns.
+// ---- evaluation, plain --------------------------------------------------------------------------
+// One thread per element, any C. The kernels below take packs of columns, and keep the columns'
+// constants in registers for all their rows.
+template <class T>
+__global__ void __launch_bounds__(256) batchnorm_evaluate(BatchNormEvaluate op) {
+  const int C = op.shape.C;
+  const size_t at = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (at >= size_t(op.shape.rows) * C) return;
+  const size_t c = at % C;
+  const float scale = rsqrtf(op.running_var[c] + op.eps) * op.weight[c];
+  const float x = to_float(static_cast<const T*>(op.inp)[at]);
+  float y = fmaf(x - op.running_mean[c], scale, op.bias[c]);
+  if (op.residual) y += to_float(static_cast<const T*>(op.residual)[at]);
+  static_cast<T*>(op.out)[at] = from_float<T>(op.relu && y < 0 ? 0.0f : y);  // a NaN stays one
+}
+
+// ---- columns and rows ---------------------------------------------------------------------------
 template <int width>
 struct Columns {
   float mean[width], scale[width], bias[width];  // scale = rstd * weight
 
-  // What comes before the residual and ReLU; its sign is computed again in backward.
+  // y before the residual; backward recomputes its sign.
   __device__ float normalised(int i, float x) const { return fmaf(x - mean[i], scale[i], bias[i]); }
 };
 
@@ -46,8 +59,8 @@ __device__ Columns<width> columns_of(const float (&mean)[width], const float (&r
   return c;
 }
 
-// Calls each(at, x) for every row of the block: x[t] are the elements of `tensors[t]` at `at`, in
-// this thread's columns. `ahead` rows of all tensors are loaded together.
+// Calls each(at, x) for every row of the block: x[t] are this thread's columns of `tensors[t]`, from
+// element `at`. Loads `ahead` rows of all tensors at a time.
 enum class Order { forwards, backwards };
 template <class T, int width, Order order, int ahead, int n, class Each>
 __device__ void for_rows(const void* const (&tensors)[n], int n_rows, int C, Each each) {
@@ -72,7 +85,7 @@ __device__ void for_rows(const void* const (&tensors)[n], int n_rows, int C, Eac
 }
 
 // ---- forward and evaluation ---------------------------------------------------------------------
-// Mean and biased variance of the batch, which comes in parts.
+// Mean and biased variance of the batch, over its parts.
 template <int width>
 struct Batch {
   Elements<float, width> mean, variance;
@@ -127,13 +140,13 @@ __device__ void update_running(const BatchNormForward& op, const Batch<width>& b
   store<width>(op.running_var + column, variance);
 }
 
-// Evaluation: one part, whose moments are the running statistics, and nothing to write but out.
+// Evaluation in packs: one part, whose moments are the running statistics; only out is written.
 template <class T, int width, bool residual>
 __global__ void __launch_bounds__(256, 4)
     batchnorm_normalise(BatchNormForward op, const float* variances) {
   using S = Stripe<width>;
   const int column = S::column();
-  if (column >= op.shape.C) return;  // there are no barriers
+  if (column >= op.shape.C) return;  // no barriers below
   const Batch<width> batch = batch_of<width>(op, variances, column);
   Elements<float, width> rstd;
 #pragma unroll
@@ -161,7 +174,7 @@ __global__ void __launch_bounds__(256, 4)
 }
 
 // ---- backward -----------------------------------------------------------------------------------
-// partial [gridDim.y, 2, C]. by_out: y's sign is that of out.
+// Writes partial [gridDim.y, 2, C]. by_out: y's sign is that of out.
 template <class T, int width, bool by_out>
 __global__ void __launch_bounds__(256, 2) batchnorm_backward_sums(BatchNormBackwardSums op) {
   using S = Stripe<width>;
@@ -205,7 +218,7 @@ __global__ void __launch_bounds__(256, 2)
     batchnorm_backward(BatchNormBackward op, float inverse_n) {
   using S = Stripe<width>;
   const int column = S::column();
-  if (column >= op.shape.C) return;  // there are no barriers
+  if (column >= op.shape.C) return;  // no barriers below
   const auto mean = load<width>(op.mean + column), rstd = load<width>(op.rstd + column),
              g_sum = load<width>(op.sums + column),
              g_xhat_sum = load<width>(op.sums + op.shape.C + column);
@@ -231,15 +244,11 @@ __global__ void __launch_bounds__(256, 2)
 }
 
 // ---- launches -----------------------------------------------------------------------------------
-// As many blocks as are on an SM at a time, which __launch_bounds__ sees to.
+// Blocks per SM, as __launch_bounds__ has them.
 constexpr int normalise_blocks = 4, backward_blocks = 2;
 
-// Of backward.
-template <class Op>
-void check_saved(const Op& op, const char* name) {}
-
 void normalise(const DeviceProps& props, const BatchNormForward& op, const float* variances,
-               const char* name, cudaStream_t stream) {
+               cudaStream_t stream) {
   by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
     using S = Stripe<width>;
     const dim3 grid = S::grid(props, normalise_blocks, op.shape.rows, op.shape.C);
@@ -254,30 +263,30 @@ void normalise(const DeviceProps& props, const BatchNormForward& op, const float
 
 template <>
 void CudaKernels::run(const BatchNormForward& op, cudaStream_t stream) {
-  constexpr const char* name = "BatchNormForward";
-  normalise(props_, op, op.moments + op.shape.C, name, stream);
+  normalise(props_, op, op.moments + op.shape.C, stream);
 }
 
 template <>
 void CudaKernels::run(const BatchNormEvaluate& op, cudaStream_t stream) {
-  constexpr const char* name = "BatchNormEvaluate";
+  const size_t count = size_t(op.shape.rows) * op.shape.C;
   const BatchNormForward forward{.out = op.out,
-                                 .mean = nullptr,
-                                 .rstd = nullptr,
-                                 .running_mean = nullptr,
-                                 .running_var = nullptr,
-                                 .inp = op.inp,
-                                 .residual = op.residual,
-                                 .moments = op.running_mean,
-                                 .weight = op.weight,
-                                 .bias = op.bias,
-                                 .shape = op.shape,
-                                 .parts = 1,
-                                 .eps = op.eps,
-                                 .momentum = 0,
-                                 .relu = op.relu,
-                                 .dtype = op.dtype};
-  normalise(props_, forward, op.running_var, name, stream);
+                           .inp = op.inp,
+                           .residual = op.residual,
+                           .moments = op.running_mean,
+                           .weight = op.weight,
+                           .bias = op.bias,
+                           .shape = op.shape,
+                           .parts = 1,
+                           .eps = op.eps,
+                           .relu = op.relu,
+                           .dtype = op.dtype};
+  by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
+    if constexpr (width == 1)
+      launch<batchnorm_evaluate<T>>(static_cast<unsigned>(ceil_div(count, size_t{256})), 256, 0,
+                                    stream, op);
+    else
+      normalise(props_, forward, op.running_var, stream);
+  });
 }
 
 template <>
@@ -292,17 +301,14 @@ size_t CudaKernels::workspace(const BatchNormBackwardSums& op) {
 
 template <>
 void CudaKernels::run(const BatchNormBackwardSums& op, cudaStream_t stream) {
-  constexpr const char* name = "BatchNormBackwardSums";
-  check_saved(op, name);
-  const cudaStream_t on = stream;
   by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
     using S = Stripe<width>;
     const dim3 grid = S::grid(props_, backward_blocks, op.shape.rows, op.shape.C);
     constexpr size_t shared_bytes = sizeof(typename S::Shared);
     if (op.relu && op.out)
-      launch<batchnorm_backward_sums<T, width, true>>(grid, S::threads, shared_bytes, on, op);
+      launch<batchnorm_backward_sums<T, width, true>>(grid, S::threads, shared_bytes, stream, op);
     else
-      launch<batchnorm_backward_sums<T, width, false>>(grid, S::threads, shared_bytes, on, op);
+      launch<batchnorm_backward_sums<T, width, false>>(grid, S::threads, shared_bytes, stream, op);
     finish_column_sums({.out = op.dbias,
                         .out2 = op.dweight,
                         .partial = static_cast<const float*>(op.workspace),
@@ -310,14 +316,12 @@ void CudaKernels::run(const BatchNormBackwardSums& op, cudaStream_t stream) {
                         .C = op.shape.C,
                         .accumulate = op.accumulate,
                         .sums = op.sums},
-                       on);
+                       stream);
   });
 }
 
 template <>
 void CudaKernels::run(const BatchNormBackward& op, cudaStream_t stream) {
-  constexpr const char* name = "BatchNormBackward";
-  check_saved(op, name);
   const auto inverse_n = static_cast<float>(1 / (double(op.shape.rows) * op.parts));
   by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
     using S = Stripe<width>;

@@ -1,11 +1,11 @@
-// Pixels to normalised patches, what a ViT's first matrix product reads, or with patch = 1, pixel by
-// pixel, a ResNet's first convolution:
-//   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]
+// Pixels to normalised patches, the input of a ViT's first matrix product, or with patch = 1, pixel
+// by pixel, of a ResNet's first convolution:
+//   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]   =
 //   of pixel (gy * patch + py, gx * patch + px, c) as the image's crop takes it, 0 outside
-// A row of the result is gathered as bytes first, one plane a channel, with crop and flip; then a
-// patch's share of the row is a stretch of bytes that is turned to floats, one fma each, in
-// vectors. Patches of one pixel keep the channels' order: their bytes are gathered as they are, and
-// three vectors of factors stand for the three channels by turns. Threads share out rows of patches.
+// A row is gathered as bytes first, cropped, flipped, one plane a channel; then each patch's part of
+// the row is converted in vectors, one fma an element. Patches of one pixel keep the channels'
+// order: their bytes are gathered as they are, and three vectors of factors take turns for the three
+// channels. Threads share rows of patches.
 // 1 byte in and 4 out an element: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/require.h"
@@ -21,8 +21,8 @@ struct Planes {
 
 int clamp(int x, int least, int most) { return x < least ? least : x > most ? most : x; }
 
-// Where pixels x .. x + n of row y of image b's crop are: pixel i is column first + i of the image's
-// row, or first - i if flip; those of begin <= i < end are inside.
+// Pixels x .. x + n of row y of image b's crop: pixel i is column first + i of the image's row, or
+// first - i if flip; those of begin <= i < end are in bounds.
 struct Source {
   const uint8_t* row;
   int first, begin, end;
@@ -36,17 +36,16 @@ struct Source {
 
 Source find(const InputPatches& op, int b, int y, int x, int n) {
   const Crop& crop = op.crops[b];
-  const int row = y + crop.top;
+  const int height = op.shape.height, width = op.shape.width, row = y + crop.top;
   const bool flip = crop.flip;
   const int first = flip ? crop.left + op.shape.size - 1 - x : crop.left + x;
-  if (row < 0 || row >= op.shape.height) return {nullptr, first, n, n, flip};
-  const int begin = clamp(flip ? first - op.shape.width + 1 : -first, 0, n);
-  const int end = clamp(flip ? first + 1 : op.shape.width - first, begin, n);
-  return {op.images + (size_t(b) * op.shape.height + row) * op.shape.width * 3, first, begin, end,
-          flip};
+  if (row < 0 || row >= height) return {nullptr, first, n, n, flip};
+  const int begin = clamp(flip ? first - width + 1 : -first, 0, n);
+  const int end = clamp(flip ? first + 1 : width - first, begin, n);
+  return {op.images + (size_t(b) * height + row) * width * 3, first, begin, end, flip};
 }
 
-// n pixels from x of row y of image b's crop on.
+// Pixels x .. x + n of row y of image b's crop.
 void gather(const InputPatches& op, int b, int y, int x, int n, Planes& planes) {
   const Source source = find(op, b, y, x, n);
   const int end = source.end;
@@ -65,7 +64,7 @@ void gather(const InputPatches& op, int b, int y, int x, int n, Planes& planes) 
   }
 }
 
-// n pixels from column x of row y on, of which x and n are multiples of the patch size.
+// Pixels x .. x + n of row y; x and n are multiples of the patch size.
 void write_row(const InputPatches& op, int b, int y, int x, int n, const Planes& planes) {
   const int patch = op.shape.patch, grid = op.shape.size / patch, py = y % patch;
   const size_t area = size_t(patch) * patch;
@@ -84,7 +83,7 @@ void write_row(const InputPatches& op, int b, int y, int x, int n, const Planes&
 }
 
 // ---- patches of one pixel -----------------------------------------------------------------------
-// Of element i of a row: factor and shift of channel i % 3, as three vectors that take turns.
+// Factor and shift of element i of a row, of channel i % 3: three vectors that take turns.
 struct Channels {
   simd::vf factor[3], shift[3];
 };
@@ -99,8 +98,7 @@ Channels channels_of(const InputPatches& op) {
   return channels;
 }
 
-// The same with the three bytes of a pixel side by side; some behind the last pixel are overwritten
-// as well.
+// As gather, with a pixel's three bytes next to each other; may write past the last pixel.
 void gather_pixels(const InputPatches& op, int b, int y, int x, int n, uint8_t* bytes) {
   const Source source = find(op, b, y, x, n);
   const int begin = source.begin, end = source.end;
@@ -109,7 +107,7 @@ void gather_pixels(const InputPatches& op, int b, int y, int x, int n, uint8_t* 
   } else {
     constexpr int step = simd::pixels_at_once;
     int i = begin;
-    // One pixel before those that are reversed is read as well.
+    // Also reads the pixel before those that it reverses.
     for (; i + step + 1 <= end; i += step)
       simd::reverse_pixels(source.pixels(i, step), bytes + 3 * i);
     for (; i < end; ++i) __builtin_memcpy(bytes + 3 * i, source.pixels(i, 1), 3);
@@ -120,9 +118,10 @@ void gather_pixels(const InputPatches& op, int b, int y, int x, int n, uint8_t* 
 
 void write_pixels(const InputPatches& op, const Channels& channels, int b, int y) {
   uint8_t bytes[3 * (stretch + simd::width)];
-  float* out = static_cast<float*>(op.out) + (size_t(b) * op.shape.size + y) * op.shape.size * 3;
-  for (int x = 0; x < op.shape.size; x += stretch) {
-    const int n = op.shape.size - x < stretch ? op.shape.size - x : stretch;
+  const int size = op.shape.size;
+  float* out = static_cast<float*>(op.out) + (size_t(b) * size + y) * size * 3;
+  for (int x = 0; x < size; x += stretch) {
+    const int n = size - x < stretch ? size - x : stretch;
     gather_pixels(op, b, y, x, n, bytes);
     const auto convert = [&](int i, int v, auto lanes) {
       lanes.store(out + 3 * x + i,
@@ -141,28 +140,27 @@ void write_pixels(const InputPatches& op, const Channels& channels, int b, int y
 
 template <>
 void CpuKernels::run(const InputPatches& op) {
-  require(op.shape.patch <= stretch, "InputPatches", "patch must be in 1-512");
-  if (op.shape.patch == 1) {
+  const int B = op.shape.B, size = op.shape.size, patch = op.shape.patch;
+  require(patch <= stretch, "InputPatches", "patch must be in 1-512");
+  if (patch == 1) {
     const Channels channels = channels_of(op);
 #pragma omp parallel for collapse(2) schedule(static)
-    for (int b = 0; b < op.shape.B; ++b)
-      for (int y = 0; y < op.shape.size; ++y) write_pixels(op, channels, b, y);
+    for (int b = 0; b < B; ++b)
+      for (int y = 0; y < size; ++y) write_pixels(op, channels, b, y);
     return;
   }
-  const int grid = op.shape.size / op.shape.patch, most = stretch / op.shape.patch * op.shape.patch;
+  const int grid = size / patch, max_pixels = stretch / patch * patch;
 #pragma omp parallel for collapse(2) schedule(static)
-  for (int b = 0; b < op.shape.B; ++b) {
+  for (int b = 0; b < B; ++b)
     for (int gy = 0; gy < grid; ++gy) {
       Planes planes;
-      for (int y = gy * op.shape.patch; y < (gy + 1) * op.shape.patch; ++y) {
-        for (int x = 0; x < op.shape.size; x += most) {
-          const int n = op.shape.size - x < most ? op.shape.size - x : most;
+      for (int y = gy * patch; y < (gy + 1) * patch; ++y)
+        for (int x = 0; x < size; x += max_pixels) {
+          const int n = size - x < max_pixels ? size - x : max_pixels;
           gather(op, b, y, x, n, planes);
           write_row(op, b, y, x, n, planes);
         }
-      }
     }
-  }
 }
 
 }  // namespace bv::BAREVISION_ISA

@@ -1,17 +1,18 @@
-// Pixels to normalised patches, what a ViT's first matrix product reads, or with patch = 1, pixel by
-// pixel, a ResNet's first convolution:
-//   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]
+// Pixels to normalised patches, the input of a ViT's first matrix product, or with patch = 1, pixel
+// by pixel, of a ResNet's first convolution:
+//   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]   =
 //   of pixel (gy * patch + py, gx * patch + px, c) as the image's crop takes it, 0 outside
-// as pixel * factor + shift, one fma. Channels alternate in the image and lie in planes in a patch:
-// a thread turns `width` neighbouring pixels of a row into `width` neighbours in each of 3 planes,
-// 16 bytes where the patch's side allows (8 for a side of 4 in 16 bits). Neighbouring threads write
-// neighbouring memory; their pixels' rows are read again by the next patches, from L1 or L2. The
-// 3 * width bytes of pixels begin anywhere: they are taken from whole 4-byte words, and byte by byte
-// only at a picture's border.
-// Patches of one pixel keep the image's order: a thread writes 16 bytes of a row, which come from the
-// 4 (fp32: 2) pixels that these elements begin and end in, in reversed order if flipped.
-// 1 byte in and 2 or 4 out an element: memory is the limit. 32 registers let 2048 threads live on an
-// SM, each with 28 bytes coming and 48 going: 57 KB of loads under way, where an H200 wants 24.
+// as pixel * factor + shift, one fma.
+//
+// Grid: (pieces of an image, images). Thread, patches: `width` neighbouring pixels of a row, written
+// as `width` neighbours in each of the 3 planes of the patch, 16 bytes where the patch's side allows
+// (8 for a side of 4 in 16 bits). Thread, patches of one pixel: 16 bytes of a row of pixels, from the
+// few pixels that these elements belong to. Neighbouring threads write neighbouring memory.
+// Pixels are 3 bytes and start anywhere: whole 4-byte words are read and shifted, and single bytes
+// only at an image's border. The next patches read the same rows from L1 or L2.
+//
+// 1 byte in and 2 or 4 out an element: memory is the limit. Registers and blocks per SM:
+// tests/kernels/resources.txt.
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/pack.cuh"
 #include "kernels/cuda/ptx.cuh"
@@ -26,7 +27,7 @@ struct Normalisation {
   float factor[3], shift[3];
 };
 
-// v[k] = bytes 4k .. 4k + 3 from any address on; reads no word that holds none of them.
+// v[k] = bytes 4k .. 4k + 3 from any address; reads only words that hold some of them.
 template <int words>
 __device__ void load_words(uint32_t (&v)[words], const uint8_t* bytes) {
   const unsigned into = reinterpret_cast<uintptr_t>(bytes) % 4, shift = into * 8;
@@ -45,7 +46,7 @@ __device__ uint32_t byte_of(const uint32_t (&v)[words], int k) {
   return v[k / 4] >> k % 4 * 8 & 0xFF;
 }
 
-// The pixels of 3 bytes each in reversed order.
+// Reverses the order of the pixels, 3 bytes each.
 template <int width, int words>
 __device__ void reverse_pixels(uint32_t (&v)[words]) {
   uint32_t reversed[words];
@@ -58,7 +59,7 @@ __device__ void reverse_pixels(uint32_t (&v)[words]) {
   for (int k = 0; k < words; ++k) v[k] = reversed[k];
 }
 
-// As one access, which nvcc makes of few of these stores.
+// As one access; nvcc would split most of these stores.
 template <class T, int width>
 __device__ void store_whole(T* p, const Elements<T, width>& x) {
   if constexpr (sizeof x == sizeof(uint4))
@@ -81,16 +82,16 @@ __global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normal
 
   const Crop crop = op.crops[b];
   const int row = y + crop.top;
-  const int left =
-      crop.left + (crop.flip ? op.shape.size - x - width : x);  // column of the leftmost
+  // Column of the leftmost pixel.
+  const int left = crop.left + (crop.flip ? op.shape.size - x - width : x);
   constexpr int words = (3 * width + 3) / 4;
   uint32_t v[words];
-  const bool row_inside = row >= 0 && row < op.shape.height;
+  const bool row_in_bounds = row >= 0 && row < op.shape.height;
   const ptrdiff_t at =
       ((static_cast<ptrdiff_t>(b) * op.shape.height + row) * op.shape.width + left) * 3;
   const ptrdiff_t end = static_cast<ptrdiff_t>(op.shape.B) * op.shape.height * op.shape.width * 3;
-  // The last word that has a byte of these pixels ends within the images, which start at a word.
-  if (width % 4 == 0 && row_inside && left >= 0 && left + width <= op.shape.width &&
+  // The last word with a byte of these pixels must end within the images, which start at a word.
+  if (width % 4 == 0 && row_in_bounds && left >= 0 && left + width <= op.shape.width &&
       at + 3 * width + 3 <= end) {
     load_words(v, op.images + at);
   } else {
@@ -99,7 +100,7 @@ __global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normal
 #pragma unroll
     for (int k = 0; k < 3 * width; ++k) {
       const int column = left + k / 3;
-      if (row_inside && column >= 0 && column < op.shape.width)
+      if (row_in_bounds && column >= 0 && column < op.shape.width)
         v[k / 4] |= uint32_t{op.images[at + k]} << k % 4 * 8;
     }
   }
@@ -126,10 +127,10 @@ __global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normali
   const unsigned piece = blockIdx.x * threads + threadIdx.x, y = piece / row_pieces;
   if (y >= unsigned(op.shape.size)) return;
   const int b = static_cast<int>(blockIdx.y);
-  // Elements e .. e + width of the row: from channel `phase` of pixel x to one of pixel `last`.
+  // Elements e .. e + width of the row: channel `phase` of pixel x up to a channel of pixel `last`.
   const unsigned e = (piece - y * row_pieces) * width;
   const int x = e / 3, phase = e % 3, last = (e + width - 1) / 3;
-  constexpr int pixels = (width + 1) / 3 + 1;  // that a piece may reach into
+  constexpr int pixels = (width + 1) / 3 + 1;  // that a piece may touch
   constexpr int words = (3 * pixels + 3) / 4;
 
   const Crop crop = op.crops[b];
@@ -137,12 +138,12 @@ __global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normali
   const int mirrored = crop.left + op.shape.size - 1;
   const int left = crop.flip ? mirrored - last : crop.left + x;  // column of the leftmost
   const int right = crop.flip ? mirrored - x : crop.left + last;
-  const bool row_inside = row >= 0 && row < op.shape.height;
+  const bool row_in_bounds = row >= 0 && row < op.shape.height;
   const ptrdiff_t at = (static_cast<ptrdiff_t>(b) * op.shape.height + row) * op.shape.width;
   const ptrdiff_t first = (at + (crop.flip ? right - pixels + 1 : left)) * 3;
   const ptrdiff_t end = static_cast<ptrdiff_t>(op.shape.B) * op.shape.height * op.shape.width * 3;
   uint32_t v[words];
-  if (row_inside && left >= 0 && right < op.shape.width && first >= 0 &&
+  if (row_in_bounds && left >= 0 && right < op.shape.width && first >= 0 &&
       first + 4 * words + 3 <= end) {
     load_words(v, op.images + first);
     if (crop.flip) reverse_pixels<pixels>(v);
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normali
 #pragma unroll
     for (int k = 0; k < 3 * pixels; ++k) {
       const int column = crop.flip ? right - k / 3 : left + k / 3;
-      if (row_inside && column >= 0 && column < op.shape.width)
+      if (row_in_bounds && column >= 0 && column < op.shape.width)
         v[k / 4] |= uint32_t{op.images[(at + column) * 3 + k % 3]} << k % 4 * 8;
     }
   }
@@ -162,7 +163,7 @@ __global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normali
     v[k] = static_cast<uint32_t>((uint64_t{high} << 32 | v[k]) >> phase * 8);
   }
 
-  float factor[3], shift[3];  // of the channels that elements 0, 1 and 2 are of
+  float factor[3], shift[3];  // for elements 0, 1 and 2
 #pragma unroll
   for (int k = 0; k < 3; ++k) {
     const int second = (k + 1) % 3, third = (k + 2) % 3;
@@ -183,28 +184,30 @@ __global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normali
 
 template <>
 void CudaKernels::run(const InputPatches& op, cudaStream_t stream) {
-  require(op.shape.size <= 16384, "InputPatches", "size: %d, but at most 16384", op.shape.size);
-  require(op.shape.B <= 65535, "InputPatches", "B: %d, but at most 65535", op.shape.B);
+  const int B = op.shape.B, size = op.shape.size, patch = op.shape.patch;
+  require(size <= 16384, "InputPatches", "size: %d, but at most 16384", size);
+  require(B <= 65535, "InputPatches", "B: %d, but at most 65535", B);
   Normalisation norm;
-  for (int c = 0; c < 3; ++c)
-    norm.factor[c] = 1.0f / (255.0f * op.shape.std[c]),
+  for (int c = 0; c < 3; ++c) {
+    norm.factor[c] = 1.0f / (255.0f * op.shape.std[c]);
     norm.shift[c] = -op.shape.mean[c] / op.shape.std[c];
+  }
   by_dtype(op.dtype, [&]<class T>() {
     constexpr int pack = Pack<T>::size;
-    if (op.shape.patch == 1 && in_packs<T>(op.shape.size)) {
-      const dim3 grid(ceil_div(op.shape.size * op.shape.size / pack * 3, threads), op.shape.B);
+    if (patch == 1 && in_packs<T>(size)) {
+      const dim3 grid(ceil_div(size * size / pack * 3, threads), B);
       return launch<input_pixels<T, pack>>(grid, threads, 0, stream, op, norm);
     }
-    const auto launch_width = [&]<int width>(std::integral_constant<int, width>) {
-      const dim3 grid(ceil_div(op.shape.size * op.shape.size / width, threads), op.shape.B);
+    const auto launch_patches = [&]<int width>() {
+      const dim3 grid(ceil_div(size * size / width, threads), B);
       launch<input_patches<T, width>>(grid, threads, 0, stream, op, norm);
     };
-    if (in_packs<T>(op.shape.patch))
-      launch_width(std::integral_constant<int, pack>());
-    else if (op.shape.patch % 4 == 0)
-      launch_width(std::integral_constant<int, 4>());
+    if (in_packs<T>(patch))
+      launch_patches.template operator()<pack>();
+    else if (patch % 4 == 0)
+      launch_patches.template operator()<4>();
     else
-      launch_width(std::integral_constant<int, 1>());
+      launch_patches.template operator()<1>();
   });
 }
 

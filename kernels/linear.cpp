@@ -3,18 +3,15 @@
 //   input    dinp[M,K] = dout[M,N] weight[N,K]                              dinp =
 //   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K],  dbias (+)= column sums of dout
 //                                                     = or += by accumulate
-//
-// The products are oneDNN's (kernels/cpu/matmul_onednn.h). Its kernels are fastest with both
-// factors in plain row-major order, so forward first writes weight^T [K,N] to its workspace: on
-// weights of a ViT a hundredth of the product's time, where oneDNN's own packing takes a tenth. The
-// column sums: each thread owns whole columns, 16 rows are added in registers and then onto the
-// running sum, so that the order is fixed and rounding stays small.
+// The products are oneDNN's (kernels/cpu/matmul_onednn.h). It is fastest with both factors in plain
+// row-major order, so forward first writes weight^T [K,N] to its workspace, which costs far less than
+// oneDNN's own packing. Column sums: each thread owns whole columns; 16 rows are added in registers,
+// then to the running sum: a fixed order and little rounding.
 // Limited by arithmetic: 2 M N K flops on (M K + N K + M N) floats.
 #include <omp.h>
 
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/matmul_onednn.h"
-#include "kernels/cpu/require.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/transpose.h"
 
@@ -24,7 +21,7 @@ namespace {
 using simd::vf;
 using simd::width;
 
-// Floats up to a multiple of 64 bytes.
+// A count of floats, up to a multiple of 64 bytes.
 size_t padded(size_t count) { return (count + 15) / 16 * 16; }
 
 // out[columns, rows] = inp[rows, columns]^T
@@ -38,15 +35,14 @@ void transpose(float* out, const float* inp, int rows, int columns) {
 
 constexpr int sum_vectors = 4;
 
-// out[0 .. n) += the sums of the columns of inp, whose rows are `stride` apart; n <= 4 * width
+// out[0 .. n) += column sums of inp, whose rows are `stride` apart; n <= 4 * width
 void add_sums(float* out, const float* inp, int rows, ptrdiff_t stride, int n) {
   vf sum[sum_vectors] = {};
   if (n == sum_vectors * width) {
     for (int r = 0; r < rows; ++r)
       for (int v = 0; v < sum_vectors; ++v) sum[v] += simd::load(inp + r * stride + v * width);
-    for (int v = 0; v < sum_vectors; ++v) {
+    for (int v = 0; v < sum_vectors; ++v)
       simd::store(out + v * width, simd::load(out + v * width) + sum[v]);
-    }
     return;
   }
   for (int v = 0; v * width < n; ++v) {
@@ -75,47 +71,36 @@ void sum_columns(float* out, const float* inp, int rows, int columns, bool accum
 }
 
 Product product(const LinearForward& op) {
-  return {.M = op.shape.M,
-          .N = op.shape.N,
-          .K = op.shape.K,
-          .a_transposed = false,
-          .has_bias = op.bias != nullptr,
-          .accumulate = false};
+  const auto [M, N, K] = op.shape;
+  return {.M = M, .N = N, .K = K, .has_bias = op.bias != nullptr};
 }
 Product product(const LinearBackwardInput& op) {
-  return {.M = op.shape.M,
-          .N = op.shape.K,
-          .K = op.shape.N,
-          .a_transposed = false,
-          .has_bias = false,
-          .accumulate = false};
+  const auto [M, N, K] = op.shape;
+  return {.M = M, .N = K, .K = N};
 }
 Product product(const LinearBackwardWeight& op) {
-  return {.M = op.shape.N,
-          .N = op.shape.K,
-          .K = op.shape.M,
-          .a_transposed = true,
-          .has_bias = false,
-          .accumulate = op.accumulate};
+  const auto [M, N, K] = op.shape;
+  return {.M = N, .N = K, .K = M, .a_transposed = true, .accumulate = op.accumulate};
 }
+
+size_t weight_count(const LinearShape& s) { return padded(size_t(s.K) * size_t(s.N)); }
 
 }  // namespace
 
-// Pointers are not looked at here, so a bias has to be reckoned with.
+// Pointers are not set yet, so there may be a bias or not.
 template <>
 size_t CpuKernels::workspace(const LinearForward& op) {
   Product with = product(op), without = with;
   with.has_bias = true, without.has_bias = false;
   const size_t a = matmul_->scratch_bytes(with), b = matmul_->scratch_bytes(without);
-  return padded(size_t(op.shape.K) * size_t(op.shape.N)) * sizeof(float) + (a > b ? a : b);
+  return weight_count(op.shape) * sizeof(float) + (a > b ? a : b);
 }
 
 template <>
 void CpuKernels::run(const LinearForward& op) {
-  auto* weight = static_cast<float*>(op.workspace);  // [K, N]
+  auto* weight = static_cast<float*>(op.workspace);  // weight^T [K, N]
   transpose(weight, static_cast<const float*>(op.weight), op.shape.N, op.shape.K);
-  matmul_->run(product(op), static_cast<float*>(op.out),
-               weight + padded(size_t(op.shape.K) * size_t(op.shape.N)),
+  matmul_->run(product(op), static_cast<float*>(op.out), weight + weight_count(op.shape),
                static_cast<const float*>(op.inp), weight, static_cast<const float*>(op.bias));
 }
 

@@ -3,8 +3,8 @@
 //   input    dinp[M,K] = dout[M,N] weight[N,K]                              dinp =
 //   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K],  dbias (+)= column sums of dout
 //                                                     = or += by accumulate
-// The products are cuBLASLt's (kernels/cuda/matmul.h), with fp32 sums and dweight in fp32; it adds
-// the bias as it writes out. The column sums are kernels/cuda/column_sums.cuh's, in a fixed order.
+// The products are cuBLASLt's (kernels/cuda/matmul.h), with fp32 sums and dweight in fp32; its
+// epilogue adds the bias. Column sums: kernels/cuda/column_sums.cuh, in a fixed order.
 // Limited by arithmetic: 2 M N K flops on M K + N K + M N elements.
 #include <algorithm>
 
@@ -16,42 +16,30 @@ namespace bv::BAREVISION_GPU {
 namespace {
 
 Product product(const LinearForward& op, bool has_bias) {
-  return {.M = op.shape.M,
-          .N = op.shape.N,
-          .K = op.shape.K,
-          .a_transposed = false,
+  const auto [M, N, K] = op.shape;
+  return {.M = M,
+          .N = N,
+          .K = K,
           .b_transposed = true,
           .has_bias = has_bias,
           .dtype = op.dtype,
           .c_dtype = op.dtype};
 }
 Product product(const LinearBackwardInput& op) {
-  return {.M = op.shape.M,
-          .N = op.shape.K,
-          .K = op.shape.N,
-          .a_transposed = false,
-          .b_transposed = false,
-          .has_bias = false,
-          .dtype = op.dtype,
-          .c_dtype = op.dtype};
+  const auto [M, N, K] = op.shape;
+  return {.M = M, .N = K, .K = N, .dtype = op.dtype, .c_dtype = op.dtype};
 }
 Product product(const LinearBackwardWeight& op) {
-  return {.M = op.shape.N,
-          .N = op.shape.K,
-          .K = op.shape.M,
-          .a_transposed = true,
-          .b_transposed = false,
-          .has_bias = false,
-          .dtype = op.dtype,
-          .c_dtype = DType::fp32};
+  const auto [M, N, K] = op.shape;
+  return {.M = N, .N = K, .K = M, .a_transposed = true, .dtype = op.dtype, .c_dtype = DType::fp32};
 }
 
-// The column sums' workspace begins behind the product's.
+// The column sums' workspace follows the product's.
 size_t padded(size_t bytes) { return ceil_div(bytes, size_t{256}) * 256; }
 
 }  // namespace
 
-// Pointers are not looked at here, so a bias has to be reckoned with.
+// Pointers are not set yet, so there may be a bias or not.
 template <>
 size_t CudaKernels::workspace(const LinearForward& op) {
   return std::max(matmul_->workspace_bytes(product(op, true)),
@@ -60,15 +48,10 @@ size_t CudaKernels::workspace(const LinearForward& op) {
 
 template <>
 void CudaKernels::run(const LinearForward& op, cudaStream_t stream) {
-  const Product p = product(op, op.bias != nullptr);
-  matmul_->run(p,
-               {.c = op.out,
-                .workspace = op.workspace,
-                .a = op.inp,
-                .b = op.weight,
-                .bias = op.bias,
-                .accumulate = false},
-               stream);
+  matmul_->run(
+      product(op, op.bias != nullptr),
+      {.c = op.out, .workspace = op.workspace, .a = op.inp, .b = op.weight, .bias = op.bias},
+      stream);
 }
 
 template <>
@@ -78,14 +61,7 @@ size_t CudaKernels::workspace(const LinearBackwardInput& op) {
 
 template <>
 void CudaKernels::run(const LinearBackwardInput& op, cudaStream_t stream) {
-  const Product p = product(op);
-  matmul_->run(p,
-               {.c = op.dinp,
-                .workspace = op.workspace,
-                .a = op.dout,
-                .b = op.weight,
-                .bias = nullptr,
-                .accumulate = false},
+  matmul_->run(product(op), {.c = op.dinp, .workspace = op.workspace, .a = op.dout, .b = op.weight},
                stream);
 }
 
@@ -98,25 +74,24 @@ size_t CudaKernels::workspace(const LinearBackwardWeight& op) {
 template <>
 void CudaKernels::run(const LinearBackwardWeight& op, cudaStream_t stream) {
   const Product p = product(op);
-  const size_t bytes = matmul_->workspace_bytes(p);
   matmul_->run(p,
                {.c = op.dweight,
                 .workspace = op.workspace,
                 .a = op.dout,
                 .b = op.inp,
-                .bias = nullptr,
                 .accumulate = op.accumulate},
                stream);
   if (op.dbias)
-    column_sums(props_,
-                {.out = op.dbias,
-                 .workspace = static_cast<char*>(op.workspace) + padded(bytes),
-                 .inp = op.dout,
-                 .rows = op.shape.M,
-                 .C = op.shape.N,
-                 .dtype = op.dtype,
-                 .accumulate = op.accumulate},
-                stream);
+    column_sums(
+        props_,
+        {.out = op.dbias,
+         .workspace = static_cast<char*>(op.workspace) + padded(matmul_->workspace_bytes(p)),
+         .inp = op.dout,
+         .rows = op.shape.M,
+         .C = op.shape.N,
+         .dtype = op.dtype,
+         .accumulate = op.accumulate},
+        stream);
 }
 
 }  // namespace bv::BAREVISION_GPU

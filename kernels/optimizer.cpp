@@ -1,18 +1,12 @@
-// The update of all parameters in two passes over the flat arenas, with PyTorch's meaning of every
-// option:
+// The update of all parameters in two passes over the flat arenas; mathematics: kernels.h.
 //   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / (scale * divisor)
-//   update  g = grad * factor, factor = 1 / (scale * divisor) * min(1, clip / (grad_norm + 1e-6))
-//     sgd    g += wd w;  m = t == 1 ? g : momentum m + g;  w -= lr (nesterov ? g + momentum m : m)
-//     adam   g += wd w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
-//            w -= lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
-//     adamw  w -= lr wd w, then as adam without its wd
-//   then the state of the loss scale moves on (kernels.h)
+//   update  unscale, clip, SGD or Adam or AdamW; then the state of the loss scale
 // The norm adds squares in double, where no finite gradient's square overflows: the sum is finite
-// exactly if all gradients are. Its partial sums belong to stretches of fixed length and are added
-// in order, so threads, which share these out, don't change the result.
+// exactly if all gradients are. Its partial sums are those of fixed blocks, added in order, so the
+// number of threads doesn't change the result. An update takes runs of chunks that all decay or all
+// don't.
 // Norm: 4 bytes an element; Adam: 28; Scale: 8. Memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
-#include "kernels/cpu/require.h"
 #include "kernels/cpu/simd.h"
 
 namespace bv::BAREVISION_ISA {
@@ -28,7 +22,7 @@ constexpr size_t norm_block = 16384;
 constexpr size_t norm_blocks(size_t count) { return (count + norm_block - 1) / norm_block; }
 
 double sum_of_squares(const float* x, int n) {
-  constexpr int ahead = 1024;  // one stream alone leaves the memory waiting at every page's end
+  constexpr int ahead = 1024;  // a single stream stalls at the end of every page
   simd::vd low{}, high{};
   for_each(n, [&](int i, auto lanes) {
     __builtin_prefetch(x + i + ahead);
@@ -46,9 +40,9 @@ double sum_of_squares(const float* x, int n) {
 // One step's numbers, the same for all elements.
 struct Step {
   float factor;      // of the gradient
-  float lr;          // of the momentum; for Adam over 1 - beta1^t
+  float lr;          // Adam: / (1 - beta1^t)
   float root_scale;  // 1 / sqrt(1 - beta2^t)
-  float decay;       // adamw: 1 - lr wd, where weights decay
+  float decay;       // AdamW: 1 - lr wd, where weights decay
   float beta1, beta2, one_minus_beta1, one_minus_beta2;
   bool first;
 };
@@ -108,16 +102,7 @@ void adam(const OptimizerUpdate& op, const Step& step, size_t begin, int n, bool
   });
 }
 
-// Elements begin .. end, which all decay or all don't.
-void update(const OptimizerUpdate& op, const Step& step, size_t begin, size_t end, bool decays) {
-  const int n = static_cast<int>(end - begin);
-  if (op.kind == OptimizerKind::sgd)
-    sgd(op, step, begin, n, decays);
-  else
-    adam(op, step, begin, n, decays);
-}
-
-// After an update, or after one that was skipped.
+// After an update, done or skipped.
 void update_state(UpdateState& state, const LossScaling& scaling) {
   const bool dynamic = scaling.growth_interval > 0;
   float scale = state.loss_scale;
@@ -140,14 +125,15 @@ void update_state(UpdateState& state, const LossScaling& scaling) {
 void update_all(const OptimizerUpdate& op) {
   const Step step = make_step(op);
   const size_t chunks = (op.count + chunk - 1) / chunk;
-  constexpr size_t block = 256;  // chunks a thread takes at a time
+  constexpr size_t block = 256;  // chunks per thread and turn
 #pragma omp parallel for schedule(static)
   for (size_t first = 0; first < chunks; first += block) {
     const size_t last = first + block < chunks ? first + block : chunks;
     for (size_t begin = first, end; begin < last; begin = end) {
       for (end = begin + 1; end < last && !op.decay[end] == !op.decay[begin];) ++end;
-      update(op, step, begin * chunk, end * chunk < op.count ? end * chunk : op.count,
-             op.decay[begin]);
+      const size_t at = begin * chunk, stop = end * chunk < op.count ? end * chunk : op.count;
+      const auto update = op.kind == OptimizerKind::sgd ? sgd : adam;
+      update(op, step, at, static_cast<int>(stop - at), op.decay[begin]);
     }
   }
 }
@@ -178,7 +164,6 @@ void CpuKernels::run(const GradientNorm& op) {
 
 template <>
 void CpuKernels::run(const OptimizerUpdate& op) {
-  const bool is_sgd = op.kind == OptimizerKind::sgd;
   if (!op.state->found_inf) update_all(op);
   update_state(*op.state, op.scaling);
 }

@@ -1,26 +1,21 @@
 // The update of all parameters in two passes over the flat arenas; mathematics: kernels.h.
 //   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / (scale * divisor)
-//   update  unscale, clip, SGD or Adam or AdamW, master weights and their 16-bit copy; then the
-//           state of the loss scale, by one thread in a launch of its own, since every block of the
-//           update reads it
+//   update  unscale, clip, SGD or Adam or AdamW: master weights and 16-bit compute_weights; then the
+//           state of the loss scale, by one thread in its own launch, since every block of the update
+//           reads it
 //
-// Norm. A square may overflow where the number doesn't, so the sum is one of doubles: finite exactly
-// if all gradients are. Adding each square as a double would hold up a consumer chip: an sm_86 with
-// 936 GB/s reads 234 G elements/s and makes 2 double operations a clock and SM, 280 G/s, conversions
-// among them. So a thread adds the squares of 16 elements in fp32 and the result as a double: 1/16 of
-// it. Where that sum leaves the range in which fp32 loses nothing, the 16 are added again as doubles.
-// A block sums a stretch of 8192 elements, a second launch of one block the stretches, all in fixed
-// order. 4 bytes an element, limited by memory: 4 accesses of 16 bytes under way in each thread, with
-// 32 registers 8 blocks of 256 threads on an SM: 128 KB, where 4.3 TB/s in 700 ns need 23 KB of each
-// of 132 SMs.
+// Norm. A square may overflow where the number doesn't, so the sum is of doubles: finite exactly if
+// all gradients are. Consumer chips make too few double operations to add every square as one, so a
+// thread adds the squares of 16 elements in fp32 and the result as a double; where that sum leaves
+// the range in which fp32 loses nothing, the 16 are added again as doubles. A block sums 8192
+// elements, a second launch of one block the blocks' sums, all in fixed order.
+// Update. A thread takes 4 elements in 16-byte accesses. Each thread computes the step's numbers:
+// 1 - beta^t is -expm1(t log beta) with log beta from the host, in fp32 good to 2 ulp where pow would
+// need doubles. Kinds of optimizer are uniform branches, not template parameters. A skipped update
+// returns after reading found_inf: only the state is written.
 //
-// Update. A thread takes 4 elements: 16-byte accesses of grad, weight, m and v, 8 bytes of the copy:
-// with AdamW 30 bytes an element and 1/64 for the flag of decay. Limited by memory: an H200 has time
-// for 200 instructions an element, an sm_86 for 570; about 90 are needed. 64 bytes are under way in
-// each thread, with 47 registers 5 blocks of 256 threads on an SM: 80 KB. Each thread works out the
-// step's numbers anew: 1 - beta^t comes as -expm1(t log beta), log beta from the host, in fp32 good to
-// 2 ulp where pow would need doubles. Kinds of optimizer are uniform branches, not template
-// parameters. A skipped update is over after reading found_inf: not a byte is written but the state.
+// Memory is the limit: norm 4 bytes an element, AdamW 30 with compute_weights. Registers and blocks
+// per SM: tests/kernels/resources.txt.
 #include <math.h>
 
 #include "kernels/cuda/cuda_kernels.h"
@@ -32,7 +27,7 @@ namespace {
 
 constexpr int threads = 256, width = Pack<float>::size;
 
-// Elements at .. at + 3 of `count`, 0 beyond.
+// Elements at .. at + 3; 0 past `count`.
 __device__ Pack<float> load_4(const float* p, size_t at, size_t count) {
   if (at + width <= count) return load_pack(p + at);
   Pack<float> x{};
@@ -64,7 +59,7 @@ __device__ double sum_of_squares(const Pack<float> (&x)[norm_packs]) {
   float sum = 0;
   for (const Pack<float>& pack : x)
     for (const float e : pack.at) sum = fmaf(e, e, sum);
-  // Below, a square may have lost digits; a NaN is not in the range either.
+  // Below, a square may have lost digits; a NaN fails both comparisons.
   if (sum > 0x1p-100f && sum < INFINITY) return sum;
   double exact = 0;
   for (const Pack<float>& pack : x)
@@ -98,7 +93,7 @@ __global__ void __launch_bounds__(finish_threads)
 }
 
 // ---- update -------------------------------------------------------------------------------------
-// What the host works out of beta1 and beta2, as doubles first.
+// Computed from beta1 and beta2 by the host, in double.
 struct Betas {
   float beta1, beta2, one_minus_beta1, one_minus_beta2, log_beta1, log_beta2;
 };
@@ -106,9 +101,9 @@ struct Betas {
 // One step's numbers, the same for all elements.
 struct Step {
   float factor;      // of the gradient
-  float lr;          // of the momentum; for Adam over 1 - beta1^t
+  float lr;          // Adam: / (1 - beta1^t)
   float root_scale;  // 1 / sqrt(1 - beta2^t)
-  float decay;       // adamw: 1 - lr wd, where weights decay
+  float decay;       // AdamW: 1 - lr wd, where weights decay
   bool first;
 };
 
@@ -147,7 +142,7 @@ __device__ float adam(const OptimizerUpdate& op, const Betas& betas, const Step&
   return w * (decays && decoupled ? step.decay : 1) - m / root * step.lr;
 }
 
-// T: of the copy; float: there is none.
+// T: of compute_weights; float: none.
 template <class T>
 __global__ void __launch_bounds__(threads) optimizer_update(OptimizerUpdate op, Betas betas) {
   const size_t at = (size_t(blockIdx.x) * threads + threadIdx.x) * width;
@@ -201,7 +196,9 @@ __global__ void __launch_bounds__(threads) scale(Scale op) {
   store_4(op.data, x, at, op.count);
 }
 
-constexpr size_t max_elements = size_t{1} << 40;  // more than 2^31 blocks take
+unsigned blocks_of(size_t count) {
+  return static_cast<unsigned>(ceil_div(count, size_t{threads} * width));
+}
 
 }  // namespace
 
@@ -226,16 +223,15 @@ void CudaKernels::run(const OptimizerUpdate& op, cudaStream_t stream) {
                     .one_minus_beta2 = static_cast<float>(1 - op.beta2),
                     .log_beta1 = static_cast<float>(log(op.beta1)),
                     .log_beta2 = static_cast<float>(log(op.beta2))};
-  const auto blocks = static_cast<unsigned>(ceil_div(op.count, size_t{threads} * width));
-  by_dtype(op.dtype,
-           [&]<class T>() { launch<optimizer_update<T>>(blocks, threads, 0, stream, op, betas); });
+  by_dtype(op.dtype, [&]<class T>() {
+    launch<optimizer_update<T>>(blocks_of(op.count), threads, 0, stream, op, betas);
+  });
   launch<update_state>(1, 1, 0, stream, op.state, op.scaling);
 }
 
 template <>
 void CudaKernels::run(const Scale& op, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(ceil_div(op.count, size_t{threads} * width));
-  launch<scale>(blocks, threads, 0, stream, op);
+  launch<scale>(blocks_of(op.count), threads, 0, stream, op);
 }
 
 }  // namespace bv::BAREVISION_GPU

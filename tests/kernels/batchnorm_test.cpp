@@ -1,16 +1,19 @@
+// Batch norm: the oracle, its gradients against finite differences (over the batches of several
+// processes, too), and the cases.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
 namespace {
 
+// ---- oracle -------------------------------------------------------------------------------------
+// An empty residual, running_mean, running_var or out stands for a null pointer.
 namespace oracle {
 
-// norm; the last argument for its sizes, an empty residual, running or out is none.
 struct BatchNormResult {
   Tensor out, mean, rstd, running_mean, running_var;
 };
 
-// What the backward passes have of the forward one.
+// Saved by forward for the backward passes.
 struct BatchNormSaved {
   Values inp, mean, rstd, weight, bias;
 };
@@ -19,38 +22,37 @@ struct BatchNormSums {
   Tensor dbias, dweight, g;
 };
 
-struct Moments {
-  Tracked mean, variance;
-};
-
-// Of one channel over parts of the same size.
-Moments merged(const Values& moments, int parts, int C, int c) {
-  const auto at = [&](int part, int which) {
-    return Tracked(moments[(size_t(part) * 2 + which) * C + c]);
-  };
-  Tracked mean = 0, within = 0, between = 0;
-  for (int part = 0; part < parts; ++part) mean += at(part, 0), within += at(part, 1);
-  mean = mean / Tracked(parts);
-  for (int part = 0; part < parts; ++part) {
-    const Tracked off = at(part, 0) - mean;
-    between += off * off;
+// Mean and variance over parts of the same size, as [2, C].
+Tensor merged_moments(const Values& moments, int parts, int C) {
+  Tensor merged(2 * size_t(C));
+  for (int c = 0; c < C; ++c) {
+    const auto at = [&](int part, int which) {
+      return Tracked(moments[(size_t(part) * 2 + which) * C + c]);
+    };
+    Tracked mean = 0, within = 0, between = 0;
+    for (int part = 0; part < parts; ++part) mean += at(part, 0), within += at(part, 1);
+    mean = mean / Tracked(parts);
+    for (int part = 0; part < parts; ++part) {
+      const Tracked off = at(part, 0) - mean;
+      between += off * off;
+    }
+    merged[c] = mean, merged[C + c] = within / Tracked(parts) + between / Tracked(parts);
   }
-  return {mean, within / Tracked(parts) + between / Tracked(parts)};
+  return merged;
 }
 
 Tracked rstd_of(Tracked variance, double eps) { return Tracked(1) / sqrt(variance + Tracked(eps)); }
 
-// Of Op, BatchNormForward or BatchNormEvaluate, the last step.
-template <class Op>
-Tracked normalised(double inp, const double* residual, Tracked mean, Tracked rstd, double weight,
-                   double bias, const Op& o) {
-  Tracked y = (Tracked(inp) - mean) * (rstd * Tracked(weight)) + Tracked(bias);
-  if (residual) y += Tracked(*residual);
-  if (o.relu && y.value < 0) y.value = 0;
+// out[i]
+Tracked normalised(const Values& inp, const Values& residual, size_t i, Tracked mean, Tracked rstd,
+                   double weight, double bias, bool relu) {
+  Tracked y = (Tracked(inp[i]) - mean) * (rstd * Tracked(weight)) + Tracked(bias);
+  if (!residual.empty()) y += Tracked(residual[i]);
+  if (relu && y.value < 0) y.value = 0;
   return y;
 }
 
-// kernels.h fixes how y is computed, since its sign decides: so here, too, in fp32.
+// The sign of y decides, so kernels.h fixes how it is computed: the same here, in fp32.
 bool positive(const BatchNormSaved& s, size_t i, size_t c) {
   const float scale = float(s.rstd[c]) * float(s.weight[c]);
   return std::fma(float(s.inp[i]) - float(s.mean[c]), scale, float(s.bias[c])) > 0;
@@ -60,15 +62,6 @@ Tracked xhat(const BatchNormSaved& s, size_t i, size_t c) {
   return (Tracked(s.inp[i]) - Tracked(s.mean[c])) * Tracked(s.rstd[c]);
 }
 
-Tensor merged_moments(const Values& moments, int parts, int C) {
-  Tensor both(2 * size_t(C));
-  for (int c = 0; c < C; ++c) {
-    const Moments m = merged(moments, parts, C, c);
-    both[c] = m.mean, both[C + c] = m.variance;
-  }
-  return both;
-}
-
 BatchNormResult batchnorm_forward(const Values& inp, const Values& residual, const Values& moments,
                                   const Values& weight, const Values& bias,
                                   const Values& running_mean, const Values& running_var,
@@ -76,13 +69,12 @@ BatchNormResult batchnorm_forward(const Values& inp, const Values& residual, con
   const size_t C = size_t(o.shape.C);
   BatchNormResult r{Tensor(inp.size()), Tensor(C), Tensor(C), Tensor(running_mean.size()),
                     Tensor(running_var.size())};
-  const Tensor both = merged_moments(moments, o.parts, o.shape.C);
+  const Tensor merged = merged_moments(moments, o.parts, o.shape.C);
   for (size_t c = 0; c < C; ++c) {
-    const Tracked mean = both[c], variance = both[C + c];
+    const Tracked mean = merged[c], variance = merged[C + c];
     r.mean[c] = mean, r.rstd[c] = rstd_of(variance, o.eps);
     for (size_t i = c; i < inp.size(); i += C)
-      r.out[i] = normalised(inp[i], residual.empty() ? nullptr : &residual[i], mean, r.rstd[c],
-                            weight[c], bias[c], o);
+      r.out[i] = normalised(inp, residual, i, mean, r.rstd[c], weight[c], bias[c], o.relu);
     if (running_mean.empty()) continue;
     const Tracked momentum = o.momentum, rest = Tracked(1) - momentum;
     const double n = double(o.shape.rows) * o.parts;
@@ -102,8 +94,8 @@ Tensor batchnorm_evaluate(const Values& inp, const Values& residual, const Value
   Tensor out(inp.size());
   for (size_t i = 0; i < inp.size(); ++i) {
     const size_t c = i % size_t(o.shape.C);
-    out[i] = normalised(inp[i], residual.empty() ? nullptr : &residual[i], running_mean[c],
-                        rstd_of(running_var[c], o.eps), weight[c], bias[c], o);
+    out[i] = normalised(inp, residual, i, running_mean[c], rstd_of(running_var[c], o.eps),
+                        weight[c], bias[c], o.relu);
   }
   return out;
 }
@@ -135,18 +127,17 @@ Tensor batchnorm_backward(const Values& sums, const Values& dout, const BatchNor
   return dinp;
 }
 
-// Batch norm over the batches of `parts` processes: the loss is over all of them.
+// ---- the oracle's gradients ---------------------------------------------------------------------
+// Over the batches of `parts` processes; the loss is the sum over all of them.
 void check_batchnorm(int parts, bool relu, bool with_residual) {
   TestValues random(15);
   const int rows = 6, C = 5;
   const size_t count = size_t(rows) * C;
-  BatchNormForward o{};
-  o.shape = {rows, C}, o.parts = parts, o.eps = 0.1f, o.relu = relu;
-  BatchNormBackwardSums o_sums{};
-  o_sums.shape = {rows, C}, o_sums.relu = relu;
-  BatchNormBackward o_back{};
-  // With a residual g is there already.
-  o_back.shape = {rows, C}, o_back.parts = parts, o_back.relu = relu && !with_residual;
+  const BatchNormForward o{.shape = {rows, C}, .parts = parts, .eps = 0.1f, .relu = relu};
+  const BatchNormBackwardSums o_sums{.shape = {rows, C}, .relu = relu};
+  // With a residual, dout is g, to which relu has been applied.
+  const BatchNormBackward o_back{
+      .shape = {rows, C}, .parts = parts, .relu = relu && !with_residual};
   Values weight = random.normal(C, 1, 0.3), bias = random.normal(C);
   std::vector<Values> inp(parts), residual(parts), dout(parts);
   for (int part = 0; part < parts; ++part) {
@@ -201,9 +192,8 @@ TEST(Oracle, BatchNormOverPartsIsThatOverAllRows) {
   EXPECT_TRUE(
       compare(values_of(merged_moments(moments, 2, 3)), values_of(together), Values(6, 1e-12))
           .ok());
-  // Running statistics: momentum, and n / (n - 1) of the variance with n = 8.
-  BatchNormForward o{};
-  o.shape = {4, 3}, o.parts = 2, o.eps = 1e-5f, o.momentum = 0.25f;
+  // Running statistics: momentum, and n / (n - 1) times the variance with n = 8.
+  const BatchNormForward o{.shape = {4, 3}, .parts = 2, .eps = 1e-5f, .momentum = 0.25f};
   const BatchNormResult r = batchnorm_forward({all.begin(), all.begin() + 12}, {}, moments,
                                               Values(3, 1), Values(3), {1, 2, 3}, {4, 5, 6}, o);
   for (size_t c = 0; c < 3; ++c) {
@@ -211,30 +201,22 @@ TEST(Oracle, BatchNormOverPartsIsThatOverAllRows) {
     EXPECT_NEAR(r.running_var[c].value,
                 0.75 * (4 + double(c)) + 0.25 * 8 / 7 * together[3 + c].value, 1e-12);
   }
-  // Evaluated with the same statistics, it is the same.
-  Values mean, variance;
-  for (size_t c = 0; c < 3; ++c)
-    mean.push_back(together[c].value), variance.push_back(together[3 + c].value);
-  BatchNormEvaluate e{};
-  e.shape = {4, 3}, e.eps = 1e-5f;
-  const Values part(all.begin(), all.begin() + 12);
-  EXPECT_TRUE(
-      compare(values_of(batchnorm_evaluate(part, {}, mean, variance, Values(3, 1), Values(3), e)),
-              values_of(r.out), Values(12, 1e-12))
-          .ok());
+  // Evaluation with the same statistics gives the same.
+  const Values both = values_of(together), part(all.begin(), all.begin() + 12);
+  const Tensor evaluated =
+      batchnorm_evaluate(part, {}, {both.begin(), both.begin() + 3}, {both.begin() + 3, both.end()},
+                         Values(3, 1), Values(3), {.shape = {4, 3}, .eps = 1e-5f});
+  EXPECT_TRUE(compare(values_of(evaluated), values_of(r.out), Values(12, 1e-12)).ok());
 }
 
 }  // namespace oracle
 
+// ---- cases --------------------------------------------------------------------------------------
 constexpr float eps = 1e-5f, momentum = 0.1f;
 constexpr double far = 1000;  // from zero, with a deviation of about 1
 
-struct Sizes {
-  int rows, C;
-  size_t count() const { return size_t(rows) * size_t(C); }
-  Shape shape() const { return {rows, C}; }
-  std::string name() const { return sizes({{"rows", rows}, {"C", C}}); }
-};
+size_t count(const RowsShape& s) { return size_t(s.rows) * size_t(s.C); }
+std::string name_of(const RowsShape& s) { return sizes({{"rows", s.rows}, {"C", s.C}}); }
 
 Values positive(Problem& p, size_t n) {
   Values values;
@@ -242,12 +224,12 @@ Values positive(Problem& p, size_t n) {
   return values;
 }
 
-// A batch; every channel with a mean and a deviation of its own.
-Values batch(Problem& p, Sizes s, bool offset) {
-  if (p.exact) return p.data(s.count());
+// A batch; every channel has its own mean and deviation.
+Values batch(Problem& p, RowsShape s, bool offset) {
+  if (p.exact) return p.data(count(s));
   const Values mean = p.random.normal(size_t(s.C), offset ? far : 0, offset ? 5 : 2);
   const Values deviation = positive(p, size_t(s.C));
-  Values inp = p.random.normal(s.count());
+  Values inp = p.random.normal(count(s));
   for (size_t i = 0; i < inp.size(); ++i) {
     const size_t c = i % size_t(s.C);
     inp[i] = mean[c] + deviation[c] * inp[i];
@@ -256,7 +238,7 @@ Values batch(Problem& p, Sizes s, bool offset) {
 }
 
 // The moments of `inp`, and made-up ones of the other parts.
-Values moments_of(Problem& p, const Values& inp, Sizes s, int parts) {
+Values moments_of(Problem& p, const Values& inp, RowsShape s, int parts) {
   const Values own = rounded(column_moments(inp, s.rows, s.C));
   const size_t C = size_t(s.C);
   Values all = own;
@@ -268,21 +250,22 @@ Values moments_of(Problem& p, const Values& inp, Sizes s, int parts) {
   return all;
 }
 
-// ---- forward ------------------------------------------------------------------------------------
+// ---- cases: forward -----------------------------------------------------------------------------
 struct Forward {
-  Sizes s;
+  RowsShape s;
   int parts = 1;
   bool relu = false, residual = false, running = false, offset = false, exact = false;
 
   std::string name() const {
-    return s.name() + sizes({{"parts", parts}}) + flag(relu, "relu") + flag(residual, "residual") +
-           flag(running, "running") + flag(offset, "offset") + flag(exact, "exact");
+    return name_of(s) + sizes({{"parts", parts}}) + flag(relu, "relu") +
+           flag(residual, "residual") + flag(running, "running") + flag(offset, "offset") +
+           flag(exact, "exact");
   }
 };
 
 BatchNormForward operation(const Forward& f, DType dtype) {
   // Where the problem is exact, the variance is 3/4, and rstd 1.
-  return {.shape = {f.s.rows, f.s.C},
+  return {.shape = f.s,
           .parts = f.parts,
           .eps = f.exact ? 0.25f : eps,
           .momentum = momentum,
@@ -290,23 +273,13 @@ BatchNormForward operation(const Forward& f, DType dtype) {
           .dtype = dtype};
 }
 
-void run_forward(Kernels& k, DeviceArguments& a, BatchNormForward o) {
-  o.out = a.at("out"), o.mean = a.at<float>("mean"), o.rstd = a.at<float>("rstd");
-  o.running_mean = a.optional<float>("running_mean");
-  o.running_var = a.optional<float>("running_var");
-  o.inp = a.at("inp"), o.residual = a.optional("residual");
-  o.moments = a.at<float>("moments");
-  o.weight = a.at<float>("weight"), o.bias = a.at<float>("bias");
-  launch(k, a, o);
-}
-
 Problem forward(DType dtype, Forward f) {
   Problem p(dtype);
   p.exact = f.exact, p.any_threads = true;
-  const Sizes s = f.s;
+  const RowsShape s = f.s;
   const size_t C = size_t(s.C);
   const Values inp = batch(p, s, f.offset);
-  const Values residual = f.residual ? p.data(s.count()) : Values{};
+  const Values residual = f.residual ? p.data(count(s)) : Values{};
   Values moments = moments_of(p, inp, s, f.parts);
   if (f.exact) {
     const Values mean = p.data_fp32(C);
@@ -318,39 +291,41 @@ Problem forward(DType dtype, Forward f) {
   const BatchNormForward o = operation(f, dtype);
   const oracle::BatchNormResult r =
       oracle::batchnorm_forward(inp, residual, moments, weight, bias, running_mean, running_var, o);
-  p.output("out", s.shape(), r.out);
+  p.output("out", {s.rows, s.C}, r.out);
   p.output_fp32("mean", {s.C}, r.mean), p.output_fp32("rstd", {s.C}, r.rstd);
   if (f.running) {
     p.output_fp32("running_mean", {s.C}, r.running_mean, running_mean);
     p.output_fp32("running_var", {s.C}, r.running_var, running_var);
   }
-  p.input("inp", s.shape(), inp), p.input_fp32("moments", {f.parts, 2, s.C}, moments);
-  if (f.residual) p.input("residual", s.shape(), residual);
+  p.input("inp", {s.rows, s.C}, inp), p.input_fp32("moments", {f.parts, 2, s.C}, moments);
+  if (f.residual) p.input("residual", {s.rows, s.C}, residual);
   p.input_fp32("weight", {s.C}, weight), p.input_fp32("bias", {s.C}, bias);
-  p.run = [=](Kernels& k, DeviceArguments& a) { run_forward(k, a, o); };
+  p.runs(o);
   return p;
 }
 
-// An output that is judged together with others.
-void unjudged(Problem& p, const std::string& name, const Shape& shape, DType dtype) {
+// Outputs that check_together judges.
+void unjudged(Problem& p, const Shape& shape, DType dtype,
+              std::initializer_list<const char*> names) {
   size_t bytes = size_of(dtype);
   for (const int extent : shape) bytes *= size_t(extent);
-  p.arguments.push_back({.name = name,
-                         .shape = shape,
-                         .dtype = dtype,
-                         .bytes = bytes,
-                         .before = {},
-                         .expected = {},
-                         .check = [](auto) { return std::string(); }});
+  for (const char* name : names)
+    p.arguments.push_back({.name = name,
+                           .shape = shape,
+                           .dtype = dtype,
+                           .bytes = bytes,
+                           .before = {},
+                           .expected = {},
+                           .check = [](auto) { return std::string(); }});
 }
 
-// A NaN is never lost, and no moment that isn't finite gets into the running statistics.
+// A NaN stays one, and no moment that isn't finite changes the running statistics.
 Problem forward_not_finite(DType dtype, Forward f) {
   Problem p(dtype);
-  const Sizes s = f.s;
+  const RowsShape s = f.s;
   const size_t C = size_t(s.C);
   Values inp = batch(p, s, false), moments = moments_of(p, inp, s, f.parts);
-  // In the last part, so that it is there with one and with several.
+  // In the last part, whether there is one or several.
   const size_t mean = 2 * C * size_t(f.parts - 1), variance = mean + C;
   moments[mean + 0] = NAN, moments[variance + 1] = NAN;
   moments[mean + 2] = -INFINITY, moments[variance + 3] = INFINITY;
@@ -360,64 +335,56 @@ Problem forward_not_finite(DType dtype, Forward f) {
   const BatchNormForward o = operation(f, dtype);
   const oracle::BatchNormResult r =
       oracle::batchnorm_forward(inp, {}, moments, weight, bias, running_mean, running_var, o);
-  unjudged(p, "out", s.shape(), dtype);
-  unjudged(p, "mean", {s.C}, DType::fp32), unjudged(p, "rstd", {s.C}, DType::fp32);
+  unjudged(p, {s.rows, s.C}, dtype, {"out"}), unjudged(p, {s.C}, DType::fp32, {"mean", "rstd"});
   p.output_fp32("running_mean", {s.C}, r.running_mean, running_mean);
   p.output_fp32("running_var", {s.C}, r.running_var, running_var);
-  p.input("inp", s.shape(), inp), p.input_fp32("moments", {f.parts, 2, s.C}, moments);
+  p.input("inp", {s.rows, s.C}, inp), p.input_fp32("moments", {f.parts, 2, s.C}, moments);
   p.input_fp32("weight", {s.C}, weight), p.input_fp32("bias", {s.C}, bias);
-  p.run = [=](Kernels& k, DeviceArguments& a) { run_forward(k, a, o); };
+  p.runs(o);
   p.check_together = [=](const DeviceArguments& a) {
     const Values out = decode(a.read("out"), dtype);
     for (size_t i = 0; i < out.size(); ++i) {
       const size_t c = i % C;
-      if (c == 2 || c == 3) continue;  // of infinities
+      if (c == 2 || c == 3) continue;  // infinite moments
       const bool nan = c < 2 || i == 4;
       if (nan ? !std::isnan(out[i])
               : !(std::fabs(out[i] - r.out[i].value) <= tolerance(r.out[i], dtype)))
-        return "out " + index_name(i, s.shape()) + " is " + std::to_string(out[i]);
+        return "out " + index_name(i, Shape{s.rows, s.C}) + " is " + std::to_string(out[i]);
     }
     return std::string();
   };
   return p;
 }
 
-// place: the argument that out lies on, or "".
-Problem evaluate(DType dtype, Sizes s, bool relu, bool with_residual, const std::string& place,
+// place: the argument that out overwrites, or "".
+Problem evaluate(DType dtype, RowsShape s, bool relu, bool with_residual, const std::string& place,
                  bool exact) {
   Problem p(dtype);
   p.exact = exact, p.any_threads = true;
   const size_t C = size_t(s.C);
-  const Values inp = batch(p, s, false), residual = with_residual ? p.data(s.count()) : Values{};
+  const Values inp = batch(p, s, false), residual = with_residual ? p.data(count(s)) : Values{};
   const Values mean = p.data_fp32(C), variance = exact ? Values(C, 0.75) : positive(p, C);
   const Values weight = p.data_fp32(C, 1), bias = p.data_fp32(C);
-  BatchNormEvaluate o{};
-  o.shape = {s.rows, s.C}, o.eps = exact ? 0.25f : eps, o.relu = relu, o.dtype = dtype;
-  p.output("out", s.shape(),
+  const BatchNormEvaluate o{.shape = s, .eps = exact ? 0.25f : eps, .relu = relu, .dtype = dtype};
+  p.output("out", {s.rows, s.C},
            oracle::batchnorm_evaluate(inp, residual, mean, variance, weight, bias, o),
            place == "inp"        ? inp
            : place == "residual" ? residual
                                  : Values{});
-  if (place != "inp") p.input("inp", s.shape(), inp);
-  if (with_residual && place != "residual") p.input("residual", s.shape(), residual);
+  if (place != "inp") p.input("inp", {s.rows, s.C}, inp);
+  if (with_residual && place != "residual") p.input("residual", {s.rows, s.C}, residual);
   p.input_fp32("running_mean", {s.C}, mean), p.input_fp32("running_var", {s.C}, variance);
   p.input_fp32("weight", {s.C}, weight), p.input_fp32("bias", {s.C}, bias);
-  p.run = [=](Kernels& k, DeviceArguments& a) mutable {
-    o.out = a.at("out"), o.inp = a.at(place == "inp" ? "out" : "inp");
-    o.residual = a.optional(place == "residual" ? "out" : "residual");
-    o.running_mean = a.at<float>("running_mean"), o.running_var = a.at<float>("running_var");
-    o.weight = a.at<float>("weight"), o.bias = a.at<float>("bias");
-    launch(k, a, o);
-  };
+  p.runs(o, {{place, "out"}});
   return p;
 }
 
-// ---- backward -----------------------------------------------------------------------------------
-// near_zero: most y are nothing but what fma leaves of the rounding of a product, of either sign.
+// ---- cases: backward ----------------------------------------------------------------------------
+// near_zero: most y are only the rounding error of a product, which fma keeps, of either sign.
 enum class Kind { normal, offset, near_zero, exact };
 const char* const kind_names[] = {"", "_offset", "_near_zero", "_exact"};
 
-oracle::BatchNormSaved saved(Problem& p, Sizes s, Kind kind) {
+oracle::BatchNormSaved saved(Problem& p, RowsShape s, Kind kind) {
   p.exact = kind == Kind::exact;
   const size_t C = size_t(s.C);
   oracle::BatchNormSaved v;
@@ -441,20 +408,14 @@ oracle::BatchNormSaved saved(Problem& p, Sizes s, Kind kind) {
   return v;
 }
 
-void add_saved(Problem& p, Sizes s, const oracle::BatchNormSaved& v) {
-  p.input("inp", s.shape(), v.inp);
+void add_saved(Problem& p, RowsShape s, const oracle::BatchNormSaved& v) {
+  p.input("inp", {s.rows, s.C}, v.inp);
   p.input_fp32("mean", {s.C}, v.mean), p.input_fp32("rstd", {s.C}, v.rstd);
   p.input_fp32("weight", {s.C}, v.weight), p.input_fp32("bias", {s.C}, v.bias);
 }
 
-template <class Op>
-void set_saved(DeviceArguments& a, Op& o) {
-  o.inp = a.at("inp"), o.mean = a.at<float>("mean"), o.rstd = a.at<float>("rstd");
-  o.weight = a.at<float>("weight"), o.bias = a.at<float>("bias");
-}
-
 struct Sums {
-  Sizes s;
+  RowsShape s;
   bool relu, residual;  // with both, `out` is given
   enum G { none, wanted, in_place } g;
   bool accumulate = false;
@@ -462,21 +423,21 @@ struct Sums {
 
   std::string name() const {
     const char* gs[] = {"", "_g", "_g_in_place"};
-    return s.name() + flag(relu, "relu") + flag(residual, "residual") + gs[g] +
+    return name_of(s) + flag(relu, "relu") + flag(residual, "residual") + gs[g] +
            flag(accumulate, "accumulate") + kind_names[int(kind)];
   }
 };
 
 Problem backward_sums(DType dtype, Sums t) {
   Problem p(dtype);
-  const Sizes s = t.s;
+  const RowsShape s = t.s;
   const oracle::BatchNormSaved v = saved(p, s, t.kind);
-  const Values dout = p.data(s.count());
+  const Values dout = p.data(count(s));
   Values out;
   if (t.relu && t.residual)
-    for (const double y : p.data(s.count())) out.push_back(std::max(y, 0.0));
-  BatchNormBackwardSums o{};
-  o.shape = {s.rows, s.C}, o.relu = t.relu, o.dtype = dtype, o.accumulate = t.accumulate;
+    for (const double y : p.data(count(s))) out.push_back(std::max(y, 0.0));
+  const BatchNormBackwardSums o{
+      .shape = s, .relu = t.relu, .dtype = dtype, .accumulate = t.accumulate};
   const oracle::BatchNormSums r = oracle::batchnorm_backward_sums(dout, out, v, o);
   Tensor sums = r.dbias;
   sums.insert(sums.end(), r.dweight.begin(), r.dweight.end());
@@ -484,77 +445,58 @@ Problem backward_sums(DType dtype, Sums t) {
   p.gradient("dweight", {s.C}, r.dweight, t.accumulate);
   p.gradient("dbias", {s.C}, r.dbias, t.accumulate);
   const bool in_place = t.g == Sums::in_place;
-  if (t.g != Sums::none) p.output("g", s.shape(), r.g, in_place ? dout : Values{});
-  if (!in_place) p.input("dout", s.shape(), dout);
-  if (!out.empty()) p.input("out", s.shape(), out);
+  if (t.g != Sums::none) p.output("g", {s.rows, s.C}, r.g, in_place ? dout : Values{});
+  if (!in_place) p.input("dout", {s.rows, s.C}, dout);
+  if (!out.empty()) p.input("out", {s.rows, s.C}, out);
   add_saved(p, s, v);
-  p.run = [=](Kernels& k, DeviceArguments& a) mutable {
-    o.sums = a.at<float>("sums");
-    o.dweight = a.at<float>("dweight"), o.dbias = a.at<float>("dbias");
-    o.g = a.optional("g"), o.dout = a.at(in_place ? "g" : "dout"), o.out = a.optional("out");
-    set_saved(a, o);
-    launch(k, a, o);
-  };
+  p.runs(o, {{"dout", in_place ? "g" : "dout"}});
   return p;
 }
 
-Problem backward(DType dtype, Sizes s, int parts, bool relu, bool in_place, Kind kind) {
+Problem backward(DType dtype, RowsShape s, int parts, bool relu, bool in_place, Kind kind) {
   Problem p(dtype);
   p.any_threads = true;
   const oracle::BatchNormSaved v = saved(p, s, kind);
-  const Values dout = p.data(s.count());
-  // As they come out of many numbers.
+  const Values dout = p.data(count(s));
+  // As large as sums over that many rows.
   const Values sums = p.data_fp32(2 * size_t(s.C), 0, std::sqrt(double(s.rows) * parts));
-  BatchNormBackward o{};
-  o.shape = {s.rows, s.C}, o.parts = parts, o.relu = relu, o.dtype = dtype;
-  p.output("dinp", s.shape(), oracle::batchnorm_backward(sums, dout, v, o),
+  const BatchNormBackward o{.shape = s, .parts = parts, .relu = relu, .dtype = dtype};
+  p.output("dinp", {s.rows, s.C}, oracle::batchnorm_backward(sums, dout, v, o),
            in_place ? dout : Values{});
   p.input_fp32("sums", {2, s.C}, sums);
-  if (!in_place) p.input("dout", s.shape(), dout);
+  if (!in_place) p.input("dout", {s.rows, s.C}, dout);
   add_saved(p, s, v);
-  p.run = [=](Kernels& k, DeviceArguments& a) mutable {
-    o.dinp = a.at("dinp"), o.sums = a.at<float>("sums");
-    o.dout = a.at(in_place ? "dinp" : "dout");
-    set_saved(a, o);
-    launch(k, a, o);
-  };
+  p.runs(o, {{"dout", in_place ? "dinp" : "dout"}});
   return p;
 }
 
-// Forward and then backward with what it has saved: the gradient passes where out is positive. Of
-// channel c, most y lie as near to zero as in Kind::near_zero.
-Problem signs(DType dtype, Sizes s) {
+// Forward, then backward from what it saved: the gradient passes exactly where out is positive. Most
+// y are as near to zero as in Kind::near_zero.
+Problem signs(DType dtype, RowsShape s) {
   Problem p(dtype);
   const oracle::BatchNormSaved v = saved(p, s, Kind::near_zero);
-  // Those of other numbers, so that mean and rstd come out as they were, but for rounding.
+  // Those that give this mean and rstd, but for rounding.
   Values moments = v.mean;
   for (const double rstd : v.rstd) moments.push_back(float(1 / (rstd * rstd) - eps));
-  const Values dout(s.count(), 1);
-  unjudged(p, "out", s.shape(), dtype), unjudged(p, "g", s.shape(), dtype);
-  unjudged(p, "mean", {s.C}, DType::fp32), unjudged(p, "rstd", {s.C}, DType::fp32);
-  unjudged(p, "sums", {2, s.C}, DType::fp32);
-  unjudged(p, "dweight", {s.C}, DType::fp32), unjudged(p, "dbias", {s.C}, DType::fp32);
-  p.input("inp", s.shape(), v.inp), p.input_fp32("moments", {1, 2, s.C}, moments);
-  p.input("dout", s.shape(), dout);
+  const Values dout(count(s), 1);
+  unjudged(p, {s.rows, s.C}, dtype, {"out", "g"}), unjudged(p, {2, s.C}, DType::fp32, {"sums"});
+  unjudged(p, {s.C}, DType::fp32, {"mean", "rstd", "dweight", "dbias"});
+  p.input("inp", {s.rows, s.C}, v.inp), p.input_fp32("moments", {1, 2, s.C}, moments);
+  p.input("dout", {s.rows, s.C}, dout);
   p.input_fp32("weight", {s.C}, v.weight), p.input_fp32("bias", {s.C}, v.bias);
-  const BatchNormForward o = operation({.s = s, .relu = true}, dtype);
+  const BatchNormForward forward = operation({.s = s, .relu = true}, dtype);
+  const BatchNormBackwardSums backward{.shape = s, .relu = true, .dtype = dtype};
   p.run = [=](Kernels& k, DeviceArguments& a) {
-    run_forward(k, a, o);
-    BatchNormBackwardSums b{};
-    b.sums = a.at<float>("sums");
-    b.dweight = a.at<float>("dweight"), b.dbias = a.at<float>("dbias");
-    b.g = a.at("g"), b.dout = a.at("dout");
-    set_saved(a, b);
-    b.shape = {s.rows, s.C}, b.relu = true, b.dtype = dtype;
-    launch(k, a, b);
+    launch(k, a, bound(forward, a, {}));
+    launch(k, a, bound(backward, a, {{"out", "none"}}));
   };
   p.check_together = [=](const DeviceArguments& a) {
     const Values out = decode(a.read("out"), dtype), g = decode(a.read("g"), dtype);
     for (size_t i = 0; i < out.size(); ++i) {
-      const bool underflow = dtype == DType::fp16 && out[i] == 0;  // of a y that passed
+      const bool underflow = dtype == DType::fp16 && out[i] == 0;  // of a positive y
       if (!(g[i] == (out[i] > 0 ? 1 : 0)) && !underflow)
-        return "g " + index_name(i, s.shape()) + " is " + std::to_string(g[i]) + ", where out is " +
-               std::to_string(out[i]);
+        return "g " + index_name(i, Shape{s.rows, s.C}) + " is " + std::to_string(g[i]) +
+               ", where out is " + std::to_string(out[i]);
     }
     return std::string();
   };
@@ -566,23 +508,23 @@ KernelCases batchnorm_cases() {
   const auto add_forward = [&](const Forward& f) {
     cases.add("batchnorm_forward" + f.name(), forward, f);
   };
-  const auto add_evaluate = [&](Sizes s, bool relu, bool residual, const std::string& place,
+  const auto add_evaluate = [&](RowsShape s, bool relu, bool residual, const std::string& place,
                                 bool exact) {
-    cases.add("batchnorm_evaluate" + s.name() + flag(relu, "relu") + flag(residual, "residual") +
+    cases.add("batchnorm_evaluate" + name_of(s) + flag(relu, "relu") + flag(residual, "residual") +
                   flag(!place.empty(), "in_place_of_") + place + flag(exact, "exact"),
               evaluate, s, relu, residual, place, exact);
   };
   const auto add_sums = [&](const Sums& t) {
     cases.add("batchnorm_backward_sums" + t.name(), backward_sums, t);
   };
-  const auto add_backward = [&](Sizes s, int parts, bool relu, bool in_place, Kind kind) {
-    cases.add("batchnorm_backward" + s.name() + sizes({{"parts", parts}}) + flag(relu, "relu") +
+  const auto add_backward = [&](RowsShape s, int parts, bool relu, bool in_place, Kind kind) {
+    cases.add("batchnorm_backward" + name_of(s) + sizes({{"parts", parts}}) + flag(relu, "relu") +
                   flag(in_place, "in_place") + kind_names[int(kind)],
               backward, s, parts, relu, in_place, kind);
   };
-  // Every path at each size; of the options that change it but little another one each time.
+  // Every path at each size; the options that change it little take turns.
   int i = 0;
-  const auto add = [&](Sizes s) {
+  const auto add = [&](RowsShape s) {
     for (const bool relu : {false, true})
       for (const bool residual : {false, true}) {
         Forward f{s, 1 + i % 3, relu, residual, i % 4 != 0, i % 5 == 0};
@@ -611,9 +553,9 @@ KernelCases batchnorm_cases() {
   for (const int rows : {1, 2, 7, 100, 1000})
     for (const int C : {1, 3, 8, 17, 64, 100, 512, 2048})
       if (rows * C <= 100000) add({rows, C});
-  for (const Sizes s : {Sizes{3000, 40}, {30000, 3}}) add(s);
-  // Rows that are a power of two, so that dividing by them is exact.
-  for (const Sizes s : {Sizes{8, 1}, {16, 5}, {4, 64}, {128, 24}, {2, 520}}) {
+  for (const RowsShape s : {RowsShape{3000, 40}, {30000, 3}}) add(s);
+  // A power of two of rows, so that dividing by them is exact.
+  for (const RowsShape s : {RowsShape{8, 1}, {16, 5}, {4, 64}, {128, 24}, {2, 520}}) {
     for (const bool relu : {false, true}) {
       for (const bool residual : {false, true}) {
         add_forward({.s = s, .parts = 1 + relu, .relu = relu, .residual = residual, .exact = true});
@@ -624,8 +566,8 @@ KernelCases batchnorm_cases() {
     }
     add_sums({s, true, true, Sums::wanted, false, Kind::exact});
   }
-  for (const Sizes s : {Sizes{3, 8}, {20, 17}, {50, 64}, {300, 100}}) {
-    cases.add("batchnorm_signs" + s.name(), signs, s);
+  for (const RowsShape s : {RowsShape{3, 8}, {20, 17}, {50, 64}, {300, 100}}) {
+    cases.add("batchnorm_signs" + name_of(s), signs, s);
     add_sums({s, true, false, Sums::wanted, false, Kind::near_zero});
     add_backward(s, 1, true, false, Kind::near_zero);
     for (const int parts : {1, 3}) {
@@ -643,6 +585,13 @@ KernelCases batchnorm_cases() {
 }
 
 [[maybe_unused]] const bool added = add_cases(batchnorm_cases());
+
+// One of the running statistics alone.
+using Op = BatchNormForward;
+[[maybe_unused]] const bool refused = refuses<Op>({
+    {"running_var", [](Op& o) { o.running_mean = o.mean, o.running_var = nullptr; }},
+    {"running_mean", [](Op& o) { o.running_mean = nullptr, o.running_var = o.mean; }},
+});
 
 }  // namespace
 }  // namespace bv::test

@@ -1,23 +1,24 @@
+// Convolution: the oracle, its gradients against finite differences, and the cases.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
 namespace {
 
+// ---- oracle -------------------------------------------------------------------------------------
 namespace oracle {
 
-// an empty add is none.
 struct Range {
   int begin, end;
 };
 
-// What a tap of the filter joins: a pixel of out and the one of inp that it reads there, as [n, p, q]
-// and [n, h, w] in one number.
-struct Joined {
+// A pixel of out and the one of inp that a tap of the filter reads for it: the flat indices [n, p, q]
+// and [n, h, w].
+struct PixelPair {
   int out, inp;
 };
 
-std::vector<Joined> joined_by(int r, int s, const ConvShape& o) {
-  std::vector<Joined> pixels;
+std::vector<PixelPair> pixel_pairs(int r, int s, const ConvShape& o) {
+  std::vector<PixelPair> pixels;
   for (int n = 0; n < o.N; ++n)
     for (int p = 0; p < o.P(); ++p)
       for (int q = 0; q < o.Q(); ++q) {
@@ -28,23 +29,23 @@ std::vector<Joined> joined_by(int r, int s, const ConvShape& o) {
   return pixels;
 }
 
-// All products of a convolution, in rows of what lies side by side: f(element of out, begin of a row
-// of inp, begin of a row of weight, length), for k and for c within its group in these ranges.
+// All products of a convolution, in contiguous rows: f(element of out, begin of a row of inp, begin
+// of a row of weight, length), for k and for c within its group in these ranges.
 template <class F>
 void each_row(const ConvShape& o, Range k_range, Range c_range, F f) {
   const int C = o.C / o.groups, K = o.K / o.groups;
   for (int r = 0; r < o.R; ++r)
     for (int s = 0; s < o.S; ++s)
-      for (const Joined& pixel : joined_by(r, s, o))
+      for (const PixelPair& pixel : pixel_pairs(r, s, o))
         for (int k = k_range.begin; k < k_range.end; ++k)
           f(size_t(pixel.out) * o.K + k, size_t(pixel.inp) * o.C + k / K * C + c_range.begin,
             ((size_t(k) * o.R + r) * o.S + s) * C + c_range.begin, c_range.end - c_range.begin);
 }
 
-// Few enough that their weights of a tap stay in the cache.
+// Few enough for a tap's weights to stay in the cache.
 constexpr int k_block = 16, c_block = 128;
 
-// f(range of k) for all K, on all threads.
+// f(range) for 0 .. count in blocks, on all threads.
 template <class F>
 void each_range(int count, int block, F f) {
 #pragma omp parallel for schedule(dynamic)
@@ -107,17 +108,17 @@ std::vector<float> squared(const Values& values) {
   return squares;
 }
 
-// A sum of n products, each product and each partial sum rounded to fp32. In what order a device
-// adds isn't known; of the squares of the partial sums S_1 ... S_n, the mean over all orders is
+// A sum of n products, each product and each partial sum rounded to fp32. The order in which a device
+// adds is unknown; the mean over all orders of the sum of the squared partial sums is
 //   (n + 1) (squares / 6 + sum^2 / 3),   squares = the sum of the squared products.
-// A single order may be far from it where the sum is small: hence a half instead of the sixth, what
-// it would be without knowing the sum. fp32 is enough for squares.
+// A single order may be far from it where the sum is small: hence 1/2 instead of 1/6, its value when
+// the sum is unknown. fp32 is precise enough for squares.
 Tracked sum_of_products(double sum, double squares, double n) {
   constexpr double r = Tracked::rounding;
   return {sum, r * r * (squares + (n + 1) * (squares / 2 + sum * sum / 3))};
 }
 
-// How many taps reach each pixel of out, and of inp.
+// The number of taps that reach each pixel of out and of inp.
 struct Reach {
   std::vector<int> out, inp;
 };
@@ -127,7 +128,8 @@ Reach reach(const ConvShape& o) {
              std::vector<int>(size_t(o.N) * o.H * o.W)};
   for (int r = 0; r < o.R; ++r)
     for (int s = 0; s < o.S; ++s)
-      for (const Joined& pixel : joined_by(r, s, o)) ++taps.out[pixel.out], ++taps.inp[pixel.inp];
+      for (const PixelPair& pixel : pixel_pairs(r, s, o))
+        ++taps.out[pixel.out], ++taps.inp[pixel.inp];
   return taps;
 }
 
@@ -141,6 +143,7 @@ Tensor conv_forward(const Values& inp, const Values& weight, const ConvShape& o)
   return out;
 }
 
+// add may be empty.
 Tensor conv_backward_input(const Values& dout, const Values& weight, const Values& add,
                            const ConvShape& o) {
   const Values sum = backward_input(dout, weight, o);
@@ -148,7 +151,7 @@ Tensor conv_backward_input(const Values& dout, const Values& weight, const Value
   const std::vector<int> taps = reach(o).inp;
   Tensor dinp(sum.size());
   for (size_t i = 0; i < dinp.size(); ++i) {
-    // One more number, wherever in the order.
+    // One more term, anywhere in the order.
     const double more = add.empty() ? 0 : add[i];
     dinp[i] = sum_of_products(sum[i] + more, squares[i] + more * more,
                               double(taps[i / o.C]) * (o.K / o.groups) + !add.empty());
@@ -161,7 +164,7 @@ Tensor conv_backward_weight(const Values& dout, const Values& inp, const ConvSha
   const std::vector<float> squares = backward_weight(squared(dout), squared(inp), o);
   Values pixels;  // by tap
   for (int r = 0; r < o.R; ++r)
-    for (int s = 0; s < o.S; ++s) pixels.push_back(double(joined_by(r, s, o).size()));
+    for (int s = 0; s < o.S; ++s) pixels.push_back(double(pixel_pairs(r, s, o).size()));
   Tensor dweight(sum.size());
   const size_t C = size_t(o.C / o.groups);
   for (size_t i = 0; i < dweight.size(); ++i)
@@ -169,7 +172,7 @@ Tensor conv_backward_weight(const Values& dout, const Values& inp, const ConvSha
   return dweight;
 }
 
-// The formula of kernels.h word for word, in loops over everything.
+// The formula of kernels.h, literally.
 Values convolution(const Values& inp, const Values& weight, const ConvShape& o) {
   Values out(size_t(o.out_count()));
   const int C = o.C / o.groups;
@@ -190,6 +193,7 @@ Values convolution(const Values& inp, const Values& weight, const ConvShape& o) 
   return out;
 }
 
+// ---- the oracle's gradients ---------------------------------------------------------------------
 TEST(Oracle, Convolution) {
   TestValues random(12);
   for (const ConvShape& s : {ConvShape{1, 1, 1, 1, 1, 1, 1, 1, 0},
@@ -238,6 +242,7 @@ TEST(Oracle, ConvolutionExpectsLittleMoreErrorThanRoundingEachSumMakes) {
 
 }  // namespace oracle
 
+// ---- cases --------------------------------------------------------------------------------------
 std::string name_of(const ConvShape& s) {
   return sizes(
              {{"N", s.N}, {"H", s.H}, {"W", s.W}, {"C", s.C}, {"K", s.K}, {"R", s.R}, {"S", s.S}}) +
@@ -248,8 +253,7 @@ Shape inp_of(const ConvShape& s) { return {s.N, s.H, s.W, s.C}; }
 Shape out_of(const ConvShape& s) { return {s.N, s.P(), s.Q(), s.K}; }
 Shape weight_of(const ConvShape& s) { return {s.K, s.R, s.S, s.C / s.groups}; }
 
-// As Problem::data, but of millions of elements each is one of some thousand numbers, which is
-// much faster.
+// As Problem::data, but large tensors repeat a few thousand numbers, which is much faster.
 Values data(Problem& p, double count, double mean = 0) {
   const size_t n = size_t(count), few = 4096;
   if (n < 4 * few) return p.data(n, mean);
@@ -259,7 +263,7 @@ Values data(Problem& p, double count, double mean = 0) {
   return values;
 }
 
-// Of out as the device has stored it.
+// The moments must be those of out as the device stored it.
 std::string check_moments(const DeviceArguments& a, const ConvShape& s, DType dtype) {
   const int rows = s.N * s.P() * s.Q();
   const Tensor known = column_moments(decode(a.read("out"), dtype), rows, s.K);
@@ -270,7 +274,7 @@ std::string check_moments(const DeviceArguments& a, const ConvShape& s, DType dt
   return c.ok() ? "" : "moments of out as it is stored: " + c.describe(Shape{2, s.K});
 }
 
-enum class Moments { none, wanted, of_offset };  // of_offset: of an out that is far from zero
+enum class Moments { none, wanted, of_offset };  // of_offset: out is far from zero
 
 Problem forward(DType dtype, ConvShape s, Moments moments, bool exact) {
   Problem p(dtype);
@@ -285,7 +289,7 @@ Problem forward(DType dtype, ConvShape s, Moments moments, bool exact) {
                            .bytes = 2 * sizeof(float) * size_t(s.K),
                            .before = {},
                            .expected = {},
-                           .check = [](auto) { return std::string(); }});  // but together with out
+                           .check = [](auto) { return std::string(); }});  // checked with out
     p.check_together = [=](const DeviceArguments& a) { return check_moments(a, s, dtype); };
   }
   p.input("inp", inp_of(s), inp), p.input("weight", weight_of(s), weight);
@@ -371,7 +375,7 @@ const ConvShape odd_shapes[] = {
     {1, 6, 7, 3, 16, 3, 3, 1, 0},
     {1, 5, 6, 5, 40, 3, 3, 1, 1},
     {2, 6, 5, 42, 5, 3, 3, 2, 1},
-    // filters that lie on padding for the most part
+    // filters mostly on padding
     {2, 1, 1, 16, 24, 3, 3, 1, 1},
     {2, 2, 2, 64, 64, 3, 3, 1, 1},
     {3, 2, 2, 8, 16, 3, 3, 2, 1},
@@ -385,7 +389,7 @@ const ConvShape odd_shapes[] = {
     {2, 6, 9, 8, 24, 1, 3, 2, 1},
     {2, 15, 1, 8, 8, 1, 1, 1, 0},
     {2, 4, 5, 8, 16, 4, 5, 1, 0},
-    // strides that leave out rows of the image, also at its end
+    // strides that skip rows of the image, also at its end
     {1, 8, 10, 16, 8, 3, 3, 2, 0},
     {1, 10, 11, 3, 8, 7, 7, 3, 3},
     {1, 9, 9, 16, 16, 1, 1, 3, 0},
@@ -397,7 +401,7 @@ const ConvShape odd_shapes[] = {
     {1, 7, 5, 32, 32, 3, 3, 1, 1, 32},
     {1, 7, 5, 32, 64, 3, 3, 2, 1, 32},
     {2, 4, 4, 10, 15, 1, 1, 1, 0, 5},
-    // around the sizes of tiles
+    // around tile sizes
     {1, 9, 9, 24, 72, 3, 3, 1, 1},
     {1, 7, 7, 8, 136, 3, 3, 1, 1},
     {1, 7, 7, 136, 24, 1, 1, 1, 0},
@@ -405,7 +409,7 @@ const ConvShape odd_shapes[] = {
     {1, 6, 5, 200, 136, 3, 3, 2, 1},
     {1, 4, 4, 72, 200, 3, 3, 1, 1},
     {17, 3, 3, 8, 8, 3, 3, 1, 1},
-    // one tile of out, or of dinp, whose depth blocks share
+    // one tile of out or of dinp, whose gemm_k blocks share
     {2, 2, 2, 256, 64, 3, 3, 1, 1},
     {2, 2, 2, 64, 256, 3, 3, 1, 1},
     {1, 40, 41, 8, 16, 3, 3, 1, 1},
@@ -432,7 +436,7 @@ KernelCases conv_cases() {
         "conv_backward_weight" + name_of(s) + flag(accumulate, "accumulate") + flag(exact, "exact"),
         backward_weight, s, accumulate, exact);
   };
-  // Each in every direction; of the options another one each time.
+  // Each in every direction; the options take turns.
   int i = 0;
   const auto add_once = [&](const ConvShape& s) {
     add_forward(s, i % 2 ? Moments::none : Moments::wanted, false);
@@ -450,7 +454,7 @@ KernelCases conv_cases() {
       add_backward_weight(s, accumulate, accumulate == (i % 4 < 2));
     ++i;
   }
-  // Without padding, which would make variance enough.
+  // Without padding, whose zeros would add variance.
   for (const ConvShape& s : {ConvShape{2, 7, 7, 64, 64, 3, 3, 1, 0},
                              {1, 9, 9, 72, 40, 1, 1, 1, 0},
                              {1, 15, 15, 3, 16, 7, 7, 2, 0},
@@ -459,7 +463,7 @@ KernelCases conv_cases() {
                              {3, 1, 1, 5, 7, 1, 1, 1, 0}})
     add_forward(s, Moments::of_offset, false);
 
-  // More than 8 MB, which the CPU computes in parts; like any other on a GPU, and slow on its stand-in.
+  // More than 8 MB, which the CPU computes in parts; no special case on a GPU, and slow on simt.
   add_forward({3, 105, 106, 8, 64, 1, 1, 1, 0}, Moments::wanted, false);
   cases.back().cpu_only = true;
   add_backward_input({3, 105, 106, 64, 8, 1, 1, 1, 0}, Add::given, false);
@@ -484,7 +488,7 @@ KernelCases conv_cases() {
     return list.begin()[random.below(int(list.size()))];
   };
   for (int n = 0; n < 800; ++n) {
-    const bool eights = n % 2;  // channels as tensor cores want them
+    const bool eights = n % 2;  // as tensor cores need them
     const int groups = eights ? 1 : one_of({1, 2, 3, 8});
     const ConvShape s{
         .N = one_of({1, 2, 3}),
@@ -503,6 +507,23 @@ KernelCases conv_cases() {
 }
 
 [[maybe_unused]] const bool added = add_cases(conv_cases());
+
+template <class Op>
+bool refuses_shapes() {
+  return refuses<Op>({
+      {"padding", [](Op& o) { o.shape.padding = -1; }},
+      {"C must be", [](Op& o) { o.shape.C = 5, o.shape.K = 4, o.shape.groups = 2; }},
+      {"K must be", [](Op& o) { o.shape.C = 4, o.shape.K = 5, o.shape.groups = 2; }},
+      {"smaller than the filter", [](Op& o) { o.shape.R = o.shape.H + 2 * o.shape.padding + 1; }},
+      {"smaller than the filter", [](Op& o) { o.shape.S = o.shape.W + 2 * o.shape.padding + 1; }},
+      {"more positions", [](Op& o) { o.shape.N = o.shape.H = o.shape.W = 1 << 12; }},
+      {"2^30", [](Op& o) { o.shape.C = 1 << 15, o.shape.K = 1 << 16, o.shape.groups = 1; }},
+      {"stride", [](Op& o) { o.shape.stride = 256; }, Refusal<Op>::gpu},
+  });
+}
+[[maybe_unused]] const bool refused = refuses_shapes<ConvForward>() &&
+                                      refuses_shapes<ConvBackwardInput>() &&
+                                      refuses_shapes<ConvBackwardWeight>();
 
 }  // namespace
 }  // namespace bv::test

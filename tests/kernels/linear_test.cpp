@@ -1,17 +1,20 @@
+// Matrix products with bias: the oracle, its gradients against finite differences, and the cases.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
 namespace {
 
+// ---- oracle -------------------------------------------------------------------------------------
 namespace oracle {
 
-// an empty bias is none.
 struct LinearGradient {
   Tensor dweight, dbias;
 };
 
-Tensor linear_forward(const Values& inp, const Values& weight, const Values& bias, int M, int N,
-                      int K) {
+// bias may be empty.
+Tensor linear_forward(const Values& inp, const Values& weight, const Values& bias,
+                      const LinearShape& s) {
+  const auto [M, N, K] = s;
   Tensor out(size_t(M) * N);
   for (int m = 0; m < M; ++m)
     for (int n = 0; n < N; ++n) {
@@ -22,7 +25,8 @@ Tensor linear_forward(const Values& inp, const Values& weight, const Values& bia
   return out;
 }
 
-Tensor linear_backward_input(const Values& dout, const Values& weight, int M, int N, int K) {
+Tensor linear_backward_input(const Values& dout, const Values& weight, const LinearShape& s) {
+  const auto [M, N, K] = s;
   Tensor dinp(size_t(M) * K);
   for (int m = 0; m < M; ++m)
     for (int n = 0; n < N; ++n)
@@ -31,7 +35,8 @@ Tensor linear_backward_input(const Values& dout, const Values& weight, int M, in
   return dinp;
 }
 
-LinearGradient linear_backward_weight(const Values& dout, const Values& inp, int M, int N, int K) {
+LinearGradient linear_backward_weight(const Values& dout, const Values& inp, const LinearShape& s) {
+  const auto [M, N, K] = s;
   LinearGradient g{Tensor(size_t(N) * K), Tensor(N)};
   for (int m = 0; m < M; ++m)
     for (int n = 0; n < N; ++n) {
@@ -42,64 +47,63 @@ LinearGradient linear_backward_weight(const Values& dout, const Values& inp, int
   return g;
 }
 
+// ---- the oracle's gradients ---------------------------------------------------------------------
 TEST(Oracle, Linear) {
   TestValues random(1);
-  const int M = 3, N = 5, K = 7;
+  const LinearShape s{.M = 3, .N = 5, .K = 7};
+  const auto [M, N, K] = s;
   Values inp = random.normal(M * K), weight = random.normal(N * K), bias = random.normal(N);
   const Values dout = random.normal(M * N);
-  const auto loss = [&] { return dot(dout, linear_forward(inp, weight, bias, M, N, K)); };
-  const LinearGradient g = linear_backward_weight(dout, inp, M, N, K);
-  check_gradient("inp", inp, linear_backward_input(dout, weight, M, N, K), loss);
+  const auto loss = [&] { return dot(dout, linear_forward(inp, weight, bias, s)); };
+  const LinearGradient g = linear_backward_weight(dout, inp, s);
+  check_gradient("inp", inp, linear_backward_input(dout, weight, s), loss);
   check_gradient("weight", weight, g.dweight, loss);
   check_gradient("bias", bias, g.dbias, loss);
 }
 
 }  // namespace oracle
 
-struct Sizes {
-  int M, N, K;
-};
-
-Problem forward(DType dtype, Sizes s, bool with_bias, bool exact) {
+// ---- cases --------------------------------------------------------------------------------------
+Problem forward(DType dtype, LinearShape s, bool with_bias, bool exact) {
   const auto [M, N, K] = s;
   Problem p(dtype);
   p.exact = exact;
   const Values inp = p.data(size_t(M) * K), weight = p.data(size_t(N) * K);
   const Values bias = with_bias ? p.data(N) : Values{};
-  p.output("out", {M, N}, oracle::linear_forward(inp, weight, bias, M, N, K));
+  p.output("out", {M, N}, oracle::linear_forward(inp, weight, bias, s));
   p.input("inp", {M, K}, inp), p.input("weight", {N, K}, weight);
   if (with_bias) p.input("bias", {N}, bias);
-  p.runs(LinearForward{.shape = {s.M, s.N, s.K}, .dtype = dtype});
+  p.runs(LinearForward{.shape = s, .dtype = dtype});
   return p;
 }
 
-Problem backward_input(DType dtype, Sizes s, bool exact) {
+Problem backward_input(DType dtype, LinearShape s, bool exact) {
   const auto [M, N, K] = s;
   Problem p(dtype);
   p.exact = exact;
   const Values dout = p.data(size_t(M) * N), weight = p.data(size_t(N) * K);
-  p.output("dinp", {M, K}, oracle::linear_backward_input(dout, weight, M, N, K));
+  p.output("dinp", {M, K}, oracle::linear_backward_input(dout, weight, s));
   p.input("dout", {M, N}, dout), p.input("weight", {N, K}, weight);
-  p.runs(LinearBackwardInput{.shape = {s.M, s.N, s.K}, .dtype = dtype});
+  p.runs(LinearBackwardInput{.shape = s, .dtype = dtype});
   return p;
 }
 
-Problem backward_weight(DType dtype, Sizes s, bool with_bias, bool accumulate, bool exact) {
+Problem backward_weight(DType dtype, LinearShape s, bool with_bias, bool accumulate, bool exact) {
   const auto [M, N, K] = s;
   Problem p(dtype);
   p.exact = exact;
   const Values dout = p.data(size_t(M) * N), inp = p.data(size_t(M) * K);
-  oracle::LinearGradient g = oracle::linear_backward_weight(dout, inp, M, N, K);
+  const oracle::LinearGradient g = oracle::linear_backward_weight(dout, inp, s);
   p.gradient("dweight", {N, K}, g.dweight, accumulate);
   if (with_bias) p.gradient("dbias", {N}, g.dbias, accumulate);
   p.input("dout", {M, N}, dout), p.input("inp", {M, K}, inp);
-  p.runs(LinearBackwardWeight{.shape = {s.M, s.N, s.K}, .dtype = dtype, .accumulate = accumulate});
+  p.runs(LinearBackwardWeight{.shape = s, .dtype = dtype, .accumulate = accumulate});
   return p;
 }
 
 KernelCases linear_cases() {
   KernelCases cases;
-  const auto add = [&](Sizes s) {
+  const auto add = [&](const LinearShape& s) {
     const std::string name = sizes({{"M", s.M}, {"N", s.N}, {"K", s.K}});
     const bool large = double(s.M) * s.N * s.K > 1e6;
     for (const bool exact : {false, true}) {
@@ -116,19 +120,19 @@ KernelCases linear_cases() {
       }
     }
   };
-  // The last ones: a head, ViT-Tiny's qkv, projection and second layer of its MLP, ViT-L's tokens.
-  for (const Sizes s : {Sizes{1, 1, 1},
-                        {3, 5, 7},
-                        {2, 1, 31},
-                        {1, 127, 3},
-                        {17, 33, 65},
-                        {64, 48, 32},
-                        {1501, 24, 17},
-                        {1, 1000, 192},
-                        {197, 576, 192},
-                        {197, 192, 192},
-                        {197, 192, 768},
-                        {5, 1024, 1024}})
+  // The last five: a head, ViT-Tiny's qkv, projection and second MLP layer, ViT-L's tokens.
+  for (const LinearShape& s : {LinearShape{1, 1, 1},
+                               {3, 5, 7},
+                               {2, 1, 31},
+                               {1, 127, 3},
+                               {17, 33, 65},
+                               {64, 48, 32},
+                               {1501, 24, 17},
+                               {1, 1000, 192},
+                               {197, 576, 192},
+                               {197, 192, 192},
+                               {197, 192, 768},
+                               {5, 1024, 1024}})
     add(s);
   cases.begin_sweep();
   for (const int M : {1, 2, 8, 9, 33})

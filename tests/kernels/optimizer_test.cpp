@@ -1,8 +1,11 @@
+// Gradient norm, the optimizers' update, the loss scale and Scale: oracles and cases. An update has
+// no gradient; the loss scale's oracle is checked by runs whose states are written down here.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
 namespace {
 
+// ---- oracle -------------------------------------------------------------------------------------
 namespace oracle {
 
 struct NormResult {
@@ -97,14 +100,14 @@ std::string compare_states(const UpdateState& s, const UpdateState& expected) {
          differs("skipped", s.skipped, expected.skipped);
 }
 
-// ---- gradient norm ------------------------------------------------------------------------------
-// `bad` at element `where`, unless 0; elements of the size `scale`.
+// ---- cases: gradient norm -----------------------------------------------------------------------
+// `bad`, unless 0, at element `where`; elements with a standard deviation of `scale`.
 Problem gradient_norm(DType dtype, int count, double bad, int where, double scale) {
   Problem p(dtype);
   Values grad = p.random.normal(count, 0, scale);
   if (bad != 0) grad[where] = bad;
   const UpdateState before{.count = 7,
-                           .found_inf = bad == 0,  // of the step before
+                           .found_inf = bad == 0,  // from the step before
                            .grad_norm = -1,
                            .loss_scale = 1024,
                            .good_steps = 5,
@@ -142,11 +145,11 @@ void add_norm_cases(KernelCases& cases) {
   }
 }
 
-// ---- update -------------------------------------------------------------------------------------
+// ---- cases: update ------------------------------------------------------------------------------
 struct UpdateOptions {
   OptimizerKind kind;
   int count;
-  int t;  // of this update
+  int t;  // number of this update
   float momentum = 0;
   bool nesterov = false;
   float clip = 0;
@@ -165,8 +168,9 @@ struct UpdateOptions {
   }
 };
 
-OptimizerUpdate settings(const UpdateOptions& o) {
-  return {.momentum = o.momentum,
+OptimizerUpdate operation(const UpdateOptions& o, DType dtype) {
+  return {.count = size_t(o.count),
+          .momentum = o.momentum,
           .beta1 = 0.9,
           .beta2 = 0.999,
           .eps = 1e-8f,
@@ -174,17 +178,18 @@ OptimizerUpdate settings(const UpdateOptions& o) {
           .clip = o.clip,
           .scaling = {.growth_interval = o.growth_interval},
           .kind = o.kind,
-          .nesterov = o.nesterov};
+          .nesterov = o.nesterov,
+          .dtype = dtype};
 }
 
-// The copy is the master weights, each rounded once.
-std::string compare_copy(const DeviceArguments& a, DType dtype) {
-  const Values weight = held(decode(a.read("weight"), DType::fp32), dtype);
-  const Values copy = decode(a.read("compute_weights"), dtype);
-  const Comparison c = compare(copy, weight, Values(copy.size()));
+// compute_weights are the master weights, each rounded once.
+std::string compare_weights(const DeviceArguments& a, DType dtype) {
+  const Values expected = held(decode(a.read("weight"), DType::fp32), dtype);
+  const Values actual = decode(a.read("compute_weights"), dtype);
+  const Comparison c = compare(actual, expected, Values(actual.size()));
   return c.ok() ? ""
                 : "compute_weights is not weight, rounded: " +
-                      c.describe(std::vector{int(copy.size())});
+                      c.describe(std::vector{int(actual.size())});
 }
 
 Problem update(DType dtype, UpdateOptions o) {
@@ -197,7 +202,7 @@ Problem update(DType dtype, UpdateOptions o) {
   Values grad = p.data_fp32(n, 0, 100);
   for (double& e : v) e = float(e * e);
   if (n > 2) grad[1] = 0;
-  if (n > 2 && !v.empty()) v[1] = 0, m[1] = 0x1p-10;  // eps alone divides
+  if (n > 2 && !v.empty()) v[1] = 0, m[1] = 0x1p-10;  // divided by eps alone
   if (o.found_inf) grad[n / 2] = nan;
   std::vector<uint8_t> decay((n + OptimizerUpdate::decay_chunk - 1) / OptimizerUpdate::decay_chunk);
   for (size_t i = 0; i < decay.size(); ++i) decay[i] = i % 3 != 1;
@@ -208,49 +213,41 @@ Problem update(DType dtype, UpdateOptions o) {
                            .loss_scale = o.exact ? 1.0f : 64.0f,
                            .good_steps = 5,
                            .skipped = 2};
-  const OptimizerUpdate numbers = settings(o);
+  const OptimizerUpdate op = operation(o, dtype);
   oracle::UpdateResult r;
   if (o.found_inf)  // not a bit changes
     r = {exactly(weight), exactly(m), exactly(v)}, p.exact = true;
   else
-    r = oracle::optimizer_update(weight, m, v, grad, decay, params, before, numbers);
+    r = oracle::optimizer_update(weight, m, v, grad, decay, params, before, op);
   p.output_fp32("weight", {o.count}, r.weight, weight);
   if (o.has_m()) p.output_fp32("m", {o.count}, r.m, m);
   if (o.has_v()) p.output_fp32("v", {o.count}, r.v, v);
   if (dtype != DType::fp32 && o.found_inf) {
-    const Values copy = p.data(n);  // whatever it was
-    p.output("compute_weights", {o.count}, exactly(copy), copy);
+    const Values old = p.data(n);  // whatever it was
+    p.output("compute_weights", {o.count}, exactly(old), old);
   } else if (dtype != DType::fp32) {
     p.output("compute_weights", {o.count}, r.weight);
-    p.check_together = [=](const DeviceArguments& a) { return compare_copy(a, dtype); };
+    p.check_together = [=](const DeviceArguments& a) { return compare_weights(a, dtype); };
   }
-  const UpdateState after = oracle::next_state(before, numbers.scaling);
+  const UpdateState after = oracle::next_state(before, op.scaling);
   p.changed_objects<UpdateState>("state", {before},
                                  [=](const UpdateState* s) { return compare_states(*s, after); });
   p.input_fp32("grad", {o.count}, grad), p.objects("decay", decay);
   p.objects<StepParams>("params", {params});
-  p.run = [=](Kernels& k, DeviceArguments& a) {
-    OptimizerUpdate op = numbers;
-    op.weight = a.at<float>("weight"), op.compute_weights = a.optional("compute_weights");
-    op.m = a.optional<float>("m"), op.v = a.optional<float>("v");
-    op.state = a.at<UpdateState>("state"), op.grad = a.at<float>("grad");
-    op.decay = a.at<uint8_t>("decay"), op.params = a.at<StepParams>("params");
-    op.count = size_t(o.count), op.dtype = dtype;
-    launch(k, a, op);
-  };
+  p.runs(op);
   return p;
 }
 
-// ---- loss scale ---------------------------------------------------------------------------------
-// Gradients one after the other, each found good or bad by the norm before the update, and the state
-// after the last, written down here: what the oracle says of a single update is checked by these.
+// ---- cases: loss scale --------------------------------------------------------------------------
+// One gradient after another, each found good or bad by the norm before its update, and the state
+// after the last, written down here: it checks the oracle's next_state(), too.
 struct ScalingCase {
   const char* name;
   LossScaling scaling;
   float loss_scale;
   int good_steps, skipped;  // before
   const char* gradients;    // . good, x bad
-  UpdateState after;        // its grad_norm isn't looked at
+  UpdateState after;        // but for grad_norm
 };
 
 Problem scaling_run(DType dtype, const ScalingCase& o) {
@@ -329,6 +326,7 @@ void add_scaling_cases(KernelCases& cases) {
     cases.add(std::string("optimizer_loss_scale_") + o.name, scaling_run, o);
 }
 
+// ---- cases: scale -------------------------------------------------------------------------------
 Problem scale(DType dtype, int count, float factor) {
   Problem p(dtype);
   p.any_threads = true;
@@ -350,13 +348,7 @@ KernelCases optimizer_cases() {
         add({.kind = adam, .count = count, .t = t, .clip = clip});
         add({.kind = adamw, .count = count, .t = t, .clip = clip});
         add({.kind = sgd, .count = count, .t = t, .clip = clip});
-        for (const bool nesterov : {false, true})
-          add({.kind = sgd,
-               .count = count,
-               .t = t,
-               .momentum = 0.9f,
-               .nesterov = nesterov,
-               .clip = clip});
+        for (const bool nesterov : {false, true}) add({sgd, count, t, 0.9f, nesterov, clip});
       }
   add({.kind = adamw, .count = 300007, .t = 10, .clip = 1});
   for (const int t : {1, 2})
@@ -364,16 +356,10 @@ KernelCases optimizer_cases() {
       add({.kind = sgd, .count = 1000, .t = t, .momentum = momentum, .exact = true});
   for (const int count : {1, 1000})
     for (const OptimizerKind kind : {sgd, adam, adamw})
-      for (const int growth_interval : {0, 6})  // of which five are over
+      for (const int growth_interval : {0, 6})  // 5 good steps before
         for (const bool found_inf : {false, true})
           if (found_inf || growth_interval > 0)
-            add({.kind = kind,
-                 .count = count,
-                 .t = 3,
-                 .momentum = 0.9f,
-                 .clip = 1,
-                 .found_inf = found_inf,
-                 .growth_interval = growth_interval});
+            add({kind, count, 3, 0.9f, false, 1, found_inf, false, growth_interval});
   for (const int count : {1, 3, 64, 1027, 40000})
     for (const float factor : {0.0f, 1.0f / 3, 0.5f})
       cases.add("scale" + sizes({{"count", count}, {"percent", int(100 * factor)}}), scale, count,
@@ -386,6 +372,25 @@ KernelCases optimizer_cases() {
 }
 
 [[maybe_unused]] const bool added = add_cases(optimizer_cases());
+
+using Op = OptimizerUpdate;
+constexpr size_t too_many = (size_t{1} << 40) + 1;
+[[maybe_unused]] const bool refused =
+    refuses<GradientNorm>({{"count", [](GradientNorm& o) { o.count = 0; }},
+                           {"count", [](GradientNorm& o) { o.count = too_many; }}}) &&
+    refuses<Scale>({{"count", [](Scale& o) { o.count = 0; }},
+                    {"count", [](Scale& o) { o.count = too_many; }}}) &&
+    refuses<Op>({
+        {"count", [](Op& o) { o.count = 0; }},
+        {"count", [](Op& o) { o.count = too_many; }},
+        {"m", [](Op& o) { o.m = nullptr, o.kind = OptimizerKind::adam; }},
+        {"m", [](Op& o) { o.m = nullptr, o.kind = OptimizerKind::sgd, o.momentum = 0.9f; }},
+        {"v", [](Op& o) { o.v = nullptr, o.m = o.weight, o.kind = OptimizerKind::adamw; }},
+        {"growth_interval", [](Op& o) { o.scaling.growth_interval = -1; }},
+        {"compute_weights", [](Op& o) { o.compute_weights = o.weight, o.dtype = DType::fp32; }},
+        {"compute_weights", [](Op& o) { o.compute_weights = nullptr, o.dtype = DType::fp16; },
+         Refusal<Op>::gpu},
+    });
 
 }  // namespace
 }  // namespace bv::test
