@@ -17,19 +17,15 @@
 
 namespace bv {
 
-// Handles: an index into Graph::tensors() or parameters(); negative where there is none.
-struct Tensor {
+// Handles: an index into Graph::tensors(), parameters() or buffers(); negative where there is none.
+template <class Kind>
+struct Handle {
   int id = -1;
   explicit operator bool() const { return id >= 0; }
 };
-struct Parameter {
-  int id = -1;
-  explicit operator bool() const { return id >= 0; }
-};
-
-struct Buffer {
-  int id = -1;
-};
+using Tensor = Handle<struct TensorInfo>;
+using Parameter = Handle<struct ParameterInfo>;
+using Buffer = Handle<struct BufferInfo>;
 
 struct TensorInfo {
   std::string name;
@@ -156,12 +152,19 @@ struct Context {
   bool training = true;      // dropout is on, batch norm takes the batch's own moments
   bool recomputing = false;  // this forward was run before (recomputation): statistics stay
 
-  // Runs an operation, or while planning asks for its workspace.
+  // Runs an operation, or while planning asks for its workspace. Fills in what all operations of a
+  // pass have in common: dtype, workspace, params, accumulate.
   template <class Op>
-  void run(const Op& op) const {
-    if (!planning) return kernels->run(op, stream);
-    if constexpr (requires { op.workspace; })
-      planning->workspace = std::max(planning->workspace, kernels->workspace_bytes(op));
+  void run(Op op) const {
+    if constexpr (requires { op.dtype; }) op.dtype = graph->dtype();
+    if constexpr (requires { op.params; }) op.params = params;
+    if constexpr (requires { op.accumulate; }) op.accumulate = accumulate;
+    if constexpr (requires { op.workspace; }) {
+      op.workspace = workspace;
+      if (planning)
+        planning->workspace = std::max(planning->workspace, kernels->workspace_bytes(op));
+    }
+    if (!planning) kernels->run(op, stream);
   }
   void all_reduce(float* data, size_t count) const {
     if (!planning) peers->all_reduce(data, count);
