@@ -64,7 +64,9 @@ struct Peer {
 class TcpCommunicator final : public Communicator {
  public:
   TcpCommunicator(const RankPlace& place, std::vector<Socket> sockets, int region_fd)
-      : place_(place), region_(SharedRegion::open(dup(region_fd))) {
+      : Communicator(place.rank, place.size),
+        place_(place),
+        region_(SharedRegion::open(dup(region_fd))) {
     for (int r = 0; r < place.size; ++r) region_.rank(r).state = RankState::here;
     for (size_t i = 0; i < sockets.size(); ++i)
       if (sockets[i]) peers_.push_back(std::make_unique<Peer>(int(i), std::move(sockets[i])));
@@ -76,8 +78,6 @@ class TcpCommunicator final : public Communicator {
     for (const auto& peer : peers_) send_frame(*peer, Kind::left, nullptr, 0);
   }
 
-  int rank() const override { return place_.rank; }
-  int size() const override { return place_.size; }
   void all_reduce(float* data, size_t count, Stream) override { sum(data, count); }
   void all_reduce(double* data, size_t count, Stream) override { sum(data, count); }
   void all_gather(float* data, size_t count, Stream) override {
@@ -95,10 +95,6 @@ class TcpCommunicator final : public Communicator {
     });
   }
   void barrier() override { all_reduce_scalar(0); }
-  double all_reduce_scalar(double x) override {
-    sum(&x, 1);
-    return x;
-  }
   void busy(bool now) override {
     region_.rank(place_.rank).busy = now;
     send_report();

@@ -152,20 +152,11 @@ auto block_of(int vectors, F f) {
 template <class F>
 auto block_of(int rows, int vectors, F f) {
   static_assert(row_block == 6);
-  switch (rows) {
-    case 1:
-      return block_of<1>(vectors, f);
-    case 2:
-      return block_of<2>(vectors, f);
-    case 3:
-      return block_of<3>(vectors, f);
-    case 4:
-      return block_of<4>(vectors, f);
-    case 5:
-      return block_of<5>(vectors, f);
-    default:
-      return block_of<6>(vectors, f);
-  }
+  if (rows == 1) return block_of<1>(vectors, f);
+  if (rows == 2) return block_of<2>(vectors, f);
+  if (rows == 3) return block_of<3>(vectors, f);
+  if (rows == 4) return block_of<4>(vectors, f);
+  return rows == 5 ? block_of<5>(vectors, f) : block_of<6>(vectors, f);
 }
 
 static inline ProductBlock product_block_of(int rows, int vectors) {

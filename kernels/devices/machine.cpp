@@ -51,6 +51,8 @@ double cpu_quota_of_groups(const std::string& root, const std::string& group) {
   return quota;
 }
 
+bool has_avx512() { return __builtin_cpu_supports("x86-64-v4"); }
+
 double cpu_quota() { return cpu_quota_of_groups(cgroup_root, own_group()); }
 
 size_t memory_in_bytes() {
