@@ -264,8 +264,6 @@ struct Loader::State {
 Loader::Loader(const Dataset& data, const LoaderOptions& options, bool train)
     : state_(std::make_unique<State>(data, options, train)) {}
 Loader::~Loader() = default;
-int Loader::height() const { return state_->options.image_size; }
-int Loader::width() const { return state_->options.image_size; }
 int64_t Loader::batches_per_epoch() const { return state_->batches; }
 void Loader::start(int64_t epoch, int64_t batch) { state_->start(epoch, batch); }
 const Batch& Loader::next() { return state_->next(); }

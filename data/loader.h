@@ -49,8 +49,6 @@ class Loader {
  public:
   Loader(const Dataset&, const LoaderOptions&, bool train);
   ~Loader();
-  int height() const;  // of stored images: the model's size
-  int width() const;
   // Training: floor(size / (local_batch * ranks)), synthetic data 1,000; evaluation: ceil(share /
   // local_batch), the same for all ranks.
   int64_t batches_per_epoch() const;

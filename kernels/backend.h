@@ -114,7 +114,7 @@ class DeviceMemory {
 
  private:
   struct Release {
-    Backend* backend = nullptr;
+    Backend* backend;
     void operator()(void* p) const { backend->release(p); }
   };
   std::unique_ptr<void, Release> data_;

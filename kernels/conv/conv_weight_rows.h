@@ -127,7 +127,8 @@ class WeightUnit {
     for (int block = 0; block < k_blocks_.count; ++block) {
       const int k = k_.begin + k_blocks_.begin(block);
       const int n = k_.begin + k_blocks_.begin(block + 1) - k;
-      const auto product = columns_block_of(n, width_ / simd::width);
+      const auto product =
+          block_of(n, width_ / simd::width, []<int r, int v>() { return columns_block<r, v>; });
       float* c = at(k, tap);
       if (used_ == width_) {
         product(c, stride, {dout_rows_, inp_rows_, count}, k, column_);

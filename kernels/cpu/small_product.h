@@ -137,9 +137,6 @@ void product_block(float* c, ptrdiff_t c_row, const float* a, ptrdiff_t a_row, p
   block.store(row);
 }
 
-using ProductBlock = void (*)(float*, ptrdiff_t, const float*, ptrdiff_t, ptrdiff_t, const float*,
-                              int, bool);
-
 // f.template operator()<rows, vectors>() with the sizes of a block as constants.
 template <int rows, class F>
 auto block_of(int vectors, F f) {
@@ -159,11 +156,6 @@ auto block_of(int rows, int vectors, F f) {
   return rows == 5 ? block_of<5>(vectors, f) : block_of<6>(vectors, f);
 }
 
-static inline ProductBlock product_block_of(int rows, int vectors) {
-  return block_of(rows, vectors,
-                  []<int r, int v>() -> ProductBlock { return product_block<r, v>; });
-}
-
 struct Factor {  // a
   const float* data;
   ptrdiff_t row, k;  // strides
@@ -181,9 +173,10 @@ static inline void multiply(float* c, ptrdiff_t c_row, Factor a, const float* b,
       const float* b_at = b + ptrdiff_t(column) * k + ptrdiff_t(p) * width;
       for (int block = 0; block < blocks.count; ++block) {
         const int i = blocks.begin(block), rows = blocks.begin(block + 1) - i;
-        product_block_of(rows, width / simd::width)(c + i * c_row + column, c_row,
-                                                    a.data + i * a.row + p * a.k, a.row, a.k, b_at,
-                                                    depth, accumulate || kb > 0);
+        const auto product =
+            block_of(rows, width / simd::width, []<int r, int v>() { return product_block<r, v>; });
+        product(c + i * c_row + column, c_row, a.data + i * a.row + p * a.k, a.row, a.k, b_at,
+                depth, accumulate || kb > 0);
       }
     }
   }
