@@ -1,6 +1,5 @@
-// Batches, prepared ahead by threads: decode, cache, resize and crop on the host; the device
-// normalises, crops and flips (InputPatches). Order and augmentation are functions of (seed, epoch,
-// position or index) alone.
+// Batches, prepared ahead by threads: decoded, cached, resized and cropped on the host. Order and
+// augmentation are functions of (seed, epoch, position or index) alone.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -37,8 +36,7 @@ struct LoaderOptions {
   std::function<std::shared_ptr<void>(size_t bytes)> allocate;
 };
 
-// The order of a training epoch: a permutation of the images (Fisher & Yates), keyed by (seed,
-// epoch).
+// A training epoch's permutation of the images (Fisher & Yates), keyed by (seed, epoch).
 std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images);
 
 // Training: positions p of an epoch are the images order(seed, epoch)[p]; batch k of the epoch

@@ -61,8 +61,7 @@ class Backend {
   virtual bool supports(DType) const = 0;
   virtual Kernels& kernels() = 0;
 
-  // Device memory, aligned to 256 bytes, uninitialised. For planned arenas: never called during a
-  // step.
+  // Device memory, aligned to 256 bytes, uninitialised; never called during a step.
   virtual void* allocate(size_t bytes) = 0;
   virtual void release(void*) = 0;
   // Host memory that copies fastest to and from the device.
@@ -76,8 +75,7 @@ class Backend {
   virtual void copy(void* to, const void* from, size_t bytes, Stream) = 0;  // on the device
   virtual void zero(void* device, size_t bytes, Stream) = 0;
 
-  // Compute runs on stream 0 (null). Communication has a stream of its own if the machine has room
-  // for it.
+  // Compute runs on stream 0 (null); communication on its own if the machine has room for it.
   virtual Stream communication_stream() = 0;
   // Runs `work` in stream order on a host thread; it must not use the device.
   virtual void call_on_host(Stream, std::function<void()> work) = 0;
@@ -92,9 +90,8 @@ class Backend {
   // Batches are uploaded on it while stream 0 computes. Null if that gains nothing.
   virtual Stream upload_stream() { return nullptr; }
 
-  // `issue` enqueues the work on stream 0 and on streams that fork from it and join it by events.
-  // It is called for every replay, or only for the first few: it must enqueue the same work each
-  // time.
+  // `issue` enqueues the same work each time, on stream 0 and on streams that fork from it and join
+  // it by events. It is called for every replay, or only for the first few.
   virtual std::unique_ptr<Recording> recording(std::function<void()> issue) {
     return std::make_unique<Recording>(std::move(issue));
   }

@@ -15,9 +15,8 @@
 namespace bv {
 namespace {
 
-// libjpeg reports errors by a call that must not return. No exception may pass through its C
-// frames, so errors jump back into one of the two functions below, which have no objects with
-// destructors.
+// libjpeg reports errors by a call that must not return, and no exception may pass through its C
+// frames: errors jump back into start or read_rows, which have no objects with destructors.
 struct ErrorManager {
   jpeg_error_mgr base;  // first: libjpeg passes its address back
   std::jmp_buf back;

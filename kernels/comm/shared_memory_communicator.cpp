@@ -1,14 +1,10 @@
 // All-reduce, chunk by chunk: every rank copies its data in, sums its own slice of the chunk over
 // all ranks in the order 0, 1, ... (so that the bits depend on the data alone), and copies the
 // whole sum out. Copying in the next chunk overlaps summing the current one, so a chunk costs one
-// barrier:
-//
-//   copy in 0 | sum 0, copy in 1 | copy out 0, sum 1, copy in 2 | copy out 1, sum 2, ...     |
-//   barrier
-//
-// Two buffers alternate: what one phase writes was last read two phases, hence at least one
-// barrier, ago. Memory bandwidth limits it: per byte of a rank 2 passes in, 1 + 1 / size to sum, 2
-// out.
+// barrier ( | ):
+//   copy in 0 | sum 0, copy in 1 | copy out 0, sum 1, copy in 2 | copy out 1, sum 2, ...
+// Two buffers alternate: what one phase writes was last read at least one barrier ago. Memory
+// bandwidth limits it.
 #include "kernels/comm/shared_memory_communicator.h"
 
 #include <unistd.h>
@@ -29,8 +25,7 @@ constexpr size_t line = 64;              // bytes of a cache line; no two ranks 
 constexpr size_t max_chunk = 1 << 18;    // stays in the L2 cache between its phases
 constexpr size_t small_bytes = 1 << 12;  // up to here every rank sums it all, for one barrier less
 
-// Layout of the data after the control block: two results, two inputs per rank, two small inputs
-// per rank.
+// The data after the control block: two results; per rank two inputs and two small inputs.
 struct Layout {
   size_t chunk;  // bytes
   int ranks;
@@ -136,7 +131,6 @@ class SharedMemoryCommunicator final : public Communicator {
               [&](int r) { return at<T>(layout_.input(r, turn)) + begin; });
   }
 
-  // Every rank computes the whole sum.
   template <class T>
   void sum_small(T* data, size_t count) {
     const int turn = small_turn_;

@@ -19,7 +19,6 @@ class StagedCommunicator final : public Communicator {
 
   void all_reduce(float* data, size_t count, Stream stream) override { sum(data, count, stream); }
   void all_reduce(double* data, size_t count, Stream stream) override { sum(data, count, stream); }
-  // Piece by piece of every row.
   void all_gather(float* data, size_t count, Stream stream) override {
     const auto ranks = size_t(size());
     float* const rows = reinterpret_cast<float*>(staging_);

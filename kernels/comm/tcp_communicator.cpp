@@ -1,6 +1,5 @@
-// A connection carries frames: the data of a collective, or a report on the sender's state. One
-// thread reads them all and queues the data per peer, where collectives take it. Rank 0 reports on
-// all ranks to all ranks, and tells the others to end when one is gone.
+// A connection carries frames: data of collectives, and reports on the sender's state, which one
+// thread reads. Rank 0 reports on all ranks to all, and tells the others to end when one is gone.
 #include "kernels/comm/tcp_communicator.h"
 
 #include <poll.h>
@@ -109,7 +108,6 @@ class TcpCommunicator final : public Communicator {
   }
 
  private:
-  // ---- collectives ----
   template <class T>
   void sum(T* data, size_t count) {
     const size_t bytes = count * sizeof(T);
@@ -170,7 +168,6 @@ class TcpCommunicator final : public Communicator {
   }
   [[noreturn]] void end(const std::string& why) { end_process(region_, place_, why, false); }
 
-  // ---- frames ----
   static bool send_frame(Peer& peer, Kind kind, const void* data, size_t bytes) {
     const std::lock_guard lock(peer.writing);
     const FrameHead head{kind, uint32_t(bytes)};
@@ -190,7 +187,6 @@ class TcpCommunicator final : public Communicator {
         send_frame(*peer, Kind::state, reports.data(), reports.size() * sizeof(RankReport));
   }
 
-  // ---- the thread that reads ----
   void listen_to_peers() {
     auto last_beat = Clock::now();
     while (!closing_) {

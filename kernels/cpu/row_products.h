@@ -1,12 +1,9 @@
 // Products of matrices whose rows lie anywhere: a convolution, for the pixels that the same taps of
 // the filter reach.
 //   c[i, :] = (from[i, :] +) sum over runs of  a[i, run.a ... + depth] b[run.b ... + depth, :]
-// A block of row_block rows by panel_vectors vectors of c stays in registers while the runs of a
-// chunk go by (small_product.h explains the sizes). b is packed in panels of columns, [panel, row,
-// columns of the panel], so that the innermost loop reads it in order; a chunk's part of a panel
-// stays in the second-level cache for all blocks of rows, and is long enough that loading and storing
-// c costs little. Every element of c is a sum in the order of the runs: the result does not depend on
-// how rows are cut into blocks.
+// A block of c stays in registers while the runs of a chunk go by (sizes: small_product.h). b is
+// packed in panels, [panel, row, columns of the panel]; a chunk's part of a panel stays in the
+// second-level cache for all blocks of rows, and is so long that loading and storing c costs little.
 #pragma once
 #include <cstddef>
 

@@ -2,7 +2,6 @@
 // is compiled once per instruction set, with BAREVISION_ISA naming the namespace its code goes to,
 // so that no symbol of the AVX-512 build can stand in for one of the AVX2 build. Kernels therefore
 // use no templates of the standard library: these would be weak symbols outside that namespace.
-//
 // + - * / and comparisons are those of GCC's vector types. Sums are taken in a fixed order.
 #pragma once
 #pragma GCC diagnostic push  // GCC 12's own header warns of its _mm512_undefined_ps
@@ -30,7 +29,6 @@ static inline vf set(float x) {
   return x - vf{};  // no operation, where 0 + x would be one that makes -0 a 0
 }
 static inline vi seti(int32_t x) { return vi{} + x; }
-// 0, 1, 2 ...
 static inline vi count_up() {
   vi v;
   for (int i = 0; i < width; ++i) v[i] = i;

@@ -3,10 +3,9 @@
 //   a [m, k]   element (i, p) at a[i * a_row + p * a_k]: a transposed a costs nothing more
 //   b [k, n]   packed in panels of up to panel_vectors vectors of columns, each panel [k, columns]
 //              in one piece, so that the innermost loop reads it in order; n is a multiple of width
-// A block of c stays in registers while k runs: row_block x panel_vectors vectors, 24 of 32
-// registers with AVX-512 and 12 of 16 with AVX2, so that each vector of b serves six multiply-adds
-// and each element of a four (two). Every element of c is a sum over k in order: the result does
-// not depend on how rows are cut into blocks.
+// A block of c stays in registers while k runs: 24 of 32 vectors with AVX-512, 12 of 16 with AVX2.
+// So each vector of b serves six multiply-adds and each element of a four (two). Every element of c
+// is a sum over k in order, however rows are cut into blocks.
 #pragma once
 #include <cstddef>
 
@@ -82,7 +81,7 @@ static inline void pack_columns(float* b, const float* inp, ptrdiff_t stride, in
   }
 }
 
-// A block of c in registers: `rows` x `vectors`, constants so that every loop unrolls.
+// A block of c in registers; its sizes are constants so that every loop unrolls.
 template <int rows, int vectors>
 struct Block {
   simd::vf sum[rows][vectors];

@@ -34,8 +34,7 @@ ConvOut conv(Graph& g, const std::string& name, Tensor inp, const ConvOptions& o
   if (o.skip) g.grad(skip);
 
   const auto forward = [=](const Context& r) {
-    // Each process fills its own row.
-    float* own = r.floats(moments);
+    float* own = r.floats(moments);  // this process's row
     if (own && r.peers) own += ptrdiff_t{2} * shape.K * r.peers->rank();
     r.run(ConvForward{.out = r.at(out),
                       .moments = r.training ? own : nullptr,

@@ -1,10 +1,8 @@
 // A model as a fixed list of nodes over tensors and parameters. models/NAME.cpp builds it once; all
-// shapes are known from then on, so that memory is planned (engine/training/plan.h) before the first step.
-//
-// A tensor is written by one node and read by one (a node hands its input on where a model needs it
-// twice), so a gradient is written once too. Parameters lie in one flat arena in the order in which
-// backward finishes their gradients: the reverse of the nodes' order. Statistics, which forward
-// updates and no gradient reaches, lie in another.
+// shapes are known from then on, so memory is planned before the first step. A tensor is written by
+// one node and read by one (a node hands its input on where a model needs it twice), so a gradient
+// is written once too. Parameters lie in one flat arena in the order in which backward finishes
+// their gradients: the reverse of the nodes' order; buffers, which have no gradient, in another.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -54,9 +52,8 @@ struct ParameterInfo {
 
 struct Context;
 
-// One fused operation of the model. Both passes state their work in a Context: tensors by at() and
-// grad(), operations by run(). Memory is planned by calling them too, so a pass must touch the same
-// tensors each time.
+// One fused operation of the model. Memory is planned by calling both passes, so a pass must touch
+// the same tensors each time.
 struct Node {
   std::string name;  // "blocks.0.attn.qkv"
   const char* type;  // "linear"
@@ -111,8 +108,7 @@ class Graph {
   size_t arena_count_ = 0, buffer_count_ = 0;
 };
 
-// The other processes, to a node that computes over all of them. Collectives on stream 0, in the
-// order of the calls.
+// The other processes, to a node that computes over all of them. Collectives run on stream 0.
 class Peers {
  public:
   virtual ~Peers() = default;
