@@ -13,12 +13,10 @@ struct AugmentKey {
   uint32_t epoch, index;
 };
 
-// RandomResizedCrop (Szegedy et al. 2015) with torchvision's numbers: 8-100% of the area, aspect
-// 3/4-4/3, ten tries, else the middle.
+// RandomResizedCrop (Szegedy et al. 2015) with torchvision's numbers.
 Box random_resized_crop(const AugmentKey&, int height, int width);
 
-// The shorter side that an image needs so that no such crop is enlarged: the shorter side of the
-// smallest crop is sqrt(0.08 * 3/4) of the image's.
+// The shorter side that an image needs so that no such crop is enlarged.
 int min_side_for_random_crop(int image_size);
 
 // The middle square; resizing it equals "short side to image_size, centre crop".

@@ -72,9 +72,8 @@ struct DataOptions {
 DataKind data_kind(std::string path);
 DataSets open_dataset(const DataOptions&);
 
-// Decodes JPEG, PNG and the other formats of stb_image, by content, not name. Applies the Exif
-// orientation; converts grey, palette, alpha (over white), 16-bit and CMYK/YCCK to 8-bit RGB.
-// Throws BadImage.
+// Decodes JPEG, PNG and stb_image's other formats by content, not name: upright, as 8-bit RGB,
+// alpha over white. Throws BadImage.
 Image decode_image(std::span<const uint8_t> file, int at_least);
 
 }  // namespace bv

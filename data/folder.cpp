@@ -25,7 +25,6 @@ struct Item {
   int label;
 };
 
-// The files of one class folder.
 struct ClassFolder {
   std::string name;
   std::vector<std::string> files;  // sorted, relative to the root

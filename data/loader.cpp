@@ -91,7 +91,6 @@ struct Loader::State {
     changed.notify_all();
   }  // the threads join when destroyed, before the members they use
 
-  // ---- called by the owner --------------------------------------------------------------------
   void start(int64_t epoch, int64_t batch) {
     std::unique_lock lock(mutex);
     running = false;
@@ -119,7 +118,6 @@ struct Loader::State {
     return slot.batch;
   }
 
-  // ---- the workers' side: the next task (under the mutex) ---------------------------------------
   bool has_work() const {
     if (!running || (!train && filling >= batches)) return false;
     return filling < std::max<int64_t>(given, 0) + static_cast<int64_t>(slots.size());
@@ -180,7 +178,6 @@ struct Loader::State {
     }
   }
 
-  // ---- one row ----------------------------------------------------------------------------------
   void fill(Slot& slot, int row, Resizer& resizer) {
     uint8_t* out = slot.images + row * row_bytes;
     slot.labels[row] = -1;
@@ -204,8 +201,7 @@ struct Loader::State {
     }
   }
 
-  // Returns the index of the image used: `index`, or in training a replacement for a bad image; -1:
-  // skipped.
+  // The index of the image used: `index`, or in training a bad image's replacement; -1: skipped.
   int64_t prepare(int64_t index, int64_t epoch, Resizer& resizer, uint8_t* out, Crop& crop) {
     int64_t candidate = index;
     for (uint32_t attempt = 0; attempt < max_replacements; ++attempt) {
@@ -246,8 +242,7 @@ struct Loader::State {
 
   std::mutex mutex;
   std::condition_variable changed;
-  // Batches since start() are numbered from 0: the caller has `given`; the rows of `filling` are
-  // being handed out, filled_rows of them so far.
+  // Batches since start(): the caller has `given`; filled_rows rows of `filling` are handed out.
   int64_t base = 0, given = -1, filling = 0;
   int filled_rows = 0, busy = 0;
   bool running = false, stopping = false;
@@ -264,8 +259,6 @@ struct Loader::State {
 Loader::Loader(const Dataset& data, const LoaderOptions& options, bool train)
     : state_(std::make_unique<State>(data, options, train)) {}
 Loader::~Loader() = default;
-int Loader::height() const { return state_->options.image_size; }
-int Loader::width() const { return state_->options.image_size; }
 int64_t Loader::batches_per_epoch() const { return state_->batches; }
 void Loader::start(int64_t epoch, int64_t batch) { state_->start(epoch, batch); }
 const Batch& Loader::next() { return state_->next(); }

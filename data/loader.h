@@ -1,6 +1,5 @@
-// Batches, prepared ahead by threads: decode, cache, resize and crop on the host; the device
-// normalises, crops and flips (InputPatches). Order and augmentation are functions of (seed, epoch,
-// position or index) alone.
+// Batches, prepared ahead by threads: decoded, cached, resized and cropped on the host. Order and
+// augmentation are functions of (seed, epoch, position or index) alone.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -37,8 +36,7 @@ struct LoaderOptions {
   std::function<std::shared_ptr<void>(size_t bytes)> allocate;
 };
 
-// The order of a training epoch: a permutation of the images (Fisher & Yates), keyed by (seed,
-// epoch).
+// A training epoch's permutation of the images (Fisher & Yates), keyed by (seed, epoch).
 std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images);
 
 // Training: positions p of an epoch are the images order(seed, epoch)[p]; batch k of the epoch
@@ -49,8 +47,6 @@ class Loader {
  public:
   Loader(const Dataset&, const LoaderOptions&, bool train);
   ~Loader();
-  int height() const;  // of stored images: the model's size
-  int width() const;
   // Training: floor(size / (local_batch * ranks)), synthetic data 1,000; evaluation: ceil(share /
   // local_batch), the same for all ranks.
   int64_t batches_per_epoch() const;

@@ -42,9 +42,8 @@ Preprocessor::Preprocessor(const Dataset& data, const LoaderOptions& options, bo
       cache_(options.kind == DataKind::synthetic ? 0 : data.size(),
              options.kind == DataKind::synthetic ? 0 : options.cache_bytes) {}
 
-// Only what no random choice has touched is cached: the final image or, before a random crop, the
-// decoded one. The latter is always decoded at a size that suits the smallest crop, cached or not:
-// a batch's pixels must not depend on the cache.
+// Caches the final image or, before a random crop, the decoded one: always at a size that suits the
+// smallest crop, since a batch's pixels must not depend on the cache.
 std::shared_ptr<const Image> Preprocessor::cached_image(int64_t index, Resizer& resizer) {
   if (auto cached = cache_.find(index)) return cached;
   const int size = options_.image_size;

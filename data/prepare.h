@@ -1,5 +1,4 @@
-// From a data set's image to a batch's row: cached, resized, cropped; and what remains for the
-// device (Crop).
+// From a data set's image to a batch's row and the Crop that remains for the device.
 #pragma once
 #include <atomic>
 #include <memory>

@@ -9,7 +9,6 @@
 namespace bv {
 namespace {
 
-// The compiler's portable vectors.
 using Float4 = float __attribute__((vector_size(16)));
 
 void add_rows(float* out, const Image& image, const Taps& rows, int first, int count) {

@@ -12,8 +12,7 @@ struct Box {
   double top = 0, left = 0, height = 0, width = 0;
 };
 
-// The weights of the input pixels in one output row or column: a triangle as wide as the scale, so
-// that every input pixel counts when shrinking.
+// The weights of the input pixels in one output row or column: a triangle as wide as the scale.
 struct Taps {
   int begin = 0;
   std::vector<float> weights;  // sum to 1

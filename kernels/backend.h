@@ -16,40 +16,41 @@ using Event = struct OpaqueEvent*;
 // the same counts, and ends with the same bits, which do not depend on timing.
 class Communicator {
  public:
+  Communicator(int rank, int size) : rank_(rank), size_(size) {}
   virtual ~Communicator() = default;
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
   virtual void all_reduce(float* data, size_t count, Stream) = 0;  // data = sum over the ranks
   virtual void all_reduce(double* data, size_t count, Stream) = 0;
   // data [size, count]: each rank has filled its own row and receives the others.
   virtual void all_gather(float* data, size_t count, Stream) = 0;
   virtual void broadcast(void* data, size_t bytes, int root, Stream) = 0;
-  virtual void barrier() = 0;                    // the host waits for the other hosts
-  virtual double all_reduce_scalar(double) = 0;  // sums one host value per rank
+  virtual void barrier() = 0;  // the host waits for the other hosts
+  // Sums one host value per rank.
+  virtual double all_reduce_scalar(double x) {
+    all_reduce(&x, 1, nullptr);
+    return x;
+  }
   // While busy (saving, say), this process may keep its peers waiting beyond their timeout.
   virtual void busy(bool) = 0;
   // The failure the communicator has detected, or empty. Thread-safe.
   virtual std::string failure() const { return ""; }
   // This process is about to end the run: tells the peers that cannot see it.
   virtual void end_run() {}
-};
-
-// Device work that is issued many times unchanged: on a GPU, a CUDA graph.
-class Recording {
- public:
-  virtual ~Recording() = default;
-  virtual void replay() = 0;
-  virtual int nodes() const = 0;  // of the captured graph; 0 if there is none yet
-};
-
-// Issues the work each time.
-class PlainRecording final : public Recording {
- public:
-  explicit PlainRecording(std::function<void()> issue) : issue_(std::move(issue)) {}
-  void replay() override { issue_(); }
-  int nodes() const override { return 0; }
 
  private:
+  int rank_, size_;
+};
+
+// Device work that is issued many times unchanged: here each time; on a GPU, as a CUDA graph.
+class Recording {
+ public:
+  explicit Recording(std::function<void()> issue) : issue_(std::move(issue)) {}
+  virtual ~Recording() = default;
+  virtual void replay() { issue_(); }
+  virtual int nodes() const { return 0; }  // of the captured graph; 0 if there is none yet
+
+ protected:
   std::function<void()> issue_;
 };
 
@@ -60,13 +61,12 @@ class Backend {
   virtual bool supports(DType) const = 0;
   virtual Kernels& kernels() = 0;
 
-  // Device memory, aligned to 256 bytes, uninitialised. For planned arenas: never called during a
-  // step.
+  // Device memory, aligned to 256 bytes, uninitialised; never called during a step.
   virtual void* allocate(size_t bytes) = 0;
   virtual void release(void*) = 0;
   // Host memory that copies fastest to and from the device.
-  virtual void* allocate_host(size_t bytes) = 0;
-  virtual void release_host(void*) = 0;
+  virtual void* allocate_host(size_t bytes) { return allocate(bytes); }
+  virtual void release_host(void* p) { release(p); }
   virtual size_t memory_limit() const = 0;  // bytes for all arenas together
 
   // Asynchronous on devices that have streams: host memory must stay unchanged until they are done.
@@ -75,8 +75,7 @@ class Backend {
   virtual void copy(void* to, const void* from, size_t bytes, Stream) = 0;  // on the device
   virtual void zero(void* device, size_t bytes, Stream) = 0;
 
-  // Compute runs on stream 0 (null). Communication has a stream of its own if the machine has room
-  // for it.
+  // Compute runs on stream 0 (null); communication on its own if the machine has room for it.
   virtual Stream communication_stream() = 0;
   // Runs `work` in stream order on a host thread; it must not use the device.
   virtual void call_on_host(Stream, std::function<void()> work) = 0;
@@ -91,11 +90,10 @@ class Backend {
   // Batches are uploaded on it while stream 0 computes. Null if that gains nothing.
   virtual Stream upload_stream() { return nullptr; }
 
-  // `issue` enqueues the work on stream 0 and on streams that fork from it and join it by events.
-  // It is called for every replay, or only for the first few: it must enqueue the same work each
-  // time.
+  // `issue` enqueues the same work each time, on stream 0 and on streams that fork from it and join
+  // it by events. It is called for every replay, or only for the first few.
   virtual std::unique_ptr<Recording> recording(std::function<void()> issue) {
-    return std::make_unique<PlainRecording>(std::move(issue));
+    return std::make_unique<Recording>(std::move(issue));
   }
 };
 
@@ -104,25 +102,19 @@ class DeviceMemory {
  public:
   DeviceMemory() = default;
   DeviceMemory(Backend& backend, size_t bytes)
-      : backend_(&backend), data_(bytes ? backend.allocate(bytes) : nullptr), bytes_(bytes) {}
-  DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }
-  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
-    std::swap(backend_, other.backend_), std::swap(data_, other.data_),
-        std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~DeviceMemory() {
-    if (data_) backend_->release(data_);
-  }
+      : data_(bytes ? backend.allocate(bytes) : nullptr, Release{&backend}), bytes_(bytes) {}
   template <class T = char>
   T* data() const {
-    return static_cast<T*>(data_);
+    return static_cast<T*>(data_.get());
   }
   size_t bytes() const { return bytes_; }
 
  private:
-  Backend* backend_ = nullptr;
-  void* data_ = nullptr;
+  struct Release {
+    Backend* backend;
+    void operator()(void* p) const { backend->release(p); }
+  };
+  std::unique_ptr<void, Release> data_;
   size_t bytes_ = 0;
 };
 

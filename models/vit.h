@@ -11,8 +11,7 @@ struct VitConfig {
   float layer_norm_eps = 1e-6f;
   int classes;
   // As in timm: dropout of the class token before the head; of the attention probabilities; of
-  // whole branches (stochastic depth), rising linearly from 0 in the first block to this in the
-  // last.
+  // whole branches (stochastic depth), rising linearly from 0 to this over the blocks.
   float drop_rate = 0, attn_drop_rate = 0, drop_path_rate = 0;
   float label_smoothing = 0;
 };

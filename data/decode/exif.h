@@ -7,11 +7,9 @@
 
 namespace bv {
 
-// The Orientation tag (1-8) of an Exif block (a TIFF file without pixels); 1 if there is none or
-// the block is damaged: bad metadata is no reason to reject an image.
+// The Orientation tag (1-8) of an Exif block (a TIFF file without pixels); 1 if absent or damaged.
 int exif_orientation(std::span<const uint8_t> tiff);
 
-// Rotates and mirrors stored pixels so that the image is upright.
 Image upright(Image stored, int orientation);
 
 }  // namespace bv

@@ -15,9 +15,8 @@
 namespace bv {
 namespace {
 
-// libjpeg reports errors by a call that must not return. No exception may pass through its C
-// frames, so errors jump back into one of the two functions below, which have no objects with
-// destructors.
+// libjpeg reports errors by a call that must not return, and no exception may pass through its C
+// frames: errors jump back into start or read_rows, which have no objects with destructors.
 struct ErrorManager {
   jpeg_error_mgr base;  // first: libjpeg passes its address back
   std::jmp_buf back;
@@ -40,33 +39,6 @@ int scale_down(int shorter, int at_least) {
   return down;
 }
 
-bool start(jpeg_decompress_struct& jpeg, ErrorManager& error, std::span<const uint8_t> file,
-           int at_least) {
-  if (setjmp(error.back)) return false;
-  jpeg_create_decompress(&jpeg);
-  jpeg_mem_src(&jpeg, file.data(), file.size());
-  jpeg_read_header(&jpeg, TRUE);
-  const bool cmyk = jpeg.num_components == 4;
-  jpeg.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
-  jpeg.scale_num = 1;
-  jpeg.scale_denom =
-      scale_down(static_cast<int>(std::min(jpeg.image_width, jpeg.image_height)), at_least);
-  return jpeg_start_decompress(&jpeg);
-}
-
-bool read_rows(jpeg_decompress_struct& jpeg, ErrorManager& error, uint8_t* out, uint8_t* cmyk) {
-  if (setjmp(error.back)) return false;
-  const size_t width = jpeg.output_width;
-  while (jpeg.output_scanline < jpeg.output_height) {
-    uint8_t* rgb = out + jpeg.output_scanline * width * 3;
-    uint8_t* row = cmyk ? cmyk : rgb;
-    jpeg_read_scanlines(&jpeg, &row, 1);
-    if (cmyk)
-      for (size_t x = 0; x < width; ++x) inverted_cmyk_to_rgb(cmyk + 4 * x, rgb + 3 * x);
-  }
-  return true;
-}
-
 struct Decompressor {
   jpeg_decompress_struct jpeg{};
   ErrorManager error{};
@@ -80,6 +52,30 @@ struct Decompressor {
   Decompressor(const Decompressor&) = delete;
   Decompressor& operator=(const Decompressor&) = delete;
 
+  bool start(std::span<const uint8_t> file, int at_least) {
+    if (setjmp(error.back)) return false;
+    jpeg_create_decompress(&jpeg);
+    jpeg_mem_src(&jpeg, file.data(), file.size());
+    jpeg_read_header(&jpeg, TRUE);
+    jpeg.out_color_space = jpeg.num_components == 4 ? JCS_CMYK : JCS_RGB;
+    jpeg.scale_num = 1;
+    jpeg.scale_denom = scale_down(int(std::min(jpeg.image_width, jpeg.image_height)), at_least);
+    return jpeg_start_decompress(&jpeg);
+  }
+
+  bool read_rows(uint8_t* out, uint8_t* cmyk) {
+    if (setjmp(error.back)) return false;
+    const size_t width = jpeg.output_width;
+    while (jpeg.output_scanline < jpeg.output_height) {
+      uint8_t* rgb = out + jpeg.output_scanline * width * 3;
+      uint8_t* row = cmyk ? cmyk : rgb;
+      jpeg_read_scanlines(&jpeg, &row, 1);
+      if (cmyk)
+        for (size_t x = 0; x < width; ++x) inverted_cmyk_to_rgb(cmyk + 4 * x, rgb + 3 * x);
+    }
+    return true;
+  }
+
   [[noreturn]] void fail() const {
     throw BadImage(std::string("damaged or unsupported JPEG (") + error.message + ")");
   }
@@ -91,25 +87,14 @@ Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo& info, int
   if (info.components == 2 || info.components > 4)
     throw BadImage("JPEG with " + std::to_string(info.components) + " components");
   Decompressor d;
-  if (!start(d.jpeg, d.error, file, at_least)) d.fail();
+  if (!d.start(file, at_least)) d.fail();
   const int height = static_cast<int>(d.jpeg.output_height);
   const int width = static_cast<int>(d.jpeg.output_width);
   check_image_size(width, height);
   Image image = black_image(height, width);
   std::vector<uint8_t> cmyk(d.jpeg.output_components == 4 ? 4 * size_t(width) : 0);
-  if (!read_rows(d.jpeg, d.error, image.pixels.data(), cmyk.empty() ? nullptr : cmyk.data()))
-    d.fail();
+  if (!d.read_rows(image.pixels.data(), cmyk.empty() ? nullptr : cmyk.data())) d.fail();
   return image;
-}
-
-}  // namespace bv
-
-#else
-
-namespace bv {
-
-Image decode_jpeg_turbo(std::span<const uint8_t>, const JpegInfo&, int) {
-  throw BadImage("this build has no libjpeg-turbo");
 }
 
 }  // namespace bv

@@ -14,9 +14,8 @@
 namespace bv {
 namespace {
 
-// A small file can make stb_image ask for gigabytes (an endless zlib stream), so each allocation is
-// limited by what the image's size can need. Zeroed: some versions read tables that a damaged file
-// never filled.
+// Each allocation is limited, since a small file can make stb_image ask for gigabytes; and zeroed,
+// since some versions read tables that a damaged file never filled.
 thread_local size_t allocation_limit = 0;
 
 void* stb_malloc(size_t bytes) {

@@ -4,14 +4,12 @@
 //   dV = (P * mask / (1 - drop))^T dout,  dS = P * (dP' - delta)
 //   dQ = dS K / sqrt(D),  dK = dS^T Q / sqrt(D)                          all =
 // Saved for backward: out and lse = log sum exp of each row of S, from which P is recomputed.
-//
 // Flash-style (Dao et al. 2022): S exists only as a tile of at most 48 queries x 256 keys. Forward
 // is an online softmax over the key tiles. Backward loops over key tiles, then query tiles: dK and
 // dV stay in a tile, dQ is added in memory. Products: small_product.h, factor a in place, factor b
 // packed first. 1 / sqrt(D) enters in the exponential and as gradients are written.
 // Threads share out the heads (in forward, the query tiles of all heads); each has its own tiles in
-// the workspace. A row's arithmetic doesn't depend on which thread computes it.
-// Limited by arithmetic: 4 B H N^2 D flops forward, 10 backward, on 4 (8) B N H D floats.
+// the workspace. Limited by arithmetic.
 #include <math.h>
 #include <omp.h>
 
@@ -125,7 +123,7 @@ struct Rows {
 
   T* operator[](int n) const { return data + n * stride; }
 };
-// parts, part: 3 and 0, 1, 2 for Q, K, V in qkv; 1 and 0 for out and dout.
+// parts, part: 3 and 0, 1, 2 for Q, K, V; 1 and 0 for out and dout.
 template <class Data, class Op>
 auto rows_of(Data* data, const Op& op, int parts, int part, int b, int h) {
   using T = std::conditional_t<std::is_const_v<Data>, const float, float>;

@@ -21,7 +21,8 @@ void check(ncclResult_t result, const char* what) {
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(Backend& backend, NcclPeers peers)
-      : backend_(backend),
+      : Communicator(peers.place.rank, peers.place.size),
+        backend_(backend),
         place_(peers.place),
         host_comm_(std::move(peers.host_comm)),
         region_(SharedRegion::open(dup(peers.fd))),
@@ -45,8 +46,6 @@ class NcclCommunicator final : public Communicator {
     if (const ncclComm_t comm = comm_.exchange(nullptr)) ncclCommDestroy(comm);
   }
 
-  int rank() const override { return place_.rank; }
-  int size() const override { return place_.size; }
   void all_reduce(float* data, size_t count, Stream stream) override {
     sum(data, count, ncclFloat32, stream);
   }

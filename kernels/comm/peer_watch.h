@@ -1,6 +1,5 @@
-// A thread that ends this process if a peer dies or is stuck while this rank waits for the device.
-// On a GPU a collective whose peer is gone never returns, and it cannot be aborted safely while a
-// captured graph holds it: so the process prints why and exits at once.
+// A thread that ends this process if a peer dies or is stuck while this rank waits for the device:
+// a GPU's collective never returns then, nor can it be aborted while a captured graph holds it.
 #pragma once
 #include <atomic>
 #include <functional>

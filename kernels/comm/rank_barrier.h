@@ -26,8 +26,7 @@ std::string no_answer(int rank, double timeout);
 int64_t monotonic_ms();
 constexpr int watch_tick_ms = 100;  // between two looks at the peers
 
-// Adds up the time between looks. It counts as at most two ticks, so that a run that was stopped as
-// a whole (Ctrl-Z) can resume.
+// Adds up the time between looks, at most two ticks each: a run stopped as a whole can resume.
 class WaitTimer {
  public:
   double look(bool start_over);  // seconds waited

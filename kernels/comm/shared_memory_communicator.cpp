@@ -1,14 +1,10 @@
 // All-reduce, chunk by chunk: every rank copies its data in, sums its own slice of the chunk over
 // all ranks in the order 0, 1, ... (so that the bits depend on the data alone), and copies the
 // whole sum out. Copying in the next chunk overlaps summing the current one, so a chunk costs one
-// barrier:
-//
-//   copy in 0 | sum 0, copy in 1 | copy out 0, sum 1, copy in 2 | copy out 1, sum 2, ...     |
-//   barrier
-//
-// Two buffers alternate: what one phase writes was last read two phases, hence at least one
-// barrier, ago. Memory bandwidth limits it: per byte of a rank 2 passes in, 1 + 1 / size to sum, 2
-// out.
+// barrier ( | ):
+//   copy in 0 | sum 0, copy in 1 | copy out 0, sum 1, copy in 2 | copy out 1, sum 2, ...
+// Two buffers alternate: what one phase writes was last read at least one barrier ago. Memory
+// bandwidth limits it.
 #include "kernels/comm/shared_memory_communicator.h"
 
 #include <unistd.h>
@@ -29,8 +25,7 @@ constexpr size_t line = 64;              // bytes of a cache line; no two ranks 
 constexpr size_t max_chunk = 1 << 18;    // stays in the L2 cache between its phases
 constexpr size_t small_bytes = 1 << 12;  // up to here every rank sums it all, for one barrier less
 
-// Layout of the data after the control block: two results, two inputs per rank, two small inputs
-// per rank.
+// The data after the control block: two results; per rank two inputs and two small inputs.
 struct Layout {
   size_t chunk;  // bytes
   int ranks;
@@ -46,16 +41,12 @@ struct Layout {
 class SharedMemoryCommunicator final : public Communicator {
  public:
   explicit SharedMemoryCommunicator(const SharedMemoryPeers& peers)
-      : rank_(peers.rank),
-        size_(peers.size),
+      : Communicator(peers.rank, peers.size),
         region_(SharedRegion::open(dup_of(peers.fd))),
         layout_{std::clamp(peers.bucket_bytes / line * line, line, max_chunk), peers.size},
         data_(map_data(region_, peers, layout_.bytes())),
         barrier_(region_, {peers.rank, peers.size, peers.timeout, peers.supervised}) {}
   ~SharedMemoryCommunicator() override { move_to(nullptr); }
-
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
 
   void all_reduce(float* data, size_t count, Stream stream) override {
     submit(stream, [=, this] { sum(data, count); });
@@ -67,16 +58,12 @@ class SharedMemoryCommunicator final : public Communicator {
     submit(stream, [=, this] { gather(data, count); });
   }
   void broadcast(void* data, size_t bytes, int root, Stream stream) override {
-    if (root < 0 || root >= size_)
+    if (root < 0 || root >= size())
       throw std::invalid_argument("broadcast: there is no rank " + std::to_string(root));
     submit(stream, [=, this] { send(static_cast<std::byte*>(data), bytes, root); });
   }
   void barrier() override {
     submit(nullptr, [this] { barrier_.wait(); });
-  }
-  double all_reduce_scalar(double x) override {
-    all_reduce(&x, 1, nullptr);
-    return x;
   }
   void busy(bool now) override { barrier_.busy(now); }
 
@@ -117,7 +104,7 @@ class SharedMemoryCommunicator final : public Communicator {
     const size_t chunks = (count + per_chunk - 1) / per_chunk;
     const auto length = [&](size_t k) { return std::min(per_chunk, count - k * per_chunk); };
     const auto copy_in = [&](size_t k) {
-      std::memcpy(at<T>(layout_.input(rank_, (turn_ + k) % 2)), data + k * per_chunk,
+      std::memcpy(at<T>(layout_.input(rank(), (turn_ + k) % 2)), data + k * per_chunk,
                   length(k) * sizeof(T));
     };
     copy_in(0);
@@ -137,19 +124,18 @@ class SharedMemoryCommunicator final : public Communicator {
   void sum_slice(size_t n, int turn) {
     constexpr size_t per_line = line / sizeof(T);
     const size_t lines = (n + per_line - 1) / per_line;
-    const size_t begin = lines * rank_ / size_ * per_line;
-    const size_t end = std::min(n, lines * (rank_ + 1) / size_ * per_line);
+    const size_t begin = lines * rank() / size() * per_line;
+    const size_t end = std::min(n, lines * (rank() + 1) / size() * per_line);
     if (begin >= end) return;
     sum_ranks(at<T>(layout_.result(turn)) + begin, end - begin,
               [&](int r) { return at<T>(layout_.input(r, turn)) + begin; });
   }
 
-  // Every rank computes the whole sum.
   template <class T>
   void sum_small(T* data, size_t count) {
     const int turn = small_turn_;
     small_turn_ ^= 1;
-    std::memcpy(at<T>(layout_.small(rank_, turn)), data, count * sizeof(T));
+    std::memcpy(at<T>(layout_.small(rank(), turn)), data, count * sizeof(T));
     barrier_.wait();
     sum_ranks(data, count, [&](int r) { return at<T>(layout_.small(r, turn)); });
   }
@@ -159,7 +145,7 @@ class SharedMemoryCommunicator final : public Communicator {
     const T *first = input(0), *second = input(1);
 #pragma omp simd
     for (size_t i = 0; i < n; ++i) out[i] = first[i] + second[i];
-    for (int r = 2; r < size_; ++r) {
+    for (int r = 2; r < size(); ++r) {
       const T* next = input(r);
 #pragma omp simd
       for (size_t i = 0; i < n; ++i) out[i] += next[i];
@@ -170,11 +156,11 @@ class SharedMemoryCommunicator final : public Communicator {
     const size_t per_chunk = layout_.chunk / sizeof(float);
     for (size_t done = 0; done < count; turn_ ^= 1) {
       const size_t n = std::min(per_chunk, count - done);
-      std::memcpy(at<float>(layout_.input(rank_, turn_)), data + size_t(rank_) * count + done,
+      std::memcpy(at<float>(layout_.input(rank(), turn_)), data + size_t(rank()) * count + done,
                   n * sizeof(float));
       barrier_.wait();
-      for (int r = 0; r < size_; ++r)
-        if (r != rank_)
+      for (int r = 0; r < size(); ++r)
+        if (r != rank())
           std::memcpy(data + size_t(r) * count + done, at<float>(layout_.input(r, turn_)),
                       n * sizeof(float));
       done += n;
@@ -185,14 +171,13 @@ class SharedMemoryCommunicator final : public Communicator {
     for (size_t done = 0; done < bytes; turn_ ^= 1) {
       const size_t n = std::min(layout_.chunk, bytes - done);
       std::byte* shared = at<std::byte>(layout_.result(turn_));
-      if (rank_ == root) std::memcpy(shared, data + done, n);
+      if (rank() == root) std::memcpy(shared, data + done, n);
       barrier_.wait();
-      if (rank_ != root) std::memcpy(data + done, shared, n);
+      if (rank() != root) std::memcpy(data + done, shared, n);
       done += n;
     }
   }
 
-  int rank_, size_;
   SharedRegion region_;
   Layout layout_;
   std::byte* data_;
@@ -203,14 +188,12 @@ class SharedMemoryCommunicator final : public Communicator {
 
 class SingleCommunicator final : public Communicator {
  public:
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
+  SingleCommunicator() : Communicator(0, 1) {}
   void all_reduce(float*, size_t, Stream) override {}
   void all_reduce(double*, size_t, Stream) override {}
   void all_gather(float*, size_t, Stream) override {}
   void broadcast(void*, size_t, int, Stream) override {}
   void barrier() override {}
-  double all_reduce_scalar(double x) override { return x; }
   void busy(bool) override {}
 };
 

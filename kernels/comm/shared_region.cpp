@@ -119,7 +119,6 @@ void SharedRegion::end_waiting() {
 
 void futex_wait(std::atomic<uint32_t>& word, uint32_t value, int milliseconds) {
   const timespec limit{milliseconds / 1000, (milliseconds % 1000) * 1000000L};
-  // Woken, late or interrupted: the caller reads the word again in any case.
   syscall(SYS_futex, &word, FUTEX_WAIT, value, &limit, nullptr, 0);
 }
 

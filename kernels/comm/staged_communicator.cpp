@@ -11,16 +11,14 @@ constexpr size_t staging_bytes = 1 << 20;
 class StagedCommunicator final : public Communicator {
  public:
   StagedCommunicator(Backend& backend, std::unique_ptr<Communicator> host_comm)
-      : backend_(backend),
+      : Communicator(host_comm->rank(), host_comm->size()),
+        backend_(backend),
         host_comm_(std::move(host_comm)),
         staging_(static_cast<std::byte*>(backend.allocate_host(staging_bytes))) {}
   ~StagedCommunicator() override { backend_.release_host(staging_); }
 
-  int rank() const override { return host_comm_->rank(); }
-  int size() const override { return host_comm_->size(); }
   void all_reduce(float* data, size_t count, Stream stream) override { sum(data, count, stream); }
   void all_reduce(double* data, size_t count, Stream stream) override { sum(data, count, stream); }
-  // Piece by piece of every row.
   void all_gather(float* data, size_t count, Stream stream) override {
     const auto ranks = size_t(size());
     float* const rows = reinterpret_cast<float*>(staging_);

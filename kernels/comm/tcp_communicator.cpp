@@ -1,6 +1,5 @@
-// A connection carries frames: the data of a collective, or a report on the sender's state. One
-// thread reads them all and queues the data per peer, where collectives take it. Rank 0 reports on
-// all ranks to all ranks, and tells the others to end when one is gone.
+// A connection carries frames: data of collectives, and reports on the sender's state, which one
+// thread reads. Rank 0 reports on all ranks to all, and tells the others to end when one is gone.
 #include "kernels/comm/tcp_communicator.h"
 
 #include <poll.h>
@@ -64,7 +63,9 @@ struct Peer {
 class TcpCommunicator final : public Communicator {
  public:
   TcpCommunicator(const RankPlace& place, std::vector<Socket> sockets, int region_fd)
-      : place_(place), region_(SharedRegion::open(dup(region_fd))) {
+      : Communicator(place.rank, place.size),
+        place_(place),
+        region_(SharedRegion::open(dup(region_fd))) {
     for (int r = 0; r < place.size; ++r) region_.rank(r).state = RankState::here;
     for (size_t i = 0; i < sockets.size(); ++i)
       if (sockets[i]) peers_.push_back(std::make_unique<Peer>(int(i), std::move(sockets[i])));
@@ -76,8 +77,6 @@ class TcpCommunicator final : public Communicator {
     for (const auto& peer : peers_) send_frame(*peer, Kind::left, nullptr, 0);
   }
 
-  int rank() const override { return place_.rank; }
-  int size() const override { return place_.size; }
   void all_reduce(float* data, size_t count, Stream) override { sum(data, count); }
   void all_reduce(double* data, size_t count, Stream) override { sum(data, count); }
   void all_gather(float* data, size_t count, Stream) override {
@@ -95,10 +94,6 @@ class TcpCommunicator final : public Communicator {
     });
   }
   void barrier() override { all_reduce_scalar(0); }
-  double all_reduce_scalar(double x) override {
-    sum(&x, 1);
-    return x;
-  }
   void busy(bool now) override {
     region_.rank(place_.rank).busy = now;
     send_report();
@@ -113,7 +108,6 @@ class TcpCommunicator final : public Communicator {
   }
 
  private:
-  // ---- collectives ----
   template <class T>
   void sum(T* data, size_t count) {
     const size_t bytes = count * sizeof(T);
@@ -174,7 +168,6 @@ class TcpCommunicator final : public Communicator {
   }
   [[noreturn]] void end(const std::string& why) { end_process(region_, place_, why, false); }
 
-  // ---- frames ----
   static bool send_frame(Peer& peer, Kind kind, const void* data, size_t bytes) {
     const std::lock_guard lock(peer.writing);
     const FrameHead head{kind, uint32_t(bytes)};
@@ -194,7 +187,6 @@ class TcpCommunicator final : public Communicator {
         send_frame(*peer, Kind::state, reports.data(), reports.size() * sizeof(RankReport));
   }
 
-  // ---- the thread that reads ----
   void listen_to_peers() {
     auto last_beat = Clock::now();
     while (!closing_) {

@@ -1,9 +1,6 @@
 // Collectives between the hosts of several machines, for few and small messages: NCCL carries what
-// the ranks' GPUs exchange. Everything passes through rank 0.
-//
-// Each rank has a SharedRegion of its own, in which a thread keeps what the others report:
-// heartbeats, whether they are busy. PeerWatch reads it as it reads the one that the ranks of one
-// machine share.
+// the ranks' GPUs exchange. Everything passes through rank 0. Each rank has a SharedRegion of its
+// own, in which a thread keeps what the others report, for PeerWatch to read.
 #pragma once
 #include <memory>
 #include <vector>
@@ -14,10 +11,9 @@
 
 namespace bv {
 
-// sockets: for rank 0, one to each rank, by rank; for the others, one to rank 0. region_fd: this
-// process's own region, for all ranks; stays the caller's. A peer that dies or keeps the others
-// waiting longer than place.timeout ends the process with a line that says so. Collectives are
-// called from one thread; streams are ignored.
+// sockets: for rank 0, one to each rank, by rank; for the others, one to rank 0. region_fd: of this
+// process's own region; stays the caller's. A peer that dies or exceeds place.timeout ends the
+// process with a line that says so. Collectives are called from one thread; streams are ignored.
 std::unique_ptr<Communicator> make_tcp_communicator(const RankPlace& place,
                                                     std::vector<Socket> sockets, int region_fd);
 

@@ -4,12 +4,10 @@
 //   dinp    = (add +) the transposed sum over dout and weight          dinp =
 //   dweight (+)= the sum over n, p, q of dout and inp                  = or += by accumulate
 // NHWC, weights KRSC. Two algorithms, chosen for each shape by the measured rules below:
-// * products over rows (kernels/conv/conv_rows.h, conv_weight_rows.h), which never multiply padding:
-//   of the taps of a 3 x 3 filter, a ninth is in bounds on a map of 1 x 1, four ninths on 2 x 2,
-//   0.84 on 8 x 8. They take moments, and add, while pixels are in the caches.
-// * oneDNN's convolutions, a few per cent faster where nearly all taps are in bounds. Where moments
-//   or add need another pass over a large result, the images go in chunks whose result stays in the
-//   last-level cache.
+// * products over rows (conv_rows.h, conv_weight_rows.h), which never multiply padding, and take
+//   moments, and add, while pixels are in the caches;
+// * oneDNN's, a few per cent faster where nearly all taps are in bounds. For moments or add the
+//   images go in chunks whose result stays in the last-level cache.
 // Limited by arithmetic: each tensor is read or written about once.
 #include "kernels/conv/conv_rows.h"
 #include "kernels/conv/conv_weight_rows.h"
@@ -56,8 +54,7 @@ double valid_taps(const ConvShape& s) {
   return along(s.P(), s.H, s.R, s) * along(s.Q(), s.W, s.S, s);
 }
 
-// Whether products over rows are faster: measured for the residual networks' shapes on 2 cores with
-// AVX-512 and oneDNN 2.6. AVX2, where tried, favours them more.
+// Whether products over rows are faster: measured for residual networks, AVX-512 and oneDNN 2.6.
 bool by_rows(const ConvShape& s, Result result) {
   if (s.groups > 1 || !rows_for(s, Result::out).fits() || !rows_for(s, Result::dinp).fits())
     return false;

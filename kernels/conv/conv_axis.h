@@ -1,6 +1,5 @@
 // Along one axis of an image, the positions of a convolution's result that the same taps of the
-// filter reach: most are reached by all taps, those near the border by fewer. So taps on the padding
-// cost nothing; on maps of 2 x 2 they are more than half.
+// filter reach, so that taps on the padding cost nothing; on maps of 2 x 2 they are more than half.
 #pragma once
 
 namespace bv::BAREVISION_ISA {

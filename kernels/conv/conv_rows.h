@@ -39,8 +39,7 @@ struct ConvRows {
   }
 };
 
-// How the work is cut: into units of neighbouring pixels of one class, and these into ranges of
-// panels where units are few. It depends on shapes alone.
+// Units of neighbouring pixels of one class, and of a range of panels where units are few.
 struct ConvUnits {
   static constexpr int unit_rows = 44 * row_block, min_items = 32;
   const ConvRows& conv;

@@ -2,8 +2,7 @@
 //   dweight[k, tap, c] (+)= sum over the pixels that it reaches of  dout[pixel, k] inp[its pixel, c]
 // Pixels come in blocks of some hundreds, whose dout and inp stay in the caches for all taps. A unit
 // of work owns a range of k and one panel of columns of dweight and, where dweight is small, a group
-// of the images, with its own partial sums. Pixels are added in order, so that the result does not
-// depend on the number of threads.
+// of the images, with its own partial sums. Pixels are added in order.
 #pragma once
 #include <cstdint>
 
@@ -127,7 +126,8 @@ class WeightUnit {
     for (int block = 0; block < k_blocks_.count; ++block) {
       const int k = k_.begin + k_blocks_.begin(block);
       const int n = k_.begin + k_blocks_.begin(block + 1) - k;
-      const auto product = columns_block_of(n, width_ / simd::width);
+      const auto product =
+          block_of(n, width_ / simd::width, []<int r, int v>() { return columns_block<r, v>; });
       float* c = at(k, tap);
       if (used_ == width_) {
         product(c, stride, {dout_rows_, inp_rows_, count}, k, column_);

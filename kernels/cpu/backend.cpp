@@ -27,12 +27,6 @@ struct CpuEvent {
 
 CpuEvent* event_of(Event event) { return reinterpret_cast<CpuEvent*>(event); }
 
-bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl");
-}
-
 // The environment may ask for less than the CPU has; oneDNN is then limited, too.
 bool choose_avx512() {
   const char* asked = std::getenv("BAREVISION_ISA");
@@ -75,8 +69,6 @@ class CpuBackend final : public Backend {
 
   void* allocate(size_t bytes) override { return pages_.allocate(bytes); }
   void release(void* address) override { pages_.release(address); }
-  void* allocate_host(size_t bytes) override { return pages_.allocate(bytes); }
-  void release_host(void* address) override { pages_.release(address); }
   size_t memory_limit() const override { return memory_in_bytes(); }
 
   void to_device(void* device, const void* host, size_t bytes, Stream stream) override {

@@ -1,7 +1,6 @@
 // Mean and variance of each column of a matrix, without cancellation and always in the same order:
-// of each block of rows, while the first-level caches hold it, the mean, then the sum of squared
-// differences from it (M2); of blocks, and then of groups of rows, these merged (Chan et al. 1979).
-// Threads share out the groups, whose number depends on the matrix alone.
+// of each block of rows the mean, then the sum of squared differences from it (M2); of blocks, and
+// then of groups of rows, these merged (Chan et al. 1979). Threads share out the groups.
 #pragma once
 #include "kernels/cpu/simd.h"
 

@@ -1,6 +1,5 @@
-// Sums over the rows of a matrix, for the gradients of weights and biases. The rows are cut
-// into a fixed number of groups, each group has its own partial sums in the workspace, and these
-// are added in order: the result does not depend on the number of threads.
+// Sums over the rows of a matrix, for the gradients of weights and biases. A fixed number of groups
+// of rows each have partial sums in the workspace, and these are added in order.
 #pragma once
 #include "kernels/cpu/simd.h"
 

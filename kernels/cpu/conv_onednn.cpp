@@ -21,12 +21,6 @@ dnnl::memory::desc weights(const ConvShape& s, Tag plain, Tag grouped) {
 struct Description {
   dnnl::primitive primitive;
   dnnl::memory::desc inp, weight, out, scratch;
-
-  template <class Desc>
-  void scratch_of(const Desc& description) {
-    primitive = dnnl::primitive(description.get());
-    scratch = description.scratchpad_desc();
-  }
 };
 
 // All that differs between oneDNN 2.x and 3.x.
@@ -39,7 +33,9 @@ Description describe(const dnnl::engine& engine, const Convolution& convolution)
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
   constexpr auto training = dnnl::prop_kind::forward_training;
   const auto attributes = onednn_attributes(false);
-  Description made{{}, inp, {}, out, {}};
+  const auto made = [&](const auto& desc, const dnnl::memory::desc& weights) -> Description {
+    return {dnnl::primitive(desc.get()), inp, weights, out, desc.scratchpad_desc()};
+  };
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::convolution_forward::primitive_desc forward(
       engine, training, algorithm, inp, weight, out, stride, padding, padding, attributes);
@@ -53,27 +49,13 @@ Description describe(const dnnl::engine& engine, const Convolution& convolution)
     return {{algorithm, inp, weight, out, stride, padding, padding}, attributes, engine, forward};
   };
 #endif
-  switch (convolution.result) {
-    case Convolution::Result::out:
-      made.scratch_of(forward);
-      made.weight = forward.weights_desc();
-      break;
-    case Convolution::Result::dinp: {
-      const auto description =
-          backward.operator()<dnnl::convolution_backward_data::primitive_desc>();
-      made.scratch_of(description);
-      made.weight = description.weights_desc();
-      break;
-    }
-    case Convolution::Result::dweight: {
-      const auto description =
-          backward.operator()<dnnl::convolution_backward_weights::primitive_desc>();
-      made.scratch_of(description);
-      made.weight = description.diff_weights_desc();
-      break;
-    }
+  if (convolution.result == Convolution::Result::out) return made(forward, forward.weights_desc());
+  if (convolution.result == Convolution::Result::dinp) {
+    const auto data = backward.operator()<dnnl::convolution_backward_data::primitive_desc>();
+    return made(data, data.weights_desc());
   }
-  return made;
+  const auto weights = backward.operator()<dnnl::convolution_backward_weights::primitive_desc>();
+  return made(weights, weights.diff_weights_desc());
 }
 
 }  // namespace

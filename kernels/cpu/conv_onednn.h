@@ -1,6 +1,5 @@
 // Convolutions by oneDNN (API 2.x and 3.x). Activations are NHWC, weights KRSC, as everywhere here;
-// oneDNN chooses its own order of the weights, so each run reorders them. Primitives are made once
-// for each shape and kept; their memory is the caller's.
+// oneDNN chooses its own order of the weights, so each run reorders them. Primitives are kept.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -37,7 +36,6 @@ class ConvOneDnn {
   ConvOneDnn();
   ~ConvOneDnn();
 
-  // Prepares the convolution.
   size_t workspace_bytes(const Convolution&);
   void run(const Convolution&, const ConvTensors&);
 

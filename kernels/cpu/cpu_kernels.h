@@ -1,7 +1,6 @@
 // The CPU's table of operations. Every kernels/NAME.cpp is compiled twice, with
 // -DBAREVISION_ISA=avx2 (x86-64-v3) and -DBAREVISION_ISA=avx512 (x86-64-v4), into a namespace each;
 // which of the two runs is chosen at run time.
-//
 // The linker keeps one copy of every inline function outside these namespaces, and must not find
 // one with AVX-512 code in it: the kernel files therefore use no std:: containers, strings or
 // algorithms that may stay un-inlined (tests/kernels/check_avx512_symbols looks). What needs them, such as

@@ -1,5 +1,4 @@
-// The two compilations of the CPU's kernels. Those of avx512 may only be made where the CPU has
-// AVX-512 (F, BW, CD, DQ, VL).
+// The two compilations of the CPU's kernels. Those of avx512 may only be made if has_avx512().
 #pragma once
 #include <memory>
 

@@ -1,5 +1,4 @@
-// Matrix products by oneDNN (API 2.x and 3.x). A primitive is made once for each product and kept;
-// its scratchpad is the caller's.
+// Matrix products by oneDNN (API 2.x and 3.x). A primitive is made once for each product and kept.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -24,7 +23,6 @@ class MatmulOneDnn {
   MatmulOneDnn();
   ~MatmulOneDnn();
 
-  // Prepares the product.
   size_t scratch_bytes(const Product&);
   // scratch [scratch_bytes], at a multiple of 64 bytes; bias null without has_bias.
   void run(const Product&, float* c, void* scratch, const float* a, const float* b,

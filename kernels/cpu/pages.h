@@ -1,5 +1,4 @@
-// Memory for arenas: zeroed pages, huge ones if the system has them. Only touched pages take
-// memory.
+// Memory for arenas: zeroed pages, huge ones if the system has them.
 #pragma once
 #include <cstddef>
 #include <map>

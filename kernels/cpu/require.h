@@ -1,5 +1,4 @@
-// What every operation asserts first. Out of line and compiled once, so that the kernels stay free
-// of strings and exceptions.
+// Assertions, out of line so that the kernels stay free of strings and exceptions.
 #pragma once
 
 namespace bv {

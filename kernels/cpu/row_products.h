@@ -1,12 +1,9 @@
 // Products of matrices whose rows lie anywhere: a convolution, for the pixels that the same taps of
 // the filter reach.
 //   c[i, :] = (from[i, :] +) sum over runs of  a[i, run.a ... + depth] b[run.b ... + depth, :]
-// A block of row_block rows by panel_vectors vectors of c stays in registers while the runs of a
-// chunk go by (small_product.h explains the sizes). b is packed in panels of columns, [panel, row,
-// columns of the panel], so that the innermost loop reads it in order; a chunk's part of a panel
-// stays in the second-level cache for all blocks of rows, and is long enough that loading and storing
-// c costs little. Every element of c is a sum in the order of the runs: the result does not depend on
-// how rows are cut into blocks.
+// A block of c stays in registers while the runs of a chunk go by (sizes: small_product.h). b is
+// packed in panels, [panel, row, columns of the panel]; a chunk's part of a panel stays in the
+// second-level cache for all blocks of rows, and is so long that loading and storing c costs little.
 #pragma once
 #include <cstddef>
 
@@ -60,12 +57,6 @@ void runs_block(Rows at, int column, const Chunk& chunk, const float* panel) {
   block.store([&](int i) { return at.c[i] + column; });
 }
 
-using RunsBlock = void (*)(Rows, int, const Chunk&, const float*);
-
-static inline RunsBlock runs_block_of(int rows, int vectors) {
-  return block_of(rows, vectors, []<int r, int v>() -> RunsBlock { return runs_block<r, v>; });
-}
-
 // One panel's columns of `count` rows.
 static inline void multiply_rows(Rows at, int count, const Panels& panels, int panel,
                                  const Chunk& chunk, const float* packed) {
@@ -73,7 +64,8 @@ static inline void multiply_rows(Rows at, int count, const Panels& panels, int p
   const Parts blocks(count, row_block);
   for (int block = 0; block < blocks.count; ++block) {
     const int first = blocks.begin(block), rows = blocks.begin(block + 1) - first;
-    const auto product = runs_block_of(rows, width / simd::width);
+    const auto product =
+        block_of(rows, width / simd::width, []<int r, int v>() { return runs_block<r, v>; });
     const Rows here{at.c + first, at.from ? at.from + first : nullptr, at.a + first};
     if (used == width) {
       product(here, column, chunk, packed);
@@ -108,13 +100,6 @@ void columns_block(float* c, ptrdiff_t c_row, Pixels pixels, ptrdiff_t i0, ptrdi
     block.add([&](int i) { return a[i]; }, pixels.b[p] + j0);
   }
   block.store(row);
-}
-
-using ColumnsBlock = void (*)(float*, ptrdiff_t, Pixels, ptrdiff_t, ptrdiff_t);
-
-static inline ColumnsBlock columns_block_of(int rows, int vectors) {
-  return block_of(rows, vectors,
-                  []<int r, int v>() -> ColumnsBlock { return columns_block<r, v>; });
 }
 
 }  // namespace bv::BAREVISION_ISA

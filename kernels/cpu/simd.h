@@ -2,7 +2,6 @@
 // is compiled once per instruction set, with BAREVISION_ISA naming the namespace its code goes to,
 // so that no symbol of the AVX-512 build can stand in for one of the AVX2 build. Kernels therefore
 // use no templates of the standard library: these would be weak symbols outside that namespace.
-//
 // + - * / and comparisons are those of GCC's vector types. Sums are taken in a fixed order.
 #pragma once
 #pragma GCC diagnostic push  // GCC 12's own header warns of its _mm512_undefined_ps
@@ -30,7 +29,6 @@ static inline vf set(float x) {
   return x - vf{};  // no operation, where 0 + x would be one that makes -0 a 0
 }
 static inline vi seti(int32_t x) { return vi{} + x; }
-// 0, 1, 2 ...
 static inline vi count_up() {
   vi v;
   for (int i = 0; i < width; ++i) v[i] = i;
@@ -55,47 +53,33 @@ static inline vf sqrt(vf a) { return _mm512_sqrt_ps(a); }
 static inline vf round(vf a) {  // to the nearest integer
   return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-static inline vf to_float(vi a) { return _mm512_cvtepi32_ps(reinterpret_cast<__m512i>(a)); }
+static inline vf to_float(vi a) { return _mm512_cvtepi32_ps(__m512i(a)); }
 // x 2^n for an integer n
 static inline vf scale(vf x, vf n) { return _mm512_scalef_ps(x, n); }
-// As many bytes as floats
-static inline vf load_bytes(const uint8_t* p) {
-  return _mm512_cvtepi32_ps(
-      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-}
 // As many bytes as integers, which are 0-255
 static inline vi load_integers(const uint8_t* p) {
-  return reinterpret_cast<vi>(
-      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  return vi(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
 static inline vi load_integers_partial(const uint8_t* p, int n) {
-  return reinterpret_cast<vi>(
-      _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(static_cast<__mmask16>((1u << n) - 1), p)));
+  return vi(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(static_cast<__mmask16>((1u << n) - 1), p)));
 }
 static inline void store_integers(uint8_t* p, vi v) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
-                   _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(v)));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(__m512i(v)));
 }
 static inline void store_integers_partial(uint8_t* p, vi v, int n) {
-  _mm512_mask_cvtepi32_storeu_epi8(p, static_cast<__mmask16>((1u << n) - 1),
-                                   reinterpret_cast<__m512i>(v));
+  _mm512_mask_cvtepi32_storeu_epi8(p, static_cast<__mmask16>((1u << n) - 1), __m512i(v));
 }
 static inline __m256 lower(vf v) { return _mm512_castps512_ps256(v); }
 static inline __m256 upper(vf v) { return _mm512_extractf32x8_ps(v, 1); }
 static inline vd to_double(__m256 v) { return _mm512_cvtps_pd(v); }
 // Products of the lower halves of 64-bit lanes.
-static inline vq multiply(vq a, vq b) {
-  return reinterpret_cast<vq>(
-      _mm512_mul_epu32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
-}
+static inline vq multiply(vq a, vq b) { return vq(_mm512_mul_epu32(__m512i(a), __m512i(b))); }
 // Of each quarter of 128 bits: the lower half of a, the lower half of b; the upper ones.
 static inline vq low_halves(vq a, vq b) {
-  return reinterpret_cast<vq>(
-      _mm512_unpacklo_epi64(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+  return vq(_mm512_unpacklo_epi64(__m512i(a), __m512i(b)));
 }
 static inline vq high_halves(vq a, vq b) {
-  return reinterpret_cast<vq>(
-      _mm512_unpackhi_epi64(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+  return vq(_mm512_unpackhi_epi64(__m512i(a), __m512i(b)));
 }
 #else
 static inline vf load(const float* p) { return _mm256_loadu_ps(p); }
@@ -112,20 +96,15 @@ static inline vf sqrt(vf a) { return _mm256_sqrt_ps(a); }
 static inline vf round(vf a) {
   return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-static inline vf to_float(vi a) { return _mm256_cvtepi32_ps(reinterpret_cast<__m256i>(a)); }
+static inline vf to_float(vi a) { return _mm256_cvtepi32_ps(__m256i(a)); }
 // In two steps, so that a result below the normal range or above it comes out right (|n| < 253).
 static inline vf scale(vf x, vf n) {
-  const vi k = reinterpret_cast<vi>(_mm256_cvtps_epi32(n)), half = k >> 1;
+  const vi k = vi(_mm256_cvtps_epi32(n)), half = k >> 1;
   return x * reinterpret_cast<vf>((half + 127) << 23) *
          reinterpret_cast<vf>((k - half + 127) << 23);
 }
-static inline vf load_bytes(const uint8_t* p) {
-  return _mm256_cvtepi32_ps(
-      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
-}
 static inline vi load_integers(const uint8_t* p) {
-  return reinterpret_cast<vi>(
-      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+  return vi(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
 }
 static inline vi load_integers_partial(const uint8_t* p, int n) {
   uint8_t bytes[width] = {};
@@ -133,7 +112,7 @@ static inline vi load_integers_partial(const uint8_t* p, int n) {
   return load_integers(bytes);
 }
 static inline void store_integers(uint8_t* p, vi v) {
-  const __m256i x = reinterpret_cast<__m256i>(v);
+  const __m256i x = __m256i(v);
   const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(words, words));
 }
@@ -145,17 +124,12 @@ static inline void store_integers_partial(uint8_t* p, vi v, int n) {
 static inline __m128 lower(vf v) { return _mm256_castps256_ps128(v); }
 static inline __m128 upper(vf v) { return _mm256_extractf128_ps(v, 1); }
 static inline vd to_double(__m128 v) { return _mm256_cvtps_pd(v); }
-static inline vq multiply(vq a, vq b) {
-  return reinterpret_cast<vq>(
-      _mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
-}
+static inline vq multiply(vq a, vq b) { return vq(_mm256_mul_epu32(__m256i(a), __m256i(b))); }
 static inline vq low_halves(vq a, vq b) {
-  return reinterpret_cast<vq>(
-      _mm256_unpacklo_epi64(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+  return vq(_mm256_unpacklo_epi64(__m256i(a), __m256i(b)));
 }
 static inline vq high_halves(vq a, vq b) {
-  return reinterpret_cast<vq>(
-      _mm256_unpackhi_epi64(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+  return vq(_mm256_unpackhi_epi64(__m256i(a), __m256i(b)));
 }
 #endif
 
@@ -198,6 +172,9 @@ static inline void reverse_pixels(const uint8_t* pixels, uint8_t* out) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_shuffle_epi8(in, take));
 }
 
+// As many bytes as floats
+static inline vf load_bytes(const uint8_t* p) { return to_float(load_integers(p)); }
+
 static inline vf select(vi mask, vf a, vf b) { return mask ? a : b; }
 // Where x is larger than best, or the first NaN: it becomes best, and i which.
 static inline void take_larger(vf& best, vi& which, vf x, int i) {
@@ -207,27 +184,24 @@ static inline void take_larger(vf& best, vi& which, vf x, int i) {
 }
 static inline vf abs(vf x) { return reinterpret_cast<vf>(reinterpret_cast<vi>(x) & 0x7fffffff); }
 
-static inline float reduce_sum(vf v) {
+// The lanes, taken together by `combine` in the same order each time.
+template <class Combine>
+float reduce(vf v, Combine combine) {
 #ifdef __AVX512F__
-  const __m256 w = _mm256_add_ps(lower(v), upper(v));
+  const __m256 w = combine(lower(v), upper(v));
 #else
   const __m256 w = v;
 #endif
-  __m128 x = _mm_add_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
-  x = _mm_add_ps(x, _mm_movehl_ps(x, x));
-  return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+  __m128 x = combine(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
+  x = combine(x, _mm_movehl_ps(x, x));
+  return combine(x, _mm_movehdup_ps(x))[0];
 }
-
+static inline float reduce_sum(vf v) {
+  return reduce(v, [](auto a, auto b) { return a + b; });
+}
 // A NaN among the elements may or may not come out.
 static inline float reduce_max(vf v) {
-#ifdef __AVX512F__
-  const __m256 w = _mm256_max_ps(lower(v), upper(v));
-#else
-  const __m256 w = v;
-#endif
-  __m128 x = _mm_max_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
-  x = _mm_max_ps(x, _mm_movehl_ps(x, x));
-  return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
+  return reduce(v, [](auto a, auto b) { return a > b ? a : b; });
 }
 
 // e^x to about 1 ulp for -150 < x < 150:

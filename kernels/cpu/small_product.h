@@ -3,10 +3,9 @@
 //   a [m, k]   element (i, p) at a[i * a_row + p * a_k]: a transposed a costs nothing more
 //   b [k, n]   packed in panels of up to panel_vectors vectors of columns, each panel [k, columns]
 //              in one piece, so that the innermost loop reads it in order; n is a multiple of width
-// A block of c stays in registers while k runs: row_block x panel_vectors vectors, 24 of 32
-// registers with AVX-512 and 12 of 16 with AVX2, so that each vector of b serves six multiply-adds
-// and each element of a four (two). Every element of c is a sum over k in order: the result does
-// not depend on how rows are cut into blocks.
+// A block of c stays in registers while k runs: 24 of 32 vectors with AVX-512, 12 of 16 with AVX2.
+// So each vector of b serves six multiply-adds and each element of a four (two). Every element of c
+// is a sum over k in order, however rows are cut into blocks.
 #pragma once
 #include <cstddef>
 
@@ -82,7 +81,7 @@ static inline void pack_columns(float* b, const float* inp, ptrdiff_t stride, in
   }
 }
 
-// A block of c in registers: `rows` x `vectors`, constants so that every loop unrolls.
+// A block of c in registers; its sizes are constants so that every loop unrolls.
 template <int rows, int vectors>
 struct Block {
   simd::vf sum[rows][vectors];
@@ -137,9 +136,6 @@ void product_block(float* c, ptrdiff_t c_row, const float* a, ptrdiff_t a_row, p
   block.store(row);
 }
 
-using ProductBlock = void (*)(float*, ptrdiff_t, const float*, ptrdiff_t, ptrdiff_t, const float*,
-                              int, bool);
-
 // f.template operator()<rows, vectors>() with the sizes of a block as constants.
 template <int rows, class F>
 auto block_of(int vectors, F f) {
@@ -152,25 +148,11 @@ auto block_of(int vectors, F f) {
 template <class F>
 auto block_of(int rows, int vectors, F f) {
   static_assert(row_block == 6);
-  switch (rows) {
-    case 1:
-      return block_of<1>(vectors, f);
-    case 2:
-      return block_of<2>(vectors, f);
-    case 3:
-      return block_of<3>(vectors, f);
-    case 4:
-      return block_of<4>(vectors, f);
-    case 5:
-      return block_of<5>(vectors, f);
-    default:
-      return block_of<6>(vectors, f);
-  }
-}
-
-static inline ProductBlock product_block_of(int rows, int vectors) {
-  return block_of(rows, vectors,
-                  []<int r, int v>() -> ProductBlock { return product_block<r, v>; });
+  if (rows == 1) return block_of<1>(vectors, f);
+  if (rows == 2) return block_of<2>(vectors, f);
+  if (rows == 3) return block_of<3>(vectors, f);
+  if (rows == 4) return block_of<4>(vectors, f);
+  return rows == 5 ? block_of<5>(vectors, f) : block_of<6>(vectors, f);
 }
 
 struct Factor {  // a
@@ -190,9 +172,10 @@ static inline void multiply(float* c, ptrdiff_t c_row, Factor a, const float* b,
       const float* b_at = b + ptrdiff_t(column) * k + ptrdiff_t(p) * width;
       for (int block = 0; block < blocks.count; ++block) {
         const int i = blocks.begin(block), rows = blocks.begin(block + 1) - i;
-        product_block_of(rows, width / simd::width)(c + i * c_row + column, c_row,
-                                                    a.data + i * a.row + p * a.k, a.row, a.k, b_at,
-                                                    depth, accumulate || kb > 0);
+        const auto product =
+            block_of(rows, width / simd::width, []<int r, int v>() { return product_block<r, v>; });
+        product(c + i * c_row + column, c_row, a.data + i * a.row + p * a.k, a.row, a.k, b_at,
+                depth, accumulate || kb > 0);
       }
     }
   }

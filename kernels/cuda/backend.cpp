@@ -12,16 +12,6 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-int attribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
-  return value;
-}
-
-std::string gibibytes(size_t bytes) {
-  return std::to_string((bytes + (size_t{1} << 29)) >> 30) + " GiB";
-}
-
 // It and the legacy default stream don't wait for each other.
 struct OwnedStream : Owner<cudaStream_t, cudaStreamDestroy> {
   explicit OwnedStream(int priority) {
@@ -35,7 +25,7 @@ struct OwnedStream : Owner<cudaStream_t, cudaStreamDestroy> {
 class GraphRecording final : public Recording {
  public:
   GraphRecording(cudaStream_t stream, std::function<void()> issue)
-      : stream_(stream), issue_(std::move(issue)) {}
+      : Recording(std::move(issue)), stream_(stream) {}
 
   void replay() override {
     if (!issued_) {
@@ -65,7 +55,6 @@ class GraphRecording final : public Recording {
   }
 
   cudaStream_t stream_;
-  std::function<void()> issue_;
   bool issued_ = false;
   Owner<cudaGraphExec_t, cudaGraphExecDestroy> executable_;
   size_t nodes_ = 0;
@@ -75,8 +64,7 @@ class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const GpuOptions& options)
       : device_(select(options.device)),
-        arch_(10 * attribute(cudaDevAttrComputeCapabilityMajor, device_) +
-              attribute(cudaDevAttrComputeCapabilityMinor, device_)),
+        arch_(compute_capability()),
         graphs_(options.graphs),
         compute_(0),
         communication_(-1),
@@ -89,7 +77,8 @@ class CudaBackend final : public Backend {
   std::string describe() const override {
     cudaDeviceProp properties;
     check(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties");
-    return std::string(properties.name) + ", " + gibibytes(properties.totalGlobalMem) + ", sm_" +
+    return std::string(properties.name) + ", " +
+           std::to_string((properties.totalGlobalMem + (size_t{1} << 29)) >> 30) + " GiB, sm_" +
            std::to_string(arch_) + (graphs_ ? "" : ", without graphs");
   }
   bool supports(DType dtype) const override { return dtype != DType::bf16 || arch_ >= 80; }

@@ -16,8 +16,7 @@ struct GpuOptions {
 }  // namespace bv
 
 namespace bv::cuda_gpu {
-// The GPUs that this process sees. If there are none, *why_none, unless null, says why in a few
-// words.
+// The GPUs that this process sees. If there are none, *why_none, unless null, says why.
 int device_count(std::string* why_none);
 // Throws std::runtime_error if the device can't be used.
 std::unique_ptr<Backend> make_backend(const GpuOptions&);

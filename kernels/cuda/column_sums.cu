@@ -3,8 +3,7 @@
 // First stage: a thread adds `width` neighbouring columns (16 bytes, or 1 element where C does not
 // allow that) of every 32nd (8th) row of its block, with four rows in flight.
 // Second stage: a block adds 8 columns (a 32-byte sector) of all blocks' sums, by up to 64 groups
-// of threads, so that many threads load even where the columns are few.
-// One add for 2 or 4 bytes: memory is the limit.
+// of threads, so that many threads load even where the columns are few. Memory is the limit.
 #include "kernels/cuda/column_sums.cuh"
 
 namespace bv::BAREVISION_GPU {

@@ -4,7 +4,6 @@
 // a grid that depends only on the shape and the chip walks over the rows; each block keeps the sums
 // of its columns in registers and writes them to the workspace, partial [blocks, C] in fp32. Then
 // finish_column_sums adds the blocks' sums.
-//
 // The first stage by stripes, for kernels whose threads each keep to a few columns: a block owns a
 // stripe of columns, 128 bytes wide where C allows 16-byte accesses, and every gridDim.y-th group
 // of rows. `lanes` threads cover the stripe's width, `rows` rows at a time.

@@ -5,29 +5,15 @@
 #include "kernels/cuda/matmul.h"
 
 namespace bv::BAREVISION_GPU {
-namespace {
-
-constexpr int oldest_arch = 75;
-
-int attribute(cudaDeviceAttr which) {
-  int device = 0, value = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
-  return value;
-}
-
-}  // namespace
-
 CudaKernels::CudaKernels(cudaStream_t compute, bool cudnn)
     : KernelRows<CudaKernels>({.alignment = 16}),  // kernels read 16 bytes at a time
       compute_(compute),
-      props_{.arch = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
-                     attribute(cudaDevAttrComputeCapabilityMinor),
+      props_{.arch = compute_capability(),
              .sms = attribute(cudaDevAttrMultiProcessorCount),
              .shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)},
       matmul_(std::make_unique<Matmul>()),
       cudnn_(cudnn ? std::make_unique<ConvCudnn>() : nullptr) {
-  if (props_.arch < oldest_arch)
+  if (props_.arch < 75)
     throw std::runtime_error("this GPU has compute capability " + std::to_string(props_.arch / 10) +
                              "." + std::to_string(props_.arch % 10) +
                              "; CUDA 13 has dropped those before 7.5 (Turing)");

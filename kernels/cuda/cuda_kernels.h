@@ -1,6 +1,5 @@
-// The GPU's table of operations. Every kernels/NAME.cu and kernels/cuda/NAME.cpp is compiled twice:
-// with -DBAREVISION_GPU=cuda_gpu by nvcc against the CUDA toolkit, and with simt_gpu by g++ against
-// the stand-in in kernels/simt, into a namespace each.
+// The GPU's table of operations. Every kernels/NAME.cu and kernels/cuda/NAME.cpp is compiled twice,
+// into a namespace each: cuda_gpu by nvcc, simt_gpu by g++ against the stand-in in kernels/simt.
 #pragma once
 #include <cstdint>
 #include <cstdio>

@@ -1,10 +1,8 @@
-// The one header of kernels that both nvcc and g++ (with kernels/simt in the include path) build.
-// Beyond CUDA's names it gives two things:
+// What kernels take besides CUDA's names, for nvcc and for g++ (kernels/simt in the include path):
 //   shared<T>()    the block's shared memory; each kernel declares one struct for all of it
 //   launch<kernel>(grid, block, shared_bytes, stream, args...)    throws std::runtime_error that
 //                  names the kernel and the reason
-// All device code lives in namespace bv::BAREVISION_GPU, cuda_gpu by nvcc and simt_gpu by g++, so
-// that both builds fit into one program.
+// All device code lives in namespace bv::BAREVISION_GPU, so that both builds fit into one program.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,6 +1,5 @@
-// The GPU's kernels in two builds: cuda_gpu for the current CUDA device, simt_gpu for its stand-in. The
-// null stream means `compute`. cudnn: convolutions by cuDNN. Throws std::runtime_error if there is no
-// device, or no cuDNN.
+// The GPU's kernels in two builds, for the current CUDA device and for its stand-in. The null stream
+// means `compute`. cudnn: convolutions by cuDNN. Throws std::runtime_error.
 #pragma once
 #include <memory>
 

@@ -6,7 +6,6 @@
 //   [K, N]        [N, K], ld N    as it is                [M, K]        [K, M]   as it is
 //   [N, K]        [K, N], ld K    transposed              [K, M]        [M, K]   transposed
 // Its bias has one element per row of c^T: our [N].
-//
 // Equal runs must give equal bits: the algorithm is the heuristic's first for the shape, never the
 // fastest in a trial. If it splits K, a second pass must sum the parts in fp32 (COMPUTE_TYPE):
 // INPLACE lets blocks add to the output in an unspecified order, and OUTPUT_TYPE rounds each part

@@ -36,7 +36,6 @@ class Matmul {
 
   // Plans the product. Throws std::runtime_error if cuBLASLt has no way to compute it.
   size_t workspace_bytes(const Product&);
-  // Pointers are aligned to 16 bytes.
   void run(const Product&, const ProductArguments&, cudaStream_t);
 
  private:

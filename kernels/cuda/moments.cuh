@@ -28,7 +28,7 @@ struct MergeMoments {
 };
 void merge_moments(const MergeMoments&, cudaStream_t);
 
-// Of a matrix in memory, where the kernel that wrote it could not take them.
+// Of a matrix in memory.
 struct ColumnMoments {
   float* moments;   // [2, C]  =
   void* workspace;  // [column_moments_bytes]

@@ -10,20 +10,13 @@
 namespace bv {
 
 bool is_built(DeviceKind kind) {
-  switch (kind) {
-    case DeviceKind::cpu:
-      return true;
 #ifdef BAREVISION_SIMT
-    case DeviceKind::simt:
-      return true;
+  if (kind == DeviceKind::simt) return true;
 #endif
 #ifdef BAREVISION_CUDA
-    case DeviceKind::cuda:
-      return true;
+  if (kind == DeviceKind::cuda) return true;
 #endif
-    default:
-      return false;
-  }
+  return kind == DeviceKind::cpu;
 }
 
 int gpu_count([[maybe_unused]] std::string* why_none) {
@@ -36,41 +29,30 @@ int gpu_count([[maybe_unused]] std::string* why_none) {
 }
 
 std::unique_ptr<Backend> make_backend(DeviceKind kind, const BackendOptions& o) {
-  switch (kind) {
-    case DeviceKind::cpu:
-      return make_cpu_backend(o.threads, o.overlap);
+  if (kind == DeviceKind::cpu) return make_cpu_backend(o.threads, o.overlap);
 #ifdef BAREVISION_SIMT
-    case DeviceKind::simt:
-      return simt_gpu::make_backend({.device = 0, .graphs = o.graphs, .cudnn = o.cudnn});
+  if (kind == DeviceKind::simt)
+    return simt_gpu::make_backend({.device = 0, .graphs = o.graphs, .cudnn = o.cudnn});
 #endif
 #ifdef BAREVISION_CUDA
-    case DeviceKind::cuda:
-      return cuda_gpu::make_backend({.device = o.index, .graphs = o.graphs, .cudnn = o.cudnn});
+  if (kind == DeviceKind::cuda)
+    return cuda_gpu::make_backend({.device = o.index, .graphs = o.graphs, .cudnn = o.cudnn});
 #endif
-    default:
-      throw std::invalid_argument("this device was not built in");
-  }
+  throw std::invalid_argument("this device was not built in");
 }
 
 std::unique_ptr<Communicator> make_communicator(DeviceKind kind, Backend& backend, NcclPeers peers,
                                                 bool staged) {
-  if (staged && kind != DeviceKind::cpu)
-    return make_staged_communicator(backend, std::move(peers.host_comm));
-  switch (kind) {
-    case DeviceKind::cpu:
-      return std::move(peers.host_comm);
+  if (kind == DeviceKind::cpu) return std::move(peers.host_comm);
+  if (staged) return make_staged_communicator(backend, std::move(peers.host_comm));
 #ifdef BAREVISION_SIMT
-    case DeviceKind::simt:
-      return simt_gpu::make_nccl_communicator(backend, std::move(peers));
+  if (kind == DeviceKind::simt) return simt_gpu::make_nccl_communicator(backend, std::move(peers));
 #endif
 #ifdef BAREVISION_NCCL
-    case DeviceKind::cuda:
-      return cuda_gpu::make_nccl_communicator(backend, std::move(peers));
+  if (kind == DeviceKind::cuda) return cuda_gpu::make_nccl_communicator(backend, std::move(peers));
 #endif
-    default:
-      throw std::runtime_error(
-          "several processes on GPUs need NCCL, which this program was built without");
-  }
+  throw std::runtime_error(
+      "several processes on GPUs need NCCL, which this program was built without");
 }
 
 }  // namespace bv

@@ -21,8 +21,7 @@ struct BackendOptions {
   bool graphs = true;    // simt and cuda: repeated work is captured in CUDA graphs
   bool cudnn = false;    // simt and cuda: convolutions by cuDNN
 };
-// Throws std::runtime_error if the device can't be used, std::invalid_argument if it was not built
-// in.
+// Throws std::runtime_error if the device can't be used, std::invalid_argument if not built in.
 std::unique_ptr<Backend> make_backend(DeviceKind, const BackendOptions&);
 
 // Collectives between the ranks' devices; `staged`: through host memory, for ranks that share a

@@ -35,8 +35,7 @@ void for_groups(const std::string& root, std::string group, const char* name, Re
 size_t memory_limit_of_groups(const std::string& root, const std::string& group) {
   size_t limit = std::numeric_limits<size_t>::max();
   for_groups(root, group, "memory.max", [&](std::ifstream& file) {
-    // "max", no limit, is not a number and so is not read.
-    if (size_t bytes; file >> bytes) limit = std::min(limit, bytes);
+    if (size_t bytes; file >> bytes) limit = std::min(limit, bytes);  // "max" is no number
   });
   return limit;
 }
@@ -50,6 +49,8 @@ double cpu_quota_of_groups(const std::string& root, const std::string& group) {
   });
   return quota;
 }
+
+bool has_avx512() { return __builtin_cpu_supports("x86-64-v4"); }
 
 double cpu_quota() { return cpu_quota_of_groups(cgroup_root, own_group()); }
 

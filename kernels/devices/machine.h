@@ -5,13 +5,14 @@
 
 namespace bv {
 
+bool has_avx512();  // F, BW, CD, DQ, VL: x86-64-v4
 // Cores' worth of time that the process's control groups grant; 0 without a limit.
 double cpu_quota();
 // The machine's memory, or as much as the process's control groups grant.
 size_t memory_in_bytes();
 
-// The same for the control group `group` and those above it, in a hierarchy (v2) mounted at `root`;
-// without a limit, the largest number and 0.
+// The same for `group` and those above it, in a hierarchy (v2) mounted at `root`; without a limit,
+// the largest number and 0.
 size_t memory_limit_of_groups(const std::string& root, const std::string& group);
 double cpu_quota_of_groups(const std::string& root, const std::string& group);
 

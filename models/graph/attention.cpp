@@ -10,31 +10,24 @@ Tensor attention(Graph& g, const std::string& name, Tensor qkv, int heads, float
   const Tensor lse = g.tensor(name + " lse", {shape.B, heads, shape.N}, DType::fp32);
   g.grad(qkv);
   const uint32_t layer = layer_number(g);
-  const DType dtype = g.dtype();
 
   const auto forward = [=](const Context& r) {
     r.run(AttentionForward{.out = r.at(out),
                            .lse = r.floats(lse),
-                           .workspace = r.workspace,
                            .qkv = r.at(qkv),
-                           .params = r.params,
                            .shape = shape,
                            .layer = layer,
-                           .drop = r.training ? drop : 0,
-                           .dtype = dtype});
+                           .drop = r.training ? drop : 0});
   };
   const auto backward = [=](const Context& r) {
     r.run(AttentionBackward{.dqkv = r.grad(qkv),
-                            .workspace = r.workspace,
                             .dout = r.grad(out),
                             .qkv = r.at(qkv),
                             .out = r.at(out),
                             .lse = r.floats(lse),
-                            .params = r.params,
                             .shape = shape,
                             .layer = layer,
-                            .drop = drop,
-                            .dtype = dtype});
+                            .drop = drop});
   };
   g.add({name, "attention", forward, backward});
   return out;

@@ -9,13 +9,12 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                  const BatchNormOptions& o) {
   const Tensor inp = from.out, moments = from.moments;
   const std::vector<int64_t> dims = g.info(inp).shape;
-  const RowsShape shape{.rows = rows_of(g.info(inp)), .C = static_cast<int>(dims.back())};
+  const RowsShape shape = rows_shape(g, inp);
   const int parts = dim(g, moments, 0);
   if (shape.rows * parts == 1)
     throw std::invalid_argument(name + " has a single value per channel (" +
                                 std::to_string(dims[1]) + "x" + std::to_string(dims[2]) +
                                 " positions, one image), so its variance is undefined");
-  const DType dtype = g.dtype();
   const Tensor out = g.tensor(name, dims);
   const Tensor mean = g.tensor(name + " mean", {shape.C}, DType::fp32);
   const Tensor rstd = g.tensor(name + " rstd", {shape.C}, DType::fp32);
@@ -44,8 +43,7 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                             .bias = r.master(bias),
                             .shape = shape,
                             .eps = eps,
-                            .relu = relu,
-                            .dtype = dtype});
+                            .relu = relu});
   };
   const auto forward = [=, eps = o.eps, momentum = o.momentum](const Context& r) {
     if (!r.training) return evaluate(r);
@@ -64,15 +62,13 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                            .parts = parts,
                            .eps = eps,
                            .momentum = momentum,
-                           .relu = relu,
-                           .dtype = dtype});
+                           .relu = relu});
   };
   const auto backward = [=](const Context& r) {
     r.run(BatchNormBackwardSums{.sums = r.floats(sums),
                                 .dweight = r.dweight(weight),
                                 .dbias = r.dweight(bias),
                                 .g = residual ? r.grad(out) : nullptr,
-                                .workspace = r.workspace,
                                 .dout = r.grad(out),
                                 .out = relu && residual ? r.at(out) : nullptr,
                                 .inp = r.at(inp),
@@ -81,9 +77,7 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                                 .weight = r.master(weight),
                                 .bias = r.master(bias),
                                 .shape = shape,
-                                .relu = relu,
-                                .dtype = dtype,
-                                .accumulate = r.accumulate});
+                                .relu = relu});
     if (parts > 1) r.all_reduce(r.floats(sums), pair);
     r.run(BatchNormBackward{.dinp = r.grad(inp),
                             .sums = r.floats(sums),
@@ -95,8 +89,7 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                             .bias = r.master(bias),
                             .shape = shape,
                             .parts = parts,
-                            .relu = relu && !residual,
-                            .dtype = dtype});
+                            .relu = relu && !residual});
   };
   g.add({name, "batchnorm", forward, backward});
   return out;

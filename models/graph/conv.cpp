@@ -24,7 +24,6 @@ ConvOut conv(Graph& g, const std::string& name, Tensor inp, const ConvOptions& o
                         .stride = o.stride,
                         .padding = o.filter / 2,
                         .groups = o.groups};
-  const DType dtype = g.dtype();
   const Tensor out = g.tensor(name, {shape.N, shape.P(), shape.Q(), shape.K});
   const Tensor moments = g.tensor(name + " moments", {o.parts, 2, shape.K}, DType::fp32);
   const Tensor skip = o.skip ? g.same_memory(inp, name + " input") : Tensor{};
@@ -35,33 +34,23 @@ ConvOut conv(Graph& g, const std::string& name, Tensor inp, const ConvOptions& o
   if (o.skip) g.grad(skip);
 
   const auto forward = [=](const Context& r) {
-    // Each process fills its own row.
-    float* own = r.floats(moments);
+    float* own = r.floats(moments);  // this process's row
     if (own && r.peers) own += ptrdiff_t{2} * shape.K * r.peers->rank();
     r.run(ConvForward{.out = r.at(out),
                       .moments = r.training ? own : nullptr,
-                      .workspace = r.workspace,
                       .inp = r.at(inp),
                       .weight = r.weight(weight),
-                      .shape = shape,
-                      .dtype = dtype});
+                      .shape = shape});
   };
   const auto backward = [=, input_grad = o.input_grad](const Context& r) {
-    r.run(ConvBackwardWeight{.dweight = r.dweight(weight),
-                             .workspace = r.workspace,
-                             .dout = r.grad(out),
-                             .inp = r.at(inp),
-                             .shape = shape,
-                             .dtype = dtype,
-                             .accumulate = r.accumulate});
+    r.run(ConvBackwardWeight{
+        .dweight = r.dweight(weight), .dout = r.grad(out), .inp = r.at(inp), .shape = shape});
     if (input_grad)
       r.run(ConvBackwardInput{.dinp = r.grad(inp),
-                              .workspace = r.workspace,
                               .dout = r.grad(out),
                               .add = r.grad(skip),
                               .weight = r.weight(weight),
-                              .shape = shape,
-                              .dtype = dtype});
+                              .shape = shape});
   };
   g.add({name, "conv", forward, backward});
   return {out, moments, skip};

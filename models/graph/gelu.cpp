@@ -8,23 +8,19 @@ Tensor linear_gelu(Graph& g, const std::string& name, Tensor inp, int N, WeightI
   const Parameter bias = g.parameter(name + ".bias", {N}, init.bias_init, init.scale, false);
   const Tensor out = g.tensor(name + " gelu", g.info(h).shape);
   g.share_grad(h, out);  // backward works in place
-  const RowsShape shape{.rows = rows_of(g.info(h)), .C = N};
-  const DType dtype = g.dtype();
+  const RowsShape shape = rows_shape(g, h);
 
   const auto forward = [=](const Context& r) {
-    r.run(BiasGeluForward{
-        .out = r.at(out), .inp = r.at(h), .bias = r.weight(bias), .shape = shape, .dtype = dtype});
+    r.run(
+        BiasGeluForward{.out = r.at(out), .inp = r.at(h), .bias = r.weight(bias), .shape = shape});
   };
   const auto backward = [=](const Context& r) {
     r.run(BiasGeluBackward{.dinp = r.grad(h),
                            .dbias = r.dweight(bias),
-                           .workspace = r.workspace,
                            .dout = r.grad(out),
                            .inp = r.at(h),
                            .bias = r.weight(bias),
-                           .shape = shape,
-                           .dtype = dtype,
-                           .accumulate = r.accumulate});
+                           .shape = shape});
   };
   g.add({name + " gelu", "gelu", forward, backward});
   return out;

@@ -1,10 +1,8 @@
 // A model as a fixed list of nodes over tensors and parameters. models/NAME.cpp builds it once; all
-// shapes are known from then on, so that memory is planned (engine/training/plan.h) before the first step.
-//
-// A tensor is written by one node and read by one (a node hands its input on where a model needs it
-// twice), so a gradient is written once too. Parameters lie in one flat arena in the order in which
-// backward finishes their gradients: the reverse of the nodes' order. Statistics, which forward
-// updates and no gradient reaches, lie in another.
+// shapes are known from then on, so memory is planned before the first step. A tensor is written by
+// one node and read by one (a node hands its input on where a model needs it twice), so a gradient
+// is written once too. Parameters lie in one flat arena in the order in which backward finishes
+// their gradients: the reverse of the nodes' order; buffers, which have no gradient, in another.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -17,19 +15,15 @@
 
 namespace bv {
 
-// Handles: an index into Graph::tensors() or parameters(); negative where there is none.
-struct Tensor {
+// Handles: an index into Graph::tensors(), parameters() or buffers(); negative where there is none.
+template <class Kind>
+struct Handle {
   int id = -1;
   explicit operator bool() const { return id >= 0; }
 };
-struct Parameter {
-  int id = -1;
-  explicit operator bool() const { return id >= 0; }
-};
-
-struct Buffer {
-  int id = -1;
-};
+using Tensor = Handle<struct TensorInfo>;
+using Parameter = Handle<struct ParameterInfo>;
+using Buffer = Handle<struct BufferInfo>;
 
 struct TensorInfo {
   std::string name;
@@ -58,9 +52,8 @@ struct ParameterInfo {
 
 struct Context;
 
-// One fused operation of the model. Both passes state their work in a Context: tensors by at() and
-// grad(), operations by run(). Memory is planned by calling them too, so a pass must touch the same
-// tensors each time.
+// One fused operation of the model. Memory is planned by calling both passes, so a pass must touch
+// the same tensors each time.
 struct Node {
   std::string name;  // "blocks.0.attn.qkv"
   const char* type;  // "linear"
@@ -115,8 +108,7 @@ class Graph {
   size_t arena_count_ = 0, buffer_count_ = 0;
 };
 
-// The other processes, to a node that computes over all of them. Collectives on stream 0, in the
-// order of the calls.
+// The other processes, to a node that computes over all of them. Collectives run on stream 0.
 class Peers {
  public:
   virtual ~Peers() = default;
@@ -156,12 +148,19 @@ struct Context {
   bool training = true;      // dropout is on, batch norm takes the batch's own moments
   bool recomputing = false;  // this forward was run before (recomputation): statistics stay
 
-  // Runs an operation, or while planning asks for its workspace.
+  // Runs an operation, or while planning asks for its workspace. Fills in what all operations of a
+  // pass have in common: dtype, workspace, params, accumulate.
   template <class Op>
-  void run(const Op& op) const {
-    if (!planning) return kernels->run(op, stream);
-    if constexpr (requires { op.workspace; })
-      planning->workspace = std::max(planning->workspace, kernels->workspace_bytes(op));
+  void run(Op op) const {
+    if constexpr (requires { op.dtype; }) op.dtype = graph->dtype();
+    if constexpr (requires { op.params; }) op.params = params;
+    if constexpr (requires { op.accumulate; }) op.accumulate = accumulate;
+    if constexpr (requires { op.workspace; }) {
+      op.workspace = workspace;
+      if (planning)
+        planning->workspace = std::max(planning->workspace, kernels->workspace_bytes(op));
+    }
+    if (!planning) kernels->run(op, stream);
   }
   void all_reduce(float* data, size_t count) const {
     if (!planning) peers->all_reduce(data, count);

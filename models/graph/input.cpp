@@ -4,9 +4,8 @@ namespace bv {
 namespace {
 
 Tensor add_input(Graph& g, Tensor out, const InputShape& shape) {
-  const auto forward = [=, dtype = g.dtype()](const Context& r) {
-    r.run(InputPatches{
-        .out = r.at(out), .images = r.images, .crops = r.crops, .shape = shape, .dtype = dtype});
+  const auto forward = [=](const Context& r) {
+    r.run(InputPatches{.out = r.at(out), .images = r.images, .crops = r.crops, .shape = shape});
   };
   g.add({"input", "input", forward});
   return out;

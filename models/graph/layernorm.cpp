@@ -5,8 +5,7 @@ namespace bv {
 
 NormOut layernorm(Graph& g, const std::string& name, Tensor inp, Tensor residual, float eps) {
   const std::vector<int64_t> dims = g.info(inp).shape;
-  const RowsShape shape{.rows = rows_of(g.info(inp)), .C = static_cast<int>(dims.back())};
-  const DType dtype = g.dtype();
+  const RowsShape shape = rows_shape(g, inp);
   const Tensor out = g.tensor(name, dims);
   const Tensor sum = residual ? g.tensor(name + " sum", dims) : g.same_memory(inp, name + " input");
   const Tensor mean = g.tensor(name + " mean", {shape.rows}, DType::fp32);
@@ -26,23 +25,19 @@ NormOut layernorm(Graph& g, const std::string& name, Tensor inp, Tensor residual
                            .weight = r.master(weight),
                            .bias = r.master(bias),
                            .shape = shape,
-                           .eps = eps,
-                           .dtype = dtype});
+                           .eps = eps});
   };
   const auto backward = [=](const Context& r) {
     r.run(LayerNormBackward{.dinp = r.grad(inp),
                             .dweight = r.dweight(weight),
                             .dbias = r.dweight(bias),
-                            .workspace = r.workspace,
                             .dout = r.grad(out),
                             .dsum = r.grad(sum),  // only where a later node reads sum
                             .sum = r.at(sum),
                             .mean = r.floats(mean),
                             .rstd = r.floats(rstd),
                             .weight = r.master(weight),
-                            .shape = shape,
-                            .dtype = dtype,
-                            .accumulate = r.accumulate});
+                            .shape = shape});
   };
   g.add({name, "layernorm", forward, backward});
   return {sum, out};

@@ -4,10 +4,11 @@
 namespace bv {
 
 Tensor linear(Graph& g, const std::string& name, Tensor inp, const LinearOptions& o) {
-  const TensorInfo& from = g.info(inp);
-  const LinearShape shape{.M = rows_of(from), .N = o.N, .K = static_cast<int>(from.shape.back())};
-  const DType dtype = g.dtype();
-  const Tensor out = g.tensor(name, with_last(from.shape, o.N));
+  const auto [rows, C] = rows_shape(g, inp);
+  const LinearShape shape{.M = rows, .N = o.N, .K = C};
+  std::vector<int64_t> dims = g.info(inp).shape;
+  dims.back() = o.N;
+  const Tensor out = g.tensor(name, dims);
   const Parameter weight =
       g.parameter(name + ".weight",
                   o.weight_shape.empty() ? std::vector<int64_t>{shape.N, shape.K} : o.weight_shape,
@@ -19,29 +20,20 @@ Tensor linear(Graph& g, const std::string& name, Tensor inp, const LinearOptions
 
   const auto forward = [=](const Context& r) {
     r.run(LinearForward{.out = r.at(out),
-                        .workspace = r.workspace,
                         .inp = r.at(inp),
                         .weight = r.weight(weight),
                         .bias = r.weight(bias),
-                        .shape = shape,
-                        .dtype = dtype});
+                        .shape = shape});
   };
   const auto backward = [=, input_grad = o.input_grad](const Context& r) {
     r.run(LinearBackwardWeight{.dweight = r.dweight(weight),
                                .dbias = r.dweight(bias),
-                               .workspace = r.workspace,
                                .dout = r.grad(out),
                                .inp = r.at(inp),
-                               .shape = shape,
-                               .dtype = dtype,
-                               .accumulate = r.accumulate});
+                               .shape = shape});
     if (input_grad)
-      r.run(LinearBackwardInput{.dinp = r.grad(inp),
-                                .workspace = r.workspace,
-                                .dout = r.grad(out),
-                                .weight = r.weight(weight),
-                                .shape = shape,
-                                .dtype = dtype});
+      r.run(LinearBackwardInput{
+          .dinp = r.grad(inp), .dout = r.grad(out), .weight = r.weight(weight), .shape = shape});
   };
   g.add({name, "linear", forward, backward});
   return out;

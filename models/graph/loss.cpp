@@ -5,7 +5,6 @@ namespace bv {
 
 Tensor cross_entropy(Graph& g, Tensor logits, float smoothing) {
   const ClassesShape shape{.B = dim(g, logits, 0), .K = dim(g, logits, 1)};
-  const DType dtype = g.dtype();
   const Tensor loss = g.tensor("loss", {shape.B}, DType::fp32);
   const Tensor lse = g.tensor("loss lse", {shape.B}, DType::fp32);
   g.grad(logits);
@@ -16,34 +15,24 @@ Tensor cross_entropy(Graph& g, Tensor logits, float smoothing) {
                               .lse = r.floats(lse),
                               .logits = r.at(logits),
                               .labels = r.labels,
-                              .targets = nullptr,
                               .shape = shape,
-                              .smoothing = r.training ? smoothing : 0,
-                              .dtype = dtype});
+                              .smoothing = r.training ? smoothing : 0});
     if (r.sums)
       r.run(Metrics{.sums = r.sums,
                     .loss = r.floats(loss),
                     .logits = r.at(logits),
                     .labels = r.labels,
-                    .shape = shape,
-                    .dtype = dtype});
+                    .shape = shape});
   };
   const auto backward = [=](const Context& r) {
     r.run(CrossEntropyBackward{.dlogits = r.grad(logits),
                                .logits = r.at(logits),
                                .lse = r.floats(lse),
                                .labels = r.labels,
-                               .targets = nullptr,
-                               .params = r.params,
                                .state = r.state,
                                .shape = shape,
-                               .smoothing = smoothing,
-                               .dtype = dtype});
-    r.run(GradientTail{.tail = r.tail(),
-                       .loss = r.floats(loss),
-                       .params = r.params,
-                       .B = shape.B,
-                       .accumulate = r.accumulate});
+                               .smoothing = smoothing});
+    r.run(GradientTail{.tail = r.tail(), .loss = r.floats(loss), .B = shape.B});
   };
   g.add({"loss", "loss", forward, backward});
   return loss;

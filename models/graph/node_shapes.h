@@ -9,18 +9,13 @@
 
 namespace bv {
 
-inline int rows_of(const TensorInfo& t) {
-  return static_cast<int>(
-      std::accumulate(t.shape.begin(), t.shape.end() - 1, int64_t{1}, std::multiplies<>()));
-}
-inline std::vector<int64_t> with_last(std::vector<int64_t> shape, int64_t last) {
-  shape.back() = last;
-  return shape;
-}
-inline uint32_t layer_number(const Graph& graph) {
-  return static_cast<uint32_t>(graph.nodes().size());
-}
-
+inline uint32_t layer_number(const Graph& g) { return static_cast<uint32_t>(g.nodes().size()); }
 inline int dim(const Graph& g, Tensor t, size_t i) { return static_cast<int>(g.info(t).shape[i]); }
+// [..., C] as a matrix.
+inline RowsShape rows_shape(const Graph& g, Tensor t) {
+  const std::vector<int64_t>& shape = g.info(t).shape;
+  const auto rows = std::accumulate(shape.begin(), shape.end() - 1, int64_t{1}, std::multiplies());
+  return {.rows = static_cast<int>(rows), .C = static_cast<int>(shape.back())};
+}
 
 }  // namespace bv

@@ -1,5 +1,5 @@
-// The fused operations that models are made of. Each function adds a node with its parameters to
-// the graph and returns what it writes. `name` is the prefix of the parameters' names.
+// The fused operations that models are made of. Each function adds a node with its parameters,
+// whose names begin with `name`, to the graph and returns what it writes.
 #pragma once
 #include <string>
 
@@ -12,10 +12,9 @@ Tensor input_patches(Graph&, const InputShape&);
 // Normalised images [B, size, size, 3].
 Tensor input_images(Graph&, const InputShape&);
 
-// A convolution without bias [N, H, W, C] -> [N, P, Q, channels], its filter padded by half its
-// size. parts: as many parts (processes) as the batch norm behind it takes its statistics over.
-// skip: `through` is inp again, for a branch around the convolution, whose gradient is added to
-// inp's.
+// A convolution without bias [N, H, W, C] -> [N, P, Q, channels], padded by half its filter. parts:
+// the processes over which the next batch norm takes its statistics. skip: ConvOut::skip is inp
+// again, for a branch around the convolution, whose gradient is added to inp's.
 struct ConvOptions {
   int channels, filter, stride = 1, groups = 1;
   int parts = 1;
@@ -27,8 +26,7 @@ struct ConvOut {
 };
 ConvOut conv(Graph&, const std::string& name, Tensor inp, const ConvOptions&);
 
-// relu(batchnorm(from) + residual), with or without either. Throws std::invalid_argument where each channel
-// has a single value.
+// relu(batchnorm(from) + residual). Throws std::invalid_argument if a channel has a single value.
 struct BatchNormOptions {
   bool relu = true;
   bool zero_weight = false;            // the weight starts from 0 instead of 1

@@ -11,7 +11,6 @@ Tensor max_pool(Graph& g, const std::string& name, Tensor inp, int window, int s
                         .R = window,
                         .stride = stride,
                         .padding = window / 2};
-  const DType dtype = g.dtype();
   const std::vector<int64_t> dims{shape.N, shape.P(), shape.Q(), shape.C};
   const Tensor out = g.tensor(name, dims), index = g.bytes(name + " index", dims);
   g.grad(inp);
@@ -20,15 +19,13 @@ Tensor max_pool(Graph& g, const std::string& name, Tensor inp, int window, int s
     r.run(MaxPoolForward{.out = r.at(out),
                          .index = static_cast<uint8_t*>(r.at(index)),
                          .inp = r.at(inp),
-                         .shape = shape,
-                         .dtype = dtype});
+                         .shape = shape});
   };
   const auto backward = [=](const Context& r) {
     r.run(MaxPoolBackward{.dinp = r.grad(inp),
                           .dout = r.grad(out),
                           .index = static_cast<const uint8_t*>(r.at(index)),
-                          .shape = shape,
-                          .dtype = dtype});
+                          .shape = shape});
   };
   g.add({name, "pool", forward, backward});
   return out;
@@ -37,16 +34,14 @@ Tensor max_pool(Graph& g, const std::string& name, Tensor inp, int window, int s
 Tensor average_pool(Graph& g, const std::string& name, Tensor inp) {
   const PositionsShape shape{
       .N = dim(g, inp, 0), .positions = dim(g, inp, 1) * dim(g, inp, 2), .C = dim(g, inp, 3)};
-  const DType dtype = g.dtype();
   const Tensor out = g.tensor(name, {shape.N, shape.C});
   g.grad(inp);
 
   const auto forward = [=](const Context& r) {
-    r.run(AveragePoolForward{.out = r.at(out), .inp = r.at(inp), .shape = shape, .dtype = dtype});
+    r.run(AveragePoolForward{.out = r.at(out), .inp = r.at(inp), .shape = shape});
   };
   const auto backward = [=](const Context& r) {
-    r.run(AveragePoolBackward{
-        .dinp = r.grad(inp), .dout = r.grad(out), .shape = shape, .dtype = dtype});
+    r.run(AveragePoolBackward{.dinp = r.grad(inp), .dout = r.grad(out), .shape = shape});
   };
   g.add({name, "pool", forward, backward});
   return out;

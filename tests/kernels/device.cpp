@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kernels/cpu/make_cpu_kernels.h"
+#include "kernels/devices/machine.h"
 #include "kernels/simt/device/control.h"
 #include "tests/gpu/gpu_device.h"
 
@@ -27,15 +28,6 @@ Device cpu(const char* name, std::function<std::unique_ptr<Kernels>()> make_kern
           .host_threads = true};
 }
 
-bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl");
-}
-
-}  // namespace
-
-namespace {
 
 // BAREVISION_SIMT and BAREVISION_CUDA: what this build has.
 std::vector<Device> gpu_devices() {
