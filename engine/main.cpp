@@ -15,7 +15,6 @@
 #include "engine/processes/affinity.h"
 #include "engine/processes/host_comm.h"
 #include "engine/processes/launch.h"
-#include "engine/processes/same_options.h"
 #include "engine/processes/signals.h"
 #include "engine/setup.h"
 #include "engine/training/training_loop.h"

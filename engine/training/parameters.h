@@ -18,16 +18,14 @@ class Parameters {
   // Elements after the gradients that are reduced with them (GradientTail).
   static constexpr size_t tail = OptimizerUpdate::decay_chunk;
 
-  struct Needs {
-    bool first_moment, second_moment;
-  };
-  Parameters(Backend&, const Graph&, Needs);
+  // moments: the optimizer's, m and v, m alone, or 0.
+  Parameters(Backend&, const Graph&, int moments);
   const Graph& graph() const { return *graph_; }
   void allocate();
   // Bytes of each arena, allocated or not.
   size_t weight_bytes() const { return graph_->arena_count() * sizeof(float); }
   size_t gradient_bytes() const { return (graph_->arena_count() + tail) * sizeof(float); }
-  size_t optimizer_bytes() const;
+  size_t optimizer_bytes() const { return weight_bytes() * static_cast<size_t>(moments_); }
   size_t compute_weights_bytes() const;
   size_t buffer_bytes() const { return graph_->buffer_count() * sizeof(float); }
 
@@ -50,8 +48,8 @@ class Parameters {
   // Optimizer state under "m.NAME" and "v.NAME". Throws UserError where one is missing.
   void set_moments(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_moments() const;
-  // Name of the first parameter whose gradient (or weight, if `weight`) is not finite; or empty.
-  std::string first_not_finite(bool weight) const;
+  // Name of the first parameter whose gradient is not finite; or empty.
+  std::string first_not_finite() const;
 
  private:
   using Infos = std::vector<ParameterInfo>;
@@ -62,7 +60,7 @@ class Parameters {
 
   Backend* backend_;
   const Graph* graph_;
-  Needs needs_;
+  int moments_;
   DeviceMemory weights_, compute_weights_, grads_, m_, v_, buffers_;
 };
 
