@@ -1,5 +1,4 @@
-// barevision MODEL [options]: the launcher, which starts this program once per process, and the
-// worker that it starts.
+// The launcher, which starts this program once per process, and the worker that it starts.
 #include <cstdio>
 #include <exception>
 #include <memory>

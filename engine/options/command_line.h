@@ -23,7 +23,6 @@ CommandLine parse_command_line(std::span<const std::string> arguments);
 
 std::string usage_text();
 std::string help_text();
-// The README's option tables.
-std::string help_markdown();
+std::string help_markdown();  // the README's option tables
 
 }  // namespace bv

@@ -128,8 +128,6 @@ std::vector<char*> pointers(const Strings& strings) {
   _exit(127);
 }
 
-// Forks and executes the program as a child that the kernel kills when the calling thread ends.
-// Returns its process id; throws RunError.
 pid_t start_worker(const WorkerStart& start) {
   const CoreShare share = share_of_cores(start.rank, start.size);
   const Strings environment = environment_of(start, share.cores);
@@ -158,7 +156,6 @@ class Supervisor {
   }
   Supervisor(const Supervisor&) = delete;
 
-  // Returns the exit code once no worker is left.
   int run() {
     while (any_left()) {
       const siginfo_t info =

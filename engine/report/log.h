@@ -30,17 +30,14 @@ class RunLog {
     int64_t total_steps = 0;    // of the whole run, for the time left
     bool terminal = false;      // standard output is a terminal: a bar instead of lines
   };
-  // Throws RunError if the file can't be opened.
   explicit RunLog(const Settings&);
   ~RunLog();
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
-  // Write a line of metrics.jsonl at once and inform the user. Throw RunError if the disk is full.
-  // A step that isn't due only moves the bar.
+  // Write a line of metrics.jsonl at once and inform the user; a step that isn't due moves the bar.
   void step(const StepRecord&, bool due = true);
   void epoch(const EpochRecord&);
-  // A line of text for the user.
   void line(std::string_view text);
 
  private:

@@ -20,8 +20,7 @@ struct StepRecord {
 // One line of at most `width` columns: position, bar, figures, time left (negative: unknown). What
 // doesn't fit is left out, the bar first.
 std::string progress_line(const StepRecord&, int64_t total_steps, double seconds_left, int width);
-// 0:42, 1:02:03.
-std::string clock_text(double seconds);
+std::string clock_text(double seconds);  // 0:42, 1:02:03
 
 // Draws on standard output, at most ten times a second.
 class ProgressBar {

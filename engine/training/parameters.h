@@ -1,6 +1,5 @@
-// A model's parameters and buffers on the device: flat arenas for weights, gradients, optimizer state
-// and buffers. All weights pass through here on their way from and to files; those that are channels
-// last in memory (ParameterInfo) are reordered.
+// A model's parameters, gradients, moments and buffers: flat arenas on the device. Weights that are
+// channels last in memory (ParameterInfo) are reordered on their way from and to files.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -18,8 +17,7 @@ class Parameters {
   // Elements after the gradients that are reduced with them (GradientTail).
   static constexpr size_t tail = OptimizerUpdate::decay_chunk;
 
-  // moments: the optimizer's, m and v, m alone, or 0.
-  Parameters(Backend&, const Graph&, int moments);
+  Parameters(Backend&, const Graph&, int moments);  // 2: m and v, 1: m
   const Graph& graph() const { return *graph_; }
   void allocate();
   // Bytes of each arena, allocated or not.
@@ -40,8 +38,7 @@ class Parameters {
 
   // Initial values: functions of the seed and the parameter's name alone.
   void initialise(uint64_t seed);
-  // Parameters and buffers; those that the map lacks keep their value. Shapes must fit (weights.h
-  // checks them).
+  // Parameters and buffers in their shapes; those that the map lacks keep their value.
   void set_weights(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_weights() const;
   std::map<std::string, HostTensor> get_gradients() const;

@@ -29,8 +29,7 @@ void timed(Profile* profile, Backend& backend, const std::string& type, F run) {
 
 class Stage {
  public:
-  // Plans; allocate() takes the memory. recompute: blocks run forward again before they run
-  // backward, to save memory.
+  // Plans; allocate() takes the memory.
   Stage(Backend&, const Graph&, int begin, int end, int slots, bool recompute = false);
   void allocate();
   const Layout& layout() const { return layout_; }

@@ -1,8 +1,7 @@
-// A model that trains: micro-steps (forward and backward of one batch), updates (reduce over the
-// replicas, norm, clip, optimizer) and evaluation, on any backend. Everything is planned and
-// allocated before the first step, and what changes from step to step goes through StepParams, so
-// that a device may record a micro-step and an update once and replay them. The host waits for the
-// device only where a comment says so.
+// A model that trains: micro-steps (forward and backward of one batch), updates and evaluation.
+// Everything is planned and allocated before the first step, and what changes from step to step
+// goes through StepParams, so that a device may record a micro-step and an update once and replay
+// them. The host waits for the device only where a comment says so.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -63,7 +62,6 @@ class Trainer {
   // Nodes of the recorded graphs: of a micro-step (the largest) and of the update; 0 without one.
   std::pair<int, int> graph_nodes() const;
 
-  // Adds a batch to the evaluation that begin_evaluation started.
   void begin_evaluation();
   void evaluate(const Batch&);
   EvaluationSums end_evaluation();  // over all replicas; waits for the device
