@@ -9,8 +9,7 @@
 
 namespace bv {
 
-// A device for one of the processes on this machine.
-struct DeviceChoice {
+struct DeviceChoice {  // of a process
   DeviceKind kind;
   int index = 0;                        // which GPU
   bool shared = false;                  // by several processes

@@ -1,5 +1,4 @@
-// barevision MODEL [options]: the launcher, which starts this program once per process, and the
-// worker that it starts.
+// The launcher, which starts this program once per process, and the worker that it starts.
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -15,7 +14,6 @@
 #include "engine/processes/affinity.h"
 #include "engine/processes/host_comm.h"
 #include "engine/processes/launch.h"
-#include "engine/processes/same_options.h"
 #include "engine/processes/signals.h"
 #include "engine/setup.h"
 #include "engine/training/training_loop.h"

@@ -41,20 +41,6 @@ void resolve_batch(Options& o, int replicas, int64_t images) {
   o.local_batch = static_cast<int>(batch / replicas);
 }
 
-OptimizerOptions optimizer_options(const Options& o) {
-  return {.kind = o.optimizer == "sgd"    ? OptimizerKind::sgd
-                  : o.optimizer == "adam" ? OptimizerKind::adam
-                                          : OptimizerKind::adamw,
-          .momentum = static_cast<float>(o.momentum),
-          .beta1 = o.betas[0],
-          .beta2 = o.betas[1],
-          .eps = static_cast<float>(o.eps),
-          .weight_decay = static_cast<float>(o.weight_decay),
-          .clip = static_cast<float>(o.clip_grad),
-          .nesterov = o.nesterov,
-          .decay_all = o.decay == "all"};
-}
-
 std::vector<ParameterShape> shapes_of(const Graph& graph) {
   std::vector<ParameterShape> shapes;
   for (const auto* infos : {&graph.parameters(), &graph.buffers()})
@@ -111,13 +97,24 @@ namespace {
 TrainerOptions trainer_options(const Options& o, DType dtype) {
   // A fixed scale, and that of fp32 and bf16, never grows.
   const bool dynamic_scale = dtype == DType::fp16 && o.loss_scale == 0;
-  return {.optimizer = optimizer_options(o),
+  return {.optimizer = {.momentum = static_cast<float>(o.momentum),
+                        .beta1 = o.betas[0],
+                        .beta2 = o.betas[1],
+                        .eps = static_cast<float>(o.eps),
+                        .weight_decay = static_cast<float>(o.weight_decay),
+                        .clip = static_cast<float>(o.clip_grad),
+                        .scaling = {.growth_interval =
+                                        dynamic_scale ? o.loss_scale_growth_interval : 0},
+                        .kind = o.optimizer == "sgd"    ? OptimizerKind::sgd
+                                : o.optimizer == "adam" ? OptimizerKind::adam
+                                                        : OptimizerKind::adamw,
+                        .nesterov = o.nesterov},
+          .decay_all = o.decay == "all",
           .local_batch = *o.local_batch,
           .height = *o.image_size,
           .width = *o.image_size,
           .accumulate = o.accumulate,
           .bucket_bytes = static_cast<size_t>(o.bucket_bytes),
-          .scaling = {.growth_interval = dynamic_scale ? o.loss_scale_growth_interval : 0},
           .recompute = o.recompute == "blocks",
           .sync_batchnorm = o.sync_bn,
           .seed = o.seed};

@@ -32,12 +32,11 @@ struct Setup {
   int replicas = 1;                           // copies of the model, each with its share of a batch
 };
 
-// From the command line and what initial_options made of it to a run, new or resumed. Only a new run
-// folder's name depends on the process (the time of day); rank 0's is the one that counts.
+// From the command line and what initial_options made of it to a run, new or resumed. Only a new
+// run folder's name depends on the process (the time of day); rank 0's is the one that counts.
 Setup prepare(const CommandLine&, const Options& given, int world, const DeviceChoice&,
               const Backend&);
 
-// The model's graph for `local_batch` images in each replica.
 Graph build_graph(const Options&, const ModelConfig&, DType, int local_batch, size_t classes,
                   int replicas);
 

@@ -1,6 +1,5 @@
 // CRC-32C (Castagnoli), the checksum of checkpoints: it detects every burst error of up to 32 bits
-// and all but one in four billion others. It guards against torn and corrupted files, not forged
-// ones.
+// and all but one in four billion others.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -18,8 +18,7 @@ namespace {
 constexpr size_t max_depth = 8, max_keys = 1000;
 using Parser = nlohmann::json;
 
-// Builds the tree from the parser's events. An event that returns false stops parsing, with the
-// reason in `problem`.
+// Builds the tree from the parser's events. One that returns false stops parsing, for a `problem`.
 class TreeBuilder {
  public:
   JsonValue root;

@@ -19,8 +19,7 @@ std::optional<uint64_t> parse_unsigned(std::string_view text);
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(std::span<const std::string> items, std::string_view separator);
 
-// The known word with the smallest edit distance to `word`; empty if `word` is too long to be a
-// name.
+// The known word of smallest edit distance to `word`; empty if that is too long to be a name.
 std::string nearest(std::string_view word, std::span<const std::string> known);
 // " (did you mean NEAREST?)" if that is likely, else " (the nearest known one is NEAREST)".
 std::string suggestion(std::string_view word, std::span<const std::string> known,

@@ -54,8 +54,7 @@ std::optional<StepFolder> step_folder(const std::string& name) {
   return folder.name() == name ? std::optional(folder) : std::nullopt;
 }
 
-// The target of a link in the run folder; empty if there is no such link.
-std::string link_target(const std::string& run, const char* link) {
+std::string link_target(const std::string& run, const char* link) {  // empty: no such link
   std::error_code ignored;
   return fs::read_symlink(run + "/" + link, ignored).string();
 }
@@ -148,7 +147,6 @@ CheckpointState read_state(const std::string& folder) {
   return parse_checkpoint_state(text, path);
 }
 
-// The end of a failed save's message.
 std::string what_remains(const std::string& run) {
   const std::string last = run + "/last";
   try {
@@ -169,7 +167,6 @@ TensorFile read_tensors(const std::string& path, const FileDigest& wanted) {
   return read_safetensors(path);
 }
 
-// The folder that DIR/last refers to.
 std::string last_folder(const std::string& run) {
   std::error_code ignored;
   const std::string last = run + "/last";

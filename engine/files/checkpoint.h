@@ -12,9 +12,8 @@
 namespace bv {
 
 // Writes DIR/step-N, points DIR/last (and DIR/best, if best) to it, then removes step folders
-// beyond the newest `keep` that no link refers to. Atomic: whatever happens, last and best are
-// complete. On failure removes the half-written folder and throws RunError, saying whether the
-// previous checkpoint is intact.
+// beyond the newest `keep` that no link refers to. Whatever happens, last and best are complete; on
+// failure a RunError says whether the previous checkpoint is intact.
 void save_checkpoint(const std::string& run_folder, const Checkpoint&, bool best, int keep);
 // Reads DIR/last and checks version and checksums. Throws UserError (torn, foreign, newer).
 Checkpoint load_checkpoint(const std::string& run_folder);

@@ -1,5 +1,4 @@
-// What a checkpoint contains, and its state.json: format version, progress, sizes and checksums of
-// the other files, and a checksum of itself.
+// What a checkpoint contains, and its state.json.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -34,8 +33,7 @@ struct CheckpointState {
 
 std::string write_checkpoint_state(const Checkpoint& c,
                                    const std::map<std::string, FileDigest>& files);
-// Throws UserError if the text is foreign, of another version or damaged; `path` names it in the
-// message.
+// Throws UserError naming `path` if the text is foreign, of another version or damaged.
 CheckpointState parse_checkpoint_state(std::string_view text, const std::string& path);
 
 }  // namespace bv

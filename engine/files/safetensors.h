@@ -26,8 +26,7 @@ struct TensorFile {
 TensorFile read_safetensors(const std::string& path);
 // The same from memory; `path` names it in messages.
 TensorFile parse_safetensors(std::span<const std::byte> file, const std::string& path);
-// The same contents give the same bytes. Written as OutputFile: on failure (WriteError) a previous
-// file stays as it was. Returns size and checksum.
+// The same contents give the same bytes. Written as OutputFile; returns size and checksum.
 FileDigest write_safetensors(const std::string& path, const TensorFile&);
 
 }  // namespace bv

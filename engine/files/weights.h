@@ -25,8 +25,7 @@ struct WeightsInfo {
 };
 // Throws UserError on malformed metadata.
 WeightsInfo weights_info(const TensorFile&, const std::string& path);
-// The metadata of a file that this project writes: format, model, image_size, patch_size, classes,
-// mean, std.
+// The metadata of a file that this project writes.
 std::map<std::string, std::string> weights_metadata(const WeightsInfo&);
 
 struct FitResult {
@@ -34,10 +33,9 @@ struct FitResult {
   std::vector<std::string> fresh;  // head parameters left as initialised: other number of classes
   std::vector<std::string> notes;  // for the user: new head, position embedding resized ...
 };
-// Fits a file's tensors to the model's parameters. `heads`: names of the classifier ("head.weight",
-// "head.bias"). "pos_embed" [1, 1 + G*G, C] is resized (resize_embedding.h) if the grid differs, as
-// by timm's resample_abs_pos_embed. Throws UserError listing what is missing, extra, of another
-// shape or not finite.
+// `heads`: names of the classifier ("head.weight", "head.bias"). "pos_embed" [1, 1 + G*G, C] is
+// resized if the grid differs, as by timm's resample_abs_pos_embed. Throws UserError listing what
+// is missing, extra, of another shape or not finite.
 FitResult fit_weights(TensorFile file, const std::string& path,
                       const std::vector<ParameterShape>& parameters,
                       const std::vector<std::string>& heads);

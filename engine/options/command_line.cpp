@@ -4,7 +4,6 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/options/model_config.h"
 
 namespace bv {
 
@@ -69,13 +68,6 @@ void read_options(const std::vector<Registered>& registered, Values& values) {
   }
 }
 
-std::vector<ModelSummary> model_summaries() {
-  std::vector<ModelSummary> summaries;
-  for (const std::string& name : known_models())
-    summaries.push_back({name, load_model_config(name).description});
-  return summaries;
-}
-
 CommandLine print(std::string text, int exit_code = 0) {
   return {.print = CommandLine::Print{std::move(text), exit_code}};
 }
@@ -97,7 +89,7 @@ CommandLine parse_command_line(std::span<const std::string> arguments) {
   } catch (const CLI::ParseError& e) {
     throw UserError(printable(e.what()) + see_help);
   }
-  if (help->count() > 0) return print(help_text(model_summaries()));
+  if (help->count() > 0) return print(help_text());
   if (version->count() > 0) return print("barevision " BAREVISION_VERSION "\n");
   if (markdown->count() > 0) return print(help_markdown());
   const std::vector<std::string> rest = app.remaining();

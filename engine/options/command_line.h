@@ -21,13 +21,8 @@ struct CommandLine {
 // Parses the arguments after the program's name. Throws UserError.
 CommandLine parse_command_line(std::span<const std::string> arguments);
 
-// A model in --help's list.
-struct ModelSummary {
-  std::string name, description;
-};
 std::string usage_text();
-std::string help_text(std::span<const ModelSummary>);
-// The README's option tables.
-std::string help_markdown();
+std::string help_text();
+std::string help_markdown();  // the README's option tables
 
 }  // namespace bv

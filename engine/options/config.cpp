@@ -74,7 +74,6 @@ DataDefaults defaults_for(DataKind kind) {
   return {};
 }
 
-// Refuses options that only a ViT has, and images too small for a ResNet.
 void check_resnet(const Options& options, const std::string& model) {
   const auto refuse = [&](const char* option, const char* lacks) {
     throw UserError(find_option(option)->flag() + ": " + model + " has no " + lacks);

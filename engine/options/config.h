@@ -1,5 +1,4 @@
-// From defaults, recipe, --config file and command line to a run's options, and back to
-// config.json.
+// A run's options from all their sources, and back to config.json.
 //
 //   built-in < model's recipe < its section for the kind of data < --config FILE < command line
 //   --resume DIR: DIR/config.json < those options of the command line that may change
@@ -17,15 +16,13 @@ namespace bv {
 // The options in a config file. Throws UserError naming path and key.
 Values parse_config(std::string_view text, const std::string& path);
 
-// What is known before data and model are: defaults < --config FILE < command line. Enough to find
-// model, data, device and -n.
+// Without recipes: enough to find model, data, device and -n.
 Options preliminary_options(const CommandLine&);
 // All options of a new run, with image and patch size resolved.
 Options resolve_options(const CommandLine&, const ModelConfig&, DataKind);
 // All options of a resumed run: options.out is its folder.
 Options resumed_options(const CommandLine&);
-// preliminary_options, or resumed_options with --resume.
-Options initial_options(const CommandLine&);
+Options initial_options(const CommandLine&);  // resumed with --resume, else preliminary
 
 // config.json: every option of the run, in the table's order; the same text for the same options.
 std::string config_to_json(const Options&);

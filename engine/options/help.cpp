@@ -3,6 +3,7 @@
 
 #include "engine/base/text.h"
 #include "engine/options/command_line.h"
+#include "engine/options/model_config.h"
 
 namespace bv {
 
@@ -55,9 +56,10 @@ std::string usage_text() {
   return std::string(usage) + "try:   ./launcher vit_tiny\nhelp:  ./launcher --help\n";
 }
 
-std::string help_text(std::span<const ModelSummary> models) {
+std::string help_text() {
   std::string text = std::string(usage) + "\nModels:\n";
-  for (const ModelSummary& model : models) text += help_line(model.name, model.description);
+  for (const std::string& name : known_models())
+    text += help_line(name, load_model_config(name).description);
   text += examples;
   for (const OptionGroup& group : option_groups()) {
     if (group.title.empty()) continue;

@@ -28,8 +28,7 @@ struct ModelConfig {
   std::map<std::string, Values, std::less<>> recipes;
 };
 
-// Sorted names of all models.
-std::vector<std::string> known_models();
+std::vector<std::string> known_models();  // sorted
 // Throws UserError: an unknown model (naming the nearest), an unknown key, an impossible size.
 ModelConfig load_model_config(const std::string& name);
 ModelConfig parse_model_config(std::string_view text, const std::string& path,

@@ -20,161 +20,145 @@ constexpr Uses recipe_or_resume = {.resume = true};
 constexpr Uses this_time = {.recipe = false, .resume = true, .stored = false};
 constexpr Uses run_folder = {.recipe = false, .stored = false};
 
-std::vector<OptionRow> data_rows() {
-  return {
-      {"data", "PATH", &O::data,
-       "a CIFAR-10 binary folder, a folder with train/ and val/, a folder of class folders, or "
-       "'synthetic' (random pixels, for speed tests); default: the built-in set, drawn on the fly",
-       any, new_run},
-      {"val_fraction", "X", &O::val_fraction,
-       "fraction of each class held out for validation if the folder has no val/", inner_fraction,
-       new_run},
-      {"classes", "N|A,B,..", &O::classes,
-       "number of classes, or their names in label order; default: the data's", any, new_run},
-      {"image_size", "N", &O::image_size,
-       "side of the model's input in pixels; default: the recipe's, else the data's, else the "
-       "model's",
-       between(1, 4096)},
-      {"mean", "R,G,B", &O::mean,
-       "subtracted from pixel values in 0-1; default: the weights', else the model's",
-       between(0, 1)},
-      {"std", "R,G,B", &O::std,
-       "what the pixel values less the mean are divided by; default: the weights', else the "
-       "model's",
-       between(1e-3, 1e3)},
-      {"augment", "none|basic", &O::augment, "basic: random crop and flip of training images"},
-      {"on_bad_image", "fail|skip", &O::on_bad_image,
-       "what to do with an image that can't be decoded", any, new_run},
-  };
-}
+constexpr OptionRow data_rows[] = {
+    {"data", "PATH", &O::data,
+     "a CIFAR-10 binary folder, a folder with train/ and val/, a folder of class folders, or "
+     "'synthetic' (random pixels, for speed tests); default: the built-in set, drawn on the fly",
+     any, new_run},
+    {"val_fraction", "X", &O::val_fraction,
+     "fraction of each class held out for validation if the folder has no val/", inner_fraction,
+     new_run},
+    {"classes", "N|A,B,..", &O::classes,
+     "number of classes, or their names in label order; default: the data's", any, new_run},
+    {"image_size", "N", &O::image_size,
+     "side of the model's input in pixels; default: the recipe's, else the data's, else the "
+     "model's",
+     between(1, 4096)},
+    {"mean", "R,G,B", &O::mean,
+     "subtracted from pixel values in 0-1; default: the weights', else the model's", between(0, 1)},
+    {"std", "R,G,B", &O::std,
+     "what the pixel values less the mean are divided by; default: the weights', else the "
+     "model's",
+     between(1e-3, 1e3)},
+    {"augment", "none|basic", &O::augment, "basic: random crop and flip of training images"},
+    {"on_bad_image", "fail|skip", &O::on_bad_image,
+     "what to do with an image that can't be decoded", any, new_run},
+};
 
-std::vector<OptionRow> model_rows() {
-  return {
-      {"patch_size", "N", &O::patch_size,
-       "side of a ViT's patches; default: the recipe's, else the model's", between(1, 1024)},
-      {"weights", "FILE", &O::weights,
-       "start from this .safetensors file; a different number of classes or image size is handled",
-       any, new_run},
-      {"drop_rate", "X", &O::drop_rate, "dropout before the head", fraction},
-      {"attn_drop_rate", "X", &O::attn_drop_rate, "dropout on attention weights", fraction},
-      {"drop_path_rate", "X", &O::drop_path_rate,
-       "stochastic depth rate of the last block; it grows linearly from 0 in the first", fraction},
-      {"sync_bn", "", &O::sync_bn,
-       "compute batch norm statistics over all processes instead of each one's batch"},
-      {"zero_init_last", "", &O::zero_init_last,
-       "start a ResNet's blocks as the identity: the last batch norm of each has weight 0"},
-  };
-}
+constexpr OptionRow model_rows[] = {
+    {"patch_size", "N", &O::patch_size,
+     "side of a ViT's patches; default: the recipe's, else the model's", between(1, 1024)},
+    {"weights", "FILE", &O::weights,
+     "start from this .safetensors file; a different number of classes or image size is handled",
+     any, new_run},
+    {"drop_rate", "X", &O::drop_rate, "dropout before the head", fraction},
+    {"attn_drop_rate", "X", &O::attn_drop_rate, "dropout on attention weights", fraction},
+    {"drop_path_rate", "X", &O::drop_path_rate,
+     "stochastic depth rate of the last block; it grows linearly from 0 in the first", fraction},
+    {"sync_bn", "", &O::sync_bn,
+     "compute batch norm statistics over all processes instead of each one's batch"},
+    {"zero_init_last", "", &O::zero_init_last,
+     "start a ResNet's blocks as the identity: the last batch norm of each has weight 0"},
+};
 
-std::vector<OptionRow> step_rows() {
-  return {
-      {"epochs", "X", &O::epochs, "passes over the data; the schedule ends with the last", some,
-       recipe_or_resume},
-      {"steps", "N", &O::steps,
-       "stop after this many updates in total; the schedule stays as it is", between(1, 1e15),
-       any_time},
-      {"batch", "N", &O::batch, "images per forward pass, over all processes", count},
-      {"local_batch", "N", &O::local_batch, "the same per process, instead of --batch", count,
-       new_run},
-      {"accumulate", "N", &O::accumulate, "batches per update", between(1, 1e6)},
-      {"eval_every", "N", &O::eval_every, "epochs from one evaluation to the next", count},
-      {"seed", "N", &O::seed, "random seed; the same seed gives the same weights", any, new_run},
-  };
-}
+constexpr OptionRow step_rows[] = {
+    {"epochs", "X", &O::epochs, "passes over the data; the schedule ends with the last", some,
+     recipe_or_resume},
+    {"steps", "N", &O::steps, "stop after this many updates in total; the schedule stays as it is",
+     between(1, 1e15), any_time},
+    {"batch", "N", &O::batch, "images per forward pass, over all processes", count},
+    {"local_batch", "N", &O::local_batch, "the same per process, instead of --batch", count,
+     new_run},
+    {"accumulate", "N", &O::accumulate, "batches per update", between(1, 1e6)},
+    {"eval_every", "N", &O::eval_every, "epochs from one evaluation to the next", count},
+    {"seed", "N", &O::seed, "random seed; the same seed gives the same weights", any, new_run},
+};
 
-std::vector<OptionRow> optimizer_rows() {
-  return {
-      {"optimizer", "sgd|adam|adamw", &O::optimizer, "the optimizer, as PyTorch defines it"},
-      {"lr", "X", &O::lr, "peak learning rate", not_negative},
-      {"momentum", "X", &O::momentum, "momentum of sgd", fraction},
-      {"nesterov", "", &O::nesterov, "Nesterov momentum for sgd"},
-      {"betas", "A,B", &O::betas, "decay rates of the moments of adam and adamw", fraction},
-      {"eps", "X", &O::eps, "added to the denominator of adam and adamw", not_negative},
-      {"weight_decay", "X", &O::weight_decay, "decoupled in adamw, otherwise added to the gradient",
-       not_negative},
-      {"decay", "weights|all", &O::decay,
-       "weights: no decay of biases, norms, position and class tokens"},
-      {"schedule", "constant|cosine", &O::schedule, "learning rate after the warm-up"},
-      {"schedule_by", "step|epoch", &O::schedule_by, "how often the learning rate changes"},
-      {"warmup_epochs", "X", &O::warmup_epochs, "epochs over which the learning rate rises from 0",
-       between(0, 1e6)},
-      {"warmup_steps", "N", &O::warmup_steps, "the same in updates, instead of --warmup-epochs",
-       between(0, 1e15)},
-      {"clip_grad", "X", &O::clip_grad,
-       "maximum gradient norm (L2, over all parameters); 0: no limit", not_negative},
-      {"loss_scale", "X", &O::loss_scale, "fixed loss scale in fp16; 0: dynamic", not_negative},
-      {"loss_scale_init", "X", &O::loss_scale_init,
-       "initial dynamic loss scale; it halves when a gradient overflows", between(1, 0x1p24)},
-      {"loss_scale_growth_interval", "N", &O::loss_scale_growth_interval,
-       "updates without an overflow before it doubles", count},
-      {"label_smoothing", "X", &O::label_smoothing,
-       "fraction of the target spread over all classes", fraction},
-  };
-}
+constexpr OptionRow optimizer_rows[] = {
+    {"optimizer", "sgd|adam|adamw", &O::optimizer, "the optimizer, as PyTorch defines it"},
+    {"lr", "X", &O::lr, "peak learning rate", not_negative},
+    {"momentum", "X", &O::momentum, "momentum of sgd", fraction},
+    {"nesterov", "", &O::nesterov, "Nesterov momentum for sgd"},
+    {"betas", "A,B", &O::betas, "decay rates of the moments of adam and adamw", fraction},
+    {"eps", "X", &O::eps, "added to the denominator of adam and adamw", not_negative},
+    {"weight_decay", "X", &O::weight_decay, "decoupled in adamw, otherwise added to the gradient",
+     not_negative},
+    {"decay", "weights|all", &O::decay,
+     "weights: no decay of biases, norms, position and class tokens"},
+    {"schedule", "constant|cosine", &O::schedule, "learning rate after the warm-up"},
+    {"schedule_by", "step|epoch", &O::schedule_by, "how often the learning rate changes"},
+    {"warmup_epochs", "X", &O::warmup_epochs, "epochs over which the learning rate rises from 0",
+     between(0, 1e6)},
+    {"warmup_steps", "N", &O::warmup_steps, "the same in updates, instead of --warmup-epochs",
+     between(0, 1e15)},
+    {"clip_grad", "X", &O::clip_grad,
+     "maximum gradient norm (L2, over all parameters); 0: no limit", not_negative},
+    {"loss_scale", "X", &O::loss_scale, "fixed loss scale in fp16; 0: dynamic", not_negative},
+    {"loss_scale_init", "X", &O::loss_scale_init,
+     "initial dynamic loss scale; it halves when a gradient overflows", between(1, 0x1p24)},
+    {"loss_scale_growth_interval", "N", &O::loss_scale_growth_interval,
+     "updates without an overflow before it doubles", count},
+    {"label_smoothing", "X", &O::label_smoothing, "fraction of the target spread over all classes",
+     fraction},
+};
 
-std::vector<OptionRow> output_rows() {
-  return {
-      {"out", "DIR", &O::out, "run folder, new or empty; default: runs/MODEL-DATE-TIME", any,
-       run_folder},
-      {"resume", "DIR", &O::resume,
-       "resume the run in this folder with its own options; MODEL is not needed", any, this_time},
-      {"save_every", "N|Nsteps", &O::save_every,
-       "epochs, or updates (500steps), from one checkpoint to the next", any, any_time},
-      {"keep", "N", &O::keep, "newest checkpoints to keep, besides the best", count, any_time},
-      {"log_every", "N", &O::log_every, "updates from one line of metrics.jsonl to the next", count,
-       any_time},
-  };
-}
+constexpr OptionRow output_rows[] = {
+    {"out", "DIR", &O::out, "run folder, new or empty; default: runs/MODEL-DATE-TIME", any,
+     run_folder},
+    {"resume", "DIR", &O::resume,
+     "resume the run in this folder with its own options; MODEL is not needed", any, this_time},
+    {"save_every", "N|Nsteps", &O::save_every,
+     "epochs, or updates (500steps), from one checkpoint to the next", any, any_time},
+    {"keep", "N", &O::keep, "newest checkpoints to keep, besides the best", count, any_time},
+    {"log_every", "N", &O::log_every, "updates from one line of metrics.jsonl to the next", count,
+     any_time},
+};
 
-std::vector<OptionRow> machine_rows() {
-  return {
-      {"nproc", "N", &O::nproc, "number of processes; default: one per visible GPU, else 1",
-       between(1, 1024), any_time, 'n'},
-      {"device", "auto|cpu|simt|cuda", &O::device, "auto: cuda if there is a GPU, else cpu", any,
-       any_time},
-      {"precision", "auto|fp32|fp16|bf16", &O::precision,
-       "of the computation; weights stay fp32; auto: on cuda bf16 (fp16 before sm_80), else fp32",
-       any, recipe_or_resume},
-      {"conv", "own|cudnn", &O::conv,
-       "implementation of convolutions on a GPU; cudnn is there for comparison", any, any_time},
-      {"recompute", "none|blocks", &O::recompute,
-       "blocks: keep only the input of each block and recompute the rest in backward; less memory, "
-       "a third more work, identical results",
-       any, recipe_or_resume},
-      {"workers", "N", &O::workers,
-       "image-decoding threads per process; 0: one for each of its cores", between(0, 1024),
-       any_time},
-      {"cache_mb", "N", &O::cache_mb,
-       "keep decoded images in memory if all of them fit in this many MiB; 0: don't",
-       between(0, 1e9), any_time},
-      {"bucket_bytes", "N", &O::bucket_bytes,
-       "gradients travel between processes in pieces of at most this size", between(4096, 1e12), any_time},
-      {"timeout", "X", &O::timeout,
-       "seconds without a sign of life after which a process counts as dead", between(1, 1e6),
-       any_time},
-      {"oversubscribe", "", &O::oversubscribe,
-       "let processes share GPUs; their gradients are staged through the host", any, any_time},
-      {"no_graph", "", &O::no_graph,
-       "launch every kernel by itself instead of one CUDA graph per step", any, any_time},
-      {"profile", "", &O::profile, "print the time per kind of operation at the end", any,
-       this_time},
-      {"plan", "", &O::plan, "print the memory plan and exit", any, this_time},
-  };
-}
+constexpr OptionRow machine_rows[] = {
+    {"nproc", "N", &O::nproc, "number of processes; default: one per visible GPU, else 1",
+     between(1, 1024), any_time, 'n'},
+    {"device", "auto|cpu|simt|cuda", &O::device, "auto: cuda if there is a GPU, else cpu", any,
+     any_time},
+    {"precision", "auto|fp32|fp16|bf16", &O::precision,
+     "of the computation; weights stay fp32; auto: on cuda bf16 (fp16 before sm_80), else fp32",
+     any, recipe_or_resume},
+    {"conv", "own|cudnn", &O::conv,
+     "implementation of convolutions on a GPU; cudnn is there for comparison", any, any_time},
+    {"recompute", "none|blocks", &O::recompute,
+     "blocks: keep only the input of each block and recompute the rest in backward; less memory, "
+     "a third more work, identical results",
+     any, recipe_or_resume},
+    {"workers", "N", &O::workers,
+     "image-decoding threads per process; 0: one for each of its cores", between(0, 1024),
+     any_time},
+    {"cache_mb", "N", &O::cache_mb,
+     "keep decoded images in memory if all of them fit in this many MiB; 0: don't", between(0, 1e9),
+     any_time},
+    {"bucket_bytes", "N", &O::bucket_bytes,
+     "gradients travel between processes in pieces of at most this size", between(4096, 1e12),
+     any_time},
+    {"timeout", "X", &O::timeout,
+     "seconds without a sign of life after which a process counts as dead", between(1, 1e6),
+     any_time},
+    {"oversubscribe", "", &O::oversubscribe,
+     "let processes share GPUs; their gradients are staged through the host", any, any_time},
+    {"no_graph", "", &O::no_graph,
+     "launch every kernel by itself instead of one CUDA graph per step", any, any_time},
+    {"profile", "", &O::profile, "print the time per kind of operation at the end", any, this_time},
+    {"plan", "", &O::plan, "print the memory plan and exit", any, this_time},
+};
 
 // MODEL has no flag; the help shows it in its first lines.
-std::vector<OptionRow> first_rows() { return {{"model", "MODEL", &O::model, "", any, new_run}}; }
+constexpr OptionRow first_rows[] = {{"model", "MODEL", &O::model, "", any, new_run}};
+
+constexpr OptionGroup groups[] = {
+    {"", first_rows},         {"Data", data_rows},           {"Model", model_rows},
+    {"Steps", step_rows},     {"Optimizer", optimizer_rows}, {"Run folder", output_rows},
+    {"Machine", machine_rows}};
 
 }  // namespace
 
-std::span<const OptionGroup> option_groups() {
-  static const std::vector<OptionGroup> groups = {
-      {"", first_rows()},          {"Data", data_rows()},           {"Model", model_rows()},
-      {"Steps", step_rows()},      {"Optimizer", optimizer_rows()}, {"Run folder", output_rows()},
-      {"Machine", machine_rows()},
-  };
-  return groups;
-}
+std::span<const OptionGroup> option_groups() { return groups; }
 
 const OptionRow* find_option(std::string_view name) {
   for (const OptionGroup& group : option_groups())

@@ -51,7 +51,7 @@ struct OptionRow {
 
 struct OptionGroup {
   std::string_view title;
-  std::vector<OptionRow> rows;
+  std::span<const OptionRow> rows;
 };
 std::span<const OptionGroup> option_groups();
 const OptionRow* find_option(std::string_view name);  // null if there is none

@@ -1,4 +1,3 @@
-// Text is converted by the type of the option's member.
 #include "engine/options/option_values.h"
 
 #include <algorithm>

@@ -10,8 +10,7 @@ namespace bv {
 
 // An option's value as text: one item, or the items of a list.
 using Items = std::vector<std::string>;
-// Values of options by name.
-using Values = std::map<std::string, Items, std::less<>>;
+using Values = std::map<std::string, Items, std::less<>>;  // by name
 
 // Sets the option to the items' value. Throws UserError: `subject` ("--lr abc"), then the reason.
 void assign(Options&, const OptionRow&, const Items&, const std::string& subject);

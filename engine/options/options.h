@@ -1,5 +1,4 @@
-// The options of a run. One table (option_table.cpp) drives the command line, recipes, config
-// files, config.json, --help and the README's list.
+// The options of a run.
 #pragma once
 #include <array>
 #include <cstddef>

@@ -22,8 +22,7 @@ CoreShare share_of_cores(const std::vector<std::vector<int>>& cores, int part, i
 int usable_cores();
 bool pin_this_process(const CoreShare&);  // async-signal-safe; false on failure
 
-// Pins a worker to its share of the machine's cores; call it before any thread is started. Returns
-// the number of threads that should compute.
+// Pins a worker to its share, before any thread is started. Returns how many should compute.
 int pin_to_share(const World&);
 
 }  // namespace bv

@@ -6,9 +6,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <sstream>
 #include <system_error>
 
 #include "engine/base/error.h"
+#include "engine/options/config.h"
 #include "engine/processes/rendezvous.h"
 #include "kernels/comm/shared_memory_communicator.h"
 #include "kernels/comm/shared_region.h"
@@ -38,6 +40,13 @@ std::unique_ptr<Communicator> connect_machines(World& world, double timeout) {
       std::move(sockets), world.shared_fd);
 }
 
+// `"lr": 0.1` of `  "lr": 0.1,`
+std::string trimmed(std::string line) {
+  line.erase(0, line.find_first_not_of(' '));
+  if (!line.empty() && line.back() == ',') line.pop_back();
+  return line;
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> connect_hosts(World& world, size_t bucket_bytes, double timeout) {
@@ -57,6 +66,25 @@ std::unique_ptr<Communicator> connect_hosts(World& world, size_t bucket_bytes, d
   } catch (const std::runtime_error& error) {
     throw UserError(error.what());
   }
+}
+
+void require_same_options(Communicator& hosts, const Options& options) {
+  const std::string own = config_to_json(options);
+  std::string first = own;  // rank 0's
+  uint64_t bytes = own.size();
+  hosts.broadcast(&bytes, sizeof bytes, 0, nullptr);
+  first.resize(bytes);
+  hosts.broadcast(first.data(), bytes, 0, nullptr);
+  std::istringstream mine(own), theirs(first);
+  std::string a, b;
+  while (own != first) {
+    std::getline(mine, a);
+    std::getline(theirs, b);
+    if (a == b && mine && theirs) continue;
+    throw UserError("rank " + std::to_string(hosts.rank()) + " was started with " + trimmed(a) +
+                    ", rank 0 with " + trimmed(b) + "; start all with the same options");
+  }
+  hosts.barrier();  // a rank that differs has left before this, and the others notice
 }
 
 void fail_worker(const World& world, const std::string& line, int exit_code) {

@@ -2,12 +2,17 @@
 // it ends, fires when the forking *thread* ends.
 #include "engine/processes/launch.h"
 
+#include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <system_error>
@@ -15,7 +20,7 @@
 
 #include "engine/base/error.h"
 #include "engine/processes/affinity.h"
-#include "engine/processes/worker_start.h"
+#include "engine/processes/world.h"
 #include "kernels/comm/shared_region.h"
 
 namespace bv {
@@ -70,6 +75,72 @@ std::string name_of_signal(int number) {
 // The exit code of a worker that stopped cleanly on request, ours or someone else's.
 bool is_stop_code(int code) { return code == 128 + SIGINT || code == 128 + SIGTERM; }
 
+struct WorkerStart {
+  int rank, size;
+  const std::string& program;
+  const std::vector<std::string>& argv;
+  int shared_fd;            // inherited by the worker
+  const sigset_t& signals;  // the worker's mask
+};
+
+using Strings = std::vector<std::string>;
+
+// "NAME=value" strings, as execve wants them.
+Strings environment_of(const WorkerStart& start, int threads) {
+  Strings environment;
+  for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
+  const auto set = [&environment](const std::string& name, const std::string& value) {
+    std::erase_if(environment, [&](const auto& entry) { return entry.starts_with(name + "="); });
+    environment.push_back(name + "=" + value);
+  };
+  const std::string rank = std::to_string(start.rank), size = std::to_string(start.size);
+  set("RANK", rank);
+  set("WORLD_SIZE", size);
+  set("LOCAL_RANK", rank);
+  set("LOCAL_WORLD_SIZE", size);
+  set(shared_fd_variable, std::to_string(start.shared_fd));
+  // Waiting threads sleep: as fast as spinning on idle cores, several times faster on busy ones.
+  if (!std::getenv("OMP_WAIT_POLICY")) set("OMP_WAIT_POLICY", "passive");
+  if (!std::getenv("OMP_NUM_THREADS")) set("OMP_NUM_THREADS", std::to_string(threads));
+  return environment;
+}
+
+std::vector<char*> pointers(const Strings& strings) {
+  std::vector<char*> list;
+  for (const std::string& s : strings) list.push_back(const_cast<char*>(s.c_str()));
+  list.push_back(nullptr);
+  return list;
+}
+
+// In the child, where nothing may be allocated between fork and exec.
+[[noreturn]] void run_child(const WorkerStart& start, const CoreShare& share, pid_t launcher,
+                            char* const* argv, char* const* environment) {
+  const char* const program = start.program.c_str();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != launcher) _exit(1);  // the launcher ended before the line above
+  pin_this_process(share);              // before the program's libraries count their cores
+  fcntl(start.shared_fd, F_SETFD, 0);
+  sigprocmask(SIG_SETMASK, &start.signals, nullptr);
+  execve(program, argv, environment);
+  const char* reason = strerrordesc_np(errno);
+  for (const char* part : {"can't start ", program, ": ", reason ? reason : "?", "\n"})
+    if (write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
+  _exit(127);
+}
+
+pid_t start_worker(const WorkerStart& start) {
+  const CoreShare share = share_of_cores(start.rank, start.size);
+  const Strings environment = environment_of(start, share.cores);
+  const std::vector<char*> argv = pointers(start.argv), variables = pointers(environment);
+  const pid_t launcher = getpid();
+  const pid_t pid = fork();
+  if (pid < 0)
+    throw RunError("can't start process " + std::to_string(start.rank) + " of " +
+                   std::to_string(start.size) + ": " + std::strerror(errno));
+  if (pid == 0) run_child(start, share, launcher, argv.data(), variables.data());
+  return pid;
+}
+
 class Supervisor {
  public:
   Supervisor(int nproc, const std::vector<std::string>& argv, const std::string& program)
@@ -85,9 +156,8 @@ class Supervisor {
   }
   Supervisor(const Supervisor&) = delete;
 
-  // Returns the exit code once no worker is left.
   int run() {
-    while (living() > 0) {
+    while (any_left()) {
       const siginfo_t info =
           signals_.next(ending_ ? kill_at_ : Clock::now() + std::chrono::hours(1));
       if (info.si_signo == SIGCHLD)
@@ -100,10 +170,8 @@ class Supervisor {
   }
 
  private:
-  int living() const {
-    int count = 0;
-    for (pid_t pid : workers_) count += pid > 0;
-    return count;
+  bool any_left() const {
+    return std::ranges::any_of(workers_, [](pid_t pid) { return pid > 0; });
   }
   void signal_all(int number) {
     for (pid_t pid : workers_)

@@ -18,7 +18,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -175,11 +174,7 @@ void send_at_once(const Socket& socket) {
   setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-std::string seconds(double timeout) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g s", timeout);
-  return text;
-}
+std::string seconds(double timeout) { return format_number(timeout, 6) + " s"; }
 
 std::string advice(const World& world) {
   return " (" + world.variables +
@@ -297,11 +292,8 @@ std::optional<Answer> receive(const Socket& from, int& fd) {
   return message.answer;
 }
 
-struct Joined {
-  Socket rank0;
-  int fd = -1;  // received with the answer
-};
-Joined join(const World& world, const MeetingPoint& point, double timeout) {
+// A connection to rank 0, which has sent its answer and, on one machine, a file descriptor.
+Socket join(const World& world, const MeetingPoint& point, double timeout, int& fd) {
   const Deadline deadline(timeout);
   const std::string self = "rank " + std::to_string(world.rank);
   Socket rank0 = reach(point, deadline);
@@ -313,15 +305,14 @@ Joined join(const World& world, const MeetingPoint& point, double timeout) {
   // Rank 0 itself reports whom it waits for, and its exit is noticed here: wait a little longer.
   if (!Deadline(timeout + 1).wait_readable(rank0.fd()))
     throw UserError(self + " waited " + seconds(timeout) + " for the other ranks" + advice(world));
-  Joined joined{std::move(rank0)};
-  const auto reply = receive(joined.rank0, joined.fd);
+  const auto reply = receive(rank0, fd);
   if (!reply) throw UserError(self + ": rank 0 ended before all ranks had come" + advice(world));
   if (reply == Answer::other_size)
     throw UserError(self + " of " + std::to_string(world.size) +
                     ": rank 0 has another number of processes" + advice(world));
   if (reply == Answer::rank_taken)
     throw UserError("there are two processes of " + self + advice(world));
-  return joined;
+  return rank0;
 }
 
 }  // namespace
@@ -332,8 +323,9 @@ int meet_peers(const World& world, double timeout) {
                     ") doesn't say which job this process belongs to; give -n to start the "
                     "processes here");
   const UnixMeetingPoint point(world);
+  int fd = -1;
   if (world.rank > 0) {
-    const int fd = join(world, point, timeout).fd;
+    join(world, point, timeout, fd);
     if (fd < 0)
       throw RunError("rank " + std::to_string(world.rank) + ": rank 0 sent no memory to share");
     return fd;
@@ -341,7 +333,7 @@ int meet_peers(const World& world, double timeout) {
   const std::vector<Socket> peers = gather(world, point, timeout);
   const SharedRegion region = SharedRegion::create(world.size);
   for (int r = 1; r < world.size; ++r) answer(peers[r], Answer::welcome, region.fd());
-  const int fd = fcntl(region.fd(), F_DUPFD_CLOEXEC, 0);
+  fd = fcntl(region.fd(), F_DUPFD_CLOEXEC, 0);
   if (fd < 0) fail("dup");
   return fd;
 }
@@ -354,7 +346,8 @@ std::vector<Socket> meet_over_network(const World& world, double timeout) {
   const TcpMeetingPoint point(world);
   std::vector<Socket> peers;
   if (world.rank > 0) {
-    peers.push_back(join(world, point, timeout).rank0);
+    int none = -1;
+    peers.push_back(join(world, point, timeout, none));
   } else {
     peers = gather(world, point, timeout);
     for (int r = 1; r < world.size; ++r) answer(peers[r], Answer::welcome, -1);

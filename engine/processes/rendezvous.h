@@ -7,9 +7,8 @@
 
 namespace bv {
 
-// Rank 0 creates the shared memory (kernels/comm/shared_region.h) and passes it to the others once
-// all have come. Returns its file descriptor, which stays open. Throws UserError if a peer doesn't
-// come within `timeout` seconds.
+// Returns the descriptor of a SharedRegion that rank 0 creates and passes on once all have come.
+// Throws UserError if a peer doesn't come within `timeout` seconds.
 int meet_peers(const World&, double timeout);
 
 // The same on several machines: rank 0 listens at port World::port + 1 of World::host. Returns, on

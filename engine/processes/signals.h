@@ -3,8 +3,7 @@
 
 namespace bv {
 
-// The number of the SIGINT or SIGTERM received, else 0. A second signal a second or more after the
-// first ends the process at once (the terminal and the launcher may both deliver the same request).
+// The first SIGINT or SIGTERM received, else 0. Another one, a second later, ends the process.
 int stop_signal();
 void catch_stop_signals();
 

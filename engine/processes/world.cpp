@@ -24,8 +24,7 @@ int number(const std::string& name, int min, int max) {
   return static_cast<int>(*value);
 }
 
-// A launcher's variables. Without those of the local ranks (null: it has none) there is one
-// machine.
+// A launcher's variables. Without those of the local ranks (null) there is one machine.
 struct Family {
   const char *rank, *size, *local_rank, *local_size;
 };

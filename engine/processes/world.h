@@ -1,12 +1,11 @@
-// Who this process is among its peers, according to the environment set by its launcher.
+// Who this process is among its peers, according to the environment set by its launcher: ours,
+// torchrun, Slurm or Open MPI.
 #pragma once
 #include <optional>
 #include <string>
 
 namespace bv {
 
-// From RANK/WORLD_SIZE/LOCAL_RANK (torchrun, our launcher), SLURM_PROCID/SLURM_NTASKS/SLURM_LOCALID
-// or OMPI_COMM_WORLD_RANK/_SIZE/_LOCAL_RANK.
 struct World {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
   bool launched = false;  // by our launcher: a worker even if -n is on the command line
@@ -21,8 +20,7 @@ struct World {
 // The environment variable in which our launcher passes the inherited memory's file descriptor.
 inline constexpr const char* shared_fd_variable = "BAREVISION_SHARED_FD";
 
-// Nothing if no such variables are set. Throws UserError if some are missing or contradict each
-// other.
+// Nothing if no such variables are set. Throws UserError if they are incomplete or contradictory.
 std::optional<World> world_from_environment();
 
 }  // namespace bv

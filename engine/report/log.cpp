@@ -125,13 +125,10 @@ void RunLog::append(const std::string& json) {
   }
 }
 
-void RunLog::progress(const Progress& now) {
-  if (settings_.terminal) bar_.update(now, settings_.total_steps);
-}
-
-void RunLog::step(const StepRecord& r) {
-  append(to_json(r));
-  if (settings_.terminal) return;  // the bar shows it
+void RunLog::step(const StepRecord& r, bool due) {
+  if (settings_.terminal) bar_.update(r, settings_.total_steps);
+  if (due) append(to_json(r));
+  if (!due || settings_.terminal) return;
   char text[160];
   std::snprintf(text, sizeof text,
                 "epoch %lld  step %lld/%lld  loss %.4f  lr %.3g  grad norm %.3g  %.1f images/s",

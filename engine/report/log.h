@@ -9,18 +9,6 @@
 
 namespace bv {
 
-// A line every --log-every steps. Rate and times cover the steps since the previous line, including
-// waiting for data, excluding evaluation and saving.
-struct StepRecord {
-  int64_t epoch = 0, step = 0;
-  double loss = 0, lr = 0, grad_norm = 0;
-  double images_per_second = 0;               // of all processes
-  double data_seconds = 0, step_seconds = 0;  // per step: waiting for the batch, total
-  double loss_scale = 1;
-  int64_t skipped =
-      0;  // updates skipped since the process began, because gradients were not finite
-};
-
 // A line after each epoch, and when a run ends within one. Fractions are 0-1.
 struct EpochRecord {
   int64_t epoch = 0, step = 0;
@@ -42,18 +30,14 @@ class RunLog {
     int64_t total_steps = 0;    // of the whole run, for the time left
     bool terminal = false;      // standard output is a terminal: a bar instead of lines
   };
-  // Throws RunError if the file can't be opened.
   explicit RunLog(const Settings&);
   ~RunLog();
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
-  // After every step; cheap, but for an occasional redraw of the bar.
-  void progress(const Progress&);
-  // Write a line of metrics.jsonl at once and inform the user. Throw RunError if the disk is full.
-  void step(const StepRecord&);
+  // Write a line of metrics.jsonl at once and inform the user; a step that isn't due moves the bar.
+  void step(const StepRecord&, bool due = true);
   void epoch(const EpochRecord&);
-  // A line of text for the user.
   void line(std::string_view text);
 
  private:

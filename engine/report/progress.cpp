@@ -33,7 +33,7 @@ std::string clock_text(double seconds) {
   return text;
 }
 
-std::string progress_line(const Progress& now, int64_t total_steps, double seconds_left,
+std::string progress_line(const StepRecord& now, int64_t total_steps, double seconds_left,
                           int width) {
   const auto columns = static_cast<size_t>(std::max(width, 1));
   std::string line = "epoch " + std::to_string(now.epoch) + "/" + std::to_string(now.epochs) +
@@ -53,7 +53,7 @@ std::string progress_line(const Progress& now, int64_t total_steps, double secon
   return (line + figures).substr(0, columns);
 }
 
-void ProgressBar::update(const Progress& now, int64_t total_steps) {
+void ProgressBar::update(const StepRecord& now, int64_t total_steps) {
   const Clock::time_point time = Clock::now();
   if (first_step_ < 0) {
     first_step_ = now.step;

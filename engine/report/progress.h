@@ -1,4 +1,4 @@
-// The progress bar in a terminal.
+// A step's figures, and the progress bar that shows them in a terminal.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -6,22 +6,26 @@
 
 namespace bv {
 
-struct Progress {
-  int64_t epoch = 0, epochs = 0;  // counted from 1
-  int64_t step = 0;               // updates done
-  double loss = 0, lr = 0, images_per_second = 0;
+// A line every --log-every steps. Rate and times cover the steps since the previous line, including
+// waiting for data, excluding evaluation and saving.
+struct StepRecord {
+  int64_t epoch = 0, epochs = 0, step = 0;  // counted from 1; epochs: of the run, for the bar
+  double loss = 0, lr = 0, grad_norm = 0;
+  double images_per_second = 0;               // of all processes
+  double data_seconds = 0, step_seconds = 0;  // per step: waiting for the batch, total
+  double loss_scale = 1;
+  int64_t skipped = 0;  // updates in this process's lifetime whose gradients were not finite
 };
 
 // One line of at most `width` columns: position, bar, figures, time left (negative: unknown). What
 // doesn't fit is left out, the bar first.
-std::string progress_line(const Progress&, int64_t total_steps, double seconds_left, int width);
-// 0:42, 1:02:03.
-std::string clock_text(double seconds);
+std::string progress_line(const StepRecord&, int64_t total_steps, double seconds_left, int width);
+std::string clock_text(double seconds);  // 0:42, 1:02:03
 
 // Draws on standard output, at most ten times a second.
 class ProgressBar {
  public:
-  void update(const Progress&, int64_t total_steps);
+  void update(const StepRecord&, int64_t total_steps);
   void clear();  // before any other output
 
  private:

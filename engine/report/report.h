@@ -24,7 +24,6 @@ struct RunEnd {
 // Where the weights are, and the command to resume.
 std::vector<std::string> end_lines(const Options&, const RunEnd&);
 
-// Time per kind of node, longest first.
-std::vector<std::string> profile_lines(const Profile&);
+std::vector<std::string> profile_lines(const Profile&);  // per kind of node, longest first
 
 }  // namespace bv

@@ -1,6 +1,6 @@
 // What the host sends to the device in each step: batches and StepParams. With an upload stream,
-// batches arrive in two slots in turn, one while the model trains on the other's copy. StepParams go
-// through a ring of host memory, since the host may be a whole update ahead of the device.
+// batches arrive in two slots in turn, one while the model trains on the other's copy. StepParams
+// go through a ring of host memory, since the host may be a whole update ahead of the device.
 #pragma once
 #include <memory>
 
@@ -21,7 +21,6 @@ class Feed {
   void allocate();
   void bind(Context&) const;  // images, crops, labels, params
 
-  // The batch is read until wait_for_upload() returns.
   void upload(const Batch&);
   void wait_for_upload();
   void set_params(const StepParams&);

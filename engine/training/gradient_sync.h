@@ -30,7 +30,7 @@ class GradientSync final : public Peers {
   // the gradients are final. Stream 0 continues after the last bucket's sum.
   void start();
   void reduce(size_t ready);
-  // In the update: from the sum of the replicas' running statistics, made by start(), to their mean.
+  // In the update: from the sum of the running statistics, made by start(), to their mean.
   void average_buffers();
 
   int rank() const override { return communicator_->rank(); }

@@ -2,22 +2,29 @@
 
 namespace bv {
 
-Optimizer::Optimizer(Backend& backend, const Parameters& parameters,
-                     const OptimizerOptions& options, const LossScaling& scaling)
-    : backend_(&backend),
-      parameters_(&parameters),
-      options_(options),
-      scaling_(scaling),
-      decay_bytes_(align(parameters.graph().arena_count() / OptimizerUpdate::decay_chunk)),
-      workspace_bytes_(align(backend.kernels().workspace_bytes(
-          GradientNorm{.count = parameters.graph().arena_count()}))) {}
+Optimizer::Optimizer(Backend& backend, const Parameters& parameters, const OptimizerUpdate& update,
+                     bool decay_all)
+    : backend_(&backend), parameters_(&parameters), update_(update), decay_all_(decay_all) {
+  update_.count = parameters.graph().arena_count();
+  update_.dtype = parameters.graph().dtype();
+  decay_bytes_ = align(update_.count / OptimizerUpdate::decay_chunk);
+  workspace_bytes_ = align(backend.kernels().workspace_bytes(GradientNorm{.count = update_.count}));
+}
 
 void Optimizer::allocate() {
   memory_ = zeroed_memory(*backend_, bytes());
   host_ = host_memory(*backend_, sizeof(HostBlock));
-  const auto flags = decay_flags(parameters_->graph(), options_.decay_all);
-  backend_->to_device(memory_.data() + state_bytes, flags.data(), flags.size(), nullptr);
+  char* decay = memory_.data() + state_bytes;
+  const auto flags = decay_flags(parameters_->graph(), decay_all_);
+  backend_->to_device(decay, flags.data(), flags.size(), nullptr);
   set_state({.loss_scale = 1});
+  update_.weight = parameters_->weights();
+  if (update_.dtype != DType::fp32) update_.compute_weights = parameters_->compute_weights();
+  update_.m = parameters_->m();
+  update_.v = parameters_->v();
+  update_.state = device_state();
+  update_.grad = parameters_->grads();
+  update_.decay = reinterpret_cast<const uint8_t*>(decay);
 }
 
 UpdateState Optimizer::state() const {
@@ -32,41 +39,17 @@ void Optimizer::set_state(const UpdateState& state) {
   backend_->synchronize(nullptr);
 }
 
-void Optimizer::run(const StepParams* params) const {
-  const Graph& graph = parameters_->graph();
-  const size_t count = graph.arena_count();
-  char* decay = memory_.data() + state_bytes;
-  Kernels& kernels = backend_->kernels();
-  kernels.run(GradientNorm{.state = device_state(),
-                           .workspace = decay + decay_bytes_,
-                           .grad = parameters_->grads(),
-                           .params = params,
-                           .count = count},
-              nullptr);
-  kernels.run(
-      OptimizerUpdate{.weight = parameters_->weights(),
-                      .compute_weights =
-                          graph.dtype() == DType::fp32 ? nullptr : parameters_->compute_weights(),
-                      .m = parameters_->m(),
-                      .v = parameters_->v(),
-                      .state = device_state(),
-                      .grad = parameters_->grads(),
-                      .decay = reinterpret_cast<const uint8_t*>(decay),
-                      .params = params,
-                      .count = count,
-                      .momentum = options_.momentum,
-                      .beta1 = options_.beta1,
-                      .beta2 = options_.beta2,
-                      .eps = options_.eps,
-                      .weight_decay = options_.weight_decay,
-                      .clip = options_.clip,
-                      .scaling = scaling_,
-                      .kind = options_.kind,
-                      .nesterov = options_.nesterov,
-                      .dtype = graph.dtype()},
-      nullptr);
+void Optimizer::run(const StepParams* params) {
+  update_.params = params;
+  backend_->kernels().run(GradientNorm{.state = device_state(),
+                                       .workspace = memory_.data() + state_bytes + decay_bytes_,
+                                       .grad = update_.grad,
+                                       .params = params,
+                                       .count = update_.count},
+                          nullptr);
+  backend_->kernels().run(update_, nullptr);
   auto* host = static_cast<HostBlock*>(host_.get());
-  backend_->to_host(host->tail, parameters_->grads() + count, sizeof host->tail, nullptr);
+  backend_->to_host(host->tail, update_.grad + update_.count, sizeof host->tail, nullptr);
   backend_->to_host(&host->state, device_state(), sizeof host->state, nullptr);
 }
 

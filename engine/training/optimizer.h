@@ -7,19 +7,6 @@
 
 namespace bv {
 
-struct OptimizerOptions {
-  OptimizerKind kind = OptimizerKind::adamw;
-  float momentum = 0;
-  double beta1 = .9, beta2 = .999;
-  float eps = 1e-8f, weight_decay = 0, clip = 0;
-  bool nesterov = false, decay_all = false;
-
-  Parameters::Needs needs() const {
-    const bool adam = kind != OptimizerKind::sgd;
-    return {.first_moment = adam || momentum != 0, .second_moment = adam};
-  }
-};
-
 // The outcome of an update, over all replicas.
 struct UpdateResult {
   double loss_sum = 0, count = 0;  // of the images trained on
@@ -32,7 +19,8 @@ struct UpdateResult {
 
 class Optimizer {
  public:
-  Optimizer(Backend&, const Parameters&, const OptimizerOptions&, const LossScaling&);
+  // update: its kind and numbers; memory and size are filled in here. decay_all: as decay_flags.
+  Optimizer(Backend&, const Parameters&, const OptimizerUpdate& update, bool decay_all);
   size_t bytes() const { return state_bytes + decay_bytes_ + workspace_bytes_; }
   void allocate();
 
@@ -41,7 +29,7 @@ class Optimizer {
   void set_state(const UpdateState&);
 
   // Updates by the gradients and sends the result to the host.
-  void run(const StepParams*) const;
+  void run(const StepParams*);
   UpdateResult result() const;  // once the device has done so
 
  private:
@@ -53,8 +41,8 @@ class Optimizer {
 
   Backend* backend_;
   const Parameters* parameters_;
-  OptimizerOptions options_;
-  LossScaling scaling_;
+  OptimizerUpdate update_;
+  bool decay_all_;
   size_t decay_bytes_, workspace_bytes_;
   DeviceMemory memory_;  // state, decay flags, workspace
   std::shared_ptr<void> host_;

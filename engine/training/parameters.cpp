@@ -68,12 +68,9 @@ std::vector<float> reordered(const ParameterInfo& p, const std::vector<float>& f
 
 }  // namespace
 
-Parameters::Parameters(Backend& backend, const Graph& graph, Needs needs)
-    : backend_(&backend), graph_(&graph), needs_(needs) {}
+Parameters::Parameters(Backend& backend, const Graph& graph, int moments)
+    : backend_(&backend), graph_(&graph), moments_(moments) {}
 
-size_t Parameters::optimizer_bytes() const {
-  return weight_bytes() * (size_t{needs_.first_moment} + size_t{needs_.second_moment});
-}
 size_t Parameters::compute_weights_bytes() const {
   return graph_->dtype() == DType::fp32 ? 0 : graph_->arena_count() * size_of(graph_->dtype());
 }
@@ -85,8 +82,8 @@ void Parameters::allocate() {
   compute_weights_ = zeroed(compute_weights_bytes());
   grads_ = zeroed(gradient_bytes());
   buffers_ = zeroed(buffer_bytes());
-  if (needs_.first_moment) m_ = zeroed(weight_bytes());
-  if (needs_.second_moment) v_ = zeroed(weight_bytes());
+  if (moments_ > 0) m_ = zeroed(weight_bytes());
+  if (moments_ > 1) v_ = zeroed(weight_bytes());
 }
 
 void Parameters::initialise(uint64_t seed) {
@@ -168,8 +165,8 @@ std::map<std::string, HostTensor> Parameters::download(const float* arena, const
   return values;
 }
 
-std::string Parameters::first_not_finite(bool weight) const {
-  const auto values = weight ? get_weights() : get_gradients();
+std::string Parameters::first_not_finite() const {
+  const auto values = get_gradients();
   for (const ParameterInfo& p : graph_->parameters())  // the model's order
     for (const float x : values.at(p.name).data)
       if (!std::isfinite(x)) return p.name;

@@ -1,6 +1,5 @@
-// A model's parameters and buffers on the device: flat arenas for weights, gradients, optimizer state
-// and buffers. All weights pass through here on their way from and to files; those that are channels
-// last in memory (ParameterInfo) are reordered.
+// A model's parameters, gradients, moments and buffers: flat arenas on the device. Weights that are
+// channels last in memory (ParameterInfo) are reordered on their way from and to files.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -18,16 +17,13 @@ class Parameters {
   // Elements after the gradients that are reduced with them (GradientTail).
   static constexpr size_t tail = OptimizerUpdate::decay_chunk;
 
-  struct Needs {
-    bool first_moment, second_moment;
-  };
-  Parameters(Backend&, const Graph&, Needs);
+  Parameters(Backend&, const Graph&, int moments);  // 2: m and v, 1: m
   const Graph& graph() const { return *graph_; }
   void allocate();
   // Bytes of each arena, allocated or not.
   size_t weight_bytes() const { return graph_->arena_count() * sizeof(float); }
   size_t gradient_bytes() const { return (graph_->arena_count() + tail) * sizeof(float); }
-  size_t optimizer_bytes() const;
+  size_t optimizer_bytes() const { return weight_bytes() * static_cast<size_t>(moments_); }
   size_t compute_weights_bytes() const;
   size_t buffer_bytes() const { return graph_->buffer_count() * sizeof(float); }
 
@@ -42,16 +38,15 @@ class Parameters {
 
   // Initial values: functions of the seed and the parameter's name alone.
   void initialise(uint64_t seed);
-  // Parameters and buffers; those that the map lacks keep their value. Shapes must fit (weights.h
-  // checks them).
+  // Parameters and buffers in their shapes; those that the map lacks keep their value.
   void set_weights(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_weights() const;
   std::map<std::string, HostTensor> get_gradients() const;
   // Optimizer state under "m.NAME" and "v.NAME". Throws UserError where one is missing.
   void set_moments(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_moments() const;
-  // Name of the first parameter whose gradient (or weight, if `weight`) is not finite; or empty.
-  std::string first_not_finite(bool weight) const;
+  // Name of the first parameter whose gradient is not finite; or empty.
+  std::string first_not_finite() const;
 
  private:
   using Infos = std::vector<ParameterInfo>;
@@ -62,7 +57,7 @@ class Parameters {
 
   Backend* backend_;
   const Graph* graph_;
-  Needs needs_;
+  int moments_;
   DeviceMemory weights_, compute_weights_, grads_, m_, v_, buffers_;
 };
 

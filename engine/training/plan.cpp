@@ -39,7 +39,6 @@ size_t pack(std::vector<Block> blocks) {
   return end;
 }
 
-// What each node touches and needs.
 struct NodePlan {
   NodeUse forward, backward;
 };
@@ -162,8 +161,7 @@ std::vector<Touched> find_touched(const Graph& graph, const std::vector<NodePlan
   return all;
 }
 
-// Whether only one block touches it, and that block runs forward twice.
-bool belongs_to_recomputed(const Layout& layout, const Life& span) {
+bool only_in_recomputed_block(const Layout& layout, const Life& span) {
   return std::ranges::any_of(layout.recomputes, [&](const Layout::Recompute& r) {
     return r.begin <= span.first && span.last < r.before;
   });
@@ -191,7 +189,7 @@ Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end, bool
     if (!t.forward.inside && t.again.after) layout.output_grads.push_back(id);
     Layout::Place& place = layout.places[s];
     place.bytes = align(graph.tensors()[s].bytes());
-    const bool lives_twice = t.both() && !t.crosses() && belongs_to_recomputed(layout, spans[s]);
+    const bool lives_twice = t.both() && !t.crosses() && only_in_recomputed_block(layout, spans[s]);
     if (t.crosses() || (t.both() && !lives_twice)) {
       place.kind = Layout::Place::saved;
       place.offset = layout.saved_bytes;

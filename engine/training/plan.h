@@ -1,13 +1,11 @@
 // The memory plan: where every tensor of a stage is, decided by liveness before the first step.
 //
-// Time runs over the nodes forward, then backward. A storage that both passes touch, or that crosses
-// the stage's border, is saved: each micro-batch in flight has its own copy. The rest is scratch,
-// shared by all micro-batches; storages whose lives don't overlap share memory.
-//
-// With `recompute` (Chen et al. 2016) a block's nodes run forward a second time just before they run
-// backward. A storage that only they touch then has two short lives and is scratch as well; only the
-// block's input is saved. The last block, whose backward follows its forward at once, is not
-// recomputed.
+// Time runs over the nodes forward, then backward. A storage that both passes touch, or that
+// crosses the stage's border, is saved: each micro-batch in flight has its own copy. The rest is
+// scratch, shared by all micro-batches; storages whose lives don't overlap share memory. With
+// `recompute` (Chen et al. 2016) a block's nodes run forward again just before they run backward: a
+// storage that only they touch has two short lives and is scratch, and only the block's input is
+// saved. The last block's backward follows its forward at once, so it is not recomputed.
 #pragma once
 #include <cstddef>
 #include <iosfwd>
@@ -18,8 +16,7 @@
 
 namespace bv {
 
-// A time during which a place is in use, both ends included.
-struct Life {
+struct Life {  // a time of use, both ends included
   int first, last;
 };
 
@@ -44,7 +41,6 @@ struct Layout {
   std::vector<int> input_grads, output_grads;
 };
 
-// Plans nodes [begin, end) of the graph.
 Layout plan_stage(const Graph&, Kernels&, int begin, int end, bool recompute = false);
 
 // A run's device memory in bytes, as --plan prints it and as it is then allocated.

@@ -1,5 +1,4 @@
-// What a run writes and what --resume reads: config.json, metrics.jsonl and checkpoints in the
-// folder --out. Rank 0 alone writes.
+// The folder --out: config.json, metrics.jsonl, checkpoints. Rank 0 alone writes.
 #pragma once
 #include <memory>
 #include <string>
@@ -24,8 +23,7 @@ class RunFolder {
 
   // Writes config.json, opens the log and prints the first lines of the run.
   void begin(const RunHead&);
-  // Once begun, on rank 0; else null.
-  RunLog* log() const { return log_.get(); }
+  RunLog* log() const { return log_.get(); }  // null before begin() and off rank 0
   // Puts the state of --resume's checkpoint into the optimizer; its weights are set already.
   void restore(Trainer&) const;
   // A checkpoint: `progress`, weights and optimizer state. RunError where a weight is not finite.

@@ -1,7 +1,10 @@
 // Learning rate as a function of the update: linear warmup, then constant or cosine to zero
 // (Loshchilov & Hutter 2017), by update or held through each epoch.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 
 namespace bv {
 
@@ -14,7 +17,16 @@ struct Schedule {
   double updates_per_epoch;
 
   // `update` counts from 0, `epoch` is the one it belongs to.
-  double at(int64_t update, int64_t epoch) const;
+  double at(int64_t update, int64_t epoch) const {
+    // By epoch, everything is counted in epochs.
+    const double unit = by_epoch ? updates_per_epoch : 1;
+    const double now = static_cast<double>(by_epoch ? epoch : update);
+    const double warmup = warmup_updates / unit, total = total_updates / unit;
+    if (now < warmup) return lr * std::min(1.0, (now + 1) / warmup);
+    if (!cosine || total <= warmup) return lr;
+    const double progress = std::min(1.0, (now - warmup) / (total - warmup));
+    return lr * .5 * (1 + std::cos(std::numbers::pi * progress));
+  }
 };
 
 }  // namespace bv

@@ -26,17 +26,11 @@ void Stage::allocate() {
   }
 }
 
-template <class F>
-void Stage::timed(const Node& node, F run) const {
-  if (!profile_) return run();
-  profile_->timed(*backend_, node.type, run);
-}
-
 void Stage::run_forward(Context& run, int begin, int end) const {
   for (int i = begin; i < end; ++i) {
     const Node& node = graph_->nodes()[static_cast<size_t>(i)];
     run.workspace = scratch_.data() + layout_.forward_workspace[static_cast<size_t>(i - begin_)];
-    timed(node, [&] { node.forward(run); });
+    timed(profile_, *backend_, node.type, [&] { node.forward(run); });
   }
 }
 
@@ -64,7 +58,7 @@ void Stage::backward(Context run, int slot, const std::function<void(int)>& done
     }
     const Node& node = graph_->nodes()[static_cast<size_t>(i)];
     run.workspace = scratch_.data() + layout_.backward_workspace[static_cast<size_t>(i - begin_)];
-    timed(node, [&] { node.backward(run); });
+    timed(profile_, *backend_, node.type, [&] { node.backward(run); });
     if (done) done(i);
   }
 }

@@ -15,22 +15,21 @@ namespace bv {
 // Seconds by node type, forward and backward. The host waits for each node.
 struct Profile {
   std::map<std::string, double> seconds;
-
-  template <class F>
-  void timed(Backend& backend, const std::string& type, F run) {
-    backend.synchronize(nullptr);
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    backend.synchronize(nullptr);
-    seconds[type] +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
 };
+template <class F>
+void timed(Profile* profile, Backend& backend, const std::string& type, F run) {
+  if (!profile) return run();
+  backend.synchronize(nullptr);
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  backend.synchronize(nullptr);
+  profile->seconds[type] +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 class Stage {
  public:
-  // Plans; allocate() takes the memory. recompute: blocks run forward again before they run
-  // backward, to save memory.
+  // Plans; allocate() takes the memory.
   Stage(Backend&, const Graph&, int begin, int end, int slots, bool recompute = false);
   void allocate();
   const Layout& layout() const { return layout_; }
@@ -51,8 +50,6 @@ class Stage {
  private:
   Context bound(Context, int slot) const;
   void run_forward(Context&, int begin, int end) const;
-  template <class F>
-  void timed(const Node&, F) const;
 
   Backend* backend_;
   const Graph* graph_;

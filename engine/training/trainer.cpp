@@ -1,31 +1,39 @@
 #include "engine/training/trainer.h"
 
-#include "engine/training/memory.h"
+#include <algorithm>
 
 namespace bv {
+namespace {
+
+int moments_of(const OptimizerUpdate& o) {
+  return o.kind != OptimizerKind::sgd ? 2 : o.momentum != 0 ? 1 : 0;
+}
+
+}  // namespace
 
 Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& graph,
                  const TrainerOptions& o)
     : backend_(&backend),
+      graph_(&graph),
       communicator_(communicator && communicator->size() > 1 ? communicator : nullptr),
       options_(o),
-      parameters_(backend, graph, o.optimizer.needs()),
+      parameters_(backend, graph, moments_of(o.optimizer)),
       feed_(backend, {.batch = o.local_batch,
                       .height = o.height,
                       .width = o.width,
                       // Those of an update and its micro-steps, twice.
                       .params_in_flight = 2 * (o.accumulate + 1)}),
-      optimizer_(backend, parameters_, o.optimizer, o.scaling),
+      optimizer_(backend, parameters_, o.optimizer, o.decay_all),
       sync_(communicator_ ? std::make_unique<GradientSync>(backend, *communicator_, parameters_,
                                                            o.bucket_bytes, o.sync_batchnorm)
                           : nullptr),
-      model_(backend, graph, optimizer_, sync_.get(), o.recompute),
+      stage_(backend, graph, 0, static_cast<int>(graph.nodes().size()), 1, o.recompute),
       plan_{.weights = parameters_.weight_bytes() + parameters_.buffer_bytes(),
             .gradients = parameters_.gradient_bytes(),
             .optimizer = parameters_.optimizer_bytes(),
             .compute_weights = parameters_.compute_weights_bytes(),
-            .activations = model_.stage().saved_bytes(),
-            .scratch = model_.stage().scratch_bytes(),
+            .activations = stage_.saved_bytes(),
+            .scratch = stage_.scratch_bytes(),
             .batches = feed_.bytes() + optimizer_.bytes() + align(sums_bytes)},
       updated_(backend.create_event()) {}
 
@@ -34,21 +42,32 @@ void Trainer::allocate() {
   feed_.allocate();
   optimizer_.allocate();
   sums_ = zeroed_memory(*backend_, align(sums_bytes));
-  Context context;
-  context.weights = parameters_.weights();
-  context.compute_weights = parameters_.compute_weights();
-  context.grads = parameters_.grads();
-  context.buffers = parameters_.buffers();
-  context.state = optimizer_.device_state();
-  if (sync_) context.peers = sync_->peers();
-  feed_.bind(context);
-  model_.allocate(context);
+  stage_.allocate();
+  context_.weights = parameters_.weights();
+  context_.compute_weights = parameters_.compute_weights();
+  context_.grads = parameters_.grads();
+  context_.buffers = parameters_.buffers();
+  context_.state = optimizer_.device_state();
+  if (sync_) context_.peers = sync_->peers();
+  feed_.bind(context_);
   backend_->synchronize(nullptr);
 }
 
 double Trainer::full_update() const {
   const int replicas = communicator_ ? communicator_->size() : 1;
   return double(options_.local_batch) * options_.accumulate * replicas;
+}
+
+void Trainer::profile(Profile* to) {
+  profile_ = to;
+  stage_.profile(to);
+}
+
+// Recorded work can't be timed node by node.
+void Trainer::play(std::unique_ptr<Recording>& recording, std::function<void()> issue) {
+  if (profile_) return issue();
+  if (!recording) recording = backend_->recording(std::move(issue));
+  recording->replay();
 }
 
 void Trainer::micro_step(const Batch& batch, const MicroStep& step) {
@@ -62,14 +81,27 @@ void Trainer::micro_step(const Batch& batch, const MicroStep& step) {
              .stop = step.stop ? 1.0f : 0.0f};
   feed_.set_params(params_);
   feed_.upload(batch);
-  model_.micro_step(step.first, step.last);
+  const bool first = step.first, last = step.last;
+  play(micro_steps_[size_t{first} + 2 * size_t{last}], [this, first, last] {
+    Context context = context_;
+    context.accumulate = !first;
+    stage_.forward(context, 0);
+    if (!last || !sync_) return stage_.backward(context, 0);
+    sync_->start();
+    stage_.backward(context, 0, [this](int node) { sync_->reduce(graph_->ready_after(node)); });
+  });
 }
 
 void Trainer::start_update(double lr, int64_t images) {
   params_.lr = static_cast<float>(lr);
   params_.divisor = static_cast<float>(double(images) / full_update());
   feed_.set_params(params_);
-  model_.update();
+  timed(profile_, *backend_, "optimizer", [this] {
+    play(update_, [this] {
+      if (sync_) sync_->average_buffers();
+      optimizer_.run(context_.params);
+    });
+  });
   backend_->record(updated_, nullptr);
 }
 
@@ -82,7 +114,12 @@ void Trainer::begin_evaluation() { backend_->zero(sums_.data(), sums_bytes, null
 
 void Trainer::evaluate(const Batch& batch) {
   feed_.upload(batch);
-  model_.evaluate(sums_.data<double>());
+  play(evaluation_, [this] {
+    Context context = context_;
+    context.training = false;
+    context.sums = sums_.data<double>();
+    stage_.forward(context, 0);
+  });
 }
 
 EvaluationSums Trainer::end_evaluation() {
@@ -91,6 +128,13 @@ EvaluationSums Trainer::end_evaluation() {
   backend_->to_host(host, sums_.data(), sizeof host, nullptr);
   backend_->synchronize(nullptr);
   return {.loss = host[0], .count = host[1], .top1 = host[2], .top5 = host[3]};
+}
+
+std::pair<int, int> Trainer::graph_nodes() const {
+  const auto nodes = [](const auto& recording) { return recording ? recording->nodes() : 0; };
+  int largest = 0;
+  for (const auto& recording : micro_steps_) largest = std::max(largest, nodes(recording));
+  return {largest, nodes(update_)};
 }
 
 }  // namespace bv

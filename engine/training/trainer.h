@@ -1,25 +1,28 @@
-// A model that trains: micro-steps (forward and backward of one batch), updates (reduce over the
-// replicas, norm, clip, optimizer) and evaluation, on any backend. Everything is planned and
-// allocated before the first step, and what changes from step to step goes through StepParams, so
-// that a device may record a micro-step and an update once and replay them. The host waits for the
-// device only where a comment says so.
+// A model that trains: micro-steps (forward and backward of one batch), updates and evaluation.
+// Everything is planned and allocated before the first step, and what changes from step to step
+// goes through StepParams, so that a device may record a micro-step and an update once and replay
+// them. The host waits for the device only where a comment says so.
 #pragma once
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 
 #include "engine/training/feed.h"
-#include "engine/training/model.h"
+#include "engine/training/gradient_sync.h"
+#include "engine/training/optimizer.h"
+#include "engine/training/stage.h"
 
 namespace bv {
 
 struct TrainerOptions {
-  OptimizerOptions optimizer;
-  int local_batch;      // images of a micro-step in this process
-  int height, width;    // of stored images
-  int accumulate;       // micro-steps of a full update
-  size_t bucket_bytes;  // of gradients, at most, that are reduced at once during backward
-  LossScaling scaling;
+  OptimizerUpdate optimizer;    // its kind and numbers, no memory
+  bool decay_all = false;       // not weights alone
+  int local_batch;              // images of a micro-step in this process
+  int height, width;            // of stored images
+  int accumulate;               // micro-steps of a full update
+  size_t bucket_bytes;          // of gradients, at most, that are reduced at once during backward
   bool recompute = false;       // of blocks
   bool sync_batchnorm = false;  // over the batches of all replicas
   uint64_t seed;
@@ -34,7 +37,7 @@ class Trainer {
   // The communicator connects the replicas; null: there is one. Plans; allocate() takes the memory.
   Trainer(Backend&, Communicator*, const Graph&, const TrainerOptions&);
   const MemoryPlan& plan() const { return plan_; }
-  const Layout& layout() const { return model_.stage().layout(); }
+  const Layout& layout() const { return stage_.layout(); }
   void allocate();
 
   Parameters& parameters() { return parameters_; }
@@ -56,32 +59,37 @@ class Trainer {
   void start_update(double lr, int64_t images);
   UpdateResult finish_update();
   bool runs_ahead() const { return backend_->upload_stream() != nullptr; }
-  // Model::graph_nodes
-  std::pair<int, int> graph_nodes() const { return model_.graph_nodes(); }
+  // Nodes of the recorded graphs: of a micro-step (the largest) and of the update; 0 without one.
+  std::pair<int, int> graph_nodes() const;
 
-  // Adds a batch to the evaluation that begin_evaluation started.
   void begin_evaluation();
   void evaluate(const Batch&);
   EvaluationSums end_evaluation();  // over all replicas; waits for the device
 
-  void profile(Profile* to) { model_.profile(to); }
+  void profile(Profile*);
 
  private:
   static constexpr size_t sums_bytes = 4 * sizeof(double);
   double full_update() const;  // images of a full update, of all replicas
+  void play(std::unique_ptr<Recording>&, std::function<void()> issue);
 
   Backend* backend_;
+  const Graph* graph_;
   Communicator* communicator_;
   TrainerOptions options_;
   Parameters parameters_;
   Feed feed_;
   Optimizer optimizer_;
   std::unique_ptr<GradientSync> sync_;  // null: one replica
-  Model model_;
+  Stage stage_;
   MemoryPlan plan_;
   DeviceMemory sums_;  // of the evaluation
+  Context context_;    // of every step
   StepParams params_{};
   Event updated_;
+  std::array<std::unique_ptr<Recording>, 4> micro_steps_;  // by first + 2 last
+  std::unique_ptr<Recording> update_, evaluation_;
+  Profile* profile_ = nullptr;
 };
 
 }  // namespace bv

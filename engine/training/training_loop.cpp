@@ -245,27 +245,21 @@ void TrainingLoop::log_step(const Pending& done, const UpdateResult& result, dou
   window_.images += result.count;
   window_.seconds += seconds;
   window_.data_seconds += done.waited;
-  const int64_t epoch = done.epoch + 1;  // counted from 1
-  const double loss = result.loss_sum / result.count, rate = window_.images / window_.seconds;
-  folder_.log()->progress({.epoch = epoch,
-                           .epochs = (horizon_ + updates_per_epoch_ - 1) / updates_per_epoch_,
-                           .step = done.step,
-                           .loss = loss,
-                           .lr = done.lr,
-                           .images_per_second = rate});
-  if (done.step % s_.options.log_every != 0 && done.step != end_) return;
   const auto steps = static_cast<double>(window_.steps);
-  folder_.log()->step({.epoch = epoch,
+  const bool due = done.step % s_.options.log_every == 0 || done.step == end_;
+  folder_.log()->step({.epoch = done.epoch + 1,
+                       .epochs = (horizon_ + updates_per_epoch_ - 1) / updates_per_epoch_,
                        .step = done.step,
-                       .loss = loss,
+                       .loss = result.loss_sum / result.count,
                        .lr = done.lr,
                        .grad_norm = result.grad_norm,
-                       .images_per_second = rate,
+                       .images_per_second = window_.images / window_.seconds,
                        .data_seconds = window_.data_seconds / steps,
                        .step_seconds = window_.seconds / steps,
                        .loss_scale = result.loss_scale,
-                       .skipped = skipped_});
-  window_ = {};
+                       .skipped = skipped_},
+                      due);
+  if (due) window_ = {};
 }
 
 void TrainingLoop::fail_not_finite(int64_t step, const UpdateResult& result) {
@@ -274,7 +268,7 @@ void TrainingLoop::fail_not_finite(int64_t step, const UpdateResult& result) {
   if (result.skipped_in_a_row >= max_skipped)
     line += " in " + std::to_string(result.skipped_in_a_row) +
             " consecutive steps, down to loss scale " + format_number(result.loss_scale);
-  const std::string name = trainer_.parameters().first_not_finite(false);
+  const std::string name = trainer_.parameters().first_not_finite();
   if (!name.empty()) line += "; the first such gradient is that of " + name;
   throw RunError(line + folder_.advice());
 }

@@ -5,8 +5,7 @@
 
 namespace bv {
 
-// Runs to the end and returns the exit code: 0, or 128 + the signal that ended the run. Throws
-// UserError or RunError. `communicator` is null for one process.
+// Returns the exit code: 0, or 128 + the signal that ended the run. No communicator: one process.
 int train(Setup, Backend&, Communicator* communicator, int cores);
 
 }  // namespace bv

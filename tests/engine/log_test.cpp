@@ -109,7 +109,7 @@ TEST(Log, AResumedRunAppendsAndLogsNoStepTwice) {
 TEST(Log, PlainLinesWhereThereIsNoTerminal) {
   const std::string text = printed([] {
     RunLog log({.total_steps = 10});
-    log.progress({.epoch = 1, .epochs = 1, .step = 1});
+    log.step({.epoch = 1, .epochs = 1, .step = 1}, false);
     log.step(step_record(1));
     log.epoch({.epoch = 1,
                .step = 1,
@@ -131,9 +131,9 @@ TEST(Log, PlainLinesWhereThereIsNoTerminal) {
 TEST(Log, ATerminalsBarIsClearedBeforeALine) {
   const std::string text = printed([] {
     RunLog log({.total_steps = 10, .terminal = true});
-    log.progress({.epoch = 1, .epochs = 1, .step = 1});
-    log.progress({.epoch = 1, .epochs = 1, .step = 2});  // too soon to be drawn
-    log.step(step_record(1));                            // shown by the bar
+    log.step({.epoch = 1, .epochs = 1, .step = 1}, false);
+    log.step({.epoch = 1, .epochs = 1, .step = 2}, false);  // too soon to be drawn
+    log.step(step_record(1));                               // shown by the bar
     log.line("a line");
   });
   EXPECT_TRUE(has(text, "step 1/10"));
@@ -155,7 +155,7 @@ TEST(Log, FilesThatCantBeWritten) {
 }
 
 TEST(ProgressLine, FitsTheTerminal) {
-  const Progress now{
+  const StepRecord now{
       .epoch = 1, .epochs = 2, .step = 16, .loss = 2.3456, .lr = 1e-3, .images_per_second = 812.3};
   EXPECT_EQ(progress_line(now, 64, 42, 100),
             "epoch 1/2  step 16/64  [=======                     ]"

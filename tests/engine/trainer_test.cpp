@@ -13,7 +13,7 @@ namespace bv::test {
 namespace {
 
 TrainerOptions options(OptimizerKind kind, int accumulate) {
-  return {.optimizer = {.kind = kind},
+  return {.optimizer = numbers_of(kind),
           .local_batch = small_batch,
           .height = small_size,
           .width = small_size,
@@ -118,8 +118,7 @@ TEST(Trainer, NotFiniteGradientChangesNothing) {
   const auto moments = rig.trainer.parameters().get_moments();
   EXPECT_TRUE(rig.update({1}, 1e-3).skipped);
   EXPECT_EQ(rig.trainer.state().count, 1);
-  EXPECT_NE(rig.trainer.parameters().first_not_finite(false), "");
-  EXPECT_EQ(rig.trainer.parameters().first_not_finite(true), "head.bias");
+  EXPECT_NE(rig.trainer.parameters().first_not_finite(), "");
   for (const auto& [name, tensor] : rig.trainer.parameters().get_weights())
     EXPECT_EQ(tensor.data, weights.at(name).data) << name;
   for (const auto& [name, tensor] : rig.trainer.parameters().get_moments())

@@ -39,13 +39,16 @@ Graph small_model(Model model, DType dtype, VitConfig rates) {
 }
 
 TrainerOptions options(OptimizerKind kind) {
-  return {.optimizer = {.kind = kind, .momentum = .9f, .weight_decay = .05f, .clip = 1},
-          .local_batch = batch,
-          .height = size,
-          .width = size,
-          .accumulate = 2,
-          .bucket_bytes = 1 << 16,
-          .seed = 7};
+  TrainerOptions o{.optimizer = numbers_of(kind, .05f),
+                   .local_batch = batch,
+                   .height = size,
+                   .width = size,
+                   .accumulate = 2,
+                   .bucket_bytes = 1 << 16,
+                   .seed = 7};
+  o.optimizer.momentum = .9f;
+  o.optimizer.clip = 1;
+  return o;
 }
 
 struct Case {
@@ -68,7 +71,7 @@ class Rig {
         trainer(*backend, nullptr, graph, [&] {
           TrainerOptions o = options(c.optimizer);
           o.recompute = c.recompute;
-          if (c.dtype == DType::fp16) o.scaling.growth_interval = 4;
+          if (c.dtype == DType::fp16) o.optimizer.scaling.growth_interval = 4;
           return o;
         }()) {
     trainer.allocate();

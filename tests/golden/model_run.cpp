@@ -39,7 +39,7 @@ ModelRun::Net ModelRun::build(const Model& m) {
 ModelRun::ModelRun(std::unique_ptr<Backend> backend, const Model& m)
     : backend_(std::move(backend)),
       net_(build(m)),
-      parameters_(*backend_, net_.graph, {.first_moment = false, .second_moment = false}),
+      parameters_(*backend_, net_.graph, 0),
       stage_(*backend_, net_.graph, 0, static_cast<int>(net_.graph.nodes().size()), 1) {
   parameters_.allocate();
   stage_.allocate();

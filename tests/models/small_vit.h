@@ -28,6 +28,11 @@ inline Vit small_vit(int depth, VitConfig rates = {}) {
                    DType::fp32);
 }
 
+// An optimizer with PyTorch's defaults.
+inline OptimizerUpdate numbers_of(OptimizerKind kind, float weight_decay = 0) {
+  return {.beta1 = .9, .beta2 = .999, .eps = 1e-8f, .weight_decay = weight_decay, .kind = kind};
+}
+
 // Pixels and labels of micro-batch `number`.
 struct SmallBatch {
   std::vector<uint8_t> images;

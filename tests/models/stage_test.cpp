@@ -61,7 +61,7 @@ Graph model_graph(const char* name, int batch, int classes) {
 }
 
 TrainerOptions adamw(int batch, int size) {
-  return {.optimizer = {.weight_decay = .05f},
+  return {.optimizer = numbers_of(OptimizerKind::adamw, .05f),
           .local_batch = batch,
           .height = size,
           .width = size,
@@ -149,7 +149,7 @@ Outcome run_cut(int cut) {
   constexpr int micro_batches = 4;
   const auto backend = make_cpu_backend(2, false);
   const Vit vit = small_vit(3);
-  Parameters parameters(*backend, vit.graph, {.first_moment = false, .second_moment = false});
+  Parameters parameters(*backend, vit.graph, 0);
   parameters.allocate();
   parameters.initialise(5);
   std::vector<Stage> stages;
