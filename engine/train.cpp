@@ -18,6 +18,7 @@
 #include "engine/base/text.h"
 #include "engine/options/config.h"
 #include "engine/processes/signals.h"
+#include "engine/recording.h"
 #include "engine/report/log.h"
 #include "engine/report/report.h"
 #include "engine/training/schedule.h"
@@ -144,7 +145,12 @@ void Training::print_plan_and_limits() {
   const size_t peak = trainer_.plan().peak(),
                limit = backend_.memory_limit() / static_cast<size_t>(shared ? s_.ranks : 1);
   if (s_.options.plan) {
-    if (first()) print_plan(std::cout, s_.graph, trainer_.layout(), trainer_.plan());
+    if (!first()) return;
+    print_plan(std::cout, s_.graph, trainer_.layout(), trainer_.plan());
+    char line[60];
+    std::snprintf(line, sizeof line, "one step: %.1f GFLOP\n",
+                  flops_of(record_step(s_.graph, s_.trainer)) / 1e9);
+    std::cout << line;
     return;
   }
   if (peak <= limit) return;

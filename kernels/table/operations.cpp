@@ -1,5 +1,6 @@
 // What each operation of kernels/kernels.h asks of its arguments, and what it costs: flops as
 // kernels.h's formulas have them, bytes as the tensors are long. All devices check by it.
+#include <cmath>
 #include <stdexcept>
 #include <string>
 
@@ -70,8 +71,8 @@ void InputPatches::describe(Arguments& a) const {
   a.size("size", shape.size), a.size("patch", shape.patch);
   a.rule(shape.patch > 0 && shape.size % shape.patch == 0, "size must be a multiple of patch");
   a.write("out", out, n);
-  a.read("images", images, n);
-  a.read("crops", crops, 0);
+  a.read_part("images", images, n, 3.0 * shape.B * shape.height * shape.width);
+  a.read("crops", crops, shape.B);
 }
 
 // ---- linear -------------------------------------------------------------------------------------
@@ -170,7 +171,7 @@ void AttentionForward::describe(Arguments& a) const {
   a.write("lse", lse, rows(shape));
   a.workspace(workspace);
   a.read("qkv", qkv, 3 * n);
-  a.read("params", params, 0, needed_if(drop > 0));
+  a.read("params", params, 1, needed_if(drop > 0));
 }
 
 void AttentionBackward::describe(Arguments& a) const {
@@ -184,7 +185,7 @@ void AttentionBackward::describe(Arguments& a) const {
   a.read("qkv", qkv, 3 * n);
   a.read("out", out, n);
   a.read("lse", lse, rows(shape));
-  a.read("params", params, 0, needed_if(drop > 0));
+  a.read("params", params, 1, needed_if(drop > 0));
 }
 
 // ---- tokens -------------------------------------------------------------------------------------
@@ -212,7 +213,7 @@ void ClassTokenForward::describe(Arguments& a) const {
   a.operation("ClassTokenForward", dtype, 0);
   sizes(a, shape);
   a.write("out", out, double(shape.B) * shape.C);
-  a.read("inp", inp, double(shape.B) * shape.C);
+  a.read_part("inp", inp, double(shape.B) * shape.C, double(shape.B) * shape.N * shape.C);
 }
 
 void ClassTokenBackward::describe(Arguments& a) const {
@@ -358,7 +359,7 @@ void Dropout::describe(Arguments& a) const {
   probability(a, drop, "drop must be in 0-1");
   a.write("out", out, n);
   a.read("inp", inp, n);
-  a.read("params", params, 0);
+  a.read("params", params, 1);
 }
 
 // ---- loss ---------------------------------------------------------------------------------------
@@ -384,8 +385,8 @@ void CrossEntropyBackward::describe(Arguments& a) const {
   a.read("lse", lse, shape.B);
   a.read("labels", labels, shape.B);
   a.read("targets", targets, n, optional);
-  a.read("params", params, 0);
-  a.read("state", state, 0);
+  a.read("params", params, 1);
+  a.read("state", state, 1);
 }
 
 void Metrics::describe(Arguments& a) const {
@@ -403,7 +404,7 @@ void GradientTail::describe(Arguments& a) const {
   a.size("B", B);
   a.gradient("tail", tail, 3, accumulate);
   a.read("loss", loss, B);
-  a.read("params", params, 0);
+  a.read("params", params, 1);
 }
 
 // ---- optimizer ----------------------------------------------------------------------------------
@@ -411,10 +412,10 @@ void GradientNorm::describe(Arguments& a) const {
   const auto n = static_cast<double>(count);
   a.operation("GradientNorm", DType::fp32, 2 * n);
   a.rule(count > 0 && count <= max_elements, "count must be 1 .. 2^40");
-  a.update("state", state, 0);
+  a.update("state", state, 1);
   a.workspace(workspace);
   a.read("grad", grad, n);
-  a.read("params", params, 0);
+  a.read("params", params, 1);
 }
 
 void OptimizerUpdate::describe(Arguments& a) const {
@@ -429,10 +430,10 @@ void OptimizerUpdate::describe(Arguments& a) const {
   a.write("compute_weights", compute_weights, n, needed_if(dtype != DType::fp32));
   a.update("m", m, n, needed_if(!sgd || momentum != 0));
   a.update("v", v, n, needed_if(!sgd));
-  a.update("state", state, 0);
+  a.update("state", state, 1);
   a.read("grad", grad, n);
-  a.read("decay", decay, n / decay_chunk);
-  a.read("params", params, 0);
+  a.read("decay", decay, std::ceil(n / decay_chunk));
+  a.read("params", params, 1);
 }
 
 void Scale::describe(Arguments& a) const {
