@@ -67,14 +67,14 @@ void* Bench::tensor(const TensorArgument& t) {
 }
 
 void Bench::print_head() const {
-  std::printf("%-31s %-37s %9s %8s %5s %9s %5s %6s %5s %8s\n", "operation", "shape", "us", "GB/s",
+  std::printf("%-31s %-45s %9s %8s %5s %9s %5s %6s %5s %8s\n", "operation", "shape", "us", "GB/s",
               "%copy", "GFLOP/s", "%prod", "%bound", "calls", "ms/step");
 }
 
 // %bound: of the time that the ceilings alone would take, both for itself.
 void Bench::report(const Result& r) {
   const Shares share = shares(r, ceilings_);
-  std::printf("%-31s %-37s %9.1f %8.2f %5.1f %9.1f %5.1f %6.1f %5d %8.2f\n", r.operation.c_str(),
+  std::printf("%-31s %-45s %9.1f %8.2f %5.1f %9.1f %5.1f %6.1f %5d %8.2f\n", r.operation.c_str(),
               r.shape.c_str(), 1e6 * r.seconds, r.cost.bytes / r.seconds / 1e9, 100 * share.copy,
               r.cost.flops / r.seconds / 1e9, 100 * share.product, 100 * share.bound, r.per_step,
               1e3 * r.per_step * r.seconds);
@@ -88,7 +88,7 @@ void Bench::print_totals() const {
     seconds += r.per_step * r.seconds, flops += r.per_step * r.cost.flops;
     bound += r.per_step * r.seconds * shares(r, ceilings_).bound;
   }
-  std::printf("%-31s %-37s %9s %8s %5s %9.1f %5.1f %6.1f %5s %8.2f\n", "a training step", "", "",
+  std::printf("%-31s %-45s %9s %8s %5s %9.1f %5.1f %6.1f %5s %8.2f\n", "a training step", "", "",
               "", "", flops / seconds / 1e9,
               100 * flops / seconds / ceilings_.product_flops_per_second, 100 * bound / seconds, "",
               1e3 * seconds);

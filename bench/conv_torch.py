@@ -126,7 +126,7 @@ def main():
         ours = [(sizes_of(o), o) for o in json.load(file)["operations"]]
     rows, measured = [], {}
     print(f"{library_name(options.device)}, {options.dtype}")
-    print(f"{'operation':<23} {'shape':<37} {'us':>9} {'library':>9} {'x library':>9} {'TFLOP/s':>8} {'calls':>5}")
+    print(f"{'operation':<23} {'shape':<45} {'us':>9} {'library':>9} {'x library':>9} {'TFLOP/s':>8} {'calls':>5}")
     for sizes, o in ours:
         if sizes is None:
             continue
@@ -135,7 +135,7 @@ def main():
         library = measured[sizes]
         rows.append({k: o[k] for k in ("operation", "shape", "per_step", "us", "flops")} | {"library_us": library})
         print(
-            f"{o['operation']:<23} {o['shape']:<37} {o['us']:9.1f} {library:9.1f} {library / o['us']:9.2f}"
+            f"{o['operation']:<23} {o['shape']:<45} {o['us']:9.1f} {library:9.1f} {library / o['us']:9.2f}"
             f" {o['flops'] / o['us'] / 1e6:8.1f} {o['per_step']:5d}",
             flush=True,
         )

@@ -55,6 +55,9 @@ void probability(Arguments& a, float p, const char* otherwise) {
 
 double count(const RowsShape& s) { return double(s.rows) * s.C; }
 double count(const ClassesShape& s) { return double(s.B) * s.K; }
+// Of sizes that are not checked yet.
+double flops(const ConvShape& s) { return s.stride > 0 && s.groups > 0 ? s.flops() : 0; }
+double out_count(const PoolShape& s) { return s.stride > 0 ? s.out_count() : 0; }
 double rows(const AttentionShape& s) { return double(s.B) * s.N * s.H; }
 Need needed_if(bool condition) { return condition ? Need::required : Need::optional; }
 
@@ -225,7 +228,7 @@ void ClassTokenBackward::describe(Arguments& a) const {
 
 // ---- convolution --------------------------------------------------------------------------------
 void ConvForward::describe(Arguments& a) const {
-  a.operation("ConvForward", dtype, shape.flops());
+  a.operation("ConvForward", dtype, flops(shape));
   sizes(a, shape);
   a.write("out", out, shape.out_count());
   a.write("moments", moments, 2.0 * shape.K, optional);
@@ -235,7 +238,7 @@ void ConvForward::describe(Arguments& a) const {
 }
 
 void ConvBackwardInput::describe(Arguments& a) const {
-  a.operation("ConvBackwardInput", dtype, shape.flops());
+  a.operation("ConvBackwardInput", dtype, flops(shape));
   sizes(a, shape);
   a.write("dinp", dinp, shape.inp_count());
   a.workspace(workspace);
@@ -245,7 +248,7 @@ void ConvBackwardInput::describe(Arguments& a) const {
 }
 
 void ConvBackwardWeight::describe(Arguments& a) const {
-  a.operation("ConvBackwardWeight", dtype, shape.flops());
+  a.operation("ConvBackwardWeight", dtype, flops(shape));
   sizes(a, shape);
   a.gradient("dweight", dweight, shape.weight_count(), accumulate);
   a.workspace(workspace);
@@ -320,7 +323,7 @@ void BatchNormBackward::describe(Arguments& a) const {
 
 // ---- pooling ------------------------------------------------------------------------------------
 void MaxPoolForward::describe(Arguments& a) const {
-  a.operation("MaxPoolForward", dtype, shape.out_count() * shape.R * shape.R);
+  a.operation("MaxPoolForward", dtype, out_count(shape) * shape.R * shape.R);
   sizes(a, shape);
   a.write("out", out, shape.out_count());
   a.write("index", index, shape.out_count());
@@ -328,7 +331,7 @@ void MaxPoolForward::describe(Arguments& a) const {
 }
 
 void MaxPoolBackward::describe(Arguments& a) const {
-  a.operation("MaxPoolBackward", dtype, shape.out_count());
+  a.operation("MaxPoolBackward", dtype, out_count(shape));
   sizes(a, shape);
   a.write("dinp", dinp, shape.inp_count());
   a.read("dout", dout, shape.out_count());

@@ -26,7 +26,7 @@ std::string large_options(const Fields& fields) {
   for (const auto& [t, field] : fields.pointers) largest = std::max(largest, t.bytes);
   std::string names;
   for (const auto& [t, field] : fields.pointers)
-    if (t.need == Need::optional && 16 * t.bytes > largest) names += std::string(" +") + t.name;
+    if (t.need == Need::optional && 8 * t.bytes > largest) names += std::string(" +") + t.name;
   return names;
 }
 
@@ -43,12 +43,13 @@ std::string pattern(const Fields& fields) {
 
 }  // namespace
 
-void RecordingKernels::note(const Fields& fields, const std::string& options, Cost cost,
-                            const AnyOperation& operation) {
-  std::string shape;
+void RecordingKernels::note(const Fields& fields, std::string shape, const std::string& options,
+                            Cost cost, const AnyOperation& operation) {
   for (const auto& [name, value] : fields.sizes)
     if (*value != 1) shape += (shape.empty() ? "" : " ") + name + std::to_string(*value);
   const std::string name = fields.operation + large_options(fields) + options;
+  const auto same = [&](const auto& o) { return o.name == name && o.shape == shape; };
+  if (!counting && std::ranges::any_of(operations, same)) return;
   const auto [known, is_new] = known_.try_emplace(
       name + shape + pattern(fields) + std::to_string(cost.flops), operations.size());
   if (is_new) operations.push_back({name, shape, 0, cost, operation});

@@ -31,18 +31,19 @@ struct RecordedOperation {
 class RecordingKernels final : public KernelRows<RecordingKernels> {
  public:
   std::vector<RecordedOperation> operations;  // in the order of their first run
-  bool counting = true;                       // false: what runs now counts 0 times
+  bool counting = true;  // false: counts 0 times, and is noted only if its name and shape are new
 
   template <class Op>
   void dispatch(Op op, Stream) {
-    std::string options;
+    std::string count, options;
     if constexpr (requires { op.workspace; }) op.workspace = nullptr;
+    if constexpr (requires { op.count; }) count = "count" + std::to_string(op.count);
     if constexpr (requires { op.relu; }) options += op.relu ? " relu" : "";
     if constexpr (requires { op.drop; }) options += op.drop > 0 ? " dropped" : "";
     if constexpr (requires { op.accumulate; }) options += op.accumulate ? " +=" : "";
     if constexpr (requires { op.kind; })
       options += op.kind == OptimizerKind::sgd ? " sgd" : " adam";
-    note(Fields(op), options, cost_of(op), op);
+    note(Fields(op), count, options, cost_of(op), op);
   }
   template <class Op>
   size_t workspace(const Op&) {
@@ -50,7 +51,8 @@ class RecordingKernels final : public KernelRows<RecordingKernels> {
   }
 
  private:
-  void note(const Fields&, const std::string& options, Cost, const AnyOperation&);
+  void note(const Fields&, std::string shape, const std::string& options, Cost,
+            const AnyOperation&);
 
   std::map<std::string, size_t> known_;  // what tells operations apart, index into `operations`
 };
