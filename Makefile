@@ -5,7 +5,7 @@
 #: make test-all    the same with many more shapes
 #: make asan        the same under the address and undefined-behaviour sanitizers
 #: make debug       build/debug/tests, unoptimised, for gdb: see README, "Step through a kernel"
-#: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--filter layernorm"
+#: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--model resnet50 --filter conv"
 #: make resources   registers, shared memory, occupancy of each CUDA kernel; UPDATE=1 commits to them
 #: make gpu-check   on a machine with a GPU: tests, sanitizers, bench; one table in bench/results/
 #: make dist        what gpu-check needs, for every GPU, as build/dist.tar.gz; CUBLAS=0 without cuBLAS
@@ -28,8 +28,6 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SUFFIXES:
 comma := ,
-empty :=
-space := $(empty) $(empty)
 
 # ---- What is installed: one run of the preprocessor asks for every header -----------------------
 headers := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h
@@ -233,7 +231,7 @@ $(BUILD)/bench: $(bench_objects) $(objects) $(gpu_bench_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
 bench: all $(BUILD)/bench
-	@$(BUILD)/bench $(ARGS)
+	@$(BUILD)/bench --model vit_tiny $(ARGS)
 peers:
 	@bench/make_peers
 
@@ -258,13 +256,11 @@ dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher 
 	@NVCC=$(NVCC) tests/kernels/resources check $(ptxas_logs)
 	@bench/pack $(dist) $(BUILD)/dist.tar.gz $(CUBLAS)
 # How large the blocks are at the models' sizes, the stand-in knows.
-model_sizes := *N197_* *rows197_* *M197_* *P196_* *C1024* *size224* *K1000* *elements3264* *B16* *count300007* \
-  *conv_* *batchnorm*C512* *batchnorm*C2048* *pool*C64*
 resources: check-cuda $(ptxas_logs) $(BUILD)/tests
-	@echo "running   the kernels on simt at the models' sizes"
+	@echo "running   the models' operations on simt"
 	@for arch in sm_80 sm_90; do \
 	  SIMT_ARCH=$$arch BAREVISION_LAUNCHES=$(BUILD)/launches.$$arch $(BUILD)/tests >$(BUILD)/launches.log \
-	    --gtest_filter=$(subst $(space),:,$(patsubst %,'KernelTable/simt.%',$(model_sizes))) || { cat $(BUILD)/launches.log; exit 1; }; done
+	    --gtest_filter='*ModelOperations*simt*' || { cat $(BUILD)/launches.log; exit 1; }; done
 	@NVCC=$(NVCC) tests/kernels/resources $(if $(UPDATE),update,table) $(BUILD)/launches $(ptxas_logs)
 	@$(if $(UPDATE),cat tests/kernels/resources.txt,NVCC=$(NVCC) tests/kernels/resources check $(ptxas_logs))
 check-cuda:

@@ -1,17 +1,11 @@
 #include "bench/bench.h"
 
-#include <bit>
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
-#include <cstring>
 
 namespace bv::bench {
 namespace {
-
-// Tests check conversions; here a bf16 may be cut off.
-uint16_t to_16_bits(float x, DType dtype) {
-  if (dtype == DType::bf16) return uint16_t(std::bit_cast<uint32_t>(x) >> 16);
-  return std::bit_cast<uint16_t>(static_cast<_Float16>(x));
-}
 
 struct Shares {
   double copy, product, bound;  // of a run's time: what the ceilings alone would take
@@ -25,8 +19,30 @@ Shares shares(const Result& r, const Ceilings& c) {
 
 }  // namespace
 
-Bench::Bench(BenchDevice& device, const Ceilings& ceilings, const Options& options, DType dtype)
-    : device_(device), ceilings_(ceilings), options_(options), dtype_(dtype) {}
+Bench::Bench(BenchDevice& device, const Ceilings& ceilings, const Options& options)
+    : device_(device), ceilings_(ceilings), options_(options) {}
+
+void Bench::measure(const RecordedOperation& recorded) {
+  const auto same_letter = [](char a, char b) { return std::tolower(a) == std::tolower(b); };
+  if (std::ranges::search(recorded.name, options_.filter, same_letter).empty() &&
+      !options_.filter.empty())
+    return;
+  const auto seconds = [&]<class Op>(const Op& op) {
+    std::vector<Op> sets;
+    do {
+      sets.push_back(in_new_memory(op, [&](const TensorArgument& t) { return tensor(t); }));
+      if constexpr (requires { op.workspace; })
+        sets.back().workspace = allocate(device_.kernels().workspace_bytes(sets.back()));
+    } while (sets.size() < 64 && allocated_ < 3 * device_.cache_bytes());
+    return device_
+        .measure(options_.seconds,
+                 [&](int i) { device_.kernels().run(sets[size_t(i) % sets.size()], nullptr); })
+        .median;
+  };
+  report({recorded.name, recorded.shape, recorded.count, recorded.cost,
+          std::visit(seconds, recorded.operation)});
+  release();
+}
 
 void* Bench::allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
@@ -41,33 +57,24 @@ void Bench::release() {
   allocated_ = 0;
 }
 
-// A million numbers, over and over.
-void* Bench::random(size_t elements, DType dtype, float lowest) {
-  const size_t size = size_of(dtype), pattern = std::min<size_t>(elements, 1 << 20);
-  std::vector<char> bytes(pattern * size);
-  uint32_t state = 1;
-  for (size_t i = 0; i < pattern; ++i) {
-    state = state * 1664525u + 1013904223u;
-    const float v = lowest + (1 - lowest) * float(state >> 8) * 0x1p-24f;
-    const uint16_t word = dtype == DType::fp32 ? uint16_t{0} : to_16_bits(v, dtype);
-    std::memcpy(&bytes[i * size], dtype == DType::fp32 ? static_cast<const void*>(&v) : &word,
-                size);
-  }
-  char* p = static_cast<char*>(allocate(elements * size));
-  for (size_t at = 0; at < elements * size; at += bytes.size())
-    device_.upload(p + at, bytes.data(), std::min(bytes.size(), elements * size - at));
+void* Bench::tensor(const TensorArgument& t) {
+  const auto bytes = size_t(t.bytes);
+  const std::vector<std::byte> values = usual_values(t);
+  char* p = static_cast<char*>(allocate(bytes));
+  for (size_t at = 0; at < bytes; at += values.size())
+    device_.upload(p + at, values.data(), std::min(values.size(), bytes - at));
   return p;
 }
 
 void Bench::print_head() const {
-  std::printf("%-23s %-20s %9s %8s %5s %9s %5s %6s %5s %8s\n", "operation", "shape", "us", "GB/s",
+  std::printf("%-31s %-45s %9s %8s %5s %9s %5s %6s %5s %8s\n", "operation", "shape", "us", "GB/s",
               "%copy", "GFLOP/s", "%prod", "%bound", "calls", "ms/step");
 }
 
 // %bound: of the time that the ceilings alone would take, both for itself.
 void Bench::report(const Result& r) {
   const Shares share = shares(r, ceilings_);
-  std::printf("%-23s %-20s %9.1f %8.2f %5.1f %9.1f %5.1f %6.1f %5d %8.2f\n", r.operation.c_str(),
+  std::printf("%-31s %-45s %9.1f %8.2f %5.1f %9.1f %5.1f %6.1f %5d %8.2f\n", r.operation.c_str(),
               r.shape.c_str(), 1e6 * r.seconds, r.cost.bytes / r.seconds / 1e9, 100 * share.copy,
               r.cost.flops / r.seconds / 1e9, 100 * share.product, 100 * share.bound, r.per_step,
               1e3 * r.per_step * r.seconds);
@@ -81,7 +88,7 @@ void Bench::print_totals() const {
     seconds += r.per_step * r.seconds, flops += r.per_step * r.cost.flops;
     bound += r.per_step * r.seconds * shares(r, ceilings_).bound;
   }
-  std::printf("%-23s %-20s %9s %8s %5s %9.1f %5.1f %6.1f %5s %8.2f\n", "a training step", "", "",
+  std::printf("%-31s %-45s %9s %8s %5s %9.1f %5.1f %6.1f %5s %8.2f\n", "a training step", "", "",
               "", "", flops / seconds / 1e9,
               100 * flops / seconds / ceilings_.product_flops_per_second, 100 * bound / seconds, "",
               1e3 * seconds);

@@ -22,8 +22,7 @@ import time
 import torch
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)x(\d+)-(\d+)")  # NxHxWxC-K
-KIND = re.compile(r"conv_(fwd|dinp|dweight) (\d+)x(\d+)/(\d+)( \+add)?")  # RxS/stride
+KINDS = {"ConvForward": "fwd", "ConvBackwardInput": "dinp", "ConvBackwardWeight": "dweight"}
 
 
 def parse_options():
@@ -37,32 +36,34 @@ def parse_options():
 
 
 def sizes_of(operation):
-    """(kind, N, H, W, C, K, R, S, stride) of a line of ours, or None where it is no convolution."""
-    kind, shape = KIND.fullmatch(operation["operation"]), SHAPE.fullmatch(operation["shape"])
-    return kind and shape and (kind[1], *map(int, shape.groups()), *map(int, kind.groups()[1:4]))
+    """(kind, N, H, W, C, K, R, S, stride, groups) of a line of ours, or None where it is no convolution."""
+    kind = KINDS.get(operation["operation"].split()[0])
+    sizes = dict(re.findall(r"([a-zA-Z]+)(\d+)", operation["shape"]))  # those that aren't 1
+    names = ("N", "H", "W", "C", "K", "R", "S", "stride", "groups")
+    return kind and (kind, *(int(sizes.get(name, 1)) for name in names))
 
 
 def library_operation(sizes, device, dtype):
     """A function that runs the library's on tensors of its own, and the bytes of these."""
-    kind, n, h, w, c, k, r, s, stride = sizes
+    kind, n, h, w, c, k, r, s, stride, groups = sizes
 
     def tensor(*shape):
         return torch.rand(shape, device=device).sub_(0.5).to(dtype).contiguous(memory_format=torch.channels_last)
 
     padding = [r // 2, s // 2]
     out = ((h + 2 * padding[0] - r) // stride + 1, (w + 2 * padding[1] - s) // stride + 1)
-    inp, weight, dout = tensor(n, c, h, w), tensor(k, c, r, s), tensor(n, k, *out)
+    inp, weight, dout = tensor(n, c, h, w), tensor(k, c // groups, r, s), tensor(n, k, *out)
     if kind == "fwd":
 
         def run():
-            torch.conv2d(inp, weight, None, stride, padding)
+            torch.conv2d(inp, weight, None, stride, padding, 1, groups)
 
     else:
         wanted = [kind == "dinp", kind == "dweight", False]
 
         def run():
             torch.ops.aten.convolution_backward(
-                dout, inp, weight, None, [stride] * 2, padding, [1, 1], False, [0, 0], 1, wanted
+                dout, inp, weight, None, [stride] * 2, padding, [1, 1], False, [0, 0], groups, wanted
             )
 
     return run, sum(t.numel() * t.element_size() for t in (inp, weight, dout))
@@ -125,7 +126,7 @@ def main():
         ours = [(sizes_of(o), o) for o in json.load(file)["operations"]]
     rows, measured = [], {}
     print(f"{library_name(options.device)}, {options.dtype}")
-    print(f"{'operation':<23} {'shape':<22} {'us':>9} {'library':>9} {'x library':>9} {'TFLOP/s':>8} {'calls':>5}")
+    print(f"{'operation':<23} {'shape':<45} {'us':>9} {'library':>9} {'x library':>9} {'TFLOP/s':>8} {'calls':>5}")
     for sizes, o in ours:
         if sizes is None:
             continue
@@ -134,7 +135,7 @@ def main():
         library = measured[sizes]
         rows.append({k: o[k] for k in ("operation", "shape", "per_step", "us", "flops")} | {"library_us": library})
         print(
-            f"{o['operation']:<23} {o['shape']:<22} {o['us']:9.1f} {library:9.1f} {library / o['us']:9.2f}"
+            f"{o['operation']:<23} {o['shape']:<45} {o['us']:9.1f} {library:9.1f} {library / o['us']:9.2f}"
             f" {o['flops'] / o['us'] / 1e6:8.1f} {o['per_step']:5d}",
             flush=True,
         )
@@ -142,10 +143,10 @@ def main():
         print(f"conv_torch: no convolution in {options.ours}", file=sys.stderr)
         sys.exit(1)
     means = {}
-    for kind in ("fwd", "dinp", "dweight", ""):
-        chosen = [r["library_us"] / r["us"] for r in rows if r["operation"].startswith("conv_" + kind)]
+    for name, kind in {**KINDS, "": "all"}.items():
+        chosen = [r["library_us"] / r["us"] for r in rows if r["operation"].startswith(name)]
         if chosen:
-            means[kind or "all"] = geometric_mean(chosen)
+            means[kind] = geometric_mean(chosen)
     step = [sum(r["per_step"] * r[key] for r in rows) for key in ("library_us", "us")]
     means["step"] = step[0] / step[1]
     if options.json:

@@ -1,5 +1,5 @@
-// make bench: the time of every operation of kernels.h at a model's shapes (224 pixels), beside what
-// copying memory and multiplying matrices reach on the same device.
+// make bench: the time of every operation that a training step of a model runs, next to what copying
+// memory and multiplying matrices reach on the same device.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -8,14 +8,12 @@
 #include <stdexcept>
 
 #include "bench/bench.h"
+#include "engine/base/error.h"
+#include "engine/options/model_config.h"
+#include "engine/recording.h"
 
 namespace bv::bench {
 namespace {
-
-// Of what was asked and isn't there.
-struct Unavailable : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 std::unique_ptr<BenchDevice> make_device(const std::string& name) {
   if (name == "cpu") return make_cpu_bench_device();
@@ -23,10 +21,10 @@ std::unique_ptr<BenchDevice> make_device(const std::string& name) {
   try {
     return cuda_gpu::make_bench_device();
   } catch (const std::exception& e) {
-    throw Unavailable(e.what());
+    throw UserError(e.what());
   }
 #else
-  throw Unavailable("this program is built without CUDA");
+  throw UserError("this program is built without CUDA");
 #endif
 }
 
@@ -34,29 +32,18 @@ DType dtype_named(const std::string& name) {
   return name == "fp32" ? DType::fp32 : name == "fp16" ? DType::fp16 : DType::bf16;
 }
 
-void bench_all(const Options& options) {
-  const std::unique_ptr<BenchDevice> device = make_device(options.device);
-  if (options.describe) {
-    std::puts(device->describe().c_str());
-    return;
-  }
-  const DType dtype = dtype_named(options.dtype);
-  if (!device->supports(dtype))
-    throw Unavailable("no " + options.dtype + " on " + device->describe());
-  const int batch = options.batch ? options.batch : device->usual_batch();
-  double load = 0;  // other work on the machine spoils every figure
-  if (getloadavg(&load, 1) != 1) load = 0;
-  const Ceilings ceilings = device->ceilings(dtype);
-  std::printf("device: %s; load average at start %.1f\n", device->describe().c_str(), load);
-  std::printf("ceilings: copy %.1f GB/s, matrix product %.0f GFLOP/s (%s)\n",
-              ceilings.copy_bytes_per_second / 1e9, ceilings.product_flops_per_second / 1e9,
-              ceilings.product.c_str());
-  const bool resnet = options.model.starts_with("resnet");
-  std::printf("model: %s, 224 pixels, %sbatch %d, %s\n\n", options.model.c_str(),
-              resnet ? "" : "patches of 16, ", batch, options.dtype.c_str());
-  Bench bench(*device, ceilings, options, dtype);
+void bench_model(BenchDevice& device, const Ceilings& ceilings, const Options& options) {
+  const int batch = options.batch ? options.batch : device.usual_batch();
+  const int size =
+      options.image_size ? options.image_size : load_model_config(options.model).image_size;
+  std::printf("model: %s, %d pixels, batch %d, %s\n\n", options.model.c_str(), size, batch,
+              options.dtype.c_str());
+  Bench bench(device, ceilings, options);
   bench.print_head();
-  (resnet ? bench_resnet : bench_vit)(bench, options.model, batch);
+  for (const RecordedOperation& operation :
+       record_model({options.model, "--batch", std::to_string(batch), "--image-size",
+                     std::to_string(size), "--precision", options.dtype}))
+    bench.measure(operation);
   if (options.filter.empty()) bench.print_totals();
   if (options.json.empty()) return;
   std::ofstream file(options.json);
@@ -64,14 +51,39 @@ void bench_all(const Options& options) {
   if (!file.flush()) throw std::runtime_error("can't write " + options.json);
 }
 
+void bench_all(Options options) {
+  const std::unique_ptr<BenchDevice> device = make_device(options.device);
+  if (options.describe) {
+    std::puts(device->describe().c_str());
+    return;
+  }
+  const DType dtype = dtype_named(options.dtype);
+  if (!device->supports(dtype))
+    throw UserError("no " + options.dtype + " on " + device->describe());
+  double load = 0;  // other work on the machine spoils every figure
+  if (getloadavg(&load, 1) != 1) load = 0;
+  const Ceilings ceilings = device->ceilings(dtype);
+  std::printf("device: %s; load average at start %.1f\n", device->describe().c_str(), load);
+  std::printf("ceilings: copy %.1f GB/s, matrix product %.0f GFLOP/s (%s)\n",
+              ceilings.copy_bytes_per_second / 1e9, ceilings.product_flops_per_second / 1e9,
+              ceilings.product.c_str());
+  for (const std::string& model :
+       options.model.empty() ? known_models() : std::vector{options.model}) {
+    options.model = model;
+    bench_model(*device, ceilings, options);
+  }
+}
+
 constexpr const char* usage =
     "usage: bench [--device cpu|cuda] [--dtype fp32|fp16|bf16]\n"
-    "             [--model vit_tiny|vit_large|resnet34|resnet50] [--batch N]\n"
-    "             [--filter WORD] [--seconds S] [--json FILE] [--describe]\n"
+    "             [--model NAME] [--batch N] [--image-size N] [--filter WORD]\n"
+    "             [--seconds S] [--json FILE] [--describe]\n"
+    "  --model     one of models/ (all of them)\n"
     "  --batch     images in a batch (cpu 16, cuda 256)\n"
+    "  --image-size  pixels along a side (the model's)\n"
     "  --filter    only operations with WORD in their name\n"
     "  --seconds   of measurement for each operation (0.15)\n"
-    "  --json      write the table to FILE as well\n"
+    "  --json      write the table to FILE as well; needs --model\n"
     "  --describe  say what the device is, and no more\n";
 
 bool one_of(const std::string& value, std::initializer_list<const char*> known) {
@@ -100,9 +112,10 @@ bool parse(int argc, char** argv, Options& options) {
       options.filter = argv[i];
     } else if (name == "--json") {
       options.json = argv[i];
-    } else if (name == "--batch") {
-      options.batch = int(std::strtol(argv[i], &end, 10));
-      if (options.batch < 1 || options.batch > 4096) return false;
+    } else if (name == "--batch" || name == "--image-size") {
+      int& value = name == "--batch" ? options.batch : options.image_size;
+      value = int(std::strtol(argv[i], &end, 10));
+      if (value < 1 || value > 4096) return false;
     } else if (name == "--seconds") {
       options.seconds = std::strtod(argv[i], &end);
     } else {
@@ -110,9 +123,9 @@ bool parse(int argc, char** argv, Options& options) {
     }
     if (*end) return false;
   }
+  if (options.model.empty() && !options.json.empty()) return false;
   return options.seconds > 0 && one_of(options.device, {"cpu", "cuda"}) &&
-         one_of(options.dtype, {"fp32", "fp16", "bf16"}) &&
-         one_of(options.model, {"vit_tiny", "vit_large", "resnet34", "resnet50"});
+         one_of(options.dtype, {"fp32", "fp16", "bf16"});
 }
 
 }  // namespace
@@ -126,7 +139,7 @@ int main(int argc, char** argv) {
   }
   try {
     bv::bench::bench_all(options);
-  } catch (const bv::bench::Unavailable& e) {
+  } catch (const bv::UserError& e) {
     std::fprintf(stderr, "bench: %s\n", e.what());
     return 2;
   } catch (const std::exception& e) {

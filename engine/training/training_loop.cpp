@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <iomanip>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -126,7 +127,11 @@ TrainingLoop::TrainingLoop(Setup setup, Backend& backend, Communicator* communic
 // Prints what --plan asks for, or refuses a plan that doesn't fit.
 bool TrainingLoop::plan_only() const {
   if (s_.options.plan) {
-    if (rank_ == 0) print_plan(std::cout, s_.graph, trainer_.layout(), trainer_.plan());
+    if (rank_ == 0) {
+      print_plan(std::cout, s_.graph, trainer_.layout(), trainer_.plan());
+      std::cout << "one step: " << std::fixed << std::setprecision(1)
+                << flops_of(record_step(s_.graph, s_.trainer)) / 1e9 << " GFLOP\n";
+    }
     return true;
   }
   // Processes share a machine's memory; each has a GPU's alone.

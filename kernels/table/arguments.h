@@ -22,7 +22,10 @@ enum class Need : uint8_t { required, optional, workspace };
 struct TensorArgument {
   const char* name;
   const void* const* field;  // where the operation holds the pointer
-  double bytes;              // moved to and from it
+  bool floating;             // its elements are of `dtype`; else integers or a struct
+  DType dtype;
+  double bytes;  // that it has
+  double moved;  // bytes to and from it
   Need need;
 };
 
@@ -30,7 +33,7 @@ class Arguments {
  public:
   // First of all. `dtype` is that of tensors given as void*.
   Arguments& operation(const char* name, DType dtype) {
-    dtype_bytes_ = static_cast<double>(size_of(dtype));
+    dtype_ = dtype;
     begin(name, dtype);
     return *this;
   }
@@ -41,23 +44,27 @@ class Arguments {
   // Tensors of `count` elements that are read, written, or both.
   template <class T>
   void read(const char* name, T* const& field, double count, Need need = Need::required) {
-    add(name, field, count, need);
+    add(name, field, count, count, need);
+  }
+  template <class T>  // `count` of its `of` elements
+  void read_part(const char* name, T* const& field, double count, double of) {
+    add(name, field, of, count, Need::required);
   }
   template <class T>
   void write(const char* name, T* const& field, double count, Need need = Need::required) {
-    add(name, field, count, need);
+    add(name, field, count, count, need);
   }
   template <class T>
   void update(const char* name, T* const& field, double count, Need need = Need::required) {
-    add(name, field, 2 * count, need);
+    add(name, field, count, 2 * count, need);
   }
   // = or +=
   template <class T>
   void gradient(const char* name, T* const& field, double count, bool accumulate,
                 Need need = Need::required) {
-    add(name, field, accumulate ? 2 * count : count, need);
+    add(name, field, count, accumulate ? 2 * count : count, need);
   }
-  void workspace(void* const& field) { add("workspace", field, 0, Need::workspace); }
+  void workspace(void* const& field) { add("workspace", field, 0, 0, Need::workspace); }
 
  protected:
   ~Arguments() = default;
@@ -66,12 +73,15 @@ class Arguments {
 
  private:
   template <class T>
-  void add(const char* name, T* const& field, double count, Need need) {
-    double bytes = dtype_bytes_;
-    if constexpr (!std::is_void_v<T>) bytes = sizeof(T);
-    tensor({name, reinterpret_cast<const void* const*>(&field), field ? count * bytes : 0, need});
+  void add(const char* name, T* const& field, double count, double moved, Need need) {
+    constexpr bool of_dtype = std::is_void_v<T>,
+                   fp32 = std::is_same_v<std::remove_const_t<T>, float>;
+    double bytes = field ? static_cast<double>(size_of(dtype_)) : 0;
+    if constexpr (!of_dtype) bytes = field ? sizeof(T) : 0;
+    tensor({name, reinterpret_cast<const void* const*>(&field), of_dtype || fp32,
+            fp32 ? DType::fp32 : dtype_, bytes * count, bytes * moved, need});
   }
-  double dtype_bytes_ = 4;
+  DType dtype_ = DType::fp32;
 };
 
 constexpr int max_size = 1 << 30;  // of every size, on every device
@@ -107,7 +117,7 @@ class CostCount final : public Arguments {
 
  private:
   void begin(const char*, DType) override {}
-  void tensor(const TensorArgument& t) override { cost.bytes += t.bytes; }
+  void tensor(const TensorArgument& t) override { cost.moved += t.moved; }
 };
 
 template <class Op>

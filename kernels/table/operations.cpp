@@ -1,5 +1,6 @@
 // What each operation of kernels/kernels.h asks of its arguments, and what it costs: flops as
 // kernels.h's formulas have them, bytes as the tensors are long. All devices check by it.
+#include <cmath>
 #include <stdexcept>
 #include <string>
 
@@ -84,7 +85,8 @@ void InputPatches::describe(Arguments& a) const {
   a.size("size", shape.size), a.size("patch", shape.patch);
   a.rule(shape.patch > 0 && shape.size % shape.patch == 0, "size must be a multiple of patch");
   a.write("out", out, n);
-  a.read("images", images, n), a.read("crops", crops, 0);
+  a.read_part("images", images, n, 3.0 * shape.B * shape.height * shape.width),
+      a.read("crops", crops, shape.B);
 }
 
 // ---- linear -------------------------------------------------------------------------------------
@@ -160,7 +162,7 @@ void AttentionForward::describe(Arguments& a) const {
   probability(a, drop, "drop must be in 0-1");
   a.write("out", out, n), a.write("lse", lse, rows(shape));
   a.workspace(workspace);
-  a.read("qkv", qkv, 3 * n), a.read("params", params, 0, needed_if(drop > 0));
+  a.read("qkv", qkv, 3 * n), a.read("params", params, 1, needed_if(drop > 0));
 }
 
 void AttentionBackward::describe(Arguments& a) const {
@@ -170,7 +172,7 @@ void AttentionBackward::describe(Arguments& a) const {
   a.write("dqkv", dqkv, 3 * n);
   a.workspace(workspace);
   a.read("dout", dout, n), a.read("qkv", qkv, 3 * n), a.read("out", out, n);
-  a.read("lse", lse, rows(shape)), a.read("params", params, 0, needed_if(drop > 0));
+  a.read("lse", lse, rows(shape)), a.read("params", params, 1, needed_if(drop > 0));
 }
 
 // ---- tokens -------------------------------------------------------------------------------------
@@ -194,7 +196,7 @@ void EmbedBackward::describe(Arguments& a) const {
 void ClassTokenForward::describe(Arguments& a) const {
   sizes(a.operation("ClassTokenForward", dtype), shape).flops(0);
   a.write("out", out, double(shape.B) * shape.C);
-  a.read("inp", inp, double(shape.B) * shape.C);
+  a.read_part("inp", inp, double(shape.B) * shape.C, double(shape.B) * shape.N * shape.C);
 }
 
 void ClassTokenBackward::describe(Arguments& a) const {
@@ -304,7 +306,7 @@ void Dropout::describe(Arguments& a) const {
   a.size("B", shape.B), a.size("elements", shape.elements), a.size("group", shape.group);
   probability(a, drop, "drop must be in 0-1");
   a.write("out", out, n);
-  a.read("inp", inp, n), a.read("params", params, 0);
+  a.read("inp", inp, n), a.read("params", params, 1);
 }
 
 // ---- loss ---------------------------------------------------------------------------------------
@@ -323,7 +325,7 @@ void CrossEntropyBackward::describe(Arguments& a) const {
   probability(a, smoothing, "smoothing must be in 0-1");
   a.write("dlogits", dlogits, n);
   a.read("logits", logits, n), a.read("lse", lse, shape.B), a.read("labels", labels, shape.B);
-  a.read("targets", targets, n, optional), a.read("params", params, 0), a.read("state", state, 0);
+  a.read("targets", targets, n, optional), a.read("params", params, 1), a.read("state", state, 1);
 }
 
 void Metrics::describe(Arguments& a) const {
@@ -337,7 +339,7 @@ void GradientTail::describe(Arguments& a) const {
   a.operation("GradientTail", DType::fp32).flops(B);
   a.size("B", B);
   a.gradient("tail", tail, 3, accumulate);
-  a.read("loss", loss, B), a.read("params", params, 0);
+  a.read("loss", loss, B), a.read("params", params, 1);
 }
 
 // ---- optimizer ----------------------------------------------------------------------------------
@@ -345,9 +347,9 @@ void GradientNorm::describe(Arguments& a) const {
   const auto n = static_cast<double>(count);
   a.operation("GradientNorm", DType::fp32).flops(2 * n);
   a.rule(count > 0 && count <= max_elements, "count must be 1 .. 2^40");
-  a.update("state", state, 0);
+  a.update("state", state, 1);
   a.workspace(workspace);
-  a.read("grad", grad, n), a.read("params", params, 0);
+  a.read("grad", grad, n), a.read("params", params, 1);
 }
 
 void OptimizerUpdate::describe(Arguments& a) const {
@@ -361,8 +363,9 @@ void OptimizerUpdate::describe(Arguments& a) const {
   a.update("weight", weight, n);
   a.write("compute_weights", compute_weights, n, needed_if(dtype != DType::fp32));
   a.update("m", m, n, needed_if(!sgd || momentum != 0)), a.update("v", v, n, needed_if(!sgd));
-  a.update("state", state, 0);
-  a.read("grad", grad, n), a.read("decay", decay, n / decay_chunk), a.read("params", params, 0);
+  a.update("state", state, 1);
+  a.read("grad", grad, n), a.read("decay", decay, std::ceil(n / decay_chunk)),
+      a.read("params", params, 1);
 }
 
 void Scale::describe(Arguments& a) const {

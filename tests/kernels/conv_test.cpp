@@ -1,4 +1,6 @@
 // Convolution: the oracle, its gradients against finite differences, and the cases.
+#include "engine/options/model_config.h"
+#include "engine/recording.h"
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
@@ -323,34 +325,16 @@ Problem backward_weight(DType dtype, ConvShape s, bool accumulate, bool exact) {
   return p;
 }
 
-// Every distinct convolution of resnet34, resnet50 and resnext50_32x4d: C, K, R, stride, groups.
+// Every distinct convolution of the models: C, K, R, stride, groups.
 using Layer = std::array<int, 5>;
 std::set<Layer> layers_of_models() {
-  struct Model {
-    bool bottleneck;
-    int groups, width;  // of a bottleneck at 64 channels
-  };
-  std::set<Layer> layers{{3, 64, 7, 2, 1}};
-  for (const auto [bottleneck, groups, width64] :
-       {Model{false, 1, 64}, {true, 1, 64}, {true, 32, 128}}) {
-    int C = 64;
-    for (int stage = 0; stage < 4; ++stage) {
-      const int width = width64 << stage, K = bottleneck ? 256 << stage : width;
-      for (const bool first : {true, false}) {
-        const int stride = first && stage > 0 ? 2 : 1;
-        if (bottleneck) {
-          layers.insert({C, width, 1, 1, 1});
-          layers.insert({width, width, 3, stride, groups});
-          layers.insert({width, K, 1, 1, 1});
-        } else {
-          layers.insert({C, width, 3, stride, 1});
-          layers.insert({width, K, 3, 1, 1});
-        }
-        if (C != K || stride != 1) layers.insert({C, K, 1, stride, 1});
-        C = K;
+  std::set<Layer> layers;
+  for (const std::string& model : known_models())
+    for (const RecordedOperation& o : record_model({model, "--batch", "2", "--image-size", "32"}))
+      if (const auto* conv = std::get_if<ConvForward>(&o.operation)) {
+        const ConvShape& s = conv->shape;
+        layers.insert({s.C, s.K, s.R, s.stride, s.groups});
       }
-    }
-  }
   return layers;
 }
 
@@ -421,6 +405,7 @@ const ConvShape odd_shapes[] = {
 
 KernelCases conv_cases() {
   KernelCases cases;
+  const std::set<Layer> layers = layers_of_models();
   const auto add_forward = [&](const ConvShape& s, Moments moments, bool exact) {
     const char* kinds[] = {"", "_moments", "_moments_offset"};
     cases.add("conv_forward" + name_of(s) + kinds[int(moments)] + flag(exact, "exact"), forward, s,
@@ -444,7 +429,7 @@ KernelCases conv_cases() {
     add_backward_weight(s, i % 2, false);
     ++i;
   };
-  for (const Layer& layer : layers_of_models()) add_once(shape_of(layer));
+  for (const Layer& layer : layers) add_once(shape_of(layer));
   for (const ConvShape& s : odd_shapes) {
     add_forward(s, Moments::wanted, false);
     add_forward(s, Moments::none, true);
@@ -471,7 +456,7 @@ KernelCases conv_cases() {
 
   cases.begin_sweep();
   // The models' layers again, with integers.
-  for (const Layer& layer : layers_of_models()) {
+  for (const Layer& layer : layers) {
     const ConvShape s = shape_of(layer);
     add_forward(s, Moments::wanted, true);
     add_backward_input(s, Add::given, true), add_backward_weight(s, false, true);

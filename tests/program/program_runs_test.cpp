@@ -106,6 +106,7 @@ TEST_F(ProgramRuns, PlanIsWhatARunReports) {
   const auto peak = metric(in("a"), "epoch", "peak_memory_bytes");
   ASSERT_EQ(peak.size(), 1u);
   EXPECT_TRUE(has(plan, " " + peak[0] + " bytes"));
+  EXPECT_TRUE(has(plan, "\none step: "));
 }
 
 // Planning its 7 GB takes at most half of that, mostly stacks of threads.

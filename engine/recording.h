@@ -1,0 +1,19 @@
+// The operations of a real model's training step, found by running it on a device without memory.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "engine/training/trainer.h"
+#include "kernels/table/recording.h"
+
+namespace bv {
+
+// One micro-step and its update; then what evaluation runs besides, which counts 0.
+std::vector<RecordedOperation> record_step(const Graph&, const TrainerOptions&);
+// Of a model with the options of a command line: {"vit_tiny", "--batch", "16"}. Images are
+// synthetic, in 1,000 classes. Throws UserError.
+std::vector<RecordedOperation> record_model(std::vector<std::string> arguments);
+
+double flops_of(const std::vector<RecordedOperation>&);
+
+}  // namespace bv

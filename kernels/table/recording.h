@@ -1,0 +1,78 @@
+// The operations that a model runs, noted instead of run; and memory to run one of them again. What
+// needs a model's sizes (the bench, --plan, tests) takes them from the model this way.
+#pragma once
+#include <cstddef>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "kernels/table/fields.h"
+#include "kernels/table/rows.h"
+
+namespace bv {
+
+template <class Table>
+struct OperationOf;
+template <class... Ops>
+struct OperationOf<KernelTable<Ops...>> {
+  using type = std::variant<Ops...>;
+};
+using AnyOperation = OperationOf<Kernels>::type;
+
+struct RecordedOperation {
+  std::string name;   // "LayerNormForward +residual"
+  std::string shape;  // "rows3152 C192"; sizes of 1 are left out
+  int count;          // how often it ran
+  Cost cost;
+  AnyOperation operation;  // its pointers only tell which tensors are the same
+};
+
+class RecordingKernels final : public KernelRows<RecordingKernels> {
+ public:
+  std::vector<RecordedOperation> operations;  // in the order of their first run
+  bool counting = true;  // false: counts 0 times, and is noted only if its name and shape are new
+
+  template <class Op>
+  void dispatch(Op op, Stream) {
+    std::string count, options;
+    if constexpr (requires { op.workspace; }) op.workspace = nullptr;
+    if constexpr (requires { op.count; }) count = "count" + std::to_string(op.count);
+    if constexpr (requires { op.relu; }) options += op.relu ? " relu" : "";
+    if constexpr (requires { op.drop; }) options += op.drop > 0 ? " dropped" : "";
+    if constexpr (requires { op.accumulate; }) options += op.accumulate ? " +=" : "";
+    if constexpr (requires { op.kind; })
+      options += op.kind == OptimizerKind::sgd ? " sgd" : " adam";
+    note(Fields(op), count, options, cost_of(op), op);
+  }
+  template <class Op>
+  size_t workspace(const Op&) {
+    return 0;
+  }
+
+ private:
+  void note(const Fields&, std::string shape, const std::string& options, Cost,
+            const AnyOperation&);
+
+  std::map<std::string, size_t> known_;  // what tells operations apart, index into `operations`
+};
+
+// The operation with its tensors in new memory: memory(argument), once for tensors that share it.
+template <class Op, class Memory>
+Op in_new_memory(Op op, Memory memory) {
+  std::map<const void*, void*> blocks;
+  for (const auto& [argument, field] : Fields(op).pointers) {
+    if (!*field) continue;
+    const auto [block, is_new] = blocks.try_emplace(*field, nullptr);
+    if (is_new) block->second = memory(argument);
+    *field = block->second;
+  }
+  return op;
+}
+
+// What a tensor may hold, to be repeated over its length: random numbers in [-1, 1), those that are
+// variances in [1/4, 1); StepParams and UpdateState of a usual step; zeros for other integers, which
+// are valid as labels, crops and indices.
+std::vector<std::byte> usual_values(const TensorArgument&);
+
+}  // namespace bv
