@@ -28,7 +28,6 @@ Device cpu(const char* name, std::function<std::unique_ptr<Kernels>()> make_kern
           .host_threads = true};
 }
 
-
 // BAREVISION_SIMT and BAREVISION_CUDA: what this build has.
 std::vector<Device> gpu_devices() {
   std::vector<Device> devices;
