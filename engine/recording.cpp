@@ -3,6 +3,7 @@
 #include <limits>
 #include <new>
 
+#include "engine/options/config.h"
 #include "engine/setup.h"
 
 namespace bv {
@@ -43,8 +44,7 @@ class RecordingBackend final : public Backend {
 // For SyncBN, which runs collectives inside a step.
 class AbsentPeers final : public Communicator {
  public:
-  int rank() const override { return 0; }
-  int size() const override { return 2; }
+  AbsentPeers() : Communicator(0, 2) {}
   void all_reduce(float*, size_t, Stream) override {}
   void all_reduce(double*, size_t, Stream) override {}
   void all_gather(float*, size_t, Stream) override {}

@@ -14,6 +14,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/processes/signals.h"
+#include "engine/recording.h"
 #include "engine/training/memory.h"
 #include "engine/training/run_folder.h"
 #include "engine/training/schedule.h"

@@ -117,7 +117,7 @@ class CostCount final : public Arguments {
 
  private:
   void begin(const char*, DType) override {}
-  void tensor(const TensorArgument& t) override { cost.moved += t.moved; }
+  void tensor(const TensorArgument& t) override { cost.bytes += t.moved; }
 };
 
 template <class Op>
