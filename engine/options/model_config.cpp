@@ -14,13 +14,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// BAREVISION_MODELS, else models/ next to the program or its build folder.
+// BAREVISION_MODELS, else models/ next to the program or in a folder above it.
 fs::path models_folder() {
   if (const char* folder = std::getenv("BAREVISION_MODELS"); folder && *folder) return folder;
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& folder : {program / "models", program.parent_path() / "models"})
-    if (fs::is_directory(folder, error)) return folder;
+  for (fs::path above = program; above.has_relative_path(); above = above.parent_path())
+    if (fs::is_directory(above / "models", error)) return above / "models";
   throw UserError("no folder models/ next to " + (program / "launcher").string() +
                   "; set BAREVISION_MODELS to it");
 }
