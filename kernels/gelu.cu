@@ -79,9 +79,6 @@ __global__ void __launch_bounds__(256) bias_gelu_backward_any(BiasGeluBackward o
 
 // ---- C in packs: 16 bytes per access, and the loads of several rows in flight together ----------
 template <class T>
-using PackStripe = Stripe<Pack<T>::size>;
-
-template <class T>
 __device__ void load_bias(float (&bias)[Pack<T>::size], const void* from, int column, int C) {
   Pack<T> b{};
   if (column < C) b = load_pack(static_cast<const T*>(from) + column);
@@ -91,8 +88,8 @@ __device__ void load_bias(float (&bias)[Pack<T>::size], const void* from, int co
 
 template <class T>
 __global__ void __launch_bounds__(256, blocks_per_sm) bias_gelu_forward(BiasGeluForward op) {
-  using S = PackStripe<T>;
   constexpr int width = Pack<T>::size, ahead = 4;
+  using S = Stripe<width>;
   const int C = op.shape.C, column = S::column();
   if (column >= C) return;  // there are no barriers
   float bias[width];
@@ -118,8 +115,8 @@ __global__ void __launch_bounds__(256, blocks_per_sm) bias_gelu_forward(BiasGelu
 
 template <class T>
 __global__ void __launch_bounds__(256, blocks_per_sm) bias_gelu_backward(BiasGeluBackward op) {
-  using S = PackStripe<T>;
   constexpr int width = Pack<T>::size, ahead = 2;
+  using S = Stripe<width>;
   const int C = op.shape.C, column = S::column();
   float bias[width], dbias[width] = {};
   load_bias<T>(bias, op.bias, column, C);
@@ -181,7 +178,6 @@ void CudaKernels::run(const BiasGeluBackward& op, cudaStream_t stream) {
     constexpr auto kernel = width == 1 ? bias_gelu_backward_any<T> : bias_gelu_backward<T>;
     launch<kernel>(blocks, S::threads, sizeof(typename S::Shared), stream, op);
     finish_column_sums({.out = op.dbias,
-                        .out2 = nullptr,
                         .partial = static_cast<const float*>(op.workspace),
                         .blocks = int(blocks.y),
                         .C = op.shape.C,

@@ -22,20 +22,15 @@ void forward_row(const LayerNormForward& op, int row) {
   const int C = op.shape.C;
   const size_t at = size_t(row) * C;
   const float* inp = static_cast<const float*>(op.inp) + at;
-  const float* x = inp;
+  const float* residual = op.residual ? static_cast<const float*>(op.residual) + at : nullptr;
+  float* sum = residual ? static_cast<float*>(op.sum) + at : nullptr;
   vf total{};
-  if (op.residual) {
-    const float* residual = static_cast<const float*>(op.residual) + at;
-    float* sum = static_cast<float*>(op.sum) + at;
-    for_each(C, [&](int i, auto lanes) {
-      const vf v = lanes.load(inp + i) + lanes.load(residual + i);
-      lanes.store(sum + i, v);
-      total += v;
-    });
-    x = sum;
-  } else {
-    for_each(C, [&](int i, auto lanes) { total += lanes.load(inp + i); });
-  }
+  for_each(C, [&](int i, auto lanes) {
+    vf v = lanes.load(inp + i);
+    if (residual) lanes.store(sum + i, v += lanes.load(residual + i));
+    total += v;
+  });
+  const float* x = residual ? sum : inp;
   const float mean = simd::reduce_sum(total) / C;
 
   vf squares{};

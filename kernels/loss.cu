@@ -6,7 +6,7 @@
 // from z = logits - max, so that large logits cost no precision. An invalid label is never used as
 // an index: it yields NaN, which ends the run.
 //
-// Any K: each kernel takes n elements per access, 16 bytes where K allows that, else one.
+// n: elements per access, one for any K, 16 bytes' worth where K allows that.
 // Loss and gradient: a warp per row, 4 rows per block; forward reads the row again from the cache.
 // Metrics: one block, since it adds in row order without a workspace; for 512 rows at a time its
 // warps count the classes that beat the label, then four threads add these to the four sums.
