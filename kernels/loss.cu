@@ -153,34 +153,25 @@ __global__ void __launch_bounds__(tail_threads) gradient_tail(GradientTail op) {
   to = op.accumulate ? to + add : add;
 }
 
-// Calls f.template operator()<T, n>() with the elements of an access to a row.
-template <class Op, class F>
-void by_access(const Op& op, F f) {
-  by_dtype(op.dtype, [&]<class T>() {
-    if (in_packs<T>(op.shape.K)) return f.template operator()<T, Pack<T>::size>();
-    f.template operator()<T, 1>();
-  });
-}
-
 }  // namespace
 
 template <>
 void CudaKernels::run(const CrossEntropyForward& op, cudaStream_t stream) {
-  by_access(op, [&]<class T, int n>() {
+  by_width(op.dtype, op.shape.K, [&]<class T, int n>() {
     launch<cross_entropy_forward<T, n>>(ceil_div(op.shape.B, block_rows), threads, 0, stream, op);
   });
 }
 
 template <>
 void CudaKernels::run(const CrossEntropyBackward& op, cudaStream_t stream) {
-  by_access(op, [&]<class T, int n>() {
+  by_width(op.dtype, op.shape.K, [&]<class T, int n>() {
     launch<cross_entropy_backward<T, n>>(ceil_div(op.shape.B, block_rows), threads, 0, stream, op);
   });
 }
 
 template <>
 void CudaKernels::run(const Metrics& op, cudaStream_t stream) {
-  by_access(op, [&]<class T, int n>() {
+  by_width(op.dtype, op.shape.K, [&]<class T, int n>() {
     launch<metrics<T, n>>(1, metrics_threads, sizeof(Counts), stream, op);
   });
 }

@@ -109,7 +109,7 @@ std::vector<std::string> DeviceArguments::overwritten_sentinels() const {
                          [this](std::byte x) { return x == std::byte{poison_}; });
     };
     if (!untouched(0)) names.push_back("before " + b.name);
-    if (!untouched(guard + b.bytes)) names.push_back("behind " + b.name);
+    if (!untouched(guard + b.bytes)) names.push_back("after " + b.name);
   }
   return names;
 }

@@ -1,5 +1,5 @@
 // One operation on given data with its expected results, described without a device; and its run on
-// one. The rows of the table that all devices are tested by (kernel_cases_*.cpp) are made of these.
+// one. The rows of the table that all devices are tested by are made of these.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -61,7 +61,7 @@ class DeviceArguments {
   // Asked for before the run; then what launch() found.
   bool with_mistakes = false;
   std::vector<std::string> accepted_mistakes;
-  // The names of arguments with a write before or behind them.
+  // The names of arguments with a write before or after them.
   std::vector<std::string> overwritten_sentinels() const;
 
  private:
@@ -154,7 +154,7 @@ class Problem {
 struct KernelCase {
   std::string name;
   std::function<Problem(DType)> make;
-  bool cpu_only = false;  // what the GPU's kernels refuse (kernel_errors_test.cpp has their words),
+  bool cpu_only = false;  // what the GPU's kernels refuse,
                           // or what is of interest on the CPU alone
   bool test_all = false;  // one of the many that `make test-all` adds
 };

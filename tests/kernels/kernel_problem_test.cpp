@@ -52,14 +52,14 @@ TEST(KernelProblem, FindsAnUnwrittenOutput) {
 }
 
 TEST(KernelProblem, FindsWritesOutside) {
-  expect_found([](float* out, const float*, DeviceArguments&) { out[6] = 0; }, "wrote behind out");
+  expect_found([](float* out, const float*, DeviceArguments&) { out[6] = 0; }, "wrote after out");
   expect_found([](float* out, const float*, DeviceArguments&) { out[-1] = 0; }, "wrote before out");
   // To a NaN nothing can be added, so that a sentinel of NaN would miss it.
   expect_found([](float* out, const float*, DeviceArguments&) { out[6] += 0.125f; },
-               "wrote behind out", 0x40);
+               "wrote after out", 0x40);
   expect_found(
       [](float*, const float*, DeviceArguments& a) { static_cast<char*>(a.workspace(10))[10] = 0; },
-      "wrote behind workspace");
+      "wrote after workspace");
 }
 
 TEST(KernelProblem, FindsAChangedInput) {

@@ -98,19 +98,17 @@ void add_test(const Device& device, KernelCase kernel_case, DType dtype) {
       __LINE__, [=]() -> KernelTest* { return new KernelTest(device, kernel_case, dtype); });
 }
 
-// For tools that slow everything down (compute-sanitizer): a case whose sizes, the numbers in its
-// name, multiply to little.
-bool is_small(const std::string& name) {
+}  // namespace
+
+double work_of(const std::string& name) {
   double product = 1, number = 0;
   for (const char c : name + '_')
     if (c >= '0' && c <= '9')
       number = 10 * number + (c - '0');
     else
       product *= std::max(number, 1.0), number = 0;
-  return product <= 1 << 16;
+  return product;
 }
-
-}  // namespace
 
 std::vector<KernelCase>& registered_cases() {
   static std::vector<KernelCase> cases;
@@ -126,7 +124,7 @@ bool add_cases(KernelCases cases) {
   for (const Device& device : devices_to_test())
     for (const KernelCase& c : cases) {
       if (!device.unavailable.empty() || (c.cpu_only && !device.host_threads) ||
-          (c.test_all && !all) || (small_only && !is_small(c.name)))
+          (c.test_all && !all) || (small_only && work_of(c.name) > 1 << 16))
         continue;
       for (const DType dtype : device.dtypes) add_test(device, c, dtype);
     }

@@ -35,6 +35,8 @@ class KernelCases : public std::vector<KernelCase> {
 // Registers KernelTable/DEVICE.CASE for every device and dtype:
 //   [[maybe_unused]] const bool added = add_cases(cases());
 bool add_cases(KernelCases);
+// The product of the numbers in a case's name, its sizes: for tools that slow everything down.
+double work_of(const std::string& name);
 // All that have been registered.
 std::vector<KernelCase>& registered_cases();
 

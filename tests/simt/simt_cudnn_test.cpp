@@ -20,17 +20,6 @@ Device cudnn_on_simt() {
   return {};
 }
 
-// The product of the numbers in a case's name. (The stand-in's loops are slow.)
-double work_of(const std::string& name) {
-  double product = 1, number = 0;
-  for (const char c : name + '_')
-    if (c >= '0' && c <= '9')
-      number = 10 * number + (c - '0');
-    else
-      product *= std::max(number, 1.0), number = 0;
-  return product;
-}
-
 TEST(SimtCudnn, ComputesTheTablesConvolutions) {
   const Device device = cudnn_on_simt();
   if (device.name.empty()) GTEST_SKIP() << "the stand-in is not under test";
