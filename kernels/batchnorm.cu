@@ -280,16 +280,16 @@ template <>
 void CudaKernels::run(const BatchNormEvaluate& op, cudaStream_t stream) {
   const size_t count = size_t(op.shape.rows) * op.shape.C;
   const BatchNormForward forward{.out = op.out,
-                           .inp = op.inp,
-                           .residual = op.residual,
-                           .moments = op.running_mean,
-                           .weight = op.weight,
-                           .bias = op.bias,
-                           .shape = op.shape,
-                           .parts = 1,
-                           .eps = op.eps,
-                           .relu = op.relu,
-                           .dtype = op.dtype};
+                                 .inp = op.inp,
+                                 .residual = op.residual,
+                                 .moments = op.running_mean,
+                                 .weight = op.weight,
+                                 .bias = op.bias,
+                                 .shape = op.shape,
+                                 .parts = 1,
+                                 .eps = op.eps,
+                                 .relu = op.relu,
+                                 .dtype = op.dtype};
   by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
     if constexpr (width == 1)
       launch<batchnorm_evaluate<T>>(static_cast<unsigned>(ceil_div(count, size_t{256})), 256, 0,
