@@ -156,7 +156,6 @@ struct KernelCase {
   std::function<Problem(DType)> make;
   bool cpu_only = false;  // what the GPU's kernels refuse,
                           // or what is of interest on the CPU alone
-  bool test_all = false;  // one of the many that `make test-all` adds
 };
 
 struct Outcome {

@@ -37,7 +37,7 @@ class KernelCases : public std::vector<KernelCase> {
 bool add_cases(KernelCases);
 // The product of the numbers in a case's name, its sizes: for tools that slow everything down.
 double work_of(const std::string& name);
-// All that have been registered.
+// All that have been registered, less the sweeps.
 std::vector<KernelCase>& registered_cases();
 
 // For sweeps: every remainder of every vector width, and around what blocks and tiles hold.
