@@ -10,7 +10,7 @@
 // columns, whose constants stay in registers. Each thread merges the moments itself; the blocks of
 // the last rows write mean, rstd and the running statistics. Forward and the sums visit the rows
 // from last to first, since the L2 cache still holds the end of what was written just before; dinp
-// goes the other way, since the sums ended there. Backward's sums: partial [blocks, 2, C], then
+// goes from first to last, where the sums ended. Backward's sums: partial [blocks, 2, C], then
 // column_sums.cuh's second stage. The grid is what the chip runs at a time.
 //
 // Memory is the limit: 4 (forward) to 8 bytes an element in 16 bits. Registers and blocks per SM:

@@ -120,7 +120,7 @@ struct BiasGeluBackward {
 // Residual add and layer normalisation over the last dimension (Ba et al. 2016), row by row:
 //   sum = inp + residual          (without residual: sum is inp, and `sum` isn't written)
 //   out = (sum - mean) * rstd * weight + bias,   rstd = 1 / sqrt(biased variance + eps)
-// mean and variance are those of sum as it is stored, rounded to dtype, which backward reads.
+// mean and variance are computed from sum as stored (rounded to dtype), since backward reads that.
 struct LayerNormForward {
   void* out;             // [rows, C] dtype  =
   void* sum;             // [rows, C] dtype  =, saved for backward; null without residual
@@ -146,7 +146,7 @@ struct LayerNormBackward {
   float* dbias;         // [C]  = or +=, by accumulate
   void* workspace;      // [workspace_bytes(*this)]
   const void* dout;     // [rows, C] dtype
-  const void* dsum;     // [rows, C] dtype: what reaches sum from elsewhere, or null
+  const void* dsum;     // [rows, C] dtype: gradient of sum from its other uses, or null
   const void* sum;      // [rows, C] dtype
   const float* mean;    // [rows]
   const float* rstd;    // [rows]
@@ -166,6 +166,7 @@ struct LayerNormBackward {
 // The matrix of scores never reaches memory. Dropout (drop > 0) keeps element i = (h * N + q) * N
 // + key of P where the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made
 // uniform, is at least drop.
+// D: 32, 64 or 128 on a GPU; a multiple of 8 up to 128 on the CPU.
 struct AttentionShape {
   int B, N, H, D;  // images, tokens, heads, channels of a head
 };
@@ -293,8 +294,8 @@ struct ConvForward {
 };
 
 // dinp[n, h, w, first(k) + c] = add + sum over the group's k and all p, r, q, s with
-//   p stride - padding + r = h,  q stride - padding + s = w   of  dout[n, p, q, k] weight[k, r, s,
-// c]
+//   p stride - padding + r = h,  q stride - padding + s = w
+// of dout[n, p, q, k] weight[k, r, s, c]
 struct ConvBackwardInput {
   void* dinp;        // [N, H, W, C] dtype  =
   void* workspace;   // [workspace_bytes(*this)]
@@ -665,8 +666,8 @@ class KernelTable : public KernelRow<Ops>... {
       if (!op.workspace && workspace_bytes(op) > 0) validate(op, {.needs_workspace = true});
     row<Op>().execute(op, stream);
   }
-  // Bytes that the operation wants at its `workspace`; pointers are not looked at. What can be
-  // prepared for these shapes is prepared here, so that run() finds it done.
+  // Bytes of workspace that the operation needs; its pointers are ignored. Whatever can be prepared
+  // for these shapes is prepared here, ahead of run().
   template <class Op>
   size_t workspace_bytes(const Op& op) {
     return row<Op>().wanted_workspace(op);

@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
 template <class T, int lanes>
 constexpr int max_backward_threads = (lanes == 8 ? 512 : 384) - (sizeof(T) == 4 ? 128 : 0);
 
-// A warp's shared memory: its rows of two rounds, to each lane its own part; at the end its sums.
+// A warp's shared memory: two rounds of rows, each lane using its own part; at the end, its sums.
 template <class T, int lanes, int size>
 struct BackwardWarp {
   struct Rows {

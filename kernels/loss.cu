@@ -27,7 +27,7 @@ constexpr int metrics_threads = 512, metrics_rows = 512, tail_threads = 256;
 __device__ int lane() { return static_cast<int>(threadIdx.x) % warp_size; }
 __device__ int warp() { return static_cast<int>(threadIdx.x) / warp_size; }
 
-// Calls f(k, elements) for each n elements of a row that are this lane's, from column k on.
+// Calls f(k, elements) for each run of n elements that this lane owns; k: its first column.
 template <int n, class T, class F>
 __device__ void for_row(const T* row, int K, F f) {
   for (int k = lane() * n; k < K; k += warp_size * n) f(k, load<n>(row + k));

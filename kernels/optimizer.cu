@@ -5,7 +5,7 @@
 //           reads it
 //
 // Norm. A square may overflow where the number doesn't, so the sum is of doubles: finite exactly if
-// all gradients are. Consumer chips make too few double operations to add every square as one, so a
+// all gradients are. Consumer GPUs are too slow in fp64 to add every square as a double, so a
 // thread adds the squares of 16 elements in fp32 and the result as a double; where that sum leaves
 // the range in which fp32 loses nothing, the 16 are added again as doubles. A block sums 8192
 // elements, a second launch of one block the blocks' sums, all in fixed order.

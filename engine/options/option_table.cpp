@@ -142,8 +142,8 @@ constexpr OptionRow machine_rows[] = {
      any_time},
     {"oversubscribe", "", &O::oversubscribe,
      "let processes share GPUs; their gradients are staged through the host", any, any_time},
-    {"no_graph", "", &O::no_graph,
-     "launch every kernel by itself instead of one CUDA graph per step", any, any_time},
+    {"no_graph", "", &O::no_graph, "launch every kernel by itself instead of replaying CUDA graphs",
+     any, any_time},
     {"profile", "", &O::profile, "print the time per kind of operation at the end", any, this_time},
     {"plan", "", &O::plan, "print the memory plan and exit", any, this_time},
 };

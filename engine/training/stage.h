@@ -1,4 +1,4 @@
-// A slice of a graph's nodes with its memory: the whole model, or one stage of a pipeline. Saved
+// A slice of a graph's nodes with its memory. The trainer has one: the whole model, one slot. Saved
 // tensors have a copy for each slot (micro-batch in flight); scratch memory is shared.
 #pragma once
 #include <chrono>

@@ -22,7 +22,7 @@
 namespace bv {
 namespace {
 
-// Consecutive updates that fp16 may skip: more than halving the largest loss scale down to 1 takes.
+// Limit on consecutive skipped updates in fp16: more than it takes to halve the largest scale to 1.
 constexpr int max_skipped = 32;
 
 using Clock = std::chrono::steady_clock;

@@ -87,7 +87,7 @@ __device__ void compute_scores(float (&s)[m_tiles<D>][n_tiles][4], const QTile<D
     }
 }
 
-// Sets the scores of keys from `left` on to -inf; whether one exceeds row_max by the threshold.
+// Masks keys from `left` on with -inf; returns whether a score exceeds row_max by the threshold.
 template <bool masked, int D, int n_tiles>
 __device__ bool mask_and_compare(float (&s)[m_tiles<D>][n_tiles][4], const QTile<D>& tile, int left,
                                  float scale) {

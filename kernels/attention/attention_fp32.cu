@@ -199,7 +199,7 @@ __device__ void softmax(float (&p)[m][n], float (&row_max)[m], float (&row_sum)[
   }
 }
 
-// Dropout of this lane's rows of P in shared memory, which takes fewer registers than in them.
+// Applies dropout to this lane's rows of P in shared memory: doing so in registers takes more.
 template <int D>
 __device__ void drop_scores(float (*p)[columns<D> + pad], const AttentionForward& op, int b, int h,
                             int query, int key, int column) {

@@ -1,6 +1,6 @@
 // The algorithms that compute a convolution on a GPU, one file each; the table in conv.cu chooses.
-// Each has a size of the workspace and a launch for the directions that it computes. Shapes and
-// pointers but the workspace are checked. Moments come from the results in registers or shared
+// Each has, per direction that it computes, a workspace size and a launch. Shapes and pointers
+// have been checked. Moments come from the results in registers or shared
 // memory (merge_moments), or from column_moments.
 #pragma once
 #include "kernels/cuda/cuda_kernels.h"

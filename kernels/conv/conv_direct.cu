@@ -364,7 +364,7 @@ __device__ void store_pixels(const Product& p, const Tile& t, Accumulators<tile_
   }
 }
 
-// Of column y over this thread's pixels, of which `left` from the tile's first are in bounds.
+// Moments of column y over this thread's pixels; only the tile's first `left` are in bounds.
 template <int tile_n>
 __device__ Moments thread_moments(int left, const Accumulators<tile_n>& sums, int y) {
   int count = 0;

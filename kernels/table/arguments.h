@@ -15,7 +15,7 @@ struct Cost {
   double flops, bytes;
 };
 
-// May the pointer be null? That of a workspace may where the device wants none.
+// May the pointer be null? A workspace may, if the device needs none.
 enum class Need : uint8_t { required, optional, workspace };
 
 // A pointer among an operation's arguments.
@@ -24,8 +24,8 @@ struct TensorArgument {
   const void* const* field;  // where the operation holds the pointer
   bool floating;             // its elements are of `dtype`; else integers or a struct
   DType dtype;
-  double bytes;  // that it has
-  double moved;  // bytes to and from it
+  double bytes;  // its size
+  double moved;  // bytes read from it and written to it
   Need need;
 };
 
@@ -86,7 +86,7 @@ class Arguments {
 
 constexpr int max_size = 1 << 30;  // of every size, on every device
 
-// What a device takes less than others.
+// Restrictions of one device beyond the common ones.
 struct DeviceLimits {
   bool only_fp32 = false;
   size_t alignment = 1;  // of every pointer, in bytes

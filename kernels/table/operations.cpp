@@ -1,5 +1,5 @@
-// What each operation of kernels/kernels.h asks of its arguments, and what it costs: flops as
-// kernels.h's formulas have them, bytes as the tensors are long. All devices check by it.
+// What each operation in kernels/kernels.h requires of its arguments, and what it costs: flops by
+// the formulas in kernels.h, bytes by the tensors' sizes. Every device uses these checks.
 #include <cmath>
 #include <stdexcept>
 #include <string>

@@ -1,5 +1,5 @@
-// The operations that a model runs, noted instead of run; and memory to run one of them again. What
-// needs a model's sizes (the bench, --plan, tests) takes them from the model this way.
+// The operations that a model runs, recorded instead of run; and memory to run one of them again.
+// This is how the bench, --plan and tests get a model's sizes.
 #pragma once
 #include <cstddef>
 #include <map>

@@ -1,4 +1,4 @@
-// Small questions about shapes and layers that all nodes ask.
+// Small helpers for shapes and layers, shared by all nodes.
 #pragma once
 #include <cstdint>
 #include <functional>

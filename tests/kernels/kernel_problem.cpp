@@ -13,8 +13,8 @@ namespace bv::test {
 namespace {
 
 constexpr size_t guard = 256;
-// How many standard deviations an error may be. Tracked takes a rounding to bring its largest
-// error, so that correct kernels stay below 3; the rest is for other orders and approximations.
+// How many standard deviations an error may be. Tracked assumes the largest error for every
+// rounding, so correct kernels stay below 3; the rest allows for other orders and approximations.
 constexpr double deviations = 5;
 constexpr double smallest = 1e-37;  // errors below fp32's normal numbers
 

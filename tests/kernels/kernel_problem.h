@@ -35,7 +35,7 @@ struct Argument {
 
 // An operation's arguments in a device's memory, each between sentinels, which are bytes of poison,
 // as outputs and workspace are before the run. 0xFF is NaN in every floating type, so that reading it
-// shows; but what is added to a NaN doesn't, and so there has to be a run with a plain number, too.
+// shows; adding to a NaN doesn't show, so a second run uses an ordinary number.
 class DeviceArguments {
  public:
   DeviceArguments(const Device&, const std::vector<Argument>&, unsigned char poison);
@@ -172,7 +172,7 @@ Outcome execute(const Problem&, const Device&, int threads, unsigned char poison
 // once: to half an ulp beside the error that fp32 may make. What else a 16-bit kernel may round is in
 // the oracle's variance (in_16_bits). No element may differ by more: for what is computed in fp32
 // that is stricter than 2 max|naive - exact| over the tensor, the usual rule (naive: every stored
-// result rounded to 16 bits); for attention see tolerance_test.cpp. Where a problem is exact, the
+// result rounded to 16 bits); for attention see attention_test.cpp, "the tolerance". Where a problem is exact, the
 // tolerance is none: sums of small integers have one fp32 result, and that one rounding.
 double tolerance(const Tracked& expected, DType);
 

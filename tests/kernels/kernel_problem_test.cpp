@@ -54,7 +54,7 @@ TEST(KernelProblem, FindsAnUnwrittenOutput) {
 TEST(KernelProblem, FindsWritesOutside) {
   expect_found([](float* out, const float*, DeviceArguments&) { out[6] = 0; }, "wrote after out");
   expect_found([](float* out, const float*, DeviceArguments&) { out[-1] = 0; }, "wrote before out");
-  // To a NaN nothing can be added, so that a sentinel of NaN would miss it.
+  // Adding to a NaN leaves a NaN, so a sentinel of NaN would miss it.
   expect_found([](float* out, const float*, DeviceArguments&) { out[6] += 0.125f; },
                "wrote after out", 0x40);
   expect_found(
@@ -76,7 +76,7 @@ TEST(KernelProblem, ReadsOutsideAndOfTheWorkspaceAreNaN) {
 }
 
 TEST(KernelProblem, OutputsAreHandedOverForABitwiseComparison) {
-  // A result that hangs on what the workspace held before.
+  // A result that depends on what the workspace held before.
   const Bug bug = [](float* out, const float*, DeviceArguments& a) {
     if (*static_cast<const float*>(a.workspace(4)) > 1) out[0] = std::nextafter(2.0f, 3.0f);
   };

@@ -192,8 +192,8 @@ namespace {
 TEST(Oracle, ColumnMoments) {
   const Tensor m = column_moments({1, 1000, 3, 1001, 5, 1005}, 3, 2);
   EXPECT_EQ(values_of(m), (Values{3, 1002, 8.0 / 3, 14.0 / 3}));
-  // What is told of its error holds for the sum and then that of squared deviations, for Welford's
-  // way and for sums less the first row, and forbids squares without anything taken off.
+  // The predicted error covers the two-pass sums, Welford's algorithm and sums shifted by the first
+  // row, and rejects unshifted sums of squares.
   TestValues random(14);
   for (const int rows : {2, 50, 1000}) {
     const Values x = random.normal(size_t(rows), 300);

@@ -1,5 +1,5 @@
 // Every operation that the models run, once on every device: it takes their shapes, and what it
-// computes of usual numbers is finite. That it is right, KernelTable shows. `make resources` has the
+// computes of usual numbers is finite. KernelTable checks that it is right. `make resources` has the
 // size of each kernel's blocks from here.
 #include <gtest/gtest.h>
 
