@@ -56,7 +56,6 @@ Arguments& sizes(Arguments& a, const ConvShape& s) {
 Arguments& sizes(Arguments& a, const PoolShape& s) {
   a.size("N", s.N), a.size("H", s.H), a.size("W", s.W), a.size("C", s.C);
   a.size("R", s.R), a.size("stride", s.stride);
-  a.rule(s.R <= 16, "R must be in 1-16, so that an index fits a byte");
   a.rule(s.padding >= 0 && s.padding <= s.R / 2, "padding must be in 0 .. R / 2");
   a.rule(s.H + 2 * s.padding >= s.R && s.W + 2 * s.padding >= s.R,
          "H and W: the padded image is smaller than R");
@@ -277,12 +276,14 @@ void MaxPoolForward::describe(Arguments& a) const {
   sizes(a.operation("MaxPoolForward", dtype), shape).flops(shape.out_count() * shape.R * shape.R);
   a.write("out", out, shape.out_count()), a.write("index", index, shape.out_count());
   a.read("inp", inp, shape.inp_count());
+  a.rule(shape.R <= 16, "R must be in 1-16, so that an index fits a byte");
 }
 
 void MaxPoolBackward::describe(Arguments& a) const {
   sizes(a.operation("MaxPoolBackward", dtype), shape).flops(shape.out_count());
   a.write("dinp", dinp, shape.inp_count());
   a.read("dout", dout, shape.out_count()), a.read("index", index, shape.out_count());
+  a.rule(shape.R <= 16, "R must be in 1-16, so that an index fits a byte");
 }
 
 void AveragePoolForward::describe(Arguments& a) const {
