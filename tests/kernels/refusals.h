@@ -77,7 +77,8 @@ std::vector<std::string> accepted_mistakes(Kernels& kernels, const Device& devic
     const auto elsewhere = device.host_threads ? Refusal<Op>::gpu : Refusal<Op>::cpu;
     if (refusal.where != elsewhere) refusal.spoil(op), must_refuse(refusal.named);
   }
-  // Every pointer that it holds is described.
+  // Every pointer that it holds is described. Padding may hold what an old pointer was.
+  __builtin_clear_padding(&op);
   for (size_t at = 0; at + sizeof(void*) <= sizeof op; at += sizeof(void*)) {
     const void* held;
     std::memcpy(&held, reinterpret_cast<const char*>(&op) + at, sizeof held);
