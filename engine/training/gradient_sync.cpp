@@ -5,7 +5,7 @@
 namespace bv {
 
 std::vector<Bucket> gradient_buckets(const Graph& graph, size_t max_bytes) {
-  constexpr size_t unit = Parameters::tail;
+  constexpr size_t unit = OptimizerUpdate::decay_chunk;  // where parameters begin
   const size_t max = std::max<size_t>(1, max_bytes / sizeof(float) / unit) * unit;
   std::vector<Bucket> buckets;
   size_t begin = 0, end = 0;

@@ -59,6 +59,13 @@ std::vector<std::string> accepted_mistakes(Kernels& kernels, const Device& devic
   };
   for (const Fields::Size& size : fields.sizes)
     for (const int wrong : {0, -1}) *size.value = wrong, must_refuse(size.name);
+  // A size that isn't described would go unchecked: every integer of a shape must be refused.
+  if constexpr (requires { op.shape; }) {
+    size_t integers = sizeof op.shape / sizeof(int);
+    if constexpr (requires { op.shape.mean; }) integers -= 6;  // mean and std
+    for (size_t i = 0; i < integers; ++i)
+      reinterpret_cast<int*>(&op.shape)[i] = -1, must_refuse("");
+  }
   for (const auto& [t, field] : fields.pointers) {
     const bool workspace = t.need == Need::workspace && *field;  // the device wants one
     if (t.need == Need::required || workspace) *field = nullptr, must_refuse(t.name);
