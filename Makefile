@@ -30,7 +30,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 comma := ,
 
 # ---- What is installed: one run of the preprocessor asks for every header -----------------------
-headers := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h
+headers := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h sodium.h
 hash := \#
 found := $(shell printf '%s\n' $(foreach h,$(headers),'$(hash)if __has_include(<$(h)>)' '$(h)' '$(hash)endif') \
   | $(CXX) -x c++ -std=c++20 -E -P - 2>/dev/null)
@@ -46,13 +46,14 @@ endif
 ONEDNN := $(call have,oneapi/dnnl/dnnl.hpp)
 SIMT ?= 1
 TURBOJPEG ?= $(or $(call have,jpeglib.h),0)
+SODIUM ?= $(or $(call have,sodium.h),0)
 
 packages := $(if $(shell command -v $(CXX)),,g++) \
   $(if $(call have,stb/stb_image.h),,libstb-dev) \
   $(if $(call have,nlohmann/json.hpp),,nlohmann-json3-dev) \
   $(if $(call have,CLI/CLI.hpp),,libcli11-dev) \
   $(if $(ONEDNN),,libdnnl-dev)
-optional_packages := $(if $(call have,jpeglib.h),,libjpeg-dev) $(if $(call have,gtest/gtest.h),,libgtest-dev)
+optional_packages := $(if $(call have,jpeglib.h),,libjpeg-dev) $(if $(call have,sodium.h),,libsodium-dev) $(if $(call have,gtest/gtest.h),,libgtest-dev)
 packages := $(strip $(packages))
 optional_packages := $(strip $(optional_packages))
 
@@ -61,13 +62,13 @@ optional_packages := $(strip $(optional_packages))
 WARN := -Wall -Wextra -Wshadow -Wno-missing-field-initializers
 OPT ?= -O2
 CPPFLAGS := -I. -MMD -MP -DBAREVISION_VERSION='"$(VERSION)"' \
-  -DBAREVISION_TURBOJPEG=$(TURBOJPEG) $(if $(filter 1,$(SIMT)),-DBAREVISION_SIMT) $(if $(NVCC),-DBAREVISION_CUDA) \
+  -DBAREVISION_TURBOJPEG=$(TURBOJPEG) -DBAREVISION_SODIUM=$(SODIUM) $(if $(filter 1,$(SIMT)),-DBAREVISION_SIMT) $(if $(NVCC),-DBAREVISION_CUDA) \
   $(if $(NCCL),-DBAREVISION_NCCL)
 CXXFLAGS := -std=c++20 -g1 $(OPT) $(WARN) -fopenmp -pthread $(SANITIZE)
 avx2 := -march=x86-64-v3
 avx512 := -march=x86-64-v4 -mprefer-vector-width=512
 kernel_flags := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
-LDLIBS := -ldnnl $(if $(filter 1,$(TURBOJPEG)),-ljpeg) -lgomp -pthread
+LDLIBS := -ldnnl $(if $(filter 1,$(TURBOJPEG)),-ljpeg) $(if $(filter 1,$(SODIUM)),-lsodium) -lgomp -pthread
 
 # ---- Sources ------------------------------------------------------------------------------------
 # A new file needs no edit here: what is built, and how, follows from its room.

@@ -229,7 +229,7 @@ struct Loader::State {
       throw DataError(data.name(index) + ": " + reason + " (--on-bad-image skip skips such files)");
     const std::lock_guard lock(bad_mutex);
     if (!bad_images.insert(index).second) return;
-    std::fprintf(stderr, "skipped bad image %s: %s\n", data.name(index).c_str(), reason.c_str());
+    if (options.warn) options.warn("skipped bad image " + data.name(index) + ": " + reason);
   }
 
   const Dataset& data;

@@ -29,6 +29,8 @@ struct LoaderOptions {
   uint64_t seed = 0;
   bool augment = true;  // "basic"; false: resize the short side, centre crop
   bool skip_bad_images = false;
+  // Told of each image that is skipped, by one thread at a time; it must not wait.
+  std::function<void(const std::string& line)> warn;
   int workers = 1;         // threads; at least 1
   size_t cache_bytes = 0;  // per process: decoded images are kept if all of them fit
   int prefetch = 3;        // batches prepared ahead

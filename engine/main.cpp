@@ -1,4 +1,8 @@
 // The launcher, which starts this program once per process, and the worker that it starts.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -17,6 +21,7 @@
 #include "engine/processes/signals.h"
 #include "engine/setup.h"
 #include "engine/training/training_loop.h"
+#include "kernels/comm/rank_barrier.h"
 
 namespace bv {
 namespace {
@@ -101,10 +106,16 @@ int run(const std::vector<std::string>& argv) {
 }  // namespace bv
 
 int main(int argc, char** argv) {
+  // Where the standard streams are closed, the files that a run opens must not take their numbers.
+  int fd;
+  while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO) {
+  }
+  if (fd >= 0) close(fd);
+  for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);  // errors instead
   try {
     return bv::run({argv, argv + argc});
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
+    bv::print_error_line(e.what());
     return bv::exit_code(e);
   }
 }

@@ -51,7 +51,7 @@ class AbsentPeers final : public Communicator {
   void broadcast(void*, size_t, int, Stream) override {}
   void barrier() override {}
   double all_reduce_scalar(double x) override { return x; }
-  void busy(bool) override {}
+  void busy(Busy) override {}
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/comm/busy.h"
 #include "kernels/kernels.h"
 
 namespace bv {
@@ -31,8 +32,8 @@ class Communicator {
     all_reduce(&x, 1, nullptr);
     return x;
   }
-  // While busy (saving, say), this process may keep its peers waiting beyond their timeout.
-  virtual void busy(bool) = 0;
+  // While busy, this process may keep its peers waiting for ten times their timeout.
+  virtual void busy(Busy) = 0;
   // The failure the communicator has detected, or empty. Thread-safe.
   virtual std::string failure() const { return ""; }
   // This process is about to end the run: tells the peers that cannot see it.

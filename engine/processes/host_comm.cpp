@@ -12,6 +12,7 @@
 #include "engine/base/error.h"
 #include "engine/options/config.h"
 #include "engine/processes/rendezvous.h"
+#include "kernels/comm/rank_barrier.h"
 #include "kernels/comm/shared_memory_communicator.h"
 #include "kernels/comm/shared_region.h"
 #include "kernels/comm/tcp_communicator.h"
@@ -89,9 +90,7 @@ void require_same_options(Communicator& hosts, const Options& options) {
 
 void fail_worker(const World& world, const std::string& line, int exit_code) {
   std::fflush(stdout);
-  const std::string text = line + "\n";  // in one write, so that it can't mix with other lines
-  [[maybe_unused]] const ssize_t written =
-      is_first_error(world, exit_code) ? write(STDERR_FILENO, text.data(), text.size()) : 0;
+  if (is_first_error(world, exit_code)) print_error_line(line);
   _exit(exit_code);
 }
 

@@ -20,8 +20,9 @@
 
 #include "engine/base/error.h"
 #include "engine/processes/affinity.h"
+#include "engine/processes/signals.h"
 #include "engine/processes/world.h"
-#include "kernels/comm/shared_region.h"
+#include "kernels/comm/rank_barrier.h"
 
 namespace bv {
 namespace {
@@ -29,13 +30,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds grace_period{2};  // from SIGTERM to SIGKILL once a run has failed
+// A worker that was asked to stop: how long it may be without a heartbeat, and may be saving.
+constexpr std::chrono::seconds max_silence{5}, max_saving{60};
 
-// SIGINT, SIGTERM and SIGCHLD are blocked and fetched one by one.
+// Stop signals and SIGCHLD are blocked and fetched one by one.
 class HeldSignals {
  public:
   HeldSignals() {
     sigemptyset(&set_);
-    for (int number : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set_, number);
+    sigaddset(&set_, SIGCHLD);
+    for (const int number : stop_signals())
+      if (!is_ignored(number)) sigaddset(&set_, number);
     sigprocmask(SIG_BLOCK, &set_, &before_);
     // No SIGCHLD for stopped children; SIG_DFL, or exits would not be signalled.
     struct sigaction action {};
@@ -73,7 +78,9 @@ std::string name_of_signal(int number) {
 }
 
 // The exit code of a worker that stopped cleanly on request, ours or someone else's.
-bool is_stop_code(int code) { return code == 128 + SIGINT || code == 128 + SIGTERM; }
+bool is_stop_code(int code) {
+  return std::ranges::any_of(stop_signals(), [&](int number) { return code == 128 + number; });
+}
 
 struct WorkerStart {
   int rank, size;
@@ -158,12 +165,15 @@ class Supervisor {
 
   int run() {
     while (any_left()) {
-      const siginfo_t info =
-          signals_.next(ending_ ? kill_at_ : Clock::now() + std::chrono::hours(1));
+      const siginfo_t info = signals_.next(ending_     ? kill_at_
+                                           : stopping_ ? Clock::now() + std::chrono::seconds(1)
+                                                       : Clock::now() + std::chrono::hours(1));
       if (info.si_signo == SIGCHLD)
         reap(info.si_pid);
       else if (info.si_signo != 0)
         stop(info.si_signo);
+      else if (stopping_ && !ending_)
+        look_at_stopping();
       if (ending_ && Clock::now() >= kill_at_) signal_all(SIGKILL), kill_at_ += grace_period;
     }
     return verdict_;
@@ -208,10 +218,9 @@ class Supervisor {
   void say_end(int rank, int status) const {
     const std::string who = "rank " + std::to_string(rank);
     if (WIFSIGNALED(status))
-      std::fprintf(stderr, "%s was killed by %s\n", who.c_str(),
-                   name_of_signal(WTERMSIG(status)).c_str());
+      print_error_line(who + " was killed by " + name_of_signal(WTERMSIG(status)));
     else if (WEXITSTATUS(status) != 2 || !region_.control().error_printed)
-      std::fprintf(stderr, "%s ended with exit code %d\n", who.c_str(), WEXITSTATUS(status));
+      print_error_line(who + " ended with exit code " + std::to_string(WEXITSTATUS(status)));
   }
 
   void end_others() {
@@ -225,12 +234,32 @@ class Supervisor {
   void stop(int number) {
     if (stopping_ == 0 && !ending_) {
       stopping_ = number;
+      stopped_at_ = Clock::now();
       signal_all(number);
+      signal_all(SIGCONT);  // one that was stopped by SIGSTOP has to save, too
       return;
     }
     if (!ending_) verdict_ = 128 + number;
     ending_ = true;
     kill_at_ = Clock::now();
+  }
+
+  // Ends a run that doesn't react to being stopped.
+  void look_at_stopping() {
+    const auto waited = Clock::now() - stopped_at_;
+    for (size_t rank = 0; rank < workers_.size(); ++rank) {
+      const RankStatus& status = region_.rank(int(rank));
+      if (workers_[rank] == 0 || status.state != RankState::here) continue;
+      const bool silent = waited > max_silence && !has_heartbeat(status);
+      if (!silent && (waited < max_saving || status.busy == Busy::no)) continue;
+      print_error_line("rank " + std::to_string(rank) +
+                       (silent ? " does not react to " : " is still saving 60 s after ") +
+                       name_of_signal(stopping_) + "; the run is ended");
+      verdict_ = 128 + stopping_;
+      ending_ = true;
+      kill_at_ = Clock::now();
+      return;
+    }
   }
 
   void end_at_once() {
@@ -242,7 +271,8 @@ class Supervisor {
   SharedRegion region_;
   std::vector<pid_t> workers_;  // by rank; 0 once it has ended
   int verdict_ = 0;
-  int stopping_ = 0;  // the signal passed on
+  int stopping_ = 0;  // the signal passed on, and when
+  Clock::time_point stopped_at_;
   bool ending_ = false;
   Clock::time_point kill_at_;
 };
@@ -253,8 +283,8 @@ int run_launcher(int nproc, const std::vector<std::string>& argv, const std::str
   if (nproc < 1)
     throw UserError("-n " + std::to_string(nproc) + ": at least one process is needed");
   if (const int cores = usable_cores(); nproc > cores)
-    std::fprintf(stderr, "warning: %d processes share %d core%s\n", nproc, cores,
-                 cores == 1 ? "" : "s");
+    print_error_line("warning: " + std::to_string(nproc) + " processes share " +
+                     std::to_string(cores) + (cores == 1 ? " core" : " cores"));
   try {
     return Supervisor(nproc, argv, program).run();
   } catch (const std::system_error& error) {

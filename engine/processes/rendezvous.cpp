@@ -1,34 +1,29 @@
-// Rank 0 listens; the others connect and introduce themselves; once all have come, each gets an
-// answer, on one machine with the shared memory's descriptor. If rank 0 gives up, they see the
-// connection closed. On one machine the meeting point is an abstract Unix socket (no file, gone
-// with the process) named after the user's id and World::master; between machines it is a TCP port,
-// and peers must know World::master.
+// Rank 0 listens; the others connect and prove that they belong (greeting.h); once all have come, each
+// gets an answer, on one machine with the shared memory's descriptor. If rank 0 gives up, they see
+// the connection closed. Strangers may connect, be silent or talk nonsense: every connection has a
+// second for its whole greeting, all are served by one poll, and one deadline holds for all.
 #include "engine/processes/rendezvous.h"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
 #include <cstring>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "engine/base/checksum.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/processes/greeting.h"
+#include "engine/processes/meeting_point.h"
 #include "engine/processes/signals.h"
 #include "kernels/comm/shared_region.h"
 
@@ -37,137 +32,68 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Hello {
-  static constexpr uint32_t magic_number = 0x62763031;
-  uint32_t magic = magic_number;
-  int32_t rank = 0, size = 0;
-  uint32_t job = 0;
+constexpr double greeting_seconds = 1;
+constexpr size_t max_guests = 512;  // connections in their greeting; more wait in the backlog
+
+enum class Verdict : int32_t { welcome, other_size, rank_taken, too_slow };
+struct Answer {
+  std::array<char, 8> magic = Preamble::our_magic;
+  Verdict verdict;
 };
-Hello hello_of(const World& world) {
-  const uint32_t job = crc32c(std::as_bytes(std::span(world.master)));
-  return {.rank = world.rank, .size = world.size, .job = job};
+
+Clock::time_point after(double seconds) {
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-enum class Answer : int32_t { welcome, other_size, rank_taken };
-
-// How long to wait. A stop signal ends the process: there is nothing to save yet.
-class Deadline {
- public:
-  explicit Deadline(double seconds)
-      : end_(Clock::now() +
-             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
-  bool over() const { return Clock::now() >= end_; }
-  // True once `fd` is readable; false when time is up.
-  bool wait_readable(int fd) const {
-    while (!over()) {
-      pollfd item{fd, POLLIN, 0};
-      const int ready = poll(&item, 1, 50);
-      if (stop_signal()) _exit(128 + stop_signal());
-      if (ready > 0) return true;
-      if (ready < 0 && errno != EINTR) return false;
-    }
-    return false;
-  }
-  void pause() const {
-    if (stop_signal()) _exit(128 + stop_signal());
-    usleep(10000);
-  }
-
- private:
-  Clock::time_point end_;
-};
+// A stop signal ends the process: there is nothing to save yet.
+void heed_stop_signal() {
+  if (stop_signal()) _exit(128 + stop_signal());
+}
+// Returns at the latest after 50 ms.
+void wait_for_events(std::vector<pollfd>& items) {
+  if (poll(items.data(), items.size(), 50) < 0)
+    for (pollfd& item : items) item.revents = 0;
+  heed_stop_signal();
+}
+void pause() {
+  usleep(10000);
+  heed_stop_signal();
+}
 
 [[noreturn]] void fail(const char* what) {
   throw RunError(std::string("the processes can't meet: ") + what + ": " + std::strerror(errno));
 }
 
-// Where the peers of a run meet. A socket that can't be made is empty, with errno set.
-class MeetingPoint {
+// A message that arrives in parts.
+template <class T>
+class Incoming {
  public:
-  virtual ~MeetingPoint() = default;
-  virtual std::string name() const = 0;
-  virtual Socket bound() const = 0;
-  virtual Socket connected() const = 0;   // to rank 0
-  virtual bool admits(int fd) const = 0;  // may the process at the other end take part?
+  T value{};
+  // Takes what has arrived. False: the connection has ended.
+  bool receive(int fd) {
+    const ssize_t n = recv(fd, reinterpret_cast<char*>(&value) + got_, sizeof value - got_, 0);
+    if (n < 0) return errno == EAGAIN || errno == EINTR;
+    got_ += size_t(n);
+    return n > 0;
+  }
+  bool complete() const { return got_ == sizeof value; }
+  // As far as it has come: does it begin as this program's messages do?
+  bool is_ours() const {
+    constexpr auto magic = Preamble::our_magic;
+    return std::memcmp(&value, magic.data(), std::min(got_, magic.size())) == 0;
+  }
+  std::string text() const { return {reinterpret_cast<const char*>(&value), got_}; }
+
+ private:
+  size_t got_ = 0;
 };
 
-bool same_user(int fd) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == getuid();
+// Messages of a greeting are small: they fit into a new connection's buffer.
+template <class T>
+bool send_message(int fd, const T& message) {
+  return send(fd, &message, sizeof message, MSG_NOSIGNAL) == ssize_t(sizeof message);
 }
-
-class UnixMeetingPoint final : public MeetingPoint {
- public:
-  explicit UnixMeetingPoint(const World& world) : name_(world.master) {
-    const std::string name = "barevision/" + std::to_string(getuid()) + "/" + world.master;
-    address_.sun_family = AF_UNIX;
-    // A leading zero byte makes it abstract. A name too long is cut at the front, where names
-    // differ least.
-    const size_t room = sizeof address_.sun_path - 1;
-    const std::string end = name.size() <= room ? name : name.substr(name.size() - room);
-    std::memcpy(address_.sun_path + 1, end.data(), end.size());
-    length_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + end.size());
-  }
-  std::string name() const override { return name_; }
-  Socket bound() const override { return with(bind); }
-  Socket connected() const override { return with(connect); }
-  bool admits(int fd) const override { return same_user(fd); }
-
- private:
-  Socket with(int (*call)(int, const sockaddr*, socklen_t)) const {
-    Socket made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    if (!made) fail("socket");
-    return call(made.fd(), reinterpret_cast<const sockaddr*>(&address_), length_) == 0
-               ? std::move(made)
-               : Socket();
-  }
-
-  std::string name_;
-  sockaddr_un address_{};
-  socklen_t length_ = 0;
-};
-
-class TcpMeetingPoint final : public MeetingPoint {
- public:
-  explicit TcpMeetingPoint(const World& world)
-      : host_(world.host), port_(std::to_string(world.port + 1)) {}
-  std::string name() const override { return host_ + ":" + port_; }
-  Socket bound() const override {
-    return first_of(nullptr, [](int fd, const sockaddr* address, socklen_t length) {
-      const int on = 1, off = 0;
-      setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-      if (address->sa_family == AF_INET6)  // IPv4 as well
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-      return bind(fd, address, length);
-    });
-  }
-  Socket connected() const override { return first_of(host_.c_str(), connect); }
-  bool admits(int) const override { return true; }  // decided by Hello
-
- private:
-  // A socket for the host's first address on which `call` succeeds.
-  template <class Call>
-  Socket first_of(const char* host, Call call) const {
-    addrinfo hints{}, *list = nullptr;
-    hints.ai_family = AF_UNSPEC;
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = host ? 0 : AI_PASSIVE;
-    if (const int error = getaddrinfo(host, port_.c_str(), &hints, &list))
-      throw UserError("MASTER_ADDR=" + printable(host_) + ": " + gai_strerror(error));
-    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
-    for (const int family : {AF_INET6, AF_INET})
-      for (const addrinfo* at = list; at; at = at->ai_next) {
-        if (at->ai_family != family) continue;
-        Socket made(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-        if (!made || call(made.fd(), at->ai_addr, at->ai_addrlen) != 0) continue;
-        return made;
-      }
-    return Socket();
-  }
-
-  std::string host_, port_;
-};
 
 void send_at_once(const Socket& socket) {
   const int on = 1;  // fails on a Unix socket, which has no such option
@@ -185,7 +111,7 @@ std::string advice(const World& world) {
 
 // An Answer on the wire, with room for a file descriptor. Points into itself.
 struct Message {
-  explicit Message(Answer text) : answer(text) {
+  explicit Message(Verdict verdict = {}) : answer{.verdict = verdict} {
     header.msg_iov = &part;
     header.msg_iovlen = 1;
     header.msg_control = control;
@@ -202,24 +128,24 @@ struct Message {
 // ---- rank 0 -------------------------------------------------------------------------------------
 
 Socket listen_at(const World& world, const MeetingPoint& point, double timeout) {
-  const Deadline deadline(std::min(timeout, 2.0));  // a previous run may be about to end
+  const auto end = after(std::min(timeout, 2.0));  // a previous run may be about to end
   while (true) {
     Socket listener = point.bound();
     if (listener) {
-      if (listen(listener.fd(), world.size) != 0) fail("listen");
+      if (listen(listener.fd(), std::max(world.size, SOMAXCONN)) != 0) fail("listen");
       return listener;
     }
     if (errno != EADDRINUSE) fail("bind");
-    if (deadline.over())
+    if (Clock::now() >= end)
       throw UserError("another run has the same meeting point " + point.name() +
                       ", or there are two of rank 0 (" + world.variables +
                       " in the environment): give each run its own");
-    deadline.pause();
+    pause();
   }
 }
 
-void answer(const Socket& peer, Answer text, int fd) {
-  Message message(text);
+void answer(const Socket& peer, Verdict verdict, int fd) {
+  Message message(verdict);
   if (fd >= 0) {
     cmsghdr* control = CMSG_FIRSTHDR(&message.header);
     control->cmsg_level = SOL_SOCKET;
@@ -233,84 +159,223 @@ void answer(const Socket& peer, Answer text, int fd) {
   if (sendmsg(peer.fd(), &message.header, MSG_NOSIGNAL) < 0) return;
 }
 
-// Accepts one connection, or drops it if it isn't from this run.
-void admit(const World& world, const MeetingPoint& point, Socket peer, std::vector<Socket>& peers) {
-  Hello hello{.magic = 0};
-  if (!point.admits(peer.fd()) || !Deadline(1).wait_readable(peer.fd())) return;
-  if (recv(peer.fd(), &hello, sizeof hello, MSG_WAITALL) != ssize_t(sizeof hello)) return;
-  if (hello.magic != Hello::magic_number || hello.rank < 1) return;
-  if (hello.job != hello_of(world).job) return;
-  if (hello.size != world.size || hello.rank >= world.size)
-    return answer(peer, Answer::other_size, -1);
-  if (peers[hello.rank]) return answer(peer, Answer::rank_taken, -1);
-  peers[hello.rank] = std::move(peer);
-}
-
-std::string missing_ranks(const std::vector<Socket>& peers) {
-  std::string list;
-  for (size_t r = 1; r < peers.size(); ++r)
-    if (!peers[r]) list += (list.empty() ? "" : ", ") + std::to_string(r);
-  return list;
-}
-
-std::vector<Socket> gather(const World& world, const MeetingPoint& point, double timeout) {
-  const Socket listener = listen_at(world, point, timeout);
-  const Deadline deadline(timeout);
-  std::vector<Socket> peers(world.size);
-  while (!missing_ranks(peers).empty()) {
-    if (!deadline.wait_readable(listener.fd()))
-      throw UserError("rank 0 waited " + seconds(timeout) + " for rank " + missing_ranks(peers) +
-                      advice(world));
-    Socket peer(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (peer) admit(world, point, std::move(peer), peers);
+// A connection in its greeting.
+class Guest {
+ public:
+  Guest(const World& world, Socket socket) : world_(world), socket_(std::move(socket)) {}
+  int fd() const { return socket_.fd(); }
+  int rank() const { return hello_.value.rank; }
+  const Hello& hello() const { return hello_.value; }
+  bool has_proved() const { return proof_.complete(); }
+  // Takes what has arrived and answers a Hello. False: it has ended, is a stranger's, or its second
+  // is over; `reason` says why if it came from this program.
+  bool proceed(bool readable, std::string& reason) {
+    if (Clock::now() >= end_) {
+      if (hello_.complete()) answer(socket_, Verdict::too_slow, -1);
+      return false;
+    }
+    if (!readable) return true;
+    if (hello_.complete()) return receive_proof(reason);
+    return hello_.receive(fd()) && hello_.is_ours() && (!hello_.complete() || challenge(reason));
   }
-  return peers;
-}
+  Socket take() { return std::move(socket_); }
+
+ private:
+  bool challenge(std::string& reason) {
+    const Preamble& theirs = hello().preamble;
+    challenge_ = challenge_of(world_, hello());
+    if (theirs.version != Preamble::our_version)
+      reason = "it is another version of this program";
+    else if (theirs.has_secret != challenge_.preamble.has_secret)
+      reason = "BAREVISION_SECRET is set on one side only";
+    else if (hello().job != hello_of(world_).job || rank() < 1)
+      return false;  // another job's
+    return send_message(fd(), challenge_) && reason.empty();
+  }
+  bool receive_proof(std::string& reason) {
+    if (!proof_.receive(fd())) return false;
+    if (!proof_.complete()) return true;
+    if (equal(proof_.value.proof, proof_of_peer(world_, hello(), challenge_.preamble.nonce)))
+      return true;
+    reason = "it has another BAREVISION_SECRET";
+    return false;
+  }
+
+  const World& world_;
+  Socket socket_;
+  Clock::time_point end_ = after(greeting_seconds);
+  Incoming<Hello> hello_;
+  Challenge challenge_;
+  Incoming<Proof> proof_;
+};
+
+class Gathering {
+ public:
+  Gathering(const World& world, const MeetingPoint& point, double timeout)
+      : world_(world),
+        point_(point),
+        timeout_(timeout),
+        listener_(listen_at(world, point, timeout)),
+        peers_(size_t(world.size)) {}
+
+  std::vector<Socket> run() {
+    const auto end = after(timeout_);
+    while (!missing().empty()) {
+      if (Clock::now() >= end)
+        throw UserError("rank 0 waited " + seconds(timeout_) + " for rank " + missing() +
+                        turned_away() + advice(world_));
+      look();
+    }
+    return std::move(peers_);
+  }
+
+ private:
+  void look() {
+    std::vector<pollfd> items{{guests_.size() < max_guests ? listener_.fd() : -1, POLLIN, 0}};
+    for (const Guest& guest : guests_) items.push_back({guest.fd(), POLLIN, 0});
+    for (const Socket& peer : peers_) items.push_back({peer.fd(), POLLIN, 0});
+    wait_for_events(items);
+    // One that has come has nothing to say: it has ended.
+    for (size_t r = 0; r < peers_.size(); ++r)
+      if (items[1 + guests_.size() + r].revents) peers_[r] = Socket();
+    std::vector<Guest> left;
+    for (size_t i = 0; i < guests_.size(); ++i) {
+      std::string reason;
+      if (!guests_[i].proceed(items[1 + i].revents != 0, reason))
+        refused_ = reason.empty() ? refused_ : reason;
+      else if (guests_[i].has_proved())
+        seat(guests_[i]);
+      else
+        left.push_back(std::move(guests_[i]));
+    }
+    guests_ = std::move(left);
+    if (items[0].revents) accept_all();
+  }
+
+  void accept_all() {
+    while (guests_.size() < max_guests) {
+      Socket made(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!made) return;
+      if (point_.admits(made.fd())) guests_.emplace_back(world_, std::move(made));
+    }
+  }
+
+  void seat(Guest& guest) {
+    const int rank = guest.rank();
+    Socket taken = guest.take();
+    if (guest.hello().size != world_.size || rank >= world_.size)
+      return answer(taken, Verdict::other_size, -1);
+    if (peers_[size_t(rank)]) return answer(taken, Verdict::rank_taken, -1);
+    peers_[size_t(rank)] = std::move(taken);
+  }
+
+  std::string missing() const {
+    std::string list;
+    for (size_t r = 1; r < peers_.size(); ++r)
+      if (!peers_[r]) list += (list.empty() ? "" : ", ") + std::to_string(r);
+    return list;
+  }
+  std::string turned_away() const {
+    return refused_.empty() ? "" : "; one that came was turned away: " + refused_;
+  }
+
+  const World& world_;
+  const MeetingPoint& point_;
+  double timeout_;
+  Socket listener_;
+  std::vector<Guest> guests_;
+  std::vector<Socket> peers_;  // by rank
+  std::string refused_;        // why the last one was
+};
 
 // ---- the others ---------------------------------------------------------------------------------
 
-// A connection to rank 0; empty when time is up.
-Socket reach(const MeetingPoint& point, const Deadline& deadline) {
-  while (!deadline.over()) {
-    if (Socket made = point.connected()) {
-      if (point.admits(made.fd())) return made;
-    } else if (errno == EACCES || errno == EPERM || errno == EAFNOSUPPORT) {
-      fail("connect");
-    }
-    deadline.pause();
+// Waits for input. False: `end` has come.
+bool wait_readable(int fd, Clock::time_point end) {
+  std::vector<pollfd> items{{fd, POLLIN, 0}};
+  while (!items[0].revents && Clock::now() < end) wait_for_events(items);
+  return items[0].revents != 0;
+}
+
+// Rank 0's Challenge to `hello`; nothing if the connection ends before it has come: rank 0 may be
+// about to end, or serve others first.
+std::optional<Challenge> challenge_from(const Socket& rank0, const MeetingPoint& point,
+                                        const Hello& hello, Clock::time_point end) {
+  Incoming<Challenge> challenge;
+  if (!send_message(rank0.fd(), hello)) return std::nullopt;
+  while (!challenge.complete()) {
+    if (!wait_readable(rank0.fd(), end) || !challenge.receive(rank0.fd())) return std::nullopt;
+    if (!challenge.is_ours())
+      throw UserError("at " + point.name() + " another program answers (\"" +
+                      printable(challenge.text(), 24) +
+                      "\"), not rank 0; give the run another port");
+  }
+  return challenge.value;
+}
+
+// Throws UserError unless rank 0 is of this run.
+void check(const World& world, const Hello& hello, const Challenge& challenge) {
+  const Preamble& theirs = challenge.preamble;
+  const std::string self = "rank " + std::to_string(world.rank);
+  if (theirs.version != Preamble::our_version)
+    throw UserError(self + ": rank 0 is another version of this program; start the same on all");
+  if (theirs.has_secret != hello.preamble.has_secret)
+    throw UserError("BAREVISION_SECRET is set for " + (theirs.has_secret ? "rank 0" : self) +
+                    ", not for " + (theirs.has_secret ? self : "rank 0") +
+                    "; set the same for all ranks");
+  if (!equal(challenge.proof, proof_of_rank0(world, hello, theirs.nonce)))
+    throw UserError(self + ": rank 0 has another BAREVISION_SECRET; set the same for all ranks");
+}
+
+// A connection to rank 0 after both sides' greetings; empty when `end` has come.
+Socket reach(const World& world, const MeetingPoint& point, Clock::time_point end) {
+  for (; Clock::now() < end; pause()) {
+    Socket made = point.connected();
+    if (!made && (errno == EACCES || errno == EPERM || errno == EAFNOSUPPORT)) fail("connect");
+    if (!made || !point.admits(made.fd())) continue;
+    const Hello hello = hello_of(world);
+    const auto challenge = challenge_from(made, point, hello, end);
+    if (!challenge) continue;
+    check(world, hello, *challenge);
+    const Proof proof{proof_of_peer(world, hello, challenge->preamble.nonce)};
+    if (send_message(made.fd(), proof)) return made;
   }
   return Socket();
 }
 
 // Rank 0's answer and the file descriptor that came with it; nothing if rank 0 gave up.
-std::optional<Answer> receive(const Socket& from, int& fd) {
-  Message message(Answer::welcome);
-  if (recvmsg(from.fd(), &message.header, MSG_CMSG_CLOEXEC) != ssize_t(sizeof message.answer))
+std::optional<Verdict> receive(const Socket& from, int& fd) {
+  Message message;
+  if (recvmsg(from.fd(), &message.header, MSG_CMSG_CLOEXEC) != ssize_t(sizeof message.answer) ||
+      message.answer.magic != Preamble::our_magic)
     return std::nullopt;
   const cmsghdr* control = CMSG_FIRSTHDR(&message.header);
   if (control && control->cmsg_type == SCM_RIGHTS) std::memcpy(&fd, CMSG_DATA(control), sizeof fd);
-  return message.answer;
+  return message.answer.verdict;
 }
 
 // A connection to rank 0, which has sent its answer and, on one machine, a file descriptor.
 Socket join(const World& world, const MeetingPoint& point, double timeout, int& fd) {
-  const Deadline deadline(timeout);
+  const auto end = after(timeout);
   const std::string self = "rank " + std::to_string(world.rank);
-  Socket rank0 = reach(point, deadline);
-  if (!rank0)
-    throw UserError(self + " waited " + seconds(timeout) + " for rank 0 at " + point.name() +
-                    advice(world));
-  const Hello hello = hello_of(world);
-  if (send(rank0.fd(), &hello, sizeof hello, MSG_NOSIGNAL) != ssize_t(sizeof hello)) fail("send");
-  // Rank 0 itself reports whom it waits for, and its exit is noticed here: wait a little longer.
-  if (!Deadline(timeout + 1).wait_readable(rank0.fd()))
-    throw UserError(self + " waited " + seconds(timeout) + " for the other ranks" + advice(world));
-  const auto reply = receive(rank0, fd);
+  Socket rank0;
+  std::optional<Verdict> reply = Verdict::too_slow;  // to the greeting: then once more
+  while (reply == Verdict::too_slow) {
+    rank0 = reach(world, point, end);
+    if (!rank0)
+      throw UserError(self + " waited " + seconds(timeout) + " for rank 0 at " + point.name() +
+                      advice(world));
+    // Rank 0 itself reports whom it waits for, and its exit is noticed here: wait a little longer.
+    if (!wait_readable(rank0.fd(), after(timeout + 1)))
+      throw UserError(self + " waited " + seconds(timeout) + " for the other ranks" +
+                      advice(world));
+    reply = receive(rank0, fd);
+  }
   if (!reply) throw UserError(self + ": rank 0 ended before all ranks had come" + advice(world));
-  if (reply == Answer::other_size)
+  if (reply == Verdict::other_size)
     throw UserError(self + " of " + std::to_string(world.size) +
                     ": rank 0 has another number of processes" + advice(world));
-  if (reply == Answer::rank_taken)
+  if (reply == Verdict::rank_taken)
     throw UserError("there are two processes of " + self + advice(world));
   return rank0;
 }
@@ -322,17 +387,17 @@ int meet_peers(const World& world, double timeout) {
     throw UserError("the environment (" + world.variables +
                     ") doesn't say which job this process belongs to; give -n to start the "
                     "processes here");
-  const UnixMeetingPoint point(world);
+  const auto point = meeting_point_here(world);
   int fd = -1;
   if (world.rank > 0) {
-    join(world, point, timeout, fd);
+    join(world, *point, timeout, fd);
     if (fd < 0)
       throw RunError("rank " + std::to_string(world.rank) + ": rank 0 sent no memory to share");
     return fd;
   }
-  const std::vector<Socket> peers = gather(world, point, timeout);
+  const std::vector<Socket> peers = Gathering(world, *point, timeout).run();
   const SharedRegion region = SharedRegion::create(world.size);
-  for (int r = 1; r < world.size; ++r) answer(peers[r], Answer::welcome, region.fd());
+  for (int r = 1; r < world.size; ++r) answer(peers[r], Verdict::welcome, region.fd());
   fd = fcntl(region.fd(), F_DUPFD_CLOEXEC, 0);
   if (fd < 0) fail("dup");
   return fd;
@@ -343,14 +408,14 @@ std::vector<Socket> meet_over_network(const World& world, double timeout) {
     throw UserError("the processes are on several machines (" + std::to_string(world.local_size) +
                     " of " + std::to_string(world.size) +
                     " here): set MASTER_ADDR to the machine of rank 0, the same for all ranks");
-  const TcpMeetingPoint point(world);
+  const auto point = meeting_point_of_network(world);
   std::vector<Socket> peers;
   if (world.rank > 0) {
     int none = -1;
-    peers.push_back(join(world, point, timeout, none));
+    peers.push_back(join(world, *point, timeout, none));
   } else {
-    peers = gather(world, point, timeout);
-    for (int r = 1; r < world.size; ++r) answer(peers[r], Answer::welcome, -1);
+    peers = Gathering(world, *point, timeout).run();
+    for (int r = 1; r < world.size; ++r) answer(peers[r], Verdict::welcome, -1);
   }
   for (const Socket& peer : peers)
     if (peer) send_at_once(peer);

@@ -40,20 +40,31 @@ void on_stop(int number) {
 
 }  // namespace
 
+std::span<const int> stop_signals() {
+  static constexpr int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+  return numbers;
+}
+
+bool is_ignored(int number) {
+  struct sigaction action {};
+  return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 int stop_signal() { return stop_number; }
 
 void catch_stop_signals() {
   struct sigaction action {};
   action.sa_handler = on_stop;
   action.sa_flags = SA_RESTART;
-  sigset_t both;
-  sigemptyset(&both);
-  for (int number : {SIGINT, SIGTERM}) {
-    sigaddset(&both, number);
+  sigset_t caught;
+  sigemptyset(&caught);
+  for (const int number : stop_signals()) {
+    if (is_ignored(number)) continue;
+    sigaddset(&caught, number);
     if (sigaction(number, &action, nullptr) != 0)
       throw RunError(std::string("can't catch signals: ") + std::strerror(errno));
   }
-  sigprocmask(SIG_UNBLOCK, &both, nullptr);
+  sigprocmask(SIG_UNBLOCK, &caught, nullptr);
 }
 
 }  // namespace bv

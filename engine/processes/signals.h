@@ -1,9 +1,13 @@
-// SIGINT and SIGTERM in a worker: a request to stop after the step that all ranks agree on.
+// A request to stop: SIGINT, SIGTERM or SIGHUP. A worker stops after the step that all ranks agree on.
 #pragma once
+#include <span>
 
 namespace bv {
 
-// The first SIGINT or SIGTERM received, else 0. Another one, a second later, ends the process.
+std::span<const int> stop_signals();
+bool is_ignored(int number);  // as nohup ignores SIGHUP: it stays so
+
+// The first stop signal received, else 0. Another one, a second later, ends the process.
 int stop_signal();
 void catch_stop_signals();
 

@@ -50,6 +50,7 @@ World read(const Family& names) {
                                                       : world.rank % world.local_size;
   world.variables = std::string(names.rank) + ", " + names.size;
   world.host = text_of("MASTER_ADDR");
+  world.secret = text_of("BAREVISION_SECRET");
   if (variable("MASTER_PORT")) world.port = number("MASTER_PORT", 1, 65534);
   return world;
 }

@@ -13,6 +13,7 @@ struct World {
   std::string master;     // "addr:port" or a job's id: the meeting point under another launcher
   std::string host;       // MASTER_ADDR: rank 0's machine if there are several, or empty
   int port = 29500;       // MASTER_PORT; ours is the next one
+  std::string secret;     // BAREVISION_SECRET: what ranks that meet must know, or empty
   bool several_machines() const { return local_size != size; }
   std::string variables;  // the variables this was read from, for messages: "RANK, WORLD_SIZE ..."
 };

@@ -110,7 +110,6 @@ RunLog::RunLog(const Settings& settings) : settings_(settings) {
 
 RunLog::~RunLog() {
   bar_.clear();
-  std::fflush(stdout);
   if (file_ >= 0) close(file_);
 }
 
@@ -157,9 +156,7 @@ void RunLog::epoch(const EpochRecord& r) {
 
 void RunLog::line(std::string_view text) {
   bar_.clear();
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fputc('\n', stdout);
-  std::fflush(stdout);
+  out_.print(std::string(text) + "\n");
 }
 
 }  // namespace bv

@@ -1,5 +1,7 @@
 // What rank 0 reports: metrics.jsonl for programs, lines or a progress bar for people.
 #pragma once
+#include <unistd.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -43,7 +45,8 @@ class RunLog {
  private:
   Settings settings_;
   int file_ = -1;
-  ProgressBar bar_;
+  Output out_{STDOUT_FILENO};
+  ProgressBar bar_{out_};
 
   void append(const std::string& json);
 };

@@ -69,15 +69,14 @@ void ProgressBar::update(const StepRecord& now, int64_t total_steps) {
   }
   // One column stays free: some terminals wrap a full line.
   const std::string line = progress_line(now, total_steps, left, terminal_width() - 1);
-  std::fprintf(stdout, "\r%s\x1b[K", line.c_str());
-  std::fflush(stdout);
+  out_.print("\r" + line + "\x1b[K");
   drawn_ = true;
   last_drawn_ = time;
 }
 
 void ProgressBar::clear() {
   if (!drawn_) return;
-  std::fputs("\r\x1b[K", stdout);
+  out_.print("\r\x1b[K");
   drawn_ = false;
 }
 

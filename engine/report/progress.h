@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "engine/report/output.h"
+
 namespace bv {
 
 // A line every --log-every steps. Rate and times cover the steps since the previous line, including
@@ -22,14 +24,16 @@ struct StepRecord {
 std::string progress_line(const StepRecord&, int64_t total_steps, double seconds_left, int width);
 std::string clock_text(double seconds);  // 0:42, 1:02:03
 
-// Draws on standard output, at most ten times a second.
+// Draws at most ten times a second.
 class ProgressBar {
  public:
+  explicit ProgressBar(Output& out) : out_(out) {}
   void update(const StepRecord&, int64_t total_steps);
   void clear();  // before any other output
 
  private:
   using Clock = std::chrono::steady_clock;
+  Output& out_;
   bool drawn_ = false;
   int64_t first_step_ = -1;  // and its time: the base of the estimate
   Clock::time_point first_time_, last_drawn_;

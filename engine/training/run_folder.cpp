@@ -101,9 +101,9 @@ void RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool best) {
     c.loss_scale = setup_.graph.dtype() == DType::fp16 ? state.loss_scale : 0;
     c.good_steps = state.good_steps;
     c.skipped = state.skipped;
-    if (communicator_) communicator_->busy(true);
+    if (communicator_) communicator_->busy(Busy::saving);
     save_checkpoint(setup_.options.out, c, best, setup_.options.keep);
-    if (communicator_) communicator_->busy(false);
+    if (communicator_) communicator_->busy(Busy::no);
   }
   saved_step_ = progress.step;
 }

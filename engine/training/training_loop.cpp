@@ -15,6 +15,7 @@
 #include "engine/base/text.h"
 #include "engine/processes/signals.h"
 #include "engine/recording.h"
+#include "engine/report/output.h"
 #include "engine/training/memory.h"
 #include "engine/training/run_folder.h"
 #include "engine/training/schedule.h"
@@ -30,7 +31,8 @@ double seconds_between(Clock::time_point start, Clock::time_point end) {
   return std::chrono::duration<double>(end - start).count();
 }
 
-LoaderOptions loader_options(const Setup& s, Backend& backend, int replica, int cores, bool train) {
+LoaderOptions loader_options(const Setup& s, Backend& backend, Output& warnings, int replica,
+                             int cores, bool train) {
   const Options& o = s.options;
   // Divided among the processes, and between training and evaluation.
   const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
@@ -43,6 +45,7 @@ LoaderOptions loader_options(const Setup& s, Backend& backend, int replica, int 
           .seed = o.seed,
           .augment = train && o.augment == "basic",
           .skip_bad_images = o.on_bad_image == "skip",
+          .warn = [&warnings](const std::string& line) { warnings.print(line + "\n"); },
           .workers = o.workers > 0 ? o.workers : cores,
           .cache_bytes = share,
           .allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); }};
@@ -78,6 +81,7 @@ class TrainingLoop {
   void print_end();
 
   Setup s_;
+  Output warnings_{STDERR_FILENO};
   Backend& backend_;
   Communicator* communicator_;
   int rank_;  // and the replica's number
@@ -105,11 +109,11 @@ TrainingLoop::TrainingLoop(Setup setup, Backend& backend, Communicator* communic
       communicator_(communicator),
       rank_(communicator ? communicator->rank() : 0),
       trainer_(backend, communicator, s_.graph, s_.trainer),
-      train_(*s_.data.train, loader_options(s_, backend, rank_, cores, true), true),
+      train_(*s_.data.train, loader_options(s_, backend, warnings_, rank_, cores, true), true),
       folder_(s_, communicator) {
   if (s_.data.val)
-    val_ = std::make_unique<Loader>(*s_.data.val, loader_options(s_, backend, rank_, cores, false),
-                                    false);
+    val_ = std::make_unique<Loader>(
+        *s_.data.val, loader_options(s_, backend, warnings_, rank_, cores, false), false);
   const Options& o = s_.options;
   batches_ = train_.batches_per_epoch();
   updates_per_epoch_ = (batches_ + o.accumulate - 1) / o.accumulate;

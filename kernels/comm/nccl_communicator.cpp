@@ -67,7 +67,7 @@ class NcclCommunicator final : public Communicator {
     host_comm_->barrier();
   }
   double all_reduce_scalar(double x) override { return host_comm_->all_reduce_scalar(x); }
-  void busy(bool now) override { host_comm_->busy(now); }
+  void busy(Busy now) override { host_comm_->busy(now); }
 
  private:
   cudaStream_t stream_of(Stream stream) const {

@@ -24,12 +24,13 @@ class PeerWatch {
 
  private:
   void run();
-  void check_peers(double waited);
+  void check_peers();
   [[noreturn]] void end(const std::string& why, bool a_peer_died);
   int stuck_peer() const;  // -1: all look alike
 
   SharedRegion& region_;
   RankPlace place_;
+  Patience patience_;
   std::function<std::string()> failure_;
   std::function<void()> before_end_;
   std::atomic<uint64_t> waiting_{0};  // odd during a wait

@@ -1,12 +1,15 @@
 #include "kernels/comm/rank_barrier.h"
 
 #include <immintrin.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
+#include <mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -17,13 +20,17 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int spins = 300;      // about 15 us, the cost of falling asleep and waking
 constexpr int grace_ms = 1000;  // for the launcher to act first
-
-void print_line(const std::string& line) {
-  // One write, so that lines of several processes don't mix. If it fails, nothing can be done.
-  if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;
-}
+constexpr int stale_ms = 2000;  // after the last heartbeat
 
 }  // namespace
+
+void print_error_line(const std::string& line) {
+  constexpr int patience_ms = 2000;
+  const std::string text = line + "\n";
+  pollfd item{STDERR_FILENO, POLLOUT, 0};
+  if (poll(&item, 1, patience_ms) < 1) return;
+  if (write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // nothing can be done
+}
 
 bool has_died(RankStatus& peer) {
   if (peer.state != RankState::here) return false;
@@ -39,14 +46,8 @@ void end_process(SharedRegion& region, const RankPlace& place, const std::string
        waited += 20)
     usleep(20000);
   if (!control.ending && region.claim_error(1))
-    print_line("rank " + std::to_string(place.rank) + ": " + why + "\n");
+    print_error_line("rank " + std::to_string(place.rank) + ": " + why);
   _exit(control.failed_exit_code > 0 ? int(control.failed_exit_code) : 1);
-}
-
-std::string no_answer(int rank, double timeout) {
-  char text[64];
-  std::snprintf(text, sizeof text, " answered for %g s (--timeout)", timeout);
-  return (rank < 0 ? "no rank's device has" : "rank " + std::to_string(rank) + " has not") + text;
 }
 
 int64_t monotonic_ms() {
@@ -54,10 +55,24 @@ int64_t monotonic_ms() {
       .count();
 }
 
-double WaitTimer::look(bool start_over) {
+bool has_heartbeat(const RankStatus& rank) { return monotonic_ms() - rank.heartbeat <= stale_ms; }
+
+std::string Patience::add(int busy_rank, Busy busy, int silent) {
   const Clock::time_point now = Clock::now();
   const std::chrono::duration<double> passed = now - std::exchange(last_, now);
-  return waited_ = start_over ? 0 : waited_ + std::min(passed.count(), 2e-3 * watch_tick_ms);
+  const double counted = std::min(passed.count(), 2e-3 * watch_tick_ms);
+  char text[96];
+  if (busy != Busy::no) {
+    waited_ = 0;  // once it is done, it has the whole timeout
+    if ((busy_ += counted) < of_busy * timeout_) return "";
+    std::snprintf(text, sizeof text, "rank %d has been %s for %g s (%g times --timeout)", busy_rank,
+                  busy == Busy::saving ? "saving" : "starting", of_busy * timeout_, of_busy);
+    return text;
+  }
+  if ((waited_ += counted) < timeout_) return "";
+  std::snprintf(text, sizeof text, " answered for %g s (--timeout)", timeout_);
+  return (silent < 0 ? "no rank's device has" : "rank " + std::to_string(silent) + " has not") +
+         text;
 }
 
 RankBarrier::RankBarrier(SharedRegion& region, const RankPlace& place)
@@ -69,7 +84,17 @@ RankBarrier::RankBarrier(SharedRegion& region, const RankPlace& place)
   if (self.state != RankState::absent)
     throw std::runtime_error("there are two processes of rank " + std::to_string(place.rank));
   pthread_mutex_lock(&self.alive);
+  self.heartbeat = monotonic_ms();
   self.state = RankState::here;
+  heart_ = std::jthread([&self](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any ending;
+    std::unique_lock lock(mutex);
+    while (!stop.stop_requested()) {
+      self.heartbeat = monotonic_ms();
+      ending.wait_for(lock, stop, std::chrono::milliseconds(watch_tick_ms), [] { return false; });
+    }
+  });
 }
 
 RankBarrier::~RankBarrier() {
@@ -95,16 +120,16 @@ void RankBarrier::wait() {
     if (passed()) return;
     _mm_pause();
   }
-  WaitTimer timer;
+  Patience patience(place_.timeout);
   while (!passed()) {
     futex_wait(control.generation, generation, watch_tick_ms);
     if (passed()) return;
     check_peers();
-    bool busy = false;
-    for (int peer = 0; peer < place_.size; ++peer) busy |= missing(peer) && region_.rank(peer).busy;
-    if (timer.look(busy) < place_.timeout) continue;
-    for (int peer = 0; peer < place_.size; ++peer)
-      if (missing(peer)) end_process(region_, place_, no_answer(peer, place_.timeout), false);
+    const auto awaited = [this](int peer) { return missing(peer); };
+    int silent = 0;
+    while (silent + 1 < place_.size && !missing(silent)) ++silent;
+    const std::string why = patience.look(region_, place_.size, awaited, silent);
+    if (!why.empty()) end_process(region_, place_, why, false);
   }
 }
 

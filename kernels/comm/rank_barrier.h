@@ -3,6 +3,7 @@
 #pragma once
 #include <chrono>
 #include <string>
+#include <thread>
 
 #include "kernels/comm/shared_region.h"
 
@@ -16,35 +17,58 @@ struct RankPlace {
 
 // Whether a process that had joined has ended without leaving.
 bool has_died(RankStatus&);
+// Writes to standard error in one piece, so that lines of several processes don't mix; gives up on a
+// reader that takes nothing for two seconds.
+void print_error_line(const std::string&);
 // Prints this process's line on why the run ends, unless another process has printed one; doesn't
 // return. When a peer died, a launcher that supervises speaks first: it knows the cause.
 [[noreturn]] void end_process(SharedRegion&, const RankPlace&, const std::string& why,
                               bool a_peer_died);
-// "rank 3 has not answered for 60 s (--timeout)"; rank -1: "no rank's device has".
-std::string no_answer(int rank, double timeout);
 
 int64_t monotonic_ms();
 constexpr int watch_tick_ms = 100;  // between two looks at the peers
+// Without a heartbeat for longer: stopped, not slow.
+bool has_heartbeat(const RankStatus&);
 
-// Adds up the time between looks, at most two ticks each: a run stopped as a whole can resume.
-class WaitTimer {
+// How long one rank has waited for others. A peer that is busy, with a heartbeat, gets ten times the
+// timeout. The time between two looks counts as two ticks at most: a run that was stopped as a whole
+// can resume.
+class Patience {
  public:
-  double look(bool start_over);  // seconds waited
+  static constexpr double of_busy = 10;
+  explicit Patience(double timeout) : timeout_(timeout) {}
+  void start_over() { waited_ = busy_ = 0, last_ = Clock::now(); }
+  // Looks at the clock and at the peers for which awaited(rank) holds. Returns why the wait is over,
+  // or "": "rank 3 has not answered for 60 s (--timeout)". That line names `silent`, a rank, or -1
+  // for all.
+  template <class Awaited>
+  std::string look(const SharedRegion& region, int size, Awaited awaited, int silent) {
+    const RankStatus* busy = nullptr;
+    int who = -1;
+    for (int r = 0; r < size && !busy; ++r)
+      if (awaited(r) && region.rank(r).busy != Busy::no && has_heartbeat(region.rank(r)))
+        busy = &region.rank(who = r);
+    return add(who, busy ? busy->busy.load() : Busy::no, silent);
+  }
 
  private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-  double waited_ = 0;
+  using Clock = std::chrono::steady_clock;
+  std::string add(int busy_rank, Busy, int silent);
+
+  double timeout_;  // seconds, as are the others
+  double waited_ = 0, busy_ = 0;
+  Clock::time_point last_ = Clock::now();
 };
 
 // Made and destroyed by one thread, which lives as long as the process; wait() may be called from
-// any thread, one at a time.
+// any thread, one at a time. A thread of its own keeps this rank's heartbeat.
 class RankBarrier {
  public:
   RankBarrier(SharedRegion&, const RankPlace&);
   RankBarrier(const RankBarrier&) = delete;
   ~RankBarrier();
   void wait();
-  void busy(bool now) { region_.rank(place_.rank).busy = now; }
+  void busy(Busy now) { region_.rank(place_.rank).busy = now; }
 
  private:
   bool missing(int peer) const;  // has not come to the barrier that this rank waits at
@@ -52,6 +76,7 @@ class RankBarrier {
 
   SharedRegion& region_;
   RankPlace place_;
+  std::jthread heart_;
 };
 
 }  // namespace bv

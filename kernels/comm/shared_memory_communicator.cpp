@@ -65,7 +65,7 @@ class SharedMemoryCommunicator final : public Communicator {
   void barrier() override {
     submit(nullptr, [this] { barrier_.wait(); });
   }
-  void busy(bool now) override { barrier_.busy(now); }
+  void busy(Busy now) override { barrier_.busy(now); }
 
  private:
   static int dup_of(int fd) {
@@ -194,7 +194,7 @@ class SingleCommunicator final : public Communicator {
   void all_gather(float*, size_t, Stream) override {}
   void broadcast(void*, size_t, int, Stream) override {}
   void barrier() override {}
-  void busy(bool) override {}
+  void busy(Busy) override {}
 };
 
 }  // namespace

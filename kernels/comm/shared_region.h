@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/comm/busy.h"
+
 namespace bv {
 
 enum class RankState : uint32_t { absent, here, left };
@@ -17,9 +19,9 @@ enum class RankState : uint32_t { absent, here, left };
 struct alignas(64) RankStatus {
   std::atomic<RankState> state;
   std::atomic<uint32_t> arrivals;  // barriers it has come to
-  std::atomic<uint32_t> busy;      // 1: at something long on its own; not stuck
+  std::atomic<Busy> busy;          // at something long on its own; not stuck
   std::atomic<uint64_t> waits;     // for the device, begun so far (PeerWatch)
-  std::atomic<int64_t> heartbeat;  // when its PeerWatch last looked, ms of the monotonic clock
+  std::atomic<int64_t> heartbeat;  // the last one, ms of the monotonic clock
   pthread_mutex_t alive;
 };
 

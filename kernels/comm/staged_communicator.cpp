@@ -39,7 +39,7 @@ class StagedCommunicator final : public Communicator {
   }
   void barrier() override { host_comm_->barrier(); }
   double all_reduce_scalar(double x) override { return host_comm_->all_reduce_scalar(x); }
-  void busy(bool now) override { host_comm_->busy(now); }
+  void busy(Busy now) override { host_comm_->busy(now); }
 
  private:
   template <class T>

@@ -1,13 +1,17 @@
-// A connection carries frames: data of collectives, and reports on the sender's state, which one
-// thread reads. Rank 0 reports on all ranks to all, and tells the others to end when one is gone.
+// A connection carries frames: data of collectives, and reports on the sender's state. One thread
+// reads and writes them all without ever blocking, so that a peer that is stopped in the middle of a
+// frame holds up nobody. Rank 0 reports on all ranks to all, and tells the others to end when one is
+// gone.
 #include "kernels/comm/tcp_communicator.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -26,36 +30,102 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto tick = std::chrono::milliseconds(watch_tick_ms);
 constexpr auto beat = std::chrono::milliseconds(500);
+constexpr auto farewell = std::chrono::seconds(1);  // for the last frames to be sent
 
 enum class Kind : uint32_t { data, state, left, end };
 struct FrameHead {
   Kind kind;
   uint32_t bytes;
 };
+// Part of the protocol (Preamble::our_version): a larger frame is refused unread.
+constexpr size_t max_frame = 64 << 20;
+constexpr size_t chunk = 1 << 20;  // memory is taken as bytes arrive
 
 struct RankReport {
   int32_t rank;
-  uint32_t busy;
+  Busy busy;
   uint64_t waits;
   int64_t age_ms;  // since its last heartbeat
 };
 
-// Calls send or recv until all bytes have passed. False: the connection has ended.
-template <class Call, class Byte>
-bool transfer(Call call, int fd, Byte* at, size_t bytes) {
-  while (bytes > 0) {
-    const ssize_t n = call(fd, at, bytes, MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    at += n, bytes -= size_t(n);
+// What a connection still has to send. Guarded by `mutex`.
+class Outbox {
+ public:
+  void push(Kind kind, const void* data, size_t bytes) {
+    const FrameHead head{kind, uint32_t(bytes)};
+    const std::lock_guard lock(mutex_);
+    append(&head, sizeof head);
+    append(data, bytes);
   }
-  return true;
-}
+  // Sends what the connection takes now. False: the connection has ended.
+  bool send_to(int fd) {
+    const std::lock_guard lock(mutex_);
+    while (sent_ < bytes_.size()) {
+      const ssize_t n = send(fd, bytes_.data() + sent_, bytes_.size() - sent_, MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return errno == EAGAIN;
+      sent_ += size_t(n);
+    }
+    bytes_.clear();
+    sent_ = 0;
+    return true;
+  }
+  bool empty() const {
+    const std::lock_guard lock(mutex_);
+    return bytes_.empty();
+  }
+
+ private:
+  void append(const void* data, size_t bytes) {
+    const auto* begin = static_cast<const std::byte*>(data);
+    bytes_.insert(bytes_.end(), begin, begin + bytes);
+  }
+  mutable std::mutex mutex_;
+  Bytes bytes_;
+  size_t sent_ = 0;
+};
+
+// A frame that arrives in parts.
+class Inbox {
+ public:
+  enum class State { ended, waiting, complete };
+  // Takes what has arrived, up to the end of a frame.
+  State receive(int fd) {
+    while (got_ < sizeof head_ + head_.bytes) {
+      const bool in_head = got_ < sizeof head_;
+      const size_t at = in_head ? got_ : got_ - sizeof head_,
+                   size = in_head ? sizeof head_ : head_.bytes;
+      const size_t wanted = std::min(size - at, chunk);
+      if (!in_head) data_.resize(at + wanted);
+      const ssize_t n =
+          recv(fd, (in_head ? reinterpret_cast<std::byte*>(&head_) : data_.data()) + at, wanted, 0);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno == EAGAIN) return State::waiting;
+      if (n <= 0) return State::ended;
+      got_ += size_t(n);
+      if (got_ == sizeof head_ && (head_.bytes > max_frame || head_.kind > Kind::end))
+        return State::ended;
+    }
+    got_ = 0;
+    return State::complete;
+  }
+  Kind kind() const { return head_.kind; }
+  Bytes take() {
+    head_ = {};
+    return std::exchange(data_, {});
+  }
+
+ private:
+  FrameHead head_{};
+  Bytes data_;
+  size_t got_ = 0;
+};
 
 struct Peer {
   int rank;
   Socket socket;
-  std::mutex writing;
+  Outbox outbox;
+  Inbox inbox;
   std::deque<Bytes> received;  // not yet taken by a collective
   std::atomic<bool> open{true};
 };
@@ -67,14 +137,17 @@ class TcpCommunicator final : public Communicator {
         place_(place),
         region_(SharedRegion::open(dup(region_fd))) {
     for (int r = 0; r < place.size; ++r) region_.rank(r).state = RankState::here;
+    if (!wake_) throw std::runtime_error(std::string("eventfd: ") + std::strerror(errno));
     for (size_t i = 0; i < sockets.size(); ++i)
       if (sockets[i]) peers_.push_back(std::make_unique<Peer>(int(i), std::move(sockets[i])));
-    thread_ = std::thread([this] { listen_to_peers(); });
+    region_.rank(place.rank).heartbeat = monotonic_ms();
+    thread_ = std::thread([this] { serve(); });
   }
   ~TcpCommunicator() override {
-    closing_ = true;
-    thread_.join();
     for (const auto& peer : peers_) send_frame(*peer, Kind::left, nullptr, 0);
+    closing_ = true;
+    eventfd_write(wake_.fd(), 1);
+    thread_.join();
   }
 
   void all_reduce(float* data, size_t count, Stream) override { sum(data, count); }
@@ -94,13 +167,12 @@ class TcpCommunicator final : public Communicator {
     });
   }
   void barrier() override { all_reduce_scalar(0); }
-  void busy(bool now) override {
+  void busy(Busy now) override {
     region_.rank(place_.rank).busy = now;
     send_report();
   }
   void end_run() override {
-    for (const auto& peer : peers_)
-      if (peer->open) send_frame(*peer, Kind::end, nullptr, 0);
+    for (const auto& peer : peers_) send_frame(*peer, Kind::end, nullptr, 0);
   }
   std::string failure() const override {
     const std::lock_guard lock(mutex_);
@@ -148,19 +220,19 @@ class TcpCommunicator final : public Communicator {
   // The next data from a peer. Doesn't return if something is wrong.
   Bytes take(Peer& peer) {
     std::unique_lock lock(mutex_);
-    WaitTimer timer;
+    // Rank 0 knows best who is missing: the others give it 2 s to say so.
+    Patience patience(place_.timeout + (place_.rank > 0 ? 2 : 0));
+    const auto others = [this](int rank) { return rank != place_.rank; };
     while (peer.received.empty()) {
       arrived_.wait_for(lock, tick);
       if (!peer.received.empty()) break;
       if (region_.control().ending) _exit(1);
       if (!failure_.empty()) end(failure_);
       if (!peer.open) end("rank " + std::to_string(peer.rank) + " has ended before this one");
-      bool busy = false;
-      for (int r = 0; r < place_.size; ++r) busy |= r != place_.rank && region_.rank(r).busy;
-      // Rank 0 knows best who is missing: the others give it 2 s to say so.
-      if (timer.look(busy) < place_.timeout + (place_.rank > 0 ? 2 : 0)) continue;
+      const std::string why = patience.look(region_, place_.size, others, peer.rank);
+      if (why.empty()) continue;
       end_run();
-      end(no_answer(peer.rank, place_.timeout));
+      end(why);
     }
     Bytes data = std::move(peer.received.front());
     peer.received.pop_front();
@@ -168,11 +240,15 @@ class TcpCommunicator final : public Communicator {
   }
   [[noreturn]] void end(const std::string& why) { end_process(region_, place_, why, false); }
 
-  static bool send_frame(Peer& peer, Kind kind, const void* data, size_t bytes) {
-    const std::lock_guard lock(peer.writing);
-    const FrameHead head{kind, uint32_t(bytes)};
-    return transfer(send, peer.socket.fd(), reinterpret_cast<const char*>(&head), sizeof head) &&
-           transfer(send, peer.socket.fd(), static_cast<const char*>(data), bytes);
+  // Never blocks. What can't be sent now is sent by serve().
+  void send_frame(Peer& peer, Kind kind, const void* data, size_t bytes) {
+    if (bytes > max_frame)
+      throw std::invalid_argument("a message of " + std::to_string(bytes) +
+                                  " bytes is too large for the hosts' connection");
+    if (!peer.open) return;
+    peer.outbox.push(kind, data, bytes);
+    peer.outbox.send_to(peer.socket.fd());  // if it has ended, serve() notices
+    if (!peer.outbox.empty()) eventfd_write(wake_.fd(), 1);
   }
 
   void send_report() {
@@ -183,19 +259,34 @@ class TcpCommunicator final : public Communicator {
       reports.push_back({r, status.busy, status.waits, monotonic_ms() - status.heartbeat});
     }
     for (const auto& peer : peers_)
-      if (peer->open)
+      if (peer->outbox.empty())  // else it is slow: the next report will do
         send_frame(*peer, Kind::state, reports.data(), reports.size() * sizeof(RankReport));
   }
 
-  void listen_to_peers() {
+  void serve() {
     auto last_beat = Clock::now();
-    while (!closing_) {
-      std::vector<pollfd> items;
-      for (const auto& peer : peers_)
-        items.push_back({peer->open ? peer->socket.fd() : -1, POLLIN, 0});
+    Clock::time_point give_up = Clock::time_point::max();
+    while (true) {
+      region_.rank(place_.rank).heartbeat = monotonic_ms();
+      bool sending = false;
+      std::vector<pollfd> items{{wake_.fd(), POLLIN, 0}};
+      for (const auto& peer : peers_) {
+        const bool waits = peer->open && !peer->outbox.empty();
+        sending |= waits;
+        items.push_back(
+            {peer->open ? peer->socket.fd() : -1, short(POLLIN | (waits ? POLLOUT : 0)), 0});
+      }
+      if (closing_) give_up = std::min(give_up, Clock::now() + farewell);
+      if (closing_ && (!sending || Clock::now() > give_up)) return;
       poll(items.data(), items.size(), int(tick.count()));
-      for (size_t i = 0; i < items.size(); ++i)
-        if (items[i].revents) receive(*peers_[i]);
+      if (eventfd_t count; items[0].revents) eventfd_read(wake_.fd(), &count);
+      for (size_t i = 0; i < peers_.size(); ++i) {
+        const short events = items[1 + i].revents;
+        if (events & POLLOUT && !peers_[i]->outbox.send_to(peers_[i]->socket.fd()))
+          lose(*peers_[i]);
+        else if (events & ~POLLOUT)
+          receive(*peers_[i]);
+      }
       if (Clock::now() - last_beat < beat) continue;
       last_beat = Clock::now();
       send_report();
@@ -203,20 +294,19 @@ class TcpCommunicator final : public Communicator {
   }
 
   void receive(Peer& peer) {
-    FrameHead head{};
-    Bytes data;
-    if (!transfer(recv, peer.socket.fd(), reinterpret_cast<char*>(&head), sizeof head))
-      return lose(peer);
-    data.resize(head.bytes);
-    if (!transfer(recv, peer.socket.fd(), data.data(), data.size())) return lose(peer);
-    if (head.kind == Kind::state) return note_reports(data);
-    if (head.kind == Kind::end) {
+    const Inbox::State state = peer.inbox.receive(peer.socket.fd());
+    if (state == Inbox::State::ended) return lose(peer);
+    if (state == Inbox::State::waiting) return;
+    const Kind kind = peer.inbox.kind();
+    Bytes data = peer.inbox.take();
+    if (kind == Kind::state) return note_reports(data);
+    if (kind == Kind::end) {
       region_.control().ending = 1;
       return;
     }
     const std::lock_guard lock(mutex_);
-    if (head.kind == Kind::data) peer.received.push_back(std::move(data));
-    if (head.kind == Kind::left) peer.open = false;
+    if (kind == Kind::data) peer.received.push_back(std::move(data));
+    if (kind == Kind::left) peer.open = false;
     arrived_.notify_all();
   }
 
@@ -246,6 +336,7 @@ class TcpCommunicator final : public Communicator {
 
   RankPlace place_;
   SharedRegion region_;
+  Socket wake_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};  // serve() has something to send
   std::vector<std::unique_ptr<Peer>> peers_;
   mutable std::mutex mutex_;  // guards Peer::received and failure_
   std::condition_variable arrived_;

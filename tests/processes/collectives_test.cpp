@@ -178,9 +178,9 @@ TEST(Collectives, NoticeAPeerThatNeverComes) {
 TEST(Collectives, WaitForAPeerThatIsBusy) {
   Ranks ranks = start_ranks(2, 4096, 0.3, [](Communicator& peers) {
     if (peers.rank() == 1) {
-      peers.busy(true);
+      peers.busy(Busy::saving);
       usleep(900000);
-      peers.busy(false);
+      peers.busy(Busy::no);
     }
     peers.barrier();
     return 0;

@@ -135,9 +135,9 @@ TEST(TcpCommunicator, APeerThatDoesntAnswerEndsAllOnce) {
 TEST(TcpCommunicator, WhoIsBusyMayLetTheOthersWait) {
   Ranks ranks = start_ranks(2, 1, [](Communicator& peers) {
     if (peers.rank() == 0) {
-      peers.busy(true);
+      peers.busy(Busy::saving);
       usleep(2500000);
-      peers.busy(false);
+      peers.busy(Busy::no);
     }
     peers.barrier();
     return 0;
