@@ -141,7 +141,7 @@ DataSets open_cifar(const DataOptions& options) {
       for (int64_t i = 0; i < file.records(); ++i)
         print.add(classes.labels[file.bytes[i * record_bytes]]);
     }
-  DataSets sets{.kind = DataKind::cifar, .native_size = side, .fingerprint = print.value()};
+  DataSets sets{.kind = DataKind::cifar, .fingerprint = print.value()};
   sets.train = std::make_unique<Cifar>(std::move(train), classes.labels);
   sets.val = std::make_unique<Cifar>(std::move(val), classes.labels);
   sets.classes = std::move(classes.names);
