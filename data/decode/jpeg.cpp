@@ -29,9 +29,6 @@ struct ErrorManager {
   std::longjmp(error->back, 1);
 }
 
-// Warnings are ignored: like other decoders we accept an image with a damaged spot.
-void on_message(j_common_ptr, int) {}
-
 // Only 1/8, 1/4 and 1/2 have fast inverse DCTs.
 int scale_down(int shorter, int at_least) {
   int down = 1;
@@ -46,7 +43,8 @@ struct Decompressor {
   Decompressor() {
     jpeg.err = jpeg_std_error(&error.base);
     error.base.error_exit = on_error;
-    error.base.emit_message = on_message;
+    // Warnings are ignored: like other decoders we accept an image with a damaged spot.
+    error.base.emit_message = [](j_common_ptr, int) {};
   }
   ~Decompressor() { jpeg_destroy_decompress(&jpeg); }
   Decompressor(const Decompressor&) = delete;

@@ -83,11 +83,4 @@ struct Options {
   bool is_explicit(std::string_view name) const { return source(name) >= Source::run; }
 };
 
-// --save-every 2 (epochs) or 500steps.
-struct SaveEvery {
-  int64_t count;
-  bool steps;
-};
-std::optional<SaveEvery> parse_save_every(std::string_view text);
-
 }  // namespace bv
