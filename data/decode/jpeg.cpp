@@ -1,6 +1,4 @@
-#include "data/decode/jpeg.h"
-
-#include "data/decode/image.h"
+#include "data/decode/decode.h"
 
 #if BAREVISION_TURBOJPEG
 // clang-format off
@@ -34,6 +32,11 @@ int scale_down(int shorter, int at_least) {
   int down = 1;
   while (at_least > 0 && down < 8 && (shorter + 2 * down - 1) / (2 * down) >= at_least) down *= 2;
   return down;
+}
+
+// One pixel as Adobe stores CMYK in JPEG: inverted, so 255 is no ink.
+void inverted_cmyk_to_rgb(const uint8_t* cmyk, uint8_t* rgb) {
+  for (int c = 0; c < 3; ++c) rgb[c] = static_cast<uint8_t>((cmyk[c] * cmyk[3] + 127) / 255);
 }
 
 struct Decompressor {
