@@ -1,7 +1,5 @@
 // CIFAR-10's binary files: records of a label byte and 32x32 pixels, plane by plane, kept in memory
 // as they are in the files.
-#include <algorithm>
-#include <array>
 #include <filesystem>
 #include <fstream>
 #include <memory>

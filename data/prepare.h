@@ -1,6 +1,5 @@
 // From a data set's image to a batch's row and the Crop that remains for the device.
 #pragma once
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>

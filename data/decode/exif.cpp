@@ -1,5 +1,4 @@
 #include <cstring>
-#include <utility>
 
 #include "data/decode/decode.h"
 

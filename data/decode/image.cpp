@@ -1,6 +1,4 @@
-#include <cstring>
 #include <string>
-#include <utility>
 
 #include "data/decode/decode.h"
 

@@ -48,7 +48,7 @@ void each_number(State& c, F f) {
 template <class T>
 std::string number_text(T x) {
   if constexpr (std::is_integral_v<T>) return std::to_string(x);
-  if (std::isfinite(x)) return json_number(x);
+  if (std::isfinite(x)) return format_number(x);
   return std::isnan(x) ? "\"nan\"" : x > 0 ? "\"inf\"" : "\"-inf\"";
 }
 

@@ -1,6 +1,5 @@
 #include "engine/options/config.h"
 
-#include <algorithm>
 #include <filesystem>
 
 #include "engine/base/error.h"

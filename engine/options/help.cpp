@@ -1,5 +1,4 @@
 // --help, the short usage and the README's tables, all written from the table of options.
-#include <algorithm>
 
 #include "engine/base/text.h"
 #include "engine/options/command_line.h"

@@ -1,7 +1,6 @@
 // The options of a run.
 #pragma once
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
