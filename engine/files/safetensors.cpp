@@ -25,17 +25,6 @@ using Read = std::function<void(uint64_t offset, std::span<std::byte> out)>;
 
 float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
 
-float from_f16(uint16_t bits) {
-  const uint32_t sign = uint32_t(bits & 0x8000) << 16;
-  const uint32_t exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  if (exponent == 0) {  // zero and subnormals: mantissa * 2^-24, exact in fp32
-    const float value = float(mantissa) * 0x1p-24f;
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
-  }
-  const uint32_t wide = exponent == 31 ? 255 : exponent - 15 + 127;
-  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
-}
-
 template <class T>
 float to_float(T x) {
   return float(x);
@@ -65,7 +54,7 @@ struct FileDType {
 };
 constexpr FileDType dtypes[] = {{"F64", 8, read_converted<double, to_float>},
                                 {"F32", 4, read_f32},
-                                {"F16", 2, read_converted<uint16_t, from_f16>},
+                                {"F16", 2, read_converted<_Float16, to_float>},
                                 {"BF16", 2, read_converted<uint16_t, from_bf16>},
                                 {"I64", 8, read_converted<int64_t, to_float>}};
 
