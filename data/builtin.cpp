@@ -167,8 +167,7 @@ DataSets open_builtin(const DataOptions& options) {
   Fingerprint print("mosaics", classes.names);
   for (const int64_t number : {static_cast<int64_t>(options.seed), int64_t{size}, int64_t{tile}})
     print.add(number);
-  DataSets sets{.kind = DataKind::builtin, .native_size = default_size};
-  sets.fingerprint = print.value();
+  DataSets sets{.kind = DataKind::builtin, .fingerprint = print.value()};
   const auto part = [&](uint32_t which, int64_t count) {
     return std::make_unique<Mosaics>(options.seed, which, count, size, tile, classes.labels);
   };

@@ -1,7 +1,5 @@
 // CIFAR-10's binary files: records of a label byte and 32x32 pixels, plane by plane, kept in memory
 // as they are in the files.
-#include <algorithm>
-#include <array>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -141,7 +139,7 @@ DataSets open_cifar(const DataOptions& options) {
       for (int64_t i = 0; i < file.records(); ++i)
         print.add(classes.labels[file.bytes[i * record_bytes]]);
     }
-  DataSets sets{.kind = DataKind::cifar, .native_size = side, .fingerprint = print.value()};
+  DataSets sets{.kind = DataKind::cifar, .fingerprint = print.value()};
   sets.train = std::make_unique<Cifar>(std::move(train), classes.labels);
   sets.val = std::make_unique<Cifar>(std::move(val), classes.labels);
   sets.classes = std::move(classes.names);

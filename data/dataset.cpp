@@ -38,16 +38,10 @@ DataSets open_dataset(const DataOptions& given) {
   if (options.val_fraction < 0 || options.val_fraction >= 1)
     throw DataError("--val-fraction " + std::to_string(options.val_fraction) +
                     ": must be at least 0 and below 1");
-  switch (data_kind(options.path)) {
-    case DataKind::builtin:
-      return open_builtin(options);
-    case DataKind::synthetic:
-      return open_synthetic(options);
-    case DataKind::cifar:
-      return open_cifar(options);
-    case DataKind::photos:
-      break;
-  }
+  const DataKind kind = data_kind(options.path);
+  if (kind == DataKind::builtin) return open_builtin(options);
+  if (kind == DataKind::synthetic) return open_synthetic(options);
+  if (kind == DataKind::cifar) return open_cifar(options);
   return is_split_folder(options.path) ? open_split_folder(options) : open_class_folders(options);
 }
 

@@ -53,7 +53,6 @@ struct DataSets {
   DataKind kind;
   std::unique_ptr<Dataset> train, val;  // val null: no evaluation (synthetic)
   std::vector<std::string> classes;     // names in label order
-  int native_size = 0;                  // 32 for CIFAR, 64 for the built-in set, else 0: any
   uint64_t fingerprint = 0;  // of the list of files (relative), their order, labels and classes
   std::string description;   // "CIFAR-10, 8336 train, 1017 val, 10 classes"
 };
@@ -62,7 +61,7 @@ struct DataOptions {
   std::string path;  // "", "synthetic" or a path
   double val_fraction = 0.1;
   uint64_t seed = 0;   // of the split, and of generated images
-  int image_size = 0;  // builtin, synthetic: the images' size; 0: native_size
+  int image_size = 0;  // builtin, synthetic: the images' size; 0: 64 and 224
   int patch_size = 0;  // builtin: the mosaic's tiles have this size if it is a multiple of 8
   std::vector<std::string> classes;  // names, or their number as text; of folders: the folders'
   // The order of the classes where `classes` names none and these are the same names.

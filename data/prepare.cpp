@@ -47,11 +47,10 @@ Preprocessor::Preprocessor(const Dataset& data, const LoaderOptions& options, bo
 std::shared_ptr<const Image> Preprocessor::cached_image(int64_t index, Resizer& resizer) {
   if (auto cached = cache_.find(index)) return cached;
   const int size = options_.image_size;
-  std::shared_ptr<const Image> image;
-  if (random_crop_)
-    image = std::make_shared<const Image>(data_.image(index, min_side_for_random_crop(size)));
-  else
-    image = final_image(data_.image(index, size), resizer);
+  const auto image =
+      random_crop_
+          ? std::make_shared<const Image>(data_.image(index, min_side_for_random_crop(size)))
+          : final_image(data_.image(index, size), resizer);
   cache_.add(index, image);
   return image;
 }

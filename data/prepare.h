@@ -1,6 +1,5 @@
 // From a data set's image to a batch's row and the Crop that remains for the device.
 #pragma once
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -32,7 +31,6 @@ class Preprocessor {
   Preprocessor(const Dataset& data, const LoaderOptions& options, bool train);
   // out [size, size, 3]. Throws BadImage.
   void run(int64_t index, uint32_t epoch, Resizer& resizer, uint8_t* out, Crop& crop);
-  const ImageCache& cache() const { return cache_; }
 
  private:
   std::shared_ptr<const Image> cached_image(int64_t index, Resizer& resizer);

@@ -1,7 +1,6 @@
 // The kinds of data sets that open_dataset recognises, and what they share.
 #pragma once
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -36,8 +36,7 @@ __attribute__((constructor(101))) void check_cpu() {
   if (is_x86_64_v3()) return;
   constexpr char line[] =
       "barevision needs a CPU with AVX2, FMA, BMI2 and F16C (x86-64-v3: Intel since 2013, AMD "
-      "since "
-      "2015); this one is older\n";
+      "since 2015); this one is older\n";
   if (write(STDERR_FILENO, line, sizeof line - 1) < 0) _exit(2);
   _exit(2);
 }

@@ -38,12 +38,11 @@ DeviceChoice choose_device(const Options& o, const World& world) {
                                ? "no GPU (" + why + ")"
                                : std::to_string(gpus) + (gpus == 1 ? " GPU for " : " GPUs for ") +
                                      std::to_string(processes) + " processes";
-  if (o.device == "cuda") {
+  if (o.device == "cuda")
     throw UserError("--device cuda: " + lack +
                     (gpus == 0 ? ""
                                : "; -n " + std::to_string(gpus) +
                                      " would fit, --oversubscribe lets processes share"));
-  }
   DeviceChoice cpu{DeviceKind::cpu};
   if (is_built(DeviceKind::cuda)) cpu.notes.push_back(lack + ": this run is on the cpu");
   return cpu;
@@ -62,13 +61,11 @@ DType resolve_precision(Options& o, const Backend& backend, DeviceKind device,
   if (o.precision == "auto") {
     o.precision = best;
   } else if (!supports(o.precision)) {
-    if (o.is_explicit("precision")) {
-      const std::string device_name = name_of(device);
-      throw UserError("--precision " + o.precision + ": the " + device_name + " device " +
+    if (o.is_explicit("precision"))
+      throw UserError("--precision " + o.precision + ": the " + name_of(device) + " device " +
                       (supports("fp16") ? "has fp16 and fp32, but " + o.precision +
                                               " needs compute capability 8.0"
                                         : "computes in fp32 (--precision fp32)"));
-    }
     notes.push_back("precision " + best + " instead of the recipe's " + o.precision);
     o.precision = best;
   }

@@ -52,9 +52,7 @@ std::unique_ptr<Backend> open_backend(DeviceKind kind, const BackendOptions& opt
 }
 
 int exit_code(const std::exception& e) {
-  const bool users_mistake =
-      dynamic_cast<const UserError*>(&e) || dynamic_cast<const DataError*>(&e);
-  return users_mistake ? 2 : 1;
+  return dynamic_cast<const UserError*>(&e) || dynamic_cast<const DataError*>(&e) ? 2 : 1;
 }
 
 int work(const CommandLine& line, World world) {

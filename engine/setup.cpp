@@ -48,6 +48,97 @@ std::vector<ParameterShape> shapes_of(const Graph& graph) {
   return shapes;
 }
 
+TrainerOptions trainer_options(const Options& o, DType dtype) {
+  // A fixed scale, and that of fp32 and bf16, never grows.
+  const bool dynamic_scale = dtype == DType::fp16 && o.loss_scale == 0;
+  return {.optimizer = {.momentum = static_cast<float>(o.momentum),
+                        .beta1 = o.betas[0],
+                        .beta2 = o.betas[1],
+                        .eps = static_cast<float>(o.eps),
+                        .weight_decay = static_cast<float>(o.weight_decay),
+                        .clip = static_cast<float>(o.clip_grad),
+                        .scaling = {.growth_interval =
+                                        dynamic_scale ? o.loss_scale_growth_interval : 0},
+                        .kind = o.optimizer == "sgd"    ? OptimizerKind::sgd
+                                : o.optimizer == "adam" ? OptimizerKind::adam
+                                                        : OptimizerKind::adamw,
+                        .nesterov = o.nesterov},
+          .decay_all = o.decay == "all",
+          .local_batch = *o.local_batch,
+          .height = *o.image_size,
+          .width = *o.image_size,
+          .accumulate = o.accumulate,
+          .bucket_bytes = static_cast<size_t>(o.bucket_bytes),
+          .recompute = o.recompute == "blocks",
+          .sync_batchnorm = o.sync_bn,
+          .seed = o.seed};
+}
+
+Options all_options(const CommandLine& line, const Options& given, const ModelConfig& model) {
+  if (given.resume.empty()) {
+    Options o = resolve_options(line, model, data_kind(given.data));
+    if (!o.plan) claim_run_folder(o);
+    return o;
+  }
+  if (!given.image_size || (!given.patch_size && !model.is_resnet()))
+    throw UserError(given.out + "/config.json: 'image_size' or 'patch_size' is missing");
+  return given;
+}
+
+// --weights, and what the file says of itself.
+std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelConfig& model) {
+  if (o.weights.empty() || !o.resume.empty()) return {};
+  TensorFile file = read_safetensors(o.weights);
+  WeightsInfo info = weights_info(file, o.weights);
+  if (info.model && *info.model != model.name)
+    throw UserError(o.weights + ": weights of " + *info.model + ", not of " + model.name);
+  const std::optional<int> patch = info.patch_size;
+  if (patch && o.patch_size && *patch != *o.patch_size)
+    throw UserError(o.weights + ": weights for patches of " + std::to_string(*patch) +
+                    " pixels, this run has " + std::to_string(*o.patch_size) +
+                    "; give --patch-size " + std::to_string(*patch));
+  return {std::move(file), std::move(info)};
+}
+
+// Classes are in the order of the weights' head unless --classes gives one.
+DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::string>& notes) {
+  DataSets data = open_dataset({.path = o.data,
+                                .val_fraction = o.val_fraction,
+                                .seed = o.seed,
+                                .image_size = o.image_size.value_or(0),
+                                .patch_size = o.patch_size.value_or(0),
+                                .classes = o.classes,
+                                .class_order = from.classes});
+  if (from.classes.size() == data.classes.size() && from.classes != data.classes)
+    notes.push_back("classes: " + o.weights +
+                    " has other names or another order; its head is kept as the initial head");
+  return data;
+}
+
+void fit_starting_weights(Setup& s, TensorFile file) {
+  if (file.tensors.empty()) return;
+  const std::string head = s.model.is_resnet() ? "fc" : "head";
+  FitResult fit = fit_weights(std::move(file), s.options.weights, shapes_of(s.graph),
+                              {head + ".weight", head + ".bias"});
+  s.weights = std::move(fit.tensors);
+  s.notes.insert(s.notes.end(), fit.notes.begin(), fit.notes.end());
+}
+
+void load_resumed(Setup& s) {
+  s.checkpoint = load_checkpoint(s.options.out);
+  Checkpoint& c = *s.checkpoint;
+  if (c.model != s.model.name)
+    throw UserError(s.options.out + "/last: a checkpoint of " + c.model + ", not of " +
+                    s.model.name);
+  if (c.data_fingerprint != s.data.fingerprint)
+    throw UserError((s.options.data.empty() ? "the built-in data" : s.options.data) +
+                    ": its files or classes have changed since the run in " + s.options.out +
+                    " began; start a new run from --weights " + s.options.out +
+                    "/last/weights.safetensors");
+  s.weights =
+      fit_weights(std::move(c.weights), s.options.out + "/last", shapes_of(s.graph), {}).tensors;
+}
+
 }  // namespace
 
 Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local_batch,
@@ -92,107 +183,6 @@ Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local
                   "(--image-size)");
 }
 
-namespace {
-
-TrainerOptions trainer_options(const Options& o, DType dtype) {
-  // A fixed scale, and that of fp32 and bf16, never grows.
-  const bool dynamic_scale = dtype == DType::fp16 && o.loss_scale == 0;
-  return {.optimizer = {.momentum = static_cast<float>(o.momentum),
-                        .beta1 = o.betas[0],
-                        .beta2 = o.betas[1],
-                        .eps = static_cast<float>(o.eps),
-                        .weight_decay = static_cast<float>(o.weight_decay),
-                        .clip = static_cast<float>(o.clip_grad),
-                        .scaling = {.growth_interval =
-                                        dynamic_scale ? o.loss_scale_growth_interval : 0},
-                        .kind = o.optimizer == "sgd"    ? OptimizerKind::sgd
-                                : o.optimizer == "adam" ? OptimizerKind::adam
-                                                        : OptimizerKind::adamw,
-                        .nesterov = o.nesterov},
-          .decay_all = o.decay == "all",
-          .local_batch = *o.local_batch,
-          .height = *o.image_size,
-          .width = *o.image_size,
-          .accumulate = o.accumulate,
-          .bucket_bytes = static_cast<size_t>(o.bucket_bytes),
-          .recompute = o.recompute == "blocks",
-          .sync_batchnorm = o.sync_bn,
-          .seed = o.seed};
-}
-
-Options all_options(const CommandLine& line, const Options& given, const ModelConfig& model) {
-  if (given.resume.empty()) {
-    Options o = resolve_options(line, model, data_kind(given.data));
-    if (!o.plan) claim_run_folder(o);
-    return o;
-  }
-  if (!given.image_size || (!given.patch_size && !model.is_resnet()))
-    throw UserError(given.out + "/config.json: 'image_size' or 'patch_size' is missing");
-  return given;
-}
-
-// --weights, and what the file says of itself.
-struct StartingWeights {
-  TensorFile file;
-  WeightsInfo info;
-};
-
-StartingWeights read_weights(const Options& o, const ModelConfig& model) {
-  if (o.weights.empty() || !o.resume.empty()) return {};
-  StartingWeights from{.file = read_safetensors(o.weights)};
-  from.info = weights_info(from.file, o.weights);
-  if (from.info.model && *from.info.model != model.name)
-    throw UserError(o.weights + ": weights of " + *from.info.model + ", not of " + model.name);
-  const std::optional<int> patch = from.info.patch_size;
-  if (patch && o.patch_size && *patch != *o.patch_size)
-    throw UserError(o.weights + ": weights for patches of " + std::to_string(*patch) +
-                    " pixels, this run has " + std::to_string(*o.patch_size) +
-                    "; give --patch-size " + std::to_string(*patch));
-  return from;
-}
-
-// Classes are in the order of the weights' head unless --classes gives one.
-DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::string>& notes) {
-  DataSets data = open_dataset({.path = o.data,
-                                .val_fraction = o.val_fraction,
-                                .seed = o.seed,
-                                .image_size = o.image_size.value_or(0),
-                                .patch_size = o.patch_size.value_or(0),
-                                .classes = o.classes,
-                                .class_order = from.classes});
-  if (from.classes.size() == data.classes.size() && from.classes != data.classes)
-    notes.push_back("classes: " + o.weights +
-                    " has other names or another order; its head is kept "
-                    "as the initial head");
-  return data;
-}
-
-void fit_starting_weights(Setup& s, TensorFile file) {
-  if (file.tensors.empty()) return;
-  const std::string head = s.model.is_resnet() ? "fc" : "head";
-  FitResult fit = fit_weights(std::move(file), s.options.weights, shapes_of(s.graph),
-                              {head + ".weight", head + ".bias"});
-  s.weights = std::move(fit.tensors);
-  s.notes.insert(s.notes.end(), fit.notes.begin(), fit.notes.end());
-}
-
-void load_resumed(Setup& s) {
-  s.checkpoint = load_checkpoint(s.options.out);
-  Checkpoint& c = *s.checkpoint;
-  if (c.model != s.model.name)
-    throw UserError(s.options.out + "/last: a checkpoint of " + c.model + ", not of " +
-                    s.model.name);
-  if (c.data_fingerprint != s.data.fingerprint)
-    throw UserError((s.options.data.empty() ? "the built-in data" : s.options.data) +
-                    ": its files or classes have changed since the run in " + s.options.out +
-                    " began; start a new run from --weights " + s.options.out +
-                    "/last/weights.safetensors");
-  s.weights =
-      fit_weights(std::move(c.weights), s.options.out + "/last", shapes_of(s.graph), {}).tensors;
-}
-
-}  // namespace
-
 Setup prepare(const CommandLine& line, const Options& given, int world, const DeviceChoice& device,
               const Backend& backend) {
   Setup s;
@@ -204,13 +194,13 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   o.nproc = world;
   const DType dtype = resolve_precision(o, backend, device.kind, s.notes);
 
-  StartingWeights from = read_weights(o, s.model);
-  s.data = open_data(o, from.info, s.notes);
+  auto [file, from] = read_weights(o, s.model);
+  s.data = open_data(o, from, s.notes);
   o.classes = s.data.classes;
   resolve_batch(o, s.replicas, s.data.train->size());
   // Pixels are normalised as the weights were trained with, unless told otherwise.
-  if (!o.is_explicit("mean")) o.mean = from.info.mean.value_or(o.mean.value_or(s.model.mean));
-  if (!o.is_explicit("std")) o.std = from.info.std.value_or(o.std.value_or(s.model.std));
+  if (!o.is_explicit("mean")) o.mean = from.mean.value_or(o.mean.value_or(s.model.mean));
+  if (!o.is_explicit("std")) o.std = from.std.value_or(o.std.value_or(s.model.std));
   s.info = {.model = s.model.name,
             .image_size = o.image_size,
             .patch_size = o.patch_size,
@@ -220,7 +210,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
 
   s.graph = build_graph(o, s.model, dtype, *o.local_batch, o.classes.size(), s.replicas);
   s.trainer = trainer_options(o, dtype);
-  fit_starting_weights(s, std::move(from.file));
+  fit_starting_weights(s, std::move(file));
   if (!o.resume.empty()) load_resumed(s);
   if (s.data.kind == DataKind::builtin && o.source("patch_size") == Source::recipe)
     s.notes.push_back("built-in images of " + std::to_string(*o.image_size) +

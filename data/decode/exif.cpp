@@ -1,7 +1,6 @@
-#include "data/decode/exif.h"
-
 #include <cstring>
-#include <utility>
+
+#include "data/decode/decode.h"
 
 namespace bv {
 namespace {

@@ -1,12 +1,6 @@
-#include "data/decode/image.h"
-
-#include <cstring>
 #include <string>
-#include <utility>
 
-#include "data/decode/exif.h"
-#include "data/decode/jpeg.h"
-#include "data/decode/stb.h"
+#include "data/decode/decode.h"
 
 namespace bv {
 

@@ -1,6 +1,4 @@
-#include "data/decode/jpeg.h"
-
-#include "data/decode/image.h"
+#include "data/decode/decode.h"
 
 #if BAREVISION_TURBOJPEG
 // clang-format off
@@ -29,14 +27,16 @@ struct ErrorManager {
   std::longjmp(error->back, 1);
 }
 
-// Warnings are ignored: like other decoders we accept an image with a damaged spot.
-void on_message(j_common_ptr, int) {}
-
 // Only 1/8, 1/4 and 1/2 have fast inverse DCTs.
 int scale_down(int shorter, int at_least) {
   int down = 1;
   while (at_least > 0 && down < 8 && (shorter + 2 * down - 1) / (2 * down) >= at_least) down *= 2;
   return down;
+}
+
+// One pixel as Adobe stores CMYK in JPEG: inverted, so 255 is no ink.
+void inverted_cmyk_to_rgb(const uint8_t* cmyk, uint8_t* rgb) {
+  for (int c = 0; c < 3; ++c) rgb[c] = static_cast<uint8_t>((cmyk[c] * cmyk[3] + 127) / 255);
 }
 
 struct Decompressor {
@@ -46,7 +46,8 @@ struct Decompressor {
   Decompressor() {
     jpeg.err = jpeg_std_error(&error.base);
     error.base.error_exit = on_error;
-    error.base.emit_message = on_message;
+    // Warnings are ignored: like other decoders we accept an image with a damaged spot.
+    error.base.emit_message = [](j_common_ptr, int) {};
   }
   ~Decompressor() { jpeg_destroy_decompress(&jpeg); }
   Decompressor(const Decompressor&) = delete;

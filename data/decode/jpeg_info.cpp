@@ -2,9 +2,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "data/decode/exif.h"
-#include "data/decode/image.h"
-#include "data/decode/jpeg.h"
+#include "data/decode/decode.h"
 
 namespace bv {
 namespace {

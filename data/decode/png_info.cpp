@@ -3,9 +3,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "data/decode/exif.h"
-#include "data/decode/image.h"
-#include "data/decode/stb.h"
+#include "data/decode/decode.h"
 
 namespace bv {
 namespace {

@@ -1,5 +1,4 @@
-#include "data/decode/stb.h"
-
+// stb_image, with the checks that it leaves to its caller: truncated files, checksums, memory.
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
@@ -7,9 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/decode/exif.h"
-#include "data/decode/image.h"
-#include "data/decode/jpeg.h"
+#include "data/decode/decode.h"
 
 namespace bv {
 namespace {

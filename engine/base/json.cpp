@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t max_depth = 8, max_keys = 1000;
 using Parser = nlohmann::json;
+using Kind = JsonValue::Kind;
 
 // Builds the tree from the parser's events. One that returns false stops parsing, for a `problem`.
 class TreeBuilder {
@@ -25,24 +26,20 @@ class TreeBuilder {
   std::string problem;
   size_t problem_at = 0;
 
-  bool null() { return scalar(JsonValue::Kind::null, ""); }
-  bool boolean(bool value) { return scalar(JsonValue::Kind::boolean, value ? "true" : "false"); }
-  bool number_integer(int64_t value) {
-    return scalar(JsonValue::Kind::number, std::to_string(value));
-  }
-  bool number_unsigned(uint64_t value) {
-    return scalar(JsonValue::Kind::number, std::to_string(value));
-  }
+  bool null() { return scalar(Kind::null, ""); }
+  bool boolean(bool value) { return scalar(Kind::boolean, value ? "true" : "false"); }
+  bool number_integer(int64_t value) { return scalar(Kind::number, std::to_string(value)); }
+  bool number_unsigned(uint64_t value) { return scalar(Kind::number, std::to_string(value)); }
   bool number_float(double value, const std::string&) {
     // 1e3 is a whole number too.
     const bool whole = std::abs(value) < 1e15 && value == std::floor(value);
-    return scalar(JsonValue::Kind::number,
+    return scalar(Kind::number,
                   whole ? std::to_string(static_cast<int64_t>(value)) : format_number(value));
   }
-  bool string(std::string& value) { return scalar(JsonValue::Kind::text, std::move(value)); }
+  bool string(std::string& value) { return scalar(Kind::text, std::move(value)); }
   bool binary(Parser::binary_t&) { return fail("binary data"); }
-  bool start_object(size_t) { return open(JsonValue::Kind::object); }
-  bool start_array(size_t) { return open(JsonValue::Kind::list); }
+  bool start_object(size_t) { return open(Kind::object); }
+  bool start_array(size_t) { return open(Kind::list); }
   bool end_object() { return close(); }
   bool end_array() { return close(); }
   bool key(std::string& name) {
@@ -67,17 +64,16 @@ class TreeBuilder {
   JsonValue& place() {
     if (stack_.empty()) return root;
     JsonValue& parent = *stack_.back();
-    return parent.kind == JsonValue::Kind::object ? parent.members.back().second
-                                                  : parent.items.emplace_back();
+    return parent.kind == Kind::object ? parent.members.back().second : parent.items.emplace_back();
   }
-  bool scalar(JsonValue::Kind kind, std::string text) {
+  bool scalar(Kind kind, std::string text) {
     JsonValue& value = place();
     value.kind = kind;
     value.text = std::move(text);
     return true;
   }
   // The parent of an open value grows only after it is closed, so pointers on the stack stay valid.
-  bool open(JsonValue::Kind kind) {
+  bool open(Kind kind) {
     if (stack_.size() == max_depth) return fail("nested too deeply");
     JsonValue& value = place();
     value.kind = kind;
@@ -100,7 +96,7 @@ std::string line_and_column(std::string_view text, size_t position) {
 
 }  // namespace
 
-std::string_view name_of(JsonValue::Kind kind) {
+std::string_view name_of(Kind kind) {
   constexpr std::string_view names[] = {"null", "true or false", "a number",
                                         "text", "a list",        "an object"};
   return names[static_cast<size_t>(kind)];
@@ -113,10 +109,9 @@ JsonValue parse_json_object(std::string_view text, const std::string& path) {
         builder.problem_at > 0 ? line_and_column(text, builder.problem_at) + ": " : "";
     throw UserError(path + ": " + where + builder.problem);
   }
-  if (builder.root.kind != JsonValue::Kind::object) {
+  if (builder.root.kind != Kind::object)
     throw UserError(path + ": an object { ... } is expected, this is " +
                     std::string(name_of(builder.root.kind)));
-  }
   return std::move(builder.root);
 }
 

@@ -3,18 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 namespace bv {
-
-std::string format_number(double value, int digits) {
-  char buffer[64];
-  const auto end = digits > 0 ? std::to_chars(buffer, buffer + sizeof buffer, value,
-                                              std::chars_format::general, digits)
-                              : std::to_chars(buffer, buffer + sizeof buffer, value);
-  return {buffer, end.ptr};
-}
 
 namespace {
 
@@ -27,7 +18,30 @@ std::optional<T> parse_whole(std::string_view text) {
   return value;
 }
 
+// Levenshtein distance, one row at a time.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t change = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({change, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
 }  // namespace
+
+std::string format_number(double value, int digits) {
+  char buffer[64];
+  const auto end = digits > 0 ? std::to_chars(buffer, buffer + sizeof buffer, value,
+                                              std::chars_format::general, digits)
+                              : std::to_chars(buffer, buffer + sizeof buffer, value);
+  return {buffer, end.ptr};
+}
 
 std::optional<double> parse_number(std::string_view text) {
   const auto value = parse_whole<double>(text);
@@ -57,36 +71,10 @@ std::string join(std::span<const std::string> items, std::string_view separator)
   return text;
 }
 
-namespace {
-
-// Levenshtein distance, one row at a time.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0]++;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t change = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({change, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
-}  // namespace
-
 std::string nearest(std::string_view word, std::span<const std::string> known) {
-  if (word.size() > 64) return "";  // no option or model is that long
-  std::string best;
-  size_t best_distance = std::numeric_limits<size_t>::max();
-  for (const std::string& candidate : known) {
-    const size_t distance = edit_distance(word, candidate);
-    if (distance >= best_distance) continue;
-    best_distance = distance;
-    best = candidate;
-  }
-  return best;
+  if (word.size() > 64 || known.empty()) return "";  // no option or model is that long
+  return *std::ranges::min_element(
+      known, {}, [&](const std::string& candidate) { return edit_distance(word, candidate); });
 }
 
 std::string suggestion(std::string_view word, std::span<const std::string> known,

@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <compare>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -40,9 +40,7 @@ struct StepFolder {
     std::snprintf(text, sizeof text, "step-%08lld", static_cast<long long>(step));
     return copy == 1 ? text : text + ("-" + std::to_string(copy));
   }
-  bool operator<(const StepFolder& o) const {
-    return std::tie(step, copy) < std::tie(o.step, o.copy);
-  }
+  auto operator<=>(const StepFolder&) const = default;
 };
 
 std::optional<StepFolder> step_folder(const std::string& name) {

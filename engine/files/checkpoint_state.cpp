@@ -33,10 +33,10 @@ void each_number(State& c, F f) {
   f("step", c.step);
   f("epoch", c.epoch);
   f("batch", c.batch);
-  f("update_count", c.update_count);
-  f("loss_scale", c.loss_scale);
-  f("good_steps", c.good_steps);
-  f("skipped", c.skipped);
+  f("update_count", c.update.count);
+  f("loss_scale", c.update.loss_scale);
+  f("good_steps", c.update.good_steps);
+  f("skipped", c.update.skipped);
   f("best_top1", c.best_top1);
   f("best_step", c.best_step);
   f("loss_sum", c.loss_sum);
@@ -48,7 +48,7 @@ void each_number(State& c, F f) {
 template <class T>
 std::string number_text(T x) {
   if constexpr (std::is_integral_v<T>) return std::to_string(x);
-  if (std::isfinite(x)) return json_number(x);
+  if (std::isfinite(x)) return format_number(x);
   return std::isnan(x) ? "\"nan\"" : x > 0 ? "\"inf\"" : "\"-inf\"";
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine/files/safetensors.h"
+#include "kernels/types.h"
 
 namespace bv {
 
@@ -16,10 +17,8 @@ struct Checkpoint {
   TensorFile optimizer;          // m.*, v.*; may be empty
   int64_t step = 0;              // updates done
   int64_t epoch = 0, batch = 0;  // the next batch to train on
-  int32_t update_count = 0;      // Adam's t
-  float loss_scale = 0;          // 0: not used
-  int32_t good_steps = 0, skipped = 0;
-  double best_top1 = -1;  // of the best evaluation so far; -1: no evaluation yet
+  UpdateState update{};          // loss_scale 0: not used; no found_inf, no grad_norm
+  double best_top1 = -1;         // of the best evaluation so far; -1: no evaluation yet
   int64_t best_step = 0;
   // sums of the unfinished epoch, so that its record equals that of an uninterrupted run
   double loss_sum = 0, loss_count = 0;

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <bit>
-#include <concepts>
 #include <cstring>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
+#include <string_view>
 
 #include "engine/base/json.h"
-#include "engine/files/safetensors_header.h"
+#include "engine/base/text.h"
 
 namespace bv {
 namespace {
@@ -16,26 +18,21 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format's data is little-endian");
 
 constexpr uint64_t length_bytes = 8;
+constexpr size_t max_dimensions = 16;
 constexpr uint64_t max_header_bytes = 100'000'000;  // what the format's own library reads
 
 using Read = std::function<void(uint64_t offset, std::span<std::byte> out)>;
 
 float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
 
-float from_f16(uint16_t bits) {
-  const uint32_t sign = uint32_t(bits & 0x8000) << 16;
-  const uint32_t exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  if (exponent == 0) {  // zero and subnormals: mantissa * 2^-24, exact in fp32
-    const float value = float(mantissa) * 0x1p-24f;
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
-  }
-  const uint32_t wide = exponent == 31 ? 255 : exponent - 15 + 127;
-  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
+template <class T>
+float to_float(T x) {
+  return float(x);
 }
 
 // Reads in chunks, so that converting needs no second copy of a tensor.
-template <class T, std::invocable<T> Convert>
-void read_converted(const Read& read, uint64_t offset, std::span<float> out, Convert convert) {
+template <class T, float (*convert)(T)>
+void read_converted(const Read& read, uint64_t offset, std::span<float> out) {
   std::vector<T> chunk(std::min<size_t>(out.size(), 1 << 16));
   while (!out.empty()) {
     const auto part = std::span(chunk).first(std::min(chunk.size(), out.size()));
@@ -46,19 +43,174 @@ void read_converted(const Read& read, uint64_t offset, std::span<float> out, Con
   }
 }
 
-void read_tensor(const Read& read, uint64_t offset, FileDType dtype, std::span<float> out) {
-  switch (dtype) {
-    case FileDType::f32:
-      return read(offset, std::as_writable_bytes(out));
-    case FileDType::f64:
-      return read_converted<double>(read, offset, out, [](double x) { return float(x); });
-    case FileDType::i64:
-      return read_converted<int64_t>(read, offset, out, [](int64_t x) { return float(x); });
-    case FileDType::f16:
-      return read_converted<uint16_t>(read, offset, out, from_f16);
-    case FileDType::bf16:
-      return read_converted<uint16_t>(read, offset, out, from_bf16);
+void read_f32(const Read& read, uint64_t offset, std::span<float> out) {
+  read(offset, std::as_writable_bytes(out));
+}
+
+struct FileDType {
+  std::string_view name;
+  uint64_t bytes;  // of an element
+  void (*read)(const Read&, uint64_t offset, std::span<float> out);
+};
+constexpr FileDType dtypes[] = {{"F64", 8, read_converted<double, to_float>},
+                                {"F32", 4, read_f32},
+                                {"F16", 2, read_converted<_Float16, to_float>},
+                                {"BF16", 2, read_converted<uint16_t, from_bf16>},
+                                {"I64", 8, read_converted<int64_t, to_float>}};
+
+struct TensorEntry {
+  std::string name;
+  const FileDType* dtype = nullptr;
+  std::vector<int64_t> shape;
+  uint64_t begin = 0, end = 0;  // bytes, counted from the end of the header
+};
+
+// The header, event by event rather than as a tree: duplicate names are seen, nesting goes no
+// deeper than the format, and a hostile header never grows beyond its own size.
+class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit HeaderReader(const std::string& path) : path_(path) {}
+  std::map<std::string, std::string> metadata;
+  std::vector<TensorEntry> tensors;
+
+  bool start_object(std::size_t) override {
+    if (place_ == Place::start) return go(Place::top);
+    if (place_ == Place::top && key_ == "__metadata__") return go(Place::metadata);
+    if (place_ != Place::top) fail("has an object in the wrong place");
+    tensor_ = {.name = key_};
+    dtype_.clear();
+    offsets_.clear();
+    seen_.clear();
+    return go(Place::tensor);
   }
+
+  bool key(string_t& name) override {
+    key_ = name;
+    if (place_ == Place::top && !names_.insert(name).second) fail("names " + quoted() + " twice");
+    if (place_ == Place::metadata && metadata.count(name))
+      fail("has the metadata " + quoted() + " twice");
+    if (place_ == Place::tensor && !seen_.insert(name).second) fail_tensor("has a key twice");
+    return true;
+  }
+
+  bool string(string_t& value) override {
+    if (place_ == Place::metadata)
+      metadata[key_] = value;
+    else if (place_ == Place::tensor && key_ == "dtype")
+      dtype_ = value;
+    else
+      fail("has a text in the wrong place");
+    return true;
+  }
+
+  bool start_array(std::size_t) override {
+    if (place_ == Place::tensor && key_ == "shape") return go(Place::shape);
+    if (place_ == Place::tensor && key_ == "data_offsets") return go(Place::offsets);
+    fail("has a list in the wrong place");
+  }
+
+  bool number_unsigned(number_unsigned_t value) override {
+    if (place_ == Place::shape) {
+      if (tensor_.shape.size() == max_dimensions) fail_tensor("has too many dimensions");
+      if (value > INT64_MAX) fail_tensor("has a dimension of " + std::to_string(value));
+      tensor_.shape.push_back(int64_t(value));
+    } else if (place_ == Place::offsets && offsets_.size() < 2) {
+      offsets_.push_back(value);
+    } else {
+      fail("has a number in the wrong place");
+    }
+    return true;
+  }
+
+  bool end_array() override { return go(Place::tensor); }
+
+  bool end_object() override {
+    if (place_ == Place::tensor) finish_tensor();
+    return go(place_ == Place::top ? Place::done : Place::top);
+  }
+
+  bool null() override { fail("has a null in the wrong place"); }
+  bool boolean(bool) override { fail("has a boolean in the wrong place"); }
+  bool number_integer(number_integer_t v) override {
+    fail("has the number " + std::to_string(v) + " in place of a size or an offset");
+  }
+  bool number_float(number_float_t, const string_t& text) override {
+    fail("has the number " + printable(text) + " in place of a size or an offset");
+  }
+  bool binary(binary_t&) override { fail("has binary data"); }
+  bool parse_error(std::size_t at, const std::string&, const nlohmann::json::exception&) override {
+    fail("is not JSON at its byte " + std::to_string(at));
+  }
+
+ private:
+  enum class Place { start, top, metadata, tensor, shape, offsets, done };
+
+  bool go(Place place) {
+    place_ = place;
+    return true;
+  }
+  std::string quoted() const { return "'" + printable(key_) + "'"; }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw UserError(path_ + ": not a valid .safetensors file: its header " + what);
+  }
+  [[noreturn]] void fail_tensor(const std::string& what) const {
+    throw UserError(path_ + ": not a valid .safetensors file: tensor '" + printable(tensor_.name) +
+                    "' " + what);
+  }
+
+  void finish_tensor() {
+    if (seen_ != std::set<std::string>{"dtype", "shape", "data_offsets"} || offsets_.size() != 2)
+      fail_tensor("needs a dtype, a shape and two data_offsets, and nothing else");
+    tensor_.dtype = std::ranges::find(dtypes, dtype_, &FileDType::name);
+    if (tensor_.dtype == std::end(dtypes))
+      throw UserError(path_ + ": tensor '" + printable(tensor_.name) + "' is of dtype " +
+                      printable(dtype_) + "; F64, F32, F16, BF16 and I64 can be read");
+    tensor_.begin = offsets_[0];
+    tensor_.end = offsets_[1];
+    if (tensor_.begin > tensor_.end) fail_tensor("ends before it begins");
+    check_bytes();
+    tensors.push_back(std::move(tensor_));
+  }
+
+  void check_bytes() const {
+    uint64_t bytes = tensor_.dtype->bytes;
+    for (const int64_t n : tensor_.shape)
+      if (__builtin_mul_overflow(bytes, uint64_t(n), &bytes))
+        fail_tensor("has a shape of more elements than can be counted");
+    if (bytes != tensor_.end - tensor_.begin)
+      fail_tensor("has " + std::to_string(tensor_.end - tensor_.begin) +
+                  " bytes of data but its shape needs " + std::to_string(bytes));
+  }
+
+  const std::string& path_;
+  Place place_ = Place::start;
+  std::string key_, dtype_;
+  std::vector<uint64_t> offsets_;
+  std::set<std::string> names_, seen_;
+  TensorEntry tensor_;
+};
+
+// The tensors must fill the data without gaps or overlap.
+void check_layout(std::vector<TensorEntry>& tensors, uint64_t data_bytes, const std::string& path) {
+  std::sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  const std::string invalid = path + ": not a valid .safetensors file: ";
+  uint64_t filled = 0;
+  for (const TensorEntry& t : tensors) {
+    if (t.end > data_bytes)
+      throw UserError(path + ": cut short: tensor '" + printable(t.name) + "' ends at byte " +
+                      std::to_string(t.end) + " of the data, which has " +
+                      std::to_string(data_bytes) + "; get the file again");
+    if (t.begin != filled)
+      throw UserError(invalid + "tensor '" + printable(t.name) + "' begins at byte " +
+                      std::to_string(t.begin) + " but the data before it ends at " +
+                      std::to_string(filled));
+    filled = t.end;
+  }
+  if (filled != data_bytes)
+    throw UserError(invalid + std::to_string(data_bytes - filled) +
+                    " bytes after the last tensor belong to no tensor");
 }
 
 TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& path) {
@@ -74,14 +226,16 @@ TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& p
   std::string text(header_bytes, '\0');
   read(length_bytes, std::as_writable_bytes(std::span(text)));
   const uint64_t data = length_bytes + header_bytes;
-  SafetensorsHeader header = parse_safetensors_header(text, file_bytes - data, path);
+  HeaderReader header(path);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &header);
+  check_layout(header.tensors, file_bytes - data, path);
 
   TensorFile file{.metadata = std::move(header.metadata)};
   for (TensorEntry& entry : header.tensors) {
     HostTensor& tensor = file.tensors[entry.name];
     tensor.shape = std::move(entry.shape);
-    tensor.data.resize(entry.elements());
-    read_tensor(read, data + entry.begin, entry.dtype, tensor.data);
+    tensor.data.resize((entry.end - entry.begin) / entry.dtype->bytes);
+    entry.dtype->read(read, data + entry.begin, tensor.data);
   }
   return file;
 }

@@ -6,7 +6,6 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/files/resize_embedding.h"
 
 namespace bv {
 namespace {
@@ -43,12 +42,64 @@ int grid_of(const std::vector<int64_t>& shape) {
   return grid <= 1 << 14 && grid * grid == shape[1] - 1 ? int(grid) : 0;
 }
 
+// Resizing is bicubic (Keys 1981, a = -0.5) and separable, as PyTorch's interpolate(mode="bicubic",
+// antialias=True, align_corners=False). Output i is centred at scale * (i + 0.5) of the input,
+// scale = from/to, and is the mean of the inputs around it under the kernel, stretched by scale
+// when the grid shrinks so that every input counts. Weights outside the grid are dropped and the
+// rest normalised to a sum of one.
+struct Taps {
+  int first = 0;
+  std::vector<double> weights;
+};
+
+double cubic(double x) {
+  constexpr double a = -0.5;
+  x = std::abs(x);
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  if (x < 2) return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
+  return 0;
+}
+
+Taps taps_of(int i, int from, int to) {
+  const double scale = double(from) / to, stretch = std::max(scale, 1.0);
+  const double centre = scale * (i + 0.5), reach = 2 * stretch;
+  Taps taps{.first = std::max(int(centre - reach + 0.5), 0)};
+  const int last = std::min(int(centre + reach + 0.5), from);
+  double sum = 0;
+  for (int j = taps.first; j < last; ++j) {
+    taps.weights.push_back(cubic((j - centre + 0.5) / stretch));
+    sum += taps.weights.back();
+  }
+  for (double& w : taps.weights) w /= sum;
+  return taps;
+}
+
+// Resizes the middle dimension of [outer, from, inner].
+std::vector<double> resize_middle(const std::vector<double>& inp, size_t outer, int from, int to,
+                                  size_t inner) {
+  std::vector<double> out(outer * size_t(to) * inner);
+  for (int i = 0; i < to; ++i) {
+    const Taps taps = taps_of(i, from, to);
+    for (size_t o = 0; o < outer; ++o) {
+      double* const row = &out[(o * size_t(to) + size_t(i)) * inner];
+      for (size_t j = 0; j < taps.weights.size(); ++j) {
+        const double* const source = &inp[(o * size_t(from) + size_t(taps.first) + j) * inner];
+        for (size_t c = 0; c < inner; ++c) row[c] += taps.weights[j] * source[c];
+      }
+    }
+  }
+  return out;
+}
+
+// From [1, 1 + from*from, C] to [1, 1 + to*to, C].
 HostTensor resize_position(const HostTensor& old, int from, int to) {
   const auto C = size_t(old.shape[2]);
-  HostTensor out{.shape = {1, 1 + int64_t(to) * to, old.shape[2]}};
-  out.data.assign(old.data.begin(), old.data.begin() + ptrdiff_t(C));  // the class token
-  const auto grid = resize_embedding(std::span(old.data).subspan(C), from, to, int(C));
-  out.data.insert(out.data.end(), grid.begin(), grid.end());
+  const auto grid = old.data.begin() + ptrdiff_t(C);  // after the class token, which stays
+  const auto wide = resize_middle({grid, old.data.end()}, size_t(from), from, to, C);
+  const auto resized = resize_middle(wide, 1, from, to, size_t(to) * C);
+  HostTensor out{.shape = {1, 1 + int64_t(to) * to, old.shape[2]},
+                 .data = {old.data.begin(), grid}};
+  out.data.insert(out.data.end(), resized.begin(), resized.end());
   return out;
 }
 
@@ -64,8 +115,7 @@ class Fitting {
                   [](const auto& t) { return t.first.ends_with(".num_batches_tracked"); });
     swap_heads();
     for (const ParameterShape& p : parameters_)
-      if (std::find(result_.fresh.begin(), result_.fresh.end(), p.name) == result_.fresh.end())
-        fit(p);
+      if (std::ranges::find(result_.fresh, p.name) == result_.fresh.end()) fit(p);
     for (const auto& [name, tensor] : file_.tensors) extra_.add(printable(name));
     const std::string misfits = missing_.text("missing") + extra_.text("extra") +
                                 other_.text("of another shape") + broken_.text("not finite");
@@ -75,7 +125,7 @@ class Fitting {
 
  private:
   bool is_head(const std::string& name) const {
-    return std::find(heads_.begin(), heads_.end(), name) != heads_.end();
+    return std::ranges::find(heads_, name) != heads_.end();
   }
 
   // The file's number of classes if its heads agree on one and differ from the model's in nothing
@@ -116,8 +166,7 @@ class Fitting {
     auto node = file_.tensors.extract(p.name);
     if (!node) return missing_.add(p.name);
     HostTensor& tensor = node.mapped();
-    if (!std::all_of(tensor.data.begin(), tensor.data.end(),
-                     [](float x) { return std::isfinite(x); }))
+    if (!std::ranges::all_of(tensor.data, [](float x) { return std::isfinite(x); }))
       return broken_.add(p.name);
     if (tensor.shape != p.shape && !resized(p, tensor))
       return other_.add(p.name + " " + shape_text(tensor.shape) + " for " + shape_text(p.shape));

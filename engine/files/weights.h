@@ -2,7 +2,6 @@
 // number of classes, with a list of what doesn't fit instead of a guess.
 #pragma once
 #include <array>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>

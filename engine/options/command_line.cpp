@@ -11,10 +11,7 @@ namespace {
 
 const std::string see_help = "; ./launcher --help lists all";
 
-struct Registered {
-  const OptionRow* row;
-  CLI::Option* option;
-};
+using Registered = std::pair<const OptionRow*, CLI::Option*>;
 
 // CLI11 splits the line into options; the table interprets their values.
 std::vector<Registered> register_options(CLI::App& app) {
@@ -27,7 +24,7 @@ std::vector<Registered> register_options(CLI::App& app) {
       option->take_all();
       // An option takes one word. A missing one is reported by read_options.
       if (!row.is_flag() && row.name != "model") option->expected(0, 1)->allow_extra_args(false);
-      registered.push_back({&row, option});
+      registered.emplace_back(&row, option);
     }
   }
   return registered;

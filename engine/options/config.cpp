@@ -1,16 +1,11 @@
 #include "engine/options/config.h"
 
-#include <algorithm>
 #include <filesystem>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 
 namespace bv {
-
-Values parse_config(std::string_view text, const std::string& path) {
-  return values_from_json(parse_json_object(text, path), path, false);
-}
 
 namespace {
 
@@ -61,16 +56,9 @@ struct DataDefaults {
   int image_size = 0;  // 0: the model's
 };
 DataDefaults defaults_for(DataKind kind) {
-  switch (kind) {
-    case DataKind::builtin:
-      return {"recipe_builtin", 64};
-    case DataKind::cifar:
-      return {"recipe_cifar", 32};
-    case DataKind::photos:
-      return {"recipe_folder"};
-    case DataKind::synthetic:
-      break;
-  }
+  if (kind == DataKind::builtin) return {"recipe_builtin", 64};
+  if (kind == DataKind::cifar) return {"recipe_cifar", 32};
+  if (kind == DataKind::photos) return {"recipe_folder"};
   return {};
 }
 
@@ -112,31 +100,6 @@ void resolve_sizes(Options& options, const ModelConfig& model, DataKind kind) {
                   std::to_string(below + patch) + " would be");
 }
 
-}  // namespace
-
-Options preliminary_options(const CommandLine& line) {
-  Options options;
-  overlay_given(options, line);
-  if (options.model.empty())
-    throw UserError("no MODEL given: ./launcher MODEL [options]; there are " +
-                    join(known_models(), ", "));
-  return options;
-}
-
-Options resolve_options(const CommandLine& line, const ModelConfig& model, DataKind kind) {
-  Options options;
-  for (const std::string_view section : {std::string_view("recipe"), defaults_for(kind).recipe}) {
-    const auto recipe = model.recipes.find(section);
-    if (recipe != model.recipes.end()) overlay(options, recipe->second, Source::recipe);
-  }
-  overlay_given(options, line);
-  options.model = model.name;
-  resolve_sizes(options, model, kind);
-  return options;
-}
-
-namespace {
-
 // Relative paths are stored as absolute: a run may be resumed from another folder.
 Items stored_items(const Options& options, const OptionRow& row) {
   Items items = items_of(options, row);
@@ -173,6 +136,31 @@ void refuse_changes(const Options& saved, const CommandLine& line, const std::st
 }
 
 }  // namespace
+
+Values parse_config(std::string_view text, const std::string& path) {
+  return values_from_json(parse_json_object(text, path), path, false);
+}
+
+Options preliminary_options(const CommandLine& line) {
+  Options options;
+  overlay_given(options, line);
+  if (options.model.empty())
+    throw UserError("no MODEL given: ./launcher MODEL [options]; there are " +
+                    join(known_models(), ", "));
+  return options;
+}
+
+Options resolve_options(const CommandLine& line, const ModelConfig& model, DataKind kind) {
+  Options options;
+  for (const std::string_view section : {std::string_view("recipe"), defaults_for(kind).recipe}) {
+    const auto recipe = model.recipes.find(section);
+    if (recipe != model.recipes.end()) overlay(options, recipe->second, Source::recipe);
+  }
+  overlay_given(options, line);
+  options.model = model.name;
+  resolve_sizes(options, model, kind);
+  return options;
+}
 
 Options resumed_options(const CommandLine& line) {
   Options asked;

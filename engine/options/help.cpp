@@ -1,5 +1,4 @@
 // --help, the short usage and the README's tables, all written from the table of options.
-#include <algorithm>
 
 #include "engine/base/text.h"
 #include "engine/options/command_line.h"
@@ -50,6 +49,14 @@ std::string help_of(const OptionRow& row) {
   return std::string(row.help) + (value.empty() ? "" : " [" + value + "]");
 }
 
+std::string escaped(std::string_view text) { return join(split(text, '|'), "\\|"); }
+
+std::string markdown_row(const std::string& flags, const std::string& value,
+                         std::string_view help) {
+  return "| `" + escaped(flags) + "` | " + (value.empty() ? "" : "`" + value + "`") + " | " +
+         escaped(help) + " |\n";
+}
+
 }  // namespace
 
 std::string usage_text() {
@@ -73,18 +80,6 @@ std::string help_text() {
       "kind of\ndata. The command line wins over --config, which wins over the recipe.\n";
   return text;
 }
-
-namespace {
-
-std::string escaped(std::string_view text) { return join(split(text, '|'), "\\|"); }
-
-std::string markdown_row(const std::string& flags, const std::string& value,
-                         std::string_view help) {
-  return "| `" + escaped(flags) + "` | " + (value.empty() ? "" : "`" + value + "`") + " | " +
-         escaped(help) + " |\n";
-}
-
-}  // namespace
 
 std::string help_markdown() {
   std::string text;

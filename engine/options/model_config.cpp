@@ -47,9 +47,6 @@ class Reader {
     for (size_t i = 0; i < n; ++i) values[i] = checked(key, list.items[i], min, max);
     return values;
   }
-  std::array<double, 3> channels(const std::string& key, double min) {
-    return numbers<3>(key, "must be 3 numbers", min, 1);
-  }
   std::array<int, 4> stages(const std::string& key) {
     std::array<int, 4> blocks;
     const auto values = numbers<4>(key, "must be 4 numbers of blocks", 1, 1024);
@@ -141,10 +138,9 @@ std::vector<std::string> known_models() {
 
 ModelConfig load_model_config(const std::string& name) {
   const std::vector<std::string> names = known_models();
-  if (std::ranges::find(names, name) == names.end()) {
+  if (std::ranges::find(names, name) == names.end())
     throw UserError("unknown model '" + printable(name) + "'" + suggestion(name, names) +
                     "; there are " + join(names, ", "));
-  }
   const std::string path = models_folder() / (name + ".json");
   return parse_model_config(read_text_file(path), path, name);
 }
@@ -157,8 +153,8 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path,
                     .description = reader.text("description"),
                     .family = reader.text("family"),
                     .image_size = reader.whole("image_size", 4096),
-                    .mean = reader.channels("mean", 0),
-                    .std = reader.channels("std", 1e-3)};
+                    .mean = reader.numbers<3>("mean", "must be 3 numbers", 0, 1),
+                    .std = reader.numbers<3>("std", "must be 3 numbers", 1e-3, 1)};
   if (model.family == "vit")
     read_vit(reader, model, path);
   else if (model.family == "resnet")

@@ -204,4 +204,12 @@ std::string value_to_json(const OptionRow& row, const Items& items) {
   return text + "]";
 }
 
+std::optional<SaveEvery> parse_save_every(std::string_view text) {
+  const bool steps = text.ends_with("steps");
+  if (steps) text.remove_suffix(std::string_view("steps").size());
+  const auto count = parse_integer(text);
+  if (!count || *count < 1) return {};
+  return SaveEvery{.count = *count, .steps = steps};
+}
+
 }  // namespace bv

@@ -24,4 +24,11 @@ std::string default_of(const OptionRow&);
 Values values_from_json(const JsonValue& object, const std::string& where, bool recipe);
 std::string value_to_json(const OptionRow&, const Items&);
 
+// --save-every 2 (epochs) or 500steps.
+struct SaveEvery {
+  int64_t count;
+  bool steps;
+};
+std::optional<SaveEvery> parse_save_every(std::string_view text);
+
 }  // namespace bv

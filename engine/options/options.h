@@ -1,7 +1,6 @@
 // The options of a run.
 #pragma once
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -82,12 +81,5 @@ struct Options {
   // Any other value is a default, which gives way with a note.
   bool is_explicit(std::string_view name) const { return source(name) >= Source::run; }
 };
-
-// --save-every 2 (epochs) or 500steps.
-struct SaveEvery {
-  int64_t count;
-  bool steps;
-};
-std::optional<SaveEvery> parse_save_every(std::string_view text);
 
 }  // namespace bv

@@ -12,7 +12,6 @@
 
 #include "engine/base/error.h"
 #include "engine/base/json.h"
-#include "engine/base/text.h"
 
 namespace bv {
 

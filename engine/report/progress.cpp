@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <vector>
 
 #include "engine/base/text.h"
 
@@ -24,12 +23,11 @@ int terminal_width() {
 std::string clock_text(double seconds) {
   const auto total = static_cast<long long>(std::clamp(seconds, 0.0, 1e9));
   char text[48];
-  if (total >= 3600) {
+  if (total >= 3600)
     std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", total / 3600, total / 60 % 60,
                   total % 60);
-  } else {
+  else
     std::snprintf(text, sizeof text, "%lld:%02lld", total / 60, total % 60);
-  }
   return text;
 }
 

@@ -41,7 +41,7 @@ std::vector<std::string> end_lines(const Options& o, const RunEnd& end) {
 std::vector<std::string> profile_lines(const Profile& profile) {
   std::vector<std::pair<double, std::string>> rows;
   double total = 0;
-  for (const auto& [type, seconds] : profile.seconds) {
+  for (const auto& [type, seconds] : profile) {
     rows.emplace_back(seconds, type);
     total += seconds;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <functional>
 #include <numeric>
 #include <ostream>
 
@@ -18,8 +19,7 @@ struct Block {
 
 // Largest first, each at the lowest offset that is free in all its lives. Returns the total size.
 size_t pack(std::vector<Block> blocks) {
-  std::stable_sort(blocks.begin(), blocks.end(),
-                   [](const Block& a, const Block& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(blocks, std::greater{}, &Block::bytes);
   size_t end = 0;
   std::vector<const Block*> placed;  // by offset
   for (const Block& block : blocks) {
@@ -31,10 +31,9 @@ size_t pack(std::vector<Block> blocks) {
     }
     *block.offset = offset;
     end = std::max(end, offset + block.bytes);
-    placed.insert(
-        std::upper_bound(placed.begin(), placed.end(), &block,
-                         [](const Block* a, const Block* b) { return *a->offset < *b->offset; }),
-        &block);
+    const auto above =
+        std::ranges::upper_bound(placed, offset, {}, [](const Block* b) { return *b->offset; });
+    placed.insert(above, &block);
   }
   return end;
 }
@@ -258,9 +257,8 @@ void print_plan(std::ostream& out, const Graph& graph, const Layout& layout,
   std::vector<size_t> largest;
   for (size_t s = 0; s < layout.places.size(); ++s)
     if (layout.places[s].kind != Layout::Place::absent) largest.push_back(s);
-  std::stable_sort(largest.begin(), largest.end(), [&](size_t a, size_t b) {
-    return layout.places[a].bytes > layout.places[b].bytes;
-  });
+  std::ranges::stable_sort(largest, std::greater{},
+                           [&](size_t s) { return layout.places[s].bytes; });
   out << "largest tensors\n";
   for (size_t i = 0; i < std::min<size_t>(8, largest.size()); ++i) {
     const auto& info = graph.tensors()[largest[i]];

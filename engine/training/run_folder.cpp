@@ -79,17 +79,15 @@ void RunFolder::begin(const RunHead& head) {
 void RunFolder::restore(Trainer& trainer) const {
   const Checkpoint& c = *setup_.checkpoint;
   trainer.parameters().set_moments(c.optimizer.tensors);
-  const bool keeps_scale =
-      setup_.graph.dtype() == DType::fp16 && c.loss_scale > 0 && setup_.options.loss_scale == 0;
-  trainer.set_state({.count = c.update_count,
-                     .loss_scale = keeps_scale ? c.loss_scale : trainer.state().loss_scale,
-                     .good_steps = c.good_steps,
-                     .skipped = c.skipped});
+  const bool keeps_scale = setup_.graph.dtype() == DType::fp16 && c.update.loss_scale > 0 &&
+                           setup_.options.loss_scale == 0;
+  UpdateState state = c.update;
+  if (!keeps_scale) state.loss_scale = trainer.state().loss_scale;
+  trainer.set_state(state);
 }
 
 void RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool best) {
   if (first_) {
-    const UpdateState state = trainer.state();
     Checkpoint c = progress;
     c.model = setup_.model.name;
     c.data_fingerprint = setup_.data.fingerprint;
@@ -97,10 +95,8 @@ void RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool best) {
                  .tensors = trainer.parameters().get_weights()};
     check_finite(c, advice());
     c.optimizer.tensors = trainer.parameters().get_moments();
-    c.update_count = state.count;
-    c.loss_scale = setup_.graph.dtype() == DType::fp16 ? state.loss_scale : 0;
-    c.good_steps = state.good_steps;
-    c.skipped = state.skipped;
+    c.update = trainer.state();
+    if (setup_.graph.dtype() != DType::fp16) c.update.loss_scale = 0;
     if (communicator_) communicator_->busy(Busy::saving);
     save_checkpoint(setup_.options.out, c, best, setup_.options.keep);
     if (communicator_) communicator_->busy(Busy::no);

@@ -13,9 +13,8 @@
 namespace bv {
 
 // Seconds by node type, forward and backward. The host waits for each node.
-struct Profile {
-  std::map<std::string, double> seconds;
-};
+using Profile = std::map<std::string, double>;
+
 template <class F>
 void timed(Profile* profile, Backend& backend, const std::string& type, F run) {
   if (!profile) return run();
@@ -23,7 +22,7 @@ void timed(Profile* profile, Backend& backend, const std::string& type, F run) {
   const auto start = std::chrono::steady_clock::now();
   run();
   backend.synchronize(nullptr);
-  profile->seconds[type] +=
+  (*profile)[type] +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 

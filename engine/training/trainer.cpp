@@ -3,13 +3,6 @@
 #include <algorithm>
 
 namespace bv {
-namespace {
-
-int moments_of(const OptimizerUpdate& o) {
-  return o.kind != OptimizerKind::sgd ? 2 : o.momentum != 0 ? 1 : 0;
-}
-
-}  // namespace
 
 Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& graph,
                  const TrainerOptions& o)
@@ -17,7 +10,10 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
       graph_(&graph),
       communicator_(communicator && communicator->size() > 1 ? communicator : nullptr),
       options_(o),
-      parameters_(backend, graph, moments_of(o.optimizer)),
+      parameters_(backend, graph,
+                  o.optimizer.kind != OptimizerKind::sgd ? 2
+                  : o.optimizer.momentum != 0            ? 1
+                                                         : 0),
       feed_(backend, {.batch = o.local_batch,
                       .height = o.height,
                       .width = o.width,
@@ -124,10 +120,10 @@ void Trainer::evaluate(const Batch& batch) {
 
 EvaluationSums Trainer::end_evaluation() {
   if (communicator_) communicator_->all_reduce(sums_.data<double>(), 4, nullptr);
-  double host[4];
-  backend_->to_host(host, sums_.data(), sizeof host, nullptr);
+  EvaluationSums sums;
+  backend_->to_host(&sums, sums_.data(), sizeof sums, nullptr);
   backend_->synchronize(nullptr);
-  return {.loss = host[0], .count = host[1], .top1 = host[2], .top5 = host[3]};
+  return sums;
 }
 
 std::pair<int, int> Trainer::graph_nodes() const {

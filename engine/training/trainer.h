@@ -28,7 +28,7 @@ struct TrainerOptions {
   uint64_t seed;
 };
 
-struct EvaluationSums {
+struct EvaluationSums {  // as they lie on the device
   double loss = 0, count = 0, top1 = 0, top5 = 0;
 };
 
@@ -69,7 +69,7 @@ class Trainer {
   void profile(Profile*);
 
  private:
-  static constexpr size_t sums_bytes = 4 * sizeof(double);
+  static constexpr size_t sums_bytes = sizeof(EvaluationSums);
   double full_update() const;  // images of a full update, of all replicas
   void play(std::unique_ptr<Recording>&, std::function<void()> issue);
 

@@ -129,7 +129,6 @@ TEST(Dataset, Cifar) {
   write_file(folder / "test_batch.bin", cifar_records(3, 0));
   const DataSets sets = open(folder.path());
   EXPECT_EQ(sets.kind, DataKind::cifar);
-  EXPECT_EQ(sets.native_size, 32);
   EXPECT_EQ(sets.description, "CIFAR-10, 7 train, 3 val, 10 classes");
   EXPECT_EQ(sets.train->label(6), 6);
   EXPECT_EQ(sets.classes[6], "frog");
@@ -164,7 +163,6 @@ TEST(Dataset, RefusedCifar) {
 TEST(Dataset, BuiltinMosaics) {
   const DataSets sets = open("");
   EXPECT_EQ(sets.kind, DataKind::builtin);
-  EXPECT_EQ(sets.native_size, 64);
   EXPECT_EQ(sets.train->size(), 2048);
   EXPECT_EQ(sets.val->size(), 1000);
   EXPECT_EQ(sets.classes[7], "hourglass");

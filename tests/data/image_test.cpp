@@ -12,9 +12,7 @@
 #include <sstream>
 
 #include "data/dataset.h"
-#include "data/decode/exif.h"
-#include "data/decode/jpeg.h"
-#include "data/decode/stb.h"
+#include "data/decode/decode.h"
 #include "tests/messages.h"
 
 namespace bv::test {

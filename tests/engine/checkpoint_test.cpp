@@ -52,15 +52,16 @@ std::string save_failure(const std::string& run, const Checkpoint& c) {
 TEST(Checkpoint, ComesBackAsItWasSaved) {
   const TemporaryFolder run;
   Checkpoint c = example(123456789012);
-  c.epoch = 3, c.batch = 17, c.update_count = 99, c.loss_scale = 65536, c.good_steps = 5;
-  c.skipped = 2, c.best_top1 = 1.0 / 3, c.best_step = 40, c.loss_sum = HUGE_VAL, c.loss_count = 0.1;
+  c.epoch = 3, c.batch = 17;
+  c.update = {.count = 99, .loss_scale = 65536, .good_steps = 5, .skipped = 2};
+  c.best_top1 = 1.0 / 3, c.best_step = 40, c.loss_sum = HUGE_VAL, c.loss_count = 0.1;
   c.data_fingerprint = UINT64_MAX;
   save_checkpoint(run.path(), c, true, 1);
   const Checkpoint back = load_checkpoint(run.path());
   const auto numbers = [](const Checkpoint& x) {
-    return std::tuple(x.model, x.step, x.epoch, x.batch, x.update_count, x.loss_scale, x.good_steps,
-                      x.skipped, x.best_top1, x.best_step, x.loss_sum, x.loss_count,
-                      x.data_fingerprint);
+    return std::tuple(x.model, x.step, x.epoch, x.batch, x.update.count, x.update.loss_scale,
+                      x.update.good_steps, x.update.skipped, x.best_top1, x.best_step, x.loss_sum,
+                      x.loss_count, x.data_fingerprint);
   };
   EXPECT_EQ(numbers(back), numbers(c));
   EXPECT_EQ(back.weights.metadata, c.weights.metadata);

@@ -40,7 +40,7 @@ TEST_F(ProgramOnSimt, TrainsInFp16AndResumesOnTheCpuAndBack) {
   const std::string words = on_simt + "--precision fp16 --lr 1e-3 --epochs 2 ";
   go(words + "--steps 2 --out run");
   EXPECT_EQ(metric(in("run"), "step", "loss_scale"), (std::vector<std::string>{"65536", "65536"}));
-  EXPECT_EQ(load_checkpoint(in("run")).loss_scale, 65536);
+  EXPECT_EQ(load_checkpoint(in("run")).update.loss_scale, 65536);
   go("--resume run --steps 4 --device cpu --precision fp32");
   EXPECT_EQ(metric(in("run"), "step", "loss_scale").back(), "1");
   go("--resume run --steps 6 --device simt --precision fp16");

@@ -1,0 +1,49 @@
+// The parts of decode_image (data/dataset.h). Errors are BadImage.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "data/dataset.h"
+
+namespace bv {
+
+// Refuses a header that claims no pixels or more than any photo has, before anything of that size
+// is allocated.
+void check_image_size(int64_t width, int64_t height);
+
+// 1 (grey), 2 (grey, alpha), 3 or 4 (RGB, alpha) channels to RGB, over white.
+Image to_rgb(const uint8_t* pixels, int width, int height, int channels);
+
+// The Orientation tag (1-8) of an Exif block (a TIFF file without pixels); 1 if absent or damaged.
+int exif_orientation(std::span<const uint8_t> tiff);
+Image upright(Image stored, int orientation);
+
+// JPEG by libjpeg-turbo if the build has it, else by stb_image. Both need a walk over the markers
+// first: neither decoder reports a truncated file reliably.
+constexpr bool have_turbojpeg = BAREVISION_TURBOJPEG;
+
+struct JpegInfo {
+  int width = 0, height = 0, components = 0;
+  int orientation = 1;
+  bool baseline_or_progressive = true;  // Huffman-coded DCT; else arithmetic, lossless, ...
+  bool adobe = false;                   // has Adobe's APP14
+  bool lacks_tables = false;            // a scan uses a Huffman or quantisation table never defined
+};
+
+// Walks the markers up to the end of the image. Refuses: no frame, truncated, too large.
+JpegInfo inspect_jpeg(std::span<const uint8_t> file);
+
+// Decodes, not yet upright, scaled down by 2, 4 or 8 while the shorter side stays at or above
+// at_least (0: full size). Only if have_turbojpeg.
+Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo&, int at_least);
+
+// The same at full size through stb_image; refuses arithmetic coding and missing tables.
+Image decode_jpeg_stb(std::span<const uint8_t> file, const JpegInfo&);
+
+// PNG, BMP, GIF (first image), PPM and PGM, upright; refuses any other format.
+Image decode_stb(std::span<const uint8_t> file);
+
+// Walks a PNG's chunks: sizes, checksums, end. Returns its Exif orientation.
+int inspect_png(std::span<const uint8_t> file);
+
+}  // namespace bv
