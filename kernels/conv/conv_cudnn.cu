@@ -66,10 +66,9 @@ void conv_cudnn(ConvCudnn& cudnn, const DeviceProps&, const ConvBackwardWeight& 
   cudnn.run(op, op.workspace, false, rest, stream);
   const auto count = static_cast<size_t>(op.shape.weight_count());
   const dim3 grid(static_cast<unsigned>(ceil_div(count, threads)));
-  by_dtype(op.dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, float>)
-      launch<widen<T>>(grid, threads, 0, stream, op.dweight, static_cast<const T*>(op.workspace),
-                       count, op.accumulate);
+  by_16_bits(op.dtype, [&]<class T>() {
+    launch<widen<T>>(grid, threads, 0, stream, op.dweight, static_cast<const T*>(op.workspace),
+                     count, op.accumulate);
   });
 }
 

@@ -1,10 +1,5 @@
 // The convolution of a first layer, whose input has 3 channels, in 16 bits on tensor cores (one
-// group, K a multiple of 8, filters up to 7 x 7). A first layer needs no input gradient.
-//   forward   out[n, p, q, k] = sum over r, s, c of
-//                 inp[n, p stride - padding + r, q stride - padding + s, c] weight[k, r, s, c]   =
-//             moments = those of out as it is rounded
-//   weight    dweight[k, r, s, c] = or += (accumulate) sum over n, p, q of dout[n, p, q, k] inp[...]
-// gemm_k is R * S * 3. 3 channels are no 16-byte access, but a row of the filter is S * 3 neighbours
+// group, K a multiple of 8, filters up to 7 x 7). A first layer needs no input gradient. gemm_k is R * S * 3. 3 channels are no 16-byte access, but a row of the filter is S * 3 neighbours
 // in memory. So a block copies the image rows that a tile of up to 256 successive pixels needs to
 // shared memory, padding included, and reads mma's operands from there as pairs of elements; the
 // matrix [pixels, R * S * 3] is never written out. A filter's row is padded to an even number of
@@ -20,7 +15,6 @@
 #include "kernels/conv/conv.cuh"
 #include "kernels/conv/conv_tiles.cuh"
 #include "kernels/cuda/column_sums.cuh"
-#include "kernels/cuda/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -519,10 +513,9 @@ void conv_stem_forward(const DeviceProps& props, const ConvForward& op, cudaStre
                         .partial = partial,
                         .K = s.K,
                         .block_pixels = part.pixels};
-  by_dtype(op.dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, float>)
-      launch<conv_stem_forward_tiles<T>>(dim3(part.blocks, part.columns), threads,
-                                         sizeof(ForwardShared), stream, forward);
+  by_16_bits(op.dtype, [&]<class T>() {
+    launch<conv_stem_forward_tiles<T>>(dim3(part.blocks, part.columns), threads,
+                                       sizeof(ForwardShared), stream, forward);
   });
   if (op.moments)
     merge_moments({.moments = op.moments,
@@ -549,13 +542,11 @@ void conv_stem_backward_weight(const DeviceProps& props, const ConvBackwardWeigh
                       .dout = op.dout,
                       .K = s.K,
                       .block_pixels = part.pixels};
-  by_dtype(op.dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, float>)
-      launch<conv_stem_weight_tiles<T>>(dim3(part.blocks, part.columns), threads,
-                                        sizeof(WeightShared), stream, weight);
+  by_16_bits(op.dtype, [&]<class T>() {
+    launch<conv_stem_weight_tiles<T>>(dim3(part.blocks, part.columns), threads,
+                                      sizeof(WeightShared), stream, weight);
   });
   finish_column_sums({.out = op.dweight,
-                      .out2 = nullptr,
                       .partial = partial,
                       .blocks = part.blocks,
                       .C = static_cast<int>(s.weight_count()),

@@ -1,8 +1,5 @@
 // The weight's gradient of a convolution in 16 bits on tensor cores, as an implicit matrix product
-// (one group; C and K are multiples of 8):
-//   dweight[k, r, s, c] (+)= sum over n, p, q of
-//       dout[n, p, q, k] inp[n, p stride - padding + r, q stride - padding + s, c]
-// dweight = or += by accumulate.
+// of depth n, p, q (one group; C and K are multiples of 8).
 //
 // Grid:   (tiles of k x c of every tap, parts of the pixels (n, p, q)). The blocks of a tile's taps
 //         are neighbours: they read the same rows, from L2.
@@ -217,15 +214,13 @@ void conv_weight_gradient(const DeviceProps& props, const ConvBackwardWeight& op
                         .n_tiles = by.n_tiles,
                         .steps_of_part = by.parts.steps,
                         .accumulate = direct && op.accumulate};
-  by_dtype(op.dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, float>) {
-      if (by.m == 64)
-        start<T, 64, 64>(by, product, stream);
-      else if (by.n == 64)
-        start<T, 128, 64>(by, product, stream);
-      else
-        start<T, 128, 128>(by, product, stream);
-    }
+  by_16_bits(op.dtype, [&]<class T>() {
+    if (by.m == 64)
+      start<T, 64, 64>(by, product, stream);
+    else if (by.n == 64)
+      start<T, 128, 64>(by, product, stream);
+    else
+      start<T, 128, 128>(by, product, stream);
   });
   if (direct) return;
   const auto quads = static_cast<int64_t>(s.weight_count()) / 4;

@@ -96,7 +96,6 @@ void column_sums(const DeviceProps& props, const MatrixColumnSums& a, cudaStream
                                              partial, static_cast<const T*>(a.inp),
                                              unsigned(a.rows), a.C);
     finish_column_sums({.out = a.out,
-                        .out2 = nullptr,
                         .partial = partial,
                         .blocks = int(grid.y),
                         .C = a.C,

@@ -17,8 +17,8 @@ namespace bv::BAREVISION_GPU {
 // The second stage: out [C] (+)= sum over blocks of partial [blocks, C]; with out2 of
 // partial [blocks, 2, C].
 struct ColumnSums {
-  float* out;   // [C]  = or +=, by accumulate
-  float* out2;  // [C]  = or +=, by accumulate; or null
+  float* out;             // [C]  = or +=, by accumulate
+  float* out2 = nullptr;  // [C]  = or +=, by accumulate; or null
   const float* partial;
   int blocks, C;
   bool accumulate;
