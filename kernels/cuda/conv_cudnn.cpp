@@ -102,32 +102,25 @@ ConvCudnn::Plan& ConvCudnn::plan(Direction direction, DType dtype, const ConvSha
   return p;
 }
 
-size_t ConvCudnn::bytes(const ConvForward& op) {
-  return plan(Direction::forward, op.dtype, op.shape).workspace_bytes;
-}
-size_t ConvCudnn::bytes(const ConvBackwardInput& op) {
-  return plan(Direction::backward_input, op.dtype, op.shape).workspace_bytes;
-}
-size_t ConvCudnn::bytes(const ConvBackwardWeight& op) {
-  return plan(Direction::backward_weight, op.dtype, op.shape).workspace_bytes;
+size_t ConvCudnn::workspace_bytes(Direction direction, DType dtype, const ConvShape& s) {
+  return plan(direction, dtype, s).workspace_bytes;
 }
 
-void ConvCudnn::run(const ConvForward& op, void* workspace, cudaStream_t stream) {
+void ConvCudnn::run(const ConvForward& op, cudaStream_t stream) {
   const Plan& p = plan(Direction::forward, op.dtype, op.shape);
   check(cudnnSetStream(*handle_, stream), "cudnnSetStream");
   check(cudnnConvolutionForward(*handle_, &one, p.inp, op.inp, p.weight, op.weight, p.conv,
-                                static_cast<cudnnConvolutionFwdAlgo_t>(p.algorithm), workspace,
+                                static_cast<cudnnConvolutionFwdAlgo_t>(p.algorithm), op.workspace,
                                 p.workspace_bytes, &zero, p.out, op.out),
         "cudnnConvolutionForward");
 }
 
-void ConvCudnn::run(const ConvBackwardInput& op, bool add_to, void* workspace,
-                    cudaStream_t stream) {
+void ConvCudnn::run(const ConvBackwardInput& op, cudaStream_t stream) {
   const Plan& p = plan(Direction::backward_input, op.dtype, op.shape);
   check(cudnnSetStream(*handle_, stream), "cudnnSetStream");
   check(cudnnConvolutionBackwardData(*handle_, &one, p.weight, op.weight, p.out, op.dout, p.conv,
                                      static_cast<cudnnConvolutionBwdDataAlgo_t>(p.algorithm),
-                                     workspace, p.workspace_bytes, add_to ? &one : &zero, p.inp,
+                                     op.workspace, p.workspace_bytes, op.add ? &one : &zero, p.inp,
                                      op.dinp),
         "cudnnConvolutionBackwardData");
 }
@@ -155,11 +148,9 @@ ConvCudnn::ConvCudnn() {
   throw std::runtime_error("--conv cudnn: this program was built without cuDNN");
 }
 ConvCudnn::~ConvCudnn() = default;
-size_t ConvCudnn::bytes(const ConvForward&) { return 0; }
-size_t ConvCudnn::bytes(const ConvBackwardInput&) { return 0; }
-size_t ConvCudnn::bytes(const ConvBackwardWeight&) { return 0; }
-void ConvCudnn::run(const ConvForward&, void*, cudaStream_t) {}
-void ConvCudnn::run(const ConvBackwardInput&, bool, void*, cudaStream_t) {}
+size_t ConvCudnn::workspace_bytes(Direction, DType, const ConvShape&) { return 0; }
+void ConvCudnn::run(const ConvForward&, cudaStream_t) {}
+void ConvCudnn::run(const ConvBackwardInput&, cudaStream_t) {}
 void ConvCudnn::run(const ConvBackwardWeight&, void*, bool, void*, cudaStream_t) {}
 
 }  // namespace bv::BAREVISION_GPU

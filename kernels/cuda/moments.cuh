@@ -12,6 +12,7 @@ struct Moments {
   float count, mean, m2;
 };
 
+// Of n and m values: mean += delta m / (n + m),   M2 += M2_b + delta^2 n m / (n + m)
 __device__ inline void merge(Moments& a, const Moments& b) {
   if (b.count == 0) return;
   const float count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
