@@ -1,9 +1,5 @@
-// attention backward: for each image and head, with dP' = dout V^T * mask / (1 - drop) and
-// delta = rowsum(dout * out):
-//   P = exp(Q K^T / sqrt(D) - lse),  dS = P * (dP' - delta)
-//   dQ = dS K / sqrt(D),  dK = dS^T Q / sqrt(D),  dV = (P * mask / (1 - drop))^T dout     all =
-// over packed qkv [B, N, 3, H, D]. Saved by forward: out and lse. fp16 and bf16 with mma.sync; P
-// and dS are rounded to 16 bits, sums are fp32. fp32: attention_fp32.cu.
+// Attention backward in fp16 and bf16 with mma.sync. P = exp(S - lse) is recomputed; P and dS are
+// rounded to 16 bits, sums are fp32.
 //
 //   grid   one block per head
 //   block  4 warps, two phases. queries: K and V pass through shared memory, giving delta and dQ;
@@ -441,18 +437,17 @@ void launch_backward(const AttentionBackward& op, const DeviceProps& props, cuda
 template <>
 size_t CudaKernels::workspace(const AttentionBackward& op) {
   check_attention(op, props_, "AttentionBackward");
-  if (op.dtype == DType::fp32) return attention_backward_fp32_workspace_bytes(op);
+  if (op.dtype == DType::fp32) return 0;
   return size_t(op.shape.B) * op.shape.H * op.shape.N * sizeof(float);  // delta
 }
 
 template <>
 void CudaKernels::run(const AttentionBackward& op, cudaStream_t stream) {
-  constexpr const char* name = "AttentionBackward";
-  check_attention(op, props_, name);
-  const cudaStream_t s = stream;
-  if (op.dtype == DType::fp32) return attention_backward_fp32(op, props_, s);
-  by_variant(op,
-             [&]<class T, int D, bool dropout> { launch_backward<T, D, dropout>(op, props_, s); });
+  check_attention(op, props_, "AttentionBackward");
+  if (op.dtype == DType::fp32) return attention_backward_fp32(op, stream);
+  by_variant(op, [&]<class T, int D, bool dropout> {
+    launch_backward<T, D, dropout>(op, props_, stream);
+  });
 }
 
 }  // namespace bv::BAREVISION_GPU
