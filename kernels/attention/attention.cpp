@@ -1,7 +1,7 @@
 // Attention: S exists only as a tile of at most 48 queries x 256 keys. Forward is an online softmax
-// over the key tiles. Backward recomputes P from lse, and loops over key tiles, then query tiles: dK
-// and dV stay in a tile, dQ is added in memory. Products: small_product.h, factor a in place, factor
-// b packed first. 1 / sqrt(D) enters in the exponential and as gradients are written.
+// over the key tiles. Backward recomputes P from lse, and loops over key tiles, then query tiles:
+// dK and dV stay in a tile, dQ is added in memory. Products: small_product.h, factor a in place,
+// factor b packed first. 1 / sqrt(D) enters in the exponential and as gradients are written.
 // Threads share out the heads (in forward, the query tiles of all heads); each has its own tiles in
 // the workspace. Limited by arithmetic.
 #include <math.h>

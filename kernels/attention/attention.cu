@@ -1,5 +1,5 @@
-// Attention forward in fp16 and bf16 with mma.sync. S and P exist in registers only; P is rounded to
-// 16 bits, sums are fp32. The online softmax works in base 2: P is exp2(S log2(e) / sqrt(D) -
+// Attention forward in fp16 and bf16 with mma.sync. S and P exist in registers only; P is rounded
+// to 16 bits, sums are fp32. The online softmax works in base 2: P is exp2(S log2(e) / sqrt(D) -
 // row_max), and out and row_sum are relative to the same row_max until out is divided. row_max, the
 // running maximum, is raised only when a score exceeds it by 8; 16-bit P and fp32 sums have that
 // headroom of 2^8, so a row is rescaled about once.

@@ -15,8 +15,6 @@
 // Rows are D + 4 floats apart, so that 16-byte reads of neighbouring rows hit different banks. The
 // four lanes that need the same dropout decisions share the Philox calls.
 // Limited by FMAs, next by shared memory reads. Registers and blocks: tests/kernels/resources.txt.
-#include <math.h>
-
 #include "kernels/attention/attention.cuh"
 
 namespace bv::BAREVISION_GPU {

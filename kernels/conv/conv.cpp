@@ -9,7 +9,6 @@
 #include "kernels/cpu/column_moments.h"
 #include "kernels/cpu/conv_onednn.h"
 #include "kernels/cpu/cpu_kernels.h"
-#include "kernels/cpu/require.h"
 #include "kernels/cpu/simd.h"
 
 namespace bv::BAREVISION_ISA {

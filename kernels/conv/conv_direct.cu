@@ -6,9 +6,8 @@
 //   input gradient   pixels, phases   C of a group   taps x K of the group   dout   weight
 //   weight gradient  taps x C         K of a group   pixels                  inp    dout
 // (conv_geometry.cuh: pixels, phases, taps). a is gathered from the image and never written out.
-// Moments come from a tile's registers, by merge_moments; add is added in fp32 before rounding. Where
-// the weight gradient's tiles do not fill the GPU, blocks split gemm_k, and finish_column_sums adds
-// their sums in order.
+// Moments come from a tile's registers; add is added in fp32 before rounding. Where the weight
+// gradient's tiles do not fill the GPU, blocks split gemm_k, and finish_column_sums adds their sums.
 // A block of 128 threads computes 128 m x 64 or 32 n. It loads the next stage of gemm_k into
 // registers while it multiplies the current one, which lies in shared memory as fp32. A thread owns
 // 8 m x 8 or 4 n and reads both operands 16 bytes at a time.
@@ -565,7 +564,6 @@ void conv_general_forward(const DeviceProps&, const ConvForward& op, cudaStream_
   if (op.moments)
     merge_moments({.moments = op.moments,
                    .partial = p.partial,
-                   .parts = ceil_div(p.geometry.pixels, tile_m),
                    .rows_of_part = tile_m,
                    .rows = p.geometry.pixels,
                    .C = s.K},

@@ -486,7 +486,7 @@ size_t sums_bytes(const Choice& choice) {
 }
 
 // ---- The operations -----------------------------------------------------------------------------
-// What a direction, its shape and tiles determine. sums: where those of parts go, if there are some.
+// What a direction, its shape and tiles determine. sums: where those of the parts go, if several.
 template <bool input_gradient>
 Product product(const ConvShape& s, const Choice& choice, void* sums) {
   const int gemm_n = input_gradient ? s.C : s.K, n_tiles = ceil_div(gemm_n, choice.size.n);
@@ -544,7 +544,6 @@ void conv_implicit_gemm(const DeviceProps& props, const ConvForward& op, cudaStr
   if (op.moments)
     merge_moments({.moments = op.moments,
                    .partial = p.partial,
-                   .parts = ceil_div(p.geometry.pixels, choice.size.m),
                    .rows_of_part = choice.size.m,
                    .rows = p.geometry.pixels,
                    .C = s.K},

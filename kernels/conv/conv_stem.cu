@@ -11,8 +11,8 @@
 // pixels x 64 channels with the weights in shared memory, and the next tile's rows are in flight
 // while the sums leave; the moments are those of the block's pixels, for merge_moments. Weight,
 // each of 4 warps sums 32 channels x 80 of gemm_k over the pixels; dout comes three steps ahead,
-// and finish_column_sums adds up the blocks. Limited by memory, mma and shared memory nearly alike.
-// Registers: tests/kernels/resources.txt.
+// and finish_column_sums adds up the blocks.
+// Limited by memory, mma and shared memory nearly alike. Registers: tests/kernels/resources.txt.
 #include "kernels/conv/conv.cuh"
 #include "kernels/conv/conv_tiles.cuh"
 #include "kernels/cuda/column_sums.cuh"
@@ -521,7 +521,6 @@ void conv_stem_forward(const DeviceProps& props, const ConvForward& op, cudaStre
   if (op.moments)
     merge_moments({.moments = op.moments,
                    .partial = partial,
-                   .parts = part.blocks,
                    .rows_of_part = part.pixels,
                    .rows = forward.image.pixels,
                    .C = s.K},

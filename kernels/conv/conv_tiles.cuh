@@ -7,8 +7,8 @@
 
 namespace bv::BAREVISION_GPU {
 
-// In bytes, where chunk c (16 bytes) of a row of `chunks` is stored: at c ^ (row % 8), so that the 8
-// rows of an ldmatrix fall into different banks. Rows of fewer than 8 chunks share banks by twos.
+// In bytes, where chunk c (16 bytes) of a row of `chunks` is stored: at c ^ (row % 8), so that the
+// 8 rows of an ldmatrix fall into different banks. Rows of fewer than 8 chunks share banks by twos.
 template <int chunks>
 __device__ constexpr int swizzled(int row, int c) {
   return (row * chunks + (c ^ (chunks >= 8 ? row % 8 : row / 2 % chunks))) * 16;

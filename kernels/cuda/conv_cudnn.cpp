@@ -76,7 +76,8 @@ ConvCudnn::Plan& ConvCudnn::plan(Direction direction, DType dtype, const ConvSha
         "cudnnSetConvolutionMathType");
 
   // Takes the first algorithm of the heuristic's list that gives equal bits run after run.
-  const auto choose = [&]<class Perf>(Perf, const char* call, auto get, auto... descriptors) {
+  const auto choose = [&]<class Perf>(Perf, const char* call, auto get,
+                                      const auto&... descriptors) {
     Perf list[max_algorithms];
     int count = 0;
     check(get(*handle_, descriptors..., max_algorithms, &count, list), call);
@@ -87,18 +88,15 @@ ConvCudnn::Plan& ConvCudnn::plan(Direction direction, DType dtype, const ConvSha
       throw std::runtime_error(std::string(call) + ": cuDNN has no algorithm for this convolution");
     p.algorithm = int(chosen->algo), p.workspace_bytes = chosen->memory;
   };
-  const cudnnTensorDescriptor_t inp = p.inp, out = p.out;
-  const cudnnFilterDescriptor_t weight = p.weight;
-  const cudnnConvolutionDescriptor_t conv = p.conv;
   if (direction == Direction::forward)
     choose(cudnnConvolutionFwdAlgoPerf_t{}, "cudnnGetConvolutionForwardAlgorithm_v7",
-           cudnnGetConvolutionForwardAlgorithm_v7, inp, weight, conv, out);
+           cudnnGetConvolutionForwardAlgorithm_v7, p.inp, p.weight, p.conv, p.out);
   else if (direction == Direction::backward_input)
     choose(cudnnConvolutionBwdDataAlgoPerf_t{}, "cudnnGetConvolutionBackwardDataAlgorithm_v7",
-           cudnnGetConvolutionBackwardDataAlgorithm_v7, weight, out, conv, inp);
+           cudnnGetConvolutionBackwardDataAlgorithm_v7, p.weight, p.out, p.conv, p.inp);
   else
     choose(cudnnConvolutionBwdFilterAlgoPerf_t{}, "cudnnGetConvolutionBackwardFilterAlgorithm_v7",
-           cudnnGetConvolutionBackwardFilterAlgorithm_v7, inp, out, conv, weight);
+           cudnnGetConvolutionBackwardFilterAlgorithm_v7, p.inp, p.out, p.conv, p.weight);
   return p;
 }
 

@@ -148,13 +148,9 @@ void column_moments(const DeviceProps& props, const ColumnMoments& a, cudaStream
     launch<column_moments_of_parts<T, width>>(dim3(stripes, parts), S::threads,
                                               sizeof(PartSums<width>), stream, partial,
                                               static_cast<const T*>(a.inp), part, a.rows, a.C);
-    merge_moments({.moments = a.moments,
-                   .partial = partial,
-                   .parts = parts,
-                   .rows_of_part = part,
-                   .rows = a.rows,
-                   .C = a.C},
-                  stream);
+    merge_moments(
+        {.moments = a.moments, .partial = partial, .rows_of_part = part, .rows = a.rows, .C = a.C},
+        stream);
   });
 }
 

@@ -25,7 +25,8 @@ __device__ inline void merge(Moments& a, const Moments& b) {
 struct MergeMoments {
   float* moments;  // [2, C]  =
   float* partial;  // [parts, 2, C], overwritten
-  int parts, rows_of_part, rows, C;
+  int rows_of_part, rows, C;
+  int parts = ceil_div(rows, rows_of_part);
 };
 void merge_moments(const MergeMoments&, cudaStream_t);
 
