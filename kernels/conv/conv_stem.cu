@@ -297,7 +297,7 @@ __global__ void __launch_bounds__(threads, 2) conv_stem_forward_tiles(Forward p)
   }
 }
 
-// ---- Weight gradient ------------------------------------------------------------------------------
+// ---- Weight gradient ----------------------------------------------------------------------------
 struct Weight {
   Image image;
   float* partial;    // [blocks, K, R, S, 3]
@@ -425,7 +425,7 @@ __global__ void __launch_bounds__(threads, 3) conv_stem_weight_tiles(Weight p) {
       cp_async_wait<0>();
     }
     cp_async_wait<stages - 2>();
-    __syncthreads();  // this stage has arrived, and all warps are done with the one that is loaded next
+    __syncthreads();  // this stage has arrived; all are done with the one that is loaded next
     load(step + stages - 1);
     tile.add(s.rows, s.dout[step % stages], s.place + in_tile * step_pixels);
   }
