@@ -1,7 +1,13 @@
-// Attention: S exists only as a tile of at most 48 queries x 256 keys. Forward is an online softmax
-// over the key tiles. Backward recomputes P from lse, and loops over key tiles, then query tiles:
-// dK and dV stay in a tile, dQ is added in memory. Products: small_product.h, factor a in place,
-// factor b packed first. 1 / sqrt(D) enters in the exponential and as gradients are written.
+// attention: for each image and head, over the packed projections qkv [B, N, 3, H, D],
+//   S = Q K^T / sqrt(D),  P = softmax(S),  out = (P * mask / (1 - drop)) V
+// and backward, with dP' = dout V^T * mask / (1 - drop) and delta = rowsum(dout * out):
+//   dV = (P * mask / (1 - drop))^T dout,  dS = P * (dP' - delta)
+//   dQ = dS K / sqrt(D),  dK = dS^T Q / sqrt(D)                          all =
+// Saved for backward: out and lse = log sum exp of each row of S, from which P is recomputed.
+// Flash-style (Dao et al. 2022): S exists only as a tile of at most 48 queries x 256 keys. Forward
+// is an online softmax over the key tiles. Backward loops over key tiles, then query tiles: dK and
+// dV stay in a tile, dQ is added in memory. Products: small_product.h, factor a in place, factor b
+// packed first. 1 / sqrt(D) enters in the exponential and as gradients are written.
 // Threads share out the heads (in forward, the query tiles of all heads); each has its own tiles in
 // the workspace. Limited by arithmetic.
 #include <math.h>

@@ -1,8 +1,12 @@
-// Attention forward in fp16 and bf16 with mma.sync. S and P exist in registers only; P is rounded
-// to 16 bits, sums are fp32. The online softmax works in base 2: P is exp2(S log2(e) / sqrt(D) -
-// row_max), and out and row_sum are relative to the same row_max until out is divided. row_max, the
-// running maximum, is raised only when a score exceeds it by 8; 16-bit P and fp32 sums have that
-// headroom of 2^8, so a row is rescaled about once.
+// attention forward: for each image and head, over the packed projections qkv [B, N, 3, H, D],
+//   S = Q K^T / sqrt(D),  P = softmax(S) over keys,  out = (P * mask / (1 - drop)) V
+//   lse = log sum over keys of exp(S)                                   all =, saved for backward
+// in fp16 and bf16 with mma.sync; P is rounded to 16 bits, sums are fp32. fp32: attention_fp32.cu.
+//
+// Flash-style (Dao et al. 2022): S and P exist in registers only. The online softmax works in base
+// 2: P is exp2(S log2(e) / sqrt(D) - row_max), and out and row_sum are relative to the same row_max
+// until out is divided. row_max, the running maximum, is raised only when a score exceeds it by 8;
+// 16-bit P and fp32 sums have that headroom of 2^8, so a row is rescaled about once.
 //
 //   grid   one block per head if there are many heads, else a head's queries over several blocks
 //   block  4 warps share K and V in shared memory: the whole head, computing as soon as its first

@@ -1,5 +1,9 @@
-// Attention backward in fp16 and bf16 with mma.sync. P = exp(S - lse) is recomputed; P and dS are
-// rounded to 16 bits, sums are fp32.
+// attention backward: for each image and head, with dP' = dout V^T * mask / (1 - drop) and
+// delta = rowsum(dout * out):
+//   P = exp(Q K^T / sqrt(D) - lse),  dS = P * (dP' - delta)
+//   dQ = dS K / sqrt(D),  dK = dS^T Q / sqrt(D),  dV = (P * mask / (1 - drop))^T dout     all =
+// over packed qkv [B, N, 3, H, D]. Saved by forward: out and lse. fp16 and bf16 with mma.sync; P
+// and dS are rounded to 16 bits, sums are fp32. fp32: attention_fp32.cu.
 //
 //   grid   one block per head
 //   block  4 warps, two phases. queries: K and V pass through shared memory, giving delta and dQ;

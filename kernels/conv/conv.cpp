@@ -1,4 +1,9 @@
-// Convolution by two algorithms, chosen for each shape by the measured rules below:
+// convolution: out = inp * weight and its gradients
+//   out[n, p, q, k] = sum over r, s, c of inp[n, h, w, c] weight[k, r, s, c],
+//   h = p stride - padding + r,  w = q stride - padding + s            out =
+//   dinp    = (add +) the transposed sum over dout and weight          dinp =
+//   dweight (+)= the sum over n, p, q of dout and inp                  = or += by accumulate
+// NHWC, weights KRSC. Two algorithms, chosen for each shape by the measured rules below:
 // * products over rows (conv_rows.h, conv_weight_rows.h), which never multiply padding, and take
 //   moments, and add, while pixels are in the caches;
 // * oneDNN's, a few per cent faster where nearly all taps are in bounds. For moments or add the

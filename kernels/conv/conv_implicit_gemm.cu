@@ -1,6 +1,13 @@
-// Convolution in 16 bits on tensor cores, forward and the input's gradient, as an implicit matrix
-// product (one group; C and K are multiples of 8). The image's matrix (conv_geometry.cuh) is never
-// written out. add is added in fp32 before rounding.
+// Convolution in 16 bits on tensor cores, as an implicit matrix product (one group; C and K are
+// multiples of 8):
+//   forward         out[n, p, q, k] = sum over r, s, c of
+//                       inp[n, p stride - padding + r, q stride - padding + s, c] weight[k, r, s, c]
+//                   moments: of out as it is rounded                                      both =
+//   input gradient  dinp[n, h, w, c] = add + sum over k and all r, s with
+//                       p stride - padding + r = h,  q stride - padding + s = w  of
+//                       dout[n, p, q, k] weight[k, r, s, c]                                    =
+// add is added in fp32 before rounding, and may be dinp. The image's matrix (conv_geometry.cuh) is
+// never written out.
 //
 // Grid:   (tiles of pixels x channels of out, phases, parts of gemm_k). Where tiles are too few to
 //         fill the chip, blocks split gemm_k, and a second kernel adds their sums in order.

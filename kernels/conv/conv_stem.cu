@@ -1,7 +1,11 @@
 // The convolution of a first layer, whose input has 3 channels, in 16 bits on tensor cores (one
-// group, K a multiple of 8, filters up to 7 x 7). A first layer needs no input gradient. gemm_k is
-// R * S * 3. 3 channels are no 16-byte access, but a row of the filter is S * 3 neighbours in
-// memory. So a block copies the image rows that a tile of up to 256 successive pixels needs to
+// group, K a multiple of 8, filters up to 7 x 7). A first layer needs no input gradient.
+//   forward   out[n, p, q, k] = sum over r, s, c of
+//                 inp[n, p stride - padding + r, q stride - padding + s, c] weight[k, r, s, c]   =
+//             moments = those of out as it is rounded
+//   weight    dweight[k, r, s, c] = or += (accumulate) sum over n, p, q of dout[n, p, q, k] inp[...]
+// gemm_k is R * S * 3. 3 channels are no 16-byte access, but a row of the filter is S * 3 neighbours
+// in memory. So a block copies the image rows that a tile of up to 256 successive pixels needs to
 // shared memory, padding included, and reads mma's operands from there as pairs of elements; the
 // matrix [pixels, R * S * 3] is never written out. A filter's row is padded to an even number of
 // elements, of weight 0, so that no pair crosses rows; they are masked out of the image, which may
@@ -9,9 +13,9 @@
 // others element by element, for an odd stride also shifted by one, so that every pair is aligned.
 // Blocks walk over many tiles, as shape and GPU determine. Forward, each of 4 warps computes 64
 // pixels x 64 channels with the weights in shared memory, and the next tile's rows are in flight
-// while the sums leave; the moments are those of the block's pixels, for merge_moments. Weight,
-// each of 4 warps sums 32 channels x 80 of gemm_k over the pixels; dout comes three steps ahead,
-// and finish_column_sums adds up the blocks.
+// while the sums leave; the moments are those of the block's pixels, for merge_moments. Weight, each
+// of 4 warps sums 32 channels x 80 of gemm_k over the pixels; dout comes three steps ahead, and
+// finish_column_sums adds up the blocks.
 // Limited by memory, mma and shared memory nearly alike. Registers: tests/kernels/resources.txt.
 #include "kernels/conv/conv.cuh"
 #include "kernels/conv/conv_tiles.cuh"

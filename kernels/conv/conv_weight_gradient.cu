@@ -1,5 +1,8 @@
 // The weight's gradient of a convolution in 16 bits on tensor cores, as an implicit matrix product
-// of depth n, p, q (one group; C and K are multiples of 8).
+// (one group; C and K are multiples of 8):
+//   dweight[k, r, s, c] (+)= sum over n, p, q of
+//       dout[n, p, q, k] inp[n, p stride - padding + r, q stride - padding + s, c]
+// dweight = or += by accumulate.
 //
 // Grid:   (tiles of k x c of every tap, parts of the pixels (n, p, q)). The blocks of a tile's taps
 //         are neighbours: they read the same rows, from L2.
