@@ -38,11 +38,6 @@ constexpr int m_tiles = D == 128 ? 1 : 2;  // of 16 queries, per warp
 template <int D>
 constexpr int q_tile_rows = 16 * m_tiles<D>;
 
-template <class T>
-struct Shared {
-  alignas(128) T rows[1];  // [2, capacity, D]: K, V; sized at launch
-};
-
 // A warp's queries. row_max and row_sum: [m][half] is row lane / 4 + 8 * half of m-tile m.
 template <int D>
 struct QTile {
@@ -223,7 +218,7 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<D, dropout>))
   const auto* qkv = static_cast<const T*>(op.qkv);
 
   const int lane = threadIdx.x % warp_size;
-  T* const k = shared<Shared<T>>().rows;
+  T* const k = shared<Pack<T>>().at;  // [2, capacity, D]: K, V; sized at launch
   T* const v = k + capacity * D;
   const auto row_of = [=](int key) { return key < capacity ? key : key % (2 * kv_tile); };
   const auto copy_tile = [&](int key) {
@@ -307,9 +302,8 @@ size_t CudaKernels::workspace(const AttentionForward&) {
 
 template <>
 void CudaKernels::run(const AttentionForward& op, cudaStream_t stream) {
-  const char* name = "AttentionForward";
-  check_attention(op, props_, name);
-  if (op.dtype == DType::fp32) return attention_forward_fp32(op, props_, stream);
+  check_attention(op, props_, "AttentionForward");
+  if (op.dtype == DType::fp32) return attention_forward_fp32(op, stream);
   by_variant(
       op, [&]<class T, int D, bool dropout> { launch_forward<T, D, dropout>(op, props_, stream); });
 }

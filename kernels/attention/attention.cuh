@@ -11,10 +11,9 @@ namespace bv::BAREVISION_GPU {
 
 constexpr float log2_e = 1.44269504f;
 
-// fp32 with plain FMA: attention_fp32.cu. Arguments are already checked.
-void attention_forward_fp32(const AttentionForward&, const DeviceProps&, cudaStream_t);
-void attention_backward_fp32(const AttentionBackward&, const DeviceProps&, cudaStream_t);
-size_t attention_backward_fp32_workspace_bytes(const AttentionBackward&);
+// fp32 with plain FMA: attention_fp32.cu. Arguments are already checked; needs no workspace.
+void attention_forward_fp32(const AttentionForward&, cudaStream_t);
+void attention_backward_fp32(const AttentionBackward&, cudaStream_t);
 
 // What these kernels lack.
 template <class Op>
@@ -37,14 +36,12 @@ void by_head_dim(int D, F f) {
 // Calls f.template operator()<T, D, dropout>(): the variants of the 16-bit kernels.
 template <class Op, class F>
 void by_variant(const Op& op, F f) {
-  const auto with = [&]<class T> {
+  by_16_bits(op.dtype, [&]<class T> {
     by_head_dim(op.shape.D, [&]<int D> {
       if (op.drop > 0) return f.template operator()<T, D, true>();
       f.template operator()<T, D, false>();
     });
-  };
-  if (op.dtype == DType::fp16) return with.template operator()<__half>();
-  with.template operator()<__nv_bfloat16>();
+  });
 }
 
 // The rows of one head in [B, N, parts, H, D]: row n starts at data + n * stride, 64-byte aligned.
@@ -85,8 +82,8 @@ struct KeepDecisions {
     const Philox4 words = philox(seed, static_cast<uint32_t>(quad), position, epoch, layer);
     uint32_t bits = 0;
 #pragma unroll
-    for (int i = 0; i < 4;
-         ++i) {  // two statements: g++ 12 with -fsanitize=undefined miscompiles one
+    for (int i = 0; i < 4; ++i) {
+      // Two statements: g++ 12 with -fsanitize=undefined miscompiles one.
       const uint32_t kept = words.at[i] >> 8 >= threshold;
       bits |= kept << i;
     }

@@ -441,18 +441,17 @@ void launch_backward(const AttentionBackward& op, const DeviceProps& props, cuda
 template <>
 size_t CudaKernels::workspace(const AttentionBackward& op) {
   check_attention(op, props_, "AttentionBackward");
-  if (op.dtype == DType::fp32) return attention_backward_fp32_workspace_bytes(op);
+  if (op.dtype == DType::fp32) return 0;
   return size_t(op.shape.B) * op.shape.H * op.shape.N * sizeof(float);  // delta
 }
 
 template <>
 void CudaKernels::run(const AttentionBackward& op, cudaStream_t stream) {
-  constexpr const char* name = "AttentionBackward";
-  check_attention(op, props_, name);
-  const cudaStream_t s = stream;
-  if (op.dtype == DType::fp32) return attention_backward_fp32(op, props_, s);
-  by_variant(op,
-             [&]<class T, int D, bool dropout> { launch_backward<T, D, dropout>(op, props_, s); });
+  check_attention(op, props_, "AttentionBackward");
+  if (op.dtype == DType::fp32) return attention_backward_fp32(op, stream);
+  by_variant(op, [&]<class T, int D, bool dropout> {
+    launch_backward<T, D, dropout>(op, props_, stream);
+  });
 }
 
 }  // namespace bv::BAREVISION_GPU

@@ -1,9 +1,8 @@
-// Attention in fp32 with plain FMA; mathematics: kernels.h. It trains in fp32, and is the reference
-// for the 16-bit kernels (attention.cu, attention_backward.cu).
+// Attention in fp32 with plain FMA. It trains in fp32, and is the reference for the 16-bit kernels
+// (attention.cu, attention_backward.cu).
 //
-// Flash-style (Dao et al. 2022): a block keeps a tile of rows in shared memory while the head's
-// other rows pass in tiles of 32 (16 if D = 128). Saved for backward: out and lse = log sum exp of
-// each row of S, from which P is recomputed. All results =, in a fixed order, without atomics:
+// A block keeps a tile of rows in shared memory while the head's other rows pass in tiles of 32 (16
+// if D = 128). Backward recomputes P from lse. All sums are in a fixed order, without atomics:
 //   forward            rows are queries, keys pass; the online softmax rescales earlier sums
 //   backward, keys     rows are keys, queries pass:   dK, dV
 //   backward, queries  rows are queries, keys pass:   delta, dQ
@@ -16,8 +15,6 @@
 // Rows are D + 4 floats apart, so that 16-byte reads of neighbouring rows hit different banks. The
 // four lanes that need the same dropout decisions share the Philox calls.
 // Limited by FMAs, next by shared memory reads. Registers and blocks: tests/kernels/resources.txt.
-#include <math.h>
-
 #include "kernels/attention/attention.cuh"
 
 namespace bv::BAREVISION_GPU {
@@ -405,7 +402,7 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
 
 }  // namespace
 
-void attention_forward_fp32(const AttentionForward& op, const DeviceProps&, cudaStream_t stream) {
+void attention_forward_fp32(const AttentionForward& op, cudaStream_t stream) {
   by_head_dim(op.shape.D, [&]<int D>() {
     const dim3 grid(ceil_div(op.shape.N, Forward<D>::rows), op.shape.H, op.shape.B);
     launch<attention_fp32_forward<D>>(grid, Forward<D>::threads, sizeof(ForwardShared<D>), stream,
@@ -413,9 +410,7 @@ void attention_forward_fp32(const AttentionForward& op, const DeviceProps&, cuda
   });
 }
 
-size_t attention_backward_fp32_workspace_bytes(const AttentionBackward&) { return 0; }
-
-void attention_backward_fp32(const AttentionBackward& op, const DeviceProps&, cudaStream_t stream) {
+void attention_backward_fp32(const AttentionBackward& op, cudaStream_t stream) {
   by_head_dim(op.shape.D, [&]<int D>() {
     const dim3 grid(ceil_div(op.shape.N, Backward<D>::rows), op.shape.H, op.shape.B);
     constexpr size_t bytes = sizeof(BackwardShared<D>);

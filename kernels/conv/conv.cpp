@@ -14,7 +14,6 @@
 #include "kernels/cpu/column_moments.h"
 #include "kernels/cpu/conv_onednn.h"
 #include "kernels/cpu/cpu_kernels.h"
-#include "kernels/cpu/require.h"
 #include "kernels/cpu/simd.h"
 
 namespace bv::BAREVISION_ISA {
@@ -46,12 +45,12 @@ ConvRows rows_for(const ConvShape& s, Result result) {
 
 // The fraction of the taps that meet the image, not its padding.
 double valid_taps(const ConvShape& s) {
-  const auto along = [](int P, int H, int R, const ConvShape& shape) {
+  const auto along = [&](int P, int H, int R) {
     double taps = 0;
-    for (int r = 0; r < R; ++r) taps += Reach(P, H, r, shape.stride, shape.padding).count();
+    for (int r = 0; r < R; ++r) taps += reach(P, H, r, s.stride, s.padding).count();
     return taps / (double(P) * R);
   };
-  return along(s.P(), s.H, s.R, s) * along(s.Q(), s.W, s.S, s);
+  return along(s.P(), s.H, s.R) * along(s.Q(), s.W, s.S);
 }
 
 // Whether products over rows are faster: measured for residual networks, AVX-512 and oneDNN 2.6.
@@ -65,20 +64,16 @@ bool by_rows(const ConvShape& s, Result result) {
   return small || (wide && padded_much) || (wide && s.stride > 1 && s.R * s.S > 1);
 }
 
-// Images per chunk for oneDNN: a divisor of N, so that one primitive serves all.
-int chunk_of(const ConvShape& s, double count_of_result) {
-  constexpr double max_count = 2 << 20;  // floats
-  for (int chunks = 1; chunks < s.N; ++chunks)
-    if (s.N % chunks == 0 && count_of_result / chunks <= max_count) return s.N / chunks;
-  return 1;
-}
+// A chunk for oneDNN. Its images are a divisor of N, so that one primitive serves all.
 Convolution chunked(const ConvShape& s, Result result) {
+  constexpr double max_count = 2 << 20;  // floats of the result
+  const double count = result == Result::out ? s.out_count() : s.inp_count();
+  int chunks = 1;
+  while (chunks < s.N && (s.N % chunks != 0 || count / chunks > max_count)) ++chunks;
   Convolution chunk{.shape = s, .result = result};
-  chunk.shape.N = chunk_of(s, result == Result::out ? s.out_count() : s.inp_count());
+  chunk.shape.N /= chunks;
   return chunk;
 }
-size_t inp_count(const ConvShape& s) { return size_t(s.H) * s.W * s.N * s.C; }
-size_t out_count(const ConvShape& s) { return size_t(s.P()) * s.Q() * s.N * s.K; }
 
 // out[i] = a[i] + b[i]
 void sum(float* out, const float* a, const float* b, size_t count) {
@@ -126,7 +121,6 @@ void CpuKernels::run(const ConvForward& op) {
     pack_for_out(workspace, static_cast<const float*>(op.weight), rows);
     conv_rows(rows, units,
               {.result = out,
-               .add = nullptr,
                .source = static_cast<const float*>(op.inp),
                .packed = workspace,
                .partial = op.moments ? partial : nullptr});
@@ -138,7 +132,7 @@ void CpuKernels::run(const ConvForward& op) {
   Convolution chunk = chunked(op.shape, Result::out);
   const ChunkMoments moments(op.shape, chunk.shape);
   if (!op.moments) chunk.shape.N = op.shape.N;
-  const size_t inp_step = inp_count(chunk.shape), out_step = out_count(chunk.shape);
+  const auto inp_step = size_t(chunk.shape.inp_count()), out_step = size_t(chunk.shape.out_count());
   const int groups = moments.groups.count();
   for (int i = 0; i < op.shape.N / chunk.shape.N; ++i) {
     conv_->run(chunk, {.inp = readable(op.inp) + i * inp_step,
@@ -161,7 +155,7 @@ size_t CpuKernels::workspace(const ConvBackwardInput& op) {
   const Convolution all{.shape = op.shape, .result = Result::dinp};
   const Convolution chunk = chunked(op.shape, Result::dinp);
   const size_t a = conv_->workspace_bytes(all), b = conv_->workspace_bytes(chunk);
-  return padded(inp_count(chunk.shape)) * sizeof(float) + (a > b ? a : b);
+  return padded(size_t(chunk.shape.inp_count())) * sizeof(float) + (a > b ? a : b);
 }
 
 template <>
@@ -176,13 +170,12 @@ void CpuKernels::run(const ConvBackwardInput& op) {
                      {.result = dinp,
                       .add = add,
                       .source = static_cast<const float*>(op.dout),
-                      .packed = workspace,
-                      .partial = nullptr});
+                      .packed = workspace});
   }
   Convolution chunk = chunked(op.shape, Result::dinp);
-  float* rest = workspace + padded(inp_count(chunk.shape));
+  float* rest = workspace + padded(size_t(chunk.shape.inp_count()));
   if (!add) chunk.shape.N = op.shape.N;
-  const size_t inp_step = inp_count(chunk.shape), out_step = out_count(chunk.shape);
+  const auto inp_step = size_t(chunk.shape.inp_count()), out_step = size_t(chunk.shape.out_count());
   for (int i = 0; i < op.shape.N / chunk.shape.N; ++i) {
     float* to = dinp + i * inp_step;
     conv_->run(chunk, {.inp = add ? workspace : to,

@@ -52,45 +52,25 @@ const Direction<Op>& algorithm(const DeviceProps& props, const Op& op) {
   return a->of(op);
 }
 
-// With --conv cudnn, cuDNN computes all of them.
-template <class Op>
-size_t bytes(const DeviceProps& props, ConvCudnn* cudnn, const Op& op) {
-  return cudnn ? conv_cudnn_bytes(*cudnn, props, op)
-               : algorithm(props, op).workspace_bytes(props, op);
-}
-template <class Op>
-void compute(const DeviceProps& props, ConvCudnn* cudnn, const Op& op, cudaStream_t stream) {
-  if (cudnn) return conv_cudnn(*cudnn, props, op, stream);
-  algorithm(props, op).run(props, op, stream);
-}
-
 }  // namespace
 
-template <>
-size_t CudaKernels::workspace(const ConvForward& op) {
-  return bytes(props_, cudnn_.get(), op);
+// With --conv cudnn, cuDNN computes all of them.
+template <class Op>
+size_t CudaKernels::workspace(const Op& op) {
+  return cudnn_ ? conv_cudnn_bytes(*cudnn_, props_, op)
+                : algorithm(props_, op).workspace_bytes(props_, op);
 }
-template <>
-void CudaKernels::run(const ConvForward& op, cudaStream_t stream) {
-  compute(props_, cudnn_.get(), op, stream);
-}
-
-template <>
-size_t CudaKernels::workspace(const ConvBackwardInput& op) {
-  return bytes(props_, cudnn_.get(), op);
-}
-template <>
-void CudaKernels::run(const ConvBackwardInput& op, cudaStream_t stream) {
-  compute(props_, cudnn_.get(), op, stream);
+template <class Op>
+void CudaKernels::run(const Op& op, cudaStream_t stream) {
+  if (cudnn_) return conv_cudnn(*cudnn_, props_, op, stream);
+  algorithm(props_, op).run(props_, op, stream);
 }
 
-template <>
-size_t CudaKernels::workspace(const ConvBackwardWeight& op) {
-  return bytes(props_, cudnn_.get(), op);
-}
-template <>
-void CudaKernels::run(const ConvBackwardWeight& op, cudaStream_t stream) {
-  compute(props_, cudnn_.get(), op, stream);
-}
+template size_t CudaKernels::workspace(const ConvForward&);
+template size_t CudaKernels::workspace(const ConvBackwardInput&);
+template size_t CudaKernels::workspace(const ConvBackwardWeight&);
+template void CudaKernels::run(const ConvForward&, cudaStream_t);
+template void CudaKernels::run(const ConvBackwardInput&, cudaStream_t);
+template void CudaKernels::run(const ConvBackwardWeight&, cudaStream_t);
 
 }  // namespace bv::BAREVISION_GPU

@@ -1,7 +1,6 @@
 // The algorithms that compute a convolution on a GPU, one file each; the table in conv.cu chooses.
 // Each has, per direction that it computes, a workspace size and a launch. Shapes and pointers
-// have been checked. Moments come from the results in registers or shared
-// memory (merge_moments), or from column_moments.
+// have been checked.
 #pragma once
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/moments.cuh"

@@ -7,6 +7,7 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
+using Direction = ConvCudnn::Direction;
 constexpr int threads = 256;
 
 template <class T>
@@ -25,12 +26,12 @@ int rows_of(const ConvShape& s) { return s.N * s.P() * s.Q(); }
 }  // namespace
 
 size_t conv_cudnn_bytes(ConvCudnn& cudnn, const DeviceProps& props, const ConvForward& op) {
-  return std::max(cudnn.bytes(op),
+  return std::max(cudnn.workspace_bytes(Direction::forward, op.dtype, op.shape),
                   column_moments_bytes(props, op.dtype, rows_of(op.shape), op.shape.K));
 }
 void conv_cudnn(ConvCudnn& cudnn, const DeviceProps& props, const ConvForward& op,
                 cudaStream_t stream) {
-  cudnn.run(op, op.workspace, stream);
+  cudnn.run(op, stream);
   if (op.moments)
     column_moments(props,
                    {.moments = op.moments,
@@ -43,7 +44,7 @@ void conv_cudnn(ConvCudnn& cudnn, const DeviceProps& props, const ConvForward& o
 }
 
 size_t conv_cudnn_bytes(ConvCudnn& cudnn, const DeviceProps&, const ConvBackwardInput& op) {
-  return cudnn.bytes(op);
+  return cudnn.workspace_bytes(Direction::backward_input, op.dtype, op.shape);
 }
 void conv_cudnn(ConvCudnn& cudnn, const DeviceProps&, const ConvBackwardInput& op,
                 cudaStream_t stream) {
@@ -52,11 +53,12 @@ void conv_cudnn(ConvCudnn& cudnn, const DeviceProps&, const ConvBackwardInput& o
                           static_cast<size_t>(op.shape.inp_count()) * size_of(op.dtype),
                           cudaMemcpyDeviceToDevice, stream),
           "cudaMemcpyAsync");
-  cudnn.run(op, op.add != nullptr, op.workspace, stream);
+  cudnn.run(op, stream);
 }
 
 size_t conv_cudnn_bytes(ConvCudnn& cudnn, const DeviceProps&, const ConvBackwardWeight& op) {
-  return cudnn.bytes(op) + (op.dtype == DType::fp32 ? 0 : bytes_of_weight(op));
+  return cudnn.workspace_bytes(Direction::backward_weight, op.dtype, op.shape) +
+         (op.dtype == DType::fp32 ? 0 : bytes_of_weight(op));
 }
 void conv_cudnn(ConvCudnn& cudnn, const DeviceProps&, const ConvBackwardWeight& op,
                 cudaStream_t stream) {
@@ -65,11 +67,10 @@ void conv_cudnn(ConvCudnn& cudnn, const DeviceProps&, const ConvBackwardWeight& 
   char* rest = static_cast<char*>(op.workspace) + bytes_of_weight(op);
   cudnn.run(op, op.workspace, false, rest, stream);
   const auto count = static_cast<size_t>(op.shape.weight_count());
-  const dim3 grid(static_cast<unsigned>(ceil_div(count, threads)));
-  by_dtype(op.dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, float>)
-      launch<widen<T>>(grid, threads, 0, stream, op.dweight, static_cast<const T*>(op.workspace),
-                       count, op.accumulate);
+  const auto grid = static_cast<unsigned>(ceil_div(count, threads));
+  by_16_bits(op.dtype, [&]<class T>() {
+    launch<widen<T>>(grid, threads, 0, stream, op.dweight, static_cast<const T*>(op.workspace),
+                     count, op.accumulate);
   });
 }
 

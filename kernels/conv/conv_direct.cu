@@ -6,10 +6,8 @@
 //   input gradient   pixels, phases   C of a group   taps x K of the group   dout   weight
 //   weight gradient  taps x C         K of a group   pixels                  inp    dout
 // (conv_geometry.cuh: pixels, phases, taps). a is gathered from the image and never written out.
-//   forward   out =; moments = those of out as it is rounded, from a tile's registers; merge_moments
-//   input     dinp = sum + add, added in fp32 before rounding; add may be dinp
-//   weight    dweight = or +=, by accumulate. Where the tiles do not fill the GPU, blocks split
-//             gemm_k, and finish_column_sums adds their sums in order
+// Moments come from a tile's registers; add is added in fp32 before rounding. Where the weight
+// gradient's tiles do not fill the GPU, blocks split gemm_k, and finish_column_sums adds their sums.
 // A block of 128 threads computes 128 m x 64 or 32 n. It loads the next stage of gemm_k into
 // registers while it multiplies the current one, which lies in shared memory as fp32. A thread owns
 // 8 m x 8 or 4 n and reads both operands 16 bytes at a time.
@@ -429,8 +427,7 @@ struct FilterLoads : StageLoads<T, tile_n, 1, false> {
 
   const Product& p;
   const Geometry& g;
-  const T*
-      inp;  // this thread's element for pixel 0, in the tile's first group; may be out of bounds
+  const T* inp;   // this thread's element for pixel 0 in the first group; may be out of bounds
   const T* dout;  // this thread's channel of pixel 0; null if out of bounds
   int h, w;       // of the element for pixel 0
   int groups;     // in bounds, of the tile's; 0 without an element
@@ -539,11 +536,7 @@ Product product(const Geometry& geometry, int groups, int image_channels, int n)
           .by_tiles = Divisor(columns.count)};
 }
 
-struct WeightPlan {
-  Product product;
-  PixelParts parts;
-};
-WeightPlan weight_plan(const DeviceProps& props, const ConvShape& s) {
+std::pair<Product, PixelParts> weight_plan(const DeviceProps& props, const ConvShape& s) {
   Product p = product(Geometry::forward(s), s.groups, s.C, s.K);
   p.m_tiles = ceil_div(s.R * s.S * p.tap_k, tile_m);
   const int rows = p.columns.tile_n == wide ? Stage<wide>::rows : Stage<narrow>::rows;
@@ -571,7 +564,6 @@ void conv_general_forward(const DeviceProps&, const ConvForward& op, cudaStream_
   if (op.moments)
     merge_moments({.moments = op.moments,
                    .partial = p.partial,
-                   .parts = ceil_div(p.geometry.pixels, tile_m),
                    .rows_of_part = tile_m,
                    .rows = p.geometry.pixels,
                    .C = s.K},
@@ -587,8 +579,7 @@ void conv_general_backward_input(const DeviceProps&, const ConvBackwardInput& op
 }
 
 size_t conv_general_backward_weight_bytes(const DeviceProps& props, const ConvBackwardWeight& op) {
-  const size_t parts = size_t(weight_plan(props, op.shape).parts.count);
-  return parts == 1 ? 0 : sizeof(float) * parts * static_cast<size_t>(op.shape.weight_count());
+  return weight_plan(props, op.shape).second.bytes(op.shape);
 }
 
 void conv_general_backward_weight(const DeviceProps& props, const ConvBackwardWeight& op,
@@ -604,7 +595,6 @@ void conv_general_backward_weight(const DeviceProps& props, const ConvBackwardWe
   });
   if (!direct)
     finish_column_sums({.out = op.dweight,
-                        .out2 = nullptr,
                         .partial = static_cast<const float*>(op.workspace),
                         .blocks = parts.count,
                         .C = static_cast<int>(s.weight_count()),

@@ -110,12 +110,11 @@ struct Phase {
   // The last phase first: with 3x3 or 7x7 at stride 2 it has the most taps.
   template <bool input_gradient>
   __host__ __device__ static Phase of_block(const Geometry& g, int block, int blocks) {
-    const int phase = blocks - 1 - block;
-    Phase of;
-    of.a = phase / g.stride, of.b = phase % g.stride;
-    of.y = axis<input_gradient>(of.a, g.R, g.H, g.Y, g.stride, g.padding);
-    of.x = axis<input_gradient>(of.b, g.S, g.W, g.X, g.stride, g.padding);
-    return of;
+    const int phase = blocks - 1 - block, a = phase / g.stride, b = phase % g.stride;
+    return {.a = a,
+            .b = b,
+            .y = axis<input_gradient>(a, g.R, g.H, g.Y, g.stride, g.padding),
+            .x = axis<input_gradient>(b, g.S, g.W, g.X, g.stride, g.padding)};
   }
 };
 

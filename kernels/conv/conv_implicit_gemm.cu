@@ -33,12 +33,12 @@ constexpr int max_taps = 16;  // along an axis: bits of a mask
 struct Product {
   Geometry geometry;
   void* out;
-  const void* add = nullptr;  // as out, or null
-  float* partial = nullptr;   // [tiles along the pixels, 2, gemm_n]: mean and M2 of each; or null
-  float4* sums;               // [parts, tiles]: of each part of gemm_k, by save; null: one part
-  const void* image;          // [N, H, W, gemm_k]
-  const void* weight;         // [K, R, S, C]
-  int gemm_k, gemm_n;         // gemm_k: of each tap
+  const void* add;     // as out, or null
+  float* partial;      // [tiles along the pixels, 2, gemm_n]: mean and M2 of each; or null
+  float4* sums;        // [parts, tiles]: of each part of gemm_k, by save; null: one part
+  const void* image;   // [N, H, W, gemm_k]
+  const void* weight;  // [K, R, S, C]
+  int gemm_k, gemm_n;  // gemm_k: of each tap
   int n_tiles;
   Divisor by_n_tiles;
 };
@@ -444,9 +444,6 @@ struct Choice {
   size_t tiles;  // of all phases
 };
 
-template <int m, int n>
-constexpr size_t shared_bytes = sizeof(Shared<m, n>);
-
 // Calls f.template operator()<m, n>() with the size as constants.
 template <class F>
 void by_size(const TileSize& size, F f) {
@@ -454,14 +451,6 @@ void by_size(const TileSize& size, F f) {
   if (size.n == 128) return f.template operator()<128, 128>();
   if (size.m == 128) return f.template operator()<128, 64>();
   f.template operator()<split_m, split_n>();
-}
-
-template <bool input_gradient>
-int max_steps(const Geometry& g, int phases, int gemm_k) {
-  int taps = 0;
-  for (int phase = 0; phase < phases; ++phase)
-    taps = std::max(taps, Phase::of_block<input_gradient>(g, phase, phases).taps());
-  return taps * ceil_div(gemm_k, step_k);
 }
 
 template <bool input_gradient>
@@ -474,7 +463,7 @@ Choice choose(const DeviceProps& props, const ConvShape& s) {
   double min_clocks = 0;
   for (const TileSize& size : tile_sizes) {
     bool fits = false;
-    by_size(size, [&]<int m, int n> { fits = shared_bytes<m, n> <= size_t(props.shared_bytes); });
+    by_size(size, [&]<int m, int n> { fits = sizeof(Shared<m, n>) <= size_t(props.shared_bytes); });
     if (!fits) continue;
     const size_t tiles =
         size_t(ceil_div(g.pixels, size.m)) * size_t(ceil_div(gemm_n, size.n)) * size_t(phases);
@@ -484,7 +473,10 @@ Choice choose(const DeviceProps& props, const ConvShape& s) {
   }
   // Where more than half of the chip would be idle, splitting gemm_k gives each SM two tiles, if
   // they are long enough to be worth the second kernel.
-  const int steps = max_steps<input_gradient>(g, phases, gemm_k);
+  int taps = 0;  // of the phase that has most
+  for (int phase = 0; phase < phases; ++phase)
+    taps = std::max(taps, Phase::of_block<input_gradient>(g, phase, phases).taps());
+  const int steps = taps * ceil_div(gemm_k, step_k);
   if (best.size.m * best.size.n == split_m * split_n && 2 * best.tiles <= sms && steps >= 32)
     best.parts = int(std::min(2 * sms / best.tiles, size_t(steps / 8)));
   return best;
@@ -501,20 +493,30 @@ size_t sums_bytes(const Choice& choice) {
 }
 
 // ---- The operations -----------------------------------------------------------------------------
+// What a direction, its shape and tiles determine. sums: where those of the parts go, if several.
+template <bool input_gradient>
+Product product(const ConvShape& s, const Choice& choice, void* sums) {
+  const int gemm_n = input_gradient ? s.C : s.K, n_tiles = ceil_div(gemm_n, choice.size.n);
+  return {.geometry = input_gradient ? Geometry::backward_input(s) : Geometry::forward(s),
+          .sums = choice.parts > 1 ? static_cast<float4*>(sums) : nullptr,
+          .gemm_k = input_gradient ? s.K : s.C,
+          .gemm_n = gemm_n,
+          .n_tiles = n_tiles,
+          .by_n_tiles = Divisor(n_tiles)};
+}
+
 template <bool input_gradient>
 void launch_product(const Product& p, const Choice& choice, DType dtype, cudaStream_t stream) {
   const auto& [size, parts, tiles] = choice;
   const unsigned phases = input_gradient ? unsigned(p.geometry.stride * p.geometry.stride) : 1;
   const dim3 grid(unsigned(tiles / phases), phases, unsigned(parts));
-  by_dtype(dtype, [&]<class T> {
-    if constexpr (!std::is_same_v<T, float>) {
-      by_size(size, [&]<int m, int n> {
-        launch<conv_tile<T, m, n, input_gradient>>(grid, threads, shared_bytes<m, n>, stream, p);
-      });
-      if (parts > 1)
-        launch<conv_add_parts<T, input_gradient>>(
-            dim3(grid.x, grid.y), threads, sizeof(Results<split_m, split_n>), stream, p, parts);
-    }
+  by_16_bits(dtype, [&]<class T> {
+    by_size(size, [&]<int m, int n> {
+      launch<conv_tile<T, m, n, input_gradient>>(grid, threads, sizeof(Shared<m, n>), stream, p);
+    });
+    if (parts > 1)
+      launch<conv_add_parts<T, input_gradient>>(
+          dim3(grid.x, grid.y), threads, sizeof(Results<split_m, split_n>), stream, p, parts);
   });
 }
 
@@ -542,23 +544,13 @@ void conv_implicit_gemm(const DeviceProps& props, const ConvForward& op, cudaStr
   const ConvShape& s = op.shape;
   const Choice choice = choose<false>(props, s);
   auto* const workspace = static_cast<char*>(op.workspace);
-  void* const sums = choice.parts > 1 ? workspace + moments_bytes(choice, s) : nullptr;
-  const int n_tiles = ceil_div(s.K, choice.size.n);
-  const Product p{.geometry = Geometry::forward(s),
-                  .out = op.out,
-                  .partial = op.moments ? static_cast<float*>(op.workspace) : nullptr,
-                  .sums = static_cast<float4*>(sums),
-                  .image = op.inp,
-                  .weight = op.weight,
-                  .gemm_k = s.C,
-                  .gemm_n = s.K,
-                  .n_tiles = n_tiles,
-                  .by_n_tiles = Divisor(n_tiles)};
+  Product p = product<false>(s, choice, workspace + moments_bytes(choice, s));
+  p.out = op.out, p.image = op.inp, p.weight = op.weight;
+  p.partial = op.moments ? static_cast<float*>(op.workspace) : nullptr;
   launch_product<false>(p, choice, op.dtype, stream);
   if (op.moments)
     merge_moments({.moments = op.moments,
                    .partial = p.partial,
-                   .parts = ceil_div(p.geometry.pixels, choice.size.m),
                    .rows_of_part = choice.size.m,
                    .rows = p.geometry.pixels,
                    .C = s.K},
@@ -571,20 +563,9 @@ size_t conv_implicit_gemm_bytes(const DeviceProps& props, const ConvBackwardInpu
 
 void conv_implicit_gemm(const DeviceProps& props, const ConvBackwardInput& op,
                         cudaStream_t stream) {
-  const ConvShape& s = op.shape;
-  const Choice choice = choose<true>(props, s);
-  const bool splits = choice.parts > 1;
-  const int n_tiles = ceil_div(s.C, choice.size.n);
-  const Product p{.geometry = Geometry::backward_input(s),
-                  .out = op.dinp,
-                  .add = op.add,
-                  .sums = splits ? static_cast<float4*>(op.workspace) : nullptr,
-                  .image = op.dout,
-                  .weight = op.weight,
-                  .gemm_k = s.K,
-                  .gemm_n = s.C,
-                  .n_tiles = n_tiles,
-                  .by_n_tiles = Divisor(n_tiles)};
+  const Choice choice = choose<true>(props, op.shape);
+  Product p = product<true>(op.shape, choice, op.workspace);
+  p.out = op.dinp, p.add = op.add, p.image = op.dout, p.weight = op.weight;
   launch_product<true>(p, choice, op.dtype, stream);
 }
 

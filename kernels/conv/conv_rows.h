@@ -111,10 +111,10 @@ class ConvChunks {
 
 struct ConvRowsTensors {
   float* result;
-  const float* add;  // or null; may be result
+  const float* add = nullptr;  // or null; may be result
   const float* source;
   const float* packed;
-  float* partial;  // [units, 2, C] mean and M2 of each unit's pixels; or null
+  float* partial = nullptr;  // [units, 2, C] mean and M2 of each unit's pixels; or null
 };
 
 static inline void conv_unit(const ConvRows& conv, const ConvUnits& units,

@@ -20,7 +20,6 @@
 #include "kernels/conv/conv.cuh"
 #include "kernels/conv/conv_tiles.cuh"
 #include "kernels/cuda/column_sums.cuh"
-#include "kernels/cuda/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -302,7 +301,7 @@ __global__ void __launch_bounds__(threads, 2) conv_stem_forward_tiles(Forward p)
   }
 }
 
-// ---- Weight gradient ------------------------------------------------------------------------------
+// ---- Weight gradient ----------------------------------------------------------------------------
 struct Weight {
   Image image;
   float* partial;    // [blocks, K, R, S, 3]
@@ -430,7 +429,7 @@ __global__ void __launch_bounds__(threads, 3) conv_stem_weight_tiles(Weight p) {
       cp_async_wait<0>();
     }
     cp_async_wait<stages - 2>();
-    __syncthreads();  // this stage has arrived, and all warps are done with the one that is loaded next
+    __syncthreads();  // this stage has arrived; all are done with the one that is loaded next
     load(step + stages - 1);
     tile.add(s.rows, s.dout[step % stages], s.place + in_tile * step_pixels);
   }
@@ -519,15 +518,13 @@ void conv_stem_forward(const DeviceProps& props, const ConvForward& op, cudaStre
                         .partial = partial,
                         .K = s.K,
                         .block_pixels = part.pixels};
-  by_dtype(op.dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, float>)
-      launch<conv_stem_forward_tiles<T>>(dim3(part.blocks, part.columns), threads,
-                                         sizeof(ForwardShared), stream, forward);
+  by_16_bits(op.dtype, [&]<class T>() {
+    launch<conv_stem_forward_tiles<T>>(dim3(part.blocks, part.columns), threads,
+                                       sizeof(ForwardShared), stream, forward);
   });
   if (op.moments)
     merge_moments({.moments = op.moments,
                    .partial = partial,
-                   .parts = part.blocks,
                    .rows_of_part = part.pixels,
                    .rows = forward.image.pixels,
                    .C = s.K},
@@ -549,13 +546,11 @@ void conv_stem_backward_weight(const DeviceProps& props, const ConvBackwardWeigh
                       .dout = op.dout,
                       .K = s.K,
                       .block_pixels = part.pixels};
-  by_dtype(op.dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, float>)
-      launch<conv_stem_weight_tiles<T>>(dim3(part.blocks, part.columns), threads,
-                                        sizeof(WeightShared), stream, weight);
+  by_16_bits(op.dtype, [&]<class T>() {
+    launch<conv_stem_weight_tiles<T>>(dim3(part.blocks, part.columns), threads,
+                                      sizeof(WeightShared), stream, weight);
   });
   finish_column_sums({.out = op.dweight,
-                      .out2 = nullptr,
                       .partial = partial,
                       .blocks = part.blocks,
                       .C = static_cast<int>(s.weight_count()),

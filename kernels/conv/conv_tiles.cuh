@@ -4,14 +4,14 @@
 #include "kernels/conv/conv_geometry.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/swizzle.cuh"
 
 namespace bv::BAREVISION_GPU {
 
-// In bytes, where chunk c (16 bytes) of a row is stored.
+// In bytes, where chunk c (16 bytes) of a row of `chunks` is stored: at c ^ (row % 8), so that the
+// 8 rows of an ldmatrix fall into different banks. Rows of fewer than 8 chunks share banks by twos.
 template <int chunks>
 __device__ constexpr int swizzled(int row, int c) {
-  return swizzled_chunk<chunks>(row, c) * 16;
+  return (row * chunks + (c ^ (chunks >= 8 ? row % 8 : row / 2 % chunks))) * 16;
 }
 
 __device__ inline void* at_byte(void* p, int bytes) { return static_cast<char*>(p) + bytes; }

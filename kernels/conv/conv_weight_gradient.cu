@@ -217,15 +217,13 @@ void conv_weight_gradient(const DeviceProps& props, const ConvBackwardWeight& op
                         .n_tiles = by.n_tiles,
                         .steps_of_part = by.parts.steps,
                         .accumulate = direct && op.accumulate};
-  by_dtype(op.dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, float>) {
-      if (by.m == 64)
-        start<T, 64, 64>(by, product, stream);
-      else if (by.n == 64)
-        start<T, 128, 64>(by, product, stream);
-      else
-        start<T, 128, 128>(by, product, stream);
-    }
+  by_16_bits(op.dtype, [&]<class T>() {
+    if (by.m == 64)
+      start<T, 64, 64>(by, product, stream);
+    else if (by.n == 64)
+      start<T, 128, 64>(by, product, stream);
+    else
+      start<T, 128, 128>(by, product, stream);
   });
   if (direct) return;
   const auto quads = static_cast<int64_t>(s.weight_count()) / 4;

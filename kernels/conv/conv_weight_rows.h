@@ -39,41 +39,28 @@ struct WeightRows {
   static Parts parts(int count, int size) { return {count, size < max_rows ? max_rows / size : 1}; }
 };
 
-// The p with 0 <= p * stride - padding + tap < H: the tap is in bounds.
-struct Reach {
+struct Range {
   int begin, end;
-  Reach(int P, int H, int tap, int stride, int padding) {
-    const int before = padding - tap;
-    begin = before > 0 ? (before + stride - 1) / stride : 0;
-    end = H - 1 + before < 0 ? 0 : (H - 1 + before) / stride + 1;
-    if (end > P) end = P;
-  }
-  void within(int first, int last) {
-    begin = begin > first ? begin : first;
-    end = end < last ? end : last;
-  }
+
   int count() const { return end > begin ? end - begin : 0; }
+  Range within(Range r) const {
+    return {begin > r.begin ? begin : r.begin, end < r.end ? end : r.end};
+  }
 };
+
+// The p with 0 <= p * stride - padding + tap < H: the tap is in bounds.
+static inline Range reach(int P, int H, int tap, int stride, int padding) {
+  const int before = padding - tap;
+  return Range{before > 0 ? (before + stride - 1) / stride : 0,
+               H - 1 + before < 0 ? 0 : (H - 1 + before) / stride + 1}
+      .within({0, P});
+}
 
 class WeightUnit {
  public:
-  struct Range {
-    int begin, end;
-    int count() const { return end - begin; }
-  };
   WeightUnit(const WeightRows& rows, float* dweight, const float* dout, const float* inp, int panel,
              Range k)
-      : rows_(rows),
-        s_(rows.s),
-        panels_(rows.s.C),
-        width_(panels_.width(panel)),
-        used_(panels_.used(panel)),
-        column_(panels_.begin(panel)),
-        k_(k),
-        k_blocks_(k.count(), row_block),
-        dweight_(dweight),
-        dout_(dout),
-        inp_(inp) {}
+      : rows_(rows), dweight_(dweight), dout_(dout), inp_(inp), panel_(panel), k_(k) {}
 
   void run(Range images, bool accumulate) {
     if (!accumulate)
@@ -97,8 +84,8 @@ class WeightUnit {
 
   void add(int tap) {
     const int r = tap / s_.S, s = tap % s_.S;
-    Reach p(s_.P(), s_.H, r, s_.stride, s_.padding), q(s_.Q(), s_.W, s, s_.stride, s_.padding);
-    p.within(p_.begin, p_.end), q.within(q_.begin, q_.end);
+    const Range p = reach(s_.P(), s_.H, r, s_.stride, s_.padding).within(p_);
+    const Range q = reach(s_.Q(), s_.W, s, s_.stride, s_.padding).within(q_);
     const ptrdiff_t dout_step = s_.K, inp_step = ptrdiff_t{s_.stride} * s_.C;
     int count = 0;
     for (int n = n_.begin; n < n_.end; ++n)
@@ -143,13 +130,14 @@ class WeightUnit {
   }
 
   const WeightRows& rows_;
-  const ConvShape& s_;
-  Panels panels_;
-  int width_, used_, column_;
-  Range k_;
-  Parts k_blocks_;
   float* dweight_;
   const float *dout_, *inp_;
+  int panel_;
+  Range k_;
+  const ConvShape& s_ = rows_.s;
+  Panels panels_ = rows_.panels();
+  int width_ = panels_.width(panel_), used_ = panels_.used(panel_), column_ = panels_.begin(panel_);
+  Parts k_blocks_{k_.count(), row_block};
   Range n_{}, p_{}, q_{};
   const float* dout_rows_[WeightRows::max_rows];
   const float* inp_rows_[WeightRows::max_rows];
@@ -160,7 +148,7 @@ class WeightUnit {
 static inline void conv_weight_rows(const WeightRows& rows, float* dweight, float* partial,
                                     const float* dout, const float* inp, bool accumulate) {
   const int groups = rows.groups(), panels = rows.panels().count;
-  const Parts k(rows.s.K, WeightRows::max_k), images(rows.s.N, (rows.s.N + groups - 1) / groups);
+  const Parts k = rows.k_parts(), images(rows.s.N, (rows.s.N + groups - 1) / groups);
 #pragma omp parallel for schedule(dynamic)
   for (int item = 0; item < images.count * panels * k.count; ++item) {
     const int part = item % k.count, panel = item / k.count % panels;

@@ -1,9 +1,9 @@
 #include "kernels/cuda/backend.h"
 
+#include <deque>
 #include <functional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/make_cuda_kernels.h"
@@ -70,9 +70,6 @@ class CudaBackend final : public Backend {
         communication_(-1),
         upload_(0),
         kernels_(make_cuda_kernels(reinterpret_cast<Stream>(compute_.handle), options.cudnn)) {}
-  ~CudaBackend() override {
-    for (const Event event : events_) cudaEventDestroy(event_of(event));
-  }
 
   std::string describe() const override {
     cudaDeviceProp properties;
@@ -119,17 +116,16 @@ class CudaBackend final : public Backend {
   Stream upload_stream() override { return reinterpret_cast<Stream>(upload_.handle); }
   // Kept, since a graph may call it many times.
   void call_on_host(Stream stream, std::function<void()> work) override {
-    host_work_.push_back(std::make_unique<std::function<void()>>(std::move(work)));
+    host_work_.push_back(std::move(work));
     check(cudaLaunchHostFunc(
               stream_of(stream), [](void* kept) { (*static_cast<std::function<void()>*>(kept))(); },
-              host_work_.back().get()),
+              &host_work_.back()),
           "cudaLaunchHostFunc");
   }
   Event create_event() override {
-    cudaEvent_t event = nullptr;
+    cudaEvent_t& event = events_.emplace_back().handle;
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-    events_.push_back(reinterpret_cast<Event>(event));
-    return events_.back();
+    return reinterpret_cast<Event>(event);
   }
   void record(Event event, Stream stream) override {
     check(cudaEventRecord(event_of(event), stream_of(stream)), "cudaEventRecord");
@@ -174,8 +170,8 @@ class CudaBackend final : public Backend {
   bool graphs_;
   OwnedStream compute_, communication_, upload_;
   std::unique_ptr<Kernels> kernels_;
-  std::vector<Event> events_;
-  std::vector<std::unique_ptr<std::function<void()>>> host_work_;
+  std::deque<Owner<cudaEvent_t, cudaEventDestroy>> events_;
+  std::deque<std::function<void()>> host_work_;  // which never moves
   std::function<void(bool)> on_wait_;
 };
 

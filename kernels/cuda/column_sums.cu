@@ -1,5 +1,4 @@
-// Column sums in two stages (column_sums.cuh has the plan):
-//   partial[b, c] = sum over block b's rows of inp[row, c],   out[c] (+)= sum_b partial[b, c]
+// Column sums in two stages (column_sums.cuh has the plan).
 // First stage: a thread adds `width` neighbouring columns (16 bytes, or 1 element where C does not
 // allow that) of every 32nd (8th) row of its block, with four rows in flight.
 // Second stage: a block adds 8 columns (a 32-byte sector) of all blocks' sums, by up to 64 groups
@@ -96,7 +95,6 @@ void column_sums(const DeviceProps& props, const MatrixColumnSums& a, cudaStream
                                              partial, static_cast<const T*>(a.inp),
                                              unsigned(a.rows), a.C);
     finish_column_sums({.out = a.out,
-                        .out2 = nullptr,
                         .partial = partial,
                         .blocks = int(grid.y),
                         .C = a.C,

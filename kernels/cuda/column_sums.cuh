@@ -1,12 +1,7 @@
-// Sums over the rows of a matrix [rows, C], for the gradients of weights and biases:
-//   out[c] (+)= sum over rows
-// in two stages, each in a fixed order, so that equal runs give equal bits without atomics. First,
-// a grid that depends only on the shape and the chip walks over the rows; each block keeps the sums
-// of its columns in registers and writes them to the workspace, partial [blocks, C] in fp32. Then
-// finish_column_sums adds the blocks' sums.
-// The first stage by stripes, for kernels whose threads each keep to a few columns: a block owns a
-// stripe of columns, 128 bytes wide where C allows 16-byte accesses, and every gridDim.y-th group
-// of rows. `lanes` threads cover the stripe's width, `rows` rows at a time.
+// Sums over the rows of a matrix [rows, C], for the gradients of weights and biases, in two stages,
+// each in a fixed order, so that equal runs give equal bits without atomics. First, a grid that
+// depends only on the shape and the chip walks over the rows; each block writes its sums to the
+// workspace, partial [blocks, C] in fp32. Then finish_column_sums adds these.
 #pragma once
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/pack.cuh"
@@ -17,8 +12,8 @@ namespace bv::BAREVISION_GPU {
 // The second stage: out [C] (+)= sum over blocks of partial [blocks, C]; with out2 of
 // partial [blocks, 2, C].
 struct ColumnSums {
-  float* out;   // [C]  = or +=, by accumulate
-  float* out2;  // [C]  = or +=, by accumulate; or null
+  float* out;             // [C]  = or +=, by accumulate
+  float* out2 = nullptr;  // [C]  = or +=, by accumulate; or null
   const float* partial;
   int blocks, C;
   bool accumulate;
@@ -63,7 +58,9 @@ struct RowSums {
   }
 };
 
-// For accesses to `width` neighbouring elements.
+// For kernels whose threads each keep to a few columns, by accesses to `width` neighbours: a block
+// owns a stripe of columns, 128 bytes wide where C allows 16-byte accesses, and every gridDim.y-th
+// group of rows. `lanes` threads cover the stripe's width, `rows` rows at a time.
 template <int width>
 struct Stripe {
   static constexpr int threads = 256, warps = threads / warp_size;

@@ -76,7 +76,8 @@ ConvCudnn::Plan& ConvCudnn::plan(Direction direction, DType dtype, const ConvSha
         "cudnnSetConvolutionMathType");
 
   // Takes the first algorithm of the heuristic's list that gives equal bits run after run.
-  const auto choose = [&]<class Perf>(Perf, const char* call, auto get, auto... descriptors) {
+  const auto choose = [&]<class Perf>(Perf, const char* call, auto get,
+                                      const auto&... descriptors) {
     Perf list[max_algorithms];
     int count = 0;
     check(get(*handle_, descriptors..., max_algorithms, &count, list), call);
@@ -87,47 +88,37 @@ ConvCudnn::Plan& ConvCudnn::plan(Direction direction, DType dtype, const ConvSha
       throw std::runtime_error(std::string(call) + ": cuDNN has no algorithm for this convolution");
     p.algorithm = int(chosen->algo), p.workspace_bytes = chosen->memory;
   };
-  const cudnnTensorDescriptor_t inp = p.inp, out = p.out;
-  const cudnnFilterDescriptor_t weight = p.weight;
-  const cudnnConvolutionDescriptor_t conv = p.conv;
   if (direction == Direction::forward)
     choose(cudnnConvolutionFwdAlgoPerf_t{}, "cudnnGetConvolutionForwardAlgorithm_v7",
-           cudnnGetConvolutionForwardAlgorithm_v7, inp, weight, conv, out);
+           cudnnGetConvolutionForwardAlgorithm_v7, p.inp, p.weight, p.conv, p.out);
   else if (direction == Direction::backward_input)
     choose(cudnnConvolutionBwdDataAlgoPerf_t{}, "cudnnGetConvolutionBackwardDataAlgorithm_v7",
-           cudnnGetConvolutionBackwardDataAlgorithm_v7, weight, out, conv, inp);
+           cudnnGetConvolutionBackwardDataAlgorithm_v7, p.weight, p.out, p.conv, p.inp);
   else
     choose(cudnnConvolutionBwdFilterAlgoPerf_t{}, "cudnnGetConvolutionBackwardFilterAlgorithm_v7",
-           cudnnGetConvolutionBackwardFilterAlgorithm_v7, inp, out, conv, weight);
+           cudnnGetConvolutionBackwardFilterAlgorithm_v7, p.inp, p.out, p.conv, p.weight);
   return p;
 }
 
-size_t ConvCudnn::bytes(const ConvForward& op) {
-  return plan(Direction::forward, op.dtype, op.shape).workspace_bytes;
-}
-size_t ConvCudnn::bytes(const ConvBackwardInput& op) {
-  return plan(Direction::backward_input, op.dtype, op.shape).workspace_bytes;
-}
-size_t ConvCudnn::bytes(const ConvBackwardWeight& op) {
-  return plan(Direction::backward_weight, op.dtype, op.shape).workspace_bytes;
+size_t ConvCudnn::workspace_bytes(Direction direction, DType dtype, const ConvShape& s) {
+  return plan(direction, dtype, s).workspace_bytes;
 }
 
-void ConvCudnn::run(const ConvForward& op, void* workspace, cudaStream_t stream) {
+void ConvCudnn::run(const ConvForward& op, cudaStream_t stream) {
   const Plan& p = plan(Direction::forward, op.dtype, op.shape);
   check(cudnnSetStream(*handle_, stream), "cudnnSetStream");
   check(cudnnConvolutionForward(*handle_, &one, p.inp, op.inp, p.weight, op.weight, p.conv,
-                                static_cast<cudnnConvolutionFwdAlgo_t>(p.algorithm), workspace,
+                                static_cast<cudnnConvolutionFwdAlgo_t>(p.algorithm), op.workspace,
                                 p.workspace_bytes, &zero, p.out, op.out),
         "cudnnConvolutionForward");
 }
 
-void ConvCudnn::run(const ConvBackwardInput& op, bool add_to, void* workspace,
-                    cudaStream_t stream) {
+void ConvCudnn::run(const ConvBackwardInput& op, cudaStream_t stream) {
   const Plan& p = plan(Direction::backward_input, op.dtype, op.shape);
   check(cudnnSetStream(*handle_, stream), "cudnnSetStream");
   check(cudnnConvolutionBackwardData(*handle_, &one, p.weight, op.weight, p.out, op.dout, p.conv,
                                      static_cast<cudnnConvolutionBwdDataAlgo_t>(p.algorithm),
-                                     workspace, p.workspace_bytes, add_to ? &one : &zero, p.inp,
+                                     op.workspace, p.workspace_bytes, op.add ? &one : &zero, p.inp,
                                      op.dinp),
         "cudnnConvolutionBackwardData");
 }
@@ -155,11 +146,9 @@ ConvCudnn::ConvCudnn() {
   throw std::runtime_error("--conv cudnn: this program was built without cuDNN");
 }
 ConvCudnn::~ConvCudnn() = default;
-size_t ConvCudnn::bytes(const ConvForward&) { return 0; }
-size_t ConvCudnn::bytes(const ConvBackwardInput&) { return 0; }
-size_t ConvCudnn::bytes(const ConvBackwardWeight&) { return 0; }
-void ConvCudnn::run(const ConvForward&, void*, cudaStream_t) {}
-void ConvCudnn::run(const ConvBackwardInput&, bool, void*, cudaStream_t) {}
+size_t ConvCudnn::workspace_bytes(Direction, DType, const ConvShape&) { return 0; }
+void ConvCudnn::run(const ConvForward&, cudaStream_t) {}
+void ConvCudnn::run(const ConvBackwardInput&, cudaStream_t) {}
 void ConvCudnn::run(const ConvBackwardWeight&, void*, bool, void*, cudaStream_t) {}
 
 }  // namespace bv::BAREVISION_GPU

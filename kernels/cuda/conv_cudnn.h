@@ -13,21 +13,21 @@ namespace bv::BAREVISION_GPU {
 
 class ConvCudnn {
  public:
+  enum class Direction { forward, backward_input, backward_weight };
+
   ConvCudnn();
   ~ConvCudnn();
 
-  // Computes no moments (column_moments does) and ignores `add`: dinp = or, with add_to, +=.
-  size_t bytes(const ConvForward&);
-  void run(const ConvForward&, void* workspace, cudaStream_t);
-  size_t bytes(const ConvBackwardInput&);
-  void run(const ConvBackwardInput&, bool add_to, void* workspace, cudaStream_t);
+  size_t workspace_bytes(Direction, DType, const ConvShape&);
+  // Computes no moments: column_moments does.
+  void run(const ConvForward&, cudaStream_t);
+  // With `add`, whatever it points to, dinp +=.
+  void run(const ConvBackwardInput&, cudaStream_t);
   // The weight's gradient comes in the operation's dtype: dweight [K, R, S, C / groups].
-  size_t bytes(const ConvBackwardWeight&);
   void run(const ConvBackwardWeight&, void* dweight, bool add_to, void* workspace, cudaStream_t);
 
  private:
   struct Plan;
-  enum class Direction { forward, backward_input, backward_weight };
   Plan& plan(Direction, DType, const ConvShape&);
 
   struct Handle;

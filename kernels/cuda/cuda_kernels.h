@@ -1,7 +1,6 @@
 // The GPU's table of operations. Every kernels/NAME.cu and kernels/cuda/NAME.cpp is compiled twice,
 // into a namespace each: cuda_gpu by nvcc, simt_gpu by g++ against the stand-in in kernels/simt.
 #pragma once
-#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <stdexcept>
@@ -39,7 +38,7 @@ class CudaKernels final : public KernelRows<CudaKernels> {
   CudaKernels(cudaStream_t compute, bool cudnn);
   ~CudaKernels() override;
 
-  // Of each operation; defined, as specialisations, in its kernels/NAME.cu.
+  // Defined for each operation, as specialisations or instantiations, in its kernels/NAME.cu.
   template <class Op>
   void run(const Op&, cudaStream_t);
   template <class Op>

@@ -3,8 +3,6 @@
 // rows. Its threads add d = x - shift and d^2, where shift is the mean of the part's first rows, so
 // that only digits of the deviation cancel; memory is the limit:
 //   mean = shift + sum d / n,   M2 = sum d^2 - (sum d)^2 / n
-// Merging two sets of n and m values:
-//   mean = mean_a + delta m / (n + m),   M2 = M2_a + M2_b + delta^2 n m / (n + m)
 // A block merges up to 64 parts of 32 columns: 8 threads per column merge 8 parts each, and one
 // merges these 8. The result replaces the block's first part, for the next round to merge.
 #include "kernels/cuda/column_sums.cuh"
@@ -150,13 +148,9 @@ void column_moments(const DeviceProps& props, const ColumnMoments& a, cudaStream
     launch<column_moments_of_parts<T, width>>(dim3(stripes, parts), S::threads,
                                               sizeof(PartSums<width>), stream, partial,
                                               static_cast<const T*>(a.inp), part, a.rows, a.C);
-    merge_moments({.moments = a.moments,
-                   .partial = partial,
-                   .parts = parts,
-                   .rows_of_part = part,
-                   .rows = a.rows,
-                   .C = a.C},
-                  stream);
+    merge_moments(
+        {.moments = a.moments, .partial = partial, .rows_of_part = part, .rows = a.rows, .C = a.C},
+        stream);
   });
 }
 

@@ -12,6 +12,7 @@ struct Moments {
   float count, mean, m2;
 };
 
+// Of n and m values: mean += delta m / (n + m),   M2 += M2_b + delta^2 n m / (n + m)
 __device__ inline void merge(Moments& a, const Moments& b) {
   if (b.count == 0) return;
   const float count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
@@ -24,7 +25,8 @@ __device__ inline void merge(Moments& a, const Moments& b) {
 struct MergeMoments {
   float* moments;  // [2, C]  =
   float* partial;  // [parts, 2, C], overwritten
-  int parts, rows_of_part, rows, C;
+  int rows_of_part, rows, C;
+  int parts = ceil_div(rows, rows_of_part);
 };
 void merge_moments(const MergeMoments&, cudaStream_t);
 

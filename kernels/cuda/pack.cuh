@@ -53,12 +53,17 @@ constexpr bool in_packs(size_t elements) {
   return elements % Pack<T>::size == 0;
 }
 
-// Calls f.template operator()<T>() with the type of dtype's elements.
+// Calls f.template operator()<T>() with the type of dtype's elements, which have 16 bits.
+template <class F>
+void by_16_bits(DType dtype, F f) {
+  if (dtype == DType::fp16) return f.template operator()<__half>();
+  f.template operator()<__nv_bfloat16>();
+}
+// The same with any dtype.
 template <class F>
 void by_dtype(DType dtype, F f) {
   if (dtype == DType::fp32) return f.template operator()<float>();
-  if (dtype == DType::fp16) return f.template operator()<__half>();
-  return f.template operator()<__nv_bfloat16>();
+  by_16_bits(dtype, f);
 }
 
 // Calls f.template operator()<T, width>() with the elements of the widest access to rows of C:

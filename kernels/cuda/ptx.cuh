@@ -15,8 +15,6 @@ namespace bv::BAREVISION_GPU {
 #ifndef __CUDACC__
 namespace twin {
 
-// Row r of matrix m comes from lane 8 m + r. Lane i takes row i/4, columns i%4*2 and the next; if
-// transposed, column i/4, rows i%4*2 and the next.
 template <bool transposed>
 void ldmatrix(uint32_t* r, const void* row, ::simt::Site site) {
   ::simt::check_shared(row, 16, "ldmatrix", site);
