@@ -35,13 +35,7 @@ class RowsOf<Self, Op, Rest...> : public RowsOf<Self, Rest...> {
   }
 };
 
-template <class Self, class Table>
-struct RowsOfTable;
-template <class Self, class... Ops>
-struct RowsOfTable<Self, KernelTable<Ops...>> {
-  using type = RowsOf<Self, Ops...>;
-};
 template <class Self>
-using KernelRows = typename RowsOfTable<Self, Kernels>::type;
+using KernelRows = Kernels::Apply<RowsOf, Self>;
 
 }  // namespace bv
