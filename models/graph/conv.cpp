@@ -42,10 +42,10 @@ ConvOut conv(Graph& g, const std::string& name, Tensor inp, const ConvOptions& o
                       .weight = r.weight(weight),
                       .shape = shape});
   };
-  const auto backward = [=, input_grad = o.input_grad](const Context& r) {
+  const auto backward = [=](const Context& r) {
     r.run(ConvBackwardWeight{
         .dweight = r.dweight(weight), .dout = r.grad(out), .inp = r.at(inp), .shape = shape});
-    if (input_grad)
+    if (o.input_grad)
       r.run(ConvBackwardInput{.dinp = r.grad(inp),
                               .dout = r.grad(out),
                               .add = r.grad(skip),
