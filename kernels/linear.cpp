@@ -94,10 +94,10 @@ size_t CpuKernels::workspace(const LinearForward& op) {
 
 template <>
 void CpuKernels::run(const LinearForward& op) {
-  auto* weight = static_cast<float*>(op.workspace);  // weight^T [K, N]
-  transpose(weight, static_cast<const float*>(op.weight), op.shape.N, op.shape.K);
-  matmul_->run(product(op), static_cast<float*>(op.out), weight + weight_count(op.shape),
-               static_cast<const float*>(op.inp), weight, static_cast<const float*>(op.bias));
+  auto* weight = floats(op.workspace);  // weight^T [K, N]
+  transpose(weight, floats(op.weight), op.shape.N, op.shape.K);
+  matmul_->run(product(op), floats(op.out), weight + weight_count(op.shape), floats(op.inp), weight,
+               floats(op.bias));
 }
 
 template <>
@@ -107,8 +107,8 @@ size_t CpuKernels::workspace(const LinearBackwardInput& op) {
 
 template <>
 void CpuKernels::run(const LinearBackwardInput& op) {
-  matmul_->run(product(op), static_cast<float*>(op.dinp), op.workspace,
-               static_cast<const float*>(op.dout), static_cast<const float*>(op.weight), nullptr);
+  matmul_->run(product(op), floats(op.dinp), op.workspace, floats(op.dout), floats(op.weight),
+               nullptr);
 }
 
 template <>
@@ -118,9 +118,8 @@ size_t CpuKernels::workspace(const LinearBackwardWeight& op) {
 
 template <>
 void CpuKernels::run(const LinearBackwardWeight& op) {
-  const auto* dout = static_cast<const float*>(op.dout);
-  matmul_->run(product(op), op.dweight, op.workspace, dout, static_cast<const float*>(op.inp),
-               nullptr);
+  const auto* dout = floats(op.dout);
+  matmul_->run(product(op), op.dweight, op.workspace, dout, floats(op.inp), nullptr);
   if (op.dbias) sum_columns(op.dbias, dout, op.shape.M, op.shape.N, op.accumulate);
 }
 
