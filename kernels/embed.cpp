@@ -50,7 +50,6 @@ template <>
 void CpuKernels::run(const EmbedBackward& op) {
   const auto [B, P, C] = op.shape;
   const float* dout = floats(op.dout);
-  float* dpatches = floats(op.dpatches);
   const size_t image = size_t(P) * C, stride = image + C;
   sum_images(op.dclass_token, nullptr, 0, dout, stride, B, C, op.accumulate);
   sum_images(op.dposition, nullptr, 0, dout, stride, B, C, op.accumulate);
@@ -59,8 +58,8 @@ void CpuKernels::run(const EmbedBackward& op) {
 #pragma omp parallel for schedule(static)
   for (size_t begin = 0; begin < image; begin += block) {
     const int n = static_cast<int>(image - begin < block ? image - begin : block);
-    sum_images(op.dposition + C + begin, dpatches + begin, image, dout + C + begin, stride, B, n,
-               op.accumulate);
+    sum_images(op.dposition + C + begin, floats(op.dpatches) + begin, image, dout + C + begin,
+               stride, B, n, op.accumulate);
   }
 }
 

@@ -17,9 +17,6 @@ namespace {
 using simd::vf;
 using simd::width;
 
-// A count of floats, up to a multiple of 64 bytes.
-size_t padded(size_t count) { return (count + 15) / 16 * 16; }
-
 // out[columns, rows] = inp[rows, columns]^T
 void transpose(float* out, const float* inp, int rows, int columns) {
   constexpr int strip = 16;  // columns: whole cache lines of inp
@@ -79,7 +76,8 @@ Product product(const LinearBackwardWeight& op) {
   return {.M = N, .N = K, .K = M, .a_transposed = true, .accumulate = op.accumulate};
 }
 
-size_t weight_count(const LinearShape& s) { return padded(size_t(s.K) * size_t(s.N)); }
+// Of floats, up to a multiple of 64 bytes.
+size_t weight_count(const LinearShape& s) { return (size_t(s.K) * size_t(s.N) + 15) / 16 * 16; }
 
 }  // namespace
 

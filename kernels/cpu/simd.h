@@ -1,7 +1,5 @@
-// Vectors of floats for the CPU kernels: the one header with vector intrinsics. A file in kernels/
-// is compiled once per instruction set, with BAREVISION_ISA naming the namespace its code goes to,
-// so that no symbol of the AVX-512 build can stand in for one of the AVX2 build. Kernels therefore
-// use no templates of the standard library: these would be weak symbols outside that namespace.
+// Vectors of floats for the CPU kernels: the one header with vector intrinsics. It is compiled once
+// per instruction set, into a namespace each (kernels/cpu/cpu_kernels.h says why).
 // + - * / and comparisons are those of GCC's vector types. Sums are taken in a fixed order.
 #pragma once
 #pragma GCC diagnostic push  // GCC 12's own header warns of its _mm512_undefined_ps

@@ -84,8 +84,8 @@ void InputPatches::describe(Arguments& a) const {
   a.size("size", shape.size), a.size("patch", shape.patch);
   a.rule(shape.patch > 0 && shape.size % shape.patch == 0, "size must be a multiple of patch");
   a.write("out", out, n);
-  a.read_part("images", images, n, 3.0 * shape.B * shape.height * shape.width),
-      a.read("crops", crops, shape.B);
+  a.read_part("images", images, n, 3.0 * shape.B * shape.height * shape.width);
+  a.read("crops", crops, shape.B);
 }
 
 // ---- linear -------------------------------------------------------------------------------------
@@ -365,8 +365,8 @@ void OptimizerUpdate::describe(Arguments& a) const {
   a.write("compute_weights", compute_weights, n, needed_if(dtype != DType::fp32));
   a.update("m", m, n, needed_if(!sgd || momentum != 0)), a.update("v", v, n, needed_if(!sgd));
   a.update("state", state, 1);
-  a.read("grad", grad, n), a.read("decay", decay, std::ceil(n / decay_chunk)),
-      a.read("params", params, 1);
+  a.read("grad", grad, n), a.read("decay", decay, std::ceil(n / decay_chunk));
+  a.read("params", params, 1);
 }
 
 void Scale::describe(Arguments& a) const {

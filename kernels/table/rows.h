@@ -8,10 +8,7 @@ namespace bv {
 //   void dispatch(const Op&, Stream)
 //   size_t workspace(const Op&)         where Op has a `workspace`
 template <class Self, class... Ops>
-class RowsOf;
-
-template <class Self>
-class RowsOf<Self> : public Kernels {
+class RowsOf : public Kernels {  // with no operation left
  public:
   using Kernels::Kernels;
 };

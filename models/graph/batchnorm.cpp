@@ -19,12 +19,9 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
   const Tensor mean = g.tensor(name + " mean", {shape.C}, DType::fp32);
   const Tensor rstd = g.tensor(name + " rstd", {shape.C}, DType::fp32);
   const Tensor sums = g.tensor(name + " d sums", {2, shape.C}, DType::fp32);
-  if (residual) {
-    g.grad(inp);
-    g.share_grad(residual, out);  // the residual's gradient takes the place of out's
-  } else {
-    g.share_grad(inp, out);  // backward works in place
-  }
+  if (residual) g.grad(inp);
+  // In place: out's gradient becomes the residual's or, without one, inp's.
+  g.share_grad(residual ? residual : inp, out);
   const Init first_weight = o.zero_weight ? Init::zeros : Init::ones;
   const Parameter weight = g.parameter(name + ".weight", {shape.C}, first_weight);
   const Parameter bias = g.parameter(name + ".bias", {shape.C}, Init::zeros);
