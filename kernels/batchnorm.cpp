@@ -1,4 +1,10 @@
-// Batch normalisation with ReLU and the residual add; mathematics: kernels.h.
+// Batch normalisation over the rows of [rows, C], with ReLU and the residual add:
+//   y = (inp - mean) * rstd * weight + bias (+ residual),   out = relu ? max(y, 0) : y
+//   g = dout where y > 0, else 0 (without relu: dout);   xhat = (inp - mean) * rstd
+//   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
+//   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
+// Saved for backward: inp, mean, rstd, and out where y can't be recomputed from inp. dbias and
+// dweight are = or += by accumulate, all else =.
 // Threads share the rows, and walk down theirs in strips of columns whose scales they keep in a
 // table. Backward's sums go through RowGroups, so they don't depend on the number of threads.
 // Memory is the limit: each element is read once and written once.

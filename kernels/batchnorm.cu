@@ -1,10 +1,18 @@
-// Batch normalisation with ReLU and the residual add; mathematics: kernels.h.
+// Batch normalisation over the rows of [rows, C], with ReLU and the residual add:
+//   y = (inp - mean) * rstd * weight + bias (+ residual),   out = relu ? max(y, 0) : y
+//   g = dout where y > 0, else 0 (without relu: dout);   xhat = (inp - mean) * rstd
+//   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
+//   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
+// Saved for backward: inp, mean, rstd, and out where y can't be recomputed from inp. dbias and
+// dweight are = or += by accumulate, all else =.
+//
 // Block: a stripe of columns and every gridDim.y-th group of rows (column_sums.cuh). Thread: `width`
 // columns, whose constants stay in registers. Each thread merges the moments itself; the blocks of
 // the last rows write mean, rstd and the running statistics. Forward and the sums visit the rows
 // from last to first, since the L2 cache still holds the end of what was written just before; dinp
 // goes from first to last, where the sums ended. Backward's sums: partial [blocks, 2, C], then
 // column_sums.cuh's second stage. The grid is what the chip runs at a time.
+//
 // Memory is the limit: 4 (forward) to 8 bytes an element in 16 bits. Registers and blocks per SM:
 // tests/kernels/resources.txt.
 #include "kernels/cuda/column_sums.cuh"

@@ -1,7 +1,10 @@
-// Dropout and drop path; mathematics: kernels.h. Nothing is saved: backward draws the same numbers
-// again. With a decision per element, a vector of Philox counters decides four vectors of elements;
-// otherwise a scalar draw decides four neighbouring groups. Threads share the images and stretches
-// of them.
+// Dropout and drop path, forward and, on gradients, backward:
+//   out = keep ? inp / (1 - drop) : 0
+// Element e of image b belongs to decision i = e / group, kept where
+// uniform(word i % 4 of philox(seed, i / 4, position + b, epoch, layer)) >= drop. Nothing is saved:
+// backward draws the same numbers again. With a decision per element, a vector of Philox counters
+// decides four vectors of elements; otherwise a scalar draw decides four neighbouring groups.
+// Threads share the images and stretches of them.
 // 8 bytes per element; 170 vector instructions draw for 64 elements: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/random.h"

@@ -1,5 +1,8 @@
-// Dropout and drop path; mathematics: kernels.h. Nothing is saved: backward draws the same numbers
-// again.
+// Dropout and drop path, forward and, on gradients, backward:
+//   out = keep ? inp / (1 - drop) : 0
+// Element e of image b belongs to decision i = e / group, kept where
+// uniform(word i % 4 of philox(seed, i / 4, position + b, epoch, layer)) >= drop. Nothing is saved:
+// backward draws the same numbers again.
 // Grid: .y is the image, .x its elements. A thread takes two packs of 16 bytes (two times 4 single
 // elements, or 1, where the sizes are no multiple of a pack). With a decision per element one draw
 // serves 4 elements; otherwise one draw serves a pack, which lies in one group.

@@ -1,8 +1,11 @@
-// Tokens: class token and position embedding, and the class token's row alone; mathematics:
-// kernels.h.
+// Tokens: the class token before the patches, plus a position embedding for all; and the class
+// token's row alone, the head's input.
+//   out[b, 0] = class_token + position[0],   out[b, 1 + p] = patches[b, p] + position[1 + p]
+//   dpatches[b, p] = dout[b, 1 + p],   dclass_token (+)= sum_b dout[b, 0],
+//   dposition (+)= sum_b dout[b]                                  = or += by accumulate
 // Threads share the tokens forward, and backward stretches of an image's elements, whose sums over
 // the images stay in L1 and are added in the images' order whatever the number of threads.
-// One flop for 8 bytes: memory is the limit.
+// Nothing is saved. One flop for 8 bytes: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/simd.h"
 

@@ -1,5 +1,9 @@
-// Tokens: class token and position embedding, and the class token's row alone; mathematics:
-// kernels.h. An image's tokens are one row of (1 + P) C elements, read 16 bytes at a time (one
+// Tokens: the class token before the patches, plus a position embedding for all; and the class
+// token's row alone, the head's input.
+//   out[b, 0] = class_token + position[0],   out[b, 1 + p] = patches[b, p] + position[1 + p]
+//   dpatches[b, p] = dout[b, 1 + p],   dclass_token (+)= sum_b dout[b, 0],
+//   dposition (+)= sum_b dout[b]                                  = or += by accumulate
+// Nothing is saved. An image's tokens are one row of (1 + P) C elements, read 16 bytes at a time (one
 // element where C is no multiple of that).
 // Forward, a thread has one pack of the row in each of 4 images: a position is read once for all
 // four, and 4 loads are in flight. Backward, a block has 16 neighbouring packs: each of its 16 groups

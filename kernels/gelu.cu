@@ -1,7 +1,9 @@
-// The exact GELU of inp + bias; mathematics: kernels.h. A block covers a stripe of columns and
-// every gridDim.y-th group of rows; a thread keeps to its columns, 1 or 16 bytes' worth, and loops
-// over the rows; their bias, and backward their sums of dinp, stay in registers. dbias:
-// column_sums.cuh's two stages.
+// The exact GELU of inp + bias:
+//   x = inp + bias,   out = x Phi(x),   dinp = dout * (Phi(x) + x phi(x)),   dbias (+)= sum of dinp
+// Saved for backward: inp alone. dinp =; dbias = or += by accumulate, in column_sums.cuh's two
+// stages. A block covers a stripe of columns and every gridDim.y-th group of rows; a thread keeps to
+// its columns, 1 or 16 bytes' worth, and loops over the rows; their bias, and backward their sums
+// of dinp, stay in registers.
 //
 // Phi by its tail, 10 multiply-adds and an ex2:
 //   Phi(-t) = 2^P(t) for t >= 0,   x Phi(x) = max(x, 0) - |x| Phi(-|x|)

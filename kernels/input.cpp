@@ -1,8 +1,11 @@
-// Pixels to normalised patches; mathematics: kernels.h.
-// A row is gathered as bytes first, cropped, flipped, one plane a channel; then each patch's part
-// of the row is converted in vectors, one fma an element. Patches of one pixel (a ResNet's input)
-// keep the channels' order: their bytes are gathered as they are, and three vectors of factors take
-// turns for the three channels. Threads share rows of patches.
+// Pixels to normalised patches, the input of a ViT's first matrix product, or with patch = 1, pixel
+// by pixel, of a ResNet's first convolution:
+//   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]   =
+//   of pixel (gy * patch + py, gx * patch + px, c) as the image's crop takes it, 0 outside
+// A row is gathered as bytes first, cropped, flipped, one plane a channel; then each patch's part of
+// the row is converted in vectors, one fma an element. Patches of one pixel keep the channels'
+// order: their bytes are gathered as they are, and three vectors of factors take turns for the three
+// channels. Threads share rows of patches.
 // 1 byte in and 4 out an element: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/require.h"

@@ -1,11 +1,16 @@
-// Pixels to normalised patches, as pixel * factor + shift, one fma; mathematics: kernels.h.
-// Grid: (pieces of an image, images). Thread, patches: `width` neighbouring pixels of a row,
-// written as `width` neighbours in each of the 3 planes of the patch, 16 bytes where the patch's
-// side allows (8 for a side of 4 in 16 bits). Thread, patches of one pixel (a ResNet's input): 16
-// bytes of a row of pixels, from the few pixels that these elements belong to. Neighbouring threads
-// write neighbouring memory.
+// Pixels to normalised patches, the input of a ViT's first matrix product, or with patch = 1, pixel
+// by pixel, of a ResNet's first convolution:
+//   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]   =
+//   of pixel (gy * patch + py, gx * patch + px, c) as the image's crop takes it, 0 outside
+// as pixel * factor + shift, one fma.
+//
+// Grid: (pieces of an image, images). Thread, patches: `width` neighbouring pixels of a row, written
+// as `width` neighbours in each of the 3 planes of the patch, 16 bytes where the patch's side allows
+// (8 for a side of 4 in 16 bits). Thread, patches of one pixel: 16 bytes of a row of pixels, from the
+// few pixels that these elements belong to. Neighbouring threads write neighbouring memory.
 // Pixels are 3 bytes and start anywhere: whole 4-byte words are read and shifted, and single bytes
 // only at an image's border. The next patches read the same rows from L1 or L2.
+//
 // 1 byte in and 2 or 4 out an element: memory is the limit. Registers and blocks per SM:
 // tests/kernels/resources.txt.
 #include "kernels/cuda/cuda_kernels.h"

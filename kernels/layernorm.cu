@@ -1,5 +1,10 @@
-// Residual add and layer normalisation, row by row; mathematics: kernels.h. The variance is that of
-// the differences from the mean, in a second pass, so that nothing cancels.
+// Residual add and layer normalisation over the last dimension, row by row:
+//   sum = inp + residual,   out = (sum - mean) * rstd * weight + bias
+//   dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),   g = dout * weight,
+//   xhat = (sum - mean) * rstd;   dweight (+)= sum of dout * xhat,   dbias (+)= sum of dout
+// Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += by accumulate. Mean and rstd
+// are those of sum as it is stored; the variance is that of the differences from the mean, in a
+// second pass, so that nothing cancels.
 //
 // Any C: a warp per row, one element per access; dweight and dbias by column_sums.cuh's stripes.
 // Where C allows 16-byte accesses and is at most 1024, the row stays on the chip between passes:

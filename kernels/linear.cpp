@@ -1,4 +1,8 @@
-// Linear layers as matrix products; mathematics: kernels.h.
+// linear: out = inp weight^T + bias and its gradients, as three matrix products
+//   forward  out[M,N] = inp[M,K] weight[N,K]^T + bias
+//   input    dinp[M,K] = dout[M,N] weight[N,K]                              dinp =
+//   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K],  dbias (+)= column sums of dout
+//                                                     = or += by accumulate
 // The products are oneDNN's (kernels/cpu/matmul_onednn.h). It is fastest with both factors in plain
 // row-major order, so forward first writes weight^T [K,N] to its workspace, which costs far less than
 // oneDNN's own packing. Column sums: each thread owns whole columns; 16 rows are added in registers,

@@ -1,6 +1,10 @@
-// Linear layers as matrix products; mathematics: kernels.h. The products are cuBLASLt's
-// (kernels/cuda/matmul.h), with fp32 sums and dweight in fp32; its epilogue adds the bias. Column
-// sums: kernels/cuda/column_sums.cuh, in a fixed order.
+// linear: out = inp weight^T + bias and its gradients, as three matrix products
+//   forward  out[M,N] = inp[M,K] weight[N,K]^T + bias
+//   input    dinp[M,K] = dout[M,N] weight[N,K]                              dinp =
+//   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K],  dbias (+)= column sums of dout
+//                                                     = or += by accumulate
+// The products are cuBLASLt's (kernels/cuda/matmul.h), with fp32 sums and dweight in fp32; its
+// epilogue adds the bias. Column sums: kernels/cuda/column_sums.cuh, in a fixed order.
 // Limited by arithmetic: 2 M N K flops on M K + N K + M N elements.
 #include <algorithm>
 

@@ -1,6 +1,10 @@
-// Softmax cross-entropy, its gradient, and what is counted over a batch; mathematics: kernels.h.
-// The loss is computed from z = logits - max, so that large logits cost no precision. Threads share
-// the rows; sums over the batch run in row order. Thousands of elements: nothing limits it.
+// Softmax cross-entropy with label smoothing s, its gradient, and what is counted over a batch:
+//   lse = log sum_k exp(logits),   loss = lse - sum_k target[k] logits[k]
+//   target = (1 - s) onehot(label) + s / K,  or (1 - s) targets + s / K
+//   dlogits = (softmax(logits) - target) * grad_scale * loss_scale
+// Saved for backward: lse. A row of label -1 is padding: loss and gradient 0. The loss is computed
+// from z = logits - max, so that large logits cost no precision. Threads share the rows; sums over
+// the batch run in row order. Thousands of elements: nothing limits it.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/require.h"
 #include "kernels/cpu/simd.h"

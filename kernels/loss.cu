@@ -1,6 +1,10 @@
-// Softmax cross-entropy, its gradient, and what is counted over a batch; mathematics: kernels.h.
-// The loss is computed from z = logits - max, so that large logits cost no precision. An invalid
-// label is never used as an index: it yields NaN, which ends the run.
+// Softmax cross-entropy with label smoothing s, its gradient, and what is counted over a batch:
+//   lse = log sum_k exp(logits),   loss = lse - sum_k target[k] logits[k]
+//   target = (1 - s) onehot(label) + s / K,  or (1 - s) targets + s / K
+//   dlogits = (softmax(logits) - target) * grad_scale * loss_scale
+// Saved for backward: lse. A row of label -1 is padding: loss and gradient 0. The loss is computed
+// from z = logits - max, so that large logits cost no precision. An invalid label is never used as
+// an index: it yields NaN, which ends the run.
 //
 // n: elements per access, one for any K, 16 bytes' worth where K allows that.
 // Loss and gradient: a warp per row, 4 rows per block; forward reads the row again from the cache.

@@ -1,4 +1,6 @@
 // The update of all parameters in two passes over the flat arenas; mathematics: kernels.h.
+//   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / (scale * divisor)
+//   update  unscale, clip, SGD or Adam or AdamW; then the state of the loss scale
 // The norm adds squares in double, where no finite gradient's square overflows: the sum is finite
 // exactly if all gradients are. Its partial sums are those of fixed blocks, added in order, so the
 // number of threads doesn't change the result. An update takes runs of chunks that all decay or all

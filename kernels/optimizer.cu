@@ -1,6 +1,8 @@
-// The update of all parameters in two passes over the flat arenas; mathematics: kernels.h. The
-// state of the loss scale is updated by one thread in its own launch, since every block of the
-// update reads it.
+// The update of all parameters in two passes over the flat arenas; mathematics: kernels.h.
+//   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / (scale * divisor)
+//   update  unscale, clip, SGD or Adam or AdamW: master weights and 16-bit compute_weights; then the
+//           state of the loss scale, by one thread in its own launch, since every block of the update
+//           reads it
 //
 // Norm. A square may overflow where the number doesn't, so the sum is of doubles: finite exactly if
 // all gradients are. Consumer GPUs are too slow in fp64 to add every square as a double, so a

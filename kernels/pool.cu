@@ -1,5 +1,9 @@
-// Max pool, and the mean over all positions of an image; mathematics: kernels.h. Backward gathers:
-// no atomics.
+// Max pool over windows of R x R, and the mean over all positions of an image.
+//   max pool      out = maximum of the window, index = r R + s of its first maximum; NaN beats every
+//                 number;   dinp = sum of dout over the windows whose index names this element, in
+//                 the windows' order
+//   average pool  out[n, c] = sum over positions of inp / positions,   dinp = dout / positions
+// All =. Saved for backward: index, one byte an element. NHWC. Backward gathers: no atomics.
 //
 // Max pool, plain: one thread per element of what is written. ResNet's own (3 x 3, stride 2), fast:
 //   block   4 rows, so that most of what windows share comes from L1
