@@ -21,9 +21,6 @@ using simd::for_each;
 using simd::set;
 using simd::vf;
 
-const float* floats(const void* p) { return static_cast<const float*>(p); }
-float* floats(void* p) { return static_cast<float*>(p); }
-
 // Calls each(first, n, begin, end) on all threads: columns first .. first + n, a thread's share of
 // the rows.
 constexpr int strip = 1024;

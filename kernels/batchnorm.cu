@@ -21,8 +21,7 @@ namespace bv::BAREVISION_GPU {
 namespace {
 
 // ---- evaluation, plain --------------------------------------------------------------------------
-// One thread per element, any C. The kernels below take packs of columns, and keep the columns'
-// constants in registers for all their rows.
+// One thread per element, any C.
 template <class T>
 __global__ void __launch_bounds__(256) batchnorm_evaluate(BatchNormEvaluate op) {
   const int C = op.shape.C;

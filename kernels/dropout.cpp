@@ -22,8 +22,8 @@ constexpr int drawn = 4 * simd::width;  // decisions by one vector of counters
 // Elements begin .. begin + n of image b, each with its own decision; begin % 4 == 0.
 void drop_elements(const Dropout& op, int b, int begin, int n) {
   const size_t at = size_t(b) * op.shape.elements + begin;
-  const float* inp = static_cast<const float*>(op.inp) + at;
-  float* out = static_cast<float*>(op.out) + at;
+  const float* inp = floats(op.inp) + at;
+  float* out = floats(op.out) + at;
   const float factor = 1.0f / (1.0f - op.drop);
   for (int done = 0; done < n; done += drawn) {
     simd::vu words[4];
@@ -49,8 +49,8 @@ void drop_groups(const Dropout& op, int b, int first) {
     const int64_t rest = elements - begin;
     const int n = static_cast<int>(rest < group ? rest : group);
     const size_t at = size_t(b) * elements + begin;
-    const float* inp = static_cast<const float*>(op.inp) + at;
-    float* out = static_cast<float*>(op.out) + at;
+    const float* inp = floats(op.inp) + at;
+    float* out = floats(op.out) + at;
     if (bv::uniform(words.at[k]) >= op.drop)
       for_each(n, [&](int i, auto lanes) { lanes.store(out + i, lanes.load(inp + i) * factor); });
     else

@@ -35,13 +35,13 @@ void sum_images(float* sum, float* copy, size_t copy_stride, const float* dout, 
 template <>
 void CpuKernels::run(const EmbedForward& op) {
   const auto [B, P, C] = op.shape;
-  const float* patches = static_cast<const float*>(op.patches);
+  const float* patches = floats(op.patches);
 #pragma omp parallel for collapse(2) schedule(static)
   for (int b = 0; b < B; ++b) {
     for (int token = 0; token <= P; ++token) {
       const float* position = op.position + size_t(token) * C;
       const float* inp = token ? patches + (size_t(b) * P + token - 1) * C : op.class_token;
-      float* out = static_cast<float*>(op.out) + (size_t(b) * (P + 1) + token) * C;
+      float* out = floats(op.out) + (size_t(b) * (P + 1) + token) * C;
       for_each(C, [&](int i, auto lanes) {
         lanes.store(out + i, lanes.load(inp + i) + lanes.load(position + i));
       });
@@ -52,8 +52,7 @@ void CpuKernels::run(const EmbedForward& op) {
 template <>
 void CpuKernels::run(const EmbedBackward& op) {
   const auto [B, P, C] = op.shape;
-  const float* dout = static_cast<const float*>(op.dout);
-  float* dpatches = static_cast<float*>(op.dpatches);
+  const float* dout = floats(op.dout);
   const size_t image = size_t(P) * C, stride = image + C;
   sum_images(op.dclass_token, nullptr, 0, dout, stride, B, C, op.accumulate);
   sum_images(op.dposition, nullptr, 0, dout, stride, B, C, op.accumulate);
@@ -62,8 +61,8 @@ void CpuKernels::run(const EmbedBackward& op) {
 #pragma omp parallel for schedule(static)
   for (size_t begin = 0; begin < image; begin += block) {
     const int n = static_cast<int>(image - begin < block ? image - begin : block);
-    sum_images(op.dposition + C + begin, dpatches + begin, image, dout + C + begin, stride, B, n,
-               op.accumulate);
+    sum_images(op.dposition + C + begin, floats(op.dpatches) + begin, image, dout + C + begin,
+               stride, B, n, op.accumulate);
   }
 }
 

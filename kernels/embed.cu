@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(threads)
 constexpr int max_blocks = 65535;  // of a grid's y
 
 void require_size(const char* name, int tokens, int C) {
-  require(int64_t{tokens} * C <= (1 << 30), name,
+  require(int64_t{tokens} * C <= max_size, name,
           "an image's %d tokens of %d channels are more than 2^30 elements", tokens, C);
 }
 

@@ -16,11 +16,11 @@ using simd::vf;
 template <>
 void CpuKernels::run(const BiasGeluForward& op) {
   const auto [rows, C] = op.shape;
-  const float* bias = static_cast<const float*>(op.bias);
+  const float* bias = floats(op.bias);
 #pragma omp parallel for schedule(static)
   for (int row = 0; row < rows; ++row) {
-    const float* inp = static_cast<const float*>(op.inp) + size_t(row) * C;
-    float* out = static_cast<float*>(op.out) + size_t(row) * C;
+    const float* inp = floats(op.inp) + size_t(row) * C;
+    float* out = floats(op.out) + size_t(row) * C;
     for_each(C, [&](int i, auto lanes) {
       const vf x = lanes.load(inp + i) + lanes.load(bias + i);
       lanes.store(out + i, x * simd::normal(x).cdf);
@@ -37,16 +37,16 @@ template <>
 void CpuKernels::run(const BiasGeluBackward& op) {
   const auto [rows, C] = op.shape;
   const RowGroups groups{rows};
-  const float* bias = static_cast<const float*>(op.bias);
-  float* partial = static_cast<float*>(op.workspace);  // [groups, C]
+  const float* bias = floats(op.bias);
+  float* partial = floats(op.workspace);  // [groups, C]
 #pragma omp parallel for schedule(static)
   for (int group = 0; group < groups.count(); ++group) {
     float* dbias = partial + size_t(group) * C;
     __builtin_memset(dbias, 0, sizeof(float) * C);
     for (int row = groups.begin(group); row < groups.begin(group + 1); ++row) {
-      const float* inp = static_cast<const float*>(op.inp) + size_t(row) * C;
-      const float* dout = static_cast<const float*>(op.dout) + size_t(row) * C;
-      float* dinp = static_cast<float*>(op.dinp) + size_t(row) * C;
+      const size_t at = size_t(row) * C;
+      const float *inp = floats(op.inp) + at, *dout = floats(op.dout) + at;
+      float* dinp = floats(op.dinp) + at;
       for_each(C, [&](int i, auto lanes) {
         const vf x = lanes.load(inp + i) + lanes.load(bias + i);
         const simd::Normal normal = simd::normal(x);

@@ -72,7 +72,7 @@ void write_row(const InputPatches& op, int b, int y, int x, int n, const Planes&
   for (int c = 0; c < 3; ++c) {
     const float factor = 1.0f / (255.0f * op.shape.std[c]),
                 shift = -op.shape.mean[c] / op.shape.std[c];
-    float* out = static_cast<float*>(op.out) + first * 3 * area + c * area + size_t(py) * patch;
+    float* out = floats(op.out) + first * 3 * area + c * area + size_t(py) * patch;
     for (int i = 0; i < n; i += patch, out += 3 * area) {
       simd::for_each(patch, [&](int px, auto lanes) {
         const simd::vf pixels = simd::load_bytes(planes.channel[c] + i + px);
@@ -119,7 +119,7 @@ void gather_pixels(const InputPatches& op, int b, int y, int x, int n, uint8_t* 
 void write_pixels(const InputPatches& op, const Channels& channels, int b, int y) {
   uint8_t bytes[3 * (stretch + simd::width)];
   const int size = op.shape.size;
-  float* out = static_cast<float*>(op.out) + (size_t(b) * size + y) * size * 3;
+  float* out = floats(op.out) + (size_t(b) * size + y) * size * 3;
   for (int x = 0; x < size; x += stretch) {
     const int n = size - x < stretch ? size - x : stretch;
     gather_pixels(op, b, y, x, n, bytes);

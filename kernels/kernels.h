@@ -122,14 +122,12 @@ struct BiasGeluBackward {
 //   out = (sum - mean) * rstd * weight + bias,   rstd = 1 / sqrt(biased variance + eps)
 // mean and variance are computed from sum as stored (rounded to dtype), since backward reads that.
 struct LayerNormForward {
-  void* out;             // [rows, C] dtype  =
-  void* sum;             // [rows, C] dtype  =, saved for backward; null without residual
-  float* mean;           // [rows]  =, saved for backward
-  float* rstd;           // [rows]  =, saved for backward
-  const void* inp;       // [rows, C] dtype
-  const void* residual;  // [rows, C] dtype, or null
-  const float* weight;   // [C]
-  const float* bias;     // [C]
+  void* out;                   // [rows, C] dtype  =
+  void* sum;                   // [rows, C] dtype  =, saved for backward; null without residual
+  float *mean, *rstd;          // [rows]  =, saved for backward
+  const void* inp;             // [rows, C] dtype
+  const void* residual;        // [rows, C] dtype, or null
+  const float *weight, *bias;  // [C]
   RowsShape shape;
   float eps;
   DType dtype;
@@ -142,15 +140,13 @@ struct LayerNormForward {
 // dweight (+)= sum over rows of dout * xhat,   dbias (+)= sum over rows of dout
 struct LayerNormBackward {
   void* dinp;  // [rows, C] dtype  =, the gradient of residual as well; may be dout or dsum itself
-  float* dweight;       // [C]  = or +=, by accumulate
-  float* dbias;         // [C]  = or +=, by accumulate
-  void* workspace;      // [workspace_bytes(*this)]
-  const void* dout;     // [rows, C] dtype
-  const void* dsum;     // [rows, C] dtype: gradient of sum from its other uses, or null
-  const void* sum;      // [rows, C] dtype
-  const float* mean;    // [rows]
-  const float* rstd;    // [rows]
-  const float* weight;  // [C]
+  float *dweight, *dbias;    // [C]  = or +=, by accumulate
+  void* workspace;           // [workspace_bytes(*this)]
+  const void* dout;          // [rows, C] dtype
+  const void* dsum;          // [rows, C] dtype: gradient of sum from its other uses, or null
+  const void* sum;           // [rows, C] dtype
+  const float *mean, *rstd;  // [rows]
+  const float* weight;       // [C]
   RowsShape shape;
   DType dtype;
   bool accumulate;
@@ -334,16 +330,14 @@ struct ConvBackwardWeight {
 // Every device computes y as fma(inp - mean, rstd * weight, bias) (+ residual), so that backward
 // finds the same sign again.
 struct BatchNormForward {
-  void* out;             // [rows, C] dtype  =
-  float* mean;           // [C]  =, saved for backward
-  float* rstd;           // [C]  =, saved for backward
-  float* running_mean;   // [C]  = (1 - momentum) running + momentum mean; null: left as it is
-  float* running_var;    // [C]  the same, of variance n / max(n - 1, 1), n = rows * parts
-  const void* inp;       // [rows, C] dtype
-  const void* residual;  // [rows, C] dtype, or null
-  const float* moments;  // [parts, 2, C]: mean and biased variance of inp, as of ConvForward
-  const float* weight;   // [C]
-  const float* bias;     // [C]
+  void* out;                   // [rows, C] dtype  =
+  float *mean, *rstd;          // [C]  =, saved for backward
+  float* running_mean;         // [C]  = (1 - momentum) running + momentum mean; null: left as it is
+  float* running_var;          // [C]  the same, of variance n / max(n - 1, 1), n = rows * parts
+  const void* inp;             // [rows, C] dtype
+  const void* residual;        // [rows, C] dtype, or null
+  const float* moments;        // [parts, 2, C]: mean and biased variance of inp, as of ConvForward
+  const float *weight, *bias;  // [C]
   RowsShape shape;
   int parts;
   float eps, momentum;
@@ -355,13 +349,10 @@ struct BatchNormForward {
 
 // Evaluation: the same with the running statistics as mean and variance.
 struct BatchNormEvaluate {
-  void* out;                  // [rows, C] dtype  =, may be inp or residual itself
-  const void* inp;            // [rows, C] dtype
-  const void* residual;       // [rows, C] dtype, or null
-  const float* running_mean;  // [C]
-  const float* running_var;   // [C]
-  const float* weight;        // [C]
-  const float* bias;          // [C]
+  void* out;             // [rows, C] dtype  =, may be inp or residual itself
+  const void* inp;       // [rows, C] dtype
+  const void* residual;  // [rows, C] dtype, or null
+  const float *running_mean, *running_var, *weight, *bias;  // [C]
   RowsShape shape;
   float eps;
   bool relu;
@@ -377,18 +368,14 @@ struct BatchNormEvaluate {
 // With a residual, g is its gradient and y has the sign of out; without one, y is recomputed from
 // inp.
 struct BatchNormBackwardSums {
-  float* sums;          // [2, C]  =
-  float* dweight;       // [C]  = or +=, by accumulate
-  float* dbias;         // [C]  = or +=, by accumulate
-  void* g;              // [rows, C] dtype  =, may be dout itself; null: not wanted
-  void* workspace;      // [workspace_bytes(*this)]
-  const void* dout;     // [rows, C] dtype
-  const void* out;      // [rows, C] dtype: forward's, where it had a residual and relu; else null
-  const void* inp;      // [rows, C] dtype
-  const float* mean;    // [C]
-  const float* rstd;    // [C]
-  const float* weight;  // [C]
-  const float* bias;    // [C]
+  float* sums;             // [2, C]  =
+  float *dweight, *dbias;  // [C]  = or +=, by accumulate
+  void* g;                 // [rows, C] dtype  =, may be dout itself; null: not wanted
+  void* workspace;         // [workspace_bytes(*this)]
+  const void* dout;        // [rows, C] dtype
+  const void* out;  // [rows, C] dtype: forward's, where it had a residual and relu; else null
+  const void* inp;  // [rows, C] dtype
+  const float *mean, *rstd, *weight, *bias;  // [C]
   RowsShape shape;
   bool relu;
   DType dtype;
@@ -399,15 +386,12 @@ struct BatchNormBackwardSums {
 
 // The second: dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n),   n = rows * parts
 struct BatchNormBackward {
-  void* dinp;           // [rows, C] dtype  =, may be dout itself
-  const float* sums;    // [2, C], over all parts
-  const void* dout;     // [rows, C] dtype; g where BatchNormBackwardSums has written it, with relu
-                        // false
-  const void* inp;      // [rows, C] dtype
-  const float* mean;    // [C]
-  const float* rstd;    // [C]
-  const float* weight;  // [C]
-  const float* bias;    // [C]
+  void* dinp;         // [rows, C] dtype  =, may be dout itself
+  const float* sums;  // [2, C], over all parts
+  const void* dout;   // [rows, C] dtype; g where BatchNormBackwardSums has written it, with relu
+                      // false
+  const void* inp;    // [rows, C] dtype
+  const float *mean, *rstd, *weight, *bias;  // [C]
   RowsShape shape;
   int parts;
   bool relu;  // the sign of y is recomputed from inp
@@ -656,6 +640,10 @@ class KernelTable : public KernelRow<Ops>... {
   using KernelRow<Ops>::wanted_workspace...;
 
  public:
+  // Template<First..., all operations>
+  template <template <class...> class Template, class... First>
+  using Apply = Template<First..., Ops...>;
+
   explicit KernelTable(const DeviceLimits& limits = {}) : limits_(limits) {}
 
   // Runs the operation. Throws std::invalid_argument that names the operation and the argument.

@@ -21,9 +21,9 @@ using simd::vf;
 void forward_row(const LayerNormForward& op, int row) {
   const int C = op.shape.C;
   const size_t at = size_t(row) * C;
-  const float* inp = static_cast<const float*>(op.inp) + at;
-  const float* residual = op.residual ? static_cast<const float*>(op.residual) + at : nullptr;
-  float* sum = residual ? static_cast<float*>(op.sum) + at : nullptr;
+  const float* inp = floats(op.inp) + at;
+  const float* residual = op.residual ? floats(op.residual) + at : nullptr;
+  float* sum = residual ? floats(op.sum) + at : nullptr;
   vf total{};
   for_each(C, [&](int i, auto lanes) {
     vf v = lanes.load(inp + i);
@@ -40,7 +40,7 @@ void forward_row(const LayerNormForward& op, int row) {
   });
   const float rstd = 1.0f / __builtin_sqrtf(simd::reduce_sum(squares) / C + op.eps);
 
-  float* out = static_cast<float*>(op.out) + at;
+  float* out = floats(op.out) + at;
   for_each(C, [&](int i, auto lanes) {
     const vf xhat = (lanes.load(x + i) - mean) * rstd;
     lanes.store(out + i, simd::fma(xhat, lanes.load(op.weight + i), lanes.load(op.bias + i)));
@@ -53,8 +53,7 @@ void forward_row(const LayerNormForward& op, int row) {
 void backward_row(const LayerNormBackward& op, int row, float* dweight, float* dbias) {
   const int C = op.shape.C;
   const size_t at = size_t(row) * C;
-  const float* dout = static_cast<const float*>(op.dout) + at;
-  const float* sum = static_cast<const float*>(op.sum) + at;
+  const float *dout = floats(op.dout) + at, *sum = floats(op.sum) + at;
   const float mean = op.mean[row], rstd = op.rstd[row];
   vf g_total{}, g_xhat_total{};
   for_each(C, [&](int i, auto lanes) {
@@ -68,8 +67,8 @@ void backward_row(const LayerNormBackward& op, int row, float* dweight, float* d
   const vf g_mean = set(simd::reduce_sum(g_total) / C);
   const vf g_xhat_mean = set(simd::reduce_sum(g_xhat_total) / C);
 
-  const float* dsum = static_cast<const float*>(op.dsum);
-  float* dinp = static_cast<float*>(op.dinp) + at;
+  const float* dsum = floats(op.dsum);
+  float* dinp = floats(op.dinp) + at;
   for_each(C, [&](int i, auto lanes) {
     const vf xhat = (lanes.load(sum + i) - mean) * rstd;
     const vf g = lanes.load(dout + i) * lanes.load(op.weight + i);
@@ -95,7 +94,7 @@ template <>
 void CpuKernels::run(const LayerNormBackward& op) {
   const auto [rows, C] = op.shape;
   const RowGroups groups{rows};
-  float* partial = static_cast<float*>(op.workspace);  // [groups, 2, C]
+  float* partial = floats(op.workspace);  // [groups, 2, C]
   const size_t stride = 2 * size_t(C);
 #pragma omp parallel for schedule(static)
   for (int group = 0; group < groups.count(); ++group) {

@@ -21,9 +21,6 @@ namespace {
 using simd::vf;
 using simd::width;
 
-// A count of floats, up to a multiple of 64 bytes.
-size_t padded(size_t count) { return (count + 15) / 16 * 16; }
-
 // out[columns, rows] = inp[rows, columns]^T
 void transpose(float* out, const float* inp, int rows, int columns) {
   constexpr int strip = 16;  // columns: whole cache lines of inp
@@ -83,7 +80,8 @@ Product product(const LinearBackwardWeight& op) {
   return {.M = N, .N = K, .K = M, .a_transposed = true, .accumulate = op.accumulate};
 }
 
-size_t weight_count(const LinearShape& s) { return padded(size_t(s.K) * size_t(s.N)); }
+// Of floats, up to a multiple of 64 bytes.
+size_t weight_count(const LinearShape& s) { return (size_t(s.K) * size_t(s.N) + 15) / 16 * 16; }
 
 }  // namespace
 
@@ -98,10 +96,10 @@ size_t CpuKernels::workspace(const LinearForward& op) {
 
 template <>
 void CpuKernels::run(const LinearForward& op) {
-  auto* weight = static_cast<float*>(op.workspace);  // weight^T [K, N]
-  transpose(weight, static_cast<const float*>(op.weight), op.shape.N, op.shape.K);
-  matmul_->run(product(op), static_cast<float*>(op.out), weight + weight_count(op.shape),
-               static_cast<const float*>(op.inp), weight, static_cast<const float*>(op.bias));
+  auto* weight = floats(op.workspace);  // weight^T [K, N]
+  transpose(weight, floats(op.weight), op.shape.N, op.shape.K);
+  matmul_->run(product(op), floats(op.out), weight + weight_count(op.shape), floats(op.inp), weight,
+               floats(op.bias));
 }
 
 template <>
@@ -111,8 +109,8 @@ size_t CpuKernels::workspace(const LinearBackwardInput& op) {
 
 template <>
 void CpuKernels::run(const LinearBackwardInput& op) {
-  matmul_->run(product(op), static_cast<float*>(op.dinp), op.workspace,
-               static_cast<const float*>(op.dout), static_cast<const float*>(op.weight), nullptr);
+  matmul_->run(product(op), floats(op.dinp), op.workspace, floats(op.dout), floats(op.weight),
+               nullptr);
 }
 
 template <>
@@ -122,9 +120,8 @@ size_t CpuKernels::workspace(const LinearBackwardWeight& op) {
 
 template <>
 void CpuKernels::run(const LinearBackwardWeight& op) {
-  const auto* dout = static_cast<const float*>(op.dout);
-  matmul_->run(product(op), op.dweight, op.workspace, dout, static_cast<const float*>(op.inp),
-               nullptr);
+  const auto* dout = floats(op.dout);
+  matmul_->run(product(op), op.dweight, op.workspace, dout, floats(op.inp), nullptr);
   if (op.dbias) sum_columns(op.dbias, dout, op.shape.M, op.shape.N, op.accumulate);
 }
 

@@ -33,7 +33,7 @@ float max_of(const float* x, int n) {
 
 void forward_row(const CrossEntropyForward& op, int b) {
   const int K = op.shape.K;
-  const float* logits = static_cast<const float*>(op.logits) + size_t(b) * K;
+  const float* logits = floats(op.logits) + size_t(b) * K;
   const float* targets = op.targets ? op.targets + size_t(b) * K : nullptr;
   const int label = op.labels[b];
   const float max = max_of(logits, K);
@@ -58,9 +58,9 @@ void forward_row(const CrossEntropyForward& op, int b) {
 
 void backward_row(const CrossEntropyBackward& op, int b) {
   const int K = op.shape.K;
-  const float* logits = static_cast<const float*>(op.logits) + size_t(b) * K;
+  const float* logits = floats(op.logits) + size_t(b) * K;
   const float* targets = op.targets ? op.targets + size_t(b) * K : nullptr;
-  float* dlogits = static_cast<float*>(op.dlogits) + size_t(b) * K;
+  float* dlogits = floats(op.dlogits) + size_t(b) * K;
   const int label = op.labels[b];
   if (label < 0) {
     __builtin_memset(dlogits, 0, sizeof(float) * K);
@@ -99,7 +99,7 @@ void CpuKernels::run(const Metrics& op) {
   for (int b = 0; b < B; ++b) {
     const int label = op.labels[b];
     if (label < 0) continue;
-    const float* logits = static_cast<const float*>(op.logits) + size_t(b) * K;
+    const float* logits = floats(op.logits) + size_t(b) * K;
     const float own = logits[label];
     int ahead = 0;  // classes that beat the label
     for (int k = 0; k < K; ++k) ahead += logits[k] > own || (logits[k] == own && k < label);

@@ -32,13 +32,13 @@ void max_pool_row(const MaxPoolForward& op, int n, int p) {
   const int Q = op.shape.Q(), top = p * stride - padding;
   const Taps rows = taps_in_bounds(top, R, H);
   const size_t row = size_t(W) * C;
-  const float* image = static_cast<const float*>(op.inp) + size_t(n) * H * row;
+  const float* image = floats(op.inp) + size_t(n) * H * row;
   const size_t first_out = (size_t(n) * op.shape.P() + p) * Q * C;
   for (int q = 0; q < Q; ++q) {
     const int left = q * stride - padding;
     const Taps columns = taps_in_bounds(left, R, W);
     const float* window = image + (top + rows.begin) * ptrdiff_t(row) + left * ptrdiff_t(C);
-    float* out = static_cast<float*>(op.out) + first_out + size_t(q) * C;
+    float* out = floats(op.out) + first_out + size_t(q) * C;
     uint8_t* index = op.index + first_out + size_t(q) * C;
     for_each(C, [&](int c, auto lanes) {
       vf best = simd::set(-__builtin_inff());
@@ -57,9 +57,9 @@ void max_pool_backward_row(const MaxPoolBackward& op, int n, int h) {
   const auto [N, H, W, C, R, stride, padding] = op.shape;
   const int P = op.shape.P(), Q = op.shape.Q(), y = h + padding;
   const int first_p = y < R ? 0 : (y - R) / stride + 1, end_p = smaller(y / stride + 1, P);
-  const float* douts = static_cast<const float*>(op.dout) + size_t(n) * P * Q * C;
+  const float* douts = floats(op.dout) + size_t(n) * P * Q * C;
   const uint8_t* indices = op.index + size_t(n) * P * Q * C;
-  float* dinp = static_cast<float*>(op.dinp) + (size_t(n) * H + h) * W * C;
+  float* dinp = floats(op.dinp) + (size_t(n) * H + h) * W * C;
   int first_q = 0, end_q = 0;  // the windows that reach column w
   for (int w = 0; w < W; ++w, dinp += C) {
     const int x = w + padding;
@@ -83,8 +83,8 @@ void max_pool_backward_row(const MaxPoolBackward& op, int n, int h) {
 // Reads an image in memory order; the sums stay in L1.
 void average_pool_image(const AveragePoolForward& op, int n) {
   const auto [N, positions, C] = op.shape;
-  const float* inp = static_cast<const float*>(op.inp) + size_t(n) * positions * C;
-  float* out = static_cast<float*>(op.out) + size_t(n) * C;
+  const float* inp = floats(op.inp) + size_t(n) * positions * C;
+  float* out = floats(op.out) + size_t(n) * C;
   __builtin_memcpy(out, inp, C * sizeof(float));
   for (int position = 1; position < positions; ++position) {
     inp += C;
@@ -98,8 +98,8 @@ void average_pool_image(const AveragePoolForward& op, int n) {
 
 void average_pool_backward_image(const AveragePoolBackward& op, int n) {
   const auto [N, positions, C] = op.shape;
-  const float* dout = static_cast<const float*>(op.dout) + size_t(n) * C;
-  float* dinp = static_cast<float*>(op.dinp) + size_t(n) * positions * C;
+  const float* dout = floats(op.dout) + size_t(n) * C;
+  float* dinp = floats(op.dinp) + size_t(n) * positions * C;
   const vf count = simd::set(float(positions));
   for_each(C, [&](int c, auto lanes) { lanes.store(dinp + c, lanes.load(dout + c) / count); });
   for (int position = 1; position < positions; ++position)

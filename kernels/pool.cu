@@ -255,14 +255,13 @@ __global__ void __launch_bounds__(threads) average_pool_backward(AveragePoolBack
 
 // ---- operations ---------------------------------------------------------------------------------
 constexpr int max_blocks = 65535;  // of a grid's y and z
-constexpr int max_elements = 1 << 30;
 
 template <class Op>
 void require_window(const Op& op, const char* name) {
   const int N = op.shape.N, H = op.shape.H, W = op.shape.W, C = op.shape.C;
   require(N <= max_blocks, name, "N: %d, but at most %d", N, max_blocks);
   require(H <= max_blocks, name, "H: %d, but at most %d", H, max_blocks);
-  require(double(H) * W * C <= max_elements, name,
+  require(double(H) * W * C <= max_size, name,
           "H W C: an image of %d x %d x %d is more than 2^30 elements", H, W, C);
   require(op.shape.stride <= max_blocks, name, "stride must be in 1-%d", max_blocks);
 }
@@ -270,7 +269,7 @@ void require_window(const Op& op, const char* name) {
 template <class Op>
 void require_average(const Op& op, const char* name) {
   const auto [N, positions, C] = op.shape;
-  require(double(positions) * C <= max_elements, name,
+  require(double(positions) * C <= max_size, name,
           "positions C: an image of %d x %d is more than 2^30 elements", positions, C);
   require(C <= max_blocks * columns, name, "C: %d, but at most %d", C, max_blocks * columns);
 }

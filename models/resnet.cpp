@@ -7,51 +7,46 @@ namespace bv {
 namespace {
 
 // One block: x + branch(x); the first block of a stage projects x to the branch's shape.
-class Block {
- public:
-  Block(Graph& g, const ResnetConfig& c, std::string name, int channels, int stride)
-      : g_(g), c_(c), name_(std::move(name)), channels_(channels), stride_(stride) {}
+struct Block {
+  Graph& g;
+  const ResnetConfig& c;
+  std::string name;
+  int channels, stride;
 
   Tensor basic(Tensor x) const {
     const ConvOut first = convolution(
-        "conv1", x, {.channels = channels_, .filter = 3, .stride = stride_, .skip = true});
-    const Tensor inner = batchnorm(g_, name_ + "bn1", first, {}, {});
-    const ConvOut last = convolution("conv2", inner, {.channels = channels_, .filter = 3});
+        "conv1", x, {.channels = channels, .filter = 3, .stride = stride, .skip = true});
+    const Tensor inner = batchnorm(g, name + "bn1", first, {}, {});
+    const ConvOut last = convolution("conv2", inner, {.channels = channels, .filter = 3});
     return add("bn2", last, first.skip);
   }
 
   Tensor bottleneck(Tensor x) const {
-    const int width = channels_ * c_.width_per_group / 64 * c_.groups;
+    const int width = channels * c.width_per_group / 64 * c.groups;
     const ConvOut first = convolution("conv1", x, {.channels = width, .filter = 1, .skip = true});
-    Tensor inner = batchnorm(g_, name_ + "bn1", first, {}, {});
+    Tensor inner = batchnorm(g, name + "bn1", first, {}, {});
     const ConvOut middle = convolution(
-        "conv2", inner, {.channels = width, .filter = 3, .stride = stride_, .groups = c_.groups});
-    inner = batchnorm(g_, name_ + "bn2", middle, {}, {});
-    const ConvOut last = convolution("conv3", inner, {.channels = 4 * channels_, .filter = 1});
+        "conv2", inner, {.channels = width, .filter = 3, .stride = stride, .groups = c.groups});
+    inner = batchnorm(g, name + "bn2", middle, {}, {});
+    const ConvOut last = convolution("conv3", inner, {.channels = 4 * channels, .filter = 1});
     return add("bn3", last, first.skip);
   }
 
- private:
-  ConvOut convolution(const char* name, Tensor inp, ConvOptions options) const {
-    options.parts = c_.parts;
-    return conv(g_, name_ + name, inp, options);
+  ConvOut convolution(const char* layer, Tensor inp, ConvOptions options) const {
+    options.parts = c.parts;
+    return conv(g, name + layer, inp, options);
   }
 
   Tensor add(const char* norm, const ConvOut& branch, Tensor x) const {
-    const std::vector<int64_t> from = g_.info(x).shape, to = g_.info(branch.out).shape;
+    const std::vector<int64_t> from = g.info(x).shape, to = g.info(branch.out).shape;
     if (from != to) {
       const ConvOut projected =
           convolution("downsample.0", x,
-                      {.channels = static_cast<int>(to.back()), .filter = 1, .stride = stride_});
-      x = batchnorm(g_, name_ + "downsample.1", projected, {}, {.relu = false});
+                      {.channels = static_cast<int>(to.back()), .filter = 1, .stride = stride});
+      x = batchnorm(g, name + "downsample.1", projected, {}, {.relu = false});
     }
-    return batchnorm(g_, name_ + norm, branch, x, {.zero_weight = c_.zero_init_last});
+    return batchnorm(g, name + norm, branch, x, {.zero_weight = c.zero_init_last});
   }
-
-  Graph& g_;
-  const ResnetConfig& c_;
-  std::string name_;
-  int channels_, stride_;
 };
 
 }  // namespace
@@ -69,7 +64,7 @@ Resnet build_resnet(const ResnetConfig& c, const InputShape& input, DType dtype)
     for (int i = 0; i < c.layers[static_cast<size_t>(stage)]; ++i) {
       const std::string name = "layer" + std::to_string(stage + 1) + "." + std::to_string(i) + ".";
       g.cut_here();
-      const Block block(g, c, name, 64 << stage, stage > 0 && i == 0 ? 2 : 1);
+      const Block block{g, c, name, 64 << stage, stage > 0 && i == 0 ? 2 : 1};
       x = c.bottleneck ? block.bottleneck(x) : block.basic(x);
     }
 

@@ -8,12 +8,11 @@ namespace bv {
 Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
   Graph g(dtype);
   const int C = c.embed_dim, hidden = static_cast<int>(std::lround(C * c.mlp_ratio));
-  const int patch_pixels = 3 * input.patch * input.patch;
   const WeightInit init{Init::normal, .02f};
   // The patch embedding is a convolution without overlap, so a matrix product over patches,
   // initialised like a convolution in PyTorch.
-  const WeightInit conv_init{Init::uniform, 1 / std::sqrt(static_cast<float>(patch_pixels)),
-                             Init::uniform};
+  const auto patch_pixels = static_cast<float>(3 * input.patch * input.patch);
+  const WeightInit conv_init{Init::uniform, 1 / std::sqrt(patch_pixels), Init::uniform};
 
   const Tensor patches = input_patches(g, input);
   const Tensor embedded = linear(g, "patch_embed.proj", patches,

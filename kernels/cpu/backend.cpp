@@ -31,12 +31,9 @@ CpuEvent* event_of(Event event) { return reinterpret_cast<CpuEvent*>(event); }
 bool choose_avx512() {
   const char* asked = std::getenv("BAREVISION_ISA");
   const std::string isa = asked ? asked : "";
-  if (isa.empty()) return has_avx512();
-  if (isa == "avx512") {
-    if (!has_avx512())
-      throw std::invalid_argument("BAREVISION_ISA=avx512: this CPU has no AVX-512");
-    return true;
-  }
+  if (isa == "avx512" && !has_avx512())
+    throw std::invalid_argument("BAREVISION_ISA=avx512: this CPU has no AVX-512");
+  if (isa.empty() || isa == "avx512") return has_avx512();
   if (isa != "avx2")
     throw std::invalid_argument("BAREVISION_ISA=" + isa + " is not known; set avx2 or avx512");
   // Once oneDNN has been used it can't be set again: then it must already be AVX2.

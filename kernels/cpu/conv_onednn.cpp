@@ -8,7 +8,6 @@ namespace bv {
 namespace {
 
 using Tag = dnnl::memory::format_tag;
-using Dims = dnnl::memory::dims;
 constexpr auto f32 = dnnl::memory::data_type::f32;
 
 size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -29,7 +28,7 @@ Description describe(const dnnl::engine& engine, const Convolution& convolution)
   const dnnl::memory::desc inp({s.N, s.C, s.H, s.W}, f32, Tag::nhwc);
   const dnnl::memory::desc out({s.N, s.K, s.P(), s.Q()}, f32, Tag::nhwc);
   const auto weight = weights(s, Tag::any, Tag::any);
-  const Dims stride{s.stride, s.stride}, padding{s.padding, s.padding};
+  const dnnl::memory::dims stride{s.stride, s.stride}, padding{s.padding, s.padding};
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
   constexpr auto training = dnnl::prop_kind::forward_training;
   const auto attributes = onednn_attributes(false);

@@ -41,11 +41,10 @@ class ConvOneDnn {
 
  private:
   struct Plan;
-  using Key = std::array<int, 12>;
   Plan& plan(const Convolution&);
 
   std::unique_ptr<OneDnnEngine> engine_;
-  std::map<Key, Plan> plans_;
+  std::map<std::array<int, 12>, Plan> plans_;  // by the members of Convolution
 };
 
 }  // namespace bv

@@ -21,6 +21,9 @@ class MatmulOneDnn;
 
 namespace bv::BAREVISION_ISA {
 
+static inline const float* floats(const void* p) { return static_cast<const float*>(p); }
+static inline float* floats(void* p) { return static_cast<float*>(p); }
+
 class CpuKernels final : public KernelRows<CpuKernels> {
  public:
   CpuKernels();

@@ -1,7 +1,5 @@
-// Vectors of floats for the CPU kernels: the one header with vector intrinsics. A file in kernels/
-// is compiled once per instruction set, with BAREVISION_ISA naming the namespace its code goes to,
-// so that no symbol of the AVX-512 build can stand in for one of the AVX2 build. Kernels therefore
-// use no templates of the standard library: these would be weak symbols outside that namespace.
+// Vectors of floats for the CPU kernels: the one header with vector intrinsics. It is compiled once
+// per instruction set, into a namespace each (kernels/cpu/cpu_kernels.h says why).
 // + - * / and comparisons are those of GCC's vector types. Sums are taken in a fixed order.
 #pragma once
 #pragma GCC diagnostic push  // GCC 12's own header warns of its _mm512_undefined_ps
@@ -38,13 +36,10 @@ static inline vi count_up() {
 #ifdef __AVX512F__
 static inline vf load(const float* p) { return _mm512_loadu_ps(p); }
 static inline void store(float* p, vf v) { _mm512_storeu_ps(p, v); }
+static inline __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1); }
 // The first n elements (0 <= n <= width); memory past them is not touched; the other lanes are 0.
-static inline vf load_partial(const float* p, int n) {
-  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p);
-}
-static inline void store_partial(float* p, vf v, int n) {
-  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), v);
-}
+static inline vf load_partial(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
+static inline void store_partial(float* p, vf v, int n) { _mm512_mask_storeu_ps(p, first(n), v); }
 static inline vf fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }  // a b + c
 // Where one of the two is NaN: b.
 static inline vf max(vf a, vf b) { return _mm512_max_ps(a, b); }
@@ -61,13 +56,13 @@ static inline vi load_integers(const uint8_t* p) {
   return vi(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
 static inline vi load_integers_partial(const uint8_t* p, int n) {
-  return vi(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(static_cast<__mmask16>((1u << n) - 1), p)));
+  return vi(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(first(n), p)));
 }
 static inline void store_integers(uint8_t* p, vi v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(__m512i(v)));
 }
 static inline void store_integers_partial(uint8_t* p, vi v, int n) {
-  _mm512_mask_cvtepi32_storeu_epi8(p, static_cast<__mmask16>((1u << n) - 1), __m512i(v));
+  _mm512_mask_cvtepi32_storeu_epi8(p, first(n), __m512i(v));
 }
 static inline __m256 lower(vf v) { return _mm512_castps512_ps256(v); }
 static inline __m256 upper(vf v) { return _mm512_extractf32x8_ps(v, 1); }

@@ -30,13 +30,10 @@ struct Parts {
 
 // The columns of a matrix in panels of nearly equal numbers of vectors.
 struct Panels {
-  int columns, count;
-  Parts vectors;
+  int columns;
+  Parts vectors{round_up(columns, simd::width) / simd::width, panel_vectors};
+  int count = vectors.count;
 
-  constexpr explicit Panels(int n)
-      : columns(n), count(0), vectors(round_up(n, simd::width) / simd::width, panel_vectors) {
-    count = vectors.count;
-  }
   constexpr int begin(int panel) const { return vectors.begin(panel) * simd::width; }
   constexpr int width(int panel) const { return begin(panel + 1) - begin(panel); }  // padded
   constexpr int used(int panel) const {

@@ -15,7 +15,7 @@ constexpr const char* cgroup_root = "/sys/fs/cgroup";
 std::string own_group() {
   std::ifstream file("/proc/self/cgroup");
   for (std::string line; std::getline(file, line);)
-    if (line.rfind("0::", 0) == 0) return line.substr(3);
+    if (line.starts_with("0::")) return line.substr(3);
   return "/";
 }
 
@@ -25,7 +25,7 @@ void for_groups(const std::string& root, std::string group, const char* name, Re
   while (true) {
     if (std::ifstream file(root + "/" + group + "/" + name); file) read(file);
     const size_t slash = group.find_last_of('/');
-    if (group.empty() || slash == std::string::npos) return;
+    if (slash == std::string::npos) return;
     group.resize(slash);
   }
 }

@@ -62,10 +62,6 @@ Arguments& sizes(Arguments& a, const PoolShape& s) {
   return a;
 }
 
-void probability(Arguments& a, float p, const char* otherwise) {
-  a.rule(p >= 0 && p <= 1, otherwise);
-}
-
 double count(const RowsShape& s) { return double(s.rows) * s.C; }
 double count(const ClassesShape& s) { return double(s.B) * s.K; }
 double rows(const AttentionShape& s) { return double(s.B) * s.N * s.H; }
@@ -73,6 +69,10 @@ Need needed_if(bool condition) { return condition ? Need::required : Need::optio
 
 constexpr size_t max_elements = size_t{1} << 40;  // of an arena
 constexpr Need optional = Need::optional;
+
+[[noreturn]] void refuse(const char* operation, const std::string& what) {
+  throw std::invalid_argument(std::string(operation) + ": " + what);
+}
 
 }  // namespace
 
@@ -84,8 +84,8 @@ void InputPatches::describe(Arguments& a) const {
   a.size("size", shape.size), a.size("patch", shape.patch);
   a.rule(shape.patch > 0 && shape.size % shape.patch == 0, "size must be a multiple of patch");
   a.write("out", out, n);
-  a.read_part("images", images, n, 3.0 * shape.B * shape.height * shape.width),
-      a.read("crops", crops, shape.B);
+  a.read_part("images", images, n, 3.0 * shape.B * shape.height * shape.width);
+  a.read("crops", crops, shape.B);
 }
 
 // ---- linear -------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ void LayerNormBackward::describe(Arguments& a) const {
 void AttentionForward::describe(Arguments& a) const {
   const double n = rows(shape) * shape.D;
   sizes(a.operation("AttentionForward", dtype), shape).flops(4 * n * shape.N);
-  probability(a, drop, "drop must be in 0-1");
+  a.rule(drop >= 0 && drop <= 1, "drop must be in 0-1");
   a.write("out", out, n), a.write("lse", lse, rows(shape));
   a.workspace(workspace);
   a.read("qkv", qkv, 3 * n), a.read("params", params, 1, needed_if(drop > 0));
@@ -167,7 +167,7 @@ void AttentionForward::describe(Arguments& a) const {
 void AttentionBackward::describe(Arguments& a) const {
   const double n = rows(shape) * shape.D;
   sizes(a.operation("AttentionBackward", dtype), shape).flops(10 * n * shape.N);
-  probability(a, drop, "drop must be in 0-1");
+  a.rule(drop >= 0 && drop <= 1, "drop must be in 0-1");
   a.write("dqkv", dqkv, 3 * n);
   a.workspace(workspace);
   a.read("dout", dout, n), a.read("qkv", qkv, 3 * n), a.read("out", out, n);
@@ -305,7 +305,7 @@ void Dropout::describe(Arguments& a) const {
   const double n = double(shape.B) * shape.elements;
   a.operation("Dropout", dtype).flops(n);
   a.size("B", shape.B), a.size("elements", shape.elements), a.size("group", shape.group);
-  probability(a, drop, "drop must be in 0-1");
+  a.rule(drop >= 0 && drop <= 1, "drop must be in 0-1");
   a.write("out", out, n);
   a.read("inp", inp, n), a.read("params", params, 1);
 }
@@ -314,7 +314,7 @@ void Dropout::describe(Arguments& a) const {
 void CrossEntropyForward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("CrossEntropyForward", dtype), shape).flops(4 * n);
-  probability(a, smoothing, "smoothing must be in 0-1");
+  a.rule(smoothing >= 0 && smoothing <= 1, "smoothing must be in 0-1");
   a.write("loss", loss, shape.B), a.write("lse", lse, shape.B);
   a.read("logits", logits, n), a.read("labels", labels, shape.B);
   a.read("targets", targets, n, optional);
@@ -323,7 +323,7 @@ void CrossEntropyForward::describe(Arguments& a) const {
 void CrossEntropyBackward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("CrossEntropyBackward", dtype), shape).flops(4 * n);
-  probability(a, smoothing, "smoothing must be in 0-1");
+  a.rule(smoothing >= 0 && smoothing <= 1, "smoothing must be in 0-1");
   a.write("dlogits", dlogits, n);
   a.read("logits", logits, n), a.read("lse", lse, shape.B), a.read("labels", labels, shape.B);
   a.read("targets", targets, n, optional), a.read("params", params, 1), a.read("state", state, 1);
@@ -365,8 +365,8 @@ void OptimizerUpdate::describe(Arguments& a) const {
   a.write("compute_weights", compute_weights, n, needed_if(dtype != DType::fp32));
   a.update("m", m, n, needed_if(!sgd || momentum != 0)), a.update("v", v, n, needed_if(!sgd));
   a.update("state", state, 1);
-  a.read("grad", grad, n), a.read("decay", decay, std::ceil(n / decay_chunk)),
-      a.read("params", params, 1);
+  a.read("grad", grad, n), a.read("decay", decay, std::ceil(n / decay_chunk));
+  a.read("params", params, 1);
 }
 
 void Scale::describe(Arguments& a) const {
@@ -377,14 +377,6 @@ void Scale::describe(Arguments& a) const {
 }
 
 // ---- the check ----------------------------------------------------------------------------------
-namespace {
-
-[[noreturn]] void refuse(const char* operation, const std::string& what) {
-  throw std::invalid_argument(std::string(operation) + ": " + what);
-}
-
-}  // namespace
-
 void Validation::begin(const char* name, DType dtype) {
   operation_ = name;
   if (limits_.only_fp32 && dtype != DType::fp32)

@@ -12,13 +12,7 @@
 
 namespace bv {
 
-template <class Table>
-struct OperationOf;
-template <class... Ops>
-struct OperationOf<KernelTable<Ops...>> {
-  using type = std::variant<Ops...>;
-};
-using AnyOperation = OperationOf<Kernels>::type;
+using AnyOperation = Kernels::Apply<std::variant>;
 
 struct RecordedOperation {
   std::string name;   // "LayerNormForward +residual"

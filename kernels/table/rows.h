@@ -8,10 +8,7 @@ namespace bv {
 //   void dispatch(const Op&, Stream)
 //   size_t workspace(const Op&)         where Op has a `workspace`
 template <class Self, class... Ops>
-class RowsOf;
-
-template <class Self>
-class RowsOf<Self> : public Kernels {
+class RowsOf : public Kernels {  // with no operation left
  public:
   using Kernels::Kernels;
 };
@@ -35,13 +32,7 @@ class RowsOf<Self, Op, Rest...> : public RowsOf<Self, Rest...> {
   }
 };
 
-template <class Self, class Table>
-struct RowsOfTable;
-template <class Self, class... Ops>
-struct RowsOfTable<Self, KernelTable<Ops...>> {
-  using type = RowsOf<Self, Ops...>;
-};
 template <class Self>
-using KernelRows = typename RowsOfTable<Self, Kernels>::type;
+using KernelRows = Kernels::Apply<RowsOf, Self>;
 
 }  // namespace bv

@@ -19,21 +19,17 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
   const Tensor mean = g.tensor(name + " mean", {shape.C}, DType::fp32);
   const Tensor rstd = g.tensor(name + " rstd", {shape.C}, DType::fp32);
   const Tensor sums = g.tensor(name + " d sums", {2, shape.C}, DType::fp32);
-  if (residual) {
-    g.grad(inp);
-    g.share_grad(residual, out);  // the residual's gradient takes the place of out's
-  } else {
-    g.share_grad(inp, out);  // backward works in place
-  }
+  if (residual) g.grad(inp);
+  // In place: out's gradient becomes the residual's or, without one, inp's.
+  g.share_grad(residual ? residual : inp, out);
   const Init first_weight = o.zero_weight ? Init::zeros : Init::ones;
-  const Parameter weight = g.parameter(name + ".weight", {shape.C}, first_weight, 0, false);
-  const Parameter bias = g.parameter(name + ".bias", {shape.C}, Init::zeros, 0, false);
+  const Parameter weight = g.parameter(name + ".weight", {shape.C}, first_weight);
+  const Parameter bias = g.parameter(name + ".bias", {shape.C}, Init::zeros);
   const Buffer running_mean = g.buffer(name + ".running_mean", {shape.C}, Init::zeros);
   const Buffer running_var = g.buffer(name + ".running_var", {shape.C}, Init::ones);
   const size_t pair = 2 * static_cast<size_t>(shape.C);  // mean and variance, or two sums
-  const bool relu = o.relu;
 
-  const auto evaluate = [=, eps = o.eps](const Context& r) {
+  const auto evaluate = [=](const Context& r) {
     r.run(BatchNormEvaluate{.out = r.at(out),
                             .inp = r.at(inp),
                             .residual = r.at(residual),
@@ -42,10 +38,10 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                             .weight = r.master(weight),
                             .bias = r.master(bias),
                             .shape = shape,
-                            .eps = eps,
-                            .relu = relu});
+                            .eps = o.eps,
+                            .relu = o.relu});
   };
-  const auto forward = [=, eps = o.eps, momentum = o.momentum](const Context& r) {
+  const auto forward = [=](const Context& r) {
     if (!r.training) return evaluate(r);
     if (parts > 1) r.all_gather(r.floats(moments), pair);
     r.run(BatchNormForward{.out = r.at(out),
@@ -60,9 +56,9 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                            .bias = r.master(bias),
                            .shape = shape,
                            .parts = parts,
-                           .eps = eps,
-                           .momentum = momentum,
-                           .relu = relu});
+                           .eps = o.eps,
+                           .momentum = o.momentum,
+                           .relu = o.relu});
   };
   const auto backward = [=](const Context& r) {
     r.run(BatchNormBackwardSums{.sums = r.floats(sums),
@@ -70,14 +66,14 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                                 .dbias = r.dweight(bias),
                                 .g = residual ? r.grad(out) : nullptr,
                                 .dout = r.grad(out),
-                                .out = relu && residual ? r.at(out) : nullptr,
+                                .out = o.relu && residual ? r.at(out) : nullptr,
                                 .inp = r.at(inp),
                                 .mean = r.floats(mean),
                                 .rstd = r.floats(rstd),
                                 .weight = r.master(weight),
                                 .bias = r.master(bias),
                                 .shape = shape,
-                                .relu = relu});
+                                .relu = o.relu});
     if (parts > 1) r.all_reduce(r.floats(sums), pair);
     r.run(BatchNormBackward{.dinp = r.grad(inp),
                             .sums = r.floats(sums),
@@ -89,7 +85,7 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                             .bias = r.master(bias),
                             .shape = shape,
                             .parts = parts,
-                            .relu = relu && !residual});
+                            .relu = o.relu && !residual});
   };
   g.add({name, "batchnorm", forward, backward});
   return out;

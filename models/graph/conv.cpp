@@ -4,14 +4,6 @@
 #include "models/graph/nodes.h"
 
 namespace bv {
-namespace {
-
-// He et al. 2015, for the output of a convolution that a ReLU follows, as torchvision starts it.
-float he_deviation(const ConvShape& s) {
-  return std::sqrt(2.0f / static_cast<float>(s.K * s.R * s.S));
-}
-
-}  // namespace
 
 ConvOut conv(Graph& g, const std::string& name, Tensor inp, const ConvOptions& o) {
   const ConvShape shape{.N = dim(g, inp, 0),
@@ -27,9 +19,11 @@ ConvOut conv(Graph& g, const std::string& name, Tensor inp, const ConvOptions& o
   const Tensor out = g.tensor(name, {shape.N, shape.P(), shape.Q(), shape.K});
   const Tensor moments = g.tensor(name + " moments", {o.parts, 2, shape.K}, DType::fp32);
   const Tensor skip = o.skip ? g.same_memory(inp, name + " input") : Tensor{};
+  // He et al. 2015, for the output of a convolution that a ReLU follows, as torchvision starts it.
+  const float deviation = std::sqrt(2.0f / static_cast<float>(shape.K * shape.R * shape.S));
   const Parameter weight =
       g.parameter(name + ".weight", {shape.K, shape.C / shape.groups, shape.R, shape.S},
-                  Init::normal, he_deviation(shape), true, true);
+                  Init::normal, deviation, true, true);
   if (o.input_grad) g.grad(inp);
   if (o.skip) g.grad(skip);
 
@@ -42,10 +36,10 @@ ConvOut conv(Graph& g, const std::string& name, Tensor inp, const ConvOptions& o
                       .weight = r.weight(weight),
                       .shape = shape});
   };
-  const auto backward = [=, input_grad = o.input_grad](const Context& r) {
+  const auto backward = [=](const Context& r) {
     r.run(ConvBackwardWeight{
         .dweight = r.dweight(weight), .dout = r.grad(out), .inp = r.at(inp), .shape = shape});
-    if (input_grad)
+    if (o.input_grad)
       r.run(ConvBackwardInput{.dinp = r.grad(inp),
                               .dout = r.grad(out),
                               .add = r.grad(skip),

@@ -6,10 +6,9 @@ namespace bv {
 Tensor embed_tokens(Graph& g, Tensor patches) {
   const EmbedShape shape{.B = dim(g, patches, 0), .P = dim(g, patches, 1), .C = dim(g, patches, 2)};
   const Tensor out = g.tensor("embed", {shape.B, 1 + shape.P, shape.C});
-  const Parameter class_token =
-      g.parameter("cls_token", {1, 1, shape.C}, Init::normal, 1e-6f, false);
+  const Parameter class_token = g.parameter("cls_token", {1, 1, shape.C}, Init::normal, 1e-6f);
   const Parameter position =
-      g.parameter("pos_embed", {1, 1 + shape.P, shape.C}, Init::normal, .02f, false);
+      g.parameter("pos_embed", {1, 1 + shape.P, shape.C}, Init::normal, .02f);
   g.grad(patches);
 
   const auto forward = [=](const Context& r) {

@@ -5,7 +5,7 @@ namespace bv {
 
 Tensor linear_gelu(Graph& g, const std::string& name, Tensor inp, int N, WeightInit init) {
   const Tensor h = linear(g, name, inp, {.N = N, .init = init, .bias = false});
-  const Parameter bias = g.parameter(name + ".bias", {N}, init.bias_init, init.scale, false);
+  const Parameter bias = g.parameter(name + ".bias", {N}, init.bias_init, init.scale);
   const Tensor out = g.tensor(name + " gelu", g.info(h).shape);
   g.share_grad(h, out);  // backward works in place
   const RowsShape shape = rows_shape(g, h);

@@ -8,8 +8,7 @@ namespace bv {
 namespace {
 
 size_t product(const std::vector<int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), size_t{1},
-                         [](size_t a, int64_t b) { return a * static_cast<size_t>(b); });
+  return std::accumulate(shape.begin(), shape.end(), size_t{1}, std::multiplies());
 }
 
 // Parameters start at multiples of OptimizerUpdate's chunk, and so of 64 bytes.
@@ -44,8 +43,7 @@ Tensor Graph::same_memory(Tensor of, std::string name) {
 }
 
 Tensor Graph::grad(Tensor t) {
-  const int known = info(t).grad;
-  if (known >= 0) return {known};
+  if (info(t).grad >= 0) return {info(t).grad};
   const Tensor made = tensor("d " + info(t).name, info(t).shape, info(t).dtype);
   tensors_[static_cast<size_t>(t.id)].grad = made.id;
   return made;
@@ -65,20 +63,15 @@ Parameter Graph::parameter(std::string name, std::vector<int64_t> shape, Init in
 }
 
 Buffer Graph::buffer(std::string name, std::vector<int64_t> shape, Init init) {
-  buffers_.push_back({.name = std::move(name),
-                      .shape = std::move(shape),
-                      .init = init,
-                      .scale = 0,
-                      .decay = false,
-                      .offset = buffer_count_});
+  buffers_.push_back(
+      {.name = std::move(name), .shape = std::move(shape), .init = init, .offset = buffer_count_});
   buffer_count_ += padded(buffers_.back().count());
   return {static_cast<int>(buffers_.size()) - 1};
 }
 
 void Graph::add(Node node) {
-  node_parameters_.push_back(pending_parameters_);
   nodes_.push_back(std::move(node));
-  pending_parameters_ = static_cast<int>(parameters_.size());
+  node_parameters_.push_back(static_cast<int>(parameters_.size()));
 }
 
 void Graph::finish() {

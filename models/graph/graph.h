@@ -42,8 +42,8 @@ struct ParameterInfo {
   std::string name;  // timm's or torchvision's
   std::vector<int64_t> shape;
   Init init;
-  float scale;
-  bool decay;  // weight decay applies (false: biases, norms, position and class tokens)
+  float scale = 0;
+  bool decay = false;  // weight decay applies (false: biases, norms, position and class tokens)
   // A convolution's weight: [K, C, R, S] in files, and so in `shape`; in memory [K, R, S, C].
   bool channels_last = false;
   size_t offset = 0;  // elements from the arena's start; set by Graph::finish
@@ -74,8 +74,8 @@ class Graph {
   Tensor same_memory(Tensor, std::string name);                // a new value in the same place
   Tensor grad(Tensor);                  // its gradient, made when first asked for
   void share_grad(Tensor a, Tensor b);  // the gradients of a and b are one
-  Parameter parameter(std::string name, std::vector<int64_t> shape, Init, float scale, bool decay,
-                      bool channels_last = false);
+  Parameter parameter(std::string name, std::vector<int64_t> shape, Init, float scale = 0,
+                      bool decay = false, bool channels_last = false);
   Buffer buffer(std::string name, std::vector<int64_t> shape, Init);  // zeros or ones
   void add(Node);  // with the parameters made since the node before
   void cut_here() { cuts_.push_back(static_cast<int>(nodes_.size())); }  // a stage may begin here
@@ -101,8 +101,8 @@ class Graph {
   std::vector<TensorInfo> tensors_;
   std::vector<ParameterInfo> parameters_, buffers_;
   std::vector<Node> nodes_;
-  std::vector<int> node_parameters_;  // number of parameters when the node before it was added
-  int pending_parameters_ = 0;
+  // Index of each node's first parameter; the last is that of the next node.
+  std::vector<int> node_parameters_ = {0};
   std::vector<int> cuts_;
   std::vector<size_t> ready_after_;
   size_t arena_count_ = 0, buffer_count_ = 0;

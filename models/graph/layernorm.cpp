@@ -12,8 +12,8 @@ NormOut layernorm(Graph& g, const std::string& name, Tensor inp, Tensor residual
   const Tensor rstd = g.tensor(name + " rstd", {shape.rows}, DType::fp32);
   g.grad(inp);
   if (residual) g.share_grad(inp, residual);
-  const Parameter weight = g.parameter(name + ".weight", {shape.C}, Init::ones, 0, false);
-  const Parameter bias = g.parameter(name + ".bias", {shape.C}, Init::zeros, 0, false);
+  const Parameter weight = g.parameter(name + ".weight", {shape.C}, Init::ones);
+  const Parameter bias = g.parameter(name + ".bias", {shape.C}, Init::zeros);
 
   const auto forward = [=](const Context& r) {
     r.run(LayerNormForward{.out = r.at(out),

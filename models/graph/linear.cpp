@@ -14,8 +14,7 @@ Tensor linear(Graph& g, const std::string& name, Tensor inp, const LinearOptions
                   o.weight_shape.empty() ? std::vector<int64_t>{shape.N, shape.K} : o.weight_shape,
                   o.init.init, o.init.scale, true);
   const Parameter bias =
-      o.bias ? g.parameter(name + ".bias", {o.N}, o.init.bias_init, o.init.scale, false)
-             : Parameter{};
+      o.bias ? g.parameter(name + ".bias", {o.N}, o.init.bias_init, o.init.scale) : Parameter{};
   if (o.input_grad) g.grad(inp);
 
   const auto forward = [=](const Context& r) {
