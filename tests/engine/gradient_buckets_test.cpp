@@ -6,31 +6,23 @@
 #include "engine/training/gradient_sync.h"
 #include "tests/models/small_resnet.h"
 #include "tests/models/small_vit.h"
+#include "tests/models/square_input.h"
 
 namespace bv::test {
 namespace {
 
 constexpr size_t unit = OptimizerUpdate::decay_chunk, huge = size_t{1} << 40;
 
-InputShape input(int size, int patch) {
-  return {.B = 1,
-          .height = size,
-          .width = size,
-          .size = size,
-          .patch = patch,
-          .mean = {.5f, .5f, .5f},
-          .std = {.5f, .5f, .5f}};
-}
-
 std::vector<Graph> graphs() {
   std::vector<Graph> all;
   all.push_back(small_vit(2).graph);
-  all.push_back(small_resnet(input(12, 1), DType::fp32, 5));
-  all.push_back(build_vit({.embed_dim = 192, .depth = 12, .heads = 3, .classes = 10}, input(32, 16),
+  all.push_back(small_resnet(square_input(1, 12, 1), DType::fp32, 5));
+  all.push_back(build_vit({.embed_dim = 192, .depth = 12, .heads = 3, .classes = 10},
+                          square_input(1, 32, 16),
                           DType::fp32)
                     .graph);  // ViT-Tiny
   all.push_back(build_vit({.embed_dim = 1024, .depth = 2, .heads = 16, .classes = 1000},
-                          input(32, 16), DType::fp32)
+                          square_input(1, 32, 16), DType::fp32)
                     .graph);  // two blocks of ViT-L: weights of 16 MiB
   return all;
 }

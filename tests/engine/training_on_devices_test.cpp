@@ -13,6 +13,7 @@
 #include "tests/models/small_vit.h"
 #ifdef BAREVISION_SIMT
 #include "kernels/simt/device/control.h"
+#include "tests/models/square_input.h"
 #endif
 
 namespace bv::test {
@@ -23,13 +24,7 @@ constexpr int batch = 4, size = 12, patch = 4, classes = 5;
 enum class Model { vit, resnet };
 
 Graph small_model(Model model, DType dtype, VitConfig rates) {
-  const InputShape input{.B = batch,
-                         .height = size,
-                         .width = size,
-                         .size = size,
-                         .patch = patch,
-                         .mean = {.5f, .5f, .5f},
-                         .std = {.5f, .5f, .5f}};
+  const InputShape input = square_input(batch, size, patch);
   if (model == Model::resnet) return small_resnet(input, dtype, classes);
   rates.embed_dim = 64;
   rates.depth = 2;
@@ -272,14 +267,7 @@ TEST(TrainingOnSimt, TheGraphsOfViTTinysStepDontGrow) {
   const ModelConfig m = load_model_config("vit_tiny");
   const Vit vit =
       build_vit({.embed_dim = m.embed_dim, .depth = m.depth, .heads = m.heads, .classes = 10},
-                {.B = batch,
-                 .height = 32,
-                 .width = 32,
-                 .size = 32,
-                 .patch = 16,
-                 .mean = {.5f, .5f, .5f},
-                 .std = {.5f, .5f, .5f}},
-                DType::bf16);
+                square_input(batch, 32, 16), DType::bf16);
   const auto backend = make_backend(DeviceKind::simt, {.index = 0, .threads = 1});
   TrainerOptions o = options(OptimizerKind::adamw);
   o.height = o.width = 32;

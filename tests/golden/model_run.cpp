@@ -5,18 +5,13 @@
 #include "engine/options/model_config.h"
 #include "models/resnet.h"
 #include "models/vit.h"
+#include "tests/models/square_input.h"
 
 namespace bv::test::golden {
 
 ModelRun::Net ModelRun::build(const Model& m) {
   const ModelConfig config = load_model_config(m.model);
-  const InputShape input{.B = m.batch,
-                         .height = m.image_size,
-                         .width = m.image_size,
-                         .size = m.image_size,
-                         .patch = std::max(1, m.patch_size),
-                         .mean = {.5f, .5f, .5f},
-                         .std = {.5f, .5f, .5f}};
+  const InputShape input = square_input(m.batch, m.image_size, std::max(1, m.patch_size));
   if (config.is_resnet()) {
     const ResnetConfig resnet{.bottleneck = config.bottleneck,
                               .layers = m.layers[0] ? m.layers : config.layers,

@@ -14,22 +14,13 @@
 #include "kernels/philox.h"
 #include "tests/models/resnet_workers.h"
 #include "tests/models/small_resnet.h"
+#include "tests/models/square_input.h"
 #include "tests/processes/processes.h"
 
 namespace bv::test {
 namespace {
 
 constexpr int size = 12, classes = 5;
-
-InputShape input(int batch) {
-  return {.B = batch,
-          .height = size,
-          .width = size,
-          .size = size,
-          .patch = 1,
-          .mean = {.5f, .5f, .5f},
-          .std = {.5f, .5f, .5f}};
-}
 
 struct Settings {
   DeviceKind device = DeviceKind::cpu;
@@ -44,7 +35,7 @@ class Rig {
       : rank_(communicator ? communicator->rank() : 0),
         local_(s.batch / (communicator ? communicator->size() : 1)),
         batch_(s.batch),
-        graph(small_resnet(input(local_), DType::fp32, classes,
+        graph(small_resnet(square_input(local_, size), DType::fp32, classes,
                            s.sync && communicator ? communicator->size() : 1)),
         trainer(backend, communicator, graph,
                 {.optimizer = {.momentum = .9f, .weight_decay = 5e-4f, .kind = OptimizerKind::sgd},

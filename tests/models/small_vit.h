@@ -7,6 +7,7 @@
 #include "kernels/cpu/backend.h"
 #include "kernels/philox.h"
 #include "models/vit.h"
+#include "tests/models/square_input.h"
 
 namespace bv::test {
 
@@ -17,15 +18,7 @@ inline Vit small_vit(int depth, VitConfig rates = {}) {
   rates.depth = depth;
   rates.heads = 3;
   rates.classes = small_classes;
-  return build_vit(rates,
-                   {.B = small_batch,
-                    .height = small_size,
-                    .width = small_size,
-                    .size = small_size,
-                    .patch = small_patch,
-                    .mean = {.5f, .5f, .5f},
-                    .std = {.5f, .5f, .5f}},
-                   DType::fp32);
+  return build_vit(rates, square_input(small_batch, small_size, small_patch), DType::fp32);
 }
 
 // An optimizer with PyTorch's defaults.
