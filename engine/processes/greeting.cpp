@@ -48,11 +48,11 @@ Digest proof(const World& world, char role, const Hello& hello, const Nonce& of_
 
 }  // namespace
 
+uint32_t job_of(const World& world) { return crc32c(std::as_bytes(std::span(world.master))); }
+
 Hello hello_of(const World& world) {
-  return {.preamble = preamble_of(world),
-          .rank = world.rank,
-          .size = world.size,
-          .job = crc32c(std::as_bytes(std::span(world.master)))};
+  return {
+      .preamble = preamble_of(world), .rank = world.rank, .size = world.size, .job = job_of(world)};
 }
 
 Challenge challenge_of(const World& world, const Hello& hello) {

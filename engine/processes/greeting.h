@@ -28,7 +28,7 @@ struct Preamble {
 struct Hello {
   Preamble preamble;
   int32_t rank = 0, size = 0;
-  uint32_t job = 0;  // checksum of World::master
+  uint32_t job = 0;
   uint32_t reserved = 0;
 };
 struct Challenge {
@@ -39,6 +39,7 @@ struct Proof {
   Digest proof{};
 };
 
+uint32_t job_of(const World&);  // a checksum of World::master
 Hello hello_of(const World&);
 Challenge challenge_of(const World&, const Hello&);
 // What each side must send: an HMAC-SHA-256, keyed by World::secret, of its role, the Hello and

@@ -35,7 +35,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double greeting_seconds = 1;
 constexpr size_t max_guests = 512;  // connections in their greeting; more wait in the backlog
 
-enum class Verdict : int32_t { welcome, other_size, rank_taken, too_slow };
+enum class Verdict : int32_t { welcome, other_size, rank_taken, other_job, too_slow };
 struct Answer {
   std::array<char, 8> magic = Preamble::our_magic;
   Verdict verdict;
@@ -164,7 +164,6 @@ class Guest {
  public:
   Guest(const World& world, Socket socket) : world_(world), socket_(std::move(socket)) {}
   int fd() const { return socket_.fd(); }
-  int rank() const { return hello_.value.rank; }
   const Hello& hello() const { return hello_.value; }
   bool has_proved() const { return proof_.complete(); }
   // Takes what has arrived and answers a Hello. False: it has ended, is a stranger's, or its second
@@ -178,7 +177,7 @@ class Guest {
     if (hello_.complete()) return receive_proof(reason);
     return hello_.receive(fd()) && hello_.is_ours() && (!hello_.complete() || challenge(reason));
   }
-  Socket take() { return std::move(socket_); }
+  Socket& socket() { return socket_; }
 
  private:
   bool challenge(std::string& reason) {
@@ -188,8 +187,6 @@ class Guest {
       reason = "it is another version of this program";
     else if (theirs.has_secret != challenge_.preamble.has_secret)
       reason = "BAREVISION_SECRET is set on one side only";
-    else if (hello().job != hello_of(world_).job || rank() < 1)
-      return false;  // another job's
     return send_message(fd(), challenge_) && reason.empty();
   }
   bool receive_proof(std::string& reason) {
@@ -261,12 +258,13 @@ class Gathering {
   }
 
   void seat(Guest& guest) {
-    const int rank = guest.rank();
-    Socket taken = guest.take();
+    const int rank = guest.hello().rank;
+    if (guest.hello().job != job_of(world_) || rank < 1)
+      return answer(guest.socket(), Verdict::other_job, -1);
     if (guest.hello().size != world_.size || rank >= world_.size)
-      return answer(taken, Verdict::other_size, -1);
-    if (peers_[size_t(rank)]) return answer(taken, Verdict::rank_taken, -1);
-    peers_[size_t(rank)] = std::move(taken);
+      return answer(guest.socket(), Verdict::other_size, -1);
+    if (peers_[size_t(rank)]) return answer(guest.socket(), Verdict::rank_taken, -1);
+    peers_[size_t(rank)] = std::move(guest.socket());
   }
 
   std::string missing() const {
@@ -359,18 +357,21 @@ Socket join(const World& world, const MeetingPoint& point, double timeout, int& 
   const auto end = after(timeout);
   const std::string self = "rank " + std::to_string(world.rank);
   Socket rank0;
-  std::optional<Verdict> reply = Verdict::too_slow;  // to the greeting: then once more
-  while (reply == Verdict::too_slow) {
+  std::optional<Verdict> reply;
+  std::string others;  // who is at the meeting point instead
+  do {
     rank0 = reach(world, point, end);
     if (!rank0)
       throw UserError(self + " waited " + seconds(timeout) + " for rank 0 at " + point.name() +
-                      advice(world));
+                      others + advice(world));
     // Rank 0 itself reports whom it waits for, and its exit is noticed here: wait a little longer.
     if (!wait_readable(rank0.fd(), after(timeout + 1)))
       throw UserError(self + " waited " + seconds(timeout) + " for the other ranks" +
                       advice(world));
     reply = receive(rank0, fd);
-  }
+    // Perhaps a previous attempt of the same job, about to end.
+    if (reply == Verdict::other_job) others = ", where another job's processes meet", pause();
+  } while (reply == Verdict::other_job || reply == Verdict::too_slow);
   if (!reply) throw UserError(self + ": rank 0 ended before all ranks had come" + advice(world));
   if (reply == Verdict::other_size)
     throw UserError(self + " of " + std::to_string(world.size) +

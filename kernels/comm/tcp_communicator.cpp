@@ -88,7 +88,7 @@ class Outbox {
 // A frame that arrives in parts.
 class Inbox {
  public:
-  enum class State { ended, waiting, complete };
+  enum class State { ended, waiting, complete, nonsense };
   // Takes what has arrived, up to the end of a frame.
   State receive(int fd) {
     while (got_ < sizeof head_ + head_.bytes) {
@@ -104,7 +104,7 @@ class Inbox {
       if (n <= 0) return State::ended;
       got_ += size_t(n);
       if (got_ == sizeof head_ && (head_.bytes > max_frame || head_.kind > Kind::end))
-        return State::ended;
+        return State::nonsense;
     }
     got_ = 0;
     return State::complete;
@@ -282,10 +282,8 @@ class TcpCommunicator final : public Communicator {
       if (eventfd_t count; items[0].revents) eventfd_read(wake_.fd(), &count);
       for (size_t i = 0; i < peers_.size(); ++i) {
         const short events = items[1 + i].revents;
-        if (events & POLLOUT && !peers_[i]->outbox.send_to(peers_[i]->socket.fd()))
-          lose(*peers_[i]);
-        else if (events & ~POLLOUT)
-          receive(*peers_[i]);
+        if (events & POLLOUT) peers_[i]->outbox.send_to(peers_[i]->socket.fd());
+        if (events & ~POLLOUT) receive(*peers_[i]);
       }
       if (Clock::now() - last_beat < beat) continue;
       last_beat = Clock::now();
@@ -295,7 +293,10 @@ class TcpCommunicator final : public Communicator {
 
   void receive(Peer& peer) {
     const Inbox::State state = peer.inbox.receive(peer.socket.fd());
-    if (state == Inbox::State::ended) return lose(peer);
+    if (state == Inbox::State::ended)
+      return lose(peer, " has died, or its machine can't be reached");
+    if (state == Inbox::State::nonsense)
+      return lose(peer, " sent what is no message of this program");
     if (state == Inbox::State::waiting) return;
     const Kind kind = peer.inbox.kind();
     Bytes data = peer.inbox.take();
@@ -322,13 +323,11 @@ class TcpCommunicator final : public Communicator {
     }
   }
 
-  void lose(Peer& peer) {
+  void lose(Peer& peer, const char* why) {
     peer.open = false;
     {
       const std::lock_guard lock(mutex_);
-      if (failure_.empty())
-        failure_ =
-            "rank " + std::to_string(peer.rank) + " has died, or its machine can't be reached";
+      if (failure_.empty()) failure_ = "rank " + std::to_string(peer.rank) + why;
     }
     if (place_.rank == 0) end_run();
     arrived_.notify_all();

@@ -188,6 +188,32 @@ TEST(Collectives, WaitForAPeerThatIsBusy) {
   expect_all_end_well(ranks);
 }
 
+// Stopped in a save: without a heartbeat it counts as one that doesn't answer.
+TEST(Collectives, NoticeABusyPeerThatIsStopped) {
+  Ranks ranks = start_ranks(2, 4096, 0.5, [](Communicator& peers) {
+    if (peers.rank() == 0) {
+      peers.busy(Busy::saving);
+      raise(SIGSTOP);
+    }
+    peers.barrier();
+    return 0;
+  });
+  expect_failure(*ranks[1], "rank 1: rank 0 has not answered for 0.5 s (--timeout)\n");
+  kill(ranks[0]->pid(), SIGKILL);
+}
+
+TEST(Collectives, NoticeASaveThatNeverEnds) {
+  Ranks ranks = start_ranks(2, 4096, 0.1, [](Communicator& peers) {
+    if (peers.rank() == 0) {
+      peers.busy(Busy::saving);
+      usleep(5000000);
+    }
+    peers.barrier();
+    return 0;
+  });
+  expect_failure(*ranks[1], "rank 1: rank 0 has been saving for 1 s (10 times --timeout)\n");
+}
+
 TEST(Collectives, RefuseOtherOptionsOnOtherRanks) {
   const SharedRegion region = SharedRegion::create(2);
   make_shared_memory_communicator({.rank = 0, .size = 2, .fd = region.fd(), .bucket_bytes = 4096});

@@ -164,6 +164,15 @@ TEST(Launch, ASecondSignalEndsAtOnce) {
   EXPECT_EQ(count(ending.errors, "saved 0"), 0u) << ending.errors;
 }
 
+TEST(Launch, EndsARunWhoseWorkerDoesntReactToASignal) {
+  Child run = launcher(2, "stopping");
+  wait_until_up(run);
+  kill(run.pid(), SIGTERM);
+  const Ending ending = end_of(run, 128 + SIGTERM, 9);
+  EXPECT_EQ(count(ending.errors, "rank 1 does not react to SIGTERM; the run is ended\n"), 1u)
+      << ending.errors;
+}
+
 TEST(Launch, NoticesAStuckWorker) {
   Child run = launcher(2, train(1000, 1, 5, SIGSTOP));
   const Ending ending = end_of(run, 1);

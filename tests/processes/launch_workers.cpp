@@ -143,6 +143,15 @@ int stubborn(const Words&) {
   return sleep_on({});
 }
 
+// stopping: rank 1 is stopped by SIGTERM, as one that hangs in the kernel would be
+int stop_by_sigterm(const Words&) {
+  World world = own_world();
+  const auto peers = connect_hosts(world, 1 << 16, 20);
+  signal(SIGTERM, world.rank == 1 ? [](int) { raise(SIGSTOP); } : [](int) {});
+  std::fprintf(stderr, "up %d\n", world.rank);
+  while (true) sleep(1);
+}
+
 __attribute__((constructor)) void be_a_worker() {
   const char* variable = std::getenv(worker_variable);
   if (!variable) return;
@@ -157,6 +166,7 @@ __attribute__((constructor)) void be_a_worker() {
       {"affinity", affinity},
       {"stubborn", stubborn},
       {"in-turn", in_turn},
+      {"stopping", stop_by_sigterm},
       {"synced-batchnorm", run_synced_batchnorm},
       {"mean-statistics", run_mean_statistics}};
   int code = 93;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/processes/host_comm.h"
+#include "engine/processes/rendezvous.h"
 #include "tests/messages.h"
 #include "tests/processes/network.h"
 #include "tests/processes/processes.h"
@@ -145,6 +146,60 @@ TEST(TcpCommunicator, WhoIsBusyMayLetTheOthersWait) {
   expect_all_end_well(ranks);
 }
 
+TEST(TcpCommunicator, WhoIsStoppedInASaveIsNoticed) {
+  Ranks ranks = start_ranks(2, 1, [](Communicator& peers) {
+    if (peers.rank() == 1) {
+      peers.busy(Busy::saving);
+      usleep(1200000);  // rank 0 has heard of it
+      raise(SIGSTOP);
+    }
+    peers.barrier();
+    return 0;
+  });
+  expect_failure(*ranks[0], "rank 0: rank 1 has not answered for 1 s (--timeout)\n");
+  kill(ranks[1]->pid(), SIGKILL);
+}
+
+// One that says how much it sends, and then no more, delays nobody's heartbeat.
+TEST(TcpCommunicator, HalfAFrameHoldsUpNobody) {
+  const int port = free_port();
+  Ranks ranks;
+  ranks.push_back(start_rank(0, 3, port, 2, [](Communicator& peers) {
+    peers.all_reduce_scalar(1);
+    return 0;
+  }));
+  ranks.push_back(start_rank(1, 3, port, 2, [](Communicator& peers) {
+    peers.all_reduce_scalar(1);
+    return 0;
+  }));
+  ranks.push_back(std::make_unique<Child>([port] {
+    const auto sockets = meet_over_network(world_of(2, 3, port), 2);
+    const uint32_t half[] = {0, 1000, 0};
+    send(sockets[0].fd(), half, sizeof half, MSG_NOSIGNAL);
+    sleep(30);
+    return 0;
+  }));
+  expect_failure(*ranks[0], "rank 0: rank 2 has not answered for 2 s (--timeout)\n");
+  expect_failure(*ranks[1], "");
+}
+
+TEST(TcpCommunicator, AFrameLargerThanAnyIsNotReadIntoMemory) {
+  const int port = free_port();
+  Ranks ranks;
+  ranks.push_back(start_rank(0, 2, port, 5, [](Communicator& peers) {
+    peers.all_reduce_scalar(1);
+    return 0;
+  }));
+  ranks.push_back(std::make_unique<Child>([port] {
+    const auto sockets = meet_over_network(world_of(1, 2, port), 5);
+    const uint32_t head[] = {0, 0xffffffffu};
+    send(sockets[0].fd(), head, sizeof head, MSG_NOSIGNAL);
+    sleep(30);
+    return 0;
+  }));
+  expect_failure(*ranks[0], "rank 0: rank 1 sent what is no message of this program\n");
+}
+
 TEST(TcpCommunicator, NamesWhoDoesntCome) {
   const int port = free_port();
   const auto nothing = [](Communicator&) { return 0; };
@@ -168,10 +223,10 @@ TEST(TcpCommunicator, TurnsAwayWhoDoesntBelong) {
   const Ending other = Child([=] {
                          World world = world_of(1, 2, port);
                          world.master = "another job";
-                         connect_hosts(world, 4096, 5);
+                         connect_hosts(world, 4096, 0.5);
                          return 0;
                        }).wait();
-  EXPECT_TRUE(has(other.errors, "rank 0 ended before"));
+  EXPECT_TRUE(has(other.errors, "where another job's processes meet"));
   ranks.push_back(start_rank(1, 2, port, 20, meets));
   expect_all_end_well(ranks);
 }

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
@@ -37,12 +38,19 @@ void clean_environment(int threads) {
 int become_launcher(const std::string& folder, const std::string& words, const std::string& output,
                     const ProgramOptions& options) {
   if (chdir(folder.c_str()) != 0) return 98;
-  const int fd = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  const int fd = options.output >= 0 ? options.output
+                                     : open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0) return 98;
   if (options.address_space) {
     const rlimit limit{options.address_space, options.address_space};
     if (setrlimit(RLIMIT_AS, &limit) != 0) return 98;
   }
+  if (options.file_size) {
+    const rlimit limit{options.file_size, options.file_size};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return 98;
+  }
+  for (const int number : options.ignored) std::signal(number, SIG_IGN);
+  for (const int number : options.closed) close(number);
   clean_environment(options.threads);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
   std::vector<std::string> list = split_words(words);

@@ -23,6 +23,10 @@ struct ProgramOptions {
   int threads = 1;                                                    // of one process
   size_t address_space = 0;                                           // max bytes; 0: no limit
   std::vector<std::pair<std::string, std::string>> environment = {};  // added to the test's own
+  int output = -1;                // a descriptor to print to; -1: a file, for Finished::output
+  std::vector<int> closed = {};   // of the standard descriptors
+  std::vector<int> ignored = {};  // signals
+  size_t file_size = 0;           // max bytes; 0: no limit
 };
 
 class Program {
