@@ -99,6 +99,30 @@ TEST_F(ProgramFaults, AStopAtTheEndOfAnEpochLosesNoEvaluation) {
   EXPECT_EQ(metric(in("run"), "epoch", "val_top1").size(), size_t(step + 1));
 }
 
+TEST_F(ProgramFaults, RankZeroStoppedInASaveIsNoticed) {
+  for (const std::string device : {"cpu", "simt"}) {
+    std::filesystem::remove_all(in("run"));
+    Program run(folder_.path(), "-n 2 --oversubscribe " + endless +
+                                    "--save-every 1steps --timeout 2 --device " + device);
+    const pid_t rank0 = run.worker(0);
+    const auto saving = [this] { return std::filesystem::exists(in("run/.saving-step")); };
+    bool stopped = false;
+    for (const double start = seconds_now(); !stopped && seconds_now() - start < 30; usleep(500)) {
+      if (!saving()) continue;
+      kill(rank0, SIGSTOP);
+      usleep(10000);
+      stopped = saving();
+      if (!stopped) kill(rank0, SIGCONT);
+    }
+    ASSERT_TRUE(stopped);
+    const Finished end = run.wait();
+    EXPECT_EQ(end.code, 1);
+    EXPECT_TRUE(has(end.errors, "rank 1: rank 0 has not answered for 2 s (--timeout)\n")) << device;
+    EXPECT_LT(end.seconds, 8);  // 2 s until its heartbeat is missed, 2 s, and 2 s for it to end
+    EXPECT_FALSE(run.anyone_left());
+  }
+}
+
 TEST_F(ProgramFaults, AFullDisk) {
   const SmallDisk disk(in("disk"), "40m");  // a checkpoint without moments takes 22 MB
   if (!disk.mounted()) GTEST_SKIP() << "can't mount a small disk here";
