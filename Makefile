@@ -4,6 +4,7 @@
 #: make test        build and run all tests; FILTER=layernorm: those with the word in their name
 #: make test-all    the same with many more shapes
 #: make asan        the same under the address and undefined-behaviour sanitizers
+#: make chaos      runs killed, stopped, denied their files, and resumed; SECONDS=1200 SEED=1
 #: make debug       build/debug/tests, unoptimised, for gdb: see README, "Step through a kernel"
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--model resnet50 --filter conv"
 #: make resources   registers, shared memory, occupancy of each CUDA kernel; UPDATE=1 commits to them
@@ -96,7 +97,7 @@ cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
 # tests/gpu is built for both, tests/simt for the stand-in alone, tests/fuzz is a program of its own.
 test_rooms := $(filter-out tests/gpu tests/simt tests/fuzz,$(patsubst %/,%,$(wildcard tests/*/)))
-test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(call in,cpp,$(test_rooms)))
+test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out %/file_faults.cpp,$(call in,cpp,$(test_rooms))))
 gpu_test_sources := $(call in,cpp,tests/gpu) $(call in,cu,tests/gpu)
 gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objects),cuda), \
   $(patsubst %,$(BUILD)/obj/$(build)/%.o,$(basename $(gpu_test_sources))))
@@ -121,7 +122,7 @@ cuda_arch ?= $(call gencode,$(gpu_arch:90=90a)) $(if $(gpu),,-gencode arch=compu
 dist_archs := 75 80 90a
 dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
 
-.PHONY: all deps test test-all asan debug bench dist resources gpu-check peers format help clean found check-packages \
+.PHONY: all deps test test-all asan chaos debug bench dist resources gpu-check peers format help clean found check-packages \
   check-cuda always
 all: found $(BUILD)/launcher
 
@@ -214,7 +215,11 @@ $(BUILD)/tests: $(tests_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
 
-test: all $(BUILD)/tests $(BUILD)/fuzz
+# For LD_PRELOAD: file calls that fail (tests/program/chaos_test.cpp).
+$(BUILD)/file_faults.so: tests/program/file_faults.cpp
+	$(call compile,) -fPIC -shared -o $@ $<
+
+test: all $(BUILD)/tests $(BUILD)/fuzz $(BUILD)/file_faults.so
 	@NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
 test-all:
 	@BAREVISION_TEST_ALL=1 $(MAKE) test FILTER="$(FILTER)"
@@ -222,6 +227,12 @@ test-all:
 # stand-in runs too.
 asan:
 	@$(MAKE) BUILD=$(BUILD)/sanitized CUDA=0 OPT=-O1 SANITIZE="$(sanitizers)" test FILTER="$(FILTER)"
+
+# Runs that are killed, stopped, denied their files, and resumed, for SECONDS; ends with a table.
+SECONDS ?= 600
+chaos: all $(BUILD)/tests $(BUILD)/file_faults.so
+	@BAREVISION_CHAOS_SECONDS=$(SECONDS) BAREVISION_CHAOS_SEED=$(SEED) BAREVISION_MODELS=$(CURDIR)/models \
+	  $(BUILD)/tests --gtest_filter='Chaos.*'
 
 # For gdb: variables stay where the source has them.
 debug:

@@ -86,14 +86,16 @@ Program::~Program() {
   std::filesystem::remove(output_path_, ignored);
 }
 
-pid_t Program::worker(int rank) const {
+pid_t Program::worker(int rank, double limit) const {
   const std::string own = std::to_string(pid());
   const std::string mark = '\0' + ("RANK=" + std::to_string(rank)) + '\0';
-  for (const double start = seconds_now(); seconds_now() - start < 10; usleep(1000)) {
+  const double start = seconds_now();
+  do {
     std::istringstream children(contents("/proc/" + own + "/task/" + own + "/children"));
     for (pid_t child = 0; children >> child;)
       if (environment_of(child).find(mark) != std::string::npos) return child;
-  }
+    usleep(1000);
+  } while (seconds_now() - start < limit);
   throw std::runtime_error("no worker of rank " + std::to_string(rank));
 }
 

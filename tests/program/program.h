@@ -35,8 +35,8 @@ class Program {
   Program(const std::string& folder, const std::string& words, ProgramOptions options = {});
   ~Program();
   pid_t pid() const { return child_.pid(); }
-  // The worker of this rank, once there is one.
-  pid_t worker(int rank) const;
+  // The worker of this rank, once there is one; throws if there is none within `limit` seconds.
+  pid_t worker(int rank, double limit = 10) const;
   Finished wait(double limit = 60);
   bool anyone_left() const { return child_.anyone_left(); }
 

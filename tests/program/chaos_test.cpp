@@ -1,0 +1,276 @@
+// Hostile days: runs that are killed, stopped, denied their files, crowded by strangers, at random
+// times, and resumed until they are done. A trial is survived if the run then has the weights, or
+// the losses, of one that nobody disturbed. `make test` makes a few trials; `make chaos SECONDS=1200`
+// goes on for that long, and SEED=... repeats.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <random>
+
+#include "engine/files/checkpoint.h"
+#include "kernels/devices/devices.h"
+#include "tests/processes/network.h"
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+constexpr int steps = 8;
+const std::string model =
+    on_vit + "--data cifar --batch 6 --save-every 2steps --out run --timeout 2 --keep 2 ";
+const std::string until = "--steps " + std::to_string(steps) + " ";
+
+int number(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text && *text ? std::atoi(text) : otherwise;
+}
+
+struct Tally {
+  int tried = 0, survived = 0;
+};
+
+class Chaos : public ProgramTest {
+ protected:
+  static void TearDownTestSuite() {
+    if (number("BAREVISION_CHAOS_SECONDS", 0) == 0) return;
+    std::printf("%-42s %8s %9s\n", "", "tried", "survived");
+    for (const auto& [name, tally] : tallies())
+      std::printf("%-42s %8d %9d\n", name.c_str(), tally.tried, tally.survived);
+  }
+  static std::map<std::string, Tally>& tallies() {
+    static std::map<std::string, Tally> all;
+    return all;
+  }
+
+  void SetUp() override {
+    make_cifar(in("cifar"));
+    random_.seed(unsigned(seed_));
+  }
+
+  // Makes trials: a few, or for this test's share of the time.
+  template <class Trial>
+  void repeat(const std::string& name, int few, Trial trial) {
+    const double share = number("BAREVISION_CHAOS_SECONDS", 0) / 6.0, start = seconds_now();
+    Tally& tally = tallies()[name];
+    for (int i = 0; share > 0 ? seconds_now() - start < share : i < few; ++i) {
+      std::filesystem::remove_all(in("run"));
+      ++tally.tried;
+      trial(i);
+      if (HasFailure()) {
+        const std::string kept = "/tmp/barevision-chaos-" + std::to_string(getpid());
+        std::filesystem::remove_all(kept);
+        std::filesystem::copy(in("run"), kept,
+                              std::filesystem::copy_options::recursive |
+                                  std::filesystem::copy_options::copy_symlinks);
+        FAIL() << name << ", trial " << i << ", seed " << seed_ << "; the run folder is in "
+               << kept;
+      }
+      ++tally.survived;
+    }
+  }
+
+  int below(int n) { return int(random_() % unsigned(n)); }
+
+  std::string start_or_resume() const {
+    return std::filesystem::exists(in("run/last")) ? "--resume run " + until : model + until;
+  }
+
+  // The run that nobody disturbs.
+  const std::string& reference(int processes) {
+    std::string& weights = references_[processes];
+    if (!weights.empty()) return weights;
+    std::filesystem::remove_all(in("run"));
+    go("-n " + std::to_string(processes) + " " + model + until);
+    losses_ = losses(in("run"));
+    weights = contents(in("run/last/weights.safetensors"));
+    std::filesystem::remove_all(in("run"));
+    return weights;
+  }
+  void expect_same_weights(int processes) {
+    EXPECT_TRUE(contents(in("run/last/weights.safetensors")) == reference_of(processes));
+  }
+  const std::string& reference_of(int processes) const { return references_.at(processes); }
+  // Each step logged once, with the loss of the undisturbed run.
+  void expect_losses(double tolerance) const {
+    const std::vector<double> ours = losses(in("run"));
+    ASSERT_EQ(ours.size(), losses_.size());
+    for (size_t i = 0; i < ours.size(); ++i)
+      EXPECT_NEAR(ours[i], losses_[i], tolerance * std::abs(losses_[i])) << "step " << i + 1;
+  }
+
+  // One attempt that something ends, or that gets to its end. `changing`: by any number of
+  // processes, on any device.
+  void disturbed_attempt(bool changing) {
+    const int processes = changing ? 1 + below(3) : 2;
+    const std::string device =
+        changing && is_built(DeviceKind::simt) && below(3) == 0 ? "simt" : "cpu";
+    Program run(folder_.path(), "-n " + std::to_string(processes) + " " + start_or_resume() +
+                                    "--oversubscribe --precision fp32 --device " + device);
+    const int act = below(6);
+    usleep(unsigned(below(device == "simt" ? 6000000 : 1500000)));
+    const pid_t launcher = run.pid();
+    try {
+      if (act == 0) kill(launcher, SIGKILL);
+      if (act == 1) kill(launcher, SIGTERM);
+      if (act == 2) kill(-launcher, SIGINT);
+      if (act == 3) kill(run.worker(below(processes), 0), SIGKILL);
+      if (act == 4) kill(run.worker(below(processes), 0), SIGSTOP);
+      if (act == 5) kill(launcher, SIGHUP);
+    } catch (const std::exception&) {
+      // It has ended already.
+    }
+    if (act == 4 && processes == 1) kill(launcher, SIGTERM);
+    const Finished end = run.wait(30);
+    EXPECT_NE(end.code, -1) << "still running after action " << act;
+    EXPECT_NE(end.code, 2) << end.errors;
+    EXPECT_FALSE(run.anyone_left());
+  }
+
+  const int seed_ = number("BAREVISION_CHAOS_SEED", int(getpid()));
+  std::mt19937 random_;
+  std::map<int, std::string> references_;
+  std::vector<double> losses_;
+};
+
+TEST_F(Chaos, KilledAndResumedOnTheSameProcesses) {
+  reference(2);
+  repeat("killed and resumed: equal bits", 2, [&](int) {
+    for (int attempt = 0; attempt < 3; ++attempt) disturbed_attempt(false);
+    go("-n 2 " + start_or_resume());
+    expect_same_weights(2);
+    expect_losses(0);
+  });
+}
+
+TEST_F(Chaos, KilledAndResumedOnOthers) {
+  reference(2);
+  repeat("killed, resumed on others: equal losses", 1, [&](int) {
+    for (int attempt = 0; attempt < 3; ++attempt) disturbed_attempt(true);
+    go("-n 2 --device cpu " + start_or_resume());
+    EXPECT_EQ(load_checkpoint(in("run")).step, steps);
+    expect_losses(2e-3);
+  });
+}
+
+// Every call that changes a file fails once, or is the last one of its process.
+TEST_F(Chaos, FileCallsThatFail) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the shim doesn't go with the address sanitizer";
+#endif
+  reference(1);
+  const std::string shim = std::filesystem::path(own_path()).parent_path() / "file_faults.so";
+  const auto with_fault = [&](int at, int fault) {
+    const auto text = [](int n) { return std::to_string(n); };
+    return run_program(folder_.path(), "-n 1 " + model + until,
+                       {.environment = {{"LD_PRELOAD", shim},
+                                        {"FILE_FAULT_AT", text(at)},
+                                        {"FILE_FAULT", text(fault)},
+                                        {"FILE_FAULT_COUNT", in("calls")}}});
+  };
+  ASSERT_EQ(with_fault(0, 0).code, 0);
+  const int calls = std::atoi(contents(in("calls")).c_str());
+  ASSERT_GT(calls, 60);
+  const bool few = number("BAREVISION_CHAOS_SECONDS", 0) == 0;
+  const int first = below(few ? calls / 4 : 1);
+  repeat("a file call fails, or is the last", 4, [&](int i) {
+    const int at = 1 + (first + i / 3 + (few ? i * calls / 4 : 0)) % calls;
+    const int fault = std::array{0, ENOSPC, EIO}[size_t(i) % 3];
+    const Finished end = with_fault(at, fault);
+    SCOPED_TRACE("call " + std::to_string(at) + ", errno " + std::to_string(fault) + ": " +
+                 end.errors);
+    EXPECT_TRUE(end.code == 0 || end.code == 1 || end.code == 2 || end.code == 128 + SIGKILL)
+        << end.code;
+    EXPECT_LE(std::ranges::count(end.errors, '\n'), fault == 0 ? 1 : 2);
+    go("-n 1 " + start_or_resume());
+    expect_same_weights(1);
+  });
+}
+
+TEST_F(Chaos, StrangersAtThePort) {
+  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+  repeat("two machines among strangers", 1, [&](int) {
+    const int port = free_port();
+    const auto machine = [&](int rank) {
+      return std::make_unique<Program>(
+          folder_.path(),
+          on_vit + "--data synthetic --batch 2 --steps 2 --device simt --timeout 20 --out run",
+          ProgramOptions{.environment = {{"RANK", std::to_string(rank)},
+                                         {"WORLD_SIZE", "2"},
+                                         {"LOCAL_RANK", "0"},
+                                         {"LOCAL_WORLD_SIZE", "1"},
+                                         {"MASTER_ADDR", "127.0.0.1"},
+                                         {"MASTER_PORT", std::to_string(port)}}});
+    };
+    const auto first = machine(0);
+    const unsigned seed = random_();
+    const Child strangers([port, seed] {
+      std::mt19937 random(seed);
+      std::vector<Socket> open;
+      for (const double start = seconds_now(); seconds_now() - start < 30; usleep(2000)) {
+        Socket made(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        const sockaddr_in address = loopback(port + 1);
+        if (connect(made.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
+            errno != EINPROGRESS)
+          continue;
+        std::string noise(random() % 100, '\0');
+        for (char& c : noise) c = char(random());
+        if (send(made.fd(), noise.data(), noise.size(), MSG_NOSIGNAL) < 0) continue;
+        if (open.size() < 200)
+          open.push_back(std::move(made));
+        else
+          open[random() % open.size()] = std::move(made);
+      }
+      return 0;
+    });
+    usleep(unsigned(below(1000000)));
+    const auto second = machine(1);
+    EXPECT_EQ(first->wait().code, 0);
+    EXPECT_EQ(second->wait().code, 0);
+    EXPECT_EQ(load_checkpoint(in("run")).step, 2);
+  });
+}
+
+TEST_F(Chaos, TwoRunsInOneFolder) {
+  reference(1);
+  repeat("two runs in one folder", 2, [&](int i) {
+    const bool resumed = i % 2;
+    if (resumed) go("-n 1 " + model + "--steps 4");
+    const std::string words = "-n 1 " + start_or_resume();
+    Program one(folder_.path(), words), other(folder_.path(), words);
+    const Finished a = one.wait(), b = other.wait();
+    EXPECT_TRUE(a.code == 0 || b.code == 0) << a.errors << b.errors;
+    for (const Finished& end : {a, b})
+      EXPECT_TRUE(end.code == 0 || end.code == 2) << end.code << end.errors;
+    go("-n 1 --resume run " + until);
+    expect_same_weights(1);
+    expect_losses(0);
+  });
+}
+
+TEST_F(Chaos, ReadersThatStall) {
+  reference(2);
+  repeat("a reader that stalls", 1, [&](int) {
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    const Socket reader(ends[0]), writer(ends[1]);
+    fcntl(ends[1], F_SETPIPE_SZ, 4096);
+    const std::string filled(size_t(below(4097)), '.');
+    ASSERT_EQ(write(ends[1], filled.data(), filled.size()), ssize_t(filled.size()));
+    const Finished end = run_program(folder_.path(), "-n 2 " + model + until, {.output = ends[1]});
+    EXPECT_EQ(end.code, 0) << end.errors;
+    expect_same_weights(2);
+  });
+}
+
+}  // namespace
+}  // namespace bv::test
