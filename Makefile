@@ -4,6 +4,7 @@
 #: make test        build and run all tests; FILTER=layernorm: those with the word in their name
 #: make test-all    the same with many more shapes
 #: make asan        the same under the address and undefined-behaviour sanitizers
+#: make tsan       the host code under the thread sanitizer
 #: make chaos      runs killed, stopped, denied their files, and resumed; SECONDS=1200 SEED=1
 #: make debug       build/debug/tests, unoptimised, for gdb: see README, "Step through a kernel"
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--model resnet50 --filter conv"
@@ -122,7 +123,7 @@ cuda_arch ?= $(call gencode,$(gpu_arch:90=90a)) $(if $(gpu),,-gencode arch=compu
 dist_archs := 75 80 90a
 dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
 
-.PHONY: all deps test test-all asan chaos debug bench dist resources gpu-check peers format help clean found check-packages \
+.PHONY: all deps test test-all asan tsan chaos debug bench dist resources gpu-check peers format help clean found check-packages \
   check-cuda always
 all: found $(BUILD)/launcher
 
@@ -177,9 +178,11 @@ $(BUILD)/dist/obj/%.o: %.cpp | check-packages
 remember = @mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
 $(BUILD)/cuda_arch: always
 	$(call remember,$(cuda_arch))
-$(BUILD)/devices: always
-	$(call remember,simt $(SIMT) cuda $(NVCC))
-$(BUILD)/obj/tests/kernels/device.o $(BUILD)/obj/bench/kernel_bench.o: $(BUILD)/devices
+$(BUILD)/choices: always
+	$(call remember,$(VERSION) simt $(SIMT) cuda $(NVCC) nccl $(NCCL) cudnn $(CUDNN) jpeg $(TURBOJPEG) sodium $(SODIUM))
+choosing := $(shell grep -rlE 'BAREVISION_(VERSION|SIMT|CUDA|NCCL|CUDNN|TURBOJPEG|SODIUM)' --include='*.cpp' .)
+$(foreach room,obj obj/simt obj/cuda asan,$(patsubst %.cpp,$(BUILD)/$(room)/%.o,$(choosing:./%=%) \
+  $(call in,cpp,data/decode))): $(BUILD)/choices
 always:
 # Runs first, so it must run on any CPU.
 $(BUILD)/obj/engine/cpu_check.o: engine/cpu_check.cpp | check-packages
@@ -227,6 +230,13 @@ test-all:
 # stand-in runs too.
 asan:
 	@$(MAKE) BUILD=$(BUILD)/sanitized CUDA=0 OPT=-O1 SANITIZE="$(sanitizers)" test FILTER="$(FILTER)"
+
+# The host's threads under the thread sanitizer, which knows neither the stand-in's fibers nor GNU
+# OpenMP (tests/tsan.txt). setarch -R: it wants memory where address randomisation may put something.
+tsan:
+	@$(MAKE) BUILD=$(BUILD)/tsan CUDA=0 SIMT=0 OPT=-O1 SANITIZE=-fsanitize=thread $(BUILD)/tsan/launcher $(BUILD)/tsan/tests
+	@TSAN_OPTIONS="suppressions=tests/tsan.txt halt_on_error=1 exitcode=66" BAREVISION_MODELS=$(CURDIR)/models OMP_WAIT_POLICY=passive \
+	  setarch -R $(BUILD)/tsan/tests --gtest_brief=1 --gtest_filter='-KernelTable*:ModelOperations*:Chaos*'
 
 # Runs that are killed, stopped, denied their files, and resumed, for SECONDS; ends with a table.
 SECONDS ?= 600
