@@ -56,6 +56,7 @@ int exit_code(const std::exception& e) {
 }
 
 int work(const CommandLine& line, World world) {
+  const auto started = Profile::Clock::now();
   // Both outlive an error: peers must not see this rank leave before its line is printed.
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
@@ -74,6 +75,7 @@ int work(const CommandLine& line, World world) {
                                          .graphs = !given.no_graph,
                                          .cudnn = given.conv == "cudnn"});
     Setup setup = prepare(line, given, world.size, device, *backend);
+    setup.started = started;
     if (world.size > 1) communicator = connect(world, setup.options, device, *backend);
     return train(std::move(setup), *backend, communicator.get(), cores);
   } catch (const std::exception& e) {

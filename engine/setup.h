@@ -30,6 +30,7 @@ struct Setup {
   std::vector<std::string> notes;             // lines for the user
   int world = 1;                              // processes
   int replicas = 1;                           // copies of the model, each with its share of a batch
+  Profile::Clock::time_point started{};       // when this process did
 };
 
 // From the command line and what initial_options made of it to a run, new or resumed. Only a new

@@ -38,7 +38,7 @@ std::vector<std::string> end_lines(const Options& o, const RunEnd& end) {
           "train longer with: " + command + more};
 }
 
-std::vector<std::string> profile_lines(const Profile& profile) {
+std::vector<std::string> profile_lines(const std::map<std::string, double>& profile) {
   std::vector<std::pair<double, std::string>> rows;
   double total = 0;
   for (const auto& [type, seconds] : profile) {
@@ -46,10 +46,11 @@ std::vector<std::string> profile_lines(const Profile& profile) {
     total += seconds;
   }
   std::sort(rows.rbegin(), rows.rend());
+  rows.emplace_back(total, "total");
   std::vector<std::string> lines;
   for (const auto& [seconds, type] : rows) {
     char text[80];
-    std::snprintf(text, sizeof text, "%-12s %8.3f s %5.1f%%", type.c_str(), seconds,
+    std::snprintf(text, sizeof text, "%-16s %8.3f s %5.1f%%", type.c_str(), seconds,
                   100 * seconds / total);
     lines.emplace_back(text);
   }

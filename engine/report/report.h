@@ -24,6 +24,7 @@ struct RunEnd {
 // Where the weights are, and the command to resume.
 std::vector<std::string> end_lines(const Options&, const RunEnd&);
 
-std::vector<std::string> profile_lines(const Profile&);  // per kind of node, longest first
+// The sections, longest first, and their sum.
+std::vector<std::string> profile_lines(const std::map<std::string, double>& seconds);
 
 }  // namespace bv

@@ -1,30 +1,14 @@
 // A slice of a graph's nodes with its memory. The trainer has one: the whole model, one slot. Saved
 // tensors have a copy for each slot (micro-batch in flight); scratch memory is shared.
 #pragma once
-#include <chrono>
 #include <functional>
-#include <map>
-#include <string>
 #include <vector>
 
 #include "engine/training/plan.h"
+#include "engine/training/profile.h"
 #include "kernels/backend.h"
 
 namespace bv {
-
-// Seconds by node type, forward and backward. The host waits for each node.
-using Profile = std::map<std::string, double>;
-
-template <class F>
-void timed(Profile* profile, Backend& backend, const std::string& type, F run) {
-  if (!profile) return run();
-  backend.synchronize(nullptr);
-  const auto start = std::chrono::steady_clock::now();
-  run();
-  backend.synchronize(nullptr);
-  (*profile)[type] +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 class Stage {
  public:
@@ -44,7 +28,7 @@ class Stage {
     return places_[static_cast<size_t>(slot)][static_cast<size_t>(storage)];
   }
   char* place(int slot, Tensor t) const { return place(slot, graph_->info(t).storage); }
-  void profile(Profile* to) { profile_ = to; }
+  void profile(Profile* to) { profile_ = to; }  // a section per kind of node
 
  private:
   Context bound(Context, int slot) const;

@@ -83,8 +83,10 @@ void Trainer::micro_step(const Batch& batch, const MicroStep& step) {
     context.accumulate = !first;
     stage_.forward(context, 0);
     if (!last || !sync_) return stage_.backward(context, 0);
-    sync_->start();
-    stage_.backward(context, 0, [this](int node) { sync_->reduce(graph_->ready_after(node)); });
+    timed(profile_, *backend_, "all-reduce", [this] { sync_->start(); });
+    stage_.backward(context, 0, [this](int node) {
+      timed(profile_, *backend_, "all-reduce", [&] { sync_->reduce(graph_->ready_after(node)); });
+    });
   });
 }
 
@@ -110,12 +112,14 @@ void Trainer::begin_evaluation() { backend_->zero(sums_.data(), sums_bytes, null
 
 void Trainer::evaluate(const Batch& batch) {
   feed_.upload(batch);
+  stage_.profile(nullptr);  // a section as a whole
   play(evaluation_, [this] {
     Context context = context_;
     context.training = false;
     context.sums = sums_.data<double>();
     stage_.forward(context, 0);
   });
+  stage_.profile(profile_);
 }
 
 EvaluationSums Trainer::end_evaluation() {

@@ -77,7 +77,13 @@ class TrainingLoop {
   void end_epoch(bool whole);
   bool evaluate(EpochRecord&);  // true: the best so far
   bool save_due(bool epoch_ended) const;
-  void save(bool best) { folder_.save(progress_, trainer_, best); }
+  void save(bool best) {
+    in_section("saving", [&] { folder_.save(progress_, trainer_, best); });
+  }
+  template <class F>
+  void in_section(const char* name, F run) {
+    timed(s_.options.profile ? &profile_ : nullptr, backend_, name, run);
+  }
   void print_end();
 
   Setup s_;
@@ -90,7 +96,7 @@ class TrainingLoop {
   std::unique_ptr<Loader> val_;
   RunFolder folder_;
   Schedule schedule_{};
-  Profile profile_;
+  Profile profile_{s_.started};
 
   int64_t batches_, updates_per_epoch_;          // of an epoch
   int64_t horizon_, end_;                        // updates: of the schedule, of the run
@@ -184,6 +190,7 @@ int TrainingLoop::run() {
 
   train_.start(progress_.epoch, progress_.batch);
   epoch_start_ = Clock::now();
+  profile_.enter("other");
   if (progress_.batch == 0 && progress_.loss_count > 0) end_epoch(true);
   bool more = progress_.step < end_;
   while (more) {
@@ -206,8 +213,12 @@ bool TrainingLoop::one_update() {
   Pending now{.start = Clock::now(), .epoch = progress_.epoch};
   bool last = false;
   for (int micro = 0; !last; ++micro) {
-    trainer_.wait_for_upload();
-    const Batch& batch = train_.next();
+    const Batch* next = nullptr;
+    in_section("waiting for data", [&] {
+      trainer_.wait_for_upload();
+      next = &train_.next();
+    });
+    const Batch& batch = *next;
     now.waited += batch.wait_seconds;
     now.images += *o.batch;
     last = micro + 1 == o.accumulate || progress_.batch + 1 == batches_;
@@ -315,7 +326,8 @@ void TrainingLoop::end_epoch(bool whole) {
                      .images_per_second = epoch_images_ / std::max(epoch_seconds_, 1e-9),
                      .peak_memory_bytes = static_cast<int64_t>(trainer_.plan().peak())};
   const bool due = ends || (every > 0 && epoch % every == 0);
-  const bool best = val_ && !stopped_by_ && due && evaluate(record);
+  bool best = false;
+  if (val_ && !stopped_by_ && due) in_section("evaluation", [&] { best = evaluate(record); });
   record.seconds = seconds_between(epoch_start_, Clock::now());
   if (folder_.log()) folder_.log()->epoch(record);
   if (whole) {
@@ -338,8 +350,9 @@ void TrainingLoop::print_end() {
   RunLog* log = folder_.log();
   if (!log) return;
   if (skipped > 0) log->line("bad images skipped: " + format_number(skipped));
+  profile_.enter("end");
   if (s_.options.profile)
-    for (const std::string& line : profile_lines(profile_)) log->line(line);
+    for (const std::string& line : profile_lines(profile_.seconds())) log->line(line);
   for (const std::string& line : end_lines(s_.options, {.stopped = stopped_by_ != 0,
                                                        .capped = end_ < horizon_,
                                                        .has_best = progress_.best_top1 >= 0,

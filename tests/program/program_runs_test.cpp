@@ -5,6 +5,8 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <regex>
+#include <set>
 #include <sstream>
 
 #include "engine/base/json.h"
@@ -110,6 +112,35 @@ TEST_F(ProgramRuns, PlanIsWhatARunReports) {
 }
 
 // Planning its 7 GB takes at most half of that, mostly stacks of threads.
+// Exchange, waiting, evaluation and saving included: the rows add up to the time that the user waits.
+TEST_F(ProgramRuns, TellsWhereTimeWent) {
+  for (const std::string processes : {"1", "2"}) {
+    const double start = seconds_now();
+    const Finished end =
+        go("-n " + processes + " " + on_vit +
+           "--data cifar --batch 4 --epochs 2 --profile --out profiled" + processes);
+    const double wall = seconds_now() - start;
+    std::istringstream lines(end.output);
+    double sum = 0, total = 0;
+    std::set<std::string> names;
+    for (std::string line; std::getline(lines, line);) {
+      std::smatch row;
+      if (!std::regex_match(line, row, std::regex(R"(([a-z -]+?) +([0-9.]+) s +[0-9.]+%)")))
+        continue;
+      (row[1] == "total" ? total : sum) += std::stod(row[2]);
+      names.insert(row[1]);
+    }
+    EXPECT_NEAR(sum, total, .01);
+    // What the profile can't see: the program's start and end, some hundredths of a second.
+    EXPECT_LT(wall - total, .02 * wall + .3);
+    EXPECT_LE(total, wall);
+    for (const char* name :
+         {"attention", "optimizer", "waiting for data", "evaluation", "saving", "start"})
+      EXPECT_TRUE(names.contains(name)) << name << "\n" << end.output;
+    EXPECT_EQ(names.contains("all-reduce"), processes == "2");
+  }
+}
+
 TEST_F(ProgramRuns, PlansALargeModelWithoutAllocatingIt) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer reserves more addresses than any limit";

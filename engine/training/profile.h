@@ -1,0 +1,41 @@
+// Where a run's time goes. Every moment belongs to one section, so the sections add up to all of it.
+#pragma once
+#include <chrono>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "kernels/backend.h"
+
+namespace bv {
+
+class Profile {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit Profile(Clock::time_point start) : since_(start) {}
+  // Ends the current section and begins another. Returns the name of the former.
+  std::string enter(std::string section) {
+    const Clock::time_point now = Clock::now();
+    seconds_[current_] += std::chrono::duration<double>(now - std::exchange(since_, now)).count();
+    return std::exchange(current_, std::move(section));
+  }
+  const std::map<std::string, double>& seconds() const { return seconds_; }  // of ended sections
+
+ private:
+  std::string current_ = "start";
+  Clock::time_point since_;
+  std::map<std::string, double> seconds_;
+};
+
+// Runs in a section of its own; the host waits for the device before and after. Null: just runs.
+template <class F>
+void timed(Profile* profile, Backend& backend, const std::string& section, F run) {
+  if (!profile) return run();
+  backend.synchronize(nullptr);
+  std::string before = profile->enter(section);
+  run();
+  backend.synchronize(nullptr);
+  profile->enter(std::move(before));
+}
+
+}  // namespace bv
