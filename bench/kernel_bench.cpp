@@ -1,5 +1,7 @@
 // make bench: the time of every operation that a training step of a model runs, next to what copying
 // memory and multiplying matrices reach on the same device.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +12,7 @@
 #include "bench/bench.h"
 #include "engine/base/error.h"
 #include "engine/options/model_config.h"
+#include "engine/processes/affinity.h"
 #include "engine/recording.h"
 
 namespace bv::bench {
@@ -64,6 +67,9 @@ void bench_all(Options options) {
   if (getloadavg(&load, 1) != 1) load = 0;
   const Ceilings ceilings = device->ceilings(dtype);
   std::printf("device: %s; load average at start %.1f\n", device->describe().c_str(), load);
+  constexpr double busy = .5;  // per core
+  if (load > busy * usable_cores())
+    std::printf("other work on this machine: the figures are too slow\n");
   std::printf("ceilings: copy %.1f GB/s, matrix product %.0f GFLOP/s (%s)\n",
               ceilings.copy_bytes_per_second / 1e9, ceilings.product_flops_per_second / 1e9,
               ceilings.product.c_str());
@@ -132,6 +138,10 @@ bool parse(int argc, char** argv, Options& options) {
 }  // namespace bv::bench
 
 int main(int argc, char** argv) {
+  // Threads wait asleep, as the launcher's do: beside busy neighbours, spinning ones take many times as
+  // long. OpenMP reads this before main.
+  if (!std::getenv("OMP_WAIT_POLICY") && setenv("OMP_WAIT_POLICY", "passive", 1) == 0)
+    execv("/proc/self/exe", argv);
   bv::bench::Options options;
   if (!bv::bench::parse(argc, argv, options)) {
     std::fputs(bv::bench::usage, stderr);
