@@ -79,11 +79,10 @@ std::string nearest(std::string_view word, std::span<const std::string> known) {
 
 std::string suggestion(std::string_view word, std::span<const std::string> known,
                        std::string_view prefix) {
+  const size_t slip = std::min<size_t>(2, word.size() / 3);  // farther away, another thing is meant
   const std::string best = nearest(word, known);
-  if (best.empty()) return "";
-  const std::string name = std::string(prefix) + best;
-  const bool likely = edit_distance(word, best) <= std::max<size_t>(2, word.size() / 3);
-  return likely ? " (did you mean " + name + "?)" : " (the nearest known one is " + name + ")";
+  if (best.empty() || edit_distance(word, best) > slip) return "";
+  return " (did you mean " + std::string(prefix) + best + "?)";
 }
 
 std::string printable(std::string_view text, size_t max_length) {

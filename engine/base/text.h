@@ -21,7 +21,7 @@ std::string join(std::span<const std::string> items, std::string_view separator)
 
 // The known word of smallest edit distance to `word`; empty if that is too long to be a name.
 std::string nearest(std::string_view word, std::span<const std::string> known);
-// " (did you mean NEAREST?)" if that is likely, else " (the nearest known one is NEAREST)".
+// " (did you mean NEAREST?)" if that is one slip away, or two in a long word; else nothing.
 std::string suggestion(std::string_view word, std::span<const std::string> known,
                        std::string_view prefix = "");
 

@@ -4,6 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/options/foreign_names.h"
 
 namespace bv {
 
@@ -41,8 +42,9 @@ std::vector<std::string> known_flags() {
   for (const std::string& word : rest) {
     if (!word.starts_with('-')) continue;
     const std::string flag = word.substr(0, word.find('='));
-    throw UserError("unknown option " + printable(flag) + suggestion(flag, known_flags()) +
-                    see_help);
+    const std::string elsewhere = advice_for_foreign(flag);
+    throw UserError("unknown option " + printable(flag) +
+                    (elsewhere.empty() ? suggestion(flag, known_flags()) : elsewhere) + see_help);
   }
   throw UserError("unexpected argument '" + printable(rest[0]) + "': one MODEL, then options" +
                   see_help);

@@ -1,8 +1,11 @@
 // The command line, the table of options and what is printed from it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/base/text.h"
 #include "engine/options/command_line.h"
+#include "engine/options/foreign_names.h"
 #include "tests/files.h"
 #include "tests/messages.h"
 
@@ -76,7 +79,7 @@ TEST(CommandLineTest, FormsOfAnOption) {
 TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
   expect_error({"vit_tiny", "--lrr", "1"}, "unknown option --lrr (did you mean --lr?)");
   expect_error({"--image_size", "32", "vit_tiny"}, "did you mean --image-size?");
-  expect_error({"vit_tiny", "-q"}, "unknown option -q (");
+  expect_error({"vit_tiny", "-q"}, "unknown option -q;");
   expect_error({"vit_tiny", "more"}, "unexpected argument 'more'");
   expect_error({"vit_tiny", "--lr", "abc"}, "--lr abc: is not a number");
   expect_error({"vit_tiny", "--lr", "1e-3x"}, "is not a number");
@@ -144,6 +147,66 @@ TEST(Text, NumbersAndNames) {
   EXPECT_EQ(nearest("epohcs", known), "epochs");
   EXPECT_FALSE(nearest("zzzzzz", known).empty());
   EXPECT_EQ(nearest(std::string(65, 'x'), known), "");
+}
+
+// Names from timm and torchvision: what is advised exists, and nothing of another meaning is.
+TEST(OptionsTest, NamesFromElsewhereAreTranslated) {
+  expect_error({"vit_tiny", "--batch-size", "32"},
+               "unknown option --batch-size: here it is --batch,");
+  expect_error({"vit_tiny", "-b", "32"}, "unknown option -b: here it is --batch,");
+  expect_error({"vit_tiny", "--drop-path", ".1"}, "--drop-path: here it is --drop-path-rate");
+  expect_error({"vit_tiny", "--mixup", ".8"}, "unknown option --mixup: not there in barevision;");
+  expect_error({"vit_tiny", "--quantum"}, "unknown option --quantum; ./launcher --help");
+  for (const char* flag : {"--opt",
+                           "--opt-eps",
+                           "--opt-betas",
+                           "--wd",
+                           "--sched",
+                           "--sched-on-updates",
+                           "--drop",
+                           "--drop-path",
+                           "--attn-drop",
+                           "--smoothing",
+                           "--clip-grad-norm",
+                           "--grad-accum-steps",
+                           "--initial-checkpoint",
+                           "--pretrained",
+                           "--output",
+                           "--experiment",
+                           "--checkpoint-hist",
+                           "--log-interval",
+                           "--print-freq",
+                           "--workers-per-gpu",
+                           "-j",
+                           "--amp",
+                           "--amp-dtype",
+                           "--grad-checkpointing",
+                           "--sync-batchnorm",
+                           "--zero-init-residual",
+                           "--nproc-per-node",
+                           "--norm-weight-decay",
+                           "--no-aug",
+                           "--num-classes",
+                           "--img-size",
+                           "--input-size",
+                           "--data-dir",
+                           "--data-path",
+                           "--model",
+                           "--batch-size",
+                           "-b",
+                           "--lr-scheduler",
+                           "--lr-warmup-epochs",
+                           "--warmup-iters",
+                           "--eval-interval"}) {
+    const std::string advice = advice_for_foreign(flag);
+    EXPECT_EQ(advice.empty(), std::string(flag) == "--workers-per-gpu") << flag;
+    for (const std::string& word : split(advice, ' ')) {
+      if (!word.starts_with("--")) continue;
+      std::string name = word.substr(2, word.find_first_of(",;)") - 2);
+      std::ranges::replace(name, '-', '_');
+      EXPECT_TRUE(find_option(name)) << flag << ": " << word;
+    }
+  }
 }
 
 }  // namespace

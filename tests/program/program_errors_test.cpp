@@ -57,8 +57,7 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
   expect_refused("vit_tyni",
                  "unknown model 'vit_tyni' (did you mean vit_tiny?); there are resnet34, "
                  "resnet50, resnext50_32x4d, vit_large, vit_tiny");
-  expect_refused("vit_tiny --learning 3",
-                 "unknown option --learning (the nearest known one is --version)" + help);
+  expect_refused("vit_tiny --learning 3", "unknown option --learning" + help);
   expect_refused("vit_tiny --bach 3", "unknown option --bach (did you mean --batch?)" + help);
   expect_refused("vit_tiny --lr abc", "--lr abc: is not a number");
   expect_refused("vit_tiny --batch 2.5", "--batch 2.5: is not a whole number");
