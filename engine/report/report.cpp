@@ -2,12 +2,50 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "engine/base/text.h"
 #include "engine/training/plan.h"
 
 namespace bv {
+
+namespace {
+
+// "adamw, lr 0.0005, cosine after 2 epochs of warm-up, weight decay 0.05; batch 64, 30 epochs"
+std::string recipe(const Options& o) {
+  const auto number = [](double x) { return format_number(x, 6); };
+  const std::string warmup = o.warmup_steps > 0    ? std::to_string(o.warmup_steps) + " updates"
+                             : o.warmup_epochs > 0 ? number(o.warmup_epochs) + " epochs"
+                                                   : "";
+  std::string text =
+      o.optimizer + ", lr " + number(o.lr) + ", " + o.schedule +
+      (warmup.empty() ? "" : " after " + warmup + " of warm-up") + ", weight decay " +
+      number(o.weight_decay) + "; batch " + std::to_string(*o.batch) +
+      (o.accumulate > 1 ? " x " + std::to_string(o.accumulate) : "") + ", " + number(o.epochs) +
+      (o.epochs == 1 ? " epoch" : " epochs") + ", augment " + o.augment;
+  if (o.label_smoothing > 0) text += ", label smoothing " + number(o.label_smoothing);
+  if (o.clip_grad > 0) text += ", clip " + number(o.clip_grad);
+  return text;
+}
+
+// To paste into a shell.
+std::string quoted(const std::string& word) {
+  constexpr const char* plain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:,@%";
+  if (!word.empty() && word.find_first_not_of(plain) == word.npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+// How the user started this program.
+std::string own_command() {
+  const char* command = std::getenv("BAREVISION_COMMAND");  // by the script `launcher`
+  return command && *command ? quoted(command) : "./launcher";
+}
+
+}  // namespace
 
 std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
   const Options& o = s.options;
@@ -20,6 +58,7 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
           (s.world == 1 ? " process" : " processes") + ", local batch " +
           std::to_string(*o.local_batch),
       "data: " + s.data.description,
+      "recipe: " + recipe(o),
       "memory: " + format_bytes(head.peak_bytes) + " planned per process (--plan shows it)",
       "run: " + o.out + ", " + std::to_string(head.steps_end) + " steps" +
           (head.steps_done ? ", resumed after step " + std::to_string(head.steps_done) : "")};
@@ -27,8 +66,17 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
   return lines;
 }
 
+std::string plan_head(const Setup& s, const std::string& device, size_t limit) {
+  const Options& o = s.options;
+  const std::string size = std::to_string(*o.image_size);
+  return s.model.name + ", " + size + "x" + size + " images, batch " + std::to_string(*o.batch) +
+         " on " + std::to_string(s.world) + (s.world == 1 ? " process (" : " processes (") +
+         std::to_string(*o.local_batch) + " each), " + o.precision + "; " + device + ", " +
+         format_bytes(limit) + " of memory for each process";
+}
+
 std::vector<std::string> end_lines(const Options& o, const RunEnd& end) {
-  const std::string command = "./launcher --resume " + o.out;
+  const std::string command = own_command() + " --resume " + quoted(o.out);
   if (end.stopped)
     return {"stopped after step " + std::to_string(end.step) + "; saved. Resume with: " + command};
   const std::string more = end.capped ? " --steps " + std::to_string(2 * end.step)

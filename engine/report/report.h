@@ -15,6 +15,9 @@ struct RunHead {
 };
 std::vector<std::string> head_lines(const Setup&, const RunHead&);
 
+// What --plan plans for. limit: bytes of memory that a process may take.
+std::string plan_head(const Setup&, const std::string& device, size_t limit);
+
 struct RunEnd {
   bool stopped;  // by a signal
   bool capped;   // by --steps, before the end of the schedule

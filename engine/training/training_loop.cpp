@@ -16,6 +16,7 @@
 #include "engine/processes/signals.h"
 #include "engine/recording.h"
 #include "engine/report/output.h"
+#include "engine/report/report.h"
 #include "engine/training/memory.h"
 #include "engine/training/run_folder.h"
 #include "engine/training/schedule.h"
@@ -137,18 +138,19 @@ TrainingLoop::TrainingLoop(Setup setup, Backend& backend, Communicator* communic
 
 // Prints what --plan asks for, or refuses a plan that doesn't fit.
 bool TrainingLoop::plan_only() const {
+  // Processes share a machine's memory; each has a GPU's alone.
+  const bool shared = s_.options.device == "cpu" || s_.options.oversubscribe;
+  const size_t peak = trainer_.plan().peak(),
+               limit = backend_.memory_limit() / static_cast<size_t>(shared ? s_.world : 1);
   if (s_.options.plan) {
     if (rank_ == 0) {
+      std::cout << plan_head(s_, backend_.describe(), limit) << "\n";
       print_plan(std::cout, s_.graph, trainer_.layout(), trainer_.plan());
       std::cout << "one step: " << std::fixed << std::setprecision(1)
                 << flops_of(record_step(s_.graph, s_.trainer)) / 1e9 << " GFLOP\n";
     }
     return true;
   }
-  // Processes share a machine's memory; each has a GPU's alone.
-  const bool shared = s_.options.device == "cpu" || s_.options.oversubscribe;
-  const size_t peak = trainer_.plan().peak(),
-               limit = backend_.memory_limit() / static_cast<size_t>(shared ? s_.world : 1);
   if (peak <= limit) return false;
   const int largest = largest_batch(s_, backend_, limit);
   throw UserError(
