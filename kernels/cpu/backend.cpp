@@ -3,6 +3,7 @@
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -46,12 +47,13 @@ bool choose_avx512() {
 class CpuBackend final : public Backend {
  public:
   CpuBackend(int threads, bool overlap)
-      : threads_(threads),
+      // oneDNN computes wrong products where it gets fewer threads than it counts on.
+      : threads_(std::min(threads, omp_get_thread_limit())),
         avx512_(choose_avx512()),
         kernels_(avx512_ ? avx512::make_cpu_kernels() : avx2::make_cpu_kernels()) {
     if (threads < 1) throw std::invalid_argument("a backend needs at least one thread");
     omp_set_dynamic(0);
-    omp_set_num_threads(threads);
+    omp_set_num_threads(threads_);
     if (overlap) communication_.emplace();
   }
 

@@ -141,6 +141,16 @@ TEST_F(ProgramRuns, TellsWhereTimeWent) {
   }
 }
 
+// Fewer threads than OMP_NUM_THREADS asks for: slower, not wrong.
+TEST_F(ProgramRuns, AThreadLimitChangesNoResult) {
+  const std::string words = on_cifar + "--batch 8 --steps 3 --out ";
+  go(words + "one", {.threads = 1});
+  const Finished end =
+      go(words + "limited", {.threads = 2, .environment = {{"OMP_THREAD_LIMIT", "1"}}});
+  EXPECT_TRUE(has(end.output, "cpu, 1 thread,"));
+  expect_same_state("one", "limited");
+}
+
 TEST_F(ProgramRuns, PlansALargeModelWithoutAllocatingIt) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer reserves more addresses than any limit";
