@@ -54,6 +54,9 @@ Image decode_stb(std::span<const uint8_t> file);
 // Walks a PNG's chunks: sizes, names, checksums, end. Returns its Exif orientation.
 int inspect_png(std::span<const uint8_t> file);
 
+// Refuses a GIF that is cut off, or whose data stands for many more pixels than it has.
+void inspect_gif(std::span<const uint8_t> file);
+
 // PPM and PGM of 8 or 16 bits.
 Image decode_pnm(std::span<const uint8_t> file);
 

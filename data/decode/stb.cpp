@@ -133,12 +133,6 @@ void check_bmp(Bytes file) {
     throw BadImage("BMP data is cut off");
 }
 
-void check_gif(Bytes file) {
-  size_t end = file.size();
-  while (end > 0 && file[end - 1] == 0) --end;  // padding
-  if (end == 0 || file[end - 1] != 0x3B) throw BadImage("GIF data is cut off");
-}
-
 }  // namespace
 
 Image decode_stb(Bytes file) {
@@ -148,7 +142,7 @@ Image decode_stb(Bytes file) {
     return upright(load(file, "PNG", 0), orientation);
   }
   if (text.starts_with("BM")) return check_bmp(file), load(file, "BMP", 0);
-  if (text.starts_with("GIF8")) return check_gif(file), load(file, "GIF", 4);
+  if (text.starts_with("GIF8")) return inspect_gif(file), load(file, "GIF", 4);
   throw BadImage("not an image of a known format (JPEG, PNG, BMP, GIF, PPM, PGM)");
 }
 

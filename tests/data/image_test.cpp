@@ -338,23 +338,61 @@ TEST(Image, PngMessagesHaveNoBytesOfTheFile) {
             "damaged PNG (unknown kind of critical chunk)");
 }
 
+// A table that assigns more codes than there are is refused by the decoders, when they have taken
+// their memory.
 TEST(Image, LargeImagesAreDecodedOneAtATime) {
-  auto large = wait_if_large(int64_t{1} << 30);
-  EXPECT_TRUE(large.owns_lock());
-  EXPECT_FALSE(wait_if_large(1 << 20).owns_lock());  // small ones don't wait
-  const Bytes file = [] {
-    Bytes ppm = text("P5 8192 8192 255 ");
-    ppm.resize(ppm.size() + (size_t{1} << 26));
-    return ppm;
-  }();
-  std::atomic<bool> done = false;
-  std::jthread other([&] {
-    decode_image(file, 0);
-    done = true;
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  EXPECT_FALSE(done);
-  large.unlock();
+  Bytes file = empty_scans(16384, 8192, 1);
+  const auto table = std::find(file.begin() + 80, file.end(), 0xC4) - file.begin();
+  file[table + 2] += 2, file[table + 4] = 3;
+  file.insert(file.begin() + table + 21, 2, 0);
+  Bytes comment(2 + 65535, 'x');
+  comment[0] = 0xFF, comment[1] = 0xFE, comment[2] = comment[3] = 0xFF;
+  for (int i = 0; i < 2; ++i) file.insert(file.begin() + 2, comment.begin(), comment.end());
+  for (const auto& [decoder, decode] : decoders()) {
+    SCOPED_TRACE(decoder);
+    auto large = wait_if_large(int64_t{1} << 30);
+    EXPECT_TRUE(large.owns_lock());
+    EXPECT_FALSE(wait_if_large(1 << 20).owns_lock());  // small ones don't wait
+    std::atomic<bool> done = false;
+    std::jthread other([&] {
+      EXPECT_THROW(decode(file), BadImage);
+      done = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    EXPECT_FALSE(done);
+    large.unlock();
+  }
+}
+
+// A GIF of one pixel whose codes each stand for thousands.
+Bytes long_codes(size_t bytes) {
+  constexpr int clear = 256, first = 258, most = 4096;
+  std::string data;
+  uint32_t buffer = 0;
+  int bits = 0, width = 9;
+  const auto put = [&](int code) {
+    buffer |= uint32_t(code) << bits;
+    for (bits += width; bits >= 8; bits -= 8, buffer >>= 8) data += char(buffer);
+  };
+  put(clear);
+  put(0);
+  for (int code = first; code < most && data.size() < bytes; ++code) {
+    put(code);
+    if (code + 1 == 1 << width && width < 12) ++width;
+  }
+  for (int i = 0; i < 4000 && data.size() < bytes; ++i) put(most - 1);
+  data += char(buffer);
+  std::string file = "GIF89a" + std::string("\1\0\1\0\xF0\0\0\1\2\3\4\5\6", 13) +
+                     std::string(",\0\0\0\0\1\0\1\0\0\x08", 11);
+  for (size_t i = 0; i < data.size(); i += 255)
+    file += char(std::min<size_t>(255, data.size() - i)) + data.substr(i, 255);
+  return text(file + std::string("\0;", 2));
+}
+
+TEST(Image, RefusesGifsOfMoreDataThanPixels) {
+  EXPECT_EQ(decode_image(long_codes(20), 0).pixels, (Bytes{1, 2, 3}));
+  EXPECT_EQ(error_of<BadImage>([] { decode_image(long_codes(10000), 0); }),
+            "damaged GIF (more data than pixels)");
 }
 
 TEST(Image, RefusesGiantsBeforeAllocating) {
