@@ -19,13 +19,6 @@
 namespace bv::test::fuzz {
 namespace {
 
-std::string from_hex(const std::string& digits) {
-  std::string bytes;
-  for (size_t i = 0; i + 1 < digits.size(); i += 2)
-    bytes += char(std::stoi(digits.substr(i, 2), nullptr, 16));
-  return bytes;
-}
-
 #if BAREVISION_TURBOJPEG
 struct Settings {
   int width, height, components = 3, sampling = 2;

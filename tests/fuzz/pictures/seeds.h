@@ -17,6 +17,8 @@ std::vector<Seed> picture_seeds();
 
 std::vector<std::string> jpeg_seeds();
 
+std::string from_hex(const std::string& digits);
+
 // Writes the checksum of every whole chunk.
 void sign_png(std::string& file);
 
