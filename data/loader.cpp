@@ -210,6 +210,9 @@ struct Loader::State {
           return candidate;
         } catch (const BadImage& bad) {
           on_bad_image(candidate, bad.what());
+        } catch (const std::bad_alloc&) {
+          throw DataError(data.name(candidate) +
+                          ": not enough memory to decode it; fewer --workers take less");
         }
       if (!train) return -1;
       const Philox4 random = philox(options.seed, attempt, static_cast<uint32_t>(index),

@@ -1,15 +1,20 @@
 // The parts of decode_image (data/dataset.h). Errors are BadImage.
 #pragma once
 #include <cstdint>
+#include <mutex>
 #include <span>
 
 #include "data/dataset.h"
 
 namespace bv {
 
-// Refuses a header that claims no pixels or more than any photo has, before anything of that size
-// is allocated.
-void check_image_size(int64_t width, int64_t height);
+// Refuses a header that claims no pixels, more than any photo has, or more than a file of its size
+// can hold, before anything of that size is allocated.
+void check_image_size(int64_t width, int64_t height, size_t file_bytes);
+
+// To be held while decoding takes this much memory: large images are decoded one at a time, so that
+// many workers don't each hold a huge one.
+[[nodiscard]] std::unique_lock<std::mutex> wait_if_large(int64_t bytes);
 
 // 1 (grey), 2 (grey, alpha), 3 or 4 (RGB, alpha) channels to RGB, over white.
 Image to_rgb(const uint8_t* pixels, int width, int height, int channels);
@@ -25,12 +30,15 @@ constexpr bool have_turbojpeg = BAREVISION_TURBOJPEG;
 struct JpegInfo {
   int width = 0, height = 0, components = 0;
   int orientation = 1;
+  int64_t samples = 0;                  // of all components, in whole blocks
+  bool multiple_scans = false;          // every coefficient is in memory until the last scan
   bool baseline_or_progressive = true;  // Huffman-coded DCT; else arithmetic, lossless, ...
   bool adobe = false;                   // has Adobe's APP14
   bool lacks_tables = false;            // a scan uses a Huffman or quantisation table never defined
 };
 
-// Walks the markers up to the end of the image. Refuses: no frame, truncated, too large.
+// Walks the markers up to the end of the image. Refuses: no frame, truncated, too large, too many
+// scans, Huffman tables beyond their bounds (which stb_image doesn't check).
 JpegInfo inspect_jpeg(std::span<const uint8_t> file);
 
 // Decodes, not yet upright, scaled down by 2, 4 or 8 while the shorter side stays at or above
@@ -40,10 +48,16 @@ Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo&, int at_l
 // The same at full size through stb_image; refuses arithmetic coding and missing tables.
 Image decode_jpeg_stb(std::span<const uint8_t> file, const JpegInfo&);
 
-// PNG, BMP, GIF (first image), PPM and PGM, upright; refuses any other format.
+// PNG, BMP and GIF (first image), upright; refuses any other format.
 Image decode_stb(std::span<const uint8_t> file);
 
-// Walks a PNG's chunks: sizes, checksums, end. Returns its Exif orientation.
+// Walks a PNG's chunks: sizes, names, checksums, end. Returns its Exif orientation.
 int inspect_png(std::span<const uint8_t> file);
+
+// Refuses a GIF that is cut off, or whose data stands for many more pixels than it has.
+void inspect_gif(std::span<const uint8_t> file);
+
+// PPM and PGM of 8 or 16 bits.
+Image decode_pnm(std::span<const uint8_t> file);
 
 }  // namespace bv

@@ -4,12 +4,25 @@
 
 namespace bv {
 
-void check_image_size(int64_t width, int64_t height) {
+void check_image_size(int64_t width, int64_t height, size_t file_bytes) {
   constexpr int64_t max_side = 1 << 15, max_pixels = int64_t{1} << 27;
+  // One colour is 512 pixels per byte in a JPEG, 344 in a PNG of 8-bit RGB. Any file may hold 16
+  // million pixels, since these cost little.
+  constexpr int64_t any_file = 1 << 24, pixels_per_byte = 1024;
   if (width < 1 || height < 1) throw BadImage("the image has no pixels");
+  const auto claims = [&] {
+    return "the image claims " + std::to_string(width) + "x" + std::to_string(height) + " pixels";
+  };
   if (width > max_side || height > max_side || width * height > max_pixels)
-    throw BadImage("the image claims " + std::to_string(width) + "x" + std::to_string(height) +
-                   " pixels, more than 32768 per side or 134 million");
+    throw BadImage(claims() + ", more than 32768 per side or 134 million");
+  if (width * height > any_file + pixels_per_byte * static_cast<int64_t>(file_bytes))
+    throw BadImage(claims() + ", too many for a file of " + std::to_string(file_bytes) + " bytes");
+}
+
+std::unique_lock<std::mutex> wait_if_large(int64_t bytes) {
+  constexpr int64_t large = int64_t{256} << 20;  // RGB of 24 million pixels takes less
+  static std::mutex one_at_a_time;
+  return bytes > large ? std::unique_lock(one_at_a_time) : std::unique_lock<std::mutex>();
 }
 
 Image to_rgb(const uint8_t* pixels, int width, int height, int channels) {
@@ -28,7 +41,12 @@ Image to_rgb(const uint8_t* pixels, int width, int height, int channels) {
 
 Image decode_image(std::span<const uint8_t> file, int at_least) {
   if (file.empty()) throw BadImage("the file is empty");
-  if (file.size() < 2 || file[0] != 0xFF || file[1] != 0xD8) return decode_stb(file);
+  if (file.size() > size_t{1} << 30) throw BadImage("the file is larger than 1 GiB");
+  const auto starts_with = [&](uint8_t first, uint8_t second) {
+    return file.size() >= 2 && file[0] == first && file[1] == second;
+  };
+  if (starts_with('P', '5') || starts_with('P', '6')) return decode_pnm(file);
+  if (!starts_with(0xFF, 0xD8)) return decode_stb(file);
   const JpegInfo info = inspect_jpeg(file);
   if constexpr (have_turbojpeg)
     return upright(decode_jpeg_turbo(file, info, at_least), info.orientation);

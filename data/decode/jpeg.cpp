@@ -4,10 +4,12 @@
 // clang-format off
 #include <cstdio>  // jpeglib.h needs its types
 #include <jpeglib.h>
+#include <jerror.h>
 // clang-format on
 
 #include <algorithm>
 #include <csetjmp>
+#include <new>
 #include <string>
 
 namespace bv {
@@ -53,14 +55,14 @@ struct Decompressor {
   Decompressor(const Decompressor&) = delete;
   Decompressor& operator=(const Decompressor&) = delete;
 
-  bool start(std::span<const uint8_t> file, int at_least) {
+  bool start(std::span<const uint8_t> file, int down) {
     if (setjmp(error.back)) return false;
     jpeg_create_decompress(&jpeg);
     jpeg_mem_src(&jpeg, file.data(), file.size());
     jpeg_read_header(&jpeg, TRUE);
     jpeg.out_color_space = jpeg.num_components == 4 ? JCS_CMYK : JCS_RGB;
     jpeg.scale_num = 1;
-    jpeg.scale_denom = scale_down(int(std::min(jpeg.image_width, jpeg.image_height)), at_least);
+    jpeg.scale_denom = down;
     return jpeg_start_decompress(&jpeg);
   }
 
@@ -78,6 +80,7 @@ struct Decompressor {
   }
 
   [[noreturn]] void fail() const {
+    if (error.base.msg_code == JERR_OUT_OF_MEMORY) throw std::bad_alloc();
     throw BadImage(std::string("damaged or unsupported JPEG (") + error.message + ")");
   }
 };
@@ -87,11 +90,13 @@ struct Decompressor {
 Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo& info, int at_least) {
   if (info.components == 2 || info.components > 4)
     throw BadImage("JPEG with " + std::to_string(info.components) + " components");
+  const int down = scale_down(std::min(info.width, info.height), at_least);
+  const int64_t pixels = int64_t{info.width} * info.height / (down * down);
+  const auto lock = wait_if_large((info.multiple_scans ? 2 * info.samples : 0) + 3 * pixels);
   Decompressor d;
-  if (!d.start(file, at_least)) d.fail();
+  if (!d.start(file, down)) d.fail();
   const int height = static_cast<int>(d.jpeg.output_height);
   const int width = static_cast<int>(d.jpeg.output_width);
-  check_image_size(width, height);
   Image image = black_image(height, width);
   std::vector<uint8_t> cmyk(d.jpeg.output_components == 4 ? 4 * size_t(width) : 0);
   if (!d.read_rows(image.pixels.data(), cmyk.empty() ? nullptr : cmyk.data())) d.fail();

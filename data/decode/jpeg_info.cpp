@@ -1,5 +1,7 @@
 // The markers of a JPEG file, without its pixels.
+#include <algorithm>
 #include <cstring>
+#include <string>
 #include <string_view>
 
 #include "data/decode/decode.h"
@@ -72,11 +74,13 @@ class MarkerWalk {
   }
 
   void huffman(Bytes s) {
-    for (size_t i = 0; i + 17 <= s.size();) {
+    for (size_t i = 0; i < s.size();) {
+      if (s.size() - i < 17) throw BadImage("damaged JPEG Huffman table");
       const int id = s[i] & 15;
       (s[i] >> 4 ? ac_ : dc_) |= 1u << id;
       size_t values = 0;
       for (int k = 1; k <= 16; ++k) values += s[i + k];
+      if (values > 256 || values > s.size() - i - 17) throw BadImage("damaged JPEG Huffman table");
       i += 17 + values;
     }
   }
@@ -90,14 +94,41 @@ class MarkerWalk {
     info_.height = s[1] << 8 | s[2];
     info_.width = s[3] << 8 | s[4];
     info_.components = s[5];
-    check_image_size(info_.width, info_.height);
-    for (int c = 0; c < info_.components; ++c) used_quantisation_ |= 1u << (s[8 + 3 * c] & 15);
+    check_image_size(info_.width, info_.height, file_.size());
+    components_ = s.subspan(6, 3 * size_t{s[5]});
+    int h_max = 1, v_max = 1;
+    for (int c = 0; c < info_.components; ++c) {
+      const int h = h_sampling(c), v = v_sampling(c);
+      if (h < 1 || h > 4 || v < 1 || v > 4) throw BadImage("damaged JPEG frame header");
+      h_max = std::max(h_max, h), v_max = std::max(v_max, v);
+      used_quantisation_ |= 1u << (components_[3 * c + 2] & 15);
+    }
+    units_ = ((info_.width - 1) / (8 * h_max) + 1) * int64_t{(info_.height - 1) / (8 * v_max) + 1};
+    for (int c = 0; c < info_.components; ++c) info_.samples += samples(c);
+  }
+
+  int h_sampling(int c) const { return components_[3 * c + 1] >> 4; }
+  int v_sampling(int c) const { return components_[3 * c + 1] & 15; }
+  int64_t samples(int c) const { return 64 * units_ * h_sampling(c) * v_sampling(c); }
+
+  // Each scan visits all blocks of its components, however few bytes it has. Encoders write up to
+  // six scans of a component, and some a few more.
+  void count_work(Bytes scan_components) {
+    constexpr int64_t any_image = 1 << 26, scans_per_sample = 16;
+    for (size_t i = 0; i < scan_components.size(); i += 2)
+      for (int c = 0; c < info_.components; ++c)
+        if (components_[3 * c] == scan_components[i]) work_ += samples(c);
+    if (work_ > std::max(any_image, scans_per_sample * info_.samples))
+      throw BadImage("JPEG of " + std::to_string(info_.width) + "x" + std::to_string(info_.height) +
+                     " pixels with more than 16 scans of each");
   }
 
   void scan(Bytes s) {
     // Progressive files have a dozen scans; thousands are an attack on the decoder.
     if (++scans_ > 500) throw BadImage("JPEG with more than 500 scans");
     if (s.empty() || s.size() < 4 + 2 * size_t{s[0]}) throw BadImage("damaged JPEG scan header");
+    info_.multiple_scans |= scans_ > 1 || s[0] < info_.components || sof_ == sof_progressive;
+    count_work(s.subspan(1, 2 * size_t{s[0]}));
     const int first = s[1 + 2 * s[0]], refinement = s[3 + 2 * s[0]] >> 4;
     const bool progressive = sof_ == sof_progressive;
     const bool needs_dc = first == 0 && refinement == 0, needs_ac = first > 0 || !progressive;
@@ -111,6 +142,9 @@ class MarkerWalk {
 
   Bytes file_;
   JpegInfo info_;
+  Bytes components_;   // of the frame: id, sampling factors, quantisation table
+  int64_t units_ = 0;  // MCUs, if all components are interleaved
+  int64_t work_ = 0;   // samples visited by all scans
   int sof_ = sof_baseline, scans_ = 0;
   bool exif_ = false;
   uint32_t dc_ = 0, ac_ = 0, quantisation_ = 0, used_quantisation_ = 0;  // bit i: table i

@@ -53,11 +53,14 @@ int inspect_png(std::span<const uint8_t> file) {
     const auto named = file.subspan(at + 4, 4 + length), content = named.subspan(4);
     const std::string_view name(reinterpret_cast<const char*>(named.data()), 4);
     const bool critical = !(name[0] & 0x20);
+    // stb_image would refuse it too, with a message that all threads share.
+    if (critical && name != "IHDR" && name != "PLTE" && name != "IDAT" && name != "IEND")
+      throw BadImage("damaged PNG (unknown kind of critical chunk)");
     if (critical && crc32(named) != big_endian(file, at + 8 + length))
       throw BadImage("damaged PNG (checksum of " + std::string(name) + ")");
     if (at == 8) {
       if (name != "IHDR" || length != 13) throw BadImage("damaged PNG (no IHDR)");
-      check_image_size(big_endian(content, 0), big_endian(content, 4));
+      check_image_size(big_endian(content, 0), big_endian(content, 4), file.size());
     }
     if (name == "eXIf") orientation = exif_orientation(content);
     if (name == "IDAT") pixels = true;

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +12,7 @@
 #include <iostream>
 #include <iterator>
 #include <sstream>
+#include <thread>
 
 #include "data/dataset.h"
 #include "data/decode/decode.h"
@@ -260,6 +263,136 @@ TEST(Image, PortableMapsAndBitmaps) {
   EXPECT_EQ(decode_image(bmp, 0).pixels, (Bytes{4, 5, 6, 1, 2, 3}));
   bmp.pop_back();
   EXPECT_THROW(decode_image(bmp, 0), BadImage);
+}
+
+// A JPEG of three components whose scans hold next to nothing.
+Bytes empty_scans(int width, int height, int scans) {
+  const auto side = [](int n) { return std::string{char(n >> 8), char(n)}; };
+  const auto segment = [&](char marker, const std::string& s) {
+    return std::string{'\xFF', marker} + side(int(s.size()) + 2) + s;
+  };
+  const std::string one_code = '\1' + std::string(15, '\0');
+  std::string file = "\xFF\xD8" + segment('\xDB', '\0' + std::string(64, '\1'));
+  file += segment(
+      '\xC2', '\x08' + side(height) + side(width) + std::string("\3\1\x11\0\2\x11\0\3\x11\0", 10));
+  file += segment('\xC4', '\0' + one_code + '\0') + segment('\xC4', '\x10' + one_code + '\xE0');
+  file += segment('\xDA', std::string("\3\1\0\2\0\3\0\0\0\0", 10)) + '\0';
+  for (int i = 1; i < scans; ++i)
+    file += segment('\xDA', std::string{1, char(1 + i % 3), 0, 1, 63, 0}) + '\0';
+  return text(file + "\xFF\xD9");
+}
+
+TEST(Image, RefusesCostlyJpegs) {
+  const auto refusal = [](const Bytes& file) {
+    return error_of<BadImage>([&] { decode_image(file, 0); });
+  };
+  EXPECT_EQ(refusal(empty_scans(16384, 8192, 490)),
+            "the image claims 16384x8192 pixels, too many for a file of 5530 bytes");
+  EXPECT_EQ(refusal(empty_scans(4096, 4096, 60)),
+            "JPEG of 4096x4096 pixels with more than 16 scans of each");
+  for (const auto& [decoder, decode] : decoders()) {
+    EXPECT_EQ(decode(empty_scans(2000, 1500, 40)).width, 2000) << decoder;
+    EXPECT_EQ(decode(empty_scans(100, 100, 490)).width, 100) << decoder;
+  }
+}
+
+// stb_image writes beyond its arrays.
+TEST(Image, RefusesHuffmanTablesBeyondTheirBounds) {
+  const Bytes good = empty_scans(8, 8, 1);
+  const auto table = std::find(good.begin() + 80, good.end(), 0xC4) - good.begin();
+  EXPECT_EQ(decode_without_turbo(good).width, 8);
+  Bytes many = good;  // 257 symbols
+  many[table + 1] = 1, many[table + 2] = 2 + 17 + 1;
+  many[table + 4] = 1, many[table + 19] = 255, many[table + 18] = 1;
+  many.insert(many.begin() + table + 21, 256, 0);
+  Bytes past_the_end = good;
+  past_the_end[table + 4] = 2;
+  for (const Bytes& bad : {many, past_the_end})
+    for (const auto& [decoder, decode] : decoders())
+      EXPECT_EQ(error_of<BadImage>([&] { decode(bad); }), "damaged JPEG Huffman table") << decoder;
+}
+
+TEST(Image, PortableMapsScaleTheirSamples) {
+  const auto grey = [](const std::string& file) { return decode_image(text(file), 0).pixels[0]; };
+  EXPECT_EQ(grey("P5 1 1 100 2"), 128);
+  EXPECT_EQ(grey(std::string("P5 1 1 65535 \x80\0", 15)), 128);
+  EXPECT_EQ(grey("P5 1 # a comment\r1 255 A"), 'A');
+  for (const std::string largest : {"0", "65536", "99999999999", "-1"}) {
+    const Bytes file = text("P5 1 1 " + largest + " AA");
+    EXPECT_TRUE(error_of<BadImage>([&] { decode_image(file, 0); }).starts_with("damaged PNM"));
+  }
+}
+
+TEST(Image, BitmapFromTheTop) {
+  Bytes bmp(54, 0);
+  bmp[0] = 'B', bmp[1] = 'M', bmp[10] = 54, bmp[14] = 40, bmp[18] = 1, bmp[26] = 1, bmp[28] = 24;
+  bmp[22] = 0xFE, bmp[23] = bmp[24] = bmp[25] = 0xFF;  // -2 rows
+  bmp.insert(bmp.end(), {3, 2, 1, 0, 6, 5, 4, 0});
+  EXPECT_EQ(decode_image(bmp, 0).pixels, (Bytes{1, 2, 3, 4, 5, 6}));
+}
+
+TEST(Image, PngMessagesHaveNoBytesOfTheFile) {
+  Bytes png = text("\x89PNG\r\n\x1a\n");
+  png.insert(png.end(), {0, 0, 0, 0, 'I', '\n', 'A', 'T', 1, 2, 3, 4});
+  EXPECT_EQ(error_of<BadImage>([&] { decode_image(png, 0); }),
+            "damaged PNG (unknown kind of critical chunk)");
+}
+
+// A table that assigns more codes than there are is refused by the decoders, when they have taken
+// their memory.
+TEST(Image, LargeImagesAreDecodedOneAtATime) {
+  Bytes file = empty_scans(16384, 8192, 1);
+  const auto table = std::find(file.begin() + 80, file.end(), 0xC4) - file.begin();
+  file[table + 2] += 2, file[table + 4] = 3;
+  file.insert(file.begin() + table + 21, 2, 0);
+  Bytes comment(2 + 65535, 'x');
+  comment[0] = 0xFF, comment[1] = 0xFE, comment[2] = comment[3] = 0xFF;
+  for (int i = 0; i < 2; ++i) file.insert(file.begin() + 2, comment.begin(), comment.end());
+  for (const auto& [decoder, decode] : decoders()) {
+    SCOPED_TRACE(decoder);
+    auto large = wait_if_large(int64_t{1} << 30);
+    EXPECT_TRUE(large.owns_lock());
+    EXPECT_FALSE(wait_if_large(1 << 20).owns_lock());  // small ones don't wait
+    std::atomic<bool> done = false;
+    std::jthread other([&] {
+      EXPECT_THROW(decode(file), BadImage);
+      done = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    EXPECT_FALSE(done);
+    large.unlock();
+  }
+}
+
+// A GIF of one pixel whose codes each stand for thousands.
+Bytes long_codes(size_t bytes) {
+  constexpr int clear = 256, first = 258, most = 4096;
+  std::string data;
+  uint32_t buffer = 0;
+  int bits = 0, width = 9;
+  const auto put = [&](int code) {
+    buffer |= uint32_t(code) << bits;
+    for (bits += width; bits >= 8; bits -= 8, buffer >>= 8) data += char(buffer);
+  };
+  put(clear);
+  put(0);
+  for (int code = first; code < most && data.size() < bytes; ++code) {
+    put(code);
+    if (code + 1 == 1 << width && width < 12) ++width;
+  }
+  for (int i = 0; i < 4000 && data.size() < bytes; ++i) put(most - 1);
+  data += char(buffer);
+  std::string file = "GIF89a" + std::string("\1\0\1\0\xF0\0\0\1\2\3\4\5\6", 13) +
+                     std::string(",\0\0\0\0\1\0\1\0\0\x08", 11);
+  for (size_t i = 0; i < data.size(); i += 255)
+    file += char(std::min<size_t>(255, data.size() - i)) + data.substr(i, 255);
+  return text(file + std::string("\0;", 2));
+}
+
+TEST(Image, RefusesGifsOfMoreDataThanPixels) {
+  EXPECT_EQ(decode_image(long_codes(20), 0).pixels, (Bytes{1, 2, 3}));
+  EXPECT_EQ(error_of<BadImage>([] { decode_image(long_codes(10000), 0); }),
+            "damaged GIF (more data than pixels)");
 }
 
 TEST(Image, RefusesGiantsBeforeAllocating) {

@@ -285,6 +285,18 @@ TEST_F(Photos, BadImageEndsTheRunNamingTheFile) {
             path + ": PNM data is cut off (--on-bad-image skip skips such files)");
 }
 
+TEST_F(Photos, OutOfMemoryNamesTheFile) {
+  struct Greedy : Dataset {
+    int64_t size() const override { return 8; }
+    int label(int64_t) const override { return 0; }
+    Image image(int64_t, int) const override { throw std::bad_alloc(); }
+    std::string name(int64_t) const override { return "huge.jpg"; }
+  };
+  options_.skip_bad_images = true;
+  EXPECT_EQ(error_of<DataError>([&] { batches(Greedy(), options_, false, 0, 0, 1); }),
+            "huge.jpg: not enough memory to decode it; fewer --workers take less");
+}
+
 TEST_F(Photos, SkippedImageIsReplacedInTrainingAndLeftOutInEvaluation) {
   const auto before = batches(*sets_.train, options_, true, 0, 0, 4);
   const std::string path = sets_.train->name(5);

@@ -19,6 +19,11 @@
 #include "tests/fuzz/watch.h"
 #include "tests/temporary_folder.h"
 
+// An allocation above this size ends the program.
+extern "C" const char* __asan_default_options() {
+  return "max_allocation_size_mb=64:allocator_may_return_null=0:detect_leaks=1:handle_abort=1";
+}
+
 namespace bv::test::fuzz {
 namespace {
 

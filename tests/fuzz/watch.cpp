@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 
@@ -17,10 +18,6 @@ size_t __sanitizer_get_allocated_size(const volatile void*);
 void __sanitizer_set_death_callback(void (*)());
 }
 
-// The sanitizers' settings; an allocation above this size ends the program.
-extern "C" const char* __asan_default_options() {
-  return "max_allocation_size_mb=64:allocator_may_return_null=0:detect_leaks=1:handle_abort=1";
-}
 extern "C" const char* __ubsan_default_options() { return "halt_on_error=1:print_stacktrace=1"; }
 
 namespace bv::test::fuzz {
@@ -46,10 +43,11 @@ void on_free(const volatile void* memory) {
 }
 
 void say(const char* what) {
-  char line[100];
-  const int n = std::snprintf(line, sizeof line, "mutant %llu %s; again: fuzz %llu 1\n",
-                              static_cast<unsigned long long>(watch.mutant), what,
-                              static_cast<unsigned long long>(watch.mutant));
+  char line[200];
+  const int n =
+      std::snprintf(line, sizeof line, "mutant %llu %s; again: %.80s %llu 1\n",
+                    static_cast<unsigned long long>(watch.mutant), what,
+                    program_invocation_short_name, static_cast<unsigned long long>(watch.mutant));
   if (write(STDERR_FILENO, line, size_t(n)) < 0) return;
 }
 

@@ -1,0 +1,153 @@
+// Feeds damaged pictures of every format to decode_image, JPEGs to both of its decoders. A mutant
+// passes if it is decoded to an image of its size or refused by a BadImage of one line, takes memory
+// in proportion to its pixels and no more than some seconds. Built with the address and
+// undefined-behaviour sanitizers:
+//   fuzz_pictures [FIRST [COUNT]]    mutants by number; each depends on its number and the seeds
+//   FUZZ_SECONDS=1200 fuzz_pictures [FIRST]    as many as that time allows
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/decode/decode.h"
+#include "tests/fuzz/mutate.h"
+#include "tests/fuzz/pictures/seeds.h"
+#include "tests/fuzz/watch.h"
+
+// An allocation above this size ends the program: no small file may claim so much.
+extern "C" const char* __asan_default_options() {
+  return "max_allocation_size_mb=512:allocator_may_return_null=0:detect_leaks=1:handle_abort=1";
+}
+
+namespace bv::test::fuzz {
+namespace {
+
+constexpr uint64_t all_mutants = 12000;
+constexpr unsigned max_seconds = 20;
+constexpr size_t fixed_bytes = 4 << 20, bytes_per_pixel = 40;
+constexpr size_t free_pixels = 1 << 24, pixels_per_byte = 1024;  // what any file may claim
+
+class PictureFuzzer {
+ public:
+  uint64_t decoded() const { return decoded_; }
+
+  // The problem; empty if there is none.
+  std::string run(uint64_t number) {
+    Mutator m(number);
+    const Seed& seed = seeds_[m.below(seeds_.size())];
+    std::string file = seed.bytes;
+    if (m.one_in(16)) cross(m, seed.format, file);
+    if (seed.format == Format::jpeg && m.one_in(2)) {
+      damage_segment(m, file);
+    } else if (m.one_in(3)) {
+      damage_start(m, file);
+    } else {
+      m.damage(file);
+    }
+    if (seed.format == Format::png && !m.one_in(16)) sign_png(file);
+    const std::vector<uint8_t> bytes(file.begin(), file.end());
+    const int at_least = m.one_in(4) ? 1 + int(m.below(20)) : 0;
+    std::string problem = watched(number, bytes, [&] { return decode_image(bytes, at_least); });
+    if (have_turbojpeg && seed.format == Format::jpeg)
+      problem += watched(number, bytes, [&] {
+        const JpegInfo info = inspect_jpeg(bytes);
+        return upright(decode_jpeg_stb(bytes, info), info.orientation);
+      });
+    return problem;
+  }
+
+ private:
+  std::string watched(uint64_t number, const std::vector<uint8_t>& bytes,
+                      const std::function<Image()>& decode) {
+    std::string problem;
+    size_t pixels = free_pixels + pixels_per_byte * bytes.size();
+    arm(max_seconds);
+    begin_watch(number, 0);
+    try {
+      const Image image = decode();
+      ++decoded_;
+      pixels = size_t(image.width) * size_t(image.height);
+      if (image.width < 1 || image.height < 1 || image.pixels.size() != 3 * pixels)
+        problem = "its pixels are not of its size";
+    } catch (const BadImage& bad) {
+      const std::string line = bad.what();
+      if (line.empty() || line.size() > 1000 || line.find('\n') != std::string::npos)
+        problem = "its message is not one line: " + line;
+    } catch (const std::exception& e) {
+      problem = std::string("another exception: ") + e.what();
+    }
+    const size_t taken = end_watch();
+    if (taken > fixed_bytes + bytes_per_pixel * pixels + 8 * bytes.size())
+      problem += " took " + std::to_string(taken) + " bytes for " + std::to_string(bytes.size());
+    return problem;
+  }
+
+  // The front of one picture and the rest of another.
+  void cross(Mutator& m, Format format, std::string& file) {
+    const Seed& other = seeds_[m.below(seeds_.size())];
+    if (other.format != format) return;
+    file = file.substr(0, m.below(file.size())) + other.bytes.substr(m.below(other.bytes.size()));
+  }
+
+  static char odd_byte(Mutator& m) {
+    constexpr std::array<uint8_t, 8> odd = {0, 1, 0x7F, 0x80, 0xFF, 0xFE, 0x10, 0x11};
+    return char(m.one_in(2) ? m.below(256) : odd[m.below(odd.size())]);
+  }
+
+  // The headers, which are few of a picture's bytes, decide most.
+  static void damage_start(Mutator& m, std::string& file) {
+    for (size_t n = 1 + m.below(3); n; --n)
+      file[m.below(std::min<size_t>(file.size(), 80))] = odd_byte(m);
+  }
+
+  static void damage_segment(Mutator& m, std::string& file) {
+    std::vector<size_t> markers;
+    for (size_t i = 0; i + 1 < file.size(); ++i)
+      if (file[i] == '\xFF' && file[i + 1] != '\0') markers.push_back(i);
+    for (size_t n = 1 + m.below(3); n && !markers.empty(); --n) {
+      const size_t at = markers[m.below(markers.size())] + 1 + m.below(m.one_in(2) ? 10 : 40);
+      if (at < file.size()) file[at] = odd_byte(m);
+    }
+  }
+
+  const std::vector<Seed> seeds_ = picture_seeds();
+  uint64_t decoded_ = 0;
+};
+
+int run(uint64_t first, uint64_t count, double seconds) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto passed = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  PictureFuzzer fuzzer;
+  uint64_t failed = 0, done = 0;
+  for (; seconds > 0 ? passed() < seconds : done < count; ++done) {
+    const std::string problem = fuzzer.run(first + done);
+    if (problem.empty()) continue;
+    ++failed;
+    std::printf("mutant %llu: %s; again: fuzz_pictures %llu\n",
+                static_cast<unsigned long long>(first + done), problem.c_str(),
+                static_cast<unsigned long long>(first + done));
+  }
+  std::printf("%llu decoded, the rest refused, %.0f s\n",
+              static_cast<unsigned long long>(fuzzer.decoded()), passed());
+  std::printf("%llu passed, %llu failed\n", static_cast<unsigned long long>(done - failed),
+              static_cast<unsigned long long>(failed));
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace bv::test::fuzz
+
+int main(int argc, char** argv) {
+  const char* seconds = std::getenv("FUZZ_SECONDS");
+  const uint64_t first = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0;
+  const uint64_t count = argc > 2   ? std::strtoull(argv[2], nullptr, 10)
+                         : argc > 1 ? 1
+                                    : bv::test::fuzz::all_mutants;
+  return bv::test::fuzz::run(first, count, seconds ? std::strtod(seconds, nullptr) : 0);
+}

@@ -1,0 +1,25 @@
+// Whole small pictures of every format that decode_image reads, to be damaged.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace bv::test::fuzz {
+
+enum class Format { jpeg, png, bmp, pnm, gif };
+
+struct Seed {
+  Format format;
+  std::string bytes;
+};
+
+// Made here, and the small files of BAREVISION_DATA's image_edge_cases where they exist.
+std::vector<Seed> picture_seeds();
+
+std::vector<std::string> jpeg_seeds();
+
+std::string from_hex(const std::string& digits);
+
+// Writes the checksum of every whole chunk.
+void sign_png(std::string& file);
+
+}  // namespace bv::test::fuzz
