@@ -7,7 +7,8 @@
 #: make debug       build/debug/tests, unoptimised, for gdb: see README, "Step through a kernel"
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--model resnet50 --filter conv"
 #: make resources   registers, shared memory, occupancy of each CUDA kernel; UPDATE=1 commits to them
-#: make gpu-check   on a machine with a GPU: tests, sanitizers, bench; one table in bench/results/
+#: make gpu-check   on a machine with a GPU: tests, sanitizers, bench; one table in bench/results/;
+#:                  ARGS="--only small,bench --seconds 540"
 #: make dist        what gpu-check needs, for every GPU, as build/dist.tar.gz; CUBLAS=0 without cuBLAS
 #: make peers       PyTorch and timm into build/peers, for bench/versus and golden files
 #: make format      clang-format over all sources
@@ -240,15 +241,16 @@ peers:
 dist := $(BUILD)/dist/barevision
 ptxas_logs := $(patsubst %.cu,$(BUILD)/dist/obj/%.ptxas,$(filter %.cu,$(gpu_sources)))
 $(ptxas_logs): %.ptxas: %.o
+# With this compiler's C++ library in them, of which the libraries that are packed see nothing: they
+# have the machine's. Its own would want this machine's C library, too.
+dist_link = @echo "link      $@" && mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -s -static-libstdc++ -static-libgcc \
+  -Wl,--exclude-libs,ALL -o $@ $^ $(1) $(gpu_libraries) $(LDLIBS)
 $(dist)/build/tests: $(call for_every_gpu,$(tests_objects))
-	@echo "link      $@"
-	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
+	$(call dist_link,-lgtest -lgtest_main)
 $(dist)/build/bench: $(call for_every_gpu,$(bench_objects) $(objects) $(gpu_bench_objects))
-	@echo "link      $@"
-	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
+	$(call dist_link)
 $(dist)/build/launcher: $(call for_every_gpu,$(program) $(objects) $(gpu_objects))
-	@echo "link      $@"
-	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
+	$(call dist_link)
 $(dist)/build/% $(BUILD)/dist/obj/%: CUDNN =
 # Its libraries are packed with it: RPATH, which also holds for the libraries' own libraries.
 $(dist)/build/%: cuda_rpath = \$$ORIGIN/../lib,--disable-new-dtags
