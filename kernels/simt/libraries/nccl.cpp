@@ -157,8 +157,10 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   const int fd = memfd_create("nccl", MFD_CLOEXEC);
   if (fd < 0 || ftruncate(fd, static_cast<off_t>(shared_bytes(max_ranks))) != 0)
     return ncclSystemError;
-  const uint64_t seed = std::random_device()();
-  if (pwrite(fd, &seed, sizeof seed, offsetof(Shared, seed)) != sizeof seed) return ncclSystemError;
+  uint64_t seed = 0;
+  if (getentropy(&seed, sizeof seed) != 0 ||
+      pwrite(fd, &seed, sizeof seed, offsetof(Shared, seed)) != sizeof seed)
+    return ncclSystemError;
   std::snprintf(id->internal, sizeof id->internal, "/proc/%d/fd/%d", getpid(), fd);
   return ncclSuccess;
 }
