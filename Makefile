@@ -242,14 +242,15 @@ dist := $(BUILD)/dist/barevision
 ptxas_logs := $(patsubst %.cu,$(BUILD)/dist/obj/%.ptxas,$(filter %.cu,$(gpu_sources)))
 $(ptxas_logs): %.ptxas: %.o
 # With this compiler's C++ library in them, of which the libraries that are packed see nothing: they
-# have the machine's. Its own would want this machine's C library, too.
+# have the machine's. bench/dist/ has what it would take from a newer C library.
 dist_link = @echo "link      $@" && mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -s -static-libstdc++ -static-libgcc \
   -Wl,--exclude-libs,ALL -o $@ $^ $(1) $(gpu_libraries) $(LDLIBS)
-$(dist)/build/tests: $(call for_every_gpu,$(tests_objects))
+dist_objects = $(call for_every_gpu,$(1)) $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard bench/dist/*.cpp))
+$(dist)/build/tests: $(call dist_objects,$(tests_objects))
 	$(call dist_link,-lgtest -lgtest_main)
-$(dist)/build/bench: $(call for_every_gpu,$(bench_objects) $(objects) $(gpu_bench_objects))
+$(dist)/build/bench: $(call dist_objects,$(bench_objects) $(objects) $(gpu_bench_objects))
 	$(call dist_link)
-$(dist)/build/launcher: $(call for_every_gpu,$(program) $(objects) $(gpu_objects))
+$(dist)/build/launcher: $(call dist_objects,$(program) $(objects) $(gpu_objects))
 	$(call dist_link)
 $(dist)/build/% $(BUILD)/dist/obj/%: CUDNN =
 # Its libraries are packed with it: RPATH, which also holds for the libraries' own libraries.
