@@ -9,7 +9,8 @@
 #: make debug       build/debug/tests, unoptimised, for gdb: see README, "Step through a kernel"
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--model resnet50 --filter conv"
 #: make resources   registers, shared memory, occupancy of each CUDA kernel; UPDATE=1 commits to them
-#: make gpu-check   on a machine with a GPU: tests, sanitizers, bench; one table in bench/results/
+#: make gpu-check   on a machine with a GPU: tests, sanitizers, bench; one table in bench/results/;
+#:                  ARGS="--only small,bench --seconds 540"
 #: make dist        what gpu-check needs, for every GPU, as build/dist.tar.gz; CUBLAS=0 without cuBLAS
 #: make peers       PyTorch and timm into build/peers, for bench/versus and golden files
 #: make format      clang-format over all sources
@@ -272,15 +273,17 @@ peers:
 dist := $(BUILD)/dist/barevision
 ptxas_logs := $(patsubst %.cu,$(BUILD)/dist/obj/%.ptxas,$(filter %.cu,$(gpu_sources)))
 $(ptxas_logs): %.ptxas: %.o
-$(dist)/build/tests: $(call for_every_gpu,$(tests_objects))
-	@echo "link      $@"
-	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
-$(dist)/build/bench: $(call for_every_gpu,$(bench_objects) $(objects) $(gpu_bench_objects))
-	@echo "link      $@"
-	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
-$(dist)/build/launcher: $(call for_every_gpu,$(program) $(objects) $(gpu_objects))
-	@echo "link      $@"
-	@mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
+# With this compiler's C++ library in them, of which the libraries that are packed see nothing: they
+# have the machine's. bench/dist/ has what it would take from a newer C library.
+dist_link = @echo "link      $@" && mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -s -static-libstdc++ -static-libgcc \
+  -Wl,--exclude-libs,ALL -o $@ $^ $(1) $(gpu_libraries) $(LDLIBS)
+dist_objects = $(call for_every_gpu,$(1)) $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard bench/dist/*.cpp))
+$(dist)/build/tests: $(call dist_objects,$(tests_objects))
+	$(call dist_link,-lgtest -lgtest_main)
+$(dist)/build/bench: $(call dist_objects,$(bench_objects) $(objects) $(gpu_bench_objects))
+	$(call dist_link)
+$(dist)/build/launcher: $(call dist_objects,$(program) $(objects) $(gpu_objects))
+	$(call dist_link)
 $(dist)/build/% $(BUILD)/dist/obj/%: CUDNN =
 # Its libraries are packed with it: RPATH, which also holds for the libraries' own libraries.
 $(dist)/build/%: cuda_rpath = \$$ORIGIN/../lib,--disable-new-dtags

@@ -77,6 +77,7 @@ int work(const CommandLine& line, World world) {
     Setup setup = prepare(line, given, world.size, device, *backend);
     setup.started = started;
     if (world.size > 1) communicator = connect(world, setup.options, device, *backend);
+    if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());
     return train(std::move(setup), *backend, communicator.get(), cores);
   } catch (const std::exception& e) {
     fail_worker(world, e.what(), exit_code(e));

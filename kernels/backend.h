@@ -34,6 +34,8 @@ class Communicator {
   }
   // While busy, this process may keep its peers waiting for ten times their timeout.
   virtual void busy(Busy) = 0;
+  // A line for the user, or empty.
+  virtual std::string note() const { return ""; }
   // The failure the communicator has detected, or empty. Thread-safe.
   virtual std::string failure() const { return ""; }
   // This process is about to end the run: tells the peers that cannot see it.
@@ -68,7 +70,7 @@ class Backend {
   // Host memory that copies fastest to and from the device.
   virtual void* allocate_host(size_t bytes) { return allocate(bytes); }
   virtual void release_host(void* p) { release(p); }
-  virtual size_t memory_limit() const = 0;  // bytes for all arenas together
+  virtual size_t memory_limit() const = 0;  // bytes for all arenas together, with some to spare
 
   // Asynchronous on devices that have streams: host memory must stay unchanged until they are done.
   virtual void to_device(void* device, const void* host, size_t bytes, Stream) = 0;

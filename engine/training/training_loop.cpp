@@ -108,6 +108,7 @@ class TrainingLoop {
   Window window_;
   int64_t skipped_ = 0;  // updates, in this process's lifetime
   int stopped_by_ = 0;
+  bool starting_ = true;  // no update is done yet
 };
 
 TrainingLoop::TrainingLoop(Setup setup, Backend& backend, Communicator* communicator, int cores)
@@ -244,6 +245,8 @@ void TrainingLoop::finish_pending() {
   if (!pending_) return;
   const Pending done = *std::exchange(pending_, {});
   const UpdateResult result = trainer_.finish_update();
+  if (starting_ && communicator_) communicator_->busy(Busy::no);
+  starting_ = false;
   const bool finite = std::isfinite(result.loss_sum) && std::isfinite(result.grad_norm);
   const bool may_skip =
       s_.graph.dtype() == DType::fp16 && result.skipped && result.skipped_in_a_row < max_skipped;

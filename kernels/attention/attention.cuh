@@ -122,7 +122,7 @@ __device__ void keep_bits(uint32_t (&bits)[rows], const KeepDecisions& keep, uin
 // XOR swizzle: chunk c (16 bytes) of row r is stored at chunk c ^ (r % 8), so that the 8 rows of an
 // ldmatrix fall into different banks. Rows of 4 chunks: c ^ (r / 2 % 4).
 template <int D>
-__device__ constexpr int swizzled(int row, int chunk) {  // in elements
+__device__ constexpr int swizzled_element(int row, int chunk) {
   constexpr int chunks = D / 8;
   return row * D + (chunk ^ (chunks >= 8 ? row % 8 : row / 2 % chunks)) * 8;
 }
@@ -137,7 +137,7 @@ __device__ void copy_rows_async(T* tile, Rows<const T> source, int first, int ro
   int row = static_cast<int>(thread / chunks);
   const int chunk = static_cast<int>(thread % chunks);
   const T* from = source[first + row] + chunk * 8;
-  T* to = tile + swizzled<D>(row, chunk);
+  T* to = tile + swizzled_element<D>(row, chunk);
   for (; row < rows; row += step, from += step * source.stride, to += step * D)
     cp_async_16(to, from, first + row < end);
 }
@@ -147,12 +147,12 @@ __device__ void copy_rows_async(T* tile, Rows<const T> source, int first, int ro
 // operand A, or with _trans two operands B of a tile [k][n].
 template <int D>
 __device__ int lane_offset(int lane) {
-  return swizzled<D>(lane % 16, lane / 16);
+  return swizzled_element<D>(lane % 16, lane / 16);
 }
 // The same with the quadrants in row order: two operands B of a tile [n][k].
 template <int D>
 __device__ int lane_offset_nk(int lane) {
-  return swizzled<D>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+  return swizzled_element<D>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
 
 // ---- operands and accumulators of mma m16n8k16 --------------------------------------------------

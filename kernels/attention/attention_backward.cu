@@ -152,9 +152,9 @@ __device__ void store_own_v(T* own_v, int half, const RowChunks<T, D>& row) {
   __syncwarp();
 #pragma unroll
   for (int c = 0; c < D / 32; ++c)
-    store_pack(
-        own_v + swizzled<D>(lane_row() + 8 * half, static_cast<int>(4 * c + mov_tid_x() % 4)),
-        row.at[c]);
+    store_pack(own_v + swizzled_element<D>(lane_row() + 8 * half,
+                                           static_cast<int>(4 * c + mov_tid_x() % 4)),
+               row.at[c]);
 }
 
 // sums = a b^T, 16 rows of b: memory + offset is this lane's ldmatrix row.

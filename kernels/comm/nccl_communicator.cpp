@@ -3,6 +3,8 @@
 #include <nccl.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -29,6 +31,7 @@ class NcclCommunicator final : public Communicator {
         watch_(
             region_, place_, [this] { return failure(); }, [this] { host_comm_->end_run(); }) {
     backend_.on_wait([this](bool begins) { begins ? watch_.wait_begins() : watch_.wait_ends(); });
+    note_ = choose_order();
     ncclUniqueId id{};
     if (place_.rank == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
     host_comm_->broadcast(&id, sizeof id, 0, nullptr);
@@ -39,11 +42,16 @@ class NcclCommunicator final : public Communicator {
                     ? "ncclCommInitRank (do two ranks use the same GPU? --oversubscribe lets them)"
                     : "ncclCommInitRank");
     watch_.wait_ends();
+    const std::lock_guard lock(asking_);
     comm_ = comm;
   }
+  // Waits for the other ranks, any of which may die or hang on its last way.
   ~NcclCommunicator() override {
     backend_.on_wait({});
-    if (const ncclComm_t comm = comm_.exchange(nullptr)) ncclCommDestroy(comm);
+    const ncclComm_t comm = take_comm();
+    watch_.wait_begins();
+    ncclCommDestroy(comm);
+    watch_.wait_ends();
   }
 
   void all_reduce(float* data, size_t count, Stream stream) override {
@@ -68,8 +76,25 @@ class NcclCommunicator final : public Communicator {
   }
   double all_reduce_scalar(double x) override { return host_comm_->all_reduce_scalar(x); }
   void busy(Busy now) override { host_comm_->busy(now); }
+  std::string note() const override { return note_; }
 
  private:
+  // An NVSwitch adds in an order that differs from call to call (NVLS), so equal runs would not end
+  // with equal bits.
+  static std::string choose_order() {
+    constexpr const char* variable = "NCCL_NVLS_ENABLE";
+    setenv(variable, "0", 0);
+    const std::string value = std::getenv(variable);
+    return value == "0" ? ""
+                        : std::string(variable) + "=" + value +
+                              " in the environment: where an NVSwitch adds gradients, equal runs "
+                              "may differ in their last bits";
+  }
+  // From then on the watch asks NCCL nothing more.
+  ncclComm_t take_comm() {
+    const std::lock_guard lock(asking_);
+    return std::exchange(comm_, nullptr);
+  }
   cudaStream_t stream_of(Stream stream) const {
     return reinterpret_cast<cudaStream_t>(stream ? stream : backend_.compute_stream());
   }
@@ -80,10 +105,10 @@ class NcclCommunicator final : public Communicator {
   // Detected by the hosts or by NCCL.
   std::string failure() const override {
     if (std::string why = host_comm_->failure(); !why.empty()) return why;
-    const ncclComm_t comm = comm_;
-    if (!comm) return "";
+    const std::lock_guard lock(asking_);
+    if (!comm_) return "";
     ncclResult_t error = ncclSuccess;
-    const ncclResult_t asked = ncclCommGetAsyncError(comm, &error);
+    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &error);
     if (asked != ncclSuccess) error = asked;
     if (error == ncclSuccess || error == ncclInProgress) return "";
     return std::string("NCCL: ") + ncclGetErrorString(error);
@@ -93,7 +118,9 @@ class NcclCommunicator final : public Communicator {
   RankPlace place_;
   std::unique_ptr<Communicator> host_comm_;
   SharedRegion region_;
-  std::atomic<ncclComm_t> comm_{nullptr};
+  std::string note_;
+  mutable std::mutex asking_;  // for the watch's questions to NCCL
+  ncclComm_t comm_ = nullptr;
   PeerWatch watch_;  // last: its thread ends before what it watches is destroyed
 };
 

@@ -177,10 +177,11 @@ __device__ void multiply(Sums<T, m, n>& sums, const Stage<m, n>& from) {
   const int lane = threadIdx.x % warp_size;
   // This lane's rows of the first 8x8 matrices. The weight's are ordered so that the two that one
   // mma takes come in neighbouring registers.
-  const int image = swizzled<chunks>(sums.row() + lane % 16, lane / 16);
-  const int weight = input_gradient
-                         ? swizzled<weight_chunks>(lane % 16, sums.column() / 8 + lane / 16)
-                         : swizzled<chunks>(sums.column() + lane / 16 * 8 + lane % 8, lane / 8 % 2);
+  const int image = swizzled_byte<chunks>(sums.row() + lane % 16, lane / 16);
+  const int weight =
+      input_gradient
+          ? swizzled_byte<weight_chunks>(lane % 16, sums.column() / 8 + lane / 16)
+          : swizzled_byte<chunks>(sums.column() + lane / 16 * 8 + lane % 8, lane / 8 % 2);
   sums.template multiply<step_k / 16>(
       [&](uint32_t(&a)[4], int k, int i) {
         ldmatrix_x4(a, at_byte(from.image, (image ^ k * 32) + i * 16 * chunks * 16));
@@ -251,9 +252,9 @@ struct Epilogue {
       for (int half = 0; half < 2; ++half)
 #pragma unroll
         for (int j = 0; j < sums.ns; ++j) {
-          const int place =
-              swizzled<n / 8>(sums.row() + i * 16 + half * 8 + lane / 4, sums.column() / 8 + j) +
-              lane % 4 * 4;
+          const int place = swizzled_byte<n / 8>(sums.row() + i * 16 + half * 8 + lane / 4,
+                                                 sums.column() / 8 + j) +
+                            lane % 4 * 4;
           auto* to = static_cast<Elements<T, 2>*>(at_byte(s.tile, place));
           float x = sums.sum[i][j][2 * half], y = sums.sum[i][j][2 * half + 1];
           if (plus) x += to_float(to->at[0]), y += to_float(to->at[1]);
@@ -320,7 +321,8 @@ struct Epilogue {
       for (int j = 0; j < columns / 8; j += 2) {
         uint32_t b[4];
         ldmatrix_x4_trans(
-            b, at_byte(s.tile, swizzled<n / 8>(i + lane % 16, warp * columns / 8 + j + lane / 16)));
+            b, at_byte(s.tile,
+                       swizzled_byte<n / 8>(i + lane % 16, warp * columns / 8 + j + lane / 16)));
         mma_m16n8k16<T>(sum[j], ones, b[0], b[1]);
         mma_m16n8k16<T>(sum[j + 1], ones, b[2], b[3]);
       }

@@ -208,16 +208,16 @@ struct ForwardTile {
           float &x = sum[i][j][2 * half], &y = sum[i][j][2 * half + 1];
           const Elements<T, 2> pair{from_float<T>(x), from_float<T>(y)};
           *static_cast<Elements<T, 2>*>(
-              at_byte(tile, swizzled<8>(half * 8 + lane / 4, j) + lane % 4 * 4)) = pair;
+              at_byte(tile, swizzled_byte<8>(half * 8 + lane / 4, j) + lane % 4 * 4)) = pair;
           x = to_float(pair.at[0]), y = to_float(pair.at[1]);
         }
       __syncwarp();
 #pragma unroll
       for (int row = 0; row < 16; row += 4)
         if (in_bounds && i * 16 + row + lane / 8 < count)
-          st_global(
-              reinterpret_cast<uint4*>(out + int64_t{i * 16 + row} * p.K),
-              *static_cast<const uint4*>(at_byte(tile, swizzled<8>(row + lane / 8, lane % 8))));
+          st_global(reinterpret_cast<uint4*>(out + int64_t{i * 16 + row} * p.K),
+                    *static_cast<const uint4*>(
+                        at_byte(tile, swizzled_byte<8>(row + lane / 8, lane % 8))));
       __syncwarp();
     }
   }
@@ -324,7 +324,7 @@ __device__ inline void load_dout(const Weight& p, int k, int pixel, int end, uin
 #pragma unroll
   for (int i = 0; i < step_pixels; i += rows_at_once) {
     const bool in_bounds = k + chunk * 8 < p.K && pixel + row + i < end;
-    cp_async_16(at_byte(to, swizzled<chunks>(row + i, chunk)),
+    cp_async_16(at_byte(to, swizzled_byte<chunks>(row + i, chunk)),
                 dout + (in_bounds ? (int64_t{pixel} + row + i) * (p.K / 8) + k / 8 + chunk : 0),
                 in_bounds);
   }
@@ -351,7 +351,7 @@ struct WeightTile {
 
   __device__ void add(const uint4* rows, const uint4* dout, const int* place) {
     const int lane = threadIdx.x % warp_size;
-    const int of_lane = swizzled<8>(lane / 16 * 8 + lane % 8, row() / 8 + lane / 8 % 2);
+    const int of_lane = swizzled_byte<8>(lane / 16 * 8 + lane % 8, row() / 8 + lane / 8 % 2);
 #pragma unroll
     for (int pixel = 0; pixel < step_pixels; pixel += 16) {
       uint32_t a[ms][4];

@@ -10,7 +10,7 @@ namespace bv::BAREVISION_GPU {
 // In bytes, where chunk c (16 bytes) of a row of `chunks` is stored: at c ^ (row % 8), so that the
 // 8 rows of an ldmatrix fall into different banks. Rows of fewer than 8 chunks share banks by twos.
 template <int chunks>
-__device__ constexpr int swizzled(int row, int c) {
+__device__ constexpr int swizzled_byte(int row, int c) {
   return (row * chunks + (c ^ (chunks >= 8 ? row % 8 : row / 2 % chunks))) * 16;
 }
 
@@ -30,7 +30,7 @@ struct RowCopies {
   __device__ static int chunk() { return static_cast<int>(threadIdx.x) % chunks; }
   // In bytes, where this thread's chunk of its k-th row is stored.
   __device__ static int place(int k) {
-    return swizzled<chunks>(row(), chunk()) + k * at_once * chunks * 16;
+    return swizzled_byte<chunks>(row(), chunk()) + k * at_once * chunks * 16;
   }
 };
 

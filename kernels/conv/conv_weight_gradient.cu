@@ -98,8 +98,8 @@ __device__ void load_inp(const Product& p, const Tile& t, int pixel, uint4* to) 
 template <int m, int n, class Sums>
 __device__ void multiply(Sums& sums, const Stage<m, n>& from) {
   const int lane = threadIdx.x % warp_size;
-  const int dout = swizzled<m / 8>(lane / 16 * 8 + lane % 8, Sums::row() / 8 + lane / 8 % 2);
-  const int inp = swizzled<n / 8>(lane % 16, Sums::column() / 8 + lane / 16);
+  const int dout = swizzled_byte<m / 8>(lane / 16 * 8 + lane % 8, Sums::row() / 8 + lane / 8 % 2);
+  const int inp = swizzled_byte<n / 8>(lane % 16, Sums::column() / 8 + lane / 16);
   sums.template multiply<step_pixels / 16>(
       [&](uint32_t(&a)[4], int k, int i) {
         ldmatrix_x4_trans(a, at_byte(from.dout, (dout ^ i * 32) + k * 16 * m * 2));

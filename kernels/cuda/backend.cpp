@@ -1,10 +1,15 @@
 #include "kernels/cuda/backend.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <string>
 #include <utility>
 
+#include "kernels/comm/rank_barrier.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/make_cuda_kernels.h"
 #include "kernels/cuda/owner.h"
@@ -51,7 +56,11 @@ class GraphRecording final : public Recording {
     }
     check(cudaStreamEndCapture(stream_, &graph.handle), "cudaStreamEndCapture");
     check(cudaGraphGetNodes(graph.handle, nullptr, &nodes_), "cudaGraphGetNodes");
-    check(cudaGraphInstantiate(&executable_.handle, graph.handle, 0), "cudaGraphInstantiate");
+    // Without the flag all nodes run at the priority of the stream that the graph is launched into,
+    // and collectives queue behind the kernels that they should overlap with.
+    check(cudaGraphInstantiate(&executable_.handle, graph.handle,
+                               cudaGraphInstantiateFlagUseNodePriority),
+          "cudaGraphInstantiate");
   }
 
   cudaStream_t stream_;
@@ -93,10 +102,13 @@ class CudaBackend final : public Backend {
     return address;
   }
   void release_host(void* address) override { check(cudaFreeHost(address), "cudaFreeHost"); }
+  // Some is left for what comes after the plan: modules loaded at their first launch, NCCL's buffers
+  // at the first collective, graphs, local memory.
   size_t memory_limit() const override {
     size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    return free;
+    const size_t rest = std::max(size_t{1} << 30, total / 50);
+    return free - std::min(free, rest);
   }
 
   void to_device(void* device, const void* host, size_t bytes, Stream stream) override {
@@ -117,14 +129,14 @@ class CudaBackend final : public Backend {
   // Kept, since a graph may call it many times.
   void call_on_host(Stream stream, std::function<void()> work) override {
     host_work_.push_back(std::move(work));
-    check(cudaLaunchHostFunc(
-              stream_of(stream), [](void* kept) { (*static_cast<std::function<void()>*>(kept))(); },
-              &host_work_.back()),
+    check(cudaLaunchHostFunc(stream_of(stream), run_on_host, &host_work_.back()),
           "cudaLaunchHostFunc");
   }
   Event create_event() override {
     cudaEvent_t& event = events_.emplace_back().handle;
-    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    // The host sleeps while it waits: its core is the loader's.
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync),
+          "cudaEventCreateWithFlags");
     return reinterpret_cast<Event>(event);
   }
   void record(Event event, Stream stream) override {
@@ -150,6 +162,15 @@ class CudaBackend final : public Backend {
   static int select(int device) {
     check(cudaSetDevice(device), "GPU " + std::to_string(device));
     return device;
+  }
+  // Nobody on the driver's thread could catch an exception.
+  static void run_on_host(void* kept) noexcept {
+    try {
+      (*static_cast<std::function<void()>*>(kept))();
+    } catch (const std::exception& e) {
+      print_error_line(std::string("work that the device called on the host: ") + e.what());
+      _exit(1);
+    }
   }
   template <class F>
   void waiting(F wait) {

@@ -1,6 +1,7 @@
 #include "kernels/cuda/conv_cudnn.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -36,6 +37,7 @@ using ConvDescriptor = Owned<cudnnConvolutionDescriptor_t, cudnnCreateConvolutio
                              cudnnDestroyConvolutionDescriptor>;
 
 constexpr int max_algorithms = 16;
+constexpr size_t small_workspace = size_t{256} << 20;
 constexpr float one = 1, zero = 0;
 
 }  // namespace
@@ -75,15 +77,21 @@ ConvCudnn::Plan& ConvCudnn::plan(Direction direction, DType dtype, const ConvSha
                                     dtype == DType::fp32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH),
         "cudnnSetConvolutionMathType");
 
-  // Takes the first algorithm of the heuristic's list that gives equal bits run after run.
+  // Takes the first algorithm of the heuristic's list that gives equal bits run after run, in a
+  // small workspace if there is such a one: some transforms list gigabytes.
   const auto choose = [&]<class Perf>(Perf, const char* call, auto get,
                                       const auto&... descriptors) {
     Perf list[max_algorithms];
     int count = 0;
     check(get(*handle_, descriptors..., max_algorithms, &count, list), call);
-    const Perf* const chosen = std::find_if(list, list + count, [](const Perf& a) {
-      return a.status == CUDNN_STATUS_SUCCESS && a.determinism == CUDNN_DETERMINISTIC;
-    });
+    const auto first = [&](size_t most_bytes) {
+      return std::find_if(list, list + count, [=](const Perf& a) {
+        return a.status == CUDNN_STATUS_SUCCESS && a.determinism == CUDNN_DETERMINISTIC &&
+               a.memory <= most_bytes;
+      });
+    };
+    const Perf* chosen = first(small_workspace);
+    if (chosen == list + count) chosen = first(SIZE_MAX);
     if (chosen == list + count)
       throw std::runtime_error(std::string(call) + ": cuDNN has no algorithm for this convolution");
     p.algorithm = int(chosen->algo), p.workspace_bytes = chosen->memory;

@@ -6,7 +6,8 @@
 
 namespace bv::BAREVISION_GPU {
 CudaKernels::CudaKernels(cudaStream_t compute, bool cudnn)
-    : KernelRows<CudaKernels>({.alignment = 16}),  // kernels read 16 bytes at a time
+    // Kernels read 16 bytes at a time; on Hopper cuBLASLt's want their workspace at 256.
+    : KernelRows<CudaKernels>({.alignment = 16, .workspace_alignment = 256}),
       compute_(compute),
       props_{.arch = compute_capability(),
              .sms = attribute(cudaDevAttrMultiProcessorCount),

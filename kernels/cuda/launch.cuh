@@ -28,6 +28,15 @@ std::string kernel_name() {
   return std::string(scopes == name.npos ? name : name.substr(scopes + 2));
 }
 
+// Above 48 KiB a kernel must opt in. The limit is its state: all that the chip has, lest a smaller
+// launch lower it below what a captured one was made with.
+template <auto kernel>
+void raise_shared_limit() {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
+        kernel_name<kernel>());
+}
+
 #ifdef __CUDACC__
 template <class T>
 __device__ T& shared() {
@@ -38,10 +47,7 @@ __device__ T& shared() {
 
 template <auto kernel, class... Args>
 void launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, const Args&... args) {
-  if (shared_bytes > 48 * 1024)  // above the default limit a kernel must opt in
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shared_bytes)),
-          kernel_name<kernel>());
+  if (shared_bytes > 48 * 1024) raise_shared_limit<kernel>();
   const cudaLaunchConfig_t config{grid, block, shared_bytes, stream, nullptr, 0};
   check(cudaLaunchKernelEx(&config, kernel, args...), kernel_name<kernel>());
 }
@@ -50,13 +56,14 @@ using ::shared;
 
 template <auto kernel, class... Args>
 void launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, const Args&... args) {
+  if (shared_bytes > 48 * 1024) raise_shared_limit<kernel>();
   (check(::simt::check_argument(args), kernel_name<kernel>()), ...);
   check(::simt::launch({.name = kernel_name<kernel>(),
                         .grid = grid,
                         .block = block,
                         .shared_bytes = shared_bytes,
                         .body = [=] { kernel(args...); },
-                        .shared_limit = std::max(shared_bytes, size_t{48 * 1024})},
+                        .function = reinterpret_cast<const void*>(kernel)},
                        stream),
         kernel_name<kernel>());
 }

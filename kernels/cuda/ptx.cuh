@@ -9,6 +9,9 @@
 #include <type_traits>
 
 #include "kernels/cuda/pack.cuh"
+#ifndef __CUDACC__
+#include "kernels/simt/device/tensor_cores.h"
+#endif
 
 namespace bv::BAREVISION_GPU {
 
@@ -139,8 +142,14 @@ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
       ::simt::float8 sum;
       std::memcpy(&sum, D[row], 32);
       const ::simt::float8 low = twin::to_float8<T>(A[row]), high = twin::to_float8<T>(A[row] + 8);
-      for (int k = 0; k < 8; ++k) sum += low[k] * b[k];
-      for (int k = 0; k < 8; ++k) sum += high[k] * b[k + 8];
+      if (::simt::tensor_cores.block) {
+        for (int n = 0; n < 8; ++n)
+          sum[n] = ::simt::truncated_sum(
+              sum[n], 16, [&](int k) { return double(k < 8 ? low[k] : high[k - 8]) * b[k][n]; });
+      } else {
+        for (int k = 0; k < 8; ++k) sum += low[k] * b[k];
+        for (int k = 0; k < 8; ++k) sum += high[k] * b[k + 8];
+      }
       std::memcpy(D[row], &sum, 32);
     }
     for (int i = 0; i < 32; ++i) {

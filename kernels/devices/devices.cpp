@@ -1,5 +1,6 @@
 #include "kernels/devices/devices.h"
 
+#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 
@@ -8,6 +9,16 @@
 #include "kernels/cuda/backend.h"
 
 namespace bv {
+
+namespace {
+
+// On a chip newer than this program, a GPU's driver compiles each kernel at its first use; NCCL on
+// many machines takes its time. On the stand-in only where a test asks for it.
+bool starts_slowly(DeviceKind kind) {
+  return kind == DeviceKind::cuda || std::getenv("SIMT_STARTS_SLOWLY");
+}
+
+}  // namespace
 
 bool is_built(DeviceKind kind) {
 #ifdef BAREVISION_SIMT
@@ -44,6 +55,7 @@ std::unique_ptr<Backend> make_backend(DeviceKind kind, const BackendOptions& o) 
 std::unique_ptr<Communicator> make_communicator(DeviceKind kind, Backend& backend, NcclPeers peers,
                                                 bool staged) {
   if (kind == DeviceKind::cpu) return std::move(peers.host_comm);
+  if (starts_slowly(kind)) peers.host_comm->busy(Busy::starting);
   if (staged) return make_staged_communicator(backend, std::move(peers.host_comm));
 #ifdef BAREVISION_SIMT
   if (kind == DeviceKind::simt) return simt_gpu::make_nccl_communicator(backend, std::move(peers));

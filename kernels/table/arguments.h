@@ -89,7 +89,8 @@ constexpr int max_size = 1 << 30;  // of every size, on every device
 // Restrictions of one device beyond the common ones.
 struct DeviceLimits {
   bool only_fp32 = false;
-  size_t alignment = 1;  // of every pointer, in bytes
+  size_t alignment = 1;            // of every pointer but a workspace, in bytes
+  size_t workspace_alignment = 1;  // in bytes
   bool needs_workspace = false;
 };
 

@@ -397,9 +397,11 @@ void Validation::tensor(const TensorArgument& t) {
   const bool needed =
       t.need == Need::required || (t.need == Need::workspace && limits_.needs_workspace);
   if (needed && !*t.field) refuse(operation_, std::string(t.name) + " is null");
-  if (reinterpret_cast<uintptr_t>(*t.field) % limits_.alignment != 0)
+  const size_t alignment =
+      t.need == Need::workspace ? limits_.workspace_alignment : limits_.alignment;
+  if (reinterpret_cast<uintptr_t>(*t.field) % alignment != 0)
     refuse(operation_, std::string(t.name) + " is not at a multiple of " +
-                           std::to_string(limits_.alignment) + " bytes");
+                           std::to_string(alignment) + " bytes");
 }
 
 }  // namespace bv

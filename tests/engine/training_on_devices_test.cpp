@@ -278,7 +278,7 @@ TEST(TrainingOnSimt, TheGraphsOfViTTinysStepDontGrow) {
   const std::vector<uint8_t> images(batch * 32 * 32 * 3, 100);
   const std::vector<Crop> crops(batch);
   const std::vector<int32_t> labels(batch, 1);
-  const size_t before = simt::host_synchronizations();
+  const size_t before = simt::host_synchronizations(), spun = simt::spinning_waits();
   for (int step = 0; step < 3; ++step) {
     trainer.wait_for_upload();
     trainer.micro_step({.images = images.data(),
@@ -293,6 +293,7 @@ TEST(TrainingOnSimt, TheGraphsOfViTTinysStepDontGrow) {
   }
   // For the first two batches and the first two updates.
   EXPECT_EQ(simt::host_synchronizations() - before, 4u);
+  EXPECT_EQ(simt::spinning_waits(), spun);
   trainer.finish_update();
   const auto [micro_step, update] = trainer.graph_nodes();
   EXPECT_EQ(vit.graph.nodes().size(), 104u);

@@ -37,6 +37,9 @@ static_assert(cudaStreamCaptureStatusNone == 0 && cudaStreamCaptureStatusActive 
 static_assert(cudaGraphNodeTypeKernel == 0 && cudaGraphNodeTypeMemcpy == 1 &&
               cudaGraphNodeTypeMemset == 2 && cudaGraphNodeTypeHost == 3);
 
+static_assert(cudaGraphInstantiateFlagUseNodePriority == 8 &&
+              cudaFuncAttributeMaxDynamicSharedMemorySize == 8);
+
 // Whether an overload has exactly these parameters.
 template <class... Parameters>
 constexpr bool takes(std::type_identity_t<cudaError_t (*)(Parameters...)>) {
@@ -51,6 +54,7 @@ static_assert(takes<>(cudaGetLastError) && takes<>(cudaPeekAtLastError) &&
               takes<int>(cudaSetDevice) &&
               takes<int*, cudaDeviceAttr, int>(cudaDeviceGetAttribute) &&
               takes<cudaDeviceProp*, int>(cudaGetDeviceProperties) &&
+              takes<const void*, cudaFuncAttribute, int>(cudaFuncSetAttribute) &&
               takes<int*, int*>(cudaDeviceGetStreamPriorityRange));
 static_assert(takes<size_t*, size_t*>(cudaMemGetInfo) && takes<void**, size_t>(cudaMalloc) &&
               takes<float**, size_t>(cudaMalloc) && takes<void**, size_t>(cudaMallocHost) &&

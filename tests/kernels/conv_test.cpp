@@ -115,9 +115,10 @@ std::vector<float> squared(const Values& values) {
 //   (n + 1) (squares / 6 + sum^2 / 3),   squares = the sum of the squared products.
 // A single order may be far from it where the sum is small: hence 1/2 instead of 1/6, its value when
 // the sum is unknown. fp32 is precise enough for squares.
-Tracked sum_of_products(double sum, double squares, double n) {
+Tracked sum_of_products(double sum, double squares, double n, DType dtype) {
   constexpr double r = Tracked::rounding;
-  return {sum, r * r * (squares + (n + 1) * (squares / 2 + sum * sum / 3))};
+  return on_tensor_cores({sum, r * r * (squares + (n + 1) * (squares / 2 + sum * sum / 3))}, n,
+                         dtype);
 }
 
 // The number of taps that reach each pixel of out and of inp.
@@ -135,19 +136,20 @@ Reach reach(const ConvShape& o) {
   return taps;
 }
 
-Tensor conv_forward(const Values& inp, const Values& weight, const ConvShape& o) {
+Tensor conv_forward(const Values& inp, const Values& weight, const ConvShape& o,
+                    DType dtype = DType::fp32) {
   const Values sum = forward(inp, weight, o);
   const std::vector<float> squares = forward(squared(inp), squared(weight), o);
   const std::vector<int> taps = reach(o).out;
   Tensor out(sum.size());
   for (size_t i = 0; i < out.size(); ++i)
-    out[i] = sum_of_products(sum[i], squares[i], double(taps[i / o.K]) * (o.C / o.groups));
+    out[i] = sum_of_products(sum[i], squares[i], double(taps[i / o.K]) * (o.C / o.groups), dtype);
   return out;
 }
 
 // add may be empty.
 Tensor conv_backward_input(const Values& dout, const Values& weight, const Values& add,
-                           const ConvShape& o) {
+                           const ConvShape& o, DType dtype = DType::fp32) {
   const Values sum = backward_input(dout, weight, o);
   const std::vector<float> squares = backward_input(squared(dout), squared(weight), o);
   const std::vector<int> taps = reach(o).inp;
@@ -156,12 +158,13 @@ Tensor conv_backward_input(const Values& dout, const Values& weight, const Value
     // One more term, anywhere in the order.
     const double more = add.empty() ? 0 : add[i];
     dinp[i] = sum_of_products(sum[i] + more, squares[i] + more * more,
-                              double(taps[i / o.C]) * (o.K / o.groups) + !add.empty());
+                              double(taps[i / o.C]) * (o.K / o.groups) + !add.empty(), dtype);
   }
   return dinp;
 }
 
-Tensor conv_backward_weight(const Values& dout, const Values& inp, const ConvShape& o) {
+Tensor conv_backward_weight(const Values& dout, const Values& inp, const ConvShape& o,
+                            DType dtype = DType::fp32) {
   const Values sum = backward_weight(dout, inp, o);
   const std::vector<float> squares = backward_weight(squared(dout), squared(inp), o);
   Values pixels;  // by tap
@@ -170,7 +173,7 @@ Tensor conv_backward_weight(const Values& dout, const Values& inp, const ConvSha
   Tensor dweight(sum.size());
   const size_t C = size_t(o.C / o.groups);
   for (size_t i = 0; i < dweight.size(); ++i)
-    dweight[i] = sum_of_products(sum[i], squares[i], pixels[i / C % pixels.size()]);
+    dweight[i] = sum_of_products(sum[i], squares[i], pixels[i / C % pixels.size()], dtype);
   return dweight;
 }
 
@@ -284,7 +287,7 @@ Problem forward(DType dtype, ConvShape s, Moments moments, bool exact) {
   const bool offset = moments == Moments::of_offset;
   const Values inp = data(p, s.inp_count(), offset ? 8 : 0);
   const Values weight = data(p, s.weight_count(), offset ? 2 : 0);
-  p.output("out", out_of(s), oracle::conv_forward(inp, weight, s));
+  p.output("out", out_of(s), oracle::conv_forward(inp, weight, s, dtype));
   if (moments != Moments::none) {
     p.arguments.push_back({.name = "moments",
                            .shape = {2, s.K},
@@ -307,7 +310,7 @@ Problem backward_input(DType dtype, ConvShape s, Add with, bool exact) {
   const Values dout = data(p, s.out_count()), weight = data(p, s.weight_count());
   const Values add = with == Add::none ? Values{} : data(p, s.inp_count());
   const bool in_place = with == Add::in_place;
-  p.output("dinp", inp_of(s), oracle::conv_backward_input(dout, weight, add, s),
+  p.output("dinp", inp_of(s), oracle::conv_backward_input(dout, weight, add, s, dtype),
            in_place ? add : Values{});
   p.input("dout", out_of(s), dout), p.input("weight", weight_of(s), weight);
   if (with == Add::given) p.input("add", inp_of(s), add);
@@ -319,7 +322,8 @@ Problem backward_weight(DType dtype, ConvShape s, bool accumulate, bool exact) {
   Problem p(dtype);
   p.exact = exact;
   const Values dout = data(p, s.out_count()), inp = data(p, s.inp_count());
-  p.gradient("dweight", weight_of(s), oracle::conv_backward_weight(dout, inp, s), accumulate);
+  p.gradient("dweight", weight_of(s), oracle::conv_backward_weight(dout, inp, s, dtype),
+             accumulate);
   p.input("dout", out_of(s), dout), p.input("inp", inp_of(s), inp);
   p.runs(ConvBackwardWeight{.shape = s, .dtype = dtype, .accumulate = accumulate});
   return p;

@@ -11,31 +11,35 @@ struct LinearGradient {
   Tensor dweight, dbias;
 };
 
-// bias may be empty.
+// The factors are of this dtype; bias may be empty.
 Tensor linear_forward(const Values& inp, const Values& weight, const Values& bias,
-                      const LinearShape& s) {
+                      const LinearShape& s, DType dtype = DType::fp32) {
   const auto [M, N, K] = s;
   Tensor out(size_t(M) * N);
   for (int m = 0; m < M; ++m)
     for (int n = 0; n < N; ++n) {
       Tracked sum = 0;
       for (int k = 0; k < K; ++k) sum += Tracked(inp[at(m, K, k)]) * Tracked(weight[at(n, K, k)]);
+      sum = on_tensor_cores(sum, K, dtype);
       out[at(m, N, n)] = bias.empty() ? sum : sum + Tracked(bias[n]);
     }
   return out;
 }
 
-Tensor linear_backward_input(const Values& dout, const Values& weight, const LinearShape& s) {
+Tensor linear_backward_input(const Values& dout, const Values& weight, const LinearShape& s,
+                             DType dtype = DType::fp32) {
   const auto [M, N, K] = s;
   Tensor dinp(size_t(M) * K);
   for (int m = 0; m < M; ++m)
     for (int n = 0; n < N; ++n)
       for (int k = 0; k < K; ++k)
         dinp[at(m, K, k)] += Tracked(dout[at(m, N, n)]) * Tracked(weight[at(n, K, k)]);
+  for (Tracked& sum : dinp) sum = on_tensor_cores(sum, N, dtype);
   return dinp;
 }
 
-LinearGradient linear_backward_weight(const Values& dout, const Values& inp, const LinearShape& s) {
+LinearGradient linear_backward_weight(const Values& dout, const Values& inp, const LinearShape& s,
+                                      DType dtype = DType::fp32) {
   const auto [M, N, K] = s;
   LinearGradient g{Tensor(size_t(N) * K), Tensor(N)};
   for (int m = 0; m < M; ++m)
@@ -44,6 +48,7 @@ LinearGradient linear_backward_weight(const Values& dout, const Values& inp, con
         g.dweight[at(n, K, k)] += Tracked(dout[at(m, N, n)]) * Tracked(inp[at(m, K, k)]);
       g.dbias[n] += Tracked(dout[at(m, N, n)]);
     }
+  for (Tracked& sum : g.dweight) sum = on_tensor_cores(sum, M, dtype);
   return g;
 }
 
@@ -70,7 +75,7 @@ Problem forward(DType dtype, LinearShape s, bool with_bias, bool exact) {
   p.exact = exact;
   const Values inp = p.data(size_t(M) * K), weight = p.data(size_t(N) * K);
   const Values bias = with_bias ? p.data(N) : Values{};
-  p.output("out", {M, N}, oracle::linear_forward(inp, weight, bias, s));
+  p.output("out", {M, N}, oracle::linear_forward(inp, weight, bias, s, dtype));
   p.input("inp", {M, K}, inp), p.input("weight", {N, K}, weight);
   if (with_bias) p.input("bias", {N}, bias);
   p.runs(LinearForward{.shape = s, .dtype = dtype});
@@ -82,7 +87,7 @@ Problem backward_input(DType dtype, LinearShape s, bool exact) {
   Problem p(dtype);
   p.exact = exact;
   const Values dout = p.data(size_t(M) * N), weight = p.data(size_t(N) * K);
-  p.output("dinp", {M, K}, oracle::linear_backward_input(dout, weight, s));
+  p.output("dinp", {M, K}, oracle::linear_backward_input(dout, weight, s, dtype));
   p.input("dout", {M, N}, dout), p.input("weight", {N, K}, weight);
   p.runs(LinearBackwardInput{.shape = s, .dtype = dtype});
   return p;
@@ -93,7 +98,7 @@ Problem backward_weight(DType dtype, LinearShape s, bool with_bias, bool accumul
   Problem p(dtype);
   p.exact = exact;
   const Values dout = p.data(size_t(M) * N), inp = p.data(size_t(M) * K);
-  const oracle::LinearGradient g = oracle::linear_backward_weight(dout, inp, s);
+  const oracle::LinearGradient g = oracle::linear_backward_weight(dout, inp, s, dtype);
   p.gradient("dweight", {N, K}, g.dweight, accumulate);
   if (with_bias) p.gradient("dbias", {N}, g.dbias, accumulate);
   p.input("dout", {M, N}, dout), p.input("inp", {M, K}, inp);
@@ -128,6 +133,7 @@ KernelCases linear_cases() {
                                {17, 33, 65},
                                {64, 48, 32},
                                {1501, 24, 17},
+                               {25216, 8, 9},
                                {1, 1000, 192},
                                {197, 576, 192},
                                {197, 192, 192},

@@ -70,7 +70,7 @@ std::vector<std::string> accepted_mistakes(Kernels& kernels, const Device& devic
     const bool workspace = t.need == Need::workspace && *field;  // the device wants one
     if (t.need == Need::required || workspace) *field = nullptr, must_refuse(t.name);
     if (!device.host_threads && *field)
-      *field = static_cast<const char*>(*field) + 8, must_refuse(t.name);
+      *field = static_cast<const char*>(*field) + (workspace ? 128 : 8), must_refuse(t.name);
     const size_t held = *field ? bytes_at(*field) : 0;
     if (t.bytes > 0 && t.bytes != double(held))
       failures.push_back(name + "." + t.name + ": described as " + std::to_string(t.bytes) +

@@ -147,6 +147,54 @@ TEST_F(ProgramOnSimt, ARankThatDiesOrHangsInACollective) {
   }
 }
 
+// In the environment of the runs to come.
+struct Variable {
+  const char* name;
+  Variable(const char* n, const char* value) : name(n) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name); }
+  Variable(const Variable&) = delete;
+};
+
+TEST_F(ProgramOnSimt, ARankThatHangsWhenAllIsDone) {
+  const Variable fault("SIMT_NCCL_FAULT", "hang:1:0");
+  const Finished end = run("-n 2 " + on_simt + "--steps 1 --epochs 1 --timeout 2 --out run");
+  EXPECT_EQ(end.code, 1);
+  EXPECT_TRUE(has(end.errors, "answered for 2 s (--timeout)")) << end.errors;
+}
+
+// As where a driver compiles every kernel at its first use.
+TEST_F(ProgramOnSimt, ARankMayTakeLongForItsFirstUpdate) {
+  const std::string words = "-n 2 " + on_simt + "--steps 3 --epochs 1 --timeout 1 --out ";
+  const Variable slow_start("SIMT_STARTS_SLOWLY", "1");
+  {
+    const Variable fault("SIMT_NCCL_FAULT", "slow:1:1");
+    go(words + "first");
+  }
+  const Variable fault("SIMT_NCCL_FAULT", "slow:1:20");
+  const Finished end = run("-n 2 " + endless_on_simt);  // which doesn't save so soon
+  EXPECT_EQ(end.code, 1);
+  EXPECT_TRUE(has(end.errors, "answered for 2 s (--timeout)")) << end.errors;
+}
+
+// With three ranks the order of a sum shows in its last bits.
+TEST_F(ProgramOnSimt, EqualRunsGiveEqualBitsBesideAnNvswitch) {
+  const std::string words = "-n 3 " + on_simt + "--lr 1e-3 --steps 2 --epochs 1 --out ";
+  const auto weights = [&](const std::string& name) {
+    return contents(in(name + "/last/weights.safetensors"));
+  };
+  const std::string line =
+      "NCCL_NVLS_ENABLE=1 in the environment: where an NVSwitch adds gradients, equal runs may "
+      "differ in their last bits";
+  const Variable machine("SIMT_NVSWITCH", "1");
+  EXPECT_FALSE(has(go(words + "a").output, "NVSwitch"));
+  go(words + "b");
+  EXPECT_TRUE(weights("a") == weights("b"));
+  const Variable user("NCCL_NVLS_ENABLE", "1");
+  EXPECT_TRUE(has(go(words + "c").output, line));
+  go(words + "d");
+  EXPECT_FALSE(weights("c") == weights("d"));
+}
+
 TEST_F(ProgramOnSimt, ARankThatIsStopped) {
   Program run(folder_.path(), "-n 2 " + endless_on_simt);
   const pid_t victim = run.worker(1);

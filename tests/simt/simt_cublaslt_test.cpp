@@ -36,6 +36,7 @@ struct Call {
   bool give_bias = false;
   size_t a_offset = 0;           // floats
   size_t missing_workspace = 0;  // bytes
+  size_t workspace_offset = 0;   // bytes
   bool other_algorithm = false;
 
   cublasStatus_t plan_status = CUBLAS_STATUS_SUCCESS, run_status = CUBLAS_STATUS_SUCCESS;
@@ -78,7 +79,7 @@ struct Call {
                 cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                 cublasLtMatmulHeuristicResult_t result) {
     const DeviceArray<float> a_data(64, true), b_data(64, true), bias(m, true), c_data(64);
-    const DeviceArray<char> workspace(max_workspace);
+    const DeviceArray<char> workspace(max_workspace + workspace_offset);
     const void* given = give_bias ? bias.data : nullptr;
     cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &given,
                                    sizeof given);
@@ -90,7 +91,8 @@ struct Call {
     const float alpha = 1, beta = 0;
     run_status = cublasLtMatmul(handle, description, &alpha, a_data.data + a_offset, a, b_data.data,
                                 b, &beta, c_data.data, c, c_data.data, c, &result.algo,
-                                workspace.data, result.workspaceSize - missing_workspace, nullptr);
+                                workspace.data + workspace_offset,
+                                result.workspaceSize - missing_workspace, nullptr);
     cudaMemcpyAsync(d.data(), c_data.data, sizeof(float) * m * n, cudaMemcpyDeviceToHost, nullptr);
     EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
   }
@@ -129,6 +131,8 @@ TEST(SimtCublasLt, RefusesMistakesAndNothingElse) {
        [](Call& c) { c.epilogue = CUBLASLT_EPILOGUE_BIAS; }},
       {"a pointer aligned to 4 bytes, planned for 16", success, invalid,
        [](Call& c) { c.a_offset = 1; }},
+      {"a workspace at half of what Hopper wants", success, invalid,
+       [](Call& c) { c.workspace_offset = 128; }},
       {"one byte of workspace too few", success, invalid, [](Call& c) { c.missing_workspace = 1; }},
       {"the algorithm of another product", success, invalid,
        [](Call& c) { c.other_algorithm = c.give_bias = true; }},

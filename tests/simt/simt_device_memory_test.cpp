@@ -228,8 +228,9 @@ std::string refusal(dim3 grid, dim3 block, size_t shared_bytes, const char* arch
                     bool asked = true) {
   arch ? setenv("SIMT_ARCH", arch, 1) : unsetenv("SIMT_ARCH");
   return message_of([&] {
-    simt::check_limits({"nothing", grid, block, shared_bytes, nothing,
-                        asked ? shared_bytes : simt::shared_bytes_unasked});
+    const auto function = reinterpret_cast<const void*>(nothing);
+    simt::set_shared_limit(function, asked ? shared_bytes : simt::shared_bytes_unasked);
+    simt::check_limits({"nothing", grid, block, shared_bytes, nothing, function});
   });
 }
 

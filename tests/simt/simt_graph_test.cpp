@@ -181,6 +181,47 @@ TEST_F(SimtGraph, StepOfGraphsNeedsNoSynchronization) {
   simt::run_all();
 }
 
+TEST_F(SimtGraph, NodesRunAtTheirPriorityOnlyWhereItIsAskedFor) {
+  for (const bool asked : {false, true}) {
+    reset();
+    const cudaStream_t main = stream();
+    cudaStream_t urgent = nullptr;
+    ok(cudaStreamCreateWithPriority(&urgent, cudaStreamNonBlocking, -9));  // the greatest is -5
+    float* a = device_array();
+    const cudaGraph_t graph = capture(main, [&] {
+      after(urgent, main);
+      run_fill(a, 1, urgent);
+      after(main, urgent);
+    });
+    cudaGraphExec_t executable = nullptr;
+    ok(cudaGraphInstantiate(&executable, graph,
+                            asked ? cudaGraphInstantiateFlagUseNodePriority : 0));
+    replay(executable, main);
+    synchronize(main);
+    EXPECT_EQ(simt::priorities_run().at("fill"), (std::set{asked ? -5 : 0}));
+    EXPECT_EQ(cudaGraphInstantiate(&executable, graph, 1), cudaErrorInvalidValue);
+  }
+}
+
+__global__ void may_share(float* out) { out[0] = shared<float[1]>()[0]; }
+
+// A launch that a graph holds is made with the limit that its kernel has when it runs.
+TEST_F(SimtGraph, SharedMemoryThatAKernelMayTakeIsItsState) {
+  const auto most = cudaFuncAttributeMaxDynamicSharedMemorySize;
+  const cudaStream_t s = stream();
+  float* a = device_array();
+  const auto run = [&](size_t shared_bytes) { launch<may_share>(1, 1, shared_bytes, s, a); };
+  const cudaGraphExec_t graph = instantiate(capture(s, [&] { run(100 * 1024); }));
+  run(60 * 1024);
+  replay(graph, s);
+  synchronize(s);
+  EXPECT_EQ(cudaFuncSetAttribute(may_share, most, 1 << 20), cudaErrorInvalidValue);
+  ok(cudaFuncSetAttribute(may_share, most, 60 * 1024));  // as for the small launch alone
+  replay(graph, s);
+  EXPECT_TRUE(is(cudaStreamSynchronize(s), cudaErrorLaunchFailure,
+                 "may_share: 102400 bytes of shared memory, but above 61440 it must ask"));
+}
+
 TEST_F(SimtGraph, CopyOfAGraphWhoseMemoryIsFreed) {
   const cudaStream_t s = stream();
   float *a = device_array(), *host = pinned_array(1);

@@ -18,16 +18,32 @@ enum class Order { forward, reverse, random };
 inline Order order = Order::forward;  // of future launches
 inline unsigned seed = 1;
 
+// How products of 16-bit factors are summed (tensor_cores.h). Volta and Turing: {4, 1}, Ampere {8, 1},
+// Hopper {16, 2}; {0, 0}: to nearest, in order.
+struct TensorCores {
+  int block, extra_bits;
+};
+inline TensorCores tensor_cores{0, 0};
+
 // When queued operations run. 0: as late as possible, those queued last first. 1: at the call.
 // Others: at random in between, some seeds with one stream far ahead of the others.
 inline unsigned stream_seed = 0;
 inline size_t memory_bytes = size_t{16} << 30;  // of the device
+// What is gone of it, beside allocations, from the first launch on (a driver's modules), and from a
+// communicator's first collective on (NCCL's buffers). The call fails where there is less.
+inline size_t launch_takes = 0, collective_takes = 0;
 
 // Since the program began: the calls by which the host waited for the device, the kernels and
 // graphs it launched (a graph's kernels are not counted).
 size_t host_synchronizations();
 size_t launches();
 size_t graph_launches();
+// Of the host's waits for an event, those that kept a core busy: the event lacks
+// cudaEventBlockingSync.
+size_t spinning_waits();
+// Kernels and collectives by name, and the priorities at which they have run since the last reset,
+// outside graphs and in them.
+std::map<std::string, std::set<int>> priorities_run();
 void run_all();  // runs all that is queued; not counted as a synchronisation
 
 // Names of all kernels that ran in this process, as in "layernorm_forward<float, 8>".

@@ -69,6 +69,18 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     *value = value_of(attribute);
   });
 }
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  return call("cudaFuncSetAttribute", [&](Lock&) {
+    const simt::Chip& c = chip_or_failure();
+    if (!kernel || attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0)
+      throw Failure{cudaErrorInvalidValue, ""};
+    if (value > c.shared_bytes)
+      throw Failure{cudaErrorInvalidValue, std::to_string(value) +
+                                               " bytes of shared memory, but a block on " + c.name +
+                                               " can have " + std::to_string(c.shared_bytes)};
+    simt::set_shared_limit(kernel, static_cast<size_t>(value));
+  });
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   return call("cudaGetDeviceProperties", [&](Lock&) {
     check_device(device);
@@ -87,7 +99,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return call("cudaDeviceGetStreamPriorityRange", [&](Lock&) {
     if (least) *least = 0;
-    if (greatest) *greatest = -5;
+    if (greatest) *greatest = greatest_priority;
   });
 }
 cudaError_t cudaDeviceSynchronize() {
@@ -117,7 +129,9 @@ cudaError_t cudaDeviceReset() {
   r.left_behind.clear();
   r.null_stream.last = nullptr;
   device_memory().release_all();
+  r.has_modules = false;
   release_pinned();
+  simt::forget_shared_limits();
   forget_sticky();
   cudaGetLastError();  // this thread's
   return cudaSuccess;

@@ -29,6 +29,33 @@ class Names {
   std::map<std::string, BlockSize> sizes_;
 };
 
+// Of the kernels that have asked for more than others.
+class SharedLimits {
+ public:
+  void set(const void* function, size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    limits_[function] = bytes;
+  }
+  size_t of(const void* function) {
+    const std::lock_guard lock(mutex_);
+    const auto found = limits_.find(function);
+    return found == limits_.end() ? shared_bytes_unasked : found->second;
+  }
+  void forget() {
+    const std::lock_guard lock(mutex_);
+    limits_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const void*, size_t> limits_;
+};
+
+SharedLimits& shared_limits() {
+  static SharedLimits& all = *new SharedLimits;  // never destroyed, as names
+  return all;
+}
+
 Names& names() {
   static Names& run = *new Names;  // never destroyed: streams may launch while statics are
   return run;
@@ -39,6 +66,9 @@ std::string str(dim3 d) {
 }
 
 }  // namespace
+
+void set_shared_limit(const void* function, size_t bytes) { shared_limits().set(function, bytes); }
+void forget_shared_limits() { shared_limits().forget(); }
 
 std::map<std::string, BlockSize> largest_blocks_run() { return names().all(); }
 std::set<std::string> kernels_run() {
@@ -64,10 +94,9 @@ void check_limits(const Launch& launch) {
   if (launch.shared_bytes > static_cast<size_t>(c.shared_bytes))
     refuse(std::to_string(launch.shared_bytes) + " bytes of shared memory, but a block on " +
            c.name + " can have " + std::to_string(c.shared_bytes));
-  if (launch.shared_bytes > launch.shared_limit)
+  if (const size_t limit = shared_limits().of(launch.function); launch.shared_bytes > limit)
     refuse(std::to_string(launch.shared_bytes) + " bytes of shared memory, but above " +
-           std::to_string(launch.shared_limit) +
-           " it must ask: cudaFuncAttributeMaxDynamicSharedMemorySize");
+           std::to_string(limit) + " it must ask: cudaFuncAttributeMaxDynamicSharedMemorySize");
 }
 
 void run(const Launch& launch) {

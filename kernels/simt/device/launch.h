@@ -12,9 +12,14 @@ struct Launch {
   std::string name;  // of the kernel
   dim3 grid, block;
   size_t shared_bytes;
-  std::function<void()> body;                  // runs in each thread; owns the kernel's arguments
-  size_t shared_limit = shared_bytes_unasked;  // as raised by cudaFuncSetAttribute
+  std::function<void()> body;      // runs in each thread; owns the kernel's arguments
+  const void* function = nullptr;  // the kernel, if it has a state
 };
+
+// The most shared memory of a launch of this kernel: its state, 48 KiB until set. A launch is held
+// against it when it is made and when it runs, a captured one at each replay.
+void set_shared_limit(const void* function, size_t bytes);
+void forget_shared_limits();
 
 // Throws std::runtime_error if the chip would refuse the launch, as CUDA does at the call.
 void check_limits(const Launch&);

@@ -113,7 +113,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return call("cudaMemGetInfo", [&](Lock&) {
     if (!free || !total) throw Failure{cudaErrorInvalidValue, ""};
     *total = simt::memory_bytes;
-    *free = simt::memory_bytes - std::min(simt::memory_bytes, device_memory().allocated());
+    *free = device_memory().left();
   });
 }
 cudaError_t cudaMalloc(void** p, size_t bytes) {

@@ -1,6 +1,7 @@
 #include "kernels/simt/host/graph.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/simt/host/stream.h"
 
@@ -30,7 +31,8 @@ bool joined(const Capture& c) {
   });
 }
 
-void end(const std::shared_ptr<Capture>& c) {
+// Returns the nodes: events that were recorded in the capture may outlive it.
+std::shared_ptr<Nodes> end(const std::shared_ptr<Capture>& c) {
   c->ended = true;
   for (SimtStream* s : c->streams) {
     s->capture = nullptr;
@@ -38,6 +40,7 @@ void end(const std::shared_ptr<Capture>& c) {
   }
   c->streams.clear();
   std::erase(runtime().captures, c);
+  return std::exchange(c->nodes, nullptr);
 }
 
 template <class T>
@@ -56,7 +59,7 @@ void invalidate(Capture& c, const std::string& by) {
 void add_node(SimtStream& s, WorkPtr work) {
   Capture& c = *s.capture;
   if (!c.invalidated_by.empty()) throw Failure{cudaErrorStreamCaptureInvalidated, c.invalidated_by};
-  c.nodes->push_back({std::move(work), std::move(s.heads), s.number});
+  c.nodes->push_back({std::move(work), std::move(s.heads), s.number, s.priority});
   s.heads = {c.nodes->size() - 1};
 }
 
@@ -93,8 +96,10 @@ void leave_capture(SimtStream& s) {
   if (!s.capture) return;
   const auto c = s.capture;
   invalidate(*c, "cudaStreamDestroy");
-  if (c->origin == &s) return end(c);
-  std::erase(c->streams, &s);
+  if (c->origin == &s)
+    end(c);
+  else
+    std::erase(c->streams, &s);
 }
 
 }  // namespace simt::host
@@ -130,13 +135,13 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     if (c->mode != cudaStreamCaptureModeRelaxed && c->thread != std::this_thread::get_id())
       throw Failure{cudaErrorStreamCaptureWrongThread, "the capture began on another thread"};
     const bool whole = joined(*c);
-    end(c);
+    auto nodes = end(c);
     if (!c->invalidated_by.empty())
       throw Failure{cudaErrorStreamCaptureInvalidated, c->invalidated_by};
     if (!whole)
       throw Failure{cudaErrorStreamCaptureUnjoined,
                     "a stream was forked from the captured one, and its later work was not joined"};
-    *graph = *runtime().graphs.insert(new SimtGraph{c->nodes}).first;
+    *graph = *runtime().graphs.insert(new SimtGraph{std::move(nodes)}).first;
   });
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
@@ -192,8 +197,10 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long flags) {
   return call("cudaGraphInstantiate", [&](Lock&) {
     const SimtGraph& g = resolve(runtime().graphs, graph);
-    if (!executable || flags) throw Failure{cudaErrorInvalidValue, "flags are not known here"};
-    *executable = *runtime().executables.insert(new SimtGraphExec{g.nodes, nullptr}).first;
+    if (!executable || (flags & ~cudaGraphInstantiateFlagUseNodePriority))
+      throw Failure{cudaErrorInvalidValue, "of flags, UseNodePriority alone is known here"};
+    *executable =
+        *runtime().executables.insert(new SimtGraphExec{g.nodes, flags != 0, nullptr}).first;
   });
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream) {
@@ -225,7 +232,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
         has_follower[i] = true;
       }
       if (follows.empty()) follows.push_back(begin);
-      all.push_back(r.operations.add(node.work, node.stream, std::move(follows)));
+      all.push_back(r.operations.add(node.work, node.stream, std::move(follows),
+                                     x.uses_node_priority ? node.priority : s.priority));
     }
     for (size_t i = 0; i < all.size(); ++i)
       if (!has_follower[i]) last.push_back(all[i]);

@@ -14,6 +14,7 @@ struct SimtNode {
   simt::host::WorkPtr work;
   std::vector<size_t> before;  // indices of the nodes it depends on
   size_t stream;               // number of the stream it was captured from
+  int priority;                // of that stream
 };
 }  // namespace simt_cuda
 
@@ -48,6 +49,7 @@ struct SimtGraph {
 };
 struct SimtGraphExec {
   std::shared_ptr<const simt::host::Nodes> nodes;
+  bool uses_node_priority;        // else all nodes run at that of the stream it is launched into
   simt::host::OperationPtr last;  // of its launches, which run one after another
 };
 }  // namespace simt_cuda

@@ -141,7 +141,7 @@ uintptr_t DeviceMemory::reserve(size_t bytes, size_t alignment) {
 void* DeviceMemory::allocate(size_t bytes) {
   const std::lock_guard lock(mutex_);
   watch_faults();
-  if (bytes > memory_bytes || allocated_ + bytes > memory_bytes) return nullptr;
+  if (bytes > left()) return nullptr;
   const size_t whole = round_up(canary + bytes + canary, page);
   const bool huge = whole >= huge_page;  // few pages to open and close
   const uintptr_t pages = reserve(whole, huge ? huge_page : page);
@@ -161,6 +161,17 @@ void* DeviceMemory::allocate(size_t bytes) {
   live_.emplace(pages, a);
   allocated_ += bytes;
   return reinterpret_cast<void*>(a.begin);
+}
+
+size_t DeviceMemory::left() const {
+  return memory_bytes - std::min<size_t>(memory_bytes, allocated_ + taken_);
+}
+
+bool DeviceMemory::take(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes > left()) return false;
+  taken_ += bytes;
+  return true;
 }
 
 bool DeviceMemory::release(void* p) {
@@ -183,6 +194,7 @@ bool DeviceMemory::release(void* p) {
 void DeviceMemory::release_all() {
   const std::lock_guard lock(mutex_);
   while (!live_.empty()) release(reinterpret_cast<void*>(live_.begin()->second.begin));
+  taken_ = 0;
 }
 
 // ---- Words --------------------------------------------------------------------------------------

@@ -24,6 +24,9 @@ class DeviceMemory {
   bool release(void*);           // false if never allocated, or already released
   void release_all();
   size_t allocated() const { return allocated_; }
+  // What has no address: kept from allocations until release_all(). False if there is less.
+  bool take(size_t bytes);
+  size_t left() const;  // for allocations
 
   bool holds(const void*) const;  // whether it is a device address
   // What is wrong with using [p, p + bytes); empty if nothing is.
@@ -51,7 +54,7 @@ class DeviceMemory {
   std::atomic<size_t> n_ranges_ = 0;
   uintptr_t next_ = 0;
   std::map<uintptr_t, Allocation> live_, freed_;  // by their pages
-  std::atomic<size_t> allocated_ = 0;
+  std::atomic<size_t> allocated_ = 0, taken_ = 0;
   bool open_ = false;
 };
 

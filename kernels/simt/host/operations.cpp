@@ -40,11 +40,13 @@ void execute(const Work& work) {
 
 }  // namespace
 
-OperationPtr Operations::add(WorkPtr work, size_t stream, std::vector<OperationPtr> before) {
+OperationPtr Operations::add(WorkPtr work, size_t stream, std::vector<OperationPtr> before,
+                             int priority) {
   auto o = std::make_shared<Operation>();
   o->work = std::move(work);
   o->stream = stream;
   o->number = ++numbers_;
+  o->priority = priority;
   for (OperationPtr& b : before)
     if (b && !b->done) o->before.push_back(std::move(b));
   o->missing = o->before.size();
@@ -124,6 +126,7 @@ void Operations::run_one(Lock& lock, Operation& o) {
   ready_.erase(o.number);
   last_stream_ = o.stream;
   if (o.work->kind != Kind::mark && sticky() == cudaSuccess) {
+    if (o.work->kind == Kind::kernel) priorities_[o.work->name].insert(o.priority);
     lock.unlock();
     execute(*o.work);
     lock.lock();
@@ -189,6 +192,7 @@ void Operations::drop(Lock& lock) {
     ready_.erase(ready_.begin());
     finish(o);
   }
+  priorities_.clear();
   start_order();
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct Operation {
   WorkPtr work;
   size_t stream;  // its number, only to choose the next operation
   size_t number;
+  int priority;                      // changes no order here: it guarantees nothing
   std::vector<OperationPtr> before;  // what it depends on; empty once it is done
   std::vector<Operation*> after;
   size_t missing = 0;  // of `before`, not done yet
@@ -42,7 +44,7 @@ struct Operation {
 // on the thread that waits for it.
 class Operations {
  public:
-  OperationPtr add(WorkPtr, size_t stream, std::vector<OperationPtr> before);
+  OperationPtr add(WorkPtr, size_t stream, std::vector<OperationPtr> before, int priority = 0);
   // After each call that adds one: a few may run now.
   void added(Lock&);
   void run(Lock&, const std::vector<OperationPtr>& wanted);
@@ -51,6 +53,8 @@ class Operations {
   std::vector<OperationPtr> pending() const;
   // Whether something queued may read these bytes on the host.
   bool reads(const char* begin, size_t bytes) const;
+  // Of the kernels that have run.
+  const std::map<std::string, std::set<int>>& priorities() const { return priorities_; }
   // Forgets all of them and restarts the order.
   void drop(Lock&);
 
@@ -66,6 +70,7 @@ class Operations {
 
   std::map<size_t, OperationPtr> pending_;  // by number
   std::map<size_t, Operation*> ready_;      // those that depend on nothing
+  std::map<std::string, std::set<int>> priorities_;
   size_t numbers_ = 0, waits_ = 0;
   bool busy_ = false;
   std::condition_variable changed_;

@@ -1,6 +1,7 @@
 #include "kernels/simt/host/stream.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/simt/device/control.h"
 
@@ -38,7 +39,7 @@ void submit(Lock& lock, const char* call, SimtStream& s, WorkPtr work) {
   if (s.capture) return add_node(s, std::move(work));
   Runtime& r = runtime();
   if (&s == &r.null_stream) forbid_null_stream_in_capture(call);
-  s.last = r.operations.add(std::move(work), s.number, dependencies(s));
+  s.last = r.operations.add(std::move(work), s.number, dependencies(s), s.priority);
   if (&s == &r.null_stream) r.left_behind.clear();  // they come before it
   r.operations.added(lock);
 }
@@ -101,11 +102,13 @@ void queue_wait(Lock& lock, SimtStream& s, SimtEvent& e) {
   }
 }
 
-cudaError_t create(const char* name, cudaStream_t* stream, unsigned flags) {
+cudaError_t create(const char* name, cudaStream_t* stream, unsigned flags, int priority = 0) {
   return call(name, [&](Lock&) {
     if (!stream || flags > cudaStreamNonBlocking) throw Failure{cudaErrorInvalidValue, ""};
     Runtime& r = runtime();
-    *stream = new SimtStream{.number = ++r.stream_numbers, .blocking = flags == cudaStreamDefault};
+    *stream = new SimtStream{.number = ++r.stream_numbers,
+                             .blocking = flags == cudaStreamDefault,
+                             .priority = std::clamp(priority, greatest_priority, 0)};
     r.streams.insert(*stream);
   });
 }
@@ -124,8 +127,8 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return create("cudaStreamCreateWithFlags", stream, flags);
 }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
-  return create("cudaStreamCreateWithPriority", stream, flags);  // priorities guarantee nothing
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  return create("cudaStreamCreateWithPriority", stream, flags, priority);
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return call("cudaStreamDestroy", [&](Lock&) {
@@ -160,7 +163,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return call("cudaLaunchHostFunc", [&](Lock& lock) {
     if (!function) throw Failure{cudaErrorInvalidValue, "the function is null"};
-    const auto run = [=] {
+    const auto run = [=]() noexcept {  // no exception crosses the driver
       in_host_function = true;
       function(data);
       in_host_function = false;
@@ -178,8 +181,11 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return call("cudaEventCreateWithFlags", [&](Lock&) {
     if (!event || flags > (cudaEventBlockingSync | cudaEventDisableTiming))
       throw Failure{cudaErrorInvalidValue, ""};
-    *event =
-        *runtime().events.insert(new SimtEvent{.timing = !(flags & cudaEventDisableTiming)}).first;
+    *event = *runtime()
+                  .events
+                  .insert(new SimtEvent{.timing = !(flags & cudaEventDisableTiming),
+                                        .blocking = (flags & cudaEventBlockingSync) != 0})
+                  .first;
   });
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -212,6 +218,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     forbid_captured(e, "cudaEventSynchronize");
     forbid_in_capture("cudaEventSynchronize");
     ++runtime().synchronizations;
+    if (!e.blocking) ++runtime().spinning_waits;
     synchronize(lock, {e.record});
   });
 }
@@ -249,9 +256,17 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 namespace simt {
 namespace {
 
+// As lazy loading does, at the first launch.
+void take_modules() {
+  if (std::exchange(runtime().has_modules, true)) return;
+  if (!device_memory().take(launch_takes))
+    throw Failure{cudaErrorMemoryAllocation, "the driver's own part does not fit"};
+}
+
 cudaError_t launch_work(WorkPtr work, cudaStream_t stream) {
   return call("launch", [&](Lock& lock) {
     SimtStream& s = resolve(stream);
+    take_modules();
     if (!s.capture) ++runtime().launches;
     submit(lock, "a kernel", s, std::move(work));
   });
@@ -285,6 +300,14 @@ size_t host_synchronizations() {
 size_t launches() {
   const Lock lock(runtime().mutex);
   return runtime().launches;
+}
+size_t spinning_waits() {
+  const Lock lock(runtime().mutex);
+  return runtime().spinning_waits;
+}
+std::map<std::string, std::set<int>> priorities_run() {
+  const Lock lock(runtime().mutex);
+  return runtime().operations.priorities();
 }
 size_t graph_launches() {
   const Lock lock(runtime().mutex);

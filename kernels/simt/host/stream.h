@@ -13,12 +13,13 @@ inline namespace simt_cuda {
 struct SimtStream {
   size_t number;
   bool blocking;                    // synchronises with the null stream
+  int priority = 0;                 // lower ones run first
   simt::host::OperationPtr last{};  // queued
   std::shared_ptr<simt::host::Capture> capture{};
   std::vector<size_t> heads{};  // in a capture: the nodes that its next one depends on
 };
 struct SimtEvent {
-  bool timing;
+  bool timing, blocking;                           // a wait for it sleeps
   simt::host::OperationPtr record{};               // the last one, or null
   std::shared_ptr<simt::host::Capture> capture{};  // the last record was captured
   std::vector<size_t> heads{};
@@ -26,6 +27,8 @@ struct SimtEvent {
 }  // namespace simt_cuda
 
 namespace simt::host {
+
+constexpr int greatest_priority = -5;  // of a stream; the least is 0
 
 struct Runtime {
   std::mutex mutex;
@@ -38,6 +41,8 @@ struct Runtime {
   std::vector<std::shared_ptr<Capture>> captures;  // in progress
   std::vector<OperationPtr> left_behind;           // the last ones of destroyed blocking streams
   size_t stream_numbers = 0, synchronizations = 0, launches = 0, graph_launches = 0;
+  size_t spinning_waits = 0;
+  bool has_modules = false;  // what a driver takes at the first launch
 };
 Runtime& runtime();
 

@@ -80,6 +80,12 @@ cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int device);
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value);
+template <class... Args>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Args...), cudaFuncAttribute a, int value) {
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), a, value);
+}
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaDeviceReset();  // forgets errors, queued operations and all objects
@@ -155,6 +161,7 @@ enum cudaGraphNodeType {
   cudaGraphNodeTypeMemset = 2,
   cudaGraphNodeTypeHost = 3,
 };
+constexpr unsigned long long cudaGraphInstantiateFlagUseNodePriority = 8;
 using cudaGraph_t = struct SimtGraph*;
 using cudaGraphNode_t = struct SimtNode*;
 using cudaGraphExec_t = struct SimtGraphExec*;

@@ -233,7 +233,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t o, c
       !aligned(a, algorithm.alignment[0]) || !aligned(b, algorithm.alignment[1]) ||
       !aligned(c, algorithm.alignment[2]) || !aligned(d, algorithm.alignment[3]) ||
       (has_bias && !aligned(o->bias, 16)) || workspace_bytes < scratch ||
-      (scratch && !aligned(workspace, 16)))
+      (scratch && !aligned(workspace, 256)))
     return CUBLAS_STATUS_INVALID_VALUE;
   const simt::MatrixProduct product{
       .d = d,

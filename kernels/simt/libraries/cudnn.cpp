@@ -2,8 +2,10 @@
 // workspace is only scribbled over.
 #include "kernels/simt/include/cudnn.h"
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <new>
 #include <vector>
 
@@ -106,12 +108,13 @@ template <class Algorithm>
 cudnnStatus_t offer(const Problem& problem, Algorithm algorithm, int most, int* count,
                     CudnnAlgorithm<Algorithm>* list) {
   if (!problem.fits()) return CUDNN_STATUS_BAD_PARAM;
-  *count = most < 2 ? most : 2;
-  // The first of the real list is often one that isn't deterministic.
-  for (int i = 0; i < *count; ++i)
-    list[i] = {i == 0 ? static_cast<Algorithm>(0) : algorithm, CUDNN_STATUS_SUCCESS,
-               i == 0 ? 0 : workspace_bytes,
-               i == 0 ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC};
+  // The first of the real list is often one that isn't deterministic, or wants a large workspace.
+  const CudnnAlgorithm<Algorithm> all[] = {
+      {static_cast<Algorithm>(0), CUDNN_STATUS_SUCCESS, 0, CUDNN_NON_DETERMINISTIC},
+      {static_cast<Algorithm>(2), CUDNN_STATUS_SUCCESS, size_t{3} << 30, CUDNN_DETERMINISTIC},
+      {algorithm, CUDNN_STATUS_SUCCESS, workspace_bytes, CUDNN_DETERMINISTIC}};
+  *count = std::min<int>(most, std::size(all));
+  std::copy_n(all, *count, list);
   return CUDNN_STATUS_SUCCESS;
 }
 

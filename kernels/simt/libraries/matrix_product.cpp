@@ -10,6 +10,8 @@
 #include <memory>
 #include <utility>
 
+#include "kernels/simt/device/tensor_cores.h"
+
 namespace simt {
 namespace {
 
@@ -136,6 +138,19 @@ void multiply_strips(float8* c, int64_t stride, const float8* a, const float* b,
   store(sum, c, stride, all);
 }
 
+// The same on tensor cores. `terms` are whole blocks of theirs.
+void multiply_strips_truncating(float8* c, int64_t stride, const float8* a, const float* b,
+                                int64_t n) {
+  const auto* const a_floats = reinterpret_cast<const float*>(a);
+  for (int column = 0; column < strip_columns; ++column)
+    for (int row = 0; row < strip_rows; ++row) {
+      float& sum = reinterpret_cast<float*>(c + column * stride)[row];
+      sum = truncated_sum(sum, int(n), [&](int p) {
+        return double{a_floats[p * strip_rows + row]} * b[p * strip_columns + column];
+      });
+    }
+}
+
 int64_t strips(int64_t count, int64_t strip) { return (count + strip - 1) / strip; }
 
 std::unique_ptr<float8[]> buffer(int64_t floats) {
@@ -156,6 +171,7 @@ void MatrixProduct::compute_tile(int64_t row_tile, int64_t column_tile) const {
   auto* const b_floats = reinterpret_cast<float*>(packed_b.get());
   std::memset(sums.get(), 0, sizeof(float) * height * column_strips * strip_columns);
 
+  const bool truncates = tensor_cores.block && a.format != Format::fp32;
   for (int64_t term = 0; term < k; term += terms) {
     const int64_t now = std::min(terms, k - term);
     const int64_t a_vectors = now * strip_rows / width, b_elements = now * strip_columns;
@@ -168,9 +184,9 @@ void MatrixProduct::compute_tile(int64_t row_tile, int64_t column_tile) const {
                           std::min<int64_t>(strip_columns, columns - j * strip_columns), term, now);
     for (int64_t j = 0; j < column_strips; ++j)
       for (int64_t i = 0; i < row_strips; ++i)
-        multiply_strips(sums.get() + (j * strip_columns * height + i * strip_rows) / width,
-                        height / width, packed_a.get() + i * a_vectors, b_floats + j * b_elements,
-                        now);
+        (truncates ? multiply_strips_truncating : multiply_strips)(
+            sums.get() + (j * strip_columns * height + i * strip_rows) / width, height / width,
+            packed_a.get() + i * a_vectors, b_floats + j * b_elements, now);
   }
 
   float bias_row[tile_rows] = {}, before[tile_rows] = {};

@@ -1,5 +1,5 @@
 // An all-reduce, chunk by chunk: every rank copies its part in, waits for all, sums all parts in
-// rank order, waits for all again. So all ranks end with the same bits.
+// the same order, waits for all again. So all ranks end with the same bits.
 #include "kernels/simt/include/nccl.h"
 
 #include <fcntl.h>
@@ -9,11 +9,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <random>
 #include <string>
+#include <utility>
 
+#include "kernels/simt/device/control.h"
 #include "kernels/simt/host/memory.h"
 
 namespace {
@@ -26,6 +31,7 @@ struct alignas(64) Arrivals {
   std::atomic<uint64_t> count;
 };
 struct Shared {
+  uint64_t seed;  // of this run
   Arrivals ranks[max_ranks];
   unsigned char parts[][chunk_bytes];  // of each rank
 };
@@ -33,7 +39,7 @@ size_t shared_bytes(int size) { return sizeof(Shared) + chunk_bytes * static_cas
 
 // "die:1:7"
 struct Fault {
-  bool dies = false, hangs = false;
+  bool dies = false, hangs = false, is_slow = false;
   int rank = -1;
   uint64_t collective = 0;
 };
@@ -46,7 +52,13 @@ Fault planted_fault() {
   fault.collective = n;
   fault.dies = std::string(what) == "die";
   fault.hangs = std::string(what) == "hang";
+  fault.is_slow = std::string(what) == "slow";
   return fault;
+}
+
+bool switch_sums() {
+  const char *there = std::getenv("SIMT_NVSWITCH"), *used = std::getenv("NCCL_NVLS_ENABLE");
+  return there && std::string(there) == "1" && !(used && std::string(used) == "0");
 }
 
 }  // namespace
@@ -57,7 +69,11 @@ struct SimtNcclComm {
   int rank = 0, size = 1;
   Shared* shared = nullptr;
   uint64_t arrivals = 0, collectives = 0;
+  bool has_buffers = false;
+  const bool nvls = switch_sums();
   Fault fault = planted_fault();
+  // Held by every captured collective.
+  std::shared_ptr<SimtNcclComm> in_graphs{this, [](SimtNcclComm*) {}};
 
   ~SimtNcclComm() {
     if (shared) munmap(shared, shared_bytes(size));
@@ -70,9 +86,19 @@ struct SimtNcclComm {
         if (i > spins) usleep(20);
   }
   void begin_collective() {
-    if (++collectives != fault.collective || rank != fault.rank) return;
+    if (++collectives == fault.collective) fail_as_planted();
+  }
+  void fail_as_planted() const {
+    if (rank != fault.rank) return;
     if (fault.dies) kill(getpid(), SIGKILL);
     while (fault.hangs) pause();
+    if (fault.is_slow) sleep(3);
+  }
+  // The rank that the sums of this collective begin with.
+  int first() const {
+    return nvls ? static_cast<int>(std::mt19937_64(shared->seed + collectives)() %
+                                   static_cast<uint64_t>(size))
+                : 0;
   }
 
   template <class T>
@@ -84,9 +110,9 @@ struct SimtNcclComm {
       std::memcpy(shared->parts[rank], send + done, n * sizeof(T));
       barrier();
       T* const out = receive + done;
-      std::memcpy(out, shared->parts[0], n * sizeof(T));
+      std::memcpy(out, shared->parts[first()], n * sizeof(T));
       for (int r = 1; r < size; ++r) {
-        const T* part = reinterpret_cast<const T*>(shared->parts[r]);
+        const T* part = reinterpret_cast<const T*>(shared->parts[(first() + r) % size]);
         for (size_t i = 0; i < n; ++i) out[i] += part[i];
       }
       barrier();
@@ -118,10 +144,11 @@ struct SimtNcclComm {
 };
 
 const char* ncclGetErrorString(ncclResult_t result) {
-  return result == ncclSuccess           ? "no error"
-         : result == ncclSystemError     ? "unhandled system error"
-         : result == ncclInvalidArgument ? "invalid argument"
-                                         : "in progress";
+  return result == ncclSuccess              ? "no error"
+         : result == ncclUnhandledCudaError ? "unhandled cuda error"
+         : result == ncclSystemError        ? "unhandled system error"
+         : result == ncclInvalidArgument    ? "invalid argument"
+                                            : "in progress";
 }
 
 // The id names memory of rank 0's process, which is freed once that has ended and all have unmapped
@@ -129,6 +156,10 @@ const char* ncclGetErrorString(ncclResult_t result) {
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   const int fd = memfd_create("nccl", MFD_CLOEXEC);
   if (fd < 0 || ftruncate(fd, static_cast<off_t>(shared_bytes(max_ranks))) != 0)
+    return ncclSystemError;
+  uint64_t seed = 0;
+  if (getentropy(&seed, sizeof seed) != 0 ||
+      pwrite(fd, &seed, sizeof seed, offsetof(Shared, seed)) != sizeof seed)
     return ncclSystemError;
   std::snprintf(id->internal, sizeof id->internal, "/proc/%d/fd/%d", getpid(), fd);
   return ncclSuccess;
@@ -149,6 +180,17 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int r
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  simt::run_all();
+  if (const long captured = comm->in_graphs.use_count() - 1) {
+    std::fprintf(
+        stderr,
+        "ncclCommDestroy: %ld collectives of this communicator are in graphs that have not "
+        "been destroyed: NCCL waits for that for ever\n",
+        captured);
+    std::abort();
+  }
+  if (comm->fault.collective == 0) comm->fail_as_planted();
+  comm->barrier();
   delete comm;
   return ncclSuccess;
 }
@@ -167,7 +209,15 @@ bool on_device(const void* send, const void* receive, size_t bytes) {
   return memory.refusal(send, bytes).empty() && memory.refusal(receive, bytes).empty();
 }
 
-ncclResult_t enqueue(const char* name, cudaStream_t stream, std::function<void()> body) {
+ncclResult_t enqueue(const char* name, ncclComm_t comm, cudaStream_t stream,
+                     std::function<void()> body) {
+  if (!std::exchange(comm->has_buffers, true) &&
+      !simt::host::device_memory().take(simt::collective_takes))
+    return ncclUnhandledCudaError;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaStreamIsCapturing(stream, &status);
+  if (status == cudaStreamCaptureStatusActive)
+    body = [body = std::move(body), held = comm->in_graphs] { body(); };
   const cudaError_t error = simt::launch({name, {1}, {1}, 0, std::move(body)}, stream);
   return error == cudaSuccess ? ncclSuccess : ncclSystemError;
 }
@@ -180,11 +230,11 @@ ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDa
                            ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
   if (!on_device(send, receive, count * (type == ncclFloat64 ? 8 : 4))) return ncclInvalidArgument;
   if (type == ncclFloat32)
-    return enqueue("ncclAllReduce<float>", stream, [=] {
+    return enqueue("ncclAllReduce<float>", comm, stream, [=] {
       comm->all_reduce(static_cast<const float*>(send), static_cast<float*>(receive), count);
     });
   if (type == ncclFloat64)
-    return enqueue("ncclAllReduce<double>", stream, [=] {
+    return enqueue("ncclAllReduce<double>", comm, stream, [=] {
       comm->all_reduce(static_cast<const double*>(send), static_cast<double*>(receive), count);
     });
   return ncclInvalidArgument;
@@ -196,7 +246,7 @@ ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDa
   if (type != ncclFloat32 || !on_device(send, send, count * sizeof(float)) ||
       !on_device(receive, receive, ranks * count * sizeof(float)))
     return ncclInvalidArgument;
-  return enqueue("ncclAllGather", stream, [=] {
+  return enqueue("ncclAllGather", comm, stream, [=] {
     comm->all_gather(static_cast<const float*>(send), static_cast<float*>(receive), count);
   });
 }
@@ -205,7 +255,7 @@ ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDa
                            int root, ncclComm_t comm, cudaStream_t stream) {
   if (type != ncclInt8 || root < 0 || root >= comm->size || !on_device(send, receive, count))
     return ncclInvalidArgument;
-  return enqueue("ncclBroadcast", stream, [=] {
+  return enqueue("ncclBroadcast", comm, stream, [=] {
     comm->broadcast(static_cast<const unsigned char*>(send), static_cast<unsigned char*>(receive),
                     count, root);
   });
