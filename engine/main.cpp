@@ -20,6 +20,7 @@
 #include "engine/processes/launch.h"
 #include "engine/processes/signals.h"
 #include "engine/setup.h"
+#include "engine/training/run_claim.h"
 #include "engine/training/training_loop.h"
 #include "kernels/comm/rank_barrier.h"
 
@@ -62,7 +63,9 @@ int work(const CommandLine& line, World world) {
   try {
     catch_stop_signals();
     const int cores = pin_to_share(world);
-    const Options given = initial_options(line);
+    const RunClaim claim(line, world.rank);
+    Options given = initial_options(line);
+    given.out = claim.folder();
     const DeviceChoice device = choose_device(given, world);
     if (given.conv == "cudnn" && device.kind == DeviceKind::cpu)
       throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");
@@ -74,6 +77,7 @@ int work(const CommandLine& line, World world) {
                                          .graphs = !given.no_graph,
                                          .cudnn = given.conv == "cudnn"});
     Setup setup = prepare(line, given, world.size, device, *backend);
+    if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
     if (world.size > 1) communicator = connect(world, setup.options, device, *backend);
     return train(std::move(setup), *backend, communicator.get(), cores);
   } catch (const std::exception& e) {

@@ -4,7 +4,6 @@
 
 #include "engine/base/error.h"
 #include "engine/options/config.h"
-#include "engine/training/run_folder.h"
 #include "models/resnet.h"
 #include "models/vit.h"
 
@@ -77,7 +76,7 @@ TrainerOptions trainer_options(const Options& o, DType dtype) {
 Options all_options(const CommandLine& line, const Options& given, const ModelConfig& model) {
   if (given.resume.empty()) {
     Options o = resolve_options(line, model, data_kind(given.data));
-    if (!o.plan) claim_run_folder(o);
+    o.out = given.out;
     return o;
   }
   if (!given.image_size || (!given.patch_size && !model.is_resnet()))
@@ -87,7 +86,7 @@ Options all_options(const CommandLine& line, const Options& given, const ModelCo
 
 // --weights, and what the file says of itself.
 std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelConfig& model) {
-  if (o.weights.empty() || !o.resume.empty()) return {};
+  if (o.weights.empty() || (!o.resume.empty() && has_checkpoint(o.out))) return {};
   TensorFile file = read_safetensors(o.weights);
   WeightsInfo info = weights_info(file, o.weights);
   if (info.model && *info.model != model.name)
@@ -125,6 +124,10 @@ void fit_starting_weights(Setup& s, TensorFile file) {
 }
 
 void load_resumed(Setup& s) {
+  if (!has_checkpoint(s.options.out)) {
+    s.notes.push_back(s.options.out + " has no checkpoint yet: from the beginning");
+    return;
+  }
   s.checkpoint = load_checkpoint(s.options.out);
   Checkpoint& c = *s.checkpoint;
   if (c.model != s.model.name)
