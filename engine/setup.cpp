@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/loader.h"
 #include "engine/base/error.h"
 #include "engine/options/config.h"
 #include "models/resnet.h"
@@ -124,22 +125,26 @@ void fit_starting_weights(Setup& s, TensorFile file) {
 }
 
 void load_resumed(Setup& s) {
-  if (!has_checkpoint(s.options.out)) {
-    s.notes.push_back(s.options.out + " has no checkpoint yet: from the beginning");
+  const Options& o = s.options;
+  if (!has_checkpoint(o.out)) {
+    s.notes.push_back(o.out + " has no checkpoint yet: from the beginning");
     return;
   }
-  s.checkpoint = load_checkpoint(s.options.out);
+  s.checkpoint = load_checkpoint(o.out);
   Checkpoint& c = *s.checkpoint;
   if (c.model != s.model.name)
-    throw UserError(s.options.out + "/last: a checkpoint of " + c.model + ", not of " +
-                    s.model.name);
+    throw UserError(o.out + "/last: a checkpoint of " + c.model + ", not of " + s.model.name);
   if (c.data_fingerprint != s.data.fingerprint)
-    throw UserError((s.options.data.empty() ? "the built-in data" : s.options.data) +
-                    ": its files or classes have changed since the run in " + s.options.out +
-                    " began; start a new run from --weights " + s.options.out +
+    throw UserError((o.data.empty() ? "the built-in data" : o.data) +
+                    ": its files or classes have changed since the run in " + o.out +
+                    " began; start a new run from --weights " + o.out +
                     "/last/weights.safetensors");
-  s.weights =
-      fit_weights(std::move(c.weights), s.options.out + "/last", shapes_of(s.graph), {}).tensors;
+  require_reachable(c,
+                    {.batches = training_batches(s.data.kind, s.data.train->size(), *o.batch),
+                     .accumulate = o.accumulate,
+                     .epochs = max_epochs},
+                    o.out + "/last/state.json");
+  s.weights = fit_weights(std::move(c.weights), o.out + "/last", shapes_of(s.graph), {}).tensors;
 }
 
 }  // namespace

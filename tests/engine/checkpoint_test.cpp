@@ -177,6 +177,40 @@ TEST(Checkpoint, NewerForeignAndTornFilesAreRefused) {
   EXPECT_EQ(refusal(run.path()), "no error");
 }
 
+TEST(Checkpoint, ProgressIsThatOfARunWithTheseData) {
+  const RunLength run{.batches = 10, .accumulate = 4, .epochs = 100};  // 3 updates per epoch
+  const auto refusal = [&](int64_t step, int64_t epoch, int64_t batch, auto change) {
+    Checkpoint c{.step = step, .epoch = epoch, .batch = batch};
+    change(c);
+    return error_of([&] { require_reachable(c, run, "x"); });
+  };
+  const auto place = [&](int64_t step, int64_t epoch, int64_t batch) {
+    return refusal(step, epoch, batch, [](Checkpoint&) {});
+  };
+  for (int64_t step = 0; step <= 300; ++step)
+    EXPECT_EQ(place(step, step / 3, step % 3 * 4), "no error") << step;
+  EXPECT_EQ(place(8, 2, 4),
+            "x: damaged: epoch 2, batch 4 after 8 steps can't be in a run of 10 batches per epoch, "
+            "4 per update");
+  for (const auto& [step, epoch, batch] : {std::tuple{7l, 2l, 8l},
+                                           {7l, 2l, 5l},
+                                           {8l, 2l, 10l},
+                                           {303l, 101l, 0l},
+                                           {INT64_MAX / 3 * 3, INT64_MAX / 3, 0l},
+                                           {7l, INT64_MAX, 4l},
+                                           {7l, 2l, INT64_MAX}})
+    EXPECT_TRUE(has(place(step, epoch, batch), "can't be")) << step;
+  const auto number = [&](auto change) { return refusal(7, 2, 4, change); };
+  EXPECT_TRUE(has(number([](auto& c) { c.update.count = 8; }), "update_count 8"));
+  EXPECT_TRUE(has(number([](auto& c) { c.update.good_steps = 8; }), "good_steps 8"));
+  EXPECT_TRUE(has(number([](auto& c) { c.update.skipped = 8; }), "skipped 8"));
+  EXPECT_TRUE(has(number([](auto& c) { c.update.loss_scale = NAN; }), "loss_scale nan"));
+  EXPECT_TRUE(has(number([](auto& c) { c.best_top1 = NAN; }), "best_top1 nan"));
+  EXPECT_TRUE(has(number([](auto& c) { c.best_step = 8; }), "best_step 8"));
+  EXPECT_TRUE(has(number([](auto& c) { c.loss_count = HUGE_VAL; }), "loss_count inf"));
+  EXPECT_EQ(number([](auto& c) { c.loss_sum = HUGE_VAL; }), "no error");  // after a skipped step
+}
+
 std::string flipped(std::string bytes, size_t at, size_t bit) {
   bytes[at] = char(bytes[at] ^ (1 << bit));
   return bytes;

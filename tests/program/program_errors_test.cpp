@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <set>
 
-#include "engine/files/safetensors.h"
+#include "engine/files/checkpoint.h"
 #include "kernels/devices/devices.h"
 #include "tests/data/data_files.h"
 #include "tests/program/program.h"
@@ -229,6 +229,30 @@ TEST_F(ProgramErrors, OfResumedRuns) {
   replace_in(in("run/config.json"), "\"model\": \"vit_large\"", "\"model\": \"vit_tiny\"");
   fs::resize_file(in("run/last/weights.safetensors"), 1000000);
   expect_one_line("--resume run", "run/step-00000002/weights.safetensors: torn: 1000000 bytes");
+}
+
+// Numbers that no run of this data and schedule comes to, with a checksum that is right.
+TEST_F(ProgramErrors, OfProgressThatCantBe) {
+  make_run("run");  // 2 of 5 batches
+  const Checkpoint good = load_checkpoint(in("run"));
+  const auto expect_damaged = [&](const std::string& what, auto change) {
+    Checkpoint c = good;
+    change(c);
+    save_checkpoint(in("run"), c, false, 1);
+    expect_refused_by_all("--resume run --steps 4",
+                          "run/last/state.json: damaged: " + what + " after " +
+                              std::to_string(c.step) +
+                              " steps can't be in a run of 5 batches per epoch, 1 per update");
+  };
+  for (const int64_t huge : {INT64_MAX, INT64_MAX - 4, int64_t{1} << 62}) {
+    expect_damaged("epoch " + std::to_string(huge) + ", batch 2",
+                   [&](Checkpoint& c) { c.epoch = huge; });
+    expect_damaged("epoch 0, batch " + std::to_string(huge),
+                   [&](Checkpoint& c) { c.batch = huge; });
+  }
+  expect_damaged("loss_scale inf", [](Checkpoint& c) { c.update.loss_scale = HUGE_VALF; });
+  save_checkpoint(in("run"), good, false, 1);
+  go("--resume run --steps 4");
 }
 
 // Another launcher may start its ranks with different options.
