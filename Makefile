@@ -202,7 +202,7 @@ endif
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, \
   $(call in,cpp,engine/base engine/options engine/files)) $(call in,cpp,tests/fuzz) \
-  $(patsubst %,data/%.cpp,loader prepare resize augment)
+  $(patsubst %,data/%.cpp,augment file loader prepare resize)
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
 
 $(BUILD)/asan/%.o: %.cpp | check-packages

@@ -28,7 +28,6 @@ constexpr const char* weights_name = "weights.safetensors";
 constexpr const char* optimizer_name = "state.safetensors";
 constexpr const char* state_name = "state.json";
 constexpr const char* unfinished = ".saving";
-constexpr uint64_t max_state_bytes = 1 << 20;
 
 // "step-00000500", or "step-00000500-2" if a link still names an earlier save of that step.
 struct StepFolder {
@@ -143,11 +142,7 @@ void prune(const std::string& run, int keep) {
 
 CheckpointState read_state(const std::string& folder) {
   const std::string path = folder + "/" + state_name;
-  const InputFile file(path);
-  if (file.size() > max_state_bytes) throw UserError(path + ": too large to be a checkpoint's");
-  std::string text(file.size(), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  return parse_checkpoint_state(text, path);
+  return parse_checkpoint_state(read_text_file(path), path);
 }
 
 std::string what_remains(const std::string& run) {

@@ -139,6 +139,7 @@ std::string write_checkpoint_state(const Checkpoint& c,
     list += (list.empty() ? "\n  " : ",\n  ") + quote_json(name) +
             ": {\"bytes\": " + std::to_string(digest.bytes) + ", \"crc32c\": \"" + hex(digest.crc) +
             "\"}";
+  add("data_contents", std::to_string(c.data_contents));
   add("files", "{" + list + "}");
   const std::string crc = hex(crc32c(std::as_bytes(std::span(text))));
   return text + std::string(seal) + crc + "\"\n}\n";
@@ -155,6 +156,9 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
     else
       value = T(read.count(state, key, std::numeric_limits<T>::max()));
   });
+  // Earlier versions of the program didn't write it.
+  if (std::ranges::any_of(state.members, [](const auto& m) { return m.first == "data_contents"; }))
+    out.progress.data_contents = read.count(state, "data_contents", UINT64_MAX);
   for (const auto& [name, digest] : read.at(state, "files").members)
     out.files[name] = read.digest(digest);
   return out;

@@ -23,6 +23,7 @@ struct Checkpoint {
   // sums of the unfinished epoch, so that its record equals that of an uninterrupted run
   double loss_sum = 0, loss_count = 0;
   uint64_t data_fingerprint = 0;
+  uint64_t data_contents = 0;  // contents_fingerprint(); 0: not known
 };
 
 struct CheckpointState {

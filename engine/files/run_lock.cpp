@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "data/file.h"
 #include "engine/base/error.h"
 
 namespace bv {
@@ -32,11 +33,6 @@ std::string owner(int fd) {
   return "process " + line.substr(0, space) + (machine == host() ? "" : " on " + machine);
 }
 
-bool is_regular(int fd) {
-  struct stat status;
-  return fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-}
-
 bool same_file(int fd, const std::string& path) {
   struct stat open_one, named;
   return fstat(fd, &open_one) == 0 && stat(path.c_str(), &named) == 0 &&
@@ -55,12 +51,10 @@ RunLock::RunLock(const std::string& folder) : path_(folder + "/" + run_lock_name
 
 // False: another run has removed this file, at its end; the next attempt makes a new one.
 bool RunLock::take(const std::string& folder) {
-  // O_NONBLOCK: a pipe of this name must not wait.
-  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-  if (fd_ < 0) throw UserError(path_ + ": can't be made: " + std::strerror(errno));
-  if (!is_regular(fd_)) {
-    close(fd_);
-    throw UserError(path_ + ": not a regular file");
+  try {
+    fd_ = open_regular(path_, O_RDWR | O_CREAT | O_NOFOLLOW);
+  } catch (const FileError& e) {
+    throw UserError(path_ + ": can't be made: " + e.what());
   }
   int result;
   while ((result = flock(fd_, LOCK_EX | LOCK_NB)) != 0 && errno == EINTR) {

@@ -53,6 +53,13 @@ void RunFolder::begin(const RunHead& head) {
                        .total_steps = head.steps_end,
                        .terminal = isatty(STDOUT_FILENO) != 0});
   for (const std::string& line : head_lines(setup_, head)) log_->line(line);
+  contents_ = contents_fingerprint(setup_.data);
+  const uint64_t before = setup_.checkpoint ? setup_.checkpoint->data_contents : 0;
+  if (before != 0 && contents_ != before)
+    log_->line("warning: files in " + o.data +
+               " have other sizes, times or contents than when this run was saved; if the images "
+               "are others, start a new run from --weights " +
+               o.out + "/last/weights.safetensors");
 }
 
 void RunFolder::restore(Trainer& trainer) const {
@@ -70,6 +77,7 @@ void RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool best) {
     Checkpoint c = progress;
     c.model = setup_.model.name;
     c.data_fingerprint = setup_.data.fingerprint;
+    c.data_contents = contents_;
     c.weights = {.metadata = weights_metadata(setup_.info),
                  .tensors = trainer.parameters().get_weights()};
     check_finite(c, advice());

@@ -35,6 +35,7 @@ class RunFolder {
   bool first_;  // rank 0
   bool new_ = false;
   int64_t saved_step_ = -1;
+  uint64_t contents_ = 0;  // of the data when the run began
   std::unique_ptr<RunLog> log_;
 };
 

@@ -15,6 +15,7 @@
 #include <thread>
 #include <tuple>
 
+#include "engine/base/checksum.h"
 #include "tests/files.h"
 #include "tests/messages.h"
 #include "tests/temporary_folder.h"
@@ -55,13 +56,13 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
   c.epoch = 3, c.batch = 17;
   c.update = {.count = 99, .loss_scale = 65536, .good_steps = 5, .skipped = 2};
   c.best_top1 = 1.0 / 3, c.best_step = 40, c.loss_sum = HUGE_VAL, c.loss_count = 0.1;
-  c.data_fingerprint = UINT64_MAX;
+  c.data_fingerprint = UINT64_MAX, c.data_contents = UINT64_MAX;
   save_checkpoint(run.path(), c, true, 1);
   const Checkpoint back = load_checkpoint(run.path());
   const auto numbers = [](const Checkpoint& x) {
     return std::tuple(x.model, x.step, x.epoch, x.batch, x.update.count, x.update.loss_scale,
                       x.update.good_steps, x.update.skipped, x.best_top1, x.best_step, x.loss_sum,
-                      x.loss_count, x.data_fingerprint);
+                      x.loss_count, x.data_fingerprint, x.data_contents);
   };
   EXPECT_EQ(numbers(back), numbers(c));
   EXPECT_EQ(back.weights.metadata, c.weights.metadata);
@@ -70,6 +71,20 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
   EXPECT_EQ(back.optimizer.tensors.at("v.w").data, c.optimizer.tensors.at("v.w").data);
   EXPECT_EQ(names_in(run / "last"),
             (std::set<std::string>{"weights.safetensors", "state.safetensors", "state.json"}));
+}
+
+TEST(Checkpoint, OfAVersionThatDidntLookAtContentsIsRead) {
+  Checkpoint c = example(3);
+  c.data_fingerprint = 5, c.data_contents = 7;
+  std::string text = write_checkpoint_state(c, {});
+  EXPECT_EQ(parse_checkpoint_state(text, "x").progress.data_contents, 7u);
+  text = replaced(text, ",\n \"data_contents\": 7", "");
+  text.resize(text.find(",\n \"crc32c\""));
+  char crc[9];
+  std::snprintf(crc, sizeof crc, "%08x", crc32c(std::as_bytes(std::span(text))));
+  text += ",\n \"crc32c\": \"" + std::string(crc) + "\"\n}\n";
+  EXPECT_EQ(parse_checkpoint_state(text, "x").progress.data_contents, 0u);
+  EXPECT_EQ(parse_checkpoint_state(text, "x").progress.data_fingerprint, 5u);
 }
 
 TEST(Checkpoint, OptimizerWithoutStateHasNoFile) {
@@ -109,6 +124,7 @@ TEST(Checkpoint, LeftoversOfAKilledSaveGo) {
   fs::create_directory(run / ".saving-step");
   write_text(run / ".saving-step/weights.safetensors.partial", "x");
   fs::create_symlink("step-00000002", run / ".saving-link");
+  write_text(run / ".saving-removed-step-00000000/weights.safetensors", "x");  // of a pruned step
   fs::create_directory(run / "step-00000002");  // placed, not yet linked
   write_text(run / "step-00000002/stale", "x");
   save_checkpoint(run.path(), example(2), false, 1);
@@ -170,7 +186,7 @@ TEST(Checkpoint, NewerForeignAndTornFilesAreRefused) {
     EXPECT_TRUE(has(what, "; torn, or not a barevision checkpoint"));
   }
   write_text(path, std::string(2 << 20, ' '));
-  EXPECT_EQ(refusal(run.path()), name + "too large to be a checkpoint's");
+  EXPECT_EQ(refusal(run.path()), name + "larger than 1 MiB");
   write_text(path, replaced(good, "\"step\": 1", "\"step\": 2"));
   EXPECT_EQ(refusal(run.path()), name + "damaged: its checksum is not that of its contents");
   write_text(path, good);

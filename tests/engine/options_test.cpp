@@ -146,5 +146,26 @@ TEST(Text, NumbersAndNames) {
   EXPECT_EQ(nearest(std::string(65, 'x'), known), "");
 }
 
+TEST(Text, WithoutWhatControlsATerminal) {
+  EXPECT_EQ(printable("a\x1b[31m\tb\n\x7f"), "a?[31m?b??");
+  EXPECT_EQ(printable("Käse 漢字 🐈"), "Käse 漢字 🐈");
+  EXPECT_EQ(printable("\xc2\x9b[2J"),
+            "?"
+            "?[2J");  // CSI as one character
+  EXPECT_EQ(printable("\x9b[2J\xff\xc0\x80"), "?[2J???");
+  EXPECT_EQ(printable("abcdef", 3), "abc...");
+  EXPECT_EQ(printable("äää", 3), "ä?...");
+}
+
+TEST(Errors, AreOneLineThatSaysWhat) {
+  EXPECT_EQ(error_line(UserError("a\n\x1b[2Jb")), "a??[2Jb");
+  EXPECT_TRUE(has(error_line(std::bad_alloc()), "out of memory; try a smaller --batch"));
+  const auto code = std::make_error_code(std::errc::permission_denied);
+  EXPECT_EQ(error_line(std::filesystem::filesystem_error("what", "x\ty", code)),
+            "x?y: Permission denied");
+  EXPECT_EQ(error_line(std::filesystem::filesystem_error("what", code)),
+            "a file or folder can't be used: Permission denied");
+}
+
 }  // namespace
 }  // namespace bv::test

@@ -53,7 +53,7 @@ TEST(RunLock, NamesTheMachineIfItIsAnother) {
 TEST(RunLock, IsAFileOfItsOwn) {
   const TemporaryFolder run;
   ASSERT_EQ(mkfifo((run / ".lock").c_str(), 0600), 0);
-  EXPECT_EQ(refusal(run.path()), run / ".lock" + ": not a regular file");
+  EXPECT_EQ(refusal(run.path()), run / ".lock" + ": can't be made: not a regular file");
   EXPECT_EQ(names_in(run.path()), std::set<std::string>{".lock"});
 }
 

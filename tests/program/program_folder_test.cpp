@@ -109,6 +109,17 @@ TEST_F(ProgramFolder, WithoutALinkIsResumedFromItsNewestStep) {
   EXPECT_EQ(load_checkpoint(in("run")).step, 5);
 }
 
+// Warned of once: the next checkpoint knows the new ones.
+TEST_F(ProgramFolder, ChangedImagesAreWarnedOf) {
+  make_class_folders(in("photos"), 2, 4);
+  go(on_vit + "--data photos --batch 4 --steps 1 --out run");
+  const std::string warning = "warning: files in " + in("photos") + " have other sizes, times";
+  EXPECT_FALSE(has(go("--resume run --steps 2").output, warning));
+  write_text(in("photos/class0/0.ppm"), contents(in("photos/class1/1.ppm")));
+  EXPECT_TRUE(has(go("--resume run --steps 3").output, warning));
+  EXPECT_FALSE(has(go("--resume run --steps 4").output, warning));
+}
+
 TEST_F(ProgramFolder, OfSomeoneElseIsLeftAlone) {
   for (const std::string name : {"notes.txt", "config.json"}) {
     write_text(in("run/" + name), "{}");
