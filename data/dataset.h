@@ -74,8 +74,8 @@ struct DataOptions {
 DataKind data_kind(std::string path);
 DataSets open_dataset(const DataOptions&);
 
-// Of the files' sizes, times and first bytes (of so many files as are quickly opened): another value
-// says that something in them has changed, or that they were copied. 0: the data have no files.
+// Of the files' sizes, times and first bytes (of as many files as are quickly opened): another
+// value says that something in them has changed, or that they were copied. 0: data without files.
 uint64_t contents_fingerprint(const DataSets&);
 
 // Decodes JPEG, PNG and stb_image's other formats by content, not name: upright, as 8-bit RGB,

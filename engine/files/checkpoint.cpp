@@ -1,6 +1,6 @@
 // A kill at any moment can leave: hidden entries (".saving..."), which the next save removes; a
-// complete step folder that no link names yet, from which the first save's run resumes; or `best` a step ahead of `last`, a step that a run
-// resumed from `last` reaches again.
+// complete step folder that no link names yet, from which a run without other checkpoints resumes;
+// or `best` a step ahead of `last`, a step that a run resumed from `last` reaches again.
 #include "engine/files/checkpoint.h"
 
 #include <fcntl.h>
