@@ -206,7 +206,8 @@ endif
 # The fuzz program and the readers that it feeds run under the sanitizers in every `make test`.
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, \
-  $(call in,cpp,engine/base engine/options engine/files)) $(call in,cpp,tests/fuzz)
+  $(call in,cpp,engine/base engine/options engine/files)) $(call in,cpp,tests/fuzz) \
+  $(patsubst %,data/%.cpp,augment file loader prepare resize)
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
 pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
 pictures_objects := $(pictures_fuzzed:%.cpp=$(BUILD)/asan/%.o)

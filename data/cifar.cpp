@@ -1,9 +1,10 @@
 // CIFAR-10's binary files: records of a label byte and 32x32 pixels, plane by plane, kept in memory
 // as they are in the files.
 #include <filesystem>
-#include <fstream>
 #include <memory>
+#include <sstream>
 
+#include "data/file.h"
 #include "data/sources.h"
 
 namespace bv {
@@ -14,8 +15,14 @@ namespace fs = std::filesystem;
 constexpr int side = 32, plane = side * side;
 constexpr size_t record_bytes = 1 + 3 * plane;
 constexpr int class_count = 10;
+constexpr uint64_t max_meta_bytes = 64 << 10;
 const char* const meta_file = "batches.meta.txt";
 const char* const test_file = "test_batch.bin";
+
+bool exists(const std::string& path) {
+  std::error_code ignored;  // what can't be looked at is found when it is read
+  return fs::exists(path, ignored);
+}
 
 std::string batch_file(int number) { return "data_batch_" + std::to_string(number) + ".bin"; }
 
@@ -25,18 +32,17 @@ struct RecordFile {
   int64_t records() const { return static_cast<int64_t>(bytes.size() / record_bytes); }
 };
 
-RecordFile read_records(const std::string& path) {
-  RecordFile file{path, {}};
-  try {
-    file.bytes = read_file(path);
-  } catch (const BadImage& bad) {
-    throw DataError(path + ": " + bad.what());
-  }
-  if (file.bytes.empty() || file.bytes.size() % record_bytes != 0)
+// A thousand times the original's.
+constexpr uint64_t max_file_bytes = uint64_t{10} * 1000 * 1000 * record_bytes;
+
+RecordFile read_records(const std::string& path) try {
+  const RegularFile in(path);
+  if (in.size() == 0 || in.size() % record_bytes != 0)
     throw DataError(
-        path + ": its size, " + std::to_string(file.bytes.size()) +
+        path + ": its size, " + std::to_string(in.size()) +
         " bytes, is not a multiple of 3073, the size of a CIFAR-10 record; download or copy it "
         "again");
+  RecordFile file{path, read_file(path, max_file_bytes)};
   for (int64_t i = 0; i < file.records(); ++i) {
     const int label = file.bytes[i * record_bytes];
     if (label >= class_count)
@@ -44,6 +50,8 @@ RecordFile read_records(const std::string& path) {
                       std::to_string(label) + ", above 9; is it a CIFAR-10 file?");
   }
   return file;
+} catch (const FileError& e) {
+  throw DataError(path + ": " + e.what());
 }
 
 class Cifar : public Dataset {
@@ -65,6 +73,8 @@ class Cifar : public Dataset {
     const Place place = at(index);
     return place.file->path + " record " + std::to_string(place.number);
   }
+  int64_t files() const override { return static_cast<int64_t>(files_.size()); }
+  std::string file(int64_t number) const override { return files_[number].path; }
 
  private:
   struct Place {
@@ -83,13 +93,13 @@ class Cifar : public Dataset {
   int64_t size_ = 0;
 };
 
-std::vector<std::string> class_names(const std::string& folder) {
+std::vector<std::string> class_names(const std::string& path) try {
   std::vector<std::string> names;
-  const std::string path = folder + "/" + meta_file;
-  std::ifstream in(path);
-  if (!in)
+  if (!exists(path))
     return {"airplane", "automobile", "bird",  "cat",  "deer",
             "dog",      "frog",       "horse", "ship", "truck"};
+  const std::vector<uint8_t> text = read_file(path, max_meta_bytes);
+  std::istringstream in(std::string(text.begin(), text.end()));
   for (std::string line; std::getline(in, line);) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     if (!line.empty()) names.push_back(line);
@@ -97,12 +107,14 @@ std::vector<std::string> class_names(const std::string& folder) {
   if (names.size() != class_count)
     throw DataError(path + ": has " + std::to_string(names.size()) + " class names, not 10");
   return names;
+} catch (const FileError& e) {
+  throw DataError(path + ": " + e.what());
 }
 
 // The number of the last batch file; 0 if there is none.
 int last_batch(const std::string& folder) {
   int n = 99;
-  while (n > 0 && !fs::exists(folder + "/" + batch_file(n))) --n;
+  while (n > 0 && !exists(folder + "/" + batch_file(n))) --n;
   return n;
 }
 
@@ -112,7 +124,7 @@ std::vector<RecordFile> read_train(const std::string& folder) {
   std::vector<RecordFile> files;
   for (int n = 1; n <= last; ++n) {
     const std::string path = folder + "/" + batch_file(n);
-    if (!fs::exists(path)) throw DataError(path + ": missing, though later batches exist");
+    if (!exists(path)) throw DataError(path + ": missing, though later batches exist");
     files.push_back(read_records(path));
   }
   return files;
@@ -121,15 +133,14 @@ std::vector<RecordFile> read_train(const std::string& folder) {
 }  // namespace
 
 bool is_cifar_folder(const std::string& path) {
-  return fs::exists(path + "/" + meta_file) || fs::exists(path + "/" + test_file) ||
-         last_batch(path) > 0;
+  return exists(path + "/" + meta_file) || exists(path + "/" + test_file) || last_batch(path) > 0;
 }
 
 DataSets open_cifar(const DataOptions& options) {
-  ClassList classes = order_classes(class_names(options.path), options);
+  ClassList classes = order_classes(class_names(options.path + "/" + meta_file), options);
   std::vector<RecordFile> train = read_train(options.path), val;
   const std::string test = options.path + "/" + test_file;
-  if (!fs::exists(test)) throw DataError(test + ": missing; it is CIFAR-10's validation set");
+  if (!exists(test)) throw DataError(test + ": missing; it is CIFAR-10's validation set");
   val.push_back(read_records(test));
 
   Fingerprint print("cifar", classes.names);

@@ -1,9 +1,12 @@
 #include "data/dataset.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 
+#include "data/file.h"
 #include "data/sources.h"
 
 namespace bv {
@@ -25,7 +28,10 @@ DataKind data_kind(std::string path) {
   if (path == "synthetic") return DataKind::synthetic;
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) throw DataError("--data " + path + ": no such folder");
+  if (status.type() == fs::file_type::not_found)
+    throw DataError("--data " + path + ": no such folder");
+  if (!fs::exists(status))
+    throw DataError("--data " + path + ": can't be read: " + error.message());
   if (!fs::is_directory(status))
     throw DataError("--data " + path +
                     ": is a file; give the folder of class folders or of CIFAR-10's .bin files");
@@ -43,6 +49,43 @@ DataSets open_dataset(const DataOptions& given) {
   if (kind == DataKind::synthetic) return open_synthetic(options);
   if (kind == DataKind::cifar) return open_cifar(options);
   return is_split_folder(options.path) ? open_split_folder(options) : open_class_folders(options);
+}
+
+namespace {
+
+void add_status(Fingerprint& print, const std::string& path) {
+  struct stat status {};
+  stat(path.c_str(), &status);  // zeros for one that is gone
+  for (const int64_t number :
+       {int64_t{status.st_size}, int64_t{status.st_mtim.tv_sec}, int64_t{status.st_mtim.tv_nsec}})
+    print.add(number);
+}
+
+void add_first_bytes(Fingerprint& print, const std::string& path) try {
+  const RegularFile file(path);
+  std::string bytes(std::min<uint64_t>(file.size(), 4096), '\0');
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+  print.add(bytes);
+} catch (const FileError& e) {
+  print.add(e.what());
+}
+
+}  // namespace
+
+uint64_t contents_fingerprint(const DataSets& sets) {
+  constexpr int64_t most_opened = 2000;  // of millions of files, some in between
+  Fingerprint print("contents", {});
+  int64_t files = 0;
+  for (const Dataset* part : {sets.train.get(), sets.val.get()}) {
+    if (!part) continue;
+    files += part->files();
+    const int64_t step = part->files() / most_opened + 1;
+    for (int64_t i = 0; i < part->files(); ++i) {
+      add_status(print, part->file(i));
+      if (i % step == 0) add_first_bytes(print, part->file(i));
+    }
+  }
+  return files > 0 ? print.value() : 0;
 }
 
 int class_count_option(const DataOptions& options) {

@@ -34,6 +34,9 @@ class Dataset {
   // below `at_least`; 0: full size. Throws BadImage.
   virtual Image image(int64_t index, int at_least) const = 0;
   virtual std::string name(int64_t index) const = 0;  // path, or file and record, for messages
+  // The files, if there are any, by the number of each.
+  virtual int64_t files() const { return 0; }
+  virtual std::string file(int64_t) const { return ""; }
 };
 
 // Data that can't be used: the user's mistake, in one line.
@@ -70,6 +73,10 @@ struct DataOptions {
 // What a path names. Throws DataError where that is no data.
 DataKind data_kind(std::string path);
 DataSets open_dataset(const DataOptions&);
+
+// Of the files' sizes, times and first bytes (of as many files as are quickly opened): another
+// value says that something in them has changed, or that they were copied. 0: data without files.
+uint64_t contents_fingerprint(const DataSets&);
 
 // Decodes JPEG, PNG and stb_image's other formats by content, not name: upright, as 8-bit RGB,
 // alpha over white. Throws BadImage.

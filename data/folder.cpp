@@ -1,23 +1,20 @@
 // Image folders: one folder per class, with or without train/ and val/ above them.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <numeric>
 
+#include "data/file.h"
 #include "data/sources.h"
 
 namespace bv {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr uint64_t max_image_bytes = uint64_t{1} << 30;
 
 struct Item {
   std::string path;  // relative to the root
@@ -43,8 +40,14 @@ class FolderDataset : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(items_.size()); }
   int label(int64_t index) const override { return items_[index].label; }
   std::string name(int64_t index) const override { return root_ + "/" + items_[index].path; }
+  int64_t files() const override { return size(); }
+  std::string file(int64_t number) const override { return name(number); }
   Image image(int64_t index, int at_least) const override {
-    return decode_image(read_file(name(index)), at_least);
+    try {
+      return decode_image(read_file(name(index), max_image_bytes), at_least);
+    } catch (const FileError& e) {
+      throw BadImage(e.what());
+    }
   }
 
  private:
@@ -61,19 +64,36 @@ bool has_image_name(const fs::path& path) {
   return std::find(std::begin(known), std::end(known), extension) != std::end(known);
 }
 
-// Images below a class folder, at any depth.
-ClassFolder scan_class(const fs::path& root, const fs::path& folder, int64_t& ignored) {
-  ClassFolder found{.name = folder.filename().string(), .files = {}};
-  for (fs::recursive_directory_iterator at(folder), end; at != end; ++at) {
-    if (hidden(at->path())) {
-      if (at->is_directory()) at.disable_recursion_pending();
-    } else if (at->is_regular_file()) {
-      if (has_image_name(at->path()))
-        found.files.push_back(at->path().lexically_relative(root).string());
+// What is in a folder and not hidden, sorted.
+std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
+  std::vector<fs::directory_entry> entries;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (!hidden(at->path())) entries.push_back(*at);
+  if (error) throw DataError(folder.string() + ": can't be read: " + error.message());
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+// Images in a folder, at any depth; links to folders are not followed.
+void scan_folder(const fs::path& root, const fs::path& folder, std::vector<std::string>& files,
+                 int64_t& ignored) {
+  for (const fs::directory_entry& entry : entries_of(folder)) {
+    std::error_code error;  // a link to nothing is no image
+    if (entry.is_directory(error) && !entry.is_symlink(error)) {
+      scan_folder(root, entry.path(), files, ignored);
+    } else if (entry.is_regular_file(error)) {
+      if (has_image_name(entry.path()))
+        files.push_back(entry.path().lexically_relative(root).string());
       else
         ++ignored;
     }
   }
+}
+
+ClassFolder scan_class(const fs::path& root, const fs::path& folder, int64_t& ignored) {
+  ClassFolder found{.name = folder.filename().string(), .files = {}};
+  scan_folder(root, folder, found.files, ignored);
   if (found.files.empty())
     throw DataError(folder.string() +
                     ": a class folder without images (.jpg .jpeg .png .bmp .gif .ppm .pgm .pnm)");
@@ -83,25 +103,21 @@ ClassFolder scan_class(const fs::path& root, const fs::path& folder, int64_t& ig
 
 std::vector<fs::path> folders_in(const fs::path& path) {
   std::vector<fs::path> folders;
-  for (const auto& entry : fs::directory_iterator(path))
-    if (entry.is_directory() && !hidden(entry.path())) folders.push_back(entry.path());
-  std::sort(folders.begin(), folders.end());
+  std::error_code error;
+  for (const fs::directory_entry& entry : entries_of(path))
+    if (entry.is_directory(error)) folders.push_back(entry.path());
   return folders;
 }
 
 Part scan_part(const fs::path& root, const fs::path& path) {
   Part part{.path = path.string(), .classes = {}};
-  try {
-    const auto folders = folders_in(path);
-    if (folders.empty())
-      throw DataError(part.path +
-                      ": no class folders in it (nor train/ and val/, nor CIFAR-10's "
-                      "data_batch_1.bin)");
-    for (const fs::path& folder : folders)
-      part.classes.push_back(scan_class(root, folder, part.ignored));
-  } catch (const fs::filesystem_error& error) {
-    throw DataError(error.path1().string() + ": cannot read: " + error.code().message());
-  }
+  const auto folders = folders_in(path);
+  if (folders.empty())
+    throw DataError(part.path +
+                    ": no class folders in it (nor train/ and val/, nor CIFAR-10's "
+                    "data_batch_1.bin)");
+  for (const fs::path& folder : folders)
+    part.classes.push_back(scan_class(root, folder, part.ignored));
   if (part.classes.size() < 2)
     throw DataError(part.path + ": has one class, '" + part.classes[0].name +
                     "'; at least two class folders are needed");
@@ -175,10 +191,7 @@ DataSets assemble(const DataOptions& options, ClassList classes, std::vector<Ite
 
 bool has_folders(const fs::path& path) {
   std::error_code error;
-  if (!fs::is_directory(path, error)) return false;
-  for (const auto& entry : fs::directory_iterator(path, error))
-    if (entry.is_directory(error)) return true;
-  return false;
+  return fs::is_directory(path, error) && !folders_in(path).empty();
 }
 
 fs::path val_folder(const fs::path& root) {
@@ -213,26 +226,6 @@ DataSets open_class_folders(const DataOptions& options) {
   split(part, classes, options, train, val);
   return assemble(options, std::move(classes), std::move(train), std::move(val), part.ignored,
                   " (split by --val-fraction)");
-}
-
-std::vector<uint8_t> read_file(const std::string& path) {
-  struct File {
-    int fd;
-    ~File() { close(fd); }
-  };
-  const File file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  struct stat status {};
-  if (file.fd < 0 || fstat(file.fd, &status) != 0)
-    throw BadImage(std::string("cannot open: ") + std::strerror(errno));
-  std::vector<uint8_t> bytes(status.st_size);
-  for (size_t have = 0; have < bytes.size();) {
-    const ssize_t got = read(file.fd, bytes.data() + have, bytes.size() - have);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw BadImage(std::string("cannot read: ") + std::strerror(errno));
-    if (got == 0) throw BadImage("was truncated while being read");
-    have += got;
-  }
-  return bytes;
 }
 
 }  // namespace bv

@@ -56,6 +56,10 @@ void allocate(Slot& slot, const LoaderOptions& o, size_t image_bytes) {
 
 }  // namespace
 
+int64_t training_batches(DataKind kind, int64_t images, int64_t batch) {
+  return kind == DataKind::synthetic ? synthetic_batches : images / batch;
+}
+
 std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images) {
   Order order(images);
   std::iota(order.begin(), order.end(), 0u);
@@ -70,11 +74,9 @@ std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images) 
 struct Loader::State {
   State(const Dataset& d, const LoaderOptions& o, bool is_train)
       : data(d), options(o), train(is_train), preprocessor(d, o, is_train) {
-    const int64_t global = int64_t{o.local_batch} * o.ranks;
     share = (d.size() + o.ranks - 1) / o.ranks;
-    batches = !train                          ? (share + o.local_batch - 1) / o.local_batch
-              : o.kind == DataKind::synthetic ? synthetic_batches
-                                              : d.size() / global;
+    batches = train ? training_batches(o.kind, d.size(), int64_t{o.local_batch} * o.ranks)
+                    : (share + o.local_batch - 1) / o.local_batch;
     row_bytes = 3 * size_t(o.image_size) * o.image_size;
     // One photo is worth waking a thread for; small images are taken in chunks.
     chunk = o.kind == DataKind::photos ? 1 : 16;

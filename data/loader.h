@@ -38,6 +38,9 @@ struct LoaderOptions {
   std::function<std::shared_ptr<void>(size_t bytes)> allocate;
 };
 
+// Batches of a training epoch; `batch`: images of one, over all processes.
+int64_t training_batches(DataKind, int64_t images, int64_t batch);
+
 // A training epoch's permutation of the images (Fisher & Yates), keyed by (seed, epoch).
 std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images);
 
@@ -49,11 +52,12 @@ class Loader {
  public:
   Loader(const Dataset&, const LoaderOptions&, bool train);
   ~Loader();
-  // Training: floor(size / (local_batch * ranks)), synthetic data 1,000; evaluation: ceil(share /
+  // training_batches(); evaluation: ceil(share /
   // local_batch), the same for all ranks.
   int64_t batches_per_epoch() const;
 
-  // (Re)starts preparing batches from batch `batch` of `epoch` (evaluation: epoch and batch are 0).
+  // (Re)starts preparing batches from batch `batch` of `epoch`, which must be below
+  // batches_per_epoch() and 2^31 (evaluation: both are 0).
   void start(int64_t epoch, int64_t batch);
   // The next batch. Throws DataError naming a bad image unless these are skipped.
   const Batch& next();

@@ -29,8 +29,6 @@ ClassList order_classes(const std::vector<std::string>& found, const DataOptions
 // N if --classes is a number, else 0.
 int class_count_option(const DataOptions&);
 
-std::vector<uint8_t> read_file(const std::string& path);  // throws BadImage
-
 // "CIFAR-10, 8336 train, 1017 val, 10 classes".
 std::string describe(const std::string& what, const DataSets&, const std::string& split = "");
 

@@ -20,20 +20,22 @@
 #include "engine/processes/launch.h"
 #include "engine/processes/signals.h"
 #include "engine/setup.h"
+#include "engine/training/run_claim.h"
 #include "engine/training/training_loop.h"
 #include "kernels/comm/rank_barrier.h"
 
 namespace bv {
 namespace {
 
-std::unique_ptr<Communicator> connect(World& world, const Options& o, const DeviceChoice& device,
+std::unique_ptr<Communicator> connect(World& world, const Setup& setup, const DeviceChoice& device,
                                       Backend& backend) {
+  const Options& o = setup.options;
   if (device.kind == DeviceKind::cpu && world.several_machines())
     throw UserError("the processes are on several machines (" + std::to_string(world.local_size) +
                     " of " + std::to_string(world.size) +
                     " here); the cpu device works on one: start all of them on one machine");
   auto hosts = connect_hosts(world, static_cast<size_t>(o.bucket_bytes), o.timeout);
-  require_same_options(*hosts, o);
+  require_same_options(*hosts, o, setup.checkpoint ? setup.checkpoint->step : 0);
   return make_communicator(device.kind, backend,
                            {.place = {.rank = world.rank,
                                       .size = world.size,
@@ -63,7 +65,9 @@ int work(const CommandLine& line, World world) {
   try {
     catch_stop_signals();
     const int cores = pin_to_share(world);
-    const Options given = initial_options(line);
+    const RunClaim claim(line, world.rank);
+    Options given = initial_options(line);
+    given.out = claim.folder();
     const DeviceChoice device = choose_device(given, world);
     if (given.conv == "cudnn" && device.kind == DeviceKind::cpu)
       throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");
@@ -76,11 +80,12 @@ int work(const CommandLine& line, World world) {
                                          .cudnn = given.conv == "cudnn"});
     Setup setup = prepare(line, given, world.size, device, *backend);
     setup.started = started;
-    if (world.size > 1) communicator = connect(world, setup.options, device, *backend);
+    if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
+    if (world.size > 1) communicator = connect(world, setup, device, *backend);
     if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());
     return train(std::move(setup), *backend, communicator.get(), cores);
   } catch (const std::exception& e) {
-    fail_worker(world, e.what(), exit_code(e));
+    fail_worker(world, error_line(e), exit_code(e));
   }
 }
 
@@ -97,10 +102,10 @@ int run(const std::vector<std::string>& argv) {
     std::fputs(line.print->text.c_str(), line.print->exit_code ? stderr : stdout);
     return line.print->exit_code;
   }
-  const std::optional<World> world = world_from_environment();
   // With -n this is the launcher, whatever another launcher has put into the environment.
-  const bool worker = world && (world->launched || !line.values.contains("nproc"));
-  return worker ? work(line, *world) : launch(line, argv);
+  if (line.values.contains("nproc") && !is_launched_worker()) return launch(line, argv);
+  const std::optional<World> world = world_from_environment();
+  return world ? work(line, *world) : launch(line, argv);
 }
 
 }  // namespace
@@ -116,7 +121,7 @@ int main(int argc, char** argv) {
   try {
     return bv::run({argv, argv + argc});
   } catch (const std::exception& e) {
-    bv::print_error_line(e.what());
+    bv::print_error_line(bv::error_line(e));
     return bv::exit_code(e);
   }
 }

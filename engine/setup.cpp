@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "data/loader.h"
 #include "engine/base/error.h"
 #include "engine/options/config.h"
-#include "engine/training/run_folder.h"
 #include "models/resnet.h"
 #include "models/vit.h"
 
@@ -77,7 +77,7 @@ TrainerOptions trainer_options(const Options& o, DType dtype) {
 Options all_options(const CommandLine& line, const Options& given, const ModelConfig& model) {
   if (given.resume.empty()) {
     Options o = resolve_options(line, model, data_kind(given.data));
-    if (!o.plan) claim_run_folder(o);
+    o.out = given.out;
     return o;
   }
   if (!given.image_size || (!given.patch_size && !model.is_resnet()))
@@ -87,7 +87,7 @@ Options all_options(const CommandLine& line, const Options& given, const ModelCo
 
 // --weights, and what the file says of itself.
 std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelConfig& model) {
-  if (o.weights.empty() || !o.resume.empty()) return {};
+  if (o.weights.empty() || (!o.resume.empty() && has_checkpoint(o.out))) return {};
   TensorFile file = read_safetensors(o.weights);
   WeightsInfo info = weights_info(file, o.weights);
   if (info.model && *info.model != model.name)
@@ -125,18 +125,26 @@ void fit_starting_weights(Setup& s, TensorFile file) {
 }
 
 void load_resumed(Setup& s) {
-  s.checkpoint = load_checkpoint(s.options.out);
+  const Options& o = s.options;
+  if (!has_checkpoint(o.out)) {
+    s.notes.push_back(o.out + " has no checkpoint yet: from the beginning");
+    return;
+  }
+  s.checkpoint = load_checkpoint(o.out);
   Checkpoint& c = *s.checkpoint;
   if (c.model != s.model.name)
-    throw UserError(s.options.out + "/last: a checkpoint of " + c.model + ", not of " +
-                    s.model.name);
+    throw UserError(o.out + "/last: a checkpoint of " + c.model + ", not of " + s.model.name);
   if (c.data_fingerprint != s.data.fingerprint)
-    throw UserError((s.options.data.empty() ? "the built-in data" : s.options.data) +
-                    ": its files or classes have changed since the run in " + s.options.out +
-                    " began; start a new run from --weights " + s.options.out +
+    throw UserError((o.data.empty() ? "the built-in data" : o.data) +
+                    ": its files or classes have changed since the run in " + o.out +
+                    " began; start a new run from --weights " + o.out +
                     "/last/weights.safetensors");
-  s.weights =
-      fit_weights(std::move(c.weights), s.options.out + "/last", shapes_of(s.graph), {}).tensors;
+  require_reachable(c,
+                    {.batches = training_batches(s.data.kind, s.data.train->size(), *o.batch),
+                     .accumulate = o.accumulate,
+                     .epochs = max_epochs},
+                    o.out + "/last/state.json");
+  s.weights = fit_weights(std::move(c.weights), o.out + "/last", shapes_of(s.graph), {}).tensors;
 }
 
 }  // namespace

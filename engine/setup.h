@@ -33,8 +33,8 @@ struct Setup {
   Profile::Clock::time_point started{};       // when this process did
 };
 
-// From the command line and what initial_options made of it to a run, new or resumed. Only a new
-// run folder's name depends on the process (the time of day); rank 0's is the one that counts.
+// From the command line, what initial_options made of it and the claimed folder (given.out) to a
+// run, new or resumed. Only a new folder's name depends on the process (the time of day).
 Setup prepare(const CommandLine&, const Options& given, int world, const DeviceChoice&,
               const Backend&);
 

@@ -1,5 +1,6 @@
 // Errors shown to the user. Every message is one line: what, where, what to do.
 #pragma once
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -14,5 +15,9 @@ struct UserError : std::runtime_error {
 struct RunError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+// What an error is shown as: one line without control characters, whatever names are in it; a
+// library's words where they say nothing are replaced.
+std::string error_line(const std::exception&);
 
 }  // namespace bv

@@ -1,7 +1,6 @@
 #include "engine/base/file_io.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,52 +23,40 @@ WriteError::WriteError(const std::string& what, const std::string& path, int err
 
 bool WriteError::disk_full() const { return code == ENOSPC || code == EDQUOT; }
 
-// O_NONBLOCK: opening a pipe that has no writer must not wait.
-InputFile::InputFile(const std::string& path)
-    : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (fd_ < 0) throw UserError(path + ": " + reason(errno));
-  struct stat status;
-  const bool known = fstat(fd_, &status) == 0;
-  if (known && S_ISREG(status.st_mode)) {
-    size_ = uint64_t(status.st_size);
-    return;
-  }
-  const int code = errno;
-  close(fd_);
-  if (!known) throw UserError(path + ": " + reason(code));
-  throw UserError(path + ": " + (S_ISDIR(status.st_mode) ? "a folder" : "not a regular file") +
-                  " where a file is expected");
+InputFile::InputFile(const std::string& path) try : path_(path), file_(path) {
+} catch (const FileError& e) {
+  throw UserError(path + ": " + e.what());
 }
 
-InputFile::~InputFile() { close(fd_); }
-
-void InputFile::read(uint64_t offset, std::span<std::byte> out) const {
-  while (!out.empty()) {
-    const ssize_t n = pread(fd_, out.data(), out.size(), off_t(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw UserError(path_ + ": can't be read: " + reason(errno));
-    if (n == 0) throw UserError(path_ + ": ended early: it was truncated while being read");
-    out = out.subspan(size_t(n));
-    offset += uint64_t(n);
-  }
+void InputFile::read(uint64_t offset, std::span<std::byte> out) const try {
+  file_.read(offset, out);
+} catch (const FileError& e) {
+  throw UserError(path_ + ": " + e.what());
 }
 
 FileDigest InputFile::digest() const {
   FileDigest digest;
-  std::vector<std::byte> chunk(std::min<uint64_t>(size_, 1 << 20));
-  while (digest.bytes < size_) {
+  std::vector<std::byte> chunk(std::min<uint64_t>(size(), 1 << 20));
+  while (digest.bytes < size()) {
     const auto part =
-        std::span(chunk).first(std::min<uint64_t>(chunk.size(), size_ - digest.bytes));
+        std::span(chunk).first(std::min<uint64_t>(chunk.size(), size() - digest.bytes));
     read(digest.bytes, part);
     digest = {digest.bytes + part.size(), crc32c(part, digest.crc)};
   }
   return digest;
 }
 
-OutputFile::OutputFile(const std::string& path)
-    : path_(path),
-      partial_(path + ".partial"),
-      fd_(open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+std::string read_text_file(const std::string& path, uint64_t limit) try {
+  const std::vector<uint8_t> bytes = read_file(path, limit);
+  return {bytes.begin(), bytes.end()};
+} catch (const FileError& e) {
+  throw UserError(path + ": " + e.what());
+}
+
+// A new file: whatever has its name, a leftover or a pipe, is not opened.
+OutputFile::OutputFile(const std::string& path) : path_(path), partial_(path + ".partial") {
+  unlink(partial_.c_str());
+  fd_ = open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd_ < 0) throw WriteError("write", path, errno);
 }
 

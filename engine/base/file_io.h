@@ -1,11 +1,12 @@
-// Files with every call checked: readers that know the file's size before they trust a length in
-// it, writers that leave a complete, synced file or none.
+// Files with every call checked, for the engine: the data's reader with its errors as UserErrors,
+// and writers that leave a complete, synced file or none.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 
+#include "data/file.h"
 #include "engine/base/error.h"
 
 namespace bv {
@@ -28,18 +29,17 @@ struct FileDigest {
 class InputFile {
  public:
   explicit InputFile(const std::string& path);
-  ~InputFile();
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
-  uint64_t size() const { return size_; }
+  uint64_t size() const { return file_.size(); }
   void read(uint64_t offset, std::span<std::byte> out) const;  // all of out, or throws
   FileDigest digest() const;
 
  private:
   std::string path_;
-  int fd_;
-  uint64_t size_ = 0;
+  RegularFile file_;
 };
+
+// A whole text of at most `limit` bytes. Throws UserError naming the path.
+std::string read_text_file(const std::string& path, uint64_t limit = 1 << 20);
 
 // A file that appears at `path` when finish() returns: written under another name, synced, renamed.
 // Without finish(), nothing is left. Throws WriteError.

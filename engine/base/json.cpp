@@ -1,11 +1,8 @@
 #include "engine/base/json.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
@@ -121,19 +118,6 @@ std::string quote_json(std::string_view text) {
 
 std::string json_number(double value, int digits) {
   return std::isfinite(value) ? format_number(value, digits) : "null";
-}
-
-std::string read_text_file(const std::string& path, size_t limit) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text(limit + 1, '\0');
-  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad())
-    throw UserError(path + ": can't be read: " + std::strerror(errno != 0 ? errno : EIO));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > limit)
-    throw UserError(path + ": larger than " + std::to_string(limit >> 10) + " KiB");
-  return text;
 }
 
 }  // namespace bv

@@ -24,7 +24,4 @@ std::string quote_json(std::string_view text);
 // A number in JSON, null if it is not finite; `digits` as in format_number.
 std::string json_number(double value, int digits = 0);
 
-// A whole file of at most `limit` bytes. Throws UserError naming the path.
-std::string read_text_file(const std::string& path, size_t limit = size_t{1} << 20);
-
 }  // namespace bv

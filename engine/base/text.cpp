@@ -33,6 +33,18 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// The length of the character in UTF-8 that `text` begins with; 0 if it is none, or none to print.
+size_t printable_bytes(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
+  const size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < bytes) return 0;
+  for (size_t i = 1; i < bytes; ++i)
+    if (byte(i) >> 6 != 2) return 0;
+  return first == 0xc2 && byte(1) < 0xa0 ? 0 : bytes;  // U+0080 to U+009F control terminals, too
+}
+
 }  // namespace
 
 std::string format_number(double value, int digits) {
@@ -86,10 +98,15 @@ std::string suggestion(std::string_view word, std::span<const std::string> known
 }
 
 std::string printable(std::string_view text, size_t max_length) {
-  std::string result(text.substr(0, max_length));
-  for (char& c : result)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return text.size() > max_length ? result + "..." : result;
+  const bool cut = text.size() > max_length;
+  text = text.substr(0, max_length);
+  std::string result;
+  while (!text.empty()) {
+    const size_t bytes = printable_bytes(text);
+    result += bytes > 0 ? text.substr(0, bytes) : "?";
+    text.remove_prefix(std::max<size_t>(bytes, 1));
+  }
+  return cut ? result + "..." : result;
 }
 
 std::string wrap(std::string_view text, size_t first_column, size_t indent, size_t width) {

@@ -25,7 +25,8 @@ std::string nearest(std::string_view word, std::span<const std::string> known);
 std::string suggestion(std::string_view word, std::span<const std::string> known,
                        std::string_view prefix = "");
 
-// `text` made safe to print on one line: control characters become '?', long text is cut.
+// `text` made safe to print on one line: control characters, and bytes that aren't UTF-8 (some of
+// which are control characters elsewhere), become '?'; long text is cut.
 std::string printable(std::string_view text, size_t max_length = 120);
 
 // `text` wrapped to `width` columns, all lines but the first indented.

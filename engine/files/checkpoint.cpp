@@ -1,6 +1,6 @@
 // A kill at any moment can leave: hidden entries (".saving..."), which the next save removes; a
-// complete step folder that no link names yet; or `best` a step ahead of `last`, a step that a run
-// resumed from `last` reaches again.
+// complete step folder that no link names yet, from which a run without other checkpoints resumes;
+// or `best` a step ahead of `last`, a step that a run resumed from `last` reaches again.
 #include "engine/files/checkpoint.h"
 
 #include <fcntl.h>
@@ -28,7 +28,6 @@ constexpr const char* weights_name = "weights.safetensors";
 constexpr const char* optimizer_name = "state.safetensors";
 constexpr const char* state_name = "state.json";
 constexpr const char* unfinished = ".saving";
-constexpr uint64_t max_state_bytes = 1 << 20;
 
 // "step-00000500", or "step-00000500-2" if a link still names an earlier save of that step.
 struct StepFolder {
@@ -74,7 +73,7 @@ std::vector<std::string> entries(const std::string& run) {
 void remove_leftovers(const std::string& run) {
   std::error_code ignored;
   for (const std::string& name : entries(run))
-    if (name.starts_with(unfinished)) fs::remove_all(run + "/" + name, ignored);
+    if (is_unfinished_checkpoint(name)) fs::remove_all(run + "/" + name, ignored);
 }
 
 // Renamed first, so that no half-removed folder has a checkpoint's name.
@@ -127,22 +126,23 @@ void point(const std::string& run, const char* link, const std::string& target) 
   sync_folder(run);
 }
 
-void prune(const std::string& run, int keep) {
+std::vector<StepFolder> steps_of(const std::string& run) {  // newest first
   std::vector<StepFolder> steps;
   for (const std::string& name : entries(run))
     if (const auto folder = step_folder(name)) steps.push_back(*folder);
   std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+void prune(const std::string& run, int keep) {
+  const std::vector<StepFolder> steps = steps_of(run);
   for (size_t i = size_t(std::max(keep, 0)); i < steps.size(); ++i)
     if (!linked(run, steps[i].name())) remove_step(run, steps[i].name());
 }
 
 CheckpointState read_state(const std::string& folder) {
   const std::string path = folder + "/" + state_name;
-  const InputFile file(path);
-  if (file.size() > max_state_bytes) throw UserError(path + ": too large to be a checkpoint's");
-  std::string text(file.size(), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  return parse_checkpoint_state(text, path);
+  return parse_checkpoint_state(read_text_file(path), path);
 }
 
 std::string what_remains(const std::string& run) {
@@ -171,14 +171,30 @@ std::string last_folder(const std::string& run) {
   if (!fs::is_directory(run, ignored)) throw UserError(run + ": no such folder");
   if (fs::exists(run + "/" + state_name, ignored))
     throw UserError(run + ": a single checkpoint; name the run folder above it");
-  const auto kind = fs::symlink_status(last, ignored).type();
-  if (kind == fs::file_type::not_found)
+  if (!fs::exists(fs::symlink_status(last, ignored))) {
+    const std::vector<StepFolder> steps = steps_of(run);
+    if (!steps.empty()) return run + "/" + steps[0].name();
     throw UserError(run + ": no checkpoint here (" + last + " is missing)");
+  }
   const std::string target = link_target(run, "last");
   const std::string folder = target.empty() ? last : (fs::path(run) / target).string();
   if (!fs::is_directory(folder, ignored))
     throw UserError(last + ": names " + folder + ", which doesn't exist; link it to a step folder");
   return folder;
+}
+
+Checkpoint load_step(const std::string& folder) {
+  CheckpointState state = read_state(folder);
+  const auto weights = state.files.find(weights_name), optimizer = state.files.find(optimizer_name);
+  if (weights == state.files.end() ||
+      state.files.size() != (optimizer == state.files.end() ? 1 : 2))
+    throw UserError(folder + "/" + state_name +
+                    ": damaged: lists files that aren't a checkpoint's");
+  Checkpoint c = std::move(state.progress);
+  c.weights = read_tensors(folder + "/" + weights_name, weights->second);
+  if (optimizer != state.files.end())
+    c.optimizer = read_tensors(folder + "/" + optimizer_name, optimizer->second);
+  return c;
 }
 
 }  // namespace
@@ -207,19 +223,23 @@ void save_checkpoint(const std::string& run, const Checkpoint& c, bool best, int
   prune(run, keep);
 }
 
+bool is_unfinished_checkpoint(const std::string& name) { return name.starts_with(unfinished); }
+
+bool has_checkpoint(const std::string& run) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(run + "/last", ignored)) || !steps_of(run).empty();
+}
+
 Checkpoint load_checkpoint(const std::string& run) {
-  const std::string folder = last_folder(run);
-  CheckpointState state = read_state(folder);
-  const auto weights = state.files.find(weights_name), optimizer = state.files.find(optimizer_name);
-  if (weights == state.files.end() ||
-      state.files.size() != (optimizer == state.files.end() ? 1 : 2))
-    throw UserError(folder + "/" + state_name +
-                    ": damaged: lists files that aren't a checkpoint's");
-  Checkpoint c = std::move(state.progress);
-  c.weights = read_tensors(folder + "/" + weights_name, weights->second);
-  if (optimizer != state.files.end())
-    c.optimizer = read_tensors(folder + "/" + optimizer_name, optimizer->second);
-  return c;
+  while (true) {
+    const std::string folder = last_folder(run);
+    try {
+      return load_step(folder);
+    } catch (const UserError&) {
+      if (last_folder(run) == folder) throw;
+      // A run at work in this folder has saved another step and removed this one.
+    }
+  }
 }
 
 }  // namespace bv

@@ -15,7 +15,12 @@ namespace bv {
 // beyond the newest `keep` that no link refers to. Whatever happens, last and best are complete; on
 // failure a RunError says whether the previous checkpoint is intact.
 void save_checkpoint(const std::string& run_folder, const Checkpoint&, bool best, int keep);
-// Reads DIR/last and checks version and checksums. Throws UserError (torn, foreign, newer).
+// Whether there is one to load; a run that was killed early has none.
+bool has_checkpoint(const std::string& run_folder);
+// An entry of the run folder that a save was killed over; the next save removes it.
+bool is_unfinished_checkpoint(const std::string& name);
+// Reads DIR/last and checks version and checksums. Throws UserError (torn, foreign, newer). Without
+// a link, as after a kill in the first save or a copy that left it out: the newest step folder.
 Checkpoint load_checkpoint(const std::string& run_folder);
 
 }  // namespace bv

@@ -139,6 +139,7 @@ std::string write_checkpoint_state(const Checkpoint& c,
     list += (list.empty() ? "\n  " : ",\n  ") + quote_json(name) +
             ": {\"bytes\": " + std::to_string(digest.bytes) + ", \"crc32c\": \"" + hex(digest.crc) +
             "\"}";
+  add("data_contents", std::to_string(c.data_contents));
   add("files", "{" + list + "}");
   const std::string crc = hex(crc32c(std::as_bytes(std::span(text))));
   return text + std::string(seal) + crc + "\"\n}\n";
@@ -155,9 +156,41 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
     else
       value = T(read.count(state, key, std::numeric_limits<T>::max()));
   });
+  // Earlier versions of the program didn't write it.
+  if (std::ranges::any_of(state.members, [](const auto& m) { return m.first == "data_contents"; }))
+    out.progress.data_contents = read.count(state, "data_contents", UINT64_MAX);
   for (const auto& [name, digest] : read.at(state, "files").members)
     out.files[name] = read.digest(digest);
   return out;
+}
+
+void require_reachable(const Checkpoint& c, const RunLength& run, const std::string& path) {
+  const auto require = [&](bool reachable, const std::string& what) {
+    if (!reachable)
+      throw UserError(path + ": damaged: " + what + " after " + std::to_string(c.step) +
+                      " steps can't be in a run of " + std::to_string(run.batches) +
+                      " batches per epoch, " + std::to_string(run.accumulate) + " per update");
+  };
+  const int64_t updates = (run.batches + run.accumulate - 1) / run.accumulate;
+  // An epoch of the step's is small enough to be multiplied.
+  require(c.batch < run.batches && c.batch % run.accumulate == 0 && c.epoch <= run.epochs &&
+              c.epoch <= c.step / updates && c.epoch * updates + c.batch / run.accumulate == c.step,
+          "epoch " + std::to_string(c.epoch) + ", batch " + std::to_string(c.batch));
+  const auto require_at_most = [&](const char* name, int64_t value, int64_t max) {
+    require(value <= max, std::string(name) + " " + std::to_string(value));
+  };
+  require_at_most("update_count", c.update.count, c.step);
+  require_at_most("good_steps", c.update.good_steps, c.step);
+  require_at_most("skipped", c.update.skipped, c.step);
+  require_at_most("best_step", c.best_step, c.step);
+  const auto require_between = [&](const char* name, double value, double min, double max) {
+    require(value >= min && value <= max, std::string(name) + " " + format_number(value));
+  };
+  constexpr float max_scale = std::numeric_limits<float>::max();
+  require_between("loss_scale", c.update.loss_scale, 0, max_scale);
+  require_between("best_top1", c.best_top1, -1, 1);
+  require_between("loss_count", c.loss_count, 0,
+                  c.step == 0 ? 0 : std::numeric_limits<double>::max());
 }
 
 }  // namespace bv

@@ -23,6 +23,7 @@ struct Checkpoint {
   // sums of the unfinished epoch, so that its record equals that of an uninterrupted run
   double loss_sum = 0, loss_count = 0;
   uint64_t data_fingerprint = 0;
+  uint64_t data_contents = 0;  // contents_fingerprint(); 0: not known
 };
 
 struct CheckpointState {
@@ -34,5 +35,14 @@ std::string write_checkpoint_state(const Checkpoint& c,
                                    const std::map<std::string, FileDigest>& files);
 // Throws UserError naming `path` if the text is foreign, of another version or damaged.
 CheckpointState parse_checkpoint_state(std::string_view text, const std::string& path);
+
+// How a run with these data and options counts.
+struct RunLength {
+  int64_t batches;     // of an epoch
+  int64_t accumulate;  // batches of an update; an epoch's last update may have fewer
+  int64_t epochs;      // at most
+};
+// Throws UserError naming `path` if such a run never comes to this state.
+void require_reachable(const Checkpoint& c, const RunLength&, const std::string& path);
 
 }  // namespace bv

@@ -1,5 +1,7 @@
 #include "engine/files/safetensors.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -213,6 +215,16 @@ void check_layout(std::vector<TensorEntry>& tensors, uint64_t data_bytes, const 
                     " bytes after the last tensor belong to no tensor");
 }
 
+// A file with holes may be larger than any memory.
+void require_memory(const std::vector<TensorEntry>& tensors, const std::string& path) {
+  uint64_t bytes = 0;
+  for (const TensorEntry& t : tensors) bytes += (t.end - t.begin) / t.dtype->bytes * sizeof(float);
+  const uint64_t memory = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
+  if (bytes > memory)
+    throw UserError(path + ": its tensors take " + std::to_string(bytes >> 20) +
+                    " MiB, this machine has " + std::to_string(memory >> 20));
+}
+
 TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& path) {
   uint64_t header_bytes = 0;
   if (file_bytes < length_bytes)
@@ -229,6 +241,8 @@ TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& p
   HeaderReader header(path);
   nlohmann::json::sax_parse(text.begin(), text.end(), &header);
   check_layout(header.tensors, file_bytes - data, path);
+
+  require_memory(header.tensors, path);
 
   TensorFile file{.metadata = std::move(header.metadata)};
   for (TensorEntry& entry : header.tensors) {

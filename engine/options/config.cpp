@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "engine/base/error.h"
+#include "engine/base/file_io.h"
 #include "engine/base/text.h"
 
 namespace bv {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/base/file_io.h"
 #include "engine/base/text.h"
 
 namespace bv {
@@ -130,8 +131,10 @@ void read_resnet(Reader& reader, ModelConfig& model, const std::string& path) {
 std::vector<std::string> known_models() {
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(models_folder(), error))
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
+  const fs::path folder = models_folder();
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->path().extension() == ".json") names.push_back(at->path().stem());
+  if (error) throw UserError(folder.string() + ": can't be read: " + error.message());
   std::ranges::sort(names);
   return names;
 }

@@ -12,7 +12,7 @@ constexpr Range between(double min, double max) { return {.min = min, .max = max
 constexpr Range any, count = between(1, 1e9), not_negative = {.min = 0};
 constexpr Range fraction = {.min = 0, .max = 1, .max_open = true};
 constexpr Range inner_fraction = {.min = 0, .max = 1, .min_open = true, .max_open = true};
-constexpr Range some = {.min = 0, .max = 1e6, .min_open = true};
+constexpr Range some = {.min = 0, .max = max_epochs, .min_open = true};
 
 constexpr Uses new_run = {.recipe = false};                   // fixed when a run starts
 constexpr Uses any_time = {.recipe = false, .resume = true};  // may change when a run is resumed

@@ -13,6 +13,8 @@ namespace bv {
 // Where an option's value comes from; later sources win over earlier ones.
 enum class Source { built_in, resolved, recipe, run, config, command_line };
 
+inline constexpr int64_t max_epochs = 1000000;
+
 // std::optional fields are resolved once the model, the data and the machine are known; from then
 // on config.json contains them all.
 struct Options {

@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "kernels/devices/machine.h"
 
@@ -55,14 +56,20 @@ int within_quota(int cores, int parts) {
   return quota > 0 ? std::clamp(static_cast<int>(quota / parts), 1, cores) : cores;
 }
 
-// OMP_NUM_THREADS if the user set it; torchrun sets 1 if the user doesn't.
-int requested_threads(bool launched) {
-  const char* text = std::getenv("OMP_NUM_THREADS");
-  const int64_t threads = text ? parse_integer(text).value_or(0) : 0;
-  return threads > (launched ? 0 : 1) && threads <= 1024 ? static_cast<int>(threads) : 0;
-}
-
 }  // namespace
+
+int requested_threads(bool launched) {
+  constexpr int most = 1024;
+  const char* text = std::getenv("OMP_NUM_THREADS");
+  if (!text || !*text) return 0;
+  // Of a list, "4,2", the first counts: the others are for nested parallel regions.
+  const auto threads = parse_integer(split(text, ',')[0]);
+  if (!threads || *threads < 1 || *threads > most)
+    throw UserError("OMP_NUM_THREADS=" + printable(text) +
+                    " in the environment should be a number from 1 to " + std::to_string(most) +
+                    "; unset it to use all cores");
+  return launched || *threads > 1 ? static_cast<int>(*threads) : 0;
+}
 
 CoreShare share_of_cores(const std::vector<std::vector<int>>& cores, int part, int parts) {
   CoreShare share;

@@ -25,4 +25,8 @@ bool pin_this_process(const CoreShare&);  // async-signal-safe; false on failure
 // Pins a worker to its share, before any thread is started. Returns how many should compute.
 int pin_to_share(const World&);
 
+// OMP_NUM_THREADS if the user set it, else 0; torchrun sets 1 if the user doesn't. Throws UserError
+// where it is no number of threads.
+int requested_threads(bool launched);
+
 }  // namespace bv

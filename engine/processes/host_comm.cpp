@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/options/config.h"
 #include "engine/processes/rendezvous.h"
 #include "kernels/comm/rank_barrier.h"
@@ -48,6 +49,16 @@ std::string trimmed(std::string line) {
   return line;
 }
 
+std::string text_of_rank(Communicator& hosts, std::string text, int rank) {
+  constexpr uint64_t max_bytes = 64 << 20;  // more than any list of classes
+  uint64_t bytes = text.size();
+  hosts.broadcast(&bytes, sizeof bytes, rank, nullptr);
+  if (bytes > max_bytes) throw RunError("rank " + std::to_string(rank) + " sends no options");
+  text.resize(bytes);
+  hosts.broadcast(text.data(), bytes, rank, nullptr);
+  return text;
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> connect_hosts(World& world, size_t bucket_bytes, double timeout) {
@@ -69,23 +80,22 @@ std::unique_ptr<Communicator> connect_hosts(World& world, size_t bucket_bytes, d
   }
 }
 
-void require_same_options(Communicator& hosts, const Options& options) {
-  const std::string own = config_to_json(options);
-  std::string first = own;  // rank 0's
-  uint64_t bytes = own.size();
-  hosts.broadcast(&bytes, sizeof bytes, 0, nullptr);
-  first.resize(bytes);
-  hosts.broadcast(first.data(), bytes, 0, nullptr);
-  std::istringstream mine(own), theirs(first);
-  std::string a, b;
-  while (own != first) {
-    std::getline(mine, a);
-    std::getline(theirs, b);
-    if (a == b && mine && theirs) continue;
-    throw UserError("rank " + std::to_string(hosts.rank()) + " was started with " + trimmed(a) +
-                    ", rank 0 with " + trimmed(b) + "; start all with the same options");
+// Every rank comes to know the first one that differs, and says the same.
+void require_same_options(Communicator& hosts, const Options& options, int64_t resumed_step) {
+  const std::string own =
+      config_to_json(options) + "\"resumed after step\": " + std::to_string(resumed_step) + "\n";
+  const std::string first = text_of_rank(hosts, own, 0);
+  if (hosts.all_reduce_scalar(own == first ? 0 : 1) == 0) return;
+  for (int rank = 1; rank < hosts.size(); ++rank) {
+    const std::string other = text_of_rank(hosts, own, rank);
+    std::istringstream theirs(other), rank0s(first);
+    std::string a, b;
+    while (std::getline(theirs, a) && std::getline(rank0s, b))
+      if (a != b)
+        throw UserError("rank " + std::to_string(rank) + " was started with " +
+                        printable(trimmed(a)) + ", rank 0 with " + printable(trimmed(b)) +
+                        "; start all with the same options");
   }
-  hosts.barrier();  // a rank that differs has left before this, and the others notice
 }
 
 void fail_worker(const World& world, const std::string& line, int exit_code) {

@@ -1,5 +1,6 @@
 // The communicator between the ranks' hosts, and how a worker reports an error to its peers.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -15,9 +16,10 @@ namespace bv {
 // this and destroys the result.
 std::unique_ptr<Communicator> connect_hosts(World&, size_t bucket_bytes, double timeout);
 
-// Called by all. Throws UserError on a rank whose config.json would differ from rank 0's, naming
-// the first difference: another launcher may start ranks with different options.
-void require_same_options(Communicator& hosts, const Options& resolved);
+// Called by all. Throws UserError on every rank if the config.json of one, or the step it resumes
+// from, would differ from rank 0's, naming the first difference: another launcher may start ranks
+// with different options, and a folder may change while they look at it.
+void require_same_options(Communicator& hosts, const Options& resolved, int64_t resumed_step = 0);
 
 // Ends the process with `exit_code`. Of ranks that are connected only the first to fail prints.
 [[noreturn]] void fail_worker(const World&, const std::string& line, int exit_code);

@@ -282,6 +282,7 @@ class Supervisor {
 int run_launcher(int nproc, const std::vector<std::string>& argv, const std::string& program) {
   if (nproc < 1)
     throw UserError("-n " + std::to_string(nproc) + ": at least one process is needed");
+  requested_threads(true);  // refused here, before each worker does
   if (const int cores = usable_cores(); nproc > cores)
     print_error_line("warning: " + std::to_string(nproc) + " processes share " +
                      std::to_string(cores) + (cores == 1 ? " core" : " cores"));

@@ -57,7 +57,7 @@ World read(const Family& names) {
 
 World from_torchrun() {
   World world = read(torchrun);
-  if (variable(shared_fd_variable)) {
+  if (is_launched_worker()) {
     world.launched = true;
     world.shared_fd = number(shared_fd_variable, 0, 1 << 30);
     return world;
@@ -99,6 +99,8 @@ World from_slurm() {
 }
 
 }  // namespace
+
+bool is_launched_worker() { return variable(shared_fd_variable).has_value(); }
 
 std::optional<World> world_from_environment() {
   if (variable(torchrun.rank) || variable(torchrun.size)) return from_torchrun();

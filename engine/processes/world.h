@@ -21,6 +21,8 @@ struct World {
 // The environment variable in which our launcher passes the inherited memory's file descriptor.
 inline constexpr const char* shared_fd_variable = "BAREVISION_SHARED_FD";
 
+// Whether our own launcher has started this process.
+bool is_launched_worker();
 // Nothing if no such variables are set. Throws UserError if they are incomplete or contradictory.
 std::optional<World> world_from_environment();
 

@@ -4,20 +4,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
+#include <filesystem>
+#include <span>
 
 #include "engine/base/error.h"
+#include "engine/base/file_io.h"
 #include "engine/base/json.h"
+#include "engine/base/text.h"
 
 namespace bv {
 
 namespace {
 
-constexpr int digits = 9;  // enough for a float to be read back exactly
+constexpr size_t max_line = 1 << 16;  // bytes; ours are shorter
+constexpr int digits = 9;             // enough for a float to be read back exactly
 
 // One JSON object, written member by member.
 class Object {
@@ -51,13 +56,21 @@ int64_t step_of(const std::string& line) {
 // Where the lines after `step` begin: a killed run has logged steps after its checkpoint, which the
 // resumed run logs again. A truncated line is dropped, too.
 off_t end_of_step(const std::string& path, int64_t step) {
-  std::ifstream file(path, std::ios::binary);
-  off_t end = 0;
-  for (std::string line; std::getline(file, line) && !file.eof();) {
-    if (step_of(line) > step) break;
-    end += static_cast<off_t>(line.size()) + 1;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return 0;
+  const InputFile file(path);
+  std::string line, chunk;
+  for (uint64_t at = 0; at < file.size(); at += chunk.size()) {
+    chunk.resize(std::min<uint64_t>(file.size() - at, 1 << 16));
+    file.read(at, std::as_writable_bytes(std::span(chunk)));
+    for (size_t i = 0; i < chunk.size(); ++i) {
+      line += chunk[i];
+      if (chunk[i] != '\n' && line.size() < max_line) continue;
+      if (chunk[i] != '\n' || step_of(line) > step) return off_t(at + i + 1 - line.size());
+      line.clear();
+    }
   }
-  return end;
+  return off_t(file.size() - line.size());
 }
 
 }  // namespace
@@ -96,11 +109,13 @@ std::string to_json(const EpochRecord& r) {
 
 RunLog::RunLog(const Settings& settings) : settings_(settings) {
   if (settings_.path.empty()) return;
-  const char* path = settings_.path.c_str();
   const bool resumed = settings_.resumed_step >= 0;
   const off_t keep = resumed ? end_of_step(settings_.path, settings_.resumed_step) : 0;
-  file_ = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file_ < 0) fail(settings_.path, "can't be opened");
+  try {
+    file_ = open_regular(settings_.path, O_WRONLY | O_CREAT | O_APPEND);
+  } catch (const FileError& e) {
+    throw RunError(settings_.path + ": can't be opened: " + e.what());
+  }
   if (ftruncate(file_, keep) != 0) {
     close(file_);
     fail(settings_.path, "can't be truncated to the step that the run resumes from");
@@ -155,7 +170,7 @@ void RunLog::epoch(const EpochRecord& r) {
 
 void RunLog::line(std::string_view text) {
   bar_.clear();
-  out_.print(std::string(text) + "\n");
+  out_.print(printable(text, text.npos) + "\n");
 }
 
 }  // namespace bv

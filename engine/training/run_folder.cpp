@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <filesystem>
 #include <span>
 
@@ -26,22 +25,6 @@ void check_finite(const Checkpoint& c, const std::string& advice) {
 
 }  // namespace
 
-void claim_run_folder(Options& o) {
-  if (o.out.empty()) {
-    const std::time_t now = std::time(nullptr);
-    char text[40];
-    std::strftime(text, sizeof text, "-%Y%m%d-%H%M%S", std::localtime(&now));
-    o.out = "runs/" + o.model + text;
-  }
-  std::error_code error;
-  if (!std::filesystem::exists(o.out, error)) return;
-  if (!std::filesystem::is_directory(o.out, error))
-    throw UserError("--out " + o.out + " is a file where the run's folder should be; name another");
-  if (!std::filesystem::is_empty(o.out, error))
-    throw UserError("--out " + o.out + " exists and is not empty; --resume " + o.out +
-                    " continues that run, another --out starts a new one");
-}
-
 RunFolder::RunFolder(const Setup& setup, Communicator* communicator)
     : setup_(setup),
       communicator_(communicator),
@@ -54,16 +37,12 @@ RunFolder::~RunFolder() {
   if (!new_ || std::filesystem::exists(folder / "last", ignored)) return;
   std::filesystem::remove(folder / "config.json", ignored);
   std::filesystem::remove(folder / "metrics.jsonl", ignored);
-  std::filesystem::remove(folder, ignored);  // if it is empty now
 }
 
 void RunFolder::begin(const RunHead& head) {
   if (!first_) return;
   const Options& o = setup_.options;
-  new_ = !setup_.checkpoint;
-  std::error_code error;
-  std::filesystem::create_directories(o.out, error);
-  if (error) throw UserError("--out " + o.out + ": can't make this folder: " + error.message());
+  new_ = o.resume.empty();
   OutputFile config(o.out + "/config.json");
   const std::string text = config_to_json(o);
   config.write(std::as_bytes(std::span(text)));
@@ -74,6 +53,13 @@ void RunFolder::begin(const RunHead& head) {
                        .total_steps = head.steps_end,
                        .terminal = isatty(STDOUT_FILENO) != 0});
   for (const std::string& line : head_lines(setup_, head)) log_->line(line);
+  contents_ = contents_fingerprint(setup_.data);
+  const uint64_t before = setup_.checkpoint ? setup_.checkpoint->data_contents : 0;
+  if (before != 0 && contents_ != before)
+    log_->line("warning: files in " + o.data +
+               " have other sizes, times or contents than when this run was saved; if the images "
+               "are others, start a new run from --weights " +
+               o.out + "/last/weights.safetensors");
 }
 
 void RunFolder::restore(Trainer& trainer) const {
@@ -91,6 +77,7 @@ void RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool best) {
     Checkpoint c = progress;
     c.model = setup_.model.name;
     c.data_fingerprint = setup_.data.fingerprint;
+    c.data_contents = contents_;
     c.weights = {.metadata = weights_metadata(setup_.info),
                  .tensors = trainer.parameters().get_weights()};
     check_finite(c, advice());

@@ -1,4 +1,4 @@
-// The folder --out: config.json, metrics.jsonl, checkpoints. Rank 0 alone writes.
+// The folder --out, claimed: config.json, metrics.jsonl, checkpoints. Rank 0 alone writes.
 #pragma once
 #include <memory>
 #include <string>
@@ -10,13 +10,10 @@
 
 namespace bv {
 
-// Names a new run's folder where --out doesn't. Throws UserError unless it is new or empty.
-void claim_run_folder(Options&);
-
 class RunFolder {
  public:
   RunFolder(const Setup&, Communicator*);
-  // A run that ends before its first checkpoint removes its folder, so that --out can be repeated.
+  // A new run that ends before its first checkpoint leaves nothing behind.
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
@@ -38,6 +35,7 @@ class RunFolder {
   bool first_;  // rank 0
   bool new_ = false;
   int64_t saved_step_ = -1;
+  uint64_t contents_ = 0;  // of the data when the run began
   std::unique_ptr<RunLog> log_;
 };
 

@@ -46,7 +46,10 @@ LoaderOptions loader_options(const Setup& s, Backend& backend, Output& warnings,
           .seed = o.seed,
           .augment = train && o.augment == "basic",
           .skip_bad_images = o.on_bad_image == "skip",
-          .warn = [&warnings](const std::string& line) { warnings.print(line + "\n"); },
+          .warn =
+              [&warnings](const std::string& line) {
+                warnings.print(printable(line, line.npos) + "\n");
+              },
           .workers = o.workers > 0 ? o.workers : cores,
           .cache_bytes = share,
           .allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); }};

@@ -2,8 +2,11 @@
 #include "data/dataset.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -13,6 +16,8 @@
 
 namespace bv::test {
 namespace {
+
+namespace fs = std::filesystem;
 
 DataSets open(const std::string& path, std::vector<std::string> classes = {}, uint64_t seed = 0) {
   return open_dataset(
@@ -89,6 +94,43 @@ TEST(Dataset, FingerprintFollowsFilesAndClassesOnly) {
   EXPECT_EQ(open(a.path()).fingerprint, open(b.path()).fingerprint);
   write_ppm(b / "y/more.ppm", 2, 2, 0);
   EXPECT_NE(open(a.path()).fingerprint, open(b.path()).fingerprint);
+}
+
+TEST(Dataset, ContentsAreSizesTimesAndFirstBytes) {
+  TemporaryFolder classes, cifar;
+  make_classes(classes.path(), {"x", "y"}, 4);
+  write_file(cifar / "data_batch_1.bin", cifar_records(4, 0));
+  write_file(cifar / "test_batch.bin", cifar_records(2, 0));
+  for (const auto& [folder, file] : {std::pair{classes.path(), open(classes.path()).train->name(1)},
+                                     {cifar.path(), cifar / "test_batch.bin"}}) {
+    const auto contents_of = [&] { return contents_fingerprint(open(folder)); };
+    const uint64_t before = contents_of(), names = open(folder).fingerprint;
+    EXPECT_EQ(contents_of(), before);
+    const auto time = fs::last_write_time(file);
+    std::string text = contents(file);
+    text[20] = static_cast<char>(~text[20]);
+    write_text(file, text);
+    fs::last_write_time(file, time);
+    const uint64_t changed = contents_of();
+    EXPECT_NE(changed, before);
+    fs::last_write_time(file, time + std::chrono::seconds(1));
+    EXPECT_NE(contents_of(), changed);
+    EXPECT_EQ(open(folder).fingerprint, names);
+  }
+  EXPECT_EQ(contents_fingerprint(open("")), 0u);
+  EXPECT_EQ(contents_fingerprint(open("synthetic")), 0u);
+}
+
+// Anything else that has an image's name might never end.
+TEST(Dataset, TakesRegularFilesAlone) {
+  TemporaryFolder folder;
+  make_classes(folder.path(), {"x", "y"}, 4);
+  mkfifo((folder / "x/pipe.png").c_str(), 0600);
+  fs::create_symlink("/dev/zero", folder / "y/zero.png");
+  fs::create_symlink("..", folder / "y/above");
+  fs::create_symlink("nowhere", folder / "y/nothing.png");
+  const DataSets sets = open(folder.path());
+  EXPECT_EQ(sets.train->size() + sets.val->size(), 8);
 }
 
 TEST(Dataset, TrainAndVal) {

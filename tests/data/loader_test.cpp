@@ -303,9 +303,9 @@ TEST_F(Photos, SkippedImageIsReplacedInTrainingAndLeftOutInEvaluation) {
   damage(path);
   damage(sets_.val->name(1));
   options_.skip_bad_images = true;
+  std::string told;
+  options_.warn = [&](const std::string& line) { told += line + "\n"; };
   const auto order = epoch_order(5, 0, sets_.train->size());
-  std::string lines;
-  options_.warn = [&lines](const std::string& line) { lines += line + "\n"; };
   std::vector<Copy> first;
   for (const int workers : {1, 3}) {
     options_.workers = workers;
@@ -326,7 +326,7 @@ TEST_F(Photos, SkippedImageIsReplacedInTrainingAndLeftOutInEvaluation) {
     EXPECT_EQ(after, first);
   }
   const std::string line = "skipped bad image " + path + ": PNM data is cut off\n";
-  EXPECT_EQ(lines, line + line);
+  EXPECT_EQ(told, line + line);
 
   const auto val = batches(*sets_.val, options_, false, 0, 0, 1);
   EXPECT_EQ(val[0].labels, (std::vector<int>{0, -1, 2, -1}));

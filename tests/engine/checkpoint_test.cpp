@@ -15,6 +15,7 @@
 #include <thread>
 #include <tuple>
 
+#include "engine/base/checksum.h"
 #include "tests/files.h"
 #include "tests/messages.h"
 #include "tests/temporary_folder.h"
@@ -55,13 +56,13 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
   c.epoch = 3, c.batch = 17;
   c.update = {.count = 99, .loss_scale = 65536, .good_steps = 5, .skipped = 2};
   c.best_top1 = 1.0 / 3, c.best_step = 40, c.loss_sum = HUGE_VAL, c.loss_count = 0.1;
-  c.data_fingerprint = UINT64_MAX;
+  c.data_fingerprint = UINT64_MAX, c.data_contents = UINT64_MAX;
   save_checkpoint(run.path(), c, true, 1);
   const Checkpoint back = load_checkpoint(run.path());
   const auto numbers = [](const Checkpoint& x) {
     return std::tuple(x.model, x.step, x.epoch, x.batch, x.update.count, x.update.loss_scale,
                       x.update.good_steps, x.update.skipped, x.best_top1, x.best_step, x.loss_sum,
-                      x.loss_count, x.data_fingerprint);
+                      x.loss_count, x.data_fingerprint, x.data_contents);
   };
   EXPECT_EQ(numbers(back), numbers(c));
   EXPECT_EQ(back.weights.metadata, c.weights.metadata);
@@ -70,6 +71,20 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
   EXPECT_EQ(back.optimizer.tensors.at("v.w").data, c.optimizer.tensors.at("v.w").data);
   EXPECT_EQ(names_in(run / "last"),
             (std::set<std::string>{"weights.safetensors", "state.safetensors", "state.json"}));
+}
+
+TEST(Checkpoint, OfAVersionThatDidntLookAtContentsIsRead) {
+  Checkpoint c = example(3);
+  c.data_fingerprint = 5, c.data_contents = 7;
+  std::string text = write_checkpoint_state(c, {});
+  EXPECT_EQ(parse_checkpoint_state(text, "x").progress.data_contents, 7u);
+  text = replaced(text, ",\n \"data_contents\": 7", "");
+  text.resize(text.find(",\n \"crc32c\""));
+  char crc[9];
+  std::snprintf(crc, sizeof crc, "%08x", crc32c(std::as_bytes(std::span(text))));
+  text += ",\n \"crc32c\": \"" + std::string(crc) + "\"\n}\n";
+  EXPECT_EQ(parse_checkpoint_state(text, "x").progress.data_contents, 0u);
+  EXPECT_EQ(parse_checkpoint_state(text, "x").progress.data_fingerprint, 5u);
 }
 
 TEST(Checkpoint, OptimizerWithoutStateHasNoFile) {
@@ -109,6 +124,7 @@ TEST(Checkpoint, LeftoversOfAKilledSaveGo) {
   fs::create_directory(run / ".saving-step");
   write_text(run / ".saving-step/weights.safetensors.partial", "x");
   fs::create_symlink("step-00000002", run / ".saving-link");
+  write_text(run / ".saving-removed-step-00000000/weights.safetensors", "x");  // of a pruned step
   fs::create_directory(run / "step-00000002");  // placed, not yet linked
   write_text(run / "step-00000002/stale", "x");
   save_checkpoint(run.path(), example(2), false, 1);
@@ -170,11 +186,45 @@ TEST(Checkpoint, NewerForeignAndTornFilesAreRefused) {
     EXPECT_TRUE(has(what, "; torn, or not a barevision checkpoint"));
   }
   write_text(path, std::string(2 << 20, ' '));
-  EXPECT_EQ(refusal(run.path()), name + "too large to be a checkpoint's");
+  EXPECT_EQ(refusal(run.path()), name + "larger than 1 MiB");
   write_text(path, replaced(good, "\"step\": 1", "\"step\": 2"));
   EXPECT_EQ(refusal(run.path()), name + "damaged: its checksum is not that of its contents");
   write_text(path, good);
   EXPECT_EQ(refusal(run.path()), "no error");
+}
+
+TEST(Checkpoint, ProgressIsThatOfARunWithTheseData) {
+  const RunLength run{.batches = 10, .accumulate = 4, .epochs = 100};  // 3 updates per epoch
+  const auto refusal = [&](int64_t step, int64_t epoch, int64_t batch, auto change) {
+    Checkpoint c{.step = step, .epoch = epoch, .batch = batch};
+    change(c);
+    return error_of([&] { require_reachable(c, run, "x"); });
+  };
+  const auto place = [&](int64_t step, int64_t epoch, int64_t batch) {
+    return refusal(step, epoch, batch, [](Checkpoint&) {});
+  };
+  for (int64_t step = 0; step <= 300; ++step)
+    EXPECT_EQ(place(step, step / 3, step % 3 * 4), "no error") << step;
+  EXPECT_EQ(place(8, 2, 4),
+            "x: damaged: epoch 2, batch 4 after 8 steps can't be in a run of 10 batches per epoch, "
+            "4 per update");
+  for (const auto& [step, epoch, batch] : {std::tuple{7l, 2l, 8l},
+                                           {7l, 2l, 5l},
+                                           {8l, 2l, 10l},
+                                           {303l, 101l, 0l},
+                                           {INT64_MAX / 3 * 3, INT64_MAX / 3, 0l},
+                                           {7l, INT64_MAX, 4l},
+                                           {7l, 2l, INT64_MAX}})
+    EXPECT_TRUE(has(place(step, epoch, batch), "can't be")) << step;
+  const auto number = [&](auto change) { return refusal(7, 2, 4, change); };
+  EXPECT_TRUE(has(number([](auto& c) { c.update.count = 8; }), "update_count 8"));
+  EXPECT_TRUE(has(number([](auto& c) { c.update.good_steps = 8; }), "good_steps 8"));
+  EXPECT_TRUE(has(number([](auto& c) { c.update.skipped = 8; }), "skipped 8"));
+  EXPECT_TRUE(has(number([](auto& c) { c.update.loss_scale = NAN; }), "loss_scale nan"));
+  EXPECT_TRUE(has(number([](auto& c) { c.best_top1 = NAN; }), "best_top1 nan"));
+  EXPECT_TRUE(has(number([](auto& c) { c.best_step = 8; }), "best_step 8"));
+  EXPECT_TRUE(has(number([](auto& c) { c.loss_count = HUGE_VAL; }), "loss_count inf"));
+  EXPECT_EQ(number([](auto& c) { c.loss_sum = HUGE_VAL; }), "no error");  // after a skipped step
 }
 
 std::string flipped(std::string bytes, size_t at, size_t bit) {

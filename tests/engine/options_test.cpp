@@ -157,49 +157,18 @@ TEST(OptionsTest, NamesFromElsewhereAreTranslated) {
   expect_error({"vit_tiny", "--drop-path", ".1"}, "--drop-path: here it is --drop-path-rate");
   expect_error({"vit_tiny", "--mixup", ".8"}, "unknown option --mixup: not there in barevision;");
   expect_error({"vit_tiny", "--quantum"}, "unknown option --quantum; ./launcher --help");
-  for (const char* flag : {"--opt",
-                           "--opt-eps",
-                           "--opt-betas",
-                           "--wd",
-                           "--sched",
-                           "--sched-on-updates",
-                           "--drop",
-                           "--drop-path",
-                           "--attn-drop",
-                           "--smoothing",
-                           "--clip-grad-norm",
-                           "--grad-accum-steps",
-                           "--initial-checkpoint",
-                           "--pretrained",
-                           "--output",
-                           "--experiment",
-                           "--checkpoint-hist",
-                           "--log-interval",
-                           "--print-freq",
-                           "--workers-per-gpu",
-                           "-j",
-                           "--amp",
-                           "--amp-dtype",
-                           "--grad-checkpointing",
-                           "--sync-batchnorm",
-                           "--zero-init-residual",
-                           "--nproc-per-node",
-                           "--norm-weight-decay",
-                           "--no-aug",
-                           "--num-classes",
-                           "--img-size",
-                           "--input-size",
-                           "--data-dir",
-                           "--data-path",
-                           "--model",
-                           "--batch-size",
-                           "-b",
-                           "--lr-scheduler",
-                           "--lr-warmup-epochs",
-                           "--warmup-iters",
-                           "--eval-interval"}) {
+  for (const std::string& flag :
+       split("--opt --opt-eps --opt-betas --wd --sched --sched-on-updates --drop --drop-path "
+             "--attn-drop --smoothing --clip-grad-norm --grad-accum-steps "
+             "--initial-checkpoint --pretrained --output --experiment --checkpoint-hist "
+             "--log-interval --print-freq --workers-per-gpu -j --amp --amp-dtype "
+             "--grad-checkpointing --sync-batchnorm --zero-init-residual --nproc-per-node "
+             "--norm-weight-decay --no-aug --num-classes --img-size --input-size --data-dir "
+             "--data-path --model --batch-size -b --lr-scheduler --lr-warmup-epochs "
+             "--warmup-iters --eval-interval",
+             ' ')) {
     const std::string advice = advice_for_foreign(flag);
-    EXPECT_EQ(advice.empty(), std::string(flag) == "--workers-per-gpu") << flag;
+    EXPECT_EQ(advice.empty(), flag == "--workers-per-gpu") << flag;
     for (const std::string& word : split(advice, ' ')) {
       if (!word.starts_with("--")) continue;
       std::string name = word.substr(2, word.find_first_of(",;)") - 2);
@@ -207,6 +176,27 @@ TEST(OptionsTest, NamesFromElsewhereAreTranslated) {
       EXPECT_TRUE(find_option(name)) << flag << ": " << word;
     }
   }
+}
+
+TEST(Text, WithoutWhatControlsATerminal) {
+  EXPECT_EQ(printable("a\x1b[31m\tb\n\x7f"), "a?[31m?b??");
+  EXPECT_EQ(printable("Käse 漢字 🐈"), "Käse 漢字 🐈");
+  EXPECT_EQ(printable("\xc2\x9b[2J"),
+            "?"
+            "?[2J");  // CSI as one character
+  EXPECT_EQ(printable("\x9b[2J\xff\xc0\x80"), "?[2J???");
+  EXPECT_EQ(printable("abcdef", 3), "abc...");
+  EXPECT_EQ(printable("äää", 3), "ä?...");
+}
+
+TEST(Errors, AreOneLineThatSaysWhat) {
+  EXPECT_EQ(error_line(UserError("a\n\x1b[2Jb")), "a??[2Jb");
+  EXPECT_TRUE(has(error_line(std::bad_alloc()), "out of memory; try a smaller --batch"));
+  const auto code = std::make_error_code(std::errc::permission_denied);
+  EXPECT_EQ(error_line(std::filesystem::filesystem_error("what", "x\ty", code)),
+            "x?y: Permission denied");
+  EXPECT_EQ(error_line(std::filesystem::filesystem_error("what", code)),
+            "a file or folder can't be used: Permission denied");
 }
 
 }  // namespace

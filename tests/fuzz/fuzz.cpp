@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "data/loader.h"
 #include "engine/base/checksum.h"
 #include "engine/base/error.h"
 #include "engine/files/checkpoint.h"
@@ -42,13 +43,22 @@ std::string with_length(const std::string& header, const std::string& data) {
   return file + header + data;
 }
 
+// Images of one pixel.
+class Dots : public Dataset {
+ public:
+  int64_t size() const override { return 18; }
+  int label(int64_t) const override { return 0; }
+  Image image(int64_t, int) const override { return black_image(1, 1); }
+  std::string name(int64_t) const override { return "dot"; }
+};
+
 class Fuzzer {
  public:
   Fuzzer() {
     WeightsInfo info{.model = "vit_tiny", .image_size = 32, .patch_size = 16};
     info.classes = {"cat", "dog"};
     info.mean = info.std = std::array<double, 3>{0.5, 0.25, 0.125};
-    Checkpoint c{.model = "vit_tiny", .step = 12, .epoch = 3, .batch = 4, .best_top1 = 0.5};
+    Checkpoint c{.model = "vit_tiny", .step = 31, .epoch = 3, .batch = 4, .best_top1 = 0.5};
     c.weights.metadata = weights_metadata(info);
     for (const ParameterShape& p : parameters_) {
       HostTensor& tensor = c.weights.tensors[p.name] = {.shape = p.shape};
@@ -153,6 +163,14 @@ class Fuzzer {
     });
   }
 
+  // What a resumed run does with the numbers.
+  void resume(const Checkpoint& c) {
+    require_reachable(c, {.batches = loader_.batches_per_epoch(), .accumulate = 1, .epochs = 1000},
+                      "mutant");
+    loader_.start(c.epoch, c.batch);
+    if (loader_.next().position != 2 * c.batch) throw std::runtime_error("another batch");
+  }
+
   // A valid checksum lets the damage through to the parser.
   static void sign(std::string& text) {
     const size_t sealed = std::min(text.rfind(",\n \"crc32c\""), text.size());
@@ -166,7 +184,7 @@ class Fuzzer {
     m.one_in(2) ? m.change_number(text) : m.damage(text);
     if (!m.one_in(4)) sign(text);
     return watched(number, text.size(), tree_factor,
-                   [&] { parse_checkpoint_state(text, "mutant"); });
+                   [&] { resume(parse_checkpoint_state(text, "mutant").progress); });
   }
 
   // Damages one file of a checkpoint; half the time the state has the damaged file's checksum.
@@ -210,6 +228,8 @@ class Fuzzer {
                                                    {"head.weight", {2, 2}},
                                                    {"pos_embed", {1, 5, 2}}};
   const TemporaryFolder folder_;
+  const Dots dots_;
+  Loader loader_{dots_, {.kind = DataKind::cifar, .image_size = 1, .local_batch = 2}, true};
   uint64_t accepted_ = 0;
   std::string weights_, optimizer_, state_;
   std::vector<std::string> files_, configs_;

@@ -1,12 +1,13 @@
 // User errors: one line that says what and where, exit code 2, no files left.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <set>
 
-#include "engine/files/safetensors.h"
+#include "engine/files/checkpoint.h"
 #include "kernels/devices/devices.h"
 #include "tests/data/data_files.h"
 #include "tests/program/program.h"
@@ -228,8 +229,129 @@ TEST_F(ProgramErrors, OfResumedRuns) {
   replace_in(in("run/config.json"), "\"model\": \"vit_large\"", "\"model\": \"vit_tiny\"");
   fs::resize_file(in("run/last/weights.safetensors"), 1000000);
   expect_one_line("--resume run", "run/step-00000002/weights.safetensors: torn: 1000000 bytes");
-  fs::remove(in("run/last"));
-  expect_refused("--resume run", "run: no checkpoint here (run/last is missing)");
+}
+
+TEST_F(ProgramErrors, OfPipesAndHugeFiles) {
+  const auto pipe = [&](const std::string& name) {
+    fs::remove_all(in(name));
+    ASSERT_EQ(mkfifo(in(name).c_str(), 0600), 0);
+  };
+  make_run("run");
+  pipe("pipe");
+  const std::string cifar = on_vit + "--batch 2 --data cifar ";
+  expect_refused("vit_tiny --config pipe", "pipe: not a regular file");
+  expect_refused("vit_tiny --config /dev/zero", "/dev/zero: not a regular file");
+  expect_refused_by_all(cifar + "--weights pipe", "pipe: not a regular file");
+  pipe("run/metrics.jsonl");
+  expect_one_line("--resume run --steps 3", "run/metrics.jsonl: ");
+  fs::remove(in("run/metrics.jsonl"));
+  pipe("run/config.json.partial");
+  go("--resume run --steps 3");
+  pipe("run/last/state.json");
+  expect_one_line("--resume run --steps 4", "run/step-00000003/state.json: not a regular file");
+  pipe("cifar/batches.meta.txt");
+  expect_refused(cifar, "cifar/batches.meta.txt: not a regular file");
+  fs::remove(in("cifar/batches.meta.txt"));
+  pipe("cifar/data_batch_1.bin");
+  expect_refused(cifar, "cifar/data_batch_1.bin: not a regular file");
+
+  // Files with holes, which take no place on the disk.
+  fs::remove(in("cifar/data_batch_1.bin"));
+  write_text(in("cifar/data_batch_1.bin"), "");
+  fs::resize_file(in("cifar/data_batch_1.bin"), 3073ull << 30);
+  expect_refused(cifar, "cifar/data_batch_1.bin: larger than 29306 MiB");
+  const std::string header =
+      R"({"x":{"dtype":"F16","shape":[1099511627776],"data_offsets":[0,2199023255552]}})";
+  std::string start(8, '\0');
+  start[0] = static_cast<char>(header.size());
+  write_text(in("huge.safetensors"), start + header);
+  fs::resize_file(in("huge.safetensors"), start.size() + header.size() + 2199023255552);
+  make_cifar(in("cifar"));
+  expect_one_line(cifar + "--weights huge.safetensors",
+                  "huge.safetensors: its tensors take 4194304 MiB, this machine has ");
+  write_text(in("huge.json"), "{");
+  fs::resize_file(in("huge.json"), 1ull << 40);
+  expect_refused("vit_tiny --config huge.json", "huge.json: larger than 1 MiB");
+}
+
+// One that becomes a pipe, or a terabyte, in the middle of a run.
+TEST_F(ProgramErrors, OfAPictureThatIsReplaced) {
+  for (const bool is_pipe : {true, false}) {
+    fs::remove_all(in("run"));
+    make_class_folders(in("photos"), 2, 4);
+    Program training(folder_.path(), on_vit + "--data photos --batch 2 --epochs 100000 " +
+                                         "--cache-mb 0 --workers 1 --out run");
+    ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+    fs::remove(in("photos/class1/3.ppm"));
+    if (is_pipe)
+      mkfifo(in("photos/class1/3.ppm").c_str(), 0600);
+    else
+      write_text(in("huge"), ""), fs::resize_file(in("huge"), 1ull << 40),
+          fs::rename(in("huge"), in("photos/class1/3.ppm"));
+    const Finished end = training.wait(20);
+    EXPECT_EQ(end.code, 2) << end.output;
+    EXPECT_EQ(end.errors, "photos/class1/3.ppm: " +
+                              std::string(is_pipe ? "not a regular file" : "larger than 1024 MiB") +
+                              " (--on-bad-image skip skips such files)\n");
+    fs::remove_all(in("photos"));
+  }
+}
+
+// Names and variables that come from elsewhere.
+TEST_F(ProgramErrors, AreShownWithoutControlCharacters) {
+  expect_refused(on_vit + "--data no\x1b[2Jwhere\x7f", "--data no?[2Jwhere?: no such folder");
+  make_class_folders(in("photos"), 2, 4);
+  fs::rename(in("photos/class1"), in("photos/cl\x1b[31mss"));
+  write_text(in("photos/cl\x1b[31mss/2.ppm"), "P6\n40 36\n255\nshort");
+  const Finished end = run(on_vit + "--data photos --batch 8 --epochs 1 --val-fraction 0.01 " +
+                           "--on-bad-image skip --out r\x1b[5mn");
+  EXPECT_EQ((end.output + end.errors).find('\x1b'), std::string::npos) << end.output << end.errors;
+}
+
+TEST_F(ProgramErrors, OfTheEnvironment) {
+  const auto with = [&](const std::string& name, const std::string& value,
+                        const std::string& words) {
+    return run_program(folder_.path(), words, {.environment = {{name, value}}});
+  };
+  const std::string words = on_vit + "--data cifar --batch 2 --steps 1 --out run";
+  for (const std::string threads : {"0", "abc", "-3", "99999999"}) {
+    const Finished end = with("OMP_NUM_THREADS", threads, words);
+    EXPECT_EQ(end.code, 2);
+    EXPECT_TRUE(end.errors.ends_with("OMP_NUM_THREADS=" + threads +
+                                     " in the environment should be a number from 1 to 1024; "
+                                     "unset it to use all cores\n"))
+        << end.errors;
+  }
+  EXPECT_EQ(with("RANK", "x\x1b", words).code, 2);
+  EXPECT_EQ(with("RANK", "x", "-n 1 " + words).code, 0);  // with -n this is the launcher
+  fs::remove_all(in("run"));
+  EXPECT_EQ(with("OMP_NUM_THREADS", "1,2", words).code, 0);
+  EXPECT_EQ(with("BAREVISION_MODELS", in("nowhere"), words).errors,
+            in("nowhere") + ": can't be read: No such file or directory\n");
+}
+
+// Numbers that no run of this data and schedule comes to, with a checksum that is right.
+TEST_F(ProgramErrors, OfProgressThatCantBe) {
+  make_run("run");  // 2 of 5 batches
+  const Checkpoint good = load_checkpoint(in("run"));
+  const auto expect_damaged = [&](const std::string& what, auto change) {
+    Checkpoint c = good;
+    change(c);
+    save_checkpoint(in("run"), c, false, 1);
+    expect_refused_by_all("--resume run --steps 4",
+                          "run/last/state.json: damaged: " + what + " after " +
+                              std::to_string(c.step) +
+                              " steps can't be in a run of 5 batches per epoch, 1 per update");
+  };
+  for (const int64_t huge : {INT64_MAX, INT64_MAX - 4, int64_t{1} << 62}) {
+    expect_damaged("epoch " + std::to_string(huge) + ", batch 2",
+                   [&](Checkpoint& c) { c.epoch = huge; });
+    expect_damaged("epoch 0, batch " + std::to_string(huge),
+                   [&](Checkpoint& c) { c.batch = huge; });
+  }
+  expect_damaged("loss_scale inf", [](Checkpoint& c) { c.update.loss_scale = HUGE_VALF; });
+  save_checkpoint(in("run"), good, false, 1);
+  go("--resume run --steps 4");
 }
 
 // Another launcher may start its ranks with different options.

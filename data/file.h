@@ -1,0 +1,39 @@
+// Files that a user names or a folder holds are opened here alone: regular files, since a pipe or a
+// device may keep its reader waiting for ever, and of a size that is known before memory is taken.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace bv {
+
+// Why a file can't be opened or read; what() is the reason alone, without the path.
+struct FileError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// open(2) of a regular file, which the caller closes. Throws FileError.
+int open_regular(const std::string& path, int flags);
+
+// A regular file open for reading. Throws FileError.
+class RegularFile {
+ public:
+  explicit RegularFile(const std::string& path);
+  ~RegularFile();
+  RegularFile(const RegularFile&) = delete;
+  RegularFile& operator=(const RegularFile&) = delete;
+  uint64_t size() const { return size_; }
+  void read(uint64_t offset, std::span<std::byte> out) const;  // all of out, or throws
+
+ private:
+  int fd_;
+  uint64_t size_ = 0;
+};
+
+// A whole file of at most `limit` bytes. Throws FileError.
+std::vector<uint8_t> read_file(const std::string& path, uint64_t limit);
+
+}  // namespace bv

@@ -1,0 +1,28 @@
+// The right to work in a run folder, which one process at a time has: two runs in one folder would
+// remove each other's checkpoints. The system takes it back when that process ends, however it
+// ends.
+#pragma once
+#include <string>
+
+namespace bv {
+
+inline constexpr const char* run_lock_name = ".lock";  // in the run folder
+
+class RunLock {
+ public:
+  // Throws UserError: "runs/x is in use by process 123". The folder must exist.
+  explicit RunLock(const std::string& folder);
+  ~RunLock();  // removes the lock's file
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+  // What to tell the user where the file system has no locks; empty elsewhere.
+  const std::string& warning() const { return warning_; }
+
+ private:
+  bool take(const std::string& folder);
+
+  std::string path_, warning_;
+  int fd_ = -1;
+};
+
+}  // namespace bv

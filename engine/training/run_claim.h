@@ -1,0 +1,35 @@
+// A run's folder before anything in it is read: named, looked at and, by rank 0, locked until the
+// run ends.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/files/run_lock.h"
+#include "engine/options/command_line.h"
+
+namespace bv {
+
+class RunClaim {
+ public:
+  // Throws UserError where another run is at work or, for a new run, another has left checkpoints.
+  // What a run that was killed before its first checkpoint has left is no obstacle.
+  RunClaim(const CommandLine&, int rank);
+  ~RunClaim() { give_back(); }
+  RunClaim(const RunClaim&) = delete;
+  RunClaim& operator=(const RunClaim&) = delete;
+  const std::string& folder() const { return folder_; }
+  std::string warning() const { return lock_ ? lock_->warning() : ""; }
+
+ private:
+  void begin(int rank);
+  void make_folder();
+  void give_back();  // and removes the folders it made if nothing is in them
+
+  std::string folder_;
+  std::vector<std::filesystem::path> made_;  // outermost first
+  std::unique_ptr<RunLock> lock_;
+};
+
+}  // namespace bv

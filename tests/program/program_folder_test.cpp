@@ -1,0 +1,135 @@
+// Run folders that two runs want, and those of runs that were killed before their first checkpoint.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+
+#include "engine/files/checkpoint.h"
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string short_steps = on_vit + "--data synthetic --batch 4 --optimizer sgd ";
+const std::string endless = short_steps + "--steps 100000 --out run ";
+
+class ProgramFolder : public ProgramTest {
+ protected:
+  void kill_at_step_2(const std::string& words) const {
+    Program run(folder_.path(), words);
+    ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+    kill(run.pid(), SIGKILL);
+    EXPECT_EQ(run.wait().code, 128 + SIGKILL);
+    EXPECT_FALSE(run.anyone_left());
+  }
+  void expect_code_2(const std::string& words, const std::string& errors) const {
+    const Finished end = run(words);
+    EXPECT_EQ(end.code, 2) << words << end.output;
+    EXPECT_EQ(end.errors, errors) << words;
+  }
+};
+
+TEST_F(ProgramFolder, IsOneRunsAtATime) {
+  Program first(folder_.path(), endless + "--save-every 1steps");
+  ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  const std::string in_use = "run is in use by process " + std::to_string(first.worker(0)) + "\n";
+  expect_code_2("--resume run", in_use);
+  expect_code_2("-n 2 --resume run", in_use);
+  expect_code_2(endless, in_use);
+  EXPECT_EQ(run("--resume run --plan").code, 0);
+  go(short_steps + "--steps 1 --config run/config.json --out other");
+  kill(first.pid(), SIGTERM);
+  EXPECT_EQ(first.wait().code, 128 + SIGTERM);
+  EXPECT_FALSE(fs::exists(in("run/.lock")));
+  const int64_t step = load_checkpoint(in("run")).step;
+  kill_at_step_2("--resume run --steps 100000");
+  go("--resume run --steps " + std::to_string(step + 10));  // a killed run holds nothing
+  EXPECT_EQ(load_checkpoint(in("run")).step, step + 10);
+}
+
+TEST_F(ProgramFolder, ResumedTwiceAtOnceStaysWhole) {
+  go(short_steps + "--steps 2 --save-every 1steps --out run");
+  const char* given = std::getenv("BAREVISION_ROUNDS");
+  const int rounds = given ? std::atoi(given) : 4;
+  for (int round = 1; round <= rounds; ++round) {
+    const int64_t end = 2 + 2 * round;
+    const std::string words =
+        (round % 2 ? "" : "-n 2 ") + std::string("--resume run --steps ") + std::to_string(end);
+    Program one(folder_.path(), words), two(folder_.path(), words);
+    for (Program* program : {&one, &two}) {
+      const Finished finished = program->wait();
+      const bool refused = finished.code == 2 && has(finished.errors, "run is in use by process ");
+      EXPECT_TRUE(finished.code == 0 || refused) << finished.code << finished.errors;
+    }
+    EXPECT_EQ(load_checkpoint(in("run")).step, end);
+  }
+}
+
+TEST_F(ProgramFolder, WithoutACheckpointIsResumedFromTheBeginningOrUsedAgain) {
+  const std::string sum = "weights.safetensors";
+  go(short_steps + "--steps 3 --out whole");
+  kill_at_step_2(endless);
+  const Finished resumed = go("--resume run --steps 3");
+  EXPECT_TRUE(has(resumed.output, "run has no checkpoint yet: from the beginning\n"));
+  EXPECT_EQ(contents(in("run/last/" + sum)), contents(in("whole/last/" + sum)));
+  EXPECT_EQ(losses(in("run")), losses(in("whole")));
+
+  fs::remove_all(in("run"));
+  kill_at_step_2(endless);
+  fs::create_directory(in("run/.saving-step"));
+  go(short_steps + "--steps 3 --out run");
+  EXPECT_EQ(contents(in("run/last/" + sum)), contents(in("whole/last/" + sum)));
+  EXPECT_EQ(losses(in("run")), losses(in("whole")));
+  EXPECT_EQ(names_in(in("run")),
+            (std::set<std::string>{"config.json", "metrics.jsonl", "last", "step-00000003"}));
+  expect_code_2(endless,
+                "--out run exists and is not empty; --resume run continues that run, another --out "
+                "starts a new one\n");
+}
+
+// From weights, which a resumed run with a checkpoint doesn't read again.
+TEST_F(ProgramFolder, WithoutACheckpointStartsFromTheSameWeights) {
+  go(short_steps + "--steps 1 --out first");
+  const std::string from = "--weights first/last/weights.safetensors ";
+  go(short_steps + from + "--steps 3 --out whole");
+  kill_at_step_2(endless + from);
+  go("--resume run --steps 3");
+  EXPECT_EQ(losses(in("run")), losses(in("whole")));
+}
+
+// A kill between the first save's last two steps; or a copy without links.
+TEST_F(ProgramFolder, WithoutALinkIsResumedFromItsNewestStep) {
+  go(short_steps + "--steps 4 --save-every 2steps --keep 2 --out run");
+  fs::remove(in("run/last"));
+  const Finished end = go("--resume run --steps 5");
+  EXPECT_TRUE(has(end.output, "resumed after step 4\n"));
+  EXPECT_EQ(load_checkpoint(in("run")).step, 5);
+}
+
+// Warned of once: the next checkpoint knows the new ones.
+TEST_F(ProgramFolder, ChangedImagesAreWarnedOf) {
+  make_class_folders(in("photos"), 2, 4);
+  go(on_vit + "--data photos --batch 4 --steps 1 --out run");
+  const std::string warning = "warning: files in " + in("photos") + " have other sizes, times";
+  EXPECT_FALSE(has(go("--resume run --steps 2").output, warning));
+  write_text(in("photos/class0/0.ppm"), contents(in("photos/class1/1.ppm")));
+  EXPECT_TRUE(has(go("--resume run --steps 3").output, warning));
+  EXPECT_FALSE(has(go("--resume run --steps 4").output, warning));
+}
+
+TEST_F(ProgramFolder, OfSomeoneElseIsLeftAlone) {
+  for (const std::string name : {"notes.txt", "config.json"}) {
+    write_text(in("run/" + name), "{}");
+    expect_code_2(endless,
+                  "--out run exists and is not empty; --resume run continues that run, another "
+                  "--out starts a new one\n");
+    EXPECT_EQ(names_in(in("run")), std::set<std::string>{name});
+    fs::remove_all(in("run"));
+  }
+}
+
+}  // namespace
+}  // namespace bv::test
