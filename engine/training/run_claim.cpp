@@ -57,7 +57,10 @@ RunClaim::RunClaim(const CommandLine& line, int rank) {
   folder_ = options.out.empty() ? dated_folder(options.model) : options.out;
   if (options.plan) return;
   try {
-    begin(rank);
+    if (options.out.empty())
+      begin_dated(rank);
+    else
+      begin(rank);
   } catch (...) {
     give_back();
     throw;
@@ -90,15 +93,25 @@ void RunClaim::begin(int rank) {
     if (is_unfinished_checkpoint(name)) fs::remove_all(folder_ + "/" + name, ignored);
 }
 
-void RunClaim::make_folder() {
+// Of runs that start in the same second, one gets the name, the others -2, -3, ...
+void RunClaim::begin_dated(int rank) {
+  if (rank != 0) return;  // rank 0's folder is the run's
+  const std::string dated = folder_;
+  for (int copy = 2; !make_folder(); ++copy) folder_ = dated + "-" + std::to_string(copy);
+  lock_ = std::make_unique<RunLock>(folder_);
+}
+
+bool RunClaim::make_folder() {
   std::vector<fs::path> missing;  // innermost first
   std::error_code error;
   for (fs::path at = folder_; !at.empty() && !fs::exists(at, error); at = at.parent_path())
     missing.push_back(at);
+  bool made = false;
   for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
-    if (fs::create_directory(*at, error)) made_.push_back(*at);
+    if ((made = fs::create_directory(*at, error))) made_.push_back(*at);
     if (error) throw UserError("--out " + folder_ + ": can't make this folder: " + error.message());
   }
+  return made;
 }
 
 }  // namespace bv

@@ -24,8 +24,9 @@ class RunClaim {
 
  private:
   void begin(int rank);
-  void make_folder();
-  void give_back();  // and removes the folders it made if nothing is in them
+  void begin_dated(int rank);  // in a folder named after the time of day
+  bool make_folder();          // false: it is there already
+  void give_back();            // and removes the folders it made if nothing is in them
 
   std::string folder_;
   std::vector<std::filesystem::path> made_;  // outermost first

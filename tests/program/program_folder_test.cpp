@@ -50,6 +50,22 @@ TEST_F(ProgramFolder, IsOneRunsAtATime) {
   EXPECT_EQ(load_checkpoint(in("run")).step, step + 10);
 }
 
+// Without --out, runs of the same second have folders of their own.
+TEST_F(ProgramFolder, OfRunsThatStartTogether) {
+  const char* given = std::getenv("BAREVISION_ROUNDS");
+  const int pairs = given ? std::atoi(given) : 2;
+  for (int pair = 0; pair < pairs; ++pair) {
+    const std::string words = on_vit + "--data synthetic --batch 4 --steps 1";
+    Program one(folder_.path(), words), two(folder_.path(), words);
+    EXPECT_EQ(one.wait().code, 0);
+    EXPECT_EQ(two.wait().code, 0);
+  }
+  int whole = 0;
+  for (const auto& run : fs::directory_iterator(in("runs")))
+    whole += load_checkpoint(run.path()).step == 1;
+  EXPECT_EQ(whole, 2 * pairs);
+}
+
 TEST_F(ProgramFolder, ResumedTwiceAtOnceStaysWhole) {
   go(short_steps + "--steps 2 --save-every 1steps --out run");
   const char* given = std::getenv("BAREVISION_ROUNDS");
