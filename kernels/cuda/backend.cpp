@@ -102,8 +102,8 @@ class CudaBackend final : public Backend {
     return address;
   }
   void release_host(void* address) override { check(cudaFreeHost(address), "cudaFreeHost"); }
-  // Some is left for what comes after the plan: modules loaded at their first launch, NCCL's buffers
-  // at the first collective, graphs, local memory.
+  // Some is left for what comes after the plan: modules loaded at their first launch, NCCL's
+  // buffers at the first collective, graphs, local memory.
   size_t memory_limit() const override {
     size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");

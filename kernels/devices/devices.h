@@ -25,7 +25,8 @@ struct BackendOptions {
 std::unique_ptr<Backend> make_backend(DeviceKind, const BackendOptions&);
 
 // Collectives between the ranks' devices; `staged`: through host memory, for ranks that share a
-// GPU. On a GPU this rank is Busy::starting from here on. Throws std::runtime_error if there are none.
+// GPU. On a GPU this rank is Busy::starting from here on. Throws std::runtime_error if there are
+// none.
 std::unique_ptr<Communicator> make_communicator(DeviceKind, Backend&, NcclPeers, bool staged);
 
 }  // namespace bv

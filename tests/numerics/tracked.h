@@ -62,10 +62,11 @@ inline Tracked in_16_bits(Tracked a, DType dtype) {
   const double r = std::max(half_ulp(1, dtype) * std::fabs(a.value), half_ulp(0, dtype));
   return {a.value, a.variance + r * r / 3};
 }
-// A sum of `terms` products of 16-bit factors, as tensor cores make it: each block of 4 to 16 of them
-// is cut off, not rounded (kernels/simt/device/tensor_cores.h). With S_j the sum after block j, the
-// loss is about 2^-24 S_j each time: blocks / 2 times the sum's if it grows evenly; how it wanders adds
-// terms / 96 to the variance that rounding every term has. In fp32 the number itself.
+// A sum of `terms` products of 16-bit factors, as tensor cores make it: each block of 4 to 16 of
+// them is cut off, not rounded (kernels/simt/device/tensor_cores.h). With S_j the sum after block j
+// the loss is about 2^-24 S_j each time: blocks / 2 times the last one's if the sum grows evenly.
+// How it wanders multiplies the variance that rounding every term has, by terms / 96. In fp32 the
+// number itself.
 inline Tracked on_tensor_cores(Tracked sum, double terms, DType dtype) {
   if (dtype == DType::fp32) return sum;
   const double bias = std::ceil(terms / 4) * Tracked::rounding * std::fabs(sum.value) / 2;

@@ -1,4 +1,5 @@
-// bench/gpu_check with programs that pretend: what it leaves when its time is up, or when it is killed.
+// bench/gpu_check with programs that pretend: what it leaves when its time is up, or when it is
+// killed.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Collectives and the rest of the cuda backend, with one rank, where the stand-in knows what a GPU does
-// to them later: priorities in graphs, a communicator that graphs hold, memory that others take.
+// Collectives and the rest of the cuda backend, with one rank, where the stand-in knows what a GPU
+// does to them later: priorities in graphs, a communicator that graphs hold, memory others take.
 #include <stdexcept>
 
 #include "kernels/comm/nccl_communicator.h"
@@ -69,7 +69,7 @@ TEST_F(SimtNccl, GraphsEndBeforeTheirCommunicator) {
       },
       testing::KilledBySignal(SIGABRT),
       "ncclCommDestroy: 1 collectives of this communicator are in graphs that have not been "
-      "destroyed: NCCL waits for that for ever");
+      "destroyed: NCCL waits for that forever");
   rank.step = nullptr;  // events of the capture live on
   rank.communicator = nullptr;
 }
@@ -104,7 +104,7 @@ TEST_F(SimtNccl, MemoryThatOthersTakeIsMissing) {
   EXPECT_NE(refusal.find("fill: out of memory"), std::string::npos) << refusal;
 }
 
-// ---- the backend's waits and callbacks -----------------------------------------------------------
+// ---- the backend's waits and callbacks ----------------------------------------------------------
 TEST_F(SimtNccl, TheHostSleepsWhileItWaitsForAnEvent) {
   const auto backend = make_backend({});
   const size_t before = simt::spinning_waits();

@@ -18,8 +18,8 @@ enum class Order { forward, reverse, random };
 inline Order order = Order::forward;  // of future launches
 inline unsigned seed = 1;
 
-// How products of 16-bit factors are summed (tensor_cores.h). Volta and Turing: {4, 1}, Ampere {8, 1},
-// Hopper {16, 2}; {0, 0}: to nearest, in order.
+// How products of 16-bit factors are summed (tensor_cores.h). Volta and Turing: {4, 1}, Ampere
+// {8, 1}, Hopper {16, 2}; {0, 0}: to nearest, in order.
 struct TensorCores {
   int block, extra_bits;
 };

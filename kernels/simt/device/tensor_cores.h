@@ -1,6 +1,6 @@
 // How tensor cores add: as fp32 does, or, where simt::tensor_cores says so, as real ones do. Those
-// align a block of products and the sum so far to the largest exponent, cut off what lies below, and
-// cut the new sum to fp32 (Fasi et al. 2021; Khattak and Mikaitis 2025).
+// align a block of products and the sum so far to the largest exponent, cut off what lies below,
+// and cut the new sum to fp32 (Fasi et al. 2021; Khattak and Mikaitis 2025).
 #pragma once
 #include <algorithm>
 #include <cmath>

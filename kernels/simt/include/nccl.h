@@ -1,8 +1,9 @@
 // NCCL for g++: the calls that this project makes, between the processes of one machine, through
 // shared memory. A collective is queued on its stream like a kernel. It knows nothing of dead or
 // stuck peers: it waits forever, as the real one may, so that its user must notice by other means.
-// SIMT_NCCL_FAULT=WHAT:RANK:N plants a fault: in its N-th collective (from 1) that rank kills itself
-// (die), sleeps for ever (hang) or for three seconds (slow); N = 0: when it destroys its communicator.
+// SIMT_NCCL_FAULT=WHAT:RANK:N plants a fault: in its N-th collective (from 1) that rank kills
+// itself (die), sleeps forever (hang) or for three seconds (slow); N = 0: when it destroys its
+// communicator.
 // SIMT_NVSWITCH=1: a machine with an NVSwitch, which sums (NVLS) unless NCCL_NVLS_ENABLE=0: every
 // all-reduce adds the ranks in an order of its own, another one in the next run.
 #pragma once
@@ -30,8 +31,8 @@ enum ncclRedOp_t { ncclSum = 0 };
 const char* ncclGetErrorString(ncclResult_t);
 ncclResult_t ncclGetUniqueId(ncclUniqueId*);
 ncclResult_t ncclCommInitRank(ncclComm_t*, int size, ncclUniqueId, int rank);
-// Waits for the other ranks. Ends the process where a graph still has collectives of it: the real one
-// waits for ever.
+// Waits for the other ranks. Ends the process where a graph still has collectives of it: the real
+// one waits forever.
 ncclResult_t ncclCommDestroy(ncclComm_t);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t*);
 // In place or not; ncclFloat32 and ncclFloat64, ncclSum.

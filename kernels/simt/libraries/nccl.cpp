@@ -185,7 +185,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     std::fprintf(
         stderr,
         "ncclCommDestroy: %ld collectives of this communicator are in graphs that have not "
-        "been destroyed: NCCL waits for that for ever\n",
+        "been destroyed: NCCL waits for that forever\n",
         captured);
     std::abort();
   }
