@@ -111,16 +111,19 @@ class MarkerWalk {
   int v_sampling(int c) const { return components_[3 * c + 1] & 15; }
   int64_t samples(int c) const { return 64 * units_ * h_sampling(c) * v_sampling(c); }
 
-  // Each scan visits all blocks of its components, however few bytes it has. Encoders write up to
-  // six scans of a component, and some a few more.
+  // Each scan visits all blocks of its components, however few bytes it has. Progressive encoders
+  // write up to six scans of a component, and some a few more; sequential ones write one.
   void count_work(Bytes scan_components) {
-    constexpr int64_t any_image = 1 << 26, scans_per_sample = 16;
+    constexpr int64_t any_image = 1 << 26;
+    const int64_t scans_per_sample =
+        (sof_ & 3) == 2 ? 16 : 2;  // progressive frames are C2, C6, ...
     for (size_t i = 0; i < scan_components.size(); i += 2)
       for (int c = 0; c < info_.components; ++c)
         if (components_[3 * c] == scan_components[i]) work_ += samples(c);
     if (work_ > std::max(any_image, scans_per_sample * info_.samples))
       throw BadImage("JPEG of " + std::to_string(info_.width) + "x" + std::to_string(info_.height) +
-                     " pixels with more than 16 scans of each");
+                     " pixels with more than " + std::to_string(scans_per_sample) +
+                     " scans of each");
   }
 
   void scan(Bytes s) {

@@ -290,6 +290,9 @@ TEST(Image, RefusesCostlyJpegs) {
             "the image claims 16384x8192 pixels, too many for a file of 5530 bytes");
   EXPECT_EQ(refusal(empty_scans(4096, 4096, 60)),
             "JPEG of 4096x4096 pixels with more than 16 scans of each");
+  Bytes sequential = empty_scans(4096, 4096, 10);
+  *std::find(sequential.begin(), sequential.end(), 0xC2) = 0xC0;
+  EXPECT_EQ(refusal(sequential), "JPEG of 4096x4096 pixels with more than 2 scans of each");
   for (const auto& [decoder, decode] : decoders()) {
     EXPECT_EQ(decode(empty_scans(2000, 1500, 40)).width, 2000) << decoder;
     EXPECT_EQ(decode(empty_scans(100, 100, 490)).width, 100) << decoder;

@@ -1,6 +1,6 @@
 // Feeds damaged pictures of every format to decode_image, JPEGs to both of its decoders. A mutant
-// passes if it is decoded to an image of its size or refused by a BadImage of one line, takes memory
-// in proportion to its pixels and no more than some seconds. Built with the address and
+// passes if it is decoded to an image of its size or refused by a BadImage of one line, and takes
+// memory in proportion to its pixels and no more than some seconds. Built with the address and
 // undefined-behaviour sanitizers:
 //   fuzz_pictures [FIRST [COUNT]]    mutants by number; each depends on its number and the seeds
 //   FUZZ_SECONDS=1200 fuzz_pictures [FIRST]    as many as that time allows
@@ -27,7 +27,7 @@ namespace bv::test::fuzz {
 namespace {
 
 constexpr uint64_t all_mutants = 12000;
-constexpr unsigned max_seconds = 20;
+constexpr unsigned max_seconds = 10;
 constexpr size_t fixed_bytes = 4 << 20, bytes_per_pixel = 40;
 constexpr size_t free_pixels = 1 << 24, pixels_per_byte = 1024;  // what any file may claim
 
@@ -41,7 +41,9 @@ class PictureFuzzer {
     const Seed& seed = seeds_[m.below(seeds_.size())];
     std::string file = seed.bytes;
     if (m.one_in(16)) cross(m, seed.format, file);
-    if (seed.format == Format::jpeg && m.one_in(2)) {
+    if (m.one_in(150)) {
+      claim(m, seed.format, file);
+    } else if (seed.format == Format::jpeg && m.one_in(2)) {
       damage_segment(m, file);
     } else if (m.one_in(3)) {
       damage_start(m, file);
@@ -73,6 +75,9 @@ class PictureFuzzer {
       pixels = size_t(image.width) * size_t(image.height);
       if (image.width < 1 || image.height < 1 || image.pixels.size() != 3 * pixels)
         problem = "its pixels are not of its size";
+      if (pixels > free_pixels + pixels_per_byte * bytes.size())
+        problem = "has " + std::to_string(pixels) + " pixels";
+      pixels = size_t(image.width + 31) * size_t(image.height + 31);  // in whole MCUs
     } catch (const BadImage& bad) {
       const std::string line = bad.what();
       if (line.empty() || line.size() > 1000 || line.find('\n') != std::string::npos)
@@ -91,6 +96,26 @@ class PictureFuzzer {
     const Seed& other = seeds_[m.below(seeds_.size())];
     if (other.format != format) return;
     file = file.substr(0, m.below(file.size())) + other.bytes.substr(m.below(other.bytes.size()));
+  }
+
+  // A size that the data doesn't have, up to giants; of a JPEG also many copies of its last scan.
+  static void claim(Mutator& m, Format format, std::string& file) {
+    const auto put = [&](size_t at, int bytes, bool big_endian) {
+      const size_t value = m.below(size_t{1} << (1 + m.below(16)));
+      for (int i = 0; i < bytes && at + size_t(i) < file.size(); ++i)
+        file[at + size_t(i)] = char(value >> 8 * (big_endian ? bytes - 1 - i : i));
+    };
+    if (format == Format::png) put(16, 4, true), put(20, 4, true);
+    if (format == Format::bmp) put(18, 4, false), put(22, 4, false);
+    if (format == Format::gif) put(6, 2, false), put(8, 2, false);
+    if (format != Format::jpeg) return;
+    const size_t frame = std::min(file.find("\xFF\xC0"), file.find("\xFF\xC2"));
+    const size_t scan = file.rfind("\xFF\xDA"), end = file.rfind("\xFF\xD9");
+    if (frame == std::string::npos || scan == std::string::npos || end <= scan) return;
+    put(frame + 5, 2, true), put(frame + 7, 2, true);
+    const std::string last = file.substr(scan, std::min<size_t>(end - scan, 200));
+    if (!m.one_in(3))
+      for (size_t n = m.below(60); n; --n) file.insert(scan, last);
   }
 
   static char odd_byte(Mutator& m) {
