@@ -285,10 +285,10 @@ TEST_F(SimtDevice, SpinningKernelIsEnded) {
   int flag = 0;
   EXPECT_DEATH(run<planted_spin>(dim3(1, 2), 32, 0, &flag),
                "simt: planted_spin: block \\(0,[01],0\\): thread \\(2,0,0\\): still running after "
-               "0.3 s \\(SIMT_TIMEOUT\\)");
+               "0.3 s of processor time \\(SIMT_TIMEOUT\\)");
   EXPECT_DEATH(run<planted_spin_with_waits>(1, 32, 0, &flag),
                "simt: planted_spin_with_waits: block \\(0,0,0\\): thread \\([0-9]+,0,0\\): still "
-               "running after 0.3 s \\(SIMT_TIMEOUT\\)");
+               "running after 0.3 s of processor time \\(SIMT_TIMEOUT\\)");
   unsetenv("SIMT_TIMEOUT");
 }
 

@@ -53,6 +53,8 @@ void collective(Hand& mine, Site site, const Work& work) {
 // ---- Memory ------------------------------------------------------------------------------------
 
 void* shared_memory(size_t bytes);  // refuses more than the launch asked for
+// A __shared__ variable, by the place of its declaration.
+void* shared_variable(const char* name, size_t bytes, Site);
 
 // Refuse pointers not aligned to `bytes`, or (check_shared) outside shared memory. `what` names the
 // access.
