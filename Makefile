@@ -31,6 +31,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SUFFIXES:
 comma := ,
+empty :=
+space := $(empty) $(empty)
 
 # ---- What is installed: one run of the preprocessor asks for every header -----------------------
 headers := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h sodium.h
@@ -126,7 +128,7 @@ dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch
 
 .PHONY: all deps test test-all asan tsan chaos debug try bench dist resources gpu-check peers format help clean found check-packages \
   check-cuda always
-all: found $(BUILD)/launcher
+all: found $(BUILD)/launcher $(if $(filter build,$(BUILD)),compile_commands.json)
 
 have_library = $(1) $(if $(wildcard $(CUDA_HOME)/include/$(2) /usr/include/$(2) /usr/include/*/$(2)),yes,no)
 found: check-packages
@@ -190,6 +192,24 @@ $(BUILD)/obj/engine/cpu_check.o: engine/cpu_check.cpp | check-packages
 	$(call compile,) -march=x86-64 -c -o $@ $<
 $(BUILD)/obj/%.o: %.cpp | check-packages
 	$(call compile,) $(avx2) -c -o $@ $<
+
+# ---- For editors: how each file is compiled, a .cu as the stand-in takes it ----------------------
+on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,$(wildcard kernels/simt/*) tests/simt)
+compiled = $(on_simt) $(kernels) $(wildcard kernels/simt/examples/*.cu) \
+  $(patsubst $(BUILD)/obj/%.o,%.cpp,$(filter-out $(BUILD)/obj/avx% $(BUILD)/obj/simt/% $(BUILD)/obj/cuda/%, \
+    $(objects) $(program) $(test_objects) $(bench_objects)))
+flags_for = $(if $(filter $(on_simt),$(1)),$(simt_flags),$(if $(filter $(kernels),$(1)),$(kernel_flags) $(avx2) \
+  -DBAREVISION_ISA=avx2,$(if $(filter %.cu,$(1)),$(simt_flags) -include kernels/simt/try.h,$(avx2))))
+compile_command = {"directory": "$(CURDIR)", "file": "$(1)", "command": "$(subst ",\",$(CXX) $(filter-out -M%,$(CPPFLAGS)) \
+  $(CXXFLAGS) $(flags_for) $(if $(filter %.cu,$(1)),-x c++) -c $(1))"}
+define newline
+
+
+endef
+compile_commands.json: $(BUILD)/compiled
+	$(file >$@,[$(subst }$(newline)$(space){,}$(comma)$(newline){,$(foreach file,$(sort $(compiled)),$(call compile_command,$(file))$(newline)))])
+$(BUILD)/compiled: always
+	$(call remember,$(CXXFLAGS) $(simt_flags) $(sort $(compiled)))
 
 # ---- Dependencies -------------------------------------------------------------------------------
 deps:
@@ -292,6 +312,10 @@ examples := $(sort $(examples:%=$(BUILD)/try/examples/%))
 $(BUILD)/try/examples/%: kernels/simt/examples kernels/simt/cuda_to_cpp kernels/simt/try.h $(call try_objects,run)
 	@echo "compile   kernels/simt/examples/$(basename $*).cu $(patsubst .%,(%),$(suffix $*))"
 	@$(call try_link,run,kernels/simt/examples/$(basename $*).cu,$(patsubst .%,%,$(suffix $*)),$@)
+# The debugger's half of that test wants its objects ready, too.
+ifeq ($(SIMT),1)
+test: $(examples) $(if $(shell command -v gdb),$(call try_objects,debug))
+endif
 $(foreach program,$(examples),$(eval $(program): kernels/simt/examples/$(basename $(notdir $(program))).cu))
 
 # ---- Bench --------------------------------------------------------------------------------------

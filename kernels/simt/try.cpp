@@ -39,15 +39,21 @@ std::string place_in(const std::string& report) {
 
 // The report's own text is long; what a reader needs of it is what was done, and where.
 void shorten(const char* report) {
-  const std::string text = report, place = place_in(text);
-  const size_t access = text.find(" of size ");
-  if (place.empty() || access == text.npos || access < 5) {
+  const std::string text = report, place = place_in(text), size = " of size ";
+  const size_t access = text.find(size);
+  const auto has = [&](const char* words) { return text.find(words) != text.npos; };
+  if (place.empty())
     std::fputs(report, stderr);
-    return;
-  }
-  std::fprintf(stderr, "simt: %s: %s of %ld bytes where it owns none\n", place.c_str(),
-               text.compare(access - 5, 5, "WRITE") ? "a read" : "a write",
-               std::atol(text.c_str() + access + 9));
+  else if (access != text.npos)
+    std::fprintf(stderr, "simt: %s: a %s of %d bytes where it owns none\n", place.c_str(),
+                 has("WRITE of size") ? "write" : "read",
+                 std::atoi(text.c_str() + access + size.size()));
+  else if (has("memory access."))
+    std::fprintf(stderr, "simt: %s: a %s where it owns no memory\n", place.c_str(),
+                 has("caused by a WRITE") ? "write" : "read");
+  else
+    std::fprintf(stderr, "simt: %s: %s\n", place.c_str(),
+                 text.substr(text.find("ERROR: "), 80).c_str());
 }
 
 [[maybe_unused]] const bool shortened = [] {
@@ -57,21 +63,35 @@ void shorten(const char* report) {
 }();
 #endif
 
+// The words of the host's last error, which end with its thread.
+std::string last_words;
+struct KeepLastWords {
+  KeepLastWords() { cudaGetErrorString(cudaSuccess); }  // so that they outlive this object
+  ~KeepLastWords() {
+    if (const cudaError_t error = cudaPeekAtLastError(); error != cudaSuccess)
+      last_words = cudaGetErrorString(error);
+  }
+};
+
+std::string missed() {
+  for (const Asked& asked : all_asked()) {
+    const std::string launched =
+        std::string(asked.site.file_name()) + ":" + std::to_string(asked.site.line()) + ": ";
+    if (!asked.refusal.empty()) return launched + asked.refusal;
+    if (asked.ran) continue;
+    if (!last_words.empty()) break;
+    return launched + asked.kernel +
+           " was launched but never ran: nothing waited for it (cudaDeviceSynchronize)";
+  }
+  return last_words;
+}
+
 // A program that believes all went well is told what it missed.
 void at_exit(int status, void*) {
-  if (status != 0) return;
-  std::string missed;
-  if (const cudaError_t error = cudaPeekAtLastError(); error != cudaSuccess)
-    missed = cudaGetErrorString(error);
-  else
-    for (const Asked& asked : all_asked())
-      if (!asked.ran && missed.empty())
-        missed = std::string(asked.site.file_name()) + ":" + std::to_string(asked.site.line()) +
-                 ": " + asked.kernel +
-                 " was launched but never ran: nothing waited for it (cudaDeviceSynchronize)";
-  if (missed.empty()) return;
+  const std::string text = status == 0 ? missed() : "";
+  if (text.empty()) return;
   std::fflush(nullptr);
-  std::fprintf(stderr, "simt: %s\n", missed.c_str());
+  std::fprintf(stderr, "simt: %s\n", text.c_str());
   std::_Exit(1);
 }
 
@@ -80,6 +100,8 @@ void at_exit(int status, void*) {
 }  // namespace
 
 Asked& ask(const char* kernel, Site site) {
+  thread_local const KeepLastWords keep;
+  (void)keep;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   Asked& asked = all_asked().emplace_back();

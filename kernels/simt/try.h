@@ -2,21 +2,23 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <string>
 #include <type_traits>
 
 namespace simt {
 
-// A launch that its program has asked for; at exit, one that never ran is named.
+// A launch that its program has asked for; one that was refused or never ran is named at exit.
 struct Asked {
   const char* kernel = nullptr;
   Site site{};
   std::atomic<bool> ran = false;
+  std::string refusal{};
 };
 Asked& ask(const char* kernel, Site);  // lives as long as the program
 
 // kernel<<<grid, block, shared_bytes, stream>>>(args...): Launcher(SIMT_KERNEL(kernel), ...)(args...).
 #define SIMT_KERNEL(...) \
-#__VA_ARGS__, [=](const auto&... simt_arguments) { __VA_ARGS__(simt_arguments...); }
+#__VA_ARGS__, [=](auto... simt_arguments) { __VA_ARGS__(simt_arguments...); }
 template <class Call>
 class Launcher {
  public:
@@ -32,32 +34,31 @@ class Launcher {
 
   // As on a GPU: an error is kept for cudaGetLastError.
   template <class... Args>
-  void operator()(const Args&... args) const {
-    if (((refused(args) != cudaSuccess) || ...)) return;
+  void operator()(Args... args) const {
     Asked& asked = ask(kernel_, site_);
-    const Call call = call_;
-    const cudaError_t error = launch({.name = kernel_,
-                                      .grid = grid_,
-                                      .block = block_,
-                                      .shared_bytes = shared_bytes_,
-                                      .body =
-                                          [=, &asked] {
-                                            asked.ran.store(true, std::memory_order_relaxed);
-                                            call(args...);
-                                          }},
-                                     stream_);
-    if (error != cudaSuccess) asked.ran = true;
+    const auto body = [=, &asked, call = call_] {
+      asked.ran.store(true, std::memory_order_relaxed);
+      call(args...);
+    };
+    cudaError_t error = cudaSuccess;
+    ((error == cudaSuccess && (error = check(args))), ...);
+    if (error == cudaSuccess)
+      error = launch({.name = kernel_,
+                      .grid = grid_,
+                      .block = block_,
+                      .shared_bytes = shared_bytes_,
+                      .body = body},
+                     stream_);
+    if (error != cudaSuccess) asked.refusal = cudaGetErrorString(error);
   }
 
  private:
   template <class T>
-  static cudaError_t refused(const T& argument) {
-    if constexpr (std::is_pointer_v<std::decay_t<T>>) {
-      const std::decay_t<T> pointer = argument;
-      return check_words(&pointer, sizeof pointer);
-    } else {
+  static cudaError_t check(T argument) {
+    if constexpr (std::is_pointer_v<T>)
+      return check_words(&argument, sizeof argument);
+    else
       return check_argument(argument);
-    }
   }
 
   const char* kernel_;
@@ -68,6 +69,9 @@ class Launcher {
   Site site_;
 };
 
+#ifdef __clang__  // an editor (.clangd), which sees the file before cuda_to_cpp
+#define __shared__ static
+#endif
 // __shared__ T name;
 template <class T>
 T& shared_variable(const char* name, Site site = Site::current()) {

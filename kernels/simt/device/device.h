@@ -14,6 +14,8 @@ constinit inline thread_local uint3 threadIdx{}, blockIdx{};
 constinit inline thread_local dim3 blockDim{}, gridDim{};
 
 }  // namespace simt_cuda
+// For gdb, which doesn't look into inline namespaces: print threadIdx.
+using simt_cuda::blockDim, simt_cuda::blockIdx, simt_cuda::gridDim, simt_cuda::threadIdx;
 
 namespace simt {
 
