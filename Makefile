@@ -291,7 +291,7 @@ $(foreach kind,run debug,$(eval $(call try_rules,$(kind))))
 .SECONDARY: $(foreach kind,run debug,$(patsubst %,$(BUILD)/try/$(kind)/%.cpp,device host))
 # $(1): run or debug, $(2): the .cu file, $(3): what to define, $(4): the program
 try_link = mkdir -p $(dir $(4)) && kernels/simt/cuda_to_cpp "$(2)" >"$(4).cpp" && \
-  $(try_compile) $(try_$(1)_program) -include kernels/simt/try.h -iquote "$(dir $(2))" $(3:%=-D%) \
+  $(try_compile) $(try_$(1)_program) -include kernels/simt/try.h -iquote "$$(dirname "$(2)")" $(3:%=-D%) \
     -o "$(4)" "$(4).cpp" $(call try_objects,$(1))
 
 try_kind := $(if $(DEBUG),debug,run)
