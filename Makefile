@@ -194,7 +194,7 @@ $(BUILD)/obj/%.o: %.cpp | check-packages
 	$(call compile,) $(avx2) -c -o $@ $<
 
 # ---- For editors: how each file is compiled, a .cu as the stand-in takes it ----------------------
-on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,$(wildcard kernels/simt/*) tests/simt)
+on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,kernels/simt $(wildcard kernels/simt/*) tests/simt)
 compiled = $(on_simt) $(kernels) $(wildcard kernels/simt/examples/*.cu) \
   $(patsubst $(BUILD)/obj/%.o,%.cpp,$(filter-out $(BUILD)/obj/avx% $(BUILD)/obj/simt/% $(BUILD)/obj/cuda/%, \
     $(objects) $(program) $(test_objects) $(bench_objects)))

@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -217,6 +220,24 @@ cuda lanes 1
         "thread (1,0,0) at reduction.cu:27, waits\n", "= 499500, should be 499500\n",
         "exited normally", "cuda: "})
     EXPECT_TRUE(has(end.output, words));
+}
+
+// What editors read: compile_commands.json.
+TEST(SimtTry, EditorsKnowHowEveryFileIsCompiled) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const Ended made = shell(
+      "env -u MAKEFLAGS -u MAKELEVEL make -s CUDA=0 compile_commands.json BUILD=" + build_folder());
+  ASSERT_EQ(made.code, 0) << made.output;
+  std::map<std::string, std::string> commands;
+  for (const auto& entry : nlohmann::json::parse(contents("compile_commands.json")))
+    commands[entry.at("file")] = entry.at("command");
+  EXPECT_TRUE(has(commands["kernels/gelu.cu"], "-DBAREVISION_GPU=simt_gpu"));
+  EXPECT_TRUE(has(commands["kernels/gelu.cpp"], "-DBAREVISION_ISA=avx2"));
+  for (const char* room : {"engine", "data", "models", "kernels", "bench"})
+    for (const auto& file : std::filesystem::recursive_directory_iterator(room))
+      if (file.path().extension() == ".cu" || file.path().extension() == ".cpp")
+        if (const std::string path = file.path(); path != "bench/gpu_device.cpp")  // CUDA's own
+          EXPECT_TRUE(commands.contains(path)) << path;
 }
 
 }  // namespace
