@@ -79,8 +79,8 @@ TEST_P(SimtExamples, Prints) {
   EXPECT_EQ(end.code, GetParam().code) << end.output;
   for (const std::string& words : GetParam().says) EXPECT_TRUE(has(end.output, words));
 }
-INSTANTIATE_TEST_SUITE_P(All, SimtExamples, testing::ValuesIn(examples), [](const auto& info) {
-  std::string name = info.param.program;
+INSTANTIATE_TEST_SUITE_P(All, SimtExamples, testing::ValuesIn(examples), [](const auto& example) {
+  std::string name = example.param.program;
   std::replace(name.begin(), name.end(), '.', '_');
   return name;
 });
@@ -234,10 +234,12 @@ TEST(SimtTry, EditorsKnowHowEveryFileIsCompiled) {
   EXPECT_TRUE(has(commands["kernels/gelu.cu"], "-DBAREVISION_GPU=simt_gpu"));
   EXPECT_TRUE(has(commands["kernels/gelu.cpp"], "-DBAREVISION_ISA=avx2"));
   for (const char* room : {"engine", "data", "models", "kernels", "bench"})
-    for (const auto& file : std::filesystem::recursive_directory_iterator(room))
-      if (file.path().extension() == ".cu" || file.path().extension() == ".cpp")
-        if (const std::string path = file.path(); path != "bench/gpu_device.cpp")  // CUDA's own
-          EXPECT_TRUE(commands.contains(path)) << path;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(room)) {
+      const std::string path = entry.path(), kind = entry.path().extension();
+      const bool is_source = kind == ".cu" || kind == ".cpp";
+      if (!is_source || path == "bench/gpu_device.cpp") continue;  // which takes CUDA itself
+      EXPECT_TRUE(commands.contains(path)) << path;
+    }
 }
 
 }  // namespace
