@@ -7,6 +7,7 @@
 #: make tsan       the host code under the thread sanitizer
 #: make chaos      runs killed, stopped, denied their files, and resumed; SECONDS=1200 SEED=1
 #: make debug       build/debug/tests, unoptimised, for gdb: see README, "Step through a kernel"
+#: make try         compile and run a .cu file without GPU or CUDA: FILE=my.cu; DEFINE=NAME; DEBUG=1: in gdb
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--model resnet50 --filter conv"
 #: make resources   registers, shared memory, occupancy of each CUDA kernel; UPDATE=1 commits to them
 #: make gpu-check   on a machine with a GPU: tests, sanitizers, bench; one table in bench/results/;
@@ -31,6 +32,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SUFFIXES:
 comma := ,
+empty :=
+space := $(empty) $(empty)
 
 # ---- What is installed: one run of the preprocessor asks for every header -----------------------
 headers := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h sodium.h
@@ -124,9 +127,9 @@ cuda_arch ?= $(call gencode,$(gpu_arch:90=90a)) $(if $(gpu),,-gencode arch=compu
 dist_archs := 75 80 90a
 dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
 
-.PHONY: all deps test test-all asan tsan chaos debug bench dist resources gpu-check peers format help clean found check-packages \
+.PHONY: all deps test test-all asan tsan chaos debug try bench dist resources gpu-check peers format help clean found check-packages \
   check-cuda always
-all: found $(BUILD)/launcher
+all: found $(BUILD)/launcher $(if $(filter build,$(BUILD)),compile_commands.json)
 
 have_library = $(1) $(if $(wildcard $(CUDA_HOME)/include/$(2) /usr/include/$(2) /usr/include/*/$(2)),yes,no)
 found: check-packages
@@ -190,6 +193,24 @@ $(BUILD)/obj/engine/cpu_check.o: engine/cpu_check.cpp | check-packages
 	$(call compile,) -march=x86-64 -c -o $@ $<
 $(BUILD)/obj/%.o: %.cpp | check-packages
 	$(call compile,) $(avx2) -c -o $@ $<
+
+# ---- For editors: how each file is compiled, a .cu as the stand-in takes it ----------------------
+on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,kernels/simt $(wildcard kernels/simt/*) tests/simt)
+compiled = $(on_simt) $(kernels) $(wildcard kernels/simt/examples/*.cu) \
+  $(patsubst $(BUILD)/obj/%.o,%.cpp,$(filter-out $(BUILD)/obj/avx% $(BUILD)/obj/simt/% $(BUILD)/obj/cuda/%, \
+    $(objects) $(program) $(test_objects) $(bench_objects)))
+flags_for = $(if $(filter $(on_simt),$(1)),$(simt_flags),$(if $(filter $(kernels),$(1)),$(kernel_flags) $(avx2) \
+  -DBAREVISION_ISA=avx2,$(if $(filter %.cu,$(1)),$(simt_flags) -include kernels/simt/try.h,$(avx2))))
+compile_command = {"directory": "$(CURDIR)", "file": "$(1)", "command": "$(subst ",\",$(CXX) $(filter-out -M%,$(CPPFLAGS)) \
+  $(CXXFLAGS) $(flags_for) $(if $(filter %.cu,$(1)),-x c++) -c $(1))"}
+define newline
+
+
+endef
+compile_commands.json: $(BUILD)/compiled
+	$(file >$@,[$(subst }$(newline)$(space){,}$(comma)$(newline){,$(foreach file,$(sort $(compiled)),$(call compile_command,$(file))$(newline)))])
+$(BUILD)/compiled: always
+	$(call remember,$(CXXFLAGS) $(simt_flags) $(sort $(compiled)))
 
 # ---- Dependencies -------------------------------------------------------------------------------
 deps:
@@ -260,6 +281,55 @@ chaos: all $(BUILD)/tests $(BUILD)/file_faults.so
 # For gdb: variables stay where the source has them.
 debug:
 	@$(MAKE) BUILD=$(BUILD)/debug CUDA=0 OPT='-O1 -g' SIMT_OPT=-O0 $(BUILD)/debug/tests
+
+# ---- Learning: kernels/simt/README.md -----------------------------------------------------------
+# A .cu file with a main() becomes a program on the stand-in, which takes g++ and perl alone.
+# run: under the sanitizers, so that errors name their line; debug: for gdb.
+try_run_object := -O1 -g1 -fsanitize=address
+try_run_program := -O1 -g $(sanitizers)
+try_debug_object := -O0 -g
+try_debug_program := -O0 -g
+try_compile = $(CXX) -I. -Ikernels/simt/include -std=c++20 $(avx2) -Wall -Wno-unknown-pragmas -pthread
+try_objects = $(patsubst %,$(BUILD)/try/$(1)/%.o,device host try)
+# All of kernels/simt/device as one file, all of host as another: a third of the time.
+define try_rules
+$(BUILD)/try/$(1)/%.cpp: kernels/simt/%
+	@mkdir -p $$(@D) && printf '$(hash)include "%s"\n' $$</*.cpp >$$@
+$(BUILD)/try/$(1)/%.o: $(BUILD)/try/$(1)/%.cpp
+	@echo "compile   kernels/simt/$$* (try)" && $$(try_compile) -MMD -MP $$(try_$(1)_object) -Wno-subobject-linkage -c -o $$@ $$<
+$(BUILD)/try/$(1)/try.o: kernels/simt/try.cpp
+	@mkdir -p $$(@D) && echo "compile   $$< (try)" && $$(try_compile) -MMD -MP $$(try_$(1)_object) -c -o $$@ $$<
+endef
+$(foreach kind,run debug,$(eval $(call try_rules,$(kind))))
+.SECONDARY: $(foreach kind,run debug,$(patsubst %,$(BUILD)/try/$(kind)/%.cpp,device host))
+# $(1): run or debug, $(2): the .cu file, $(3): what to define, $(4): the program
+try_link = mkdir -p $(dir $(4)) && kernels/simt/cuda_to_cpp "$(2)" >"$(4).cpp" && \
+  $(try_compile) $(try_$(1)_program) -include kernels/simt/try.h -iquote "$$(dirname "$(2)")" $(3:%=-D%) \
+    -o "$(4)" "$(4).cpp" $(call try_objects,$(1))
+
+try_kind := $(if $(DEBUG),debug,run)
+try_program = $(BUILD)/try/programs/$(try_kind)/$(notdir $(basename $(FILE)))$(DEFINE:%=.%)
+try: $(call try_objects,$(try_kind))
+ifeq ($(FILE),)
+	@echo "try: which file? for example: make try FILE=kernels/simt/examples/vector_add.cu" >&2; exit 2
+else
+	@[ -f "$(FILE)" ] || { echo "try: $(FILE): no such file" >&2; exit 2; }
+	@$(call try_link,$(try_kind),$(FILE),$(DEFINE),$(try_program))
+	@SIMT_TIMEOUT=$${SIMT_TIMEOUT:-10} $(if $(DEBUG),gdb -q -x kernels/simt/gdb.py --args) "$(try_program)" $(ARGS)
+endif
+
+# The examples, and each with its bugs planted: tests/simt/simt_examples_test.cpp runs them.
+examples := $(foreach file,$(wildcard kernels/simt/examples/*.cu),$(notdir $(file:.cu=)) \
+  $(foreach bug,$(shell sed -nE 's/^#if(n?def) ([A-Z_]+)$$/\2/p' $(file)),$(notdir $(file:.cu=)).$(bug)))
+examples := $(sort $(examples:%=$(BUILD)/try/examples/%))
+$(BUILD)/try/examples/%: kernels/simt/examples kernels/simt/cuda_to_cpp kernels/simt/try.h $(call try_objects,run)
+	@echo "compile   kernels/simt/examples/$(basename $*).cu $(patsubst .%,(%),$(suffix $*))"
+	@$(call try_link,run,kernels/simt/examples/$(basename $*).cu,$(patsubst .%,%,$(suffix $*)),$@)
+# The debugger's half of that test wants its objects ready, too.
+ifeq ($(SIMT),1)
+test: $(examples) $(if $(shell command -v gdb),$(call try_objects,debug))
+endif
+$(foreach program,$(examples),$(eval $(program): kernels/simt/examples/$(basename $(notdir $(program))).cu))
 
 # ---- Bench --------------------------------------------------------------------------------------
 $(BUILD)/bench: $(bench_objects) $(objects) $(gpu_bench_objects)

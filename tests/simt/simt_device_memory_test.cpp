@@ -184,6 +184,24 @@ TEST_F(SimtDevice, WriteBeyondSharedMemory) {
 }
 
 __global__ void planted_larger_than_launched() { shared<Neighbours>().x[0] = 0; }
+// What make try's __shared__ variables become: fresh in each block, and watched like the rest.
+constexpr int variable_line = __LINE__ + 3;
+__global__ void planted_write_beyond_variable(float* out, int at) {
+  const simt::Site site = simt::Site::current();
+  auto* tile = static_cast<float*>(simt::shared_variable("tile", 32 * sizeof(float), site));
+  out[blockIdx.x] = tile[0];
+  tile[at] = 1;
+}
+TEST_F(SimtDevice, SharedVariables) {
+  std::vector<float> out(8);
+  run<planted_write_beyond_variable>(8, 1, 0, out.data(), 0);
+  for (const float x : out) EXPECT_TRUE(std::isnan(x));
+  if (asan) return;  // which ends the process at the write
+  EXPECT_TRUE(says(error_of<planted_write_beyond_variable>(1, 1, 0, out.data(), 32),
+                   {"planted_write_beyond_variable: block (0,0,0): a write to byte ",
+                    " of 128 bytes of shared memory: tile at ", at(variable_line - 1)}));
+}
+
 TEST_F(SimtDevice, MoreSharedMemoryThanLaunchedWith) {
   EXPECT_EQ(error_of<planted_larger_than_launched>(1, 32, 500),
             "planted_larger_than_launched: block (0,0,0): launched with 500 bytes of shared "
@@ -286,10 +304,10 @@ TEST_F(SimtDevice, SpinningKernelIsEnded) {
   int flag = 0;
   EXPECT_DEATH(run<planted_spin>(dim3(1, 2), 32, 0, &flag),
                "simt: planted_spin: block \\(0,[01],0\\): thread \\(2,0,0\\): still running after "
-               "0.3 s \\(SIMT_TIMEOUT\\)");
+               "0.3 s of processor time \\(SIMT_TIMEOUT\\)");
   EXPECT_DEATH(run<planted_spin_with_waits>(1, 32, 0, &flag),
                "simt: planted_spin_with_waits: block \\(0,0,0\\): thread \\([0-9]+,0,0\\): still "
-               "running after 0.3 s \\(SIMT_TIMEOUT\\)");
+               "running after 0.3 s of processor time \\(SIMT_TIMEOUT\\)");
   unsetenv("SIMT_TIMEOUT");
 }
 

@@ -38,7 +38,7 @@ bool Block::run(const Launch& launch, uint3 index, unsigned random_seed) {
   switch_to(pick());  // returns when all have returned or one has failed
   block = nullptr;
   running_ = &host_;
-  if (error_.empty()) error_ = shared_.overrun();
+  if (error_.empty()) error_ = overrun();
   if (error_.empty()) return true;
   char where[max_description];
   describe(where, false);
@@ -82,6 +82,7 @@ void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
   votes_ = 0;
   stacks_.give_back_all();
   shared_.prepare(launch.shared_bytes);
+  for (SharedVariable& v : variables_) v.used = false;
   random_ = {random_seed};
   live_ = n;
   ready_.clear();
@@ -268,6 +269,30 @@ void* Block::shared_memory(size_t bytes) {
   leave();
 }
 
+void* Block::shared_variable(const char* name, size_t bytes, Site site) {
+  constexpr size_t most = 48 * 1024;
+  size_t together = bytes;
+  SharedVariable* mine = nullptr;
+  for (SharedVariable& v : variables_) {
+    if (is_same(v.site, site))
+      mine = &v;
+    else if (v.used)
+      together += v.memory.bytes();
+  }
+  if (mine && mine->used) return mine->memory.data();
+  if (together > most) {
+    describe_misuse("comes to " + std::to_string(together) +
+                        " bytes of __shared__ variables, but a block can have " +
+                        std::to_string(most) + ",",
+                    site);
+    leave();
+  }
+  if (!mine) mine = &variables_.emplace_back(SharedVariable{.name = name, .site = site});
+  mine->used = true;
+  mine->memory.prepare(bytes);
+  return mine->memory.data();
+}
+
 void Block::check_aligned(const void* p, size_t bytes, const char* what, Site site) {
   const size_t past = reinterpret_cast<uintptr_t>(p) % bytes;
   if (past == 0) return;
@@ -322,6 +347,9 @@ void wait_with_hand(void* hand, const void* work, WarpWork do_work, Site site) {
 }
 
 void* shared_memory(size_t bytes) { return block->shared_memory(bytes); }
+void* shared_variable(const char* name, size_t bytes, Site site) {
+  return block->shared_variable(name, bytes, site);
+}
 void check_aligned(const void* p, size_t bytes, const char* what, Site site) {
   block->check_aligned(p, bytes, what, site);
 }

@@ -63,6 +63,14 @@ struct Random {  // a linear congruential generator: short and fast
   unsigned operator()() { return (state = state * 6364136223846793005u + 1) >> 33; }
 };
 
+// A __shared__ variable, fresh in each block that comes to its declaration.
+struct SharedVariable {
+  const char* name;
+  Site site;
+  bool used = false;  // in this block
+  SharedMemory memory{};
+};
+
 // Runs blocks one after another and keeps what is expensive to make.
 class Block {
  public:
@@ -87,6 +95,7 @@ class Block {
   uint64_t shuffle(uint32_t mask, uint64_t bits, From, unsigned argument, unsigned width, Site);
   void wait_with_hand(void* hand, const void* work, WarpWork, Site);
   void* shared_memory(size_t bytes);
+  void* shared_variable(const char* name, size_t bytes, Site);
   void check_aligned(const void* p, size_t bytes, const char* what, Site);
   void check_shared(const void* p, size_t bytes, const char* what, Site);
   void copy_async(const Copy&);
@@ -111,6 +120,7 @@ class Block {
   // Cold; each sets error_.
   void describe_hang();
   void describe_two_sites(const Gate&, Site);
+  std::string overrun() const;
   void describe_wrong_mask(uint32_t mask, Site);
   void describe_misuse(const std::string& what, Site);
 
@@ -132,6 +142,7 @@ class Block {
   std::deque<WarpGate> partial_;  // for masks that name only some lanes of a warp
   Stacks stacks_;
   SharedMemory shared_;
+  std::deque<SharedVariable> variables_;
   Random random_{};
 };
 

@@ -64,6 +64,15 @@ void Block::describe_two_sites(const Gate& gate, Site site) {
            at(gate.earliest->site);
 }
 
+std::string Block::overrun() const {
+  if (std::string error = shared_.overrun(); !error.empty()) return error;
+  for (const SharedVariable& v : variables_)
+    if (v.used)
+      if (const std::string error = v.memory.overrun(); !error.empty())
+        return error + ": " + v.name + at(v.site);
+  return {};
+}
+
 void Block::describe_wrong_mask(uint32_t mask, Site site) {
   describe_misuse("is not in its own mask, " + hex(mask) + ",", site);
 }

@@ -14,6 +14,8 @@ constinit inline thread_local uint3 threadIdx{}, blockIdx{};
 constinit inline thread_local dim3 blockDim{}, gridDim{};
 
 }  // namespace simt_cuda
+// For gdb, which doesn't look into inline namespaces: print threadIdx.
+using simt_cuda::blockDim, simt_cuda::blockIdx, simt_cuda::gridDim, simt_cuda::threadIdx;
 
 namespace simt {
 
@@ -53,6 +55,8 @@ void collective(Hand& mine, Site site, const Work& work) {
 // ---- Memory ------------------------------------------------------------------------------------
 
 void* shared_memory(size_t bytes);  // refuses more than the launch asked for
+// A __shared__ variable, by the place of its declaration.
+void* shared_variable(const char* name, size_t bytes, Site);
 
 // Refuse pointers not aligned to `bytes`, or (check_shared) outside shared memory. `what` names the
 // access.

@@ -1,6 +1,7 @@
 #include "kernels/simt/device/thread_pool.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <thread>
 
@@ -52,7 +53,9 @@ ThreadPool& ThreadPool::instance() {
 }
 
 ThreadPool::ThreadPool() {
-  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const char* set = std::getenv("SIMT_CORES");  // 1: one block after another, for a debugger
+  const size_t cores =
+      std::max(1, set ? std::atoi(set) : static_cast<int>(std::thread::hardware_concurrency()));
   for (size_t i = 0; i < std::min(cores, max_blocks); ++i)
     blocks_.push_back(std::make_unique<Block>());
 }
@@ -95,7 +98,8 @@ std::string ThreadPool::run(const Launch& launch) {
   const std::lock_guard lock(one_launch_);
   Job job{.launch = launch, .count = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z};
   explain_faults_on_this_thread();
-  const bool shared_out = job.count > 1 && blocks_.size() > 1 && !breaks_in(launch);
+  const bool one_by_one = breaks_in(launch);
+  const bool shared_out = job.count > 1 && blocks_.size() > 1 && !one_by_one;
   if (shared_out) {
     if (!has_helpers_) start_helpers();
     job_ = &job;

@@ -29,7 +29,8 @@ double seconds_of(clockid_t clock) {
   char where[Block::max_description], text[Block::max_description + 100];
   block.describe(where);
   const int n = std::snprintf(
-      text, sizeof text, "simt: %s: still running after %g s (SIMT_TIMEOUT)\n", where, timeout());
+      text, sizeof text, "simt: %s: still running after %g s of processor time (SIMT_TIMEOUT)\n",
+      where, timeout());
   if (write(STDERR_FILENO, text, static_cast<size_t>(n)) != n) std::_Exit(1);
   std::abort();
 }

@@ -1,0 +1,87 @@
+// Included ahead of a .cu file that `make try` compiles: what cuda_to_cpp turns CUDA's syntax into.
+#pragma once
+#include <cuda_runtime.h>
+
+#include <string>
+#include <type_traits>
+
+namespace simt {
+
+// A launch that its program has asked for; one that was refused or never ran is named at exit.
+struct Asked {
+  const char* kernel = nullptr;
+  Site site{};
+  std::atomic<bool> ran = false;
+  std::string refusal{};
+};
+Asked& ask(const char* kernel, Site);  // lives as long as the program
+
+// kernel<<<grid, block, shared_bytes, stream>>>(args...): Launcher(SIMT_KERNEL(kernel), ...)(args...).
+#define SIMT_KERNEL(...) \
+#__VA_ARGS__, [=](auto... simt_arguments) { __VA_ARGS__(simt_arguments...); }
+template <class Call>
+class Launcher {
+ public:
+  Launcher(const char* kernel, Call call, dim3 grid, dim3 block, size_t shared_bytes = 0,
+           cudaStream_t stream = nullptr, Site site = Site::current())
+      : kernel_(kernel),
+        call_(call),
+        grid_(grid),
+        block_(block),
+        shared_bytes_(shared_bytes),
+        stream_(stream),
+        site_(site) {}
+
+  // As on a GPU: an error is kept for cudaGetLastError.
+  template <class... Args>
+  void operator()(Args... args) const {
+    Asked& asked = ask(kernel_, site_);
+    const auto body = [=, &asked, call = call_] {
+      asked.ran.store(true, std::memory_order_relaxed);
+      call(args...);
+    };
+    cudaError_t error = cudaSuccess;
+    ((error == cudaSuccess && (error = check(args))), ...);
+    if (error == cudaSuccess)
+      error = launch({.name = kernel_,
+                      .grid = grid_,
+                      .block = block_,
+                      .shared_bytes = shared_bytes_,
+                      .body = body},
+                     stream_);
+    if (error != cudaSuccess) asked.refusal = cudaGetErrorString(error);
+  }
+
+ private:
+  template <class T>
+  static cudaError_t check(T argument) {
+    if constexpr (std::is_pointer_v<T>)
+      return check_words(&argument, sizeof argument);
+    else
+      return check_argument(argument);
+  }
+
+  const char* kernel_;
+  Call call_;
+  dim3 grid_, block_;
+  size_t shared_bytes_;
+  cudaStream_t stream_;
+  Site site_;
+};
+
+#ifdef __clang__  // an editor (.clangd), which sees the file before cuda_to_cpp
+#define __shared__ static
+#endif
+// __shared__ T name;
+template <class T>
+T& shared_variable(const char* name, Site site = Site::current()) {
+  static_assert(std::is_trivially_default_constructible_v<T>, "nobody constructs shared memory");
+  return *static_cast<T*>(shared_variable(name, sizeof(T), site));
+}
+// extern __shared__ T name[];
+template <class T>
+T* shared_memory_of_launch() {
+  return static_cast<T*>(shared_memory(sizeof(T)));
+}
+
+}  // namespace simt

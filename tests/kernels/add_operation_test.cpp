@@ -1,0 +1,123 @@
+// README's "Add an operation", held against what the operations in the tree touch: the list is
+// right if each of them is in each file of it, and no other file has to do with all of them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "tests/files.h"
+
+namespace bv::test {
+namespace {
+
+std::vector<std::string> all_of(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  std::vector<std::string> found;
+  for (std::sregex_iterator i(text.begin(), text.end(), regex), end; i != end; ++i)
+    found.push_back((*i)[1]);
+  return found;
+}
+
+std::string without_comments(const std::string& code) {
+  std::string text;
+  std::istringstream lines(code);
+  for (std::string line; std::getline(lines, line);) text += line.substr(0, line.find("//")) + '\n';
+  return text;
+}
+
+bool has_word(const std::string& text, const std::string& word) {
+  const auto inside = [&](size_t at) {
+    return at < text.size() && (isalnum(text[at]) || text[at] == '_');
+  };
+  for (size_t at = 0; (at = text.find(word, at)) != text.npos; ++at)
+    if (!inside(at - 1) && !inside(at + word.size())) return true;
+  return false;
+}
+
+class AddOperation : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string readme = contents("README.md"), title = "\n## Add an operation\n";
+    const size_t begin = readme.find(title);
+    if (readme.empty()) GTEST_SKIP() << "not in the project's folder";
+    ASSERT_NE(begin, readme.npos);
+    section_ = readme.substr(begin, readme.find("\n## ", begin + title.size()) - begin);
+    for (const std::string& path : all_of(section_, "`([a-z]+/[A-Za-z_/]+\\.[a-z]+)`"))
+      (path.find("NAME") == path.npos ? fixed_ : named_).insert(path);
+  }
+
+  // The files of NAME.cpp, NAME.cu ... that are whole operations: {"gelu", {"BiasGeluForward", ...}}.
+  static std::map<std::string, std::vector<std::string>> operations() {
+    const std::string table = contents("kernels/kernels.h"), word = "KernelTable<";
+    const size_t begin = table.rfind(word) + word.size();
+    std::map<std::string, std::vector<std::string>> by_file;
+    for (const std::string& op :
+         all_of(table.substr(begin, table.find(">;", begin) - begin), "(\\w+)"))
+      for (const auto& entry : std::filesystem::directory_iterator("kernels")) {
+        const std::string name = entry.path().stem();
+        if (entry.path().extension() == ".cu" &&
+            std::filesystem::exists("models/graph/" + name + ".cpp") &&
+            has_word(contents(entry.path()), op))
+          by_file[name].push_back(op);
+      }
+    return by_file;
+  }
+
+  std::string section_;
+  std::set<std::string> fixed_, named_;  // the paths in the section; these with NAME in them
+};
+
+TEST_F(AddOperation, TheFilesAreThoseThatEveryOperationIsIn) {
+  const auto operations_by_file = operations();
+  ASSERT_TRUE(operations_by_file.contains("gelu") && operations_by_file.contains("pool"));
+  std::map<std::string, std::string> sources;
+  for (const char* room : {"engine", "data", "models", "kernels", "tests", "bench"})
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(room))
+      if (const std::string kind = entry.path().extension();
+          kind == ".h" || kind == ".cpp" || kind == ".cu" || kind == ".cuh")
+        sources[entry.path()] = without_comments(contents(entry.path()));
+  std::set<std::string> everywhere;  // files that have to do with all operations
+  bool first = true;
+  for (const auto& [name, ops] : operations_by_file)
+    for (const std::string& op : ops) {
+      std::set<std::string> in;
+      for (const auto& [path, text] : sources)
+        if (has_word(text, op))
+          in.insert(std::regex_replace(path, std::regex("/" + name + "(?=[_.])"), "/NAME"));
+      for (const std::string& path : named_)
+        EXPECT_TRUE(in.contains(path)) << "README has " << path << ", but " << op << " isn't there";
+      std::set<std::string> common;
+      std::set_intersection(in.begin(), in.end(), everywhere.begin(), everywhere.end(),
+                            std::inserter(common, common.end()));
+      everywhere = first ? in : common;
+      first = false;
+    }
+  for (const std::string& path : everywhere)
+    EXPECT_TRUE(named_.contains(path) || fixed_.contains(path))
+        << "all operations are in " << path << ", which README doesn't name";
+  for (const char* path : {"kernels/kernels.h", "kernels/table/operations.cpp"})
+    EXPECT_TRUE(everywhere.contains(path) && fixed_.contains(path)) << path;
+}
+
+TEST_F(AddOperation, WhatItNamesExists) {
+  for (const std::string& path : fixed_) EXPECT_TRUE(std::filesystem::exists(path)) << path;
+  const std::string makefile = contents("Makefile");
+  const auto commands = all_of(section_, "`make ([a-z-]+)");
+  EXPECT_GE(commands.size(), 3u);
+  for (const std::string& target : commands)
+    EXPECT_NE(makefile.find("\n" + target + ":"), makefile.npos) << "make " << target;
+  const auto holds = [](const std::string& path, const std::string& part) {
+    return contents(path).find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(holds("Makefile", "$(FILTER)") && holds("Makefile", "$(if $(UPDATE)"));
+  EXPECT_TRUE(holds("kernels/table/operations.cpp", "::describe("));
+  EXPECT_TRUE(holds("kernels/table/recording.cpp", " usual_values("));
+  EXPECT_TRUE(holds("models/graph/graph.h", "struct Context {"));
+}
+
+}  // namespace
+}  // namespace bv::test

@@ -1,0 +1,246 @@
+// make try: CUDA's own syntax on the stand-in, the examples with their planted bugs, and gdb.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/files.h"
+#include "tests/messages.h"
+#include "tests/processes/processes.h"
+#include "tests/temporary_folder.h"
+
+namespace bv::test {
+namespace {
+
+struct Ended {
+  int code;
+  std::string output;  // and errors
+};
+Ended shell(const std::string& command) {
+  FILE* pipe = popen(("exec 2>&1; " + command).c_str(), "r");
+  if (!pipe) throw std::runtime_error("popen");
+  Ended end{0, ""};
+  char part[4096];
+  for (size_t n; (n = fread(part, 1, sizeof part, pipe)) > 0;) end.output.append(part, n);
+  const int status = pclose(pipe);
+  end.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return end;
+}
+
+std::string build_folder() {
+  return std::filesystem::relative(std::filesystem::path(own_path()).parent_path()).string();
+}
+std::string make_try(const std::string& words) {
+  return "env -u MAKEFLAGS -u MAKELEVEL make -s try BUILD=" + build_folder() + " " + words;
+}
+
+struct Example {
+  std::string program;
+  int code;
+  std::vector<std::string> says;
+};
+void PrintTo(const Example& e, std::ostream* out) { *out << e.program; }
+
+const std::string folder = "kernels/simt/examples/";
+const Example examples[] = {
+    {"vector_add", 0, {"vector_add: c[999] = 2997, 0 of 1000 wrong\n"}},
+    {"vector_add.FORGET_THE_END",
+     1,
+     {"is 0 bytes past the end of an allocation of 4000 bytes made by cudaMalloc\n",
+      "simt: " + folder + "vector_add.cu:11: a read of 4 bytes where it owns none\n",
+      "simt: vector_add: block (7,0,0): thread (104,0,0)"}},
+    {"reduction", 0, {"0 + 1 + ... + 999 = 499500, should be 499500\n"}},
+    {"reduction.FORGET_BARRIER", 1, {"0 + 1 + ... + 999 = 14844, should be 499500\n"}},
+    {"reduction.BARRIER_IN_A_BRANCH",
+     1,
+     {"block_sums: block (0,0,0): thread (0,0,0) waits at " + folder + "reduction.cu:22:",
+      "but thread (128,0,0) has returned\n"}},
+    {"matrix_product",
+     0,
+     {"matrix_product: 0 of 9216 wrong; turns to store a row of a_tile: 32\n"}},
+    {"matrix_product.PAD",
+     0,
+     {"matrix_product: 0 of 9216 wrong; turns to store a row of a_tile: 1\n"}},
+    {"matrix_product.FORGET_BARRIER", 1, {"matrix_product: 9063 of 9216 wrong"}},
+};
+
+class SimtExamples : public testing::TestWithParam<Example> {};
+TEST_P(SimtExamples, Prints) {
+  const std::string program = build_folder() + "/try/examples/" + GetParam().program;
+  if (!std::filesystem::exists(program)) GTEST_SKIP() << "not built: make test builds them";
+  const Ended end = shell(program);
+  // ASan's exit code differs from the programs' own.
+  EXPECT_EQ(end.code, GetParam().code) << end.output;
+  for (const std::string& words : GetParam().says) EXPECT_TRUE(has(end.output, words));
+}
+INSTANTIATE_TEST_SUITE_P(All, SimtExamples, testing::ValuesIn(examples), [](const auto& example) {
+  std::string name = example.param.program;
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+});
+
+TEST(SimtTry, AllExamplesAreTested) {
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "not in the project's folder";
+  for (const std::string& name : names_in(folder)) {
+    const auto is_of = [&](const Example& e) { return e.program + ".cu" == name; };
+    EXPECT_TRUE(std::any_of(std::begin(examples), std::end(examples), is_of)) << name;
+  }
+}
+
+// Every line is CUDA as nvcc takes it. The argument chooses a bug.
+const std::string cases = R"(#include <cstdio>
+#include "constants.h"
+template <class A, class B>
+__global__ void typed(A a, B b, int* out) {
+  __shared__ A first[2], second[2][3];  // __shared__ int not_this;
+  first[threadIdx.x] = a, second[threadIdx.x][2] = first[threadIdx.x] + b;
+  __syncthreads();
+  out[threadIdx.x] = second[1 - threadIdx.x][2];
+}
+__global__ void dynamic(int* out) {
+  extern __shared__ int all[];
+  all[threadIdx.x] = threadIdx.x;
+  __syncthreads();
+  out[threadIdx.x] += all[blockDim.x - 1 - threadIdx.x];
+}
+__global__ void misaligned(float* x) { *reinterpret_cast<float4*>(x + 1) = {}; }
+__global__ void write(float* x) { x[threadIdx.x] = 1; }
+__global__ void beyond_shared() {
+  __shared__ float tile[32];
+  float* p = tile;
+  p[threadIdx.x + 1] = 1;
+}
+__global__ void too_much_shared() {
+  __shared__ double a[100][64];
+  a[0][0] = 1;
+}
+int main(int, char** words) {
+  int out[2], *gpu;
+  float host[32];
+  cudaMalloc(&gpu, sizeof out);
+  switch (words[1][0]) {
+    case 'g':
+      typed<int, float><<<dim3(1),
+                          two>>>(5, 2.f, gpu);  // typed<<<1, 2>>>
+      dynamic<<<1, 2, 2 * sizeof(int)>>>(gpu);
+      cudaMemcpy(out, gpu, sizeof out, cudaMemcpyDeviceToHost);
+      printf("typed<<<1, 2>>> %d %d\n", out[0], out[1]);
+      break;
+    case 'm': misaligned<<<1, 1>>>((float*)gpu); break;
+    case 'h': write<<<1, 1>>>(host); break;
+    case 'l': write<<<1, 2048>>>((float*)gpu); break;
+    case 's': beyond_shared<<<1, 32>>>(); break;
+    case 'b': too_much_shared<<<1, 1>>>(); break;
+    case 'd': dynamic<<<1, 1>>>(gpu); break;
+    case 'w': *gpu = 1; break;
+    case 'n': write<<<1, 1>>>((float*)gpu); return 0;
+  }
+  cudaDeviceSynchronize();
+}
+)";
+
+TEST(SimtTry, CudasSyntaxAndEveryKindOfError) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const TemporaryFolder scratch;
+  const std::string file = scratch / "some cases.cu", name = "some cases";
+  write_text(file, cases);
+  write_text(scratch / "constants.h", "constexpr int two = 2;\n");
+  const Ended good = shell(make_try("FILE='" + file + "' ARGS=g"));
+  EXPECT_EQ(good.code, 0);
+  EXPECT_TRUE(has(good.output, "typed<<<1, 2>>> 8 7\n"));
+  const auto fails = [&](const std::string& word, std::initializer_list<std::string> says) {
+    const Ended end = shell("'" + build_folder() + "/try/programs/run/some cases' " + word);
+    EXPECT_EQ(end.code, 1) << end.output;
+    for (const std::string& words : says) EXPECT_TRUE(has(end.output, words));
+  };
+  fails("m", {"simt: misaligned: block (0,0,0): thread (0,0,0): undefined behaviour:\n",
+              "cases.cu:16:", "which requires 16 byte alignment"});
+  fails("h", {"cases.cu:40: invalid argument: an argument points to host memory"});
+  fails("l", {"cases.cu:41: invalid configuration argument: a block of (2048,1,1) threads"});
+  fails("s", {"cases.cu:21: a write of 4 bytes where it owns none",
+              "simt: beyond_shared: block (0,0,0): thread (31,0,0)"});
+  fails("b", {"simt: too_much_shared: block (0,0,0): thread (0,0,0) comes to 51200 bytes of "
+              "__shared__ variables, but a block can have 49152, at ",
+              "cases.cu:24:"});
+  fails("d", {"dynamic: block (0,0,0): launched with 0 bytes of shared memory, but uses 4"});
+  fails("w", {"host code wrote device memory", "cases.cu:45: a write where it owns no memory"});
+  fails("n", {"cases.cu:46: write was launched but never ran: nothing waited for it "
+              "(cudaDeviceSynchronize)"});
+}
+
+TEST(SimtTry, AFileThatIsNotThere) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const Ended missing = shell(make_try("FILE=nowhere.cu")), none = shell(make_try(""));
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_TRUE(has(missing.output, "try: nowhere.cu: no such file\n"));
+  EXPECT_EQ(none.code, 2);
+  EXPECT_TRUE(has(none.output, "try: which file? for example: make try FILE="));
+}
+
+TEST(SimtTry, GdbSeesTheThreadsOfABlock) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  if (shell("command -v gdb").code != 0) GTEST_SKIP() << "gdb is not installed";
+  const TemporaryFolder scratch;
+  write_text(scratch / "words", R"(break reduction.cu:27 if threadIdx.x == 5
+run
+print threadIdx
+info cuda kernels
+info cuda threads
+cuda lanes threadIdx.x + partial[t]
+cuda thread (100,0,0)
+print t + threadIdx.x
+cuda lanes t
+next
+print t
+cuda thread 300
+cuda thread 1
+delete
+continue
+cuda lanes 1
+)");
+  const Ended end =
+      shell(make_try("FILE=" + folder + "reduction.cu DEBUG=1 <" + (scratch / "words")));
+  if (end.output.find("ptrace") != std::string::npos) GTEST_SKIP() << "gdb may not trace here";
+  for (const std::string words :
+       {"$1 = {x = 5, y = 0, z = 0}",
+        "block_sums: grid (4,1,1) of blocks (256,1,1); block (0,0,0), thread (5,0,0)\n",
+        "threads 0-4 at reduction.cu:27, waits\nthread 5 at reduction.cu:27\n"
+        "threads 6-255 at reduction.cu:17, waits\n",
+        " 0-7   128 131 134 137 140 143  12  14\n 8-15   16 ",
+        "lanes 6-31 at reduction.cu:17, waits\n", "thread (100,0,0) at reduction.cu:17, waits\n",
+        "$2 = 200\n",
+        "24-31  120 121 122 123 124 125 126 127\nlanes 0-31 at reduction.cu:17, waits\n",
+        "$3 = 5\n", "cuda: no thread 300 in a block of (256,1,1)\n",
+        "thread (1,0,0) at reduction.cu:27, waits\n", "= 499500, should be 499500\n",
+        "exited normally", "cuda: "})
+    EXPECT_TRUE(has(end.output, words));
+}
+
+// What editors read: compile_commands.json.
+TEST(SimtTry, EditorsKnowHowEveryFileIsCompiled) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const Ended made = shell(
+      "env -u MAKEFLAGS -u MAKELEVEL make -s CUDA=0 compile_commands.json BUILD=" + build_folder());
+  ASSERT_EQ(made.code, 0) << made.output;
+  std::map<std::string, std::string> commands;
+  for (const auto& entry : nlohmann::json::parse(contents("compile_commands.json")))
+    commands[entry.at("file")] = entry.at("command");
+  EXPECT_TRUE(has(commands["kernels/gelu.cu"], "-DBAREVISION_GPU=simt_gpu"));
+  EXPECT_TRUE(has(commands["kernels/gelu.cpp"], "-DBAREVISION_ISA=avx2"));
+  for (const char* room : {"engine", "data", "models", "kernels", "bench"})
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(room)) {
+      const std::string path = entry.path(), kind = entry.path().extension();
+      const bool is_source = kind == ".cu" || kind == ".cpp";
+      if (!is_source || path == "bench/gpu_device.cpp") continue;  // which takes CUDA itself
+      EXPECT_TRUE(commands.contains(path)) << path;
+    }
+}
+
+}  // namespace
+}  // namespace bv::test
