@@ -222,6 +222,36 @@ cuda lanes 1
     EXPECT_TRUE(has(end.output, words));
 }
 
+// The other lanes wait in the shuffle of a function that the kernel calls.
+TEST(SimtTry, GdbShowsTheSameVariableInAllLanes) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  if (shell("command -v gdb").code != 0) GTEST_SKIP() << "gdb is not installed";
+  const TemporaryFolder scratch;
+  write_text(scratch / "sums.cu", R"(__device__ int sum(int x) {
+  for (int bits = 16; bits; bits /= 2) x += __shfl_xor_sync(~0u, x, bits);
+  return x;
+}
+__global__ void sums(int* out) {
+  const int mine = 2 * threadIdx.x;
+  const int total = sum(mine);
+  out[threadIdx.x] = total;
+}
+int main() {
+  int* out;
+  cudaMalloc(&out, 32 * sizeof *out);
+  sums<<<1, 32>>>(out);
+  return cudaDeviceSynchronize();
+}
+)");
+  write_text(scratch / "words", "break 8\nrun\ncuda lanes mine\ncuda lanes nothing\nkill\n");
+  const Ended end =
+      shell(make_try("FILE=" + (scratch / "sums.cu") + " DEBUG=1 <" + (scratch / "words")));
+  if (end.output.find("ptrace") != std::string::npos) GTEST_SKIP() << "gdb may not trace here";
+  EXPECT_TRUE(has(end.output, "24-31  48 50 52 54 56 58 60 62\nlane 0 at sums.cu:8\n"));
+  EXPECT_TRUE(has(end.output, "lanes 1-31 at sums.cu:7, waits\n"));
+  EXPECT_TRUE(has(end.output, "cuda: No symbol \"nothing\" in current context."));
+}
+
 // What editors read: compile_commands.json.
 TEST(SimtTry, EditorsKnowHowEveryFileIsCompiled) {
   if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
