@@ -183,6 +183,19 @@ TEST(SimtTry, AFileThatIsNotThere) {
   EXPECT_TRUE(has(none.output, "try: which file? for example: make try FILE="));
 }
 
+TEST(SimtTry, WhatTheStandInLeavesOutSaysSo) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const TemporaryFolder scratch;
+  write_text(scratch / "left_out.cu",
+             "__global__ void add(float* x) { atomicAdd(x, 1.f); }\n"
+             "int main() {\n  float* x;\n  cudaMallocManaged(&x, 4);\n}\n");
+  const Ended end = shell(make_try("FILE=" + (scratch / "left_out.cu")));
+  EXPECT_EQ(end.code, 2);
+  EXPECT_TRUE(has(end.output, "left_out.cu:1:42:   required from here"));
+  EXPECT_TRUE(has(end.output, "no atomics on floats on the stand-in"));
+  EXPECT_TRUE(has(end.output, "no managed memory on the stand-in: use cudaMalloc and cudaMemcpy"));
+}
+
 TEST(SimtTry, GdbSeesTheThreadsOfABlock) {
   if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
   if (shell("command -v gdb").code != 0) GTEST_SKIP() << "gdb is not installed";
