@@ -83,12 +83,13 @@ def select_level(level):
 
 
 def select_kernel(function=None):
-    """Selects the thread's frame in this function, else its innermost outside the stand-in."""
+    """Selects the thread's frame in the function of this name, else its innermost one outside the
+    stand-in."""
     outside = frame = gdb.newest_frame()
     while frame and is_of_the_stand_in(frame):
         frame = frame.older()
     outside = inner = frame or outside
-    while function and inner and inner.function() != function:
+    while function and inner and inner.name() != function:
         inner = inner.older()
     (inner or outside).select()
 
@@ -153,7 +154,7 @@ def by_place(block, threads, see):
     """{where a thread stands: [its numbers]}; calls see(number) while looking at each that can be."""
     home = block.running if look.at is None else look.at
     frame = gdb.selected_frame()
-    level, function = frame.level(), frame.function()
+    level, function = frame.level(), frame.name()
     places = {}
     try:
         for number in threads:
@@ -201,9 +202,15 @@ class Lanes(gdb.Command):
 
         places = by_place(block, range(first, min(first + 32, block.count())), see)
         if "?" in values.values():
-            gdb.parse_and_eval(words)  # says why
+            try:
+                gdb.parse_and_eval(words)
+            except gdb.error as e:
+                raise gdb.GdbError(f"cuda: {e}")
         width = max((len(v) for v in values.values()), default=1)
-        for row in range(0, 32, 8):
+        if width > 16:  # structures
+            for lane, value in values.items():
+                print(f"{lane:2}  {value}")
+        for row in range(0, 32, 8) if width <= 16 else ():
             print(f"{row:2}-{row + 7:<2}  " + " ".join(values.get(lane, "-").rjust(width) for lane in range(row, row + 8)))
         for where, numbers in places.items():
             print(f"lane{ranges([n - first for n in numbers])} {where}")

@@ -2,6 +2,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <concepts>
 #include <string>
 #include <type_traits>
 
@@ -85,3 +86,15 @@ T* shared_memory_of_launch() {
 }
 
 }  // namespace simt
+
+// What learners often begin with and the stand-in leaves out says so.
+template <class T>
+cudaError_t cudaMallocManaged(T**, size_t, unsigned = 1) {
+  static_assert(!sizeof(T), "no managed memory on the stand-in: use cudaMalloc and cudaMemcpy");
+  return cudaErrorNotSupported;
+}
+template <std::floating_point T>
+T atomicAdd(T*, std::type_identity_t<T>) {
+  static_assert(!sizeof(T), "no atomics on floats on the stand-in: sums would depend on the order");
+  return {};
+}

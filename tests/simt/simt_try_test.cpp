@@ -183,6 +183,19 @@ TEST(SimtTry, AFileThatIsNotThere) {
   EXPECT_TRUE(has(none.output, "try: which file? for example: make try FILE="));
 }
 
+TEST(SimtTry, WhatTheStandInLeavesOutSaysSo) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const TemporaryFolder scratch;
+  write_text(scratch / "left_out.cu",
+             "__global__ void add(float* x) { atomicAdd(x, 1.f); }\n"
+             "int main() {\n  float* x;\n  cudaMallocManaged(&x, 4);\n}\n");
+  const Ended end = shell(make_try("FILE=" + (scratch / "left_out.cu")));
+  EXPECT_EQ(end.code, 2);
+  EXPECT_TRUE(has(end.output, "left_out.cu:1:42:   required from here"));
+  EXPECT_TRUE(has(end.output, "no atomics on floats on the stand-in"));
+  EXPECT_TRUE(has(end.output, "no managed memory on the stand-in: use cudaMalloc and cudaMemcpy"));
+}
+
 TEST(SimtTry, GdbSeesTheThreadsOfABlock) {
   if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
   if (shell("command -v gdb").code != 0) GTEST_SKIP() << "gdb is not installed";
@@ -220,6 +233,36 @@ cuda lanes 1
         "thread (1,0,0) at reduction.cu:27, waits\n", "= 499500, should be 499500\n",
         "exited normally", "cuda: "})
     EXPECT_TRUE(has(end.output, words));
+}
+
+// The other lanes wait in the shuffle of a function that the kernel calls.
+TEST(SimtTry, GdbShowsTheSameVariableInAllLanes) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  if (shell("command -v gdb").code != 0) GTEST_SKIP() << "gdb is not installed";
+  const TemporaryFolder scratch;
+  write_text(scratch / "sums.cu", R"(__device__ int sum(int x) {
+  for (int bits = 16; bits; bits /= 2) x += __shfl_xor_sync(~0u, x, bits);
+  return x;
+}
+__global__ void sums(int* out) {
+  const int mine = 2 * threadIdx.x;
+  const int total = sum(mine);
+  out[threadIdx.x] = total;
+}
+int main() {
+  int* out;
+  cudaMalloc(&out, 32 * sizeof *out);
+  sums<<<1, 32>>>(out);
+  return cudaDeviceSynchronize();
+}
+)");
+  write_text(scratch / "words", "break 8\nrun\ncuda lanes mine\ncuda lanes nothing\nkill\n");
+  const Ended end =
+      shell(make_try("FILE=" + (scratch / "sums.cu") + " DEBUG=1 <" + (scratch / "words")));
+  if (end.output.find("ptrace") != std::string::npos) GTEST_SKIP() << "gdb may not trace here";
+  EXPECT_TRUE(has(end.output, "24-31  48 50 52 54 56 58 60 62\nlane 0 at sums.cu:8\n"));
+  EXPECT_TRUE(has(end.output, "lanes 1-31 at sums.cu:7, waits\n"));
+  EXPECT_TRUE(has(end.output, "cuda: No symbol \"nothing\" in current context."));
 }
 
 // What editors read: compile_commands.json.
