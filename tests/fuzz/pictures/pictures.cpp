@@ -53,9 +53,11 @@ class PictureFuzzer {
     if (seed.format == Format::png && !m.one_in(16)) sign_png(file);
     const std::vector<uint8_t> bytes(file.begin(), file.end());
     const int at_least = m.one_in(4) ? 1 + int(m.below(20)) : 0;
-    std::string problem = watched(number, bytes, [&] { return decode_image(bytes, at_least); });
+    const size_t scale = at_least ? 8 : 1;  // at most
+    std::string problem =
+        watched(number, bytes, scale, [&] { return decode_image(bytes, at_least); });
     if (have_turbojpeg && seed.format == Format::jpeg)
-      problem += watched(number, bytes, [&] {
+      problem += watched(number, bytes, 1, [&] {
         const JpegInfo info = inspect_jpeg(bytes);
         return upright(decode_jpeg_stb(bytes, info), info.orientation);
       });
@@ -63,7 +65,7 @@ class PictureFuzzer {
   }
 
  private:
-  std::string watched(uint64_t number, const std::vector<uint8_t>& bytes,
+  std::string watched(uint64_t number, const std::vector<uint8_t>& bytes, size_t scale,
                       const std::function<Image()>& decode) {
     std::string problem;
     size_t pixels = free_pixels + pixels_per_byte * bytes.size();
@@ -77,7 +79,7 @@ class PictureFuzzer {
         problem = "its pixels are not of its size";
       if (pixels > free_pixels + pixels_per_byte * bytes.size())
         problem = "has " + std::to_string(pixels) + " pixels";
-      pixels = size_t(image.width + 31) * size_t(image.height + 31);  // in whole MCUs
+      pixels = scale * scale * size_t(image.width + 31) * size_t(image.height + 31);  // whole MCUs
     } catch (const BadImage& bad) {
       const std::string line = bad.what();
       if (line.empty() || line.size() > 1000 || line.find('\n') != std::string::npos)
