@@ -147,7 +147,7 @@ int stubborn(const Words&) {
 int stop_by_sigterm(const Words&) {
   World world = own_world();
   const auto peers = connect_hosts(world, 1 << 16, 20);
-  signal(SIGTERM, world.rank == 1 ? [](int) { raise(SIGSTOP); } : [](int) {});
+  signal(SIGTERM, world.rank == 1 ? [](int) { while (true) raise(SIGSTOP); } : [](int) {});
   std::fprintf(stderr, "up %d\n", world.rank);
   while (true) sleep(1);
 }
