@@ -45,10 +45,12 @@ DataSets open_dataset(const DataOptions& given) {
     throw DataError("--val-fraction " + std::to_string(options.val_fraction) +
                     ": must be at least 0 and below 1");
   const DataKind kind = data_kind(options.path);
+  if (!options.val.empty() && kind != DataKind::photos)
+    throw DataError("--val " + options.val + ": goes with --data of folders of images");
   if (kind == DataKind::builtin) return open_builtin(options);
   if (kind == DataKind::synthetic) return open_synthetic(options);
   if (kind == DataKind::cifar) return open_cifar(options);
-  return is_split_folder(options.path) ? open_split_folder(options) : open_class_folders(options);
+  return open_folder(options);
 }
 
 namespace {

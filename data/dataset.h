@@ -1,7 +1,9 @@
 // Data sets: where images and labels come from. open_dataset recognises:
 //   CIFAR-10 binary folder   data_batch_*.bin, test_batch.bin, batches.meta.txt
-//   train/ and val/          (or validation/), each with one folder per class
-//   class folders            split by val_fraction, seeded, over the sorted files of each class
+//   train/ and val/          in any case, or training/, valid/, validation/, test/, testing/, or the
+//                            folder `val`; each with one folder per class. train/ alone is split
+//   class folders            split by val_fraction: the names of a class's files decide, so that a
+//                            file stays in its part as others come and go
 //   ""                       built-in mosaics, drawn on demand at any size
 //   "synthetic"              a pool of random images
 // Throws DataError naming the path and what is wrong with it.
@@ -58,12 +60,15 @@ struct DataSets {
   std::vector<std::string> classes;     // names in label order
   uint64_t fingerprint = 0;  // of the list of files (relative), their order, labels and classes
   std::string description;   // "CIFAR-10, 8336 train, 1017 val, 10 classes"
+  std::vector<std::string> notes = {};  // lines for the user
 };
 
 struct DataOptions {
-  std::string path;  // "", "synthetic" or a path
+  std::string path;      // "", "synthetic" or a path
+  std::string val = {};  // the folder of validation images, if it isn't in `path`
   double val_fraction = 0.1;
-  uint64_t seed = 0;   // of the split, and of generated images
+  uint64_t split_seed = 0;
+  uint64_t seed = 0;   // of generated images
   int image_size = 0;  // builtin, synthetic: the images' size; 0: 64 and 224
   int patch_size = 0;  // builtin: the mosaic's tiles have this size if it is a multiple of 8
   std::vector<std::string> classes;  // names, or their number as text; of folders: the folders'

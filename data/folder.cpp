@@ -3,8 +3,10 @@
 #include <cctype>
 #include <cmath>
 #include <filesystem>
+#include <initializer_list>
+#include <map>
 #include <memory>
-#include <numeric>
+#include <span>
 
 #include "data/file.h"
 #include "data/sources.h"
@@ -30,7 +32,7 @@ struct ClassFolder {
 struct Part {
   std::string path;
   std::vector<ClassFolder> classes;
-  int64_t ignored = 0;  // files whose names aren't an image's
+  std::map<std::string, int64_t> left_out = {};  // files that aren't read, by extension
 };
 
 class FolderDataset : public Dataset {
@@ -57,12 +59,21 @@ class FolderDataset : public Dataset {
 
 bool hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
-bool has_image_name(const fs::path& path) {
-  std::string extension = path.extension().string();
-  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  constexpr const char* known[] = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".pnm"};
-  return std::find(std::begin(known), std::end(known), extension) != std::end(known);
+std::string lower_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
 }
+
+bool is_one_of(const std::string& word, std::span<const char* const> words) {
+  return std::ranges::any_of(words, [&](const char* known) { return word == known; });
+}
+
+constexpr const char* formats = "JPEG, PNG, BMP, GIF and PPM";
+constexpr const char* read_extensions[] = {".jpg", ".jpeg", ".jpe", ".jfif", ".png",
+                                           ".bmp", ".gif",  ".ppm", ".pgm",  ".pnm"};
+// Images as well, which a user will miss.
+constexpr const char* other_extensions[] = {".webp", ".tif", ".tiff", ".heic", ".heif", ".avif",
+                                            ".jp2",  ".svg", ".dng",  ".cr2",  ".nef"};
 
 // What is in a folder and not hidden, sorted.
 std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
@@ -77,26 +88,27 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
 
 // Images in a folder, at any depth; links to folders are not followed.
 void scan_folder(const fs::path& root, const fs::path& folder, std::vector<std::string>& files,
-                 int64_t& ignored) {
+                 std::map<std::string, int64_t>& left_out) {
   for (const fs::directory_entry& entry : entries_of(folder)) {
     std::error_code error;  // a link to nothing is no image
     if (entry.is_directory(error) && !entry.is_symlink(error)) {
-      scan_folder(root, entry.path(), files, ignored);
+      scan_folder(root, entry.path(), files, left_out);
     } else if (entry.is_regular_file(error)) {
-      if (has_image_name(entry.path()))
+      const std::string extension = lower_case(entry.path().extension().string());
+      if (is_one_of(extension, read_extensions))
         files.push_back(entry.path().lexically_relative(root).string());
       else
-        ++ignored;
+        ++left_out[extension];
     }
   }
 }
 
-ClassFolder scan_class(const fs::path& root, const fs::path& folder, int64_t& ignored) {
+ClassFolder scan_class(const fs::path& root, const fs::path& folder,
+                       std::map<std::string, int64_t>& left_out) {
   ClassFolder found{.name = folder.filename().string(), .files = {}};
-  scan_folder(root, folder, found.files, ignored);
+  scan_folder(root, folder, found.files, left_out);
   if (found.files.empty())
-    throw DataError(folder.string() +
-                    ": a class folder without images (.jpg .jpeg .png .bmp .gif .ppm .pgm .pnm)");
+    throw DataError(folder.string() + ": a class folder without images (" + formats + " are read)");
   std::sort(found.files.begin(), found.files.end());
   return found;
 }
@@ -112,12 +124,17 @@ std::vector<fs::path> folders_in(const fs::path& path) {
 Part scan_part(const fs::path& root, const fs::path& path) {
   Part part{.path = path.string(), .classes = {}};
   const auto folders = folders_in(path);
+  std::error_code error;
+  if (folders.empty() && fs::exists(path / "data_batch_1", error))
+    throw DataError(part.path +
+                    ": CIFAR-10 for Python; take the binary version, cifar-10-binary.tar.gz, of "
+                    "www.cs.toronto.edu/~kriz/cifar.html");
   if (folders.empty())
     throw DataError(part.path +
                     ": no class folders in it (nor train/ and val/, nor CIFAR-10's "
                     "data_batch_1.bin)");
   for (const fs::path& folder : folders)
-    part.classes.push_back(scan_class(root, folder, part.ignored));
+    part.classes.push_back(scan_class(root, folder, part.left_out));
   if (part.classes.size() < 2)
     throw DataError(part.path + ": has one class, '" + part.classes[0].name +
                     "'; at least two class folders are needed");
@@ -149,29 +166,58 @@ std::vector<Item> all_items(const Part& part, const ClassList& classes) {
   return items;
 }
 
+// Where a file, of this path in its class's folder, stands when some are held out: the same whatever
+// other files there are.
+uint64_t draw(const std::string& class_name, const std::string& file, uint64_t seed) {
+  Fingerprint hash("split", {class_name, file});
+  hash.add(static_cast<int64_t>(seed));
+  return hash.value();
+}
+
 // Holds out the same fraction of each class, at least one image if it has two.
 void split(const Part& part, const ClassList& classes, const DataOptions& options,
            std::vector<Item>& train, std::vector<Item>& val) {
   for (size_t c = 0; c < part.classes.size(); ++c) {
-    const auto& files = part.classes[c].files;
+    const auto& [name, files] = part.classes[c];
+    const fs::path folder =
+        (fs::path(part.path).lexically_relative(options.path) / name).lexically_normal();
     const auto count = static_cast<int64_t>(files.size());
-    std::vector<int64_t> order(count);
-    std::iota(order.begin(), order.end(), 0);
-    RandomWords random(options.seed, random_split, static_cast<uint32_t>(c));
-    for (int64_t i = count - 1; i > 0; --i)
-      std::swap(order[i], order[random.below(static_cast<uint32_t>(i + 1))]);
+    std::vector<std::pair<uint64_t, int64_t>> drawn;
+    for (int64_t i = 0; i < count; ++i)
+      drawn.emplace_back(
+          draw(name, fs::path(files[i]).lexically_relative(folder), options.split_seed), i);
+    std::ranges::sort(drawn);
     int64_t held_out = std::llround(options.val_fraction * double(count));
     if (options.val_fraction > 0)
       held_out = std::clamp<int64_t>(held_out, count > 1 ? 1 : 0, count - 1);
     std::vector<bool> in_val(count);
-    for (int64_t i = 0; i < held_out; ++i) in_val[order[i]] = true;
+    for (int64_t i = 0; i < held_out; ++i) in_val[drawn[i].second] = true;
     for (int64_t i = 0; i < count; ++i)
       (in_val[i] ? val : train).push_back({files[i], classes.labels[c]});
   }
 }
 
+// "left out: 9 .webp files; JPEG, ... are read (mogrify -format jpg *.webp converts)"
+void note_left_out(std::map<std::string, int64_t> left_out, DataSets& sets) {
+  std::string images, convert;
+  int64_t others = 0;
+  for (const auto& [extension, count] : left_out) {
+    if (!is_one_of(extension, other_extensions)) {
+      others += count;
+      continue;
+    }
+    images += (images.empty() ? "" : ", ") + std::to_string(count) + " " + extension;
+    convert += " *" + extension;
+  }
+  if (!images.empty())
+    sets.notes.push_back("warning: images left out: " + images + "; " + formats +
+                         " are read (ImageMagick converts: mogrify -format jpg" + convert + ")");
+  if (others > 0) sets.description += ", other files ignored: " + std::to_string(others);
+}
+
 DataSets assemble(const DataOptions& options, ClassList classes, std::vector<Item> train,
-                  std::vector<Item> val, int64_t ignored, const std::string& how) {
+                  std::vector<Item> val, const Part& part, const std::string& how,
+                  const std::string& val_root) {
   Fingerprint print("folder", classes.names);
   for (const auto* items : {&train, &val}) {
     print.add(static_cast<int64_t>(items->size()));
@@ -183,9 +229,9 @@ DataSets assemble(const DataOptions& options, ClassList classes, std::vector<Ite
   DataSets sets{
       .kind = DataKind::photos, .classes = std::move(classes.names), .fingerprint = print.value()};
   sets.train = std::make_unique<FolderDataset>(options.path, std::move(train));
-  if (!val.empty()) sets.val = std::make_unique<FolderDataset>(options.path, std::move(val));
+  if (!val.empty()) sets.val = std::make_unique<FolderDataset>(val_root, std::move(val));
   sets.description = describe(options.path, sets, how);
-  if (ignored > 0) sets.description += ", other files ignored: " + std::to_string(ignored);
+  note_left_out(part.left_out, sets);
   return sets;
 }
 
@@ -194,38 +240,55 @@ bool has_folders(const fs::path& path) {
   return fs::is_directory(path, error) && !folders_in(path).empty();
 }
 
-fs::path val_folder(const fs::path& root) {
-  return has_folders(root / "val") ? root / "val" : root / "validation";
+// The first folder in `root` of one of these names, in any case, that has class folders.
+fs::path part_folder(const fs::path& root, std::initializer_list<const char*> names) {
+  const auto folders = folders_in(root);
+  for (const char* name : names)
+    for (const fs::path& folder : folders)
+      if (lower_case(folder.filename().string()) == name && has_folders(folder)) return folder;
+  return {};
+}
+fs::path train_folder(const fs::path& root) { return part_folder(root, {"train", "training"}); }
+fs::path val_folder(const DataOptions& options) {
+  if (!options.val.empty()) return options.val;
+  return part_folder(options.path, {"val", "valid", "validation", "test", "testing"});
+}
+
+DataSets open_parts(const DataOptions& options, const fs::path& train_path,
+                    const fs::path& val_path) {
+  const std::string val_root = options.val.empty() ? options.path : options.val;
+  Part train = scan_part(options.path, train_path), val = scan_part(val_root, val_path);
+  check_same_classes(train, val);
+  ClassList classes = order_classes(names_of(train), options);
+  auto train_items = all_items(train, classes), val_items = all_items(val, classes);
+  for (const auto& [extension, count] : val.left_out) train.left_out[extension] += count;
+  const std::string name = lower_case(val_path.filename().string());
+  return assemble(options, std::move(classes), std::move(train_items), std::move(val_items), train,
+                  name.starts_with("test") ? " (of " + val_path.filename().string() + "/)" : "",
+                  val_root);
+}
+
+DataSets open_and_split(const DataOptions& options, const fs::path& path) {
+  const Part part = scan_part(options.path, path);
+  ClassList classes = order_classes(names_of(part), options);
+  std::vector<Item> train, val;
+  split(part, classes, options, train, val);
+  return assemble(options, std::move(classes), std::move(train), std::move(val), part,
+                  " (split by --val-fraction)", options.path);
 }
 
 }  // namespace
 
 // A folder `train` with images and no folders is a class (next to `bus` and `car`).
-bool is_split_folder(const std::string& path) {
-  const bool train = has_folders(fs::path(path) / "train"), val = has_folders(val_folder(path));
-  if (train && !val)
-    throw DataError(path + ": has train/ but no val/ or validation/ with class folders in it");
-  if (val && !train) throw DataError(path + ": has val/ but no train/ with class folders in it");
-  return train;
-}
-
-DataSets open_split_folder(const DataOptions& options) {
-  const fs::path root(options.path);
-  const Part train = scan_part(root, root / "train"), val = scan_part(root, val_folder(root));
-  check_same_classes(train, val);
-  ClassList classes = order_classes(names_of(train), options);
-  auto train_items = all_items(train, classes), val_items = all_items(val, classes);
-  return assemble(options, std::move(classes), std::move(train_items), std::move(val_items),
-                  train.ignored + val.ignored, "");
-}
-
-DataSets open_class_folders(const DataOptions& options) {
-  const Part part = scan_part(options.path, options.path);
-  ClassList classes = order_classes(names_of(part), options);
-  std::vector<Item> train, val;
-  split(part, classes, options, train, val);
-  return assemble(options, std::move(classes), std::move(train), std::move(val), part.ignored,
-                  " (split by --val-fraction)");
+DataSets open_folder(const DataOptions& options) {
+  const fs::path train = train_folder(options.path), val = val_folder(options);
+  if (!options.val.empty())
+    return open_parts(options, train.empty() ? fs::path(options.path) : train, val);
+  if (train.empty() && !val.empty())
+    throw DataError(options.path + ": has " + val.filename().string() +
+                    "/ but no train/ with class folders in it");
+  if (train.empty()) return open_and_split(options, options.path);
+  return val.empty() ? open_and_split(options, train) : open_parts(options, train, val);
 }
 
 }  // namespace bv

@@ -11,13 +11,11 @@
 namespace bv {
 
 DataSets open_cifar(const DataOptions&);
-DataSets open_split_folder(const DataOptions&);  // train/ and val/
-DataSets open_class_folders(const DataOptions&);
+DataSets open_folder(const DataOptions&);
 DataSets open_builtin(const DataOptions&);
 DataSets open_synthetic(const DataOptions&);
 
 bool is_cifar_folder(const std::string& path);
-bool is_split_folder(const std::string& path);  // throws if only one part exists
 
 // Classes in the order of --classes, which may be their number or all their names in any order.
 struct ClassList {

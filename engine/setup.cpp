@@ -103,7 +103,9 @@ std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelCon
 // Classes are in the order of the weights' head unless --classes gives one.
 DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::string>& notes) {
   DataSets data = open_dataset({.path = o.data,
+                                .val = o.val,
                                 .val_fraction = o.val_fraction,
+                                .split_seed = o.split_seed,
                                 .seed = o.seed,
                                 .image_size = o.image_size.value_or(0),
                                 .patch_size = o.patch_size.value_or(0),
@@ -204,6 +206,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
 
   auto [file, from] = read_weights(o, s.model);
   s.data = open_data(o, from, s.notes);
+  s.notes.insert(s.notes.end(), s.data.notes.begin(), s.data.notes.end());
   o.classes = s.data.classes;
   resolve_batch(o, s.replicas, s.data.train->size());
   // Pixels are normalised as the weights were trained with, unless told otherwise.

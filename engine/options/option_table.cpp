@@ -25,9 +25,13 @@ constexpr OptionRow data_rows[] = {
      "a CIFAR-10 binary folder, a folder with train/ and val/, a folder of class folders, or "
      "'synthetic' (random pixels, for speed tests); default: the built-in set, drawn on the fly",
      any, new_run},
+    {"val", "DIR", &O::val, "folder of validation images, with the same class folders", any,
+     new_run},
     {"val_fraction", "X", &O::val_fraction,
      "fraction of each class held out for validation if the folder has no val/", inner_fraction,
      new_run},
+    {"split_seed", "N", &O::split_seed,
+     "another choice of the images that --val-fraction holds out", any, new_run},
     {"classes", "N|A,B,..", &O::classes,
      "number of classes, or their names in label order; default: the data's", any, new_run},
     {"image_size", "N", &O::image_size,
@@ -42,7 +46,7 @@ constexpr OptionRow data_rows[] = {
      between(1e-3, 1e3)},
     {"augment", "none|basic", &O::augment, "basic: random crop and flip of training images"},
     {"on_bad_image", "fail|skip", &O::on_bad_image,
-     "what to do with an image that can't be decoded", any, new_run},
+     "what to do with an image that can't be decoded", any, any_time},
 };
 
 constexpr OptionRow model_rows[] = {
@@ -70,7 +74,8 @@ constexpr OptionRow step_rows[] = {
     {"local_batch", "N", &O::local_batch, "the same per process, instead of --batch", count,
      new_run},
     {"accumulate", "N", &O::accumulate, "batches per update", between(1, 1e6)},
-    {"eval_every", "N", &O::eval_every, "epochs from one evaluation to the next", count},
+    {"eval_every", "N", &O::eval_every, "epochs from one evaluation to the next", count,
+     recipe_or_resume},
     {"seed", "N", &O::seed, "random seed; the same seed gives the same weights", any, new_run},
 };
 

@@ -25,7 +25,9 @@ struct Options {
   std::string precision = "auto";  // auto fp32 fp16 bf16
   // data
   std::string data;  // path, "synthetic", or empty: the built-in set
+  std::string val;
   double val_fraction = 0.1;
+  uint64_t split_seed = 0;
   std::vector<std::string> classes;                // names; empty: the data's
   std::optional<std::array<double, 3>> mean, std;  // of pixels in 0-1
   std::optional<int> image_size, patch_size;

@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/files/checkpoint.h"
 #include "engine/options/config.h"
+#include "engine/training/run_folder.h"
 
 namespace bv {
 namespace {
@@ -33,6 +34,7 @@ bool is_free(const std::vector<std::string>& names) {
   const auto has = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
   const bool known = std::ranges::all_of(names, [](const std::string& name) {
     return name == "config.json" || name == "config.json.partial" || name == "metrics.jsonl" ||
+           name == val_list_name || name == std::string(val_list_name) + ".partial" ||
            name == run_lock_name || is_unfinished_checkpoint(name);
   });
   return names.empty() || (known && (has(run_lock_name) || has("metrics.jsonl")));

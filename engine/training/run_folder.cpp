@@ -9,6 +9,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/file_io.h"
+#include "engine/base/text.h"
 #include "engine/options/config.h"
 
 namespace bv {
@@ -21,6 +22,20 @@ void check_finite(const Checkpoint& c, const std::string& advice) {
     if (!std::ranges::all_of(tensor.data, finite))
       throw RunError("step " + std::to_string(c.step) + ": the update made " + name +
                      " not finite" + advice);
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  OutputFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.finish();
+}
+
+// A path a line.
+std::string list_of(const Dataset& data) {
+  std::string text;
+  for (int64_t i = 0; i < data.size(); ++i)
+    text += printable(data.name(i), std::string::npos) + "\n";
+  return text;
 }
 
 }  // namespace
@@ -37,16 +52,16 @@ RunFolder::~RunFolder() {
   if (!new_ || std::filesystem::exists(folder / "last", ignored)) return;
   std::filesystem::remove(folder / "config.json", ignored);
   std::filesystem::remove(folder / "metrics.jsonl", ignored);
+  std::filesystem::remove(folder / val_list_name, ignored);
 }
 
 void RunFolder::begin(const RunHead& head) {
   if (!first_) return;
   const Options& o = setup_.options;
   new_ = o.resume.empty();
-  OutputFile config(o.out + "/config.json");
-  const std::string text = config_to_json(o);
-  config.write(std::as_bytes(std::span(text)));
-  config.finish();
+  write_text(o.out + "/config.json", config_to_json(o));
+  if (setup_.data.kind == DataKind::photos && setup_.data.val)
+    write_text(o.out + "/" + val_list_name, list_of(*setup_.data.val));
   log_ = std::make_unique<RunLog>(
       RunLog::Settings{.path = o.out + "/metrics.jsonl",
                        .resumed_step = setup_.checkpoint ? head.steps_done : -1,

@@ -10,6 +10,9 @@
 
 namespace bv {
 
+// The validation images, where they are files: a path a line.
+inline constexpr const char* val_list_name = "val.txt";
+
 class RunFolder {
  public:
   RunFolder(const Setup&, Communicator*);

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 DataSets open(const std::string& path, std::vector<std::string> classes = {}, uint64_t seed = 0) {
   return open_dataset(
-      {.path = path, .val_fraction = 0.25, .seed = seed, .classes = std::move(classes)});
+      {.path = path, .val_fraction = 0.25, .split_seed = seed, .classes = std::move(classes)});
 }
 
 void expect_refused(const DataOptions& options, const std::vector<std::string>& words) {
@@ -146,10 +146,78 @@ TEST(Dataset, TrainAndVal) {
   }
   TemporaryFolder half;
   make_classes(half / "train", {"bus", "car"}, 3);
-  expect_refused({.path = half.path()}, {half.path(), "no val/"});
+  const DataSets sets = open(half.path());  // split as class folders are
+  EXPECT_EQ(sets.train->size(), 4);
+  EXPECT_EQ(sets.val->size(), 2);
+  EXPECT_TRUE(has(sets.description, "(split by --val-fraction)"));
   TemporaryFolder vehicles;  // a class named train
   make_classes(vehicles.path(), {"train", "bus"}, 3);
   EXPECT_EQ(open(vehicles.path()).classes, (std::vector<std::string>{"bus", "train"}));
+}
+
+// As labelling tools export them.
+TEST(Dataset, PartsByOtherNames) {
+  const auto parts = [](const std::string& train, const std::string& val) {
+    TemporaryFolder folder;
+    make_classes(folder / train, {"bus", "car"}, 3);
+    make_classes(folder / val, {"bus", "car"}, 2);
+    const DataSets sets = open(folder.path());
+    EXPECT_EQ(sets.classes, (std::vector<std::string>{"bus", "car"})) << train << " " << val;
+    EXPECT_EQ(sets.val->size(), 4);
+    return sets.description;
+  };
+  parts("Train", "Val");
+  parts("training", "valid");
+  EXPECT_FALSE(has(parts("TRAIN", "Validation"), "(of"));
+  EXPECT_TRUE(has(parts("train", "test"), "4 val (of test/), 2 classes"));
+  TemporaryFolder three;
+  make_classes(three / "train", {"bus", "car"}, 3);
+  make_classes(three / "test", {"bus", "car"}, 1);
+  make_classes(three / "valid", {"bus", "car"}, 2);
+  EXPECT_EQ(open(three.path()).val->size(), 4);
+}
+
+TEST(Dataset, ValidationImagesOfAnotherFolder) {
+  TemporaryFolder train, val;
+  make_classes(train.path(), {"bus", "car"}, 3);
+  make_classes(val.path(), {"bus", "car"}, 2);
+  const DataSets sets = open_dataset({.path = train.path(), .val = val.path()});
+  EXPECT_EQ(sets.train->size(), 6);
+  EXPECT_EQ(sets.val->size(), 4);
+  EXPECT_EQ(sets.val->name(0), val / "bus/0.ppm");
+  EXPECT_EQ(sets.val->image(0, 0).width, 9);
+  expect_refused({.path = train.path(), .val = val / "nowhere"}, {"nowhere", "can't be read"});
+  expect_refused({.path = "", .val = val.path()}, {"--val", "folders of images"});
+}
+
+// The names decide, so that a file stays in its part as others come and go, and with any --seed.
+TEST(Dataset, ASplitIsOfFileNames) {
+  TemporaryFolder folder;
+  make_classes(folder.path(), {"bus", "car"}, 40);
+  const auto val_of = [&] { return names_of(*open(folder.path()).val); };
+  const auto before = val_of();
+  EXPECT_EQ(names_of(*open_dataset({.path = folder.path(), .val_fraction = .25, .seed = 9}).val),
+            before);
+  write_ppm(folder / "bus/new.ppm", 9, 7, 1);
+  fs::remove(folder / "car/7.ppm");
+  size_t moved = 0;
+  for (const std::string& name : val_of()) moved += std::ranges::find(before, name) == before.end();
+  EXPECT_LE(moved, 2u);
+}
+
+TEST(Dataset, ImagesOfOtherFormatsAreMissed) {
+  TemporaryFolder folder;
+  make_classes(folder.path(), {"bus", "car"}, 3);
+  for (const char* file : {"bus/a.webp", "bus/b.WEBP", "car/c.heic", "car/notes.txt"})
+    write_text(folder / file, "x");
+  fs::rename(folder / "bus/0.ppm", folder / "bus/0.JFIF");
+  const DataSets sets = open(folder.path());
+  EXPECT_EQ(sets.train->size() + sets.val->size(), 6);
+  ASSERT_EQ(sets.notes.size(), 1u);
+  EXPECT_EQ(sets.notes[0],
+            "warning: images left out: 1 .heic, 2 .webp; JPEG, PNG, BMP, GIF and PPM are read "
+            "(ImageMagick converts: mogrify -format jpg *.heic *.webp)");
+  EXPECT_TRUE(has(sets.description, "other files ignored: 1"));
 }
 
 TEST(Dataset, RefusedFolders) {
@@ -162,6 +230,9 @@ TEST(Dataset, RefusedFolders) {
   expect_refused({.path = folder.path()}, {folder / "words", "without images"});
   expect_refused({.path = folder / "words/a.txt"}, {"is a file"});
   expect_refused({.path = "", .val_fraction = 1}, {"--val-fraction"});
+  TemporaryFolder python;
+  write_text(python / "data_batch_1", "pickle");
+  expect_refused({.path = python.path()}, {"CIFAR-10 for Python", "cifar-10-binary.tar.gz"});
 }
 
 TEST(Dataset, Cifar) {
