@@ -169,9 +169,10 @@ std::vector<Item> all_items(const Part& part, const ClassList& classes) {
 // Where a file, of this path in its class's folder, stands when some are held out: the same whatever
 // other files there are.
 uint64_t draw(const std::string& class_name, const std::string& file, uint64_t seed) {
-  Fingerprint hash("split", {class_name, file});
-  hash.add(static_cast<int64_t>(seed));
-  return hash.value();
+  const uint64_t name = Fingerprint("split", {class_name, file}).value();
+  const Philox4 words =
+      philox(seed, static_cast<uint32_t>(name), static_cast<uint32_t>(name >> 32), 0, random_split);
+  return uint64_t{words.at[0]} << 32 | words.at[1];
 }
 
 // Holds out the same fraction of each class, at least one image if it has two.

@@ -54,7 +54,8 @@ struct Convert {
     } else if (row.is_choice() && std::ranges::find(choices, item()) == choices.end()) {
       refuse("must be one of " + join(choices, ", ") + suggestion(item(), choices));
     }
-    if (item().empty() && row.name != "data" && row.name != "weights") refuse("must not be empty");
+    const bool may_be_empty = row.name == "data" || row.name == "weights" || row.name == "val";
+    if (item().empty() && !may_be_empty) refuse("must not be empty");
     if (item().find('\0') != std::string::npos) refuse("contains a zero byte");
     out = item();
   }

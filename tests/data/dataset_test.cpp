@@ -20,8 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 
 DataSets open(const std::string& path, std::vector<std::string> classes = {}, uint64_t seed = 0) {
-  return open_dataset(
-      {.path = path, .val_fraction = 0.25, .split_seed = seed, .classes = std::move(classes)});
+  return open_dataset({.path = path,
+                       .val_fraction = 0.25,
+                       .split_seed = seed,
+                       .seed = seed,
+                       .classes = std::move(classes)});
 }
 
 void expect_refused(const DataOptions& options, const std::vector<std::string>& words) {
