@@ -102,8 +102,11 @@ int run(const std::vector<std::string>& argv) {
     std::fputs(line.print->text.c_str(), line.print->exit_code ? stderr : stdout);
     return line.print->exit_code;
   }
-  // With -n this is the launcher, whatever another launcher has put into the environment.
-  if (line.values.contains("nproc") && !is_launched_worker()) return launch(line, argv);
+  // With -n this is the launcher, whatever a RANK is left in the environment.
+  if (line.values.contains("nproc") && !is_launched_worker()) {
+    refuse_other_launchers();
+    return launch(line, argv);
+  }
   const std::optional<World> world = world_from_environment();
   return world ? work(line, *world) : launch(line, argv);
 }

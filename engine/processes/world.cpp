@@ -1,5 +1,6 @@
 #include "engine/processes/world.h"
 
+#include <array>
 #include <cstdlib>
 
 #include "engine/base/error.h"
@@ -101,6 +102,16 @@ World from_slurm() {
 }  // namespace
 
 bool is_launched_worker() { return variable(shared_fd_variable).has_value(); }
+
+void refuse_other_launchers() {
+  for (const auto& [launcher, sign, size] :
+       {std::array{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+        std::array{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+        std::array{"torchrun", "TORCHELASTIC_RUN_ID", "WORLD_SIZE"}})
+    if (variable(sign) && parse_integer(text_of(size)).value_or(1) > 1)
+      throw UserError(std::string(launcher) + " has started " + printable(text_of(size)) +
+                      " ranks already (" + size + " in the environment): leave out -n");
+}
 
 std::optional<World> world_from_environment() {
   if (variable(torchrun.rank) || variable(torchrun.size)) return from_torchrun();

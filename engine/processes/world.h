@@ -23,6 +23,11 @@ inline constexpr const char* shared_fd_variable = "BAREVISION_SHARED_FD";
 
 // Whether our own launcher has started this process.
 bool is_launched_worker();
+
+// Throws UserError where mpirun, srun or torchrun have started this process as one of several: each
+// would start a run of its own.
+void refuse_other_launchers();
+
 // Nothing if no such variables are set. Throws UserError if they are incomplete or contradictory.
 std::optional<World> world_from_environment();
 

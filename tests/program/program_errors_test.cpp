@@ -325,6 +325,13 @@ TEST_F(ProgramErrors, OfTheEnvironment) {
   EXPECT_EQ(with("RANK", "x\x1b", words).code, 2);
   EXPECT_EQ(with("RANK", "x", "-n 1 " + words).code, 0);  // with -n this is the launcher
   fs::remove_all(in("run"));
+  const Finished twice =
+      run_program(folder_.path(), "-n 2 " + words,
+                  {.environment = {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}}});
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_EQ(twice.errors,
+            "mpirun has started 2 ranks already (OMPI_COMM_WORLD_SIZE in the environment): leave "
+            "out -n\n");
   EXPECT_EQ(with("OMP_NUM_THREADS", "1,2", words).code, 0);
   EXPECT_EQ(with("BAREVISION_MODELS", in("nowhere"), words).errors,
             in("nowhere") + ": can't be read: No such file or directory\n");
