@@ -39,8 +39,7 @@ class HeldSignals {
   HeldSignals() {
     sigemptyset(&set_);
     sigaddset(&set_, SIGCHLD);
-    for (const int number : stop_signals())
-      if (!is_ignored(number)) sigaddset(&set_, number);
+    for (const int number : stop_signals()) sigaddset(&set_, number);
     sigprocmask(SIG_BLOCK, &set_, &before_);
     // No SIGCHLD for stopped children; SIG_DFL, or exits would not be signalled.
     struct sigaction action {};

@@ -42,12 +42,11 @@ void on_stop(int number) {
 
 std::span<const int> stop_signals() {
   static constexpr int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-  return numbers;
-}
-
-bool is_ignored(int number) {
-  struct sigaction action {};
-  return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+  static const bool hangs_up = [] {
+    struct sigaction before {};
+    return sigaction(SIGHUP, nullptr, &before) != 0 || before.sa_handler != SIG_IGN;
+  }();
+  return {numbers, hangs_up ? 3u : 2u};
 }
 
 int stop_signal() { return stop_number; }
@@ -59,7 +58,6 @@ void catch_stop_signals() {
   sigset_t caught;
   sigemptyset(&caught);
   for (const int number : stop_signals()) {
-    if (is_ignored(number)) continue;
     sigaddset(&caught, number);
     if (sigaction(number, &action, nullptr) != 0)
       throw RunError(std::string("can't catch signals: ") + std::strerror(errno));

@@ -4,8 +4,7 @@
 
 namespace bv {
 
-std::span<const int> stop_signals();
-bool is_ignored(int number);  // as nohup ignores SIGHUP: it stays so
+std::span<const int> stop_signals();  // without SIGHUP where nohup has it ignored
 
 // The first stop signal received, else 0. Another one, a second later, ends the process.
 int stop_signal();

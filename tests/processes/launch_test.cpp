@@ -147,7 +147,7 @@ TEST(Launch, NamesTheFirstOfSeveralDeaths) {
   Child run = launcher(2, "in-turn");
   wait_until_up(run);
   kill(run.pid(), SIGSTOP);  // it sees both at once
-  usleep(500000);
+  usleep(1500000);
   kill(run.pid(), SIGCONT);
   const Ending ending = end_of(run, 7);
   EXPECT_EQ(count(ending.errors, "rank 1 ended with exit code 7\n"), 1u) << ending.errors;

@@ -31,6 +31,8 @@ Child::Child(const std::function<int()>& body) {
   if (pid_ < 0) throw std::runtime_error("fork");
   if (pid_ == 0) {
     setpgid(0, 0);
+    // Whoever runs the tests may have these ignored.
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_DFL);
     dup2(ends[1], STDERR_FILENO);
     close(ends[0]), close(ends[1]);
     int code = 99;
