@@ -266,11 +266,14 @@ asan:
 	@$(MAKE) BUILD=$(BUILD)/sanitized CUDA=0 OPT=-O1 SANITIZE="$(sanitizers)" test FILTER="$(FILTER)"
 
 # The host's threads under the thread sanitizer, which knows neither the stand-in's fibers nor GNU
-# OpenMP (tests/tsan.txt). setarch -R: it wants memory where address randomisation may put something.
+# OpenMP's barriers, hence one OpenMP thread. setarch -R: it wants memory where address randomisation
+# may put something. Left out: what must end within seconds, which it slows down too much.
+tsan_suites := Collectives* TcpCommunicator* Rendezvous* Loader* Photos* CpuStream* Trainer* Stages* Log* Checkpoint* Resnet*
 tsan:
-	@$(MAKE) BUILD=$(BUILD)/tsan CUDA=0 SIMT=0 OPT=-O1 SANITIZE=-fsanitize=thread $(BUILD)/tsan/launcher $(BUILD)/tsan/tests
-	@TSAN_OPTIONS="suppressions=tests/tsan.txt halt_on_error=1 exitcode=66" BAREVISION_MODELS=$(CURDIR)/models OMP_WAIT_POLICY=passive \
-	  setarch -R $(BUILD)/tsan/tests --gtest_brief=1 --gtest_filter='-KernelTable*:ModelOperations*:Chaos*'
+	@$(MAKE) BUILD=$(BUILD)/tsan CUDA=0 SIMT=0 OPT=-O1 SANITIZE=-fsanitize=thread $(BUILD)/tsan/tests
+	@TSAN_OPTIONS="suppressions=tests/tsan.txt exitcode=66" BAREVISION_MODELS=$(CURDIR)/models OMP_THREAD_LIMIT=1 \
+	  setarch -R $(BUILD)/tsan/tests --gtest_brief=1 \
+	  --gtest_filter='$(subst $(space),:,$(tsan_suites))-Collectives.NoticeAPeerThatDied'
 
 # Runs that are killed, stopped, denied their files, and resumed, for SECONDS; ends with a table.
 SECONDS ?= 600

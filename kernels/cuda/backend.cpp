@@ -202,7 +202,10 @@ int device_count(std::string* why_none) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaSuccess && count > 0) return count;
-  if (why_none) *why_none = error == cudaSuccess ? "no GPU" : cudaGetErrorString(error);
+  if (why_none)
+    *why_none = error == cudaSuccess                   ? "none found"
+                : error == cudaErrorInsufficientDriver ? "no NVIDIA driver for CUDA 13"
+                                                       : cudaGetErrorString(error);
   return 0;
 }
 
