@@ -160,44 +160,36 @@ TEST(TcpCommunicator, WhoIsStoppedInASaveIsNoticed) {
   kill(ranks[1]->pid(), SIGKILL);
 }
 
+// A rank that meets the others and then sends these words instead of frames.
+std::unique_ptr<Child> start_broken_rank(int rank, int size, int port,
+                                         const std::vector<uint32_t>& words) {
+  return std::make_unique<Child>([=] {
+    const auto sockets = meet_over_network(world_of(rank, size, port), 5);
+    send(sockets[0].fd(), words.data(), words.size() * sizeof words[0], MSG_NOSIGNAL);
+    sleep(30);
+    return 0;
+  });
+}
+int sum_once(Communicator& peers) {
+  peers.all_reduce_scalar(1);
+  return 0;
+}
+
 // One that says how much it sends, and then no more, delays nobody's heartbeat.
 TEST(TcpCommunicator, HalfAFrameHoldsUpNobody) {
   const int port = free_port();
-  Ranks ranks;
-  ranks.push_back(start_rank(0, 3, port, 2, [](Communicator& peers) {
-    peers.all_reduce_scalar(1);
-    return 0;
-  }));
-  ranks.push_back(start_rank(1, 3, port, 2, [](Communicator& peers) {
-    peers.all_reduce_scalar(1);
-    return 0;
-  }));
-  ranks.push_back(std::make_unique<Child>([port] {
-    const auto sockets = meet_over_network(world_of(2, 3, port), 2);
-    const uint32_t half[] = {0, 1000, 0};
-    send(sockets[0].fd(), half, sizeof half, MSG_NOSIGNAL);
-    sleep(30);
-    return 0;
-  }));
-  expect_failure(*ranks[0], "rank 0: rank 2 has not answered for 2 s (--timeout)\n");
-  expect_failure(*ranks[1], "");
+  const auto first = start_rank(0, 3, port, 2, sum_once),
+             second = start_rank(1, 3, port, 2, sum_once);
+  const auto broken = start_broken_rank(2, 3, port, {0, 1000, 0});
+  expect_failure(*first, "rank 0: rank 2 has not answered for 2 s (--timeout)\n");
+  expect_failure(*second, "");
 }
 
 TEST(TcpCommunicator, AFrameLargerThanAnyIsNotReadIntoMemory) {
   const int port = free_port();
-  Ranks ranks;
-  ranks.push_back(start_rank(0, 2, port, 5, [](Communicator& peers) {
-    peers.all_reduce_scalar(1);
-    return 0;
-  }));
-  ranks.push_back(std::make_unique<Child>([port] {
-    const auto sockets = meet_over_network(world_of(1, 2, port), 5);
-    const uint32_t head[] = {0, 0xffffffffu};
-    send(sockets[0].fd(), head, sizeof head, MSG_NOSIGNAL);
-    sleep(30);
-    return 0;
-  }));
-  expect_failure(*ranks[0], "rank 0: rank 1 sent what is no message of this program\n");
+  const auto first = start_rank(0, 2, port, 5, sum_once);
+  const auto broken = start_broken_rank(1, 2, port, {0, 0xffffffffu});
+  expect_failure(*first, "rank 0: rank 1 sent what is no message of this program\n");
 }
 
 TEST(TcpCommunicator, NamesWhoDoesntCome) {
