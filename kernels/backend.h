@@ -3,6 +3,8 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -13,8 +15,16 @@ namespace bv {
 
 using Event = struct OpaqueEvent*;
 
-// Collectives over all processes of a run. Every rank makes the same calls in the same order with
-// the same counts, and ends with the same bits, which do not depend on timing.
+// One message between two ranks of a communicator.
+struct Transfer {
+  void* data;
+  size_t bytes;
+  int peer;
+  bool send;  // else it is received
+};
+
+// Collectives over all processes of a run, or over a group of them. Every rank makes the same calls
+// in the same order with the same counts, and ends with the same bits, which do not depend on timing.
 class Communicator {
  public:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -26,6 +36,18 @@ class Communicator {
   // data [size, count]: each rank has filled its own row and receives the others.
   virtual void all_gather(float* data, size_t count, Stream) = 0;
   virtual void broadcast(void* data, size_t bytes, int root, Stream) = 0;
+  // data [size, count]: each rank ends with the sum over the ranks of its own row; the other rows are
+  // undefined afterwards.
+  virtual void reduce_scatter(float*, size_t, Stream) { throw std::logic_error("reduce_scatter"); }
+  // All of them at once: none waits for another of the same call. Between two ranks, the n-th send
+  // goes to the n-th receive. Ranks that have nothing to send or receive need not call it.
+  virtual void exchange(std::span<const Transfer>, Stream) { throw std::logic_error("exchange"); }
+  // A communicator for some of these ranks, with streams of its own order: every rank calls it with
+  // the group that it will be in, so that the groups share out all ranks. Ranks are numbered in the
+  // order of the list. It must not outlive this one.
+  virtual std::unique_ptr<Communicator> group(std::span<const int> ranks) {
+    throw std::logic_error("group of " + std::to_string(ranks.size()));
+  }
   virtual void barrier() = 0;  // the host waits for the other hosts
   // Sums one host value per rank.
   virtual double all_reduce_scalar(double x) {
