@@ -152,7 +152,14 @@ $(BUILD)/launcher: $(program) $(objects) $(gpu_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
 
-compile = @mkdir -p $(@D) && echo "compile   $<$(1)" && $(CXX) $(CPPFLAGS) $(CXXFLAGS)
+# "compile   [12/217] FILE": of how many, a dry run counts when the first file is compiled.
+ifeq ($(COUNTING),)
+number = $(eval started += x)[$(words $(started))/$(eval total := $(or $(total),$(shell \
+  COUNTING=1 $(MAKE) -n $(MAKEOVERRIDES) $(MAKECMDGOALS) 2>/dev/null | grep -c ^counted)))$(total)]
+compile = @mkdir -p $(@D) && echo "compile   $(number) $<$(1)" && $(CXX) $(CPPFLAGS) $(CXXFLAGS)
+else
+compile = counted
+endif
 $(BUILD)/obj/avx2/%.o: %.cpp | check-packages
 	$(call compile, (avx2)) $(kernel_flags) $(avx2) -DBAREVISION_ISA=avx2 -c -o $@ $<
 $(BUILD)/obj/avx512/%.o: %.cpp | check-packages
@@ -165,7 +172,7 @@ $(BUILD)/obj/simt/%.o: %.cu | check-packages
 $(BUILD)/obj/simt/%.o: %.cpp | check-packages
 	$(call compile, (simt)) $(simt_flags) -c -o $@ $<
 # What ptxas reports about each kernel goes into a file next to the object (make resources).
-nvcc_compile = @mkdir -p $(@D) && echo "compile   $< (cuda$(1))" && $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(2) -I. \
+nvcc_compile = $(if $(COUNTING),counted,@mkdir -p $(@D) && echo "compile   $(number) $< (cuda$(1))" &&) $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(2) -I. \
   -DBAREVISION_GPU=cuda_gpu -Xcompiler=-Wall,-march=x86-64-v3 -Xptxas=-v,-warn-spills -Wno-deprecated-gpu-targets \
   -MMD -MP -MF $(@:.o=.d) -c -o $@ $< >$(@:.o=.ptxas) 2>&1; \
   code=$$?; grep -vE '^ptxas info|bytes stack frame' $(@:.o=.ptxas) >&2; exit $$code
@@ -178,11 +185,13 @@ $(BUILD)/obj/cuda/%.o: %.cpp | check-packages
 	$(call compile, (cuda)) $(cuda_host_flags) -c -o $@ $<
 $(BUILD)/dist/obj/%.o: %.cpp | check-packages
 	$(call compile, (cuda)) $(cuda_host_flags) -c -o $@ $<
-# The choice of the last build; dependents are rebuilt when it changes.
+# The choice of the last build; dependents are rebuilt when it changes. A dry run would take it as
+# changed.
+checked_each_time := $(if $(COUNTING),,always)
 remember = @mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
-$(BUILD)/cuda_arch: always
+$(BUILD)/cuda_arch: $(checked_each_time)
 	$(call remember,$(cuda_arch))
-$(BUILD)/choices: always
+$(BUILD)/choices: $(checked_each_time)
 	$(call remember,$(VERSION) simt $(SIMT) cuda $(NVCC) nccl $(NCCL) cudnn $(CUDNN) jpeg $(TURBOJPEG) sodium $(SODIUM))
 choosing := $(shell grep -rlE 'BAREVISION_(VERSION|SIMT|CUDA|NCCL|CUDNN|TURBOJPEG|SODIUM)' --include='*.cpp' .)
 $(foreach room,obj obj/simt obj/cuda asan,$(patsubst %.cpp,$(BUILD)/$(room)/%.o,$(choosing:./%=%) \

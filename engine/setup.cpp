@@ -4,7 +4,9 @@
 
 #include "data/loader.h"
 #include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/options/config.h"
+#include "engine/training/plan.h"
 #include "models/resnet.h"
 #include "models/vit.h"
 
@@ -136,6 +138,7 @@ void load_resumed(Setup& s) {
   Checkpoint& c = *s.checkpoint;
   if (c.model != s.model.name)
     throw UserError(o.out + "/last: a checkpoint of " + c.model + ", not of " + s.model.name);
+  refuse_edits(o, c.options);
   if (c.data_fingerprint != s.data.fingerprint)
     throw UserError((o.data.empty() ? "the built-in data" : o.data) +
                     ": its files or classes have changed since the run in " + o.out +
@@ -229,20 +232,29 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   return s;
 }
 
-int largest_batch(const Setup& setup, Backend& backend, size_t limit) {
-  const auto fits = [&](int batch) {
+std::string what_fits(const Setup& setup, Backend& backend, size_t limit) {
+  const auto peak = [&](int batch, bool recompute) {
     const Graph graph = build_graph(setup.options, setup.model, setup.graph.dtype(), batch,
                                     setup.data.classes.size(), setup.replicas);
     TrainerOptions options = setup.trainer;
     options.local_batch = batch;
-    return Trainer(backend, nullptr, graph, options).plan().peak() <= limit;
+    options.recompute = recompute;
+    return Trainer(backend, nullptr, graph, options).plan().peak();
   };
+  const bool recompute = setup.trainer.recompute;
   int good = 0, bad = *setup.options.local_batch;
   while (bad - good > 1) {
     const int middle = (good + bad) / 2;
-    (fits(middle) ? good : bad) = middle;
+    (peak(middle, recompute) <= limit ? good : bad) = middle;
   }
-  return good;
+  std::vector<std::string> ways;
+  if (good > 0)
+    ways.push_back("--batch " + std::to_string(good * setup.replicas) + " takes " +
+                   format_bytes(peak(good, recompute)));
+  if (const size_t bytes = recompute ? limit : peak(*setup.options.local_batch, true);
+      bytes < limit)
+    ways.push_back("--recompute blocks takes " + format_bytes(bytes));
+  return ways.empty() ? "; no batch fits" : "; " + join(ways, ", ");
 }
 
 }  // namespace bv

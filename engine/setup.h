@@ -41,7 +41,8 @@ Setup prepare(const CommandLine&, const Options& given, int world, const DeviceC
 Graph build_graph(const Options&, const ModelConfig&, DType, int local_batch, size_t classes,
                   int replicas);
 
-// The largest local batch whose plan fits into `limit` bytes; 0: none.
-int largest_batch(const Setup&, Backend&, size_t limit);
+// What would make the plan fit into `limit` bytes per process: "; --batch 32 takes 13.7 GiB,
+// --recompute blocks 8.1 GiB".
+std::string what_fits(const Setup&, Backend&, size_t limit);
 
 }  // namespace bv

@@ -48,7 +48,12 @@ class TreeBuilder {
   }
   bool parse_error(size_t position, const std::string&, const Parser::exception& e) {
     problem_at = position;
-    return fail(e.id == 406 ? "a number out of range" : "this is not JSON");
+    if (e.id == 406) return fail("a number out of range");
+    // "[...] parse error at line 3, column 1: syntax error ... - unexpected '}'; expected a key"
+    const std::string_view why = e.what();
+    const size_t dash = why.find(" - ");
+    return fail("this is not JSON" +
+                (dash == why.npos ? "" : ": " + printable(why.substr(dash + 3))));
   }
 
  private:

@@ -83,6 +83,11 @@ std::string join(std::span<const std::string> items, std::string_view separator)
   return text;
 }
 
+std::string counted(int64_t number, std::string_view noun) {
+  const char* plural = number == 1 ? "" : noun.ends_with('s') ? "es" : "s";
+  return std::to_string(number) + " " + std::string(noun) + plural;
+}
+
 std::string nearest(std::string_view word, std::span<const std::string> known) {
   if (word.size() > 64 || known.empty()) return "";  // no option or model is that long
   return *std::ranges::min_element(

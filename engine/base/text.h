@@ -19,6 +19,9 @@ std::optional<uint64_t> parse_unsigned(std::string_view text);
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(std::span<const std::string> items, std::string_view separator);
 
+// "1 step", "2 steps", "2 processes"
+std::string counted(int64_t number, std::string_view noun);
+
 // The known word of smallest edit distance to `word`; empty if that is too long to be a name.
 std::string nearest(std::string_view word, std::span<const std::string> known);
 // " (did you mean NEAREST?)" if that is one slip away, or two in a long word; else nothing.

@@ -140,6 +140,14 @@ std::string write_checkpoint_state(const Checkpoint& c,
             ": {\"bytes\": " + std::to_string(digest.bytes) + ", \"crc32c\": \"" + hex(digest.crc) +
             "\"}";
   add("data_contents", std::to_string(c.data_contents));
+  std::string options;
+  for (const auto& [name, items] : c.options) {
+    std::vector<std::string> quoted;
+    for (const std::string& item : items) quoted.push_back(quote_json(item));
+    options +=
+        (options.empty() ? "\n  " : ",\n  ") + quote_json(name) + ": [" + join(quoted, ", ") + "]";
+  }
+  add("options", "{" + options + "}");
   add("files", "{" + list + "}");
   const std::string crc = hex(crc32c(std::as_bytes(std::span(text))));
   return text + std::string(seal) + crc + "\"\n}\n";
@@ -156,9 +164,17 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
     else
       value = T(read.count(state, key, std::numeric_limits<T>::max()));
   });
-  // Earlier versions of the program didn't write it.
-  if (std::ranges::any_of(state.members, [](const auto& m) { return m.first == "data_contents"; }))
+  // Earlier versions of the program wrote neither.
+  const auto has = [&](std::string_view key) {
+    return std::ranges::any_of(state.members, [&](const auto& m) { return m.first == key; });
+  };
+  if (has("data_contents"))
     out.progress.data_contents = read.count(state, "data_contents", UINT64_MAX);
+  if (has("options"))
+    for (const auto& [name, list] : read.at(state, "options").members) {
+      std::vector<std::string>& items = out.progress.options[name];
+      for (const JsonValue& item : list.items) items.push_back(item.text);
+    }
   for (const auto& [name, digest] : read.at(state, "files").members)
     out.files[name] = read.digest(digest);
   return out;

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/files/safetensors.h"
 #include "kernels/types.h"
@@ -24,6 +25,8 @@ struct Checkpoint {
   double loss_sum = 0, loss_count = 0;
   uint64_t data_fingerprint = 0;
   uint64_t data_contents = 0;  // contents_fingerprint(); 0: not known
+  // The run's options that decide its weights, by name, as config.json had them; empty: not known.
+  std::map<std::string, std::vector<std::string>, std::less<>> options;
 };
 
 struct CheckpointState {

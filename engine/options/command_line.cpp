@@ -4,7 +4,9 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/options/config.h"
 #include "engine/options/foreign_names.h"
+#include "engine/options/model_config.h"
 
 namespace bv {
 
@@ -67,6 +69,15 @@ void read_options(const std::vector<Registered>& registered, Values& values) {
   }
 }
 
+// With a MODEL, --help shows what its recipe makes of the options.
+std::string help_for(const CommandLine& line) {
+  if (!line.values.contains("model")) return help_text();
+  const Options given = preliminary_options(line);
+  const Options holds =
+      resolve_options(line, load_model_config(given.model), data_kind(given.data));
+  return help_text(&holds);
+}
+
 CommandLine print(std::string text, int exit_code = 0) {
   return {.print = CommandLine::Print{std::move(text), exit_code}};
 }
@@ -88,11 +99,10 @@ CommandLine parse_command_line(std::span<const std::string> arguments) {
   } catch (const CLI::ParseError& e) {
     throw UserError(printable(e.what()) + see_help);
   }
-  if (help->count() > 0) return print(help_text());
   if (version->count() > 0) return print("barevision " BAREVISION_VERSION "\n");
   if (markdown->count() > 0) return print(help_markdown());
   const std::vector<std::string> rest = app.remaining();
-  if (!rest.empty()) refuse_rest(rest);
+  if (!rest.empty() && help->count() == 0) refuse_rest(rest);
 
   CommandLine line;
   read_options(registered, line.values);
@@ -101,6 +111,7 @@ CommandLine parse_command_line(std::span<const std::string> arguments) {
     if (files.size() != 1 || files[0].empty()) throw UserError("--config needs a value: one FILE");
     line.config = files[0];
   }
+  if (help->count() > 0) return print(help_for(line));
   return line;
 }
 

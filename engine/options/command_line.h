@@ -22,7 +22,8 @@ struct CommandLine {
 CommandLine parse_command_line(std::span<const std::string> arguments);
 
 std::string usage_text();
-std::string help_text();
+// With the defaults, or with what `holds` for a model and data.
+std::string help_text(const Options* holds = nullptr);
 std::string help_markdown();  // the README's option tables
 
 }  // namespace bv

@@ -1,5 +1,6 @@
 #include "engine/options/config.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "engine/base/error.h"
@@ -118,6 +119,11 @@ bool is_redundant(const Options& options, const OptionRow& row) {
          (row.name == "warmup_steps" && options.warmup_steps == 0);
 }
 
+std::string advice_to_start_anew(const std::string& folder) {
+  return "start a new run from --weights " +
+         (std::filesystem::path(folder) / "last/weights.safetensors").string();
+}
+
 // Refuses options that would change a run's model, data or mathematics.
 void refuse_changes(const Options& saved, const CommandLine& line, const std::string& folder) {
   if (!line.config.empty())
@@ -130,9 +136,8 @@ void refuse_changes(const Options& saved, const CommandLine& line, const std::st
     if (stored_items(given, row) == stored_items(saved, row)) continue;
     const std::string own = join(items_of(saved, row), ",");
     throw UserError(row.flag() + " can't be changed with --resume: the run has " +
-                    (own.empty() ? "its own" : printable(own)) +
-                    "; leave it out, or start a new run from --weights " +
-                    (std::filesystem::path(folder) / "last/weights.safetensors").string());
+                    (own.empty() ? "its own" : printable(own)) + "; leave it out, or " +
+                    advice_to_start_anew(folder));
   }
 }
 
@@ -186,6 +191,31 @@ Options resumed_options(const CommandLine& line) {
 
 Options initial_options(const CommandLine& line) {
   return line.values.contains("resume") ? resumed_options(line) : preliminary_options(line);
+}
+
+// Files that have moved, and names of classes, are held against the data themselves.
+Values options_to_keep(const Options& options) {
+  constexpr std::string_view by_data[] = {"model", "data", "val", "weights", "classes"};
+  Values kept;
+  for (const OptionGroup& group : option_groups())
+    for (const OptionRow& row : group.rows)
+      if (row.uses.stored && (!row.uses.resume || row.name == "epochs") &&
+          !is_redundant(options, row) && std::ranges::find(by_data, row.name) == std::end(by_data))
+        kept.emplace(row.name, items_of(options, row));
+  return kept;
+}
+
+void refuse_edits(const Options& options, const Values& kept) {
+  const auto text = [](const Items& items) {
+    return items.empty() ? "nothing" : printable(join(items, ","));
+  };
+  for (const auto& [name, now] : options_to_keep(options)) {
+    const auto before = kept.find(name);
+    if (name == "epochs" || before == kept.end() || before->second == now) continue;
+    throw UserError(options.out + "/config.json was edited: " + name + " was " +
+                    text(before->second) + " and is " + text(now) + "; put it back, or " +
+                    advice_to_start_anew(options.out));
+  }
 }
 
 std::string config_to_json(const Options& options) {

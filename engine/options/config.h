@@ -24,6 +24,12 @@ Options resolve_options(const CommandLine&, const ModelConfig&, DataKind);
 Options resumed_options(const CommandLine&);
 Options initial_options(const CommandLine&);  // resumed with --resume, else preliminary
 
+// What a checkpoint keeps of the options: those that decide the weights, and the number of epochs.
+Values options_to_keep(const Options&);
+// Throws UserError naming the first option of the resumed run that config.json, edited since the
+// checkpoint, has changed; `kept` is the checkpoint's.
+void refuse_edits(const Options&, const Values& kept);
+
 // config.json: every option of the run, in the table's order; the same text for the same options.
 std::string config_to_json(const Options&);
 

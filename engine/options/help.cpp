@@ -44,8 +44,13 @@ std::string help_line(const std::string& flags, const std::string& help) {
   return line + wrap(help, help_column, help_column, width) + '\n';
 }
 
-std::string help_of(const OptionRow& row) {
-  const std::string value = default_of(row);
+// `holds`: the options of this model and data; null: none are chosen yet.
+std::string help_of(const OptionRow& row, const Options* holds) {
+  std::string value = default_of(row);
+  if (holds && row.is_flag())
+    value = items_of(*holds, row)[0] == "true" ? "given" : "";
+  else if (holds)
+    value = printable(join(items_of(*holds, row), ","));
   return std::string(row.help) + (value.empty() ? "" : " [" + value + "]");
 }
 
@@ -63,7 +68,7 @@ std::string usage_text() {
   return std::string(usage) + "try:   ./launcher vit_tiny\nhelp:  ./launcher --help\n";
 }
 
-std::string help_text() {
+std::string help_text(const Options* holds) {
   std::string text = std::string(usage) + "\nModels:\n";
   for (const std::string& name : known_models())
     text += help_line(name, load_model_config(name).description);
@@ -71,13 +76,15 @@ std::string help_text() {
   for (const OptionGroup& group : option_groups()) {
     if (group.title.empty()) continue;
     text += "\n" + std::string(group.title) + ":\n";
-    for (const OptionRow& row : group.rows) text += help_line(flags_of(row), help_of(row));
+    for (const OptionRow& row : group.rows) text += help_line(flags_of(row), help_of(row, holds));
   }
   text += "\nOther:\n";
   for (const auto& [flags, help] : other_options) text += help_line(flags, help);
-  text +=
-      "\nIn [ ]: the default, unless the model's recipe (models/MODEL.json) has another for this "
-      "kind of\ndata. The command line wins over --config, which wins over the recipe.\n";
+  text += holds
+              ? "\nIn [ ]: what holds for " + holds->model + " and these data and options.\n"
+              : "\nIn [ ]: the default, unless the model's recipe (models/MODEL.json) has another "
+                "for this kind of\ndata; ./launcher MODEL --data PATH --help shows what holds. "
+                "The command line wins over\n--config, which wins over the recipe.\n";
   return text;
 }
 

@@ -159,9 +159,9 @@ void RunLog::epoch(const EpochRecord& r) {
     return std::string(text);
   };
   char rate[96];
-  if (r.images_per_second > 0)
-    std::snprintf(rate, sizeof rate, "  %.1f images/s  %.1f s", r.images_per_second, r.seconds);
-  else  // trained before the run was stopped
+  if (r.images_per_second)
+    std::snprintf(rate, sizeof rate, "  %.1f images/s  %.1f s", *r.images_per_second, r.seconds);
+  else
     std::snprintf(rate, sizeof rate, "  %.1f s", r.seconds);
   line("epoch " + std::to_string(r.epoch) + " at step " + std::to_string(r.step) + ":" +
        figure("train loss", r.train_loss) + figure("val loss", r.val_loss) +

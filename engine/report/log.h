@@ -17,7 +17,9 @@ struct EpochRecord {
   double train_loss = 0;
   std::optional<double> val_loss, val_top1;  // empty: not evaluated; null in the file
   std::optional<double> val_top5;            // empty: 5 classes or fewer; not in the file
-  double lr = 0, images_per_second = 0, seconds = 0;
+  double lr = 0;
+  std::optional<double> images_per_second;  // empty: all trained before the run was resumed
+  double seconds = 0;
   int64_t peak_memory_bytes = 0;
 };
 

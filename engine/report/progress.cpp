@@ -36,7 +36,7 @@ std::string progress_line(const StepRecord& now, int64_t total_steps, double sec
   const auto columns = static_cast<size_t>(std::max(width, 1));
   std::string line = "epoch " + std::to_string(now.epoch) + "/" + std::to_string(now.epochs) +
                      "  step " + std::to_string(now.step) + "/" + std::to_string(total_steps);
-  std::string figures = "  loss " + format_number(now.loss, 4) + "  lr " +
+  std::string figures = "  loss " + format_number(now.mean_loss, 4) + "  lr " +
                         format_number(now.lr, 3) + "  " +
                         format_number(std::round(now.images_per_second)) + " images/s";
   if (seconds_left >= 0) figures += "  " + clock_text(seconds_left) + " left";

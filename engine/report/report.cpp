@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <utility>
 
 #include "engine/base/text.h"
@@ -15,9 +16,11 @@ namespace {
 // "adamw, lr 0.0005, cosine after 2 epochs of warm-up, weight decay 0.05; batch 64, 30 epochs"
 std::string recipe(const Options& o) {
   const auto number = [](double x) { return format_number(x, 6); };
-  const std::string warmup = o.warmup_steps > 0    ? std::to_string(o.warmup_steps) + " updates"
-                             : o.warmup_epochs > 0 ? number(o.warmup_epochs) + " epochs"
-                                                   : "";
+  const std::string warmup =
+      o.warmup_steps > 0 ? counted(o.warmup_steps, "update")
+      : o.warmup_epochs > 0
+          ? number(o.warmup_epochs) + (o.warmup_epochs == 1 ? " epoch" : " epochs")
+          : "";
   std::string text =
       o.optimizer + ", lr " + number(o.lr) + ", " + o.schedule +
       (warmup.empty() ? "" : " after " + warmup + " of warm-up") + ", weight decay " +
@@ -27,6 +30,11 @@ std::string recipe(const Options& o) {
   if (o.label_smoothing > 0) text += ", label smoothing " + number(o.label_smoothing);
   if (o.clip_grad > 0) text += ", clip " + number(o.clip_grad);
   return text;
+}
+
+std::string first_names(std::span<const std::string> names) {
+  constexpr size_t max = 12;
+  return join(names.first(std::min(max, names.size())), ", ") + (names.size() > max ? ", ..." : "");
 }
 
 // To paste into a shell.
@@ -54,13 +62,13 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
       s.model.name + ": " + std::to_string(s.graph.parameter_count()) + " parameters, " + size +
           "x" + size + " images" +
           (o.patch_size ? " in patches of " + std::to_string(*o.patch_size) : ""),
-      "device: " + head.device + "; " + std::to_string(s.world) +
-          (s.world == 1 ? " process" : " processes") + ", local batch " +
+      "device: " + head.device + "; " + counted(s.world, "process") + ", local batch " +
           std::to_string(*o.local_batch),
       "data: " + s.data.description,
+      "classes: " + first_names(s.data.classes),
       "recipe: " + recipe(o),
       "memory: " + format_bytes(head.peak_bytes) + " planned per process (--plan shows it)",
-      "run: " + o.out + ", " + std::to_string(head.steps_end) + " steps" +
+      "run: " + o.out + ", " + counted(head.steps_end, "step") +
           (head.steps_done ? ", resumed after step " + std::to_string(head.steps_done) : "")};
   lines.insert(lines.end(), s.notes.begin(), s.notes.end());
   return lines;
@@ -70,9 +78,8 @@ std::string plan_head(const Setup& s, const std::string& device, size_t limit) {
   const Options& o = s.options;
   const std::string size = std::to_string(*o.image_size);
   return s.model.name + ", " + size + "x" + size + " images, batch " + std::to_string(*o.batch) +
-         " on " + std::to_string(s.world) + (s.world == 1 ? " process (" : " processes (") +
-         std::to_string(*o.local_batch) + " each), " + o.precision + "; " + device + ", " +
-         format_bytes(limit) + " of memory for each process";
+         " on " + counted(s.world, "process") + " (" + std::to_string(*o.local_batch) + " each), " +
+         o.precision + "; " + device + ", " + format_bytes(limit) + " of memory for each process";
 }
 
 std::vector<std::string> end_lines(const Options& o, const RunEnd& end) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <span>
 
@@ -62,11 +63,13 @@ void RunFolder::begin(const RunHead& head) {
   write_text(o.out + "/config.json", config_to_json(o));
   if (setup_.data.kind == DataKind::photos && setup_.data.val)
     write_text(o.out + "/" + val_list_name, list_of(*setup_.data.val));
+  // mpirun collects its ranks' output through pseudo-terminals.
+  const bool under_mpirun = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
   log_ = std::make_unique<RunLog>(
       RunLog::Settings{.path = o.out + "/metrics.jsonl",
                        .resumed_step = setup_.checkpoint ? head.steps_done : -1,
                        .total_steps = head.steps_end,
-                       .terminal = isatty(STDOUT_FILENO) != 0});
+                       .terminal = isatty(STDOUT_FILENO) && !under_mpirun});
   for (const std::string& line : head_lines(setup_, head)) log_->line(line);
   contents_ = contents_fingerprint(setup_.data);
   const uint64_t before = setup_.checkpoint ? setup_.checkpoint->data_contents : 0;
@@ -93,6 +96,7 @@ void RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool best) {
     c.model = setup_.model.name;
     c.data_fingerprint = setup_.data.fingerprint;
     c.data_contents = contents_;
+    c.options = options_to_keep(setup_.options);
     c.weights = {.metadata = weights_metadata(setup_.info),
                  .tensors = trainer.parameters().get_weights()};
     check_finite(c, advice());

@@ -5,6 +5,11 @@
 #include <cmath>
 #include <cstdint>
 #include <numbers>
+#include <string>
+#include <vector>
+
+#include "engine/files/checkpoint_state.h"
+#include "engine/options/options.h"
 
 namespace bv {
 
@@ -28,5 +33,12 @@ struct Schedule {
     return lr * .5 * (1 + std::cos(std::numbers::pi * progress));
   }
 };
+
+int64_t updates_of(double epochs, int64_t updates_per_epoch);
+Schedule schedule_of(const Options&, double epochs, int64_t updates_per_epoch);
+// Lines on a schedule that isn't what the user may expect: a warm-up that lasts as long as the run,
+// a curve that other epochs have moved since the checkpoint (`at`, as far as the run is).
+std::vector<std::string> schedule_notes(const Options&, int64_t updates_per_epoch,
+                                        const Checkpoint& at);
 
 }  // namespace bv

@@ -20,6 +20,7 @@
 #include "engine/training/memory.h"
 #include "engine/training/run_folder.h"
 #include "engine/training/schedule.h"
+#include "kernels/devices/machine.h"
 
 namespace bv {
 namespace {
@@ -38,21 +39,20 @@ LoaderOptions loader_options(const Setup& s, Backend& backend, Output& warnings,
   // Divided among the processes, and between training and evaluation.
   const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
                        static_cast<size_t>(s.world) / (s.data.val ? 2 : 1);
-  return {.kind = s.data.kind,
-          .image_size = *o.image_size,
-          .local_batch = *o.local_batch,
-          .rank = replica,
-          .ranks = s.replicas,
-          .seed = o.seed,
-          .augment = train && o.augment == "basic",
-          .skip_bad_images = o.on_bad_image == "skip",
-          .warn =
-              [&warnings](const std::string& line) {
-                warnings.print(printable(line, line.npos) + "\n");
-              },
-          .workers = o.workers > 0 ? o.workers : cores,
-          .cache_bytes = share,
-          .allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); }};
+  return {
+      .kind = s.data.kind,
+      .image_size = *o.image_size,
+      .local_batch = *o.local_batch,
+      .rank = replica,
+      .ranks = s.replicas,
+      .seed = o.seed,
+      .augment = train && o.augment == "basic",
+      .skip_bad_images = o.on_bad_image == "skip",
+      .warn = [&warnings](
+                  const std::string& line) { warnings.print(printable(line, line.npos) + "\n"); },
+      .workers = o.workers > 0 ? o.workers : cores,
+      .cache_bytes = share,
+      .allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); }};
 }
 
 class TrainingLoop {
@@ -73,6 +73,7 @@ class TrainingLoop {
   };
 
   bool plan_only() const;
+  void note_free_memory();
   void set_starting_values();
   bool one_update();  // false: the run is to stop
   void finish_pending();
@@ -128,16 +129,9 @@ TrainingLoop::TrainingLoop(Setup setup, Backend& backend, Communicator* communic
   const Options& o = s_.options;
   batches_ = train_.batches_per_epoch();
   updates_per_epoch_ = (batches_ + o.accumulate - 1) / o.accumulate;
-  const auto updates = static_cast<double>(updates_per_epoch_);
-  horizon_ = std::max<int64_t>(1, std::llround(o.epochs * updates));
+  horizon_ = updates_of(o.epochs, updates_per_epoch_);
   end_ = std::min(o.steps.value_or(horizon_), horizon_);
-  schedule_ = {.cosine = o.schedule == "cosine",
-               .by_epoch = o.schedule_by == "epoch",
-               .lr = o.lr,
-               .total_updates = static_cast<double>(horizon_),
-               .warmup_updates = o.warmup_steps > 0 ? static_cast<double>(o.warmup_steps)
-                                                    : o.warmup_epochs * updates,
-               .updates_per_epoch = updates};
+  schedule_ = schedule_of(o, o.epochs, updates_per_epoch_);
 }
 
 // Prints what --plan asks for, or refuses a plan that doesn't fit.
@@ -155,13 +149,21 @@ bool TrainingLoop::plan_only() const {
     }
     return true;
   }
-  if (peak <= limit) return false;
-  const int largest = largest_batch(s_, backend_, limit);
-  throw UserError(
-      "the plan needs " + format_bytes(peak) + " per process, but " + format_bytes(limit) +
-      " are available" +
-      (largest ? "; the largest batch that fits is --batch " + std::to_string(largest * s_.replicas)
-               : "; no batch fits"));
+  if (peak > limit)
+    throw UserError("the plan needs " + format_bytes(peak) + " per process, but " +
+                    format_bytes(limit) + " are available" + what_fits(s_, backend_, limit));
+  return false;
+}
+
+// Memory that others use may be freed, or not.
+void TrainingLoop::note_free_memory() {
+  if (s_.options.device == "cuda") return;  // its limit is what is free
+  const size_t wanted = trainer_.plan().peak() * static_cast<size_t>(s_.world),
+               free = free_memory_in_bytes();
+  if (wanted <= free) return;
+  s_.notes.push_back("warning: " + format_bytes(wanted) + " are planned, but only " +
+                     format_bytes(free) + " of memory are free" +
+                     what_fits(s_, backend_, free / static_cast<size_t>(s_.world)));
 }
 
 void TrainingLoop::set_starting_values() {
@@ -177,16 +179,21 @@ void TrainingLoop::set_starting_values() {
   progress_ = std::move(*s_.checkpoint);
   progress_.optimizer.tensors.clear();
   if (progress_.step > end_)
-    throw UserError("the run in " + o.out + " has already done " + std::to_string(progress_.step) +
-                    " steps; " + (end_ < horizon_ ? "--steps" : "--epochs") + " ends it after " +
+    throw UserError("the run in " + o.out + " has already done " + counted(progress_.step, "step") +
+                    "; " + (end_ < horizon_ ? "--steps" : "--epochs") + " ends it after " +
                     std::to_string(end_));
 }
 
 int TrainingLoop::run() {
   if (plan_only()) return 0;
+  if (rank_ == 0) note_free_memory();
   trainer_.allocate();
   set_starting_values();
   if (s_.options.profile) trainer_.profile(&profile_);
+  for (std::string& line : schedule_notes(s_.options, updates_per_epoch_, progress_))
+    s_.notes.push_back(std::move(line));
+  if (progress_.step == end_ && progress_.loss_count == 0)
+    s_.notes.push_back("nothing left to do: " + counted(end_, "step") + " done");
   // Nothing is written before all processes have looked at the run folder as it was.
   if (communicator_) communicator_->barrier();
   folder_.begin({.device = backend_.describe(),
@@ -280,6 +287,7 @@ void TrainingLoop::log_step(const Pending& done, const UpdateResult& result, dou
                        .epochs = (horizon_ + updates_per_epoch_ - 1) / updates_per_epoch_,
                        .step = done.step,
                        .loss = result.loss_sum / result.count,
+                       .mean_loss = progress_.loss_sum / std::max(progress_.loss_count, 1.0),
                        .lr = done.lr,
                        .grad_norm = result.grad_norm,
                        .images_per_second = window_.images / window_.seconds,
@@ -331,8 +339,8 @@ void TrainingLoop::end_epoch(bool whole) {
                      .step = progress_.step,
                      .train_loss = progress_.loss_sum / progress_.loss_count,
                      .lr = schedule_.at(progress_.step - 1, epoch - 1),
-                     .images_per_second = epoch_images_ / std::max(epoch_seconds_, 1e-9),
                      .peak_memory_bytes = static_cast<int64_t>(trainer_.plan().peak())};
+  if (epoch_images_ > 0) record.images_per_second = epoch_images_ / std::max(epoch_seconds_, 1e-9);
   const bool due = ends || (every > 0 && epoch % every == 0);
   bool best = false;
   if (val_ && !stopped_by_ && due) in_section("evaluation", [&] { best = evaluate(record); });

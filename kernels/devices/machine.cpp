@@ -1,5 +1,6 @@
 #include "kernels/devices/machine.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -56,7 +57,18 @@ double cpu_quota() { return cpu_quota_of_groups(cgroup_root, own_group()); }
 
 size_t memory_in_bytes() {
   const size_t physical = size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
-  return std::min(physical, memory_limit_of_groups(cgroup_root, own_group()));
+  rlimit address_space{};
+  getrlimit(RLIMIT_AS, &address_space);  // RLIM_INFINITY is the largest number
+  return std::min(
+      {physical, memory_limit_of_groups(cgroup_root, own_group()), size_t(address_space.rlim_cur)});
+}
+
+size_t free_memory_in_bytes() {
+  std::ifstream file("/proc/meminfo");
+  size_t kib;
+  for (std::string word; file >> word;)
+    if (word == "MemAvailable:" && file >> kib) return std::min(kib * 1024, memory_in_bytes());
+  return std::numeric_limits<size_t>::max();
 }
 
 }  // namespace bv

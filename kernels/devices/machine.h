@@ -8,8 +8,11 @@ namespace bv {
 bool has_avx512();  // F, BW, CD, DQ, VL: x86-64-v4
 // Cores' worth of time that the process's control groups grant; 0 without a limit.
 double cpu_quota();
-// The machine's memory, or as much as the process's control groups grant.
+// The machine's memory, or as much as the process's control groups and `ulimit -v` grant.
 size_t memory_in_bytes();
+// How much of it other programs and this one leave, caches not counted; the largest number if the
+// system doesn't say.
+size_t free_memory_in_bytes();
 
 // The same for `group` and those above it, in a hierarchy (v2) mounted at `root`; without a limit,
 // the largest number and 0.

@@ -57,12 +57,13 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
   c.update = {.count = 99, .loss_scale = 65536, .good_steps = 5, .skipped = 2};
   c.best_top1 = 1.0 / 3, c.best_step = 40, c.loss_sum = HUGE_VAL, c.loss_count = 0.1;
   c.data_fingerprint = UINT64_MAX, c.data_contents = UINT64_MAX;
+  c.options = {{"lr", {"0.1"}}, {"mean", {"1", "2", "3"}}, {"out", {"a\"b\n"}}, {"val", {}}};
   save_checkpoint(run.path(), c, true, 1);
   const Checkpoint back = load_checkpoint(run.path());
   const auto numbers = [](const Checkpoint& x) {
     return std::tuple(x.model, x.step, x.epoch, x.batch, x.update.count, x.update.loss_scale,
                       x.update.good_steps, x.update.skipped, x.best_top1, x.best_step, x.loss_sum,
-                      x.loss_count, x.data_fingerprint, x.data_contents);
+                      x.loss_count, x.data_fingerprint, x.data_contents, x.options);
   };
   EXPECT_EQ(numbers(back), numbers(c));
   EXPECT_EQ(back.weights.metadata, c.weights.metadata);
@@ -73,12 +74,13 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
             (std::set<std::string>{"weights.safetensors", "state.safetensors", "state.json"}));
 }
 
-TEST(Checkpoint, OfAVersionThatDidntLookAtContentsIsRead) {
+TEST(Checkpoint, OfAVersionThatKeptLessIsRead) {
   Checkpoint c = example(3);
   c.data_fingerprint = 5, c.data_contents = 7;
   std::string text = write_checkpoint_state(c, {});
   EXPECT_EQ(parse_checkpoint_state(text, "x").progress.data_contents, 7u);
   text = replaced(text, ",\n \"data_contents\": 7", "");
+  text = replaced(text, ",\n \"options\": {}", "");
   text.resize(text.find(",\n \"crc32c\""));
   char crc[9];
   std::snprintf(crc, sizeof crc, "%08x", crc32c(std::as_bytes(std::span(text))));

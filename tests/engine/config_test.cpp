@@ -59,7 +59,9 @@ TEST(Config, MistakesNameFileAndKey) {
   expect_config_error(R"({"resume": "x"})", "can't be part of a config");
   expect_config_error(R"({"lr": 1, "lr": 2})", "the key 'lr' is given twice");
   expect_config_error("{\"lr\": 1,\n  \"batch\" 2}",
-                      "run.json: line 2, column 11: this is not JSON");
+                      "run.json: line 2, column 11: this is not JSON: unexpected number literal");
+  expect_config_error("{\"lr\": 1,\n}",
+                      "line 2, column 1: this is not JSON: unexpected '}'; expected string");
   expect_config_error("", "this is not JSON");
   expect_config_error("[1]", "an object { ... } is expected");
   expect_config_error(R"({"lr": 1e999})", "out of range");

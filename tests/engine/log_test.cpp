@@ -155,8 +155,12 @@ TEST(Log, FilesThatCantBeWritten) {
 }
 
 TEST(ProgressLine, FitsTheTerminal) {
-  const StepRecord now{
-      .epoch = 1, .epochs = 2, .step = 16, .loss = 2.3456, .lr = 1e-3, .images_per_second = 812.3};
+  const StepRecord now{.epoch = 1,
+                       .epochs = 2,
+                       .step = 16,
+                       .mean_loss = 2.3456,
+                       .lr = 1e-3,
+                       .images_per_second = 812.3};
   EXPECT_EQ(progress_line(now, 64, 42, 100),
             "epoch 1/2  step 16/64  [=======                     ]"
             "  loss 2.346  lr 0.001  812 images/s  0:42 left");

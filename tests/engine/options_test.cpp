@@ -121,6 +121,17 @@ TEST(CommandLineTest, WhatIsPrintedInsteadOfRunning) {
   }
 }
 
+TEST(CommandLineTest, HelpShowsWhatHoldsForModelAndData) {
+  const auto help = [](const Words& words) { return parse(words).print.value().text; };
+  EXPECT_TRUE(has(help({"--help"}), "peak learning rate [0.001]"));
+  EXPECT_TRUE(has(help({"--help"}), "the schedule ends with the last [10]"));
+  EXPECT_TRUE(has(help({"resnet34", "--help"}), "the schedule ends with the last [4]"));
+  EXPECT_TRUE(has(help({"resnet34", "--lr", "3", "--help"}), "peak learning rate [3]"));
+  EXPECT_TRUE(has(help({"vit_tiny", "--help"}), "side of the model's input in pixels"));
+  EXPECT_TRUE(has(help({"vit_tiny", "--help"}), "holds for vit_tiny"));
+  EXPECT_TRUE(has(help({"resnet34", "--nesterov", "--help"}), "Nesterov momentum for sgd [given]"));
+}
+
 TEST(Readme, HoldsTheTableOfOptions) {
   const std::string text = contents("README.md");
   if (text.empty()) GTEST_SKIP() << "not in the project's folder";

@@ -231,6 +231,36 @@ TEST_F(ProgramErrors, OfResumedRuns) {
   expect_one_line("--resume run", "run/step-00000002/weights.safetensors: torn: 1000000 bytes");
 }
 
+TEST_F(ProgramErrors, OfAConfigEditedSinceTheCheckpoint) {
+  make_run("run");
+  const std::string good = contents(in("run/config.json"));
+  const auto refused = [&](const std::string& from, const std::string& to, const std::string& why) {
+    write_text(in("run/config.json"), good);
+    replace_in(in("run/config.json"), from, to);
+    expect_refused("--resume run --steps 3", "run/config.json was edited: " + why +
+                                                 "; put it back, or start a new run from --weights "
+                                                 "run/last/weights.safetensors");
+  };
+  refused("\"momentum\": 0", "\"momentum\": 0.5", "momentum was 0 and is 0.5");
+  refused("\"augment\": \"basic\"", "\"augment\": \"none\"", "augment was basic and is none");
+  refused("\"nesterov\": false", "\"nesterov\": true", "nesterov was false and is true");
+  // What may be given with --resume may be edited, too.
+  write_text(in("run/config.json"), good);
+  replace_in(in("run/config.json"), "\"log_every\": 1", "\"log_every\": 2");
+  EXPECT_EQ(go("--resume run --steps 3").code, 0);
+}
+
+TEST_F(ProgramErrors, OfMemoryThatIsTooSmallSayWhatFits) {
+  const Finished end =
+      run_program(folder_.path(), "vit_tiny --patch-size 4 --data cifar --batch 40 --out run",
+                  {.address_space = 400 << 20});
+  EXPECT_EQ(end.code, 2);
+  EXPECT_TRUE(is_line(end.errors, "the plan needs ")) << end.errors;
+  EXPECT_NE(end.errors.find(" per process, but 400.0 MiB are available; --batch "),
+            std::string::npos)
+      << end.errors;
+}
+
 TEST_F(ProgramErrors, OfPipesAndHugeFiles) {
   const auto pipe = [&](const std::string& name) {
     fs::remove_all(in(name));

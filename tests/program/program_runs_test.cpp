@@ -63,7 +63,9 @@ std::string keys_of(const std::string& line) {
 TEST_F(ProgramRuns, RunFolderAndWhatIsPrinted) {
   make_class_folders(in("three"), 3, 6);
   go(on_cifar + "--batch 8 --steps 6 --out a");
-  go(on_vit + "--data three --batch 4 --steps 1 --out b");
+  const Finished one = go(on_vit + "--data three --batch 4 --steps 1 --out b");
+  EXPECT_TRUE(has(one.output, "\nclasses: class0, class1, class2\n")) << one.output;
+  EXPECT_TRUE(has(one.output, "\nrun: b, 1 step\n"));
   const std::string step =
       "kind epoch step loss lr grad_norm images_per_second data_seconds step_seconds "
       "loss_scale skipped";
@@ -204,11 +206,14 @@ TEST_F(ProgramRuns, ResumedRunsKeepTheirOptions) {
   go("-n 2 " + on_cifar + "--batch 8 --epochs 1 --out a");
   const Finished longer = go("--resume a --epochs 2 --log-every 2 --save-every 3steps --keep 2");
   EXPECT_TRUE(has(longer.output, "2 processes, local batch 4"));
+  EXPECT_TRUE(has(longer.output, "\nthe cosine now ends with epoch 2, not 1: lr continues at "));
   EXPECT_EQ(metric(in("a"), "step", "step"), (Strings{"1", "2", "3", "4", "5", "6", "8", "10"}));
   // A finished run needs no further step.
   const Finished none = go("--resume a");
   EXPECT_EQ(last_metric(in("a"), "step", "step"), "10");
   EXPECT_TRUE(has(none.output, "a/last/weights.safetensors"));
+  EXPECT_TRUE(has(none.output, "\nnothing left to do: 10 steps done\n"));
+  EXPECT_FALSE(has(longer.output, "nothing left"));
 }
 
 class ProgramProcesses : public ProgramRuns, public testing::WithParamInterface<std::string> {};
