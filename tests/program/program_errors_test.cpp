@@ -255,7 +255,8 @@ TEST_F(ProgramErrors, OfMemoryThatIsTooSmallSayWhatFits) {
       run_program(folder_.path(), "vit_tiny --patch-size 4 --data cifar --batch 40 --out run",
                   {.address_space = 400 << 20});
   EXPECT_EQ(end.code, 2);
-  EXPECT_TRUE(is_line(end.errors, "the plan needs ")) << end.errors;
+  EXPECT_TRUE(end.errors.starts_with("the plan needs ")) << end.errors;
+  EXPECT_EQ(std::ranges::count(end.errors, '\n'), 1) << end.errors;
   EXPECT_NE(end.errors.find(" per process, but 400.0 MiB are available; --batch "),
             std::string::npos)
       << end.errors;
