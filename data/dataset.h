@@ -83,7 +83,7 @@ DataSets open_dataset(const DataOptions&);
 // value says that something in them has changed, or that they were copied. 0: data without files.
 uint64_t contents_fingerprint(const DataSets&);
 
-// Decodes JPEG, PNG and stb_image's other formats by content, not name: upright, as 8-bit RGB,
+// Decodes an image file of a format that its content, not its name, tells: upright, as 8-bit RGB,
 // alpha over white. Throws BadImage.
 Image decode_image(std::span<const uint8_t> file, int at_least);
 
