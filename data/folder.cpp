@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t max_image_bytes = uint64_t{1} << 30;
-
 struct Item {
   std::string path;  // relative to the root
   int label;

@@ -58,7 +58,8 @@ void set_handlers() {
   TIFFSetErrorHandlerExt(on_error);
 }
 
-[[noreturn]] void fail(const std::string& why) {
+[[noreturn]] void fail(std::string why) {
+  std::ranges::replace(why, '\n', ' ');
   throw BadImage("damaged or unsupported TIFF (" + why + ")");
 }
 

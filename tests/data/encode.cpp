@@ -74,8 +74,10 @@ void set_tags(TIFF* tiff, const TiffPage& p) {
     for (size_t i = 0; i < colours.size(); ++i) colours[i] = static_cast<uint16_t>(257 * (i % 256));
     TIFFSetField(tiff, TIFFTAG_COLORMAP, colours.data(), colours.data(), colours.data());
   }
-  if (p.photometric == PHOTOMETRIC_YCBCR && p.compression == COMPRESSION_JPEG)
+  if (p.photometric == PHOTOMETRIC_YCBCR) {
+    TIFFSetField(tiff, TIFFTAG_YCBCRSUBSAMPLING, 1, 1);
     TIFFSetField(tiff, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
+  }
 }
 
 void written(tmsize_t result) {

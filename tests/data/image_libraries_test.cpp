@@ -208,6 +208,15 @@ TEST_F(Tiff, CutOrDamaged) {
     }
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  TiffPage jpeg = rgb(37, 19);
+  jpeg.compression = 7, jpeg.photometric = 6;
+  std::string sampled = encode_tiff({jpeg});
+  const size_t at = sampled.find(std::string("\x12\x02\3\0\2\0\0\0", 8));  // YCbCrSubSampling
+  ASSERT_NE(at, std::string::npos);
+  sampled[at + 8] = 4;
+  EXPECT_EQ(
+      refusal(sampled),
+      "damaged or unsupported TIFF (Improper JPEG sampling factors 1,1 Apparently should be 4,1.)");
   TiffPage page = rgb(37, 19);
   std::string damaged = encode_tiff({page});
   EXPECT_EQ(header_refusal(damaged), "no error");

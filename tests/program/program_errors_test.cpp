@@ -128,6 +128,29 @@ TEST_F(ProgramErrors, ABadImageEndsTheRunWithItsName) {
   }
 }
 
+// Before the first step, which doesn't use them.
+TEST_F(ProgramErrors, OfAllHeadersAtOnce) {
+  make_class_folders(in("photos"), 2, 40);
+  write_text(in("photos/class0/7.ppm"), "");
+  for (const std::string file : {"0", "12", "30"})
+    write_text(in("photos/class1/" + file + ".ppm"), "no image");
+  const std::string first = "photos/class0/7.ppm: the file is empty";
+  for (const std::string n : {"1", "2"}) {
+    const std::string words =
+        "-n " + n + " " + on_vit + "--data photos --batch 2 --steps 1 --out run" + n;
+    const Finished end = run(words);
+    EXPECT_EQ(end.code, 2) << end.output;
+    EXPECT_EQ(end.errors,
+              first + ", and 3 more can't be read (--on-bad-image skip skips such files)\n");
+    EXPECT_FALSE(fs::exists(in("run" + n)));
+    const Finished skipping = run(words + " --on-bad-image skip");
+    EXPECT_EQ(skipping.code, 0) << skipping.errors;
+    EXPECT_TRUE(
+        has(skipping.output,
+            "warning: 4 of 80 images can't be read and will be skipped, the first " + first));
+  }
+}
+
 TEST_F(ProgramErrors, OfSizesDevicesAndFolders) {
   const std::string cifar = on_vit + "--data cifar ";
   expect_refused("-n 2 " + cifar + "--batch 9",
