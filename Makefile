@@ -18,7 +18,7 @@
 #: make clean       remove build/
 #: CUDA=0           build without CUDA;  CUDA_HOME=DIR: with the toolkit in DIR
 #: SIMT=0           tests without the stand-in for CUDA
-#: TURBOJPEG=0      decode JPEG with stb_image
+#: TURBOJPEG=0      decode JPEG with stb_image;  WEBP=0, TIFF=0: leave these out
 VERSION := 0.1.0
 BUILD ?= build
 ifeq ($(origin CXX),default)
@@ -36,7 +36,8 @@ empty :=
 space := $(empty) $(empty)
 
 # ---- What is installed: one run of the preprocessor asks for every header -----------------------
-headers := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h sodium.h
+headers := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h \
+  webp/demux.h tiffio.h sodium.h
 hash := \#
 found := $(shell printf '%s\n' $(foreach h,$(headers),'$(hash)if __has_include(<$(h)>)' '$(h)' '$(hash)endif') \
   | $(CXX) -x c++ -std=c++20 -E -P - 2>/dev/null)
@@ -52,6 +53,8 @@ endif
 ONEDNN := $(call have,oneapi/dnnl/dnnl.hpp)
 SIMT ?= 1
 TURBOJPEG ?= $(or $(call have,jpeglib.h),0)
+WEBP ?= $(or $(call have,webp/demux.h),0)
+TIFF ?= $(or $(call have,tiffio.h),0)
 SODIUM ?= $(or $(call have,sodium.h),0)
 
 packages := $(if $(shell command -v $(CXX)),,g++) \
@@ -59,7 +62,8 @@ packages := $(if $(shell command -v $(CXX)),,g++) \
   $(if $(call have,nlohmann/json.hpp),,nlohmann-json3-dev) \
   $(if $(call have,CLI/CLI.hpp),,libcli11-dev) \
   $(if $(ONEDNN),,libdnnl-dev)
-optional_packages := $(if $(call have,jpeglib.h),,libjpeg-dev) $(if $(call have,sodium.h),,libsodium-dev) $(if $(call have,gtest/gtest.h),,libgtest-dev)
+optional_packages := $(if $(call have,jpeglib.h),,libjpeg-dev) $(if $(call have,webp/demux.h),,libwebp-dev) \
+  $(if $(call have,tiffio.h),,libtiff-dev) $(if $(call have,sodium.h),,libsodium-dev) $(if $(call have,gtest/gtest.h),,libgtest-dev)
 packages := $(strip $(packages))
 optional_packages := $(strip $(optional_packages))
 
@@ -68,13 +72,14 @@ optional_packages := $(strip $(optional_packages))
 WARN := -Wall -Wextra -Wshadow -Wno-missing-field-initializers
 OPT ?= -O2
 CPPFLAGS := -I. -MMD -MP -DBAREVISION_VERSION='"$(VERSION)"' \
-  -DBAREVISION_TURBOJPEG=$(TURBOJPEG) -DBAREVISION_SODIUM=$(SODIUM) $(if $(filter 1,$(SIMT)),-DBAREVISION_SIMT) $(if $(NVCC),-DBAREVISION_CUDA) \
+  -DBAREVISION_TURBOJPEG=$(TURBOJPEG) -DBAREVISION_WEBP=$(WEBP) -DBAREVISION_TIFF=$(TIFF) -DBAREVISION_SODIUM=$(SODIUM) $(if $(filter 1,$(SIMT)),-DBAREVISION_SIMT) $(if $(NVCC),-DBAREVISION_CUDA) \
   $(if $(NCCL),-DBAREVISION_NCCL)
 CXXFLAGS := -std=c++20 -g1 $(OPT) $(WARN) -fopenmp -pthread $(SANITIZE)
 avx2 := -march=x86-64-v3
 avx512 := -march=x86-64-v4 -mprefer-vector-width=512
 kernel_flags := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
-LDLIBS := -ldnnl $(if $(filter 1,$(TURBOJPEG)),-ljpeg) $(if $(filter 1,$(SODIUM)),-lsodium) -lgomp -pthread
+image_libraries := $(if $(filter 1,$(TURBOJPEG)),-ljpeg) $(if $(filter 1,$(WEBP)),-lwebpdemux -lwebp) $(if $(filter 1,$(TIFF)),-ltiff)
+LDLIBS := -ldnnl $(image_libraries) $(if $(filter 1,$(SODIUM)),-lsodium) -lgomp -pthread
 
 # ---- Sources ------------------------------------------------------------------------------------
 # A new file needs no edit here: what is built, and how, follows from its room.
@@ -140,7 +145,8 @@ else
 	@echo "cuda      $(if $(filter 0,$(CUDA)),left out (CUDA=0),not found)"
 endif
 	@echo "devices   cpu$(comma) by oneDNN and AVX2 or AVX-512; kernels of cuda: $(if $(NVCC),yes,no); of simt: $(if $(filter 1,$(SIMT)),yes,no)"
-	@echo "jpeg      $(if $(filter 1,$(TURBOJPEG)),libjpeg-turbo,stb_image$(comma) slower than libjpeg-turbo (libjpeg-dev))"
+	@echo "images    PNG$(comma) BMP$(comma) GIF by stb_image; JPEG by $(if $(filter 1,$(TURBOJPEG)),libjpeg-turbo,stb_image$(comma) slower than libjpeg-turbo (libjpeg-dev)); $(if \
+	  $(filter 1,$(WEBP)),WebP by libwebp,no WebP (libwebp-dev)); $(if $(filter 1,$(TIFF)),TIFF by libtiff,no TIFF (libtiff-dev))"
 	@echo "version   $(VERSION), into $(BUILD)/"
 
 check-packages:
@@ -192,10 +198,10 @@ remember = @mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
 $(BUILD)/cuda_arch: $(checked_each_time)
 	$(call remember,$(cuda_arch))
 $(BUILD)/choices: $(checked_each_time)
-	$(call remember,$(VERSION) simt $(SIMT) cuda $(NVCC) nccl $(NCCL) cudnn $(CUDNN) jpeg $(TURBOJPEG) sodium $(SODIUM))
-choosing := $(shell grep -rlE 'BAREVISION_(VERSION|SIMT|CUDA|NCCL|CUDNN|TURBOJPEG|SODIUM)' --include='*.cpp' .)
+	$(call remember,$(VERSION) simt $(SIMT) cuda $(NVCC) nccl $(NCCL) cudnn $(CUDNN) jpeg $(TURBOJPEG) webp $(WEBP) tiff $(TIFF) sodium $(SODIUM))
+choosing := $(shell grep -rlE 'BAREVISION_(VERSION|SIMT|CUDA|NCCL|CUDNN|TURBOJPEG|WEBP|TIFF|SODIUM)' --include='*.cpp' .)
 $(foreach room,obj obj/simt obj/cuda asan,$(patsubst %.cpp,$(BUILD)/$(room)/%.o,$(choosing:./%=%) \
-  $(call in,cpp,data/decode))): $(BUILD)/choices
+  data/folder.cpp $(call in,cpp,data/decode tests/data tests/fuzz/pictures))): $(BUILD)/choices
 always:
 # Runs first, so it must run on any CPU.
 $(BUILD)/obj/engine/cpu_check.o: engine/cpu_check.cpp | check-packages
@@ -239,7 +245,7 @@ fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, 
   $(call in,cpp,engine/base engine/options engine/files)) $(call in,cpp,tests/fuzz) \
   $(patsubst %,data/%.cpp,augment file loader prepare resize)
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
-pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
+pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) data/file.cpp tests/data/encode.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
 pictures_objects := $(pictures_fuzzed:%.cpp=$(BUILD)/asan/%.o)
 
 $(BUILD)/asan/%.o: %.cpp | check-packages
@@ -255,7 +261,7 @@ $(BUILD)/fuzz: $(fuzz_objects)
 	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^
 $(BUILD)/fuzz_pictures: $(pictures_objects)
 	@echo "link      $@"
-	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^ $(if $(filter 1,$(TURBOJPEG)),-ljpeg)
+	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^ $(image_libraries)
 tests_objects := $(test_objects) $(objects) $(gpu_test_objects) $(gpu_objects)
 $(BUILD)/tests: $(tests_objects)
 	@echo "link      $@"

@@ -9,6 +9,7 @@
 // Throws DataError naming the path and what is wrong with it.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -83,7 +84,15 @@ DataSets open_dataset(const DataOptions&);
 // value says that something in them has changed, or that they were copied. 0: data without files.
 uint64_t contents_fingerprint(const DataSets&);
 
-// Decodes JPEG, PNG and stb_image's other formats by content, not name: upright, as 8-bit RGB,
+// The images that their files' headers, or no file where one was, show to be none.
+struct BadImages {
+  int64_t count = 0;
+  std::string first = {};  // "path: reason" of the first one
+};
+// Reads a block or a few of every file. Once a second `progress` is told how many are done.
+BadImages find_bad_images(const DataSets&, const std::function<void(int64_t files)>& progress);
+
+// Decodes an image file of a format that its content, not its name, tells: upright, as 8-bit RGB,
 // alpha over white. Throws BadImage.
 Image decode_image(std::span<const uint8_t> file, int at_least);
 

@@ -32,9 +32,13 @@ int open_regular(const std::string& path, int flags) {
                                             : other_kind);
 }
 
-RegularFile::RegularFile(const std::string& path) : fd_(open_regular(path, O_RDONLY)) {
+RegularFile::RegularFile(const std::string& path, uint64_t limit)
+    : fd_(open_regular(path, O_RDONLY)) {
   const off_t end = lseek(fd_, 0, SEEK_END);
   if (end > 0) size_ = static_cast<uint64_t>(end);
+  if (size_ <= limit) return;
+  close(fd_);
+  throw FileError("larger than " + text_of(limit));
 }
 
 RegularFile::~RegularFile() { close(fd_); }
@@ -51,8 +55,7 @@ void RegularFile::read(uint64_t offset, std::span<std::byte> out) const {
 }
 
 std::vector<uint8_t> read_file(const std::string& path, uint64_t limit) {
-  const RegularFile file(path);
-  if (file.size() > limit) throw FileError("larger than " + text_of(limit));
+  const RegularFile file(path, limit);
   std::vector<uint8_t> bytes(file.size());
   file.read(0, std::as_writable_bytes(std::span(bytes)));
   return bytes;

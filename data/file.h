@@ -18,10 +18,10 @@ struct FileError : std::runtime_error {
 // open(2) of a regular file, which the caller closes. Throws FileError.
 int open_regular(const std::string& path, int flags);
 
-// A regular file open for reading. Throws FileError.
+// A regular file of at most `limit` bytes, open for reading. Throws FileError.
 class RegularFile {
  public:
-  explicit RegularFile(const std::string& path);
+  explicit RegularFile(const std::string& path, uint64_t limit = UINT64_MAX);
   ~RegularFile();
   RegularFile(const RegularFile&) = delete;
   RegularFile& operator=(const RegularFile&) = delete;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "data/decode/decode.h"
 #include "data/file.h"
 #include "data/sources.h"
 
@@ -15,8 +16,6 @@ namespace bv {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr uint64_t max_image_bytes = uint64_t{1} << 30;
 
 struct Item {
   std::string path;  // relative to the root
@@ -68,12 +67,18 @@ bool is_one_of(const std::string& word, std::span<const char* const> words) {
   return std::ranges::any_of(words, [&](const char* known) { return word == known; });
 }
 
-constexpr const char* formats = "JPEG, PNG, BMP, GIF and PPM";
-constexpr const char* read_extensions[] = {".jpg", ".jpeg", ".jpe", ".jfif", ".png",
-                                           ".bmp", ".gif",  ".ppm", ".pgm",  ".pnm"};
+constexpr const char* extensions[] = {".jpg", ".jpeg", ".jpe", ".jfif", ".png",
+                                      ".bmp", ".gif",  ".ppm", ".pgm",  ".pnm"};
+constexpr const char* webp_extensions[] = {".webp"};
+constexpr const char* tiff_extensions[] = {".tif", ".tiff"};
 // Images as well, which a user will miss.
 constexpr const char* other_extensions[] = {".webp", ".tif", ".tiff", ".heic", ".heif", ".avif",
                                             ".jp2",  ".svg", ".dng",  ".cr2",  ".nef"};
+
+bool is_read(const std::string& extension) {
+  return is_one_of(extension, extensions) || (have_webp && is_one_of(extension, webp_extensions)) ||
+         (have_tiff && is_one_of(extension, tiff_extensions));
+}
 
 // What is in a folder and not hidden, sorted.
 std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
@@ -95,7 +100,7 @@ void scan_folder(const fs::path& root, const fs::path& folder, std::vector<std::
       scan_folder(root, entry.path(), files, left_out);
     } else if (entry.is_regular_file(error)) {
       const std::string extension = lower_case(entry.path().extension().string());
-      if (is_one_of(extension, read_extensions))
+      if (is_read(extension))
         files.push_back(entry.path().lexically_relative(root).string());
       else
         ++left_out[extension];
@@ -108,7 +113,8 @@ ClassFolder scan_class(const fs::path& root, const fs::path& folder,
   ClassFolder found{.name = folder.filename().string(), .files = {}};
   scan_folder(root, folder, found.files, left_out);
   if (found.files.empty())
-    throw DataError(folder.string() + ": a class folder without images (" + formats + " are read)");
+    throw DataError(folder.string() + ": a class folder without images (" + known_formats() +
+                    " are read)");
   std::sort(found.files.begin(), found.files.end());
   return found;
 }
@@ -202,6 +208,7 @@ void split(const Part& part, const ClassList& classes, const DataOptions& option
 void note_left_out(std::map<std::string, int64_t> left_out, DataSets& sets) {
   std::string images, convert;
   int64_t others = 0;
+  bool by_library = false;  // .webp or .tif, which a build with its library reads
   for (const auto& [extension, count] : left_out) {
     if (!is_one_of(extension, other_extensions)) {
       others += count;
@@ -209,10 +216,12 @@ void note_left_out(std::map<std::string, int64_t> left_out, DataSets& sets) {
     }
     images += (images.empty() ? "" : ", ") + std::to_string(count) + " " + extension;
     convert += " *" + extension;
+    by_library |= is_one_of(extension, webp_extensions) || is_one_of(extension, tiff_extensions);
   }
   if (!images.empty())
-    sets.notes.push_back("warning: images left out: " + images + "; " + formats +
-                         " are read (ImageMagick converts: mogrify -format jpg" + convert + ")");
+    sets.notes.push_back("warning: images left out: " + images + "; " + known_formats() +
+                         " are read (ImageMagick converts: mogrify -format jpg" + convert +
+                         (by_library ? "; or make deps && make" : "") + ")");
   if (others > 0) sets.description += ", other files ignored: " + std::to_string(others);
 }
 

@@ -15,6 +15,8 @@ DataSets open_folder(const DataOptions&);
 DataSets open_builtin(const DataOptions&);
 DataSets open_synthetic(const DataOptions&);
 
+constexpr uint64_t max_image_bytes = uint64_t{1} << 30;
+
 bool is_cifar_folder(const std::string& path);
 
 // Classes in the order of --classes, which may be their number or all their names in any order.

@@ -12,6 +12,7 @@
 #include "data/dataset.h"
 #include "engine/base/error.h"
 #include "engine/device.h"
+#include "engine/image_check.h"
 #include "engine/options/command_line.h"
 #include "engine/options/config.h"
 #include "engine/options/model_config.h"
@@ -83,6 +84,7 @@ int work(const CommandLine& line, World world) {
     if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
     if (world.size > 1) communicator = connect(world, setup, device, *backend);
     if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());
+    if (world.rank == 0 && !setup.options.plan) check_images(setup, communicator.get());
     return train(std::move(setup), *backend, communicator.get(), cores);
   } catch (const std::exception& e) {
     fail_worker(world, error_line(e), exit_code(e));

@@ -3,10 +3,24 @@
 #include <cstdint>
 #include <mutex>
 #include <span>
+#include <string>
 
 #include "data/dataset.h"
+#include "data/decode/file_view.h"
 
 namespace bv {
+
+// By a file's first 12 bytes.
+enum class Format { jpeg, png, bmp, gif, pnm, webp, tiff, unknown };
+Format format_of(std::span<const uint8_t> start);
+// "JPEG, PNG, BMP, GIF and PPM", and those whose libraries this build has.
+std::string known_formats();
+// Refuses what is no image, or one whose library this build lacks.
+void require_decoder(Format);
+
+// Refuses what its header alone tells: no image, cut off before its size is known, or of a size that
+// check_image_size refuses. Reads a block or a few of the file.
+void check_header(FileView& file);
 
 // Refuses a header that claims no pixels, more than any photo has, or more than a file of its size
 // can hold, before anything of that size is allocated.
@@ -48,8 +62,11 @@ Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo&, int at_l
 // The same at full size through stb_image; refuses arithmetic coding and missing tables.
 Image decode_jpeg_stb(std::span<const uint8_t> file, const JpegInfo&);
 
-// PNG, BMP and GIF (first image), upright; refuses any other format.
-Image decode_stb(std::span<const uint8_t> file);
+// PNG, BMP and GIF (first image), upright.
+Image decode_stb(std::span<const uint8_t> file, Format);
+
+// Refuses a BMP whose pixels would end behind the file's end: stb_image reads zeros there.
+void check_bmp(FileView& file);
 
 // Walks a PNG's chunks: sizes, names, checksums, end. Returns its Exif orientation.
 int inspect_png(std::span<const uint8_t> file);
@@ -58,6 +75,25 @@ int inspect_png(std::span<const uint8_t> file);
 void inspect_gif(std::span<const uint8_t> file);
 
 // PPM and PGM of 8 or 16 bits.
+struct PnmInfo {
+  int width = 0, height = 0, channels = 0;
+  int largest = 0;  // sample
+  size_t samples_at = 0;
+};
+PnmInfo inspect_pnm(FileView& file);
 Image decode_pnm(std::span<const uint8_t> file);
+
+// WebP by libwebp, of an animation the first frame. Only if have_webp.
+constexpr bool have_webp = BAREVISION_WEBP;
+struct WebpInfo {
+  int width = 0, height = 0;
+};
+WebpInfo inspect_webp(FileView& file);
+Image decode_webp(std::span<const uint8_t> file);
+
+// The first image of a TIFF by libtiff. Only if have_tiff.
+constexpr bool have_tiff = BAREVISION_TIFF;
+void inspect_tiff(FileView& file);
+Image decode_tiff(std::span<const uint8_t> file);
 
 }  // namespace bv

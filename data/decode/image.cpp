@@ -1,3 +1,4 @@
+#include <cstring>
 #include <string>
 
 #include "data/decode/decode.h"
@@ -39,18 +40,50 @@ Image to_rgb(const uint8_t* pixels, int width, int height, int channels) {
   return image;
 }
 
+Image upright(Image stored, int orientation) {
+  if (orientation <= 1 || orientation > 8) return stored;
+  // 5-8 transpose; then the result's rows and columns may be reversed.
+  const bool transpose = orientation >= 5;
+  const bool flip_x = orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
+  const bool flip_y = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
+  Image out = transpose ? black_image(stored.width, stored.height)
+                        : black_image(stored.height, stored.width);
+  uint8_t* to = out.pixels.data();
+  for (int y = 0; y < out.height; ++y) {
+    const int sy = flip_y ? out.height - 1 - y : y;
+    for (int x = 0; x < out.width; ++x, to += 3) {
+      const int sx = flip_x ? out.width - 1 - x : x;
+      const size_t row = transpose ? sx : sy, column = transpose ? sy : sx;
+      std::memcpy(to, &stored.pixels[(row * stored.width + column) * 3], 3);
+    }
+  }
+  return out;
+}
+
 Image decode_image(std::span<const uint8_t> file, int at_least) {
   if (file.empty()) throw BadImage("the file is empty");
   if (file.size() > size_t{1} << 30) throw BadImage("the file is larger than 1 GiB");
-  const auto starts_with = [&](uint8_t first, uint8_t second) {
-    return file.size() >= 2 && file[0] == first && file[1] == second;
-  };
-  if (starts_with('P', '5') || starts_with('P', '6')) return decode_pnm(file);
-  if (!starts_with(0xFF, 0xD8)) return decode_stb(file);
-  const JpegInfo info = inspect_jpeg(file);
-  if constexpr (have_turbojpeg)
-    return upright(decode_jpeg_turbo(file, info, at_least), info.orientation);
-  return upright(decode_jpeg_stb(file, info), info.orientation);
+  const Format format = format_of(file);
+  require_decoder(format);
+  switch (format) {
+    case Format::pnm:
+      return decode_pnm(file);
+    case Format::webp:
+      if constexpr (have_webp) return decode_webp(file);
+      break;
+    case Format::tiff:
+      if constexpr (have_tiff) return decode_tiff(file);
+      break;
+    case Format::jpeg: {
+      const JpegInfo info = inspect_jpeg(file);
+      if constexpr (have_turbojpeg)
+        return upright(decode_jpeg_turbo(file, info, at_least), info.orientation);
+      return upright(decode_jpeg_stb(file, info), info.orientation);
+    }
+    default:
+      break;
+  }
+  return decode_stb(file, format);
 }
 
 }  // namespace bv

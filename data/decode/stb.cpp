@@ -112,38 +112,17 @@ Image load(Bytes file, std::string_view format, int want_channels) {
   return to_rgb(pixels, width, height, want_channels ? want_channels : channels);
 }
 
-uint32_t little_endian(Bytes b, size_t at, int bytes) {
-  uint32_t value = 0;
-  for (int i = bytes - 1; i >= 0; --i) value = value << 8 | b[at + i];
-  return value;
-}
-
-// stb_image reads zeros past the end of a BMP.
-void check_bmp(Bytes file) {
-  if (file.size() < 54) throw BadImage("BMP data is cut off");
-  const uint32_t pixels = little_endian(file, 10, 4);
-  const bool old_header = little_endian(file, 14, 4) == 12;
-  const int64_t width =
-      old_header ? little_endian(file, 18, 2) : static_cast<int32_t>(little_endian(file, 18, 4));
-  const int64_t height = old_header ? little_endian(file, 20, 2)
-                                    : std::abs(int64_t{int32_t(little_endian(file, 22, 4))});
-  const int64_t bits = little_endian(file, old_header ? 24 : 28, 2);
-  check_image_size(width, height, file.size());
-  if (static_cast<int64_t>(file.size()) < pixels + (width * bits + 31) / 32 * 4 * height)
-    throw BadImage("BMP data is cut off");
-}
-
 }  // namespace
 
-Image decode_stb(Bytes file) {
-  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  if (text.starts_with("\x89PNG\r\n\x1a\n")) {
+Image decode_stb(Bytes file, Format format) {
+  if (format == Format::png) {
     const int orientation = inspect_png(file);
     return upright(load(file, "PNG", 0), orientation);
   }
-  if (text.starts_with("BM")) return check_bmp(file), load(file, "BMP", 0);
-  if (text.starts_with("GIF8")) return inspect_gif(file), load(file, "GIF", 4);
-  throw BadImage("not an image of a known format (JPEG, PNG, BMP, GIF, PPM, PGM)");
+  if (format == Format::gif) return inspect_gif(file), load(file, "GIF", 4);
+  FileView view(file);
+  check_bmp(view);
+  return load(file, "BMP", 0);
 }
 
 Image decode_jpeg_stb(Bytes file, const JpegInfo& info) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <set>
 
+#include "data/decode/decode.h"
 #include "engine/files/checkpoint.h"
 #include "kernels/devices/devices.h"
 #include "tests/data/data_files.h"
@@ -102,9 +103,8 @@ TEST_F(ProgramErrors, OfTheData) {
                         "CIFAR-10's data_batch_1.bin)");
   expect_refused(data + "one",
                  "one: has one class, 'class0'; at least two class folders are needed");
-  expect_refused(
-      data + "hollow",
-      "hollow/class7: a class folder without images (JPEG, PNG, BMP, GIF and PPM are read)");
+  expect_refused(data + "hollow",
+                 "hollow/class7: a class folder without images (" + known_formats() + " are read)");
   expect_refused(data + "short",
                  "short/data_batch_1.bin: its size, 12291 bytes, is not a multiple of "
                  "3073, the size of a CIFAR-10 record; download or copy it again");
@@ -125,6 +125,29 @@ TEST_F(ProgramErrors, ABadImageEndsTheRunWithItsName) {
     EXPECT_EQ(end.code, 2) << end.output;
     EXPECT_EQ(std::ranges::count(end.errors, '\n'), 1) << end.errors;
     EXPECT_TRUE(has(end.errors, "photos/class1/"));
+  }
+}
+
+// Before the first step, which doesn't use them.
+TEST_F(ProgramErrors, OfAllHeadersAtOnce) {
+  make_class_folders(in("photos"), 2, 40);
+  write_text(in("photos/class0/7.ppm"), "");
+  for (const std::string file : {"0", "12", "30"})
+    write_text(in("photos/class1/" + file + ".ppm"), "no image");
+  const std::string first = "photos/class0/7.ppm: the file is empty";
+  for (const std::string n : {"1", "2"}) {
+    const std::string words =
+        "-n " + n + " " + on_vit + "--data photos --batch 2 --steps 1 --out run" + n;
+    const Finished end = run(words);
+    EXPECT_EQ(end.code, 2) << end.output;
+    EXPECT_EQ(end.errors,
+              first + ", and 3 more can't be read (--on-bad-image skip skips such files)\n");
+    EXPECT_FALSE(fs::exists(in("run" + n)));
+    const Finished skipping = run(words + " --on-bad-image skip");
+    EXPECT_EQ(skipping.code, 0) << skipping.errors;
+    EXPECT_TRUE(
+        has(skipping.output,
+            "warning: 4 of 80 images can't be read and will be skipped, the first " + first));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -54,8 +55,7 @@ class PictureFuzzer {
     const std::vector<uint8_t> bytes(file.begin(), file.end());
     const int at_least = m.one_in(4) ? 1 + int(m.below(20)) : 0;
     const size_t scale = at_least ? 8 : 1;  // at most
-    std::string problem =
-        watched(number, bytes, scale, [&] { return decode_image(bytes, at_least); });
+    std::string problem = watched(number, bytes, scale, [&] { return decode(bytes, at_least); });
     if (have_turbojpeg && seed.format == Format::jpeg)
       problem += watched(number, bytes, 1, [&] {
         const JpegInfo info = inspect_jpeg(bytes);
@@ -65,6 +65,20 @@ class PictureFuzzer {
   }
 
  private:
+  // What a run's first look at its files would leave out must not be an image.
+  static Image decode(const std::vector<uint8_t>& bytes, int at_least) {
+    std::string refusal;
+    try {
+      FileView view(bytes);
+      check_header(view);
+    } catch (const BadImage& bad) {
+      refusal = bad.what();
+    }
+    Image image = decode_image(bytes, at_least);
+    if (!refusal.empty()) throw std::runtime_error("decoded, though its header: " + refusal);
+    return image;
+  }
+
   std::string watched(uint64_t number, const std::vector<uint8_t>& bytes, size_t scale,
                       const std::function<Image()>& decode) {
     std::string problem;
@@ -110,6 +124,8 @@ class PictureFuzzer {
     if (format == Format::png) put(16, 4, true), put(20, 4, true);
     if (format == Format::bmp) put(18, 4, false), put(22, 4, false);
     if (format == Format::gif) put(6, 2, false), put(8, 2, false);
+    if (format == Format::webp) put(24, 3, false), put(27, 3, false);
+    if (format == Format::tiff) claim_tiff(m, file);
     if (format != Format::jpeg) return;
     const size_t frame = std::min(file.find("\xFF\xC0"), file.find("\xFF\xC2"));
     const size_t scan = file.rfind("\xFF\xDA"), end = file.rfind("\xFF\xD9");
@@ -118,6 +134,17 @@ class PictureFuzzer {
     const std::string last = file.substr(scan, std::min<size_t>(end - scan, 200));
     if (!m.one_in(3))
       for (size_t n = m.below(60); n; --n) file.insert(scan, last);
+  }
+
+  // Of a little-endian file: width, height, or a strip's or tile's share of them.
+  static void claim_tiff(Mutator& m, std::string& file) {
+    constexpr std::array<char, 5> tags = {'\x00', '\x01', '\x16', '\x42', '\x43'};
+    for (size_t n = 1 + m.below(3); n; --n) {
+      const size_t at = file.rfind(std::string{tags[m.below(tags.size())], '\1'});
+      if (at == std::string::npos || at + 12 > file.size()) continue;
+      file.replace(at + 2, 2, std::string{'\4', '\0'});
+      for (size_t i = 8; i < 12; ++i) file[at + i] = m.one_in(3) ? odd_byte(m) : '\0';
+    }
   }
 
   static char odd_byte(Mutator& m) {

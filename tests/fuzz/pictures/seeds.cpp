@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 
+#include "tests/data/encode.h"
 #include "tests/files.h"
 
 #define STB_IMAGE_WRITE_STATIC
@@ -191,11 +192,54 @@ std::vector<std::string> gif_seeds() {
           gif(70, 40, false, true, false), gif(70, 40, true, false, true)};
 }
 
-Format format_of(const std::string& file) {
-  if (file.starts_with("\xFF\xD8")) return Format::jpeg;
-  if (file.starts_with("\x89PNG")) return Format::png;
-  if (file.starts_with("BM")) return Format::bmp;
-  return file.starts_with("GIF") ? Format::gif : Format::pnm;
+std::vector<uint8_t> samples(size_t count) {
+  const std::string bytes = pattern(count);
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::string> webp_seeds() {
+  if (!have_webp) return {};
+  constexpr int width = 21, height = 13;
+  const auto rgba = samples(size_t(4 * width * height));
+  const std::string lossless = encode_webp(width, height, rgba, true),
+                    lossy = encode_webp(width, height, rgba, false);
+  const std::string exif("II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0\0", 22);
+  return {lossless, lossy,
+          webp_file(webp_canvas(8 + 16, width, height) + webp_chunks(lossless) +
+                    webp_chunk("EXIF", exif)),
+          webp_animation(lossless, width, height, 4, 2, 40, 30)};
+}
+
+std::vector<std::string> tiff_seeds() {
+  if (!have_tiff) return {};
+  constexpr int width = 19, height = 11;
+  std::vector<std::string> files;
+  const auto add = [&](TiffPage page) {
+    page.width = width, page.height = height;
+    page.samples = samples(size_t(width * height * page.samples_per_pixel * 2));
+    files.push_back(encode_tiff({page}));
+  };
+  for (const int compression : {1, 5, 7, 8, 32773}) {
+    add({.compression = compression});
+    add({.compression = compression, .rows_per_strip = 8, .planar = true});
+    add({.compression = compression, .tile = 16});
+    add({.samples_per_pixel = 1, .photometric = 1, .compression = compression, .orientation = 6});
+  }
+  for (const int photometric : {0, 1, 3})
+    for (const int bits : {1, 2, 4, 8, 16})
+      if (photometric != 3 || bits < 16)
+        add({.bits = bits, .samples_per_pixel = 1, .photometric = photometric});
+  for (const int extra : {0, 1, 2}) {
+    add({.samples_per_pixel = 4, .extra = extra});
+    add({.samples_per_pixel = 2, .photometric = 1, .extra = extra, .orientation = 3});
+    add({.bits = 16, .samples_per_pixel = 4, .compression = 5, .extra = extra});
+  }
+  for (const int method : {2, 3, 4})
+    add({.bits = 1, .samples_per_pixel = 1, .photometric = 0, .compression = method});
+  add({.samples_per_pixel = 4, .photometric = 5});
+  add({.photometric = 6, .compression = 7});
+  for (const char* mode : {"wb", "w8"}) add({.bits = 16, .compression = 5, .mode = mode});
+  return files;
 }
 
 std::vector<std::string> found_seeds() {
@@ -224,9 +268,11 @@ std::string from_hex(const std::string& digits) {
 
 std::vector<Seed> picture_seeds() {
   std::vector<Seed> seeds;
-  for (const auto& files :
-       {jpeg_seeds(), png_seeds(), bmp_seeds(), pnm_seeds(), gif_seeds(), found_seeds()})
-    for (const std::string& file : files) seeds.push_back({format_of(file), file});
+  for (const auto& files : {jpeg_seeds(), png_seeds(), bmp_seeds(), pnm_seeds(), gif_seeds(),
+                            webp_seeds(), tiff_seeds(), found_seeds()})
+    for (const std::string& file : files)
+      seeds.push_back(
+          {format_of({reinterpret_cast<const uint8_t*>(file.data()), file.size()}), file});
   return seeds;
 }
 

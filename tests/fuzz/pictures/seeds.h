@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-namespace bv::test::fuzz {
+#include "data/decode/decode.h"
 
-enum class Format { jpeg, png, bmp, pnm, gif };
+namespace bv::test::fuzz {
 
 struct Seed {
   Format format;

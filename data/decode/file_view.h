@@ -1,0 +1,27 @@
+// Bytes of a file that are read as they are asked for: a look at a header costs no more than that.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/file.h"
+
+namespace bv {
+
+class FileView {
+ public:
+  explicit FileView(std::span<const uint8_t> whole) : size_(whole.size()), held_(whole) {}
+  explicit FileView(const RegularFile& file) : file_(&file), size_(file.size()) {}
+
+  uint64_t size() const { return size_; }
+  // The `count` bytes at `offset`, fewer at the file's end; valid until the next call.
+  std::span<const uint8_t> at(uint64_t offset, size_t count);
+
+ private:
+  const RegularFile* file_ = nullptr;
+  uint64_t size_, held_at_ = 0;
+  std::span<const uint8_t> held_;
+  std::vector<uint8_t> buffer_;
+};
+
+}  // namespace bv

@@ -1,0 +1,138 @@
+// What a file's first bytes say: its format, and for a look before the run begins, its size.
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "data/decode/decode.h"
+
+namespace bv {
+namespace {
+
+using Bytes = std::span<const uint8_t>;
+
+int64_t big_endian(Bytes b, size_t at, int bytes) {
+  int64_t value = 0;
+  for (int i = 0; i < bytes; ++i) value = value << 8 | b[at + size_t(i)];
+  return value;
+}
+
+int64_t little_endian(Bytes b, size_t at, int bytes) {
+  int64_t value = 0;
+  for (int i = bytes - 1; i >= 0; --i) value = value << 8 | b[at + size_t(i)];
+  return value;
+}
+
+// `count` bytes at `offset`, all of them.
+Bytes need(FileView& file, uint64_t offset, size_t count, const char* format) {
+  const Bytes bytes = file.at(offset, count);
+  if (bytes.size() < count) throw BadImage(std::string(format) + " data is cut off");
+  return bytes;
+}
+
+// From segment to segment up to the frame; what stands between segments is left to the decoders.
+void check_jpeg(FileView& file) {
+  constexpr int sos = 0xDA, dht = 0xC4, jpg = 0xC8, dac = 0xCC, fill = 0xFF;
+  uint64_t at = 2;
+  while (true) {
+    const Bytes head = need(file, at, 4, "JPEG");
+    const int marker = head[1];
+    if (head[0] != 0xFF || marker == sos) return;
+    if (marker == fill) {
+      ++at;
+    } else if (marker <= 1 || (marker >= 0xD0 && marker <= 0xD9)) {
+      at += 2;  // no segment
+    } else if (marker >= 0xC0 && marker <= 0xCF && marker != dht && marker != jpg &&
+               marker != dac) {
+      const Bytes frame = need(file, at, 9, "JPEG");
+      return check_image_size(big_endian(frame, 7, 2), big_endian(frame, 5, 2), file.size());
+    } else {
+      const int64_t length = big_endian(head, 2, 2);
+      if (length < 2) throw BadImage("JPEG data is cut off");
+      at += 2 + uint64_t(length);
+    }
+  }
+}
+
+void check_png(FileView& file) {
+  const Bytes ihdr = need(file, 8, 16, "PNG");
+  check_image_size(big_endian(ihdr, 8, 4), big_endian(ihdr, 12, 4), file.size());
+}
+
+void check_gif(FileView& file) {
+  const Bytes screen = need(file, 6, 7, "GIF");
+  check_image_size(little_endian(screen, 0, 2), little_endian(screen, 2, 2), file.size());
+}
+
+}  // namespace
+
+Format format_of(Bytes start) {
+  const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
+  if (text.starts_with("\xFF\xD8")) return Format::jpeg;
+  if (text.starts_with("\x89PNG\r\n\x1a\n")) return Format::png;
+  if (text.starts_with("BM")) return Format::bmp;
+  if (text.starts_with("GIF8")) return Format::gif;
+  if (text.starts_with("P5") || text.starts_with("P6")) return Format::pnm;
+  if (text.starts_with("RIFF") && text.size() >= 12 && text.substr(8).starts_with("WEBP"))
+    return Format::webp;
+  for (const char* byte_order : {"II*\0", "MM\0*", "II+\0", "MM\0+"})
+    if (text.starts_with(std::string_view(byte_order, 4))) return Format::tiff;
+  return Format::unknown;
+}
+
+std::string known_formats() {
+  return std::string("JPEG, PNG, BMP, GIF") + (have_webp ? ", WebP" : "") +
+         (have_tiff ? ", TIFF" : "") + " and PPM";
+}
+
+void require_decoder(Format format) {
+  if (format == Format::unknown)
+    throw BadImage("not an image of a known format (" + known_formats() + " are read)");
+  constexpr const char* without = "; this program was built without ";
+  if (format == Format::webp && !have_webp)
+    throw BadImage(std::string("a WebP image") + without + "libwebp (make deps && make)");
+  if (format == Format::tiff && !have_tiff)
+    throw BadImage(std::string("a TIFF image") + without + "libtiff (make deps && make)");
+}
+
+void check_bmp(FileView& file) {
+  const Bytes header = need(file, 0, 54, "BMP");
+  const int64_t pixels = little_endian(header, 10, 4);
+  const bool old_header = little_endian(header, 14, 4) == 12;
+  const int64_t width =
+      old_header ? little_endian(header, 18, 2) : int32_t(little_endian(header, 18, 4));
+  const int64_t height = old_header ? little_endian(header, 20, 2)
+                                    : std::abs(int64_t{int32_t(little_endian(header, 22, 4))});
+  const int64_t bits = little_endian(header, old_header ? 24 : 28, 2);
+  check_image_size(width, height, file.size());
+  if (int64_t(file.size()) < pixels + (width * bits + 31) / 32 * 4 * height)
+    throw BadImage("BMP data is cut off");
+}
+
+void check_header(FileView& file) {
+  if (file.size() == 0) throw BadImage("the file is empty");
+  const Format format = format_of(file.at(0, 12));
+  require_decoder(format);
+  switch (format) {
+    case Format::jpeg:
+      return check_jpeg(file);
+    case Format::png:
+      return check_png(file);
+    case Format::bmp:
+      return check_bmp(file);
+    case Format::gif:
+      return check_gif(file);
+    case Format::pnm:
+      inspect_pnm(file);
+      return;
+    case Format::webp:
+      if constexpr (have_webp) inspect_webp(file);
+      return;
+    case Format::tiff:
+      if constexpr (have_tiff) inspect_tiff(file);
+      return;
+    case Format::unknown:
+      return;
+  }
+}
+
+}  // namespace bv
