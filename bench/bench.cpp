@@ -14,7 +14,7 @@ struct Shares {
 Shares shares(const Result& r, const Ceilings& c) {
   const double copy = r.cost.bytes / c.copy_bytes_per_second / r.seconds,
                product = r.cost.flops / c.product_flops_per_second / r.seconds;
-  return {copy, product, std::max(copy, product)};
+  return {copy, product, std::max(copy, std::min(product, 1.0))};
 }
 
 }  // namespace

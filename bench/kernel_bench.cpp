@@ -90,7 +90,20 @@ constexpr const char* usage =
     "  --filter    only operations with WORD in their name\n"
     "  --seconds   of measurement for each operation (0.15)\n"
     "  --json      write the table to FILE as well; needs --model\n"
-    "  --describe  say what the device is, and no more\n";
+    "  --describe  say what the device is, and no more\n"
+    "  --version, --help\n"
+    "%copy, %prod: of the time that copying the operation's bytes, or a matrix product of its\n"
+    "operations, would take; %bound: the larger; 'cache': faster than memory, so it is in the "
+    "cache\n";
+
+// What the arguments ask to be printed, and no more.
+std::string text_asked_for(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (!std::strcmp(argv[i], "--help") || !std::strcmp(argv[i], "-h")) return usage;
+    if (!std::strcmp(argv[i], "--version")) return "barevision bench " BAREVISION_VERSION "\n";
+  }
+  return "";
+}
 
 bool one_of(const std::string& value, std::initializer_list<const char*> known) {
   for (const char* k : known)
@@ -142,6 +155,10 @@ int main(int argc, char** argv) {
   // long. OpenMP reads this before main.
   if (!std::getenv("OMP_WAIT_POLICY") && setenv("OMP_WAIT_POLICY", "passive", 1) == 0)
     execv("/proc/self/exe", argv);
+  if (const std::string text = bv::bench::text_asked_for(argc, argv); !text.empty()) {
+    std::fputs(text.c_str(), stdout);
+    return 0;
+  }
   bv::bench::Options options;
   if (!bv::bench::parse(argc, argv, options)) {
     std::fputs(bv::bench::usage, stderr);

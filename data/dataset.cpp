@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <filesystem>
 
@@ -20,7 +21,22 @@ std::string without_slash(std::string path) {
   return path;
 }
 
+// Why a file can't be --data.
+std::string refusal_of_file(const std::string& path) {
+  const std::string name = lower_case(fs::path(path).filename().string());
+  const auto has = [&](const char* part) { return name.find(part) != name.npos; };
+  if (has("cifar-10") && has("python")) return cifar_for_python;
+  for (const char* archive : {".tar", ".tgz", ".zip"})
+    if (has(archive)) return "is an archive; unpack it and give its folder";
+  return "is a file; give the folder of class folders or of CIFAR-10's .bin files";
+}
+
 }  // namespace
+
+std::string lower_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
 
 DataKind data_kind(std::string path) {
   path = without_slash(std::move(path));
@@ -29,12 +45,13 @@ DataKind data_kind(std::string path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found)
-    throw DataError("--data " + path + ": no such folder");
+    throw DataError("--data " + path + ": no such folder" +
+                    (lower_case(path).find("cifar") == path.npos
+                         ? ""
+                         : "; CIFAR-10 is in " + cifar_archive + ", to be unpacked"));
   if (!fs::exists(status))
     throw DataError("--data " + path + ": can't be read: " + error.message());
-  if (!fs::is_directory(status))
-    throw DataError("--data " + path +
-                    ": is a file; give the folder of class folders or of CIFAR-10's .bin files");
+  if (!fs::is_directory(status)) throw DataError("--data " + path + ": " + refusal_of_file(path));
   return is_cifar_folder(path) ? DataKind::cifar : DataKind::photos;
 }
 

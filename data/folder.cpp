@@ -1,6 +1,5 @@
 // Image folders: one folder per class, with or without train/ and val/ above them.
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <initializer_list>
@@ -58,11 +57,6 @@ class FolderDataset : public Dataset {
 
 bool hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
-std::string lower_case(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 bool is_one_of(const std::string& word, std::span<const char* const> words) {
   return std::ranges::any_of(words, [&](const char* known) { return word == known; });
 }
@@ -108,10 +102,20 @@ void scan_folder(const fs::path& root, const fs::path& folder, std::vector<std::
   }
 }
 
+// CIFAR-10 in another form, or a folder deeper, than can be read.
+void refuse_cifar(const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(folder / "data_batch_1", error))
+    throw DataError(folder.string() + ": " + cifar_for_python);
+  if (is_cifar_folder(folder.string()))
+    throw DataError(folder.string() + ": CIFAR-10, which needs --data " + folder.string());
+}
+
 ClassFolder scan_class(const fs::path& root, const fs::path& folder,
                        std::map<std::string, int64_t>& left_out) {
   ClassFolder found{.name = folder.filename().string(), .files = {}};
   scan_folder(root, folder, found.files, left_out);
+  if (found.files.empty()) refuse_cifar(folder);
   if (found.files.empty())
     throw DataError(folder.string() + ": a class folder without images (" + known_formats() +
                     " are read)");
@@ -130,11 +134,7 @@ std::vector<fs::path> folders_in(const fs::path& path) {
 Part scan_part(const fs::path& root, const fs::path& path) {
   Part part{.path = path.string(), .classes = {}};
   const auto folders = folders_in(path);
-  std::error_code error;
-  if (folders.empty() && fs::exists(path / "data_batch_1", error))
-    throw DataError(part.path +
-                    ": CIFAR-10 for Python; take the binary version, cifar-10-binary.tar.gz, of "
-                    "www.cs.toronto.edu/~kriz/cifar.html");
+  if (folders.empty()) refuse_cifar(path);
   if (folders.empty())
     throw DataError(part.path +
                     ": no class folders in it (nor train/ and val/, nor CIFAR-10's "

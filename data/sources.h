@@ -17,7 +17,12 @@ DataSets open_synthetic(const DataOptions&);
 
 constexpr uint64_t max_image_bytes = uint64_t{1} << 30;
 
+inline const std::string cifar_archive =
+    "cifar-10-binary.tar.gz of www.cs.toronto.edu/~kriz/cifar.html";
+inline const std::string cifar_for_python = "this is CIFAR-10 for Python; take " + cifar_archive;
 bool is_cifar_folder(const std::string& path);
+
+std::string lower_case(std::string text);
 
 // Classes in the order of --classes, which may be their number or all their names in any order.
 struct ClassList {

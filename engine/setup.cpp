@@ -125,7 +125,7 @@ void fit_starting_weights(Setup& s, TensorFile file) {
   FitResult fit = fit_weights(std::move(file), s.options.weights, shapes_of(s.graph),
                               {head + ".weight", head + ".bias"});
   s.weights = std::move(fit.tensors);
-  s.notes.insert(s.notes.end(), fit.notes.begin(), fit.notes.end());
+  s.notes.push_back(fit.note);
 }
 
 void load_resumed(Setup& s) {

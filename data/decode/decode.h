@@ -18,8 +18,8 @@ std::string known_formats();
 // Refuses what is no image, or one whose library this build lacks.
 void require_decoder(Format);
 
-// Refuses what its header alone tells: no image, cut off before its size is known, or of a size that
-// check_image_size refuses. Reads a block or a few of the file.
+// Refuses what its header alone tells: no image, cut off before its size is known, or of a size
+// that check_image_size refuses. Reads a block or a few of the file.
 void check_header(FileView& file);
 
 // Refuses a header that claims no pixels, more than any photo has, or more than a file of its size
@@ -86,7 +86,7 @@ Image decode_pnm(std::span<const uint8_t> file);
 // WebP by libwebp, of an animation the first frame. Only if have_webp.
 constexpr bool have_webp = BAREVISION_WEBP;
 struct WebpInfo {
-  int width = 0, height = 0;
+  int width = 0, height = 0;  // of the canvas, on which the first frame may cover a part
 };
 WebpInfo inspect_webp(FileView& file);
 Image decode_webp(std::span<const uint8_t> file);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -225,13 +226,32 @@ void require_memory(const std::vector<TensorEntry>& tensors, const std::string& 
                     " MiB, this machine has " + std::to_string(memory >> 20));
 }
 
+// What torch.save writes: a zip archive, or before PyTorch 1.6 a pickle of protocol 2. Read as the
+// length of a header either would be longer than any file.
+bool is_pickle(uint64_t first_bytes) {
+  constexpr uint64_t zip = 'P' | 'K' << 8 | 3 << 16 | 4 << 24, pickle = 0x80 | 2 << 8;
+  return (first_bytes & 0xFFFFFFFF) == zip || (first_bytes & 0xFFFF) == pickle;
+}
+
+// Also of training checkpoints, which have the weights as one of their entries.
+std::string pickle_message(const std::string& path) {
+  const std::string target = std::filesystem::path(path).replace_extension("safetensors");
+  return path +
+         " is a PyTorch pickle; convert it: python -c 'import sys, torch, safetensors.torch as s; "
+         "w = torch.load(sys.argv[1], \"cpu\"); w = w.get(\"state_dict\", w.get(\"model\", w)); "
+         "s.save_file(w, sys.argv[2])' \"" +
+         path + "\" \"" + target + "\"";
+}
+
 TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& path) {
   uint64_t header_bytes = 0;
   if (file_bytes < length_bytes)
     throw UserError(path + ": not a .safetensors file: " + std::to_string(file_bytes) +
                     " bytes are too few");
   read(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
-  if (header_bytes > file_bytes - length_bytes || header_bytes > max_header_bytes)
+  const bool too_long = header_bytes > file_bytes - length_bytes || header_bytes > max_header_bytes;
+  if (too_long && is_pickle(header_bytes)) throw UserError(pickle_message(path));
+  if (too_long)
     throw UserError(path + ": not a .safetensors file, or cut short: a header of " +
                     std::to_string(header_bytes) + " bytes in a file of " +
                     std::to_string(file_bytes));

@@ -113,6 +113,7 @@ class Fitting {
     // PyTorch's batch norms count their batches; nothing here uses the count.
     std::erase_if(file_.tensors,
                   [](const auto& t) { return t.first.ends_with(".num_batches_tracked"); });
+    strip_prefixes();
     swap_heads();
     for (const ParameterShape& p : parameters_)
       if (std::ranges::find(result_.fresh, p.name) == result_.fresh.end()) fit(p);
@@ -120,10 +121,27 @@ class Fitting {
     const std::string misfits = missing_.text("missing") + extra_.text("extra") +
                                 other_.text("of another shape") + broken_.text("not finite");
     if (!misfits.empty()) throw UserError(path_ + ": these weights don't fit the model" + misfits);
+    std::string note = "weights: " + path_ + ", " + std::to_string(result_.tensors.size()) +
+                       " of " + std::to_string(parameters_.size()) + " tensors";
+    for (const std::string& change : changes_) note += ", " + change;
+    result_.note = note;
     return std::move(result_);
   }
 
  private:
+  // What DistributedDataParallel and torch.compile put before every name.
+  void strip_prefixes() {
+    for (const std::string prefix : {"module.", "_orig_mod.", "module."}) {
+      const auto has_it = [&](const auto& tensor) { return tensor.first.starts_with(prefix); };
+      if (file_.tensors.empty() || !std::ranges::all_of(file_.tensors, has_it)) continue;
+      std::map<std::string, HostTensor> tensors;
+      for (auto& [name, tensor] : file_.tensors)
+        tensors[name.substr(prefix.size())] = std::move(tensor);
+      file_.tensors = std::move(tensors);
+      changes_.push_back("names without " + prefix);
+    }
+  }
+
   bool is_head(const std::string& name) const {
     return std::ranges::find(heads_, name) != heads_.end();
   }
@@ -157,9 +175,8 @@ class Fitting {
       file_.tensors.erase(p.name);
       own = p.shape[0];
     }
-    const std::string has = *classes ? std::to_string(*classes) + " classes" : "no head";
-    result_.notes.push_back("new head: " + path_ + " has " + has + ", this run " +
-                            std::to_string(own));
+    const std::string there = *classes ? std::to_string(*classes) + " classes" : "none";
+    changes_.push_back("new head (" + there + " there, " + std::to_string(own) + " here)");
   }
 
   void fit(const ParameterShape& p) {
@@ -178,8 +195,8 @@ class Fitting {
     if (p.name != "pos_embed" || !from || !to || tensor.shape[2] != p.shape[2]) return false;
     tensor = resize_position(tensor, from, to);
     const auto grid = [](int g) { return std::to_string(g) + "x" + std::to_string(g); };
-    result_.notes.push_back("position embedding resized from " + grid(from) + " to " + grid(to) +
-                            " patches");
+    changes_.push_back("position embedding resized from " + grid(from) + " to " + grid(to) +
+                       " patches");
     return true;
   }
 
@@ -188,6 +205,7 @@ class Fitting {
   const std::vector<ParameterShape>& parameters_;
   const std::vector<std::string>& heads_;
   FitResult result_;
+  std::vector<std::string> changes_;  // parts of the note
   Listing missing_, extra_, other_, broken_;
 };
 

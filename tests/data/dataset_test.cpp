@@ -239,7 +239,24 @@ TEST(Dataset, RefusedFolders) {
   expect_refused({.path = "", .val_fraction = 1}, {"--val-fraction"});
   TemporaryFolder python;
   write_text(python / "data_batch_1", "pickle");
-  expect_refused({.path = python.path()}, {"CIFAR-10 for Python", "cifar-10-binary.tar.gz"});
+  const std::string address = "cifar-10-binary.tar.gz of www.cs.toronto.edu/~kriz/cifar.html",
+                    for_python = "this is CIFAR-10 for Python; take " + address;
+  expect_refused({.path = python.path()}, {for_python});
+  TemporaryFolder above;  // as torchvision's `root`
+  fs::create_directories(above / "cifar-10-batches-py");
+  write_text(above / "cifar-10-batches-py/data_batch_1", "pickle");
+  expect_refused({.path = above.path()}, {above / "cifar-10-batches-py: " + for_python});
+  fs::remove_all(above / "cifar-10-batches-py");
+  write_text(above / "cifar-10-batches-bin/data_batch_1.bin", "x");
+  const std::string deeper = above / "cifar-10-batches-bin";
+  expect_refused({.path = above.path()}, {deeper + ": CIFAR-10, which needs --data " + deeper});
+  for (const char* name : {"cifar-10-python.tar.gz", "cifar-10-binary.tar.gz", "photos.zip"})
+    write_text(above / name, "x");
+  expect_refused({.path = above / "cifar-10-python.tar.gz"}, {for_python});
+  expect_refused({.path = above / "cifar-10-binary.tar.gz"}, {"is an archive; unpack it"});
+  expect_refused({.path = above / "photos.zip"}, {"is an archive; unpack it"});
+  expect_refused({.path = above / "cifar10"},
+                 {"cifar10: no such folder; CIFAR-10 is in " + address + ", to be unpacked"});
 }
 
 TEST(Dataset, Cifar) {

@@ -1,6 +1,5 @@
 // WebP and TIFF: files that their libraries write, read back; odd and damaged ones.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,7 +7,9 @@
 #include "data/dataset.h"
 #include "data/decode/decode.h"
 #include "tests/data/encode.h"
+#include "tests/files.h"
 #include "tests/messages.h"
+#include "tests/temporary_folder.h"
 
 namespace bv::test {
 namespace {
@@ -98,6 +99,29 @@ TEST_F(Webp, CutOrDamaged) {
   EXPECT_EQ(refusal(whole.substr(0, 40)), "WebP data is cut off");
   EXPECT_EQ(header_refusal(whole.substr(0, 40)), "WebP data is cut off");
   EXPECT_EQ(header_refusal(whole), "no error");
+}
+
+// Of which the look at the header sees the first block alone.
+TEST_F(Webp, LargerThanABlock) {
+  Bytes noise;
+  uint32_t random = 1;
+  for (int i = 0; i < 100 * 90 * 4; ++i) {
+    random = random * 1664525 + 1013904223;
+    noise.push_back(static_cast<uint8_t>(random >> 24));
+  }
+  TemporaryFolder folder;
+  for (const bool lossless : {false, true})
+    for (const bool alpha : {false, true}) {
+      Bytes rgba = noise;
+      for (size_t i = 3; !alpha && i < rgba.size(); i += 4) rgba[i] = 255;
+      const std::string file = encode_webp(100, 90, rgba, lossless);
+      EXPECT_GT(file.size(), 5000u);
+      EXPECT_EQ(decode(file).width, 100);
+      write_text(folder / "image", file);
+      const RegularFile on_disk(folder / "image");
+      FileView view(on_disk);
+      EXPECT_EQ(error_of<BadImage>([&] { check_header(view); }), "no error");
+    }
 }
 
 TEST_F(Webp, GiantsAreRefusedByTheirHeader) {

@@ -1,5 +1,6 @@
 // Decoding: real, odd and damaged files against Pillow's pixels, and small files made here.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -396,6 +397,34 @@ TEST(Image, RefusesGifsOfMoreDataThanPixels) {
   EXPECT_EQ(decode_image(long_codes(20), 0).pixels, (Bytes{1, 2, 3}));
   EXPECT_EQ(error_of<BadImage>([] { decode_image(long_codes(10000), 0); }),
             "damaged GIF (more data than pixels)");
+}
+
+TEST(Image, SizesUpToTheirLimits) {
+  const auto fits = [](int64_t width, int64_t height, size_t file_bytes) {
+    return error_of<BadImage>([&] { check_image_size(width, height, file_bytes); }) == "no error";
+  };
+  constexpr size_t large = 1 << 20;
+  EXPECT_TRUE(fits(32768, 4096, large));
+  EXPECT_FALSE(fits(32769, 1, large));
+  EXPECT_FALSE(fits(1, 32769, large));
+  EXPECT_FALSE(fits(16384, 8193, large));
+  EXPECT_TRUE(fits(4096, 4096, 0));
+  EXPECT_FALSE(fits(4097, 4096, 3));
+  EXPECT_TRUE(fits(4097, 4096, 4));
+}
+
+// Addresses alone, without memory behind them.
+TEST(Image, RefusesFilesLargerThanAGibibyte) {
+  constexpr size_t bytes = (size_t{1} << 30) + 1;
+  void* file = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(file, MAP_FAILED);
+  const std::span whole(static_cast<const uint8_t*>(file), bytes);
+  const auto refusal = [](std::span<const uint8_t> f) {
+    return error_of<BadImage>([&] { decode_image(f, 0); });
+  };
+  EXPECT_EQ(refusal(whole), "the file is larger than 1 GiB");
+  EXPECT_TRUE(refusal(whole.first(bytes - 1)).starts_with("not an image of a known format"));
+  munmap(file, bytes);
 }
 
 TEST(Image, RefusesGiantsBeforeAllocating) {

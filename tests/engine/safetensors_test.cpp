@@ -201,6 +201,21 @@ TEST(Safetensors, EveryCutIsNoticed) {
             "file of 8");
 }
 
+TEST(Safetensors, PicklesAreTold) {
+  const auto refusal = [](const std::string& content, const std::string& path) {
+    const std::string file = content + std::string(100, 'x');
+    return error_of([&] { parse_safetensors(std::as_bytes(std::span(file)), path); });
+  };
+  const std::string convert =
+      " is a PyTorch pickle; convert it: python -c 'import sys, torch, safetensors.torch as s; "
+      "w = torch.load(sys.argv[1], \"cpu\"); w = w.get(\"state_dict\", w.get(\"model\", w)); "
+      "s.save_file(w, sys.argv[2])' ";
+  const std::string zip("PK\3\4\0\0\x08\x08", 8), pickle("\x80\2\x8A\nl\xFC\x9C\x46", 8);
+  EXPECT_EQ(refusal(zip, "a/b.pth"), "a/b.pth" + convert + "\"a/b.pth\" \"a/b.safetensors\"");
+  EXPECT_EQ(refusal(pickle, "b.bin"), "b.bin" + convert + "\"b.bin\" \"b.safetensors\"");
+  EXPECT_TRUE(refusal("PK of another kind", "f").starts_with("f: not a .safetensors file"));
+}
+
 TEST(Safetensors, WhatIsNoFileIsRefused) {
   const TemporaryFolder folder;
   EXPECT_THROW(read_safetensors(folder / "none"), UserError);

@@ -46,7 +46,24 @@ TEST(Weights, FittingFileIsTakenAsItIs) {
   EXPECT_EQ(result.tensors.size(), 4u);
   EXPECT_EQ(result.tensors.at("head.weight").data, filled({3, 2}).data);
   EXPECT_TRUE(result.fresh.empty());
-  EXPECT_TRUE(result.notes.empty());
+  EXPECT_EQ(result.note, "weights: w.safetensors, 4 of 4 tensors");
+}
+
+// Of DistributedDataParallel, torch.compile, and both.
+TEST(Weights, WrappersPrefixesAreLeftOut) {
+  const auto prefixed = [](const std::string& prefix) {
+    TensorFile file;
+    for (auto& [name, tensor] : fitting_file().tensors) file.tensors[prefix + name] = tensor;
+    return file;
+  };
+  const std::string all = "weights: w.safetensors, 4 of 4 tensors, names without ";
+  EXPECT_EQ(fit(prefixed("module.")).note, all + "module.");
+  EXPECT_EQ(fit(prefixed("_orig_mod.")).note, all + "_orig_mod.");
+  EXPECT_EQ(fit(prefixed("module._orig_mod.")).note, all + "module., names without _orig_mod.");
+  EXPECT_EQ(fit(prefixed("_orig_mod.module.")).note, all + "_orig_mod., names without module.");
+  TensorFile some = prefixed("module.");
+  some.tensors["norm.weight"] = filled({2});
+  EXPECT_TRUE(has(refusal(some), "extra: module.head.bias"));
 }
 
 // As in files of PyTorch's batch norms.
@@ -63,8 +80,8 @@ TEST(Weights, OtherNumberOfClassesSwapsTheHead) {
   const FitResult result = fit(file);
   EXPECT_EQ(result.fresh, (std::vector<std::string>{"head.weight", "head.bias"}));
   EXPECT_EQ(result.tensors.size(), 2u);
-  ASSERT_EQ(result.notes.size(), 1u);
-  EXPECT_EQ(result.notes[0], "new head: w.safetensors has 1000 classes, this run 3");
+  EXPECT_EQ(result.note,
+            "weights: w.safetensors, 2 of 4 tensors, new head (1000 classes there, 3 here)");
 }
 
 TEST(Weights, FileWithoutHeadGetsOne) {
@@ -75,8 +92,7 @@ TEST(Weights, FileWithoutHeadGetsOne) {
   file.tensors.erase("head.bias");
   const FitResult result = fit(file);
   EXPECT_EQ(result.fresh.size(), 2u);
-  ASSERT_EQ(result.notes.size(), 1u);
-  EXPECT_EQ(result.notes[0], "new head: w.safetensors has no head, this run 3");
+  EXPECT_EQ(result.note, "weights: w.safetensors, 2 of 4 tensors, new head (none there, 3 here)");
 }
 
 TEST(Weights, HeadsThatDisagreeAreNotSwapped) {
@@ -173,9 +189,8 @@ TEST(Weights, PositionEmbeddingResizesAsTimmDoes) {
         EXPECT_NEAR(out.data[2 * size_t(c.rows[i]) + 2 + k], c.rows[i + 1 + k], 1e-6)
             << c.from << " to " << c.to;
     const auto grid = [](int g) { return std::to_string(g) + "x" + std::to_string(g); };
-    ASSERT_EQ(result.notes.size(), 1u);
-    EXPECT_EQ(result.notes[0],
-              "position embedding resized from " + grid(c.from) + " to " + grid(c.to) + " patches");
+    EXPECT_EQ(result.note, "weights: w, 1 of 1 tensors, position embedding resized from " +
+                               grid(c.from) + " to " + grid(c.to) + " patches");
   }
 }
 

@@ -76,7 +76,7 @@ TEST_F(ProgramResnet, WeightsStartAnotherRunAndSayWhatIsNew) {
   make_class_folders(in("photos"), 3, 12);
   const Finished end = go("resnet34 --data photos --image-size 32 --batch 4 --steps 1 --weights " +
                           file + " --out third");
-  EXPECT_TRUE(has(end.output, "has 10 classes, this run 3"));
+  EXPECT_TRUE(has(end.output, "60 of 62 tensors, new head (10 classes there, 3 here)"));
   expect_refused("resnet50 --data cifar --out fourth --weights " + file,
                  "weights of resnet34, not of resnet50");
 }

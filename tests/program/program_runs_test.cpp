@@ -238,9 +238,9 @@ TEST_F(ProgramRuns, StartsFromWeightsOfAnotherSizeAndOtherClasses) {
   const Finished other =
       go("vit_tiny --image-size 48 --patch-size 16 --data three --batch 4 "
          "--steps 2 --out b --weights a/last/weights.safetensors");
-  EXPECT_TRUE(has(other.output, "new head: a/last/weights.safetensors has 10 classes, this run 3"));
+  EXPECT_TRUE(has(other.output, "new head (10 classes there, 3 here)"));
   EXPECT_TRUE(has(other.output, "position embedding resized from 2x2 to 3x3 patches"));
-  // Weights that fit need no note, and at a learning rate of 0 they don't change.
+  // Weights that fit change nothing, and at a learning rate of 0 they don't change.
   const Finished same = go(on_cifar +
                            "--batch 8 --steps 1 --lr 0 --out c --weights "
                            "a/last/weights.safetensors");
