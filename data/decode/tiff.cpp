@@ -60,7 +60,7 @@ void set_handlers() {
 
 [[noreturn]] void fail(std::string why) {
   std::ranges::replace(why, '\n', ' ');
-  throw BadImage("damaged or unsupported TIFF (" + why + ")");
+  throw BadImage("damaged or unsupported TIFF" + (why.empty() ? "" : " (" + why + ")"));
 }
 
 // The bytes that one strip or tile takes, which may be far larger than the image.
