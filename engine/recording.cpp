@@ -28,7 +28,7 @@ class RecordingBackend final : public Backend {
   void to_host(void*, const void*, size_t, Stream) override {}
   void copy(void*, const void*, size_t, Stream) override {}
   void zero(void*, size_t, Stream) override {}
-  Stream communication_stream() override { return nullptr; }
+  Stream communication_stream(int) override { return nullptr; }
   void call_on_host(Stream, std::function<void()>) override {}
   Event create_event() override { return nullptr; }
   void record(Event, Stream) override {}
@@ -49,6 +49,11 @@ class AbsentPeers final : public Communicator {
   void all_reduce(double*, size_t, Stream) override {}
   void all_gather(float*, size_t, Stream) override {}
   void broadcast(void*, size_t, int, Stream) override {}
+  void reduce_scatter(float*, size_t, Stream) override {}
+  void exchange(std::span<const Transfer>, Stream) override {}
+  std::unique_ptr<Communicator> group(std::span<const int>) override {
+    return std::make_unique<AbsentPeers>();
+  }
   void barrier() override {}
   double all_reduce_scalar(double x) override { return x; }
   void busy(Busy) override {}

@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -38,16 +37,14 @@ class Communicator {
   virtual void broadcast(void* data, size_t bytes, int root, Stream) = 0;
   // data [size, count]: each rank ends with the sum over the ranks of its own row; the other rows are
   // undefined afterwards.
-  virtual void reduce_scatter(float*, size_t, Stream) { throw std::logic_error("reduce_scatter"); }
+  virtual void reduce_scatter(float* data, size_t count, Stream) = 0;
   // All of them at once: none waits for another of the same call. Between two ranks, the n-th send
   // goes to the n-th receive. Ranks that have nothing to send or receive need not call it.
-  virtual void exchange(std::span<const Transfer>, Stream) { throw std::logic_error("exchange"); }
+  virtual void exchange(std::span<const Transfer>, Stream) = 0;
   // A communicator for some of these ranks, with streams of its own order: every rank calls it with
   // the group that it will be in, so that the groups share out all ranks. Ranks are numbered in the
   // order of the list. It must not outlive this one.
-  virtual std::unique_ptr<Communicator> group(std::span<const int> ranks) {
-    throw std::logic_error("group of " + std::to_string(ranks.size()));
-  }
+  virtual std::unique_ptr<Communicator> group(std::span<const int> ranks) = 0;
   virtual void barrier() = 0;  // the host waits for the other hosts
   // Sums one host value per rank.
   virtual double all_reduce_scalar(double x) {
@@ -100,8 +97,9 @@ class Backend {
   virtual void copy(void* to, const void* from, size_t bytes, Stream) = 0;  // on the device
   virtual void zero(void* device, size_t bytes, Stream) = 0;
 
-  // Compute runs on stream 0 (null); communication on its own if the machine has room for it.
-  virtual Stream communication_stream() = 0;
+  // Compute runs on stream 0 (null); communication on its own, one for each channel, if the machine
+  // has room for it: else all of them are null. A channel's is made at its first call.
+  virtual Stream communication_stream(int channel = 0) = 0;
   // Runs `work` in stream order on a host thread; it must not use the device.
   virtual void call_on_host(Stream, std::function<void()> work) = 0;
   virtual Event create_event() = 0;  // owned by the backend

@@ -3,13 +3,16 @@
 #include <nccl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/comm/peer_watch.h"
+#include "kernels/comm/transfers.h"
 #include "kernels/cuda/check.h"
 
 namespace bv::BAREVISION_GPU {
@@ -20,38 +23,75 @@ void check(ncclResult_t result, const char* what) {
     throw std::runtime_error(std::string(what) + ": " + ncclGetErrorString(result));
 }
 
-class NcclCommunicator final : public Communicator {
+// NCCL's communicators of this process, of which the watch asks for errors.
+class NcclComms {
  public:
-  NcclCommunicator(Backend& backend, NcclPeers peers)
-      : Communicator(peers.place.rank, peers.place.size),
-        backend_(backend),
-        place_(peers.place),
-        host_comm_(std::move(peers.host_comm)),
-        region_(SharedRegion::open(dup(peers.fd))),
-        watch_(
-            region_, place_, [this] { return failure(); }, [this] { host_comm_->end_run(); }) {
-    backend_.on_wait([this](bool begins) { begins ? watch_.wait_begins() : watch_.wait_ends(); });
-    note_ = choose_order();
-    ncclUniqueId id{};
-    if (place_.rank == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    host_comm_->broadcast(&id, sizeof id, 0, nullptr);
-    watch_.wait_begins();
-    ncclComm_t comm = nullptr;
-    const ncclResult_t made = ncclCommInitRank(&comm, place_.size, id, place_.rank);
-    check(made, made == ncclInvalidUsage
-                    ? "ncclCommInitRank (do two ranks use the same GPU? --oversubscribe lets them)"
-                    : "ncclCommInitRank");
-    watch_.wait_ends();
-    const std::lock_guard lock(asking_);
-    comm_ = comm;
+  void add(ncclComm_t comm) {
+    const std::lock_guard lock(mutex_);
+    comms_.push_back(comm);
+  }
+  void remove(ncclComm_t comm) {
+    const std::lock_guard lock(mutex_);
+    std::erase(comms_, comm);
+  }
+  std::string failure() const {
+    const std::lock_guard lock(mutex_);
+    for (const ncclComm_t comm : comms_) {
+      ncclResult_t error = ncclSuccess;
+      const ncclResult_t asked = ncclCommGetAsyncError(comm, &error);
+      if (asked != ncclSuccess) error = asked;
+      if (error != ncclSuccess && error != ncclInProgress)
+        return std::string("NCCL: ") + ncclGetErrorString(error);
+    }
+    return "";
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<ncclComm_t> comms_;
+};
+
+// What the whole run shares, for its communicator and those of groups.
+struct NcclRun {
+  NcclRun(Backend& device, NcclPeers peers)
+      : backend(device),
+        hosts(std::move(peers.host_comm)),
+        region(SharedRegion::open(dup(peers.fd))),
+        watch(
+            region, peers.place,
+            [this] {
+              const std::string why = hosts->failure();
+              return why.empty() ? comms.failure() : why;
+            },
+            [this] { hosts->end_run(); }) {
+    backend.on_wait([this](bool begins) { begins ? watch.wait_begins() : watch.wait_ends(); });
+  }
+  ~NcclRun() { backend.on_wait({}); }
+
+  Backend& backend;
+  std::unique_ptr<Communicator> hosts;
+  NcclComms comms;
+  SharedRegion region;
+  PeerWatch watch;  // last: its thread ends before what it watches is destroyed
+};
+
+class NcclCommunicator : public Communicator {
+ public:
+  // make(&comm) waits for the other ranks.
+  template <class Make>
+  NcclCommunicator(NcclRun& run, int rank, int size, Make make)
+      : Communicator(rank, size), run_(run) {
+    run_.watch.wait_begins();
+    make(&comm_);
+    run_.watch.wait_ends();
+    run_.comms.add(comm_);
   }
   // Waits for the other ranks, any of which may die or hang on its last way.
   ~NcclCommunicator() override {
-    backend_.on_wait({});
-    const ncclComm_t comm = take_comm();
-    watch_.wait_begins();
-    ncclCommDestroy(comm);
-    watch_.wait_ends();
+    run_.comms.remove(comm_);
+    run_.watch.wait_begins();
+    ncclCommDestroy(comm_);
+    run_.watch.wait_ends();
   }
 
   void all_reduce(float* data, size_t count, Stream stream) override {
@@ -61,7 +101,7 @@ class NcclCommunicator final : public Communicator {
     sum(data, count, ncclFloat64, stream);
   }
   void all_gather(float* data, size_t count, Stream stream) override {
-    check(ncclAllGather(data + size_t(place_.rank) * count, data, count, ncclFloat32, comm_,
+    check(ncclAllGather(data + size_t(rank()) * count, data, count, ncclFloat32, comm_,
                         stream_of(stream)),
           "ncclAllGather");
   }
@@ -69,16 +109,88 @@ class NcclCommunicator final : public Communicator {
     check(ncclBroadcast(data, data, bytes, ncclInt8, root, comm_, stream_of(stream)),
           "ncclBroadcast");
   }
+  void reduce_scatter(float* data, size_t count, Stream stream) override {
+    check(ncclReduceScatter(data, data + size_t(rank()) * count, count, ncclFloat32, ncclSum, comm_,
+                            stream_of(stream)),
+          "ncclReduceScatter");
+  }
+  void exchange(std::span<const Transfer> transfers, Stream stream) override {
+    require_peers(transfers, size());
+    check(ncclGroupStart(), "ncclGroupStart");
+    ncclResult_t result = ncclSuccess;
+    for (const Transfer& t : transfers) {
+      if (result != ncclSuccess) break;
+      if (t.bytes == 0) continue;  // at both ends
+      result = t.send ? ncclSend(t.data, t.bytes, ncclInt8, t.peer, comm_, stream_of(stream))
+                      : ncclRecv(t.data, t.bytes, ncclInt8, t.peer, comm_, stream_of(stream));
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    check(result != ncclSuccess ? result : ended, "ncclSend or ncclRecv");
+  }
+  std::unique_ptr<Communicator> group(std::span<const int> ranks) override {
+    const auto own = std::find(ranks.begin(), ranks.end(), rank());
+    if (own == ranks.end())
+      throw std::invalid_argument("group: rank " + std::to_string(rank()) + " doesn't name itself");
+    const auto place = int(own - ranks.begin());
+    return std::make_unique<NcclCommunicator>(
+        run_, place, int(ranks.size()), [&](ncclComm_t* comm) {
+          check(ncclCommSplit(comm_, ranks[0], place, comm, nullptr), "ncclCommSplit");
+          int count = 0, own_rank = 0;
+          check(ncclCommCount(*comm, &count), "ncclCommCount");
+          check(ncclCommUserRank(*comm, &own_rank), "ncclCommUserRank");
+          if (count != int(ranks.size()) || own_rank != place)
+            throw std::invalid_argument("group: other ranks than rank " + std::to_string(rank()) +
+                                        " names say that they are in its group");
+        });
+  }
+  // By way of the devices: only all ranks together have a way between their hosts.
+  void barrier() override { all_reduce_scalar(0); }
+  double all_reduce_scalar(double x) override {
+    Backend& backend = run_.backend;
+    const DeviceMemory sum(backend, sizeof x);
+    backend.to_device(sum.data(), &x, sizeof x, nullptr);
+    all_reduce(sum.data<double>(), 1, nullptr);
+    backend.to_host(&x, sum.data(), sizeof x, nullptr);
+    backend.synchronize(nullptr);
+    return x;
+  }
+  void busy(Busy now) override { run_.hosts->busy(now); }
+
+ private:
+  cudaStream_t stream_of(Stream stream) const {
+    return reinterpret_cast<cudaStream_t>(stream ? stream : run_.backend.compute_stream());
+  }
+  void sum(void* data, size_t count, ncclDataType_t type, Stream stream) {
+    check(ncclAllReduce(data, data, count, type, ncclSum, comm_, stream_of(stream)),
+          "ncclAllReduce");
+  }
+
+  NcclRun& run_;
+  ncclComm_t comm_ = nullptr;
+};
+
+// Of all ranks, whose hosts can talk, too.
+class NcclWorld final : private NcclRun, public NcclCommunicator {
+ public:
+  NcclWorld(Backend& device, NcclPeers peers)
+      : NcclWorld(device, peers.place, std::move(peers), choose_order()) {}
+
   // This rank's device has finished all that a peer may need before the hosts wait for each other.
   void barrier() override {
-    backend_.synchronize(nullptr);
-    host_comm_->barrier();
+    backend.synchronize(nullptr);
+    hosts->barrier();
   }
-  double all_reduce_scalar(double x) override { return host_comm_->all_reduce_scalar(x); }
-  void busy(Busy now) override { host_comm_->busy(now); }
+  double all_reduce_scalar(double x) override { return hosts->all_reduce_scalar(x); }
   std::string note() const override { return note_; }
 
  private:
+  NcclWorld(Backend& device, const RankPlace& place, NcclPeers peers, std::string note)
+      : NcclRun(device, std::move(peers)),
+        NcclCommunicator(
+            *this, place.rank, place.size,
+            [&, id = agreed_id(place, *hosts)](ncclComm_t* comm) { meet(comm, place, id); }),
+        note_(std::move(note)) {}
+
   // An NVSwitch adds in an order that differs from call to call (NVLS), so equal runs would not end
   // with equal bits.
   static std::string choose_order() {
@@ -90,44 +202,26 @@ class NcclCommunicator final : public Communicator {
                               " in the environment: where an NVSwitch adds gradients, equal runs "
                               "may differ in their last bits";
   }
-  // From then on the watch asks NCCL nothing more.
-  ncclComm_t take_comm() {
-    const std::lock_guard lock(asking_);
-    return std::exchange(comm_, nullptr);
+  static ncclUniqueId agreed_id(const RankPlace& place, Communicator& hosts) {
+    ncclUniqueId id{};
+    if (place.rank == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    hosts.broadcast(&id, sizeof id, 0, nullptr);
+    return id;
   }
-  cudaStream_t stream_of(Stream stream) const {
-    return reinterpret_cast<cudaStream_t>(stream ? stream : backend_.compute_stream());
-  }
-  void sum(void* data, size_t count, ncclDataType_t type, Stream stream) {
-    check(ncclAllReduce(data, data, count, type, ncclSum, comm_, stream_of(stream)),
-          "ncclAllReduce");
-  }
-  // Detected by the hosts or by NCCL.
-  std::string failure() const override {
-    if (std::string why = host_comm_->failure(); !why.empty()) return why;
-    const std::lock_guard lock(asking_);
-    if (!comm_) return "";
-    ncclResult_t error = ncclSuccess;
-    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &error);
-    if (asked != ncclSuccess) error = asked;
-    if (error == ncclSuccess || error == ncclInProgress) return "";
-    return std::string("NCCL: ") + ncclGetErrorString(error);
+  static void meet(ncclComm_t* comm, const RankPlace& place, const ncclUniqueId& id) {
+    const ncclResult_t made = ncclCommInitRank(comm, place.size, id, place.rank);
+    check(made, made == ncclInvalidUsage
+                    ? "ncclCommInitRank (do two ranks use the same GPU? --oversubscribe lets them)"
+                    : "ncclCommInitRank");
   }
 
-  Backend& backend_;
-  RankPlace place_;
-  std::unique_ptr<Communicator> host_comm_;
-  SharedRegion region_;
   std::string note_;
-  mutable std::mutex asking_;  // for the watch's questions to NCCL
-  ncclComm_t comm_ = nullptr;
-  PeerWatch watch_;  // last: its thread ends before what it watches is destroyed
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_nccl_communicator(Backend& backend, NcclPeers peers) {
-  return std::make_unique<NcclCommunicator>(backend, std::move(peers));
+  return std::make_unique<NcclWorld>(backend, std::move(peers));
 }
 
 }  // namespace bv::BAREVISION_GPU

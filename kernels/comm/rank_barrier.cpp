@@ -75,82 +75,81 @@ std::string Patience::add(int busy_rank, Busy busy, int silent) {
          text;
 }
 
-RankBarrier::RankBarrier(SharedRegion& region, const RankPlace& place)
-    : region_(region), place_(place) {
-  if (place.rank < 0 || place.rank >= place.size || place.size != region.control().size)
-    throw std::invalid_argument("rank " + std::to_string(place.rank) + " of " +
-                                std::to_string(place.size) + " has no place in this run");
-  RankStatus& self = region.rank(place.rank);
-  if (self.state != RankState::absent)
+RankPresence::RankPresence(SharedRegion& region, const RankPlace& place)
+    : self_(region.rank(place.rank)) {
+  if (self_.state != RankState::absent)
     throw std::runtime_error("there are two processes of rank " + std::to_string(place.rank));
-  pthread_mutex_lock(&self.alive);
-  self.heartbeat = monotonic_ms();
-  self.state = RankState::here;
-  heart_ = std::jthread([&self](const std::stop_token& stop) {
+  pthread_mutex_lock(&self_.alive);
+  self_.heartbeat = monotonic_ms();
+  self_.state = RankState::here;
+  heart_ = std::jthread([this](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any ending;
     std::unique_lock lock(mutex);
     while (!stop.stop_requested()) {
-      self.heartbeat = monotonic_ms();
+      self_.heartbeat = monotonic_ms();
       ending.wait_for(lock, stop, std::chrono::milliseconds(watch_tick_ms), [] { return false; });
     }
   });
 }
 
-RankBarrier::~RankBarrier() {
-  RankStatus& self = region_.rank(place_.rank);
-  self.state = RankState::left;
-  pthread_mutex_unlock(&self.alive);
+RankPresence::~RankPresence() {
+  self_.state = RankState::left;
+  pthread_mutex_unlock(&self_.alive);
+}
+
+void PeerWait::look(const std::function<bool(int)>& awaited, int silent) {
+  SharedRegion& region = group_.region;
+  if (region.control().ending) _exit(1);
+  std::vector<int> late;
+  for (int member = 0; member < int(group_.members.size()); ++member) {
+    if (!awaited(member)) continue;
+    const int rank = group_.members[member];
+    late.push_back(rank);
+    RankStatus& status = region.rank(rank);
+    const bool left = status.state == RankState::left;
+    // It may have done its part and left between the two looks.
+    if ((left || has_died(status)) && awaited(member))
+      end_process(region, group_.place,
+                  "rank " + std::to_string(rank) + (left ? " has left the run" : " has died"),
+                  true);
+  }
+  const auto is_late = [&](int rank) {
+    return std::find(late.begin(), late.end(), rank) != late.end();
+  };
+  const std::string why = patience_.look(region, group_.place.size, is_late,
+                                         late.empty() ? group_.members[silent] : late.front());
+  if (!why.empty()) end_process(region, group_.place, why, false);
 }
 
 void RankBarrier::wait() {
-  ControlBlock& control = region_.control();
-  const uint32_t generation = control.generation.load(std::memory_order_acquire);
-  region_.rank(place_.rank).arrivals.fetch_add(1, std::memory_order_release);
-  if (control.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == uint32_t(place_.size)) {
-    control.arrived.store(0, std::memory_order_relaxed);
-    control.generation.fetch_add(1, std::memory_order_release);
-    futex_wake_all(control.generation);
+  const auto size = uint32_t(group_.members.size());
+  const uint32_t generation = words_.generation.load(std::memory_order_acquire);
+  members_[group_.rank].arrivals.fetch_add(1, std::memory_order_release);
+  if (words_.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size) {
+    words_.arrived.store(0, std::memory_order_relaxed);
+    words_.generation.fetch_add(1, std::memory_order_release);
+    futex_wake_all(words_.generation);
     return;
   }
   const auto passed = [&] {
-    return control.generation.load(std::memory_order_acquire) != generation;
+    return words_.generation.load(std::memory_order_acquire) != generation;
   };
   for (int i = 0; i < spins; ++i) {
     if (passed()) return;
     _mm_pause();
   }
-  Patience patience(place_.timeout);
+  PeerWait peers(group_);
   while (!passed()) {
-    futex_wait(control.generation, generation, watch_tick_ms);
+    futex_wait(words_.generation, generation, watch_tick_ms);
     if (passed()) return;
-    check_peers();
-    const auto awaited = [this](int peer) { return missing(peer); };
-    int silent = 0;
-    while (silent + 1 < place_.size && !missing(silent)) ++silent;
-    const std::string why = patience.look(region_, place_.size, awaited, silent);
-    if (!why.empty()) end_process(region_, place_, why, false);
+    peers.look([this](int member) { return missing(member); }, int(size) - 1);
   }
 }
 
-bool RankBarrier::missing(int peer) const {
-  const auto arrivals = [&](int rank) {
-    return region_.rank(rank).arrivals.load(std::memory_order_acquire);
-  };
-  return int32_t(arrivals(place_.rank) - arrivals(peer)) > 0;
-}
-
-void RankBarrier::check_peers() {
-  if (region_.control().ending) _exit(1);
-  for (int peer = 0; peer < place_.size; ++peer) {
-    if (!missing(peer)) continue;
-    RankStatus& status = region_.rank(peer);
-    if (has_died(status) || status.state == RankState::left)
-      end_process(region_, place_,
-                  "rank " + std::to_string(peer) +
-                      (status.state == RankState::left ? " has left the run" : " has died"),
-                  true);
-  }
+bool RankBarrier::missing(int member) const {
+  const auto arrivals = [&](int m) { return members_[m].arrivals.load(std::memory_order_acquire); };
+  return int32_t(arrivals(group_.rank) - arrivals(member)) > 0;
 }
 
 }  // namespace bv

@@ -2,8 +2,10 @@
 // died or does not come within the timeout ends this process with a line that says so.
 #pragma once
 #include <chrono>
+#include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "kernels/comm/shared_region.h"
 
@@ -60,23 +62,64 @@ class Patience {
   Clock::time_point last_ = Clock::now();
 };
 
-// Made and destroyed by one thread, which lives as long as the process; wait() may be called from
-// any thread, one at a time. A thread of its own keeps this rank's heartbeat.
-class RankBarrier {
+// A rank's part in the run, which its peers see. Made and destroyed by one thread, which lives as
+// long as the process. A thread of its own keeps the heartbeat.
+class RankPresence {
  public:
-  RankBarrier(SharedRegion&, const RankPlace&);
-  RankBarrier(const RankBarrier&) = delete;
-  ~RankBarrier();
-  void wait();
-  void busy(Busy now) { region_.rank(place_.rank).busy = now; }
+  RankPresence(SharedRegion&, const RankPlace&);
+  RankPresence(const RankPresence&) = delete;
+  ~RankPresence();
 
  private:
-  bool missing(int peer) const;  // has not come to the barrier that this rank waits at
-  void check_peers();            // doesn't return if one is gone
-
-  SharedRegion& region_;
-  RankPlace place_;
+  RankStatus& self_;
   std::jthread heart_;
+};
+
+// The ranks of a communicator, by their ranks in the run.
+struct RankGroup {
+  SharedRegion& region;
+  const RankPlace& place;  // of this process in the run
+  std::vector<int> members;
+  int rank;  // of this process among them
+};
+
+// One wait of this rank for others of its group.
+class PeerWait {
+ public:
+  explicit PeerWait(const RankGroup& group) : group_(group), patience_(group.place.timeout) {}
+  // Doesn't return if a member for which awaited(member) holds is gone or too late. `silent` is
+  // the one to name where all are.
+  void look(const std::function<bool(int)>& awaited, int silent);
+  void start_over() { patience_.start_over(); }  // something has come
+
+ private:
+  const RankGroup& group_;
+  Patience patience_;
+};
+
+// What the ranks at a barrier share, zero at first.
+struct alignas(64) BarrierWords {
+  std::atomic<uint32_t> arrived;                 // at the current barrier
+  alignas(64) std::atomic<uint32_t> generation;  // barriers passed; waiters sleep on it
+};
+struct alignas(64) MemberWords {
+  std::atomic<uint32_t> arrivals;  // barriers that this member has come to
+  std::atomic<uint32_t> bell;      // it sleeps on this while it exchanges messages
+};
+
+// wait() may be called from any thread, one at a time.
+class RankBarrier {
+ public:
+  RankBarrier(const RankGroup& group, BarrierWords& words, MemberWords* members)
+      : group_(group), words_(words), members_(members) {}
+  void wait();
+
+ private:
+  bool missing(int member) const;  // has not come to the barrier that this rank waits at
+
+  const RankGroup& group_;
+  BarrierWords& words_;
+  MemberWords* members_;
 };
 
 }  // namespace bv

@@ -76,7 +76,6 @@ SharedRegion::SharedRegion(int fd, int size, bool is_new)
 }
 
 SharedRegion::~SharedRegion() {
-  if (data_) munmap(data_, data_bytes_);
   munmap(address_, control_bytes_);
   close(fd_);
 }
@@ -97,24 +96,25 @@ SharedRegion SharedRegion::open(int fd) {
   return SharedRegion(fd, size, false);
 }
 
-std::byte* SharedRegion::map_data(size_t bytes) {
-  // Every rank sets the same size, so it doesn't matter which is first.
-  if (ftruncate(fd_, off_t(control_bytes_ + bytes)) != 0)
+SharedArea::~SharedArea() {
+  if (address_) munmap(address_, bytes_);
+}
+
+size_t SharedRegion::area_bytes(size_t bytes) { return (bytes + page) / page * page; }
+
+SharedArea SharedRegion::map_area(size_t offset, size_t bytes) const {
+  // Only ever grows, whoever is last: an area's last byte is nobody's.
+  bytes = area_bytes(bytes);
+  offset += control_bytes_;
+  if (pwrite(fd_, "", 1, off_t(offset + bytes - 1)) != 1)
     fail("can't size the memory shared by the processes");
-  data_ = map(fd_, bytes, control_bytes_);
-  data_bytes_ = bytes;
-  return static_cast<std::byte*>(data_);
+  return {map(fd_, bytes, offset), bytes};
 }
 
 bool SharedRegion::claim_error(int exit_code) {
   if (control().error_printed.exchange(1)) return false;
   control().failed_exit_code = exit_code;
   return true;
-}
-
-void SharedRegion::end_waiting() {
-  control().ending = 1;
-  futex_wake_all(control().generation);
 }
 
 void futex_wait(std::atomic<uint32_t>& word, uint32_t value, int milliseconds) {

@@ -1,5 +1,7 @@
 // Collectives for ranks that share a GPU, which NCCL refuses: through host memory. Slow; for trying
-// a run of several processes on one GPU.
+// a run of several processes on one GPU. A device may call its host for one stream at a time, so a
+// staged communicator and its groups run their collectives one after another, in the order of the
+// calls, whatever their streams.
 #pragma once
 #include <memory>
 

@@ -166,6 +166,15 @@ class TcpCommunicator final : public Communicator {
       if (r == root) put(part, data, bytes, r);
     });
   }
+  void reduce_scatter(float* data, size_t count, Stream) override {
+    sum(data, count * size_t(place_.size));
+  }
+  void exchange(std::span<const Transfer>, Stream) override {
+    throw std::logic_error("hosts of several machines exchange no messages");
+  }
+  std::unique_ptr<Communicator> group(std::span<const int>) override {
+    throw std::logic_error("hosts of several machines form no groups");
+  }
   void barrier() override { all_reduce_scalar(0); }
   void busy(Busy now) override {
     region_.rank(place_.rank).busy = now;

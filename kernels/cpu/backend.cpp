@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
+#include <deque>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -49,12 +49,12 @@ class CpuBackend final : public Backend {
   CpuBackend(int threads, bool overlap)
       // oneDNN computes wrong products where it gets fewer threads than it counts on.
       : threads_(std::min(threads, omp_get_thread_limit())),
+        overlap_(overlap),
         avx512_(choose_avx512()),
         kernels_(avx512_ ? avx512::make_cpu_kernels() : avx2::make_cpu_kernels()) {
     if (threads < 1) throw std::invalid_argument("a backend needs at least one thread");
     omp_set_dynamic(0);
     omp_set_num_threads(threads_);
-    if (overlap) communication_.emplace();
   }
 
   std::string describe() const override {
@@ -83,8 +83,10 @@ class CpuBackend final : public Backend {
     if (bytes > 0) run_on(stream, [=] { std::memset(device, 0, bytes); });
   }
 
-  Stream communication_stream() override {
-    return communication_ ? communication_->handle() : nullptr;
+  Stream communication_stream(int channel) override {
+    if (!overlap_) return nullptr;
+    while (communication_.size() <= size_t(channel)) communication_.emplace_back();
+    return communication_[size_t(channel)].handle();
   }
   void call_on_host(Stream stream, std::function<void()> work) override {
     run_on(stream, std::move(work));
@@ -108,11 +110,11 @@ class CpuBackend final : public Backend {
 
  private:
   int threads_;
-  bool avx512_;
+  bool overlap_, avx512_;
   std::unique_ptr<Kernels> kernels_;
   PageAllocator pages_;
   std::vector<std::unique_ptr<CpuEvent>> events_;
-  std::optional<CpuStream> communication_;  // last: its work ends before what it uses is destroyed
+  std::deque<CpuStream> communication_;  // last: its work ends before what it uses is destroyed
 };
 
 }  // namespace

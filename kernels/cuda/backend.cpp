@@ -76,7 +76,6 @@ class CudaBackend final : public Backend {
         arch_(compute_capability()),
         graphs_(options.graphs),
         compute_(0),
-        communication_(-1),
         upload_(0),
         kernels_(make_cuda_kernels(reinterpret_cast<Stream>(compute_.handle), options.cudnn)) {}
 
@@ -124,7 +123,10 @@ class CudaBackend final : public Backend {
     if (bytes) check(cudaMemsetAsync(device, 0, bytes, stream_of(stream)), "cudaMemsetAsync");
   }
 
-  Stream communication_stream() override { return reinterpret_cast<Stream>(communication_.handle); }
+  Stream communication_stream(int channel) override {
+    while (communication_.size() <= static_cast<size_t>(channel)) communication_.emplace_back(-1);
+    return reinterpret_cast<Stream>(communication_[static_cast<size_t>(channel)].handle);
+  }
   Stream upload_stream() override { return reinterpret_cast<Stream>(upload_.handle); }
   // Kept, since a graph may call it many times.
   void call_on_host(Stream stream, std::function<void()> work) override {
@@ -189,7 +191,8 @@ class CudaBackend final : public Backend {
 
   int device_, arch_;
   bool graphs_;
-  OwnedStream compute_, communication_, upload_;
+  OwnedStream compute_, upload_;
+  std::deque<OwnedStream> communication_;  // by channel
   std::unique_ptr<Kernels> kernels_;
   std::deque<Owner<cudaEvent_t, cudaEventDestroy>> events_;
   std::deque<std::function<void()>> host_work_;  // which never moves

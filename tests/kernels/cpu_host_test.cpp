@@ -43,6 +43,7 @@ TEST(CpuBackend, SaysWhatItIs) {
   EXPECT_TRUE(backend->supports(DType::fp32));
   EXPECT_GT(backend->memory_limit(), size_t{1} << 20);
   EXPECT_EQ(backend->communication_stream(), nullptr);
+  EXPECT_EQ(backend->communication_stream(3), nullptr);
   EXPECT_THROW(make_cpu_backend(0, false), std::invalid_argument);
 }
 
@@ -90,6 +91,22 @@ TEST(CpuBackend, EventsOrderTheStreams) {
   backend->copy(&to, &from, sizeof from, stream);
   backend->synchronize(stream);
   EXPECT_EQ(to, 6);
+}
+
+TEST(CpuBackend, EachChannelHasAStreamOfItsOwn) {
+  const auto backend = make_cpu_backend(1, true);
+  const Stream first = backend->communication_stream(), third = backend->communication_stream(2);
+  EXPECT_NE(first, third);
+  EXPECT_EQ(backend->communication_stream(0), first);
+  EXPECT_EQ(backend->communication_stream(2), third);
+  // One waits for the other.
+  std::atomic<bool> open{false};
+  CpuStream::of(first)->submit([&] {
+    while (!open) usleep(100);
+  });
+  CpuStream::of(third)->submit([&] { open = true; });
+  backend->synchronize(first);
+  EXPECT_TRUE(open);
 }
 
 TEST(CpuStream, HandsErrorsToWhoWaits) {

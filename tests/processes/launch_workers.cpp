@@ -15,7 +15,9 @@
 #include "engine/processes/affinity.h"
 #include "engine/processes/host_comm.h"
 #include "engine/processes/signals.h"
+#include "kernels/simt/device/control.h"
 #include "tests/models/resnet_workers.h"
+#include "tests/processes/communicator_checks.h"
 #include "tests/processes/processes.h"
 
 namespace bv::test {
@@ -96,17 +98,18 @@ int sum(const Words&) {
 }
 
 // Another file's work on a device, on all ranks.
-int on_device(const Words& words, int (*work)(Communicator&, Backend&, DeviceKind)) {
+int on_device(const Words& words, int (*work)(Communicator&, Backend&, DeviceKind),
+              bool staged = false) {
   World world = own_world();
   const DeviceKind device = words[1] == "simt" ? DeviceKind::simt : DeviceKind::cpu;
   auto hosts = connect_hosts(world, 1 << 12, 60);
-  const auto backend = make_backend(device, {.index = 0, .threads = 1});
+  const auto backend = make_backend(device, {.index = 0, .threads = 1, .overlap = true});
   const auto peers = make_communicator(
       device, *backend,
       {.place = {.rank = world.rank, .size = world.size, .timeout = 60, .supervised = true},
        .fd = world.shared_fd,
        .host_comm = std::move(hosts)},
-      false);
+      staged);
   const int code = work(*peers, *backend, device);
   peers->barrier();
   return code;
@@ -114,6 +117,21 @@ int on_device(const Words& words, int (*work)(Communicator&, Backend&, DeviceKin
 // synced-batchnorm DEVICE, mean-statistics DEVICE: resnet_workers.h
 int run_synced_batchnorm(const Words& words) { return on_device(words, synced_batchnorm); }
 int run_mean_statistics(const Words& words) { return on_device(words, mean_statistics); }
+
+// communicator DEVICE direct|staged STREAM_SEED: communicator_checks.h
+int run_communicator(const Words& words) {
+  simt::stream_seed = static_cast<unsigned>(number(words, 3));
+  if (words[2] == "staged")
+    return on_device(
+        words,
+        [](Communicator& c, Backend& b, DeviceKind) {
+          return check_communicator(c, b, Side::one_after_another);
+        },
+        true);
+  return on_device(words, [](Communicator& c, Backend& b, DeviceKind) {
+    return check_communicator(c, b, Side::by_side);
+  });
+}
 
 // affinity: exit code says over how many CPUs this process may run
 int affinity(const Words&) {
@@ -168,7 +186,8 @@ __attribute__((constructor)) void be_a_worker() {
       {"in-turn", in_turn},
       {"stopping", stop_by_sigterm},
       {"synced-batchnorm", run_synced_batchnorm},
-      {"mean-statistics", run_mean_statistics}};
+      {"mean-statistics", run_mean_statistics},
+      {"communicator", run_communicator}};
   int code = 93;
   try {
     for (const auto& [name, run] : workers)

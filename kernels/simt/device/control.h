@@ -2,6 +2,7 @@
 #pragma once
 #include <compare>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -44,6 +45,9 @@ size_t spinning_waits();
 // Kernels and collectives by name, and the priorities at which they have run since the last reset,
 // outside graphs and in them.
 std::map<std::string, std::set<int>> priorities_run();
+// Bytes that this process has sent by NCCL to each rank: messages, and of a collective what a ring
+// in the order of its ranks passes on.
+std::map<int, uint64_t> nccl_bytes_sent();
 void run_all();  // runs all that is queued; not counted as a synchronisation
 
 // Names of all kernels that ran in this process, as in "layernorm_forward<float, 8>".

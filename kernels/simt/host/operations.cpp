@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "kernels/simt/device/control.h"
 #include "kernels/simt/host/error.h"
@@ -16,7 +17,9 @@ bool all_done(const std::vector<OperationPtr>& operations) {
   return std::all_of(operations.begin(), operations.end(), [](auto& o) { return o->done; });
 }
 
-void execute(const Work& work) {
+// Runs it, or starts it; or lets what is under way go on.
+void execute(Operation& o) {
+  const Work& work = *o.work;
   DeviceMemory& memory = device_memory();
   if (work.kind == Kind::host)
     memory.close();
@@ -25,8 +28,13 @@ void execute(const Work& work) {
   running = work.name.c_str();
   runs_here = true;
   try {
-    work.run();
-    if (work.kind == Kind::kernel)
+    if (work.start) {
+      if (!o.under_way) o.under_way = work.start();
+      if (o.under_way->advance()) o.under_way = nullptr;
+    } else {
+      work.run();
+    }
+    if (work.kind == Kind::kernel && !o.under_way)
       if (const std::string overrun = memory.overrun(); !overrun.empty())
         stick(cudaErrorIllegalAddress, work.name + " " + overrun + " (the line: make asan)");
   } catch (const Failure& failure) {
@@ -34,6 +42,7 @@ void execute(const Work& work) {
   } catch (const std::exception& e) {
     stick(cudaErrorLaunchFailure, e.what());
   }
+  if (sticky() != cudaSuccess) o.under_way = nullptr;
   runs_here = false;
   running = nullptr;
 }
@@ -128,11 +137,46 @@ void Operations::run_one(Lock& lock, Operation& o) {
   if (o.work->kind != Kind::mark && sticky() == cudaSuccess) {
     if (o.work->kind == Kind::kernel) priorities_[o.work->name].insert(o.priority);
     lock.unlock();
-    execute(*o.work);
+    execute(o);
     lock.lock();
   }
-  finish(o);
+  if (o.under_way)
+    under_way_.push_back(pending_.at(o.number));
+  else
+    finish(o);
   changed_.notify_all();
+}
+
+// Whether one has ended.
+bool Operations::advance(Lock& lock) {
+  if (under_way_.empty()) return false;
+  lock.unlock();
+  for (const OperationPtr& o : under_way_) execute(*o);
+  lock.lock();
+  const auto ended =
+      std::stable_partition(under_way_.begin(), under_way_.end(),
+                            [](const OperationPtr& o) { return bool(o->under_way); });
+  if (ended == under_way_.end()) return false;
+  for (auto o = ended; o != under_way_.end(); ++o) finish(**o);
+  under_way_.erase(ended, under_way_.end());
+  changed_.notify_all();
+  return true;
+}
+
+bool Operations::wanted_is_ready() const {
+  return std::any_of(ready_.begin(), ready_.end(),
+                     [this](const auto& item) { return item.second->wanted == waits_; });
+}
+
+// Runs one, or lets those under way go on. False: nothing can be done until a peer does something.
+bool Operations::step(Lock& lock) {
+  const bool wanted = wanted_is_ready();
+  const auto first = [this] { return seed_ == at_once || (seed_ != late && random() % 2 == 0); };
+  if (!under_way_.empty() && (!wanted || first()) && advance(lock)) return true;
+  // What nobody here waits for, a peer may.
+  if (ready_.empty()) return false;
+  run_one(lock, pick(wanted));
+  return true;
 }
 
 void Operations::finish(Operation& o) {
@@ -155,8 +199,10 @@ void Operations::added(Lock& lock) {
   obey_seed();
   if (busy_ || seed_ == late) return;
   busy_ = true;
-  while (!ready_.empty() && (seed_ == at_once || random() % 100 < early_))
-    run_one(lock, pick(false));
+  do {
+    while (!ready_.empty() && (seed_ == at_once || random() % 100 < early_))
+      run_one(lock, pick(false));
+  } while (advance(lock) && seed_ == at_once);
   leave();
 }
 
@@ -169,7 +215,14 @@ void Operations::run(Lock& lock, const std::vector<OperationPtr>& wanted) {
     }
     busy_ = true;
     want(wanted);
-    while (!all_done(wanted)) run_one(lock, pick(true));
+    while (!all_done(wanted)) {
+      if (step(lock)) continue;
+      std::vector<UnderWay*> all;
+      for (const OperationPtr& o : under_way_) all.push_back(o->under_way.get());
+      lock.unlock();
+      all.front()->sleep(all);
+      lock.lock();
+    }
     leave();
   }
 }
@@ -180,13 +233,17 @@ bool Operations::poll(Lock& lock, const std::vector<OperationPtr>& wanted) {
   if (busy_) return false;
   busy_ = true;
   want(wanted);
-  run_one(lock, pick(true));
+  step(lock);
   leave();
   return false;
 }
 
 void Operations::drop(Lock& lock) {
   changed_.wait(lock, [this] { return !busy_; });
+  for (const OperationPtr& o : std::exchange(under_way_, {})) {
+    o->under_way = nullptr;
+    finish(*o);
+  }
   while (!ready_.empty()) {
     Operation& o = *ready_.begin()->second;
     ready_.erase(ready_.begin());

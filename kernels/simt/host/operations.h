@@ -14,14 +14,26 @@ namespace simt::host {
 
 using Lock = std::unique_lock<std::mutex>;
 
+// An operation that goes on while others run: a collective. As a GPU's kernel that waits for another
+// process, it takes no host thread.
+class UnderWay {
+ public:
+  virtual ~UnderWay() = default;
+  // Does what can be done now. True: it has ended.
+  virtual bool advance() = 0;
+  // Nothing but all of these is left to do: sleeps until one can go on, or for a moment.
+  virtual void sleep(const std::vector<UnderWay*>& all) = 0;
+};
+
 // What an operation does. A graph's node is one, too: each replay makes an operation of it.
 enum class Kind { kernel, copy, set, host, mark };
 struct Work {
   Kind kind;
   std::string name;
   std::function<void()> run;
-  const char* reads = nullptr;  // host memory: the source of a copy
+  const char* reads = nullptr;                         // host memory: the source of a copy
   size_t read_bytes = 0;
+  std::function<std::unique_ptr<UnderWay>()> start{};  // instead of run
 };
 using WorkPtr = std::shared_ptr<const Work>;
 
@@ -36,12 +48,13 @@ struct Operation {
   std::vector<Operation*> after;
   size_t missing = 0;  // of `before`, not done yet
   size_t wanted = 0;   // the wait that needs it
+  std::unique_ptr<UnderWay> under_way{};
   bool done = false;
   std::chrono::steady_clock::time_point end{};
 };
 
 // Guarded by the runtime's one lock, which is released while an operation runs. One runs at a time,
-// on the thread that waits for it.
+// on the thread that waits for it; those under way go on in between.
 class Operations {
  public:
   OperationPtr add(WorkPtr, size_t stream, std::vector<OperationPtr> before, int priority = 0);
@@ -64,12 +77,16 @@ class Operations {
   unsigned random();
   void want(const std::vector<OperationPtr>&);
   Operation& pick(bool only_wanted);
+  bool wanted_is_ready() const;
   void run_one(Lock&, Operation&);
+  bool step(Lock&);
+  bool advance(Lock&);
   void finish(Operation&);
   void leave();
 
   std::map<size_t, OperationPtr> pending_;  // by number
   std::map<size_t, Operation*> ready_;      // those that depend on nothing
+  std::vector<OperationPtr> under_way_;     // in the order in which they began
   std::map<std::string, std::set<int>> priorities_;
   size_t numbers_ = 0, waits_ = 0;
   bool busy_ = false;

@@ -263,7 +263,9 @@ void take_modules() {
     throw Failure{cudaErrorMemoryAllocation, "the driver's own part does not fit"};
 }
 
-cudaError_t launch_work(WorkPtr work, cudaStream_t stream) {
+}  // namespace
+
+cudaError_t host::launch_work(WorkPtr work, cudaStream_t stream) {
   return call("launch", [&](Lock& lock) {
     SimtStream& s = resolve(stream);
     take_modules();
@@ -271,8 +273,6 @@ cudaError_t launch_work(WorkPtr work, cudaStream_t stream) {
     submit(lock, "a kernel", s, std::move(work));
   });
 }
-
-}  // namespace
 
 cudaError_t launch(Launch l, cudaStream_t stream) {
   try {

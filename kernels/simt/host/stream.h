@@ -70,6 +70,8 @@ SimtEvent& resolve(cudaEvent_t);
 // What an operation queued now depends on.
 std::vector<OperationPtr> dependencies(const SimtStream&);
 void submit(Lock&, const char* call, SimtStream&, WorkPtr);
+// A kernel, or what counts as one.
+cudaError_t launch_work(WorkPtr, cudaStream_t);
 // The host waits until all work queued on the stream is done.
 void synchronize(Lock&, const std::vector<OperationPtr>&);
 

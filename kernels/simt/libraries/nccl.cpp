@@ -1,182 +1,88 @@
-// An all-reduce, chunk by chunk: every rank copies its part in, waits for all, sums all parts in
-// the same order, waits for all again. So all ranks end with the same bits.
+// NCCL's calls, as operations on streams.
 #include "kernels/simt/include/nccl.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <functional>
 #include <memory>
-#include <random>
-#include <string>
+#include <numeric>
+#include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "kernels/simt/device/control.h"
 #include "kernels/simt/host/memory.h"
+#include "kernels/simt/host/stream.h"
+#include "kernels/simt/libraries/nccl_communicator.h"
 
 namespace {
 
-constexpr int max_ranks = 64;
-constexpr size_t chunk_bytes = 1 << 18;
-constexpr int spins = 200;
+using simt::nccl::Call;
+using simt::nccl::Job;
+using simt::nccl::Operation;
+using simt::nccl::Part;
 
-struct alignas(64) Arrivals {
-  std::atomic<uint64_t> count;
-};
-struct Shared {
-  uint64_t seed;  // of this run
-  Arrivals ranks[max_ranks];
-  unsigned char parts[][chunk_bytes];  // of each rank
-};
-size_t shared_bytes(int size) { return sizeof(Shared) + chunk_bytes * static_cast<size_t>(size); }
-
-// "die:1:7"
-struct Fault {
-  bool dies = false, hangs = false, is_slow = false;
-  int rank = -1;
-  uint64_t collective = 0;
-};
-Fault planted_fault() {
-  Fault fault;
-  char what[8] = "";
-  unsigned long long n = 0;
-  const char* text = std::getenv("SIMT_NCCL_FAULT");
-  if (!text || std::sscanf(text, "%7[a-z]:%d:%llu", what, &fault.rank, &n) != 3) return fault;
-  fault.collective = n;
-  fault.dies = std::string(what) == "die";
-  fault.hangs = std::string(what) == "hang";
-  fault.is_slow = std::string(what) == "slow";
-  return fault;
-}
-
-bool switch_sums() {
-  const char *there = std::getenv("SIMT_NVSWITCH"), *used = std::getenv("NCCL_NVLS_ENABLE");
-  return there && std::string(there) == "1" && !(used && std::string(used) == "0");
+// Lines of "FROM TO BYTES", of this rank.
+void write_bytes(const Job& job) {
+  const char* path = std::getenv("SIMT_NCCL_BYTES");
+  if (!path) return;
+  std::string lines;
+  for (const auto& [to, bytes] : Job::bytes_sent)
+    lines +=
+        std::to_string(job.rank()) + " " + std::to_string(to) + " " + std::to_string(bytes) + "\n";
+  const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd < 0 || write(fd, lines.data(), lines.size()) != static_cast<ssize_t>(lines.size()))
+    std::perror("SIMT_NCCL_BYTES");
+  if (fd >= 0) close(fd);
 }
 
 }  // namespace
 
 inline namespace simt_cuda {
 
-struct SimtNcclComm {
-  int rank = 0, size = 1;
-  Shared* shared = nullptr;
-  uint64_t arrivals = 0, collectives = 0;
-  bool has_buffers = false;
-  const bool nvls = switch_sums();
-  Fault fault = planted_fault();
-  // Held by every captured collective.
-  std::shared_ptr<SimtNcclComm> in_graphs{this, [](SimtNcclComm*) {}};
-
-  ~SimtNcclComm() {
-    if (shared) munmap(shared, shared_bytes(size));
-  }
-
-  void barrier() {
-    shared->ranks[rank].count.store(++arrivals, std::memory_order_release);
-    for (int r = 0; r < size; ++r)
-      for (int i = 0; shared->ranks[r].count.load(std::memory_order_acquire) < arrivals; ++i)
-        if (i > spins) usleep(20);
-  }
-  void begin_collective() {
-    if (++collectives == fault.collective) fail_as_planted();
-  }
-  void fail_as_planted() const {
-    if (rank != fault.rank) return;
-    if (fault.dies) kill(getpid(), SIGKILL);
-    while (fault.hangs) pause();
-    if (fault.is_slow) sleep(3);
-  }
-  // The rank that the sums of this collective begin with.
-  int first() const {
-    return nvls ? static_cast<int>(std::mt19937_64(shared->seed + collectives)() %
-                                   static_cast<uint64_t>(size))
-                : 0;
-  }
-
-  template <class T>
-  void all_reduce(const T* send, T* receive, size_t count) {
-    begin_collective();
-    constexpr size_t per_chunk = chunk_bytes / sizeof(T);
-    for (size_t done = 0; done < count; done += per_chunk) {
-      const size_t n = std::min(per_chunk, count - done);
-      std::memcpy(shared->parts[rank], send + done, n * sizeof(T));
-      barrier();
-      T* const out = receive + done;
-      std::memcpy(out, shared->parts[first()], n * sizeof(T));
-      for (int r = 1; r < size; ++r) {
-        const T* part = reinterpret_cast<const T*>(shared->parts[(first() + r) % size]);
-        for (size_t i = 0; i < n; ++i) out[i] += part[i];
-      }
-      barrier();
-    }
-  }
-  void all_gather(const float* send, float* receive, size_t count) {
-    begin_collective();
-    constexpr size_t per_chunk = chunk_bytes / sizeof(float);
-    for (size_t done = 0; done < count; done += per_chunk) {
-      const size_t n = std::min(per_chunk, count - done);
-      std::memcpy(shared->parts[rank], send + done, n * sizeof(float));
-      barrier();
-      for (int r = 0; r < size; ++r)
-        std::memcpy(receive + static_cast<size_t>(r) * count + done, shared->parts[r],
-                    n * sizeof(float));
-      barrier();
-    }
-  }
-  void broadcast(const unsigned char* send, unsigned char* receive, size_t bytes, int root) {
-    begin_collective();
-    for (size_t done = 0; done < bytes; done += chunk_bytes) {
-      const size_t n = std::min(chunk_bytes, bytes - done);
-      if (rank == root) std::memcpy(shared->parts[root], send + done, n);
-      barrier();
-      std::memcpy(receive + done, shared->parts[root], n);
-      barrier();
-    }
-  }
-};
-
 const char* ncclGetErrorString(ncclResult_t result) {
   return result == ncclSuccess              ? "no error"
          : result == ncclUnhandledCudaError ? "unhandled cuda error"
          : result == ncclSystemError        ? "unhandled system error"
          : result == ncclInvalidArgument    ? "invalid argument"
+         : result == ncclInvalidUsage       ? "invalid usage"
                                             : "in progress";
 }
 
 // The id names memory of rank 0's process, which is freed once that has ended and all have unmapped
 // it.
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  const int fd = memfd_create("nccl", MFD_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, static_cast<off_t>(shared_bytes(max_ranks))) != 0)
-    return ncclSystemError;
-  uint64_t seed = 0;
-  if (getentropy(&seed, sizeof seed) != 0 ||
-      pwrite(fd, &seed, sizeof seed, offsetof(Shared, seed)) != sizeof seed)
-    return ncclSystemError;
-  std::snprintf(id->internal, sizeof id->internal, "/proc/%d/fd/%d", getpid(), fd);
+  const std::string path = Job::create();
+  if (path.empty()) return ncclSystemError;
+  std::snprintf(id->internal, sizeof id->internal, "%s", path.c_str());
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
-  if (size < 1 || size > max_ranks || rank < 0 || rank >= size) return ncclInvalidArgument;
-  const int fd = open(id.internal, O_RDWR | O_CLOEXEC);
-  if (fd < 0) return ncclSystemError;
-  void* address = mmap(nullptr, shared_bytes(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
-  if (address == MAP_FAILED) return ncclSystemError;
-  auto made = std::make_unique<SimtNcclComm>();
-  made->rank = rank, made->size = size, made->shared = static_cast<Shared*>(address);
-  made->barrier();  // a collective call
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) try {
+  if (size < 1 || size > simt::nccl::max_ranks || rank < 0 || rank >= size)
+    return ncclInvalidArgument;
+  auto job = std::make_shared<Job>(id.internal, rank, size);
+  std::vector<int> members(static_cast<size_t>(size));
+  std::iota(members.begin(), members.end(), 0);
+  auto made = std::make_unique<SimtNcclComm>(job, 0, job->first_area(SimtNcclComm::bytes(size)),
+                                             std::move(members), rank);
+  made->barrier("ncclCommInitRank");
   *comm = made.release();
   return ncclSuccess;
+} catch (const std::runtime_error&) {
+  return ncclSystemError;
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made,
+                           ncclConfig_t*) try {
+  simt::run_all();
+  *made = comm->split(color, key).release();
+  return ncclSuccess;
+} catch (const std::runtime_error&) {
+  return ncclSystemError;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
@@ -189,12 +95,21 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
         captured);
     std::abort();
   }
-  if (comm->fault.collective == 0) comm->fail_as_planted();
-  comm->barrier();
+  if (comm->fault.operation == 0) comm->fail_as_planted();
+  comm->barrier("ncclCommDestroy");
+  if (comm->id == 0) write_bytes(*comm->job);
   delete comm;
   return ncclSuccess;
 }
 
+ncclResult_t ncclCommCount(ncclComm_t comm, int* ranks) {
+  *ranks = comm->size;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
+  *rank = comm->rank;
+  return ncclSuccess;
+}
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* error) {
   *error = ncclSuccess;
   return ncclSuccess;
@@ -204,61 +119,150 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* error) {
 
 namespace {
 
-bool on_device(const void* send, const void* receive, size_t bytes) {
-  const simt::host::DeviceMemory& memory = simt::host::device_memory();
-  return memory.refusal(send, bytes).empty() && memory.refusal(receive, bytes).empty();
+bool on_device(const void* p, size_t bytes) {
+  return bytes == 0 || simt::host::device_memory().refusal(p, bytes).empty();
 }
 
-ncclResult_t enqueue(const char* name, ncclComm_t comm, cudaStream_t stream,
-                     std::function<void()> body) {
+ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, std::string name,
+                    std::vector<Call> calls) {
   if (!std::exchange(comm->has_buffers, true) &&
       !simt::host::device_memory().take(simt::collective_takes))
     return ncclUnhandledCudaError;
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   cudaStreamIsCapturing(stream, &status);
-  if (status == cudaStreamCaptureStatusActive)
-    body = [body = std::move(body), held = comm->in_graphs] { body(); };
-  const cudaError_t error = simt::launch({name, {1}, {1}, 0, std::move(body)}, stream);
+  auto all = std::make_shared<const std::vector<Call>>(std::move(calls));
+  auto work = std::make_shared<simt::host::Work>(
+      simt::host::Work{simt::host::Kind::kernel, std::move(name), nullptr});
+  work->start = [comm, all = std::move(all),
+                 held = status == cudaStreamCaptureStatusActive ? comm->in_graphs : nullptr] {
+    return std::make_unique<Operation>(*comm, all);
+  };
+  const cudaError_t error = simt::host::launch_work(std::move(work), stream);
   return error == cudaSuccess ? ncclSuccess : ncclSystemError;
+}
+
+// Calls between ncclGroupStart and ncclGroupEnd.
+struct Pending {
+  ncclComm_t comm;
+  cudaStream_t stream;
+  std::string name;
+  std::vector<Call> calls;
+};
+thread_local int groups_open = 0;
+thread_local std::vector<Pending> pending;
+
+ncclResult_t add(ncclComm_t comm, cudaStream_t stream, const std::string& name, Call call) {
+  if (groups_open == 0) {
+    std::vector<Call> one;
+    one.push_back(std::move(call));
+    return launch(comm, stream, name, std::move(one));
+  }
+  for (Pending& p : pending)
+    if (p.comm == comm && p.stream == stream) {
+      p.name = "ncclGroup";
+      p.calls.push_back(std::move(call));
+      return ncclSuccess;
+    }
+  pending.push_back({comm, stream, name, {}});
+  pending.back().calls.push_back(std::move(call));
+  return ncclSuccess;
+}
+
+// Lane 0 is that of collectives; each peer has one to it and one from it.
+Call collective(const char* name, std::function<Part()> begin) {
+  return {std::string(name) + " for", 0, std::move(begin)};
 }
 
 }  // namespace
 
+namespace simt {
+std::map<int, uint64_t> nccl_bytes_sent() { return nccl::Job::bytes_sent; }
+}  // namespace simt
+
 inline namespace simt_cuda {
+
+ncclResult_t ncclGroupStart() {
+  ++groups_open;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  if (groups_open == 0) return ncclInvalidUsage;
+  if (--groups_open > 0) return ncclSuccess;
+  ncclResult_t result = ncclSuccess;
+  for (Pending& p : std::exchange(pending, {}))
+    if (result == ncclSuccess)
+      result = launch(p.comm, p.stream, std::move(p.name), std::move(p.calls));
+  return result;
+}
 
 ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
                            ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
-  if (!on_device(send, receive, count * (type == ncclFloat64 ? 8 : 4))) return ncclInvalidArgument;
+  const size_t bytes = count * (type == ncclFloat64 ? 8 : 4);
+  if (!on_device(send, bytes) || !on_device(receive, bytes)) return ncclInvalidArgument;
   if (type == ncclFloat32)
-    return enqueue("ncclAllReduce<float>", comm, stream, [=] {
-      comm->all_reduce(static_cast<const float*>(send), static_cast<float*>(receive), count);
-    });
+    return add(comm, stream, "ncclAllReduce<float>", collective("ncclAllReduce", [=] {
+                 return comm->all_reduce(static_cast<const float*>(send),
+                                         static_cast<float*>(receive), count);
+               }));
   if (type == ncclFloat64)
-    return enqueue("ncclAllReduce<double>", comm, stream, [=] {
-      comm->all_reduce(static_cast<const double*>(send), static_cast<double*>(receive), count);
-    });
+    return add(comm, stream, "ncclAllReduce<double>", collective("ncclAllReduce", [=] {
+                 return comm->all_reduce(static_cast<const double*>(send),
+                                         static_cast<double*>(receive), count);
+               }));
   return ncclInvalidArgument;
+}
+
+ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t type,
+                               ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
+  const size_t row = count * sizeof(float);
+  if (type != ncclFloat32 || !on_device(send, static_cast<size_t>(comm->size) * row) ||
+      !on_device(receive, row))
+    return ncclInvalidArgument;
+  return add(comm, stream, "ncclReduceScatter", collective("ncclReduceScatter", [=] {
+               return comm->reduce_scatter(static_cast<const float*>(send),
+                                           static_cast<float*>(receive), count);
+             }));
 }
 
 ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
-  const auto ranks = static_cast<size_t>(comm->size);
-  if (type != ncclFloat32 || !on_device(send, send, count * sizeof(float)) ||
-      !on_device(receive, receive, ranks * count * sizeof(float)))
+  const size_t row = count * sizeof(float);
+  if (type != ncclFloat32 || !on_device(send, row) ||
+      !on_device(receive, static_cast<size_t>(comm->size) * row))
     return ncclInvalidArgument;
-  return enqueue("ncclAllGather", comm, stream, [=] {
-    comm->all_gather(static_cast<const float*>(send), static_cast<float*>(receive), count);
-  });
+  return add(comm, stream, "ncclAllGather", collective("ncclAllGather", [=] {
+               return comm->all_gather(static_cast<const float*>(send),
+                                       static_cast<float*>(receive), count);
+             }));
 }
 
 ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type,
                            int root, ncclComm_t comm, cudaStream_t stream) {
-  if (type != ncclInt8 || root < 0 || root >= comm->size || !on_device(send, receive, count))
+  if (type != ncclInt8 || root < 0 || root >= comm->size || !on_device(send, count) ||
+      !on_device(receive, count))
     return ncclInvalidArgument;
-  return enqueue("ncclBroadcast", comm, stream, [=] {
-    comm->broadcast(static_cast<const unsigned char*>(send), static_cast<unsigned char*>(receive),
-                    count, root);
-  });
+  return add(comm, stream, "ncclBroadcast", collective("ncclBroadcast", [=] {
+               return comm->broadcast(static_cast<const unsigned char*>(send),
+                                      static_cast<unsigned char*>(receive), count, root);
+             }));
+}
+
+ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+  if (type != ncclInt8 || peer < 0 || peer >= comm->size || !on_device(data, count))
+    return ncclInvalidArgument;
+  return add(comm, stream, "ncclSend",
+             {"ncclSend to", 1 + 2 * peer,
+              [=] { return comm->send(static_cast<const unsigned char*>(data), count, peer); }});
+}
+
+ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  if (type != ncclInt8 || peer < 0 || peer >= comm->size || !on_device(data, count))
+    return ncclInvalidArgument;
+  return add(comm, stream, "ncclRecv",
+             {"ncclRecv from", 2 + 2 * peer,
+              [=] { return comm->receive(static_cast<unsigned char*>(data), count, peer); }});
 }
 
 }  // namespace simt_cuda

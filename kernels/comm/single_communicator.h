@@ -1,0 +1,12 @@
+// A rank that is alone.
+#pragma once
+#include <memory>
+
+#include "kernels/backend.h"
+
+namespace bv {
+
+// On host memory.
+std::unique_ptr<Communicator> make_single_communicator();
+
+}  // namespace bv

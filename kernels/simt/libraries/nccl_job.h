@@ -1,0 +1,87 @@
+// What the processes of a job share, that is of a communicator made by ncclUniqueId and of all that
+// are split from it: memory, who waits for whom, and who is to be woken.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace simt::nccl {
+
+constexpr int max_ranks = 64;  // of a job, in the order of its first communicator
+
+// A wait: until the word at `offset` in the job's memory, which the peer sets, is `value` or more.
+struct Wait {
+  char what[40];  // "ncclRecv from"
+  int32_t peer, communicator;
+  uint64_t operation;  // the how manieth of this rank in that communicator
+  uint64_t offset, value;
+};
+
+// Memory at an offset in the job's, zero at first.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(int fd, size_t offset, size_t bytes);  // throws std::runtime_error
+  Mapping(Mapping&&) noexcept;
+  Mapping& operator=(Mapping&&) noexcept;
+  ~Mapping();
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(address_);
+  }
+
+ private:
+  void* address_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+class Job {
+ public:
+  // The path by which the other processes open what create() has made. It lasts as long as this
+  // process. Empty: it can't be made.
+  static std::string create();
+  Job(const std::string& path, int rank, int size);  // throws std::runtime_error
+  ~Job();
+  Job(const Job&) = delete;
+
+  int rank() const { return rank_; }
+  uint64_t seed() const;
+  int next_communicator();
+  // Where a communicator's memory begins: the first one's, for which all ranks ask, and one more.
+  size_t first_area(size_t bytes);
+  size_t reserve(size_t bytes);
+  Mapping map(size_t offset, size_t bytes) const { return {fd_, offset, bytes}; }
+
+  // After a change that the rank may be waiting for.
+  void ring(int rank);
+  // This process can do nothing until one of these waits is over: sleeps until rung, or for a
+  // moment. Ends the process with a line if it will never be: those whom it waits for wait for each
+  // other, or have ended.
+  void sleep(const std::vector<Wait>&);
+  // Prints it, "simt: ...", unless another rank has already spoken, and ends the process.
+  [[noreturn]] void end(const std::string& line);
+
+  uint64_t operations = 0;                           // of this rank in all communicators
+  static inline std::map<int, uint64_t> bytes_sent;  // by this process, to each rank
+
+ private:
+  struct Memory;
+  struct Board;
+  uint64_t word(uint64_t offset) const;
+  bool is_over(const Wait& w) const { return word(w.offset) >= w.value; }
+  std::vector<Wait> waits_of(int rank, uint64_t* version) const;
+  std::string deadlock(bool* one_has_ended) const;
+  void look_for_deadlock();
+
+  int fd_, rank_, size_;
+  Mapping mapping_;
+  Memory* memory_;
+  uint64_t seen_progress_ = 0;
+  int64_t dead_since_ms_ = -1;  // as it seems
+};
+
+}  // namespace simt::nccl

@@ -1,0 +1,37 @@
+// Every communicator, with its groups and channels, between real processes.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "kernels/devices/devices.h"
+#include "tests/processes/processes.h"
+
+namespace bv::test {
+namespace {
+
+void expect_right(int ranks, const std::string& device, const std::string& how, unsigned seed) {
+  const std::string words = "communicator " + device + " " + how + " " + std::to_string(seed);
+  Child launcher([&] { return launch_workers(ranks, words); });
+  const Ending ending = launcher.wait(60);
+  EXPECT_EQ(ending.code, 0) << ranks << " ranks, " << words << ": " << ending.errors;
+}
+
+TEST(Communicator, ThroughSharedMemory) {
+  for (int ranks = 1; ranks <= 4; ++ranks) expect_right(ranks, "cpu", "direct", 0);
+}
+
+TEST(Communicator, OfNcclInThreeOrdersOfStreams) {
+  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    for (const unsigned seed : {0, 1, 6 + ranks})
+      if (ranks < 4 || seed > 1) expect_right(ranks, "simt", "direct", seed);
+}
+
+TEST(Communicator, ThroughTheHosts) {
+  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+  for (const unsigned seed : {0, 1, 9}) expect_right(2, "simt", "staged", seed);
+  expect_right(3, "simt", "staged", 5);
+}
+
+}  // namespace
+}  // namespace bv::test
