@@ -29,7 +29,8 @@ class NcclCommunicator final : public Communicator {
         host_comm_(std::move(peers.host_comm)),
         region_(SharedRegion::open(dup(peers.fd))),
         watch_(
-            region_, place_, [this] { return failure(); }, [this] { host_comm_->end_run(); }) {
+            region_, place_, [this] { return failure(); },
+            [this](const std::string& why) { host_comm_->end_run(why); }) {
     backend_.on_wait([this](bool begins) { begins ? watch_.wait_begins() : watch_.wait_ends(); });
     note_ = choose_order();
     ncclUniqueId id{};
@@ -76,6 +77,7 @@ class NcclCommunicator final : public Communicator {
   }
   double all_reduce_scalar(double x) override { return host_comm_->all_reduce_scalar(x); }
   void busy(Busy now) override { host_comm_->busy(now); }
+  void end_run(const std::string& why) override { host_comm_->end_run(why); }
   std::string note() const override { return note_; }
 
  private:

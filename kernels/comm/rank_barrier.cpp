@@ -65,14 +65,13 @@ std::string Patience::add(int busy_rank, Busy busy, int silent) {
   if (busy != Busy::no) {
     waited_ = 0;  // once it is done, it has the whole timeout
     if ((busy_ += counted) < of_busy * timeout_) return "";
-    std::snprintf(text, sizeof text, "rank %d has been %s for %g s (%g times --timeout)", busy_rank,
+    std::snprintf(text, sizeof text, " has been %s for %g s (%g times --timeout)",
                   busy == Busy::saving ? "saving" : "starting", of_busy * timeout_, of_busy);
-    return text;
+    return name_of(run_, busy_rank) + text;
   }
   if ((waited_ += counted) < timeout_) return "";
   std::snprintf(text, sizeof text, " answered for %g s (--timeout)", timeout_);
-  return (silent < 0 ? "no rank's device has" : "rank " + std::to_string(silent) + " has not") +
-         text;
+  return (silent < 0 ? "no rank's device has" : name_of(run_, silent) + " has not") + text;
 }
 
 RankBarrier::RankBarrier(SharedRegion& region, const RankPlace& place)
@@ -120,17 +119,24 @@ void RankBarrier::wait() {
     if (passed()) return;
     _mm_pause();
   }
-  Patience patience(place_.timeout);
+  Patience patience(place_.timeout, place_.run);
   while (!passed()) {
     futex_wait(control.generation, generation, watch_tick_ms);
     if (passed()) return;
     check_peers();
-    const auto awaited = [this](int peer) { return missing(peer); };
-    int silent = 0;
-    while (silent + 1 < place_.size && !missing(silent)) ++silent;
-    const std::string why = patience.look(region_, place_.size, awaited, silent);
-    if (!why.empty()) end_process(region_, place_, why, false);
+    check_patience(patience);
   }
+}
+
+void RankBarrier::check_patience(Patience& patience) {
+  const auto awaited = [this](int peer) { return missing(peer); };
+  int silent = 0;
+  while (silent + 1 < place_.size && !missing(silent)) ++silent;
+  const std::string why = place_.run ? place_.run->look(patience, in_run(silent))
+                                     : patience.look(region_, place_.size, awaited, silent);
+  if (why.empty()) return;
+  if (place_.run) place_.run->end(why, -1);
+  end_process(region_, place_, why, false);
 }
 
 bool RankBarrier::missing(int peer) const {
@@ -145,11 +151,11 @@ void RankBarrier::check_peers() {
   for (int peer = 0; peer < place_.size; ++peer) {
     if (!missing(peer)) continue;
     RankStatus& status = region_.rank(peer);
-    if (has_died(status) || status.state == RankState::left)
-      end_process(region_, place_,
-                  "rank " + std::to_string(peer) +
-                      (status.state == RankState::left ? " has left the run" : " has died"),
-                  true);
+    if (!has_died(status) && status.state != RankState::left) continue;
+    const std::string why = name_of(place_.run, in_run(peer)) +
+                            (status.state == RankState::left ? " has left the run" : " has died");
+    if (place_.run) place_.run->end(why, in_run(peer));
+    end_process(region_, place_, why, true);
   }
 }
 

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "kernels/comm/run_watch.h"
 #include "kernels/comm/shared_region.h"
 
 namespace bv {
@@ -13,6 +15,9 @@ struct RankPlace {
   int rank, size;
   double timeout;   // seconds
   bool supervised;  // our launcher watches too
+  // Of a run on several machines; ranks: the run's numbers of the ranks here, if they are others.
+  RunWatch* run = nullptr;
+  std::vector<int> ranks = {};
 };
 
 // Whether a process that had joined has ended without leaving.
@@ -36,7 +41,7 @@ bool has_heartbeat(const RankStatus&);
 class Patience {
  public:
   static constexpr double of_busy = 10;
-  explicit Patience(double timeout) : timeout_(timeout) {}
+  explicit Patience(double timeout, const RunWatch* run = nullptr) : timeout_(timeout), run_(run) {}
   void start_over() { waited_ = busy_ = 0, last_ = Clock::now(); }
   // Looks at the clock and at the peers for which awaited(rank) holds. Returns why the wait is over,
   // or "": "rank 3 has not answered for 60 s (--timeout)". That line names `silent`, a rank, or -1
@@ -55,7 +60,8 @@ class Patience {
   using Clock = std::chrono::steady_clock;
   std::string add(int busy_rank, Busy, int silent);
 
-  double timeout_;  // seconds, as are the others
+  double timeout_;       // seconds, as are the others
+  const RunWatch* run_;  // knows the ranks' names
   double waited_ = 0, busy_ = 0;
   Clock::time_point last_ = Clock::now();
 };
@@ -73,6 +79,8 @@ class RankBarrier {
  private:
   bool missing(int peer) const;  // has not come to the barrier that this rank waits at
   void check_peers();            // doesn't return if one is gone
+  void check_patience(Patience&);
+  int in_run(int peer) const { return place_.ranks.empty() ? peer : place_.ranks[size_t(peer)]; }
 
   SharedRegion& region_;
   RankPlace place_;

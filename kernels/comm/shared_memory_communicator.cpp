@@ -45,7 +45,8 @@ class SharedMemoryCommunicator final : public Communicator {
         region_(SharedRegion::open(dup_of(peers.fd))),
         layout_{std::clamp(peers.bucket_bytes / line * line, line, max_chunk), peers.size},
         data_(map_data(region_, peers, layout_.bytes())),
-        barrier_(region_, {peers.rank, peers.size, peers.timeout, peers.supervised}) {}
+        barrier_(region_, {peers.rank, peers.size, peers.timeout, peers.supervised, peers.run,
+                           peers.ranks}) {}
   ~SharedMemoryCommunicator() override { move_to(nullptr); }
 
   void all_reduce(float* data, size_t count, Stream stream) override {
@@ -56,6 +57,9 @@ class SharedMemoryCommunicator final : public Communicator {
   }
   void all_gather(float* data, size_t count, Stream stream) override {
     submit(stream, [=, this] { gather(data, count); });
+  }
+  void reduce_scatter(float* data, size_t count, Stream stream) override {
+    all_reduce(data, count * size_t(size()), stream);
   }
   void broadcast(void* data, size_t bytes, int root, Stream stream) override {
     if (root < 0 || root >= size())
