@@ -38,21 +38,20 @@ LoaderOptions loader_options(const Setup& s, Backend& backend, Output& warnings,
   // Divided among the processes, and between training and evaluation.
   const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
                        static_cast<size_t>(s.world) / (s.data.val ? 2 : 1);
-  return {.kind = s.data.kind,
-          .image_size = *o.image_size,
-          .local_batch = *o.local_batch,
-          .rank = replica,
-          .ranks = s.replicas,
-          .seed = o.seed,
-          .augment = train && o.augment == "basic",
-          .skip_bad_images = o.on_bad_image == "skip",
-          .warn =
-              [&warnings](const std::string& line) {
-                warnings.print(printable(line, line.npos) + "\n");
-              },
-          .workers = o.workers > 0 ? o.workers : cores,
-          .cache_bytes = share,
-          .allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); }};
+  return {
+      .kind = s.data.kind,
+      .image_size = *o.image_size,
+      .local_batch = *o.local_batch,
+      .rank = replica,
+      .ranks = s.replicas,
+      .seed = o.seed,
+      .augment = train && o.augment == "basic",
+      .skip_bad_images = o.on_bad_image == "skip",
+      .warn = [&warnings](
+                  const std::string& line) { warnings.print(printable(line, line.npos) + "\n"); },
+      .workers = o.workers > 0 ? o.workers : cores,
+      .cache_bytes = share,
+      .allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); }};
 }
 
 class TrainingLoop {
@@ -145,7 +144,7 @@ bool TrainingLoop::plan_only() const {
   // Processes share a machine's memory; each has a GPU's alone.
   const bool shared = s_.options.device == "cpu" || s_.options.oversubscribe;
   const size_t peak = trainer_.plan().peak(),
-               limit = backend_.memory_limit() / static_cast<size_t>(shared ? s_.world : 1);
+               limit = backend_.memory_limit() / static_cast<size_t>(shared ? s_.local_size : 1);
   if (s_.options.plan) {
     if (rank_ == 0) {
       std::cout << plan_head(s_, backend_.describe(), limit) << "\n";
@@ -191,6 +190,7 @@ int TrainingLoop::run() {
   if (communicator_) communicator_->barrier();
   folder_.begin({.device = backend_.describe(),
                  .peak_bytes = trainer_.plan().peak(),
+                 .gradient_buckets = trainer_.gradient_buckets(),
                  .steps_done = progress_.step,
                  .steps_end = end_});
 
