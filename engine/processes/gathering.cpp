@@ -86,10 +86,19 @@ Gathering::Gathering(const World& world, const MeetingPoint& point, Socket liste
 std::vector<Socket> Gathering::run() {
   const auto end = after(timeout_);
   while (!missing().empty()) {
-    if (MeetingClock::now() >= end) throw UserError(late() + advice(world_));
+    if (MeetingClock::now() >= end) give_up();
     look();
   }
   return std::move(peers_);
+}
+
+void Gathering::give_up() {
+  const std::string why = late() + advice(world_);
+  Answer to_all{.verdict = Verdict::given_up};
+  why.copy(to_all.reason.data(), to_all.reason.size() - 1);
+  for (const Socket& peer : peers_)
+    if (peer) answer(peer, to_all);
+  throw UserError(why);
 }
 
 void Gathering::look() {

@@ -47,6 +47,7 @@ class Gathering {
 
  private:
   void look();
+  [[noreturn]] void give_up();
   void accept_all();
   void seat(Guest&);
   void refuse(Guest&, Verdict, const std::string& why);

@@ -59,11 +59,12 @@ bool send_message(int fd, const T& message) {
   return send(fd, &message, sizeof message, MSG_NOSIGNAL) == ssize_t(sizeof message);
 }
 
-enum class Verdict : int32_t { welcome, other_size, rank_taken, other_job, too_slow };
+enum class Verdict : int32_t { welcome, other_size, rank_taken, other_job, too_slow, given_up };
 struct Answer {
   std::array<char, 8> magic = Preamble::our_magic;
   Verdict verdict;
   int32_t nodes = 0, local_size = 0;  // rank 0's, as in World
+  std::array<char, 512> reason{};     // why it has given up, with zeros behind
 };
 
 // An Answer on the wire, with room for a file descriptor. Points into itself.

@@ -100,6 +100,12 @@ std::optional<Answer> receive(const Socket& from, int& fd) {
 std::string refusal(const World& world, const Answer& from_rank0) {
   const std::string self = "rank " + std::to_string(world.rank),
                     node = "node " + std::to_string(world.node) + " (" + world.machine + ")";
+  if (from_rank0.verdict == Verdict::given_up) {
+    const auto& reason = from_rank0.reason;
+    const std::string why =
+        printable({reason.data(), strnlen(reason.data(), reason.size())}, reason.size());
+    return (world.launched ? "" : self + ": ") + why;
+  }
   if (from_rank0.verdict == Verdict::rank_taken)
     return world.launched
                ? "another launcher has come with --node-rank " + std::to_string(world.node) +
