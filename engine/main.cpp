@@ -7,7 +7,6 @@
 #include <exception>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "data/dataset.h"
@@ -39,13 +38,11 @@ std::unique_ptr<Communicator> connect(World& world, Setup& setup, const DeviceCh
   const bool two_level = choose_all_reduce(o.all_reduce, world, on_hosts) == "2d";
   setup.all_reduce = two_level ? "2d" : "flat";
   setup.nodes = list_of_nodes(world.seats);
-  auto* const run = dynamic_cast<HostsCommunicator*>(hosts.get());
-  if (run && on_hosts) {
-    std::ignore = hosts.release();
+  auto* const run = dynamic_cast<RunWatch*>(hosts.get());  // of several machines
+  if (run && on_hosts)
     hosts =
-        connect_data(world, std::unique_ptr<HostsCommunicator>(run),
+        connect_data(world, std::move(hosts), *run,
                      {.bucket_bytes = bucket_bytes, .timeout = o.timeout, .two_level = two_level});
-  }
   auto whole = make_communicator(device.kind, backend,
                                  {.place = {.rank = world.rank,
                                             .size = world.size,

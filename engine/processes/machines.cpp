@@ -130,20 +130,18 @@ std::string choose_all_reduce(const std::string& asked, const World& world, bool
   return equal && (asked == "2d" || (asked == "auto" && on_cpu)) ? "2d" : "flat";
 }
 
-std::unique_ptr<Communicator> connect_data(const World& world,
-                                           std::unique_ptr<HostsCommunicator> hosts,
-                                           const DataLinks& links) {
+std::unique_ptr<Communicator> connect_data(const World& world, std::unique_ptr<Communicator> hosts,
+                                           RunWatch& run, const DataLinks& links) {
   const double timeout = links.timeout;
   Socket listener = listen_at(world, *meeting_point_at("", 0), timeout);
   const std::vector<int> ports = gather(*hosts, port_of(listener.fd()));
   std::vector<std::string> addresses;
   for (const Seat& seat : world.seats) addresses.push_back(seat.address);
   const std::vector<int> node = ranks_of_node(world.seats, world.rank);
-  RunWatch* const run = hosts.get();
   auto whole = make_ring_communicator(
       std::make_shared<Mesh>(world.rank,
                              meet_pairwise(world, std::move(listener), addresses, ports, timeout),
-                             *run, timeout),
+                             run, timeout),
       std::move(hosts));
   if (!links.two_level) return whole;
   const auto place = std::ranges::find(node, world.rank) - node.begin();
@@ -158,7 +156,7 @@ std::unique_ptr<Communicator> connect_data(const World& world,
                                              .bucket_bytes = links.bucket_bytes,
                                              .timeout = timeout,
                                              .supervised = world.launched,
-                                             .run = run,
+                                             .run = &run,
                                              .ranks = node});
   }
   auto across = whole->group(ranks_across(world.seats, world.rank));

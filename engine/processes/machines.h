@@ -22,8 +22,8 @@ struct DataLinks {
 };
 // Collectives on host memory: rings of TCP connections between all ranks; with two_level, an
 // all-reduce goes through the node's shared memory and then between nodes.
-std::unique_ptr<Communicator> connect_data(const World&, std::unique_ptr<HostsCommunicator> hosts,
-                                           const DataLinks&);
+std::unique_ptr<Communicator> connect_data(const World&, std::unique_ptr<Communicator> hosts,
+                                           RunWatch&, const DataLinks&);
 
 // The same two levels over groups of another communicator.
 std::unique_ptr<Communicator> make_two_level(const World&, std::unique_ptr<Communicator> whole);

@@ -204,8 +204,8 @@ TEST(Rendezvous, AnotherVersionIsNamed) {
   const auto rank0 = start(world_at(port, 0), 2);
   const Socket old = stranger_at(port);
   Hello hello = hello_of(world_at(port, 1));
-  hello.preamble.version = 1;
-  say(old, &hello, sizeof hello);
+  hello.preamble.version = 2;
+  say(old, &hello, sizeof(Preamble) + 16);  // it had no more
   Challenge challenge;
   EXPECT_EQ(recv(old.fd(), &challenge, sizeof challenge, MSG_WAITALL), ssize_t(sizeof challenge));
   EXPECT_EQ(challenge.preamble.version, Preamble::our_version);

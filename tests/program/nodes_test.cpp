@@ -83,7 +83,7 @@ TEST_F(ProgramOnNodes, TwoRanksOnEachOfTwoGiveTheLossesOfFourRanks) {
   go("--resume 2d --steps 3 -n 4");
   go("--resume flat --steps 3");
   EXPECT_TRUE(last_metric(in("flat"), "step", "step") == "3");
-  train_on_two("--resume one --steps 3 ");
+  train_on_two("--resume one --steps 3 --all-reduce flat ");
   expect_near("one", "2d");
 }
 
@@ -221,7 +221,19 @@ TEST_F(ProgramOnNodesEnds, InOrderOnASignal) {
   EXPECT_TRUE(std::filesystem::exists(in("run/last/weights.safetensors")));
 }
 
-// A rank that fails tells all nodes why.
+// One rank finds it, and tells all nodes.
+TEST_F(ProgramOnNodesEnds, WhenAnImageIsBroken) {
+  make_class_folders(in("photos"), 2, 12);
+  write_text(in("photos/class1/3.ppm"), "P6\n40 36\n255\nabc");
+  const int port = free_port() + 1;
+  const std::string words =
+      "-n 2 " + on_vit + "--data photos --batch 4 --epochs 1 --split-seed 1 --device cpu ";
+  const Started first = start(0, port, words + "--out run"), second = start(1, port, words);
+  const std::string why = "photos/class1/3.ppm: PNM data is cut off (--on-bad-image skip";
+  for (const Started& node : {std::cref(first), std::cref(second)})
+    EXPECT_TRUE(has(node->wait().errors, why));
+}
+
 TEST_F(ProgramOnNodesEnds, WhenOptionsDiffer) {
   const int port = free_port() + 1;
   const std::string words = "-n 1 " + two_steps + "--device cpu ";
