@@ -102,6 +102,32 @@ std::vector<Seat> gather_seats(Communicator& hosts, const World& world, const st
   return seats;
 }
 
+std::vector<Socket> connect_pairs(const World& world, Communicator& hosts, double timeout) {
+  Socket listener = listen_at(world, *meeting_point_at("", 0), timeout);
+  const std::vector<int> ports = gather(hosts, port_of(listener.fd()));
+  std::vector<std::string> addresses;
+  for (const Seat& seat : world.seats) addresses.push_back(seat.address);
+  return meet_pairwise(world, std::move(listener), addresses, ports, timeout);
+}
+
+// The ranks of this machine, through its memory; null: there is one.
+std::unique_ptr<Communicator> connect_node(const World& world, RunWatch& run,
+                                           const DataLinks& links) {
+  const std::vector<int> ranks = ranks_of_node(world.seats, world.rank);
+  if (ranks.size() == 1) return nullptr;
+  World node = node_of(world, "data");
+  node.rank = static_cast<int>(std::ranges::find(ranks, world.rank) - ranks.begin());
+  const Socket memory(meet_peers(node, links.timeout));
+  return make_shared_memory_communicator({.rank = node.rank,
+                                          .size = node.size,
+                                          .fd = memory.fd(),
+                                          .bucket_bytes = links.bucket_bytes,
+                                          .timeout = links.timeout,
+                                          .supervised = world.launched,
+                                          .run = &run,
+                                          .ranks = ranks});
+}
+
 }  // namespace
 
 std::unique_ptr<HostsCommunicator> connect_machines(World& world, double timeout) {
@@ -132,33 +158,11 @@ std::string choose_all_reduce(const std::string& asked, const World& world, bool
 
 std::unique_ptr<Communicator> connect_data(const World& world, std::unique_ptr<Communicator> hosts,
                                            RunWatch& run, const DataLinks& links) {
-  const double timeout = links.timeout;
-  Socket listener = listen_at(world, *meeting_point_at("", 0), timeout);
-  const std::vector<int> ports = gather(*hosts, port_of(listener.fd()));
-  std::vector<std::string> addresses;
-  for (const Seat& seat : world.seats) addresses.push_back(seat.address);
-  const std::vector<int> node = ranks_of_node(world.seats, world.rank);
+  auto sockets = connect_pairs(world, *hosts, links.timeout);
   auto whole = make_ring_communicator(
-      std::make_shared<Mesh>(world.rank,
-                             meet_pairwise(world, std::move(listener), addresses, ports, timeout),
-                             run, timeout),
-      std::move(hosts));
+      std::make_shared<Mesh>(world.rank, std::move(sockets), run, links.timeout), std::move(hosts));
   if (!links.two_level) return whole;
-  const auto place = std::ranges::find(node, world.rank) - node.begin();
-  std::unique_ptr<Communicator> local;
-  if (node.size() > 1) {
-    World here = node_of(world, "data");
-    here.rank = static_cast<int>(place);
-    const Socket memory(meet_peers(here, timeout));
-    local = make_shared_memory_communicator({.rank = here.rank,
-                                             .size = here.size,
-                                             .fd = memory.fd(),
-                                             .bucket_bytes = links.bucket_bytes,
-                                             .timeout = timeout,
-                                             .supervised = world.launched,
-                                             .run = &run,
-                                             .ranks = node});
-  }
+  auto local = connect_node(world, run, links);
   auto across = whole->group(ranks_across(world.seats, world.rank));
   return make_two_level_communicator(std::move(whole), std::move(local), std::move(across));
 }
