@@ -116,6 +116,23 @@ TEST(TcpCommunicator, APeerThatDiesEndsAll) {
   EXPECT_LT(seconds_now() - start, 5);
 }
 
+// Rank 0's host computes meanwhile; its thread passes on what it hears.
+TEST(TcpCommunicator, AHostAtWorkHoldsUpNobodysEnd) {
+  Ranks ranks = start_ranks(3, 20, [](Communicator& peers) {
+    peers.barrier();
+    if (peers.rank() == 0) sleep(30);
+    if (peers.rank() == 2) kill(getpid(), SIGKILL);
+    peers.barrier();
+    return 0;
+  });
+  const std::string line = "rank 2 (node 2, machine c) has died, or its machine can't be reached\n";
+  const double start = seconds_now();
+  expect_failure(*ranks[1], "rank 1: " + line);
+  EXPECT_LT(seconds_now() - start, 1.5);
+  expect_failure(*ranks[0], "rank 0: " + line);
+  EXPECT_LT(seconds_now() - start, 5);
+}
+
 TEST(TcpCommunicator, RankZeroIsMissedToo) {
   Ranks ranks = start_ranks(2, 20, [](Communicator& peers) {
     if (peers.rank() == 0) kill(getpid(), SIGKILL);
