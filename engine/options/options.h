@@ -20,10 +20,7 @@ inline constexpr int64_t max_epochs = 1000000;
 struct Options {
   // what runs where
   std::string model;
-  std::optional<int> nproc;       // -n
-  int nnodes = 1, node_rank = 0;  // machines, and which of them this is
-  std::string master_addr;
-  int master_port = 29500;
+  std::optional<int> nproc;        // -n
   std::string device = "auto";     // auto cpu simt cuda
   std::string precision = "auto";  // auto fp32 fp16 bf16
   // data
@@ -72,11 +69,14 @@ struct Options {
   int keep = 1;                  // step folders besides the best
   int log_every = 10;            // steps
   // machine
+  int nnodes = 1, node_rank = 0;  // machines, and which of them this is
+  std::string master_addr;
+  int master_port = 29500;
   int64_t bucket_bytes = 4 << 20;
   std::string all_reduce = "auto";  // auto flat 2d
-  std::string conv = "own";         // own cudnn
-  std::string recompute = "none";   // none blocks
-  double timeout = 60;              // seconds without a sign of life from a peer
+  std::string conv = "own";        // own cudnn
+  std::string recompute = "none";  // none blocks
+  double timeout = 60;             // seconds without a sign of life from a peer
   bool plan = false, profile = false, no_graph = false, oversubscribe = false;
 
   // The source of each option that isn't a built-in default, by its name in config.json.

@@ -38,20 +38,21 @@ LoaderOptions loader_options(const Setup& s, Backend& backend, Output& warnings,
   // Divided among the processes, and between training and evaluation.
   const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
                        static_cast<size_t>(s.world) / (s.data.val ? 2 : 1);
-  return {
-      .kind = s.data.kind,
-      .image_size = *o.image_size,
-      .local_batch = *o.local_batch,
-      .rank = replica,
-      .ranks = s.replicas,
-      .seed = o.seed,
-      .augment = train && o.augment == "basic",
-      .skip_bad_images = o.on_bad_image == "skip",
-      .warn = [&warnings](
-                  const std::string& line) { warnings.print(printable(line, line.npos) + "\n"); },
-      .workers = o.workers > 0 ? o.workers : cores,
-      .cache_bytes = share,
-      .allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); }};
+  return {.kind = s.data.kind,
+          .image_size = *o.image_size,
+          .local_batch = *o.local_batch,
+          .rank = replica,
+          .ranks = s.replicas,
+          .seed = o.seed,
+          .augment = train && o.augment == "basic",
+          .skip_bad_images = o.on_bad_image == "skip",
+          .warn =
+              [&warnings](const std::string& line) {
+                warnings.print(printable(line, line.npos) + "\n");
+              },
+          .workers = o.workers > 0 ? o.workers : cores,
+          .cache_bytes = share,
+          .allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); }};
 }
 
 class TrainingLoop {

@@ -16,7 +16,6 @@ namespace bv {
 class HostsCommunicator : public Communicator, public RunWatch {
  public:
   using Communicator::Communicator;
-  using RunWatch::name;
   struct Rank {
     std::string name;
     bool here;  // on this machine
