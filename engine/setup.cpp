@@ -199,7 +199,7 @@ Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local
 Setup prepare(const CommandLine& line, const Options& given, int world, const DeviceChoice& device,
               const Backend& backend) {
   Setup s;
-  s.world = s.replicas = world;
+  s.world = s.replicas = s.local_size = world;
   s.notes = device.notes;
   s.model = load_model_config(given.model);
   Options& o = s.options = all_options(line, given, s.model);

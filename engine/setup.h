@@ -29,6 +29,9 @@ struct Setup {
   std::optional<Checkpoint> checkpoint;       // of --resume; its weights are above
   std::vector<std::string> notes;             // lines for the user
   int world = 1;                              // processes
+  int local_size = 1;                         // of them on this machine
+  std::string nodes;                          // which ranks are where, on several machines
+  std::string all_reduce = "flat";            // or 2d
   int replicas = 1;                           // copies of the model, each with its share of a batch
   Profile::Clock::time_point started{};       // when this process did
 };

@@ -57,8 +57,8 @@ class Communicator {
   virtual std::string note() const { return ""; }
   // The failure the communicator has detected, or empty. Thread-safe.
   virtual std::string failure() const { return ""; }
-  // This process is about to end the run: tells the peers that cannot see it.
-  virtual void end_run() {}
+  // This process is about to end the run: tells the peers that cannot see it why.
+  virtual void end_run(const std::string& /*why*/) {}
 
  private:
   int rank_, size_;

@@ -61,6 +61,10 @@ constexpr Foreign foreign[] = {
      "nothing: it is always as fast as it can be"},
     {" --dist-url --dist-backend --local-rank --local_rank --rank ",
      "nothing: the launcher, or torchrun's environment, says it"},
+    {" --num-nodes --num_nodes ", "--nnodes"},
+    {" --node_rank --machine-rank ", "--node-rank"},
+    {" --master_addr --main-process-ip ", "--master-addr"},
+    {" --master_port --main-process-port ", "--master-port"},
     {" --test-only --evaluate -e --validate ", ""},
     {" --log-wandb --wandb-project --tensorboard ", ""},
 };

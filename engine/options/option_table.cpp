@@ -120,8 +120,16 @@ constexpr OptionRow output_rows[] = {
 };
 
 constexpr OptionRow machine_rows[] = {
-    {"nproc", "N", &O::nproc, "number of processes; default: one per visible GPU, else 1",
-     between(1, 1024), any_time, 'n'},
+    {"nproc", "N", &O::nproc,
+     "number of processes on this machine; default: one per visible GPU, else 1", between(1, 1024),
+     any_time, 'n'},
+    {"nnodes", "N", &O::nnodes,
+     "number of machines (nodes): start the launcher on each, with its --node-rank and the same -n",
+     between(1, 1024), this_time},
+    {"node_rank", "K", &O::node_rank, "which of them this is, from 0", between(0, 1023), this_time},
+    {"master_addr", "HOST", &O::master_addr, "the machine of --node-rank 0, where all meet", any,
+     this_time},
+    {"master_port", "PORT", &O::master_port, "a free TCP port of it", between(1, 65534), this_time},
     {"device", "auto|cpu|simt|cuda", &O::device, "auto: cuda if there is a GPU, else cpu", any,
      any_time},
     {"precision", "auto|fp32|fp16|bf16", &O::precision,
@@ -142,6 +150,11 @@ constexpr OptionRow machine_rows[] = {
     {"bucket_bytes", "N", &O::bucket_bytes,
      "gradients travel between processes in pieces of at most this size", between(4096, 1e12),
      any_time},
+    {"all_reduce", "auto|flat|2d", &O::all_reduce,
+     "how gradients are added: flat: over all processes at once (on GPUs by NCCL's choice); 2d: "
+     "inside each node, between the nodes, inside again; auto: 2d on several nodes on cpu, else "
+     "flat; they add in different orders, so their last bits differ, the same on all processes",
+     any, any_time},
     {"timeout", "X", &O::timeout,
      "seconds without a sign of life after which a process counts as dead", between(1, 1e6),
      any_time},

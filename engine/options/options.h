@@ -69,7 +69,11 @@ struct Options {
   int keep = 1;                  // step folders besides the best
   int log_every = 10;            // steps
   // machine
+  int nnodes = 1, node_rank = 0;  // machines, and which of them this is
+  std::string master_addr;
+  int master_port = 29500;
   int64_t bucket_bytes = 4 << 20;
+  std::string all_reduce = "auto";  // auto flat 2d
   std::string conv = "own";        // own cudnn
   std::string recompute = "none";  // none blocks
   double timeout = 60;             // seconds without a sign of life from a peer

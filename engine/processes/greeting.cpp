@@ -48,11 +48,22 @@ Digest proof(const World& world, char role, const Hello& hello, const Nonce& of_
 
 }  // namespace
 
-uint32_t job_of(const World& world) { return crc32c(std::as_bytes(std::span(world.master))); }
+// Nodes of our launcher may know rank 0's machine by different names.
+uint32_t job_of(const World& world) {
+  const std::string name = world.launched ? std::to_string(world.port) : world.master;
+  return crc32c(std::as_bytes(std::span(name)));
+}
 
 Hello hello_of(const World& world) {
-  return {
-      .preamble = preamble_of(world), .rank = world.rank, .size = world.size, .job = job_of(world)};
+  Hello hello{.preamble = preamble_of(world),
+              .rank = world.rank,
+              .size = world.size,
+              .job = job_of(world),
+              .node = world.node,
+              .nodes = world.nodes,
+              .local_size = world.local_size};
+  world.machine.copy(hello.machine.data(), hello.machine.size() - 1);
+  return hello;
 }
 
 Challenge challenge_of(const World& world, const Hello& hello) {

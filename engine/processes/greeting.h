@@ -17,7 +17,7 @@ using Digest = std::array<std::byte, 32>;
 // Of both messages. Integers are little-endian, as on every machine this program runs on.
 struct Preamble {
   static constexpr std::array<char, 8> our_magic{'b', 'a', 'r', 'e', 'v', 'i', 's', '\n'};
-  static constexpr uint32_t our_version = 2;
+  static constexpr uint32_t our_version = 3;
   std::array<char, 8> magic = our_magic;
   uint32_t version = our_version;
   uint32_t has_secret = 0;
@@ -29,7 +29,8 @@ struct Hello {
   Preamble preamble;
   int32_t rank = 0, size = 0;
   uint32_t job = 0;
-  uint32_t reserved = 0;
+  int32_t node = 0, nodes = 0, local_size = 0;  // as in World
+  std::array<char, 64> machine{};               // its name, with zeros behind
 };
 struct Challenge {
   Preamble preamble;
@@ -39,7 +40,7 @@ struct Proof {
   Digest proof{};
 };
 
-uint32_t job_of(const World&);  // a checksum of World::master
+uint32_t job_of(const World&);  // a checksum of the job's name
 Hello hello_of(const World&);
 Challenge challenge_of(const World&, const Hello&);
 // What each side must send: an HMAC-SHA-256, keyed by World::secret, of its role, the Hello and

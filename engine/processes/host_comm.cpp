@@ -1,22 +1,19 @@
 #include "engine/processes/host_comm.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <sstream>
 #include <system_error>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/options/config.h"
+#include "engine/processes/machines.h"
 #include "engine/processes/rendezvous.h"
 #include "kernels/comm/rank_barrier.h"
 #include "kernels/comm/shared_memory_communicator.h"
 #include "kernels/comm/shared_region.h"
-#include "kernels/comm/tcp_communicator.h"
 
 namespace bv {
 namespace {
@@ -30,16 +27,6 @@ bool is_first_error(const World& world, int exit_code) {
   } catch (const std::exception&) {
     return true;
   }
-}
-
-std::unique_ptr<Communicator> connect_machines(World& world, double timeout) {
-  std::vector<Socket> sockets = meet_over_network(world, timeout);
-  const SharedRegion region = SharedRegion::create(world.size);
-  world.shared_fd = fcntl(region.fd(), F_DUPFD_CLOEXEC, 0);
-  if (world.shared_fd < 0) throw RunError(std::string("dup: ") + std::strerror(errno));
-  return make_tcp_communicator(
-      {.rank = world.rank, .size = world.size, .timeout = timeout, .supervised = false},
-      std::move(sockets), world.shared_fd);
 }
 
 // `"lr": 0.1` of `  "lr": 0.1,`
@@ -81,7 +68,8 @@ std::unique_ptr<Communicator> connect_hosts(World& world, size_t bucket_bytes, d
 }
 
 // Every rank comes to know the first one that differs, and says the same.
-void require_same_options(Communicator& hosts, const Options& options, int64_t resumed_step) {
+void require_same_options(Communicator& hosts, const Options& options, int64_t resumed_step,
+                          const World& world) {
   const std::string own =
       config_to_json(options) + "\"resumed after step\": " + std::to_string(resumed_step) + "\n";
   const std::string first = text_of_rank(hosts, own, 0);
@@ -92,8 +80,8 @@ void require_same_options(Communicator& hosts, const Options& options, int64_t r
     std::string a, b;
     while (std::getline(theirs, a) && std::getline(rank0s, b))
       if (a != b)
-        throw UserError("rank " + std::to_string(rank) + " was started with " +
-                        printable(trimmed(a)) + ", rank 0 with " + printable(trimmed(b)) +
+        throw UserError(world.name_of(rank) + " was started with " + printable(trimmed(a)) +
+                        ", rank 0 with " + printable(trimmed(b)) +
                         "; start all with the same options");
   }
 }

@@ -82,7 +82,8 @@ bool is_stop_code(int code) {
 }
 
 struct WorkerStart {
-  int rank, size;
+  int local_rank, local_size;
+  const NodePlace& place;
   const std::string& program;
   const std::vector<std::string>& argv;
   int shared_fd;            // inherited by the worker
@@ -99,11 +100,17 @@ Strings environment_of(const WorkerStart& start, int threads) {
     std::erase_if(environment, [&](const auto& entry) { return entry.starts_with(name + "="); });
     environment.push_back(name + "=" + value);
   };
-  const std::string rank = std::to_string(start.rank), size = std::to_string(start.size);
-  set("RANK", rank);
-  set("WORLD_SIZE", size);
-  set("LOCAL_RANK", rank);
-  set("LOCAL_WORLD_SIZE", size);
+  const NodePlace& place = start.place;
+  set("RANK", std::to_string(place.node * start.local_size + start.local_rank));
+  set("WORLD_SIZE", std::to_string(place.nodes * start.local_size));
+  set("LOCAL_RANK", std::to_string(start.local_rank));
+  set("LOCAL_WORLD_SIZE", std::to_string(start.local_size));
+  set("GROUP_RANK", std::to_string(place.node));
+  set("GROUP_WORLD_SIZE", std::to_string(place.nodes));
+  if (place.nodes > 1) {
+    set("MASTER_ADDR", place.master_addr);
+    set("MASTER_PORT", std::to_string(place.master_port));
+  }
   set(shared_fd_variable, std::to_string(start.shared_fd));
   // Waiting threads sleep: as fast as spinning on idle cores, several times faster on busy ones.
   if (!std::getenv("OMP_WAIT_POLICY")) set("OMP_WAIT_POLICY", "passive");
@@ -135,26 +142,29 @@ std::vector<char*> pointers(const Strings& strings) {
 }
 
 pid_t start_worker(const WorkerStart& start) {
-  const CoreShare share = share_of_cores(start.rank, start.size);
+  const CoreShare share = share_of_cores(start.local_rank, start.local_size);
   const Strings environment = environment_of(start, share.cores);
   const std::vector<char*> argv = pointers(start.argv), variables = pointers(environment);
   const pid_t launcher = getpid();
   const pid_t pid = fork();
   if (pid < 0)
-    throw RunError("can't start process " + std::to_string(start.rank) + " of " +
-                   std::to_string(start.size) + ": " + std::strerror(errno));
+    throw RunError("can't start process " + std::to_string(start.local_rank) + " of " +
+                   std::to_string(start.local_size) + ": " + std::strerror(errno));
   if (pid == 0) run_child(start, share, launcher, argv.data(), variables.data());
   return pid;
 }
 
 class Supervisor {
  public:
-  Supervisor(int nproc, const std::vector<std::string>& argv, const std::string& program)
-      : region_(SharedRegion::create(nproc)) {
+  Supervisor(int nproc, const NodePlace& place, const std::vector<std::string>& argv,
+             const std::string& program)
+      : place_(place),
+        first_rank_(place.node * nproc),
+        region_(SharedRegion::create(place.nodes * nproc)) {
     try {
-      for (int rank = 0; rank < nproc; ++rank)
+      for (int i = 0; i < nproc; ++i)
         workers_.push_back(
-            start_worker({rank, nproc, program, argv, region_.fd(), signals_.before()}));
+            start_worker({i, nproc, place_, program, argv, region_.fd(), signals_.before()}));
     } catch (...) {
       end_at_once();
       throw;
@@ -191,17 +201,17 @@ class Supervisor {
   // into its own.
   void reap(pid_t first) {
     for (int round = 0; round < 2; ++round)
-      for (size_t rank = 0; rank < workers_.size(); ++rank) {
-        const pid_t pid = workers_[rank];
+      for (size_t i = 0; i < workers_.size(); ++i) {
+        const pid_t pid = workers_[i];
         int status;
         if (pid <= 0 || (round == 0 && pid != first) || waitpid(pid, &status, WNOHANG) != pid)
           continue;
-        workers_[rank] = 0;
-        ended(static_cast<int>(rank), status);
+        workers_[i] = 0;
+        ended(static_cast<int>(i), status);
       }
   }
 
-  void ended(int rank, int status) {
+  void ended(int worker, int status) {
     if (ending_) return;
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (WIFEXITED(status) && (code == 0 || is_stop_code(code))) {
@@ -209,13 +219,21 @@ class Supervisor {
       return;
     }
     // A worker killed by our signal before its handler was installed is not reported.
-    if (WIFEXITED(status) || WTERMSIG(status) != stopping_) say_end(rank, status);
+    if (WIFEXITED(status) || WTERMSIG(status) != stopping_) say_end(worker, status);
     verdict_ = code;
     end_others();
   }
 
-  void say_end(int rank, int status) const {
-    const std::string who = "rank " + std::to_string(rank);
+  int rank_of(int worker) const { return first_rank_ + worker; }
+  // "rank 3", and on which of several machines.
+  std::string name_of(int worker) const {
+    std::string name = "rank " + std::to_string(rank_of(worker));
+    if (place_.nodes == 1) return name;
+    return name + " (node " + std::to_string(place_.node) + ", " + name_of_machine() + ")";
+  }
+
+  void say_end(int worker, int status) const {
+    const std::string who = name_of(worker);
     if (WIFSIGNALED(status))
       print_error_line(who + " was killed by " + name_of_signal(WTERMSIG(status)));
     else if (WEXITSTATUS(status) != 2 || !region_.control().error_printed)
@@ -246,12 +264,12 @@ class Supervisor {
   // Ends a run that doesn't react to being stopped.
   void look_at_stopping() {
     const auto waited = Clock::now() - stopped_at_;
-    for (size_t rank = 0; rank < workers_.size(); ++rank) {
-      const RankStatus& status = region_.rank(int(rank));
-      if (workers_[rank] == 0 || status.state != RankState::here) continue;
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      const RankStatus& status = region_.rank(rank_of(int(i)));
+      if (workers_[i] == 0 || status.state != RankState::here) continue;
       const bool silent = waited > max_silence && !has_heartbeat(status);
       if (!silent && (waited < max_saving || status.busy == Busy::no)) continue;
-      print_error_line("rank " + std::to_string(rank) +
+      print_error_line(name_of(int(i)) +
                        (silent ? " does not react to " : " is still saving 60 s after ") +
                        name_of_signal(stopping_) + "; the run is ended");
       verdict_ = 128 + stopping_;
@@ -267,8 +285,10 @@ class Supervisor {
   }
 
   HeldSignals signals_;
-  SharedRegion region_;
-  std::vector<pid_t> workers_;  // by rank; 0 once it has ended
+  const NodePlace& place_;
+  int first_rank_;
+  SharedRegion region_;         // with a place for each rank of the run
+  std::vector<pid_t> workers_;  // by local rank; 0 once it has ended
   int verdict_ = 0;
   int stopping_ = 0;  // the signal passed on, and when
   Clock::time_point stopped_at_;
@@ -278,7 +298,8 @@ class Supervisor {
 
 }  // namespace
 
-int run_launcher(int nproc, const std::vector<std::string>& argv, const std::string& program) {
+int run_launcher(int nproc, const std::vector<std::string>& argv, const NodePlace& place,
+                 const std::string& program) {
   if (nproc < 1)
     throw UserError("-n " + std::to_string(nproc) + ": at least one process is needed");
   requested_threads(true);  // refused here, before each worker does
@@ -286,7 +307,7 @@ int run_launcher(int nproc, const std::vector<std::string>& argv, const std::str
     print_error_line("warning: " + std::to_string(nproc) + " processes share " +
                      std::to_string(cores) + (cores == 1 ? " core" : " cores"));
   try {
-    return Supervisor(nproc, argv, program).run();
+    return Supervisor(nproc, place, argv, program).run();
   } catch (const std::system_error& error) {
     throw RunError(error.what());
   }

@@ -54,8 +54,8 @@ class UnixMeetingPoint final : public MeetingPoint {
 
 class TcpMeetingPoint final : public MeetingPoint {
  public:
-  explicit TcpMeetingPoint(const World& world)
-      : host_(world.host), port_(std::to_string(world.port + 1)) {}
+  TcpMeetingPoint(std::string host, int port, std::string said_by)
+      : host_(std::move(host)), port_(std::to_string(port)), said_by_(std::move(said_by)) {}
   std::string name() const override { return printable(host_) + ":" + port_; }
   Socket bound() const override {
     return first_of(nullptr, [](int fd, const sockaddr* address, socklen_t length) {
@@ -88,7 +88,7 @@ class TcpMeetingPoint final : public MeetingPoint {
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = host ? 0 : AI_PASSIVE;
     if (const int error = getaddrinfo(host, port_.c_str(), &hints, &list))
-      throw UserError("MASTER_ADDR=" + printable(host_) + ": " + gai_strerror(error));
+      throw UserError(said_by_ + printable(host_) + ": " + gai_strerror(error));
     const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
     for (const int family : {AF_INET6, AF_INET})
       for (const addrinfo* at = list; at; at = at->ai_next) {
@@ -100,6 +100,7 @@ class TcpMeetingPoint final : public MeetingPoint {
   }
 
   std::string host_, port_;
+  std::string said_by_;  // "--master-addr "
 };
 
 }  // namespace
@@ -108,7 +109,11 @@ std::unique_ptr<MeetingPoint> meeting_point_here(const World& world) {
   return std::make_unique<UnixMeetingPoint>(world);
 }
 std::unique_ptr<MeetingPoint> meeting_point_of_network(const World& world) {
-  return std::make_unique<TcpMeetingPoint>(world);
+  return std::make_unique<TcpMeetingPoint>(world.host, world.meeting_port(),
+                                           world.launched ? "--master-addr " : "MASTER_ADDR=");
+}
+std::unique_ptr<MeetingPoint> meeting_point_at(const std::string& address, int port) {
+  return std::make_unique<TcpMeetingPoint>(address, port, "address ");
 }
 
 }  // namespace bv

@@ -22,7 +22,9 @@ class MeetingPoint {
 };
 
 std::unique_ptr<MeetingPoint> meeting_point_here(const World&);
-// Port World::port + 1 of World::host: torchrun's own agent has World::port.
+// World::meeting_port() of World::host.
 std::unique_ptr<MeetingPoint> meeting_point_of_network(const World&);
+// Port 0, to listen at: any free one.
+std::unique_ptr<MeetingPoint> meeting_point_at(const std::string& address, int port);
 
 }  // namespace bv

@@ -1,5 +1,7 @@
 #include "engine/processes/world.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <cstdlib>
 
@@ -53,14 +55,21 @@ World read(const Family& names) {
   world.host = text_of("MASTER_ADDR");
   world.secret = text_of("BAREVISION_SECRET");
   if (variable("MASTER_PORT")) world.port = number("MASTER_PORT", 1, 65534);
+  world.machine = name_of_machine();
   return world;
 }
 
 World from_torchrun() {
   World world = read(torchrun);
+  world.node = variable("GROUP_RANK") ? number("GROUP_RANK", 0, world.size - 1)
+                                      : (world.rank - world.local_rank) / world.local_size;
+  if (variable("GROUP_WORLD_SIZE")) world.nodes = number("GROUP_WORLD_SIZE", 1, world.size);
   if (is_launched_worker()) {
     world.launched = true;
     world.shared_fd = number(shared_fd_variable, 0, 1 << 30);
+    world.nodes = world.size / world.local_size;
+    world.master = text_of("MASTER_ADDR") + ":" + text_of("MASTER_PORT");
+    world.variables = "--nnodes, --node-rank, -n";
     return world;
   }
   world.variables += ", MASTER_ADDR, MASTER_PORT";
@@ -95,11 +104,17 @@ World from_slurm() {
   const int local = tasks_per_node(
       variable("SLURM_STEP_TASKS_PER_NODE").value_or(text_of("SLURM_TASKS_PER_NODE")));
   if (local > 0 && local < world.size) world.local_size = local;
+  if (variable("SLURM_NODEID")) world.node = number("SLURM_NODEID", 0, world.size - 1);
   world.master = "slurm " + text_of("SLURM_JOB_ID") + "." + text_of("SLURM_STEP_ID");
   return world;
 }
 
 }  // namespace
+
+std::string name_of_machine() {
+  char name[65] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? printable(name) : "";
+}
 
 bool is_launched_worker() { return variable(shared_fd_variable).has_value(); }
 

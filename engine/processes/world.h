@@ -3,8 +3,16 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace bv {
+
+// A rank's place on the machines (nodes) of a run.
+struct Seat {
+  int node = 0, local_rank = 0;
+  std::string machine;  // its name
+  std::string address;  // at which other machines reach it
+};
 
 struct World {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
@@ -12,9 +20,15 @@ struct World {
   int shared_fd = -1;     // memory shared with the peers: from our launcher, or set by connecting
   std::string master;     // "addr:port" or a job's id: the meeting point under another launcher
   std::string host;       // MASTER_ADDR: rank 0's machine if there are several, or empty
-  int port = 29500;       // MASTER_PORT; ours is the next one
+  int port = 29500;       // MASTER_PORT
   std::string secret;     // BAREVISION_SECRET: what ranks that meet must know, or empty
+  int node = -1, nodes = 0;  // this machine's number and theirs; -1, 0: the launcher doesn't say
+  std::string machine;       // this machine's name
+  std::vector<Seat> seats;   // by rank, once connected; empty on one machine
   bool several_machines() const { return local_size != size; }
+  // Where ranks meet between machines: torchrun's own agent has MASTER_PORT.
+  int meeting_port() const { return launched ? port : port + 1; }
+  std::string name_of(int of_rank) const;  // "rank 3 (node 1, HOST)"; on one machine "rank 3"
   std::string variables;  // the variables this was read from, for messages: "RANK, WORLD_SIZE ..."
 };
 
@@ -24,11 +38,25 @@ inline constexpr const char* shared_fd_variable = "BAREVISION_SHARED_FD";
 // Whether our own launcher has started this process.
 bool is_launched_worker();
 
+std::string name_of_machine();
+
 // Throws UserError where mpirun, srun or torchrun have started this process as one of several: each
 // would start a run of its own.
 void refuse_other_launchers();
 
 // Nothing if no such variables are set. Throws UserError if they are incomplete or contradictory.
 std::optional<World> world_from_environment();
+
+// Numbers the nodes of all seats from 0, in the order of their first ranks. Where the launcher told
+// no numbers (node -1), equal names of machines are one node.
+void number_nodes(std::vector<Seat>&);
+// The ranks of `rank`'s node; and those with its place on each of the nodes: empty if the nodes have
+// different numbers of ranks.
+std::vector<int> ranks_of_node(const std::vector<Seat>&, int rank);
+std::vector<int> ranks_across(const std::vector<Seat>&, int rank);
+// "ranks 0-1, 4" or "rank 3"
+std::string list_of_ranks(const std::vector<int>& ranks);
+// "a ranks 0-1, b ranks 2-3"
+std::string list_of_nodes(const std::vector<Seat>&);
 
 }  // namespace bv

@@ -53,6 +53,14 @@ std::string own_command() {
   return command && *command ? quoted(command) : "./launcher";
 }
 
+// "12 buckets of at most 25.0 MiB on 1 stream, 2d all-reduce"
+std::string gradients(const Setup& s, const RunHead& head) {
+  return std::to_string(head.gradient_buckets) +
+         (head.gradient_buckets == 1 ? " bucket" : " buckets") + " of at most " +
+         format_bytes(static_cast<size_t>(s.options.bucket_bytes)) + " on 1 stream, " +
+         s.all_reduce + " all-reduce";
+}
+
 }  // namespace
 
 std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
@@ -70,6 +78,9 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
       "memory: " + format_bytes(head.peak_bytes) + " planned per process (--plan shows it)",
       "run: " + o.out + ", " + counted(head.steps_end, "step") +
           (head.steps_done ? ", resumed after step " + std::to_string(head.steps_done) : "")};
+  if (head.gradient_buckets > 0)
+    lines.insert(lines.begin() + 2, "gradients: " + gradients(s, head));
+  if (!s.nodes.empty()) lines.insert(lines.begin() + 2, "nodes: " + s.nodes);
   lines.insert(lines.end(), s.notes.begin(), s.notes.end());
   return lines;
 }

@@ -10,7 +10,8 @@ namespace bv {
 
 struct RunHead {
   std::string device;
-  size_t peak_bytes;  // per process
+  size_t peak_bytes;        // per process
+  size_t gradient_buckets;  // 0: one process
   int64_t steps_done, steps_end;
 };
 std::vector<std::string> head_lines(const Setup&, const RunHead&);

@@ -24,6 +24,7 @@ class GradientSync final : public Peers {
  public:
   GradientSync(Backend&, Communicator&, const Parameters&, size_t max_bucket_bytes,
                bool sync_batchnorm);
+  size_t bucket_count() const { return buckets_.size(); }
   const Peers* peers() const { return sync_batchnorm_ ? this : nullptr; }
 
   // In an update's last micro-step: before its backward, and whenever the first `ready` elements of

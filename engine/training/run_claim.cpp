@@ -4,9 +4,11 @@
 #include <ctime>
 
 #include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/files/checkpoint.h"
 #include "engine/options/config.h"
 #include "engine/training/run_folder.h"
+#include "kernels/comm/rank_barrier.h"
 
 namespace bv {
 namespace {
@@ -47,7 +49,8 @@ bool is_free(const std::vector<std::string>& names) {
 
 }  // namespace
 
-RunClaim::RunClaim(const CommandLine& line, int rank) {
+RunClaim::RunClaim(const CommandLine& line, const World& world) {
+  const int rank = world.rank;
   std::error_code ignored;
   if (const auto resumed = line.values.find("resume"); resumed != line.values.end()) {
     folder_ = resumed->second.at(0);
@@ -58,6 +61,12 @@ RunClaim::RunClaim(const CommandLine& line, int rank) {
   const Options options = preliminary_options(line);
   folder_ = options.out.empty() ? dated_folder(options.model) : options.out;
   if (options.plan) return;
+  if (world.several_machines() && world.node > 0) {
+    if (!options.out.empty() && world.local_rank == 0)
+      print_error_line("node " + std::to_string(world.node) + " (" + world.machine + "): --out " +
+                       printable(options.out) + " is ignored, the run's folder is on node 0");
+    return;
+  }
   try {
     if (options.out.empty())
       begin_dated(rank);

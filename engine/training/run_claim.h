@@ -8,14 +8,16 @@
 
 #include "engine/files/run_lock.h"
 #include "engine/options/command_line.h"
+#include "engine/processes/world.h"
 
 namespace bv {
 
 class RunClaim {
  public:
   // Throws UserError where another run is at work or, for a new run, another has left checkpoints.
-  // What a run that was killed before its first checkpoint has left is no obstacle.
-  RunClaim(const CommandLine&, int rank);
+  // What a run that was killed before its first checkpoint has left is no obstacle. A new run's
+  // folder is on rank 0's node: on another, --out is ignored with a line.
+  RunClaim(const CommandLine&, const World&);
   ~RunClaim() { give_back(); }
   RunClaim(const RunClaim&) = delete;
   RunClaim& operator=(const RunClaim&) = delete;

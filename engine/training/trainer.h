@@ -38,6 +38,7 @@ class Trainer {
   Trainer(Backend&, Communicator*, const Graph&, const TrainerOptions&);
   const MemoryPlan& plan() const { return plan_; }
   const Layout& layout() const { return stage_.layout(); }
+  size_t gradient_buckets() const { return sync_ ? sync_->bucket_count() : 0; }
   void allocate();
 
   Parameters& parameters() { return parameters_; }

@@ -139,7 +139,7 @@ bool TrainingLoop::plan_only() const {
   // Processes share a machine's memory; each has a GPU's alone.
   const bool shared = s_.options.device == "cpu" || s_.options.oversubscribe;
   const size_t peak = trainer_.plan().peak(),
-               limit = backend_.memory_limit() / static_cast<size_t>(shared ? s_.world : 1);
+               limit = backend_.memory_limit() / static_cast<size_t>(shared ? s_.local_size : 1);
   if (s_.options.plan) {
     if (rank_ == 0) {
       std::cout << plan_head(s_, backend_.describe(), limit) << "\n";
@@ -198,6 +198,7 @@ int TrainingLoop::run() {
   if (communicator_) communicator_->barrier();
   folder_.begin({.device = backend_.describe(),
                  .peak_bytes = trainer_.plan().peak(),
+                 .gradient_buckets = trainer_.gradient_buckets(),
                  .steps_done = progress_.step,
                  .steps_end = end_});
 

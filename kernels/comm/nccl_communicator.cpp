@@ -63,7 +63,7 @@ struct NcclRun {
               const std::string why = hosts->failure();
               return why.empty() ? comms.failure() : why;
             },
-            [this] { hosts->end_run(); }) {
+            [this](const std::string& why) { hosts->end_run(why); }) {
     backend.on_wait([this](bool begins) { begins ? watch.wait_begins() : watch.wait_ends(); });
   }
   ~NcclRun() { backend.on_wait({}); }
@@ -181,6 +181,7 @@ class NcclWorld final : private NcclRun, public NcclCommunicator {
     hosts->barrier();
   }
   double all_reduce_scalar(double x) override { return hosts->all_reduce_scalar(x); }
+  void end_run(const std::string& why) override { hosts->end_run(why); }
   std::string note() const override { return note_; }
 
  private:

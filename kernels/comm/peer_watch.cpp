@@ -6,10 +6,11 @@
 
 namespace bv {
 PeerWatch::PeerWatch(SharedRegion& region, const RankPlace& place,
-                     std::function<std::string()> failure, std::function<void()> before_end)
+                     std::function<std::string()> failure,
+                     std::function<void(const std::string&)> before_end)
     : region_(region),
       place_(place),
-      patience_(place.timeout),
+      patience_(place.timeout, place.run),
       failure_(std::move(failure)),
       before_end_(std::move(before_end)),
       thread_([this] { run(); }) {}
@@ -39,7 +40,7 @@ void PeerWatch::check_peers() {
   if (region_.control().ending) _exit(1);
   for (int peer = 0; peer < place_.size; ++peer)
     if (peer != place_.rank && has_died(region_.rank(peer)))
-      end("rank " + std::to_string(peer) + " has died", true);
+      end(name_of(place_.run, peer) + " has died", true);
   if (const std::string why = failure_(); !why.empty()) end(why, true);
   const auto others = [this](int peer) { return peer != place_.rank; };
   const std::string why = patience_.look(region_, place_.size, others, stuck_peer());
@@ -47,7 +48,7 @@ void PeerWatch::check_peers() {
 }
 
 void PeerWatch::end(const std::string& why, bool a_peer_died) {
-  before_end_();
+  before_end_(why);
   end_process(region_, place_, why, a_peer_died);
 }
 

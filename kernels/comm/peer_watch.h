@@ -12,10 +12,10 @@ namespace bv {
 
 class PeerWatch {
  public:
-  // `failure` is polled: why the communication has failed, or "". `before_end` is called before
-  // this watch ends the process.
+  // `failure` is polled: why the communication has failed, or "". `before_end` is told why
+  // before this watch ends the process.
   PeerWatch(SharedRegion&, const RankPlace&, std::function<std::string()> failure,
-            std::function<void()> before_end);
+            std::function<void(const std::string&)> before_end);
   ~PeerWatch();
 
   // Around every wait of the host for the device, by one thread at a time.
@@ -32,7 +32,7 @@ class PeerWatch {
   RankPlace place_;
   Patience patience_;
   std::function<std::string()> failure_;
-  std::function<void()> before_end_;
+  std::function<void(const std::string& why)> before_end_;
   std::atomic<uint64_t> waiting_{0};  // odd during a wait
   std::atomic<bool> closing_{false};
   std::thread thread_;

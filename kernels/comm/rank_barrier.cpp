@@ -65,14 +65,13 @@ std::string Patience::add(int busy_rank, Busy busy, int silent) {
   if (busy != Busy::no) {
     waited_ = 0;  // once it is done, it has the whole timeout
     if ((busy_ += counted) < of_busy * timeout_) return "";
-    std::snprintf(text, sizeof text, "rank %d has been %s for %g s (%g times --timeout)", busy_rank,
+    std::snprintf(text, sizeof text, " has been %s for %g s (%g times --timeout)",
                   busy == Busy::saving ? "saving" : "starting", of_busy * timeout_, of_busy);
-    return text;
+    return name_of(run_, busy_rank) + text;
   }
   if ((waited_ += counted) < timeout_) return "";
   std::snprintf(text, sizeof text, " answered for %g s (--timeout)", timeout_);
-  return (silent < 0 ? "no rank's device has" : "rank " + std::to_string(silent) + " has not") +
-         text;
+  return (silent < 0 ? "no rank's device has" : name_of(run_, silent) + " has not") + text;
 }
 
 RankPresence::RankPresence(SharedRegion& region, const RankPlace& place)
@@ -100,6 +99,7 @@ RankPresence::~RankPresence() {
 
 void PeerWait::look(const std::function<bool(int)>& awaited, int silent) {
   SharedRegion& region = group_.region;
+  const RankPlace& place = group_.place;
   if (region.control().ending) _exit(1);
   std::vector<int> late;
   for (int member = 0; member < int(group_.members.size()); ++member) {
@@ -109,17 +109,21 @@ void PeerWait::look(const std::function<bool(int)>& awaited, int silent) {
     RankStatus& status = region.rank(rank);
     const bool left = status.state == RankState::left;
     // It may have done its part and left between the two looks.
-    if ((left || has_died(status)) && awaited(member))
-      end_process(region, group_.place,
-                  "rank " + std::to_string(rank) + (left ? " has left the run" : " has died"),
-                  true);
+    if ((!left && !has_died(status)) || !awaited(member)) continue;
+    const std::string why =
+        name_of(place.run, place.in_run(rank)) + (left ? " has left the run" : " has died");
+    if (place.run) place.run->end(why, place.in_run(rank));
+    end_process(region, place, why, true);
   }
   const auto is_late = [&](int rank) {
     return std::find(late.begin(), late.end(), rank) != late.end();
   };
-  const std::string why = patience_.look(region, group_.place.size, is_late,
-                                         late.empty() ? group_.members[silent] : late.front());
-  if (!why.empty()) end_process(region, group_.place, why, false);
+  const int named = late.empty() ? group_.members[silent] : late.front();
+  const std::string why = place.run ? place.run->look(patience_, place.in_run(named))
+                                    : patience_.look(region, place.size, is_late, named);
+  if (why.empty()) return;
+  if (place.run) place.run->end(why, -1);
+  end_process(region, place, why, false);
 }
 
 void RankBarrier::wait() {

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/comm/run_watch.h"
 #include "kernels/comm/shared_region.h"
 
 namespace bv {
@@ -15,6 +16,10 @@ struct RankPlace {
   int rank, size;
   double timeout;   // seconds
   bool supervised;  // our launcher watches too
+  // Of a run on several machines; ranks: the run's numbers of the ranks here, if they are others.
+  RunWatch* run = nullptr;
+  std::vector<int> ranks = {};
+  int in_run(int r) const { return ranks.empty() ? r : ranks[size_t(r)]; }
 };
 
 // Whether a process that had joined has ended without leaving.
@@ -38,7 +43,7 @@ bool has_heartbeat(const RankStatus&);
 class Patience {
  public:
   static constexpr double of_busy = 10;
-  explicit Patience(double timeout) : timeout_(timeout) {}
+  explicit Patience(double timeout, const RunWatch* run = nullptr) : timeout_(timeout), run_(run) {}
   void start_over() { waited_ = busy_ = 0, last_ = Clock::now(); }
   // Looks at the clock and at the peers for which awaited(rank) holds. Returns why the wait is over,
   // or "": "rank 3 has not answered for 60 s (--timeout)". That line names `silent`, a rank, or -1
@@ -57,7 +62,8 @@ class Patience {
   using Clock = std::chrono::steady_clock;
   std::string add(int busy_rank, Busy, int silent);
 
-  double timeout_;  // seconds, as are the others
+  double timeout_;       // seconds, as are the others
+  const RunWatch* run_;  // knows the ranks' names
   double waited_ = 0, busy_ = 0;
   Clock::time_point last_ = Clock::now();
 };
@@ -86,7 +92,8 @@ struct RankGroup {
 // One wait of this rank for others of its group.
 class PeerWait {
  public:
-  explicit PeerWait(const RankGroup& group) : group_(group), patience_(group.place.timeout) {}
+  explicit PeerWait(const RankGroup& group)
+      : group_(group), patience_(group.place.timeout, group.place.run) {}
   // Doesn't return if a member for which awaited(member) holds is gone or too late. `silent` is
   // the one to name where all are.
   void look(const std::function<bool(int)>& awaited, int silent);

@@ -78,7 +78,7 @@ struct Member {
       throw std::runtime_error("rank " + std::to_string(peers.rank) + " was given bucket-bytes " +
                                std::to_string(peers.bucket_bytes) + ", another rank " +
                                std::to_string(agreed) + "; start all with the same options");
-    return {peers.rank, peers.size, peers.timeout, peers.supervised};
+    return {peers.rank, peers.size, peers.timeout, peers.supervised, peers.run, peers.ranks};
   }
 
   SharedRegion region;
@@ -109,6 +109,9 @@ class SharedMemoryCommunicator final : public Communicator {
   }
   void all_gather(float* data, size_t count, Stream stream) override {
     submit(stream, [=, this] { gather(data, count); });
+  }
+  void reduce_scatter(float* data, size_t count, Stream stream) override {
+    all_reduce(data, count * size_t(size()), stream);
   }
   void broadcast(void* data, size_t bytes, int root, Stream stream) override {
     if (root < 0 || root >= size())

@@ -2,8 +2,10 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/comm/run_watch.h"
 
 namespace bv {
 
@@ -13,6 +15,8 @@ struct SharedMemoryPeers {
   size_t bucket_bytes = 4 << 20;
   double timeout = 60;      // seconds a peer may keep the others waiting
   bool supervised = false;  // our launcher watches too
+  RunWatch* run = nullptr;  // as in RankPlace, for the ranks of one of several machines
+  std::vector<int> ranks = {};
 };
 
 // Made and destroyed by the main thread, and before the backend whose streams it runs on. Its

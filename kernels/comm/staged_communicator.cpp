@@ -91,6 +91,7 @@ class StagedCommunicator final : public Communicator {
   void barrier() override { host_comm_->barrier(); }
   double all_reduce_scalar(double x) override { return host_comm_->all_reduce_scalar(x); }
   void busy(Busy now) override { host_comm_->busy(now); }
+  void end_run(const std::string& why) override { host_comm_->end_run(why); }
 
  private:
   // A collective's turn on the one stream of all staged communicators, between what the stream that

@@ -1,7 +1,7 @@
 // A connection carries frames: data of collectives, and reports on the sender's state. One thread
 // reads and writes them all without ever blocking, so that a peer that is stopped in the middle of a
-// frame holds up nobody. Rank 0 reports on all ranks to all, and tells the others to end when one is
-// gone.
+// frame holds up nobody. Rank 0 reports on all ranks to all; who finds that the run has failed tells
+// rank 0 why, and rank 0 the others.
 #include "kernels/comm/tcp_communicator.h"
 
 #include <poll.h>
@@ -30,7 +30,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto tick = std::chrono::milliseconds(watch_tick_ms);
 constexpr auto beat = std::chrono::milliseconds(500);
-constexpr auto farewell = std::chrono::seconds(1);  // for the last frames to be sent
+constexpr auto farewell = std::chrono::seconds(1);    // for the last frames to be sent
+constexpr auto last_words = std::chrono::seconds(2);  // for a failed run's host to notice by itself
 
 enum class Kind : uint32_t { data, state, left, end };
 struct FrameHead {
@@ -40,6 +41,12 @@ struct FrameHead {
 // Part of the protocol (Preamble::our_version): a larger frame is refused unread.
 constexpr size_t max_frame = 64 << 20;
 constexpr size_t chunk = 1 << 20;  // memory is taken as bytes arrive
+
+// Of an end: followed by the text.
+struct EndHead {
+  int32_t culprit;
+};
+constexpr size_t max_reason = 500;
 
 struct RankReport {
   int32_t rank;
@@ -130,17 +137,27 @@ struct Peer {
   std::atomic<bool> open{true};
 };
 
-class TcpCommunicator final : public Communicator {
+// Keeps what a peer sent printable.
+std::string reason_of(const Bytes& data) {
+  std::string text;
+  for (size_t i = sizeof(EndHead); i < data.size() && text.size() < max_reason; ++i)
+    text += data[i] < std::byte{' '} ? ' ' : static_cast<char>(data[i]);
+  return text;
+}
+
+class TcpCommunicator final : public HostsCommunicator {
  public:
   TcpCommunicator(const RankPlace& place, std::vector<Socket> sockets, int region_fd)
-      : Communicator(place.rank, place.size),
+      : HostsCommunicator(place.rank, place.size),
         place_(place),
         region_(SharedRegion::open(dup(region_fd))) {
-    for (int r = 0; r < place.size; ++r) region_.rank(r).state = RankState::here;
+    for (int r = 0; r < place.size; ++r) {
+      region_.rank(r).state = RankState::here;
+      region_.rank(r).heartbeat = monotonic_ms();
+    }
     if (!wake_) throw std::runtime_error(std::string("eventfd: ") + std::strerror(errno));
     for (size_t i = 0; i < sockets.size(); ++i)
       if (sockets[i]) peers_.push_back(std::make_unique<Peer>(int(i), std::move(sockets[i])));
-    region_.rank(place.rank).heartbeat = monotonic_ms();
     thread_ = std::thread([this] { serve(); });
   }
   ~TcpCommunicator() override {
@@ -180,12 +197,34 @@ class TcpCommunicator final : public Communicator {
     region_.rank(place_.rank).busy = now;
     send_report();
   }
-  void end_run() override {
-    for (const auto& peer : peers_) send_frame(*peer, Kind::end, nullptr, 0);
-  }
+  void end_run(const std::string& why) override { tell_end(why, -1); }
   std::string failure() const override {
     const std::lock_guard lock(mutex_);
     return failure_;
+  }
+
+  void introduce(std::vector<Rank> by_rank) override {
+    const std::lock_guard lock(mutex_);
+    ranks_ = std::move(by_rank);
+  }
+  std::string name(int rank) const override {
+    const std::lock_guard lock(mutex_);
+    return ranks_.empty() ? name_of(nullptr, rank) : ranks_[size_t(rank)].name;
+  }
+  std::string look(Patience& patience, int awaited) override {
+    if (region_.control().ending) _exit(1);
+    if (std::string why = failure(); !why.empty()) return why;
+    const auto others = [this](int rank) { return rank != place_.rank; };
+    return patience.look(region_, place_.size, others, silent(awaited));
+  }
+  [[noreturn]] void end(const std::string& why, int culprit) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!failure_.empty()) culprit = culprit_;
+    }
+    tell_end(why, culprit);
+    // Of a rank on this machine the launcher knows more.
+    end_process(region_, place_, why, culprit >= 0 && is_here(culprit));
   }
 
  private:
@@ -230,24 +269,58 @@ class TcpCommunicator final : public Communicator {
   Bytes take(Peer& peer) {
     std::unique_lock lock(mutex_);
     // Rank 0 knows best who is missing: the others give it 2 s to say so.
-    Patience patience(place_.timeout + (place_.rank > 0 ? 2 : 0));
-    const auto others = [this](int rank) { return rank != place_.rank; };
+    Patience patience(place_.timeout + (place_.rank > 0 ? 2 : 0), this);
     while (peer.received.empty()) {
       arrived_.wait_for(lock, tick);
       if (!peer.received.empty()) break;
-      if (region_.control().ending) _exit(1);
-      if (!failure_.empty()) end(failure_);
-      if (!peer.open) end("rank " + std::to_string(peer.rank) + " has ended before this one");
-      const std::string why = patience.look(region_, place_.size, others, peer.rank);
-      if (why.empty()) continue;
-      end_run();
-      end(why);
+      lock.unlock();
+      std::string why = look(patience, peer.rank);
+      if (why.empty() && !peer.open) why = name(peer.rank) + " has ended before this one";
+      if (!why.empty()) end(why, -1);
+      lock.lock();
     }
     Bytes data = std::move(peer.received.front());
     peer.received.pop_front();
     return data;
   }
-  [[noreturn]] void end(const std::string& why) { end_process(region_, place_, why, false); }
+
+  // Who lets all wait: one that shows no life, rather than one that may be waiting itself.
+  int silent(int awaited) const {
+    for (int r = 0; r < place_.size; ++r)
+      if (r != place_.rank && !has_heartbeat(region_.rank(r))) return r;
+    return awaited;
+  }
+  bool is_here(int rank) const {
+    const std::lock_guard lock(mutex_);
+    return !ranks_.empty() && ranks_[size_t(rank)].here;
+  }
+
+  void tell_end(const std::string& why, int culprit) {
+    Bytes frame(sizeof(EndHead) + why.size());
+    const EndHead head{culprit};
+    std::memcpy(frame.data(), &head, sizeof head);
+    std::memcpy(frame.data() + sizeof head, why.data(), why.size());
+    for (const auto& peer : peers_) send_frame(*peer, Kind::end, frame.data(), frame.size());
+  }
+  void note_end(const Bytes& data) {
+    EndHead head{-1};
+    if (data.size() < sizeof head) return;
+    std::memcpy(&head, data.data(), sizeof head);
+    if (head.culprit >= place_.size) return;
+    note_failure(reason_of(data), head.culprit);
+  }
+  // The first one counts; rank 0 passes it on.
+  void note_failure(const std::string& why, int culprit) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!failure_.empty()) return;
+      failure_ = why;
+      culprit_ = culprit;
+    }
+    end_at_ = std::min(end_at_, Clock::now() + last_words);
+    if (place_.rank == 0) tell_end(why, culprit);
+    arrived_.notify_all();
+  }
 
   // Never blocks. What can't be sent now is sent by serve().
   void send_frame(Peer& peer, Kind kind, const void* data, size_t bytes) {
@@ -289,6 +362,7 @@ class TcpCommunicator final : public Communicator {
       if (closing_ && (!sending || Clock::now() > give_up)) return;
       poll(items.data(), items.size(), int(tick.count()));
       if (eventfd_t count; items[0].revents) eventfd_read(wake_.fd(), &count);
+      if (Clock::now() > end_at_ && !closing_) end(failure(), -1);
       for (size_t i = 0; i < peers_.size(); ++i) {
         const short events = items[1 + i].revents;
         if (events & POLLOUT) peers_[i]->outbox.send_to(peers_[i]->socket.fd());
@@ -310,10 +384,7 @@ class TcpCommunicator final : public Communicator {
     const Kind kind = peer.inbox.kind();
     Bytes data = peer.inbox.take();
     if (kind == Kind::state) return note_reports(data);
-    if (kind == Kind::end) {
-      region_.control().ending = 1;
-      return;
-    }
+    if (kind == Kind::end) return note_end(data);
     const std::lock_guard lock(mutex_);
     if (kind == Kind::data) peer.received.push_back(std::move(data));
     if (kind == Kind::left) peer.open = false;
@@ -324,7 +395,7 @@ class TcpCommunicator final : public Communicator {
     for (size_t at = 0; at + sizeof(RankReport) <= data.size(); at += sizeof(RankReport)) {
       RankReport report;
       std::memcpy(&report, data.data() + at, sizeof report);
-      if (report.rank < 0 || report.rank >= place_.size || report.rank == place_.rank) continue;
+      if (report.rank < 0 || report.rank >= place_.size || is_own(report.rank)) continue;
       RankStatus& status = region_.rank(report.rank);
       status.busy = report.busy;
       status.waits = report.waits;
@@ -333,30 +404,31 @@ class TcpCommunicator final : public Communicator {
   }
 
   void lose(Peer& peer, const char* why) {
+    note_failure(name(peer.rank) + why, peer.rank);
     peer.open = false;
-    {
-      const std::lock_guard lock(mutex_);
-      if (failure_.empty()) failure_ = "rank " + std::to_string(peer.rank) + why;
-    }
-    if (place_.rank == 0) end_run();
-    arrived_.notify_all();
   }
+  // Ranks of this machine write their own reports.
+  bool is_own(int rank) const { return rank == place_.rank || is_here(rank); }
 
   RankPlace place_;
   SharedRegion region_;
   Socket wake_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};  // serve() has something to send
   std::vector<std::unique_ptr<Peer>> peers_;
-  mutable std::mutex mutex_;  // guards Peer::received and failure_
+  mutable std::mutex mutex_;  // guards Peer::received and what follows
   std::condition_variable arrived_;
+  std::vector<Rank> ranks_;
   std::string failure_;
+  int culprit_ = -1;
+  Clock::time_point end_at_ = Clock::time_point::max();  // of serve(): the host doesn't notice
   std::atomic<bool> closing_{false};
   std::thread thread_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_tcp_communicator(const RankPlace& place,
-                                                    std::vector<Socket> sockets, int region_fd) {
+std::unique_ptr<HostsCommunicator> make_tcp_communicator(const RankPlace& place,
+                                                         std::vector<Socket> sockets,
+                                                         int region_fd) {
   return std::make_unique<TcpCommunicator>(place, std::move(sockets), region_fd);
 }
 

@@ -1,8 +1,10 @@
-// Collectives between the hosts of several machines, for few and small messages: NCCL carries what
-// the ranks' GPUs exchange. Everything passes through rank 0: there are no groups and no exchange. Each rank has a SharedRegion of its
-// own, in which a thread keeps what the others report, for PeerWatch to read.
+// Collectives between the hosts of several machines, for few and small messages: NCCL, or on the cpu
+// device a Mesh, carries what the ranks' devices exchange. Everything passes through rank 0: there are
+// no groups and no exchange. In a SharedRegion of the machine, with a place for each rank of the run,
+// a thread keeps what the others report, for all who wait to read.
 #pragma once
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -11,10 +13,22 @@
 
 namespace bv {
 
-// sockets: for rank 0, one to each rank, by rank; for the others, one to rank 0. region_fd: of this
-// process's own region; stays the caller's. A peer that dies or exceeds place.timeout ends the
-// process with a line that says so. Collectives are called from one thread; streams are ignored.
-std::unique_ptr<Communicator> make_tcp_communicator(const RankPlace& place,
-                                                    std::vector<Socket> sockets, int region_fd);
+class HostsCommunicator : public Communicator, public RunWatch {
+ public:
+  using Communicator::Communicator;
+  struct Rank {
+    std::string name;
+    bool here;  // on this machine
+  };
+  virtual void introduce(std::vector<Rank> by_rank) = 0;
+};
+
+// sockets: for rank 0, one to each rank, by rank; for the others, one to rank 0. region_fd: shared
+// with the machine's other ranks or this process's own; stays the caller's. A peer that dies or
+// exceeds place.timeout ends the process with a line that says so, one on each machine. Collectives
+// are called from one thread; streams are ignored.
+std::unique_ptr<HostsCommunicator> make_tcp_communicator(const RankPlace& place,
+                                                         std::vector<Socket> sockets,
+                                                         int region_fd);
 
 }  // namespace bv

@@ -65,7 +65,7 @@ TEST(Launch, PassesOnExitCodesAndPrintsErrorsOnce) {
 }
 
 TEST(Launch, ReportsAMissingProgram) {
-  Child run([] { return run_launcher(1, {"x"}, "/nowhere/program"); });
+  Child run([] { return run_launcher(1, {"x"}, {}, "/nowhere/program"); });
   const Ending ending = end_of(run, 127);
   EXPECT_TRUE(has(ending.errors, "can't start /nowhere/program: No such file"));
 }

@@ -186,7 +186,7 @@ TEST(Rendezvous, AProofHoldsForOneGreetingAlone) {
   EXPECT_FALSE(equal(proof_of_peer(world, hello, one), proof_of_rank0(world, hello, one)));
   EXPECT_FALSE(equal(proof_of_peer(world, hello, one), proof_of_peer(world, hello_of(world), one)));
   EXPECT_TRUE(equal(proof_of_peer(world, hello, one), proof_of_peer(world, hello, one)));
-  // By Python's hmac module: '0', a Hello of rank 1 of 2 with zeros for nonce and job, zeros.
+  // By Python's hmac module: '0', a Hello of rank 1 of 2 with zeros for all else, zeros.
   Hello fixed{.rank = 1, .size = 2};
   fixed.preamble.has_secret = 1;
   const Digest digest = proof_of_rank0(world, fixed, Nonce{});
@@ -196,7 +196,7 @@ TEST(Rendezvous, AProofHoldsForOneGreetingAlone) {
     std::snprintf(text, sizeof text, "%02x", unsigned(b));
     hex += text;
   }
-  EXPECT_EQ(hex, "ec362692adf6474e85950783e989b4ed3f8a8be211aa2a3512efd76185c07ea0");
+  EXPECT_EQ(hex, "662e9d79e64e82fe169e856e659d5c03cbc350bc23e0988732b3b82740c1de4f");
 }
 
 TEST(Rendezvous, AnotherVersionIsNamed) {
@@ -204,8 +204,8 @@ TEST(Rendezvous, AnotherVersionIsNamed) {
   const auto rank0 = start(world_at(port, 0), 2);
   const Socket old = stranger_at(port);
   Hello hello = hello_of(world_at(port, 1));
-  hello.preamble.version = 1;
-  say(old, &hello, sizeof hello);
+  hello.preamble.version = 2;
+  say(old, &hello, sizeof(Preamble) + 16);  // it had no more
   Challenge challenge;
   EXPECT_EQ(recv(old.fd(), &challenge, sizeof challenge, MSG_WAITALL), ssize_t(sizeof challenge));
   EXPECT_EQ(challenge.preamble.version, Preamble::our_version);

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "engine/files/checkpoint.h"
+#include "engine/processes/world.h"
 #include "kernels/devices/devices.h"
 #include "tests/processes/network.h"
 #include "tests/program/program.h"
@@ -87,13 +88,6 @@ TEST_F(ProgramOnSimt, TrainsOnSeveralMachinesAsOnOne) {
               contents(in("two/last/weights.safetensors")));
 }
 
-TEST_F(ProgramOnSimt, SeveralMachinesAreOneForTheCpu) {
-  const auto two = two_machines(folder_.path(), on_cifar + "--device cpu --out run");
-  const Finished end = two[0]->wait();
-  EXPECT_EQ(end.code, 2);
-  EXPECT_TRUE(has(end.errors, "(1 of 2 here); the cpu device works on one"));
-}
-
 TEST_F(ProgramOnSimt, AnotherMachineThatDiesOrStops) {
   for (const int signal : {SIGKILL, SIGSTOP}) {
     const auto two = two_machines(
@@ -103,9 +97,9 @@ TEST_F(ProgramOnSimt, AnotherMachineThatDiesOrStops) {
     kill(two[1]->pid(), signal);
     const Finished end = two[0]->wait();
     EXPECT_EQ(end.code, 1);
-    EXPECT_EQ(end.errors, signal == SIGKILL
-                              ? "rank 0: rank 1 has died, or its machine can't be reached\n"
-                              : "rank 0: rank 1 has not answered for 2 s (--timeout)\n");
+    const std::string who = "rank 0: rank 1 (node 1, " + name_of_machine() + ") has ";
+    EXPECT_EQ(end.errors, who + (signal == SIGKILL ? "died, or its machine can't be reached\n"
+                                                   : "not answered for 2 s (--timeout)\n"));
     kill(two[1]->pid(), SIGKILL);
   }
 }

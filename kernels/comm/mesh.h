@@ -1,0 +1,47 @@
+// TCP connections between every two ranks of a run, over which their data travels.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/comm/run_watch.h"
+#include "kernels/comm/socket.h"
+
+namespace bv {
+
+class Mesh {
+ public:
+  // sockets: by rank, none to itself; not blocking. The run is watched while this rank waits.
+  Mesh(int rank, std::vector<Socket> sockets, RunWatch& run, double timeout);
+  Mesh(const Mesh&) = delete;
+  ~Mesh();
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(sockets_.size()); }
+
+  // Runs `work`, which may call exchange(), in stream order; all such work runs in the order of the
+  // calls, whatever the streams.
+  void submit(Stream, std::function<void()> work);
+  void synchronize();  // until all work is done
+
+  // As Communicator::exchange; peers are ranks of the run. Returns when all is sent and received. A
+  // peer that is gone or silent ends the process.
+  void exchange(std::span<const Transfer>);
+  uint64_t bytes_sent(int peer) const { return sent_[size_t(peer)]; }
+
+ private:
+  struct Queue;
+  void wait(std::span<Queue>);
+  bool progress(Queue&);       // false: nothing could be sent or received
+  void end_without(int peer);  // doesn't return: it is gone
+
+  int rank_;
+  std::vector<Socket> sockets_;
+  RunWatch& run_;
+  double timeout_;
+  std::vector<uint64_t> sent_;  // bytes, by rank
+  Stream stream_ = nullptr;     // of the last work
+};
+
+}  // namespace bv

@@ -1,0 +1,26 @@
+// What those who wait on one machine must know of a run on several.
+#pragma once
+#include <string>
+
+namespace bv {
+
+class Patience;
+
+// Ranks are those of the whole run. Thread-safe.
+class RunWatch {
+ public:
+  virtual ~RunWatch() = default;
+  virtual std::string name(int rank) const = 0;  // "rank 3 (node 1, HOST)"
+  // Of a wait for this rank that goes on: why it is over, or "".
+  virtual std::string look(Patience&, int awaited) = 0;
+  // Tells all other ranks why the run ends, and ends this process as end_process does. culprit: the
+  // rank that has died, or -1.
+  [[noreturn]] virtual void end(const std::string& why, int culprit) = 0;
+};
+
+// Without a RunWatch: "rank 3".
+inline std::string name_of(const RunWatch* run, int rank) {
+  return run ? run->name(rank) : "rank " + std::to_string(rank);
+}
+
+}  // namespace bv

@@ -1,0 +1,347 @@
+// A run on several machines (nodes): a launcher for each, all on this one, with a port between them.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/processes/world.h"
+#include "kernels/devices/devices.h"
+#include "tests/processes/network.h"
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+using Started = std::unique_ptr<Program>;
+
+const std::string on_random = on_vit + "--data synthetic --batch 12 ";
+const std::string two_steps = on_random + "--steps 2 ", endless = on_random + "--steps 100000 ";
+
+class ProgramOnNodes : public ProgramTest {
+ protected:
+  void SetUp() override { change_model("vit_tiny", "\"depth\": 12", "\"depth\": 2"); }
+
+  // The launcher of node `node`; the run's folder is node 0's.
+  Started start(int node, int port, const std::string& words) const {
+    return std::make_unique<Program>(
+        folder_.path(), "--nnodes 2 --master-addr 127.0.0.1 --node-rank " + std::to_string(node) +
+                            " --master-port " + std::to_string(port) + " " + words);
+  }
+  // Both; they must end well. Returns node 0's.
+  Finished train_on_two(const std::string& words, const std::string& out = "") const {
+    const int port = free_port() + 1;
+    const Started first = start(0, port, words + (out.empty() ? "" : "--out " + out)),
+                  second = start(1, port, words);
+    const Finished end = first->wait(), other = second->wait();
+    EXPECT_EQ(end.code, 0) << end.errors;
+    EXPECT_EQ(other.code, 0) << other.errors;
+    EXPECT_EQ(other.output + other.errors, "");
+    return end;
+  }
+  std::string weights(const std::string& run) const {
+    return contents(in(run + "/last/weights.safetensors"));
+  }
+  void expect_near(const std::string& a, const std::string& b) const {
+    const std::vector<double> got = losses(in(a)), want = losses(in(b));
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], want[i], 1e-4 * std::abs(want[i])) << a << ", step " << i + 1;
+  }
+  // "rank 3 (node 1, HOST)"
+  static std::string name(int rank, int node) {
+    return "rank " + std::to_string(rank) + " (node " + std::to_string(node) + ", " +
+           name_of_machine() + ")";
+  }
+};
+
+TEST_F(ProgramOnNodes, OneRankOnEachOfTwoGivesTheBytesOfTwoRanks) {
+  go("-n 2 " + two_steps + "--device cpu --out one");
+  for (const std::string how : {"flat", "2d"}) {
+    const Finished end =
+        train_on_two("-n 1 " + two_steps + "--device cpu --all-reduce " + how + " ", how);
+    EXPECT_TRUE(weights("one") == weights(how)) << how;
+    const std::string host = name_of_machine();
+    EXPECT_TRUE(has(end.output, "nodes: " + host + " rank 0, " + host + " rank 1\n"));
+    EXPECT_TRUE(has(end.output, " of at most 4.0 MiB on 1 stream, " + how + " all-reduce\n"));
+  }
+}
+
+TEST_F(ProgramOnNodes, TwoRanksOnEachOfTwoGiveTheLossesOfFourRanks) {
+  const std::string words = two_steps + "--device cpu --optimizer sgd --lr .05 ";
+  go("-n 4 " + words + "--out one");
+  for (const std::string how : {"flat", "2d"}) {
+    train_on_two("-n 2 " + words + "--all-reduce " + how + " ", how);
+    expect_near(how, "one");
+  }
+  // One node goes on where two stopped, and the other way round.
+  go("--resume 2d --steps 3 -n 4");
+  go("--resume flat --steps 3");
+  EXPECT_TRUE(last_metric(in("flat"), "step", "step") == "3");
+  train_on_two("--resume one --steps 3 --all-reduce flat ");
+  expect_near("one", "2d");
+}
+
+TEST_F(ProgramOnNodes, TrainOnTheStandIn) {
+  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+  const std::string words = two_steps + "--device simt --precision fp16 ";
+  go("-n 2 " + words + "--out one");
+  train_on_two("-n 1 " + words, "two");
+  EXPECT_TRUE(weights("one") == weights("two"));
+  train_on_two("-n 2 " + words, "four");
+  expect_near("four", "one");
+}
+
+// As torchrun would start these numbers of ranks on each node.
+std::vector<Started> start_by_environment(const std::string& folder, const std::vector<int>& nodes,
+                                          const std::string& words) {
+  std::vector<Started> ranks;
+  const std::string port = std::to_string(free_port());
+  int size = 0;
+  for (const int n : nodes) size += n;
+  for (size_t node = 0; node < nodes.size(); ++node)
+    for (int local = 0; local < nodes[node]; ++local) {
+      ProgramOptions options;
+      options.environment = {{"RANK", std::to_string(ranks.size())},
+                             {"WORLD_SIZE", std::to_string(size)},
+                             {"LOCAL_RANK", std::to_string(local)},
+                             {"LOCAL_WORLD_SIZE", std::to_string(nodes[node])},
+                             {"GROUP_RANK", std::to_string(node)},
+                             {"GROUP_WORLD_SIZE", std::to_string(nodes.size())},
+                             {"MASTER_PORT", port},
+                             {"MASTER_ADDR", "127.0.0.1"}};
+      ranks.push_back(std::make_unique<Program>(folder, words, options));
+    }
+  return ranks;
+}
+
+TEST_F(ProgramOnNodes, TorchrunsRanksGiveTheSameBytes) {
+  const std::string words = two_steps + "--device cpu ";
+  train_on_two("-n 2 " + words, "own");
+  for (const Started& rank : start_by_environment(folder_.path(), {2, 2}, words + "--out theirs"))
+    EXPECT_EQ(rank->wait().code, 0);
+  EXPECT_TRUE(weights("own") == weights("theirs"));
+}
+
+TEST_F(ProgramOnNodes, UnequalNodesAddFlat) {
+  const std::string words = on_random + "--steps 1 --device cpu --out run";
+  for (const Started& rank : start_by_environment(folder_.path(), {2, 1}, words + "1"))
+    EXPECT_EQ(rank->wait().code, 0);
+  const std::string host = name_of_machine();
+  for (const Started& rank :
+       start_by_environment(folder_.path(), {2, 1}, words + "2 --all-reduce 2d"))
+    EXPECT_EQ(rank->wait().code, 2);
+}
+
+TEST_F(ProgramOnNodes, TheOtherNodesFolderIsNotUsed) {
+  const int port = free_port() + 1;
+  const Started first = start(0, port, "-n 1 " + two_steps + "--device cpu --out run"),
+                second = start(1, port, "-n 1 " + two_steps + "--device cpu --out other");
+  EXPECT_EQ(first->wait().code, 0);
+  const Finished other = second->wait();
+  EXPECT_EQ(other.code, 0);
+  EXPECT_EQ(other.errors, "node 1 (" + name_of_machine() +
+                              "): --out other is ignored, the run's folder is on node 0\n");
+  EXPECT_FALSE(std::filesystem::exists(in("other")));
+}
+
+// ---- how a run ends -----------------------------------------------------------------------------
+
+const std::string gone = " has died", silent = " has not answered for 3 s (--timeout)\n",
+                  killed = " was killed by SIGKILL\n";
+
+struct Victim {
+  int node, rank;  // rank -1: the launcher
+};
+
+class ProgramOnNodesEnds : public ProgramOnNodes {
+ protected:
+  // Sends the signal; both must end, with these lines, within so many seconds.
+  void expect_end(const std::string& device, Victim victim, int signal, double seconds,
+                  const std::string& on_node0, const std::string& on_node1) {
+    SCOPED_TRACE(device + ", rank " + std::to_string(victim.rank));
+    const std::string run = "run" + std::to_string(++runs_);
+    const int port = free_port() + 1;
+    const std::string words = "-n 2 " + endless + "--timeout 3 --device " + device;
+    const Started nodes[] = {start(0, port, words + " --out " + run), start(1, port, words)};
+    ASSERT_TRUE(wait_for(in(run + "/metrics.jsonl"), "\"step\":2,"));
+    Program& node = *nodes[victim.node];
+    kill(victim.rank < 0 ? node.pid() : node.worker(victim.rank), signal);
+    const double begin = seconds_now();
+    for (const int n : {0, 1}) {
+      const Finished end = nodes[n]->wait(20);
+      EXPECT_LT(seconds_now() - begin, seconds) << "node " << n;
+      EXPECT_NE(end.code, 0);
+      const std::string& line = n == 0 ? on_node0 : on_node1;
+      if (line.empty() || line.ends_with(killed))  // the launcher's word is the only one
+        EXPECT_EQ(end.errors, line);
+      else
+        EXPECT_TRUE(has(end.errors, line)) << "node " << n << ": " << end.errors;
+      EXPECT_FALSE(nodes[n]->anyone_left());
+    }
+  }
+  int runs_ = 0;
+};
+
+TEST_F(ProgramOnNodesEnds, WhenAWorkerIsKilled) {
+  expect_end("cpu", {1, 3}, SIGKILL, 5, name(3, 1) + gone, name(3, 1) + killed);
+  expect_end("cpu", {0, 0}, SIGKILL, 5, name(0, 0) + killed, name(0, 0) + gone);
+  expect_end("cpu --all-reduce flat", {1, 2}, SIGKILL, 5, name(2, 1) + gone, name(2, 1) + killed);
+}
+
+// Its workers die with it, so one of them is named; nobody is left there to say more.
+TEST_F(ProgramOnNodesEnds, WhenALauncherIsKilled) {
+  expect_end("cpu", {1, -1}, SIGKILL, 5, "(node 1, " + name_of_machine() + ")" + gone, "");
+  expect_end("cpu", {0, -1}, SIGKILL, 5, "", "(node 0, " + name_of_machine() + ")" + gone);
+}
+
+// All wait for rank 0, some of them by way of others.
+TEST_F(ProgramOnNodesEnds, WhenAWorkerIsStopped) {
+  expect_end("cpu", {0, 0}, SIGSTOP, 9, name(0, 0) + silent, name(0, 0) + silent);
+}
+
+TEST_F(ProgramOnNodesEnds, OnTheStandInToo) {
+  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+  expect_end("simt", {1, 3}, SIGKILL, 5, name(3, 1) + gone, name(3, 1) + killed);
+}
+
+TEST_F(ProgramOnNodesEnds, InOrderOnASignal) {
+  const int port = free_port() + 1;
+  const std::string words = "-n 1 " + endless + "--device cpu ";
+  const Started first = start(0, port, words + "--out run"), second = start(1, port, words);
+  ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  kill(second->pid(), SIGTERM);
+  EXPECT_EQ(first->wait().code, 128 + SIGTERM);
+  EXPECT_EQ(second->wait().code, 128 + SIGTERM);
+  EXPECT_TRUE(std::filesystem::exists(in("run/last/weights.safetensors")));
+}
+
+// One rank finds it, and tells all nodes.
+TEST_F(ProgramOnNodesEnds, WhenAnImageIsBroken) {
+  make_class_folders(in("photos"), 2, 12);
+  write_text(in("photos/class1/3.ppm"), "P6\n40 36\n255\nabc");
+  const int port = free_port() + 1;
+  const std::string words =
+      "-n 2 " + on_vit + "--data photos --batch 4 --epochs 1 --split-seed 1 --device cpu ";
+  const Started first = start(0, port, words + "--out run"), second = start(1, port, words);
+  const std::string why = "photos/class1/3.ppm: PNM data is cut off (--on-bad-image skip";
+  for (const Started& node : {std::cref(first), std::cref(second)})
+    EXPECT_TRUE(has(node->wait().errors, why));
+}
+
+TEST_F(ProgramOnNodesEnds, WhenOptionsDiffer) {
+  const int port = free_port() + 1;
+  const std::string words = "-n 1 " + two_steps + "--device cpu ";
+  const Started first = start(0, port, words + "--out run"),
+                second = start(1, port, words + "--seed 7");
+  for (const Started& node : {std::cref(first), std::cref(second)}) {
+    const Finished end = node->wait();
+    EXPECT_EQ(end.code, 2);
+    EXPECT_EQ(end.errors, name(1, 1) +
+                              " was started with \"seed\": 7, rank 0 with \"seed\": 0; start all "
+                              "with the same options\n");
+  }
+}
+
+// ---- how a run doesn't begin --------------------------------------------------------------------
+
+class ProgramOnNodesMeets : public ProgramOnNodes {
+ protected:
+  // One line, exit code 2.
+  void expect_refusal(Program& node, const std::string& line) {
+    const Finished end = node.wait(20);
+    EXPECT_EQ(end.code, 2);
+    expect_line(end.errors, line);
+  }
+  static void expect_line(const std::string& errors, const std::string& part) {
+    EXPECT_TRUE(errors.ends_with('\n') && is_line(errors.substr(0, errors.size() - 1), part));
+  }
+  const std::string words_ = two_steps + "--device cpu --timeout 2 ";
+};
+
+TEST_F(ProgramOnNodesMeets, NamesTheNodeThatDoesntCome) {
+  const double begin = seconds_now();
+  const int port = free_port() + 1;
+  const Started first = start(0, port, "-n 2 " + words_ + "--out run");
+  const Started second = start(1, free_port() + 1, "-n 2 " + words_);
+  expect_refusal(*first,
+                 "node 1 (ranks 2-3) has not come within 2 s (--timeout); start ./launcher");
+  expect_refusal(*second, "node 0 (rank 0) has not come to 127.0.0.1:");
+  EXPECT_LT(seconds_now() - begin, 6);
+  EXPECT_FALSE(std::filesystem::exists(in("run")));
+}
+
+TEST_F(ProgramOnNodesMeets, NamesAPortThatIsTaken) {
+  const Socket taken(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int port = free_port() + 1;
+  const sockaddr_in address = loopback(port);
+  ASSERT_EQ(bind(taken.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(taken.fd(), 1), 0);
+  const Started first = start(0, port, "-n 1 " + words_ + "--out run");
+  expect_refusal(*first, "port " + std::to_string(port) + " of " + name_of_machine() + " is taken");
+}
+
+TEST_F(ProgramOnNodesMeets, NamesAHostThatIsUnknown) {
+  const Finished end =
+      run("--nnodes 2 --node-rank 1 --master-addr no.such.host.invalid -n 1 " + words_);
+  EXPECT_EQ(end.code, 2);
+  EXPECT_TRUE(has(end.errors, "--master-addr no.such.host.invalid: "));
+}
+
+TEST_F(ProgramOnNodesMeets, StartsAlthoughGarbageComes) {
+  const int port = free_port() + 1;
+  const Started first = start(0, port, "-n 1 " + two_steps + "--device cpu --out run");
+  for (int tries = 0; tries < 500 && !say_to_port(port, "GET / HTTP/1.1\r\n\r\n"); ++tries)
+    usleep(10000);
+  const Started second = start(1, port, "-n 1 " + two_steps + "--device cpu");
+  EXPECT_EQ(first->wait().code, 0);
+  EXPECT_EQ(second->wait().code, 0);
+}
+
+TEST_F(ProgramOnNodesMeets, NamesTwoNodesOfOneRank) {
+  const int port = free_port() + 1;
+  const std::string words = "-n 1 " + words_;
+  const std::string three = "--nnodes 3 --master-addr 127.0.0.1 --master-port " +
+                            std::to_string(port) + " " + words + "--node-rank ";
+  Program first(folder_.path(), three + "0 --out run"), one(folder_.path(), three + "1");
+  usleep(300000);
+  Program another(folder_.path(), three + "1");
+  expect_refusal(another, "another launcher has come with --node-rank 1 before this one (");
+  expect_refusal(first,
+                 "node 2 (rank 2) has not come within 2 s (--timeout); one that came was "
+                 "turned away: node 1 (" +
+                     name_of_machine() + ") came twice");
+  expect_refusal(one, "node 2 (rank 2) has not come within 2 s");
+}
+
+TEST_F(ProgramOnNodesMeets, NamesNodesOfDifferentShape) {
+  const int port = free_port() + 1;
+  const Started first = start(0, port, "-n 2 " + words_ + "--out run");
+  const std::string node1 = "node 1 (" + name_of_machine() + ") ";
+  std::string shape;
+  for (const auto& [nodes, n] : {std::pair{2, 3}, std::pair{3, 1}, std::pair{4, 1}}) {
+    shape = "--nnodes " + std::to_string(nodes) + " -n " + std::to_string(n);
+    Program other(folder_.path(), shape + " --node-rank 1 --master-addr 127.0.0.1 --master-port " +
+                                      std::to_string(port) + " " + words_);
+    expect_refusal(other, node1 + "was started with " + shape +
+                              ", node 0 with --nnodes 2 -n 2; give all nodes the same");
+  }
+  expect_refusal(*first, "one that came was turned away: " + node1 + "has " + shape +
+                             ", node 0 has --nnodes 2 -n 2; start");
+}
+
+TEST_F(ProgramOnNodesMeets, ChecksItsOptions) {
+  const std::string words = "-n 1 " + words_;
+  expect_line(run("--nnodes 2 " + words).errors,
+              "--nnodes 2 needs --master-addr HOST, the machine of --node-rank 0");
+  expect_line(run("--nnodes 2 --node-rank 2 " + words).errors,
+              "--node-rank 2: of --nnodes 2 the last is 1");
+}
+
+}  // namespace
+}  // namespace bv::test
