@@ -34,7 +34,7 @@ std::unique_ptr<Communicator> connect(World& world, const Setup& setup, const De
     throw UserError("the processes are on several machines (" + std::to_string(world.local_size) +
                     " of " + std::to_string(world.size) +
                     " here); the cpu device works on one: start all of them on one machine");
-  auto hosts = connect_hosts(world, static_cast<size_t>(o.bucket_bytes), o.timeout);
+  auto hosts = connect_hosts(world, static_cast<size_t>(*o.bucket_bytes), o.timeout);
   require_same_options(*hosts, o, setup.checkpoint ? setup.checkpoint->step : 0);
   return make_communicator(device.kind, backend,
                            {.place = {.rank = world.rank,

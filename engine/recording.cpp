@@ -28,7 +28,7 @@ class RecordingBackend final : public Backend {
   void to_host(void*, const void*, size_t, Stream) override {}
   void copy(void*, const void*, size_t, Stream) override {}
   void zero(void*, size_t, Stream) override {}
-  Stream communication_stream() override { return nullptr; }
+  Stream communication_stream(int) override { return nullptr; }
   void call_on_host(Stream, std::function<void()>) override {}
   Event create_event() override { return nullptr; }
   void record(Event, Stream) override {}
@@ -59,7 +59,7 @@ class AbsentPeers final : public Communicator {
 std::vector<RecordedOperation> record_step(const Graph& graph, const TrainerOptions& options) {
   RecordingBackend backend;
   AbsentPeers peers;
-  Trainer trainer(backend, options.sync_batchnorm ? &peers : nullptr, graph, options);
+  Trainer trainer(backend, options.sync.sync_batchnorm ? &peers : nullptr, graph, options);
   trainer.allocate();
   const Batch batch{.count = options.local_batch};
   trainer.micro_step(batch, {.epoch = 0, .first = true, .last = true, .stop = false});

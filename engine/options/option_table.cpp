@@ -140,7 +140,11 @@ constexpr OptionRow machine_rows[] = {
      "keep decoded images in memory if all of them fit in this many MiB; 0: don't", between(0, 1e9),
      any_time},
     {"bucket_bytes", "N", &O::bucket_bytes,
-     "gradients travel between processes in pieces of at most this size", between(4096, 1e12),
+     "gradients travel between processes in buckets of at most this size; default: 25 MiB on cuda, "
+     "else 4 MiB",
+     between(4096, 1e12), any_time},
+    {"comm_streams", "N", &O::comm_streams,
+     "streams on which buckets travel at the same time; changes no result", between(1, 8),
      any_time},
     {"timeout", "X", &O::timeout,
      "seconds without a sign of life after which a process counts as dead", between(1, 1e6),

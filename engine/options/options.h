@@ -69,7 +69,8 @@ struct Options {
   int keep = 1;                  // step folders besides the best
   int log_every = 10;            // steps
   // machine
-  int64_t bucket_bytes = 4 << 20;
+  std::optional<int64_t> bucket_bytes;
+  int comm_streams = 1;
   std::string conv = "own";        // own cudnn
   std::string recompute = "none";  // none blocks
   double timeout = 60;             // seconds without a sign of life from a peer

@@ -105,7 +105,7 @@ std::vector<std::string> profile_lines(const std::map<std::string, double>& prof
   std::vector<std::string> lines;
   for (const auto& [seconds, type] : rows) {
     char text[80];
-    std::snprintf(text, sizeof text, "%-16s %8.3f s %5.1f%%", type.c_str(), seconds,
+    std::snprintf(text, sizeof text, "%-22s %8.3f s %5.1f%%", type.c_str(), seconds,
                   100 * seconds / total);
     lines.emplace_back(text);
   }

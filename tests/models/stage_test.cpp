@@ -32,7 +32,7 @@ class CountingBackend : public Backend {
   void to_host(void* h, const void* d, size_t n, Stream s) override { real->to_host(h, d, n, s); }
   void copy(void* to, const void* from, size_t n, Stream s) override { real->copy(to, from, n, s); }
   void zero(void* d, size_t n, Stream s) override { real->zero(d, n, s); }
-  Stream communication_stream() override { return real->communication_stream(); }
+  Stream communication_stream(int channel) override { return real->communication_stream(channel); }
   void call_on_host(Stream s, std::function<void()> work) override {
     real->call_on_host(s, std::move(work));
   }
@@ -66,7 +66,7 @@ TrainerOptions adamw(int batch, int size) {
           .height = size,
           .width = size,
           .accumulate = 1,
-          .bucket_bytes = 1 << 20};
+          .sync = {.bucket_bytes = 1 << 20}};
 }
 
 TEST(Models, HaveTimmsParameterCounts) {
