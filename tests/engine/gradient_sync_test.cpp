@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
 
 #include "engine/training/trainer.h"
+#include "kernels/comm/shared_memory_communicator.h"
 #include "kernels/comm/shared_region.h"
 #include "kernels/devices/devices.h"
 #include "tests/models/small_vit.h"
@@ -19,36 +21,30 @@
 namespace bv::test {
 namespace {
 
-constexpr int batch = 2, size = 8;
-
 std::map<std::string, HostTensor> trained(Backend& backend, Communicator& peers, const Graph& graph,
                                           int channels) {
-  TrainerOptions options{.local_batch = batch,
-                         .height = size,
-                         .width = size,
-                         .accumulate = 1,
-                         .sync = {.bucket_bytes = 4096, .channels = channels},
-                         .seed = 7};
-  options.optimizer.kind = OptimizerKind::adamw;
+  const TrainerOptions options{.optimizer = numbers_of(OptimizerKind::adamw),
+                               .local_batch = small_batch,
+                               .height = small_size,
+                               .width = small_size,
+                               .accumulate = 1,
+                               .sync = {.bucket_bytes = 4096, .channels = channels},
+                               .seed = 7};
   Trainer trainer(backend, &peers, graph, options);
   trainer.allocate();
   trainer.parameters().initialise(3);
   trainer.set_state({.loss_scale = 1});
-  std::vector<uint8_t> images(batch * size * size * 3);
-  for (size_t i = 0; i < images.size(); ++i)
-    images[i] = static_cast<uint8_t>(i * 7 + size_t(peers.rank()) * 31);
-  const std::vector<Crop> crops(batch);
-  const std::vector<int32_t> labels{0, 1 + peers.rank()};
   for (uint32_t step = 0; step < 3; ++step) {
-    trainer.wait_for_upload();
-    trainer.micro_step({.images = images.data(),
-                        .crops = crops.data(),
-                        .labels = labels.data(),
-                        .count = batch,
+    const SmallBatch data(2 * step + uint32_t(peers.rank()));
+    trainer.micro_step({.images = data.images.data(),
+                        .crops = data.crops.data(),
+                        .labels = data.labels.data(),
+                        .count = small_batch,
                         .position = step,
                         .wait_seconds = 0},
                        {.epoch = 0, .first = true, .last = true, .stop = false});
-    trainer.start_update(1e-3, batch * peers.size());
+    trainer.wait_for_upload();
+    trainer.start_update(1e-3, small_batch * peers.size());
     trainer.finish_update();
   }
   return trainer.parameters().get_weights();
@@ -79,7 +75,7 @@ TEST_P(Channels, ChangeNoBit) {
            .host_comm = make_shared_memory_communicator(
                {.rank = rank, .size = 2, .fd = region.fd(), .bucket_bytes = 4096})},
           false);
-      const Graph graph = small_vit(batch).graph;
+      const Graph graph = small_vit(2).graph;
       const auto wanted = trained(*backend, *peers, graph, 1);
       for (unsigned seed = 0; seed < 20; ++seed) {
 #ifdef BAREVISION_SIMT
