@@ -32,7 +32,7 @@ namespace {
 std::unique_ptr<Communicator> connect(World& world, Setup& setup, const DeviceChoice& device,
                                       Backend& backend) {
   Options& o = setup.options;
-  const auto bucket_bytes = static_cast<size_t>(o.bucket_bytes);
+  const auto bucket_bytes = static_cast<size_t>(*o.bucket_bytes);
   auto hosts = connect_hosts(world, bucket_bytes, o.timeout);
   require_same_options(*hosts, o, setup.checkpoint ? setup.checkpoint->step : 0, world);
   const bool on_hosts = device.kind == DeviceKind::cpu || device.shared;
@@ -82,9 +82,11 @@ int work(const CommandLine& line, World world) {
     if (given.conv == "cudnn" && device.kind == DeviceKind::cpu)
       throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");
     // With cores to spare, one of them reduces gradients while the others continue backward.
-    const bool overlap = device.kind == DeviceKind::cpu && world.size > 1 && cores >= 4;
+    // Between machines it mostly waits for the network, and needs no core of its own.
+    const bool spare = cores >= 4, overlap = device.kind == DeviceKind::cpu && world.size > 1 &&
+                                             (spare || world.several_machines());
     backend = open_backend(device.kind, {.index = device.index,
-                                         .threads = overlap ? cores - 1 : cores,
+                                         .threads = overlap && spare ? cores - 1 : cores,
                                          .overlap = overlap,
                                          .graphs = !given.no_graph,
                                          .cudnn = given.conv == "cudnn"});

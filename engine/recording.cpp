@@ -64,7 +64,7 @@ class AbsentPeers final : public Communicator {
 std::vector<RecordedOperation> record_step(const Graph& graph, const TrainerOptions& options) {
   RecordingBackend backend;
   AbsentPeers peers;
-  Trainer trainer(backend, options.sync_batchnorm ? &peers : nullptr, graph, options);
+  Trainer trainer(backend, options.sync.sync_batchnorm ? &peers : nullptr, graph, options);
   trainer.allocate();
   const Batch batch{.count = options.local_batch};
   trainer.micro_step(batch, {.epoch = 0, .first = true, .last = true, .stop = false});

@@ -70,9 +70,10 @@ TrainerOptions trainer_options(const Options& o, DType dtype) {
           .height = *o.image_size,
           .width = *o.image_size,
           .accumulate = o.accumulate,
-          .bucket_bytes = static_cast<size_t>(o.bucket_bytes),
+          .sync = {.bucket_bytes = static_cast<size_t>(*o.bucket_bytes),
+                   .channels = o.comm_streams,
+                   .sync_batchnorm = o.sync_bn},
           .recompute = o.recompute == "blocks",
-          .sync_batchnorm = o.sync_bn,
           .seed = o.seed};
 }
 
@@ -205,6 +206,8 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   Options& o = s.options = all_options(line, given, s.model);
   o.device = name_of(device.kind);
   o.nproc = world;
+  // On GPUs PyTorch DDP's size; on the cpu what it measures best with.
+  if (!o.bucket_bytes) o.bucket_bytes = (device.kind == DeviceKind::cuda ? 25 : 4) << 20;
   const DType dtype = resolve_precision(o, backend, device.kind, s.notes);
 
   auto [file, from] = read_weights(o, s.model);

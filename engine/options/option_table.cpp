@@ -148,7 +148,11 @@ constexpr OptionRow machine_rows[] = {
      "keep decoded images in memory if all of them fit in this many MiB; 0: don't", between(0, 1e9),
      any_time},
     {"bucket_bytes", "N", &O::bucket_bytes,
-     "gradients travel between processes in pieces of at most this size", between(4096, 1e12),
+     "gradients travel between processes in buckets of at most this size; default: 25 MiB on cuda, "
+     "else 4 MiB",
+     between(4096, 1e12), any_time},
+    {"comm_streams", "N", &O::comm_streams,
+     "streams on which buckets travel at the same time; changes no result", between(1, 8),
      any_time},
     {"all_reduce", "auto|flat|2d", &O::all_reduce,
      "how gradients are added: flat: over all processes at once (on GPUs by NCCL's choice); 2d: "

@@ -72,7 +72,8 @@ struct Options {
   int nnodes = 1, node_rank = 0;  // machines, and which of them this is
   std::string master_addr;
   int master_port = 29500;
-  int64_t bucket_bytes = 4 << 20;
+  std::optional<int64_t> bucket_bytes;
+  int comm_streams = 1;
   std::string all_reduce = "auto";  // auto flat 2d
   std::string conv = "own";        // own cudnn
   std::string recompute = "none";  // none blocks

@@ -55,10 +55,9 @@ std::string own_command() {
 
 // "12 buckets of at most 25.0 MiB on 1 stream, 2d all-reduce"
 std::string gradients(const Setup& s, const RunHead& head) {
-  return std::to_string(head.gradient_buckets) +
-         (head.gradient_buckets == 1 ? " bucket" : " buckets") + " of at most " +
-         format_bytes(static_cast<size_t>(s.options.bucket_bytes)) + " on 1 stream, " +
-         s.all_reduce + " all-reduce";
+  return counted(static_cast<int64_t>(head.gradient_buckets), "bucket") + " of at most " +
+         format_bytes(static_cast<size_t>(*s.options.bucket_bytes)) + " on " +
+         counted(s.options.comm_streams, "stream") + ", " + s.all_reduce + " all-reduce";
 }
 
 }  // namespace
@@ -116,7 +115,7 @@ std::vector<std::string> profile_lines(const std::map<std::string, double>& prof
   std::vector<std::string> lines;
   for (const auto& [seconds, type] : rows) {
     char text[80];
-    std::snprintf(text, sizeof text, "%-16s %8.3f s %5.1f%%", type.c_str(), seconds,
+    std::snprintf(text, sizeof text, "%-22s %8.3f s %5.1f%%", type.c_str(), seconds,
                   100 * seconds / total);
     lines.emplace_back(text);
   }

@@ -1,16 +1,21 @@
 #include "engine/training/gradient_sync.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace bv {
 
 std::vector<Bucket> gradient_buckets(const Graph& graph, size_t max_bytes) {
   constexpr size_t unit = OptimizerUpdate::decay_chunk;  // where parameters begin
-  const size_t max = std::max<size_t>(1, max_bytes / sizeof(float) / unit) * unit;
+  const auto elements = [](size_t bytes) {
+    return std::max<size_t>(1, bytes / sizeof(float) / unit) * unit;
+  };
+  const size_t max = elements(max_bytes), first = std::min(max, elements(1 << 20));
   std::vector<Bucket> buckets;
   size_t begin = 0, end = 0;
   const auto extend = [&](size_t to) {
-    if (end > begin && to - begin > max) buckets.push_back({begin, end}), begin = end;
+    const size_t limit = buckets.empty() ? first : max;
+    if (end > begin && to - begin > limit) buckets.push_back({begin, end}), begin = end;
     for (; to - begin > max; begin += max) buckets.push_back({begin, begin + max});
     end = to;
   };
@@ -22,59 +27,71 @@ std::vector<Bucket> gradient_buckets(const Graph& graph, size_t max_bytes) {
 }
 
 GradientSync::GradientSync(Backend& backend, Communicator& communicator,
-                           const Parameters& parameters, size_t max_bucket_bytes,
-                           bool sync_batchnorm)
+                           const Parameters& parameters, const SyncOptions& options)
     : backend_(&backend),
-      communicator_(&communicator),
       parameters_(&parameters),
-      sync_batchnorm_(sync_batchnorm),
-      buckets_(gradient_buckets(parameters.graph(), max_bucket_bytes)),
-      forked_(backend.create_event()),
-      joined_(backend.create_event()) {}
-
-Stream GradientSync::fork() const {
-  const Stream stream = backend_->communication_stream();
-  backend_->record(forked_, nullptr);
-  backend_->wait(stream, forked_);
-  return stream;
+      options_(options),
+      buckets_(gradient_buckets(parameters.graph(), options.bucket_bytes)) {
+  std::vector<int> all(static_cast<size_t>(communicator.size()));
+  std::iota(all.begin(), all.end(), 0);
+  const int channels = std::min(options.channels, static_cast<int>(buckets_.size()));
+  for (int i = 0; i < channels; ++i) {
+    std::unique_ptr<Communicator> own = i > 0 ? communicator.group(all) : nullptr;
+    Communicator* const used = own ? own.get() : &communicator;
+    channels_.push_back({.own = std::move(own),
+                         .communicator = used,
+                         .stream = backend.communication_stream(i),
+                         .forked = backend.create_event(),
+                         .joined = backend.create_event()});
+  }
 }
 
-void GradientSync::join() const {
-  backend_->record(joined_, backend_->communication_stream());
-  backend_->wait(nullptr, joined_);
+Stream GradientSync::fork(const Channel& channel) const {
+  backend_->record(channel.forked, nullptr);
+  backend_->wait(channel.stream, channel.forked);
+  return channel.stream;
+}
+
+void GradientSync::join(const Channel& channel) const {
+  backend_->record(channel.joined, channel.stream);
+  backend_->wait(nullptr, channel.joined);
 }
 
 void GradientSync::start() {
   next_bucket_ = 0;
   if (averages_buffers())
-    communicator_->all_reduce(parameters_->buffers(), parameters_->graph().buffer_count(), fork());
+    channels_[0].communicator->all_reduce(parameters_->buffers(),
+                                          parameters_->graph().buffer_count(), fork(channels_[0]));
 }
 
 void GradientSync::reduce(size_t ready) {
   while (next_bucket_ < buckets_.size()) {
     const auto [begin, end] = buckets_[next_bucket_];
     if (std::min(end, parameters_->graph().arena_count()) > ready) return;
-    communicator_->all_reduce(parameters_->grads() + begin, end - begin, fork());
-    if (++next_bucket_ == buckets_.size()) join();
+    const Channel& channel = channels_[next_bucket_ % channels_.size()];
+    channel.communicator->all_reduce(parameters_->grads() + begin, end - begin, fork(channel));
+    if (++next_bucket_ == buckets_.size())
+      for (const Channel& used : channels_) join(used);
   }
 }
 
 void GradientSync::average_buffers() {
   if (!averages_buffers()) return;
+  const int replicas = channels_[0].communicator->size();
   backend_->kernels().run(Scale{.data = parameters_->buffers(),
                                 .count = parameters_->graph().buffer_count(),
-                                .factor = 1 / static_cast<float>(communicator_->size())},
+                                .factor = 1 / static_cast<float>(replicas)},
                           nullptr);
 }
 
 void GradientSync::all_reduce(float* data, size_t count) const {
-  communicator_->all_reduce(data, count, fork());
-  join();
+  channels_[0].communicator->all_reduce(data, count, fork(channels_[0]));
+  join(channels_[0]);
 }
 
 void GradientSync::all_gather(float* data, size_t count) const {
-  communicator_->all_gather(data, count, fork());
-  join();
+  channels_[0].communicator->all_gather(data, count, fork(channels_[0]));
+  join(channels_[0]);
 }
 
 }  // namespace bv

@@ -20,9 +20,9 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
                       // Those of an update and its micro-steps, twice.
                       .params_in_flight = 2 * (o.accumulate + 1)}),
       optimizer_(backend, parameters_, o.optimizer, o.decay_all),
-      sync_(communicator_ ? std::make_unique<GradientSync>(backend, *communicator_, parameters_,
-                                                           o.bucket_bytes, o.sync_batchnorm)
-                          : nullptr),
+      sync_(communicator_
+                ? std::make_unique<GradientSync>(backend, *communicator_, parameters_, o.sync)
+                : nullptr),
       stage_(backend, graph, 0, static_cast<int>(graph.nodes().size()), 1, o.recompute),
       plan_{.weights = parameters_.weight_bytes() + parameters_.buffer_bytes(),
             .gradients = parameters_.gradient_bytes(),
@@ -83,9 +83,10 @@ void Trainer::micro_step(const Batch& batch, const MicroStep& step) {
     context.accumulate = !first;
     stage_.forward(context, 0);
     if (!last || !sync_) return stage_.backward(context, 0);
-    timed(profile_, *backend_, "all-reduce", [this] { sync_->start(); });
+    timed(profile_, *backend_, "exposed communication", [this] { sync_->start(); });
     stage_.backward(context, 0, [this](int node) {
-      timed(profile_, *backend_, "all-reduce", [&] { sync_->reduce(graph_->ready_after(node)); });
+      timed(profile_, *backend_, "exposed communication",
+            [&] { sync_->reduce(graph_->ready_after(node)); });
     });
   });
 }

@@ -22,9 +22,8 @@ struct TrainerOptions {
   int local_batch;              // images of a micro-step in this process
   int height, width;            // of stored images
   int accumulate;               // micro-steps of a full update
-  size_t bucket_bytes;          // of gradients, at most, that are reduced at once during backward
+  SyncOptions sync;             // of the replicas
   bool recompute = false;       // of blocks
-  bool sync_batchnorm = false;  // over the batches of all replicas
   uint64_t seed;
 };
 

@@ -18,7 +18,7 @@ TrainerOptions options(OptimizerKind kind, int accumulate) {
           .height = small_size,
           .width = small_size,
           .accumulate = accumulate,
-          .bucket_bytes = 1 << 20};
+          .sync = {.bucket_bytes = 1 << 20}};
 }
 
 struct Rig {

@@ -39,7 +39,7 @@ TrainerOptions options(OptimizerKind kind) {
                    .height = size,
                    .width = size,
                    .accumulate = 2,
-                   .bucket_bytes = 1 << 16,
+                   .sync = {.bucket_bytes = 1 << 16},
                    .seed = 7};
   o.optimizer.momentum = .9f;
   o.optimizer.clip = 1;

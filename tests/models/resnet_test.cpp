@@ -44,9 +44,8 @@ class Rig {
                  .height = size,
                  .width = size,
                  .accumulate = 1,
-                 .bucket_bytes = 1 << 12,
+                 .sync = {.bucket_bytes = 1 << 12, .sync_batchnorm = s.sync},
                  .recompute = s.recompute,
-                 .sync_batchnorm = s.sync,
                  .seed = 0}) {
     trainer.allocate();
     trainer.parameters().initialise(3);

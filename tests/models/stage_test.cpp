@@ -66,7 +66,7 @@ TrainerOptions adamw(int batch, int size) {
           .height = size,
           .width = size,
           .accumulate = 1,
-          .bucket_bytes = 1 << 20};
+          .sync = {.bucket_bytes = 1 << 20}};
 }
 
 TEST(Models, HaveTimmsParameterCounts) {

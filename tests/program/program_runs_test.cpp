@@ -139,7 +139,7 @@ TEST_F(ProgramRuns, TellsWhereTimeWent) {
     for (const char* name :
          {"attention", "optimizer", "waiting for data", "evaluation", "saving", "start"})
       EXPECT_TRUE(names.contains(name)) << name << "\n" << end.output;
-    EXPECT_EQ(names.contains("all-reduce"), processes == "2");
+    EXPECT_EQ(names.contains("exposed communication"), processes == "2");
   }
 }
 

@@ -1,0 +1,70 @@
+"""What bench/versus and bench/scaling share: runs of the launcher, and the machine's name."""
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUSY = 0.5  # load average from which a run is warned of other work
+
+
+def fail(line, code=2):
+    print(f"{pathlib.Path(sys.argv[0]).name}: {line}", file=sys.stderr)
+    sys.exit(code)
+
+
+def warn_if_busy():
+    """Returns the load average."""
+    load = os.getloadavg()[0]
+    if load > BUSY:
+        print(f"other work on this machine (load average {load:.1f}) spoils the figures", file=sys.stderr)
+    return load
+
+
+def run(command, what):
+    environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+    if result.returncode:
+        last = (result.stderr.strip() or result.stdout.strip() or "no output").splitlines()[-1]
+        raise RuntimeError(f"{what} ended with {result.returncode}: {last}")
+    return result.stdout
+
+
+def train(arguments, what):
+    """Runs the launcher in a folder of its own. Returns what it printed and the lines of metrics.jsonl."""
+    if not (ROOT / "build/launcher").exists():
+        fail("build/launcher is missing; run: make")
+    with tempfile.TemporaryDirectory(prefix="barevision-bench-") as folder:
+        out = pathlib.Path(folder) / "run"
+        printed = run([str(ROOT / "launcher"), *arguments, "--out", str(out)], what)
+        return printed, [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def step_rates(lines, steps):
+    """Images/s of each step."""
+    rates = [line["images_per_second"] for line in lines if line["kind"] == "step"]
+    if len(rates) != steps:
+        raise RuntimeError(f"metrics.jsonl has {len(rates)} step lines, expected {steps}")
+    return rates
+
+
+def spread(values):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def cpu_name():
+    with open("/proc/cpuinfo") as file:
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else "unknown CPU"
+
+
+def machine_name(device):
+    cores = len(os.sched_getaffinity(0))
+    if device == "cpu":
+        return f"{cores} cores of {cpu_name()}"
+    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    return run(query, "nvidia-smi").splitlines()[0].strip()
