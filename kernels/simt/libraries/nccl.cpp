@@ -30,7 +30,7 @@ void write_bytes(const Job& job) {
   const char* path = std::getenv("SIMT_NCCL_BYTES");
   if (!path) return;
   std::string lines;
-  for (const auto& [to, bytes] : Job::bytes_sent)
+  for (const auto& [to, bytes] : simt::nccl_bytes_sent())
     lines +=
         std::to_string(job.rank()) + " " + std::to_string(to) + " " + std::to_string(bytes) + "\n";
   const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
@@ -176,7 +176,12 @@ Call collective(const char* name, std::function<Part()> begin) {
 }  // namespace
 
 namespace simt {
-std::map<int, uint64_t> nccl_bytes_sent() { return nccl::Job::bytes_sent; }
+std::map<int, uint64_t> nccl_bytes_sent() {
+  std::map<int, uint64_t> sent;
+  for (int to = 0; to < nccl::max_ranks; ++to)
+    if (nccl::Job::bytes_sent[to] > 0) sent[to] = nccl::Job::bytes_sent[to];
+  return sent;
+}
 }  // namespace simt
 
 inline namespace simt_cuda {

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -66,7 +65,7 @@ class Job {
   [[noreturn]] void end(const std::string& line);
 
   uint64_t operations = 0;                           // of this rank in all communicators
-  static inline std::map<int, uint64_t> bytes_sent;  // by this process, to each rank
+  static inline uint64_t bytes_sent[max_ranks];  // by this process
 
  private:
   struct Memory;
