@@ -110,9 +110,6 @@ class SharedMemoryCommunicator final : public Communicator {
   void all_gather(float* data, size_t count, Stream stream) override {
     submit(stream, [=, this] { gather(data, count); });
   }
-  void reduce_scatter(float* data, size_t count, Stream stream) override {
-    all_reduce(data, count * size_t(size()), stream);
-  }
   void broadcast(void* data, size_t bytes, int root, Stream stream) override {
     if (root < 0 || root >= size())
       throw std::invalid_argument("broadcast: there is no rank " + std::to_string(root));

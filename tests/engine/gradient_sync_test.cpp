@@ -75,7 +75,10 @@ TEST_P(Channels, ChangeNoBit) {
            .host_comm = make_shared_memory_communicator(
                {.rank = rank, .size = 2, .fd = region.fd(), .bucket_bytes = 4096})},
           false);
-      const Graph graph = small_vit(2).graph;
+      const Graph graph =
+          build_vit({.embed_dim = 64, .depth = 2, .heads = 2, .classes = small_classes},
+                    square_input(small_batch, small_size, small_patch), DType::fp32)
+              .graph;
       const auto wanted = trained(*backend, *peers, graph, 1);
       for (unsigned seed = 0; seed < 20; ++seed) {
 #ifdef BAREVISION_SIMT
