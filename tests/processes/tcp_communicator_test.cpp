@@ -135,6 +135,7 @@ TEST(TcpCommunicator, AHostAtWorkHoldsUpNobodysEnd) {
 
 TEST(TcpCommunicator, RankZeroIsMissedToo) {
   Ranks ranks = start_ranks(2, 20, [](Communicator& peers) {
+    peers.barrier();
     if (peers.rank() == 0) kill(getpid(), SIGKILL);
     peers.barrier();
     return 0;
