@@ -353,7 +353,11 @@ $(foreach program,$(examples),$(eval $(program): kernels/simt/examples/$(basenam
 $(BUILD)/bench: $(bench_objects) $(objects) $(gpu_bench_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
-bench: all $(BUILD)/bench
+# All-reduces between processes: bench/collectives.
+$(BUILD)/collectives: $(BUILD)/obj/bench/comm/collectives.o $(objects) $(gpu_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
+bench: all $(BUILD)/bench $(BUILD)/collectives
 	@$(BUILD)/bench --model vit_tiny $(ARGS)
 peers:
 	@bench/make_peers
