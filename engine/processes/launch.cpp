@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -32,6 +33,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds grace_period{2};  // from SIGTERM to SIGKILL once a run has failed
 // A worker that was asked to stop: how long it may be without a heartbeat, and may be saving.
 constexpr std::chrono::seconds max_silence{5}, max_saving{60};
+constexpr std::chrono::seconds max_leaving{10};  // from the first worker's good end
 
 // Stop signals and SIGCHLD are blocked and fetched one by one.
 class HeldSignals {
@@ -174,15 +176,16 @@ class Supervisor {
 
   int run() {
     while (any_left()) {
-      const siginfo_t info = signals_.next(ending_     ? kill_at_
-                                           : stopping_ ? Clock::now() + std::chrono::seconds(1)
-                                                       : Clock::now() + std::chrono::hours(1));
+      const auto look = (stopping_ || leaving_) ? std::chrono::seconds(1) : std::chrono::hours(1);
+      const siginfo_t info = signals_.next(ending_ ? kill_at_ : Clock::now() + look);
       if (info.si_signo == SIGCHLD)
         reap(info.si_pid);
       else if (info.si_signo != 0)
         stop(info.si_signo);
       else if (stopping_ && !ending_)
         look_at_stopping();
+      else if (leaving_ && !ending_)
+        look_at_leaving();
       if (ending_ && Clock::now() >= kill_at_) signal_all(SIGKILL), kill_at_ += grace_period;
     }
     return verdict_;
@@ -216,6 +219,7 @@ class Supervisor {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (WIFEXITED(status) && (code == 0 || is_stop_code(code))) {
       if (code != 0) verdict_ = code;  // the others may still be saving
+      if (!leaving_) leaving_ = Clock::now();
       return;
     }
     // A worker killed by our signal before its handler was installed is not reported.
@@ -235,7 +239,8 @@ class Supervisor {
   void say_end(int worker, int status) const {
     const std::string who = name_of(worker);
     if (WIFSIGNALED(status))
-      print_error_line(who + " was killed by " + name_of_signal(WTERMSIG(status)));
+      print_error_line(who + " was killed by " + name_of_signal(WTERMSIG(status)) +
+                       (WTERMSIG(status) == SIGKILL ? " (out of memory?)" : ""));
     else if (WEXITSTATUS(status) != 2 || !region_.control().error_printed)
       print_error_line(who + " ended with exit code " + std::to_string(WEXITSTATUS(status)));
   }
@@ -279,6 +284,20 @@ class Supervisor {
     }
   }
 
+  // Nobody waits for a worker that is stopped on its last way, but for its end.
+  void look_at_leaving() {
+    if (Clock::now() - *leaving_ < max_leaving) return;
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      if (workers_[i] == 0 || has_heartbeat(region_.rank(rank_of(int(i))))) continue;
+      print_error_line(name_of(int(i)) + " has not ended " + std::to_string(max_leaving.count()) +
+                       " s after the others did, and shows no sign of life; it is killed");
+      verdict_ = 1;
+      ending_ = true;
+      kill_at_ = Clock::now();
+      return;
+    }
+  }
+
   void end_at_once() {
     signal_all(SIGKILL);
     for (pid_t pid : workers_) waitpid(pid, nullptr, 0);
@@ -292,6 +311,7 @@ class Supervisor {
   int verdict_ = 0;
   int stopping_ = 0;  // the signal passed on, and when
   Clock::time_point stopped_at_;
+  std::optional<Clock::time_point> leaving_;  // when the first worker ended well
   bool ending_ = false;
   Clock::time_point kill_at_;
 };

@@ -74,7 +74,8 @@ TEST(Launch, NamesAWorkerThatWasKilled) {
   for (const int step : {0, 1, 40}) {
     Child run = launcher(2, train(20000, 1, step, SIGKILL));
     const Ending ending = end_of(run, 128 + SIGKILL);
-    EXPECT_EQ(count(ending.errors, "rank 1 was killed by SIGKILL\n"), 1u) << ending.errors;
+    EXPECT_EQ(count(ending.errors, "rank 1 was killed by SIGKILL (out of memory?)\n"), 1u)
+        << ending.errors;
     EXPECT_EQ(count(ending.errors, "rank 0"), 0u) << ending.errors;
   }
 }
@@ -171,6 +172,16 @@ TEST(Launch, EndsARunWhoseWorkerDoesntReactToASignal) {
   const Ending ending = end_of(run, 128 + SIGTERM, 9);
   EXPECT_EQ(count(ending.errors, "rank 1 does not react to SIGTERM; the run is ended\n"), 1u)
       << ending.errors;
+}
+
+// Its peers are through with it, so that nobody else would notice.
+TEST(Launch, EndsARunWhoseWorkerIsStoppedOnItsLastWay) {
+  Child launcher([] { return launch_workers(2, "last_way 1"); });
+  const Ending ending = launcher.wait(20);
+  EXPECT_EQ(ending.code, 1);
+  EXPECT_EQ(without_warning(ending.errors),
+            "rank 1 has not ended 10 s after the others did, and shows no sign of life; it is "
+            "killed\n");
 }
 
 TEST(Launch, NoticesAStuckWorker) {

@@ -70,6 +70,14 @@ int train(const Words& words) {
   return 128 + (stop_signal() ? stop_signal() : SIGTERM);
 }
 
+// last_way RANK: that rank is stopped once it has left the run
+int last_way(const Words& words) {
+  World world = own_world();
+  connect_hosts(world, 1 << 16, 20)->barrier();
+  if (world.rank == number(words, 1)) raise(SIGSTOP);
+  return 0;
+}
+
 // fail CODE: every rank finds the same mistake
 int fail(const Words& words) {
   fail_worker(own_world(), "there is no such folder", number(words, 1));
@@ -180,6 +188,7 @@ __attribute__((constructor)) void be_a_worker() {
       {"train", train},
       {"fail", fail},
       {"half", fail_alone},
+      {"last_way", last_way},
       {"sum", sum},
       {"affinity", affinity},
       {"stubborn", stubborn},

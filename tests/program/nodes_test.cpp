@@ -153,7 +153,7 @@ TEST_F(ProgramOnNodes, TheOtherNodesFolderIsNotUsed) {
 // ---- how a run ends -----------------------------------------------------------------------------
 
 const std::string gone = " has died", silent = " has not answered for 3 s (--timeout)\n",
-                  killed = " was killed by SIGKILL\n";
+                  killed = " was killed by SIGKILL (out of memory?)\n";
 
 struct Victim {
   int node, rank;  // rank -1: the launcher

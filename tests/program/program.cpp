@@ -147,7 +147,8 @@ std::vector<double> losses(const std::string& run) {
 
 void ProgramTest::change_model(const std::string& model, const std::string& from,
                                const std::string& to) {
-  models_ = std::getenv("BAREVISION_MODELS");
+  const char* const set = std::getenv("BAREVISION_MODELS");
+  models_ = set ? set : "models";
   const std::string file = "/" + model + ".json";
   write_text(in("models") + file, replaced(contents(models_ + file), from, to));
   setenv("BAREVISION_MODELS", in("models").c_str(), 1);

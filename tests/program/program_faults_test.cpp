@@ -40,7 +40,7 @@ TEST_F(ProgramFaults, AWorkerThatIsKilled) {
     kill(victim, SIGKILL);
     const Finished end = run.wait();
     EXPECT_EQ(end.code, 128 + SIGKILL);
-    EXPECT_EQ(end.errors, "rank 1 was killed by SIGKILL\n");
+    EXPECT_EQ(end.errors, "rank 1 was killed by SIGKILL (out of memory?)\n");
     EXPECT_LT(end.seconds, 5);
     EXPECT_FALSE(run.anyone_left());
     EXPECT_TRUE(moment.empty() || expect_checkpoint("run") >= 2);

@@ -134,7 +134,7 @@ TEST_F(ProgramOnSimt, ARankThatDiesOrHangsInACollective) {
     const Finished end = run.wait();
     EXPECT_EQ(end.code, fault == "die" ? 128 + SIGKILL : 1);
     if (fault == "die")
-      EXPECT_EQ(end.errors, "rank 1 was killed by SIGKILL\n");
+      EXPECT_EQ(end.errors, "rank 1 was killed by SIGKILL (out of memory?)\n");
     else
       EXPECT_TRUE(has(end.errors, "answered for 2 s (--timeout)"));
     EXPECT_FALSE(run.anyone_left());
