@@ -7,6 +7,7 @@
 #include "engine/base/text.h"
 #include "engine/options/config.h"
 #include "engine/training/plan.h"
+#include "engine/training/schedule.h"
 #include "models/resnet.h"
 #include "models/vit.h"
 
@@ -203,6 +204,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   s.notes = device.notes;
   s.model = load_model_config(given.model);
   Options& o = s.options = all_options(line, given, s.model);
+  check_schedule(o);
   o.device = name_of(device.kind);
   o.nproc = world;
   const DType dtype = resolve_precision(o, backend, device.kind, s.notes);

@@ -51,8 +51,12 @@ struct Options {
   double eps = 1e-8;
   double weight_decay = 0.05;
   std::string decay = "weights";     // weights all
-  std::string schedule = "cosine";   // constant cosine
+  std::string schedule = "cosine";   // constant cosine step multistep poly
   std::string schedule_by = "step";  // step epoch
+  double min_lr = 0;
+  std::optional<double> period_epochs, decay_epochs, decay_rate;
+  std::vector<int> decay_milestones;  // epochs
+  std::string lr_after;               // "600:1e-6", or empty
   double warmup_epochs = 0;
   int64_t warmup_steps = 0;
   double clip_grad = 0;   // 0: no limit

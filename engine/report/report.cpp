@@ -8,6 +8,7 @@
 
 #include "engine/base/text.h"
 #include "engine/training/plan.h"
+#include "engine/training/schedule.h"
 
 namespace bv {
 
@@ -22,7 +23,7 @@ std::string recipe(const Options& o) {
           ? number(o.warmup_epochs) + (o.warmup_epochs == 1 ? " epoch" : " epochs")
           : "";
   std::string text =
-      o.optimizer + ", lr " + number(o.lr) + ", " + o.schedule +
+      o.optimizer + ", lr " + number(o.lr) + ", " + schedule_text(o) +
       (warmup.empty() ? "" : " after " + warmup + " of warm-up") + ", weight decay " +
       number(o.weight_decay) + "; batch " + std::to_string(*o.batch) +
       (o.accumulate > 1 ? " x " + std::to_string(o.accumulate) : "") + ", " + number(o.epochs) +
