@@ -186,6 +186,8 @@ Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local
                     .layer_norm_eps = static_cast<float>(m.layer_norm_eps),
                     .classes = static_cast<int>(classes),
                     .drop_rate = static_cast<float>(o.drop_rate),
+                    .pos_drop_rate = static_cast<float>(o.pos_drop_rate),
+                    .proj_drop_rate = static_cast<float>(o.proj_drop_rate),
                     .attn_drop_rate = static_cast<float>(o.attn_drop_rate),
                     .drop_path_rate = static_cast<float>(o.drop_path_rate),
                     .label_smoothing = static_cast<float>(o.label_smoothing)},

@@ -64,7 +64,8 @@ struct Options {
   double loss_scale_init = 65536;
   int loss_scale_growth_interval = 2000;
   double label_smoothing = 0;
-  double drop_rate = 0, attn_drop_rate = 0, drop_path_rate = 0;
+  double drop_rate = 0, pos_drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0;
+  double drop_path_rate = 0;
   bool sync_bn = false, zero_init_last = false;
   uint64_t seed = 0;
   // files

@@ -100,7 +100,8 @@ std::vector<Layout::Recompute> find_recomputes(const Graph& graph,
     const auto makes_own = [&](int node) {  // something that stays within the block
       for (const Tensor t : plans[static_cast<size_t>(node)].forward.tensors) {
         const Life& span = spans[static_cast<size_t>(graph.info(t).storage)];
-        if (span.first == node && span.last < after) return true;
+        const int made_by = graph.nodes()[static_cast<size_t>(node)].in_place ? cuts[i] : node;
+        if (span.first >= made_by && span.last < after) return true;
       }
       return false;
     };

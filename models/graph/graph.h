@@ -58,6 +58,7 @@ struct Node {
   std::string name;  // "blocks.0.attn.qkv"
   const char* type;  // "linear"
   std::function<void(const Context&)> forward, backward = [](const Context&) {};
+  bool in_place = false;  // forward overwrites what another node has written
 };
 
 class Graph {

@@ -64,7 +64,11 @@ TEST(Trainer, OverfitsOneBatch) {
 }
 
 TEST(Trainer, RecomputedBlocksGiveTheSameBits) {
-  const VitConfig rates{.drop_rate = .1f, .attn_drop_rate = .2f, .drop_path_rate = .3f};
+  const VitConfig rates{.drop_rate = .1f,
+                        .pos_drop_rate = .1f,
+                        .proj_drop_rate = .2f,
+                        .attn_drop_rate = .2f,
+                        .drop_path_rate = .3f};
   TrainerOptions o = options(OptimizerKind::adamw, 2);
   Rig kept(o, rates, 4);
   o.recompute = true;
@@ -125,7 +129,11 @@ TEST(Trainer, NotFiniteGradientChangesNothing) {
 }
 
 TEST(Trainer, EvaluationDropsNothingAndCountsEachImageOnce) {
-  const VitConfig rates{.drop_rate = .5f, .attn_drop_rate = .5f, .drop_path_rate = .5f};
+  const VitConfig rates{.drop_rate = .5f,
+                        .pos_drop_rate = .5f,
+                        .proj_drop_rate = .5f,
+                        .attn_drop_rate = .5f,
+                        .drop_path_rate = .5f};
   Rig with(options(OptimizerKind::sgd, 1), rates), without(options(OptimizerKind::sgd, 1));
   EvaluationSums sums[2];
   for (Rig* rig : {&with, &without}) {
