@@ -67,6 +67,7 @@ TrainerOptions trainer_options(const Options& o, DType dtype) {
                                                         : OptimizerKind::adamw,
                         .nesterov = o.nesterov},
           .decay_all = o.decay == "all",
+          .layer_decay = o.layer_decay,
           .local_batch = *o.local_batch,
           .height = *o.image_size,
           .width = *o.image_size,

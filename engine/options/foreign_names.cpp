@@ -60,7 +60,7 @@ constexpr Foreign foreign[] = {
      "--interpolation ",
      ""},
     {" --model-ema --model-ema-decay --use-ema ", ""},
-    {" --layer-decay --freeze --bce-loss --jsd-loss ", ""},
+    {" --freeze --bce-loss --jsd-loss ", ""},
     {" --torchcompile --compile --torchscript --channels-last --pin-mem --fast-norm --fuser ",
      "nothing: it is always as fast as it can be"},
     {" --dist-url --dist-backend --local-rank --local_rank --rank ",

@@ -11,6 +11,7 @@ using O = Options;
 constexpr Range between(double min, double max) { return {.min = min, .max = max}; }
 constexpr Range any, count = between(1, 1e9), not_negative = {.min = 0};
 constexpr Range fraction = {.min = 0, .max = 1, .max_open = true};
+constexpr Range share = {.min = 0, .max = 1, .min_open = true};
 constexpr Range inner_fraction = {.min = 0, .max = 1, .min_open = true, .max_open = true};
 constexpr Range positive = {.min = 0, .min_open = true};
 constexpr Range some = {.min = 0, .max = max_epochs, .min_open = true};
@@ -115,6 +116,10 @@ constexpr OptionRow optimizer_rows[] = {
      between(0, 1e6)},
     {"warmup_steps", "N", &O::warmup_steps, "the same in updates, instead of --warmup-epochs",
      between(0, 1e15)},
+    {"layer_decay", "X", &O::layer_decay,
+     "for fine-tuning: the rate of each layer below the head, block by block, is that of the layer "
+     "above times this",
+     share},
     {"clip_grad", "X", &O::clip_grad,
      "maximum gradient norm (L2, over all parameters); 0: no limit", not_negative},
     {"loss_scale", "X", &O::loss_scale, "fixed loss scale in fp16; 0: dynamic", not_negative},

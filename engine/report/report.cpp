@@ -30,6 +30,7 @@ std::string recipe(const Options& o) {
       (o.epochs == 1 ? " epoch" : " epochs") + ", augment " + o.augment;
   if (o.label_smoothing > 0) text += ", label smoothing " + number(o.label_smoothing);
   if (o.clip_grad > 0) text += ", clip " + number(o.clip_grad);
+  if (o.layer_decay != 1) text += ", layer decay " + number(o.layer_decay);
   return text;
 }
 

@@ -182,4 +182,17 @@ std::vector<uint8_t> decay_flags(const Graph& graph, bool all) {
   return flags;
 }
 
+std::vector<float> layer_scales(const Graph& graph, double decay) {
+  constexpr size_t chunk = OptimizerUpdate::decay_chunk;
+  std::vector<float> scales(graph.arena_count() / chunk, 1);
+  for (size_t i = 0; i < graph.parameters().size(); ++i) {
+    const Parameter p{static_cast<int>(i)};
+    const size_t begin = graph.info(p).offset / chunk,
+                 count = (graph.info(p).count() + chunk - 1) / chunk;
+    std::fill_n(scales.begin() + static_cast<ptrdiff_t>(begin), count,
+                static_cast<float>(std::pow(decay, graph.layers() - 1 - graph.layer_of(p))));
+  }
+  return scales;
+}
+
 }  // namespace bv

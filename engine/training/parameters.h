@@ -63,5 +63,7 @@ class Parameters {
 
 // The flags of OptimizerUpdate::decay. all: every parameter decays.
 std::vector<uint8_t> decay_flags(const Graph&, bool all);
+// OptimizerUpdate::lr_scale: decay^(layers below the head), as timm's layer decay.
+std::vector<float> layer_scales(const Graph&, double decay);
 
 }  // namespace bv

@@ -19,7 +19,7 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
                       .width = o.width,
                       // Those of an update and its micro-steps, twice.
                       .params_in_flight = 2 * (o.accumulate + 1)}),
-      optimizer_(backend, parameters_, o.optimizer, o.decay_all),
+      optimizer_(backend, parameters_, o.optimizer, o.decay_all, o.layer_decay),
       sync_(communicator_ ? std::make_unique<GradientSync>(backend, *communicator_, parameters_,
                                                            o.bucket_bytes, o.sync_batchnorm)
                           : nullptr),

@@ -19,6 +19,7 @@ namespace bv {
 struct TrainerOptions {
   OptimizerUpdate optimizer;    // its kind and numbers, no memory
   bool decay_all = false;       // not weights alone
+  double layer_decay = 1;       // of the learning rate, from layer to layer below the head
   int local_batch;              // images of a micro-step in this process
   int height, width;            // of stored images
   int accumulate;               // micro-steps of a full update
