@@ -60,6 +60,7 @@ TrainerOptions trainer_options(const Options& o, DType dtype) {
                         .eps = static_cast<float>(o.eps),
                         .weight_decay = static_cast<float>(o.weight_decay),
                         .clip = static_cast<float>(o.clip_grad),
+                        .ema_rate = o.ema > 0 ? static_cast<float>(1 - o.ema) : 0,
                         .scaling = {.growth_interval =
                                         dynamic_scale ? o.loss_scale_growth_interval : 0},
                         .kind = o.optimizer == "sgd"    ? OptimizerKind::sgd

@@ -59,7 +59,7 @@ constexpr Foreign foreign[] = {
     {" --reprob --remode --random-erase --hflip --vflip --scale --ratio --crop-pct "
      "--interpolation ",
      ""},
-    {" --model-ema --model-ema-decay --use-ema ", ""},
+    {" --model-ema --model-ema-decay --use-ema ", "--ema 0.9998, the average's decay"},
     {" --freeze --bce-loss --jsd-loss ", ""},
     {" --torchcompile --compile --torchscript --channels-last --pin-mem --fast-norm --fuser ",
      "nothing: it is always as fast as it can be"},

@@ -120,6 +120,11 @@ constexpr OptionRow optimizer_rows[] = {
      "for fine-tuning: the rate of each layer below the head, block by block, is that of the layer "
      "above times this",
      share},
+    {"ema", "X", &O::ema,
+     "keep a moving average of the weights with this decay (less in the first updates: t/(t+9)): "
+     "evaluated as ema_loss and ema_top1, it chooses best/ and is saved as ema.safetensors; 0: "
+     "none",
+     fraction},
     {"clip_grad", "X", &O::clip_grad,
      "maximum gradient norm (L2, over all parameters); 0: no limit", not_negative},
     {"loss_scale", "X", &O::loss_scale, "fixed loss scale in fp16; 0: dynamic", not_negative},

@@ -60,6 +60,7 @@ struct Options {
   double warmup_epochs = 0;
   int64_t warmup_steps = 0;
   double layer_decay = 1;
+  double ema = 0;         // 0: none
   double clip_grad = 0;   // 0: no limit
   double loss_scale = 0;  // in fp16; 0: dynamic
   double loss_scale_init = 65536;

@@ -35,6 +35,7 @@ void Optimizer::allocate() {
   if (update_.dtype != DType::fp32) update_.compute_weights = parameters_->compute_weights();
   update_.m = parameters_->m();
   update_.v = parameters_->v();
+  update_.ema = parameters_->ema();
   update_.state = device_state();
   update_.grad = parameters_->grads();
   update_.decay = reinterpret_cast<const uint8_t*>(decay);

@@ -249,6 +249,7 @@ void print_plan(std::ostream& out, const Graph& graph, const Layout& layout,
   row("weights", plan.weights);
   row("gradients", plan.gradients);
   row("optimizer state", plan.optimizer);
+  if (plan.ema) row("moving average of weights", plan.ema);
   if (plan.compute_weights) row("16-bit copy of weights", plan.compute_weights);
   row("saved activations", plan.activations);
   row("scratch", plan.scratch);
