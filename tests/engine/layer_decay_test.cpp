@@ -12,7 +12,7 @@ namespace bv::test {
 namespace {
 
 TEST(LayerDecay, ScalesAreTimmsByName) {
-  const auto file = nlohmann::json::parse(contents("tests/golden/layer_decay.json"));
+  const auto file = nlohmann::json::parse(contents("tests/golden/training/layer_decay.json"));
   for (const char* model : {"vit_tiny", "resnet34", "resnet50"}) {
     const ModelConfig config = load_model_config(model);
     Options o;

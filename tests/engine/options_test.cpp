@@ -107,6 +107,8 @@ TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
   expect_error({"vit_tiny", "--decay-milestones", "3,x"}, "3,x: must be whole numbers");
   expect_error({"vit_tiny", "--decay-milestones", "0,3"}, "at least 1 and at most 1000000");
   expect_error({"vit_tiny", "--lr-after", "600"}, "like 600:1e-6");
+  expect_error({"vit_tiny", "--layer-decay", "0"}, "more than 0 and at most 1");
+  expect_error({"vit_tiny", "--ema", "1"}, "at least 0 and less than 1");
   expect_error({"vit_tiny", "--out", ""}, "--out needs a value");
   expect_error({"-n", "vit_tiny"}, "-n vit_tiny: is not a number");
   expect_error({"vit_tiny", "--lr", "a\nb"}, "--lr a?b: is not a number");

@@ -23,7 +23,7 @@ Options options(const std::string& json, Source source = Source::command_line) {
 }
 
 TEST(Schedule, IsPyTorchsAndTimmsOverAThousandEpochs) {
-  const auto cases = nlohmann::json::parse(contents("tests/golden/schedule.json"));
+  const auto cases = nlohmann::json::parse(contents("tests/golden/training/schedule.json"));
   ASSERT_EQ(cases.size(), 14u);
   for (const auto& c : cases) {
     const bool by_update = c.contains("updates");

@@ -1,5 +1,5 @@
 // The moving average of the weights over 50 updates against timm's ModelEmaV3, computed there in
-// float64 (tests/golden/make_ema.py).
+// float64 (tests/golden/training/make_ema.py).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace bv::test::golden {
 namespace {
 
 TEST(GoldenEma, FiftyUpdatesAreTimms) {
-  const auto file = nlohmann::json::parse(contents("tests/golden/ema.json"));
+  const auto file = nlohmann::json::parse(contents("tests/golden/training/ema.json"));
   const auto backend = make_cpu_backend(2, false);
   for (const auto& c : file.at("cases"))
     for (const auto& tensor : file.at("tensors")) {

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Writes layer_decay.json: the scale of the learning rate that timm's param_groups_layer_decay gives each
-parameter, as names by scale (make peers; then build/peers/bin/python tests/golden/make_layer_decay.py).
+parameter, as names by scale (make peers; then build/peers/bin/python tests/golden/training/make_layer_decay.py).
 """
 
+import pathlib
 import sys
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 import make_golden
 import timm
 from timm.optim import param_groups_layer_decay
@@ -28,4 +30,4 @@ if __name__ == "__main__":
         content[ours] = {
             f"{scale:.9g}": sorted(n for n, s in scales.items() if s == scale) for scale in sorted(set(scales.values()))
         }
-    make_golden.write("layer_decay", content)
+    make_golden.write("training/layer_decay", content)

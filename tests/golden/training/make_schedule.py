@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes schedule.json: the learning rates of PyTorch's and timm's schedulers over 1,000 epochs, stepped epoch
-by epoch as their training loops do (make peers; then build/peers/bin/python tests/golden/make_schedule.py).
+by epoch as their training loops do (make peers; then build/peers/bin/python tests/golden/training/make_schedule.py).
 
 A case: `options` by our names, `scheduler` it is the rate of, `lr` as [epoch, rate] of sampled epochs: the first,
 the last, some between, and those around each jump. `updates` instead: of a scheduler that counts updates,

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Writes ema.json: timm's ModelEmaV3 over 50 updates of the tensors of make_golden.py's optimizers, in float64
-(make peers; then build/peers/bin/python tests/golden/make_ema.py).
+(make peers; then build/peers/bin/python tests/golden/training/make_ema.py).
 
 Update s takes 0.1 * signed(NAME/gradientS) from each tensor. timm's warm-up with gamma 9 and power 1 is a decay of
 t / (t + 9); its update number is one higher than ours, since with its first it copies the weights. Buffers are
 copied (exclude_buffers).
 """
 
+import pathlib
 import sys
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 import formula
 import make_golden
 import torch
@@ -46,4 +48,4 @@ def make(decay):
 if __name__ == "__main__":
     tensors = [{"name": n, "shape": s} for n, s in make_golden.TENSORS]
     # Of 0.8 the warm-up ends with update 36, of 0.9998 not at all.
-    make_golden.write("ema", {"lr": RATE, "tensors": tensors, "cases": [make(0.8), make(0.9998)]})
+    make_golden.write("training/ema", {"lr": RATE, "tensors": tensors, "cases": [make(0.8), make(0.9998)]})
