@@ -70,8 +70,12 @@ std::vector<RecordedOperation> record_step(const Graph& graph, const TrainerOpti
   trainer.micro_step(batch, {.epoch = 0, .first = true, .last = true, .stop = false});
   trainer.start_update(0, options.local_batch);
   backend.kernels().counting = false;
-  trainer.begin_evaluation();
-  trainer.evaluate(batch);
+  for (const bool averaged : {false, true}) {
+    if (averaged && options.optimizer.ema_rate == 0) continue;
+    trainer.begin_evaluation(averaged);
+    trainer.evaluate(batch);
+    trainer.end_evaluation();
+  }
   return backend.kernels().operations;
 }
 

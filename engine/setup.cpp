@@ -7,6 +7,7 @@
 #include "engine/base/text.h"
 #include "engine/options/config.h"
 #include "engine/training/plan.h"
+#include "engine/training/schedule.h"
 #include "models/resnet.h"
 #include "models/vit.h"
 
@@ -59,6 +60,7 @@ TrainerOptions trainer_options(const Options& o, DType dtype) {
                         .eps = static_cast<float>(o.eps),
                         .weight_decay = static_cast<float>(o.weight_decay),
                         .clip = static_cast<float>(o.clip_grad),
+                        .ema_rate = o.ema > 0 ? static_cast<float>(1 - o.ema) : 0,
                         .scaling = {.growth_interval =
                                         dynamic_scale ? o.loss_scale_growth_interval : 0},
                         .kind = o.optimizer == "sgd"    ? OptimizerKind::sgd
@@ -66,6 +68,7 @@ TrainerOptions trainer_options(const Options& o, DType dtype) {
                                                         : OptimizerKind::adamw,
                         .nesterov = o.nesterov},
           .decay_all = o.decay == "all",
+          .layer_decay = o.layer_decay,
           .local_batch = *o.local_batch,
           .height = *o.image_size,
           .width = *o.image_size,
@@ -186,6 +189,8 @@ Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local
                     .layer_norm_eps = static_cast<float>(m.layer_norm_eps),
                     .classes = static_cast<int>(classes),
                     .drop_rate = static_cast<float>(o.drop_rate),
+                    .pos_drop_rate = static_cast<float>(o.pos_drop_rate),
+                    .proj_drop_rate = static_cast<float>(o.proj_drop_rate),
                     .attn_drop_rate = static_cast<float>(o.attn_drop_rate),
                     .drop_path_rate = static_cast<float>(o.drop_path_rate),
                     .label_smoothing = static_cast<float>(o.label_smoothing)},
@@ -204,6 +209,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   s.notes = device.notes;
   s.model = load_model_config(given.model);
   Options& o = s.options = all_options(line, given, s.model);
+  check_schedule(o);
   o.device = name_of(device.kind);
   o.nproc = world;
   // On GPUs PyTorch DDP's size; on the cpu what it measures best with.

@@ -576,13 +576,17 @@ enum class OptimizerKind : uint8_t { sgd, adam, adamw };
 // element, with
 //   g = grad / (loss_scale * divisor) * min(1, clip / (grad_norm + 1e-6))   (clip 0: without min)
 //   wd = weight_decay where decay[element / decay_chunk], else 0
+//   lr = params->lr, times lr_scale[element / decay_chunk] where that is given
 //   sgd:    g += wd w;  m = t == 1 ? g : momentum m + g;  w -= lr (nesterov ? g + momentum m : m)
 //           (momentum 0: w -= lr g)
 //   adam:   g += wd w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
 //           w -= lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 //   adamw:  w -= lr wd w, then as adam without its wd
-// t = state->count + 1, which is written back. Where state->found_inf, weights, moments and
-// count stay as they are. Then the state of the loss scale moves on:
+// and of the weights that come of it an exponential moving average whose decay is at most
+// 1 - ema_rate, and t / (t + 9) at first:
+//   ema += max(ema_rate, 9 / (t + 9)) (w - ema)
+// t = state->count + 1, which is written back. Where state->found_inf, weights, moments, average
+// and count stay as they are. Then the state of the loss scale moves on:
 //   found_inf:  skipped += 1;  with a growth_interval: good_steps = 0,
 //               loss_scale = max(smallest, loss_scale * backoff)
 //   else:       skipped = 0;   with a growth_interval: good_steps += 1, and where that reaches it
@@ -592,20 +596,33 @@ struct OptimizerUpdate {
 
   float* weight;          // [count]  master weights, updated
   void* compute_weights;  // [count] dtype: the weights that kernels read  =; null in fp32
-  float* m;  // [count]  momentum or first moment, updated; null for sgd without momentum
-  float* v;  // [count]  second moment, updated; null for sgd
+  float* m;    // [count]  momentum or first moment, updated; null for sgd without momentum
+  float* v;    // [count]  second moment, updated; null for sgd
+  float* ema;  // [count]  moving average of weight, updated; or null
   UpdateState* state;
   const float* grad;         // [count]
   const uint8_t* decay;      // [ceil(count / decay_chunk)]
+  const float* lr_scale;     // [ceil(count / decay_chunk)], or null: 1
   const StepParams* params;  // lr, divisor
   size_t count;
   float momentum;
   double beta1, beta2;            // Adam uses 1 - beta, which a float beta would spoil
   float eps, weight_decay, clip;  // clip 0: none
+  float ema_rate;                 // 1 - decay, which the host takes in double
   LossScaling scaling;
   OptimizerKind kind;
   bool nesterov;
   DType dtype;  // of compute_weights
+
+  void describe(Arguments&) const;
+};
+
+// What kernels compute with instead of the master weights, for a while: others, each rounded once.
+struct RoundWeights {
+  void* out;         // [count] dtype  =
+  const float* inp;  // [count]
+  size_t count;
+  DType dtype;
 
   void describe(Arguments&) const;
 };
@@ -677,6 +694,6 @@ using Kernels =
                 BatchNormForward, BatchNormEvaluate, BatchNormBackwardSums, BatchNormBackward,
                 MaxPoolForward, MaxPoolBackward, AveragePoolForward, AveragePoolBackward, Dropout,
                 CrossEntropyForward, CrossEntropyBackward, Metrics, GradientTail, GradientNorm,
-                OptimizerUpdate, Scale>;
+                OptimizerUpdate, RoundWeights, Scale>;
 
 }  // namespace bv

@@ -4,8 +4,9 @@
 // The norm adds squares in double, where no finite gradient's square overflows: the sum is finite
 // exactly if all gradients are. Its partial sums are those of fixed blocks, added in order, so the
 // number of threads doesn't change the result. An update takes runs of chunks that all decay or all
-// don't.
-// Norm: 4 bytes an element; Adam: 28; Scale: 8. Memory is the limit.
+// don't, at one rate; the moving average follows run by run, while the weights are in the cache.
+// Norm: 4 bytes an element; Adam: 28, and 8 for the average; Scale, RoundWeights: 8. Memory is the
+// limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/simd.h"
 
@@ -42,7 +43,8 @@ struct Step {
   float factor;      // of the gradient
   float lr;          // Adam: / (1 - beta1^t)
   float root_scale;  // 1 / sqrt(1 - beta2^t)
-  float decay;       // AdamW: 1 - lr wd, where weights decay
+  float decay;       // AdamW: 1 - lr wd, where weights decay (at_rate)
+  float ema_rate;    // share of the new weights in their average
   float beta1, beta2, one_minus_beta1, one_minus_beta2;
   bool first;
 };
@@ -55,15 +57,22 @@ Step make_step(const OptimizerUpdate& op) {
     factor *= clip < 1 ? clip : 1;
   }
   Step step{.factor = static_cast<float>(factor), .lr = op.params->lr, .first = t == 1};
+  const float first_rate = 9.0f / static_cast<float>(t + 9);
+  step.ema_rate = op.ema_rate > first_rate ? op.ema_rate : first_rate;
   if (op.kind == OptimizerKind::sgd) return step;
-  const double beta1 = op.beta1, beta2 = op.beta2, lr = op.params->lr;
-  step.lr = static_cast<float>(lr / (1 - __builtin_pow(beta1, t)));
+  const double beta1 = op.beta1, beta2 = op.beta2;
+  step.lr = static_cast<float>(op.params->lr / (1 - __builtin_pow(beta1, t)));
   step.root_scale = static_cast<float>(1 / __builtin_sqrt(1 - __builtin_pow(beta2, t)));
-  step.decay = static_cast<float>(1 - lr * op.weight_decay);
   step.beta1 = static_cast<float>(beta1);
   step.beta2 = static_cast<float>(beta2);
   step.one_minus_beta1 = static_cast<float>(1 - beta1);
   step.one_minus_beta2 = static_cast<float>(1 - beta2);
+  return step;
+}
+
+Step at_rate(Step step, const OptimizerUpdate& op, float lr_scale) {
+  step.lr *= lr_scale;
+  step.decay = static_cast<float>(1 - double(op.params->lr) * lr_scale * op.weight_decay);
   return step;
 }
 
@@ -102,6 +111,16 @@ void adam(const OptimizerUpdate& op, const Step& step, size_t begin, int n, bool
   });
 }
 
+void average(const OptimizerUpdate& op, const Step& step, size_t begin, int n) {
+  const float* weight = op.weight + begin;
+  float* mean = op.ema + begin;
+  const vf rate = set(step.ema_rate);
+  for_each(n, [&](int i, auto lanes) {
+    const vf old = lanes.load(mean + i);
+    lanes.store(mean + i, fma(rate, lanes.load(weight + i) - old, old));
+  });
+}
+
 // After an update, done or skipped.
 void update_state(UpdateState& state, const LossScaling& scaling) {
   const bool dynamic = scaling.growth_interval > 0;
@@ -125,15 +144,20 @@ void update_state(UpdateState& state, const LossScaling& scaling) {
 void update_all(const OptimizerUpdate& op) {
   const Step step = make_step(op);
   const size_t chunks = (op.count + chunk - 1) / chunk;
+  const auto alike = [&op](size_t a, size_t b) {
+    return !op.decay[a] == !op.decay[b] && (!op.lr_scale || op.lr_scale[a] == op.lr_scale[b]);
+  };
   constexpr size_t block = 256;  // chunks per thread and turn
 #pragma omp parallel for schedule(static)
   for (size_t first = 0; first < chunks; first += block) {
     const size_t last = first + block < chunks ? first + block : chunks;
     for (size_t begin = first, end; begin < last; begin = end) {
-      for (end = begin + 1; end < last && !op.decay[end] == !op.decay[begin];) ++end;
+      for (end = begin + 1; end < last && alike(end, begin);) ++end;
       const size_t at = begin * chunk, stop = end * chunk < op.count ? end * chunk : op.count;
       const auto update = op.kind == OptimizerKind::sgd ? sgd : adam;
-      update(op, step, at, static_cast<int>(stop - at), op.decay[begin]);
+      const int n = static_cast<int>(stop - at);
+      update(op, at_rate(step, op, op.lr_scale ? op.lr_scale[begin] : 1), at, n, op.decay[begin]);
+      if (op.ema) average(op, step, at, n);
     }
   }
 }
@@ -166,6 +190,20 @@ template <>
 void CpuKernels::run(const OptimizerUpdate& op) {
   if (!op.state->found_inf) update_all(op);
   update_state(*op.state, op.scaling);
+}
+
+// fp32 is the cpu's only dtype.
+template <>
+void CpuKernels::run(const RoundWeights& op) {
+  float* out = static_cast<float*>(op.out);
+  constexpr size_t block = 16384;
+#pragma omp parallel for schedule(static)
+  for (size_t begin = 0; begin < op.count; begin += block) {
+    const size_t rest = op.count - begin;
+    for_each(static_cast<int>(rest < block ? rest : block), [&](int i, auto lanes) {
+      lanes.store(out + begin + i, lanes.load(op.inp + begin + i));
+    });
+  }
 }
 
 template <>

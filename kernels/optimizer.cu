@@ -1,6 +1,7 @@
 // The update of all parameters in two passes over the flat arenas; mathematics: kernels.h.
 //   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / (scale * divisor)
-//   update  unscale, clip, SGD or Adam or AdamW: master weights and 16-bit compute_weights; then the
+//   update  unscale, clip, SGD or Adam or AdamW: master weights, 16-bit compute_weights, moving
+//           average of the weights, which are in registers then; then the
 //           state of the loss scale, by one thread in its own launch, since every block of the update
 //           reads it
 //
@@ -14,7 +15,8 @@
 // need doubles. Kinds of optimizer are uniform branches, not template parameters. A skipped update
 // returns after reading found_inf: only the state is written.
 //
-// Memory is the limit: norm 4 bytes an element, AdamW 30 with compute_weights. Registers and blocks
+// Memory is the limit: norm 4 bytes an element, AdamW 30 with compute_weights, and 8 for the average
+// (a kernel of its own would take 12); RoundWeights 6. Registers and blocks
 // per SM: tests/kernels/resources.txt.
 #include <math.h>
 
@@ -107,12 +109,12 @@ struct Step {
   bool first;
 };
 
-__device__ Step make_step(const OptimizerUpdate& op, const Betas& betas) {
+__device__ Step make_step(const OptimizerUpdate& op, const Betas& betas, float lr_scale) {
   const int t = op.state->count + 1;
   Step step{};
   step.factor = 1 / (op.state->loss_scale * op.params->divisor);
   if (op.clip > 0) step.factor *= fminf(1, op.clip / (op.state->grad_norm + 1e-6f));
-  step.lr = op.params->lr;
+  step.lr = op.params->lr * lr_scale;
   step.first = t == 1;
   if (op.kind == OptimizerKind::sgd) return step;
   step.decay = fmaf(-step.lr, op.weight_decay, 1);
@@ -151,8 +153,9 @@ __global__ void __launch_bounds__(threads) optimizer_update(OptimizerUpdate op, 
   Pack<float> w = load_4(op.weight, at, op.count), m{}, v{};
   if (op.m) m = load_4(op.m, at, op.count);
   if (op.v) v = load_4(op.v, at, op.count);
-  const bool decays = op.decay[at / OptimizerUpdate::decay_chunk];
-  const Step step = make_step(op, betas);
+  const size_t chunk = at / OptimizerUpdate::decay_chunk;
+  const bool decays = op.decay[chunk];
+  const Step step = make_step(op, betas, op.lr_scale ? op.lr_scale[chunk] : 1);
   if (op.kind == OptimizerKind::sgd) {
     for (int i = 0; i < width; ++i)
       w.at[i] = sgd(op, step, decays, w.at[i], grad.at[i], op.m ? &m.at[i] : nullptr);
@@ -165,6 +168,11 @@ __global__ void __launch_bounds__(threads) optimizer_update(OptimizerUpdate op, 
     store_4(static_cast<T*>(op.compute_weights), w, at, op.count);
   if (op.m) store_4(op.m, m, at, op.count);
   if (op.v) store_4(op.v, v, at, op.count);
+  if (!op.ema) return;
+  const float rate = fmaxf(op.ema_rate, 9 / float(op.state->count + 10));
+  Pack<float> mean = load_4(op.ema, at, op.count);
+  for (int i = 0; i < width; ++i) mean.at[i] = fmaf(rate, w.at[i] - mean.at[i], mean.at[i]);
+  store_4(op.ema, mean, at, op.count);
 }
 
 __global__ void update_state(UpdateState* state, LossScaling scaling) {
@@ -185,6 +193,13 @@ __global__ void update_state(UpdateState* state, LossScaling scaling) {
     }
   }
   *state = s;
+}
+
+// ---- rounded weights ----------------------------------------------------------------------------
+template <class T>
+__global__ void __launch_bounds__(threads) round_weights(RoundWeights op) {
+  const size_t at = (size_t(blockIdx.x) * threads + threadIdx.x) * width;
+  if (at < op.count) store_4(static_cast<T*>(op.out), load_4(op.inp, at, op.count), at, op.count);
 }
 
 // ---- scale --------------------------------------------------------------------------------------
@@ -227,6 +242,13 @@ void CudaKernels::run(const OptimizerUpdate& op, cudaStream_t stream) {
     launch<optimizer_update<T>>(blocks_of(op.count), threads, 0, stream, op, betas);
   });
   launch<update_state>(1, 1, 0, stream, op.state, op.scaling);
+}
+
+template <>
+void CudaKernels::run(const RoundWeights& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch<round_weights<T>>(blocks_of(op.count), threads, 0, stream, op);
+  });
 }
 
 template <>

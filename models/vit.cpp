@@ -20,7 +20,7 @@ Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
                                   .init = conv_init,
                                   .input_grad = false,
                                   .weight_shape = {C, 3, input.patch, input.patch}});
-  Tensor x = embed_tokens(g, embedded);
+  Tensor x = dropout(g, "pos_drop", embed_tokens(g, embedded), c.pos_drop_rate, false);
   Tensor branch;  // what the next layer norm adds to x
 
   for (int i = 0; i < c.depth; ++i) {
@@ -39,11 +39,14 @@ Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
       stream = take_class_token(g, block + "class token", stream);
     }
     branch = linear(g, block + "attn.proj", mixed, {.N = C, .init = init});
+    branch = dropout(g, block + "attn.proj_drop", branch, c.proj_drop_rate, false);
     branch = dropout(g, block + "drop_path1", branch, drop_path, true);
 
     auto [x2, normed2] = layernorm(g, block + "norm2", stream, branch, c.layer_norm_eps);
-    const Tensor act = linear_gelu(g, block + "mlp.fc1", normed2, hidden, init);
+    Tensor act = linear_gelu(g, block + "mlp.fc1", normed2, hidden, init);
+    act = dropout(g, block + "mlp.drop1", act, c.proj_drop_rate, false);
     branch = linear(g, block + "mlp.fc2", act, {.N = C, .init = init});
+    branch = dropout(g, block + "mlp.drop2", branch, c.proj_drop_rate, false);
     branch = dropout(g, block + "drop_path2", branch, drop_path, true);
     x = x2;
   }

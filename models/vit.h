@@ -10,9 +10,11 @@ struct VitConfig {
   float mlp_ratio = 4;
   float layer_norm_eps = 1e-6f;
   int classes;
-  // As in timm: dropout of the class token before the head; of the attention probabilities; of
+  // As in timm: dropout of the class token before the head; of the tokens with their positions;
+  // after attention's projection and both layers of the MLP; of the attention probabilities; of
   // whole branches (stochastic depth), rising linearly from 0 to this over the blocks.
-  float drop_rate = 0, attn_drop_rate = 0, drop_path_rate = 0;
+  float drop_rate = 0, pos_drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0;
+  float drop_path_rate = 0;
   float label_smoothing = 0;
 };
 

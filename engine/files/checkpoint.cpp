@@ -25,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* weights_name = "weights.safetensors";
+constexpr const char* ema_name = "ema.safetensors";
 constexpr const char* optimizer_name = "state.safetensors";
 constexpr const char* state_name = "state.json";
 constexpr const char* unfinished = ".saving";
@@ -90,6 +91,7 @@ void write_step(const std::string& folder, const Checkpoint& c) {
   if (error) throw WriteError("make", folder, error.value());
   std::map<std::string, FileDigest> files;
   files[weights_name] = write_safetensors(folder + "/" + weights_name, c.weights);
+  if (!c.ema.tensors.empty()) files[ema_name] = write_safetensors(folder + "/" + ema_name, c.ema);
   if (!c.optimizer.tensors.empty())
     files[optimizer_name] = write_safetensors(folder + "/" + optimizer_name, c.optimizer);
   const std::string text = write_checkpoint_state(c, files);
@@ -185,15 +187,15 @@ std::string last_folder(const std::string& run) {
 
 Checkpoint load_step(const std::string& folder) {
   CheckpointState state = read_state(folder);
-  const auto weights = state.files.find(weights_name), optimizer = state.files.find(optimizer_name);
-  if (weights == state.files.end() ||
-      state.files.size() != (optimizer == state.files.end() ? 1 : 2))
+  Checkpoint c = std::move(state.progress);
+  const std::map<std::string, TensorFile*> places = {
+      {weights_name, &c.weights}, {ema_name, &c.ema}, {optimizer_name, &c.optimizer}};
+  const auto known = [&](const auto& file) { return places.contains(file.first); };
+  if (!state.files.contains(weights_name) || !std::ranges::all_of(state.files, known))
     throw UserError(folder + "/" + state_name +
                     ": damaged: lists files that aren't a checkpoint's");
-  Checkpoint c = std::move(state.progress);
-  c.weights = read_tensors(folder + "/" + weights_name, weights->second);
-  if (optimizer != state.files.end())
-    c.optimizer = read_tensors(folder + "/" + optimizer_name, optimizer->second);
+  for (const auto& [name, digest] : state.files)
+    *places.at(name) = read_tensors(folder + "/" + name, digest);
   return c;
 }
 

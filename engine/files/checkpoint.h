@@ -1,6 +1,7 @@
 // Run folders: DIR/last and DIR/best are symbolic links, swapped by rename, to step folders
 // (step-00000500), each complete and synced before a link refers to it:
 //   weights.safetensors    the model, timm's names, metadata without time, place or options
+//   ema.safetensors        the same of the weights' moving average; absent without one
 //   state.safetensors      optimizer state by parameter name: "m.NAME", "v.NAME"; absent if empty
 //   state.json             format version, progress, sizes and CRC-32C of all files
 // Nothing in them depends on the number of processes.

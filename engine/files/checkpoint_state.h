@@ -15,6 +15,7 @@ struct Checkpoint {
   static constexpr int version = 1;
   std::string model;
   TensorFile weights;            // with its metadata
+  TensorFile ema;                // the same of their moving average; may be empty
   TensorFile optimizer;          // m.*, v.*; may be empty
   int64_t step = 0;              // updates done
   int64_t epoch = 0, batch = 0;  // the next batch to train on

@@ -69,6 +69,8 @@ void check_resnet(const Options& options, const std::string& model) {
     throw UserError(find_option(option)->flag() + ": " + model + " has no " + lacks);
   };
   if (options.patch_size) refuse("patch_size", "patches");
+  if (options.pos_drop_rate > 0) refuse("pos_drop_rate", "position embedding");
+  if (options.proj_drop_rate > 0) refuse("proj_drop_rate", "attention");
   if (options.attn_drop_rate > 0) refuse("attn_drop_rate", "attention");
   if (options.drop_path_rate > 0) refuse("drop_path_rate", "stochastic depth");
   constexpr int stem = 7;

@@ -11,7 +11,9 @@ using O = Options;
 constexpr Range between(double min, double max) { return {.min = min, .max = max}; }
 constexpr Range any, count = between(1, 1e9), not_negative = {.min = 0};
 constexpr Range fraction = {.min = 0, .max = 1, .max_open = true};
+constexpr Range share = {.min = 0, .max = 1, .min_open = true};
 constexpr Range inner_fraction = {.min = 0, .max = 1, .min_open = true, .max_open = true};
+constexpr Range positive = {.min = 0, .min_open = true};
 constexpr Range some = {.min = 0, .max = max_epochs, .min_open = true};
 
 constexpr Uses new_run = {.recipe = false};                   // fixed when a run starts
@@ -56,6 +58,9 @@ constexpr OptionRow model_rows[] = {
      "start from this .safetensors file; a different number of classes or image size is handled",
      any, new_run},
     {"drop_rate", "X", &O::drop_rate, "dropout before the head", fraction},
+    {"pos_drop_rate", "X", &O::pos_drop_rate, "dropout after a ViT's position embedding", fraction},
+    {"proj_drop_rate", "X", &O::proj_drop_rate,
+     "dropout after a ViT's attention projections and both layers of its MLPs", fraction},
     {"attn_drop_rate", "X", &O::attn_drop_rate, "dropout on attention weights", fraction},
     {"drop_path_rate", "X", &O::drop_path_rate,
      "stochastic depth rate of the last block; it grows linearly from 0 in the first", fraction},
@@ -90,12 +95,36 @@ constexpr OptionRow optimizer_rows[] = {
      not_negative},
     {"decay", "weights|all", &O::decay,
      "weights: no decay of biases, norms, position and class tokens"},
-    {"schedule", "constant|cosine", &O::schedule, "learning rate after the warm-up"},
+    {"schedule", "constant|cosine|step|multistep|poly", &O::schedule,
+     "learning rate after the warm-up; cosine and poly begin with its end"},
     {"schedule_by", "step|epoch", &O::schedule_by, "how often the learning rate changes"},
+    {"min_lr", "X", &O::min_lr, "where cosine and poly end", not_negative},
+    {"period_epochs", "X", &O::period_epochs,
+     "epochs in which cosine falls to --min-lr, to rise again in as many (PyTorch's T_max); "
+     "default: it falls till the end",
+     some},
+    {"decay_epochs", "X", &O::decay_epochs, "epochs from one decay of step to the next", some},
+    {"decay_milestones", "A,B,..", &O::decay_milestones,
+     "the epochs, counted from 1, with which multistep decays", between(1, max_epochs)},
+    {"decay_rate", "X", &O::decay_rate,
+     "what a decay of step or multistep multiplies the rate by, poly's power; default: 0.1, as in "
+     "timm",
+     positive},
+    {"lr_after", "EPOCH:LR", &O::lr_after,
+     "after EPOCH epochs the rate is LR, whatever the schedule: 600:1e-6"},
     {"warmup_epochs", "X", &O::warmup_epochs, "epochs over which the learning rate rises from 0",
      between(0, 1e6)},
     {"warmup_steps", "N", &O::warmup_steps, "the same in updates, instead of --warmup-epochs",
      between(0, 1e15)},
+    {"layer_decay", "X", &O::layer_decay,
+     "for fine-tuning: the rate of each layer below the head, block by block, is that of the layer "
+     "above times this",
+     share},
+    {"ema", "X", &O::ema,
+     "keep a moving average of the weights with this decay (less in the first updates: t/(t+9)): "
+     "evaluated as ema_loss and ema_top1, it chooses best/ and is saved as ema.safetensors; 0: "
+     "none",
+     fraction},
     {"clip_grad", "X", &O::clip_grad,
      "maximum gradient norm (L2, over all parameters); 0: no limit", not_negative},
     {"loss_scale", "X", &O::loss_scale, "fixed loss scale in fp16; 0: dynamic", not_negative},

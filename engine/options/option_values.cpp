@@ -51,11 +51,15 @@ struct Convert {
     const std::vector<std::string> choices = split(row.metavar, '|');
     if (row.name == "save_every") {
       if (!parse_save_every(item())) refuse("must be a number of epochs, or like 500steps");
+    } else if (row.name == "lr_after") {
+      if (!item().empty() && !parse_lr_after(item()))
+        refuse("must be a number of epochs and a learning rate, like 600:1e-6");
     } else if (row.is_choice() && std::ranges::find(choices, item()) == choices.end()) {
       refuse("must be one of " + join(choices, ", ") + suggestion(item(), choices));
     }
-    const bool may_be_empty = row.name == "data" || row.name == "weights" || row.name == "val";
-    if (item().empty() && !may_be_empty) refuse("must not be empty");
+    constexpr std::string_view may_be_empty[] = {"data", "weights", "val", "lr_after"};
+    if (item().empty() && std::ranges::find(may_be_empty, row.name) == std::end(may_be_empty))
+      refuse("must not be empty");
     if (item().find('\0') != std::string::npos) refuse("contains a zero byte");
     out = item();
   }
@@ -81,6 +85,14 @@ struct Convert {
     if (different.contains("")) refuse("has a class without a name");
     if (different.size() != items.size()) refuse("names a class twice");
     out = items;
+  }
+  void operator()(std::vector<int>& out) const {
+    out.clear();
+    for (const std::string& one : items) {
+      const auto value = parse_integer(one);
+      if (!value) refuse("must be whole numbers");
+      out.push_back(static_cast<int>(checked(static_cast<double>(*value), row.range, true)));
+    }
   }
   template <size_t n>
   void operator()(std::array<double, n>& out) const {
@@ -109,6 +121,11 @@ struct ToItems {
   Items operator()(bool value) const { return {value ? "true" : "false"}; }
   Items operator()(double value) const { return {format_number(value)}; }
   Items operator()(const std::vector<std::string>& value) const { return value; }
+  Items operator()(const std::vector<int>& values) const {
+    Items items;
+    for (const int value : values) items.push_back(std::to_string(value));
+    return items;
+  }
   template <size_t n>
   Items operator()(const std::array<double, n>& values) const {
     Items items;
@@ -211,6 +228,15 @@ std::optional<SaveEvery> parse_save_every(std::string_view text) {
   const auto count = parse_integer(text);
   if (!count || *count < 1) return {};
   return SaveEvery{.count = *count, .steps = steps};
+}
+
+std::optional<LrAfter> parse_lr_after(std::string_view text) {
+  const size_t colon = text.find(':');
+  if (colon == text.npos) return {};
+  const auto epoch = parse_integer(text.substr(0, colon));
+  const auto lr = parse_number(text.substr(colon + 1));
+  if (!epoch || *epoch < 1 || !lr || !(*lr >= 0)) return {};
+  return LrAfter{.epoch = *epoch, .lr = *lr};
 }
 
 }  // namespace bv

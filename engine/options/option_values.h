@@ -31,4 +31,11 @@ struct SaveEvery {
 };
 std::optional<SaveEvery> parse_save_every(std::string_view text);
 
+// --lr-after 600:1e-6
+struct LrAfter {
+  int64_t epoch;
+  double lr;
+};
+std::optional<LrAfter> parse_lr_after(std::string_view text);
+
 }  // namespace bv

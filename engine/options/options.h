@@ -51,16 +51,23 @@ struct Options {
   double eps = 1e-8;
   double weight_decay = 0.05;
   std::string decay = "weights";     // weights all
-  std::string schedule = "cosine";   // constant cosine
+  std::string schedule = "cosine";   // constant cosine step multistep poly
   std::string schedule_by = "step";  // step epoch
+  double min_lr = 0;
+  std::optional<double> period_epochs, decay_epochs, decay_rate;
+  std::vector<int> decay_milestones;  // epochs
+  std::string lr_after;               // "600:1e-6", or empty
   double warmup_epochs = 0;
   int64_t warmup_steps = 0;
+  double layer_decay = 1;
+  double ema = 0;         // 0: none
   double clip_grad = 0;   // 0: no limit
   double loss_scale = 0;  // in fp16; 0: dynamic
   double loss_scale_init = 65536;
   int loss_scale_growth_interval = 2000;
   double label_smoothing = 0;
-  double drop_rate = 0, attn_drop_rate = 0, drop_path_rate = 0;
+  double drop_rate = 0, pos_drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0;
+  double drop_path_rate = 0;
   bool sync_bn = false, zero_init_last = false;
   uint64_t seed = 0;
   // files

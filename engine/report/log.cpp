@@ -100,6 +100,8 @@ std::string to_json(const EpochRecord& r) {
       .number("val_loss", r.val_loss)
       .number("val_top1", r.val_top1);
   if (r.val_top5) object.number("val_top5", r.val_top5);
+  if (r.ema_loss) object.number("ema_loss", r.ema_loss);
+  if (r.ema_top1) object.number("ema_top1", r.ema_top1);
   return object.number("lr", r.lr)
       .number("images_per_second", r.images_per_second)
       .number("seconds", r.seconds)
@@ -165,7 +167,8 @@ void RunLog::epoch(const EpochRecord& r) {
     std::snprintf(rate, sizeof rate, "  %.1f s", r.seconds);
   line("epoch " + std::to_string(r.epoch) + " at step " + std::to_string(r.step) + ":" +
        figure("train loss", r.train_loss) + figure("val loss", r.val_loss) +
-       figure("val top-1", r.val_top1) + figure("val top-5", r.val_top5) + rate);
+       figure("val top-1", r.val_top1) + figure("val top-5", r.val_top5) +
+       figure("ema loss", r.ema_loss) + figure("ema top-1", r.ema_top1) + rate);
 }
 
 void RunLog::line(std::string_view text) {

@@ -17,6 +17,7 @@ struct EpochRecord {
   double train_loss = 0;
   std::optional<double> val_loss, val_top1;  // empty: not evaluated; null in the file
   std::optional<double> val_top5;            // empty: 5 classes or fewer; not in the file
+  std::optional<double> ema_loss, ema_top1;  // of the weights' average; empty: not in the file
   double lr = 0;
   std::optional<double> images_per_second;  // empty: all trained before the run was resumed
   double seconds = 0;

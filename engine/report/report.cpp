@@ -8,6 +8,7 @@
 
 #include "engine/base/text.h"
 #include "engine/training/plan.h"
+#include "engine/training/schedule.h"
 
 namespace bv {
 
@@ -22,13 +23,15 @@ std::string recipe(const Options& o) {
           ? number(o.warmup_epochs) + (o.warmup_epochs == 1 ? " epoch" : " epochs")
           : "";
   std::string text =
-      o.optimizer + ", lr " + number(o.lr) + ", " + o.schedule +
+      o.optimizer + ", lr " + number(o.lr) + ", " + schedule_text(o) +
       (warmup.empty() ? "" : " after " + warmup + " of warm-up") + ", weight decay " +
       number(o.weight_decay) + "; batch " + std::to_string(*o.batch) +
       (o.accumulate > 1 ? " x " + std::to_string(o.accumulate) : "") + ", " + number(o.epochs) +
       (o.epochs == 1 ? " epoch" : " epochs") + ", augment " + o.augment;
   if (o.label_smoothing > 0) text += ", label smoothing " + number(o.label_smoothing);
   if (o.clip_grad > 0) text += ", clip " + number(o.clip_grad);
+  if (o.layer_decay != 1) text += ", layer decay " + number(o.layer_decay);
+  if (o.ema > 0) text += ", moving average " + number(o.ema);
   return text;
 }
 
@@ -98,8 +101,9 @@ std::vector<std::string> end_lines(const Options& o, const RunEnd& end) {
     return {"stopped after step " + std::to_string(end.step) + "; saved. Resume with: " + command};
   const std::string more = end.capped ? " --steps " + std::to_string(2 * end.step)
                                       : " --epochs " + format_number(2 * o.epochs);
-  return {"weights: " + o.out + "/last/weights.safetensors" +
-              (end.has_best ? ", best: " + o.out + "/best/weights.safetensors" : ""),
+  const std::string file = o.ema > 0 ? "/ema.safetensors" : "/weights.safetensors";
+  return {"weights: " + o.out + "/last" + file +
+              (end.has_best ? ", best: " + o.out + "/best" + file : ""),
           "train longer with: " + command + more};
 }
 

@@ -3,11 +3,17 @@
 namespace bv {
 
 Optimizer::Optimizer(Backend& backend, const Parameters& parameters, const OptimizerUpdate& update,
-                     bool decay_all)
-    : backend_(&backend), parameters_(&parameters), update_(update), decay_all_(decay_all) {
+                     bool decay_all, double layer_decay)
+    : backend_(&backend),
+      parameters_(&parameters),
+      update_(update),
+      decay_all_(decay_all),
+      layer_decay_(layer_decay) {
   update_.count = parameters.graph().arena_count();
   update_.dtype = parameters.graph().dtype();
-  decay_bytes_ = align(update_.count / OptimizerUpdate::decay_chunk);
+  const size_t chunks = update_.count / OptimizerUpdate::decay_chunk;
+  decay_bytes_ = align(chunks);
+  scale_bytes_ = layer_decay == 1 ? 0 : align(chunks * sizeof(float));
   workspace_bytes_ = align(backend.kernels().workspace_bytes(GradientNorm{.count = update_.count}));
 }
 
@@ -17,11 +23,19 @@ void Optimizer::allocate() {
   char* decay = memory_.data() + state_bytes;
   const auto flags = decay_flags(parameters_->graph(), decay_all_);
   backend_->to_device(decay, flags.data(), flags.size(), nullptr);
+  if (scale_bytes_) {
+    char* scales = decay + decay_bytes_;
+    const auto values = layer_scales(parameters_->graph(), layer_decay_);
+    backend_->to_device(scales, values.data(), values.size() * sizeof values[0], nullptr);
+    update_.lr_scale = reinterpret_cast<const float*>(scales);
+    backend_->synchronize(nullptr);  // before `values` is gone
+  }
   set_state({.loss_scale = 1});
   update_.weight = parameters_->weights();
   if (update_.dtype != DType::fp32) update_.compute_weights = parameters_->compute_weights();
   update_.m = parameters_->m();
   update_.v = parameters_->v();
+  update_.ema = parameters_->ema();
   update_.state = device_state();
   update_.grad = parameters_->grads();
   update_.decay = reinterpret_cast<const uint8_t*>(decay);
@@ -42,7 +56,7 @@ void Optimizer::set_state(const UpdateState& state) {
 void Optimizer::run(const StepParams* params) {
   update_.params = params;
   backend_->kernels().run(GradientNorm{.state = device_state(),
-                                       .workspace = memory_.data() + state_bytes + decay_bytes_,
+                                       .workspace = memory_.data() + bytes() - workspace_bytes_,
                                        .grad = update_.grad,
                                        .params = params,
                                        .count = update_.count},

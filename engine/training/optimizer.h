@@ -19,9 +19,11 @@ struct UpdateResult {
 
 class Optimizer {
  public:
-  // update: its kind and numbers; memory and size are filled in here. decay_all: as decay_flags.
-  Optimizer(Backend&, const Parameters&, const OptimizerUpdate& update, bool decay_all);
-  size_t bytes() const { return state_bytes + decay_bytes_ + workspace_bytes_; }
+  // update: its kind and numbers; memory and size are filled in here. decay_all: as decay_flags;
+  // layer_decay: as layer_scales, 1: none.
+  Optimizer(Backend&, const Parameters&, const OptimizerUpdate& update, bool decay_all,
+            double layer_decay);
+  size_t bytes() const { return state_bytes + decay_bytes_ + scale_bytes_ + workspace_bytes_; }
   void allocate();
 
   UpdateState* device_state() const { return memory_.data<UpdateState>(); }
@@ -43,8 +45,9 @@ class Optimizer {
   const Parameters* parameters_;
   OptimizerUpdate update_;
   bool decay_all_;
-  size_t decay_bytes_, workspace_bytes_;
-  DeviceMemory memory_;  // state, decay flags, workspace
+  double layer_decay_;
+  size_t decay_bytes_, scale_bytes_, workspace_bytes_;
+  DeviceMemory memory_;  // state, decay flags, scales, workspace
   std::shared_ptr<void> host_;
 };
 

@@ -68,8 +68,8 @@ std::vector<float> reordered(const ParameterInfo& p, const std::vector<float>& f
 
 }  // namespace
 
-Parameters::Parameters(Backend& backend, const Graph& graph, int moments)
-    : backend_(&backend), graph_(&graph), moments_(moments) {}
+Parameters::Parameters(Backend& backend, const Graph& graph, int moments, bool ema)
+    : backend_(&backend), graph_(&graph), moments_(moments), has_ema_(ema) {}
 
 size_t Parameters::compute_weights_bytes() const {
   return graph_->dtype() == DType::fp32 ? 0 : graph_->arena_count() * size_of(graph_->dtype());
@@ -80,6 +80,7 @@ void Parameters::allocate() {
   // Zeroed, so that the padding between parameters stays zero.
   weights_ = zeroed(weight_bytes());
   compute_weights_ = zeroed(compute_weights_bytes());
+  if (has_ema_) ema_ = zeroed(weight_bytes());
   grads_ = zeroed(gradient_bytes());
   buffers_ = zeroed(buffer_bytes());
   if (moments_ > 0) m_ = zeroed(weight_bytes());
@@ -100,6 +101,7 @@ void Parameters::initialise(uint64_t seed) {
 void Parameters::set_weights(const std::map<std::string, HostTensor>& values) {
   upload(weights(), graph_->parameters(), values, "", compute_weights_.data<uint16_t>());
   upload(buffers(), graph_->buffers(), values, "");
+  if (ema()) backend_->copy(ema(), weights(), weight_bytes(), nullptr);
 }
 
 std::map<std::string, HostTensor> Parameters::get_weights() const {
@@ -128,6 +130,21 @@ std::map<std::string, HostTensor> Parameters::get_moments() const {
   if (m()) all = download(m(), graph_->parameters(), "m.");
   if (v()) all.merge(download(v(), graph_->parameters(), "v."));
   return all;
+}
+
+void Parameters::set_ema(const std::map<std::string, HostTensor>& values) {
+  if (!ema()) return;
+  for (const ParameterInfo& p : graph_->parameters())
+    if (!values.contains(p.name))
+      throw UserError("checkpoint: the average of the weights lacks '" + p.name + "'");
+  upload(ema(), graph_->parameters(), values, "");
+}
+
+std::map<std::string, HostTensor> Parameters::get_ema() const {
+  if (!ema()) return {};
+  auto values = download(ema(), graph_->parameters(), "");
+  values.merge(download(buffers(), graph_->buffers(), ""));
+  return values;
 }
 
 void Parameters::upload(float* arena, const Infos& infos,
@@ -180,6 +197,19 @@ std::vector<uint8_t> decay_flags(const Graph& graph, bool all) {
     if (all || p.decay)
       std::memset(flags.data() + p.offset / chunk, 1, (p.count() + chunk - 1) / chunk);
   return flags;
+}
+
+std::vector<float> layer_scales(const Graph& graph, double decay) {
+  constexpr size_t chunk = OptimizerUpdate::decay_chunk;
+  std::vector<float> scales(graph.arena_count() / chunk, 1);
+  for (size_t i = 0; i < graph.parameters().size(); ++i) {
+    const Parameter p{static_cast<int>(i)};
+    const size_t begin = graph.info(p).offset / chunk,
+                 count = (graph.info(p).count() + chunk - 1) / chunk;
+    std::fill_n(scales.begin() + static_cast<ptrdiff_t>(begin), count,
+                static_cast<float>(std::pow(decay, graph.layers() - 1 - graph.layer_of(p))));
+  }
+  return scales;
 }
 
 }  // namespace bv

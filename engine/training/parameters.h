@@ -1,5 +1,6 @@
-// A model's parameters, gradients, moments and buffers: flat arenas on the device. Weights that are
-// channels last in memory (ParameterInfo) are reordered on their way from and to files.
+// A model's parameters, gradients, moments, moving average and buffers: flat arenas on the device.
+// Weights that are channels last in memory (ParameterInfo) are reordered on their way from and to
+// files.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -17,7 +18,8 @@ class Parameters {
   // Elements after the gradients that are reduced with them (GradientTail).
   static constexpr size_t tail = OptimizerUpdate::decay_chunk;
 
-  Parameters(Backend&, const Graph&, int moments);  // 2: m and v, 1: m
+  // moments: 2: m and v, 1: m. ema: with a moving average of the weights.
+  Parameters(Backend&, const Graph&, int moments, bool ema = false);
   const Graph& graph() const { return *graph_; }
   void allocate();
   // Bytes of each arena, allocated or not.
@@ -25,12 +27,14 @@ class Parameters {
   size_t gradient_bytes() const { return (graph_->arena_count() + tail) * sizeof(float); }
   size_t optimizer_bytes() const { return weight_bytes() * static_cast<size_t>(moments_); }
   size_t compute_weights_bytes() const;
+  size_t ema_bytes() const { return has_ema_ ? weight_bytes() : 0; }
   size_t buffer_bytes() const { return graph_->buffer_count() * sizeof(float); }
 
   float* weights() const { return weights_.data<float>(); }
   float* grads() const { return grads_.data<float>(); }
   float* m() const { return m_.data<float>(); }
   float* v() const { return v_.data<float>(); }
+  float* ema() const { return ema_.data<float>(); }
   float* buffers() const { return buffers_.data<float>(); }
   void* compute_weights() const {
     return compute_weights_.data() ? compute_weights_.data() : weights_.data();
@@ -38,13 +42,18 @@ class Parameters {
 
   // Initial values: functions of the seed and the parameter's name alone.
   void initialise(uint64_t seed);
-  // Parameters and buffers in their shapes; those that the map lacks keep their value.
+  // Parameters and buffers in their shapes; those that the map lacks keep their value. The average
+  // starts anew from them.
   void set_weights(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_weights() const;
   std::map<std::string, HostTensor> get_gradients() const;
   // Optimizer state under "m.NAME" and "v.NAME". Throws UserError where one is missing.
   void set_moments(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_moments() const;
+  // The average of the weights, and the buffers as they are; empty without one. Throws UserError
+  // where one is missing.
+  void set_ema(const std::map<std::string, HostTensor>&);
+  std::map<std::string, HostTensor> get_ema() const;
   // Name of the first parameter whose gradient is not finite; or empty.
   std::string first_not_finite() const;
 
@@ -58,10 +67,13 @@ class Parameters {
   Backend* backend_;
   const Graph* graph_;
   int moments_;
-  DeviceMemory weights_, compute_weights_, grads_, m_, v_, buffers_;
+  bool has_ema_;
+  DeviceMemory weights_, compute_weights_, ema_, grads_, m_, v_, buffers_;
 };
 
 // The flags of OptimizerUpdate::decay. all: every parameter decays.
 std::vector<uint8_t> decay_flags(const Graph&, bool all);
+// OptimizerUpdate::lr_scale: decay^(layers below the head), as timm's layer decay.
+std::vector<float> layer_scales(const Graph&, double decay);
 
 }  // namespace bv

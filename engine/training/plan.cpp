@@ -100,7 +100,8 @@ std::vector<Layout::Recompute> find_recomputes(const Graph& graph,
     const auto makes_own = [&](int node) {  // something that stays within the block
       for (const Tensor t : plans[static_cast<size_t>(node)].forward.tensors) {
         const Life& span = spans[static_cast<size_t>(graph.info(t).storage)];
-        if (span.first == node && span.last < after) return true;
+        const int made_by = graph.nodes()[static_cast<size_t>(node)].in_place ? cuts[i] : node;
+        if (span.first >= made_by && span.last < after) return true;
       }
       return false;
     };
@@ -248,6 +249,7 @@ void print_plan(std::ostream& out, const Graph& graph, const Layout& layout,
   row("weights", plan.weights);
   row("gradients", plan.gradients);
   row("optimizer state", plan.optimizer);
+  if (plan.ema) row("moving average of weights", plan.ema);
   if (plan.compute_weights) row("16-bit copy of weights", plan.compute_weights);
   row("saved activations", plan.activations);
   row("scratch", plan.scratch);

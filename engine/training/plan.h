@@ -45,9 +45,10 @@ Layout plan_stage(const Graph&, Kernels&, int begin, int end, bool recompute = f
 
 // A run's device memory in bytes, as --plan prints it and as it is then allocated.
 struct MemoryPlan {
-  size_t weights, gradients, optimizer, compute_weights, activations, scratch, batches;
+  size_t weights, gradients, optimizer, ema, compute_weights, activations, scratch, batches;
   size_t peak() const {
-    return weights + gradients + optimizer + compute_weights + activations + scratch + batches;
+    return weights + gradients + optimizer + ema + compute_weights + activations + scratch +
+           batches;
   }
 };
 void print_plan(std::ostream&, const Graph&, const Layout&, const MemoryPlan&);

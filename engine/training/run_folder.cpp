@@ -83,6 +83,7 @@ void RunFolder::begin(const RunHead& head) {
 void RunFolder::restore(Trainer& trainer) const {
   const Checkpoint& c = *setup_.checkpoint;
   trainer.parameters().set_moments(c.optimizer.tensors);
+  trainer.parameters().set_ema(c.ema.tensors);
   const bool keeps_scale = setup_.graph.dtype() == DType::fp16 && c.update.loss_scale > 0 &&
                            setup_.options.loss_scale == 0;
   UpdateState state = c.update;
@@ -100,6 +101,7 @@ void RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool best) {
     c.weights = {.metadata = weights_metadata(setup_.info),
                  .tensors = trainer.parameters().get_weights()};
     check_finite(c, advice());
+    c.ema = {.metadata = c.weights.metadata, .tensors = trainer.parameters().get_ema()};
     c.optimizer.tensors = trainer.parameters().get_moments();
     c.update = trainer.state();
     if (setup_.graph.dtype() != DType::fp16) c.update.loss_scale = 0;

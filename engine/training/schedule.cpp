@@ -1,8 +1,70 @@
 #include "engine/training/schedule.h"
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numbers>
+
+#include "engine/base/error.h"
 #include "engine/base/text.h"
 
 namespace bv {
+namespace {
+
+constexpr double default_decay_rate = 0.1;  // timm's
+
+Curve curve_of(const std::string& name) {
+  constexpr std::string_view names[] = {"constant", "cosine", "step", "multistep", "poly"};
+  return static_cast<Curve>(std::ranges::find(names, name) - names);
+}
+
+std::string number(double x) { return format_number(x, 6); }
+
+// An option that only some schedules read.
+struct Belongs {
+  const char* option;
+  bool set;
+  std::vector<std::string> schedules;
+};
+
+std::vector<Belongs> belongings(const Options& o) {
+  return {{"min_lr", o.min_lr > 0, {"cosine", "poly"}},
+          {"period_epochs", o.period_epochs.has_value(), {"cosine"}},
+          {"decay_epochs", o.decay_epochs.has_value(), {"step"}},
+          {"decay_milestones", !o.decay_milestones.empty(), {"multistep"}},
+          {"decay_rate", o.decay_rate.has_value(), {"step", "multistep", "poly"}}};
+}
+
+}  // namespace
+
+double Schedule::at(int64_t update, int64_t epoch) const {
+  if (lr_after && epoch >= lr_after->epoch) return lr_after->lr;
+  // By epoch, everything is counted in epochs.
+  const double unit = by_epoch ? updates_per_epoch : 1, an_epoch = updates_per_epoch / unit;
+  const double now = static_cast<double>(by_epoch ? epoch : update);
+  const double warmup = warmup_updates / unit, total = total_updates / unit;
+  if (now < warmup) return lr * std::min(1.0, (now + 1) / warmup);
+  switch (curve) {
+    case Curve::constant:
+      return lr;
+    case Curve::step:
+      return lr * std::pow(decay_rate, std::floor(now / (decay_epochs * an_epoch)));
+    case Curve::multistep: {
+      const auto passed = std::ranges::upper_bound(milestones, epoch + 1) - milestones.begin();
+      return lr * std::pow(decay_rate, static_cast<double>(passed));
+    }
+    case Curve::cosine:
+    case Curve::poly:
+      break;
+  }
+  const double length = period_epochs > 0 ? period_epochs * an_epoch : total - warmup;
+  if (length <= 0) return lr;
+  const double progress =
+      period_epochs > 0 ? (now - warmup) / length : std::min(1.0, (now - warmup) / length);
+  const double share = curve == Curve::poly ? std::pow(1 - progress, decay_rate)
+                                            : .5 * (1 + std::cos(std::numbers::pi * progress));
+  return min_lr + (lr - min_lr) * share;
+}
 
 int64_t updates_of(double epochs, int64_t updates_per_epoch) {
   return std::max<int64_t>(1, std::llround(epochs * static_cast<double>(updates_per_epoch)));
@@ -10,34 +72,85 @@ int64_t updates_of(double epochs, int64_t updates_per_epoch) {
 
 Schedule schedule_of(const Options& o, double epochs, int64_t updates_per_epoch) {
   const auto updates = static_cast<double>(updates_per_epoch);
-  return {.cosine = o.schedule == "cosine",
+  return {.curve = curve_of(o.schedule),
           .by_epoch = o.schedule_by == "epoch",
           .lr = o.lr,
+          .min_lr = o.min_lr,
           .total_updates = static_cast<double>(updates_of(epochs, updates_per_epoch)),
           .warmup_updates =
               o.warmup_steps > 0 ? static_cast<double>(o.warmup_steps) : o.warmup_epochs * updates,
-          .updates_per_epoch = updates};
+          .updates_per_epoch = updates,
+          .period_epochs = o.period_epochs.value_or(0),
+          .decay_epochs = o.decay_epochs.value_or(0),
+          .milestones = o.decay_milestones,
+          .decay_rate = o.decay_rate.value_or(default_decay_rate),
+          .lr_after = parse_lr_after(o.lr_after)};
+}
+
+void check_schedule(Options& o) {
+  for (const auto& [option, set, schedules] : belongings(o)) {
+    if (!set || std::ranges::find(schedules, o.schedule) != schedules.end()) continue;
+    const OptionRow& row = *find_option(option);
+    if (o.is_explicit(option))
+      throw UserError(row.flag() + " goes with --schedule " + join(schedules, " or ") + ", not " +
+                      o.schedule);
+    std::visit([&](auto member) { o.*member = Options{}.*member; }, row.member);
+    o.sources.erase(option);
+  }
+  if (o.schedule == "step" && !o.decay_epochs)
+    throw UserError("--schedule step needs --decay-epochs, from one decay to the next");
+  if (o.schedule == "multistep" && o.decay_milestones.empty())
+    throw UserError("--schedule multistep needs --decay-milestones: A,B,.. in epochs");
+  if (std::ranges::adjacent_find(o.decay_milestones, std::greater_equal{}) !=
+      o.decay_milestones.end())
+    throw UserError("--decay-milestones must rise: each later than the one before");
+  if (o.min_lr > o.lr)
+    throw UserError("--min-lr " + number(o.min_lr) + " is above --lr " + number(o.lr));
+  const auto after = parse_lr_after(o.lr_after);
+  if (after && static_cast<double>(after->epoch) >= o.epochs)
+    throw UserError("--lr-after " + o.lr_after + " never begins: the run ends after " +
+                    number(o.epochs) + (o.epochs == 1 ? " epoch" : " epochs") + " (--epochs)");
+}
+
+std::string schedule_text(const Options& o) {
+  const double rate = o.decay_rate.value_or(default_decay_rate);
+  std::vector<std::string> details;
+  if (o.period_epochs) details.push_back("period " + number(*o.period_epochs) + " epochs");
+  if (o.schedule == "step")
+    details.push_back("x " + number(rate) + " every " + number(*o.decay_epochs) + " epochs");
+  if (o.schedule == "multistep") {
+    std::vector<std::string> epochs;
+    for (const int epoch : o.decay_milestones) epochs.push_back(std::to_string(epoch));
+    details.push_back("x " + number(rate) + " with epochs " + join(epochs, ", "));
+  }
+  if (o.schedule == "poly") details.push_back("power " + number(rate));
+  if (o.min_lr > 0) details.push_back("minimum " + number(o.min_lr));
+  std::string text = o.schedule + (details.empty() ? "" : " (" + join(details, ", ") + ")");
+  if (const auto after = parse_lr_after(o.lr_after))
+    text += ", " + number(after->lr) + " after epoch " + std::to_string(after->epoch);
+  return text;
 }
 
 std::vector<std::string> schedule_notes(const Options& o, int64_t updates_per_epoch,
                                         const Checkpoint& at) {
   std::vector<std::string> notes;
-  const auto number = [](double x) { return format_number(x, 3); };
+  const auto short_number = [](double x) { return format_number(x, 3); };
   const Schedule schedule = schedule_of(o, o.epochs, updates_per_epoch);
   const int64_t last = updates_of(o.epochs, updates_per_epoch) - 1;
   if (schedule.warmup_updates > schedule.total_updates)
     notes.push_back("warning: the warm-up lasts longer than the run: lr reaches " +
-                    number(schedule.at(last, last / updates_per_epoch)) + ", not " + number(o.lr) +
-                    " (--warmup-epochs, --epochs)");
+                    short_number(schedule.at(last, last / updates_per_epoch)) + ", not " +
+                    short_number(o.lr) + " (--warmup-epochs, --epochs)");
   const auto kept = at.options.find("epochs");
   if (kept == at.options.end() || kept->second.empty() || at.step > last) return notes;
   const double before = parse_number(kept->second[0]).value_or(o.epochs);
   const double was = schedule_of(o, before, updates_per_epoch).at(at.step, at.epoch),
                is = schedule.at(at.step, at.epoch);
   if (was != is)
-    notes.push_back("the cosine now ends with epoch " + format_number(o.epochs) + ", not " +
-                    format_number(before) + ": lr continues at " + number(is) + ", not " +
-                    number(was));
+    notes.push_back("the " + std::string(o.schedule == "poly" ? "polynomial" : o.schedule) +
+                    " now ends with epoch " + format_number(o.epochs) + ", not " +
+                    format_number(before) + ": lr continues at " + short_number(is) + ", not " +
+                    short_number(was));
   return notes;
 }
 

@@ -1,41 +1,44 @@
-// Learning rate as a function of the update: linear warmup, then constant or cosine to zero
-// (Loshchilov & Hutter 2017), by update or held through each epoch.
+// Learning rate as a function of the update: linear warm-up, then a curve, by update or held through
+// each epoch. Closed forms without state, so a resumed run needs none. Names and numbers are timm's
+// (StepLRScheduler, MultiStepLRScheduler, PolyLRScheduler), a cosine with a period is PyTorch's
+// CosineAnnealingLR (Loshchilov & Hutter 2017).
 #pragma once
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <numbers>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/files/checkpoint_state.h"
-#include "engine/options/options.h"
+#include "engine/options/option_values.h"
 
 namespace bv {
 
-struct Schedule {
-  bool cosine;
-  bool by_epoch;  // constant through an epoch: the value at its first update
-  double lr;
-  double total_updates;   // the horizon
-  double warmup_updates;  // update s of them has lr * (s + 1) / warmup
-  double updates_per_epoch;
+enum class Curve : uint8_t { constant, cosine, step, multistep, poly };
 
-  // `update` counts from 0, `epoch` is the one it belongs to.
-  double at(int64_t update, int64_t epoch) const {
-    // By epoch, everything is counted in epochs.
-    const double unit = by_epoch ? updates_per_epoch : 1;
-    const double now = static_cast<double>(by_epoch ? epoch : update);
-    const double warmup = warmup_updates / unit, total = total_updates / unit;
-    if (now < warmup) return lr * std::min(1.0, (now + 1) / warmup);
-    if (!cosine || total <= warmup) return lr;
-    const double progress = std::min(1.0, (now - warmup) / (total - warmup));
-    return lr * .5 * (1 + std::cos(std::numbers::pi * progress));
-  }
+struct Schedule {
+  Curve curve = Curve::constant;
+  bool by_epoch = false;  // constant through an epoch: the value at its first update
+  double lr = 0, min_lr = 0;
+  double total_updates = 0;   // the horizon
+  double warmup_updates = 0;  // update s of them has lr * (s + 1) / warmup
+  double updates_per_epoch = 1;
+  double period_epochs = 0;         // of cosine, from lr down to min_lr; 0: to the horizon
+  double decay_epochs = 0;          // of step
+  std::vector<int> milestones;      // of multistep: epochs from 1, rising
+  double decay_rate = 0.1;          // of step and multistep; of poly the exponent
+  std::optional<LrAfter> lr_after;  // wins over all else
+
+  // `update` counts from 0, `epoch` is the one it belongs to, from 0, too.
+  double at(int64_t update, int64_t epoch) const;
 };
 
 int64_t updates_of(double epochs, int64_t updates_per_epoch);
 Schedule schedule_of(const Options&, double epochs, int64_t updates_per_epoch);
+// Throws UserError where options of the schedule contradict each other. Those of a recipe that don't
+// go with the schedule asked for are dropped.
+void check_schedule(Options&);
+// "cosine (period 20 epochs, minimum 1e-06), 1e-06 after epoch 600"
+std::string schedule_text(const Options&);
 // Lines on a schedule that isn't what the user may expect: a warm-up that lasts as long as the run,
 // a curve that other epochs have moved since the checkpoint (`at`, as far as the run is).
 std::vector<std::string> schedule_notes(const Options&, int64_t updates_per_epoch,

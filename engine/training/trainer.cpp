@@ -13,13 +13,14 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
       parameters_(backend, graph,
                   o.optimizer.kind != OptimizerKind::sgd ? 2
                   : o.optimizer.momentum != 0            ? 1
-                                                         : 0),
+                                                         : 0,
+                  o.optimizer.ema_rate > 0),
       feed_(backend, {.batch = o.local_batch,
                       .height = o.height,
                       .width = o.width,
                       // Those of an update and its micro-steps, twice.
                       .params_in_flight = 2 * (o.accumulate + 1)}),
-      optimizer_(backend, parameters_, o.optimizer, o.decay_all),
+      optimizer_(backend, parameters_, o.optimizer, o.decay_all, o.layer_decay),
       sync_(communicator_
                 ? std::make_unique<GradientSync>(backend, *communicator_, parameters_, o.sync)
                 : nullptr),
@@ -27,6 +28,7 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
       plan_{.weights = parameters_.weight_bytes() + parameters_.buffer_bytes(),
             .gradients = parameters_.gradient_bytes(),
             .optimizer = parameters_.optimizer_bytes(),
+            .ema = parameters_.ema_bytes(),
             .compute_weights = parameters_.compute_weights_bytes(),
             .activations = stage_.saved_bytes(),
             .scratch = stage_.scratch_bytes(),
@@ -109,13 +111,31 @@ UpdateResult Trainer::finish_update() {
   return optimizer_.result();
 }
 
-void Trainer::begin_evaluation() { backend_->zero(sums_.data(), sums_bytes, nullptr); }
+void Trainer::begin_evaluation(bool averaged) {
+  backend_->zero(sums_.data(), sums_bytes, nullptr);
+  averaged_ = averaged;
+  if (averaged_) compute_with(parameters_.ema());
+}
+
+// The 16-bit copy has room for one of them. In fp32 kernels read the arena itself.
+void Trainer::compute_with(const float* weights) {
+  if (graph_->dtype() == DType::fp32) return;
+  backend_->kernels().run(RoundWeights{.out = parameters_.compute_weights(),
+                                       .inp = weights,
+                                       .count = graph_->arena_count(),
+                                       .dtype = graph_->dtype()},
+                          nullptr);
+}
 
 void Trainer::evaluate(const Batch& batch) {
   feed_.upload(batch);
   stage_.profile(nullptr);  // a section as a whole
-  play(evaluation_, [this] {
+  play(evaluations_[averaged_], [this] {
     Context context = context_;
+    if (averaged_) {
+      context.weights = parameters_.ema();
+      if (graph_->dtype() == DType::fp32) context.compute_weights = parameters_.ema();
+    }
     context.training = false;
     context.sums = sums_.data<double>();
     stage_.forward(context, 0);
@@ -124,6 +144,8 @@ void Trainer::evaluate(const Batch& batch) {
 }
 
 EvaluationSums Trainer::end_evaluation() {
+  if (averaged_) compute_with(parameters_.weights());
+  averaged_ = false;
   if (communicator_) communicator_->all_reduce(sums_.data<double>(), 4, nullptr);
   EvaluationSums sums;
   backend_->to_host(&sums, sums_.data(), sizeof sums, nullptr);

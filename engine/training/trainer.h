@@ -17,8 +17,9 @@
 namespace bv {
 
 struct TrainerOptions {
-  OptimizerUpdate optimizer;    // its kind and numbers, no memory
+  OptimizerUpdate optimizer;    // its kind and numbers, no memory; ema_rate 0: no average
   bool decay_all = false;       // not weights alone
+  double layer_decay = 1;       // of the learning rate, from layer to layer below the head
   int local_batch;              // images of a micro-step in this process
   int height, width;            // of stored images
   int accumulate;               // micro-steps of a full update
@@ -62,7 +63,8 @@ class Trainer {
   // Nodes of the recorded graphs: of a micro-step (the largest) and of the update; 0 without one.
   std::pair<int, int> graph_nodes() const;
 
-  void begin_evaluation();
+  // averaged: of the weights' moving average instead of the weights.
+  void begin_evaluation(bool averaged = false);
   void evaluate(const Batch&);
   EvaluationSums end_evaluation();  // over all replicas; waits for the device
 
@@ -72,6 +74,7 @@ class Trainer {
   static constexpr size_t sums_bytes = sizeof(EvaluationSums);
   double full_update() const;  // images of a full update, of all replicas
   void play(std::unique_ptr<Recording>&, std::function<void()> issue);
+  void compute_with(const float* weights);  // until it is called with the weights again
 
   Backend* backend_;
   const Graph* graph_;
@@ -88,7 +91,9 @@ class Trainer {
   StepParams params_{};
   Event updated_;
   std::array<std::unique_ptr<Recording>, 4> micro_steps_;  // by first + 2 last
-  std::unique_ptr<Recording> update_, evaluation_;
+  std::unique_ptr<Recording> update_;
+  std::array<std::unique_ptr<Recording>, 2> evaluations_;  // of the weights, of their average
+  bool averaged_ = false;                                  // what is being evaluated
   Profile* profile_ = nullptr;
 };
 

@@ -80,6 +80,7 @@ class TrainingLoop {
   void log_step(const Pending&, const UpdateResult&, double seconds);
   [[noreturn]] void fail_not_finite(int64_t step, const UpdateResult&);
   void end_epoch(bool whole);
+  EvaluationSums evaluate_all(bool averaged);
   bool evaluate(EpochRecord&);  // true: the best so far
   bool save_due(bool epoch_ended) const;
   void save(bool best) {
@@ -178,6 +179,7 @@ void TrainingLoop::set_starting_values() {
   folder_.restore(trainer_);
   progress_ = std::move(*s_.checkpoint);
   progress_.optimizer.tensors.clear();
+  progress_.ema.tensors.clear();
   if (progress_.step > end_)
     throw UserError("the run in " + o.out + " has already done " + counted(progress_.step, "step") +
                     "; " + (end_ < horizon_ ? "--steps" : "--epochs") + " ends it after " +
@@ -311,19 +313,28 @@ void TrainingLoop::fail_not_finite(int64_t step, const UpdateResult& result) {
   throw RunError(line + folder_.advice());
 }
 
-bool TrainingLoop::evaluate(EpochRecord& record) {
-  trainer_.begin_evaluation();
+EvaluationSums TrainingLoop::evaluate_all(bool averaged) {
+  trainer_.begin_evaluation(averaged);
   val_->start(0, 0);
   for (int64_t k = 0; k < val_->batches_per_epoch(); ++k) {
     trainer_.wait_for_upload();
     trainer_.evaluate(val_->next());
   }
-  const EvaluationSums sums = trainer_.end_evaluation();
+  return trainer_.end_evaluation();
+}
+
+bool TrainingLoop::evaluate(EpochRecord& record) {
+  const EvaluationSums sums = evaluate_all(false);
   if (sums.count == 0) return false;
-  const double top1 = sums.top1 / sums.count;
+  double top1 = sums.top1 / sums.count;
   record.val_loss = sums.loss / sums.count;
   record.val_top1 = top1;
   if (s_.data.classes.size() > 5) record.val_top5 = sums.top5 / sums.count;
+  if (s_.options.ema > 0) {  // the one that counts
+    const EvaluationSums averaged = evaluate_all(true);
+    record.ema_loss = averaged.loss / averaged.count;
+    record.ema_top1 = top1 = averaged.top1 / averaged.count;
+  }
   if (top1 <= progress_.best_top1) return false;
   progress_.best_top1 = top1;
   progress_.best_step = progress_.step;

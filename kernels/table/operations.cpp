@@ -364,9 +364,18 @@ void OptimizerUpdate::describe(Arguments& a) const {
   a.update("weight", weight, n);
   a.write("compute_weights", compute_weights, n, needed_if(dtype != DType::fp32));
   a.update("m", m, n, needed_if(!sgd || momentum != 0)), a.update("v", v, n, needed_if(!sgd));
+  a.update("ema", ema, n, optional);
   a.update("state", state, 1);
   a.read("grad", grad, n), a.read("decay", decay, std::ceil(n / decay_chunk));
-  a.read("params", params, 1);
+  a.read("lr_scale", lr_scale, std::ceil(n / decay_chunk), optional), a.read("params", params, 1);
+}
+
+void RoundWeights::describe(Arguments& a) const {
+  const auto n = static_cast<double>(count);
+  a.operation("RoundWeights", dtype).flops(n);
+  a.rule(count > 0 && count <= max_elements, "count must be 1 .. 2^40");
+  a.write("out", out, n);
+  a.read("inp", inp, n);
 }
 
 void Scale::describe(Arguments& a) const {

@@ -19,7 +19,7 @@ Tensor dropout(Graph& g, const std::string& name, Tensor inp, float drop, bool w
     if (r.training) run(r, r.at(out), r.at(inp));
   };
   const auto backward = [=](const Context& r) { run(r, r.grad(inp), r.grad(out)); };
-  g.add({name, "dropout", forward, backward});
+  g.add({name, "dropout", forward, backward, true});
   return out;
 }
 

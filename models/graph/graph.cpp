@@ -92,6 +92,17 @@ void Graph::finish() {
   arena_count_ = offset;
 }
 
+int Graph::layer_of(Parameter p) const {
+  const auto node_of = [this](int id) {  // the last that begins at or before it
+    return static_cast<int>(std::ranges::upper_bound(node_parameters_, id) -
+                            node_parameters_.begin()) -
+           1;
+  };
+  const int node = node_of(p.id);
+  if (node == node_of(static_cast<int>(parameters_.size()) - 1)) return layers() - 1;
+  return static_cast<int>(std::ranges::upper_bound(cuts_, node) - cuts_.begin());
+}
+
 size_t Graph::parameter_count() const {
   size_t count = 0;
   for (const auto& p : parameters_) count += p.count();

@@ -58,6 +58,7 @@ struct Node {
   std::string name;  // "blocks.0.attn.qkv"
   const char* type;  // "linear"
   std::function<void(const Context&)> forward, backward = [](const Context&) {};
+  bool in_place = false;  // forward overwrites what another node has written
 };
 
 class Graph {
@@ -93,6 +94,10 @@ class Graph {
   size_t arena_count() const { return arena_count_; }    // elements, padding included
   size_t buffer_count() const { return buffer_count_; }  // of their arena
   size_t parameter_count() const;                        // elements of the model
+  // How deep a parameter lies, from 0, in steps of timm's layer decay: before the first cut, after
+  // each, and the last node with parameters, which is the head.
+  int layer_of(Parameter) const;
+  int layers() const { return static_cast<int>(cuts_.size()) + 2; }
   // Elements [0, this) of the gradient arena are final once backward of node i is done.
   size_t ready_after(int node) const { return ready_after_[static_cast<size_t>(node)]; }
 

@@ -98,6 +98,21 @@ TEST(Checkpoint, OptimizerWithoutStateHasNoFile) {
   EXPECT_TRUE(load_checkpoint(run.path()).optimizer.tensors.empty());
 }
 
+TEST(Checkpoint, TheAverageOfTheWeightsHasAFileOfItsOwn) {
+  const TemporaryFolder run;
+  Checkpoint c = example(2);
+  c.ema = c.weights;
+  c.ema.tensors.at("w").data[0] = 9;
+  save_checkpoint(run.path(), c, false, 1);
+  EXPECT_TRUE(names_in(run / "last").contains("ema.safetensors"));
+  const Checkpoint back = load_checkpoint(run.path());
+  EXPECT_EQ(back.ema.metadata, c.weights.metadata);
+  EXPECT_EQ(back.ema.tensors.at("w").data, c.ema.tensors.at("w").data);
+  EXPECT_EQ(back.weights.tensors.at("w").data, c.weights.tensors.at("w").data);
+  write_text(run / "last/ema.safetensors", "torn");
+  EXPECT_TRUE(has(refusal(run.path()), "ema.safetensors: torn: 4 bytes of the "));
+}
+
 TEST(Checkpoint, LinksNameTheNewestAndTheBest) {
   const TemporaryFolder run;
   for (int step = 1; step <= 5; ++step) save_checkpoint(run.path(), example(step), step == 2, 2);

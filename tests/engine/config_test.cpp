@@ -132,6 +132,10 @@ TEST(Config, OptionsThatDontSuitTheModel) {
   expect_refused({"vit_tiny", "--image-size", "50"},
                  "image size 50 is not divisible by the patch size 16; --image-size 48 or 64");
   expect_refused({"resnet34", "--patch-size", "8"}, "--patch-size: resnet34 has no patches");
+  expect_refused({"resnet34", "--pos-drop-rate", ".1"},
+                 "--pos-drop-rate: resnet34 has no position embedding");
+  expect_refused({"resnet34", "--proj-drop-rate", ".1"},
+                 "--proj-drop-rate: resnet34 has no attention");
   expect_refused({"resnet34", "--attn-drop-rate", ".1"},
                  "--attn-drop-rate: resnet34 has no attention");
   expect_refused({"resnet50", "--drop-path-rate", ".1"},

@@ -42,15 +42,18 @@ TEST(Log, RecordsHaveExactlyTheseKeys) {
                     .val_loss = 1.25,
                     .val_top1 = 0.5,
                     .val_top5 = 0.75,
+                    .ema_loss = 1.125,
+                    .ema_top1 = 0.625,
                     .lr = 0.5,
                     .images_per_second = 10,
                     .seconds = 4,
                     .peak_memory_bytes = 1 << 20};
   EXPECT_EQ(to_json(epoch),
             R"({"kind":"epoch","epoch":2,"step":64,"train_loss":1.5,"val_loss":1.25,)"
-            R"("val_top1":0.5,"val_top5":0.75,"lr":0.5,"images_per_second":10,"seconds":4,)"
-            R"("peak_memory_bytes":1048576})");
+            R"("val_top1":0.5,"val_top5":0.75,"ema_loss":1.125,"ema_top1":0.625,"lr":0.5,)"
+            R"("images_per_second":10,"seconds":4,"peak_memory_bytes":1048576})");
   epoch.val_loss = epoch.val_top1 = epoch.val_top5 = std::nullopt;
+  epoch.ema_loss = epoch.ema_top1 = std::nullopt;
   EXPECT_EQ(to_json(epoch),
             R"({"kind":"epoch","epoch":2,"step":64,"train_loss":1.5,"val_loss":null,)"
             R"("val_top1":null,"lr":0.5,"images_per_second":10,"seconds":4,)"

@@ -29,10 +29,13 @@ Items sample(const OptionRow& row) {
     const Words choices = split(row.metavar, '|');
     return {choices[0] == default_of(row) ? choices[1] : choices[0]};
   }
+  if (row.name == "lr_after") return {"6:0.01"};
   if (row.is_text()) return {"some/path"};
   if (row.name == "betas") return {"0.8", "0.99"};
+  if (row.name == "decay_milestones") return {"3", "5"};
   if (row.is_list()) return {"0.25", "0.5", "0.75"};
-  const bool whole = !std::holds_alternative<Member<double>>(row.member);
+  const bool whole = !std::holds_alternative<Member<double>>(row.member) &&
+                     !std::holds_alternative<Member<std::optional<double>>>(row.member);
   if (whole) return {row.range.min > 100 ? "8192" : "7"};
   return {row.range.max < 1e6 && row.range.max <= 1 ? "0.3" : "3.5"};
 }
@@ -101,6 +104,11 @@ TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
   expect_error({"vit_tiny", "--seed", "-1"}, "whole number from 0");
   expect_error({"vit_tiny", "--save-every", "5h"}, "like 500steps");
   expect_error({"vit_tiny", "--plan=perhaps"}, "must be true or false");
+  expect_error({"vit_tiny", "--decay-milestones", "3,x"}, "3,x: must be whole numbers");
+  expect_error({"vit_tiny", "--decay-milestones", "0,3"}, "at least 1 and at most 1000000");
+  expect_error({"vit_tiny", "--lr-after", "600"}, "like 600:1e-6");
+  expect_error({"vit_tiny", "--layer-decay", "0"}, "more than 0 and at most 1");
+  expect_error({"vit_tiny", "--ema", "1"}, "at least 0 and less than 1");
   expect_error({"vit_tiny", "--out", ""}, "--out needs a value");
   expect_error({"-n", "vit_tiny"}, "-n vit_tiny: is not a number");
   expect_error({"vit_tiny", "--lr", "a\nb"}, "--lr a?b: is not a number");

@@ -1,4 +1,4 @@
-// Updates, accumulation, the learning rate's schedule, initial values.
+// Updates, accumulation, initial values.
 #include "engine/training/trainer.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/training/schedule.h"
 #include "tests/models/small_vit.h"
 
 namespace bv::test {
@@ -65,7 +64,11 @@ TEST(Trainer, OverfitsOneBatch) {
 }
 
 TEST(Trainer, RecomputedBlocksGiveTheSameBits) {
-  const VitConfig rates{.drop_rate = .1f, .attn_drop_rate = .2f, .drop_path_rate = .3f};
+  const VitConfig rates{.drop_rate = .1f,
+                        .pos_drop_rate = .1f,
+                        .proj_drop_rate = .2f,
+                        .attn_drop_rate = .2f,
+                        .drop_path_rate = .3f};
   TrainerOptions o = options(OptimizerKind::adamw, 2);
   Rig kept(o, rates, 4);
   o.recompute = true;
@@ -126,7 +129,11 @@ TEST(Trainer, NotFiniteGradientChangesNothing) {
 }
 
 TEST(Trainer, EvaluationDropsNothingAndCountsEachImageOnce) {
-  const VitConfig rates{.drop_rate = .5f, .attn_drop_rate = .5f, .drop_path_rate = .5f};
+  const VitConfig rates{.drop_rate = .5f,
+                        .pos_drop_rate = .5f,
+                        .proj_drop_rate = .5f,
+                        .attn_drop_rate = .5f,
+                        .drop_path_rate = .5f};
   Rig with(options(OptimizerKind::sgd, 1), rates), without(options(OptimizerKind::sgd, 1));
   EvaluationSums sums[2];
   for (Rig* rig : {&with, &without}) {
@@ -173,45 +180,6 @@ TEST(Parameters, DecayLeavesOutVectorsAndTokens) {
     EXPECT_EQ(flags[chunk], decays) << p.name;
     EXPECT_EQ(all[chunk], 1) << p.name;
   }
-}
-
-TEST(Schedule, WarmsUpThenFollowsTheCosine) {
-  const Schedule s{.cosine = true,
-                   .by_epoch = false,
-                   .lr = 2,
-                   .total_updates = 110,
-                   .warmup_updates = 10,
-                   .updates_per_epoch = 20};
-  EXPECT_DOUBLE_EQ(s.at(0, 0), .2);
-  EXPECT_DOUBLE_EQ(s.at(9, 0), 2);
-  EXPECT_DOUBLE_EQ(s.at(10, 0), 2);
-  EXPECT_NEAR(s.at(60, 3), 1, 1e-12);
-  EXPECT_NEAR(s.at(109, 5), 2 * .5 * (1 + std::cos(3.14159265358979 * .99)), 1e-9);
-  EXPECT_NEAR(s.at(500, 25), 0, 1e-12);  // beyond the horizon
-}
-
-TEST(Schedule, ByEpochHoldsThroughTheEpoch) {
-  const Schedule s{.cosine = true,
-                   .by_epoch = true,
-                   .lr = 1,
-                   .total_updates = 80,
-                   .warmup_updates = 20,
-                   .updates_per_epoch = 10};
-  EXPECT_DOUBLE_EQ(s.at(3, 0), .5);
-  EXPECT_DOUBLE_EQ(s.at(9, 0), .5);
-  EXPECT_DOUBLE_EQ(s.at(10, 1), 1);
-  EXPECT_NEAR(s.at(55, 5), .5, 1e-12);
-}
-
-TEST(Schedule, ConstantAfterWarmup) {
-  const Schedule s{.cosine = false,
-                   .by_epoch = false,
-                   .lr = 3,
-                   .total_updates = 10,
-                   .warmup_updates = 2,
-                   .updates_per_epoch = 5};
-  EXPECT_DOUBLE_EQ(s.at(0, 0), 1.5);
-  EXPECT_DOUBLE_EQ(s.at(9, 1), 3);
 }
 
 }  // namespace

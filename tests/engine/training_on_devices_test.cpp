@@ -178,7 +178,11 @@ TEST_P(TrainingOn, SixteenBitsStayNearFp32) {
 }
 
 TEST_P(TrainingOn, IsTheSameWithAndWithoutGraphs) {
-  const VitConfig rates{.drop_rate = .1f, .attn_drop_rate = .2f, .drop_path_rate = .3f};
+  const VitConfig rates{.drop_rate = .1f,
+                        .pos_drop_rate = .1f,
+                        .proj_drop_rate = .2f,
+                        .attn_drop_rate = .2f,
+                        .drop_path_rate = .3f};
   for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16}) {
     Case c{.device = device, .model = model, .dtype = dtype, .rates = rates};
     const Outcome with = run(c, 5);

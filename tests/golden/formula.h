@@ -40,7 +40,11 @@ struct GoldenTensor {
 struct Model {
   std::string model;  // our name
   int image_size = 0, patch_size = 0, classes = 0, batch = 0;
-  int depth = 0;                   // 0: the model's own
+  int depth = 0;  // 0: the model's own
+  // A ViT's, and what its masks are drawn by.
+  float drop_rate = 0, pos_drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0;
+  float drop_path_rate = 0;
+  uint32_t seed = 0, epoch = 0, position = 0;
   std::array<int, 4> layers = {};  // the same, of a residual network
   int64_t parameters = 0;
   double loss = 0;

@@ -34,13 +34,12 @@ def key_of(name):
     return key
 
 
-def philox(key, counter):
-    """[n, 4] words for n counters of 64 bits (uint64 [n]); the counter's upper half is 0."""
+def philox(key, counter, c2=0, c3=0):
+    """[n, 4] words for n counters of 64 bits (uint64 [n]) and an upper half that all share."""
     low = np.uint64(0xFFFFFFFF)
     half = np.uint64(32)
     c0, c1 = counter & low, counter >> half
-    c2 = np.zeros_like(counter)
-    c3 = np.zeros_like(counter)
+    c2, c3 = np.full_like(counter, c2), np.full_like(counter, c3)
     k0, k1 = key & 0xFFFFFFFF, key >> 32
     for _ in range(10):
         p0 = np.uint64(0xD2511F53) * c0
@@ -50,6 +49,17 @@ def philox(key, counter):
         k0 = (k0 + 0x9E3779B9) % 2**32
         k1 = (k1 + 0xBB67AE85) % 2**32
     return np.stack([c0, c1, c2, c3], axis=1).astype(np.uint32)
+
+
+def kept(case, layer, batch, count, drop):
+    """What dropout keeps (kernels.h), times 1 / (1 - drop): [batch, count], float64."""
+    drop = float(np.float32(drop))
+    decisions = np.arange(-(-count // 4), dtype=np.uint64)
+    rows = []
+    for image in range(case["position"], case["position"] + batch):
+        drawn = philox(case["seed"], decisions + (np.uint64(image) << np.uint64(32)), case["epoch"], layer)
+        rows.append((drawn.reshape(-1)[:count] >> 8) * 2.0**-24 >= drop)
+    return np.array(rows) / (1 - drop)
 
 
 def words(name, count):

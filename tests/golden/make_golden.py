@@ -26,6 +26,10 @@ MODELS = {
     "vit_tiny_224": dict(model="vit_tiny", image_size=224, patch_size=16, classes=1000, batch=2),
     "vit_tiny_32": dict(model="vit_tiny", image_size=32, patch_size=4, classes=10, batch=3),
     "vit_large_2_blocks": dict(model="vit_large", image_size=64, patch_size=16, classes=10, batch=2, depth=2),
+    "vit_tiny_dropout": dict(
+        model="vit_tiny", image_size=32, patch_size=8, classes=10, batch=3, depth=3, drop_rate=0.3, pos_drop_rate=0.1,
+        proj_drop_rate=0.2, attn_drop_rate=0.15, drop_path_rate=0.25, seed=11, epoch=2, position=5,
+    ),
     "resnet34": dict(model="resnet34", image_size=68, classes=10, batch=4),
     "resnet34_4_blocks": dict(model="resnet34", image_size=45, classes=10, batch=4, layers=[1, 1, 1, 1]),
     "resnet50_5_blocks": dict(model="resnet50", image_size=33, classes=10, batch=3, layers=[2, 1, 1, 1]),
@@ -81,10 +85,65 @@ def margin(seen64, seen32):
     return least
 
 
+class Mask(nn.Module):
+    """In place of a dropout: the mask that ours draws, of the first token of each image alone or of all."""
+
+    def __init__(self, case, layer, drop, of_images=False, of_first_token=False):
+        super().__init__()
+        self.case, self.layer, self.drop = case, layer, drop
+        self.of_images, self.of_first_token = of_images, of_first_token
+
+    def forward(self, x):
+        if not self.drop:
+            return x
+        drawn = x[:, :1] if self.of_first_token else x
+        count = 1 if self.of_images else drawn[0].numel()
+        mask = torch.from_numpy(formula.kept(self.case, self.layer, len(x), count, self.drop)).to(x.dtype)
+        if self.of_images:
+            return x * mask.reshape(-1, *[1] * (x.ndim - 1))
+        mask = mask.reshape(drawn.shape)
+        # Of the last block only the class token is read.
+        return torch.cat([drawn * mask, x[:, 1:]], 1) if self.of_first_token else x * mask
+
+
+def give_masks(model, case):
+    """Replaces every dropout of a timm ViT. A layer's number is that of its node in models/vit.cpp."""
+    layer = 3  # after patches, their projection, the embedding
+
+    def mask(rate, **kind):
+        nonlocal layer
+        made = Mask(case, layer, rate, **kind)
+        layer += rate > 0
+        return made
+
+    model.pos_drop = mask(case["pos_drop_rate"])
+    last = len(model.blocks) - 1
+    for i, block in enumerate(model.blocks):
+        path, proj = case["drop_path_rate"] * i / last, dict(of_first_token=i == last)
+        layer += 2  # norm1, qkv
+        block.attn.fused_attn = False
+        block.attn.attn_drop = mask(case["attn_drop_rate"])
+        layer += 3 if i == last else 1  # the class token of both streams, proj
+        block.attn.proj_drop = mask(case["proj_drop_rate"], **proj)
+        block.drop_path1 = mask(path, of_images=True)
+        layer += 3  # norm2, fc1, GELU
+        block.mlp.drop1 = mask(case["proj_drop_rate"], **proj)
+        layer += 1  # fc2
+        block.mlp.drop2 = mask(case["proj_drop_rate"], **proj)
+        block.drop_path2 = mask(path, of_images=True)
+    layer += 1  # norm
+    model.head_drop = mask(case["drop_rate"])
+
+
+DROPOUT = ("drop_rate", "pos_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate", "seed", "epoch", "position")
+
+
 def run_model(case, dtype):
     """What the model makes of the case, computing in dtype, as float64 arrays; and what its kinks saw."""
-    sizes = {k: v for k, v in case.items() if k not in ("model", "classes", "batch")}
+    sizes = {k: v for k, v in case.items() if k not in ("model", "classes", "batch", *DROPOUT)}
     model = peer_models.create(case["model"], case["classes"], **sizes).to(dtype).train()
+    if "seed" in case:
+        give_masks(model, case)
     statistics = {n: b for n, b in model.named_buffers() if b.ndim > 0}
     with torch.no_grad():
         for name, p in [*model.named_parameters(), *statistics.items()]:

@@ -26,7 +26,12 @@ ModelRun::Net ModelRun::build(const Model& m) {
                       .heads = config.heads,
                       .mlp_ratio = static_cast<float>(config.mlp_ratio),
                       .layer_norm_eps = static_cast<float>(config.layer_norm_eps),
-                      .classes = m.classes};
+                      .classes = m.classes,
+                      .drop_rate = m.drop_rate,
+                      .pos_drop_rate = m.pos_drop_rate,
+                      .proj_drop_rate = m.proj_drop_rate,
+                      .attn_drop_rate = m.attn_drop_rate,
+                      .drop_path_rate = m.drop_path_rate};
   Vit net = build_vit(vit, input, DType::fp32);
   return {std::move(net.graph), net.logits, net.loss};
 }
@@ -42,8 +47,12 @@ ModelRun::ModelRun(std::unique_ptr<Backend> backend, const Model& m)
   crops_ = upload(std::vector<Crop>(static_cast<size_t>(m.batch)));
   labels_ = upload(labels(m.batch, m.classes));
   const auto batch = static_cast<float>(m.batch);
-  params_ =
-      upload(std::vector<StepParams>{{.grad_scale = 1 / batch, .divisor = 1, .count = batch}});
+  params_ = upload(std::vector<StepParams>{{.seed = m.seed,
+                                            .epoch = m.epoch,
+                                            .position = m.position,
+                                            .grad_scale = 1 / batch,
+                                            .divisor = 1,
+                                            .count = batch}});
   state_ = upload(std::vector<UpdateState>{{.loss_scale = 1}});
   sums_ = upload(std::vector<double>(4));
 }

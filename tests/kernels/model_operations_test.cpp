@@ -24,9 +24,9 @@ void PrintTo(const ModelRun& run, std::ostream* stream) { *stream << run.name; }
 
 // The models at sizes that the stand-in runs in seconds.
 std::vector<ModelRun> model_runs() {
-  std::vector<std::vector<std::string>> models{{"vit_tiny", "--image-size", "224", "--drop-rate",
-                                                "0.1", "--attn-drop-rate", "0.1",
-                                                "--drop-path-rate", "0.1"}};
+  std::vector<std::vector<std::string>> models{
+      {"vit_tiny", "--image-size", "224", "--drop-rate", "0.1", "--attn-drop-rate", "0.1",
+       "--drop-path-rate", "0.1", "--layer-decay", "0.7", "--ema", "0.9"}};
   for (const std::string& model : known_models())
     models.push_back({model, "--image-size", model == "vit_tiny" ? "224" : "64"});
   std::vector<ModelRun> runs;

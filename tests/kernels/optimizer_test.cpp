@@ -1,4 +1,4 @@
-// Gradient norm, the optimizers' update, the loss scale and Scale: oracles and cases. An update has
+// Gradient norm, the optimizers' update, the loss scale, RoundWeights and Scale: oracles and cases. An update has
 // no gradient; the loss scale's oracle is checked by runs whose states are written down here.
 #include "tests/kernels/kernel_test.h"
 
@@ -14,7 +14,7 @@ struct NormResult {
 };
 
 struct UpdateResult {
-  Tensor weight, m, v;
+  Tensor weight, m, v, ema;
 };
 
 NormResult gradient_norm(const Values& grad, double loss_scale, double divisor) {
@@ -42,19 +42,22 @@ UpdateState next_state(UpdateState s, const LossScaling& scaling) {
 }
 
 UpdateResult optimizer_update(const Values& weight, const Values& m, const Values& v,
-                              const Values& grad, const std::vector<uint8_t>& decay,
+                              const Values& ema, const Values& grad,
+                              const std::vector<uint8_t>& decay, const std::vector<float>& lr_scale,
                               const StepParams& p, const UpdateState& state,
                               const OptimizerUpdate& o) {
-  UpdateResult r{Tensor(weight.size()), Tensor(m.size()), Tensor(v.size())};
+  UpdateResult r{Tensor(weight.size()), Tensor(m.size()), Tensor(v.size()), Tensor(ema.size())};
   const int t = state.count + 1;
-  const Tracked lr(p.lr), b1(o.beta1), b2(o.beta2), momentum(o.momentum);
+  const Tracked b1(o.beta1), b2(o.beta2), momentum(o.momentum);
   const Tracked correction1 = Tracked::computed(1 - std::pow(o.beta1, t), 0);
   const Tracked correction2 = Tracked::computed(1 - std::pow(o.beta2, t), 0);
   Tracked factor = Tracked(1) / (Tracked(state.loss_scale) * Tracked(p.divisor));
   if (o.clip > 0 && double(o.clip) < double(state.grad_norm) + 1e-6)
     factor = factor * (Tracked(o.clip) / (Tracked(state.grad_norm) + Tracked(1e-6)));
   for (size_t i = 0; i < weight.size(); ++i) {
-    const Tracked wd = decay[i / OptimizerUpdate::decay_chunk] ? o.weight_decay : 0;
+    const size_t chunk = i / OptimizerUpdate::decay_chunk;
+    const Tracked wd = decay[chunk] ? o.weight_decay : 0;
+    const Tracked lr = Tracked(p.lr) * Tracked(lr_scale.empty() ? 1 : lr_scale[chunk]);
     Tracked w = weight[i], g = Tracked(grad[i]) * factor;
     if (o.kind == OptimizerKind::adamw)
       w = w - lr * wd * w;
@@ -71,6 +74,9 @@ UpdateResult optimizer_update(const Values& weight, const Values& m, const Value
     const Tracked denominator = sqrt(r.v[i]) / sqrt(correction2) + Tracked(o.eps);
     r.weight[i] = w - lr / correction1 * r.m[i] / denominator;
   }
+  const Tracked rate = std::max<double>(o.ema_rate, 9.0 / (t + 9));
+  for (size_t i = 0; i < ema.size(); ++i)
+    r.ema[i] = Tracked(ema[i]) + rate * (r.weight[i] - Tracked(ema[i]));
   return r;
 }
 
@@ -156,6 +162,7 @@ struct UpdateOptions {
   bool found_inf = false;
   bool exact = false;  // sgd with numbers that stay integers or halves
   int growth_interval = 0;
+  bool lr_scale = false, ema = false;
 
   bool has_m() const { return kind != OptimizerKind::sgd || momentum > 0; }
   bool has_v() const { return kind != OptimizerKind::sgd; }
@@ -164,7 +171,8 @@ struct UpdateOptions {
     return std::string("optimizer_") + kinds[int(kind)] + sizes({{"count", count}, {"t", t}}) +
            flag(momentum > 0, "momentum") + flag(nesterov, "nesterov") +
            (clip > 0 ? "_clip" + std::to_string(int(clip)) : "") + flag(found_inf, "skipped") +
-           flag(exact, "exact") + flag(growth_interval > 0, "scaled");
+           flag(exact, "exact") + flag(growth_interval > 0, "scaled") + flag(lr_scale, "lr_scale") +
+           flag(ema, "ema");
   }
 };
 
@@ -176,6 +184,7 @@ OptimizerUpdate operation(const UpdateOptions& o, DType dtype) {
           .eps = 1e-8f,
           .weight_decay = o.exact ? 0.5f : 0.05f,
           .clip = o.clip,
+          .ema_rate = o.exact ? 0.5f : 0.01f,
           .scaling = {.growth_interval = o.growth_interval},
           .kind = o.kind,
           .nesterov = o.nesterov,
@@ -199,6 +208,7 @@ Problem update(DType dtype, UpdateOptions o) {
   const size_t n = size_t(o.count);
   const Values weight = p.data_fp32(n);
   Values m = o.has_m() ? p.data_fp32(n) : Values{}, v = o.has_v() ? p.data_fp32(n) : Values{};
+  const Values ema = o.ema ? p.data_fp32(n) : Values{};
   Values grad = p.data_fp32(n, 0, 100);
   for (double& e : v) e = float(e * e);
   if (n > 2) grad[1] = 0;
@@ -206,6 +216,9 @@ Problem update(DType dtype, UpdateOptions o) {
   if (o.found_inf) grad[n / 2] = nan;
   std::vector<uint8_t> decay((n + OptimizerUpdate::decay_chunk - 1) / OptimizerUpdate::decay_chunk);
   for (size_t i = 0; i < decay.size(); ++i) decay[i] = i % 3 != 1;
+  std::vector<float> lr_scale(o.lr_scale ? decay.size() : 0);
+  for (size_t i = 0; i < lr_scale.size(); ++i)
+    lr_scale[i] = o.exact ? float(1 + i % 2) : 1 / float(1 + i / 2 % 5);
   const StepParams params{.lr = o.exact ? 0.5f : 0.01f, .divisor = o.exact ? 1.0f : 0.75f};
   const UpdateState before{.count = o.t - 1,
                            .found_inf = o.found_inf,
@@ -216,12 +229,13 @@ Problem update(DType dtype, UpdateOptions o) {
   const OptimizerUpdate op = operation(o, dtype);
   oracle::UpdateResult r;
   if (o.found_inf)  // not a bit changes
-    r = {exactly(weight), exactly(m), exactly(v)}, p.exact = true;
+    r = {exactly(weight), exactly(m), exactly(v), exactly(ema)}, p.exact = true;
   else
-    r = oracle::optimizer_update(weight, m, v, grad, decay, params, before, op);
+    r = oracle::optimizer_update(weight, m, v, ema, grad, decay, lr_scale, params, before, op);
   p.output_fp32("weight", {o.count}, r.weight, weight);
   if (o.has_m()) p.output_fp32("m", {o.count}, r.m, m);
   if (o.has_v()) p.output_fp32("v", {o.count}, r.v, v);
+  if (o.ema) p.output_fp32("ema", {o.count}, r.ema, ema);
   if (dtype != DType::fp32 && o.found_inf) {
     const Values old = p.data(n);  // whatever it was
     p.output("compute_weights", {o.count}, exactly(old), old);
@@ -233,6 +247,7 @@ Problem update(DType dtype, UpdateOptions o) {
   p.changed_objects<UpdateState>("state", {before},
                                  [=](const UpdateState* s) { return compare_states(*s, after); });
   p.input_fp32("grad", {o.count}, grad), p.objects("decay", decay);
+  if (o.lr_scale) p.objects("lr_scale", lr_scale);
   p.objects<StepParams>("params", {params});
   p.runs(op);
   return p;
@@ -326,6 +341,18 @@ void add_scaling_cases(KernelCases& cases) {
     cases.add(std::string("optimizer_loss_scale_") + o.name, scaling_run, o);
 }
 
+// ---- cases: rounded weights ---------------------------------------------------------------------
+Problem round_weights(DType dtype, int count) {
+  Problem p(dtype);
+  p.any_threads = true;
+  p.exact = true;
+  const Values inp = p.data_fp32(size_t(count));
+  p.output("out", {count}, exactly(held(inp, dtype)));
+  p.input_fp32("inp", {count}, inp);
+  p.runs(RoundWeights{.count = size_t(count), .dtype = dtype});
+  return p;
+}
+
 // ---- cases: scale -------------------------------------------------------------------------------
 Problem scale(DType dtype, int count, float factor) {
   Problem p(dtype);
@@ -360,6 +387,17 @@ KernelCases optimizer_cases() {
         for (const bool found_inf : {false, true})
           if (found_inf || growth_interval > 0)
             add({kind, count, 3, 0.9f, false, 1, found_inf, false, growth_interval});
+  for (const int count : {1, 64, 1000, 40009})
+    for (const OptimizerKind kind : {sgd, adam, adamw})
+      for (const int t : {1, 1000}) {  // the average's decay: at first 1/10, then 0.99
+        add({.kind = kind, .count = count, .t = t, .clip = 1, .lr_scale = true});
+        add({.kind = kind, .count = count, .t = t, .momentum = 0.9f, .ema = true});
+        add({.kind = kind, .count = count, .t = t, .lr_scale = true, .ema = true});
+      }
+  add({.kind = sgd, .count = 1000, .t = 9, .exact = true, .lr_scale = true, .ema = true});
+  add({.kind = adamw, .count = 1000, .t = 3, .found_inf = true, .lr_scale = true, .ema = true});
+  for (const int count : {1, 3, 64, 1027, 40000})
+    cases.add("round_weights" + sizes({{"count", count}}), round_weights, count);
   for (const int count : {1, 3, 64, 1027, 40000})
     for (const float factor : {0.0f, 1.0f / 3, 0.5f})
       cases.add("scale" + sizes({{"count", count}, {"percent", int(100 * factor)}}), scale, count,
@@ -378,6 +416,8 @@ constexpr size_t too_many = (size_t{1} << 40) + 1;
 [[maybe_unused]] const bool refused =
     refuses<GradientNorm>({{"count", [](GradientNorm& o) { o.count = 0; }},
                            {"count", [](GradientNorm& o) { o.count = too_many; }}}) &&
+    refuses<RoundWeights>({{"count", [](RoundWeights& o) { o.count = 0; }},
+                           {"count", [](RoundWeights& o) { o.count = too_many; }}}) &&
     refuses<Scale>({{"count", [](Scale& o) { o.count = 0; }},
                     {"count", [](Scale& o) { o.count = too_many; }}}) &&
     refuses<Op>({

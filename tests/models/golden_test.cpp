@@ -115,11 +115,12 @@ std::vector<GoldenCase> cases_of(const std::vector<const char*>& models) {
 std::string title(const testing::TestParamInfo<GoldenCase>& chosen) {
   return chosen.param.model + "_" + name_of(chosen.param.device);
 }
-INSTANTIATE_TEST_SUITE_P(
-    Models, Golden,
-    testing::ValuesIn(cases_of({"vit_tiny_224", "vit_tiny_32", "vit_large_2_blocks", "resnet34",
-                                "resnet34_4_blocks", "resnet50_5_blocks", "resnext50_5_blocks"})),
-    title);
+INSTANTIATE_TEST_SUITE_P(Models, Golden,
+                         testing::ValuesIn(cases_of({"vit_tiny_224", "vit_tiny_32",
+                                                     "vit_large_2_blocks", "vit_tiny_dropout",
+                                                     "resnet34", "resnet34_4_blocks",
+                                                     "resnet50_5_blocks", "resnext50_5_blocks"})),
+                         title);
 INSTANTIATE_TEST_SUITE_P(Models, GoldenStatistics,
                          testing::ValuesIn(cases_of({"resnet34", "resnet34_4_blocks",
                                                      "resnet50_5_blocks", "resnext50_5_blocks"})),

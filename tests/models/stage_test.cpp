@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "engine/options/model_config.h"
 #include "engine/training/parameters.h"
@@ -127,10 +128,19 @@ TEST(Plan, RecomputedBlocksKeepWhatEntersThem) {
 TEST(Plan, PeakIsWhatIsAllocated) {
   CountingBackend backend;
   const Vit vit = small_vit(2);
-  Trainer trainer(backend, nullptr, vit.graph, adamw(small_batch, small_size));
-  EXPECT_EQ(backend.allocated, 0u);
-  trainer.allocate();
-  EXPECT_EQ(backend.allocated, trainer.plan().peak());
+  size_t peaks[2];
+  for (const bool more : {false, true}) {
+    TrainerOptions o = adamw(small_batch, small_size);
+    if (more) o.optimizer.ema_rate = .01f, o.layer_decay = .7;
+    Trainer trainer(backend, nullptr, vit.graph, o);
+    EXPECT_EQ(backend.allocated, 0u);
+    trainer.allocate();
+    EXPECT_EQ(backend.allocated, trainer.plan().peak());
+    EXPECT_EQ(trainer.plan().ema, more ? trainer.plan().weights : 0u);
+    peaks[more] = std::exchange(backend.allocated, 0);
+  }
+  EXPECT_EQ(peaks[1] - peaks[0], vit.graph.arena_count() * sizeof(float) +
+                                     align(layer_scales(vit.graph, 1).size() * sizeof(float)));
 }
 
 TEST(Plan, OfALargeModelTakesNoMemory) {

@@ -74,6 +74,10 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
   expect_refused("--data cifar",
                  "no MODEL given: ./launcher MODEL [options]; there are resnet34, resnet50, "
                  "resnext50_32x4d, vit_large, vit_tiny");
+  expect_refused_by_all("vit_tiny --schedule constant --period-epochs 5",
+                        "--period-epochs goes with --schedule cosine, not constant");
+  expect_refused("vit_tiny --epochs 5 --lr-after 5:1e-6",
+                 "--lr-after 5:1e-6 never begins: the run ends after 5 epochs (--epochs)");
   write_text(in("c.json"), "{\"imagesize\": 64}");
   expect_refused("vit_tiny --config c.json",
                  "c.json: unknown key 'imagesize' (did you mean image_size?)");

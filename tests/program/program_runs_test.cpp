@@ -2,6 +2,7 @@
 // folder.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +11,8 @@
 #include <sstream>
 
 #include "engine/base/json.h"
+#include "engine/files/checkpoint.h"
+#include "engine/files/safetensors.h"
 #include "tests/data/data_files.h"
 #include "tests/program/program.h"
 
@@ -20,15 +23,19 @@ using Strings = std::vector<std::string>;
 
 // Everything random at once.
 const std::string random_all =
-    "--drop-rate .1 --attn-drop-rate .1 --drop-path-rate .1 --augment basic ";
+    "--drop-rate .1 --pos-drop-rate .1 --proj-drop-rate .1 --attn-drop-rate .1 "
+    "--drop-path-rate .1 --augment basic ";
 const std::string on_cifar = on_vit + "--data cifar --warmup-steps 2 ";
 
 class ProgramRuns : public ProgramTest {
  protected:
   ProgramRuns() { make_cifar(in("cifar")); }
-  // Both files exist and are identical.
+  // The files exist and are identical.
   void expect_same_state(const std::string& a, const std::string& b) const {
-    for (const char* file : {"/last/weights.safetensors", "/last/state.safetensors"}) {
+    Strings files = {"/last/weights.safetensors", "/last/state.safetensors"};
+    if (std::filesystem::exists(in(a) + "/last/ema.safetensors"))
+      files.push_back("/last/ema.safetensors");
+    for (const std::string& file : files) {
       const std::string one = contents(in(a) + file);
       EXPECT_GT(one.size(), 1000000u) << a << file;
       EXPECT_TRUE(one == contents(in(b) + file)) << a << " and " << b << " differ in " << file;
@@ -182,24 +189,58 @@ TEST_P(ProgramResume, EqualsAnUninterruptedRun) {
   expect_same_state("whole", "cut");
   EXPECT_EQ(metric(in("whole"), "step", "step"), metric(in("cut"), "step", "step"));
   EXPECT_EQ(metric(in("whole"), "step", "loss"), metric(in("cut"), "step", "loss"));
-  EXPECT_EQ(last_metric(in("whole"), "epoch", "train_loss"),
-            last_metric(in("cut"), "epoch", "train_loss"));
+  for (const char* key : {"train_loss", "val_loss", "ema_loss", "ema_top1"})
+    EXPECT_EQ(last_metric(in("whole"), "epoch", key), last_metric(in("cut"), "epoch", key)) << key;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, ProgramResume,
     testing::Values(ResumeCase{"OneProcess", "", 8}, ResumeCase{"TwoProcesses", "-n 2 ", 7},
                     // Updates of three batches and of two, twice.
+                    ResumeCase{"Averaged", "-n 2 --ema .9 --layer-decay .8 ", 7},
                     ResumeCase{"Accumulated", "--accumulate 3 --optimizer sgd --clip-grad 1 ", 3}),
     [](const auto& test) { return test.param.name; });
 
 TEST_F(ProgramRuns, ResumesOnAnotherNumberOfProcesses) {
-  const std::string words = "-n 2 " + on_cifar + random_all + "--batch 8 --optimizer sgd ";
+  const std::string words = "-n 2 " + on_cifar + random_all + "--batch 8 --optimizer sgd --ema .9 ";
   go(words + "--steps 9 --out whole");
   go(words + "--steps 4 --out cut");
   const Finished end = go("-n 1 --resume cut --steps 9");
   EXPECT_TRUE(has(end.output, "1 process, local batch 8"));
   expect_close_losses("whole", "cut", 1e-4);
+  const auto average = [&](const std::string& run) {
+    return read_safetensors(in(run) + "/last/ema.safetensors").tensors;
+  };
+  const auto whole = average("whole"), cut = average("cut");
+  for (const auto& [name, tensor] : whole)
+    for (size_t i = 0; i < tensor.data.size(); ++i)
+      ASSERT_NEAR(cut.at(name).data[i], tensor.data[i], 1e-5) << name;
+}
+
+// Its accuracy is logged beside that of the weights, and its file starts other runs.
+TEST_F(ProgramRuns, TheAverageOfTheWeights) {
+  make_cifar(in("more"), 44, 200);
+  const std::string words = on_vit + "--data more --batch 8 --ema .5 ";
+  const Finished end = go(words + "--epochs 2 --lr .01 --out a");
+  EXPECT_TRUE(has(end.output, ", moving average 0.5\n")) << end.output;
+  EXPECT_TRUE(has(end.output, "  ema top-1 "));
+  EXPECT_TRUE(has(end.output, "weights: a/last/ema.safetensors, best: a/best/ema.safetensors\n"));
+  EXPECT_TRUE(has(go(words + "--plan").output, "\nmoving average of weights "));
+  const auto loss = metric(in("a"), "epoch", "ema_loss");
+  ASSERT_EQ(loss.size(), 2u);
+  EXPECT_NE(loss, metric(in("a"), "epoch", "val_loss"));
+  // best/ is chosen by it.
+  const auto best = [&](const char* key) {
+    const auto top1 = metric(in("a"), "epoch", key);
+    return std::max(std::stod(top1[0]), std::stod(top1[1]));
+  };
+  ASSERT_NE(best("ema_top1"), best("val_top1"));
+  EXPECT_EQ(load_checkpoint(in("a")).best_top1, best("ema_top1"));
+  // Weights that don't change are their own average.
+  go(words + "--steps 1 --lr 0 --weights a/last/ema.safetensors --out b");
+  EXPECT_EQ(last_metric(in("b"), "epoch", "val_loss"), loss[1]);
+  EXPECT_EQ(last_metric(in("b"), "epoch", "ema_loss"), loss[1]);
+  EXPECT_TRUE(contents(in("b/last/weights.safetensors")) == contents(in("a/last/ema.safetensors")));
 }
 
 TEST_F(ProgramRuns, ResumedRunsKeepTheirOptions) {
