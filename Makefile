@@ -81,7 +81,7 @@ LDLIBS := -ldnnl $(if $(filter 1,$(TURBOJPEG)),-ljpeg) $(if $(filter 1,$(SODIUM)
 in = $(sort $(foreach room,$(2),$(wildcard $(room)/*.$(1))))
 engine_rooms := $(patsubst %/,%,$(wildcard engine/ engine/*/ models/ models/*/ data/ data/*/))
 # NAME.cpp of these is built twice, for AVX2 and AVX-512; NAME.cu twice, for simt and CUDA.
-kernel_rooms := kernels kernels/attention kernels/conv
+kernel_rooms := kernels kernels/attention kernels/augment kernels/conv
 kernels := $(call in,cpp,$(kernel_rooms)) kernels/cpu/cpu_kernels.cpp
 # The GPU's kernels and host code, once for the stand-in and once for CUDA.
 gpu_sources := $(call in,cu,$(kernel_rooms) kernels/cuda) $(call in,cpp,kernels/cuda) kernels/comm/nccl_communicator.cpp
@@ -237,7 +237,7 @@ endif
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, \
   $(call in,cpp,engine/base engine/options engine/files)) $(call in,cpp,tests/fuzz) \
-  $(patsubst %,data/%.cpp,augment file loader prepare resize)
+  $(patsubst %,data/%.cpp,augment file loader policy prepare resize)
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
 pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
 pictures_objects := $(pictures_fuzzed:%.cpp=$(BUILD)/asan/%.o)

@@ -14,6 +14,7 @@ struct VitConfig {
   // whole branches (stochastic depth), rising linearly from 0 to this over the blocks.
   float drop_rate = 0, attn_drop_rate = 0, drop_path_rate = 0;
   float label_smoothing = 0;
+  int augment_layers = 0;  // ImageOps of each training image
 };
 
 struct Vit {
