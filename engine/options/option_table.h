@@ -23,7 +23,8 @@ using Member = T Options::*;
 using AnyMember =
     std::variant<Member<std::string>, Member<bool>, Member<int>, Member<int64_t>, Member<uint64_t>,
                  Member<double>, Member<std::optional<int>>, Member<std::optional<int64_t>>,
-                 Member<std::array<double, 2>>, Member<std::optional<std::array<double, 3>>>,
+                 Member<std::optional<double>>, Member<std::array<double, 2>>,
+                 Member<std::optional<std::array<double, 3>>>, Member<std::array<double, 4>>,
                  Member<std::vector<std::string>>>;
 
 // Where an option may appear besides the command line and --config.
@@ -44,7 +45,7 @@ struct OptionRow {
 
   bool is_choice() const { return metavar.find('|') != metavar.npos; }
   bool is_flag() const { return std::holds_alternative<Member<bool>>(member); }
-  bool is_list() const { return member.index() >= 8; }
+  bool is_list() const { return member.index() >= 9; }
   bool is_text() const { return std::holds_alternative<Member<std::string>>(member); }
   std::string flag() const;  // --image-size
 };

@@ -20,7 +20,8 @@ struct TrainerOptions {
   OptimizerUpdate optimizer;    // its kind and numbers, no memory
   bool decay_all = false;       // not weights alone
   int local_batch;              // images of a micro-step in this process
-  int height, width;            // of stored images
+  int height, width;            // of the largest stored images
+  int augment_layers = 0;       // ImageOps of each training image
   int accumulate;               // micro-steps of a full update
   size_t bucket_bytes;          // of gradients, at most, that are reduced at once during backward
   bool recompute = false;       // of blocks

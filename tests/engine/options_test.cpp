@@ -30,9 +30,11 @@ Items sample(const OptionRow& row) {
     return {choices[0] == default_of(row) ? choices[1] : choices[0]};
   }
   if (row.is_text()) return {"some/path"};
-  if (row.name == "betas") return {"0.8", "0.99"};
+  if (std::holds_alternative<Member<std::array<double, 2>>>(row.member)) return {"0.8", "0.99"};
+  if (row.name == "color_jitter") return {"0.4", "0.3", "0.2", "0.1"};
   if (row.is_list()) return {"0.25", "0.5", "0.75"};
-  const bool whole = !std::holds_alternative<Member<double>>(row.member);
+  const bool whole = !std::holds_alternative<Member<double>>(row.member) &&
+                     !std::holds_alternative<Member<std::optional<double>>>(row.member);
   if (whole) return {row.range.min > 100 ? "8192" : "7"};
   return {row.range.max < 1e6 && row.range.max <= 1 ? "0.3" : "3.5"};
 }
@@ -176,7 +178,7 @@ TEST(OptionsTest, NamesFromElsewhereAreTranslated) {
              "--grad-checkpointing --sync-batchnorm --zero-init-residual --nproc-per-node "
              "--norm-weight-decay --no-aug --num-classes --img-size --input-size --data-dir "
              "--data-path --model --batch-size -b --lr-scheduler --lr-warmup-epochs "
-             "--warmup-iters --eval-interval",
+             "--warmup-iters --eval-interval --aa --reprob --train-interpolation",
              ' ')) {
     const std::string advice = advice_for_foreign(flag);
     EXPECT_EQ(advice.empty(), flag == "--workers-per-gpu") << flag;

@@ -40,6 +40,8 @@ struct Rig {
       trainer.micro_step({.images = b.images.data(),
                           .crops = b.crops.data(),
                           .labels = b.labels.data(),
+                          .height = small_size,
+                          .width = small_size,
                           .count = count,
                           .position = 0,
                           .wait_seconds = 0},
@@ -137,6 +139,8 @@ TEST(Trainer, EvaluationDropsNothingAndCountsEachImageOnce) {
       rig->trainer.evaluate({.images = b.images.data(),
                              .crops = b.crops.data(),
                              .labels = b.labels.data(),
+                             .height = small_size,
+                             .width = small_size,
                              .count = 2,
                              .position = 0,
                              .wait_seconds = 0});
