@@ -20,7 +20,7 @@ namespace {
 // A batch's content, to compare.
 struct Copy {
   std::vector<uint8_t> images;
-  std::vector<int> crops, labels;
+  std::vector<int> crops, ops, labels;
   int count;
   uint32_t position;
   bool operator==(const Copy&) const = default;
@@ -33,6 +33,11 @@ Copy copy(const Batch& batch, const LoaderOptions& o) {
     const Crop& crop = batch.crops[i];
     c.crops.insert(c.crops.end(), {crop.top, crop.left, crop.flip});
     c.labels.push_back(batch.labels[i]);
+    for (int layer = 0; batch.ops && layer < o.augment.layers(); ++layer) {
+      const ImageOp& op = batch.ops[i * o.augment.layers() + layer];
+      c.ops.insert(c.ops.end(), {int(op.kind), op.fill[0]});
+      c.ops.insert(c.ops.end(), std::begin(op.at), std::end(op.at));
+    }
   }
   return c;
 }
@@ -58,7 +63,8 @@ class Photos : public testing::Test {
                 .image_size = 16,
                 .local_batch = 4,
                 .seed = 5,
-                .crop = {.train = TrainCrop::random_resized, .hflip = 0.5}};
+                .crop = {.train = TrainCrop::random_resized, .hflip = 0.5},
+                .augment = {.policy = Policy::ra, .jitter = {.2, .2, 0, 0}, .erase = 0.5}};
   }
   void damage(const std::string& path) {
     std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
@@ -237,6 +243,10 @@ TEST_F(Photos, RanksShareTheBatch) {
           EXPECT_EQ(share[b].position + i, expected[b].position + at);
           EXPECT_EQ(share[b].labels[i], expected[b].labels[at]);
           EXPECT_EQ(share[b].crops[3 * i + 2], expected[b].crops[3 * at + 2]);
+          const size_t length = expected[b].ops.size() / 6;
+          ASSERT_EQ(length, 8u * 5);
+          EXPECT_TRUE(std::equal(&share[b].ops[i * length], &share[b].ops[i * length] + length,
+                                 &expected[b].ops[at * length]));
           EXPECT_TRUE(std::equal(&share[b].images[i * 768], &share[b].images[i * 768] + 768,
                                  &expected[b].images[at * 768]));
         }

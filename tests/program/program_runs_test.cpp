@@ -20,7 +20,8 @@ using Strings = std::vector<std::string>;
 
 // Everything random at once.
 const std::string random_all =
-    "--drop-rate .1 --attn-drop-rate .1 --drop-path-rate .1 --augment basic ";
+    "--drop-rate .1 --attn-drop-rate .1 --drop-path-rate .1 --augment strong "
+    "--color-jitter .4,.3,.2,.1 --vflip .3 ";
 const std::string on_cifar = on_vit + "--data cifar --warmup-steps 2 ";
 
 class ProgramRuns : public ProgramTest {
