@@ -46,7 +46,7 @@ void overlay(Options& options, const Values& values, Source source) {
 void overlay_with_presets(Options& options, const Values& values, Source source) {
   if (const auto augment = values.find("augment"); augment != values.end())
     for (const PresetRow& row : augment_presets()) {
-      if (row.augment != augment->second[0] || values.contains(row.option)) continue;
+      if (row.augment != augment->second[0]) continue;
       if (row.value.empty())
         unset(options, row.option);
       else
