@@ -86,7 +86,7 @@ LDLIBS := -ldnnl $(image_libraries) $(if $(filter 1,$(SODIUM)),-lsodium) -lgomp 
 in = $(sort $(foreach room,$(2),$(wildcard $(room)/*.$(1))))
 engine_rooms := $(patsubst %/,%,$(wildcard engine/ engine/*/ models/ models/*/ data/ data/*/))
 # NAME.cpp of these is built twice, for AVX2 and AVX-512; NAME.cu twice, for simt and CUDA.
-kernel_rooms := kernels kernels/attention kernels/conv
+kernel_rooms := kernels kernels/attention kernels/augment kernels/conv
 kernels := $(call in,cpp,$(kernel_rooms)) kernels/cpu/cpu_kernels.cpp
 # The GPU's kernels and host code, once for the stand-in and once for CUDA.
 gpu_sources := $(call in,cu,$(kernel_rooms) kernels/cuda) $(call in,cpp,kernels/cuda) kernels/comm/nccl_communicator.cpp
@@ -243,7 +243,7 @@ endif
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, \
   $(call in,cpp,engine/base engine/options engine/files)) $(call in,cpp,tests/fuzz) \
-  $(patsubst %,data/%.cpp,augment file loader prepare resize)
+  $(patsubst %,data/%.cpp,augment file loader policy prepare resize)
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
 pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) data/file.cpp tests/data/encode.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
 pictures_objects := $(pictures_fuzzed:%.cpp=$(BUILD)/asan/%.o)

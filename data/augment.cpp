@@ -8,12 +8,14 @@
 namespace bv {
 namespace {
 
-constexpr double min_area = 0.08, min_aspect = 3.0 / 4, largest_aspect = 4.0 / 3;
 constexpr uint32_t tries = 10;
 
 Philox4 draw(const AugmentKey& key, uint32_t what) {
   return philox(key.seed, what, key.index, key.epoch, random_augment);
 }
+
+// What happens with probability p.
+bool happens(uint32_t word, double p) { return double{uniform(word)} >= 1 - p; }
 
 // A whole number from 0 to last.
 int up_to(uint32_t word, int last) {
@@ -22,12 +24,12 @@ int up_to(uint32_t word, int last) {
 
 }  // namespace
 
-Box random_resized_crop(const AugmentKey& key, int height, int width) {
+Box random_resized_crop(const AugmentKey& key, int height, int width, const Cropping& c) {
   const double area = double(height) * width;
-  const double low = std::log(min_aspect), high = std::log(largest_aspect);
+  const double low = std::log(c.ratio[0]), high = std::log(c.ratio[1]);
   for (uint32_t i = 0; i < tries; ++i) {
     const Philox4 random = draw(key, i);
-    const double part = area * (min_area + (1 - min_area) * uniform(random.at[0]));
+    const double part = area * (c.scale[0] + (c.scale[1] - c.scale[0]) * uniform(random.at[0]));
     const double aspect = std::exp(low + (high - low) * uniform(random.at[1]));
     const int w = static_cast<int>(std::lround(std::sqrt(part * aspect)));
     const int h = static_cast<int>(std::lround(std::sqrt(part / aspect)));
@@ -37,30 +39,58 @@ Box random_resized_crop(const AugmentKey& key, int height, int width) {
             .height = double(h),
             .width = double(w)};
   }
-  const double h = std::min<double>(height, std::round(width / min_aspect));
-  const double w = std::min<double>(width, std::round(height * largest_aspect));
+  const double h = std::clamp<double>(std::round(width / c.ratio[0]), 1, height);
+  const double w = std::clamp<double>(std::round(height * c.ratio[1]), 1, width);
   return {.top = std::floor((height - h) / 2),
           .left = std::floor((width - w) / 2),
           .height = h,
           .width = w};
 }
 
-int min_side_for_random_crop(int image_size) {
-  return static_cast<int>(std::ceil(image_size / std::sqrt(min_area * min_aspect)));
+int min_side_for_random_crop(int image_size, const Cropping& c) {
+  const double narrowest = std::min(c.ratio[0], 1 / c.ratio[1]);
+  return static_cast<int>(std::ceil(image_size / std::sqrt(c.scale[0] * narrowest)));
 }
 
-Box centre_square(int height, int width) {
-  const double side = std::min(height, width);
-  return {.top = (height - side) / 2, .left = (width - side) / 2, .height = side, .width = side};
+Placement centre_crop(int height, int width, int size, const Cropping& c) {
+  const double resized = std::floor(size / c.pct);
+  const double shorter = std::min(height, width), longer = std::max(height, width);
+  if (c.mode != CropMode::border) {
+    const bool squash = c.mode == CropMode::squash;
+    const double h = (squash ? height : shorter) * (size / resized);
+    const double w = (squash ? width : shorter) * (size / resized);
+    return {.from = {.top = (height - h) / 2, .left = (width - w) / 2, .height = h, .width = w},
+            .top = 0,
+            .left = 0,
+            .height = size,
+            .width = size};
+  }
+  Placement place{};
+  const auto along = [&](int length, double& begin, double& part, int& to, int& count) {
+    const int whole = std::max(1, static_cast<int>(std::lround(length * resized / longer)));
+    count = std::min(whole, size);
+    to = (size - count) / 2;
+    part = double(length) * count / whole;
+    begin = (length - part) / 2;
+  };
+  along(height, place.from.top, place.from.height, place.top, place.height);
+  along(width, place.from.left, place.from.width, place.left, place.width);
+  return place;
 }
 
-bool random_flip(const AugmentKey& key) { return draw(key, tries).at[0] >> 31; }
-
-Crop random_padded_crop(const AugmentKey& key, int padding) {
+Window random_window(const AugmentKey& key, int height, int width, int size, const Cropping& c) {
   const Philox4 random = draw(key, tries);
-  return {.top = static_cast<int16_t>(up_to(random.at[1], 2 * padding) - padding),
-          .left = static_cast<int16_t>(up_to(random.at[2], 2 * padding) - padding),
-          .flip = random_flip(key)};
+  const auto along = [&](uint32_t word, int length) {
+    const int padding = c.train == TrainCrop::padded ? c.padding : std::max(0, size - length);
+    return up_to(word, length + 2 * padding - size) - padding;
+  };
+  return {.top = along(random.at[1], height), .left = along(random.at[2], width)};
+}
+
+void random_flips(const AugmentKey& key, const Cropping& c, Crop& crop) {
+  const Philox4 random = draw(key, tries);
+  crop.flip = happens(random.at[0], c.hflip);
+  crop.upside_down = happens(random.at[3], c.vflip);
 }
 
 }  // namespace bv

@@ -1,6 +1,7 @@
-// Random choice of the part of an image that the model sees. Every choice is a function of (seed,
-// epoch, the image's index in the data set), whatever process or thread makes it.
+// The part of an image that the model sees. Every random choice is a function of (seed, epoch, the
+// image's index in the data set), whatever process or thread makes it.
 #pragma once
+#include <array>
 #include <cstdint>
 
 #include "data/resize.h"
@@ -13,18 +14,42 @@ struct AugmentKey {
   uint32_t epoch, index;
 };
 
+enum class TrainCrop : uint8_t { none, random_resized, padded, pad_if_needed };
+enum class CropMode : uint8_t { center, squash, border };
+
+struct Cropping {
+  TrainCrop train = TrainCrop::none;
+  std::array<double, 2> scale = {0.08, 1}, ratio = {3.0 / 4, 4.0 / 3};  // of random_resized
+  int padding = 4;                                                      // of padded
+  double hflip = 0, vflip = 0;                                          // probabilities
+  CropMode mode = CropMode::center;  // of evaluation, and in training but for random_resized
+  double pct = 1;
+  Interpolation interpolation = Interpolation::bilinear;
+};
+
 // RandomResizedCrop (Szegedy et al. 2015) with torchvision's numbers.
-Box random_resized_crop(const AugmentKey&, int height, int width);
+Box random_resized_crop(const AugmentKey&, int height, int width, const Cropping& = {});
 
 // The shorter side that an image needs so that no such crop is enlarged.
-int min_side_for_random_crop(int image_size);
+int min_side_for_random_crop(int image_size, const Cropping& = {});
 
-// The middle square; resizing it equals "short side to image_size, centre crop".
-Box centre_square(int height, int width);
+// A part of an image that is resized to a part of the result; around it is the mean colour.
+struct Placement {
+  Box from;
+  int top, left, height, width;
+};
+// What timm's evaluation sees: resized to floor(size / pct), the centre cropped. center: the shorter
+// side is resized to it; squash: both sides; border: the longer side.
+Placement centre_crop(int height, int width, int size, const Cropping& = {});
 
-bool random_flip(const AugmentKey&);
+// Where a window of `size` pixels begins in a picture with a black frame: of padded, or for
+// pad_if_needed of what the picture lacks on each side.
+struct Window {
+  int top, left;
+};
+Window random_window(const AugmentKey&, int height, int width, int size, const Cropping&);
 
-// Pad by `padding` black pixels, crop to the original size, flip: done on the device.
-Crop random_padded_crop(const AugmentKey&, int padding);
+// crop.flip and crop.upside_down.
+void random_flips(const AugmentKey&, const Cropping&, Crop&);
 
 }  // namespace bv

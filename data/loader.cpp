@@ -26,11 +26,12 @@ constexpr uint32_t max_replacements = 1000;
 
 using Order = std::vector<uint32_t>;
 
-// Images, crops and labels are consecutive in one allocation.
+// Images, crops, operations and labels are consecutive in one allocation.
 struct Slot {
   std::shared_ptr<void> memory;
   uint8_t* images = nullptr;
   Crop* crops = nullptr;
+  ImageOp* ops = nullptr;
   int32_t* labels = nullptr;
   Batch batch{};
   int64_t sequence = -1, epoch = 0, first = 0;  // first: image index or position of row 0
@@ -44,17 +45,25 @@ std::shared_ptr<void> allocate_plain(size_t bytes) {
   return {::operator new(bytes), [](void* p) { ::operator delete(p); }};
 }
 
-void allocate(Slot& slot, const LoaderOptions& o, size_t image_bytes) {
+void allocate(Slot& slot, const LoaderOptions& o, size_t image_bytes, size_t layers) {
   const auto rows = static_cast<size_t>(o.local_batch);
-  const size_t crops_at = (image_bytes + 63) / 64 * 64, labels_at = crops_at + rows * sizeof(Crop);
+  const size_t crops_at = (image_bytes + 63) / 64 * 64, ops_at = crops_at + rows * sizeof(Crop);
+  const size_t labels_at = ops_at + rows * layers * sizeof(ImageOp);
   const size_t bytes = labels_at + rows * sizeof(int32_t);
   slot.memory = o.allocate ? o.allocate(bytes) : allocate_plain(bytes);
   slot.images = static_cast<uint8_t*>(slot.memory.get());
   slot.crops = new (slot.images + crops_at) Crop[rows];
+  if (layers > 0) slot.ops = new (slot.images + ops_at) ImageOp[rows * layers];
   slot.labels = new (slot.images + labels_at) int32_t[rows];
 }
 
 }  // namespace
+
+int stored_size(DataKind kind, const Cropping& crop, int image_size, bool train) {
+  constexpr int cifar_size = 32;
+  const bool as_it_is = train && crop.train == TrainCrop::pad_if_needed;
+  return as_it_is && kind == DataKind::cifar ? cifar_size : image_size;
+}
 
 int64_t training_batches(DataKind kind, int64_t images, int64_t batch) {
   return kind == DataKind::synthetic ? synthetic_batches : images / batch;
@@ -77,11 +86,14 @@ struct Loader::State {
     share = (d.size() + o.ranks - 1) / o.ranks;
     batches = train ? training_batches(o.kind, d.size(), int64_t{o.local_batch} * o.ranks)
                     : (share + o.local_batch - 1) / o.local_batch;
-    row_bytes = 3 * size_t(o.image_size) * o.image_size;
+    size = stored_size(o.kind, o.crop, o.image_size, train);
+    row_bytes = 3 * size_t(size) * size;
+    layers = train ? static_cast<size_t>(o.augment.layers()) : 0;
     // One photo is worth waking a thread for; small images are taken in chunks.
     chunk = o.kind == DataKind::photos ? 1 : 16;
     slots.resize(std::max(1, o.prefetch) + 1);
-    for (Slot& slot : slots) allocate(slot, o, row_bytes * static_cast<size_t>(o.local_batch));
+    for (Slot& slot : slots)
+      allocate(slot, o, row_bytes * static_cast<size_t>(o.local_batch), layers);
     for (int i = 0; i < std::max(1, o.workers); ++i) workers.emplace_back([this] { work(); });
   }
 
@@ -153,7 +165,10 @@ struct Loader::State {
     }
     slot.batch = {.images = slot.images,
                   .crops = slot.crops,
+                  .ops = slot.ops,
                   .labels = slot.labels,
+                  .height = size,
+                  .width = size,
                   .count = static_cast<int>(count),
                   .position = static_cast<uint32_t>(slot.first),
                   .wait_seconds = 0};
@@ -181,20 +196,22 @@ struct Loader::State {
   }
 
   void fill(Slot& slot, int row, Resizer& resizer) {
-    uint8_t* out = slot.images + row * row_bytes;
+    const PreparedRow out{.pixels = slot.images + row * row_bytes,
+                          .crop = slot.crops[row],
+                          .ops = {slot.ops + row * layers, layers}};
     slot.labels[row] = -1;
-    slot.crops[row] = {};
     try {
       if (row < slot.batch.count) {
         const int64_t position = slot.first + row;
         const int64_t index = slot.order ? (*slot.order)[position] : position;
-        const int64_t used = prepare(index, slot.epoch, resizer, out, slot.crops[row]);
+        const int64_t used = prepare(index, slot.epoch, resizer, out);
         if (used >= 0) {
           slot.labels[row] = data.label(used);
           return;
         }
       }
-      std::memset(out, 0, row_bytes);
+      std::memset(out.pixels, 0, row_bytes);
+      out.crop = {};
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (slot.bad_row >= 0 && slot.bad_row < row) return;
@@ -204,11 +221,11 @@ struct Loader::State {
   }
 
   // The index of the image used: `index`, or in training a bad image's replacement; -1: skipped.
-  int64_t prepare(int64_t index, int64_t epoch, Resizer& resizer, uint8_t* out, Crop& crop) {
+  int64_t prepare(int64_t index, int64_t epoch, Resizer& resizer, const PreparedRow& out) {
     int64_t candidate = index;
     for (uint32_t attempt = 0; attempt < max_replacements; ++attempt) {
       if (!known_bad(candidate)) try {
-          preprocessor.run(candidate, static_cast<uint32_t>(epoch), resizer, out, crop);
+          preprocessor.run(candidate, static_cast<uint32_t>(epoch), resizer, out);
           return candidate;
         } catch (const BadImage& bad) {
           on_bad_image(candidate, bad.what());
@@ -241,7 +258,8 @@ struct Loader::State {
   const LoaderOptions options;
   const bool train;
   int64_t share, batches;
-  size_t row_bytes;
+  int size;  // of the images
+  size_t row_bytes, layers;
   int chunk;
   Preprocessor preprocessor;
 

@@ -6,7 +6,9 @@
 #include <memory>
 #include <vector>
 
+#include "data/augment.h"
 #include "data/dataset.h"
+#include "data/policy.h"
 #include "kernels/kernels.h"
 
 namespace bv {
@@ -15,7 +17,9 @@ namespace bv {
 struct Batch {
   const uint8_t* images;  // [local_batch, height, width, 3]; rows from `count` on are black
   const Crop* crops;      // [local_batch]
+  const ImageOp* ops;     // [local_batch, augment.layers()]; null: none
   const int32_t* labels;  // [local_batch]; -1 from `count` on and for skipped evaluation images
+  int height, width;      // of the images
   int count;              // rows in use
   uint32_t position;      // of row 0 in the epoch's order
   double wait_seconds;    // of next() for this batch
@@ -27,7 +31,8 @@ struct LoaderOptions {
   int local_batch;
   int rank = 0, ranks = 1;
   uint64_t seed = 0;
-  bool augment = true;  // "basic"; false: resize the short side, centre crop
+  Cropping crop = {};
+  Augmentation augment = {};
   bool skip_bad_images = false;
   // Told of each image that is skipped, by one thread at a time; it must not wait.
   std::function<void(const std::string& line)> warn;
@@ -37,6 +42,10 @@ struct LoaderOptions {
   // Allocates the batches; empty: ordinary memory. A device may read another kind faster.
   std::function<std::shared_ptr<void>(size_t bytes)> allocate;
 };
+
+// The side of the images in a loader's batches: that of the model's input, but for crops without
+// resizing, for which pictures that all have one size are stored as they are.
+int stored_size(DataKind, const Cropping&, int image_size, bool train);
 
 // Batches of a training epoch; `batch`: images of one, over all processes.
 int64_t training_batches(DataKind, int64_t images, int64_t batch);

@@ -1,14 +1,28 @@
 #include "data/prepare.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "data/augment.h"
+#include "data/policy.h"
 
 namespace bv {
 
-// Black pixels around a CIFAR image, after resizing, for random crops.
-constexpr int cifar_padding = 4;
+namespace {
+
+// Pixel (y, x) of out [size, size, 3] is (y + top, x + left) of the image, where it has one.
+void copy_window(const Image& image, int top, int left, int size, uint8_t* out) {
+  const int begin = std::max(0, -left), end = std::min(size, image.width - left);
+  if (begin >= end) return;
+  for (int y = std::max(0, -top); y < std::min(size, image.height - top); ++y)
+    std::memcpy(out + 3 * (size_t(y) * static_cast<size_t>(size) + static_cast<size_t>(begin)),
+                &image.pixels[3 * (size_t(y + top) * static_cast<size_t>(image.width) +
+                                   static_cast<size_t>(begin + left))],
+                3 * static_cast<size_t>(end - begin));
+}
+
+}  // namespace
 
 std::shared_ptr<const Image> ImageCache::find(int64_t index) const {
   if (limit_ == 0) return nullptr;
@@ -37,46 +51,82 @@ size_t ImageCache::bytes() const {
 Preprocessor::Preprocessor(const Dataset& data, const LoaderOptions& options, bool train)
     : data_(data),
       options_(options),
-      augment_(train && options.augment),
-      random_crop_(augment_ && options.kind == DataKind::photos),
+      train_(train),
+      crop_(train ? options.crop.train : TrainCrop::none),
+      size_(stored_size(options.kind, options.crop, options.image_size, train)),
       cache_(options.kind == DataKind::synthetic ? 0 : data.size(),
              options.kind == DataKind::synthetic ? 0 : options.cache_bytes) {}
 
-// Caches the final image or, before a random crop, the decoded one: always at a size that suits the
-// smallest crop, since a batch's pixels must not depend on the cache.
+// Caches the final image or, before a random crop of it, the decoded one: always at a size that
+// suits the smallest crop, since a batch's pixels must not depend on the cache.
 std::shared_ptr<const Image> Preprocessor::cached_image(int64_t index, Resizer& resizer) {
   if (auto cached = cache_.find(index)) return cached;
   const int size = options_.image_size;
-  const auto image =
-      random_crop_
-          ? std::make_shared<const Image>(data_.image(index, min_side_for_random_crop(size)))
-          : final_image(data_.image(index, size), resizer);
+  std::shared_ptr<const Image> image;
+  if (crop_ == TrainCrop::random_resized)
+    image = std::make_shared<const Image>(
+        data_.image(index, min_side_for_random_crop(size, options_.crop)));
+  else if (crop_ == TrainCrop::pad_if_needed)
+    image = std::make_shared<const Image>(data_.image(index, 0));
+  else
+    image = final_image(data_.image(index, static_cast<int>(size / options_.crop.pct)), resizer);
   cache_.add(index, image);
   return image;
 }
 
 std::shared_ptr<const Image> Preprocessor::final_image(Image image, Resizer& resizer) const {
   const int size = options_.image_size;
-  if (image.height == size && image.width == size)
+  const auto interpolation = options_.crop.interpolation;
+  const auto [from, top, left, height, width] =
+      centre_crop(image.height, image.width, size, options_.crop);
+  if (from.height == size && from.width == size && image.height == size && image.width == size)
     return std::make_shared<const Image>(std::move(image));
-  auto resized = std::make_shared<Image>(black_image(size, size));
-  resizer.run(image, centre_square(image.height, image.width), size, size, resized->pixels.data());
-  return resized;
+  auto result = std::make_shared<Image>(black_image(size, size));
+  std::vector<uint8_t>& pixels = result->pixels;
+  if (height == size && width == size) {
+    resizer.run(image, from, size, size, pixels.data(), interpolation);
+    return result;
+  }
+  Image inner = black_image(height, width);
+  resizer.run(image, from, height, width, inner.pixels.data(), interpolation);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = options_.augment.mean_color[i % 3];
+  copy_window(inner, -top, -left, size, pixels.data());
+  return result;
 }
 
-void Preprocessor::run(int64_t index, uint32_t epoch, Resizer& resizer, uint8_t* out, Crop& crop) {
+// The window is cut here from pictures of any size, and left to the device where all have one.
+void Preprocessor::cut_window(const Image& image, const AugmentKey& key,
+                              const PreparedRow& out) const {
+  const auto [top, left] =
+      random_window(key, image.height, image.width, options_.image_size, options_.crop);
+  if (image.height == size_ && image.width == size_) {
+    std::memcpy(out.pixels, image.pixels.data(), image.pixels.size());
+    out.crop = {.top = static_cast<int16_t>(top), .left = static_cast<int16_t>(left)};
+  } else {
+    std::memset(out.pixels, 0, 3 * size_t(size_) * static_cast<size_t>(size_));
+    copy_window(image, top, left, size_, out.pixels);
+  }
+}
+
+void Preprocessor::run(int64_t index, uint32_t epoch, Resizer& resizer, const PreparedRow& out) {
   const auto image = cached_image(index, resizer);
   const AugmentKey key{options_.seed, epoch, static_cast<uint32_t>(index)};
   const int size = options_.image_size;
-  crop = {};
-  if (random_crop_) {
-    const Box box = random_resized_crop(key, image->height, image->width);
-    resizer.run(*image, box, size, size, out);
-    crop.flip = random_flip(key);
-    return;
-  }
-  std::memcpy(out, image->pixels.data(), image->pixels.size());
-  if (augment_ && options_.kind == DataKind::cifar) crop = random_padded_crop(key, cifar_padding);
+  out.crop = {};
+  std::ranges::fill(out.ops, ImageOp{});
+  if (crop_ == TrainCrop::random_resized)
+    resizer.run(*image, random_resized_crop(key, image->height, image->width, options_.crop), size,
+                size, out.pixels, options_.crop.interpolation);
+  else if (crop_ != TrainCrop::none)
+    cut_window(*image, key, out);
+  else
+    std::memcpy(out.pixels, image->pixels.data(), image->pixels.size());
+  if (!train_) return;
+  random_flips(key, options_.crop, out.crop);
+  if (out.ops.empty()) return;
+  size_t layer = 0;
+  for (const DrawnOperation& drawn : draw_operations(options_.augment, key, size))
+    out.ops[layer++] = image_op(options_.augment, drawn, size);
 }
 
 }  // namespace bv

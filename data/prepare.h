@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "data/dataset.h"
@@ -25,20 +26,30 @@ class ImageCache {
   std::vector<std::shared_ptr<const Image>> images_;  // empty once they didn't fit
 };
 
+// A row of a batch. pixels [stored size, stored size, 3]
+struct PreparedRow {
+  uint8_t* pixels;
+  Crop& crop;
+  std::span<ImageOp> ops;
+};
+
 // Prepares single rows of batches. Shared by threads, each with its own Resizer.
 class Preprocessor {
  public:
   Preprocessor(const Dataset& data, const LoaderOptions& options, bool train);
-  // out [size, size, 3]. Throws BadImage.
-  void run(int64_t index, uint32_t epoch, Resizer& resizer, uint8_t* out, Crop& crop);
+  // Throws BadImage.
+  void run(int64_t index, uint32_t epoch, Resizer& resizer, const PreparedRow& out);
 
  private:
   std::shared_ptr<const Image> cached_image(int64_t index, Resizer& resizer);
   std::shared_ptr<const Image> final_image(Image image, Resizer& resizer) const;
+  void cut_window(const Image&, const AugmentKey&, const PreparedRow& out) const;
 
   const Dataset& data_;
   LoaderOptions options_;
-  bool augment_, random_crop_;
+  bool train_;
+  TrainCrop crop_;
+  int size_;  // of stored images
   ImageCache cache_;
 };
 

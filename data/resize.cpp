@@ -32,13 +32,22 @@ void add_columns(uint8_t* out, const float* row, const Taps& columns) {
     row += 3;
   }
   for (int c = 0; c < 3; ++c)
-    out[c] = static_cast<uint8_t>(std::min(static_cast<int>(sum[c]), 255));
+    out[c] = static_cast<uint8_t>(std::clamp(static_cast<int>(sum[c]), 0, 255));
+}
+
+double cubic(double x) {
+  x = std::abs(x);
+  if (x < 1) return (1.5 * x - 2.5) * x * x + 1;
+  return x < 2 ? ((-0.5 * x + 2.5) * x - 4) * x + 2 : 0;
 }
 
 }  // namespace
 
-std::vector<Taps> triangle_taps(int input_size, double begin, double length, int output_size) {
-  const double scale = length / output_size, radius = std::max(scale, 1.0);
+std::vector<Taps> filter_taps(int input_size, double begin, double length, int output_size,
+                              Interpolation interpolation) {
+  const bool bicubic = interpolation == Interpolation::bicubic;
+  const double scale = length / output_size, unit = std::max(scale, 1.0);
+  const double radius = bicubic ? 2 * unit : unit;
   std::vector<Taps> all(output_size);
   for (int i = 0; i < output_size; ++i) {
     const double centre = begin + (i + 0.5) * scale - 0.5;  // in pixel numbers
@@ -48,7 +57,8 @@ std::vector<Taps> triangle_taps(int input_size, double begin, double length, int
     taps.begin = std::clamp(first, 0, input_size - 1);
     double sum = 0;
     for (int p = taps.begin; p <= std::max(last, taps.begin); ++p) {
-      const double weight = std::max(1e-6, 1 - std::abs(p - centre) / radius);
+      const double weight =
+          bicubic ? cubic((p - centre) / unit) : std::max(1e-6, 1 - std::abs(p - centre) / unit);
       taps.weights.push_back(static_cast<float>(weight));
       sum += weight;
     }
@@ -57,9 +67,10 @@ std::vector<Taps> triangle_taps(int input_size, double begin, double length, int
   return all;
 }
 
-void Resizer::run(const Image& image, const Box& box, int height, int width, uint8_t* out) {
-  const auto rows = triangle_taps(image.height, box.top, box.height, height);
-  const auto columns = triangle_taps(image.width, box.left, box.width, width);
+void Resizer::run(const Image& image, const Box& box, int height, int width, uint8_t* out,
+                  Interpolation interpolation) {
+  const auto rows = filter_taps(image.height, box.top, box.height, height, interpolation);
+  const auto columns = filter_taps(image.width, box.left, box.width, width, interpolation);
   const int left = columns.front().begin;
   const int right = columns.back().begin + static_cast<int>(columns.back().weights.size());
   const int count = 3 * (right - left);

@@ -5,6 +5,7 @@
 #include "data/loader.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/options/augmentation.h"
 #include "engine/options/config.h"
 #include "engine/training/plan.h"
 #include "engine/training/schedule.h"
@@ -51,7 +52,9 @@ std::vector<ParameterShape> shapes_of(const Graph& graph) {
   return shapes;
 }
 
-TrainerOptions trainer_options(const Options& o, DType dtype) {
+TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
+  const int stored =
+      std::max(*o.image_size, stored_size(kind, cropping_of(o), *o.image_size, true));
   // A fixed scale, and that of fp32 and bf16, never grows.
   const bool dynamic_scale = dtype == DType::fp16 && o.loss_scale == 0;
   return {.optimizer = {.momentum = static_cast<float>(o.momentum),
@@ -70,8 +73,9 @@ TrainerOptions trainer_options(const Options& o, DType dtype) {
           .decay_all = o.decay == "all",
           .layer_decay = o.layer_decay,
           .local_batch = *o.local_batch,
-          .height = *o.image_size,
-          .width = *o.image_size,
+          .height = stored,
+          .width = stored,
+          .augment_layers = augmentation_of(o).layers(),
           .accumulate = o.accumulate,
           .sync = {.bucket_bytes = static_cast<size_t>(*o.bucket_bytes),
                    .channels = o.comm_streams,
@@ -88,7 +92,9 @@ Options all_options(const CommandLine& line, const Options& given, const ModelCo
   }
   if (!given.image_size || (!given.patch_size && !model.is_resnet()))
     throw UserError(given.out + "/config.json: 'image_size' or 'patch_size' is missing");
-  return given;
+  Options o = given;
+  resolve_augmentation(o, data_kind(given.data));  // a run of before there was such an option
+  return o;
 }
 
 // --weights, and what the file says of itself.
@@ -158,11 +164,13 @@ void load_resumed(Setup& s) {
 
 }  // namespace
 
-Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local_batch,
-                  size_t classes, int replicas) try {
+Graph build_graph(const Options& o, const ModelConfig& m, DataKind kind, DType dtype,
+                  int local_batch, size_t classes, int replicas) try {
+  const int stored = stored_size(kind, cropping_of(o), *o.image_size, true);
+  const int layers = augmentation_of(o).layers();
   InputShape input{.B = local_batch,
-                   .height = *o.image_size,
-                   .width = *o.image_size,
+                   .height = stored,
+                   .width = stored,
                    .size = *o.image_size,
                    .patch = o.patch_size.value_or(1)};
   for (size_t c = 0; c < 3; ++c) {
@@ -178,7 +186,8 @@ Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local
                          .zero_init_last = o.zero_init_last,
                          .parts = o.sync_bn ? replicas : 1,
                          .drop_rate = static_cast<float>(o.drop_rate),
-                         .label_smoothing = static_cast<float>(o.label_smoothing)},
+                         .label_smoothing = static_cast<float>(o.label_smoothing),
+                         .augment_layers = layers},
                         input, dtype)
         .graph;
   }
@@ -193,7 +202,8 @@ Graph build_graph(const Options& o, const ModelConfig& m, DType dtype, int local
                     .proj_drop_rate = static_cast<float>(o.proj_drop_rate),
                     .attn_drop_rate = static_cast<float>(o.attn_drop_rate),
                     .drop_path_rate = static_cast<float>(o.drop_path_rate),
-                    .label_smoothing = static_cast<float>(o.label_smoothing)},
+                    .label_smoothing = static_cast<float>(o.label_smoothing),
+                    .augment_layers = layers},
                    input, dtype)
       .graph;
 } catch (const std::invalid_argument& e) {  // a batch norm of one value per channel
@@ -231,8 +241,9 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
             .mean = o.mean,
             .std = o.std};
 
-  s.graph = build_graph(o, s.model, dtype, *o.local_batch, o.classes.size(), s.replicas);
-  s.trainer = trainer_options(o, dtype);
+  s.graph =
+      build_graph(o, s.model, s.data.kind, dtype, *o.local_batch, o.classes.size(), s.replicas);
+  s.trainer = trainer_options(o, s.data.kind, dtype);
   fit_starting_weights(s, std::move(file));
   if (!o.resume.empty()) load_resumed(s);
   if (s.data.kind == DataKind::builtin && o.source("patch_size") == Source::recipe)
@@ -243,8 +254,9 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
 
 std::string what_fits(const Setup& setup, Backend& backend, size_t limit) {
   const auto peak = [&](int batch, bool recompute) {
-    const Graph graph = build_graph(setup.options, setup.model, setup.graph.dtype(), batch,
-                                    setup.data.classes.size(), setup.replicas);
+    const Graph graph =
+        build_graph(setup.options, setup.model, setup.data.kind, setup.graph.dtype(), batch,
+                    setup.data.classes.size(), setup.replicas);
     TrainerOptions options = setup.trainer;
     options.local_batch = batch;
     options.recompute = recompute;

@@ -41,8 +41,8 @@ struct Setup {
 Setup prepare(const CommandLine&, const Options& given, int world, const DeviceChoice&,
               const Backend&);
 
-Graph build_graph(const Options&, const ModelConfig&, DType, int local_batch, size_t classes,
-                  int replicas);
+Graph build_graph(const Options&, const ModelConfig&, DataKind, DType, int local_batch,
+                  size_t classes, int replicas);
 
 // What would make the plan fit into `limit` bytes per process: "; --batch 32 takes 13.7 GiB,
 // --recompute blocks 8.1 GiB".

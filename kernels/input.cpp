@@ -35,8 +35,9 @@ struct Source {
 };
 
 Source find(const InputPatches& op, int b, int y, int x, int n) {
-  const Crop& crop = op.crops[b];
-  const int height = op.shape.height, width = op.shape.width, row = y + crop.top;
+  const Crop crop = op.crops ? op.crops[b] : Crop{};
+  const int height = op.shape.height, width = op.shape.width;
+  const int row = crop.top + (crop.upside_down ? op.shape.size - 1 - y : y);
   const bool flip = crop.flip;
   const int first = flip ? crop.left + op.shape.size - 1 - x : crop.left + x;
   if (row < 0 || row >= height) return {nullptr, first, n, n, flip};

@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normal
   const int py = piece % patch_pieces / row_pieces, px = piece % row_pieces * width;
   const int y = image_patch / grid * patch + py, x = image_patch % grid * patch + px;
 
-  const Crop crop = op.crops[b];
-  const int row = y + crop.top;
+  const Crop crop = op.crops ? op.crops[b] : Crop{};
+  const int row = crop.top + (crop.upside_down ? op.shape.size - 1 - y : y);
   // Column of the leftmost pixel.
   const int left = crop.left + (crop.flip ? op.shape.size - x - width : x);
   constexpr int words = (3 * width + 3) / 4;
@@ -133,8 +133,8 @@ __global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normali
   constexpr int pixels = (width + 1) / 3 + 1;  // that a piece may touch
   constexpr int words = (3 * pixels + 3) / 4;
 
-  const Crop crop = op.crops[b];
-  const int row = static_cast<int>(y) + crop.top;
+  const Crop crop = op.crops ? op.crops[b] : Crop{};
+  const int row = crop.top + static_cast<int>(crop.upside_down ? op.shape.size - 1 - y : y);
   const int mirrored = crop.left + op.shape.size - 1;
   const int left = crop.flip ? mirrored - last : crop.left + x;  // column of the leftmost
   const int right = crop.flip ? mirrored - x : crop.left + last;

@@ -1,6 +1,6 @@
 // The table of operations: what each one computes, on which shapes, and what it writes (= or +=).
-// kernels/NAME.cpp computes it on the CPU, kernels/NAME.cu on a GPU; kernels/attention/ and
-// kernels/conv/ have the two families. The engine knows no more of a device than this table and
+// kernels/NAME.cpp computes it on the CPU, kernels/NAME.cu on a GPU; kernels/attention/,
+// kernels/augment/ and kernels/conv/ have rooms of their own. The engine knows no more of a device than this table and
 // kernels/backend.h.
 //
 // Arguments stand in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
@@ -32,9 +32,26 @@ struct InputShape {
 struct InputPatches {
   void* out;              // [B, (size/patch)^2, 3*patch*patch] dtype  =
   const uint8_t* images;  // [B, height, width, 3]
-  const Crop* crops;      // [B]
+  const Crop* crops;      // [B]; null: images of height and width `size` as they are
   InputShape shape;
   DType dtype;
+
+  void describe(Arguments&) const;
+};
+
+// One ImageOp (kernels/types.h) on each image, all in whole numbers.
+struct AugmentShape {
+  int B, height, width;  // of the stored images
+  int size;              // of the result
+  int layer, layers;     // ops[b][layer] is meant
+};
+
+struct AugmentImages {
+  uint8_t* out;           // [B, size, size, 3]  =
+  const uint8_t* images;  // [B, height, width, 3]
+  const Crop* crops;      // [B], done first; null: as of InputPatches
+  const ImageOp* ops;     // [B, layers]
+  AugmentShape shape;
 
   void describe(Arguments&) const;
 };
@@ -687,13 +704,13 @@ class KernelTable : public KernelRow<Ops>... {
 };
 
 using Kernels =
-    KernelTable<InputPatches, LinearForward, LinearBackwardInput, LinearBackwardWeight,
-                BiasGeluForward, BiasGeluBackward, LayerNormForward, LayerNormBackward,
-                AttentionForward, AttentionBackward, EmbedForward, EmbedBackward, ClassTokenForward,
-                ClassTokenBackward, ConvForward, ConvBackwardInput, ConvBackwardWeight,
-                BatchNormForward, BatchNormEvaluate, BatchNormBackwardSums, BatchNormBackward,
-                MaxPoolForward, MaxPoolBackward, AveragePoolForward, AveragePoolBackward, Dropout,
-                CrossEntropyForward, CrossEntropyBackward, Metrics, GradientTail, GradientNorm,
-                OptimizerUpdate, RoundWeights, Scale>;
+    KernelTable<InputPatches, AugmentImages, LinearForward, LinearBackwardInput,
+                LinearBackwardWeight, BiasGeluForward, BiasGeluBackward, LayerNormForward,
+                LayerNormBackward, AttentionForward, AttentionBackward, EmbedForward, EmbedBackward,
+                ClassTokenForward, ClassTokenBackward, ConvForward, ConvBackwardInput,
+                ConvBackwardWeight, BatchNormForward, BatchNormEvaluate, BatchNormBackwardSums,
+                BatchNormBackward, MaxPoolForward, MaxPoolBackward, AveragePoolForward,
+                AveragePoolBackward, Dropout, CrossEntropyForward, CrossEntropyBackward, Metrics,
+                GradientTail, GradientNorm, OptimizerUpdate, RoundWeights, Scale>;
 
 }  // namespace bv

@@ -35,10 +35,50 @@ struct UpdateState {
 };
 
 // Where an image's pixels come from: pixel (y, x) of the result is pixel (y + top, x + left) of the
-// stored image, from the right if flip; black outside it.
+// stored image, x counted from the right if flip, y from below if upside_down; black outside it.
 struct Crop {
   int16_t top, left;
-  int32_t flip;
+  int16_t flip, upside_down;
+};
+
+// What happens to a training image of 8-bit RGB, with Pillow's numbers; n = at[0], each channel by
+// itself where it isn't said:
+//   affine        pixel (y, x) is that at row (at[3] x + at[4] y + at[5]) >> 16 and column
+//                 (at[0] x + at[1] y + at[2]) >> 16; `fill` outside
+//   erase         `fill` in at[2] rows from at[0] on and at[3] columns from at[1] on
+//   invert        255 - c
+//   posterize     c & n
+//   solarize      c < n ? c : 255 - c
+//   solarize_add  c < 128 ? min(c + n, 255) : c
+//   autocontrast  stretched so that the smallest and the largest value become 0 and 255
+//   equalize      by the cumulative histogram
+// and, with blend(from, to) = (65536 from + n (to - from) + 128) >> 16, cut off at 0 and 255:
+//   brightness    blend(0, c)
+//   contrast      blend(the image's mean grey, c)
+//   color         blend(the pixel's grey, c): saturation
+//   sharpness     blend(smooth, c), smooth = (sum of 3 x 3 pixels + 4 c) / 13, rounded; c itself at
+//                 the image's border
+//   hue           the hue of 0-255 plus n, modulo 256
+enum class ImageOpKind : int32_t {
+  identity,
+  affine,
+  erase,
+  invert,
+  posterize,
+  solarize,
+  solarize_add,
+  brightness,
+  contrast,
+  autocontrast,
+  equalize,
+  color,
+  sharpness,
+  hue,
+};
+struct ImageOp {
+  ImageOpKind kind;
+  uint8_t fill[4];  // R, G, B
+  int32_t at[6];
 };
 
 }  // namespace bv

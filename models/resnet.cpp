@@ -53,7 +53,7 @@ struct Block {
 
 Resnet build_resnet(const ResnetConfig& c, const InputShape& input, DType dtype) {
   Graph g(dtype);
-  const Tensor images = input_images(g, input);
+  const Tensor images = input_images(g, input, c.augment_layers);
   const ConvOut stem =
       conv(g, "conv1", images,
            {.channels = 64, .filter = 7, .stride = 2, .parts = c.parts, .input_grad = false});

@@ -16,6 +16,7 @@ struct ResnetConfig {
   int parts = 1;                // processes over which the batch norms compute their statistics
   float drop_rate = 0;          // dropout before the head
   float label_smoothing = 0;
+  int augment_layers = 0;  // ImageOps of each training image
 };
 
 struct Resnet {

@@ -14,7 +14,7 @@ Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
   const auto patch_pixels = static_cast<float>(3 * input.patch * input.patch);
   const WeightInit conv_init{Init::uniform, 1 / std::sqrt(patch_pixels), Init::uniform};
 
-  const Tensor patches = input_patches(g, input);
+  const Tensor patches = input_patches(g, input, c.augment_layers);
   const Tensor embedded = linear(g, "patch_embed.proj", patches,
                                  {.N = C,
                                   .init = conv_init,

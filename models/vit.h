@@ -16,6 +16,7 @@ struct VitConfig {
   float drop_rate = 0, pos_drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0;
   float drop_path_rate = 0;
   float label_smoothing = 0;
+  int augment_layers = 0;  // ImageOps of each training image
 };
 
 struct Vit {

@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/file_io.h"
 #include "engine/base/text.h"
+#include "engine/options/augmentation.h"
 
 namespace bv {
 
@@ -41,6 +42,19 @@ void overlay(Options& options, const Values& values, Source source) {
   }
 }
 
+// With what its --augment stands for.
+void overlay_with_presets(Options& options, const Values& values, Source source) {
+  if (const auto augment = values.find("augment"); augment != values.end())
+    for (const PresetRow& row : augment_presets()) {
+      if (row.augment != augment->second[0]) continue;
+      if (row.value.empty())
+        unset(options, row.option);
+      else
+        overlay(options, {{std::string(row.option), {std::string(row.value)}}}, Source::recipe);
+    }
+  overlay(options, values, source);
+}
+
 Values read_config(const std::string& path) {
   const Values values = parse_config(read_text_file(path), path);
   refuse_both(values, path + ": ");
@@ -48,9 +62,9 @@ Values read_config(const std::string& path) {
 }
 
 void overlay_given(Options& options, const CommandLine& line) {
-  if (!line.config.empty()) overlay(options, read_config(line.config), Source::config);
+  if (!line.config.empty()) overlay_with_presets(options, read_config(line.config), Source::config);
   refuse_both(line.values, "");
-  overlay(options, line.values, Source::command_line);
+  overlay_with_presets(options, line.values, Source::command_line);
 }
 
 struct DataDefaults {
@@ -162,11 +176,13 @@ Options resolve_options(const CommandLine& line, const ModelConfig& model, DataK
   Options options;
   for (const std::string_view section : {std::string_view("recipe"), defaults_for(kind).recipe}) {
     const auto recipe = model.recipes.find(section);
-    if (recipe != model.recipes.end()) overlay(options, recipe->second, Source::recipe);
+    if (recipe != model.recipes.end())
+      overlay_with_presets(options, recipe->second, Source::recipe);
   }
   overlay_given(options, line);
   options.model = model.name;
   resolve_sizes(options, model, kind);
+  resolve_augmentation(options, kind);
   return options;
 }
 
@@ -181,7 +197,7 @@ Options resumed_options(const CommandLine& line) {
   if (!std::filesystem::exists(path, error))
     throw UserError("--resume " + asked.resume + ": not a run folder, it has no config.json");
   Options options;
-  overlay(options, read_config(path), Source::run);
+  overlay_with_presets(options, read_config(path), Source::run);
   if (options.model.empty()) throw UserError(path + ": 'model' is missing");
   refuse_changes(options, line, asked.resume);
   // More epochs lift the cap of the earlier run.

@@ -14,6 +14,7 @@ constexpr Range fraction = {.min = 0, .max = 1, .max_open = true};
 constexpr Range share = {.min = 0, .max = 1, .min_open = true};
 constexpr Range inner_fraction = {.min = 0, .max = 1, .min_open = true, .max_open = true};
 constexpr Range positive = {.min = 0, .min_open = true};
+constexpr Range probability = between(0, 1), share = {.min = 0, .max = 1, .min_open = true};
 constexpr Range some = {.min = 0, .max = max_epochs, .min_open = true};
 
 constexpr Uses new_run = {.recipe = false};                   // fixed when a run starts
@@ -46,7 +47,55 @@ constexpr OptionRow data_rows[] = {
      "what the pixel values less the mean are divided by; default: the weights', else the "
      "model's",
      between(1e-3, 1e3)},
-    {"augment", "none|basic", &O::augment, "basic: random crop and flip of training images"},
+    {"augment", "none|basic|strong", &O::augment,
+     "basic: random crop and flip of training images; strong: timm's for ViTs, --train-crop "
+     "random-resized --auto-augment ra --ra-ops 2 --ra-magnitude 9 --random-erase 0.25; the "
+     "options themselves win"},
+    {"train_crop", "random-resized|padded|pad-if-needed|none", &O::train_crop,
+     "random-resized: by --scale and --ratio; padded: scaled as for evaluation, a black frame of "
+     "--padding, cropped at random; pad-if-needed: not scaled, framed where smaller, cropped at "
+     "random; none: as for evaluation; default: random-resized for photos, padded for CIFAR-10, "
+     "none for drawn images"},
+    {"scale", "A,B", &O::scale, "area of random-resized crops, as parts of the picture's", share},
+    {"ratio",
+     "A,B",
+     &O::ratio,
+     "width by height of random-resized crops",
+     {.min = 0, .max = 100, .min_open = true}},
+    {"padding", "N", &O::padding, "width of padded's frame in pixels", between(0, 4096)},
+    {"hflip", "P", &O::hflip,
+     "probability that a training image is mirrored; default: 0.5, 0 for drawn images",
+     probability},
+    {"vflip", "P", &O::vflip, "probability that it is turned upside down", probability},
+    {"crop_mode", "center|squash|border", &O::crop_mode,
+     "for evaluation, center: the short side scaled to the image size, the middle cropped; squash: "
+     "both sides scaled; border: the long side scaled, the mean colour around"},
+    {"crop_pct",
+     "X",
+     &O::crop_pct,
+     "of the scaled picture, the part that is left by cropping the middle",
+     {.min = 0.1, .max = 1}},
+    {"interpolation", "bilinear|bicubic", &O::interpolation,
+     "of scaled pictures, antialiased, as PIL's; pixels next to a crop count, as in PIL's "
+     "resize(box=...), not in torchvision's RandomResizedCrop"},
+    {"auto_augment", "none|ra|ra-dali|ta_wide|cifar10|imagenet", &O::auto_augment,
+     "random operations on training images after crop and flip: torchvision's RandAugment, "
+     "TrivialAugmentWide and AutoAugment, or RandAugment of 16 operations on half of the images, "
+     "in pixels of 224; on whole pixels and with a black frame (ra-dali: grey), where timm "
+     "interpolates and fills with the mean"},
+    {"ra_ops", "N", &O::ra_ops, "operations of ra and ra-dali", between(1, 16)},
+    {"ra_magnitude", "N", &O::ra_magnitude,
+     "their strength: ra 0-30, ra-dali 0-10; default: 9 and 10", between(0, 30)},
+    {"color_jitter", "B,C,S,H", &O::color_jitter,
+     "strength of random brightness, contrast, saturation and hue, in a random order, as "
+     "torchvision's ColorJitter (one number: of the first three, as timm's); after --auto-augment, "
+     "which doesn't switch it off as "
+     "timm's does",
+     probability},
+    {"random_erase", "P", &O::random_erase,
+     "probability that a rectangle of a training image gets the mean colour, rounded; before "
+     "normalising, where timm and torchvision write 0 after it",
+     probability},
     {"on_bad_image", "fail|skip", &O::on_bad_image,
      "what to do with an image that can't be decoded", any, any_time},
 };

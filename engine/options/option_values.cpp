@@ -94,6 +94,13 @@ struct Convert {
       out.push_back(static_cast<int>(checked(static_cast<double>(*value), row.range, true)));
     }
   }
+  // Of --color-jitter: one number for the first three, or three or four.
+  void operator()(std::array<double, 4>& out) const {
+    if (items.size() != 1 && items.size() != 3 && items.size() != 4)
+      refuse("must be one number, three or four");
+    for (size_t i = 0; i < 3; ++i) out[i] = to_number(items[items.size() == 1 ? 0 : i], row.range);
+    out[3] = items.size() == 4 ? to_number(items[3], row.range) : 0;
+  }
   template <size_t n>
   void operator()(std::array<double, n>& out) const {
     if (items.size() != n) refuse("must be " + std::to_string(n) + " numbers");
@@ -148,7 +155,8 @@ Items items_from_json(const JsonValue& value, const OptionRow& row, const std::s
     if (!fits) throw UserError(subject + ": must be " + what);
   };
   if (row.is_list()) {
-    if (row.name == "classes" && value.kind == Kind::number) return {value.text};
+    if ((row.name == "classes" || row.name == "color_jitter") && value.kind == Kind::number)
+      return {value.text};
     expect(value.kind == Kind::list, "a list");
     Items items;
     const Kind kind = row.name == "classes" ? Kind::text : Kind::number;

@@ -31,10 +31,23 @@ struct Options {
   std::vector<std::string> classes;                // names; empty: the data's
   std::optional<std::array<double, 3>> mean, std;  // of pixels in 0-1
   std::optional<int> image_size, patch_size;
-  std::string augment = "basic";      // none basic
-  std::string on_bad_image = "fail";  // fail skip
-  int workers = 0;                    // decoding threads per process; 0: one for each of its cores
-  int cache_mb = 1024;                // decoded images, over all processes
+  std::string augment = "basic";      // none basic strong: other values of the following
+  std::string auto_augment = "none";  // none ra ra-dali ta_wide cifar10 imagenet
+  int ra_ops = 2;
+  std::optional<int> ra_magnitude;
+  std::array<double, 4> color_jitter{};  // brightness, contrast, saturation, hue
+  double random_erase = 0;
+  std::string train_crop;  // random-resized padded pad-if-needed none; empty: by the data
+  std::array<double, 2> scale = {0.08, 1}, ratio = {3.0 / 4, 4.0 / 3};
+  int padding = 4;
+  std::optional<double> hflip;
+  double vflip = 0;
+  std::string crop_mode = "center";  // center squash border
+  double crop_pct = 1;
+  std::string interpolation = "bilinear";  // bilinear bicubic
+  std::string on_bad_image = "fail";       // fail skip
+  int workers = 0;      // decoding threads per process; 0: one for each of its cores
+  int cache_mb = 1024;  // decoded images, over all processes
   // steps
   std::optional<int> batch;        // images per forward pass over all processes
   std::optional<int> local_batch;  // ... per process
@@ -82,9 +95,9 @@ struct Options {
   std::optional<int64_t> bucket_bytes;
   int comm_streams = 1;
   std::string all_reduce = "auto";  // auto flat 2d
-  std::string conv = "own";        // own cudnn
-  std::string recompute = "none";  // none blocks
-  double timeout = 60;             // seconds without a sign of life from a peer
+  std::string conv = "own";         // own cudnn
+  std::string recompute = "none";   // none blocks
+  double timeout = 60;              // seconds without a sign of life from a peer
   bool plan = false, profile = false, no_graph = false, oversubscribe = false;
 
   // The source of each option that isn't a built-in default, by its name in config.json.

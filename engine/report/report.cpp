@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/text.h"
+#include "engine/options/augmentation.h"
 #include "engine/training/plan.h"
 #include "engine/training/schedule.h"
 
@@ -27,7 +28,7 @@ std::string recipe(const Options& o) {
       (warmup.empty() ? "" : " after " + warmup + " of warm-up") + ", weight decay " +
       number(o.weight_decay) + "; batch " + std::to_string(*o.batch) +
       (o.accumulate > 1 ? " x " + std::to_string(o.accumulate) : "") + ", " + number(o.epochs) +
-      (o.epochs == 1 ? " epoch" : " epochs") + ", augment " + o.augment;
+      (o.epochs == 1 ? " epoch" : " epochs") + ", augment " + augmentation_text(o);
   if (o.label_smoothing > 0) text += ", label smoothing " + number(o.label_smoothing);
   if (o.clip_grad > 0) text += ", clip " + number(o.clip_grad);
   if (o.layer_decay != 1) text += ", layer decay " + number(o.layer_decay);

@@ -1,14 +1,21 @@
 #include "engine/training/feed.h"
 
 namespace bv {
+namespace {
+
+size_t image_bytes(int height, int width) {
+  return static_cast<size_t>(height) * static_cast<size_t>(width) * 3;
+}
+
+}  // namespace
 
 Feed::Feed(Backend& backend, const Sizes& sizes)
     : backend_(&backend),
       images_(static_cast<size_t>(sizes.batch)),
-      image_bytes_(images_ * static_cast<size_t>(sizes.height) * static_cast<size_t>(sizes.width) *
-                   3),
-      crops_at_(align(image_bytes_)),
-      labels_at_(crops_at_ + align(images_ * sizeof(Crop))),
+      op_bytes_(images_ * static_cast<size_t>(sizes.layers) * sizeof(ImageOp)),
+      crops_at_(align(images_ * image_bytes(sizes.height, sizes.width))),
+      ops_at_(crops_at_ + align(images_ * sizeof(Crop))),
+      labels_at_(ops_at_ + align(op_bytes_)),
       slot_bytes_(labels_at_ + align(images_ * sizeof(int32_t))),
       params_in_flight_(static_cast<size_t>(sizes.params_in_flight)) {
   if (!backend.upload_stream()) return;
@@ -25,12 +32,14 @@ void Feed::bind(Context& context) const {
   context.params = memory_.data<const StepParams>();
   context.images = reinterpret_cast<const uint8_t*>(slot(0));
   context.crops = reinterpret_cast<const Crop*>(slot(0) + crops_at_);
+  context.ops = reinterpret_cast<const ImageOp*>(slot(0) + ops_at_);
   context.labels = reinterpret_cast<const int32_t*>(slot(0) + labels_at_);
 }
 
 void Feed::copy(const Batch& from, char* slot, Stream stream) {
-  backend_->to_device(slot, from.images, image_bytes_, stream);
+  backend_->to_device(slot, from.images, images_ * image_bytes(from.height, from.width), stream);
   backend_->to_device(slot + crops_at_, from.crops, images_ * sizeof(Crop), stream);
+  if (from.ops) backend_->to_device(slot + ops_at_, from.ops, op_bytes_, stream);
   backend_->to_device(slot + labels_at_, from.labels, images_ * sizeof(int32_t), stream);
 }
 

@@ -13,13 +13,14 @@ namespace bv {
 class Feed {
  public:
   struct Sizes {
-    int batch, height, width;  // images of a micro-step in this process, as stored
+    int batch, height, width;  // images of a micro-step in this process, as the largest are stored
+    int layers;                // ImageOps of each image
     int params_in_flight;      // StepParams that the device may not have read yet
   };
   Feed(Backend&, const Sizes&);
   size_t bytes() const { return slots() * slot_bytes_ + params_bytes; }
   void allocate();
-  void bind(Context&) const;  // images, crops, labels, params
+  void bind(Context&) const;  // images, crops, ops, labels, params
 
   void upload(const Batch&);
   void wait_for_upload();
@@ -34,7 +35,7 @@ class Feed {
   void copy(const Batch&, char* slot, Stream);
 
   Backend* backend_;
-  size_t images_, image_bytes_, crops_at_, labels_at_, slot_bytes_, params_in_flight_;
+  size_t images_, op_bytes_, crops_at_, ops_at_, labels_at_, slot_bytes_, params_in_flight_;
   DeviceMemory memory_;  // params, the slot that the model reads, two for uploads
   Event uploaded_[2]{}, consumed_[2]{};
   int uploads_ = 0;

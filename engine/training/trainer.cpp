@@ -18,6 +18,7 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
       feed_(backend, {.batch = o.local_batch,
                       .height = o.height,
                       .width = o.width,
+                      .layers = o.augment_layers,
                       // Those of an update and its micro-steps, twice.
                       .params_in_flight = 2 * (o.accumulate + 1)}),
       optimizer_(backend, parameters_, o.optimizer, o.decay_all, o.layer_decay),

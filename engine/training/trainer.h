@@ -21,7 +21,8 @@ struct TrainerOptions {
   bool decay_all = false;       // not weights alone
   double layer_decay = 1;       // of the learning rate, from layer to layer below the head
   int local_batch;              // images of a micro-step in this process
-  int height, width;            // of stored images
+  int height, width;            // of the largest stored images
+  int augment_layers = 0;       // ImageOps of each training image
   int accumulate;               // micro-steps of a full update
   SyncOptions sync;             // of the replicas
   bool recompute = false;       // of blocks

@@ -13,6 +13,7 @@
 #include "data/loader.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/options/augmentation.h"
 #include "engine/processes/signals.h"
 #include "engine/recording.h"
 #include "engine/report/output.h"
@@ -34,7 +35,7 @@ double seconds_between(Clock::time_point start, Clock::time_point end) {
 }
 
 LoaderOptions loader_options(const Setup& s, Backend& backend, Output& warnings, int replica,
-                             int cores, bool train) {
+                             int cores) {
   const Options& o = s.options;
   // Divided among the processes, and between training and evaluation.
   const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
@@ -46,7 +47,8 @@ LoaderOptions loader_options(const Setup& s, Backend& backend, Output& warnings,
       .rank = replica,
       .ranks = s.replicas,
       .seed = o.seed,
-      .augment = train && o.augment == "basic",
+      .crop = cropping_of(o),
+      .augment = augmentation_of(o),
       .skip_bad_images = o.on_bad_image == "skip",
       .warn = [&warnings](
                   const std::string& line) { warnings.print(printable(line, line.npos) + "\n"); },
@@ -122,11 +124,11 @@ TrainingLoop::TrainingLoop(Setup setup, Backend& backend, Communicator* communic
       communicator_(communicator),
       rank_(communicator ? communicator->rank() : 0),
       trainer_(backend, communicator, s_.graph, s_.trainer),
-      train_(*s_.data.train, loader_options(s_, backend, warnings_, rank_, cores, true), true),
+      train_(*s_.data.train, loader_options(s_, backend, warnings_, rank_, cores), true),
       folder_(s_, communicator) {
   if (s_.data.val)
-    val_ = std::make_unique<Loader>(
-        *s_.data.val, loader_options(s_, backend, warnings_, rank_, cores, false), false);
+    val_ = std::make_unique<Loader>(*s_.data.val,
+                                    loader_options(s_, backend, warnings_, rank_, cores), false);
   const Options& o = s_.options;
   batches_ = train_.batches_per_epoch();
   updates_per_epoch_ = (batches_ + o.accumulate - 1) / o.accumulate;

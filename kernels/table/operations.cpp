@@ -69,6 +69,7 @@ Need needed_if(bool condition) { return condition ? Need::required : Need::optio
 
 constexpr size_t max_elements = size_t{1} << 40;  // of an arena
 constexpr Need optional = Need::optional;
+constexpr const char* no_crops = "crops: only images of height and width `size` need none";
 
 [[noreturn]] void refuse(const char* operation, const std::string& what) {
   throw std::invalid_argument(std::string(operation) + ": " + what);
@@ -83,9 +84,24 @@ void InputPatches::describe(Arguments& a) const {
   a.size("B", shape.B), a.size("height", shape.height), a.size("width", shape.width);
   a.size("size", shape.size), a.size("patch", shape.patch);
   a.rule(shape.patch > 0 && shape.size % shape.patch == 0, "size must be a multiple of patch");
+  a.rule(crops || (shape.height == shape.size && shape.width == shape.size), no_crops);
   a.write("out", out, n);
   a.read_part("images", images, n, 3.0 * shape.B * shape.height * shape.width);
-  a.read("crops", crops, shape.B);
+  a.read("crops", crops, shape.B, optional);
+}
+
+void AugmentImages::describe(Arguments& a) const {
+  const double n = 3.0 * shape.B * shape.size * shape.size;
+  a.operation("AugmentImages", DType::fp32).flops(n);
+  a.size("B", shape.B), a.size("height", shape.height), a.size("width", shape.width);
+  a.size("size", shape.size), a.size("layers", shape.layers);
+  a.rule(shape.size <= 8192, "size must be at most 8192");
+  a.rule(shape.layer >= 0 && shape.layer < shape.layers, "layer must be in 0 .. layers - 1");
+  a.rule(crops || (shape.height == shape.size && shape.width == shape.size), no_crops);
+  a.write("out", out, n);
+  a.read_part("images", images, n, 3.0 * shape.B * shape.height * shape.width);
+  a.read("crops", crops, shape.B, optional);
+  a.read("ops", ops, double(shape.B) * shape.layers);
 }
 
 // ---- linear -------------------------------------------------------------------------------------

@@ -148,6 +148,7 @@ struct Context {
   // The batch, on the device.
   const uint8_t* images = nullptr;
   const Crop* crops = nullptr;
+  const ImageOp* ops = nullptr;
   const int32_t* labels = nullptr;
   bool accumulate = false;   // gradients are added to
   bool training = true;      // dropout is on, batch norm takes the batch's own moments

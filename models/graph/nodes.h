@@ -7,10 +7,14 @@
 
 namespace bv {
 
-// Normalised patches [B, P, 3*patch*patch] of the batch.
-Tensor input_patches(Graph&, const InputShape&);
-// Normalised images [B, size, size, 3].
-Tensor input_images(Graph&, const InputShape&);
+// What a model reads: normalised patches [B, P, 3*patch*patch] of the batch, or normalised images
+// [B, size, size, 3]. In training each image first goes through `augment_layers` ImageOps, a node
+// for each. Images of an evaluation are stored at the result's size, whatever training's are.
+Tensor input_patches(Graph&, const InputShape&, int augment_layers);
+Tensor input_images(Graph&, const InputShape&, int augment_layers);
+
+// The crop, then `layers` ImageOps of each image: [B, size, size, 3] of bytes.
+Tensor augment(Graph&, const AugmentShape&);
 
 // A convolution without bias [N, H, W, C] -> [N, P, Q, channels], padded by half its filter. parts:
 // the processes over which the next batch norm takes its statistics. skip: ConvOut::skip is inp

@@ -20,7 +20,7 @@ namespace {
 // A batch's content, to compare.
 struct Copy {
   std::vector<uint8_t> images;
-  std::vector<int> crops, labels;
+  std::vector<int> crops, ops, labels;
   int count;
   uint32_t position;
   bool operator==(const Copy&) const = default;
@@ -33,6 +33,11 @@ Copy copy(const Batch& batch, const LoaderOptions& o) {
     const Crop& crop = batch.crops[i];
     c.crops.insert(c.crops.end(), {crop.top, crop.left, crop.flip});
     c.labels.push_back(batch.labels[i]);
+    for (int layer = 0; batch.ops && layer < o.augment.layers(); ++layer) {
+      const ImageOp& op = batch.ops[i * o.augment.layers() + layer];
+      c.ops.insert(c.ops.end(), {int(op.kind), op.fill[0]});
+      c.ops.insert(c.ops.end(), std::begin(op.at), std::end(op.at));
+    }
   }
   return c;
 }
@@ -54,7 +59,12 @@ class Photos : public testing::Test {
         write_ppm(folder_ / ("class" + std::to_string(c) + "/" + std::to_string(i) + ".ppm"),
                   20 + 5 * i, 40 - 3 * c, 10 * c + i);
     sets_ = open_dataset({.path = folder_.path(), .val_fraction = 0.2});
-    options_ = {.kind = sets_.kind, .image_size = 16, .local_batch = 4, .seed = 5};
+    options_ = {.kind = sets_.kind,
+                .image_size = 16,
+                .local_batch = 4,
+                .seed = 5,
+                .crop = {.train = TrainCrop::random_resized, .hflip = 0.5},
+                .augment = {.policy = Policy::ra, .jitter = {.2, .2, 0, 0}, .erase = 0.5}};
   }
   void damage(const std::string& path) {
     std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
@@ -72,7 +82,7 @@ TEST(Resize, WeightsSumToOneAndAreCentred) {
                                                      {1, 0.0, 1.0, 5},
                                                      {500, 80.0, 333.0, 224},
                                                      {97, 0.0, 97.0, 1}}) {
-    const auto all = triangle_taps(input, begin, length, output);
+    const auto all = filter_taps(input, begin, length, output);
     for (int i = 0; i < output; ++i) {
       double sum = 0, centre = 0;
       for (size_t k = 0; k < all[i].weights.size(); ++k) {
@@ -137,6 +147,12 @@ TEST(Augment, RandomResizedCropsAreInsideAndVaried) {
   EXPECT_LE(strip.width, 14);
 }
 
+bool flipped(const AugmentKey& key) {
+  Crop crop{};
+  random_flips(key, {.hflip = 0.5}, crop);
+  return crop.flip;
+}
+
 TEST(Augment, ChoicesFollowSeedEpochAndIndex) {
   const AugmentKey keys[] = {{1, 2, 3}, {2, 2, 3}, {1, 3, 3}, {1, 2, 4}};
   std::set<double> widths;
@@ -145,7 +161,7 @@ TEST(Augment, ChoicesFollowSeedEpochAndIndex) {
     widths.insert(random_resized_crop(key, 3000, 3000).width);
     std::vector<bool> row;
     for (uint32_t i = 0; i < 20; ++i)
-      row.push_back(random_flip({key.seed, key.epoch, 100 * key.index + i}));
+      row.push_back(flipped({key.seed, key.epoch, 100 * key.index + i}));
     flips.insert(row);
   }
   EXPECT_EQ(widths.size(), 4u);
@@ -156,9 +172,10 @@ TEST(Augment, PaddedCropsTakeEveryPlace) {
   std::map<int, int> tops, lefts;
   int flips = 0;
   for (uint32_t i = 0; i < 9000; ++i) {
-    const Crop crop = random_padded_crop({.seed = 1, .epoch = 0, .index = i}, 4);
-    ++tops[crop.top], ++lefts[crop.left];
-    flips += crop.flip;
+    const AugmentKey key{.seed = 1, .epoch = 0, .index = i};
+    const Window at = random_window(key, 32, 32, 32, {.train = TrainCrop::padded});
+    ++tops[at.top], ++lefts[at.left];
+    flips += flipped(key);
   }
   for (const auto* places : {&tops, &lefts}) {
     ASSERT_EQ(places->size(), 9u);
@@ -226,6 +243,10 @@ TEST_F(Photos, RanksShareTheBatch) {
           EXPECT_EQ(share[b].position + i, expected[b].position + at);
           EXPECT_EQ(share[b].labels[i], expected[b].labels[at]);
           EXPECT_EQ(share[b].crops[3 * i + 2], expected[b].crops[3 * at + 2]);
+          const size_t length = expected[b].ops.size() / 6;
+          ASSERT_EQ(length, 8u * 5);
+          EXPECT_TRUE(std::equal(&share[b].ops[i * length], &share[b].ops[i * length] + length,
+                                 &expected[b].ops[at * length]));
           EXPECT_TRUE(std::equal(&share[b].images[i * 768], &share[b].images[i * 768] + 768,
                                  &expected[b].images[at * 768]));
         }
@@ -266,11 +287,13 @@ TEST_F(Photos, EvaluationKeepsTheMiddle) {
   o.local_batch = 1;
   const Image image = sets_.val->image(0, 0);
   std::vector<uint8_t> expected(768);
-  Resizer().run(image, centre_square(image.height, image.width), 16, 16, expected.data());
+  const Box middle = centre_crop(image.height, image.width, 16).from;
+  EXPECT_EQ(middle.height, std::min(image.height, image.width));
+  Resizer().run(image, middle, 16, 16, expected.data());
   const Copy batch = batches(*sets_.val, o, false, 0, 0, 1)[0];
   EXPECT_EQ(batch.images, expected);
   EXPECT_EQ(batch.crops, (std::vector<int>{0, 0, 0}));
-  o.augment = false;  // the same in training without augmentation
+  o.crop = {};  // the same in training without augmentation
   Loader loader(*sets_.val, o, true);
   loader.start(0, 0);
   std::set<std::vector<uint8_t>> seen;
@@ -352,19 +375,24 @@ TEST(Loader, CifarIsCroppedByTheDevice) {
   write_file(folder / "data_batch_1.bin", cifar_records(40, 0));
   write_file(folder / "test_batch.bin", cifar_records(3, 0));
   const DataSets sets = open_dataset({.path = folder.path()});
-  LoaderOptions o{.kind = sets.kind, .image_size = 32, .local_batch = 40, .workers = 2};
+  LoaderOptions o{.kind = sets.kind,
+                  .image_size = 32,
+                  .local_batch = 40,
+                  .crop = {.train = TrainCrop::padded, .hflip = 0.5},
+                  .workers = 2};
   const Copy batch = batches(*sets.train, o, true, 0, 0, 1)[0];
   const auto order = epoch_order(0, 0, 40);
   for (uint32_t i = 0; i < 40; ++i) {
     EXPECT_EQ(batch.labels[i], int(order[i] % 10));
     const Image image = sets.train->image(order[i], 0);
     EXPECT_TRUE(std::equal(image.pixels.begin(), image.pixels.end(), &batch.images[3072 * i]));
-    const Crop crop = random_padded_crop({.seed = 0, .epoch = 0, .index = order[i]}, 4);
-    EXPECT_EQ(batch.crops[3 * i], crop.top);
-    EXPECT_EQ(batch.crops[3 * i + 1], crop.left);
-    EXPECT_EQ(batch.crops[3 * i + 2], crop.flip);
+    const AugmentKey key{.seed = 0, .epoch = 0, .index = order[i]};
+    const Window at = random_window(key, 32, 32, 32, o.crop);
+    EXPECT_EQ(batch.crops[3 * i], at.top);
+    EXPECT_EQ(batch.crops[3 * i + 1], at.left);
+    EXPECT_EQ(batch.crops[3 * i + 2], flipped(key));
   }
-  o.augment = false;
+  o.crop = {};
   EXPECT_EQ(batches(*sets.train, o, true, 0, 0, 1)[0].crops, std::vector<int>(120));
 }
 

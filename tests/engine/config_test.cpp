@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <random>
 
+#include "engine/base/text.h"
+#include "engine/options/augmentation.h"
 #include "tests/files.h"
 #include "tests/messages.h"
 #include "tests/temporary_folder.h"
@@ -108,6 +110,69 @@ TEST(Config, SizesFollowTheKindOfData) {
 }
 
 // The set-up in which ResNets are compared on CIFAR-10.
+TEST(Config, CropsAndFlipsFollowTheKindOfData) {
+  const auto crop = [](DataKind kind) {
+    const Options o = resolve({"vit_tiny"}, kind);
+    return o.train_crop + ' ' + format_number(*o.hflip);
+  };
+  EXPECT_EQ(crop(DataKind::photos), "random-resized 0.5");
+  EXPECT_EQ(crop(DataKind::cifar), "padded 0.5");
+  EXPECT_EQ(crop(DataKind::builtin), "none 0");
+  EXPECT_EQ(crop(DataKind::synthetic), "none 0");
+  EXPECT_EQ(resolve({"vit_tiny", "--hflip", ".2"}, DataKind::builtin).hflip, 0.2);
+}
+
+TEST(Config, AugmentStandsForOtherOptionsWhichWin) {
+  const auto text = [](Words words, DataKind kind = DataKind::cifar) {
+    words.insert(words.begin(), "vit_tiny");
+    const Options o = resolve(words, kind);
+    return augmentation_text(o) + "; " + o.train_crop + ' ' + format_number(*o.hflip);
+  };
+  EXPECT_EQ(text({}), "basic; padded 0.5");
+  EXPECT_EQ(text({"--augment", "none"}), "none; none 0");
+  EXPECT_EQ(text({"--augment", "strong"}),
+            "strong, auto-augment ra 2 x 9, erasing 0.25; random-resized 0.5");
+  EXPECT_EQ(text({"--ra-magnitude", "5", "--augment", "strong", "--random-erase", "0"}),
+            "strong, auto-augment ra 2 x 5; random-resized 0.5");
+  EXPECT_EQ(text({"--augment", "none", "--hflip", "1"}), "none; none 1");
+  EXPECT_EQ(text({"--auto-augment", "ra-dali", "--color-jitter", "0.4"}),
+            "basic, auto-augment ra-dali 2 x 10, color jitter 0.4 0.4 0.4 0; padded 0.5");
+  // The later source's set takes back the earlier one's.
+  const TemporaryFolder folder;
+  write_text(folder / "c.json", R"({"augment": "strong", "hflip": 0.3})");
+  EXPECT_EQ(text({"--config", folder / "c.json"}),
+            "strong, auto-augment ra 2 x 9, erasing 0.25; random-resized 0.3");
+  EXPECT_EQ(text({"--config", folder / "c.json", "--augment", "basic"}), "basic; padded 0.5");
+  // A run's own file says all of it, and stays as it was under the same --augment.
+  const Options o =
+      resolve({"vit_tiny", "--augment", "strong", "--random-erase", "0.1"}, DataKind::photos);
+  write_text(folder / "run.json", config_to_json(o));
+  EXPECT_EQ(text({"--config", folder / "run.json"}, DataKind::photos),
+            "strong, auto-augment ra 2 x 9, erasing 0.1; random-resized 0.5");
+}
+
+TEST(Config, AugmentationThatCannotBe) {
+  const auto refused = [](Words words, const std::string& part) {
+    words.insert(words.begin(), "vit_tiny");
+    EXPECT_TRUE(is_line(error_of([&] { resolve(words, DataKind::cifar); }), part));
+  };
+  refused({"--auto-augment", "ta-wide"},
+          "ta-wide: must be one of none, ra, ra-dali, ta_wide, "
+          "cifar10, imagenet (did you mean ta_wide?)");
+  refused({"--auto-augment", "ra", "--ra-magnitude", "31"}, "--ra-magnitude 31: must be");
+  refused({"--auto-augment", "ra-dali", "--ra-magnitude", "11"},
+          "--ra-magnitude 11: --auto-augment ra-dali has magnitudes of 0 to 10");
+  refused({"--ra-magnitude", "5"}, "--ra-magnitude has no effect without --auto-augment ra or");
+  refused({"--scale", "0.1,1"}, "--scale has no effect without --train-crop random-resized");
+  refused({"--train-crop", "none", "--padding", "2"}, "--padding has no effect without");
+  refused({"--train-crop", "random-resized", "--ratio", "2,1"}, "--ratio 2,1: the smaller");
+  refused({"--padding", "32"}, "--padding 32: a crop of 32 pixels might miss the picture");
+  refused({"--color-jitter", ".1,.1,.1,.6"}, "--color-jitter 0.6: of the hue");
+  refused({"--color-jitter", ".1,.1"}, "must be one number, three or four");
+  refused({"--random-erase", "1.1"}, "at most 1");
+  refused({"--hflip", "-0.1"}, "at least 0");
+}
+
 TEST(Config, ResnetsTakeCifarsPublishedRecipe) {
   const Options o = resolve({"resnet34"}, DataKind::cifar);
   EXPECT_EQ(o.image_size, 32);

@@ -44,7 +44,7 @@ class Rig {
                            .height = size,
                            .width = size,
                            .accumulate = 1,
-                           .bucket_bytes = 1 << 16};
+                           .sync = {.bucket_bytes = 1 << 16}};
           o.optimizer.ema_rate = c.ema_rate;
           return o;
         }()) {

@@ -47,7 +47,7 @@ TEST(LayerDecay, EachLayerTakesItsShareOfTheStep) {
                      .height = small_size,
                      .width = small_size,
                      .accumulate = 1,
-                     .bucket_bytes = 1 << 20};
+                     .sync = {.bucket_bytes = 1 << 20}};
     Trainer trainer(*backend, nullptr, vit.graph, o);
     trainer.allocate();
     trainer.parameters().initialise(3);

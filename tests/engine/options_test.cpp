@@ -31,7 +31,8 @@ Items sample(const OptionRow& row) {
   }
   if (row.name == "lr_after") return {"6:0.01"};
   if (row.is_text()) return {"some/path"};
-  if (row.name == "betas") return {"0.8", "0.99"};
+  if (std::holds_alternative<Member<std::array<double, 2>>>(row.member)) return {"0.8", "0.99"};
+  if (row.name == "color_jitter") return {"0.4", "0.3", "0.2", "0.1"};
   if (row.name == "decay_milestones") return {"3", "5"};
   if (row.is_list()) return {"0.25", "0.5", "0.75"};
   const bool whole = !std::holds_alternative<Member<double>>(row.member) &&
@@ -184,7 +185,7 @@ TEST(OptionsTest, NamesFromElsewhereAreTranslated) {
              "--grad-checkpointing --sync-batchnorm --zero-init-residual --nproc-per-node "
              "--norm-weight-decay --no-aug --num-classes --img-size --input-size --data-dir "
              "--data-path --model --batch-size -b --lr-scheduler --lr-warmup-epochs "
-             "--warmup-iters --eval-interval",
+             "--warmup-iters --eval-interval --aa --reprob --train-interpolation",
              ' ')) {
     const std::string advice = advice_for_foreign(flag);
     EXPECT_EQ(advice.empty(), flag == "--workers-per-gpu") << flag;

@@ -39,6 +39,8 @@ struct Rig {
       trainer.micro_step({.images = b.images.data(),
                           .crops = b.crops.data(),
                           .labels = b.labels.data(),
+                          .height = small_size,
+                          .width = small_size,
                           .count = count,
                           .position = 0,
                           .wait_seconds = 0},
@@ -52,6 +54,109 @@ struct Rig {
     return trainer.finish_update();
   }
 };
+
+// Weights after one update, then the sums of an evaluation of `evaluated`.
+struct Result {
+  std::vector<float> weights;
+  EvaluationSums sums;
+};
+Result train_and_evaluate(const InputShape& input, int layers, const Batch& batch,
+                          const Batch& evaluated) {
+  const auto backend = make_cpu_backend(2, false);
+  VitConfig config{.embed_dim = 24, .depth = 1, .heads = 3, .classes = small_classes};
+  config.augment_layers = layers;
+  const Vit vit = build_vit(config, input, DType::fp32);
+  TrainerOptions o = options(OptimizerKind::sgd, 1);
+  o.augment_layers = layers;
+  Trainer trainer(*backend, nullptr, vit.graph, o);
+  trainer.allocate();
+  trainer.parameters().initialise(3);
+  trainer.micro_step(batch, {.epoch = 0, .first = true, .last = true, .stop = false});
+  trainer.start_update(0.1, batch.count);
+  trainer.finish_update();
+  trainer.begin_evaluation();
+  trainer.evaluate(evaluated);
+  const float* weights = trainer.parameters().weights();
+  return {{weights, weights + vit.graph.arena_count()}, trainer.end_evaluation()};
+}
+
+Batch batch_of(const SmallBatch& b, int side = small_size) {
+  return {.images = b.images.data(),
+          .crops = b.crops.data(),
+          .ops = nullptr,
+          .labels = b.labels.data(),
+          .height = side,
+          .width = side,
+          .count = small_batch,
+          .position = 0,
+          .wait_seconds = 0};
+}
+
+TEST(Trainer, TrainsOnAugmentedImagesAndEvaluatesPlainOnes) {
+  constexpr int layers = 3;
+  SmallBatch given(1), other(2);
+  given.crops = {{1, -2, 1, 0}, {0, 0, 0, 1}, {-3, 2, 0, 0}};
+  const ImageOp ops[small_batch * layers] = {{ImageOpKind::invert},
+                                             {ImageOpKind::sharpness, {}, {100000}},
+                                             {},
+                                             {ImageOpKind::equalize},
+                                             {ImageOpKind::posterize, {}, {0xF0}},
+                                             {ImageOpKind::erase, {9, 8, 7}, {1, 2, 3, 4}},
+                                             {},
+                                             {ImageOpKind::hue, {}, {30}},
+                                             {}};
+  // The same by hand.
+  SmallBatch made = given;
+  const auto backend = make_cpu_backend(2, false);
+  std::vector<uint8_t> images = given.images;
+  for (int layer = 0; layer < layers; ++layer) {
+    backend->kernels().run(
+        AugmentImages{.out = made.images.data(),
+                      .images = images.data(),
+                      .crops = layer == 0 ? given.crops.data() : nullptr,
+                      .ops = ops,
+                      .shape = {small_batch, small_size, small_size, small_size, layer, layers}},
+        nullptr);
+    images = made.images;
+  }
+  made.crops = std::vector<Crop>(small_batch);
+  EXPECT_NE(made.images, given.images);
+
+  const InputShape input = square_input(small_batch, small_size, small_patch);
+  Batch batch = batch_of(given);
+  batch.ops = ops;
+  const Result with = train_and_evaluate(input, layers, batch, batch_of(other));
+  const Result by_hand = train_and_evaluate(input, 0, batch_of(made), batch_of(other));
+  const Result plain = train_and_evaluate(input, 0, batch_of(given), batch_of(other));
+  EXPECT_EQ(with.weights, by_hand.weights);
+  EXPECT_EQ(with.sums.loss, by_hand.sums.loss);
+  EXPECT_NE(with.weights, plain.weights);
+}
+
+// Training's images may be stored smaller than the model's input, evaluation's never are.
+TEST(Trainer, TrainsOnSmallImagesInABlackFrame) {
+  constexpr int side = 8;
+  SmallBatch whole(1), part(2), framed(3);
+  for (Crop& crop : part.crops) crop = {-1, -3};
+  std::fill(framed.images.begin(), framed.images.end(), 0);
+  for (int b = 0; b < small_batch; ++b)
+    for (int y = 0; y < side; ++y)
+      std::copy_n(&part.images[size_t((b * side + y) * side * 3)], 3 * side,
+                  &framed.images[size_t(((b * small_size + y + 1) * small_size + 3) * 3)]);
+  framed.labels = part.labels;
+  const InputShape input = square_input(small_batch, small_size, small_patch);
+  InputShape small = input;
+  small.height = small.width = side;
+  for (const int layers : {0, 1}) {
+    const ImageOp ops[small_batch] = {};
+    Batch of_part = batch_of(part, side), of_framed = batch_of(framed);
+    of_part.ops = of_framed.ops = layers > 0 ? ops : nullptr;
+    const Result one = train_and_evaluate(small, layers, of_part, batch_of(whole));
+    const Result other = train_and_evaluate(input, layers, of_framed, batch_of(whole));
+    EXPECT_EQ(one.weights, other.weights);
+    EXPECT_EQ(one.sums.loss, other.sums.loss);
+  }
+}
 
 TEST(Trainer, OverfitsOneBatch) {
   Rig rig(options(OptimizerKind::adamw, 1));
@@ -144,6 +249,8 @@ TEST(Trainer, EvaluationDropsNothingAndCountsEachImageOnce) {
       rig->trainer.evaluate({.images = b.images.data(),
                              .crops = b.crops.data(),
                              .labels = b.labels.data(),
+                             .height = small_size,
+                             .width = small_size,
                              .count = 2,
                              .position = 0,
                              .wait_seconds = 0});

@@ -16,8 +16,9 @@ Tensor input_patches(const std::vector<uint8_t>& images, const std::vector<Crop>
       for (int x = 0; x < s.size; ++x)
         for (int c = 0; c < 3; ++c) {
           // The image is cropped, then mirrored.
-          const int from_y = y + crops[b].top;
-          const int from_x = (crops[b].flip ? s.size - 1 - x : x) + crops[b].left;
+          const Crop crop = crops.empty() ? Crop{} : crops[b];
+          const int from_y = (crop.upside_down ? s.size - 1 - y : y) + crop.top;
+          const int from_x = (crop.flip ? s.size - 1 - x : x) + crop.left;
           const bool inside = from_y >= 0 && from_y < s.height && from_x >= 0 && from_x < s.width;
           const double pixel =
               inside ? images[((size_t(b) * s.height + from_y) * s.width + from_x) * 3 + c] : 0;
@@ -42,7 +43,8 @@ Problem input_patches(DType dtype, InputShape s, const std::vector<Crop>& crops)
   const int grid = s.size / s.patch;
   p.output("out", {s.B, grid * grid, 3 * s.patch * s.patch},
            oracle::input_patches(images, crops, s));
-  p.objects("images", images), p.objects("crops", crops);
+  p.objects("images", images);
+  if (!crops.empty()) p.objects("crops", crops);
   p.runs(InputPatches{.shape = s, .dtype = dtype});
   return p;
 }
@@ -71,12 +73,16 @@ KernelCases input_cases() {
   add({3, 5, 3, 12, 1}, {{-2, -3, 1}, {-2, 20, 0}, {20, 0, 1}}, "outside");
   add({1, 3, 600, 525, 1}, {{-260, 40, 1}}, "wide");
   add({2, 64, 64, 56, 1}, {{8, 8, 1}, {3, 5, 0}}, "cropped");
+  add({2, 16, 16, 16, 1}, {}, "no_crops");
+  add({2, 16, 16, 16, 8}, {}, "no_crops");
+  add({2, 20, 24, 16, 1}, {{1, 3, 1, 1}, {-2, 5, 0, 1}}, "upside_down");
+  add({2, 20, 24, 16, 8}, {{1, 3, 1, 1}, {-2, 5, 0, 1}}, "upside_down");
   cases.begin_sweep();
   for (const int patch : {1, 2, 3, 5, 7, 8, 14, 16, 32})
     for (const int grid : {1, 2, 3})
       add({2, 50, 45, patch * grid, patch}, {{1, -2, 0}, {-3, 4, 1}}, "sweep");
   for (int size = 1; size <= 64; ++size)
-    for (const int flip : {0, 1})
+    for (const int16_t flip : {0, 1})
       add({3, 40, 41, size, 1}, {{0, -1, flip}, {3, 2, flip}, {-5, int16_t(41 - size), flip}},
           flip ? "sweep_flip" : "sweep");
   return cases;
@@ -87,8 +93,12 @@ KernelCases input_cases() {
 using Op = InputPatches;
 [[maybe_unused]] const bool refused = refuses<Op>({
     {"patch", [](Op& o) { o.shape.patch = o.shape.size + 1; }},
-    {"patch", [](Op& o) { o.shape.patch = o.shape.size = 513; }, Refusal<Op>::cpu},
-    {"size", [](Op& o) { o.shape.size = 16385, o.shape.patch = 1; }, Refusal<Op>::gpu},
+    {"patch", [](Op& o) { o.shape.patch = o.shape.size = o.shape.height = o.shape.width = 513; },
+     Refusal<Op>::cpu},
+    {"crops", [](Op& o) { o.crops = nullptr, ++o.shape.width; }},
+    {"size",
+     [](Op& o) { o.shape.size = o.shape.height = o.shape.width = 16385, o.shape.patch = 1; },
+     Refusal<Op>::gpu},
     {"B", [](Op& o) { o.shape.B = 65536; }, Refusal<Op>::gpu},
 });
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/options/augmentation.h"
 #include "engine/setup.h"
 #include "engine/training/trainer.h"
 #include "kernels/devices/devices.h"
@@ -65,6 +66,8 @@ class Rig {
     trainer.micro_step({.images = images.data(),
                         .crops = crops.data(),
                         .labels = labels.data(),
+                        .height = size,
+                        .width = size,
                         .count = local_,
                         .position = 0,
                         .wait_seconds = 0},
@@ -151,7 +154,8 @@ Graph graph_of(const std::string& name, int batch, int image, int parts = 1) {
   o.image_size = image;
   o.mean = m.mean, o.std = m.std;
   o.sync_bn = parts > 1;
-  return build_graph(o, m, DType::fp32, batch, 1000, parts);
+  resolve_augmentation(o, DataKind::synthetic);
+  return build_graph(o, m, DataKind::synthetic, DType::fp32, batch, 1000, parts);
 }
 
 TEST(Resnet, HasTorchvisionsParameters) {

@@ -13,7 +13,7 @@ inline Graph small_resnet(const InputShape& input, DType dtype, int classes, int
     const ConvOut made = conv(g, name + ".conv", inp, o);
     return batchnorm(g, name + ".bn", made, residual, {.relu = relu});
   };
-  Tensor x = normed("stem", input_images(g, input),
+  Tensor x = normed("stem", input_images(g, input, 0),
                     {.channels = 16, .filter = 7, .stride = 2, .input_grad = false});
   x = max_pool(g, "pool", x, 3, 2);
 

@@ -24,7 +24,7 @@ using Strings = std::vector<std::string>;
 // Everything random at once.
 const std::string random_all =
     "--drop-rate .1 --pos-drop-rate .1 --proj-drop-rate .1 --attn-drop-rate .1 "
-    "--drop-path-rate .1 --augment basic ";
+    "--drop-path-rate .1 --augment strong --color-jitter .4,.3,.2,.1 --vflip .3 ";
 const std::string on_cifar = on_vit + "--data cifar --warmup-steps 2 ";
 
 class ProgramRuns : public ProgramTest {

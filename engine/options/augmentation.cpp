@@ -1,0 +1,147 @@
+#include "engine/options/augmentation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/options/option_table.h"
+
+namespace bv {
+namespace {
+
+constexpr PresetRow presets[] = {
+    {"none", "train_crop", "none"},
+    {"none", "hflip", "0"},
+    {"none", "vflip", ""},
+    {"none", "auto_augment", ""},
+    {"none", "color_jitter", ""},
+    {"none", "random_erase", ""},
+    {"basic", "train_crop", ""},
+    {"basic", "hflip", ""},
+    {"basic", "vflip", ""},
+    {"basic", "auto_augment", ""},
+    {"basic", "color_jitter", ""},
+    {"basic", "random_erase", ""},
+    // timm's recipe for ViTs
+    {"strong", "train_crop", "random-resized"},
+    {"strong", "hflip", ""},
+    {"strong", "vflip", ""},
+    {"strong", "auto_augment", "ra"},
+    {"strong", "ra_ops", "2"},
+    {"strong", "ra_magnitude", "9"},
+    {"strong", "color_jitter", ""},
+    {"strong", "random_erase", "0.25"},
+};
+
+template <class T>
+struct Named {
+  std::string_view name;
+  T value;
+};
+constexpr Named<Policy> policies[] = {{"none", Policy::none},       {"ra", Policy::ra},
+                                      {"ra-dali", Policy::ra_dali}, {"ta_wide", Policy::ta_wide},
+                                      {"cifar10", Policy::cifar10}, {"imagenet", Policy::imagenet}};
+constexpr Named<TrainCrop> crops[] = {{"none", TrainCrop::none},
+                                      {"random-resized", TrainCrop::random_resized},
+                                      {"padded", TrainCrop::padded},
+                                      {"pad-if-needed", TrainCrop::pad_if_needed}};
+constexpr Named<CropMode> modes[] = {
+    {"center", CropMode::center}, {"squash", CropMode::squash}, {"border", CropMode::border}};
+
+template <class T, size_t n>
+T value_of(const Named<T> (&table)[n], const std::string& name) {
+  return std::ranges::find(table, std::string_view(name), &Named<T>::name)->value;
+}
+
+std::string flag_of(std::string_view option) { return find_option(option)->flag(); }
+
+bool is_randaugment(const Options& o) {
+  return o.auto_augment == "ra" || o.auto_augment == "ra-dali";
+}
+
+// What was typed and has no effect.
+void refuse_unused(const Options& o) {
+  const auto needs = [&](bool has_effect, std::string_view option, const char* what) {
+    if (!has_effect && o.source(option) == Source::command_line)
+      throw UserError(flag_of(option) + " has no effect without " + what);
+  };
+  for (const char* option : {"ra_ops", "ra_magnitude"})
+    needs(is_randaugment(o), option, "--auto-augment ra or ra-dali");
+  for (const char* option : {"scale", "ratio"})
+    needs(o.train_crop == "random-resized", option, "--train-crop random-resized");
+  needs(o.train_crop == "padded", "padding", "--train-crop padded");
+}
+
+}  // namespace
+
+std::span<const PresetRow> augment_presets() { return presets; }
+
+void resolve_augmentation(Options& o, DataKind kind) {
+  const bool photos = kind == DataKind::photos, cifar = kind == DataKind::cifar;
+  if (o.train_crop.empty()) o.train_crop = photos ? "random-resized" : cifar ? "padded" : "none";
+  // Some of the built-in classes differ by nothing but their direction.
+  if (!o.hflip) o.hflip = photos || cifar ? 0.5 : 0;
+  const bool dali = o.auto_augment == "ra-dali";
+  if (!o.ra_magnitude) o.ra_magnitude = dali ? 10 : 9;
+
+  refuse_unused(o);
+  const auto refuse = [](std::string_view option, const std::string& why) {
+    throw UserError(flag_of(option) + ' ' + why);
+  };
+  if (dali && *o.ra_magnitude > 10)
+    refuse("ra_magnitude",
+           std::to_string(*o.ra_magnitude) + ": --auto-augment ra-dali has magnitudes of 0 to 10");
+  for (const auto& [option, range] : {std::pair{"scale", o.scale}, {"ratio", o.ratio}})
+    if (range[0] > range[1])
+      refuse(option, format_number(range[0]) + "," + format_number(range[1]) +
+                         ": the smaller number comes first");
+  if (o.color_jitter[3] > 0.5)
+    refuse("color_jitter",
+           format_number(o.color_jitter[3]) + ": of the hue, 0.5 is the whole circle");
+  if (o.train_crop == "padded" && o.image_size && o.padding >= *o.image_size)
+    refuse("padding", std::to_string(o.padding) + ": a crop of " + std::to_string(*o.image_size) +
+                          " pixels might miss the picture; less than " +
+                          std::to_string(*o.image_size) +
+                          " would do, and --train-crop pad-if-needed pads as much as is needed");
+}
+
+Cropping cropping_of(const Options& o) {
+  return {.train = value_of(crops, o.train_crop),
+          .scale = o.scale,
+          .ratio = o.ratio,
+          .padding = o.padding,
+          .hflip = *o.hflip,
+          .vflip = o.vflip,
+          .mode = value_of(modes, o.crop_mode),
+          .pct = o.crop_pct,
+          .interpolation =
+              o.interpolation == "bicubic" ? Interpolation::bicubic : Interpolation::bilinear};
+}
+
+Augmentation augmentation_of(const Options& o) {
+  Augmentation a{.policy = value_of(policies, o.auto_augment),
+                 .ra_ops = o.ra_ops,
+                 .ra_magnitude = *o.ra_magnitude,
+                 .jitter = o.color_jitter,
+                 .erase = o.random_erase};
+  for (size_t c = 0; c < 3 && o.mean; ++c)
+    a.mean_color[c] = static_cast<uint8_t>(std::lround(255 * (*o.mean)[c]));
+  return a;
+}
+
+std::string augmentation_text(const Options& o) {
+  const auto number = [](double x) { return format_number(x, 6); };
+  std::string text = o.augment;
+  if (o.auto_augment != "none") text += ", auto-augment " + o.auto_augment;
+  if (is_randaugment(o))
+    text += ' ' + std::to_string(o.ra_ops) + " x " + std::to_string(*o.ra_magnitude);
+  if (std::ranges::any_of(o.color_jitter, [](double x) { return x > 0; })) {
+    text += ", color jitter";
+    for (const double x : o.color_jitter) text += ' ' + number(x);
+  }
+  if (o.random_erase > 0) text += ", erasing " + number(o.random_erase);
+  return text;
+}
+
+}  // namespace bv

@@ -1,0 +1,26 @@
+// What the model sees in training: from the options to the loader's Cropping and Augmentation.
+#pragma once
+#include <span>
+#include <string_view>
+
+#include "data/loader.h"
+#include "engine/options/options.h"
+
+namespace bv {
+
+// --augment stands for these values of other options, each of which wins over it where it is given
+// itself. An empty value: the option's default.
+struct PresetRow {
+  std::string_view augment, option, value;
+};
+std::span<const PresetRow> augment_presets();
+
+// Options that depend on the data get their values. Throws UserError where some don't fit together.
+void resolve_augmentation(Options&, DataKind);
+
+// Of resolved options.
+Cropping cropping_of(const Options&);
+Augmentation augmentation_of(const Options&);
+std::string augmentation_text(const Options&);  // "basic, auto-augment ra 2 x 9, erasing 0.25"
+
+}  // namespace bv
