@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "kernels/backend.h"
-#include "kernels/comm/mesh.h"
+#include "kernels/comm/net/mesh.h"
 
 namespace bv {
 
