@@ -33,7 +33,7 @@ class Mesh {
  private:
   struct Queue;
   void wait(std::span<Queue>);
-  bool progress(Queue&);  // false: nothing could be sent or received
+  bool progress(Queue&);       // false: nothing could be sent or received
   void end_without(int peer);  // doesn't return: it is gone
 
   int rank_;
