@@ -91,7 +91,7 @@ kernels := $(call in,cpp,$(kernel_rooms)) kernels/cpu/cpu_kernels.cpp
 # The GPU's kernels and host code, once for the stand-in and once for CUDA.
 gpu_sources := $(call in,cu,$(kernel_rooms) kernels/cuda) $(call in,cpp,kernels/cuda) kernels/comm/nccl_communicator.cpp
 plain := $(filter-out engine/main.cpp engine/cpu_check.cpp $(kernels) $(gpu_sources), \
-  $(call in,cpp,$(engine_rooms) kernels/table kernels/cpu kernels/comm kernels/devices))
+  $(call in,cpp,$(engine_rooms) kernels/table kernels/cpu kernels/comm kernels/comm/net kernels/devices))
 objects := $(plain:%.cpp=$(BUILD)/obj/%.o) $(kernels:%.cpp=$(BUILD)/obj/avx2/%.o) \
   $(kernels:%.cpp=$(BUILD)/obj/avx512/%.o)
 program := $(BUILD)/obj/engine/main.o $(BUILD)/obj/engine/cpu_check.o

@@ -1,6 +1,6 @@
-// The side of a meeting that others come to: it listens, and seats by rank those who prove that they
-// belong. Strangers may connect, be silent or talk nonsense: every connection has a second for its
-// whole greeting, all are served by one poll, and one deadline holds for all.
+// The side of a meeting that others come to: it listens, and seats by rank those who prove that
+// they belong. Strangers may connect, be silent or talk nonsense: every connection has a second for
+// its whole greeting, all are served by one poll, and one deadline holds for all.
 #pragma once
 #include <string>
 #include <vector>

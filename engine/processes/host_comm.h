@@ -12,8 +12,8 @@ namespace bv {
 
 // Over shared memory, from our launcher or rank 0; on several machines over TCP through rank 0, for
 // few and small messages (a HostsCommunicator). Fills World::seats. A peer that doesn't come within
-// `timeout` seconds: UserError. One that later dies, or is stuck for `timeout`: the reason on stderr,
-// then _exit(1). The main thread calls this and destroys the result.
+// `timeout` seconds: UserError. One that later dies, or is stuck for `timeout`: the reason on
+// stderr, then _exit(1). The main thread calls this and destroys the result.
 std::unique_ptr<Communicator> connect_hosts(World&, size_t bucket_bytes, double timeout);
 
 // Called by all. Throws UserError on every rank if the config.json of one, or the step it resumes

@@ -17,7 +17,7 @@
 #include "engine/base/text.h"
 #include "engine/processes/gathering.h"
 #include "engine/processes/rendezvous.h"
-#include "kernels/comm/ring_communicator.h"
+#include "kernels/comm/net/ring_communicator.h"
 #include "kernels/comm/shared_memory_communicator.h"
 #include "kernels/comm/shared_region.h"
 #include "kernels/comm/two_level_communicator.h"

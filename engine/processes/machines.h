@@ -7,8 +7,8 @@
 
 namespace bv {
 
-// The hosts' communicator, through rank 0; fills World::shared_fd and World::seats. Throws UserError
-// if a peer doesn't come within `timeout` seconds.
+// The hosts' communicator, through rank 0; fills World::shared_fd and World::seats. Throws
+// UserError if a peer doesn't come within `timeout` seconds.
 std::unique_ptr<HostsCommunicator> connect_machines(World&, double timeout);
 
 // "auto", "flat" or "2d" (--all-reduce) as this run has it: "flat" or "2d". Throws UserError where

@@ -1,6 +1,6 @@
-// Rank 0 listens; the others connect and prove that they belong (greeting.h); once all have come, each
-// gets an answer, on one machine with the shared memory's descriptor. If rank 0 gives up, they see
-// the connection closed.
+// Rank 0 listens; the others connect and prove that they belong (greeting.h); once all have come,
+// each gets an answer, on one machine with the shared memory's descriptor. If rank 0 gives up, they
+// see the connection closed.
 #include "engine/processes/rendezvous.h"
 
 #include <fcntl.h>

@@ -50,8 +50,8 @@ std::optional<World> world_from_environment();
 // Numbers the nodes of all seats from 0, in the order of their first ranks. Where the launcher told
 // no numbers (node -1), equal names of machines are one node.
 void number_nodes(std::vector<Seat>&);
-// The ranks of `rank`'s node; and those with its place on each of the nodes: empty if the nodes have
-// different numbers of ranks.
+// The ranks of `rank`'s node; and those with its place on each of the nodes: empty if the nodes
+// have different numbers of ranks.
 std::vector<int> ranks_of_node(const std::vector<Seat>&, int rank);
 std::vector<int> ranks_across(const std::vector<Seat>&, int rank);
 // "ranks 0-1, 4" or "rank 3"

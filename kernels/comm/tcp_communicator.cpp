@@ -1,7 +1,7 @@
 // A connection carries frames: data of collectives, and reports on the sender's state. One thread
-// reads and writes them all without ever blocking, so that a peer that is stopped in the middle of a
-// frame holds up nobody. Rank 0 reports on all ranks to all; who finds that the run has failed tells
-// rank 0 why, and rank 0 the others.
+// reads and writes them all without ever blocking, so that a peer that is stopped in the middle of
+// a frame holds up nobody. Rank 0 reports on all ranks to all; who finds that the run has failed
+// tells rank 0 why, and rank 0 the others.
 #include "kernels/comm/tcp_communicator.h"
 
 #include <poll.h>

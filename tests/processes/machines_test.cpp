@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/comm/ring_communicator.h"
+#include "kernels/comm/net/ring_communicator.h"
 #include "kernels/comm/shared_memory_communicator.h"
 #include "kernels/comm/shared_region.h"
 #include "kernels/comm/two_level_communicator.h"

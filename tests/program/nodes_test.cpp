@@ -1,4 +1,5 @@
-// A run on several machines (nodes): a launcher for each, all on this one, with a port between them.
+// A run on several machines (nodes): a launcher for each, all on this one, with a port between
+// them.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>

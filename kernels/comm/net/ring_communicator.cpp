@@ -1,4 +1,4 @@
-#include "kernels/comm/ring_communicator.h"
+#include "kernels/comm/net/ring_communicator.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "kernels/comm/mesh.h"
+#include "kernels/comm/net/mesh.h"
 
 #include <poll.h>
 #include <sys/socket.h>
