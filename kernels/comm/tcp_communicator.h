@@ -1,6 +1,7 @@
 // Collectives between the hosts of several machines, for few and small messages: NCCL carries what
-// the ranks' GPUs exchange. Everything passes through rank 0: there are no groups and no exchange. Each rank has a SharedRegion of its
-// own, in which a thread keeps what the others report, for PeerWatch to read.
+// the ranks' GPUs exchange. Everything passes through rank 0: there are no groups and no exchange.
+// Each rank has a SharedRegion of its own, in which a thread keeps what the others report, for
+// PeerWatch to read.
 #pragma once
 #include <memory>
 #include <vector>
