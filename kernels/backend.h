@@ -23,7 +23,7 @@ struct Transfer {
 };
 
 // Collectives over all processes of a run, or over a group of them. Every rank makes the same calls
-// in the same order with the same counts, and ends with the same bits, which do not depend on timing.
+// in the same order with the same counts, and ends with the same bits, whatever the timing.
 class Communicator {
  public:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -35,8 +35,8 @@ class Communicator {
   // data [size, count]: each rank has filled its own row and receives the others.
   virtual void all_gather(float* data, size_t count, Stream) = 0;
   virtual void broadcast(void* data, size_t bytes, int root, Stream) = 0;
-  // data [size, count]: each rank ends with the sum over the ranks of its own row; the other rows are
-  // undefined afterwards.
+  // data [size, count]: each rank ends with the sum over the ranks of its own row; the other rows
+  // are undefined afterwards.
   virtual void reduce_scatter(float* data, size_t count, Stream) = 0;
   // All of them at once: none waits for another of the same call. Between two ranks, the n-th send
   // goes to the n-th receive. Ranks that have nothing to send or receive need not call it.

@@ -14,8 +14,7 @@ namespace simt::host {
 
 using Lock = std::unique_lock<std::mutex>;
 
-// An operation that goes on while others run: a collective. As a GPU's kernel that waits for another
-// process, it takes no host thread.
+// An operation that goes on while others run: a collective, which waits for other processes.
 class UnderWay {
  public:
   virtual ~UnderWay() = default;
@@ -31,7 +30,7 @@ struct Work {
   Kind kind;
   std::string name;
   std::function<void()> run;
-  const char* reads = nullptr;                         // host memory: the source of a copy
+  const char* reads = nullptr;  // host memory: the source of a copy
   size_t read_bytes = 0;
   std::function<std::unique_ptr<UnderWay>()> start{};  // instead of run
 };

@@ -64,7 +64,7 @@ class Job {
   // Prints it, "simt: ...", unless another rank has already spoken, and ends the process.
   [[noreturn]] void end(const std::string& line);
 
-  uint64_t operations = 0;                           // of this rank in all communicators
+  uint64_t operations = 0;                       // of this rank in all communicators
   static inline uint64_t bytes_sent[max_ranks];  // by this process
 
  private:
