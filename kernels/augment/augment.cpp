@@ -4,7 +4,7 @@
 // Threads share images. A row is read in place, or where there is something to crop or flip, copied
 // before. What a table does to each value is one look-up; contrast, autocontrast and equalize read
 // the image once more before, to count its values. affine reads pixel by pixel.
-// 1 byte in and 1 out an element, and some 2 ns a pixel: instructions are the limit.
+// 1 byte in and 1 out an element: instructions are the limit.
 #include "kernels/augment/pixels.h"
 #include "kernels/cpu/cpu_kernels.h"
 
