@@ -14,7 +14,7 @@ constexpr Range fraction = {.min = 0, .max = 1, .max_open = true};
 constexpr Range share = {.min = 0, .max = 1, .min_open = true};
 constexpr Range inner_fraction = {.min = 0, .max = 1, .min_open = true, .max_open = true};
 constexpr Range positive = {.min = 0, .min_open = true};
-constexpr Range probability = between(0, 1), share = {.min = 0, .max = 1, .min_open = true};
+constexpr Range probability = between(0, 1);
 constexpr Range some = {.min = 0, .max = max_epochs, .min_open = true};
 
 constexpr Uses new_run = {.recipe = false};                   // fixed when a run starts

@@ -19,7 +19,7 @@ TEST(LayerDecay, ScalesAreTimmsByName) {
     o.image_size = 64;
     o.patch_size = config.is_resnet() ? std::nullopt : std::optional(16);
     o.mean = config.mean, o.std = config.std;
-    const Graph graph = build_graph(o, config, DType::fp32, 2, 10, 1);
+    const Graph graph = build_graph(o, config, DataKind::photos, DType::fp32, 2, 10, 1);
     const auto scales = layer_scales(graph, file.at("decay"));
     std::map<std::string, double> want;
     for (const auto& [scale, names] : file.at(model).items())
