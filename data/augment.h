@@ -38,8 +38,8 @@ struct Placement {
   Box from;
   int top, left, height, width;
 };
-// What timm's evaluation sees: resized to floor(size / pct), the centre cropped. center: the shorter
-// side is resized to it; squash: both sides; border: the longer side.
+// What timm's evaluation sees: resized to floor(size / pct), the centre cropped. center resizes the
+// shorter side to it, squash both sides, border the longer side.
 Placement centre_crop(int height, int width, int size, const Cropping& = {});
 
 // Where a window of `size` pixels begins in a picture with a black frame: of padded, or for

@@ -1,6 +1,6 @@
-// What is done to a training image after its crop and flip: a policy's operations, colour jitter and
-// erasing, in this order, drawn as torchvision and timm draw them. Every choice is a function of
-// (seed, epoch, the image's index in the data set), whatever process or thread makes it.
+// What is done to a training image after its crop and flip: a policy's operations, colour jitter
+// and erasing, in this order, drawn as torchvision and timm draw them. Every choice is a function
+// of (seed, epoch, the image's index in the data set), whatever process or thread makes it.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -49,8 +49,8 @@ std::string_view name_of(
 
 struct DrawnOperation {
   Operation operation;
-  // As torchvision's _apply_op takes it, sign included; SolarizeAdd: what is added; Cutout: half its
-  // side; Hue: parts of a turn; 0 where the operation takes none.
+  // As torchvision's _apply_op takes it, sign included; SolarizeAdd: what is added; Cutout: half
+  // its side; Hue: parts of a turn; 0 where the operation takes none.
   double magnitude = 0;
   Box box = {};  // Cutout, Erase: what is overwritten, inside the image
 };

@@ -1,7 +1,7 @@
 // The table of operations: what each one computes, on which shapes, and what it writes (= or +=).
 // kernels/NAME.cpp computes it on the CPU, kernels/NAME.cu on a GPU; kernels/attention/,
-// kernels/augment/ and kernels/conv/ have rooms of their own. The engine knows no more of a device than this table and
-// kernels/backend.h.
+// kernels/augment/ and kernels/conv/ have rooms of their own. The engine knows no more of a device
+// than this table and kernels/backend.h.
 //
 // Arguments stand in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
 // prefixed d. "dtype" after a shape: elements of the operation's dtype; float: always fp32. All
