@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "kernels/table/arguments.h"
+#include "kernels/table/kernel_table.h"
 #include "kernels/types.h"
 
 namespace bv {
@@ -654,55 +655,6 @@ struct Scale {
 };
 
 // ---- the table ----------------------------------------------------------------------------------
-// One operation on one device (kernels/table/rows.h).
-template <class Op>
-class KernelRow {
- public:
-  virtual ~KernelRow() = default;
-
- protected:
-  template <class...>
-  friend class KernelTable;
-  virtual void execute(const Op&, Stream) = 0;
-  virtual size_t wanted_workspace(const Op&) = 0;
-};
-
-template <class... Ops>
-class KernelTable : public KernelRow<Ops>... {
- protected:
-  using KernelRow<Ops>::execute...;
-  using KernelRow<Ops>::wanted_workspace...;
-
- public:
-  // Template<First..., all operations>
-  template <template <class...> class Template, class... First>
-  using Apply = Template<First..., Ops...>;
-
-  explicit KernelTable(const DeviceLimits& limits = {}) : limits_(limits) {}
-
-  // Runs the operation. Throws std::invalid_argument that names the operation and the argument.
-  template <class Op>
-  void run(const Op& op, Stream stream) {
-    validate(op, limits_);
-    if constexpr (requires { op.workspace; })
-      if (!op.workspace && workspace_bytes(op) > 0) validate(op, {.needs_workspace = true});
-    row<Op>().execute(op, stream);
-  }
-  // Bytes of workspace that the operation needs; its pointers are ignored. Whatever can be prepared
-  // for these shapes is prepared here, ahead of run().
-  template <class Op>
-  size_t workspace_bytes(const Op& op) {
-    return row<Op>().wanted_workspace(op);
-  }
-
- private:
-  template <class Op>
-  KernelRow<Op>& row() {
-    return *this;
-  }
-  DeviceLimits limits_;
-};
-
 using Kernels =
     KernelTable<InputPatches, AugmentImages, LinearForward, LinearBackwardInput,
                 LinearBackwardWeight, BiasGeluForward, BiasGeluBackward, LayerNormForward,
