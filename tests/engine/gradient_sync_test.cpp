@@ -9,9 +9,8 @@
 #include <memory>
 
 #include "engine/training/trainer.h"
-#include "kernels/comm/shared_memory_communicator.h"
-#include "kernels/comm/shared_region.h"
 #include "kernels/devices/devices.h"
+#include "tests/engine/gradient_sync_workers.h"
 #include "tests/models/small_vit.h"
 #include "tests/processes/processes.h"
 #ifdef BAREVISION_SIMT
@@ -59,36 +58,32 @@ bool same_bits(const std::map<std::string, HostTensor>& a,
   });
 }
 
+}  // namespace
+
+int channels_change_no_bit(Communicator& peers, Backend& backend, DeviceKind) {
+  const Graph graph = build_vit({.embed_dim = 64, .depth = 2, .heads = 2, .classes = small_classes},
+                                square_input(small_batch, small_size, small_patch), DType::fp32)
+                          .graph;
+  const auto wanted = trained(backend, peers, graph, 1);
+  for (unsigned seed = 0; seed < 20; ++seed) {
+#ifdef BAREVISION_SIMT
+    simt::stream_seed = seed + 3 * unsigned(peers.rank());
+#endif
+    if (!same_bits(trained(backend, peers, graph, 1 + int(seed % 4)), wanted)) return 1;
+  }
+  return 0;
+}
+
+namespace {
+
 class Channels : public testing::TestWithParam<DeviceKind> {};
 
 TEST_P(Channels, ChangeNoBit) {
   if (!is_built(GetParam())) GTEST_SKIP() << "not built";
-  const SharedRegion region = SharedRegion::create(2);
-  Ranks ranks;
-  for (int rank = 0; rank < 2; ++rank)
-    ranks.push_back(std::make_unique<Child>([&, rank] {
-      const auto backend = make_backend(GetParam(), {.index = rank, .threads = 1, .overlap = true});
-      const auto peers = make_communicator(
-          GetParam(), *backend,
-          {.place = {.rank = rank, .size = 2, .timeout = 20, .supervised = false},
-           .fd = region.fd(),
-           .host_comm = make_shared_memory_communicator(
-               {.rank = rank, .size = 2, .fd = region.fd(), .bucket_bytes = 4096})},
-          false);
-      const Graph graph =
-          build_vit({.embed_dim = 64, .depth = 2, .heads = 2, .classes = small_classes},
-                    square_input(small_batch, small_size, small_patch), DType::fp32)
-              .graph;
-      const auto wanted = trained(*backend, *peers, graph, 1);
-      for (unsigned seed = 0; seed < 20; ++seed) {
-#ifdef BAREVISION_SIMT
-        simt::stream_seed = seed + 3 * unsigned(rank);
-#endif
-        if (!same_bits(trained(*backend, *peers, graph, 1 + int(seed % 4)), wanted)) return 1;
-      }
-      return 0;
-    }));
-  expect_all_end_well(ranks);
+  const std::string device = GetParam() == DeviceKind::cpu ? "cpu" : "simt";
+  Child launcher([&] { return launch_workers(2, "channels " + device); });
+  const Ending ending = launcher.wait(120);
+  EXPECT_EQ(ending.code, 0) << ending.errors;
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, Channels, testing::Values(DeviceKind::cpu, DeviceKind::simt),

@@ -16,6 +16,7 @@
 #include "engine/processes/host_comm.h"
 #include "engine/processes/signals.h"
 #include "kernels/simt/device/control.h"
+#include "tests/engine/gradient_sync_workers.h"
 #include "tests/models/resnet_workers.h"
 #include "tests/processes/communicator_checks.h"
 #include "tests/processes/processes.h"
@@ -126,6 +127,9 @@ int on_device(const Words& words, int (*work)(Communicator&, Backend&, DeviceKin
 int run_synced_batchnorm(const Words& words) { return on_device(words, synced_batchnorm); }
 int run_mean_statistics(const Words& words) { return on_device(words, mean_statistics); }
 
+// channels DEVICE: gradient_sync_workers.h
+int run_channels(const Words& words) { return on_device(words, channels_change_no_bit); }
+
 // communicator DEVICE direct|staged STREAM_SEED: communicator_checks.h
 int run_communicator(const Words& words) {
   simt::stream_seed = static_cast<unsigned>(number(words, 3));
@@ -188,6 +192,7 @@ __attribute__((constructor)) void be_a_worker() {
       {"train", train},
       {"fail", fail},
       {"half", fail_alone},
+      {"channels", run_channels},
       {"last_way", last_way},
       {"sum", sum},
       {"affinity", affinity},
