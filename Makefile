@@ -4,12 +4,12 @@
 #: make test        build and run all tests; FILTER=layernorm: those with the word in their name
 #: make test-all    the same with many more shapes
 #: make asan        the same under the address and undefined-behaviour sanitizers
-#: make tsan       the host code under the thread sanitizer
-#: make chaos      runs killed, stopped, denied their files, and resumed; SECONDS=1200 SEED=1
+#: make tsan        the host code under the thread sanitizer
+#: make chaos       runs killed, stopped, denied their files, and resumed; SECONDS=1200 SEED=1
 #: make debug       build/debug/tests, unoptimised, for gdb: see README, "Step through a kernel"
 #: make try         compile and run a .cu file without GPU or CUDA: FILE=my.cu; DEFINE=NAME; DEBUG=1: in gdb
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--model resnet50 --filter conv"
-#: make resources   registers, shared memory, occupancy of each CUDA kernel; UPDATE=1 commits to them
+#: make resources   registers, shared memory, occupancy of each CUDA kernel; UPDATE=1 writes tests/kernels/resources.txt
 #: make gpu-check   on a machine with a GPU: tests, sanitizers, bench; one table in bench/results/;
 #:                  ARGS="--only small,bench --seconds 540"
 #: make dist        what gpu-check needs, for every GPU, as build/dist.tar.gz; CUBLAS=0 without cuBLAS
