@@ -31,7 +31,7 @@ namespace {
 
 std::unique_ptr<Communicator> connect(World& world, Setup& setup, const DeviceChoice& device,
                                       Backend& backend) {
-  Options& o = setup.options;
+  const Options& o = setup.options;
   const auto bucket_bytes = static_cast<size_t>(*o.bucket_bytes);
   auto hosts = connect_hosts(world, bucket_bytes, o.timeout);
   require_same_options(*hosts, o, setup.checkpoint ? setup.checkpoint->step : 0, world);
@@ -83,8 +83,9 @@ int work(const CommandLine& line, World world) {
       throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");
     // With cores to spare, one of them reduces gradients while the others continue backward.
     // Between machines it mostly waits for the network, and needs no core of its own.
-    const bool spare = cores >= 4, overlap = device.kind == DeviceKind::cpu && world.size > 1 &&
-                                             (spare || world.several_machines());
+    const bool spare = cores >= 4;
+    const bool overlap =
+        device.kind == DeviceKind::cpu && world.size > 1 && (spare || world.several_machines());
     backend = open_backend(device.kind, {.index = device.index,
                                          .threads = overlap && spare ? cores - 1 : cores,
                                          .overlap = overlap,

@@ -6,8 +6,8 @@
 // Arguments stand in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
 // prefixed d. "dtype" after a shape: elements of the operation's dtype; float: always fp32. All
 // tensors are dense, row-major, and start at a multiple of 64 bytes, workspaces at one of 256.
-// Outputs never overlap inputs unless it is said. Each describe() is in kernels/table/operations.cpp: what is checked before a
-// run, and what the operation costs.
+// Outputs never overlap inputs unless it is said. Each describe() is in
+// kernels/table/operations.cpp: what is checked before a run, and what the operation costs.
 #pragma once
 #include <cstddef>
 #include <cstdint>

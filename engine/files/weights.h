@@ -33,8 +33,9 @@ struct FitResult {
   std::string note;  // "weights: FILE, 150 of 152 tensors, new head (1000 classes there, 5 here)"
 };
 // `heads`: names of the classifier ("head.weight", "head.bias"). "pos_embed" [1, 1 + G*G, C] is
-// resized if the grid differs, as by timm's resample_abs_pos_embed; prefixes that wrappers put before
-// all names are left out. Throws UserError listing what is missing, extra, of another shape or not finite.
+// resized if the grid differs, as by timm's resample_abs_pos_embed; prefixes that wrappers put
+// before all names are left out. Throws UserError listing what is missing, extra, of another shape
+// or not finite.
 FitResult fit_weights(TensorFile file, const std::string& path,
                       const std::vector<ParameterShape>& parameters,
                       const std::vector<std::string>& heads);

@@ -182,10 +182,8 @@ class Supervisor {
         reap(info.si_pid);
       else if (info.si_signo != 0)
         stop(info.si_signo);
-      else if (stopping_ && !ending_)
-        look_at_stopping();
-      else if (leaving_ && !ending_)
-        look_at_leaving();
+      else
+        look_at_workers();
       if (ending_ && Clock::now() >= kill_at_) signal_all(SIGKILL), kill_at_ += grace_period;
     }
     return verdict_;
@@ -264,6 +262,11 @@ class Supervisor {
     if (!ending_) verdict_ = 128 + number;
     ending_ = true;
     kill_at_ = Clock::now();
+  }
+
+  void look_at_workers() {
+    if (stopping_ && !ending_) look_at_stopping();
+    if (leaving_ && !ending_) look_at_leaving();
   }
 
   // Ends a run that doesn't react to being stopped.

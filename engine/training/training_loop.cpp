@@ -161,12 +161,12 @@ bool TrainingLoop::plan_only() const {
 // Memory that others use may be freed, or not.
 void TrainingLoop::note_free_memory() {
   if (s_.options.device == "cuda") return;  // its limit is what is free
-  const size_t wanted = trainer_.plan().peak() * static_cast<size_t>(s_.world),
+  const size_t wanted = trainer_.plan().peak() * static_cast<size_t>(s_.local_size),
                free = free_memory_in_bytes();
   if (wanted <= free) return;
   s_.notes.push_back("warning: " + format_bytes(wanted) + " are planned, but only " +
                      format_bytes(free) + " of memory are free" +
-                     what_fits(s_, backend_, free / static_cast<size_t>(s_.world)));
+                     what_fits(s_, backend_, free / static_cast<size_t>(s_.local_size)));
 }
 
 void TrainingLoop::set_starting_values() {

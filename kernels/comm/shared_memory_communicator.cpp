@@ -99,48 +99,38 @@ class SharedMemoryCommunicator final : public Communicator {
         area_(self_->region.map_area(offset, layout_.bytes())),
         barrier_(group_, *at<BarrierWords>(0), at<MemberWords>(Layout::words())),
         mailboxes_(group_, at<Mailbox>(layout_.mailboxes()), at<MemberWords>(Layout::words())) {}
-  ~SharedMemoryCommunicator() override { move_to(nullptr); }
+  ~SharedMemoryCommunicator() override { order_.synchronize(); }
 
   void all_reduce(float* data, size_t count, Stream stream) override {
-    submit(stream, [=, this] { sum(data, count); });
+    order_.submit(stream, [=, this] { sum(data, count); });
   }
   void all_reduce(double* data, size_t count, Stream stream) override {
-    submit(stream, [=, this] { sum(data, count); });
+    order_.submit(stream, [=, this] { sum(data, count); });
   }
   void all_gather(float* data, size_t count, Stream stream) override {
-    submit(stream, [=, this] { gather(data, count); });
+    order_.submit(stream, [=, this] { gather(data, count); });
   }
   void broadcast(void* data, size_t bytes, int root, Stream stream) override {
     if (root < 0 || root >= size())
       throw std::invalid_argument("broadcast: there is no rank " + std::to_string(root));
-    submit(stream, [=, this] { send(static_cast<std::byte*>(data), bytes, root); });
+    order_.submit(stream, [=, this] { send(static_cast<std::byte*>(data), bytes, root); });
   }
   void reduce_scatter(float* data, size_t count, Stream stream) override {
-    submit(stream, [=, this] { sum_rows(data, count); });
+    order_.submit(stream, [=, this] { sum_rows(data, count); });
   }
   void exchange(std::span<const Transfer> transfers, Stream stream) override {
     require_peers(transfers, size());
-    submit(stream, [this, all = std::vector(transfers.begin(), transfers.end())] {
+    order_.submit(stream, [this, all = std::vector(transfers.begin(), transfers.end())] {
       mailboxes_.exchange(all);
     });
   }
   std::unique_ptr<Communicator> group(std::span<const int> ranks) override;
   void barrier() override {
-    submit(nullptr, [this] { barrier_.wait(); });
+    order_.submit(nullptr, [this] { barrier_.wait(); });
   }
   void busy(Busy now) override { self_->region.rank(self_->place.rank).busy = now; }
 
  private:
-  // Keeps the order of the calls when the stream changes.
-  void move_to(Stream next) {
-    if (stream_ != next) synchronize_stream(stream_);
-    stream_ = next;
-  }
-  void submit(Stream stream, std::function<void()> work) {
-    move_to(stream);
-    run_on(stream, std::move(work));
-  }
-
   template <class T>
   T* at(size_t offset) const {
     return reinterpret_cast<T*>(area_.data() + offset);
@@ -250,7 +240,7 @@ class SharedMemoryCommunicator final : public Communicator {
   RankBarrier barrier_;
   Mailboxes mailboxes_;
   int turn_ = 0, small_turn_ = 0;
-  Stream stream_ = nullptr;  // of the last collective
+  StreamOrder order_;
 };
 
 // Every rank knows all lists, so that all find the same mistake. Areas have room for all ranks, as

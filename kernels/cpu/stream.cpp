@@ -61,6 +61,15 @@ void run_on(Stream stream, std::function<void()> work) {
     work();
 }
 
+void StreamOrder::submit(Stream stream, std::function<void()> work) {
+  if (last_ && last_ != stream) {
+    CpuStream* const before = CpuStream::of(last_);
+    run_on(stream, [before, ticket = before->last_ticket()] { before->wait(ticket); });
+  }
+  last_ = stream;
+  run_on(stream, std::move(work));
+}
+
 void synchronize_stream(Stream stream) {
   if (!stream) return;
   CpuStream* queue = CpuStream::of(stream);

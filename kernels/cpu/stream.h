@@ -42,4 +42,14 @@ class CpuStream {
 void run_on(Stream stream, std::function<void()> work);
 void synchronize_stream(Stream stream);
 
+// Work on changing streams that runs in the order of the calls; no call waits for it.
+class StreamOrder {
+ public:
+  void submit(Stream stream, std::function<void()> work);
+  void synchronize() const { synchronize_stream(last_); }  // until all of it is done
+
+ private:
+  Stream last_ = nullptr;
+};
+
 }  // namespace bv

@@ -7,6 +7,7 @@
 #include "engine/device.h"
 #include "engine/training/trainer.h"
 #include "kernels/devices/devices.h"
+#include "tests/devices.h"
 #include "tests/messages.h"
 #include "tests/models/small_resnet.h"
 #include "tests/models/small_vit.h"
@@ -100,9 +101,7 @@ class Ema : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     const DeviceKind device = GetParam().device;
-    if (!is_built(device)) GTEST_SKIP() << "not built";
-    std::string why;
-    if (device == DeviceKind::cuda && gpu_count(&why) == 0) GTEST_SKIP() << "no GPU: " << why;
+    if (const std::string why = lack_of(device); !why.empty()) GTEST_SKIP() << why;
   }
 };
 

@@ -9,6 +9,7 @@
 #include "engine/options/model_config.h"
 #include "engine/training/trainer.h"
 #include "kernels/devices/devices.h"
+#include "tests/devices.h"
 #include "tests/models/small_resnet.h"
 #include "tests/models/small_vit.h"
 #ifdef BAREVISION_SIMT
@@ -150,9 +151,7 @@ void expect_same_bits(const std::map<std::string, HostTensor>& a,
 class TrainingOn : public testing::TestWithParam<std::tuple<DeviceKind, Model>> {
  protected:
   void SetUp() override {
-    if (!is_built(device)) GTEST_SKIP() << "not built";
-    std::string why;
-    if (device == DeviceKind::cuda && gpu_count(&why) == 0) GTEST_SKIP() << "no GPU: " << why;
+    if (const std::string why = lack_of(device); !why.empty()) GTEST_SKIP() << why;
   }
   const DeviceKind device = std::get<0>(GetParam());
   const Model model = std::get<1>(GetParam());

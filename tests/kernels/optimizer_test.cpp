@@ -1,5 +1,6 @@
-// Gradient norm, the optimizers' update, the loss scale, RoundWeights and Scale: oracles and cases. An update has
-// no gradient; the loss scale's oracle is checked by runs whose states are written down here.
+// Gradient norm, the optimizers' update, the loss scale, RoundWeights and Scale: oracles and cases.
+// An update has no gradient; the loss scale's oracle is checked by runs whose states are written
+// down here.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {

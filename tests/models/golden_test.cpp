@@ -15,6 +15,7 @@
 #include "engine/device.h"
 #include "engine/files/weights.h"
 #include "kernels/cpu/backend.h"
+#include "tests/devices.h"
 #include "tests/golden/model_run.h"
 #include "tests/temporary_folder.h"
 
@@ -30,9 +31,7 @@ class Golden : public testing::TestWithParam<GoldenCase> {
  protected:
   void SetUp() override {
     const DeviceKind device = GetParam().device;
-    if (!is_built(device)) GTEST_SKIP() << "not built";
-    std::string why;
-    if (device == DeviceKind::cuda && gpu_count(&why) == 0) GTEST_SKIP() << "no GPU: " << why;
+    if (const std::string why = lack_of(device); !why.empty()) GTEST_SKIP() << why;
     golden_ = read_model(GetParam().model);
     run_.emplace(make_backend(device, {.index = 0, .threads = 2}), golden_);
     run_->set_formula_weights();

@@ -88,6 +88,17 @@ TEST_F(ProgramOnNodes, TwoRanksOnEachOfTwoGiveTheLossesOfFourRanks) {
   expect_near("one", "2d");
 }
 
+TEST_F(ProgramOnNodes, SeveralStreamsAddInTheSameTwoLevels) {
+  for (const std::string device : {"cpu", "simt"}) {
+    if (device == "simt" && !is_built(DeviceKind::simt)) continue;
+    const std::string words =
+        "-n 2 " + two_steps + "--all-reduce 2d --bucket-bytes 65536 --device ";
+    for (const std::string streams : {"1", "3"})
+      train_on_two(words + device + " --comm-streams " + streams + " ", device + streams);
+    EXPECT_EQ(weights(device + "1"), weights(device + "3")) << device;
+  }
+}
+
 TEST_F(ProgramOnNodes, TrainOnTheStandIn) {
   if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
   const std::string words = two_steps + "--device simt --precision fp16 ";

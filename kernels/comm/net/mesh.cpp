@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "kernels/comm/rank_barrier.h"
-#include "kernels/cpu/stream.h"
 
 namespace bv {
 
@@ -33,15 +32,7 @@ Mesh::Mesh(int rank, std::vector<Socket> sockets, RunWatch& run, double timeout)
       timeout_(timeout),
       sent_(sockets_.size()) {}
 
-Mesh::~Mesh() { synchronize(); }
-
-void Mesh::submit(Stream stream, std::function<void()> work) {
-  if (stream_ != stream) synchronize();
-  stream_ = stream;
-  run_on(stream, std::move(work));
-}
-
-void Mesh::synchronize() { synchronize_stream(stream_); }
+Mesh::~Mesh() { order_.synchronize(); }
 
 void Mesh::exchange(std::span<const Transfer> transfers) {
   std::map<std::pair<int, bool>, Queue> by_peer;

@@ -8,6 +8,7 @@
 #include "kernels/backend.h"
 #include "kernels/comm/run_watch.h"
 #include "kernels/comm/socket.h"
+#include "kernels/cpu/stream.h"
 
 namespace bv {
 
@@ -20,10 +21,8 @@ class Mesh {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(sockets_.size()); }
 
-  // Runs `work`, which may call exchange(), in stream order; all such work runs in the order of the
-  // calls, whatever the streams.
-  void submit(Stream, std::function<void()> work);
-  void synchronize();  // until all work is done
+  // For work that calls exchange().
+  StreamOrder& order() { return order_; }
 
   // As Communicator::exchange; peers are ranks of the run. Returns when all is sent and received. A
   // peer that is gone or silent ends the process.
@@ -41,7 +40,7 @@ class Mesh {
   RunWatch& run_;
   double timeout_;
   std::vector<uint64_t> sent_;  // bytes, by rank
-  Stream stream_ = nullptr;     // of the last work
+  StreamOrder order_;
 };
 
 }  // namespace bv

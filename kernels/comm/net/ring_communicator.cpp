@@ -29,29 +29,29 @@ class RingCommunicator final : public Communicator {
         ranks_(std::move(ranks)),
         hosts_(std::move(hosts)),
         host_(host) {}
-  ~RingCommunicator() override { mesh_->synchronize(); }
+  ~RingCommunicator() override { mesh_->order().synchronize(); }
 
   void all_reduce(float* data, size_t count, Stream stream) override {
-    mesh_->submit(stream, [=, this] { sum(data, count); });
+    mesh_->order().submit(stream, [=, this] { sum(data, count); });
   }
   void all_reduce(double* data, size_t count, Stream stream) override {
-    mesh_->submit(stream, [=, this] { sum(data, count); });
+    mesh_->order().submit(stream, [=, this] { sum(data, count); });
   }
   void all_gather(float* data, size_t count, Stream stream) override {
-    mesh_->submit(stream, [=, this] { pass_on(data, {count * size_t(size()), size()}); });
+    mesh_->order().submit(stream, [=, this] { pass_on(data, {count * size_t(size()), size()}); });
   }
   void reduce_scatter(float* data, size_t count, Stream stream) override {
-    mesh_->submit(stream, [=, this] { add_up(data, {count * size_t(size()), size()}); });
+    mesh_->order().submit(stream, [=, this] { add_up(data, {count * size_t(size()), size()}); });
   }
   void broadcast(void* data, size_t bytes, int root, Stream stream) override {
     if (root < 0 || root >= size())
       throw std::invalid_argument("broadcast: there is no rank " + std::to_string(root));
-    mesh_->submit(stream, [=, this] { send_all(data, bytes, root); });
+    mesh_->order().submit(stream, [=, this] { send_all(data, bytes, root); });
   }
   void exchange(std::span<const Transfer> transfers, Stream stream) override {
     std::vector<Transfer> in_run(transfers.begin(), transfers.end());
     for (Transfer& t : in_run) t.peer = in_run_of(t.peer);
-    mesh_->submit(stream, [this, in_run] { mesh_->exchange(in_run); });
+    mesh_->order().submit(stream, [this, in_run] { mesh_->exchange(in_run); });
   }
   std::unique_ptr<Communicator> group(std::span<const int> ranks) override {
     std::vector<int> in_run;
@@ -62,7 +62,7 @@ class RingCommunicator final : public Communicator {
                                               nullptr, host_);
   }
   void barrier() override {
-    mesh_->synchronize();
+    mesh_->order().synchronize();
     if (hosts_) return hosts_->barrier();
     float nothing = 0;
     all_reduce(&nothing, 1, nullptr);
