@@ -287,6 +287,26 @@ TEST_F(SimtNcclRanks, AWaitForARankThatHasEnded) {
             "0), rank 1 has ended\n");
 }
 
+TEST_F(SimtNcclRanks, AnExchangeWithARankThatIsKilled) {
+  Ranks ranks = start(2, 0, [](const Rank& rank) {
+    rank.sum(1, rank.a);
+    synchronize(rank.a);
+    if (rank.rank == 1) raise(SIGKILL);
+    ok(ncclGroupStart());
+    rank.send(1, many, rank.a);
+    rank.receive(1, many, rank.a);
+    ok(ncclGroupEnd());
+    synchronize(rank.a);
+    return 0;
+  });
+  const Ending ending = ranks[0]->wait(8);
+  EXPECT_EQ(ending.code, 1);
+  EXPECT_EQ(
+      ending.errors,
+      "simt: deadlock: rank 0 waits in ncclSend to rank 1 (operation 2 of communicator 0) and "
+      "in ncclRecv from rank 1 (operation 2 of communicator 0), rank 1 has ended\n");
+}
+
 TEST_F(SimtNcclRanks, CollectivesThatDontMatch) {
   Ranks ranks = start(2, 0, [](const Rank& rank) {
     rank.sum(rank.rank == 0 ? 10 : 11, rank.a);
