@@ -31,6 +31,7 @@ LoaderOptions loader_options(const Setup& s, Backend& backend, Output& warnings,
       .seed = o.seed,
       .crop = cropping_of(o),
       .augment = augmentation_of(o),
+      .mixing = mixing_of(o),
       .skip_bad_images = o.on_bad_image == "skip",
       .warn = [&warnings](
                   const std::string& line) { warnings.print(printable(line, line.npos) + "\n"); },
