@@ -211,7 +211,7 @@ $(BUILD)/obj/%.o: %.cpp | check-packages
 
 # ---- For editors: how each file is compiled, a .cu as the stand-in takes it ----------------------
 on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,kernels/simt $(wildcard kernels/simt/*) tests/simt)
-compiled = $(on_simt) $(kernels) $(wildcard kernels/simt/examples/*.cu bench/comm/*.cpp bench/dist/*.cpp) \
+compiled = $(on_simt) $(kernels) $(wildcard kernels/simt/examples/*.cu bench/comm/*.cpp bench/data/*.cpp bench/dist/*.cpp) \
   $(patsubst $(BUILD)/obj/%.o,%.cpp,$(filter-out $(BUILD)/obj/avx% $(BUILD)/obj/simt/% $(BUILD)/obj/cuda/%, \
     $(objects) $(program) $(test_objects) $(bench_objects)))
 flags_for = $(if $(filter $(on_simt),$(1)),$(simt_flags),$(if $(filter $(kernels),$(1)),$(kernel_flags) $(avx2) \
