@@ -34,27 +34,14 @@ double seconds_between(Clock::time_point start, Clock::time_point end) {
   return std::chrono::duration<double>(end - start).count();
 }
 
-LoaderOptions loader_options(const Setup& s, Backend& backend, Output& warnings, int replica,
-                             int cores) {
-  const Options& o = s.options;
-  // Divided among the processes, and between training and evaluation.
-  const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
-                       static_cast<size_t>(s.world) / (s.data.val ? 2 : 1);
-  return {
-      .kind = s.data.kind,
-      .image_size = *o.image_size,
-      .local_batch = *o.local_batch,
-      .rank = replica,
-      .ranks = s.replicas,
-      .seed = o.seed,
-      .crop = cropping_of(o),
-      .augment = augmentation_of(o),
-      .skip_bad_images = o.on_bad_image == "skip",
-      .warn = [&warnings](
-                  const std::string& line) { warnings.print(printable(line, line.npos) + "\n"); },
-      .workers = o.workers > 0 ? o.workers : cores,
-      .cache_bytes = share,
-      .allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); }};
+LoaderOptions own_loader_options(const Setup& s, Backend& backend, Output& warnings, int replica,
+                                 int cores) {
+  LoaderOptions options = loader_options(s, replica, cores);
+  options.warn = [&warnings](const std::string& line) {
+    warnings.print(printable(line, line.npos) + "\n");
+  };
+  options.allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); };
+  return options;
 }
 
 class TrainingLoop {
@@ -124,11 +111,11 @@ TrainingLoop::TrainingLoop(Setup setup, Backend& backend, Communicator* communic
       communicator_(communicator),
       rank_(communicator ? communicator->rank() : 0),
       trainer_(backend, communicator, s_.graph, s_.trainer),
-      train_(*s_.data.train, loader_options(s_, backend, warnings_, rank_, cores), true),
+      train_(*s_.data.train, own_loader_options(s_, backend, warnings_, rank_, cores), true),
       folder_(s_, communicator) {
   if (s_.data.val)
-    val_ = std::make_unique<Loader>(*s_.data.val,
-                                    loader_options(s_, backend, warnings_, rank_, cores), false);
+    val_ = std::make_unique<Loader>(
+        *s_.data.val, own_loader_options(s_, backend, warnings_, rank_, cores), false);
   const Options& o = s_.options;
   batches_ = train_.batches_per_epoch();
   updates_per_epoch_ = (batches_ + o.accumulate - 1) / o.accumulate;
