@@ -1,5 +1,6 @@
 // preview MODEL: training images as the model will see them, as pictures and as a table.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -67,9 +68,9 @@ class Preview {
 
  private:
   void show_rank(int rank);
-  void show_rows(const Batch&, int rows);
+  void show_rows(const Batch&, int shown);
   Seen seen(const Batch&, int row) const;
-  void add(const Seen&, const uint8_t* before, const uint8_t* after);
+  void add(const Seen&, const std::array<const uint8_t*, 3>& pictures);  // of all kinds
 
   const Setup& s_;
   Backend& backend_;
@@ -148,6 +149,10 @@ Seen Preview::seen(const Batch& batch, int row) const {
             .crop = preprocessor_.shown(index, epoch),
             .flip = batch.crops[row].flip != 0,
             .ops = draw_operations(augmentation_, {s_.options.seed, epoch, index}, size_)};
+  if (batch.mixes) {
+    seen.mix = batch.mixes[row];
+    seen.partner_label = batch.labels[row ^ 1];
+  }
   if (!seen.ops.empty() && seen.ops.back().operation == Operation::erase) {
     seen.erase = seen.ops.back().box;
     seen.ops.pop_back();
@@ -155,8 +160,9 @@ Seen Preview::seen(const Batch& batch, int row) const {
   return seen;
 }
 
-// The first `rows` of a batch: what the device makes of them, operation by operation.
-void Preview::show_rows(const Batch& batch, int rows) {
+// The first `shown` rows of a batch: what the device makes of them, operation by operation.
+void Preview::show_rows(const Batch& batch, int shown) {
+  const int rows = batch.mixes ? shown + shown % 2 : shown;  // with the last one's partner
   const auto count = static_cast<size_t>(rows);
   const size_t picture = 3 * size_t(size_) * static_cast<size_t>(size_);
   const auto uploaded = [&](const void* from, size_t bytes) {
@@ -199,24 +205,34 @@ void Preview::show_rows(const Batch& batch, int rows) {
   }
   backend_.synchronize(nullptr);
 
-  for (int row = 0; row < rows && !stop_signal(); ++row) {
-    const size_t begin = static_cast<size_t>(row) * picture;
-    add(seen(batch, row), before.data<uint8_t>() + begin, after.data<uint8_t>() + begin);
+  const auto row_of = [&](const DeviceMemory& pictures, int row) {
+    return pictures.data<uint8_t>() + static_cast<size_t>(row) * picture;
+  };
+  std::vector<uint8_t> mixed(picture);
+  for (int row = 0; row < shown && !stop_signal(); ++row) {
+    const uint8_t* own = row_of(after, row);
+    if (batch.mixes)
+      mix_pictures(mixed.data(), own, row_of(after, row ^ 1), batch.mixes[row], size_);
+    else
+      std::copy_n(own, picture, mixed.data());
+    add(seen(batch, row), {row_of(before, row), own, mixed.data()});
   }
 }
 
-void Preview::add(const Seen& image, const uint8_t* before, const uint8_t* after) {
-  const std::vector<const uint8_t*> pictures = {before, after, after};
+void Preview::add(const Seen& image, const std::array<const uint8_t*, 3>& pictures) {
   for (size_t i = 0; i < pictures.size(); ++i)
     write(folder_ / kinds[i] / (number_text(image.number) + ".png"),
           encode_png(pictures[i], size_, size_));
   lines_[image.number] =
       line_of(image, static_cast<int>(s_.data.classes.size()), s_.options.label_smoothing);
   if (image.number >= most_on_sheet) return;
-  const size_t bytes = 3 * size_t(size_) * static_cast<size_t>(size_);
-  sheet_[image.number] = {
-      {.pixels = {before, before + bytes}, .lines = before_caption(image, s_.data.classes)},
-      {.pixels = {after, after + bytes}, .lines = after_caption(image)}};
+  const auto add_to_sheet = [&](const uint8_t* pixels, std::vector<std::string> lines) {
+    const size_t bytes = 3 * size_t(size_) * static_cast<size_t>(size_);
+    sheet_[image.number].push_back({{pixels, pixels + bytes}, std::move(lines)});
+  };
+  add_to_sheet(pictures[0], before_caption(image, s_.data.classes));
+  add_to_sheet(pictures[1], after_caption(image));
+  if (image.mix) add_to_sheet(pictures[2], mixed_caption(image));
 }
 
 int preview(const CommandLine& given, const std::vector<std::string>&) {

@@ -257,6 +257,7 @@ void TrainingLoop::finish_pending() {
   if (finite) {
     progress_.loss_sum += result.loss_sum;
     progress_.loss_count += result.count;
+    progress_.top1_sum += result.top1;
   }
   const auto now = Clock::now();
   const double seconds = seconds_between(std::max(done.start, last_finished_), now);
@@ -282,6 +283,7 @@ void TrainingLoop::log_step(const Pending& done, const UpdateResult& result, dou
                        .mean_loss = progress_.loss_sum / std::max(progress_.loss_count, 1.0),
                        .lr = done.lr,
                        .grad_norm = result.grad_norm,
+                       .top1 = result.top1 / result.count,
                        .images_per_second = window_.images / window_.seconds,
                        .data_seconds = window_.data_seconds / steps,
                        .step_seconds = window_.seconds / steps,
@@ -341,6 +343,8 @@ void TrainingLoop::end_epoch(bool whole) {
                      .train_loss = progress_.loss_sum / progress_.loss_count,
                      .lr = schedule_.at(progress_.step - 1, epoch - 1),
                      .peak_memory_bytes = static_cast<int64_t>(trainer_.plan().peak())};
+  if (!std::isnan(progress_.top1_sum))
+    record.train_top1 = progress_.top1_sum / progress_.loss_count;
   if (epoch_images_ > 0) record.images_per_second = epoch_images_ / std::max(epoch_seconds_, 1e-9);
   const bool due = ends || (every > 0 && epoch % every == 0);
   bool best = false;
@@ -348,7 +352,7 @@ void TrainingLoop::end_epoch(bool whole) {
   record.seconds = seconds_between(epoch_start_, Clock::now());
   if (folder_.log()) folder_.log()->epoch(record);
   if (whole) {
-    progress_.loss_sum = progress_.loss_count = 0;
+    progress_.loss_sum = progress_.loss_count = progress_.top1_sum = 0;
     epoch_seconds_ = epoch_images_ = 0;
     epoch_start_ = Clock::now();
   }

@@ -21,6 +21,7 @@ namespace {
 struct Copy {
   std::vector<uint8_t> images;
   std::vector<int> crops, ops, labels;
+  std::vector<float> mixes;
   int count;
   uint32_t position;
   bool operator==(const Copy&) const = default;
@@ -33,6 +34,11 @@ Copy copy(const Batch& batch, const LoaderOptions& o) {
     const Crop& crop = batch.crops[i];
     c.crops.insert(c.crops.end(), {crop.top, crop.left, crop.flip});
     c.labels.push_back(batch.labels[i]);
+    if (batch.mixes) {
+      const Mix& m = batch.mixes[i];
+      c.mixes.insert(c.mixes.end(),
+                     {m.lambda, float(m.top), float(m.left), float(m.bottom), float(m.right)});
+    }
     for (int layer = 0; batch.ops && layer < o.augment.layers(); ++layer) {
       const ImageOp& op = batch.ops[i * o.augment.layers() + layer];
       c.ops.insert(c.ops.end(), {int(op.kind), op.fill[0]});
@@ -303,6 +309,33 @@ TEST_F(Photos, RanksShareTheBatch) {
                                  &expected[b].images[at * 768]));
         }
     }
+}
+
+TEST_F(Photos, RanksMixTheSamePairs) {
+  for (const MixMode mode : {MixMode::batch, MixMode::pair, MixMode::elem}) {
+    LoaderOptions whole = options_;
+    whole.mixing = {.mixup = 0.8, .cutmix = 1, .mode = mode, .off_epoch = 5};
+    whole.local_batch = 8;
+    const auto expected = batches(*sets_.train, whole, true, 3, 1, 4);  // 2 an epoch
+    ASSERT_EQ(expected[0].mixes.size(), 40u);
+    for (const int ranks : {2, 4})
+      for (int rank = 0; rank < ranks; ++rank) {
+        LoaderOptions o = whole;
+        o.local_batch = 8 / ranks, o.rank = rank, o.ranks = ranks;
+        const auto share = batches(*sets_.train, o, true, 3, 1, 4);
+        for (size_t b = 0; b < 4; ++b) {
+          const auto begin = expected[b].mixes.begin() + rank * o.local_batch * 5;
+          EXPECT_TRUE(std::ranges::equal(share[b].mixes,
+                                         std::vector<float>(begin, begin + o.local_batch * 5)));
+        }
+      }
+    // The first row of batch 1 of epoch 3 is position 8.
+    const Mix first = draw_mix(whole.mixing, {options_.seed, 3, 8, 8}, options_.image_size);
+    EXPECT_EQ(expected[0].mixes[0], first.lambda);
+    EXPECT_EQ(expected[0].mixes[4], first.right);
+    EXPECT_EQ(expected[3].mixes[0], 1);  // epoch 5
+    EXPECT_TRUE(batches(*sets_.train, whole, false, 0, 0, 1)[0].mixes.empty());
+  }
 }
 
 TEST_F(Photos, EvaluationHasEveryImageOnce) {

@@ -2,7 +2,9 @@
 // That the operations are torchvision's is in tests/kernels/augment_test.cpp.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "data/decode/decode.h"
 #include "data/loader.h"
@@ -93,6 +95,25 @@ class Preview : public ProgramTest {
     }
     return image;
   }
+  // Of what is in after/ and the line's "mix".
+  Image mixed(const std::string& out, int64_t n, const JsonValue& line) const {
+    Image image = picture(out, "after", n);
+    const JsonValue& how = member(line, "mix");
+    const double lambda = number(how, "lambda");
+    const Image partner = picture(out, "after", int64_t(number(how, "partner")));
+    const std::vector<double> box = numbers(member(how, "box"));
+    for (int y = 0; y < image.height; ++y)
+      for (int x = 0; x < image.width; ++x)
+        for (int c = 0; c < 3; ++c) {
+          const auto at = size_t(3 * (y * image.width + x) + c);
+          const bool inside = !box.empty() && y >= box[0] && y < box[0] + box[2] && x >= box[1] &&
+                              x < box[1] + box[3];
+          const double own = box.empty() ? lambda : inside ? 0 : 1;
+          image.pixels[at] =
+              uint8_t(std::lround(own * image.pixels[at] + (1 - own) * partner.pixels[at]));
+        }
+    return image;
+  }
   void expect_refused(const std::string& words, const std::string& line) const {
     const auto before = files_in(folder_.path());
     const Finished end = run("preview " + words);
@@ -153,17 +174,48 @@ TEST_F(Preview, ShowsTheImagesOfTheEpochInTheirOrder) {
   EXPECT_EQ(names_in(folder_.path()), (std::set<std::string>{"cifar", "out", "output"}));
 }
 
+TEST_F(Preview, MixesAnImageWithItsPartner) {
+  go(words_ + strong_ +
+     "--mixup .8 --cutmix 1 --mixup-mode pair --count 33 --out out "
+     "--label-smoothing .1");
+  const std::vector<JsonValue> all = lines("out");
+  const std::vector<uint32_t> order = epoch_order(3, 0, 44);
+  int boxes = 0;
+  for (size_t n = 0; n < all.size(); ++n) {
+    const JsonValue& how = member(all[n], "mix");
+    EXPECT_EQ(number(how, "partner"), n ^ 1);
+    const double lambda = number(how, "lambda");
+    const std::vector<double> target = numbers(member(all[n], "target"));
+    for (size_t k = 0; k < 10; ++k) {
+      const double part = lambda * (order[n] % 10 == k) + (1 - lambda) * (order[n ^ 1] % 10 == k);
+      EXPECT_NEAR(target[k], .9 * part + .01, 1e-6) << n;
+    }
+    if (n + 1 == all.size()) break;  // whose partner isn't shown
+    EXPECT_EQ(member(all[n ^ 1], "mix").members[0].second.text, member(how, "lambda").text);
+    const Image expected = mixed("out", int64_t(n), all[n]);
+    const Image shown = picture("out", "mixed", int64_t(n));
+    for (size_t i = 0; i < expected.pixels.size(); ++i)
+      ASSERT_LE(std::abs(expected.pixels[i] - shown.pixels[i]), 1) << n;
+    const std::vector<double> box = numbers(member(how, "box"));
+    boxes += !box.empty();
+    if (!box.empty()) EXPECT_NEAR(lambda, 1 - box[2] * box[3] / 1024, 1e-6);
+  }
+  EXPECT_GT(boxes, 4);
+  EXPECT_LT(boxes, 28);
+}
+
 TEST_F(Preview, IsTheSameForAnyNumberOfProcesses) {
-  go(words_ + strong_ + "--out one");
+  const std::string words = words_ + strong_ + "--mixup .4 --cutmix .4 ";
+  go(words + "--out one");
   const auto one = files_in(in("one"));
   EXPECT_EQ(one.size(), 3 * 16 + 2u);
   for (const std::string n : {"2", "4"}) {
-    go(words_ + strong_ + "-n " + n + " --out some" + n);
+    go(words + "-n " + n + " --out some" + n);
     EXPECT_EQ(files_in(in("some" + n)), one) << n;
   }
-  go(words_ + strong_ + "--local-batch 2 -n 4 --workers 3 --device simt --out own");
+  go(words + "--local-batch 2 -n 4 --workers 3 --device simt --out own");
   EXPECT_EQ(files_in(in("own")), one);
-  go(words_ + strong_ + "--epoch 2 --out two");
+  go(words + "--epoch 2 --out two");
   EXPECT_NE(files_in(in("two")), one);
 }
 
@@ -190,6 +242,8 @@ TEST_F(Preview, MistakesLeaveNothing) {
                    "--epoch " + epoch + ": must be at least 1 and at most 1000000");
   expect_refused(words + "--out a/b -n 3",
                  "--batch 8 is not divisible by 3 processes; 6 would fit");
+  expect_refused(words + "--out a/b --mixup .2 --batch 5",
+                 "--batch 5 is odd, and images are mixed in pairs; 4 would fit");
   expect_refused("vit_tiny --data nowhere --out a/b", "--data nowhere: no such folder");
   expect_refused("--resume run --out a/b",
                  "--resume: preview shows what a new run would see; --config run/config.json shows "
