@@ -34,6 +34,7 @@ struct Slot {
   ImageOp* ops = nullptr;
   Mix* mixes = nullptr;
   int32_t* labels = nullptr;
+  std::vector<uint32_t> indices;
   Batch batch{};
   int64_t sequence = -1, epoch = 0, first = 0;  // first: image index or position of row 0
   std::shared_ptr<const Order> order;           // null: the position is the index
@@ -58,6 +59,7 @@ void allocate(Slot& slot, const LoaderOptions& o, size_t image_bytes, size_t lay
   if (layers > 0) slot.ops = new (slot.images + ops_at) ImageOp[rows * layers];
   if (mixes) slot.mixes = new (slot.images + mixes_at) Mix[rows];
   slot.labels = new (slot.images + labels_at) int32_t[rows];
+  slot.indices.resize(rows);
 }
 
 }  // namespace
@@ -176,7 +178,8 @@ struct Loader::State {
                   .width = size,
                   .count = static_cast<int>(count),
                   .position = static_cast<uint32_t>(slot.first),
-                  .wait_seconds = 0};
+                  .wait_seconds = 0,
+                  .indices = slot.indices.data()};
   }
 
   void work() {
@@ -213,6 +216,7 @@ struct Loader::State {
         const int64_t used = prepare(index, slot.epoch, resizer, out);
         if (used >= 0) {
           slot.labels[row] = data.label(used);
+          slot.indices[row] = static_cast<uint32_t>(used);
           return;
         }
       }
