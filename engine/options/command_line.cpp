@@ -1,6 +1,7 @@
 #include "engine/options/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -48,8 +49,11 @@ std::vector<std::string> known_flags() {
     throw UserError("unknown option " + printable(flag) +
                     (elsewhere.empty() ? suggestion(flag, known_flags()) : elsewhere) + see_help);
   }
-  throw UserError("unexpected argument '" + printable(rest[0]) + "': one MODEL, then options" +
-                  see_help);
+  std::error_code error;
+  std::string advice = "one MODEL, then options";
+  if (std::filesystem::is_directory(rest[0], error)) advice = "data are given by --data";
+  if (parse_number(rest[0])) advice = "lists are written with commas, as --betas 0.9,0.999";
+  throw UserError("unexpected argument '" + printable(rest[0]) + "': " + advice + see_help);
 }
 
 void read_options(const std::vector<Registered>& registered, Values& values) {
