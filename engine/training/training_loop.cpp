@@ -13,6 +13,7 @@
 #include "data/loader.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/image_check.h"
 #include "engine/options/augmentation.h"
 #include "engine/processes/signals.h"
 #include "engine/recording.h"
@@ -34,8 +35,8 @@ double seconds_between(Clock::time_point start, Clock::time_point end) {
   return std::chrono::duration<double>(end - start).count();
 }
 
-LoaderOptions loader_options(const Setup& s, Backend& backend, Output& warnings, int replica,
-                             int cores) {
+LoaderOptions loader_options(const Setup& s, bool train, Backend& backend, Output& warnings,
+                             int replica, int cores) {
   const Options& o = s.options;
   // Divided among the processes, and between training and evaluation.
   const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
@@ -50,6 +51,7 @@ LoaderOptions loader_options(const Setup& s, Backend& backend, Output& warnings,
       .crop = cropping_of(o),
       .augment = augmentation_of(o),
       .skip_bad_images = o.on_bad_image == "skip",
+      .known_bad = train ? s.bad_images.train : s.bad_images.val,
       .warn = [&warnings](
                   const std::string& line) { warnings.print(printable(line, line.npos) + "\n"); },
       .workers = o.workers > 0 ? o.workers : cores,
@@ -124,11 +126,11 @@ TrainingLoop::TrainingLoop(Setup setup, Backend& backend, Communicator* communic
       communicator_(communicator),
       rank_(communicator ? communicator->rank() : 0),
       trainer_(backend, communicator, s_.graph, s_.trainer),
-      train_(*s_.data.train, loader_options(s_, backend, warnings_, rank_, cores), true),
+      train_(*s_.data.train, loader_options(s_, true, backend, warnings_, rank_, cores), true),
       folder_(s_, communicator) {
   if (s_.data.val)
-    val_ = std::make_unique<Loader>(*s_.data.val,
-                                    loader_options(s_, backend, warnings_, rank_, cores), false);
+    val_ = std::make_unique<Loader>(
+        *s_.data.val, loader_options(s_, false, backend, warnings_, rank_, cores), false);
   const Options& o = s_.options;
   batches_ = train_.batches_per_epoch();
   updates_per_epoch_ = (batches_ + o.accumulate - 1) / o.accumulate;
@@ -146,6 +148,7 @@ bool TrainingLoop::plan_only() const {
   if (s_.options.plan) {
     if (rank_ == 0) {
       std::cout << plan_head(s_, backend_.describe(), limit) << "\n";
+      for (const std::string& note : s_.notes) std::cout << printable(note, note.npos) << "\n";
       print_plan(std::cout, s_.graph, trainer_.layout(), trainer_.plan());
       std::cout << "one step: " << std::fixed << std::setprecision(1)
                 << flops_of(record_step(s_.graph, s_.trainer)) / 1e9 << " GFLOP\n";
@@ -359,7 +362,12 @@ void TrainingLoop::end_epoch(bool whole) {
   bool best = false;
   if (val_ && !stopped_by_ && due) in_section("evaluation", [&] { best = evaluate(record); });
   record.seconds = seconds_between(epoch_start_, Clock::now());
-  if (folder_.log()) folder_.log()->epoch(record);
+  if (RunLog* log = folder_.log()) {
+    log->epoch(record);
+    const std::string note =
+        record.val_loss ? val_loss_note(s_, *record.val_loss, record.step) : "";
+    if (!note.empty()) log->line(note);
+  }
   if (whole) {
     progress_.loss_sum = progress_.loss_count = 0;
     epoch_seconds_ = epoch_images_ = 0;
@@ -375,11 +383,11 @@ bool TrainingLoop::save_due(bool epoch_ended) const {
 }
 
 void TrainingLoop::print_end() {
-  double skipped = static_cast<double>(train_.skipped() + (val_ ? val_->skipped() : 0));
-  if (communicator_) skipped = communicator_->all_reduce_scalar(skipped);
+  size_t skipped = union_of_ranks(train_.bad_images(), communicator_, backend_).size();
+  if (val_) skipped += union_of_ranks(val_->bad_images(), communicator_, backend_).size();
   RunLog* log = folder_.log();
   if (!log) return;
-  if (skipped > 0) log->line("bad images skipped: " + format_number(skipped));
+  if (skipped > 0) log->line("bad images skipped: " + std::to_string(skipped));
   profile_.enter("end");
   if (s_.options.profile)
     for (const std::string& line : profile_lines(profile_.seconds())) log->line(line);
