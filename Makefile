@@ -271,7 +271,14 @@ $(BUILD)/tests: $(tests_objects)
 $(BUILD)/file_faults.so: tests/program/file_faults.cpp
 	$(call compile,) -fPIC -shared -o $@ $<
 
-test: all $(BUILD)/tests $(BUILD)/fuzz $(BUILD)/fuzz_pictures $(BUILD)/file_faults.so
+# What the tests of some suites start; with FILTER, only if it names one of them.
+fuzzers := $(BUILD)/fuzz $(BUILD)/fuzz_pictures
+suites = $(shell $(BUILD)/tests --gtest_list_tests --gtest_filter='*$(FILTER)*' 2>/dev/null | grep '^[^ ]')
+needed_for = $(if $(findstring $(1),$(suites)),$(2))
+needed = $(if $(filter fuzz,$(FILTER)),$(fuzzers)) $(call needed_for,Chaos,$(BUILD)/file_faults.so) \
+  $(call needed_for,SimtExamples,$(examples)) $(call needed_for,SimtTry,$(try_for_tests))
+test: all $(BUILD)/tests $(if $(FILTER),,$(fuzzers) $(BUILD)/file_faults.so)
+	@$(if $(FILTER),$(if $(strip $(needed)),$(MAKE) $(needed)))
 	@NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
 test-all:
 	@BAREVISION_TEST_ALL=1 $(MAKE) test FILTER="$(FILTER)"
@@ -325,6 +332,10 @@ try_link = mkdir -p $(dir $(4)) && kernels/simt/cuda_to_cpp "$(2)" >"$(4).cpp" &
   $(try_compile) $(try_$(1)_program) -include kernels/simt/try.h -iquote "$$(dirname "$(2)")" $(3:%=-D%) \
     -o "$(4)" "$(4).cpp" $(call try_objects,$(1))
 
+# A DEFINE that nothing reads is a slip; without it the program would run as if nothing were planted.
+refuse_unread = folder=$$(dirname "$(FILE)"); grep -qsw $(1) "$(FILE)" "$$folder"/*.h "$$folder"/*.cuh || { \
+  there=$$(sed -nE 's/^ *\$(hash) *if(n?def) +([A-Za-z_0-9]+).*/ \2/p' "$(FILE)" | sort -u | tr -d '\n'); \
+  echo "try: nothing in $(FILE) reads $(1); it has $${there:- no $(hash)ifdef}" | tr -s ' ' >&2; exit 2; }
 try_kind := $(if $(DEBUG),debug,run)
 try_program = $(BUILD)/try/programs/$(try_kind)/$(notdir $(basename $(FILE)))$(DEFINE:%=.%)
 try: $(call try_objects,$(try_kind))
@@ -332,6 +343,7 @@ ifeq ($(FILE),)
 	@echo "try: which file? for example: make try FILE=kernels/simt/examples/vector_add.cu" >&2; exit 2
 else
 	@[ -f "$(FILE)" ] || { echo "try: $(FILE): no such file" >&2; exit 2; }
+	@$(foreach word,$(DEFINE),$(call refuse_unread,$(firstword $(subst =, ,$(word))));)
 	@$(call try_link,$(try_kind),$(FILE),$(DEFINE),$(try_program))
 	@SIMT_TIMEOUT=$${SIMT_TIMEOUT:-10} $(if $(DEBUG),gdb -q -x kernels/simt/gdb.py --args) "$(try_program)" $(ARGS)
 endif
@@ -345,7 +357,8 @@ $(BUILD)/try/examples/%: kernels/simt/examples kernels/simt/cuda_to_cpp kernels/
 	@$(call try_link,run,kernels/simt/examples/$(basename $*).cu,$(patsubst .%,%,$(suffix $*)),$@)
 # The debugger's half of that test wants its objects ready, too.
 ifeq ($(SIMT),1)
-test: $(examples) $(if $(shell command -v gdb),$(call try_objects,debug))
+try_for_tests := $(call try_objects,run) $(if $(shell command -v gdb),$(call try_objects,debug))
+test: $(if $(FILTER),,$(examples) $(try_for_tests))
 endif
 $(foreach program,$(examples),$(eval $(program): kernels/simt/examples/$(basename $(notdir $(program))).cu))
 

@@ -50,9 +50,15 @@ BadImages find_bad_images(const DataSets& sets, const std::function<void(int64_t
       progress(std::min<int64_t>(next, files));
     bad.merge(looker.get());
   }
-  if (bad.empty()) return {};
-  const auto& [first, why] = *bad.begin();
-  return {.count = static_cast<int64_t>(bad.size()), .first = path(first) + ": " + why};
+  BadImages found;
+  for (const auto& [i, why] : bad) {
+    if (found.first.empty()) found.first = path(i) + ": " + why;
+    if (i < train)
+      found.train.push_back(i);
+    else
+      found.val.push_back(i - train);
+  }
+  return found;
 }
 
 }  // namespace bv

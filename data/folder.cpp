@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <span>
@@ -250,32 +249,59 @@ bool has_folders(const fs::path& path) {
   return fs::is_directory(path, error) && !folders_in(path).empty();
 }
 
+constexpr const char* train_names[] = {"train", "training"};
+constexpr const char* val_names[] = {"val", "valid", "validation", "test", "testing"};
 // The first folder in `root` of one of these names, in any case, that has class folders.
-fs::path part_folder(const fs::path& root, std::initializer_list<const char*> names) {
+fs::path part_folder(const fs::path& root, std::span<const char* const> names) {
   const auto folders = folders_in(root);
   for (const char* name : names)
     for (const fs::path& folder : folders)
       if (lower_case(folder.filename().string()) == name && has_folders(folder)) return folder;
   return {};
 }
-fs::path train_folder(const fs::path& root) { return part_folder(root, {"train", "training"}); }
+fs::path train_folder(const fs::path& root) { return part_folder(root, train_names); }
 fs::path val_folder(const DataOptions& options) {
   if (!options.val.empty()) return options.val;
-  return part_folder(options.path, {"val", "valid", "validation", "test", "testing"});
+  return part_folder(options.path, val_names);
+}
+
+// --val where the class folders are a floor deeper.
+void refuse_parts(const std::string& val) {
+  fs::path part = part_folder(val, val_names);
+  if (part.empty()) part = train_folder(val);
+  if (!part.empty())
+    throw DataError("--val " + val + ": has " + part.filename().string() +
+                    "/ with class folders in it; give --val " + part.string());
+}
+
+// " (of valid/; test/ isn't used)", where one may expect another.
+std::string which_val(const DataOptions& options, const fs::path& val) {
+  const std::string name = val.filename().string();
+  std::string others;
+  int count = 0;
+  for (const fs::path& folder : folders_in(options.path)) {
+    std::error_code error;
+    const std::string other = folder.filename().string();
+    if (!is_one_of(lower_case(other), val_names) || fs::equivalent(folder, val, error)) continue;
+    others += (count++ ? ", " : "; ") + other + "/";
+  }
+  if (count == 0 && !lower_case(name).starts_with("test")) return "";
+  if (count > 0) others += count == 1 ? " isn't used" : " aren't used";
+  return " (of " + name + "/" + others + ")";
 }
 
 DataSets open_parts(const DataOptions& options, const fs::path& train_path,
                     const fs::path& val_path) {
   const std::string val_root = options.val.empty() ? options.path : options.val;
+  if (!options.val.empty()) refuse_parts(options.val);
   Part train = scan_part(options.path, train_path), val = scan_part(val_root, val_path);
   check_same_classes(train, val);
   ClassList classes = order_classes(names_of(train), options);
   auto train_items = all_items(train, classes), val_items = all_items(val, classes);
   for (const auto& [extension, count] : val.left_out) train.left_out[extension] += count;
-  const std::string name = lower_case(val_path.filename().string());
+  const bool has_parts = train_path != options.path;  // and no class is called "test"
   return assemble(options, std::move(classes), std::move(train_items), std::move(val_items), train,
-                  name.starts_with("test") ? " (of " + val_path.filename().string() + "/)" : "",
-                  val_root);
+                  has_parts ? which_val(options, val_path) : "", val_root);
 }
 
 DataSets open_and_split(const DataOptions& options, const fs::path& path) {

@@ -87,7 +87,11 @@ std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images) 
 
 struct Loader::State {
   State(const Dataset& d, const LoaderOptions& o, bool is_train)
-      : data(d), options(o), train(is_train), preprocessor(d, o, is_train) {
+      : data(d),
+        options(o),
+        train(is_train),
+        preprocessor(d, o, is_train),
+        bad_images(o.known_bad.begin(), o.known_bad.end()) {
     share = (d.size() + o.ranks - 1) / o.ranks;
     batches = train ? training_batches(o.kind, d.size(), int64_t{o.local_batch} * o.ranks)
                     : (share + o.local_batch - 1) / o.local_batch;
@@ -266,7 +270,9 @@ struct Loader::State {
 
   void on_bad_image(int64_t index, const std::string& reason) {
     if (!options.skip_bad_images)
-      throw DataError(data.name(index) + ": " + reason + " (--on-bad-image skip skips such files)");
+      throw DataError(
+          data.name(index) + ": " + reason +
+          " (--on-bad-image skip skips such files; without them the run can't be resumed)");
     const std::lock_guard lock(bad_mutex);
     if (!bad_images.insert(index).second) return;
     if (options.warn) options.warn("skipped bad image " + data.name(index) + ": " + reason);
@@ -303,9 +309,9 @@ Loader::~Loader() = default;
 int64_t Loader::batches_per_epoch() const { return state_->batches; }
 void Loader::start(int64_t epoch, int64_t batch) { state_->start(epoch, batch); }
 const Batch& Loader::next() { return state_->next(); }
-int64_t Loader::skipped() const {
+std::vector<int64_t> Loader::bad_images() const {
   const std::lock_guard lock(state_->bad_mutex);
-  return static_cast<int64_t>(state_->bad_images.size());
+  return {state_->bad_images.begin(), state_->bad_images.end()};
 }
 
 }  // namespace bv

@@ -39,7 +39,8 @@ struct LoaderOptions {
   Augmentation augment = {};
   Mixing mixing = {};
   bool skip_bad_images = false;
-  // Told of each image that is skipped, by one thread at a time; it must not wait.
+  std::vector<int64_t> known_bad = {};  // images to skip, of which the user has been told
+  // Told of each other image that is skipped, by one thread at a time; it must not wait.
   std::function<void(const std::string& line)> warn;
   int workers = 1;         // threads; at least 1
   size_t cache_bytes = 0;  // per process: decoded images are kept if all of them fit
@@ -75,7 +76,7 @@ class Loader {
   void start(int64_t epoch, int64_t batch);
   // The next batch. Throws DataError naming a bad image unless these are skipped.
   const Batch& next();
-  int64_t skipped() const;  // distinct bad images so far
+  std::vector<int64_t> bad_images() const;  // known or found so far
 
  private:
   struct State;

@@ -16,9 +16,10 @@
 namespace bv {
 namespace {
 
-LoaderOptions own_loader_options(const Setup& s, Backend& backend, Output& warnings, int replica,
-                                 int cores) {
+LoaderOptions own_loader_options(const Setup& s, bool train, Backend& backend, Output& warnings,
+                                 int replica, int cores) {
   LoaderOptions options = loader_options(s, replica, cores);
+  options.known_bad = train ? s.bad_images.train : s.bad_images.val;
   options.warn = [&warnings](const std::string& line) {
     warnings.print(printable(line, line.npos) + "\n");
   };
@@ -34,11 +35,12 @@ Run::Run(Setup given, Backend& device, Communicator* peers, int cores)
       communicator(peers),
       rank(peers ? peers->rank() : 0),
       trainer(backend, communicator, setup.graph, setup.trainer),
-      train(*setup.data.train, own_loader_options(setup, backend, warnings, rank, cores), true),
+      train(*setup.data.train, own_loader_options(setup, true, backend, warnings, rank, cores),
+            true),
       folder(setup, communicator) {
   if (setup.data.val)
     val = std::make_unique<Loader>(
-        *setup.data.val, own_loader_options(setup, backend, warnings, rank, cores), false);
+        *setup.data.val, own_loader_options(setup, false, backend, warnings, rank, cores), false);
   const Options& o = setup.options;
   batches = train.batches_per_epoch();
   updates_per_epoch = (batches + o.accumulate - 1) / o.accumulate;
@@ -55,6 +57,7 @@ bool Run::plan_only() const {
   if (setup.options.plan) {
     if (rank == 0) {
       std::cout << plan_head(setup, backend.describe(), limit) << "\n";
+      for (const std::string& note : setup.notes) std::cout << printable(note, note.npos) << "\n";
       print_plan(std::cout, setup.graph, trainer.layout(), trainer.plan());
       std::cout << "one step: " << std::fixed << std::setprecision(1)
                 << flops_of(record_step(setup.graph, setup.trainer)) / 1e9 << " GFLOP\n";

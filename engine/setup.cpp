@@ -1,6 +1,8 @@
 #include "engine/setup.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -16,7 +18,7 @@ namespace {
 
 // --batch, images of one forward pass over all replicas, and each one's share, which is even where
 // images are mixed in pairs.
-void resolve_batch(Options& o, int replicas, int64_t images) {
+void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::string>& notes) {
   const std::string processes = std::to_string(replicas) + " processes";
   const bool mixing = mixing_of(o).any();
   const int64_t unit = int64_t{mixing ? 2 : 1} * replicas, largest = images / unit * unit;
@@ -32,7 +34,13 @@ void resolve_batch(Options& o, int replicas, int64_t images) {
     throw UserError(asked + " is " + why + "; " + fitting + " would fit");
   };
   if (!o.is_explicit("batch") && !o.is_explicit("local_batch")) {
-    batch = divisible;
+    const int64_t wanted = std::exchange(batch, divisible);
+    if (batch != wanted)
+      notes.push_back(
+          "batch " + std::to_string(batch) + ", not the recipe's " + std::to_string(wanted) + ": " +
+          (largest < wanted
+               ? "there are " + std::to_string(images) + " images to train on"
+               : std::string(mixing ? "an even number" : "as many") + " for each of " + processes));
   } else if (batch % unit) {
     int fewer = replicas;
     while (fewer > 1 && batch % (unit / replicas * fewer)) --fewer;
@@ -101,9 +109,23 @@ Options all_options(const CommandLine& line, const Options& given, const ModelCo
   return o;
 }
 
+// A run's folder, or a checkpoint of it, where one of its files of weights is wanted.
+void refuse_folder(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return;
+  std::vector<std::string> files;
+  for (const char* file : {"best/ema.safetensors", "best/weights.safetensors",
+                           "last/weights.safetensors", "weights.safetensors"})
+    if (fs::exists(fs::path(path) / file, error)) files.push_back(fs::path(path) / file);
+  throw UserError("--weights " + path + ": a folder; give a file" +
+                  (files.empty() ? ", .safetensors" : ": " + join(files, " or ")));
+}
+
 // --weights, and what the file says of itself.
 std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelConfig& model) {
   if (o.weights.empty() || (!o.resume.empty() && has_checkpoint(o.out))) return {};
+  refuse_folder(o.weights);
   TensorFile file = read_safetensors(o.weights);
   WeightsInfo info = weights_info(file, o.weights);
   if (info.model && *info.model != model.name)
@@ -142,6 +164,17 @@ void fit_starting_weights(Setup& s, TensorFile file) {
   s.notes.push_back(fit.note);
 }
 
+[[noreturn]] void refuse_other_data(const Setup& s) {
+  const Options& o = s.options;
+  std::string way;
+  if (!o.data.empty()) way = "put them back, or ";
+  if (s.data.kind == DataKind::photos)
+    way = "put them back (--on-bad-image skip skips bad ones), or ";
+  throw UserError((o.data.empty() ? "the built-in data" : o.data) +
+                  ": its files or classes have changed since the run in " + o.out + " began; " +
+                  way + "start a new run from --weights " + o.out + "/last/weights.safetensors");
+}
+
 void load_resumed(Setup& s) {
   const Options& o = s.options;
   if (!has_checkpoint(o.out)) {
@@ -153,11 +186,7 @@ void load_resumed(Setup& s) {
   if (c.model != s.model.name)
     throw UserError(o.out + "/last: a checkpoint of " + c.model + ", not of " + s.model.name);
   refuse_edits(o, c.options);
-  if (c.data_fingerprint != s.data.fingerprint)
-    throw UserError((o.data.empty() ? "the built-in data" : o.data) +
-                    ": its files or classes have changed since the run in " + o.out +
-                    " began; start a new run from --weights " + o.out +
-                    "/last/weights.safetensors");
+  if (c.data_fingerprint != s.data.fingerprint) refuse_other_data(s);
   require_reachable(c,
                     {.batches = training_batches(s.data.kind, s.data.train->size(), *o.batch),
                      .accumulate = o.accumulate,
@@ -234,7 +263,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   s.data = open_data(o, from, s.notes);
   s.notes.insert(s.notes.end(), s.data.notes.begin(), s.data.notes.end());
   o.classes = s.data.classes;
-  resolve_batch(o, s.replicas, s.data.train->size());
+  resolve_batch(o, s.replicas, s.data.train->size(), s.notes);
   // Pixels are normalised as the weights were trained with, unless told otherwise.
   if (!o.is_explicit("mean")) o.mean = from.mean.value_or(o.mean.value_or(s.model.mean));
   if (!o.is_explicit("std")) o.std = from.std.value_or(o.std.value_or(s.model.std));

@@ -23,7 +23,8 @@ struct Setup {
   Options options;  // every field resolved
   ModelConfig model;
   DataSets data{};
-  WeightsInfo info;  // the metadata of the run's weights files
+  BadImages bad_images{};  // that are skipped
+  WeightsInfo info;        // the metadata of the run's weights files
   Graph graph{DType::fp32};
   TrainerOptions trainer{};
   std::map<std::string, HostTensor> weights;  // from --weights or the checkpoint; may be empty

@@ -65,9 +65,9 @@ constexpr OptionRow data_rows[] = {
      {.min = 0, .max = 100, .min_open = true}},
     {"padding", "N", &O::padding, "width of padded's frame in pixels", between(0, 4096)},
     {"hflip", "P", &O::hflip,
-     "probability that a training image is mirrored; default: 0.5, 0 for drawn images",
+     "probability that a training image is flipped horizontally; default: 0.5, 0 for drawn images",
      probability},
-    {"vflip", "P", &O::vflip, "probability that it is turned upside down", probability},
+    {"vflip", "P", &O::vflip, "probability that it is flipped vertically", probability},
     {"crop_mode", "center|squash|border", &O::crop_mode,
      "for evaluation, center: the short side scaled to the image size, the middle cropped; squash: "
      "both sides scaled; border: the long side scaled, the mean colour around"},
@@ -116,7 +116,9 @@ constexpr OptionRow data_rows[] = {
     {"mixup_off_epoch", "N", &O::mixup_off_epoch, "mix in the first N epochs only; 0: till the end",
      between(0, max_epochs)},
     {"on_bad_image", "fail|skip", &O::on_bad_image,
-     "what to do with an image that can't be decoded", any, any_time},
+     "what to do with an image that can't be decoded; a run from whose data files are deleted "
+     "can't be resumed",
+     any, any_time},
 };
 
 constexpr OptionRow model_rows[] = {

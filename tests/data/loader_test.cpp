@@ -390,7 +390,9 @@ TEST_F(Photos, BadImageEndsTheRunNamingTheFile) {
   const std::string path = sets_.train->name(5);
   damage(path);
   EXPECT_EQ(error_of<DataError>([&] { batches(*sets_.train, options_, true, 0, 0, 4); }),
-            path + ": PNM data is cut off (--on-bad-image skip skips such files)");
+            path +
+                ": PNM data is cut off (--on-bad-image skip skips such files; without them the run "
+                "can't be resumed)");
 }
 
 TEST_F(Photos, OutOfMemoryNamesTheFile) {
@@ -429,12 +431,16 @@ TEST_F(Photos, SkippedImageIsReplacedInTrainingAndLeftOutInEvaluation) {
         EXPECT_EQ(same, order[4 * b + i] != 5);
       }
     }
-    EXPECT_EQ(loader.skipped(), 1);
+    EXPECT_EQ(loader.bad_images(), std::vector<int64_t>{5});
     if (workers == 1) first = after;
     EXPECT_EQ(after, first);
   }
   const std::string line = "skipped bad image " + path + ": PNM data is cut off\n";
   EXPECT_EQ(told, line + line);
+  options_.known_bad = {5};
+  EXPECT_EQ(batches(*sets_.train, options_, true, 0, 0, 4), first);
+  EXPECT_EQ(told, line + line);
+  options_.known_bad = {};
 
   const auto val = batches(*sets_.val, options_, false, 0, 0, 1);
   EXPECT_EQ(val[0].labels, (std::vector<int>{0, -1, 2, -1}));

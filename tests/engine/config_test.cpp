@@ -294,6 +294,22 @@ TEST(Config, ContradictionsAndUnknownModels) {
   EXPECT_TRUE(is_line(error_of([] { load_model_config("vit_tny"); }),
                       "unknown model 'vit_tny' (did you mean vit_tiny?)"));
   EXPECT_TRUE(is_line(error_of([] { load_model_config("../models/vit_tiny"); }), "unknown model"));
+  const auto expect_advice = [](const std::string& name, const std::string& advice) {
+    EXPECT_TRUE(is_line(error_of([&] { load_model_config(name); }),
+                        "unknown model '" + name + "'" + advice + "; there are resnet34, "));
+  };
+  expect_advice("vit_tiny_patch16_224",
+                ": here it is vit_tiny (--patch-size 16 --image-size 224 are its defaults)");
+  expect_advice("hf_hub:timm/vit_large_patch32_384.orig_in21k",
+                ": here it is vit_large --patch-size 32 --image-size 384; its weights: --weights "
+                "FILE, the model.safetensors of "
+                "huggingface.co/timm/vit_large_patch32_384.orig_in21k");
+  expect_advice("resnet50.a1_in1k",
+                ": here it is resnet50; its weights: --weights FILE, the model.safetensors of "
+                "huggingface.co/timm/resnet50.a1_in1k");
+  for (const char* other :
+       {"resnet18", "vit_tiny_patch16_clip_224", "resnet152.a1_in1k", "vit_base_patch16_224"})
+    expect_advice(other, "");
 }
 
 TEST(Config, WhatIsWrittenReadsBackTheSame) {

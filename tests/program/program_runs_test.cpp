@@ -118,6 +118,8 @@ TEST_F(ProgramRuns, PlanIsWhatARunReports) {
   ASSERT_EQ(peak.size(), 1u);
   EXPECT_TRUE(has(plan, " " + peak[0] + " bytes"));
   EXPECT_TRUE(has(plan, "\none step: "));
+  EXPECT_TRUE(has(go("vit_tiny --data cifar --plan").output,
+                  "\nbatch 44, not the recipe's 64: there are 44 images to train on\n"));
 }
 
 // Planning its 7 GB takes at most half of that, mostly stacks of threads.
