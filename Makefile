@@ -357,7 +357,11 @@ $(BUILD)/bench: $(bench_objects) $(objects) $(gpu_bench_objects)
 $(BUILD)/collectives: $(BUILD)/obj/bench/comm/collectives.o $(objects) $(gpu_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
-bench: all $(BUILD)/bench $(BUILD)/collectives
+# Decoding and resizing: bench/loading.
+$(BUILD)/loading: $(BUILD)/obj/bench/data/loading.o $(objects) $(gpu_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
+bench: all $(BUILD)/bench $(BUILD)/collectives $(BUILD)/loading
 	@$(BUILD)/bench --model vit_tiny $(ARGS)
 peers:
 	@bench/make_peers

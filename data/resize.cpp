@@ -10,6 +10,8 @@ namespace bv {
 namespace {
 
 using Float4 = float __attribute__((vector_size(16)));
+using Int4 = int32_t __attribute__((vector_size(16)));
+using Byte4 = uint8_t __attribute__((vector_size(4)));
 
 void add_rows(float* out, const Image& image, const Taps& rows, int first, int count) {
   const size_t stride = 3 * size_t(image.width);
@@ -22,7 +24,7 @@ void add_rows(float* out, const Image& image, const Taps& rows, int first, int c
   }
 }
 
-// One output pixel; a fourth value, the next pixel's red, fills the register.
+// One output pixel; a fourth value, the next pixel's red, fills the register and is written, too.
 void add_columns(uint8_t* out, const float* row, const Taps& columns) {
   Float4 sum = {0.5f, 0.5f, 0.5f, 0.5f};
   for (const float weight : columns.weights) {
@@ -31,8 +33,11 @@ void add_columns(uint8_t* out, const float* row, const Taps& columns) {
     sum += weight * pixel;
     row += 3;
   }
-  for (int c = 0; c < 3; ++c)
-    out[c] = static_cast<uint8_t>(std::clamp(static_cast<int>(sum[c]), 0, 255));
+  auto whole = __builtin_convertvector(sum, Int4);
+  whole = whole < 0 ? Int4{} : whole;
+  whole = whole > 255 ? Int4{} + 255 : whole;
+  const auto bytes = __builtin_convertvector(whole, Byte4);
+  std::memcpy(out, &bytes, sizeof bytes);
 }
 
 double cubic(double x) {
@@ -75,10 +80,13 @@ void Resizer::run(const Image& image, const Box& box, int height, int width, uin
   const int right = columns.back().begin + static_cast<int>(columns.back().weights.size());
   const int count = 3 * (right - left);
   row_.resize(std::max<size_t>(row_.size(), count + 1));
-  for (int y = 0; y < height; ++y) {
+  bytes_.resize(3 * size_t(width) + 1);
+  for (int y = 0; y < height; ++y, out += 3 * size_t(width)) {
     add_rows(row_.data(), image, rows[y], 3 * left, count);
-    for (int x = 0; x < width; ++x, out += 3)
-      add_columns(out, row_.data() + 3 * (columns[x].begin - left), columns[x]);
+    for (int x = 0; x < width; ++x)
+      add_columns(bytes_.data() + 3 * size_t(x), row_.data() + 3 * (columns[x].begin - left),
+                  columns[x]);
+    std::memcpy(out, bytes_.data(), 3 * size_t(width));
   }
 }
 

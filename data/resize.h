@@ -32,6 +32,7 @@ class Resizer {
 
  private:
   std::vector<float> row_;
+  std::vector<uint8_t> bytes_;  // a row of the output, and one more
 };
 
 }  // namespace bv

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <span>
@@ -109,71 +108,29 @@ std::string to_json(const EpochRecord& r) {
       .finish();
 }
 
-RunLog::RunLog(const Settings& settings) : settings_(settings) {
-  if (settings_.path.empty()) return;
-  const bool resumed = settings_.resumed_step >= 0;
-  const off_t keep = resumed ? end_of_step(settings_.path, settings_.resumed_step) : 0;
+MetricsFile::MetricsFile(const std::string& path, int64_t resumed_step) : path_(path) {
+  const off_t keep = resumed_step >= 0 ? end_of_step(path, resumed_step) : 0;
   try {
-    file_ = open_regular(settings_.path, O_WRONLY | O_CREAT | O_APPEND);
+    file_ = open_regular(path, O_WRONLY | O_CREAT | O_APPEND);
   } catch (const FileError& e) {
-    throw RunError(settings_.path + ": can't be opened: " + e.what());
+    throw RunError(path + ": can't be opened: " + e.what());
   }
   if (ftruncate(file_, keep) != 0) {
     close(file_);
-    fail(settings_.path, "can't be truncated to the step that the run resumes from");
+    fail(path, "can't be truncated to the step that the run resumes from");
   }
 }
 
-RunLog::~RunLog() {
-  bar_.clear();
-  if (file_ >= 0) close(file_);
-}
+MetricsFile::~MetricsFile() { close(file_); }
 
-void RunLog::append(const std::string& json) {
-  if (file_ < 0) return;
+void MetricsFile::append(const std::string& json) {
   const std::string text = json + "\n";
   for (size_t done = 0; done < text.size();) {
     const ssize_t n = write(file_, text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(settings_.path, "can't be written");
+    if (n < 0) fail(path_, "can't be written");
     done += static_cast<size_t>(n);
   }
-}
-
-void RunLog::step(const StepRecord& r, bool due) {
-  if (settings_.terminal) bar_.update(r, settings_.total_steps);
-  if (due) append(to_json(r));
-  if (!due || settings_.terminal) return;
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "epoch %lld  step %lld/%lld  loss %.4f  lr %.3g  grad norm %.3g  %.1f images/s",
-                static_cast<long long>(r.epoch), static_cast<long long>(r.step),
-                static_cast<long long>(settings_.total_steps), r.loss, r.lr, r.grad_norm,
-                r.images_per_second);
-  line(text);
-}
-
-void RunLog::epoch(const EpochRecord& r) {
-  append(to_json(r));
-  const auto figure = [](const char* name, const std::optional<double>& value) {
-    char text[64] = "";
-    if (value) std::snprintf(text, sizeof text, "  %s %.4f", name, *value);
-    return std::string(text);
-  };
-  char rate[96];
-  if (r.images_per_second)
-    std::snprintf(rate, sizeof rate, "  %.1f images/s  %.1f s", *r.images_per_second, r.seconds);
-  else
-    std::snprintf(rate, sizeof rate, "  %.1f s", r.seconds);
-  line("epoch " + std::to_string(r.epoch) + " at step " + std::to_string(r.step) + ":" +
-       figure("train loss", r.train_loss) + figure("val loss", r.val_loss) +
-       figure("val top-1", r.val_top1) + figure("val top-5", r.val_top5) +
-       figure("ema loss", r.ema_loss) + figure("ema top-1", r.ema_top1) + rate);
-}
-
-void RunLog::line(std::string_view text) {
-  bar_.clear();
-  out_.print(printable(text, text.npos) + "\n");
 }
 
 }  // namespace bv

@@ -1,11 +1,8 @@
-// What rank 0 reports: metrics.jsonl for programs, lines or a progress bar for people.
+// The records of a run, and metrics.jsonl, where rank 0 writes them for programs.
 #pragma once
-#include <unistd.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "engine/report/progress.h"
 
@@ -22,36 +19,31 @@ struct EpochRecord {
   std::optional<double> images_per_second;  // empty: all trained before the run was resumed
   double seconds = 0;
   int64_t peak_memory_bytes = 0;
+  // Of no line:
+  bool whole = true;  // not ended early
+  bool best = false;  // its evaluation is the best so far
+};
+
+struct SaveRecord {
+  int64_t step = 0;
+  bool best = false;  // best/ is this one
 };
 
 std::string to_json(const StepRecord&);
 std::string to_json(const EpochRecord&);
 
-class RunLog {
+class MetricsFile {
  public:
-  struct Settings {
-    std::string path;           // metrics.jsonl; empty: no file
-    int64_t resumed_step = -1;  // >= 0: resumed after this step; later lines are dropped
-    int64_t total_steps = 0;    // of the whole run, for the time left
-    bool terminal = false;      // standard output is a terminal: a bar instead of lines
-  };
-  explicit RunLog(const Settings&);
-  ~RunLog();
-  RunLog(const RunLog&) = delete;
-  RunLog& operator=(const RunLog&) = delete;
-
-  // Write a line of metrics.jsonl at once and inform the user; a step that isn't due moves the bar.
-  void step(const StepRecord&, bool due = true);
-  void epoch(const EpochRecord&);
-  void line(std::string_view text);
+  // resumed_step: -1 for a new run, else lines after this step are dropped.
+  MetricsFile(const std::string& path, int64_t resumed_step);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+  void append(const std::string& json);  // a line, written at once
 
  private:
-  Settings settings_;
+  std::string path_;
   int file_ = -1;
-  Output out_{STDOUT_FILENO};
-  ProgressBar bar_{out_};
-
-  void append(const std::string& json);
 };
 
 }  // namespace bv

@@ -17,6 +17,9 @@ struct StepRecord {
   double data_seconds = 0, step_seconds = 0;              // per step: waiting for the batch, total
   double loss_scale = 1;
   int64_t skipped = 0;  // updates in this process's lifetime whose gradients were not finite
+  // Of no line:
+  double images = 0;  // of this update
+  bool due = false;   // a line is
 };
 
 // One line of at most `width` columns: position, bar, figures, time left (negative: unknown). What

@@ -1,10 +1,7 @@
 #include "engine/training/run_folder.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <span>
 
@@ -56,28 +53,19 @@ RunFolder::~RunFolder() {
   std::filesystem::remove(folder / val_list_name, ignored);
 }
 
-void RunFolder::begin(const RunHead& head) {
-  if (!first_) return;
+std::string RunFolder::begin() {
   const Options& o = setup_.options;
   new_ = o.resume.empty();
   write_text(o.out + "/config.json", config_to_json(o));
   if (setup_.data.kind == DataKind::photos && setup_.data.val)
     write_text(o.out + "/" + val_list_name, list_of(*setup_.data.val));
-  // mpirun collects its ranks' output through pseudo-terminals.
-  const bool under_mpirun = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
-  log_ = std::make_unique<RunLog>(
-      RunLog::Settings{.path = o.out + "/metrics.jsonl",
-                       .resumed_step = setup_.checkpoint ? head.steps_done : -1,
-                       .total_steps = head.steps_end,
-                       .terminal = isatty(STDOUT_FILENO) && !under_mpirun});
-  for (const std::string& line : head_lines(setup_, head)) log_->line(line);
   contents_ = contents_fingerprint(setup_.data);
   const uint64_t before = setup_.checkpoint ? setup_.checkpoint->data_contents : 0;
-  if (before != 0 && contents_ != before)
-    log_->line("warning: files in " + o.data +
-               " have other sizes, times or contents than when this run was saved; if the images "
-               "are others, start a new run from --weights " +
-               o.out + "/last/weights.safetensors");
+  if (before == 0 || contents_ == before) return "";
+  return "warning: files in " + o.data +
+         " have other sizes, times or contents than when this run was saved; if the images are "
+         "others, start a new run from --weights " +
+         o.out + "/last/weights.safetensors";
 }
 
 void RunFolder::restore(Trainer& trainer) const {

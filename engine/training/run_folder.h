@@ -1,10 +1,7 @@
-// The folder --out, claimed: config.json, metrics.jsonl, checkpoints. Rank 0 alone writes.
+// The folder --out, claimed: config.json, val.txt, checkpoints. Rank 0 alone writes.
 #pragma once
-#include <memory>
 #include <string>
 
-#include "engine/report/log.h"
-#include "engine/report/report.h"
 #include "engine/setup.h"
 #include "kernels/backend.h"
 
@@ -21,9 +18,8 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  // Writes config.json, opens the log and prints the first lines of the run.
-  void begin(const RunHead&);
-  RunLog* log() const { return log_.get(); }  // null before begin() and off rank 0
+  // Writes config.json. Returns a warning where the data aren't what they were, or nothing.
+  std::string begin();
   // Puts the state of --resume's checkpoint into the optimizer; its weights are set already.
   void restore(Trainer&) const;
   // A checkpoint: `progress`, weights and optimizer state. RunError where a weight is not finite.
@@ -39,7 +35,6 @@ class RunFolder {
   bool new_ = false;
   int64_t saved_step_ = -1;
   uint64_t contents_ = 0;  // of the data when the run began
-  std::unique_ptr<RunLog> log_;
 };
 
 }  // namespace bv

@@ -1,11 +1,13 @@
-// The training loop: micro-steps, updates, epochs, evaluation.
+// The training loop: micro-steps, updates, epochs, evaluation. What else a run does, hooks do.
 #pragma once
 #include "engine/setup.h"
+#include "engine/training/hooks.h"
 #include "kernels/backend.h"
 
 namespace bv {
 
 // Returns the exit code: 0, or 128 + the signal that ended the run. No communicator: one process.
-int train(Setup, Backend&, Communicator* communicator, int cores);
+// `more`: hooks besides engine/hooks/'s.
+int train(Setup, Backend&, Communicator* communicator, int cores, HookList more = {});
 
 }  // namespace bv

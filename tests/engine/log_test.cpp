@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "engine/report/console.h"
 #include "tests/files.h"
 #include "tests/messages.h"
 #include "tests/temporary_folder.h"
@@ -80,14 +81,11 @@ TEST(Log, EachLineIsWrittenAtOnceToAFreshFile) {
   TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";
   write_text(path, "old\n");
-  printed([&] {
-    RunLog log({.path = path, .total_steps = 10});
-    log.step(step_record(1));
-    EXPECT_EQ(contents(path), to_json(step_record(1)) + "\n");
-    log.epoch({.epoch = 1, .step = 1});
-    EXPECT_EQ(contents(path),
-              to_json(step_record(1)) + "\n" + to_json(EpochRecord{.epoch = 1, .step = 1}) + "\n");
-  });
+  MetricsFile file(path, -1);
+  file.append(to_json(step_record(1)));
+  EXPECT_EQ(contents(path), to_json(step_record(1)) + "\n");
+  file.append("{}");
+  EXPECT_EQ(contents(path), to_json(step_record(1)) + "\n{}\n");
 }
 
 TEST(Log, AResumedRunAppendsAndLogsNoStepTwice) {
@@ -100,28 +98,25 @@ TEST(Log, AResumedRunAppendsAndLogsNoStepTwice) {
   const std::string torn = R"({"kind":"step","epo)";
   for (const std::string& rest : {std::string(), again, torn, again + torn}) {
     write_text(path, kept + rest);
-    printed([&] {
-      RunLog log({.path = path, .resumed_step = 20, .total_steps = 40});
-      EXPECT_EQ(contents(path), kept);
-      log.step(step_record(30));
-    });
+    MetricsFile file(path, 20);
+    EXPECT_EQ(contents(path), kept);
+    file.append(to_json(step_record(30)));
     EXPECT_EQ(contents(path), kept + again);
   }
 }
 
 TEST(Log, PlainLinesWhereThereIsNoTerminal) {
   const std::string text = printed([] {
-    RunLog log({.total_steps = 10});
-    log.step({.epoch = 1, .epochs = 1, .step = 1}, false);
-    log.step(step_record(1));
-    log.epoch({.epoch = 1,
-               .step = 1,
-               .train_loss = 2,
-               .val_loss = 1,
-               .val_top1 = 0.9,
-               .images_per_second = 100});
-    log.epoch({.epoch = 2, .step = 2, .train_loss = 2});  // trained before the run was resumed
-    log.line("done");
+    Console console(10);
+    console.step(step_record(1));
+    console.epoch({.epoch = 1,
+                   .step = 1,
+                   .train_loss = 2,
+                   .val_loss = 1,
+                   .val_top1 = 0.9,
+                   .images_per_second = 100});
+    console.epoch({.epoch = 2, .step = 2, .train_loss = 2});  // trained before the run was resumed
+    console.line("done");
   });
   EXPECT_EQ(text,
             "epoch 1  step 1/10  loss 2.5000  lr 0.001  grad norm 0.25  100.0 images/s\n"
@@ -133,11 +128,10 @@ TEST(Log, PlainLinesWhereThereIsNoTerminal) {
 
 TEST(Log, ATerminalsBarIsClearedBeforeALine) {
   const std::string text = printed([] {
-    RunLog log({.total_steps = 10, .terminal = true});
-    log.step({.epoch = 1, .epochs = 1, .step = 1}, false);
-    log.step({.epoch = 1, .epochs = 1, .step = 2}, false);  // too soon to be drawn
-    log.step(step_record(1));                               // shown by the bar
-    log.line("a line");
+    Console console(10);
+    console.progress({.epoch = 1, .epochs = 1, .step = 1});
+    console.progress({.epoch = 1, .epochs = 1, .step = 2});  // too soon to be drawn
+    console.line("a line");
   });
   EXPECT_TRUE(has(text, "step 1/10"));
   EXPECT_FALSE(has(text, "step 2/10"));
@@ -145,16 +139,13 @@ TEST(Log, ATerminalsBarIsClearedBeforeALine) {
 }
 
 TEST(Log, FilesThatCantBeWritten) {
-  EXPECT_THROW(RunLog({.path = "/nowhere/metrics.jsonl"}), RunError);
+  EXPECT_THROW(MetricsFile("/nowhere/metrics.jsonl", -1), RunError);
   TemporaryFolder folder;
   SmallDisk disk(folder / "disk", "4k");
   if (!disk.mounted()) GTEST_SKIP() << "may not mount a small disk here";
-  RunLog log({.path = folder / "disk/metrics.jsonl"});
-  EXPECT_THROW(printed([&] {
-                 for (int step = 0; step < 1000; ++step) log.step(step_record(step));
-               }),
+  MetricsFile file(folder / "disk/metrics.jsonl", -1);
+  EXPECT_THROW(for (int step = 0; step < 1000; ++step) file.append(to_json(step_record(step))),
                RunError);
-  testing::internal::GetCapturedStdout();
 }
 
 TEST(ProgressLine, FitsTheTerminal) {

@@ -26,8 +26,9 @@ namespace bv::test {
 namespace {
 
 constexpr int steps = 8;
-const std::string model =
-    on_vit + "--data cifar --batch 6 --save-every 2steps --out run --timeout 2 --keep 2 ";
+const std::string model = on_vit + "--data cifar --batch 6 --save-every 2steps --out run --keep 2 ";
+// A stopped process is soon found out; one that nobody disturbs may wait long for a busy machine.
+const std::string soon = "--timeout 2 ", patient = "--timeout 60 ";
 const std::string until = "--steps " + std::to_string(steps) + " ";
 
 int number(const char* name, int otherwise) {
@@ -82,13 +83,13 @@ class Chaos : public ProgramTest {
   int below(int n) { return int(random_() % unsigned(n)); }
 
   std::string start_or_resume() const {
-    return std::filesystem::exists(in("run/last")) ? "--resume run " + until : model + until;
+    return (std::filesystem::exists(in("run/last")) ? "--resume run " : model) + until;
   }
 
   // The run that nobody disturbs.
   void reference(int processes) {
     std::filesystem::remove_all(in("run"));
-    go("-n " + std::to_string(processes) + " " + model + until);
+    go("-n " + std::to_string(processes) + " " + model + patient + until);
     losses_ = losses(in("run"));
     references_[processes] = contents(in("run/last/weights.safetensors"));
     std::filesystem::remove_all(in("run"));
@@ -110,7 +111,7 @@ class Chaos : public ProgramTest {
     const int processes = changing ? 1 + below(3) : 2;
     const std::string device =
         changing && is_built(DeviceKind::simt) && below(3) == 0 ? "simt" : "cpu";
-    Program run(folder_.path(), "-n " + std::to_string(processes) + " " + start_or_resume() +
+    Program run(folder_.path(), "-n " + std::to_string(processes) + " " + start_or_resume() + soon +
                                     "--oversubscribe --precision fp32 --device " + device);
     const int act = below(6);
     usleep(unsigned(below(device == "simt" ? 6000000 : 1500000)));
@@ -142,7 +143,7 @@ TEST_F(Chaos, KilledAndResumedOnTheSameProcesses) {
   reference(2);
   repeat("killed and resumed: equal bits", 2, [&](int) {
     for (int attempt = 0; attempt < 3; ++attempt) disturbed_attempt(false);
-    go("-n 2 " + start_or_resume());
+    go("-n 2 " + patient + start_or_resume());
     expect_same_weights(2);
     expect_losses(0);
   });
@@ -152,7 +153,7 @@ TEST_F(Chaos, KilledAndResumedOnOthers) {
   reference(2);
   repeat("killed, resumed on others: equal losses", 1, [&](int) {
     for (int attempt = 0; attempt < 3; ++attempt) disturbed_attempt(true);
-    go("-n 2 --device cpu " + start_or_resume());
+    go("-n 2 --device cpu " + patient + start_or_resume());
     EXPECT_EQ(load_checkpoint(in("run")).step, steps);
     expect_losses(2e-3);
   });
@@ -262,7 +263,8 @@ TEST_F(Chaos, ReadersThatStall) {
     fcntl(ends[1], F_SETPIPE_SZ, 4096);
     const std::string filled(size_t(below(4097)), '.');
     ASSERT_EQ(write(ends[1], filled.data(), filled.size()), ssize_t(filled.size()));
-    const Finished end = run_program(folder_.path(), "-n 2 " + model + until, {.output = ends[1]});
+    const Finished end =
+        run_program(folder_.path(), "-n 2 " + model + patient + until, {.output = ends[1]});
     EXPECT_EQ(end.code, 0) << end.errors;
     expect_same_weights(2);
   });

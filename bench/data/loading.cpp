@@ -1,0 +1,79 @@
+// Images per second of the loader, and of its two halves, on one thread.
+//   build/loading FOLDER SIZE SECONDS
+// bench/loading starts this, in turns with Pillow and PyTorch.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "data/resize.h"
+
+namespace bv {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Calls work(i) for i = 0, 1, ... and returns how many calls a second were made.
+template <class Work>
+double rate(double seconds, Work work) {
+  const auto begin = Clock::now();
+  for (int64_t i = 0;; ++i) {
+    const double elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
+    if (elapsed >= seconds) return static_cast<double>(i) / elapsed;
+    work(i);
+  }
+}
+
+// The largest centred square of a picture: what every program here resizes.
+Box centred_square(const Image& image) {
+  const int side = std::min(image.height, image.width);
+  return {.top = (image.height - side) / 2.0,
+          .left = (image.width - side) / 2.0,
+          .height = double(side),
+          .width = double(side)};
+}
+
+int run(const std::string& folder, int size, double seconds) {
+  const DataSets data = open_dataset({.path = folder, .val_fraction = 0.1});
+  const Dataset& images = *data.train;
+  const auto decode = [&](int64_t i, int at_least) {
+    return images.image(i % images.size(), at_least);
+  };
+  const double decoding = rate(seconds, [&](int64_t i) { decode(i, 0); });
+
+  std::vector<Image> some;
+  for (int64_t i = 0; i < 32; ++i) some.push_back(decode(i, 0));
+  Resizer resizer;
+  std::vector<uint8_t> out(3 * size_t(size) * size_t(size));
+  const double resizing = rate(seconds, [&](int64_t i) {
+    const Image& image = some[size_t(i) % some.size()];
+    resizer.run(image, centred_square(image), size, size, out.data());
+  });
+
+  constexpr int batch = 16;
+  Loader loader(images, {.kind = data.kind, .image_size = size, .local_batch = batch}, true);
+  loader.start(0, 0);
+  loader.next();
+  const double loading = batch * rate(seconds, [&](int64_t) { loader.next(); });
+  std::printf("{\"decode\": %.1f, \"resize\": %.1f, \"load\": %.1f}\n", decoding, resizing,
+              loading);
+  return 0;
+}
+
+}  // namespace
+}  // namespace bv
+
+int main(int argc, char** argv) try {
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: %s FOLDER SIZE SECONDS\n", argv[0]);
+    return 2;
+  }
+  return bv::run(argv[1], std::atoi(argv[2]), std::atof(argv[3]));
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "loading: %s\n", e.what());
+  return 2;
+}

@@ -1,0 +1,48 @@
+#include "engine/evaluation.h"
+
+namespace bv {
+namespace {
+
+// averaged: of the weights' moving average instead of the weights.
+EvaluationSums evaluate_all(Run& run, bool averaged) {
+  run.at(&Hook::before_test_epoch, averaged);
+  run.trainer.begin_evaluation(averaged);
+  run.val->start(0, 0);
+  for (int64_t batch = 0; batch < run.val->batches_per_epoch(); ++batch) {
+    run.at(&Hook::before_test_iter, batch);
+    run.trainer.wait_for_upload();
+    run.trainer.evaluate(run.val->next());
+    run.at(&Hook::after_test_iter, batch);
+  }
+  const EvaluationSums sums = run.trainer.end_evaluation();
+  run.at(&Hook::after_test_epoch, averaged, sums);
+  return sums;
+}
+
+void fill(Run& run, EpochRecord& record) {
+  const EvaluationSums sums = evaluate_all(run, false);
+  if (sums.count == 0) return;
+  double top1 = sums.top1 / sums.count;
+  record.val_loss = sums.loss / sums.count;
+  record.val_top1 = top1;
+  if (run.setup.data.classes.size() > 5) record.val_top5 = sums.top5 / sums.count;
+  if (run.setup.options.ema > 0) {  // the one that counts
+    const EvaluationSums averaged = evaluate_all(run, true);
+    record.ema_loss = averaged.loss / averaged.count;
+    record.ema_top1 = top1 = averaged.top1 / averaged.count;
+  }
+  if (top1 <= run.progress.best_top1) return;
+  run.progress.best_top1 = top1;
+  run.progress.best_step = run.progress.step;
+  record.best = true;
+}
+
+}  // namespace
+
+void evaluate(Run& run, EpochRecord& record) {
+  run.at(&Hook::before_test);
+  fill(run, record);
+  run.at(&Hook::after_test, record);
+}
+
+}  // namespace bv

@@ -1,0 +1,17 @@
+#include "engine/hooks/lines.h"
+
+#include "engine/report/report.h"
+
+namespace bv {
+
+void Lines::before_train(Run& run) {
+  for (const std::string& line :
+       head_lines(run.setup, {.device = run.backend.describe(),
+                             .peak_bytes = run.trainer.plan().peak(),
+                             .gradient_buckets = run.trainer.gradient_buckets(),
+                             .steps_done = run.progress.step,
+                             .steps_end = run.end}))
+    run.console->line(line);
+}
+
+}  // namespace bv

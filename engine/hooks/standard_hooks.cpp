@@ -1,0 +1,25 @@
+#include "engine/hooks/standard_hooks.h"
+
+#include "engine/hooks/checkpoints.h"
+#include "engine/hooks/lines.h"
+#include "engine/hooks/memory_use.h"
+#include "engine/hooks/metrics_log.h"
+#include "engine/hooks/summary.h"
+#include "engine/hooks/timers.h"
+
+namespace bv {
+
+HookList standard_hooks(const Run& run) {
+  HookList hooks;
+  hooks.push_back(std::make_unique<Timers>());
+  hooks.push_back(std::make_unique<MemoryUse>());
+  hooks.push_back(std::make_unique<Checkpoints>());
+  hooks.push_back(std::make_unique<Summary>());
+  if (run.rank != 0) return hooks;
+  hooks.push_back(std::make_unique<MetricsLog>());
+  hooks.push_back(std::make_unique<Lines>());
+  if (on_terminal()) hooks.push_back(std::make_unique<Progress>());
+  return hooks;
+}
+
+}  // namespace bv

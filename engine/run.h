@@ -1,0 +1,67 @@
+// A run under way: all that the training loop and its hooks work on.
+#pragma once
+#include <unistd.h>
+
+#include <memory>
+#include <type_traits>
+
+#include "data/loader.h"
+#include "engine/report/console.h"
+#include "engine/report/output.h"
+#include "engine/setup.h"
+#include "engine/training/hooks.h"
+#include "engine/training/run_folder.h"
+#include "engine/training/schedule.h"
+#include "kernels/backend.h"
+
+namespace bv {
+
+struct Run {
+  Run(Setup, Backend&, Communicator*, int cores);
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  // Prints what --plan asks for, or refuses a plan that doesn't fit.
+  bool plan_only() const;
+  // Takes the memory, sets the starting values, opens the run's folder. Collective.
+  void begin();
+  // Sorts it into the list, behind those of the same priority.
+  void attach(std::unique_ptr<Hook>);
+  // Calls all hooks: run.at(&Hook::after_train_epoch, record).
+  template <class... P>
+  void at(void (Hook::*point)(Run&, P...), std::type_identity_t<P>... values) {
+    for (const auto& hook : hooks) (hook.get()->*point)(*this, values...);
+  }
+  bool reads_weights() const;  // one of the hooks, after this update
+  // Runs in a section of --profile.
+  template <class F>
+  void in_section(const char* name, F work) {
+    timed(setup.options.profile ? &profile : nullptr, backend, name, work);
+  }
+
+  Setup setup;
+  Backend& backend;
+  Communicator* communicator;  // null: one process
+  int rank;                    // and the replica's number
+  Output warnings{STDERR_FILENO};
+  std::unique_ptr<Console> console;  // of rank 0
+  Trainer trainer;
+  Loader train;
+  std::unique_ptr<Loader> val;
+  RunFolder folder;
+  Schedule schedule{};
+  Profile profile{setup.started};
+  HookList hooks;
+
+  int64_t batches, updates_per_epoch;  // of an epoch
+  int64_t horizon;                     // updates of the schedule
+  int64_t end;                         // and of the run; on all ranks the same
+  Checkpoint progress;                 // without weights and optimizer state
+  int stopped_by = 0;                  // a signal
+
+ private:
+  void note_free_memory();
+  void set_starting_values();
+};
+
+}  // namespace bv

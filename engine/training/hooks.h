@@ -1,0 +1,56 @@
+// The points of a run at which more happens than training: measuring, logging, saving. All hooks
+// stand in one list, those of lower priority first; the loop calls the whole list at each point.
+// Hooks are given what was read back anyway, so none makes the host wait for the device. README has
+// a hook as an example ("Write a hook"); engine/hooks/ has the program's own.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/report/log.h"
+
+namespace bv {
+
+struct Run;             // engine/run.h
+struct EvaluationSums;  // engine/training/trainer.h
+
+// A hook with a lower number has filled in the records before one with a higher number reads them.
+namespace priority {
+inline constexpr int measuring = 0, usual = 10, reporting = 20, saving = 30, closing = 40;
+}
+
+// Train: from before_train to after_train, once per process. An epoch that is resumed begins again,
+// one that is cut short ends: each `before` has its `after`, unless an error or the signal of an
+// epoch's last step comes between (then the resumed process calls after_train_epoch).
+// Iter: in training an update with all its micro-batches, in a test a batch.
+// Test: an evaluation; it has one epoch for the weights and, with --ema, one for their average.
+class Hook {
+ public:
+  virtual ~Hook() = default;
+  virtual int priority() const { return priority::usual; }
+
+  virtual void after_hook_is_attached(Run&) {}
+  virtual void before_train(Run&) {}
+  virtual void after_train(Run&) {}
+  virtual void before_train_epoch(Run&) {}
+  virtual void after_train_epoch(Run&, EpochRecord&) {}
+  virtual void before_train_iter(Run&) {}
+  // The update's result has been read. The next one may be under way: see reads_weights().
+  virtual void after_train_iter(Run&, StepRecord&) {}
+  virtual void before_test(Run&) {}
+  virtual void after_test(Run&, EpochRecord&) {}
+  virtual void before_test_epoch(Run&, bool /*averaged*/) {}
+  virtual void after_test_epoch(Run&, bool /*averaged*/, const EvaluationSums&) {}
+  virtual void before_test_iter(Run&, int64_t /*batch*/) {}
+  virtual void after_test_iter(Run&, int64_t /*batch*/) {}
+  virtual void after_save(Run&, const SaveRecord&) {}
+
+  // Whether after_train_iter reads the weights that this update (run.progress.step) leaves: the
+  // loop then waits for it. The only way to have it wait.
+  virtual bool reads_weights(const Run&) const { return false; }
+};
+
+using HookList = std::vector<std::unique_ptr<Hook>>;
+
+}  // namespace bv
