@@ -35,6 +35,7 @@ Tensor cross_entropy(Graph& g, Tensor logits, float smoothing) {
     r.run(GradientTail{.tail = r.tail(), .loss = r.floats(loss), .B = shape.B});
   };
   g.add({"loss", "loss", forward, backward});
+  g.end_with(logits, loss);
   return loss;
 }
 
