@@ -69,7 +69,7 @@ constexpr Foreign foreign[] = {
     {" --node_rank --machine-rank ", "--node-rank"},
     {" --master_addr --main-process-ip ", "--master-addr"},
     {" --master_port --main-process-port ", "--master-port"},
-    {" --test-only --evaluate -e --validate ", ""},
+    {" --test-only --evaluate -e --validate ", "a command of its own: ./launcher eval RUN"},
     {" --log-wandb --wandb-project --tensorboard ", ""},
 };
 
