@@ -62,6 +62,7 @@ struct DataSets {
   uint64_t fingerprint = 0;  // of the list of files (relative), their order, labels and classes
   std::string description;   // "CIFAR-10, 8336 train, 1017 val, 10 classes"
   std::vector<std::string> notes = {};  // lines for the user
+  bool held_out = false;                // val, by val_fraction and split_seed
 };
 
 struct DataOptions {
@@ -79,6 +80,12 @@ struct DataOptions {
 // What a path names. Throws DataError where that is no data.
 DataKind data_kind(std::string path);
 DataSets open_dataset(const DataOptions&);
+
+// Pictures without labels, all of class 0: these files, whatever their names.
+std::unique_ptr<Dataset> open_files(std::vector<std::string> paths);
+// The files in a folder, at any depth, whose names are those of pictures that can be read: sorted
+// by name, folder by folder, without hidden ones. Throws DataError where one can't be listed.
+std::vector<std::string> pictures_in(const std::string& folder);
 
 // Of the files' sizes, times and first bytes (of as many files as are quickly opened): another
 // value says that something in them has changed, or that they were copied. 0: data without files.

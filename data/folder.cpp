@@ -38,7 +38,9 @@ class FolderDataset : public Dataset {
       : root_(std::move(root)), items_(std::move(items)) {}
   int64_t size() const override { return static_cast<int64_t>(items_.size()); }
   int label(int64_t index) const override { return items_[index].label; }
-  std::string name(int64_t index) const override { return root_ + "/" + items_[index].path; }
+  std::string name(int64_t index) const override {
+    return root_.empty() ? items_[index].path : root_ + "/" + items_[index].path;
+  }
   int64_t files() const override { return size(); }
   std::string file(int64_t number) const override { return name(number); }
   Image image(int64_t index, int at_least) const override {
@@ -309,11 +311,27 @@ DataSets open_and_split(const DataOptions& options, const fs::path& path) {
   ClassList classes = order_classes(names_of(part), options);
   std::vector<Item> train, val;
   split(part, classes, options, train, val);
-  return assemble(options, std::move(classes), std::move(train), std::move(val), part,
-                  " (split by --val-fraction)", options.path);
+  DataSets sets = assemble(options, std::move(classes), std::move(train), std::move(val), part,
+                           " (split by --val-fraction)", options.path);
+  sets.held_out = true;
+  return sets;
 }
 
 }  // namespace
+
+std::unique_ptr<Dataset> open_files(std::vector<std::string> paths) {
+  std::vector<Item> items;
+  for (std::string& path : paths) items.push_back({std::move(path), 0});
+  return std::make_unique<FolderDataset>("", std::move(items));
+}
+
+std::vector<std::string> pictures_in(const std::string& folder) {
+  std::vector<std::string> files;
+  std::map<std::string, int64_t> left_out;
+  scan_folder(folder, folder, files, left_out);
+  for (std::string& file : files) file = fs::path(folder) / file;
+  return files;
+}
 
 // A folder `train` with images and no folders is a class (next to `bus` and `car`).
 DataSets open_folder(const DataOptions& options) {

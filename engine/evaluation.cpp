@@ -1,12 +1,20 @@
 #include "engine/evaluation.h"
 
+#include <algorithm>
+
 namespace bv {
 namespace {
+
+bool each_image(const Run& run, bool averaged) {
+  const bool asked = std::ranges::any_of(
+      run.hooks, [&](const auto& hook) { return hook->reads_predictions(run, averaged); });
+  return run.communicator ? run.communicator->all_reduce_scalar(asked) > 0 : asked;
+}
 
 // averaged: of the weights' moving average instead of the weights.
 EvaluationSums evaluate_all(Run& run, bool averaged) {
   run.at(&Hook::before_test_epoch, averaged);
-  run.trainer.begin_evaluation(averaged);
+  run.trainer.begin_evaluation(averaged, each_image(run, averaged));
   run.val->start(0, 0);
   for (int64_t batch = 0; batch < run.val->batches_per_epoch(); ++batch) {
     run.at(&Hook::before_test_iter, batch);

@@ -56,13 +56,6 @@ void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::st
   o.local_batch = static_cast<int>(batch / replicas);
 }
 
-std::vector<ParameterShape> shapes_of(const Graph& graph) {
-  std::vector<ParameterShape> shapes;
-  for (const auto* infos : {&graph.parameters(), &graph.buffers()})
-    for (const ParameterInfo& p : *infos) shapes.push_back({p.name, p.shape});
-  return shapes;
-}
-
 TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
   const int stored =
       std::max(*o.image_size, stored_size(kind, cropping_of(o), *o.image_size, true));
@@ -158,7 +151,7 @@ DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::s
 void fit_starting_weights(Setup& s, TensorFile file) {
   if (file.tensors.empty()) return;
   const std::string head = s.model.is_resnet() ? "fc" : "head";
-  FitResult fit = fit_weights(std::move(file), s.options.weights, shapes_of(s.graph),
+  FitResult fit = fit_weights(std::move(file), s.options.weights, parameter_shapes(s.graph),
                               {head + ".weight", head + ".bias"});
   s.weights = std::move(fit.tensors);
   s.notes.push_back(fit.note);
@@ -192,10 +185,18 @@ void load_resumed(Setup& s) {
                      .accumulate = o.accumulate,
                      .epochs = max_epochs},
                     o.out + "/last/state.json");
-  s.weights = fit_weights(std::move(c.weights), o.out + "/last", shapes_of(s.graph), {}).tensors;
+  s.weights =
+      fit_weights(std::move(c.weights), o.out + "/last", parameter_shapes(s.graph), {}).tensors;
 }
 
 }  // namespace
+
+std::vector<ParameterShape> parameter_shapes(const Graph& graph) {
+  std::vector<ParameterShape> shapes;
+  for (const auto* infos : {&graph.parameters(), &graph.buffers()})
+    for (const ParameterInfo& p : *infos) shapes.push_back({p.name, p.shape});
+  return shapes;
+}
 
 Graph build_graph(const Options& o, const ModelConfig& m, DataKind kind, DType dtype,
                   int local_batch, size_t classes, int replicas) try {
@@ -272,7 +273,10 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
             .patch_size = o.patch_size,
             .classes = o.classes,
             .mean = o.mean,
-            .std = o.std};
+            .std = o.std,
+            .crop_mode = o.crop_mode,
+            .interpolation = o.interpolation,
+            .crop_pct = o.crop_pct};
 
   s.graph =
       build_graph(o, s.model, s.data.kind, dtype, *o.local_batch, o.classes.size(), s.replicas);

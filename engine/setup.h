@@ -49,6 +49,9 @@ LoaderOptions loader_options(const Setup&, int replica, int cores);
 Graph build_graph(const Options&, const ModelConfig&, DataKind, DType, int local_batch,
                   size_t classes, int replicas);
 
+// What a weights file of the graph's model contains.
+std::vector<ParameterShape> parameter_shapes(const Graph&);
+
 // What would make the plan fit into `limit` bytes per process: "; --batch 32 takes 13.7 GiB,
 // --recompute blocks 8.1 GiB".
 std::string what_fits(const Setup&, Backend&, size_t limit);

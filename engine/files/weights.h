@@ -21,6 +21,9 @@ struct WeightsInfo {
   std::optional<int> image_size, patch_size;
   std::vector<std::string> classes;
   std::optional<std::array<double, 3>> mean, std;
+  // How an image is cropped for evaluation: values of the options --crop-mode and so on.
+  std::optional<std::string> crop_mode, interpolation;
+  std::optional<double> crop_pct;
 };
 // Throws UserError on malformed metadata.
 WeightsInfo weights_info(const TensorFile&, const std::string& path);

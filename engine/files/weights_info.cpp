@@ -1,5 +1,7 @@
 // Metadata values are strings, some of which contain a number or a JSON list.
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "engine/base/error.h"
 #include "engine/base/json.h"
@@ -27,6 +29,22 @@ class MetadataReader {
     const auto number = parse_integer(*value);
     if (!number || *number < 1 || *number > INT32_MAX) fail(key, "a number above 0");
     return int(*number);
+  }
+
+  std::optional<double> fraction(const std::string& key) const {
+    const auto value = text(key);
+    if (!value) return std::nullopt;
+    const auto number = parse_number(*value);
+    if (!number || *number <= 0 || *number > 1) fail(key, "a number above 0, at most 1");
+    return number;
+  }
+
+  std::optional<std::string> choice(const std::string& key,
+                                    std::initializer_list<std::string_view> choices) const {
+    const auto value = text(key);
+    if (value && std::ranges::find(choices, *value) == choices.end())
+      fail(key, "one that is known here");
+    return value;
   }
 
   std::vector<std::string> names(const std::string& key) const {
@@ -87,7 +105,10 @@ WeightsInfo weights_info(const TensorFile& file, const std::string& path) {
           .patch_size = read.size("patch_size"),
           .classes = read.names("classes"),
           .mean = read.channels("mean", -HUGE_VAL),
-          .std = read.channels("std", 0)};
+          .std = read.channels("std", 0),
+          .crop_mode = read.choice("crop_mode", {"center", "squash", "border"}),
+          .interpolation = read.choice("interpolation", {"bilinear", "bicubic"}),
+          .crop_pct = read.fraction("crop_pct")};
 }
 
 std::map<std::string, std::string> weights_metadata(const WeightsInfo& info) {
@@ -104,6 +125,9 @@ std::map<std::string, std::string> weights_metadata(const WeightsInfo& info) {
   if (!info.classes.empty()) out["classes"] = list(info.classes, quote_json);
   if (info.mean) out["mean"] = list(*info.mean, number);
   if (info.std) out["std"] = list(*info.std, number);
+  if (info.crop_mode) out["crop_mode"] = *info.crop_mode;
+  if (info.interpolation) out["interpolation"] = *info.interpolation;
+  if (info.crop_pct) out["crop_pct"] = number(*info.crop_pct);
   return out;
 }
 

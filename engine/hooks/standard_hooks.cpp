@@ -1,6 +1,7 @@
 #include "engine/hooks/standard_hooks.h"
 
 #include "engine/hooks/checkpoints.h"
+#include "engine/hooks/class_reports.h"
 #include "engine/hooks/lines.h"
 #include "engine/hooks/memory_use.h"
 #include "engine/hooks/metrics_log.h"
@@ -18,6 +19,7 @@ HookList standard_hooks(const Run& run) {
   if (run.rank != 0) return hooks;
   hooks.push_back(std::make_unique<MetricsLog>());
   hooks.push_back(std::make_unique<Lines>());
+  if (run.setup.options.report) hooks.push_back(std::make_unique<ClassReports>());
   if (on_terminal()) hooks.push_back(std::make_unique<Progress>());
   return hooks;
 }

@@ -94,30 +94,6 @@ void check_resnet(const Options& options, const std::string& model) {
                     " x " + std::to_string(stem) + "; --image-size 32 would do");
 }
 
-void resolve_sizes(Options& options, const ModelConfig& model, DataKind kind) {
-  if (!options.image_size) {
-    const int native_size = defaults_for(kind).image_size;
-    options.image_size = native_size > 0 ? native_size : model.image_size;
-    options.sources["image_size"] = Source::resolved;
-  }
-  if (model.is_resnet()) return check_resnet(options, model.name);
-  for (const auto& [name, given] :
-       {std::pair{"sync_bn", options.sync_bn}, {"zero_init_last", options.zero_init_last}})
-    if (given)
-      throw UserError(find_option(name)->flag() + ": " + model.name + " has no batch norm");
-  if (!options.patch_size) {
-    options.patch_size = model.patch_size;
-    options.sources["patch_size"] = Source::resolved;
-  }
-  const int image = *options.image_size, patch = *options.patch_size;
-  if (image % patch == 0) return;
-  const int below = image / patch * patch;
-  throw UserError("the image size " + std::to_string(image) +
-                  " is not divisible by the patch size " + std::to_string(patch) +
-                  "; --image-size " + (below > 0 ? std::to_string(below) + " or " : "") +
-                  std::to_string(below + patch) + " would be");
-}
-
 // Relative paths are stored as absolute: a run may be resumed from another folder.
 Items stored_items(const Options& options, const OptionRow& row) {
   Items items = items_of(options, row);
@@ -189,6 +165,30 @@ Options preliminary_options(const CommandLine& line) {
   return options;
 }
 
+void resolve_sizes(Options& options, const ModelConfig& model, DataKind kind) {
+  if (!options.image_size) {
+    const int native_size = defaults_for(kind).image_size;
+    options.image_size = native_size > 0 ? native_size : model.image_size;
+    options.sources["image_size"] = Source::resolved;
+  }
+  if (model.is_resnet()) return check_resnet(options, model.name);
+  for (const auto& [name, given] :
+       {std::pair{"sync_bn", options.sync_bn}, {"zero_init_last", options.zero_init_last}})
+    if (given)
+      throw UserError(find_option(name)->flag() + ": " + model.name + " has no batch norm");
+  if (!options.patch_size) {
+    options.patch_size = model.patch_size;
+    options.sources["patch_size"] = Source::resolved;
+  }
+  const int image = *options.image_size, patch = *options.patch_size;
+  if (image % patch == 0) return;
+  const int below = image / patch * patch;
+  throw UserError("the image size " + std::to_string(image) +
+                  " is not divisible by the patch size " + std::to_string(patch) +
+                  "; --image-size " + (below > 0 ? std::to_string(below) + " or " : "") +
+                  std::to_string(below + patch) + " would be");
+}
+
 Options resolve_options(const CommandLine& line, const ModelConfig& model, DataKind kind) {
   Options options;
   for (const std::string_view section : {std::string_view("recipe"), defaults_for(kind).recipe}) {
@@ -203,15 +203,24 @@ Options resolve_options(const CommandLine& line, const ModelConfig& model, DataK
   return options;
 }
 
-Options resumed_options(const CommandLine& line) {
-  Options asked;
-  overlay(asked, line.values, Source::command_line);
-  const std::string path = checked_run(asked.resume) / "config.json";
+Options options_of_run(const std::string& folder) {
+  const std::string path = std::filesystem::path(folder) / "config.json";
   Options options;
   // It says all that --augment stood for then; a run of before there were such options doesn't.
   const Values values = read_config(path);
   (values.contains("train_crop") ? overlay : overlay_with_presets)(options, values, Source::run);
   if (options.model.empty()) throw UserError(path + ": 'model' is missing");
+  return options;
+}
+
+void set_from_command_line(Options& options, const CommandLine& line) {
+  overlay(options, line.values, Source::command_line);
+}
+
+Options resumed_options(const CommandLine& line) {
+  Options asked;
+  overlay(asked, line.values, Source::command_line);
+  Options options = options_of_run(checked_run(asked.resume));
   refuse_changes(options, line, asked.resume);
   // More epochs lift the cap of the earlier run.
   if (line.values.contains("epochs") && !line.values.contains("steps")) options.steps.reset();

@@ -24,6 +24,12 @@ Options resolve_options(const CommandLine&, const ModelConfig&, DataKind);
 Options resumed_options(const CommandLine&);
 Options initial_options(const CommandLine&);  // resumed with --resume, else preliminary
 
+// For commands that work with a finished run: its config.json, which must be there.
+Options options_of_run(const std::string& folder);
+void set_from_command_line(Options&, const CommandLine&);
+// Image and patch size: the model's where they are not set. Throws UserError where they don't fit.
+void resolve_sizes(Options&, const ModelConfig&, DataKind);
+
 // What a checkpoint keeps of the options: those that decide the weights, and the number of epochs.
 Values options_to_keep(const Options&);
 // Throws UserError naming the first option of the resumed run that config.json, edited since the

@@ -85,7 +85,7 @@ constexpr Foreign foreign[] = {
     {" --machine-rank ", "--node-rank"},
     {" --main-process-ip ", "--master-addr"},
     {" --main-process-port ", "--master-port"},
-    {" --test-only --evaluate -e --validate ", none},
+    {" --test-only --evaluate -e --validate ", "a command of its own: ./launcher eval RUN"},
     {" --log-wandb --wandb-project --tensorboard ", none},
 };
 

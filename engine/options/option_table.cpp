@@ -216,6 +216,10 @@ constexpr OptionRow output_rows[] = {
     {"keep", "N", &O::keep, "newest checkpoints to keep, besides the best", count, any_time},
     {"log_every", "N", &O::log_every, "updates from one line of metrics.jsonl to the next", count,
      any_time},
+    {"report", "", &O::report,
+     "print precision, recall and F1 of each class after each evaluation, as scikit-learn's "
+     "classification_report does",
+     any, any_time},
 };
 
 constexpr OptionRow machine_rows[] = {

@@ -93,6 +93,7 @@ struct Options {
   std::string save_every = "1";  // epochs, or "500steps"
   int keep = 1;                  // step folders besides the best
   int log_every = 10;            // steps
+  bool report = false;
   // machine
   int nnodes = 1, node_rank = 0;  // machines, and which of them this is
   std::string master_addr;
@@ -107,6 +108,13 @@ struct Options {
   // of other commands than train, in CommandLine::own
   int count = 16;     // preview
   int64_t epoch = 1;  // preview; counted from 1
+  std::string finished;        // eval, predict: a run's folder or a weights file
+  std::string class_list;      // eval, predict: a number, or a file of names
+  std::string split = "val";   // eval: train val all
+  std::string confusion;       // eval: a file to write
+  std::vector<std::string> files;  // predict
+  int topk = 5;                    // predict
+  bool json = false;               // eval, predict
 
   // The source of each option that isn't a built-in default, by its name in config.json.
   std::map<std::string, Source, std::less<>> sources;

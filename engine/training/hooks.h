@@ -49,6 +49,9 @@ class Hook {
   // Whether after_train_iter reads the weights that this update (run.progress.step) leaves: the
   // loop then waits for it. The only way to have it wait.
   virtual bool reads_weights(const Run&) const { return false; }
+  // Whether after_test_epoch reads run.trainer.predictions(): what the model says of each image.
+  // They are rank 0's; one that asks is enough, on any rank.
+  virtual bool reads_predictions(const Run&, bool /*averaged*/) const { return false; }
 };
 
 using HookList = std::vector<std::unique_ptr<Hook>>;

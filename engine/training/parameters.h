@@ -20,11 +20,17 @@ class Parameters {
 
   // moments: 2: m and v, 1: m. ema: with a moving average of the weights.
   Parameters(Backend&, const Graph&, int moments, bool ema = false);
+  // Of a model that doesn't train: no gradients.
+  Parameters(Backend& backend, const Graph& graph) : Parameters(backend, graph, 0) {
+    has_gradients_ = false;
+  }
   const Graph& graph() const { return *graph_; }
   void allocate();
   // Bytes of each arena, allocated or not.
   size_t weight_bytes() const { return graph_->arena_count() * sizeof(float); }
-  size_t gradient_bytes() const { return (graph_->arena_count() + tail) * sizeof(float); }
+  size_t gradient_bytes() const {
+    return has_gradients_ ? (graph_->arena_count() + tail) * sizeof(float) : 0;
+  }
   size_t optimizer_bytes() const { return weight_bytes() * static_cast<size_t>(moments_); }
   size_t compute_weights_bytes() const;
   size_t ema_bytes() const { return has_ema_ ? weight_bytes() : 0; }
@@ -67,7 +73,7 @@ class Parameters {
   Backend* backend_;
   const Graph* graph_;
   int moments_;
-  bool has_ema_;
+  bool has_ema_, has_gradients_ = true;
   DeviceMemory weights_, compute_weights_, ema_, grads_, m_, v_, buffers_;
 };
 

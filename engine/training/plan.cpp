@@ -42,12 +42,13 @@ struct NodePlan {
   NodeUse forward, backward;
 };
 
-std::vector<NodePlan> plan_nodes(const Graph& graph, Kernels& kernels) {
+std::vector<NodePlan> plan_nodes(const Graph& graph, Kernels& kernels, Passes passes) {
   std::vector<NodePlan> plans;
   for (const Node& node : graph.nodes()) {
     NodePlan& plan = plans.emplace_back();
     Context context{.planning = &plan.forward, .graph = &graph, .kernels = &kernels};
     node.forward(context);
+    if (passes == Passes::forward) continue;
     context.planning = &plan.backward;
     // Both forms: the first micro-step of an update writes gradients, later ones add.
     for (const bool accumulate : {false, true}) {
@@ -169,11 +170,12 @@ bool only_in_recomputed_block(const Layout& layout, const Life& span) {
 
 }  // namespace
 
-Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end, bool recompute) {
-  const std::vector<NodePlan> plans = plan_nodes(graph, kernels);
+Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end, Passes passes) {
+  const std::vector<NodePlan> plans = plan_nodes(graph, kernels, passes);
   const std::vector<Life> spans = node_spans(graph, plans);
   Layout layout;
-  if (recompute) layout.recomputes = find_recomputes(graph, plans, spans, begin, end);
+  if (passes == Passes::recompute)
+    layout.recomputes = find_recomputes(graph, plans, spans, begin, end);
   const Times times = run_through(layout.recomputes, begin, end);
   const std::vector<Touched> touched = find_touched(graph, plans, times, begin, end);
 

@@ -5,9 +5,11 @@
 // scratch, shared by all micro-batches; storages whose lives don't overlap share memory. With
 // `recompute` (Chen et al. 2016) a block's nodes run forward again just before they run backward: a
 // storage that only they touch has two short lives and is scratch, and only the block's input is
-// saved. The last block's backward follows its forward at once, so it is not recomputed.
+// saved. The last block's backward follows its forward at once, so it is not recomputed. Of a stage
+// that runs forward alone nothing is saved.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -41,7 +43,9 @@ struct Layout {
   std::vector<int> input_grads, output_grads;
 };
 
-Layout plan_stage(const Graph&, Kernels&, int begin, int end, bool recompute = false);
+enum class Passes : uint8_t { both, recompute, forward };
+
+Layout plan_stage(const Graph&, Kernels&, int begin, int end, Passes = Passes::both);
 
 // A run's device memory in bytes, as --plan prints it and as it is then allocated.
 struct MemoryPlan {

@@ -2,13 +2,13 @@
 
 namespace bv {
 
-Stage::Stage(Backend& backend, const Graph& graph, int begin, int end, int slots, bool recompute)
+Stage::Stage(Backend& backend, const Graph& graph, int begin, int end, int slots, Passes passes)
     : backend_(&backend),
       graph_(&graph),
       begin_(begin),
       end_(end),
       slots_(slots),
-      layout_(plan_stage(graph, backend.kernels(), begin, end, recompute)) {}
+      layout_(plan_stage(graph, backend.kernels(), begin, end, passes)) {}
 
 void Stage::allocate() {
   saved_ = DeviceMemory(*backend_, saved_bytes());

@@ -13,7 +13,7 @@ namespace bv {
 class Stage {
  public:
   // Plans; allocate() takes the memory.
-  Stage(Backend&, const Graph&, int begin, int end, int slots, bool recompute = false);
+  Stage(Backend&, const Graph&, int begin, int end, int slots, Passes = Passes::both);
   void allocate();
   const Layout& layout() const { return layout_; }
   size_t saved_bytes() const { return layout_.saved_bytes * static_cast<size_t>(slots_); }

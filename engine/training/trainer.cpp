@@ -26,7 +26,8 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
       sync_(communicator_
                 ? std::make_unique<GradientSync>(backend, *communicator_, parameters_, o.sync)
                 : nullptr),
-      stage_(backend, graph, 0, static_cast<int>(graph.nodes().size()), 1, o.recompute),
+      stage_(backend, graph, 0, static_cast<int>(graph.nodes().size()), 1,
+             o.recompute ? Passes::recompute : Passes::both),
       plan_{.weights = parameters_.weight_bytes() + parameters_.buffer_bytes(),
             .gradients = parameters_.gradient_bytes(),
             .optimizer = parameters_.optimizer_bytes(),
@@ -34,14 +35,15 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
             .compute_weights = parameters_.compute_weights_bytes(),
             .activations = stage_.saved_bytes(),
             .scratch = stage_.scratch_bytes(),
-            .batches = feed_.bytes() + optimizer_.bytes() + align(sums_bytes)},
+            .batches = feed_.bytes() + optimizer_.bytes() + DeviceSums::bytes},
+      outputs_(backend, graph),
       updated_(backend.create_event()) {}
 
 void Trainer::allocate() {
   parameters_.allocate();
   feed_.allocate();
   optimizer_.allocate();
-  sums_ = zeroed_memory(*backend_, align(sums_bytes));
+  sums_.allocate(*backend_);
   stage_.allocate();
   context_.weights = parameters_.weights();
   context_.compute_weights = parameters_.compute_weights();
@@ -113,9 +115,13 @@ UpdateResult Trainer::finish_update() {
   return optimizer_.result();
 }
 
-void Trainer::begin_evaluation(bool averaged) {
-  backend_->zero(sums_.data(), sums_bytes, nullptr);
+void Trainer::begin_evaluation(bool averaged, bool each_image) {
+  sums_.zero(*backend_);
   averaged_ = averaged;
+  each_image_ = each_image;
+  predictions_.clear();
+  if (each_image)
+    outputs_.begin([this](const BatchOutputs& batch) { append_predictions(batch, predictions_); });
   if (averaged_) compute_with(parameters_.ema());
 }
 
@@ -139,20 +145,19 @@ void Trainer::evaluate(const Batch& batch) {
       if (graph_->dtype() == DType::fp32) context.compute_weights = parameters_.ema();
     }
     context.training = false;
-    context.sums = sums_.data<double>();
+    context.sums = sums_.data();
     stage_.forward(context, 0);
   });
   stage_.profile(profile_);
+  outputs_.add(batch, stage_);
 }
 
 EvaluationSums Trainer::end_evaluation() {
   if (averaged_) compute_with(parameters_.weights());
   averaged_ = false;
-  if (communicator_) communicator_->all_reduce(sums_.data<double>(), 4, nullptr);
-  EvaluationSums sums;
-  backend_->to_host(&sums, sums_.data(), sizeof sums, nullptr);
-  backend_->synchronize(nullptr);
-  return sums;
+  outputs_.finish();
+  if (each_image_) predictions_ = gather(std::move(predictions_), *backend_, communicator_);
+  return sums_.read(*backend_, communicator_);
 }
 
 std::pair<int, int> Trainer::graph_nodes() const {

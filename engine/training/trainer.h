@@ -9,6 +9,8 @@
 #include <memory>
 #include <utility>
 
+#include "engine/inference/evaluation_sums.h"
+#include "engine/inference/outputs.h"
 #include "engine/training/feed.h"
 #include "engine/training/gradient_sync.h"
 #include "engine/training/optimizer.h"
@@ -28,10 +30,6 @@ struct TrainerOptions {
   SyncOptions sync;           // of the replicas
   bool recompute = false;     // of blocks
   uint64_t seed;
-};
-
-struct EvaluationSums {  // as they lie on the device
-  double loss = 0, count = 0, top1 = 0, top5 = 0;
 };
 
 class Trainer {
@@ -65,15 +63,18 @@ class Trainer {
   // Nodes of the recorded graphs: of a micro-step (the largest) and of the update; 0 without one.
   std::pair<int, int> graph_nodes() const;
 
-  // averaged: of the weights' moving average instead of the weights.
-  void begin_evaluation(bool averaged = false);
+  // averaged: of the weights' moving average instead of the weights. each_image: what the model
+  // says of each is brought to the host as well.
+  void begin_evaluation(bool averaged = false, bool each_image = false);
   void evaluate(const Batch&);
   EvaluationSums end_evaluation();  // over all replicas; waits for the device
+  // Of the last evaluation, in rank 0's process, if it was to bring them: of all replicas' images
+  // that could be read, in the data set's order.
+  const std::vector<Prediction>& predictions() const { return predictions_; }
 
   void profile(Profile*);
 
  private:
-  static constexpr size_t sums_bytes = sizeof(EvaluationSums);
   double full_update() const;  // images of a full update, of all replicas
   void play(std::unique_ptr<Recording>&, std::function<void()> issue);
   void compute_with(const float* weights);  // until it is called with the weights again
@@ -88,8 +89,11 @@ class Trainer {
   std::unique_ptr<GradientSync> sync_;  // null: one replica
   Stage stage_;
   MemoryPlan plan_;
-  DeviceMemory sums_;  // of the evaluation
-  Context context_;    // of every step
+  DeviceSums sums_;  // of the evaluation
+  Outputs outputs_;
+  std::vector<Prediction> predictions_;
+  bool each_image_ = false;  // what is being evaluated has predictions
+  Context context_;          // of every step
   StepParams params_{};
   Event updated_;
   std::array<std::unique_ptr<Recording>, 4> micro_steps_;  // by first + 2 last

@@ -80,13 +80,16 @@ class Graph {
   Buffer buffer(std::string name, std::vector<int64_t> shape, Init);  // zeros or ones
   void add(Node);  // with the parameters made since the node before
   void cut_here() { cuts_.push_back(static_cast<int>(nodes_.size())); }  // a stage may begin here
-  void finish();                                                         // lays the parameters out
+  void end_with(Tensor logits, Tensor loss) { logits_ = logits, loss_ = loss; }
+  void finish();  // lays the parameters out
 
   // Reading.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<int>& cuts() const { return cuts_; }
+  Tensor logits() const { return logits_; }  // [B, K]
+  Tensor loss() const { return loss_; }      // [B], fp32
   const TensorInfo& info(Tensor t) const { return tensors_[static_cast<size_t>(t.id)]; }
   const std::vector<ParameterInfo>& buffers() const { return buffers_; }
   const ParameterInfo& info(Parameter p) const { return parameters_[static_cast<size_t>(p.id)]; }
@@ -109,6 +112,7 @@ class Graph {
   // Index of each node's first parameter; the last is that of the next node.
   std::vector<int> node_parameters_ = {0};
   std::vector<int> cuts_;
+  Tensor logits_, loss_;
   std::vector<size_t> ready_after_;
   size_t arena_count_ = 0, buffer_count_ = 0;
 };

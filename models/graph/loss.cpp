@@ -40,6 +40,7 @@ Tensor cross_entropy(Graph& g, Tensor logits, float smoothing) {
         .tail = r.tail(), .loss = r.floats(loss), .top1 = r.floats(top1), .B = shape.B});
   };
   g.add({"loss", "loss", forward, backward});
+  g.end_with(logits, loss);
   return loss;
 }
 

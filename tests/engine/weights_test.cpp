@@ -200,7 +200,10 @@ TEST(Weights, MetadataComesBackAsItWas) {
                          .patch_size = 8,
                          .classes = {"a \"b\"", "ü"},
                          .mean = {{0.485, 0.456, 0.406}},
-                         .std = {{0.1, 0.2, 0.3}}};
+                         .std = {{0.1, 0.2, 0.3}},
+                         .crop_mode = "squash",
+                         .interpolation = "bicubic",
+                         .crop_pct = 0.875};
   TensorFile file;
   file.metadata = weights_metadata(info);
   EXPECT_EQ(file.metadata.at("format"), "pt");
@@ -213,6 +216,9 @@ TEST(Weights, MetadataComesBackAsItWas) {
   EXPECT_EQ(back.classes, info.classes);
   EXPECT_EQ(back.mean, info.mean);
   EXPECT_EQ(back.std, info.std);
+  EXPECT_EQ(back.crop_mode, info.crop_mode);
+  EXPECT_EQ(back.interpolation, info.interpolation);
+  EXPECT_EQ(back.crop_pct, info.crop_pct);
 }
 
 TEST(Weights, ForeignFileSaysNothingOfItself) {
@@ -229,6 +235,9 @@ TEST(Weights, MalformedMetadataIsRefused) {
       {"patch_size", {"99999999999"}},
       {"classes", {"cat,dog", "[1,2]", "{\"a\":1}", "[[\"a\"]]"}},
       {"mean", {"[1,2]", "[1,2,\"3\"]", "[1,2,1e999]"}},
+      {"crop_mode", {"", "centre"}},
+      {"interpolation", {"nearest"}},
+      {"crop_pct", {"0", "1.5", "all"}},
       {"std", {"[0.1,0.2,0]", "null", std::string(100000, '[')}}};
   for (const auto& [key, values] : bad)
     for (const std::string& value : values) {

@@ -75,12 +75,13 @@ TEST(Models, HaveTimmsParameterCounts) {
   EXPECT_EQ(model_graph("vit_large", 1, 1000).parameter_count(), 304326632u);
 }
 
-void expect_apart(bool recompute) {
-  SCOPED_TRACE(recompute ? "recompute" : "no recompute");
+void expect_apart(Passes passes) {
+  SCOPED_TRACE(passes == Passes::both        ? "both passes"
+               : passes == Passes::recompute ? "recompute"
+                                             : "forward alone");
   const auto backend = make_cpu_backend(1, false);
   const Vit vit = small_vit(4, {.drop_rate = .1f, .attn_drop_rate = .1f, .drop_path_rate = .2f});
-  const Layout layout =
-      plan_stage(vit.graph, backend->kernels(), 0, node_count(vit.graph), recompute);
+  const Layout layout = plan_stage(vit.graph, backend->kernels(), 0, node_count(vit.graph), passes);
   const auto& places = layout.places;
   size_t in_all = 0, pairs = 0;
   for (size_t a = 0; a < places.size(); ++a) {
@@ -102,17 +103,17 @@ void expect_apart(bool recompute) {
 }
 
 TEST(Plan, StoragesThatLiveTogetherDoNotOverlap) {
-  expect_apart(false);
-  expect_apart(true);
+  for (const Passes passes : {Passes::both, Passes::recompute, Passes::forward})
+    expect_apart(passes);
 }
 
 TEST(Plan, RecomputedBlocksKeepWhatEntersThem) {
   const auto backend = make_cpu_backend(1, false);
   const Graph graph = model_graph("vit_large", 2, 10);
-  const auto plan = [&](bool recompute) {
-    return plan_stage(graph, backend->kernels(), 0, node_count(graph), recompute);
+  const auto plan = [&](Passes passes) {
+    return plan_stage(graph, backend->kernels(), 0, node_count(graph), passes);
   };
-  const Layout kept = plan(false), recomputed = plan(true);
+  const Layout kept = plan(Passes::both), recomputed = plan(Passes::recompute);
   EXPECT_TRUE(kept.recomputes.empty());
   ASSERT_EQ(recomputed.recomputes.size(), 23u);
   for (const Layout::Recompute& r : recomputed.recomputes) {

@@ -1,0 +1,73 @@
+// The RUN or WEIGHTS that eval and predict work with.
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/device.h"
+#include "engine/inference/inference.h"
+#include "engine/options/command_line.h"
+#include "engine/options/model_config.h"
+#include "engine/setup.h"
+
+namespace bv {
+
+// The options with which both commands begin.
+constexpr OptionRow finished_row = {
+    .name = "finished",
+    .metavar = "RUN|WEIGHTS",
+    .member = &Options::finished,
+    .help =
+        "a run's folder, for its last checkpoint; RUN/best, for its best; or a .safetensors "
+        "file, ours, timm's or torchvision's. Of a run with --ema, the average of the weights",
+    .positional = true};
+constexpr OptionRow finished_model_row = {
+    .name = "model",
+    .metavar = "MODEL",
+    .member = &Options::model,
+    .help = "what the weights are of; default: what their file says"};
+constexpr OptionRow finished_classes_row = {
+    .name = "classes",
+    .metavar = "FILE",
+    .member = &Options::class_list,
+    .help =
+        "names of the weights' classes in their order, one a line, or just their number; "
+        "default: the names in the weights' file"};
+
+// Where the words RUN|WEIGHTS lead.
+struct FinishedPlace {
+  std::string weights;  // the file
+  std::string run;      // its run's folder; empty: it is given by itself
+};
+// Throws UserError where there is neither.
+FinishedPlace find_finished(const std::string& given);
+
+struct FinishedModel {
+  FinishedPlace place;
+  Options options;  // the run's, or what the weights say; the command line's win
+  ModelConfig model;
+  std::vector<std::string> classes;  // of the outputs, in their order
+  int run_batch = 0;                 // of each of the run's processes; 0: there is no run
+  std::string run_device;            // cuda: and its precision
+  TensorFile file;
+
+  std::vector<std::string> notes;  // lines for the user
+};
+// The options alone, without reading the weights: for the launcher. Throws UserError.
+Options finished_options(const CommandLine&);
+FinishedModel open_finished_model(const CommandLine&);
+
+std::unique_ptr<Backend> open_finished_backend(const FinishedModel&, const DeviceChoice&,
+                                               int cores);
+// Of at least `asked` images: a batch norm's graph has two or more.
+inline int smallest_batch(int asked) { return std::max(asked, 2); }
+// Resolves device and precision. The graph's batch is this process's.
+Graph finished_graph(FinishedModel&, const DeviceChoice&, const Backend&, int batch);
+// Takes the memory, of a machine that `processes` share, and sets the weights, which are dropped.
+// Throws UserError where they don't fit.
+void load_finished_weights(FinishedModel&, const Graph&, Backend&, Inference&, int processes);
+// Images as an evaluation sees them.
+LoaderOptions finished_loader(const FinishedModel&, Backend&, DataKind, int batch, int cores);
+
+}  // namespace bv

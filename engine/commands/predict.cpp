@@ -1,0 +1,198 @@
+// predict RUN|WEIGHTS FILES|FOLDERS: what a model says of pictures.
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+
+#include "engine/base/error.h"
+#include "engine/base/json.h"
+#include "engine/base/text.h"
+#include "engine/commands/commands.h"
+#include "engine/commands/finished_model.h"
+#include "engine/commands/processes.h"
+#include "engine/processes/affinity.h"
+#include "engine/report/counter.h"
+#include "kernels/comm/rank_barrier.h"
+
+namespace bv {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr OptionRow rows[] = {finished_row,
+                              {.name = "files",
+                               .metavar = "FILES|FOLDERS",
+                               .member = &Options::files,
+                               .help = "pictures, and folders with all pictures below them, sorted",
+                               .positional = true},
+                              {.name = "topk",
+                               .metavar = "N",
+                               .member = &Options::topk,
+                               .help = "how many classes to show, the likeliest first",
+                               .range = {.min = 1, .max = 1e6}},
+                              {.name = "json",
+                               .metavar = "",
+                               .member = &Options::json,
+                               .help = "print one JSON object a line, with the logits"},
+                              finished_model_row,
+                              finished_classes_row};
+constexpr std::string_view takes[] = {
+    "image_size", "mean",   "std",       "crop_mode", "crop_pct", "interpolation", "patch_size",
+    "batch",      "device", "precision", "conv",      "workers",  "no_graph"};
+
+struct Named {
+  std::vector<std::string> pictures;
+  std::vector<std::string> problems;  // "a.jpg: no such file"
+};
+
+Named find_pictures(const std::vector<std::string>& given) {
+  Named found;
+  for (const std::string& path : given) {
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (!fs::exists(status)) {
+      found.problems.push_back(path + ": there is no such file or folder");
+    } else if (fs::is_directory(status)) {
+      const std::vector<std::string> below = pictures_in(path);
+      if (below.empty()) found.problems.push_back(path + ": no pictures in this folder");
+      found.pictures.insert(found.pictures.end(), below.begin(), below.end());
+    } else {
+      found.pictures.push_back(path);
+    }
+  }
+  return found;
+}
+
+// One picture's line of output.
+class Line {
+ public:
+  Line(std::vector<std::string> classes, const std::vector<std::string>& paths, const Options& o)
+      : classes_(std::move(classes)), json_(o.json) {
+    shown_ = std::min(static_cast<size_t>(o.topk), classes_.size());
+    constexpr size_t widest_path = 60, widest_name = 24;
+    for (const std::string& path : paths) path_width_ = std::max(path_width_, path.size());
+    for (const std::string& name : classes_) name_width_ = std::max(name_width_, name.size());
+    path_width_ = std::min(path_width_, widest_path);
+    name_width_ = std::min(name_width_, widest_name);
+  }
+
+  std::string operator()(const std::string& path, std::span<const float> logits) const {
+    const std::vector<double> probabilities = softmax(logits);
+    std::vector<size_t> order(logits.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    const auto likelier = [&](size_t a, size_t b) {
+      return probabilities[a] != probabilities[b] ? probabilities[a] > probabilities[b] : a < b;
+    };
+    std::ranges::partial_sort(order, order.begin() + static_cast<ptrdiff_t>(shown_), likelier);
+    order.resize(shown_);
+    return json_ ? object(path, logits, probabilities, order) : row(path, probabilities, order);
+  }
+
+ private:
+  using Numbers = std::vector<double>;
+  static std::string number(double x) { return json_number(x, 9); }
+
+  std::string object(const std::string& path, std::span<const float> logits,
+                     const Numbers& probabilities, const std::vector<size_t>& order) const {
+    std::string top, all;
+    for (const size_t k : order)
+      top += (top.empty() ? "[" : ",[") + quote_json(classes_[k]) + "," + number(probabilities[k]) +
+             "]";
+    for (const float logit : logits) all += (all.empty() ? "" : ",") + number(logit);
+    return "{\"path\":" + quote_json(path) + ",\"class\":" + quote_json(classes_[order[0]]) +
+           ",\"index\":" + std::to_string(order[0]) +
+           ",\"probability\":" + number(probabilities[order[0]]) + ",\"topk\":[" + top +
+           "],\"logits\":[" + all + "]}\n";
+  }
+
+  std::string row(const std::string& path, const Numbers& probabilities,
+                  const std::vector<size_t>& order) const {
+    const auto padded = [](const std::string& text, size_t width) {
+      const std::string safe = printable(text, text.npos);
+      return safe + std::string(width - std::min(width, safe.size()), ' ');
+    };
+    std::string text = padded(path, path_width_);
+    for (const size_t k : order) {
+      char probability[32];
+      std::snprintf(probability, sizeof probability, " %.4f", probabilities[k]);
+      text += "  " + padded(classes_[k], name_width_) + probability;
+    }
+    return text + "\n";
+  }
+
+  std::vector<std::string> classes_;
+  bool json_;
+  size_t shown_, path_width_ = 0, name_width_ = 0;
+};
+
+void print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    throw RunError(std::string("standard output can't be written: ") + std::strerror(errno));
+}
+
+int predict(const CommandLine& line, const std::vector<std::string>&) {
+  std::signal(SIGPIPE, SIG_DFL);  // `predict ... | head` ends quietly
+  const int cores = pin_to_share({});
+  const Named named = find_pictures(line.own.files);
+  if (named.pictures.empty())
+    throw UserError(named.problems[0] +
+                    (named.problems.size() > 1
+                         ? ", nor " +
+                               counted(static_cast<int64_t>(named.problems.size()) - 1, "other") +
+                               " that are named"
+                         : ""));
+  FinishedModel m = open_finished_model(line);
+  m.options.on_bad_image = "skip";
+  const DeviceChoice device = choose_device(m.options, {});
+  const auto backend = open_finished_backend(m, device, cores);
+  const int batch = smallest_batch(static_cast<int>(std::min<int64_t>(
+      m.options.batch.value_or(32), static_cast<int64_t>(named.pictures.size()))));
+  const Graph graph = finished_graph(m, device, *backend, batch);
+  Inference inference(*backend, nullptr, graph, batch, *m.options.image_size);
+  load_finished_weights(m, graph, *backend, inference, 1);
+  for (const std::string& note : m.notes) print_error_line(printable(note, note.npos));
+  for (const std::string& problem : named.problems)
+    print_error_line(printable(problem, problem.npos));
+
+  const auto images = open_files(named.pictures);
+  Loader loader(*images, finished_loader(m, *backend, DataKind::photos, batch, cores), false);
+  const Line line_of(m.classes, named.pictures, line.own);
+  size_t done = 0;
+  {
+    Counter counter(images->size());
+    inference.begin([&](const BatchOutputs& outputs) {
+      std::string text;
+      for (int row = 0; row < outputs.count; ++row) {
+        if (outputs.labels[static_cast<size_t>(row)] < 0) continue;
+        ++done;
+        text += line_of(named.pictures[static_cast<size_t>(outputs.first + row)],
+                        outputs.logits_of(row));
+      }
+      print(text);
+      counter.show(outputs.first + outputs.count);
+    });
+    loader.start(0, 0);
+    for (int64_t k = 0; k < loader.batches_per_epoch(); ++k) {
+      inference.wait_for_upload();
+      inference.run(loader.next());
+    }
+    inference.end();
+  }
+  if (done == 0) return 2;
+  return done < named.pictures.size() || !named.problems.empty() ? 1 : 0;
+}
+
+}  // namespace
+
+constinit const Command predict_command = {.name = "predict",
+                                           .usage = "RUN|WEIGHTS FILES|FOLDERS [options]",
+                                           .summary = "say what is on pictures, without labels",
+                                           .own = rows,
+                                           .takes = takes,
+                                           .run = predict};
+
+}  // namespace bv

@@ -1,0 +1,32 @@
+// --report: after each evaluation's line, precision, recall and F1 of each class.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "engine/base/text.h"
+#include "engine/report/class_report.h"
+#include "engine/run.h"
+
+namespace bv {
+
+class ClassReports : public Hook {
+ public:
+  int priority() const override { return priority::reporting; }
+  // Of the weights whose accuracy chooses the best.
+  bool reads_predictions(const Run& run, bool averaged) const override {
+    return averaged == (run.setup.options.ema > 0);
+  }
+  void after_test_epoch(Run& run, bool averaged, const EvaluationSums&) override {
+    if (reads_predictions(run, averaged))
+      lines_ = split(class_report(run.trainer.predictions(), run.setup.data.classes), '\n');
+  }
+  void after_train_epoch(Run& run, EpochRecord&) override {
+    for (const std::string& line : lines_) run.console->line(line);
+    lines_.clear();
+  }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+}  // namespace bv

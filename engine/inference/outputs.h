@@ -1,0 +1,59 @@
+// The logits and losses of an evaluation's images on their way to the host. They come a batch
+// behind, so that the device need not wait for the host.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "data/loader.h"
+#include "engine/inference/prediction.h"
+#include "engine/training/stage.h"
+
+namespace bv {
+
+struct BatchOutputs {
+  int64_t first;  // index of the first image
+  int count, classes;
+  std::span<const float> logits;    // [count, classes]
+  std::span<const float> loss;      // [count]
+  std::span<const int32_t> labels;  // [count]; -1: the image could not be read
+
+  std::span<const float> logits_of(int row) const {
+    return logits.subspan(static_cast<size_t>(row) * static_cast<size_t>(classes),
+                          static_cast<size_t>(classes));
+  }
+};
+void append_predictions(const BatchOutputs&, std::vector<Prediction>&);
+
+class Outputs {
+ public:
+  using Receive = std::function<void(const BatchOutputs&)>;
+  Outputs(Backend&, const Graph&);
+
+  // Of the following batches, until finish(); takes its host memory when first called.
+  void begin(Receive);
+  // To be called when the batch's forward pass has been issued. Does nothing before begin().
+  void add(const Batch&, const Stage&);
+  void finish();
+
+ private:
+  struct Slot {
+    std::shared_ptr<void> logits, loss;  // as on the device
+    std::vector<int32_t> labels;
+    int64_t first = 0;
+    Event copied = nullptr;
+    bool full = false;
+  };
+  void deliver(Slot&);
+
+  Backend* backend_;
+  const Graph* graph_;
+  Slot slots_[2];
+  int turn_ = 0;
+  std::vector<float> logits_;  // of the batch that is delivered
+  Receive receive_;
+};
+
+}  // namespace bv
