@@ -3,6 +3,7 @@
 #include <limits>
 #include <new>
 
+#include "engine/commands/commands.h"
 #include "engine/options/config.h"
 #include "engine/setup.h"
 

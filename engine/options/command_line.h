@@ -1,29 +1,52 @@
-// The command line: the options given, or what to print instead of running.
+// The command line: a command with the options given, or what to print instead of running.
 #pragma once
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/options/option_values.h"
 
 namespace bv {
+
+struct CommandLine;
+
+// What stands in ./launcher NAME ...
+struct Command {
+  std::string_view name;   // one word or two: "preview", "data split"
+  std::string_view usage;  // after the name
+  std::string_view summary;
+  std::span<const OptionRow> own;           // what it takes besides options of training
+  std::span<const std::string_view> takes;  // of training: titles of groups, names of options
+  int (*run)(const CommandLine&, const std::vector<std::string>& argv);
+
+  // Its rows: its own, then those of training, unless one of its own has the name.
+  std::vector<const OptionRow*> rows() const;
+  bool owns(const OptionRow&) const;
+  bool trains() const;  // takes a training run's options: a MODEL with its recipe, and --config
+};
 
 struct CommandLine {
   struct Print {
     std::string text;
     int exit_code;  // 2, and to stderr, if there are no arguments at all
   };
+  const Command* command = nullptr;
   std::optional<Print> print;  // --help, --version ...: print this and exit
-  Values values;               // by option name
+  Values values;               // of training's options, by name
+  Options own;                 // with the command's own options
   std::string config;          // --config FILE
 };
 
-// Parses the arguments after the program's name. Throws UserError.
-CommandLine parse_command_line(std::span<const std::string> arguments);
+// Parses the arguments after the command's name; `all` is for --help. Throws UserError.
+CommandLine parse_arguments(const Command&, std::span<const std::string> arguments,
+                            std::span<const Command> all);
 
-std::string usage_text();
-// With the defaults, or with what `holds` for a model and data.
-std::string help_text(const Options* holds = nullptr);
-std::string help_markdown();  // the README's option tables
+std::string usage_of(const Command&);  // "preview MODEL --out DIR"
+std::string usage_text();              // for a line without any word
+// Of the command; of one that trains with the defaults, or with what `holds` for model and data.
+std::string help_text(const Command&, std::span<const Command> all, const Options* holds = nullptr);
+std::string help_markdown(std::span<const Command> all);  // the README's tables
 
 }  // namespace bv

@@ -1,4 +1,5 @@
 // --help, the short usage and the README's tables, all written from the table of options.
+#include <algorithm>
 
 #include "engine/base/text.h"
 #include "engine/options/command_line.h"
@@ -12,7 +13,8 @@ constexpr size_t width = 100, help_column = 30;
 
 constexpr std::string_view usage =
     "usage: ./launcher [-n N] MODEL [options]       train a model\n"
-    "       ./launcher [-n N] --resume DIR          resume a run\n";
+    "       ./launcher [-n N] --resume DIR          resume a run\n"
+    "       ./launcher COMMAND ...                  something else\n";
 
 constexpr std::string_view examples = R"(
 Examples:
@@ -62,24 +64,28 @@ std::string markdown_row(const std::string& flags, const std::string& value,
          escaped(help) + " |\n";
 }
 
-}  // namespace
-
-std::string usage_text() {
-  return std::string(usage) + "try:   ./launcher vit_tiny\nhelp:  ./launcher --help\n";
+std::string other_lines(const Command& command) {
+  std::string text = "\nOther:\n";
+  for (const auto& [flags, help] : other_options)
+    if (command.trains() || std::string_view(flags).find("--config") != 0)
+      text += help_line(flags, help);
+  return text;
 }
 
-std::string help_text(const Options* holds) {
+std::string training_help(const Command& command, std::span<const Command> all,
+                          const Options* holds) {
   std::string text = std::string(usage) + "\nModels:\n";
   for (const std::string& name : known_models())
     text += help_line(name, load_model_config(name).description);
+  text += "\nCommands (./launcher COMMAND --help says more):\n";
+  for (const Command& one : all) text += help_line(std::string(one.name), std::string(one.summary));
   text += examples;
   for (const OptionGroup& group : option_groups()) {
     if (group.title.empty()) continue;
     text += "\n" + std::string(group.title) + ":\n";
     for (const OptionRow& row : group.rows) text += help_line(flags_of(row), help_of(row, holds));
   }
-  text += "\nOther:\n";
-  for (const auto& [flags, help] : other_options) text += help_line(flags, help);
+  text += other_lines(command);
   text += holds
               ? "\nIn [ ]: what holds for " + holds->model + " and these data and options.\n"
               : "\nIn [ ]: the default, unless the model's recipe (models/MODEL.json) has another "
@@ -88,17 +94,68 @@ std::string help_text(const Options* holds) {
   return text;
 }
 
-std::string help_markdown() {
-  std::string text;
+// Of training's groups that a command takes whole, the names.
+std::string whole_groups(const Command& command) {
+  std::vector<std::string> titles;
+  for (const OptionGroup& group : option_groups())
+    if (!group.title.empty() && std::ranges::count(command.takes, group.title) > 0)
+      titles.emplace_back(group.title);
+  return join(titles, ", ");
+}
+
+}  // namespace
+
+std::string usage_of(const Command& command) {
+  const std::string name(command.name);
+  return command.usage.empty() ? name : name + " " + std::string(command.usage);
+}
+
+std::string usage_text() {
+  return std::string(usage) + "try:   ./launcher vit_tiny\nhelp:  ./launcher --help\n";
+}
+
+std::string help_text(const Command& command, std::span<const Command> all, const Options* holds) {
+  if (command.name == "train") return training_help(command, all, holds);
+  std::string text =
+      "usage: ./launcher " + usage_of(command) + "\n\n" + wrap(command.summary, 0, 0, width) + "\n";
+  std::string own, of_training;
+  for (const OptionRow* row : command.rows()) {
+    const bool whole = std::ranges::any_of(option_groups(), [&](const OptionGroup& group) {
+      return std::ranges::count(command.takes, group.title) > 0 && !group.rows.empty() &&
+             row >= &group.rows.front() && row <= &group.rows.back();
+    });
+    if (row->help.empty() || whole) continue;
+    (command.owns(*row) ? own : of_training) += help_line(flags_of(*row), help_of(*row, nullptr));
+  }
+  if (!own.empty()) text += "\nOptions:\n" + own;
+  if (!of_training.empty()) text += "\nAs in training:\n" + of_training;
+  if (const std::string titles = whole_groups(command); !titles.empty())
+    text += "\nAlso the options of a training run, as ./launcher --help lists them:\n  " + titles +
+            "\n";
+  return text + other_lines(command);
+}
+
+std::string help_markdown(std::span<const Command> all) {
+  std::string text = "| Command | |\n| --- | --- |\n";
+  for (const Command& command : all)
+    text += "| `" + escaped("./launcher " + usage_of(command)) + "` | " + escaped(command.summary) +
+            " |\n";
   for (const OptionGroup& group : option_groups()) {
     if (group.title.empty()) continue;
-    text += (text.empty() ? "| " : "\n| ") + std::string(group.title) +
-            " | default | |\n| --- | --- | --- |\n";
+    text += "\n| " + std::string(group.title) + " | default | |\n| --- | --- | --- |\n";
     for (const OptionRow& row : group.rows)
       text += markdown_row(flags_of(row), default_of(row), row.help);
   }
   text += "\n| Other | | |\n| --- | --- | --- |\n";
   for (const auto& [flags, help] : other_options) text += markdown_row(flags, "", help);
+  for (const Command& command : all) {
+    if (command.own.empty()) continue;
+    text += "\n| Of `" + std::string(command.name) + "` | default | |\n| --- | --- | --- |\n";
+    for (const OptionRow& row : command.own)
+      text += markdown_row(flags_of(row), default_of(row), row.help);
+    if (const std::string titles = whole_groups(command); !titles.empty())
+      text += "| options of training | | " + titles + " |\n";
+  }
   return text;
 }
 

@@ -249,7 +249,7 @@ constexpr OptionRow machine_rows[] = {
 };
 
 // MODEL has no flag; the help shows it in its first lines.
-constexpr OptionRow first_rows[] = {{"model", "MODEL", &O::model, "", any, new_run}};
+constexpr OptionRow first_rows[] = {{"model", "MODEL", &O::model, "", any, new_run, 0, true}};
 
 constexpr OptionGroup groups[] = {
     {"", first_rows},         {"Data", data_rows},           {"Model", model_rows},
@@ -275,7 +275,7 @@ std::vector<std::string> option_names() {
 }
 
 std::string OptionRow::flag() const {
-  if (name == "model") return "MODEL";
+  if (positional) return std::string(metavar);
   std::string text = "--" + std::string(name);
   std::ranges::replace(text, '_', '-');
   return text;

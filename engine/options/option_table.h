@@ -41,20 +41,21 @@ struct OptionRow {
   std::string_view help;
   Range range = {};
   Uses uses = {};
-  char letter = 0;  // -n
+  char letter = 0;          // -n
+  bool positional = false;  // a word without --, or several where it is a list
 
-  bool is_choice() const { return metavar.find('|') != metavar.npos; }
+  bool is_choice() const { return !positional && metavar.find('|') != metavar.npos; }
   bool is_flag() const { return std::holds_alternative<Member<bool>>(member); }
   bool is_list() const { return member.index() >= 9; }
   bool is_text() const { return std::holds_alternative<Member<std::string>>(member); }
-  std::string flag() const;  // --image-size
+  std::string flag() const;  // --image-size; of a word by position, its metavar
 };
 
 struct OptionGroup {
   std::string_view title;
   std::span<const OptionRow> rows;
 };
-std::span<const OptionGroup> option_groups();
+std::span<const OptionGroup> option_groups();         // of training
 const OptionRow* find_option(std::string_view name);  // null if there is none
 std::vector<std::string> option_names();
 

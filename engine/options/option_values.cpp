@@ -74,6 +74,12 @@ struct Convert {
   }
   void operator()(double& out) const { out = to_number(item(), row.range); }
   void operator()(std::vector<std::string>& out) const {
+    if (row.positional) {
+      for (const std::string& word : items)
+        if (word.empty()) refuse("must not be empty");
+      out = items;
+      return;
+    }
     if (items.size() == 1) {
       const auto number = parse_integer(items[0]);
       if (!number || *number < 2 || *number > 1000000)

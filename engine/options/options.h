@@ -99,6 +99,9 @@ struct Options {
   std::string recompute = "none";   // none blocks
   double timeout = 60;              // seconds without a sign of life from a peer
   bool plan = false, profile = false, no_graph = false, oversubscribe = false;
+  // of other commands than train, in CommandLine::own
+  int count = 16;     // preview
+  int64_t epoch = 1;  // preview; counted from 1
 
   // The source of each option that isn't a built-in default, by its name in config.json.
   std::map<std::string, Source, std::less<>> sources;

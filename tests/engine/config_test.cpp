@@ -7,6 +7,7 @@
 #include <random>
 
 #include "engine/base/text.h"
+#include "engine/commands/commands.h"
 #include "engine/options/augmentation.h"
 #include "tests/files.h"
 #include "tests/messages.h"

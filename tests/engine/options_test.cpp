@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
-#include "engine/options/command_line.h"
+#include "engine/commands/commands.h"
 #include "engine/options/foreign_names.h"
 #include "tests/files.h"
 #include "tests/messages.h"
@@ -45,7 +45,7 @@ TEST(OptionTable, EveryOptionIsReadFromTheCommandLineAndBack) {
   for (const std::string& name : option_names()) {
     const OptionRow& row = *find_option(name);
     const Items items = sample(row);
-    Words words = name == "model" ? Words{items[0]} : Words{row.flag()};
+    Words words = name == "model" ? Words{"train", items[0]} : Words{row.flag()};
     if (name != "model" && !row.is_flag()) words.push_back(join(items, ","));
     const CommandLine line = parse(words);
     ASSERT_FALSE(line.print);
@@ -144,7 +144,8 @@ TEST(CommandLineTest, HelpShowsWhatHoldsForModelAndData) {
 TEST(Readme, HoldsTheTableOfOptions) {
   const std::string text = contents("README.md");
   if (text.empty()) GTEST_SKIP() << "not in the project's folder";
-  EXPECT_TRUE(has(text, help_markdown())) << "README.md is behind; run ./launcher --help-markdown";
+  EXPECT_TRUE(has(text, help_markdown(commands())))
+      << "README.md is behind; run ./launcher --help-markdown";
 }
 
 TEST(SaveEveryTest, EpochsOrSteps) {
@@ -166,6 +167,8 @@ TEST(Text, NumbersAndNames) {
   EXPECT_EQ(nearest("step", known), "steps");
   EXPECT_EQ(nearest("epohcs", known), "epochs");
   EXPECT_FALSE(nearest("zzzzzz", known).empty());
+  EXPECT_EQ(suggestion("evla", Words{"eval", "data"}), " (did you mean eval?)");
+  EXPECT_EQ(suggestion("elva", Words{"eval", "data"}), "");
   EXPECT_EQ(nearest(std::string(65, 'x'), known), "");
 }
 

@@ -56,7 +56,10 @@ class ProgramErrors : public ProgramTest {
 
 TEST_F(ProgramErrors, OfTheCommandLine) {
   const std::string help = "; ./launcher --help lists all";
-  expect_refused("vit_tyni",
+  expect_one_line("vit_tyni",
+                  "unknown model or command 'vit_tyni' (did you mean vit_tiny?); models: resnet34, "
+                  "resnet50, resnext50_32x4d, vit_large, vit_tiny; commands: train, ");
+  expect_refused("train vit_tyni",
                  "unknown model 'vit_tyni' (did you mean vit_tiny?); there are resnet34, "
                  "resnet50, resnext50_32x4d, vit_large, vit_tiny");
   expect_refused("vit_tiny --learning 3", "unknown option --learning" + help);

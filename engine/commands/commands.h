@@ -1,0 +1,30 @@
+// What ./launcher can do: one row a command, each with a file of its own beside this one.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/options/command_line.h"
+
+namespace bv {
+
+extern const Command train_command, completion_command;
+
+std::span<const Command> commands();
+
+// The command that the arguments begin with, of `all`, and how many words its name has. Without
+// one it is train, whose name may be left out. Throws UserError for a word that is no command and
+// no model either.
+struct Named {
+  const Command* command;
+  size_t words;
+};
+Named command_of(std::span<const std::string> arguments, std::span<const Command> all);
+
+// Parses the arguments after the program's name. Throws UserError.
+CommandLine parse_command_line(std::span<const std::string> arguments);
+
+// Does what they ask for; returns the exit code.
+int run_command(const std::vector<std::string>& argv);
+
+}  // namespace bv

@@ -1,0 +1,27 @@
+// A command that runs in several processes: what starts them, and what each begins with.
+#pragma once
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/options/command_line.h"
+#include "engine/processes/world.h"
+#include "engine/setup.h"
+
+namespace bv {
+
+// Calls `work` in each process of the run: in this one, if it is one of them (of our launcher or
+// another's); else it starts as many as `options` asks for, with the same argv, and supervises
+// them. `options` finds the command line's mistakes before any process starts.
+int in_processes(const CommandLine&, const std::vector<std::string>& argv,
+                 Options (*options)(const CommandLine&), int (*work)(const CommandLine&, World));
+
+std::unique_ptr<Backend> open_backend(DeviceKind, const BackendOptions&);
+// With the other processes; setup gets to know the nodes, the world its seats.
+std::unique_ptr<Communicator> connect(World&, Setup&, const DeviceChoice&, Backend&);
+
+// The process's exit code for an error: 2 for the user's mistake.
+int exit_code(const std::exception&);
+
+}  // namespace bv
