@@ -213,12 +213,11 @@ DataSets open_and_split(const DataOptions& options, const fs::path& path) {
 
 // A folder `train` with images and no folders is a class (next to `bus` and `car`).
 DataSets open_folder(const DataOptions& options) {
-  const auto [train, val] = find_parts(options.path);
+  const PartFolders parts = find_parts(options.path);
   if (!options.val.empty())
-    return open_parts(options, train.empty() ? fs::path(options.path) : train, options.val);
-  if (train.empty() && !val.empty())
-    throw DataError(options.path + ": has " + val.filename().string() +
-                    "/ but no train/ with class folders in it");
+    return open_parts(options, parts.train.empty() ? fs::path(options.path) : parts.train,
+                      options.val);
+  const auto [train, val] = require_train(parts, options.path);
   if (train.empty()) return open_and_split(options, options.path);
   return val.empty() ? open_and_split(options, train) : open_parts(options, train, val);
 }

@@ -91,6 +91,13 @@ PartFolders find_parts(const fs::path& path) {
           .val = part_folder(folders, {"val", "valid", "validation", "test", "testing"})};
 }
 
+PartFolders require_train(PartFolders parts, const fs::path& path) {
+  if (parts.train.empty() && !parts.val.empty())
+    throw DataError(path.string() + ": has " + parts.val.filename().string() +
+                    "/ but no train/ with class folders in it");
+  return parts;
+}
+
 std::string extension_of(const fs::path& path) { return lower_case(path.extension().string()); }
 
 bool is_read(std::string_view extension) {

@@ -25,6 +25,8 @@ struct PartFolders {
   std::filesystem::path train, val;
 };
 PartFolders find_parts(const std::filesystem::path&);
+// The same, refusing a folder of val/ alone.
+PartFolders require_train(PartFolders, const std::filesystem::path&);
 
 std::string extension_of(const std::filesystem::path&);  // ".jpg", in lower case
 bool is_read(std::string_view extension);
