@@ -11,7 +11,12 @@ void in_threads(int64_t count, int threads, const std::function<void(int64_t)>& 
                 std::chrono::milliseconds often, const std::function<void(int64_t)>& progress) {
   std::atomic<int64_t> next = 0, done = 0;
   const auto run = [&] {
-    for (int64_t i; (i = next++) < count; ++done) work(i);
+    try {
+      for (int64_t i; (i = next++) < count; ++done) work(i);
+    } catch (...) {
+      next = count;
+      throw;
+    }
   };
   std::vector<std::future<void>> running;
   for (int i = 0; i < threads; ++i) running.push_back(std::async(std::launch::async, run));

@@ -102,6 +102,10 @@ struct Options {
   // of other commands than train, in CommandLine::own
   int count = 16;     // preview
   int64_t epoch = 1;  // preview; counted from 1
+  bool json = false;
+  bool link = false;        // data split
+  int min_side = 32;        // data check
+  std::string url, sha256;  // data fetch
 
   // The source of each option that isn't a built-in default, by its name in config.json.
   std::map<std::string, Source, std::less<>> sources;
