@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "data/loader.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/options/augmentation.h"
@@ -15,15 +14,17 @@
 namespace bv {
 namespace {
 
-// --batch, images of one forward pass over all replicas, and each one's share.
+// --batch, images of one forward pass over all replicas, and each one's share, which is even where
+// images are mixed in pairs.
 void resolve_batch(Options& o, int replicas, int64_t images) {
   const std::string processes = std::to_string(replicas) + " processes";
-  const int64_t largest = images / replicas * replicas;
+  const bool mixing = mixing_of(o).any();
+  const int64_t unit = int64_t{mixing ? 2 : 1} * replicas, largest = images / unit * unit;
   if (largest == 0)
     throw UserError("the training data has " + std::to_string(images) + " images, fewer than the " +
-                    processes + " (-n)");
+                    processes + " (-n)" + (mixing ? " need to mix pairs" : ""));
   int64_t batch = o.local_batch ? int64_t{*o.local_batch} * replicas : o.batch.value_or(64);
-  const int64_t divisible = std::max<int64_t>(batch / replicas, 1) * replicas;
+  const int64_t divisible = std::min(std::max<int64_t>(batch / unit, 1) * unit, largest);
   const auto refuse = [&](const std::string& why, const std::string& fitting) {
     const std::string asked = o.resume.empty() ? "--batch " + std::to_string(batch)
                                                : "the batch of " + std::to_string(batch) +
@@ -31,11 +32,13 @@ void resolve_batch(Options& o, int replicas, int64_t images) {
     throw UserError(asked + " is " + why + "; " + fitting + " would fit");
   };
   if (!o.is_explicit("batch") && !o.is_explicit("local_batch")) {
-    batch = std::min(divisible, largest);
-  } else if (batch % replicas) {
+    batch = divisible;
+  } else if (batch % unit) {
     int fewer = replicas;
-    while (batch % fewer) --fewer;
-    refuse("not divisible by " + processes,
+    while (fewer > 1 && batch % (unit / replicas * fewer)) --fewer;
+    refuse(batch % replicas ? "not divisible by " + processes
+                            : std::string("odd") + (replicas > 1 ? " in each process" : "") +
+                                  ", and images are mixed in pairs",
            o.resume.empty() ? std::to_string(divisible) : "-n " + std::to_string(fewer));
   } else if (batch > images) {
     refuse("larger than the training data (" + std::to_string(images) + " images)",
@@ -76,6 +79,7 @@ TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
           .height = stored,
           .width = stored,
           .augment_layers = augmentation_of(o).layers(),
+          .mixing = mixing_of(o).any(),
           .accumulate = o.accumulate,
           .sync = {.bucket_bytes = static_cast<size_t>(*o.bucket_bytes),
                    .channels = o.comm_streams,
@@ -252,6 +256,25 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   return s;
 }
 
+LoaderOptions loader_options(const Setup& s, int replica, int cores) {
+  const Options& o = s.options;
+  // Divided among the processes, and between training and evaluation.
+  const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
+                       static_cast<size_t>(s.world) / (s.data.val ? 2 : 1);
+  return {.kind = s.data.kind,
+          .image_size = *o.image_size,
+          .local_batch = *o.local_batch,
+          .rank = replica,
+          .ranks = s.replicas,
+          .seed = o.seed,
+          .crop = cropping_of(o),
+          .augment = augmentation_of(o),
+          .mixing = mixing_of(o),
+          .skip_bad_images = o.on_bad_image == "skip",
+          .workers = o.workers > 0 ? o.workers : cores,
+          .cache_bytes = share};
+}
+
 std::string what_fits(const Setup& setup, Backend& backend, size_t limit) {
   const auto peak = [&](int batch, bool recompute) {
     const Graph graph =
@@ -268,6 +291,7 @@ std::string what_fits(const Setup& setup, Backend& backend, size_t limit) {
     const int middle = (good + bad) / 2;
     (peak(middle, recompute) <= limit ? good : bad) = middle;
   }
+  if (setup.trainer.mixing) good -= good % 2;
   std::vector<std::string> ways;
   if (good > 0)
     ways.push_back("--batch " + std::to_string(good * setup.replicas) + " takes " +

@@ -197,7 +197,9 @@ Options resumed_options(const CommandLine& line) {
   if (!std::filesystem::exists(path, error))
     throw UserError("--resume " + asked.resume + ": not a run folder, it has no config.json");
   Options options;
-  overlay_with_presets(options, read_config(path), Source::run);
+  // It says all that --augment stood for then; a run of before there were such options doesn't.
+  const Values values = read_config(path);
+  (values.contains("train_crop") ? overlay : overlay_with_presets)(options, values, Source::run);
   if (options.model.empty()) throw UserError(path + ": 'model' is missing");
   refuse_changes(options, line, asked.resume);
   // More epochs lift the cap of the earlier run.

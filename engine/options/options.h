@@ -37,6 +37,11 @@ struct Options {
   std::optional<int> ra_magnitude;
   std::array<double, 4> color_jitter{};  // brightness, contrast, saturation, hue
   double random_erase = 0;
+  double mixup = 0, cutmix = 0;
+  std::optional<std::array<double, 2>> cutmix_minmax;
+  double mixup_prob = 1, mixup_switch_prob = 0.5;
+  std::string mixup_mode = "batch";  // batch pair elem
+  int mixup_off_epoch = 0;
   std::string train_crop;  // random-resized padded pad-if-needed none; empty: by the data
   std::array<double, 2> scale = {0.08, 1}, ratio = {3.0 / 4, 4.0 / 3};
   int padding = 4;

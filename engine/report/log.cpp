@@ -81,6 +81,7 @@ std::string to_json(const StepRecord& r) {
       .whole("epoch", r.epoch)
       .whole("step", r.step)
       .number("loss", r.loss)
+      .number("top1", r.top1)
       .number("lr", r.lr)
       .number("grad_norm", r.grad_norm)
       .number("images_per_second", r.images_per_second)
@@ -97,6 +98,7 @@ std::string to_json(const EpochRecord& r) {
       .whole("epoch", r.epoch)
       .whole("step", r.step)
       .number("train_loss", r.train_loss)
+      .number("train_top1", r.train_top1)
       .number("val_loss", r.val_loss)
       .number("val_top1", r.val_top1);
   if (r.val_top5) object.number("val_top5", r.val_top5);
@@ -145,11 +147,12 @@ void RunLog::step(const StepRecord& r, bool due) {
   if (due) append(to_json(r));
   if (!due || settings_.terminal) return;
   char text[160];
-  std::snprintf(text, sizeof text,
-                "epoch %lld  step %lld/%lld  loss %.4f  lr %.3g  grad norm %.3g  %.1f images/s",
-                static_cast<long long>(r.epoch), static_cast<long long>(r.step),
-                static_cast<long long>(settings_.total_steps), r.loss, r.lr, r.grad_norm,
-                r.images_per_second);
+  std::snprintf(
+      text, sizeof text,
+      "epoch %lld  step %lld/%lld  loss %.4f  top-1 %.4f  lr %.3g  grad norm %.3g  %.1f images/s",
+      static_cast<long long>(r.epoch), static_cast<long long>(r.step),
+      static_cast<long long>(settings_.total_steps), r.loss, r.top1, r.lr, r.grad_norm,
+      r.images_per_second);
   line(text);
 }
 
@@ -166,9 +169,10 @@ void RunLog::epoch(const EpochRecord& r) {
   else
     std::snprintf(rate, sizeof rate, "  %.1f s", r.seconds);
   line("epoch " + std::to_string(r.epoch) + " at step " + std::to_string(r.step) + ":" +
-       figure("train loss", r.train_loss) + figure("val loss", r.val_loss) +
-       figure("val top-1", r.val_top1) + figure("val top-5", r.val_top5) +
-       figure("ema loss", r.ema_loss) + figure("ema top-1", r.ema_top1) + rate);
+       figure("train loss", r.train_loss) + figure("train top-1", r.train_top1) +
+       figure("val loss", r.val_loss) + figure("val top-1", r.val_top1) +
+       figure("val top-5", r.val_top5) + figure("ema loss", r.ema_loss) +
+       figure("ema top-1", r.ema_top1) + rate);
 }
 
 void RunLog::line(std::string_view text) {

@@ -17,15 +17,16 @@
 namespace bv {
 
 struct TrainerOptions {
-  OptimizerUpdate optimizer;    // its kind and numbers, no memory; ema_rate 0: no average
-  bool decay_all = false;       // not weights alone
-  double layer_decay = 1;       // of the learning rate, from layer to layer below the head
-  int local_batch;              // images of a micro-step in this process
-  int height, width;            // of the largest stored images
-  int augment_layers = 0;       // ImageOps of each training image
-  int accumulate;               // micro-steps of a full update
-  SyncOptions sync;             // of the replicas
-  bool recompute = false;       // of blocks
+  OptimizerUpdate optimizer;  // its kind and numbers, no memory; ema_rate 0: no average
+  bool decay_all = false;     // not weights alone
+  double layer_decay = 1;     // of the learning rate, from layer to layer below the head
+  int local_batch;            // images of a micro-step in this process
+  int height, width;          // of the largest stored images
+  int augment_layers = 0;     // ImageOps of each training image
+  bool mixing = false;        // training images are mixed in pairs
+  int accumulate;             // micro-steps of a full update
+  SyncOptions sync;           // of the replicas
+  bool recompute = false;     // of blocks
   uint64_t seed;
 };
 

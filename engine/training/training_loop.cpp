@@ -34,27 +34,14 @@ double seconds_between(Clock::time_point start, Clock::time_point end) {
   return std::chrono::duration<double>(end - start).count();
 }
 
-LoaderOptions loader_options(const Setup& s, Backend& backend, Output& warnings, int replica,
-                             int cores) {
-  const Options& o = s.options;
-  // Divided among the processes, and between training and evaluation.
-  const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
-                       static_cast<size_t>(s.world) / (s.data.val ? 2 : 1);
-  return {
-      .kind = s.data.kind,
-      .image_size = *o.image_size,
-      .local_batch = *o.local_batch,
-      .rank = replica,
-      .ranks = s.replicas,
-      .seed = o.seed,
-      .crop = cropping_of(o),
-      .augment = augmentation_of(o),
-      .skip_bad_images = o.on_bad_image == "skip",
-      .warn = [&warnings](
-                  const std::string& line) { warnings.print(printable(line, line.npos) + "\n"); },
-      .workers = o.workers > 0 ? o.workers : cores,
-      .cache_bytes = share,
-      .allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); }};
+LoaderOptions own_loader_options(const Setup& s, Backend& backend, Output& warnings, int replica,
+                                 int cores) {
+  LoaderOptions options = loader_options(s, replica, cores);
+  options.warn = [&warnings](const std::string& line) {
+    warnings.print(printable(line, line.npos) + "\n");
+  };
+  options.allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); };
+  return options;
 }
 
 class TrainingLoop {
@@ -124,11 +111,11 @@ TrainingLoop::TrainingLoop(Setup setup, Backend& backend, Communicator* communic
       communicator_(communicator),
       rank_(communicator ? communicator->rank() : 0),
       trainer_(backend, communicator, s_.graph, s_.trainer),
-      train_(*s_.data.train, loader_options(s_, backend, warnings_, rank_, cores), true),
+      train_(*s_.data.train, own_loader_options(s_, backend, warnings_, rank_, cores), true),
       folder_(s_, communicator) {
   if (s_.data.val)
-    val_ = std::make_unique<Loader>(*s_.data.val,
-                                    loader_options(s_, backend, warnings_, rank_, cores), false);
+    val_ = std::make_unique<Loader>(
+        *s_.data.val, own_loader_options(s_, backend, warnings_, rank_, cores), false);
   const Options& o = s_.options;
   batches_ = train_.batches_per_epoch();
   updates_per_epoch_ = (batches_ + o.accumulate - 1) / o.accumulate;
@@ -270,6 +257,7 @@ void TrainingLoop::finish_pending() {
   if (finite) {
     progress_.loss_sum += result.loss_sum;
     progress_.loss_count += result.count;
+    progress_.top1_sum += result.top1;
   }
   const auto now = Clock::now();
   const double seconds = seconds_between(std::max(done.start, last_finished_), now);
@@ -295,6 +283,7 @@ void TrainingLoop::log_step(const Pending& done, const UpdateResult& result, dou
                        .mean_loss = progress_.loss_sum / std::max(progress_.loss_count, 1.0),
                        .lr = done.lr,
                        .grad_norm = result.grad_norm,
+                       .top1 = result.top1 / result.count,
                        .images_per_second = window_.images / window_.seconds,
                        .data_seconds = window_.data_seconds / steps,
                        .step_seconds = window_.seconds / steps,
@@ -354,6 +343,8 @@ void TrainingLoop::end_epoch(bool whole) {
                      .train_loss = progress_.loss_sum / progress_.loss_count,
                      .lr = schedule_.at(progress_.step - 1, epoch - 1),
                      .peak_memory_bytes = static_cast<int64_t>(trainer_.plan().peak())};
+  if (!std::isnan(progress_.top1_sum))
+    record.train_top1 = progress_.top1_sum / progress_.loss_count;
   if (epoch_images_ > 0) record.images_per_second = epoch_images_ / std::max(epoch_seconds_, 1e-9);
   const bool due = ends || (every > 0 && epoch % every == 0);
   bool best = false;
@@ -361,7 +352,7 @@ void TrainingLoop::end_epoch(bool whole) {
   record.seconds = seconds_between(epoch_start_, Clock::now());
   if (folder_.log()) folder_.log()->epoch(record);
   if (whole) {
-    progress_.loss_sum = progress_.loss_count = 0;
+    progress_.loss_sum = progress_.loss_count = progress_.top1_sum = 0;
     epoch_seconds_ = epoch_images_ = 0;
     epoch_start_ = Clock::now();
   }

@@ -168,6 +168,12 @@ TEST_F(ProgramErrors, OfSizesDevicesAndFolders) {
   expect_refused(cifar + "--local-batch 46",
                  "--batch 46 is larger than the training data (44 "
                  "images); 44 would fit");
+  expect_refused(cifar + "--mixup .2 --batch 9",
+                 "--batch 9 is odd, and images are mixed in pairs; 8 would fit");
+  expect_refused("-n 2 " + cifar + "--augment strong --batch 10",
+                 "--batch 10 is odd in each process, and images are mixed in pairs; 8 would fit");
+  expect_refused("-n 2 " + cifar + "--cutmix 1 --local-batch 23",
+                 "--batch 46 is odd in each process, and images are mixed in pairs; 44 would fit");
   std::string why;
   if (!is_built(DeviceKind::cuda))
     expect_refused_by_all(cifar + "--device cuda",
