@@ -201,7 +201,7 @@ $(BUILD)/choices: $(checked_each_time)
 	$(call remember,$(VERSION) simt $(SIMT) cuda $(NVCC) nccl $(NCCL) cudnn $(CUDNN) jpeg $(TURBOJPEG) webp $(WEBP) tiff $(TIFF) sodium $(SODIUM))
 choosing := $(shell grep -rlE 'BAREVISION_(VERSION|SIMT|CUDA|NCCL|CUDNN|TURBOJPEG|WEBP|TIFF|SODIUM)' --include='*.cpp' .)
 $(foreach room,obj obj/simt obj/cuda asan,$(patsubst %.cpp,$(BUILD)/$(room)/%.o,$(choosing:./%=%) \
-  data/folder.cpp $(call in,cpp,data/decode tests/data tests/fuzz/pictures))): $(BUILD)/choices
+  data/folder.cpp data/folder_scan.cpp $(call in,cpp,data/decode tests/data tests/fuzz/pictures))): $(BUILD)/choices
 always:
 # Runs first, so it must run on any CPU.
 $(BUILD)/obj/engine/cpu_check.o: engine/cpu_check.cpp | check-packages

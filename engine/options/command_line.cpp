@@ -79,7 +79,7 @@ void read_options(const std::vector<Registered>& registered, CommandLine& line) 
   for (const auto& [row, option] : registered) {
     const bool own = line.command->owns(*row);
     const CLI::results_t& results = option->results();
-    if (results.empty() && row->positional && own)
+    if (results.empty() && row->positional && own && !row->metavar.starts_with('['))
       throw UserError(std::string(line.command->name) + " needs " + row->flag() +
                       see_help(*line.command));
     if (option->count() == 0) continue;

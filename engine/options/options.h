@@ -108,13 +108,16 @@ struct Options {
   // of other commands than train, in CommandLine::own
   int count = 16;     // preview
   int64_t epoch = 1;  // preview; counted from 1
-  std::string finished;        // eval, predict: a run's folder or a weights file
-  std::string class_list;      // eval, predict: a number, or a file of names
-  std::string split = "val";   // eval: train val all
-  std::string confusion;       // eval: a file to write
+  std::string finished;            // eval, predict: a run's folder or a weights file
+  std::string class_list;          // eval, predict: a number, or a file of names
+  std::string split = "val";       // eval: train val all
+  std::string confusion;           // eval: a file to write
   std::vector<std::string> files;  // predict
   int topk = 5;                    // predict
-  bool json = false;               // eval, predict
+  bool json = false;               // eval, predict, data stats, data check
+  bool link = false;               // data split
+  int min_side = 32;               // data check
+  std::string url, sha256;         // data fetch
 
   // The source of each option that isn't a built-in default, by its name in config.json.
   std::map<std::string, Source, std::less<>> sources;
