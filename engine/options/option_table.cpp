@@ -27,7 +27,7 @@ constexpr Uses run_folder = {.recipe = false, .stored = false};
 constexpr OptionRow data_rows[] = {
     {"data", "PATH", &O::data,
      "a CIFAR-10 binary folder, a folder with train/ and val/, a folder of class folders, or "
-     "'synthetic' (random pixels, for speed tests); default: the built-in set, drawn on the fly",
+     "'synthetic' (random pixels, for speed tests); default: the built-in images, drawn on the fly",
      any, new_run},
     {"val", "DIR", &O::val, "folder of validation images, with the same class folders", any,
      new_run},
@@ -77,7 +77,7 @@ constexpr OptionRow data_rows[] = {
      "of the scaled picture, the part that is left by cropping the middle",
      {.min = 0.1, .max = 1}},
     {"interpolation", "bilinear|bicubic", &O::interpolation,
-     "of scaled pictures, antialiased, as PIL's; pixels next to a crop count, as in PIL's "
+     "how pictures are scaled, antialiased, as PIL's; pixels next to a crop count, as in PIL's "
      "resize(box=...), not in torchvision's RandomResizedCrop"},
     {"auto_augment", "none|ra|ra-dali|ta_wide|cifar10|imagenet", &O::auto_augment,
      "random operations on training images after crop and flip: torchvision's RandAugment, "
@@ -236,7 +236,8 @@ constexpr OptionRow machine_rows[] = {
     {"device", "auto|cpu|simt|cuda", &O::device, "auto: cuda if there is a GPU, else cpu", any,
      any_time},
     {"precision", "auto|fp32|fp16|bf16", &O::precision,
-     "of the computation; weights stay fp32; auto: on cuda bf16 (fp16 before sm_80), else fp32",
+     "type of the computation; weights stay fp32; auto: on cuda bf16 (fp16 before sm_80), else "
+     "fp32",
      any, recipe_or_resume},
     {"conv", "own|cudnn", &O::conv,
      "implementation of convolutions on a GPU; cudnn is there for comparison", any, any_time},
