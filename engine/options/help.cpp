@@ -33,7 +33,8 @@ constexpr std::pair<const char*, const char*> other_options[] = {
 
 std::string flags_of(const OptionRow& row) {
   const std::string letter = row.letter != 0 ? std::string("-") + row.letter + ", " : "";
-  const std::string metavar = row.is_flag() ? "" : " " + std::string(row.metavar);
+  const bool alone = row.is_flag() || row.positional;  // whose flag() is all
+  const std::string metavar = alone ? "" : " " + std::string(row.metavar);
   return letter + row.flag() + metavar;
 }
 
