@@ -201,7 +201,7 @@ $(BUILD)/choices: $(checked_each_time)
 	$(call remember,$(VERSION) simt $(SIMT) cuda $(NVCC) nccl $(NCCL) cudnn $(CUDNN) jpeg $(TURBOJPEG) webp $(WEBP) tiff $(TIFF) sodium $(SODIUM))
 choosing := $(shell grep -rlE 'BAREVISION_(VERSION|SIMT|CUDA|NCCL|CUDNN|TURBOJPEG|WEBP|TIFF|SODIUM)' --include='*.cpp' .)
 $(foreach room,obj obj/simt obj/cuda asan,$(patsubst %.cpp,$(BUILD)/$(room)/%.o,$(choosing:./%=%) \
-  data/folder.cpp $(call in,cpp,data/decode tests/data tests/fuzz/pictures))): $(BUILD)/choices
+  data/folder.cpp data/folder_scan.cpp $(call in,cpp,data/decode tests/data tests/fuzz/pictures))): $(BUILD)/choices
 always:
 # Runs first, so it must run on any CPU.
 $(BUILD)/obj/engine/cpu_check.o: engine/cpu_check.cpp | check-packages
@@ -211,7 +211,7 @@ $(BUILD)/obj/%.o: %.cpp | check-packages
 
 # ---- For editors: how each file is compiled, a .cu as the stand-in takes it ----------------------
 on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,kernels/simt $(wildcard kernels/simt/*) tests/simt)
-compiled = $(on_simt) $(kernels) $(wildcard kernels/simt/examples/*.cu bench/comm/*.cpp bench/dist/*.cpp) \
+compiled = $(on_simt) $(kernels) $(wildcard kernels/simt/examples/*.cu bench/comm/*.cpp bench/data/*.cpp bench/dist/*.cpp) \
   $(patsubst $(BUILD)/obj/%.o,%.cpp,$(filter-out $(BUILD)/obj/avx% $(BUILD)/obj/simt/% $(BUILD)/obj/cuda/%, \
     $(objects) $(program) $(test_objects) $(bench_objects)))
 flags_for = $(if $(filter $(on_simt),$(1)),$(simt_flags),$(if $(filter $(kernels),$(1)),$(kernel_flags) $(avx2) \
@@ -271,7 +271,14 @@ $(BUILD)/tests: $(tests_objects)
 $(BUILD)/file_faults.so: tests/program/file_faults.cpp
 	$(call compile,) -fPIC -shared -o $@ $<
 
-test: all $(BUILD)/tests $(BUILD)/fuzz $(BUILD)/fuzz_pictures $(BUILD)/file_faults.so
+# What the tests of some suites start; with FILTER, only if it names one of them.
+fuzzers := $(BUILD)/fuzz $(BUILD)/fuzz_pictures
+suites = $(shell $(BUILD)/tests --gtest_list_tests --gtest_filter='*$(FILTER)*' 2>/dev/null | grep '^[^ ]')
+needed_for = $(if $(findstring $(1),$(suites)),$(2))
+needed = $(if $(filter fuzz,$(FILTER)),$(fuzzers)) $(call needed_for,Chaos,$(BUILD)/file_faults.so) \
+  $(call needed_for,SimtExamples,$(examples)) $(call needed_for,SimtTry,$(try_for_tests))
+test: all $(BUILD)/tests $(if $(FILTER),,$(fuzzers) $(BUILD)/file_faults.so)
+	@$(if $(FILTER),$(if $(strip $(needed)),$(MAKE) $(needed)))
 	@NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
 test-all:
 	@BAREVISION_TEST_ALL=1 $(MAKE) test FILTER="$(FILTER)"
@@ -325,6 +332,10 @@ try_link = mkdir -p $(dir $(4)) && kernels/simt/cuda_to_cpp "$(2)" >"$(4).cpp" &
   $(try_compile) $(try_$(1)_program) -include kernels/simt/try.h -iquote "$$(dirname "$(2)")" $(3:%=-D%) \
     -o "$(4)" "$(4).cpp" $(call try_objects,$(1))
 
+# A DEFINE that nothing reads is a slip; without it the program would run as if nothing were planted.
+refuse_unread = folder=$$(dirname "$(FILE)"); grep -qsw $(1) "$(FILE)" "$$folder"/*.h "$$folder"/*.cuh || { \
+  there=$$(sed -nE 's/^ *\$(hash) *if(n?def) +([A-Za-z_0-9]+).*/ \2/p' "$(FILE)" | sort -u | tr -d '\n'); \
+  echo "try: nothing in $(FILE) reads $(1); it has $${there:- no $(hash)ifdef}" | tr -s ' ' >&2; exit 2; }
 try_kind := $(if $(DEBUG),debug,run)
 try_program = $(BUILD)/try/programs/$(try_kind)/$(notdir $(basename $(FILE)))$(DEFINE:%=.%)
 try: $(call try_objects,$(try_kind))
@@ -332,6 +343,7 @@ ifeq ($(FILE),)
 	@echo "try: which file? for example: make try FILE=kernels/simt/examples/vector_add.cu" >&2; exit 2
 else
 	@[ -f "$(FILE)" ] || { echo "try: $(FILE): no such file" >&2; exit 2; }
+	@$(foreach word,$(DEFINE),$(call refuse_unread,$(firstword $(subst =, ,$(word))));)
 	@$(call try_link,$(try_kind),$(FILE),$(DEFINE),$(try_program))
 	@SIMT_TIMEOUT=$${SIMT_TIMEOUT:-10} $(if $(DEBUG),gdb -q -x kernels/simt/gdb.py --args) "$(try_program)" $(ARGS)
 endif
@@ -345,7 +357,8 @@ $(BUILD)/try/examples/%: kernels/simt/examples kernels/simt/cuda_to_cpp kernels/
 	@$(call try_link,run,kernels/simt/examples/$(basename $*).cu,$(patsubst .%,%,$(suffix $*)),$@)
 # The debugger's half of that test wants its objects ready, too.
 ifeq ($(SIMT),1)
-test: $(examples) $(if $(shell command -v gdb),$(call try_objects,debug))
+try_for_tests := $(call try_objects,run) $(if $(shell command -v gdb),$(call try_objects,debug))
+test: $(if $(FILTER),,$(examples) $(try_for_tests))
 endif
 $(foreach program,$(examples),$(eval $(program): kernels/simt/examples/$(basename $(notdir $(program))).cu))
 

@@ -58,6 +58,7 @@ DataKind data_kind(std::string path) {
 DataSets open_dataset(const DataOptions& given) {
   DataOptions options = given;
   options.path = without_slash(options.path);
+  options.val = without_slash(options.val);
   if (options.val_fraction < 0 || options.val_fraction >= 1)
     throw DataError("--val-fraction " + std::to_string(options.val_fraction) +
                     ": must be at least 0 and below 1");

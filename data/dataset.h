@@ -93,14 +93,16 @@ uint64_t contents_fingerprint(const DataSets&);
 
 // The images that their files' headers, or no file where one was, show to be none.
 struct BadImages {
-  int64_t count = 0;
-  std::string first = {};  // "path: reason" of the first one
+  std::vector<int64_t> train, val;  // indices
+  std::string first;                // "path: reason" of the first one
+  int64_t count() const { return static_cast<int64_t>(train.size() + val.size()); }
 };
 // Reads a block or a few of every file. Once a second `progress` is told how many are done.
 BadImages find_bad_images(const DataSets&, const std::function<void(int64_t files)>& progress);
 
 // Decodes an image file of a format that its content, not its name, tells: upright, as 8-bit RGB,
-// alpha over white. Throws BadImage.
-Image decode_image(std::span<const uint8_t> file, int at_least);
+// alpha over white. Throws BadImage; what a decoder passes over it says in `warning`, if that is asked
+// for.
+Image decode_image(std::span<const uint8_t> file, int at_least, std::string* warning = nullptr);
 
 }  // namespace bv

@@ -26,13 +26,15 @@ constexpr uint32_t max_replacements = 1000;
 
 using Order = std::vector<uint32_t>;
 
-// Images, crops, operations and labels are consecutive in one allocation.
+// Images, crops, operations, mixes and labels are consecutive in one allocation.
 struct Slot {
   std::shared_ptr<void> memory;
   uint8_t* images = nullptr;
   Crop* crops = nullptr;
   ImageOp* ops = nullptr;
+  Mix* mixes = nullptr;
   int32_t* labels = nullptr;
+  std::vector<uint32_t> indices;
   Batch batch{};
   int64_t sequence = -1, epoch = 0, first = 0;  // first: image index or position of row 0
   std::shared_ptr<const Order> order;           // null: the position is the index
@@ -45,16 +47,19 @@ std::shared_ptr<void> allocate_plain(size_t bytes) {
   return {::operator new(bytes), [](void* p) { ::operator delete(p); }};
 }
 
-void allocate(Slot& slot, const LoaderOptions& o, size_t image_bytes, size_t layers) {
+void allocate(Slot& slot, const LoaderOptions& o, size_t image_bytes, size_t layers, bool mixes) {
   const auto rows = static_cast<size_t>(o.local_batch);
   const size_t crops_at = (image_bytes + 63) / 64 * 64, ops_at = crops_at + rows * sizeof(Crop);
-  const size_t labels_at = ops_at + rows * layers * sizeof(ImageOp);
+  const size_t mixes_at = ops_at + rows * layers * sizeof(ImageOp);
+  const size_t labels_at = mixes_at + (mixes ? rows * sizeof(Mix) : 0);
   const size_t bytes = labels_at + rows * sizeof(int32_t);
   slot.memory = o.allocate ? o.allocate(bytes) : allocate_plain(bytes);
   slot.images = static_cast<uint8_t*>(slot.memory.get());
   slot.crops = new (slot.images + crops_at) Crop[rows];
   if (layers > 0) slot.ops = new (slot.images + ops_at) ImageOp[rows * layers];
+  if (mixes) slot.mixes = new (slot.images + mixes_at) Mix[rows];
   slot.labels = new (slot.images + labels_at) int32_t[rows];
+  slot.indices.resize(rows);
 }
 
 }  // namespace
@@ -82,7 +87,11 @@ std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images) 
 
 struct Loader::State {
   State(const Dataset& d, const LoaderOptions& o, bool is_train)
-      : data(d), options(o), train(is_train), preprocessor(d, o, is_train) {
+      : data(d),
+        options(o),
+        train(is_train),
+        preprocessor(d, o, is_train),
+        bad_images(o.known_bad.begin(), o.known_bad.end()) {
     share = (d.size() + o.ranks - 1) / o.ranks;
     batches = train ? training_batches(o.kind, d.size(), int64_t{o.local_batch} * o.ranks)
                     : (share + o.local_batch - 1) / o.local_batch;
@@ -93,7 +102,8 @@ struct Loader::State {
     chunk = o.kind == DataKind::photos ? 1 : 16;
     slots.resize(std::max(1, o.prefetch) + 1);
     for (Slot& slot : slots)
-      allocate(slot, o, row_bytes * static_cast<size_t>(o.local_batch), layers);
+      allocate(slot, o, row_bytes * static_cast<size_t>(o.local_batch), layers,
+               train && o.mixing.any());
     for (int i = 0; i < std::max(1, o.workers); ++i) workers.emplace_back([this] { work(); });
   }
 
@@ -166,12 +176,14 @@ struct Loader::State {
     slot.batch = {.images = slot.images,
                   .crops = slot.crops,
                   .ops = slot.ops,
+                  .mixes = slot.mixes,
                   .labels = slot.labels,
                   .height = size,
                   .width = size,
                   .count = static_cast<int>(count),
                   .position = static_cast<uint32_t>(slot.first),
-                  .wait_seconds = 0};
+                  .wait_seconds = 0,
+                  .indices = slot.indices.data()};
   }
 
   void work() {
@@ -200,6 +212,7 @@ struct Loader::State {
                           .crop = slot.crops[row],
                           .ops = {slot.ops + row * layers, layers}};
     slot.labels[row] = -1;
+    if (slot.mixes) slot.mixes[row] = mix_of(slot, row);
     try {
       if (row < slot.batch.count) {
         const int64_t position = slot.first + row;
@@ -207,6 +220,7 @@ struct Loader::State {
         const int64_t used = prepare(index, slot.epoch, resizer, out);
         if (used >= 0) {
           slot.labels[row] = data.label(used);
+          slot.indices[row] = static_cast<uint32_t>(used);
           return;
         }
       }
@@ -218,6 +232,14 @@ struct Loader::State {
       slot.bad_row = row;
       slot.error = std::current_exception();
     }
+  }
+
+  Mix mix_of(const Slot& slot, int row) const {
+    const MixKey key{.seed = options.seed,
+                     .epoch = static_cast<uint32_t>(slot.epoch),
+                     .position = static_cast<uint32_t>(slot.first + row),
+                     .batch = options.local_batch * options.ranks};
+    return draw_mix(options.mixing, key, options.image_size);
   }
 
   // The index of the image used: `index`, or in training a bad image's replacement; -1: skipped.
@@ -248,7 +270,9 @@ struct Loader::State {
 
   void on_bad_image(int64_t index, const std::string& reason) {
     if (!options.skip_bad_images)
-      throw DataError(data.name(index) + ": " + reason + " (--on-bad-image skip skips such files)");
+      throw DataError(
+          data.name(index) + ": " + reason +
+          " (--on-bad-image skip skips such files; without them the run can't be resumed)");
     const std::lock_guard lock(bad_mutex);
     if (!bad_images.insert(index).second) return;
     if (options.warn) options.warn("skipped bad image " + data.name(index) + ": " + reason);
@@ -285,9 +309,9 @@ Loader::~Loader() = default;
 int64_t Loader::batches_per_epoch() const { return state_->batches; }
 void Loader::start(int64_t epoch, int64_t batch) { state_->start(epoch, batch); }
 const Batch& Loader::next() { return state_->next(); }
-int64_t Loader::skipped() const {
+std::vector<int64_t> Loader::bad_images() const {
   const std::lock_guard lock(state_->bad_mutex);
-  return static_cast<int64_t>(state_->bad_images.size());
+  return {state_->bad_images.begin(), state_->bad_images.end()};
 }
 
 }  // namespace bv

@@ -8,6 +8,7 @@
 
 #include "data/augment.h"
 #include "data/dataset.h"
+#include "data/mixing.h"
 #include "data/policy.h"
 #include "kernels/kernels.h"
 
@@ -18,23 +19,28 @@ struct Batch {
   const uint8_t* images;  // [local_batch, height, width, 3]; rows from `count` on are black
   const Crop* crops;      // [local_batch]
   const ImageOp* ops;     // [local_batch, augment.layers()]; null: none
+  const Mix* mixes;       // [local_batch]; null: none
   const int32_t* labels;  // [local_batch]; -1 from `count` on and for skipped evaluation images
   int height, width;      // of the images
   int count;              // rows in use
   uint32_t position;      // of row 0 in the epoch's order
   double wait_seconds;    // of next() for this batch
+  // [local_batch]: each image's number in the data set, where it has a label
+  const uint32_t* indices;
 };
 
 struct LoaderOptions {
   DataKind kind;
-  int image_size;  // of the model's input
-  int local_batch;
+  int image_size;   // of the model's input
+  int local_batch;  // even with mixing
   int rank = 0, ranks = 1;
   uint64_t seed = 0;
   Cropping crop = {};
   Augmentation augment = {};
+  Mixing mixing = {};
   bool skip_bad_images = false;
-  // Told of each image that is skipped, by one thread at a time; it must not wait.
+  std::vector<int64_t> known_bad = {};  // images to skip, of which the user has been told
+  // Told of each other image that is skipped, by one thread at a time; it must not wait.
   std::function<void(const std::string& line)> warn;
   int workers = 1;         // threads; at least 1
   size_t cache_bytes = 0;  // per process: decoded images are kept if all of them fit
@@ -70,7 +76,7 @@ class Loader {
   void start(int64_t epoch, int64_t batch);
   // The next batch. Throws DataError naming a bad image unless these are skipped.
   const Batch& next();
-  int64_t skipped() const;  // distinct bad images so far
+  std::vector<int64_t> bad_images() const;  // known or found so far
 
  private:
   struct State;

@@ -25,9 +25,6 @@ enum Draw : uint32_t {
 Philox4 draw(const AugmentKey& key, uint32_t what) {
   return philox(key.seed, what, key.index, key.epoch, random_augment);
 }
-int below(uint32_t word, int limit) {
-  return static_cast<int>(uint64_t{word} * static_cast<uint32_t>(limit) >> 32);
-}
 bool coin(uint32_t word) { return word >> 31; }
 
 // The first `count` of a random order of 0 .. n - 1 (Fisher & Yates).

@@ -1,6 +1,7 @@
 #include "data/prepare.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -57,19 +58,21 @@ Preprocessor::Preprocessor(const Dataset& data, const LoaderOptions& options, bo
       cache_(options.kind == DataKind::synthetic ? 0 : data.size(),
              options.kind == DataKind::synthetic ? 0 : options.cache_bytes) {}
 
-// Caches the final image or, before a random crop of it, the decoded one: always at a size that
-// suits the smallest crop, since a batch's pixels must not depend on the cache.
+// Always a size that suits the smallest crop, since a batch's pixels must not depend on the cache.
+int Preprocessor::side_to_decode() const {
+  if (crop_ == TrainCrop::pad_if_needed) return 0;
+  if (crop_ == TrainCrop::random_resized)
+    return min_side_for_random_crop(options_.image_size, options_.crop);
+  return static_cast<int>(options_.image_size / options_.crop.pct);
+}
+
+// Caches the final image or, before a random crop of it, the decoded one.
 std::shared_ptr<const Image> Preprocessor::cached_image(int64_t index, Resizer& resizer) {
   if (auto cached = cache_.find(index)) return cached;
-  const int size = options_.image_size;
-  std::shared_ptr<const Image> image;
-  if (crop_ == TrainCrop::random_resized)
-    image = std::make_shared<const Image>(
-        data_.image(index, min_side_for_random_crop(size, options_.crop)));
-  else if (crop_ == TrainCrop::pad_if_needed)
-    image = std::make_shared<const Image>(data_.image(index, 0));
-  else
-    image = final_image(data_.image(index, static_cast<int>(size / options_.crop.pct)), resizer);
+  Image decoded = data_.image(index, side_to_decode());
+  const bool as_decoded = crop_ == TrainCrop::random_resized || crop_ == TrainCrop::pad_if_needed;
+  auto image = as_decoded ? std::make_shared<const Image>(std::move(decoded))
+                          : final_image(std::move(decoded), resizer);
   cache_.add(index, image);
   return image;
 }
@@ -127,6 +130,35 @@ void Preprocessor::run(int64_t index, uint32_t epoch, Resizer& resizer, const Pr
   size_t layer = 0;
   for (const DrawnOperation& drawn : draw_operations(options_.augment, key, size))
     out.ops[layer++] = image_op(options_.augment, drawn, size);
+}
+
+Box Preprocessor::shown(int64_t index, uint32_t epoch) const {
+  const Image image = data_.image(index, side_to_decode());
+  const AugmentKey key{options_.seed, epoch, static_cast<uint32_t>(index)};
+  const int size = options_.image_size;
+  Box box;
+  if (crop_ == TrainCrop::random_resized) {
+    box = random_resized_crop(key, image.height, image.width, options_.crop);
+  } else if (crop_ == TrainCrop::pad_if_needed) {
+    const Window w = random_window(key, image.height, image.width, size, options_.crop);
+    box = {double(w.top), double(w.left), double(size), double(size)};
+  } else {
+    // The placed part is `placed.height` pixels of the result high: one of them is `down` high.
+    const Placement placed = centre_crop(image.height, image.width, size, options_.crop);
+    const double down = placed.from.height / placed.height;
+    const double right = placed.from.width / placed.width;
+    const Window w = crop_ == TrainCrop::padded
+                         ? random_window(key, size, size, size, options_.crop)
+                         : Window{0, 0};
+    box = {.top = placed.from.top + (w.top - placed.top) * down,
+           .left = placed.from.left + (w.left - placed.left) * right,
+           .height = size * down,
+           .width = size * right};
+  }
+  // A large JPEG is decoded at 1/2, 1/4 or 1/8 of its size.
+  const Image whole = data_.image(index, 0);
+  const double scale = std::exp2(std::round(std::log2(double(whole.height) / image.height)));
+  return {box.top * scale, box.left * scale, box.height * scale, box.width * scale};
 }
 
 }  // namespace bv

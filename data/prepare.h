@@ -39,8 +39,12 @@ class Preprocessor {
   Preprocessor(const Dataset& data, const LoaderOptions& options, bool train);
   // Throws BadImage.
   void run(int64_t index, uint32_t epoch, Resizer& resizer, const PreparedRow& out);
+  // The part of the image, in pixels of its file, that such a row shows before flipping: beyond the
+  // image where there is a frame around it. Throws BadImage.
+  Box shown(int64_t index, uint32_t epoch) const;
 
  private:
+  int side_to_decode() const;
   std::shared_ptr<const Image> cached_image(int64_t index, Resizer& resizer);
   std::shared_ptr<const Image> final_image(Image image, Resizer& resizer) const;
   void cut_window(const Image&, const AugmentKey&, const PreparedRow& out) const;

@@ -1,12 +1,17 @@
-// What is wrong with the images that a run is about to use.
+// Every file's header is looked at before a run begins, and bad images are counted when it ends.
 #pragma once
+#include <cstdint>
+#include <vector>
+
 #include "engine/setup.h"
 #include "kernels/backend.h"
 
 namespace bv {
 
-// Called by rank 0, whose peers wait for it, before the first step. Throws DataError where an image
-// can't be read, or with --on-bad-image skip adds a note.
-void check_images(Setup&, Communicator*);
+// Called by all ranks; rank 0 looks. A bad one ends the run with its name, or is noted and skipped.
+void check_images(Setup&, Communicator*, Backend&);
+
+// The numbers of all ranks, each once.
+std::vector<int64_t> union_of_ranks(std::vector<int64_t> numbers, Communicator*, Backend&);
 
 }  // namespace bv

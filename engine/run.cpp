@@ -16,27 +16,15 @@
 namespace bv {
 namespace {
 
-LoaderOptions loader_options(const Setup& s, Backend& backend, Output& warnings, int replica,
-                             int cores) {
-  const Options& o = s.options;
-  // Divided among the processes, and between training and evaluation.
-  const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
-                       static_cast<size_t>(s.world) / (s.data.val ? 2 : 1);
-  return {
-      .kind = s.data.kind,
-      .image_size = *o.image_size,
-      .local_batch = *o.local_batch,
-      .rank = replica,
-      .ranks = s.replicas,
-      .seed = o.seed,
-      .crop = cropping_of(o),
-      .augment = augmentation_of(o),
-      .skip_bad_images = o.on_bad_image == "skip",
-      .warn = [&warnings](
-                  const std::string& line) { warnings.print(printable(line, line.npos) + "\n"); },
-      .workers = o.workers > 0 ? o.workers : cores,
-      .cache_bytes = share,
-      .allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); }};
+LoaderOptions own_loader_options(const Setup& s, bool train, Backend& backend, Output& warnings,
+                                 int replica, int cores) {
+  LoaderOptions options = loader_options(s, replica, cores);
+  options.known_bad = train ? s.bad_images.train : s.bad_images.val;
+  options.warn = [&warnings](const std::string& line) {
+    warnings.print(printable(line, line.npos) + "\n");
+  };
+  options.allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); };
+  return options;
 }
 
 }  // namespace
@@ -47,11 +35,12 @@ Run::Run(Setup given, Backend& device, Communicator* peers, int cores)
       communicator(peers),
       rank(peers ? peers->rank() : 0),
       trainer(backend, communicator, setup.graph, setup.trainer),
-      train(*setup.data.train, loader_options(setup, backend, warnings, rank, cores), true),
+      train(*setup.data.train, own_loader_options(setup, true, backend, warnings, rank, cores),
+            true),
       folder(setup, communicator) {
   if (setup.data.val)
-    val = std::make_unique<Loader>(*setup.data.val,
-                                   loader_options(setup, backend, warnings, rank, cores), false);
+    val = std::make_unique<Loader>(
+        *setup.data.val, own_loader_options(setup, false, backend, warnings, rank, cores), false);
   const Options& o = setup.options;
   batches = train.batches_per_epoch();
   updates_per_epoch = (batches + o.accumulate - 1) / o.accumulate;
@@ -68,6 +57,7 @@ bool Run::plan_only() const {
   if (setup.options.plan) {
     if (rank == 0) {
       std::cout << plan_head(setup, backend.describe(), limit) << "\n";
+      for (const std::string& note : setup.notes) std::cout << printable(note, note.npos) << "\n";
       print_plan(std::cout, setup.graph, trainer.layout(), trainer.plan());
       std::cout << "one step: " << std::fixed << std::setprecision(1)
                 << flops_of(record_step(setup.graph, setup.trainer)) / 1e9 << " GFLOP\n";

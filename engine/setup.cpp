@@ -1,8 +1,9 @@
 #include "engine/setup.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <utility>
 
-#include "data/loader.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/options/augmentation.h"
@@ -15,15 +16,17 @@
 namespace bv {
 namespace {
 
-// --batch, images of one forward pass over all replicas, and each one's share.
-void resolve_batch(Options& o, int replicas, int64_t images) {
+// --batch, images of one forward pass over all replicas, and each one's share, which is even where
+// images are mixed in pairs.
+void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::string>& notes) {
   const std::string processes = std::to_string(replicas) + " processes";
-  const int64_t largest = images / replicas * replicas;
+  const bool mixing = mixing_of(o).any();
+  const int64_t unit = int64_t{mixing ? 2 : 1} * replicas, largest = images / unit * unit;
   if (largest == 0)
     throw UserError("the training data has " + std::to_string(images) + " images, fewer than the " +
-                    processes + " (-n)");
+                    processes + " (-n)" + (mixing ? " need to mix pairs" : ""));
   int64_t batch = o.local_batch ? int64_t{*o.local_batch} * replicas : o.batch.value_or(64);
-  const int64_t divisible = std::max<int64_t>(batch / replicas, 1) * replicas;
+  const int64_t divisible = std::min(std::max<int64_t>(batch / unit, 1) * unit, largest);
   const auto refuse = [&](const std::string& why, const std::string& fitting) {
     const std::string asked = o.resume.empty() ? "--batch " + std::to_string(batch)
                                                : "the batch of " + std::to_string(batch) +
@@ -31,11 +34,19 @@ void resolve_batch(Options& o, int replicas, int64_t images) {
     throw UserError(asked + " is " + why + "; " + fitting + " would fit");
   };
   if (!o.is_explicit("batch") && !o.is_explicit("local_batch")) {
-    batch = std::min(divisible, largest);
-  } else if (batch % replicas) {
+    const int64_t wanted = std::exchange(batch, divisible);
+    if (batch != wanted)
+      notes.push_back(
+          "batch " + std::to_string(batch) + ", not the recipe's " + std::to_string(wanted) + ": " +
+          (largest < wanted
+               ? "there are " + std::to_string(images) + " images to train on"
+               : std::string(mixing ? "an even number" : "as many") + " for each of " + processes));
+  } else if (batch % unit) {
     int fewer = replicas;
-    while (batch % fewer) --fewer;
-    refuse("not divisible by " + processes,
+    while (fewer > 1 && batch % (unit / replicas * fewer)) --fewer;
+    refuse(batch % replicas ? "not divisible by " + processes
+                            : std::string("odd") + (replicas > 1 ? " in each process" : "") +
+                                  ", and images are mixed in pairs",
            o.resume.empty() ? std::to_string(divisible) : "-n " + std::to_string(fewer));
   } else if (batch > images) {
     refuse("larger than the training data (" + std::to_string(images) + " images)",
@@ -69,6 +80,7 @@ TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
           .height = stored,
           .width = stored,
           .augment_layers = augmentation_of(o).layers(),
+          .mixing = mixing_of(o).any(),
           .accumulate = o.accumulate,
           .sync = {.bucket_bytes = static_cast<size_t>(*o.bucket_bytes),
                    .channels = o.comm_streams,
@@ -90,9 +102,23 @@ Options all_options(const CommandLine& line, const Options& given, const ModelCo
   return o;
 }
 
+// A run's folder, or a checkpoint of it, where one of its files of weights is wanted.
+void refuse_folder(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return;
+  std::vector<std::string> files;
+  for (const char* file : {"best/ema.safetensors", "best/weights.safetensors",
+                           "last/weights.safetensors", "weights.safetensors"})
+    if (fs::exists(fs::path(path) / file, error)) files.push_back(fs::path(path) / file);
+  throw UserError("--weights " + path + ": a folder; give a file" +
+                  (files.empty() ? ", .safetensors" : ": " + join(files, " or ")));
+}
+
 // --weights, and what the file says of itself.
 std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelConfig& model) {
   if (o.weights.empty() || (!o.resume.empty() && has_checkpoint(o.out))) return {};
+  refuse_folder(o.weights);
   TensorFile file = read_safetensors(o.weights);
   WeightsInfo info = weights_info(file, o.weights);
   if (info.model && *info.model != model.name)
@@ -131,6 +157,17 @@ void fit_starting_weights(Setup& s, TensorFile file) {
   s.notes.push_back(fit.note);
 }
 
+[[noreturn]] void refuse_other_data(const Setup& s) {
+  const Options& o = s.options;
+  std::string way;
+  if (!o.data.empty()) way = "put them back, or ";
+  if (s.data.kind == DataKind::photos)
+    way = "put them back (--on-bad-image skip skips bad ones), or ";
+  throw UserError((o.data.empty() ? "the built-in data" : o.data) +
+                  ": its files or classes have changed since the run in " + o.out + " began; " +
+                  way + "start a new run from --weights " + o.out + "/last/weights.safetensors");
+}
+
 void load_resumed(Setup& s) {
   const Options& o = s.options;
   if (!has_checkpoint(o.out)) {
@@ -142,11 +179,7 @@ void load_resumed(Setup& s) {
   if (c.model != s.model.name)
     throw UserError(o.out + "/last: a checkpoint of " + c.model + ", not of " + s.model.name);
   refuse_edits(o, c.options);
-  if (c.data_fingerprint != s.data.fingerprint)
-    throw UserError((o.data.empty() ? "the built-in data" : o.data) +
-                    ": its files or classes have changed since the run in " + o.out +
-                    " began; start a new run from --weights " + o.out +
-                    "/last/weights.safetensors");
+  if (c.data_fingerprint != s.data.fingerprint) refuse_other_data(s);
   require_reachable(c,
                     {.batches = training_batches(s.data.kind, s.data.train->size(), *o.batch),
                      .accumulate = o.accumulate,
@@ -231,7 +264,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   s.data = open_data(o, from, s.notes);
   s.notes.insert(s.notes.end(), s.data.notes.begin(), s.data.notes.end());
   o.classes = s.data.classes;
-  resolve_batch(o, s.replicas, s.data.train->size());
+  resolve_batch(o, s.replicas, s.data.train->size(), s.notes);
   // Pixels are normalised as the weights were trained with, unless told otherwise.
   if (!o.is_explicit("mean")) o.mean = from.mean.value_or(o.mean.value_or(s.model.mean));
   if (!o.is_explicit("std")) o.std = from.std.value_or(o.std.value_or(s.model.std));
@@ -256,6 +289,25 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   return s;
 }
 
+LoaderOptions loader_options(const Setup& s, int replica, int cores) {
+  const Options& o = s.options;
+  // Divided among the processes, and between training and evaluation.
+  const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
+                       static_cast<size_t>(s.world) / (s.data.val ? 2 : 1);
+  return {.kind = s.data.kind,
+          .image_size = *o.image_size,
+          .local_batch = *o.local_batch,
+          .rank = replica,
+          .ranks = s.replicas,
+          .seed = o.seed,
+          .crop = cropping_of(o),
+          .augment = augmentation_of(o),
+          .mixing = mixing_of(o),
+          .skip_bad_images = o.on_bad_image == "skip",
+          .workers = o.workers > 0 ? o.workers : cores,
+          .cache_bytes = share};
+}
+
 std::string what_fits(const Setup& setup, Backend& backend, size_t limit) {
   const auto peak = [&](int batch, bool recompute) {
     const Graph graph =
@@ -272,6 +324,7 @@ std::string what_fits(const Setup& setup, Backend& backend, size_t limit) {
     const int middle = (good + bad) / 2;
     (peak(middle, recompute) <= limit ? good : bad) = middle;
   }
+  if (setup.trainer.mixing) good -= good % 2;
   std::vector<std::string> ways;
   if (good > 0)
     ways.push_back("--batch " + std::to_string(good * setup.replicas) + " takes " +

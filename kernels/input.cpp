@@ -1,12 +1,16 @@
 // Pixels to normalised patches, the input of a ViT's first matrix product, or with patch = 1, pixel
 // by pixel, of a ResNet's first convolution:
 //   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]   =
-//   of pixel (gy * patch + py, gx * patch + px, c) as the image's crop takes it, 0 outside
-// A row is gathered as bytes first, cropped, flipped, one plane a channel; then each patch's part of
-// the row is converted in vectors, one fma an element. Patches of one pixel keep the channels'
-// order: their bytes are gathered as they are, and three vectors of factors take turns for the three
+//   of pixel (gy * patch + py, gx * patch + px, c) as the image's crop takes it, 0 outside, mixed
+//   with the partner's
+// A row is gathered as bytes first, cropped, flipped, one plane a channel, and where it is mixed so
+// is its partner's; then each patch's part of the row is converted in vectors, one fma an element.
+// Mixing here costs one more read of the partner, which is in the cache anyway; a pass of its own
+// would also write and read the batch once more. Patches of one pixel keep the channels' order:
+// their bytes are gathered as they are, and three vectors of factors take turns for the three
 // channels. Threads share rows of patches.
 // 1 byte in and 4 out an element: memory is the limit.
+#include "kernels/augment/mix.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/require.h"
 #include "kernels/cpu/simd.h"
@@ -46,6 +50,25 @@ Source find(const InputPatches& op, int b, int y, int x, int n) {
   return {op.images + (size_t(b) * height + row) * width * 3, first, begin, end, flip};
 }
 
+// Of pixels x .. x + n of row y, those that the partner has a part in: begin .. end.
+struct Mixed {
+  int begin, end, part;  // the image's own, of 65536
+};
+
+Mixed find_mixed(const InputPatches& op, int b, int y, int x, int n) {
+  if (!op.mixes) return {0, 0, 65536};
+  const Mix& mix = op.mixes[b];
+  const int part = own_part(mix, mix.top, mix.left);
+  if (!has_box(mix)) return {0, part < 65536 ? n : 0, part};
+  if (y < mix.top || y >= mix.bottom) return {0, 0, part};
+  return {clamp(mix.left - x, 0, n), clamp(mix.right - x, 0, n), part};
+}
+
+void mix_bytes(uint8_t* own, const uint8_t* partner, int n, int part) {
+#pragma omp simd
+  for (int i = 0; i < n; ++i) own[i] = static_cast<uint8_t>(mixed(own[i], partner[i], part));
+}
+
 // Pixels x .. x + n of row y of image b's crop.
 void gather(const InputPatches& op, int b, int y, int x, int n, Planes& planes) {
   const Source source = find(op, b, y, x, n);
@@ -63,6 +86,16 @@ void gather(const InputPatches& op, int b, int y, int x, int n, Planes& planes) 
     const uint8_t* pixel = source.pixels(i, 1);
     red[i] = pixel[0], green[i] = pixel[1], blue[i] = pixel[2];
   }
+}
+
+void gather_mixed(const InputPatches& op, int b, int y, int x, int n, Planes& planes) {
+  gather(op, b, y, x, n, planes);
+  const auto [begin, end, part] = find_mixed(op, b, y, x, n);
+  if (begin >= end) return;
+  Planes partner;
+  gather(op, b ^ 1, y, x + begin, end - begin, partner);
+  for (int c = 0; c < 3; ++c)
+    mix_bytes(planes.channel[c] + begin, partner.channel[c], end - begin, part);
 }
 
 // Pixels x .. x + n of row y; x and n are multiples of the patch size.
@@ -99,6 +132,8 @@ Channels channels_of(const InputPatches& op) {
   return channels;
 }
 
+constexpr int row_bytes = 3 * (stretch + simd::width);
+
 // As gather, with a pixel's three bytes next to each other; may write past the last pixel.
 void gather_pixels(const InputPatches& op, int b, int y, int x, int n, uint8_t* bytes) {
   const Source source = find(op, b, y, x, n);
@@ -117,13 +152,22 @@ void gather_pixels(const InputPatches& op, int b, int y, int x, int n, uint8_t* 
   __builtin_memset(bytes + 3 * end, 0, 3 * (n - end));
 }
 
+void gather_mixed_pixels(const InputPatches& op, int b, int y, int x, int n, uint8_t* bytes) {
+  gather_pixels(op, b, y, x, n, bytes);
+  const auto [begin, end, part] = find_mixed(op, b, y, x, n);
+  if (begin >= end) return;
+  uint8_t partner[row_bytes];
+  gather_pixels(op, b ^ 1, y, x + begin, end - begin, partner);
+  mix_bytes(bytes + 3 * begin, partner, 3 * (end - begin), part);
+}
+
 void write_pixels(const InputPatches& op, const Channels& channels, int b, int y) {
-  uint8_t bytes[3 * (stretch + simd::width)];
+  uint8_t bytes[row_bytes];
   const int size = op.shape.size;
   float* out = floats(op.out) + (size_t(b) * size + y) * size * 3;
   for (int x = 0; x < size; x += stretch) {
     const int n = size - x < stretch ? size - x : stretch;
-    gather_pixels(op, b, y, x, n, bytes);
+    gather_mixed_pixels(op, b, y, x, n, bytes);
     const auto convert = [&](int i, int v, auto lanes) {
       lanes.store(out + 3 * x + i,
                   simd::fma(simd::load_bytes(bytes + i), channels.factor[v], channels.shift[v]));
@@ -158,7 +202,7 @@ void CpuKernels::run(const InputPatches& op) {
       for (int y = gy * patch; y < (gy + 1) * patch; ++y)
         for (int x = 0; x < size; x += max_pixels) {
           const int n = size - x < max_pixels ? size - x : max_pixels;
-          gather(op, b, y, x, n, planes);
+          gather_mixed(op, b, y, x, n, planes);
           write_row(op, b, y, x, n, planes);
         }
     }

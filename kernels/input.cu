@@ -1,7 +1,8 @@
 // Pixels to normalised patches, the input of a ViT's first matrix product, or with patch = 1, pixel
 // by pixel, of a ResNet's first convolution:
 //   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]   =
-//   of pixel (gy * patch + py, gx * patch + px, c) as the image's crop takes it, 0 outside
+//   of pixel (gy * patch + py, gx * patch + px, c) as the image's crop takes it, 0 outside, mixed
+//   with the partner's
 // as pixel * factor + shift, one fma.
 //
 // Grid: (pieces of an image, images). Thread, patches: `width` neighbouring pixels of a row, written
@@ -9,10 +10,13 @@
 // (8 for a side of 4 in 16 bits). Thread, patches of one pixel: 16 bytes of a row of pixels, from the
 // few pixels that these elements belong to. Neighbouring threads write neighbouring memory.
 // Pixels are 3 bytes and start anywhere: whole 4-byte words are read and shifted, and single bytes
-// only at an image's border. The next patches read the same rows from L1 or L2.
+// only at an image's border. The next patches read the same rows from L1 or L2, and so does the
+// partner of an image that is mixed: mixing here costs one more read, a pass of its own would read
+// and write the batch once more.
 //
 // 1 byte in and 2 or 4 out an element: memory is the limit. Registers and blocks per SM:
 // tests/kernels/resources.txt.
+#include "kernels/augment/mix.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/pack.cuh"
 #include "kernels/cuda/ptx.cuh"
@@ -59,6 +63,22 @@ __device__ void reverse_pixels(uint32_t (&v)[words]) {
   for (int k = 0; k < words; ++k) v[k] = reversed[k];
 }
 
+// The bytes of pixels x, x + 1, .. of row y, mixed with the partner's.
+template <int words>
+__device__ void mix_words(uint32_t (&v)[words], const uint32_t (&partner)[words], const Mix& mix,
+                          int y, int x) {
+  uint32_t result[words];
+#pragma unroll
+  for (int k = 0; k < words; ++k) result[k] = 0;
+#pragma unroll
+  for (int k = 0; k < 4 * words; ++k) {
+    const int own = byte_of(v, k), other = byte_of(partner, k);
+    result[k / 4] |= uint32_t(mixed(own, other, own_part(mix, y, x + k / 3))) << k % 4 * 8;
+  }
+#pragma unroll
+  for (int k = 0; k < words; ++k) v[k] = result[k];
+}
+
 // As one access; nvcc would split most of these stores.
 template <class T, int width>
 __device__ void store_whole(T* p, const Elements<T, width>& x) {
@@ -70,22 +90,13 @@ __device__ void store_whole(T* p, const Elements<T, width>& x) {
     store(p, x);
 }
 
-template <class T, int width>
-__global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normalisation norm) {
-  const unsigned patch = op.shape.patch, grid = op.shape.size / patch, area = patch * patch;
-  const unsigned row_pieces = patch / width, patch_pieces = row_pieces * patch;
-  const unsigned piece = blockIdx.x * threads + threadIdx.x, image_patch = piece / patch_pieces;
-  if (image_patch >= grid * grid) return;
-  const int b = static_cast<int>(blockIdx.y);
-  const int py = piece % patch_pieces / row_pieces, px = piece % row_pieces * width;
-  const int y = image_patch / grid * patch + py, x = image_patch % grid * patch + px;
-
+// Pixels x .. x + width of row y as image b's crop takes them.
+template <int width, int words>
+__device__ void load_pixels(uint32_t (&v)[words], const InputPatches& op, int b, int y, int x) {
   const Crop crop = op.crops ? op.crops[b] : Crop{};
   const int row = crop.top + (crop.upside_down ? op.shape.size - 1 - y : y);
   // Column of the leftmost pixel.
   const int left = crop.left + (crop.flip ? op.shape.size - x - width : x);
-  constexpr int words = (3 * width + 3) / 4;
-  uint32_t v[words];
   const bool row_in_bounds = row >= 0 && row < op.shape.height;
   const ptrdiff_t at =
       ((static_cast<ptrdiff_t>(b) * op.shape.height + row) * op.shape.width + left) * 3;
@@ -104,8 +115,27 @@ __global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normal
         v[k / 4] |= uint32_t{op.images[at + k]} << k % 4 * 8;
     }
   }
-
   if (width > 1 && crop.flip) reverse_pixels<width>(v);
+}
+
+template <class T, int width>
+__global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normalisation norm) {
+  const unsigned patch = op.shape.patch, grid = op.shape.size / patch, area = patch * patch;
+  const unsigned row_pieces = patch / width, patch_pieces = row_pieces * patch;
+  const unsigned piece = blockIdx.x * threads + threadIdx.x, image_patch = piece / patch_pieces;
+  if (image_patch >= grid * grid) return;
+  const int b = static_cast<int>(blockIdx.y);
+  const int py = piece % patch_pieces / row_pieces, px = piece % row_pieces * width;
+  const int y = image_patch / grid * patch + py, x = image_patch % grid * patch + px;
+
+  uint32_t v[(3 * width + 3) / 4];
+  load_pixels<width>(v, op, b, y, x);
+  if (op.mixes) {
+    uint32_t partner[(3 * width + 3) / 4];
+    load_pixels<width>(partner, op, b ^ 1, y, x);
+    const Mix mix = op.mixes[b];
+    mix_words(v, partner, mix, y, x);
+  }
 
   T* out = static_cast<T*>(op.out) +
            (static_cast<size_t>(b) * grid * grid + image_patch) * 3 * area + py * patch + px;
@@ -121,20 +151,12 @@ __global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normal
 }
 
 // ---- patches of one pixel -----------------------------------------------------------------------
-template <class T, int width>
-__global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normalisation norm) {
-  const unsigned row_pieces = op.shape.size * 3 / width;
-  const unsigned piece = blockIdx.x * threads + threadIdx.x, y = piece / row_pieces;
-  if (y >= unsigned(op.shape.size)) return;
-  const int b = static_cast<int>(blockIdx.y);
-  // Elements e .. e + width of the row: channel `phase` of pixel x up to a channel of pixel `last`.
-  const unsigned e = (piece - y * row_pieces) * width;
-  const int x = e / 3, phase = e % 3, last = (e + width - 1) / 3;
-  constexpr int pixels = (width + 1) / 3 + 1;  // that a piece may touch
-  constexpr int words = (3 * pixels + 3) / 4;
-
+// Pixels x .. last of row y, at most `pixels` of them.
+template <int pixels, int words>
+__device__ void load_span(uint32_t (&v)[words], const InputPatches& op, int b, int y, int x,
+                          int last) {
   const Crop crop = op.crops ? op.crops[b] : Crop{};
-  const int row = crop.top + static_cast<int>(crop.upside_down ? op.shape.size - 1 - y : y);
+  const int row = crop.top + (crop.upside_down ? op.shape.size - 1 - y : y);
   const int mirrored = crop.left + op.shape.size - 1;
   const int left = crop.flip ? mirrored - last : crop.left + x;  // column of the leftmost
   const int right = crop.flip ? mirrored - x : crop.left + last;
@@ -142,7 +164,6 @@ __global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normali
   const ptrdiff_t at = (static_cast<ptrdiff_t>(b) * op.shape.height + row) * op.shape.width;
   const ptrdiff_t first = (at + (crop.flip ? right - pixels + 1 : left)) * 3;
   const ptrdiff_t end = static_cast<ptrdiff_t>(op.shape.B) * op.shape.height * op.shape.width * 3;
-  uint32_t v[words];
   if (row_in_bounds && left >= 0 && right < op.shape.width && first >= 0 &&
       first + 4 * words + 3 <= end) {
     load_words(v, op.images + first);
@@ -156,6 +177,28 @@ __global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normali
       if (row_in_bounds && column >= 0 && column < op.shape.width)
         v[k / 4] |= uint32_t{op.images[(at + column) * 3 + k % 3]} << k % 4 * 8;
     }
+  }
+}
+
+template <class T, int width>
+__global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normalisation norm) {
+  const unsigned row_pieces = op.shape.size * 3 / width;
+  const unsigned piece = blockIdx.x * threads + threadIdx.x, y = piece / row_pieces;
+  if (y >= unsigned(op.shape.size)) return;
+  const int b = static_cast<int>(blockIdx.y);
+  // Elements e .. e + width of the row: channel `phase` of pixel x up to a channel of pixel `last`.
+  const unsigned e = (piece - y * row_pieces) * width;
+  const int x = e / 3, phase = e % 3, last = (e + width - 1) / 3;
+  constexpr int pixels = (width + 1) / 3 + 1;  // that a piece may touch
+  constexpr int words = (3 * pixels + 3) / 4;
+
+  uint32_t v[words];
+  load_span<pixels>(v, op, b, y, x, last);
+  if (op.mixes) {
+    uint32_t partner[words];
+    load_span<pixels>(partner, op, b ^ 1, y, x, last);
+    const Mix mix = op.mixes[b];
+    mix_words(v, partner, mix, y, x);
   }
 #pragma unroll
   for (int k = 0; k < words; ++k) {

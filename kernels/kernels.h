@@ -23,7 +23,8 @@ namespace bv {
 //   out[b, gy * (size/patch) + gx, (c * patch + py) * patch + px]
 //     = (pixel(b, gy * patch + py, gx * patch + px, c) / 255 - mean[c]) / std[c]
 // with pixels as Crop places them; those outside the stored image are 0 before normalisation, as
-// torchvision's RandomCrop pads.
+// torchvision's RandomCrop pads. Of images that are mixed (Mix, kernels/types.h) a pixel is
+//   its partner's in the box;  without a box  lambda pixel(b) + (1 - lambda) pixel(b ^ 1), rounded
 struct InputShape {
   int B, height, width;   // of the stored images
   int size, patch;        // of the result
@@ -34,6 +35,7 @@ struct InputPatches {
   void* out;              // [B, (size/patch)^2, 3*patch*patch] dtype  =
   const uint8_t* images;  // [B, height, width, 3]
   const Crop* crops;      // [B]; null: images of height and width `size` as they are
+  const Mix* mixes;       // [B], B even; null: nothing is mixed
   InputShape shape;
   DType dtype;
 
@@ -503,16 +505,18 @@ struct ClassesShape {
   int B, K;  // images, classes
 };
 
-// Softmax cross-entropy with label smoothing s (Szegedy et al. 2016): the target is
-// (1 - s) onehot(label) + s / K, or soft targets with the same smoothing.
+// Softmax cross-entropy with label smoothing s (Szegedy et al. 2016):
 //   loss[b] = lse[b] - sum_k target[b, k] logits[b, k],   lse = log sum_k exp(logits)
-// A label of -1 marks a padding row: its loss is 0.
+//   target[b] = (1 - s) (lambda[b] onehot(label[b]) + (1 - lambda[b]) onehot(label[b ^ 1])) + s / K
+// with lambda 1 where nothing is mixed. A label of -1 marks a padding row: its loss is 0, and its
+// partner's label is -1 as well. top1: label[b] has the largest logit, as Metrics counts it.
 struct CrossEntropyForward {
   float* loss;            // [B]  =
   float* lse;             // [B]  =, saved for backward
+  float* top1;            // [B]  =, 0 or 1
   const void* logits;     // [B, K] dtype
   const int32_t* labels;  // [B], each -1 or 0 .. K-1
-  const float* targets;   // [B, K] soft targets whose rows sum to 1, or null
+  const Mix* mixes;       // [B], B even: lambda; null: nothing is mixed
   ClassesShape shape;
   float smoothing;
   DType dtype;
@@ -527,7 +531,7 @@ struct CrossEntropyBackward {
   const void* logits;     // [B, K] dtype
   const float* lse;       // [B]
   const int32_t* labels;  // [B]
-  const float* targets;   // [B, K] or null
+  const Mix* mixes;       // [B] or null
   const StepParams* params;
   const UpdateState* state;
   ClassesShape shape;
@@ -554,11 +558,13 @@ struct Metrics {
   void describe(Arguments&) const;
 };
 
-// Three words that are all-reduced with the gradient, after the last parameter's:
-//   tail[0] (+)= sum of loss,   tail[1] (+)= params->count,   tail[2] (+)= params->stop
+// Four words that are all-reduced with the gradient, after the last parameter's:
+//   tail[0] (+)= sum of loss,   tail[1] (+)= params->count,   tail[2] (+)= params->stop,
+//   tail[3] (+)= sum of top1
 struct GradientTail {
-  float* tail;        // [3]  = or +=, by accumulate
+  float* tail;        // [4]  = or +=, by accumulate
   const float* loss;  // [B]
+  const float* top1;  // [B]
   const StepParams* params;
   int B;
   bool accumulate;

@@ -1,6 +1,6 @@
 // Softmax cross-entropy with label smoothing s, its gradient, and what is counted over a batch:
 //   lse = log sum_k exp(logits),   loss = lse - sum_k target[k] logits[k]
-//   target = (1 - s) onehot(label) + s / K,  or (1 - s) targets + s / K
+//   target = (1 - s) (lambda onehot(label) + (1 - lambda) onehot(partner's label)) + s / K
 //   dlogits = (softmax(logits) - target) * grad_scale * loss_scale
 // Saved for backward: lse. A row of label -1 is padding: loss and gradient 0. The loss is computed
 // from z = logits - max, so that large logits cost no precision. Threads share the rows; sums over
@@ -18,9 +18,34 @@ using simd::vf;
 
 template <class Op>
 void require_labels(const Op& op, const char* name) {
-  bool good = true;
-  for (int b = 0; b < op.shape.B; ++b) good &= op.labels[b] >= -1 && op.labels[b] < op.shape.K;
+  bool good = true, paired = true;
+  for (int b = 0; b < op.shape.B; ++b) {
+    good &= op.labels[b] >= -1 && op.labels[b] < op.shape.K;
+    if constexpr (requires { op.mixes; })
+      paired &= !op.mixes || (op.labels[b] < 0) == (op.labels[b ^ 1] < 0);
+  }
   require(good, name, "labels must be -1 or 0 .. K-1");
+  require(paired, name, "labels: both images of a mixed pair have one or none");
+}
+
+// The classes that a row's target is of; their shares add up to 1.
+struct Target {
+  int label, partner;
+  float share, rest;
+};
+template <class Op>
+Target target_of(const Op& op, int b) {
+  if (!op.mixes) return {op.labels[b], op.labels[b], 1, 0};
+  return {op.labels[b], op.labels[b ^ 1], op.mixes[b].lambda, 1 - op.mixes[b].lambda};
+}
+
+// The number of classes that beat the label; 5 or more where its logit is NaN.
+int rank(const float* logits, int K, int label) {
+  const float own = logits[label];
+  if (own != own) return K + 5;
+  int ahead = 0;
+  for (int k = 0; k < K; ++k) ahead += logits[k] > own || (logits[k] == own && k < label);
+  return ahead;
 }
 
 float max_of(const float* x, int n) {
@@ -34,45 +59,46 @@ float max_of(const float* x, int n) {
 void forward_row(const CrossEntropyForward& op, int b) {
   const int K = op.shape.K;
   const float* logits = floats(op.logits) + size_t(b) * K;
-  const float* targets = op.targets ? op.targets + size_t(b) * K : nullptr;
-  const int label = op.labels[b];
+  const Target target = target_of(op, b);
   const float max = max_of(logits, K);
-  vf exps{}, all{}, hit{};  // sums of e^z, of z, of z times the target before smoothing
+  vf exps{}, all{};  // sums of e^z and of z
   for_each(K, [&](int i, auto lanes) {
     const vf z = lanes.load(logits + i) - max;
     exps += lanes.keep(simd::exp(z));
     all += lanes.keep(z);
-    if (targets) hit += lanes.keep(lanes.load(targets + i) * z);
   });
   const float log_sum = __builtin_logf(simd::reduce_sum(exps));
   op.lse[b] = max + log_sum;
-  if (label < 0) {
-    op.loss[b] = 0;
+  if (target.label < 0) {
+    op.loss[b] = op.top1[b] = 0;
     return;
   }
-  const float s = op.smoothing, z_target = targets ? simd::reduce_sum(hit) : logits[label] - max;
+  const float s = op.smoothing;
+  float z_target = logits[target.label] - max;
+  if (op.mixes) z_target = target.share * z_target + target.rest * (logits[target.partner] - max);
   float loss = log_sum - (1 - s) * z_target;
   if (s > 0) loss -= s / K * simd::reduce_sum(all);  // 0 * inf is NaN
   op.loss[b] = loss;
+  op.top1[b] = rank(logits, K, target.label) < 1;
 }
 
 void backward_row(const CrossEntropyBackward& op, int b) {
   const int K = op.shape.K;
   const float* logits = floats(op.logits) + size_t(b) * K;
-  const float* targets = op.targets ? op.targets + size_t(b) * K : nullptr;
   float* dlogits = floats(op.dlogits) + size_t(b) * K;
-  const int label = op.labels[b];
-  if (label < 0) {
+  const Target target = target_of(op, b);
+  if (target.label < 0) {
     __builtin_memset(dlogits, 0, sizeof(float) * K);
     return;
   }
   const float scale = op.params->grad_scale * op.state->loss_scale;
-  const float rest = op.smoothing / K, own = 1 - op.smoothing, lse = op.lse[b];
+  const float all = op.smoothing / K, own = 1 - op.smoothing, lse = op.lse[b];
+  const vf of_label = set(own * target.share), of_partner = set(own * target.rest);
   for_each(K, [&](int i, auto lanes) {
     const vf p = simd::exp(lanes.load(logits + i) - lse);
-    const vf target = targets ? lanes.load(targets + i) * own
-                              : simd::select(simd::count_up() == label - i, set(own), vf{});
-    lanes.store(dlogits + i, (p - (target + rest)) * scale);
+    vf t = simd::select(simd::count_up() == target.label - i, of_label, vf{});
+    if (op.mixes) t += simd::select(simd::count_up() == target.partner - i, of_partner, vf{});
+    lanes.store(dlogits + i, (p - (t + all)) * scale);
   });
 }
 
@@ -99,24 +125,21 @@ void CpuKernels::run(const Metrics& op) {
   for (int b = 0; b < B; ++b) {
     const int label = op.labels[b];
     if (label < 0) continue;
-    const float* logits = floats(op.logits) + size_t(b) * K;
-    const float own = logits[label];
-    int ahead = 0;  // classes that beat the label
-    for (int k = 0; k < K; ++k) ahead += logits[k] > own || (logits[k] == own && k < label);
-    const bool counts = own == own;
+    const int ahead = rank(floats(op.logits) + size_t(b) * K, K, label);
     op.sums[0] += op.loss[b];
     op.sums[1] += 1;
-    op.sums[2] += counts && ahead < 1;
-    op.sums[3] += counts && ahead < 5;
+    op.sums[2] += ahead < 1;
+    op.sums[3] += ahead < 5;
   }
 }
 
 template <>
 void CpuKernels::run(const GradientTail& op) {
-  double loss = 0;
-  for (int b = 0; b < op.B; ++b) loss += op.loss[b];
-  const float add[3] = {static_cast<float>(loss), op.params->count, op.params->stop};
-  for (int i = 0; i < 3; ++i) op.tail[i] = op.accumulate ? op.tail[i] + add[i] : add[i];
+  double loss = 0, top1 = 0;
+  for (int b = 0; b < op.B; ++b) loss += op.loss[b], top1 += op.top1[b];
+  const float add[4] = {static_cast<float>(loss), op.params->count, op.params->stop,
+                        static_cast<float>(top1)};
+  for (int i = 0; i < 4; ++i) op.tail[i] = op.accumulate ? op.tail[i] + add[i] : add[i];
 }
 
 }  // namespace bv::BAREVISION_ISA

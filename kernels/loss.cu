@@ -1,6 +1,6 @@
 // Softmax cross-entropy with label smoothing s, its gradient, and what is counted over a batch:
 //   lse = log sum_k exp(logits),   loss = lse - sum_k target[k] logits[k]
-//   target = (1 - s) onehot(label) + s / K,  or (1 - s) targets + s / K
+//   target = (1 - s) (lambda onehot(label) + (1 - lambda) onehot(partner's label)) + s / K
 //   dlogits = (softmax(logits) - target) * grad_scale * loss_scale
 // Saved for backward: lse. A row of label -1 is padding: loss and gradient 0. The loss is computed
 // from z = logits - max, so that large logits cost no precision. An invalid label is never used as
@@ -33,44 +33,62 @@ __device__ void for_row(const T* row, int K, F f) {
   for (int k = lane() * n; k < K; k += warp_size * n) f(k, load<n>(row + k));
 }
 
+// The classes that a row's target is of; their shares add up to 1.
+struct Target {
+  int label, partner;
+  float share, rest;
+  bool known;  // the labels are such as they may be
+};
+template <class Op>
+__device__ Target target_of(const Op& op, int b) {
+  const int label = op.labels[b], K = op.shape.K;
+  const auto valid = [K](int k) { return k >= -1 && k < K; };
+  if (!op.mixes) return {label, label, 1, 0, valid(label)};
+  const int partner = op.labels[b ^ 1];
+  const float share = op.mixes[b].lambda;
+  const bool known = valid(label) && valid(partner) && (label < 0) == (partner < 0);
+  return {label, partner, share, 1 - share, known};
+}
+
 template <class T, int n>
 __global__ void __launch_bounds__(threads) cross_entropy_forward(CrossEntropyForward op) {
   const auto [B, K] = op.shape;
   const int b = static_cast<int>(blockIdx.x) * block_rows + warp();
   if (b >= B) return;  // a whole warp
   const T* logits = static_cast<const T*>(op.logits) + size_t(b) * K;
-  const float* targets = op.targets ? op.targets + size_t(b) * K : nullptr;
-  const int label = op.labels[b];
+  const Target target = target_of(op, b);
+  const int label = target.label;
+  const float own = target.known && label >= 0 ? to_float(logits[label]) : NAN;
 
   float max = -INFINITY;
   for_row<n>(logits, K, [&](int, const Elements<T, n>& x) {
     for (int i = 0; i < n; ++i) max = fmaxf(max, to_float(x.at[i]));
   });
   max = warp_max(max);
-  float exps = 0, all = 0, hit = 0;  // sums of e^z, of z, of z times the target before smoothing
+  float exps = 0, all = 0;  // sums of e^z and of z
+  int ahead = 0;            // classes that beat the label
   for_row<n>(logits, K, [&](int k, const Elements<T, n>& x) {
-    Elements<float, n> target{};
-    if (targets) target = load<n>(targets + k);
     for (int i = 0; i < n; ++i) {
-      const float z = to_float(x.at[i]) - max;
+      const float logit = to_float(x.at[i]), z = logit - max;
       exps += expf(z);
       all += z;
-      if (targets)
-        hit += target.at[i] * z;
-      else if (k + i == label)
-        hit = z;
+      ahead += logit > own || (logit == own && k + i < label);
     }
   });
   exps = warp_sum(exps);
   all = warp_sum(all);
-  hit = warp_sum(hit);
+  ahead = warp_sum(ahead);
   if (lane() > 0) return;
   const float log_sum = logf(exps), s = op.smoothing;
+  float hit = own - max;
+  if (op.mixes && own == own)
+    hit = target.share * hit + target.rest * (to_float(logits[target.partner]) - max);
   float loss = log_sum - (1 - s) * hit;
   if (s > 0) loss -= s / K * all;  // 0 * inf is NaN
-  if (label < -1 || label >= K) loss = NAN;
+  const bool absent = target.known && label == -1;
   op.lse[b] = max + log_sum;
-  op.loss[b] = label == -1 ? 0 : loss;
+  op.loss[b] = absent ? 0 : loss;
+  op.top1[b] = own == own && ahead < 1;
 }
 
 template <class T, int n>
@@ -79,19 +97,18 @@ __global__ void __launch_bounds__(threads) cross_entropy_backward(CrossEntropyBa
   const int b = static_cast<int>(blockIdx.x) * block_rows + warp();
   if (b >= B) return;
   const T* logits = static_cast<const T*>(op.logits) + size_t(b) * K;
-  const float* targets = op.targets ? op.targets + size_t(b) * K : nullptr;
   T* dlogits = static_cast<T*>(op.dlogits) + size_t(b) * K;
-  const int label = op.labels[b];
-  const bool absent = label == -1, known = label >= -1 && label < K;
-  const float scale = known ? op.params->grad_scale * op.state->loss_scale : NAN;
-  const float rest = op.smoothing / K, own = 1 - op.smoothing, lse = op.lse[b];
+  const Target target = target_of(op, b);
+  const int label = target.label, partner = target.partner;
+  const bool absent = target.known && label == -1;
+  const float scale = target.known ? op.params->grad_scale * op.state->loss_scale : NAN;
+  const float all = op.smoothing / K, own = 1 - op.smoothing, lse = op.lse[b];
+  const float of_label = own * target.share, of_partner = own * target.rest;
   for_row<n>(logits, K, [&](int k, const Elements<T, n>& x) {
-    Elements<float, n> share{};
-    if (targets) share = load<n>(targets + k);
     Elements<T, n> d;
     for (int i = 0; i < n; ++i) {
-      if (!targets) share.at[i] = k + i == label ? 1 : 0;
-      const float gradient = expf(to_float(x.at[i]) - lse) - (share.at[i] * own + rest);
+      const float t = (k + i == label ? of_label : 0) + (k + i == partner ? of_partner : 0);
+      const float gradient = expf(to_float(x.at[i]) - lse) - (t + all);
       d.at[i] = from_float<T>(absent ? 0 : gradient * scale);
     }
     store(dlogits + k, d);
@@ -138,17 +155,20 @@ __global__ void __launch_bounds__(metrics_threads) metrics(Metrics op) {
 }
 
 struct TailSums {
-  double at[tail_threads / warp_size];
+  double at[2][tail_threads / warp_size];
 };
 
 __global__ void __launch_bounds__(tail_threads) gradient_tail(GradientTail op) {
-  double loss = 0;
-  for (int b = static_cast<int>(threadIdx.x); b < op.B; b += tail_threads) loss += op.loss[b];
-  loss = block_sum<tail_threads>(loss, shared<TailSums>().at);
-  if (threadIdx.x > 2) return;
+  double loss = 0, top1 = 0;
+  for (int b = static_cast<int>(threadIdx.x); b < op.B; b += tail_threads)
+    loss += op.loss[b], top1 += op.top1[b];
+  loss = block_sum<tail_threads>(loss, shared<TailSums>().at[0]);
+  top1 = block_sum<tail_threads>(top1, shared<TailSums>().at[1]);
+  if (threadIdx.x > 3) return;
   const float add = threadIdx.x == 0   ? static_cast<float>(loss)
                     : threadIdx.x == 1 ? op.params->count
-                                       : op.params->stop;
+                    : threadIdx.x == 2 ? op.params->stop
+                                       : static_cast<float>(top1);
   float& to = op.tail[threadIdx.x];
   to = op.accumulate ? to + add : add;
 }

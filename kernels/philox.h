@@ -37,6 +37,11 @@ BV_HOST_DEVICE inline float uniform(uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24f;
 }
 
+// Uniform in 0 .. limit - 1.
+BV_HOST_DEVICE inline int below(uint32_t word, int limit) {
+  return static_cast<int>(uint64_t{word} * static_cast<uint32_t>(limit) >> 32);
+}
+
 // What a random stream is used for: the last word of the counter, so that no two uses share
 // numbers. Values below 2^16 are dropout layers.
 enum RandomUse : uint32_t {
@@ -46,6 +51,7 @@ enum RandomUse : uint32_t {
   random_split,            // train / validation
   random_data,             // drawn images and synthetic pixels
   random_replace,          // the image that stands in for a bad one
+  random_mix,              // mixup and cutmix
 };
 
 }  // namespace bv

@@ -81,4 +81,12 @@ struct ImageOp {
   int32_t at[6];
 };
 
+// What image b of a training batch gets of its partner, image b ^ 1 (mixup, Zhang et al. 2018;
+// cutmix, Yun et al. 2019): the pixels of the box, or of an empty box a part of all. Either way
+// `lambda` is the image's own share of the target, and 1 with an empty box mixes nothing.
+struct Mix {
+  float lambda = 1;
+  int16_t top = 0, left = 0, bottom = 0, right = 0;  // bottom and right: the first beyond the box
+};
+
 }  // namespace bv

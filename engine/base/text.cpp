@@ -1,6 +1,7 @@
 #include "engine/base/text.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <numeric>
@@ -33,6 +34,13 @@ size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row.back();
+}
+
+std::string digits_of(std::string_view word) {
+  std::string digits;
+  for (const char c : word)
+    if (c >= '0' && c <= '9') digits += c;
+  return digits;
 }
 
 // The length of the character in UTF-8 that `text` begins with; 0 if it is none, or none to print.
@@ -98,9 +106,15 @@ std::string nearest(std::string_view word, std::span<const std::string> known) {
 
 std::string suggestion(std::string_view word, std::span<const std::string> known,
                        std::string_view prefix) {
-  const size_t slip = std::min<size_t>(2, word.size() / 3);  // farther away, another thing is meant
-  const std::string best = nearest(word, known);
-  if (best.empty() || edit_distance(word, best) > slip) return "";
+  std::string lower(word);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const size_t slip =
+      std::min<size_t>(2, lower.size() / 3);  // farther away, another thing is meant
+  const std::string best = nearest(lower, known);
+  if (best.empty() || edit_distance(lower, best) > slip) return "";
+  // Of one letter or number, too: gpu is no cpu, resnet18 no resnet34.
+  const bool other = lower != best && lower.size() < 4 && lower.size() == best.size();
+  if (other || digits_of(lower) != digits_of(best)) return "";
   return " (did you mean " + std::string(prefix) + best + "?)";
 }
 

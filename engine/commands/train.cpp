@@ -48,7 +48,7 @@ int work(const CommandLine& line, World world) {
     if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
     if (world.size > 1) communicator = connect(world, setup, device, *backend);
     if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());
-    if (world.rank == 0 && !setup.options.plan) check_images(setup, communicator.get());
+    if (!setup.options.plan) check_images(setup, communicator.get(), *backend);
     return train(std::move(setup), *backend, communicator.get(), cores);
   } catch (const std::exception& e) {
     if (communicator) communicator->end_run(world.name_of(world.rank) + ": " + error_line(e));

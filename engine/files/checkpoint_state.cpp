@@ -139,6 +139,7 @@ std::string write_checkpoint_state(const Checkpoint& c,
     list += (list.empty() ? "\n  " : ",\n  ") + quote_json(name) +
             ": {\"bytes\": " + std::to_string(digest.bytes) + ", \"crc32c\": \"" + hex(digest.crc) +
             "\"}";
+  add("top1_sum", number_text(c.top1_sum));
   add("data_contents", std::to_string(c.data_contents));
   std::string options;
   for (const auto& [name, items] : c.options) {
@@ -164,10 +165,14 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
     else
       value = T(read.count(state, key, std::numeric_limits<T>::max()));
   });
-  // Earlier versions of the program wrote neither.
+  // Earlier versions of the program wrote none of these.
   const auto has = [&](std::string_view key) {
     return std::ranges::any_of(state.members, [&](const auto& m) { return m.first == key; });
   };
+  if (has("top1_sum"))
+    out.progress.top1_sum = read.real(state, "top1_sum");
+  else if (out.progress.loss_count > 0)
+    out.progress.top1_sum = std::numeric_limits<double>::quiet_NaN();
   if (has("data_contents"))
     out.progress.data_contents = read.count(state, "data_contents", UINT64_MAX);
   if (has("options"))
@@ -207,6 +212,7 @@ void require_reachable(const Checkpoint& c, const RunLength& run, const std::str
   require_between("best_top1", c.best_top1, -1, 1);
   require_between("loss_count", c.loss_count, 0,
                   c.step == 0 ? 0 : std::numeric_limits<double>::max());
+  if (!std::isnan(c.top1_sum)) require_between("top1_sum", c.top1_sum, 0, c.loss_count);
 }
 
 }  // namespace bv

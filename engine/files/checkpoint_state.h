@@ -24,6 +24,7 @@ struct Checkpoint {
   int64_t best_step = 0;
   // sums of the unfinished epoch, so that its record equals that of an uninterrupted run
   double loss_sum = 0, loss_count = 0;
+  double top1_sum = 0;  // NaN: not known
   uint64_t data_fingerprint = 0;
   uint64_t data_contents = 0;  // contents_fingerprint(); 0: not known
   // The run's options that decide its weights, by name, as config.json had them; empty: not known.

@@ -14,4 +14,11 @@ void Lines::before_train(Run& run) {
     run.console->line(line);
 }
 
+void Lines::after_train_epoch(Run& run, EpochRecord& record) {
+  run.console->epoch(record);
+  const std::string note =
+      record.val_loss ? val_loss_note(run.setup, *record.val_loss, record.step) : "";
+  if (!note.empty()) run.console->line(note);
+}
+
 }  // namespace bv

@@ -12,7 +12,7 @@ class Lines : public Hook {
   void after_train_iter(Run& run, StepRecord& record) override {
     if (record.due && !on_terminal()) run.console->step(record);
   }
-  void after_train_epoch(Run& run, EpochRecord& record) override { run.console->epoch(record); }
+  void after_train_epoch(Run&, EpochRecord&) override;
 };
 
 class Progress : public Hook {

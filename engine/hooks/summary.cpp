@@ -1,16 +1,18 @@
 #include "engine/hooks/summary.h"
 
-#include "engine/base/text.h"
+#include "engine/image_check.h"
 #include "engine/report/report.h"
 
 namespace bv {
 
 void Summary::after_train(Run& run) {
-  double skipped = static_cast<double>(run.train.skipped() + (run.val ? run.val->skipped() : 0));
-  if (run.communicator) skipped = run.communicator->all_reduce_scalar(skipped);
+  const auto count = [&](const Loader& images) {
+    return union_of_ranks(images.bad_images(), run.communicator, run.backend).size();
+  };
+  const size_t skipped = count(run.train) + (run.val ? count(*run.val) : 0);
   if (run.rank != 0) return;
   Console& console = *run.console;
-  if (skipped > 0) console.line("bad images skipped: " + format_number(skipped));
+  if (skipped > 0) console.line("bad images skipped: " + std::to_string(skipped));
   run.profile.enter("end");
   const Options& o = run.setup.options;
   if (o.profile)

@@ -17,12 +17,18 @@ constexpr PresetRow presets[] = {
     {"none", "auto_augment", ""},
     {"none", "color_jitter", ""},
     {"none", "random_erase", ""},
+    {"none", "mixup", ""},
+    {"none", "cutmix", ""},
+    {"none", "cutmix_minmax", ""},
     {"basic", "train_crop", ""},
     {"basic", "hflip", ""},
     {"basic", "vflip", ""},
     {"basic", "auto_augment", ""},
     {"basic", "color_jitter", ""},
     {"basic", "random_erase", ""},
+    {"basic", "mixup", ""},
+    {"basic", "cutmix", ""},
+    {"basic", "cutmix_minmax", ""},
     // timm's recipe for ViTs
     {"strong", "train_crop", "random-resized"},
     {"strong", "hflip", ""},
@@ -32,6 +38,10 @@ constexpr PresetRow presets[] = {
     {"strong", "ra_magnitude", "9"},
     {"strong", "color_jitter", ""},
     {"strong", "random_erase", "0.25"},
+    {"strong", "mixup", "0.8"},
+    {"strong", "cutmix", "1"},
+    {"strong", "cutmix_minmax", ""},
+    {"strong", "mixup_switch_prob", "0.5"},
 };
 
 template <class T>
@@ -46,6 +56,8 @@ constexpr Named<TrainCrop> crops[] = {{"none", TrainCrop::none},
                                       {"random-resized", TrainCrop::random_resized},
                                       {"padded", TrainCrop::padded},
                                       {"pad-if-needed", TrainCrop::pad_if_needed}};
+constexpr Named<MixMode> mix_modes[] = {
+    {"batch", MixMode::batch}, {"pair", MixMode::pair}, {"elem", MixMode::elem}};
 constexpr Named<CropMode> modes[] = {
     {"center", CropMode::center}, {"squash", CropMode::squash}, {"border", CropMode::border}};
 
@@ -55,6 +67,8 @@ T value_of(const Named<T> (&table)[n], const std::string& name) {
 }
 
 std::string flag_of(std::string_view option) { return find_option(option)->flag(); }
+
+std::string number(double x) { return format_number(x, 6); }
 
 bool is_randaugment(const Options& o) {
   return o.auto_augment == "ra" || o.auto_augment == "ra-dali";
@@ -71,6 +85,36 @@ void refuse_unused(const Options& o) {
   for (const char* option : {"scale", "ratio"})
     needs(o.train_crop == "random-resized", option, "--train-crop random-resized");
   needs(o.train_crop == "padded", "padding", "--train-crop padded");
+  for (const char* option : {"mixup_prob", "mixup_mode", "mixup_off_epoch"})
+    needs(mixing_of(o).any(), option, "--mixup or --cutmix");
+  needs(o.mixup > 0 && o.cutmix > 0, "mixup_switch_prob", "both --mixup and --cutmix");
+}
+
+// Sides of cutmix's boxes: timm draws whole numbers of pixels from floor(A size) up to, but not
+// including, floor(B size).
+void check_minmax(const Options& o, int size) {
+  const auto [low, high] = *o.cutmix_minmax;
+  const std::string subject =
+      flag_of("cutmix_minmax") + ' ' + number(low) + ',' + number(high) + ": ";
+  if (low >= high) throw UserError(subject + "must rise");
+  if (std::floor(size * low) >= std::floor(size * high))
+    throw UserError(subject + "no whole number of pixels is between them in images of " +
+                    std::to_string(size) + "; they must be further apart");
+}
+
+std::string mixing_text(const Options& o) {
+  std::string text;
+  if (o.mixup > 0) text += ", mixup " + number(o.mixup);
+  if (o.cutmix > 0) text += ", cutmix ";
+  if (o.cutmix_minmax)
+    text += number((*o.cutmix_minmax)[0]) + '-' + number((*o.cutmix_minmax)[1]);
+  else if (o.cutmix > 0)
+    text += number(o.cutmix);
+  std::vector<std::string> details;
+  if (o.mixup_mode != "batch") details.push_back("by " + o.mixup_mode);
+  if (o.mixup_prob < 1) details.push_back("probability " + number(o.mixup_prob));
+  if (o.mixup_off_epoch > 0) details.push_back(counted(o.mixup_off_epoch, "epoch"));
+  return text.empty() || details.empty() ? text : text + " (" + join(details, ", ") + ")";
 }
 
 }  // namespace
@@ -84,6 +128,7 @@ void resolve_augmentation(Options& o, DataKind kind) {
   if (!o.hflip) o.hflip = photos || cifar ? 0.5 : 0;
   const bool dali = o.auto_augment == "ra-dali";
   if (!o.ra_magnitude) o.ra_magnitude = dali ? 10 : 9;
+  if (o.cutmix_minmax) o.cutmix = 1;  // as timm
 
   refuse_unused(o);
   const auto refuse = [](std::string_view option, const std::string& why) {
@@ -96,6 +141,7 @@ void resolve_augmentation(Options& o, DataKind kind) {
     if (range[0] > range[1])
       refuse(option, format_number(range[0]) + "," + format_number(range[1]) +
                          ": the smaller number comes first");
+  if (o.cutmix_minmax && o.image_size) check_minmax(o, *o.image_size);
   if (o.color_jitter[3] > 0.5)
     refuse("color_jitter",
            format_number(o.color_jitter[3]) + ": of the hue, 0.5 is the whole circle");
@@ -130,8 +176,17 @@ Augmentation augmentation_of(const Options& o) {
   return a;
 }
 
+Mixing mixing_of(const Options& o) {
+  return {.mixup = o.mixup,
+          .cutmix = o.cutmix,
+          .minmax = o.cutmix_minmax.value_or(std::array<double, 2>{}),
+          .prob = o.mixup_prob,
+          .switch_prob = o.mixup_switch_prob,
+          .mode = value_of(mix_modes, o.mixup_mode),
+          .off_epoch = o.mixup_off_epoch};
+}
+
 std::string augmentation_text(const Options& o) {
-  const auto number = [](double x) { return format_number(x, 6); };
   std::string text = o.augment;
   if (o.auto_augment != "none") text += ", auto-augment " + o.auto_augment;
   if (is_randaugment(o))
@@ -141,7 +196,7 @@ std::string augmentation_text(const Options& o) {
     for (const double x : o.color_jitter) text += ' ' + number(x);
   }
   if (o.random_erase > 0) text += ", erasing " + number(o.random_erase);
-  return text;
+  return text + mixing_text(o);
 }
 
 }  // namespace bv

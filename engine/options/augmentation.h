@@ -21,6 +21,7 @@ void resolve_augmentation(Options&, DataKind);
 // Of resolved options.
 Cropping cropping_of(const Options&);
 Augmentation augmentation_of(const Options&);
+Mixing mixing_of(const Options&);
 std::string augmentation_text(const Options&);  // "basic, auto-augment ra 2 x 9, erasing 0.25"
 
 }  // namespace bv

@@ -133,6 +133,23 @@ void refuse_changes(const Options& saved, const CommandLine& line, const std::st
   }
 }
 
+// A run's folder. A checkpoint, or a file of one, is in it.
+std::filesystem::path checked_run(const std::filesystem::path& given) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const std::string wrong = "--resume " + given.string() + ": ";
+  if (!fs::exists(given, error)) throw UserError(wrong + "there is no such folder");
+  const auto is_run = [&](const fs::path& path) { return fs::exists(path / "config.json", error); };
+  if (is_run(given)) return given;
+  fs::path above = given.lexically_normal();
+  for (int floor = 0; floor < 3; ++floor) {
+    above = above.parent_path();
+    if (!above.empty() && is_run(above))
+      throw UserError(wrong + "not a run folder; that is " + above.string());
+  }
+  throw UserError(wrong + "not a run folder, it has no config.json");
+}
+
 }  // namespace
 
 Values parse_config(std::string_view text, const std::string& path) {
@@ -189,7 +206,9 @@ Options resolve_options(const CommandLine& line, const ModelConfig& model, DataK
 Options options_of_run(const std::string& folder) {
   const std::string path = std::filesystem::path(folder) / "config.json";
   Options options;
-  overlay_with_presets(options, read_config(path), Source::run);
+  // It says all that --augment stood for then; a run of before there were such options doesn't.
+  const Values values = read_config(path);
+  (values.contains("train_crop") ? overlay : overlay_with_presets)(options, values, Source::run);
   if (options.model.empty()) throw UserError(path + ": 'model' is missing");
   return options;
 }
@@ -201,14 +220,7 @@ void set_from_command_line(Options& options, const CommandLine& line) {
 Options resumed_options(const CommandLine& line) {
   Options asked;
   overlay(asked, line.values, Source::command_line);
-  const std::filesystem::path folder = asked.resume;
-  std::error_code error;
-  if (!std::filesystem::is_directory(folder, error))
-    throw UserError("--resume " + asked.resume + ": there is no such folder");
-  const std::string path = folder / "config.json";
-  if (!std::filesystem::exists(path, error))
-    throw UserError("--resume " + asked.resume + ": not a run folder, it has no config.json");
-  Options options = options_of_run(folder);
+  Options options = options_of_run(checked_run(asked.resume));
   refuse_changes(options, line, asked.resume);
   // More epochs lift the cap of the earlier run.
   if (line.values.contains("epochs") && !line.values.contains("steps")) options.steps.reset();

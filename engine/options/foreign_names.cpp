@@ -1,17 +1,26 @@
 #include "engine/options/foreign_names.h"
 
+#include <algorithm>
+#include <regex>
+
+#include "engine/options/model_config.h"
+
 namespace bv {
 namespace {
 
-// Each `names` is a list between spaces; `ours` is what to type, or why there is nothing.
+// Each `names` is a list between spaces; `ours` is what to type, or a sentence with "not" in front.
 struct Foreign {
   std::string_view names, ours;
 };
 
+constexpr std::string_view none = "not there in barevision";
+
 constexpr Foreign foreign[] = {
     {" --batch-size -b --validation-batch-size ",
      "--batch, of all processes together (--local-batch: of each)"},
-    {" --data-dir --data-path --dataset --data_dir --data_path ", "--data PATH"},
+    {" --data-dir --data-path --dataset --train-dir ", "--data PATH"},
+    {" --val-split --val-dir --val-path ", "--val DIR"},
+    {" --train-split ", "--data DIR, of which train/ is taken"},
     {" --model -m --arch -a ", "MODEL, the first word: ./launcher vit_tiny"},
     {" --num-classes --nb-classes ", "--classes"},
     {" --img-size --input-size --train-crop-size --val-crop-size ", "--image-size"},
@@ -20,6 +29,9 @@ constexpr Foreign foreign[] = {
     {" --opt-betas ", "--betas"},
     {" --wd ", "--weight-decay"},
     {" --learning-rate --base-lr ", "--lr"},
+    {" --lr-base --lr-base-size --lr-base-scale --auto-scale-lr ",
+     "--lr, of the whole batch: nothing scales it"},
+    {" --num-epochs --max-epochs --num-train-epochs ", "--epochs"},
     {" --sched --lr-scheduler ", "--schedule constant|cosine|step|multistep|poly"},
     {" --sched-on-updates ", "--schedule-by step"},
     {" --warmup-iters ", "--warmup-steps"},
@@ -42,45 +54,72 @@ constexpr Foreign foreign[] = {
     {" --recovery-interval --save-interval --save-freq ", "--save-every 500steps"},
     {" --num-workers -j --train-num-workers ", "--workers"},
     {" --amp --use-amp ", "--precision bf16, the default on a GPU"},
-    {" --amp-dtype --dtype --model-dtype ", "--precision"},
+    {" --amp-dtype --dtype --model-dtype --fp16 --bf16 --half --mixed-precision ",
+     "--precision fp16|bf16"},
     {" --grad-checkpointing --activation-checkpointing ", "--recompute blocks"},
     {" --sync-batchnorm --sync-bn-stats ", "--sync-bn"},
     {" --zero-init-residual --zero-init-last-gamma ", "--zero-init-last"},
-    {" --nproc-per-node --nproc_per_node --num-gpus --gpus --world-size ", "-n"},
+    {" --nproc-per-node --num-gpus --gpus --devices --world-size ", "-n"},
+    {" --accelerator --cpu --no-cuda --use-cuda ", "--device auto|cpu|cuda"},
     {" --norm-weight-decay --no-weight-decay-filter ", "--decay weights|all"},
     {" --no-aug ", "--augment none"},
     {" --lr-min --eta-min ", "--min-lr"},
     {" --lr-step-size ", "--decay-epochs"},
     {" --lr-gamma ", "--decay-rate"},
     {" --milestones --lr-milestones --lr-steps ", "--decay-milestones"},
-    {" --patience-epochs --cooldown-epochs ", ""},
-    {" --mixup --mixup-alpha --cutmix --cutmix-alpha --mixup-prob --use-mixup ", ""},
+    {" --patience-epochs --cooldown-epochs --warmup-lr --clip-mode --dist-bn --split-bn ", none},
+    {" --mixup-alpha --use-mixup ", "--mixup 0.8, the alpha"},
+    {" --cutmix-alpha ", "--cutmix 1, the alpha"},
+    {" --train-crop-mode ", "--train-crop random-resized|padded|pad-if-needed|none"},
     {" --aa ", "--auto-augment none|ra|ra-dali|ta_wide|cifar10|imagenet"},
     {" --reprob ", "--random-erase"},
     {" --train-interpolation ", "--interpolation bilinear|bicubic"},
-    {" --ra-sampler --aug-repeats --remode --recount ", ""},
+    {" --ra-sampler --aug-repeats --remode --recount ", none},
     {" --model-ema --model-ema-decay --use-ema ", "--ema 0.9998, the average's decay"},
-    {" --freeze --bce-loss --jsd-loss ", ""},
+    {" --freeze --bce-loss --jsd-loss ", none},
     {" --torchcompile --compile --torchscript --channels-last --pin-mem --fast-norm --fuser ",
-     "nothing: it is always as fast as it can be"},
-    {" --dist-url --dist-backend --local-rank --local_rank --rank ",
-     "nothing: the launcher, or torchrun's environment, says it"},
-    {" --num-nodes --num_nodes ", "--nnodes"},
-    {" --node_rank --machine-rank ", "--node-rank"},
-    {" --master_addr --main-process-ip ", "--master-addr"},
-    {" --master_port --main-process-port ", "--master-port"},
+     "not needed here: training is always as fast as it can be"},
+    {" --dist-url --dist-backend --local-rank --rank ",
+     "not needed here: the launcher, or torchrun's environment, tells each process"},
+    {" --num-nodes ", "--nnodes"},
+    {" --machine-rank ", "--node-rank"},
+    {" --main-process-ip ", "--master-addr"},
+    {" --main-process-port ", "--master-port"},
     {" --test-only --evaluate -e --validate ", "a command of its own: ./launcher eval RUN"},
-    {" --log-wandb --wandb-project --tensorboard ", ""},
+    {" --log-wandb --wandb-project --tensorboard ", none},
 };
 
 }  // namespace
 
 std::string advice_for_foreign(std::string_view flag) {
-  const std::string word = " " + std::string(flag) + " ";
+  std::string word = " " + std::string(flag) + " ";
+  std::ranges::replace(word, '_', '-');
   for (const auto& [names, ours] : foreign)
     if (names.find(word) != names.npos)
-      return ours.empty() ? ": not there in barevision" : ": here it is " + std::string(ours);
+      return (ours.starts_with("not") ? ": " : ": here it is ") + std::string(ours);
   return "";
+}
+
+std::string advice_for_foreign_model(const std::string& name) {
+  static const std::regex form(
+      R"((?:hf[-_]hub:)?(?:timm/)?((\w+?)(?:_patch(\d{1,4})_(\d{1,4}))?(\.\w+)?))");
+  std::smatch part;
+  const std::vector<std::string> ours = known_models();
+  if (name.size() > 100 || !std::regex_match(name, part, form) ||
+      std::ranges::find(ours, part[2]) == ours.end())
+    return "";
+  const ModelConfig model = load_model_config(part[2]);
+  std::string text = ": here it is " + model.name;
+  if (part[3].matched) {
+    const std::string flags = "--patch-size " + part[3].str() + " --image-size " + part[4].str();
+    const bool defaults =
+        part[3] == std::to_string(model.patch_size) && part[4] == std::to_string(model.image_size);
+    text += defaults ? " (" + flags + " are its defaults)" : " " + flags;
+  }
+  if (part[5].matched)
+    text += "; its weights: --weights FILE, the model.safetensors of huggingface.co/timm/" +
+            part[1].str();
+  return text;
 }
 
 }  // namespace bv

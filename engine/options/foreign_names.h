@@ -1,4 +1,4 @@
-// What options are called elsewhere: in timm's train.py and torchvision's reference scripts.
+// What options and models are called elsewhere: in timm and torchvision's reference scripts.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,5 +8,9 @@ namespace bv {
 // What to type instead of the option `flag` ("--batch-size") of those programs: ": here it is
 // --batch". Empty if the flag isn't known from there.
 std::string advice_for_foreign(std::string_view flag);
+
+// The same for timm's name of a model, "vit_large_patch32_384.orig_in21k": ": here it is vit_large
+// --patch-size 32 --image-size 384; ...". Empty if that is none of ours.
+std::string advice_for_foreign_model(const std::string& name);
 
 }  // namespace bv

@@ -33,8 +33,7 @@ constexpr std::pair<const char*, const char*> other_options[] = {
 
 std::string flags_of(const OptionRow& row) {
   const std::string letter = row.letter != 0 ? std::string("-") + row.letter + ", " : "";
-  const bool alone = row.is_flag() || row.positional;  // whose flag() is all
-  const std::string metavar = alone ? "" : " " + std::string(row.metavar);
+  const std::string metavar = row.is_flag() || row.positional ? "" : " " + std::string(row.metavar);
   return letter + row.flag() + metavar;
 }
 

@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/file_io.h"
 #include "engine/base/text.h"
+#include "engine/options/foreign_names.h"
 
 namespace bv {
 
@@ -141,9 +142,12 @@ std::vector<std::string> known_models() {
 
 ModelConfig load_model_config(const std::string& name) {
   const std::vector<std::string> names = known_models();
-  if (std::ranges::find(names, name) == names.end())
-    throw UserError("unknown model '" + printable(name) + "'" + suggestion(name, names) +
-                    "; there are " + join(names, ", "));
+  if (std::ranges::find(names, name) == names.end()) {
+    const std::string elsewhere = advice_for_foreign_model(name);
+    throw UserError("unknown model '" + printable(name) + "'" +
+                    (elsewhere.empty() ? suggestion(name, names) : elsewhere) + "; there are " +
+                    join(names, ", "));
+  }
   const std::string path = models_folder() / (name + ".json");
   return parse_model_config(read_text_file(path), path, name);
 }

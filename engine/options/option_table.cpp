@@ -15,6 +15,7 @@ constexpr Range share = {.min = 0, .max = 1, .min_open = true};
 constexpr Range inner_fraction = {.min = 0, .max = 1, .min_open = true, .max_open = true};
 constexpr Range positive = {.min = 0, .min_open = true};
 constexpr Range probability = between(0, 1);
+constexpr Range alpha = between(0, 1000);
 constexpr Range some = {.min = 0, .max = max_epochs, .min_open = true};
 
 constexpr Uses new_run = {.recipe = false};                   // fixed when a run starts
@@ -49,8 +50,8 @@ constexpr OptionRow data_rows[] = {
      between(1e-3, 1e3)},
     {"augment", "none|basic|strong", &O::augment,
      "basic: random crop and flip of training images; strong: timm's for ViTs, --train-crop "
-     "random-resized --auto-augment ra --ra-ops 2 --ra-magnitude 9 --random-erase 0.25; the "
-     "options themselves win"},
+     "random-resized --auto-augment ra --ra-ops 2 --ra-magnitude 9 --random-erase 0.25 --mixup 0.8 "
+     "--cutmix 1 --mixup-switch-prob 0.5; the options themselves win"},
     {"train_crop", "random-resized|padded|pad-if-needed|none", &O::train_crop,
      "random-resized: by --scale and --ratio; padded: scaled as for evaluation, a black frame of "
      "--padding, cropped at random; pad-if-needed: not scaled, framed where smaller, cropped at "
@@ -64,9 +65,9 @@ constexpr OptionRow data_rows[] = {
      {.min = 0, .max = 100, .min_open = true}},
     {"padding", "N", &O::padding, "width of padded's frame in pixels", between(0, 4096)},
     {"hflip", "P", &O::hflip,
-     "probability that a training image is mirrored; default: 0.5, 0 for drawn images",
+     "probability that a training image is flipped horizontally; default: 0.5, 0 for drawn images",
      probability},
-    {"vflip", "P", &O::vflip, "probability that it is turned upside down", probability},
+    {"vflip", "P", &O::vflip, "probability that it is flipped vertically", probability},
     {"crop_mode", "center|squash|border", &O::crop_mode,
      "for evaluation, center: the short side scaled to the image size, the middle cropped; squash: "
      "both sides scaled; border: the long side scaled, the mean colour around"},
@@ -96,8 +97,28 @@ constexpr OptionRow data_rows[] = {
      "probability that a rectangle of a training image gets the mean colour, rounded; before "
      "normalising, where timm and torchvision write 0 after it",
      probability},
+    {"mixup", "A", &O::mixup,
+     "blend each training image and its target with another's, in parts drawn from Beta(A, A); "
+     "pairs are neighbours in a batch, where timm's are the first and the last, and so on; 0: off",
+     alpha},
+    {"cutmix", "A", &O::cutmix,
+     "put a rectangle of another image into each, of an area drawn from Beta(A, A); 0: off", alpha},
+    {"cutmix_minmax", "A,B", &O::cutmix_minmax,
+     "sides of these rectangles, as parts of the image's, instead of --cutmix, which becomes 1",
+     probability},
+    {"mixup_prob", "X", &O::mixup_prob, "probability that --mixup or --cutmix is applied",
+     probability},
+    {"mixup_switch_prob", "X", &O::mixup_switch_prob,
+     "probability of --cutmix where there is --mixup as well", probability},
+    {"mixup_mode", "batch|pair|elem", &O::mixup_mode,
+     "what is drawn once for a batch of all processes, for both images of a pair or for each "
+     "image"},
+    {"mixup_off_epoch", "N", &O::mixup_off_epoch, "mix in the first N epochs only; 0: till the end",
+     between(0, max_epochs)},
     {"on_bad_image", "fail|skip", &O::on_bad_image,
-     "what to do with an image that can't be decoded", any, any_time},
+     "what to do with an image that can't be decoded; a run from whose data files are deleted "
+     "can't be resumed",
+     any, any_time},
 };
 
 constexpr OptionRow model_rows[] = {

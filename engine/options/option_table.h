@@ -24,6 +24,7 @@ using AnyMember =
     std::variant<Member<std::string>, Member<bool>, Member<int>, Member<int64_t>, Member<uint64_t>,
                  Member<double>, Member<std::optional<int>>, Member<std::optional<int64_t>>,
                  Member<std::optional<double>>, Member<std::array<double, 2>>,
+                 Member<std::optional<std::array<double, 2>>>,
                  Member<std::optional<std::array<double, 3>>>, Member<std::array<double, 4>>,
                  Member<std::vector<std::string>>, Member<std::vector<int>>>;
 
@@ -42,7 +43,7 @@ struct OptionRow {
   Range range = {};
   Uses uses = {};
   char letter = 0;          // -n
-  bool positional = false;  // a word without --, or several where it is a list
+  bool positional = false;  // a word without --, or several where it is a list; [X]: optional
 
   bool is_choice() const { return !positional && metavar.find('|') != metavar.npos; }
   bool is_flag() const { return std::holds_alternative<Member<bool>>(member); }

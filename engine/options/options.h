@@ -37,6 +37,11 @@ struct Options {
   std::optional<int> ra_magnitude;
   std::array<double, 4> color_jitter{};  // brightness, contrast, saturation, hue
   double random_erase = 0;
+  double mixup = 0, cutmix = 0;
+  std::optional<std::array<double, 2>> cutmix_minmax;
+  double mixup_prob = 1, mixup_switch_prob = 0.5;
+  std::string mixup_mode = "batch";  // batch pair elem
+  int mixup_off_epoch = 0;
   std::string train_crop;  // random-resized padded pad-if-needed none; empty: by the data
   std::array<double, 2> scale = {0.08, 1}, ratio = {3.0 / 4, 4.0 / 3};
   int padding = 4;
@@ -103,13 +108,16 @@ struct Options {
   // of other commands than train, in CommandLine::own
   int count = 16;     // preview
   int64_t epoch = 1;  // preview; counted from 1
-  std::string finished;        // eval, predict: a run's folder or a weights file
-  std::string class_list;      // eval, predict: a number, or a file of names
-  std::string split = "val";   // eval: train val all
-  std::string confusion;       // eval: a file to write
+  std::string finished;            // eval, predict: a run's folder or a weights file
+  std::string class_list;          // eval, predict: a number, or a file of names
+  std::string split = "val";       // eval: train val all
+  std::string confusion;           // eval: a file to write
   std::vector<std::string> files;  // predict
   int topk = 5;                    // predict
-  bool json = false;               // eval, predict
+  bool json = false;               // eval, predict, data stats, data check
+  bool link = false;               // data split
+  int min_side = 32;               // data check
+  std::string url, sha256;         // data fetch
 
   // The source of each option that isn't a built-in default, by its name in config.json.
   std::map<std::string, Source, std::less<>> sources;

@@ -17,9 +17,10 @@ void Console::line(std::string_view text) {
 void Console::step(const StepRecord& r) {
   char text[160];
   std::snprintf(text, sizeof text,
-                "epoch %lld  step %lld/%lld  loss %.4f  lr %.3g  grad norm %.3g  %.1f images/s",
+                "epoch %lld  step %lld/%lld  loss %.4f  top-1 %.4f  lr %.3g  grad norm %.3g  "
+                "%.1f images/s",
                 static_cast<long long>(r.epoch), static_cast<long long>(r.step),
-                static_cast<long long>(total_steps_), r.loss, r.lr, r.grad_norm,
+                static_cast<long long>(total_steps_), r.loss, r.top1, r.lr, r.grad_norm,
                 r.images_per_second);
   line(text);
 }
@@ -36,9 +37,10 @@ void Console::epoch(const EpochRecord& r) {
   else
     std::snprintf(rate, sizeof rate, "  %.1f s", r.seconds);
   line("epoch " + std::to_string(r.epoch) + " at step " + std::to_string(r.step) + ":" +
-       figure("train loss", r.train_loss) + figure("val loss", r.val_loss) +
-       figure("val top-1", r.val_top1) + figure("val top-5", r.val_top5) +
-       figure("ema loss", r.ema_loss) + figure("ema top-1", r.ema_top1) + rate);
+       figure("train loss", r.train_loss) + figure("train top-1", r.train_top1) +
+       figure("val loss", r.val_loss) + figure("val top-1", r.val_top1) +
+       figure("val top-5", r.val_top5) + figure("ema loss", r.ema_loss) +
+       figure("ema top-1", r.ema_top1) + rate);
 }
 
 bool on_terminal() {

@@ -80,6 +80,7 @@ std::string to_json(const StepRecord& r) {
       .whole("epoch", r.epoch)
       .whole("step", r.step)
       .number("loss", r.loss)
+      .number("top1", r.top1)
       .number("lr", r.lr)
       .number("grad_norm", r.grad_norm)
       .number("images_per_second", r.images_per_second)
@@ -96,6 +97,7 @@ std::string to_json(const EpochRecord& r) {
       .whole("epoch", r.epoch)
       .whole("step", r.step)
       .number("train_loss", r.train_loss)
+      .number("train_top1", r.train_top1)
       .number("val_loss", r.val_loss)
       .number("val_top1", r.val_top1);
   if (r.val_top5) object.number("val_top5", r.val_top5);

@@ -12,6 +12,7 @@ namespace bv {
 struct EpochRecord {
   int64_t epoch = 0, step = 0;
   double train_loss = 0;
+  std::optional<double> train_top1;          // empty: not known; null in the file
   std::optional<double> val_loss, val_top1;  // empty: not evaluated; null in the file
   std::optional<double> val_top5;            // empty: 5 classes or fewer; not in the file
   std::optional<double> ema_loss, ema_top1;  // of the weights' average; empty: not in the file

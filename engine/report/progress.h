@@ -13,8 +13,9 @@ namespace bv {
 struct StepRecord {
   int64_t epoch = 0, epochs = 0, step = 0;  // counted from 1; epochs: of the run, for the bar
   double loss = 0, mean_loss = 0, lr = 0, grad_norm = 0;  // mean: of the epoch so far, for the bar
-  double images_per_second = 0;                           // of all processes
-  double data_seconds = 0, step_seconds = 0;              // per step: waiting for the batch, total
+  double top1 = 0;  // of the training images as the model saw them, by their own labels
+  double images_per_second = 0;               // of all processes
+  double data_seconds = 0, step_seconds = 0;  // per step: waiting for the batch, total
   double loss_scale = 1;
   int64_t skipped = 0;  // updates in this process's lifetime whose gradients were not finite
   // Of no line:

@@ -1,6 +1,7 @@
 #include "engine/report/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <span>
@@ -8,6 +9,7 @@
 
 #include "engine/base/text.h"
 #include "engine/options/augmentation.h"
+#include "engine/options/config.h"
 #include "engine/training/plan.h"
 #include "engine/training/schedule.h"
 
@@ -94,6 +96,30 @@ std::string plan_head(const Setup& s, const std::string& device, size_t limit) {
   return s.model.name + ", " + size + "x" + size + " images, batch " + std::to_string(*o.batch) +
          " on " + counted(s.world, "process") + " (" + std::to_string(*o.local_batch) + " each), " +
          o.precision + "; " + device + ", " + format_bytes(limit) + " of memory for each process";
+}
+
+std::string val_loss_note(const Setup& s, double val_loss, int64_t updates) {
+  const auto number = [](double x) { return format_number(x, 3); };
+  const size_t classes = s.data.classes.size();
+  const double guessing = std::log(static_cast<double>(classes));
+  const std::string far = "val loss " + number(val_loss) + " is far above ln(" +
+                          std::to_string(classes) + ") = " + number(guessing) +
+                          ", which guessing has: ";
+  // Until what batch norm's running statistics began with is forgotten, at a tenth per update.
+  const bool young = s.model.is_resnet() && updates < 100;
+  if (!(val_loss > guessing * (young ? 10 : 100))) return "";
+  if (young)
+    return far + "after " + counted(updates, "update") +
+           " batch norm's running statistics lag behind the weights; more updates, or a smaller "
+           "--lr, help";
+  const Options& o = s.options;
+  const Options recipe = resolve_options({}, s.model, s.data.kind);
+  const int64_t images = int64_t{*o.batch} * o.accumulate;
+  const bool above = recipe.batch && o.lr * *recipe.batch > 1.01 * recipe.lr * double(images);
+  return "warning: " + far + "lr " + number(o.lr) + " is likely too large" +
+         (above ? " for batch " + std::to_string(images) + " (the recipe's " + number(recipe.lr) +
+                      " is for " + std::to_string(*recipe.batch) + ")"
+                : "");
 }
 
 std::vector<std::string> end_lines(const Options& o, const RunEnd& end) {

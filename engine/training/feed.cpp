@@ -13,9 +13,11 @@ Feed::Feed(Backend& backend, const Sizes& sizes)
     : backend_(&backend),
       images_(static_cast<size_t>(sizes.batch)),
       op_bytes_(images_ * static_cast<size_t>(sizes.layers) * sizeof(ImageOp)),
+      mix_bytes_(sizes.mixing ? images_ * sizeof(Mix) : 0),
       crops_at_(align(images_ * image_bytes(sizes.height, sizes.width))),
       ops_at_(crops_at_ + align(images_ * sizeof(Crop))),
-      labels_at_(ops_at_ + align(op_bytes_)),
+      mixes_at_(ops_at_ + align(op_bytes_)),
+      labels_at_(mixes_at_ + align(mix_bytes_)),
       slot_bytes_(labels_at_ + align(images_ * sizeof(int32_t))),
       params_in_flight_(static_cast<size_t>(sizes.params_in_flight)) {
   if (!backend.upload_stream()) return;
@@ -33,6 +35,7 @@ void Feed::bind(Context& context) const {
   context.images = reinterpret_cast<const uint8_t*>(slot(0));
   context.crops = reinterpret_cast<const Crop*>(slot(0) + crops_at_);
   context.ops = reinterpret_cast<const ImageOp*>(slot(0) + ops_at_);
+  if (mix_bytes_) context.mixes = reinterpret_cast<const Mix*>(slot(0) + mixes_at_);
   context.labels = reinterpret_cast<const int32_t*>(slot(0) + labels_at_);
 }
 
@@ -40,6 +43,7 @@ void Feed::copy(const Batch& from, char* slot, Stream stream) {
   backend_->to_device(slot, from.images, images_ * image_bytes(from.height, from.width), stream);
   backend_->to_device(slot + crops_at_, from.crops, images_ * sizeof(Crop), stream);
   if (from.ops) backend_->to_device(slot + ops_at_, from.ops, op_bytes_, stream);
+  if (from.mixes) backend_->to_device(slot + mixes_at_, from.mixes, mix_bytes_, stream);
   backend_->to_device(slot + labels_at_, from.labels, images_ * sizeof(int32_t), stream);
 }
 

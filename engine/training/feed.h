@@ -15,12 +15,13 @@ class Feed {
   struct Sizes {
     int batch, height, width;  // images of a micro-step in this process, as the largest are stored
     int layers;                // ImageOps of each image
+    bool mixing;               // each image has a Mix
     int params_in_flight;      // StepParams that the device may not have read yet
   };
   Feed(Backend&, const Sizes&);
   size_t bytes() const { return slots() * slot_bytes_ + params_bytes; }
   void allocate();
-  void bind(Context&) const;  // images, crops, ops, labels, params
+  void bind(Context&) const;  // images, crops, ops, mixes, labels, params
 
   void upload(const Batch&);
   void wait_for_upload();
@@ -35,7 +36,8 @@ class Feed {
   void copy(const Batch&, char* slot, Stream);
 
   Backend* backend_;
-  size_t images_, op_bytes_, crops_at_, ops_at_, labels_at_, slot_bytes_, params_in_flight_;
+  size_t images_, op_bytes_, mix_bytes_, crops_at_, ops_at_, mixes_at_, labels_at_, slot_bytes_,
+      params_in_flight_;
   DeviceMemory memory_;  // params, the slot that the model reads, two for uploads
   Event uploaded_[2]{}, consumed_[2]{};
   int uploads_ = 0;

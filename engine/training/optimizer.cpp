@@ -71,6 +71,7 @@ UpdateResult Optimizer::result() const {
   const auto& [state, tail] = *static_cast<const HostBlock*>(host_.get());
   return {.loss_sum = tail[0],
           .count = tail[1],
+          .top1 = tail[3],
           .grad_norm = state.grad_norm,
           .skipped = state.found_inf != 0,
           .skipped_in_a_row = state.skipped,

@@ -10,6 +10,7 @@ namespace bv {
 // The outcome of an update, over all replicas.
 struct UpdateResult {
   double loss_sum = 0, count = 0;  // of the images trained on
+  double top1 = 0;                 // of them, those whose own label came first
   float grad_norm = 0;             // before clipping
   bool skipped = false;            // the gradient was not finite; nothing was updated
   int skipped_in_a_row = 0;
@@ -37,7 +38,7 @@ class Optimizer {
  private:
   struct HostBlock {
     UpdateState state;
-    float tail[3];
+    float tail[4];
   };
   static constexpr size_t state_bytes = align(sizeof(UpdateState));
 

@@ -19,6 +19,7 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
                       .height = o.height,
                       .width = o.width,
                       .layers = o.augment_layers,
+                      .mixing = o.mixing,
                       // Those of an update and its micro-steps, twice.
                       .params_in_flight = 2 * (o.accumulate + 1)}),
       optimizer_(backend, parameters_, o.optimizer, o.decay_all, o.layer_decay),

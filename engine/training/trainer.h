@@ -25,6 +25,7 @@ struct TrainerOptions {
   int local_batch;            // images of a micro-step in this process
   int height, width;          // of the largest stored images
   int augment_layers = 0;     // ImageOps of each training image
+  bool mixing = false;        // training images are mixed in pairs
   int accumulate;             // micro-steps of a full update
   SyncOptions sync;           // of the replicas
   bool recompute = false;     // of blocks

@@ -103,6 +103,7 @@ void TrainingLoop::finish_pending() {
   if (finite) {
     at_.loss_sum += result.loss_sum;
     at_.loss_count += result.count;
+    at_.top1_sum += result.top1;
   }
   // Every process reads the same sum, so all stop after the same step.
   if (result.stop) run_.stopped_by = stop_signal() ? stop_signal() : SIGTERM;
@@ -113,6 +114,7 @@ void TrainingLoop::finish_pending() {
                     .mean_loss = at_.loss_sum / std::max(at_.loss_count, 1.0),
                     .lr = done.lr,
                     .grad_norm = result.grad_norm,
+                    .top1 = result.top1 / result.count,
                     .data_seconds = done.waited,
                     .loss_scale = result.loss_scale,
                     .skipped = skipped_,
@@ -142,10 +144,11 @@ void TrainingLoop::end_epoch(bool whole) {
                      .train_loss = at_.loss_sum / at_.loss_count,
                      .lr = run_.schedule.at(at_.step - 1, epoch - 1),
                      .whole = whole};
+  if (!std::isnan(at_.top1_sum)) record.train_top1 = at_.top1_sum / at_.loss_count;
   const bool due = at_.step >= run_.end || (every > 0 && epoch % every == 0);
   if (run_.val && !run_.stopped_by && due)
     run_.in_section("evaluation", [&] { evaluate(run_, record); });
-  if (whole) at_.loss_sum = at_.loss_count = 0;
+  if (whole) at_.loss_sum = at_.loss_count = at_.top1_sum = 0;
   run_.at(&Hook::after_train_epoch, record);
 }
 

@@ -72,6 +72,7 @@ class Launcher {
 
 #ifdef __clang__  // an editor (.clangd), which sees the file before cuda_to_cpp
 #define __shared__ static
+#define __constant__ static
 #endif
 // __shared__ T name;
 template <class T>
@@ -85,7 +86,29 @@ T* shared_memory_of_launch() {
   return static_cast<T*>(shared_memory(sizeof(T)));
 }
 
+// __constant__ T name = values;  Kernels can't write it, nor the host touch it.
+template <class T>
+const T& constant_variable(const T& values = {}) {
+  static_assert(std::is_trivially_copyable_v<T>, "nobody constructs constant memory");
+  static_assert(sizeof(T) <= 65536, "there are 64 KiB of constant memory");
+  void* memory = nullptr;
+  cudaMalloc(&memory, sizeof(T));
+  cudaMemcpy(memory, &values, sizeof(T), cudaMemcpyHostToDevice);
+  return *static_cast<const T*>(memory);
+}
+
 }  // namespace simt
+
+template <class T>
+cudaError_t cudaMemcpyToSymbol(const T& symbol, const void* from, size_t bytes, size_t offset = 0,
+                               cudaMemcpyKind kind = cudaMemcpyHostToDevice) {
+  return cudaMemcpy(reinterpret_cast<char*>(const_cast<T*>(&symbol)) + offset, from, bytes, kind);
+}
+template <class T>
+cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t bytes, size_t offset = 0,
+                                 cudaMemcpyKind kind = cudaMemcpyDeviceToHost) {
+  return cudaMemcpy(to, reinterpret_cast<const char*>(&symbol) + offset, bytes, kind);
+}
 
 // What learners often begin with and the stand-in leaves out says so.
 template <class T>

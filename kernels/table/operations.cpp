@@ -70,6 +70,7 @@ Need needed_if(bool condition) { return condition ? Need::required : Need::optio
 constexpr size_t max_elements = size_t{1} << 40;  // of an arena
 constexpr Need optional = Need::optional;
 constexpr const char* no_crops = "crops: only images of height and width `size` need none";
+constexpr const char* odd = "mixes: B must be even, since images are mixed in pairs";
 
 [[noreturn]] void refuse(const char* operation, const std::string& what) {
   throw std::invalid_argument(std::string(operation) + ": " + what);
@@ -86,8 +87,9 @@ void InputPatches::describe(Arguments& a) const {
   a.rule(shape.patch > 0 && shape.size % shape.patch == 0, "size must be a multiple of patch");
   a.rule(crops || (shape.height == shape.size && shape.width == shape.size), no_crops);
   a.write("out", out, n);
+  a.rule(!mixes || shape.B % 2 == 0, odd);
   a.read_part("images", images, n, 3.0 * shape.B * shape.height * shape.width);
-  a.read("crops", crops, shape.B, optional);
+  a.read("crops", crops, shape.B, optional), a.read("mixes", mixes, shape.B, optional);
 }
 
 void AugmentImages::describe(Arguments& a) const {
@@ -331,18 +333,21 @@ void CrossEntropyForward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("CrossEntropyForward", dtype), shape).flops(4 * n);
   a.rule(smoothing >= 0 && smoothing <= 1, "smoothing must be in 0-1");
-  a.write("loss", loss, shape.B), a.write("lse", lse, shape.B);
+  a.rule(!mixes || shape.B % 2 == 0, odd);
+  a.write("loss", loss, shape.B), a.write("lse", lse, shape.B), a.write("top1", top1, shape.B);
   a.read("logits", logits, n), a.read("labels", labels, shape.B);
-  a.read("targets", targets, n, optional);
+  a.read("mixes", mixes, shape.B, optional);
 }
 
 void CrossEntropyBackward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("CrossEntropyBackward", dtype), shape).flops(4 * n);
   a.rule(smoothing >= 0 && smoothing <= 1, "smoothing must be in 0-1");
+  a.rule(!mixes || shape.B % 2 == 0, odd);
   a.write("dlogits", dlogits, n);
   a.read("logits", logits, n), a.read("lse", lse, shape.B), a.read("labels", labels, shape.B);
-  a.read("targets", targets, n, optional), a.read("params", params, 1), a.read("state", state, 1);
+  a.read("mixes", mixes, shape.B, optional), a.read("params", params, 1);
+  a.read("state", state, 1);
 }
 
 void Metrics::describe(Arguments& a) const {
@@ -353,10 +358,10 @@ void Metrics::describe(Arguments& a) const {
 }
 
 void GradientTail::describe(Arguments& a) const {
-  a.operation("GradientTail", DType::fp32).flops(B);
+  a.operation("GradientTail", DType::fp32).flops(2.0 * B);
   a.size("B", B);
-  a.gradient("tail", tail, 3, accumulate);
-  a.read("loss", loss, B), a.read("params", params, 1);
+  a.gradient("tail", tail, 4, accumulate);
+  a.read("loss", loss, B), a.read("top1", top1, B), a.read("params", params, 1);
 }
 
 // ---- optimizer ----------------------------------------------------------------------------------

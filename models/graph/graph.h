@@ -153,6 +153,7 @@ struct Context {
   const uint8_t* images = nullptr;
   const Crop* crops = nullptr;
   const ImageOp* ops = nullptr;
+  const Mix* mixes = nullptr;  // of training; null: images are not mixed
   const int32_t* labels = nullptr;
   bool accumulate = false;   // gradients are added to
   bool training = true;      // dropout is on, batch norm takes the batch's own moments

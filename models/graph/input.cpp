@@ -13,7 +13,11 @@ Tensor add_input(Graph& g, const InputShape& s, int augment_layers,
                                        .layers = augment_layers});
   const Tensor out = make_out();
   const auto forward = [=](const Context& r) {
-    InputPatches op{.out = r.at(out), .images = r.images, .crops = r.crops, .shape = s};
+    InputPatches op{.out = r.at(out),
+                    .images = r.images,
+                    .crops = r.crops,
+                    .mixes = r.training ? r.mixes : nullptr,
+                    .shape = s};
     if (augmented || !r.training) op.shape.height = op.shape.width = s.size;
     if (augmented && r.training) {
       op.images = static_cast<const uint8_t*>(r.at(augmented));

@@ -179,6 +179,13 @@ TEST(Dataset, PartsByOtherNames) {
   make_classes(three / "test", {"bus", "car"}, 1);
   make_classes(three / "valid", {"bus", "car"}, 2);
   EXPECT_EQ(open(three.path()).val->size(), 4);
+  const std::string kinds = ", 2 classes";
+  EXPECT_TRUE(has(open(three.path()).description, "4 val (of valid/; test/ isn't used)" + kinds));
+  EXPECT_TRUE(has(open_dataset({.path = three.path(), .val = three / "test/"}).description,
+                  "2 val (of test/; valid/ isn't used)" + kinds));
+  make_classes(three / "Val", {"bus", "car"}, 3);
+  EXPECT_TRUE(
+      has(open(three.path()).description, "6 val (of Val/; test/, valid/ aren't used)" + kinds));
 }
 
 TEST(Dataset, ValidationImagesOfAnotherFolder) {
@@ -192,6 +199,14 @@ TEST(Dataset, ValidationImagesOfAnotherFolder) {
   EXPECT_EQ(sets.val->image(0, 0).width, 9);
   expect_refused({.path = train.path(), .val = val / "nowhere"}, {"nowhere", "can't be read"});
   expect_refused({.path = "", .val = val.path()}, {"--val", "folders of images"});
+  TemporaryFolder split;
+  make_classes(split / "train", {"bus", "car"}, 3);
+  const std::string has_parts = "--val " + split.path() + ": has ";
+  expect_refused({.path = train.path(), .val = split.path()},
+                 {has_parts + "train/ with class folders in it; give --val " + (split / "train")});
+  make_classes(split / "Val", {"bus", "car"}, 2);
+  expect_refused({.path = train.path(), .val = split.path() + "/"},
+                 {has_parts + "Val/ with class folders in it; give --val " + (split / "Val")});
 }
 
 // The names decide, so that a file stays in its part as others come and go, and with any --seed.

@@ -81,17 +81,18 @@ class FirstLook : public testing::Test {
 };
 
 TEST_F(FirstLook, CountsAndNamesTheFirst) {
-  EXPECT_EQ(look().count, 0);
+  EXPECT_EQ(look().count(), 0);
   const auto sets = open_dataset({.path = folder_.path()});
   const std::string first = sets.train->file(3), second = sets.train->file(150),
                     third = sets.val->file(0);
   for (const std::string& path : {third, second, first}) write_text(path, "");
-  EXPECT_EQ(look().count, 3);
+  EXPECT_EQ(look().train, (std::vector<int64_t>{3, 150}));
+  EXPECT_EQ(look().val, std::vector<int64_t>{0});
   EXPECT_EQ(look().first, first + ": the file is empty");
   std::filesystem::remove(first);
   std::filesystem::create_directory_symlink("nowhere", first);
   const BadImages bad = find_bad_images(sets, [](int64_t) {});
-  EXPECT_EQ(bad.count, 3);
+  EXPECT_EQ(bad.count(), 3);
   EXPECT_EQ(bad.first, first + ": No such file or directory");
 }
 
@@ -100,7 +101,7 @@ TEST_F(FirstLook, IsNotForOtherData) {
   write_file(cifar / "data_batch_1.bin", cifar_records(5, 0));
   write_file(cifar / "test_batch.bin", cifar_records(5, 0));
   const DataSets sets = open_dataset({.path = cifar.path()});
-  EXPECT_EQ(find_bad_images(sets, [](int64_t) {}).count, 0);
+  EXPECT_EQ(find_bad_images(sets, [](int64_t) {}).count(), 0);
 }
 
 }  // namespace

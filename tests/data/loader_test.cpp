@@ -21,6 +21,7 @@ namespace {
 struct Copy {
   std::vector<uint8_t> images;
   std::vector<int> crops, ops, labels;
+  std::vector<float> mixes;
   int count;
   uint32_t position;
   bool operator==(const Copy&) const = default;
@@ -33,6 +34,11 @@ Copy copy(const Batch& batch, const LoaderOptions& o) {
     const Crop& crop = batch.crops[i];
     c.crops.insert(c.crops.end(), {crop.top, crop.left, crop.flip});
     c.labels.push_back(batch.labels[i]);
+    if (batch.mixes) {
+      const Mix& m = batch.mixes[i];
+      c.mixes.insert(c.mixes.end(),
+                     {m.lambda, float(m.top), float(m.left), float(m.bottom), float(m.right)});
+    }
     for (int layer = 0; batch.ops && layer < o.augment.layers(); ++layer) {
       const ImageOp& op = batch.ops[i * o.augment.layers() + layer];
       c.ops.insert(c.ops.end(), {int(op.kind), op.fill[0]});
@@ -194,6 +200,58 @@ TEST(Loader, OrderIsAPermutationOfEachEpoch) {
   for (uint32_t i = 0; i < 1000; ++i) EXPECT_EQ(sorted[i], i);
 }
 
+// What shown() says of a row, held against the row itself.
+TEST_F(Photos, TheShownPartIsWhatARowHolds) {
+  const auto row_of = [&](const LoaderOptions& o, int64_t index) {
+    Preprocessor preprocessor(*sets_.train, o, true);
+    std::vector<uint8_t> pixels(3 * 16 * 16);
+    Crop crop;
+    Resizer resizer;
+    preprocessor.run(index, 4, resizer, {.pixels = pixels.data(), .crop = crop, .ops = {}});
+    return pixels;
+  };
+  const auto resized = [&](const LoaderOptions& o, int64_t index) {
+    std::vector<uint8_t> pixels(3 * 16 * 16);
+    Resizer().run(sets_.train->image(index, 0), Preprocessor(*sets_.train, o, true).shown(index, 4),
+                  16, 16, pixels.data());
+    return pixels;
+  };
+  options_.augment = {};
+  for (int64_t index = 0; index < sets_.train->size(); ++index) {
+    LoaderOptions o = options_;
+    EXPECT_EQ(row_of(o, index), resized(o, index));
+    o.crop.train = TrainCrop::none;
+    for (const CropMode mode : {CropMode::center, CropMode::squash}) {
+      o.crop.mode = mode;
+      o.crop.pct = mode == CropMode::squash ? 0.8 : 1;
+      EXPECT_EQ(row_of(o, index), resized(o, index));
+    }
+  }
+  // 50 x 31: 16 wide, 9.92 high, which is 10; the picture in the middle of a square.
+  LoaderOptions o = options_;
+  const auto wide = [&] {
+    int64_t index = 0;
+    while (sets_.train->image(index, 0).width != 50) ++index;
+    return index;
+  }();
+  const Image image = sets_.train->image(wide, 0);
+  o.crop = {.train = TrainCrop::none, .mode = CropMode::border};
+  const Box border = Preprocessor(*sets_.train, o, true).shown(wide, 4);
+  EXPECT_DOUBLE_EQ(border.width, 50);
+  EXPECT_DOUBLE_EQ(border.left, 0);
+  const double high = std::lround(16.0 * image.height / 50);
+  EXPECT_DOUBLE_EQ(border.height, 16 * image.height / high);
+  EXPECT_DOUBLE_EQ(border.top, -std::floor((16 - high) / 2) * image.height / high);
+  // A frame of 4 around the scaled picture, of which the window is a part.
+  o.crop = {.train = TrainCrop::padded, .padding = 4};
+  const Window w = random_window({5, 4, uint32_t(wide)}, 16, 16, 16, o.crop);
+  const Box padded = Preprocessor(*sets_.train, o, true).shown(wide, 4);
+  const double scale = image.height / 16.0;
+  EXPECT_DOUBLE_EQ(padded.top, w.top * scale);
+  EXPECT_DOUBLE_EQ(padded.left, (50 - image.height) / 2.0 + w.left * scale);
+  EXPECT_DOUBLE_EQ(padded.height, image.height);
+}
+
 TEST_F(Photos, AnyNumberOfWorkersAndAnyCacheGiveTheSameBatches) {
   const auto expected = batches(*sets_.train, options_, true, 0, 0, 12);
   EXPECT_NE(expected[0], expected[1]);
@@ -253,6 +311,33 @@ TEST_F(Photos, RanksShareTheBatch) {
     }
 }
 
+TEST_F(Photos, RanksMixTheSamePairs) {
+  for (const MixMode mode : {MixMode::batch, MixMode::pair, MixMode::elem}) {
+    LoaderOptions whole = options_;
+    whole.mixing = {.mixup = 0.8, .cutmix = 1, .mode = mode, .off_epoch = 5};
+    whole.local_batch = 8;
+    const auto expected = batches(*sets_.train, whole, true, 3, 1, 4);  // 2 an epoch
+    ASSERT_EQ(expected[0].mixes.size(), 40u);
+    for (const int ranks : {2, 4})
+      for (int rank = 0; rank < ranks; ++rank) {
+        LoaderOptions o = whole;
+        o.local_batch = 8 / ranks, o.rank = rank, o.ranks = ranks;
+        const auto share = batches(*sets_.train, o, true, 3, 1, 4);
+        for (size_t b = 0; b < 4; ++b) {
+          const auto begin = expected[b].mixes.begin() + rank * o.local_batch * 5;
+          EXPECT_TRUE(std::ranges::equal(share[b].mixes,
+                                         std::vector<float>(begin, begin + o.local_batch * 5)));
+        }
+      }
+    // The first row of batch 1 of epoch 3 is position 8.
+    const Mix first = draw_mix(whole.mixing, {options_.seed, 3, 8, 8}, options_.image_size);
+    EXPECT_EQ(expected[0].mixes[0], first.lambda);
+    EXPECT_EQ(expected[0].mixes[4], first.right);
+    EXPECT_EQ(expected[3].mixes[0], 1);  // epoch 5
+    EXPECT_TRUE(batches(*sets_.train, whole, false, 0, 0, 1)[0].mixes.empty());
+  }
+}
+
 TEST_F(Photos, EvaluationHasEveryImageOnce) {
   const Dataset& data = *sets_.train;  // 18 images
   std::vector<int> expected;
@@ -305,7 +390,9 @@ TEST_F(Photos, BadImageEndsTheRunNamingTheFile) {
   const std::string path = sets_.train->name(5);
   damage(path);
   EXPECT_EQ(error_of<DataError>([&] { batches(*sets_.train, options_, true, 0, 0, 4); }),
-            path + ": PNM data is cut off (--on-bad-image skip skips such files)");
+            path +
+                ": PNM data is cut off (--on-bad-image skip skips such files; without them the run "
+                "can't be resumed)");
 }
 
 TEST_F(Photos, OutOfMemoryNamesTheFile) {
@@ -344,12 +431,16 @@ TEST_F(Photos, SkippedImageIsReplacedInTrainingAndLeftOutInEvaluation) {
         EXPECT_EQ(same, order[4 * b + i] != 5);
       }
     }
-    EXPECT_EQ(loader.skipped(), 1);
+    EXPECT_EQ(loader.bad_images(), std::vector<int64_t>{5});
     if (workers == 1) first = after;
     EXPECT_EQ(after, first);
   }
   const std::string line = "skipped bad image " + path + ": PNM data is cut off\n";
   EXPECT_EQ(told, line + line);
+  options_.known_bad = {5};
+  EXPECT_EQ(batches(*sets_.train, options_, true, 0, 0, 4), first);
+  EXPECT_EQ(told, line + line);
+  options_.known_bad = {};
 
   const auto val = batches(*sets_.val, options_, false, 0, 0, 1);
   EXPECT_EQ(val[0].labels, (std::vector<int>{0, -1, 2, -1}));

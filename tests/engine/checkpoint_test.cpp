@@ -56,6 +56,7 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
   c.epoch = 3, c.batch = 17;
   c.update = {.count = 99, .loss_scale = 65536, .good_steps = 5, .skipped = 2};
   c.best_top1 = 1.0 / 3, c.best_step = 40, c.loss_sum = HUGE_VAL, c.loss_count = 0.1;
+  c.top1_sum = 0.05;
   c.data_fingerprint = UINT64_MAX, c.data_contents = UINT64_MAX;
   c.options = {{"lr", {"0.1"}}, {"mean", {"1", "2", "3"}}, {"out", {"a\"b\n"}}, {"val", {}}};
   save_checkpoint(run.path(), c, true, 1);
@@ -63,7 +64,7 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
   const auto numbers = [](const Checkpoint& x) {
     return std::tuple(x.model, x.step, x.epoch, x.batch, x.update.count, x.update.loss_scale,
                       x.update.good_steps, x.update.skipped, x.best_top1, x.best_step, x.loss_sum,
-                      x.loss_count, x.data_fingerprint, x.data_contents, x.options);
+                      x.loss_count, x.top1_sum, x.data_fingerprint, x.data_contents, x.options);
   };
   EXPECT_EQ(numbers(back), numbers(c));
   EXPECT_EQ(back.weights.metadata, c.weights.metadata);
@@ -76,10 +77,11 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
 
 TEST(Checkpoint, OfAVersionThatKeptLessIsRead) {
   Checkpoint c = example(3);
-  c.data_fingerprint = 5, c.data_contents = 7;
+  c.data_fingerprint = 5, c.data_contents = 7, c.loss_count = 9, c.top1_sum = 4;
   std::string text = write_checkpoint_state(c, {});
   EXPECT_EQ(parse_checkpoint_state(text, "x").progress.data_contents, 7u);
   text = replaced(text, ",\n \"data_contents\": 7", "");
+  text = replaced(text, ",\n \"top1_sum\": 4", "");
   text = replaced(text, ",\n \"options\": {}", "");
   text.resize(text.find(",\n \"crc32c\""));
   char crc[9];
@@ -87,6 +89,7 @@ TEST(Checkpoint, OfAVersionThatKeptLessIsRead) {
   text += ",\n \"crc32c\": \"" + std::string(crc) + "\"\n}\n";
   EXPECT_EQ(parse_checkpoint_state(text, "x").progress.data_contents, 0u);
   EXPECT_EQ(parse_checkpoint_state(text, "x").progress.data_fingerprint, 5u);
+  EXPECT_TRUE(std::isnan(parse_checkpoint_state(text, "x").progress.top1_sum));
 }
 
 TEST(Checkpoint, OptimizerWithoutStateHasNoFile) {
@@ -241,6 +244,8 @@ TEST(Checkpoint, ProgressIsThatOfARunWithTheseData) {
   EXPECT_TRUE(has(number([](auto& c) { c.best_top1 = NAN; }), "best_top1 nan"));
   EXPECT_TRUE(has(number([](auto& c) { c.best_step = 8; }), "best_step 8"));
   EXPECT_TRUE(has(number([](auto& c) { c.loss_count = HUGE_VAL; }), "loss_count inf"));
+  EXPECT_TRUE(has(number([](auto& c) { c.top1_sum = c.loss_count + 1; }), "top1_sum "));
+  EXPECT_EQ(number([](auto& c) { c.top1_sum = NAN; }), "no error");
   EXPECT_EQ(number([](auto& c) { c.loss_sum = HUGE_VAL; }), "no error");  // after a skipped step
 }
 

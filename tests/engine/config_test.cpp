@@ -132,8 +132,9 @@ TEST(Config, AugmentStandsForOtherOptionsWhichWin) {
   EXPECT_EQ(text({}), "basic; padded 0.5");
   EXPECT_EQ(text({"--augment", "none"}), "none; none 0");
   EXPECT_EQ(text({"--augment", "strong"}),
-            "strong, auto-augment ra 2 x 9, erasing 0.25; random-resized 0.5");
-  EXPECT_EQ(text({"--ra-magnitude", "5", "--augment", "strong", "--random-erase", "0"}),
+            "strong, auto-augment ra 2 x 9, erasing 0.25, mixup 0.8, cutmix 1; random-resized 0.5");
+  EXPECT_EQ(text({"--ra-magnitude", "5", "--augment", "strong", "--random-erase", "0", "--mixup",
+                  "0", "--cutmix", "0"}),
             "strong, auto-augment ra 2 x 5; random-resized 0.5");
   EXPECT_EQ(text({"--augment", "none", "--hflip", "1"}), "none; none 1");
   EXPECT_EQ(text({"--auto-augment", "ra-dali", "--color-jitter", "0.4"}),
@@ -142,14 +143,60 @@ TEST(Config, AugmentStandsForOtherOptionsWhichWin) {
   const TemporaryFolder folder;
   write_text(folder / "c.json", R"({"augment": "strong", "hflip": 0.3})");
   EXPECT_EQ(text({"--config", folder / "c.json"}),
-            "strong, auto-augment ra 2 x 9, erasing 0.25; random-resized 0.3");
+            "strong, auto-augment ra 2 x 9, erasing 0.25, mixup 0.8, cutmix 1; random-resized 0.3");
   EXPECT_EQ(text({"--config", folder / "c.json", "--augment", "basic"}), "basic; padded 0.5");
   // A run's own file says all of it, and stays as it was under the same --augment.
   const Options o =
       resolve({"vit_tiny", "--augment", "strong", "--random-erase", "0.1"}, DataKind::photos);
   write_text(folder / "run.json", config_to_json(o));
   EXPECT_EQ(text({"--config", folder / "run.json"}, DataKind::photos),
-            "strong, auto-augment ra 2 x 9, erasing 0.1; random-resized 0.5");
+            "strong, auto-augment ra 2 x 9, erasing 0.1, mixup 0.8, cutmix 1; random-resized 0.5");
+}
+
+// Its config.json says --augment strong, which stood for less when it began.
+TEST(Config, AResumedRunKeepsWhatAugmentStoodFor) {
+  const TemporaryFolder folder;
+  const Options o = resolve({"vit_tiny", "--augment", "strong"}, DataKind::photos);
+  EXPECT_EQ(o.mixup, 0.8);
+  std::string config = config_to_json(o);
+  write_text(folder / "config.json", config);
+  EXPECT_EQ(resumed_options(given({"--resume", folder.path()})).mixup, 0.8);
+  for (const char* line : {"  \"mixup\": 0.8,\n", "  \"cutmix\": 1,\n"})
+    config = replaced(config, line, "");
+  write_text(folder / "config.json", config);
+  const Options resumed = resumed_options(given({"--resume", folder.path()}));
+  EXPECT_EQ(augmentation_text(resumed), "strong, auto-augment ra 2 x 9, erasing 0.25");
+  // One of before any of these options.
+  write_text(folder / "config.json", R"({"model": "vit_tiny", "augment": "none"})");
+  EXPECT_EQ(resumed_options(given({"--resume", folder.path()})).train_crop, "none");
+}
+
+TEST(Config, MixingIsTimms) {
+  const auto mixing = [](Words words) {
+    words.insert(words.begin(), "vit_tiny");
+    return mixing_of(resolve(words, DataKind::cifar));
+  };
+  EXPECT_FALSE(mixing({}).any());
+  const Mixing strong = mixing({"--augment", "strong", "--mixup-off-epoch", "3"});
+  EXPECT_EQ(strong.mixup, 0.8);
+  EXPECT_EQ(strong.cutmix, 1);
+  EXPECT_EQ(strong.switch_prob, 0.5);
+  EXPECT_EQ(strong.prob, 1);
+  EXPECT_EQ(strong.mode, MixMode::batch);
+  EXPECT_EQ(strong.off_epoch, 3);
+  // timm takes --cutmix for 1 where there are sides.
+  const Mixing sides = mixing({"--cutmix-minmax", "0.2,0.8", "--mixup-mode", "elem"});
+  EXPECT_EQ(sides.cutmix, 1);
+  EXPECT_EQ(sides.minmax, (std::array<double, 2>{0.2, 0.8}));
+  EXPECT_EQ(mixing({"--cutmix-minmax", "0.2,0.8", "--cutmix", "0.3"}).cutmix, 1);
+  EXPECT_EQ(sides.mode, MixMode::elem);
+  EXPECT_FALSE(mixing({"--augment", "basic"}).any());
+  const Options o =
+      resolve({"vit_tiny", "--mixup", ".2", "--cutmix-minmax", ".2,.8", "--mixup-mode", "pair",
+               "--mixup-prob", ".5", "--mixup-off-epoch", "1"},
+              DataKind::cifar);
+  EXPECT_EQ(augmentation_text(o),
+            "basic, mixup 0.2, cutmix 0.2-0.8 (by pair, probability 0.5, 1 epoch)");
 }
 
 TEST(Config, AugmentationThatCannotBe) {
@@ -171,6 +218,28 @@ TEST(Config, AugmentationThatCannotBe) {
   refused({"--color-jitter", ".1,.1,.1,.6"}, "--color-jitter 0.6: of the hue");
   refused({"--color-jitter", ".1,.1"}, "must be one number, three or four");
   refused({"--random-erase", "1.1"}, "at most 1");
+  refused({"--mixup", "-0.1"}, "--mixup -0.1: must be at least 0 and at most 1000");
+  refused({"--cutmix", "1001"}, "--cutmix 1001: must be at least 0 and at most 1000");
+  refused({"--mixup", "nan"}, "--mixup nan: is not a number");
+  refused({"--mixup", ".2", "--mixup-prob", "1.1"}, "--mixup-prob 1.1: must be at least 0 and at");
+  refused({"--augment", "strong", "--mixup-switch-prob", "-1"}, "--mixup-switch-prob -1: must be");
+  refused({"--mixup", ".2", "--mixup-mode", "pairs"},
+          "--mixup-mode pairs: must be one of batch, pair, elem (did you mean pair?)");
+  refused({"--mixup", ".2", "--mixup-off-epoch", "-1"}, "--mixup-off-epoch -1: must be at least 0");
+  refused({"--cutmix-minmax", ".8,.2"}, "--cutmix-minmax 0.8,0.2: must rise");
+  refused({"--cutmix-minmax", ".3,.3"}, "--cutmix-minmax 0.3,0.3: must rise");
+  refused({"--cutmix-minmax", ".2"}, "--cutmix-minmax .2: must be 2 numbers");
+  refused({"--cutmix-minmax", ".2,1.2"},
+          "--cutmix-minmax .2,1.2: must be at least 0 and at most 1");
+  refused({"--cutmix-minmax", ".2,.21"},
+          "--cutmix-minmax 0.2,0.21: no whole number of pixels is between them in images of 32");
+  refused({"--mixup-prob", ".5"}, "--mixup-prob has no effect without --mixup or --cutmix");
+  refused({"--mixup-mode", "pair"}, "--mixup-mode has no effect without --mixup or --cutmix");
+  refused({"--mixup-off-epoch", "5"}, "--mixup-off-epoch has no effect without --mixup or");
+  refused({"--mixup", "1", "--mixup-switch-prob", ".5"},
+          "--mixup-switch-prob has no effect without both --mixup and --cutmix");
+  refused({"--augment", "strong", "--mixup", "0", "--cutmix", "0", "--mixup-prob", ".5"},
+          "--mixup-prob has no effect without --mixup or --cutmix");
   refused({"--hflip", "-0.1"}, "at least 0");
 }
 
@@ -225,6 +294,22 @@ TEST(Config, ContradictionsAndUnknownModels) {
   EXPECT_TRUE(is_line(error_of([] { load_model_config("vit_tny"); }),
                       "unknown model 'vit_tny' (did you mean vit_tiny?)"));
   EXPECT_TRUE(is_line(error_of([] { load_model_config("../models/vit_tiny"); }), "unknown model"));
+  const auto expect_advice = [](const std::string& name, const std::string& advice) {
+    EXPECT_TRUE(is_line(error_of([&] { load_model_config(name); }),
+                        "unknown model '" + name + "'" + advice + "; there are resnet34, "));
+  };
+  expect_advice("vit_tiny_patch16_224",
+                ": here it is vit_tiny (--patch-size 16 --image-size 224 are its defaults)");
+  expect_advice("hf_hub:timm/vit_large_patch32_384.orig_in21k",
+                ": here it is vit_large --patch-size 32 --image-size 384; its weights: --weights "
+                "FILE, the model.safetensors of "
+                "huggingface.co/timm/vit_large_patch32_384.orig_in21k");
+  expect_advice("resnet50.a1_in1k",
+                ": here it is resnet50; its weights: --weights FILE, the model.safetensors of "
+                "huggingface.co/timm/resnet50.a1_in1k");
+  for (const char* other :
+       {"resnet18", "vit_tiny_patch16_clip_224", "resnet152.a1_in1k", "vit_base_patch16_224"})
+    expect_advice(other, "");
 }
 
 TEST(Config, WhatIsWrittenReadsBackTheSame) {

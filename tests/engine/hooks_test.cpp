@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "engine/commands/commands.h"
 #include "engine/device.h"
 #include "engine/options/config.h"
 #include "engine/run.h"

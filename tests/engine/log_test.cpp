@@ -19,6 +19,7 @@ StepRecord step_record(int64_t step) {
           .loss = 2.5,
           .lr = 1e-3,
           .grad_norm = 0.25,
+          .top1 = 0.125,
           .images_per_second = 100,
           .data_seconds = 0,
           .step_seconds = 0.5};
@@ -35,11 +36,12 @@ std::string printed(F&& actions) {
 TEST(Log, RecordsHaveExactlyTheseKeys) {
   EXPECT_EQ(
       to_json(step_record(3)),
-      R"({"kind":"step","epoch":1,"step":3,"loss":2.5,"lr":0.001,"grad_norm":0.25,)"
+      R"({"kind":"step","epoch":1,"step":3,"loss":2.5,"top1":0.125,"lr":0.001,"grad_norm":0.25,)"
       R"("images_per_second":100,"data_seconds":0,"step_seconds":0.5,"loss_scale":1,"skipped":0})");
   EpochRecord epoch{.epoch = 2,
                     .step = 64,
                     .train_loss = 1.5,
+                    .train_top1 = 0.375,
                     .val_loss = 1.25,
                     .val_top1 = 0.5,
                     .val_top5 = 0.75,
@@ -49,16 +51,18 @@ TEST(Log, RecordsHaveExactlyTheseKeys) {
                     .images_per_second = 10,
                     .seconds = 4,
                     .peak_memory_bytes = 1 << 20};
-  EXPECT_EQ(to_json(epoch),
-            R"({"kind":"epoch","epoch":2,"step":64,"train_loss":1.5,"val_loss":1.25,)"
-            R"("val_top1":0.5,"val_top5":0.75,"ema_loss":1.125,"ema_top1":0.625,"lr":0.5,)"
-            R"("images_per_second":10,"seconds":4,"peak_memory_bytes":1048576})");
+  EXPECT_EQ(
+      to_json(epoch),
+      R"({"kind":"epoch","epoch":2,"step":64,"train_loss":1.5,"train_top1":0.375,"val_loss":1.25,)"
+      R"("val_top1":0.5,"val_top5":0.75,"ema_loss":1.125,"ema_top1":0.625,"lr":0.5,)"
+      R"("images_per_second":10,"seconds":4,"peak_memory_bytes":1048576})");
   epoch.val_loss = epoch.val_top1 = epoch.val_top5 = std::nullopt;
-  epoch.ema_loss = epoch.ema_top1 = std::nullopt;
-  EXPECT_EQ(to_json(epoch),
-            R"({"kind":"epoch","epoch":2,"step":64,"train_loss":1.5,"val_loss":null,)"
-            R"("val_top1":null,"lr":0.5,"images_per_second":10,"seconds":4,)"
-            R"("peak_memory_bytes":1048576})");
+  epoch.train_top1 = epoch.ema_loss = epoch.ema_top1 = std::nullopt;
+  EXPECT_EQ(
+      to_json(epoch),
+      R"({"kind":"epoch","epoch":2,"step":64,"train_loss":1.5,"train_top1":null,"val_loss":null,)"
+      R"("val_top1":null,"lr":0.5,"images_per_second":10,"seconds":4,)"
+      R"("peak_memory_bytes":1048576})");
 }
 
 TEST(Log, NumbersThatAreNotFiniteAreNull) {
@@ -112,18 +116,20 @@ TEST(Log, PlainLinesWhereThereIsNoTerminal) {
     console.epoch({.epoch = 1,
                    .step = 1,
                    .train_loss = 2,
+                   .train_top1 = 0.5,
                    .val_loss = 1,
                    .val_top1 = 0.9,
                    .images_per_second = 100});
     console.epoch({.epoch = 2, .step = 2, .train_loss = 2});  // trained before the run was resumed
     console.line("done");
   });
-  EXPECT_EQ(text,
-            "epoch 1  step 1/10  loss 2.5000  lr 0.001  grad norm 0.25  100.0 images/s\n"
-            "epoch 1 at step 1:  train loss 2.0000  val loss 1.0000  val top-1 0.9000  "
-            "100.0 images/s  0.0 s\n"
-            "epoch 2 at step 2:  train loss 2.0000  0.0 s\n"
-            "done\n");
+  EXPECT_EQ(
+      text,
+      "epoch 1  step 1/10  loss 2.5000  top-1 0.1250  lr 0.001  grad norm 0.25  100.0 images/s\n"
+      "epoch 1 at step 1:  train loss 2.0000  train top-1 0.5000  val loss 1.0000  "
+      "val top-1 0.9000  100.0 images/s  0.0 s\n"
+      "epoch 2 at step 2:  train loss 2.0000  0.0 s\n"
+      "done\n");
 }
 
 TEST(Log, ATerminalsBarIsClearedBeforeALine) {

@@ -178,7 +178,17 @@ TEST(OptionsTest, NamesFromElsewhereAreTranslated) {
                "unknown option --batch-size: here it is --batch,");
   expect_error({"vit_tiny", "-b", "32"}, "unknown option -b: here it is --batch,");
   expect_error({"vit_tiny", "--drop-path", ".1"}, "--drop-path: here it is --drop-path-rate");
-  expect_error({"vit_tiny", "--mixup", ".8"}, "unknown option --mixup: not there in barevision;");
+  expect_error({"vit_tiny", "--aug-repeats", "3"},
+               "unknown option --aug-repeats: not there in barevision;");
+  expect_error({"vit_tiny", "--channels-last"},
+               "unknown option --channels-last: not needed here: ");
+  expect_error({"vit_tiny", "--batch_size", "32"}, "--batch_size: here it is --batch,");
+  expect_error({"vit_tiny", "--clip-mode", "agc"}, "--clip-mode: not there in barevision");
+  expect_error({"vit_tiny", "--device", "gpu"}, "must be one of auto, cpu, simt, cuda");
+  expect_error({"vit_tiny", "--optimizer", "SGD"}, "(did you mean sgd?)");
+  expect_error({"vit_tiny", "--betas", "0.9", "0.999"},
+               "unexpected argument '0.999': lists are written with commas, as --betas 0.9,0.999");
+  expect_error({"vit_tiny", "/"}, "unexpected argument '/': data are given by --data");
   expect_error({"vit_tiny", "--quantum"}, "unknown option --quantum; ./launcher --help");
   for (const std::string& flag :
        split("--opt --opt-eps --opt-betas --wd --sched --sched-on-updates --drop --drop-path "
@@ -188,7 +198,8 @@ TEST(OptionsTest, NamesFromElsewhereAreTranslated) {
              "--grad-checkpointing --sync-batchnorm --zero-init-residual --nproc-per-node "
              "--norm-weight-decay --no-aug --num-classes --img-size --input-size --data-dir "
              "--data-path --model --batch-size -b --lr-scheduler --lr-warmup-epochs "
-             "--warmup-iters --eval-interval --aa --reprob --train-interpolation",
+             "--warmup-iters --eval-interval --val-split --train-split --lr-base --max-epochs "
+             "--accelerator --half --train-crop-mode --aa --reprob --train-interpolation",
              ' ')) {
     const std::string advice = advice_for_foreign(flag);
     EXPECT_EQ(advice.empty(), flag == "--workers-per-gpu") << flag;

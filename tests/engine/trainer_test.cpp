@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "data/mixing.h"
 #include "tests/models/small_vit.h"
 
 namespace bv::test {
@@ -68,6 +70,8 @@ Result train_and_evaluate(const InputShape& input, int layers, const Batch& batc
   const Vit vit = build_vit(config, input, DType::fp32);
   TrainerOptions o = options(OptimizerKind::sgd, 1);
   o.augment_layers = layers;
+  o.mixing = batch.mixes != nullptr;
+  o.local_batch = input.B;
   Trainer trainer(*backend, nullptr, vit.graph, o);
   trainer.allocate();
   trainer.parameters().initialise(3);
@@ -84,6 +88,7 @@ Batch batch_of(const SmallBatch& b, int side = small_size) {
   return {.images = b.images.data(),
           .crops = b.crops.data(),
           .ops = nullptr,
+          .mixes = nullptr,
           .labels = b.labels.data(),
           .height = side,
           .width = side,
@@ -156,6 +161,107 @@ TEST(Trainer, TrainsOnSmallImagesInABlackFrame) {
     EXPECT_EQ(one.weights, other.weights);
     EXPECT_EQ(one.sums.loss, other.sums.loss);
   }
+}
+
+// Four images, two of each label.
+struct Pairs {
+  static constexpr int count = 4;
+  std::vector<uint8_t> images;
+  std::vector<Crop> crops = {{1, -2, 1, 0}, {0, 0, 0, 1}, {-3, 2, 0, 0}, {}};
+  std::vector<int32_t> labels = {1, 1, 3, 3};
+  size_t bytes() const { return images.size() / count; }
+
+  Pairs() {
+    for (uint32_t i = 0; i < count * small_size * small_size * 3; ++i)
+      images.push_back(static_cast<uint8_t>(philox(7, i, 9, 0, random_data).at[0]));
+  }
+  Batch batch(const Mix* mixes = nullptr) const {
+    return {.images = images.data(),
+            .crops = crops.data(),
+            .ops = nullptr,
+            .mixes = mixes,
+            .labels = labels.data(),
+            .height = small_size,
+            .width = small_size,
+            .count = count,
+            .position = 0,
+            .wait_seconds = 0};
+  }
+  // Of a batch that needs no crops any more.
+  Pairs with(const std::vector<uint8_t>& pictures) const {
+    Pairs other = *this;
+    other.images = pictures;
+    other.crops = std::vector<Crop>(count);
+    return other;
+  }
+  std::vector<uint8_t> cropped() const {
+    std::vector<uint8_t> out(images.size());
+    const ImageOp none[count] = {};
+    make_cpu_backend(2, false)->kernels().run(
+        AugmentImages{.out = out.data(),
+                      .images = images.data(),
+                      .crops = crops.data(),
+                      .ops = none,
+                      .shape = {count, small_size, small_size, small_size, 0, 1}},
+        nullptr);
+    return out;
+  }
+};
+
+TEST(Trainer, TrainsOnMixedPairsAndEvaluatesPlainImages) {
+  const Pairs given;
+  const Mix mixes[] = {{0.25f}, {0.5f, 2, 3, 8, 9}, {0.75f, -1, 0, 12, 2}, {1}};
+  const std::vector<uint8_t> plain = given.cropped();
+  std::vector<uint8_t> mixed(plain.size());
+  for (size_t b = 0; b < Pairs::count; ++b)
+    mix_pictures(&mixed[b * given.bytes()], &plain[b * given.bytes()],
+                 &plain[(b ^ 1) * given.bytes()], mixes[b], small_size);
+  EXPECT_NE(mixed, plain);
+  const InputShape input = square_input(Pairs::count, small_size, small_patch);
+  const Batch other = given.batch();
+  // Both images of a pair have one label, so that its parts add up to 1.
+  const Result with = train_and_evaluate(input, 0, given.batch(mixes), other);
+  const Result by_hand = train_and_evaluate(input, 0, given.with(mixed).batch(), other);
+  EXPECT_EQ(with.weights, by_hand.weights);
+  EXPECT_EQ(with.sums.loss, by_hand.sums.loss);
+  // After augmentation, too.
+  const ImageOp ops[Pairs::count] = {};
+  Batch augmented = given.batch(mixes);
+  augmented.ops = ops;
+  EXPECT_EQ(train_and_evaluate(input, 1, augmented, other).weights, by_hand.weights);
+}
+
+// A box of the whole image makes each image its partner, and its label the partner's.
+TEST(Trainer, MixedTargetsFollowTheImages) {
+  Pairs given;
+  given.labels = {1, 0, 3, 2};
+  const Mix whole{.lambda = 0, .bottom = small_size, .right = small_size};
+  const Mix mixes[] = {whole, whole, {1}, {1}};
+  const std::vector<uint8_t> plain = given.cropped();
+  std::vector<uint8_t> swapped = plain;
+  const auto bytes = static_cast<ptrdiff_t>(given.bytes());
+  std::rotate(swapped.begin(), swapped.begin() + bytes, swapped.begin() + 2 * bytes);
+  Pairs by_hand = given.with(swapped);
+  std::swap(by_hand.labels[0], by_hand.labels[1]);
+  const InputShape input = square_input(Pairs::count, small_size, small_patch);
+  const Batch other = given.batch();
+  EXPECT_EQ(train_and_evaluate(input, 0, given.batch(mixes), other).weights,
+            train_and_evaluate(input, 0, by_hand.batch(), other).weights);
+}
+
+TEST(Trainer, CountsTheTrainingImagesThatItHasRight) {
+  Rig rig(options(OptimizerKind::sgd, 2));
+  for (int i = 0; i < 5; ++i) rig.update({0, 1}, .1);
+  const UpdateResult result = rig.update({0, 1}, 0);
+  rig.trainer.begin_evaluation();
+  for (const uint32_t number : {0u, 1u}) {
+    const SmallBatch b(number);
+    rig.trainer.evaluate(batch_of(b));
+  }
+  const EvaluationSums sums = rig.trainer.end_evaluation();
+  EXPECT_EQ(result.top1, sums.top1);
+  EXPECT_GT(result.top1, 0);
+  EXPECT_LT(result.top1, result.count);
 }
 
 TEST(Trainer, OverfitsOneBatch) {

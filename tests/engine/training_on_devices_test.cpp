@@ -54,6 +54,7 @@ struct Case {
   OptimizerKind optimizer = OptimizerKind::adamw;
   bool graphs = true, recompute = false, cudnn = false;
   VitConfig rates = {};
+  bool mixing = false;
 };
 
 // Trains as the loop does: a step's result is read while the next one's micro-steps are in flight,
@@ -64,12 +65,15 @@ class Rig {
       : backend(make_backend(c.device,
                              {.index = 0, .threads = 2, .graphs = c.graphs, .cudnn = c.cudnn})),
         graph(small_model(c.model, c.dtype, c.rates)),
-        trainer(*backend, nullptr, graph, [&] {
-          TrainerOptions o = options(c.optimizer);
-          o.recompute = c.recompute;
-          if (c.dtype == DType::fp16) o.optimizer.scaling.growth_interval = 4;
-          return o;
-        }()) {
+        trainer(*backend, nullptr, graph,
+                [&] {
+                  TrainerOptions o = options(c.optimizer);
+                  o.recompute = c.recompute;
+                  o.mixing = c.mixing;
+                  if (c.dtype == DType::fp16) o.optimizer.scaling.growth_interval = 4;
+                  return o;
+                }()),
+        mixing_(c.mixing) {
     trainer.allocate();
     trainer.parameters().initialise(3);
     trainer.set_state({.loss_scale = c.dtype == DType::fp16 ? 1024.0f : 1});
@@ -104,9 +108,13 @@ class Rig {
     for (uint32_t b = 0; b < batch; ++b) {
       crops_[b] = {};
       labels_[b] = static_cast<int32_t>((3 * which + 2 * b) % classes);
+      const auto top = static_cast<int16_t>(word(b) % size);
+      if (which % 2) mixes_[b] = {.lambda = uniform(word(b))};
+      if (which == 2) mixes_[b] = {0.6f, top, 1, size, 5};
     }
     trainer.micro_step({.images = images_.data(),
                         .crops = crops_.data(),
+                        .mixes = mixing_ ? mixes_.data() : nullptr,
                         .labels = labels_.data(),
                         .height = size,
                         .width = size,
@@ -119,6 +127,8 @@ class Rig {
 
   std::vector<uint8_t> images_ = std::vector<uint8_t>(batch * size * size * 3);
   std::vector<Crop> crops_ = std::vector<Crop>(batch);
+  std::vector<Mix> mixes_ = std::vector<Mix>(batch);
+  bool mixing_;
   std::vector<int32_t> labels_ = std::vector<int32_t>(batch);
   uint32_t number_ = 0;
 };
@@ -160,9 +170,10 @@ class TrainingOn : public testing::TestWithParam<std::tuple<DeviceKind, Model>> 
 TEST_P(TrainingOn, GivesTheCpusLosses) {
   for (const auto& [optimizer, tolerance] :
        {std::pair{OptimizerKind::sgd, 1e-5}, {OptimizerKind::adamw, 1e-3}}) {
-    const Outcome got = run({.device = device, .model = model, .optimizer = optimizer}, 5),
-                  want =
-                      run({.device = DeviceKind::cpu, .model = model, .optimizer = optimizer}, 5);
+    Case c{.device = device, .model = model, .optimizer = optimizer, .mixing = true};
+    const Outcome got = run(c, 5);
+    c.device = DeviceKind::cpu;
+    const Outcome want = run(c, 5);
     for (size_t i = 0; i < 5; ++i)
       EXPECT_NEAR(got.losses[i], want.losses[i], tolerance * want.losses[i]) << "step " << i + 1;
   }
@@ -185,7 +196,7 @@ TEST_P(TrainingOn, IsTheSameWithAndWithoutGraphs) {
                         .attn_drop_rate = .2f,
                         .drop_path_rate = .3f};
   for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16}) {
-    Case c{.device = device, .model = model, .dtype = dtype, .rates = rates};
+    Case c{.device = device, .model = model, .dtype = dtype, .rates = rates, .mixing = true};
     const Outcome with = run(c, 5);
     c.graphs = false;
     const Outcome without = run(c, 5);

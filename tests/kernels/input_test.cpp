@@ -7,25 +7,39 @@ namespace {
 // ---- oracle -------------------------------------------------------------------------------------
 namespace oracle {
 
-Tensor input_patches(const std::vector<uint8_t>& images, const std::vector<Crop>& crops,
-                     const InputShape& s) {
+using Pixels = std::vector<uint8_t>;
+
+// The image is cropped, then mirrored.
+double pixel(const Pixels& images, const std::vector<Crop>& crops, const InputShape& s, int b,
+             int y, int x, int c) {
+  const Crop crop = crops.empty() ? Crop{} : crops[b];
+  const int from_y = (crop.upside_down ? s.size - 1 - y : y) + crop.top;
+  const int from_x = (crop.flip ? s.size - 1 - x : x) + crop.left;
+  const bool inside = from_y >= 0 && from_y < s.height && from_x >= 0 && from_x < s.width;
+  return inside ? images[((size_t(b) * s.height + from_y) * s.width + from_x) * 3 + c] : 0;
+}
+
+double mixed(const Mix& mix, int y, int x, double own, double partner) {
+  if (mix.bottom <= mix.top || mix.right <= mix.left)
+    return std::floor(mix.lambda * own + (1 - mix.lambda) * partner + 0.5);
+  return y >= mix.top && y < mix.bottom && x >= mix.left && x < mix.right ? partner : own;
+}
+
+Tensor input_patches(const Pixels& images, const std::vector<Crop>& crops,
+                     const std::vector<Mix>& mixes, const InputShape& s) {
   const int patch = s.patch, grid = s.size / patch, length = 3 * patch * patch;
   Tensor out(size_t(s.B) * grid * grid * length);
   for (int b = 0; b < s.B; ++b)
     for (int y = 0; y < s.size; ++y)
       for (int x = 0; x < s.size; ++x)
         for (int c = 0; c < 3; ++c) {
-          // The image is cropped, then mirrored.
-          const Crop crop = crops.empty() ? Crop{} : crops[b];
-          const int from_y = (crop.upside_down ? s.size - 1 - y : y) + crop.top;
-          const int from_x = (crop.flip ? s.size - 1 - x : x) + crop.left;
-          const bool inside = from_y >= 0 && from_y < s.height && from_x >= 0 && from_x < s.width;
-          const double pixel =
-              inside ? images[((size_t(b) * s.height + from_y) * s.width + from_x) * 3 + c] : 0;
+          double level = pixel(images, crops, s, b, y, x, c);
+          if (!mixes.empty())
+            level = mixed(mixes[b], y, x, level, pixel(images, crops, s, b ^ 1, y, x, c));
           const int token = y / patch * grid + x / patch;
           const int element = (c * patch + y % patch) * patch + x % patch;
           out[(size_t(b) * grid * grid + token) * length + element] =
-              (Tracked(pixel) / Tracked(255) - Tracked(s.mean[c])) / Tracked(s.std[c]);
+              (Tracked(level) / Tracked(255) - Tracked(s.mean[c])) / Tracked(s.std[c]);
         }
   return out;
 }
@@ -33,7 +47,24 @@ Tensor input_patches(const std::vector<uint8_t>& images, const std::vector<Crop>
 }  // namespace oracle
 
 // ---- cases --------------------------------------------------------------------------------------
-Problem input_patches(DType dtype, InputShape s, const std::vector<Crop>& crops) {
+// Of all kinds; lambdas are such that their products with levels are exact, ties among them.
+std::vector<Mix> mixes_of(Problem& p, const InputShape& s) {
+  std::vector<Mix> mixes;
+  for (int b = 0; b < s.B; ++b) {
+    const auto edge = [&] { return int16_t(p.random.below(s.size + 1)); };
+    const float lambda = float(p.random.below(65)) / 64;
+    const int16_t top = edge(), left = edge();
+    const Mix kinds[] = {{lambda},
+                         {lambda, top, left, int16_t(top + edge()), int16_t(left + edge())},
+                         {lambda, 0, 0, int16_t(s.size), int16_t(s.size)},
+                         {lambda, top, 0, top, int16_t(s.size)},  // empty
+                         {1}};
+    mixes.push_back(kinds[(b + p.random.below(2)) % 5]);
+  }
+  return mixes;
+}
+
+Problem input_patches(DType dtype, InputShape s, const std::vector<Crop>& crops, bool mixing) {
   Problem p(dtype);
   p.any_threads = true;
   std::vector<uint8_t> images(size_t(s.B) * s.height * s.width * 3);
@@ -41,9 +72,11 @@ Problem input_patches(DType dtype, InputShape s, const std::vector<Crop>& crops)
   const float mean[3] = {0.485f, 0.456f, 0.406f}, std[3] = {0.229f, 0.224f, 0.225f};
   for (int c = 0; c < 3; ++c) s.mean[c] = mean[c], s.std[c] = std[c];
   const int grid = s.size / s.patch;
+  const std::vector<Mix> mixes = mixing ? mixes_of(p, s) : std::vector<Mix>();
   p.output("out", {s.B, grid * grid, 3 * s.patch * s.patch},
-           oracle::input_patches(images, crops, s));
+           oracle::input_patches(images, crops, mixes, s));
   p.objects("images", images);
+  if (mixing) p.objects("mixes", mixes);
   if (!crops.empty()) p.objects("crops", crops);
   p.runs(InputPatches{.shape = s, .dtype = dtype});
   return p;
@@ -56,7 +89,8 @@ KernelCases input_cases() {
     const std::string name =
         sizes({{"B", s.B}, {"height", s.height}, {"width", s.width}, {"size", s.size}}) +
         sizes({{"patch", s.patch}}) + "_" + what;
-    cases.add("input_patches" + name, input_patches, s, crops);
+    cases.add("input_patches" + name, input_patches, s, crops, false);
+    if (s.B % 2 == 0) cases.add("input_patches" + name + "_mixed", input_patches, s, crops, true);
   };
   add({1, 1, 1, 1, 1}, {{0, 0, 0}}, "whole");
   add({3, 9, 9, 9, 3}, {{0, 0, 1}, {0, 0, 0}, {0, 0, 1}}, "flip");
@@ -77,6 +111,7 @@ KernelCases input_cases() {
   add({2, 16, 16, 16, 8}, {}, "no_crops");
   add({2, 20, 24, 16, 1}, {{1, 3, 1, 1}, {-2, 5, 0, 1}}, "upside_down");
   add({2, 20, 24, 16, 8}, {{1, 3, 1, 1}, {-2, 5, 0, 1}}, "upside_down");
+  for (const int patch : {1, 3, 4, 8}) add({10, 24, 24, 24, patch}, {}, "no_crops");
   cases.begin_sweep();
   for (const int patch : {1, 2, 3, 5, 7, 8, 14, 16, 32})
     for (const int grid : {1, 2, 3})
@@ -91,6 +126,7 @@ KernelCases input_cases() {
 [[maybe_unused]] const bool added = add_cases(input_cases());
 
 using Op = InputPatches;
+const Mix some_mixes[3] = {};
 [[maybe_unused]] const bool refused = refuses<Op>({
     {"patch", [](Op& o) { o.shape.patch = o.shape.size + 1; }},
     {"patch", [](Op& o) { o.shape.patch = o.shape.size = o.shape.height = o.shape.width = 513; },
@@ -100,6 +136,7 @@ using Op = InputPatches;
      [](Op& o) { o.shape.size = o.shape.height = o.shape.width = 16385, o.shape.patch = 1; },
      Refusal<Op>::gpu},
     {"B", [](Op& o) { o.shape.B = 65536; }, Refusal<Op>::gpu},
+    {"mixes", [](Op& o) { o.mixes = some_mixes, o.shape.B = 3; }},
 });
 
 }  // namespace

@@ -1,39 +1,54 @@
 // Softmax cross-entropy and its gradient; metrics; the words after the gradient.
+#include <numeric>
+
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
 namespace {
 
 using Labels = std::vector<int32_t>;
+using Mixes = std::vector<Mix>;
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 // ---- oracle -------------------------------------------------------------------------------------
 namespace oracle {
 
 struct CrossEntropyResult {
-  Tensor loss, lse;
+  Tensor loss, lse, top1;
 };
 
-// targets may be empty.
-Tracked target(const Values& targets, int label, ClassesShape shape, double smoothing, int b,
-               int k) {
-  const double share = targets.empty() ? double(k == label) : targets[at(b, shape.K, k)];
-  return (Tracked(1) - smoothing) * share + Tracked(smoothing) / shape.K;
+// Classes that beat the label.
+int ahead(const double* row, int K, int label) {
+  int count = 0;
+  for (int k = 0; k < K; ++k) count += row[k] > row[label] || (row[k] == row[label] && k < label);
+  return count;
+}
+
+// timm's: smoothed targets of both labels, mixed. mixes may be empty.
+Tracked target(const Mixes& mixes, const Labels& labels, ClassesShape shape, double smoothing,
+               int b, int k) {
+  const auto smoothed = [&](int label) {
+    const Tracked off = Tracked(smoothing) / shape.K;
+    return k == label ? Tracked(1) - smoothing + off : off;
+  };
+  if (mixes.empty()) return smoothed(labels[b]);
+  const double lambda = mixes[b].lambda;
+  return smoothed(labels[b]) * lambda + smoothed(labels[b ^ 1]) * (Tracked(1) - lambda);
 }
 
 CrossEntropyResult cross_entropy_forward(const Values& logits, const Labels& labels,
-                                         const Values& targets, ClassesShape shape,
-                                         double smoothing) {
+                                         const Mixes& mixes, ClassesShape shape, double smoothing) {
   const auto [B, K] = shape;
-  CrossEntropyResult r{Tensor(B), Tensor(B)};
+  CrossEntropyResult r{Tensor(B), Tensor(B), Tensor(B)};
   for (int b = 0; b < B; ++b) {
     const double* row = &logits[at(b, K, 0)];
     const double largest = *std::max_element(row, row + K);
     Tracked total = 0, matched = 0;
     for (int k = 0; k < K; ++k) {
       total += exp(Tracked(row[k]) - largest);
-      matched += target(targets, labels[b], shape, smoothing, b, k) * row[k];
+      matched += target(mixes, labels, shape, smoothing, b, k) * row[k];
     }
+    r.top1[b] = labels[b] != -1 && ahead(row, K, labels[b]) == 0;
     r.lse[b] = largest + log(total);
     r.loss[b] = labels[b] == -1 ? 0 : r.lse[b] - matched;
   }
@@ -41,14 +56,14 @@ CrossEntropyResult cross_entropy_forward(const Values& logits, const Labels& lab
 }
 
 Tensor cross_entropy_backward(const Values& logits, const Values& lse, const Labels& labels,
-                              const Values& targets, double grad_scale, double loss_scale,
+                              const Mixes& mixes, double grad_scale, double loss_scale,
                               ClassesShape shape, double smoothing) {
   Tensor dlogits(logits.size());
   for (int b = 0; b < shape.B; ++b)
     for (int k = 0; k < shape.K && labels[b] != -1; ++k) {
       const size_t i = at(b, shape.K, k);
       dlogits[i] =
-          (exp(Tracked(logits[i]) - lse[b]) - target(targets, labels[b], shape, smoothing, b, k)) *
+          (exp(Tracked(logits[i]) - lse[b]) - target(mixes, labels, shape, smoothing, b, k)) *
           (Tracked(grad_scale) * loss_scale);
     }
   return dlogits;
@@ -60,47 +75,45 @@ Values metrics(const Values& loss, const Values& logits, const Labels& labels, C
   for (int b = 0; b < B; ++b) {
     if (labels[b] == -1) continue;
     const double* row = &logits[at(b, K, 0)];
-    const double own = row[labels[b]];
-    int ahead = 0;
-    for (int k = 0; k < K; ++k) ahead += row[k] > own || (row[k] == own && k < labels[b]);
+    const bool counts = !std::isnan(row[labels[b]]);
     sums[0] += loss[b], sums[1] += 1;
-    sums[2] += ahead < 1 && !std::isnan(own), sums[3] += ahead < 5 && !std::isnan(own);
+    sums[2] += counts && ahead(row, K, labels[b]) < 1;
+    sums[3] += counts && ahead(row, K, labels[b]) < 5;
   }
   return sums;
 }
 
-Tensor gradient_tail(const Values& loss, const StepParams& p) {
+Tensor gradient_tail(const Values& loss, const Values& top1, const StepParams& p) {
   Tracked sum = 0;
   for (const double l : loss) sum += l;
-  return {sum, p.count, p.stop};
+  return {sum, p.count, p.stop, std::accumulate(top1.begin(), top1.end(), 0.0)};
 }
 
 }  // namespace oracle
 
 // ---- the oracle's gradient ----------------------------------------------------------------------
-void check_cross_entropy(bool soft, double smoothing) {
+void check_cross_entropy(bool mixed, double smoothing) {
   TestValues random(8);
-  const ClassesShape shape{4, 6};
-  const int n = shape.B * shape.K;
-  const Labels labels{2, -1, 0, 5};
-  Values logits = random.normal(n, 0, 3), targets;
-  for (int i = 0; soft && i < n; ++i) targets.push_back(i % shape.K < 2 ? 0.5 : 0);
+  const ClassesShape shape{6, 6};
+  const Labels labels{2, 3, -1, -1, 5, 5};
+  Values logits = random.normal(shape.B * shape.K, 0, 3);
+  const Mixes mixes = mixed ? Mixes{{0.25}, {0.8f}, {0.5}, {0.5}, {0.75}, {0}} : Mixes{};
   const auto forward = [&] {
-    return oracle::cross_entropy_forward(logits, labels, targets, shape, smoothing);
+    return oracle::cross_entropy_forward(logits, labels, mixes, shape, smoothing);
   };
   const oracle::CrossEntropyResult r = forward();
-  EXPECT_EQ(r.loss[1].value, 0);
+  EXPECT_EQ(r.loss[2].value, 0);
   const double grad_scale = 0.25, loss_scale = 8;
   const Values each(shape.B, grad_scale * loss_scale);
   check_gradient("logits", logits,
-                 oracle::cross_entropy_backward(logits, values_of(r.lse), labels, targets,
-                                                grad_scale, loss_scale, shape, smoothing),
+                 oracle::cross_entropy_backward(logits, values_of(r.lse), labels, mixes, grad_scale,
+                                                loss_scale, shape, smoothing),
                  [&] { return dot(each, forward().loss); });
 }
 
 TEST(Oracle, CrossEntropy) { check_cross_entropy(false, 0); }
 TEST(Oracle, CrossEntropySmoothed) { check_cross_entropy(false, 0.1); }
-TEST(Oracle, CrossEntropySoftTargets) { check_cross_entropy(true, 0.1); }
+TEST(Oracle, CrossEntropyMixed) { check_cross_entropy(true, 0.1); }
 
 TEST(Oracle, MetricsCountRanks) {
   // Label 3 in rows of 7: first; tied with a lower index; sixth; absent.
@@ -115,8 +128,8 @@ TEST(Oracle, MetricsCountRanks) {
 struct LossOptions {
   ClassesShape shape;
   float smoothing = 0;
-  bool soft = false;  // soft targets
-  double spread = 1;  // of the logits
+  bool mixed = false;
+  double spread = 1;  // of the logits; 0: few integers, so that classes tie
 
   bool absent() const { return shape.B > 3; }  // some rows have label -1
 };
@@ -126,34 +139,32 @@ std::string name_of(ClassesShape shape) { return sizes({{"B", shape.B}, {"K", sh
 Labels random_labels(Problem& p, ClassesShape shape, bool absent) {
   Labels labels;
   for (int b = 0; b < shape.B; ++b)
-    labels.push_back(absent && b % 3 == 0 ? -1 : p.random.below(shape.K));
+    labels.push_back(absent && b / 2 % 3 == 0 ? -1 : p.random.below(shape.K));
   return labels;
 }
 
-// Two classes share each image.
-Values random_targets(Problem& p, const LossOptions& o) {
-  if (!o.soft) return {};
-  const auto [B, K] = o.shape;
-  Values targets(size_t(B) * K);
-  for (int b = 0; b < B; ++b) {
-    const double share = p.random.below(5) / 4.0;
-    targets[at(b, K, p.random.below(K))] += share;
-    targets[at(b, K, p.random.below(K))] += 1 - share;
-  }
-  return targets;
+// Both labels of a pair are the same now and then, and lambda is 0 or 1.
+Mixes random_mixes(Problem& p, const LossOptions& o) {
+  Mixes mixes;
+  for (int b = 0; o.mixed && b < o.shape.B; ++b)
+    mixes.push_back({.lambda = float(p.random.below(8)) / 7, .bottom = 3, .right = 3});
+  return mixes;
 }
 
 Problem cross_entropy_forward(DType dtype, LossOptions o) {
   const auto [B, K] = o.shape;
   Problem p(dtype);
   p.any_threads = true;
-  const Values logits = p.data(size_t(B) * K, 0, o.spread), targets = random_targets(p, o);
+  const size_t n = size_t(B) * K;
+  const Values logits = o.spread > 0 ? p.data(n, 0, o.spread) : p.random.integers(n, 0, 2);
+  const Mixes mixes = random_mixes(p, o);
   const Labels labels = random_labels(p, o.shape, o.absent());
   const oracle::CrossEntropyResult r =
-      oracle::cross_entropy_forward(logits, labels, targets, o.shape, o.smoothing);
+      oracle::cross_entropy_forward(logits, labels, mixes, o.shape, o.smoothing);
   p.output_fp32("loss", {B}, r.loss), p.output_fp32("lse", {B}, r.lse);
+  p.output_fp32("top1", {B}, r.top1);
   p.input("logits", {B, K}, logits), p.objects("labels", labels);
-  if (o.soft) p.input_fp32("targets", {B, K}, targets);
+  if (o.mixed) p.objects("mixes", mixes);
   p.runs(CrossEntropyForward{.shape = o.shape, .smoothing = o.smoothing, .dtype = dtype});
   return p;
 }
@@ -165,17 +176,17 @@ Problem cross_entropy_backward(DType dtype, LossOptions o) {
   const StepParams params{.grad_scale = 1.0f / 48};
   const UpdateState state{.loss_scale = 1024};
   Values logits = p.data(size_t(B) * K, 0, o.spread);
-  const Values targets = random_targets(p, o);
+  const Mixes mixes = random_mixes(p, o);
   const Labels labels = random_labels(p, o.shape, o.absent());
   const Values lse =
-      rounded(oracle::cross_entropy_forward(logits, labels, targets, o.shape, o.smoothing).lse);
+      rounded(oracle::cross_entropy_forward(logits, labels, mixes, o.shape, o.smoothing).lse);
   const Tensor dlogits = oracle::cross_entropy_backward(
-      logits, lse, labels, targets, params.grad_scale, state.loss_scale, o.shape, o.smoothing);
+      logits, lse, labels, mixes, params.grad_scale, state.loss_scale, o.shape, o.smoothing);
   // An absent row gives zeros whatever it holds.
   if (o.absent()) logits[0] = nan;
   p.output("dlogits", {B, K}, dlogits);
   p.input("logits", {B, K}, logits), p.input_fp32("lse", {B}, lse), p.objects("labels", labels);
-  if (o.soft) p.input_fp32("targets", {B, K}, targets);
+  if (o.mixed) p.objects("mixes", mixes);
   p.objects<StepParams>("params", {params}), p.objects<UpdateState>("state", {state});
   p.runs(CrossEntropyBackward{.shape = o.shape, .smoothing = o.smoothing, .dtype = dtype});
   return p;
@@ -205,10 +216,11 @@ Problem metrics(DType dtype, ClassesShape shape, bool absent, bool with_nan) {
 Problem gradient_tail(DType dtype, int B, bool accumulate, bool exact) {
   Problem p(dtype);
   p.exact = exact;
-  const Values loss = p.data_fp32(B, 2);
+  const Values loss = p.data_fp32(B, 2), top1 = p.random.integers(B, 0, 1);
   const StepParams params{.count = float(B) - 1, .stop = 1};
-  p.gradient("tail", {3}, oracle::gradient_tail(loss, params), accumulate);
-  p.input_fp32("loss", {B}, loss), p.objects<StepParams>("params", {params});
+  p.gradient("tail", {4}, oracle::gradient_tail(loss, top1, params), accumulate);
+  p.input_fp32("loss", {B}, loss), p.input_fp32("top1", {B}, top1);
+  p.objects<StepParams>("params", {params});
   p.runs(GradientTail{.B = B, .accumulate = accumulate});
   return p;
 }
@@ -217,14 +229,15 @@ KernelCases loss_cases() {
   KernelCases cases;
   const auto add_cross_entropy = [&](ClassesShape shape) {
     for (const float smoothing : {0.0f, 0.1f})
-      for (const bool soft : {false, true})
-        for (const double spread : {2.0, 100.0}) {
-          const LossOptions o{shape, smoothing, soft, spread};
+      for (const bool mixed : {false, true})
+        for (const double spread : {0.0, 2.0, 100.0}) {
+          if (mixed && shape.B % 2) continue;
+          const LossOptions o{shape, smoothing, mixed, spread};
           const std::string name = name_of(shape) + flag(smoothing > 0, "smoothed") +
-                                   flag(soft, "soft") + flag(o.absent(), "absent") +
-                                   flag(spread > 10, "peaked");
+                                   flag(mixed, "mixed") + flag(o.absent(), "absent") +
+                                   flag(spread > 10, "peaked") + flag(spread == 0, "tied");
           cases.add("cross_entropy_forward" + name, cross_entropy_forward, o);
-          cases.add("cross_entropy_backward" + name, cross_entropy_backward, o);
+          if (spread > 0) cases.add("cross_entropy_backward" + name, cross_entropy_backward, o);
         }
   };
   const auto add_metrics = [&](ClassesShape shape) {
@@ -234,7 +247,7 @@ KernelCases loss_cases() {
                   metrics, shape, absent, with_nan);
   };
   for (const ClassesShape shape :
-       {ClassesShape{1, 1}, {3, 2}, {5, 10}, {129, 17}, {16, 1000}, {7, 1031}})
+       {ClassesShape{1, 1}, {2, 1}, {3, 2}, {5, 10}, {130, 17}, {16, 1000}, {8, 1031}})
     add_cross_entropy(shape);
   for (const ClassesShape shape : {ClassesShape{1, 1}, {4, 3}, {16, 10}, {64, 1000}, {1030, 7}})
     add_metrics(shape);
@@ -264,15 +277,28 @@ bool refuses_smoothing() {
 template <class Op>
 bool refuses_labels() {
   static int32_t label;
-  const auto set = [](Op& op, int32_t wrong) { label = wrong, op.labels = &label, op.shape.B = 1; };
+  const auto set = [](Op& op, int32_t wrong) {
+    label = wrong, op.labels = &label, op.shape.B = 1;
+    if constexpr (requires { op.mixes; }) op.mixes = nullptr;
+  };
   return refuses<Op>({{"labels", [=](Op& op) { set(op, op.shape.K); }, Refusal<Op>::cpu},
                       {"labels", [=](Op& op) { set(op, -2); }, Refusal<Op>::cpu}});
+}
+
+template <class Op>
+bool refuses_odd_pairs() {
+  static const int32_t labels[2] = {0, -1};
+  static const Mix mixes[3] = {};
+  const auto set = [](Op& op, int B) { op.labels = labels, op.mixes = mixes, op.shape.B = B; };
+  return refuses<Op>({{"mixes", [=](Op& op) { set(op, 3); }},
+                      {"labels", [=](Op& op) { set(op, 2); }, Refusal<Op>::cpu}});
 }
 
 [[maybe_unused]] const bool refused =
     refuses_smoothing<CrossEntropyForward>() && refuses_smoothing<CrossEntropyBackward>() &&
     refuses_labels<CrossEntropyForward>() && refuses_labels<CrossEntropyBackward>() &&
-    refuses_labels<Metrics>();
+    refuses_labels<Metrics>() && refuses_odd_pairs<CrossEntropyForward>() &&
+    refuses_odd_pairs<CrossEntropyBackward>();
 
 // Labels in a GPU's memory can't be refused: they yield NaN, which ends the run.
 class InvalidLabels : public testing::TestWithParam<Device> {};
@@ -289,6 +315,9 @@ TEST_P(InvalidLabels, YieldNaN) {
     };
   };
   p.changed_objects<float>("loss", {0, 0}, all_nan(2));
+  p.changed_objects<float>("top1", {1, 1}, [](const float* top1) -> std::string {
+    return top1[0] == 0 && top1[1] == 0 ? "" : "a hit";
+  });
   p.changed_objects<float>("lse", {0, 0}, [](const float*) { return std::string(); });
   p.changed_objects<float>("dlogits", {0, 0, 0, 0, 0, 0}, all_nan(6));
   p.changed_objects<double>("sums", {0, 0, 0, 0}, [](const double* sums) -> std::string {

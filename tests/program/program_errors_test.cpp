@@ -158,6 +158,36 @@ TEST_F(ProgramErrors, OfAllHeadersAtOnce) {
   }
 }
 
+// By the first look, not again by each process that comes to them.
+TEST_F(ProgramErrors, OfSkippedImagesAreSaidAndCountedOnce) {
+  make_class_folders(in("photos"), 2, 10);
+  for (const std::string file : {"0", "1", "2"})
+    write_text(in("photos/class1/" + file + ".ppm"), "no image");
+  const Finished end = go("-n 2 " + on_vit + "--data photos --batch 4 --epochs 3 --out run " +
+                          "--on-bad-image skip");
+  EXPECT_TRUE(has(end.output, "3 of 20 images can't be read"));
+  EXPECT_TRUE(has(end.output, "\nbad images skipped: 3\n"));
+  EXPECT_EQ(end.errors, "");
+}
+
+TEST_F(ProgramErrors, OfABadImageThatWasDeleted) {
+  make_class_folders(in("photos"), 2, 10);
+  go(on_vit + "--data photos --batch 4 --steps 1 --out run");
+  write_text(in("photos/class1/3.ppm"), "");
+  expect_refused("--resume run --steps 2",
+                 in("photos/class1/3.ppm") +
+                     ": the file is empty (--on-bad-image skip skips such files; without them the "
+                     "run can't be resumed)");
+  fs::remove(in("photos/class1/3.ppm"));
+  expect_refused("--resume run --steps 2",
+                 in("photos") +
+                     ": its files or classes have changed since the run in run began; put them "
+                     "back (--on-bad-image skip skips bad ones), or start a new run from --weights "
+                     "run/last/weights.safetensors");
+  write_text(in("photos/class1/3.ppm"), "");
+  go("--resume run --steps 2 --on-bad-image skip");
+}
+
 TEST_F(ProgramErrors, OfSizesDevicesAndFolders) {
   const std::string cifar = on_vit + "--data cifar ";
   expect_refused("-n 2 " + cifar + "--batch 9",
@@ -168,6 +198,12 @@ TEST_F(ProgramErrors, OfSizesDevicesAndFolders) {
   expect_refused(cifar + "--local-batch 46",
                  "--batch 46 is larger than the training data (44 "
                  "images); 44 would fit");
+  expect_refused(cifar + "--mixup .2 --batch 9",
+                 "--batch 9 is odd, and images are mixed in pairs; 8 would fit");
+  expect_refused("-n 2 " + cifar + "--augment strong --batch 10",
+                 "--batch 10 is odd in each process, and images are mixed in pairs; 8 would fit");
+  expect_refused("-n 2 " + cifar + "--cutmix 1 --local-batch 23",
+                 "--batch 46 is odd in each process, and images are mixed in pairs; 44 would fit");
   std::string why;
   if (!is_built(DeviceKind::cuda))
     expect_refused_by_all(cifar + "--device cuda",
@@ -209,6 +245,11 @@ TEST_F(ProgramErrors, OfWeights) {
   write_text(in("cut.safetensors"), contents(in(file)).substr(0, 1000000));
 
   expect_refused(cifar + "nowhere.safetensors", "nowhere.safetensors: No such file or directory");
+  expect_refused(cifar + "run",
+                 "--weights run: a folder; give a file: run/best/weights.safetensors or "
+                 "run/last/weights.safetensors");
+  fs::create_directory(in("empty"));
+  expect_refused_by_all(cifar + "empty", "--weights empty: a folder; give a file, .safetensors");
   expect_refused_by_all(cifar + "nan.safetensors",
                         "nan.safetensors: these weights don't fit the "
                         "model; not finite: blocks.3.norm1.bias");
@@ -231,6 +272,8 @@ TEST_F(ProgramErrors, OfResumedRuns) {
   make_run("run");
   expect_refused("--resume nowhere", "--resume nowhere: there is no such folder");
   expect_refused("--resume cifar", "--resume cifar: not a run folder, it has no config.json");
+  for (const std::string inside : {"run/last", "run/last/", "run/last/weights.safetensors"})
+    expect_refused("--resume " + inside, "--resume " + inside + ": not a run folder; that is run");
   expect_refused("--resume run --lr 3",
                  "--lr can't be changed with --resume: the run has 0.001; leave it out, or start "
                  "a new run from --weights run/last/weights.safetensors");
@@ -245,7 +288,8 @@ TEST_F(ProgramErrors, OfResumedRuns) {
   expect_refused_by_all("--resume run",
                         in("cifar") +
                             ": its files or classes have changed since the run in run "
-                            "began; start a new run from --weights run/last/weights.safetensors");
+                            "began; put them back, or start a new run from --weights "
+                            "run/last/weights.safetensors");
   make_cifar(in("cifar"));
 
   const std::string good = contents(in("run/last/state.json"));
@@ -354,7 +398,8 @@ TEST_F(ProgramErrors, OfAPictureThatIsReplaced) {
     EXPECT_EQ(end.code, 2) << end.output;
     EXPECT_EQ(end.errors, "photos/class1/3.ppm: " +
                               std::string(is_pipe ? "not a regular file" : "larger than 1024 MiB") +
-                              " (--on-bad-image skip skips such files)\n");
+                              " (--on-bad-image skip skips such files; without them the run "
+                              "can't be resumed)\n");
     fs::remove_all(in("photos"));
   }
 }

@@ -93,6 +93,16 @@ TEST_F(ProgramResnet, ForeignWeightsOfTheOtherResnetAreRefusedByWhatDoesntFit) {
                  "foreign.safetensors: these weights don't fit the model; missing: ");
 }
 
+// A high rate needs some updates before the running statistics follow.
+TEST_F(ProgramResnet, AValLossFarAboveGuessingIsExplained) {
+  const Finished young = go(short_run + "--batch 12 --lr 1 --out young");
+  EXPECT_TRUE(has(young.output, " is far above ln(10) = 2.3, which guessing has: after "));
+  EXPECT_TRUE(has(young.output, " batch norm's running statistics lag behind the weights"));
+  EXPECT_FALSE(has(young.output, "warning"));
+  const Finished usual = go(on_cifar + "--out usual");
+  EXPECT_FALSE(has(usual.output, "which guessing has"));
+}
+
 TEST_F(ProgramResnet, WhatCantBeTrainedIsRefused) {
   expect_refused("resnet34 --data cifar --batch 1 --out a",
                  "layer4.0.bn1 has a single value per channel");

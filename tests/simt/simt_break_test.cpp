@@ -36,5 +36,7 @@ TEST_F(SimtBreak, IsSilentOnceItHasStopped) {
   EXPECT_EXIT(run_with("planted,2,1,0,39,0,0"), testing::ExitedWithCode(0), "^$");
 }
 
+TEST_F(SimtBreak, EmptyIsUnset) { EXPECT_EXIT(run_with(""), testing::ExitedWithCode(0), "^$"); }
+
 }  // namespace
 }  // namespace bv::simt_gpu

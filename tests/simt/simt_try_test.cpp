@@ -183,6 +183,45 @@ TEST(SimtTry, AFileThatIsNotThere) {
   EXPECT_TRUE(has(none.output, "try: which file? for example: make try FILE="));
 }
 
+TEST(SimtTry, ADefineThatNothingReads) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const Ended slip = shell(make_try("FILE=" + folder + "reduction.cu DEFINE=FORGET_BARIER"));
+  EXPECT_EQ(slip.code, 2);
+  EXPECT_TRUE(has(slip.output, "try: nothing in " + folder +
+                                   "reduction.cu reads FORGET_BARIER; it has BARRIER_IN_A_BRANCH "
+                                   "FORGET_BARRIER\n"));
+}
+
+TEST(SimtTry, ConstantMemory) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const TemporaryFolder scratch;
+  const std::string file = scratch / "weigh.cu";
+  write_text(file, R"(#include <cstdio>
+__constant__ float weights[3], zero;
+__constant__ int offsets[2][2] = {{1, 2}, {3, 4}};  // __constant__ int not_this;
+static __constant__ double scale = SCALE;
+__global__ void weigh(float* out) {
+  out[threadIdx.x] = scale * weights[threadIdx.x] + offsets[1][0] + zero;
+}
+int main(int words, char**) {
+  float host[3] = {1, 2, 3}, *out;
+  cudaMalloc(&out, sizeof host);
+  cudaMemcpyToSymbol(weights, host, sizeof host);
+  weigh<<<1, 3>>>(out);
+  cudaMemcpyFromSymbol(host, weights, sizeof(float), sizeof(float));
+  printf("%g: ", host[0]);
+  cudaMemcpy(host, out, sizeof host, cudaMemcpyDeviceToHost);
+  printf("%g %g %g\n", host[0], host[1], host[2]);
+  return words > 1 ? int(weights[0]) : 0;
+}
+)");
+  const Ended good = shell(make_try("FILE=" + file + " DEFINE=SCALE=2"));
+  EXPECT_EQ(good.output, "2: 5 7 9\n");
+  const Ended host = shell(make_try("FILE=" + file + " DEFINE=SCALE=2 ARGS=read"));
+  EXPECT_TRUE(has(host.output, "host code read device memory: "));
+  EXPECT_TRUE(has(host.output, "weigh.cu:17: a read where it owns no memory"));
+}
+
 TEST(SimtTry, WhatTheStandInLeavesOutSaysSo) {
   if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
   const TemporaryFolder scratch;

@@ -26,7 +26,7 @@ struct Place {
 
 std::optional<Place> wanted() {
   const char* set = std::getenv("SIMT_BREAK");
-  if (!set) return {};
+  if (!set || !*set) return {};
   // Names of kernels contain commas, too: the numbers are parsed from the end.
   Place place{.kernel = set, .block = {}, .thread = {}};
   unsigned* const numbers[] = {&place.thread.z, &place.thread.y, &place.thread.x,

@@ -36,7 +36,8 @@ void execute(Operation& o) {
     }
     if (work.kind == Kind::kernel && !o.under_way)
       if (const std::string overrun = memory.overrun(); !overrun.empty())
-        stick(cudaErrorIllegalAddress, work.name + " " + overrun + " (the line: make asan)");
+        stick(cudaErrorIllegalAddress,
+              work.name + " " + overrun + " (make asan FILTER=NAME shows the line)");
   } catch (const Failure& failure) {
     stick(cudaErrorIllegalAddress, work.name + ": " + failure.why);
   } catch (const std::exception& e) {

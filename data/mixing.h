@@ -1,0 +1,37 @@
+// Which training images are mixed, and how, drawn as timm's Mixup does: a function of (seed, epoch,
+// position in the epoch's order), whatever process makes it. The partner of position p is p ^ 1:
+// since processes take even numbers of images, both are in one's batch.
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "kernels/types.h"
+
+namespace bv {
+
+enum class MixMode : uint8_t { batch, pair, elem };  // the images that share lambda and box
+
+struct Mixing {
+  double mixup = 0, cutmix = 0;  // the alpha of lambda's Beta(alpha, alpha); 0: not at all
+  // Sides of cutmix's boxes as parts of the image's; {}: a box has 1 - lambda of the area.
+  std::array<double, 2> minmax{};
+  double prob = 1, switch_prob = 0.5;  // of mixing; of cutmix instead of mixup, where there is both
+  MixMode mode = MixMode::batch;
+  int off_epoch = 0;  // mixing ends after so many epochs; 0: never
+
+  bool any() const { return mixup > 0 || cutmix > 0; }
+};
+
+struct MixKey {
+  uint64_t seed;
+  uint32_t epoch, position;  // from 0
+  int batch;                 // images of a forward pass of all processes
+};
+
+// For images of size x size.
+Mix draw_mix(const Mixing&, const MixKey&, int size);
+
+// out = the image mixed with its partner, all [size, size, 3]: the pixels that the model sees.
+void mix_pictures(uint8_t* out, const uint8_t* image, const uint8_t* partner, const Mix&, int size);
+
+}  // namespace bv

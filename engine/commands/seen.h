@@ -1,0 +1,39 @@
+// A training image as preview shows it: a line of batch.jsonl, and what stands under its pictures.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/mixing.h"
+#include "data/policy.h"
+
+namespace bv {
+
+struct Seen {
+  int64_t number;  // from 0, its position in the epoch's order
+  uint32_t index;  // in the data set
+  int64_t epoch;   // counted from 1
+  std::string path;
+  int label;
+  Box crop;   // in pixels of the file
+  bool flip;  // left and right
+  std::vector<DrawnOperation> ops = {};
+  std::optional<Box> erase = {};
+  std::optional<Mix> mix = {};  // with the image of number ^ 1; nothing: the run doesn't mix
+  int partner_label = -1;
+
+  int64_t partner() const { return number ^ 1; }
+  bool mixed() const { return mix && mix->lambda < 1; }
+  bool in_a_box() const { return mix && mix->top < mix->bottom && mix->left < mix->right; }
+};
+
+std::string number_text(int64_t number);  // 00003
+// With the target's class probabilities, as the loss takes them.
+std::string line_of(const Seen&, int classes, double label_smoothing);
+
+std::vector<std::string> before_caption(const Seen&, const std::vector<std::string>& classes);
+std::vector<std::string> after_caption(const Seen&);
+std::vector<std::string> mixed_caption(const Seen&);
+
+}  // namespace bv

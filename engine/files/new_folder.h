@@ -1,0 +1,27 @@
+// A folder of files that appears whole or not at all.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace bv {
+
+// Made beside `path` under another name; finish() renames it. Without finish(), nothing is left.
+class NewFolder {
+ public:
+  // `option` names it in messages: "--out". Throws UserError where something has the name or no
+  // folder can be made there.
+  NewFolder(const std::string& option, const std::string& path);
+  ~NewFolder();
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  const std::filesystem::path& place() const { return partial_; }  // where to write
+  void finish();
+
+ private:
+  std::string named_;  // "--out DIR", in messages
+  std::filesystem::path path_, partial_;
+  std::vector<std::filesystem::path> made_;  // above it, outermost first
+};
+
+}  // namespace bv

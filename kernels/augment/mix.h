@@ -1,0 +1,25 @@
+// The arithmetic of mixing two images (Mix, kernels/types.h), which all devices share: whole numbers,
+// so that they agree.
+#pragma once
+#include "kernels/philox.h"
+#include "kernels/types.h"
+
+namespace bv {
+namespace {  // no copy is shared between instruction sets
+
+BV_HOST_DEVICE inline bool has_box(const Mix& mix) {
+  return mix.top < mix.bottom && mix.left < mix.right;
+}
+
+// A pixel's own part, of 65536; the rest is its partner's.
+BV_HOST_DEVICE inline int own_part(const Mix& mix, int y, int x) {
+  if (!has_box(mix)) return static_cast<int>(mix.lambda * 65536 + 0.5f);
+  return y >= mix.top && y < mix.bottom && x >= mix.left && x < mix.right ? 0 : 65536;
+}
+
+BV_HOST_DEVICE inline int mixed(int own, int partner, int part) {
+  return (65536 * partner + part * (own - partner) + 32768) >> 16;
+}
+
+}  // namespace
+}  // namespace bv

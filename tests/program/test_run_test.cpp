@@ -1,0 +1,58 @@
+// make test itself: how it counts, and what it builds for a FILTER.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "tests/files.h"
+#include "tests/messages.h"
+#include "tests/temporary_folder.h"
+
+namespace bv::test {
+namespace {
+
+class TestRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists("tests/run")) GTEST_SKIP() << "not in the project's folder";
+  }
+  std::string output_of(const std::string& command) const {
+    code_ = std::system((command + " >" + (folder_ / "output") + " 2>&1").c_str()) / 256;
+    return contents(folder_ / "output");
+  }
+  TemporaryFolder folder_;
+  mutable int code_ = 0;
+};
+
+TEST_F(TestRun, CountsWhatPassedBeforeACrash) {
+  write_text(folder_ / "tests",
+             "#!/bin/sh\n"
+             "case $* in *KernelTable*) echo '[  PASSED  ] 0 tests.'; exit 0;; esac\n"
+             "echo '[       OK ] A.One (1 ms)'\n"
+             "echo '[  SKIPPED ] A.Two (0 ms)'\n"
+             "echo '[       OK ] A.Three (1 ms)'\n"
+             "echo '[  FAILED  ] A.Four (1 ms)'\n"
+             "echo '[ RUN      ] A.Five'\n"
+             "kill -SEGV $$\n");
+  std::filesystem::permissions(folder_ / "tests", std::filesystem::perms::owner_all);
+  const std::string output = output_of("tests/run " + folder_.path() + " A");
+  EXPECT_EQ(code_, 1);
+  EXPECT_TRUE(has(output, "[ RUN      ] A.Five\n"));
+  EXPECT_TRUE(has(output, "\n2 passed, 2 failed, 1 skipped\n"));
+}
+
+// Fuzzers under the sanitizers and examples take longer to compile than what most filters need.
+TEST_F(TestRun, BuildsForAFilterWhatItsTestsStart) {
+  const std::string make =
+      "env -u MAKEFLAGS -u MAKELEVEL make -n CUDA=0 BUILD=" + (folder_ / "none") + " test FILTER=";
+  const std::string some = output_of(make + "LayerNorm"), all = output_of(make);
+  for (const char* extra : {"/asan/", "/file_faults.so", "/try/"}) {
+    EXPECT_TRUE(has(all, extra));
+    EXPECT_FALSE(has(some, extra));
+  }
+  EXPECT_TRUE(has(some, "tests/run"));
+}
+
+}  // namespace
+}  // namespace bv::test
