@@ -7,7 +7,6 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/options/augmentation.h"
 #include "engine/recording.h"
 #include "engine/report/report.h"
 #include "engine/training/memory.h"
@@ -16,27 +15,14 @@
 namespace bv {
 namespace {
 
-LoaderOptions loader_options(const Setup& s, Backend& backend, Output& warnings, int replica,
-                             int cores) {
-  const Options& o = s.options;
-  // Divided among the processes, and between training and evaluation.
-  const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
-                       static_cast<size_t>(s.world) / (s.data.val ? 2 : 1);
-  return {
-      .kind = s.data.kind,
-      .image_size = *o.image_size,
-      .local_batch = *o.local_batch,
-      .rank = replica,
-      .ranks = s.replicas,
-      .seed = o.seed,
-      .crop = cropping_of(o),
-      .augment = augmentation_of(o),
-      .skip_bad_images = o.on_bad_image == "skip",
-      .warn = [&warnings](
-                  const std::string& line) { warnings.print(printable(line, line.npos) + "\n"); },
-      .workers = o.workers > 0 ? o.workers : cores,
-      .cache_bytes = share,
-      .allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); }};
+LoaderOptions own_loader_options(const Setup& s, Backend& backend, Output& warnings, int replica,
+                                 int cores) {
+  LoaderOptions options = loader_options(s, replica, cores);
+  options.warn = [&warnings](const std::string& line) {
+    warnings.print(printable(line, line.npos) + "\n");
+  };
+  options.allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); };
+  return options;
 }
 
 }  // namespace
@@ -47,11 +33,11 @@ Run::Run(Setup given, Backend& device, Communicator* peers, int cores)
       communicator(peers),
       rank(peers ? peers->rank() : 0),
       trainer(backend, communicator, setup.graph, setup.trainer),
-      train(*setup.data.train, loader_options(setup, backend, warnings, rank, cores), true),
+      train(*setup.data.train, own_loader_options(setup, backend, warnings, rank, cores), true),
       folder(setup, communicator) {
   if (setup.data.val)
-    val = std::make_unique<Loader>(*setup.data.val,
-                                   loader_options(setup, backend, warnings, rank, cores), false);
+    val = std::make_unique<Loader>(
+        *setup.data.val, own_loader_options(setup, backend, warnings, rank, cores), false);
   const Options& o = setup.options;
   batches = train.batches_per_epoch();
   updates_per_epoch = (batches + o.accumulate - 1) / o.accumulate;
@@ -122,9 +108,14 @@ void Run::begin() {
   // Nothing is written before all processes have looked at the run folder as it was.
   if (communicator) communicator->barrier();
   if (rank != 0) return;
-  console = std::make_unique<Console>(end);
+  console = std::make_unique<Console>(end, setup.options.quiet);
   if (std::string warning = folder.begin(); !warning.empty())
     setup.notes.push_back(std::move(warning));
+}
+
+void Run::warn(const std::string& line) {
+  if (console) console->clear();
+  warnings.print(printable(line, line.npos) + "\n");
 }
 
 bool Run::reads_weights() const {

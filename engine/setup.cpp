@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "data/loader.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/options/augmentation.h"
@@ -95,6 +94,15 @@ Options all_options(const CommandLine& line, const Options& given, const ModelCo
   Options o = given;
   resolve_augmentation(o, data_kind(given.data));  // a run of before there was such an option
   return o;
+}
+
+// Only who asked for the files is told that there are none.
+void check_tensorboard(const Options& o) {
+  if (BAREVISION_TENSORBOARD || o.tensorboard == "off") return;
+  if (o.source("tensorboard") == Source::command_line)
+    throw UserError(
+        "--tensorboard on: this build can't write its files, for want of protobuf; make deps && "
+        "make adds it");
 }
 
 // --weights, and what the file says of itself.
@@ -220,6 +228,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   s.model = load_model_config(given.model);
   Options& o = s.options = all_options(line, given, s.model);
   check_schedule(o);
+  check_tensorboard(o);
   o.device = name_of(device.kind);
   o.nproc = world;
   // On GPUs PyTorch DDP's size; on the cpu what it measures best with.
@@ -250,6 +259,24 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
     s.notes.push_back("built-in images of " + std::to_string(*o.image_size) +
                       " pixels: patches of " + std::to_string(*o.patch_size) + " (--patch-size)");
   return s;
+}
+
+LoaderOptions loader_options(const Setup& s, int replica, int cores) {
+  const Options& o = s.options;
+  // Divided among the processes, and between training and evaluation.
+  const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
+                       static_cast<size_t>(s.world) / (s.data.val ? 2 : 1);
+  return {.kind = s.data.kind,
+          .image_size = *o.image_size,
+          .local_batch = *o.local_batch,
+          .rank = replica,
+          .ranks = s.replicas,
+          .seed = o.seed,
+          .crop = cropping_of(o),
+          .augment = augmentation_of(o),
+          .skip_bad_images = o.on_bad_image == "skip",
+          .workers = o.workers > 0 ? o.workers : cores,
+          .cache_bytes = share};
 }
 
 std::string what_fits(const Setup& setup, Backend& backend, size_t limit) {

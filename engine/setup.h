@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/loader.h"
 #include "engine/device.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/weights.h"
@@ -40,6 +41,9 @@ struct Setup {
 // run, new or resumed. Only a new folder's name depends on the process (the time of day).
 Setup prepare(const CommandLine&, const Options& given, int world, const DeviceChoice&,
               const Backend&);
+
+// Of the replica's share of the batches; without `warn` and `allocate`.
+LoaderOptions loader_options(const Setup&, int replica, int cores);
 
 Graph build_graph(const Options&, const ModelConfig&, DataKind, DType, int local_batch,
                   size_t classes, int replicas);

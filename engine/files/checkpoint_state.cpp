@@ -7,7 +7,7 @@
 #include <span>
 #include <type_traits>
 
-#include "engine/base/checksum.h"
+#include "data/checksum.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "engine/base/text.h"
@@ -134,6 +134,7 @@ std::string write_checkpoint_state(const Checkpoint& c,
   add("version", std::to_string(Checkpoint::version));
   add("model", quote_json(c.model));
   each_number(c, [&](const char* key, auto value) { add(key, number_text(value)); });
+  if (c.best_loss) add("best_loss", number_text(*c.best_loss));
   std::string list;
   for (const auto& [name, digest] : files)
     list += (list.empty() ? "\n  " : ",\n  ") + quote_json(name) +
@@ -164,10 +165,11 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
     else
       value = T(read.count(state, key, std::numeric_limits<T>::max()));
   });
-  // Earlier versions of the program wrote neither.
+  // Earlier versions of the program wrote neither of the last two.
   const auto has = [&](std::string_view key) {
     return std::ranges::any_of(state.members, [&](const auto& m) { return m.first == key; });
   };
+  if (has("best_loss")) out.progress.best_loss = read.real(state, "best_loss");
   if (has("data_contents"))
     out.progress.data_contents = read.count(state, "data_contents", UINT64_MAX);
   if (has("options"))
@@ -205,6 +207,7 @@ void require_reachable(const Checkpoint& c, const RunLength& run, const std::str
   constexpr float max_scale = std::numeric_limits<float>::max();
   require_between("loss_scale", c.update.loss_scale, 0, max_scale);
   require_between("best_top1", c.best_top1, -1, 1);
+  require(!c.best_loss || std::isfinite(*c.best_loss), "a best loss that isn't a number");
   require_between("loss_count", c.loss_count, 0,
                   c.step == 0 ? 0 : std::numeric_limits<double>::max());
 }
