@@ -6,6 +6,7 @@
 #include "engine/hooks/memory_use.h"
 #include "engine/hooks/metrics_log.h"
 #include "engine/hooks/summary.h"
+#include "engine/hooks/tensorboard.h"
 #include "engine/hooks/timers.h"
 
 namespace bv {
@@ -20,6 +21,9 @@ HookList standard_hooks(const Run& run) {
   hooks.push_back(std::make_unique<MetricsLog>());
   hooks.push_back(std::make_unique<Lines>());
   if (run.setup.options.report) hooks.push_back(std::make_unique<ClassReports>());
+#if BAREVISION_TENSORBOARD
+  if (run.setup.options.tensorboard == "on") hooks.push_back(std::make_unique<TensorBoard>());
+#endif
   if (on_terminal()) hooks.push_back(std::make_unique<Progress>());
   return hooks;
 }

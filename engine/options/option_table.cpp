@@ -151,6 +151,8 @@ constexpr OptionRow step_rows[] = {
     {"accumulate", "N", &O::accumulate, "batches per update", between(1, 1e6)},
     {"eval_every", "N", &O::eval_every, "epochs from one evaluation to the next", count,
      recipe_or_resume},
+    {"best_by", "top1|loss", &O::best_by,
+     "what best/ is chosen by: the validation accuracy or loss, with --ema that of the average"},
     {"seed", "N", &O::seed, "random seed; the same seed gives the same weights", any, new_run},
 };
 
@@ -220,6 +222,11 @@ constexpr OptionRow output_rows[] = {
      "print precision, recall and F1 of each class after each evaluation, as scikit-learn's "
      "classification_report does",
      any, any_time},
+    {"tensorboard", "on|off", &O::tensorboard,
+     "write events.out.tfevents.*, which TensorBoard shows, to the run folder: the same figures, "
+     "the options and the first training images; on only in a build with protobuf",
+     any, any_time},
+    {"quiet", "", &O::quiet, "print warnings, errors and the last line alone", any, this_time},
 };
 
 constexpr OptionRow machine_rows[] = {

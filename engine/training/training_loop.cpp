@@ -161,7 +161,7 @@ int train(Setup setup, Backend& backend, Communicator* communicator, int cores, 
   for (auto& hook : standard_hooks(run)) run.attach(std::move(hook));
   for (auto& hook : more) run.attach(std::move(hook));
   TrainingLoop(run).train();
-  return run.stopped_by ? 128 + run.stopped_by : 0;
+  return run.stopped_by ? 128 + run.stopped_by : run.incomplete ? 1 : 0;
 }
 
 }  // namespace bv

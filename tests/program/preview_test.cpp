@@ -198,7 +198,9 @@ TEST_F(Preview, MixesAnImageWithItsPartner) {
       ASSERT_LE(std::abs(expected.pixels[i] - shown.pixels[i]), 1) << n;
     const std::vector<double> box = numbers(member(how, "box"));
     boxes += !box.empty();
-    if (!box.empty()) EXPECT_NEAR(lambda, 1 - box[2] * box[3] / 1024, 1e-6);
+    if (!box.empty()) {
+      EXPECT_NEAR(lambda, 1 - box[2] * box[3] / 1024, 1e-6);
+    }
   }
   EXPECT_GT(boxes, 4);
   EXPECT_LT(boxes, 28);
