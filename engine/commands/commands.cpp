@@ -37,8 +37,8 @@ std::vector<std::string> after(const std::string& word, std::span<const Command>
 }  // namespace
 
 std::span<const Command> commands() {
-  static const Command all[] = {train_command, preview_command, eval_command, predict_command,
-                                completion_command};
+  static const Command all[] = {train_command,   preview_command, eval_command,
+                                predict_command, report_command,  completion_command};
   return all;
 }
 
