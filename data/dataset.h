@@ -4,7 +4,7 @@
 //                            folder `val`; each with one folder per class. train/ alone is split
 //   class folders            split by val_fraction: the names of a class's files decide, so that a
 //                            file stays in its part as others come and go
-//   ""                       built-in mosaics, drawn on demand at any size
+//   ""                       built-in images, drawn on demand at any size
 //   "synthetic"              a pool of random images
 // Throws DataError naming the path and what is wrong with it.
 #pragma once

@@ -10,19 +10,11 @@
 #include <csignal>
 #include <cstring>
 
+#include "engine/base/descriptor.h"
 #include "engine/base/error.h"
 
 namespace bv {
 namespace {
-
-struct Descriptor {
-  int fd = -1;
-  ~Descriptor() { close_now(); }
-  void close_now() {
-    if (fd >= 0) close(fd);
-    fd = -1;
-  }
-};
 
 pid_t spawn(const std::vector<std::string>& words, const std::string& input, int output) {
   std::vector<char*> argv;
@@ -57,17 +49,17 @@ ProgramEnd run_to_end(const std::vector<std::string>& words, const std::function
   constexpr size_t enough = 1 << 16;  // what a message may be long
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw RunError(std::string("pipe: ") + std::strerror(errno));
-  Descriptor from{ends[0]}, to{ends[1]};
-  const pid_t pid = spawn(words, input, to.fd);
+  Descriptor from(ends[0]), to(ends[1]);
+  const pid_t pid = spawn(words, input, to.fd());
   to.close_now();
   ProgramEnd end{};
   bool told = false;
   while (true) {
     if (!told && !go_on()) told = kill(pid, SIGTERM) == 0;
-    pollfd item{from.fd, POLLIN, 0};
+    pollfd item{from.fd(), POLLIN, 0};
     if (poll(&item, 1, 100) <= 0) continue;
     char text[4096];
-    const ssize_t n = read(from.fd, text, sizeof text);
+    const ssize_t n = read(from.fd(), text, sizeof text);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
     if (end.output.size() < enough) end.output.append(text, size_t(n));

@@ -60,8 +60,6 @@ std::string balance(const DataCheck& found) {
 }
 
 std::string text_of(const DataCheck& found, const std::string& path, int min_side) {
-  const int64_t several_classes =
-      std::ranges::count(found.equal, true, &EqualImages::in_several_classes);
   std::string text =
       path + ": " + counted(found.images, "image") +
       (found.classes.empty() ? ", no class folders"
@@ -77,8 +75,6 @@ std::string text_of(const DataCheck& found, const std::string& path, int min_sid
   text += section("equal images", found.equal, shown_equal);
   if (found.val_in_train > 0)
     text += "images of val that are in train too: " + std::to_string(found.val_in_train) + "\n";
-  if (several_classes > 0)
-    text += "equal images in different classes: " + std::to_string(several_classes) + "\n";
   return text + balance(found) + (found.clean() ? "clean\n" : "");
 }
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "engine/base/descriptor.h"
 #include "engine/base/error.h"
 #include "engine/base/file_io.h"
 #include "engine/base/other_program.h"
@@ -21,26 +22,24 @@ namespace {
 // The part that has arrived. Another process that downloads to the same place is kept away.
 class PartialFile {
  public:
-  explicit PartialFile(const std::string& path) : path_(path) {
-    fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd_ < 0) throw WriteError("write", path, errno);
-    if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
-    close(fd_);
-    throw UserError(path + ": another process is downloading into it");
+  explicit PartialFile(const std::string& path)
+      : path_(path), file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    if (!file_) throw WriteError("write", path, errno);
+    if (flock(file_.fd(), LOCK_EX | LOCK_NB) != 0)
+      throw UserError(path + ": another process is downloading into it");
   }
   ~PartialFile() {
     if (size() == 0) unlink(path_.c_str());
-    close(fd_);
   }
   PartialFile(const PartialFile&) = delete;
   PartialFile& operator=(const PartialFile&) = delete;
 
   uint64_t size() const {
     struct stat status {};
-    return fstat(fd_, &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
+    return fstat(file_.fd(), &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
   }
   void empty() {
-    if (ftruncate(fd_, 0) != 0) throw WriteError("write", path_, errno);
+    if (ftruncate(file_.fd(), 0) != 0) throw WriteError("write", path_, errno);
   }
   std::string sha256() const {
     const ProgramEnd end = run_to_end(
@@ -51,7 +50,7 @@ class PartialFile {
 
  private:
   std::string path_;
-  int fd_;
+  Descriptor file_;
 };
 
 struct CurlEnd {

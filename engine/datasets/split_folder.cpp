@@ -1,16 +1,40 @@
 #include "engine/datasets/split_folder.h"
 
-#include <memory>
-#include <utility>
+#include <fcntl.h>
+#include <sys/sendfile.h>
+
+#include <cerrno>
 
 #include "data/dataset.h"
 #include "data/folder_scan.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/error.h"
 #include "engine/base/file_io.h"
 
 namespace bv {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// std::filesystem's copy_file calls a full disk an input/output error.
+void copy_file(const std::string& from, const fs::path& to) try {
+  const Descriptor in(open_regular(from, O_RDONLY));
+  const Descriptor out(open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  ssize_t n = out ? 1 : -1;
+  while (n > 0) n = sendfile(out.fd(), in.fd(), nullptr, size_t{1} << 30);
+  if (n < 0) throw WriteError("copy " + from + " to", to, errno);
+} catch (const FileError& e) {
+  throw DataError(from + ": " + e.what());
+}
+
+void make_link(const std::string& from, const fs::path& to) {
+  std::error_code error;
+  fs::create_symlink(fs::absolute(from), to, error);
+  if (error) throw WriteError("link " + from + " as", to, error.value());
+}
+
+}  // namespace
 
 SplitPlan plan_split(const std::string& path, double val_fraction, uint64_t seed) {
   if (data_kind(path) == DataKind::cifar)
@@ -47,12 +71,8 @@ bool write_split(const SplitPlan& plan, const fs::path& folder, bool link,
     const fs::path target = folder / to;
     std::error_code error;
     fs::create_directories(target.parent_path(), error);
-    if (!error && link)
-      fs::create_symlink(fs::absolute(from), target, error);
-    else if (!error)
-      fs::copy_file(from, target, error);
-    if (error)
-      throw WriteError(link ? "link " + from + " as" : "copy " + from + " to", to, error.value());
+    if (error) throw WriteError("make", target.parent_path(), error.value());
+    link ? make_link(from, target) : copy_file(from, target);
     if (!go_on(i + 1)) return false;
   }
   return true;

@@ -60,6 +60,7 @@ struct Options {
   double epochs = 10;
   std::optional<int64_t> steps;  // cap on the updates, resumed ones included
   int eval_every = 1;            // epochs
+  std::string best_by = "top1";  // top1 loss
   // optimizer and schedule
   std::string optimizer = "adamw";  // sgd adam adamw
   double lr = 1e-3;
@@ -90,10 +91,12 @@ struct Options {
   uint64_t seed = 0;
   // files
   std::string out, resume, weights;
-  std::string save_every = "1";  // epochs, or "500steps"
-  int keep = 1;                  // step folders besides the best
-  int log_every = 10;            // steps
+  std::string save_every = "1";    // epochs, or "500steps"
+  int keep = 1;                    // step folders besides the best
+  int log_every = 10;              // steps
   bool report = false;
+  std::string tensorboard = "on";  // on off
+  bool quiet = false;
   // machine
   int nnodes = 1, node_rank = 0;  // machines, and which of them this is
   std::string master_addr;

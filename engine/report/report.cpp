@@ -43,20 +43,10 @@ std::string first_names(std::span<const std::string> names) {
   return join(names.first(std::min(max, names.size())), ", ") + (names.size() > max ? ", ..." : "");
 }
 
-// To paste into a shell.
-std::string quoted(const std::string& word) {
-  constexpr const char* plain =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:,@%";
-  if (!word.empty() && word.find_first_not_of(plain) == word.npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
-
 // How the user started this program.
 std::string own_command() {
   const char* command = std::getenv("BAREVISION_COMMAND");  // by the script `launcher`
-  return command && *command ? quoted(command) : "./launcher";
+  return command && *command ? shell_word(command) : "./launcher";
 }
 
 // "12 buckets of at most 25.0 MiB on 1 stream, 2d all-reduce"
@@ -67,6 +57,15 @@ std::string gradients(const Setup& s, const RunHead& head) {
 }
 
 }  // namespace
+
+std::string shell_word(const std::string& word) {
+  constexpr const char* plain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:,@%";
+  if (!word.empty() && word.find_first_not_of(plain) == word.npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
 
 std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
   const Options& o = s.options;
@@ -123,7 +122,7 @@ std::string val_loss_note(const Setup& s, double val_loss, int64_t updates) {
 }
 
 std::vector<std::string> end_lines(const Options& o, const RunEnd& end) {
-  const std::string command = own_command() + " --resume " + quoted(o.out);
+  const std::string command = own_command() + " --resume " + shell_word(o.out);
   if (end.stopped)
     return {"stopped after step " + std::to_string(end.step) + "; saved. Resume with: " + command};
   const std::string more = end.capped ? " --steps " + std::to_string(2 * end.step)

@@ -20,7 +20,7 @@ namespace priority {
 inline constexpr int measuring = 0, usual = 10, reporting = 20, saving = 30, closing = 40;
 }
 
-// Train: from before_train to after_train, once per process. An epoch that is resumed begins again,
+// Train: from before_train to after_train or after_error, once per process. An epoch that is resumed begins again,
 // one that is cut short ends: each `before` has its `after`, unless an error or the signal of an
 // epoch's last step comes between (then the resumed process calls after_train_epoch).
 // Iter: in training an update with all its micro-batches, in a test a batch.
@@ -33,6 +33,8 @@ class Hook {
   virtual void after_hook_is_attached(Run&) {}
   virtual void before_train(Run&) {}
   virtual void after_train(Run&) {}
+  // Instead of after_train, where the run ends with this line.
+  virtual void after_error(Run&, const std::string& /*line*/) {}
   virtual void before_train_epoch(Run&) {}
   virtual void after_train_epoch(Run&, EpochRecord&) {}
   virtual void before_train_iter(Run&) {}

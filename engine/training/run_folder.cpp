@@ -9,6 +9,7 @@
 #include "engine/base/file_io.h"
 #include "engine/base/text.h"
 #include "engine/options/config.h"
+#include "engine/tensorboard/event_file_names.h"
 
 namespace bv {
 namespace {
@@ -50,7 +51,11 @@ RunFolder::~RunFolder() {
   if (!new_ || std::filesystem::exists(folder / "last", ignored)) return;
   std::filesystem::remove(folder / "config.json", ignored);
   std::filesystem::remove(folder / "metrics.jsonl", ignored);
+  for (const char* page : {"report.html", "report.json"})
+    std::filesystem::remove(folder / page, ignored);
   std::filesystem::remove(folder / val_list_name, ignored);
+  for (const std::filesystem::path& path : event_files(folder))
+    std::filesystem::remove(path, ignored);
 }
 
 std::string RunFolder::begin() {

@@ -160,8 +160,13 @@ int train(Setup setup, Backend& backend, Communicator* communicator, int cores, 
   run.begin();
   for (auto& hook : standard_hooks(run)) run.attach(std::move(hook));
   for (auto& hook : more) run.attach(std::move(hook));
-  TrainingLoop(run).train();
-  return run.stopped_by ? 128 + run.stopped_by : 0;
+  try {
+    TrainingLoop(run).train();
+  } catch (const std::exception& e) {
+    run.at(&Hook::after_error, error_line(e));
+    throw;
+  }
+  return run.stopped_by ? 128 + run.stopped_by : run.incomplete ? 1 : 0;
 }
 
 }  // namespace bv

@@ -1,0 +1,97 @@
+#include "engine/hooks/report_facts.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "engine/page/data_uri.h"
+#include "engine/page/repeat.h"
+
+namespace bv {
+namespace {
+
+constexpr size_t most_mistakes = 18, most_tensors = 500;
+constexpr int thumbnail = 112;  // pixels
+
+std::vector<ScratchTensor> scratch_of(const Run& run) {
+  std::vector<ScratchTensor> tensors;
+  const Layout& layout = run.trainer.layout();
+  for (size_t s = 0; s < layout.places.size(); ++s) {
+    const Layout::Place& place = layout.places[s];
+    if (place.kind != Layout::Place::scratch) continue;
+    for (const Life& life : place.lives)
+      tensors.push_back({run.setup.graph.tensors()[s].name, static_cast<int64_t>(place.offset),
+                         static_cast<int64_t>(place.bytes), life.first, life.last});
+  }
+  std::ranges::stable_sort(tensors, std::greater{}, &ScratchTensor::bytes);
+  if (tensors.size() > most_tensors) tensors.resize(most_tensors);
+  return tensors;
+}
+
+std::vector<std::pair<std::string, double>> memory_of(const MemoryPlan& plan) {
+  std::vector<std::pair<std::string, double>> parts;
+  for (const auto& [name, bytes] : {std::pair{"weights", plan.weights},
+                                    {"gradients", plan.gradients},
+                                    {"optimizer state", plan.optimizer},
+                                    {"moving average of weights", plan.ema},
+                                    {"16-bit copy of weights", plan.compute_weights},
+                                    {"saved activations", plan.activations},
+                                    {"scratch", plan.scratch},
+                                    {"batches", plan.batches}})
+    if (bytes > 0) parts.emplace_back(name, static_cast<double>(bytes));
+  return parts;
+}
+
+// Within the data's folder, where the name is a path.
+std::string short_name(const Run& run, const std::string& name) {
+  const std::string root = run.setup.options.data + "/";
+  return name.starts_with(root) ? name.substr(root.size()) : name;
+}
+
+Mistake mistake_of(const Run& run, const Prediction& p) {
+  const Dataset& images = *run.setup.data.val;
+  Mistake mistake{.name = short_name(run, images.name(p.index)),
+                  .label = p.label,
+                  .said = p.top,
+                  .probability = p.probability};
+  try {
+    mistake.picture = data_uri(images.image(p.index, thumbnail), thumbnail);
+  } catch (const BadImage&) {  // it went away since it was evaluated
+  }
+  return mistake;
+}
+
+}  // namespace
+
+RunFacts facts_of(const Run& run) {
+  const Setup& s = run.setup;
+  return {.model = s.model.name,
+          .data = s.data.description,
+          .device = run.backend.describe(),
+          .command = repeat_command(s.options, s.model, s.data.kind),
+          .parameters = static_cast<int64_t>(s.graph.parameter_count()),
+          .processes = s.world,
+          .updates_per_epoch = run.updates_per_epoch,
+          .steps_end = run.end,
+          .classes = s.data.classes,
+          .memory = memory_of(run.trainer.plan()),
+          .forward_nodes = static_cast<int>(s.graph.nodes().size()),
+          .scratch = scratch_of(run)};
+}
+
+Evaluated evaluated_of(const Run& run, bool averaged) {
+  Evaluated e{.step = run.progress.step, .averaged = averaged};
+  std::map<std::pair<int, int>, int64_t> counts;
+  std::vector<Prediction> wrong;
+  for (const Prediction& p : run.trainer.predictions()) {
+    ++counts[{p.label, p.top}];
+    if (p.label != p.top) wrong.push_back(p);
+  }
+  for (const auto& [pair, images] : counts) e.images.push_back({pair.first, pair.second, images});
+  std::ranges::stable_sort(wrong, std::greater{}, &Prediction::probability);
+  if (wrong.size() > most_mistakes) wrong.resize(most_mistakes);
+  for (const Prediction& p : wrong) e.mistakes.push_back(mistake_of(run, p));
+  return e;
+}
+
+}  // namespace bv

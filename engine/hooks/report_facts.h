@@ -1,0 +1,13 @@
+// What a run knows of itself for its page.
+#pragma once
+#include "engine/page/facts.h"
+#include "engine/run.h"
+
+namespace bv {
+
+// All but the evaluation and pictures.
+RunFacts facts_of(const Run&);
+// From the trainer's predictions, after an evaluation.
+Evaluated evaluated_of(const Run&, bool averaged);
+
+}  // namespace bv

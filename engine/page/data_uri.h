@@ -1,0 +1,13 @@
+// Pictures that lie in the page itself.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "data/dataset.h"
+
+namespace bv {
+
+// "data:image/png;base64,..." of the picture, scaled down to at most `most` pixels a side.
+std::string data_uri(const Image&, int most);
+
+}  // namespace bv
