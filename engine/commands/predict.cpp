@@ -141,9 +141,7 @@ int predict(const CommandLine& line, const std::vector<std::string>&) {
   if (named.pictures.empty())
     throw UserError(named.problems[0] +
                     (named.problems.size() > 1
-                         ? ", nor " +
-                               counted(static_cast<int64_t>(named.problems.size()) - 1, "other") +
-                               " that are named"
+                         ? " (and " + std::to_string(named.problems.size() - 1) + " more such)"
                          : ""));
   FinishedModel m = open_finished_model(line);
   m.options.on_bad_image = "skip";
