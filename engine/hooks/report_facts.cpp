@@ -10,8 +10,8 @@
 namespace bv {
 namespace {
 
-constexpr size_t most_mistakes = 18, most_tensors = 500;
-constexpr int thumbnail = 112;  // pixels
+constexpr size_t most_mistakes = 16, most_tensors = 500;
+constexpr int thumbnail = 96;  // pixels
 
 std::vector<ScratchTensor> scratch_of(const Run& run) {
   std::vector<ScratchTensor> tensors;
