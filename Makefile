@@ -18,7 +18,7 @@
 #: make clean       remove build/
 #: CUDA=0           build without CUDA;  CUDA_HOME=DIR: with the toolkit in DIR
 #: SIMT=0           tests without the stand-in for CUDA
-#: TURBOJPEG=0      decode JPEG with stb_image;  WEBP=0, TIFF=0: leave these out
+#: TURBOJPEG=0      decode JPEG with stb_image;  WEBP=0, TIFF=0, TENSORBOARD=0: leave these out
 VERSION := 0.1.0
 BUILD ?= build
 ifeq ($(origin CXX),default)
@@ -37,7 +37,7 @@ space := $(empty) $(empty)
 
 # ---- What is installed: one run of the preprocessor asks for every header -----------------------
 headers := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h \
-  webp/demux.h tiffio.h sodium.h
+  webp/demux.h tiffio.h sodium.h google/protobuf/message_lite.h
 hash := \#
 found := $(shell printf '%s\n' $(foreach h,$(headers),'$(hash)if __has_include(<$(h)>)' '$(h)' '$(hash)endif') \
   | $(CXX) -x c++ -std=c++20 -E -P - 2>/dev/null)
@@ -56,6 +56,8 @@ TURBOJPEG ?= $(or $(call have,jpeglib.h),0)
 WEBP ?= $(or $(call have,webp/demux.h),0)
 TIFF ?= $(or $(call have,tiffio.h),0)
 SODIUM ?= $(or $(call have,sodium.h),0)
+PROTOC := $(shell command -v protoc 2>/dev/null)
+TENSORBOARD ?= $(if $(PROTOC),$(or $(call have,google/protobuf/message_lite.h),0),0)
 
 packages := $(if $(shell command -v $(CXX)),,g++) \
   $(if $(call have,stb/stb_image.h),,libstb-dev) \
@@ -63,7 +65,9 @@ packages := $(if $(shell command -v $(CXX)),,g++) \
   $(if $(call have,CLI/CLI.hpp),,libcli11-dev) \
   $(if $(ONEDNN),,libdnnl-dev)
 optional_packages := $(if $(call have,jpeglib.h),,libjpeg-dev) $(if $(call have,webp/demux.h),,libwebp-dev) \
-  $(if $(call have,tiffio.h),,libtiff-dev) $(if $(call have,sodium.h),,libsodium-dev) $(if $(call have,gtest/gtest.h),,libgtest-dev)
+  $(if $(call have,tiffio.h),,libtiff-dev) $(if $(call have,sodium.h),,libsodium-dev) \
+  $(if $(call have,google/protobuf/message_lite.h),,libprotobuf-dev) $(if $(PROTOC),,protobuf-compiler) $(if $(call have,gtest/gtest.h),,libgtest-dev) \
+  $(if $(shell command -v curl),,curl ca-certificates)
 packages := $(strip $(packages))
 optional_packages := $(strip $(optional_packages))
 
@@ -72,14 +76,17 @@ optional_packages := $(strip $(optional_packages))
 WARN := -Wall -Wextra -Wshadow -Wno-missing-field-initializers
 OPT ?= -O2
 CPPFLAGS := -I. -MMD -MP -DBAREVISION_VERSION='"$(VERSION)"' \
-  -DBAREVISION_TURBOJPEG=$(TURBOJPEG) -DBAREVISION_WEBP=$(WEBP) -DBAREVISION_TIFF=$(TIFF) -DBAREVISION_SODIUM=$(SODIUM) $(if $(filter 1,$(SIMT)),-DBAREVISION_SIMT) $(if $(NVCC),-DBAREVISION_CUDA) \
+  -DBAREVISION_TURBOJPEG=$(TURBOJPEG) -DBAREVISION_WEBP=$(WEBP) -DBAREVISION_TIFF=$(TIFF) -DBAREVISION_SODIUM=$(SODIUM) -DBAREVISION_TENSORBOARD=$(TENSORBOARD) \
+  $(if $(filter 1,$(SIMT)),-DBAREVISION_SIMT) $(if $(NVCC),-DBAREVISION_CUDA) \
   $(if $(NCCL),-DBAREVISION_NCCL)
 CXXFLAGS := -std=c++20 -g1 $(OPT) $(WARN) -fopenmp -pthread $(SANITIZE)
 avx2 := -march=x86-64-v3
 avx512 := -march=x86-64-v4 -mprefer-vector-width=512
 kernel_flags := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
 image_libraries := $(if $(filter 1,$(TURBOJPEG)),-ljpeg) $(if $(filter 1,$(WEBP)),-lwebpdemux -lwebp) $(if $(filter 1,$(TIFF)),-ltiff)
-LDLIBS := -ldnnl $(image_libraries) $(if $(filter 1,$(SODIUM)),-lsodium) -lgomp -pthread
+# Newer versions want libraries of their own, which pkg-config knows.
+protobuf := $(if $(filter 1,$(TENSORBOARD)),$(or $(shell pkg-config --libs protobuf-lite 2>/dev/null),-lprotobuf-lite))
+LDLIBS := -ldnnl $(image_libraries) $(if $(filter 1,$(SODIUM)),-lsodium) $(protobuf) -lgomp -pthread
 
 # ---- Sources ------------------------------------------------------------------------------------
 # A new file needs no edit here: what is built, and how, follows from its room.
@@ -94,6 +101,12 @@ plain := $(filter-out engine/main.cpp engine/cpu_check.cpp $(kernels) $(gpu_sour
   $(call in,cpp,$(engine_rooms) kernels/table kernels/cpu kernels/comm kernels/comm/net kernels/devices))
 objects := $(plain:%.cpp=$(BUILD)/obj/%.o) $(kernels:%.cpp=$(BUILD)/obj/avx2/%.o) \
   $(kernels:%.cpp=$(BUILD)/obj/avx512/%.o)
+# TensorBoard's messages, as protoc writes them.
+messages := $(BUILD)/gen/engine/tensorboard/event.pb
+ifeq ($(TENSORBOARD),1)
+objects += $(messages).o
+CPPFLAGS += -isystem $(BUILD)/gen
+endif
 program := $(BUILD)/obj/engine/main.o $(BUILD)/obj/engine/cpu_check.o
 ifeq ($(SIMT),1)
 simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(gpu_sources) $(call in,cpp,$(wildcard kernels/simt/*))))
@@ -147,6 +160,7 @@ endif
 	@echo "devices   cpu$(comma) by oneDNN and AVX2 or AVX-512; kernels of cuda: $(if $(NVCC),yes,no); of simt: $(if $(filter 1,$(SIMT)),yes,no)"
 	@echo "images    PNG$(comma) BMP$(comma) GIF by stb_image; JPEG by $(if $(filter 1,$(TURBOJPEG)),libjpeg-turbo,stb_image$(comma) slower than libjpeg-turbo (libjpeg-dev)); $(if \
 	  $(filter 1,$(WEBP)),WebP by libwebp,no WebP (libwebp-dev)); $(if $(filter 1,$(TIFF)),TIFF by libtiff,no TIFF (libtiff-dev))"
+	@echo "logs      metrics.jsonl; $(if $(filter 1,$(TENSORBOARD)),TensorBoard's by protobuf,no TensorBoard (libprotobuf-dev protobuf-compiler))"
 	@echo "version   $(VERSION), into $(BUILD)/"
 
 check-packages:
@@ -198,11 +212,18 @@ remember = @mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
 $(BUILD)/cuda_arch: $(checked_each_time)
 	$(call remember,$(cuda_arch))
 $(BUILD)/choices: $(checked_each_time)
-	$(call remember,$(VERSION) simt $(SIMT) cuda $(NVCC) nccl $(NCCL) cudnn $(CUDNN) jpeg $(TURBOJPEG) webp $(WEBP) tiff $(TIFF) sodium $(SODIUM))
-choosing := $(shell grep -rlE 'BAREVISION_(VERSION|SIMT|CUDA|NCCL|CUDNN|TURBOJPEG|WEBP|TIFF|SODIUM)' --include='*.cpp' .)
+	$(call remember,$(VERSION) simt $(SIMT) cuda $(NVCC) nccl $(NCCL) cudnn $(CUDNN) jpeg $(TURBOJPEG) webp $(WEBP) tiff $(TIFF) sodium $(SODIUM) tensorboard $(TENSORBOARD))
+choosing := $(shell grep -rlE 'BAREVISION_(VERSION|SIMT|CUDA|NCCL|CUDNN|TURBOJPEG|WEBP|TIFF|SODIUM|TENSORBOARD)' --include='*.cpp' .)
 $(foreach room,obj obj/simt obj/cuda asan,$(patsubst %.cpp,$(BUILD)/$(room)/%.o,$(choosing:./%=%) \
-  data/folder.cpp $(call in,cpp,data/decode tests/data tests/fuzz/pictures))): $(BUILD)/choices
+  data/folder.cpp data/folder_scan.cpp $(call in,cpp,data/decode tests/data tests/fuzz/pictures))): $(BUILD)/choices
 always:
+$(messages).cc: engine/tensorboard/event.proto
+	@mkdir -p $(BUILD)/gen && echo "messages  $<" && $(PROTOC) --cpp_out=$(BUILD)/gen $<
+$(messages).o: $(messages).cc | check-packages
+	$(call compile,) $(avx2) -c -o $@ $<
+ifeq ($(TENSORBOARD),1)
+$(patsubst %,$(BUILD)/obj/%.o,engine/tensorboard/event_file tests/engine/tensorboard_test): | $(messages).cc
+endif
 # Runs first, so it must run on any CPU.
 $(BUILD)/obj/engine/cpu_check.o: engine/cpu_check.cpp | check-packages
 	$(call compile,) -march=x86-64 -c -o $@ $<
@@ -213,7 +234,7 @@ $(BUILD)/obj/%.o: %.cpp | check-packages
 on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,kernels/simt $(wildcard kernels/simt/*) tests/simt)
 compiled = $(on_simt) $(kernels) $(wildcard kernels/simt/examples/*.cu bench/comm/*.cpp bench/data/*.cpp bench/dist/*.cpp) \
   $(patsubst $(BUILD)/obj/%.o,%.cpp,$(filter-out $(BUILD)/obj/avx% $(BUILD)/obj/simt/% $(BUILD)/obj/cuda/%, \
-    $(objects) $(program) $(test_objects) $(bench_objects)))
+    $(filter-out $(messages).o,$(objects)) $(program) $(test_objects) $(bench_objects)))
 flags_for = $(if $(filter $(on_simt),$(1)),$(simt_flags),$(if $(filter $(kernels),$(1)),$(kernel_flags) $(avx2) \
   -DBAREVISION_ISA=avx2,$(if $(filter %.cu,$(1)),$(simt_flags) -include kernels/simt/try.h,$(avx2))))
 compile_command = {"directory": "$(CURDIR)", "file": "$(1)", "command": "$(subst ",\",$(CXX) $(filter-out -M%,$(CPPFLAGS)) \
@@ -243,7 +264,7 @@ endif
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, \
   $(call in,cpp,engine/base engine/options engine/files)) $(call in,cpp,tests/fuzz) \
-  $(patsubst %,data/%.cpp,augment file loader policy prepare resize)
+  $(patsubst %,data/%.cpp,augment checksum file loader policy prepare resize)
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
 pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) data/file.cpp tests/data/encode.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
 pictures_objects := $(pictures_fuzzed:%.cpp=$(BUILD)/asan/%.o)

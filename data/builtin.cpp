@@ -174,7 +174,7 @@ DataSets open_builtin(const DataOptions& options) {
   sets.train = part(0, train_images);
   sets.val = part(1, val_images);
   sets.classes = std::move(classes.names);
-  sets.description = describe("built-in mosaics", sets);
+  sets.description = describe("built-in images", sets);
   return sets;
 }
 

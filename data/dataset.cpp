@@ -48,7 +48,7 @@ DataKind data_kind(std::string path) {
     throw DataError("--data " + path + ": no such folder" +
                     (lower_case(path).find("cifar") == path.npos
                          ? ""
-                         : "; CIFAR-10 is in " + cifar_archive + ", to be unpacked"));
+                         : "; ./launcher data fetch cifar10 downloads CIFAR-10"));
   if (!fs::exists(status))
     throw DataError("--data " + path + ": can't be read: " + error.message());
   if (!fs::is_directory(status)) throw DataError("--data " + path + ": " + refusal_of_file(path));

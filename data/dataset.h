@@ -4,7 +4,7 @@
 //                            folder `val`; each with one folder per class. train/ alone is split
 //   class folders            split by val_fraction: the names of a class's files decide, so that a
 //                            file stays in its part as others come and go
-//   ""                       built-in mosaics, drawn on demand at any size
+//   ""                       built-in images, drawn on demand at any size
 //   "synthetic"              a pool of random images
 // Throws DataError naming the path and what is wrong with it.
 #pragma once
@@ -101,7 +101,8 @@ struct BadImages {
 BadImages find_bad_images(const DataSets&, const std::function<void(int64_t files)>& progress);
 
 // Decodes an image file of a format that its content, not its name, tells: upright, as 8-bit RGB,
-// alpha over white. Throws BadImage.
-Image decode_image(std::span<const uint8_t> file, int at_least);
+// alpha over white. Throws BadImage; what a decoder passes over it says in `warning`, if that is asked
+// for.
+Image decode_image(std::span<const uint8_t> file, int at_least, std::string* warning = nullptr);
 
 }  // namespace bv

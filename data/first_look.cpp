@@ -1,13 +1,12 @@
 // A look at every image's header before a run begins, so that no later epoch meets what it tells.
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <future>
 #include <map>
+#include <mutex>
 
 #include "data/decode/decode.h"
 #include "data/file.h"
 #include "data/sources.h"
+#include "data/survey/threads.h"
 
 namespace bv {
 namespace {
@@ -27,29 +26,22 @@ std::string refusal(const std::string& path) try {
 }  // namespace
 
 BadImages find_bad_images(const DataSets& sets, const std::function<void(int64_t)>& progress) {
-  using Reasons = std::map<int64_t, std::string>;  // of files by number, training first
   if (sets.kind != DataKind::photos) return {};
   const int64_t train = sets.train->files(), files = train + (sets.val ? sets.val->files() : 0);
   const auto path = [&](int64_t i) {
     return i < train ? sets.train->file(i) : sets.val->file(i - train);
   };
-  std::atomic<int64_t> next = 0;
-  const auto look = [&] {
-    Reasons bad;
-    for (int64_t i; (i = next++) < files;)
-      if (std::string why = refusal(path(i)); !why.empty()) bad[i] = std::move(why);
-    return bad;
+  std::mutex mutex;
+  std::map<int64_t, std::string> bad;  // reasons, by the file's number, training first
+  const auto look = [&](int64_t i) {
+    std::string why = refusal(path(i));
+    if (why.empty()) return;
+    const std::lock_guard lock(mutex);
+    bad[i] = std::move(why);
   };
   // Mostly they wait for the disk.
-  const int64_t threads = std::clamp<int64_t>(files / 64, 1, 16);
-  std::vector<std::future<Reasons>> lookers;
-  for (int64_t i = 0; i < threads; ++i) lookers.push_back(std::async(std::launch::async, look));
-  Reasons bad;
-  for (auto& looker : lookers) {
-    while (looker.wait_for(std::chrono::seconds(1)) != std::future_status::ready)
-      progress(std::min<int64_t>(next, files));
-    bad.merge(looker.get());
-  }
+  const auto threads = static_cast<int>(std::clamp<int64_t>(files / 64, 1, 16));
+  in_threads(files, threads, look, std::chrono::seconds(1), progress);
   BadImages found;
   for (const auto& [i, why] : bad) {
     if (found.first.empty()) found.first = path(i) + ": " + why;

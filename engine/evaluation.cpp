@@ -1,6 +1,7 @@
 #include "engine/evaluation.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace bv {
 namespace {
@@ -30,19 +31,23 @@ EvaluationSums evaluate_all(Run& run, bool averaged) {
 void fill(Run& run, EpochRecord& record) {
   const EvaluationSums sums = evaluate_all(run, false);
   if (sums.count == 0) return;
-  double top1 = sums.top1 / sums.count;
-  record.val_loss = sums.loss / sums.count;
+  double top1 = sums.top1 / sums.count, loss = sums.loss / sums.count;
+  record.val_loss = loss;
   record.val_top1 = top1;
   if (run.setup.data.classes.size() > 5) record.val_top5 = sums.top5 / sums.count;
   if (run.setup.options.ema > 0) {  // the one that counts
     const EvaluationSums averaged = evaluate_all(run, true);
-    record.ema_loss = averaged.loss / averaged.count;
+    record.ema_loss = loss = averaged.loss / averaged.count;
     record.ema_top1 = top1 = averaged.top1 / averaged.count;
   }
-  if (top1 <= run.progress.best_top1) return;
-  run.progress.best_top1 = top1;
-  run.progress.best_step = run.progress.step;
-  record.best = true;
+  Checkpoint& progress = run.progress;
+  const bool by_loss = run.setup.options.best_by == "loss";
+  record.best = by_loss ? std::isfinite(loss) && loss < progress.best_loss.value_or(HUGE_VAL)
+                        : top1 > progress.best_top1;
+  if (!record.best) return;
+  progress.best_top1 = top1;
+  progress.best_step = progress.step;
+  if (by_loss) progress.best_loss = loss;
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/options/augmentation.h"
 #include "engine/recording.h"
 #include "engine/report/report.h"
 #include "engine/training/memory.h"
@@ -112,9 +111,14 @@ void Run::begin() {
   // Nothing is written before all processes have looked at the run folder as it was.
   if (communicator) communicator->barrier();
   if (rank != 0) return;
-  console = std::make_unique<Console>(end);
+  console = std::make_unique<Console>(end, setup.options.quiet);
   if (std::string warning = folder.begin(); !warning.empty())
     setup.notes.push_back(std::move(warning));
+}
+
+void Run::warn(const std::string& line) {
+  if (console) console->clear();
+  warnings.print(printable(line, line.npos) + "\n");
 }
 
 bool Run::reads_weights() const {

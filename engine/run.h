@@ -32,7 +32,8 @@ struct Run {
   void at(void (Hook::*point)(Run&, P...), std::type_identity_t<P>... values) {
     for (const auto& hook : hooks) (hook.get()->*point)(*this, values...);
   }
-  bool reads_weights() const;  // one of the hooks, after this update
+  bool reads_weights() const;          // one of the hooks, after this update
+  void warn(const std::string& line);  // on standard error, with the bar out of the way
   // Runs in a section of --profile.
   template <class F>
   void in_section(const char* name, F work) {
@@ -58,6 +59,7 @@ struct Run {
   int64_t end;                         // and of the run; on all ranks the same
   Checkpoint progress;                 // without weights and optimizer state
   int stopped_by = 0;                  // a signal
+  bool incomplete = false;             // a log couldn't be written to its end
 
  private:
   void note_free_memory();

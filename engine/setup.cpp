@@ -115,6 +115,15 @@ void refuse_folder(const std::string& path) {
                   (files.empty() ? ", .safetensors" : ": " + join(files, " or ")));
 }
 
+// Only who asked for the files is told that there are none.
+void check_tensorboard(const Options& o) {
+  if (BAREVISION_TENSORBOARD || o.tensorboard == "off") return;
+  if (o.source("tensorboard") == Source::command_line)
+    throw UserError(
+        "--tensorboard on: this build can't write its files, for want of protobuf; make deps && "
+        "make adds it");
+}
+
 // --weights, and what the file says of itself.
 std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelConfig& model) {
   if (o.weights.empty() || (!o.resume.empty() && has_checkpoint(o.out))) return {};
@@ -254,6 +263,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   s.model = load_model_config(given.model);
   Options& o = s.options = all_options(line, given, s.model);
   check_schedule(o);
+  check_tensorboard(o);
   o.device = name_of(device.kind);
   o.nproc = world;
   // On GPUs PyTorch DDP's size; on the cpu what it measures best with.

@@ -57,7 +57,8 @@ JpegInfo inspect_jpeg(std::span<const uint8_t> file);
 
 // Decodes, not yet upright, scaled down by 2, 4 or 8 while the shorter side stays at or above
 // at_least (0: full size). Only if have_turbojpeg.
-Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo&, int at_least);
+Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo&, int at_least,
+                        std::string* warning);
 
 // The same at full size through stb_image; refuses arithmetic coding and missing tables.
 Image decode_jpeg_stb(std::span<const uint8_t> file, const JpegInfo&);

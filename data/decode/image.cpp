@@ -60,7 +60,7 @@ Image upright(Image stored, int orientation) {
   return out;
 }
 
-Image decode_image(std::span<const uint8_t> file, int at_least) {
+Image decode_image(std::span<const uint8_t> file, int at_least, std::string* warning) {
   if (file.empty()) throw BadImage("the file is empty");
   if (file.size() > size_t{1} << 30) throw BadImage("the file is larger than 1 GiB");
   const Format format = format_of(file);
@@ -77,7 +77,7 @@ Image decode_image(std::span<const uint8_t> file, int at_least) {
     case Format::jpeg: {
       const JpegInfo info = inspect_jpeg(file);
       if constexpr (have_turbojpeg)
-        return upright(decode_jpeg_turbo(file, info, at_least), info.orientation);
+        return upright(decode_jpeg_turbo(file, info, at_least, warning), info.orientation);
       return upright(decode_jpeg_stb(file, info), info.orientation);
     }
     default:

@@ -20,13 +20,20 @@ namespace {
 struct ErrorManager {
   jpeg_error_mgr base;  // first: libjpeg passes its address back
   std::jmp_buf back;
-  char message[JMSG_LENGTH_MAX];
+  char message[JMSG_LENGTH_MAX], warning[JMSG_LENGTH_MAX];
 };
 
 [[noreturn]] void on_error(j_common_ptr jpeg) {
   auto* error = reinterpret_cast<ErrorManager*>(jpeg->err);
   error->base.format_message(jpeg, error->message);
   std::longjmp(error->back, 1);
+}
+
+// Like other decoders we accept an image with a damaged spot; the first warning is kept.
+void on_message(j_common_ptr jpeg, int level) {
+  auto* error = reinterpret_cast<ErrorManager*>(jpeg->err);
+  if (level < 0 && error->base.num_warnings++ == 0)
+    error->base.format_message(jpeg, error->warning);
 }
 
 // Only 1/8, 1/4 and 1/2 have fast inverse DCTs.
@@ -48,8 +55,7 @@ struct Decompressor {
   Decompressor() {
     jpeg.err = jpeg_std_error(&error.base);
     error.base.error_exit = on_error;
-    // Warnings are ignored: like other decoders we accept an image with a damaged spot.
-    error.base.emit_message = [](j_common_ptr, int) {};
+    error.base.emit_message = on_message;
   }
   ~Decompressor() { jpeg_destroy_decompress(&jpeg); }
   Decompressor(const Decompressor&) = delete;
@@ -87,7 +93,8 @@ struct Decompressor {
 
 }  // namespace
 
-Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo& info, int at_least) {
+Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo& info, int at_least,
+                        std::string* warning) {
   if (info.components == 2 || info.components > 4)
     throw BadImage("JPEG with " + std::to_string(info.components) + " components");
   const int down = scale_down(std::min(info.width, info.height), at_least);
@@ -100,6 +107,7 @@ Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo& info, int
   Image image = black_image(height, width);
   std::vector<uint8_t> cmyk(d.jpeg.output_components == 4 ? 4 * size_t(width) : 0);
   if (!d.read_rows(image.pixels.data(), cmyk.empty() ? nullptr : cmyk.data())) d.fail();
+  if (warning && d.error.base.num_warnings > 0) *warning = d.error.warning;
   return image;
 }
 

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <vector>
 
-#include "engine/base/checksum.h"
+#include "data/checksum.h"
 
 namespace bv {
 namespace {
@@ -85,6 +85,32 @@ FileDigest OutputFile::finish() {
   if (rename(partial_.c_str(), path_.c_str()) != 0) throw WriteError("write", path_, errno);
   partial_.clear();
   return digest_;
+}
+
+LogFile::LogFile(const std::string& path, int flags) try
+    : path_(path), fd_(open_regular(path, O_WRONLY | O_CREAT | O_APPEND | flags)) {
+} catch (const FileError& e) {
+  throw RunError(path + ": can't be opened: " + e.what());
+}
+
+LogFile::~LogFile() { close(fd_); }
+
+void LogFile::cut(int64_t bytes) {
+  if (ftruncate(fd_, bytes) != 0) throw RunError(path_ + ": can't be cut: " + reason(errno));
+}
+
+void LogFile::append(std::string_view text) {
+  const off_t before = lseek(fd_, 0, SEEK_END);
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd_, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const int why = errno;
+      cut(before);
+      throw RunError(path_ + ": can't be written: " + reason(why));
+    }
+    text.remove_prefix(size_t(n));
+  }
 }
 
 void sync_folder(const std::string& path) {

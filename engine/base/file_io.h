@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "data/file.h"
 #include "engine/base/error.h"
@@ -56,6 +57,21 @@ class OutputFile {
   std::string path_, partial_;
   int fd_;
   FileDigest digest_;
+};
+
+// A file that grows by whole texts. Throws RunError.
+class LogFile {
+ public:
+  LogFile(const std::string& path, int flags);  // O_EXCL, O_TRUNC
+  ~LogFile();
+  LogFile(const LogFile&) = delete;
+  LogFile& operator=(const LogFile&) = delete;
+  void cut(int64_t bytes);             // to this many
+  void append(std::string_view text);  // at once, all of it or nothing
+
+ private:
+  std::string path_;
+  int fd_;
 };
 
 // Makes renames in a folder durable. Throws WriteError.

@@ -94,7 +94,8 @@ std::string join(std::span<const std::string> items, std::string_view separator)
 }
 
 std::string counted(int64_t number, std::string_view noun) {
-  const char* plural = number == 1 ? "" : noun.ends_with('s') ? "es" : "s";
+  const bool hisses = noun.ends_with('s') || noun.ends_with("ch");
+  const char* plural = number == 1 ? "" : hisses ? "es" : "s";
   return std::to_string(number) + " " + std::string(noun) + plural;
 }
 

@@ -296,7 +296,9 @@ int eval_in_processes(const CommandLine& line, const std::vector<std::string>& a
 constinit const Command eval_command = {
     .name = "eval",
     .usage = "[-n N] RUN|WEIGHTS [--data PATH] [options]",
-    .summary = "loss, accuracy and a report of each class; of a run on its own validation images",
+    .summary =
+        "loss, accuracy and a report of each class, of a run on its own validation images; what "
+        "isn't given is the run's, or as the weights' file says",
     .own = rows,
     .takes = takes,
     .run = eval_in_processes};

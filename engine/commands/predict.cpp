@@ -188,11 +188,14 @@ int predict(const CommandLine& line, const std::vector<std::string>&) {
 
 }  // namespace
 
-constinit const Command predict_command = {.name = "predict",
-                                           .usage = "RUN|WEIGHTS FILES|FOLDERS [options]",
-                                           .summary = "say what is on pictures, without labels",
-                                           .own = rows,
-                                           .takes = takes,
-                                           .run = predict};
+constinit const Command predict_command = {
+    .name = "predict",
+    .usage = "RUN|WEIGHTS FILES|FOLDERS [options]",
+    .summary =
+        "say what is on pictures, which need no labels; what isn't given is the run's, or as the "
+        "weights' file says",
+    .own = rows,
+    .takes = takes,
+    .run = predict};
 
 }  // namespace bv

@@ -114,10 +114,13 @@ bool Preview::run() {
   write(folder_ / "batch.jsonl", std::as_bytes(std::span(text)));
   std::vector<PictureGroup> groups;
   for (auto& [number, group] : sheet_) groups.push_back(std::move(group));
-  const Image sheet = draw_sheet({s_.model.name + ", epoch " + std::to_string(epoch_ + 1) +
-                                      ", batches of " + std::to_string(*s_.options.batch),
-                                  augmentation_text(s_.options)},
-                                 std::move(groups), size_);
+  const Image sheet =
+      draw_sheet({s_.model.name + ", epoch " + std::to_string(epoch_ + 1) + ", batches of " +
+                      std::to_string(*s_.options.batch),
+                  augmentation_text(s_.options),
+                  std::string("each image as cropped, resized and flipped; after its operations") +
+                      (mixing_of(s_.options).any() ? "; mixed with its partner" : "")},
+                 std::move(groups), size_);
   write(folder_ / "sheet.png", encode_png(sheet.pixels.data(), sheet.height, sheet.width));
   return true;
 }

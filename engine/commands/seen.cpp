@@ -83,9 +83,9 @@ std::vector<std::string> after_caption(const Seen& s) {
 
 std::vector<std::string> mixed_caption(const Seen& s) {
   if (!s.mixed()) return {"not mixed"};
-  return {short_number(double{s.mix->lambda}) + " " + number_text(s.number),
-          short_number(1 - double{s.mix->lambda}) + " " + number_text(s.partner()) +
-              (s.in_a_box() ? " in a box" : "")};
+  return {short_number(double{s.mix->lambda}) + " of " + number_text(s.number),
+          short_number(1 - double{s.mix->lambda}) + " of " + number_text(s.partner()) +
+              (s.in_a_box() ? ", box" : "")};
 }
 
 }  // namespace bv

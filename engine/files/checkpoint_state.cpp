@@ -7,7 +7,7 @@
 #include <span>
 #include <type_traits>
 
-#include "engine/base/checksum.h"
+#include "data/checksum.h"
 #include "engine/base/error.h"
 #include "engine/base/json.h"
 #include "engine/base/text.h"
@@ -134,6 +134,7 @@ std::string write_checkpoint_state(const Checkpoint& c,
   add("version", std::to_string(Checkpoint::version));
   add("model", quote_json(c.model));
   each_number(c, [&](const char* key, auto value) { add(key, number_text(value)); });
+  if (c.best_loss) add("best_loss", number_text(*c.best_loss));
   std::string list;
   for (const auto& [name, digest] : files)
     list += (list.empty() ? "\n  " : ",\n  ") + quote_json(name) +
@@ -173,6 +174,7 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
     out.progress.top1_sum = read.real(state, "top1_sum");
   else if (out.progress.loss_count > 0)
     out.progress.top1_sum = std::numeric_limits<double>::quiet_NaN();
+  if (has("best_loss")) out.progress.best_loss = read.real(state, "best_loss");
   if (has("data_contents"))
     out.progress.data_contents = read.count(state, "data_contents", UINT64_MAX);
   if (has("options"))
@@ -210,6 +212,7 @@ void require_reachable(const Checkpoint& c, const RunLength& run, const std::str
   constexpr float max_scale = std::numeric_limits<float>::max();
   require_between("loss_scale", c.update.loss_scale, 0, max_scale);
   require_between("best_top1", c.best_top1, -1, 1);
+  require(!c.best_loss || std::isfinite(*c.best_loss), "a best loss that isn't a number");
   require_between("loss_count", c.loss_count, 0,
                   c.step == 0 ? 0 : std::numeric_limits<double>::max());
   if (!std::isnan(c.top1_sum)) require_between("top1_sum", c.top1_sum, 0, c.loss_count);

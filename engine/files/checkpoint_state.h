@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,13 +15,14 @@ namespace bv {
 struct Checkpoint {
   static constexpr int version = 1;
   std::string model;
-  TensorFile weights;            // with its metadata
-  TensorFile ema;                // the same of their moving average; may be empty
-  TensorFile optimizer;          // m.*, v.*; may be empty
-  int64_t step = 0;              // updates done
-  int64_t epoch = 0, batch = 0;  // the next batch to train on
-  UpdateState update{};          // loss_scale 0: not used; no found_inf, no grad_norm
-  double best_top1 = -1;         // of the best evaluation so far; -1: no evaluation yet
+  TensorFile weights;               // with its metadata
+  TensorFile ema;                   // the same of their moving average; may be empty
+  TensorFile optimizer;             // m.*, v.*; may be empty
+  int64_t step = 0;                 // updates done
+  int64_t epoch = 0, batch = 0;     // the next batch to train on
+  UpdateState update{};             // loss_scale 0: not used; no found_inf, no grad_norm
+  double best_top1 = -1;            // of the best evaluation so far; -1: no evaluation yet
+  std::optional<double> best_loss;  // its loss, where that chooses the best
   int64_t best_step = 0;
   // sums of the unfinished epoch, so that its record equals that of an uninterrupted run
   double loss_sum = 0, loss_count = 0;

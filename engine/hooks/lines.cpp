@@ -11,7 +11,7 @@ void Lines::before_train(Run& run) {
                              .gradient_buckets = run.trainer.gradient_buckets(),
                              .steps_done = run.progress.step,
                              .steps_end = run.end}))
-    run.console->line(line);
+    run.console->line(line, line.starts_with("warning: "));
 }
 
 void Lines::after_train_epoch(Run& run, EpochRecord& record) {

@@ -1,4 +1,4 @@
-// What a process takes of memory: the plan's peak.
+// What rank 0's process takes of memory: the plan's peak, and what the system counts, on the host.
 #pragma once
 #include "engine/run.h"
 
@@ -7,9 +7,7 @@ namespace bv {
 class MemoryUse : public Hook {
  public:
   int priority() const override { return priority::measuring; }
-  void after_train_epoch(Run& run, EpochRecord& record) override {
-    record.peak_memory_bytes = static_cast<int64_t>(run.trainer.plan().peak());
-  }
+  void after_train_epoch(Run&, EpochRecord&) override;
 };
 
 }  // namespace bv

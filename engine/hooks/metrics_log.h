@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 
+#include "engine/base/file_io.h"
 #include "engine/run.h"
 
 namespace bv {
@@ -9,17 +10,16 @@ namespace bv {
 class MetricsLog : public Hook {
  public:
   int priority() const override { return priority::reporting; }
-  void before_train(Run& run) override {
-    file_.emplace(run.setup.options.out + "/metrics.jsonl",
-                  run.setup.checkpoint ? run.progress.step : -1);
+  void before_train(Run&) override;
+  void after_train_iter(Run& run, StepRecord& record) override {
+    if (record.due) write(run, to_json(record));
   }
-  void after_train_iter(Run&, StepRecord& record) override {
-    if (record.due) file_->append(to_json(record));
-  }
-  void after_train_epoch(Run&, EpochRecord& record) override { file_->append(to_json(record)); }
+  void after_train_epoch(Run& run, EpochRecord& record) override { write(run, to_json(record)); }
 
  private:
-  std::optional<MetricsFile> file_;
+  void write(Run&, const std::string& json);
+
+  std::optional<LogFile> file_;  // none: it can't be written any more
 };
 
 }  // namespace bv

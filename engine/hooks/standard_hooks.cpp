@@ -7,6 +7,7 @@
 #include "engine/hooks/metrics_log.h"
 #include "engine/hooks/report_page.h"
 #include "engine/hooks/summary.h"
+#include "engine/hooks/tensorboard.h"
 #include "engine/hooks/timers.h"
 
 namespace bv {
@@ -22,6 +23,9 @@ HookList standard_hooks(const Run& run) {
   hooks.push_back(std::make_unique<Lines>());
   hooks.push_back(std::make_unique<ReportPage>());
   if (run.setup.options.report) hooks.push_back(std::make_unique<ClassReports>());
+#if BAREVISION_TENSORBOARD
+  if (run.setup.options.tensorboard == "on") hooks.push_back(std::make_unique<TensorBoard>());
+#endif
   if (on_terminal()) hooks.push_back(std::make_unique<Progress>());
   return hooks;
 }

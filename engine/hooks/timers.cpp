@@ -30,6 +30,10 @@ void Timers::after_train_iter(Run&, StepRecord& record) {
   if (record.due) window_ = {};
 }
 
+void Timers::after_test(Run&, EpochRecord& record) {
+  record.test_seconds = seconds_between(test_began_, Clock::now());
+}
+
 void Timers::after_train_epoch(Run&, EpochRecord& record) {
   if (epoch_.images > 0) record.images_per_second = epoch_.images / std::max(epoch_.seconds, 1e-9);
   const Clock::time_point now = Clock::now();

@@ -13,6 +13,8 @@ class Timers : public Hook {
   void before_train(Run&) override { epoch_began_ = Clock::now(); }
   void before_train_iter(Run&) override { begun_.push_back(Clock::now()); }
   void after_train_iter(Run&, StepRecord&) override;
+  void before_test(Run&) override { test_began_ = Clock::now(); }
+  void after_test(Run&, EpochRecord&) override;
   void after_train_epoch(Run&, EpochRecord&) override;
 
  private:
@@ -22,7 +24,7 @@ class Timers : public Hook {
   };
 
   std::deque<Clock::time_point> begun_;  // updates whose result has not been read
-  Clock::time_point epoch_began_, last_read_;
+  Clock::time_point epoch_began_, test_began_, last_read_;
   Sums window_;  // since the last step line
   Sums epoch_;   // training alone, in this process's lifetime
 };

@@ -69,8 +69,8 @@ bool is_of_training(const std::string& flag) {
   std::error_code error;
   std::string advice = " after ./launcher " + usage_of(command);
   if (std::filesystem::is_directory(rest[0], error) && command.trains())
-    advice = "; data are given by --data";
-  if (parse_number(rest[0])) advice = "; lists are written with commas, as --betas 0.9,0.999";
+    advice = ": data are given by --data";
+  if (parse_number(rest[0])) advice = ": lists are written with commas, as --betas 0.9,0.999";
   throw UserError("unexpected argument '" + printable(rest[0]) + "'" + advice + see_help(command));
 }
 
@@ -79,7 +79,7 @@ void read_options(const std::vector<Registered>& registered, CommandLine& line) 
   for (const auto& [row, option] : registered) {
     const bool own = line.command->owns(*row);
     const CLI::results_t& results = option->results();
-    if (results.empty() && row->positional && own)
+    if (results.empty() && row->positional && own && !row->metavar.starts_with('['))
       throw UserError(std::string(line.command->name) + " needs " + row->flag() +
                       see_help(*line.command));
     if (option->count() == 0) continue;

@@ -18,7 +18,7 @@ constexpr std::string_view usage =
 
 constexpr std::string_view examples = R"(
 Examples:
-  ./launcher vit_tiny                               the built-in data set
+  ./launcher vit_tiny                               the built-in images
   ./launcher vit_tiny --data photos --epochs 20     your own images: a folder per class
   ./launcher -n 2 vit_tiny --data cifar-10-batches-bin --batch 128 --lr 5e-4
   ./launcher vit_tiny --data photos --weights runs/first/best/weights.safetensors --lr 1e-4
@@ -33,7 +33,7 @@ constexpr std::pair<const char*, const char*> other_options[] = {
 
 std::string flags_of(const OptionRow& row) {
   const std::string letter = row.letter != 0 ? std::string("-") + row.letter + ", " : "";
-  const std::string metavar = row.is_flag() ? "" : " " + std::string(row.metavar);
+  const std::string metavar = row.is_flag() || row.positional ? "" : " " + std::string(row.metavar);
   return letter + row.flag() + metavar;
 }
 

@@ -27,7 +27,7 @@ constexpr Uses run_folder = {.recipe = false, .stored = false};
 constexpr OptionRow data_rows[] = {
     {"data", "PATH", &O::data,
      "a CIFAR-10 binary folder, a folder with train/ and val/, a folder of class folders, or "
-     "'synthetic' (random pixels, for speed tests); default: the built-in set, drawn on the fly",
+     "'synthetic' (random pixels, for speed tests); default: the built-in images, drawn on the fly",
      any, new_run},
     {"val", "DIR", &O::val, "folder of validation images, with the same class folders", any,
      new_run},
@@ -77,7 +77,7 @@ constexpr OptionRow data_rows[] = {
      "of the scaled picture, the part that is left by cropping the middle",
      {.min = 0.1, .max = 1}},
     {"interpolation", "bilinear|bicubic", &O::interpolation,
-     "of scaled pictures, antialiased, as PIL's; pixels next to a crop count, as in PIL's "
+     "how pictures are scaled, antialiased, as PIL's; pixels next to a crop count, as in PIL's "
      "resize(box=...), not in torchvision's RandomResizedCrop"},
     {"auto_augment", "none|ra|ra-dali|ta_wide|cifar10|imagenet", &O::auto_augment,
      "random operations on training images after crop and flip: torchvision's RandAugment, "
@@ -151,6 +151,8 @@ constexpr OptionRow step_rows[] = {
     {"accumulate", "N", &O::accumulate, "batches per update", between(1, 1e6)},
     {"eval_every", "N", &O::eval_every, "epochs from one evaluation to the next", count,
      recipe_or_resume},
+    {"best_by", "top1|loss", &O::best_by,
+     "what best/ is chosen by: the validation accuracy or loss, with --ema that of the average"},
     {"seed", "N", &O::seed, "random seed; the same seed gives the same weights", any, new_run},
 };
 
@@ -220,6 +222,11 @@ constexpr OptionRow output_rows[] = {
      "print precision, recall and F1 of each class after each evaluation, as scikit-learn's "
      "classification_report does",
      any, any_time},
+    {"tensorboard", "on|off", &O::tensorboard,
+     "write events.out.tfevents.*, which TensorBoard shows, to the run folder: the same figures, "
+     "the options and the first training images; on only in a build with protobuf",
+     any, any_time},
+    {"quiet", "", &O::quiet, "print warnings, errors and the last line alone", any, this_time},
 };
 
 constexpr OptionRow machine_rows[] = {
@@ -236,7 +243,8 @@ constexpr OptionRow machine_rows[] = {
     {"device", "auto|cpu|simt|cuda", &O::device, "auto: cuda if there is a GPU, else cpu", any,
      any_time},
     {"precision", "auto|fp32|fp16|bf16", &O::precision,
-     "of the computation; weights stay fp32; auto: on cuda bf16 (fp16 before sm_80), else fp32",
+     "type of the computation; weights stay fp32; auto: on cuda bf16 (fp16 before sm_80), else "
+     "fp32",
      any, recipe_or_resume},
     {"conv", "own|cudnn", &O::conv,
      "implementation of convolutions on a GPU; cudnn is there for comparison", any, any_time},

@@ -43,7 +43,7 @@ struct OptionRow {
   Range range = {};
   Uses uses = {};
   char letter = 0;          // -n
-  bool positional = false;  // a word without --, or several where it is a list
+  bool positional = false;  // a word without --, or several where it is a list; [X]: optional
 
   bool is_choice() const { return !positional && metavar.find('|') != metavar.npos; }
   bool is_flag() const { return std::holds_alternative<Member<bool>>(member); }

@@ -60,6 +60,7 @@ struct Options {
   double epochs = 10;
   std::optional<int64_t> steps;  // cap on the updates, resumed ones included
   int eval_every = 1;            // epochs
+  std::string best_by = "top1";  // top1 loss
   // optimizer and schedule
   std::string optimizer = "adamw";  // sgd adam adamw
   double lr = 1e-3;
@@ -90,10 +91,12 @@ struct Options {
   uint64_t seed = 0;
   // files
   std::string out, resume, weights;
-  std::string save_every = "1";  // epochs, or "500steps"
-  int keep = 1;                  // step folders besides the best
-  int log_every = 10;            // steps
+  std::string save_every = "1";    // epochs, or "500steps"
+  int keep = 1;                    // step folders besides the best
+  int log_every = 10;              // steps
   bool report = false;
+  std::string tensorboard = "on";  // on off
+  bool quiet = false;
   // machine
   int nnodes = 1, node_rank = 0;  // machines, and which of them this is
   std::string master_addr;
@@ -108,13 +111,16 @@ struct Options {
   // of other commands than train, in CommandLine::own
   int count = 16;     // preview
   int64_t epoch = 1;  // preview; counted from 1
-  std::string finished;        // eval, predict: a run's folder or a weights file
-  std::string class_list;      // eval, predict: a number, or a file of names
-  std::string split = "val";   // eval: train val all
-  std::string confusion;       // eval: a file to write
+  std::string finished;            // eval, predict: a run's folder or a weights file
+  std::string class_list;          // eval, predict: a number, or a file of names
+  std::string split = "val";       // eval: train val all
+  std::string confusion;           // eval: a file to write
   std::vector<std::string> files;  // predict
   int topk = 5;                    // predict
-  bool json = false;               // eval, predict
+  bool json = false;               // eval, predict, data stats, data check
+  bool link = false;               // data split
+  int min_side = 32;               // data check
+  std::string url, sha256;         // data fetch
 
   // The source of each option that isn't a built-in default, by its name in config.json.
   std::map<std::string, Source, std::less<>> sources;

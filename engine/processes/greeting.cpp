@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-#include "engine/base/checksum.h"
+#include "data/checksum.h"
 #include "engine/base/error.h"
 #if BAREVISION_SODIUM
 #include <sodium.h>

@@ -9,7 +9,8 @@
 
 namespace bv {
 
-void Console::line(std::string_view text) {
+void Console::line(std::string_view text, bool important) {
+  if (quiet_ && !important) return;
   bar_.clear();
   out_.print(printable(text, text.npos) + "\n");
 }
@@ -44,8 +45,10 @@ void Console::epoch(const EpochRecord& r) {
 }
 
 bool on_terminal() {
+  const char* kind = std::getenv("TERM");
   // mpirun collects its ranks' output through pseudo-terminals.
-  return isatty(STDOUT_FILENO) && std::getenv("OMPI_COMM_WORLD_RANK") == nullptr;
+  return isatty(STDOUT_FILENO) && std::getenv("OMPI_COMM_WORLD_RANK") == nullptr &&
+         !(kind && std::string_view(kind) == "dumb");
 }
 
 }  // namespace bv

@@ -13,24 +13,30 @@ namespace bv {
 
 class Console {
  public:
-  // total_steps: of the whole run, for the time left.
-  explicit Console(int64_t total_steps) : total_steps_(total_steps) {}
+  // total_steps: of the whole run, for the time left. quiet: says what is important alone.
+  explicit Console(int64_t total_steps, bool quiet = false)
+      : total_steps_(total_steps), quiet_(quiet) {}
   ~Console() { bar_.clear(); }
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  void line(std::string_view text);
+  // important: a warning or the last line, for quiet users too.
+  void line(std::string_view text, bool important = false);
+  void clear() { bar_.clear(); }  // before anyone else writes to the terminal
   void step(const StepRecord&);
   void epoch(const EpochRecord&);
-  void progress(const StepRecord& r) { bar_.update(r, total_steps_); }
+  void progress(const StepRecord& r) {
+    if (!quiet_) bar_.update(r, total_steps_);
+  }
 
  private:
   int64_t total_steps_;
+  bool quiet_;
   Output out_{STDOUT_FILENO};
   ProgressBar bar_{out_};
 };
 
-// Whether standard output is a terminal that someone looks at.
+// Whether standard output is a terminal that someone looks at and that can redraw a line.
 bool on_terminal();
 
 }  // namespace bv

@@ -1,17 +1,10 @@
 #include "engine/report/log.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <span>
 
-#include "engine/base/error.h"
 #include "engine/base/file_io.h"
 #include "engine/base/json.h"
 #include "engine/base/text.h"
@@ -42,34 +35,10 @@ class Object {
   }
 };
 
-[[noreturn]] void fail(const std::string& path, const char* what) {
-  throw RunError(path + ": " + what + ": " + std::strerror(errno));
-}
-
 int64_t step_of(const std::string& line) {
   const std::string key = "\"step\":";
   const size_t at = line.find(key);
   return at == line.npos ? -1 : std::strtoll(line.c_str() + at + key.size(), nullptr, 10);
-}
-
-// Where the lines after `step` begin: a killed run has logged steps after its checkpoint, which the
-// resumed run logs again. A truncated line is dropped, too.
-off_t end_of_step(const std::string& path, int64_t step) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return 0;
-  const InputFile file(path);
-  std::string line, chunk;
-  for (uint64_t at = 0; at < file.size(); at += chunk.size()) {
-    chunk.resize(std::min<uint64_t>(file.size() - at, 1 << 16));
-    file.read(at, std::as_writable_bytes(std::span(chunk)));
-    for (size_t i = 0; i < chunk.size(); ++i) {
-      line += chunk[i];
-      if (chunk[i] != '\n' && line.size() < max_line) continue;
-      if (chunk[i] != '\n' || step_of(line) > step) return off_t(at + i + 1 - line.size());
-      line.clear();
-    }
-  }
-  return off_t(file.size() - line.size());
 }
 
 }  // namespace
@@ -110,29 +79,22 @@ std::string to_json(const EpochRecord& r) {
       .finish();
 }
 
-MetricsFile::MetricsFile(const std::string& path, int64_t resumed_step) : path_(path) {
-  const off_t keep = resumed_step >= 0 ? end_of_step(path, resumed_step) : 0;
-  try {
-    file_ = open_regular(path, O_WRONLY | O_CREAT | O_APPEND);
-  } catch (const FileError& e) {
-    throw RunError(path + ": can't be opened: " + e.what());
+int64_t end_of_step(const std::string& path, int64_t step) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return 0;
+  const InputFile file(path);
+  std::string line, chunk;
+  for (uint64_t at = 0; at < file.size(); at += chunk.size()) {
+    chunk.resize(std::min<uint64_t>(file.size() - at, 1 << 16));
+    file.read(at, std::as_writable_bytes(std::span(chunk)));
+    for (size_t i = 0; i < chunk.size(); ++i) {
+      line += chunk[i];
+      if (chunk[i] != '\n' && line.size() < max_line) continue;
+      if (chunk[i] != '\n' || step_of(line) > step) return int64_t(at + i + 1 - line.size());
+      line.clear();
+    }
   }
-  if (ftruncate(file_, keep) != 0) {
-    close(file_);
-    fail(path, "can't be truncated to the step that the run resumes from");
-  }
-}
-
-MetricsFile::~MetricsFile() { close(file_); }
-
-void MetricsFile::append(const std::string& json) {
-  const std::string text = json + "\n";
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t n = write(file_, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(path_, "can't be written");
-    done += static_cast<size_t>(n);
-  }
+  return int64_t(file.size() - line.size());
 }
 
 }  // namespace bv

@@ -21,8 +21,10 @@ struct EpochRecord {
   double seconds = 0;
   int64_t peak_memory_bytes = 0;
   // Of no line:
-  bool whole = true;  // not ended early
-  bool best = false;  // its evaluation is the best so far
+  bool whole = true;                            // not ended early
+  bool best = false;                            // its evaluation is the best so far
+  std::optional<double> test_seconds;           // of its evaluation
+  int64_t host_bytes = 0, host_peak_bytes = 0;  // of this process, as the system counts
 };
 
 struct SaveRecord {
@@ -33,18 +35,8 @@ struct SaveRecord {
 std::string to_json(const StepRecord&);
 std::string to_json(const EpochRecord&);
 
-class MetricsFile {
- public:
-  // resumed_step: -1 for a new run, else lines after this step are dropped.
-  MetricsFile(const std::string& path, int64_t resumed_step);
-  ~MetricsFile();
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
-  void append(const std::string& json);  // a line, written at once
-
- private:
-  std::string path_;
-  int file_ = -1;
-};
+// Where the lines after `step` begin in a metrics.jsonl: a killed run has logged steps after its
+// checkpoint, which the resumed run logs again. A truncated line is dropped, too.
+int64_t end_of_step(const std::string& path, int64_t step);
 
 }  // namespace bv

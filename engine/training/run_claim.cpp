@@ -7,6 +7,7 @@
 #include "engine/base/text.h"
 #include "engine/files/checkpoint.h"
 #include "engine/options/config.h"
+#include "engine/tensorboard/event_file_names.h"
 #include "engine/training/run_folder.h"
 #include "kernels/comm/rank_barrier.h"
 
@@ -37,7 +38,7 @@ bool is_free(const std::vector<std::string>& names) {
   const bool known = std::ranges::all_of(names, [](const std::string& name) {
     return name == "config.json" || name == "config.json.partial" || name == "metrics.jsonl" ||
            name == val_list_name || name == std::string(val_list_name) + ".partial" ||
-           name == run_lock_name || is_unfinished_checkpoint(name);
+           name == run_lock_name || is_unfinished_checkpoint(name) || is_event_file(name);
   });
   return names.empty() || (known && (has(run_lock_name) || has("metrics.jsonl")));
 }

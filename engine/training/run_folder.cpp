@@ -9,6 +9,7 @@
 #include "engine/base/file_io.h"
 #include "engine/base/text.h"
 #include "engine/options/config.h"
+#include "engine/tensorboard/event_file_names.h"
 
 namespace bv {
 namespace {
@@ -53,6 +54,8 @@ RunFolder::~RunFolder() {
   for (const char* page : {"report.html", "report.json"})
     std::filesystem::remove(folder / page, ignored);
   std::filesystem::remove(folder / val_list_name, ignored);
+  for (const std::filesystem::path& path : event_files(folder))
+    std::filesystem::remove(path, ignored);
 }
 
 std::string RunFolder::begin() {

@@ -166,7 +166,7 @@ int train(Setup setup, Backend& backend, Communicator* communicator, int cores, 
     run.at(&Hook::after_error, error_line(e));
     throw;
   }
-  return run.stopped_by ? 128 + run.stopped_by : 0;
+  return run.stopped_by ? 128 + run.stopped_by : run.incomplete ? 1 : 0;
 }
 
 }  // namespace bv

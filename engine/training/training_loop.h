@@ -6,7 +6,8 @@
 
 namespace bv {
 
-// Returns the exit code: 0, or 128 + the signal that ended the run. No communicator: one process.
+// Returns the exit code: 0, 1 if a log is incomplete, or 128 + the signal that ended the run. No
+// communicator: one process.
 // `more`: hooks besides engine/hooks/'s.
 int train(Setup, Backend&, Communicator* communicator, int cores, HookList more = {});
 

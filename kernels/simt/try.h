@@ -110,6 +110,17 @@ cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t bytes, size_t
   return cudaMemcpy(to, reinterpret_cast<const char*>(&symbol) + offset, bytes, kind);
 }
 
+constexpr float2 make_float2(float x, float y) { return {x, y}; }
+constexpr float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+constexpr int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
+// glibc has functions of these names, too.
+#define __expf ::simt_cuda::__expf
+#define __exp2f ::simt_cuda::__exp2f
+#define __logf ::simt_cuda::__logf
+#define __log2f ::simt_cuda::__log2f
+#define __sinf ::simt_cuda::__sinf
+#define __cosf ::simt_cuda::__cosf
+
 // What learners often begin with and the stand-in leaves out says so.
 template <class T>
 cudaError_t cudaMallocManaged(T**, size_t, unsigned = 1) {

@@ -9,7 +9,8 @@ namespace bv {
 
 // What a model reads: normalised patches [B, P, 3*patch*patch] of the batch, or normalised images
 // [B, size, size, 3]. In training each image first goes through `augment_layers` ImageOps, a node
-// for each, and then into its mix (Context::mixes). Images of an evaluation are stored at the result's size, whatever training's are.
+// for each, and is mixed with its partner (Context::mixes). Images of an evaluation are stored at the
+// result's size, whatever training's are.
 Tensor input_patches(Graph&, const InputShape&, int augment_layers);
 Tensor input_images(Graph&, const InputShape&, int augment_layers);
 

@@ -271,7 +271,7 @@ TEST(Dataset, RefusedFolders) {
   expect_refused({.path = above / "cifar-10-binary.tar.gz"}, {"is an archive; unpack it"});
   expect_refused({.path = above / "photos.zip"}, {"is an archive; unpack it"});
   expect_refused({.path = above / "cifar10"},
-                 {"cifar10: no such folder; CIFAR-10 is in " + address + ", to be unpacked"});
+                 {"cifar10: no such folder; ./launcher data fetch cifar10 downloads CIFAR-10"});
 }
 
 TEST(Dataset, Cifar) {

@@ -5,13 +5,9 @@
 
 #include <map>
 
-#include "engine/commands/commands.h"
-#include "engine/device.h"
-#include "engine/options/config.h"
 #include "engine/run.h"
-#include "engine/training/run_claim.h"
-#include "engine/training/training_loop.h"
 #include "tests/engine/early_stop.h"
+#include "tests/engine/train_here.h"
 #include "tests/program/program.h"
 #ifdef BAREVISION_SIMT
 #include "kernels/simt/device/control.h"
@@ -19,8 +15,6 @@
 
 namespace bv::test {
 namespace {
-
-using Strings = std::vector<std::string>;
 
 // Writes down each call.
 class Recorder : public Hook {
@@ -69,29 +63,6 @@ class Finder : public Hook {
   std::string name_;
   int priority_;
 };
-
-// A run in this process, as main.cpp begins one.
-int train_here(const Strings& words, HookList hooks) {
-  const CommandLine line = parse_command_line(words);
-  const World world;
-  const RunClaim claim(line, world);
-  Options given = initial_options(line);
-  given.out = claim.folder();
-  const DeviceChoice device = choose_device(given, world);
-  const auto backend = make_backend(device.kind, {.index = device.index, .threads = 1});
-  testing::internal::CaptureStdout();
-  const int code =
-      train(prepare(line, given, 1, device, *backend), *backend, nullptr, 1, std::move(hooks));
-  testing::internal::GetCapturedStdout();
-  return code;
-}
-
-template <class... H>
-HookList list_of(std::unique_ptr<H>... hooks) {
-  HookList list;
-  (list.push_back(std::move(hooks)), ...);
-  return list;
-}
 
 class HooksTest : public testing::Test {
  protected:

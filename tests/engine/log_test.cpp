@@ -1,10 +1,12 @@
 // metrics.jsonl, plain lines and the progress bar.
 #include "engine/report/log.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "engine/base/file_io.h"
 #include "engine/report/console.h"
 #include "tests/files.h"
 #include "tests/messages.h"
@@ -81,20 +83,23 @@ TEST(Log, AFloatReadsBackAsItWas) {
   EXPECT_EQ(std::strtof(text.c_str() + text.find("\"loss\":") + 7, nullptr), loss);
 }
 
-TEST(Log, EachLineIsWrittenAtOnceToAFreshFile) {
+TEST(Log, AFileGrowsAtOnce) {
   TemporaryFolder folder;
-  const std::string path = folder / "metrics.jsonl";
+  const std::string path = folder / "log";
   write_text(path, "old\n");
-  MetricsFile file(path, -1);
-  file.append(to_json(step_record(1)));
-  EXPECT_EQ(contents(path), to_json(step_record(1)) + "\n");
-  file.append("{}");
-  EXPECT_EQ(contents(path), to_json(step_record(1)) + "\n{}\n");
+  LogFile file(path, 0);
+  file.cut(0);
+  file.append("a\n");
+  EXPECT_EQ(contents(path), "a\n");
+  file.append("b\n");
+  EXPECT_EQ(contents(path), "a\nb\n");
+  EXPECT_THROW(LogFile(path, O_EXCL), RunError);
 }
 
-TEST(Log, AResumedRunAppendsAndLogsNoStepTwice) {
+TEST(Log, AResumedRunLogsNoStepTwice) {
   TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";
+  EXPECT_EQ(end_of_step(path, 20), 0);  // no file
   std::string kept;
   for (const int64_t step : {10, 20}) kept += to_json(step_record(step)) + "\n";
   kept += to_json(EpochRecord{.epoch = 1, .step = 20}) + "\n";
@@ -102,10 +107,7 @@ TEST(Log, AResumedRunAppendsAndLogsNoStepTwice) {
   const std::string torn = R"({"kind":"step","epo)";
   for (const std::string& rest : {std::string(), again, torn, again + torn}) {
     write_text(path, kept + rest);
-    MetricsFile file(path, 20);
-    EXPECT_EQ(contents(path), kept);
-    file.append(to_json(step_record(30)));
-    EXPECT_EQ(contents(path), kept + again);
+    EXPECT_EQ(end_of_step(path, 20), int64_t(kept.size()));
   }
 }
 
@@ -132,6 +134,18 @@ TEST(Log, PlainLinesWhereThereIsNoTerminal) {
       "done\n");
 }
 
+TEST(Log, AQuietConsoleSaysWhatIsImportant) {
+  const std::string text = printed([] {
+    Console console(10, true);
+    console.line("a line");
+    console.step(step_record(1));
+    console.progress(step_record(1));
+    console.epoch({.epoch = 1, .step = 1});
+    console.line("warning: something", true);
+  });
+  EXPECT_EQ(text, "warning: something\n");
+}
+
 TEST(Log, ATerminalsBarIsClearedBeforeALine) {
   const std::string text = printed([] {
     Console console(10);
@@ -145,13 +159,16 @@ TEST(Log, ATerminalsBarIsClearedBeforeALine) {
 }
 
 TEST(Log, FilesThatCantBeWritten) {
-  EXPECT_THROW(MetricsFile("/nowhere/metrics.jsonl", -1), RunError);
+  EXPECT_THROW(LogFile("/nowhere/log", 0), RunError);
   TemporaryFolder folder;
   SmallDisk disk(folder / "disk", "4k");
   if (!disk.mounted()) GTEST_SKIP() << "may not mount a small disk here";
-  MetricsFile file(folder / "disk/metrics.jsonl", -1);
-  EXPECT_THROW(for (int step = 0; step < 1000; ++step) file.append(to_json(step_record(step))),
-               RunError);
+  LogFile file(folder / "disk/log", 0);
+  const std::string line(999, 'x');
+  for (int i = 0; i < 4; ++i) file.append(line + "\n");
+  // It has room for 96 bytes, and keeps none of them.
+  EXPECT_THROW(file.append(line + "\n"), RunError);
+  EXPECT_EQ(contents(folder / "disk/log").size(), 4000u);
 }
 
 TEST(ProgressLine, FitsTheTerminal) {

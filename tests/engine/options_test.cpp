@@ -178,7 +178,8 @@ TEST(OptionsTest, NamesFromElsewhereAreTranslated) {
                "unknown option --batch-size: here it is --batch,");
   expect_error({"vit_tiny", "-b", "32"}, "unknown option -b: here it is --batch,");
   expect_error({"vit_tiny", "--drop-path", ".1"}, "--drop-path: here it is --drop-path-rate");
-  expect_error({"vit_tiny", "--mixup", ".8"}, "unknown option --mixup: not there in barevision;");
+  expect_error({"vit_tiny", "--aug-repeats", "3"},
+               "unknown option --aug-repeats: not there in barevision;");
   expect_error({"vit_tiny", "--channels-last"},
                "unknown option --channels-last: not needed here: ");
   expect_error({"vit_tiny", "--batch_size", "32"}, "--batch_size: here it is --batch,");

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "engine/base/checksum.h"
+#include "data/checksum.h"
 #include "tests/files.h"
 #include "tests/messages.h"
 #include "tests/temporary_folder.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "data/loader.h"
-#include "engine/base/checksum.h"
+#include "data/checksum.h"
 #include "engine/base/error.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/weights.h"

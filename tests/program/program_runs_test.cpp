@@ -246,6 +246,26 @@ TEST_F(ProgramRuns, TheAverageOfTheWeights) {
   EXPECT_TRUE(contents(in("b/last/weights.safetensors")) == contents(in("a/last/ema.safetensors")));
 }
 
+// Also across a resume, and by the average's loss where there is one.
+TEST_F(ProgramRuns, TheBestByLoss) {
+  for (const std::string average : {"", "--ema .9 "}) {
+    std::filesystem::remove_all(in("a"));
+    go(on_cifar + "--batch 8 --epochs 6 --lr .003 --best-by loss --steps 17 --out a " + average);
+    go("--resume a --steps 30");
+    const auto loss = metric(in("a"), "epoch", average.empty() ? "val_loss" : "ema_loss");
+    const auto top1 = metric(in("a"), "epoch", average.empty() ? "val_top1" : "ema_top1");
+    const auto steps = metric(in("a"), "epoch", "step");
+    ASSERT_EQ(loss.size(), 7u);
+    const auto number = [](const std::string& a, const std::string& b) {
+      return std::stod(a) < std::stod(b);
+    };
+    const auto lowest = std::ranges::min_element(loss, number) - loss.begin();
+    const auto highest = std::ranges::max_element(top1, number) - top1.begin();
+    EXPECT_NE(lowest, highest) << "they agree, which shows nothing";
+    EXPECT_EQ(std::to_string(load_checkpoint(in("a")).best_step), steps[size_t(lowest)]);
+  }
+}
+
 TEST_F(ProgramRuns, ResumedRunsKeepTheirOptions) {
   go("-n 2 " + on_cifar + "--batch 8 --epochs 1 --out a");
   const Finished longer = go("--resume a --epochs 2 --log-every 2 --save-every 3steps --keep 2");

@@ -102,8 +102,8 @@ TEST_F(SimtMemoryDeathTest, KernelWritesBesideAnAllocation) {
   EXPECT_TRUE(
       is(write(p, length), cudaErrorIllegalAddress, "write_at wrote memory it does not own: 0x"));
   EXPECT_TRUE(is(cudaGetLastError(), cudaErrorIllegalAddress,
-                 "is 0 bytes past the end of an allocation of 400 bytes made by cudaMalloc (the "
-                 "line: make asan)"));
+                 "is 0 bytes past the end of an allocation of 400 bytes made by cudaMalloc ("
+                 "make asan FILTER=NAME shows the line)"));
   reset();
   p = device_array();
   EXPECT_TRUE(is(write(p, -2), cudaErrorIllegalAddress,

@@ -201,7 +201,8 @@ __constant__ float weights[3], zero;
 __constant__ int offsets[2][2] = {{1, 2}, {3, 4}};  // __constant__ int not_this;
 static __constant__ double scale = SCALE;
 __global__ void weigh(float* out) {
-  out[threadIdx.x] = scale * weights[threadIdx.x] + offsets[1][0] + zero;
+  const float4 three = make_float4(offsets[1][0], 0, 0, 0);
+  out[threadIdx.x] = scale * weights[threadIdx.x] + three.x + zero * __expf(1) * __cosf(0);
 }
 int main(int words, char**) {
   float host[3] = {1, 2, 3}, *out;
@@ -219,7 +220,7 @@ int main(int words, char**) {
   EXPECT_EQ(good.output, "2: 5 7 9\n");
   const Ended host = shell(make_try("FILE=" + file + " DEFINE=SCALE=2 ARGS=read"));
   EXPECT_TRUE(has(host.output, "host code read device memory: "));
-  EXPECT_TRUE(has(host.output, "weigh.cu:17: a read where it owns no memory"));
+  EXPECT_TRUE(has(host.output, "weigh.cu:18: a read where it owns no memory"));
 }
 
 TEST(SimtTry, WhatTheStandInLeavesOutSaysSo) {

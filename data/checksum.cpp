@@ -1,6 +1,6 @@
 // CRC-32C by tables, eight bytes per step ("slicing by 8", Kounavis & Berry 2005): table k holds
 // the contribution of a byte that is followed by k more.
-#include "engine/base/checksum.h"
+#include "data/checksum.h"
 
 #include <array>
 #include <bit>

@@ -1,0 +1,20 @@
+// TFRecord framing, of data files and of TensorBoard's: a payload's length in 8 bytes, their masked
+// checksum in 4, the payload, and its masked checksum in 4, all little-endian.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace bv {
+
+inline constexpr size_t record_overhead = 16;  // bytes of a record besides its payload
+
+// CRC-32C, rotated and moved: a checksum of data that contain checksums is worth less.
+uint32_t masked_checksum(std::string_view bytes);
+
+std::string framed_record(std::string_view payload);
+// The payload of the record that `bytes` begin with; nothing where it is cut off or damaged.
+std::optional<std::string_view> first_record(std::string_view bytes);
+
+}  // namespace bv

@@ -1,0 +1,204 @@
+#include "data/survey/data_check.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <tuple>
+
+#include "data/decode/decode.h"
+#include "data/file.h"
+#include "data/folder_scan.h"
+#include "data/sources.h"
+#include "data/survey/threads.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum Part { train, val };
+
+struct Item {
+  std::string path, class_name;
+  Part part = train;
+};
+
+// A picture's pixels, as far as it takes to tell it from others.
+using Content = std::tuple<int, int, size_t>;  // height, width, hash
+Content content_of(const Image& image) {
+  const std::string_view bytes(reinterpret_cast<const char*>(image.pixels.data()),
+                               image.pixels.size());
+  return {image.height, image.width, std::hash<std::string_view>()(bytes)};
+}
+
+// Whatever its name says. A text may begin as a BMP or PPM does.
+bool is_image_by_content(const std::string& path) try {
+  const RegularFile file(path);
+  uint8_t start[12] = {};
+  const auto bytes = std::span(start).first(std::min<uint64_t>(file.size(), sizeof start));
+  file.read(0, std::as_writable_bytes(bytes));
+  const Format format = format_of(bytes);
+  return format != Format::unknown && format != Format::bmp && format != Format::pnm;
+} catch (const FileError&) {
+  return false;
+}
+
+class Checker {
+ public:
+  DataCheck found;
+
+  void list(const std::string& path) {
+    if (is_cifar_folder(path)) return list_cifar(path);
+    const PartFolders parts = require_train(find_parts(path), path);
+    found.has_val = !parts.val.empty();
+    list_part(parts.train.empty() ? fs::path(path) : parts.train, train);
+    if (found.has_val) list_part(parts.val, val);
+    if (items_.empty())
+      throw DataError(path + ": no images in it (" + known_formats() + " are read)");
+    count_classes();
+  }
+
+  int64_t size() const { return static_cast<int64_t>(items_.size()); }
+
+  void decode(int min_side, int threads, const std::function<void(int64_t)>& progress) {
+    contents_.resize(items_.size());
+    std::map<int64_t, std::string> damaged, flawed;
+    std::mutex mutex;
+    const auto look = [&](int64_t i) {
+      std::string warning, damage;
+      try {
+        contents_[i] = content_of(image(i, &warning));
+      } catch (const BadImage& e) {
+        damage = e.what();
+      }
+      const std::lock_guard lock(mutex);
+      if (!damage.empty())
+        damaged[i] = damage;
+      else if (!warning.empty())
+        flawed[i] = warning;
+    };
+    in_threads(size(), threads, look, std::chrono::milliseconds(100), progress);
+    for (const auto& [i, what] : damaged) found.damaged.push_back({items_[i].path, what});
+    for (const auto& [i, what] : flawed) found.flawed.push_back({items_[i].path, what});
+    for (size_t i = 0; i < items_.size(); ++i)
+      if (const auto [height, width, hash] = contents_[i];
+          height > 0 && std::min(height, width) < min_side)
+        found.tiny.push_back(
+            {items_[i].path, std::to_string(width) + "x" + std::to_string(height)});
+  }
+
+  void compare() {
+    std::map<Content, std::vector<size_t>> by_content;
+    for (size_t i = 0; i < items_.size(); ++i)
+      if (std::get<0>(contents_[i]) > 0) by_content[contents_[i]].push_back(i);
+    for (size_t i = 0; i < items_.size(); ++i) {
+      const auto& equal = by_content[contents_[i]];
+      if (equal.size() > 1 && equal[0] == i) found.equal.push_back(group(equal));
+    }
+  }
+
+ private:
+  void list_cifar(const std::string& path) {
+    cifar_ = open_cifar({.path = path});
+    found.has_val = true;
+    for (const auto& [data, part] : {std::pair(cifar_.train.get(), train), {cifar_.val.get(), val}})
+      for (int64_t i = 0; i < data->size(); ++i)
+        items_.push_back({data->name(i), cifar_.classes[data->label(i)], part});
+    count_classes();
+  }
+
+  void list_part(const fs::path& folder, Part part) {
+    folders_[part] = folder;
+    const auto folders = folders_in(folder);
+    if (folders.empty()) return list_class(folder, part, "");
+    for (const fs::path& file : files_in(folder))
+      if (const std::string extension = extension_of(file);
+          is_read(extension) || is_other_image(extension))
+        found.outside.push_back(file.string());
+    for (const fs::path& one : folders) {
+      const std::string name = one.filename().string();
+      classes_[name];
+      list_class(one, part, name);
+    }
+  }
+
+  void list_class(const fs::path& folder, Part part, const std::string& name) {
+    const ClassFolder scanned = scan_class(folder, folder);
+    for (const std::string& file : scanned.files)
+      items_.push_back({(folder / file).string(), name, part});
+    for (const std::string& file : scanned.left_out) {
+      const std::string path = (folder / file).string(), extension = extension_of(file);
+      if (is_other_image(extension))
+        found.not_read.push_back({path, "of " + extension + " files"});
+      else if (is_image_by_content(path))
+        found.not_read.push_back({path, "an image by its content, not by its name"});
+      else
+        ++found.other_files;
+    }
+  }
+
+  void count_classes() {
+    found.images = size();
+    for (const Item& item : items_)
+      if (!item.class_name.empty())
+        ++(item.part == train ? classes_[item.class_name].train : classes_[item.class_name].val);
+    for (auto& [name, count] : classes_) {
+      count.name = name;
+      found.classes.push_back(count);
+      if (count.train == 0) found.empty_classes.push_back((folders_[train] / name).string());
+      if (found.has_val && count.val == 0)
+        found.empty_classes.push_back((folders_[val] / name).string());
+    }
+  }
+
+  Image image(int64_t i, std::string* warning) const {
+    if (cifar_.train) {
+      const int64_t before = cifar_.train->size();
+      return i < before ? cifar_.train->image(i, 0) : cifar_.val->image(i - before, 0);
+    }
+    try {
+      return decode_image(read_file(items_[i].path, max_image_bytes), 0, warning);
+    } catch (const FileError& e) {
+      throw BadImage(e.what());
+    }
+  }
+
+  EqualImages group(const std::vector<size_t>& members) {
+    EqualImages equal;
+    int64_t in_val = 0;
+    for (const size_t i : members) {
+      equal.paths.push_back(items_[i].path);
+      in_val += items_[i].part == val;
+      equal.in_several_classes |= items_[i].class_name != items_[members[0]].class_name;
+    }
+    equal.in_both_parts = in_val > 0 && in_val < static_cast<int64_t>(members.size());
+    if (equal.in_both_parts) found.val_in_train += in_val;
+    return equal;
+  }
+
+  std::vector<Item> items_;        // training first
+  std::vector<Content> contents_;  // zeros: not decoded
+  std::map<std::string, ClassCount> classes_;
+  fs::path folders_[2];  // of the parts
+  DataSets cifar_{};
+};
+
+}  // namespace
+
+bool DataCheck::clean() const {
+  return damaged.empty() && flawed.empty() && tiny.empty() && not_read.empty() && outside.empty() &&
+         empty_classes.empty() && equal.empty();
+}
+
+DataCheck check_data(const std::string& path, int min_side, int threads,
+                     const std::function<void(int64_t, int64_t)>& progress) {
+  Checker checker;
+  checker.list(path);
+  checker.decode(min_side, threads, [&](int64_t done) { progress(done, checker.size()); });
+  checker.compare();
+  return std::move(checker.found);
+}
+
+}  // namespace bv

@@ -1,0 +1,46 @@
+// A look at all of a data set: what can't be trained on, or would spoil what a run says of itself.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace bv {
+
+struct FileRemark {
+  std::string path, what;
+};
+
+// Images of the same pixels, whatever their files' names, formats and metadata.
+struct EqualImages {
+  std::vector<std::string> paths;
+  bool in_both_parts = false, in_several_classes = false;
+};
+
+struct ClassCount {
+  std::string name;
+  int64_t train = 0, val = 0;  // train: all, where there is no val
+};
+
+struct DataCheck {
+  int64_t images = 0, other_files = 0;
+  bool has_val = false;
+  std::vector<ClassCount> classes;  // by name; empty: the images lie in the folder itself
+  std::vector<FileRemark> damaged;  // can't be decoded
+  std::vector<FileRemark> flawed;   // decoded, but the decoder had to pass over something
+  std::vector<FileRemark> tiny;
+  std::vector<FileRemark> not_read;        // images whose extension isn't one that is read
+  std::vector<std::string> outside;        // images beside the class folders
+  std::vector<std::string> empty_classes;  // folders, missing ones too
+  std::vector<EqualImages> equal;          // by the first of each
+  int64_t val_in_train = 0;                // images of val that occur in train
+  bool clean() const;
+};
+
+// Decodes everything in full. `path` is a folder as for --data, or one with images in it but no
+// class folders; tiny: a side of less than `min_side` pixels. Throws DataError where there is
+// nothing to look at.
+DataCheck check_data(const std::string& path, int min_side, int threads,
+                     const std::function<void(int64_t done, int64_t images)>& progress);
+
+}  // namespace bv

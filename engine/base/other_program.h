@@ -1,0 +1,20 @@
+// Runs a program that every system has, rather than linking a library: curl, tar, sha256sum.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace bv {
+
+struct ProgramEnd {
+  int code;            // its exit code, or 128 + signal
+  std::string output;  // standard output and error, as they came
+};
+
+// Waits for its end; without a shell. Ten times a second `go_on` is asked, and once it says no, the
+// program is told to end. Its standard input is the file `input`. Throws UserError where there is no
+// such program.
+ProgramEnd run_to_end(const std::vector<std::string>& words, const std::function<bool()>& go_on,
+                      const std::string& input = "/dev/null");
+
+}  // namespace bv

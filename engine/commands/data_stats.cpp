@@ -1,0 +1,76 @@
+// data stats PATH: the mean and deviation of pixels, for --mean and --std.
+#include <cstdio>
+
+#include "data/survey/pixel_statistics.h"
+#include "engine/base/json.h"
+#include "engine/base/text.h"
+#include "engine/commands/commands.h"
+#include "engine/commands/data_commands.h"
+#include "engine/report/progress_line.h"
+
+namespace bv {
+
+namespace {
+
+constexpr OptionRow rows[] = {
+    {"path", "PATH", &Options::data, "training data, as for --data", {}, {}, 0, true},
+    {"json", "", &Options::json, "one JSON object instead of text"},
+    {"workers",
+     "N",
+     &Options::workers,
+     "decoding threads; 0: one for each core",
+     {.min = 0, .max = 1024}}};
+
+std::string list(const std::array<double, 3>& values, int digits) {
+  std::string text;
+  for (const double value : values)
+    text += (text.empty() ? "" : ",") + format_number(value, digits);
+  return text;
+}
+
+std::string flags(const ChannelStatistics& s) {
+  constexpr int digits = 7;
+  return "--mean " + list(s.mean, digits) + " --std " + list(s.deviation, digits) + "\n";
+}
+
+std::string json(const ChannelStatistics& s) {
+  return "{\"mean\":[" + list(s.mean, 0) + "],\"std\":[" + list(s.deviation, 0) + "]}";
+}
+
+int print_statistics(const CommandLine& line, const std::vector<std::string>&) {
+  const std::string path = require_folder(line.own.data);
+  const DataSets sets = open_dataset({.path = path, .val_fraction = 0});
+  PixelStatistics s;
+  {
+    ProgressLine progress;
+    s = pixel_statistics(*sets.train, decoding_threads(line.own.workers), [&](int64_t done) {
+      progress.show(counted_of(done, sets.train->size(), "images"));
+    });
+  }
+  const std::string images = std::to_string(s.images), pixels = std::to_string(s.pixels);
+  const std::string text =
+      line.own.json
+          ? "{\"images\":" + images + ",\"pixels\":" + pixels +
+                ",\"of_each_image\":" + json(s.of_each_image) +
+                ",\"of_all_pixels\":" + json(s.of_all_pixels) + "}\n"
+          : path + ": " + images + (sets.val ? " training" : "") + " images, " + pixels +
+                " pixels, whole as decoded\nof each image, averaged (deviation as torch.std):\n  " +
+                flags(s.of_each_image) + "of all pixels:\n  " + flags(s.of_all_pixels);
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+constinit const Command data_stats_command = {
+    .name = "data stats",
+    .usage = "PATH [--json]",
+    .summary =
+        "print mean and standard deviation of the training images' pixels, as options to "
+        "paste: averages of each image's own, and of all pixels; images are whole, as they "
+        "are decoded, values in 0-1",
+    .own = rows,
+    .takes = {},
+    .run = print_statistics};
+
+}  // namespace bv

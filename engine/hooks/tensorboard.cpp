@@ -1,0 +1,120 @@
+#include "engine/hooks/tensorboard.h"
+
+#if BAREVISION_TENSORBOARD
+#include <algorithm>
+#include <vector>
+
+#include "engine/augmented.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/files/png.h"
+#include "engine/options/option_values.h"
+
+namespace bv {
+namespace {
+
+constexpr int columns = 4;
+constexpr double mebi = 1 << 20;
+
+// Square pictures [count, size, size, 3] in rows of `columns`.
+std::vector<uint8_t> tiled(const std::vector<uint8_t>& pictures, int count, int size) {
+  std::vector<uint8_t> out(pictures.size());
+  const size_t line = 3 * static_cast<size_t>(size);
+  for (int i = 0; i < count; ++i)
+    for (int y = 0; y < size; ++y) {
+      const size_t to_line = static_cast<size_t>(i / columns * size + y) * columns;
+      std::copy_n(&pictures[static_cast<size_t>(i * size + y) * line], line,
+                  &out[(to_line + static_cast<size_t>(i % columns)) * line]);
+    }
+  return out;
+}
+
+}  // namespace
+
+// A log must not cost the run its weights: one that can't be written is given up.
+template <class F>
+void TensorBoard::write(Run& run, F add) {
+  if (given_up_) return;
+  try {
+    add();
+    file_->flush();
+  } catch (const RunError& e) {
+    given_up_ = true;
+    run.warn(std::string(e.what()) + "; training goes on, without TensorBoard's file");
+    run.incomplete = true;
+  }
+}
+
+void TensorBoard::before_train(Run& run) {
+  const int64_t first = run.progress.step + 1;
+  write(run, [&] {
+    file_.emplace(run.setup.options.out, first);
+    write_options(run, first);
+    if (run.progress.step == 0) write_first_images(run);
+  });
+}
+
+void TensorBoard::write_options(const Run& run, int64_t step) {
+  std::string table = "| option | value |\n| --- | --- |\n";
+  for (const OptionGroup& group : option_groups())
+    for (const OptionRow& row : group.rows)
+      if (row.uses.stored)
+        table += "| " + row.flag() + " | " +
+                 printable(join(items_of(run.setup.options, row), ",")) + " |\n";
+  file_->text(step, "options", table);
+}
+
+// Drawn once more, before the first step.
+void TensorBoard::write_first_images(Run& run) {
+  const int size = *run.setup.options.image_size;
+  const int count =
+      std::min(size > 128 ? 8 : 16, *run.setup.options.local_batch) / columns * columns;
+  if (count == 0) return;
+  LoaderOptions options = loader_options(run.setup, 0, 1);
+  options.local_batch = count;
+  options.ranks = 1;
+  options.cache_bytes = 0;
+  options.prefetch = 1;
+  Loader loader(*run.setup.data.train, options, true);
+  loader.start(0, 0);
+  const std::vector<uint8_t> pictures =
+      tiled(augmented_images(run.backend, loader.next(), count, options.augment.layers(), size),
+            count, size);
+  const int height = count / columns * size, width = columns * size;
+  file_->image(1, "Images/train", encode_png(pictures.data(), height, width), height, width);
+}
+
+void TensorBoard::after_train_iter(Run& run, StepRecord& r) {
+  if (!r.due) return;
+  std::vector<Scalar> scalars{
+      {"Loss/train", r.loss},           {"LR/train", r.lr},
+      {"GradNorm/train", r.grad_norm},  {"Throughput/train", r.images_per_second},
+      {"Seconds/data", r.data_seconds}, {"Seconds/step", r.step_seconds}};
+  if (run.setup.graph.dtype() == DType::fp16)
+    scalars.insert(scalars.end(), {{"LossScale/train", r.loss_scale},
+                                   {"Skipped/train", static_cast<double>(r.skipped)}});
+  write(run, [&] { file_->scalars(r.step, scalars); });
+}
+
+void TensorBoard::after_train_epoch(Run& run, EpochRecord& r) {
+  std::vector<Scalar> scalars{
+      {"Loss/train_epoch", r.train_loss},
+      {"Seconds/epoch", r.seconds},
+      {"Memory/planned_MiB", static_cast<double>(r.peak_memory_bytes) / mebi},
+      {"Memory/host_MiB", static_cast<double>(r.host_bytes) / mebi},
+      {"Memory/host_peak_MiB", static_cast<double>(r.host_peak_bytes) / mebi}};
+  const auto add = [&](std::string_view tag, const std::optional<double>& value) {
+    if (value) scalars.push_back({tag, *value});
+  };
+  add("Throughput/train_epoch", r.images_per_second);
+  add("Loss/test", r.val_loss);
+  add("Accuracy/test", r.val_top1);
+  add("Accuracy/test_top5", r.val_top5);
+  add("Loss/test_average", r.ema_loss);
+  add("Accuracy/test_average", r.ema_top1);
+  add("Seconds/test", r.test_seconds);
+  write(run, [&] { file_->scalars(r.step, scalars); });
+}
+
+}  // namespace bv
+#endif

@@ -1,0 +1,125 @@
+// A web server on this machine, for tests: one file, and answers that go wrong as they are told to.
+#pragma once
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/processes/network.h"
+
+namespace bv::test {
+
+struct Answer {
+  int status = 200;                // of others there is no body
+  bool ranges = true;              // false: the whole file whatever part is asked for
+  size_t cut = std::string::npos;  // breaks off after so many bytes of the body
+  bool hang = false;               // keeps the connection open then
+};
+
+class HttpServer {
+ public:
+  // The answers to the first requests; the last is that to all others.
+  HttpServer(std::string body, std::vector<Answer> answers)
+      : body_(std::move(body)), answers_(std::move(answers)) {
+    sockaddr_in address = loopback(0);
+    socklen_t length = sizeof address;
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    if (bind(listening_.fd(), any, length) != 0 || listen(listening_.fd(), 8) != 0)
+      throw std::runtime_error("no port to listen at");
+    getsockname(listening_.fd(), any, &length);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~HttpServer() {
+    stop_ = true;
+    thread_.join();
+  }
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_) + "/set.tar.gz"; }
+  // Where each request so far wanted to begin.
+  std::vector<size_t> begins() const {
+    const std::lock_guard lock(mutex_);
+    return begins_;
+  }
+
+ private:
+  static bool readable(int fd) {
+    pollfd item{fd, POLLIN, 0};
+    return poll(&item, 1, 10) > 0;
+  }
+  void serve() {
+    while (!stop_) {
+      if (!readable(listening_.fd())) continue;
+      const Socket client(accept(listening_.fd(), nullptr, nullptr));
+      std::string request;
+      while (!stop_ && request.find("\r\n\r\n") == request.npos) {
+        char text[2048];
+        if (!readable(client.fd())) continue;
+        const ssize_t n = read(client.fd(), text, sizeof text);
+        if (n <= 0) break;
+        request.append(text, size_t(n));
+      }
+      const Answer answer = next(begin_of(request));
+      send_all(client.fd(), response(answer, begin_of(request)));
+      while (answer.hang && !stop_) usleep(1000);
+    }
+  }
+  static size_t begin_of(const std::string& request) {
+    const std::string header = "Range: bytes=";
+    const size_t at = request.find(header);
+    size_t begin = 0;
+    if (at != request.npos)
+      std::from_chars(&request[at + header.size()], request.data() + request.size(), begin);
+    return begin;
+  }
+  Answer next(size_t begin) {
+    const std::lock_guard lock(mutex_);
+    begins_.push_back(begin);
+    return answers_[std::min(begins_.size(), answers_.size()) - 1];
+  }
+  std::string response(const Answer& answer, size_t begin) const {
+    const size_t size = body_.size();
+    std::string status = std::to_string(answer.status) + " X", more, body;
+    if (answer.status == 200 && begin >= size && answer.ranges) {
+      status = "416 X";
+      more = "Content-Range: bytes */" + std::to_string(size) + "\r\n";
+    } else if (answer.status == 200) {
+      const size_t from = answer.ranges ? begin : 0;
+      if (from > 0) {
+        status = "206 X";
+        more = "Content-Range: bytes " + std::to_string(from) + "-" + std::to_string(size - 1) +
+               "/" + std::to_string(size) + "\r\n";
+      }
+      body = body_.substr(from);
+    }
+    return "HTTP/1.1 " + status + "\r\nConnection: close\r\n" + more +
+           "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+           body.substr(0, answer.cut);
+  }
+  static void send_all(int fd, std::string text) {
+    while (!text.empty()) {
+      const ssize_t n = send(fd, text.data(), text.size(), MSG_NOSIGNAL);
+      if (n <= 0) return;
+      text.erase(0, size_t(n));
+    }
+  }
+
+  std::string body_;
+  std::vector<Answer> answers_;
+  Socket listening_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  int port_ = 0;
+  std::atomic<bool> stop_ = false;
+  mutable std::mutex mutex_;
+  std::vector<size_t> begins_;
+  std::thread thread_;
+};
+
+}  // namespace bv::test

@@ -1,0 +1,89 @@
+// What a run prints on a terminal, to a pipe, and with --quiet.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "kernels/comm/socket.h"
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+const std::string words = on_vit + "--data synthetic --batch 4 --epochs 2 --steps 12 --out run ";
+
+class ProgramTerminal : public ProgramTest {
+ protected:
+  // All that a terminal of 100 columns is sent.
+  std::string on_terminal(const std::string& line, const std::string& kind = "xterm") {
+    const Socket screen(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+    if (grantpt(screen.fd()) != 0 || unlockpt(screen.fd()) != 0) throw std::runtime_error("pty");
+    const Socket terminal(open(ptsname(screen.fd()), O_RDWR | O_NOCTTY | O_CLOEXEC));
+    const winsize size{.ws_row = 25, .ws_col = 100, .ws_xpixel = 0, .ws_ypixel = 0};
+    ioctl(terminal.fd(), TIOCSWINSZ, &size);
+    Program program(folder_.path(), line,
+                    {.environment = {{"TERM", kind}, {"NO_COLOR", "1"}}, .output = terminal.fd()});
+    std::string text;
+    char part[4096];
+    const auto read_all = [&](int wait) {
+      for (pollfd item{screen.fd(), POLLIN, 0}; poll(&item, 1, wait) > 0;) {
+        const ssize_t n = read(screen.fd(), part, sizeof part);
+        if (n <= 0) break;
+        text.append(part, size_t(n));
+      }
+    };
+    // The last line is printed before the program ends.
+    for (const double start = seconds_now(); seconds_now() - start < 60; read_all(100))
+      if (has(text, "weights: ") && text.ends_with("\n")) break;
+    const Finished end = program.wait();
+    read_all(0);
+    EXPECT_EQ(end.code, 0) << end.errors;
+    EXPECT_EQ(end.errors, "");
+    return text;
+  }
+  void TearDown() override { std::filesystem::remove_all(in("run")); }
+};
+
+TEST_F(ProgramTerminal, ABarStandsInForTheSteps) {
+  const std::string text = on_terminal(words);
+  EXPECT_TRUE(has(text, "\repoch 1/2  step 1/12  [")) << text;
+  for (const char* part : {"  loss ", "  lr ", " images/s", " left\x1b[K", "step 12/12"})
+    EXPECT_TRUE(has(text, part)) << part;
+  EXPECT_FALSE(has(text, "grad norm"));  // of a step's line
+  EXPECT_TRUE(has(text, "\x1b[Kepoch 1 at step 12:")) << text;
+  // The only thing that it asks of the terminal is to clear the rest of a line.
+  for (size_t at = 0; (at = text.find('\x1b', at)) != text.npos; ++at)
+    EXPECT_EQ(text.substr(at, 3), "\x1b[K");
+}
+
+TEST_F(ProgramTerminal, LinesWhereNothingCanBeRedrawn) {
+  const std::string dumb = on_terminal(words, "dumb");
+  EXPECT_TRUE(has(dumb, "epoch 1  step 12/12  loss ")) << dumb;
+  EXPECT_FALSE(has(dumb, "\x1b"));
+  EXPECT_FALSE(has(dumb, "\repoch"));
+  TearDown();
+  const std::string piped = go(words).output;
+  EXPECT_TRUE(has(piped, "epoch 1  step 12/12  loss "));
+  for (const char c : {'\r', '\x1b'}) EXPECT_EQ(piped.find(c), piped.npos);
+}
+
+TEST_F(ProgramTerminal, QuietIsTheLastLineAlone) {
+  const std::string last = "weights: run/last/weights.safetensors\n";
+  EXPECT_EQ(go(words + "--quiet").output, last);
+  EXPECT_EQ(last_metric(in("run"), "step", "step"), "12");
+  TearDown();
+  EXPECT_EQ(on_terminal(words + "--quiet"), replaced(last, "\n", "\r\n"));
+  TearDown();
+  const std::string warned = go(words + "--quiet --warmup-epochs 5").output;
+  EXPECT_TRUE(warned.starts_with("warning: the warm-up lasts longer than the run")) << warned;
+  EXPECT_TRUE(warned.ends_with(last));
+  EXPECT_EQ(std::ranges::count(warned, '\n'), 2) << warned;
+  EXPECT_FALSE(has(contents(in("run/config.json")), "quiet"));  // of this time
+}
+
+}  // namespace
+}  // namespace bv::test
