@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/file_io.h"
@@ -87,7 +88,7 @@ TEST(Thinned, SpikesGapsAndEndsStay) {
   const std::vector<Point> thin = thinned(points, 1000);
   EXPECT_LE(thin.size(), 1010u);
   const auto has_x = [&](double x) {
-    return std::ranges::any_of(thin, [&](const Point& p) { return p.x == x; });
+    return std::any_of(thin.begin(), thin.end(), [&](const Point& p) { return p.x == x; });
   };
   for (const double x : {0.0, 5000.0, 70000.0, 80000.0, 99999.0}) EXPECT_TRUE(has_x(x)) << x;
   for (size_t i = 1; i < thin.size(); ++i) EXPECT_LT(thin[i - 1].x, thin[i].x);
