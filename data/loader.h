@@ -6,10 +6,10 @@
 #include <memory>
 #include <vector>
 
-#include "data/augment.h"
+#include "data/augment/augment.h"
+#include "data/augment/mixing.h"
+#include "data/augment/policy.h"
 #include "data/dataset.h"
-#include "data/mixing.h"
-#include "data/policy.h"
 #include "kernels/kernels.h"
 
 namespace bv {

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <utility>
 
-#include "data/augment.h"
-#include "data/policy.h"
+#include "data/augment/augment.h"
+#include "data/augment/policy.h"
 
 namespace bv {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "data/mixing.h"
-#include "data/policy.h"
+#include "data/augment/mixing.h"
+#include "data/augment/policy.h"
 
 namespace bv {
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "data/augment.h"
+#include "data/augment/augment.h"
 #include "data/prepare.h"
 #include "tests/data/data_files.h"
 #include "tests/messages.h"

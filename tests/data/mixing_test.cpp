@@ -1,6 +1,6 @@
 // Mixup and cutmix: how lambda and boxes are distributed, who shares them, and the pixels, which are
 // timm's (tests/golden/training/make_mixing.py).
-#include "data/mixing.h"
+#include "data/augment/mixing.h"
 
 #include <gtest/gtest.h>
 

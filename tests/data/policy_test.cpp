@@ -1,6 +1,6 @@
 // Policies, their operations and resizing against torchvision, timm and Pillow
 // (tests/golden/make_augment_reference.py), and how often each choice is made.
-#include "data/policy.h"
+#include "data/augment/policy.h"
 
 #include <gtest/gtest.h>
 

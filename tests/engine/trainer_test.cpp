@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "data/mixing.h"
+#include "data/augment/mixing.h"
 #include "tests/models/small_vit.h"
 
 namespace bv::test {

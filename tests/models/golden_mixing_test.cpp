@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "data/mixing.h"
+#include "data/augment/mixing.h"
 #include "tests/kernels/kernel_problem.h"
 
 namespace bv::test {

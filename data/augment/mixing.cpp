@@ -1,4 +1,4 @@
-#include "data/mixing.h"
+#include "data/augment/mixing.h"
 
 #include <algorithm>
 #include <cmath>

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/augment.h"
+#include "data/augment/augment.h"
 
 namespace bv {
 

@@ -1,4 +1,4 @@
-#include "data/policy.h"
+#include "data/augment/policy.h"
 
 #include <algorithm>
 #include <cmath>
