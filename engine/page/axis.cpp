@@ -69,7 +69,7 @@ Axis decades(double low, double high, int most) {
   if (static_cast<int>(at.size()) > most + 2) {
     const int from = static_cast<int>(std::floor(std::log10(axis.low) + 1e-9));
     const int to = static_cast<int>(std::ceil(std::log10(axis.high) - 1e-9));
-    const int stride = std::max(1, (to - from + most - 1) / most);
+    const int stride = std::max(1, (to - from + most) / (most + 1));
     at.clear();
     for (int power = from; power <= to; power += stride)
       if (const double x = std::pow(10, power);

@@ -55,13 +55,13 @@ Drawing::Drawing(const Chart& chart) : chart_(chart) {
     }
     c.points = thinned(c.points, most_points);
   }
+  if (!(low <= high)) low = 0, high = 1;  // nothing finite
   if (chart_.scale == AxisScale::linear) {
     low = std::min(low, chart_.low.value_or(low)),
     high = std::max(high, chart_.high.value_or(high));
   } else if (!(low > 0)) {
     chart_.scale = AxisScale::linear;
   }
-  if (!(low <= high)) low = 0, high = 1;  // nothing finite
   // A run's time begins at 0.
   x_ = make_axis(std::min(0.0, x_low), x_high, AxisScale::linear, 5, false);
   y_ = make_axis(low, high, chart_.scale, 5);
