@@ -44,4 +44,16 @@ std::vector<uint8_t> augmented_images(Backend& backend, const Batch& batch, int 
   return result;
 }
 
+std::vector<uint8_t> first_training_images(Backend& backend, const Setup& setup, int count) {
+  LoaderOptions options = loader_options(setup, 0, 1);
+  options.local_batch = count;
+  options.ranks = 1;
+  options.cache_bytes = 0;
+  options.prefetch = 1;
+  Loader loader(*setup.data.train, options, true);
+  loader.start(0, 0);
+  return augmented_images(backend, loader.next(), count, options.augment.layers(),
+                          *setup.options.image_size);
+}
+
 }  // namespace bv

@@ -34,9 +34,12 @@ constexpr const char* kinds[] = {"before", "after", "mixed"};
 
 constexpr OptionRow own_rows[] = {
     {"out", "DIR", &Options::out,
-     "new folder for sheet.png, a contact sheet (of at most 64 images), batch.jsonl, a line for "
-     "each image, and its pictures: before/ (cropped, resized, flipped), after/ (then operations, "
-     "jitter, erasing) and mixed/ (then mixed with its partner's)"},
+     "new folder for sheet.png, a contact sheet (of at most 64 images), the pictures of each "
+     "image, "
+     "before/ (cropped, resized, flipped), after/ (then operations, jitter, erasing) and mixed/ "
+     "(then mixed with its partner's), and batch.jsonl, an object an image; in it, partner is the "
+     "number of a picture and of its line, from 0, and target has the classes' probabilities as "
+     "the loss takes them, smoothed"},
     {"count",
      "N",
      &Options::count,

@@ -4,14 +4,15 @@
 #include <filesystem>
 #include <map>
 
+#include "engine/augmented.h"
 #include "engine/page/data_uri.h"
 #include "engine/page/repeat.h"
 
 namespace bv {
 namespace {
 
-constexpr size_t most_mistakes = 18, most_tensors = 500;
-constexpr int thumbnail = 112;  // pixels
+constexpr size_t most_mistakes = 16, most_tensors = 500;
+constexpr int most_training = 8, thumbnail = 96;  // pixels
 
 std::vector<ScratchTensor> scratch_of(const Run& run) {
   std::vector<ScratchTensor> tensors;
@@ -92,6 +93,18 @@ Evaluated evaluated_of(const Run& run, bool averaged) {
   if (wrong.size() > most_mistakes) wrong.resize(most_mistakes);
   for (const Prediction& p : wrong) e.mistakes.push_back(mistake_of(run, p));
   return e;
+}
+
+std::vector<std::string> training_pictures_of(const Run& run) {
+  const int size = *run.setup.options.image_size;
+  const int count = std::min(most_training, *run.setup.options.local_batch / 2 * 2);
+  if (count == 0) return {};
+  const std::vector<uint8_t> pixels = first_training_images(run.backend, run.setup, count);
+  const auto bytes = static_cast<ptrdiff_t>(pixels.size()) / count;
+  std::vector<std::string> pictures;
+  for (auto first = pixels.begin(); first != pixels.end(); first += bytes)
+    pictures.push_back(data_uri({size, size, {first, first + bytes}}, thumbnail));
+  return pictures;
 }
 
 }  // namespace bv

@@ -9,5 +9,7 @@ namespace bv {
 RunFacts facts_of(const Run&);
 // From the trainer's predictions, after an evaluation.
 Evaluated evaluated_of(const Run&, bool averaged);
+// data: URIs of the first ones, augmented.
+std::vector<std::string> training_pictures_of(const Run&);
 
 }  // namespace bv

@@ -32,10 +32,7 @@ void ReportPage::try_to(Run& run, F work) {
     work();
   } catch (const std::exception& e) {
     if (!std::exchange(warned_, true))
-      run.warnings.print(printable(error_line(e) + "; training goes on, report.html is not up to "
-                                                   "date",
-                                   std::string::npos) +
-                         "\n");
+      run.warn(error_line(e) + "; training goes on, report.html is not up to date");
   }
 }
 
@@ -51,10 +48,13 @@ void ReportPage::before_train(Run& run) {
                .config = read_run_config(folder),
                .metrics = RunMetrics(std::filesystem::path(folder) / "metrics.jsonl"),
                .facts = facts_of(run)};
-    if (!run.setup.checkpoint) return;
-    const std::optional<RunFacts> before = read_facts(folder);
-    if (before && before->evaluated && before->evaluated->step <= run.progress.step)
-      report_->facts->evaluated = before->evaluated;
+    if (!run.setup.checkpoint) {
+      report_->facts->training_pictures = training_pictures_of(run);
+    } else if (const std::optional<RunFacts> before = read_facts(folder)) {
+      report_->facts->training_pictures = before->training_pictures;
+      if (before->evaluated && before->evaluated->step <= run.progress.step)
+        report_->facts->evaluated = before->evaluated;
+    }
   });
 }
 

@@ -70,16 +70,8 @@ void TensorBoard::write_first_images(Run& run) {
   const int count =
       std::min(size > 128 ? 8 : 16, *run.setup.options.local_batch) / columns * columns;
   if (count == 0) return;
-  LoaderOptions options = loader_options(run.setup, 0, 1);
-  options.local_batch = count;
-  options.ranks = 1;
-  options.cache_bytes = 0;
-  options.prefetch = 1;
-  Loader loader(*run.setup.data.train, options, true);
-  loader.start(0, 0);
   const std::vector<uint8_t> pictures =
-      tiled(augmented_images(run.backend, loader.next(), count, options.augment.layers(), size),
-            count, size);
+      tiled(first_training_images(run.backend, run.setup, count), count, size);
   const int height = count / columns * size, width = columns * size;
   file_->image(1, "Images/train", encode_png(pictures.data(), height, width), height, width);
 }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double width = 400, height = 240, left = 48, right = 12, top = 10, bottom = 38;
 constexpr double plot_width = width - left - right, plot_height = height - top - bottom;
-constexpr size_t most_points = 1000, most_marks = 40;
+constexpr size_t most_points = 1000, most_marks = 40, dense = 200;
 
 std::string coordinate(double x) {
   char text[32];
@@ -88,8 +88,9 @@ std::string Drawing::grid() const {
 }
 
 std::string class_of(const Curve& c) {
-  constexpr const char* styles[] = {"line", "line faint", "line dashed"};
-  return std::string("class=\"") + styles[c.style] + " s" + std::to_string(c.color) + "\"";
+  constexpr const char* styles[] = {"line", "line faint", "line dashed", "line dotted"};
+  return std::string("class=\"") + styles[c.style] + (c.points.size() > dense ? " dense" : "") +
+         " s" + std::to_string(c.color) + "\"";
 }
 
 std::string Drawing::curve(const Curve& c) const {
@@ -107,7 +108,8 @@ std::string Drawing::curve(const Curve& c) const {
     path += (pen_down ? "L" : "M") + x + " " + y;
     pen_down = true;
     if (c.style != Curve::faint && c.points.size() <= most_marks)
-      marks += "<circle cx=\"" + x + "\" cy=\"" + y + "\" r=\"2.5\"/>";
+      marks += "<circle cx=\"" + x + "\" cy=\"" + y +
+               (c.points.size() == 1 ? "\" r=\"3.5\"/>" : "\" r=\"2\"/>");
   }
   return "<g " + class_of(c) + "><path class=\"curve\" data-name=\"" + escape_html(c.name) +
          "\" d=\"" + path + "\"/>" + marks + "</g>";

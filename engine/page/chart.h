@@ -13,7 +13,7 @@ struct Point {
 };
 
 struct Curve {
-  enum Style : uint8_t { line, faint, dashed };
+  enum Style : uint8_t { line, faint, dashed, dotted };
   std::string name;
   std::vector<Point> points;  // by rising x
   int color = 0;              // of the page's palette

@@ -130,31 +130,29 @@ std::string curves_section(std::span<const RunReport> runs) {
   const Abscissa x(runs);
   using enum Curve::Style;
   const bool one = runs.size() == 1;
-  const Curve::Style train = one ? line : dashed;
+  const Curve::Style train = one ? line : dashed, other = one ? line : dotted;
   std::string charts;
   charts += chart(runs,
                   {"Loss",
                    "",
-                   {{"loss", "train, single steps", false, 0, faint, true},
-                    {"train_loss", "train, epoch", true, 0, train},
+                   {{"loss", "train, steps", false, 0, faint, true},
+                    {"train_loss", "train, epochs", true, 0, train},
                     {"val_loss", "val", true, 1, line, false, "val_top1"},
-                    {"ema_loss", "val, averaged weights", true, 2, line, false, "ema_top1"}}},
+                    {"ema_loss", "val, averaged", true, 2, other, false, "ema_top1"}}},
                   x, true);
   charts += chart(runs,
                   {"Accuracy",
                    "%",
-                   {{"top1", "train top-1, single steps", false, 0, faint},
-                    {"train_top1", "train top-1, epoch", true, 0, train},
+                   {{"top1", "train top-1, steps", false, 0, faint},
+                    {"train_top1", "train top-1, epochs", true, 0, train},
                     {"val_top1", "val top-1", true, 1, line},
-                    {"ema_top1", "val top-1, averaged weights", true, 2, line},
+                    {"ema_top1", "val top-1, averaged", true, 2, other},
                     {"val_top5", "val top-5", true, 3, one ? line : faint}},
                    100},
                   x, false);
   charts += chart(runs, {"Learning rate", "", {{"lr", "lr", false, 0, line}}, 1, 0.0}, x, false);
   charts += chart(
-      runs,
-      {"Gradient norm", "", {{"grad_norm", "gradient norm", false, 0, one ? line : faint, true}}},
-      x, true);
+      runs, {"Gradient norm", "", {{"grad_norm", "gradient norm", false, 0, line, true}}}, x, true);
   charts += chart(
       runs,
       {"Training speed", "images/s", {{"images_per_second", "images/s", false, 0, line}}, 1, 0.0},
@@ -163,7 +161,7 @@ std::string curves_section(std::span<const RunReport> runs) {
                   {"Time of a step",
                    "ms",
                    {{"step_seconds", "whole step", false, 0, line},
-                    {"data_seconds", "waiting for data", false, 1, line}},
+                    {"data_seconds", "waiting for data", false, 1, other}},
                    1000,
                    0.0},
                   x, false);

@@ -40,8 +40,8 @@ std::string tiles(const RunReport& run) {
     text += tile("images/s", figure_text(rates.last("images_per_second")), "in training");
   if (epochs.has("seconds")) text += tile("time", duration(seconds_of(run.metrics)));
   if (run.facts && run.facts->parameters > 0)
-    text +=
-        tile("parameters", figure_text(static_cast<double>(run.facts->parameters) / 1e6) + " M");
+    text += tile("parameters",
+                 format_number(static_cast<double>(run.facts->parameters) / 1e6, 3) + " M");
   if (epochs.has("peak_memory_bytes"))
     text += tile("memory", format_bytes(static_cast<size_t>(epochs.last("peak_memory_bytes"))),
                  "planned per process");

@@ -29,13 +29,19 @@ std::string page(const std::string& title, const std::string& body) {
          "\n</body>\n</html>\n";
 }
 
+// Side by side where there is room.
+std::string beside(const std::string& sections) {
+  return sections.empty() ? "" : element("div", "class=\"halves\"", sections) + "\n";
+}
+
 }  // namespace
 
 std::string run_page(const RunReport& run) {
   return page(run.name() + ": " + run.option("model"),
-              head_section(run) + curves_section({&run, 1}) + epochs_section(run) +
-                  classes_section(run) + mistakes_section(run) + training_images_section(run) +
-                  time_section(run) + memory_section(run) + configuration_section(run));
+              head_section(run) + curves_section({&run, 1}) + beside(classes_section(run)) +
+                  mistakes_section(run) + training_images_section(run) +
+                  beside(time_section(run) + memory_section(run)) + scratch_section(run) +
+                  epochs_section(run) + configuration_section(run));
 }
 
 std::string comparison_page(std::span<const RunReport> runs) {

@@ -45,7 +45,7 @@ std::string training_images_section(const RunReport& run) {
   return section("What the model sees",
                  note("The first training images after cropping and augmentation, before any "
                       "mixing.") +
-                     element("div", "class=\"pictures\"", figures));
+                     element("div", "class=\"pictures small\"", figures));
 }
 
 }  // namespace bv

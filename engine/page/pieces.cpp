@@ -52,7 +52,7 @@ std::string share_table(const std::string& what, const std::string& measure,
   std::vector<std::vector<Cell>> rows;
   for (const Share& s : shares) {
     char part[32], width[32];
-    std::snprintf(part, sizeof part, "%.1f %%", 100 * s.value / all);
+    std::snprintf(part, sizeof part, "%.1f%%", 100 * s.value / all);
     std::snprintf(width, sizeof width, "%.2f%%", 100 * s.value / shares.front().value);
     rows.push_back(
         {{escape_html(s.name)},
@@ -66,7 +66,7 @@ std::string share_table(const std::string& what, const std::string& measure,
 std::string percent(double fraction) {
   if (std::isnan(fraction)) return "–";
   char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * fraction);
+  std::snprintf(text, sizeof text, "%.2f%%", 100 * fraction);
   return text;
 }
 

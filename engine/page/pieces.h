@@ -27,7 +27,7 @@ struct Share {
 std::string share_table(const std::string& what, const std::string& measure,
                         std::vector<Share> shares);
 
-std::string percent(double fraction);   // "97.31 %"
+std::string percent(double fraction);   // "97.31%"
 std::string duration(double seconds);   // "42 s", "1 min 5 s", "2 h 3 min"
 std::string figure_text(double value);  // value_text, or a dash where there is none
 

@@ -70,15 +70,14 @@ std::string scratch_map(const RunFacts& f) {
   put("<text class=\"middle\" x=\"%.1f\" y=\"%.1f\">backward</text>",
       x((f.forward_nodes + last) / 2.0), height - 12);
   std::snprintf(buffer, sizeof buffer, "viewBox=\"0 0 %.0f %.0f\"", width, height);
-  return element("figure", "class=\"map\"",
-                 element("figcaption", "",
-                         "<b>Scratch memory over a step</b> <span>MiB; each box is a tensor while "
-                         "it lives</span>") +
-                     element("div", "class=\"scroll\" tabindex=\"0\"",
-                             "<svg role=\"img\" aria-label=\"Scratch memory over a step: " +
-                                 format_bytes(static_cast<size_t>(end)) + " for " +
-                                 std::to_string(f.scratch.size()) + " tensors\" " + buffer + ">" +
-                                 text + "</svg>"));
+  return element(
+      "figure", "class=\"map\"",
+      element("figcaption", "", "<span>MiB; each box is a tensor while it lives</span>") +
+          element("div", "class=\"scroll\" tabindex=\"0\"",
+                  "<svg role=\"img\" aria-label=\"Scratch memory over a step: " +
+                      format_bytes(static_cast<size_t>(end)) + " for " +
+                      std::to_string(f.scratch.size()) + " tensors\" " + buffer + ">" + text +
+                      "</svg>"));
 }
 
 }  // namespace
@@ -105,7 +104,11 @@ std::string memory_section(const RunReport& run) {
   }
   return section("Memory plan", note(format_bytes(static_cast<size_t>(all)) +
                                      " in each process, all taken before the first step.") +
-                                    share_table("what", "size", shares) + scratch_map(*run.facts));
+                                    share_table("what", "size", shares));
+}
+
+std::string scratch_section(const RunReport& run) {
+  return run.facts ? section("Scratch memory over a step", scratch_map(*run.facts)) : "";
 }
 
 }  // namespace bv

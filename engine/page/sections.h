@@ -15,6 +15,7 @@ std::string mistakes_section(const RunReport&);
 std::string training_images_section(const RunReport&);
 std::string time_section(const RunReport&);
 std::string memory_section(const RunReport&);
+std::string scratch_section(const RunReport&);  // what its memory holds over a step
 std::string configuration_section(const RunReport&);
 
 // What tells runs apart: the folder's name, or its path where several have the same.

@@ -29,8 +29,9 @@ p{margin:0 0 8px;overflow-wrap:anywhere}
 .tile b{display:block;font-size:21px;font-weight:600;line-height:1.3;font-variant-numeric:tabular-nums}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,330px),1fr));gap:18px}
 figure{margin:0}
-.chart{background:var(--card);border-radius:8px;padding:12px 12px 4px;max-width:620px;min-width:0}
-.plot{position:relative}
+.chart{display:flex;flex-direction:column;background:var(--card);border-radius:8px;padding:12px 12px 6px;max-width:620px;
+min-width:0}
+.plot{position:relative;margin-top:auto}
 svg{display:block;width:100%;height:auto;overflow:visible}
 svg text{font-size:11.5px;fill:var(--soft)}
 .end{text-anchor:end}.middle{text-anchor:middle}
@@ -38,8 +39,10 @@ svg text{font-size:11.5px;fill:var(--soft)}
 .ticks line{stroke:var(--soft);stroke-width:1}
 .curve{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
 .line circle{fill:currentColor}
-.faint .curve{stroke-width:1;opacity:.5}
+.faint .curve{stroke-width:1;opacity:.65}
+.dense .curve{stroke-width:1}
 .dashed .curve{stroke-dasharray:5 4}
+.dotted .curve{stroke-dasharray:1 4}
 .s0{color:var(--s0)}.s1{color:var(--s1)}.s2{color:var(--s2)}.s3{color:var(--s3)}.s4{color:var(--s4)}.s5{color:var(--s5)}
 path.lost{fill:none;stroke:var(--bad);stroke-width:1.6}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:2px 14px;margin:4px 0 2px;padding:0;font-size:13px}
@@ -58,11 +61,12 @@ th,td{padding:4px 12px 4px 0;text-align:left;font-weight:400;border-bottom:1px s
 thead th{color:var(--soft);font-size:13px;white-space:nowrap}
 .tall thead th{position:sticky;top:0;background:var(--paper)}
 .n{text-align:right;white-space:nowrap}
-td{overflow-wrap:anywhere}
+th,td{max-width:70ch;overflow-wrap:break-word}
 .bar{width:clamp(80px,22vw,260px);height:12px;margin-top:4px}
 .bar i{display:block;height:100%;min-width:1px;border-radius:2px;background:var(--s0)}
-.halves{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:28px}
+.halves{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,480px),1fr));column-gap:36px}
 .halves>*{min-width:0}
+.halves>section:has(.small){grid-column:1/-1}
 .matrix{border-spacing:2px;border-collapse:separate}
 .matrix td,.matrix th{border:0;padding:0 6px;height:26px;vertical-align:middle;white-space:nowrap}
 .matrix td{min-width:34px;text-align:center;border-radius:3px;font-size:13px}
@@ -76,22 +80,21 @@ text-overflow:ellipsis}
 .miss{background:rgb(var(--miss)/var(--v))}
 .full{color:var(--paper)}
 .none{color:var(--rule)}
-.map{margin-top:20px}
 .map svg{min-width:560px;margin-top:6px}
 .map rect{fill:var(--s0);fill-opacity:.35;stroke:var(--s0);stroke-width:.6}
 .map rect:hover{fill-opacity:.8}
 .turn{stroke:var(--ink);stroke-dasharray:4 3}
 .pictures{display:grid;grid-template-columns:repeat(auto-fill,minmax(132px,1fr));gap:16px;font-size:13px}
 .pictures img,.pictures .lost{display:block;width:100%;max-width:160px;aspect-ratio:1;object-fit:contain;border-radius:6px;
-background:var(--card);image-rendering:auto}
-.pictures img.pixels{image-rendering:pixelated}
+background:var(--card)}
 .pictures figcaption{margin-top:6px;line-height:1.35;overflow-wrap:anywhere}
 pre{background:var(--card);border-radius:8px;padding:12px;overflow-x:auto;font-size:13px;white-space:pre-wrap;
 overflow-wrap:anywhere;margin:0 0 14px}
 summary{cursor:pointer;margin-bottom:8px}
 :focus-visible{outline:2px solid var(--s0);outline-offset:2px}
 @media (max-width:600px){main{padding:16px 14px 40px}h1{font-size:22px}.tiles{grid-template-columns:1fr 1fr}
-.pictures{grid-template-columns:1fr 1fr}.pictures img{max-width:none}}
+.pictures{grid-template-columns:1fr 1fr;gap:12px}
+.pictures.small{grid-template-columns:1fr 1fr 1fr 1fr}.pictures img{max-width:none}}
 @media print{.charts{display:block}.chart{break-inside:avoid;margin-bottom:12px}}
 )";
 

@@ -37,6 +37,12 @@ std::string list_of(const Dataset& data) {
   return text;
 }
 
+void remove_event_files(const std::string& folder) {
+  std::error_code ignored;
+  for (const std::filesystem::path& path : event_files(folder))
+    std::filesystem::remove(path, ignored);
+}
+
 }  // namespace
 
 RunFolder::RunFolder(const Setup& setup, Communicator* communicator)
@@ -54,8 +60,7 @@ RunFolder::~RunFolder() {
   for (const char* page : {"report.html", "report.json"})
     std::filesystem::remove(folder / page, ignored);
   std::filesystem::remove(folder / val_list_name, ignored);
-  for (const std::filesystem::path& path : event_files(folder))
-    std::filesystem::remove(path, ignored);
+  remove_event_files(folder);
 }
 
 std::string RunFolder::begin() {
@@ -64,6 +69,7 @@ std::string RunFolder::begin() {
   write_text(o.out + "/config.json", config_to_json(o));
   if (setup_.data.kind == DataKind::photos && setup_.data.val)
     write_text(o.out + "/" + val_list_name, list_of(*setup_.data.val));
+  if (!setup_.checkpoint) remove_event_files(o.out);  // of a run that was killed early
   contents_ = contents_fingerprint(setup_.data);
   const uint64_t before = setup_.checkpoint ? setup_.checkpoint->data_contents : 0;
   if (before == 0 || contents_ == before) return "";

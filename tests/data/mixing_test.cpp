@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "tests/golden/mixing.h"
+#include "tests/models/golden_mixing.h"
 
 namespace bv::test {
 namespace {

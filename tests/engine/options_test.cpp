@@ -31,7 +31,9 @@ Items sample(const OptionRow& row) {
   }
   if (row.name == "lr_after") return {"6:0.01"};
   if (row.is_text()) return {"some/path"};
-  if (std::holds_alternative<Member<std::array<double, 2>>>(row.member)) return {"0.8", "0.99"};
+  if (std::holds_alternative<Member<std::array<double, 2>>>(row.member) ||
+      std::holds_alternative<Member<std::optional<std::array<double, 2>>>>(row.member))
+    return {"0.8", "0.99"};
   if (row.name == "color_jitter") return {"0.4", "0.3", "0.2", "0.1"};
   if (row.name == "decay_milestones") return {"3", "5"};
   if (row.is_list()) return {"0.25", "0.5", "0.75"};

@@ -212,9 +212,11 @@ TEST_F(TensorBoardRuns, AFullDiskEndsLogsNotTheRun) {
        {"/run/metrics.jsonl: can't be written: No space left on device; training goes on, without "
         "further lines there\n",
         ".0: can't be written: No space left on device; training goes on, without TensorBoard's "
-        "file\n"})
+        "file\n",
+        "/run/report.json: No space left on device; training goes on, report.html is not up to "
+        "date\n"})
     EXPECT_TRUE(has(errors, line)) << errors;
-  EXPECT_EQ(std::ranges::count(errors, '\n'), 2) << errors;
+  EXPECT_EQ(std::ranges::count(errors, '\n'), 3) << errors;
   // What is there is whole.
   EXPECT_TRUE(contents(in("disk/run/metrics.jsonl")).ends_with("}\n"));
   const size_t lines = metric(in("disk/run"), "step", "step").size();

@@ -1,11 +1,12 @@
 // Mixed images and their loss on every device against timm's Mixup and SoftTargetCrossEntropy
 // (tests/golden/training/make_mixing.py).
+#include "tests/models/golden_mixing.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "data/mixing.h"
-#include "tests/golden/mixing.h"
 #include "tests/kernels/kernel_problem.h"
 
 namespace bv::test {

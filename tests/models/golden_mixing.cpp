@@ -1,4 +1,4 @@
-#include "tests/golden/mixing.h"
+#include "tests/models/golden_mixing.h"
 
 #include "nlohmann/json.hpp"
 #include "tests/files.h"

@@ -1,0 +1,91 @@
+// report.html as runs write it, and ./launcher report.
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+class ReportTest : public ProgramTest {
+ protected:
+  ReportTest() { make_cifar(in("data")); }
+  std::string page(const std::string& run = "run") const {
+    return contents(in(run + "/report.html"));
+  }
+  void expect_refused(const std::string& words, const std::string& line) const {
+    const Finished end = run(words);
+    EXPECT_EQ(end.code, 2) << words;
+    EXPECT_TRUE(is_line(end.errors.substr(0, end.errors.size() - 1), line)) << words;
+  }
+  const std::string short_run_ = on_vit + "--data data --batch 8 --warmup-epochs 0 ";
+};
+
+TEST_F(ReportTest, ARunLeavesAPageAndAResumedOneRenewsIt) {
+  go(short_run_ + "--epochs 2 --out run --profile --steps 7");
+  EXPECT_TRUE(has(page(), "Finished after 7 steps, 2 epochs."));
+  for (const char* part : {"<h2>Confusion</h2>", "<h2>Worst mistakes</h2>", "airplane",
+                           "What the model sees", "optimizer", "Scratch memory"})
+    EXPECT_TRUE(has(page(), part));
+  const std::string facts = contents(in("run/report.json"));
+  EXPECT_TRUE(has(facts, "\"step\":7,\"epoch\":2"));
+
+  std::filesystem::remove(in("run/report.html"));
+  EXPECT_EQ(go("report run").output, "report: run/report.html\n");
+  EXPECT_TRUE(has(page(), "Finished after 7 steps, 2 epochs."));
+
+  go("--resume run --epochs 3");
+  EXPECT_TRUE(has(page(), "Finished after 15 steps, 3 epochs."));
+  EXPECT_EQ(names_in(in("run")).count("report.html.partial"), 0u);
+}
+
+// The page's command line.
+TEST_F(ReportTest, TheCommandRepeatsTheRun) {
+  go(short_run_ + "-n 2 --epochs 1 --lr 2e-3 --augment strong --ra-ops 1 --seed 5 --out run");
+  const std::string facts = contents(in("run/report.json"));
+  const std::string begin = "\"command\":\"./launcher ";
+  const size_t at = facts.find(begin) + begin.size();
+  const std::string command = facts.substr(at, facts.find('"', at) - at);
+  EXPECT_TRUE(has(command, "train -n 2 vit_tiny ")) << command;
+  EXPECT_FALSE(has(command, "--betas")) << command;
+  go(command + " --out again");
+  EXPECT_EQ(contents(in("again/config.json")), contents(in("run/config.json")));
+  EXPECT_EQ(losses(in("again")), losses(in("run")));
+}
+
+TEST_F(ReportTest, APageThatCantBeWrittenDoesntHurtTheRun) {
+  go(short_run_ + "--epochs 1 --out run");
+  std::filesystem::remove(in("run/report.html"));
+  std::filesystem::create_directory(in("run/report.html"));
+  const Finished end = go("--resume run --epochs 3");
+  const std::string line = "report.html is not up to date";
+  EXPECT_TRUE(has(end.errors, line));
+  EXPECT_EQ(end.errors.find(line), end.errors.rfind(line));
+  EXPECT_EQ(last_metric(in("run"), "epoch", "epoch"), "3");
+}
+
+TEST_F(ReportTest, ADivergedRunSaysSo) {
+  go(short_run_ + "--epochs 1 --out run");
+  const Finished end = run("--resume run --epochs 3");
+  ASSERT_EQ(end.code, 0);
+  const Finished diverged =
+      run(short_run_ + "--epochs 9 --optimizer sgd --lr 1e4 --save-every 1steps --out bad");
+  ASSERT_EQ(diverged.code, 1) << diverged.output;
+  EXPECT_TRUE(has(page("bad"), "class=\"state bad\">Ended by an error: step "));
+  EXPECT_TRUE(has(page("bad"), "not finite"));
+  EXPECT_TRUE(has(go("report bad run --out both.html").output, "report: both.html"));
+  EXPECT_TRUE(has(contents(in("both.html")), "ended by an error"));
+}
+
+TEST_F(ReportTest, MistakesAreOneLine) {
+  go(short_run_ + "--steps 2 --out run");
+  expect_refused("report nothing", "nothing: there is no such folder");
+  expect_refused("report data", "data: not a run's folder, it has no config.json");
+  expect_refused("report", "report needs RUN...");
+  write_text(in("mine.html"), "<!DOCTYPE html><p>mine");
+  expect_refused("report run --out mine.html", "mine.html exists and is no page of this program");
+  expect_refused("report run --out nowhere/a.html", "nowhere/a.html");
+  EXPECT_EQ(contents(in("mine.html")), "<!DOCTYPE html><p>mine");
+  std::filesystem::remove(in("run/metrics.jsonl"));
+  expect_refused("report run", "run: not a run's folder, it has no metrics.jsonl");
+}
+
+}  // namespace
+}  // namespace bv::test
