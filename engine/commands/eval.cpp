@@ -200,10 +200,13 @@ void print(const std::string& text) {
     throw RunError("the result can't be written to standard output");
 }
 
-void refuse_existing(const std::string& file) {
+void refuse_confusion(const std::string& file) {
   std::error_code error;
   if (!file.empty() && std::filesystem::exists(std::filesystem::symlink_status(file, error)))
     throw UserError("--confusion " + file + " exists; name another file, or remove it");
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
+    throw UserError("--confusion " + file + ": there is no folder " + folder.string());
 }
 
 void write_confusion(const std::string& file, const Result& r,
@@ -240,7 +243,7 @@ int work(const CommandLine& line, World world) {
   std::unique_ptr<Communicator> communicator;
   try {
     const int cores = pin_to_share(world);
-    refuse_existing(line.own.confusion);
+    refuse_confusion(line.own.confusion);
     FinishedModel m = open_finished_model(line);
     const Split split = open_split(m, line.own.split);
     const DeviceChoice device = choose_device(m.options, world);
@@ -283,7 +286,7 @@ int work(const CommandLine& line, World world) {
 }
 
 Options checked_options(const CommandLine& line) {
-  refuse_existing(line.own.confusion);
+  refuse_confusion(line.own.confusion);
   return finished_options(line);
 }
 

@@ -225,6 +225,7 @@ TEST_F(Evaluation, BadInputIsOneLine) {
   expect_refused("eval run --confusion there.csv",
                  "--confusion there.csv exists; name another file, or remove it");
   EXPECT_EQ(contents(in("there.csv")), "kept");
+  expect_refused("eval run --confusion no/c.csv", "--confusion no/c.csv: there is no folder no");
   expect_refused("eval run --data synthetic", "--data synthetic: random pixels show nothing");
   expect_refused("eval", "eval needs RUN|WEIGHTS; ./launcher eval --help lists all");
   expect_refused("predict run", "predict needs FILES|FOLDERS");
