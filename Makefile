@@ -91,7 +91,7 @@ LDLIBS := -ldnnl $(image_libraries) $(if $(filter 1,$(SODIUM)),-lsodium) $(proto
 # ---- Sources ------------------------------------------------------------------------------------
 # A new file needs no edit here: what is built, and how, follows from its room.
 in = $(sort $(foreach room,$(2),$(wildcard $(room)/*.$(1))))
-engine_rooms := $(patsubst %/,%,$(wildcard engine/ engine/*/ models/ models/*/ data/ data/*/))
+engine_rooms := $(patsubst %/,%,$(wildcard engine/ engine/*/ engine/page/*/ models/ models/*/ data/ data/*/))
 # NAME.cpp of these is built twice, for AVX2 and AVX-512; NAME.cu twice, for simt and CUDA.
 kernel_rooms := kernels kernels/attention kernels/augment kernels/conv
 kernels := $(call in,cpp,$(kernel_rooms)) kernels/cpu/cpu_kernels.cpp

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "engine/augmented.h"
-#include "engine/page/data_uri.h"
+#include "engine/page/markup/data_uri.h"
 #include "engine/page/repeat.h"
 
 namespace bv {

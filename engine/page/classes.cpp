@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "engine/base/text.h"
-#include "engine/page/html.h"
-#include "engine/page/pieces.h"
+#include "engine/page/markup/html.h"
+#include "engine/page/markup/pieces.h"
 #include "engine/page/sections.h"
 #include "engine/report/class_report.h"
 

@@ -1,8 +1,8 @@
 // The figures of each epoch, and what it takes to repeat the run.
 #include "engine/base/text.h"
-#include "engine/page/axis.h"
-#include "engine/page/html.h"
-#include "engine/page/pieces.h"
+#include "engine/page/markup/axis.h"
+#include "engine/page/markup/html.h"
+#include "engine/page/markup/pieces.h"
 #include "engine/page/sections.h"
 
 namespace bv {

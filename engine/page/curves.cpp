@@ -5,9 +5,9 @@
 #include <set>
 
 #include "engine/base/text.h"
-#include "engine/page/chart.h"
-#include "engine/page/html.h"
-#include "engine/page/pieces.h"
+#include "engine/page/markup/chart.h"
+#include "engine/page/markup/html.h"
+#include "engine/page/markup/pieces.h"
 #include "engine/page/sections.h"
 
 namespace bv {

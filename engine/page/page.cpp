@@ -8,9 +8,9 @@
 #include <span>
 
 #include "engine/base/file_io.h"
-#include "engine/page/html.h"
+#include "engine/page/markup/html.h"
+#include "engine/page/markup/style.h"
 #include "engine/page/sections.h"
-#include "engine/page/style.h"
 
 namespace bv {
 namespace {

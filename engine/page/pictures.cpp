@@ -1,7 +1,7 @@
 // The images that the model is most wrong about, and what it is trained on.
 #include "engine/base/text.h"
-#include "engine/page/html.h"
-#include "engine/page/pieces.h"
+#include "engine/page/markup/html.h"
+#include "engine/page/markup/pieces.h"
 #include "engine/page/sections.h"
 
 namespace bv {

@@ -4,9 +4,9 @@
 #include <cstdio>
 
 #include "engine/base/text.h"
-#include "engine/page/axis.h"
-#include "engine/page/html.h"
-#include "engine/page/pieces.h"
+#include "engine/page/markup/axis.h"
+#include "engine/page/markup/html.h"
+#include "engine/page/markup/pieces.h"
 #include "engine/page/sections.h"
 #include "engine/training/plan.h"
 

@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "engine/base/file_io.h"
-#include "engine/page/chart.h"
-#include "engine/page/data_uri.h"
-#include "engine/page/html.h"
+#include "engine/page/markup/chart.h"
+#include "engine/page/markup/data_uri.h"
+#include "engine/page/markup/html.h"
 #include "tests/files.h"
 #include "tests/messages.h"
 #include "tests/temporary_folder.h"

@@ -1,12 +1,12 @@
-#include "engine/page/pieces.h"
+#include "engine/page/markup/pieces.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <numeric>
 
-#include "engine/page/axis.h"
-#include "engine/page/html.h"
+#include "engine/page/markup/axis.h"
+#include "engine/page/markup/html.h"
 
 namespace bv {
 namespace {

@@ -1,11 +1,11 @@
-#include "engine/page/chart.h"
+#include "engine/page/markup/chart.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <utility>
 
-#include "engine/page/html.h"
+#include "engine/page/markup/html.h"
 
 namespace bv {
 namespace {

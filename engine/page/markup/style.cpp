@@ -1,4 +1,4 @@
-#include "engine/page/style.h"
+#include "engine/page/markup/style.h"
 
 namespace bv {
 

@@ -1,4 +1,4 @@
-#include "engine/page/html.h"
+#include "engine/page/markup/html.h"
 
 #include "engine/base/text.h"
 

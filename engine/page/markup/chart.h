@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/page/axis.h"
+#include "engine/page/markup/axis.h"
 
 namespace bv {
 

@@ -1,4 +1,4 @@
-#include "engine/page/axis.h"
+#include "engine/page/markup/axis.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "engine/page/data_uri.h"
+#include "engine/page/markup/data_uri.h"
 
 #include <algorithm>
 #include <cmath>
