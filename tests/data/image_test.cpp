@@ -87,7 +87,7 @@ Difference compare(const Image& image, std::istream& reference) {
 
 TEST(Image, MatchesPillow) {
   if (!fs::exists(edge_cases())) GTEST_SKIP() << "no " << edge_cases();
-  std::ifstream file("tests/golden/image_reference.txt");
+  std::ifstream file("tests/golden/images/image_reference.txt");
   ASSERT_TRUE(file) << "run from the repository's root";
   int files = 0;
   for (std::string line; std::getline(file, line);) {

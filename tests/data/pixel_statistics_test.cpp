@@ -52,12 +52,12 @@ TEST(PixelStatistics, DoNotDependOnTheThreads) {
   EXPECT_EQ(one.of_all_pixels.deviation, five.of_all_pixels.deviation);
 }
 
-// NumPy's, by tests/golden/make_pixel_statistics.py.
+// NumPy's, by tests/golden/images/make_pixel_statistics.py.
 TEST(PixelStatistics, AsNumPyHasThem) {
   const char* data = std::getenv("BAREVISION_DATA");
   const fs::path folder = data ? data : "../shared/data";
   if (!fs::exists(folder / "seedlings")) GTEST_SKIP() << "no " << folder / "seedlings";
-  std::ifstream file("tests/golden/pixel_statistics.json");
+  std::ifstream file("tests/golden/images/pixel_statistics.json");
   const auto golden = nlohmann::json::parse(file);
   for (const std::string name : {"seedlings", "flowers"}) {
     const auto& expected = golden.at(name);

@@ -1,5 +1,5 @@
 // Policies, their operations and resizing against torchvision, timm and Pillow
-// (tests/golden/make_augment_reference.py), and how often each choice is made.
+// (tests/golden/images/make_augment_reference.py), and how often each choice is made.
 #include "data/augment/policy.h"
 
 #include <gtest/gtest.h>
@@ -35,8 +35,8 @@ struct Reference {
   int size = 0, columns = 0, operations = 0;
 
   Reference() {
-    std::ifstream file("tests/golden/augment_reference.json");
-    const std::string png = contents("tests/golden/augment_reference.png");
+    std::ifstream file("tests/golden/images/augment_reference.json");
+    const std::string png = contents("tests/golden/images/augment_reference.png");
     if (!file || png.empty()) return;
     about = Json::parse(file);
     sheet = decode_image({reinterpret_cast<const uint8_t*>(png.data()), png.size()}, 0);

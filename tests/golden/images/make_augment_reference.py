@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes augment_reference.json and augment_reference.png: what torchvision, timm and Pillow make of two
 pictures, and what torchvision's policies draw (make peers; then
-build/peers/bin/python tests/golden/make_augment_reference.py).
+build/peers/bin/python tests/golden/images/make_augment_reference.py).
 
 The sheet holds the small picture (SIZE x SIZE) and its operations as tiles of SIZE x SIZE, COLUMNS in a row,
 then the large picture, by itself in the rows below, and the tiles made of it below that.
