@@ -27,6 +27,9 @@ constexpr OptionRow rows[] = {
 // Nothing but an older page is replaced.
 void refuse_others(const std::string& file) {
   std::error_code error;
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
+    throw UserError(file + " can't be written: there is no folder " + folder.string());
   if (std::filesystem::exists(std::filesystem::symlink_status(file, error)) && !is_page(file))
     throw UserError(file + " exists and is no page of this program; name another file (--out)");
 }

@@ -70,7 +70,7 @@ void ReportPage::after_train_epoch(Run& run, EpochRecord& record) {
   if (run.progress.step < run.end && !run.stopped_by) write(run, "");
 }
 
-void ReportPage::after_train(Run& run) { write(run, run.stopped_by ? "stopped" : finished); }
+void ReportPage::after_train(Run& run) { write(run, run.stopped_by ? stopped : finished); }
 
 void ReportPage::after_error(Run& run, const std::string& line) { write(run, line); }
 

@@ -33,23 +33,22 @@ double last_step(const RunMetrics& m) {
 }
 
 bool ended_badly(const RunFacts& f) {
-  return !f.ending.empty() && f.ending != finished && !f.ending.starts_with("stopped");
+  return !f.ending.empty() && f.ending != finished && f.ending != stopped;
 }
 
 std::string state_of(const RunReport& run) {
   const auto steps = static_cast<int64_t>(last_step(run.metrics));
   const double epochs = run.metrics.epochs.last("epoch");
   std::string after = " after " + counted(steps, "step");
-  if (!std::isnan(epochs)) after += ", " + counted(static_cast<int64_t>(epochs), "epoch");
+  if (!std::isnan(epochs))
+    after += ", " + format_number(epochs) + (epochs == 1 ? " epoch" : " epochs");
   if (!run.facts) return "Logged" + after + ".";
   const RunFacts& f = *run.facts;
-  const std::string of = f.steps_end > 0 ? " of " + std::to_string(f.steps_end) : "";
-  std::string text = f.ending == finished              ? "Finished" + after
-                     : f.ending.starts_with("stopped") ? "Stopped" + after
-                     : f.ending.empty()
-                         ? "Under way" + after + ", " + std::to_string(steps) + of + " steps"
-                         : "Ended by an error: " + f.ending;
-  if (f.ending.empty()) text = "Under way: step " + std::to_string(steps) + of;
+  std::string text = "Ended by an error: " + f.ending;
+  if (f.ending.empty())
+    text = "Under way: step " + std::to_string(steps) + " of " + std::to_string(f.steps_end);
+  else if (!ended_badly(f))
+    text = (f.ending == finished ? "Finished" : "Stopped") + after;
   return text + ". Written " + f.written + " by barevision " BAREVISION_VERSION ".";
 }
 

@@ -17,7 +17,8 @@ Best best_of(const RunMetrics&);
 double seconds_of(const RunMetrics&);  // of all epochs
 double last_step(const RunMetrics&);
 
-constexpr const char* finished = "finished";
+// RunFacts::ending, besides an error's line.
+constexpr const char *finished = "finished", *stopped = "stopped";
 bool ended_badly(const RunFacts&);
 // "Finished after 64 steps, 2 epochs. Written 2026-11-21 12:00 UTC, barevision 0.1.0."
 std::string state_of(const RunReport&);

@@ -81,7 +81,8 @@ TEST_F(ReportTest, MistakesAreOneLine) {
   expect_refused("report", "report needs RUN...");
   write_text(in("mine.html"), "<!DOCTYPE html><p>mine");
   expect_refused("report run --out mine.html", "mine.html exists and is no page of this program");
-  expect_refused("report run --out nowhere/a.html", "nowhere/a.html");
+  expect_refused("report run --out nowhere/a.html",
+                 "nowhere/a.html can't be written: there is no folder nowhere");
   EXPECT_EQ(contents(in("mine.html")), "<!DOCTYPE html><p>mine");
   std::filesystem::remove(in("run/metrics.jsonl"));
   expect_refused("report run", "run: not a run's folder, it has no metrics.jsonl");

@@ -80,7 +80,8 @@ text-overflow:ellipsis}
 .miss{background:rgb(var(--miss)/var(--v))}
 .full{color:var(--paper)}
 .none{color:var(--rule)}
-.map svg{min-width:560px;margin-top:6px}
+.map svg{min-width:640px;margin-top:6px}
+.map text{font-size:9.5px}
 .map rect{fill:var(--s0);fill-opacity:.35;stroke:var(--s0);stroke-width:.6}
 .map rect:hover{fill-opacity:.8}
 .turn{stroke:var(--ink);stroke-dasharray:4 3}
@@ -93,7 +94,7 @@ overflow-wrap:anywhere;margin:0 0 14px}
 summary{cursor:pointer;margin-bottom:8px}
 :focus-visible{outline:2px solid var(--s0);outline-offset:2px}
 @media (max-width:600px){main{padding:16px 14px 40px}h1{font-size:22px}.tiles{grid-template-columns:1fr 1fr}
-.pictures{grid-template-columns:1fr 1fr;gap:12px}
+.pictures{grid-template-columns:1fr 1fr 1fr;gap:12px}
 .pictures.small{grid-template-columns:1fr 1fr 1fr 1fr}.pictures img{max-width:none}}
 @media print{.charts{display:block}.chart{break-inside:avoid;margin-bottom:12px}}
 )";
