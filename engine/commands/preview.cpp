@@ -13,7 +13,7 @@
 #include "engine/commands/commands.h"
 #include "engine/commands/processes.h"
 #include "engine/commands/seen.h"
-#include "engine/commands/sheet.h"
+#include "engine/report/sheet.h"
 #include "engine/files/new_folder.h"
 #include "engine/files/png.h"
 #include "engine/options/augmentation.h"

@@ -83,15 +83,10 @@ RunFacts facts_of(const Run& run) {
 Evaluated evaluated_of(const Run& run, bool averaged) {
   Evaluated e{.step = run.progress.step, .averaged = averaged};
   std::map<std::pair<int, int>, int64_t> counts;
-  std::vector<Prediction> wrong;
-  for (const Prediction& p : run.trainer.predictions()) {
-    ++counts[{p.label, p.top}];
-    if (p.label != p.top) wrong.push_back(p);
-  }
+  for (const Prediction& p : run.trainer.predictions()) ++counts[{p.label, p.top}];
   for (const auto& [pair, images] : counts) e.images.push_back({pair.first, pair.second, images});
-  std::ranges::stable_sort(wrong, std::greater{}, &Prediction::probability);
-  if (wrong.size() > most_mistakes) wrong.resize(most_mistakes);
-  for (const Prediction& p : wrong) e.mistakes.push_back(mistake_of(run, p));
+  for (const Prediction& p : surest_mistakes(run.trainer.predictions(), most_mistakes))
+    e.mistakes.push_back(mistake_of(run, p));
   return e;
 }
 

@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/files/png.h"
+#include "engine/hooks/evaluation_pictures.h"
 #include "engine/options/option_values.h"
 
 namespace bv {
@@ -72,16 +73,36 @@ void TensorBoard::write_first_images(Run& run) {
   if (count == 0) return;
   const std::vector<uint8_t> pictures =
       tiled(first_training_images(run.backend, run.setup, count), count, size);
-  const int height = count / columns * size, width = columns * size;
-  file_->image(1, "Images/train", encode_png(pictures.data(), height, width), height, width);
+  write_image(1, "Images/train", {count / columns * size, columns * size, pictures});
+}
+
+void TensorBoard::write_image(int64_t step, std::string_view tag, const Image& image) {
+  if (image.pixels.empty()) return;
+  file_->image(step, tag, encode_png(image.pixels.data(), image.height, image.width), image.height,
+               image.width);
+}
+
+void TensorBoard::after_test_epoch(Run& run, bool averaged, const EvaluationSums&) {
+  if (!reads_predictions(run, averaged)) return;
+  constexpr size_t most_mistakes = 16, most_classes = 1000;
+  const size_t classes = run.setup.data.classes.size();
+  const int64_t step = run.progress.step;
+  write(run, [&] {
+    write_image(step, "Images/mistakes", mistakes_picture(run, most_mistakes));
+    if (classes <= most_classes)
+      write_image(step, "Images/confusion", confusion_picture(run.trainer.predictions(), classes));
+  });
 }
 
 void TensorBoard::after_train_iter(Run& run, StepRecord& r) {
   if (!r.due) return;
-  std::vector<Scalar> scalars{
-      {"Loss/train", r.loss},           {"LR/train", r.lr},
-      {"GradNorm/train", r.grad_norm},  {"Throughput/train", r.images_per_second},
-      {"Seconds/data", r.data_seconds}, {"Seconds/step", r.step_seconds}};
+  std::vector<Scalar> scalars{{"Loss/train", r.loss},
+                              {"Accuracy/train", r.top1},
+                              {"LR/train", r.lr},
+                              {"GradNorm/train", r.grad_norm},
+                              {"Throughput/train", r.images_per_second},
+                              {"Seconds/data", r.data_seconds},
+                              {"Seconds/step", r.step_seconds}};
   if (run.setup.graph.dtype() == DType::fp16)
     scalars.insert(scalars.end(), {{"LossScale/train", r.loss_scale},
                                    {"Skipped/train", static_cast<double>(r.skipped)}});
@@ -98,6 +119,7 @@ void TensorBoard::after_train_epoch(Run& run, EpochRecord& r) {
   const auto add = [&](std::string_view tag, const std::optional<double>& value) {
     if (value) scalars.push_back({tag, *value});
   };
+  add("Accuracy/train_epoch", r.train_top1);
   add("Throughput/train_epoch", r.images_per_second);
   add("Loss/test", r.val_loss);
   add("Accuracy/test", r.val_top1);

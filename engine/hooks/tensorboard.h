@@ -1,5 +1,6 @@
-// The run for TensorBoard: curves of what metrics.jsonl has, the options as text, and the first
-// training images as the model gets them. `tensorboard --logdir RUN` shows it, live too.
+// The run for TensorBoard: curves of what metrics.jsonl has, the options as text, the first
+// training images as the model gets them, and of each evaluation the surest mistakes and the
+// confusion matrix. `tensorboard --logdir RUN` shows it, live too.
 #pragma once
 #include <optional>
 
@@ -14,10 +15,16 @@ class TensorBoard : public Hook {
   void before_train(Run&) override;
   void after_train_iter(Run&, StepRecord&) override;
   void after_train_epoch(Run&, EpochRecord&) override;
+  void after_test_epoch(Run&, bool averaged, const EvaluationSums&) override;
+  // Of the weights whose accuracy chooses the best.
+  bool reads_predictions(const Run& run, bool averaged) const override {
+    return averaged == (run.setup.options.ema > 0);
+  }
 
  private:
   void write_options(const Run&, int64_t step);
   void write_first_images(Run&);
+  void write_image(int64_t step, std::string_view tag, const Image&);
   template <class F>
   void write(Run&, F add);
 

@@ -6,6 +6,15 @@
 
 namespace bv {
 
+std::vector<Prediction> surest_mistakes(std::span<const Prediction> predictions, size_t most) {
+  std::vector<Prediction> wrong;
+  for (const Prediction& p : predictions)
+    if (p.label != p.top) wrong.push_back(p);
+  std::ranges::stable_sort(wrong, std::greater{}, &Prediction::probability);
+  if (wrong.size() > most) wrong.resize(most);
+  return wrong;
+}
+
 int32_t top_class(std::span<const float> logits) {
   const auto below = [](float a, float b) { return a < b || (std::isnan(a) && !std::isnan(b)); };
   return static_cast<int32_t>(std::ranges::max_element(logits, below) - logits.begin());

@@ -16,6 +16,9 @@ struct Prediction {
   float probability;  // of `top`
 };
 
+// The wrong ones, those with the highest probability first, at most `most`.
+std::vector<Prediction> surest_mistakes(std::span<const Prediction>, size_t most);
+
 int32_t top_class(std::span<const float> logits);
 // exp(logit - max) / their sum
 std::vector<double> softmax(std::span<const float> logits);

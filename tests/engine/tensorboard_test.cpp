@@ -121,6 +121,7 @@ class TensorBoardRuns : public ProgramTest {
   }
   void expect_curves() {
     for (const auto& [tag, member] : {std::pair{"Loss/train", "loss"},
+                                      {"Accuracy/train", "top1"},
                                       {"LR/train", "lr"},
                                       {"GradNorm/train", "grad_norm"},
                                       {"Throughput/train", "images_per_second"},
@@ -128,6 +129,7 @@ class TensorBoardRuns : public ProgramTest {
                                       {"Seconds/step", "step_seconds"}})
       expect_curve(tag, "step", member);
     for (const auto& [tag, member] : {std::pair{"Loss/train_epoch", "train_loss"},
+                                      {"Accuracy/train_epoch", "train_top1"},
                                       {"Loss/test", "val_loss"},
                                       {"Accuracy/test", "val_top1"},
                                       {"Accuracy/test_top5", "val_top5"},
@@ -142,18 +144,26 @@ TEST_F(TensorBoardRuns, HasWhatMetricsHave) {
   const auto files = paths_in(in("run"));
   ASSERT_EQ(files.size(), 1u);
   std::string options;
-  Image first;
+  std::map<std::string, std::vector<Image>> images;
   for (const Event& event : events_of(files[0]))
     for (const auto& value : event.summary().value()) {
       if (value.tag() == "options") options = value.tensor().string_val(0);
-      if (value.tag() == "Images/train") {
+      if (value.has_image()) {
         const std::string& png = value.image().encoded_image_string();
-        first = decode_image({reinterpret_cast<const uint8_t*>(png.data()), png.size()}, 0);
+        images[value.tag()].push_back(
+            decode_image({reinterpret_cast<const uint8_t*>(png.data()), png.size()}, 0));
+        EXPECT_EQ(images[value.tag()].back().width, value.image().width());
+        EXPECT_EQ(images[value.tag()].back().height, value.image().height());
       }
     }
   EXPECT_TRUE(has(options, "| --batch | 8 |\n")) << options;
-  EXPECT_EQ(first.width, 4 * 32);
-  EXPECT_EQ(first.height, 2 * 32);
+  ASSERT_EQ(images["Images/train"].size(), 1u);
+  EXPECT_EQ(images["Images/train"][0].width, 4 * 32);
+  EXPECT_EQ(images["Images/train"][0].height, 2 * 32);
+  // Of both evaluations.
+  EXPECT_EQ(images["Images/mistakes"].size(), 2u);
+  ASSERT_EQ(images["Images/confusion"].size(), 2u);
+  EXPECT_EQ(images["Images/confusion"][0].width, 320);
 }
 
 // Killed after its checkpoint: the steps behind it were logged, and come again.

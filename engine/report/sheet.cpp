@@ -1,4 +1,4 @@
-#include "engine/commands/sheet.h"
+#include "engine/report/sheet.h"
 
 #include <algorithm>
 #include <array>
