@@ -1,5 +1,5 @@
 // The run for TensorBoard: curves of what metrics.jsonl has, the options as text, the first
-// training images as the model gets them, and of each evaluation the surest mistakes and the
+// training images as the model gets them, and of evaluations the surest mistakes and the
 // confusion matrix. `tensorboard --logdir RUN` shows it, live too.
 #pragma once
 #include <optional>
@@ -29,7 +29,8 @@ class TensorBoard : public Hook {
   void write(Run&, F add);
 
   std::optional<EventFile> file_;
-  bool given_up_ = false;  // it can't be written
+  unsigned evaluations_ = 0;  // of this process
+  bool given_up_ = false;     // it can't be written
 };
 
 }  // namespace bv

@@ -224,7 +224,7 @@ constexpr OptionRow output_rows[] = {
      any, any_time},
     {"tensorboard", "on|off", &O::tensorboard,
      "write events.out.tfevents.*, which TensorBoard shows, to the run folder: the same figures, "
-     "the options and the first training images; on only in a build with protobuf",
+     "the options, training images and mistakes as pictures; on only in a build with protobuf",
      any, any_time},
     {"quiet", "", &O::quiet, "print warnings, errors and the last line alone", any, this_time},
 };
