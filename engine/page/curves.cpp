@@ -87,8 +87,9 @@ std::vector<Curve> curves_of(std::span<const RunReport> runs, const Plan& plan, 
   for (size_t r = 0; r < runs.size(); ++r)
     for (const Quantity& q : plan.quantities) {
       const bool several = runs.size() > 1;
-      // Single steps of several runs hide one another.
-      if (several && q.style == Curve::faint && runs[r].metrics.epochs.rows() > 1) continue;
+      // Of several runs, single steps hide one another.
+      if (several && q.style == Curve::faint && (q.epoch || runs[r].metrics.epochs.rows() > 1))
+        continue;
       const int turn = static_cast<int>(r);
       const std::string name =
           several ? run_label(runs, r) +

@@ -20,9 +20,10 @@ namespace priority {
 inline constexpr int measuring = 0, usual = 10, reporting = 20, saving = 30, closing = 40;
 }
 
-// Train: from before_train to after_train or after_error, once per process. An epoch that is resumed begins again,
-// one that is cut short ends: each `before` has its `after`, unless an error or the signal of an
-// epoch's last step comes between (then the resumed process calls after_train_epoch).
+// Train: from before_train to after_train or after_error, once per process. An epoch that is
+// resumed begins again, one that is cut short ends: each `before` has its `after`, unless an error
+// or the signal of an epoch's last step comes between (then the resumed process calls
+// after_train_epoch).
 // Iter: in training an update with all its micro-batches, in a test a batch.
 // Test: an evaluation; it has one epoch for the weights and, with --ema, one for their average.
 class Hook {

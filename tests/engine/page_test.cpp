@@ -82,15 +82,15 @@ TEST(Axis, OneValueHasRoomAroundIt) {
 TEST(Thinned, SpikesGapsAndEndsStay) {
   std::vector<Point> points;
   for (int i = 0; i < 100000; ++i) points.push_back({double(i), std::sin(i * 1e-3)});
-  points[5000].y = 50;
-  points[70000].y = -50;
-  points[80000].y = NAN;
+  points[5017].y = 50;
+  points[70033].y = -50;
+  points[80071].y = NAN;
   const std::vector<Point> thin = thinned(points, 1000);
   EXPECT_LE(thin.size(), 1010u);
   const auto has_x = [&](double x) {
     return std::any_of(thin.begin(), thin.end(), [&](const Point& p) { return p.x == x; });
   };
-  for (const double x : {0.0, 5000.0, 70000.0, 80000.0, 99999.0}) EXPECT_TRUE(has_x(x)) << x;
+  for (const double x : {0.0, 5017.0, 70033.0, 80071.0, 99999.0}) EXPECT_TRUE(has_x(x)) << x;
   for (size_t i = 1; i < thin.size(); ++i) EXPECT_LT(thin[i - 1].x, thin[i].x);
   EXPECT_EQ(thinned(std::vector<Point>(points.begin(), points.begin() + 1000), 1000).size(), 1000u);
 }
@@ -222,7 +222,6 @@ TEST_F(PageTest, MetricsAreReadAsTheyGrow) {
   const std::string path = in("metrics.jsonl");
   const std::string text = contents(path), more = R"({"kind":"step","step":3,"loss":1})";
   RunMetrics metrics(path);
-  metrics.read();
   write_text(path, text + more.substr(0, 20));
   metrics.read();
   EXPECT_EQ(metrics.steps.rows(), 2u);
