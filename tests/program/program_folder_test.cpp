@@ -103,7 +103,8 @@ TEST_F(ProgramFolder, WithoutACheckpointIsResumedFromTheBeginningOrUsedAgain) {
   std::set<std::string> names = names_in(in("run"));
   EXPECT_EQ(std::erase_if(names, is_event_file), size_t{BAREVISION_TENSORBOARD});
   EXPECT_EQ(names,
-            (std::set<std::string>{"config.json", "metrics.jsonl", "last", "step-00000003"}));
+            (std::set<std::string>{"config.json", "metrics.jsonl", "last", "report.html",
+                                         "report.json", "step-00000003"}));
   expect_code_2(endless,
                 "--out run exists and is not empty; --resume run continues that run, another --out "
                 "starts a new one\n");
