@@ -112,6 +112,10 @@ std::string suggestion(std::string_view word, std::span<const std::string> known
   const size_t slip =
       std::min<size_t>(2, lower.size() / 3);  // farther away, another thing is meant
   const std::string best = nearest(lower, known);
+  // The beginning of one alone: cifar of cifar10.
+  const auto begins = [&](const std::string& name) { return name.starts_with(lower); };
+  if (lower.size() > 3 && std::ranges::count_if(known, begins) == 1)
+    return " (did you mean " + std::string(prefix) + *std::ranges::find_if(known, begins) + "?)";
   if (best.empty() || edit_distance(lower, best) > slip) return "";
   // Of one letter or number, too: gpu is no cpu, resnet18 no resnet34.
   const bool other = lower != best && lower.size() < 4 && lower.size() == best.size();

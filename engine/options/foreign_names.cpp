@@ -89,7 +89,21 @@ constexpr Foreign foreign[] = {
     {" --log-wandb --wandb-project --tensorboard ", none},
 };
 
+constexpr Foreign policies[] = {
+    {"rand", "ra, with --ra-ops and --ra-magnitude"},
+    {"trivial", "ta_wide"},
+    {"original", "imagenet"},
+    {"auto", "imagenet or cifar10"},
+    {"v0", "imagenet"},
+};
+
 }  // namespace
+
+std::string advice_for_foreign_policy(std::string_view policy) {
+  for (const auto& [beginning, ours] : policies)
+    if (policy.starts_with(beginning)) return " (here it is " + std::string(ours) + ")";
+  return "";
+}
 
 std::string advice_for_foreign(std::string_view flag) {
   std::string word = " " + std::string(flag) + " ";

@@ -13,4 +13,7 @@ std::string advice_for_foreign(std::string_view flag);
 // --patch-size 32 --image-size 384; ...". Empty if that is none of ours.
 std::string advice_for_foreign_model(const std::string& name);
 
+// The same for values of --auto-augment, as timm's "rand-m9-mstd0.5": " (here it is ra, ...)".
+std::string advice_for_foreign_policy(std::string_view policy);
+
 }  // namespace bv

@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/options/foreign_names.h"
 
 namespace bv {
 
@@ -55,7 +56,9 @@ struct Convert {
       if (!item().empty() && !parse_lr_after(item()))
         refuse("must be a number of epochs and a learning rate, like 600:1e-6");
     } else if (row.is_choice() && std::ranges::find(choices, item()) == choices.end()) {
-      refuse("must be one of " + join(choices, ", ") + suggestion(item(), choices));
+      std::string advice = suggestion(item(), choices);
+      if (advice.empty() && row.name == "auto_augment") advice = advice_for_foreign_policy(item());
+      refuse("must be one of " + join(choices, ", ") + advice);
     }
     constexpr std::string_view may_be_empty[] = {"data", "weights", "val", "lr_after"};
     if (item().empty() && std::ranges::find(may_be_empty, row.name) == std::end(may_be_empty))

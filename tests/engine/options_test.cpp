@@ -171,6 +171,8 @@ TEST(Text, NumbersAndNames) {
   EXPECT_FALSE(nearest("zzzzzz", known).empty());
   EXPECT_EQ(suggestion("evla", Words{"eval", "data"}), " (did you mean eval?)");
   EXPECT_EQ(suggestion("elva", Words{"eval", "data"}), "");
+  EXPECT_EQ(suggestion("cifar", Words{"cifar10", "data"}), " (did you mean cifar10?)");
+  EXPECT_EQ(suggestion("resnet", Words{"resnet34", "resnet50"}), "");
   EXPECT_EQ(nearest(std::string(65, 'x'), known), "");
 }
 
@@ -188,6 +190,8 @@ TEST(OptionsTest, NamesFromElsewhereAreTranslated) {
   expect_error({"vit_tiny", "--clip-mode", "agc"}, "--clip-mode: not there in barevision");
   expect_error({"vit_tiny", "--device", "gpu"}, "must be one of auto, cpu, simt, cuda");
   expect_error({"vit_tiny", "--optimizer", "SGD"}, "(did you mean sgd?)");
+  expect_error({"vit_tiny", "--auto-augment", "rand-m9-mstd0.5"},
+               "cifar10, imagenet (here it is ra, with --ra-ops and --ra-magnitude)");
   expect_error({"vit_tiny", "--betas", "0.9", "0.999"},
                "unexpected argument '0.999': lists are written with commas, as --betas 0.9,0.999");
   expect_error({"vit_tiny", "/"}, "unexpected argument '/': data are given by --data");
