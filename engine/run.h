@@ -32,6 +32,9 @@ struct Run {
   void at(void (Hook::*point)(Run&, P...), std::type_identity_t<P>... values) {
     for (const auto& hook : hooks) (hook.get()->*point)(*this, values...);
   }
+  // Whether these weights, or (averaged) their moving average, are those whose evaluation chooses the
+  // best.
+  bool chooses_best(bool averaged) const { return averaged == (setup.options.ema > 0); }
   bool reads_weights() const;          // one of the hooks, after this update
   void warn(const std::string& line);  // on standard error, with the bar out of the way
   // Runs in a section of --profile.

@@ -33,10 +33,6 @@ std::string require_folder(std::string path) {
 
 int decoding_threads(int workers) { return workers > 0 ? workers : usable_cores(); }
 
-std::string counted_of(int64_t done, int64_t total, const std::string& nouns) {
-  return std::to_string(done) + " of " + std::to_string(total) + " " + nouns;
-}
-
 std::string class_table(std::vector<ClassCount> classes, bool has_val) {
   constexpr size_t most = 20, each = 5;
   if (classes.empty()) return "";

@@ -13,8 +13,6 @@ std::string require_folder(std::string path);
 // --workers N, by default one for each core.
 int decoding_threads(int workers);
 
-std::string counted_of(int64_t done, int64_t total, const std::string& nouns);
-
 // A line a class, of many the smallest and the largest.
 std::string class_table(std::vector<ClassCount> classes, bool has_val);
 

@@ -15,7 +15,7 @@
 #include "engine/processes/affinity.h"
 #include "engine/processes/host_comm.h"
 #include "engine/report/class_report.h"
-#include "engine/report/counter.h"
+#include "engine/report/progress_line.h"
 
 namespace bv {
 
@@ -222,10 +222,11 @@ Result evaluate(Inference& inference, Loader& loader, Backend& backend, Communic
                 int64_t images) {
   Result result;
   const bool first = !communicator || communicator->rank() == 0;
-  Counter counter(images);
+  ProgressLine progress;
   inference.begin([&](const BatchOutputs& batch) {
     append_predictions(batch, result.predictions);
-    if (first) counter.show(static_cast<int64_t>(result.predictions.size()));
+    if (first)
+      progress.show(counted_of(static_cast<int64_t>(result.predictions.size()), images, "images"));
   });
   loader.start(0, 0);
   for (int64_t k = 0; k < loader.batches_per_epoch(); ++k) {

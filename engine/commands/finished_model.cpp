@@ -10,7 +10,7 @@
 #include "engine/commands/processes.h"
 #include "engine/options/augmentation.h"
 #include "engine/options/config.h"
-#include "engine/report/counter.h"
+#include "engine/report/progress_line.h"
 #include "engine/training/memory.h"
 #include "kernels/comm/rank_barrier.h"
 

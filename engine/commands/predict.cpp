@@ -14,7 +14,7 @@
 #include "engine/commands/finished_model.h"
 #include "engine/commands/processes.h"
 #include "engine/processes/affinity.h"
-#include "engine/report/counter.h"
+#include "engine/report/progress_line.h"
 #include "kernels/comm/rank_barrier.h"
 
 namespace bv {
@@ -161,7 +161,7 @@ int predict(const CommandLine& line, const std::vector<std::string>&) {
   const Line line_of(m.classes, named.pictures, line.own);
   size_t done = 0;
   {
-    Counter counter(images->size());
+    ProgressLine progress;
     inference.begin([&](const BatchOutputs& outputs) {
       std::string text;
       for (int row = 0; row < outputs.count; ++row) {
@@ -171,7 +171,7 @@ int predict(const CommandLine& line, const std::vector<std::string>&) {
                         outputs.logits_of(row));
       }
       print(text);
-      counter.show(outputs.first + outputs.count);
+      progress.show(counted_of(outputs.first + outputs.count, images->size(), "images"));
     });
     loader.start(0, 0);
     for (int64_t k = 0; k < loader.batches_per_epoch(); ++k) {

@@ -12,9 +12,8 @@ namespace bv {
 class ClassReports : public Hook {
  public:
   int priority() const override { return priority::reporting; }
-  // Of the weights whose accuracy chooses the best.
   bool reads_predictions(const Run& run, bool averaged) const override {
-    return averaged == (run.setup.options.ema > 0);
+    return run.chooses_best(averaged);
   }
   void after_test_epoch(Run& run, bool averaged, const EvaluationSums&) override {
     if (reads_predictions(run, averaged))

@@ -36,9 +36,8 @@ void ReportPage::try_to(Run& run, F work) {
   }
 }
 
-// Of the weights whose accuracy chooses the best.
 bool ReportPage::reads_predictions(const Run& run, bool averaged) const {
-  return averaged == (run.setup.options.ema > 0);
+  return run.chooses_best(averaged);
 }
 
 void ReportPage::before_train(Run& run) {

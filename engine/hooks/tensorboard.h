@@ -16,9 +16,8 @@ class TensorBoard : public Hook {
   void after_train_iter(Run&, StepRecord&) override;
   void after_train_epoch(Run&, EpochRecord&) override;
   void after_test_epoch(Run&, bool averaged, const EvaluationSums&) override;
-  // Of the weights whose accuracy chooses the best.
   bool reads_predictions(const Run& run, bool averaged) const override {
-    return averaged == (run.setup.options.ema > 0);
+    return run.chooses_best(averaged);
   }
 
  private:

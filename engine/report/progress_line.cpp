@@ -6,12 +6,16 @@
 
 namespace bv {
 
+std::string counted_of(int64_t done, int64_t total, const std::string& nouns) {
+  return std::to_string(done) + " of " + std::to_string(total) + " " + nouns;
+}
+
 ProgressLine::ProgressLine()
     : terminal_(isatty(STDERR_FILENO)),
       next_(Clock::now() + std::chrono::seconds(terminal_ ? 0 : 10)) {}
 
 ProgressLine::~ProgressLine() {
-  if (terminal_ && drawn_) std::fputs("\r\x1b[K", stderr);
+  if (terminal_ && drawn_) std::fputs(clear_line, stderr);
 }
 
 void ProgressLine::show(const std::string& text) {

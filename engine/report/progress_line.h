@@ -2,9 +2,14 @@
 // a line every ten seconds.
 #pragma once
 #include <chrono>
+#include <cstdint>
 #include <string>
 
 namespace bv {
+
+inline constexpr const char* clear_line = "\r\x1b[K";
+
+std::string counted_of(int64_t done, int64_t total, const std::string& nouns);  // "3 of 40 images"
 
 class ProgressLine {
  public:

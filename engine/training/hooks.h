@@ -13,7 +13,7 @@
 namespace bv {
 
 struct Run;             // engine/run.h
-struct EvaluationSums;  // engine/training/trainer.h
+struct EvaluationSums;  // engine/inference/evaluation_sums.h
 
 // A hook with a lower number has filled in the records before one with a higher number reads them.
 namespace priority {

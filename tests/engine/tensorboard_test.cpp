@@ -1,4 +1,5 @@
 // TensorBoard's event files: what stands in them, their names, a disk that is full.
+#include "engine/hooks/evaluation_pictures.h"
 #include "engine/tensorboard/event_file.h"
 
 #if BAREVISION_TENSORBOARD
@@ -137,6 +138,31 @@ class TensorBoardRuns : public ProgramTest {
       expect_curve(tag, "epoch", member);
   }
 };
+
+TEST(EvaluationPictures, ConfusionHasARowForEachClassOfImages) {
+  const std::vector<Prediction> said = {{.index = 0, .label = 0, .top = 0},
+                                        {.index = 1, .label = 1, .top = 0},
+                                        {.index = 2, .label = 1, .top = 0}};
+  const Image picture = confusion_picture(said, 2);
+  ASSERT_EQ(picture.width, 320);
+  const auto pixel = [&](int row, int column) {
+    const size_t at = 3 * (size_t(80 + 160 * row) * 320 + size_t(80 + 160 * column));
+    return std::vector<int>(&picture.pixels[at], &picture.pixels[at] + 3);
+  };
+  EXPECT_EQ(pixel(0, 0), (std::vector<int>{0, 90, 170}));
+  EXPECT_EQ(pixel(1, 0), (std::vector<int>{200, 80, 0}));
+  EXPECT_EQ(pixel(0, 1), (std::vector<int>{255, 255, 255}));
+}
+
+TEST(EvaluationPictures, TheSurestMistakesComeFirst) {
+  const std::vector<Prediction> said = {{.index = 0, .label = 0, .top = 1, .probability = .6f},
+                                        {.index = 1, .label = 1, .top = 1, .probability = .99f},
+                                        {.index = 2, .label = 0, .top = 1, .probability = .9f},
+                                        {.index = 3, .label = 1, .top = 0, .probability = .7f}};
+  std::vector<int64_t> found;
+  for (const Prediction& p : surest_mistakes(said, 2)) found.push_back(p.index);
+  EXPECT_EQ(found, (std::vector<int64_t>{2, 3}));
+}
 
 TEST_F(TensorBoardRuns, HasWhatMetricsHave) {
   go(words("--epochs 2"));
