@@ -104,7 +104,7 @@ void Trainer::start_update(double lr, int64_t images) {
   timed(profile_, *backend_, "optimizer", [this] {
     play(update_, [this] {
       if (sync_) sync_->average_buffers();
-      optimizer_.run(context_.params);
+      optimizer_.run(context_.params, nullptr);
     });
   });
   backend_->record(updated_, nullptr);
