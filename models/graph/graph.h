@@ -67,6 +67,10 @@ struct Segment {
   size_t stretch;     // the first one's number
 };
 
+struct Slice {  // nodes [begin, end)
+  int begin, end;
+};
+
 struct Context;
 
 // One fused operation of the model. Memory is planned by calling both passes, so a pass must touch
