@@ -184,13 +184,30 @@ std::map<std::string, HostTensor> Parameters::download(const float* arena, const
   return values;
 }
 
-std::string Parameters::first_not_finite() const {
+int Parameters::first_not_finite() const {
   const auto values = get_gradients();
-  for (const ParameterInfo& p : graph_->parameters())  // the model's order
-    if (p.owned() &&
-        !std::ranges::all_of(values.at(p.name).data, [](float x) { return std::isfinite(x); }))
-      return p.name;
-  return "";
+  const Infos& infos = graph_->parameters();
+  const auto found = std::ranges::find_if(infos, [&](const ParameterInfo& p) {
+    return p.owned() &&
+           !std::ranges::all_of(values.at(p.name).data, [](float x) { return std::isfinite(x); });
+  });
+  return found == infos.end() ? -1 : static_cast<int>(found - infos.begin());
+}
+
+std::map<std::string, HostTensor> Parameters::empty_weights(const Graph& part) {
+  std::map<std::string, HostTensor> values;
+  for (const Infos* infos : {&part.parameters(), &part.buffers()})
+    for (const ParameterInfo& p : *infos)
+      if (p.owned()) values[p.name] = {p.shape, std::vector<float>(p.count())};
+  return values;
+}
+
+std::map<std::string, HostTensor> Parameters::empty_moments(const Graph& part) const {
+  std::map<std::string, HostTensor> values;
+  for (const auto& [prefix, arena] : {std::pair{"m.", m()}, {"v.", v()}})
+    for (const ParameterInfo& p : part.parameters())
+      if (arena && p.owned()) values[prefix + p.name] = {p.shape, std::vector<float>(p.count())};
+  return values;
 }
 
 std::vector<uint8_t> decay_flags(const Graph& graph, bool all) {
