@@ -681,6 +681,6 @@ using Kernels =
                 ConvBackwardWeight, BatchNormForward, BatchNormEvaluate, BatchNormBackwardSums,
                 BatchNormBackward, MaxPoolForward, MaxPoolBackward, AveragePoolForward,
                 AveragePoolBackward, Dropout, CrossEntropyForward, CrossEntropyBackward, Metrics,
-                GradientTail, GradientSquares, GradientNorm, OptimizerUpdate, RoundWeights, Scale>;
+                GradientTail, GradientNorm, OptimizerUpdate, RoundWeights, Scale, GradientSquares>;
 
 }  // namespace bv

@@ -31,7 +31,7 @@ size_t ModelPart::saved_bytes() const {
 }
 
 size_t ModelPart::scratch_bytes() const {
-  return std::ranges::max(chunks_, {}, &Stage::scratch_bytes).scratch_bytes();
+  return std::ranges::max_element(chunks_, {}, &Stage::scratch_bytes)->scratch_bytes();
 }
 
 void ModelPart::allocate(size_t saved, size_t scratch) {
