@@ -62,7 +62,11 @@ class AbsentPeers final : public Communicator {
 
 }  // namespace
 
-std::vector<RecordedOperation> record_step(const Graph& graph, const TrainerOptions& options) {
+std::vector<RecordedOperation> record_step(const Graph& given, const TrainerOptions& asked) {
+  Graph graph = given;
+  graph.finish();  // of a stage: the whole model
+  TrainerOptions options = asked;
+  options.pipeline = {.shape = {.micro_batches = asked.pipeline.shape.micro_batches}};
   RecordingBackend backend;
   AbsentPeers peers;
   Trainer trainer(backend, options.sync.sync_batchnorm ? &peers : nullptr, graph, options);
@@ -82,7 +86,7 @@ std::vector<RecordedOperation> record_step(const Graph& graph, const TrainerOpti
 
 std::vector<RecordedOperation> record_model(std::vector<std::string> arguments) {
   arguments.insert(arguments.end(), {"--data", "synthetic", "--classes", "1000", "--plan"});
-  const RecordingBackend backend;
+  RecordingBackend backend;
   const CommandLine line = parse_command_line(arguments);
   const Setup setup = prepare(line, initial_options(line), 1, {DeviceKind::cpu}, backend);
   return record_step(setup.graph, setup.trainer);

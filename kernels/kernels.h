@@ -573,15 +573,16 @@ struct GradientTail {
 };
 
 // ---- optimizer ----------------------------------------------------------------------------------
-// One pass over the flat gradient, stretch by stretch: sums[i] = sum of its elements' squares, which
-// is finite where all of them are. Stretches are of the same length on all devices, and a part of a
+// One pass over a flat gradient, stretch by stretch: sums[first + i] = sum of the squares of stretch
+// i's elements, which is finite where all of them are. Stretches are of the same length on all devices, and a part of a
 // model that can be a process of its own begins with one, so that sums don't depend on the processes.
 struct GradientSquares {
   static constexpr size_t stretch = 16384;
 
-  double* sums;       // [ceil(count / stretch)]  =
+  double* sums;       // [first + ceil(count / stretch)]  = from sums[first] on
   const float* grad;  // [count]
   size_t count;
+  size_t first = 0;
 
   void describe(Arguments&) const;
 };

@@ -168,7 +168,7 @@ void CpuKernels::run(const GradientSquares& op) {
 #pragma omp parallel for schedule(static)
   for (size_t begin = 0; begin < op.count; begin += stretch) {
     const size_t rest = op.count - begin;
-    op.sums[begin / stretch] =
+    op.sums[op.first + begin / stretch] =
         sum_of_squares(op.grad + begin, static_cast<int>(rest < stretch ? rest : stretch));
   }
 }

@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(threads) gradient_squares(GradientSquares op) 
     sum += sum_of_squares(x);
   }
   sum = block_sum<threads>(sum, shared<Sums<threads>>().at);
-  if (threadIdx.x == 0) op.sums[blockIdx.x] = sum;
+  if (threadIdx.x == 0) op.sums[op.first + blockIdx.x] = sum;
 }
 
 __global__ void __launch_bounds__(norm_threads) gradient_norm(GradientNorm op) {

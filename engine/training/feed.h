@@ -25,28 +25,34 @@ class Feed {
   Feed(Backend&, const Sizes&);
   size_t bytes() const { return slots() * slot_bytes_ + params_bytes_; }
   void allocate();
-  // Images, crops, ops, mixes, labels and params of a micro-batch of the last uploaded batch, and of
-  // every other one whose images have that size.
-  void bind(Context&, int micro) const;
-  std::span<char> targets() const;  // mixes and labels of the whole batch
+  void bind(Context&, int micro) const;  // images, crops, ops, mixes, labels, params
+  std::span<char> targets() const;       // mixes and labels of the whole batch
 
   void upload(const Batch&);  // nothing where it has no images
   void wait_for_upload();
   void set_params(std::span<const StepParams>);  // of each micro-batch
 
  private:
+  // One field of a batch in a slot: of each micro-batch `used` bytes, at every `each`, so that kernels
+  // find all of them aligned.
+  struct Field {
+    size_t at, each, used;
+    size_t end(int micro_batches) const { return at + each * static_cast<size_t>(micro_batches); }
+  };
+  Field field(size_t at, bool wanted, size_t bytes_of_row) const;
   size_t slots() const { return sizes_.images && backend_->upload_stream() ? 3 : 1; }
   char* slot(int number) const {
     return memory_.data() + params_bytes_ + static_cast<size_t>(number) * slot_bytes_;
   }
   void copy(const Batch&, char* slot, Stream);
+  void copy(char* slot, const Field&, const void* from, size_t used, Stream);
 
   Backend* backend_;
   Sizes sizes_;
-  size_t params_bytes_, images_, op_bytes_, mix_bytes_, crops_at_, ops_at_, mixes_at_, labels_at_,
-      slot_bytes_;
-  size_t image_bytes_ = 0;  // of each image of the last batch
-  DeviceMemory memory_;     // params, the slot that the model reads, two for uploads
+  size_t rows_;  // of a micro-batch
+  Field images_, crops_, ops_, mixes_, labels_;
+  size_t params_bytes_, slot_bytes_;
+  DeviceMemory memory_;  // params, the slot that the model reads, two for uploads
   Event uploaded_[2]{}, consumed_[2]{};
   int uploads_ = 0;
   std::shared_ptr<void> params_;

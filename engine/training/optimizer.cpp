@@ -60,9 +60,10 @@ void Optimizer::measure(const StepParams* params, Communicator* stages) {
   auto* const sums = reinterpret_cast<double*>(memory_.data() + bytes() - squares_bytes_);
   if (stages) backend_->zero(sums, graph.stretches() * sizeof(double), nullptr);
   for (const Segment& own : graph.segments())
-    backend_->kernels().run(GradientSquares{.sums = sums + own.stretch,
+    backend_->kernels().run(GradientSquares{.sums = sums,
                                             .grad = update_.grad + own.begin,
-                                            .count = own.end - own.begin},
+                                            .count = own.end - own.begin,
+                                            .first = own.stretch},
                             nullptr);
   if (stages) {
     stages->all_reduce(sums, graph.stretches(), nullptr);

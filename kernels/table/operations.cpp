@@ -371,7 +371,8 @@ void GradientSquares::describe(Arguments& a) const {
   const auto n = static_cast<double>(count);
   a.operation("GradientSquares", DType::fp32).flops(2 * n);
   a.rule(count > 0 && count <= max_elements, "count must be 1 .. 2^40");
-  a.write("sums", sums, std::ceil(n / stretch));
+  a.rule(first <= max_elements, "first must be 0 .. 2^40");
+  a.write("sums", sums, static_cast<double>(first) + std::ceil(n / stretch));
   a.read("grad", grad, n);
 }
 

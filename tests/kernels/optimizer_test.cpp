@@ -136,17 +136,17 @@ Problem gradient_squares(DType dtype, int count, double bad, int where, double s
 }
 
 // Whole numbers, so that each stretch's sum is exact: an element in another's stretch can't hide.
-Problem gradient_squares_exact(DType dtype, int count) {
+Problem gradient_squares_exact(DType dtype, int count, int first) {
   Problem p(dtype);
   p.exact = p.any_threads = true;
   const Values grad = p.random.integers(count, -8, 8);
-  Values sums;
+  Values sums(first, -1);  // other processes'
   for (const Tracked& sum : oracle::gradient_squares(grad)) sums.push_back(sum.value);
-  p.changed_objects<double>("sums", Values(sums.size(), nan), [=](const double* seen) {
+  p.changed_objects<double>("sums", Values(sums.size(), -1), [=](const double* seen) {
     return std::equal(sums.begin(), sums.end(), seen) ? "" : "a sum is not exact";
   });
   p.input_fp32("grad", {count}, grad);
-  p.runs(GradientSquares{.count = size_t(count)});
+  p.runs(GradientSquares{.count = size_t(count), .first = size_t(first)});
   return p;
 }
 
@@ -193,8 +193,9 @@ void add_norm_cases(KernelCases& cases) {
     add("_inf_first", count, inf, 0, 1);
     add("_nan_last", count, nan, count - 1, 1);
     add("_minus_inf_within", count, -inf, count / 2, 1);
-    cases.add("gradient_squares" + sizes({{"count", count}}) + "_exact", gradient_squares_exact,
-              count);
+    for (const int first : {0, 3})
+      cases.add("gradient_squares" + sizes({{"count", count}, {"first", first}}) + "_exact",
+                gradient_squares_exact, count, first);
   }
   for (const int stretches : {1, 33, 1024, 18700}) {
     const auto norm = [&](const char* name, double bad, int where, double scale) {
@@ -475,7 +476,8 @@ using Op = OptimizerUpdate;
 constexpr size_t too_many = (size_t{1} << 40) + 1;
 [[maybe_unused]] const bool refused =
     refuses<GradientSquares>({{"count", [](GradientSquares& o) { o.count = 0; }},
-                              {"count", [](GradientSquares& o) { o.count = too_many; }}}) &&
+                              {"count", [](GradientSquares& o) { o.count = too_many; }},
+                              {"first", [](GradientSquares& o) { o.first = too_many; }}}) &&
     refuses<RoundWeights>({{"count", [](RoundWeights& o) { o.count = 0; }},
                            {"count", [](RoundWeights& o) { o.count = too_many; }}}) &&
     refuses<Scale>({{"count", [](Scale& o) { o.count = 0; }},
