@@ -30,7 +30,8 @@ void append_predictions(const BatchOutputs&, std::vector<Prediction>&);
 class Outputs {
  public:
   using Receive = std::function<void(const BatchOutputs&)>;
-  Outputs(Backend&, const Graph&);
+  // largest: of the graphs that add() will meet, the one with the most bytes of logits.
+  Outputs(Backend&, const Graph& largest);
 
   // Of the following batches, until finish(); takes its host memory when first called.
   void begin(Receive);
@@ -44,6 +45,7 @@ class Outputs {
     std::shared_ptr<void> logits, loss;  // as on the device
     std::vector<int32_t> labels;
     std::shared_ptr<void> device_labels;  // on their way to `labels`; null: these are there
+    const Graph* graph = nullptr;
     int64_t first = 0;
     Event copied = nullptr;
     bool full = false;
@@ -51,7 +53,7 @@ class Outputs {
   void deliver(Slot&);
 
   Backend* backend_;
-  const Graph* graph_;
+  const Graph* largest_;
   Slot slots_[2];
   int turn_ = 0;
   std::vector<float> logits_;  // of the batch that is delivered

@@ -76,10 +76,12 @@ void Optimizer::measure(const StepParams* params, Communicator* stages) {
                           nullptr);
 }
 
-void Optimizer::run(const StepParams* params, Communicator* stages) {
+void Optimizer::run(const StepParams* params, DType dtype, Communicator* stages) {
   update_.params = params;
   measure(params, stages);
-  backend_->kernels().run(update_, nullptr);
+  OptimizerUpdate update = update_;
+  if (dtype != DType::fp16) update.scaling = {};
+  backend_->kernels().run(update, nullptr);
   auto* host = static_cast<HostBlock*>(host_.get());
   backend_->to_host(host->tail, update_.grad + update_.count, sizeof host->tail, nullptr);
   backend_->to_host(&host->state, device_state(), sizeof host->state, nullptr);

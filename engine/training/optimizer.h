@@ -31,9 +31,10 @@ class Optimizer {
   UpdateState state() const;
   void set_state(const UpdateState&);
 
-  // Updates by the gradients and sends the result to the host. stages: connects the processes that
-  // hold the model's parts, one each; null: this one holds all of it.
-  void run(const StepParams*, Communicator* stages);
+  // Updates by the gradients and sends the result to the host. dtype: what computed the gradients;
+  // the loss scale is fp16's alone to change. stages: connects the processes that hold the model's
+  // parts, one each; null: this one holds all of it.
+  void run(const StepParams*, DType, Communicator* stages);
   UpdateResult result() const;  // once the device has done so
 
  private:

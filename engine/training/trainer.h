@@ -37,10 +37,14 @@ struct TrainerOptions {
 class Trainer {
  public:
   // The communicator connects all processes; null: there is one, or only the plan is wanted. The
-  // graph is laid out for this process's part of it. Plans; allocate() takes the memory.
-  Trainer(Backend&, Communicator*, const Graph&, const TrainerOptions&);
+  // graph is laid out for this process's part of it. fp32: the same model, of a graph in 16 bits, for
+  // the steps that compute_in(fp32). Plans; allocate() takes the memory.
+  Trainer(Backend&, Communicator*, const Graph&, const TrainerOptions&,
+          const Graph* fp32 = nullptr);
   const MemoryPlan& plan() const { return plan_; }
-  const Layout& layout() const { return part_.last_chunk().layout(); }
+  // Of two models' plans the one that takes more memory, in which the other has room.
+  const Graph& largest_graph() const { return largest().graph(); }
+  const Layout& largest_layout() const { return largest().last_chunk().layout(); }
   size_t gradient_buckets() const { return sync_ ? sync_->bucket_count() : 0; }
   void allocate();
 
@@ -54,9 +58,15 @@ class Trainer {
   // Name of the model's first parameter whose gradient is not finite, or empty. All processes call
   // it.
   std::string first_not_finite() const;
-  // The device's UpdateState, for checkpoints. Both wait for the device.
-  UpdateState state() const { return optimizer_.state(); }
-  void set_state(const UpdateState& state) { optimizer_.set_state(state); }
+  // The device's UpdateState, for checkpoints; its loss scale is that of 16 bits, also while fp32
+  // computes. Both wait for the device.
+  UpdateState state() const;
+  void set_state(const UpdateState&);
+
+  // What the following steps and evaluations compute in: the graph's dtype, as at first, or fp32.
+  // Between updates; waits for the device.
+  void compute_in(DType);
+  DType dtype() const { return now_->part.graph().dtype(); }
 
   struct MicroStep {
     int64_t epoch;
@@ -92,6 +102,17 @@ class Trainer {
     Communicator *replicas = nullptr, *stages = nullptr;  // null: of one process
   };
   static Links connect(Communicator*, const Grid&);
+  // A model with its recordings. Both models have the same parameters and share their memory.
+  struct Model {
+    ModelPart part;
+    std::array<std::unique_ptr<Recording>, 4> micro_steps = {};  // by first + 2 last
+    std::unique_ptr<Recording> update = {};
+    // By micro-batch: of the weights, of their average.
+    std::vector<std::array<std::unique_ptr<Recording>, 2>> evaluations = {};
+  };
+  static std::vector<Model> models_of(Backend&, const Graph&, const Graph* fp32,
+                                      const TrainerOptions&);
+  const ModelPart& largest() const;
   double full_update() const;  // images of a full update, of all replicas
   // Of micro-batch `micro` of a batch that begins at `position` and has `count` images.
   StepParams params_of(const Batch&, const MicroStep&, int micro) const;
@@ -101,7 +122,6 @@ class Trainer {
   void compute_with(const float* weights);  // until it is called with the weights again
 
   Backend* backend_;
-  const Graph* graph_;
   Communicator* communicator_;
   TrainerOptions options_;
   Links links_;
@@ -109,7 +129,9 @@ class Trainer {
   Feed feed_;
   Optimizer optimizer_;
   std::unique_ptr<GradientSync> sync_;  // null: one replica
-  ModelPart part_;
+  std::vector<Model> models_;           // of the graph and, where there is one, in fp32
+  Model* now_;
+  UpdateState sixteen_bits_{};  // its loss_scale and good_steps are, while fp32 computes
   MemoryPlan plan_;
   DeviceSums sums_;  // of the evaluation
   Outputs outputs_;
@@ -118,10 +140,6 @@ class Trainer {
   Context context_;                 // of every step
   std::vector<StepParams> params_;  // of each micro-batch
   Event updated_;
-  std::array<std::unique_ptr<Recording>, 4> micro_steps_;  // by first + 2 last
-  std::unique_ptr<Recording> update_;
-  // By micro-batch: of the weights, of their average.
-  std::vector<std::array<std::unique_ptr<Recording>, 2>> evaluations_;
   bool averaged_ = false;  // what is being evaluated
   Profile* profile_ = nullptr;
 };
