@@ -2,6 +2,7 @@
 #include "engine/base/error.h"
 #include "engine/commands/commands.h"
 #include "engine/commands/processes.h"
+#include "engine/hooks/trace_file.h"
 #include "engine/image_check.h"
 #include "engine/options/config.h"
 #include "engine/options/model_config.h"
@@ -56,6 +57,7 @@ int work(const CommandLine& line, World world) {
                                          .cudnn = given.conv == "cudnn"});
     Setup setup = prepare(line, given, world.size, device, *backend);
     refuse_unexecuted(setup.options);
+    check_trace_file(setup.options.trace);
     setup.started = started;
     setup.local_size = world.local_size;
     if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
