@@ -186,6 +186,11 @@ void fit_starting_weights(Setup& s, TensorFile file) {
   s.notes.push_back(fit.note);
 }
 
+Graph graph_in(const Setup& s, DType dtype, int local_batch) {
+  return build_graph(s.options, s.model, s.data.kind, dtype, local_batch, s.data.classes.size(),
+                     s.replicas);
+}
+
 [[noreturn]] void refuse_other_data(const Setup& s) {
   const Options& o = s.options;
   std::string way;
@@ -290,6 +295,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   // On GPUs PyTorch DDP's size; on the cpu what it measures best with.
   if (!o.bucket_bytes) o.bucket_bytes = (device.kind == DeviceKind::cuda ? 25 : 4) << 20;
   const DType dtype = resolve_precision(o, backend, device.kind, s.notes);
+  s.precision_policy = precision_policy(o, s.notes);
 
   auto [file, from] = read_weights(o, s.model);
   s.data = open_data(o, from, s.notes);
@@ -310,8 +316,9 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
             .interpolation = o.interpolation,
             .crop_pct = o.crop_pct};
 
-  s.graph = build_graph(o, s.model, s.data.kind, dtype, *o.local_batch / *o.micro_batches,
-                        o.classes.size(), s.replicas);
+  s.graph = graph_in(s, dtype, *o.local_batch / *o.micro_batches);
+  if (s.precision_policy)
+    s.fp32_graph = graph_in(s, DType::fp32, *o.local_batch / *o.micro_batches);
   s.pipeline = cut_model(o, s.replicas, s.graph, backend.kernels());
   s.trainer = trainer_options(o, s.data.kind, dtype);
   fit_starting_weights(s, std::move(file));
@@ -319,6 +326,15 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   if (s.data.kind == DataKind::builtin && o.source("patch_size") == Source::recipe)
     s.notes.push_back("built-in images of " + std::to_string(*o.image_size) +
                       " pixels: patches of " + std::to_string(*o.patch_size) + " (--patch-size)");
+  return s;
+}
+
+Setup for_rank(Setup s, int rank) {
+  s.trainer.pipeline = {.shape = s.pipeline.shape,
+                        .grid = grid_of(rank, s.world, s.pipeline.shape.stages),
+                        .parts = s.pipeline.slices()};
+  s.graph.finish(s.trainer.pipeline.own());
+  if (s.fp32_graph) s.fp32_graph->finish(s.trainer.pipeline.own());
   return s;
 }
 
@@ -342,22 +358,29 @@ LoaderOptions loader_options(const Setup& s, int replica, int cores) {
 }
 
 std::string what_fits(const Setup& setup, Backend& backend, size_t limit) {
+  const int micro_batches = setup.pipeline.shape.micro_batches;
   const auto peak = [&](int batch, bool recompute) {
-    const Graph graph =
-        build_graph(setup.options, setup.model, setup.data.kind, setup.graph.dtype(), batch,
-                    setup.data.classes.size(), setup.replicas);
+    const std::vector<Slice> own = setup.trainer.pipeline.own();
+    Graph graph = graph_in(setup, setup.graph.dtype(), batch / micro_batches);
+    graph.finish(own);
+    std::optional<Graph> fp32;
+    if (setup.fp32_graph) {
+      fp32 = graph_in(setup, DType::fp32, batch / micro_batches);
+      fp32->finish(own);
+    }
     TrainerOptions options = setup.trainer;
     options.local_batch = batch;
     options.recompute = recompute;
-    return Trainer(backend, nullptr, graph, options).plan().peak();
+    return Trainer(backend, nullptr, graph, options, pointer_to(fp32)).plan().peak();
   };
   const bool recompute = setup.trainer.recompute;
-  int good = 0, bad = *setup.options.local_batch;
+  const int unit = micro_batches * (setup.trainer.mixing ? 2 : 1);
+  int good = 0, bad = *setup.options.local_batch / unit;
   while (bad - good > 1) {
     const int middle = (good + bad) / 2;
-    (peak(middle, recompute) <= limit ? good : bad) = middle;
+    (peak(middle * unit, recompute) <= limit ? good : bad) = middle;
   }
-  if (setup.trainer.mixing) good -= good % 2;
+  good *= unit;
   std::vector<std::string> ways;
   if (good > 0)
     ways.push_back("--batch " + std::to_string(good * setup.replicas) + " takes " +

@@ -1,5 +1,6 @@
 #include "engine/inference/outputs.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -27,30 +28,40 @@ void append_predictions(const BatchOutputs& batch, std::vector<Prediction>& to) 
   }
 }
 
-Outputs::Outputs(Backend& backend, const Graph& graph) : backend_(&backend), graph_(&graph) {}
+Outputs::Outputs(Backend& backend, const Graph& largest) : backend_(&backend), largest_(&largest) {}
 
 void Outputs::begin(Receive receive) {
   receive_ = std::move(receive);
   if (slots_[0].copied) return;
   for (Slot& slot : slots_) {
-    slot.logits = host_memory(*backend_, graph_->info(graph_->logits()).bytes());
-    slot.loss = host_memory(*backend_, graph_->info(graph_->loss()).bytes());
+    slot.logits = host_memory(*backend_, largest_->info(largest_->logits()).bytes());
+    slot.loss = host_memory(*backend_, largest_->info(largest_->loss()).bytes());
     slot.copied = backend_->create_event();
   }
 }
 
-void Outputs::add(const Batch& batch, const Stage& stage) {
+void Outputs::add(const Batch& batch, const Stage& stage, const int32_t* device_labels) {
   if (!receive_) return;
   Slot& slot = slots_[turn_];
   turn_ = 1 - turn_;
   deliver(slot);
+  const Graph& graph = stage.graph();
   const auto copy = [&](void* to, Tensor from) {
-    backend_->to_host(to, stage.place(0, from), graph_->info(from).bytes(), nullptr);
+    backend_->to_host(to, stage.place(0, from), graph.info(from).bytes(), nullptr);
   };
-  copy(slot.logits.get(), graph_->logits());
-  copy(slot.loss.get(), graph_->loss());
+  copy(slot.logits.get(), graph.logits());
+  copy(slot.loss.get(), graph.loss());
+  const auto count = static_cast<size_t>(batch.count);
+  slot.labels.resize(count);
+  if (!device_labels) {
+    std::copy_n(batch.labels, count, slot.labels.begin());
+  } else {
+    if (!slot.device_labels)
+      slot.device_labels = host_memory(*backend_, graph.info(graph.loss()).bytes());
+    backend_->to_host(slot.device_labels.get(), device_labels, count * sizeof(int32_t), nullptr);
+  }
   backend_->record(slot.copied, nullptr);
-  slot.labels.assign(batch.labels, batch.labels + batch.count);
+  slot.graph = &graph;
   slot.first = batch.position;
   slot.full = true;
 }
@@ -58,7 +69,10 @@ void Outputs::add(const Batch& batch, const Stage& stage) {
 void Outputs::deliver(Slot& slot) {
   if (!std::exchange(slot.full, false)) return;
   backend_->host_wait(slot.copied);
-  const TensorInfo& logits = graph_->info(graph_->logits());
+  if (slot.device_labels)
+    std::copy_n(static_cast<const int32_t*>(slot.device_labels.get()), slot.labels.size(),
+                slot.labels.begin());
+  const TensorInfo& logits = slot.graph->info(slot.graph->logits());
   const size_t count = slot.labels.size(), classes = static_cast<size_t>(logits.shape.back());
   const auto* floats = static_cast<const float*>(slot.logits.get());
   if (logits.dtype != DType::fp32) {
