@@ -311,6 +311,10 @@ constexpr OptionRow machine_rows[] = {
     {"no_graph", "", &O::no_graph, "launch every kernel by itself instead of replaying CUDA graphs",
      any, any_time},
     {"profile", "", &O::profile, "print the time per kind of operation at the end", any, this_time},
+    {"trace", "FILE", &O::trace,
+     "write what each process did when in its first 100 updates, and when it waited: a Chrome "
+     "trace, as ui.perfetto.dev shows it",
+     any, this_time},
     {"plan", "", &O::plan, "print the memory plan and exit", any, this_time},
 };
 

@@ -69,7 +69,9 @@ void ModelPart::exchange(const Round& round, Communicator* stages, bool evaluati
                            .send = m.send});
   }
   if (transfers.empty()) return;
-  timed(profile_, *backend_, "pipeline", [&] { stages->exchange(transfers, nullptr); });
+  timed(profile_, *backend_, "pipeline", [&] {
+    traced(trace_, nullptr, {Work::exchange}, [&] { stages->exchange(transfers, nullptr); });
+  });
 }
 
 void ModelPart::train(const Step& step, Communicator* stages) const {
@@ -81,12 +83,15 @@ void ModelPart::train(const Step& step, Communicator* stages) const {
     const Stage& stage = this->chunk(chunk);
     const int slot = slot_of(micro, slots_[static_cast<size_t>(chunk)]);
     const Context context = step.context(micro);
+    const Trace::What what{
+        .work = forward ? Work::forward : Work::backward, .chunk = chunk, .micro = micro};
     if (forward) {
-      stage.forward(context, slot);
+      traced(trace_, nullptr, what, [&] { stage.forward(context, slot); });
       if (tasks_.begin() + static_cast<ptrdiff_t>(i) + 1 == last_forward) step.last_forward();
     } else {
       const bool last = micro + 1 == plan_.shape.micro_batches;
-      stage.backward(context, slot, last ? step.final : nullptr);
+      traced(trace_, nullptr, what,
+             [&] { stage.backward(context, slot, last ? step.final : nullptr); });
     }
   }
   exchange(rounds_.back(), stages);

@@ -7,6 +7,7 @@
 
 #include "engine/pipeline/grid.h"
 #include "engine/pipeline/tasks.h"
+#include "engine/trace/trace.h"
 #include "engine/training/stage.h"
 
 namespace bv {
@@ -49,6 +50,7 @@ class ModelPart {
   void evaluate(const Context&, int micro, Communicator* stages) const;
 
   void profile(Profile*);
+  void trace(Trace* to) { trace_ = to; }
 
  private:
   void use(char* saved, char* scratch);
@@ -63,6 +65,7 @@ class ModelPart {
   std::vector<Stage> chunks_;
   DeviceMemory saved_, scratch_;
   Profile* profile_ = nullptr;
+  Trace* trace_ = nullptr;
 };
 
 }  // namespace bv

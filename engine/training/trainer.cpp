@@ -131,6 +131,12 @@ void Trainer::profile(Profile* to) {
   for (Model& model : models_) model.part.profile(to);
 }
 
+void Trainer::trace(Trace* to) {
+  trace_ = to;
+  for (Model& model : models_) model.part.trace(to);
+  if (sync_) sync_->trace(to);
+}
+
 // Recorded work can't be timed node by node.
 void Trainer::play(std::unique_ptr<Recording>& recording, std::function<void()> issue) {
   if (profile_) return issue();
@@ -170,7 +176,9 @@ void Trainer::send_targets() const {
                           .bytes = targets.size(),
                           .peer = grid.first() ? grid.stages - 1 : 0,
                           .send = grid.first()};
-  links_.stages->exchange({&transfer, 1}, nullptr);
+  traced(trace_, nullptr, {Work::exchange}, [&] {
+    links_.stages->exchange({&transfer, 1}, nullptr);
+  });
 }
 
 void Trainer::micro_step(const Batch& batch, const MicroStep& step) {
@@ -215,8 +223,10 @@ void Trainer::start_update(double lr, int64_t images) {
   feed_.set_params(params_);
   timed(profile_, *backend_, "optimizer", [this] {
     play(now_->update, [this] {
-      if (sync_) sync_->average_buffers();
-      optimizer_.run(context_of(0).params, dtype(), links_.stages);
+      traced(trace_, nullptr, {Work::update}, [this] {
+        if (sync_) sync_->average_buffers();
+        optimizer_.run(context_of(0).params, dtype(), links_.stages);
+      });
     });
   });
   backend_->record(updated_, nullptr);
@@ -263,7 +273,8 @@ void Trainer::evaluate(const Batch& batch) {
       }
       context.training = false;
       if (now_->part.computes_loss()) context.sums = sums_.data();
-      now_->part.evaluate(context, micro, links_.stages);
+      traced(trace_, nullptr, {Work::evaluation, 0, -1, micro},
+             [&] { now_->part.evaluate(context, micro, links_.stages); });
     });
     const int before = micro * images;
     Batch rows = batch;

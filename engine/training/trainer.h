@@ -13,6 +13,7 @@
 #include "engine/inference/evaluation_sums.h"
 #include "engine/inference/outputs.h"
 #include "engine/pipeline/gather.h"
+#include "engine/trace/trace.h"
 #include "engine/training/feed.h"
 #include "engine/training/gradient_sync.h"
 #include "engine/training/optimizer.h"
@@ -95,6 +96,7 @@ class Trainer {
   const std::vector<Prediction>& predictions() const { return predictions_; }
 
   void profile(Profile*);
+  void trace(Trace*);  // before the first step
 
  private:
   struct Links {
@@ -142,6 +144,7 @@ class Trainer {
   Event updated_;
   bool averaged_ = false;  // what is being evaluated
   Profile* profile_ = nullptr;
+  Trace* trace_ = nullptr;
 };
 
 }  // namespace bv

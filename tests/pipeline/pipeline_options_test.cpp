@@ -26,7 +26,7 @@ std::string refusal(const std::string& words, int world) {
 const std::string small_vit_run = "vit_tiny --image-size 32 --patch-size 16 ";
 
 TEST(PipelineOptions, CutTheModel) {
-  const Setup s = setup_of(small_vit_run + "--batch 32 --pipeline 4 --micro-batches 8", 8);
+  const auto s = setup_of(small_vit_run + "--batch 32 --pipeline 4 --micro-batches 8", 8);
   EXPECT_EQ(s.world, 8);
   EXPECT_EQ(s.replicas, 2);
   EXPECT_EQ(*s.options.local_batch, 16);
@@ -44,7 +44,7 @@ TEST(PipelineOptions, CutTheModel) {
 }
 
 TEST(PipelineOptions, ChunksTakeTurns) {
-  const Setup s =
+  const auto s =
       setup_of(small_vit_run + "--batch 16 --pipeline 2 --chunks 2 --partition 2,3,3,4", 2);
   EXPECT_TRUE(
       describe(s.pipeline)
@@ -57,7 +57,7 @@ TEST(PipelineOptions, ChunksTakeTurns) {
 }
 
 TEST(PipelineOptions, WithoutThemThereIsOneMicroBatchAndOnePart) {
-  const Setup s = setup_of(small_vit_run + "--batch 16", 2);
+  const auto s = setup_of(small_vit_run + "--batch 16", 2);
   EXPECT_EQ(s.options.micro_batches, 1);
   EXPECT_EQ(s.replicas, 2);
   EXPECT_EQ(s.pipeline.slices().at(0).end, int(s.graph.nodes().size()));
