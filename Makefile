@@ -93,7 +93,7 @@ LDLIBS := -ldnnl $(image_libraries) $(if $(filter 1,$(SODIUM)),-lsodium) $(proto
 in = $(sort $(foreach room,$(2),$(wildcard $(room)/*.$(1))))
 engine_rooms := $(patsubst %/,%,$(wildcard engine/ engine/*/ engine/page/*/ models/ models/*/ data/ data/*/))
 # NAME.cpp of these is built twice, for AVX2 and AVX-512; NAME.cu twice, for simt and CUDA.
-kernel_rooms := kernels kernels/attention kernels/augment kernels/conv
+kernel_rooms := kernels kernels/activation kernels/attention kernels/augment kernels/conv
 kernels := $(call in,cpp,$(kernel_rooms)) kernels/cpu/cpu_kernels.cpp
 # The GPU's kernels and host code, once for the stand-in and once for CUDA.
 gpu_sources := $(call in,cu,$(kernel_rooms) kernels/cuda) $(call in,cpp,kernels/cuda) kernels/comm/nccl_communicator.cpp

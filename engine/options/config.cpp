@@ -83,6 +83,7 @@ void check_resnet(const Options& options, const std::string& model) {
     throw UserError(find_option(option)->flag() + ": " + model + " has no " + lacks);
   };
   if (options.patch_size) refuse("patch_size", "patches");
+  if (options.representation_size > 0) refuse("representation_size", "class token");
   if (options.pos_drop_rate > 0) refuse("pos_drop_rate", "position embedding");
   if (options.proj_drop_rate > 0) refuse("proj_drop_rate", "attention");
   if (options.attn_drop_rate > 0) refuse("attn_drop_rate", "attention");
@@ -180,6 +181,10 @@ void resolve_sizes(Options& options, const ModelConfig& model, DataKind kind) {
     options.patch_size = model.patch_size;
     options.sources["patch_size"] = Source::resolved;
   }
+  if (model.distilled && options.representation_size > 0)
+    throw UserError(
+        "--representation-size: " + model.name +
+        " has two heads, which read their tokens themselves; it is for models with one");
   const int image = *options.image_size, patch = *options.patch_size;
   if (image % patch == 0) return;
   const int below = image / patch * patch;

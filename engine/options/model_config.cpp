@@ -56,6 +56,11 @@ class Reader {
     if (!std::ranges::equal(blocks, values)) fail(key, "must be whole numbers");
     return blocks;
   }
+  bool flag(const std::string& key) {  // false where it is missing
+    const JsonValue* value = find(key);
+    if (value != nullptr) check_kind(key, *value, JsonValue::Kind::boolean);
+    return value != nullptr && value->text == "true";
+  }
   const JsonValue* object(const std::string& key) {
     const JsonValue* value = find(key);
     if (value != nullptr) check_kind(key, *value, JsonValue::Kind::object);
@@ -108,6 +113,7 @@ void read_vit(Reader& reader, ModelConfig& model, const std::string& path) {
   model.heads = reader.whole("heads", 1024);
   model.mlp_ratio = reader.number("mlp_ratio", 0.01, 100);
   model.layer_norm_eps = reader.number("layer_norm_eps", 1e-12, 1);
+  model.distilled = reader.flag("distilled");
   if (model.embed_dim % model.heads != 0)
     throw UserError(path + ": 'embed_dim' is not divisible by 'heads'");
 }

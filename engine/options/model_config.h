@@ -17,6 +17,7 @@ struct ModelConfig {
   // vit (models/vit.h)
   int patch_size = 0, embed_dim = 0, depth = 0, heads = 0;
   double mlp_ratio = 4, layer_norm_eps = 1e-6;
+  bool distilled = false;
   // resnet (models/resnet.h)
   bool bottleneck = false;
   std::array<int, 4> layers = {};

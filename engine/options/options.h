@@ -85,6 +85,7 @@ struct Options {
   double loss_scale_init = 65536;
   int loss_scale_growth_interval = 2000;
   double label_smoothing = 0;
+  int representation_size = 0;  // 0: no layer before the head
   double drop_rate = 0, pos_drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0;
   double drop_path_rate = 0;
   bool sync_bn = false, zero_init_last = false;

@@ -5,6 +5,7 @@
 // their gradients: the reverse of the nodes' order; buffers, which have no gradient, in another.
 #pragma once
 #include <algorithm>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -80,6 +81,7 @@ class Graph {
   Buffer buffer(std::string name, std::vector<int64_t> shape, Init);  // zeros or ones
   void add(Node);  // with the parameters made since the node before
   void cut_here() { cuts_.push_back(static_cast<int>(nodes_.size())); }  // a stage may begin here
+  void head_here() { head_ = static_cast<int>(nodes_.size()); }  // the classifier begins here
   void end_with(Tensor logits, Tensor loss) { logits_ = logits, loss_ = loss; }
   void finish();  // lays the parameters out
 
@@ -98,7 +100,7 @@ class Graph {
   size_t buffer_count() const { return buffer_count_; }  // of their arena
   size_t parameter_count() const;                        // elements of the model
   // How deep a parameter lies, from 0, in steps of timm's layer decay: before the first cut, after
-  // each, and the last node with parameters, which is the head.
+  // each, and the head.
   int layer_of(Parameter) const;
   int layers() const { return static_cast<int>(cuts_.size()) + 2; }
   // Elements [0, this) of the gradient arena are final once backward of node i is done.
@@ -112,6 +114,7 @@ class Graph {
   // Index of each node's first parameter; the last is that of the next node.
   std::vector<int> node_parameters_ = {0};
   std::vector<int> cuts_;
+  int head_ = INT_MAX;
   Tensor logits_, loss_;
   std::vector<size_t> ready_after_;
   size_t arena_count_ = 0, buffer_count_ = 0;
