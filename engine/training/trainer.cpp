@@ -122,6 +122,11 @@ void Trainer::profile(Profile* to) {
   for (Model& model : models_) model.stage.profile(to);
 }
 
+void Trainer::trace(Trace* to) {
+  trace_ = to;
+  if (sync_) sync_->trace(to);
+}
+
 // Recorded work can't be timed node by node.
 void Trainer::play(std::unique_ptr<Recording>& recording, std::function<void()> issue) {
   if (profile_) return issue();
@@ -145,12 +150,14 @@ void Trainer::micro_step(const Batch& batch, const MicroStep& step) {
     const Stage& stage = now_->stage;
     Context context = this->context();
     context.accumulate = !first;
-    stage.forward(context, 0);
-    if (!last || !sync_) return stage.backward(context, 0);
-    timed(profile_, *backend_, "exposed communication", [this] { sync_->start(); });
-    stage.backward(context, 0, [&](int node) {
-      timed(profile_, *backend_, "exposed communication",
-            [&] { sync_->reduce(stage.graph().ready_after(node)); });
+    traced(trace_, nullptr, {Work::forward}, [&] { stage.forward(context, 0); });
+    traced(trace_, nullptr, {Work::backward}, [&] {
+      if (!last || !sync_) return stage.backward(context, 0);
+      timed(profile_, *backend_, "exposed communication", [this] { sync_->start(); });
+      stage.backward(context, 0, [&](int node) {
+        timed(profile_, *backend_, "exposed communication",
+              [&] { sync_->reduce(stage.graph().ready_after(node)); });
+      });
     });
   });
 }
@@ -161,8 +168,10 @@ void Trainer::start_update(double lr, int64_t images) {
   feed_.set_params(params_);
   timed(profile_, *backend_, "optimizer", [this] {
     play(now_->update, [this] {
-      if (sync_) sync_->average_buffers();
-      optimizer_.run(context_.params, dtype());
+      traced(trace_, nullptr, {Work::update}, [this] {
+        if (sync_) sync_->average_buffers();
+        optimizer_.run(context_.params, dtype());
+      });
     });
   });
   backend_->record(updated_, nullptr);
@@ -205,7 +214,7 @@ void Trainer::evaluate(const Batch& batch) {
     }
     context.training = false;
     context.sums = sums_.data();
-    now_->stage.forward(context, 0);
+    traced(trace_, nullptr, {Work::evaluation}, [&] { now_->stage.forward(context, 0); });
   });
   stage.profile(profile_);
   outputs_.add(batch, stage);

@@ -12,6 +12,7 @@
 
 #include "engine/inference/evaluation_sums.h"
 #include "engine/inference/outputs.h"
+#include "engine/trace/trace.h"
 #include "engine/training/feed.h"
 #include "engine/training/gradient_sync.h"
 #include "engine/training/optimizer.h"
@@ -84,6 +85,7 @@ class Trainer {
   const std::vector<Prediction>& predictions() const { return predictions_; }
 
   void profile(Profile*);
+  void trace(Trace*);  // before the first step
 
  private:
   // A model with its recordings. Both models have the same parameters and share their memory.
@@ -120,6 +122,7 @@ class Trainer {
   Event updated_;
   bool averaged_ = false;  // what is being evaluated
   Profile* profile_ = nullptr;
+  Trace* trace_ = nullptr;
 };
 
 }  // namespace bv
