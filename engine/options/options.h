@@ -91,9 +91,9 @@ struct Options {
   uint64_t seed = 0;
   // files
   std::string out, resume, weights;
-  std::string save_every = "1";    // epochs, or "500steps"
-  int keep = 1;                    // step folders besides the best
-  int log_every = 10;              // steps
+  std::string save_every = "1";  // epochs, or "500steps"
+  int keep = 1;                  // step folders besides the best
+  int log_every = 10;            // steps
   bool report = false;
   std::string tensorboard = "on";  // on off
   bool quiet = false;
@@ -106,11 +106,16 @@ struct Options {
   std::string all_reduce = "auto";  // auto flat 2d
   std::string conv = "own";         // own cudnn
   std::string recompute = "none";   // none blocks
-  double timeout = 60;              // seconds without a sign of life from a peer
+  int pipeline = 1;                 // stages
+  std::optional<int> micro_batches;
+  int chunks = 1;                  // of each stage
+  std::string partition = "cost";  // uniform balanced cost, or blocks: 6,6
+  std::string trace;               // a file to write, or empty
+  double timeout = 60;             // seconds without a sign of life from a peer
   bool plan = false, profile = false, no_graph = false, oversubscribe = false;
   // of other commands than train, in CommandLine::own
-  int count = 16;     // preview
-  int64_t epoch = 1;  // preview; counted from 1
+  int count = 16;                  // preview
+  int64_t epoch = 1;               // preview; counted from 1
   std::string finished;            // eval, predict: a run's folder or a weights file
   std::string class_list;          // eval, predict: a number, or a file of names
   std::string split = "val";       // eval: train val all
