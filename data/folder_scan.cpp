@@ -21,32 +21,26 @@ constexpr std::string_view other_extensions[] = {
 
 bool is_one_of(std::string_view word, Words words) { return std::ranges::count(words, word) > 0; }
 
-struct Entry {
-  std::string name;
-  fs::directory_entry at;
-};
+bool hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
-// Without hidden ones, sorted by name: as strings, since comparing paths takes them apart each time.
-std::vector<Entry> entries_of(const fs::path& folder) {
-  std::vector<Entry> entries;
+std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
+  std::vector<fs::directory_entry> entries;
   std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    std::string name = at->path().filename().string();
-    if (!name.starts_with('.')) entries.push_back({std::move(name), *at});
-  }
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (!hidden(at->path())) entries.push_back(*at);
   if (error) throw DataError(folder.string() + ": can't be read: " + error.message());
-  std::ranges::sort(entries, {}, &Entry::name);
+  std::sort(entries.begin(), entries.end());
   return entries;
 }
 
-// `relative`: the folder below the root, "" or "cats/".
-void scan_folder(const fs::path& folder, const std::string& relative, ClassFolder& found) {
-  for (const auto& [name, entry] : entries_of(folder)) {
+void scan_folder(const fs::path& root, const fs::path& folder, ClassFolder& found) {
+  for (const fs::directory_entry& entry : entries_of(folder)) {
     std::error_code error;  // a link to nothing is no image
     if (entry.is_directory(error) && !entry.is_symlink(error))
-      scan_folder(entry.path(), relative + name + "/", found);
+      scan_folder(root, entry.path(), found);
     else if (entry.is_regular_file(error))
-      (is_read(extension_of(name)) ? found.files : found.left_out).push_back(relative + name);
+      (is_read(extension_of(entry.path())) ? found.files : found.left_out)
+          .push_back(entry.path().lexically_relative(root).string());
   }
 }
 
@@ -70,8 +64,7 @@ fs::path part_folder(const std::vector<fs::path>& folders, Words names) {
 
 ClassFolder scan_class(const fs::path& root, const fs::path& folder) {
   ClassFolder found{.name = folder.filename().string(), .files = {}, .left_out = {}};
-  const std::string relative = folder.lexically_relative(root).string();
-  scan_folder(folder, relative == "." ? "" : relative + "/", found);
+  scan_folder(root, folder, found);
   std::sort(found.files.begin(), found.files.end());
   std::sort(found.left_out.begin(), found.left_out.end());
   return found;
@@ -80,7 +73,7 @@ ClassFolder scan_class(const fs::path& root, const fs::path& folder) {
 std::vector<fs::path> folders_in(const fs::path& path) {
   std::vector<fs::path> folders;
   std::error_code error;
-  for (const auto& [name, entry] : entries_of(path))
+  for (const fs::directory_entry& entry : entries_of(path))
     if (entry.is_directory(error)) folders.push_back(entry.path());
   return folders;
 }
@@ -88,7 +81,7 @@ std::vector<fs::path> folders_in(const fs::path& path) {
 std::vector<fs::path> files_in(const fs::path& path) {
   std::vector<fs::path> files;
   std::error_code error;
-  for (const auto& [name, entry] : entries_of(path))
+  for (const fs::directory_entry& entry : entries_of(path))
     if (entry.is_regular_file(error)) files.push_back(entry.path());
   return files;
 }
