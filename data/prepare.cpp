@@ -61,6 +61,7 @@ Preprocessor::Preprocessor(const Dataset& data, const LoaderOptions& options, bo
 // Always a size that suits the smallest crop, since a batch's pixels must not depend on the cache.
 int Preprocessor::side_to_decode() const {
   if (crop_ == TrainCrop::pad_if_needed) return 0;
+  if (crop_ != TrainCrop::random_resized && options_.crop.mode == CropMode::pad) return 0;
   if (crop_ == TrainCrop::random_resized)
     return min_side_for_random_crop(options_.image_size, options_.crop);
   return static_cast<int>(options_.image_size / options_.crop.pct);
@@ -92,7 +93,8 @@ std::shared_ptr<const Image> Preprocessor::final_image(Image image, Resizer& res
   }
   Image inner = black_image(height, width);
   resizer.run(image, from, height, width, inner.pixels.data(), interpolation);
-  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = options_.augment.mean_color[i % 3];
+  if (options_.crop.mode == CropMode::border)
+    for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = options_.augment.mean_color[i % 3];
   copy_window(inner, -top, -left, size, pixels.data());
   return result;
 }

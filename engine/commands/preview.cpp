@@ -13,13 +13,13 @@
 #include "engine/commands/commands.h"
 #include "engine/commands/processes.h"
 #include "engine/commands/seen.h"
-#include "engine/report/sheet.h"
 #include "engine/files/new_folder.h"
 #include "engine/files/png.h"
 #include "engine/options/augmentation.h"
 #include "engine/options/config.h"
 #include "engine/processes/affinity.h"
 #include "engine/processes/signals.h"
+#include "engine/report/sheet.h"
 #include "engine/training/memory.h"
 
 namespace bv {

@@ -1,5 +1,7 @@
 #include "engine/commands/processes.h"
 
+#include <algorithm>
+
 #include "data/dataset.h"
 #include "engine/base/error.h"
 #include "engine/processes/host_comm.h"
@@ -14,6 +16,9 @@ namespace {
 // -n of this machine. A resumed run's number of processes is that of all machines.
 int processes_here(const Options& o) {
   if (!o.nproc) return default_processes(o.device);
+  // A recipe's number, of the machine that it was made for, gives way to that of this one's GPUs.
+  if (o.source("nproc") == Source::named_recipe && o.device != "cpu" && o.device != "simt")
+    if (const int gpus = gpu_count(nullptr); gpus > 0) return std::min(*o.nproc, gpus);
   if (o.nnodes == 1 || o.source("nproc") != Source::run) return *o.nproc;
   if (*o.nproc % o.nnodes == 0) return *o.nproc / o.nnodes;
   throw UserError("the run in " + o.resume + " had " + std::to_string(*o.nproc) +
