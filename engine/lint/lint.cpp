@@ -1,9 +1,9 @@
 #include "engine/lint/lint.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
-#include "data/survey/threads.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/lint/checks.h"
@@ -15,20 +15,25 @@ namespace {
 
 constexpr int64_t most_sampled = 256;
 
-// Some images of a data set, as one.
-class Every final : public Dataset {
+// At most 256 images of a data set, evenly spread, which notes their shorter sides.
+class Spread final : public Dataset {
  public:
-  Every(const Dataset& all, std::vector<int64_t> which) : all_(all), which_(std::move(which)) {}
-  int64_t size() const override { return static_cast<int64_t>(which_.size()); }
-  int label(int64_t index) const override { return all_.label(which_[index]); }
-  Image image(int64_t index, int at_least) const override {
-    return all_.image(which_[index], at_least);
+  explicit Spread(const Dataset& all) : all_(all) {}
+  int64_t size() const override { return std::min(all_.size(), most_sampled); }
+  int label(int64_t i) const override { return all_.label(at(i)); }
+  Image image(int64_t i, int at_least) const override {
+    Image image = all_.image(at(i), at_least);
+    sides_ += std::min(image.height, image.width);
+    return image;
   }
-  std::string name(int64_t index) const override { return all_.name(which_[index]); }
+  std::string name(int64_t i) const override { return all_.name(at(i)); }
+  double side() const { return double(sides_) / double(size()); }
 
  private:
+  int64_t at(int64_t i) const { return i * all_.size() / size(); }
+
   const Dataset& all_;
-  std::vector<int64_t> which_;
+  mutable std::atomic<int64_t> sides_ = 0;
 };
 
 }  // namespace
@@ -37,30 +42,13 @@ std::string line_of(const Finding& f) {
   return "recipe: " + f.what + " (" + f.why + "; " + f.change + " to change)";
 }
 
-Sample sample_images(const Setup& s, int threads) {
+Sample sample_images(const Setup& s, int threads) try {
   if (!needs_sample(s)) return {};
-  const int64_t all = s.data.train->size(), count = std::min(all, most_sampled);
-  std::vector<int64_t> sides(count);
-  in_threads(
-      count, threads,
-      [&](int64_t i) {
-        try {
-          const Image image = s.data.train->image(i * all / count, 0);
-          sides[i] = std::min(image.height, image.width);
-        } catch (const BadImage&) {
-        }
-      },
-      std::chrono::milliseconds(100), [](int64_t) {});
-  std::vector<int64_t> good;
-  int64_t sum = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (sides[i] == 0) continue;
-    good.push_back(i * all / count);
-    sum += sides[i];
-  }
-  if (good.empty()) return {};
-  const double side = double(sum) / double(good.size());
-  return {pixel_statistics(Every(*s.data.train, std::move(good)), threads, [](int64_t) {}), side};
+  const Spread some(*s.data.train);
+  PixelStatistics pixels = pixel_statistics(some, threads, [](int64_t) {});
+  return {std::move(pixels), some.side()};
+} catch (const DataError&) {  // images that can't be decoded, which training itself says
+  return {};
 }
 
 std::vector<Finding> lint(const Setup& s, const Sample& sample) {

@@ -21,8 +21,7 @@ struct Sample {
   PixelStatistics pixels;
   double side = 0;  // the shorter one, on average
 };
-// 256 of them, evenly spread; none (images: 0) where no check asks for them. Those that can't be
-// decoded are left out.
+// 256 of them, evenly spread; none (images: 0) where no check asks for them, or one can't be decoded.
 Sample sample_images(const Setup&, int threads);
 
 // Everything that the checks find; depends on its arguments alone.

@@ -68,7 +68,7 @@ Setup setup_of(const Words& words, const Images& images) {
 }
 
 Words lines_of(const Words& words, const Images& images = flowers) {
-  const Setup s = setup_of(words, images);
+  const auto s = setup_of(words, images);
   Words lines;
   for (const Finding& f : lint(s, sample_images(s, 1))) lines.push_back(line_of(f));
   return lines;
@@ -137,7 +137,7 @@ TEST(Lint, RatesBeyondTheLinearRule) {
 
 TEST(Lint, OddBatchesOfPairs) {
   const auto lines = [](int batch, const char* mixup) {
-    Setup s = setup_of(with(vit, {"--mixup", mixup}), flowers);
+    auto s = setup_of(with(vit, {"--mixup", mixup}), flowers);
     s.asked.batch = batch;  // as a recipe may say
     Words all;
     for (const Finding& f : lint(s, {})) all.push_back(line_of(f));
@@ -216,7 +216,7 @@ TEST(Lint, ObjectsOfAnotherSizeInEvaluation) {
 }
 
 TEST(Lint, ImagesLeftOutByTheirNames) {
-  Setup s = setup_of(vit, flowers);
+  auto s = setup_of(vit, flowers);
   EXPECT_TRUE(lint(s, {}).empty());
   s.data.left_out = "9 .heic", s.data.left_out_advice = "mogrify -format jpg *.heic";
   const std::vector<Finding> findings = lint(s, {});
