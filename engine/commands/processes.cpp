@@ -15,10 +15,11 @@ namespace {
 
 // -n of this machine. A resumed run's number of processes is that of all machines.
 int processes_here(const Options& o) {
-  if (!o.nproc) return default_processes(o.device);
   // A recipe's number, of the machine that it was made for, gives way to that of this one's GPUs.
-  if (o.source("nproc") == Source::named_recipe && o.device != "cpu" && o.device != "simt")
-    if (const int gpus = gpu_count(nullptr); gpus > 0) return std::min(*o.nproc, gpus);
+  const bool by_recipe = o.source("nproc") == Source::named_recipe;
+  const int gpus = by_recipe && (o.device == "auto" || o.device == "cuda") ? gpu_count(nullptr) : 0;
+  if (!o.nproc || (gpus > 0 && gpus < *o.nproc))
+    return std::max(default_processes(o.device) / o.pipeline, 1) * o.pipeline;
   if (o.nnodes == 1 || o.source("nproc") != Source::run) return *o.nproc;
   if (*o.nproc % o.nnodes == 0) return *o.nproc / o.nnodes;
   throw UserError("the run in " + o.resume + " had " + std::to_string(*o.nproc) +
