@@ -23,7 +23,7 @@ int lint_run(const CommandLine& line, const std::vector<std::string>&) {
                     line.values.at("resume").at(0) + "/config.json looks at that run's options");
   const Options options = preliminary_options(line);
   World world;
-  world.local_size = options.nproc.value_or(default_processes(options.device));
+  world.local_size = processes_here(options);
   world.size = world.local_size * options.nnodes;
   world.launched = true;
   const int cores = usable_cores();

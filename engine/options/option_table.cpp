@@ -266,14 +266,14 @@ constexpr OptionRow machine_rows[] = {
     {"pipeline", "P", &O::pipeline,
      "cut the model into P stages, each in a process of its own: of -n processes, N / P train a "
      "copy of it each",
-     between(1, 1024), any_time},
+     between(1, 1024), named_or_resume},
     {"micro_batches", "M", &O::micro_batches,
      "images of a batch pass through the model in M parts, whose gradients are added: less memory "
      "without --pipeline, less waiting with it; default: 4 for each stage, else 1",
      count, recipe_or_resume},
     {"chunks", "V", &O::chunks,
      "parts of the model in each stage, by turns (interleaved): less waiting, more messages",
-     between(1, 1024), any_time},
+     between(1, 1024), named_or_resume},
     {"partition", "uniform|balanced|cost|A,B,..", &O::partition,
      "how the model's blocks are divided; uniform: by number; balanced: by parameters; cost: by "
      "flops; or the blocks of each part, in the model's order",
