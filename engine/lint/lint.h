@@ -1,6 +1,6 @@
-// What is wrong with a run before its first step, though every option is allowed: updates that are too
-// few, pixels that are normalised by other images' numbers, a rate that rises again. Each finding is a
-// line, `recipe: WHAT (WHY; HOW to change)`.
+// What is wrong with a run before its first step, though every option is allowed: too few updates,
+// pixels normalised by other images' numbers, a rate that rises again. Each finding is a line,
+// `recipe: WHAT (WHY; HOW to change)`.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -21,7 +21,7 @@ struct Sample {
   PixelStatistics pixels;
   double side = 0;  // the shorter one, on average
 };
-// 256 of them, evenly spread; none (images: 0) where no check asks for them, or one can't be decoded.
+// 256 of them, evenly spread; none (images: 0) where no check asks for them or one can't be decoded.
 Sample sample_images(const Setup&, int threads);
 
 // Everything that the checks find; depends on its arguments alone.

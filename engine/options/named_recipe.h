@@ -1,5 +1,5 @@
-// models/recipes/NAME.json: a set-up by name, --recipe NAME. A key that begins with // is a comment on
-// the options that follow it: where their values are from, or why they depart from there.
+// models/recipes/NAME.json: a set-up by name, --recipe NAME. A key that begins with // is a comment
+// on the options that follow it: where their values are from, or why they depart from there.
 #pragma once
 #include <string>
 #include <string_view>

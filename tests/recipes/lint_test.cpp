@@ -237,7 +237,7 @@ TEST(Lint, PrecisionThatIsNotInEffect) {
               "to change)");
 }
 
-// ---- the published set-ups, on sets of the published size -----------------------------------------
+// ---- the published set-ups, on sets of the published size ---------------------------------------
 TEST(Lint, PassesTheCorrectedRecipes) {
   expect_none({"--recipe", "flowers_vit_tiny"});
   expect_none({"--recipe", "cifar10_resnet34"}, cifar10);
