@@ -101,6 +101,7 @@ struct Loader::State {
     // One photo is worth waking a thread for; small images are taken in chunks.
     chunk = o.kind == DataKind::photos ? 1 : 16;
     slots.resize(std::max(1, o.prefetch) + 1);
+    if (!o.images) return;
     for (Slot& slot : slots)
       allocate(slot, o, row_bytes * static_cast<size_t>(o.local_batch), layers,
                train && o.mixing.any());
@@ -135,6 +136,11 @@ struct Loader::State {
     Slot& slot = slots[given % slots.size()];
     if (!running || (!train && given >= batches))
       throw std::logic_error("Loader::next without start, or after the last batch");
+    if (!options.images) {
+      begin_batch(slot, given);
+      slot.batch.indices = nullptr;
+      return slot.batch;
+    }
     changed.wait(lock, [&] { return slot.sequence == given && slot.rows_left == 0; });
     if (slot.error) std::rethrow_exception(slot.error);
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
@@ -148,7 +154,7 @@ struct Loader::State {
   }
 
   std::shared_ptr<const Order> order_of(int64_t epoch) {
-    if (!train || options.kind == DataKind::synthetic) return nullptr;
+    if (!train || !options.images || options.kind == DataKind::synthetic) return nullptr;
     if (!order || order_epoch != epoch) {
       order = std::make_shared<const Order>(epoch_order(options.seed, epoch, data.size()));
       order_epoch = epoch;

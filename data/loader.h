@@ -45,6 +45,7 @@ struct LoaderOptions {
   int workers = 1;         // threads; at least 1
   size_t cache_bytes = 0;  // per process: decoded images are kept if all of them fit
   int prefetch = 3;        // batches prepared ahead
+  bool images = true;      // false: batches have a count and a position, and nothing to read
   // Allocates the batches; empty: ordinary memory. A device may read another kind faster.
   std::function<std::shared_ptr<void>(size_t bytes)> allocate;
 };

@@ -62,7 +62,11 @@ class AbsentPeers final : public Communicator {
 
 }  // namespace
 
-std::vector<RecordedOperation> record_step(const Graph& graph, const TrainerOptions& options) {
+std::vector<RecordedOperation> record_step(const Graph& given, const TrainerOptions& asked) {
+  Graph graph = given;
+  graph.finish();  // of a stage: the whole model
+  TrainerOptions options = asked;
+  options.pipeline = {.shape = {.micro_batches = asked.pipeline.shape.micro_batches}};
   RecordingBackend backend;
   AbsentPeers peers;
   Trainer trainer(backend, options.sync.sync_batchnorm ? &peers : nullptr, graph, options);

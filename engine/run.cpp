@@ -17,8 +17,10 @@ namespace bv {
 namespace {
 
 LoaderOptions own_loader_options(const Setup& s, bool train, Backend& backend, Output& warnings,
-                                 int replica, int cores) {
-  LoaderOptions options = loader_options(s, replica, cores);
+                                 int cores) {
+  const Grid& grid = s.trainer.pipeline.grid;
+  LoaderOptions options = loader_options(s, grid.replica, cores);
+  options.images = grid.first();
   options.known_bad = train ? s.bad_images.train : s.bad_images.val;
   options.warn = [&warnings](const std::string& line) {
     warnings.print(printable(line, line.npos) + "\n");
@@ -30,17 +32,16 @@ LoaderOptions own_loader_options(const Setup& s, bool train, Backend& backend, O
 }  // namespace
 
 Run::Run(Setup given, Backend& device, Communicator* peers, int cores)
-    : setup(std::move(given)),
+    : setup(for_rank(std::move(given), peers ? peers->rank() : 0)),
       backend(device),
       communicator(peers),
       rank(peers ? peers->rank() : 0),
       trainer(backend, communicator, setup.graph, setup.trainer, pointer_to(setup.fp32_graph)),
-      train(*setup.data.train, own_loader_options(setup, true, backend, warnings, rank, cores),
-            true),
+      train(*setup.data.train, own_loader_options(setup, true, backend, warnings, cores), true),
       folder(setup, communicator) {
   if (setup.data.val)
     val = std::make_unique<Loader>(
-        *setup.data.val, own_loader_options(setup, false, backend, warnings, rank, cores), false);
+        *setup.data.val, own_loader_options(setup, false, backend, warnings, cores), false);
   const Options& o = setup.options;
   batches = train.batches_per_epoch();
   updates_per_epoch = (batches + o.accumulate - 1) / o.accumulate;

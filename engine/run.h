@@ -47,7 +47,7 @@ struct Run {
   Setup setup;
   Backend& backend;
   Communicator* communicator;  // null: one process
-  int rank;                    // and the replica's number
+  int rank;
   Output warnings{STDERR_FILENO};
   std::unique_ptr<Console> console;  // of rank 0
   std::unique_ptr<Trace> trace;      // null: nothing is traced

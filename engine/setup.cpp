@@ -353,6 +353,15 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   return s;
 }
 
+Setup for_rank(Setup s, int rank) {
+  s.trainer.pipeline = {.shape = s.pipeline.shape,
+                        .grid = grid_of(rank, s.world, s.pipeline.shape.stages),
+                        .parts = s.pipeline.slices()};
+  s.graph.finish(s.trainer.pipeline.own());
+  if (s.fp32_graph) s.fp32_graph->finish(s.trainer.pipeline.own());
+  return s;
+}
+
 LoaderOptions loader_options(const Setup& s, int replica, int cores) {
   const Options& o = s.options;
   // Divided among the processes, and between training and evaluation.
@@ -373,22 +382,29 @@ LoaderOptions loader_options(const Setup& s, int replica, int cores) {
 }
 
 std::string what_fits(const Setup& setup, Backend& backend, size_t limit) {
+  const int micro_batches = setup.pipeline.shape.micro_batches;
   const auto peak = [&](int batch, bool recompute) {
-    const Graph graph = graph_in(setup, setup.graph.dtype(), batch);
+    const std::vector<Slice> own = setup.trainer.pipeline.own();
+    Graph graph = graph_in(setup, setup.graph.dtype(), batch / micro_batches);
+    graph.finish(own);
     std::optional<Graph> fp32;
-    if (setup.fp32_graph) fp32 = graph_in(setup, DType::fp32, batch);
+    if (setup.fp32_graph) {
+      fp32 = graph_in(setup, DType::fp32, batch / micro_batches);
+      fp32->finish(own);
+    }
     TrainerOptions options = setup.trainer;
     options.local_batch = batch;
     options.recompute = recompute;
     return Trainer(backend, nullptr, graph, options, pointer_to(fp32)).plan().peak();
   };
   const bool recompute = setup.trainer.recompute;
-  int good = 0, bad = *setup.options.local_batch;
+  const int unit = micro_batches * (setup.trainer.mixing ? 2 : 1);
+  int good = 0, bad = *setup.options.local_batch / unit;
   while (bad - good > 1) {
     const int middle = (good + bad) / 2;
-    (peak(middle, recompute) <= limit ? good : bad) = middle;
+    (peak(middle * unit, recompute) <= limit ? good : bad) = middle;
   }
-  if (setup.trainer.mixing) good -= good % 2;
+  good *= unit;
   std::vector<std::string> ways;
   if (good > 0)
     ways.push_back("--batch " + std::to_string(good * setup.replicas) + " takes " +

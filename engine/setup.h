@@ -49,6 +49,9 @@ struct Setup {
 // run, new or resumed. Only a new folder's name depends on the process (the time of day).
 Setup prepare(const CommandLine&, const Options& given, int world, const DeviceChoice&, Backend&);
 
+// The same for one process: its place among the pipeline's stages, and the parameters of its part.
+Setup for_rank(Setup, int rank);
+
 // Of the replica's share of the batches; without `warn` and `allocate`.
 LoaderOptions loader_options(const Setup&, int replica, int cores);
 

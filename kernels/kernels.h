@@ -582,7 +582,7 @@ struct Metrics {
 //   tail[3] (+)= sum of top1
 struct GradientTail {
   float* tail;        // [4]  = or +=, by accumulate
-  const float* loss;  // [B]
+  const float* loss;  // [B]; null, as top1 is: this process doesn't compute it, and adds 0
   const float* top1;  // [B]
   const StepParams* params;
   int B;
@@ -592,14 +592,27 @@ struct GradientTail {
 };
 
 // ---- optimizer ----------------------------------------------------------------------------------
-// One pass over the flat gradient: state->found_inf = any element is not finite, and
-//   state->grad_norm = sqrt(sum of squares) / (state->loss_scale * params->divisor)
+// One pass over a flat gradient, stretch by stretch: sums[first + i] = sum of the squares of stretch
+// i's elements, which is finite where all of them are. Stretches are of the same length on all devices, and a part of a
+// model that can be a process of its own begins with one, so that sums don't depend on the processes.
+struct GradientSquares {
+  static constexpr size_t stretch = 16384;
+
+  double* sums;       // [first + ceil(count / stretch)]  = from sums[first] on
+  const float* grad;  // [count]
+  size_t count;
+  size_t first = 0;
+
+  void describe(Arguments&) const;
+};
+
+// From the sums of all stretches of the model: state->found_inf = they are not finite, and
+//   state->grad_norm = sqrt(sums) / (state->loss_scale * params->divisor)
 struct GradientNorm {
   UpdateState* state;        // found_inf, grad_norm  =
-  void* workspace;           // [workspace_bytes(*this)]
-  const float* grad;         // [count]
+  const double* sums;        // [stretches]
   const StepParams* params;  // divisor
-  size_t count;
+  int stretches;
 
   void describe(Arguments&) const;
 };
@@ -678,6 +691,6 @@ using Kernels =
                 BatchNormBackwardSums, BatchNormBackward, MaxPoolForward, MaxPoolBackward,
                 AveragePoolForward, AveragePoolBackward, Dropout, CrossEntropyForward,
                 CrossEntropyBackward, MeanLogits, Metrics, GradientTail, GradientNorm,
-                OptimizerUpdate, RoundWeights, Scale>;
+                OptimizerUpdate, RoundWeights, Scale, GradientSquares>;
 
 }  // namespace bv

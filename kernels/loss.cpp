@@ -148,7 +148,7 @@ void CpuKernels::run(const Metrics& op) {
 template <>
 void CpuKernels::run(const GradientTail& op) {
   double loss = 0, top1 = 0;
-  for (int b = 0; b < op.B; ++b) loss += op.loss[b], top1 += op.top1[b];
+  for (int b = 0; op.loss && b < op.B; ++b) loss += op.loss[b], top1 += op.top1[b];
   const float add[4] = {static_cast<float>(loss), op.params->count, op.params->stop,
                         static_cast<float>(top1)};
   for (int i = 0; i < 4; ++i) op.tail[i] = op.accumulate ? op.tail[i] + add[i] : add[i];

@@ -178,7 +178,7 @@ struct TailSums {
 
 __global__ void __launch_bounds__(tail_threads) gradient_tail(GradientTail op) {
   double loss = 0, top1 = 0;
-  for (int b = static_cast<int>(threadIdx.x); b < op.B; b += tail_threads)
+  for (int b = static_cast<int>(threadIdx.x); op.loss && b < op.B; b += tail_threads)
     loss += op.loss[b], top1 += op.top1[b];
   loss = block_sum<tail_threads>(loss, shared<TailSums>().at[0]);
   top1 = block_sum<tail_threads>(top1, shared<TailSums>().at[1]);

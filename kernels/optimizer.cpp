@@ -2,7 +2,7 @@
 //   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / (scale * divisor)
 //   update  unscale, clip, SGD or Adam or AdamW; then the state of the loss scale
 // The norm adds squares in double, where no finite gradient's square overflows: the sum is finite
-// exactly if all gradients are. Its partial sums are those of fixed blocks, added in order, so the
+// exactly if all gradients are. Its partial sums are those of fixed stretches, added in order, so the
 // number of threads doesn't change the result. An update takes runs of chunks that all decay or all
 // don't, at one rate; the moving average follows run by run, while the weights are in the cache.
 // Norm: 4 bytes an element; Adam: 28, and 8 for the average; Scale, RoundWeights: 8. Memory is the
@@ -19,8 +19,6 @@ using simd::set;
 using simd::vf;
 
 constexpr size_t chunk = OptimizerUpdate::decay_chunk;
-constexpr size_t norm_block = 16384;
-constexpr size_t norm_blocks(size_t count) { return (count + norm_block - 1) / norm_block; }
 
 double sum_of_squares(const float* x, int n) {
   constexpr int ahead = 1024;  // a single stream stalls at the end of every page
@@ -165,22 +163,20 @@ void update_all(const OptimizerUpdate& op) {
 }  // namespace
 
 template <>
-size_t CpuKernels::workspace(const GradientNorm& op) {
-  return sizeof(double) * norm_blocks(op.count);
+void CpuKernels::run(const GradientSquares& op) {
+  constexpr size_t stretch = GradientSquares::stretch;
+#pragma omp parallel for schedule(static)
+  for (size_t begin = 0; begin < op.count; begin += stretch) {
+    const size_t rest = op.count - begin;
+    op.sums[op.first + begin / stretch] =
+        sum_of_squares(op.grad + begin, static_cast<int>(rest < stretch ? rest : stretch));
+  }
 }
 
 template <>
 void CpuKernels::run(const GradientNorm& op) {
-  double* partial = static_cast<double*>(op.workspace);
-  const size_t blocks = norm_blocks(op.count);
-#pragma omp parallel for schedule(static)
-  for (size_t block = 0; block < blocks; ++block) {
-    const size_t begin = block * norm_block, rest = op.count - begin;
-    partial[block] =
-        sum_of_squares(op.grad + begin, static_cast<int>(rest < norm_block ? rest : norm_block));
-  }
   double sum = 0;
-  for (size_t block = 0; block < blocks; ++block) sum += partial[block];
+  for (int i = 0; i < op.stretches; ++i) sum += op.sums[i];
   const double divisor = double(op.state->loss_scale) * op.params->divisor;
   op.state->found_inf = !__builtin_isfinite(sum);
   op.state->grad_norm = static_cast<float>(__builtin_sqrt(sum) / divisor);

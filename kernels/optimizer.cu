@@ -8,8 +8,8 @@
 // Norm. A square may overflow where the number doesn't, so the sum is of doubles: finite exactly if
 // all gradients are. Consumer GPUs are too slow in fp64 to add every square as a double, so a
 // thread adds the squares of 16 elements in fp32 and the result as a double; where that sum leaves
-// the range in which fp32 loses nothing, the 16 are added again as doubles. A block sums 8192
-// elements, a second launch of one block the blocks' sums, all in fixed order.
+// the range in which fp32 loses nothing, the 16 are added again as doubles. A block sums a stretch;
+// one block adds the stretches' sums, all in fixed order.
 // Update. A thread takes 4 elements in 16-byte accesses. Each thread computes the step's numbers:
 // 1 - beta^t is -expm1(t log beta) with log beta from the host, in fp32 good to 2 ulp where pow would
 // need doubles. Kinds of optimizer are uniform branches, not template parameters. A skipped update
@@ -48,9 +48,9 @@ __device__ void store_4(T* p, const Pack<float>& x, size_t at, size_t count) {
 }
 
 // ---- norm ---------------------------------------------------------------------------------------
-constexpr int norm_packs = 4, norm_rounds = 2;
-constexpr size_t norm_stretch = size_t{norm_rounds} * norm_packs * threads * width;
-constexpr int finish_threads = 1024;
+constexpr int norm_packs = 4, norm_rounds = 4;
+static_assert(norm_rounds * norm_packs * threads * width == GradientSquares::stretch);
+constexpr int norm_threads = 1024;
 
 template <int block>
 struct Sums {
@@ -69,8 +69,8 @@ __device__ double sum_of_squares(const Pack<float> (&x)[norm_packs]) {
   return exact;
 }
 
-__global__ void __launch_bounds__(threads) gradient_norm(GradientNorm op) {
-  const size_t first = blockIdx.x * norm_stretch + threadIdx.x * width;
+__global__ void __launch_bounds__(threads) gradient_squares(GradientSquares op) {
+  const size_t first = blockIdx.x * GradientSquares::stretch + threadIdx.x * width;
   double sum = 0;
   for (int round = 0; round < norm_rounds; ++round) {
     Pack<float> x[norm_packs];
@@ -79,15 +79,13 @@ __global__ void __launch_bounds__(threads) gradient_norm(GradientNorm op) {
     sum += sum_of_squares(x);
   }
   sum = block_sum<threads>(sum, shared<Sums<threads>>().at);
-  if (threadIdx.x == 0) static_cast<double*>(op.workspace)[blockIdx.x] = sum;
+  if (threadIdx.x == 0) op.sums[op.first + blockIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(finish_threads)
-    gradient_norm_finish(GradientNorm op, int stretches) {
-  const double* partial = static_cast<const double*>(op.workspace);
+__global__ void __launch_bounds__(norm_threads) gradient_norm(GradientNorm op) {
   double sum = 0;
-  for (int i = threadIdx.x; i < stretches; i += finish_threads) sum += partial[i];
-  sum = block_sum<finish_threads>(sum, shared<Sums<finish_threads>>().at);
+  for (int i = threadIdx.x; i < op.stretches; i += norm_threads) sum += op.sums[i];
+  sum = block_sum<norm_threads>(sum, shared<Sums<norm_threads>>().at);
   if (threadIdx.x > 0) return;
   const double divisor = double(op.state->loss_scale) * op.params->divisor;
   op.state->found_inf = !(sum < INFINITY);
@@ -218,16 +216,14 @@ unsigned blocks_of(size_t count) {
 }  // namespace
 
 template <>
-size_t CudaKernels::workspace(const GradientNorm& op) {
-  return sizeof(double) * ceil_div(op.count, norm_stretch);
+void CudaKernels::run(const GradientSquares& op, cudaStream_t stream) {
+  const auto stretches = static_cast<unsigned>(ceil_div(op.count, GradientSquares::stretch));
+  launch<gradient_squares>(stretches, threads, sizeof(Sums<threads>), stream, op);
 }
 
 template <>
 void CudaKernels::run(const GradientNorm& op, cudaStream_t stream) {
-  const int stretches = static_cast<int>(ceil_div(op.count, norm_stretch));
-  launch<gradient_norm>(stretches, threads, sizeof(Sums<threads>), stream, op);
-  launch<gradient_norm_finish>(1, finish_threads, sizeof(Sums<finish_threads>), stream, op,
-                               stretches);
+  launch<gradient_norm>(1, norm_threads, sizeof(Sums<norm_threads>), stream, op);
 }
 
 template <>

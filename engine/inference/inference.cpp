@@ -29,7 +29,7 @@ void Inference::allocate() {
   context_.buffers = parameters_.buffers();
   context_.sums = sums_.data();
   context_.training = false;
-  feed_.bind(context_);
+  feed_.bind(context_, 0);
   backend_->synchronize(nullptr);
 }
 

@@ -1,5 +1,6 @@
 #include "engine/inference/outputs.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -39,7 +40,7 @@ void Outputs::begin(Receive receive) {
   }
 }
 
-void Outputs::add(const Batch& batch, const Stage& stage) {
+void Outputs::add(const Batch& batch, const Stage& stage, const int32_t* device_labels) {
   if (!receive_) return;
   Slot& slot = slots_[turn_];
   turn_ = 1 - turn_;
@@ -50,8 +51,16 @@ void Outputs::add(const Batch& batch, const Stage& stage) {
   };
   copy(slot.logits.get(), graph.logits());
   copy(slot.loss.get(), graph.loss());
+  const auto count = static_cast<size_t>(batch.count);
+  slot.labels.resize(count);
+  if (!device_labels) {
+    std::copy_n(batch.labels, count, slot.labels.begin());
+  } else {
+    if (!slot.device_labels)
+      slot.device_labels = host_memory(*backend_, graph.info(graph.loss()).bytes());
+    backend_->to_host(slot.device_labels.get(), device_labels, count * sizeof(int32_t), nullptr);
+  }
   backend_->record(slot.copied, nullptr);
-  slot.labels.assign(batch.labels, batch.labels + batch.count);
   slot.graph = &graph;
   slot.first = batch.position;
   slot.full = true;
@@ -60,6 +69,9 @@ void Outputs::add(const Batch& batch, const Stage& stage) {
 void Outputs::deliver(Slot& slot) {
   if (!std::exchange(slot.full, false)) return;
   backend_->host_wait(slot.copied);
+  if (slot.device_labels)
+    std::copy_n(static_cast<const int32_t*>(slot.device_labels.get()), slot.labels.size(),
+                slot.labels.begin());
   const TensorInfo& logits = slot.graph->info(slot.graph->logits());
   const size_t count = slot.labels.size(), classes = static_cast<size_t>(logits.shape.back());
   const auto* floats = static_cast<const float*>(slot.logits.get());

@@ -35,14 +35,16 @@ class Outputs {
 
   // Of the following batches, until finish(); takes its host memory when first called.
   void begin(Receive);
-  // To be called when the batch's forward pass has been issued. Does nothing before begin().
-  void add(const Batch&, const Stage&);
+  // To be called when the batch's forward pass has been issued. Does nothing before begin(). Labels
+  // that the batch lacks are on the device.
+  void add(const Batch&, const Stage&, const int32_t* device_labels = nullptr);
   void finish();
 
  private:
   struct Slot {
     std::shared_ptr<void> logits, loss;  // as on the device
     std::vector<int32_t> labels;
+    std::shared_ptr<void> device_labels;  // on their way to `labels`; null: these are there
     const Graph* graph = nullptr;
     int64_t first = 0;
     Event copied = nullptr;

@@ -23,7 +23,7 @@ void Trace::note(const What& what, bool begins) {
                       .update = static_cast<int32_t>(updates_),
                       .begin = began,
                       .end = now});
-  if (what.work == Work::exchange) waiting_ += now - began;
+  if (what.work == Work::exchange && begun.empty()) waiting_ += now - began;
   if (what.work != Work::update) return;
   waited_ = std::exchange(waiting_, 0);
   ++updates_;

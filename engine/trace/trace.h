@@ -38,7 +38,7 @@ class Trace {
   };
   void mark(Stream, const What&, bool begins);
 
-  // Of the update whose result was read last: seconds in exchanges.
+  // Of the last update: seconds in exchanges, but for those inside other work.
   double waited() const;
   std::vector<Span> spans() const;
 
@@ -49,7 +49,7 @@ class Trace {
   Backend* backend_;
   int64_t keeps_, updates_ = 0;
   Clock::time_point start_ = Clock::now();
-  mutable std::mutex mutex_;  // spans end on the threads of several streams
+  mutable std::mutex mutex_;                   // spans end on the threads of several streams
   std::array<std::vector<double>, 16> begun_;  // by track, the outermost first
   double waiting_ = 0, waited_ = 0;
   std::vector<Span> spans_;

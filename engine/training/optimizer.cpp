@@ -14,7 +14,7 @@ Optimizer::Optimizer(Backend& backend, const Parameters& parameters, const Optim
   const size_t chunks = update_.count / OptimizerUpdate::decay_chunk;
   decay_bytes_ = align(chunks);
   scale_bytes_ = layer_decay == 1 ? 0 : align(chunks * sizeof(float));
-  workspace_bytes_ = align(backend.kernels().workspace_bytes(GradientNorm{.count = update_.count}));
+  squares_bytes_ = align(parameters.graph().stretches() * sizeof(double));
 }
 
 void Optimizer::allocate() {
@@ -53,16 +53,34 @@ void Optimizer::set_state(const UpdateState& state) {
   backend_->synchronize(nullptr);
 }
 
-void Optimizer::run(const StepParams* params, DType dtype) {
+// Other processes' stretches are 0 here, as is their part of the tail, so that the sums over the
+// stages have the bits of one process.
+void Optimizer::measure(const StepParams* params, Communicator* stages) {
+  const Graph& graph = parameters_->graph();
+  auto* const sums = reinterpret_cast<double*>(memory_.data() + bytes() - squares_bytes_);
+  if (stages) backend_->zero(sums, graph.stretches() * sizeof(double), nullptr);
+  for (const Segment& own : graph.segments())
+    backend_->kernels().run(GradientSquares{.sums = sums,
+                                            .grad = update_.grad + own.begin,
+                                            .count = own.end - own.begin,
+                                            .first = own.stretch},
+                            nullptr);
+  if (stages) {
+    stages->all_reduce(sums, graph.stretches(), nullptr);
+    stages->all_reduce(parameters_->grads() + update_.count, Parameters::tail, nullptr);
+  }
+  backend_->kernels().run(GradientNorm{.state = device_state(),
+                                       .sums = sums,
+                                       .params = params,
+                                       .stretches = static_cast<int>(graph.stretches())},
+                          nullptr);
+}
+
+void Optimizer::run(const StepParams* params, DType dtype, Communicator* stages) {
   update_.params = params;
+  measure(params, stages);
   OptimizerUpdate update = update_;
   if (dtype != DType::fp16) update.scaling = {};
-  backend_->kernels().run(GradientNorm{.state = device_state(),
-                                       .workspace = memory_.data() + bytes() - workspace_bytes_,
-                                       .grad = update_.grad,
-                                       .params = params,
-                                       .count = update_.count},
-                          nullptr);
   backend_->kernels().run(update, nullptr);
   auto* host = static_cast<HostBlock*>(host_.get());
   backend_->to_host(host->tail, update_.grad + update_.count, sizeof host->tail, nullptr);

@@ -24,7 +24,7 @@ class Optimizer {
   // layer_decay: as layer_scales, 1: none.
   Optimizer(Backend&, const Parameters&, const OptimizerUpdate& update, bool decay_all,
             double layer_decay);
-  size_t bytes() const { return state_bytes + decay_bytes_ + scale_bytes_ + workspace_bytes_; }
+  size_t bytes() const { return state_bytes + decay_bytes_ + scale_bytes_ + squares_bytes_; }
   void allocate();
 
   UpdateState* device_state() const { return memory_.data<UpdateState>(); }
@@ -32,8 +32,9 @@ class Optimizer {
   void set_state(const UpdateState&);
 
   // Updates by the gradients and sends the result to the host. dtype: what computed the gradients;
-  // the loss scale is fp16's alone to change.
-  void run(const StepParams*, DType);
+  // the loss scale is fp16's alone to change. stages: connects the processes that hold the model's
+  // parts, one each; null: this one holds all of it.
+  void run(const StepParams*, DType, Communicator* stages);
   UpdateResult result() const;  // once the device has done so
 
  private:
@@ -42,14 +43,15 @@ class Optimizer {
     float tail[4];
   };
   static constexpr size_t state_bytes = align(sizeof(UpdateState));
+  void measure(const StepParams*, Communicator* stages);  // the norm of the whole model's gradient
 
   Backend* backend_;
   const Parameters* parameters_;
   OptimizerUpdate update_;
   bool decay_all_;
   double layer_decay_;
-  size_t decay_bytes_, scale_bytes_, workspace_bytes_;
-  DeviceMemory memory_;  // state, decay flags, scales, workspace
+  size_t decay_bytes_, scale_bytes_, squares_bytes_;
+  DeviceMemory memory_;  // state, decay flags, scales, squares of the model's stretches
   std::shared_ptr<void> host_;
 };
 

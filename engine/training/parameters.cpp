@@ -91,6 +91,7 @@ void Parameters::initialise(uint64_t seed) {
   std::map<std::string, HostTensor> values;
   for (const Infos* infos : {&graph_->parameters(), &graph_->buffers()})
     for (const ParameterInfo& p : *infos) {
+      if (!p.owned()) continue;
       HostTensor t{p.shape, std::vector<float>(p.count(), p.init == Init::ones ? 1.0f : 0.0f)};
       if (p.init == Init::normal || p.init == Init::uniform) draw(p, seed, t.data.data());
       values.emplace(p.name, std::move(t));
@@ -156,7 +157,7 @@ void Parameters::upload(float* arena, const Infos& infos,
   };
   for (const ParameterInfo& p : infos) {
     const auto found = values.find(prefix + p.name);
-    if (found == values.end()) continue;
+    if (found == values.end() || !p.owned()) continue;
     if (found->second.data.size() != p.count())
       throw UserError(prefix + p.name + ": wrong number of elements");
     const std::vector<float> data = reordered(p, found->second.data, true);
@@ -173,6 +174,7 @@ std::map<std::string, HostTensor> Parameters::download(const float* arena, const
                                                        const std::string& prefix) const {
   std::map<std::string, HostTensor> values;
   for (const ParameterInfo& p : infos) {
+    if (!p.owned()) continue;
     HostTensor& t = values[prefix + p.name];
     t = {p.shape, std::vector<float>(p.count())};
     backend_->to_host(t.data.data(), arena + p.offset, p.count() * sizeof(float), nullptr);
@@ -182,19 +184,37 @@ std::map<std::string, HostTensor> Parameters::download(const float* arena, const
   return values;
 }
 
-std::string Parameters::first_not_finite() const {
+int Parameters::first_not_finite() const {
   const auto values = get_gradients();
-  for (const ParameterInfo& p : graph_->parameters())  // the model's order
-    for (const float x : values.at(p.name).data)
-      if (!std::isfinite(x)) return p.name;
-  return "";
+  const Infos& infos = graph_->parameters();
+  const auto found = std::ranges::find_if(infos, [&](const ParameterInfo& p) {
+    return p.owned() &&
+           !std::ranges::all_of(values.at(p.name).data, [](float x) { return std::isfinite(x); });
+  });
+  return found == infos.end() ? -1 : static_cast<int>(found - infos.begin());
+}
+
+std::map<std::string, HostTensor> Parameters::empty_weights(const Graph& part) {
+  std::map<std::string, HostTensor> values;
+  for (const Infos* infos : {&part.parameters(), &part.buffers()})
+    for (const ParameterInfo& p : *infos)
+      if (p.owned()) values[p.name] = {p.shape, std::vector<float>(p.count())};
+  return values;
+}
+
+std::map<std::string, HostTensor> Parameters::empty_moments(const Graph& part) const {
+  std::map<std::string, HostTensor> values;
+  for (const auto& [prefix, arena] : {std::pair{"m.", m()}, {"v.", v()}})
+    for (const ParameterInfo& p : part.parameters())
+      if (arena && p.owned()) values[prefix + p.name] = {p.shape, std::vector<float>(p.count())};
+  return values;
 }
 
 std::vector<uint8_t> decay_flags(const Graph& graph, bool all) {
   constexpr size_t chunk = OptimizerUpdate::decay_chunk;
   std::vector<uint8_t> flags(graph.arena_count() / chunk, 0);
   for (const ParameterInfo& p : graph.parameters())
-    if (all || p.decay)
+    if (p.owned() && (all || p.decay))
       std::memset(flags.data() + p.offset / chunk, 1, (p.count() + chunk - 1) / chunk);
   return flags;
 }
@@ -204,6 +224,7 @@ std::vector<float> layer_scales(const Graph& graph, double decay) {
   std::vector<float> scales(graph.arena_count() / chunk, 1);
   for (size_t i = 0; i < graph.parameters().size(); ++i) {
     const Parameter p{static_cast<int>(i)};
+    if (!graph.info(p).owned()) continue;
     const size_t begin = graph.info(p).offset / chunk,
                  count = (graph.info(p).count() + chunk - 1) / chunk;
     std::fill_n(scales.begin() + static_cast<ptrdiff_t>(begin), count,

@@ -60,8 +60,11 @@ class Parameters {
   // where one is missing.
   void set_ema(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_ema() const;
-  // Name of the first parameter whose gradient is not finite; or empty.
-  std::string first_not_finite() const;
+  // What get_weights() and get_moments() are of another part of the model, filled with zeros.
+  static std::map<std::string, HostTensor> empty_weights(const Graph& part);
+  std::map<std::string, HostTensor> empty_moments(const Graph& part) const;
+  // Number of the first parameter whose gradient is not finite, in the model's order; or -1.
+  int first_not_finite() const;
 
  private:
   using Infos = std::vector<ParameterInfo>;

@@ -95,6 +95,7 @@ std::vector<Layout::Recompute> find_recomputes(const Graph& graph,
   std::vector<int> cuts;
   for (const int cut : graph.cuts())
     if (cut >= begin && cut < end) cuts.push_back(cut);
+  if (end < static_cast<int>(graph.nodes().size())) cuts.push_back(end);
   std::vector<Layout::Recompute> found;
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     const int after = cuts[i + 1];

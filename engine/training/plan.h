@@ -5,8 +5,8 @@
 // scratch, shared by all micro-batches; storages whose lives don't overlap share memory. With
 // `recompute` (Chen et al. 2016) a block's nodes run forward again just before they run backward: a
 // storage that only they touch has two short lives and is scratch, and only the block's input is
-// saved. The last block's backward follows its forward at once, so it is not recomputed. Of a stage
-// that runs forward alone nothing is saved.
+// saved. The model's last block goes backward right after its forward, so it is not recomputed. Of
+// a stage that runs forward alone nothing is saved.
 #pragma once
 #include <cstddef>
 #include <cstdint>

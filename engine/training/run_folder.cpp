@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <span>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/file_io.h"
@@ -91,17 +92,17 @@ void RunFolder::restore(Trainer& trainer) const {
 }
 
 void RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool best) {
+  Trainer::Saved saved = trainer.saved();
   if (first_) {
     Checkpoint c = progress;
     c.model = setup_.model.name;
     c.data_fingerprint = setup_.data.fingerprint;
     c.data_contents = contents_;
     c.options = options_to_keep(setup_.options);
-    c.weights = {.metadata = weights_metadata(setup_.info),
-                 .tensors = trainer.parameters().get_weights()};
+    c.weights = {.metadata = weights_metadata(setup_.info), .tensors = std::move(saved.weights)};
     check_finite(c, advice());
-    c.ema = {.metadata = c.weights.metadata, .tensors = trainer.parameters().get_ema()};
-    c.optimizer.tensors = trainer.parameters().get_moments();
+    c.ema = {.metadata = c.weights.metadata, .tensors = std::move(saved.ema)};
+    c.optimizer.tensors = std::move(saved.moments);
     c.update = trainer.state();
     if (setup_.graph.dtype() != DType::fp16) c.update.loss_scale = 0;
     if (communicator_) communicator_->busy(Busy::saving);

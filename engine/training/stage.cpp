@@ -1,7 +1,5 @@
 #include "engine/training/stage.h"
 
-#include <algorithm>
-
 namespace bv {
 
 Stage::Stage(Backend& backend, const Graph& graph, int begin, int end, int slots, Passes passes)
@@ -12,9 +10,9 @@ Stage::Stage(Backend& backend, const Graph& graph, int begin, int end, int slots
       slots_(slots),
       layout_(plan_stage(graph, backend.kernels(), begin, end, passes)) {}
 
-void Stage::allocate(size_t saved, size_t scratch) {
-  saved_ = DeviceMemory(*backend_, std::max(saved, saved_bytes()));
-  scratch_ = DeviceMemory(*backend_, std::max(scratch, scratch_bytes()));
+void Stage::allocate() {
+  saved_ = DeviceMemory(*backend_, saved_bytes());
+  scratch_ = DeviceMemory(*backend_, scratch_bytes());
   use(saved_.data(), scratch_.data());
 }
 

@@ -1,5 +1,5 @@
-// A slice of a graph's nodes with its memory. The trainer has one: the whole model, one slot. Saved
-// tensors have a copy for each slot (micro-batch in flight); scratch memory is shared.
+// A slice of a graph's nodes with its memory: the whole model, or a part of it. Saved tensors have a
+// copy for each slot (micro-batch in flight); scratch memory is shared.
 #pragma once
 #include <functional>
 #include <vector>
@@ -14,10 +14,10 @@ class Stage {
  public:
   // Plans; allocate() takes the memory.
   Stage(Backend&, const Graph&, int begin, int end, int slots, Passes = Passes::both);
-  // At least these bytes, where other stages share() them.
-  void allocate(size_t saved = 0, size_t scratch = 0);
-  // Instead of allocate(): the memory of another stage, when that isn't run.
-  void share(const Stage& other) { use(other.saved_.data(), other.scratch_.data()); }
+  void allocate();
+  // Instead of allocate(): memory of saved_bytes() and scratch_bytes(), which others may use when
+  // this stage isn't run.
+  void use(char* saved, char* scratch);
   const Graph& graph() const { return *graph_; }
   const Layout& layout() const { return layout_; }
   size_t saved_bytes() const { return layout_.saved_bytes * static_cast<size_t>(slots_); }
@@ -35,7 +35,6 @@ class Stage {
   void profile(Profile* to) { profile_ = to; }  // a section per kind of node
 
  private:
-  void use(char* saved, char* scratch);
   Context bound(Context, int slot) const;
   void run_forward(Context&, int begin, int end) const;
 
@@ -44,7 +43,7 @@ class Stage {
   int begin_, end_, slots_;
   Layout layout_;
   DeviceMemory saved_, scratch_;
-  char* workspace_ = nullptr;               // scratch memory, its own or shared
+  char* workspace_ = nullptr;               // scratch memory, its own or not
   std::vector<std::vector<char*>> places_;  // by slot, by storage
   Profile* profile_ = nullptr;
 };

@@ -6,21 +6,23 @@ namespace bv {
 namespace {
 
 template <class Models>
-size_t most(const Models& models, size_t (Stage::*bytes)() const) {
+size_t most(const Models& models, size_t (ModelPart::*bytes)() const) {
   size_t found = 0;
-  for (const auto& model : models) found = std::max(found, (model.stage.*bytes)());
+  for (const auto& model : models) found = std::max(found, (model.part.*bytes)());
   return found;
 }
 
 }  // namespace
 
 std::vector<Trainer::Model> Trainer::models_of(Backend& backend, const Graph& graph,
-                                               const Graph* fp32, bool recompute) {
+                                               const Graph* fp32, const TrainerOptions& o) {
   std::vector<Model> models;
-  for (const Graph* g : {&graph, fp32})
-    if (g)
-      models.push_back({Stage(backend, *g, 0, static_cast<int>(g->nodes().size()), 1,
-                              recompute ? Passes::recompute : Passes::both)});
+  for (const Graph* g : {&graph, fp32}) {
+    if (!g) continue;
+    models.push_back(
+        {ModelPart(backend, *g, o.pipeline, o.recompute ? Passes::recompute : Passes::both)});
+    models.back().evaluations.resize(static_cast<size_t>(o.pipeline.shape.micro_batches));
+  }
   return models;
 }
 
@@ -29,6 +31,7 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
     : backend_(&backend),
       communicator_(communicator && communicator->size() > 1 ? communicator : nullptr),
       options_(o),
+      links_(connect(communicator_, o.pipeline.grid)),
       parameters_(backend, graph,
                   o.optimizer.kind != OptimizerKind::sgd ? 2
                   : o.optimizer.momentum != 0            ? 1
@@ -40,43 +43,57 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
                       .layers = o.augment_layers,
                       .mixing = o.mixing,
                       // Those of an update and its micro-steps, twice.
-                      .params_in_flight = 2 * (o.accumulate + 1)}),
+                      .params_in_flight = 2 * (o.accumulate + 1),
+                      .micro_batches = o.pipeline.shape.micro_batches,
+                      .images = o.pipeline.grid.first(),
+                      .targets = o.pipeline.grid.last()}),
       optimizer_(backend, parameters_, o.optimizer, o.decay_all, o.layer_decay),
-      sync_(communicator_
-                ? std::make_unique<GradientSync>(backend, *communicator_, parameters_, o.sync)
+      sync_(links_.replicas
+                ? std::make_unique<GradientSync>(backend, *links_.replicas, parameters_, o.sync)
                 : nullptr),
-      models_(models_of(backend, graph, fp32, o.recompute)),
+      models_(models_of(backend, graph, fp32, o)),
       now_(models_.data()),
       plan_{.weights = parameters_.weight_bytes() + parameters_.buffer_bytes(),
             .gradients = parameters_.gradient_bytes(),
             .optimizer = parameters_.optimizer_bytes(),
             .ema = parameters_.ema_bytes(),
             .compute_weights = parameters_.compute_weights_bytes(),
-            .activations = most(models_, &Stage::saved_bytes),
-            .scratch = most(models_, &Stage::scratch_bytes),
+            .activations = most(models_, &ModelPart::saved_bytes),
+            .scratch = most(models_, &ModelPart::scratch_bytes),
             .batches = feed_.bytes() + optimizer_.bytes() + DeviceSums::bytes},
       outputs_(backend, fp32 ? *fp32 : graph),
+      params_(static_cast<size_t>(o.pipeline.shape.micro_batches)),
       updated_(backend.create_event()) {}
+
+Trainer::Links Trainer::connect(Communicator* all, const Grid& grid) {
+  Links links;
+  if (all && grid.stages == 1) links.replicas = all;
+  if (!all || grid.stages == 1) return links;
+  links.own_stages = all->group(grid.pipeline_group());
+  links.stages = links.own_stages.get();
+  links.own_replicas = all->group(grid.data_group());
+  if (grid.replicas > 1) links.replicas = links.own_replicas.get();
+  return links;
+}
 
 void Trainer::allocate() {
   parameters_.allocate();
   feed_.allocate();
   optimizer_.allocate();
   sums_.allocate(*backend_);
-  models_[0].stage.allocate(plan_.activations, plan_.scratch);
-  if (models_.size() > 1) models_[1].stage.share(models_[0].stage);
+  models_[0].part.allocate(plan_.activations, plan_.scratch);
+  if (models_.size() > 1) models_[1].part.share(models_[0].part);
   context_.weights = parameters_.weights();
   context_.grads = parameters_.grads();
   context_.buffers = parameters_.buffers();
   context_.state = optimizer_.device_state();
   if (sync_) context_.peers = sync_->peers();
-  feed_.bind(context_);
   backend_->synchronize(nullptr);
 }
 
-const Stage& Trainer::largest() const {
-  const auto bytes = [](const Model& m) { return m.stage.saved_bytes() + m.stage.scratch_bytes(); };
-  return std::ranges::max_element(models_, {}, bytes)->stage;
+const ModelPart& Trainer::largest() const {
+  const auto bytes = [](const Model& m) { return m.part.saved_bytes() + m.part.scratch_bytes(); };
+  return std::ranges::max_element(models_, {}, bytes)->part;
 }
 
 UpdateState Trainer::state() const {
@@ -104,26 +121,19 @@ void Trainer::compute_in(DType dtype) {
   set_state(kept);
 }
 
-// In fp32 kernels read the arena of the weights itself.
-Context Trainer::context() const {
-  Context context = context_;
-  context.compute_weights =
-      dtype() == DType::fp32 ? parameters_.weights() : parameters_.compute_weights();
-  return context;
-}
-
 double Trainer::full_update() const {
-  const int replicas = communicator_ ? communicator_->size() : 1;
+  const int replicas = links_.replicas ? links_.replicas->size() : 1;
   return double(options_.local_batch) * options_.accumulate * replicas;
 }
 
 void Trainer::profile(Profile* to) {
   profile_ = to;
-  for (Model& model : models_) model.stage.profile(to);
+  for (Model& model : models_) model.part.profile(to);
 }
 
 void Trainer::trace(Trace* to) {
   trace_ = to;
+  for (Model& model : models_) model.part.trace(to);
   if (sync_) sync_->trace(to);
 }
 
@@ -134,43 +144,88 @@ void Trainer::play(std::unique_ptr<Recording>& recording, std::function<void()> 
   recording->replay();
 }
 
+// The count is the tail's, which the stage with the loss fills in.
+StepParams Trainer::params_of(const Batch& batch, const MicroStep& step, int micro) const {
+  const int images = options_.local_batch / options_.pipeline.shape.micro_batches,
+            before = micro * images;
+  const int count = now_->part.computes_loss() ? std::clamp(batch.count - before, 0, images) : 0;
+  return {.seed = options_.seed,
+          .epoch = static_cast<uint32_t>(step.epoch),
+          .position = batch.position + static_cast<uint32_t>(before),
+          .lr = 0,
+          .grad_scale = static_cast<float>(1 / full_update()),
+          .divisor = 1,
+          .count = static_cast<float>(count),
+          .stop = step.stop ? 1.0f : 0.0f};
+}
+
+// In fp32 kernels read the arena of the weights itself.
+Context Trainer::context_of(int micro) const {
+  Context context = context_;
+  context.compute_weights =
+      dtype() == DType::fp32 ? parameters_.weights() : parameters_.compute_weights();
+  feed_.bind(context, micro);
+  return context;
+}
+
+void Trainer::send_targets() const {
+  const Grid& grid = options_.pipeline.grid;
+  if (!links_.stages || !(grid.first() || grid.last())) return;
+  const std::span<char> targets = feed_.targets();
+  const Transfer transfer{.data = targets.data(),
+                          .bytes = targets.size(),
+                          .peer = grid.first() ? grid.stages - 1 : 0,
+                          .send = grid.first()};
+  traced(trace_, nullptr, {Work::exchange}, [&] {
+    links_.stages->exchange({&transfer, 1}, nullptr);
+  });
+}
+
 void Trainer::micro_step(const Batch& batch, const MicroStep& step) {
-  params_ = {.seed = options_.seed,
-             .epoch = static_cast<uint32_t>(step.epoch),
-             .position = batch.position,
-             .lr = 0,
-             .grad_scale = static_cast<float>(1 / full_update()),
-             .divisor = 1,
-             .count = static_cast<float>(batch.count),
-             .stop = step.stop ? 1.0f : 0.0f};
+  for (size_t i = 0; i < params_.size(); ++i)
+    params_[i] = params_of(batch, step, static_cast<int>(i));
   feed_.set_params(params_);
   feed_.upload(batch);
   const bool first = step.first, last = step.last;
   play(now_->micro_steps[size_t{first} + 2 * size_t{last}], [this, first, last] {
-    const Stage& stage = now_->stage;
-    Context context = this->context();
-    context.accumulate = !first;
-    traced(trace_, nullptr, {Work::forward}, [&] { stage.forward(context, 0); });
-    traced(trace_, nullptr, {Work::backward}, [&] {
-      if (!last || !sync_) return stage.backward(context, 0);
-      timed(profile_, *backend_, "exposed communication", [this] { sync_->start(); });
-      stage.backward(context, 0, [&](int node) {
-        timed(profile_, *backend_, "exposed communication",
-              [&] { sync_->reduce(stage.graph().ready_after(node)); });
-      });
-    });
+    const ModelPart& part = now_->part;
+    send_targets();
+    // The stages without a loss have their part of the tail all the same: who is asked to stop.
+    if (!part.computes_loss())
+      backend_->kernels().run(GradientTail{.tail = context_.grads + part.graph().arena_count(),
+                                           .params = context_of(0).params,
+                                           .B = 1,
+                                           .accumulate = !first},
+                              nullptr);
+    ModelPart::Step work{.context = [this, first](int micro) {
+      Context context = context_of(micro);
+      context.accumulate = !first || micro > 0;
+      return context;
+    }};
+    const auto communicate = [this](const auto& issue) {
+      timed(profile_, *backend_, "exposed communication", issue);
+    };
+    if (last && sync_) {
+      work.last_forward = [this, communicate] { communicate([this] { sync_->start(); }); };
+      work.final = [this, &part, communicate](int node) {
+        communicate([&] { sync_->reduce(part.graph().ready_after(node)); });
+      };
+    }
+    part.train(work, links_.stages);
   });
 }
 
 void Trainer::start_update(double lr, int64_t images) {
-  params_.lr = static_cast<float>(lr);
-  params_.divisor = static_cast<float>(double(images) / full_update());
+  for (StepParams& params : params_) {
+    params.lr = static_cast<float>(lr);
+    params.divisor = static_cast<float>(double(images) / full_update());
+  }
   feed_.set_params(params_);
   timed(profile_, *backend_, "optimizer", [this] {
     play(now_->update, [this] {
       traced(trace_, nullptr, {Work::update}, [this] {
         if (sync_) sync_->average_buffers();
-        optimizer_.run(context_.params, dtype());
+        optimizer_.run(context_of(0).params, dtype(), links_.stages);
       });
     });
   });
@@ -204,20 +259,32 @@ void Trainer::compute_with(const float* weights) {
 
 void Trainer::evaluate(const Batch& batch) {
   feed_.upload(batch);
-  Stage& stage = now_->stage;
-  stage.profile(nullptr);  // a section as a whole
-  play(now_->evaluations[averaged_], [this] {
-    Context context = this->context();
-    if (averaged_) {
-      context.weights = parameters_.ema();
-      if (dtype() == DType::fp32) context.compute_weights = parameters_.ema();
-    }
-    context.training = false;
-    context.sums = sums_.data();
-    traced(trace_, nullptr, {Work::evaluation}, [&] { now_->stage.forward(context, 0); });
-  });
-  stage.profile(profile_);
-  outputs_.add(batch, stage);
+  ModelPart& part = now_->part;
+  part.profile(nullptr);  // a section as a whole
+  const int micro_batches = options_.pipeline.shape.micro_batches,
+            images = options_.local_batch / micro_batches;
+  for (int micro = 0; micro < micro_batches; ++micro) {
+    play(now_->evaluations[static_cast<size_t>(micro)][averaged_], [this, micro] {
+      if (micro == 0) send_targets();
+      Context context = context_of(micro);
+      if (averaged_) {
+        context.weights = parameters_.ema();
+        if (dtype() == DType::fp32) context.compute_weights = parameters_.ema();
+      }
+      context.training = false;
+      if (now_->part.computes_loss()) context.sums = sums_.data();
+      traced(trace_, nullptr, {Work::evaluation, 0, -1, micro},
+             [&] { now_->part.evaluate(context, micro, links_.stages); });
+    });
+    const int before = micro * images;
+    Batch rows = batch;
+    rows.position += static_cast<uint32_t>(before);
+    rows.count = std::clamp(batch.count - before, 0, images);
+    if (rows.labels) rows.labels += before;
+    if (part.computes_loss())
+      outputs_.add(rows, part.last_chunk(), rows.labels ? nullptr : context_of(micro).labels);
+  }
+  part.profile(profile_);
 }
 
 EvaluationSums Trainer::end_evaluation() {
@@ -226,6 +293,34 @@ EvaluationSums Trainer::end_evaluation() {
   outputs_.finish();
   if (each_image_) predictions_ = gather(std::move(predictions_), *backend_, communicator_);
   return sums_.read(*backend_, communicator_);
+}
+
+Trainer::Saved Trainer::saved() {
+  const Grid& grid = options_.pipeline.grid;
+  const bool saves =
+      grid.stages > 1 ? grid.replica == 0 : !communicator_ || communicator_->rank() == 0;
+  if (!saves) return {};
+  Saved own{parameters_.get_weights(), parameters_.get_ema(), parameters_.get_moments()};
+  if (!links_.stages) return own;
+  const GatherPath path{*backend_, *links_.stages, options_.pipeline, parameters_.graph(),
+                        parameters_.grads()};
+  const auto moments = [this](const Graph& part) { return parameters_.empty_moments(part); };
+  Saved all{.weights = gather_stages(std::move(own.weights), path, Parameters::empty_weights),
+            .moments = gather_stages(std::move(own.moments), path, moments)};
+  if (parameters_.ema())
+    all.ema = gather_stages(std::move(own.ema), path, Parameters::empty_weights);
+  return all;
+}
+
+std::string Trainer::first_not_finite() const {
+  const int own = parameters_.first_not_finite();
+  int first = own;
+  for (int stage = options_.pipeline.grid.stages; links_.stages && stage-- > 0;) {
+    const bool here = stage == options_.pipeline.grid.stage;
+    const auto theirs = static_cast<int>(links_.stages->all_reduce_scalar(here ? own : 0));
+    if (theirs >= 0 && (first < 0 || theirs < first)) first = theirs;
+  }
+  return first < 0 ? "" : parameters_.graph().parameters()[static_cast<size_t>(first)].name;
 }
 
 std::pair<int, int> Trainer::graph_nodes() const {

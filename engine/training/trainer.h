@@ -1,4 +1,5 @@
-// A model that trains: micro-steps (forward and backward of one batch), updates and evaluation.
+// A model, or this process's part of it, that trains: micro-steps (forward and backward of one batch,
+// in one micro-batch or several), updates and evaluation.
 // Everything is planned and allocated before the first step, and what changes from step to step
 // goes through StepParams, so that a device may record a micro-step and an update once and replay
 // them. The host waits for the device only where a comment says so.
@@ -8,15 +9,14 @@
 #include <functional>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "engine/inference/evaluation_sums.h"
 #include "engine/inference/outputs.h"
+#include "engine/pipeline/gather.h"
 #include "engine/trace/trace.h"
 #include "engine/training/feed.h"
 #include "engine/training/gradient_sync.h"
 #include "engine/training/optimizer.h"
-#include "engine/training/stage.h"
 
 namespace bv {
 
@@ -24,7 +24,7 @@ struct TrainerOptions {
   OptimizerUpdate optimizer;  // its kind and numbers, no memory; ema_rate 0: no average
   bool decay_all = false;     // not weights alone
   double layer_decay = 1;     // of the learning rate, from layer to layer below the head
-  int local_batch;            // images of a micro-step in this process
+  int local_batch;            // images of a micro-step in this replica
   int height, width;          // of the largest stored images
   int augment_layers = 0;     // ImageOps of each training image
   bool mixing = false;        // training images are mixed in pairs
@@ -32,22 +32,33 @@ struct TrainerOptions {
   SyncOptions sync;           // of the replicas
   bool recompute = false;     // of blocks
   uint64_t seed;
+  PipelinePlan pipeline = {};  // the graph's batch is a micro-batch
 };
 
 class Trainer {
  public:
-  // The communicator connects the replicas; null: there is one. fp32: the same model, of a graph in
-  // 16 bits, for the steps that compute_in(fp32). Plans; allocate() takes the memory.
+  // The communicator connects all processes; null: there is one, or only the plan is wanted. The
+  // graph is laid out for this process's part of it. fp32: the same model, of a graph in 16 bits, for
+  // the steps that compute_in(fp32). Plans; allocate() takes the memory.
   Trainer(Backend&, Communicator*, const Graph&, const TrainerOptions&,
           const Graph* fp32 = nullptr);
   const MemoryPlan& plan() const { return plan_; }
   // Of two models' plans the one that takes more memory, in which the other has room.
   const Graph& largest_graph() const { return largest().graph(); }
-  const Layout& largest_layout() const { return largest().layout(); }
+  const Layout& largest_layout() const { return largest().last_chunk().layout(); }
   size_t gradient_buckets() const { return sync_ ? sync_->bucket_count() : 0; }
   void allocate();
 
-  Parameters& parameters() { return parameters_; }
+  Parameters& parameters() { return parameters_; }  // of this process's part
+  // The whole model's, by name, on rank 0; elsewhere nothing. All processes call it, between updates;
+  // the gradients are lost.
+  struct Saved {
+    Tensors weights, ema, moments;
+  };
+  Saved saved();
+  // Name of the model's first parameter whose gradient is not finite, or empty. All processes call
+  // it.
+  std::string first_not_finite() const;
   // The device's UpdateState, for checkpoints; its loss scale is that of 16 bits, also while fp32
   // computes. Both wait for the device.
   UpdateState state() const;
@@ -56,7 +67,7 @@ class Trainer {
   // What the following steps and evaluations compute in: the graph's dtype, as at first, or fp32.
   // Between updates; waits for the device.
   void compute_in(DType);
-  DType dtype() const { return now_->stage.graph().dtype(); }
+  DType dtype() const { return now_->part.graph().dtype(); }
 
   struct MicroStep {
     int64_t epoch;
@@ -88,23 +99,34 @@ class Trainer {
   void trace(Trace*);  // before the first step
 
  private:
+  struct Links {
+    std::unique_ptr<Communicator> own_replicas, own_stages;
+    Communicator *replicas = nullptr, *stages = nullptr;  // null: of one process
+  };
+  static Links connect(Communicator*, const Grid&);
   // A model with its recordings. Both models have the same parameters and share their memory.
   struct Model {
-    Stage stage;
+    ModelPart part;
     std::array<std::unique_ptr<Recording>, 4> micro_steps = {};  // by first + 2 last
     std::unique_ptr<Recording> update = {};
-    std::array<std::unique_ptr<Recording>, 2> evaluations = {};  // of the weights, of their average
+    // By micro-batch: of the weights, of their average.
+    std::vector<std::array<std::unique_ptr<Recording>, 2>> evaluations = {};
   };
-  static std::vector<Model> models_of(Backend&, const Graph&, const Graph* fp32, bool recompute);
-  const Stage& largest() const;
-  Context context() const;
+  static std::vector<Model> models_of(Backend&, const Graph&, const Graph* fp32,
+                                      const TrainerOptions&);
+  const ModelPart& largest() const;
   double full_update() const;  // images of a full update, of all replicas
+  // Of micro-batch `micro` of a batch that begins at `position` and has `count` images.
+  StepParams params_of(const Batch&, const MicroStep&, int micro) const;
+  Context context_of(int micro) const;
+  void send_targets() const;  // from the pipeline's first stage to its last
   void play(std::unique_ptr<Recording>&, std::function<void()> issue);
   void compute_with(const float* weights);  // until it is called with the weights again
 
   Backend* backend_;
   Communicator* communicator_;
   TrainerOptions options_;
+  Links links_;
   Parameters parameters_;
   Feed feed_;
   Optimizer optimizer_;
@@ -116,9 +138,9 @@ class Trainer {
   DeviceSums sums_;  // of the evaluation
   Outputs outputs_;
   std::vector<Prediction> predictions_;
-  bool each_image_ = false;  // what is being evaluated has predictions
-  Context context_;          // of every step
-  StepParams params_{};
+  bool each_image_ = false;         // what is being evaluated has predictions
+  Context context_;                 // of every step
+  std::vector<StepParams> params_;  // of each micro-batch
   Event updated_;
   bool averaged_ = false;  // what is being evaluated
   Profile* profile_ = nullptr;

@@ -129,7 +129,7 @@ void TrainingLoop::fail_not_finite(int64_t step, const UpdateResult& result) {
   if (result.skipped_in_a_row >= max_skipped)
     line += " in " + std::to_string(result.skipped_in_a_row) +
             " consecutive steps, down to loss scale " + format_number(result.loss_scale);
-  const std::string name = run_.trainer.parameters().first_not_finite();
+  const std::string name = run_.trainer.first_not_finite();
   if (!name.empty()) line += "; the first such gradient is that of " + name;
   throw RunError(line + run_.folder.advice());
 }

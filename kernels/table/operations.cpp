@@ -390,17 +390,26 @@ void GradientTail::describe(Arguments& a) const {
   a.operation("GradientTail", DType::fp32).flops(2.0 * B);
   a.size("B", B);
   a.gradient("tail", tail, 4, accumulate);
-  a.read("loss", loss, B), a.read("top1", top1, B), a.read("params", params, 1);
+  a.rule(!loss == !top1, "loss and top1 must be given together");
+  a.read("loss", loss, B, optional), a.read("top1", top1, B, optional);
+  a.read("params", params, 1);
 }
 
 // ---- optimizer ----------------------------------------------------------------------------------
-void GradientNorm::describe(Arguments& a) const {
+void GradientSquares::describe(Arguments& a) const {
   const auto n = static_cast<double>(count);
-  a.operation("GradientNorm", DType::fp32).flops(2 * n);
+  a.operation("GradientSquares", DType::fp32).flops(2 * n);
   a.rule(count > 0 && count <= max_elements, "count must be 1 .. 2^40");
+  a.rule(first <= max_elements, "first must be 0 .. 2^40");
+  a.write("sums", sums, static_cast<double>(first) + std::ceil(n / stretch));
+  a.read("grad", grad, n);
+}
+
+void GradientNorm::describe(Arguments& a) const {
+  a.operation("GradientNorm", DType::fp32).flops(stretches);
+  a.size("stretches", stretches);
   a.update("state", state, 1);
-  a.workspace(workspace);
-  a.read("grad", grad, n), a.read("params", params, 1);
+  a.read("sums", sums, stretches), a.read("params", params, 1);
 }
 
 void OptimizerUpdate::describe(Arguments& a) const {

@@ -11,10 +11,10 @@ size_t product(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), size_t{1}, std::multiplies());
 }
 
-// Parameters start at multiples of OptimizerUpdate's chunk, and so of 64 bytes.
-size_t padded(size_t count) {
-  constexpr size_t chunk = OptimizerUpdate::decay_chunk;
-  return (count + chunk - 1) / chunk * chunk;
+// Parameters start at multiples of OptimizerUpdate's chunk, and so of 64 bytes; what a stage of a
+// pipeline may begin with, at multiples of the norm's stretch.
+size_t padded(size_t count, size_t unit = OptimizerUpdate::decay_chunk) {
+  return (count + unit - 1) / unit * unit;
 }
 
 }  // namespace
@@ -63,33 +63,66 @@ Parameter Graph::parameter(std::string name, std::vector<int64_t> shape, Init in
 }
 
 Buffer Graph::buffer(std::string name, std::vector<int64_t> shape, Init init) {
-  buffers_.push_back(
-      {.name = std::move(name), .shape = std::move(shape), .init = init, .offset = buffer_count_});
-  buffer_count_ += padded(buffers_.back().count());
+  buffers_.push_back({.name = std::move(name), .shape = std::move(shape), .init = init});
   return {static_cast<int>(buffers_.size()) - 1};
 }
 
 void Graph::add(Node node) {
   nodes_.push_back(std::move(node));
   node_parameters_.push_back(static_cast<int>(parameters_.size()));
+  node_buffers_.push_back(static_cast<int>(buffers_.size()));
 }
 
-void Graph::finish() {
-  size_t offset = 0;
+void Graph::finish(std::span<const Slice> owned) {
+  constexpr size_t stretch = GradientSquares::stretch;
+  if (node_parameters_[0] != 0 || node_parameters_.back() != static_cast<int>(parameters_.size()))
+    throw std::logic_error("parameters outside the nodes");
+  const int count = static_cast<int>(nodes_.size());
+  const auto cut = [this](int node) { return std::ranges::binary_search(cuts_, node); };
+  for (const Slice& s : owned)
+    if ((s.begin != 0 && !cut(s.begin)) || (s.end != count && !cut(s.end)) || s.begin >= s.end)
+      throw std::logic_error("a slice must begin and end at cuts");
+  const auto owns = [&](int node) {
+    return owned.empty() || std::ranges::any_of(owned, [node](const Slice& s) {
+             return s.begin <= node && node < s.end;
+           });
+  };
+  const auto range = [](const std::vector<int>& firsts, int node, auto& infos) {
+    const auto at = static_cast<size_t>(node);
+    return std::span(infos).subspan(static_cast<size_t>(firsts[at]),
+                                    static_cast<size_t>(firsts[at + 1] - firsts[at]));
+  };
+
+  size_t own = 0, whole = 0;  // elements so far, of this process and of the model
   ready_after_.assign(nodes_.size(), 0);
-  int end = static_cast<int>(parameters_.size());
-  for (size_t node = nodes_.size(); node-- > 0;) {
-    const int begin = node_parameters_[node];
-    for (int p = begin; p < end; ++p) {
-      ParameterInfo& info = parameters_[static_cast<size_t>(p)];
-      info.offset = offset;
-      offset += padded(info.count());
+  segments_.clear();
+  for (int node = count; node-- > 0;) {
+    const bool mine = owns(node);
+    const size_t begin = own;
+    if (mine && (segments_.empty() || !owns(node + 1)))
+      segments_.push_back({own, own, whole / stretch});
+    for (ParameterInfo& info : range(node_parameters_, node, parameters_)) {
+      const size_t size = padded(info.count());
+      info.offset = mine ? own : ParameterInfo::elsewhere;
+      whole += size;
+      if (mine) own += size;
     }
-    ready_after_[node] = offset;
-    end = begin;
+    if (cut(node)) {
+      whole = padded(whole, stretch);
+      if (mine) own = padded(own, stretch);
+    }
+    if (own > begin) segments_.back().end = own;
+    ready_after_[static_cast<size_t>(node)] = own;
   }
-  if (end != 0) throw std::logic_error("parameters before the first node");
-  arena_count_ = offset;
+  arena_count_ = own;
+  stretches_ = (whole + stretch - 1) / stretch;
+
+  buffer_count_ = 0;
+  for (int node = 0; node < count; ++node)
+    for (ParameterInfo& info : range(node_buffers_, node, buffers_)) {
+      info.offset = owns(node) ? buffer_count_ : ParameterInfo::elsewhere;
+      if (owns(node)) buffer_count_ += padded(info.count());
+    }
 }
 
 int Graph::layer_of(Parameter p) const {

@@ -2,13 +2,16 @@
 // shapes are known from then on, so memory is planned before the first step. A tensor is written by
 // one node and read by one (a node hands its input on where a model needs it twice), so a gradient
 // is written once too. Parameters lie in one flat arena in the order in which backward finishes
-// their gradients: the reverse of the nodes' order; buffers, which have no gradient, in another.
+// their gradients: the reverse of the nodes' order; buffers, which have no gradient, in another. A
+// process that computes a part of the model has that part's parameters alone.
 #pragma once
 #include <algorithm>
 #include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,8 +50,18 @@ struct ParameterInfo {
   bool decay = false;  // weight decay applies (false: biases, norms, position and class tokens)
   // A convolution's weight: [K, C, R, S] in files, and so in `shape`; in memory [K, R, S, C].
   bool channels_last = false;
-  size_t offset = 0;  // elements from the arena's start; set by Graph::finish
+  // Elements from the arena's start, set by Graph::finish; of another process's parameters: elsewhere.
+  static constexpr size_t elsewhere = std::numeric_limits<size_t>::max();
+  size_t offset = elsewhere;
   size_t count() const;
+  bool owned() const { return offset != elsewhere; }
+};
+
+// Owned gradients that lie together: whole stretches (GradientSquares) of the model, whose stretches
+// are counted as if one process held all of it.
+struct Segment {
+  size_t begin, end;  // elements of the arena
+  size_t stretch;     // the first one's number
 };
 
 struct Slice {  // nodes [begin, end)
@@ -87,7 +100,9 @@ class Graph {
   void cut_here() { cuts_.push_back(static_cast<int>(nodes_.size())); }  // a stage may begin here
   void head_here() { head_ = static_cast<int>(nodes_.size()); }  // the classifier begins here
   void end_with(Tensor logits, Tensor loss) { logits_ = logits, loss_ = loss; }
-  void finish();  // lays the parameters out
+  // Lays the parameters and buffers out: all, or where slices are given, theirs alone. A slice begins
+  // at a cut or at node 0, and ends where another one could begin. May be called again.
+  void finish(std::span<const Slice> owned = {});
 
   // Reading.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
@@ -100,7 +115,7 @@ class Graph {
   const std::vector<ParameterInfo>& buffers() const { return buffers_; }
   const ParameterInfo& info(Parameter p) const { return parameters_[static_cast<size_t>(p.id)]; }
   const ParameterInfo& info(Buffer s) const { return buffers_[static_cast<size_t>(s.id)]; }
-  size_t arena_count() const { return arena_count_; }    // elements, padding included
+  size_t arena_count() const { return arena_count_; }    // owned elements, padding included
   size_t buffer_count() const { return buffer_count_; }  // of their arena
   size_t parameter_count() const;                        // elements of the model
   size_t parameter_count(Slice) const;                   // of these nodes
@@ -108,6 +123,8 @@ class Graph {
   // each, and the head.
   int layer_of(Parameter) const;
   int layers() const { return static_cast<int>(cuts_.size()) + 2; }
+  const std::vector<Segment>& segments() const { return segments_; }
+  size_t stretches() const { return stretches_; }  // of the whole model
   // Elements [0, this) of the gradient arena are final once backward of node i is done.
   size_t ready_after(int node) const { return ready_after_[static_cast<size_t>(node)]; }
 
@@ -116,13 +133,14 @@ class Graph {
   std::vector<TensorInfo> tensors_;
   std::vector<ParameterInfo> parameters_, buffers_;
   std::vector<Node> nodes_;
-  // Index of each node's first parameter; the last is that of the next node.
-  std::vector<int> node_parameters_ = {0};
+  // Index of each node's first parameter and buffer; the last are those of the next node.
+  std::vector<int> node_parameters_ = {0}, node_buffers_ = {0};
   std::vector<int> cuts_;
   int head_ = INT_MAX;
   Tensor logits_, loss_;
   std::vector<size_t> ready_after_;
-  size_t arena_count_ = 0, buffer_count_ = 0;
+  std::vector<Segment> segments_;
+  size_t arena_count_ = 0, buffer_count_ = 0, stretches_ = 0;
 };
 
 // The other processes, to a node that computes over all of them. Collectives run on stream 0.

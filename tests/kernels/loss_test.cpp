@@ -238,13 +238,14 @@ Problem metrics(DType dtype, ClassesShape shape, bool absent, bool with_nan) {
   return p;
 }
 
-Problem gradient_tail(DType dtype, int B, bool accumulate, bool exact) {
+Problem gradient_tail(DType dtype, int B, bool accumulate, bool exact, bool absent = false) {
   Problem p(dtype);
   p.exact = exact;
-  const Values loss = p.data_fp32(B, 2), top1 = p.random.integers(B, 0, 1);
+  const Values loss = absent ? Values{} : p.data_fp32(B, 2),
+               top1 = absent ? Values{} : p.random.integers(B, 0, 1);
   const StepParams params{.count = float(B) - 1, .stop = 1};
   p.gradient("tail", {4}, oracle::gradient_tail(loss, top1, params), accumulate);
-  p.input_fp32("loss", {B}, loss), p.input_fp32("top1", {B}, top1);
+  if (!absent) p.input_fp32("loss", {B}, loss), p.input_fp32("top1", {B}, top1);
   p.objects<StepParams>("params", {params});
   p.runs(GradientTail{.B = B, .accumulate = accumulate});
   return p;
@@ -294,7 +295,10 @@ KernelCases loss_cases() {
       for (const bool exact : {false, true})
         cases.add("gradient_tail" + sizes({{"B", B}}) + flag(exact, "exact") +
                       flag(accumulate, "accumulate"),
-                  gradient_tail, B, accumulate, exact);
+                  gradient_tail, B, accumulate, exact, false);
+  for (const bool accumulate : {false, true})
+    cases.add("gradient_tail_B5_without_loss" + flag(accumulate, "accumulate"), gradient_tail, 5,
+              accumulate, false, true);
   cases.begin_sweep();
   for (const int K : sweep_of_sizes())
     add_cross_entropy({6, K}), add_share({6, K}), add_metrics({6, K});
@@ -337,7 +341,8 @@ bool refuses_odd_pairs() {
     refuses_smoothing<CrossEntropyForward>() && refuses_smoothing<CrossEntropyBackward>() &&
     refuses_labels<CrossEntropyForward>() && refuses_labels<CrossEntropyBackward>() &&
     refuses_labels<Metrics>() && refuses_odd_pairs<CrossEntropyForward>() &&
-    refuses_odd_pairs<CrossEntropyBackward>();
+    refuses_odd_pairs<CrossEntropyBackward>() &&
+    refuses<GradientTail>({{"loss", [](GradientTail& o) { o.loss = o.loss ? nullptr : o.tail; }}});
 
 // Labels in a GPU's memory can't be refused: they yield NaN, which ends the run.
 class InvalidLabels : public testing::TestWithParam<Device> {};

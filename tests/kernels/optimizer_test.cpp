@@ -18,15 +18,17 @@ struct UpdateResult {
   Tensor weight, m, v, ema;
 };
 
-NormResult gradient_norm(const Values& grad, double loss_scale, double divisor) {
-  NormResult r{false, 0};
+Tensor gradient_squares(const Values& grad) {
+  constexpr size_t stretch = GradientSquares::stretch;
+  Tensor sums((grad.size() + stretch - 1) / stretch);
+  for (size_t i = 0; i < grad.size(); ++i) sums[i / stretch] += Tracked(grad[i]) * Tracked(grad[i]);
+  return sums;
+}
+
+NormResult gradient_norm(const Tensor& sums, double loss_scale, double divisor) {
   Tracked squares = 0;
-  for (double g : grad) {
-    r.found_inf |= !std::isfinite(g);
-    squares += Tracked(g) * Tracked(g);
-  }
-  r.grad_norm = sqrt(squares) / (Tracked(loss_scale) * Tracked(divisor));
-  return r;
+  for (const Tracked& sum : sums) squares += sum;
+  return {!std::isfinite(squares.value), sqrt(squares) / (Tracked(loss_scale) * Tracked(divisor))};
 }
 
 UpdateState next_state(UpdateState s, const LossScaling& scaling) {
@@ -108,11 +110,52 @@ std::string compare_states(const UpdateState& s, const UpdateState& expected) {
 }
 
 // ---- cases: gradient norm -----------------------------------------------------------------------
+// A sum is near, or neither is finite.
+std::string compare_sums(const double* sums, const Tensor& expected) {
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double want = expected[i].value, tolerance = 8 * std::sqrt(expected[i].variance);
+    if (std::isfinite(want) ? !(std::abs(sums[i] - want) <= tolerance) : std::isfinite(sums[i]))
+      return "sums[" + std::to_string(i) + "] is " + std::to_string(sums[i]) + ", not " +
+             std::to_string(want);
+  }
+  return "";
+}
+
 // `bad`, unless 0, at element `where`; elements with a standard deviation of `scale`.
-Problem gradient_norm(DType dtype, int count, double bad, int where, double scale) {
+Problem gradient_squares(DType dtype, int count, double bad, int where, double scale) {
   Problem p(dtype);
+  p.any_threads = true;
   Values grad = p.random.normal(count, 0, scale);
   if (bad != 0) grad[where] = bad;
+  const Tensor sums = oracle::gradient_squares(grad);
+  p.changed_objects<double>("sums", Values(sums.size(), nan),
+                            [=](const double* seen) { return compare_sums(seen, sums); });
+  p.input_fp32("grad", {count}, grad);
+  p.runs(GradientSquares{.count = size_t(count)});
+  return p;
+}
+
+// Whole numbers, so that each stretch's sum is exact: an element in another's stretch can't hide.
+Problem gradient_squares_exact(DType dtype, int count, int first) {
+  Problem p(dtype);
+  p.exact = p.any_threads = true;
+  const Values grad = p.random.integers(count, -8, 8);
+  Values sums(first, -1);  // other processes'
+  for (const Tracked& sum : oracle::gradient_squares(grad)) sums.push_back(sum.value);
+  p.changed_objects<double>("sums", Values(sums.size(), -1), [=](const double* seen) {
+    return std::equal(sums.begin(), sums.end(), seen) ? "" : "a sum is not exact";
+  });
+  p.input_fp32("grad", {count}, grad);
+  p.runs(GradientSquares{.count = size_t(count), .first = size_t(first)});
+  return p;
+}
+
+// From sums of squares of a standard deviation of `scale`; `bad` as above.
+Problem gradient_norm(DType dtype, int stretches, double bad, int where, double scale) {
+  Problem p(dtype);
+  Values sums = p.random.normal(stretches, 0, scale);
+  for (double& sum : sums) sum *= sum;
+  if (bad != 0) sums[where] = bad;
   const UpdateState before{.count = 7,
                            .found_inf = bad == 0,  // from the step before
                            .grad_norm = -1,
@@ -120,7 +163,8 @@ Problem gradient_norm(DType dtype, int count, double bad, int where, double scal
                            .good_steps = 5,
                            .skipped = 2};
   const StepParams params{.divisor = 0.75f};
-  const oracle::NormResult r = oracle::gradient_norm(grad, before.loss_scale, params.divisor);
+  const oracle::NormResult r =
+      oracle::gradient_norm(exactly(sums), before.loss_scale, params.divisor);
   p.changed_objects<UpdateState>("state", {before}, [=](const UpdateState* s) -> std::string {
     UpdateState expected = before;
     expected.found_inf = r.found_inf;
@@ -132,23 +176,36 @@ Problem gradient_norm(DType dtype, int count, double bad, int where, double scal
     const Comparison c = compare({&actual, 1}, {&r.grad_norm.value, 1}, {&tolerance, 1});
     return c.ok() ? "" : "grad_norm: " + c.describe(std::vector{1});
   });
-  p.input_fp32("grad", {count}, grad), p.objects<StepParams>("params", {params});
-  p.runs(GradientNorm{.count = size_t(count)});
+  p.objects("sums", sums), p.objects<StepParams>("params", {params});
+  p.runs(GradientNorm{.stretches = stretches});
   return p;
 }
 
 void add_norm_cases(KernelCases& cases) {
   const auto add = [&](const std::string& name, int count, double bad, int where, double scale) {
-    cases.add("gradient_norm" + sizes({{"count", count}}) + name, gradient_norm, count, bad, where,
-              scale);
+    cases.add("gradient_squares" + sizes({{"count", count}}) + name, gradient_squares, count, bad,
+              where, scale);
   };
-  for (const int count : {1, 31, 64, 1000, 300007}) {
+  for (const int count : {1, 31, 64, 1000, 16384, 16385, 300007}) {
     add("", count, 0, 0, 1);
     add("_squares_overflow", count, 0, 0, 1e25);  // finite elements are finite
     add("_squares_underflow", count, 0, 0, 1e-30);
     add("_inf_first", count, inf, 0, 1);
     add("_nan_last", count, nan, count - 1, 1);
     add("_minus_inf_within", count, -inf, count / 2, 1);
+    for (const int first : {0, 3})
+      cases.add("gradient_squares" + sizes({{"count", count}, {"first", first}}) + "_exact",
+                gradient_squares_exact, count, first);
+  }
+  for (const int stretches : {1, 33, 1024, 18700}) {
+    const auto norm = [&](const char* name, double bad, int where, double scale) {
+      cases.add("gradient_norm" + sizes({{"stretches", stretches}}) + name, gradient_norm,
+                stretches, bad, where, scale);
+    };
+    norm("", 0, 0, 1);
+    norm("_large", 0, 0, 1e30);  // whose norm is finite
+    norm("_inf_first", inf, 0, 1);
+    norm("_nan_last", nan, stretches - 1, 1);
   }
 }
 
@@ -286,17 +343,20 @@ Problem scaling_run(DType dtype, const ScalingCase& o) {
   p.input_fp32("good", {n}, grad), p.input_fp32("bad", {n}, bad);
   p.objects("decay", std::vector<uint8_t>{0, 1}), p.objects<StepParams>("params", {{.divisor = 1}});
   p.run = [=](Kernels& k, DeviceArguments& a) {
-    GradientNorm norm{
-        .state = a.at<UpdateState>("state"), .params = a.at<StepParams>("params"), .count = n};
-    norm.workspace = a.workspace(k.workspace_bytes(norm));
+    auto* const sums = static_cast<double*>(a.workspace(sizeof(double)));
+    const GradientNorm norm{.state = a.at<UpdateState>("state"),
+                            .sums = sums,
+                            .params = a.at<StepParams>("params"),
+                            .stretches = 1};
     for (const char* g = o.gradients; *g; ++g) {
-      norm.grad = a.at<float>(*g == 'x' ? "bad" : "good");
+      const auto* const gradient = a.at<float>(*g == 'x' ? "bad" : "good");
+      k.run(GradientSquares{.sums = sums, .grad = gradient, .count = n}, nullptr);
       k.run(norm, nullptr);
       launch(k, a,
              OptimizerUpdate{.weight = a.at<float>("weight"),
                              .compute_weights = a.optional("compute_weights"),
                              .state = norm.state,
-                             .grad = norm.grad,
+                             .grad = gradient,
                              .decay = a.at<uint8_t>("decay"),
                              .params = norm.params,
                              .count = n,
@@ -415,8 +475,9 @@ KernelCases optimizer_cases() {
 using Op = OptimizerUpdate;
 constexpr size_t too_many = (size_t{1} << 40) + 1;
 [[maybe_unused]] const bool refused =
-    refuses<GradientNorm>({{"count", [](GradientNorm& o) { o.count = 0; }},
-                           {"count", [](GradientNorm& o) { o.count = too_many; }}}) &&
+    refuses<GradientSquares>({{"count", [](GradientSquares& o) { o.count = 0; }},
+                              {"count", [](GradientSquares& o) { o.count = too_many; }},
+                              {"first", [](GradientSquares& o) { o.first = too_many; }}}) &&
     refuses<RoundWeights>({{"count", [](RoundWeights& o) { o.count = 0; }},
                            {"count", [](RoundWeights& o) { o.count = too_many; }}}) &&
     refuses<Scale>({{"count", [](Scale& o) { o.count = 0; }},

@@ -49,15 +49,16 @@ class Update {
       for (float& v : values) v *= float(all_.gradient_scales[s]);
       std::memcpy(at(grad_, t), values.data(), values.size() * sizeof(float));
     }
-    GradientNorm norm{.state = &state_,
-                      .workspace = nullptr,
-                      .grad = grad_.data<float>(),
-                      .params = &params_,
-                      .count = count_};
-    DeviceMemory workspace(*backend_, backend_->kernels().workspace_bytes(norm));
-    norm.workspace = workspace.data();
-    backend_->kernels().run(norm, nullptr);
-    backend_->kernels().run(update(), nullptr);
+    Kernels& kernels = backend_->kernels();
+    std::vector<double> sums(count_ / GradientSquares::stretch + 1);
+    kernels.run(GradientSquares{.sums = sums.data(), .grad = grad_.data<float>(), .count = count_},
+                nullptr);
+    kernels.run(GradientNorm{.state = &state_,
+                             .sums = sums.data(),
+                             .params = &params_,
+                             .stretches = static_cast<int>(sums.size())},
+                nullptr);
+    kernels.run(update(), nullptr);
     backend_->synchronize(nullptr);
   }
 

@@ -18,6 +18,7 @@
 #include "kernels/simt/device/control.h"
 #include "tests/engine/gradient_sync_workers.h"
 #include "tests/models/resnet_workers.h"
+#include "tests/pipeline/pipeline_workers.h"
 #include "tests/processes/communicator_checks.h"
 #include "tests/processes/processes.h"
 
@@ -130,6 +131,9 @@ int run_mean_statistics(const Words& words) { return on_device(words, mean_stati
 // channels DEVICE: gradient_sync_workers.h
 int run_channels(const Words& words) { return on_device(words, channels_change_no_bit); }
 
+// pipelined DEVICE: pipeline_workers.h
+int run_pipelined(const Words& words) { return on_device(words, stages_train_as_the_whole); }
+
 // communicator DEVICE direct|staged STREAM_SEED: communicator_checks.h
 int run_communicator(const Words& words) {
   simt::stream_seed = static_cast<unsigned>(number(words, 3));
@@ -193,6 +197,7 @@ __attribute__((constructor)) void be_a_worker() {
       {"fail", fail},
       {"half", fail_alone},
       {"channels", run_channels},
+      {"pipelined", run_pipelined},
       {"last_way", last_way},
       {"sum", sum},
       {"affinity", affinity},

@@ -1,0 +1,28 @@
+// What checkpoints hold of a model that is cut: its stages' tensors by name, as if one process had
+// all of it.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+
+#include "engine/files/safetensors.h"
+#include "engine/pipeline/model_part.h"
+
+namespace bv {
+
+using Tensors = std::map<std::string, HostTensor>;
+using TensorsOf = std::function<Tensors(const Graph&)>;
+
+struct GatherPath {
+  Backend& backend;
+  Communicator& stages;  // the pipeline's processes, by stage
+  const PipelinePlan& plan;
+  const Graph& graph;
+  float* memory;  // of the device, as large as this stage's arena
+};
+
+// On the first stage the tensors of all stages, on the others none. own: this stage's. empty: such
+// tensors of the parameters that a graph owns, of the right sizes. Waits for the device.
+Tensors gather_stages(Tensors own, const GatherPath&, const TensorsOf& empty);
+
+}  // namespace bv

@@ -1,0 +1,115 @@
+#include "engine/pipeline/model_part.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace bv {
+
+std::vector<Slice> PipelinePlan::own() const {
+  std::vector<Slice> slices;
+  for (int chunk = 0; cut() && chunk < shape.chunks; ++chunk)
+    slices.push_back(parts[static_cast<size_t>(shape.part_of(grid.stage, chunk))]);
+  return slices;
+}
+
+ModelPart::ModelPart(Backend& backend, const Graph& graph, const PipelinePlan& plan, Passes passes)
+    : backend_(&backend),
+      graph_(&graph),
+      plan_(plan),
+      tasks_(schedule(plan.shape, plan.grid.stage)),
+      rounds_(rounds(plan.shape, plan.grid.stage)),
+      slots_(slots(plan.shape, plan.grid.stage)) {
+  std::vector<Slice> slices = plan.own();
+  if (slices.empty()) slices = {{0, static_cast<int>(graph.nodes().size())}};
+  for (size_t i = 0; i < slices.size(); ++i)
+    chunks_.emplace_back(backend, graph, slices[i].begin, slices[i].end, slots_[i], passes);
+}
+
+size_t ModelPart::saved_bytes() const {
+  return std::accumulate(chunks_.begin(), chunks_.end(), size_t{0},
+                         [](size_t sum, const Stage& s) { return sum + s.saved_bytes(); });
+}
+
+size_t ModelPart::scratch_bytes() const {
+  return std::ranges::max_element(chunks_, {}, &Stage::scratch_bytes)->scratch_bytes();
+}
+
+void ModelPart::allocate(size_t saved, size_t scratch) {
+  saved_ = DeviceMemory(*backend_, std::max(saved, saved_bytes()));
+  scratch_ = DeviceMemory(*backend_, std::max(scratch, scratch_bytes()));
+  use(saved_.data(), scratch_.data());
+}
+
+void ModelPart::use(char* saved, char* scratch) {
+  for (Stage& chunk : chunks_) {
+    chunk.use(saved, scratch);
+    saved += chunk.saved_bytes();
+  }
+}
+
+void ModelPart::profile(Profile* to) {
+  profile_ = to;
+  for (Stage& chunk : chunks_) chunk.profile(to);
+}
+
+// What crosses a border goes from slot to slot.
+void ModelPart::exchange(const Round& round, Communicator* stages, bool evaluating) const {
+  std::vector<Transfer> transfers;
+  for (const Message& m : round) {
+    const auto chunk = static_cast<size_t>(m.task.chunk);
+    const Layout& layout = chunks_[chunk].layout();
+    const std::vector<int>& storages = m.task.forward
+                                           ? (m.send ? layout.outputs : layout.inputs)
+                                           : (m.send ? layout.input_grads : layout.output_grads);
+    const int slot = evaluating ? 0 : slot_of(m.task.micro, slots_[chunk]);
+    for (const int s : storages)
+      transfers.push_back({.data = chunks_[chunk].place(slot, s),
+                           .bytes = graph_->tensors()[static_cast<size_t>(s)].bytes(),
+                           .peer = m.peer,
+                           .send = m.send});
+  }
+  if (transfers.empty()) return;
+  timed(profile_, *backend_, "pipeline", [&] {
+    traced(trace_, nullptr, {Work::exchange}, [&] { stages->exchange(transfers, nullptr); });
+  });
+}
+
+void ModelPart::train(const Step& step, Communicator* stages) const {
+  const auto is_forward = [](const Task& t) { return t.forward; };
+  const auto last_forward = std::find_if(tasks_.rbegin(), tasks_.rend(), is_forward).base();
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    exchange(rounds_[i], stages);
+    const auto& [forward, chunk, micro] = tasks_[i];
+    const Stage& stage = this->chunk(chunk);
+    const int slot = slot_of(micro, slots_[static_cast<size_t>(chunk)]);
+    const Context context = step.context(micro);
+    const Trace::What what{
+        .work = forward ? Work::forward : Work::backward, .chunk = chunk, .micro = micro};
+    if (forward) {
+      traced(trace_, nullptr, what, [&] { stage.forward(context, slot); });
+      if (tasks_.begin() + static_cast<ptrdiff_t>(i) + 1 == last_forward) step.last_forward();
+    } else {
+      const bool last = micro + 1 == plan_.shape.micro_batches;
+      traced(trace_, nullptr, what,
+             [&] { stage.backward(context, slot, last ? step.final : nullptr); });
+    }
+  }
+  exchange(rounds_.back(), stages);
+}
+
+void ModelPart::evaluate(const Context& context, int micro, Communicator* stages) const {
+  const auto& [shape, grid, parts] = plan_;
+  const auto pass = [&](bool send, int chunk) {
+    const int other = shape.part_of(grid.stage, chunk) + (send ? 1 : -1);
+    if (other < 0 || other >= shape.parts()) return;
+    exchange({{.send = send, .task = {true, chunk, micro}, .peer = other % shape.stages}}, stages,
+             true);
+  };
+  for (int i = 0; i < shape.chunks; ++i) {
+    pass(false, i);
+    chunk(i).forward(context, 0);
+    pass(true, i);
+  }
+}
+
+}  // namespace bv

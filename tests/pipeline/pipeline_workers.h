@@ -1,0 +1,10 @@
+// What the processes of pipelined_training_test.cpp do. 0: as it should be.
+#pragma once
+#include "kernels/devices/devices.h"
+
+namespace bv::test {
+
+// Stages train to the bits of one process that has the whole model.
+int stages_train_as_the_whole(Communicator&, Backend&, DeviceKind);
+
+}  // namespace bv::test

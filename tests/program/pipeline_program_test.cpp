@@ -1,0 +1,116 @@
+// The whole program with a model that is cut into stages: the same files as of one process, whatever
+// the number of stages, also when it changes on the way; what happens when a stage dies.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "kernels/devices/devices.h"
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+const std::string random_all =
+    "--drop-rate .1 --pos-drop-rate .1 --proj-drop-rate .1 --attn-drop-rate .1 "
+    "--drop-path-rate .1 --mixup .2 --cutmix 1 --clip-grad 1 --ema .9 ";
+const std::string on_cifar = "--data cifar --warmup-steps 2 --batch 8 --micro-batches 4 ";
+
+class ProgramPipeline : public ProgramTest {
+ protected:
+  ProgramPipeline() { make_cifar(in("cifar")); }
+  void expect_same_files(const std::string& a, const std::string& b) const {
+    for (const std::string file : {"weights", "state", "ema"}) {
+      const std::string path = "/last/" + file + ".safetensors";
+      EXPECT_EQ(std::filesystem::exists(in(a + path)), std::filesystem::exists(in(b + path)));
+      if (std::filesystem::exists(in(a + path)))
+        EXPECT_TRUE(contents(in(a + path)) == contents(in(b + path))) << a << ", " << b << path;
+    }
+    for (const std::string member : {"loss", "top1", "grad_norm", "lr"})
+      EXPECT_EQ(metric(in(a), "step", member), metric(in(b), "step", member)) << b;
+    for (const std::string member : {"val_loss", "val_top1", "ema_loss", "ema_top1"})
+      EXPECT_EQ(metric(in(a), "epoch", member), metric(in(b), "epoch", member)) << b;
+  }
+};
+
+TEST_F(ProgramPipeline, StagesGiveTheFilesOfOneProcess) {
+  change_model("vit_tiny", "\"depth\": 12", "\"depth\": 4");
+  const std::string words = on_vit + on_cifar + random_all + "--epochs 1 --accumulate 2 ";
+  go(words + "--out whole");
+  go("-n 2 --pipeline 2 " + words + "--out two");
+  go("-n 4 --pipeline 4 --recompute blocks " + words + "--out four");
+  go("-n 2 --pipeline 2 --chunks 2 " + words + "--out chunks");
+  for (const std::string other : {"two", "four", "chunks"}) expect_same_files("whole", other);
+}
+
+TEST_F(ProgramPipeline, OfAResnetToo) {
+  const std::string words =
+      "resnet34 --image-size 32 --log-every 1 " + on_cifar + "--steps 2 --epochs 1 ";
+  go(words + "--out whole");
+  go("-n 3 --pipeline 3 " + words + "--out three");
+  expect_same_files("whole", "three");
+}
+
+TEST_F(ProgramPipeline, StagesComeAndGoOnTheWay) {
+  change_model("vit_tiny", "\"depth\": 12", "\"depth\": 4");
+  const std::string words = on_vit + on_cifar + random_all + "--epochs 3 --steps 7 ";
+  go(words + "--out whole");
+  go("-n 2 --pipeline 2 " + words + "--steps 3 --out run");
+  go("--resume run -n 1 --pipeline 1 --steps 5");
+  go("--resume run -n 3 --pipeline 3 --steps 7");
+  expect_same_files("whole", "run");
+}
+
+// Replicas add their gradients in another order than one process does.
+TEST_F(ProgramPipeline, ReplicasOfStagesAreNear) {
+  change_model("vit_tiny", "\"depth\": 12", "\"depth\": 4");
+  const std::string words =
+      on_vit + "--data cifar --batch 8 --micro-batches 2 --steps 3 --epochs 1 --optimizer sgd ";
+  go("-n 2 " + words + "--out replicas");
+  go("-n 4 --pipeline 2 " + words + "--out both");
+  expect_same_files("replicas", "both");
+  go(words + "--out one");
+  const auto got = losses(in("both")), want = losses(in("one"));
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4 * want[i]);
+}
+
+TEST_F(ProgramPipeline, AStageThatDiesOrStops) {
+  change_model("vit_tiny", "\"depth\": 12", "\"depth\": 3");
+  const std::string words = "-n 3 --pipeline 3 --micro-batches 2 --timeout 2 " + on_vit +
+                            "--data cifar --batch 4 --epochs 1000 --save-every 2steps --out run";
+  for (const int signal : {SIGKILL, SIGSTOP})
+    for (const int stage : {0, 1, 2}) {
+      std::filesystem::remove_all(in("run"));
+      Program run(folder_.path(), words);
+      ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":3,"));
+      const pid_t victim = run.worker(stage);
+      kill(victim, signal);
+      const Finished end = run.wait();
+      const std::string rank = "rank " + std::to_string(stage);
+      if (signal == SIGKILL) {
+        EXPECT_EQ(end.code, 128 + SIGKILL);
+        EXPECT_EQ(end.errors, rank + " was killed by SIGKILL (out of memory?)\n");
+      } else {
+        EXPECT_EQ(end.code, 1);
+        EXPECT_TRUE(has(end.errors, rank + " has not answered for 2 s (--timeout)\n"))
+            << end.errors;
+      }
+      EXPECT_LT(end.seconds, 10);
+      EXPECT_FALSE(run.anyone_left());
+    }
+}
+
+TEST_F(ProgramPipeline, AnyStageCanBeAskedToStop) {
+  change_model("vit_tiny", "\"depth\": 12", "\"depth\": 3");
+  Program run(folder_.path(), "-n 3 --pipeline 3 --micro-batches 2 " + on_vit +
+                                  "--data cifar --batch 4 --epochs 1000 --out run");
+  ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  kill(run.worker(1), SIGTERM);
+  const Finished end = run.wait();
+  EXPECT_EQ(end.code, 128 + SIGTERM);
+  EXPECT_TRUE(std::filesystem::exists(in("run/last/weights.safetensors")));
+}
+
+}  // namespace
+}  // namespace bv::test
