@@ -72,7 +72,7 @@ Preprocessor::Preprocessor(const Dataset& data, const LoaderOptions& options, bo
 // Of the image alone and of this box, so that a batch's pixels depend on nothing else. The inverse DCT
 // leaves frequencies that the filter would not: least to be seen where it doesn't do all the scaling.
 Wanted Preprocessor::to_resize(const Box& box, int height, int width) const {
-  constexpr double left_to_the_filter = 1.1;
+  constexpr double left_to_the_filter = 1.25;
   return {.part = pixels_read(box, height, width, options_.crop.interpolation),
           .shrink = std::min(box.height / height, box.width / width) / left_to_the_filter};
 }
