@@ -16,16 +16,23 @@ import torch
 import torch.nn.functional as F
 import torchvision
 
-TIMM_NAMES = {"vit_tiny": "vit_tiny_patch16_224", "vit_large": "vit_large_patch16_224"}
+TIMM_NAMES = {
+    "vit_tiny": "vit_tiny_patch16_224",
+    "vit_large": "vit_large_patch16_224",
+    "vit_tiny_distilled": "deit_tiny_distilled_patch16_224",
+}
 POOL = 4  # batches in memory
 
 
 def make_model(args):
     if args.model not in TIMM_NAMES:
         return getattr(torchvision.models, args.model)(num_classes=args.classes)
-    return timm.create_model(
+    model = timm.create_model(
         TIMM_NAMES[args.model], img_size=args.image_size, patch_size=args.patch_size, num_classes=args.classes
     )
+    if hasattr(model, "set_distilled_training"):
+        model.set_distilled_training()
+    return model
 
 
 def make_optimizer(model, args, **kind):
@@ -88,7 +95,9 @@ def main():
 
     def loss_of(images, labels):
         with torch.autocast(args.device, dtype, enabled=args.precision != "fp32"):
-            return F.cross_entropy(model(images), labels)
+            out = model(images)
+            heads = out if isinstance(out, tuple) else (out,)
+            return sum(F.cross_entropy(logits, labels) for logits in heads) / len(heads)
 
     forward = torch.compile(loss_of) if args.mode == "compile" else loss_of
     forward(*pool[0]).backward()  # compiles

@@ -144,10 +144,19 @@ void check_tensorboard(const Options& o) {
         "make adds it");
 }
 
+std::string layer_before_head(int features) {
+  return (features ? "a layer of " + std::to_string(features) + " features" : "no layer") +
+         " before the head";
+}
+
 // --weights, and what the file says of itself.
 std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelConfig& model) {
   if (o.weights.empty() || (!o.resume.empty() && has_checkpoint(o.out))) return {};
   refuse_folder(o.weights);
+  std::error_code error;
+  if (o.source("weights") == Source::named_recipe && !std::filesystem::exists(o.weights, error))
+    throw UserError("the recipe's weights, " + o.weights + ", aren't here; ./launcher recipes " +
+                    o.recipe + " says where they are from, --weights none starts from random ones");
   TensorFile file = read_safetensors(o.weights);
   WeightsInfo info = weights_info(file, o.weights);
   if (info.model && *info.model != model.name)
@@ -157,6 +166,12 @@ std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelCon
     throw UserError(o.weights + ": weights for patches of " + std::to_string(*patch) +
                     " pixels, this run has " + std::to_string(*o.patch_size) +
                     "; give --patch-size " + std::to_string(*patch));
+  const int there = representation_size(file), here = o.representation_size;
+  if (there != here)
+    throw UserError(o.weights + ": weights with " + layer_before_head(there) + ", this run has " +
+                    layer_before_head(here) + "; " +
+                    (there ? "give --representation-size " + std::to_string(there)
+                           : "leave out --representation-size"));
   return {std::move(file), std::move(info)};
 }
 
@@ -177,11 +192,17 @@ DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::s
   return data;
 }
 
+std::vector<std::string> head_parameters(const ModelConfig& model) {
+  if (model.is_resnet()) return {"fc.weight", "fc.bias"};
+  std::vector<std::string> names{"head.weight", "head.bias"};
+  if (model.distilled) names.insert(names.end(), {"head_dist.weight", "head_dist.bias"});
+  return names;
+}
+
 void fit_starting_weights(Setup& s, TensorFile file) {
   if (file.tensors.empty()) return;
-  const std::string head = s.model.is_resnet() ? "fc" : "head";
   FitResult fit = fit_weights(std::move(file), s.options.weights, parameter_shapes(s.graph),
-                              {head + ".weight", head + ".bias"});
+                              head_parameters(s.model));
   s.weights = std::move(fit.tensors);
   s.notes.push_back(fit.note);
 }
@@ -265,6 +286,8 @@ Graph build_graph(const Options& o, const ModelConfig& m, DataKind kind, DType d
                     .mlp_ratio = static_cast<float>(m.mlp_ratio),
                     .layer_norm_eps = static_cast<float>(m.layer_norm_eps),
                     .classes = static_cast<int>(classes),
+                    .distilled = m.distilled,
+                    .representation_size = o.representation_size,
                     .drop_rate = static_cast<float>(o.drop_rate),
                     .pos_drop_rate = static_cast<float>(o.pos_drop_rate),
                     .proj_drop_rate = static_cast<float>(o.proj_drop_rate),
@@ -287,6 +310,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   s.notes = device.notes;
   s.model = load_model_config(given.model);
   Options& o = s.options = all_options(line, given, s.model);
+  s.asked = o;
   check_schedule(o);
   check_tensorboard(o);
   s.replicas = grid_of(0, world, o.pipeline).replicas;
@@ -316,9 +340,9 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
             .interpolation = o.interpolation,
             .crop_pct = o.crop_pct};
 
-  s.graph = graph_in(s, dtype, *o.local_batch / *o.micro_batches);
-  if (s.precision_policy)
-    s.fp32_graph = graph_in(s, DType::fp32, *o.local_batch / *o.micro_batches);
+  const int batch = *o.local_batch / *o.micro_batches;
+  s.graph = graph_in(s, dtype, batch);
+  if (s.precision_policy) s.fp32_graph = graph_in(s, DType::fp32, batch);
   s.pipeline = cut_model(o, s.replicas, s.graph, backend.kernels());
   s.trainer = trainer_options(o, s.data.kind, dtype);
   fit_starting_weights(s, std::move(file));

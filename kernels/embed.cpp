@@ -1,8 +1,9 @@
-// Tokens: the class token before the patches, plus a position embedding for all; and the class
-// token's row alone, the head's input.
-//   out[b, 0] = class_token + position[0],   out[b, 1 + p] = patches[b, p] + position[1 + p]
-//   dpatches[b, p] = dout[b, 1 + p],   dclass_token (+)= sum_b dout[b, 0],
-//   dposition (+)= sum_b dout[b]                                  = or += by accumulate
+// Tokens: the class token, and where prefix is 2 the distillation token, before the patches, plus a
+// position embedding for all; and some tokens alone, the heads' input.
+//   out[b, 0] = class_token + position[0],   out[b, 1] = dist_token + position[1],
+//   out[b, prefix + p] = patches[b, p] + position[prefix + p]
+//   dpatches[b, p] = dout[b, prefix + p],   dclass_token (+)= sum_b dout[b, 0],
+//   ddist_token (+)= sum_b dout[b, 1],   dposition (+)= sum_b dout[b]   = or += by accumulate
 // Threads share the tokens forward, and backward stretches of an image's elements, whose sums over
 // the images stay in L1 and are added in the images' order whatever the number of threads.
 // Nothing is saved. One flop for 8 bytes: memory is the limit.
@@ -34,14 +35,16 @@ void sum_images(float* sum, float* copy, size_t copy_stride, const float* dout, 
 
 template <>
 void CpuKernels::run(const EmbedForward& op) {
-  const auto [B, P, C] = op.shape;
+  const auto [B, P, C, prefix] = op.shape;
   const float* patches = floats(op.patches);
 #pragma omp parallel for collapse(2) schedule(static)
   for (int b = 0; b < B; ++b) {
-    for (int token = 0; token <= P; ++token) {
+    for (int token = 0; token < prefix + P; ++token) {
       const float* position = op.position + size_t(token) * C;
-      const float* inp = token ? patches + (size_t(b) * P + token - 1) * C : op.class_token;
-      float* out = floats(op.out) + (size_t(b) * (P + 1) + token) * C;
+      const float* inp = token >= prefix ? patches + (size_t(b) * P + token - prefix) * C
+                         : token == 0    ? op.class_token
+                                         : op.dist_token;
+      float* out = floats(op.out) + (size_t(b) * (prefix + P) + token) * C;
       for_each(C, [&](int i, auto lanes) {
         lanes.store(out + i, lanes.load(inp + i) + lanes.load(position + i));
       });
@@ -51,37 +54,41 @@ void CpuKernels::run(const EmbedForward& op) {
 
 template <>
 void CpuKernels::run(const EmbedBackward& op) {
-  const auto [B, P, C] = op.shape;
+  const auto [B, P, C, prefix] = op.shape;
   const float* dout = floats(op.dout);
-  const size_t image = size_t(P) * C, stride = image + C;
+  const int tokens = prefix * C;
+  const size_t image = size_t(P) * C, stride = tokens + image;
   sum_images(op.dclass_token, nullptr, 0, dout, stride, B, C, op.accumulate);
-  sum_images(op.dposition, nullptr, 0, dout, stride, B, C, op.accumulate);
+  if (prefix == 2) sum_images(op.ddist_token, nullptr, 0, dout + C, stride, B, C, op.accumulate);
+  sum_images(op.dposition, nullptr, 0, dout, stride, B, tokens, op.accumulate);
 
   constexpr size_t block = 2048;
 #pragma omp parallel for schedule(static)
   for (size_t begin = 0; begin < image; begin += block) {
     const int n = static_cast<int>(image - begin < block ? image - begin : block);
-    sum_images(op.dposition + C + begin, floats(op.dpatches) + begin, image, dout + C + begin,
-               stride, B, n, op.accumulate);
+    sum_images(op.dposition + tokens + begin, floats(op.dpatches) + begin, image,
+               dout + tokens + begin, stride, B, n, op.accumulate);
   }
 }
 
 template <>
-void CpuKernels::run(const ClassTokenForward& op) {
-  const size_t row = size_t(op.shape.C) * size_of(op.dtype);
-  for (int b = 0; b < op.shape.B; ++b)
-    __builtin_memcpy(static_cast<char*>(op.out) + b * row,
-                     static_cast<const char*>(op.inp) + b * op.shape.N * row, row);
+void CpuKernels::run(const TakeTokensForward& op) {
+  const auto [B, N, C, first, count] = op.shape;
+  const size_t token = size_t(C) * size_of(op.dtype), taken = count * token;
+  for (int b = 0; b < B; ++b)
+    __builtin_memcpy(static_cast<char*>(op.out) + b * taken,
+                     static_cast<const char*>(op.inp) + (size_t(b) * N + first) * token, taken);
 }
 
 template <>
-void CpuKernels::run(const ClassTokenBackward& op) {
-  const size_t row = size_t(op.shape.C) * size_of(op.dtype);
+void CpuKernels::run(const TakeTokensBackward& op) {
+  const auto [B, N, C, first, count] = op.shape;
+  const size_t token = size_t(C) * size_of(op.dtype), taken = count * token;
 #pragma omp parallel for schedule(static)
-  for (int b = 0; b < op.shape.B; ++b) {
-    char* dinp = static_cast<char*>(op.dinp) + b * op.shape.N * row;
-    __builtin_memcpy(dinp, static_cast<const char*>(op.dout) + b * row, row);
-    __builtin_memset(dinp + row, 0, (op.shape.N - 1) * row);
+  for (int b = 0; b < B; ++b) {
+    char* dinp = static_cast<char*>(op.dinp) + (size_t(b) * N + first) * token;
+    __builtin_memcpy(dinp, static_cast<const char*>(op.dout) + b * taken, taken);
+    __builtin_memset(dinp + taken, 0, (N - first - count) * token);
   }
 }
 

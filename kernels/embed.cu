@@ -1,9 +1,10 @@
-// Tokens: the class token before the patches, plus a position embedding for all; and the class
-// token's row alone, the head's input.
-//   out[b, 0] = class_token + position[0],   out[b, 1 + p] = patches[b, p] + position[1 + p]
-//   dpatches[b, p] = dout[b, 1 + p],   dclass_token (+)= sum_b dout[b, 0],
-//   dposition (+)= sum_b dout[b]                                  = or += by accumulate
-// Nothing is saved. An image's tokens are one row of (1 + P) C elements, read 16 bytes at a time (one
+// Tokens: the class token, and where prefix is 2 the distillation token, before the patches, plus a
+// position embedding for all; and some tokens alone, the heads' input.
+//   out[b, 0] = class_token + position[0],   out[b, 1] = dist_token + position[1],
+//   out[b, prefix + p] = patches[b, p] + position[prefix + p]
+//   dpatches[b, p] = dout[b, prefix + p],   dclass_token (+)= sum_b dout[b, 0],
+//   ddist_token (+)= sum_b dout[b, 1],   dposition (+)= sum_b dout[b]   = or += by accumulate
+// Nothing is saved. An image's tokens are one row of (prefix + P) C elements, read 16 bytes at a time (one
 // element where C is no multiple of that).
 // Forward, a thread has one pack of the row in each of 4 images: a position is read once for all
 // four, and 4 loads are in flight. Backward, a block has 16 neighbouring packs: each of its 16 groups
@@ -21,15 +22,15 @@ constexpr int images_at_once = 4;  // loads in flight per thread
 // ---- forward ------------------------------------------------------------------------------------
 template <class T, int width>
 __global__ void __launch_bounds__(threads) embed_forward(EmbedForward op) {
-  const auto [B, P, C] = op.shape;
-  const int row = (1 + P) * C;
+  const auto [B, P, C, prefix] = op.shape;
+  const int tokens = prefix * C, row = tokens + P * C;
   const int e = static_cast<int>(blockIdx.x * threads + threadIdx.x) * width;
   if (e >= row) return;
   const int first = static_cast<int>(blockIdx.y) * images_at_once;
   const auto position = load<width>(op.position + e);
   T* out = static_cast<T*>(op.out) + static_cast<size_t>(first) * row + e;
-  if (e < C) {
-    const auto token = load<width>(op.class_token + e);
+  if (e < tokens) {
+    const auto token = load<width>(e < C ? op.class_token + e : op.dist_token + (e - C));
     Elements<T, width> sum;
 #pragma unroll
     for (int k = 0; k < width; ++k) sum.at[k] = from_float<T>(token.at[k] + position.at[k]);
@@ -39,7 +40,7 @@ __global__ void __launch_bounds__(threads) embed_forward(EmbedForward op) {
     return;
   }
   const size_t image = static_cast<size_t>(P) * C;
-  const T* patches = static_cast<const T*>(op.patches) + first * image + (e - C);
+  const T* patches = static_cast<const T*>(op.patches) + first * image + (e - tokens);
   Elements<T, width> inp[images_at_once];
 #pragma unroll
   for (int i = 0; i < images_at_once; ++i)
@@ -64,16 +65,16 @@ struct EmbedBackwardShared {
 
 template <class T, int width>
 __global__ void __launch_bounds__(threads) embed_backward(EmbedBackward op) {
-  const auto [B, P, C] = op.shape;
+  const auto [B, P, C, prefix] = op.shape;
   auto& sums = shared<EmbedBackwardShared<width>>().sum;
-  const int row = (1 + P) * C;
+  const int tokens = prefix * C, row = tokens + P * C;
   const int column = threadIdx.x % columns, group = threadIdx.x / columns;
   const int first = static_cast<int>(blockIdx.x) * columns * width;
   const int e = first + column * width;
   if (e < row) {
     const T* dout = static_cast<const T*>(op.dout) + e;
     const size_t image = static_cast<size_t>(P) * C;
-    T* dpatches = static_cast<T*>(op.dpatches) + (e - C);
+    T* dpatches = static_cast<T*>(op.dpatches) + (e - tokens);
     float sum[width] = {};
     for (int b = group; b < B; b += groups * images_at_once) {
       Elements<T, width> d[images_at_once];
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__(threads) embed_backward(EmbedBackward op) {
 #pragma unroll
       for (int i = 0; i < images_at_once; ++i) {
         if (b + i * groups < B) {
-          if (e >= C) store(dpatches + (b + i * groups) * image, d[i]);
+          if (e >= tokens) store(dpatches + (b + i * groups) * image, d[i]);
 #pragma unroll
           for (int k = 0; k < width; ++k) sum[k] += to_float(d[i].at[k]);
         }
@@ -99,31 +100,34 @@ __global__ void __launch_bounds__(threads) embed_backward(EmbedBackward op) {
 #pragma unroll
     for (int g = 0; g < groups; ++g) total += sums[g][threadIdx.x];
     op.dposition[at] = op.accumulate ? op.dposition[at] + total : total;
-    if (at < C) op.dclass_token[at] = op.accumulate ? op.dclass_token[at] + total : total;
+    if (at < tokens) {
+      float& token = at < C ? op.dclass_token[at] : op.ddist_token[at - C];
+      token = op.accumulate ? token + total : total;
+    }
   }
 }
 
-// ---- class token --------------------------------------------------------------------------------
-// Both copy bytes, whatever the dtype: a row is `words` Words.
+// ---- some tokens --------------------------------------------------------------------------------
+// Both copy bytes, whatever the dtype: an image has `row` Words, of which `taken` are taken from
+// the pointer on; `rest` are behind it.
 template <class Word>
 __global__ void __launch_bounds__(threads)
-    class_token_forward(Word* out, const Word* inp, int N, int words) {
+    take_tokens_forward(Word* out, const Word* inp, int row, int taken) {
   const int w = static_cast<int>(blockIdx.y * threads + threadIdx.x);
-  if (w >= words) return;
+  if (w >= taken) return;
   const size_t b = blockIdx.x;
-  out[b * words + w] = inp[b * N * words + w];
+  out[b * taken + w] = inp[b * row + w];
 }
 
 template <class Word>
 __global__ void __launch_bounds__(threads)
-    class_token_backward(Word* dinp, const Word* dout, int N, int words) {
-  const int n = N * words;  // per image
+    take_tokens_backward(Word* dinp, const Word* dout, int row, int rest, int taken) {
   const size_t b = blockIdx.x;
   const int first = static_cast<int>(blockIdx.y) * threads * images_at_once;
 #pragma unroll
   for (int i = 0; i < images_at_once; ++i) {
     const int w = first + i * threads + static_cast<int>(threadIdx.x);
-    if (w < n) dinp[b * n + w] = w < words ? dout[b * words + w] : Word{};
+    if (w < rest) dinp[b * row + w] = w < taken ? dout[b * taken + w] : Word{};
   }
 }
 
@@ -149,47 +153,52 @@ void by_word(DType dtype, int C, F f) {
 
 template <>
 void CudaKernels::run(const EmbedForward& op, cudaStream_t stream) {
-  const auto [B, P, C] = op.shape;
+  const auto [B, P, C, prefix] = op.shape;
   require_size("EmbedForward", P, C);
   require(B <= max_blocks * images_at_once, "EmbedForward", "B: at most %d",
           max_blocks * images_at_once);
   by_width(op.dtype, C, [&]<class T, int width>() {
-    const dim3 grid(ceil_div((1 + P) * C, threads * width), ceil_div(B, images_at_once));
+    const dim3 grid(ceil_div((prefix + P) * C, threads * width), ceil_div(B, images_at_once));
     launch<embed_forward<T, width>>(grid, threads, 0, stream, op);
   });
 }
 
 template <>
 void CudaKernels::run(const EmbedBackward& op, cudaStream_t stream) {
-  const auto [B, P, C] = op.shape;
+  const auto [B, P, C, prefix] = op.shape;
   require_size("EmbedBackward", P, C);
   by_width(op.dtype, C, [&]<class T, int width>() {
-    launch<embed_backward<T, width>>(ceil_div((1 + P) * C, columns * width), threads,
+    launch<embed_backward<T, width>>(ceil_div((prefix + P) * C, columns * width), threads,
                                      sizeof(EmbedBackwardShared<width>), stream, op);
   });
 }
 
 template <>
-void CudaKernels::run(const ClassTokenForward& op, cudaStream_t stream) {
-  const auto [B, N, C] = op.shape;
-  require_size("ClassTokenForward", N, C);
+void CudaKernels::run(const TakeTokensForward& op, cudaStream_t stream) {
+  const auto [B, N, C, first, count] = op.shape;
+  require_size("TakeTokensForward", N, C);
   by_word(op.dtype, C, [&]<class Word>(int words) {
-    const dim3 grid(B, ceil_div(words, threads));
-    require(grid.y <= max_blocks, "ClassTokenForward", "C: %d is too large", C);
-    launch<class_token_forward<Word>>(grid, threads, 0, stream, static_cast<Word*>(op.out),
-                                      static_cast<const Word*>(op.inp), N, words);
+    const int taken = count * words;
+    const dim3 grid(B, ceil_div(taken, threads));
+    require(grid.y <= max_blocks, "TakeTokensForward", "C: %d is too large", C);
+    const Word* inp = static_cast<const Word*>(op.inp) + first * words;
+    launch<take_tokens_forward<Word>>(grid, threads, 0, stream, static_cast<Word*>(op.out), inp,
+                                      N * words, taken);
   });
 }
 
 template <>
-void CudaKernels::run(const ClassTokenBackward& op, cudaStream_t stream) {
-  const auto [B, N, C] = op.shape;
-  require_size("ClassTokenBackward", N, C);
+void CudaKernels::run(const TakeTokensBackward& op, cudaStream_t stream) {
+  const auto [B, N, C, first, count] = op.shape;
+  require_size("TakeTokensBackward", N, C);
   by_word(op.dtype, C, [&]<class Word>(int words) {
-    const dim3 grid(B, ceil_div(N * words, threads * images_at_once));
-    require(grid.y <= max_blocks, "ClassTokenBackward", "N C: %d x %d is too large", N, C);
-    launch<class_token_backward<Word>>(grid, threads, 0, stream, static_cast<Word*>(op.dinp),
-                                       static_cast<const Word*>(op.dout), N, words);
+    const int rest = (N - first) * words;
+    const dim3 grid(B, ceil_div(rest, threads * images_at_once));
+    require(grid.y <= max_blocks, "TakeTokensBackward", "N C: %d x %d is too large", N, C);
+    Word* dinp = static_cast<Word*>(op.dinp) + first * words;
+    launch<take_tokens_backward<Word>>(grid, threads, 0, stream, dinp,
+                                       static_cast<const Word*>(op.dout), N * words, rest,
+                                       count * words);
   });
 }
 

@@ -1,6 +1,6 @@
 // The table of operations: what each one computes, on which shapes, and what it writes (= or +=).
-// kernels/NAME.cpp computes it on the CPU, kernels/NAME.cu on a GPU; kernels/attention/,
-// kernels/augment/ and kernels/conv/ have rooms of their own. The engine knows no more of a device
+// kernels/NAME.cpp computes it on the CPU, kernels/NAME.cu on a GPU; kernels/activation/,
+// attention/, augment/ and conv/ are rooms of several. The engine knows no more of a device
 // than this table and kernels/backend.h.
 //
 // Arguments stand in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
@@ -108,7 +108,7 @@ struct RowsShape {
   int rows, C;
 };
 
-// ---- gelu ---------------------------------------------------------------------------------------
+// ---- activations --------------------------------------------------------------------------------
 // The exact GELU (Hendrycks & Gimpel 2016) of x = inp + bias:
 //   out = x Phi(x) = x/2 (1 + erf(x / sqrt 2))
 struct BiasGeluForward {
@@ -132,6 +132,27 @@ struct BiasGeluBackward {
   RowsShape shape;
   DType dtype;
   bool accumulate;
+
+  void describe(Arguments&) const;
+};
+
+// out = tanh(inp)
+struct TanhForward {
+  void* out;        // [rows, C] dtype  =, may be inp itself; saved for backward
+  const void* inp;  // [rows, C] dtype
+  RowsShape shape;
+  DType dtype;
+
+  void describe(Arguments&) const;
+};
+
+// dinp = dout (1 - out^2)
+struct TanhBackward {
+  void* dinp;        // [rows, C] dtype  =, may be dout itself
+  const void* dout;  // [rows, C] dtype
+  const void* out;   // [rows, C] dtype
+  RowsShape shape;
+  DType dtype;
 
   void describe(Arguments&) const;
 };
@@ -221,30 +242,36 @@ struct AttentionBackward {
 };
 
 // ---- tokens -------------------------------------------------------------------------------------
-// Class token before the patches, position embedding over all:
-//   out[b, 0] = class_token + position[0],   out[b, 1 + p] = patches[b, p] + position[1 + p]
+// The class token and, where prefix is 2, the distillation token (Touvron et al. 2021) before the
+// patches, position embedding over all:
+//   out[b, 0] = class_token + position[0],   out[b, 1] = dist_token + position[1]  (prefix is 2),
+//   out[b, prefix + p] = patches[b, p] + position[prefix + p]
 struct EmbedShape {
-  int B, P, C;  // images, patches, channels
+  int B, P, C;     // images, patches, channels
+  int prefix = 1;  // tokens before the patches
 };
 
 struct EmbedForward {
-  void* out;                 // [B, 1 + P, C] dtype  =
+  void* out;                 // [B, prefix + P, C] dtype  =
   const void* patches;       // [B, P, C] dtype
   const float* class_token;  // [C]
-  const float* position;     // [1 + P, C]
+  const float* dist_token;   // [C]; null where prefix is 1
+  const float* position;     // [prefix + P, C]
   EmbedShape shape;
   DType dtype;
 
   void describe(Arguments&) const;
 };
 
-// dpatches[b, p] = dout[b, 1 + p]
-// dclass_token (+)= sum_b dout[b, 0],   dposition (+)= sum_b dout[b]
+// dpatches[b, p] = dout[b, prefix + p]
+// dclass_token (+)= sum_b dout[b, 0],   ddist_token (+)= sum_b dout[b, 1],
+// dposition (+)= sum_b dout[b]
 struct EmbedBackward {
   void* dpatches;       // [B, P, C] dtype  =
   float* dclass_token;  // [C]  = or +=, by accumulate
-  float* dposition;     // [1 + P, C]  = or +=, by accumulate
-  const void* dout;     // [B, 1 + P, C] dtype
+  float* ddist_token;   // [C]  = or +=, by accumulate; null where prefix is 1
+  float* dposition;     // [prefix + P, C]  = or +=, by accumulate
+  const void* dout;     // [B, prefix + P, C] dtype
   EmbedShape shape;
   DType dtype;
   bool accumulate;
@@ -252,13 +279,15 @@ struct EmbedBackward {
   void describe(Arguments&) const;
 };
 
+// Tokens first, first + 1 .. first + count - 1 of each image.
 struct TokensShape {
   int B, N, C;
+  int first = 0, count = 1;
 };
 
-// out[b] = inp[b, 0]
-struct ClassTokenForward {
-  void* out;        // [B, C] dtype  =
+// out[b, t] = inp[b, first + t]
+struct TakeTokensForward {
+  void* out;        // [B, count, C] dtype  =
   const void* inp;  // [B, N, C] dtype
   TokensShape shape;
   DType dtype;
@@ -266,10 +295,10 @@ struct ClassTokenForward {
   void describe(Arguments&) const;
 };
 
-// dinp[b, 0] = dout[b], all other tokens 0
-struct ClassTokenBackward {
-  void* dinp;        // [B, N, C] dtype  =
-  const void* dout;  // [B, C] dtype
+// dinp[b, first + t] = dout[b, t]. Tokens after these become 0, tokens before them stay as they are.
+struct TakeTokensBackward {
+  void* dinp;        // [B, N, C] dtype  =, from token `first` on
+  const void* dout;  // [B, count, C] dtype
   TokensShape shape;
   DType dtype;
 
@@ -282,20 +311,6 @@ struct ClassTokenBackward {
 //       inp[n, p stride - padding + r, q stride - padding + s, first(k) + c] weight[k, r, s, c]
 // c runs over the C / groups channels of k's group, which begin at first(k) =
 // k / (K / groups) * (C / groups).
-struct ConvShape {
-  int N, H, W, C;       // inp [N, H, W, C]
-  int K, R, S;          // weight [K, R, S, C / groups]
-  int stride, padding;  // the same in both directions
-  int groups = 1;
-
-  constexpr int P() const { return (H + 2 * padding - R) / stride + 1; }  // out [N, P, Q, K]
-  constexpr int Q() const { return (W + 2 * padding - S) / stride + 1; }
-  constexpr double inp_count() const { return double(N) * H * W * C; }
-  constexpr double out_count() const { return double(N) * P() * Q() * K; }
-  constexpr double weight_count() const { return double(K) * R * S * (C / groups); }
-  constexpr double flops() const { return 2 * out_count() * R * S * (C / groups); }
-};
-
 struct ConvForward {
   void* out;           // [N, P, Q, K] dtype  =
   float* moments;      // [2, K]  =: mean and biased variance of each channel of out, as it
@@ -421,16 +436,6 @@ struct BatchNormBackward {
 };
 
 // ---- pooling ------------------------------------------------------------------------------------
-struct PoolShape {
-  int N, H, W, C;          // inp [N, H, W, C]
-  int R, stride, padding;  // padding <= R / 2
-
-  constexpr int P() const { return (H + 2 * padding - R) / stride + 1; }  // out [N, P, Q, C]
-  constexpr int Q() const { return (W + 2 * padding - R) / stride + 1; }
-  constexpr double inp_count() const { return double(N) * H * W * C; }
-  constexpr double out_count() const { return double(N) * P() * Q() * C; }
-};
-
 // The maximum of each R x R window. Padding never wins. Ties: first in row-major order. NaN beats
 // every number, as in PyTorch. `index` says which one it was: r * R + s.
 struct MaxPoolForward {
@@ -510,8 +515,9 @@ struct ClassesShape {
 //   target[b] = (1 - s) (lambda[b] onehot(label[b]) + (1 - lambda[b]) onehot(label[b ^ 1])) + s / K
 // with lambda 1 where nothing is mixed. A label of -1 marks a padding row: its loss is 0, and its
 // partner's label is -1 as well. top1: label[b] has the largest logit, as Metrics counts it.
+// A model with several heads adds up `share` times the loss of each.
 struct CrossEntropyForward {
-  float* loss;            // [B]  =
+  float* loss;            // [B]  = share loss, or with `add` += share loss
   float* lse;             // [B]  =, saved for backward
   float* top1;            // [B]  =, 0 or 1
   const void* logits;     // [B, K] dtype
@@ -519,12 +525,14 @@ struct CrossEntropyForward {
   const Mix* mixes;       // [B], B even: lambda; null: nothing is mixed
   ClassesShape shape;
   float smoothing;
+  float share = 1;
+  bool add = false;
   DType dtype;
 
   void describe(Arguments&) const;
 };
 
-// dlogits = (softmax(logits) - target) * params->grad_scale * state->loss_scale
+// dlogits = (softmax(logits) - target) * share * params->grad_scale * state->loss_scale
 // 0 in rows of label -1
 struct CrossEntropyBackward {
   void* dlogits;          // [B, K] dtype  =
@@ -536,6 +544,17 @@ struct CrossEntropyBackward {
   const UpdateState* state;
   ClassesShape shape;
   float smoothing;
+  float share = 1;
+  DType dtype;
+
+  void describe(Arguments&) const;
+};
+
+// out = (head + dist) / 2: what a model with two heads says in evaluation.
+struct MeanLogits {
+  void* out;                // [B, K] dtype  =
+  const void *head, *dist;  // [B, K] dtype
+  ClassesShape shape;
   DType dtype;
 
   void describe(Arguments&) const;
@@ -597,17 +616,6 @@ struct GradientNorm {
 
   void describe(Arguments&) const;
 };
-
-// Dynamic loss scaling (Micikevicius et al. 2018): after a skipped update the scale is multiplied
-// by `backoff`, after growth_interval updates without one by `growth`. The defaults are PyTorch's
-// GradScaler's.
-struct LossScaling {
-  float growth = 2, backoff = 0.5f;
-  float smallest = 1, largest = 0x1p24f;
-  int32_t growth_interval = 0;  // GradScaler's is 2000;  0: the scale stays as it is
-};
-
-enum class OptimizerKind : uint8_t { sgd, adam, adamw };
 
 // The whole update in one pass over the flat arenas, with every option as PyTorch defines it. Per
 // element, with
@@ -676,12 +684,13 @@ struct Scale {
 // ---- the table ----------------------------------------------------------------------------------
 using Kernels =
     KernelTable<InputPatches, AugmentImages, LinearForward, LinearBackwardInput,
-                LinearBackwardWeight, BiasGeluForward, BiasGeluBackward, LayerNormForward,
-                LayerNormBackward, AttentionForward, AttentionBackward, EmbedForward, EmbedBackward,
-                ClassTokenForward, ClassTokenBackward, ConvForward, ConvBackwardInput,
-                ConvBackwardWeight, BatchNormForward, BatchNormEvaluate, BatchNormBackwardSums,
-                BatchNormBackward, MaxPoolForward, MaxPoolBackward, AveragePoolForward,
-                AveragePoolBackward, Dropout, CrossEntropyForward, CrossEntropyBackward, Metrics,
-                GradientTail, GradientNorm, OptimizerUpdate, RoundWeights, Scale, GradientSquares>;
+                LinearBackwardWeight, BiasGeluForward, BiasGeluBackward, TanhForward, TanhBackward,
+                LayerNormForward, LayerNormBackward, AttentionForward, AttentionBackward,
+                EmbedForward, EmbedBackward, TakeTokensForward, TakeTokensBackward, ConvForward,
+                ConvBackwardInput, ConvBackwardWeight, BatchNormForward, BatchNormEvaluate,
+                BatchNormBackwardSums, BatchNormBackward, MaxPoolForward, MaxPoolBackward,
+                AveragePoolForward, AveragePoolBackward, Dropout, CrossEntropyForward,
+                CrossEntropyBackward, MeanLogits, Metrics, GradientTail, GradientNorm,
+                OptimizerUpdate, RoundWeights, Scale, GradientSquares>;
 
 }  // namespace bv

@@ -1,7 +1,7 @@
 // Softmax cross-entropy with label smoothing s, its gradient, and what is counted over a batch:
-//   lse = log sum_k exp(logits),   loss = lse - sum_k target[k] logits[k]
+//   lse = log sum_k exp(logits),   loss (+)= share * (lse - sum_k target[k] logits[k])
 //   target = (1 - s) (lambda onehot(label) + (1 - lambda) onehot(partner's label)) + s / K
-//   dlogits = (softmax(logits) - target) * grad_scale * loss_scale
+//   dlogits = (softmax(logits) - target) * share * grad_scale * loss_scale
 // Saved for backward: lse. A row of label -1 is padding: loss and gradient 0. The loss is computed
 // from z = logits - max, so that large logits cost no precision. Threads share the rows; sums over
 // the batch run in row order. Thousands of elements: nothing limits it.
@@ -70,7 +70,8 @@ void forward_row(const CrossEntropyForward& op, int b) {
   const float log_sum = __builtin_logf(simd::reduce_sum(exps));
   op.lse[b] = max + log_sum;
   if (target.label < 0) {
-    op.loss[b] = op.top1[b] = 0;
+    op.top1[b] = 0;
+    if (!op.add) op.loss[b] = 0;
     return;
   }
   const float s = op.smoothing;
@@ -78,7 +79,8 @@ void forward_row(const CrossEntropyForward& op, int b) {
   if (op.mixes) z_target = target.share * z_target + target.rest * (logits[target.partner] - max);
   float loss = log_sum - (1 - s) * z_target;
   if (s > 0) loss -= s / K * simd::reduce_sum(all);  // 0 * inf is NaN
-  op.loss[b] = loss;
+  loss *= op.share;
+  op.loss[b] = op.add ? op.loss[b] + loss : loss;
   op.top1[b] = rank(logits, K, target.label) < 1;
 }
 
@@ -91,7 +93,7 @@ void backward_row(const CrossEntropyBackward& op, int b) {
     __builtin_memset(dlogits, 0, sizeof(float) * K);
     return;
   }
-  const float scale = op.params->grad_scale * op.state->loss_scale;
+  const float scale = op.share * op.params->grad_scale * op.state->loss_scale;
   const float all = op.smoothing / K, own = 1 - op.smoothing, lse = op.lse[b];
   const vf of_label = set(own * target.share), of_partner = set(own * target.rest);
   for_each(K, [&](int i, auto lanes) {
@@ -116,6 +118,16 @@ void CpuKernels::run(const CrossEntropyBackward& op) {
   require_labels(op, "CrossEntropyBackward");
 #pragma omp parallel for schedule(static)
   for (int b = 0; b < op.shape.B; ++b) backward_row(op, b);
+}
+
+template <>
+void CpuKernels::run(const MeanLogits& op) {
+  const size_t K = op.shape.K;
+  for (size_t row = 0; row < op.shape.B * K; row += K)
+    for_each(op.shape.K, [&](int i, auto lanes) {
+      const vf sum = lanes.load(floats(op.head) + row + i) + lanes.load(floats(op.dist) + row + i);
+      lanes.store(floats(op.out) + row + i, sum * .5f);
+    });
 }
 
 template <>

@@ -1,13 +1,14 @@
 // Softmax cross-entropy with label smoothing s, its gradient, and what is counted over a batch:
-//   lse = log sum_k exp(logits),   loss = lse - sum_k target[k] logits[k]
+//   lse = log sum_k exp(logits),   loss (+)= share * (lse - sum_k target[k] logits[k])
 //   target = (1 - s) (lambda onehot(label) + (1 - lambda) onehot(partner's label)) + s / K
-//   dlogits = (softmax(logits) - target) * grad_scale * loss_scale
+//   dlogits = (softmax(logits) - target) * share * grad_scale * loss_scale
 // Saved for backward: lse. A row of label -1 is padding: loss and gradient 0. The loss is computed
 // from z = logits - max, so that large logits cost no precision. An invalid label is never used as
 // an index: it yields NaN, which ends the run.
 //
 // n: elements per access, one for any K, 16 bytes' worth where K allows that.
-// Loss and gradient: a warp per row, 4 rows per block; forward reads the row again from the cache.
+// Loss, gradient and mean of logits: a warp per row, 4 rows per block; the loss reads the row again
+// from the cache.
 // Metrics: one block, since it adds in row order without a workspace; for 512 rows at a time its
 // warps count the classes that beat the label, then four threads add these to the four sums.
 // GradientTail: one block. 2 to 4 bytes and 4 flops per element, thousands of elements: only the
@@ -87,7 +88,8 @@ __global__ void __launch_bounds__(threads) cross_entropy_forward(CrossEntropyFor
   if (s > 0) loss -= s / K * all;  // 0 * inf is NaN
   const bool absent = target.known && label == -1;
   op.lse[b] = max + log_sum;
-  op.loss[b] = absent ? 0 : loss;
+  loss = absent ? 0 : op.share * loss;
+  op.loss[b] = op.add ? op.loss[b] + loss : loss;
   op.top1[b] = own == own && ahead < 1;
 }
 
@@ -101,7 +103,7 @@ __global__ void __launch_bounds__(threads) cross_entropy_backward(CrossEntropyBa
   const Target target = target_of(op, b);
   const int label = target.label, partner = target.partner;
   const bool absent = target.known && label == -1;
-  const float scale = target.known ? op.params->grad_scale * op.state->loss_scale : NAN;
+  const float scale = target.known ? op.share * op.params->grad_scale * op.state->loss_scale : NAN;
   const float all = op.smoothing / K, own = 1 - op.smoothing, lse = op.lse[b];
   const float of_label = own * target.share, of_partner = own * target.rest;
   for_row<n>(logits, K, [&](int k, const Elements<T, n>& x) {
@@ -112,6 +114,22 @@ __global__ void __launch_bounds__(threads) cross_entropy_backward(CrossEntropyBa
       d.at[i] = from_float<T>(absent ? 0 : gradient * scale);
     }
     store(dlogits + k, d);
+  });
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(threads) mean_logits(MeanLogits op) {
+  const int b = static_cast<int>(blockIdx.x) * block_rows + warp();
+  if (b >= op.shape.B) return;
+  const size_t row = size_t(b) * op.shape.K;
+  const T* dist = static_cast<const T*>(op.dist) + row;
+  T* out = static_cast<T*>(op.out) + row;
+  for_row<n>(static_cast<const T*>(op.head) + row, op.shape.K, [&](int k, const Elements<T, n>& x) {
+    const auto y = load<n>(dist + k);
+    Elements<T, n> mean;
+    for (int i = 0; i < n; ++i)
+      mean.at[i] = from_float<T>((to_float(x.at[i]) + to_float(y.at[i])) / 2);
+    store(out + k, mean);
   });
 }
 
@@ -186,6 +204,13 @@ template <>
 void CudaKernels::run(const CrossEntropyBackward& op, cudaStream_t stream) {
   by_width(op.dtype, op.shape.K, [&]<class T, int n>() {
     launch<cross_entropy_backward<T, n>>(ceil_div(op.shape.B, block_rows), threads, 0, stream, op);
+  });
+}
+
+template <>
+void CudaKernels::run(const MeanLogits& op, cudaStream_t stream) {
+  by_width(op.dtype, op.shape.K, [&]<class T, int n>() {
+    launch<mean_logits<T, n>>(ceil_div(op.shape.B, block_rows), threads, 0, stream, op);
   });
 }
 

@@ -34,6 +34,42 @@ struct UpdateState {
   int32_t skipped;     // consecutive updates that were skipped
 };
 
+// Dynamic loss scaling (Micikevicius et al. 2018): after a skipped update the scale is multiplied
+// by `backoff`, after growth_interval updates without one by `growth`. The defaults are PyTorch's
+// GradScaler's.
+struct LossScaling {
+  float growth = 2, backoff = 0.5f;
+  float smallest = 1, largest = 0x1p24f;
+  int32_t growth_interval = 0;  // GradScaler's is 2000;  0: the scale stays as it is
+};
+
+enum class OptimizerKind : uint8_t { sgd, adam, adamw };
+
+// Sizes of a convolution and of pooling (kernels.h).
+struct ConvShape {
+  int N, H, W, C;       // inp [N, H, W, C]
+  int K, R, S;          // weight [K, R, S, C / groups]
+  int stride, padding;  // the same in both directions
+  int groups = 1;
+
+  constexpr int P() const { return (H + 2 * padding - R) / stride + 1; }  // out [N, P, Q, K]
+  constexpr int Q() const { return (W + 2 * padding - S) / stride + 1; }
+  constexpr double inp_count() const { return double(N) * H * W * C; }
+  constexpr double out_count() const { return double(N) * P() * Q() * K; }
+  constexpr double weight_count() const { return double(K) * R * S * (C / groups); }
+  constexpr double flops() const { return 2 * out_count() * R * S * (C / groups); }
+};
+
+struct PoolShape {
+  int N, H, W, C;          // inp [N, H, W, C]
+  int R, stride, padding;  // padding <= R / 2
+
+  constexpr int P() const { return (H + 2 * padding - R) / stride + 1; }  // out [N, P, Q, C]
+  constexpr int Q() const { return (W + 2 * padding - R) / stride + 1; }
+  constexpr double inp_count() const { return double(N) * H * W * C; }
+  constexpr double out_count() const { return double(N) * P() * Q() * C; }
+};
+
 // Where an image's pixels come from: pixel (y, x) of the result is pixel (y + top, x + left) of the
 // stored image, x counted from the right if flip, y from below if upside_down; black outside it.
 struct Crop {

@@ -69,6 +69,7 @@ Resnet build_resnet(const ResnetConfig& c, const InputShape& input, DType dtype)
     }
 
   const Tensor pooled = dropout(g, "drop", average_pool(g, "avgpool", x), c.drop_rate, false);
+  g.head_here();
   const float bound = 1 / std::sqrt(static_cast<float>(g.info(pooled).shape.back()));
   const Tensor logits =
       linear(g, "fc", pooled, {.N = c.classes, .init = {Init::uniform, bound, Init::uniform}});

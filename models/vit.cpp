@@ -1,11 +1,14 @@
 #include "models/vit.h"
 
 #include <cmath>
+#include <stdexcept>
 #include <string>
 
 namespace bv {
 
 Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
+  if (c.distilled && c.representation_size > 0)
+    throw std::logic_error("two heads and a layer before the head");
   Graph g(dtype);
   const int C = c.embed_dim, hidden = static_cast<int>(std::lround(C * c.mlp_ratio));
   const WeightInit init{Init::normal, .02f};
@@ -20,7 +23,7 @@ Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
                                   .init = conv_init,
                                   .input_grad = false,
                                   .weight_shape = {C, 3, input.patch, input.patch}});
-  Tensor x = dropout(g, "pos_drop", embed_tokens(g, embedded), c.pos_drop_rate, false);
+  Tensor x = dropout(g, "pos_drop", embed_tokens(g, embedded, c.distilled), c.pos_drop_rate, false);
   Tensor branch;  // what the next layer norm adds to x
 
   for (int i = 0; i < c.depth; ++i) {
@@ -34,9 +37,10 @@ Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
     const Tensor qkv = linear(g, block + "attn.qkv", normed1, {.N = 3 * C, .init = init});
     Tensor mixed = attention(g, block + "attn", qkv, c.heads, c.attn_drop_rate);
     Tensor stream = x1;
-    if (i + 1 == c.depth) {  // after the last attention, only the class token is read
-      mixed = take_class_token(g, block + "attn class token", mixed);
-      stream = take_class_token(g, block + "class token", stream);
+    if (i + 1 == c.depth) {  // after the last attention, only the heads' tokens are read
+      const int tokens = c.distilled ? 2 : 1;
+      mixed = take_tokens(g, block + "attn class token", mixed, tokens);
+      stream = take_tokens(g, block + "class token", stream, tokens);
     }
     branch = linear(g, block + "attn.proj", mixed, {.N = C, .init = init});
     branch = dropout(g, block + "attn.proj_drop", branch, c.proj_drop_rate, false);
@@ -52,10 +56,22 @@ Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
   }
 
   const Tensor normed = layernorm(g, "norm", x, branch, c.layer_norm_eps).out;
-  const Tensor token = dropout(g, "head_drop", normed, c.drop_rate, false);
-  const Tensor logits = linear(g, "head", token, {.N = c.classes, .init = init});
-  const Tensor loss = cross_entropy(g, logits, c.label_smoothing);
+  Tensor token = dropout(g, "head_drop", normed, c.drop_rate, false);
+  g.head_here();
+  const LinearOptions head{.N = c.classes, .init = init};
+  if (c.distilled) {
+    const auto [class_token, dist_token] = split_tokens(g, "head tokens", token);
+    const Tensor logits = linear(g, "head", class_token, head);
+    distilled_cross_entropy(g, logits, linear(g, "head_dist", dist_token, head), c.label_smoothing);
+  } else {
+    if (c.representation_size > 0) {
+      token = linear(g, "pre_logits.fc", token, {.N = c.representation_size, .init = init});
+      token = tanh(g, "pre_logits.act", token);
+    }
+    cross_entropy(g, linear(g, "head", token, head), c.label_smoothing);
+  }
   g.finish();
+  const Tensor logits = g.logits(), loss = g.loss();
   return {std::move(g), logits, loss};
 }
 

@@ -1,5 +1,6 @@
 // Vision Transformer (Dosovitskiy et al. 2020), as timm's vit_*_patch16_224: class token, learned
-// position embedding, pre-norm blocks, qkv bias, exact GELU, LayerNorm eps 1e-6.
+// position embedding, pre-norm blocks, qkv bias, exact GELU, LayerNorm eps 1e-6. `distilled`: with a
+// distillation token and a head for each of the two (Touvron et al. 2021), as deit_*_distilled.
 #pragma once
 #include "models/graph/nodes.h"
 
@@ -10,6 +11,8 @@ struct VitConfig {
   float mlp_ratio = 4;
   float layer_norm_eps = 1e-6f;
   int classes;
+  bool distilled = false;
+  int representation_size = 0;  // features of a layer with tanh before the head; 0: there is none
   // As in timm: dropout of the class token before the head; of the tokens with their positions;
   // after attention's projection and both layers of the MLP; of the attention probabilities; of
   // whole branches (stochastic depth), rising linearly from 0 to this over the blocks.

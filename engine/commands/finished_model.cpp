@@ -183,6 +183,7 @@ FinishedModel open_finished_model(const CommandLine& line) {
   o.weights = m.place.weights;
   resolve(o, "image_size", &Options::image_size, info.image_size);
   if (!m.model.is_resnet()) resolve(o, "patch_size", &Options::patch_size, info.patch_size);
+  o.representation_size = representation_size(m.file);
   resolve(o, "mean", &Options::mean, info.mean);
   resolve(o, "std", &Options::std, info.std);
   resolve(o, "crop_mode", &Options::crop_mode, info.crop_mode);

@@ -35,11 +35,11 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-// G of a position embedding [1, 1 + G*G, C]; 0 for any other shape.
-int grid_of(const std::vector<int64_t>& shape) {
-  if (shape.size() != 3 || shape[0] != 1 || shape[1] < 2 || shape[2] < 1) return 0;
-  const auto grid = int64_t(std::lround(std::sqrt(double(shape[1] - 1))));
-  return grid <= 1 << 14 && grid * grid == shape[1] - 1 ? int(grid) : 0;
+// G of a position embedding [1, prefix + G*G, C]; 0 for any other shape.
+int grid_of(const std::vector<int64_t>& shape, int prefix) {
+  if (shape.size() != 3 || shape[0] != 1 || shape[1] <= prefix || shape[2] < 1) return 0;
+  const auto grid = int64_t(std::lround(std::sqrt(double(shape[1] - prefix))));
+  return grid <= 1 << 14 && grid * grid == shape[1] - prefix ? int(grid) : 0;
 }
 
 // Resizing is bicubic (Keys 1981, a = -0.5) and separable, as PyTorch's interpolate(mode="bicubic",
@@ -91,13 +91,13 @@ std::vector<double> resize_middle(const std::vector<double>& inp, size_t outer, 
   return out;
 }
 
-// From [1, 1 + from*from, C] to [1, 1 + to*to, C].
-HostTensor resize_position(const HostTensor& old, int from, int to) {
+// From [1, prefix + from*from, C] to [1, prefix + to*to, C].
+HostTensor resize_position(const HostTensor& old, int prefix, int from, int to) {
   const auto C = size_t(old.shape[2]);
-  const auto grid = old.data.begin() + ptrdiff_t(C);  // after the class token, which stays
+  const auto grid = old.data.begin() + prefix * ptrdiff_t(C);  // what is before it stays
   const auto wide = resize_middle({grid, old.data.end()}, size_t(from), from, to, C);
   const auto resized = resize_middle(wide, 1, from, to, size_t(to) * C);
-  HostTensor out{.shape = {1, 1 + int64_t(to) * to, old.shape[2]},
+  HostTensor out{.shape = {1, prefix + int64_t(to) * to, old.shape[2]},
                  .data = {old.data.begin(), grid}};
   out.data.insert(out.data.end(), resized.begin(), resized.end());
   return out;
@@ -191,9 +191,12 @@ class Fitting {
   }
 
   bool resized(const ParameterShape& p, HostTensor& tensor) {
-    const int from = grid_of(tensor.shape), to = grid_of(p.shape);
+    const bool distilled =
+        std::ranges::find(parameters_, "dist_token", &ParameterShape::name) != parameters_.end();
+    const int prefix = distilled ? 2 : 1, from = grid_of(tensor.shape, prefix),
+              to = grid_of(p.shape, prefix);
     if (p.name != "pos_embed" || !from || !to || tensor.shape[2] != p.shape[2]) return false;
-    tensor = resize_position(tensor, from, to);
+    tensor = resize_position(tensor, prefix, from, to);
     const auto grid = [](int g) { return std::to_string(g) + "x" + std::to_string(g); };
     changes_.push_back("position embedding resized from " + grid(from) + " to " + grid(to) +
                        " patches");
@@ -210,6 +213,14 @@ class Fitting {
 };
 
 }  // namespace
+
+int representation_size(const TensorFile& file) {
+  const std::string layer = "pre_logits.fc.weight";
+  for (const auto& [name, tensor] : file.tensors)
+    if ((name == layer || name.ends_with("." + layer)) && tensor.shape.size() == 2)
+      return static_cast<int>(tensor.shape[0]);
+  return 0;
+}
 
 FitResult fit_weights(TensorFile file, const std::string& path,
                       const std::vector<ParameterShape>& parameters,

@@ -30,14 +30,17 @@ WeightsInfo weights_info(const TensorFile&, const std::string& path);
 // The metadata of a file that this project writes.
 std::map<std::string, std::string> weights_metadata(const WeightsInfo&);
 
+// Features of the layer before a ViT's head; 0: there is none.
+int representation_size(const TensorFile&);
+
 struct FitResult {
   std::map<std::string, HostTensor> tensors;  // one per parameter, except those in `fresh`
   std::vector<std::string> fresh;  // head parameters left as initialised: other number of classes
   std::string note;  // "weights: FILE, 150 of 152 tensors, new head (1000 classes there, 5 here)"
 };
-// `heads`: names of the classifier ("head.weight", "head.bias"). "pos_embed" [1, 1 + G*G, C] is
-// resized if the grid differs, as by timm's resample_abs_pos_embed; prefixes that wrappers put
-// before all names are left out. Throws UserError listing what is missing, extra, of another shape
+// `heads`: names of the classifier ("head.weight", "head.bias"). "pos_embed" [1, 1 + G*G, C] (2 + G*G
+// where there is a "dist_token") is resized if the grid differs, as by timm's resample_abs_pos_embed;
+// prefixes that wrappers put before all names are left out. Throws UserError listing what is missing, extra, of another shape
 // or not finite.
 FitResult fit_weights(TensorFile file, const std::string& path,
                       const std::vector<ParameterShape>& parameters,

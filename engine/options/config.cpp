@@ -7,6 +7,7 @@
 #include "engine/base/file_io.h"
 #include "engine/base/text.h"
 #include "engine/options/augmentation.h"
+#include "engine/options/named_recipe.h"
 
 namespace bv {
 
@@ -61,10 +62,22 @@ Values read_config(const std::string& path) {
   return values;
 }
 
+// --recipe, --config and the command line's own.
 void overlay_given(Options& options, const CommandLine& line) {
+  NamedRecipe recipe;
+  if (const auto named = line.values.find("recipe"); named != line.values.end()) {
+    recipe = load_recipe(named->second[0]);
+    refuse_both(recipe.values, "--recipe " + recipe.name + ": ");
+    overlay_with_presets(options, recipe.values, Source::named_recipe);
+    options.model = recipe.model;
+  }
   if (!line.config.empty()) overlay_with_presets(options, read_config(line.config), Source::config);
   refuse_both(line.values, "");
   overlay_with_presets(options, line.values, Source::command_line);
+  if (!recipe.model.empty() && options.model != recipe.model)
+    throw UserError("--recipe " + recipe.name + " trains " + recipe.model + ", not " +
+                    options.model + "; leave MODEL out");
+  if (options.weights == "none") options.weights.clear();
 }
 
 struct DataDefaults {
@@ -83,6 +96,7 @@ void check_resnet(const Options& options, const std::string& model) {
     throw UserError(find_option(option)->flag() + ": " + model + " has no " + lacks);
   };
   if (options.patch_size) refuse("patch_size", "patches");
+  if (options.representation_size > 0) refuse("representation_size", "class token");
   if (options.pos_drop_rate > 0) refuse("pos_drop_rate", "position embedding");
   if (options.proj_drop_rate > 0) refuse("proj_drop_rate", "attention");
   if (options.attn_drop_rate > 0) refuse("attn_drop_rate", "attention");
@@ -153,14 +167,14 @@ std::filesystem::path checked_run(const std::filesystem::path& given) {
 }  // namespace
 
 Values parse_config(std::string_view text, const std::string& path) {
-  return values_from_json(parse_json_object(text, path), path, false);
+  return values_from_json(parse_json_object(text, path), path, OptionFile::config);
 }
 
 Options preliminary_options(const CommandLine& line) {
   Options options;
   overlay_given(options, line);
   if (options.model.empty())
-    throw UserError("no MODEL given: ./launcher MODEL [options]; there are " +
+    throw UserError("no MODEL given: ./launcher MODEL [options], or --recipe NAME; there are " +
                     join(known_models(), ", "));
   return options;
 }
@@ -180,6 +194,10 @@ void resolve_sizes(Options& options, const ModelConfig& model, DataKind kind) {
     options.patch_size = model.patch_size;
     options.sources["patch_size"] = Source::resolved;
   }
+  if (model.distilled && options.representation_size > 0)
+    throw UserError(
+        "--representation-size: " + model.name +
+        " has two heads, which read their tokens themselves; it is for models with one");
   const int image = *options.image_size, patch = *options.patch_size;
   if (image % patch == 0) return;
   const int below = image / patch * patch;

@@ -122,10 +122,11 @@ std::string advice_for_foreign_model(const std::string& name) {
       R"((?:hf[-_]hub:)?(?:timm/)?((\w+?)(?:_patch(\d{1,4})_(\d{1,4}))?(\.\w+)?))");
   std::smatch part;
   const std::vector<std::string> ours = known_models();
-  if (name.size() > 100 || !std::regex_match(name, part, form) ||
-      std::ranges::find(ours, part[2]) == ours.end())
-    return "";
-  const ModelConfig model = load_model_config(part[2]);
+  if (name.size() > 100 || !std::regex_match(name, part, form)) return "";
+  std::string same = part[2];
+  if (same.starts_with("deit_") && same.ends_with("_distilled")) same.replace(0, 4, "vit");
+  if (std::ranges::find(ours, same) == ours.end()) return "";
+  const ModelConfig model = load_model_config(same);
   std::string text = ": here it is " + model.name;
   if (part[3].matched) {
     const std::string flags = "--patch-size " + part[3].str() + " --image-size " + part[4].str();

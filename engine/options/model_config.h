@@ -1,6 +1,7 @@
 // models/NAME.json: a model's sizes and its recipe, the options it trains well with.
 #pragma once
 #include <array>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@ struct ModelConfig {
   // vit (models/vit.h)
   int patch_size = 0, embed_dim = 0, depth = 0, heads = 0;
   double mlp_ratio = 4, layer_norm_eps = 1e-6;
+  bool distilled = false;
   // resnet (models/resnet.h)
   bool bottleneck = false;
   std::array<int, 4> layers = {};
@@ -28,7 +30,9 @@ struct ModelConfig {
   std::map<std::string, Values, std::less<>> recipes;
 };
 
-std::vector<std::string> known_models();  // sorted
+std::filesystem::path models_folder();
+std::vector<std::string> json_files_in(const std::filesystem::path& folder);  // names, sorted
+std::vector<std::string> known_models();                                      // sorted
 // Throws UserError: an unknown model (naming the nearest), an unknown key, an impossible size.
 ModelConfig load_model_config(const std::string& name);
 ModelConfig parse_model_config(std::string_view text, const std::string& path,

@@ -51,6 +51,10 @@ class Arguments {
     add(name, field, of, count, Need::required);
   }
   template <class T>
+  void write_part(const char* name, T* const& field, double count, double of) {
+    add(name, field, of, count, Need::required);
+  }
+  template <class T>
   void write(const char* name, T* const& field, double count, Need need = Need::required) {
     add(name, field, count, count, need);
   }

@@ -22,11 +22,14 @@ Arguments& sizes(Arguments& a, const AttentionShape& s) {
   return a;
 }
 Arguments& sizes(Arguments& a, const EmbedShape& s) {
-  a.size("B", s.B), a.size("P", s.P), a.size("C", s.C);
+  a.size("B", s.B), a.size("P", s.P), a.size("C", s.C), a.size("prefix", s.prefix);
+  a.rule(s.prefix <= 2, "prefix must be 1 or 2");
   return a;
 }
 Arguments& sizes(Arguments& a, const TokensShape& s) {
-  a.size("B", s.B), a.size("N", s.N), a.size("C", s.C);
+  a.size("B", s.B), a.size("N", s.N), a.size("C", s.C), a.size("count", s.count);
+  a.rule(s.first >= 0, "first must not be negative");
+  a.rule(int64_t{s.first} + s.count <= s.N, "first and count: there are only N tokens");
   return a;
 }
 Arguments& sizes(Arguments& a, const PositionsShape& s) {
@@ -133,7 +136,7 @@ void LinearBackwardWeight::describe(Arguments& a) const {
   a.read("dout", dout, double(M) * N), a.read("inp", inp, double(M) * K);
 }
 
-// ---- gelu ---------------------------------------------------------------------------------------
+// ---- activations --------------------------------------------------------------------------------
 void BiasGeluForward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("BiasGeluForward", dtype), shape).flops(20 * n);
@@ -148,6 +151,20 @@ void BiasGeluBackward::describe(Arguments& a) const {
   a.gradient("dbias", dbias, shape.C, accumulate);
   a.workspace(workspace);
   a.read("dout", dout, n), a.read("inp", inp, n), a.read("bias", bias, shape.C);
+}
+
+void TanhForward::describe(Arguments& a) const {
+  const double n = count(shape);
+  sizes(a.operation("TanhForward", dtype), shape).flops(20 * n);
+  a.write("out", out, n);
+  a.read("inp", inp, n);
+}
+
+void TanhBackward::describe(Arguments& a) const {
+  const double n = count(shape);
+  sizes(a.operation("TanhBackward", dtype), shape).flops(3 * n);
+  a.write("dinp", dinp, n);
+  a.read("dout", dout, n), a.read("out", out, n);
 }
 
 // ---- layernorm ----------------------------------------------------------------------------------
@@ -194,32 +211,36 @@ void AttentionBackward::describe(Arguments& a) const {
 
 // ---- tokens -------------------------------------------------------------------------------------
 void EmbedForward::describe(Arguments& a) const {
-  const double B = shape.B, n = double(shape.P) * shape.C;
+  const double B = shape.B, n = double(shape.P) * shape.C, tokens = double(shape.prefix) * shape.C;
   sizes(a.operation("EmbedForward", dtype), shape).flops(B * n);
-  a.write("out", out, B * (n + shape.C));
+  a.write("out", out, B * (tokens + n));
   a.read("patches", patches, B * n), a.read("class_token", class_token, shape.C);
-  a.read("position", position, n + shape.C);
+  a.read("dist_token", dist_token, shape.C, needed_if(shape.prefix == 2));
+  a.read("position", position, tokens + n);
 }
 
 void EmbedBackward::describe(Arguments& a) const {
-  const double B = shape.B, n = double(shape.P) * shape.C;
+  const double B = shape.B, n = double(shape.P) * shape.C, tokens = double(shape.prefix) * shape.C;
   sizes(a.operation("EmbedBackward", dtype), shape).flops(B * n);
   a.write("dpatches", dpatches, B * n);
   a.gradient("dclass_token", dclass_token, shape.C, accumulate);
-  a.gradient("dposition", dposition, n + shape.C, accumulate);
-  a.read("dout", dout, B * (n + shape.C));
+  a.gradient("ddist_token", ddist_token, shape.C, accumulate, needed_if(shape.prefix == 2));
+  a.gradient("dposition", dposition, tokens + n, accumulate);
+  a.read("dout", dout, B * (tokens + n));
 }
 
-void ClassTokenForward::describe(Arguments& a) const {
-  sizes(a.operation("ClassTokenForward", dtype), shape).flops(0);
-  a.write("out", out, double(shape.B) * shape.C);
-  a.read_part("inp", inp, double(shape.B) * shape.C, double(shape.B) * shape.N * shape.C);
+void TakeTokensForward::describe(Arguments& a) const {
+  const double taken = double(shape.B) * shape.count * shape.C;
+  sizes(a.operation("TakeTokensForward", dtype), shape).flops(0);
+  a.write("out", out, taken);
+  a.read_part("inp", inp, taken, double(shape.B) * shape.N * shape.C);
 }
 
-void ClassTokenBackward::describe(Arguments& a) const {
-  sizes(a.operation("ClassTokenBackward", dtype), shape).flops(0);
-  a.write("dinp", dinp, double(shape.B) * shape.N * shape.C);
-  a.read("dout", dout, double(shape.B) * shape.C);
+void TakeTokensBackward::describe(Arguments& a) const {
+  const double row = double(shape.B) * shape.C;
+  sizes(a.operation("TakeTokensBackward", dtype), shape).flops(0);
+  a.write_part("dinp", dinp, row * (shape.N - shape.first), row * shape.N);
+  a.read("dout", dout, row * shape.count);
 }
 
 // ---- convolution --------------------------------------------------------------------------------
@@ -334,7 +355,8 @@ void CrossEntropyForward::describe(Arguments& a) const {
   sizes(a.operation("CrossEntropyForward", dtype), shape).flops(4 * n);
   a.rule(smoothing >= 0 && smoothing <= 1, "smoothing must be in 0-1");
   a.rule(!mixes || shape.B % 2 == 0, odd);
-  a.write("loss", loss, shape.B), a.write("lse", lse, shape.B), a.write("top1", top1, shape.B);
+  a.gradient("loss", loss, shape.B, add);
+  a.write("lse", lse, shape.B), a.write("top1", top1, shape.B);
   a.read("logits", logits, n), a.read("labels", labels, shape.B);
   a.read("mixes", mixes, shape.B, optional);
 }
@@ -348,6 +370,13 @@ void CrossEntropyBackward::describe(Arguments& a) const {
   a.read("logits", logits, n), a.read("lse", lse, shape.B), a.read("labels", labels, shape.B);
   a.read("mixes", mixes, shape.B, optional), a.read("params", params, 1);
   a.read("state", state, 1);
+}
+
+void MeanLogits::describe(Arguments& a) const {
+  const double n = count(shape);
+  sizes(a.operation("MeanLogits", dtype), shape).flops(2 * n);
+  a.write("out", out, n);
+  a.read("head", head, n), a.read("dist", dist, n);
 }
 
 void Metrics::describe(Arguments& a) const {

@@ -2,25 +2,39 @@
 #include "models/graph/nodes.h"
 
 namespace bv {
+namespace {
 
-Tensor embed_tokens(Graph& g, Tensor patches) {
-  const EmbedShape shape{.B = dim(g, patches, 0), .P = dim(g, patches, 1), .C = dim(g, patches, 2)};
-  const Tensor out = g.tensor("embed", {shape.B, 1 + shape.P, shape.C});
+TokensShape tokens_shape(const Graph& g, Tensor tokens) {
+  return {.B = dim(g, tokens, 0), .N = dim(g, tokens, 1), .C = dim(g, tokens, 2)};
+}
+
+}  // namespace
+
+Tensor embed_tokens(Graph& g, Tensor patches, bool distilled) {
+  const EmbedShape shape{.B = dim(g, patches, 0),
+                         .P = dim(g, patches, 1),
+                         .C = dim(g, patches, 2),
+                         .prefix = distilled ? 2 : 1};
+  const int N = shape.prefix + shape.P;
+  const Tensor out = g.tensor("embed", {shape.B, N, shape.C});
   const Parameter class_token = g.parameter("cls_token", {1, 1, shape.C}, Init::normal, 1e-6f);
-  const Parameter position =
-      g.parameter("pos_embed", {1, 1 + shape.P, shape.C}, Init::normal, .02f);
+  const Parameter dist_token =
+      distilled ? g.parameter("dist_token", {1, 1, shape.C}, Init::normal, .02f) : Parameter{};
+  const Parameter position = g.parameter("pos_embed", {1, N, shape.C}, Init::normal, .02f);
   g.grad(patches);
 
   const auto forward = [=](const Context& r) {
     r.run(EmbedForward{.out = r.at(out),
                        .patches = r.at(patches),
                        .class_token = r.master(class_token),
+                       .dist_token = r.master(dist_token),
                        .position = r.master(position),
                        .shape = shape});
   };
   const auto backward = [=](const Context& r) {
     r.run(EmbedBackward{.dpatches = r.grad(patches),
                         .dclass_token = r.dweight(class_token),
+                        .ddist_token = r.dweight(dist_token),
                         .dposition = r.dweight(position),
                         .dout = r.grad(out),
                         .shape = shape});
@@ -29,16 +43,41 @@ Tensor embed_tokens(Graph& g, Tensor patches) {
   return out;
 }
 
-Tensor take_class_token(Graph& g, const std::string& name, Tensor tokens) {
-  const TokensShape shape{.B = dim(g, tokens, 0), .N = dim(g, tokens, 1), .C = dim(g, tokens, 2)};
-  const Tensor out = g.tensor(name, {shape.B, shape.C});
+Tensor take_tokens(Graph& g, const std::string& name, Tensor tokens, int count) {
+  TokensShape shape = tokens_shape(g, tokens);
+  shape.count = count;
+  std::vector<int64_t> dims{shape.B, shape.C};
+  if (count > 1) dims.insert(dims.begin() + 1, count);
+  const Tensor out = g.tensor(name, dims);
   g.grad(tokens);
 
   const auto forward = [=](const Context& r) {
-    r.run(ClassTokenForward{.out = r.at(out), .inp = r.at(tokens), .shape = shape});
+    r.run(TakeTokensForward{.out = r.at(out), .inp = r.at(tokens), .shape = shape});
   };
   const auto backward = [=](const Context& r) {
-    r.run(ClassTokenBackward{.dinp = r.grad(tokens), .dout = r.grad(out), .shape = shape});
+    r.run(TakeTokensBackward{.dinp = r.grad(tokens), .dout = r.grad(out), .shape = shape});
+  };
+  g.add({name, "class token", forward, backward});
+  return out;
+}
+
+TwoTokens split_tokens(Graph& g, const std::string& name, Tensor tokens) {
+  const TokensShape first = tokens_shape(g, tokens);
+  TokensShape second = first;
+  second.first = 1;
+  const TwoTokens out{g.tensor(name + " class", {first.B, first.C}),
+                      g.tensor(name + " dist", {first.B, first.C})};
+  g.grad(tokens);
+
+  const auto forward = [=](const Context& r) {
+    const void* inp = r.at(tokens);
+    r.run(TakeTokensForward{.out = r.at(out.class_token), .inp = inp, .shape = first});
+    r.run(TakeTokensForward{.out = r.at(out.dist_token), .inp = inp, .shape = second});
+  };
+  const auto backward = [=](const Context& r) {
+    void* dinp = r.grad(tokens);
+    r.run(TakeTokensBackward{.dinp = dinp, .dout = r.grad(out.class_token), .shape = first});
+    r.run(TakeTokensBackward{.dinp = dinp, .dout = r.grad(out.dist_token), .shape = second});
   };
   g.add({name, "class token", forward, backward});
   return out;

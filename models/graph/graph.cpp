@@ -126,13 +126,11 @@ void Graph::finish(std::span<const Slice> owned) {
 }
 
 int Graph::layer_of(Parameter p) const {
-  const auto node_of = [this](int id) {  // the last that begins at or before it
-    return static_cast<int>(std::ranges::upper_bound(node_parameters_, id) -
-                            node_parameters_.begin()) -
-           1;
-  };
-  const int node = node_of(p.id);
-  if (node == node_of(static_cast<int>(parameters_.size()) - 1)) return layers() - 1;
+  // The last node that begins at or before it.
+  const int node = static_cast<int>(std::ranges::upper_bound(node_parameters_, p.id) -
+                                    node_parameters_.begin()) -
+                   1;
+  if (node >= head_) return layers() - 1;
   return static_cast<int>(std::ranges::upper_bound(cuts_, node) - cuts_.begin());
 }
 

@@ -6,6 +6,7 @@
 // process that computes a part of the model has that part's parameters alone.
 #pragma once
 #include <algorithm>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -97,6 +98,7 @@ class Graph {
   Buffer buffer(std::string name, std::vector<int64_t> shape, Init);  // zeros or ones
   void add(Node);  // with the parameters made since the node before
   void cut_here() { cuts_.push_back(static_cast<int>(nodes_.size())); }  // a stage may begin here
+  void head_here() { head_ = static_cast<int>(nodes_.size()); }  // the classifier begins here
   void end_with(Tensor logits, Tensor loss) { logits_ = logits, loss_ = loss; }
   // Lays the parameters and buffers out: all, or where slices are given, theirs alone. A slice begins
   // at a cut or at node 0, and ends where another one could begin. May be called again.
@@ -118,7 +120,7 @@ class Graph {
   size_t parameter_count() const;                        // elements of the model
   size_t parameter_count(Slice) const;                   // of these nodes
   // How deep a parameter lies, from 0, in steps of timm's layer decay: before the first cut, after
-  // each, and the last node with parameters, which is the head.
+  // each, and the head.
   int layer_of(Parameter) const;
   int layers() const { return static_cast<int>(cuts_.size()) + 2; }
   const std::vector<Segment>& segments() const { return segments_; }
@@ -134,6 +136,7 @@ class Graph {
   // Index of each node's first parameter and buffer; the last are those of the next node.
   std::vector<int> node_parameters_ = {0}, node_buffers_ = {0};
   std::vector<int> cuts_;
+  int head_ = INT_MAX;
   Tensor logits_, loss_;
   std::vector<size_t> ready_after_;
   std::vector<Segment> segments_;

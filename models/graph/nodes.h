@@ -64,6 +64,9 @@ Tensor linear(Graph&, const std::string& name, Tensor inp, const LinearOptions&)
 // gelu(inp + bias) where inp is a linear without its bias: two nodes, linear and GELU.
 Tensor linear_gelu(Graph&, const std::string& name, Tensor inp, int N, WeightInit);
 
+// In place: nothing else may overwrite what it returns.
+Tensor tanh(Graph&, const std::string& name, Tensor inp);
+
 // out = layernorm(inp + residual); sum = inp + residual. Without residual, sum is inp.
 struct NormOut {
   Tensor sum, out;
@@ -73,15 +76,24 @@ NormOut layernorm(Graph&, const std::string& name, Tensor inp, Tensor residual, 
 // Multi-head self-attention of packed projections [B, N, 3, H, D] -> [B, N, H*D].
 Tensor attention(Graph&, const std::string& name, Tensor qkv, int heads, float drop);
 
-// Class token and position embedding: [B, P, C] -> [B, 1 + P, C].
-Tensor embed_tokens(Graph&, Tensor patches);
-// The class token alone: [B, N, C] -> [B, C].
-Tensor take_class_token(Graph&, const std::string& name, Tensor tokens);
+// Class token, if distilled a distillation token, and position embedding:
+// [B, P, C] -> [B, 1 + P, C] or [B, 2 + P, C].
+Tensor embed_tokens(Graph&, Tensor patches, bool distilled);
+// The first tokens alone: [B, N, C] -> [B, C], of several [B, count, C].
+Tensor take_tokens(Graph&, const std::string& name, Tensor tokens, int count);
+// Of two tokens [B, 2, C] each by itself [B, C].
+struct TwoTokens {
+  Tensor class_token, dist_token;
+};
+TwoTokens split_tokens(Graph&, const std::string& name, Tensor tokens);
 
 // Drops elements, or with `whole_images` whole images' branches (drop path). Nothing at rate 0.
 Tensor dropout(Graph&, const std::string& name, Tensor inp, float drop, bool whole_images);
 
 // Loss, metrics and the gradient's tail. Ends a graph. Returns the loss of each image [B].
 Tensor cross_entropy(Graph&, Tensor logits, float smoothing);
+// The same of two heads: in training the mean of their losses. The graph's logits, and the loss of an
+// evaluation, are those of the mean of their logits.
+Tensor distilled_cross_entropy(Graph&, Tensor head, Tensor dist, float smoothing);
 
 }  // namespace bv

@@ -267,6 +267,11 @@ TEST(Config, OptionsThatDontSuitTheModel) {
   expect_refused({"vit_tiny", "--image-size", "50"},
                  "image size 50 is not divisible by the patch size 16; --image-size 48 or 64");
   expect_refused({"resnet34", "--patch-size", "8"}, "--patch-size: resnet34 has no patches");
+  expect_refused({"resnet34", "--representation-size", "8"},
+                 "--representation-size: resnet34 has no class token");
+  expect_refused({"vit_tiny_distilled", "--representation-size", "8"},
+                 "--representation-size: vit_tiny_distilled has two heads, which read their tokens "
+                 "themselves; it is for models with one");
   expect_refused({"resnet34", "--pos-drop-rate", ".1"},
                  "--pos-drop-rate: resnet34 has no position embedding");
   expect_refused({"resnet34", "--proj-drop-rate", ".1"},
@@ -304,11 +309,16 @@ TEST(Config, ContradictionsAndUnknownModels) {
                 ": here it is vit_large --patch-size 32 --image-size 384; its weights: --weights "
                 "FILE, the model.safetensors of "
                 "huggingface.co/timm/vit_large_patch32_384.orig_in21k");
+  expect_advice("deit_tiny_distilled_patch16_224.fb_in1k",
+                ": here it is vit_tiny_distilled (--patch-size 16 --image-size 224 are its "
+                "defaults); its weights: --weights FILE, the model.safetensors of "
+                "huggingface.co/timm/deit_tiny_distilled_patch16_224.fb_in1k");
   expect_advice("resnet50.a1_in1k",
                 ": here it is resnet50; its weights: --weights FILE, the model.safetensors of "
                 "huggingface.co/timm/resnet50.a1_in1k");
   for (const char* other :
-       {"resnet18", "vit_tiny_patch16_clip_224", "resnet152.a1_in1k", "vit_base_patch16_224"})
+       {"resnet18", "vit_tiny_patch16_clip_224", "resnet152.a1_in1k", "vit_base_patch16_224",
+        "deit_tiny_patch16_224", "deit_base_distilled_patch16_224"})
     expect_advice(other, "");
 }
 
@@ -394,7 +404,8 @@ const char* const small_model = R"({"description": "d", "family": "vit", "image_
 
 TEST(ModelConfigTest, SizesOfTheModels) {
   EXPECT_EQ(known_models(), (std::vector<std::string>{"resnet34", "resnet50", "resnext50_32x4d",
-                                                      "vit_large", "vit_tiny"}));
+                                                      "vit_large", "vit_large_distilled",
+                                                      "vit_tiny", "vit_tiny_distilled"}));
   const ModelConfig tiny = load_model_config("vit_tiny"), large = load_model_config("vit_large");
   EXPECT_EQ(tiny.embed_dim, 192);
   EXPECT_EQ(tiny.depth, 12);
@@ -403,6 +414,8 @@ TEST(ModelConfigTest, SizesOfTheModels) {
   EXPECT_EQ(large.depth, 24);
   EXPECT_EQ(large.heads, 16);
   EXPECT_EQ(tiny.layer_norm_eps, 1e-6);
+  EXPECT_FALSE(tiny.distilled);
+  EXPECT_TRUE(load_model_config("vit_tiny_distilled").distilled);
   EXPECT_EQ(tiny.mean, (std::array<double, 3>{0.5, 0.5, 0.5}));
   EXPECT_EQ(large.std, (std::array<double, 3>{0.5, 0.5, 0.5}));
 }
@@ -417,6 +430,8 @@ void expect_model_error(const char* model, const std::string& from, const std::s
 TEST(ModelConfigTest, MistakesNameFileAndKey) {
   expect_model_error(small_model, "8", "8", "no error");
   expect_model_error(small_model, "\"depth\"", "\"dept\"", "m.json: 'depth' is missing");
+  expect_model_error(small_model, "\"depth\"", "\"distilled\": 1, \"depth\"",
+                     "m.json: 'distilled' must be true or false");
   expect_model_error(small_model, "\"depth\": 1", "\"depth\": 1, \"dept\": 2",
                      "m.json: unknown key 'dept' (did you mean depth?)");
   expect_model_error(small_model, "\"recipe\"", "\"recipes\"",

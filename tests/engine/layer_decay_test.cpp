@@ -13,7 +13,7 @@ namespace {
 
 TEST(LayerDecay, ScalesAreTimmsByName) {
   const auto file = nlohmann::json::parse(contents("tests/golden/training/layer_decay.json"));
-  for (const char* model : {"vit_tiny", "resnet34", "resnet50"}) {
+  for (const char* model : {"vit_tiny", "vit_tiny_distilled", "resnet34", "resnet50"}) {
     const ModelConfig config = load_model_config(model);
     Options o;
     o.image_size = 64;

@@ -27,7 +27,7 @@ TEST(Recording, CountsTheOperationsOfViTTiny) {
   EXPECT_EQ(count_of<AttentionForward>(step), 12);
   EXPECT_EQ(count_of<AttentionBackward>(step), 12);
   EXPECT_EQ(count_of<BiasGeluForward>(step), 12);
-  EXPECT_EQ(count_of<ClassTokenForward>(step), 2);
+  EXPECT_EQ(count_of<TakeTokensForward>(step), 2);
   EXPECT_EQ(count_of<OptimizerUpdate>(step), 1);
   EXPECT_EQ(count_of<Metrics>(step), 0) << "evaluation's";
   EXPECT_LT(step.size(), 60u) << "the same operation is one entry";

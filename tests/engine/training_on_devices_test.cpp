@@ -207,7 +207,7 @@ TEST_P(TrainingOn, IsTheSameWithAndWithoutGraphs) {
 }
 
 TEST_P(TrainingOn, IsTheSameWithRecomputedBlocks) {
-  const VitConfig rates{.attn_drop_rate = .2f, .drop_path_rate = .3f};
+  const VitConfig rates{.distilled = true, .attn_drop_rate = .2f, .drop_path_rate = .3f};
   Case c{.device = device, .model = model, .dtype = DType::bf16, .rates = rates};
   const Outcome kept = run(c, 4);
   c.recompute = true;

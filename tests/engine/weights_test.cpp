@@ -194,6 +194,45 @@ TEST(Weights, PositionEmbeddingResizesAsTimmDoes) {
   }
 }
 
+// Both tokens' rows stay.
+TEST(Weights, DistilledPositionEmbeddingResizesAfterTwoTokens) {
+  TensorFile plain, distilled;
+  plain.tensors["pos_embed"] = filled({1, 1 + 9, 2});
+  HostTensor& longer = distilled.tensors["pos_embed"] = plain.tensors["pos_embed"];
+  longer.shape[1] += 1;
+  longer.data.insert(longer.data.begin(), {8, 9});
+  distilled.tensors["dist_token"] = filled({1, 1, 2});
+  const FitResult want = fit_weights(plain, "w", {{"pos_embed", {1, 1 + 4, 2}}}, {});
+  const FitResult got = fit_weights(
+      distilled, "w", {{"dist_token", {1, 1, 2}}, {"pos_embed", {1, 2 + 4, 2}}}, {});
+  std::vector<float> both{8, 9};
+  for (const float x : want.tensors.at("pos_embed").data) both.push_back(x);
+  EXPECT_EQ(got.tensors.at("pos_embed").data, both);
+}
+
+TEST(Weights, BothHeadsAreSwapped) {
+  TensorFile file;
+  std::vector<ParameterShape> wanted;
+  std::vector<std::string> both;
+  for (const std::string head : {"head", "head_dist"}) {
+    file.tensors[head + ".weight"] = filled({1000, 2});
+    file.tensors[head + ".bias"] = filled({1000});
+    wanted.push_back({head + ".weight", {3, 2}}), wanted.push_back({head + ".bias", {3}});
+    both.push_back(head + ".weight"), both.push_back(head + ".bias");
+  }
+  EXPECT_EQ(fit_weights(file, "w", wanted, both).fresh, both);
+  file.tensors["head_dist.weight"] = filled({5, 2});
+  EXPECT_TRUE(has(error_of([&] { fit_weights(file, "w", wanted, both); }),
+                  "head_dist.weight [5x2] for [3x2]"));
+}
+
+TEST(Weights, RepresentationSizeIsThatOfTheLayerBeforeTheHead) {
+  TensorFile file = fitting_file();
+  EXPECT_EQ(representation_size(file), 0);
+  file.tensors["module.pre_logits.fc.weight"] = filled({7, 2});
+  EXPECT_EQ(representation_size(file), 7);
+}
+
 TEST(Weights, MetadataComesBackAsItWas) {
   const WeightsInfo info{.model = "vit_tiny",
                          .image_size = 64,

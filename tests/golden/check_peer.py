@@ -42,6 +42,8 @@ def peer_model(weights, metadata):
         classes = weights["head.weight"].shape[0]
         sizes = {key: int(metadata[key]) for key in ("image_size", "patch_size")}
         sizes["depth"] = count_blocks(weights, "blocks.")
+        if "pre_logits.fc.weight" in weights:
+            sizes["representation_size"] = weights["pre_logits.fc.weight"].shape[0]
     else:
         classes = weights["fc.weight"].shape[0]
         sizes = {"layers": [count_blocks(weights, f"layer{stage}.") for stage in (1, 2, 3, 4)]}

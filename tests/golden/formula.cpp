@@ -49,7 +49,7 @@ struct Affine {
 };
 
 Affine affine_of(std::string_view name, std::span<const int64_t> shape) {
-  if (name == "cls_token" || name == "pos_embed") return {0, 0.5f};
+  if (name == "cls_token" || name == "dist_token" || name == "pos_embed") return {0, 0.5f};
   if (name.ends_with(".bn2.weight") || name.ends_with(".bn3.weight")) return {0.25f, 0.0625f};
   if (shape.size() == 1)
     return name.ends_with("weight") || name.ends_with("running_var") ? Affine{1, 0.25f}
@@ -193,6 +193,7 @@ Model read_model(const std::string& name) {
       .classes = json.at("classes"),
       .batch = json.at("batch"),
       .depth = json.value("depth", 0),
+      .representation_size = json.value("representation_size", 0),
       .drop_rate = json.value("drop_rate", 0.0f),
       .pos_drop_rate = json.value("pos_drop_rate", 0.0f),
       .proj_drop_rate = json.value("proj_drop_rate", 0.0f),
@@ -205,6 +206,7 @@ Model read_model(const std::string& name) {
       .parameters = json.at("parameters"),
       .loss = json.at("loss"),
       .logits = list<double>(json.at("logits")),
+      .heads = json.value("heads", std::vector<double>{}),
       .evaluation_logits = json.value("evaluation_logits", std::vector<double>{}),
       .gradients = read_tensors(json.at("gradients")),
       .buffers = {},

@@ -40,7 +40,8 @@ struct GoldenTensor {
 struct Model {
   std::string model;  // our name
   int image_size = 0, patch_size = 0, classes = 0, batch = 0;
-  int depth = 0;  // 0: the model's own
+  int depth = 0;                // 0: the model's own
+  int representation_size = 0;  // of a ViT; 0: none
   // A ViT's, and what its masks are drawn by.
   float drop_rate = 0, pos_drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0;
   float drop_path_rate = 0;
@@ -49,7 +50,10 @@ struct Model {
   int64_t parameters = 0;
   double loss = 0;
   std::vector<double> logits;  // [batch, classes], in training
-  // With the running statistics as one step of training leaves them; empty for a model without.
+  std::vector<double>
+      heads;  // [2, batch, classes], whose mean these are; empty for a model with one
+  // Where they differ: without dropout, with the running statistics as one step of training leaves
+  // them. Else empty.
   std::vector<double> evaluation_logits;
   std::map<std::string, GoldenTensor> gradients;  // of every parameter, of the mean loss
   std::map<std::string, GoldenTensor> buffers;    // after that step

@@ -7,7 +7,7 @@ Philox4x32-10 under a key that is a name's FNV-1a hash:
   signed(name, i)     ((word >> 8) - 2^23) / 2^23, exact in fp32: uniform in [-1, 1)
   parameter(name, i)  centre + scale * signed(name, i); scale is a power of two, so that the
                       product is exact and the sum is rounded once, with or without FMA:
-      class token, position embedding         0 + 1/2 signed
+      class and other token, position embedding  0 + 1/2 signed
       .bn2.weight, .bn3.weight                1/4 + 1/16 signed (of a residual network's blocks: one
                                               ends the branch, whose share of the sum is small then,
                                               so that rounding does not grow from block to block)
@@ -78,7 +78,7 @@ def signed(name, count):
 
 
 def centre_and_scale(name, shape):
-    if name in ("cls_token", "pos_embed"):
+    if name in ("cls_token", "dist_token", "pos_embed"):
         return 0.0, 0.5
     if name.endswith((".bn2.weight", ".bn3.weight")):
         return 0.25, 0.0625

@@ -30,6 +30,14 @@ MODELS = {
         model="vit_tiny", image_size=32, patch_size=8, classes=10, batch=3, depth=3, drop_rate=0.3, pos_drop_rate=0.1,
         proj_drop_rate=0.2, attn_drop_rate=0.15, drop_path_rate=0.25, seed=11, epoch=2, position=5,
     ),
+    "vit_tiny_distilled": dict(model="vit_tiny_distilled", image_size=40, patch_size=8, classes=10, batch=3),
+    "vit_tiny_distilled_dropout": dict(
+        model="vit_tiny_distilled", image_size=24, patch_size=8, classes=7, batch=3, depth=2, drop_rate=0.3,
+        pos_drop_rate=0.1, proj_drop_rate=0.2, attn_drop_rate=0.15, drop_path_rate=0.25, seed=12, epoch=1, position=3,
+    ),
+    "vit_tiny_pre_logits": dict(
+        model="vit_tiny", image_size=24, patch_size=8, classes=7, batch=3, depth=2, representation_size=56,
+    ),
     "resnet34": dict(model="resnet34", image_size=68, classes=10, batch=4),
     "resnet34_4_blocks": dict(model="resnet34", image_size=45, classes=10, batch=4, layers=[1, 1, 1, 1]),
     "resnet50_5_blocks": dict(model="resnet50", image_size=33, classes=10, batch=3, layers=[2, 1, 1, 1]),
@@ -86,24 +94,23 @@ def margin(seen64, seen32):
 
 
 class Mask(nn.Module):
-    """In place of a dropout: the mask that ours draws, of the first token of each image alone or of all."""
+    """In place of a dropout: the mask that ours draws, of the first tokens of each image alone or of all."""
 
-    def __init__(self, case, layer, drop, of_images=False, of_first_token=False):
+    def __init__(self, case, layer, drop, of_images=False, tokens=None):
         super().__init__()
         self.case, self.layer, self.drop = case, layer, drop
-        self.of_images, self.of_first_token = of_images, of_first_token
+        self.of_images, self.tokens = of_images, tokens
 
     def forward(self, x):
-        if not self.drop:
+        if not (self.drop and self.training):
             return x
-        drawn = x[:, :1] if self.of_first_token else x
+        drawn = x[:, : self.tokens]
         count = 1 if self.of_images else drawn[0].numel()
         mask = torch.from_numpy(formula.kept(self.case, self.layer, len(x), count, self.drop)).to(x.dtype)
         if self.of_images:
             return x * mask.reshape(-1, *[1] * (x.ndim - 1))
         mask = mask.reshape(drawn.shape)
-        # Of the last block only the class token is read.
-        return torch.cat([drawn * mask, x[:, 1:]], 1) if self.of_first_token else x * mask
+        return torch.cat([drawn * mask, x[:, drawn.shape[1] :]], 1)
 
 
 def give_masks(model, case):
@@ -119,11 +126,12 @@ def give_masks(model, case):
     model.pos_drop = mask(case["pos_drop_rate"])
     last = len(model.blocks) - 1
     for i, block in enumerate(model.blocks):
-        path, proj = case["drop_path_rate"] * i / last, dict(of_first_token=i == last)
+        # Of the last block only the heads' tokens are read.
+        path, proj = case["drop_path_rate"] * i / last, dict(tokens=model.num_prefix_tokens if i == last else None)
         layer += 2  # norm1, qkv
         block.attn.fused_attn = False
         block.attn.attn_drop = mask(case["attn_drop_rate"])
-        layer += 3 if i == last else 1  # the class token of both streams, proj
+        layer += 3 if i == last else 1  # the heads' tokens of both streams, proj
         block.attn.proj_drop = mask(case["proj_drop_rate"], **proj)
         block.drop_path1 = mask(path, of_images=True)
         layer += 3  # norm2, fc1, GELU
@@ -132,7 +140,10 @@ def give_masks(model, case):
         block.mlp.drop2 = mask(case["proj_drop_rate"], **proj)
         block.drop_path2 = mask(path, of_images=True)
     layer += 1  # norm
-    model.head_drop = mask(case["drop_rate"])
+    # A distilled model calls head_drop for each of its tokens.
+    model.head_drop = nn.Identity()
+    model.norm.dropout = mask(case["drop_rate"], tokens=model.num_prefix_tokens)
+    model.norm.register_forward_hook(lambda norm, inputs, out: norm.dropout(out))
 
 
 DROPOUT = ("drop_rate", "pos_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate", "seed", "epoch", "position")
@@ -152,17 +163,23 @@ def run_model(case, dtype):
     watch_kinks(model, seen)
     pixels = torch.from_numpy(formula.images(case["batch"], case["image_size"])).to(dtype)
     images = ((pixels / 255 - 0.5) / 0.5).permute(0, 3, 1, 2).contiguous()
-    logits = model(images)
-    loss = F.cross_entropy(logits, torch.from_numpy(formula.labels(case["batch"], case["classes"])))
+    if hasattr(model, "set_distilled_training"):
+        model.set_distilled_training()
+        heads = model(images)
+    else:
+        heads = (model(images),)
+    labels = torch.from_numpy(formula.labels(case["batch"], case["classes"]))
+    loss = sum(F.cross_entropy(logits, labels) for logits in heads) / len(heads)
     loss.backward()
-    result = {"loss": loss.item(), "logits": logits.detach().double().numpy()}
-    if statistics:
-        kinks = list(seen)
+    result = {"loss": loss.item(), "logits": (sum(heads) / len(heads)).detach().double().numpy()}
+    if len(heads) > 1:
+        result["heads"] = torch.stack(heads).detach().double().numpy()
+    kinks = list(seen)
+    if statistics or len(heads) > 1:
         with torch.no_grad():
             result["evaluation_logits"] = model.eval()(images).double().numpy()
+    if statistics:
         result["statistics"] = {n: b.double().numpy() for n, b in statistics.items()}
-    else:
-        kinks = []
     result["gradients"] = {n: p.grad.double().numpy() for n, p in model.named_parameters()}
     return result, kinks
 
@@ -186,12 +203,13 @@ def make_model(name, case):
     worst = max(result["gradients"], key=lambda n: error("gradients", n))
     errors = {"logits": error("logits"), "loss": error("loss"), "gradient": error("gradients", worst)}
     content = {**case, "parameters": sum(g.size for g in result["gradients"].values()), "float32_error": errors}
-    if kinks:
+    if "evaluation_logits" in result:
         errors["evaluation_logits"] = error("evaluation_logits")
+    if kinks:
         errors["statistics"] = max(error("statistics", n) for n in result["statistics"])
         content["margin"] = margin(kinks, kinks32)
     content["loss"] = result["loss"]
-    for key in ("logits", "evaluation_logits"):
+    for key in ("logits", "heads", "evaluation_logits"):
         if key in result:
             content[key] = result[key].reshape(-1).tolist()
     for key in ("gradients", "statistics"):

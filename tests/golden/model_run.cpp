@@ -27,6 +27,8 @@ ModelRun::Net ModelRun::build(const Model& m) {
                       .mlp_ratio = static_cast<float>(config.mlp_ratio),
                       .layer_norm_eps = static_cast<float>(config.layer_norm_eps),
                       .classes = m.classes,
+                      .distilled = config.distilled,
+                      .representation_size = m.representation_size,
                       .drop_rate = m.drop_rate,
                       .pos_drop_rate = m.pos_drop_rate,
                       .proj_drop_rate = m.proj_drop_rate,
@@ -74,6 +76,12 @@ void ModelRun::evaluate() {
 }
 
 void ModelRun::backward() { stage_.backward(run(), 0); }
+
+std::vector<float> ModelRun::values(const std::string& name) const {
+  const auto& tensors = net_.graph.tensors();
+  const auto found = std::ranges::find(tensors, name, &TensorInfo::name);
+  return download({static_cast<int>(found - tensors.begin())});
+}
 
 std::vector<float> ModelRun::download(Tensor t) const {
   std::vector<float> values(net_.graph.info(t).bytes() / sizeof(float));

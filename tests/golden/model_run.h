@@ -24,6 +24,7 @@ class ModelRun {
   void evaluate();
   void backward();  // of the mean loss
   std::vector<float> logits() const { return download(net_.logits); }
+  std::vector<float> values(const std::string& tensor) const;  // of the graph
   std::vector<float> losses() const { return download(net_.loss); }
   // In the shapes of files.
   std::map<std::string, HostTensor> gradients() const { return parameters_.get_gradients(); }

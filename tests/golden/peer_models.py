@@ -1,10 +1,20 @@
 """The models of this project as timm and torchvision have them, by our names."""
 
+from collections import OrderedDict
+
 import timm
+import torch.nn as nn
 import torchvision.models.resnet as torchvision_resnet
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
-TIMM = {"vit_tiny": "vit_tiny_patch16_224", "vit_large": "vit_large_patch16_224"}
+TIMM = {
+    "vit_tiny": "vit_tiny_patch16_224",
+    "vit_large": "vit_large_patch16_224",
+    "vit_tiny_distilled": "deit_tiny_distilled_patch16_224",
+    "vit_large_distilled": "deit_base_distilled_patch16_224",
+}
+# What timm has in another size.
+SIZES = {"vit_large_distilled": dict(embed_dim=1024, depth=24, num_heads=16)}
 TORCHVISION = {
     "resnet34": dict(block=BasicBlock, layers=[3, 4, 6, 3]),
     "resnet50": dict(block=Bottleneck, layers=[3, 4, 6, 3]),
@@ -13,13 +23,24 @@ TORCHVISION = {
 NAMES = [*TIMM, *TORCHVISION]
 
 
-def create(model, classes, image_size=224, patch_size=16, depth=None, layers=None):
+def add_pre_logits(model, features):
+    """The layer before the head that timm's ViTs had until 0.6, under the names that it had."""
+    layer = OrderedDict(fc=nn.Linear(model.embed_dim, features), act=nn.Tanh())
+    model.pre_logits = nn.Sequential(layer)
+    model.head = nn.Linear(features, model.num_classes)
+    model.head.register_forward_pre_hook(lambda head, inputs: model.pre_logits(inputs[0]))
+
+
+def create(model, classes, image_size=224, patch_size=16, depth=None, layers=None, representation_size=0):
     """depth, layers: other numbers of blocks than the model's own, of a ViT and of a residual network."""
     if model in TIMM:
-        cut = {"depth": depth} if depth else {}
-        return timm.create_model(
-            TIMM[model], img_size=image_size, patch_size=patch_size, num_classes=classes, **cut
+        sizes = {**SIZES.get(model, {}), **({"depth": depth} if depth else {})}
+        made = timm.create_model(
+            TIMM[model], img_size=image_size, patch_size=patch_size, num_classes=classes, **sizes
         )
+        if representation_size:
+            add_pre_logits(made, representation_size)
+        return made
     if not layers:
         return getattr(torchvision_resnet, model)(num_classes=classes)
     return torchvision_resnet.ResNet(**{**TORCHVISION[model], "layers": layers}, num_classes=classes)

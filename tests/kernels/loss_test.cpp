@@ -1,4 +1,4 @@
-// Softmax cross-entropy and its gradient; metrics; the words after the gradient.
+// Softmax cross-entropy and its gradient, of one head or a share of several; metrics; the words after the gradient.
 #include <numeric>
 
 #include "tests/kernels/kernel_test.h"
@@ -69,6 +69,12 @@ Tensor cross_entropy_backward(const Values& logits, const Values& lse, const Lab
   return dlogits;
 }
 
+Tensor mean_logits(const Values& head, const Values& dist) {
+  Tensor mean;
+  for (size_t i = 0; i < head.size(); ++i) mean.push_back((Tracked(head[i]) + dist[i]) * 0.5);
+  return mean;
+}
+
 Values metrics(const Values& loss, const Values& logits, const Labels& labels, ClassesShape shape) {
   const auto [B, K] = shape;
   Values sums(4);
@@ -130,6 +136,8 @@ struct LossOptions {
   float smoothing = 0;
   bool mixed = false;
   double spread = 1;  // of the logits; 0: few integers, so that classes tie
+  float share = 1;
+  bool add = false;
 
   bool absent() const { return shape.B > 3; }  // some rows have label -1
 };
@@ -161,11 +169,15 @@ Problem cross_entropy_forward(DType dtype, LossOptions o) {
   const Labels labels = random_labels(p, o.shape, o.absent());
   const oracle::CrossEntropyResult r =
       oracle::cross_entropy_forward(logits, labels, mixes, o.shape, o.smoothing);
-  p.output_fp32("loss", {B}, r.loss), p.output_fp32("lse", {B}, r.lse);
+  Tensor loss = r.loss;
+  for (Tracked& x : loss) x = x * double(o.share);
+  p.gradient("loss", {B}, loss, o.add);
+  p.output_fp32("lse", {B}, r.lse);
   p.output_fp32("top1", {B}, r.top1);
   p.input("logits", {B, K}, logits), p.objects("labels", labels);
   if (o.mixed) p.objects("mixes", mixes);
-  p.runs(CrossEntropyForward{.shape = o.shape, .smoothing = o.smoothing, .dtype = dtype});
+  p.runs(CrossEntropyForward{
+      .shape = o.shape, .smoothing = o.smoothing, .share = o.share, .add = o.add, .dtype = dtype});
   return p;
 }
 
@@ -180,15 +192,28 @@ Problem cross_entropy_backward(DType dtype, LossOptions o) {
   const Labels labels = random_labels(p, o.shape, o.absent());
   const Values lse =
       rounded(oracle::cross_entropy_forward(logits, labels, mixes, o.shape, o.smoothing).lse);
-  const Tensor dlogits = oracle::cross_entropy_backward(
-      logits, lse, labels, mixes, params.grad_scale, state.loss_scale, o.shape, o.smoothing);
+  const Tensor dlogits =
+      oracle::cross_entropy_backward(logits, lse, labels, mixes, o.share * params.grad_scale,
+                                     state.loss_scale, o.shape, o.smoothing);
   // An absent row gives zeros whatever it holds.
   if (o.absent()) logits[0] = nan;
   p.output("dlogits", {B, K}, dlogits);
   p.input("logits", {B, K}, logits), p.input_fp32("lse", {B}, lse), p.objects("labels", labels);
   if (o.mixed) p.objects("mixes", mixes);
   p.objects<StepParams>("params", {params}), p.objects<UpdateState>("state", {state});
-  p.runs(CrossEntropyBackward{.shape = o.shape, .smoothing = o.smoothing, .dtype = dtype});
+  p.runs(CrossEntropyBackward{
+      .shape = o.shape, .smoothing = o.smoothing, .share = o.share, .dtype = dtype});
+  return p;
+}
+
+Problem mean_logits(DType dtype, ClassesShape shape) {
+  const auto [B, K] = shape;
+  Problem p(dtype);
+  p.any_threads = true;
+  const Values head = p.data(size_t(B) * K), dist = p.data(size_t(B) * K);
+  p.output("out", {B, K}, oracle::mean_logits(head, dist));
+  p.input("head", {B, K}, head), p.input("dist", {B, K}, dist);
+  p.runs(MeanLogits{.shape = shape, .dtype = dtype});
   return p;
 }
 
@@ -241,6 +266,17 @@ KernelCases loss_cases() {
           if (spread > 0) cases.add("cross_entropy_backward" + name, cross_entropy_backward, o);
         }
   };
+  // One of two heads.
+  const auto add_share = [&](ClassesShape shape) {
+    LossOptions o{shape, 0.1f, shape.B % 2 == 0, 2, 0.5f};
+    cases.add("cross_entropy_backward" + name_of(shape) + "_share", cross_entropy_backward, o);
+    for (const bool add : {false, true}) {
+      o.add = add;
+      cases.add("cross_entropy_forward" + name_of(shape) + "_share" + flag(add, "add"),
+                cross_entropy_forward, o);
+    }
+    cases.add("mean_logits" + name_of(shape), mean_logits, shape);
+  };
   const auto add_metrics = [&](ClassesShape shape) {
     for (const bool absent : {false, true})
       for (const bool with_nan : {false, true})
@@ -250,6 +286,8 @@ KernelCases loss_cases() {
   for (const ClassesShape shape :
        {ClassesShape{1, 1}, {2, 1}, {3, 2}, {5, 10}, {130, 17}, {16, 1000}, {8, 1031}})
     add_cross_entropy(shape);
+  for (const ClassesShape shape : {ClassesShape{1, 1}, {5, 10}, {130, 17}, {16, 1000}})
+    add_share(shape);
   for (const ClassesShape shape : {ClassesShape{1, 1}, {4, 3}, {16, 10}, {64, 1000}, {1030, 7}})
     add_metrics(shape);
   for (const int B : {1, 7, 16, 129})
@@ -262,7 +300,8 @@ KernelCases loss_cases() {
     cases.add("gradient_tail_B5_without_loss" + flag(accumulate, "accumulate"), gradient_tail, 5,
               accumulate, false, true);
   cases.begin_sweep();
-  for (const int K : sweep_of_sizes()) add_cross_entropy({6, K}), add_metrics({6, K});
+  for (const int K : sweep_of_sizes())
+    add_cross_entropy({6, K}), add_share({6, K}), add_metrics({6, K});
   return cases;
 }
 

@@ -37,6 +37,8 @@ class Golden : public testing::TestWithParam<GoldenCase> {
     run_->set_formula_weights();
   }
 
+  void expect_heads();
+
   Model golden_;
   std::optional<ModelRun> run_;
 };
@@ -58,6 +60,13 @@ void expect_logits(const std::vector<float>& got, const std::vector<double>& wan
   for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5) << "logit " << i;
 }
 
+void Golden::expect_heads() {
+  if (golden_.heads.empty()) return;
+  std::vector<float> heads = run_->values("head");
+  for (const float logit : run_->values("head_dist")) heads.push_back(logit);
+  expect_logits(heads, golden_.heads);
+}
+
 TEST_P(Golden, NamesAndShapesAreThoseOfPyTorch) {
   const Graph& graph = run_->graph();
   EXPECT_EQ(shapes_of(graph.parameters()), shapes_of(golden_.gradients));
@@ -76,6 +85,7 @@ void expect_no_key_bias_gradient(const std::string& name, const std::vector<floa
 TEST_P(Golden, LogitsLossAndGradients) {
   run_->forward();
   expect_logits(run_->logits(), golden_.logits);
+  expect_heads();
   const auto losses = run_->losses();
   const double loss = std::accumulate(losses.begin(), losses.end(), 0.0) / double(losses.size());
   EXPECT_NEAR(loss, golden_.loss, 1e-5);
@@ -88,6 +98,13 @@ TEST_P(Golden, LogitsLossAndGradients) {
     if (name.ends_with("attn.qkv.bias"))
       expect_no_key_bias_gradient(name, gradient.data, want.summary.max);
   }
+}
+
+// Without dropout: the mean of both heads.
+using GoldenEvaluation = Golden;
+TEST_P(GoldenEvaluation, Logits) {
+  run_->evaluate();
+  expect_logits(run_->logits(), golden_.evaluation_logits);
 }
 
 using GoldenStatistics = Golden;
@@ -117,15 +134,20 @@ std::string title(const testing::TestParamInfo<GoldenCase>& chosen) {
 INSTANTIATE_TEST_SUITE_P(Models, Golden,
                          testing::ValuesIn(cases_of({"vit_tiny_224", "vit_tiny_32",
                                                      "vit_large_2_blocks", "vit_tiny_dropout",
-                                                     "resnet34", "resnet34_4_blocks",
-                                                     "resnet50_5_blocks", "resnext50_5_blocks"})),
+                                                     "vit_tiny_distilled",
+                                                     "vit_tiny_distilled_dropout",
+                                                     "vit_tiny_pre_logits", "resnet34",
+                                                     "resnet34_4_blocks", "resnet50_5_blocks",
+                                                     "resnext50_5_blocks"})),
                          title);
+INSTANTIATE_TEST_SUITE_P(Models, GoldenEvaluation,
+                         testing::ValuesIn(cases_of({"vit_tiny_distilled_dropout"})), title);
 INSTANTIATE_TEST_SUITE_P(Models, GoldenStatistics,
                          testing::ValuesIn(cases_of({"resnet34", "resnet34_4_blocks",
                                                      "resnet50_5_blocks", "resnext50_5_blocks"})),
                          title);
 
-// One model of each family, in PyTorch's hands and back.
+// A model of each kind, in PyTorch's hands and back.
 class Peer : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -173,6 +195,8 @@ TEST_P(Peer, ItsWeightsGiveItsLogitsHere) {
                         (folder_ / "logits") + " --image-size " +
                         std::to_string(model_.image_size) + " --classes " +
                         std::to_string(model_.classes) + " --batch " + std::to_string(model_.batch);
+  if (model_.representation_size)
+    command += " --representation-size " + std::to_string(model_.representation_size);
   if (model_.patch_size) command += " --patch-size " + std::to_string(model_.patch_size);
   if (model_.layers[0]) {
     command += " --layers";
@@ -199,7 +223,8 @@ TEST_P(Peer, ItsWeightsGiveItsLogitsHere) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Peer,
-                         testing::Values("vit_tiny_32", "resnet34_4_blocks", "resnext50_5_blocks"),
+                         testing::Values("vit_tiny_32", "vit_tiny_distilled", "vit_tiny_pre_logits",
+                                         "resnet34_4_blocks", "resnext50_5_blocks"),
                          [](const auto& chosen) { return std::string(chosen.param); });
 
 }  // namespace

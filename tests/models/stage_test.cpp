@@ -49,7 +49,11 @@ int node_count(const Graph& graph) { return static_cast<int>(graph.nodes().size(
 Graph model_graph(const char* name, int batch, int classes) {
   const ModelConfig m = load_model_config(name);
   return build_vit(
-             {.embed_dim = m.embed_dim, .depth = m.depth, .heads = m.heads, .classes = classes},
+             {.embed_dim = m.embed_dim,
+              .depth = m.depth,
+              .heads = m.heads,
+              .classes = classes,
+              .distilled = m.distilled},
              {.B = batch,
               .height = m.image_size,
               .width = m.image_size,
@@ -73,6 +77,8 @@ TrainerOptions adamw(int batch, int size) {
 TEST(Models, HaveTimmsParameterCounts) {
   EXPECT_EQ(model_graph("vit_tiny", 1, 1000).parameter_count(), 5717416u);
   EXPECT_EQ(model_graph("vit_large", 1, 1000).parameter_count(), 304326632u);
+  EXPECT_EQ(model_graph("vit_tiny_distilled", 1, 1000).parameter_count(), 5910800u);
+  EXPECT_EQ(model_graph("vit_large_distilled", 1, 1000).parameter_count(), 305353680u);
 }
 
 void expect_apart(Passes passes) {
@@ -156,10 +162,10 @@ TEST(Plan, OfALargeModelTakesNoMemory) {
 struct Outcome {
   std::vector<float> losses, gradients;
 };
-Outcome run_cut(int cut) {
+Outcome run_cut(int cut, VitConfig config) {
   constexpr int micro_batches = 4;
   const auto backend = make_cpu_backend(2, false);
-  const Vit vit = small_vit(3);
+  const Vit vit = small_vit(3, config);
   Parameters parameters(*backend, vit.graph, 0);
   parameters.allocate();
   parameters.initialise(5);
@@ -212,17 +218,20 @@ Outcome run_cut(int cut) {
 }
 
 TEST(Stages, EveryCutGivesTheWholeGraphsLossAndGradients) {
-  const Outcome whole = run_cut(0);
-  double norm = 0;
-  for (const float g : whole.gradients) norm += double(g) * g;
-  EXPECT_GT(norm, 1e-6);
-  const Vit vit = small_vit(3);
-  ASSERT_EQ(vit.graph.cuts().size(), 3u);
-  for (const int cut : vit.graph.cuts()) {
-    SCOPED_TRACE("cut before node " + std::to_string(cut));
-    const Outcome halves = run_cut(cut);
-    EXPECT_EQ(halves.losses, whole.losses);
-    EXPECT_EQ(halves.gradients, whole.gradients);
+  for (const VitConfig& config :
+       {VitConfig{}, VitConfig{.distilled = true}, VitConfig{.representation_size = 7}}) {
+    const Outcome whole = run_cut(0, config);
+    double norm = 0;
+    for (const float g : whole.gradients) norm += double(g) * g;
+    EXPECT_GT(norm, 1e-6);
+    const Vit vit = small_vit(3, config);
+    ASSERT_EQ(vit.graph.cuts().size(), 3u);
+    for (const int cut : vit.graph.cuts()) {
+      SCOPED_TRACE("cut before node " + std::to_string(cut));
+      const Outcome halves = run_cut(cut, config);
+      EXPECT_EQ(halves.losses, whole.losses);
+      EXPECT_EQ(halves.gradients, whole.gradients);
+    }
   }
 }
 

@@ -72,6 +72,10 @@ inline Tracked on_tensor_cores(Tracked sum, double terms, DType dtype) {
   const double bias = std::ceil(terms / 4) * Tracked::rounding * std::fabs(sum.value) / 2;
   return {sum.value, sum.variance * (1 + terms / 96) + bias * bias};
 }
+inline Tracked tanh(Tracked a) {
+  const double t = std::tanh(a.value), slope = 1 - t * t;
+  return Tracked::computed(t, slope * slope * a.variance, 2);
+}
 // Absolute error, since it is used in 1 + erf(x).
 inline Tracked erf(Tracked a) {
   constexpr double r = 2 * Tracked::rounding;

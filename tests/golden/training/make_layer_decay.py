@@ -13,7 +13,12 @@ import timm
 from timm.optim import param_groups_layer_decay
 
 DECAY = 0.75
-MODELS = {"vit_tiny": "vit_tiny_patch16_224", "resnet34": "resnet34", "resnet50": "resnet50"}
+MODELS = {
+    "vit_tiny": "vit_tiny_patch16_224",
+    "vit_tiny_distilled": "deit_tiny_distilled_patch16_224",
+    "resnet34": "resnet34",
+    "resnet50": "resnet50",
+}
 
 
 def scales_of(name):

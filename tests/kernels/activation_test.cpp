@@ -1,4 +1,4 @@
-// GELU of inp + bias, forward and backward.
+// GELU of inp + bias, and tanh, forward and backward.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
@@ -39,6 +39,19 @@ GeluGradient bias_gelu_backward(const Values& dout, const Values& inp, const Val
   return g;
 }
 
+Tensor tanh_forward(const Values& inp) {
+  Tensor out;
+  for (const double x : inp) out.push_back(tanh(Tracked(x)));
+  return out;
+}
+
+Tensor tanh_backward(const Values& dout, const Values& out) {
+  Tensor dinp;
+  for (size_t i = 0; i < out.size(); ++i)
+    dinp.push_back(dout[i] * (Tracked(1) - Tracked(out[i]) * out[i]));
+  return dinp;
+}
+
 }  // namespace oracle
 
 // ---- the oracle's gradient ----------------------------------------------------------------------
@@ -56,6 +69,14 @@ TEST(Oracle, BiasGelu) {
   const Tensor known = oracle::bias_gelu_forward({1, -2}, {0, 0}, {1, 2});
   EXPECT_NEAR(known[0].value, 0.8413447460685429, 1e-15);
   EXPECT_NEAR(known[1].value, -0.04550026389635842, 1e-15);
+}
+
+TEST(Oracle, Tanh) {
+  TestValues random(3);
+  Values inp = random.normal(30, 0, 1.5);
+  const Values dout = random.normal(30);
+  check_gradient("inp", inp, oracle::tanh_backward(dout, values_of(oracle::tanh_forward(inp))),
+                 [&] { return dot(dout, oracle::tanh_forward(inp)); });
 }
 
 // ---- cases --------------------------------------------------------------------------------------
@@ -93,6 +114,38 @@ Problem gelu_backward(DType dtype, RowsShape shape, bool accumulate, bool in_pla
   return p;
 }
 
+// Values where tanh is its argument, where it bends and where it is 1.
+Values tanh_inputs(Problem& p, size_t n) {
+  Values x = p.random.normal(n, 0, 1.5);
+  const Values special{0, 1e-3, -1e-3, 0.25, -0.5, 5, -8, 9.5, -20, 100, -1e4};
+  for (size_t i = 0; i < special.size() && i < n / 2; ++i) x[2 * i] = special[i];
+  return p.held(x);
+}
+
+Problem tanh_forward(DType dtype, RowsShape shape, bool in_place) {
+  const auto [rows, C] = shape;
+  Problem p(dtype);
+  p.any_threads = true;
+  const Values inp = tanh_inputs(p, size_t(rows) * C);
+  p.output("out", {rows, C}, oracle::tanh_forward(inp), in_place ? inp : Values{});
+  if (!in_place) p.input("inp", {rows, C}, inp);
+  p.runs(TanhForward{.shape = shape, .dtype = dtype}, {{"inp", in_place ? "out" : "inp"}});
+  return p;
+}
+
+Problem tanh_backward(DType dtype, RowsShape shape, bool in_place) {
+  const auto [rows, C] = shape;
+  const size_t n = size_t(rows) * C;
+  Problem p(dtype);
+  p.any_threads = true;
+  const Values dout = p.data(n), out = p.held(values_of(oracle::tanh_forward(tanh_inputs(p, n))));
+  p.output("dinp", {rows, C}, oracle::tanh_backward(dout, out), in_place ? dout : Values{});
+  if (!in_place) p.input("dout", {rows, C}, dout);
+  p.input("out", {rows, C}, out);
+  p.runs(TanhBackward{.shape = shape, .dtype = dtype}, {{"dout", in_place ? "dinp" : "dout"}});
+  return p;
+}
+
 KernelCases gelu_cases() {
   KernelCases cases;
   const auto add = [&](RowsShape shape) {
@@ -113,7 +166,24 @@ KernelCases gelu_cases() {
   return cases;
 }
 
-[[maybe_unused]] const bool added = add_cases(gelu_cases());
+KernelCases tanh_cases() {
+  KernelCases cases;
+  const auto add = [&](RowsShape shape) {
+    for (const bool in_place : {false, true}) {
+      const std::string name =
+          sizes({{"rows", shape.rows}, {"C", shape.C}}) + flag(in_place, "in_place");
+      cases.add("tanh_forward" + name, tanh_forward, shape, in_place);
+      cases.add("tanh_backward" + name, tanh_backward, shape, in_place);
+    }
+  };
+  for (const RowsShape shape : {RowsShape{1, 1}, {1, 7}, {3, 16}, {7, 33}, {65, 768}}) add(shape);
+  cases.begin_sweep();
+  for (const int C : sweep_of_sizes())
+    for (const int rows : {2, 65}) add({rows, C});
+  return cases;
+}
+
+[[maybe_unused]] const bool added = add_cases(gelu_cases()) && add_cases(tanh_cases());
 
 }  // namespace
 }  // namespace bv::test
