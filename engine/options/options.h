@@ -91,9 +91,9 @@ struct Options {
   uint64_t seed = 0;
   // files
   std::string out, resume, weights;
-  std::string save_every = "1";    // epochs, or "500steps"
-  int keep = 1;                    // step folders besides the best
-  int log_every = 10;              // steps
+  std::string save_every = "1";  // epochs, or "500steps"
+  int keep = 1;                  // step folders besides the best
+  int log_every = 10;            // steps
   bool report = false;
   std::string tensorboard = "on";  // on off
   bool quiet = false;
@@ -109,8 +109,8 @@ struct Options {
   double timeout = 60;              // seconds without a sign of life from a peer
   bool plan = false, profile = false, no_graph = false, oversubscribe = false;
   // of other commands than train, in CommandLine::own
-  int count = 16;     // preview
-  int64_t epoch = 1;  // preview; counted from 1
+  int count = 16;                  // preview
+  int64_t epoch = 1;               // preview; counted from 1
   std::string finished;            // eval, predict: a run's folder or a weights file
   std::string class_list;          // eval, predict: a number, or a file of names
   std::string split = "val";       // eval: train val all
@@ -121,6 +121,10 @@ struct Options {
   bool link = false;               // data split
   int min_side = 32;               // data check
   std::string url, sha256;         // data fetch
+  // of data list, pack and index
+  std::string coco, images, labels, name, label_base = "auto";
+  std::optional<int> class_count, per_class, shards, resize;
+  int shard_mb = 256, quality = 95;
 
   // The source of each option that isn't a built-in default, by its name in config.json.
   std::map<std::string, Source, std::less<>> sources;
