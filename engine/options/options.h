@@ -122,7 +122,7 @@ struct Options {
   int min_side = 32;               // data check
   std::string url, sha256;         // data fetch
   // of data list, pack and index
-  std::string coco, images, labels, name, label_base = "auto";
+  std::string coco, images, labels, set_name, label_base = "auto";
   std::optional<int> class_count, per_class, shards, resize;
   int shard_mb = 256, quality = 95;
 

@@ -32,7 +32,7 @@ constexpr OptionRow rows[] = {
      {},
      0,
      true},
-    {"name", "N", &Options::name,
+    {"name", "N", &Options::set_name,
      "of the files N-00000-of-00003.tfrecord, N-00000-of-00003.idx (offsets, for DALI) and "
      "N.index; "
      "train and val, or train and validation, are a split"},
@@ -70,7 +70,7 @@ int pack(const CommandLine& line, const std::vector<std::string>&) {
     throw UserError("--shards and --shard-mb: one of them");
   if (!o.resize && o.source("quality") != Source::built_in)
     throw UserError("--quality goes with --resize; other pictures are stored as they are");
-  const PackOptions options{.name = require_name(o.name),
+  const PackOptions options{.name = require_name(o.set_name),
                             .shards = o.shards,
                             .shard_mb = o.shard_mb,
                             .resize = o.resize,
