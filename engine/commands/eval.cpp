@@ -166,10 +166,12 @@ void print(const std::string& text) {
     throw RunError("the result can't be written to standard output");
 }
 
+// A file of that name is replaced, anything else is not.
 void refuse_confusion(const std::string& file) {
   std::error_code error;
-  if (!file.empty() && std::filesystem::exists(std::filesystem::symlink_status(file, error)))
-    throw UserError("--confusion " + file + " exists; name another file, or remove it");
+  if (const std::filesystem::file_status there = std::filesystem::status(file, error);
+      std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
+    throw UserError("--confusion " + file + " is not a file; name another");
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder, error))
     throw UserError("--confusion " + file + ": there is no folder " + folder.string());
@@ -243,8 +245,8 @@ int work(const CommandLine& line, World world) {
         evaluate(inference, loader, *backend, communicator.get(), split.images->size());
     if (result.sums.count == 0) throw DataError("none of the images can be read");
     if (world.rank != 0) return 0;
-    write_confusion(line.own.confusion, result, m.classes);
     print(line.own.json ? to_json(result, m.classes) : to_text(result, m.classes, line.own.split));
+    write_confusion(line.own.confusion, result, m.classes);
     return 0;
   } catch (const std::exception& e) {
     if (communicator) communicator->end_run(world.name_of(world.rank) + ": " + error_line(e));

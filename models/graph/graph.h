@@ -50,6 +50,10 @@ struct ParameterInfo {
   size_t count() const;
 };
 
+struct Slice {  // nodes [begin, end)
+  int begin, end;
+};
+
 struct Context;
 
 // One fused operation of the model. Memory is planned by calling both passes, so a pass must touch

@@ -186,7 +186,6 @@ TEST_F(Evaluation, BadInputIsOneLine) {
   write_text(in("flat/a.ppm"), contents(in("photos/class0/0.ppm")));
   make_class_folders(in("others"), 2, 3);
   fs::rename(in("others/class1"), in("others/daisy"));
-  write_text(in("there.csv"), "kept");
   write_text(in("no.safetensors"), "not one at all");
   fs::create_directories(in("empty"));
   write_text(in("young/config.json"), contents(in("run/config.json")));
@@ -222,9 +221,8 @@ TEST_F(Evaluation, BadInputIsOneLine) {
   expect_refused("eval empty", "empty: not a run's folder, it has no config.json");
   expect_refused("eval nothing", "nothing: there is no such run folder or weights file");
   expect_refused("eval no.safetensors --data photos", "no.safetensors: ");
-  expect_refused("eval run --confusion there.csv",
-                 "--confusion there.csv exists; name another file, or remove it");
-  EXPECT_EQ(contents(in("there.csv")), "kept");
+  expect_refused("eval run --confusion photos", "--confusion photos is not a file; name another");
+  expect_refused("eval run --confusion /dev/full", "--confusion /dev/full is not a file");
   expect_refused("eval run --confusion no/c.csv", "--confusion no/c.csv: there is no folder no");
   expect_refused("eval run --data synthetic", "--data synthetic: random pixels show nothing");
   expect_refused("eval", "eval needs RUN|WEIGHTS; ./launcher eval --help lists all");
@@ -238,6 +236,17 @@ TEST_F(Evaluation, BadInputIsOneLine) {
   const std::string model = in("models/vit_tiny.json");
   write_text(model, replaced(contents(model), R"("depth": 2)", R"("depth": 3)"));
   expect_refused("predict run photos", weights + ": these weights don't fit the model; missing: ");
+}
+
+TEST_F(Evaluation, AConfusionFileIsReplacedOrLosesNoResult) {
+  train_run("run");
+  write_text(in("c.csv"), "old");
+  const Finished end = go("eval run --confusion c.csv");
+  EXPECT_TRUE(contents(in("c.csv")).starts_with("true\\predicted,"));
+  const Finished failed = run("eval run --confusion /proc/c.csv");  // where nothing can be made
+  EXPECT_EQ(failed.code, 1);
+  EXPECT_EQ(failed.output, end.output);
+  EXPECT_TRUE(failed.errors.starts_with("can't write /proc/c.csv")) << failed.errors;
 }
 
 TEST_F(Evaluation, PredictionsComeInTheOrderGiven) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -127,6 +128,31 @@ TEST_F(SimtNcclRanks, OtherStreamsRunBesideACollective) {
     test::expect_all_end_well(ranks);
   }
   munmap(reached, 4096);
+}
+
+// 100,000 floats over a link of 4 MB/s: each of two ranks sends 0.4 MB in 0.1 s.
+TEST_F(SimtNcclRanks, ALinkTakesTimeBesideOtherStreams) {
+  Ranks ranks = start(2, 0, [=](const Rank& rank) {
+    setenv("SIMT_NCCL_LINK", "4", 1);
+    rank.fill(1);
+    float* other = device_array();
+    const auto begin = std::chrono::steady_clock::now();
+    const auto seconds = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    };
+    rank.sum(many, rank.a);
+    ok(cudaMemsetAsync(other, 0, bytes, rank.b));
+    synchronize(rank.b);
+    const double beside = seconds();
+    synchronize(rank.a);
+    const double all = seconds();
+    if (!(beside < 0.09 && all >= 0.1)) {
+      fprintf(stderr, "beside it %.3f s, in all %.3f s\n", beside, all);
+      return 1;
+    }
+    return rank.holds(2) ? end_of(rank) : 1;
+  });
+  test::expect_all_end_well(ranks);
 }
 
 // What nobody on this rank waits for, a peer may need before it goes on.

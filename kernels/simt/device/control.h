@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <string>
@@ -27,8 +28,12 @@ struct TensorCores {
 inline TensorCores tensor_cores{0, 0};
 
 // When queued operations run. 0: as late as possible, those queued last first. 1: at the call.
-// Others: at random in between, some seeds with one stream far ahead of the others.
-inline unsigned stream_seed = 0;
+// Others: at random in between, some seeds with one stream far ahead of the others. At first what
+// the environment variable SIMT_STREAM_SEED says, else 0.
+inline unsigned stream_seed = [] {
+  const char* set = std::getenv("SIMT_STREAM_SEED");
+  return set ? static_cast<unsigned>(std::strtoul(set, nullptr, 10)) : 0;
+}();
 inline size_t memory_bytes = size_t{16} << 30;  // of the device
 // What is gone of it, beside allocations, from the first launch on (a driver's modules), and from a
 // communicator's first collective on (NCCL's buffers). The call fails where there is less.

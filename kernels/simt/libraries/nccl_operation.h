@@ -2,6 +2,7 @@
 // they go on until a peer has to do something first, and again once it has.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <coroutine>
 #include <deque>
 #include <exception>
@@ -101,12 +102,15 @@ class Operation final : public host::UnderWay {
     Part part;
   };
   void begin();
+  void run_lanes();
+  bool on_link() const { return std::chrono::steady_clock::now() < carried_; }
   void add_waits(std::vector<Wait>&) const;
 
   SimtNcclComm& comm_;
   std::shared_ptr<const std::vector<Call>> calls_;
   std::vector<Lane> lanes_;
-  uint64_t number_ = 0;  // once it has begun
+  uint64_t number_ = 0;                              // once it has begun
+  std::chrono::steady_clock::time_point carried_{};  // when the link has carried what it sent
 };
 
 }  // namespace simt::nccl

@@ -1,0 +1,37 @@
+// How long a step takes and how much of it the stages wait, computed from what each part of the
+// model takes. Exchanges take no time themselves; one is over once both sides of all its messages
+// have come to it.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "engine/pipeline/tasks.h"
+
+namespace bv {
+
+struct PartTime {
+  double forward, backward;
+};
+
+// When a task runs, in the unit of PartTime, from the step's start.
+struct Timed {
+  Task task;
+  double begin, end;
+};
+
+struct Timeline {
+  std::vector<std::vector<Timed>> stages;
+  double length = 0;  // of the step
+  double busy = 0;    // sum over the stages
+
+  // The part of the step that stages wait, on average.
+  double bubble() const {
+    return length > 0 ? 1 - busy / (length * static_cast<double>(stages.size())) : 0;
+  }
+};
+
+// parts: of PipelineShape::parts(). Throws std::logic_error if the stages would wait for each other
+// for ever, or if a message meets another one's receiver.
+Timeline simulate(const PipelineShape&, std::span<const PartTime> parts);
+
+}  // namespace bv

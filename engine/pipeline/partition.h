@@ -1,0 +1,43 @@
+// How a model is cut into parts. What can be cut apart are its blocks; what comes before the first
+// belongs to it, the head to the last. Of P stages with V parts (chunks) each, part i is chunk i / P
+// of stage i % P.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/graph/graph.h"
+
+namespace bv {
+
+// uniform: as many blocks in each part, the last parts one more where they don't divide;
+// balanced: the largest part has as few parameters as possible; cost: as few flops;
+// list: numbers of blocks.
+struct Partition {
+  enum Kind : uint8_t { uniform, balanced, cost, list } kind = cost;
+  std::vector<int> blocks = {};  // of a list
+
+  // Throws UserError if the text is none of uniform, balanced, cost, A,B,...
+  static Partition parse(const std::string&);
+};
+
+struct BlockCost {
+  Slice nodes{};
+  double parameters = 0;
+  double forward = 0, backward = 0;  // flops
+};
+
+std::vector<BlockCost> blocks_of(const Graph&, Kernels&);
+
+// Blocks of each part. Throws UserError if there are fewer blocks than parts, or if a list has
+// another number of parts or of blocks.
+std::vector<int> partition(std::span<const BlockCost>, int parts, const Partition&);
+
+// The parts as nodes and as the sums of their blocks.
+std::vector<BlockCost> parts_of(std::span<const BlockCost>, std::span<const int> blocks);
+
+// Positive counts of consecutive weights, of which the largest sum is as small as possible.
+std::vector<int> least_largest_sum(std::span<const double> weights, int parts);
+
+}  // namespace bv

@@ -1,0 +1,57 @@
+// What a stage does in a step, and in which order. P stages with V chunks each make P * V parts of
+// the model: part i is chunk i / P of stage i % P.
+//   V = 1: 1F1B (Narayanan et al. 2019): P - 1 - stage micro-batches forward, then one forward and
+//     one backward by turns, then what is left backward;
+//   V > 1: interleaved (Narayanan et al. 2021): P micro-batches pass through a chunk before the
+//     next chunk's turn, so M is a multiple of P; 2 (P - 1 - stage) + (V - 1) P parts go first.
+// Without a pipeline (P = V = 1) each micro-batch goes forward, then backward.
+#pragma once
+#include <vector>
+
+namespace bv {
+
+struct PipelineShape {
+  int stages = 1, chunks = 1, micro_batches = 1;
+
+  int parts() const { return stages * chunks; }
+  int part_of(int stage, int chunk) const { return chunk * stages + stage; }
+};
+
+// One chunk's pass for one micro-batch.
+struct Task {
+  bool forward;
+  int chunk, micro;
+  bool operator==(const Task&) const = default;
+};
+
+std::vector<Task> schedule(const PipelineShape&, int stage);
+
+// How many forward tasks the schedule begins with.
+int warm_up(const PipelineShape&, int stage);
+
+// One message of an exchange. Sent: what own `task` has made, the outputs of a forward or the
+// gradients of a backward's inputs; received: what `task` is going to read. It is in the slot of
+// task.micro, `slot_of`, of its chunk.
+struct Message {
+  bool send;
+  Task task;
+  int peer;  // the other stage
+  bool operator==(const Message&) const = default;
+};
+
+// What goes before tasks[i] as one exchange, its messages in this order on both sides; the last
+// round, rounds[tasks.size()], goes after all tasks. Where a round is empty, there is no exchange.
+// V = 1: around each task. V > 1, as Megatron-LM does: after each forward of the warm-up, after
+// each pair of a forward and a backward, after each backward at the end. Around each task it would
+// be stuck: a stage would wait for an input that its sender sends after a pair.
+using Round = std::vector<Message>;
+std::vector<Round> rounds(const PipelineShape&, int stage);
+
+// By chunk, the most micro-batches that are in flight at once: from the exchange that brings a
+// forward's input to the end of its backward.
+std::vector<int> slots(const PipelineShape&, int stage);
+
+// Micro-batches of a chunk go forward and backward in the same order.
+inline int slot_of(int micro, int slots) { return micro % slots; }
+
+}  // namespace bv
