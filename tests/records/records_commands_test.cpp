@@ -81,6 +81,7 @@ TEST_F(RecordCommands, ThereAndBack) {
   EXPECT_EQ(files_of("back"), files_of("photos"));
   EXPECT_EQ(go("data stats out").output.substr(4), go("data stats photos").output.substr(7));
   EXPECT_TRUE(go("data check out/all.index").output.ends_with("clean\n"));
+  expect_refused("data split out parts", "out: records, which training splits by itself");
   const std::string file = in("out/all-00000-of-00003.tfrecord");
   std::string damaged = contents(file);
   damaged[200] ^= 1;

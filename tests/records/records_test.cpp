@@ -1,7 +1,10 @@
 // Data sets of TFRecords: the index, what is refused, and that they are the folder they came from.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <mutex>
+#include <span>
 
 #include "data/dataset.h"
 #include "data/loader.h"
@@ -130,6 +133,54 @@ TEST_F(Records, AreTheFolderTheyWerePackedFrom) {
       << sets.train->name(0);
   EXPECT_EQ(sets.description,
             in("packed") + ", 18 train, 2 val (split by --val-fraction), 2 classes");
+}
+
+// The data is told of each image once, in the order of use and before it is asked for it.
+TEST(RecordsLoader, SaysWhatComesNext) {
+  struct Listener : Dataset {
+    int64_t size() const override { return 50; }
+    int label(int64_t) const override { return 0; }
+    std::string name(int64_t) const override { return "picture"; }
+    Image image(int64_t index, int) const override {
+      const std::lock_guard lock(mutex);
+      late += !std::ranges::count(told, static_cast<uint32_t>(index));
+      return black_image(8, 8);
+    }
+    void will_need(std::span<const uint32_t> indices) const override {
+      const std::lock_guard lock(mutex);
+      told.insert(told.end(), indices.begin(), indices.end());
+    }
+    mutable std::mutex mutex;
+    mutable std::vector<uint32_t> told;
+    mutable int late = 0;
+  };
+  for (const bool train : {true, false}) {
+    const Listener data;
+    std::vector<uint32_t> expected;
+    Loader loader(data,
+                  {.kind = DataKind::photos,
+                   .image_size = 8,
+                   .local_batch = 3,
+                   .rank = 1,
+                   .ranks = 2,
+                   .workers = 2,
+                   .prefetch = 1},
+                  train);
+    const std::vector<uint32_t> order = epoch_order(0, 4, 50);
+    for (uint32_t k = 2; train && k < 8; ++k)
+      for (uint32_t i = 0; i < 3; ++i) expected.push_back(order[6 * k + 3 + i]);
+    for (uint32_t i = 25; !train && i < 50; ++i) expected.push_back(i);
+    loader.start(train ? 4 : 0, train ? 2 : 0);
+    for (int64_t k = train ? 2 : 0; k < loader.batches_per_epoch(); ++k) {
+      loader.next();
+      const std::lock_guard lock(data.mutex);
+      ASSERT_LE(data.told.size(), size_t(3 * (k + (train ? 0 : 2) + 1 + 1 + 4))) << k;
+    }
+    const std::lock_guard lock(data.mutex);
+    EXPECT_EQ(data.late, 0);
+    ASSERT_GE(data.told.size(), expected.size());
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), data.told.begin()));
+  }
 }
 
 TEST_F(Records, AreTheSameForAnyNumberOfWorkers) {
