@@ -269,7 +269,7 @@ fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, 
   $(call in,cpp,engine/base engine/options engine/files)) $(call in,cpp,tests/fuzz data/augment) \
   $(patsubst %,data/%.cpp,checksum file loader prepare resize)
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
-pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) data/file.cpp tests/data/encode.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
+pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) data/file.cpp tests/data/encode.cpp tests/data/encode_jpeg.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
 pictures_objects := $(pictures_fuzzed:%.cpp=$(BUILD)/asan/%.o)
 records_fuzzed := $(call in,cpp,data data/augment data/decode data/records data/survey engine/base tests/fuzz/records) \
   $(patsubst %,engine/datasets/%.cpp,image_list coco) $(patsubst %,tests/fuzz/%.cpp,mutate watch)

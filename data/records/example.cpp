@@ -39,16 +39,16 @@ class Writer {
 };
 
 void write_objects(const PictureExample& picture, Writer& out) {
-  const auto side = [&](const char* key, int PixelBox::*begin, int PixelBox::*length, int of) {
+  const auto side = [&](const char* key, int Region::*begin, int Region::*length, int of) {
     auto& values = *out.add(key).mutable_float_list();
     for (const RecordedObject& object : picture.objects)
       values.add_value(static_cast<float>(object.box.*begin + (length ? object.box.*length : 0)) /
                        static_cast<float>(of));
   };
-  side("image/object/bbox/xmin", &PixelBox::left, nullptr, picture.width);
-  side("image/object/bbox/ymin", &PixelBox::top, nullptr, picture.height);
-  side("image/object/bbox/xmax", &PixelBox::left, &PixelBox::width, picture.width);
-  side("image/object/bbox/ymax", &PixelBox::top, &PixelBox::height, picture.height);
+  side("image/object/bbox/xmin", &Region::left, nullptr, picture.width);
+  side("image/object/bbox/ymin", &Region::top, nullptr, picture.height);
+  side("image/object/bbox/xmax", &Region::left, &Region::width, picture.width);
+  side("image/object/bbox/ymax", &Region::top, &Region::height, picture.height);
   auto& labels = *out.add("image/object/class/label").mutable_int64_list();
   for (const RecordedObject& object : picture.objects) labels.add_value(object.label);
   auto& texts = *out.add("image/object/class/text").mutable_bytes_list();

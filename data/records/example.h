@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/image.h"
+
 namespace bv {
 
 // Needs protobuf.
@@ -13,13 +15,8 @@ constexpr bool have_records = BAREVISION_RECORDS;
 // "; make deps && make adds it": how a build without it gets it, in messages.
 std::string without_records();
 
-struct PixelBox {
-  int left = 0, top = 0, width = 0, height = 0;
-  bool operator==(const PixelBox&) const = default;
-};
-
 struct RecordedObject {
-  PixelBox box;
+  Region box;
   int64_t label;
   std::string text;
 };

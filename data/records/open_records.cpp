@@ -10,17 +10,6 @@
 namespace bv {
 namespace {
 
-Image cut(const Image& image, const PixelBox& box) {
-  if (box.left + box.width > image.width || box.top + box.height > image.height)
-    throw BadImage("its box ends beyond the picture's " + std::to_string(image.width) + "x" +
-                   std::to_string(image.height) + " pixels");
-  Image part = black_image(box.height, box.width);
-  for (int y = 0; y < box.height; ++y)
-    std::copy_n(&image.pixels[3 * (size_t(box.top + y) * image.width + box.left)],
-                3 * size_t(box.width), &part.pixels[3 * size_t(y) * box.width]);
-  return part;
-}
-
 class RecordDataset : public Dataset {
  public:
   // `rows`: of the index, in the order of the data set; `labels`: of the index's classes.
@@ -41,12 +30,18 @@ class RecordDataset : public Dataset {
   }
 
   Image image(int64_t index, int at_least) const override {
+    const auto whole = [&](int height, int width) {
+      return whole_image(height, width,
+                         at_least > 0 ? double(std::min(height, width)) / at_least : 1);
+    };
+    return view(index, whole).pixels;
+  }
+  View view(int64_t index, const Choose& choose) const override {
     std::string record;
-    const std::string_view payload = records_->files.read(row(index), record);
-    const std::string picture = parse_example(payload).image;
+    const std::string picture = parse_example(records_->files.read(row(index), record)).image;
     const std::span bytes(reinterpret_cast<const uint8_t*>(picture.data()), picture.size());
-    if (records_->index.boxes.empty()) return decode_image(bytes, at_least);
-    return cut(decode_image(bytes, 0), records_->index.boxes[rows_[index]]);
+    const RecordIndex& listed = records_->index;
+    return decode_view(bytes, choose, listed.boxes.empty() ? Region{} : listed.boxes[rows_[index]]);
   }
 
   void will_need(std::span<const uint32_t> indices) const override {
@@ -112,7 +107,7 @@ void add_to(Fingerprint& print, const Records& records, const std::vector<uint32
     print.add(index.name(index.rows[i]));
     print.add(labels[index.rows[i].label]);
     if (index.boxes.empty()) continue;
-    const PixelBox& b = index.boxes[i];
+    const Region& b = index.boxes[i];
     for (const int number : {b.left, b.top, b.width, b.height}) print.add(number);
   }
 }

@@ -115,7 +115,7 @@ class Parser {
                name);
   }
 
-  PixelBox box_of(std::string_view text) const {
+  Region box_of(std::string_view text) const {
     std::optional<int> numbers[4];
     for (auto& number : numbers) number = number_of<int>(next_part(text, ','));
     const auto [left, top, width, height] = numbers;
@@ -125,7 +125,7 @@ class Parser {
     };
     if (!text.empty() || !within(left, width) || !within(top, height))
       fail_line("expected left,top,width,height of a box in pixels");
-    return {.left = *left, .top = *top, .width = *width, .height = *height};
+    return {.top = *top, .left = *left, .height = *height, .width = *width};
   }
 
   uint32_t file_number(std::string_view file) {
@@ -190,7 +190,7 @@ std::string index_text(const RecordIndex& index) {
             std::to_string(row.offset) + "\t" + std::to_string(row.size) + "\t";
     text += index.name(row);
     if (!index.boxes.empty()) {
-      const PixelBox& b = index.boxes[i];
+      const Region& b = index.boxes[i];
       text += "\t" + std::to_string(b.left) + "," + std::to_string(b.top) + "," +
               std::to_string(b.width) + "," + std::to_string(b.height);
     }

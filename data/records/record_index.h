@@ -24,8 +24,8 @@ struct IndexRow {
 struct RecordIndex {
   std::vector<std::string> classes, files;
   std::vector<IndexRow> rows;
-  std::vector<PixelBox> boxes = {};  // of each row; empty: whole pictures
-  std::string names = {};            // of all rows
+  std::vector<Region> boxes = {};  // of each row; empty: whole pictures
+  std::string names = {};          // of all rows
 
   std::string_view name(const IndexRow& row) const {
     return std::string_view(names).substr(row.name_at, row.name_size);

@@ -138,7 +138,7 @@ std::vector<std::string> class_names(const Coco& coco, const std::string& path) 
 }
 
 // The whole pixels that a box touches; nothing if it isn't in the image.
-std::optional<PixelBox> pixels_of(const std::vector<double>& box, int64_t width, int64_t height) {
+std::optional<Region> pixels_of(const std::vector<double>& box, int64_t width, int64_t height) {
   if (box.size() != 4) return {};
   constexpr double rounding = 1;  // of some tools that write such files
   const double left = box[0], top = box[1], right = left + box[2], bottom = top + box[3];
@@ -152,10 +152,10 @@ std::optional<PixelBox> pixels_of(const std::vector<double>& box, int64_t width,
   const auto past = [](double end, int64_t size) {
     return static_cast<int>(std::min(double(size), std::ceil(end)));
   };
-  const PixelBox pixels{.left = first(left),
-                        .top = first(top),
-                        .width = past(right, width) - first(left),
-                        .height = past(bottom, height) - first(top)};
+  const Region pixels{.top = first(top),
+                      .left = first(left),
+                      .height = past(bottom, height) - first(top),
+                      .width = past(right, width) - first(left)};
   if (pixels.width < 1 || pixels.height < 1) return {};
   return pixels;
 }
@@ -201,7 +201,7 @@ class CocoLister {
         *photo.height > most)
       return refuse("its image has no file_name, or no width and height that an image can have");
     if (object.crowd) return void(++result_.crowds);
-    const std::optional<PixelBox> box = pixels_of(object.box, *photo.width, *photo.height);
+    const std::optional<Region> box = pixels_of(object.box, *photo.width, *photo.height);
     if (!box)
       return refuse("its bbox is not inside of " + printable(photo.file) + ", " +
                     std::to_string(*photo.width) + "x" + std::to_string(*photo.height));

@@ -158,7 +158,7 @@ class ListParser {
     if (left < 0 || top < 0 || width < 1 || height < 1 || left > most - width ||
         top > most - height)
       fail("the box " + image.path.substr(space + 1) + " is no left,top,width,height in a picture");
-    image.box = {.left = left, .top = top, .width = width, .height = height};
+    image.box = {.top = top, .left = left, .height = height, .width = width};
     image.path.resize(space);
     ++with_box_;
   }

@@ -17,7 +17,7 @@ namespace bv {
 struct ListedImage {
   std::string path;  // relative to the list's folder
   int label = 0;
-  PixelBox box = {};  // zeros: the whole picture
+  Region box = {};  // zeros: the whole picture
 };
 
 struct ImageList {

@@ -37,7 +37,7 @@ struct Job {
 
 struct Record {
   std::string bytes, refusal;
-  std::vector<PixelBox> boxes = {};  // of its objects
+  std::vector<Region> boxes = {};  // of its objects
 };
 
 std::vector<Job> jobs_of(const ImageList& list, const std::string& path) {
@@ -70,8 +70,8 @@ Image resized(const Image& image, int shorter) {
   return out;
 }
 
-PixelBox scaled(const PixelBox& box, double down, double right, int height, int width) {
-  PixelBox out{.left = static_cast<int>(box.left * right), .top = static_cast<int>(box.top * down)};
+Region scaled(const Region& box, double down, double right, int height, int width) {
+  Region out{.top = static_cast<int>(box.top * down), .left = static_cast<int>(box.left * right)};
   out.width = std::min(width, static_cast<int>(std::ceil((box.left + box.width) * right)));
   out.height = std::min(height, static_cast<int>(std::ceil((box.top + box.height) * down)));
   out.width = std::max(1, out.width - out.left);
@@ -94,7 +94,7 @@ class RecordBuilder {
     Record record;
     for (size_t i = job.first; list_.objects && i < job.first + job.count; ++i)
       record.boxes.push_back(list_.images[i].box);
-    for (const PixelBox& box : record.boxes)
+    for (const Region& box : record.boxes)
       if (box.left + box.width > size.width || box.top + box.height > size.height)
         throw BadImage("a box ends beyond its " + std::to_string(size.width) + "x" +
                        std::to_string(size.height) + " pixels");
@@ -118,9 +118,9 @@ class RecordBuilder {
   }
 
   void resize(const std::vector<uint8_t>& file, PictureExample& picture, HeaderSize& size,
-              std::vector<PixelBox>& boxes) const {
+              std::vector<Region>& boxes) const {
     const Image whole = decode_image(file, 0), small = resized(whole, *options_.resize);
-    for (PixelBox& box : boxes)
+    for (Region& box : boxes)
       box = scaled(box, double(small.height) / whole.height, double(small.width) / whole.width,
                    small.height, small.width);
     picture.image = encode_jpeg(small, options_.quality);
@@ -129,7 +129,7 @@ class RecordBuilder {
   }
 
   // Labels of records begin with 1: TF-Slim's 0 is the background.
-  void label(const Job& job, const std::vector<PixelBox>& boxes, PictureExample& picture) const {
+  void label(const Job& job, const std::vector<Region>& boxes, PictureExample& picture) const {
     const auto class_of = [&](size_t i) { return list_.images[i].label; };
     if (!list_.objects) {
       picture.label = class_of(job.first) + 1;

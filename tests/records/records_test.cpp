@@ -38,7 +38,7 @@ TEST(RecordIndex, IsReadAndWritten) {
       "# barevision index 1\n# class 0 ant\n# class 1 bee\n0\tr\t0\t100\t1.jpg\t0,0,32,40\n"
       "1\tr\t0\t100\t1.jpg\t5,6,7,8\n";
   const RecordIndex boxes = parse_index(objects, "x.index");
-  EXPECT_EQ(boxes.boxes[1], (PixelBox{.left = 5, .top = 6, .width = 7, .height = 8}));
+  EXPECT_EQ(boxes.boxes[1], (Region{.top = 6, .left = 5, .height = 8, .width = 7}));
   EXPECT_EQ(index_text(boxes), objects);
   EXPECT_EQ(idx_texts(boxes), (std::vector<std::string>{"0 100\n"}));
 }

@@ -52,7 +52,7 @@ class RecordFuzzer {
                            .width = 1};
     examples_.push_back(write_example(picture));
     picture.label = 1;
-    picture.objects = {{.box = {.width = 1, .height = 1}, .label = 1, .text = "ant"}};
+    picture.objects = {{.box = {.height = 1, .width = 1}, .label = 1, .text = "ant"}};
     examples_.push_back(write_example(picture));
     examples_.emplace_back();
     index_ =
