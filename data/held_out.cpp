@@ -20,6 +20,7 @@ uint64_t draw(const std::string& class_name, const std::string& name, uint64_t s
 
 std::vector<bool> held_out(const std::string& class_name, const std::vector<std::string>& names,
                            double fraction, uint64_t seed) {
+  if (names.empty()) return {};
   const auto count = static_cast<int64_t>(names.size());
   std::vector<std::pair<uint64_t, int64_t>> drawn;
   for (int64_t i = 0; i < count; ++i) drawn.emplace_back(draw(class_name, names[i], seed), i);

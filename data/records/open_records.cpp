@@ -139,6 +139,9 @@ DataSets open_records(const DataOptions& options) {
   const bool split = parts.all.size() == 1;
   const std::shared_ptr<const Records>&first = parts.all.front(), &last = parts.all.back();
   check_same_classes(*first, *last);
+  if (first->index.classes.size() < 2)
+    throw DataError(first->path + ": has one class, '" + first->index.classes[0] +
+                    "'; at least two are needed");
   ClassList classes = order_classes(first->index.classes, options);
   const std::vector<bool> in_val =
       split ? hold_out(first->index, options) : std::vector<bool>(first->index.rows.size());

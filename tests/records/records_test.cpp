@@ -226,6 +226,14 @@ TEST_F(Records, FingerprintFollowsNamesLabelsAndClasses) {
   text[row] = '1';
   write_text(in("a/x.index"), text);
   EXPECT_NE(print("a"), print("b"));
+  // A class without pictures is no harm, a single one is.
+  const std::string more = replaced(contents(in("b/y.index")), "1 bee\n", "1 bee\n# class 2 cow\n");
+  write_text(in("b/y.index"), more);
+  EXPECT_EQ(open_dataset({.path = in("b")}).classes.size(), 3u);
+  write_text(in("a/x.index"),
+             "# barevision index 1\n# class 0 ant\n0\tx-00000-of-00001.tfrecord\t0\t" +
+                 std::to_string(fs::file_size(in("a/x-00000-of-00001.tfrecord"))) + "\t1.ppm\n");
+  EXPECT_TRUE(is_line(refusal("a"), "x.index: has one class, 'ant'; at least two are needed"));
 }
 
 // A record of 4 files' own: which byte is damaged decides what is said.
