@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/hooks/trace_file.h"
 #include "engine/recording.h"
 #include "engine/report/report.h"
 #include "engine/training/memory.h"
@@ -104,6 +105,10 @@ void Run::begin() {
   trainer.allocate();
   set_starting_values();
   if (setup.options.profile) trainer.profile(&profile);
+  if (!setup.options.trace.empty() || setup.pipeline.shape.stages > 1) {
+    trace = std::make_unique<Trace>(backend, setup.options.trace.empty() ? 0 : TraceFile::updates);
+    trainer.trace(trace.get());
+  }
   for (std::string& line : schedule_notes(setup.options, updates_per_epoch, progress))
     setup.notes.push_back(std::move(line));
   if (progress.step == end && progress.loss_count == 0)

@@ -8,6 +8,7 @@
 #include "engine/base/text.h"
 #include "engine/options/augmentation.h"
 #include "engine/options/config.h"
+#include "engine/pipeline/micro_batches.h"
 #include "engine/training/plan.h"
 #include "engine/training/schedule.h"
 #include "models/resnet.h"
@@ -16,25 +17,30 @@
 namespace bv {
 namespace {
 
-// --batch, images of one forward pass over all replicas, and each one's share, which is even where
-// images are mixed in pairs.
+// --batch, images of all replicas, and each one's share, which is even where images are mixed in
+// pairs.
 void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::string>& notes) {
-  const std::string processes = std::to_string(replicas) + " processes";
+  const std::string processes =
+      std::to_string(replicas) + (o.pipeline > 1 ? " replicas" : " processes");
   const bool mixing = mixing_of(o).any();
   const int64_t unit = int64_t{mixing ? 2 : 1} * replicas, largest = images / unit * unit;
   if (largest == 0)
     throw UserError("the training data has " + std::to_string(images) + " images, fewer than the " +
                     processes + " (-n)" + (mixing ? " need to mix pairs" : ""));
   int64_t batch = o.local_batch ? int64_t{*o.local_batch} * replicas : o.batch.value_or(64);
-  const int64_t divisible = std::min(std::max<int64_t>(batch / unit, 1) * unit, largest);
-  const auto refuse = [&](const std::string& why, const std::string& fitting) {
+  const auto fitting = [&](int64_t by) {
+    return std::min(std::max<int64_t>(batch / by, 1) * by, images / by * by);
+  };
+  const auto refuse = [&](const std::string& why, const std::string& other) {
     const std::string asked = o.resume.empty() ? "--batch " + std::to_string(batch)
                                                : "the batch of " + std::to_string(batch) +
                                                      " images of the run in " + o.resume;
-    throw UserError(asked + " is " + why + "; " + fitting + " would fit");
+    throw UserError(asked + " is " + why + "; " + other + " would fit");
   };
   if (!o.is_explicit("batch") && !o.is_explicit("local_batch")) {
-    const int64_t wanted = std::exchange(batch, divisible);
+    const int64_t in_micro_batches = fitting(unit * o.micro_batches.value_or(1));
+    const int64_t wanted =
+        std::exchange(batch, in_micro_batches ? in_micro_batches : fitting(unit));
     if (batch != wanted)
       notes.push_back(
           "batch " + std::to_string(batch) + ", not the recipe's " + std::to_string(wanted) + ": " +
@@ -47,13 +53,27 @@ void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::st
     refuse(batch % replicas ? "not divisible by " + processes
                             : std::string("odd") + (replicas > 1 ? " in each process" : "") +
                                   ", and images are mixed in pairs",
-           o.resume.empty() ? std::to_string(divisible) : "-n " + std::to_string(fewer));
+           o.resume.empty() ? std::to_string(fitting(unit)) : "-n " + std::to_string(fewer));
   } else if (batch > images) {
     refuse("larger than the training data (" + std::to_string(images) + " images)",
            std::to_string(largest));
   }
   o.batch = static_cast<int>(batch);
   o.local_batch = static_cast<int>(batch / replicas);
+}
+
+// --micro-batches, and what else --pipeline asks of the batch.
+void resolve_micro_batches(Options& o, const ModelConfig& model) {
+  if (o.chunks > 1 && o.pipeline == 1)
+    throw UserError("--chunks " + std::to_string(o.chunks) +
+                    " needs --pipeline; --pipeline 2 would do, or --chunks 1");
+  const Micro micro{.images = *o.local_batch,
+                    .stages = o.pipeline,
+                    .chunks = o.chunks,
+                    .mixing = mixing_of(o).any(),
+                    .batch_norm = model.is_resnet()};
+  if (!o.micro_batches) o.micro_batches = default_micro_batches(micro);
+  check_micro_batches(*o.micro_batches, micro);
 }
 
 TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
@@ -256,14 +276,15 @@ Graph build_graph(const Options& o, const ModelConfig& m, DataKind kind, DType d
 }
 
 Setup prepare(const CommandLine& line, const Options& given, int world, const DeviceChoice& device,
-              const Backend& backend) {
+              Backend& backend) {
   Setup s;
-  s.world = s.replicas = s.local_size = world;
+  s.world = s.local_size = world;
   s.notes = device.notes;
   s.model = load_model_config(given.model);
   Options& o = s.options = all_options(line, given, s.model);
   check_schedule(o);
   check_tensorboard(o);
+  s.replicas = grid_of(0, world, o.pipeline).replicas;
   o.device = name_of(device.kind);
   o.nproc = world;
   // On GPUs PyTorch DDP's size; on the cpu what it measures best with.
@@ -275,6 +296,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   s.notes.insert(s.notes.end(), s.data.notes.begin(), s.data.notes.end());
   o.classes = s.data.classes;
   resolve_batch(o, s.replicas, s.data.train->size(), s.notes);
+  resolve_micro_batches(o, s.model);
   // Pixels are normalised as the weights were trained with, unless told otherwise.
   if (!o.is_explicit("mean")) o.mean = from.mean.value_or(o.mean.value_or(s.model.mean));
   if (!o.is_explicit("std")) o.std = from.std.value_or(o.std.value_or(s.model.std));
@@ -288,8 +310,9 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
             .interpolation = o.interpolation,
             .crop_pct = o.crop_pct};
 
-  s.graph =
-      build_graph(o, s.model, s.data.kind, dtype, *o.local_batch, o.classes.size(), s.replicas);
+  s.graph = build_graph(o, s.model, s.data.kind, dtype, *o.local_batch / *o.micro_batches,
+                        o.classes.size(), s.replicas);
+  s.pipeline = cut_model(o, s.replicas, s.graph, backend.kernels());
   s.trainer = trainer_options(o, s.data.kind, dtype);
   fit_starting_weights(s, std::move(file));
   if (!o.resume.empty()) load_resumed(s);

@@ -14,6 +14,7 @@
 #include "engine/options/command_line.h"
 #include "engine/options/model_config.h"
 #include "engine/options/options.h"
+#include "engine/pipeline/pipeline.h"
 #include "engine/training/trainer.h"
 #include "models/graph/graph.h"
 
@@ -35,13 +36,13 @@ struct Setup {
   std::string nodes;                          // which ranks are where, on several machines
   std::string all_reduce = "flat";            // or 2d
   int replicas = 1;                           // copies of the model, each with its share of a batch
+  Pipeline pipeline{};                        // how a copy is cut
   Profile::Clock::time_point started{};       // when this process did
 };
 
 // From the command line, what initial_options made of it and the claimed folder (given.out) to a
 // run, new or resumed. Only a new folder's name depends on the process (the time of day).
-Setup prepare(const CommandLine&, const Options& given, int world, const DeviceChoice&,
-              const Backend&);
+Setup prepare(const CommandLine&, const Options& given, int world, const DeviceChoice&, Backend&);
 
 // Of the replica's share of the batches; without `warn` and `allocate`.
 LoaderOptions loader_options(const Setup&, int replica, int cores);

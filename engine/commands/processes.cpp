@@ -1,5 +1,7 @@
 #include "engine/commands/processes.h"
 
+#include <algorithm>
+
 #include "data/dataset.h"
 #include "engine/base/error.h"
 #include "engine/processes/host_comm.h"
@@ -13,7 +15,7 @@ namespace {
 
 // -n of this machine. A resumed run's number of processes is that of all machines.
 int processes_here(const Options& o) {
-  if (!o.nproc) return default_processes(o.device);
+  if (!o.nproc) return std::max(default_processes(o.device) / o.pipeline, 1) * o.pipeline;
   if (o.nnodes == 1 || o.source("nproc") != Source::run) return *o.nproc;
   if (*o.nproc % o.nnodes == 0) return *o.nproc / o.nnodes;
   throw UserError("the run in " + o.resume + " had " + std::to_string(*o.nproc) +

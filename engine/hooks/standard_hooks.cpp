@@ -9,6 +9,7 @@
 #include "engine/hooks/summary.h"
 #include "engine/hooks/tensorboard.h"
 #include "engine/hooks/timers.h"
+#include "engine/hooks/trace_file.h"
 
 namespace bv {
 
@@ -18,6 +19,7 @@ HookList standard_hooks(const Run& run) {
   hooks.push_back(std::make_unique<MemoryUse>());
   hooks.push_back(std::make_unique<Checkpoints>());
   hooks.push_back(std::make_unique<Summary>());
+  if (!run.setup.options.trace.empty()) hooks.push_back(std::make_unique<TraceFile>());
   if (run.rank != 0) return hooks;
   hooks.push_back(std::make_unique<MetricsLog>());
   hooks.push_back(std::make_unique<Lines>());

@@ -254,6 +254,21 @@ constexpr OptionRow machine_rows[] = {
      "blocks: keep only the input of each block and recompute the rest in backward; less memory, "
      "a third more work, identical results",
      any, recipe_or_resume},
+    {"pipeline", "P", &O::pipeline,
+     "cut the model into P stages, each in a process of its own: of -n processes, N / P train a "
+     "copy of it each",
+     between(1, 1024), any_time},
+    {"micro_batches", "M", &O::micro_batches,
+     "images of a batch pass through the model in M parts, whose gradients are added: less memory "
+     "without --pipeline, less waiting with it; default: 4 for each stage, else 1",
+     count, recipe_or_resume},
+    {"chunks", "V", &O::chunks,
+     "parts of the model in each stage, by turns (interleaved): less waiting, more messages",
+     between(1, 1024), any_time},
+    {"partition", "uniform|balanced|cost|A,B,..", &O::partition,
+     "how the model's blocks are divided; uniform: by number; balanced: by parameters; cost: by "
+     "flops; or the blocks of each part, in the model's order",
+     any, any_time},
     {"workers", "N", &O::workers,
      "image-decoding threads per process; 0: one for each of its cores", between(0, 1024),
      any_time},
@@ -280,6 +295,10 @@ constexpr OptionRow machine_rows[] = {
     {"no_graph", "", &O::no_graph, "launch every kernel by itself instead of replaying CUDA graphs",
      any, any_time},
     {"profile", "", &O::profile, "print the time per kind of operation at the end", any, this_time},
+    {"trace", "FILE", &O::trace,
+     "write what each process did when in its first 100 updates, and when it waited: a Chrome "
+     "trace, as ui.perfetto.dev shows it",
+     any, this_time},
     {"plan", "", &O::plan, "print the memory plan and exit", any, this_time},
 };
 

@@ -52,6 +52,9 @@ struct Convert {
     const std::vector<std::string> choices = split(row.metavar, '|');
     if (row.name == "save_every") {
       if (!parse_save_every(item())) refuse("must be a number of epochs, or like 500steps");
+    } else if (row.name == "partition") {
+      if (std::ranges::find(choices, item()) == choices.end() && !parse_blocks(item()))
+        refuse("must be uniform, balanced, cost or the blocks of each part, like 6,6");
     } else if (row.name == "lr_after") {
       if (!item().empty() && !parse_lr_after(item()))
         refuse("must be a number of epochs and a learning rate, like 600:1e-6");
@@ -245,6 +248,16 @@ std::optional<SaveEvery> parse_save_every(std::string_view text) {
   const auto count = parse_integer(text);
   if (!count || *count < 1) return {};
   return SaveEvery{.count = *count, .steps = steps};
+}
+
+std::optional<std::vector<int>> parse_blocks(std::string_view text) {
+  std::vector<int> blocks;
+  for (const std::string& word : split(text, ',')) {
+    const auto count = parse_integer(word);
+    if (!count || *count < 1 || *count > 1000) return {};
+    blocks.push_back(static_cast<int>(*count));
+  }
+  return blocks;
 }
 
 std::optional<LrAfter> parse_lr_after(std::string_view text) {

@@ -31,6 +31,9 @@ struct SaveEvery {
 };
 std::optional<SaveEvery> parse_save_every(std::string_view text);
 
+// --partition 6,6: how many blocks each part has.
+std::optional<std::vector<int>> parse_blocks(std::string_view text);
+
 // --lr-after 600:1e-6
 struct LrAfter {
   int64_t epoch;

@@ -106,7 +106,12 @@ struct Options {
   std::string all_reduce = "auto";  // auto flat 2d
   std::string conv = "own";         // own cudnn
   std::string recompute = "none";   // none blocks
-  double timeout = 60;              // seconds without a sign of life from a peer
+  int pipeline = 1;                 // stages
+  std::optional<int> micro_batches;
+  int chunks = 1;                  // of each stage
+  std::string partition = "cost";  // uniform balanced cost, or blocks: 6,6
+  std::string trace;               // a file to write, or empty
+  double timeout = 60;             // seconds without a sign of life from a peer
   bool plan = false, profile = false, no_graph = false, oversubscribe = false;
   // of other commands than train, in CommandLine::own
   int count = 16;                  // preview

@@ -44,8 +44,8 @@ int64_t step_of(const std::string& line) {
 }  // namespace
 
 std::string to_json(const StepRecord& r) {
-  return Object()
-      .text("kind", "step")
+  Object object;
+  object.text("kind", "step")
       .whole("epoch", r.epoch)
       .whole("step", r.step)
       .number("loss", r.loss)
@@ -54,10 +54,9 @@ std::string to_json(const StepRecord& r) {
       .number("grad_norm", r.grad_norm)
       .number("images_per_second", r.images_per_second)
       .number("data_seconds", r.data_seconds)
-      .number("step_seconds", r.step_seconds)
-      .number("loss_scale", r.loss_scale)
-      .whole("skipped", r.skipped)
-      .finish();
+      .number("step_seconds", r.step_seconds);
+  if (r.bubble_seconds) object.number("bubble_seconds", r.bubble_seconds);
+  return object.number("loss_scale", r.loss_scale).whole("skipped", r.skipped).finish();
 }
 
 std::string to_json(const EpochRecord& r) {

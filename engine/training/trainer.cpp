@@ -65,6 +65,11 @@ void Trainer::profile(Profile* to) {
   stage_.profile(to);
 }
 
+void Trainer::trace(Trace* to) {
+  trace_ = to;
+  if (sync_) sync_->trace(to);
+}
+
 // Recorded work can't be timed node by node.
 void Trainer::play(std::unique_ptr<Recording>& recording, std::function<void()> issue) {
   if (profile_) return issue();
@@ -87,12 +92,14 @@ void Trainer::micro_step(const Batch& batch, const MicroStep& step) {
   play(micro_steps_[size_t{first} + 2 * size_t{last}], [this, first, last] {
     Context context = context_;
     context.accumulate = !first;
-    stage_.forward(context, 0);
-    if (!last || !sync_) return stage_.backward(context, 0);
-    timed(profile_, *backend_, "exposed communication", [this] { sync_->start(); });
-    stage_.backward(context, 0, [this](int node) {
-      timed(profile_, *backend_, "exposed communication",
-            [&] { sync_->reduce(graph_->ready_after(node)); });
+    traced(trace_, nullptr, {Work::forward}, [&] { stage_.forward(context, 0); });
+    traced(trace_, nullptr, {Work::backward}, [&] {
+      if (!last || !sync_) return stage_.backward(context, 0);
+      timed(profile_, *backend_, "exposed communication", [this] { sync_->start(); });
+      stage_.backward(context, 0, [this](int node) {
+        timed(profile_, *backend_, "exposed communication",
+              [&] { sync_->reduce(graph_->ready_after(node)); });
+      });
     });
   });
 }
@@ -103,8 +110,10 @@ void Trainer::start_update(double lr, int64_t images) {
   feed_.set_params(params_);
   timed(profile_, *backend_, "optimizer", [this] {
     play(update_, [this] {
-      if (sync_) sync_->average_buffers();
-      optimizer_.run(context_.params);
+      traced(trace_, nullptr, {Work::update}, [this] {
+        if (sync_) sync_->average_buffers();
+        optimizer_.run(context_.params);
+      });
     });
   });
   backend_->record(updated_, nullptr);
@@ -146,7 +155,7 @@ void Trainer::evaluate(const Batch& batch) {
     }
     context.training = false;
     context.sums = sums_.data();
-    stage_.forward(context, 0);
+    traced(trace_, nullptr, {Work::evaluation}, [&] { stage_.forward(context, 0); });
   });
   stage_.profile(profile_);
   outputs_.add(batch, stage_);

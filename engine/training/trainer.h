@@ -11,6 +11,7 @@
 
 #include "engine/inference/evaluation_sums.h"
 #include "engine/inference/outputs.h"
+#include "engine/trace/trace.h"
 #include "engine/training/feed.h"
 #include "engine/training/gradient_sync.h"
 #include "engine/training/optimizer.h"
@@ -73,6 +74,7 @@ class Trainer {
   const std::vector<Prediction>& predictions() const { return predictions_; }
 
   void profile(Profile*);
+  void trace(Trace*);  // before the first step
 
  private:
   double full_update() const;  // images of a full update, of all replicas
@@ -101,6 +103,7 @@ class Trainer {
   std::array<std::unique_ptr<Recording>, 2> evaluations_;  // of the weights, of their average
   bool averaged_ = false;                                  // what is being evaluated
   Profile* profile_ = nullptr;
+  Trace* trace_ = nullptr;
 };
 
 }  // namespace bv
