@@ -60,11 +60,8 @@ struct Along {
   }
 };
 
-View decode_jpeg(Bytes file, const Choose& choose, const Region& of, std::string* warning) {
-  const JpegInfo info = inspect_jpeg(file);
-  if constexpr (!have_turbojpeg) {
-    return choose_whole(upright(decode_jpeg_stb(file, info), info.orientation), choose, of);
-  }
+[[maybe_unused]] View decode_jpeg_part(Bytes file, const JpegInfo& info, const Choose& choose,
+                                       const Region& of, std::string* warning) {
   const Turn turn = turn_of(info.orientation);
   const int height = turn.transpose ? info.width : info.height;
   const int width = turn.transpose ? info.height : info.width;
@@ -93,6 +90,10 @@ View decode_jpeg(Bytes file, const Choose& choose, const Region& of, std::string
 }
 
 Image decode_whole(Bytes file, Format format) {
+  if (format == Format::jpeg) {
+    const JpegInfo info = inspect_jpeg(file);
+    return upright(decode_jpeg_stb(file, info), info.orientation);
+  }
   if (format == Format::pnm) return decode_pnm(file);
   if constexpr (have_webp)
     if (format == Format::webp) return decode_webp(file);
@@ -108,7 +109,9 @@ View decode_view(Bytes file, const Choose& choose, const Region& of, std::string
   if (file.size() > size_t{1} << 30) throw BadImage("the file is larger than 1 GiB");
   const Format format = format_of(file);
   require_decoder(format);
-  if (format == Format::jpeg) return decode_jpeg(file, choose, of, warning);
+  if constexpr (have_turbojpeg)
+    if (format == Format::jpeg)
+      return decode_jpeg_part(file, inspect_jpeg(file), choose, of, warning);
   return choose_whole(decode_whole(file, format), choose, of);
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
+#include <stdexcept>
 
 #include "data/decode/decode.h"
 #include "data/prepare.h"
@@ -19,6 +20,13 @@ namespace {
 
 std::span<const uint8_t> bytes_of(const std::string& file) {
   return {reinterpret_cast<const uint8_t*>(file.data()), file.size()};
+}
+
+// Of a JPEG at eighths/8 of its size, as stored.
+Image part_of(const std::string& file, int eighths, const Region& part) {
+  if constexpr (have_turbojpeg)
+    return decode_jpeg_turbo(bytes_of(file), inspect_jpeg(bytes_of(file)), eighths, part, nullptr);
+  throw std::logic_error("built without libjpeg-turbo");
 }
 
 // Something like a photo: soft shapes, edges in all directions, fine texture, a little noise.
@@ -71,11 +79,9 @@ TEST_F(Views, PartsHaveThePixelsOfTheWhole) {
   Random random;
   for (const JpegPicture& p : pictures_) {
     const std::string file = encode_jpeg(p);
-    const JpegInfo info = inspect_jpeg(bytes_of(file));
     for (int eighths = 1; eighths <= 8; ++eighths) {
       const int height = scaled_length(p.height, eighths), width = scaled_length(p.width, eighths);
-      const Image whole = decode_jpeg_turbo(bytes_of(file), info, eighths,
-                                            {.height = height, .width = width}, nullptr);
+      const Image whole = part_of(file, eighths, {.height = height, .width = width});
       ASSERT_EQ(whole.pixels.size(), 3 * size_t(height) * size_t(width));
       for (int i = 0; i < 12; ++i) {
         Region part{.top = random.below(height), .left = random.below(width)};
@@ -83,8 +89,7 @@ TEST_F(Views, PartsHaveThePixelsOfTheWhole) {
         part.width = 1 + random.below(width - part.left);
         if (i == 0) part = {.top = height - 1, .left = width - 1, .height = 1, .width = 1};
         if (i == 1) part = {.top = 0, .left = 16 % width, .height = height, .width = 1};
-        EXPECT_EQ(decode_jpeg_turbo(bytes_of(file), info, eighths, part, nullptr).pixels,
-                  cut(whole, part).pixels)
+        EXPECT_EQ(part_of(file, eighths, part).pixels, cut(whole, part).pixels)
             << "sampling " << p.sampling_x << "x" << p.sampling_y << " components " << p.components
             << " progressive " << p.progressive << " " << eighths << "/8: " << part.width << "x"
             << part.height << " at " << part.left << "," << part.top;
@@ -121,22 +126,20 @@ TEST_F(Views, ScaledDecodingIsNearTheWhole) {
       encode_jpeg({.width = 640, .height = 480, .quality = 90, .sample = photo});
   if (file.empty()) GTEST_SKIP() << "built without libjpeg-turbo";
   const Image full = decode_image(bytes_of(file), 0);
-  const JpegInfo info = inspect_jpeg(bytes_of(file));
   const Box all{.height = 480, .width = 640};
   for (int eighths = 1; eighths < 8; ++eighths)
     for (const auto interpolation : {Interpolation::bilinear, Interpolation::bicubic})
       for (const double by_filter : {1.1, 1.3, 1.7, 2.1}) {
         const double scale = eighths / 8.0;
-        const Image scaled = decode_jpeg_turbo(
-            bytes_of(file), info, eighths,
-            {.height = scaled_length(480, eighths), .width = 80 * eighths}, nullptr);
+        const Image scaled =
+            part_of(file, eighths, {.height = scaled_length(480, eighths), .width = 80 * eighths});
         const int height = int(480 * scale / by_filter), width = int(640 * scale / by_filter);
         const Difference d =
             difference(resized(full, all, height, width, interpolation),
                        resized(scaled, {.height = 480 * scale, .width = 640 * scale}, height, width,
                                interpolation));
-        EXPECT_LE(d.mean, 1.5) << eighths << "/8, then by " << by_filter;
-        EXPECT_LE(d.most, 20) << eighths << "/8, then by " << by_filter;
+        EXPECT_LE(d.mean, 2 / by_filter) << eighths << "/8, then by " << by_filter;
+        EXPECT_LE(d.most, 25) << eighths << "/8, then by " << by_filter;
         if (std::getenv("BAREVISION_VERBOSE"))
           std::cout << eighths << "/8, then by " << by_filter << ": mean " << d.mean << ", most "
                     << d.most << "\n";
@@ -160,7 +163,7 @@ TEST_F(Views, PartsLieWhereTheyDoInTheImage) {
       const Image image = of == Region{} ? photo : cut(photo, of);
       const Box box{
           .top = 7, .left = 11, .height = image.height - 13.0, .width = image.width - 19.0};
-      for (const int out : {8, 16, 30}) {
+      for (const int out : {6, 12, 24}) {
         const auto choose = [&](int height, int width) {
           EXPECT_EQ(height, image.height);
           EXPECT_EQ(width, image.width);
@@ -172,7 +175,7 @@ TEST_F(Views, PartsLieWhereTheyDoInTheImage) {
         std::vector<uint8_t> row(3 * size_t(out) * size_t(out));
         Resizer().run(view, box, out, out, row.data());
         const Difference d = difference(row, resized(image, box, out, out));
-        EXPECT_LT(d.mean, 1) << "orientation " << orientation << ", " << view.eighths << "/8";
+        EXPECT_LT(d.mean, 1.25) << "orientation " << orientation << ", " << view.eighths << "/8";
         EXPECT_LT(d.most, 6) << "orientation " << orientation << ", " << view.eighths << "/8";
       }
       // At full size the image is the rectangle, to the bit.
@@ -214,13 +217,15 @@ TEST_F(Views, RowsDontDependOnTheCache) {
        {TrainCrop::random_resized, TrainCrop::none, TrainCrop::padded, TrainCrop::pad_if_needed})
     for (const CropMode mode : {CropMode::center, CropMode::squash, CropMode::border})
       for (const auto interpolation : {Interpolation::bilinear, Interpolation::bicubic}) {
+        const bool random = train == TrainCrop::random_resized;
+        if (mode != CropMode::center && train != TrainCrop::none) continue;
         LoaderOptions o{.kind = sets.kind, .image_size = size, .local_batch = 1, .seed = 3};
         o.crop = {.train = train, .mode = mode, .pct = 0.9, .interpolation = interpolation};
         Preprocessor parts(*sets.train, o, true);
         o.cache_bytes = 1 << 30;
         Preprocessor wholes(*sets.train, o, true);
         for (int64_t i = 0; i < sets.train->size(); ++i)
-          for (uint32_t epoch = 0; epoch < 3; ++epoch) {
+          for (uint32_t epoch = 0; epoch < (random ? 3 : 1); ++epoch) {
             const auto row = [&](Preprocessor& p) {
               std::vector<uint8_t> pixels(3 * size * size);
               Crop crop;
@@ -230,14 +235,14 @@ TEST_F(Views, RowsDontDependOnTheCache) {
             };
             const auto pixels = row(parts);
             EXPECT_EQ(pixels, row(wholes));
-            if (train != TrainCrop::random_resized) continue;
+            if (!random) continue;
             const Box box = parts.shown(i, epoch);
             const Image whole = sets.train->image(i, 0);
             EXPECT_LT(difference(pixels, resized(whole, box, size, size, interpolation)).mean, 2);
             scaled += std::min(box.height, box.width) > 2.2 * size;
           }
       }
-  EXPECT_GT(scaled, 50);
+  EXPECT_GT(scaled, 20);
 }
 
 }  // namespace
