@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -18,10 +17,10 @@
 #include "data/records/tfrecord.h"
 #include "data/resize.h"
 #include "data/sources.h"
-#include "data/survey/threads.h"
 #include "engine/base/error.h"
 #include "engine/base/file_io.h"
 #include "engine/base/text.h"
+#include "engine/datasets/in_order.h"
 #include "engine/datasets/write_jpeg.h"
 
 namespace bv {
@@ -238,11 +237,14 @@ class Packer {
   std::optional<Packed> run(const Workplace& place,
                             const std::function<bool(int64_t, int64_t)>& go_on) {
     const auto pictures = static_cast<int64_t>(jobs_.size());
-    for (int64_t s = 0; s < packed_.shards; ++s) {
-      const int64_t begin = s * pictures / packed_.shards,
-                    end = (s + 1) * pictures / packed_.shards;
-      if (!write_shard(place, s, begin, end, go_on)) return {};
-    }
+    const auto build = [&](int64_t i) { return builder_.run(jobs_[static_cast<size_t>(i)]); };
+    const auto write = [&](int64_t i, Record&& record) {
+      if (i == end_of_shard()) begin_shard(place);
+      add(i, record);
+      if (i + 1 == end_of_shard()) end_shard();
+      return go_on(i + 1, pictures);
+    };
+    if (!in_order<Record>(pictures, options_.workers, build, write)) return {};
     const std::vector<std::string> idx = idx_texts(index_);
     for (int64_t s = 0; s < packed_.shards; ++s)
       write_whole(place / (shard_stem(options_.name, s, packed_.shards) + ".idx"),
@@ -253,40 +255,35 @@ class Packer {
   }
 
  private:
-  bool write_shard(const Workplace& place, int64_t shard, int64_t begin, int64_t end,
-                   const std::function<bool(int64_t, int64_t)>& go_on) {
-    const std::string name = shard_stem(options_.name, shard, packed_.shards) + ".tfrecord";
-    index_.files.push_back(name);
-    OutputFile file(place / name);
-    uint64_t offset = 0;
-    uint32_t number = 0;
-    const int64_t at_once = 16 * options_.workers;
-    std::vector<Record> records;
-    for (int64_t first = begin; first < end; first += at_once) {
-      const int64_t count = std::min(at_once, end - first);
-      records.assign(static_cast<size_t>(count), {});
-      const auto build = [&](int64_t i) {
-        records[static_cast<size_t>(i)] = builder_.run(jobs_[static_cast<size_t>(first + i)]);
-      };
-      in_threads(count, static_cast<int>(std::min<int64_t>(options_.workers, count)), build,
-                 std::chrono::seconds(1), [](int64_t) {});
-      for (int64_t i = 0; i < count; ++i) {
-        const Record& record = records[static_cast<size_t>(i)];
-        if (skipped(record)) continue;
-        list_rows(jobs_[static_cast<size_t>(first + i)], record, offset, number++);
-        file.write(std::as_bytes(std::span(record.bytes)));
-        offset += record.bytes.size();
-      }
-      if (!go_on(first + count, static_cast<int64_t>(jobs_.size()))) return false;
-    }
-    if (number == 0)
+  // The shards begun so far hold the pictures before this one.
+  int64_t end_of_shard() const {
+    const auto begun = static_cast<int64_t>(index_.files.size());
+    return begun * static_cast<int64_t>(jobs_.size()) / packed_.shards;
+  }
+
+  void begin_shard(const Workplace& place) {
+    const auto shard = static_cast<int64_t>(index_.files.size());
+    index_.files.push_back(shard_stem(options_.name, shard, packed_.shards) + ".tfrecord");
+    file_.emplace(place / index_.files.back());
+    offset_ = number_ = 0;
+  }
+
+  void add(int64_t i, const Record& record) {
+    if (skipped(record)) return;
+    list_rows(jobs_[static_cast<size_t>(i)], record);
+    file_->write(std::as_bytes(std::span(record.bytes)));
+    offset_ += record.bytes.size();
+    ++number_;
+  }
+
+  void end_shard() {
+    if (number_ == 0)
       throw DataError(
-          options_.name + ": shard " + std::to_string(shard) +
+          index_.files.back() +
           " would be empty, as all its pictures are bad; the first: " + packed_.first_skipped);
-    packed_.records += number;
-    packed_.bytes += offset;
-    file.finish();
-    return true;
+    file_->finish();
+    packed_.records += number_;
+    packed_.bytes += offset_;
   }
 
   bool skipped(const Record& record) {
@@ -297,14 +294,14 @@ class Packer {
     return true;
   }
 
-  void list_rows(const Job& job, const Record& record, uint64_t offset, uint32_t number) {
+  void list_rows(const Job& job, const Record& record) {
     for (size_t k = 0; k < job.count; ++k) {
       const ListedImage& image = list_.images[job.first + k];
-      index_.add({.offset = offset,
+      index_.add({.offset = offset_,
                   .size = static_cast<uint32_t>(record.bytes.size()),
                   .file = static_cast<uint32_t>(index_.files.size() - 1),
                   .label = static_cast<uint32_t>(image.label),
-                  .number = number},
+                  .number = number_},
                  image.path);
       if (list_.objects) index_.boxes.push_back(record.boxes[k]);
     }
@@ -316,6 +313,9 @@ class Packer {
   const std::vector<Job> jobs_;
   RecordIndex index_;
   Packed packed_;
+  std::optional<OutputFile> file_;  // of the shard, and where its next record begins
+  uint64_t offset_ = 0;
+  uint32_t number_ = 0;
 };
 
 }  // namespace
