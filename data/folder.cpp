@@ -131,7 +131,6 @@ void split(const Part& part, const ClassList& classes, const DataOptions& option
   }
 }
 
-// "left out: 9 .webp files; JPEG, ... are read (mogrify -format jpg *.webp converts)"
 void note_left_out(std::span<const Part* const> parts, DataSets& sets) {
   std::map<std::string, int64_t> left_out;  // by extension
   for (const Part* part : parts)
@@ -149,10 +148,10 @@ void note_left_out(std::span<const Part* const> parts, DataSets& sets) {
     convert += " *" + extension;
     by_library |= has_library(extension);
   }
+  sets.left_out = images;
   if (!images.empty())
-    sets.notes.push_back("warning: images left out: " + images + "; " + known_formats() +
-                         " are read (ImageMagick converts: mogrify -format jpg" + convert +
-                         (by_library ? "; or make deps && make" : "") + ")");
+    sets.left_out_advice =
+        "mogrify -format jpg" + convert + (by_library ? ", or make deps && make," : "");
   if (others > 0) sets.description += ", other files ignored: " + std::to_string(others);
 }
 

@@ -119,7 +119,8 @@ Image Preprocessor::final_image(View view, const Placement& place, Resizer& resi
   }
   Image inner = black_image(height, width);
   resizer.run(view, from, height, width, inner.pixels.data(), options_.crop.interpolation);
-  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = options_.augment.mean_color[i % 3];
+  if (options_.crop.mode == CropMode::border)
+    for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = options_.augment.mean_color[i % 3];
   copy_window(inner, {.height = height, .width = width}, -top, -left, size, pixels.data());
   return result;
 }

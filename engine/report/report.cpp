@@ -35,6 +35,8 @@ std::string recipe(const Options& o) {
   if (o.clip_grad > 0) text += ", clip " + number(o.clip_grad);
   if (o.layer_decay != 1) text += ", layer decay " + number(o.layer_decay);
   if (o.ema > 0) text += ", moving average " + number(o.ema);
+  if (o.amp_policy != "none")
+    text += ", " + o.precision + " or fp32 by --amp-policy " + o.amp_policy;
   return text;
 }
 
@@ -86,7 +88,7 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
           std::to_string(*o.local_batch) + in_micro_batches(s),
       "data: " + s.data.description,
       "classes: " + first_names(s.data.classes),
-      "recipe: " + recipe(o),
+      "recipe: " + (o.recipe.empty() ? "" : o.recipe + ": ") + recipe(o),
       "memory: " + format_bytes(head.peak_bytes) + " planned per process (--plan shows it)",
       "run: " + o.out + ", " + counted(head.steps_end, "step") +
           (head.steps_done ? ", resumed after step " + std::to_string(head.steps_done) : "")};
@@ -96,6 +98,7 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
     lines.insert(lines.begin() + 2, "pipeline: " + describe(s.pipeline));
   if (!s.nodes.empty()) lines.insert(lines.begin() + 2, "nodes: " + s.nodes);
   lines.insert(lines.end(), s.notes.begin(), s.notes.end());
+  lines.insert(lines.end(), s.findings.begin(), s.findings.end());
   return lines;
 }
 
@@ -104,8 +107,8 @@ std::string plan_head(const Setup& s, const std::string& device, size_t limit) {
   const std::string size = std::to_string(*o.image_size);
   return s.model.name + ", " + size + "x" + size + " images, batch " + std::to_string(*o.batch) +
          " on " + counted(s.world, "process") + " (" + std::to_string(*o.local_batch) + " each" +
-         in_micro_batches(s) + "), " + o.precision + "; " + device + ", " + format_bytes(limit) +
-         " of memory for each process";
+         in_micro_batches(s) + "), " + o.precision + (s.fp32_graph ? " and fp32" : "") + "; " +
+         device + ", " + format_bytes(limit) + " of memory for each process";
 }
 
 std::string val_loss_note(const Setup& s, double val_loss, int64_t updates) {
