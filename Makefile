@@ -280,7 +280,7 @@ fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, 
   $(call in,cpp,engine/base engine/options engine/files)) $(call in,cpp,tests/fuzz data/augment) \
   $(patsubst %,data/%.cpp,checksum file loader prepare resize)
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
-pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) data/file.cpp tests/data/encode.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
+pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) data/file.cpp tests/data/encode.cpp tests/data/encode_jpeg.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
 pictures_objects := $(pictures_fuzzed:%.cpp=$(BUILD)/asan/%.o)
 
 $(BUILD)/asan/%.o: %.cpp | check-packages

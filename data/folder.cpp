@@ -39,14 +39,19 @@ class FolderDataset : public Dataset {
   int64_t files() const override { return size(); }
   std::string file(int64_t number) const override { return name(number); }
   Image image(int64_t index, int at_least) const override {
-    try {
-      return decode_image(read_file(name(index), max_image_bytes), at_least);
-    } catch (const FileError& e) {
-      throw BadImage(e.what());
-    }
+    return decode_image(bytes(index), at_least);
+  }
+  View view(int64_t index, const Choose& choose) const override {
+    return decode_view(bytes(index), choose);
   }
 
  private:
+  std::vector<uint8_t> bytes(int64_t index) const try {
+    return read_file(name(index), max_image_bytes);
+  } catch (const FileError& e) {
+    throw BadImage(e.what());
+  }
+
   std::string root_;
   std::vector<Item> items_;
 };

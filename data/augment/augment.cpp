@@ -47,11 +47,6 @@ Box random_resized_crop(const AugmentKey& key, int height, int width, const Crop
           .width = w};
 }
 
-int min_side_for_random_crop(int image_size, const Cropping& c) {
-  const double narrowest = std::min(c.ratio[0], 1 / c.ratio[1]);
-  return static_cast<int>(std::ceil(image_size / std::sqrt(c.scale[0] * narrowest)));
-}
-
 Placement centre_crop(int height, int width, int size, const Cropping& c) {
   const double resized = std::floor(size / c.pct);
   const double shorter = std::min(height, width), longer = std::max(height, width);

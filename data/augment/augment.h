@@ -30,9 +30,6 @@ struct Cropping {
 // RandomResizedCrop (Szegedy et al. 2015) with torchvision's numbers.
 Box random_resized_crop(const AugmentKey&, int height, int width, const Cropping& = {});
 
-// The shorter side that an image needs so that no such crop is enlarged.
-int min_side_for_random_crop(int image_size, const Cropping& = {});
-
 // A part of an image that is resized to a part of the result; around it is a frame.
 struct Placement {
   Box from;
