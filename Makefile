@@ -126,7 +126,8 @@ cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
 # tests/gpu is built for both, tests/simt for the stand-in alone; tests/fuzz and tests/counters are
 # programs of their own.
-test_rooms := $(filter-out tests/gpu tests/simt tests/fuzz tests/counters,$(patsubst %/,%,$(wildcard tests/*/)))
+test_rooms := $(filter-out tests/gpu tests/simt tests/fuzz tests/counters,\
+  $(patsubst %/,%,$(wildcard tests/*/ tests/engine/*/)))
 test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out %/file_faults.cpp,$(call in,cpp,$(test_rooms))))
 gpu_test_sources := $(call in,cpp,tests/gpu) $(call in,cu,tests/gpu)
 gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objects),cuda), \

@@ -190,6 +190,11 @@ void fit_starting_weights(Setup& s, TensorFile file) {
   s.notes.push_back(fit.note);
 }
 
+Graph graph_in(const Setup& s, DType dtype, int local_batch) {
+  return build_graph(s.options, s.model, s.data.kind, dtype, local_batch, s.data.classes.size(),
+                     s.replicas);
+}
+
 [[noreturn]] void refuse_other_data(const Setup& s) {
   const Options& o = s.options;
   std::string way;
@@ -295,6 +300,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   // On GPUs PyTorch DDP's size; on the cpu what it measures best with.
   if (!o.bucket_bytes) o.bucket_bytes = (device.kind == DeviceKind::cuda ? 25 : 4) << 20;
   const DType dtype = resolve_precision(o, backend, device.kind, s.notes);
+  s.precision_policy = precision_policy(o, s.notes);
 
   auto [file, from] = read_weights(o, s.model);
   s.data = open_data(o, from, s.notes);
@@ -315,8 +321,9 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
             .interpolation = o.interpolation,
             .crop_pct = o.crop_pct};
 
-  s.graph = build_graph(o, s.model, s.data.kind, dtype, *o.local_batch / *o.micro_batches,
-                        o.classes.size(), s.replicas);
+  const int batch = *o.local_batch / *o.micro_batches;
+  s.graph = graph_in(s, dtype, batch);
+  if (s.precision_policy) s.fp32_graph = graph_in(s, DType::fp32, batch);
   s.pipeline = cut_model(o, s.replicas, s.graph, backend.kernels());
   s.trainer = trainer_options(o, s.data.kind, dtype);
   fit_starting_weights(s, std::move(file));
@@ -348,13 +355,13 @@ LoaderOptions loader_options(const Setup& s, int replica, int cores) {
 
 std::string what_fits(const Setup& setup, Backend& backend, size_t limit) {
   const auto peak = [&](int batch, bool recompute) {
-    const Graph graph =
-        build_graph(setup.options, setup.model, setup.data.kind, setup.graph.dtype(), batch,
-                    setup.data.classes.size(), setup.replicas);
+    const Graph graph = graph_in(setup, setup.graph.dtype(), batch);
+    std::optional<Graph> fp32;
+    if (setup.fp32_graph) fp32 = graph_in(setup, DType::fp32, batch);
     TrainerOptions options = setup.trainer;
     options.local_batch = batch;
     options.recompute = recompute;
-    return Trainer(backend, nullptr, graph, options).plan().peak();
+    return Trainer(backend, nullptr, graph, options, pointer_to(fp32)).plan().peak();
   };
   const bool recompute = setup.trainer.recompute;
   int good = 0, bad = *setup.options.local_batch;

@@ -15,6 +15,7 @@
 #include "engine/options/model_config.h"
 #include "engine/options/options.h"
 #include "engine/pipeline/pipeline.h"
+#include "engine/precision_policy.h"
 #include "engine/training/trainer.h"
 #include "models/graph/graph.h"
 
@@ -28,6 +29,8 @@ struct Setup {
   BadImages bad_images{};  // that are skipped
   WeightsInfo info;        // the metadata of the run's weights files
   Graph graph{DType::fp32};
+  std::optional<PrecisionPolicy> precision_policy;  // --amp-policy, with
+  std::optional<Graph> fp32_graph;                  // the same model
   TrainerOptions trainer{};
   std::map<std::string, HostTensor> weights;  // from --weights or the checkpoint; may be empty
   std::optional<Checkpoint> checkpoint;       // of --resume; its weights are above
@@ -48,6 +51,10 @@ Setup prepare(const CommandLine&, const Options& given, int world, const DeviceC
 
 // Of the replica's share of the batches; without `warn` and `allocate`.
 LoaderOptions loader_options(const Setup&, int replica, int cores);
+
+inline const Graph* pointer_to(const std::optional<Graph>& graph) {
+  return graph ? &*graph : nullptr;
+}
 
 Graph build_graph(const Options&, const ModelConfig&, DataKind, DType, int local_batch,
                   size_t classes, int replicas);

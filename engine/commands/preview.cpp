@@ -251,6 +251,8 @@ int preview(const CommandLine& given, const std::vector<std::string>&) {
   CommandLine line = given;
   line.values["device"] = {"cpu"};
   line.values["precision"] = {"auto"};
+  std::erase_if(line.values, [](const auto& value) { return value.first.starts_with("amp_"); });
+  line.values["amp_policy"] = {"none"};
   catch_stop_signals();
   const int cores = usable_cores();
   const Options options = initial_options(line);

@@ -1,5 +1,6 @@
 #include "engine/hooks/standard_hooks.h"
 
+#include "engine/hooks/adaptive_precision.h"
 #include "engine/hooks/checkpoints.h"
 #include "engine/hooks/class_reports.h"
 #include "engine/hooks/lines.h"
@@ -17,6 +18,7 @@ HookList standard_hooks(const Run& run) {
   HookList hooks;
   hooks.push_back(std::make_unique<Timers>());
   hooks.push_back(std::make_unique<MemoryUse>());
+  if (run.setup.precision_policy) hooks.push_back(std::make_unique<AdaptivePrecision>());
   hooks.push_back(std::make_unique<Checkpoints>());
   hooks.push_back(std::make_unique<Summary>());
   if (!run.setup.options.trace.empty()) hooks.push_back(std::make_unique<TraceFile>());

@@ -258,6 +258,24 @@ constexpr OptionRow machine_rows[] = {
      "type of the computation; weights stay fp32; auto: on cuda bf16 (fp16 before sm_80), else "
      "fp32",
      any, recipe_or_resume},
+    {"amp_policy", "none|0|1|2", &O::amp_policy,
+     "adaptive mixed precision: some epochs, counted from 1, compute in --precision (16 bits), the "
+     "others in fp32; none: all in --precision; 0: 16 bits from --amp-start to --amp-end; 1: "
+     "there, "
+     "every --amp-hold epochs, unless the learning rate has risen or the loss by more than 10%; 2: "
+     "in each window of --amp-interval, unless the loss fell by less than 0.1% or more than 50%; "
+     "between them as decided last, at first 16 bits"},
+    {"amp_start", "N", &O::amp_start, "first epoch in 16 bits of policies 0 and 1",
+     between(0, max_epochs)},
+    {"amp_end", "N", &O::amp_end, "last one, which may be beyond the run's",
+     between(0, max_epochs)},
+    {"amp_hold", "N", &O::amp_hold, "epochs for which a decision of policy 1 holds; default: 1",
+     between(1, max_epochs)},
+    {"amp_interval", "N", &O::amp_interval,
+     "a window of policy 2 begins with each multiple of N, counted in epochs",
+     between(1, max_epochs)},
+    {"amp_interval_hold", "N", &O::amp_interval_hold, "its length in epochs",
+     between(1, max_epochs)},
     {"conv", "own|cudnn", &O::conv,
      "implementation of convolutions on a GPU; cudnn is there for comparison", any, any_time},
     {"recompute", "none|blocks", &O::recompute,

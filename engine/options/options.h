@@ -23,6 +23,10 @@ struct Options {
   std::optional<int> nproc;        // -n
   std::string device = "auto";     // auto cpu simt cuda
   std::string precision = "auto";  // auto fp32 fp16 bf16
+  std::string amp_policy = "none";  // none 0 1 2
+  int amp_start = 10;              // epochs, counted from 1
+  std::optional<int> amp_end, amp_hold;
+  int amp_interval = 1000, amp_interval_hold = 100;
   // data
   std::string data;  // path, "synthetic", or empty: the built-in set
   std::string val;

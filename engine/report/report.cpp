@@ -35,6 +35,8 @@ std::string recipe(const Options& o) {
   if (o.clip_grad > 0) text += ", clip " + number(o.clip_grad);
   if (o.layer_decay != 1) text += ", layer decay " + number(o.layer_decay);
   if (o.ema > 0) text += ", moving average " + number(o.ema);
+  if (o.amp_policy != "none")
+    text += ", " + o.precision + " or fp32 by --amp-policy " + o.amp_policy;
   return text;
 }
 
@@ -105,8 +107,8 @@ std::string plan_head(const Setup& s, const std::string& device, size_t limit) {
   const std::string size = std::to_string(*o.image_size);
   return s.model.name + ", " + size + "x" + size + " images, batch " + std::to_string(*o.batch) +
          " on " + counted(s.world, "process") + " (" + std::to_string(*o.local_batch) + " each" +
-         in_micro_batches(s) + "), " + o.precision + "; " + device + ", " + format_bytes(limit) +
-         " of memory for each process";
+         in_micro_batches(s) + "), " + o.precision + (s.fp32_graph ? " and fp32" : "") + "; " +
+         device + ", " + format_bytes(limit) + " of memory for each process";
 }
 
 std::string val_loss_note(const Setup& s, double val_loss, int64_t updates) {
