@@ -58,7 +58,8 @@ Setup setup_of(const Words& words, const Images& images) {
   Options& o = s.options = resolve_options(line, s.model, images.kind);
   s.asked = o;
   check_schedule(o);
-  o.device = "cpu", o.precision = "fp32";
+  o.device = "cpu", o.precision = o.amp_policy == "none" ? "fp32" : o.precision;
+  s.precision_policy = precision_policy(o, s.notes);
   o.batch = std::min<int64_t>(o.batch.value_or(64), images.train);
   if (!o.mean) o.mean = s.model.mean;
   if (!o.std) o.std = s.model.std;
@@ -235,6 +236,24 @@ TEST(Lint, PrecisionThatIsNotInEffect) {
   expect_line(with(vit, {"--loss-scale-init", "128"}),
               "recipe: --loss-scale-init has no effect (fp32 needs no loss scale; --precision fp16 "
               "to change)");
+}
+
+TEST(Lint, PoliciesOfPrecisionThatNeverSwitch) {
+  const auto policy = [](const Words& more) {
+    return with(with(vit, {"--precision", "fp16", "--epochs", "20", "--amp-policy"}), more);
+  };
+  expect_none(policy({"0", "--amp-end", "15"}));
+  expect_none(policy({"1", "--amp-start", "0", "--amp-end", "99"}));
+  expect_none(policy({"2", "--amp-interval", "20"}));
+  const std::string change = "the run ends with epoch 20; --amp-start, --amp-end to change)";
+  expect_line(policy({"0", "--amp-end", "9"}),
+              "recipe: --amp-policy 0: no epoch computes in fp16 (epochs 10 to 9 would, " + change);
+  expect_line(
+      policy({"1", "--amp-start", "21", "--amp-end", "30"}),
+      "recipe: --amp-policy 1: no epoch computes in fp16 (epochs 21 to 30 would, " + change);
+  expect_line(policy({"2"}),
+              "recipe: --amp-policy 2 decides nothing: its windows never open (the first is epoch "
+              "1000, the run ends with epoch 20; --amp-interval to change)");
 }
 
 // ---- the published set-ups, on sets of the published size ---------------------------------------
