@@ -39,6 +39,7 @@ int work(const CommandLine& line, World world) {
   try {
     catch_stop_signals();
     const int cores = pin_to_share(world);
+    if (world.rank > 0 && preliminary_options(line).plan) return 0;  // the first one's is enough
     const RunClaim claim(line, world);
     Options given = initial_options(line);
     given.out = claim.folder();
@@ -61,7 +62,8 @@ int work(const CommandLine& line, World world) {
     setup.started = started;
     setup.local_size = world.local_size;
     if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
-    if (world.size > 1) communicator = connect(world, setup, device, *backend);
+    if (world.size > 1 && !setup.options.plan)
+      communicator = connect(world, setup, device, *backend);
     if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());
     if (!setup.options.plan) check_images(setup, communicator.get(), *backend);
     return train(std::move(setup), *backend, communicator.get(), cores);
