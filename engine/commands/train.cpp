@@ -19,18 +19,6 @@ namespace {
 constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
                                       "Optimizer", "Run folder", "Machine"};
 
-// What is planned, but not executed yet.
-void refuse_unexecuted(const Options& o) {
-  if (o.plan) return;
-  if (o.pipeline > 1)
-    throw UserError("--pipeline " + std::to_string(o.pipeline) +
-                    ": pipelines are only planned so far (--plan); train without it");
-  if (*o.micro_batches > 1)
-    throw UserError(
-        "--micro-batches " + std::to_string(*o.micro_batches) +
-        ": micro-batches are only planned so far (--plan); --accumulate adds up batches");
-}
-
 int work(const CommandLine& line, World world) {
   const auto started = Profile::Clock::now();
   // Both outlive an error: peers must not see this rank leave before its line is printed.
@@ -57,7 +45,6 @@ int work(const CommandLine& line, World world) {
                                          .graphs = !given.no_graph,
                                          .cudnn = given.conv == "cudnn"});
     Setup setup = prepare(line, given, world.size, device, *backend);
-    refuse_unexecuted(setup.options);
     check_trace_file(setup.options.trace);
     setup.started = started;
     setup.local_size = world.local_size;
