@@ -1,8 +1,8 @@
 """PyTorch's side of bench/pipelines: a timm ViT cut into stages, trained by torch.distributed.pipelining's
 1F1B with gloo between the processes, a stage each; prints one JSON line.
 
-To PyTorch's advantage: images lie normalised in memory, shapes are told beforehand, and of the fused and the
-foreach optimizer the one that is faster here is taken.
+To PyTorch's advantage: images lie normalised in memory, and of the fused and the foreach optimizer the one that is
+faster here is taken.
 """
 
 import argparse
@@ -49,17 +49,11 @@ def work(rank, args):
     ).train()
     depth = len(vit.blocks)
     cuts = [depth * i // args.pipeline for i in range(args.pipeline + 1)]
-    micro = args.batch // args.micro_batches
-    shape = (micro, 3, args.image_size, args.image_size)
-    tokens = (micro, vit.pos_embed.shape[1], vit.embed_dim)
     part = Part(vit, cuts[rank], cuts[rank + 1])
     del vit
-    example = torch.zeros(shape if rank == 0 else tokens)
-    with torch.no_grad():
-        made = part(example)
-    stage = PipelineStage(part, rank, args.pipeline, torch.device("cpu"), input_args=(example,), output_args=(made,))
+    stage = PipelineStage(part, rank, args.pipeline, torch.device("cpu"))  # asks for the shapes once
     schedule = Schedule1F1B(stage, args.micro_batches, loss_fn=F.cross_entropy)
-    images = torch.randn(args.batch, *shape[1:])
+    images = torch.randn(args.batch, 3, args.image_size, args.image_size)
     labels = torch.randint(args.classes, (args.batch,))
     last = rank + 1 == args.pipeline
 

@@ -27,10 +27,10 @@ int work(const CommandLine& line, World world) {
   try {
     catch_stop_signals();
     const int cores = pin_to_share(world);
-    if (world.rank > 0 && preliminary_options(line).plan) return 0;  // the first one's is enough
     const RunClaim claim(line, world);
     Options given = initial_options(line);
     given.out = claim.folder();
+    if (given.plan && world.rank > 0) return 0;  // the first one's is enough
     const DeviceChoice device = choose_device(given, world);
     if (given.conv == "cudnn" && device.kind == DeviceKind::cpu)
       throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");
