@@ -9,9 +9,11 @@
 #: make debug       build/debug/tests, unoptimised, for gdb: see README, "Step through a kernel"
 #: make try         compile and run a .cu file without GPU or CUDA: FILE=my.cu; DEFINE=NAME; DEBUG=1: in gdb
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--model resnet50 --filter conv"
+#: make counters    sectors, bank conflicts, launches of each CUDA kernel, counted without a GPU; UPDATE=1 writes
+#:                  tests/counters.txt; FILTER=layernorm_forward shows one
 #: make resources   registers, shared memory, occupancy of each CUDA kernel; UPDATE=1 writes tests/kernels/resources.txt
 #: make gpu-check   on a machine with a GPU: tests, sanitizers, bench; one table in bench/results/;
-#:                  ARGS="--only small,bench --seconds 540"
+#:                  ARGS="--only small,bench --seconds 540"; bench/gpu_check --device simt rehearses it without a GPU
 #: make dist        what gpu-check needs, for every GPU, as build/dist.tar.gz; CUBLAS=0 without cuBLAS
 #: make peers       PyTorch and timm into build/peers, for bench/versus and golden files
 #: make format      clang-format over all sources
@@ -109,7 +111,11 @@ CPPFLAGS += -isystem $(BUILD)/gen
 endif
 program := $(BUILD)/obj/engine/main.o $(BUILD)/obj/engine/cpu_check.o
 ifeq ($(SIMT),1)
-simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(gpu_sources) $(call in,cpp,$(wildcard kernels/simt/*))))
+simt_sources := $(gpu_sources) $(call in,cpp,$(wildcard kernels/simt/*))
+simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(filter-out kernels/simt/counters/%,$(simt_sources))))
+# The same, counting (make counters).
+counting = $(patsubst %,$(BUILD)/obj/counters/%.o,$(basename $(1)))
+counting_objects := $(call counting,$(simt_sources) $(call in,cpp,bench/counters))
 endif
 ifneq ($(NVCC),)
 cuda_objects := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(basename \
@@ -118,8 +124,10 @@ cuda_libraries = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(cuda_rpath) $(if $(NCCL),-lnc
 endif
 cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
-# tests/gpu is built for both, tests/simt for the stand-in alone, tests/fuzz is a program of its own.
-test_rooms := $(filter-out tests/gpu tests/simt tests/fuzz,$(patsubst %/,%,$(wildcard tests/*/ tests/engine/*/)))
+# tests/gpu is built for both, tests/simt for the stand-in alone; tests/fuzz and tests/counters are
+# programs of their own.
+test_rooms := $(filter-out tests/gpu tests/simt tests/fuzz tests/counters,\
+  $(patsubst %/,%,$(wildcard tests/*/ tests/engine/*/)))
 test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out %/file_faults.cpp,$(call in,cpp,$(test_rooms))))
 gpu_test_sources := $(call in,cpp,tests/gpu) $(call in,cu,tests/gpu)
 gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objects),cuda), \
@@ -145,7 +153,7 @@ cuda_arch ?= $(call gencode,$(gpu_arch:90=90a)) $(if $(gpu),,-gencode arch=compu
 dist_archs := 75 80 90a
 dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
 
-.PHONY: all deps test test-all asan tsan chaos debug try bench dist resources gpu-check peers format help clean found check-packages \
+.PHONY: all deps test test-all asan tsan chaos debug try bench counters dist resources gpu-check peers format help clean found check-packages \
   check-cuda always
 all: found $(BUILD)/launcher $(if $(filter build,$(BUILD)),compile_commands.json)
 
@@ -191,6 +199,13 @@ $(BUILD)/obj/simt/%.o: %.cu | check-packages
 	$(call compile, (simt)) $(simt_flags) -x c++ -c -o $@ $<
 $(BUILD)/obj/simt/%.o: %.cpp | check-packages
 	$(call compile, (simt)) $(simt_flags) -c -o $@ $<
+# Kernels call kernels/simt/counters/hooks.cpp at each access to memory.
+counters_flags := -DSIMT_COUNTERS
+access_calls := -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-tree-sra -Wno-tsan
+$(BUILD)/obj/counters/%.o: %.cu | check-packages
+	$(call compile, (counters)) $(simt_flags) $(counters_flags) $(access_calls) -x c++ -c -o $@ $<
+$(BUILD)/obj/counters/%.o: %.cpp | check-packages
+	$(call compile, (counters)) $(simt_flags) $(counters_flags) -c -o $@ $<
 # What ptxas reports about each kernel goes into a file next to the object (make resources).
 nvcc_compile = $(if $(COUNTING),counted,@mkdir -p $(@D) && echo "compile   $(number) $< (cuda$(1))" &&) $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(2) -I. \
   -DBAREVISION_GPU=cuda_gpu -Xcompiler=-Wall,-march=x86-64-v3 -Xptxas=-v,-warn-spills -Wno-deprecated-gpu-targets \
@@ -266,7 +281,7 @@ fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, 
   $(call in,cpp,engine/base engine/options engine/files)) $(call in,cpp,tests/fuzz data/augment) \
   $(patsubst %,data/%.cpp,checksum file loader prepare resize)
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
-pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) data/file.cpp tests/data/encode.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
+pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) data/file.cpp tests/data/encode.cpp tests/data/encode_jpeg.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
 pictures_objects := $(pictures_fuzzed:%.cpp=$(BUILD)/asan/%.o)
 
 $(BUILD)/asan/%.o: %.cpp | check-packages
@@ -296,9 +311,9 @@ $(BUILD)/file_faults.so: tests/program/file_faults.cpp
 fuzzers := $(BUILD)/fuzz $(BUILD)/fuzz_pictures
 suites = $(shell $(BUILD)/tests --gtest_list_tests --gtest_filter='*$(FILTER)*' 2>/dev/null | grep '^[^ ]')
 needed_for = $(if $(findstring $(1),$(suites)),$(2))
-needed = $(if $(filter fuzz,$(FILTER)),$(fuzzers)) $(call needed_for,Chaos,$(BUILD)/file_faults.so) \
+needed = $(if $(filter fuzz,$(FILTER)),$(fuzzers)) $(if $(filter counters,$(FILTER)),$(BUILD)/counters_tests) $(call needed_for,Chaos,$(BUILD)/file_faults.so) \
   $(call needed_for,SimtExamples,$(examples)) $(call needed_for,SimtTry,$(try_for_tests))
-test: all $(BUILD)/tests $(if $(FILTER),,$(fuzzers) $(BUILD)/file_faults.so)
+test: all $(BUILD)/tests $(if $(FILTER),,$(fuzzers) $(BUILD)/file_faults.so $(if $(filter 1,$(SIMT)),$(BUILD)/counters_tests))
 	@$(if $(FILTER),$(if $(strip $(needed)),$(MAKE) $(needed)))
 	@NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
 test-all:
@@ -399,6 +414,19 @@ bench: all $(BUILD)/bench $(BUILD)/collectives $(BUILD)/loading
 	@$(BUILD)/bench --model vit_tiny $(ARGS)
 peers:
 	@bench/make_peers
+
+# ---- Counters -----------------------------------------------------------------------------------
+# What the GPU's kernels do, against tests/counters.txt; UPDATE=1 writes it; FILTER=layernorm_forward
+# prints what that one does.
+counters: $(BUILD)/counters
+	@BAREVISION_MODELS=$(CURDIR)/models $(BUILD)/counters $(if $(UPDATE),--update) $(FILTER:%=--filter %) $(ARGS)
+# The stand-in's counts of kernels whose counts are known: tests/run starts it.
+$(BUILD)/counters_tests: $(call counting,$(filter kernels/simt/%,$(simt_sources)) tests/counters/counters_test.cu)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(LDLIBS)
+$(BUILD)/counters: $(counting_objects) $(objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -o $@ $^ $(LDLIBS)
 
 # ---- For machines with a GPU --------------------------------------------------------------------
 dist := $(BUILD)/dist/barevision

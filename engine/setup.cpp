@@ -143,6 +143,10 @@ void check_tensorboard(const Options& o) {
 std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelConfig& model) {
   if (o.weights.empty() || (!o.resume.empty() && has_checkpoint(o.out))) return {};
   refuse_folder(o.weights);
+  std::error_code error;
+  if (o.source("weights") == Source::named_recipe && !std::filesystem::exists(o.weights, error))
+    throw UserError("the recipe's weights, " + o.weights + ", aren't here; ./launcher recipes " +
+                    o.recipe + " says where they are from, --weights none starts from random ones");
   TensorFile file = read_safetensors(o.weights);
   WeightsInfo info = weights_info(file, o.weights);
   if (info.model && *info.model != model.name)
@@ -290,6 +294,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   s.notes = device.notes;
   s.model = load_model_config(given.model);
   Options& o = s.options = all_options(line, given, s.model);
+  s.asked = o;
   check_schedule(o);
   check_tensorboard(o);
   s.replicas = grid_of(0, world, o.pipeline).replicas;
@@ -319,9 +324,9 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
             .interpolation = o.interpolation,
             .crop_pct = o.crop_pct};
 
-  s.graph = graph_in(s, dtype, *o.local_batch / *o.micro_batches);
-  if (s.precision_policy)
-    s.fp32_graph = graph_in(s, DType::fp32, *o.local_batch / *o.micro_batches);
+  const int batch = *o.local_batch / *o.micro_batches;
+  s.graph = graph_in(s, dtype, batch);
+  if (s.precision_policy) s.fp32_graph = graph_in(s, DType::fp32, batch);
   s.pipeline = cut_model(o, s.replicas, s.graph, backend.kernels());
   s.trainer = trainer_options(o, s.data.kind, dtype);
   fit_starting_weights(s, std::move(file));

@@ -24,6 +24,7 @@ namespace bv {
 
 struct Setup {
   Options options;  // every field resolved
+  Options asked;    // before batch and precision were fitted to data, processes and device
   ModelConfig model;
   DataSets data{};
   BadImages bad_images{};  // that are skipped
@@ -35,6 +36,7 @@ struct Setup {
   std::map<std::string, HostTensor> weights;  // from --weights or the checkpoint; may be empty
   std::optional<Checkpoint> checkpoint;       // of --resume; its weights are above
   std::vector<std::string> notes;             // lines for the user
+  std::vector<std::string> findings;          // lint's lines, which count as warnings
   int world = 1;                              // processes
   int local_size = 1;                         // of them on this machine
   std::string nodes;                          // which ranks are where, on several machines

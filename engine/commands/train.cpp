@@ -4,6 +4,7 @@
 #include "engine/commands/processes.h"
 #include "engine/hooks/trace_file.h"
 #include "engine/image_check.h"
+#include "engine/lint/lint.h"
 #include "engine/options/config.h"
 #include "engine/options/model_config.h"
 #include "engine/processes/affinity.h"
@@ -52,7 +53,10 @@ int work(const CommandLine& line, World world) {
     if (world.size > 1 && !setup.options.plan)
       communicator = connect(world, setup, device, *backend);
     if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());
-    if (!setup.options.plan) check_images(setup, communicator.get(), *backend);
+    if (!setup.options.plan) {
+      check_images(setup, communicator.get(), *backend);
+      if (world.rank == 0) say_findings(setup, cores);
+    }
     return train(std::move(setup), *backend, communicator.get(), cores);
   } catch (const std::exception& e) {
     if (communicator) communicator->end_run(world.name_of(world.rank) + ": " + error_line(e));

@@ -189,6 +189,11 @@ Items items_from_json(const JsonValue& value, const OptionRow& row, const std::s
   return {value.text};
 }
 
+bool may_contain(OptionFile file, const OptionRow& row) {
+  if (file == OptionFile::config) return row.name != "resume" && row.name != "recipe";
+  return file == OptionFile::recipe ? row.uses.recipe : row.uses.named;
+}
+
 }  // namespace
 
 void assign(Options& options, const OptionRow& row, const Items& items,
@@ -209,17 +214,20 @@ std::string default_of(const OptionRow& row) {
   return join(items_of(Options{}, row), ",");
 }
 
-Values values_from_json(const JsonValue& object, const std::string& where, bool recipe) {
+Values values_from_json(const JsonValue& object, const std::string& where, OptionFile file) {
   Values values;
   Options scratch;
   for (const auto& [key, value] : object.members) {
+    if (value.kind == JsonValue::Kind::object)
+      throw UserError(where + ": '" + printable(key) +
+                      "' is an object, in which no option is looked for; put them beside it");
     const OptionRow* row = find_option(key);
     if (!row)
       throw UserError(where + ": unknown key '" + printable(key) + "'" +
                       suggestion(key, option_names()));
-    if (key == "resume" || (recipe && !row->uses.recipe))
+    if (!may_contain(file, *row))
       throw UserError(where + ": '" + key + "' can't be part of a " +
-                      (recipe ? "recipe" : "config"));
+                      (file == OptionFile::config ? "config" : "recipe"));
     if (value.kind == JsonValue::Kind::null) continue;  // not set
     const std::string text = value.text.empty() ? "" : " " + printable(value.text);
     const std::string subject = where + ": '" + key + "'" + text;

@@ -11,7 +11,7 @@
 namespace bv {
 
 // Where an option's value comes from; later sources win over earlier ones.
-enum class Source { built_in, resolved, recipe, run, config, command_line };
+enum class Source { built_in, resolved, recipe, named_recipe, run, config, command_line };
 
 inline constexpr int64_t max_epochs = 1000000;
 
@@ -94,6 +94,7 @@ struct Options {
   bool sync_bn = false, zero_init_last = false;
   uint64_t seed = 0;
   // files
+  std::string recipe;  // by name
   std::string out, resume, weights;
   std::string save_every = "1";  // epochs, or "500steps"
   int keep = 1;                  // step folders besides the best
@@ -116,6 +117,7 @@ struct Options {
   std::string partition = "cost";  // uniform balanced cost, or blocks: 6,6
   std::string trace;               // a file to write, or empty
   double timeout = 60;             // seconds without a sign of life from a peer
+  bool strict = false;
   bool plan = false, profile = false, no_graph = false, oversubscribe = false;
   // of other commands than train, in CommandLine::own
   int count = 16;                  // preview

@@ -88,7 +88,7 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
           std::to_string(*o.local_batch) + in_micro_batches(s),
       "data: " + s.data.description,
       "classes: " + first_names(s.data.classes),
-      "recipe: " + recipe(o),
+      "recipe: " + (o.recipe.empty() ? "" : o.recipe + ": ") + recipe(o),
       "memory: " + format_bytes(head.peak_bytes) + " planned per process (--plan shows it)",
       "run: " + o.out + ", " + counted(head.steps_end, "step") +
           (head.steps_done ? ", resumed after step " + std::to_string(head.steps_done) : "")};
@@ -98,6 +98,7 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
     lines.insert(lines.begin() + 2, "pipeline: " + describe(s.pipeline));
   if (!s.nodes.empty()) lines.insert(lines.begin() + 2, "nodes: " + s.nodes);
   lines.insert(lines.end(), s.notes.begin(), s.notes.end());
+  lines.insert(lines.end(), s.findings.begin(), s.findings.end());
   return lines;
 }
 

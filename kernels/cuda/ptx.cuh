@@ -20,7 +20,7 @@ namespace twin {
 
 template <bool transposed>
 void ldmatrix(uint32_t* r, const void* row, ::simt::Site site) {
-  ::simt::check_shared(row, 16, "ldmatrix", site);
+  ::simt::check_ldmatrix(row, site);
   struct Hand {
     uint32_t* r;
     const void* row;
@@ -125,6 +125,7 @@ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
     uint32_t b[2];
   } mine{d, a, {b0, b1}};
   ::simt::collective(mine, site, [](auto lanes) {
+    if constexpr (::simt::counting) ::simt::count_mma();
     alignas(16) uint16_t A[16][16], B[16][8];
     alignas(32) float D[16][8];
     for (int i = 0; i < 32; ++i) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/files.h"
@@ -37,9 +38,10 @@ class GpuCheck : public testing::Test {
     const std::string call = "cd " + folder_.path() + " && PATH=$PWD/build:$PATH " + before +
                              " bench/gpu_check " + words + " >/dev/null 2>&1";
     code_ = std::system(call.c_str()) / 256;
-    const std::string name = folder_ / "bench/results/gpu-check-H100";
+    const std::string name = folder_ / report_;
     return contents(name + ".txt") + contents(name + ".json");
   }
+  std::string report_ = "bench/results/gpu-check-H100";
   TemporaryFolder folder_;
   mutable int code_ = 0;
 };
@@ -48,6 +50,36 @@ TEST_F(GpuCheck, LeavesWhatItHasFoundWhenItIsKilled) {
   const std::string report = report_of("timeout -s KILL 4", "");
   EXPECT_TRUE(has(report, "small                     1       0")) << report;
   EXPECT_TRUE(has(report, "\"step\": \"small\", \"passed\": 1")) << report;
+}
+
+TEST_F(GpuCheck, LeavesTwoFilesOfTheSameStepsWhenItIsKilledAsItWritesThem) {
+  script("build/bench",
+         "while [ $# -gt 1 ]; do [ $1 != --json ] || echo '{}' >$2; shift; done\n"
+         "echo 'H100, 80 GiB, sm_90'");
+  script("build/cat", "case $* in */bench-*) kill -KILL $PPID ;; esac\nexec /bin/cat \"$@\"");
+  report_of("", "--only small,bench");
+  const std::string text = contents(folder_ / (report_ + ".txt")),
+                    json = contents(folder_ / (report_ + ".json"));
+  EXPECT_TRUE(has(text, "small"));
+  EXPECT_TRUE(has(json, "small"));
+  EXPECT_TRUE(nlohmann::json::accept(json)) << json;
+  EXPECT_EQ(text.find("bench-") == text.npos, json.find("bench-") == json.npos) << text << json;
+}
+
+TEST_F(GpuCheck, ARehearsalRunsOnTheStandInAtSmallSizes) {
+  report_ = "build/gpu-check-simt";
+  script("build/launcher",
+         "echo \"$*\" >>launched\n"
+         "while [ $# -gt 1 ]; do [ $1 != --out ] || out=$2; shift; done\n"
+         "[ -z \"$out\" ] || { mkdir -p $out &&"
+         " echo '{\"kind\":\"step\",\"loss\":1,\"images_per_second\":7}' >$out/metrics.jsonl; }");
+  const std::string report = report_of("", "--device simt --only small,speed-tiny");
+  EXPECT_TRUE(has(report, "speed-tiny                1       0")) << report;
+  EXPECT_TRUE(has(report, "7 images/s, bf16")) << report;
+  const std::string launched = contents(folder_ / "launched");
+  EXPECT_TRUE(has(launched, "--image-size 32 --batch 8 --precision bf16 --steps 2 --device simt"))
+      << launched;
+  EXPECT_EQ(code_, 0);
 }
 
 TEST_F(GpuCheck, EndsByItselfInTime) {

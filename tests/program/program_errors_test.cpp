@@ -74,9 +74,10 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
                  "you mean adam?)");
   expect_refused("vit_tiny --batch 4 --local-batch 4",
                  "--batch and --local-batch exclude each other");
-  expect_refused("--data cifar",
-                 "no MODEL given: ./launcher MODEL [options]; there are resnet34, resnet50, "
-                 "resnext50_32x4d, vit_large, vit_tiny");
+  expect_refused(
+      "--data cifar",
+      "no MODEL given: ./launcher MODEL [options], or --recipe NAME; there are resnet34, resnet50, "
+      "resnext50_32x4d, vit_large, vit_tiny");
   expect_refused_by_all("vit_tiny --schedule constant --period-epochs 5",
                         "--period-epochs goes with --schedule cosine, not constant");
   expect_refused_by_all("vit_tiny --device cpu --precision fp32 --amp-policy 0 --amp-end 9",

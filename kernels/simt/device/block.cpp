@@ -38,6 +38,7 @@ bool Block::run(const Launch& launch, uint3 index, unsigned random_seed) {
   switch_to(pick());  // returns when all have returned or one has failed
   block = nullptr;
   running_ = &host_;
+  if constexpr (counting) Recorder::here().end();
   if (error_.empty()) error_ = overrun();
   if (error_.empty()) return true;
   char where[max_description];
@@ -82,6 +83,10 @@ void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
   votes_ = 0;
   stacks_.give_back_all();
   shared_.prepare(launch.shared_bytes);
+  if constexpr (counting) {
+    Recorder::here().begin(n);
+    Recorder::here().shared_memory(shared_.data(), shared_.bytes());
+  }
   for (SharedVariable& v : variables_) v.used = false;
   random_ = {random_seed};
   live_ = n;
@@ -142,8 +147,16 @@ inline bool Block::come_to(Gate& gate, Site site) {
   return ++gate.arrived == gate.awaited;
 }
 
+// Counts what the lanes of whole warps have done until they came here.
+inline void Block::count_until(const Gate& gate) {
+  if (!gate.whole) return;
+  for (unsigned begin = gate.begin; begin < gate.begin + gate.size; begin += warp_size)
+    Recorder::here().count_warp(begin);
+}
+
 // Its threads resume next.
 inline void Block::open(Gate& gate) {
+  if constexpr (counting) count_until(gate);
   gate.arrived = 0;
   for (unsigned i = 0; i < gate.size; ++i) {
     const unsigned at = order == Order::reverse ? i : gate.size - 1 - i;
@@ -168,7 +181,10 @@ inline void Block::go_on() {
 }
 
 void Block::wait_for_block(Site site) {
-  if (come_to(all_, site)) open(all_);
+  if (come_to(all_, site)) {
+    if constexpr (counting) Recorder::here().counters.barriers += warps_.size();
+    open(all_);
+  }
   go_on();
 }
 
@@ -177,6 +193,7 @@ unsigned Block::count_in_block(bool yes, Site site) {
   votes_ += yes;
   if (come_to(all_, site)) {
     count_ = std::exchange(votes_, 0);
+    if constexpr (counting) Recorder::here().counters.barriers += warps_.size();
     open(all_);
   }
   go_on();
@@ -216,6 +233,7 @@ uint32_t Block::ballot(uint32_t mask, bool yes, Site site) {
   gate.votes |= uint32_t{yes} << lane(gate);
   if (come_to(gate, site)) {
     gate.ballot = std::exchange(gate.votes, 0);
+    if constexpr (counting) ++Recorder::here().counters.votes;
     open(gate);
   }
   go_on();
@@ -240,6 +258,7 @@ uint64_t Block::shuffle(uint32_t mask, uint64_t bits, From from, unsigned argume
   const auto& brought = gate.bits[gate.side];
   if (come_to(gate, site)) {
     gate.side ^= 1;
+    if constexpr (counting) ++Recorder::here().counters.shuffles;
     open(gate);
   }
   go_on();
@@ -254,7 +273,9 @@ void Block::wait_with_hand(void* hand, const void* work, WarpWork do_work, Site 
   }
   gate.hands[lane(gate)] = hand;
   if (come_to(gate, site)) {
+    if constexpr (counting) Recorder::here().pause();  // the lanes' own accesses are noted
     do_work(work, gate.hands);
+    if constexpr (counting) Recorder::here().resume(running_->id);
     open(gate);
   }
   go_on();
@@ -356,9 +377,22 @@ void check_aligned(const void* p, size_t bytes, const char* what, Site site) {
 void check_shared(const void* p, size_t bytes, const char* what, Site site) {
   block->check_shared(p, bytes, what, site);
 }
+void check_ldmatrix(const void* row, Site site) {
+  block->check_shared(row, 16, "ldmatrix", site);
+  if constexpr (counting)
+    Recorder::here().note(__builtin_return_address(0), AccessKind::ldmatrix, 16, row);
+}
+void count_mma() {
+  if constexpr (counting) ++Recorder::here().counters.mma_m16n8k16;
+}
 void copy_async(void* to, const void* from, size_t bytes, size_t from_bytes, Site site) {
   block->check_shared(to, bytes, "cp.async", site);
   check_aligned(from, bytes, "cp.async", site);
+  if constexpr (counting) {
+    const void* const place = __builtin_return_address(0);
+    Recorder::here().note(place, AccessKind::store, unsigned(bytes), to);
+    if (from_bytes) Recorder::here().note(place, AccessKind::cp_async, unsigned(from_bytes), from);
+  }
   block->copy_async({to, from, bytes, from_bytes, 0});
 }
 void copy_commit() { block->copy_commit(); }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/simt/counters/recorder.h"
 #include "kernels/simt/device/device.h"
 #include "kernels/simt/device/fiber.h"
 #include "kernels/simt/device/launch.h"
@@ -106,13 +107,17 @@ class Block {
  private:
   void prepare(const Launch&, uint3 index, unsigned random_seed);
   static void enter();
-  void become(Thread& t) { running_ = &t, threadIdx = t.index; }
+  void become(Thread& t) {
+    running_ = &t, threadIdx = t.index;
+    if constexpr (counting) Recorder::here().resume(t.id);
+  }
   void switch_to(Thread&);
   [[noreturn]] void leave();
 
   bool come_to(Gate&, Site);
   void open(Gate&);
   void go_on();
+  void count_until(const Gate&);
   Thread& pick();
   WarpGate& gate_of(uint32_t mask, Site);
   unsigned lane(const Gate& warp) const { return running_->id - warp.begin; }

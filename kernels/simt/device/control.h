@@ -35,6 +35,7 @@ inline unsigned stream_seed = [] {
   return set ? static_cast<unsigned>(std::strtoul(set, nullptr, 10)) : 0;
 }();
 inline size_t memory_bytes = size_t{16} << 30;  // of the device
+inline int multiprocessors = 3;                 // of the device: few, and not a power of two
 // What is gone of it, beside allocations, from the first launch on (a driver's modules), and from a
 // communicator's first collective on (NCCL's buffers). The call fails where there is less.
 inline size_t launch_takes = 0, collective_takes = 0;

@@ -24,8 +24,6 @@ const Chip& chip_or_failure() {
   }
 }
 
-constexpr int sm_count = 3;  // few, and not a power of two
-
 int value_of(cudaDeviceAttr attribute) {
   const Chip& c = chip_or_failure();
   switch (attribute) {
@@ -36,7 +34,7 @@ int value_of(cudaDeviceAttr attribute) {
     case cudaDevAttrWarpSize:
       return 32;
     case cudaDevAttrMultiProcessorCount:
-      return sm_count;
+      return simt::multiprocessors;
     case cudaDevAttrComputeCapabilityMajor:
       return c.arch / 10;
     case cudaDevAttrComputeCapabilityMinor:
@@ -93,7 +91,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
     p->maxThreadsPerBlock = value_of(cudaDevAttrMaxThreadsPerBlock);
     p->major = value_of(cudaDevAttrComputeCapabilityMajor);
     p->minor = value_of(cudaDevAttrComputeCapabilityMinor);
-    p->multiProcessorCount = sm_count;
+    p->multiProcessorCount = simt::multiprocessors;
   });
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {

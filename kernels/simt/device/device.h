@@ -6,6 +6,7 @@
 #include <source_location>
 #include <type_traits>
 
+#include "kernels/simt/counters/counting.h"
 #include "kernels/simt/include/types.h"
 
 inline namespace simt_cuda {
@@ -62,6 +63,11 @@ void* shared_variable(const char* name, size_t bytes, Site);
 // access.
 void check_aligned(const void* p, size_t bytes, const char* what, Site);
 void check_shared(const void* p, size_t bytes, const char* what, Site);
+
+// By each lane, before an ldmatrix of the row of 16 bytes.
+void check_ldmatrix(const void* row, Site);
+// One of a warp has been done.
+void count_mma();
 
 // An asynchronous copy to shared memory, padded with zeros to `bytes`. It lands at some point
 // between its issue and its wait (Order). Each thread commits its own copies in groups.

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "kernels/simt/counters/recorder.h"
 #include "kernels/simt/device/control.h"
 #include "kernels/simt/device/thread_pool.h"
 
@@ -103,6 +104,10 @@ void run(const Launch& launch) {
   check_limits(launch);
   names().add(launch);
   const std::string error = ThreadPool::instance().run(launch);
+  if constexpr (counting) {
+    count_bytes(launch.name.c_str(), launch.bytes_read, launch.bytes_written);
+    count_launch(launch.name.c_str());
+  }
   if (!error.empty()) throw std::runtime_error(error);
 }
 

@@ -12,8 +12,9 @@ struct Launch {
   std::string name;  // of the kernel
   dim3 grid, block;
   size_t shared_bytes;
-  std::function<void()> body;      // runs in each thread; owns the kernel's arguments
-  const void* function = nullptr;  // the kernel, if it has a state
+  std::function<void()> body;                // runs in each thread; owns the kernel's arguments
+  const void* function = nullptr;            // the kernel, if it has a state
+  double bytes_read = 0, bytes_written = 0;  // of a library's, of which nothing else is counted
 };
 
 // The most shared memory of a launch of this kernel: its state, 48 KiB until set. A launch is held

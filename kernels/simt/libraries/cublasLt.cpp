@@ -247,13 +247,19 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t o, c
       .alpha = *static_cast<const float*>(alpha),
       .beta = *static_cast<const float*>(beta)};
   const dim3 grid(unsigned(product.row_tiles()), unsigned(product.column_tiles()));
-  const cudaError_t error = simt::launch({"cublasLtMatmul", grid, 1, 0,
-                                          [=] {
-                                            if (blockIdx.x == 0 && blockIdx.y == 0 && scratch)
-                                              std::memset(workspace, 0xFF, scratch);
-                                            product.compute_tile(blockIdx.x, blockIdx.y);
-                                          }},
-                                         stream);
+  const simt::Launch launch{.name = "cublasLtMatmul",
+                            .grid = grid,
+                            .block = 1,
+                            .shared_bytes = 0,
+                            .body =
+                                [=] {
+                                  if (blockIdx.x == 0 && blockIdx.y == 0 && scratch)
+                                    std::memset(workspace, 0xFF, scratch);
+                                  product.compute_tile(blockIdx.x, blockIdx.y);
+                                },
+                            .bytes_read = product.bytes_read(),
+                            .bytes_written = product.bytes_written()};
+  const cudaError_t error = simt::launch(launch, stream);
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 

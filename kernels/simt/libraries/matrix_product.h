@@ -26,6 +26,16 @@ struct MatrixProduct {
   int64_t row_tiles() const { return (m + tile_rows - 1) / tile_rows; }
   int64_t column_tiles() const { return (n + tile_columns - 1) / tile_columns; }
   void compute_tile(int64_t row_tile, int64_t column_tile) const;
+
+  // Of memory, each element once.
+  double bytes_read() const {
+    const double ab = double(m) * double(k) * bytes(a) + double(k) * double(n) * bytes(b);
+    return ab + (beta != 0 ? bytes_written() : 0) + (bias ? double(m) * bytes(c) : 0);
+  }
+  double bytes_written() const { return double(m) * double(n) * bytes(c); }
+
+ private:
+  static double bytes(const Matrix& x) { return x.format == Format::fp32 ? 4 : 2; }
 };
 
 }  // namespace simt

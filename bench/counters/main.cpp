@@ -1,0 +1,193 @@
+// make counters: what the GPU's kernels do in a training step of each model, counted on the stand-in
+// (kernels/simt/counters/), against the committed table.
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <vector>
+
+#include "bench/counters/table.h"
+#include "engine/base/error.h"
+
+namespace bv::counting {
+namespace {
+
+constexpr const char* committed = "tests/counters.txt";
+// Counts are those of g++'s code: another version may drop other loads.
+const std::string compiler =
+    "g++ " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__);
+
+// Images for each multiprocessor as a large GPU has them: 512 and 256 images on 128. So bytes grow in
+// a line with both, and from two small steps the large one follows.
+struct Model {
+  const char* name;
+  int images;      // to one multiprocessor
+  bool is_scaled;  // up to `large` multiprocessors
+};
+constexpr Model models[] = {{"vit_tiny", 4, true},
+                            {"resnet50", 2, true},
+                            {"resnet34", 1, false},
+                            {"resnext50_32x4d", 1, false},
+                            {"vit_large", 1, false}};
+constexpr int large = 128;
+
+constexpr const char* legend =
+    "# A kernel's line is of all its runs in the step, and counts warps. requests: to global "
+    "memory;\n"
+    "# /req: sectors of 32 bytes that one touches; %used: bytes asked for, of those sectors'; "
+    "%part: of\n"
+    "# all accesses, those in which lanes of the warp took no part; MB by L2: all these sectors; "
+    "MB\n"
+    "# moved: each sector read and written once a launch; shared: accesses, turns: of each, "
+    "conflict:\n"
+    "# those beyond what its width takes; the same of ldmatrix. An operation's line is of one "
+    "run;\n"
+    "# needed: what it has to read and write. A library's product moves what it needs.\n";
+
+Step step_of(const Model& model, int multiprocessors) {
+  return {.model = model.name,
+          .precision = "bf16",
+          .image_size = 224,
+          .batch = model.images * multiprocessors,
+          .multiprocessors = multiprocessors};
+}
+
+// What follows for a large GPU: launches counted, bytes on the line through two small steps, and how
+// far off it a third is.
+std::string scaled(const Model& model, double one, double launches_of_one) {
+  const double two = count_step(step_of(model, 2)).moved(),
+               three = count_step(step_of(model, 3)).moved();
+  const Step step = step_of(model, large);
+  const StepCounts launches = count_launches(step);
+  char line[300];
+  std::snprintf(
+      line, sizeof line,
+      "\nthe same: %s: %lu launches (here %.0f), %.2f GB; 3 multiprocessors %+.3f%% off the line\n",
+      title(step).c_str(), launches.launches(), launches_of_one,
+      (one + (large - 1) * (two - one)) / 1e9, 100 * (three / (one + 2 * (two - one)) - 1));
+  return line;
+}
+
+std::string all_tables() {
+  std::string all;
+  for (const Model& model : models) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Step step = step_of(model, 1);
+    const StepCounts counts = count_step(step);
+    all += table(step, counts);
+    if (model.is_scaled) all += scaled(model, counts.moved(), double(counts.launches()));
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    std::fprintf(stderr, "counted   %s (%.0f s)\n", title(step).c_str(), seconds.count());
+  }
+  return all;
+}
+
+std::vector<std::string> lines_of(std::istream& in) {
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);)
+    if (!line.empty() && line[0] != '#') lines.push_back(line);
+  return lines;
+}
+
+std::string head() {
+  return "# What the GPU's kernels do in a training step. " + compiler +
+         ". Written by: make counters UPDATE=1\n" + legend;
+}
+
+std::vector<std::string> committed_lines() {
+  std::ifstream file(committed);
+  std::string first;
+  if (!std::getline(file, first))
+    throw UserError(std::string(committed) +
+                    ": no such table; write it by: make counters UPDATE=1");
+  if (first.find(compiler + ".") == std::string::npos)
+    throw UserError(std::string(committed) + " is not of a build by " + compiler +
+                    ": write it anew by: make counters UPDATE=1");
+  return lines_of(file);
+}
+
+// Names the lines that only one of the tables has.
+int check() {
+  const std::vector<std::string> before = committed_lines();
+  std::istringstream counted(all_tables());
+  const std::vector<std::string> now = lines_of(counted);
+  const std::multiset<std::string> had(before.begin(), before.end()), has(now.begin(), now.end());
+  std::string changes;
+  for (const std::string& line : before)
+    if (!has.contains(line)) changes += "- " + line + "\n";
+  for (const std::string& line : now)
+    if (!had.contains(line)) changes += "+ " + line + "\n";
+  if (changes.empty()) {
+    std::printf("counters are as in %s\n", committed);
+    return 0;
+  }
+  std::printf("%supdate the table, and commit it, by:  make counters UPDATE=1\n", changes.c_str());
+  return 1;
+}
+
+int update() {
+  const std::string text = head() + all_tables();
+  std::ofstream file(committed);
+  file << text;
+  if (!file.flush()) throw std::runtime_error(std::string("can't write ") + committed);
+  return 0;
+}
+
+// Of the operations with a word in their name, or in a kernel's.
+int show(const std::string& word, const std::string& only) {
+  bool any = false;
+  for (const Model& model : models) {
+    if (!only.empty() && only != model.name) continue;
+    const Step step = step_of(model, 1);
+    const StepCounts counts = count_step(step, word);
+    if (counts.operations.empty()) continue;
+    std::fputs(table(step, counts).c_str(), stdout);
+    any = true;
+    if (only.empty()) break;  // the first model that runs it
+  }
+  if (!any) throw UserError("no operation and no kernel of a model has " + word + " in its name");
+  return 0;
+}
+
+constexpr const char* usage =
+    "usage: counters [--update] [--filter WORD] [--model NAME]\n"
+    "  counts what kernels do in each model's step, and compares it with tests/counters.txt\n"
+    "  --update       writes that table\n"
+    "  --filter WORD  prints what operations with WORD in their name, or in a kernel's, do\n"
+    "  --model NAME   in this model (the first that has one)\n";
+
+int run(int argc, char** argv) {
+  std::string word, model;
+  bool updates = false, shows = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--update" && argc == 2) {
+      updates = true;
+    } else if ((name == "--filter" || name == "--model") && i + 1 < argc) {
+      (name == "--filter" ? word : model) = argv[++i];
+      shows = true;
+    } else {
+      std::fputs(usage, name == "--help" ? stdout : stderr);
+      return name == "--help" ? 0 : 2;
+    }
+  }
+  return updates ? update() : shows ? show(word, model) : check();
+}
+
+}  // namespace
+}  // namespace bv::counting
+
+int main(int argc, char** argv) {
+  try {
+    return bv::counting::run(argc, argv);
+  } catch (const bv::UserError& e) {
+    std::fprintf(stderr, "counters: %s\n", e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "counters: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,62 @@
+#include "bench/counters/table.h"
+
+#include <cstdarg>
+#include <cstdio>
+
+namespace bv::counting {
+namespace {
+
+[[gnu::format(printf, 1, 2)]] std::string text(const char* format, ...) {
+  char line[400];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  return line;
+}
+
+double part(uint64_t a, uint64_t of) { return of ? double(a) / double(of) : 0; }
+
+std::string kernel_line(const std::string& name, const simt::Counters& c) {
+  return text(
+      "%-58s %5lu %9lu %5.2f %5.0f %5.0f %9.2f %9.2f %9lu %5.2f %8lu %9lu %6lu %9lu %7lu %8lu "
+      "%6lu\n",
+      name.c_str(), c.launches, c.requests(), part(c.sectors(), c.requests()),
+      100 * part(c.bytes(), 32 * c.sectors()),
+      100 * part(c.partial, c.requests() + c.shared.requests + c.ldmatrix.requests),
+      32e-6 * double(c.sectors()), double(c.moved()) / 1e6, c.shared.requests,
+      part(c.shared.wavefronts, c.shared.requests), c.shared.conflicts, c.ldmatrix.requests,
+      c.ldmatrix.conflicts, c.mma_m16n8k16, c.barriers, c.shuffles, c.atomics);
+}
+
+std::string operation_line(const OperationCounts& o) {
+  const simt::Counters c = o.all();
+  return text("%-31s %-52s %5d %8lu %9.3f %9.3f %9.3f %6.3f\n", o.name.c_str(), o.shape.c_str(),
+              o.count, c.launches, o.cost.flops / 1e9, double(c.moved()) / 1e6, o.cost.bytes / 1e6,
+              double(c.moved()) / o.cost.bytes);
+}
+
+}  // namespace
+
+std::string title(const Step& s) {
+  return s.model + ", " + s.precision + ", " + std::to_string(s.image_size) + " pixels, batch " +
+         std::to_string(s.batch) + ", " + std::to_string(s.multiprocessors) +
+         (s.multiprocessors == 1 ? " multiprocessor" : " multiprocessors");
+}
+
+std::string table(const Step& step, const StepCounts& counts) {
+  std::string all = "\nstep: " + title(step) + "\n\n";
+  all += text("%-58s %5s %9s %5s %5s %5s %9s %9s %9s %5s %8s %9s %6s %9s %7s %8s %6s\n", "kernel",
+              "runs", "requests", "/req", "%used", "%part", "MB by L2", "MB moved", "shared",
+              "turns", "conflict", "ldmatrix", "confl.", "mma", "barrier", "shuffles", "atomic");
+  for (const auto& [name, counters] : counts.kernels()) all += kernel_line(name, counters);
+  all += text("\n%-31s %-52s %5s %8s %9s %9s %9s %6s\n", "operation", "shape", "runs", "launches",
+              "GFLOP", "MB moved", "needed", "ratio");
+  for (const OperationCounts& o : counts.operations) all += operation_line(o);
+  all += text("%-31s %-52s %5s %8lu %9.3f %9.1f %9.1f %6.3f\n", "all runs of the step", "", "",
+              counts.launches(), counts.flops() / 1e9, counts.moved() / 1e6, counts.needed() / 1e6,
+              counts.moved() / counts.needed());
+  return all;
+}
+
+}  // namespace bv::counting

@@ -1,0 +1,13 @@
+// Counted steps as text, for people and to be compared line by line.
+#pragma once
+#include <string>
+
+#include "bench/counters/step.h"
+
+namespace bv::counting {
+
+std::string title(const Step&);  // "vit_tiny, bf16, 224 pixels, batch 4, 1 multiprocessor"
+// A line for each kernel, then for each operation, then for the step.
+std::string table(const Step&, const StepCounts&);
+
+}  // namespace bv::counting

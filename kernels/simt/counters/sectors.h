@@ -1,0 +1,13 @@
+// Which sectors of device memory the running launch has touched.
+#pragma once
+#include <cstdint>
+
+namespace simt {
+
+void touch_sector(uintptr_t address_by_32, bool written);  // by any thread
+struct TouchedSectors {
+  uint64_t read, written;
+};
+TouchedSectors take_touched_sectors();  // how many, and forgets them; when no block runs
+
+}  // namespace simt
