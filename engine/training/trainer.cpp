@@ -134,6 +134,7 @@ void Trainer::profile(Profile* to) {
 void Trainer::trace(Trace* to) {
   trace_ = to;
   for (Model& model : models_) model.part.trace(to);
+  optimizer_.trace(to);
   if (sync_) sync_->trace(to);
 }
 
@@ -309,6 +310,8 @@ Trainer::Saved Trainer::saved() {
             .moments = gather_stages(std::move(own.moments), path, moments)};
   if (parameters_.ema())
     all.ema = gather_stages(std::move(own.ema), path, Parameters::empty_weights);
+  // Backward writes the parameters' gradients alone, and the norm counts what is between them.
+  backend_->zero(parameters_.grads(), parameters_.gradient_bytes(), nullptr);
   return all;
 }
 

@@ -118,7 +118,13 @@ void PeerWait::look(const std::function<bool(int)>& awaited, int silent) {
   const auto is_late = [&](int rank) {
     return std::find(late.begin(), late.end(), rank) != late.end();
   };
-  const int named = late.empty() ? group_.members[silent] : late.front();
+  int named = late.empty() ? group_.members[silent] : late.front();
+  // A late one may itself wait for one that is stopped, as stages wait for each other.
+  const auto stopped = [&](int rank) {
+    return region.rank(rank).state == RankState::here && !has_heartbeat(region.rank(rank));
+  };
+  for (int rank = 0; rank < place.size && !place.run && !stopped(named); ++rank)
+    if (stopped(rank)) named = rank;
   const std::string why = place.run ? place.run->look(patience_, place.in_run(named))
                                     : patience_.look(region, place.size, is_late, named);
   if (why.empty()) return;

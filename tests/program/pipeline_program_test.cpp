@@ -23,8 +23,8 @@ class ProgramPipeline : public ProgramTest {
     for (const std::string file : {"weights", "state", "ema"}) {
       const std::string path = "/last/" + file + ".safetensors";
       EXPECT_EQ(std::filesystem::exists(in(a + path)), std::filesystem::exists(in(b + path)));
-      if (std::filesystem::exists(in(a + path)))
-        EXPECT_TRUE(contents(in(a + path)) == contents(in(b + path))) << a << ", " << b << path;
+      if (!std::filesystem::exists(in(a + path))) continue;
+      EXPECT_TRUE(contents(in(a + path)) == contents(in(b + path))) << a << ", " << b << path;
     }
     for (const std::string member : {"loss", "top1", "grad_norm", "lr"})
       EXPECT_EQ(metric(in(a), "step", member), metric(in(b), "step", member)) << b;
@@ -53,8 +53,8 @@ TEST_F(ProgramPipeline, OfAResnetToo) {
 
 TEST_F(ProgramPipeline, StagesComeAndGoOnTheWay) {
   change_model("vit_tiny", "\"depth\": 12", "\"depth\": 4");
-  const std::string words = on_vit + on_cifar + random_all + "--epochs 3 --steps 7 ";
-  go(words + "--out whole");
+  const std::string words = on_vit + on_cifar + random_all + "--epochs 3 ";
+  go(words + "--steps 7 --out whole");
   go("-n 2 --pipeline 2 " + words + "--steps 3 --out run");
   go("--resume run -n 1 --pipeline 1 --steps 5");
   go("--resume run -n 3 --pipeline 3 --steps 7");
@@ -77,7 +77,7 @@ TEST_F(ProgramPipeline, ReplicasOfStagesAreNear) {
 
 TEST_F(ProgramPipeline, AStageThatDiesOrStops) {
   change_model("vit_tiny", "\"depth\": 12", "\"depth\": 3");
-  const std::string words = "-n 3 --pipeline 3 --micro-batches 2 --timeout 2 " + on_vit +
+  const std::string words = "-n 3 --pipeline 3 --micro-batches 2 --timeout 3 " + on_vit +
                             "--data cifar --batch 4 --epochs 1000 --save-every 2steps --out run";
   for (const int signal : {SIGKILL, SIGSTOP})
     for (const int stage : {0, 1, 2}) {
@@ -93,10 +93,10 @@ TEST_F(ProgramPipeline, AStageThatDiesOrStops) {
         EXPECT_EQ(end.errors, rank + " was killed by SIGKILL (out of memory?)\n");
       } else {
         EXPECT_EQ(end.code, 1);
-        EXPECT_TRUE(has(end.errors, rank + " has not answered for 2 s (--timeout)\n"))
+        EXPECT_TRUE(has(end.errors, rank + " has not answered for 3 s (--timeout)\n"))
             << end.errors;
       }
-      EXPECT_LT(end.seconds, 10);
+      EXPECT_LT(end.seconds, 12);
       EXPECT_FALSE(run.anyone_left());
     }
 }
