@@ -20,7 +20,7 @@
 #: make clean       remove build/
 #: CUDA=0           build without CUDA;  CUDA_HOME=DIR: with the toolkit in DIR
 #: SIMT=0           tests without the stand-in for CUDA
-#: TURBOJPEG=0      decode JPEG with stb_image;  WEBP=0, TIFF=0, TENSORBOARD=0: leave these out
+#: TURBOJPEG=0      decode JPEG with stb_image;  WEBP=0, TIFF=0, TENSORBOARD=0, RECORDS=0: leave these out
 VERSION := 0.1.0
 BUILD ?= build
 ifeq ($(origin CXX),default)
@@ -59,7 +59,9 @@ WEBP ?= $(or $(call have,webp/demux.h),0)
 TIFF ?= $(or $(call have,tiffio.h),0)
 SODIUM ?= $(or $(call have,sodium.h),0)
 PROTOC := $(shell command -v protoc 2>/dev/null)
-TENSORBOARD ?= $(if $(PROTOC),$(or $(call have,google/protobuf/message_lite.h),0),0)
+PROTOBUF := $(if $(PROTOC),$(or $(call have,google/protobuf/message_lite.h),0),0)
+TENSORBOARD ?= $(PROTOBUF)
+RECORDS ?= $(PROTOBUF)
 
 packages := $(if $(shell command -v $(CXX)),,g++) \
   $(if $(call have,stb/stb_image.h),,libstb-dev) \
@@ -79,6 +81,7 @@ WARN := -Wall -Wextra -Wshadow -Wno-missing-field-initializers
 OPT ?= -O2
 CPPFLAGS := -I. -MMD -MP -DBAREVISION_VERSION='"$(VERSION)"' \
   -DBAREVISION_TURBOJPEG=$(TURBOJPEG) -DBAREVISION_WEBP=$(WEBP) -DBAREVISION_TIFF=$(TIFF) -DBAREVISION_SODIUM=$(SODIUM) -DBAREVISION_TENSORBOARD=$(TENSORBOARD) \
+  -DBAREVISION_RECORDS=$(RECORDS) \
   $(if $(filter 1,$(SIMT)),-DBAREVISION_SIMT) $(if $(NVCC),-DBAREVISION_CUDA) \
   $(if $(NCCL),-DBAREVISION_NCCL)
 CXXFLAGS := -std=c++20 -g1 $(OPT) $(WARN) -fopenmp -pthread $(SANITIZE)
@@ -87,13 +90,13 @@ avx512 := -march=x86-64-v4 -mprefer-vector-width=512
 kernel_flags := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
 image_libraries := $(if $(filter 1,$(TURBOJPEG)),-ljpeg) $(if $(filter 1,$(WEBP)),-lwebpdemux -lwebp) $(if $(filter 1,$(TIFF)),-ltiff)
 # Newer versions want libraries of their own, which pkg-config knows.
-protobuf := $(if $(filter 1,$(TENSORBOARD)),$(or $(shell pkg-config --libs protobuf-lite 2>/dev/null),-lprotobuf-lite))
+protobuf := $(if $(filter 1,$(TENSORBOARD) $(RECORDS)),$(or $(shell pkg-config --libs protobuf-lite 2>/dev/null),-lprotobuf-lite))
 LDLIBS := -ldnnl $(image_libraries) $(if $(filter 1,$(SODIUM)),-lsodium) $(protobuf) -lgomp -pthread
 
 # ---- Sources ------------------------------------------------------------------------------------
 # A new file needs no edit here: what is built, and how, follows from its room.
 in = $(sort $(foreach room,$(2),$(wildcard $(room)/*.$(1))))
-engine_rooms := $(patsubst %/,%,$(wildcard engine/ engine/*/ engine/page/*/ models/ models/*/ data/ data/*/))
+engine_rooms := $(patsubst %/,%,$(wildcard engine/ engine/*/ engine/commands/*/ engine/page/*/ models/ models/*/ data/ data/*/))
 # NAME.cpp of these is built twice, for AVX2 and AVX-512; NAME.cu twice, for simt and CUDA.
 kernel_rooms := kernels kernels/activation kernels/attention kernels/augment kernels/conv
 kernels := $(call in,cpp,$(kernel_rooms)) kernels/cpu/cpu_kernels.cpp
@@ -103,12 +106,12 @@ plain := $(filter-out engine/main.cpp engine/cpu_check.cpp $(kernels) $(gpu_sour
   $(call in,cpp,$(engine_rooms) kernels/table kernels/cpu kernels/comm kernels/comm/net kernels/devices))
 objects := $(plain:%.cpp=$(BUILD)/obj/%.o) $(kernels:%.cpp=$(BUILD)/obj/avx2/%.o) \
   $(kernels:%.cpp=$(BUILD)/obj/avx512/%.o)
-# TensorBoard's messages, as protoc writes them.
-messages := $(BUILD)/gen/engine/tensorboard/event.pb
-ifeq ($(TENSORBOARD),1)
-objects += $(messages).o
-CPPFLAGS += -isystem $(BUILD)/gen
-endif
+# TensorBoard's messages and those in records, as protoc writes them.
+messages := $(if $(filter 1,$(TENSORBOARD)),$(BUILD)/gen/engine/tensorboard/event.pb) \
+  $(if $(filter 1,$(RECORDS)),$(BUILD)/gen/data/records/example.pb)
+messages := $(strip $(messages))
+objects += $(messages:%=%.o)
+CPPFLAGS += $(if $(messages),-isystem $(BUILD)/gen)
 program := $(BUILD)/obj/engine/main.o $(BUILD)/obj/engine/cpu_check.o
 ifeq ($(SIMT),1)
 simt_sources := $(gpu_sources) $(call in,cpp,$(wildcard kernels/simt/*))
@@ -227,18 +230,18 @@ remember = @mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
 $(BUILD)/cuda_arch: $(checked_each_time)
 	$(call remember,$(cuda_arch))
 $(BUILD)/choices: $(checked_each_time)
-	$(call remember,$(VERSION) simt $(SIMT) cuda $(NVCC) nccl $(NCCL) cudnn $(CUDNN) jpeg $(TURBOJPEG) webp $(WEBP) tiff $(TIFF) sodium $(SODIUM) tensorboard $(TENSORBOARD))
-choosing := $(shell grep -rlE 'BAREVISION_(VERSION|SIMT|CUDA|NCCL|CUDNN|TURBOJPEG|WEBP|TIFF|SODIUM|TENSORBOARD)' --include='*.cpp' .)
+	$(call remember,$(VERSION) simt $(SIMT) cuda $(NVCC) nccl $(NCCL) cudnn $(CUDNN) jpeg $(TURBOJPEG) webp $(WEBP) tiff $(TIFF) sodium $(SODIUM) tensorboard $(TENSORBOARD) records $(RECORDS))
+choosing := $(shell grep -rlE 'BAREVISION_(VERSION|SIMT|CUDA|NCCL|CUDNN|TURBOJPEG|WEBP|TIFF|SODIUM|TENSORBOARD|RECORDS)' --include='*.cpp' .)
 $(foreach room,obj obj/simt obj/cuda asan,$(patsubst %.cpp,$(BUILD)/$(room)/%.o,$(choosing:./%=%) \
   data/folder.cpp data/folder_scan.cpp $(call in,cpp,data/decode tests/data tests/fuzz/pictures))): $(BUILD)/choices
 always:
-$(messages).cc: engine/tensorboard/event.proto
+$(BUILD)/gen/%.pb.cc: %.proto
 	@mkdir -p $(BUILD)/gen && echo "messages  $<" && $(PROTOC) --cpp_out=$(BUILD)/gen $<
-$(messages).o: $(messages).cc | check-packages
+.SECONDARY: $(messages:%=%.cc)
+$(messages:%=%.o): %.o: %.cc | check-packages
 	$(call compile,) $(avx2) -c -o $@ $<
-ifeq ($(TENSORBOARD),1)
-$(patsubst %,$(BUILD)/obj/%.o,engine/tensorboard/event_file tests/engine/tensorboard_test): | $(messages).cc
-endif
+$(foreach room,obj asan,$(patsubst %,$(BUILD)/$(room)/%.o,engine/tensorboard/event_file tests/engine/tensorboard_test data/records/example)): \
+  | $(messages:%=%.cc)
 # Runs first, so it must run on any CPU.
 $(BUILD)/obj/engine/cpu_check.o: engine/cpu_check.cpp | check-packages
 	$(call compile,) -march=x86-64 -c -o $@ $<
@@ -249,7 +252,7 @@ $(BUILD)/obj/%.o: %.cpp | check-packages
 on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,kernels/simt $(wildcard kernels/simt/*) tests/simt)
 compiled = $(on_simt) $(kernels) $(wildcard kernels/simt/examples/*.cu bench/comm/*.cpp bench/data/*.cpp bench/dist/*.cpp) \
   $(patsubst $(BUILD)/obj/%.o,%.cpp,$(filter-out $(BUILD)/obj/avx% $(BUILD)/obj/simt/% $(BUILD)/obj/cuda/%, \
-    $(filter-out $(messages).o,$(objects)) $(program) $(test_objects) $(bench_objects)))
+    $(filter-out $(messages:%=%.o),$(objects)) $(program) $(test_objects) $(bench_objects)))
 flags_for = $(if $(filter $(on_simt),$(1)),$(simt_flags),$(if $(filter $(kernels),$(1)),$(kernel_flags) $(avx2) \
   -DBAREVISION_ISA=avx2,$(if $(filter %.cu,$(1)),$(simt_flags) -include kernels/simt/try.h,$(avx2))))
 compile_command = {"directory": "$(CURDIR)", "file": "$(1)", "command": "$(subst ",\",$(CXX) $(filter-out -M%,$(CPPFLAGS)) \
@@ -283,6 +286,9 @@ fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, 
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
 pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) data/file.cpp tests/data/encode.cpp tests/data/encode_jpeg.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
 pictures_objects := $(pictures_fuzzed:%.cpp=$(BUILD)/asan/%.o)
+records_fuzzed := $(call in,cpp,data data/augment data/decode data/records data/survey engine/base tests/fuzz/records) \
+  $(patsubst %,engine/datasets/%.cpp,image_list coco) $(patsubst %,tests/fuzz/%.cpp,mutate watch)
+records_objects := $(records_fuzzed:%.cpp=$(BUILD)/asan/%.o) $(filter %/example.pb.o,$(messages:%=%.o))
 
 $(BUILD)/asan/%.o: %.cpp | check-packages
 	$(call compile, (sanitized)) $(fuzz_opt) $(avx2) $(sanitizers) -c -o $@ $<
@@ -298,6 +304,9 @@ $(BUILD)/fuzz: $(fuzz_objects)
 $(BUILD)/fuzz_pictures: $(pictures_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^ $(image_libraries)
+$(BUILD)/fuzz_records: $(records_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^ $(image_libraries) $(protobuf)
 tests_objects := $(test_objects) $(objects) $(gpu_test_objects) $(gpu_objects)
 $(BUILD)/tests: $(tests_objects)
 	@echo "link      $@"
@@ -308,7 +317,7 @@ $(BUILD)/file_faults.so: tests/program/file_faults.cpp
 	$(call compile,) -fPIC -shared -o $@ $<
 
 # What the tests of some suites start; with FILTER, only if it names one of them.
-fuzzers := $(BUILD)/fuzz $(BUILD)/fuzz_pictures
+fuzzers := $(BUILD)/fuzz $(BUILD)/fuzz_pictures $(if $(filter 1,$(RECORDS)),$(BUILD)/fuzz_records)
 suites = $(shell $(BUILD)/tests --gtest_list_tests --gtest_filter='*$(FILTER)*' 2>/dev/null | grep '^[^ ]')
 needed_for = $(if $(findstring $(1),$(suites)),$(2))
 needed = $(if $(filter fuzz,$(FILTER)),$(fuzzers)) $(if $(filter counters,$(FILTER)),$(BUILD)/counters_tests) $(call needed_for,Chaos,$(BUILD)/file_faults.so) \
@@ -410,7 +419,13 @@ $(BUILD)/collectives: $(BUILD)/obj/bench/comm/collectives.o $(objects) $(gpu_obj
 $(BUILD)/loading: $(BUILD)/obj/bench/data/loading.o $(objects) $(gpu_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
-bench: all $(BUILD)/bench $(BUILD)/collectives $(BUILD)/loading
+# A folder and its records: bench/records.
+$(BUILD)/records: $(BUILD)/obj/bench/data/records.o $(objects) $(gpu_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
+$(BUILD)/slow_open.so: bench/data/slow_open.cpp
+	$(call compile,) -fPIC -shared -o $@ $<
+bench: all $(BUILD)/bench $(BUILD)/collectives $(BUILD)/loading $(BUILD)/records $(BUILD)/slow_open.so
 	@$(BUILD)/bench --model vit_tiny $(ARGS)
 peers:
 	@bench/make_peers

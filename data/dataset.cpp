@@ -28,6 +28,7 @@ std::string refusal_of_file(const std::string& path) {
   if (has("cifar-10") && has("python")) return cifar_for_python;
   for (const char* archive : {".tar", ".tgz", ".zip"})
     if (has(archive)) return "is an archive; unpack it and give its folder";
+  if (has(".index")) return "is no index of records: it doesn't begin with '# barevision index'";
   return "is a file; give the folder of class folders or of CIFAR-10's .bin files";
 }
 
@@ -51,6 +52,7 @@ DataKind data_kind(std::string path) {
                          : "; ./launcher data fetch cifar10 downloads CIFAR-10"));
   if (!fs::exists(status))
     throw DataError("--data " + path + ": can't be read: " + error.message());
+  if (is_records(path)) return DataKind::photos;
   if (!fs::is_directory(status)) throw DataError("--data " + path + ": " + refusal_of_file(path));
   return is_cifar_folder(path) ? DataKind::cifar : DataKind::photos;
 }
@@ -64,10 +66,12 @@ DataSets open_dataset(const DataOptions& given) {
                     ": must be at least 0 and below 1");
   const DataKind kind = data_kind(options.path);
   if (!options.val.empty() && kind != DataKind::photos)
-    throw DataError("--val " + options.val + ": goes with --data of folders of images");
+    throw DataError("--val " + options.val +
+                    ": goes with --data of folders of images or of records");
   if (kind == DataKind::builtin) return open_builtin(options);
   if (kind == DataKind::synthetic) return open_synthetic(options);
   if (kind == DataKind::cifar) return open_cifar(options);
+  if (is_records(options.path)) return open_records(options);
   return open_folder(options);
 }
 

@@ -4,6 +4,8 @@
 //                            folder `val`; each with one folder per class. train/ alone is split
 //   class folders            split by val_fraction: the names of a class's files decide, so that a
 //                            file stays in its part as others come and go
+//   NAME.index, or a folder  of TFRecords (data/records): one set, to be split; train.index and
+//                            val.index or validation.index; or other programs', without an index
 //   ""                       built-in images, drawn on demand at any size
 //   "synthetic"              a pool of random images
 // Throws DataError naming the path and what is wrong with it.
@@ -37,6 +39,8 @@ class Dataset {
   // The files, if there are any, by the number of each.
   virtual int64_t files() const { return 0; }
   virtual std::string file(int64_t) const { return ""; }
+  // These images will be asked for soon. Returns at once.
+  virtual void will_need(std::span<const uint32_t> /*indices*/) const {}
 };
 
 // Data that can't be used: the user's mistake, in one line.
@@ -62,6 +66,7 @@ struct DataSets {
   // Images in a folder whose kind isn't read, "2 .webp", and what makes them readable.
   std::string left_out = {}, left_out_advice = {};
   bool held_out = false;  // val, by val_fraction and split_seed
+  bool records = false;   // many images a file
 };
 
 struct DataOptions {
@@ -82,6 +87,9 @@ DataSets open_dataset(const DataOptions&);
 
 // Pictures without labels, all of class 0: these files, whatever their names.
 std::unique_ptr<Dataset> open_files(std::vector<std::string> paths);
+// Whether this is an index of records, or a folder of them; and all of their images, part by part.
+bool is_records(const std::string& path);
+std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path);
 // The files in a folder, at any depth, whose names are those of pictures that can be read: sorted
 // by name, folder by folder, without hidden ones. Throws DataError where one can't be listed.
 std::vector<std::string> pictures_in(const std::string& folder);

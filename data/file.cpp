@@ -54,6 +54,10 @@ void RegularFile::read(uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
+void RegularFile::will_need(uint64_t offset, uint64_t bytes) const {
+  posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+}
+
 std::vector<uint8_t> read_file(const std::string& path, uint64_t limit) {
   const RegularFile file(path, limit);
   std::vector<uint8_t> bytes(file.size());

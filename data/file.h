@@ -27,6 +27,7 @@ class RegularFile {
   RegularFile& operator=(const RegularFile&) = delete;
   uint64_t size() const { return size_; }
   void read(uint64_t offset, std::span<std::byte> out) const;  // all of out, or throws
+  void will_need(uint64_t offset, uint64_t bytes) const;       // the system may read them by itself
 
  private:
   int fd_;

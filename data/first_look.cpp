@@ -26,7 +26,7 @@ std::string refusal(const std::string& path) try {
 }  // namespace
 
 BadImages find_bad_images(const DataSets& sets, const std::function<void(int64_t)>& progress) {
-  if (sets.kind != DataKind::photos) return {};
+  if (sets.kind != DataKind::photos || sets.records) return {};
   const int64_t train = sets.train->files(), files = train + (sets.val ? sets.val->files() : 0);
   const auto path = [&](int64_t i) {
     return i < train ? sets.train->file(i) : sets.val->file(i - train);

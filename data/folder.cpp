@@ -1,6 +1,5 @@
 // Image folders: one folder per class, with or without train/ and val/ above them.
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -9,6 +8,7 @@
 #include "data/decode/decode.h"
 #include "data/file.h"
 #include "data/folder_scan.h"
+#include "data/held_out.h"
 #include "data/sources.h"
 
 namespace bv {
@@ -114,15 +114,6 @@ std::vector<Item> all_items(const Part& part, const ClassList& classes) {
   return items;
 }
 
-// Where a file, of this path in its class's folder, stands when some are held out: the same whatever
-// other files there are.
-uint64_t draw(const std::string& class_name, const std::string& file, uint64_t seed) {
-  const uint64_t name = Fingerprint("split", {class_name, file}).value();
-  const Philox4 words =
-      philox(seed, static_cast<uint32_t>(name), static_cast<uint32_t>(name >> 32), 0, random_split);
-  return uint64_t{words.at[0]} << 32 | words.at[1];
-}
-
 // Holds out the same fraction of each class, at least one image if it has two.
 void split(const Part& part, const ClassList& classes, const DataOptions& options,
            std::vector<Item>& train, std::vector<Item>& val) {
@@ -130,19 +121,12 @@ void split(const Part& part, const ClassList& classes, const DataOptions& option
     const ClassFolder& found = part.classes[c];
     const fs::path folder =
         (fs::path(part.path).lexically_relative(options.path) / found.name).lexically_normal();
-    const auto count = static_cast<int64_t>(found.files.size());
-    std::vector<std::pair<uint64_t, int64_t>> drawn;
-    for (int64_t i = 0; i < count; ++i)
-      drawn.emplace_back(
-          draw(found.name, fs::path(found.files[i]).lexically_relative(folder), options.split_seed),
-          i);
-    std::ranges::sort(drawn);
-    int64_t held_out = std::llround(options.val_fraction * double(count));
-    if (options.val_fraction > 0)
-      held_out = std::clamp<int64_t>(held_out, count > 1 ? 1 : 0, count - 1);
-    std::vector<bool> in_val(count);
-    for (int64_t i = 0; i < held_out; ++i) in_val[drawn[i].second] = true;
-    for (int64_t i = 0; i < count; ++i)
+    std::vector<std::string> names;
+    for (const std::string& file : found.files)
+      names.push_back(fs::path(file).lexically_relative(folder));
+    const std::vector<bool> in_val =
+        held_out(found.name, names, options.val_fraction, options.split_seed);
+    for (size_t i = 0; i < names.size(); ++i)
       (in_val[i] ? val : train).push_back({found.files[i], classes.labels[c]});
   }
 }

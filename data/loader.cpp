@@ -14,6 +14,7 @@
 #include <set>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "data/prepare.h"
 #include "kernels/philox.h"
@@ -23,6 +24,7 @@ namespace {
 
 constexpr int64_t synthetic_batches = 1000;
 constexpr uint32_t max_replacements = 1000;
+constexpr int64_t batches_ahead = 4;  // of which the data is told, beyond those in the ring
 
 using Order = std::vector<uint32_t>;
 
@@ -122,7 +124,7 @@ struct Loader::State {
     changed.wait(lock, [this] { return busy == 0; });
     base = epoch * batches + batch;
     given = -1;
-    filling = filled_rows = 0;
+    filling = filled_rows = announced = 0;
     for (Slot& slot : slots) slot.sequence = -1;
     running = batches > 0;
     changed.notify_all();
@@ -170,15 +172,8 @@ struct Loader::State {
     slot.rows_left = options.local_batch;
     slot.bad_row = -1;
     slot.error = nullptr;
-    int64_t count = options.local_batch;
-    if (train) {
-      slot.first = (batch * options.ranks + options.rank) * options.local_batch;
-    } else {
-      const int64_t begin = std::min(data.size(), options.rank * share);
-      const int64_t end = std::min(data.size(), begin + share);
-      slot.first = std::min(end, begin + batch * options.local_batch);
-      count = std::min<int64_t>(count, end - slot.first);
-    }
+    const auto [first, count] = rows_of(batch);
+    slot.first = first;
     slot.batch = {.images = slot.images,
                   .crops = slot.crops,
                   .ops = slot.ops,
@@ -190,6 +185,31 @@ struct Loader::State {
                   .position = static_cast<uint32_t>(slot.first),
                   .wait_seconds = 0,
                   .indices = slot.indices.data()};
+    announce(slot, sequence);
+  }
+
+  // Position, or index, of a batch's row 0, and how many rows it has.
+  std::pair<int64_t, int64_t> rows_of(int64_t batch) const {
+    if (train)
+      return {(batch * options.ranks + options.rank) * options.local_batch, options.local_batch};
+    const int64_t begin = std::min(data.size(), options.rank * share);
+    const int64_t end = std::min(data.size(), begin + share);
+    const int64_t first = std::min(end, begin + batch * options.local_batch);
+    return {first, std::min<int64_t>(options.local_batch, end - first)};
+  }
+
+  // The next epoch's order is drawn when it begins.
+  void announce(const Slot& slot, int64_t sequence) {
+    const int64_t last = sequence + batches_ahead;
+    for (announced = std::max(announced, sequence); announced <= last; ++announced) {
+      const int64_t number = base + announced;
+      if (number / batches != slot.epoch) return;
+      const auto [first, count] = rows_of(number % batches);
+      std::vector<uint32_t> indices;
+      for (int64_t p = first; p < first + count; ++p)
+        indices.push_back(slot.order ? (*slot.order)[p] : static_cast<uint32_t>(p));
+      data.will_need(indices);
+    }
   }
 
   void work() {
@@ -296,7 +316,7 @@ struct Loader::State {
   std::mutex mutex;
   std::condition_variable changed;
   // Batches since start(): the caller has `given`; filled_rows rows of `filling` are handed out.
-  int64_t base = 0, given = -1, filling = 0;
+  int64_t base = 0, given = -1, filling = 0, announced = 0;
   int filled_rows = 0, busy = 0;
   bool running = false, stopping = false;
   std::vector<Slot> slots;

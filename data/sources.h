@@ -14,6 +14,7 @@ DataSets open_cifar(const DataOptions&);
 DataSets open_folder(const DataOptions&);
 DataSets open_builtin(const DataOptions&);
 DataSets open_synthetic(const DataOptions&);
+DataSets open_records(const DataOptions&);
 
 constexpr uint64_t max_image_bytes = uint64_t{1} << 30;
 

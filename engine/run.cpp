@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/hooks/trace_file.h"
+#include "engine/plans.h"
 #include "engine/recording.h"
 #include "engine/report/report.h"
 #include "engine/training/memory.h"
@@ -50,36 +51,53 @@ Run::Run(Setup given, Backend& device, Communicator* peers, int cores)
   schedule = schedule_of(o, o.epochs, updates_per_epoch);
 }
 
+// Of the largest stage, so that all processes come to the same end.
+std::vector<MemoryPlan> Run::plans() const {
+  if (setup.pipeline.shape.stages == 1) return {trainer.plan()};
+  return stage_plans(setup, backend);
+}
+
 bool Run::plan_only() const {
   // Processes share a machine's memory; each has a GPU's alone.
   const bool shared = setup.options.device == "cpu" || setup.options.oversubscribe;
-  const size_t peak = trainer.plan().peak(),
-               limit = backend.memory_limit() / static_cast<size_t>(shared ? setup.local_size : 1);
-  if (setup.options.plan) {
-    if (rank == 0) {
-      std::cout << plan_head(setup, backend.describe(), limit) << "\n";
-      for (const std::string& note : setup.notes) std::cout << printable(note, note.npos) << "\n";
+  const MemoryLimit limit{
+      backend.memory_limit() / static_cast<size_t>(shared ? setup.local_size : 1), shared};
+  const std::vector<MemoryPlan> stages = plans();
+  const auto largest = std::ranges::max_element(stages, {}, &MemoryPlan::peak);
+  std::string lacking;
+  if (largest->peak() > limit.bytes)
+    lacking = "the plan needs " + format_bytes(largest->peak()) + " per process" +
+              (stages.size() > 1 ? " of stage " + std::to_string(largest - stages.begin()) : "") +
+              ", but " + format_bytes(limit.bytes) + " are available" +
+              what_fits(setup, backend, limit);
+  if (!setup.options.plan && !lacking.empty()) throw UserError(lacking);
+  if (setup.options.plan && rank == 0) {
+    std::cout << plan_head(setup, backend.describe(), limit.bytes) << "\n";
+    for (const std::string& note : setup.notes) std::cout << printable(note, note.npos) << "\n";
+    if (stages.size() > 1)
+      print_stages(std::cout, setup, stages);
+    else
       print_plan(std::cout, trainer.largest_graph(), trainer.largest_layout(), trainer.plan());
-      std::cout << "one step: " << std::fixed << std::setprecision(1)
-                << flops_of(record_step(setup.graph, setup.trainer)) / 1e9 << " GFLOP\n";
-    }
-    return true;
+    std::cout << "one step: " << std::fixed << std::setprecision(1)
+              << flops_of(record_step(setup.graph, setup.trainer)) / 1e9 << " GFLOP\n";
+    if (!lacking.empty()) std::cout << lacking << "\n";
   }
-  if (peak > limit)
-    throw UserError("the plan needs " + format_bytes(peak) + " per process, but " +
-                    format_bytes(limit) + " are available" + what_fits(setup, backend, limit));
-  return false;
+  return setup.options.plan;
 }
 
 // Memory that others use may be freed, or not.
 void Run::note_free_memory() {
   if (setup.options.device == "cuda") return;  // its limit is what is free
-  const size_t wanted = trainer.plan().peak() * static_cast<size_t>(setup.local_size),
-               free = free_memory_in_bytes();
+  size_t wanted = 0;                           // by this machine's processes
+  const std::vector<MemoryPlan> stages = plans();
+  for (const MemoryPlan& plan : stages)
+    wanted += plan.peak() * static_cast<size_t>(setup.local_size) / stages.size();
+  const size_t free = free_memory_in_bytes();
   if (wanted <= free) return;
-  setup.notes.push_back("warning: " + format_bytes(wanted) + " are planned, but only " +
-                        format_bytes(free) + " of memory are free" +
-                        what_fits(setup, backend, free / static_cast<size_t>(setup.local_size)));
+  setup.notes.push_back(
+      "warning: " + format_bytes(wanted) + " are planned, but only " + format_bytes(free) +
+      " of memory are free" +
+      what_fits(setup, backend, {free / static_cast<size_t>(setup.local_size), true}));
 }
 
 void Run::set_starting_values() {

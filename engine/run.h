@@ -67,6 +67,7 @@ struct Run {
   bool incomplete = false;             // a log couldn't be written to its end
 
  private:
+  std::vector<MemoryPlan> plans() const;  // by stage
   void note_free_memory();
   void set_starting_values();
 };

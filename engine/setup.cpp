@@ -8,7 +8,6 @@
 #include "engine/base/text.h"
 #include "engine/options/augmentation.h"
 #include "engine/options/config.h"
-#include "engine/pipeline/micro_batches.h"
 #include "engine/training/plan.h"
 #include "engine/training/schedule.h"
 #include "models/resnet.h"
@@ -67,11 +66,7 @@ void resolve_micro_batches(Options& o, const ModelConfig& model) {
   if (o.chunks > 1 && o.pipeline == 1)
     throw UserError("--chunks " + std::to_string(o.chunks) +
                     " needs --pipeline; --pipeline 2 would do, or --chunks 1");
-  const Micro micro{.images = *o.local_batch,
-                    .stages = o.pipeline,
-                    .chunks = o.chunks,
-                    .mixing = mixing_of(o).any(),
-                    .batch_norm = model.is_resnet()};
+  const Micro micro = micro_of(o, model);
   if (!o.micro_batches) o.micro_batches = default_micro_batches(micro);
   check_micro_batches(*o.micro_batches, micro);
 }
@@ -207,11 +202,6 @@ void fit_starting_weights(Setup& s, TensorFile file) {
   s.notes.push_back(fit.note);
 }
 
-Graph graph_in(const Setup& s, DType dtype, int local_batch) {
-  return build_graph(s.options, s.model, s.data.kind, dtype, local_batch, s.data.classes.size(),
-                     s.replicas);
-}
-
 [[noreturn]] void refuse_other_data(const Setup& s) {
   const Options& o = s.options;
   std::string way;
@@ -303,6 +293,19 @@ Graph build_graph(const Options& o, const ModelConfig& m, DataKind kind, DType d
                   "(--image-size)");
 }
 
+Graph graph_in(const Setup& s, DType dtype, int micro_batch) {
+  return build_graph(s.options, s.model, s.data.kind, dtype, micro_batch, s.data.classes.size(),
+                     s.replicas);
+}
+
+Micro micro_of(const Options& o, const ModelConfig& model) {
+  return {.images = *o.local_batch,
+          .stages = o.pipeline,
+          .chunks = o.chunks,
+          .mixing = mixing_of(o).any(),
+          .batch_norm = model.is_resnet()};
+}
+
 Setup prepare(const CommandLine& line, const Options& given, int world, const DeviceChoice& device,
               Backend& backend) {
   Setup s;
@@ -379,40 +382,6 @@ LoaderOptions loader_options(const Setup& s, int replica, int cores) {
           .skip_bad_images = o.on_bad_image == "skip",
           .workers = o.workers > 0 ? o.workers : cores,
           .cache_bytes = share};
-}
-
-std::string what_fits(const Setup& setup, Backend& backend, size_t limit) {
-  const int micro_batches = setup.pipeline.shape.micro_batches;
-  const auto peak = [&](int batch, bool recompute) {
-    const std::vector<Slice> own = setup.trainer.pipeline.own();
-    Graph graph = graph_in(setup, setup.graph.dtype(), batch / micro_batches);
-    graph.finish(own);
-    std::optional<Graph> fp32;
-    if (setup.fp32_graph) {
-      fp32 = graph_in(setup, DType::fp32, batch / micro_batches);
-      fp32->finish(own);
-    }
-    TrainerOptions options = setup.trainer;
-    options.local_batch = batch;
-    options.recompute = recompute;
-    return Trainer(backend, nullptr, graph, options, pointer_to(fp32)).plan().peak();
-  };
-  const bool recompute = setup.trainer.recompute;
-  const int unit = micro_batches * (setup.trainer.mixing ? 2 : 1);
-  int good = 0, bad = *setup.options.local_batch / unit;
-  while (bad - good > 1) {
-    const int middle = (good + bad) / 2;
-    (peak(middle * unit, recompute) <= limit ? good : bad) = middle;
-  }
-  good *= unit;
-  std::vector<std::string> ways;
-  if (good > 0)
-    ways.push_back("--batch " + std::to_string(good * setup.replicas) + " takes " +
-                   format_bytes(peak(good, recompute)));
-  if (const size_t bytes = recompute ? limit : peak(*setup.options.local_batch, true);
-      bytes < limit)
-    ways.push_back("--recompute blocks takes " + format_bytes(bytes));
-  return ways.empty() ? "; no batch fits" : "; " + join(ways, ", ");
 }
 
 }  // namespace bv

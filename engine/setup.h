@@ -14,6 +14,7 @@
 #include "engine/options/command_line.h"
 #include "engine/options/model_config.h"
 #include "engine/options/options.h"
+#include "engine/pipeline/micro_batches.h"
 #include "engine/pipeline/pipeline.h"
 #include "engine/precision_policy.h"
 #include "engine/training/trainer.h"
@@ -62,11 +63,11 @@ inline const Graph* pointer_to(const std::optional<Graph>& graph) {
 Graph build_graph(const Options&, const ModelConfig&, DataKind, DType, int local_batch,
                   size_t classes, int replicas);
 
+// With the set-up's options.
+Graph graph_in(const Setup&, DType, int micro_batch);
+Micro micro_of(const Options&, const ModelConfig&);
+
 // What a weights file of the graph's model contains.
 std::vector<ParameterShape> parameter_shapes(const Graph&);
-
-// What would make the plan fit into `limit` bytes per process: "; --batch 32 takes 13.7 GiB,
-// --recompute blocks 8.1 GiB".
-std::string what_fits(const Setup&, Backend&, size_t limit);
 
 }  // namespace bv

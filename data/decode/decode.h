@@ -4,6 +4,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "data/dataset.h"
 #include "data/decode/file_view.h"
@@ -13,14 +14,20 @@ namespace bv {
 // By a file's first 12 bytes.
 enum class Format { jpeg, png, bmp, gif, pnm, webp, tiff, unknown };
 Format format_of(std::span<const uint8_t> start);
+std::string_view name_of(Format);                                // "jpeg"
+std::string_view extension_for(std::span<const uint8_t> start);  // "jpg"; of another file "bin"
 // "JPEG, PNG, BMP, GIF and PPM", and those whose libraries this build has.
 std::string known_formats();
 // Refuses what is no image, or one whose library this build lacks.
 void require_decoder(Format);
 
 // Refuses what its header alone tells: no image, cut off before its size is known, or of a size
-// that check_image_size refuses. Reads a block or a few of the file.
-void check_header(FileView& file);
+// that check_image_size refuses. Reads a block or a few of the file. Returns the size, not upright;
+// zeros of a JPEG whose frame comes late.
+struct HeaderSize {
+  int height = 0, width = 0;
+};
+HeaderSize check_header(FileView& file);
 
 // Refuses a header that claims no pixels, more than any photo has, or more than a file of its size
 // can hold, before anything of that size is allocated.
@@ -76,7 +83,7 @@ Image decode_jpeg_stb(std::span<const uint8_t> file, const JpegInfo&);
 Image decode_stb(std::span<const uint8_t> file, Format);
 
 // Refuses a BMP whose pixels would end behind the file's end: stb_image reads zeros there.
-void check_bmp(FileView& file);
+HeaderSize check_bmp(FileView& file);
 
 // Walks a PNG's chunks: sizes, names, checksums, end. Returns its Exif orientation.
 int inspect_png(std::span<const uint8_t> file);
@@ -103,7 +110,7 @@ Image decode_webp(std::span<const uint8_t> file);
 
 // The first image of a TIFF by libtiff. Only if have_tiff.
 constexpr bool have_tiff = BAREVISION_TIFF;
-void inspect_tiff(FileView& file);
+HeaderSize inspect_tiff(FileView& file);
 Image decode_tiff(std::span<const uint8_t> file);
 
 }  // namespace bv

@@ -29,14 +29,19 @@ Bytes need(FileView& file, uint64_t offset, size_t count, const char* format) {
   return bytes;
 }
 
+HeaderSize checked(int64_t height, int64_t width, const FileView& file) {
+  check_image_size(width, height, file.size());
+  return {static_cast<int>(height), static_cast<int>(width)};
+}
+
 // From segment to segment up to the frame; what stands between segments is left to the decoders.
-void check_jpeg(FileView& file) {
+HeaderSize check_jpeg(FileView& file) {
   constexpr int sos = 0xDA, dht = 0xC4, jpg = 0xC8, dac = 0xCC, fill = 0xFF;
   uint64_t at = 2;
   while (true) {
     const Bytes head = need(file, at, 4, "JPEG");
     const int marker = head[1];
-    if (head[0] != 0xFF || marker == sos) return;
+    if (head[0] != 0xFF || marker == sos) return {};
     if (marker == fill) {
       ++at;
     } else if (marker <= 1 || (marker >= 0xD0 && marker <= 0xD9)) {
@@ -44,7 +49,7 @@ void check_jpeg(FileView& file) {
     } else if (marker >= 0xC0 && marker <= 0xCF && marker != dht && marker != jpg &&
                marker != dac) {
       const Bytes frame = need(file, at, 9, "JPEG");
-      return check_image_size(big_endian(frame, 7, 2), big_endian(frame, 5, 2), file.size());
+      return checked(big_endian(frame, 5, 2), big_endian(frame, 7, 2), file);
     } else {
       const int64_t length = big_endian(head, 2, 2);
       if (length < 2) throw BadImage("JPEG data is cut off");
@@ -53,14 +58,14 @@ void check_jpeg(FileView& file) {
   }
 }
 
-void check_png(FileView& file) {
+HeaderSize check_png(FileView& file) {
   const Bytes ihdr = need(file, 8, 16, "PNG");
-  check_image_size(big_endian(ihdr, 8, 4), big_endian(ihdr, 12, 4), file.size());
+  return checked(big_endian(ihdr, 12, 4), big_endian(ihdr, 8, 4), file);
 }
 
-void check_gif(FileView& file) {
+HeaderSize check_gif(FileView& file) {
   const Bytes screen = need(file, 6, 7, "GIF");
-  check_image_size(little_endian(screen, 0, 2), little_endian(screen, 2, 2), file.size());
+  return checked(little_endian(screen, 2, 2), little_endian(screen, 0, 2), file);
 }
 
 }  // namespace
@@ -79,6 +84,17 @@ Format format_of(Bytes start) {
   return Format::unknown;
 }
 
+std::string_view name_of(Format format) {
+  constexpr std::string_view names[] = {"jpeg", "png", "bmp", "gif", "pnm", "webp", "tiff", ""};
+  return names[static_cast<size_t>(format)];
+}
+
+std::string_view extension_for(Bytes start) {
+  constexpr std::string_view extensions[] = {"jpg", "png",  "bmp",  "gif",
+                                             "ppm", "webp", "tiff", "bin"};
+  return extensions[static_cast<size_t>(format_of(start))];
+}
+
 std::string known_formats() {
   return std::string("JPEG, PNG, BMP, GIF") + (have_webp ? ", WebP" : "") +
          (have_tiff ? ", TIFF" : "") + " and PPM";
@@ -94,7 +110,7 @@ void require_decoder(Format format) {
     throw BadImage(std::string("a TIFF image") + without + "libtiff (make deps && make)");
 }
 
-void check_bmp(FileView& file) {
+HeaderSize check_bmp(FileView& file) {
   const Bytes header = need(file, 0, 54, "BMP");
   const int64_t pixels = little_endian(header, 10, 4);
   const bool old_header = little_endian(header, 14, 4) == 12;
@@ -103,12 +119,13 @@ void check_bmp(FileView& file) {
   const int64_t height = old_header ? little_endian(header, 20, 2)
                                     : std::abs(int64_t{int32_t(little_endian(header, 22, 4))});
   const int64_t bits = little_endian(header, old_header ? 24 : 28, 2);
-  check_image_size(width, height, file.size());
+  const HeaderSize size = checked(height, width, file);
   if (int64_t(file.size()) < pixels + (width * bits + 31) / 32 * 4 * height)
     throw BadImage("BMP data is cut off");
+  return size;
 }
 
-void check_header(FileView& file) {
+HeaderSize check_header(FileView& file) {
   if (file.size() == 0) throw BadImage("the file is empty");
   const Format format = format_of(file.at(0, 12));
   require_decoder(format);
@@ -121,18 +138,23 @@ void check_header(FileView& file) {
       return check_bmp(file);
     case Format::gif:
       return check_gif(file);
-    case Format::pnm:
-      inspect_pnm(file);
-      return;
+    case Format::pnm: {
+      const PnmInfo info = inspect_pnm(file);
+      return {info.height, info.width};
+    }
     case Format::webp:
-      if constexpr (have_webp) inspect_webp(file);
-      return;
+      if constexpr (have_webp) {
+        const WebpInfo info = inspect_webp(file);
+        return {info.height, info.width};
+      }
+      break;
     case Format::tiff:
-      if constexpr (have_tiff) inspect_tiff(file);
-      return;
+      if constexpr (have_tiff) return inspect_tiff(file);
+      break;
     case Format::unknown:
-      return;
+      break;
   }
+  return {};
 }
 
 }  // namespace bv

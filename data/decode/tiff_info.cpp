@@ -66,7 +66,7 @@ int exif_orientation(std::span<const uint8_t> tiff) {
   return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
 }
 
-void inspect_tiff(FileView& file) {
+HeaderSize inspect_tiff(FileView& file) {
   constexpr int64_t too_large = INT32_MAX;
   Directory directory(file);
   const auto value = [&](uint64_t tag, uint64_t if_absent) {
@@ -86,6 +86,7 @@ void inspect_tiff(FileView& file) {
       method != packbits && method != old_deflate)
     throw BadImage("TIFF compressed by method " + std::to_string(method) +
                    "; none, CCITT, LZW, JPEG, Deflate and PackBits are read");
+  return {static_cast<int>(height), static_cast<int>(width)};
 }
 
 }  // namespace bv

@@ -11,7 +11,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr size_t length_bytes = 8, checksum_bytes = 4;
+constexpr size_t length_bytes = 8;
 
 template <class T>
 std::string_view bytes_of(const T& value) {
@@ -41,15 +41,21 @@ std::string framed_record(std::string_view payload) {
   return record;
 }
 
-std::optional<std::string_view> first_record(std::string_view bytes) {
-  if (bytes.size() < record_overhead) return {};
-  const char* checksum = bytes.data() + length_bytes;
-  if (!has_checksum(bytes.substr(0, length_bytes), checksum)) return {};
+std::optional<uint64_t> payload_length(std::string_view head) {
+  if (head.size() < record_head ||
+      !has_checksum(head.substr(0, length_bytes), head.data() + length_bytes))
+    return {};
   uint64_t length;
-  std::memcpy(&length, bytes.data(), sizeof length);
-  if (length > bytes.size() - record_overhead) return {};
-  const std::string_view payload = bytes.substr(length_bytes + checksum_bytes, length);
-  if (!has_checksum(payload, payload.data() + length)) return {};
+  std::memcpy(&length, head.data(), sizeof length);
+  return length;
+}
+
+std::optional<std::string_view> first_record(std::string_view bytes) {
+  const std::optional<uint64_t> length = payload_length(bytes);
+  if (!length || bytes.size() < record_overhead || *length > bytes.size() - record_overhead)
+    return {};
+  const std::string_view payload = bytes.substr(record_head, *length);
+  if (!has_checksum(payload, payload.data() + *length)) return {};
   return payload;
 }
 

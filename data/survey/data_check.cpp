@@ -50,7 +50,8 @@ class Checker {
   DataCheck found;
 
   void list(const std::string& path) {
-    if (is_cifar_folder(path)) return list_cifar(path);
+    if (is_cifar_folder(path)) return list_images(open_cifar({.path = path}));
+    if (is_records(path)) return list_images(open_records({.path = path, .val_fraction = 0}));
     const PartFolders parts = require_train(find_parts(path), path);
     found.has_val = !parts.val.empty();
     list_part(parts.train.empty() ? fs::path(path) : parts.train, train);
@@ -100,12 +101,14 @@ class Checker {
   }
 
  private:
-  void list_cifar(const std::string& path) {
-    cifar_ = open_cifar({.path = path});
-    found.has_val = true;
-    for (const auto& [data, part] : {std::pair(cifar_.train.get(), train), {cifar_.val.get(), val}})
-      for (int64_t i = 0; i < data->size(); ++i)
-        items_.push_back({data->name(i), cifar_.classes[data->label(i)], part});
+  // Of files that hold many.
+  void list_images(DataSets sets) {
+    data_ = std::move(sets);
+    found.has_val = data_.val != nullptr;
+    for (const std::string& name : data_.classes) classes_[name];
+    for (const auto& [data, part] : {std::pair(data_.train.get(), train), {data_.val.get(), val}})
+      for (int64_t i = 0; data && i < data->size(); ++i)
+        items_.push_back({data->name(i), data_.classes[data->label(i)], part});
     count_classes();
   }
 
@@ -154,9 +157,9 @@ class Checker {
   }
 
   Image image(int64_t i, std::string* warning) const {
-    if (cifar_.train) {
-      const int64_t before = cifar_.train->size();
-      return i < before ? cifar_.train->image(i, 0) : cifar_.val->image(i - before, 0);
+    if (data_.train) {
+      const int64_t before = data_.train->size();
+      return i < before ? data_.train->image(i, 0) : data_.val->image(i - before, 0);
     }
     try {
       return decode_image(read_file(items_[i].path, max_image_bytes), 0, warning);
@@ -182,7 +185,7 @@ class Checker {
   std::vector<Content> contents_;  // zeros: not decoded
   std::map<std::string, ClassCount> classes_;
   fs::path folders_[2];  // of the parts
-  DataSets cifar_{};
+  DataSets data_{};
 };
 
 }  // namespace

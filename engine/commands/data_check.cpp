@@ -15,7 +15,7 @@ namespace bv {
 namespace {
 
 constexpr OptionRow rows[] = {
-    {"path", "PATH", &Options::data, "a folder as for --data, or of images alone", {}, {}, 0, true},
+    {"path", "PATH", &Options::data, "data as for --data, or a folder of images alone", {}, {}, 0, true},
     {"min_side",
      "N",
      &Options::min_side,
@@ -120,7 +120,7 @@ std::string json_of(const DataCheck& found) {
 
 int check(const CommandLine& line, const std::vector<std::string>&) {
   const Options& o = line.own;
-  const std::string path = require_folder(o.data);
+  const std::string path = require_data(o.data);
   DataCheck found;
   {
     ProgressLine progress;

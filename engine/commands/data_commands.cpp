@@ -31,6 +31,12 @@ std::string require_folder(std::string path) {
   return path;
 }
 
+std::string require_data(std::string path) {
+  std::error_code error;
+  const bool index = path.ends_with(".index") && fs::is_regular_file(path, error);
+  return index ? path : require_folder(std::move(path));
+}
+
 int decoding_threads(int workers) { return workers > 0 ? workers : usable_cores(); }
 
 std::string class_table(std::vector<ClassCount> classes, bool has_val) {

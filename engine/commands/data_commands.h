@@ -9,6 +9,8 @@ namespace bv {
 
 // Without a last slash. Throws UserError where there is no such folder.
 std::string require_folder(std::string path);
+// The same, but an index of records is taken as well.
+std::string require_data(std::string path);
 
 // --workers N, by default one for each core.
 int decoding_threads(int workers);

@@ -38,7 +38,7 @@ std::string json(const ChannelStatistics& s) {
 }
 
 int print_statistics(const CommandLine& line, const std::vector<std::string>&) {
-  const std::string path = require_folder(line.own.data);
+  const std::string path = require_data(line.own.data);
   const DataSets sets = open_dataset({.path = path, .val_fraction = 0});
   PixelStatistics s;
   {

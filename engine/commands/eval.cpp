@@ -12,6 +12,7 @@
 #include "engine/commands/commands.h"
 #include "engine/commands/finished_model.h"
 #include "engine/commands/processes.h"
+#include "engine/inference/joined.h"
 #include "engine/processes/affinity.h"
 #include "engine/processes/host_comm.h"
 #include "engine/report/class_report.h"
@@ -42,45 +43,6 @@ constexpr std::string_view takes[] = {
     "crop_mode", "crop_pct",  "interpolation", "on_bad_image", "patch_size", "batch",     "nproc",
     "nnodes",    "node_rank", "master_addr",   "master_port",  "device",     "precision", "conv",
     "workers",   "timeout",   "oversubscribe", "no_graph"};
-
-// The images to evaluate, labelled by the weights' classes.
-class Evaluated : public Dataset {
- public:
-  Evaluated(std::vector<std::unique_ptr<Dataset>> parts, std::vector<int> labels)
-      : parts_(std::move(parts)), labels_(std::move(labels)) {}
-  int64_t size() const override {
-    int64_t all = 0;
-    for (const auto& part : parts_) all += part->size();
-    return all;
-  }
-  int label(int64_t i) const override {
-    const Dataset& part = find(i);
-    return labels_[static_cast<size_t>(part.label(i))];
-  }
-  Image image(int64_t i, int at_least) const override {
-    const Dataset& part = find(i);
-    return part.image(i, at_least);
-  }
-  View view(int64_t i, const Choose& choose) const override {
-    const Dataset& part = find(i);
-    return part.view(i, choose);
-  }
-  std::string name(int64_t i) const override {
-    const Dataset& part = find(i);
-    return part.name(i);
-  }
-
- private:
-  // And the index becomes that within the part.
-  const Dataset& find(int64_t& index) const {
-    size_t part = 0;
-    while (index >= parts_[part]->size()) index -= parts_[part++]->size();
-    return *parts_[part];
-  }
-
-  std::vector<std::unique_ptr<Dataset>> parts_;
-  std::vector<int> labels_;  // by the data's own
-};
 
 std::string some_names(std::span<const std::string> names) {
   constexpr size_t most = 5;
@@ -148,7 +110,7 @@ Split open_split(const FinishedModel& m, const std::string& which) {
   std::vector<std::unique_ptr<Dataset>> parts;
   if (which != "val") parts.push_back(std::move(data.train));
   if (which != "train" && data.val) parts.push_back(std::move(data.val));
-  split.images = std::make_unique<Evaluated>(std::move(parts), labels_by_weights(data.classes, m));
+  split.images = std::make_unique<Joined>(std::move(parts), labels_by_weights(data.classes, m));
   return split;
 }
 

@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <numeric>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/json.h"
@@ -13,6 +15,7 @@
 #include "engine/commands/commands.h"
 #include "engine/commands/finished_model.h"
 #include "engine/commands/processes.h"
+#include "engine/inference/joined.h"
 #include "engine/processes/affinity.h"
 #include "engine/report/progress_line.h"
 #include "kernels/comm/rank_barrier.h"
@@ -23,30 +26,36 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr OptionRow rows[] = {finished_row,
-                              {.name = "files",
-                               .metavar = "FILES|FOLDERS",
-                               .member = &Options::files,
-                               .help = "pictures, and folders with all pictures below them, sorted",
-                               .positional = true},
-                              {.name = "topk",
-                               .metavar = "N",
-                               .member = &Options::topk,
-                               .help = "how many classes to show, the likeliest first",
-                               .range = {.min = 1, .max = 1e6}},
-                              {.name = "json",
-                               .metavar = "",
-                               .member = &Options::json,
-                               .help = "print one JSON object a line, with the logits"},
-                              finished_model_row,
-                              finished_classes_row};
+constexpr OptionRow rows[] = {
+    finished_row,
+    {.name = "files",
+     .metavar = "FILES|FOLDERS",
+     .member = &Options::files,
+     .help = "pictures, folders with all pictures below them, sorted, and records",
+     .positional = true},
+    {.name = "topk",
+     .metavar = "N",
+     .member = &Options::topk,
+     .help = "how many classes to show, the likeliest first",
+     .range = {.min = 1, .max = 1e6}},
+    {.name = "json",
+     .metavar = "",
+     .member = &Options::json,
+     .help = "print one JSON object a line, with the logits"},
+    finished_model_row,
+    finished_classes_row};
 constexpr std::string_view takes[] = {
     "image_size", "mean",   "std",       "crop_mode", "crop_pct", "interpolation", "patch_size",
     "batch",      "device", "precision", "conv",      "workers",  "no_graph"};
 
 struct Named {
-  std::vector<std::string> pictures;
+  std::vector<std::unique_ptr<Dataset>> parts;
   std::vector<std::string> problems;  // "a.jpg: no such file"
+
+  void end_files() {
+    if (!files.empty()) parts.push_back(open_files(std::exchange(files, {})));
+  }
+  std::vector<std::string> files;  // of the next part
 };
 
 Named find_pictures(const std::vector<std::string>& given) {
@@ -56,25 +65,30 @@ Named find_pictures(const std::vector<std::string>& given) {
     const fs::file_status status = fs::status(path, error);
     if (!fs::exists(status)) {
       found.problems.push_back(path + ": there is no such file or folder");
+    } else if (is_records(path)) {
+      found.end_files();
+      for (auto& part : open_recorded(path)) found.parts.push_back(std::move(part));
     } else if (fs::is_directory(status)) {
       const std::vector<std::string> below = pictures_in(path);
       if (below.empty()) found.problems.push_back(path + ": no pictures in this folder");
-      found.pictures.insert(found.pictures.end(), below.begin(), below.end());
+      found.files.insert(found.files.end(), below.begin(), below.end());
     } else {
-      found.pictures.push_back(path);
+      found.files.push_back(path);
     }
   }
+  found.end_files();
   return found;
 }
 
 // One picture's line of output.
 class Line {
  public:
-  Line(std::vector<std::string> classes, const std::vector<std::string>& paths, const Options& o)
+  Line(std::vector<std::string> classes, const Dataset& images, const Options& o)
       : classes_(std::move(classes)), json_(o.json) {
     shown_ = std::min(static_cast<size_t>(o.topk), classes_.size());
     constexpr size_t widest_path = 60, widest_name = 24;
-    for (const std::string& path : paths) path_width_ = std::max(path_width_, path.size());
+    for (int64_t i = 0; i < images.size() && path_width_ < widest_path; ++i)
+      path_width_ = std::max(path_width_, images.name(i).size());
     for (const std::string& name : classes_) name_width_ = std::max(name_width_, name.size());
     path_width_ = std::min(path_width_, widest_path);
     name_width_ = std::min(name_width_, widest_name);
@@ -137,18 +151,19 @@ void print(const std::string& text) {
 int predict(const CommandLine& line, const std::vector<std::string>&) {
   std::signal(SIGPIPE, SIG_DFL);  // `predict ... | head` ends quietly
   const int cores = pin_to_share({});
-  const Named named = find_pictures(line.own.files);
-  if (named.pictures.empty())
+  Named named = find_pictures(line.own.files);
+  if (named.parts.empty())
     throw UserError(named.problems[0] +
                     (named.problems.size() > 1
                          ? " (and " + std::to_string(named.problems.size() - 1) + " more such)"
                          : ""));
+  const Joined images(std::move(named.parts));
   FinishedModel m = open_finished_model(line);
   m.options.on_bad_image = "skip";
   const DeviceChoice device = choose_device(m.options, {});
   const auto backend = open_finished_backend(m, device, cores);
-  const int batch = smallest_batch(static_cast<int>(std::min<int64_t>(
-      m.options.batch.value_or(32), static_cast<int64_t>(named.pictures.size()))));
+  const int batch = smallest_batch(
+      static_cast<int>(std::min<int64_t>(m.options.batch.value_or(32), images.size())));
   const Graph graph = finished_graph(m, device, *backend, batch);
   Inference inference(*backend, nullptr, graph, batch, *m.options.image_size);
   load_finished_weights(m, graph, *backend, inference, 1);
@@ -156,10 +171,9 @@ int predict(const CommandLine& line, const std::vector<std::string>&) {
   for (const std::string& problem : named.problems)
     print_error_line(printable(problem, problem.npos));
 
-  const auto images = open_files(named.pictures);
-  Loader loader(*images, finished_loader(m, *backend, DataKind::photos, batch, cores), false);
-  const Line line_of(m.classes, named.pictures, line.own);
-  size_t done = 0;
+  Loader loader(images, finished_loader(m, *backend, DataKind::photos, batch, cores), false);
+  const Line line_of(m.classes, images, line.own);
+  int64_t done = 0;
   {
     ProgressLine progress;
     inference.begin([&](const BatchOutputs& outputs) {
@@ -167,11 +181,10 @@ int predict(const CommandLine& line, const std::vector<std::string>&) {
       for (int row = 0; row < outputs.count; ++row) {
         if (outputs.labels[static_cast<size_t>(row)] < 0) continue;
         ++done;
-        text += line_of(named.pictures[static_cast<size_t>(outputs.first + row)],
-                        outputs.logits_of(row));
+        text += line_of(images.name(outputs.first + row), outputs.logits_of(row));
       }
       print(text);
-      progress.show(counted_of(outputs.first + outputs.count, images->size(), "images"));
+      progress.show(counted_of(outputs.first + outputs.count, images.size(), "images"));
     });
     loader.start(0, 0);
     for (int64_t k = 0; k < loader.batches_per_epoch(); ++k) {
@@ -181,7 +194,7 @@ int predict(const CommandLine& line, const std::vector<std::string>&) {
     inference.end();
   }
   if (done == 0) return 2;
-  return done < named.pictures.size() || !named.problems.empty() ? 1 : 0;
+  return done < images.size() || !named.problems.empty() ? 1 : 0;
 }
 
 }  // namespace

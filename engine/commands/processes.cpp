@@ -46,7 +46,10 @@ int in_processes(const CommandLine& line, const std::vector<std::string>& argv,
                  Options (*options)(const CommandLine&), int (*work)(const CommandLine&, World)) {
   const auto launch = [&] {
     const Options o = options(line);
-    return run_launcher(processes_here(o), argv, node_place(o));
+    const int here = processes_here(o);
+    const NodePlace place = node_place(o);
+    if (o.plan) return work(line, {.size = here * place.nodes, .local_size = here});
+    return run_launcher(here, argv, place);
   };
   // With -n or --nnodes this is the launcher, whatever a RANK is left in the environment.
   const bool launches = line.values.contains("nproc") || line.values.contains("nnodes");

@@ -13,7 +13,8 @@ namespace bv {
 
 // Calls `work` in each process of the run: in this one, if it is one of them (of our launcher or
 // another's); else it starts as many as `options` asks for, with the same argv, and supervises
-// them. `options` finds the command line's mistakes before any process starts.
+// them. --plan needs no other process than this one. `options` finds the command line's mistakes
+// before any process starts.
 int in_processes(const CommandLine&, const std::vector<std::string>& argv,
                  Options (*options)(const CommandLine&), int (*work)(const CommandLine&, World));
 

@@ -31,6 +31,7 @@ int work(const CommandLine& line, World world) {
     const RunClaim claim(line, world);
     Options given = initial_options(line);
     given.out = claim.folder();
+    if (given.plan && world.rank > 0) return 0;  // the first one's is enough
     const DeviceChoice device = choose_device(given, world);
     if (given.conv == "cudnn" && device.kind == DeviceKind::cpu)
       throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");
@@ -49,7 +50,8 @@ int work(const CommandLine& line, World world) {
     setup.started = started;
     setup.local_size = world.local_size;
     if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
-    if (world.size > 1) communicator = connect(world, setup, device, *backend);
+    if (world.size > 1 && !setup.options.plan)
+      communicator = connect(world, setup, device, *backend);
     if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());
     if (!setup.options.plan) {
       check_images(setup, communicator.get(), *backend);

@@ -22,5 +22,6 @@ void check_scales(const Setup&, const Sample&, Findings&);  // of training and e
 void check_files(const Setup&, Findings&);                  // left out by their names
 // precision.cpp
 void check_precision(const Setup&, Findings&);  // asked for, not in effect
+void check_policy(const Setup&, Findings&);     // windows of --amp-policy that never open
 
 }  // namespace bv

@@ -68,6 +68,7 @@ std::vector<Finding> lint(const Setup& s, const Sample& sample) {
   check_end(s, findings);
   check_milestones(s, findings);
   check_precision(s, findings);
+  check_policy(s, findings);
   return findings;
 }
 

@@ -1,4 +1,7 @@
 // The precision that was asked for, and the one that the run has.
+#include <algorithm>
+#include <cmath>
+
 #include "engine/base/text.h"
 #include "engine/lint/checks.h"
 #include "engine/options/option_table.h"
@@ -16,6 +19,25 @@ void check_precision(const Setup& s, Findings& findings) {
       findings.push_back({.what = find_option(option)->flag() + " has no effect",
                           .why = o.precision + " needs no loss scale",
                           .change = "--precision fp16"});
+}
+
+void check_policy(const Setup& s, Findings& findings) {
+  const Options& o = s.options;
+  if (o.amp_policy == "none") return;
+  const std::string end = ", the run ends with epoch " + format_number(o.epochs, 6);
+  if (o.amp_policy == "2") {
+    if (o.amp_interval > o.epochs)
+      findings.push_back(
+          {.what = "--amp-policy 2 never decides anything",
+           .why = "its first window begins with epoch " + std::to_string(o.amp_interval) + end,
+           .change = "--amp-interval"});
+    return;
+  }
+  if (std::max(o.amp_start, 1) <= std::min<double>(*o.amp_end, std::ceil(o.epochs))) return;
+  findings.push_back({.what = "--amp-policy " + o.amp_policy + " computes no epoch in 16 bits",
+                      .why = "it may from epoch " + std::to_string(o.amp_start) + " to " +
+                             std::to_string(*o.amp_end) + end,
+                      .change = "--amp-start, --amp-end"});
 }
 
 }  // namespace bv

@@ -28,10 +28,12 @@ constexpr Uses run_folder = {.recipe = false, .stored = false};
 
 constexpr OptionRow data_rows[] = {
     {"data", "PATH", &O::data,
-     "a CIFAR-10 binary folder, a folder with train/ and val/, a folder of class folders, or "
-     "'synthetic' (random pixels, for speed tests); default: the built-in images, drawn on the fly",
+     "a CIFAR-10 binary folder, a folder with train/ and val/, a folder of class folders, records "
+     "(NAME.index, or a folder of TFRecords), or 'synthetic' (random pixels, for speed tests); "
+     "default: the built-in images, drawn on the fly",
      any, new_run},
-    {"val", "DIR", &O::val, "folder of validation images, with the same class folders", any,
+    {"val", "DIR", &O::val,
+     "validation images: a folder with the same class folders, or records of the same classes", any,
      new_run},
     {"val_fraction", "X", &O::val_fraction,
      "fraction of each class held out for validation if the folder has no val/", inner_fraction,

@@ -133,6 +133,10 @@ struct Options {
   bool link = false;               // data split
   int min_side = 32;               // data check
   std::string url, sha256;         // data fetch
+  // of data list, pack and index
+  std::string coco, images, labels, set_name, label_base = "auto";
+  std::optional<int> class_count, per_class, shards, resize;
+  int shard_mb = 256, quality = 95;
 
   // The source of each option that isn't a built-in default, by its name in config.json.
   std::map<std::string, Source, std::less<>> sources;

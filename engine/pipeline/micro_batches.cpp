@@ -33,6 +33,10 @@ int wanted(const Micro& m) { return m.stages > 1 ? 4 * m.stages : 1; }
 
 }  // namespace
 
+bool divides(int count, const Micro& m) { return unfit(count, m).empty(); }
+
+int next_micro_batches(int count, const Micro& m) { return next_fit(count, 1, m); }
+
 int default_micro_batches(const Micro& m) {
   if (const int smaller = next_fit(std::min(wanted(m), m.images), -1, m)) return smaller;
   const int larger = next_fit(wanted(m), 1, m);

@@ -9,6 +9,10 @@ struct Micro {
   bool batch_norm = false;  // takes its statistics from a micro-batch
 };
 
+bool divides(int count, const Micro&);
+// The next that does, from `count` on; 0: there is none.
+int next_micro_batches(int count, const Micro&);
+
 // --micro-batches where it isn't given: 4 for each stage if the images can be divided so, else the
 // next smaller number that they can be divided by, else the next larger one. If there is none,
 // check_micro_batches refuses the result.

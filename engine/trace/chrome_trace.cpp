@@ -12,6 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr double shortest_idle = 1e-5;  // seconds
+
 const char* name_of(Work work) {
   constexpr std::array names = {"forward", "backward",   "exchange",
                                 "update",  "evaluation", "all-reduce"};
@@ -61,7 +63,8 @@ std::string chrome_trace(std::span<const RankTrace> ranks) {
     std::ranges::sort(computing, {}, &Span::begin);
     double until = computing.empty() ? 0 : computing[0].begin;
     for (const Span& span : computing) {
-      if (span.begin > until) events.push_back(event(rank, 0, "idle", until, span.begin));
+      if (span.begin - until >= shortest_idle)
+        events.push_back(event(rank, 0, "idle", until, span.begin));
       until = std::max(until, span.end);
     }
   }

@@ -14,8 +14,8 @@ struct RankTrace {
   std::vector<Span> spans;
 };
 
-// By rank. Where a rank computes nothing for a while, between its first span and its last, it is
-// idle.
+// By rank. Where a rank has nothing to do for 10 microseconds or longer, between its first span and
+// its last, it is idle.
 std::string chrome_trace(std::span<const RankTrace> ranks);
 
 }  // namespace bv

@@ -65,10 +65,11 @@ void Optimizer::measure(const StepParams* params, Communicator* stages) {
                                             .count = own.end - own.begin,
                                             .first = own.stretch},
                             nullptr);
-  if (stages) {
-    stages->all_reduce(sums, graph.stretches(), nullptr);
-    stages->all_reduce(parameters_->grads() + update_.count, Parameters::tail, nullptr);
-  }
+  if (stages)
+    traced(trace_, nullptr, {Work::all_reduce}, [&] {
+      stages->all_reduce(sums, graph.stretches(), nullptr);
+      stages->all_reduce(parameters_->grads() + update_.count, Parameters::tail, nullptr);
+    });
   backend_->kernels().run(GradientNorm{.state = device_state(),
                                        .sums = sums,
                                        .params = params,

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 
+#include "engine/trace/trace.h"
 #include "engine/training/memory.h"
 #include "engine/training/parameters.h"
 
@@ -36,6 +37,7 @@ class Optimizer {
   // parts, one each; null: this one holds all of it.
   void run(const StepParams*, DType, Communicator* stages);
   UpdateResult result() const;  // once the device has done so
+  void trace(Trace* to) { trace_ = to; }
 
  private:
   struct HostBlock {
@@ -53,6 +55,7 @@ class Optimizer {
   size_t decay_bytes_, scale_bytes_, squares_bytes_;
   DeviceMemory memory_;  // state, decay flags, scales, squares of the model's stretches
   std::shared_ptr<void> host_;
+  Trace* trace_ = nullptr;
 };
 
 }  // namespace bv

@@ -134,6 +134,7 @@ void Trainer::profile(Profile* to) {
 void Trainer::trace(Trace* to) {
   trace_ = to;
   for (Model& model : models_) model.part.trace(to);
+  optimizer_.trace(to);
   if (sync_) sync_->trace(to);
 }
 

@@ -1,23 +1,11 @@
 // What --pipeline, --micro-batches, --chunks and --partition make of a run; their mistakes.
 #include <gtest/gtest.h>
 
-#include "engine/base/text.h"
-#include "engine/commands/commands.h"
-#include "engine/options/config.h"
-#include "engine/pipeline/micro_batches.h"
-#include "engine/setup.h"
-#include "kernels/cpu/backend.h"
 #include "tests/messages.h"
+#include "tests/pipeline/setup_of.h"
 
 namespace bv::test {
 namespace {
-
-// Of a run with random pixels.
-Setup setup_of(const std::string& words, int world) {
-  const CommandLine line = parse_command_line(split(words + " --data synthetic", ' '));
-  const auto backend = make_cpu_backend(1, false);
-  return prepare(line, initial_options(line), world, {DeviceKind::cpu}, *backend);
-}
 
 std::string refusal(const std::string& words, int world) {
   return error_of([&] { setup_of(words, world); });

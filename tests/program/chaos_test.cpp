@@ -61,7 +61,7 @@ class Chaos : public ProgramTest {
   // Makes trials: a few, or for this test's share of the time.
   template <class Trial>
   void repeat(const std::string& name, int few, Trial trial) {
-    const double share = number("BAREVISION_CHAOS_SECONDS", 0) / 6.0, start = seconds_now();
+    const double share = number("BAREVISION_CHAOS_SECONDS", 0) / 7.0, start = seconds_now();
     Tally& tally = tallies()[name];
     for (int i = 0; share > 0 ? seconds_now() - start < share : i < few; ++i) {
       std::filesystem::remove_all(in("run"));
@@ -83,13 +83,13 @@ class Chaos : public ProgramTest {
   int below(int n) { return int(random_() % unsigned(n)); }
 
   std::string start_or_resume() const {
-    return (std::filesystem::exists(in("run/last")) ? "--resume run " : model) + until;
+    return (std::filesystem::exists(in("run/last")) ? "--resume run " : model + more_) + until;
   }
 
   // The run that nobody disturbs.
   void reference(int processes) {
     std::filesystem::remove_all(in("run"));
-    go("-n " + std::to_string(processes) + " " + model + patient + until);
+    go("-n " + std::to_string(processes) + " " + model + more_ + patient + until);
     losses_ = losses(in("run"));
     references_[processes] = contents(in("run/last/weights.safetensors"));
     std::filesystem::remove_all(in("run"));
@@ -109,12 +109,16 @@ class Chaos : public ProgramTest {
   // processes, on any device.
   void disturbed_attempt(bool changing) {
     const int processes = changing ? 1 + below(3) : 2;
-    const std::string device =
-        changing && is_built(DeviceKind::simt) && below(3) == 0 ? "simt" : "cpu";
-    Program run(folder_.path(), "-n " + std::to_string(processes) + " " + start_or_resume() + soon +
-                                    "--oversubscribe --precision fp32 --device " + device);
+    const bool simt = changing && is_built(DeviceKind::simt) && below(3) == 0;
+    disturb(processes,
+            std::string("--oversubscribe --precision fp32 --device ") + (simt ? "simt" : "cpu"),
+            simt ? 6000000 : 1500000);
+  }
+  void disturb(int processes, const std::string& words, int microseconds) {
+    Program run(folder_.path(),
+                "-n " + std::to_string(processes) + " " + start_or_resume() + soon + words);
     const int act = below(6);
-    usleep(unsigned(below(device == "simt" ? 6000000 : 1500000)));
+    usleep(unsigned(below(microseconds)));
     const pid_t launcher = run.pid();
     try {
       if (act == 0) kill(launcher, SIGKILL);
@@ -133,6 +137,7 @@ class Chaos : public ProgramTest {
     EXPECT_FALSE(run.anyone_left());
   }
 
+  std::string more_;  // words of a new run, besides the model's
   const int seed_ = number("BAREVISION_CHAOS_SEED", int(getpid()));
   std::mt19937 random_;
   std::map<int, std::string> references_;
@@ -156,6 +161,23 @@ TEST_F(Chaos, KilledAndResumedOnOthers) {
     go("-n 2 --device cpu " + patient + start_or_resume());
     EXPECT_EQ(load_checkpoint(in("run")).step, steps);
     expect_losses(2e-3);
+  });
+}
+
+// A process for each stage: as many stages as come, the bits are those of one process.
+TEST_F(Chaos, StagesKilledAndResumedAsOthers) {
+  more_ = "--micro-batches 2 ";
+  reference(1);
+  const auto as_stages = [](int stages) { return "--pipeline " + std::to_string(stages) + " "; };
+  repeat("stages killed, resumed as others: equal bits", 1, [&](int) {
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      const int stages = 1 + below(3);
+      disturb(stages, as_stages(stages), 2500000);
+    }
+    const int stages = 1 + below(3);
+    go("-n " + std::to_string(stages) + " " + patient + start_or_resume() + as_stages(stages));
+    expect_same_weights(1);
+    expect_losses(0);
   });
 }
 

@@ -15,7 +15,7 @@ class Recipes : public ProgramTest {
 TEST_F(Recipes, AreListedAndExplained) {
   const Finished all = run("recipes");
   EXPECT_EQ(all.code, 0) << all.errors;
-  EXPECT_TRUE(has(all.output, "flowers_vit_tiny               ViT-Tiny/16 on ")) << all.output;
+  EXPECT_TRUE(has(all.output, "\nflowers_vit_tiny                 ViT-Tiny/16 on ")) << all.output;
   EXPECT_TRUE(has(all.output, "seedlings_resnet50_as_published"));
   const Finished one = run("recipes flowers_vit_tiny");
   EXPECT_EQ(one.code, 0) << one.errors;

@@ -237,6 +237,31 @@ TEST(Lint, PrecisionThatIsNotInEffect) {
               "to change)");
 }
 
+TEST(Lint, PoliciesWhoseWindowsNeverOpen) {
+  const auto policy = [](const Words& words) {
+    return with({"vit_tiny", "--precision", "fp16", "--amp-policy"}, words);
+  };
+  const auto lines = [&](const Words& words) {
+    auto s = setup_of(policy(words), flowers);
+    s.options.precision = "fp16";  // as a device that has it
+    Words all;
+    for (const Finding& f : lint(s, {})) all.push_back(line_of(f));
+    return all;
+  };
+  EXPECT_EQ(
+      lines({"0", "--amp-start", "40", "--amp-end", "60"}),
+      Words{"recipe: --amp-policy 0 computes no epoch in 16 bits (it may from epoch 40 to 60, "
+            "the run ends with epoch 30; --amp-start, --amp-end to change)"});
+  EXPECT_EQ(lines({"1", "--amp-start", "5", "--amp-end", "4"}).size(), 1u);
+  EXPECT_EQ(
+      lines({"2"}),
+      Words{"recipe: --amp-policy 2 never decides anything (its first window begins with epoch "
+            "1000, the run ends with epoch 30; --amp-interval to change)"});
+  EXPECT_EQ(lines({"0", "--amp-start", "0", "--amp-end", "1000"}), Words{});
+  EXPECT_EQ(lines({"1", "--amp-end", "20"}), Words{});
+  EXPECT_EQ(lines({"2", "--amp-interval", "10"}), Words{});
+}
+
 // ---- the published set-ups, on sets of the published size ---------------------------------------
 TEST(Lint, PassesTheCorrectedRecipes) {
   expect_none({"--recipe", "flowers_vit_tiny"});

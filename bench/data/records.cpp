@@ -1,0 +1,52 @@
+// One epoch of the loader: images per second.
+//   build/records PATH SIZE WORKERS
+// bench/records starts this, of a folder and of the records packed from it.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include "data/dataset.h"
+#include "data/loader.h"
+
+namespace bv {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+int run(const std::string& path, int size, int workers) {
+  const auto begin = Clock::now();
+  const DataSets data = open_dataset({.path = path, .val_fraction = 0});
+  const double opened = since(begin);
+  constexpr int batch = 16;
+  Loader loader(*data.train,
+                {.kind = data.kind, .image_size = size, .local_batch = batch, .workers = workers},
+                true);
+  const auto start = Clock::now();
+  loader.start(0, 0);
+  const int64_t batches = loader.batches_per_epoch();
+  for (int64_t k = 0; k < batches; ++k) loader.next();
+  const double images = double(batches * batch);
+  std::printf("{\"open\": %.4f, \"images\": %.0f, \"load\": %.2f}\n", opened, images,
+              images / since(start));
+  return 0;
+}
+
+}  // namespace
+}  // namespace bv
+
+int main(int argc, char** argv) try {
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: %s PATH SIZE WORKERS\n", argv[0]);
+    return 2;
+  }
+  return bv::run(argv[1], std::atoi(argv[2]), std::atoi(argv[3]));
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "records: %s\n", e.what());
+  return 2;
+}

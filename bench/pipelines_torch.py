@@ -1,0 +1,100 @@
+"""PyTorch's side of bench/pipelines: a timm ViT cut into stages, trained by torch.distributed.pipelining's
+1F1B with gloo between the processes, a stage each; prints one JSON line.
+
+To PyTorch's advantage: images lie normalised in memory, and of the fused and the foreach optimizer the one that is
+faster here is taken.
+"""
+
+import argparse
+import json
+import os
+import time
+
+import timm
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import torch.nn.functional as F
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from versus_torch import TIMM_NAMES, faster_optimizer
+
+
+class Part(torch.nn.Module):
+    """Blocks [begin, end) of a ViT, with what comes before the first and after the last."""
+
+    def __init__(self, vit, begin, end):
+        super().__init__()
+        self.first, self.last = begin == 0, end == len(vit.blocks)
+        self.blocks = vit.blocks[begin:end]
+        if self.first:
+            self.patch_embed, self.cls_token, self.pos_embed = vit.patch_embed, vit.cls_token, vit.pos_embed
+        if self.last:
+            self.norm, self.head = vit.norm, vit.head
+
+    def forward(self, x):
+        if self.first:
+            x = self.patch_embed(x)
+            x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], 1) + self.pos_embed
+        x = self.blocks(x)
+        return self.head(self.norm(x)[:, 0]) if self.last else x
+
+
+def work(rank, args):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(args.port))
+    torch.set_num_threads(args.threads)
+    dist.init_process_group("gloo", rank=rank, world_size=args.pipeline)
+    torch.manual_seed(0)
+    vit = timm.create_model(
+        TIMM_NAMES[args.model], img_size=args.image_size, patch_size=args.patch_size, num_classes=args.classes
+    ).train()
+    depth = len(vit.blocks)
+    cuts = [depth * i // args.pipeline for i in range(args.pipeline + 1)]
+    part = Part(vit, cuts[rank], cuts[rank + 1])
+    del vit
+    stage = PipelineStage(part, rank, args.pipeline, torch.device("cpu"))  # asks for the shapes once
+    schedule = Schedule1F1B(stage, args.micro_batches, loss_fn=F.cross_entropy)
+    images = torch.randn(args.batch, 3, args.image_size, args.image_size)
+    labels = torch.randint(args.classes, (args.batch,))
+    last = rank + 1 == args.pipeline
+
+    def gradients():
+        losses = []
+        if rank == 0:
+            schedule.step(images)
+        elif last:
+            schedule.step(target=labels, losses=losses)
+        else:
+            schedule.step()
+
+    gradients()
+    optimizer, kind = faster_optimizer(part, args, lambda: None)
+    seconds = []
+    for _ in range(args.warmup + args.steps):
+        dist.barrier()
+        begin = time.perf_counter()
+        optimizer.zero_grad(set_to_none=True)
+        gradients()
+        optimizer.step()
+        dist.barrier()
+        seconds.append(time.perf_counter() - begin)
+    if rank == 0:
+        measured = seconds[args.warmup :]
+        rate = args.batch * len(measured) / sum(measured)
+        versions = {"torch": torch.__version__, "models": f"timm {timm.__version__}"}
+        print(json.dumps({"images_per_second": rate, "step_seconds": measured, "optimizer": kind, **versions}))
+    dist.destroy_process_group()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", choices=list(TIMM_NAMES))
+    sizes = dict(pipeline=2, micro_batches=4, threads=1, batch=16, image_size=224, patch_size=16, classes=10)
+    for name, default in {**sizes, "steps": 4, "warmup": 1, "port": 29577}.items():
+        parser.add_argument("--" + name.replace("_", "-"), type=int, default=default)
+    parser.set_defaults(optimizer="adamw", lr=1e-4, weight_decay=0.05, decay="weights")
+    args = parser.parse_args()
+    mp.spawn(work, (args,), nprocs=args.pipeline)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+// tf.train.Example of a picture, the payload of a record, under TensorFlow's and TF-Slim's keys.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/image.h"
+
+namespace bv {
+
+// Needs protobuf.
+constexpr bool have_records = BAREVISION_RECORDS;
+// "; make deps && make adds it": how a build without it gets it, in messages.
+std::string without_records();
+
+struct RecordedObject {
+  Region box;
+  int64_t label;
+  std::string text;
+};
+
+struct PictureExample {
+  std::string image = {};                    // image/encoded, or image, or jpeg: the file's bytes
+  std::optional<int64_t> label = {};         // image/class/label, or label
+  std::string text = {};                     // image/class/text
+  std::string name = {};                     // image/filename; read, not written
+  std::string format = {};                   // image/format
+  int height = 0, width = 0;                 // image/height, image/width; written, not read
+  std::vector<RecordedObject> objects = {};  // image/object/...; written, not read
+};
+
+std::string write_example(const PictureExample&);
+// Other keys are passed over. Throws BadImage.
+PictureExample parse_example(std::string_view payload);
+
+}  // namespace bv

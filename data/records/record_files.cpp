@@ -1,0 +1,125 @@
+#include "data/records/record_files.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "data/dataset.h"
+#include "data/records/tfrecord.h"
+
+namespace bv {
+namespace {
+
+// Files stay open, and a data set may have more of them than a process may open by default.
+void allow_open_files(size_t count) {
+  constexpr size_t others = 256;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count + others) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, count + others);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// A record that isn't in the index, one that was damaged, may follow the last that is.
+bool ends_with_records(const std::string& path, uint64_t at, uint64_t size) {
+  const RegularFile file(path);
+  while (at < size) {
+    std::string head(std::min<uint64_t>(record_head, size - at), '\0');
+    file.read(at, std::as_writable_bytes(std::span(head)));
+    const std::optional<uint64_t> length = payload_length(head);
+    if (!length || *length > size - at) return false;
+    at += record_overhead + *length;
+  }
+  return at == size;
+}
+
+}  // namespace
+
+RecordFiles::RecordFiles(std::string folder, std::vector<std::string> files)
+    : paths_(std::move(files)), open_(paths_.size()) {
+  for (std::string& path : paths_) path = folder + "/" + path;
+  allow_open_files(paths_.size());
+}
+
+RecordFiles::~RecordFiles() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (reader_.joinable()) reader_.join();
+}
+
+const RegularFile& RecordFiles::open(size_t file) const {
+  const std::lock_guard lock(mutex_);
+  if (!open_[file]) open_[file] = std::make_unique<RegularFile>(paths_[file]);
+  return *open_[file];
+}
+
+std::string_view RecordFiles::read(const IndexRow& row, std::string& record) const try {
+  record.resize(row.size);
+  open(row.file).read(row.offset, std::as_writable_bytes(std::span(record)));
+  const std::optional<uint64_t> length = payload_length(record);
+  if (!length) throw BadImage("the checksum of the record's length is wrong");
+  if (*length != row.size - record_overhead)
+    throw BadImage("the record has " + std::to_string(*length + record_overhead) +
+                   " bytes, the index says " + std::to_string(row.size));
+  const std::optional<std::string_view> payload = first_record(record);
+  if (!payload) throw BadImage("the record's checksum is wrong");
+  return *payload;
+} catch (const FileError& e) {
+  throw BadImage(e.what());
+}
+
+void RecordFiles::will_need(std::vector<IndexRow> rows) const {
+  const std::lock_guard lock(mutex_);
+  if (!reader_.joinable()) reader_ = std::thread([this] { read_ahead(); });
+  wanted_.push_back(std::move(rows));
+  changed_.notify_all();
+}
+
+void RecordFiles::read_ahead() const {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !wanted_.empty(); });
+    if (stopping_) return;
+    const std::vector<IndexRow> rows = std::move(wanted_.front());
+    wanted_.pop_front();
+    lock.unlock();
+    for (const IndexRow& row : rows) try {
+        open(row.file).will_need(row.offset, row.size);
+      } catch (const FileError&) {
+        // Who reads it says so.
+      }
+    lock.lock();
+  }
+}
+
+void check_sizes(const RecordFiles& files, const RecordIndex& index,
+                 const std::string& index_path) {
+  const std::vector<uint64_t> ends = index.ends();
+  for (size_t i = 0; i < files.size(); ++i) {
+    const std::string& path = files.path(i);
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0)
+      throw DataError(index_path + ": lists " + path +
+                      ", which can't be read: " + std::strerror(errno));
+    const auto size = static_cast<uint64_t>(status.st_size);
+    bool fits = size == ends[i];
+    if (size > ends[i]) try {
+        fits = ends_with_records(path, ends[i], size);
+      } catch (const FileError& e) {
+        throw DataError(path + ": " + e.what());
+      }
+    if (!fits)
+      throw DataError(path + ": has " + std::to_string(size) + " bytes, and by " + index_path +
+                      " its records end at " + std::to_string(ends[i]) +
+                      (size < ends[i] ? ": it was cut off, or is" : ": it is") +
+                      " not the file that was indexed");
+  }
+}
+
+}  // namespace bv

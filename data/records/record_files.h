@@ -1,0 +1,48 @@
+// The files that an index names: opened once, read at any place, and told what comes next.
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "data/file.h"
+#include "data/records/record_index.h"
+
+namespace bv {
+
+// Thread-safe.
+class RecordFiles {
+ public:
+  RecordFiles(std::string folder, std::vector<std::string> files);
+  ~RecordFiles();
+  RecordFiles(const RecordFiles&) = delete;
+  RecordFiles& operator=(const RecordFiles&) = delete;
+
+  const std::string& path(size_t file) const { return paths_[file]; }
+  size_t size() const { return paths_.size(); }
+  // The record's payload, within `record`. One read. Throws BadImage for a damaged one.
+  std::string_view read(const IndexRow&, std::string& record) const;
+  // Has the system read these in the background.
+  void will_need(std::vector<IndexRow> rows) const;
+
+ private:
+  const RegularFile& open(size_t file) const;
+  void read_ahead() const;
+
+  std::vector<std::string> paths_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<RegularFile>> open_;  // as they are first read
+  mutable std::condition_variable changed_;
+  mutable std::deque<std::vector<IndexRow>> wanted_;
+  mutable bool stopping_ = false;
+  mutable std::thread reader_;  // runs once something is wanted
+};
+
+// Throws DataError unless each file ends with a record's end, behind its last record in the index.
+void check_sizes(const RecordFiles&, const RecordIndex&, const std::string& index_path);
+
+}  // namespace bv

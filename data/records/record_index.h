@@ -1,0 +1,46 @@
+// NAME.index: which pictures lie where in TFRecords, and what they show. Text:
+//   # barevision index 1
+//   # class 0 Black-grass                one line a class, in label order
+//   label<TAB>file<TAB>offset<TAB>size<TAB>name[<TAB>left,top,width,height]
+// `file` is relative to the index's folder; a record's offset and size are those of FILE.idx, with
+// framing. A file's records are listed in their order; where pictures have boxes, a line is one object
+// of a picture, and a record's lines are neighbours.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/records/example.h"
+
+namespace bv {
+
+struct IndexRow {
+  uint64_t offset = 0, name_at = 0;
+  uint32_t size = 0, file = 0, label = 0, name_size = 0;
+  uint32_t number = 0;  // of the record, among its file's that are listed
+};
+
+struct RecordIndex {
+  std::vector<std::string> classes, files;
+  std::vector<IndexRow> rows;
+  std::vector<Region> boxes = {};  // of each row; empty: whole pictures
+  std::string names = {};          // of all rows
+
+  std::string_view name(const IndexRow& row) const {
+    return std::string_view(names).substr(row.name_at, row.name_size);
+  }
+  std::vector<uint64_t> ends() const;  // of each file's last record
+  void add(IndexRow row, std::string_view name);
+};
+
+// Of one class or more. Throws DataError naming the line.
+RecordIndex parse_index(std::string_view text, const std::string& path);
+RecordIndex read_index(const std::string& path);
+std::string index_text(const RecordIndex&);
+bool is_index(const std::string& path);  // by its first line
+
+// FILE.idx of each file, as DALI wants it: "offset size" of each record.
+std::vector<std::string> idx_texts(const RecordIndex&);
+
+}  // namespace bv

@@ -1,0 +1,26 @@
+// What --data names where it is records: one set, or train and val.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/records/record_files.h"
+#include "data/records/record_index.h"
+
+namespace bv {
+
+struct Records {
+  Records(std::string named, const std::string& folder, RecordIndex&& of);
+  const std::string path;  // of the index, or of the folder without one
+  const RecordIndex index;
+  const RecordFiles files;
+};
+
+struct RecordParts {
+  std::vector<std::shared_ptr<const Records>> all;  // train, val; or the one that there is
+  std::vector<std::string> notes;                   // for the user
+};
+// Of an index, or a folder of records. Throws DataError.
+RecordParts find_record_parts(const std::string& path);
+
+}  // namespace bv

@@ -1,0 +1,42 @@
+// TFRecords without an index of ours: what their records are is found by reading all of them.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/records/record_index.h"
+
+namespace bv {
+
+// Files that belong together: train-00000-of-01024 and so on.
+struct RecordSet {
+  std::string name;                // "train"
+  std::vector<std::string> files;  // relative to the folder
+};
+// In a folder and in its train/ and validation/ (or val/), sorted by name.
+std::vector<RecordSet> find_record_sets(const std::string& folder);
+// Whether there are any.
+bool has_record_files(const std::string& folder);
+
+// Where the .idx of a folder's file is, or belongs: beside it, or as imagenet-tools has it.
+std::string idx_path(const std::string& folder, const std::string& file);
+
+struct ScanOptions {
+  std::optional<int> label_base = {};  // the first class's label; none: 0 if any has it, else 1
+  bool skip_bad = false;
+  int threads = 1;
+};
+struct ScannedSet {
+  std::string name;
+  RecordIndex index;
+  int64_t skipped = 0;  // bad records
+  std::string first_skipped = {};
+};
+// All sets have the same classes. Throws DataError naming file, record and offset.
+std::vector<ScannedSet> scan_records(const std::string& folder, const std::vector<RecordSet>&,
+                                     const ScanOptions&,
+                                     const std::function<void(int64_t files)>& progress);
+
+}  // namespace bv

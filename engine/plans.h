@@ -1,0 +1,25 @@
+// The memory that a run's processes need, planned without taking any.
+#pragma once
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "engine/setup.h"
+
+namespace bv {
+
+// Of one process of each stage; the replicas' are equal.
+std::vector<MemoryPlan> stage_plans(const Setup&, Backend&);
+
+// A table with a line for each stage.
+void print_stages(std::ostream&, const Setup&, const std::vector<MemoryPlan>&);
+
+// The bytes that each process may have. Those of a machine may share its memory.
+struct MemoryLimit {
+  size_t bytes;
+  bool shared;
+};
+// What would make the plan fit: "; --batch 32 takes 13.7 GiB, --recompute blocks takes 8.1 GiB".
+std::string what_fits(const Setup&, Backend&, MemoryLimit);
+
+}  // namespace bv

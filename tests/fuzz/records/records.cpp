@@ -1,0 +1,218 @@
+// Feeds damaged records, indexes, lists and COCO files to their readers. A mutant passes if it is read
+// or refused by one line that names the file, and takes memory in proportion to its bytes. Built with the
+// address and undefined-behaviour sanitizers:
+//   fuzz_records [FIRST [COUNT]]    mutants by number; each depends only on its number
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/records/record_files.h"
+#include "data/records/record_index.h"
+#include "data/records/scan_records.h"
+#include "data/records/tfrecord.h"
+#include "engine/base/error.h"
+#include "engine/datasets/coco.h"
+#include "engine/datasets/image_list.h"
+#include "tests/files.h"
+#include "tests/fuzz/mutate.h"
+#include "tests/fuzz/watch.h"
+#include "tests/temporary_folder.h"
+
+// An allocation above this size ends the program.
+extern "C" const char* __asan_default_options() {
+  return "max_allocation_size_mb=64:allocator_may_return_null=0:detect_leaks=1:handle_abort=1";
+}
+
+namespace bv::test::fuzz {
+namespace {
+
+constexpr uint64_t all_mutants = 20000;
+constexpr unsigned max_seconds = 10;
+constexpr size_t fixed_bytes = 256 << 10, factor = 256;
+
+struct Case {
+  std::string bytes;  // the mutant
+  std::string named;  // what a refusal must name
+  std::function<void()> read;
+};
+
+class RecordFuzzer {
+ public:
+  RecordFuzzer() {
+    PictureExample picture{.image = "P6 1 1 255 abc",
+                           .label = 2,
+                           .text = "bee",
+                           .format = "pnm",
+                           .height = 1,
+                           .width = 1};
+    examples_.push_back(write_example(picture));
+    picture.label = 1;
+    picture.objects = {{.box = {.height = 1, .width = 1}, .label = 1, .text = "ant"}};
+    examples_.push_back(write_example(picture));
+    examples_.emplace_back();
+    index_ =
+        "# barevision index 1\n# class 0 ant\n# class 1 bee\n0\tr.tfrecord\t0\t100\ta/1.ppm\n"
+        "1\tr.tfrecord\t100\t50\tb/1 2.ppm\n";
+    boxes_ =
+        "# barevision index 1\n# class 0 ant\n0\tr/s\t0\t99\t1.jpg\t1,2,3,4\n0\tr/s\t0\t99\t1.jpg\t"
+        "0,0,8,9\n0\tr/t\t0\t70\t2.jpg\t5,6,7,8\n";
+    lists_ = {
+        "# barevision list 1\n# folder /d\n# class 0 ant\n# class 1 bee\na/1.jpg 0\nb 2.jpg 1\n",
+        "# class 0 ant\n1.jpg 1,2,30,40 0\n1.jpg 3,4,50,60 0\n", "x.jpg 3\ny.jpg 0\n"};
+    coco_ =
+        R"({"images":[{"id":5,"file_name":"a.jpg","width":64,"height":48}],"annotations":[{"id":1,)"
+        R"("image_id":5,"category_id":3,"bbox":[1.5,2,40,45.5],"iscrowd":0,"segmentation":[[1]]},)"
+        R"({"id":2,"image_id":5,"category_id":3,"bbox":[0,0,64,48]}],"categories":[{"id":3,)"
+        R"("name":"cat"}]})";
+  }
+
+  uint64_t accepted() const { return accepted_; }
+
+  // The problem; empty if there is none.
+  std::string run(uint64_t number) {
+    Mutator m(number);
+    switch (number % 8) {
+      case 0:
+      case 1:
+        return watched(number, example(m));
+      case 2:
+      case 3:
+        return watched(number, records(m));
+      case 4:
+      case 5:
+        return watched(number, index(m));
+      case 6:
+        return watched(number, list(m));
+      default:
+        return watched(number, coco(m));
+    }
+  }
+
+ private:
+  std::string watched(uint64_t number, const Case& c) {
+    std::string problem;
+    const auto check = [&](const std::string& line) {
+      if (line.empty() || line.size() > 1000 || line.find('\n') != std::string::npos)
+        problem = "its message is not one line: " + line;
+      if (line.find(c.named) == std::string::npos) problem = "its message names no file: " + line;
+    };
+    begin_watch(number, fixed_bytes + factor * c.bytes.size());
+    try {
+      c.read();
+      ++accepted_;
+    } catch (const BadImage& e) {
+      check(e.what());
+    } catch (const DataError& e) {
+      check(e.what());
+    } catch (const UserError& e) {
+      check(e.what());
+    } catch (const std::exception& e) {
+      problem = std::string("another exception: ") + e.what();
+    }
+    const size_t taken = end_watch();
+    if (taken)
+      problem += " took " + std::to_string(taken) + " bytes for " + std::to_string(c.bytes.size());
+    return problem;
+  }
+
+  std::string damaged_example(Mutator& m) {
+    std::string payload = examples_[m.below(examples_.size())];
+    if (!m.one_in(4)) m.damage(payload);
+    return payload;
+  }
+
+  Case example(Mutator& m) {
+    const std::string payload = damaged_example(m);
+    return {payload, "", [payload] { parse_example(payload); }};
+  }
+
+  // Files of records, whose checksums mostly are right: damage is for what is behind them.
+  Case records(Mutator& m) {
+    std::string file;
+    std::vector<IndexRow> rows;
+    for (size_t n = 1 + m.below(3); n; --n) {
+      const std::string record = framed_record(damaged_example(m));
+      rows.push_back({.offset = file.size(), .size = static_cast<uint32_t>(record.size())});
+      file += record;
+    }
+    if (m.one_in(2)) m.damage(file);
+    if (m.one_in(4))
+      for (IndexRow& row : rows) row.offset += m.below(20), row.size += m.below(20);
+    write_text(folder_ / "x.tfrecord", file);
+    const std::string path = folder_.path();
+    if (m.one_in(2))
+      return {file, "x.tfrecord", [path] {
+                scan_records(path, find_record_sets(path), {.skip_bad = false}, [](int64_t) {});
+              }};
+    return {file, "", [path, rows] {
+              const RecordFiles files(path, {"x.tfrecord"});
+              std::string record;
+              for (const IndexRow& row : rows) parse_example(files.read(row, record));
+            }};
+  }
+
+  Case index(Mutator& m) {
+    std::string text = m.one_in(2) ? index_ : boxes_;
+    m.one_in(2) ? m.change_number(text) : m.damage(text);
+    return {text, "x.index", [text] {
+              const RecordIndex found = parse_index(text, "x.index");
+              if (parse_index(index_text(found), "x.index").rows.size() != found.rows.size())
+                throw std::runtime_error("another index when it is written");
+              if (idx_texts(found).size() != found.ends().size())
+                throw std::runtime_error("an .idx is missing");
+            }};
+  }
+
+  Case list(Mutator& m) {
+    std::string text = lists_[m.below(lists_.size())];
+    m.one_in(2) ? m.change_number(text) : m.damage(text);
+    return {text, "", [text] { parse_list(text, "list.txt"); }};
+  }
+
+  Case coco(Mutator& m) {
+    std::string text = coco_;
+    m.one_in(2) ? m.change_number(text) : m.damage(text);
+    const std::string path = folder_ / "coco.json";
+    write_text(path, text);
+    return {text, "coco.json", [path] { list_coco(path, "photos", 32, false); }};
+  }
+
+  const TemporaryFolder folder_;
+  std::vector<std::string> examples_, lists_;
+  std::string index_, boxes_, coco_;
+  uint64_t accepted_ = 0;
+};
+
+int run(uint64_t first, uint64_t count) {
+  RecordFuzzer fuzzer;
+  uint64_t failed = 0;
+  for (uint64_t number = first; number < first + count; ++number) {
+    arm(max_seconds);
+    const std::string problem = fuzzer.run(number);
+    if (problem.empty()) continue;
+    ++failed;
+    std::printf("mutant %llu: %s; again: fuzz_records %llu 1\n",
+                static_cast<unsigned long long>(number), problem.c_str(),
+                static_cast<unsigned long long>(number));
+  }
+  std::printf("%llu read, the rest refused\n", static_cast<unsigned long long>(fuzzer.accepted()));
+  std::printf("%llu passed, %llu failed\n", static_cast<unsigned long long>(count - failed),
+              static_cast<unsigned long long>(failed));
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace bv::test::fuzz
+
+int main(int argc, char** argv) {
+  const uint64_t first = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0;
+  const uint64_t count = argc > 2   ? std::strtoull(argv[2], nullptr, 10)
+                         : argc > 1 ? 1
+                                    : bv::test::fuzz::all_mutants;
+  return bv::test::fuzz::run(first, count);
+}

@@ -1,0 +1,98 @@
+// How long stages really wait, where each block sleeps as long as it would compute, against the
+// computed bubble.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <thread>
+
+#include "engine/pipeline/bubble.h"
+#include "engine/pipeline/model_part.h"
+#include "kernels/cpu/backend.h"
+#include "tests/processes/shared_memory_ranks.h"
+
+namespace bv::test {
+namespace {
+
+constexpr double forward_seconds = .01, backward_seconds = .02;  // of a block
+constexpr int sleeping_blocks = 8, steps = 4;
+
+Graph sleeping_graph() {
+  Graph g(DType::fp32);
+  Tensor x = g.tensor("images", {64});
+  g.add({"images", "sleep", [x](const Context& r) { r.at(x); }});
+  for (int i = 0; i < sleeping_blocks; ++i) {
+    g.cut_here();
+    const Tensor y = g.tensor("block " + std::to_string(i), {64});
+    g.grad(x), g.grad(y);
+    const auto sleep = [](const Context& r, double seconds) {
+      if (!r.planning) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    };
+    g.add({"block", "sleep", [=](const Context& r) { r.at(x), r.at(y), sleep(r, forward_seconds); },
+           [=](const Context& r) { r.grad(y), r.grad(x), sleep(r, backward_seconds); }});
+    x = y;
+  }
+  g.finish();
+  return g;
+}
+
+PipelinePlan plan_of(const Graph& graph, const PipelineShape& shape, int stage) {
+  PipelinePlan plan{.shape = shape, .grid = {.stages = shape.stages, .stage = stage}};
+  const int each = sleeping_blocks / shape.parts();
+  for (int part = 0; part < shape.parts(); ++part) {
+    const auto cut = [&](int i) {
+      return i == 0                 ? 0
+             : i == sleeping_blocks ? static_cast<int>(graph.nodes().size())
+                                    : graph.cuts()[static_cast<size_t>(i)];
+    };
+    plan.parts.push_back({cut(part * each), cut((part + 1) * each)});
+  }
+  return plan;
+}
+
+// As the computed bubble and as --trace sees it, both of a whole step.
+int compare(Communicator& stages, const PipelineShape& shape) {
+  const auto backend = make_cpu_backend(1, false);
+  const Graph graph = sleeping_graph();
+  ModelPart part(*backend, graph, plan_of(graph, shape, stages.rank()), Passes::both);
+  part.allocate();
+  Trace trace(*backend, steps);
+  part.trace(&trace);
+  stages.barrier();
+  trace.start();
+  double waited = 0, computed_seconds = 0;
+  for (int step = 0; step < steps; ++step) {
+    part.train({.context = [](int) { return Context{}; }}, &stages);
+    stages.barrier();  // whose wait is that of the last stages
+    traced(&trace, nullptr, {Work::update}, [] {});
+    waited += trace.waited();
+  }
+  const std::vector<Span> spans = trace.spans();
+  for (const Span& span : spans)
+    if (span.work == Work::forward || span.work == Work::backward)
+      computed_seconds += span.end - span.begin;
+  const double idle = 1 - computed_seconds / spans.back().end;
+  const double each = sleeping_blocks / shape.parts();
+  const double bubble =
+      simulate(shape, std::vector<PartTime>(static_cast<size_t>(shape.parts()),
+                                            {each * forward_seconds, each * backward_seconds}))
+          .bubble();
+  const bool first_waits_so =
+      stages.rank() > 0 || std::abs(waited / spans.back().end - bubble) < .1 * bubble;
+  if (std::abs(idle - bubble) < .1 * bubble && first_waits_so) return 0;
+  std::fprintf(stderr, "idle %.3f, waited %.3f, computed %.3f\n", idle, waited / spans.back().end,
+               bubble);
+  return 1;
+}
+
+TEST(MeasuredBubble, IsTheComputedOne) {
+  for (const PipelineShape shape : {PipelineShape{4, 1, 4}, PipelineShape{4, 2, 4}}) {
+    Ranks ranks = start_ranks(shape.stages, 4096, 20,
+                              [&](Communicator& stages) { return compare(stages, shape); });
+    expect_all_end_well(ranks);
+  }
+}
+
+}  // namespace
+}  // namespace bv::test

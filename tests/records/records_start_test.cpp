@@ -1,0 +1,55 @@
+// How long a large data set takes to open, and how much memory.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+
+#include "data/dataset.h"
+#include "data/records/example.h"
+#include "tests/files.h"
+#include "tests/processes/processes.h"
+#include "tests/temporary_folder.h"
+
+namespace bv::test {
+namespace {
+
+// 2 s and 200 MB for a million; here a tenth of it, in ten times the time for busy machines.
+TEST(RecordsStart, OpensManyRecordsAtOnce) {
+  if (!have_records) GTEST_SKIP() << "without protobuf";
+  const int64_t count = std::getenv("BAREVISION_TEST_ALL") ? 1000000 : 100000;
+  constexpr int64_t size = 90;
+  const TemporaryFolder folder;
+  std::string index = "# barevision index 1\n";
+  for (int c = 0; c < 1000; ++c)
+    index += "# class " + std::to_string(c) + " n" + std::to_string(1440764 + c) + "\n";
+  for (int64_t i = 0; i < count; ++i)
+    index += std::to_string(i * 1000 / count) + "\tmany-00000-of-00001.tfrecord\t" +
+             std::to_string(i * size) + "\t" + std::to_string(size) + "\tn" +
+             std::to_string(1440764 + i * 1000 / count) + "/n" + std::to_string(i) + ".JPEG\n";
+  write_text(folder / "many.index", index);
+  write_text(folder / "many-00000-of-00001.tfrecord", "");
+  std::filesystem::resize_file(folder / "many-00000-of-00001.tfrecord", count * size);
+  index = {};
+  // In a process of its own, whose memory is its highest.
+  Child child([&] {
+    const auto begin = std::chrono::steady_clock::now();
+    rusage before{}, after{};
+    write_text("/proc/self/clear_refs", "5");  // forgets what the parent once had
+    getrusage(RUSAGE_SELF, &before);
+    const DataSets sets = open_dataset({.path = folder.path()});
+    getrusage(RUSAGE_SELF, &after);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    std::printf("%lld records: %.2f s, %ld MiB\n", static_cast<long long>(count), seconds.count(),
+                (after.ru_maxrss - before.ru_maxrss) >> 10);
+    std::fflush(stdout);
+    const bool all = sets.train->size() + sets.val->size() == count;
+    const bool small = (after.ru_maxrss - before.ru_maxrss) * 1024 < count * 200;
+    return all && small && seconds.count() < 20.0 * double(count) / 1e6 ? 0 : 1;
+  });
+  EXPECT_EQ(child.wait(60).code, 0);
+}
+
+}  // namespace
+}  // namespace bv::test
