@@ -28,7 +28,7 @@ struct Config {
   int replicas = 1;
   bool recompute = false, sync_batchnorm = false, overflow = false;
   DType dtype = DType::fp32;
-  int head_dim = 8;
+  int head_dim = 8, depth = 8;
 };
 
 Graph model(const Config& c) {
@@ -37,7 +37,7 @@ Graph model(const Config& c) {
     return small_resnet(square_input(micro_images, 32, 1), c.dtype, small_classes,
                         c.sync_batchnorm ? c.replicas : 1);
   return build_vit({.embed_dim = c.head_dim * 2,
-                    .depth = 8,
+                    .depth = c.depth,
                     .heads = 2,
                     .classes = small_classes,
                     .drop_rate = .1f,
@@ -268,7 +268,7 @@ std::vector<Config> configs(int processes, DeviceKind device) {
 int stages_train_as_the_whole(Communicator& peers, Backend& backend, DeviceKind device) {
   bool good = true;
   for (Config c : configs(peers.size(), device)) {
-    if (device != DeviceKind::cpu) c.head_dim = 32;
+    if (device != DeviceKind::cpu) c.head_dim = 32, c.depth = 2 * peers.size();
 #ifdef BAREVISION_SIMT
     simt::stream_seed += 3 * unsigned(peers.rank()) + 1;
 #endif
