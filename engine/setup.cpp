@@ -367,9 +367,9 @@ Setup for_rank(Setup s, int rank) {
 
 LoaderOptions loader_options(const Setup& s, int replica, int cores) {
   const Options& o = s.options;
-  // Divided among the processes, and between training and evaluation.
+  // Divided among the processes that load images, and between training and evaluation.
   const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
-                       static_cast<size_t>(s.world) / (s.data.val ? 2 : 1);
+                       static_cast<size_t>(s.replicas) / (s.data.val ? 2 : 1);
   return {.kind = s.data.kind,
           .image_size = *o.image_size,
           .local_batch = *o.local_batch,

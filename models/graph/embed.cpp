@@ -27,7 +27,7 @@ Tensor embed_tokens(Graph& g, Tensor patches, bool distilled) {
     r.run(EmbedForward{.out = r.at(out),
                        .patches = r.at(patches),
                        .class_token = r.master(class_token),
-                       .dist_token = r.master(dist_token),
+                       .dist_token = dist_token ? r.master(dist_token) : nullptr,
                        .position = r.master(position),
                        .shape = shape});
   };
