@@ -26,6 +26,7 @@ constexpr int64_t more = 10;
 #else
 constexpr int64_t more = 1;
 #endif
+
 TEST(RecordsStart, OpensManyRecordsAtOnce) {
   if (!have_records) GTEST_SKIP() << "without protobuf";
   const int64_t count = std::getenv("BAREVISION_TEST_ALL") ? 1000000 : 100000;
