@@ -335,7 +335,7 @@ asan:
 # The host's threads under the thread sanitizer, which knows neither the stand-in's fibers nor GNU
 # OpenMP's barriers, hence one OpenMP thread. setarch -R: it wants memory where address randomisation
 # may put something. Left out: what must end within seconds, which it slows down too much.
-tsan_suites := Collectives* TcpCommunicator* Rendezvous* Loader* Photos* FirstLook* CpuStream* Trainer* Stages* Log* Checkpoint* Resnet* Exchange* Communicator* Machines*
+tsan_suites := Collectives* TcpCommunicator* Rendezvous* Loader* Records* Photos* FirstLook* CpuStream* Trainer* Stages* Log* Checkpoint* Resnet* Exchange* Communicator* Machines*
 tsan:
 	@$(MAKE) BUILD=$(BUILD)/tsan CUDA=0 SIMT=0 OPT=-O1 SANITIZE=-fsanitize=thread $(BUILD)/tsan/tests
 	@TSAN_OPTIONS="suppressions=tests/tsan.txt exitcode=66" BAREVISION_MODELS=$(CURDIR)/models OMP_THREAD_LIMIT=1 \
