@@ -83,7 +83,7 @@ TEST_F(GpuCheck, ARehearsalRunsOnTheStandInAtSmallSizes) {
 }
 
 TEST_F(GpuCheck, EndsByItselfInTime) {
-  const std::string report = report_of("timeout 20", "--only small,training,bench --seconds 2");
+  const std::string report = report_of("timeout 20", "--only small,training,bench --seconds 5");
   EXPECT_TRUE(has(report, "not finished: out of time")) << report;
   EXPECT_TRUE(has(report, "no time for: bench-")) << report;
   EXPECT_FALSE(has(report, "memcheck")) << report;
