@@ -35,17 +35,14 @@ constexpr Model models[] = {{"vit_tiny", 4, true},
 constexpr int large = 128;
 
 constexpr const char* legend =
-    "# A kernel's line is of all its runs in the step, and counts warps. requests: to global "
-    "memory;\n"
-    "# /req: sectors of 32 bytes that one touches; %used: bytes asked for, of those sectors'; "
-    "%part: of\n"
-    "# all accesses, those in which lanes of the warp took no part; MB by L2: all these sectors; "
-    "MB\n"
-    "# moved: each sector read and written once a launch; shared: accesses, turns: of each, "
-    "conflict:\n"
-    "# those beyond what its width takes; the same of ldmatrix. An operation's line is of one "
-    "run;\n"
-    "# needed: what it has to read and write. A library's product moves what it needs.\n";
+    R"(# A kernel's line is of all its runs in the step, and counts warps. requests: to global memory;
+# /req: sectors of 32 bytes that one touches; %used: bytes asked for, of those sectors' (over 100:
+# several lanes ask for the same); %part: of all accesses, those in which lanes of the warp took no
+# part; MB by L2: all these sectors; MB moved: each sector read and written once a launch; shared:
+# accesses, turns: of each, conflict: those beyond what its width takes; the same of ldmatrix. An
+# operation's line is of one run; needed: what it has to read and write. A library's product moves
+# what it needs.
+)";
 
 Step step_of(const Model& model, int multiprocessors) {
   return {.model = model.name,
