@@ -52,20 +52,35 @@ Step step_of(const Model& model, int multiprocessors) {
           .multiprocessors = multiprocessors};
 }
 
+// Each kernel's counts on the line through those with 1 and 2 multiprocessors, and its launches as
+// they are. Kernels that these sizes don't all choose are left out.
+std::map<std::string, simt::Counters> extended(const StepCounts& one, const StepCounts& two,
+                                               const StepCounts& launched) {
+  std::map<std::string, simt::Counters> kernels;
+  const auto at_one = one.kernels(), at_two = two.kernels();
+  for (const auto& [name, launches] : launched.kernels()) {
+    if (!at_one.contains(name) || !at_two.contains(name)) continue;
+    simt::Counters c = at_two.at(name) * (large - 1);
+    c += at_one.at(name) * -uint64_t{large - 2};  // modulo 2^64
+    c.launches = launches.launches;
+    kernels[name] = c;
+  }
+  return kernels;
+}
+
 // What follows for a large GPU: launches counted, bytes on the line through two small steps, and how
 // far off it a third is.
-std::string scaled(const Model& model, double one, double launches_of_one) {
-  const double two = count_step(step_of(model, 2)).moved(),
-               three = count_step(step_of(model, 3)).moved();
+std::string scaled(const Model& model, const StepCounts& one) {
+  const StepCounts two = count_step(step_of(model, 2));
+  const double slope = two.moved() - one.moved(), three = count_step(step_of(model, 3)).moved();
   const Step step = step_of(model, large);
-  const StepCounts launches = count_launches(step);
+  const StepCounts launched = count_launches(step);
   char line[300];
-  std::snprintf(
-      line, sizeof line,
-      "\nthe same: %s: %lu launches (here %.0f), %.2f GB; 3 multiprocessors %+.3f%% off the line\n",
-      title(step).c_str(), launches.launches(), launches_of_one,
-      (one + (large - 1) * (two - one)) / 1e9, 100 * (three / (one + 2 * (two - one)) - 1));
-  return line;
+  std::snprintf(line, sizeof line,
+                "\nthe same: %s: %lu launches, %.2f GB; 3 multiprocessors %+.3f%% off the line\n\n",
+                title(step).c_str(), launched.launches(), (one.moved() + (large - 1) * slope) / 1e9,
+                100 * (three / (one.moved() + 2 * slope) - 1));
+  return line + kernel_table(extended(one, two, launched));
 }
 
 std::string tables(const Model& model) {
@@ -73,7 +88,7 @@ std::string tables(const Model& model) {
   const Step step = step_of(model, 1);
   const StepCounts counts = count_step(step);
   std::string all = table(step, counts);
-  if (model.is_scaled) all += scaled(model, counts.moved(), double(counts.launches()));
+  if (model.is_scaled) all += scaled(model, counts);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   std::fprintf(stderr, "counted   %s (%.0f s)\n", title(step).c_str(), seconds.count());
   return all;
