@@ -126,7 +126,8 @@ cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
 # tests/gpu is built for both, tests/simt for the stand-in alone; tests/fuzz and tests/counters are
 # programs of their own.
-test_rooms := $(filter-out tests/gpu tests/simt tests/fuzz tests/counters,$(patsubst %/,%,$(wildcard tests/*/)))
+test_rooms := $(filter-out tests/gpu tests/simt tests/fuzz tests/counters,\
+  $(patsubst %/,%,$(wildcard tests/*/ tests/engine/*/)))
 test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out %/file_faults.cpp,$(call in,cpp,$(test_rooms))))
 gpu_test_sources := $(call in,cpp,tests/gpu) $(call in,cu,tests/gpu)
 gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objects),cuda), \
@@ -280,7 +281,7 @@ fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, 
   $(call in,cpp,engine/base engine/options engine/files)) $(call in,cpp,tests/fuzz data/augment) \
   $(patsubst %,data/%.cpp,checksum file loader prepare resize)
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
-pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) data/file.cpp tests/data/encode.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
+pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) data/file.cpp tests/data/encode.cpp tests/data/encode_jpeg.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
 pictures_objects := $(pictures_fuzzed:%.cpp=$(BUILD)/asan/%.o)
 
 $(BUILD)/asan/%.o: %.cpp | check-packages

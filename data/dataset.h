@@ -16,16 +16,9 @@
 #include <string>
 #include <vector>
 
-namespace bv {
+#include "data/image.h"
 
-// 8-bit RGB.
-struct Image {
-  int height = 0, width = 0;
-  std::vector<uint8_t> pixels;  // [height, width, 3]
-};
-inline Image black_image(int height, int width) {
-  return {height, width, std::vector<uint8_t>(3 * size_t(height) * width)};
-}
+namespace bv {
 
 // One part (train or val) of a data set. Thread-safe.
 class Dataset {
@@ -36,6 +29,10 @@ class Dataset {
   // The image, upright, at full size or (scaled decoding) at any size whose shorter side is not
   // below `at_least`; 0: full size. Throws BadImage.
   virtual Image image(int64_t index, int at_least) const = 0;
+  // What `choose` wants of the image, told its size; or more. Throws BadImage.
+  virtual View view(int64_t index, const Choose& choose) const {
+    return whole_view(image(index, 0), choose);
+  }
   virtual std::string name(int64_t index) const = 0;  // path, or file and record, for messages
   // The files, if there are any, by the number of each.
   virtual int64_t files() const { return 0; }
@@ -62,7 +59,9 @@ struct DataSets {
   uint64_t fingerprint = 0;  // of the list of files (relative), their order, labels and classes
   std::string description;   // "CIFAR-10, 8336 train, 1017 val, 10 classes"
   std::vector<std::string> notes = {};  // lines for the user
-  bool held_out = false;                // val, by val_fraction and split_seed
+  // Images in a folder whose kind isn't read, "2 .webp", and what makes them readable.
+  std::string left_out = {}, left_out_advice = {};
+  bool held_out = false;  // val, by val_fraction and split_seed
 };
 
 struct DataOptions {
@@ -104,5 +103,9 @@ BadImages find_bad_images(const DataSets&, const std::function<void(int64_t file
 // alpha over white. Throws BadImage; what a decoder passes over it says in `warning`, if that is asked
 // for.
 Image decode_image(std::span<const uint8_t> file, int at_least, std::string* warning = nullptr);
+// What `choose` wants of a photo's rectangle `of` (empty: of all of it), which is its image: of a JPEG
+// no more is decoded than that, and as small as that allows.
+View decode_view(std::span<const uint8_t> file, const Choose& choose, const Region& of = {},
+                 std::string* warning = nullptr);
 
 }  // namespace bv

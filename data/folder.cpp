@@ -39,14 +39,19 @@ class FolderDataset : public Dataset {
   int64_t files() const override { return size(); }
   std::string file(int64_t number) const override { return name(number); }
   Image image(int64_t index, int at_least) const override {
-    try {
-      return decode_image(read_file(name(index), max_image_bytes), at_least);
-    } catch (const FileError& e) {
-      throw BadImage(e.what());
-    }
+    return decode_image(bytes(index), at_least);
+  }
+  View view(int64_t index, const Choose& choose) const override {
+    return decode_view(bytes(index), choose);
   }
 
  private:
+  std::vector<uint8_t> bytes(int64_t index) const try {
+    return read_file(name(index), max_image_bytes);
+  } catch (const FileError& e) {
+    throw BadImage(e.what());
+  }
+
   std::string root_;
   std::vector<Item> items_;
 };
@@ -142,7 +147,6 @@ void split(const Part& part, const ClassList& classes, const DataOptions& option
   }
 }
 
-// "left out: 9 .webp files; JPEG, ... are read (mogrify -format jpg *.webp converts)"
 void note_left_out(std::span<const Part* const> parts, DataSets& sets) {
   std::map<std::string, int64_t> left_out;  // by extension
   for (const Part* part : parts)
@@ -160,10 +164,10 @@ void note_left_out(std::span<const Part* const> parts, DataSets& sets) {
     convert += " *" + extension;
     by_library |= has_library(extension);
   }
+  sets.left_out = images;
   if (!images.empty())
-    sets.notes.push_back("warning: images left out: " + images + "; " + known_formats() +
-                         " are read (ImageMagick converts: mogrify -format jpg" + convert +
-                         (by_library ? "; or make deps && make" : "") + ")");
+    sets.left_out_advice =
+        "mogrify -format jpg" + convert + (by_library ? ", or make deps && make," : "");
   if (others > 0) sets.description += ", other files ignored: " + std::to_string(others);
 }
 

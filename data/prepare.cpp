@@ -12,39 +12,51 @@ namespace bv {
 
 namespace {
 
-// Pixel (y, x) of out [size, size, 3] is (y + top, x + left) of the image, where it has one.
-void copy_window(const Image& image, int top, int left, int size, uint8_t* out) {
-  const int begin = std::max(0, -left), end = std::min(size, image.width - left);
+// Pixel (y, x) of out [size, size, 3] is (y + top, x + left) of the image, where it has one; `at`:
+// where in it these pixels lie.
+void copy_window(const Image& pixels, const Region& at, int top, int left, int size, uint8_t* out) {
+  const int begin = std::max(0, at.left - left), end = std::min(size, at.left + at.width - left);
   if (begin >= end) return;
-  for (int y = std::max(0, -top); y < std::min(size, image.height - top); ++y)
+  for (int y = std::max(0, at.top - top); y < std::min(size, at.top + at.height - top); ++y)
     std::memcpy(out + 3 * (size_t(y) * static_cast<size_t>(size) + static_cast<size_t>(begin)),
-                &image.pixels[3 * (size_t(y + top) * static_cast<size_t>(image.width) +
-                                   static_cast<size_t>(begin + left))],
+                &pixels.pixels[3 * (size_t(y + top - at.top) * static_cast<size_t>(at.width) +
+                                    static_cast<size_t>(begin + left - at.left))],
                 3 * static_cast<size_t>(end - begin));
 }
 
 }  // namespace
 
-std::shared_ptr<const Image> ImageCache::find(int64_t index) const {
-  if (limit_ == 0) return nullptr;
+std::shared_ptr<const View> ViewCache::find(int64_t index, const Choose& choose) const {
   const std::lock_guard lock(mutex_);
-  return images_.empty() ? nullptr : images_[index];
+  const auto kept = views_.find(index);
+  if (kept == views_.end()) return nullptr;
+  const View& any = *kept->second.front();
+  const Wanted wanted = choose(any.full_height, any.full_width);
+  const int eighths = any.fixed ? any.eighths : eighths_for(wanted.shrink);
+  for (const auto& view : kept->second)
+    if (view->eighths == eighths) return view;
+  return nullptr;
 }
 
-void ImageCache::add(int64_t index, std::shared_ptr<const Image> image) {
+void ViewCache::add(int64_t index, std::shared_ptr<const View> view) {
+  const std::lock_guard lock(mutex_);
   if (limit_ == 0) return;
-  const std::lock_guard lock(mutex_);
-  if (images_.empty() || images_[index]) return;
-  bytes_ += image->pixels.size() + sizeof(Image);
-  if (bytes_ <= limit_) {
-    images_[index] = std::move(image);
-  } else {
-    images_ = {};
-    bytes_ = 0;
-  }
+  auto& kept = views_[index];
+  for (const auto& other : kept)
+    if (other->eighths == view->eighths) return;
+  bytes_ += view->pixels.pixels.size() + sizeof(View);
+  kept.push_back(std::move(view));
+  if (bytes_ <= limit_) return;
+  views_ = {};
+  bytes_ = limit_ = 0;
 }
 
-size_t ImageCache::bytes() const {
+bool ViewCache::open() const {
+  const std::lock_guard lock(mutex_);
+  return limit_ > 0;
+}
+
+size_t ViewCache::bytes() const {
   const std::lock_guard lock(mutex_);
   return bytes_;
 }
@@ -55,75 +67,104 @@ Preprocessor::Preprocessor(const Dataset& data, const LoaderOptions& options, bo
       train_(train),
       crop_(train ? options.crop.train : TrainCrop::none),
       size_(stored_size(options.kind, options.crop, options.image_size, train)),
-      cache_(options.kind == DataKind::synthetic ? 0 : data.size(),
-             options.kind == DataKind::synthetic ? 0 : options.cache_bytes) {}
+      cache_(options.kind == DataKind::synthetic ? 0 : options.cache_bytes) {}
 
-// Always a size that suits the smallest crop, since a batch's pixels must not depend on the cache.
-int Preprocessor::side_to_decode() const {
-  if (crop_ == TrainCrop::pad_if_needed) return 0;
-  if (crop_ == TrainCrop::random_resized)
-    return min_side_for_random_crop(options_.image_size, options_.crop);
-  return static_cast<int>(options_.image_size / options_.crop.pct);
+// Of the image alone and of this box, so that a batch's pixels depend on nothing else. The inverse DCT
+// leaves frequencies that the filter would not: least to be seen where it doesn't do all the scaling.
+Wanted Preprocessor::to_resize(const Box& box, int height, int width) const {
+  constexpr double left_to_the_filter = 1.1;
+  return {.part = pixels_read(box, height, width, options_.crop.interpolation),
+          .shrink = std::min(box.height / height, box.width / width) / left_to_the_filter};
 }
 
-// Caches the final image or, before a random crop of it, the decoded one.
-std::shared_ptr<const Image> Preprocessor::cached_image(int64_t index, Resizer& resizer) {
-  if (auto cached = cache_.find(index)) return cached;
-  Image decoded = data_.image(index, side_to_decode());
-  const bool as_decoded = crop_ == TrainCrop::random_resized || crop_ == TrainCrop::pad_if_needed;
-  auto image = as_decoded ? std::make_shared<const Image>(std::move(decoded))
-                          : final_image(std::move(decoded), resizer);
-  cache_.add(index, image);
-  return image;
+// The cache takes whole images, which other crops will find there; their pixels are the same.
+std::shared_ptr<const View> Preprocessor::view(int64_t index, const Choose& choose) {
+  if (auto kept = cache_.find(index, choose)) return kept;
+  if (!cache_.open()) return std::make_shared<const View>(data_.view(index, choose));
+  const auto whole = [&](int height, int width) {
+    return whole_image(height, width, choose(height, width).shrink);
+  };
+  auto view = std::make_shared<const View>(data_.view(index, whole));
+  cache_.add(index, view);
+  return view;
 }
 
-std::shared_ptr<const Image> Preprocessor::final_image(Image image, Resizer& resizer) const {
+// What needs no random crop is kept as it is when it is done.
+std::shared_ptr<const View> Preprocessor::final_view(int64_t index, Resizer& resizer) {
+  const auto any = [](int, int) { return Wanted{}; };
+  if (auto kept = cache_.find(index, any)) return kept;
+  Placement place{};
+  const auto placed = [&](int height, int width) {
+    place = centre_crop(height, width, options_.image_size, options_.crop);
+    return to_resize(place.from, place.height, place.width);
+  };
+  View view = data_.view(index, placed);
+  auto done =
+      std::make_shared<const View>(whole_view(final_image(std::move(view), place, resizer), any));
+  cache_.add(index, done);
+  return done;
+}
+
+Image Preprocessor::final_image(View view, const Placement& place, Resizer& resizer) const {
   const int size = options_.image_size;
-  const auto interpolation = options_.crop.interpolation;
-  const auto [from, top, left, height, width] =
-      centre_crop(image.height, image.width, size, options_.crop);
-  if (from.height == size && from.width == size && image.height == size && image.width == size)
-    return std::make_shared<const Image>(std::move(image));
-  auto result = std::make_shared<Image>(black_image(size, size));
-  std::vector<uint8_t>& pixels = result->pixels;
-  if (height == size && width == size) {
-    resizer.run(image, from, size, size, pixels.data(), interpolation);
+  const auto& [from, top, left, height, width] = place;
+  const auto is_size = [size](auto a, auto b) { return a == size && b == size; };
+  if (is_size(from.height, from.width) && is_size(view.full_height, view.full_width))
+    return std::move(view.pixels);
+  Image result = black_image(size, size);
+  std::vector<uint8_t>& pixels = result.pixels;
+  if (is_size(height, width)) {
+    resizer.run(view, from, size, size, pixels.data(), options_.crop.interpolation);
     return result;
   }
   Image inner = black_image(height, width);
-  resizer.run(image, from, height, width, inner.pixels.data(), interpolation);
-  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = options_.augment.mean_color[i % 3];
-  copy_window(inner, -top, -left, size, pixels.data());
+  resizer.run(view, from, height, width, inner.pixels.data(), options_.crop.interpolation);
+  if (options_.crop.mode == CropMode::border)
+    for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = options_.augment.mean_color[i % 3];
+  copy_window(inner, {.height = height, .width = width}, -top, -left, size, pixels.data());
   return result;
 }
 
 // The window is cut here from pictures of any size, and left to the device where all have one.
-void Preprocessor::cut_window(const Image& image, const AugmentKey& key,
+void Preprocessor::cut_window(const View& view, const AugmentKey& key,
                               const PreparedRow& out) const {
   const auto [top, left] =
-      random_window(key, image.height, image.width, options_.image_size, options_.crop);
-  if (image.height == size_ && image.width == size_) {
-    std::memcpy(out.pixels, image.pixels.data(), image.pixels.size());
+      random_window(key, view.full_height, view.full_width, options_.image_size, options_.crop);
+  if (view.full_height == size_ && view.full_width == size_) {
+    std::memcpy(out.pixels, view.pixels.pixels.data(), view.pixels.pixels.size());
     out.crop = {.top = static_cast<int16_t>(top), .left = static_cast<int16_t>(left)};
   } else {
     std::memset(out.pixels, 0, 3 * size_t(size_) * static_cast<size_t>(size_));
-    copy_window(image, top, left, size_, out.pixels);
+    copy_window(view.pixels, view.at, top, left, size_, out.pixels);
   }
 }
 
 void Preprocessor::run(int64_t index, uint32_t epoch, Resizer& resizer, const PreparedRow& out) {
-  const auto image = cached_image(index, resizer);
   const AugmentKey key{options_.seed, epoch, static_cast<uint32_t>(index)};
   const int size = options_.image_size;
   out.crop = {};
   std::ranges::fill(out.ops, ImageOp{});
-  if (crop_ == TrainCrop::random_resized)
-    resizer.run(*image, random_resized_crop(key, image->height, image->width, options_.crop), size,
-                size, out.pixels, options_.crop.interpolation);
-  else if (crop_ != TrainCrop::none)
-    cut_window(*image, key, out);
-  else
-    std::memcpy(out.pixels, image->pixels.data(), image->pixels.size());
+  if (crop_ == TrainCrop::random_resized) {
+    Box box;
+    const auto cropped = [&](int height, int width) {
+      box = random_resized_crop(key, height, width, options_.crop);
+      return to_resize(box, size, size);
+    };
+    const auto image = view(index, cropped);
+    resizer.run(*image, box, size, size, out.pixels, options_.crop.interpolation);
+  } else if (crop_ == TrainCrop::pad_if_needed) {
+    const auto window = [&](int height, int width) {
+      const auto [top, left] = random_window(key, height, width, size, options_.crop);
+      return Wanted{{double(top), double(left), double(size), double(size)}};
+    };
+    cut_window(*view(index, window), key, out);
+  } else {
+    const auto image = final_view(index, resizer);
+    if (crop_ == TrainCrop::padded)
+      cut_window(*image, key, out);
+    else
+      std::memcpy(out.pixels, image->pixels.pixels.data(), image->pixels.pixels.size());
+  }
   if (!train_) return;
   random_flips(key, options_.crop, out.crop);
   if (out.ops.empty()) return;
@@ -133,32 +174,30 @@ void Preprocessor::run(int64_t index, uint32_t epoch, Resizer& resizer, const Pr
 }
 
 Box Preprocessor::shown(int64_t index, uint32_t epoch) const {
-  const Image image = data_.image(index, side_to_decode());
+  int height = 0, width = 0;
+  data_.view(index, [&](int h, int w) {
+    height = h, width = w;
+    constexpr double pixel = 1, as_small_as_can_be = 8;
+    return Wanted{{.height = pixel, .width = pixel}, as_small_as_can_be};
+  });
   const AugmentKey key{options_.seed, epoch, static_cast<uint32_t>(index)};
   const int size = options_.image_size;
-  Box box;
-  if (crop_ == TrainCrop::random_resized) {
-    box = random_resized_crop(key, image.height, image.width, options_.crop);
-  } else if (crop_ == TrainCrop::pad_if_needed) {
-    const Window w = random_window(key, image.height, image.width, size, options_.crop);
-    box = {double(w.top), double(w.left), double(size), double(size)};
-  } else {
-    // The placed part is `placed.height` pixels of the result high: one of them is `down` high.
-    const Placement placed = centre_crop(image.height, image.width, size, options_.crop);
-    const double down = placed.from.height / placed.height;
-    const double right = placed.from.width / placed.width;
-    const Window w = crop_ == TrainCrop::padded
-                         ? random_window(key, size, size, size, options_.crop)
-                         : Window{0, 0};
-    box = {.top = placed.from.top + (w.top - placed.top) * down,
-           .left = placed.from.left + (w.left - placed.left) * right,
-           .height = size * down,
-           .width = size * right};
+  if (crop_ == TrainCrop::random_resized)
+    return random_resized_crop(key, height, width, options_.crop);
+  if (crop_ == TrainCrop::pad_if_needed) {
+    const Window w = random_window(key, height, width, size, options_.crop);
+    return {double(w.top), double(w.left), double(size), double(size)};
   }
-  // A large JPEG is decoded at 1/2, 1/4 or 1/8 of its size.
-  const Image whole = data_.image(index, 0);
-  const double scale = std::exp2(std::round(std::log2(double(whole.height) / image.height)));
-  return {box.top * scale, box.left * scale, box.height * scale, box.width * scale};
+  // The placed part is `placed.height` pixels of the result high: one of them is `down` high.
+  const Placement placed = centre_crop(height, width, size, options_.crop);
+  const double down = placed.from.height / placed.height;
+  const double right = placed.from.width / placed.width;
+  const Window w = crop_ == TrainCrop::padded ? random_window(key, size, size, size, options_.crop)
+                                              : Window{0, 0};
+  return {.top = placed.from.top + (w.top - placed.top) * down,
+          .left = placed.from.left + (w.left - placed.left) * right,
+          .height = size * down,
+          .width = size * right};
 }
 
 }  // namespace bv

@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "data/dataset.h"
@@ -11,19 +12,21 @@
 
 namespace bv {
 
-// Images by index, until they exceed the limit; then it drops all and stays empty, since a part of
-// a larger set would rarely be hit. Batches don't depend on it.
-class ImageCache {
+// Views of whole images by index and size, until they exceed the limit; then it drops all and stays
+// empty, since a part of a larger set would rarely be hit. Batches don't depend on it.
+class ViewCache {
  public:
-  ImageCache(int64_t images, size_t limit) : limit_(limit), images_(limit > 0 ? images : 0) {}
-  std::shared_ptr<const Image> find(int64_t index) const;
-  void add(int64_t index, std::shared_ptr<const Image> image);
+  explicit ViewCache(size_t limit) : limit_(limit) {}
+  // The view that `choose` wants, told the image's size. Null: not kept.
+  std::shared_ptr<const View> find(int64_t index, const Choose& choose) const;
+  void add(int64_t index, std::shared_ptr<const View> view);
+  bool open() const;  // keeps what is added
   size_t bytes() const;
 
  private:
   mutable std::mutex mutex_;
-  size_t limit_, bytes_ = 0;
-  std::vector<std::shared_ptr<const Image>> images_;  // empty once they didn't fit
+  size_t limit_, bytes_ = 0;  // limit 0: closed
+  std::unordered_map<int64_t, std::vector<std::shared_ptr<const View>>> views_;
 };
 
 // A row of a batch. pixels [stored size, stored size, 3]
@@ -44,17 +47,18 @@ class Preprocessor {
   Box shown(int64_t index, uint32_t epoch) const;
 
  private:
-  int side_to_decode() const;
-  std::shared_ptr<const Image> cached_image(int64_t index, Resizer& resizer);
-  std::shared_ptr<const Image> final_image(Image image, Resizer& resizer) const;
-  void cut_window(const Image&, const AugmentKey&, const PreparedRow& out) const;
+  std::shared_ptr<const View> view(int64_t index, const Choose& choose);
+  std::shared_ptr<const View> final_view(int64_t index, Resizer& resizer);
+  Image final_image(View view, const Placement& place, Resizer& resizer) const;
+  Wanted to_resize(const Box& box, int height, int width) const;
+  void cut_window(const View&, const AugmentKey&, const PreparedRow& out) const;
 
   const Dataset& data_;
   LoaderOptions options_;
   bool train_;
   TrainCrop crop_;
   int size_;  // of stored images
-  ImageCache cache_;
+  ViewCache cache_;
 };
 
 }  // namespace bv

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
 
 namespace bv {
 namespace {
@@ -13,9 +14,10 @@ using Float4 = float __attribute__((vector_size(16)));
 using Int4 = int32_t __attribute__((vector_size(16)));
 using Byte4 = uint8_t __attribute__((vector_size(4)));
 
-void add_rows(float* out, const Image& image, const Taps& rows, int first, int count) {
+// From row `begin` of the image on, and its value `first`.
+void add_rows(float* out, const Image& image, const Taps& rows, int begin, int first, int count) {
   const size_t stride = 3 * size_t(image.width);
-  const uint8_t* from = image.pixels.data() + rows.begin * stride + first;
+  const uint8_t* from = image.pixels.data() + size_t(begin) * stride + first;
   std::fill_n(out, count, 0.0f);
   for (const float weight : rows.weights) {
 #pragma omp simd
@@ -72,22 +74,46 @@ std::vector<Taps> filter_taps(int input_size, double begin, double length, int o
   return all;
 }
 
-void Resizer::run(const Image& image, const Box& box, int height, int width, uint8_t* out,
+Box pixels_read(const Box& box, int height, int width, Interpolation interpolation) {
+  const double radius = interpolation == Interpolation::bicubic ? 2 : 1;
+  const double y = radius * std::max(box.height / height, 1.0);
+  const double x = radius * std::max(box.width / width, 1.0);
+  return {box.top - y, box.left - x, box.height + 2 * y, box.width + 2 * x};
+}
+
+void Resizer::run(const Image& pixels, const Region& at, int whole_height, int whole_width,
+                  const Box& box, int height, int width, uint8_t* out,
                   Interpolation interpolation) {
-  const auto rows = filter_taps(image.height, box.top, box.height, height, interpolation);
-  const auto columns = filter_taps(image.width, box.left, box.width, width, interpolation);
+  const auto rows = filter_taps(whole_height, box.top, box.height, height, interpolation);
+  const auto columns = filter_taps(whole_width, box.left, box.width, width, interpolation);
   const int left = columns.front().begin;
   const int right = columns.back().begin + static_cast<int>(columns.back().weights.size());
+  const int bottom = rows.back().begin + static_cast<int>(rows.back().weights.size());
+  if (left < at.left || right > at.left + at.width || rows.front().begin < at.top ||
+      bottom > at.top + at.height)
+    throw std::logic_error("Resizer: the view holds less than the filter reads");
   const int count = 3 * (right - left);
   row_.resize(std::max<size_t>(row_.size(), count + 1));
   bytes_.resize(3 * size_t(width) + 1);
   for (int y = 0; y < height; ++y, out += 3 * size_t(width)) {
-    add_rows(row_.data(), image, rows[y], 3 * left, count);
+    add_rows(row_.data(), pixels, rows[y], rows[y].begin - at.top, 3 * (left - at.left), count);
     for (int x = 0; x < width; ++x)
       add_columns(bytes_.data() + 3 * size_t(x), row_.data() + 3 * (columns[x].begin - left),
                   columns[x]);
     std::memcpy(out, bytes_.data(), 3 * size_t(width));
   }
+}
+
+void Resizer::run(const Image& image, const Box& box, int height, int width, uint8_t* out,
+                  Interpolation interpolation) {
+  run(image, {.height = image.height, .width = image.width}, image.height, image.width, box, height,
+      width, out, interpolation);
+}
+
+void Resizer::run(const View& view, const Box& box, int height, int width, uint8_t* out,
+                  Interpolation interpolation) {
+  run(view.pixels, view.at, view.height, view.width, view.scaled(box), height, width, out,
+      interpolation);
 }
 
 }  // namespace bv

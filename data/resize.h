@@ -3,14 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/image.h"
 
 namespace bv {
-
-// A part of an image, in pixels.
-struct Box {
-  double top = 0, left = 0, height = 0, width = 0;
-};
 
 // The filter: a triangle, or Keys's cubic with a = -1/2.
 enum class Interpolation : uint8_t { bilinear, bicubic };
@@ -23,14 +18,23 @@ struct Taps {
 std::vector<Taps> filter_taps(int input_size, double begin, double length, int output_size,
                               Interpolation = Interpolation::bilinear);
 
+// The part of an image that resizing a box of it to [height, width] reads; it may lie beyond.
+Box pixels_read(const Box& box, int height, int width, Interpolation);
+
 // Keeps its scratch memory between images; one per thread.
 class Resizer {
  public:
   // out [height, width, 3] = the box of `image`. The filter may reach pixels around the box.
   void run(const Image& image, const Box& box, int height, int width, uint8_t* out,
            Interpolation = Interpolation::bilinear);
+  // The same of a view, which must hold what pixels_read says; the box is the image's.
+  void run(const View& view, const Box& box, int height, int width, uint8_t* out,
+           Interpolation = Interpolation::bilinear);
 
  private:
+  void run(const Image& pixels, const Region& at, int whole_height, int whole_width, const Box& box,
+           int height, int width, uint8_t* out, Interpolation);
+
   std::vector<float> row_;
   std::vector<uint8_t> bytes_;  // a row of the output, and one more
 };

@@ -82,7 +82,7 @@ std::vector<RecordedOperation> record_step(const Graph& graph, const TrainerOpti
 
 std::vector<RecordedOperation> record_model(std::vector<std::string> arguments) {
   arguments.insert(arguments.end(), {"--data", "synthetic", "--classes", "1000", "--plan"});
-  const RecordingBackend backend;
+  RecordingBackend backend;
   const CommandLine line = parse_command_line(arguments);
   const Setup setup = prepare(line, initial_options(line), 1, {DeviceKind::cpu}, backend);
   return record_step(setup.graph, setup.trainer);

@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/hooks/trace_file.h"
 #include "engine/recording.h"
 #include "engine/report/report.h"
 #include "engine/training/memory.h"
@@ -33,7 +34,7 @@ Run::Run(Setup given, Backend& device, Communicator* peers, int cores)
       backend(device),
       communicator(peers),
       rank(peers ? peers->rank() : 0),
-      trainer(backend, communicator, setup.graph, setup.trainer),
+      trainer(backend, communicator, setup.graph, setup.trainer, pointer_to(setup.fp32_graph)),
       train(*setup.data.train, own_loader_options(setup, true, backend, warnings, rank, cores),
             true),
       folder(setup, communicator) {
@@ -57,7 +58,7 @@ bool Run::plan_only() const {
     if (rank == 0) {
       std::cout << plan_head(setup, backend.describe(), limit) << "\n";
       for (const std::string& note : setup.notes) std::cout << printable(note, note.npos) << "\n";
-      print_plan(std::cout, setup.graph, trainer.layout(), trainer.plan());
+      print_plan(std::cout, trainer.largest_graph(), trainer.largest_layout(), trainer.plan());
       std::cout << "one step: " << std::fixed << std::setprecision(1)
                 << flops_of(record_step(setup.graph, setup.trainer)) / 1e9 << " GFLOP\n";
     }
@@ -104,6 +105,10 @@ void Run::begin() {
   trainer.allocate();
   set_starting_values();
   if (setup.options.profile) trainer.profile(&profile);
+  if (!setup.options.trace.empty() || setup.pipeline.shape.stages > 1) {
+    trace = std::make_unique<Trace>(backend, setup.options.trace.empty() ? 0 : TraceFile::updates);
+    trainer.trace(trace.get());
+  }
   for (std::string& line : schedule_notes(setup.options, updates_per_epoch, progress))
     setup.notes.push_back(std::move(line));
   if (progress.step == end && progress.loss_count == 0)

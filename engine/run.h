@@ -9,6 +9,7 @@
 #include "engine/report/console.h"
 #include "engine/report/output.h"
 #include "engine/setup.h"
+#include "engine/trace/trace.h"
 #include "engine/training/hooks.h"
 #include "engine/training/run_folder.h"
 #include "engine/training/schedule.h"
@@ -49,6 +50,7 @@ struct Run {
   int rank;                    // and the replica's number
   Output warnings{STDERR_FILENO};
   std::unique_ptr<Console> console;  // of rank 0
+  std::unique_ptr<Trace> trace;      // null: nothing is traced
   Trainer trainer;
   Loader train;
   std::unique_ptr<Loader> val;

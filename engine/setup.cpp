@@ -8,6 +8,7 @@
 #include "engine/base/text.h"
 #include "engine/options/augmentation.h"
 #include "engine/options/config.h"
+#include "engine/pipeline/micro_batches.h"
 #include "engine/training/plan.h"
 #include "engine/training/schedule.h"
 #include "models/resnet.h"
@@ -16,25 +17,30 @@
 namespace bv {
 namespace {
 
-// --batch, images of one forward pass over all replicas, and each one's share, which is even where
-// images are mixed in pairs.
+// --batch, images of all replicas, and each one's share, which is even where images are mixed in
+// pairs.
 void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::string>& notes) {
-  const std::string processes = std::to_string(replicas) + " processes";
+  const std::string processes =
+      std::to_string(replicas) + (o.pipeline > 1 ? " replicas" : " processes");
   const bool mixing = mixing_of(o).any();
   const int64_t unit = int64_t{mixing ? 2 : 1} * replicas, largest = images / unit * unit;
   if (largest == 0)
     throw UserError("the training data has " + std::to_string(images) + " images, fewer than the " +
                     processes + " (-n)" + (mixing ? " need to mix pairs" : ""));
   int64_t batch = o.local_batch ? int64_t{*o.local_batch} * replicas : o.batch.value_or(64);
-  const int64_t divisible = std::min(std::max<int64_t>(batch / unit, 1) * unit, largest);
-  const auto refuse = [&](const std::string& why, const std::string& fitting) {
+  const auto fitting = [&](int64_t by) {
+    return std::min(std::max<int64_t>(batch / by, 1) * by, images / by * by);
+  };
+  const auto refuse = [&](const std::string& why, const std::string& other) {
     const std::string asked = o.resume.empty() ? "--batch " + std::to_string(batch)
                                                : "the batch of " + std::to_string(batch) +
                                                      " images of the run in " + o.resume;
-    throw UserError(asked + " is " + why + "; " + fitting + " would fit");
+    throw UserError(asked + " is " + why + "; " + other + " would fit");
   };
   if (!o.is_explicit("batch") && !o.is_explicit("local_batch")) {
-    const int64_t wanted = std::exchange(batch, divisible);
+    const int64_t in_micro_batches = fitting(unit * o.micro_batches.value_or(1));
+    const int64_t wanted =
+        std::exchange(batch, in_micro_batches ? in_micro_batches : fitting(unit));
     if (batch != wanted)
       notes.push_back(
           "batch " + std::to_string(batch) + ", not the recipe's " + std::to_string(wanted) + ": " +
@@ -47,13 +53,27 @@ void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::st
     refuse(batch % replicas ? "not divisible by " + processes
                             : std::string("odd") + (replicas > 1 ? " in each process" : "") +
                                   ", and images are mixed in pairs",
-           o.resume.empty() ? std::to_string(divisible) : "-n " + std::to_string(fewer));
+           o.resume.empty() ? std::to_string(fitting(unit)) : "-n " + std::to_string(fewer));
   } else if (batch > images) {
     refuse("larger than the training data (" + std::to_string(images) + " images)",
            std::to_string(largest));
   }
   o.batch = static_cast<int>(batch);
   o.local_batch = static_cast<int>(batch / replicas);
+}
+
+// --micro-batches, and what else --pipeline asks of the batch.
+void resolve_micro_batches(Options& o, const ModelConfig& model) {
+  if (o.chunks > 1 && o.pipeline == 1)
+    throw UserError("--chunks " + std::to_string(o.chunks) +
+                    " needs --pipeline; --pipeline 2 would do, or --chunks 1");
+  const Micro micro{.images = *o.local_batch,
+                    .stages = o.pipeline,
+                    .chunks = o.chunks,
+                    .mixing = mixing_of(o).any(),
+                    .batch_norm = model.is_resnet()};
+  if (!o.micro_batches) o.micro_batches = default_micro_batches(micro);
+  check_micro_batches(*o.micro_batches, micro);
 }
 
 TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
@@ -128,6 +148,10 @@ void check_tensorboard(const Options& o) {
 std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelConfig& model) {
   if (o.weights.empty() || (!o.resume.empty() && has_checkpoint(o.out))) return {};
   refuse_folder(o.weights);
+  std::error_code error;
+  if (o.source("weights") == Source::named_recipe && !std::filesystem::exists(o.weights, error))
+    throw UserError("the recipe's weights, " + o.weights + ", aren't here; ./launcher recipes " +
+                    o.recipe + " says where they are from, --weights none starts from random ones");
   TensorFile file = read_safetensors(o.weights);
   WeightsInfo info = weights_info(file, o.weights);
   if (info.model && *info.model != model.name)
@@ -164,6 +188,11 @@ void fit_starting_weights(Setup& s, TensorFile file) {
                               {head + ".weight", head + ".bias"});
   s.weights = std::move(fit.tensors);
   s.notes.push_back(fit.note);
+}
+
+Graph graph_in(const Setup& s, DType dtype, int local_batch) {
+  return build_graph(s.options, s.model, s.data.kind, dtype, local_batch, s.data.classes.size(),
+                     s.replicas);
 }
 
 [[noreturn]] void refuse_other_data(const Setup& s) {
@@ -256,25 +285,29 @@ Graph build_graph(const Options& o, const ModelConfig& m, DataKind kind, DType d
 }
 
 Setup prepare(const CommandLine& line, const Options& given, int world, const DeviceChoice& device,
-              const Backend& backend) {
+              Backend& backend) {
   Setup s;
-  s.world = s.replicas = s.local_size = world;
+  s.world = s.local_size = world;
   s.notes = device.notes;
   s.model = load_model_config(given.model);
   Options& o = s.options = all_options(line, given, s.model);
+  s.asked = o;
   check_schedule(o);
   check_tensorboard(o);
+  s.replicas = grid_of(0, world, o.pipeline).replicas;
   o.device = name_of(device.kind);
   o.nproc = world;
   // On GPUs PyTorch DDP's size; on the cpu what it measures best with.
   if (!o.bucket_bytes) o.bucket_bytes = (device.kind == DeviceKind::cuda ? 25 : 4) << 20;
   const DType dtype = resolve_precision(o, backend, device.kind, s.notes);
+  s.precision_policy = precision_policy(o, s.notes);
 
   auto [file, from] = read_weights(o, s.model);
   s.data = open_data(o, from, s.notes);
   s.notes.insert(s.notes.end(), s.data.notes.begin(), s.data.notes.end());
   o.classes = s.data.classes;
   resolve_batch(o, s.replicas, s.data.train->size(), s.notes);
+  resolve_micro_batches(o, s.model);
   // Pixels are normalised as the weights were trained with, unless told otherwise.
   if (!o.is_explicit("mean")) o.mean = from.mean.value_or(o.mean.value_or(s.model.mean));
   if (!o.is_explicit("std")) o.std = from.std.value_or(o.std.value_or(s.model.std));
@@ -288,8 +321,10 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
             .interpolation = o.interpolation,
             .crop_pct = o.crop_pct};
 
-  s.graph =
-      build_graph(o, s.model, s.data.kind, dtype, *o.local_batch, o.classes.size(), s.replicas);
+  const int batch = *o.local_batch / *o.micro_batches;
+  s.graph = graph_in(s, dtype, batch);
+  if (s.precision_policy) s.fp32_graph = graph_in(s, DType::fp32, batch);
+  s.pipeline = cut_model(o, s.replicas, s.graph, backend.kernels());
   s.trainer = trainer_options(o, s.data.kind, dtype);
   fit_starting_weights(s, std::move(file));
   if (!o.resume.empty()) load_resumed(s);
@@ -320,13 +355,13 @@ LoaderOptions loader_options(const Setup& s, int replica, int cores) {
 
 std::string what_fits(const Setup& setup, Backend& backend, size_t limit) {
   const auto peak = [&](int batch, bool recompute) {
-    const Graph graph =
-        build_graph(setup.options, setup.model, setup.data.kind, setup.graph.dtype(), batch,
-                    setup.data.classes.size(), setup.replicas);
+    const Graph graph = graph_in(setup, setup.graph.dtype(), batch);
+    std::optional<Graph> fp32;
+    if (setup.fp32_graph) fp32 = graph_in(setup, DType::fp32, batch);
     TrainerOptions options = setup.trainer;
     options.local_batch = batch;
     options.recompute = recompute;
-    return Trainer(backend, nullptr, graph, options).plan().peak();
+    return Trainer(backend, nullptr, graph, options, pointer_to(fp32)).plan().peak();
   };
   const bool recompute = setup.trainer.recompute;
   int good = 0, bad = *setup.options.local_batch;

@@ -14,6 +14,8 @@
 #include "engine/options/command_line.h"
 #include "engine/options/model_config.h"
 #include "engine/options/options.h"
+#include "engine/pipeline/pipeline.h"
+#include "engine/precision_policy.h"
 #include "engine/training/trainer.h"
 #include "models/graph/graph.h"
 
@@ -21,30 +23,38 @@ namespace bv {
 
 struct Setup {
   Options options;  // every field resolved
+  Options asked;    // before batch and precision were fitted to data, processes and device
   ModelConfig model;
   DataSets data{};
   BadImages bad_images{};  // that are skipped
   WeightsInfo info;        // the metadata of the run's weights files
   Graph graph{DType::fp32};
+  std::optional<PrecisionPolicy> precision_policy;  // --amp-policy, with
+  std::optional<Graph> fp32_graph;                  // the same model
   TrainerOptions trainer{};
   std::map<std::string, HostTensor> weights;  // from --weights or the checkpoint; may be empty
   std::optional<Checkpoint> checkpoint;       // of --resume; its weights are above
   std::vector<std::string> notes;             // lines for the user
+  std::vector<std::string> findings;          // lint's lines, which count as warnings
   int world = 1;                              // processes
   int local_size = 1;                         // of them on this machine
   std::string nodes;                          // which ranks are where, on several machines
   std::string all_reduce = "flat";            // or 2d
   int replicas = 1;                           // copies of the model, each with its share of a batch
+  Pipeline pipeline{};                        // how a copy is cut
   Profile::Clock::time_point started{};       // when this process did
 };
 
 // From the command line, what initial_options made of it and the claimed folder (given.out) to a
 // run, new or resumed. Only a new folder's name depends on the process (the time of day).
-Setup prepare(const CommandLine&, const Options& given, int world, const DeviceChoice&,
-              const Backend&);
+Setup prepare(const CommandLine&, const Options& given, int world, const DeviceChoice&, Backend&);
 
 // Of the replica's share of the batches; without `warn` and `allocate`.
 LoaderOptions loader_options(const Setup&, int replica, int cores);
+
+inline const Graph* pointer_to(const std::optional<Graph>& graph) {
+  return graph ? &*graph : nullptr;
+}
 
 Graph build_graph(const Options&, const ModelConfig&, DataKind, DType, int local_batch,
                   size_t classes, int replicas);

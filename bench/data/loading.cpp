@@ -1,4 +1,5 @@
-// Images per second of the loader, and of its two halves, on one thread.
+// Images per second on one thread: of decoding whole, of resizing, and of what evaluation (the middle)
+// and training (random crops, by the loader) do with both.
 //   build/loading FOLDER SIZE SECONDS
 // bench/loading starts this, in turns with Pillow and PyTorch.
 #include <chrono>
@@ -10,6 +11,7 @@
 
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "data/prepare.h"
 #include "data/resize.h"
 
 namespace bv {
@@ -54,13 +56,20 @@ int run(const std::string& folder, int size, double seconds) {
     resizer.run(image, centred_square(image), size, size, out.data());
   });
 
-  constexpr int batch = 16;
-  Loader loader(images, {.kind = data.kind, .image_size = size, .local_batch = batch}, true);
+  LoaderOptions options{.kind = data.kind, .image_size = size, .local_batch = 16};
+  Preprocessor middle(images, options, false);
+  Crop crop;
+  const double evaluating = rate(seconds, [&](int64_t i) {
+    middle.run(i % images.size(), 0, resizer, {.pixels = out.data(), .crop = crop, .ops = {}});
+  });
+
+  options.crop = {.train = TrainCrop::random_resized, .hflip = 0.5};
+  Loader loader(images, options, true);
   loader.start(0, 0);
   loader.next();
-  const double loading = batch * rate(seconds, [&](int64_t) { loader.next(); });
-  std::printf("{\"decode\": %.1f, \"resize\": %.1f, \"load\": %.1f}\n", decoding, resizing,
-              loading);
+  const double training = options.local_batch * rate(seconds, [&](int64_t) { loader.next(); });
+  std::printf("{\"decode\": %.1f, \"resize\": %.1f, \"middle\": %.1f, \"crop\": %.1f}\n", decoding,
+              resizing, evaluating, training);
   return 0;
 }
 

@@ -47,14 +47,20 @@ Box random_resized_crop(const AugmentKey& key, int height, int width, const Crop
           .width = w};
 }
 
-int min_side_for_random_crop(int image_size, const Cropping& c) {
-  const double narrowest = std::min(c.ratio[0], 1 / c.ratio[1]);
-  return static_cast<int>(std::ceil(image_size / std::sqrt(c.scale[0] * narrowest)));
-}
-
 Placement centre_crop(int height, int width, int size, const Cropping& c) {
   const double resized = std::floor(size / c.pct);
   const double shorter = std::min(height, width), longer = std::max(height, width);
+  if (c.mode == CropMode::pad) {
+    const int h = std::min(height, size), w = std::min(width, size);
+    return {.from = {.top = double((height - h) / 2),
+                     .left = double((width - w) / 2),
+                     .height = double(h),
+                     .width = double(w)},
+            .top = (size - h) / 2,
+            .left = (size - w) / 2,
+            .height = h,
+            .width = w};
+  }
   if (c.mode != CropMode::border) {
     const bool squash = c.mode == CropMode::squash;
     const double h = (squash ? height : shorter) * (size / resized);

@@ -15,7 +15,7 @@ struct AugmentKey {
 };
 
 enum class TrainCrop : uint8_t { none, random_resized, padded, pad_if_needed };
-enum class CropMode : uint8_t { center, squash, border };
+enum class CropMode : uint8_t { center, squash, border, pad };
 
 struct Cropping {
   TrainCrop train = TrainCrop::none;
@@ -30,16 +30,13 @@ struct Cropping {
 // RandomResizedCrop (Szegedy et al. 2015) with torchvision's numbers.
 Box random_resized_crop(const AugmentKey&, int height, int width, const Cropping& = {});
 
-// The shorter side that an image needs so that no such crop is enlarged.
-int min_side_for_random_crop(int image_size, const Cropping& = {});
-
-// A part of an image that is resized to a part of the result; around it is the mean colour.
+// A part of an image that is resized to a part of the result; around it is a frame.
 struct Placement {
   Box from;
   int top, left, height, width;
 };
 // What timm's evaluation sees: resized to floor(size / pct), the centre cropped. center resizes the
-// shorter side to it, squash both sides, border the longer side.
+// shorter side to it, squash both sides, border the longer side; pad resizes nothing.
 Placement centre_crop(int height, int width, int size, const Cropping& = {});
 
 // Where a window of `size` pixels begins in a picture with a black frame: of padded, or for

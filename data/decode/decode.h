@@ -37,6 +37,13 @@ Image to_rgb(const uint8_t* pixels, int width, int height, int channels);
 int exif_orientation(std::span<const uint8_t> tiff);
 Image upright(Image stored, int orientation);
 
+// How an orientation turns stored rows and columns: they change places, then the upright ones are
+// counted from the other end.
+struct Turn {
+  bool transpose, flip_y, flip_x;
+};
+Turn turn_of(int orientation);
+
 // JPEG by libjpeg-turbo if the build has it, else by stb_image. Both need a walk over the markers
 // first: neither decoder reports a truncated file reliably.
 constexpr bool have_turbojpeg = BAREVISION_TURBOJPEG;
@@ -55,12 +62,14 @@ struct JpegInfo {
 // scans, Huffman tables beyond their bounds (which stb_image doesn't check).
 JpegInfo inspect_jpeg(std::span<const uint8_t> file);
 
-// Decodes, not yet upright, scaled down by 2, 4 or 8 while the shorter side stays at or above
-// at_least (0: full size). Only if have_turbojpeg.
-Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo&, int at_least,
-                        std::string* warning);
+// Decodes these pixels, not yet upright, of the image at eighths/8 of its size: the same as they are
+// in the whole. Only if have_turbojpeg.
+Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo&, int eighths,
+                        const Region& part, std::string* warning);
+// The length that libjpeg scales one to.
+inline int scaled_length(int length, int eighths) { return (length * eighths + 7) / 8; }
 
-// The same at full size through stb_image; refuses arithmetic coding and missing tables.
+// Decodes, not yet upright, at full size through stb_image; refuses arithmetic coding and missing tables.
 Image decode_jpeg_stb(std::span<const uint8_t> file, const JpegInfo&);
 
 // PNG, BMP and GIF (first image), upright.

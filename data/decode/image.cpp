@@ -40,12 +40,15 @@ Image to_rgb(const uint8_t* pixels, int width, int height, int channels) {
   return image;
 }
 
+Turn turn_of(int orientation) {
+  if (orientation < 1 || orientation > 8) orientation = 1;
+  constexpr bool flip_y[] = {0, 0, 1, 1, 0, 0, 1, 1}, flip_x[] = {0, 1, 1, 0, 0, 1, 1, 0};
+  return {orientation >= 5, flip_y[orientation - 1], flip_x[orientation - 1]};
+}
+
 Image upright(Image stored, int orientation) {
-  if (orientation <= 1 || orientation > 8) return stored;
-  // 5-8 transpose; then the result's rows and columns may be reversed.
-  const bool transpose = orientation >= 5;
-  const bool flip_x = orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
-  const bool flip_y = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
+  const auto [transpose, flip_y, flip_x] = turn_of(orientation);
+  if (!transpose && !flip_y && !flip_x) return stored;
   Image out = transpose ? black_image(stored.width, stored.height)
                         : black_image(stored.height, stored.width);
   uint8_t* to = out.pixels.data();
@@ -58,32 +61,6 @@ Image upright(Image stored, int orientation) {
     }
   }
   return out;
-}
-
-Image decode_image(std::span<const uint8_t> file, int at_least, std::string* warning) {
-  if (file.empty()) throw BadImage("the file is empty");
-  if (file.size() > size_t{1} << 30) throw BadImage("the file is larger than 1 GiB");
-  const Format format = format_of(file);
-  require_decoder(format);
-  switch (format) {
-    case Format::pnm:
-      return decode_pnm(file);
-    case Format::webp:
-      if constexpr (have_webp) return decode_webp(file);
-      break;
-    case Format::tiff:
-      if constexpr (have_tiff) return decode_tiff(file);
-      break;
-    case Format::jpeg: {
-      const JpegInfo info = inspect_jpeg(file);
-      if constexpr (have_turbojpeg)
-        return upright(decode_jpeg_turbo(file, info, at_least, warning), info.orientation);
-      return upright(decode_jpeg_stb(file, info), info.orientation);
-    }
-    default:
-      break;
-  }
-  return decode_stb(file, format);
 }
 
 }  // namespace bv

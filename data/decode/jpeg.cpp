@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <csetjmp>
+#include <cstring>
 #include <new>
 #include <string>
 
@@ -16,7 +17,8 @@ namespace bv {
 namespace {
 
 // libjpeg reports errors by a call that must not return, and no exception may pass through its C
-// frames: errors jump back into start or read_rows, which have no objects with destructors.
+// frames: errors jump back into start, begin_part or read_rows, which have no objects
+// with destructors.
 struct ErrorManager {
   jpeg_error_mgr base;  // first: libjpeg passes its address back
   std::jmp_buf back;
@@ -36,17 +38,13 @@ void on_message(j_common_ptr jpeg, int level) {
     error->base.format_message(jpeg, error->warning);
 }
 
-// Only 1/8, 1/4 and 1/2 have fast inverse DCTs.
-int scale_down(int shorter, int at_least) {
-  int down = 1;
-  while (at_least > 0 && down < 8 && (shorter + 2 * down - 1) / (2 * down) >= at_least) down *= 2;
-  return down;
-}
-
 // One pixel as Adobe stores CMYK in JPEG: inverted, so 255 is no ink.
 void inverted_cmyk_to_rgb(const uint8_t* cmyk, uint8_t* rgb) {
   for (int c = 0; c < 3; ++c) rgb[c] = static_cast<uint8_t>((cmyk[c] * cmyk[3] + 127) / 255);
 }
+
+// Pixels beside a part: upsampling reads one, and another way where few are left.
+constexpr int margin = 8;
 
 struct Decompressor {
   jpeg_decompress_struct jpeg{};
@@ -61,26 +59,65 @@ struct Decompressor {
   Decompressor(const Decompressor&) = delete;
   Decompressor& operator=(const Decompressor&) = delete;
 
-  bool start(std::span<const uint8_t> file, int down) {
+  bool start(std::span<const uint8_t> file, int eighths) {
     if (setjmp(error.back)) return false;
     jpeg_create_decompress(&jpeg);
     jpeg_mem_src(&jpeg, file.data(), file.size());
     jpeg_read_header(&jpeg, TRUE);
     jpeg.out_color_space = jpeg.num_components == 4 ? JCS_CMYK : JCS_RGB;
-    jpeg.scale_num = 1;
-    jpeg.scale_denom = down;
+    jpeg.scale_num = static_cast<unsigned>(eighths);
+    jpeg.scale_denom = 8;
     return jpeg_start_decompress(&jpeg);
   }
 
-  bool read_rows(uint8_t* out, uint8_t* cmyk) {
+  // Columns that no pixel of the part needs aren't decoded, in whole MCUs, nor are rows below it.
+  // Returns the number of the first column that is.
+  bool begin_part(const Region& part, int& first_column) {
     if (setjmp(error.back)) return false;
-    const size_t width = jpeg.output_width;
-    while (jpeg.output_scanline < jpeg.output_height) {
-      uint8_t* rgb = out + jpeg.output_scanline * width * 3;
-      uint8_t* row = cmyk ? cmyk : rgb;
-      jpeg_read_scanlines(&jpeg, &row, 1);
-      if (cmyk)
-        for (size_t x = 0; x < width; ++x) inverted_cmyk_to_rgb(cmyk + 4 * x, rgb + 3 * x);
+    const int width = static_cast<int>(jpeg.output_width);
+    const int begin = std::max(0, part.left - margin);
+    const int end = std::min(width, part.left + part.width + margin);
+    auto first = static_cast<JDIMENSION>(begin), count = static_cast<JDIMENSION>(end - begin);
+    first_column = 0;
+    if (end - begin < width && columns_can_be_left_out()) {
+      jpeg_crop_scanline(&jpeg, &first, &count);
+      first_column = static_cast<int>(first);
+    }
+    if (part.top > 0) jpeg_skip_scanlines(&jpeg, static_cast<JDIMENSION>(part.top));
+    return true;
+  }
+
+  // out [part.height, part.width, 3]; `row`: a row of libjpeg's if that is another.
+  bool read_rows(const Region& part, int first_column, uint8_t* out, uint8_t* row) {
+    if (setjmp(error.back)) return false;
+    const size_t channels = static_cast<size_t>(jpeg.output_components);
+    const size_t skip = channels * static_cast<size_t>(part.left - first_column);
+    const size_t width = static_cast<size_t>(part.width);
+    for (size_t y = 0; y < static_cast<size_t>(part.height); ++y) {
+      uint8_t* rgb = out + 3 * width * y;
+      uint8_t* line = row ? row : rgb;
+      jpeg_read_scanlines(&jpeg, &line, 1);
+      if (channels == 4)
+        for (size_t x = 0; x < width; ++x) inverted_cmyk_to_rgb(row + skip + 4 * x, rgb + 3 * x);
+      else if (row)
+        std::memcpy(rgb, row + skip, 3 * width);
+    }
+    return true;
+  }
+
+  // Not where the rest would change: of a progressive image that lacks scans libjpeg smooths each
+  // block by those around it; and it takes a wrong width for components (of 4:1:0) that are scaled
+  // half by the inverse DCT and half by upsampling.
+  bool columns_can_be_left_out() const {
+    const std::span components(jpeg.comp_info, static_cast<size_t>(jpeg.num_components));
+    for (const jpeg_component_info& c : components) {
+      const int x = c.h_samp_factor, y = c.v_samp_factor;
+      const int most_x = jpeg.max_h_samp_factor, most_y = jpeg.max_v_samp_factor;
+      const bool by_one = x == most_x || y == most_y || (2 * x == most_x && 2 * y == most_y);
+      if (!by_one && jpeg.scale_num < 8) return false;
+      if (!jpeg.coef_bits) continue;
+      for (const int missing : std::span(jpeg.coef_bits[&c - jpeg.comp_info]))
+        if (missing != 0) return false;
     }
     return true;
   }
@@ -93,20 +130,22 @@ struct Decompressor {
 
 }  // namespace
 
-Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo& info, int at_least,
-                        std::string* warning) {
+Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo& info, int eighths,
+                        const Region& part, std::string* warning) {
   if (info.components == 2 || info.components > 4)
     throw BadImage("JPEG with " + std::to_string(info.components) + " components");
-  const int down = scale_down(std::min(info.width, info.height), at_least);
-  const int64_t pixels = int64_t{info.width} * info.height / (down * down);
+  const int64_t pixels = int64_t{part.width} * part.height;
   const auto lock = wait_if_large((info.multiple_scans ? 2 * info.samples : 0) + 3 * pixels);
   Decompressor d;
-  if (!d.start(file, down)) d.fail();
-  const int height = static_cast<int>(d.jpeg.output_height);
-  const int width = static_cast<int>(d.jpeg.output_width);
-  Image image = black_image(height, width);
-  std::vector<uint8_t> cmyk(d.jpeg.output_components == 4 ? 4 * size_t(width) : 0);
-  if (!d.read_rows(image.pixels.data(), cmyk.empty() ? nullptr : cmyk.data())) d.fail();
+  int first_column = 0;
+  if (!d.start(file, eighths) || !d.begin_part(part, first_column)) d.fail();
+  Image image = black_image(part.height, part.width);
+  const bool as_they_are =
+      d.jpeg.output_components == 3 && static_cast<int>(d.jpeg.output_width) == part.width;
+  std::vector<uint8_t> row(as_they_are ? 0
+                                       : size_t(d.jpeg.output_components) * d.jpeg.output_width);
+  if (!d.read_rows(part, first_column, image.pixels.data(), as_they_are ? nullptr : row.data()))
+    d.fail();
   if (warning && d.error.base.num_warnings > 0) *warning = d.error.warning;
   return image;
 }

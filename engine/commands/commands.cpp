@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/options/model_config.h"
+#include "engine/options/named_recipe.h"
 
 namespace bv {
 
@@ -28,6 +29,9 @@ std::vector<std::string> after(const std::string& word, std::span<const Command>
 
 [[noreturn]] void refuse_word(const std::string& word, const std::vector<std::string>& models,
                               const std::vector<std::string>& names) {
+  const std::vector<std::string> recipes = known_recipes();
+  if (std::ranges::find(recipes, word) != recipes.end())
+    throw UserError(word + " is a recipe: ./launcher --recipe " + word);
   std::vector<std::string> both = models;
   both.insert(both.end(), names.begin(), names.end());
   throw UserError("unknown model or command '" + printable(word) + "'" + suggestion(word, both) +
@@ -37,10 +41,10 @@ std::vector<std::string> after(const std::string& word, std::span<const Command>
 }  // namespace
 
 std::span<const Command> commands() {
-  static const Command all[] = {train_command,      preview_command,    eval_command,
-                                predict_command,    report_command,     data_split_command,
-                                data_stats_command, data_check_command, data_fetch_command,
-                                completion_command};
+  static const Command all[] = {train_command,      recipes_command,    lint_command,
+                                preview_command,    eval_command,       predict_command,
+                                report_command,     data_split_command, data_stats_command,
+                                data_check_command, data_fetch_command, completion_command};
   return all;
 }
 

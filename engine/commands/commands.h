@@ -8,8 +8,8 @@
 
 namespace bv {
 
-extern const Command train_command, preview_command, eval_command, predict_command, report_command,
-    completion_command;
+extern const Command train_command, recipes_command, lint_command, preview_command, eval_command,
+    predict_command, report_command, completion_command;
 extern const Command data_split_command, data_stats_command, data_check_command, data_fetch_command;
 
 std::span<const Command> commands();

@@ -8,6 +8,7 @@
 #include "engine/base/text.h"
 #include "engine/commands/commands.h"
 #include "engine/options/model_config.h"
+#include "engine/options/named_recipe.h"
 
 namespace bv {
 
@@ -38,6 +39,7 @@ complete -F _barevision launcher
 std::string offer(const OptionRow& row) {
   const std::string_view metavar = row.metavar;
   if (row.name == "model") return "words='" + join(known_models(), " ") + "'";
+  if (row.name == "recipe") return "words='" + join(known_recipes(), " ") + "'";
   const bool placeholder = std::ranges::any_of(metavar, [](unsigned char c) { return isupper(c); });
   if (row.is_choice() && !placeholder) return "words='" + join(split(metavar, '|'), " ") + "'";
   for (const std::string_view folder : {"DIR", "SRC", "DST"})

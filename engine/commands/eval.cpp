@@ -61,6 +61,10 @@ class Evaluated : public Dataset {
     const Dataset& part = find(i);
     return part.image(i, at_least);
   }
+  View view(int64_t i, const Choose& choose) const override {
+    const Dataset& part = find(i);
+    return part.view(i, choose);
+  }
   std::string name(int64_t i) const override {
     const Dataset& part = find(i);
     return part.name(i);

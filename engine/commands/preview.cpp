@@ -13,13 +13,13 @@
 #include "engine/commands/commands.h"
 #include "engine/commands/processes.h"
 #include "engine/commands/seen.h"
-#include "engine/report/sheet.h"
 #include "engine/files/new_folder.h"
 #include "engine/files/png.h"
 #include "engine/options/augmentation.h"
 #include "engine/options/config.h"
 #include "engine/processes/affinity.h"
 #include "engine/processes/signals.h"
+#include "engine/report/sheet.h"
 #include "engine/training/memory.h"
 
 namespace bv {
@@ -251,11 +251,13 @@ int preview(const CommandLine& given, const std::vector<std::string>&) {
   CommandLine line = given;
   line.values["device"] = {"cpu"};
   line.values["precision"] = {"auto"};
+  std::erase_if(line.values, [](const auto& value) { return value.first.starts_with("amp_"); });
+  line.values["amp_policy"] = {"none"};
   catch_stop_signals();
   const int cores = usable_cores();
   const Options options = initial_options(line);
   const auto backend = open_backend(DeviceKind::cpu, {.index = 0, .threads = cores});
-  const int world = options.nproc.value_or(1) * options.nnodes;
+  const int world = options.nproc.value_or(options.pipeline) * options.nnodes;
   const Setup setup = prepare(line, options, world, {DeviceKind::cpu}, *backend);
   Preview preview(setup, *backend, given.own, folder.place(), cores);
   if (!preview.run()) return 128 + stop_signal();

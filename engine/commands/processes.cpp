@@ -1,5 +1,7 @@
 #include "engine/commands/processes.h"
 
+#include <algorithm>
+
 #include "data/dataset.h"
 #include "engine/base/error.h"
 #include "engine/processes/host_comm.h"
@@ -10,16 +12,6 @@
 namespace bv {
 
 namespace {
-
-// -n of this machine. A resumed run's number of processes is that of all machines.
-int processes_here(const Options& o) {
-  if (!o.nproc) return default_processes(o.device);
-  if (o.nnodes == 1 || o.source("nproc") != Source::run) return *o.nproc;
-  if (*o.nproc % o.nnodes == 0) return *o.nproc / o.nnodes;
-  throw UserError("the run in " + o.resume + " had " + std::to_string(*o.nproc) +
-                  " processes, which --nnodes " + std::to_string(o.nnodes) +
-                  " doesn't divide; give -n, of each node");
-}
 
 NodePlace node_place(const Options& o) {
   if (o.node_rank >= o.nnodes)
@@ -35,6 +27,20 @@ NodePlace node_place(const Options& o) {
 }
 
 }  // namespace
+
+// A resumed run's number of processes is that of all machines.
+int processes_here(const Options& o) {
+  // A recipe's number, of the machine that it was made for, gives way to that of this one's GPUs.
+  const bool by_recipe = o.source("nproc") == Source::named_recipe;
+  const int gpus = by_recipe && (o.device == "auto" || o.device == "cuda") ? gpu_count(nullptr) : 0;
+  if (!o.nproc || (gpus > 0 && gpus < *o.nproc))
+    return std::max(default_processes(o.device) / o.pipeline, 1) * o.pipeline;
+  if (o.nnodes == 1 || o.source("nproc") != Source::run) return *o.nproc;
+  if (*o.nproc % o.nnodes == 0) return *o.nproc / o.nnodes;
+  throw UserError("the run in " + o.resume + " had " + std::to_string(*o.nproc) +
+                  " processes, which --nnodes " + std::to_string(o.nnodes) +
+                  " doesn't divide; give -n, of each node");
+}
 
 int in_processes(const CommandLine& line, const std::vector<std::string>& argv,
                  Options (*options)(const CommandLine&), int (*work)(const CommandLine&, World)) {

@@ -17,6 +17,9 @@ namespace bv {
 int in_processes(const CommandLine&, const std::vector<std::string>& argv,
                  Options (*options)(const CommandLine&), int (*work)(const CommandLine&, World));
 
+// Of this machine: -n, or what stands for it.
+int processes_here(const Options&);
+
 std::unique_ptr<Backend> open_backend(DeviceKind, const BackendOptions&);
 // With the other processes; setup gets to know the nodes, the world its seats.
 std::unique_ptr<Communicator> connect(World&, Setup&, const DeviceChoice&, Backend&);

@@ -2,7 +2,9 @@
 #include "engine/base/error.h"
 #include "engine/commands/commands.h"
 #include "engine/commands/processes.h"
+#include "engine/hooks/trace_file.h"
 #include "engine/image_check.h"
+#include "engine/lint/lint.h"
 #include "engine/options/config.h"
 #include "engine/options/model_config.h"
 #include "engine/processes/affinity.h"
@@ -17,6 +19,18 @@ namespace {
 
 constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
                                       "Optimizer", "Run folder", "Machine"};
+
+// What is planned, but not executed yet.
+void refuse_unexecuted(const Options& o) {
+  if (o.plan) return;
+  if (o.pipeline > 1)
+    throw UserError("--pipeline " + std::to_string(o.pipeline) +
+                    ": pipelines are only planned so far (--plan); train without it");
+  if (*o.micro_batches > 1)
+    throw UserError(
+        "--micro-batches " + std::to_string(*o.micro_batches) +
+        ": micro-batches are only planned so far (--plan); --accumulate adds up batches");
+}
 
 int work(const CommandLine& line, World world) {
   const auto started = Profile::Clock::now();
@@ -43,12 +57,17 @@ int work(const CommandLine& line, World world) {
                                          .graphs = !given.no_graph,
                                          .cudnn = given.conv == "cudnn"});
     Setup setup = prepare(line, given, world.size, device, *backend);
+    refuse_unexecuted(setup.options);
+    check_trace_file(setup.options.trace);
     setup.started = started;
     setup.local_size = world.local_size;
     if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
     if (world.size > 1) communicator = connect(world, setup, device, *backend);
     if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());
-    if (!setup.options.plan) check_images(setup, communicator.get(), *backend);
+    if (!setup.options.plan) {
+      check_images(setup, communicator.get(), *backend);
+      if (world.rank == 0) say_findings(setup, cores);
+    }
     return train(std::move(setup), *backend, communicator.get(), cores);
   } catch (const std::exception& e) {
     if (communicator) communicator->end_run(world.name_of(world.rank) + ": " + error_line(e));

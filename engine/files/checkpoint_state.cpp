@@ -82,6 +82,13 @@ class StateReader {
     fail("damaged: '" + std::string(key) + "' is not a number");
   }
 
+  bool boolean(const JsonValue& object, std::string_view key) const {
+    const JsonValue& value = at(object, key);
+    if (value.kind != Kind::boolean)
+      fail("damaged: '" + std::string(key) + "' is not true or false");
+    return value.text == "true";
+  }
+
   const std::string& text(const JsonValue& object, std::string_view key) const {
     const JsonValue& value = at(object, key);
     if (value.kind != Kind::text) fail("damaged: '" + std::string(key) + "' is not a text");
@@ -99,6 +106,23 @@ class StateReader {
  private:
   const std::string& path_;
 };
+
+std::string precision_text(const PrecisionState& s) {
+  return "{\"epoch\": " + std::to_string(s.epoch) +
+         ", \"sixteen_bits\": " + (s.sixteen_bits ? "true" : "false") +
+         ", \"reason\": " + quote_json(s.reason) + ", \"renewed\": " + std::to_string(s.renewed) +
+         ", \"lr\": " + number_text(s.lr) + ", \"loss_before\": " + number_text(s.losses[0]) +
+         ", \"loss\": " + number_text(s.losses[1]) + "}";
+}
+
+PrecisionState read_precision(const StateReader& read, const JsonValue& object) {
+  return {.epoch = int64_t(read.count(object, "epoch", INT64_MAX)),
+          .sixteen_bits = read.boolean(object, "sixteen_bits"),
+          .reason = read.text(object, "reason"),
+          .renewed = int64_t(read.count(object, "renewed", INT64_MAX)),
+          .lr = read.real(object, "lr"),
+          .losses = {read.real(object, "loss_before"), read.real(object, "loss")}};
+}
 
 // Checks origin, version and checksum before anything else in the text is trusted.
 JsonValue checked(std::string_view text, const StateReader& read, const std::string& path) {
@@ -135,6 +159,7 @@ std::string write_checkpoint_state(const Checkpoint& c,
   add("model", quote_json(c.model));
   each_number(c, [&](const char* key, auto value) { add(key, number_text(value)); });
   if (c.best_loss) add("best_loss", number_text(*c.best_loss));
+  if (c.precision) add("precision", precision_text(*c.precision));
   std::string list;
   for (const auto& [name, digest] : files)
     list += (list.empty() ? "\n  " : ",\n  ") + quote_json(name) +
@@ -166,7 +191,7 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
     else
       value = T(read.count(state, key, std::numeric_limits<T>::max()));
   });
-  // Earlier versions of the program wrote none of these.
+  // Earlier versions of the program wrote none of these, and not every run has them all.
   const auto has = [&](std::string_view key) {
     return std::ranges::any_of(state.members, [&](const auto& m) { return m.first == key; });
   };
@@ -175,6 +200,7 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
   else if (out.progress.loss_count > 0)
     out.progress.top1_sum = std::numeric_limits<double>::quiet_NaN();
   if (has("best_loss")) out.progress.best_loss = read.real(state, "best_loss");
+  if (has("precision")) out.progress.precision = read_precision(read, read.at(state, "precision"));
   if (has("data_contents"))
     out.progress.data_contents = read.count(state, "data_contents", UINT64_MAX);
   if (has("options"))
@@ -206,6 +232,11 @@ void require_reachable(const Checkpoint& c, const RunLength& run, const std::str
   require_at_most("good_steps", c.update.good_steps, c.step);
   require_at_most("skipped", c.update.skipped, c.step);
   require_at_most("best_step", c.best_step, c.step);
+  if (c.precision) {
+    require(c.precision->epoch <= c.epoch + 1,
+            "a precision of epoch " + std::to_string(c.precision->epoch));
+    require(c.precision->renewed <= c.precision->epoch, "a precision that isn't decided yet");
+  }
   const auto require_between = [&](const char* name, double value, double min, double max) {
     require(value >= min && value <= max, std::string(name) + " " + format_number(value));
   };

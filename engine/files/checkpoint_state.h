@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/files/safetensors.h"
+#include "engine/precision_policy.h"
 #include "kernels/types.h"
 
 namespace bv {
@@ -24,6 +25,7 @@ struct Checkpoint {
   double best_top1 = -1;            // of the best evaluation so far; -1: no evaluation yet
   std::optional<double> best_loss;  // its loss, where that chooses the best
   int64_t best_step = 0;
+  std::optional<PrecisionState> precision;  // where --amp-policy decides
   // sums of the unfinished epoch, so that its record equals that of an uninterrupted run
   double loss_sum = 0, loss_count = 0;
   double top1_sum = 0;  // NaN: not known

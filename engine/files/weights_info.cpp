@@ -106,7 +106,7 @@ WeightsInfo weights_info(const TensorFile& file, const std::string& path) {
           .classes = read.names("classes"),
           .mean = read.channels("mean", -HUGE_VAL),
           .std = read.channels("std", 0),
-          .crop_mode = read.choice("crop_mode", {"center", "squash", "border"}),
+          .crop_mode = read.choice("crop_mode", {"center", "squash", "border", "pad"}),
           .interpolation = read.choice("interpolation", {"bilinear", "bicubic"}),
           .crop_pct = read.fraction("crop_pct")};
 }

@@ -1,5 +1,7 @@
 #include "engine/hooks/lines.h"
 
+#include <algorithm>
+
 #include "engine/report/report.h"
 
 namespace bv {
@@ -11,7 +13,8 @@ void Lines::before_train(Run& run) {
                              .gradient_buckets = run.trainer.gradient_buckets(),
                              .steps_done = run.progress.step,
                              .steps_end = run.end}))
-    run.console->line(line, line.starts_with("warning: "));
+    run.console->line(
+        line, line.starts_with("warning: ") || std::ranges::count(run.setup.findings, line) > 0);
 }
 
 void Lines::after_train_epoch(Run& run, EpochRecord& record) {

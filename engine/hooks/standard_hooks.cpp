@@ -1,5 +1,6 @@
 #include "engine/hooks/standard_hooks.h"
 
+#include "engine/hooks/adaptive_precision.h"
 #include "engine/hooks/checkpoints.h"
 #include "engine/hooks/class_reports.h"
 #include "engine/hooks/lines.h"
@@ -9,6 +10,7 @@
 #include "engine/hooks/summary.h"
 #include "engine/hooks/tensorboard.h"
 #include "engine/hooks/timers.h"
+#include "engine/hooks/trace_file.h"
 
 namespace bv {
 
@@ -16,8 +18,10 @@ HookList standard_hooks(const Run& run) {
   HookList hooks;
   hooks.push_back(std::make_unique<Timers>());
   hooks.push_back(std::make_unique<MemoryUse>());
+  if (run.setup.precision_policy) hooks.push_back(std::make_unique<AdaptivePrecision>());
   hooks.push_back(std::make_unique<Checkpoints>());
   hooks.push_back(std::make_unique<Summary>());
+  if (!run.setup.options.trace.empty()) hooks.push_back(std::make_unique<TraceFile>());
   if (run.rank != 0) return hooks;
   hooks.push_back(std::make_unique<MetricsLog>());
   hooks.push_back(std::make_unique<Lines>());

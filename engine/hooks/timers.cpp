@@ -13,7 +13,7 @@ double seconds_between(Clock::time_point start, Clock::time_point end) {
 
 }  // namespace
 
-void Timers::after_train_iter(Run&, StepRecord& record) {
+void Timers::after_train_iter(Run& run, StepRecord& record) {
   // An update begins while the one before it is under way.
   const Clock::time_point now = Clock::now(), began = std::max(begun_.front(), last_read_);
   begun_.pop_front();
@@ -23,10 +23,13 @@ void Timers::after_train_iter(Run&, StepRecord& record) {
     sums->images += record.images;
     sums->seconds += seconds_between(began, now);
     sums->data_seconds += record.data_seconds;
+    if (run.trace) sums->bubble_seconds += run.trace->waited();
   }
   record.images_per_second = window_.images / window_.seconds;
   record.data_seconds = window_.data_seconds / window_.steps;
   record.step_seconds = window_.seconds / window_.steps;
+  if (run.setup.pipeline.shape.stages > 1)
+    record.bubble_seconds = window_.bubble_seconds / window_.steps;
   if (record.due) window_ = {};
 }
 

@@ -20,7 +20,7 @@ class Timers : public Hook {
  private:
   using Clock = std::chrono::steady_clock;
   struct Sums {
-    double steps = 0, images = 0, seconds = 0, data_seconds = 0;
+    double steps = 0, images = 0, seconds = 0, data_seconds = 0, bubble_seconds = 0;
   };
 
   std::deque<Clock::time_point> begun_;  // updates whose result has not been read

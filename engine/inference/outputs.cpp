@@ -27,14 +27,14 @@ void append_predictions(const BatchOutputs& batch, std::vector<Prediction>& to) 
   }
 }
 
-Outputs::Outputs(Backend& backend, const Graph& graph) : backend_(&backend), graph_(&graph) {}
+Outputs::Outputs(Backend& backend, const Graph& largest) : backend_(&backend), largest_(&largest) {}
 
 void Outputs::begin(Receive receive) {
   receive_ = std::move(receive);
   if (slots_[0].copied) return;
   for (Slot& slot : slots_) {
-    slot.logits = host_memory(*backend_, graph_->info(graph_->logits()).bytes());
-    slot.loss = host_memory(*backend_, graph_->info(graph_->loss()).bytes());
+    slot.logits = host_memory(*backend_, largest_->info(largest_->logits()).bytes());
+    slot.loss = host_memory(*backend_, largest_->info(largest_->loss()).bytes());
     slot.copied = backend_->create_event();
   }
 }
@@ -44,13 +44,15 @@ void Outputs::add(const Batch& batch, const Stage& stage) {
   Slot& slot = slots_[turn_];
   turn_ = 1 - turn_;
   deliver(slot);
+  const Graph& graph = stage.graph();
   const auto copy = [&](void* to, Tensor from) {
-    backend_->to_host(to, stage.place(0, from), graph_->info(from).bytes(), nullptr);
+    backend_->to_host(to, stage.place(0, from), graph.info(from).bytes(), nullptr);
   };
-  copy(slot.logits.get(), graph_->logits());
-  copy(slot.loss.get(), graph_->loss());
+  copy(slot.logits.get(), graph.logits());
+  copy(slot.loss.get(), graph.loss());
   backend_->record(slot.copied, nullptr);
   slot.labels.assign(batch.labels, batch.labels + batch.count);
+  slot.graph = &graph;
   slot.first = batch.position;
   slot.full = true;
 }
@@ -58,7 +60,7 @@ void Outputs::add(const Batch& batch, const Stage& stage) {
 void Outputs::deliver(Slot& slot) {
   if (!std::exchange(slot.full, false)) return;
   backend_->host_wait(slot.copied);
-  const TensorInfo& logits = graph_->info(graph_->logits());
+  const TensorInfo& logits = slot.graph->info(slot.graph->logits());
   const size_t count = slot.labels.size(), classes = static_cast<size_t>(logits.shape.back());
   const auto* floats = static_cast<const float*>(slot.logits.get());
   if (logits.dtype != DType::fp32) {

@@ -30,7 +30,8 @@ void append_predictions(const BatchOutputs&, std::vector<Prediction>&);
 class Outputs {
  public:
   using Receive = std::function<void(const BatchOutputs&)>;
-  Outputs(Backend&, const Graph&);
+  // largest: of the graphs that add() will meet, the one with the most bytes of logits.
+  Outputs(Backend&, const Graph& largest);
 
   // Of the following batches, until finish(); takes its host memory when first called.
   void begin(Receive);
@@ -42,6 +43,7 @@ class Outputs {
   struct Slot {
     std::shared_ptr<void> logits, loss;  // as on the device
     std::vector<int32_t> labels;
+    const Graph* graph = nullptr;
     int64_t first = 0;
     Event copied = nullptr;
     bool full = false;
@@ -49,7 +51,7 @@ class Outputs {
   void deliver(Slot&);
 
   Backend* backend_;
-  const Graph* graph_;
+  const Graph* largest_;
   Slot slots_[2];
   int turn_ = 0;
   std::vector<float> logits_;  // of the batch that is delivered

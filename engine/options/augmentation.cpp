@@ -58,8 +58,10 @@ constexpr Named<TrainCrop> crops[] = {{"none", TrainCrop::none},
                                       {"pad-if-needed", TrainCrop::pad_if_needed}};
 constexpr Named<MixMode> mix_modes[] = {
     {"batch", MixMode::batch}, {"pair", MixMode::pair}, {"elem", MixMode::elem}};
-constexpr Named<CropMode> modes[] = {
-    {"center", CropMode::center}, {"squash", CropMode::squash}, {"border", CropMode::border}};
+constexpr Named<CropMode> modes[] = {{"center", CropMode::center},
+                                     {"squash", CropMode::squash},
+                                     {"border", CropMode::border},
+                                     {"pad", CropMode::pad}};
 
 template <class T, size_t n>
 T value_of(const Named<T> (&table)[n], const std::string& name) {
@@ -85,6 +87,7 @@ void refuse_unused(const Options& o) {
   for (const char* option : {"scale", "ratio"})
     needs(o.train_crop == "random-resized", option, "--train-crop random-resized");
   needs(o.train_crop == "padded", "padding", "--train-crop padded");
+  needs(o.crop_mode != "pad", "crop_pct", "--crop-mode center, squash or border");
   for (const char* option : {"mixup_prob", "mixup_mode", "mixup_off_epoch"})
     needs(mixing_of(o).any(), option, "--mixup or --cutmix");
   needs(o.mixup > 0 && o.cutmix > 0, "mixup_switch_prob", "both --mixup and --cutmix");

@@ -100,9 +100,10 @@ void read_options(const std::vector<Registered>& registered, CommandLine& line) 
   }
 }
 
-// With a MODEL, train's help shows what its recipe makes of the options.
+// With a MODEL or a recipe, train's help shows what they make of the options.
 std::string help_for(const CommandLine& line, std::span<const Command> all) {
-  if (line.command->name != "train" || !line.values.contains("model"))
+  if (line.command->name != "train" ||
+      (!line.values.contains("model") && !line.values.contains("recipe")))
     return help_text(*line.command, all);
   const Options given = preliminary_options(line);
   const Options holds =

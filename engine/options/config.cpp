@@ -7,6 +7,7 @@
 #include "engine/base/file_io.h"
 #include "engine/base/text.h"
 #include "engine/options/augmentation.h"
+#include "engine/options/named_recipe.h"
 
 namespace bv {
 
@@ -61,10 +62,22 @@ Values read_config(const std::string& path) {
   return values;
 }
 
+// --recipe, --config and the command line's own.
 void overlay_given(Options& options, const CommandLine& line) {
+  NamedRecipe recipe;
+  if (const auto named = line.values.find("recipe"); named != line.values.end()) {
+    recipe = load_recipe(named->second[0]);
+    refuse_both(recipe.values, "--recipe " + recipe.name + ": ");
+    overlay_with_presets(options, recipe.values, Source::named_recipe);
+    options.model = recipe.model;
+  }
   if (!line.config.empty()) overlay_with_presets(options, read_config(line.config), Source::config);
   refuse_both(line.values, "");
   overlay_with_presets(options, line.values, Source::command_line);
+  if (!recipe.model.empty() && options.model != recipe.model)
+    throw UserError("--recipe " + recipe.name + " trains " + recipe.model + ", not " +
+                    options.model + "; leave MODEL out");
+  if (options.weights == "none") options.weights.clear();
 }
 
 struct DataDefaults {
@@ -153,14 +166,14 @@ std::filesystem::path checked_run(const std::filesystem::path& given) {
 }  // namespace
 
 Values parse_config(std::string_view text, const std::string& path) {
-  return values_from_json(parse_json_object(text, path), path, false);
+  return values_from_json(parse_json_object(text, path), path, OptionFile::config);
 }
 
 Options preliminary_options(const CommandLine& line) {
   Options options;
   overlay_given(options, line);
   if (options.model.empty())
-    throw UserError("no MODEL given: ./launcher MODEL [options]; there are " +
+    throw UserError("no MODEL given: ./launcher MODEL [options], or --recipe NAME; there are " +
                     join(known_models(), ", "));
   return options;
 }

@@ -1,6 +1,7 @@
 // A run's options from all their sources, and back to config.json.
 //
-//   built-in < model's recipe < its section for the kind of data < --config FILE < command line
+//   built-in < model's recipe < its section for the kind of data < --recipe NAME < --config FILE
+//   < command line
 //   --resume DIR: DIR/config.json < those options of the command line that may change
 #pragma once
 #include <string>

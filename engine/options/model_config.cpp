@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+}  // namespace
+
 // BAREVISION_MODELS, else models/ next to the program or in a folder above it.
 fs::path models_folder() {
   if (const char* folder = std::getenv("BAREVISION_MODELS"); folder && *folder) return folder;
@@ -26,6 +28,18 @@ fs::path models_folder() {
   throw UserError("no folder models/ next to " + (program / "launcher").string() +
                   "; set BAREVISION_MODELS to it");
 }
+
+std::vector<std::string> json_files_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->path().extension() == ".json") names.push_back(at->path().stem());
+  if (error) throw UserError(folder.string() + ": can't be read: " + error.message());
+  std::ranges::sort(names);
+  return names;
+}
+
+namespace {
 
 // Reads the members of the file by name; a member that nobody asked for is unknown.
 class Reader {
@@ -129,16 +143,7 @@ void read_resnet(Reader& reader, ModelConfig& model, const std::string& path) {
 
 }  // namespace
 
-std::vector<std::string> known_models() {
-  std::vector<std::string> names;
-  std::error_code error;
-  const fs::path folder = models_folder();
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (at->path().extension() == ".json") names.push_back(at->path().stem());
-  if (error) throw UserError(folder.string() + ": can't be read: " + error.message());
-  std::ranges::sort(names);
-  return names;
-}
+std::vector<std::string> known_models() { return json_files_in(models_folder()); }
 
 ModelConfig load_model_config(const std::string& name) {
   const std::vector<std::string> names = known_models();
@@ -172,7 +177,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path,
   for (const char* section : {"recipe", "recipe_builtin", "recipe_cifar", "recipe_folder"}) {
     const JsonValue* recipe = reader.object(section);
     if (recipe == nullptr) continue;
-    model.recipes[section] = values_from_json(*recipe, path + ": " + section, true);
+    model.recipes[section] = values_from_json(*recipe, path + ": " + section, OptionFile::recipe);
   }
   reader.refuse_unknown();
   return model;

@@ -1,6 +1,7 @@
 // models/NAME.json: a model's sizes and its recipe, the options it trains well with.
 #pragma once
 #include <array>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
@@ -28,7 +29,9 @@ struct ModelConfig {
   std::map<std::string, Values, std::less<>> recipes;
 };
 
-std::vector<std::string> known_models();  // sorted
+std::filesystem::path models_folder();
+std::vector<std::string> json_files_in(const std::filesystem::path& folder);  // names, sorted
+std::vector<std::string> known_models();                                      // sorted
 // Throws UserError: an unknown model (naming the nearest), an unknown key, an impossible size.
 ModelConfig load_model_config(const std::string& name);
 ModelConfig parse_model_config(std::string_view text, const std::string& path,

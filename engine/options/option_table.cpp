@@ -21,6 +21,8 @@ constexpr Range some = {.min = 0, .max = max_epochs, .min_open = true};
 constexpr Uses new_run = {.recipe = false};                   // fixed when a run starts
 constexpr Uses any_time = {.recipe = false, .resume = true};  // may change when a run is resumed
 constexpr Uses recipe_or_resume = {.resume = true};
+constexpr Uses named_or_new = {.recipe = false, .named = true};
+constexpr Uses named_or_resume = {.recipe = false, .resume = true, .named = true};
 constexpr Uses this_time = {.recipe = false, .resume = true, .stored = false};
 constexpr Uses run_folder = {.recipe = false, .stored = false};
 
@@ -33,7 +35,7 @@ constexpr OptionRow data_rows[] = {
      new_run},
     {"val_fraction", "X", &O::val_fraction,
      "fraction of each class held out for validation if the folder has no val/", inner_fraction,
-     new_run},
+     named_or_new},
     {"split_seed", "N", &O::split_seed,
      "another choice of the images that --val-fraction holds out", any, new_run},
     {"classes", "N|A,B,..", &O::classes,
@@ -68,9 +70,10 @@ constexpr OptionRow data_rows[] = {
      "probability that a training image is flipped horizontally; default: 0.5, 0 for drawn images",
      probability},
     {"vflip", "P", &O::vflip, "probability that it is flipped vertically", probability},
-    {"crop_mode", "center|squash|border", &O::crop_mode,
+    {"crop_mode", "center|squash|border|pad", &O::crop_mode,
      "for evaluation, center: the short side scaled to the image size, the middle cropped; squash: "
-     "both sides scaled; border: the long side scaled, the mean colour around"},
+     "both sides scaled; border: the long side scaled, the mean colour around; pad: not scaled, a "
+     "black frame where it is smaller, the middle cropped"},
     {"crop_pct",
      "X",
      &O::crop_pct,
@@ -78,7 +81,8 @@ constexpr OptionRow data_rows[] = {
      {.min = 0.1, .max = 1}},
     {"interpolation", "bilinear|bicubic", &O::interpolation,
      "how pictures are scaled, antialiased, as PIL's; pixels next to a crop count, as in PIL's "
-     "resize(box=...), not in torchvision's RandomResizedCrop"},
+     "resize(box=...), not in torchvision's RandomResizedCrop; of a JPEG, crops of 2.2, 4.4 or 8.8 "
+     "times the input's size and more are decoded at 1/2, 1/4 or 1/8 (a level away, on average)"},
     {"auto_augment", "none|ra|ra-dali|ta_wide|cifar10|imagenet", &O::auto_augment,
      "random operations on training images after crop and flip: torchvision's RandAugment, "
      "TrivialAugmentWide and AutoAugment, or RandAugment of 16 operations on half of the images, "
@@ -122,11 +126,15 @@ constexpr OptionRow data_rows[] = {
 };
 
 constexpr OptionRow model_rows[] = {
+    {"recipe", "NAME", &O::recipe,
+     "train by models/recipes/NAME.json, which also says the MODEL; ./launcher recipes lists them",
+     any, run_folder},
     {"patch_size", "N", &O::patch_size,
      "side of a ViT's patches; default: the recipe's, else the model's", between(1, 1024)},
     {"weights", "FILE", &O::weights,
-     "start from this .safetensors file; a different number of classes or image size is handled",
-     any, new_run},
+     "start from this .safetensors file; a different number of classes or image size is handled; "
+     "none: from random weights, whatever --recipe says",
+     any, named_or_new},
     {"drop_rate", "X", &O::drop_rate, "dropout before the head", fraction},
     {"pos_drop_rate", "X", &O::pos_drop_rate, "dropout after a ViT's position embedding", fraction},
     {"proj_drop_rate", "X", &O::proj_drop_rate,
@@ -153,6 +161,10 @@ constexpr OptionRow step_rows[] = {
      recipe_or_resume},
     {"best_by", "top1|loss", &O::best_by,
      "what best/ is chosen by: the validation accuracy or loss, with --ema that of the average"},
+    {"strict", "", &O::strict,
+     "end with exit code 2 where a line `recipe: ...` would be printed: that this can hardly train "
+     "well, why, and which option to change",
+     any, this_time},
     {"seed", "N", &O::seed, "random seed; the same seed gives the same weights", any, new_run},
 };
 
@@ -232,7 +244,7 @@ constexpr OptionRow output_rows[] = {
 constexpr OptionRow machine_rows[] = {
     {"nproc", "N", &O::nproc,
      "number of processes on this machine; default: one per visible GPU, else 1", between(1, 1024),
-     any_time, 'n'},
+     named_or_resume, 'n'},
     {"nnodes", "N", &O::nnodes,
      "number of machines (nodes): start the launcher on each, with its --node-rank and the same -n",
      between(1, 1024), this_time},
@@ -246,12 +258,45 @@ constexpr OptionRow machine_rows[] = {
      "type of the computation; weights stay fp32; auto: on cuda bf16 (fp16 before sm_80), else "
      "fp32",
      any, recipe_or_resume},
+    {"amp_policy", "none|0|1|2", &O::amp_policy,
+     "adaptive mixed precision: some epochs, counted from 1, compute in --precision (16 bits), the "
+     "others in fp32; none: all in --precision; 0: 16 bits from --amp-start to --amp-end; 1: "
+     "there, "
+     "every --amp-hold epochs, unless the learning rate has risen or the loss by more than 10%; 2: "
+     "in each window of --amp-interval, unless the loss fell by less than 0.1% or more than 50%; "
+     "between them as decided last, at first 16 bits"},
+    {"amp_start", "N", &O::amp_start, "first epoch in 16 bits of policies 0 and 1",
+     between(0, max_epochs)},
+    {"amp_end", "N", &O::amp_end, "last one, which may be beyond the run's",
+     between(0, max_epochs)},
+    {"amp_hold", "N", &O::amp_hold, "epochs for which a decision of policy 1 holds; default: 1",
+     between(1, max_epochs)},
+    {"amp_interval", "N", &O::amp_interval,
+     "a window of policy 2 begins with each multiple of N, counted in epochs",
+     between(1, max_epochs)},
+    {"amp_interval_hold", "N", &O::amp_interval_hold, "its length in epochs",
+     between(1, max_epochs)},
     {"conv", "own|cudnn", &O::conv,
      "implementation of convolutions on a GPU; cudnn is there for comparison", any, any_time},
     {"recompute", "none|blocks", &O::recompute,
      "blocks: keep only the input of each block and recompute the rest in backward; less memory, "
      "a third more work, identical results",
      any, recipe_or_resume},
+    {"pipeline", "P", &O::pipeline,
+     "cut the model into P stages, each in a process of its own: of -n processes, N / P train a "
+     "copy of it each",
+     between(1, 1024), named_or_resume},
+    {"micro_batches", "M", &O::micro_batches,
+     "images of a batch pass through the model in M parts, whose gradients are added: less memory "
+     "without --pipeline, less waiting with it; default: 4 for each stage, else 1",
+     count, recipe_or_resume},
+    {"chunks", "V", &O::chunks,
+     "parts of the model in each stage, by turns (interleaved): less waiting, more messages",
+     between(1, 1024), named_or_resume},
+    {"partition", "uniform|balanced|cost|A,B,..", &O::partition,
+     "how the model's blocks are divided; uniform: by number; balanced: by parameters; cost: by "
+     "flops; or the blocks of each part, in the model's order",
+     any, any_time},
     {"workers", "N", &O::workers,
      "image-decoding threads per process; 0: one for each of its cores", between(0, 1024),
      any_time},
@@ -278,6 +323,10 @@ constexpr OptionRow machine_rows[] = {
     {"no_graph", "", &O::no_graph, "launch every kernel by itself instead of replaying CUDA graphs",
      any, any_time},
     {"profile", "", &O::profile, "print the time per kind of operation at the end", any, this_time},
+    {"trace", "FILE", &O::trace,
+     "write what each process did when in its first 100 updates, and when it waited: a Chrome "
+     "trace, as ui.perfetto.dev shows it",
+     any, this_time},
     {"plan", "", &O::plan, "print the memory plan and exit", any, this_time},
 };
 

@@ -30,9 +30,10 @@ using AnyMember =
 
 // Where an option may appear besides the command line and --config.
 struct Uses {
-  bool recipe = true;   // in a model's recipe
+  bool recipe = true;   // in a recipe
   bool resume = false;  // with --resume
   bool stored = true;   // in config.json
+  bool named = recipe;  // in a recipe by name, models/recipes/NAME.json
 };
 
 struct OptionRow {

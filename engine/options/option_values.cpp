@@ -52,6 +52,9 @@ struct Convert {
     const std::vector<std::string> choices = split(row.metavar, '|');
     if (row.name == "save_every") {
       if (!parse_save_every(item())) refuse("must be a number of epochs, or like 500steps");
+    } else if (row.name == "partition") {
+      if (std::ranges::find(choices, item()) == choices.end() && !parse_blocks(item()))
+        refuse("must be uniform, balanced, cost or the blocks of each part, like 6,6");
     } else if (row.name == "lr_after") {
       if (!item().empty() && !parse_lr_after(item()))
         refuse("must be a number of epochs and a learning rate, like 600:1e-6");
@@ -186,6 +189,11 @@ Items items_from_json(const JsonValue& value, const OptionRow& row, const std::s
   return {value.text};
 }
 
+bool may_contain(OptionFile file, const OptionRow& row) {
+  if (file == OptionFile::config) return row.name != "resume" && row.name != "recipe";
+  return file == OptionFile::recipe ? row.uses.recipe : row.uses.named;
+}
+
 }  // namespace
 
 void assign(Options& options, const OptionRow& row, const Items& items,
@@ -206,17 +214,20 @@ std::string default_of(const OptionRow& row) {
   return join(items_of(Options{}, row), ",");
 }
 
-Values values_from_json(const JsonValue& object, const std::string& where, bool recipe) {
+Values values_from_json(const JsonValue& object, const std::string& where, OptionFile file) {
   Values values;
   Options scratch;
   for (const auto& [key, value] : object.members) {
+    if (value.kind == JsonValue::Kind::object)
+      throw UserError(where + ": '" + printable(key) +
+                      "' is an object, in which no option is looked for; put them beside it");
     const OptionRow* row = find_option(key);
     if (!row)
       throw UserError(where + ": unknown key '" + printable(key) + "'" +
                       suggestion(key, option_names()));
-    if (key == "resume" || (recipe && !row->uses.recipe))
+    if (!may_contain(file, *row))
       throw UserError(where + ": '" + key + "' can't be part of a " +
-                      (recipe ? "recipe" : "config"));
+                      (file == OptionFile::config ? "config" : "recipe"));
     if (value.kind == JsonValue::Kind::null) continue;  // not set
     const std::string text = value.text.empty() ? "" : " " + printable(value.text);
     const std::string subject = where + ": '" + key + "'" + text;
@@ -245,6 +256,16 @@ std::optional<SaveEvery> parse_save_every(std::string_view text) {
   const auto count = parse_integer(text);
   if (!count || *count < 1) return {};
   return SaveEvery{.count = *count, .steps = steps};
+}
+
+std::optional<std::vector<int>> parse_blocks(std::string_view text) {
+  std::vector<int> blocks;
+  for (const std::string& word : split(text, ',')) {
+    const auto count = parse_integer(word);
+    if (!count || *count < 1 || *count > 1000) return {};
+    blocks.push_back(static_cast<int>(*count));
+  }
+  return blocks;
 }
 
 std::optional<LrAfter> parse_lr_after(std::string_view text) {

@@ -19,9 +19,10 @@ Items items_of(const Options&, const OptionRow&);
 // The built-in default as text; empty if there is none.
 std::string default_of(const OptionRow&);
 
-// The values in a JSON object; `where` names it in messages. `recipe`: only options that a recipe
-// may contain. Throws UserError naming the key.
-Values values_from_json(const JsonValue& object, const std::string& where, bool recipe);
+// What a JSON object of options is: a recipe may contain some of them only.
+enum class OptionFile : uint8_t { config, recipe, named_recipe };
+// The values in it; `where` names it in messages. Throws UserError naming the key.
+Values values_from_json(const JsonValue& object, const std::string& where, OptionFile);
 std::string value_to_json(const OptionRow&, const Items&);
 
 // --save-every 2 (epochs) or 500steps.
@@ -30,6 +31,9 @@ struct SaveEvery {
   bool steps;
 };
 std::optional<SaveEvery> parse_save_every(std::string_view text);
+
+// --partition 6,6: how many blocks each part has.
+std::optional<std::vector<int>> parse_blocks(std::string_view text);
 
 // --lr-after 600:1e-6
 struct LrAfter {

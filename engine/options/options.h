@@ -11,7 +11,7 @@
 namespace bv {
 
 // Where an option's value comes from; later sources win over earlier ones.
-enum class Source { built_in, resolved, recipe, run, config, command_line };
+enum class Source { built_in, resolved, recipe, named_recipe, run, config, command_line };
 
 inline constexpr int64_t max_epochs = 1000000;
 
@@ -23,6 +23,10 @@ struct Options {
   std::optional<int> nproc;        // -n
   std::string device = "auto";     // auto cpu simt cuda
   std::string precision = "auto";  // auto fp32 fp16 bf16
+  std::string amp_policy = "none";  // none 0 1 2
+  int amp_start = 10;              // epochs, counted from 1
+  std::optional<int> amp_end, amp_hold;
+  int amp_interval = 1000, amp_interval_hold = 100;
   // data
   std::string data;  // path, "synthetic", or empty: the built-in set
   std::string val;
@@ -90,10 +94,11 @@ struct Options {
   bool sync_bn = false, zero_init_last = false;
   uint64_t seed = 0;
   // files
+  std::string recipe;  // by name
   std::string out, resume, weights;
-  std::string save_every = "1";    // epochs, or "500steps"
-  int keep = 1;                    // step folders besides the best
-  int log_every = 10;              // steps
+  std::string save_every = "1";  // epochs, or "500steps"
+  int keep = 1;                  // step folders besides the best
+  int log_every = 10;            // steps
   bool report = false;
   std::string tensorboard = "on";  // on off
   bool quiet = false;
@@ -106,11 +111,17 @@ struct Options {
   std::string all_reduce = "auto";  // auto flat 2d
   std::string conv = "own";         // own cudnn
   std::string recompute = "none";   // none blocks
-  double timeout = 60;              // seconds without a sign of life from a peer
+  int pipeline = 1;                 // stages
+  std::optional<int> micro_batches;
+  int chunks = 1;                  // of each stage
+  std::string partition = "cost";  // uniform balanced cost, or blocks: 6,6
+  std::string trace;               // a file to write, or empty
+  double timeout = 60;             // seconds without a sign of life from a peer
+  bool strict = false;
   bool plan = false, profile = false, no_graph = false, oversubscribe = false;
   // of other commands than train, in CommandLine::own
-  int count = 16;     // preview
-  int64_t epoch = 1;  // preview; counted from 1
+  int count = 16;                  // preview
+  int64_t epoch = 1;               // preview; counted from 1
   std::string finished;            // eval, predict: a run's folder or a weights file
   std::string class_list;          // eval, predict: a number, or a file of names
   std::string split = "val";       // eval: train val all

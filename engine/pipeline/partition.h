@@ -18,7 +18,7 @@ struct Partition {
   enum Kind : uint8_t { uniform, balanced, cost, list } kind = cost;
   std::vector<int> blocks = {};  // of a list
 
-  // Throws UserError if the text is none of uniform, balanced, cost, A,B,...
+  // The value of --partition, which was checked when it was read.
   static Partition parse(const std::string&);
 };
 

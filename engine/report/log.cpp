@@ -19,7 +19,7 @@ constexpr int digits = 9;             // enough for a float to be read back exac
 // One JSON object, written member by member.
 class Object {
  public:
-  Object& text(const char* key, const char* value) { return add(key, quote_json(value)); }
+  Object& text(const char* key, std::string_view value) { return add(key, quote_json(value)); }
   Object& whole(const char* key, int64_t value) { return add(key, std::to_string(value)); }
   Object& number(const char* key, double value) { return add(key, json_number(value, digits)); }
   Object& number(const char* key, const std::optional<double>& value) {
@@ -44,8 +44,8 @@ int64_t step_of(const std::string& line) {
 }  // namespace
 
 std::string to_json(const StepRecord& r) {
-  return Object()
-      .text("kind", "step")
+  Object object;
+  object.text("kind", "step")
       .whole("epoch", r.epoch)
       .whole("step", r.step)
       .number("loss", r.loss)
@@ -54,10 +54,9 @@ std::string to_json(const StepRecord& r) {
       .number("grad_norm", r.grad_norm)
       .number("images_per_second", r.images_per_second)
       .number("data_seconds", r.data_seconds)
-      .number("step_seconds", r.step_seconds)
-      .number("loss_scale", r.loss_scale)
-      .whole("skipped", r.skipped)
-      .finish();
+      .number("step_seconds", r.step_seconds);
+  if (r.bubble_seconds) object.number("bubble_seconds", r.bubble_seconds);
+  return object.number("loss_scale", r.loss_scale).whole("skipped", r.skipped).finish();
 }
 
 std::string to_json(const EpochRecord& r) {
@@ -72,8 +71,10 @@ std::string to_json(const EpochRecord& r) {
   if (r.val_top5) object.number("val_top5", r.val_top5);
   if (r.ema_loss) object.number("ema_loss", r.ema_loss);
   if (r.ema_top1) object.number("ema_top1", r.ema_top1);
-  return object.number("lr", r.lr)
-      .number("images_per_second", r.images_per_second)
+  object.number("lr", r.lr);
+  if (!r.precision.empty())
+    object.text("precision", r.precision).text("precision_reason", r.precision_reason);
+  return object.number("images_per_second", r.images_per_second)
       .number("seconds", r.seconds)
       .whole("peak_memory_bytes", r.peak_memory_bytes)
       .finish();

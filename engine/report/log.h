@@ -17,6 +17,8 @@ struct EpochRecord {
   std::optional<double> val_top5;            // empty: 5 classes or fewer; not in the file
   std::optional<double> ema_loss, ema_top1;  // of the weights' average; empty: not in the file
   double lr = 0;
+  // Of --amp-policy; empty: without one, not in the file.
+  std::string precision, precision_reason;
   std::optional<double> images_per_second;  // empty: all trained before the run was resumed
   double seconds = 0;
   int64_t peak_memory_bytes = 0;

@@ -35,6 +35,8 @@ std::string recipe(const Options& o) {
   if (o.clip_grad > 0) text += ", clip " + number(o.clip_grad);
   if (o.layer_decay != 1) text += ", layer decay " + number(o.layer_decay);
   if (o.ema > 0) text += ", moving average " + number(o.ema);
+  if (o.amp_policy != "none")
+    text += ", " + o.precision + " or fp32 by --amp-policy " + o.amp_policy;
   return text;
 }
 
@@ -47,6 +49,14 @@ std::string first_names(std::span<const std::string> names) {
 std::string own_command() {
   const char* command = std::getenv("BAREVISION_COMMAND");  // by the script `launcher`
   return command && *command ? shell_word(command) : "./launcher";
+}
+
+// " in 4 micro-batches of 8", unless the pipeline's line says so
+std::string in_micro_batches(const Setup& s) {
+  const Pipeline& p = s.pipeline;
+  if (p.shape.micro_batches == 1 || p.shape.stages > 1) return "";
+  return " in " + counted(p.shape.micro_batches, "micro-batch") + " of " +
+         std::to_string(p.micro_batch);
 }
 
 // "12 buckets of at most 25.0 MiB on 1 stream, 2d all-reduce"
@@ -75,17 +85,20 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
           "x" + size + " images" +
           (o.patch_size ? " in patches of " + std::to_string(*o.patch_size) : ""),
       "device: " + head.device + "; " + counted(s.world, "process") + ", local batch " +
-          std::to_string(*o.local_batch),
+          std::to_string(*o.local_batch) + in_micro_batches(s),
       "data: " + s.data.description,
       "classes: " + first_names(s.data.classes),
-      "recipe: " + recipe(o),
+      "recipe: " + (o.recipe.empty() ? "" : o.recipe + ": ") + recipe(o),
       "memory: " + format_bytes(head.peak_bytes) + " planned per process (--plan shows it)",
       "run: " + o.out + ", " + counted(head.steps_end, "step") +
           (head.steps_done ? ", resumed after step " + std::to_string(head.steps_done) : "")};
   if (head.gradient_buckets > 0)
     lines.insert(lines.begin() + 2, "gradients: " + gradients(s, head));
+  if (s.pipeline.shape.stages > 1)
+    lines.insert(lines.begin() + 2, "pipeline: " + describe(s.pipeline));
   if (!s.nodes.empty()) lines.insert(lines.begin() + 2, "nodes: " + s.nodes);
   lines.insert(lines.end(), s.notes.begin(), s.notes.end());
+  lines.insert(lines.end(), s.findings.begin(), s.findings.end());
   return lines;
 }
 
@@ -93,8 +106,9 @@ std::string plan_head(const Setup& s, const std::string& device, size_t limit) {
   const Options& o = s.options;
   const std::string size = std::to_string(*o.image_size);
   return s.model.name + ", " + size + "x" + size + " images, batch " + std::to_string(*o.batch) +
-         " on " + counted(s.world, "process") + " (" + std::to_string(*o.local_batch) + " each), " +
-         o.precision + "; " + device + ", " + format_bytes(limit) + " of memory for each process";
+         " on " + counted(s.world, "process") + " (" + std::to_string(*o.local_batch) + " each" +
+         in_micro_batches(s) + "), " + o.precision + (s.fp32_graph ? " and fp32" : "") + "; " +
+         device + ", " + format_bytes(limit) + " of memory for each process";
 }
 
 std::string val_loss_note(const Setup& s, double val_loss, int64_t updates) {

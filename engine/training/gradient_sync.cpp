@@ -68,8 +68,12 @@ void GradientSync::reduce(size_t ready) {
   while (next_bucket_ < buckets_.size()) {
     const auto [begin, end] = buckets_[next_bucket_];
     if (std::min(end, parameters_->graph().arena_count()) > ready) return;
-    const Channel& channel = channels_[next_bucket_ % channels_.size()];
-    channel.communicator->all_reduce(parameters_->grads() + begin, end - begin, fork(channel));
+    const size_t number = next_bucket_ % channels_.size();
+    const Channel& channel = channels_[number];
+    const Stream stream = fork(channel);
+    traced(trace_, stream, {Work::all_reduce, static_cast<int>(number) + 1}, [&] {
+      channel.communicator->all_reduce(parameters_->grads() + begin, end - begin, stream);
+    });
     if (++next_bucket_ == buckets_.size())
       for (const Channel& used : channels_) join(used);
   }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/trace/trace.h"
 #include "engine/training/parameters.h"
 
 namespace bv {
@@ -35,6 +36,7 @@ class GradientSync final : public Peers {
   GradientSync(Backend&, Communicator&, const Parameters&, const SyncOptions&);
   const Peers* peers() const { return options_.sync_batchnorm ? this : nullptr; }
   size_t bucket_count() const { return buckets_.size(); }
+  void trace(Trace* to) { trace_ = to; }
 
   // In an update's last micro-step: before its backward, and whenever the first `ready` elements of
   // the gradients are final. Stream 0 continues after the last bucket's sum.
@@ -66,6 +68,7 @@ class GradientSync final : public Peers {
   std::vector<Bucket> buckets_;
   size_t next_bucket_ = 0;
   std::vector<Channel> channels_;
+  Trace* trace_ = nullptr;
 };
 
 }  // namespace bv

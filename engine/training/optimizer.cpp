@@ -53,15 +53,17 @@ void Optimizer::set_state(const UpdateState& state) {
   backend_->synchronize(nullptr);
 }
 
-void Optimizer::run(const StepParams* params) {
+void Optimizer::run(const StepParams* params, DType dtype) {
   update_.params = params;
+  OptimizerUpdate update = update_;
+  if (dtype != DType::fp16) update.scaling = {};
   backend_->kernels().run(GradientNorm{.state = device_state(),
                                        .workspace = memory_.data() + bytes() - workspace_bytes_,
                                        .grad = update_.grad,
                                        .params = params,
                                        .count = update_.count},
                           nullptr);
-  backend_->kernels().run(update_, nullptr);
+  backend_->kernels().run(update, nullptr);
   auto* host = static_cast<HostBlock*>(host_.get());
   backend_->to_host(host->tail, update_.grad + update_.count, sizeof host->tail, nullptr);
   backend_->to_host(&host->state, device_state(), sizeof host->state, nullptr);

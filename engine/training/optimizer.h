@@ -31,8 +31,9 @@ class Optimizer {
   UpdateState state() const;
   void set_state(const UpdateState&);
 
-  // Updates by the gradients and sends the result to the host.
-  void run(const StepParams*);
+  // Updates by the gradients and sends the result to the host. dtype: what computed the gradients;
+  // the loss scale is fp16's alone to change.
+  void run(const StepParams*, DType);
   UpdateResult result() const;  // once the device has done so
 
  private:

@@ -107,7 +107,9 @@ void check_schedule(Options& o) {
   if (o.min_lr > o.lr)
     throw UserError("--min-lr " + number(o.min_lr) + " is above --lr " + number(o.lr));
   const auto after = parse_lr_after(o.lr_after);
-  if (after && static_cast<double>(after->epoch) >= o.epochs)
+  const bool begins = !after || static_cast<double>(after->epoch) < o.epochs;
+  if (!begins && !o.is_explicit("lr_after")) o.lr_after.clear();
+  if (!begins && o.is_explicit("lr_after"))
     throw UserError("--lr-after " + o.lr_after + " never begins: the run ends after " +
                     number(o.epochs) + (o.epochs == 1 ? " epoch" : " epochs") + " (--epochs)");
 }

@@ -1,5 +1,7 @@
 #include "engine/training/stage.h"
 
+#include <algorithm>
+
 namespace bv {
 
 Stage::Stage(Backend& backend, const Graph& graph, int begin, int end, int slots, Passes passes)
@@ -10,17 +12,22 @@ Stage::Stage(Backend& backend, const Graph& graph, int begin, int end, int slots
       slots_(slots),
       layout_(plan_stage(graph, backend.kernels(), begin, end, passes)) {}
 
-void Stage::allocate() {
-  saved_ = DeviceMemory(*backend_, saved_bytes());
-  scratch_ = DeviceMemory(*backend_, layout_.scratch_bytes);
+void Stage::allocate(size_t saved, size_t scratch) {
+  saved_ = DeviceMemory(*backend_, std::max(saved, saved_bytes()));
+  scratch_ = DeviceMemory(*backend_, std::max(scratch, scratch_bytes()));
+  use(saved_.data(), scratch_.data());
+}
+
+void Stage::use(char* saved, char* scratch) {
+  workspace_ = scratch;
   for (int slot = 0; slot < slots_; ++slot) {
     std::vector<char*> places(layout_.places.size(), nullptr);
     for (size_t s = 0; s < places.size(); ++s) {
       const Layout::Place& place = layout_.places[s];
       if (place.kind == Layout::Place::saved)
-        places[s] = saved_.data() + layout_.saved_bytes * static_cast<size_t>(slot) + place.offset;
+        places[s] = saved + layout_.saved_bytes * static_cast<size_t>(slot) + place.offset;
       else if (place.kind == Layout::Place::scratch)
-        places[s] = scratch_.data() + place.offset;
+        places[s] = scratch + place.offset;
     }
     places_.push_back(std::move(places));
   }
@@ -29,7 +36,7 @@ void Stage::allocate() {
 void Stage::run_forward(Context& run, int begin, int end) const {
   for (int i = begin; i < end; ++i) {
     const Node& node = graph_->nodes()[static_cast<size_t>(i)];
-    run.workspace = scratch_.data() + layout_.forward_workspace[static_cast<size_t>(i - begin_)];
+    run.workspace = workspace_ + layout_.forward_workspace[static_cast<size_t>(i - begin_)];
     timed(profile_, *backend_, node.type, [&] { node.forward(run); });
   }
 }
@@ -57,7 +64,7 @@ void Stage::backward(Context run, int slot, const std::function<void(int)>& done
       ++next;
     }
     const Node& node = graph_->nodes()[static_cast<size_t>(i)];
-    run.workspace = scratch_.data() + layout_.backward_workspace[static_cast<size_t>(i - begin_)];
+    run.workspace = workspace_ + layout_.backward_workspace[static_cast<size_t>(i - begin_)];
     timed(profile_, *backend_, node.type, [&] { node.backward(run); });
     if (done) done(i);
   }

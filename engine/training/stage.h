@@ -14,7 +14,11 @@ class Stage {
  public:
   // Plans; allocate() takes the memory.
   Stage(Backend&, const Graph&, int begin, int end, int slots, Passes = Passes::both);
-  void allocate();
+  // At least these bytes, where other stages share() them.
+  void allocate(size_t saved = 0, size_t scratch = 0);
+  // Instead of allocate(): the memory of another stage, when that isn't run.
+  void share(const Stage& other) { use(other.saved_.data(), other.scratch_.data()); }
+  const Graph& graph() const { return *graph_; }
   const Layout& layout() const { return layout_; }
   size_t saved_bytes() const { return layout_.saved_bytes * static_cast<size_t>(slots_); }
   size_t scratch_bytes() const { return layout_.scratch_bytes; }
@@ -31,6 +35,7 @@ class Stage {
   void profile(Profile* to) { profile_ = to; }  // a section per kind of node
 
  private:
+  void use(char* saved, char* scratch);
   Context bound(Context, int slot) const;
   void run_forward(Context&, int begin, int end) const;
 
@@ -39,6 +44,7 @@ class Stage {
   int begin_, end_, slots_;
   Layout layout_;
   DeviceMemory saved_, scratch_;
+  char* workspace_ = nullptr;               // scratch memory, its own or shared
   std::vector<std::vector<char*>> places_;  // by slot, by storage
   Profile* profile_ = nullptr;
 };

@@ -3,11 +3,30 @@
 #include <algorithm>
 
 namespace bv {
+namespace {
+
+template <class Models>
+size_t most(const Models& models, size_t (Stage::*bytes)() const) {
+  size_t found = 0;
+  for (const auto& model : models) found = std::max(found, (model.stage.*bytes)());
+  return found;
+}
+
+}  // namespace
+
+std::vector<Trainer::Model> Trainer::models_of(Backend& backend, const Graph& graph,
+                                               const Graph* fp32, bool recompute) {
+  std::vector<Model> models;
+  for (const Graph* g : {&graph, fp32})
+    if (g)
+      models.push_back({Stage(backend, *g, 0, static_cast<int>(g->nodes().size()), 1,
+                              recompute ? Passes::recompute : Passes::both)});
+  return models;
+}
 
 Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& graph,
-                 const TrainerOptions& o)
+                 const TrainerOptions& o, const Graph* fp32)
     : backend_(&backend),
-      graph_(&graph),
       communicator_(communicator && communicator->size() > 1 ? communicator : nullptr),
       options_(o),
       parameters_(backend, graph,
@@ -26,17 +45,17 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
       sync_(communicator_
                 ? std::make_unique<GradientSync>(backend, *communicator_, parameters_, o.sync)
                 : nullptr),
-      stage_(backend, graph, 0, static_cast<int>(graph.nodes().size()), 1,
-             o.recompute ? Passes::recompute : Passes::both),
+      models_(models_of(backend, graph, fp32, o.recompute)),
+      now_(models_.data()),
       plan_{.weights = parameters_.weight_bytes() + parameters_.buffer_bytes(),
             .gradients = parameters_.gradient_bytes(),
             .optimizer = parameters_.optimizer_bytes(),
             .ema = parameters_.ema_bytes(),
             .compute_weights = parameters_.compute_weights_bytes(),
-            .activations = stage_.saved_bytes(),
-            .scratch = stage_.scratch_bytes(),
+            .activations = most(models_, &Stage::saved_bytes),
+            .scratch = most(models_, &Stage::scratch_bytes),
             .batches = feed_.bytes() + optimizer_.bytes() + DeviceSums::bytes},
-      outputs_(backend, graph),
+      outputs_(backend, fp32 ? *fp32 : graph),
       updated_(backend.create_event()) {}
 
 void Trainer::allocate() {
@@ -44,15 +63,53 @@ void Trainer::allocate() {
   feed_.allocate();
   optimizer_.allocate();
   sums_.allocate(*backend_);
-  stage_.allocate();
+  models_[0].stage.allocate(plan_.activations, plan_.scratch);
+  if (models_.size() > 1) models_[1].stage.share(models_[0].stage);
   context_.weights = parameters_.weights();
-  context_.compute_weights = parameters_.compute_weights();
   context_.grads = parameters_.grads();
   context_.buffers = parameters_.buffers();
   context_.state = optimizer_.device_state();
   if (sync_) context_.peers = sync_->peers();
   feed_.bind(context_);
   backend_->synchronize(nullptr);
+}
+
+const Stage& Trainer::largest() const {
+  const auto bytes = [](const Model& m) { return m.stage.saved_bytes() + m.stage.scratch_bytes(); };
+  return std::ranges::max_element(models_, {}, bytes)->stage;
+}
+
+UpdateState Trainer::state() const {
+  UpdateState state = optimizer_.state();
+  if (now_ != models_.data()) {
+    state.loss_scale = sixteen_bits_.loss_scale;
+    state.good_steps = sixteen_bits_.good_steps;
+  }
+  return state;
+}
+
+void Trainer::set_state(const UpdateState& given) {
+  UpdateState state = given;
+  if (now_ != models_.data()) {
+    sixteen_bits_ = given;
+    state.loss_scale = 1;
+  }
+  optimizer_.set_state(state);
+}
+
+void Trainer::compute_in(DType dtype) {
+  if (dtype == this->dtype()) return;
+  const UpdateState kept = state();
+  now_ = now_ == models_.data() ? &models_[1] : models_.data();
+  set_state(kept);
+}
+
+// In fp32 kernels read the arena of the weights itself.
+Context Trainer::context() const {
+  Context context = context_;
+  context.compute_weights =
+      dtype() == DType::fp32 ? parameters_.weights() : parameters_.compute_weights();
+  return context;
 }
 
 double Trainer::full_update() const {
@@ -62,7 +119,12 @@ double Trainer::full_update() const {
 
 void Trainer::profile(Profile* to) {
   profile_ = to;
-  stage_.profile(to);
+  for (Model& model : models_) model.stage.profile(to);
+}
+
+void Trainer::trace(Trace* to) {
+  trace_ = to;
+  if (sync_) sync_->trace(to);
 }
 
 // Recorded work can't be timed node by node.
@@ -84,15 +146,18 @@ void Trainer::micro_step(const Batch& batch, const MicroStep& step) {
   feed_.set_params(params_);
   feed_.upload(batch);
   const bool first = step.first, last = step.last;
-  play(micro_steps_[size_t{first} + 2 * size_t{last}], [this, first, last] {
-    Context context = context_;
+  play(now_->micro_steps[size_t{first} + 2 * size_t{last}], [this, first, last] {
+    const Stage& stage = now_->stage;
+    Context context = this->context();
     context.accumulate = !first;
-    stage_.forward(context, 0);
-    if (!last || !sync_) return stage_.backward(context, 0);
-    timed(profile_, *backend_, "exposed communication", [this] { sync_->start(); });
-    stage_.backward(context, 0, [this](int node) {
-      timed(profile_, *backend_, "exposed communication",
-            [&] { sync_->reduce(graph_->ready_after(node)); });
+    traced(trace_, nullptr, {Work::forward}, [&] { stage.forward(context, 0); });
+    traced(trace_, nullptr, {Work::backward}, [&] {
+      if (!last || !sync_) return stage.backward(context, 0);
+      timed(profile_, *backend_, "exposed communication", [this] { sync_->start(); });
+      stage.backward(context, 0, [&](int node) {
+        timed(profile_, *backend_, "exposed communication",
+              [&] { sync_->reduce(stage.graph().ready_after(node)); });
+      });
     });
   });
 }
@@ -102,9 +167,11 @@ void Trainer::start_update(double lr, int64_t images) {
   params_.divisor = static_cast<float>(double(images) / full_update());
   feed_.set_params(params_);
   timed(profile_, *backend_, "optimizer", [this] {
-    play(update_, [this] {
-      if (sync_) sync_->average_buffers();
-      optimizer_.run(context_.params);
+    play(now_->update, [this] {
+      traced(trace_, nullptr, {Work::update}, [this] {
+        if (sync_) sync_->average_buffers();
+        optimizer_.run(context_.params, dtype());
+      });
     });
   });
   backend_->record(updated_, nullptr);
@@ -125,31 +192,32 @@ void Trainer::begin_evaluation(bool averaged, bool each_image) {
   if (averaged_) compute_with(parameters_.ema());
 }
 
-// The 16-bit copy has room for one of them. In fp32 kernels read the arena itself.
+// The 16-bit copy has room for one of them.
 void Trainer::compute_with(const float* weights) {
-  if (graph_->dtype() == DType::fp32) return;
+  if (dtype() == DType::fp32) return;
   backend_->kernels().run(RoundWeights{.out = parameters_.compute_weights(),
                                        .inp = weights,
-                                       .count = graph_->arena_count(),
-                                       .dtype = graph_->dtype()},
+                                       .count = parameters_.graph().arena_count(),
+                                       .dtype = dtype()},
                           nullptr);
 }
 
 void Trainer::evaluate(const Batch& batch) {
   feed_.upload(batch);
-  stage_.profile(nullptr);  // a section as a whole
-  play(evaluations_[averaged_], [this] {
-    Context context = context_;
+  Stage& stage = now_->stage;
+  stage.profile(nullptr);  // a section as a whole
+  play(now_->evaluations[averaged_], [this] {
+    Context context = this->context();
     if (averaged_) {
       context.weights = parameters_.ema();
-      if (graph_->dtype() == DType::fp32) context.compute_weights = parameters_.ema();
+      if (dtype() == DType::fp32) context.compute_weights = parameters_.ema();
     }
     context.training = false;
     context.sums = sums_.data();
-    stage_.forward(context, 0);
+    traced(trace_, nullptr, {Work::evaluation}, [&] { now_->stage.forward(context, 0); });
   });
-  stage_.profile(profile_);
-  outputs_.add(batch, stage_);
+  stage.profile(profile_);
+  outputs_.add(batch, stage);
 }
 
 EvaluationSums Trainer::end_evaluation() {
@@ -163,8 +231,8 @@ EvaluationSums Trainer::end_evaluation() {
 std::pair<int, int> Trainer::graph_nodes() const {
   const auto nodes = [](const auto& recording) { return recording ? recording->nodes() : 0; };
   int largest = 0;
-  for (const auto& recording : micro_steps_) largest = std::max(largest, nodes(recording));
-  return {largest, nodes(update_)};
+  for (const auto& recording : now_->micro_steps) largest = std::max(largest, nodes(recording));
+  return {largest, nodes(now_->update)};
 }
 
 }  // namespace bv

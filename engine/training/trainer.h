@@ -8,9 +8,11 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "engine/inference/evaluation_sums.h"
 #include "engine/inference/outputs.h"
+#include "engine/trace/trace.h"
 #include "engine/training/feed.h"
 #include "engine/training/gradient_sync.h"
 #include "engine/training/optimizer.h"
@@ -34,17 +36,27 @@ struct TrainerOptions {
 
 class Trainer {
  public:
-  // The communicator connects the replicas; null: there is one. Plans; allocate() takes the memory.
-  Trainer(Backend&, Communicator*, const Graph&, const TrainerOptions&);
+  // The communicator connects the replicas; null: there is one. fp32: the same model, of a graph in
+  // 16 bits, for the steps that compute_in(fp32). Plans; allocate() takes the memory.
+  Trainer(Backend&, Communicator*, const Graph&, const TrainerOptions&,
+          const Graph* fp32 = nullptr);
   const MemoryPlan& plan() const { return plan_; }
-  const Layout& layout() const { return stage_.layout(); }
+  // Of two models' plans the one that takes more memory, in which the other has room.
+  const Graph& largest_graph() const { return largest().graph(); }
+  const Layout& largest_layout() const { return largest().layout(); }
   size_t gradient_buckets() const { return sync_ ? sync_->bucket_count() : 0; }
   void allocate();
 
   Parameters& parameters() { return parameters_; }
-  // The device's UpdateState, for checkpoints. Both wait for the device.
-  UpdateState state() const { return optimizer_.state(); }
-  void set_state(const UpdateState& state) { optimizer_.set_state(state); }
+  // The device's UpdateState, for checkpoints; its loss scale is that of 16 bits, also while fp32
+  // computes. Both wait for the device.
+  UpdateState state() const;
+  void set_state(const UpdateState&);
+
+  // What the following steps and evaluations compute in: the graph's dtype, as at first, or fp32.
+  // Between updates; waits for the device.
+  void compute_in(DType);
+  DType dtype() const { return now_->stage.graph().dtype(); }
 
   struct MicroStep {
     int64_t epoch;
@@ -73,21 +85,33 @@ class Trainer {
   const std::vector<Prediction>& predictions() const { return predictions_; }
 
   void profile(Profile*);
+  void trace(Trace*);  // before the first step
 
  private:
+  // A model with its recordings. Both models have the same parameters and share their memory.
+  struct Model {
+    Stage stage;
+    std::array<std::unique_ptr<Recording>, 4> micro_steps = {};  // by first + 2 last
+    std::unique_ptr<Recording> update = {};
+    std::array<std::unique_ptr<Recording>, 2> evaluations = {};  // of the weights, of their average
+  };
+  static std::vector<Model> models_of(Backend&, const Graph&, const Graph* fp32, bool recompute);
+  const Stage& largest() const;
+  Context context() const;
   double full_update() const;  // images of a full update, of all replicas
   void play(std::unique_ptr<Recording>&, std::function<void()> issue);
   void compute_with(const float* weights);  // until it is called with the weights again
 
   Backend* backend_;
-  const Graph* graph_;
   Communicator* communicator_;
   TrainerOptions options_;
   Parameters parameters_;
   Feed feed_;
   Optimizer optimizer_;
   std::unique_ptr<GradientSync> sync_;  // null: one replica
-  Stage stage_;
+  std::vector<Model> models_;           // of the graph and, where there is one, in fp32
+  Model* now_;
+  UpdateState sixteen_bits_{};  // its loss_scale and good_steps are, while fp32 computes
   MemoryPlan plan_;
   DeviceSums sums_;  // of the evaluation
   Outputs outputs_;
@@ -96,11 +120,9 @@ class Trainer {
   Context context_;          // of every step
   StepParams params_{};
   Event updated_;
-  std::array<std::unique_ptr<Recording>, 4> micro_steps_;  // by first + 2 last
-  std::unique_ptr<Recording> update_;
-  std::array<std::unique_ptr<Recording>, 2> evaluations_;  // of the weights, of their average
-  bool averaged_ = false;                                  // what is being evaluated
+  bool averaged_ = false;  // what is being evaluated
   Profile* profile_ = nullptr;
+  Trace* trace_ = nullptr;
 };
 
 }  // namespace bv

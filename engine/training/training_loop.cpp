@@ -96,7 +96,7 @@ void TrainingLoop::finish_pending() {
   if (starting_ && run_.communicator) run_.communicator->busy(Busy::no);
   starting_ = false;
   const bool finite = std::isfinite(result.loss_sum) && std::isfinite(result.grad_norm);
-  const bool may_skip = run_.setup.graph.dtype() == DType::fp16 && result.skipped &&
+  const bool may_skip = run_.trainer.dtype() == DType::fp16 && result.skipped &&
                         result.skipped_in_a_row < max_skipped;
   if ((result.skipped || !finite) && !may_skip) fail_not_finite(done.step, result);
   if (result.skipped) ++skipped_;

@@ -104,8 +104,14 @@ int Graph::layer_of(Parameter p) const {
 }
 
 size_t Graph::parameter_count() const {
+  return parameter_count({0, static_cast<int>(nodes_.size())});
+}
+
+size_t Graph::parameter_count(Slice nodes) const {
   size_t count = 0;
-  for (const auto& p : parameters_) count += p.count();
+  for (int p = node_parameters_[static_cast<size_t>(nodes.begin)];
+       p < node_parameters_[static_cast<size_t>(nodes.end)]; ++p)
+    count += parameters_[static_cast<size_t>(p)].count();
   return count;
 }
 

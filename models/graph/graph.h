@@ -101,6 +101,7 @@ class Graph {
   size_t arena_count() const { return arena_count_; }    // elements, padding included
   size_t buffer_count() const { return buffer_count_; }  // of their arena
   size_t parameter_count() const;                        // elements of the model
+  size_t parameter_count(Slice) const;                   // of these nodes
   // How deep a parameter lies, from 0, in steps of timm's layer decay: before the first cut, after
   // each, and the last node with parameters, which is the head.
   int layer_of(Parameter) const;
@@ -134,6 +135,7 @@ class Peers {
 struct NodeUse {
   std::vector<Tensor> tensors;
   size_t workspace = 0;  // bytes
+  double flops = 0;
 };
 
 // What a node works on: tensors and parameters as pointers, for one slot of saved memory.
@@ -170,6 +172,7 @@ struct Context {
     if constexpr (requires { op.dtype; }) op.dtype = graph->dtype();
     if constexpr (requires { op.params; }) op.params = params;
     if constexpr (requires { op.accumulate; }) op.accumulate = accumulate;
+    if (planning) planning->flops += cost_of(op).flops;
     if constexpr (requires { op.workspace; }) {
       op.workspace = workspace;
       if (planning)

@@ -498,16 +498,19 @@ TEST(Loader, SyntheticEpochsAreAThousandBatches) {
 }
 
 TEST(Loader, CacheKeepsAllOrNothing) {
-  const auto image = [] { return std::make_shared<const Image>(black_image(10, 10)); };
-  ImageCache cache(10, 1000);
-  cache.add(1, image());
-  cache.add(1, image());
-  cache.add(2, image());
-  EXPECT_TRUE(cache.find(1));
-  EXPECT_FALSE(cache.find(3));
-  cache.add(3, image());
-  cache.add(4, image());
-  EXPECT_FALSE(cache.find(1));
+  const auto any = [](int, int) { return Wanted{}; };
+  const auto view = [&] { return std::make_shared<const View>(whole_view(black_image(10, 10), any)); };
+  ViewCache cache(1500);
+  cache.add(1, view());
+  cache.add(1, view());
+  cache.add(2, view());
+  EXPECT_TRUE(cache.find(1, any));
+  EXPECT_FALSE(cache.find(3, any));
+  EXPECT_TRUE(cache.open());
+  cache.add(3, view());
+  cache.add(4, view());
+  EXPECT_FALSE(cache.find(1, any));
+  EXPECT_FALSE(cache.open());
   EXPECT_EQ(cache.bytes(), 0u);
 }
 

@@ -214,6 +214,31 @@ TEST(Crops, PicturesSmallerThanTheCropAreFramedInBlackAndWhole) {
   EXPECT_GT(places.size(), 60u);  // of 11 x 7
 }
 
+TEST(Crops, PadEvaluatesUnscaledInTheMiddleOfABlackFrame) {
+  for (const auto& [height, width] : {std::pair{10, 14}, {31, 14}, {20, 20}, {33, 27}}) {
+    Image image = black_image(height, width);
+    for (size_t i = 0; i < image.pixels.size(); ++i) image.pixels[i] = uint8_t(1 + i % 250);
+    const OnePicture data(image);
+    LoaderOptions o{.kind = DataKind::photos, .image_size = 20, .local_batch = 1};
+    o.crop.mode = CropMode::pad;
+    std::ranges::fill(o.augment.mean_color, uint8_t{99});
+    Loader loader(data, o, false);
+    loader.start(0, 0);
+    const Batch& batch = loader.next();
+    const auto begin = [](int length) {
+      return length < 20 ? -((20 - length) / 2) : (length - 20) / 2;
+    };
+    for (int y = 0; y < 20; ++y)
+      for (int x = 0; x < 20; ++x) {
+        const int row = y + begin(height), column = x + begin(width);
+        const bool inside = row >= 0 && row < height && column >= 0 && column < width;
+        ASSERT_EQ(batch.images[(y * 20 + x) * 3],
+                  inside ? image.pixels[size_t(row * width + column) * 3] : 0)
+            << height << 'x' << width << ' ' << y << ' ' << x;
+      }
+  }
+}
+
 TEST(Crops, LargerPicturesGiveAWindow) {
   std::set<int> tops;
   for (uint32_t i = 0; i < 500; ++i) {

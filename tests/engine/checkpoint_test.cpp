@@ -58,6 +58,8 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
   c.best_top1 = 1.0 / 3, c.best_step = 40, c.loss_sum = HUGE_VAL, c.loss_count = 0.1;
   c.top1_sum = 0.05;
   c.data_fingerprint = UINT64_MAX, c.data_contents = UINT64_MAX;
+  c.precision = {.epoch = 4, .sixteen_bits = false, .reason = "a\"b", .renewed = 2, .lr = .1};
+  c.precision->losses[1] = HUGE_VAL;
   c.options = {{"lr", {"0.1"}}, {"mean", {"1", "2", "3"}}, {"out", {"a\"b\n"}}, {"val", {}}};
   save_checkpoint(run.path(), c, true, 1);
   const Checkpoint back = load_checkpoint(run.path());
@@ -67,6 +69,10 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
                       x.loss_count, x.top1_sum, x.data_fingerprint, x.data_contents, x.options);
   };
   EXPECT_EQ(numbers(back), numbers(c));
+  const PrecisionState p = back.precision.value();
+  EXPECT_EQ(std::tuple(p.epoch, p.sixteen_bits, p.reason, p.renewed, p.lr, p.losses[1]),
+            std::tuple(4, false, "a\"b", 2, .1, HUGE_VAL));
+  EXPECT_TRUE(std::isnan(p.losses[0]));
   EXPECT_EQ(back.weights.metadata, c.weights.metadata);
   EXPECT_EQ(back.weights.tensors.at("w").data, c.weights.tensors.at("w").data);
   ASSERT_EQ(back.optimizer.tensors.size(), 2u);

@@ -58,6 +58,10 @@ TEST(Log, RecordsHaveExactlyTheseKeys) {
       R"({"kind":"epoch","epoch":2,"step":64,"train_loss":1.5,"train_top1":0.375,"val_loss":1.25,)"
       R"("val_top1":0.5,"val_top5":0.75,"ema_loss":1.125,"ema_top1":0.625,"lr":0.5,)"
       R"("images_per_second":10,"seconds":4,"peak_memory_bytes":1048576})");
+  epoch.precision = "fp16", epoch.precision_reason = "within epochs 2 to 3";
+  EXPECT_TRUE(has(to_json(epoch), R"("lr":0.5,"precision":"fp16",)"
+                                  R"("precision_reason":"within epochs 2 to 3","images_per)"));
+  epoch.precision.clear();
   epoch.val_loss = epoch.val_top1 = epoch.val_top5 = std::nullopt;
   epoch.train_top1 = epoch.ema_loss = epoch.ema_top1 = std::nullopt;
   EXPECT_EQ(

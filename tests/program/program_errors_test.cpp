@@ -74,11 +74,20 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
                  "you mean adam?)");
   expect_refused("vit_tiny --batch 4 --local-batch 4",
                  "--batch and --local-batch exclude each other");
-  expect_refused("--data cifar",
-                 "no MODEL given: ./launcher MODEL [options]; there are resnet34, resnet50, "
-                 "resnext50_32x4d, vit_large, vit_tiny");
+  expect_refused(
+      "--data cifar",
+      "no MODEL given: ./launcher MODEL [options], or --recipe NAME; there are resnet34, resnet50, "
+      "resnext50_32x4d, vit_large, vit_tiny");
   expect_refused_by_all("vit_tiny --schedule constant --period-epochs 5",
                         "--period-epochs goes with --schedule cosine, not constant");
+  expect_refused_by_all("vit_tiny --device cpu --precision fp32 --amp-policy 0 --amp-end 9",
+                        "--amp-policy 0 switches between fp32 and --precision, which is fp32: fp16 "
+                        "or bf16 would do");
+  expect_refused("vit_tiny --device cpu --precision fp16 --amp-policy 1",
+                 "--precision fp16: the cpu device computes in fp32 (--precision fp32)");
+  expect_refused("vit_tiny --device cpu --amp-policy 1",
+                 "--amp-policy 1 needs --amp-end N, its last epoch in 16 bits");
+  expect_refused("vit_tiny --amp-policy 3", "--amp-policy 3: must be one of none, 0, 1, 2");
   expect_refused("vit_tiny --epochs 5 --lr-after 5:1e-6",
                  "--lr-after 5:1e-6 never begins: the run ends after 5 epochs (--epochs)");
   write_text(in("c.json"), "{\"imagesize\": 64}");

@@ -1,9 +1,11 @@
 // Feeds damaged pictures of every format to decode_image, JPEGs to both of its decoders. A mutant
 // passes if it is decoded to an image of its size or refused by a BadImage of one line, and takes
-// memory in proportion to its pixels and no more than some seconds. Built with the address and
+// memory in proportion to its pixels and no more than some seconds; parts of JPEGs must be what the
+// whole is there. Built with the address and
 // undefined-behaviour sanitizers:
 //   fuzz_pictures [FIRST [COUNT]]    mutants by number; each depends on its number and the seeds
 //   FUZZ_SECONDS=1200 fuzz_pictures [FIRST]    as many as that time allows
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -56,6 +58,8 @@ class PictureFuzzer {
     const int at_least = m.one_in(4) ? 1 + int(m.below(20)) : 0;
     const size_t scale = at_least ? 8 : 1;  // at most
     std::string problem = watched(number, bytes, scale, [&] { return decode(bytes, at_least); });
+    if (seed.format == Format::jpeg)
+      problem += watched(number, bytes, 8, [&] { return decode_part(m, bytes); });
     if (have_turbojpeg && seed.format == Format::jpeg)
       problem += watched(number, bytes, 1, [&] {
         const JpegInfo info = inspect_jpeg(bytes);
@@ -77,6 +81,33 @@ class PictureFuzzer {
     Image image = decode_image(bytes, at_least);
     if (!refusal.empty()) throw std::runtime_error("decoded, though its header: " + refusal);
     return image;
+  }
+
+  // Parts, at any scale and of any rectangle, have the pixels of the whole, wherever the damage is.
+  static Image decode_part(Mutator& m, const std::vector<uint8_t>& bytes) {
+    const double shrink = double(1 << m.below(4));
+    Region of;
+    if (m.one_in(4))
+      of = {int(m.below(8)), int(m.below(8)), 1 + int(m.below(16)), 1 + int(m.below(16))};
+    View whole = decode_view(
+        bytes, [&](int height, int width) { return whole_image(height, width, shrink); }, of);
+    const auto some = [&](int height, int width) {
+      Box part{.top = double(m.below(size_t(height))), .left = double(m.below(size_t(width)))};
+      part.height = 1 + double(m.below(size_t(height)));
+      part.width = 1 + double(m.below(size_t(width)));
+      return Wanted{part, shrink};
+    };
+    const View part = decode_view(bytes, some, of);
+    for (int y = 0; y < part.at.height; ++y) {
+      const size_t row = size_t(part.at.top + y) * size_t(whole.width) + size_t(part.at.left);
+      if (!std::equal(
+              &part.pixels.pixels[3 * size_t(y) * size_t(part.at.width)],
+              &part.pixels.pixels[3 * size_t(y) * size_t(part.at.width)] + 3 * part.at.width,
+              &whole.pixels.pixels[3 * row]))
+        throw std::runtime_error("a part at " + std::to_string(whole.eighths) +
+                                 "/8 differs from the whole");
+    }
+    return std::move(whole.pixels);
   }
 
   std::string watched(uint64_t number, const std::vector<uint8_t>& bytes, size_t scale,

@@ -1,0 +1,220 @@
+"""PyTorch's side of bench/recipes: trains with the options of a finished run of ours, on the same images in
+the same split; prints one JSON line of losses and accuracies by epoch.
+
+Pictures go through PIL as the published set-ups' do; pairs are mixed by timm's Mixup, whose partners are the
+first and the last of a batch.
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import random
+
+import numpy
+import timm
+import timm.data
+import torch
+import torch.nn.functional as F
+import torchvision
+from PIL import Image, ImageEnhance, ImageOps
+
+TIMM_NAMES = {"vit_tiny": "vit_tiny_patch16_224", "vit_large": "vit_large_patch16_224"}
+GREY = (128, 128, 128)
+
+
+# ---- data -------------------------------------------------------------------------------------------
+def cifar(folder):
+    def part(names):
+        records = numpy.concatenate([numpy.fromfile(folder / n, numpy.uint8).reshape(-1, 3073) for n in names])
+        pixels = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        return [(Image.fromarray(p), int(label)) for p, label in zip(pixels, records[:, 0])]
+
+    return part(sorted(p.name for p in folder.glob("data_batch_*.bin"))), part(["test_batch.bin"])
+
+
+def photos(folder, run):
+    """Train and val as our run has split them: its val.txt names what is held out."""
+    held_out = {os.path.abspath(line) for line in (run / "val.txt").read_text().splitlines()}
+    classes = sorted(p.name for p in folder.iterdir() if p.is_dir())
+    train, val = [], []
+    for label, name in enumerate(classes):
+        for path in sorted((folder / name).rglob("*")):
+            with Image.open(path) as image:
+                (val if os.path.abspath(path) in held_out else train).append((image.convert("RGB"), label))
+    if len(val) != len(held_out):
+        raise SystemExit(f"val.txt names {len(held_out)} images, {len(val)} are there")
+    return train, val, len(classes)
+
+
+# ---- what the model sees ------------------------------------------------------------------------------
+def resized(image, size, o):
+    """As for evaluation."""
+    grown = math.floor(size / o["crop_pct"])
+    if o["crop_mode"] == "squash":
+        image = image.resize((grown, grown), Image.BILINEAR)
+    else:
+        scale = grown / min(image.size)
+        image = image.resize((round(image.width * scale), round(image.height * scale)), Image.BILINEAR)
+    return torchvision.transforms.functional.center_crop(image, size)
+
+
+def dali_operations(size):
+    """RandAugment's 16 operations at magnitude 10, geometry in pixels of 224."""
+    sign = lambda: random.choice((-1, 1))
+    affine = lambda *a: (lambda image: image.transform(image.size, Image.AFFINE, a, Image.NEAREST, fillcolor=GREY))
+    enhance = lambda kind: (lambda image: kind(image).enhance(1 + 0.9 * sign()))
+    shift, half = 40 * size / 224, round(40 * size / 224)
+
+    def cutout(image):
+        x, y = random.randrange(image.width), random.randrange(image.height)
+        image = image.copy()
+        image.paste(GREY, (max(0, x - half), max(0, y - half), min(size, x + half), min(size, y + half)))
+        return image
+
+    return [
+        ImageOps.autocontrast,
+        ImageOps.equalize,
+        ImageOps.invert,
+        lambda image: image.rotate(30 * sign(), Image.NEAREST, fillcolor=GREY),
+        lambda image: ImageOps.posterize(image, 4),
+        lambda image: ImageOps.solarize(image, 200),
+        lambda image: image.point([min(255, x + 110) if x < 128 else x for x in range(256)] * 3),
+        enhance(ImageEnhance.Color),
+        enhance(ImageEnhance.Contrast),
+        enhance(ImageEnhance.Brightness),
+        enhance(ImageEnhance.Sharpness),
+        lambda image: affine(1, 0.3 * sign(), 0, 0, 1, 0)(image),
+        lambda image: affine(1, 0, 0, 0.3 * sign(), 1, 0)(image),
+        lambda image: affine(1, 0, shift * sign(), 0, 1, 0)(image),
+        lambda image: affine(1, 0, 0, 0, 1, shift * sign())(image),
+        cutout,
+    ]
+
+
+def training_view(o):
+    size = o["image_size"]
+    crop = torchvision.transforms.RandomResizedCrop(size, o["scale"], o["ratio"])
+    padded = torchvision.transforms.RandomCrop(size, padding=o["padding"])
+    operations = dali_operations(size)
+    if o["auto_augment"] not in ("none", "ra-dali") or o["train_crop"] == "pad-if-needed":
+        raise SystemExit(f"not there on PyTorch's side: {o['auto_augment']}, {o['train_crop']}")
+
+    def view(image):
+        if o["train_crop"] == "random-resized":
+            image = crop(image)
+        else:
+            image = resized(image, size, o) if image.size != (size, size) else image
+            image = padded(image) if o["train_crop"] == "padded" else image
+        if random.random() < o["hflip"]:
+            image = ImageOps.mirror(image)
+        if o["auto_augment"] == "ra-dali" and random.random() < 0.5:
+            for operation in random.sample(operations, o["ra_ops"]):
+                image = operation(image)
+        return image
+
+    return view
+
+
+def tensor_of(images, o):
+    pixels = torch.from_numpy(numpy.stack([numpy.asarray(image) for image in images])).permute(0, 3, 1, 2) / 255
+    mean, std = (torch.tensor(o[key]).view(1, 3, 1, 1) for key in ("mean", "std"))
+    return ((pixels - mean) / std).contiguous(memory_format=torch.channels_last)
+
+
+# ---- training -----------------------------------------------------------------------------------------
+def make_model(o, classes):
+    if o["model"] not in TIMM_NAMES:
+        return getattr(torchvision.models, o["model"])(num_classes=classes)
+    rates = {key: o[key] for key in ("drop_rate", "pos_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate")}
+    return timm.create_model(
+        TIMM_NAMES[o["model"]], img_size=o["image_size"], patch_size=o["patch_size"], num_classes=classes, **rates
+    )
+
+
+def make_optimizer(o, model):
+    if o["decay"] != "all" and o["weight_decay"] > 0:
+        raise SystemExit("not there on PyTorch's side: --decay weights")
+    if o["optimizer"] == "sgd":
+        return torch.optim.SGD(model.parameters(), o["lr"], o["momentum"], weight_decay=o["weight_decay"])
+    kind = torch.optim.Adam if o["optimizer"] == "adam" else torch.optim.AdamW
+    return kind(model.parameters(), o["lr"], o["betas"], o["eps"], weight_decay=o["weight_decay"])
+
+
+def rate(o, epoch):
+    if o["schedule"] == "constant":
+        return o["lr"]
+    if o["schedule"] != "cosine" or o["schedule_by"] != "epoch" or o["warmup_epochs"]:
+        raise SystemExit("PyTorch's side has a constant rate and the cosine by epoch alone")
+    fallen = 0.5 * (1 + math.cos(math.pi * epoch / (o["period_epochs"] or o["epochs"])))
+    return o["min_lr"] + (o["lr"] - o["min_lr"]) * fallen
+
+
+def evaluate(model, val, batch):
+    model.eval()
+    loss = right = count = 0
+    with torch.no_grad():
+        for begin in range(0, len(val[1]), batch):
+            images, labels = (part[begin : begin + batch] for part in val)
+            logits = model(images)
+            loss += F.cross_entropy(logits, labels, reduction="sum").item()
+            right += (logits.argmax(1) == labels).sum().item()
+            count += len(labels)
+    return loss / count, right / count
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("run", type=pathlib.Path)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    o = json.loads((args.run / "config.json").read_text())
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.manual_seed(args.seed), random.seed(args.seed), numpy.random.seed(args.seed)
+
+    folder = pathlib.Path(o["data"])
+    if (folder / "test_batch.bin").exists():
+        train, val, classes = *cifar(folder), 10
+    else:
+        train, val, classes = photos(folder, args.run)
+    size, batch = o["image_size"], o["batch"]
+    seen = [image if image.size == (size, size) else resized(image, size, o) for image, _ in val]
+    val = tensor_of(seen, o), torch.tensor([label for _, label in val])
+    view = training_view(o)
+    model = make_model(o, classes).to(memory_format=torch.channels_last)
+    optimizer = make_optimizer(o, model)
+    mix = None
+    if o["mixup"] or o["cutmix"]:
+        mix = timm.data.Mixup(
+            o["mixup"], o["cutmix"], prob=o["mixup_prob"], switch_prob=o["mixup_switch_prob"], mode=o["mixup_mode"],
+            label_smoothing=o["label_smoothing"], num_classes=classes,
+        )
+    result = {"train_loss": [], "val_loss": [], "val_top1": []}
+    for epoch in range(int(o["epochs"])):
+        for group in optimizer.param_groups:
+            group["lr"] = rate(o, epoch)
+        model.train()
+        order, losses = random.sample(range(len(train)), len(train)), []
+        for begin in range(0, len(train) // batch * batch, batch):
+            rows = [train[i] for i in order[begin : begin + batch]]
+            images, target = tensor_of([view(image) for image, _ in rows], o), torch.tensor([l for _, l in rows])
+            if mix:
+                images, target = mix(images, target)
+            loss = F.cross_entropy(model(images), target, label_smoothing=0 if mix else o["label_smoothing"])
+            optimizer.zero_grad()
+            loss.backward()
+            if o["clip_grad"] > 0:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), o["clip_grad"])
+            optimizer.step()
+            losses.append(loss.item())
+        val_loss, top1 = evaluate(model, val, batch)
+        result["train_loss"].append(sum(losses) / len(losses))
+        result["val_loss"].append(val_loss)
+        result["val_top1"].append(top1)
+    models = f"timm {timm.__version__}" if o["model"] in TIMM_NAMES else f"torchvision {torchvision.__version__}"
+    print(json.dumps(result | {"torch": torch.__version__, "models": models}))
+
+
+if __name__ == "__main__":
+    main()

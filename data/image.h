@@ -1,0 +1,79 @@
+// Images, and parts of them that are decoded no finer than they are needed.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace bv {
+
+// 8-bit RGB.
+struct Image {
+  int height = 0, width = 0;
+  std::vector<uint8_t> pixels;  // [height, width, 3]
+};
+inline Image black_image(int height, int width) {
+  return {height, width, std::vector<uint8_t>(3 * size_t(height) * width)};
+}
+
+// A part of an image, in pixels.
+struct Box {
+  double top = 0, left = 0, height = 0, width = 0;
+};
+
+// The same, of whole pixels.
+struct Region {
+  int top = 0, left = 0, height = 0, width = 0;
+  bool operator==(const Region&) const = default;
+};
+
+// What is wanted of an image: this part, which may be decoded `shrink` times smaller.
+struct Wanted {
+  Box part;
+  double shrink = 1;
+};
+inline Wanted whole_image(int height, int width, double shrink = 1) {
+  return {.part = {.height = double(height), .width = double(width)}, .shrink = shrink};
+}
+// Asked when an image's size, upright, is known and nothing is decoded yet. Has no memory: it may be
+// asked twice.
+using Choose = std::function<Wanted(int height, int width)>;
+
+// A part of an image that was decoded at eighths/8 of its size. Where its pixels lie in the image at
+// that size doesn't depend on the part: so do the pixels themselves.
+struct View {
+  Image pixels;
+  Region at;                            // of the pixels, in the whole at that size
+  int height = 0, width = 0;            // of the whole
+  int full_height = 0, full_width = 0;  // of the image
+  int eighths = 8;
+  bool fixed = true;         // such images are decoded at one size
+  double top = 0, left = 0;  // of the image in the whole, which may begin within a pixel
+
+  // A part of the image in the whole's pixels.
+  Box scaled(const Box& b) const {
+    const double scale = eighths / 8.0;
+    return {top + b.top * scale, left + b.left * scale, b.height * scale, b.width * scale};
+  }
+};
+// Of what is decoded already: `choose` is told its size, and gets all of it.
+inline View whole_view(Image image, const Choose& choose) {
+  const int height = image.height, width = image.width;
+  choose(height, width);
+  return {.pixels = std::move(image),
+          .at = {.height = height, .width = width},
+          .height = height,
+          .width = width,
+          .full_height = height,
+          .full_width = width};
+}
+
+// The size, in eighths, at which an image is decoded that may be `shrink` times smaller. libjpeg can
+// do any, but has fast inverse DCTs for these alone: 3/8 takes longer than 4/8, 5/8 than 8/8.
+inline int eighths_for(double shrink) {
+  for (const int eighths : {1, 2, 4})
+    if (eighths * shrink >= 8) return eighths;
+  return 8;
+}
+
+}  // namespace bv

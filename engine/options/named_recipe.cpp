@@ -1,0 +1,66 @@
+#include "engine/options/named_recipe.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/file_io.h"
+#include "engine/base/text.h"
+#include "engine/options/model_config.h"
+
+namespace bv {
+
+namespace {
+
+std::filesystem::path recipes_folder() { return models_folder() / "recipes"; }
+
+}  // namespace
+
+std::vector<std::string> known_recipes() {
+  std::error_code ignored;
+  const std::filesystem::path folder = recipes_folder();
+  return std::filesystem::is_directory(folder, ignored) ? json_files_in(folder)
+                                                        : std::vector<std::string>{};
+}
+
+NamedRecipe load_recipe(const std::string& name) {
+  const std::vector<std::string> names = known_recipes();
+  if (std::ranges::find(names, name) == names.end())
+    throw UserError("unknown recipe '" + printable(name) + "'" + suggestion(name, names) +
+                    (name.ends_with(".json") ? "; --config takes a file" : "") + "; there are " +
+                    join(names, ", "));
+  const std::string path = recipes_folder() / (name + ".json");
+  return parse_recipe(read_text_file(path), path, name);
+}
+
+NamedRecipe parse_recipe(std::string_view text, const std::string& path, const std::string& name) {
+  JsonValue root = parse_json_object(text, path);
+  NamedRecipe recipe{.name = name};
+  JsonValue options{.kind = JsonValue::Kind::object};
+  for (auto& [key, value] : root.members) {
+    const bool comment = key.starts_with("//");
+    std::string* const own = key == "description" ? &recipe.description
+                             : key == "model"     ? &recipe.model
+                             : key == "//"        ? &recipe.origin
+                                                  : nullptr;
+    if ((own || comment) && value.kind != JsonValue::Kind::text)
+      throw UserError(path + ": '" + printable(key) + "' must be text in quotes");
+    if (own) {
+      *own = std::move(value.text);
+    } else if (comment) {
+      recipe.parts.push_back({.comment = std::move(value.text), .options = {}});
+    } else {
+      if (recipe.parts.empty()) recipe.parts.emplace_back();
+      recipe.parts.back().options.push_back(key);
+      options.members.emplace_back(std::move(key), std::move(value));
+    }
+  }
+  for (const auto& [key, own] :
+       {std::pair{"description", &recipe.description}, {"model", &recipe.model}})
+    if (own->empty()) throw UserError(path + ": '" + key + "' is missing");
+  recipe.values = values_from_json(options, path, OptionFile::named_recipe);
+  return recipe;
+}
+
+}  // namespace bv

@@ -1,0 +1,27 @@
+// models/recipes/NAME.json: a set-up by name, --recipe NAME. A key that begins with // is a comment
+// on the options that follow it: where their values are from, or why they depart from there.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/options/option_values.h"
+
+namespace bv {
+
+struct NamedRecipe {
+  struct Part {
+    std::string comment;
+    std::vector<std::string> options;  // names, in the file's order; there may be none
+  };
+  std::string name, description, model, origin;  // origin: the comment on the whole, "//"
+  std::vector<Part> parts;
+  Values values;
+};
+
+std::vector<std::string> known_recipes();  // sorted
+// Throws UserError: an unknown recipe (naming the nearest), an unknown or nested key, a bad value.
+NamedRecipe load_recipe(const std::string& name);
+NamedRecipe parse_recipe(std::string_view text, const std::string& path, const std::string& name);
+
+}  // namespace bv

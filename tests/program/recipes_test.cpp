@@ -1,0 +1,85 @@
+// --recipe, recipes, lint and --strict, as users type them.
+#include <filesystem>
+
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+class Recipes : public ProgramTest {
+ protected:
+  void SetUp() override { make_class_folders(in("photos"), 2, 20); }
+  const std::string small_ = "--device cpu --image-size 32 --patch-size 16 --data photos ";
+};
+
+TEST_F(Recipes, AreListedAndExplained) {
+  const Finished all = run("recipes");
+  EXPECT_EQ(all.code, 0) << all.errors;
+  EXPECT_TRUE(has(all.output, "flowers_vit_tiny               ViT-Tiny/16 on ")) << all.output;
+  EXPECT_TRUE(has(all.output, "seedlings_resnet50_as_published"));
+  const Finished one = run("recipes flowers_vit_tiny");
+  EXPECT_EQ(one.code, 0) << one.errors;
+  EXPECT_TRUE(has(one.output, "  --clip-grad 1\n      published: clip_grad_norm = 1.0\n"));
+  EXPECT_TRUE(has(one.output, "  --accumulate 1\n      departure: gradient_accumulation = 16 "));
+  EXPECT_TRUE(has(one.output, " --nesterov=false ")) << one.output;
+  const Finished none = run("recipes flowers");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_TRUE(is_line(none.errors, "unknown recipe 'flowers'; there are cifar10_resnet34, "));
+}
+
+TEST_F(Recipes, TrainByNameAndSayWhatIsWrong) {
+  const Finished end = go("--recipe flowers_vit_tiny " + small_ + "--epochs 2 --out run");
+  EXPECT_TRUE(has(end.output,
+                  "\nrecipe: flowers_vit_tiny: sgd, lr 0.1, cosine, weight decay 0.0005; "
+                  "batch 32, 2 epochs, augment basic, auto-augment ra-dali 2 x 10, mixup "
+                  "0.2, clip 1\n"))
+      << end.output;
+  EXPECT_TRUE(has(end.output, "batch 32, not the recipe's 128: there are 32 images to train on"));
+  const std::string line =
+      "recipe: 1 update an epoch, 2 in all (1 batch of 32 images; --batch to change)\n";
+  EXPECT_TRUE(has(end.output, line)) << end.output;
+  // Said once.
+  EXPECT_FALSE(has(go("--resume run --epochs 3").output, line));
+}
+
+TEST_F(Recipes, StrictTrainsNothing) {
+  for (const std::string n : {"", "-n 2 "}) {
+    const Finished end =
+        run(n + "--recipe flowers_vit_tiny " + small_ + "--epochs 2 --strict --out strict");
+    EXPECT_EQ(end.code, 2);
+    EXPECT_TRUE(has(end.errors, "recipe: 1 update an epoch, 2 in all ")) << end.errors;
+    EXPECT_TRUE(has(end.errors, "--strict: nothing is trained, for the reason above\n"));
+    EXPECT_FALSE(std::filesystem::exists(in("strict")));
+  }
+}
+
+TEST_F(Recipes, LintSaysItAlone) {
+  const std::string set_up = "lint --recipe flowers_vit_tiny_as_published " + small_;
+  const Finished end = run(set_up + "--batch 2");
+  EXPECT_EQ(end.code, 0) << end.errors;
+  EXPECT_EQ(end.output,
+            "recipe: 1 update an epoch, 200 in all (16 batches of 2 images, 16 to an update; "
+            "--accumulate 1 to change)\n"
+            "recipe: computes in fp32, not in fp16 (which the cpu device lacks; --precision, "
+            "--device to change)\n");
+  EXPECT_EQ(run(set_up + "--batch 2 --strict").code, 2);
+  const Finished fine = run("lint vit_tiny --strict");
+  EXPECT_EQ(fine.code, 0) << fine.errors;
+  EXPECT_EQ(fine.output, "recipe: nothing to say\n");
+  EXPECT_FALSE(std::filesystem::exists(in("runs")));
+}
+
+// The recipe's number of processes is a default, too, and so are its weights.
+TEST_F(Recipes, MaySetProcessesAndWeights) {
+  const std::string words = "--recipe seedlings_resnet50 --image-size 32 --data photos ";
+  const Finished missing = run(words);
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_TRUE(has(missing.errors,
+                  "the recipe's weights, resnet50.tv_in1k.safetensors, aren't here; ./launcher "
+                  "recipes seedlings_resnet50 says where they are from, --weights none starts "));
+  const Finished plan = go(words + "--weights none --plan");
+  EXPECT_TRUE(has(plan.output, "batch 28 on 2 processes (14 each), fp32;")) << plan.output;
+}
+
+}  // namespace
+}  // namespace bv::test
