@@ -10,7 +10,7 @@
 #: make try         compile and run a .cu file without GPU or CUDA: FILE=my.cu; DEFINE=NAME; DEBUG=1: in gdb
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--model resnet50 --filter conv"
 #: make counters    sectors, bank conflicts, launches of each CUDA kernel, counted without a GPU; UPDATE=1 writes
-#:                  tests/counters.txt; FILTER=layernorm_forward shows one
+#:                  tests/counters/; FILTER=layernorm_forward shows one
 #: make resources   registers, shared memory, occupancy of each CUDA kernel; UPDATE=1 writes tests/kernels/resources.txt
 #: make gpu-check   on a machine with a GPU: tests, sanitizers, bench; one table in bench/results/;
 #:                  ARGS="--only small,bench --seconds 540"; bench/gpu_check --device simt rehearses it without a GPU
@@ -431,7 +431,7 @@ peers:
 	@bench/make_peers
 
 # ---- Counters -----------------------------------------------------------------------------------
-# What the GPU's kernels do, against tests/counters.txt; UPDATE=1 writes it; FILTER=layernorm_forward
+# What the GPU's kernels do, against tests/counters/; UPDATE=1 writes it; FILTER=layernorm_forward
 # prints what that one does.
 counters: $(BUILD)/counters
 	@BAREVISION_MODELS=$(CURDIR)/models $(BUILD)/counters $(if $(UPDATE),--update) $(FILTER:%=--filter %) $(ARGS)
