@@ -10,7 +10,7 @@
 #: make try         compile and run a .cu file without GPU or CUDA: FILE=my.cu; DEFINE=NAME; DEBUG=1: in gdb
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--model resnet50 --filter conv"
 #: make counters    sectors, bank conflicts, launches of each CUDA kernel, counted without a GPU; UPDATE=1 writes
-#:                  tests/counters.txt; FILTER=layernorm_forward shows one
+#:                  tests/counters/; FILTER=layernorm_forward shows one
 #: make resources   registers, shared memory, occupancy of each CUDA kernel; UPDATE=1 writes tests/kernels/resources.txt
 #: make gpu-check   on a machine with a GPU: tests, sanitizers, bench; one table in bench/results/;
 #:                  ARGS="--only small,bench --seconds 540"; bench/gpu_check --device simt rehearses it without a GPU
@@ -335,7 +335,7 @@ asan:
 # The host's threads under the thread sanitizer, which knows neither the stand-in's fibers nor GNU
 # OpenMP's barriers, hence one OpenMP thread. setarch -R: it wants memory where address randomisation
 # may put something. Left out: what must end within seconds, which it slows down too much.
-tsan_suites := Collectives* TcpCommunicator* Rendezvous* Loader* Photos* FirstLook* CpuStream* Trainer* Stages* Log* Checkpoint* Resnet* Exchange* Communicator* Machines*
+tsan_suites := Collectives* TcpCommunicator* Rendezvous* Loader* Records* Photos* FirstLook* CpuStream* Trainer* Stages* Log* Checkpoint* Resnet* Exchange* Communicator* Machines*
 tsan:
 	@$(MAKE) BUILD=$(BUILD)/tsan CUDA=0 SIMT=0 OPT=-O1 SANITIZE=-fsanitize=thread $(BUILD)/tsan/tests
 	@TSAN_OPTIONS="suppressions=tests/tsan.txt exitcode=66" BAREVISION_MODELS=$(CURDIR)/models OMP_THREAD_LIMIT=1 \
@@ -431,7 +431,7 @@ peers:
 	@bench/make_peers
 
 # ---- Counters -----------------------------------------------------------------------------------
-# What the GPU's kernels do, against tests/counters.txt; UPDATE=1 writes it; FILTER=layernorm_forward
+# What the GPU's kernels do, against tests/counters/; UPDATE=1 writes it; FILTER=layernorm_forward
 # prints what that one does.
 counters: $(BUILD)/counters
 	@BAREVISION_MODELS=$(CURDIR)/models $(BUILD)/counters $(if $(UPDATE),--update) $(FILTER:%=--filter %) $(ARGS)

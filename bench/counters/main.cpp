@@ -1,5 +1,5 @@
 // make counters: what the GPU's kernels do in a training step of each model, counted on the stand-in
-// (kernels/simt/counters/), against the committed table.
+// (kernels/simt/counters/), against the committed tables.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -15,7 +15,7 @@
 namespace bv::counting {
 namespace {
 
-constexpr const char* committed = "tests/counters.txt";
+std::string committed(const std::string& model) { return "tests/counters/" + model + ".txt"; }
 // Counts are those of g++'s code: another version may drop other loads.
 const std::string compiler =
     "g++ " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__);
@@ -35,17 +35,14 @@ constexpr Model models[] = {{"vit_tiny", 4, true},
 constexpr int large = 128;
 
 constexpr const char* legend =
-    "# A kernel's line is of all its runs in the step, and counts warps. requests: to global "
-    "memory;\n"
-    "# /req: sectors of 32 bytes that one touches; %used: bytes asked for, of those sectors'; "
-    "%part: of\n"
-    "# all accesses, those in which lanes of the warp took no part; MB by L2: all these sectors; "
-    "MB\n"
-    "# moved: each sector read and written once a launch; shared: accesses, turns: of each, "
-    "conflict:\n"
-    "# those beyond what its width takes; the same of ldmatrix. An operation's line is of one "
-    "run;\n"
-    "# needed: what it has to read and write. A library's product moves what it needs.\n";
+    R"(# A kernel's line is of all its runs in the step, and counts warps. requests: to global memory;
+# /req: sectors of 32 bytes that one touches; %used: bytes asked for, of those sectors' (over 100:
+# several lanes ask for the same); %part: of all accesses, those in which lanes of the warp took no
+# part; MB by L2: all these sectors; MB moved: each sector read and written once a launch; shared:
+# accesses, turns: of each, conflict: those beyond what its width takes; the same of ldmatrix. An
+# operation's line is of one run; needed: what it has to read and write. A library's product moves
+# what it needs.
+)";
 
 Step step_of(const Model& model, int multiprocessors) {
   return {.model = model.name,
@@ -55,33 +52,45 @@ Step step_of(const Model& model, int multiprocessors) {
           .multiprocessors = multiprocessors};
 }
 
-// What follows for a large GPU: launches counted, bytes on the line through two small steps, and how
-// far off it a third is.
-std::string scaled(const Model& model, double one, double launches_of_one) {
-  const double two = count_step(step_of(model, 2)).moved(),
-               three = count_step(step_of(model, 3)).moved();
-  const Step step = step_of(model, large);
-  const StepCounts launches = count_launches(step);
-  char line[300];
-  std::snprintf(
-      line, sizeof line,
-      "\nthe same: %s: %lu launches (here %.0f), %.2f GB; 3 multiprocessors %+.3f%% off the line\n",
-      title(step).c_str(), launches.launches(), launches_of_one,
-      (one + (large - 1) * (two - one)) / 1e9, 100 * (three / (one + 2 * (two - one)) - 1));
-  return line;
+// Each kernel's counts on the line through those with 1 and 2 multiprocessors, and its launches as
+// they are. Kernels that these sizes don't all choose are left out.
+std::map<std::string, simt::Counters> extended(const StepCounts& one, const StepCounts& two,
+                                               const StepCounts& launched) {
+  std::map<std::string, simt::Counters> kernels;
+  const auto at_one = one.kernels(), at_two = two.kernels();
+  for (const auto& [name, launches] : launched.kernels()) {
+    if (!at_one.contains(name) || !at_two.contains(name)) continue;
+    simt::Counters c = at_two.at(name) * (large - 1);
+    c += at_one.at(name) * -uint64_t{large - 2};  // modulo 2^64
+    c.launches = launches.launches;
+    kernels[name] = c;
+  }
+  return kernels;
 }
 
-std::string all_tables() {
-  std::string all;
-  for (const Model& model : models) {
-    const auto begin = std::chrono::steady_clock::now();
-    const Step step = step_of(model, 1);
-    const StepCounts counts = count_step(step);
-    all += table(step, counts);
-    if (model.is_scaled) all += scaled(model, counts.moved(), double(counts.launches()));
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    std::fprintf(stderr, "counted   %s (%.0f s)\n", title(step).c_str(), seconds.count());
-  }
+// What follows for a large GPU: launches counted, bytes on the line through two small steps, and how
+// far off it a third is.
+std::string scaled(const Model& model, const StepCounts& one) {
+  const StepCounts two = count_step(step_of(model, 2));
+  const double slope = two.moved() - one.moved(), three = count_step(step_of(model, 3)).moved();
+  const Step step = step_of(model, large);
+  const StepCounts launched = count_launches(step);
+  char line[300];
+  std::snprintf(line, sizeof line,
+                "\nthe same: %s: %lu launches, %.2f GB; 3 multiprocessors %+.3f%% off the line\n\n",
+                title(step).c_str(), launched.launches(), (one.moved() + (large - 1) * slope) / 1e9,
+                100 * (three / (one.moved() + 2 * slope) - 1));
+  return line + kernel_table(extended(one, two, launched));
+}
+
+std::string tables(const Model& model) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Step step = step_of(model, 1);
+  const StepCounts counts = count_step(step);
+  std::string all = table(step, counts);
+  if (model.is_scaled) all += scaled(model, counts);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  std::fprintf(stderr, "counted   %s (%.0f s)\n", title(step).c_str(), seconds.count());
   return all;
 }
 
@@ -97,22 +106,22 @@ std::string head() {
          ". Written by: make counters UPDATE=1\n" + legend;
 }
 
-std::vector<std::string> committed_lines() {
-  std::ifstream file(committed);
+std::vector<std::string> committed_lines(const std::string& model) {
+  const std::string name = committed(model);
+  std::ifstream file(name);
   std::string first;
   if (!std::getline(file, first))
-    throw UserError(std::string(committed) +
-                    ": no such table; write it by: make counters UPDATE=1");
+    throw UserError(name + ": no such table; write it by: make counters UPDATE=1");
   if (first.find(compiler + ".") == std::string::npos)
-    throw UserError(std::string(committed) + " is not of a build by " + compiler +
+    throw UserError(name + " is not of a build by " + compiler +
                     ": write it anew by: make counters UPDATE=1");
   return lines_of(file);
 }
 
-// Names the lines that only one of the tables has.
-int check() {
-  const std::vector<std::string> before = committed_lines();
-  std::istringstream counted(all_tables());
+// Lines that only one of the tables has.
+std::string differences(const Model& model) {
+  const std::vector<std::string> before = committed_lines(model.name);
+  std::istringstream counted(tables(model));
   const std::vector<std::string> now = lines_of(counted);
   const std::multiset<std::string> had(before.begin(), before.end()), has(now.begin(), now.end());
   std::string changes;
@@ -120,61 +129,78 @@ int check() {
     if (!has.contains(line)) changes += "- " + line + "\n";
   for (const std::string& line : now)
     if (!had.contains(line)) changes += "+ " + line + "\n";
+  return changes;
+}
+
+std::vector<Model> chosen(const std::string& only) {
+  std::vector<Model> all(std::begin(models), std::end(models));
+  if (!only.empty()) std::erase_if(all, [&](const Model& model) { return only != model.name; });
+  if (all.empty()) throw UserError("no model is called " + only);
+  return all;
+}
+
+int check(const std::string& only) {
+  std::string changes;
+  for (const Model& model : chosen(only)) changes += differences(model);
   if (changes.empty()) {
-    std::printf("counters are as in %s\n", committed);
+    std::printf("counters are as in tests/counters/\n");
     return 0;
   }
-  std::printf("%supdate the table, and commit it, by:  make counters UPDATE=1\n", changes.c_str());
+  std::printf("%supdate the tables, and commit them, by:  make counters UPDATE=1\n",
+              changes.c_str());
   return 1;
 }
 
-int update() {
-  const std::string text = head() + all_tables();
-  std::ofstream file(committed);
-  file << text;
-  if (!file.flush()) throw std::runtime_error(std::string("can't write ") + committed);
+int update(const std::string& only) {
+  for (const Model& model : chosen(only)) {
+    const std::string text = head() + tables(model);
+    std::ofstream file(committed(model.name));
+    file << text;
+    if (!file.flush()) throw std::runtime_error("can't write " + committed(model.name));
+  }
   return 0;
 }
 
 // Of the operations with a word in their name, or in a kernel's.
 int show(const std::string& word, const std::string& only) {
-  bool any = false;
-  for (const Model& model : models) {
-    if (!only.empty() && only != model.name) continue;
+  for (const Model& model : chosen(only)) {
     const Step step = step_of(model, 1);
     const StepCounts counts = count_step(step, word);
     if (counts.operations.empty()) continue;
     std::fputs(table(step, counts).c_str(), stdout);
-    any = true;
-    if (only.empty()) break;  // the first model that runs it
+    return 0;
   }
-  if (!any) throw UserError("no operation and no kernel of a model has " + word + " in its name");
-  return 0;
+  throw UserError("no operation and no kernel has " + word + " in its name");
 }
 
 constexpr const char* usage =
-    "usage: counters [--update] [--filter WORD] [--model NAME]\n"
-    "  counts what kernels do in each model's step, and compares it with tests/counters.txt\n"
-    "  --update       writes that table\n"
-    "  --filter WORD  prints what operations with WORD in their name, or in a kernel's, do\n"
-    "  --model NAME   in this model (the first that has one)\n";
+    "usage: counters [--update | --filter WORD] [--model NAME]\n"
+    "  counts what kernels do in each model's step, and compares it with tests/counters/NAME.txt\n"
+    "  --update       writes these tables\n"
+    "  --filter WORD  prints what operations with WORD in their name, or in a kernel's, do, in "
+    "the\n"
+    "                 first model that has one\n"
+    "  --model NAME   of this model alone\n";
 
 int run(int argc, char** argv) {
   std::string word, model;
-  bool updates = false, shows = false;
-  for (int i = 1; i < argc; ++i) {
+  bool updates = false, helps = false, known = true;
+  for (int i = 1; i < argc && known; ++i) {
     const std::string name = argv[i];
-    if (name == "--update" && argc == 2) {
+    if (name == "--update")
       updates = true;
-    } else if ((name == "--filter" || name == "--model") && i + 1 < argc) {
+    else if (name == "--help")
+      helps = true;
+    else if ((name == "--filter" || name == "--model") && i + 1 < argc)
       (name == "--filter" ? word : model) = argv[++i];
-      shows = true;
-    } else {
-      std::fputs(usage, name == "--help" ? stdout : stderr);
-      return name == "--help" ? 0 : 2;
-    }
+    else
+      known = false;
   }
-  return updates ? update() : shows ? show(word, model) : check();
+  if (helps || !known) {
+    std::fputs(usage, known ? stdout : stderr);
+    return known ? 0 : 2;
+  }
+  return updates ? update(model) : word.empty() ? check(model) : show(word, model);
 }
 
 }  // namespace

@@ -44,12 +44,17 @@ std::string title(const Step& s) {
          (s.multiprocessors == 1 ? " multiprocessor" : " multiprocessors");
 }
 
-std::string table(const Step& step, const StepCounts& counts) {
-  std::string all = "\nstep: " + title(step) + "\n\n";
+std::string kernel_table(const std::map<std::string, simt::Counters>& kernels) {
+  std::string all;
   all += text("%-58s %5s %9s %5s %5s %5s %9s %9s %9s %5s %8s %9s %6s %9s %7s %8s %6s\n", "kernel",
               "runs", "requests", "/req", "%used", "%part", "MB by L2", "MB moved", "shared",
               "turns", "conflict", "ldmatrix", "confl.", "mma", "barrier", "shuffles", "atomic");
-  for (const auto& [name, counters] : counts.kernels()) all += kernel_line(name, counters);
+  for (const auto& [name, counters] : kernels) all += kernel_line(name, counters);
+  return all;
+}
+
+std::string table(const Step& step, const StepCounts& counts) {
+  std::string all = "\nstep: " + title(step) + "\n\n" + kernel_table(counts.kernels());
   all += text("\n%-31s %-52s %5s %8s %9s %9s %9s %6s\n", "operation", "shape", "runs", "launches",
               "GFLOP", "MB moved", "needed", "ratio");
   for (const OperationCounts& o : counts.operations) all += operation_line(o);

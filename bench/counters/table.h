@@ -7,6 +7,7 @@
 namespace bv::counting {
 
 std::string title(const Step&);  // "vit_tiny, bf16, 224 pixels, batch 4, 1 multiprocessor"
+std::string kernel_table(const std::map<std::string, simt::Counters>&);
 // A line for each kernel, then for each operation, then for the step.
 std::string table(const Step&, const StepCounts&);
 

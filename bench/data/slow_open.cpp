@@ -1,5 +1,5 @@
-// For LD_PRELOAD: a file system on which opening takes SLOW_OPEN_MS milliseconds, as over a network,
-// and a count of opens and reads, which is written to the file COUNT_CALLS at the end.
+// For LD_PRELOAD: a file system on which opening takes SLOW_OPEN_MS milliseconds, as over a
+// network, and a count of opens and reads, which is written to the file COUNT_CALLS at the end.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>

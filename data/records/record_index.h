@@ -3,8 +3,8 @@
 //   # class 0 Black-grass                one line a class, in label order
 //   label<TAB>file<TAB>offset<TAB>size<TAB>name[<TAB>left,top,width,height]
 // `file` is relative to the index's folder; a record's offset and size are those of FILE.idx, with
-// framing. A file's records are listed in their order; where pictures have boxes, a line is one object
-// of a picture, and a record's lines are neighbours.
+// framing. A file's records are listed in their order; where pictures have boxes, a line is one
+// object of a picture, and a record's lines are neighbours.
 #pragma once
 #include <cstdint>
 #include <string>

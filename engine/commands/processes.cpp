@@ -48,7 +48,8 @@ int in_processes(const CommandLine& line, const std::vector<std::string>& argv,
     const Options o = options(line);
     const int here = processes_here(o);
     const NodePlace place = node_place(o);
-    if (o.plan) return work(line, {.size = here * place.nodes, .local_size = here});
+    if (o.plan)
+      return work(line, {.size = here * place.nodes, .local_size = here, .launched = true});
     return run_launcher(here, argv, place);
   };
   // With -n or --nnodes this is the launcher, whatever a RANK is left in the environment.

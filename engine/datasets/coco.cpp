@@ -31,8 +31,8 @@ struct Coco {
   std::vector<Item> images, annotations, categories;
 };
 
-// Takes the items from the parser's events: a year of photos never stands in memory as a tree. Depth
-// 1 is the root, 2 a list in it, 3 an item, 4 a member of an item that isn't a single value.
+// Takes the items from the parser's events: a year of photos never stands in memory as a tree.
+// Depth 1 is the root, 2 a list in it, 3 an item, 4 a member of an item that isn't a single value.
 class CocoReader {
  public:
   explicit CocoReader(const std::string& path) : path_(path) {}

@@ -1,5 +1,5 @@
-// Objects in photos, as COCO's annotations have them, for a classifier: each object in its box is an
-// image of its class.
+// Objects in photos, as COCO's annotations have them, for a classifier: each object in its box is
+// an image of its class.
 #pragma once
 #include <cstdint>
 #include <string>

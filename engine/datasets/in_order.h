@@ -10,9 +10,9 @@
 
 namespace bv {
 
-// make(i) runs in one of the threads, take(i, its result) in the calling one, for i = 0, 1, 2 ... until
-// it says no. At most 4 results a thread are made and not yet taken. What make throws is thrown when
-// its turn comes.
+// make(i) runs in one of the threads, take(i, its result) in the calling one, for i = 0, 1, 2 ...
+// until it says no. At most 4 results a thread are made and not yet taken. What make throws is
+// thrown when its turn comes.
 template <class Result, class Make, class Take>
 bool in_order(int64_t count, int threads, const Make& make, const Take& take) {
   struct Slot {

@@ -24,10 +24,10 @@ struct Packed {
   std::string first_skipped = {};
 };
 
-// OUT/NAME-00000-of-00003.tfrecord, NAME-00000-of-00003.idx, ... and OUT/NAME.index, the same for any
-// number of workers: written in a hidden folder of OUT, then renamed, the index last. Nothing where
-// `go_on`, told how many pictures are done, says so. Throws DataError naming a bad picture, UserError
-// where there are such files, RunError.
+// OUT/NAME-00000-of-00003.tfrecord, NAME-00000-of-00003.idx, ... and OUT/NAME.index, the same for
+// any number of workers: written in a hidden folder of OUT, then renamed, the index last. Nothing
+// where `go_on`, told how many pictures are done, says so. Throws DataError naming a bad picture,
+// UserError where there are such files, RunError.
 std::optional<Packed> pack_records(const ImageList&, const std::string& list_path,
                                    const std::string& out, const PackOptions&,
                                    const std::function<bool(int64_t done, int64_t of)>& go_on);

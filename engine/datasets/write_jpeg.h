@@ -6,7 +6,8 @@
 
 namespace bv {
 
-// A JPEG file by libjpeg-turbo, colours at half the resolution. Throws UserError in a build without it.
+// A JPEG file by libjpeg-turbo, colours at half the resolution. Throws UserError in a build
+// without it.
 std::string encode_jpeg(const Image& image, int quality);
 
 }  // namespace bv

@@ -53,7 +53,9 @@ TEST(Commands, AnUnknownWordSuggestsTheNearestOfModelsAndCommands) {
   EXPECT_TRUE(is_line(error({"perdict"}), "'perdict' (did you mean predict?)"));
   EXPECT_TRUE(is_line(error({"flowers_vit"}),
                       "'flowers_vit'; models: resnet34, resnet50, resnext50_32x4d, vit_large, "
-                      "vit_tiny; commands: train, predict, data split, data stats"));
+                      "vit_large_distilled, "
+                      "vit_tiny, vit_tiny_distilled; commands: train, predict, data split, data "
+                      "stats"));
   EXPECT_TRUE(is_line(error({"data"}), "data: there are the commands data split, data stats"));
   EXPECT_TRUE(is_line(error({"data", "splt"}), "data stats (did you mean data split?)"));
   EXPECT_TRUE(is_line(error_of([] {
@@ -135,7 +137,8 @@ class Completion : public ProgramTest {
 };
 
 TEST_F(Completion, OffersCommandsModelsOptionsAndValues) {
-  EXPECT_EQ(completed("./launcher vit"), "vit_large|vit_tiny|");
+  EXPECT_EQ(completed("./launcher vit"),
+            "vit_large|vit_large_distilled|vit_tiny|vit_tiny_distilled|");
   EXPECT_EQ(completed("./launcher comp"), "completion|");
   EXPECT_EQ(completed("./launcher train r"), "resnet34|resnet50|resnext50_32x4d|");
   EXPECT_EQ(completed("./launcher vit_tiny --ra"),

@@ -86,6 +86,8 @@ TEST(NamedRecipe, StandsBetweenTheModelsRecipeAndTheConfig) {
   EXPECT_EQ(cifar.image_size, 224) << "not the data's 32";
   EXPECT_EQ(cifar.patch_size, 16) << "nor its section's 4";
   EXPECT_EQ(cifar.nproc, 2);
+  EXPECT_EQ(cifar.pipeline, 2);
+  EXPECT_EQ(cifar.micro_batches, 4);
 }
 
 TEST(NamedRecipe, WeightsAreTheRecipesUnlessThereShallBeNone) {

@@ -12,6 +12,7 @@ namespace simt {
 namespace {
 
 void note(const void* place, AccessKind kind, size_t bytes, const void* address) {
+  if (!Recorder::runs()) return;
   constexpr size_t widest = 16;  // of an instruction
   for (size_t at = 0; at < bytes; at += widest)
     Recorder::here().note(static_cast<const char*>(place) + at / widest, kind,

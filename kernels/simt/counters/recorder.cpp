@@ -30,11 +30,6 @@ unsigned distinct(T* begin, T* end) {
 
 }  // namespace
 
-Recorder& Recorder::here() {
-  thread_local Recorder mine;
-  return mine;
-}
-
 void Recorder::begin(unsigned threads) {
   threads_ = threads;
   if (lists_.size() < threads) lists_.resize(threads);

@@ -29,7 +29,12 @@ struct Access {
 
 class Recorder {
  public:
-  static Recorder& here();  // the calling host thread's
+  static Recorder& here() {  // the calling host thread's, never destroyed
+    if (!here_) here_ = new Recorder;
+    return *here_;
+  }
+  // Whether what runs is a kernel's own: asked before each note(), of which most are not.
+  static bool runs() { return list_; }
 
   void begin(unsigned threads);
   void shared_memory(const void* begin, size_t bytes) {
@@ -52,7 +57,9 @@ class Recorder {
                            uint32_t lanes);
 
   std::vector<std::vector<Access>> lists_;  // of each thread
-  std::vector<Access>* list_ = nullptr;     // of the one that runs
+  static constinit inline thread_local std::vector<Access>* list_ =
+      nullptr;  // of the one that runs
+  static constinit inline thread_local Recorder* here_ = nullptr;
   unsigned threads_ = 0;
   uintptr_t shared_begin_ = 0;
   size_t shared_bytes_ = 0;

@@ -1,6 +1,6 @@
-// Feeds damaged records, indexes, lists and COCO files to their readers. A mutant passes if it is read
-// or refused by one line that names the file, and takes memory in proportion to its bytes. Built with the
-// address and undefined-behaviour sanitizers:
+// Feeds damaged records, indexes, lists and COCO files to their readers. A mutant passes if it is
+// read or refused by one line that names the file, and takes memory in proportion to its bytes.
+// Built with the address and undefined-behaviour sanitizers:
 //   fuzz_records [FIRST [COUNT]]    mutants by number; each depends only on its number
 #include <algorithm>
 #include <cstdio>
