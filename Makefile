@@ -249,7 +249,7 @@ $(BUILD)/obj/%.o: %.cpp | check-packages
 	$(call compile,) $(avx2) -c -o $@ $<
 
 # ---- For editors: how each file is compiled, a .cu as the stand-in takes it ----------------------
-on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,kernels/simt $(wildcard kernels/simt/*) tests/simt)
+on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,kernels/simt $(wildcard kernels/simt/*) tests/simt bench/counters)
 compiled = $(on_simt) $(kernels) $(wildcard kernels/simt/examples/*.cu bench/comm/*.cpp bench/data/*.cpp bench/dist/*.cpp) \
   $(patsubst $(BUILD)/obj/%.o,%.cpp,$(filter-out $(BUILD)/obj/avx% $(BUILD)/obj/simt/% $(BUILD)/obj/cuda/%, \
     $(filter-out $(messages:%=%.o),$(objects)) $(program) $(test_objects) $(bench_objects)))

@@ -84,7 +84,8 @@ constexpr OptionRow data_rows[] = {
     {"interpolation", "bilinear|bicubic", &O::interpolation,
      "how pictures are scaled, antialiased, as PIL's; pixels next to a crop count, as in PIL's "
      "resize(box=...), not in torchvision's RandomResizedCrop; of a JPEG, crops of 2.5, 5 or 10 "
-     "times the input's size and more are decoded at 1/2, 1/4 or 1/8 (a level away, on average)"},
+     "times the input's size and more, random ones of 8, 16 or 32, are decoded at 1/2, 1/4 or 1/8 "
+     "(a level away, on average)"},
     {"auto_augment", "none|ra|ra-dali|ta_wide|cifar10|imagenet", &O::auto_augment,
      "random operations on training images after crop and flip: torchvision's RandAugment, "
      "TrivialAugmentWide and AutoAugment, or RandAugment of 16 operations on half of the images, "
