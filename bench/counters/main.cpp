@@ -63,6 +63,8 @@ std::map<std::string, simt::Counters> extended(const StepCounts& one, const Step
     simt::Counters c = at_two.at(name) * (large - 1);
     c += at_one.at(name) * -uint64_t{large - 2};  // modulo 2^64
     c.launches = launches.launches;
+    // A tail that only the smaller step has is on no line.
+    if (static_cast<int64_t>(c.partial) < 0) c.partial = 0;
     kernels[name] = c;
   }
   return kernels;

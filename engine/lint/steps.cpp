@@ -1,5 +1,6 @@
 // How many updates there are, of how many images, at which rate.
 #include <algorithm>
+#include <cmath>
 
 #include "engine/base/text.h"
 #include "engine/lint/checks.h"
@@ -66,7 +67,9 @@ void check_rate(const Setup& s, Findings& findings) {
   if (!chosen || !own.batch || adapts(o) != adapts(own)) return;
   const double images = double(*o.batch) * o.accumulate, linear = own.lr * images / *own.batch;
   if (o.lr <= beyond_linear * 1.01 * linear) return;
-  findings.push_back({.what = "lr " + number(o.lr) + " is " + number(o.lr / linear) +
+  const double times = o.lr / linear;
+  findings.push_back({.what = "lr " + number(o.lr) + " is " +
+                              (times < 100 ? number(times) : format_number(std::round(times), 9)) +
                               " times what suits updates of " + number(images) + " images",
                       .why = "by the linear rule, as " + s.model.name + " trains well at " +
                              number(own.lr) + " with " + std::to_string(*own.batch),

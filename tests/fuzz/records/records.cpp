@@ -31,7 +31,7 @@ extern "C" const char* __asan_default_options() {
 namespace bv::test::fuzz {
 namespace {
 
-constexpr uint64_t all_mutants = 20000;
+constexpr uint64_t all_mutants = 8000;
 constexpr unsigned max_seconds = 10;
 constexpr size_t fixed_bytes = 256 << 10, factor = 256;
 
