@@ -16,7 +16,7 @@
 #include "engine/options/options.h"
 #include "engine/pipeline/micro_batches.h"
 #include "engine/pipeline/pipeline.h"
-#include "engine/precision_policy.h"
+#include "engine/precision/policy.h"
 #include "engine/training/trainer.h"
 #include "models/graph/graph.h"
 

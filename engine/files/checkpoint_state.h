@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/files/safetensors.h"
-#include "engine/precision_policy.h"
+#include "engine/precision/policy.h"
 #include "kernels/types.h"
 
 namespace bv {

@@ -1,6 +1,5 @@
 #include "engine/hooks/standard_hooks.h"
 
-#include "engine/hooks/adaptive_precision.h"
 #include "engine/hooks/checkpoints.h"
 #include "engine/hooks/class_reports.h"
 #include "engine/hooks/lines.h"
@@ -11,6 +10,7 @@
 #include "engine/hooks/tensorboard.h"
 #include "engine/hooks/timers.h"
 #include "engine/hooks/trace_file.h"
+#include "engine/precision/hook.h"
 
 namespace bv {
 

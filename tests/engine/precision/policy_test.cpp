@@ -1,10 +1,11 @@
 // --amp-policy: the three rules as tables, one row an epoch, and the options' mistakes.
+#include "engine/precision/policy.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "engine/options/option_values.h"
-#include "engine/precision_policy.h"
 #include "tests/messages.h"
 
 namespace bv::test {

@@ -1,4 +1,4 @@
-#include "engine/hooks/adaptive_precision.h"
+#include "engine/precision/hook.h"
 
 namespace bv {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/precision_policy.h"
+#include "engine/precision/policy.h"
 
 #include <cmath>
 
