@@ -57,18 +57,12 @@ std::vector<int> uniform_counts(int blocks, int parts) {
   return counts;
 }
 
-std::string text_of(std::span<const int> counts) {
-  std::vector<std::string> words;
-  for (const int n : counts) words.push_back(std::to_string(n));
-  return join(words, ",");
-}
-
 void check_list(const std::vector<int>& counts, int blocks, int parts) {
   const int sum = std::accumulate(counts.begin(), counts.end(), 0);
   const bool right_parts = counts.size() == static_cast<size_t>(parts);
   if (right_parts && sum == blocks) return;
-  const std::string given = "--partition " + text_of(counts) + ": ";
-  const std::string fitting = "; " + text_of(uniform_counts(blocks, parts)) + " would do";
+  const std::string given = "--partition " + list_of(counts) + ": ";
+  const std::string fitting = "; " + list_of(uniform_counts(blocks, parts)) + " would do";
   if (!right_parts)
     throw UserError(given + counted(static_cast<int64_t>(counts.size()), "part") + ", not the " +
                     std::to_string(parts) + " that --pipeline and --chunks make" + fitting);
@@ -77,6 +71,12 @@ void check_list(const std::vector<int>& counts, int blocks, int parts) {
 }
 
 }  // namespace
+
+std::string list_of(std::span<const int> counts) {
+  std::vector<std::string> words;
+  for (const int n : counts) words.push_back(std::to_string(n));
+  return join(words, ",");
+}
 
 Partition Partition::parse(const std::string& text) {
   if (text == "uniform") return {.kind = uniform};

@@ -30,6 +30,9 @@ struct BlockCost {
 
 std::vector<BlockCost> blocks_of(const Graph&, Kernels&);
 
+// "6,6,6,6", as --partition takes them.
+std::string list_of(std::span<const int> blocks);
+
 // Blocks of each part. Throws UserError if there are fewer blocks than parts, or if a list has
 // another number of parts or of blocks.
 std::vector<int> partition(std::span<const BlockCost>, int parts, const Partition&);

@@ -27,12 +27,6 @@ double bubble_of(const PipelineShape& shape, std::span<const BlockCost> parts, b
   return simulate(shape, times).bubble();
 }
 
-std::string text_of(const std::vector<int>& blocks) {
-  std::vector<std::string> words;
-  for (const int n : blocks) words.push_back(std::to_string(n));
-  return join(words, ",");
-}
-
 }  // namespace
 
 std::vector<Slice> Pipeline::slices() const {
@@ -66,7 +60,7 @@ std::string describe(const Pipeline& p) {
          std::to_string(p.shape.micro_batches) + " micro-batches of " +
          std::to_string(p.micro_batch) + ", " +
          (Partition::parse(p.partition).kind == Partition::list ? "" : p.partition + " ") +
-         "split " + text_of(p.blocks) + ", bubble " + std::to_string(std::lround(100 * p.bubble)) +
+         "split " + list_of(p.blocks) + ", bubble " + std::to_string(std::lround(100 * p.bubble)) +
          "%";
 }
 

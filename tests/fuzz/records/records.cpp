@@ -20,6 +20,7 @@
 #include "engine/datasets/image_list.h"
 #include "tests/files.h"
 #include "tests/fuzz/mutate.h"
+#include "tests/fuzz/run.h"
 #include "tests/fuzz/watch.h"
 #include "tests/temporary_folder.h"
 
@@ -188,31 +189,10 @@ class RecordFuzzer {
   uint64_t accepted_ = 0;
 };
 
-int run(uint64_t first, uint64_t count) {
-  RecordFuzzer fuzzer;
-  uint64_t failed = 0;
-  for (uint64_t number = first; number < first + count; ++number) {
-    arm(max_seconds);
-    const std::string problem = fuzzer.run(number);
-    if (problem.empty()) continue;
-    ++failed;
-    std::printf("mutant %llu: %s; again: fuzz_records %llu 1\n",
-                static_cast<unsigned long long>(number), problem.c_str(),
-                static_cast<unsigned long long>(number));
-  }
-  std::printf("%llu read, the rest refused\n", static_cast<unsigned long long>(fuzzer.accepted()));
-  std::printf("%llu passed, %llu failed\n", static_cast<unsigned long long>(count - failed),
-              static_cast<unsigned long long>(failed));
-  return failed == 0 ? 0 : 1;
-}
-
 }  // namespace
 }  // namespace bv::test::fuzz
 
 int main(int argc, char** argv) {
-  const uint64_t first = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0;
-  const uint64_t count = argc > 2   ? std::strtoull(argv[2], nullptr, 10)
-                         : argc > 1 ? 1
-                                    : bv::test::fuzz::all_mutants;
-  return bv::test::fuzz::run(first, count);
+  using namespace bv::test::fuzz;
+  return run_mutants<RecordFuzzer>("fuzz_records", argc, argv, all_mutants, max_seconds);
 }
