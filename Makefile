@@ -102,7 +102,7 @@ kernel_rooms := kernels kernels/activation kernels/attention kernels/augment ker
 kernels := $(call in,cpp,$(kernel_rooms)) kernels/cpu/cpu_kernels.cpp
 # The GPU's kernels and host code, once for the stand-in and once for CUDA.
 gpu_sources := $(call in,cu,$(kernel_rooms) kernels/cuda) $(call in,cpp,kernels/cuda) kernels/comm/nccl_communicator.cpp
-plain := $(filter-out engine/main.cpp engine/cpu_check.cpp $(kernels) $(gpu_sources), \
+plain := $(filter-out engine/main.cpp engine/setup/cpu_check.cpp $(kernels) $(gpu_sources), \
   $(call in,cpp,$(engine_rooms) kernels/table kernels/cpu kernels/comm kernels/comm/net kernels/devices))
 objects := $(plain:%.cpp=$(BUILD)/obj/%.o) $(kernels:%.cpp=$(BUILD)/obj/avx2/%.o) \
   $(kernels:%.cpp=$(BUILD)/obj/avx512/%.o)
@@ -112,7 +112,7 @@ messages := $(if $(filter 1,$(TENSORBOARD)),$(BUILD)/gen/engine/tensorboard/even
 messages := $(strip $(messages))
 objects += $(messages:%=%.o)
 CPPFLAGS += $(if $(messages),-isystem $(BUILD)/gen)
-program := $(BUILD)/obj/engine/main.o $(BUILD)/obj/engine/cpu_check.o
+program := $(BUILD)/obj/engine/main.o $(BUILD)/obj/engine/setup/cpu_check.o
 ifeq ($(SIMT),1)
 simt_sources := $(gpu_sources) $(call in,cpp,$(wildcard kernels/simt/*))
 simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(filter-out kernels/simt/counters/%,$(simt_sources))))
@@ -243,7 +243,7 @@ $(messages:%=%.o): %.o: %.cc | check-packages
 $(foreach room,obj asan,$(patsubst %,$(BUILD)/$(room)/%.o,engine/tensorboard/event_file tests/engine/tensorboard_test data/records/example)): \
   | $(messages:%=%.cc)
 # Runs first, so it must run on any CPU.
-$(BUILD)/obj/engine/cpu_check.o: engine/cpu_check.cpp | check-packages
+$(BUILD)/obj/engine/setup/cpu_check.o: engine/setup/cpu_check.cpp | check-packages
 	$(call compile,) -march=x86-64 -c -o $@ $<
 $(BUILD)/obj/%.o: %.cpp | check-packages
 	$(call compile,) $(avx2) -c -o $@ $<

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "data/loader.h"
-#include "engine/setup.h"
+#include "engine/setup/setup.h"
 
 namespace bv {
 

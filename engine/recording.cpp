@@ -5,7 +5,7 @@
 
 #include "engine/commands/commands.h"
 #include "engine/options/config.h"
-#include "engine/setup.h"
+#include "engine/setup/setup.h"
 
 namespace bv {
 namespace {

@@ -8,7 +8,7 @@
 #include "data/loader.h"
 #include "engine/report/console.h"
 #include "engine/report/output.h"
-#include "engine/setup.h"
+#include "engine/setup/setup.h"
 #include "engine/trace/trace.h"
 #include "engine/training/hooks.h"
 #include "engine/training/run_folder.h"

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/device.h"
 #include "engine/inference/inference.h"
 #include "engine/options/command_line.h"
 #include "engine/options/model_config.h"
-#include "engine/setup.h"
+#include "engine/setup/device.h"
+#include "engine/setup/setup.h"
 
 namespace bv {
 

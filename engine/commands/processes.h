@@ -7,7 +7,7 @@
 
 #include "engine/options/command_line.h"
 #include "engine/processes/world.h"
-#include "engine/setup.h"
+#include "engine/setup/setup.h"
 
 namespace bv {
 

@@ -1,7 +1,7 @@
 #include "engine/hooks/summary.h"
 
-#include "engine/image_check.h"
 #include "engine/report/report.h"
+#include "engine/setup/image_check.h"
 
 namespace bv {
 

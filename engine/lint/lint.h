@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/survey/pixel_statistics.h"
-#include "engine/setup.h"
+#include "engine/setup/setup.h"
 
 namespace bv {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/setup.h"
+#include "engine/setup/setup.h"
 
 namespace bv {
 

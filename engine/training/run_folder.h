@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "engine/setup.h"
+#include "engine/setup/setup.h"
 #include "kernels/backend.h"
 
 namespace bv {

@@ -1,6 +1,6 @@
 // The training loop: micro-steps, updates, epochs, evaluation. What else a run does, hooks do.
 #pragma once
-#include "engine/setup.h"
+#include "engine/setup/setup.h"
 #include "engine/training/hooks.h"
 #include "kernels/backend.h"
 

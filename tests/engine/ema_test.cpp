@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/device.h"
+#include "engine/setup/device.h"
 #include "engine/training/trainer.h"
 #include "kernels/devices/devices.h"
 #include "tests/devices.h"

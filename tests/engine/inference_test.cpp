@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "engine/device.h"
+#include "engine/setup/device.h"
 #include "engine/training/trainer.h"
 #include "tests/devices.h"
 #include "tests/models/small_resnet.h"

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "engine/setup.h"
+#include "engine/setup/setup.h"
 #include "nlohmann/json.hpp"
 #include "tests/files.h"
 #include "tests/models/small_vit.h"

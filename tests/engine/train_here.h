@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "engine/commands/commands.h"
-#include "engine/device.h"
 #include "engine/options/config.h"
+#include "engine/setup/device.h"
 #include "engine/training/run_claim.h"
 #include "engine/training/training_loop.h"
 

@@ -12,8 +12,8 @@
 #include <numeric>
 #include <optional>
 
-#include "engine/device.h"
 #include "engine/files/weights.h"
+#include "engine/setup/device.h"
 #include "kernels/cpu/backend.h"
 #include "tests/devices.h"
 #include "tests/golden/model_run.h"
@@ -131,15 +131,13 @@ std::vector<GoldenCase> cases_of(const std::vector<const char*>& models) {
 std::string title(const testing::TestParamInfo<GoldenCase>& chosen) {
   return chosen.param.model + "_" + name_of(chosen.param.device);
 }
-INSTANTIATE_TEST_SUITE_P(Models, Golden,
-                         testing::ValuesIn(cases_of({"vit_tiny_224", "vit_tiny_32",
-                                                     "vit_large_2_blocks", "vit_tiny_dropout",
-                                                     "vit_tiny_distilled",
-                                                     "vit_tiny_distilled_dropout",
-                                                     "vit_tiny_pre_logits", "resnet34",
-                                                     "resnet34_4_blocks", "resnet50_5_blocks",
-                                                     "resnext50_5_blocks"})),
-                         title);
+INSTANTIATE_TEST_SUITE_P(
+    Models, Golden,
+    testing::ValuesIn(cases_of({"vit_tiny_224", "vit_tiny_32", "vit_large_2_blocks",
+                                "vit_tiny_dropout", "vit_tiny_distilled",
+                                "vit_tiny_distilled_dropout", "vit_tiny_pre_logits", "resnet34",
+                                "resnet34_4_blocks", "resnet50_5_blocks", "resnext50_5_blocks"})),
+    title);
 INSTANTIATE_TEST_SUITE_P(Models, GoldenEvaluation,
                          testing::ValuesIn(cases_of({"vit_tiny_distilled_dropout"})), title);
 INSTANTIATE_TEST_SUITE_P(Models, GoldenStatistics,

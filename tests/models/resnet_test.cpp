@@ -9,7 +9,7 @@
 
 #include "engine/base/error.h"
 #include "engine/options/augmentation.h"
-#include "engine/setup.h"
+#include "engine/setup/setup.h"
 #include "engine/training/trainer.h"
 #include "kernels/devices/devices.h"
 #include "kernels/philox.h"

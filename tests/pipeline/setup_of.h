@@ -5,7 +5,7 @@
 #include "engine/base/text.h"
 #include "engine/commands/commands.h"
 #include "engine/options/config.h"
-#include "engine/setup.h"
+#include "engine/setup/setup.h"
 #include "kernels/cpu/backend.h"
 
 namespace bv::test {

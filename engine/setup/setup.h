@@ -8,7 +8,6 @@
 
 #include "data/dataset.h"
 #include "data/loader.h"
-#include "engine/device.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/weights.h"
 #include "engine/options/command_line.h"
@@ -17,6 +16,7 @@
 #include "engine/pipeline/micro_batches.h"
 #include "engine/pipeline/pipeline.h"
 #include "engine/precision/policy.h"
+#include "engine/setup/device.h"
 #include "engine/training/trainer.h"
 #include "models/graph/graph.h"
 

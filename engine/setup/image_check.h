@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/setup.h"
+#include "engine/setup/setup.h"
 #include "kernels/backend.h"
 
 namespace bv {

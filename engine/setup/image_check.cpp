@@ -1,4 +1,4 @@
-#include "engine/image_check.h"
+#include "engine/setup/image_check.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "engine/setup.h"
+#include "engine/setup/setup.h"
 
 #include <algorithm>
 #include <filesystem>
