@@ -13,11 +13,12 @@
 //   backward, one block per SM loops over the rows: a warp prefetches its next rows to shared memory
 //   while it works on the current ones, and a thread keeps its columns' dweight and dbias in
 //   registers.
-// finish_column_sums adds the blocks' dweight and dbias.
+// The last block adds the blocks' dweight and dbias; where rows are long, the sums of all blocks are
+// more than one can add in the time of a launch, and finish_column_sums adds them.
 //
 // 8 (backward 14) flops per element for 8 to 16 bytes in fp32, half of these in 16 bits: memory is
 // the limit. Registers and shared memory: tests/kernels/resources.txt.
-#include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
@@ -226,6 +227,15 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
 }
 
 // ---- C in packs, backward: dweight and dbias in the same pass as dinp ----------------------------
+__host__ __device__ inline ColumnSums block_sums(const LayerNormBackward& op, unsigned blocks) {
+  return {.out = op.dweight,
+          .out2 = op.dbias,
+          .partial = static_cast<const float*>(op.workspace),
+          .blocks = static_cast<int>(blocks),
+          .C = op.shape.C,
+          .accumulate = op.accumulate};
+}
+
 // Upper bound, so that each thread gets its registers; shared memory may lower it.
 template <class T, int lanes>
 constexpr int max_backward_threads = (lanes == 8 ? 512 : 384) - (sizeof(T) == 4 ? 128 : 0);
@@ -286,7 +296,7 @@ __device__ void prefetch(const LayerNormBackward& op, unsigned row, Rows& to) {
 
 template <class T, int lanes, int size>
 __global__ void __launch_bounds__((max_backward_threads<T, lanes>), 1)
-    layernorm_backward(LayerNormBackward op, float inverse_C) {
+    layernorm_backward(LayerNormBackward op, float inverse_C, unsigned* arrived) {
   using S = Split<T, lanes, size>;
   using Warp = BackwardWarp<T, lanes, size>;
   constexpr int packs = S::packs, width = S::width;
@@ -357,6 +367,8 @@ __global__ void __launch_bounds__((max_backward_threads<T, lanes>), 1)
   write_block_sums(dweight, partial, C, warps);
   __syncthreads();
   write_block_sums(dbias, partial + C, C, warps);
+  if (arrived && is_last_block(arrived, gridDim.x))
+    finish_column_sums_here(block_sums(op, gridDim.x), reinterpret_cast<float4*>(warps));
 }
 
 // ---- launch -------------------------------------------------------------------------------------
@@ -410,6 +422,8 @@ void CudaKernels::run(const LayerNormBackward& op, cudaStream_t stream) {
   const auto [rows, C] = op.shape;
   by_split(op.dtype, C, [&]<class T, int lanes, int size>() {
     const dim3 grid = backward_grid<lanes>(props_, op.shape);
+    // Launches in other streams may overlap.
+    unsigned* const arrived = lanes == 8 && stream == compute_ ? arrived_.handle : nullptr;
     if constexpr (lanes == 0) {
       launch<layernorm_backward_any_columns<T>>(grid, Stripe<1>::threads, sizeof(Stripe<1>::Shared),
                                                 stream, op);
@@ -419,15 +433,9 @@ void CudaKernels::run(const LayerNormBackward& op, cudaStream_t stream) {
       const int warps =
           std::min(props_.shared_bytes / bytes, max_backward_threads<T, lanes> / warp_size);
       launch<layernorm_backward<T, lanes, size>>(grid.y, warps * warp_size, size_t(warps) * bytes,
-                                                 stream, op, 1.0f / C);
+                                                 stream, op, 1.0f / C, arrived);
     }
-    finish_column_sums({.out = op.dweight,
-                        .out2 = op.dbias,
-                        .partial = static_cast<const float*>(op.workspace),
-                        .blocks = int(grid.y),
-                        .C = C,
-                        .accumulate = op.accumulate},
-                       stream);
+    if (!arrived) finish_column_sums(block_sums(op, grid.y), stream);
   });
 }
 

@@ -315,7 +315,7 @@ TEST(TrainingOnSimt, TheGraphsOfViTTinysStepDontGrow) {
   trainer.finish_update();
   const auto [micro_step, update] = trainer.graph_nodes();
   EXPECT_EQ(vit.graph.nodes().size(), 102u);
-  EXPECT_EQ(micro_step, 292);
+  EXPECT_EQ(micro_step, 267);
   EXPECT_EQ(update, 6);
 }
 #endif
