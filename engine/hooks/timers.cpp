@@ -28,8 +28,7 @@ void Timers::after_train_iter(Run& run, StepRecord& record) {
   record.images_per_second = window_.images / window_.seconds;
   record.data_seconds = window_.data_seconds / window_.steps;
   record.step_seconds = window_.seconds / window_.steps;
-  if (run.setup.pipeline.shape.stages > 1)
-    record.bubble_seconds = window_.bubble_seconds / window_.steps;
+  record.bubble_seconds = window_.bubble_seconds / window_.steps;
   if (record.due) window_ = {};
 }
 

@@ -69,7 +69,8 @@ std::optional<PrecisionPolicy> precision_policy(Options& o, std::vector<std::str
     throw UserError("--amp-policy " + o.amp_policy + why);
   };
   if (o.amp_policy == "none") {
-    for (const char* option : {"amp_end", "amp_hold"})
+    for (const char* option :
+         {"amp_start", "amp_end", "amp_hold", "amp_interval", "amp_interval_hold"})
       if (o.source(option) == Source::command_line)
         throw UserError(find_option(option)->flag() + " goes with --amp-policy 0, 1 or 2");
     return {};

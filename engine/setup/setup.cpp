@@ -66,6 +66,9 @@ void resolve_micro_batches(Options& o, const ModelConfig& model) {
   if (o.chunks > 1 && o.pipeline == 1)
     throw UserError("--chunks " + std::to_string(o.chunks) +
                     " needs --pipeline; --pipeline 2 would do, or --chunks 1");
+  if (o.pipeline == 1 && o.source("partition") == Source::command_line)
+    throw UserError("--partition " + o.partition +
+                    " needs --pipeline; --pipeline 2 would do, or leave it out");
   const Micro micro = micro_of(o, model);
   if (!o.micro_batches) o.micro_batches = default_micro_batches(micro);
   check_micro_batches(*o.micro_batches, micro);

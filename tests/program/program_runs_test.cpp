@@ -75,6 +75,7 @@ TEST_F(ProgramRuns, RunFolderAndWhatIsPrinted) {
   EXPECT_TRUE(has(one.output, "\nrun: b, 1 step\n"));
   const std::string step =
       "kind epoch step loss top1 lr grad_norm images_per_second data_seconds step_seconds "
+      "bubble_seconds "
       "loss_scale skipped";
   const auto epoch = [](const std::string& top5) {
     return "kind epoch step train_loss train_top1 val_loss val_top1 " + top5 +
