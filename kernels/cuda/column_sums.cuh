@@ -3,8 +3,7 @@
 // depends only on the shape and the chip walks over the rows; each block writes its sums to the
 // workspace, partial [blocks, C] in fp32. Then finish_column_sums adds these.
 #pragma once
-#include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 namespace bv::BAREVISION_GPU {
@@ -17,7 +16,6 @@ struct ColumnSums {
   const float* partial;
   int blocks, C;
   bool accumulate;
-  float* sums = nullptr;  // [C], with out2 [2, C]  =: the sums alone; or null
 };
 void finish_column_sums(const ColumnSums&, cudaStream_t);
 
@@ -70,6 +68,11 @@ struct Stripe {
 
   // This thread's first column; its first row, and the distance to its next.
   __device__ static int column() { return (blockIdx.x * lanes + threadIdx.x % lanes) * width; }
+  // The channel of the stripe's column c; -1 past the last.
+  __device__ static int channel(int c, int C) {
+    const int channel = static_cast<int>(blockIdx.x) * columns + c;
+    return channel < C ? channel : -1;
+  }
   __device__ static unsigned row() { return blockIdx.y * rows + threadIdx.x / lanes; }
   __device__ static unsigned step() { return gridDim.y * rows; }
   // The row to load k steps after `row`, clamped to `row` past the end: an unconditional load needs
@@ -111,5 +114,17 @@ struct Stripe {
     if (threadIdx.x < columns && c < C) to[c] = total(s);
   }
 };
+
+// The last of a stripe's blocks, of which each has left part blockIdx.y.
+template <class Kind, int width>
+using LastBlockOfStripe =
+    LastBlock<Kind, Stripe<width>::threads, Stripe<width>::columns, width == 1 ? 1 : 4>;
+template <int width, class Kind>
+__device__ void merge_stripes(const Kind& kind, const RowParts& parts,
+                              typename LastBlockOfStripe<Kind, width>::Shared& s) {
+  LastBlockOfStripe<Kind, width>::run(
+      kind, parts, static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x),
+      [&](int c) { return Stripe<width>::channel(c, parts.C); }, s);
+}
 
 }  // namespace bv::BAREVISION_GPU

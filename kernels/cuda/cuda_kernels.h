@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/owner.h"
 #include "kernels/table/rows.h"
 
 namespace bv::BAREVISION_GPU {
@@ -19,6 +20,10 @@ struct DeviceProps {
   int arch;  // 75, 80, 90 ...
   int sms;
   int shared_bytes;  // that a block may take
+  // By which blocks learn that they are the last (last_block.cuh): zeros between launches, so that
+  // kernels that use them run one after the other.
+  static constexpr int counters = 1 << 16;
+  unsigned* arrived;  // [counters]
 };
 
 // Unless ok: std::invalid_argument "op: what", of printf's words.
@@ -51,6 +56,7 @@ class CudaKernels final : public KernelRows<CudaKernels> {
 
  private:
   cudaStream_t compute_;  // what Stream null stands for
+  Owner<void*, cudaFree> arrived_;
   DeviceProps props_;
   std::unique_ptr<Matmul> matmul_;
   std::unique_ptr<ConvCudnn> cudnn_;  // convolutions are its, if it is there
