@@ -237,7 +237,7 @@ TEST(Stages, BordersAgree) {
       const Layout b = plan_stage(graph, backend->kernels(), cut, node_count(graph));
       EXPECT_EQ(a.outputs, b.inputs);
       EXPECT_EQ(a.output_grads, b.input_grads);
-      EXPECT_EQ(a.outputs.size(), a.output_grads.size());
+      EXPECT_EQ(a.output_grads.size(), 1u) << "no sums of a batch norm";
     }
 }
 

@@ -33,7 +33,7 @@ struct Case {
 // Around one group, and as many groups as a group has parts.
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const int parts : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 63, 64, 65}) {
+  for (const int parts : {1, 3, 4, 5, 8, 9, 16, 17, 64, 65}) {
     all.push_back({parts, 4, 8});
     all.push_back({parts, 8, 44});  // the second stretch has 12 columns
     all.push_back({parts, 64, 4});

@@ -57,3 +57,6 @@ extern "C" uint32_t __tsan_atomic32_fetch_add(uint32_t* p, uint32_t x, int) {
   simt::note(PLACE, simt::AccessKind::atomic, sizeof *p, p);
   return std::atomic_ref(*p).fetch_add(x);
 }
+extern "C" void __tsan_atomic_thread_fence(int) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
