@@ -22,7 +22,7 @@ CudaKernels::CudaKernels(cudaStream_t compute, bool cudnn)
   check(cudaMalloc(&arrived_.handle, bytes), "cudaMalloc");
   check(cudaMemsetAsync(arrived_.handle, 0, bytes, compute_), "cudaMemsetAsync");
   check(cudaStreamSynchronize(compute_), "cudaStreamSynchronize");
-  props_.arrived = static_cast<unsigned*>(arrived_.handle);
+  props_.arrived = arrived_.handle;
 }
 CudaKernels::~CudaKernels() = default;
 

@@ -55,8 +55,8 @@ class CudaKernels final : public KernelRows<CudaKernels> {
   }
 
  private:
-  cudaStream_t compute_;  // what Stream null stands for
-  Owner<void*, cudaFree> arrived_;
+  cudaStream_t compute_;                // what Stream null stands for
+  Owner<unsigned*, cudaFree> arrived_;  // props_.arrived
   DeviceProps props_;
   std::unique_ptr<Matmul> matmul_;
   std::unique_ptr<ConvCudnn> cudnn_;  // convolutions are its, if it is there
