@@ -313,8 +313,8 @@ TEST(TrainingOnSimt, TheGraphOfViTTinysStepDoesntGrow) {
   EXPECT_EQ(simt::host_synchronizations() - before, 4u);
   EXPECT_EQ(simt::spinning_waits(), spun);
   trainer.finish_update();
-  EXPECT_EQ(vit.graph.nodes().size(), 104u);
-  EXPECT_EQ(trainer.graph_nodes(), 374);
+  EXPECT_EQ(vit.graph.nodes().size(), 102u);
+  EXPECT_EQ(trainer.graph_nodes(), 271);
 }
 #endif
 
