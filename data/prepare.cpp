@@ -69,9 +69,10 @@ Preprocessor::Preprocessor(const Dataset& data, const LoaderOptions& options, bo
       size_(stored_size(options.kind, options.crop, options.image_size, train)),
       cache_(options.kind == DataKind::synthetic ? 0 : options.cache_bytes) {}
 
-// Of the image alone and of this box, so that a batch's pixels depend on nothing else. The inverse DCT
-// leaves frequencies that the filter would not: least to be seen where it doesn't do all the scaling,
-// and less than random crops promise (two levels) where three quarters are left to the filter.
+// Of the image alone and of this box, so that a batch's pixels depend on nothing else. The inverse
+// DCT leaves frequencies that the filter would not: least to be seen where it doesn't do all the
+// scaling, and less than random crops promise (two levels) where three quarters are left to the
+// filter.
 Wanted Preprocessor::to_resize(const Box& box, int height, int width) const {
   const double left_to_the_filter = crop_ == TrainCrop::random_resized ? 4 : 1.25;
   return {.part = pixels_read(box, height, width, options_.crop.interpolation),

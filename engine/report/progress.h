@@ -20,7 +20,7 @@ struct StepRecord {
   std::optional<double> bubble_seconds;  // of it, waiting for other stages; empty: there are none
   double loss_scale = 1;
   int64_t skipped = 0;  // updates in this process's lifetime whose gradients were not finite
-  // Of no line:
+  // In no line:
   double images = 0;  // of this update
   bool due = false;   // a line is
 };
