@@ -1,4 +1,4 @@
-// What tests can set in the stand-in, and ask it.
+// What tests can set in the stand-in, and query.
 #pragma once
 #include <compare>
 #include <cstddef>

@@ -83,7 +83,7 @@ class Part {
 // One call of NCCL.
 struct Call {
   std::string what;  // "ncclRecv from", for reports
-  int lane;          // calls of the same lane run one after another, lanes beside each other
+  int lane;          // calls of the same lane run one after another, lanes concurrently
   std::function<Part()> begin;
 };
 
