@@ -32,7 +32,7 @@ int work(const CommandLine& line, World world) {
     const RunClaim claim(line, world);
     Options given = initial_options(line);
     given.out = claim.folder();
-    if (given.plan && world.rank > 0) return 0;  // the first one's is enough
+    if (given.plan && world.rank > 0) return 0;  // rank 0's is enough
     const DeviceChoice device = choose_device(given, world);
     if (given.conv == "cudnn" && device.kind == DeviceKind::cpu)
       throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");

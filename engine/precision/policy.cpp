@@ -11,7 +11,7 @@ namespace {
 
 std::string number(double x) { return format_number(x, 4); }
 
-// Policy 1, where it decides anew.
+// A new decision of policy 1.
 void renew(PrecisionState& s, int64_t epoch, double lr) {
   const auto [before, last] = s.losses;
   const bool lr_rose = lr > s.lr, loss_rose = last > 1.1 * before;  // false while not known
@@ -23,7 +23,7 @@ void renew(PrecisionState& s, int64_t epoch, double lr) {
   s.lr = lr;
 }
 
-// Policy 2, in a window.
+// Policy 2, within a window.
 void follow_loss(PrecisionState& s) {
   const auto [before, last] = s.losses;
   if (std::isnan(before)) {

@@ -19,7 +19,7 @@ struct StepRecord {
   double bubble_seconds = 0;                  // of it, waiting for other stages
   double loss_scale = 1;
   int64_t skipped = 0;  // updates in this process's lifetime whose gradients were not finite
-  // Of no line:
+  // In no line:
   double images = 0;  // of this update
   bool due = false;   // a line is
 };
