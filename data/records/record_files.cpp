@@ -26,7 +26,8 @@ void allow_open_files(size_t count) {
 }
 
 // A record that isn't in the index, one that was damaged, may follow the last that is.
-bool ends_with_records(const std::string& path, uint64_t at, uint64_t size) {
+bool ends_with_records(const std::string& path, uint64_t at, uint64_t size) try {
+  if (size <= at) return true;
   const RegularFile file(path);
   while (at < size) {
     std::string head(std::min<uint64_t>(record_head, size - at), '\0');
@@ -36,13 +37,28 @@ bool ends_with_records(const std::string& path, uint64_t at, uint64_t size) {
     at += record_overhead + *length;
   }
   return at == size;
+} catch (const FileError& e) {
+  throw DataError(path + ": " + e.what());
 }
 
 }  // namespace
 
-RecordFiles::RecordFiles(std::string folder, std::vector<std::string> files)
-    : paths_(std::move(files)), open_(paths_.size()) {
-  for (std::string& path : paths_) path = folder + "/" + path;
+RecordFiles::RecordFiles(const std::string& folder, const RecordIndex& index,
+                         const std::string& index_path)
+    : open_(index.files.size()) {
+  const std::vector<uint64_t> ends = index.ends();
+  for (size_t i = 0; i < index.files.size(); ++i) {
+    const std::string& path = paths_.emplace_back(folder + "/" + index.files[i]);
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0)
+      throw DataError(index_path + ": lists " + path +
+                      ", which can't be read: " + std::strerror(errno));
+    sizes_.push_back(static_cast<uint64_t>(status.st_size));
+    if (!ends_with_records(path, ends[i], sizes_[i]))
+      throw DataError(path + ": has " + std::to_string(sizes_[i]) + " bytes, and by " + index_path +
+                      " its records end at " + std::to_string(ends[i]) +
+                      ": it is not the file that was indexed");
+  }
   allow_open_files(paths_.size());
 }
 
@@ -62,6 +78,9 @@ const RegularFile& RecordFiles::open(size_t file) const {
 }
 
 std::string_view RecordFiles::read(const IndexRow& row, std::string& record) const try {
+  if (row.offset + row.size > sizes_[row.file])
+    throw BadImage("the file has " + std::to_string(sizes_[row.file]) +
+                   " bytes: it was cut off, or is not the file that was indexed");
   record.resize(row.size);
   open(row.file).read(row.offset, std::as_writable_bytes(std::span(record)));
   const std::optional<uint64_t> length = payload_length(record);
@@ -98,30 +117,6 @@ void RecordFiles::read_ahead() const {
         // Who reads it says so.
       }
     lock.lock();
-  }
-}
-
-void check_sizes(const RecordFiles& files, const RecordIndex& index,
-                 const std::string& index_path) {
-  const std::vector<uint64_t> ends = index.ends();
-  for (size_t i = 0; i < files.size(); ++i) {
-    const std::string& path = files.path(i);
-    struct stat status {};
-    if (stat(path.c_str(), &status) != 0)
-      throw DataError(index_path + ": lists " + path +
-                      ", which can't be read: " + std::strerror(errno));
-    const auto size = static_cast<uint64_t>(status.st_size);
-    bool fits = size == ends[i];
-    if (size > ends[i]) try {
-        fits = ends_with_records(path, ends[i], size);
-      } catch (const FileError& e) {
-        throw DataError(path + ": " + e.what());
-      }
-    if (!fits)
-      throw DataError(path + ": has " + std::to_string(size) + " bytes, and by " + index_path +
-                      " its records end at " + std::to_string(ends[i]) +
-                      (size < ends[i] ? ": it was cut off, or is" : ": it is") +
-                      " not the file that was indexed");
   }
 }
 
