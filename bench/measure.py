@@ -1,4 +1,4 @@
-"""What bench/versus and bench/scaling share: runs of the launcher, and the machine's name."""
+"""What bench/versus, bench/scaling and bench/records share: runs of the launcher, and the machine's name."""
 
 import json
 import os
@@ -25,8 +25,8 @@ def warn_if_busy():
     return load
 
 
-def run(command, what):
-    environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
+def run(command, what, **more):
+    environment = {"OMP_WAIT_POLICY": "passive", **os.environ, **more}
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     if result.returncode:
         last = (result.stderr.strip() or result.stdout.strip() or "no output").splitlines()[-1]
@@ -34,14 +34,21 @@ def run(command, what):
     return result.stdout
 
 
-def train(arguments, what):
+def train(arguments, what, **environment):
     """Runs the launcher in a folder of its own. Returns what it printed and the lines of metrics.jsonl."""
     if not (ROOT / "build/launcher").exists():
         fail("build/launcher is missing; run: make")
     with tempfile.TemporaryDirectory(prefix="barevision-bench-") as folder:
         out = pathlib.Path(folder) / "run"
-        printed = run([str(ROOT / "launcher"), *arguments, "--out", str(out)], what)
+        printed = run([str(ROOT / "launcher"), *arguments, "--out", str(out)], what, **environment)
         return printed, [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def pack(folder, place, *how):
+    """Records of a folder of images, in place/records. Returns what data pack printed."""
+    data = lambda *words: run([str(ROOT / "launcher"), "data", *words], "data " + words[0])
+    data("list", folder, f"{place}/list")
+    return data("pack", f"{place}/list", f"{place}/records", "--name", "images", *how).strip().replace(place, "")
 
 
 def step_rates(lines, steps):

@@ -190,7 +190,9 @@ void resolve_sizes(Options& options, const ModelConfig& model, DataKind kind) {
        {std::pair{"sync_bn", options.sync_bn}, {"zero_init_last", options.zero_init_last}})
     if (given)
       throw UserError(find_option(name)->flag() + ": " + model.name + " has no batch norm");
-  if (!options.patch_size) {
+  // A data set's recipe has small patches for its small images.
+  const bool small_images = *options.image_size < model.image_size;
+  if (!options.patch_size || (!small_images && options.source("patch_size") == Source::recipe)) {
     options.patch_size = model.patch_size;
     options.sources["patch_size"] = Source::resolved;
   }

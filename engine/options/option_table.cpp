@@ -133,7 +133,9 @@ constexpr OptionRow model_rows[] = {
      "train by models/recipes/NAME.json, which also says the MODEL; ./launcher recipes lists them",
      any, run_folder},
     {"patch_size", "N", &O::patch_size,
-     "side of a ViT's patches; default: the recipe's, else the model's", between(1, 1024)},
+     "side of a ViT's patches; default: the model's; with images smaller than the model's the "
+     "recipe's for this kind of data",
+     between(1, 1024)},
     {"weights", "FILE", &O::weights,
      "start from this .safetensors file; a different number of classes or image size is handled; "
      "none: from random weights, whatever --recipe says",

@@ -107,7 +107,13 @@ TEST(Config, SizesFollowTheKindOfData) {
   const Options cifar = resolve({"vit_tiny"}, DataKind::cifar);
   EXPECT_EQ(cifar.image_size, 32);
   EXPECT_EQ(cifar.patch_size, 4);
-  EXPECT_EQ(resolve({"vit_tiny", "--image-size", "64"}, DataKind::cifar).image_size, 64);
+  const Options larger = resolve({"vit_tiny", "--image-size", "64"}, DataKind::cifar);
+  EXPECT_EQ(larger.image_size, 64);
+  EXPECT_EQ(larger.patch_size, 4);
+  EXPECT_EQ(resolve({"vit_large", "--image-size", "224"}, DataKind::cifar).patch_size, 16);
+  EXPECT_EQ(
+      resolve({"vit_tiny", "--image-size", "224", "--patch-size", "8"}, DataKind::cifar).patch_size,
+      8);
 }
 
 // The set-up in which ResNets are compared on CIFAR-10.
@@ -403,9 +409,9 @@ const char* const small_model = R"({"description": "d", "family": "vit", "image_
   "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5], "recipe": {"lr": 1}})";
 
 TEST(ModelConfigTest, SizesOfTheModels) {
-  EXPECT_EQ(known_models(), (std::vector<std::string>{"resnet34", "resnet50", "resnext50_32x4d",
-                                                      "vit_large", "vit_large_distilled",
-                                                      "vit_tiny", "vit_tiny_distilled"}));
+  EXPECT_EQ(known_models(),
+            (std::vector<std::string>{"resnet34", "resnet50", "resnext50_32x4d", "vit_large",
+                                      "vit_large_distilled", "vit_tiny", "vit_tiny_distilled"}));
   const ModelConfig tiny = load_model_config("vit_tiny"), large = load_model_config("vit_large");
   EXPECT_EQ(tiny.embed_dim, 192);
   EXPECT_EQ(tiny.depth, 12);
