@@ -17,8 +17,7 @@ namespace bv {
 // Thread-safe.
 class RecordFiles {
  public:
-  // Throws DataError where one isn't there, or has more behind its last record in the index than
-  // records. One that was cut off has bad images.
+  // Throws DataError where one isn't there. Others that aren't as the index has it have bad images.
   RecordFiles(const std::string& folder, const RecordIndex&, const std::string& index_path);
   ~RecordFiles();
   RecordFiles(const RecordFiles&) = delete;
