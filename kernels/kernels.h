@@ -158,18 +158,26 @@ struct TanhBackward {
 };
 
 // ---- layernorm ----------------------------------------------------------------------------------
+// Of every N rows the first Q; 1 of 1 is all.
+struct FirstRows {
+  int N = 1, Q = 1;
+};
+
 // Residual add and layer normalisation over the last dimension (Ba et al. 2016), row by row:
 //   sum = inp + residual          (without residual: sum is inp, and `sum` isn't written)
 //   out = (sum - mean) * rstd * weight + bias,   rstd = 1 / sqrt(biased variance + eps)
 // mean and variance are computed from sum as stored (rounded to dtype), since backward reads that.
+// A residual with more rows gives the first Q of every N; then these alone have its gradient, the
+// dsum of the layer norm that wrote it.
 struct LayerNormForward {
   void* out;                   // [rows, C] dtype  =
   void* sum;                   // [rows, C] dtype  =, saved for backward; null without residual
   float *mean, *rstd;          // [rows]  =, saved for backward
   const void* inp;             // [rows, C] dtype
-  const void* residual;        // [rows, C] dtype, or null
+  const void* residual;        // [rows / Q * N, C] dtype, or null
   const float *weight, *bias;  // [C]
   RowsShape shape;
+  FirstRows first;
   float eps;
   DType dtype;
 
@@ -181,14 +189,15 @@ struct LayerNormForward {
 // dweight (+)= sum over rows of dout * xhat,   dbias (+)= sum over rows of dout
 struct LayerNormBackward {
   void* dinp;  // [rows, C] dtype  =, the gradient of residual as well; may be dout or dsum itself
-  float *dweight, *dbias;    // [C]  = or +=, by accumulate
-  void* workspace;           // [workspace_bytes(*this)]
-  const void* dout;          // [rows, C] dtype
-  const void* dsum;          // [rows, C] dtype: gradient of sum from its other uses, or null
-  const void* sum;           // [rows, C] dtype
+  float *dweight, *dbias;  // [C]  = or +=, by accumulate
+  void* workspace;         // [workspace_bytes(*this)]
+  const void* dout;        // [rows, C] dtype
+  const void* dsum;        // [rows / N * Q, C] dtype: gradient of sum from its other uses, or null
+  const void* sum;         // [rows, C] dtype
   const float *mean, *rstd;  // [rows]
   const float* weight;       // [C]
   RowsShape shape;
+  FirstRows first;
   DType dtype;
   bool accumulate;
 
@@ -203,14 +212,16 @@ struct LayerNormBackward {
 // The matrix of scores never reaches memory. Dropout (drop > 0) keeps element i = (h * N + q) * N
 // + key of P where the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made
 // uniform, is at least drop.
-// D: 32, 64 or 128 on a GPU; a multiple of 8 up to 128 on the CPU.
+// D: 32, 64 or 128 on a GPU; a multiple of 8 up to 128 on the CPU. Only the first Q tokens of each
+// image ask; all N are keys.
 struct AttentionShape {
   int B, N, H, D;  // images, tokens, heads, channels of a head
+  int Q = N;       // queries
 };
 
 struct AttentionForward {
-  void* out;                 // [B, N, H, D] dtype  =, saved for backward
-  float* lse;                // [B, H, N]  =, saved for backward
+  void* out;                 // [B, Q, H, D] dtype  =, saved for backward
+  float* lse;                // [B, H, Q]  =, saved for backward
   void* workspace;           // [workspace_bytes(*this)]
   const void* qkv;           // [B, N, 3, H, D] dtype
   const StepParams* params;  // seed, epoch, position; unused without dropout
@@ -224,14 +235,14 @@ struct AttentionForward {
 
 // With dP' = dout V^T * mask / (1 - drop) and delta = rowsum(dout * out):
 //   dV = (P * mask / (1 - drop))^T dout,   dS = P * (dP' - delta)
-//   dQ = dS K / sqrt(D),   dK = dS^T Q / sqrt(D)
+//   dQ = dS K / sqrt(D), 0 of tokens that don't ask,   dK = dS^T Q / sqrt(D)
 struct AttentionBackward {
   void* dqkv;                // [B, N, 3, H, D] dtype  =
   void* workspace;           // [workspace_bytes(*this)]
-  const void* dout;          // [B, N, H, D] dtype
+  const void* dout;          // [B, Q, H, D] dtype
   const void* qkv;           // [B, N, 3, H, D] dtype
-  const void* out;           // [B, N, H, D] dtype
-  const float* lse;          // [B, H, N]
+  const void* out;           // [B, Q, H, D] dtype
+  const float* lse;          // [B, H, Q]
   const StepParams* params;  // as in forward
   AttentionShape shape;
   uint32_t layer;

@@ -22,7 +22,9 @@ void forward_row(const LayerNormForward& op, int row) {
   const int C = op.shape.C;
   const size_t at = size_t(row) * C;
   const float* inp = floats(op.inp) + at;
-  const float* residual = op.residual ? floats(op.residual) + at : nullptr;
+  const auto [N, Q] = op.first;
+  const float* residual =
+      op.residual ? floats(op.residual) + size_t(row / Q * N + row % Q) * C : nullptr;
   float* sum = residual ? floats(op.sum) + at : nullptr;
   vf total{};
   for_each(C, [&](int i, auto lanes) {
@@ -67,13 +69,15 @@ void backward_row(const LayerNormBackward& op, int row, float* dweight, float* d
   const vf g_mean = set(simd::reduce_sum(g_total) / C);
   const vf g_xhat_mean = set(simd::reduce_sum(g_xhat_total) / C);
 
-  const float* dsum = floats(op.dsum);
+  const auto [N, Q] = op.first;
+  const float* dsum =
+      op.dsum && row % N < Q ? floats(op.dsum) + size_t(row / N * Q + row % N) * C : nullptr;
   float* dinp = floats(op.dinp) + at;
   for_each(C, [&](int i, auto lanes) {
     const vf xhat = (lanes.load(sum + i) - mean) * rstd;
     const vf g = lanes.load(dout + i) * lanes.load(op.weight + i);
     const vf d = (g - g_mean - xhat * g_xhat_mean) * rstd;
-    lanes.store(dinp + i, dsum ? d + lanes.load(dsum + at + i) : d);
+    lanes.store(dinp + i, dsum ? d + lanes.load(dsum + i) : d);
   });
 }
 

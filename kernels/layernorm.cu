@@ -4,7 +4,7 @@
 //   xhat = (sum - mean) * rstd;   dweight (+)= sum of dout * xhat,   dbias (+)= sum of dout
 // Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += by accumulate. Mean and rstd
 // are those of sum as it is stored; the variance is that of the differences from the mean, in a
-// second pass, so that nothing cancels.
+// second pass, so that nothing cancels. Of a longer residual some rows are added, dsum is of these.
 //
 // Any C: a warp per row, one element per access; dweight and dbias by column_sums.cuh's stripes.
 // Where C allows 16-byte accesses and is at most 1024, the row stays on the chip between passes:
@@ -13,15 +13,28 @@
 //   backward, one block per SM loops over the rows: a warp prefetches its next rows to shared memory
 //   while it works on the current ones, and a thread keeps its columns' dweight and dbias in
 //   registers.
-// finish_column_sums adds the blocks' dweight and dbias.
+// The last block adds the blocks' dweight and dbias; where rows are long, the sums of all blocks are
+// more than one can add in the time of a launch, and finish_column_sums adds them.
 //
 // 8 (backward 14) flops per element for 8 to 16 bytes in fp32, half of these in 16 bits: memory is
 // the limit. Registers and shared memory: tests/kernels/resources.txt.
-#include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
+
+// The residual's row that is added to this one.
+__device__ inline unsigned residual_row(FirstRows first, unsigned row) {
+  return first.N == first.Q ? row : row / first.Q * first.N + row % first.Q;
+}
+// dsum's row of this one, or none.
+constexpr unsigned none = ~0u;
+__device__ inline unsigned dsum_row(FirstRows first, unsigned row) {
+  if (first.N == first.Q) return row;
+  const unsigned image = row / first.N, token = row - image * first.N;
+  return token < unsigned(first.Q) ? image * first.Q + token : none;
+}
 
 // ---- any C --------------------------------------------------------------------------------------
 constexpr int any_threads = 128, any_rows = any_threads / warp_size;  // of a block
@@ -35,7 +48,8 @@ __global__ void __launch_bounds__(any_threads) layernorm_forward_any(LayerNormFo
   const int lane = threadIdx.x % warp_size;
   const T* x = static_cast<const T*>(op.inp) + begin;
   if (op.residual) {
-    const T* residual = static_cast<const T*>(op.residual) + begin;
+    const T* residual =
+        static_cast<const T*>(op.residual) + static_cast<size_t>(residual_row(op.first, row)) * C;
     T* sum = static_cast<T*>(op.sum) + begin;
     for (int c = lane; c < C; c += warp_size)
       sum[c] = from_float<T>(to_float(x[c]) + to_float(residual[c]));
@@ -65,7 +79,8 @@ __global__ void __launch_bounds__(any_threads) layernorm_backward_any(LayerNormB
   const int lane = threadIdx.x % warp_size;
   const T* dout = static_cast<const T*>(op.dout) + begin;
   const T* sum = static_cast<const T*>(op.sum) + begin;
-  const T* dsum = static_cast<const T*>(op.dsum) + begin;
+  const unsigned other = op.dsum ? dsum_row(op.first, row) : none;
+  const T* dsum = static_cast<const T*>(op.dsum) + static_cast<size_t>(other) * C;
   const float mean = op.mean[row], rstd = op.rstd[row];
   float g_sum = 0, g_xhat_sum = 0;
   for (int c = lane; c < C; c += warp_size) {
@@ -78,7 +93,7 @@ __global__ void __launch_bounds__(any_threads) layernorm_backward_any(LayerNormB
   for (int c = lane; c < C; c += warp_size) {
     const float g = fmaf(to_float(dout[c]), op.weight[c], -g_mean);
     const float d = fmaf(to_float(sum[c]) - mean, -slope, g) * rstd;
-    dinp[c] = from_float<T>(op.dsum ? d + to_float(dsum[c]) : d);
+    dinp[c] = from_float<T>(other != none ? d + to_float(dsum[c]) : d);
   }
 }
 
@@ -158,7 +173,7 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
   float x[packs][width];
   if (op.residual) {
     Pack<T> residual[packs];
-    S::load(residual, op.residual, begin, C);
+    S::load(residual, op.residual, static_cast<size_t>(residual_row(op.first, row)) * C, C);
 #pragma unroll
     for (int p = 0; p < packs; ++p) {
       float other[width];
@@ -212,6 +227,15 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
 }
 
 // ---- C in packs, backward: dweight and dbias in the same pass as dinp ----------------------------
+__host__ __device__ inline ColumnSums block_sums(const LayerNormBackward& op, unsigned blocks) {
+  return {.out = op.dweight,
+          .out2 = op.dbias,
+          .partial = static_cast<const float*>(op.workspace),
+          .blocks = static_cast<int>(blocks),
+          .C = op.shape.C,
+          .accumulate = op.accumulate};
+}
+
 // Upper bound, so that each thread gets its registers; shared memory may lower it.
 template <class T, int lanes>
 constexpr int max_backward_threads = (lanes == 8 ? 512 : 384) - (sizeof(T) == 4 ? 128 : 0);
@@ -254,20 +278,25 @@ template <class T, class S, class Rows>
 __device__ void prefetch(const LayerNormBackward& op, unsigned row, Rows& to) {
   const unsigned lane = threadIdx.x % warp_size;
   const size_t begin = static_cast<size_t>(row) * op.shape.C;
+  const unsigned other = op.dsum ? dsum_row(op.first, row) : none;
 #pragma unroll
   for (int p = 0; p < S::packs; ++p) {
     const bool in_bounds = row < static_cast<unsigned>(op.shape.rows) && S::column(p) < op.shape.C;
     const size_t at = in_bounds ? begin + S::column(p) : 0;
     cp_async_16(&to.dout[p][lane], static_cast<const T*>(op.dout) + at, in_bounds);
     cp_async_16(&to.sum[p][lane], static_cast<const T*>(op.sum) + at, in_bounds);
-    if (op.dsum) cp_async_16(&to.dsum[p][lane], static_cast<const T*>(op.dsum) + at, in_bounds);
+    if (op.dsum) {
+      const bool added = in_bounds && other != none;
+      const size_t from = added ? static_cast<size_t>(other) * op.shape.C + S::column(p) : 0;
+      cp_async_16(&to.dsum[p][lane], static_cast<const T*>(op.dsum) + from, added);
+    }
   }
   cp_async_commit();
 }
 
 template <class T, int lanes, int size>
 __global__ void __launch_bounds__((max_backward_threads<T, lanes>), 1)
-    layernorm_backward(LayerNormBackward op, float inverse_C) {
+    layernorm_backward(LayerNormBackward op, float inverse_C, unsigned* arrived) {
   using S = Split<T, lanes, size>;
   using Warp = BackwardWarp<T, lanes, size>;
   constexpr int packs = S::packs, width = S::width;
@@ -338,6 +367,8 @@ __global__ void __launch_bounds__((max_backward_threads<T, lanes>), 1)
   write_block_sums(dweight, partial, C, warps);
   __syncthreads();
   write_block_sums(dbias, partial + C, C, warps);
+  if (arrived && is_last_block(arrived, gridDim.x))
+    finish_column_sums_here(block_sums(op, gridDim.x), reinterpret_cast<float4*>(warps));
 }
 
 // ---- launch -------------------------------------------------------------------------------------
@@ -391,6 +422,8 @@ void CudaKernels::run(const LayerNormBackward& op, cudaStream_t stream) {
   const auto [rows, C] = op.shape;
   by_split(op.dtype, C, [&]<class T, int lanes, int size>() {
     const dim3 grid = backward_grid<lanes>(props_, op.shape);
+    // Launches in other streams may overlap.
+    unsigned* const arrived = lanes == 8 && stream == compute_ ? arrived_.handle : nullptr;
     if constexpr (lanes == 0) {
       launch<layernorm_backward_any_columns<T>>(grid, Stripe<1>::threads, sizeof(Stripe<1>::Shared),
                                                 stream, op);
@@ -400,15 +433,9 @@ void CudaKernels::run(const LayerNormBackward& op, cudaStream_t stream) {
       const int warps =
           std::min(props_.shared_bytes / bytes, max_backward_threads<T, lanes> / warp_size);
       launch<layernorm_backward<T, lanes, size>>(grid.y, warps * warp_size, size_t(warps) * bytes,
-                                                 stream, op, 1.0f / C);
+                                                 stream, op, 1.0f / C, arrived);
     }
-    finish_column_sums({.out = op.dweight,
-                        .out2 = op.dbias,
-                        .partial = static_cast<const float*>(op.workspace),
-                        .blocks = int(grid.y),
-                        .C = C,
-                        .accumulate = op.accumulate},
-                       stream);
+    if (!arrived) finish_column_sums(block_sums(op, grid.y), stream);
   });
 }
 

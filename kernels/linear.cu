@@ -4,10 +4,12 @@
 //   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K],  dbias (+)= column sums of dout
 //                                                     = or += by accumulate
 // The products are cuBLASLt's (kernels/cuda/matmul.h), with fp32 sums and dweight in fp32; its
-// epilogue adds the bias. Column sums: kernels/cuda/column_sums.cuh, in a fixed order.
+// epilogue adds the bias. Column sums: kernels/cuda/column_sums.cuh, in a fixed order; but where
+// memory limits the weight's gradient, conv_weight_gradient.cu computes it and dbias in one pass.
 // Limited by arithmetic: 2 M N K flops on M K + N K + M N elements.
 #include <algorithm>
 
+#include "kernels/conv/conv.cuh"
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/matmul.h"
@@ -32,6 +34,19 @@ Product product(const LinearBackwardInput& op) {
 Product product(const LinearBackwardWeight& op) {
   const auto [M, N, K] = op.shape;
   return {.M = N, .N = K, .K = M, .a_transposed = true, .dtype = op.dtype, .c_dtype = DType::fp32};
+}
+
+// A T4, an A100 and an H200 multiply and add about 200 times in the time of a byte from memory, an
+// H100 300 times. A gradient of fewer flops a byte (ViT-Tiny's have 96 to 161, ViT-L's from 170 on)
+// waits for memory, and another pass over dout for dbias would cost a third of it; above, the
+// library multiplies faster than mma.sync can.
+bool limited_by_memory(const LinearShape& s) {
+  const double M = s.M, N = s.N, K = s.K;
+  return 2 * M * N * K < 200 * (2 * (M * N + M * K) + 4 * N * K);
+}
+bool dbias_on_the_way(const LinearBackwardWeight& op, const DeviceProps& props) {
+  const bool has_mma = op.dtype == DType::fp16 || (op.dtype == DType::bf16 && props.arch >= 80);
+  return has_mma && op.shape.N % 8 == 0 && op.shape.K % 8 == 0 && limited_by_memory(op.shape);
 }
 
 // The column sums' workspace follows the product's.
@@ -65,14 +80,18 @@ void CudaKernels::run(const LinearBackwardInput& op, cudaStream_t stream) {
                stream);
 }
 
+// Pointers are not set yet, so dbias may be wanted or not.
 template <>
 size_t CudaKernels::workspace(const LinearBackwardWeight& op) {
-  return padded(matmul_->workspace_bytes(product(op))) +
-         column_sums_bytes(props_, op.dtype, op.shape.M, op.shape.N);
+  const size_t product_bytes = matmul_->workspace_bytes(product(op));
+  if (dbias_on_the_way(op, props_))
+    return std::max(product_bytes, linear_weight_gradient_bytes(props_, op.shape));
+  return padded(product_bytes) + column_sums_bytes(props_, op.dtype, op.shape.M, op.shape.N);
 }
 
 template <>
 void CudaKernels::run(const LinearBackwardWeight& op, cudaStream_t stream) {
+  if (op.dbias && dbias_on_the_way(op, props_)) return linear_weight_gradient(props_, op, stream);
   const Product p = product(op);
   matmul_->run(p,
                {.c = op.dweight,

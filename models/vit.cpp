@@ -35,18 +35,14 @@ Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
 
     auto [x1, normed1] = layernorm(g, block + "norm1", x, branch, c.layer_norm_eps);
     const Tensor qkv = linear(g, block + "attn.qkv", normed1, {.N = 3 * C, .init = init});
-    Tensor mixed = attention(g, block + "attn", qkv, c.heads, c.attn_drop_rate);
-    Tensor stream = x1;
-    if (i + 1 == c.depth) {  // after the last attention, only the heads' tokens are read
-      const int tokens = c.distilled ? 2 : 1;
-      mixed = take_tokens(g, block + "attn class token", mixed, tokens);
-      stream = take_tokens(g, block + "class token", stream, tokens);
-    }
+    // After the last attention, only the heads' tokens are read.
+    const int queries = i + 1 < c.depth ? 0 : c.distilled ? 2 : 1;
+    const Tensor mixed = attention(g, block + "attn", qkv, c.heads, c.attn_drop_rate, queries);
     branch = linear(g, block + "attn.proj", mixed, {.N = C, .init = init});
     branch = dropout(g, block + "attn.proj_drop", branch, c.proj_drop_rate, false);
     branch = dropout(g, block + "drop_path1", branch, drop_path, true);
 
-    auto [x2, normed2] = layernorm(g, block + "norm2", stream, branch, c.layer_norm_eps);
+    auto [x2, normed2] = layernorm(g, block + "norm2", branch, x1, c.layer_norm_eps);
     Tensor act = linear_gelu(g, block + "mlp.fc1", normed2, hidden, init);
     act = dropout(g, block + "mlp.drop1", act, c.proj_drop_rate, false);
     branch = linear(g, block + "mlp.fc2", act, {.N = C, .init = init});

@@ -38,7 +38,8 @@ bool is_free(const std::vector<std::string>& names) {
   const bool known = std::ranges::all_of(names, [](const std::string& name) {
     return name == "config.json" || name == "config.json.partial" || name == "metrics.jsonl" ||
            name == val_list_name || name == std::string(val_list_name) + ".partial" ||
-           name == run_lock_name || is_unfinished_checkpoint(name) || is_event_file(name);
+           name == run_lock_name || name.starts_with("report.") || is_unfinished_checkpoint(name) ||
+           is_event_file(name);
   });
   return names.empty() || (known && (has(run_lock_name) || has("metrics.jsonl")));
 }

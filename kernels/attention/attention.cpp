@@ -8,6 +8,7 @@
 // is an online softmax over the key tiles. Backward loops over key tiles, then query tiles: dK and
 // dV stay in a tile, dQ is added in memory. Products: small_product.h, factor a in place, factor b
 // packed first. 1 / sqrt(D) enters in the exponential and as gradients are written.
+// Where only the first Q tokens ask, other queries are left out, and their dQ is 0.
 // Threads share out the heads (in forward, the query tiles of all heads); each has its own tiles in
 // the workspace. Limited by arithmetic.
 #include <math.h>
@@ -57,7 +58,7 @@ struct Tiles {
 
   template <class Op>
   Tiles(const Op& op, float* memory)
-      : queries(op.shape.N, 48, row_block),
+      : queries(op.shape.Q, 48, row_block),
         keys(op.shape.N, 256, width),
         D(op.shape.D),
         columns(round_up(op.shape.D, width)),
@@ -123,12 +124,13 @@ struct Rows {
 
   T* operator[](int n) const { return data + n * stride; }
 };
-// parts, part: 3 and 0, 1, 2 for Q, K, V; 1 and 0 for out and dout.
+// parts, part: 3 and 0, 1, 2 for Q, K, V; 1 and 0 for out and dout, which only queries have.
 template <class Data, class Op>
 auto rows_of(Data* data, const Op& op, int parts, int part, int b, int h) {
   using T = std::conditional_t<std::is_const_v<Data>, const float, float>;
   const ptrdiff_t stride = ptrdiff_t(parts) * op.shape.H * op.shape.D;
-  return Rows<T>{static_cast<T*>(data) + b * (op.shape.N * stride) +
+  const int tokens = parts == 1 ? op.shape.Q : op.shape.N;
+  return Rows<T>{static_cast<T*>(data) + b * (tokens * stride) +
                      (ptrdiff_t(part) * op.shape.H + h) * op.shape.D,
                  stride};
 }
@@ -222,7 +224,7 @@ void forward_queries(const AttentionForward& op, const ForwardTiles& mine, int b
   for (int i = 0; i < queries; ++i) {
     scale_row(out[query + i], mine.o + ptrdiff_t(i) * mine.columns, 1 / mine.row_sum[i],
               op.shape.D);
-    op.lse[(ptrdiff_t(b) * op.shape.H + h) * op.shape.N + query + i] =
+    op.lse[(ptrdiff_t(b) * op.shape.H + h) * op.shape.Q + query + i] =
         mine.row_max[i] + logf(mine.row_sum[i]);
   }
 }
@@ -265,7 +267,7 @@ void backward_tile(const AttentionBackward& op, const BackwardTiles& mine, int b
     const float* keep = op.drop > 0 ? draw(op, mine.random, b, h, query + i, key, keys) : nullptr;
     softmax_backward_row(mine.p + ptrdiff_t(i) * mine.keys.size,
                          mine.ds + ptrdiff_t(i) * mine.keys.size, keep, keys, scale,
-                         op.lse[(ptrdiff_t(b) * op.shape.H + h) * op.shape.N + query + i],
+                         op.lse[(ptrdiff_t(b) * op.shape.H + h) * op.shape.Q + query + i],
                          dot(dout[query + i], out[query + i], op.shape.D));
   }
   pack_rows(mine.dout, dout[query], dout.stride, queries, op.shape.D);
@@ -333,8 +335,11 @@ void CpuKernels::run(const AttentionBackward& op) {
   check(op, "AttentionBackward");
   for_each_unit<BackwardTiles>(
       op, op.shape.B * op.shape.H, [&](const BackwardTiles& mine, int head) {
-        for (int tile = 0; tile < mine.keys.count; ++tile)
-          backward_keys(op, mine, head / op.shape.H, head % op.shape.H, tile);
+        const int b = head / op.shape.H, h = head % op.shape.H;
+        for (int tile = 0; tile < mine.keys.count; ++tile) backward_keys(op, mine, b, h, tile);
+        const auto dq = rows_of(op.dqkv, op, 3, 0, b, h);
+        for (int query = op.shape.Q; query < op.shape.N; ++query)
+          __builtin_memset(dq[query], 0, size_t(op.shape.D) * sizeof(float));
       });
 }
 

@@ -1,6 +1,7 @@
 // attention forward: for each image and head, over the packed projections qkv [B, N, 3, H, D],
 //   S = Q K^T / sqrt(D),  P = softmax(S) over keys,  out = (P * mask / (1 - drop)) V
 //   lse = log sum over keys of exp(S)                                   all =, saved for backward
+// of the queries, the first tokens of each image; all tokens are keys.
 // in fp16 and bf16 with mma.sync; P is rounded to 16 bits, sums are fp32. fp32: attention_fp32.cu.
 //
 // Flash-style (Dao et al. 2022): S and P exist in registers only. The online softmax works in base
@@ -53,13 +54,13 @@ constexpr float initial_max = -0x1p127f;  // not -inf, whose differences are NaN
 
 // Rows past the end are clamped to the last row; their results are discarded.
 template <class T, int D>
-__device__ void load_queries(QTile<D>& tile, Rows<const T> q, int query, int N) {
+__device__ void load_queries(QTile<D>& tile, Rows<const T> q, int query, int Q) {
   const int lane = mov_tid_x() % warp_size;
 #pragma unroll
   for (int m = 0; m < tile.ms; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = min(query + m * 16 + half * 8 + lane / 4, N - 1);
+      const int row = min(query + m * 16 + half * 8 + lane / 4, Q - 1);
       set_row(tile.q[m], half, RowChunks<T, D>(q[row]));
     }
 }
@@ -175,10 +176,10 @@ __device__ void attend(QTile<D>& tile, const char* rows, int k, int v, int left,
 }
 
 template <class T, int D>
-__device__ void write_queries(QTile<D>& tile, Rows<T> out, float* lse, int query, int N,
+__device__ void write_queries(QTile<D>& tile, Rows<T> out, float* lse, int query, int Q,
                               float keep_factor) {
   const int lane = mov_tid_x() % warp_size;
-  int left = N - query - lane / 4;  // rows from here on
+  int left = Q - query - lane / 4;  // rows from here on
   lse += query + lane / 4;
   T* row = out[query + lane / 4] + lane % 4 * 8;
 #pragma unroll
@@ -211,7 +212,7 @@ template <class T, int D, bool dropout>
 __global__ void __launch_bounds__(threads, (blocks_per_sm<D, dropout>))
     attention_forward(AttentionForward op, int capacity) {
   const int b = blockIdx.z, h = blockIdx.y, head = b * op.shape.H + h, N = op.shape.N,
-            parts = gridDim.x;
+            Q = op.shape.Q, parts = gridDim.x;
   // Which part and which warp has least to do alternates from head to head.
   const int turn = head + head / 4;
   const int part = turn % 2 ? parts - 1 - blockIdx.x : blockIdx.x;
@@ -236,12 +237,12 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<D, dropout>))
   const int lane_bytes = lane_offset_nk<D>(lane) * int(sizeof(T));
   const int v_bytes = capacity * row_bytes + lane_offset<D>(lane) * int(sizeof(T)) - lane_bytes;
   constexpr int block_queries = warps * q_tile_rows<D>;
-  for (int first = part * block_queries; first < N; first += parts * block_queries) {
+  for (int first = part * block_queries; first < Q; first += parts * block_queries) {
     const int query = first + (mov_tid_x() / warp_size + turn) % warps * q_tile_rows<D>;
     QTile<D> q_tile{};
 #pragma unroll
     for (int m = 0; m < q_tile.ms; ++m) q_tile.row_max[m][0] = q_tile.row_max[m][1] = initial_max;
-    if (query < N) load_queries<T>(q_tile, rows_of(qkv, op, 3, 0, b, h), query, N);
+    if (query < Q) load_queries<T>(q_tile, rows_of(qkv, op, 3, 0, b, h), query, Q);
 
     int tile = 0;
     do {
@@ -249,7 +250,7 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<D, dropout>))
         wait_for_copies((copied - tile) / kv_tile - 1);
         __syncthreads();
       }
-      if (query < N) {
+      if (query < Q) {
         int key = tile, at = row_of(tile) * row_bytes + lane_bytes;
         const int end = min(tile + kv_tile, N);
         const auto step = [&]<int keys, bool masked> {
@@ -270,9 +271,9 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<D, dropout>))
         copied += kv_tile;
       }
     } while ((tile += kv_tile) < N);
-    if (query < N)
+    if (query < Q)
       write_queries<T>(q_tile, rows_of(static_cast<T*>(op.out), op, 1, 0, b, h),
-                       op.lse + int64_t{head} * N, query, N, dropout ? keep_scale(op.drop) : 1);
+                       op.lse + int64_t{head} * Q, query, Q, dropout ? keep_scale(op.drop) : 1);
   }
 }
 
@@ -286,7 +287,7 @@ void launch_forward(const AttentionForward& op, const DeviceProps& props, cudaSt
   const int capacity = all <= std::max(fitting, 2 * kv_tile) ? all : 2 * kv_tile;
   // With many heads a block takes all queries of one; else, or if the head doesn't fit, each warp
   // takes one q_tile.
-  const int max_parts = ceil_div(op.shape.N, warps * q_tile_rows<D>);
+  const int max_parts = ceil_div(op.shape.Q, warps * q_tile_rows<D>);
   const bool many_heads = int64_t{op.shape.B} * op.shape.H >= 4 * props.sms;
   const dim3 grid(capacity == all && many_heads ? 1 : max_parts, op.shape.H, op.shape.B);
   launch<attention_forward<T, D, dropout>>(grid, threads, capacity * key_bytes, stream, op,

@@ -52,11 +52,12 @@ struct Rows {
 
   __device__ T* operator[](int n) const { return data + int64_t{n} * stride; }
 };
-// parts, part: 3 and 0, 1, 2 for Q, K, V in qkv; 1 and 0 for out and dout.
+// parts, part: 3 and 0, 1, 2 for Q, K, V in qkv; 1 and 0 for out and dout, which only queries have.
 template <class T, class Op>
 __device__ Rows<T> rows_of(T* data, const Op& op, int parts, int part, int b, int h) {
   const int stride = parts * op.shape.H * op.shape.D;
-  return {data + (int64_t{b} * op.shape.N * stride + (part * op.shape.H + h) * op.shape.D), stride};
+  const int tokens = parts == 1 ? op.shape.Q : op.shape.N;
+  return {data + (int64_t{b} * tokens * stride + (part * op.shape.H + h) * op.shape.D), stride};
 }
 
 // ---- dropout ------------------------------------------------------------------------------------

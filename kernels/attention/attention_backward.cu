@@ -2,7 +2,8 @@
 // delta = rowsum(dout * out):
 //   P = exp(Q K^T / sqrt(D) - lse),  dS = P * (dP' - delta)
 //   dQ = dS K / sqrt(D),  dK = dS^T Q / sqrt(D),  dV = (P * mask / (1 - drop))^T dout     all =
-// over packed qkv [B, N, 3, H, D]. Saved by forward: out and lse. fp16 and bf16 with mma.sync; P
+// over packed qkv [B, N, 3, H, D], of whose tokens the first ones are queries; dQ of the others is 0.
+// Saved by forward: out and lse. fp16 and bf16 with mma.sync; P
 // and dS are rounded to 16 bits, sums are fp32. fp32: attention_fp32.cu.
 //
 //   grid   one block per head
@@ -87,7 +88,7 @@ __device__ void start_loading(const Tile<T>& tile, Rows<const T> a, Rows<const T
   cp_async_commit();
 }
 
-// lse and delta of the tile's queries; P of those from N on becomes 0.
+// lse and delta of the tile's queries; P of those from Q on becomes 0.
 template <class T>
 __device__ void load_stats(const Tile<T>& tile, const AttentionBackward& op, int first,
                            int64_t head) {
@@ -95,7 +96,7 @@ __device__ void load_stats(const Tile<T>& tile, const AttentionBackward& op, int
   for (int i = static_cast<int>(mov_tid_x()); i < tile.rows; i += threads) {
     const int64_t row = head + first + i;
     tile.stats[i] =
-        first + i < op.shape.N
+        first + i < op.shape.Q
             ? QueryStats{op.lse[row] * log2_e, static_cast<const float*>(op.workspace)[row]}
             : QueryStats{INFINITY, 0};
   }
@@ -233,17 +234,17 @@ struct QueryRows {
 template <class T, int D>
 __device__ void load_queries(QueryRows<D>& own, const AttentionBackward& op, Rows<const T> q,
                              Rows<const T> out, Rows<const T> dout, int first, int64_t head) {
-  const int N = op.shape.N;
+  const int Q = op.shape.Q;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = first + lane_row() + 8 * half;
-    const RowChunks<T, D> q_row(q[row], row < N), dout_row(dout[row], row < N),
-        out_row(out[row], row < N);
+    const RowChunks<T, D> q_row(q[row], row < Q), dout_row(dout[row], row < Q),
+        out_row(out[row], row < Q);
     own.delta[half] = dot(dout_row, out_row);
     set_row(own.q.at, half, q_row);
     set_row(own.dout.at, half, dout_row);
-    own.lse[half] = row < N ? op.lse[head + row] * log2_e : INFINITY;
-    if (row < N && threadIdx.x % 4 == 0)
+    own.lse[half] = row < Q ? op.lse[head + row] * log2_e : INFINITY;
+    if (row < Q && threadIdx.x % 4 == 0)
       static_cast<float*>(op.workspace)[head + row] = own.delta[half];
   }
   own.dq.clear();
@@ -278,18 +279,20 @@ __device__ void query_phase(const AttentionBackward& op, const Tile<T>& tile, in
              v = rows_of(qkv, op, 3, 2, b, h);
   const auto dout = rows_of(static_cast<const T*>(op.dout), op, 1, 0, b, h),
              out = rows_of(static_cast<const T*>(op.out), op, 1, 0, b, h);
-  const int N = op.shape.N;
-  const int64_t head = int64_t{blockIdx.x} * N;  // its first row of lse and delta
+  const auto dq = rows_of(static_cast<T*>(op.dqkv), op, 3, 0, b, h);
+  const int N = op.shape.N, Q = op.shape.Q;
+  const int64_t head = int64_t{blockIdx.x} * Q;  // its first row of lse and delta
   const float keep = keep_scale(op.drop);
 
-  for (int round = 0; round < N; round += block_rows) {
+  int round = 0;
+  for (; round < Q; round += block_rows) {
     QueryRows<D> own;
     for (int first = 0; first < N; first += tile.rows) {
       if (round == 0 || tile.rows < N) start_loading<T, D>(tile, k, v, first, N);
       if (first == 0) load_queries<T>(own, op, q, out, dout, own_row(round), head);
       cp_async_wait<0>();
       __syncthreads();
-      const int end = own_row(round) >= N ? 0 : min(N - first, tile.rows);
+      const int end = own_row(round) >= Q ? 0 : min(N - first, tile.rows);
 #pragma unroll 1
       for (int row = 0; row < end; row += warp_rows) {
         uint32_t kept = 0;
@@ -298,8 +301,12 @@ __device__ void query_phase(const AttentionBackward& op, const Tile<T>& tile, in
         add_keys<T, D, dropout>(own, tile, row, end, kept, keep);
       }
     }
-    write_rows<T, D>(rows_of(static_cast<T*>(op.dqkv), op, 3, 0, b, h), own_row(round), N, own.dq,
-                     1 / sqrtf(static_cast<float>(D)));
+    write_rows<T, D>(dq, own_row(round), N, own.dq, 1 / sqrtf(static_cast<float>(D)));
+  }
+  for (; round < N; round += block_rows) {
+    Sums<D / 8> none;
+    none.clear();
+    write_rows<T, D>(dq, own_row(round), N, none, 1);
   }
 }
 
@@ -373,20 +380,20 @@ __device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int 
   const auto q = rows_of(qkv, op, 3, 0, b, h), k = rows_of(qkv, op, 3, 1, b, h),
              v = rows_of(qkv, op, 3, 2, b, h);
   const auto dout = rows_of(static_cast<const T*>(op.dout), op, 1, 0, b, h);
-  const int N = op.shape.N;
-  const int64_t head = int64_t{blockIdx.x} * N;  // its first row of lse and delta
+  const int N = op.shape.N, Q = op.shape.Q;
+  const int64_t head = int64_t{blockIdx.x} * Q;  // its first row of lse and delta
   const float keep = keep_scale(op.drop);
 
   for (int round = 0; round < N; round += block_rows) {
     KeyRows<D> own;
-    for (int first = 0; first < N; first += tile.rows) {
-      const bool load = round == 0 || tile.rows < N;
-      if (load) start_loading<T, D>(tile, q, dout, first, N);
+    for (int first = 0; first < Q; first += tile.rows) {
+      const bool load = round == 0 || tile.rows < Q;
+      if (load) start_loading<T, D>(tile, q, dout, first, Q);
       if (first == 0) load_keys<T>(own, tile.own_v, k, v, own_row(round), N);
       if (load) load_stats(tile, op, first, head);
       cp_async_wait<0>();
       __syncthreads();
-      const int end = own_row(round) >= N ? 0 : min(N - first, tile.rows);
+      const int end = own_row(round) >= N ? 0 : min(Q - first, tile.rows);
 #pragma unroll 1
       for (int row = 0; row < end; row += warp_rows) {
         uint32_t kept[2];
@@ -442,7 +449,7 @@ template <>
 size_t CudaKernels::workspace(const AttentionBackward& op) {
   check_attention(op, props_, "AttentionBackward");
   if (op.dtype == DType::fp32) return 0;
-  return size_t(op.shape.B) * op.shape.H * op.shape.N * sizeof(float);  // delta
+  return size_t(op.shape.B) * op.shape.H * op.shape.Q * sizeof(float);  // delta
 }
 
 template <>

@@ -221,14 +221,15 @@ __global__ void __launch_bounds__(Forward<D>::threads, Forward<D>::blocks)
     attention_fp32_forward(AttentionForward op) {
   constexpr int m = Forward<D>::m, n = columns<D> / 8, threads = Forward<D>::threads;
   auto& tile = shared<ForwardShared<D>>();
-  const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y), N = op.shape.N;
+  const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y);
+  const int N = op.shape.N, Q = op.shape.Q;
   const float* qkv = static_cast<const float*>(op.qkv);
   const Rows<const float> k = rows_of(qkv, op, 3, 1, b, h), v = rows_of(qkv, op, 3, 2, b, h);
   const int first = static_cast<int>(blockIdx.x) * Forward<D>::rows;  // of the block's queries
   const Place place(true);
   const int row = static_cast<int>(threadIdx.x) / warp_size * 4 * m + place.row;
   const int query = first + row;
-  const bool active = query - place.row < N;  // the whole warp
+  const bool active = query - place.row < Q;  // the whole warp
   const float scale = 1 / sqrtf(static_cast<float>(D));
 
   float acc[m][D / 8], row_max[m], row_sum[m];
@@ -238,7 +239,7 @@ __global__ void __launch_bounds__(Forward<D>::threads, Forward<D>::blocks)
 #pragma unroll
     for (int j = 0; j < D / 8; ++j) acc[i][j] = 0;
   }
-  load_rows<D, Forward<D>::rows, threads>(tile.q, rows_of(qkv, op, 3, 0, b, h), first, N);
+  load_rows<D, Forward<D>::rows, threads>(tile.q, rows_of(qkv, op, 3, 0, b, h), first, Q);
   for (int key = 0; key < N; key += columns<D>) {
     __syncthreads();  // until all are done with the last keys
     load_rows<D, columns<D>, threads>(tile.k, k, key, N);
@@ -258,13 +259,13 @@ __global__ void __launch_bounds__(Forward<D>::threads, Forward<D>::blocks)
 #pragma unroll
   for (int i = 0; i < m; ++i) {
     row_sum[i] = warp_sum<8>(row_sum[i]);
-    if (place.column == 0 && query + 4 * i < N)
-      op.lse[(int64_t{b} * op.shape.H + h) * N + query + 4 * i] = row_max[i] + logf(row_sum[i]);
+    if (place.column == 0 && query + 4 * i < Q)
+      op.lse[(int64_t{b} * op.shape.H + h) * Q + query + 4 * i] = row_max[i] + logf(row_sum[i]);
 #pragma unroll
     for (int j = 0; j < D / 8; ++j) acc[i][j] /= row_sum[i];
   }
   store_rows<D>(rows_of(static_cast<float*>(op.out), op, 1, 0, b, h), acc, 1, query,
-                4 * place.column, N);
+                4 * place.column, Q);
 }
 
 // ---- backward -----------------------------------------------------------------------------------
@@ -319,10 +320,12 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
   constexpr int m = Backward<D>::m, n = columns<D> / 8, threads = Backward<D>::threads;
   constexpr int rows = Backward<D>::rows, queries = rows_are_keys ? n : m;  // per lane
   auto& tile = shared<BackwardShared<D>>();
-  const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y), N = op.shape.N;
+  const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y);
+  const int N = op.shape.N, Q = op.shape.Q;
+  const int row_end = rows_are_keys ? N : Q, column_end = rows_are_keys ? Q : N;
   const float* qkv = static_cast<const float*>(op.qkv);
   float* dqkv = static_cast<float*>(op.dqkv);
-  const float* lse_of_head = op.lse + (int64_t{b} * op.shape.H + h) * N;
+  const float* lse_of_head = op.lse + (int64_t{b} * op.shape.H + h) * Q;
   const Rows<const float> q = rows_of(qkv, op, 3, 0, b, h), k = rows_of(qkv, op, 3, 1, b, h),
                           v = rows_of(qkv, op, 3, 2, b, h),
                           dout = rows_of(static_cast<const float*>(op.dout), op, 1, 0, b, h),
@@ -331,7 +334,7 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
   const Place place(!rows_are_keys);
   const int row_in_block = static_cast<int>(threadIdx.x) / warp_size * 4 * m + place.row;
   const int row = first + row_in_block;
-  const bool active = row - place.row < N;  // the whole warp
+  const bool active = row - place.row < row_end;  // the whole warp
   const float scale = 1 / sqrtf(static_cast<float>(D)), keep_factor = keep_scale(op.drop);
 
   float lse[queries], delta[queries];
@@ -339,12 +342,12 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
     load_rows<D, rows, threads>(tile.row[0], k, first, N);
     load_rows<D, rows, threads>(tile.row[1], v, first, N);
   } else {
-    load_rows<D, rows, threads>(tile.row[0], q, first, N);
-    load_dout<D, rows, threads>(tile.row[1], tile.delta, dout, out, first, N);
+    load_rows<D, rows, threads>(tile.row[0], q, first, Q);
+    load_dout<D, rows, threads>(tile.row[1], tile.delta, dout, out, first, Q);
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < m; ++i) {
-      lse[i] = row + 4 * i < N ? lse_of_head[row + 4 * i] : 0;
+      lse[i] = row + 4 * i < Q ? lse_of_head[row + 4 * i] : 0;
       delta[i] = tile.delta[row_in_block + 4 * i];
     }
   }
@@ -357,31 +360,31 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
 #pragma unroll
       for (float& x : line) x = 0;
 
-  for (int column = 0; column < N; column += columns<D>) {
+  for (int column = 0; column < column_end; column += columns<D>) {
     __syncthreads();  // until all are done with the last columns
     if constexpr (rows_are_keys) {
-      load_rows<D, columns<D>, threads>(tile.column[0], q, column, N);
-      load_dout<D, columns<D>, threads>(tile.column[1], tile.delta, dout, out, column, N);
+      load_rows<D, columns<D>, threads>(tile.column[0], q, column, Q);
+      load_dout<D, columns<D>, threads>(tile.column[1], tile.delta, dout, out, column, Q);
     } else {
       load_rows<D, columns<D>, threads>(tile.column[0], k, column, N);
       load_rows<D, columns<D>, threads>(tile.column[1], v, column, N);
     }
     __syncthreads();
     if (!active) continue;
-    const int mine = column + place.column, count = min(N - column, columns<D>);
+    const int mine = column + place.column, count = min(column_end - column, columns<D>);
     float p[m][n], ds[m][n];
     dot_rows<D>(p, &tile.row[0][row_in_block], &tile.column[0][place.column]);
     dot_rows<D>(ds, &tile.row[1][row_in_block], &tile.column[1][place.column]);
     if constexpr (rows_are_keys) {
 #pragma unroll
       for (int j = 0; j < n; ++j) {
-        lse[j] = mine + 8 * j < N ? lse_of_head[mine + 8 * j] : 0;
+        lse[j] = mine + 8 * j < Q ? lse_of_head[mine + 8 * j] : 0;
         delta[j] = tile.delta[place.column + 8 * j];
       }
     }
     uint32_t bits[queries];
     kept_keys<D, rows_are_keys>(bits, op, b, h, row, mine, place);
-    softmax_backward<rows_are_keys>(p, ds, lse, delta, bits, scale, keep_factor, mine, N);
+    softmax_backward<rows_are_keys>(p, ds, lse, delta, bits, scale, keep_factor, mine, column_end);
     float* w = &tile.w[row_in_block][place.column];
     if constexpr (rows_are_keys) {
       store_scores<columns<D> + pad>(w, p);
@@ -394,6 +397,7 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
     add_product<D>(gradient[0], &tile.w[row_in_block], tile.column[0], 4 * place.column, count);
   }
 
+  // Of tokens that don't ask, dQ is the 0 that gradient begins with.
   store_rows<D>(rows_of(dqkv, op, 3, rows_are_keys ? 1 : 0, b, h), gradient[0], scale, row,
                 4 * place.column, N);
   if constexpr (rows_are_keys)
@@ -404,7 +408,7 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
 
 void attention_forward_fp32(const AttentionForward& op, cudaStream_t stream) {
   by_head_dim(op.shape.D, [&]<int D>() {
-    const dim3 grid(ceil_div(op.shape.N, Forward<D>::rows), op.shape.H, op.shape.B);
+    const dim3 grid(ceil_div(op.shape.Q, Forward<D>::rows), op.shape.H, op.shape.B);
     launch<attention_fp32_forward<D>>(grid, Forward<D>::threads, sizeof(ForwardShared<D>), stream,
                                       op);
   });

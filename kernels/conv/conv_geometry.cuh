@@ -146,8 +146,8 @@ __device__ int out_row(const Geometry& g, const Phase& phase, int pixel) {
 
 // The weight's gradient splits its steps over the pixels into parts, each with blocks of its own.
 // The number of parts minimises the number of waves of `places` blocks times a part's steps. A part
-// has at least 8 steps, a further split must save 5%, the price of the extra reduction, and the
-// sums of all parts take at most 64 MB.
+// has at least `least` steps, a further split must save 5%, the price of the extra reduction, and
+// the sums of all parts take at most 64 MB.
 struct PixelParts {
   int steps, count;  // per part; parts
 
@@ -156,10 +156,11 @@ struct PixelParts {
     return count == 1 ? 0 : sizeof(float) * count * static_cast<size_t>(s.weight_count());
   }
 };
-inline PixelParts parts_of_pixels(const ConvShape& s, int steps, int tiles, int places) {
+inline PixelParts parts_of_pixels(const ConvShape& s, int steps, int tiles, int places,
+                                  int least = 8) {
   constexpr double max_bytes = 64 << 20;
-  const int max_parts =
-      std::min({steps / 8, static_cast<int>(max_bytes / (sizeof(float) * s.weight_count())), 1024});
+  const int max_parts = std::min(
+      {steps / least, static_cast<int>(max_bytes / (sizeof(float) * s.weight_count())), 1024});
   int best = 1;
   double min_waves = ceil_div(tiles, places);
   for (int parts = 2; parts <= max_parts && (parts - 1) * tiles < 2 * places; ++parts) {

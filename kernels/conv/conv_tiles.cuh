@@ -63,7 +63,7 @@ struct WarpTile {
   float sum[ms][ns][4] = {};
 
   __device__ static int row() { return threadIdx.x / warp_size % warps_m * rows; }
-  __device__ static int column() { return threadIdx.x / warp_size / warps_m * columns; }
+  __device__ static int column() { return threadIdx.x / warp_size / warps_m % warps_n * columns; }
 
   // sums += a product of depth 16 * steps. load_a(a, k, i) gives the fragment of rows i * 16,
   // load_b(b, k, j) those of columns j * 8 and (j + 1) * 8, at depth k * 16.

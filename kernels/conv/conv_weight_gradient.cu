@@ -2,16 +2,21 @@
 // (one group; C and K are multiples of 8):
 //   dweight[k, r, s, c] (+)= sum over n, p, q of
 //       dout[n, p, q, k] inp[n, p stride - padding + r, q stride - padding + s, c]
-// dweight = or += by accumulate.
+// and that of a linear layer, which is a 1x1 convolution whose pixels are its rows, with
+//   dbias[k] (+)= sum over the pixels of dout[pixel, k]
+// on the way: the blocks of the first c see each row of dout once, and multiply it by a column of
+// ones too. dweight, dbias = or += by accumulate.
 //
 // Grid:   (tiles of k x c of every tap, parts of the pixels (n, p, q)). The blocks of a tile's taps
 //         are neighbours: they read the same rows, from L2.
-// Block:  4 warps multiply 32 pixels per step, with cp.async 3 steps ahead (conv_tiles.cuh).
-//         Outside the image, inp is zeros.
+// Block:  a group of 4 warps multiplies 32 pixels per step, with cp.async 3 steps ahead
+//         (conv_tiles.cuh). Outside the image, inp is zeros. Of a linear layer two groups share the
+//         tile, each with half of the pixels, and add their sums in the end: as many warps as of
+//         two blocks, with half the parts.
 // Warp:   a quarter of the tile's sums, in registers. Both operands have the pixels, which are
 //         gemm_k, in rows: ldmatrix transposes them into mma's fragments.
-// Parts write their sums to the workspace, [parts, K, R, S, C], and a second kernel adds these in
-// order; a single part adds to dweight directly.
+// Parts write their sums to the workspace, [parts, K, R, S, C], each part's dbias behind it, and a
+// second kernel adds these in order; a single part adds to dweight and dbias directly.
 // Limited by L2. Resources: tests/kernels/resources.txt
 #include "kernels/conv/conv.cuh"
 #include "kernels/conv/conv_tiles.cuh"
@@ -19,13 +24,15 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-constexpr int threads = 128, warps_m = 2, warps_n = 2;
+constexpr int threads = 128, warps_m = 2, warps_n = 2;  // of a group
 constexpr int stages = 4, step_pixels = 32;
 
 // out[part, k, tap, c] (+)= sum over the part's pixels of dout[pixel, k] inp[pixel + tap, c]
 struct Product {
   Geometry geometry;
   float* out;
+  float* dbias;      // [part, K]: of a linear layer; else null
+  int64_t part;      // floats from one part's sums to the next's
   const void* dout;  // [pixels, K]
   const void* inp;   // [N, H, W, C]
   int C, K;
@@ -62,9 +69,9 @@ struct Shared {
 };
 
 // ---- Load ---------------------------------------------------------------------------------------
-template <int m>
+template <int m, int groups>
 __device__ void load_dout(const Product& p, const Tile& t, int pixel, uint4* to) {
-  using Rows = RowCopies<threads, m / 8>;
+  using Rows = RowCopies<groups * threads, m / 8>;
   const bool k_in_bounds = t.k + Rows::chunk() * 8 < p.K;
   const auto* dout = static_cast<const uint4*>(p.dout) + (t.k / 8 + Rows::chunk());
 #pragma unroll
@@ -76,9 +83,9 @@ __device__ void load_dout(const Product& p, const Tile& t, int pixel, uint4* to)
   }
 }
 
-template <int n>
+template <int n, int groups>
 __device__ void load_inp(const Product& p, const Tile& t, int pixel, uint4* to) {
-  using Rows = RowCopies<threads, n / 8>;
+  using Rows = RowCopies<groups * threads, n / 8>;
   const Geometry& g = p.geometry;
   const bool c_in_bounds = t.c + Rows::chunk() * 8 < p.C;
   const auto* inp = static_cast<const uint4*>(p.inp) + (t.c / 8 + Rows::chunk());
@@ -95,18 +102,37 @@ __device__ void load_inp(const Product& p, const Tile& t, int pixel, uint4* to) 
 }
 
 // ---- Multiply -----------------------------------------------------------------------------------
-template <int m, int n, class Sums>
-__device__ void multiply(Sums& sums, const Stage<m, n>& from) {
+// use(a, i): of dout's fragment of rows i * 16.
+template <int groups, int m, int n, class Sums, class Use>
+__device__ void multiply(Sums& sums, const Stage<m, n>& from, Use use) {
   const int lane = threadIdx.x % warp_size;
+  const int k = groups == 1 ? 0 : threadIdx.x / threads * (step_pixels / groups);
   const int dout = swizzled_byte<m / 8>(lane / 16 * 8 + lane % 8, Sums::row() / 8 + lane / 8 % 2);
   const int inp = swizzled_byte<n / 8>(lane % 16, Sums::column() / 8 + lane / 16);
-  sums.template multiply<step_pixels / 16>(
-      [&](uint32_t(&a)[4], int k, int i) {
-        ldmatrix_x4_trans(a, at_byte(from.dout, (dout ^ i * 32) + k * 16 * m * 2));
+  const void* const dout_rows = at_byte(from.dout, k * m * 2);
+  const void* const inp_rows = at_byte(from.inp, k * n * 2);
+  sums.template multiply<step_pixels / 16 / groups>(
+      [&](uint32_t(&a)[4], int k16, int i) {
+        ldmatrix_x4_trans(a, at_byte(dout_rows, (dout ^ i * 32) + k16 * 16 * m * 2));
+        use(a, i);
       },
-      [&](uint32_t(&b)[4], int k, int j) {
-        ldmatrix_x4_trans(b, at_byte(from.inp, (inp ^ j * 16) + k * 16 * n * 2));
+      [&](uint32_t(&b)[4], int k16, int j) {
+        ldmatrix_x4_trans(b, at_byte(inp_rows, (inp ^ j * 16) + k16 * 16 * n * 2));
       });
+}
+
+// sums += the product over the part's pixels.
+template <int groups, int m, int n, class Sums, class Use>
+__device__ void sum_pixels(Sums& sums, Stage<m, n> (&stage)[stages], const Product& p,
+                           const Tile& t, Use use) {
+  pipeline(
+      stage, t.first_step, t.last_step,
+      [&](int step, Stage<m, n>& to) {
+        const int pixel = step * step_pixels;
+        load_dout<m, groups>(p, t, pixel, to.dout);
+        load_inp<n, groups>(p, t, pixel, to.inp);
+      },
+      [&](const Stage<m, n>& from) { multiply<groups>(sums, from, use); });
 }
 
 template <class Sums>
@@ -114,7 +140,7 @@ __device__ void store(const Product& p, const Tile& t, const Sums& sums) {
   const Geometry& g = p.geometry;
   const int lane = threadIdx.x % warp_size;
   const int64_t filter = int64_t{g.R} * g.S * p.C;
-  float* const out = p.out + int64_t{blockIdx.y} * p.K * filter + (t.r * g.S + t.s) * p.C;
+  float* const out = p.out + blockIdx.y * p.part + (t.r * g.S + t.s) * p.C;
 #pragma unroll
   for (int i = 0; i < Sums::ms; ++i)
 #pragma unroll
@@ -140,23 +166,77 @@ __global__ void __launch_bounds__(threads, m + n > 128 ? 2 : 4) conv_backward_we
   auto& s = shared<Shared<m, n>>();
   const Tile t = tile_of_block<m, n>(p);
   WarpTile<T, m, n, warps_m, warps_n> sums;
-  pipeline(
-      s.stage, t.first_step, t.last_step,
-      [&](int step, Stage<m, n>& to) {
-        const int pixel = step * step_pixels;
-        load_dout<m>(p, t, pixel, to.dout);
-        load_inp<n>(p, t, pixel, to.inp);
-      },
-      [&](const Stage<m, n>& from) { multiply(sums, from); });
+  sum_pixels<1>(sums, s.stage, p, t, [](const uint32_t(&)[4], int) {});
   store(p, t, sums);
 }
 
-// out (+)= sum over parts of partial [parts, quads], in order, four elements per thread.
-// (finish_column_sums is for many parts of few columns; its order, and so its bits, differ.)
+// ---- Of a linear layer --------------------------------------------------------------------------
+constexpr int groups = 2, tile = 128;
+template <class T>
+using LinearSums = WarpTile<T, tile, tile, warps_m, warps_n>;
+
+struct LinearShared {
+  union {
+    Stage<tile, tile> stage[stages];
+    float4 sums[tile * tile / 4];  // in the end, the second group's
+  };
+};
+
+// The second group's sums are added to the first's.
+template <int rows, int columns>
+__device__ void add_groups(float (&sum)[rows][columns][4], LinearShared& s) {
+  const bool second = threadIdx.x >= threads;
+  float4* const mine = s.sums + threadIdx.x % threads;
+  __syncthreads();  // all are done with what is there
+#pragma unroll
+  for (int i = 0; i < rows * columns; ++i) {
+    const float(&x)[4] = sum[i / columns][i % columns];
+    if (second) mine[i * threads] = {x[0], x[1], x[2], x[3]};
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < rows * columns; ++i) {
+    float(&x)[4] = sum[i / columns][i % columns];
+    if (!second) {
+      const float4 other = mine[i * threads];
+      x[0] += other.x, x[1] += other.y, x[2] += other.z, x[3] += other.w;
+    }
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(groups* threads, 1) linear_backward_weight(Product p) {
+  using Sums = LinearSums<T>;
+  auto& s = shared<LinearShared>();
+  const Tile t = tile_of_block<tile, tile>(p);
+  const bool first_column = t.c == 0 && Sums::column() == 0;  // all of a warp
+  const uint32_t ones = cvt_rn_x2<T>(1, 1);
+  Sums sums;
+  float dbias[Sums::ms][1][4] = {};  // equal columns: [0] and [2] are of rows lane / 4 and that + 8
+  sum_pixels<groups>(sums, s.stage, p, t, [&](const uint32_t(&a)[4], int i) {
+    if (first_column) mma_m16n8k16<T>(dbias[i][0], a, ones, ones);
+  });
+  add_groups(sums.sum, s);
+  if (threadIdx.x < threads) store(p, t, sums);
+  if (t.c > 0) return;
+  add_groups(dbias, s);
+  if (threadIdx.x >= threads || !first_column || threadIdx.x % 4 != 0) return;
+#pragma unroll
+  for (int i = 0; i < 2 * Sums::ms; ++i) {
+    const int k = t.k + Sums::row() + i * 8 + threadIdx.x % warp_size / 4;
+    if (k >= p.K) continue;
+    float& to = p.dbias[blockIdx.y * p.part + k];
+    to = p.accumulate ? to + dbias[i / 2][0][i % 2 * 2] : dbias[i / 2][0][i % 2 * 2];
+  }
+}
+
+// out (+)= sum over parts of partial [parts, quads], in order, four elements per thread; those from
+// weight_quads on are dbias. (finish_column_sums is for many parts of few columns; its order, and so
+// its bits, differ.)
 constexpr int add_threads = 256;
 __global__ void __launch_bounds__(add_threads)
-    conv_add_weight_parts(float4* out, const float4* partial, int parts, int64_t quads,
-                          bool accumulate) {
+    conv_add_weight_parts(float4* dweight, float4* dbias, const float4* partial, int parts,
+                          int64_t quads, int64_t weight_quads, bool accumulate) {
   const int64_t i = int64_t{blockIdx.x} * add_threads + threadIdx.x;
   if (i >= quads) return;
   float4 sum = partial[i];
@@ -165,11 +245,12 @@ __global__ void __launch_bounds__(add_threads)
     const float4 x = partial[part * quads + i];
     sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
   }
+  float4& out = i < weight_quads ? dweight[i] : dbias[i - weight_quads];
   if (accumulate) {
-    const float4 x = out[i];
+    const float4 x = out;
     sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
   }
-  out[i] = sum;
+  out = sum;
 }
 
 // ---- Launch -------------------------------------------------------------------------------------
@@ -197,7 +278,57 @@ void start(const Plan& plan, const Product& product, cudaStream_t stream) {
                                         sizeof(Shared<m, n>), stream, product);
 }
 
+void add_parts(float* dweight, float* dbias, const void* partial, int parts, int64_t weights,
+               int64_t biases, bool accumulate, cudaStream_t stream) {
+  const int64_t quads = (weights + biases) / 4;
+  launch<conv_add_weight_parts>(
+      static_cast<unsigned>(ceil_div(quads, add_threads)), add_threads, 0, stream,
+      reinterpret_cast<float4*>(dweight), reinterpret_cast<float4*>(dbias),
+      static_cast<const float4*>(partial), parts, quads, weights / 4, accumulate);
+}
+
+ConvShape as_conv(const LinearShape& s) {
+  return {.N = 1, .H = 1, .W = s.M, .C = s.K, .K = s.N, .R = 1, .S = 1, .stride = 1, .padding = 0};
+}
+
+// A block fills a multiprocessor; a part of fewer steps than 16 costs less than adding parts up.
+PixelParts linear_parts(const DeviceProps& props, const LinearShape& s) {
+  return parts_of_pixels(as_conv(s), ceil_div(s.M, step_pixels),
+                         ceil_div(s.N, tile) * ceil_div(s.K, tile), props.sms, 16);
+}
+
 }  // namespace
+
+size_t linear_weight_gradient_bytes(const DeviceProps& props, const LinearShape& s) {
+  const PixelParts parts = linear_parts(props, s);
+  return parts.bytes(as_conv(s)) + (parts.count == 1 ? 0 : sizeof(float) * parts.count * s.N);
+}
+
+void linear_weight_gradient(const DeviceProps& props, const LinearBackwardWeight& op,
+                            cudaStream_t stream) {
+  const ConvShape s = as_conv(op.shape);
+  const PixelParts parts = linear_parts(props, op.shape);
+  const int64_t weights = int64_t{s.K} * s.C;
+  const bool direct = parts.count == 1;
+  auto* const out = direct ? op.dweight : static_cast<float*>(op.workspace);
+  const Product product{.geometry = Geometry::forward(s),
+                        .out = out,
+                        .dbias = direct ? op.dbias : out + weights,
+                        .part = weights + s.K,
+                        .dout = op.dout,
+                        .inp = op.inp,
+                        .C = s.C,
+                        .K = s.K,
+                        .n_tiles = ceil_div(s.C, tile),
+                        .steps_of_part = parts.steps,
+                        .accumulate = direct && op.accumulate};
+  by_16_bits(op.dtype, [&]<class T>() {
+    launch<linear_backward_weight<T>>(dim3(ceil_div(s.K, tile) * product.n_tiles, parts.count),
+                                      groups * threads, sizeof(LinearShared), stream, product);
+  });
+  if (!direct)
+    add_parts(op.dweight, op.dbias, op.workspace, parts.count, weights, s.K, op.accumulate, stream);
+}
 
 size_t conv_weight_gradient_bytes(const DeviceProps& props, const ConvBackwardWeight& op) {
   return plan(props, op.shape).parts.bytes(op.shape);
@@ -210,6 +341,7 @@ void conv_weight_gradient(const DeviceProps& props, const ConvBackwardWeight& op
   const bool direct = by.parts.count == 1;
   const Product product{.geometry = Geometry::forward(s),
                         .out = direct ? op.dweight : static_cast<float*>(op.workspace),
+                        .part = static_cast<int64_t>(s.weight_count()),
                         .dout = op.dout,
                         .inp = op.inp,
                         .C = s.C,
@@ -225,12 +357,9 @@ void conv_weight_gradient(const DeviceProps& props, const ConvBackwardWeight& op
     else
       start<T, 128, 128>(by, product, stream);
   });
-  if (direct) return;
-  const auto quads = static_cast<int64_t>(s.weight_count()) / 4;
-  launch<conv_add_weight_parts>(static_cast<unsigned>(ceil_div(quads, add_threads)), add_threads, 0,
-                                stream, reinterpret_cast<float4*>(op.dweight),
-                                static_cast<const float4*>(op.workspace), by.parts.count, quads,
-                                op.accumulate);
+  if (!direct)
+    add_parts(op.dweight, nullptr, op.workspace, by.parts.count, product.part, 0, op.accumulate,
+              stream);
 }
 
 }  // namespace bv::BAREVISION_GPU

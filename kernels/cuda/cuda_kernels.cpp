@@ -18,6 +18,8 @@ CudaKernels::CudaKernels(cudaStream_t compute, bool cudnn)
     throw std::runtime_error("this GPU has compute capability " + std::to_string(props_.arch / 10) +
                              "." + std::to_string(props_.arch % 10) +
                              "; CUDA 13 has dropped those before 7.5 (Turing)");
+  check(cudaMalloc(&arrived_.handle, sizeof(unsigned)), "cudaMalloc");
+  check(cudaMemset(arrived_.handle, 0, sizeof(unsigned)), "cudaMemset");
 }
 CudaKernels::~CudaKernels() = default;
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/owner.h"
 #include "kernels/table/rows.h"
 
 namespace bv::BAREVISION_GPU {
@@ -53,7 +54,8 @@ class CudaKernels final : public KernelRows<CudaKernels> {
   cudaStream_t compute_;  // what Stream null stands for
   DeviceProps props_;
   std::unique_ptr<Matmul> matmul_;
-  std::unique_ptr<ConvCudnn> cudnn_;  // convolutions are its, if it is there
+  std::unique_ptr<ConvCudnn> cudnn_;    // convolutions are its, if it is there
+  Owner<unsigned*, cudaFree> arrived_;  // last_block.cuh's, of launches in compute_
 };
 
 }  // namespace bv::BAREVISION_GPU

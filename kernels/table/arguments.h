@@ -47,8 +47,9 @@ class Arguments {
     add(name, field, count, count, need);
   }
   template <class T>  // `count` of its `of` elements
-  void read_part(const char* name, T* const& field, double count, double of) {
-    add(name, field, of, count, Need::required);
+  void read_part(const char* name, T* const& field, double count, double of,
+                 Need need = Need::required) {
+    add(name, field, of, count, need);
   }
   template <class T>
   void write_part(const char* name, T* const& field, double count, double of) {

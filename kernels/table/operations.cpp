@@ -17,8 +17,15 @@ Arguments& sizes(Arguments& a, const RowsShape& s) {
   a.size("rows", s.rows), a.size("C", s.C);
   return a;
 }
+// `rows`: the rows that have to be whole groups of `group`.
+void sizes(Arguments& a, const FirstRows& s, int rows, int group) {
+  a.size("N", s.N), a.size("Q", s.Q);
+  a.rule(s.Q <= s.N, "Q: there are only N rows");
+  a.rule(group > 0 && rows % group == 0, "N and Q: rows is no multiple");
+}
 Arguments& sizes(Arguments& a, const AttentionShape& s) {
-  a.size("B", s.B), a.size("N", s.N), a.size("H", s.H), a.size("D", s.D);
+  a.size("B", s.B), a.size("N", s.N), a.size("H", s.H), a.size("D", s.D), a.size("Q", s.Q);
+  a.rule(s.Q <= s.N, "Q: there are only N tokens");
   return a;
 }
 Arguments& sizes(Arguments& a, const EmbedShape& s) {
@@ -67,7 +74,10 @@ Arguments& sizes(Arguments& a, const PoolShape& s) {
 
 double count(const RowsShape& s) { return double(s.rows) * s.C; }
 double count(const ClassesShape& s) { return double(s.B) * s.K; }
-double rows(const AttentionShape& s) { return double(s.B) * s.N * s.H; }
+double queries(const AttentionShape& s) { return double(s.B) * s.Q * s.H; }
+double keys(const AttentionShape& s) { return double(s.B) * s.N * s.H; }
+// Of qkv; projections of tokens that don't ask have no use.
+double projections(const AttentionShape& s) { return (queries(s) + 2 * keys(s)) * s.D; }
 Need needed_if(bool condition) { return condition ? Need::required : Need::optional; }
 
 constexpr size_t max_elements = size_t{1} << 40;  // of an arena
@@ -171,42 +181,47 @@ void TanhBackward::describe(Arguments& a) const {
 void LayerNormForward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("LayerNormForward", dtype), shape).flops(8 * n);
+  sizes(a, first, shape.rows, first.Q);
   a.write("out", out, n), a.write("sum", sum, residual ? n : 0, needed_if(residual));
   a.write("mean", mean, shape.rows), a.write("rstd", rstd, shape.rows);
-  a.read("inp", inp, n), a.read("residual", residual, n, optional);
+  a.read("inp", inp, n), a.read_part("residual", residual, n, n / first.Q * first.N, optional);
   a.read("weight", weight, shape.C), a.read("bias", bias, shape.C);
 }
 
 void LayerNormBackward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("LayerNormBackward", dtype), shape).flops(14 * n);
+  sizes(a, first, shape.rows, first.N);
   a.write("dinp", dinp, n);
   a.gradient("dweight", dweight, shape.C, accumulate);
   a.gradient("dbias", dbias, shape.C, accumulate);
   a.workspace(workspace);
-  a.read("dout", dout, n), a.read("dsum", dsum, n, optional), a.read("sum", sum, n);
+  a.read("dout", dout, n), a.read("dsum", dsum, n / first.N * first.Q, optional);
+  a.read("sum", sum, n);
   a.read("mean", mean, shape.rows), a.read("rstd", rstd, shape.rows);
   a.read("weight", weight, shape.C);
 }
 
 // ---- attention ----------------------------------------------------------------------------------
 void AttentionForward::describe(Arguments& a) const {
-  const double n = rows(shape) * shape.D;
+  const double n = queries(shape) * shape.D;
   sizes(a.operation("AttentionForward", dtype), shape).flops(4 * n * shape.N);
   a.rule(drop >= 0 && drop <= 1, "drop must be in 0-1");
-  a.write("out", out, n), a.write("lse", lse, rows(shape));
+  a.write("out", out, n), a.write("lse", lse, queries(shape));
   a.workspace(workspace);
-  a.read("qkv", qkv, 3 * n), a.read("params", params, 1, needed_if(drop > 0));
+  a.read_part("qkv", qkv, projections(shape), 3 * keys(shape) * shape.D);
+  a.read("params", params, 1, needed_if(drop > 0));
 }
 
 void AttentionBackward::describe(Arguments& a) const {
-  const double n = rows(shape) * shape.D;
+  const double n = queries(shape) * shape.D, all = 3 * keys(shape) * shape.D;
   sizes(a.operation("AttentionBackward", dtype), shape).flops(10 * n * shape.N);
   a.rule(drop >= 0 && drop <= 1, "drop must be in 0-1");
-  a.write("dqkv", dqkv, 3 * n);
+  a.write("dqkv", dqkv, all);
   a.workspace(workspace);
-  a.read("dout", dout, n), a.read("qkv", qkv, 3 * n), a.read("out", out, n);
-  a.read("lse", lse, rows(shape)), a.read("params", params, 1, needed_if(drop > 0));
+  a.read("dout", dout, n), a.read_part("qkv", qkv, projections(shape), all);
+  a.read("out", out, n), a.read("lse", lse, queries(shape));
+  a.read("params", params, 1, needed_if(drop > 0));
 }
 
 // ---- tokens -------------------------------------------------------------------------------------

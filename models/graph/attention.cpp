@@ -3,11 +3,15 @@
 
 namespace bv {
 
-Tensor attention(Graph& g, const std::string& name, Tensor qkv, int heads, float drop) {
-  const int C = dim(g, qkv, 2) / 3;
-  const AttentionShape shape{.B = dim(g, qkv, 0), .N = dim(g, qkv, 1), .H = heads, .D = C / heads};
-  const Tensor out = g.tensor(name, {shape.B, shape.N, C});
-  const Tensor lse = g.tensor(name + " lse", {shape.B, heads, shape.N}, DType::fp32);
+Tensor attention(Graph& g, const std::string& name, Tensor qkv, int heads, float drop,
+                 int queries) {
+  const int C = dim(g, qkv, 2) / 3, N = dim(g, qkv, 1);
+  const AttentionShape shape{
+      .B = dim(g, qkv, 0), .N = N, .H = heads, .D = C / heads, .Q = queries ? queries : N};
+  std::vector<int64_t> dims{shape.B, shape.Q, C};
+  if (queries == 1) dims.erase(dims.begin() + 1);
+  const Tensor out = g.tensor(name, dims);
+  const Tensor lse = g.tensor(name + " lse", {shape.B, heads, shape.Q}, DType::fp32);
   g.grad(qkv);
   const uint32_t layer = layer_number(g);
 

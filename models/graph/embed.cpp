@@ -43,24 +43,6 @@ Tensor embed_tokens(Graph& g, Tensor patches, bool distilled) {
   return out;
 }
 
-Tensor take_tokens(Graph& g, const std::string& name, Tensor tokens, int count) {
-  TokensShape shape = tokens_shape(g, tokens);
-  shape.count = count;
-  std::vector<int64_t> dims{shape.B, shape.C};
-  if (count > 1) dims.insert(dims.begin() + 1, count);
-  const Tensor out = g.tensor(name, dims);
-  g.grad(tokens);
-
-  const auto forward = [=](const Context& r) {
-    r.run(TakeTokensForward{.out = r.at(out), .inp = r.at(tokens), .shape = shape});
-  };
-  const auto backward = [=](const Context& r) {
-    r.run(TakeTokensBackward{.dinp = r.grad(tokens), .dout = r.grad(out), .shape = shape});
-  };
-  g.add({name, "class token", forward, backward});
-  return out;
-}
-
 TwoTokens split_tokens(Graph& g, const std::string& name, Tensor tokens) {
   const TokensShape first = tokens_shape(g, tokens);
   TokensShape second = first;

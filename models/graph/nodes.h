@@ -67,20 +67,21 @@ Tensor linear_gelu(Graph&, const std::string& name, Tensor inp, int N, WeightIni
 // In place: nothing else may overwrite what it returns.
 Tensor tanh(Graph&, const std::string& name, Tensor inp);
 
-// out = layernorm(inp + residual); sum = inp + residual. Without residual, sum is inp.
+// out = layernorm(inp + residual); sum = inp + residual. Without residual, sum is inp. Of a residual
+// with more tokens the first ones are added.
 struct NormOut {
   Tensor sum, out;
 };
 NormOut layernorm(Graph&, const std::string& name, Tensor inp, Tensor residual, float eps);
 
-// Multi-head self-attention of packed projections [B, N, 3, H, D] -> [B, N, H*D].
-Tensor attention(Graph&, const std::string& name, Tensor qkv, int heads, float drop);
+// Multi-head self-attention of packed projections [B, N, 3, H, D] -> [B, N, H*D]; of the first
+// `queries` tokens alone [B, queries, H*D], of one [B, H*D].
+Tensor attention(Graph&, const std::string& name, Tensor qkv, int heads, float drop,
+                 int queries = 0);
 
 // Class token, if distilled a distillation token, and position embedding:
 // [B, P, C] -> [B, 1 + P, C] or [B, 2 + P, C].
 Tensor embed_tokens(Graph&, Tensor patches, bool distilled);
-// The first tokens alone: [B, N, C] -> [B, C], of several [B, count, C].
-Tensor take_tokens(Graph&, const std::string& name, Tensor tokens, int count);
 // Of two tokens [B, 2, C] each by itself [B, C].
 struct TwoTokens {
   Tensor class_token, dist_token;

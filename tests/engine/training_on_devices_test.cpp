@@ -314,8 +314,8 @@ TEST(TrainingOnSimt, TheGraphsOfViTTinysStepDontGrow) {
   EXPECT_EQ(simt::spinning_waits(), spun);
   trainer.finish_update();
   const auto [micro_step, update] = trainer.graph_nodes();
-  EXPECT_EQ(vit.graph.nodes().size(), 104u);
-  EXPECT_EQ(micro_step, 370);
+  EXPECT_EQ(vit.graph.nodes().size(), 102u);
+  EXPECT_EQ(micro_step, 267);
   EXPECT_EQ(update, 6);
 }
 #endif

@@ -131,7 +131,7 @@ def give_masks(model, case):
         layer += 2  # norm1, qkv
         block.attn.fused_attn = False
         block.attn.attn_drop = mask(case["attn_drop_rate"])
-        layer += 3 if i == last else 1  # the heads' tokens of both streams, proj
+        layer += 1  # proj
         block.attn.proj_drop = mask(case["proj_drop_rate"], **proj)
         block.drop_path1 = mask(path, of_images=True)
         layer += 3  # norm2, fc1, GELU

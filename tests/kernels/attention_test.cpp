@@ -20,16 +20,16 @@ struct AttentionResult {
   Tensor out, lse;
 };
 
-// Indices into the packed projections [B, N, 3, H, D], into [B, N, H, D] and into [B, H, N].
+// Indices into the packed projections [B, N, 3, H, D], into [B, Q, H, D] and into [B, H, Q].
 struct Index {
   const AttentionShape& s;
   size_t packed(int b, int n, int which, int h, int d) const {
     return (((size_t(b) * s.N + n) * 3 + which) * s.H + h) * s.D + d;
   }
   size_t token(int b, int n, int h, int d) const {
-    return ((size_t(b) * s.N + n) * s.H + h) * s.D + d;
+    return ((size_t(b) * s.Q + n) * s.H + h) * s.D + d;
   }
-  size_t row(int b, int h, int n) const { return (size_t(b) * s.H + h) * s.N + n; }
+  size_t row(int b, int h, int n) const { return (size_t(b) * s.H + h) * s.Q + n; }
 };
 
 Tracked score_scale(const AttentionShape& s) { return Tracked(1) / sqrt(Tracked(s.D)); }
@@ -58,10 +58,10 @@ Tracked keep_factor(const Attention& a, int b, int h, int q, int k) {
 AttentionResult attention_forward(const Values& qkv, const Attention& a) {
   const AttentionShape& s = a.shape;
   const Index at{s};
-  AttentionResult r{Tensor(size_t(s.B) * s.N * s.H * s.D), Tensor(size_t(s.B) * s.H * s.N)};
+  AttentionResult r{Tensor(size_t(s.B) * s.Q * s.H * s.D), Tensor(size_t(s.B) * s.H * s.Q)};
   for (int b = 0; b < s.B; ++b)
     for (int h = 0; h < s.H; ++h)
-      for (int q = 0; q < s.N; ++q) {
+      for (int q = 0; q < s.Q; ++q) {
         Tensor p = scores(qkv, s, b, h, q);
         double largest = -std::numeric_limits<double>::infinity();
         for (const Tracked& score : p) largest = std::max(largest, score.value);
@@ -85,7 +85,7 @@ Tensor attention_backward(const Values& dout, const Values& qkv, const Values& o
   Tensor dqkv(qkv.size());
   for (int b = 0; b < s.B; ++b)
     for (int h = 0; h < s.H; ++h)
-      for (int q = 0; q < s.N; ++q) {
+      for (int q = 0; q < s.Q; ++q) {
         const Tensor row = scores(qkv, s, b, h, q);
         Tracked delta = 0;
         for (int d = 0; d < s.D; ++d)
@@ -110,15 +110,15 @@ Tensor attention_backward(const Values& dout, const Values& qkv, const Values& o
 }
 
 // ---- the oracle's gradients ---------------------------------------------------------------------
-void check_attention(float drop) {
+void check_attention(float drop, int queries = 5) {
   TestValues random(4);
-  const Attention a{.shape = {.B = 2, .N = 5, .H = 3, .D = 4},
+  const Attention a{.shape = {.B = 2, .N = 5, .H = 3, .D = 4, .Q = queries},
                     .layer = 7,
                     .drop = drop,
                     .params = {.seed = 11, .epoch = 2, .position = 40}};
   const AttentionShape& s = a.shape;
   Values qkv = random.normal(size_t(s.B) * s.N * 3 * s.H * s.D);
-  const Values dout = random.normal(size_t(s.B) * s.N * s.H * s.D);
+  const Values dout = random.normal(size_t(s.B) * s.Q * s.H * s.D);
   const AttentionResult r = attention_forward(qkv, a);
   const Tensor dqkv = attention_backward(dout, qkv, values_of(r.out), values_of(r.lse), a);
   check_gradient("qkv", qkv, dqkv, [&] { return dot(dout, attention_forward(qkv, a).out); });
@@ -133,6 +133,7 @@ void check_attention(float drop) {
 
 TEST(Oracle, Attention) { check_attention(0); }
 TEST(Oracle, AttentionWithDropout) { check_attention(0.4f); }
+TEST(Oracle, AttentionOfTheFirstTokens) { check_attention(0.4f, 2); }
 
 TEST(Oracle, AttentionOfEqualScoresIsTheMean) {
   // q, k, v of two tokens
@@ -164,8 +165,8 @@ Problem forward(DType dtype, Attention a, double scale) {
   const AttentionShape& s = a.shape;
   const Values qkv = projections(p, s, scale);
   const oracle::AttentionResult r = oracle::attention_forward(qkv, a);
-  p.output("out", {s.B, s.N, s.H, s.D}, r.out);
-  p.output_fp32("lse", {s.B, s.H, s.N}, r.lse);
+  p.output("out", {s.B, s.Q, s.H, s.D}, r.out);
+  p.output_fp32("lse", {s.B, s.H, s.Q}, r.lse);
   p.input("qkv", {s.B, s.N, 3, s.H, s.D}, qkv);
   p.objects<StepParams>("params", {a.params});
   p.runs(AttentionForward{.shape = s, .layer = a.layer, .drop = a.drop, .dtype = dtype});
@@ -177,13 +178,13 @@ Problem backward(DType dtype, Attention a, double scale) {
   a.dtype = dtype;
   const AttentionShape& s = a.shape;
   const Values qkv = projections(p, s, scale);
-  const Values dout = p.data(size_t(s.B) * s.N * s.H * s.D);
+  const Values dout = p.data(size_t(s.B) * s.Q * s.H * s.D);
   const oracle::AttentionResult r = oracle::attention_forward(qkv, a);
   const Values out = p.held(rounded(r.out)), lse = rounded(r.lse);
   p.output("dqkv", {s.B, s.N, 3, s.H, s.D}, oracle::attention_backward(dout, qkv, out, lse, a));
-  p.input("dout", {s.B, s.N, s.H, s.D}, dout), p.input("out", {s.B, s.N, s.H, s.D}, out);
+  p.input("dout", {s.B, s.Q, s.H, s.D}, dout), p.input("out", {s.B, s.Q, s.H, s.D}, out);
   p.input("qkv", {s.B, s.N, 3, s.H, s.D}, qkv);
-  p.input_fp32("lse", {s.B, s.H, s.N}, lse);
+  p.input_fp32("lse", {s.B, s.H, s.Q}, lse);
   p.objects<StepParams>("params", {a.params});
   p.runs(AttentionBackward{.shape = s, .layer = a.layer, .drop = a.drop, .dtype = dtype});
   return p;
@@ -191,13 +192,14 @@ Problem backward(DType dtype, Attention a, double scale) {
 
 KernelCases attention_cases() {
   KernelCases cases;
-  // shape: B, N, H, D
+  // shape: B, N, H, D; Q
   const auto add = [&](const AttentionShape& s, double scale, float drop = 0) {
     const Attention a{.shape = s,
                       .layer = 5,
                       .drop = drop,
                       .params = {.seed = 0x123456789ABCDEFu, .epoch = 3, .position = 70}};
     const std::string name = sizes({{"B", s.B}, {"N", s.N}, {"H", s.H}, {"D", s.D}}) +
+                             (s.Q < s.N ? sizes({{"Q", s.Q}}) : "") +
                              (drop > 0 ? sizes({{"dropout", int(100 * drop + 0.5f)}}) : "") +
                              flag(scale > 1, "peaked") + flag(scale < 0, "opposed");
     for (const bool back : {false, true}) {
@@ -231,6 +233,14 @@ KernelCases attention_cases() {
   add({1, 7, 2, 16}, 1, 1);  // drops everything
   add({1, 7, 2, 64}, 1, 1);
   add({1, 33, 16, 64}, 1);  // ViT-L's heads
+  // Of the last block only the heads' tokens ask.
+  add({2, 17, 3, 8, 2}, 1, 0.3f);
+  for (const int D : {32, 64, 128}) {
+    add({2, 65, 2, D, 1}, 1, 0.3f);
+    add({1, 150, 1, D, 67}, 1);
+  }
+  add({2, 197, 3, 64, 1}, 1);
+  add({1, 577, 1, 64, 2}, 8);
 
   cases.begin_sweep();
   // Every remainder of every tile.
@@ -329,6 +339,7 @@ bool refuses_attention() {
   for (const int D : {7, 100000}) list.push_back({"D", [=](Op& o) { o.shape.D = D; }});
   for (const int D : {8, 16, 48, 96, 256})
     list.push_back({"32, 64 and 128", [=](Op& o) { o.shape.D = D; }, Refusal<Op>::gpu});
+  list.push_back({"Q", [](Op& o) { o.shape.Q = o.shape.N + 1; }});
   for (const float drop : {-0.1f, 1.1f, NAN})
     list.push_back({"drop", [=](Op& o) { o.drop = drop; }});
   return refuses(list);

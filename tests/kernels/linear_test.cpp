@@ -48,7 +48,8 @@ LinearGradient linear_backward_weight(const Values& dout, const Values& inp, con
         g.dweight[at(n, K, k)] += Tracked(dout[at(m, N, n)]) * Tracked(inp[at(m, K, k)]);
       g.dbias[n] += Tracked(dout[at(m, N, n)]);
     }
-  for (Tracked& sum : g.dweight) sum = on_tensor_cores(sum, M, dtype);
+  for (Tensor* sums : {&g.dweight, &g.dbias})
+    for (Tracked& sum : *sums) sum = on_tensor_cores(sum, M, dtype);
   return g;
 }
 
@@ -125,7 +126,8 @@ KernelCases linear_cases() {
       }
     }
   };
-  // The last five: a head, ViT-Tiny's qkv, projection and second MLP layer, ViT-L's tokens.
+  // Four where tiles and parts of the weight's gradient end anywhere; then a head, ViT-Tiny's qkv,
+  // projection and second MLP layer, ViT-L's tokens.
   for (const LinearShape& s : {LinearShape{1, 1, 1},
                                {3, 5, 7},
                                {2, 1, 31},
@@ -134,6 +136,10 @@ KernelCases linear_cases() {
                                {64, 48, 32},
                                {1501, 24, 17},
                                {25216, 8, 9},
+                               {1501, 24, 16},
+                               {1633, 8, 136},
+                               {1025, 136, 8},
+                               {40, 264, 136},
                                {1, 1000, 192},
                                {197, 576, 192},
                                {197, 192, 192},

@@ -97,6 +97,8 @@ TEST_F(ProgramFolder, WithoutACheckpointIsResumedFromTheBeginningOrUsedAgain) {
   fs::remove_all(in("run"));
   kill_at_step_2(endless);
   fs::create_directory(in("run/.saving-step"));
+  for (const char* page : {"run/report.html", "run/report.json.partial"})
+    write_text(in(page), "of an evaluation before the kill");
   go(short_steps + "--steps 3 --out run");
   EXPECT_EQ(contents(in("run/last/" + sum)), contents(in("whole/last/" + sum)));
   EXPECT_EQ(losses(in("run")), losses(in("whole")));

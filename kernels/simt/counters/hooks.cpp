@@ -50,10 +50,11 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
-}
 
-// The one atomic operation of this project's kernels; of others, the linker names the call.
-extern "C" uint32_t __tsan_atomic32_fetch_add(uint32_t* p, uint32_t x, int) {
+// The atomic operations of this project's kernels; of others, the linker names the call.
+void __tsan_atomic_thread_fence(int) { std::atomic_thread_fence(std::memory_order_seq_cst); }
+uint32_t __tsan_atomic32_fetch_add(uint32_t* p, uint32_t x, int) {
   simt::note(PLACE, simt::AccessKind::atomic, sizeof *p, p);
   return std::atomic_ref(*p).fetch_add(x);
+}
 }
