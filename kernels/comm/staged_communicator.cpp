@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/comm/in_call_order.h"
 #include "kernels/comm/transfers.h"
 
 namespace bv {
@@ -11,7 +12,7 @@ namespace {
 
 constexpr size_t staging_bytes = 1 << 20;
 
-class StagedCommunicator final : public Communicator {
+class StagedCommunicator final : public Communicator, public InCallOrder {
  public:
   StagedCommunicator(Backend& backend, std::unique_ptr<Communicator> host_comm)
       : Communicator(host_comm->rank(), host_comm->size()),

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/comm/in_call_order.h"
+
 namespace bv {
 namespace {
 
@@ -16,7 +18,7 @@ std::vector<int> all_of(const Communicator& c) {
   return ranks;
 }
 
-class TwoLevelCommunicator final : public Communicator {
+class TwoLevelCommunicator final : public Communicator, public InCallOrder {
  public:
   TwoLevelCommunicator(std::unique_ptr<Communicator> whole, std::unique_ptr<Communicator> local,
                        std::unique_ptr<Communicator> across)

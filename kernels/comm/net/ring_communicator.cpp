@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/comm/in_call_order.h"
+
 namespace bv {
 namespace {
 
@@ -20,7 +22,7 @@ struct Chunks {
   size_t length(int r) const { return begin(r + 1) - begin(r); }
 };
 
-class RingCommunicator final : public Communicator {
+class RingCommunicator final : public Communicator, public InCallOrder {
  public:
   RingCommunicator(std::shared_ptr<Mesh> mesh, std::vector<int> ranks, int place,
                    std::unique_ptr<Communicator> hosts, Communicator& host)
