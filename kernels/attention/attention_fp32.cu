@@ -375,6 +375,8 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
     float p[m][n], ds[m][n];
     dot_rows<D>(p, &tile.row[0][row_in_block], &tile.column[0][place.column]);
     dot_rows<D>(ds, &tile.row[1][row_in_block], &tile.column[1][place.column]);
+    uint32_t bits[queries];
+    kept_keys<D, rows_are_keys>(bits, op, b, h, row, mine, place);
     if constexpr (rows_are_keys) {
 #pragma unroll
       for (int j = 0; j < n; ++j) {
@@ -382,8 +384,6 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
         delta[j] = tile.delta[place.column + 8 * j];
       }
     }
-    uint32_t bits[queries];
-    kept_keys<D, rows_are_keys>(bits, op, b, h, row, mine, place);
     softmax_backward<rows_are_keys>(p, ds, lse, delta, bits, scale, keep_factor, mine, column_end);
     float* w = &tile.w[row_in_block][place.column];
     if constexpr (rows_are_keys) {
