@@ -41,11 +41,11 @@ void for_strips(const RowsShape& shape, Each each) {
 vf normalised(vf x, vf mean, vf scale, vf bias) { return simd::fma(x - mean, scale, bias); }
 
 // Forward and evaluation. rstd(i, lanes): the rstd of columns i ...
-template <class Op, class Rstd>
+template <class T, class Op, class Rstd>
 void normalise(const Op& op, const float* mean, Rstd rstd) {
   const int C = op.shape.C;
-  const float *inp = floats(op.inp), *residual = floats(op.residual);
-  float* out = floats(op.out);
+  const T *inp = as<T>(op.inp), *residual = as<T>(op.residual);
+  T* out = as<T>(op.out);
   for_strips(op.shape, [&](int first, int n, int begin, int end) {
     alignas(64) float scale[strip];
     for_each(n, [&](int i, auto lanes) {
@@ -84,10 +84,11 @@ void merge_moments(const BatchNormForward& op, int c) {
 }
 
 // One row of backward's first pass, added to the partial sums of g and of g * (inp - mean).
+template <class T>
 void add_row(const BatchNormBackwardSums& op, size_t at, float* g_sum, float* g_d_sum) {
-  const float *dout = floats(op.dout) + at, *inp = floats(op.inp) + at;
-  const float* out = op.out ? floats(op.out) + at : nullptr;
-  float* g = op.g ? floats(op.g) + at : nullptr;
+  const T *dout = as<T>(op.dout) + at, *inp = as<T>(op.inp) + at;
+  const T* out = op.out ? as<T>(op.out) + at : nullptr;
+  T* g = op.g ? as<T>(op.g) + at : nullptr;
   for_each(op.shape.C, [&](int i, auto lanes) {
     vf d = lanes.load(dout + i);
     const vf x = lanes.load(inp + i), mean = lanes.load(op.mean + i);
@@ -103,28 +104,8 @@ void add_row(const BatchNormBackwardSums& op, size_t at, float* g_sum, float* g_
   });
 }
 
-}  // namespace
-
-template <>
-void CpuKernels::run(const BatchNormForward& op) {
-  for (int c = 0; c < op.shape.C; ++c) merge_moments(op, c);
-  normalise(op, op.mean, [&](int i, auto lanes) { return lanes.load(op.rstd + i); });
-}
-
-template <>
-void CpuKernels::run(const BatchNormEvaluate& op) {
-  normalise(op, op.running_mean, [&](int i, auto lanes) {
-    return 1.0f / simd::sqrt(lanes.keep(lanes.load(op.running_var + i), set(1.0f)) + op.eps);
-  });
-}
-
-template <>
-size_t CpuKernels::workspace(const BatchNormBackwardSums& op) {
-  return sizeof(float) * 2 * RowGroups{op.shape.rows}.count() * op.shape.C;
-}
-
-template <>
-void CpuKernels::run(const BatchNormBackwardSums& op) {
+template <class T>
+void backward_sums(const BatchNormBackwardSums& op) {
   const auto [rows, C] = op.shape;
   const RowGroups groups{rows};
   float* partial = floats(op.workspace);  // [groups, 2, C]
@@ -134,7 +115,7 @@ void CpuKernels::run(const BatchNormBackwardSums& op) {
     float* g_sum = partial + group * stride;
     __builtin_memset(g_sum, 0, stride * sizeof(float));
     for (int row = groups.begin(group); row < groups.begin(group + 1); ++row)
-      add_row(op, size_t(row) * op.shape.C, g_sum, g_sum + op.shape.C);
+      add_row<T>(op, size_t(row) * op.shape.C, g_sum, g_sum + op.shape.C);
   }
   add_groups(op.sums, partial, groups.count(), stride, 2 * C, false);
   float* g_xhat_sums = op.sums + C;
@@ -148,12 +129,12 @@ void CpuKernels::run(const BatchNormBackwardSums& op) {
   });
 }
 
-template <>
-void CpuKernels::run(const BatchNormBackward& op) {
+template <class T>
+void backward(const BatchNormBackward& op) {
   const int C = op.shape.C;
   const float inverse_n = static_cast<float>(1 / (double(op.shape.rows) * op.parts));
-  const float *dout = floats(op.dout), *inp = floats(op.inp);
-  float* dinp = floats(op.dinp);
+  const T *dout = as<T>(op.dout), *inp = as<T>(op.inp);
+  T* dinp = as<T>(op.dinp);
   for_strips(op.shape, [&](int first, int n, int begin, int end) {
     alignas(64) float scale[strip], offset[strip], slope[strip];
     for_each(n, [&](int i, auto lanes) {
@@ -175,6 +156,40 @@ void CpuKernels::run(const BatchNormBackward& op) {
       });
     }
   });
+}
+
+}  // namespace
+
+template <>
+void CpuKernels::run(const BatchNormForward& op) {
+  for (int c = 0; c < op.shape.C; ++c) merge_moments(op, c);
+  with_type(op.dtype, [&]<class T>(T) {
+    normalise<T>(op, op.mean, [&](int i, auto lanes) { return lanes.load(op.rstd + i); });
+  });
+}
+
+template <>
+void CpuKernels::run(const BatchNormEvaluate& op) {
+  with_type(op.dtype, [&]<class T>(T) {
+    normalise<T>(op, op.running_mean, [&](int i, auto lanes) {
+      return 1.0f / simd::sqrt(lanes.keep(lanes.load(op.running_var + i), set(1.0f)) + op.eps);
+    });
+  });
+}
+
+template <>
+size_t CpuKernels::workspace(const BatchNormBackwardSums& op) {
+  return sizeof(float) * 2 * RowGroups{op.shape.rows}.count() * op.shape.C;
+}
+
+template <>
+void CpuKernels::run(const BatchNormBackwardSums& op) {
+  with_type(op.dtype, [&]<class T>(T) { backward_sums<T>(op); });
+}
+
+template <>
+void CpuKernels::run(const BatchNormBackward& op) {
+  with_type(op.dtype, [&]<class T>(T) { backward<T>(op); });
 }
 
 }  // namespace bv::BAREVISION_ISA

@@ -20,10 +20,11 @@ using simd::vf;
 constexpr int drawn = 4 * simd::width;  // decisions by one vector of counters
 
 // Elements begin .. begin + n of image b, each with its own decision; begin % 4 == 0.
+template <class T>
 void drop_elements(const Dropout& op, int b, int begin, int n) {
   const size_t at = size_t(b) * op.shape.elements + begin;
-  const float* inp = floats(op.inp) + at;
-  float* out = floats(op.out) + at;
+  const T* inp = as<T>(op.inp) + at;
+  T* out = as<T>(op.out) + at;
   const float factor = 1.0f / (1.0f - op.drop);
   for (int done = 0; done < n; done += drawn) {
     simd::vu words[4];
@@ -38,6 +39,7 @@ void drop_elements(const Dropout& op, int b, int begin, int n) {
 }
 
 // The elements of decisions first .. first + 3; first % 4 == 0.
+template <class T>
 void drop_groups(const Dropout& op, int b, int first) {
   const int elements = op.shape.elements, group = op.shape.group;
   const Philox4 words = philox(op.params->seed, static_cast<uint32_t>(first) / 4,
@@ -49,19 +51,17 @@ void drop_groups(const Dropout& op, int b, int first) {
     const int64_t rest = elements - begin;
     const int n = static_cast<int>(rest < group ? rest : group);
     const size_t at = size_t(b) * elements + begin;
-    const float* inp = floats(op.inp) + at;
-    float* out = floats(op.out) + at;
+    const T* inp = as<T>(op.inp) + at;
+    T* out = as<T>(op.out) + at;
     if (bv::uniform(words.at[k]) >= op.drop)
       for_each(n, [&](int i, auto lanes) { lanes.store(out + i, lanes.load(inp + i) * factor); });
     else
-      __builtin_memset(out, 0, sizeof(float) * n);
+      __builtin_memset(out, 0, sizeof(T) * n);
   }
 }
 
-}  // namespace
-
-template <>
-void CpuKernels::run(const Dropout& op) {
+template <class T>
+void drop(const Dropout& op) {
   const auto [B, elements, group] = op.shape;
   if (group == 1) {
     constexpr int block = 64 * drawn;
@@ -70,15 +70,22 @@ void CpuKernels::run(const Dropout& op) {
     for (int b = 0; b < B; ++b) {
       for (int k = 0; k < blocks; ++k) {
         const int begin = k * block, rest = elements - begin;
-        drop_elements(op, b, begin, rest < block ? rest : block);
+        drop_elements<T>(op, b, begin, rest < block ? rest : block);
       }
     }
   } else {
     const int draws = (elements - 1) / group / 4 + 1;
 #pragma omp parallel for collapse(2) schedule(static)
     for (int b = 0; b < B; ++b)
-      for (int k = 0; k < draws; ++k) drop_groups(op, b, 4 * k);
+      for (int k = 0; k < draws; ++k) drop_groups<T>(op, b, 4 * k);
   }
+}
+
+}  // namespace
+
+template <>
+void CpuKernels::run(const Dropout& op) {
+  with_type(op.dtype, [&]<class T>(T) { drop<T>(op); });
 }
 
 }  // namespace bv::BAREVISION_ISA

@@ -17,11 +17,12 @@ using simd::for_each;
 
 // sum[i] (+)= sum_b dout[b * stride + i]; each is also written to copy[b * copy_stride + i], or not
 // where copy is null.
-void sum_images(float* sum, float* copy, size_t copy_stride, const float* dout, size_t stride,
-                int B, int n, bool accumulate) {
+template <class T>
+void sum_images(float* sum, T* copy, size_t copy_stride, const T* dout, size_t stride, int B, int n,
+                bool accumulate) {
   for (int b = 0; b < B; ++b) {
-    const float* from = dout + b * stride;
-    float* to = copy ? copy + b * copy_stride : nullptr;
+    const T* from = dout + b * stride;
+    T* to = copy ? copy + b * copy_stride : nullptr;
     const bool add = accumulate || b > 0;
     for_each(n, [&](int i, auto lanes) {
       const simd::vf d = lanes.load(from + i);
@@ -31,44 +32,58 @@ void sum_images(float* sum, float* copy, size_t copy_stride, const float* dout, 
   }
 }
 
-}  // namespace
-
-template <>
-void CpuKernels::run(const EmbedForward& op) {
+template <class T>
+void forward(const EmbedForward& op) {
   const auto [B, P, C, prefix] = op.shape;
-  const float* patches = floats(op.patches);
+  const T* patches = as<T>(op.patches);
 #pragma omp parallel for collapse(2) schedule(static)
   for (int b = 0; b < B; ++b) {
     for (int token = 0; token < prefix + P; ++token) {
       const float* position = op.position + size_t(token) * C;
-      const float* inp = token >= prefix ? patches + (size_t(b) * P + token - prefix) * C
-                         : token == 0    ? op.class_token
-                                         : op.dist_token;
-      float* out = floats(op.out) + (size_t(b) * (prefix + P) + token) * C;
-      for_each(C, [&](int i, auto lanes) {
-        lanes.store(out + i, lanes.load(inp + i) + lanes.load(position + i));
-      });
+      T* out = as<T>(op.out) + (size_t(b) * (prefix + P) + token) * C;
+      const auto add = [&](const auto* inp) {
+        for_each(C, [&](int i, auto lanes) {
+          lanes.store(out + i, lanes.load(inp + i) + lanes.load(position + i));
+        });
+      };
+      if (token < prefix)
+        add(token == 0 ? op.class_token : op.dist_token);
+      else
+        add(patches + (size_t(b) * P + token - prefix) * C);
     }
   }
 }
 
-template <>
-void CpuKernels::run(const EmbedBackward& op) {
+template <class T>
+void backward(const EmbedBackward& op) {
   const auto [B, P, C, prefix] = op.shape;
-  const float* dout = floats(op.dout);
+  const T* dout = as<T>(op.dout);
+  T* const no_copy = nullptr;
   const int tokens = prefix * C;
   const size_t image = size_t(P) * C, stride = tokens + image;
-  sum_images(op.dclass_token, nullptr, 0, dout, stride, B, C, op.accumulate);
-  if (prefix == 2) sum_images(op.ddist_token, nullptr, 0, dout + C, stride, B, C, op.accumulate);
-  sum_images(op.dposition, nullptr, 0, dout, stride, B, tokens, op.accumulate);
+  sum_images(op.dclass_token, no_copy, 0, dout, stride, B, C, op.accumulate);
+  if (prefix == 2) sum_images(op.ddist_token, no_copy, 0, dout + C, stride, B, C, op.accumulate);
+  sum_images(op.dposition, no_copy, 0, dout, stride, B, tokens, op.accumulate);
 
   constexpr size_t block = 2048;
 #pragma omp parallel for schedule(static)
   for (size_t begin = 0; begin < image; begin += block) {
     const int n = static_cast<int>(image - begin < block ? image - begin : block);
-    sum_images(op.dposition + tokens + begin, floats(op.dpatches) + begin, image,
+    sum_images(op.dposition + tokens + begin, as<T>(op.dpatches) + begin, image,
                dout + tokens + begin, stride, B, n, op.accumulate);
   }
+}
+
+}  // namespace
+
+template <>
+void CpuKernels::run(const EmbedForward& op) {
+  with_type(op.dtype, [&]<class T>(T) { forward<T>(op); });
+}
+
+template <>
+void CpuKernels::run(const EmbedBackward& op) {
+  with_type(op.dtype, [&]<class T>(T) { backward<T>(op); });
 }
 
 template <>

@@ -99,6 +99,7 @@ void gather_mixed(const InputPatches& op, int b, int y, int x, int n, Planes& pl
 }
 
 // Pixels x .. x + n of row y; x and n are multiples of the patch size.
+template <class T>
 void write_row(const InputPatches& op, int b, int y, int x, int n, const Planes& planes) {
   const int patch = op.shape.patch, grid = op.shape.size / patch, py = y % patch;
   const size_t area = size_t(patch) * patch;
@@ -106,7 +107,7 @@ void write_row(const InputPatches& op, int b, int y, int x, int n, const Planes&
   for (int c = 0; c < 3; ++c) {
     const float factor = 1.0f / (255.0f * op.shape.std[c]),
                 shift = -op.shape.mean[c] / op.shape.std[c];
-    float* out = floats(op.out) + first * 3 * area + c * area + size_t(py) * patch;
+    T* out = as<T>(op.out) + first * 3 * area + c * area + size_t(py) * patch;
     for (int i = 0; i < n; i += patch, out += 3 * area) {
       simd::for_each(patch, [&](int px, auto lanes) {
         const simd::vf pixels = simd::load_bytes(planes.channel[c] + i + px);
@@ -161,10 +162,11 @@ void gather_mixed_pixels(const InputPatches& op, int b, int y, int x, int n, uin
   mix_bytes(bytes + 3 * begin, partner, 3 * (end - begin), part);
 }
 
+template <class T>
 void write_pixels(const InputPatches& op, const Channels& channels, int b, int y) {
   uint8_t bytes[row_bytes];
   const int size = op.shape.size;
-  float* out = floats(op.out) + (size_t(b) * size + y) * size * 3;
+  T* out = as<T>(op.out) + (size_t(b) * size + y) * size * 3;
   for (int x = 0; x < size; x += stretch) {
     const int n = size - x < stretch ? size - x : stretch;
     gather_mixed_pixels(op, b, y, x, n, bytes);
@@ -181,17 +183,14 @@ void write_pixels(const InputPatches& op, const Channels& channels, int b, int y
   }
 }
 
-}  // namespace
-
-template <>
-void CpuKernels::run(const InputPatches& op) {
+template <class T>
+void write(const InputPatches& op) {
   const int B = op.shape.B, size = op.shape.size, patch = op.shape.patch;
-  require(patch <= stretch, "InputPatches", "patch must be in 1-512");
   if (patch == 1) {
     const Channels channels = channels_of(op);
 #pragma omp parallel for collapse(2) schedule(static)
     for (int b = 0; b < B; ++b)
-      for (int y = 0; y < size; ++y) write_pixels(op, channels, b, y);
+      for (int y = 0; y < size; ++y) write_pixels<T>(op, channels, b, y);
     return;
   }
   const int grid = size / patch, max_pixels = stretch / patch * patch;
@@ -203,9 +202,17 @@ void CpuKernels::run(const InputPatches& op) {
         for (int x = 0; x < size; x += max_pixels) {
           const int n = size - x < max_pixels ? size - x : max_pixels;
           gather_mixed(op, b, y, x, n, planes);
-          write_row(op, b, y, x, n, planes);
+          write_row<T>(op, b, y, x, n, planes);
         }
     }
+}
+
+}  // namespace
+
+template <>
+void CpuKernels::run(const InputPatches& op) {
+  require(op.shape.patch <= stretch, "InputPatches", "patch must be in 1-512");
+  with_type(op.dtype, [&]<class T>(T) { write<T>(op); });
 }
 
 }  // namespace bv::BAREVISION_ISA

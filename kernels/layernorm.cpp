@@ -18,21 +18,26 @@ using simd::for_each;
 using simd::set;
 using simd::vf;
 
+template <class T>
 void forward_row(const LayerNormForward& op, int row) {
   const int C = op.shape.C;
   const size_t at = size_t(row) * C;
-  const float* inp = floats(op.inp) + at;
+  const T* inp = as<T>(op.inp) + at;
   const auto [N, Q] = op.first;
-  const float* residual =
-      op.residual ? floats(op.residual) + size_t(row / Q * N + row % Q) * C : nullptr;
-  float* sum = residual ? floats(op.sum) + at : nullptr;
+  const T* residual =
+      op.residual ? as<T>(op.residual) + size_t(row / Q * N + row % Q) * C : nullptr;
+  T* sum = residual ? as<T>(op.sum) + at : nullptr;
   vf total{};
   for_each(C, [&](int i, auto lanes) {
     vf v = lanes.load(inp + i);
-    if (residual) lanes.store(sum + i, v += lanes.load(residual + i));
+    if (residual) {
+      v += lanes.load(residual + i);
+      if constexpr (sizeof(T) < sizeof(float)) v = simd::rounded(T{}, v);  // what backward reads
+      lanes.store(sum + i, v);
+    }
     total += v;
   });
-  const float* x = residual ? sum : inp;
+  const T* x = residual ? sum : inp;
   const float mean = simd::reduce_sum(total) / C;
 
   vf squares{};
@@ -42,7 +47,7 @@ void forward_row(const LayerNormForward& op, int row) {
   });
   const float rstd = 1.0f / __builtin_sqrtf(simd::reduce_sum(squares) / C + op.eps);
 
-  float* out = floats(op.out) + at;
+  T* out = as<T>(op.out) + at;
   for_each(C, [&](int i, auto lanes) {
     const vf xhat = (lanes.load(x + i) - mean) * rstd;
     lanes.store(out + i, simd::fma(xhat, lanes.load(op.weight + i), lanes.load(op.bias + i)));
@@ -52,10 +57,11 @@ void forward_row(const LayerNormForward& op, int row) {
 }
 
 // Writes a row of dinp and adds the row to partial dweight and dbias.
+template <class T>
 void backward_row(const LayerNormBackward& op, int row, float* dweight, float* dbias) {
   const int C = op.shape.C;
   const size_t at = size_t(row) * C;
-  const float *dout = floats(op.dout) + at, *sum = floats(op.sum) + at;
+  const T *dout = as<T>(op.dout) + at, *sum = as<T>(op.sum) + at;
   const float mean = op.mean[row], rstd = op.rstd[row];
   vf g_total{}, g_xhat_total{};
   for_each(C, [&](int i, auto lanes) {
@@ -70,9 +76,9 @@ void backward_row(const LayerNormBackward& op, int row, float* dweight, float* d
   const vf g_xhat_mean = set(simd::reduce_sum(g_xhat_total) / C);
 
   const auto [N, Q] = op.first;
-  const float* dsum =
-      op.dsum && row % N < Q ? floats(op.dsum) + size_t(row / N * Q + row % N) * C : nullptr;
-  float* dinp = floats(op.dinp) + at;
+  const T* dsum =
+      op.dsum && row % N < Q ? as<T>(op.dsum) + size_t(row / N * Q + row % N) * C : nullptr;
+  T* dinp = as<T>(op.dinp) + at;
   for_each(C, [&](int i, auto lanes) {
     const vf xhat = (lanes.load(sum + i) - mean) * rstd;
     const vf g = lanes.load(dout + i) * lanes.load(op.weight + i);
@@ -81,21 +87,8 @@ void backward_row(const LayerNormBackward& op, int row, float* dweight, float* d
   });
 }
 
-}  // namespace
-
-template <>
-void CpuKernels::run(const LayerNormForward& op) {
-#pragma omp parallel for schedule(static)
-  for (int row = 0; row < op.shape.rows; ++row) forward_row(op, row);
-}
-
-template <>
-size_t CpuKernels::workspace(const LayerNormBackward& op) {
-  return sizeof(float) * 2 * RowGroups{op.shape.rows}.count() * op.shape.C;
-}
-
-template <>
-void CpuKernels::run(const LayerNormBackward& op) {
+template <class T>
+void backward(const LayerNormBackward& op) {
   const auto [rows, C] = op.shape;
   const RowGroups groups{rows};
   float* partial = floats(op.workspace);  // [groups, 2, C]
@@ -105,10 +98,30 @@ void CpuKernels::run(const LayerNormBackward& op) {
     float* dweight = partial + group * stride;
     __builtin_memset(dweight, 0, stride * sizeof(float));
     for (int row = groups.begin(group); row < groups.begin(group + 1); ++row)
-      backward_row(op, row, dweight, dweight + C);
+      backward_row<T>(op, row, dweight, dweight + C);
   }
   add_groups(op.dweight, partial, groups.count(), stride, C, op.accumulate);
   add_groups(op.dbias, partial + C, groups.count(), stride, C, op.accumulate);
+}
+
+}  // namespace
+
+template <>
+void CpuKernels::run(const LayerNormForward& op) {
+  with_type(op.dtype, [&]<class T>(T) {
+#pragma omp parallel for schedule(static)
+    for (int row = 0; row < op.shape.rows; ++row) forward_row<T>(op, row);
+  });
+}
+
+template <>
+size_t CpuKernels::workspace(const LayerNormBackward& op) {
+  return sizeof(float) * 2 * RowGroups{op.shape.rows}.count() * op.shape.C;
+}
+
+template <>
+void CpuKernels::run(const LayerNormBackward& op) {
+  with_type(op.dtype, [&]<class T>(T) { backward<T>(op); });
 }
 
 }  // namespace bv::BAREVISION_ISA

@@ -5,8 +5,9 @@
 //                                                     = or += by accumulate
 // The products are oneDNN's (kernels/cpu/matmul_onednn.h). It is fastest with both factors in plain
 // row-major order, so forward first writes weight^T [K,N] to its workspace, which costs far less than
-// oneDNN's own packing. Column sums: each thread owns whole columns; 16 rows are added in registers,
-// then to the running sum: a fixed order and little rounding.
+// oneDNN's own packing; not of bf16, whose weights it wants in an order of its own. Column sums: each
+// thread owns whole columns; 16 rows are added in registers, then to the running sum: a fixed order
+// and little rounding.
 // Limited by arithmetic: 2 M N K flops on (M K + N K + M N) floats.
 #include <omp.h>
 
@@ -33,7 +34,8 @@ void transpose(float* out, const float* inp, int rows, int columns) {
 constexpr int sum_vectors = 4;
 
 // out[0 .. n) += column sums of inp, whose rows are `stride` apart; n <= 4 * width
-void add_sums(float* out, const float* inp, int rows, ptrdiff_t stride, int n) {
+template <class T>
+void add_sums(float* out, const T* inp, int rows, ptrdiff_t stride, int n) {
   vf sum[sum_vectors] = {};
   if (n == sum_vectors * width) {
     for (int r = 0; r < rows; ++r)
@@ -49,7 +51,8 @@ void add_sums(float* out, const float* inp, int rows, ptrdiff_t stride, int n) {
   }
 }
 
-void sum_columns(float* out, const float* inp, int rows, int columns, bool accumulate) {
+template <class T>
+void sum_columns(float* out, const T* inp, int rows, int columns, bool accumulate) {
   constexpr int strip = sum_vectors * width, block = 16;
   const int strips = (columns + strip - 1) / strip;
 #pragma omp parallel
@@ -67,21 +70,39 @@ void sum_columns(float* out, const float* inp, int rows, int columns, bool accum
   }
 }
 
+template <class Op>
+bool is_bf16(const Op& op) {
+  return op.dtype != DType::fp32;
+}
+
 Product product(const LinearForward& op) {
   const auto [M, N, K] = op.shape;
-  return {.M = M, .N = N, .K = K, .has_bias = op.bias != nullptr};
+  return {.M = M,
+          .N = N,
+          .K = K,
+          .b_transposed = is_bf16(op),
+          .has_bias = op.bias != nullptr,
+          .bf16 = is_bf16(op)};
 }
 Product product(const LinearBackwardInput& op) {
   const auto [M, N, K] = op.shape;
-  return {.M = M, .N = K, .K = N};
+  return {.M = M, .N = K, .K = N, .bf16 = is_bf16(op)};
 }
 Product product(const LinearBackwardWeight& op) {
   const auto [M, N, K] = op.shape;
-  return {.M = N, .N = K, .K = M, .a_transposed = true, .accumulate = op.accumulate};
+  return {.M = N,
+          .N = K,
+          .K = M,
+          .a_transposed = true,
+          .accumulate = op.accumulate,
+          .bf16 = is_bf16(op),
+          .to_fp32 = true};
 }
 
-// Of floats, up to a multiple of 64 bytes.
-size_t weight_count(const LinearShape& s) { return (size_t(s.K) * size_t(s.N) + 15) / 16 * 16; }
+// Of floats, up to a multiple of 64 bytes; bf16 is taken as it is.
+size_t weight_count(const LinearForward& op) {
+  return is_bf16(op) ? 0 : (size_t(op.shape.K) * size_t(op.shape.N) + 15) / 16 * 16;
+}
 
 }  // namespace
 
@@ -91,15 +112,16 @@ size_t CpuKernels::workspace(const LinearForward& op) {
   Product with = product(op), without = with;
   with.has_bias = true, without.has_bias = false;
   const size_t a = matmul_->scratch_bytes(with), b = matmul_->scratch_bytes(without);
-  return weight_count(op.shape) * sizeof(float) + (a > b ? a : b);
+  return weight_count(op) * sizeof(float) + (a > b ? a : b);
 }
 
 template <>
 void CpuKernels::run(const LinearForward& op) {
+  if (is_bf16(op))
+    return matmul_->run(product(op), op.out, op.workspace, op.inp, op.weight, op.bias);
   auto* weight = floats(op.workspace);  // weight^T [K, N]
   transpose(weight, floats(op.weight), op.shape.N, op.shape.K);
-  matmul_->run(product(op), floats(op.out), weight + weight_count(op.shape), floats(op.inp), weight,
-               floats(op.bias));
+  matmul_->run(product(op), op.out, weight + weight_count(op), op.inp, weight, op.bias);
 }
 
 template <>
@@ -109,8 +131,7 @@ size_t CpuKernels::workspace(const LinearBackwardInput& op) {
 
 template <>
 void CpuKernels::run(const LinearBackwardInput& op) {
-  matmul_->run(product(op), floats(op.dinp), op.workspace, floats(op.dout), floats(op.weight),
-               nullptr);
+  matmul_->run(product(op), op.dinp, op.workspace, op.dout, op.weight, nullptr);
 }
 
 template <>
@@ -120,9 +141,11 @@ size_t CpuKernels::workspace(const LinearBackwardWeight& op) {
 
 template <>
 void CpuKernels::run(const LinearBackwardWeight& op) {
-  const auto* dout = floats(op.dout);
-  matmul_->run(product(op), op.dweight, op.workspace, dout, floats(op.inp), nullptr);
-  if (op.dbias) sum_columns(op.dbias, dout, op.shape.M, op.shape.N, op.accumulate);
+  matmul_->run(product(op), op.dweight, op.workspace, op.dout, op.inp, nullptr);
+  if (!op.dbias) return;
+  with_type(op.dtype, [&]<class T>(T) {
+    sum_columns(op.dbias, as<T>(op.dout), op.shape.M, op.shape.N, op.accumulate);
+  });
 }
 
 }  // namespace bv::BAREVISION_ISA

@@ -40,15 +40,20 @@ Target target_of(const Op& op, int b) {
 }
 
 // The number of classes that beat the label; 5 or more where its logit is NaN.
-int rank(const float* logits, int K, int label) {
-  const float own = logits[label];
+template <class T>
+int rank(const T* logits, int K, int label) {
+  const float own = simd::to_float(logits[label]);
   if (own != own) return K + 5;
   int ahead = 0;
-  for (int k = 0; k < K; ++k) ahead += logits[k] > own || (logits[k] == own && k < label);
+  for (int k = 0; k < K; ++k) {
+    const float other = simd::to_float(logits[k]);
+    ahead += other > own || (other == own && k < label);
+  }
   return ahead;
 }
 
-float max_of(const float* x, int n) {
+template <class T>
+float max_of(const T* x, int n) {
   const vf lowest = set(-__builtin_inff());
   vf max = lowest;
   for_each(n,
@@ -56,9 +61,10 @@ float max_of(const float* x, int n) {
   return simd::reduce_max(max);
 }
 
+template <class T>
 void forward_row(const CrossEntropyForward& op, int b) {
   const int K = op.shape.K;
-  const float* logits = floats(op.logits) + size_t(b) * K;
+  const T* logits = as<T>(op.logits) + size_t(b) * K;
   const Target target = target_of(op, b);
   const float max = max_of(logits, K);
   vf exps{}, all{};  // sums of e^z and of z
@@ -75,8 +81,9 @@ void forward_row(const CrossEntropyForward& op, int b) {
     return;
   }
   const float s = op.smoothing;
-  float z_target = logits[target.label] - max;
-  if (op.mixes) z_target = target.share * z_target + target.rest * (logits[target.partner] - max);
+  const auto z = [&](int k) { return simd::to_float(logits[k]) - max; };
+  float z_target = z(target.label);
+  if (op.mixes) z_target = target.share * z_target + target.rest * z(target.partner);
   float loss = log_sum - (1 - s) * z_target;
   if (s > 0) loss -= s / K * simd::reduce_sum(all);  // 0 * inf is NaN
   loss *= op.share;
@@ -84,13 +91,14 @@ void forward_row(const CrossEntropyForward& op, int b) {
   op.top1[b] = rank(logits, K, target.label) < 1;
 }
 
+template <class T>
 void backward_row(const CrossEntropyBackward& op, int b) {
   const int K = op.shape.K;
-  const float* logits = floats(op.logits) + size_t(b) * K;
-  float* dlogits = floats(op.dlogits) + size_t(b) * K;
+  const T* logits = as<T>(op.logits) + size_t(b) * K;
+  T* dlogits = as<T>(op.dlogits) + size_t(b) * K;
   const Target target = target_of(op, b);
   if (target.label < 0) {
-    __builtin_memset(dlogits, 0, sizeof(float) * K);
+    __builtin_memset(dlogits, 0, sizeof(T) * K);
     return;
   }
   const float scale = op.share * op.params->grad_scale * op.state->loss_scale;
@@ -109,25 +117,31 @@ void backward_row(const CrossEntropyBackward& op, int b) {
 template <>
 void CpuKernels::run(const CrossEntropyForward& op) {
   require_labels(op, "CrossEntropyForward");
+  with_type(op.dtype, [&]<class T>(T) {
 #pragma omp parallel for schedule(static)
-  for (int b = 0; b < op.shape.B; ++b) forward_row(op, b);
+    for (int b = 0; b < op.shape.B; ++b) forward_row<T>(op, b);
+  });
 }
 
 template <>
 void CpuKernels::run(const CrossEntropyBackward& op) {
   require_labels(op, "CrossEntropyBackward");
+  with_type(op.dtype, [&]<class T>(T) {
 #pragma omp parallel for schedule(static)
-  for (int b = 0; b < op.shape.B; ++b) backward_row(op, b);
+    for (int b = 0; b < op.shape.B; ++b) backward_row<T>(op, b);
+  });
 }
 
 template <>
 void CpuKernels::run(const MeanLogits& op) {
   const size_t K = op.shape.K;
-  for (size_t row = 0; row < op.shape.B * K; row += K)
-    for_each(op.shape.K, [&](int i, auto lanes) {
-      const vf sum = lanes.load(floats(op.head) + row + i) + lanes.load(floats(op.dist) + row + i);
-      lanes.store(floats(op.out) + row + i, sum * .5f);
-    });
+  with_type(op.dtype, [&]<class T>(T) {
+    for (size_t row = 0; row < op.shape.B * K; row += K)
+      for_each(op.shape.K, [&](int i, auto lanes) {
+        const vf sum = lanes.load(as<T>(op.head) + row + i) + lanes.load(as<T>(op.dist) + row + i);
+        lanes.store(as<T>(op.out) + row + i, sum * .5f);
+      });
+  });
 }
 
 template <>
@@ -137,7 +151,9 @@ void CpuKernels::run(const Metrics& op) {
   for (int b = 0; b < B; ++b) {
     const int label = op.labels[b];
     if (label < 0) continue;
-    const int ahead = rank(floats(op.logits) + size_t(b) * K, K, label);
+    int ahead = 0;
+    with_type(op.dtype,
+              [&]<class T>(T) { ahead = rank(as<T>(op.logits) + size_t(b) * K, K, label); });
     op.sums[0] += op.loss[b];
     op.sums[1] += 1;
     op.sums[2] += ahead < 1;

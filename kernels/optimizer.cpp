@@ -5,8 +5,8 @@
 // exactly if all gradients are. Its partial sums are those of fixed stretches, added in order, so the
 // number of threads doesn't change the result. An update takes runs of chunks that all decay or all
 // don't, at one rate; the moving average follows run by run, while the weights are in the cache.
-// Norm: 4 bytes an element; Adam: 28, and 8 for the average; Scale, RoundWeights: 8. Memory is the
-// limit.
+// Norm: 4 bytes an element; Adam: 28, 2 for weights in bf16, 8 for the average; Scale: 8;
+// RoundWeights: 6. Memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/simd.h"
 
@@ -119,6 +119,11 @@ void average(const OptimizerUpdate& op, const Step& step, size_t begin, int n) {
   });
 }
 
+template <class T>
+void convert(T* out, const float* inp, int n) {
+  for_each(n, [&](int i, auto lanes) { lanes.store(out + i, lanes.load(inp + i)); });
+}
+
 // After an update, done or skipped.
 void update_state(UpdateState& state, const LossScaling& scaling) {
   const bool dynamic = scaling.growth_interval > 0;
@@ -155,6 +160,8 @@ void update_all(const OptimizerUpdate& op) {
       const auto update = op.kind == OptimizerKind::sgd ? sgd : adam;
       const int n = static_cast<int>(stop - at);
       update(op, at_rate(step, op, op.lr_scale ? op.lr_scale[begin] : 1), at, n, op.decay[begin]);
+      if (op.dtype == DType::bf16)
+        convert(as<simd::bf16>(op.compute_weights) + at, op.weight + at, n);
       if (op.ema) average(op, step, at, n);
     }
   }
@@ -188,18 +195,16 @@ void CpuKernels::run(const OptimizerUpdate& op) {
   update_state(*op.state, op.scaling);
 }
 
-// fp32 is the cpu's only dtype.
 template <>
 void CpuKernels::run(const RoundWeights& op) {
-  float* out = static_cast<float*>(op.out);
-  constexpr size_t block = 16384;
+  with_type(op.dtype, [&]<class T>(T) {
+    constexpr size_t block = 16384;
 #pragma omp parallel for schedule(static)
-  for (size_t begin = 0; begin < op.count; begin += block) {
-    const size_t rest = op.count - begin;
-    for_each(static_cast<int>(rest < block ? rest : block), [&](int i, auto lanes) {
-      lanes.store(out + begin + i, lanes.load(op.inp + begin + i));
-    });
-  }
+    for (size_t begin = 0; begin < op.count; begin += block) {
+      const size_t rest = op.count - begin;
+      convert(as<T>(op.out) + begin, op.inp + begin, static_cast<int>(rest < block ? rest : block));
+    }
+  });
 }
 
 template <>

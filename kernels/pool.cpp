@@ -27,23 +27,24 @@ struct Taps {
 };
 Taps taps_in_bounds(int at, int R, int extent) { return {larger(0, -at), smaller(R, extent - at)}; }
 
+template <class T>
 void max_pool_row(const MaxPoolForward& op, int n, int p) {
   const auto [N, H, W, C, R, stride, padding] = op.shape;
   const int Q = op.shape.Q(), top = p * stride - padding;
   const Taps rows = taps_in_bounds(top, R, H);
   const size_t row = size_t(W) * C;
-  const float* image = floats(op.inp) + size_t(n) * H * row;
+  const T* image = as<T>(op.inp) + size_t(n) * H * row;
   const size_t first_out = (size_t(n) * op.shape.P() + p) * Q * C;
   for (int q = 0; q < Q; ++q) {
     const int left = q * stride - padding;
     const Taps columns = taps_in_bounds(left, R, W);
-    const float* window = image + (top + rows.begin) * ptrdiff_t(row) + left * ptrdiff_t(C);
-    float* out = floats(op.out) + first_out + size_t(q) * C;
+    const T* window = image + (top + rows.begin) * ptrdiff_t(row) + left * ptrdiff_t(C);
+    T* out = as<T>(op.out) + first_out + size_t(q) * C;
     uint8_t* index = op.index + first_out + size_t(q) * C;
     for_each(C, [&](int c, auto lanes) {
       vf best = simd::set(-__builtin_inff());
       vi which = seti(rows.begin * R + columns.begin);
-      const float* taps = window + c;
+      const T* taps = window + c;
       for (int r = rows.begin; r < rows.end; ++r, taps += row)
         for (int s = columns.begin; s < columns.end; ++s)
           simd::take_larger(best, which, lanes.load(taps + s * C), r * R + s);
@@ -53,13 +54,14 @@ void max_pool_row(const MaxPoolForward& op, int n, int p) {
   }
 }
 
+template <class T>
 void max_pool_backward_row(const MaxPoolBackward& op, int n, int h) {
   const auto [N, H, W, C, R, stride, padding] = op.shape;
   const int P = op.shape.P(), Q = op.shape.Q(), y = h + padding;
   const int first_p = y < R ? 0 : (y - R) / stride + 1, end_p = smaller(y / stride + 1, P);
-  const float* douts = floats(op.dout) + size_t(n) * P * Q * C;
+  const T* douts = as<T>(op.dout) + size_t(n) * P * Q * C;
   const uint8_t* indices = op.index + size_t(n) * P * Q * C;
-  float* dinp = floats(op.dinp) + (size_t(n) * H + h) * W * C;
+  T* dinp = as<T>(op.dinp) + (size_t(n) * H + h) * W * C;
   int first_q = 0, end_q = 0;  // the windows that reach column w
   for (int w = 0; w < W; ++w, dinp += C) {
     const int x = w + padding;
@@ -80,59 +82,66 @@ void max_pool_backward_row(const MaxPoolBackward& op, int n, int h) {
 }
 
 // ---- average pool -------------------------------------------------------------------------------
-// Reads an image in memory order; the sums stay in L1.
+template <class T>
 void average_pool_image(const AveragePoolForward& op, int n) {
   const auto [N, positions, C] = op.shape;
-  const float* inp = floats(op.inp) + size_t(n) * positions * C;
-  float* out = floats(op.out) + size_t(n) * C;
-  __builtin_memcpy(out, inp, C * sizeof(float));
-  for (int position = 1; position < positions; ++position) {
-    inp += C;
-    for_each(C, [&](int c, auto lanes) {
-      lanes.store(out + c, lanes.load(out + c) + lanes.load(inp + c));
-    });
-  }
+  const T* inp = as<T>(op.inp) + size_t(n) * positions * C;
+  T* out = as<T>(op.out) + size_t(n) * C;
   const vf count = simd::set(float(positions));
-  for_each(C, [&](int c, auto lanes) { lanes.store(out + c, lanes.load(out + c) / count); });
+  for_each(C, [&](int c, auto lanes) {
+    vf sum = lanes.load(inp + c);
+    for (int position = 1; position < positions; ++position)
+      sum += lanes.load(inp + size_t(position) * C + c);
+    lanes.store(out + c, sum / count);
+  });
 }
 
+template <class T>
 void average_pool_backward_image(const AveragePoolBackward& op, int n) {
   const auto [N, positions, C] = op.shape;
-  const float* dout = floats(op.dout) + size_t(n) * C;
-  float* dinp = floats(op.dinp) + size_t(n) * positions * C;
+  const T* dout = as<T>(op.dout) + size_t(n) * C;
+  T* dinp = as<T>(op.dinp) + size_t(n) * positions * C;
   const vf count = simd::set(float(positions));
   for_each(C, [&](int c, auto lanes) { lanes.store(dinp + c, lanes.load(dout + c) / count); });
   for (int position = 1; position < positions; ++position)
-    __builtin_memcpy(dinp + size_t(position) * C, dinp, C * sizeof(float));
+    __builtin_memcpy(dinp + size_t(position) * C, dinp, C * sizeof(T));
 }
 
 }  // namespace
 
 template <>
 void CpuKernels::run(const MaxPoolForward& op) {
-  const int P = op.shape.P();
+  with_type(op.dtype, [&]<class T>(T) {
+    const int P = op.shape.P();
 #pragma omp parallel for collapse(2) schedule(static)
-  for (int n = 0; n < op.shape.N; ++n)
-    for (int p = 0; p < P; ++p) max_pool_row(op, n, p);
+    for (int n = 0; n < op.shape.N; ++n)
+      for (int p = 0; p < P; ++p) max_pool_row<T>(op, n, p);
+  });
 }
 
 template <>
 void CpuKernels::run(const MaxPoolBackward& op) {
+  with_type(op.dtype, [&]<class T>(T) {
 #pragma omp parallel for collapse(2) schedule(static)
-  for (int n = 0; n < op.shape.N; ++n)
-    for (int h = 0; h < op.shape.H; ++h) max_pool_backward_row(op, n, h);
+    for (int n = 0; n < op.shape.N; ++n)
+      for (int h = 0; h < op.shape.H; ++h) max_pool_backward_row<T>(op, n, h);
+  });
 }
 
 template <>
 void CpuKernels::run(const AveragePoolForward& op) {
+  with_type(op.dtype, [&]<class T>(T) {
 #pragma omp parallel for schedule(static)
-  for (int n = 0; n < op.shape.N; ++n) average_pool_image(op, n);
+    for (int n = 0; n < op.shape.N; ++n) average_pool_image<T>(op, n);
+  });
 }
 
 template <>
 void CpuKernels::run(const AveragePoolBackward& op) {
+  with_type(op.dtype, [&]<class T>(T) {
 #pragma omp parallel for schedule(static)
-  for (int n = 0; n < op.shape.N; ++n) average_pool_backward_image(op, n);
+    for (int n = 0; n < op.shape.N; ++n) average_pool_backward_image<T>(op, n);
+  });
 }
 
 }  // namespace bv::BAREVISION_ISA

@@ -210,7 +210,7 @@ Graph finished_graph(FinishedModel& m, const DeviceChoice& device, const Backend
   o.device = name_of(device.kind);
   if (o.source("precision") != Source::command_line && o.device != m.run_device)
     o.precision = "auto";
-  const DType dtype = resolve_precision(o, backend, device.kind, m.notes);
+  const DType dtype = resolve_precision(o, backend, device.kind);
   return build_graph(o, m.model, DataKind::photos, dtype, batch, m.classes.size(), 1);
 }
 

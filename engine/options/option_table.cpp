@@ -264,7 +264,7 @@ constexpr OptionRow machine_rows[] = {
      any_time},
     {"precision", "auto|fp32|fp16|bf16", &O::precision,
      "type of the computation; weights stay fp32; auto: on cuda bf16 (fp16 before sm_80), else "
-     "fp32",
+     "fp32; the cpu has bf16 where it has AVX512_BF16",
      any, recipe_or_resume},
     {"amp_policy", "none|0|1|2", &O::amp_policy,
      "adaptive mixed precision: some epochs, counted from 1, compute in --precision (16 bits), the "

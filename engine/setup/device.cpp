@@ -52,8 +52,7 @@ const char* name_of(DeviceKind kind) {
   return kind == DeviceKind::cpu ? "cpu" : kind == DeviceKind::simt ? "simt" : "cuda";
 }
 
-DType resolve_precision(Options& o, const Backend& backend, DeviceKind device,
-                        std::vector<std::string>& notes) {
+DType resolve_precision(Options& o, const Backend& backend, DeviceKind device) {
   const auto supports = [&](const std::string& name) { return backend.supports(dtype_of(name)); };
   const std::string best = !supports("fp16") || device == DeviceKind::simt ? "fp32"
                            : supports("bf16")                              ? "bf16"
@@ -63,10 +62,11 @@ DType resolve_precision(Options& o, const Backend& backend, DeviceKind device,
   } else if (!supports(o.precision)) {
     if (o.is_explicit("precision"))
       throw UserError("--precision " + o.precision + ": the " + name_of(device) + " device " +
-                      (supports("fp16") ? "has fp16 and fp32, but " + o.precision +
-                                              " needs compute capability 8.0"
-                                        : "computes in fp32 (--precision fp32)"));
-    notes.push_back("precision " + best + " instead of the recipe's " + o.precision);
+                      (device != DeviceKind::cpu
+                           ? "has fp16 and fp32, but bf16 needs compute capability 8.0"
+                       : supports("bf16") ? "computes in fp32 and bf16 (--precision bf16)"
+                                          : "computes in fp32 (--precision fp32); bf16 takes a CPU "
+                                            "with AVX512_BF16"));
     o.precision = best;
   }
   return dtype_of(o.precision);

@@ -19,9 +19,9 @@ struct DeviceChoice {  // of a process
 DeviceChoice choose_device(const Options&, const World&);
 const char* name_of(DeviceKind);
 
-// Resolves --precision for the device; a recipe's that it lacks falls back with a line in `notes`.
+// Resolves --precision for the device; a recipe's that it lacks falls back, which the lint says.
 // Throws UserError where the user asked for it.
-DType resolve_precision(Options&, const Backend&, DeviceKind, std::vector<std::string>& notes);
+DType resolve_precision(Options&, const Backend&, DeviceKind);
 
 // Default of -n: one process per GPU, else 1.
 int default_processes(const std::string& device);

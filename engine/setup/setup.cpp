@@ -324,7 +324,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   o.nproc = world;
   // On GPUs PyTorch DDP's size; on the cpu what it measures best with.
   if (!o.bucket_bytes) o.bucket_bytes = (device.kind == DeviceKind::cuda ? 25 : 4) << 20;
-  const DType dtype = resolve_precision(o, backend, device.kind, s.notes);
+  const DType dtype = resolve_precision(o, backend, device.kind);
   s.precision_policy = precision_policy(o, s.notes);
 
   auto [file, from] = read_weights(o, s.model);

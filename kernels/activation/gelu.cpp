@@ -9,18 +9,19 @@
 #include "kernels/cpu/simd.h"
 
 namespace bv::BAREVISION_ISA {
+namespace {
 
 using simd::for_each;
 using simd::vf;
 
-template <>
-void CpuKernels::run(const BiasGeluForward& op) {
+template <class T>
+void forward(const BiasGeluForward& op) {
   const auto [rows, C] = op.shape;
-  const float* bias = floats(op.bias);
+  const T* bias = as<T>(op.bias);
 #pragma omp parallel for schedule(static)
   for (int row = 0; row < rows; ++row) {
-    const float* inp = floats(op.inp) + size_t(row) * C;
-    float* out = floats(op.out) + size_t(row) * C;
+    const T* inp = as<T>(op.inp) + size_t(row) * C;
+    T* out = as<T>(op.out) + size_t(row) * C;
     for_each(C, [&](int i, auto lanes) {
       const vf x = lanes.load(inp + i) + lanes.load(bias + i);
       lanes.store(out + i, x * simd::normal(x).cdf);
@@ -28,16 +29,11 @@ void CpuKernels::run(const BiasGeluForward& op) {
   }
 }
 
-template <>
-size_t CpuKernels::workspace(const BiasGeluBackward& op) {
-  return sizeof(float) * RowGroups{op.shape.rows}.count() * op.shape.C;
-}
-
-template <>
-void CpuKernels::run(const BiasGeluBackward& op) {
+template <class T>
+void backward(const BiasGeluBackward& op) {
   const auto [rows, C] = op.shape;
   const RowGroups groups{rows};
-  const float* bias = floats(op.bias);
+  const T* bias = as<T>(op.bias);
   float* partial = floats(op.workspace);  // [groups, C]
 #pragma omp parallel for schedule(static)
   for (int group = 0; group < groups.count(); ++group) {
@@ -45,8 +41,8 @@ void CpuKernels::run(const BiasGeluBackward& op) {
     __builtin_memset(dbias, 0, sizeof(float) * C);
     for (int row = groups.begin(group); row < groups.begin(group + 1); ++row) {
       const size_t at = size_t(row) * C;
-      const float *inp = floats(op.inp) + at, *dout = floats(op.dout) + at;
-      float* dinp = floats(op.dinp) + at;
+      const T *inp = as<T>(op.inp) + at, *dout = as<T>(op.dout) + at;
+      T* dinp = as<T>(op.dinp) + at;
       for_each(C, [&](int i, auto lanes) {
         const vf x = lanes.load(inp + i) + lanes.load(bias + i);
         const simd::Normal normal = simd::normal(x);
@@ -57,6 +53,23 @@ void CpuKernels::run(const BiasGeluBackward& op) {
     }
   }
   add_groups(op.dbias, partial, groups.count(), C, C, op.accumulate);
+}
+
+}  // namespace
+
+template <>
+void CpuKernels::run(const BiasGeluForward& op) {
+  with_type(op.dtype, [&]<class T>(T) { forward<T>(op); });
+}
+
+template <>
+size_t CpuKernels::workspace(const BiasGeluBackward& op) {
+  return sizeof(float) * RowGroups{op.shape.rows}.count() * op.shape.C;
+}
+
+template <>
+void CpuKernels::run(const BiasGeluBackward& op) {
+  with_type(op.dtype, [&]<class T>(T) { backward<T>(op); });
 }
 
 }  // namespace bv::BAREVISION_ISA

@@ -1,35 +1,57 @@
 // tanh, in place or not:
 //   out = tanh(inp),   dinp = dout (1 - out^2)
-// Saved for backward: out. Threads share the elements. The C library's tanh, some 30 instructions an
+// Saved for backward: out. Threads share the rows. The C library's tanh, some 30 instructions an
 // element: it has a row per image, thousands of elements, and nothing limits it.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/simd.h"
 
 namespace bv::BAREVISION_ISA {
+namespace {
 
 using simd::for_each;
 using simd::vf;
 
-template <>
-void CpuKernels::run(const TanhForward& op) {
-  const size_t n = size_t(op.shape.rows) * op.shape.C;
-  const float* inp = floats(op.inp);
-  float* out = floats(op.out);
-#pragma omp parallel for schedule(static)
-  for (size_t i = 0; i < n; ++i) out[i] = __builtin_tanhf(inp[i]);
+vf tanh(vf x) {
+  for (int i = 0; i < simd::width; ++i) x[i] = __builtin_tanhf(x[i]);
+  return x;
 }
 
-template <>
-void CpuKernels::run(const TanhBackward& op) {
+template <class T>
+void forward(const TanhForward& op) {
+  const auto [rows, C] = op.shape;
+#pragma omp parallel for schedule(static)
+  for (int row = 0; row < rows; ++row) {
+    const T* inp = as<T>(op.inp) + size_t(row) * C;
+    T* out = as<T>(op.out) + size_t(row) * C;
+    for_each(C, [&](int i, auto lanes) { lanes.store(out + i, tanh(lanes.load(inp + i))); });
+  }
+}
+
+template <class T>
+void backward(const TanhBackward& op) {
   const auto [rows, C] = op.shape;
 #pragma omp parallel for schedule(static)
   for (int row = 0; row < rows; ++row) {
     const size_t at = size_t(row) * C;
+    const T *dout = as<T>(op.dout) + at, *out = as<T>(op.out) + at;
+    T* dinp = as<T>(op.dinp) + at;
     for_each(C, [&](int i, auto lanes) {
-      const vf out = lanes.load(floats(op.out) + at + i);
-      lanes.store(floats(op.dinp) + at + i, lanes.load(floats(op.dout) + at + i) * (1 - out * out));
+      const vf y = lanes.load(out + i);
+      lanes.store(dinp + i, lanes.load(dout + i) * (1 - y * y));
     });
   }
+}
+
+}  // namespace
+
+template <>
+void CpuKernels::run(const TanhForward& op) {
+  with_type(op.dtype, [&]<class T>(T) { forward<T>(op); });
+}
+
+template <>
+void CpuKernels::run(const TanhBackward& op) {
+  with_type(op.dtype, [&]<class T>(T) { backward<T>(op); });
 }
 
 }  // namespace bv::BAREVISION_ISA

@@ -7,7 +7,8 @@
 // Flash-style (Dao et al. 2022): S exists only as a tile of at most 48 queries x 256 keys. Forward
 // is an online softmax over the key tiles. Backward loops over key tiles, then query tiles: dK and
 // dV stay in a tile, dQ is added in memory. Products: small_product.h, factor a in place, factor b
-// packed first. 1 / sqrt(D) enters in the exponential and as gradients are written.
+// packed first. 1 / sqrt(D) enters in the exponential and as gradients are written. In bf16, P and
+// dS are rounded as factors; all sums, the softmax's too, are fp32.
 // Where only the first Q tokens ask, other queries are left out, and their dQ is 0.
 // Threads share out the heads (in forward, the query tiles of all heads); each has its own tiles in
 // the workspace. Limited by arithmetic.
@@ -27,6 +28,14 @@ namespace {
 
 using simd::vf;
 using simd::width;
+
+// Elements of T that are one of a product's (small_product.h).
+template <class T>
+constexpr int per_lane = sizeof(float) / sizeof(T);
+template <class T>
+constexpr int lanes_of(int elements) {
+  return (elements + per_lane<T> - 1) / per_lane<T>;
+}
 
 template <class Op>
 void check(const Op& op, const char* name) {
@@ -53,6 +62,7 @@ struct Tiling {
 struct Tiles {
   Tiling queries, keys;
   int D, columns;  // of a row of D elements: whole vectors
+  bool bf16;
   float* base;
   size_t floats = 0;
 
@@ -62,6 +72,7 @@ struct Tiles {
         keys(op.shape.N, 256, width),
         D(op.shape.D),
         columns(round_up(op.shape.D, width)),
+        bf16(op.dtype == DType::bf16),
         base(memory) {}
 
   float* take(int rows, int row_floats = 1) {
@@ -95,7 +106,8 @@ struct BackwardTiles : Tiles {
   float* ds = take(queries.size, keys.size);  // dP, then dS
   float* dk = take(keys.size, columns);
   float* dv = take(keys.size, columns);
-  float* dq = take(queries.size, columns);
+  float* dq = take(bf16 ? queries.count * queries.size : queries.size, columns);
+  float* ds_pairs = take(bf16 ? queries.size : 0, keys.size);
   float* random = take(keys.size + 8 * width);
 };
 
@@ -125,14 +137,25 @@ struct Rows {
   T* operator[](int n) const { return data + n * stride; }
 };
 // parts, part: 3 and 0, 1, 2 for Q, K, V; 1 and 0 for out and dout, which only queries have.
-template <class Data, class Op>
+template <class Element, class Data, class Op>
 auto rows_of(Data* data, const Op& op, int parts, int part, int b, int h) {
-  using T = std::conditional_t<std::is_const_v<Data>, const float, float>;
+  using T = std::conditional_t<std::is_const_v<Data>, const Element, Element>;
   const ptrdiff_t stride = ptrdiff_t(parts) * op.shape.H * op.shape.D;
   const int tokens = parts == 1 ? op.shape.Q : op.shape.N;
   return Rows<T>{static_cast<T*>(data) + b * (tokens * stride) +
                      (ptrdiff_t(part) * op.shape.H + h) * op.shape.D,
                  stride};
+}
+
+template <class T>
+Factor factor(Rows<const T> rows, int first) {
+  return {reinterpret_cast<const float*>(rows[first]), rows.stride / per_lane<T>, 1};
+}
+
+// What is beyond n elements and still read: the last pair's second.
+template <class T>
+void end_row(T* row, int n) {
+  if (n % per_lane<T> != 0) __builtin_memset(row + n, 0, sizeof(T));
 }
 
 // ---- dropout ------------------------------------------------------------------------------------
@@ -157,9 +180,12 @@ const float* draw(const Op& op, float* random, int b, int h, int query, int key,
 }
 
 // ---- forward ------------------------------------------------------------------------------------
-// Online softmax: a row of S becomes exp(S scale - row_max); row_max and row_sum are updated.
-// Returns the factor that rescales the row's earlier sums.
-float softmax_row(float* s, int n, float scale, float& row_max, float& row_sum) {
+// Online softmax: a row of S becomes exp(S scale - row_max) * keep, of type T, in its place; keep:
+// null without dropout. row_max and row_sum are updated. Returns the factor that rescales the row's
+// earlier sums.
+template <class T>
+float softmax_row(float* s, const float* keep, int n, float scale, float& row_max, float& row_sum) {
+  T* out = reinterpret_cast<T*>(s);
   vf max = simd::set(-INFINITY), sum{};
   simd::for_each(n, [&](int j, auto lanes) {
     max = simd::max(max, lanes.keep(lanes.load(s + j), simd::set(-INFINITY)));
@@ -169,57 +195,57 @@ float softmax_row(float* s, int n, float scale, float& row_max, float& row_sum) 
   simd::for_each(n, [&](int j, auto lanes) {
     const vf p = simd::exp(simd::fma(lanes.load(s + j), simd::set(scale), simd::set(-new_max)));
     sum += lanes.keep(p);
-    lanes.store(s + j, p);
+    lanes.store(out + j, keep ? p * lanes.load(keep + j) : p);
   });
+  end_row(out, n);
   const float factor = row_max == -INFINITY ? 0 : expf(row_max - new_max);
   row_sum = row_sum * factor + simd::reduce_sum(sum);
   row_max = new_max;
   return factor;
 }
 
-void multiply_row(float* row, const float* by, int n) {
-  simd::for_each(n, [&](int j, auto lanes) {
-    lanes.store(row + j, lanes.load(row + j) * lanes.load(by + j));
-  });
-}
-
 // out = or += row * by
-void scale_row(float* out, const float* row, float by, int n, bool accumulate = false) {
+template <class T>
+void scale_row(T* out, const float* row, float by, int n, bool accumulate = false) {
   simd::for_each(n, [&](int j, auto lanes) {
     const vf x = lanes.load(row + j) * by;
     lanes.store(out + j, accumulate ? lanes.load(out + j) + x : x);
   });
 }
 
-void pack_head(const ForwardTiles& mine, Rows<const float> k, Rows<const float> v) {
+template <class T>
+void pack_head(const ForwardTiles& mine, Rows<const T> k, Rows<const T> v) {
   for (int tile = 0; tile < mine.keys.count; ++tile) {
     const int key = mine.keys.begin(tile), keys = mine.keys.rows(tile);
-    pack_columns(mine.k + ptrdiff_t(key) * mine.D, k[key], k.stride, mine.D, keys);
-    pack_rows(mine.v + ptrdiff_t(key) * mine.columns, v[key], v.stride, keys, mine.D);
+    pack_columns(mine.k + ptrdiff_t(key) * lanes_of<T>(mine.D), k[key], k.stride, mine.D, keys);
+    pack_rows(mine.v + ptrdiff_t(lanes_of<T>(key)) * mine.columns, v[key], v.stride, keys, mine.D);
   }
 }
 
+template <class T>
 void forward_queries(const AttentionForward& op, const ForwardTiles& mine, int b, int h,
                      int query_tile) {
-  const auto q = rows_of(op.qkv, op, 3, 0, b, h);
-  const auto out = rows_of(op.out, op, 1, 0, b, h);
+  const auto q = rows_of<T>(op.qkv, op, 3, 0, b, h);
+  const auto out = rows_of<T>(op.out, op, 1, 0, b, h);
+  const int D = lanes_of<T>(op.shape.D);
   const int query = mine.queries.begin(query_tile), queries = mine.queries.rows(query_tile);
   const float scale = 1 / sqrtf(static_cast<float>(op.shape.D));
   for (int i = 0; i < queries; ++i) mine.row_max[i] = -INFINITY, mine.row_sum[i] = 0;
 
   for (int tile = 0; tile < mine.keys.count; ++tile) {
     const int key = mine.keys.begin(tile), keys = mine.keys.rows(tile);
-    multiply(mine.s, mine.keys.size, {q[query], q.stride, 1}, mine.k + ptrdiff_t(key) * op.shape.D,
-             queries, keys, op.shape.D, false);
+    multiply<T>(mine.s, mine.keys.size, factor(q, query), mine.k + ptrdiff_t(key) * D, queries,
+                keys, D, false);
     for (int i = 0; i < queries; ++i) {
       float* s = mine.s + ptrdiff_t(i) * mine.keys.size;
       float* o = mine.o + ptrdiff_t(i) * mine.columns;
-      const float factor = softmax_row(s, keys, scale, mine.row_max[i], mine.row_sum[i]);
-      if (tile > 0) scale_row(o, o, factor, op.shape.D);
-      if (op.drop > 0) multiply_row(s, draw(op, mine.random, b, h, query + i, key, keys), keys);
+      const float* keep = op.drop > 0 ? draw(op, mine.random, b, h, query + i, key, keys) : nullptr;
+      const float rescale = softmax_row<T>(s, keep, keys, scale, mine.row_max[i], mine.row_sum[i]);
+      if (tile > 0) scale_row(o, o, rescale, op.shape.D);
     }
-    multiply(mine.o, mine.columns, {mine.s, mine.keys.size, 1},
-             mine.v + ptrdiff_t(key) * mine.columns, queries, op.shape.D, keys, tile > 0);
+    multiply<T>(mine.o, mine.columns, {mine.s, mine.keys.size, 1},
+                mine.v + ptrdiff_t(lanes_of<T>(key)) * mine.columns, queries, op.shape.D,
+                lanes_of<T>(keys), tile > 0);
   }
   for (int i = 0; i < queries; ++i) {
     scale_row(out[query + i], mine.o + ptrdiff_t(i) * mine.columns, 1 / mine.row_sum[i],
@@ -230,7 +256,8 @@ void forward_queries(const AttentionForward& op, const ForwardTiles& mine, int b
 }
 
 // ---- backward -----------------------------------------------------------------------------------
-float dot(const float* a, const float* b, int n) {
+template <class T>
+float dot(const T* a, const T* b, int n) {
   vf sum{};
   simd::for_each(
       n, [&](int j, auto lanes) { sum = simd::fma(lanes.load(a + j), lanes.load(b + j), sum); });
@@ -248,21 +275,44 @@ void softmax_backward_row(float* p, float* ds, const float* keep, int n, float s
   });
 }
 
+// P and dS rounded, in pairs of queries for products that sum over these, P's in place of every
+// other row; and dS in pairs of keys, in its place.
+template <class T>
+void make_pairs(const BackwardTiles& mine, int queries, int keys) {
+  const ptrdiff_t row = mine.keys.size;
+  for (int i = 0; i < queries; i += 2) {
+    float *p = mine.p + i * row, *ds = mine.ds + i * row, *ds_pairs = mine.ds_pairs + i / 2 * row;
+    T *low = reinterpret_cast<T*>(ds), *high = reinterpret_cast<T*>(ds + row);
+    const bool both = i + 1 < queries;
+    simd::for_each(keys, [&](int j, auto lanes) {
+      const auto rounded = [&](const float* x) { return simd::rounded(T{}, lanes.load(x + j)); };
+      const vf ds_low = rounded(ds), ds_high = both ? rounded(ds + row) : vf{};
+      lanes.store(p + j, simd::pairs(rounded(p), both ? rounded(p + row) : vf{}));
+      lanes.store(ds_pairs + j, simd::pairs(ds_low, ds_high));
+      lanes.store(low + j, ds_low);
+      if (both) lanes.store(high + j, ds_high);
+    });
+    end_row(low, keys);
+    if (both) end_row(high, keys);
+  }
+}
+
 // P and dS of a tile, and their contribution to dV, dK and dQ.
+template <class T>
 void backward_tile(const AttentionBackward& op, const BackwardTiles& mine, int b, int h,
                    int query_tile, int key_tile) {
-  const auto q = rows_of(op.qkv, op, 3, 0, b, h);
-  const auto out = rows_of(op.out, op, 1, 0, b, h);
-  const auto dout = rows_of(op.dout, op, 1, 0, b, h);
-  const auto dq = rows_of(op.dqkv, op, 3, 0, b, h);
+  constexpr bool pairs = per_lane<T> == 2;
+  const auto q = rows_of<T>(op.qkv, op, 3, 0, b, h);
+  const auto out = rows_of<T>(op.out, op, 1, 0, b, h);
+  const auto dout = rows_of<T>(op.dout, op, 1, 0, b, h);
+  const auto dq = rows_of<T>(op.dqkv, op, 3, 0, b, h);
+  const int D = lanes_of<T>(op.shape.D);
   const int query = mine.queries.begin(query_tile), queries = mine.queries.rows(query_tile);
   const int key = mine.keys.begin(key_tile), keys = mine.keys.rows(key_tile);
   const float scale = 1 / sqrtf(static_cast<float>(op.shape.D));
 
-  multiply(mine.p, mine.keys.size, {q[query], q.stride, 1}, mine.k_t, queries, keys, op.shape.D,
-           false);
-  multiply(mine.ds, mine.keys.size, {dout[query], dout.stride, 1}, mine.v_t, queries, keys,
-           op.shape.D, false);
+  multiply<T>(mine.p, mine.keys.size, factor(q, query), mine.k_t, queries, keys, D, false);
+  multiply<T>(mine.ds, mine.keys.size, factor(dout, query), mine.v_t, queries, keys, D, false);
   for (int i = 0; i < queries; ++i) {
     const float* keep = op.drop > 0 ? draw(op, mine.random, b, h, query + i, key, keys) : nullptr;
     softmax_backward_row(mine.p + ptrdiff_t(i) * mine.keys.size,
@@ -270,32 +320,37 @@ void backward_tile(const AttentionBackward& op, const BackwardTiles& mine, int b
                          op.lse[(ptrdiff_t(b) * op.shape.H + h) * op.shape.Q + query + i],
                          dot(dout[query + i], out[query + i], op.shape.D));
   }
+  if constexpr (pairs) make_pairs<T>(mine, queries, keys);
   pack_rows(mine.dout, dout[query], dout.stride, queries, op.shape.D);
-  multiply(mine.dv, mine.columns, {mine.p, 1, mine.keys.size}, mine.dout, keys, op.shape.D, queries,
-           query_tile > 0);
+  multiply<T>(mine.dv, mine.columns, {mine.p, 1, ptrdiff_t{per_lane<T>} * mine.keys.size},
+              mine.dout, keys, op.shape.D, lanes_of<T>(queries), query_tile > 0);
   pack_rows(mine.q, q[query], q.stride, queries, op.shape.D);
-  multiply(mine.dk, mine.columns, {mine.ds, 1, mine.keys.size}, mine.q, keys, op.shape.D, queries,
-           query_tile > 0);
-  multiply(mine.dq, mine.columns, {mine.ds, mine.keys.size, 1}, mine.k, queries, op.shape.D, keys,
-           false);
+  multiply<T>(mine.dk, mine.columns, {pairs ? mine.ds_pairs : mine.ds, 1, mine.keys.size}, mine.q,
+              keys, op.shape.D, lanes_of<T>(queries), query_tile > 0);
+  // bf16 would be rounded each time: its sums over the key tiles stay in floats.
+  float* sum = mine.dq + (pairs ? ptrdiff_t(query) * mine.columns : 0);
+  multiply<T>(sum, mine.columns, {mine.ds, mine.keys.size, 1}, mine.k, queries, op.shape.D,
+              lanes_of<T>(keys), pairs && key_tile > 0);
+  if (pairs && key_tile + 1 < mine.keys.count) return;
   for (int i = 0; i < queries; ++i)
-    scale_row(dq[query + i], mine.dq + ptrdiff_t(i) * mine.columns, scale, op.shape.D,
-              key_tile > 0);
+    scale_row(dq[query + i], sum + ptrdiff_t(i) * mine.columns, scale, op.shape.D,
+              !pairs && key_tile > 0);
 }
 
+template <class T>
 void backward_keys(const AttentionBackward& op, const BackwardTiles& mine, int b, int h,
                    int key_tile) {
-  const auto k = rows_of(op.qkv, op, 3, 1, b, h);
-  const auto v = rows_of(op.qkv, op, 3, 2, b, h);
-  const auto dk = rows_of(op.dqkv, op, 3, 1, b, h);
-  const auto dv = rows_of(op.dqkv, op, 3, 2, b, h);
+  const auto k = rows_of<T>(op.qkv, op, 3, 1, b, h);
+  const auto v = rows_of<T>(op.qkv, op, 3, 2, b, h);
+  const auto dk = rows_of<T>(op.dqkv, op, 3, 1, b, h);
+  const auto dv = rows_of<T>(op.dqkv, op, 3, 2, b, h);
   const int key = mine.keys.begin(key_tile), keys = mine.keys.rows(key_tile);
   const float scale = 1 / sqrtf(static_cast<float>(op.shape.D));
   pack_columns(mine.k_t, k[key], k.stride, op.shape.D, keys);
   pack_columns(mine.v_t, v[key], v.stride, op.shape.D, keys);
   pack_rows(mine.k, k[key], k.stride, keys, op.shape.D);
   for (int tile = 0; tile < mine.queries.count; ++tile)
-    backward_tile(op, mine, b, h, tile, key_tile);
+    backward_tile<T>(op, mine, b, h, tile, key_tile);
   for (int j = 0; j < keys; ++j) {
     scale_row(dk[key + j], mine.dk + ptrdiff_t(j) * mine.columns, scale, op.shape.D);
     scale_row(dv[key + j], mine.dv + ptrdiff_t(j) * mine.columns, 1, op.shape.D);
@@ -314,14 +369,16 @@ template <>
 void CpuKernels::run(const AttentionForward& op) {
   check(op, "AttentionForward");
   const int tiles = Tiles(op, nullptr).queries.count;
-  for_each_unit<ForwardTiles>(
-      op, op.shape.B * op.shape.H * tiles, [&](ForwardTiles& mine, int unit) {
-        const int head = unit / tiles, b = head / op.shape.H, h = head % op.shape.H;
-        if (mine.packed_head != head)
-          pack_head(mine, rows_of(op.qkv, op, 3, 1, b, h), rows_of(op.qkv, op, 3, 2, b, h));
-        mine.packed_head = head;
-        forward_queries(op, mine, b, h, unit % tiles);
-      });
+  with_type(op.dtype, [&]<class T>(T) {
+    for_each_unit<ForwardTiles>(
+        op, op.shape.B * op.shape.H * tiles, [&](ForwardTiles& mine, int unit) {
+          const int head = unit / tiles, b = head / op.shape.H, h = head % op.shape.H;
+          if (mine.packed_head != head)
+            pack_head(mine, rows_of<T>(op.qkv, op, 3, 1, b, h), rows_of<T>(op.qkv, op, 3, 2, b, h));
+          mine.packed_head = head;
+          forward_queries<T>(op, mine, b, h, unit % tiles);
+        });
+  });
 }
 
 template <>
@@ -333,14 +390,17 @@ size_t CpuKernels::workspace(const AttentionBackward& op) {
 template <>
 void CpuKernels::run(const AttentionBackward& op) {
   check(op, "AttentionBackward");
-  for_each_unit<BackwardTiles>(
-      op, op.shape.B * op.shape.H, [&](const BackwardTiles& mine, int head) {
-        const int b = head / op.shape.H, h = head % op.shape.H;
-        for (int tile = 0; tile < mine.keys.count; ++tile) backward_keys(op, mine, b, h, tile);
-        const auto dq = rows_of(op.dqkv, op, 3, 0, b, h);
-        for (int query = op.shape.Q; query < op.shape.N; ++query)
-          __builtin_memset(dq[query], 0, size_t(op.shape.D) * sizeof(float));
-      });
+  with_type(op.dtype, [&]<class T>(T) {
+    for_each_unit<BackwardTiles>(op, op.shape.B * op.shape.H,
+                                 [&](const BackwardTiles& mine, int head) {
+                                   const int b = head / op.shape.H, h = head % op.shape.H;
+                                   for (int tile = 0; tile < mine.keys.count; ++tile)
+                                     backward_keys<T>(op, mine, b, h, tile);
+                                   const auto dq = rows_of<T>(op.dqkv, op, 3, 0, b, h);
+                                   for (int query = op.shape.Q; query < op.shape.N; ++query)
+                                     __builtin_memset(dq[query], 0, size_t(op.shape.D) * sizeof(T));
+                                 });
+  });
 }
 
 }  // namespace bv::BAREVISION_ISA

@@ -22,7 +22,12 @@ namespace {
 using Result = Convolution::Result;
 
 // Tensors that are only read aren't const to oneDNN.
-float* readable(const void* p) { return static_cast<float*>(const_cast<void*>(p)); }
+void* readable(const void* p) { return const_cast<void*>(p); }
+
+// The element of a tensor of this type.
+void* at(void* tensor, DType dtype, size_t element) {
+  return static_cast<char*>(tensor) + element * size_of(dtype);
+}
 
 // Floats up to a multiple of 64 bytes.
 size_t padded(size_t count) { return (count + 15) / 16 * 16; }
@@ -53,8 +58,12 @@ double valid_taps(const ConvShape& s) {
   return along(s.P(), s.H, s.R) * along(s.Q(), s.W, s.S);
 }
 
-// Whether products over rows are faster: measured for residual networks, AVX-512 and oneDNN 2.6.
-bool by_rows(const ConvShape& s, Result result) {
+// Whether products over rows, of fp32, are faster: measured for residual networks, AVX-512 and
+// oneDNN 2.6.
+template <class Op>
+bool by_rows(const Op& op, Result result) {
+  const ConvShape& s = op.shape;
+  if (op.dtype != DType::fp32) return false;
   if (s.groups > 1 || !rows_for(s, Result::out).fits() || !rows_for(s, Result::dinp).fits())
     return false;
   const bool small = s.P() * s.Q() <= 16, padded_much = valid_taps(s) < 0.87;
@@ -65,18 +74,19 @@ bool by_rows(const ConvShape& s, Result result) {
 }
 
 // A chunk for oneDNN. Its images are a divisor of N, so that one primitive serves all.
-Convolution chunked(const ConvShape& s, Result result) {
+Convolution chunked(const ConvShape& s, DType dtype, Result result) {
   constexpr double max_count = 2 << 20;  // floats of the result
   const double count = result == Result::out ? s.out_count() : s.inp_count();
   int chunks = 1;
   while (chunks < s.N && (s.N % chunks != 0 || count / chunks > max_count)) ++chunks;
-  Convolution chunk{.shape = s, .result = result};
+  Convolution chunk{.shape = s, .result = result, .dtype = dtype};
   chunk.shape.N /= chunks;
   return chunk;
 }
 
 // out[i] = a[i] + b[i]
-void sum(float* out, const float* a, const float* b, size_t count) {
+template <class T>
+void sum(T* out, const T* a, const float* b, size_t count) {
   constexpr size_t block = 4096;
 #pragma omp parallel for schedule(static)
   for (size_t begin = 0; begin < count; begin += block) {
@@ -100,27 +110,26 @@ struct ChunkMoments {
 
 template <>
 size_t CpuKernels::workspace(const ConvForward& op) {
-  if (by_rows(op.shape, Result::out)) {
+  if (by_rows(op, Result::out)) {
     const ConvRows rows = rows_for(op.shape, Result::out);
     return (rows.packed_count() + ConvUnits(rows).partial_count()) * sizeof(float);
   }
-  const Convolution all{.shape = op.shape, .result = Result::out};
-  const Convolution chunk = chunked(op.shape, Result::out);
+  const Convolution all{.shape = op.shape, .result = Result::out, .dtype = op.dtype};
+  const Convolution chunk = chunked(op.shape, op.dtype, Result::out);
   const size_t a = conv_->workspace_bytes(all), b = conv_->workspace_bytes(chunk);
   return ChunkMoments(op.shape, chunk.shape).partial_count() * sizeof(float) + (a > b ? a : b);
 }
 
 template <>
 void CpuKernels::run(const ConvForward& op) {
-  auto* out = static_cast<float*>(op.out);
-  auto* workspace = static_cast<float*>(op.workspace);
-  if (by_rows(op.shape, Result::out)) {
+  auto* workspace = floats(op.workspace);
+  if (by_rows(op, Result::out)) {
     const ConvRows rows = rows_for(op.shape, Result::out);
     const ConvUnits units(rows);
     float* partial = workspace + rows.packed_count();
     pack_for_out(workspace, static_cast<const float*>(op.weight), rows);
     conv_rows(rows, units,
-              {.result = out,
+              {.result = floats(op.out),
                .source = static_cast<const float*>(op.inp),
                .packed = workspace,
                .partial = op.moments ? partial : nullptr});
@@ -129,19 +138,21 @@ void CpuKernels::run(const ConvForward& op) {
                    [&](int unit) { return units.rows_of(unit); });
     return;
   }
-  Convolution chunk = chunked(op.shape, Result::out);
+  Convolution chunk = chunked(op.shape, op.dtype, Result::out);
   const ChunkMoments moments(op.shape, chunk.shape);
   if (!op.moments) chunk.shape.N = op.shape.N;
   const auto inp_step = size_t(chunk.shape.inp_count()), out_step = size_t(chunk.shape.out_count());
   const int groups = moments.groups.count();
   for (int i = 0; i < op.shape.N / chunk.shape.N; ++i) {
-    conv_->run(chunk, {.inp = readable(op.inp) + i * inp_step,
+    conv_->run(chunk, {.inp = at(readable(op.inp), op.dtype, i * inp_step),
                        .weight = readable(op.weight),
-                       .out = out + i * out_step,
+                       .out = at(op.out, op.dtype, i * out_step),
                        .workspace = workspace + moments.partial_count()});
-    if (op.moments)
+    if (!op.moments) continue;
+    with_type(op.dtype, [&]<class T>(T) {
       group_moments(workspace + i * moments.groups.partial_count(op.shape.K), moments.groups,
-                    out + i * out_step, op.shape.K);
+                    as<T>(op.out) + i * out_step, op.shape.K);
+    });
   }
   if (op.moments)
     merge_groups(op.moments, workspace, groups * moments.chunks, op.shape.K,
@@ -150,39 +161,41 @@ void CpuKernels::run(const ConvForward& op) {
 
 template <>
 size_t CpuKernels::workspace(const ConvBackwardInput& op) {
-  if (by_rows(op.shape, Result::dinp))
+  if (by_rows(op, Result::dinp))
     return rows_for(op.shape, Result::dinp).packed_count() * sizeof(float);
-  const Convolution all{.shape = op.shape, .result = Result::dinp};
-  const Convolution chunk = chunked(op.shape, Result::dinp);
+  const Convolution all{.shape = op.shape, .result = Result::dinp, .dtype = op.dtype};
+  Convolution chunk = chunked(op.shape, op.dtype, Result::dinp);
+  chunk.to_fp32 = op.dtype == DType::bf16;
   const size_t a = conv_->workspace_bytes(all), b = conv_->workspace_bytes(chunk);
   return padded(size_t(chunk.shape.inp_count())) * sizeof(float) + (a > b ? a : b);
 }
 
 template <>
 void CpuKernels::run(const ConvBackwardInput& op) {
-  auto* dinp = static_cast<float*>(op.dinp);
-  auto* workspace = static_cast<float*>(op.workspace);
-  const auto* add = static_cast<const float*>(op.add);
-  if (by_rows(op.shape, Result::dinp)) {
+  auto* workspace = floats(op.workspace);
+  if (by_rows(op, Result::dinp)) {
     const ConvRows rows = rows_for(op.shape, Result::dinp);
     pack_for_inp(workspace, static_cast<const float*>(op.weight), rows);
     return conv_rows(rows, ConvUnits(rows),
-                     {.result = dinp,
-                      .add = add,
+                     {.result = floats(op.dinp),
+                      .add = floats(op.add),
                       .source = static_cast<const float*>(op.dout),
                       .packed = workspace});
   }
-  Convolution chunk = chunked(op.shape, Result::dinp);
+  Convolution chunk = chunked(op.shape, op.dtype, Result::dinp);
   float* rest = workspace + padded(size_t(chunk.shape.inp_count()));
-  if (!add) chunk.shape.N = op.shape.N;
+  chunk.to_fp32 = op.add && op.dtype == DType::bf16;  // not yet to be rounded
+  if (!op.add) chunk.shape.N = op.shape.N;
   const auto inp_step = size_t(chunk.shape.inp_count()), out_step = size_t(chunk.shape.out_count());
   for (int i = 0; i < op.shape.N / chunk.shape.N; ++i) {
-    float* to = dinp + i * inp_step;
-    conv_->run(chunk, {.inp = add ? workspace : to,
+    conv_->run(chunk, {.inp = op.add ? workspace : at(op.dinp, op.dtype, i * inp_step),
                        .weight = readable(op.weight),
-                       .out = readable(op.dout) + i * out_step,
+                       .out = at(readable(op.dout), op.dtype, i * out_step),
                        .workspace = rest});
-    if (add) sum(to, add + i * inp_step, workspace, inp_step);
+    if (!op.add) continue;
+    with_type(op.dtype, [&]<class T>(T) {
+      sum(as<T>(op.dinp) + i * inp_step, as<T>(op.add) + i * inp_step, workspace, inp_step);
+    });
   }
 }
 
@@ -200,19 +213,23 @@ void CpuKernels::run(const ConvBackwardInputSums& op) {
 
 template <>
 size_t CpuKernels::workspace(const ConvBackwardWeight& op) {
-  if (by_rows(op.shape, Result::dweight))
-    return WeightRows{op.shape}.partial_count() * sizeof(float);
-  return conv_->workspace_bytes(
-      {.shape = op.shape, .result = Result::dweight, .accumulate = op.accumulate});
+  if (by_rows(op, Result::dweight)) return WeightRows{op.shape}.partial_count() * sizeof(float);
+  return conv_->workspace_bytes({.shape = op.shape,
+                                 .result = Result::dweight,
+                                 .accumulate = op.accumulate,
+                                 .dtype = op.dtype});
 }
 
 template <>
 void CpuKernels::run(const ConvBackwardWeight& op) {
-  if (by_rows(op.shape, Result::dweight))
+  if (by_rows(op, Result::dweight))
     return conv_weight_rows({op.shape}, op.dweight, static_cast<float*>(op.workspace),
                             static_cast<const float*>(op.dout), static_cast<const float*>(op.inp),
                             op.accumulate);
-  conv_->run({.shape = op.shape, .result = Result::dweight, .accumulate = op.accumulate},
+  conv_->run({.shape = op.shape,
+              .result = Result::dweight,
+              .accumulate = op.accumulate,
+              .dtype = op.dtype},
              {.inp = readable(op.inp),
               .weight = op.dweight,
               .out = readable(op.dout),

@@ -44,6 +44,16 @@ bool choose_avx512() {
   return false;
 }
 
+// Any AVX-512 can compute in bf16, but without instructions for it more slowly than in fp32: for
+// tests, asked for by the environment.
+bool emulates_bf16() {
+  const char* asked = std::getenv("BAREVISION_BF16");
+  const std::string how = asked ? asked : "";
+  if (!how.empty() && how != "emulated")
+    throw std::invalid_argument("BAREVISION_BF16=" + how + " is not known; set emulated");
+  return !how.empty();
+}
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(int threads, bool overlap)
@@ -51,7 +61,9 @@ class CpuBackend final : public Backend {
       : threads_(std::min(threads, omp_get_thread_limit())),
         overlap_(overlap),
         avx512_(choose_avx512()),
-        kernels_(avx512_ ? avx512::make_cpu_kernels() : avx2::make_cpu_kernels()) {
+        bf16_(avx512_ && (has_bf16() || emulates_bf16())),
+        kernels_(avx512_ ? avx512::make_cpu_kernels(has_bf16() && !emulates_bf16())
+                         : avx2::make_cpu_kernels(false)) {
     if (threads < 1) throw std::invalid_argument("a backend needs at least one thread");
     omp_set_dynamic(0);
     omp_set_num_threads(threads_);
@@ -63,7 +75,9 @@ class CpuBackend final : public Backend {
            (avx512_ ? "AVX-512" : "AVX2") + ", oneDNN " + std::to_string(v->major) + "." +
            std::to_string(v->minor) + "." + std::to_string(v->patch);
   }
-  bool supports(DType dtype) const override { return dtype == DType::fp32; }
+  bool supports(DType dtype) const override {
+    return dtype == DType::fp32 || (dtype == DType::bf16 && bf16_);
+  }
   Kernels& kernels() override { return *kernels_; }
 
   void* allocate(size_t bytes) override { return pages_.allocate(bytes); }
@@ -110,7 +124,7 @@ class CpuBackend final : public Backend {
 
  private:
   int threads_;
-  bool overlap_, avx512_;
+  bool overlap_, avx512_, bf16_;
   std::unique_ptr<Kernels> kernels_;
   PageAllocator pages_;
   std::vector<std::unique_ptr<CpuEvent>> events_;

@@ -106,7 +106,8 @@ struct MomentGroups {
 };
 
 // partial [groups, 2, C] = mean and M2 of each group of rows of inp [rows, C]
-static inline void group_moments(float* partial, MomentGroups groups, const float* inp, int C) {
+template <class T>
+void group_moments(float* partial, MomentGroups groups, const T* inp, int C) {
 #pragma omp parallel for schedule(static)
   for (int group = 0; group < groups.count(); ++group) {
     const int64_t begin = groups.begin(group);

@@ -8,13 +8,16 @@ namespace bv {
 namespace {
 
 using Tag = dnnl::memory::format_tag;
-constexpr auto f32 = dnnl::memory::data_type::f32;
+using Type = dnnl::memory::data_type;
 
-size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+Type type_of(const Convolution& c) { return c.dtype == DType::bf16 ? Type::bf16 : Type::f32; }
+Type weight_type_of(const Convolution& c) {
+  return c.result == Convolution::Result::dweight ? Type::f32 : type_of(c);
+}
 
-dnnl::memory::desc weights(const ConvShape& s, Tag plain, Tag grouped) {
-  if (s.groups == 1) return {{s.K, s.C, s.R, s.S}, f32, plain};
-  return {{s.groups, s.K / s.groups, s.C / s.groups, s.R, s.S}, f32, grouped};
+dnnl::memory::desc weights(const ConvShape& s, Type type, Tag plain, Tag grouped) {
+  if (s.groups == 1) return {{s.K, s.C, s.R, s.S}, type, plain};
+  return {{s.groups, s.K / s.groups, s.C / s.groups, s.R, s.S}, type, grouped};
 }
 
 struct Description {
@@ -25,27 +28,35 @@ struct Description {
 // All that differs between oneDNN 2.x and 3.x.
 Description describe(const dnnl::engine& engine, const Convolution& convolution) {
   const ConvShape& s = convolution.shape;
-  const dnnl::memory::desc inp({s.N, s.C, s.H, s.W}, f32, Tag::nhwc);
-  const dnnl::memory::desc out({s.N, s.K, s.P(), s.Q()}, f32, Tag::nhwc);
-  const auto weight = weights(s, Tag::any, Tag::any);
+  const Type type = type_of(convolution);
+  const dnnl::memory::desc inp({s.N, s.C, s.H, s.W}, type, Tag::nhwc),
+      inp_or_dinp({s.N, s.C, s.H, s.W}, convolution.to_fp32 ? Type::f32 : type, Tag::nhwc);
+  const dnnl::memory::desc out({s.N, s.K, s.P(), s.Q()}, type, Tag::nhwc);
+  // The forward pass that a gradient is of has its inputs' type.
+  const auto weight = weights(s, type, Tag::any, Tag::any),
+             dweight = weights(s, weight_type_of(convolution), Tag::any, Tag::any);
   const dnnl::memory::dims stride{s.stride, s.stride}, padding{s.padding, s.padding};
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
   constexpr auto training = dnnl::prop_kind::forward_training;
   const auto attributes = onednn_attributes(false);
   const auto made = [&](const auto& desc, const dnnl::memory::desc& weights) -> Description {
-    return {dnnl::primitive(desc.get()), inp, weights, out, desc.scratchpad_desc()};
+    return {dnnl::primitive(desc.get()), inp_or_dinp, weights, out, desc.scratchpad_desc()};
   };
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::convolution_forward::primitive_desc forward(
       engine, training, algorithm, inp, weight, out, stride, padding, padding, attributes);
   const auto backward = [&]<class Desc>() -> Desc {
-    return {engine, algorithm, inp, weight, out, stride, padding, padding, forward, attributes};
+    return {engine, algorithm, inp_or_dinp, dweight, out,
+            stride, padding,   padding,     forward, attributes};
   };
 #else
   const dnnl::convolution_forward::primitive_desc forward(
       {training, algorithm, inp, weight, out, stride, padding, padding}, attributes, engine);
   const auto backward = [&]<class Desc>() -> Desc {
-    return {{algorithm, inp, weight, out, stride, padding, padding}, attributes, engine, forward};
+    return {{algorithm, inp_or_dinp, dweight, out, stride, padding, padding},
+            attributes,
+            engine,
+            forward};
   };
 #endif
   if (convolution.result == Convolution::Result::out) return made(forward, forward.weights_desc());
@@ -62,8 +73,9 @@ Description describe(const dnnl::engine& engine, const Convolution& convolution)
 // A prepared convolution: the primitives and their arguments. Without reorder, oneDNN takes the
 // weights as they are.
 struct ConvOneDnn::Plan {
-  dnnl::primitive convolution, reorder;
-  dnnl::memory inp, weight, out, scratch, plain_weight, reorder_scratch;
+  dnnl::primitive convolution;
+  OneDnnReorder reorder;
+  dnnl::memory inp, weight, out, scratch;
   size_t weight_bytes = 0, scratch_bytes = 0;
 };
 
@@ -73,9 +85,9 @@ ConvOneDnn::~ConvOneDnn() = default;
 
 ConvOneDnn::Plan& ConvOneDnn::plan(const Convolution& c) {
   const ConvShape& s = c.shape;
-  const auto [found, is_new] =
-      plans_.try_emplace({s.N, s.H, s.W, s.C, s.K, s.R, s.S, s.stride, s.padding, s.groups,
-                          static_cast<int>(c.result), c.accumulate});
+  const auto [found, is_new] = plans_.try_emplace(
+      {s.N, s.H, s.W, s.C, s.K, s.R, s.S, s.stride, s.padding, s.groups, static_cast<int>(c.result),
+       c.accumulate, static_cast<int>(c.dtype), c.to_fp32});
   Plan& plan = found->second;
   if (!is_new) return plan;
   const auto made = describe(engine_->engine, c);
@@ -86,17 +98,13 @@ ConvOneDnn::Plan& ConvOneDnn::plan(const Convolution& c) {
   plan.scratch = engine_->memory(made.scratch);
   plan.scratch_bytes = made.scratch.get_size();
 
-  const auto plain = weights(s, Tag::ohwi, Tag::gohwi);
+  const auto plain = weights(s, weight_type_of(c), Tag::ohwi, Tag::gohwi);
   if (made.weight == plain && !c.accumulate) return plan;
   const bool back = c.result == Convolution::Result::dweight;
-  const dnnl::reorder::primitive_desc description(engine_->engine, back ? made.weight : plain,
-                                                  engine_->engine, back ? plain : made.weight,
-                                                  onednn_attributes(c.accumulate));
-  plan.reorder = dnnl::reorder(description);
-  plan.plain_weight = engine_->memory(plain);
-  plan.reorder_scratch = engine_->memory(description.scratchpad_desc());
+  plan.reorder =
+      OneDnnReorder(*engine_, back ? made.weight : plain, back ? plain : made.weight, c.accumulate);
   plan.weight_bytes = padded(made.weight.get_size());
-  plan.scratch_bytes = std::max(plan.scratch_bytes, description.scratchpad_desc().get_size());
+  plan.scratch_bytes = std::max(plan.scratch_bytes, plan.reorder.scratch_bytes());
   return plan;
 }
 
@@ -112,29 +120,19 @@ void ConvOneDnn::run(const Convolution& c, const ConvTensors& tensors) {
   ready.out.set_data_handle(tensors.out);
   ready.scratch.set_data_handle(scratch);
   ready.weight.set_data_handle(ready.reorder ? tensors.workspace : tensors.weight);
-  if (ready.reorder) {
-    ready.plain_weight.set_data_handle(tensors.weight);
-    ready.reorder_scratch.set_data_handle(scratch);
-  }
-  const auto reorder = [&](dnnl::memory& from, dnnl::memory& to) {
-    if (ready.reorder)
-      engine_->run(ready.reorder,
-                   {{DNNL_ARG_FROM, from.get()},
-                    {DNNL_ARG_TO, to.get()},
-                    {DNNL_ARG_SCRATCHPAD, ready.reorder_scratch.get()}},
-                   "a convolution");
-  };
   const bool to_out = c.result == Convolution::Result::out;
   const bool to_inp = c.result == Convolution::Result::dinp;
   const bool to_weight = c.result == Convolution::Result::dweight;
-  if (!to_weight) reorder(ready.plain_weight, ready.weight);
+  if (ready.reorder && !to_weight)
+    ready.reorder.run(*engine_, tensors.weight, tensors.workspace, scratch);
   engine_->run(ready.convolution,
                {{to_inp ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, ready.inp.get()},
                 {to_weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, ready.weight.get()},
                 {to_out ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, ready.out.get()},
                 {DNNL_ARG_SCRATCHPAD, ready.scratch.get()}},
                "a convolution");
-  if (to_weight) reorder(ready.weight, ready.plain_weight);
+  if (ready.reorder && to_weight)
+    ready.reorder.run(*engine_, tensors.workspace, tensors.weight, scratch);
 }
 
 }  // namespace bv

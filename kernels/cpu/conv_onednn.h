@@ -18,15 +18,17 @@ struct Convolution {
 
   ConvShape shape;
   Result result;
-  bool accumulate = false;  // dweight +=
+  bool accumulate = false;    // dweight +=
+  DType dtype = DType::fp32;  // or bf16; dweight is fp32,
+  bool to_fp32 = false;       // and so is dinp here
 };
 
 // The three tensors of a convolution or their gradients; that of Convolution::result is written,
 // the others are read.
 struct ConvTensors {
-  float* inp;       // [N, H, W, C]
-  float* weight;    // [K, R, S, C / groups]
-  float* out;       // [N, P, Q, K]
+  void* inp;        // [N, H, W, C]
+  void* weight;     // [K, R, S, C / groups]
+  void* out;        // [N, P, Q, K]
   void* workspace;  // [workspace_bytes], at a multiple of 64 bytes
 };
 
@@ -44,7 +46,7 @@ class ConvOneDnn {
   Plan& plan(const Convolution&);
 
   std::unique_ptr<OneDnnEngine> engine_;
-  std::map<std::array<int, 12>, Plan> plans_;  // by the members of Convolution
+  std::map<std::array<int, 14>, Plan> plans_;  // by the members of Convolution
 };
 
 }  // namespace bv

@@ -7,12 +7,15 @@
 
 namespace bv::BAREVISION_ISA {
 
-CpuKernels::CpuKernels()
-    : KernelRows<CpuKernels>({.only_fp32 = true}),
+CpuKernels::CpuKernels(bool has_bf16)
+    : KernelRows<CpuKernels>({.only_fp32 = simd::width < 16}),
+      has_bf16_(has_bf16),
       matmul_(MatmulOneDnn::make()),
       conv_(ConvOneDnn::make()) {}
 CpuKernels::~CpuKernels() = default;
 
-std::unique_ptr<Kernels> make_cpu_kernels() { return std::make_unique<CpuKernels>(); }
+std::unique_ptr<Kernels> make_cpu_kernels(bool has_bf16) {
+  return std::make_unique<CpuKernels>(has_bf16);
+}
 
 }  // namespace bv::BAREVISION_ISA

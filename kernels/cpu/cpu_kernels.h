@@ -8,6 +8,7 @@
 #pragma once
 #include <memory>
 
+#include "kernels/cpu/simd.h"
 #include "kernels/table/rows.h"
 
 #ifndef BAREVISION_ISA
@@ -23,10 +24,18 @@ namespace bv::BAREVISION_ISA {
 
 static inline const float* floats(const void* p) { return static_cast<const float*>(p); }
 static inline float* floats(void* p) { return static_cast<float*>(p); }
-
+// Tensors of an operation's dtype, T.
+template <class T>
+const T* as(const void* p) {
+  return static_cast<const T*>(p);
+}
+template <class T>
+T* as(void* p) {
+  return static_cast<T*>(p);
+}
 class CpuKernels final : public KernelRows<CpuKernels> {
  public:
-  CpuKernels();
+  explicit CpuKernels(bool has_bf16);
   ~CpuKernels() override;
 
   // Of each operation; defined, as specialisations, in its kernels/NAME.cpp.
@@ -37,10 +46,25 @@ class CpuKernels final : public KernelRows<CpuKernels> {
 
   template <class Op>
   void dispatch(const Op& op, Stream) {
+    if constexpr (requires { op.dtype; })
+      if (op.dtype == DType::fp16) {  // AVX-512 has bf16 alone
+        Validation refusal({.only_fp32 = true});
+        op.describe(refusal);
+      }
     run(op);
   }
 
  private:
+  // f(T{}) with the type of the elements.
+  template <class F>
+  void with_type(DType dtype, F f) const {
+    if (dtype == DType::fp32) return f(float{});
+    if constexpr (simd::width == 16)
+      if (has_bf16_) return f(simd::native_bf16{});
+    f(simd::bf16{});
+  }
+
+  bool has_bf16_;  // whether the CPU does
   std::unique_ptr<MatmulOneDnn> matmul_;
   std::unique_ptr<ConvOneDnn> conv_;
 };

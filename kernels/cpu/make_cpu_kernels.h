@@ -1,12 +1,13 @@
-// The two compilations of the CPU's kernels. Those of avx512 may only be made if has_avx512().
+// The two compilations of the CPU's kernels. Those of avx512 may only be made if has_avx512(), and
+// only they use has_bf16: without it they compute in bf16 more slowly.
 #pragma once
 #include <memory>
 
 #include "kernels/kernels.h"
 
 namespace bv::avx2 {
-std::unique_ptr<Kernels> make_cpu_kernels();
+std::unique_ptr<Kernels> make_cpu_kernels(bool has_bf16);
 }
 namespace bv::avx512 {
-std::unique_ptr<Kernels> make_cpu_kernels();
+std::unique_ptr<Kernels> make_cpu_kernels(bool has_bf16);
 }

@@ -8,11 +8,15 @@ namespace bv {
 
 struct OneDnnEngine;
 
-// c = a b (+ bias), or c += a b. All row-major: every version of oneDNN is fast with b untransposed.
+// c = a b (+ bias), or c += a b. All row-major: of fp32, every version of oneDNN is fast with b
+// untransposed.
 struct Product {
   int M, N, K;        // c [M, N], a [M, K], b [K, N], bias [N]
   bool a_transposed;  // a lies in memory as [K, M]
+  bool b_transposed;  // b as [N, K]: of bf16 alone
   bool has_bias, accumulate;
+  bool bf16;     // a, b, bias and, unless
+  bool to_fp32;  // is set, c; else all are fp32
 
   auto operator<=>(const Product&) const = default;
 };
@@ -25,8 +29,7 @@ class MatmulOneDnn {
 
   size_t scratch_bytes(const Product&);
   // scratch [scratch_bytes], at a multiple of 64 bytes; bias null without has_bias.
-  void run(const Product&, float* c, void* scratch, const float* a, const float* b,
-           const float* bias);
+  void run(const Product&, void* c, void* scratch, const void* a, const void* b, const void* bias);
 
  private:
   struct Plan;

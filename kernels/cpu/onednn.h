@@ -29,6 +29,8 @@ struct OneDnnEngine {
   }
 };
 
+inline size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 // The scratchpad is the caller's.
 inline dnnl::primitive_attr onednn_attributes(bool accumulate) {
   dnnl::primitive_attr attributes;
@@ -38,5 +40,37 @@ inline dnnl::primitive_attr onednn_attributes(bool accumulate) {
   attributes.set_post_ops(post);
   return attributes;
 }
+
+// The same numbers in another order; none by default.
+class OneDnnReorder {
+ public:
+  OneDnnReorder() = default;
+  OneDnnReorder(const OneDnnEngine& engine, const dnnl::memory::desc& from,
+                const dnnl::memory::desc& to, bool accumulate)
+      : from_(engine.memory(from)), to_(engine.memory(to)) {
+    const dnnl::reorder::primitive_desc description(engine.engine, from, engine.engine, to,
+                                                    onednn_attributes(accumulate));
+    primitive_ = dnnl::reorder(description);
+    scratch_ = engine.memory(description.scratchpad_desc());
+    scratch_bytes_ = description.scratchpad_desc().get_size();
+  }
+  explicit operator bool() const { return bool(primitive_); }
+  size_t scratch_bytes() const { return scratch_bytes_; }
+  void run(OneDnnEngine& engine, void* from, void* to, void* scratch) {
+    from_.set_data_handle(from);
+    to_.set_data_handle(to);
+    scratch_.set_data_handle(scratch);
+    engine.run(primitive_,
+               {{DNNL_ARG_FROM, from_.get()},
+                {DNNL_ARG_TO, to_.get()},
+                {DNNL_ARG_SCRATCHPAD, scratch_.get()}},
+               "a reorder");
+  }
+
+ private:
+  dnnl::reorder primitive_;
+  dnnl::memory from_, to_, scratch_;
+  size_t scratch_bytes_ = 0;
+};
 
 }  // namespace bv

@@ -23,6 +23,14 @@ using vu = uint32_t __attribute__((vector_size(4 * width)));
 using vq = uint64_t __attribute__((vector_size(4 * width)));
 using vd = double __attribute__((vector_size(4 * width)));  // half as many
 
+// An element of 16 bits; vectors of them are loaded to floats and stored rounded to nearest.
+struct bf16 {
+  uint16_t bits;
+};
+// The same where the CPU has AVX512_BF16: two instructions, given to the assembler, since the
+// compiler may use none that AVX-512 alone doesn't have.
+struct native_bf16 : bf16 {};
+
 static inline vf set(float x) {
   return x - vf{};  // no operation, where 0 + x would be one that makes -0 a 0
 }
@@ -31,6 +39,12 @@ static inline vi count_up() {
   vi v;
   for (int i = 0; i < width; ++i) v[i] = i;
   return v;
+}
+
+// The upper halves of the floats, rounded to nearest, ties to even; a NaN stays one.
+static inline vu bf16_bits(vf v) {
+  const vu x = reinterpret_cast<vu>(v);
+  return v == v ? (x + 0x7fff + (x >> 16 & 1)) >> 16 : x >> 16 | 0x40;
 }
 
 #ifdef __AVX512F__
@@ -63,6 +77,38 @@ static inline void store_integers(uint8_t* p, vi v) {
 }
 static inline void store_integers_partial(uint8_t* p, vi v, int n) {
   _mm512_mask_cvtepi32_storeu_epi8(p, first(n), __m512i(v));
+}
+static inline vf from_bf16(__m256i x) {
+  return vf(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+static inline __m256i to_bf16(vf v) { return _mm512_cvtepi32_epi16(__m512i(bf16_bits(v))); }
+static inline vf load(const bf16* p) {
+  return from_bf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+static inline void store(bf16* p, vf v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), to_bf16(v));
+}
+static inline vf load_partial(const bf16* p, int n) {
+  return from_bf16(_mm256_maskz_loadu_epi16(first(n), p));
+}
+static inline void store_partial(bf16* p, vf v, int n) {
+  _mm256_mask_storeu_epi16(p, first(n), to_bf16(v));
+}
+static inline __m256i to_native_bf16(vf v) {
+  __m256i x;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(x) : "v"(v));
+  return x;
+}
+static inline void store(native_bf16* p, vf v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), to_native_bf16(v));
+}
+static inline void store_partial(native_bf16* p, vf v, int n) {
+  _mm256_mask_storeu_epi16(p, first(n), to_native_bf16(v));
+}
+static inline vf rounded(native_bf16, vf v) { return from_bf16(to_native_bf16(v)); }
+static inline vf multiply_add(native_bf16, vf a, vf b, vf sum) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+  return sum;
 }
 static inline __m256 lower(vf v) { return _mm512_castps512_ps256(v); }
 static inline __m256 upper(vf v) { return _mm512_extractf32x8_ps(v, 1); }
@@ -116,6 +162,25 @@ static inline void store_integers_partial(uint8_t* p, vi v, int n) {
   store_integers(bytes, v);
   for (int i = 0; i < n; ++i) p[i] = bytes[i];
 }
+static inline vf load(const bf16* p) {
+  const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return vf(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+}
+static inline void store(bf16* p, vf v) {
+  const __m256i x = __m256i(bf16_bits(v));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+}
+static inline vf load_partial(const bf16* p, int n) {
+  bf16 elements[width] = {};
+  for (int i = 0; i < n; ++i) elements[i] = p[i];
+  return load(elements);
+}
+static inline void store_partial(bf16* p, vf v, int n) {
+  bf16 elements[width];
+  store(elements, v);
+  for (int i = 0; i < n; ++i) p[i] = elements[i];
+}
 static inline __m128 lower(vf v) { return _mm256_castps256_ps128(v); }
 static inline __m128 upper(vf v) { return _mm256_extractf128_ps(v, 1); }
 static inline vd to_double(__m128 v) { return _mm256_cvtps_pd(v); }
@@ -127,6 +192,20 @@ static inline vq high_halves(vq a, vq b) {
   return vq(_mm256_unpackhi_epi64(__m256i(a), __m256i(b)));
 }
 #endif
+
+static inline vf rounded(bf16, vf v) { return reinterpret_cast<vf>(bf16_bits(v) << 16); }
+// In each lane two bf16, given as floats that they hold exactly.
+static inline vf pairs(vf low, vf high) {
+  return reinterpret_cast<vf>(reinterpret_cast<vu>(low) >> 16 | reinterpret_cast<vu>(high));
+}
+// a b + sum; of pairs of bf16, both products are added.
+static inline vf multiply_add(float, vf a, vf b, vf sum) { return fma(a, b, sum); }
+static inline vf multiply_add(bf16, vf a, vf b, vf sum) {
+  const vu x = reinterpret_cast<vu>(a), y = reinterpret_cast<vu>(b);
+  const auto low = [](vu pairs) { return reinterpret_cast<vf>(pairs << 16); };
+  const auto high = [](vu pairs) { return reinterpret_cast<vf>(pairs & 0xffff0000u); };
+  return fma(high(x), high(y), fma(low(x), low(y), sum));
+}
 
 // Byte j of plane c of 16 pixels is byte 3 j + c of their 48, that is of vector (3 j + c) / 16.
 struct PixelShuffles {
@@ -166,6 +245,9 @@ static inline void reverse_pixels(const uint8_t* pixels, uint8_t* out) {
   const __m128i in = _mm_loadu_si128(reinterpret_cast<const __m128i*>(pixels - 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_shuffle_epi8(in, take));
 }
+
+static inline float to_float(float x) { return x; }
+static inline float to_float(bf16 x) { return __builtin_bit_cast(float, uint32_t{x.bits} << 16); }
 
 // As many bytes as floats
 static inline vf load_bytes(const uint8_t* p) { return to_float(load_integers(p)); }
@@ -248,16 +330,28 @@ static inline Normal normal(vf x) {
 // A loop over n neighbouring elements, written once for whole vectors and for the rest:
 //   for_each(n, [&](int i, auto lanes) { lanes.store(out + i, lanes.load(inp + i) * 2.0f); });
 struct Whole {
-  static vf load(const float* p) { return simd::load(p); }
-  static void store(float* p, vf v) { simd::store(p, v); }
+  template <class T>
+  static vf load(const T* p) {
+    return simd::load(p);
+  }
+  template <class T>
+  static void store(T* p, vf v) {
+    simd::store(p, v);
+  }
   static vi load_integers(const uint8_t* p) { return simd::load_integers(p); }
   static void store_integers(uint8_t* p, vi v) { simd::store_integers(p, v); }
   static vf keep(vf v, vf = vf{}) { return v; }  // lanes past the end become the second
 };
 struct Part {
   int n;
-  vf load(const float* p) const { return load_partial(p, n); }
-  void store(float* p, vf v) const { store_partial(p, v, n); }
+  template <class T>
+  vf load(const T* p) const {
+    return load_partial(p, n);
+  }
+  template <class T>
+  void store(T* p, vf v) const {
+    store_partial(p, v, n);
+  }
   vi load_integers(const uint8_t* p) const { return load_integers_partial(p, n); }
   void store_integers(uint8_t* p, vi v) const { store_integers_partial(p, v, n); }
   vf keep(vf v, vf rest = vf{}) const { return select(count_up() < n, v, rest); }

@@ -3,6 +3,8 @@
 //   a [m, k]   element (i, p) at a[i * a_row + p * a_k]: a transposed a costs nothing more
 //   b [k, n]   packed in panels of up to panel_vectors vectors of columns, each panel [k, columns]
 //              in one piece, so that the innermost loop reads it in order; n is a multiple of width
+// Of bf16, two neighbours in k lie in a float's place, as one element of a and of b, and k counts
+// these pairs; of an odd number the last pair's second one is 0 in b and finite in a.
 // A block of c stays in registers while k runs: 24 of 32 vectors with AVX-512, 12 of 16 with AVX2.
 // So each vector of b serves six multiply-adds and each element of a four (two). Every element of c
 // is a sum over k in order, however rows are cut into blocks.
@@ -78,6 +80,24 @@ static inline void pack_columns(float* b, const float* inp, ptrdiff_t stride, in
   }
 }
 
+// The same of bf16, in pairs along k.
+static inline void pack_rows(float* b, const simd::bf16* inp, ptrdiff_t stride, int k, int n) {
+  const Panels panels(n);
+  for (int panel = 0; panel < panels.count; ++panel) {
+    const int begin = panels.begin(panel), width = panels.width(panel), used = panels.used(panel);
+    float* to = b + ptrdiff_t(begin) * ((k + 1) / 2);
+    for (int i = 0; i < k; i += 2, to += width)
+      simd::for_each(used, [&](int j, auto lanes) {
+        const simd::bf16* from = inp + i * stride + begin + j;
+        const simd::vf high = i + 1 < k ? lanes.load(from + stride) : simd::vf{};
+        simd::store(to + j, simd::pairs(lanes.load(from), high));
+      });
+  }
+}
+static inline void pack_columns(float* b, const simd::bf16* inp, ptrdiff_t stride, int k, int n) {
+  pack_columns(b, reinterpret_cast<const float*>(inp), stride / 2, k / 2, n);
+}
+
 // A block of c in registers; its sizes are constants so that every loop unrolls.
 template <int rows, int vectors>
 struct Block {
@@ -105,7 +125,7 @@ struct Block {
       for (int v = 0; v < vectors; ++v) simd::store(row(i) + v * simd::width, sum[i][v]);
   }
   // c[i, :] += a(i) b[:]
-  template <class A>
+  template <class T = float, class A>
   __attribute__((always_inline)) void add(A a, const float* b) {
     simd::vf row[vectors];
 #pragma GCC unroll 4
@@ -114,12 +134,13 @@ struct Block {
     for (int i = 0; i < rows; ++i) {
       const simd::vf element = simd::set(a(i));
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) sum[i][v] = simd::fma(element, row[v], sum[i][v]);
+      for (int v = 0; v < vectors; ++v)
+        sum[i][v] = simd::multiply_add(T{}, element, row[v], sum[i][v]);
     }
   }
 };
 
-template <int rows, int vectors>
+template <int rows, int vectors, class T>
 void product_block(float* c, ptrdiff_t c_row, const float* a, ptrdiff_t a_row, ptrdiff_t a_k,
                    const float* b, int k, bool accumulate) {
   const auto row = [&](int i) { return c + i * c_row; };
@@ -129,7 +150,7 @@ void product_block(float* c, ptrdiff_t c_row, const float* a, ptrdiff_t a_row, p
   else
     block.clear();
   for (int p = 0; p < k; ++p, a += a_k, b += vectors * simd::width)
-    block.add([&](int i) { return a[i * a_row]; }, b);
+    block.template add<T>([&](int i) { return a[i * a_row]; }, b);
   block.store(row);
 }
 
@@ -157,9 +178,11 @@ struct Factor {  // a
   ptrdiff_t row, k;  // strides
 };
 
-// n counts the columns that b was packed with; c is written up to the next multiple of width.
-static inline void multiply(float* c, ptrdiff_t c_row, Factor a, const float* b, int m, int n,
-                            int k, bool accumulate) {
+// n counts the columns that b was packed with; c is written up to the next multiple of width. T:
+// the factors' type.
+template <class T = float>
+void multiply(float* c, ptrdiff_t c_row, Factor a, const float* b, int m, int n, int k,
+              bool accumulate) {
   const Panels panels(n);
   const Parts blocks(m, row_block), k_blocks(k, k_block);
   for (int kb = 0; kb < k_blocks.count; ++kb) {
@@ -169,8 +192,8 @@ static inline void multiply(float* c, ptrdiff_t c_row, Factor a, const float* b,
       const float* b_at = b + ptrdiff_t(column) * k + ptrdiff_t(p) * width;
       for (int block = 0; block < blocks.count; ++block) {
         const int i = blocks.begin(block), rows = blocks.begin(block + 1) - i;
-        const auto product =
-            block_of(rows, width / simd::width, []<int r, int v>() { return product_block<r, v>; });
+        const auto product = block_of(rows, width / simd::width,
+                                      []<int r, int v>() { return product_block<r, v, T>; });
         product(c + i * c_row + column, c_row, a.data + i * a.row + p * a.k, a.row, a.k, b_at,
                 depth, accumulate || kb > 0);
       }

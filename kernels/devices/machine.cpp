@@ -52,6 +52,7 @@ double cpu_quota_of_groups(const std::string& root, const std::string& group) {
 }
 
 bool has_avx512() { return __builtin_cpu_supports("x86-64-v4"); }
+bool has_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
 double cpu_quota() { return cpu_quota_of_groups(cgroup_root, own_group()); }
 

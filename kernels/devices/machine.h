@@ -6,6 +6,7 @@
 namespace bv {
 
 bool has_avx512();  // F, BW, CD, DQ, VL: x86-64-v4
+bool has_bf16();    // AVX512_BF16, which CPUs with AMX have, too
 // Cores' worth of time that the process's control groups grant; 0 without a limit.
 double cpu_quota();
 // The machine's memory, or as much as the process's control groups and `ulimit -v` grant.

@@ -507,7 +507,7 @@ void Scale::describe(Arguments& a) const {
 void Validation::begin(const char* name, DType dtype) {
   operation_ = name;
   if (limits_.only_fp32 && dtype != DType::fp32)
-    refuse(operation_, "dtype must be fp32 on this device");
+    refuse(operation_, "dtype is not one that this device has");
 }
 
 void Validation::size(const char* name, const int& value) {

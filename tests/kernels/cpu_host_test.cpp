@@ -8,6 +8,7 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/processes/affinity.h"
@@ -15,6 +16,7 @@
 #include "kernels/cpu/pages.h"
 #include "kernels/cpu/stream.h"
 #include "kernels/devices/machine.h"
+#include "tests/emulated_bf16.h"
 
 namespace bv::test {
 namespace {
@@ -41,6 +43,12 @@ TEST(CpuBackend, SaysWhatItIs) {
   EXPECT_TRUE(backend->describe().starts_with("cpu, 2 threads, AVX")) << backend->describe();
   EXPECT_NE(backend->describe().find(", oneDNN "), std::string::npos);
   EXPECT_TRUE(backend->supports(DType::fp32));
+  EXPECT_FALSE(backend->supports(DType::fp16));
+  const char* isa = std::getenv("BAREVISION_ISA");
+  const bool avx2 = isa && std::string_view(isa) == "avx2";
+  EXPECT_EQ(backend->supports(DType::bf16), has_bf16() && !avx2);
+  const EmulatedBf16 emulated;
+  EXPECT_EQ(make_cpu_backend(1, false)->supports(DType::bf16), emulated.lack().empty());
   EXPECT_GT(backend->memory_limit(), size_t{1} << 20);
   EXPECT_EQ(backend->communication_stream(), nullptr);
   EXPECT_EQ(backend->communication_stream(3), nullptr);
@@ -51,6 +59,9 @@ TEST(CpuBackend, RefusesAnInstructionSetThatItDoesntKnow) {
   setenv("BAREVISION_ISA", "sse", 1);
   EXPECT_THROW(make_cpu_backend(1, false), std::invalid_argument);
   unsetenv("BAREVISION_ISA");
+  setenv("BAREVISION_BF16", "native", 1);
+  EXPECT_THROW(make_cpu_backend(1, false), std::invalid_argument);
+  unsetenv("BAREVISION_BF16");
 }
 
 TEST(CpuBackend, EventsOrderTheStreams) {

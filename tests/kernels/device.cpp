@@ -15,11 +15,12 @@ namespace {
 
 constexpr std::align_val_t alignment{256};
 
-Device cpu(const char* name, std::function<std::unique_ptr<Kernels>()> make_kernels) {
+Device cpu(const char* name, std::vector<DType> dtypes,
+           std::function<std::unique_ptr<Kernels>()> make_kernels) {
   const auto copy = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); };
   return {.name = name,
           .unavailable = {},
-          .dtypes = {DType::fp32},
+          .dtypes = std::move(dtypes),
           .make_kernels = std::move(make_kernels),
           .allocate = [](size_t bytes) { return ::operator new(bytes, alignment); },
           .release = [](void* p) { ::operator delete(p, alignment); },
@@ -47,9 +48,12 @@ std::vector<Device> gpu_devices() {
 
 std::vector<Device> cpu_devices() {
   const char* isa = std::getenv("BAREVISION_ISA");
-  const Device avx2 = cpu("cpu_avx2", avx2::make_cpu_kernels);
+  const Device avx2 = cpu("cpu_avx2", {DType::fp32}, [] { return avx2::make_cpu_kernels(false); });
   if (isa && std::string_view(isa) == "avx2") return {avx2};
-  Device avx512 = cpu("cpu_avx512", avx512::make_cpu_kernels);
+  // Where the CPU has no bf16, it is emulated.
+  Device avx512 = cpu("cpu_avx512", {DType::fp32, DType::bf16}, [] {
+    return avx512::make_cpu_kernels(has_bf16() && !std::getenv("BAREVISION_BF16"));
+  });
   if (has_avx512()) return {avx512};
   avx512.unavailable = "this CPU has no AVX-512";
   return {avx2, avx512};

@@ -79,7 +79,8 @@ std::vector<std::string> accepted_mistakes(Kernels& kernels, const Device& devic
   if constexpr (requires { op.dtype; })
     for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
       if (std::find(device.dtypes.begin(), device.dtypes.end(), dtype) == device.dtypes.end())
-        op.dtype = dtype, must_refuse("dtype");
+        // In 16 bits more may be needed, whose lack may be named first.
+        op.dtype = dtype, must_refuse(device.dtypes.size() > 1 ? "" : "dtype");
   for (const Refusal<Op>& refusal : refusals<Op>()) {
     const auto elsewhere = device.host_threads ? Refusal<Op>::gpu : Refusal<Op>::cpu;
     if (refusal.where != elsewhere) refusal.spoil(op), must_refuse(refusal.named);

@@ -10,6 +10,7 @@
 #include "data/decode/decode.h"
 #include "engine/files/checkpoint.h"
 #include "kernels/devices/devices.h"
+#include "kernels/devices/machine.h"
 #include "tests/data/data_files.h"
 #include "tests/program/program.h"
 
@@ -54,6 +55,11 @@ class ProgramErrors : public ProgramTest {
   }
 };
 
+const std::string of_the_cpu =
+    has_bf16() ? "the cpu device computes in fp32 and bf16 (--precision bf16)"
+               : "the cpu device computes in fp32 (--precision fp32); bf16 takes a CPU with "
+                 "AVX512_BF16";
+
 TEST_F(ProgramErrors, OfTheCommandLine) {
   const std::string help = "; ./launcher --help lists all";
   expect_one_line("vit_tyni",
@@ -86,7 +92,7 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
                         "--amp-policy 0 switches between fp32 and --precision, which is fp32: fp16 "
                         "or bf16 would do");
   expect_refused("vit_tiny --device cpu --precision fp16 --amp-policy 1",
-                 "--precision fp16: the cpu device computes in fp32 (--precision fp32)");
+                 "--precision fp16: " + of_the_cpu);
   expect_refused("vit_tiny --device cpu --amp-policy 1",
                  "--amp-policy 1 needs --amp-end N, its last epoch in 16 bits");
   expect_refused("vit_tiny --amp-policy 3", "--amp-policy 3: must be one of none, 0, 1, 2");
@@ -222,9 +228,12 @@ TEST_F(ProgramErrors, OfSizesDevicesAndFolders) {
                           "what it found");
   else if (gpu_count(&why) == 0)
     expect_refused_by_all(cifar + "--device cuda", "--device cuda: no GPU (" + why + ")");
+  expect_refused(cifar + "--precision fp16", "--precision fp16: " + of_the_cpu);
+  setenv("BAREVISION_ISA", "avx2", 1);
   expect_refused(cifar + "--precision bf16",
-                 "--precision bf16: the cpu device computes in fp32 "
-                 "(--precision fp32)");
+                 "--precision bf16: the cpu device computes in fp32 (--precision fp32); bf16 takes "
+                 "a CPU with AVX512_BF16");
+  unsetenv("BAREVISION_ISA");
   expect_refused("vit_tiny --data cifar --image-size 33 --patch-size 8",
                  "the image size 33 is not divisible by the patch size 8; --image-size 32 or 40 "
                  "would be");
