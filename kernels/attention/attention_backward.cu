@@ -2,9 +2,9 @@
 // delta = rowsum(dout * out):
 //   P = exp(Q K^T / sqrt(D) - lse),  dS = P * (dP' - delta)
 //   dQ = dS K / sqrt(D),  dK = dS^T Q / sqrt(D),  dV = (P * mask / (1 - drop))^T dout     all =
-// over packed qkv [B, N, 3, H, D], of whose tokens the first ones are queries; dQ of the others is 0.
-// Saved by forward: out and lse. fp16 and bf16 with mma.sync; P
-// and dS are rounded to 16 bits, sums are fp32. fp32: attention_fp32.cu.
+// over packed qkv [B, N, 3, H, D], of whose tokens the first ones are queries; dQ of the others is
+// 0. Saved by forward: out and lse. fp16 and bf16 with mma.sync; P and dS are rounded to 16 bits,
+// sums are fp32. fp32: attention_fp32.cu.
 //
 //   grid   one block per head; where heads are few, one per phase and round of 64 rows of a head
 //   block  4 warps, two phases. queries: K and V pass through shared memory, giving delta and dQ;
@@ -13,8 +13,8 @@
 //   lane   rows lane / 4 and lane / 4 + 8 of these: mma m16n8k16's layout
 // An mma's accumulators have the layout of the next mma's operand A, so P and dS stay in registers;
 // warps synchronise only to load tiles, and each warp owns its sums: one fixed order, no atomics.
-// The price is computing S and dP' twice: 7 products instead of 5. Blocks of their own take delta from
-// out and dout again, in the same order: the bits don't depend on the grid.
+// The price is computing S and dP' twice: 7 products instead of 5. Blocks of one round take delta
+// from out and dout again, in the same order: the bits don't depend on the grid.
 //
 // Limited by shared memory bandwidth: each ldmatrix feeds only two mmas. With dropout, by Philox.
 // Registers and blocks per SM: tests/kernels/resources.txt.
