@@ -13,8 +13,8 @@
 //   backward, one block per SM loops over the rows: a warp prefetches its next rows to shared memory
 //   while it works on the current ones, and a thread keeps its columns' dweight and dbias in
 //   registers.
-// The last block adds the blocks' dweight and dbias; where rows are long, the sums of all blocks are
-// more than one can add in the time of a launch, and finish_column_sums adds them.
+// The last block adds the blocks' dweight and dbias; where rows are long, the sums of all blocks
+// are more than one can add in the time of a launch, and finish_column_sums adds them.
 //
 // 8 (backward 14) flops per element for 8 to 16 bytes in fp32, half of these in 16 bits: memory is
 // the limit. Registers and shared memory: tests/kernels/resources.txt.

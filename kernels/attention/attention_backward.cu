@@ -2,18 +2,19 @@
 // delta = rowsum(dout * out):
 //   P = exp(Q K^T / sqrt(D) - lse),  dS = P * (dP' - delta)
 //   dQ = dS K / sqrt(D),  dK = dS^T Q / sqrt(D),  dV = (P * mask / (1 - drop))^T dout     all =
-// over packed qkv [B, N, 3, H, D], of whose tokens the first ones are queries; dQ of the others is 0.
-// Saved by forward: out and lse. fp16 and bf16 with mma.sync; P
-// and dS are rounded to 16 bits, sums are fp32. fp32: attention_fp32.cu.
+// over packed qkv [B, N, 3, H, D], of whose tokens the first ones are queries; dQ of the others is
+// 0. Saved by forward: out and lse. fp16 and bf16 with mma.sync; P and dS are rounded to 16 bits,
+// sums are fp32. fp32: attention_fp32.cu.
 //
-//   grid   one block per head
+//   grid   one block per head; where heads are few, one per phase and round of 64 rows of a head
 //   block  4 warps, two phases. queries: K and V pass through shared memory, giving delta and dQ;
 //          keys: Q and dout pass, giving dK and dV
 //   warp   16 rows at a time, in registers as mma's operand A
 //   lane   rows lane / 4 and lane / 4 + 8 of these: mma m16n8k16's layout
 // An mma's accumulators have the layout of the next mma's operand A, so P and dS stay in registers;
 // warps synchronise only to load tiles, and each warp owns its sums: one fixed order, no atomics.
-// The price is computing S and dP' twice: 7 products instead of 5.
+// The price is computing S and dP' twice: 7 products instead of 5. Blocks of one round take delta
+// from out and dout again, in the same order: the bits don't depend on the grid.
 //
 // Limited by shared memory bandwidth: each ldmatrix feeds only two mmas. With dropout, by Philox.
 // Registers and blocks per SM: tests/kernels/resources.txt.
@@ -44,6 +45,12 @@ __device__ int lane_row() { return static_cast<int>(mov_tid_x() % warp_size / 4)
 __device__ int own_row(int round) {
   return round + static_cast<int>((mov_tid_x() / warp_size + blockIdx.x) % (threads / warp_size)) *
                      warp_rows;
+}
+
+// A block has all rounds of both phases or, where heads are few, one of one phase.
+template <bool few>
+__device__ int next_round(int round, int N) {
+  return few ? N : round + block_rows;
 }
 
 // ---- tiles in shared memory ---------------------------------------------------------------------
@@ -88,17 +95,44 @@ __device__ void start_loading(const Tile<T>& tile, Rows<const T> a, Rows<const T
   cp_async_commit();
 }
 
+// Of a row of each half, over the four lanes that share it.
+template <class T, int D>
+__device__ float dot(const RowChunks<T, D>& a, const RowChunks<T, D>& b) {
+  float sum = 0;
+#pragma unroll
+  for (int c = 0; c < D / 32; ++c)
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum += to_float(a.at[c].at[i]) * to_float(b.at[c].at[i]);
+  return warp_sum<4>(sum);
+}
+
 // lse and delta of the tile's queries; P of those from Q on becomes 0.
-template <class T>
+template <class T, int D, bool few>
 __device__ void load_stats(const Tile<T>& tile, const AttentionBackward& op, int first,
                            int64_t head) {
+  const int Q = op.shape.Q;
+  if constexpr (few) {
+    const int b = static_cast<int>(blockIdx.x) / op.shape.H,
+              h = static_cast<int>(blockIdx.x) % op.shape.H;
+    const auto dout = rows_of(static_cast<const T*>(op.dout), op, 1, 0, b, h),
+               out = rows_of(static_cast<const T*>(op.out), op, 1, 0, b, h);
+#pragma unroll 1
+    for (int i = static_cast<int>(mov_tid_x() / 4); i < tile.rows; i += threads / 4) {
+      const int row = first + i;
+      const float delta =
+          dot(RowChunks<T, D>(dout[row], row < Q), RowChunks<T, D>(out[row], row < Q));
+      if (threadIdx.x % 4 == 0)
+        tile.stats[i] =
+            row < Q ? QueryStats{op.lse[head + row] * log2_e, delta} : QueryStats{INFINITY, 0};
+    }
+  } else {
+    const float* const delta = static_cast<const float*>(op.workspace) + head;
 #pragma unroll 1  // loads in flight take registers
-  for (int i = static_cast<int>(mov_tid_x()); i < tile.rows; i += threads) {
-    const int64_t row = head + first + i;
-    tile.stats[i] =
-        first + i < op.shape.Q
-            ? QueryStats{op.lse[row] * log2_e, static_cast<const float*>(op.workspace)[row]}
-            : QueryStats{INFINITY, 0};
+    for (int i = static_cast<int>(mov_tid_x()); i < tile.rows; i += threads) {
+      const int row = first + i;
+      tile.stats[i] =
+          row < Q ? QueryStats{op.lse[head + row] * log2_e, delta[row]} : QueryStats{INFINITY, 0};
+    }
   }
 }
 
@@ -136,16 +170,6 @@ struct Sums {
       for (int i = 0; i < 4; ++i) at[j][i] = 0;
   }
 };
-
-template <class T, int D>
-__device__ float dot(const RowChunks<T, D>& a, const RowChunks<T, D>& b) {
-  float sum = 0;
-#pragma unroll
-  for (int c = 0; c < D / 32; ++c)
-#pragma unroll
-    for (int i = 0; i < 8; ++i) sum += to_float(a.at[c].at[i]) * to_float(b.at[c].at[i]);
-  return warp_sum<4>(sum);
-}
 
 // For SharedOperand; the caller's next barrier publishes it.
 template <class T, int D>
@@ -231,7 +255,7 @@ struct QueryRows {
   Sums<D / 8> dq;
 };
 
-template <class T, int D>
+template <bool few, class T, int D>
 __device__ void load_queries(QueryRows<D>& own, const AttentionBackward& op, Rows<const T> q,
                              Rows<const T> out, Rows<const T> dout, int first, int64_t head) {
   const int Q = op.shape.Q;
@@ -244,7 +268,7 @@ __device__ void load_queries(QueryRows<D>& own, const AttentionBackward& op, Row
     set_row(own.q.at, half, q_row);
     set_row(own.dout.at, half, dout_row);
     own.lse[half] = row < Q ? op.lse[head + row] * log2_e : INFINITY;
-    if (row < Q && threadIdx.x % 4 == 0)
+    if (!few && row < Q && threadIdx.x % 4 == 0)
       static_cast<float*>(op.workspace)[head + row] = own.delta[half];
   }
   own.dq.clear();
@@ -272,8 +296,9 @@ __device__ void add_keys(QueryRows<D>& own, const Tile<T>& tile, int row, int en
   add_product<T, D>(own.dq, s, tile.memory, row * D + tile.lane);
 }
 
-template <class T, int D, bool dropout>
-__device__ void query_phase(const AttentionBackward& op, const Tile<T>& tile, int b, int h) {
+template <class T, int D, bool dropout, bool few>
+__device__ void query_phase(const AttentionBackward& op, const Tile<T>& tile, int b, int h,
+                            int round) {
   const auto* const qkv = static_cast<const T*>(op.qkv);
   const auto q = rows_of(qkv, op, 3, 0, b, h), k = rows_of(qkv, op, 3, 1, b, h),
              v = rows_of(qkv, op, 3, 2, b, h);
@@ -284,12 +309,11 @@ __device__ void query_phase(const AttentionBackward& op, const Tile<T>& tile, in
   const int64_t head = int64_t{blockIdx.x} * Q;  // its first row of lse and delta
   const float keep = keep_scale(op.drop);
 
-  int round = 0;
-  for (; round < Q; round += block_rows) {
+  for (; round < Q; round = next_round<few>(round, N)) {
     QueryRows<D> own;
     for (int first = 0; first < N; first += tile.rows) {
-      if (round == 0 || tile.rows < N) start_loading<T, D>(tile, k, v, first, N);
-      if (first == 0) load_queries<T>(own, op, q, out, dout, own_row(round), head);
+      if (round == 0 || few || tile.rows < N) start_loading<T, D>(tile, k, v, first, N);
+      if (first == 0) load_queries<few, T>(own, op, q, out, dout, own_row(round), head);
       cp_async_wait<0>();
       __syncthreads();
       const int end = own_row(round) >= Q ? 0 : min(N - first, tile.rows);
@@ -303,7 +327,7 @@ __device__ void query_phase(const AttentionBackward& op, const Tile<T>& tile, in
     }
     write_rows<T, D>(dq, own_row(round), N, own.dq, 1 / sqrtf(static_cast<float>(D)));
   }
-  for (; round < N; round += block_rows) {
+  for (; round < N; round = next_round<few>(round, N)) {
     Sums<D / 8> none;
     none.clear();
     write_rows<T, D>(dq, own_row(round), N, none, 1);
@@ -373,8 +397,9 @@ __device__ void add_queries(KeyRows<D>& own, const Tile<T>& tile, int row,
   add_product<T, D>(own.dk, dp, tile.memory, row * D + tile.lane);
 }
 
-template <class T, int D, bool dropout>
-__device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int b, int h) {
+template <class T, int D, bool dropout, bool few>
+__device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int b, int h,
+                          int round) {
   const auto* const qkv = static_cast<const T*>(op.qkv);
   auto* const dqkv = static_cast<T*>(op.dqkv);
   const auto q = rows_of(qkv, op, 3, 0, b, h), k = rows_of(qkv, op, 3, 1, b, h),
@@ -384,13 +409,13 @@ __device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int 
   const int64_t head = int64_t{blockIdx.x} * Q;  // its first row of lse and delta
   const float keep = keep_scale(op.drop);
 
-  for (int round = 0; round < N; round += block_rows) {
+  for (; round < N; round = next_round<few>(round, N)) {
     KeyRows<D> own;
     for (int first = 0; first < Q; first += tile.rows) {
-      const bool load = round == 0 || tile.rows < Q;
+      const bool load = round == 0 || few || tile.rows < Q;
       if (load) start_loading<T, D>(tile, q, dout, first, Q);
       if (first == 0) load_keys<T>(own, tile.own_v, k, v, own_row(round), N);
-      if (load) load_stats(tile, op, first, head);
+      if (load) load_stats<T, D, few>(tile, op, first, head);
       cp_async_wait<0>();
       __syncthreads();
       const int end = own_row(round) >= N ? 0 : min(Q - first, tile.rows);
@@ -412,15 +437,29 @@ __device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int 
   }
 }
 
-// dropout is a template argument so that without it Philox takes no registers.
-template <class T, int D, bool dropout>
-__global__ void __launch_bounds__(threads, blocks<D, dropout>)
+// dropout and few are template arguments so that without them they take no registers.
+template <class T, int D, bool dropout, bool few>
+__global__ void __launch_bounds__(threads, few ? 2 : blocks<D, dropout>)
     attention_backward(AttentionBackward op, int tile_rows) {
   const auto tile = tile_of<T, D>(tile_rows);
   const int b = static_cast<int>(blockIdx.x) / op.shape.H,
             h = static_cast<int>(blockIdx.x) % op.shape.H;
-  query_phase<T, D, dropout>(op, tile, b, h);
-  key_phase<T, D, dropout>(op, tile, b, h);  // begins with a barrier: every delta is written
+  if constexpr (few) {
+    const int rounds = static_cast<int>(gridDim.y) / 2, part = static_cast<int>(blockIdx.y);
+    if (part < rounds)
+      query_phase<T, D, dropout, few>(op, tile, b, h, part * block_rows);
+    else
+      key_phase<T, D, dropout, few>(op, tile, b, h, (part - rounds) * block_rows);
+  } else {
+    query_phase<T, D, dropout, few>(op, tile, b, h, 0);
+    // Begins with a barrier: every delta is written.
+    key_phase<T, D, dropout, few>(op, tile, b, h, 0);
+  }
+}
+
+// Whether a block for each head is too few.
+bool few_heads(const AttentionShape& s, const DeviceProps& props) {
+  return int64_t{s.B} * s.H < int64_t{3} * props.sms;
 }
 
 // As few tiles as shared memory allows, of about equal sizes.
@@ -438,9 +477,13 @@ int tile_rows(int N, const DeviceProps& props) {
 template <class T, int D, bool dropout>
 void launch_backward(const AttentionBackward& op, const DeviceProps& props, cudaStream_t stream) {
   const int rows = tile_rows<D, dropout>(op.shape.N, props);
-  launch<attention_backward<T, D, dropout>>(op.shape.B * op.shape.H, threads,
-                                            size_t(rows) * row_bytes<D> + sizeof(T) * shared_v<D>,
-                                            stream, op, rows);
+  const size_t bytes = size_t(rows) * row_bytes<D> + sizeof(T) * shared_v<D>;
+  const int heads = op.shape.B * op.shape.H, rounds = ceil_div(op.shape.N, block_rows);
+  if (few_heads(op.shape, props))
+    launch<attention_backward<T, D, dropout, true>>(dim3(heads, 2 * rounds), threads, bytes, stream,
+                                                    op, rows);
+  else
+    launch<attention_backward<T, D, dropout, false>>(heads, threads, bytes, stream, op, rows);
 }
 
 }  // namespace
@@ -448,7 +491,7 @@ void launch_backward(const AttentionBackward& op, const DeviceProps& props, cuda
 template <>
 size_t CudaKernels::workspace(const AttentionBackward& op) {
   check_attention(op, props_, "AttentionBackward");
-  if (op.dtype == DType::fp32) return 0;
+  if (op.dtype == DType::fp32 || few_heads(op.shape, props_)) return 0;
   return size_t(op.shape.B) * op.shape.H * op.shape.Q * sizeof(float);  // delta
 }
 

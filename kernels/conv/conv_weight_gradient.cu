@@ -367,9 +367,9 @@ __global__ void __launch_bounds__(groups* threads, 1) linear_backward_weight(Pro
   }
 }
 
-// out (+)= sum over parts of partial [parts, quads], in order, four elements per thread; those from
-// weight_quads on are dbias. (finish_column_sums is for many parts of few columns; its order, and so
-// its bits, differ.)
+// out (+)= sum over parts of partial [parts, quads], in order, four elements per thread; those
+// from weight_quads on are dbias. (finish_column_sums is for many parts of few columns; its order,
+// and so its bits, differ.)
 constexpr int add_threads = 256;
 __global__ void __launch_bounds__(add_threads)
     conv_add_weight_parts(float4* dweight, float4* dbias, const float4* partial, int parts,

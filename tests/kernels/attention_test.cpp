@@ -1,5 +1,6 @@
 // Attention: the oracle, its gradients against finite differences, the cases, and how strict they
 // are in 16 bits.
+#include "kernels/simt/device/control.h"
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
@@ -332,6 +333,28 @@ TEST(Tolerance, OfAttentionIn16BitsIsAboutTheUsualOrStricter) {
 }
 
 [[maybe_unused]] const bool added = add_cases(attention_cases());
+
+#ifdef BAREVISION_SIMT
+// Few heads have their phases and rounds in blocks of their own.
+TEST(AttentionOnSimt, TheGridOfBackwardChangesNoBit) {
+  const auto devices = devices_to_test();
+  const auto simt = std::ranges::find(devices, "simt", &Device::name);
+  ASSERT_NE(simt, devices.end());
+  const int before = simt::multiprocessors;
+  for (const AttentionShape& s :
+       {AttentionShape{1, 130, 3, 32}, {1, 130, 3, 64, 66}, {3, 70, 1, 128}}) {
+    const Attention a{.shape = s, .layer = 5, .drop = 0.2f, .params = {.seed = 1, .epoch = 3}};
+    const Problem problem = backward(DType::bf16, a, 1);
+    simt::multiprocessors = 1;
+    const Outcome one_block = execute(problem, *simt, 0, 0xFF);
+    simt::multiprocessors = before;
+    const Outcome blocks = execute(problem, *simt, 0, 0xFF);
+    EXPECT_EQ(one_block.failures, std::vector<std::string>());
+    EXPECT_EQ(blocks.failures, std::vector<std::string>());
+    EXPECT_TRUE(one_block.outputs == blocks.outputs) << "D " << s.D;
+  }
+}
+#endif
 
 template <class Op>
 bool refuses_attention() {
