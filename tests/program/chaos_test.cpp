@@ -205,6 +205,7 @@ TEST_F(Chaos, StagesKilledAndResumedAsOthers) {
 // (pipeline_program_test.cpp).
 TEST_F(Chaos, StagesKilledOrStopped) {
   if (number("BAREVISION_CHAOS_SECONDS", 0) == 0) GTEST_SKIP() << "in make chaos";
+  change_model("vit_tiny", "\"depth\": 12", "\"depth\": 3");
   for (const std::string device : {"cpu", "simt"}) {
     if (device == "simt" && !is_built(DeviceKind::simt)) continue;
     more_ = "--micro-batches 2 ";
