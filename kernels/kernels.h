@@ -430,6 +430,32 @@ struct BatchNormBackwardSums {
   void describe(Arguments&) const;
 };
 
+// ConvBackwardInput and then BatchNormBackwardSums, where the convolution is what reads a batch norm's
+// out, so that dinp is dout of that: with norm_out, dinp is g. The batch norm's arguments but for sums,
+// mean and rstd are called norm_NAME; C is the convolution's, rows are N * H * W.
+struct ConvBackwardInputSums {
+  void* dinp;                            // [N, H, W, C] dtype  =
+  float* sums;                           // [2, C]  =
+  float *dnorm_weight, *dnorm_bias;      // [C]  = or +=, by accumulate
+  void* workspace;                       // [workspace_bytes(*this)]
+  const void* dout;                      // [N, P, Q, K] dtype
+  const void* add;                       // [N, H, W, C] dtype, as of ConvBackwardInput
+  const void* norm_out;                  // [N, H, W, C] dtype, or null: as of BatchNormBackwardSums
+  const void* norm_inp;                  // [N, H, W, C] dtype
+  const float *mean, *rstd;              // [C]
+  const float *norm_weight, *norm_bias;  // [C]
+  const void* weight;                    // [K, R, S, C / groups] dtype
+  ConvShape shape;
+  bool relu;
+  DType dtype;
+  bool accumulate;
+
+  // The two, each with the workspace of both.
+  ConvBackwardInput input_gradient() const;
+  BatchNormBackwardSums norm_sums() const;
+  void describe(Arguments&) const;
+};
+
 // The second: dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n),   n = rows * parts
 struct BatchNormBackward {
   void* dinp;         // [rows, C] dtype  =, may be dout itself
@@ -699,9 +725,9 @@ using Kernels =
                 LayerNormForward, LayerNormBackward, AttentionForward, AttentionBackward,
                 EmbedForward, EmbedBackward, TakeTokensForward, TakeTokensBackward, ConvForward,
                 ConvBackwardInput, ConvBackwardWeight, BatchNormForward, BatchNormEvaluate,
-                BatchNormBackwardSums, BatchNormBackward, MaxPoolForward, MaxPoolBackward,
-                AveragePoolForward, AveragePoolBackward, Dropout, CrossEntropyForward,
-                CrossEntropyBackward, MeanLogits, Metrics, GradientTail, GradientNorm,
-                OptimizerUpdate, RoundWeights, Scale, GradientSquares>;
+                BatchNormBackwardSums, ConvBackwardInputSums, BatchNormBackward, MaxPoolForward,
+                MaxPoolBackward, AveragePoolForward, AveragePoolBackward, Dropout,
+                CrossEntropyForward, CrossEntropyBackward, MeanLogits, Metrics, GradientTail,
+                GradientNorm, OptimizerUpdate, RoundWeights, Scale, GradientSquares>;
 
 }  // namespace bv

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "bench/counters/reasons.h"
 #include "bench/counters/table.h"
 #include "engine/base/error.h"
 
@@ -41,7 +42,7 @@ constexpr const char* legend =
 # part; MB by L2: all these sectors; MB moved: each sector read and written once a launch; shared:
 # accesses, turns: of each, conflict: those beyond what its width takes; the same of ldmatrix. An
 # operation's line is of one run; needed: what it has to read and write. A library's product moves
-# what it needs.
+# what it needs. Last, why operations move more than 1.1 of that, or kernels' accesses conflict.
 )";
 
 Step step_of(const Model& model, int multiprocessors) {
@@ -85,11 +86,12 @@ std::string scaled(const Model& model, const StepCounts& one) {
   return line + kernel_table(extended(one, two, launched));
 }
 
-std::string tables(const Model& model) {
+std::string tables(const Model& model, Reasons& reasons) {
   const auto begin = std::chrono::steady_clock::now();
   const Step step = step_of(model, 1);
   const StepCounts counts = count_step(step);
   std::string all = table(step, counts);
+  all += "\n" + reasons.lines(counts);
   if (model.is_scaled) all += scaled(model, counts);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   std::fprintf(stderr, "counted   %s (%.0f s)\n", title(step).c_str(), seconds.count());
@@ -121,9 +123,9 @@ std::vector<std::string> committed_lines(const std::string& model) {
 }
 
 // Lines that only one of the tables has.
-std::string differences(const Model& model) {
+std::string differences(const Model& model, Reasons& reasons) {
   const std::vector<std::string> before = committed_lines(model.name);
-  std::istringstream counted(tables(model));
+  std::istringstream counted(tables(model, reasons));
   const std::vector<std::string> now = lines_of(counted);
   const std::multiset<std::string> had(before.begin(), before.end()), has(now.begin(), now.end());
   std::string changes;
@@ -142,25 +144,27 @@ std::vector<Model> chosen(const std::string& only) {
 }
 
 int check(const std::string& only) {
+  Reasons reasons;
   std::string changes;
-  for (const Model& model : chosen(only)) changes += differences(model);
-  if (changes.empty()) {
-    std::printf("counters are as in tests/counters/\n");
-    return 0;
-  }
-  std::printf("%supdate the tables, and commit them, by:  make counters UPDATE=1\n",
-              changes.c_str());
-  return 1;
+  for (const Model& model : chosen(only)) changes += differences(model, reasons);
+  if (!changes.empty())
+    changes += "update the tables, and commit them, by:  make counters UPDATE=1\n";
+  changes += reasons.problems(only.empty());
+  std::printf("%s", changes.empty() ? "counters are as in tests/counters/\n" : changes.c_str());
+  return changes.empty() ? 0 : 1;
 }
 
 int update(const std::string& only) {
+  Reasons reasons;
   for (const Model& model : chosen(only)) {
-    const std::string text = head() + tables(model);
+    const std::string text = head() + tables(model, reasons);
     std::ofstream file(committed(model.name));
     file << text;
     if (!file.flush()) throw std::runtime_error("can't write " + committed(model.name));
   }
-  return 0;
+  const std::string problems = reasons.problems(only.empty());
+  std::printf("%s", problems.c_str());
+  return problems.empty() ? 0 : 1;
 }
 
 // Of the operations with a word in their name, or in a kernel's.

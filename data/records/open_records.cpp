@@ -5,6 +5,7 @@
 
 #include "data/held_out.h"
 #include "data/records/record_parts.h"
+#include "data/records/shard_names.h"
 #include "data/sources.h"
 
 namespace bv {
@@ -112,11 +113,22 @@ void add_to(Fingerprint& print, const Records& records, const std::vector<uint32
   }
 }
 
+// "1 of 3 shards of train, the first ...": those of which the sets list nothing.
+std::string missing_shards_of(const Records& first, const Records& last) {
+  std::vector<std::string> files;
+  for (const RecordIndex* index : {&first.index, &last.index}) {
+    const std::vector<uint64_t> ends = index->ends();
+    for (size_t i = 0; i < ends.size(); ++i)
+      if (ends[i] > 0) files.push_back(index->files[i]);
+  }
+  return missing_shards(files);
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path) {
   std::vector<std::unique_ptr<Dataset>> all;
-  for (const std::shared_ptr<const Records>& part : find_record_parts(path).all) {
+  for (const std::shared_ptr<const Records>& part : find_record_parts(path, false).all) {
     std::vector<int> labels(part->index.classes.size());
     std::iota(labels.begin(), labels.end(), 0);
     const std::vector<bool> none(part->index.rows.size());
@@ -126,11 +138,11 @@ std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path) {
 }
 
 DataSets open_records(const DataOptions& options) {
-  RecordParts parts = find_record_parts(options.path);
+  RecordParts parts = find_record_parts(options.path, false);
   if (!options.val.empty()) {
     if (!is_records(options.val))
       throw DataError("--val " + options.val + ": no records, as --data " + options.path + " is");
-    RecordParts val = find_record_parts(options.val);
+    RecordParts val = find_record_parts(options.val, false);
     if (parts.all.size() + val.all.size() != 2)
       throw DataError("--val " + options.val + ": --data and --val must be one set of records " +
                       "each; name an index");
@@ -138,6 +150,8 @@ DataSets open_records(const DataOptions& options) {
   }
   const bool split = parts.all.size() == 1;
   const std::shared_ptr<const Records>&first = parts.all.front(), &last = parts.all.back();
+  if (const std::string missing = missing_shards_of(*first, *last); !missing.empty())
+    parts.notes.push_back("warning: records are empty or missing: " + missing);
   check_same_classes(*first, *last);
   if (first->index.classes.size() < 2)
     throw DataError(first->path + ": has one class, '" + first->index.classes[0] +

@@ -25,24 +25,19 @@ void allow_open_files(size_t count) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// A record that isn't in the index, one that was damaged, may follow the last that is.
-bool ends_with_records(const std::string& path, uint64_t at, uint64_t size) {
-  const RegularFile file(path);
-  while (at < size) {
-    std::string head(std::min<uint64_t>(record_head, size - at), '\0');
-    file.read(at, std::as_writable_bytes(std::span(head)));
-    const std::optional<uint64_t> length = payload_length(head);
-    if (!length || *length > size - at) return false;
-    at += record_overhead + *length;
-  }
-  return at == size;
-}
-
 }  // namespace
 
-RecordFiles::RecordFiles(std::string folder, std::vector<std::string> files)
-    : paths_(std::move(files)), open_(paths_.size()) {
-  for (std::string& path : paths_) path = folder + "/" + path;
+RecordFiles::RecordFiles(const std::string& folder, const RecordIndex& index,
+                         const std::string& index_path)
+    : open_(index.files.size()) {
+  for (const std::string& file : index.files) {
+    const std::string& path = paths_.emplace_back(folder + "/" + file);
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0)
+      throw DataError(index_path + ": lists " + path +
+                      ", which can't be read: " + std::strerror(errno));
+    sizes_.push_back(static_cast<uint64_t>(status.st_size));
+  }
   allow_open_files(paths_.size());
 }
 
@@ -62,13 +57,19 @@ const RegularFile& RecordFiles::open(size_t file) const {
 }
 
 std::string_view RecordFiles::read(const IndexRow& row, std::string& record) const try {
+  constexpr const char* or_other = ", or it is not the file that was indexed";
+  if (row.offset + row.size > sizes_[row.file])
+    throw BadImage("the file was cut off at " + std::to_string(sizes_[row.file]) + " bytes" +
+                   or_other);
   record.resize(row.size);
   open(row.file).read(row.offset, std::as_writable_bytes(std::span(record)));
   const std::optional<uint64_t> length = payload_length(record);
-  if (!length) throw BadImage("the checksum of the record's length is wrong");
+  if (!length)
+    throw BadImage(std::string("the checksum of the record's length is wrong") + or_other);
   if (*length != row.size - record_overhead)
     throw BadImage("the record has " + std::to_string(*length + record_overhead) +
-                   " bytes, the index says " + std::to_string(row.size));
+                   " bytes, the index says " + std::to_string(row.size) +
+                   ": it is not the file that was indexed");
   const std::optional<std::string_view> payload = first_record(record);
   if (!payload) throw BadImage("the record's checksum is wrong");
   return *payload;
@@ -98,30 +99,6 @@ void RecordFiles::read_ahead() const {
         // Who reads it says so.
       }
     lock.lock();
-  }
-}
-
-void check_sizes(const RecordFiles& files, const RecordIndex& index,
-                 const std::string& index_path) {
-  const std::vector<uint64_t> ends = index.ends();
-  for (size_t i = 0; i < files.size(); ++i) {
-    const std::string& path = files.path(i);
-    struct stat status {};
-    if (stat(path.c_str(), &status) != 0)
-      throw DataError(index_path + ": lists " + path +
-                      ", which can't be read: " + std::strerror(errno));
-    const auto size = static_cast<uint64_t>(status.st_size);
-    bool fits = size == ends[i];
-    if (size > ends[i]) try {
-        fits = ends_with_records(path, ends[i], size);
-      } catch (const FileError& e) {
-        throw DataError(path + ": " + e.what());
-      }
-    if (!fits)
-      throw DataError(path + ": has " + std::to_string(size) + " bytes, and by " + index_path +
-                      " its records end at " + std::to_string(ends[i]) +
-                      (size < ends[i] ? ": it was cut off, or is" : ": it is") +
-                      " not the file that was indexed");
   }
 }
 

@@ -17,7 +17,8 @@ namespace bv {
 // Thread-safe.
 class RecordFiles {
  public:
-  RecordFiles(std::string folder, std::vector<std::string> files);
+  // Throws DataError where one isn't there. Others that aren't as the index has it have bad images.
+  RecordFiles(const std::string& folder, const RecordIndex&, const std::string& index_path);
   ~RecordFiles();
   RecordFiles(const RecordFiles&) = delete;
   RecordFiles& operator=(const RecordFiles&) = delete;
@@ -34,6 +35,7 @@ class RecordFiles {
   void read_ahead() const;
 
   std::vector<std::string> paths_;
+  std::vector<uint64_t> sizes_;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<RegularFile>> open_;  // as they are first read
   mutable std::condition_variable changed_;
@@ -41,8 +43,5 @@ class RecordFiles {
   mutable bool stopping_ = false;
   mutable std::thread reader_;  // runs once something is wanted
 };
-
-// Throws DataError unless each file ends with a record's end, behind its last record in the index.
-void check_sizes(const RecordFiles&, const RecordIndex&, const std::string& index_path);
 
 }  // namespace bv

@@ -35,6 +35,8 @@ std::optional<Number> number_of(std::string_view text) {
   return number;
 }
 
+std::string shown(std::string_view text) { return std::string(text.substr(0, 100)); }
+
 class Parser {
  public:
   explicit Parser(const std::string& path) : path_(path) {}
@@ -70,7 +72,7 @@ class Parser {
   void read_title(std::string_view line) const {
     if (!line.starts_with(title)) fail("no index of records: it doesn't begin with '# barevision'");
     if (line.substr(title.size()) != version)
-      fail("an index of version " + std::string(line.substr(title.size(), 20)) +
+      fail("an index of version " + shown(line.substr(title.size())) +
            "; this program reads version " + std::string(version));
   }
 
@@ -80,7 +82,7 @@ class Parser {
     if (number_of<size_t>(next_part(line, ' ')) != index_.classes.size() || line.empty())
       fail_line("expected '# class " + std::to_string(index_.classes.size()) + " NAME'");
     if (!seen_classes_.insert(std::string(line)).second)
-      fail_line("names the class '" + std::string(line) + "' twice");
+      fail_line("names the class '" + shown(line) + "' twice");
     index_.classes.emplace_back(line);
   }
 
@@ -135,7 +137,7 @@ class Parser {
       const std::filesystem::path path(file);
       for (const auto& part : path)
         if (path.is_absolute() || part == "..")
-          fail_line("the file " + std::string(file) + " is not in the index's folder");
+          fail_line("the file " + shown(file) + " is not in the index's folder");
       index_.files.emplace_back(file);
       last_records_.emplace_back();
     }

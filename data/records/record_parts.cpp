@@ -43,17 +43,20 @@ std::vector<size_t> order_parts(const std::vector<std::string>& names, const std
                   "; name another by its path");
 }
 
-RecordParts scan_parts(const std::string& folder) {
+RecordParts scan_parts(const std::string& folder, bool skip_bad) {
   const std::vector<RecordSet> sets = find_record_sets(folder);
   std::vector<std::string> names;
   for (const RecordSet& set : sets) names.push_back(set.name);
   const std::vector<size_t> order = order_parts(names, folder, "");
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   std::vector<ScannedSet> scanned =
-      scan_records(folder, sets, {.threads = threads}, [](int64_t) {});
+      scan_records(folder, sets, {.skip_bad = skip_bad, .threads = threads}, [](int64_t) {});
   RecordParts parts;
-  for (const size_t i : order)
+  for (const size_t i : order) {
+    if (parts.skipped == 0) parts.first_skipped = scanned[i].first_skipped;
+    parts.skipped += scanned[i].skipped;
     parts.all.push_back(std::make_shared<Records>(folder, folder, std::move(scanned[i].index)));
+  }
   parts.notes.push_back("all records of " + folder +
                         " were read for their labels; ./launcher data index " + folder +
                         " keeps them, once and for all");
@@ -63,9 +66,7 @@ RecordParts scan_parts(const std::string& folder) {
 }  // namespace
 
 Records::Records(std::string named, const std::string& folder, RecordIndex&& of)
-    : path(std::move(named)), index(std::move(of)), files(folder, index.files) {
-  check_sizes(files, index, path);
-}
+    : path(std::move(named)), index(std::move(of)), files(folder, index, path) {}
 
 bool is_records(const std::string& path) {
   std::error_code error;
@@ -73,11 +74,11 @@ bool is_records(const std::string& path) {
   return !indexes_in(path).empty() || has_record_files(path);
 }
 
-RecordParts find_record_parts(const std::string& path) {
+RecordParts find_record_parts(const std::string& path, bool skip_bad) {
   if (!have_records) throw DataError(path + ": " + without_records());
   if (!fs::is_directory(path)) return {.all = {open_index(path)}, .notes = {}};
   const std::vector<std::string> names = indexes_in(path);
-  if (names.empty()) return scan_parts(path);
+  if (names.empty()) return scan_parts(path, skip_bad);
   RecordParts parts;
   for (const size_t i : order_parts(names, path, ".index"))
     parts.all.push_back(open_index(path + "/" + names[i]));

@@ -19,8 +19,11 @@ struct Records {
 struct RecordParts {
   std::vector<std::shared_ptr<const Records>> all;  // train, val; or the one that there is
   std::vector<std::string> notes;                   // for the user
+  int64_t skipped = 0;                              // records that are in none, as they are bad
+  std::string first_skipped = {};
 };
-// Of an index, or a folder of records. Throws DataError.
-RecordParts find_record_parts(const std::string& path);
+// Of an index, or a folder of records. Throws DataError; without an index also for a bad record,
+// unless those are skipped.
+RecordParts find_record_parts(const std::string& path, bool skip_bad);
 
 }  // namespace bv

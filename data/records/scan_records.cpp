@@ -8,6 +8,7 @@
 #include "data/decode/decode.h"
 #include "data/file.h"
 #include "data/folder_scan.h"
+#include "data/records/shard_names.h"
 #include "data/records/tfrecord.h"
 #include "data/sources.h"
 #include "data/survey/threads.h"
@@ -19,27 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr int64_t max_label = 1000000;
 
-bool all_digits(std::string_view text) {
-  return !text.empty() &&
-         std::ranges::all_of(text, [](unsigned char c) { return c >= '0' && c <= '9'; });
-}
-
-bool has_record_extension(std::string_view name) {
-  return name.ends_with(".tfrecord") || name.ends_with(".tfrecords") || name.ends_with(".tfrec");
-}
-
-// "train" of train-00000-of-01024, with or without an extension; empty: it is no such name.
-std::string name_of_shards(const std::string& file) {
-  const std::string stem = has_record_extension(file) ? fs::path(file).stem().string() : file;
-  const size_t of = stem.rfind("-of-"), dash = of == stem.npos ? of : stem.rfind('-', of - 1);
-  if (of == stem.npos || of == 0 || dash == stem.npos || dash == 0) return "";
-  if (!all_digits(stem.substr(of + 4)) || !all_digits(stem.substr(dash + 1, of - dash - 1)))
-    return "";
-  return stem.substr(0, dash);
-}
-
 bool is_record_file(const std::string& name) {
-  return has_record_extension(name) || !name_of_shards(name).empty();
+  return has_record_extension(name) || shard_name(name);
 }
 
 // The folder itself, and those in it that imagenet-tools makes.
@@ -55,12 +37,13 @@ std::vector<fs::path> places_in(const std::string& folder) {
 // As a record says it.
 struct Found {
   uint64_t offset;
-  uint32_t size;
+  uint32_t size, number;
   int64_t label;
   std::string text, name;
 };
 
 struct ScannedFile {
+  std::string path;
   std::vector<Found> records;
   int64_t skipped = 0;
   std::string first_skipped;
@@ -84,65 +67,78 @@ std::string name_of(const PictureExample& picture, const std::string& file, size
 
 class FileScanner {
  public:
-  FileScanner(const std::string& folder, const std::string& file, bool skip_bad)
-      : path_(folder + "/" + file), name_(file), skip_bad_(skip_bad), file_(path_) {}
+  FileScanner(const std::string& folder, const std::string& file, const ScanOptions& options)
+      : name_(file),
+        skip_bad_(options.skip_bad),
+        base_(options.label_base.value_or(0)),
+        found_{.path = folder + "/" + file, .records = {}},
+        file_(found_.path) {}
 
   ScannedFile run() {
-    if (file_.size() == 0) throw DataError(path_ + ": is empty: it has no records");
-    int64_t number = 0;
-    for (uint64_t at = 0; at < file_.size(); ++number) {
-      const uint64_t payload = payload_at(at, number);
-      read(at, payload, number);
-      at += payload + record_overhead;
+    uint64_t at = 0;
+    uint32_t number = 0;
+    try {
+      do {
+        const uint64_t payload = payload_at(at, number);
+        read(at, payload, number++);
+        at += payload + record_overhead;
+      } while (at < file_.size());
+    } catch (const BadImage& e) {  // behind a wrong length there are no records to be found
+      leave_out(at, number, e.what());
     }
     return std::move(found_);
   }
 
  private:
-  // Behind a wrong length there are no records to be found.
-  uint64_t payload_at(uint64_t at, int64_t number) const {
+  uint64_t payload_at(uint64_t at, uint32_t number) const {
     const uint64_t left = file_.size() - at;
+    if (left == 0) throw BadImage("the file is empty");
     std::string head(std::min<uint64_t>(record_head, left), '\0');
     file_.read(at, std::as_writable_bytes(std::span(head)));
     const std::optional<uint64_t> length = payload_length(head);
-    if (head.size() < record_head || (length && *length > left - record_overhead))
-      throw DataError(place_of(path_, number, at) + "the file is cut off");
+    if (left < record_overhead || (length && *length > left - record_overhead))
+      throw BadImage("the file is cut off");
     if (!length)
-      throw DataError(place_of(path_, number, at) +
-                      (number == 0 ? "not a TFRecord file (or a compressed one)"
-                                   : "the checksum of its length is wrong"));
+      throw BadImage(number == 0 ? "not a TFRecord file (or a compressed one)"
+                                 : "the checksum of its length is wrong");
     if (*length > 2 * max_image_bytes)
-      throw DataError(place_of(path_, number, at) + "no picture has " + std::to_string(*length) +
-                      " bytes");
+      throw BadImage("no picture has " + std::to_string(*length) + " bytes");
     return *length;
   }
 
-  void read(uint64_t at, uint64_t payload, int64_t number) try {
+  void read(uint64_t at, uint64_t payload, uint32_t number) try {
     record_.resize(payload + record_overhead);
     file_.read(at, std::as_writable_bytes(std::span(record_)));
     const std::optional<std::string_view> content = first_record(record_);
     if (!content) throw BadImage("its checksum is wrong");
     PictureExample picture = parse_example(*content);
     if (!picture.label) throw BadImage("it has no label (image/class/label or label)");
-    if (*picture.label < 0 || *picture.label > max_label)
-      throw BadImage("its label is " + std::to_string(*picture.label));
+    if (*picture.label < base_ || *picture.label > max_label)
+      throw BadImage("its label is " + std::to_string(*picture.label) +
+                     (*picture.label == 0 ? "; --label-base 0 begins with it" : ""));
     found_.records.push_back({.offset = at,
                               .size = static_cast<uint32_t>(record_.size()),
+                              .number = number,
                               .label = *picture.label,
                               .text = picture.text,
-                              .name = name_of(picture, name_, static_cast<size_t>(number))});
+                              .name = name_of(picture, name_, number)});
   } catch (const BadImage& e) {
-    const std::string line = place_of(path_, number, at) + e.what();
+    leave_out(at, number, e.what());
+  }
+
+  void leave_out(uint64_t at, uint32_t number, const std::string& why) {
+    const std::string line = place_of(found_.path, number, at) + why;
     if (!skip_bad_)
       throw DataError(line + " (data index --on-bad-image skip leaves such records out)");
     if (found_.skipped++ == 0) found_.first_skipped = line;
   }
 
-  std::string path_, name_;
-  bool skip_bad_;
-  RegularFile file_;
-  std::string record_;
+  const std::string name_;
+  const bool skip_bad_;
+  const int64_t base_;
   ScannedFile found_;
+  const RegularFile file_;
+  std::string record_;
 };
 
 // "offset size" of each record, if there is such a file.
@@ -166,18 +162,19 @@ template <class Look>
 void for_each(const Scanned& sets, Look look) {
   for (const auto& files : sets)
     for (const ScannedFile& file : files)
-      for (const Found& record : file.records) look(record);
+      for (const Found& record : file.records) look(record, file.path);
 }
 
 // The classes from `base` to the highest label: by their texts, if all have one, else by number.
 std::vector<std::string> names_of_classes(const Scanned& sets, int64_t base) {
   std::map<int64_t, std::string> texts;
   int64_t highest = base;
-  for_each(sets, [&](const Found& record) {
+  for_each(sets, [&](const Found& record, const std::string& path) {
     std::string& text = texts[record.label];
     if (!text.empty() && !record.text.empty() && text != record.text)
-      throw DataError("label " + std::to_string(record.label) + " is called '" + text + "' and '" +
-                      record.text + "' in different records");
+      throw DataError(place_of(path, record.number, record.offset) + "its label, " +
+                      std::to_string(record.label) +
+                      ", has another name (image/class/text) than in records before");
     if (!record.text.empty()) text = record.text;
     highest = std::max(highest, record.label);
   });
@@ -225,8 +222,8 @@ std::vector<RecordSet> find_record_sets(const std::string& folder) {
       const std::string file = path.filename();
       if (!is_record_file(file)) continue;
       const bool inner = place != fs::path(folder);
-      std::string name = name_of_shards(file);
-      if (name.empty()) name = inner ? place.filename().string() : "records";
+      const std::optional<ShardName> shard = shard_name(file);
+      const std::string name = shard ? shard->set : inner ? place.filename().string() : "records";
       sets[name].push_back(inner ? place.filename() / file : fs::path(file));
     }
   std::vector<RecordSet> found;
@@ -268,7 +265,7 @@ std::vector<ScannedSet> scan_records(const std::string& folder, const std::vecto
     const auto [s, f] = all[static_cast<size_t>(i)];
     const std::string& file = sets[s].files[f];
     try {
-      scanned[s][f] = FileScanner(folder, file, options.skip_bad).run();
+      scanned[s][f] = FileScanner(folder, file, options).run();
     } catch (const FileError& e) {
       throw DataError(folder + "/" + file + ": " + e.what());
     }
@@ -278,9 +275,10 @@ std::vector<ScannedSet> scan_records(const std::string& folder, const std::vecto
              std::chrono::milliseconds(100), progress);
 
   int64_t lowest = max_label;
-  for_each(scanned, [&](const Found& record) { lowest = std::min(lowest, record.label); });
+  for_each(scanned, [&](const Found& record, const std::string&) {
+    lowest = std::min(lowest, record.label);
+  });
   const int64_t base = options.label_base.value_or(lowest == 0 ? 0 : 1);
-  if (lowest < base) throw DataError(folder + ": has label 0; --label-base 0 begins with it");
   const std::vector<std::string> classes = names_of_classes(scanned, base);
   std::vector<ScannedSet> result;
   for (size_t s = 0; s < sets.size(); ++s) {
@@ -290,7 +288,8 @@ std::vector<ScannedSet> scan_records(const std::string& folder, const std::vecto
       set.skipped += file.skipped;
     }
     if (set.index.rows.empty())
-      throw DataError(folder + ": none of the records of " + set.name + " can be read");
+      throw DataError(folder + ": none of the records of " + set.name +
+                      " can be read, the first: " + set.first_skipped);
     result.push_back(std::move(set));
   }
   return result;

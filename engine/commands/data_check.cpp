@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "engine/base/json.h"
+#include "engine/base/json_list.h"
 #include "engine/base/text.h"
 #include "engine/commands/commands.h"
 #include "engine/commands/data_commands.h"
@@ -14,19 +15,25 @@ namespace bv {
 
 namespace {
 
-constexpr OptionRow rows[] = {
-    {"path", "PATH", &Options::data, "data as for --data, or a folder of images alone", {}, {}, 0, true},
-    {"min_side",
-     "N",
-     &Options::min_side,
-     "pixels; an image with a shorter side is tiny",
-     {.min = 1, .max = 32768}},
-    {"json", "", &Options::json, "one JSON object instead of text"},
-    {"workers",
-     "N",
-     &Options::workers,
-     "decoding threads; 0: one for each core",
-     {.min = 0, .max = 1024}}};
+constexpr OptionRow rows[] = {{"path",
+                               "PATH",
+                               &Options::data,
+                               "data as for --data, or a folder of images alone",
+                               {},
+                               {},
+                               0,
+                               true},
+                              {"min_side",
+                               "N",
+                               &Options::min_side,
+                               "pixels; an image with a shorter side is tiny",
+                               {.min = 1, .max = 32768}},
+                              {"json", "", &Options::json, "one JSON object instead of text"},
+                              {"workers",
+                               "N",
+                               &Options::workers,
+                               "decoding threads; 0: one for each core",
+                               {.min = 0, .max = 1024}}};
 
 std::string shown(const std::string& path) { return printable(path, path.npos); }
 
@@ -78,20 +85,13 @@ std::string text_of(const DataCheck& found, const std::string& path, int min_sid
   return text + balance(found) + (found.clean() ? "clean\n" : "");
 }
 
-template <class Item, class Show>
-std::string json_list(const std::string& name, const std::vector<Item>& items, const Show& show) {
-  std::string text;
-  for (const Item& item : items) text += (text.empty() ? "" : ",") + show(item);
-  return ",\"" + name + "\":[" + text + "]";
-}
-
 std::string json_remark(const FileRemark& remark) {
   return "{\"path\":" + quote_json(remark.path) + ",\"what\":" + quote_json(remark.what) + "}";
 }
 
 std::string json_equal(const EqualImages& equal) {
   const auto truth = [](bool value) { return value ? "true" : "false"; };
-  return "{" + json_list("paths", equal.paths, quote_json).substr(1) +
+  return "{\"paths\":" + json_list(equal.paths, quote_json) +
          ",\"in_both_parts\":" + truth(equal.in_both_parts) +
          ",\"in_several_classes\":" + truth(equal.in_several_classes) + "}";
 }
@@ -107,15 +107,15 @@ std::string json_of(const DataCheck& found) {
   return "{\"images\":" + std::to_string(found.images) +
          ",\"other_files\":" + std::to_string(found.other_files) +
          ",\"clean\":" + (found.clean() ? "true" : "false") +
-         json_list("damaged", found.damaged, json_remark) +
-         json_list("flawed", found.flawed, json_remark) +
-         json_list("tiny", found.tiny, json_remark) +
-         json_list("not_read", found.not_read, json_remark) +
-         json_list("outside", found.outside, quote_json) +
-         json_list("empty_classes", found.empty_classes, quote_json) +
-         json_list("equal", found.equal, json_equal) +
+         ",\"damaged\":" + json_list(found.damaged, json_remark) +
+         ",\"flawed\":" + json_list(found.flawed, json_remark) +
+         ",\"tiny\":" + json_list(found.tiny, json_remark) +
+         ",\"not_read\":" + json_list(found.not_read, json_remark) +
+         ",\"outside\":" + json_list(found.outside, quote_json) +
+         ",\"empty_classes\":" + json_list(found.empty_classes, quote_json) +
+         ",\"equal\":" + json_list(found.equal, json_equal) +
          ",\"val_in_train\":" + std::to_string(found.val_in_train) +
-         json_list("classes", found.classes, json_class) + "}\n";
+         ",\"classes\":" + json_list(found.classes, json_class) + "}\n";
 }
 
 int check(const CommandLine& line, const std::vector<std::string>&) {

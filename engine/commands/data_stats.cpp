@@ -3,6 +3,7 @@
 
 #include "data/survey/pixel_statistics.h"
 #include "engine/base/json.h"
+#include "engine/base/json_list.h"
 #include "engine/base/text.h"
 #include "engine/commands/commands.h"
 #include "engine/commands/data_commands.h"
@@ -21,20 +22,19 @@ constexpr OptionRow rows[] = {
      "decoding threads; 0: one for each core",
      {.min = 0, .max = 1024}}};
 
-std::string list(const std::array<double, 3>& values, int digits) {
-  std::string text;
-  for (const double value : values)
-    text += (text.empty() ? "" : ",") + format_number(value, digits);
-  return text;
-}
-
 std::string flags(const ChannelStatistics& s) {
-  constexpr int digits = 7;
-  return "--mean " + list(s.mean, digits) + " --std " + list(s.deviation, digits) + "\n";
+  const auto list = [](const std::array<double, 3>& of) {
+    constexpr int digits = 7;
+    return format_number(of[0], digits) + "," + format_number(of[1], digits) + "," +
+           format_number(of[2], digits);
+  };
+  return "--mean " + list(s.mean) + " --std " + list(s.deviation) + "\n";
 }
 
 std::string json(const ChannelStatistics& s) {
-  return "{\"mean\":[" + list(s.mean, 0) + "],\"std\":[" + list(s.deviation, 0) + "]}";
+  const auto number = [](double x) { return json_number(x); };
+  return "{\"mean\":" + json_list(s.mean, number) + ",\"std\":" + json_list(s.deviation, number) +
+         "}";
 }
 
 int print_statistics(const CommandLine& line, const std::vector<std::string>&) {

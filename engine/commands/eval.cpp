@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <span>
 
 #include "engine/base/error.h"
 #include "engine/base/file_io.h"
 #include "engine/base/json.h"
+#include "engine/base/json_list.h"
 #include "engine/base/text.h"
 #include "engine/commands/commands.h"
 #include "engine/commands/finished_model.h"
@@ -122,11 +124,6 @@ struct Result {
 
 std::string to_json(const Result& r, const std::vector<std::string>& classes) {
   constexpr int digits = 9;
-  const auto list = [](const auto& items, const auto& text_of) {
-    std::string text;
-    for (const auto& item : items) text += (text.empty() ? "" : ",") + text_of(item);
-    return "[" + text + "]";
-  };
   const auto number = [](double x) { return json_number(x, digits); };
   const std::vector<int64_t> matrix = confusion_matrix(r.predictions, classes.size());
   std::vector<std::span<const int64_t>> matrix_rows;
@@ -142,9 +139,9 @@ std::string to_json(const Result& r, const std::vector<std::string>& classes) {
   const auto count_text = [](int64_t n) { return std::to_string(n); };
   return "{\"count\":" + number(r.sums.count) + ",\"loss\":" + number(r.mean(r.sums.loss)) +
          ",\"top1\":" + number(r.mean(r.sums.top1)) + ",\"top5\":" + number(r.mean(r.sums.top5)) +
-         ",\"classes\":" + list(classes, quote_json) + ",\"confusion\":" +
-         list(matrix_rows, [&](const auto& row) { return list(row, count_text); }) +
-         ",\"per_class\":" + list(each, [](const std::string& text) { return text; }) + "}\n";
+         ",\"classes\":" + json_list(classes, quote_json) + ",\"confusion\":" +
+         json_list(matrix_rows, [&](const auto& row) { return json_list(row, count_text); }) +
+         ",\"per_class\":" + json_list(each, std::identity()) + "}\n";
 }
 
 std::string to_text(const Result& r, std::vector<std::string> classes, const std::string& split) {

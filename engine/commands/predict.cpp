@@ -11,6 +11,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/json.h"
+#include "engine/base/json_list.h"
 #include "engine/base/text.h"
 #include "engine/commands/commands.h"
 #include "engine/commands/finished_model.h"
@@ -112,15 +113,14 @@ class Line {
 
   std::string object(const std::string& path, std::span<const float> logits,
                      const Numbers& probabilities, const std::vector<size_t>& order) const {
-    std::string top, all;
-    for (const size_t k : order)
-      top += (top.empty() ? "[" : ",[") + quote_json(classes_[k]) + "," + number(probabilities[k]) +
-             "]";
-    for (const float logit : logits) all += (all.empty() ? "" : ",") + number(logit);
+    const auto class_text = [&](size_t k) {
+      return "[" + quote_json(classes_[k]) + "," + number(probabilities[k]) + "]";
+    };
     return "{\"path\":" + quote_json(path) + ",\"class\":" + quote_json(classes_[order[0]]) +
            ",\"index\":" + std::to_string(order[0]) +
-           ",\"probability\":" + number(probabilities[order[0]]) + ",\"topk\":[" + top +
-           "],\"logits\":[" + all + "]}\n";
+           ",\"probability\":" + number(probabilities[order[0]]) +
+           ",\"topk\":" + json_list(order, class_text) +
+           ",\"logits\":" + json_list(logits, number) + "}\n";
   }
 
   std::string row(const std::string& path, const Numbers& probabilities,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/json.h"
+#include "engine/base/json_list.h"
 #include "engine/base/text.h"
 
 namespace bv {
@@ -11,22 +12,22 @@ namespace {
 
 std::string number(double x) { return json_number(x + 0.0); }  // no -0
 
-std::string list(const std::vector<std::string>& items) { return "[" + join(items, ", ") + "]"; }
+std::string list(const std::vector<double>& numbers) { return json_list(numbers, number, ", "); }
 
 std::string ops_text(const std::vector<DrawnOperation>& ops) {
-  std::vector<std::string> items;
-  for (const DrawnOperation& op : ops)
-    items.push_back("{\"name\": " + quote_json(name_of(op.operation)) +
-                    ", \"magnitude\": " + number(op.magnitude) + "}");
-  return list(items);
+  const auto op_text = [](const DrawnOperation& op) {
+    return "{\"name\": " + quote_json(name_of(op.operation)) +
+           ", \"magnitude\": " + number(op.magnitude) + "}";
+  };
+  return json_list(ops, op_text, ", ");
 }
 
 std::string mix_text(const Seen& seen) {
   if (!seen.mix) return "null";
   const Mix& m = *seen.mix;
   const std::string box = seen.in_a_box()
-                              ? list({number(m.top), number(m.left), number(m.bottom - m.top),
-                                      number(m.right - m.left)})
+                              ? list({double(m.top), double(m.left), double(m.bottom - m.top),
+                                      double(m.right - m.left)})
                               : "null";
   return "{\"lambda\": " + json_number(double{m.lambda}, 9) + ", \"box\": " + box +
          ", \"partner\": " + std::to_string(seen.partner()) + "}";
@@ -37,10 +38,10 @@ std::string target_text(const Seen& seen, int classes, double label_smoothing) {
   const double own = seen.mix ? double{seen.mix->lambda} : 1;
   target[static_cast<size_t>(seen.label)] = own;
   if (seen.mixed()) target[static_cast<size_t>(seen.partner_label)] += 1 - own;
-  std::vector<std::string> items;
-  for (const double x : target)
-    items.push_back(json_number((1 - label_smoothing) * x + label_smoothing / classes, 9));
-  return list(items);
+  const auto smoothed = [&](double x) {
+    return json_number((1 - label_smoothing) * x + label_smoothing / classes, 9);
+  };
+  return json_list(target, smoothed, ", ");
 }
 
 std::string short_number(double x) { return format_number(x + 0.0, 3); }
@@ -56,9 +57,8 @@ std::string line_of(const Seen& s, int classes, double label_smoothing) {
   const std::string crop =
       "{\"top\": " + number(s.crop.top) + ", \"left\": " + number(s.crop.left) +
       ", \"height\": " + number(s.crop.height) + ", \"width\": " + number(s.crop.width) + "}";
-  const std::string erase = s.erase ? list({number(s.erase->top), number(s.erase->left),
-                                            number(s.erase->height), number(s.erase->width)})
-                                    : "null";
+  const std::string erase =
+      s.erase ? list({s.erase->top, s.erase->left, s.erase->height, s.erase->width}) : "null";
   return "{\"index\": " + std::to_string(s.index) + ", \"path\": " + quote_json(s.path) +
          ", \"epoch\": " + std::to_string(s.epoch) + ", \"crop\": " + crop +
          ", \"flip\": " + (s.flip ? "true" : "false") + ", \"ops\": " + ops_text(s.ops) +

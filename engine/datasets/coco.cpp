@@ -27,6 +27,9 @@ struct Item {
   bool crowd = false;
 };
 
+// A list's lines can hold no other names.
+bool is_plain(const std::string& name) { return printable(name, name.npos) == name; }
+
 struct Coco {
   std::vector<Item> images, annotations, categories;
 };
@@ -131,9 +134,13 @@ std::map<int64_t, const Item*> by_id(const std::vector<Item>& items, const std::
 
 std::vector<std::string> class_names(const Coco& coco, const std::string& path) {
   std::set<std::string> names;
-  for (const Item& category : coco.categories)
+  for (const Item& category : coco.categories) {
     if (category.name.empty() || !names.insert(category.name).second)
       throw DataError(path + ": two categories are called '" + printable(category.name) + "'");
+    if (!is_plain(category.name))
+      throw DataError(path +
+                      ": a category's name has a control character: " + printable(category.name));
+  }
   return {names.begin(), names.end()};
 }
 
@@ -200,6 +207,7 @@ class CocoLister {
     if (photo.file.empty() || !photo.width || !photo.height || *photo.width > most ||
         *photo.height > most)
       return refuse("its image has no file_name, or no width and height that an image can have");
+    if (!is_plain(photo.file)) return refuse("its image's file_name has a control character");
     if (object.crowd) return void(++result_.crowds);
     const std::optional<Region> box = pixels_of(object.box, *photo.width, *photo.height);
     if (!box)

@@ -63,10 +63,15 @@ std::vector<std::string> order_by(const std::string& path, const std::vector<std
   return names;
 }
 
-// What a line of a list or an index can't hold.
+// A line of a list or an index can hold no other.
+bool is_plain(const std::string& name) {
+  return std::ranges::none_of(name, [](unsigned char c) { return c < ' ' || c == 0x7f; });
+}
+std::string not_plain(const std::string& name) {
+  return printable(name) + ": a name with a control character; rename it";
+}
 void require_plain(const std::string& name) {
-  if (std::ranges::any_of(name, [](unsigned char c) { return c < ' ' || c == 0x7f; }))
-    throw DataError(printable(name) + ": a name with a control character; rename it");
+  if (!is_plain(name)) throw DataError(not_plain(name));
 }
 
 class ListParser {
@@ -137,7 +142,7 @@ class ListParser {
         fail(printable(image.path) + " is not in the list's folder, " + list_.folder +
              " (# folder DIR names another)");
     image.path = path.lexically_normal();
-    require_plain(image.path);
+    if (!is_plain(image.path)) fail(not_plain(image.path));
     list_.images.push_back(std::move(image));
   }
 

@@ -1,7 +1,5 @@
 #include "engine/datasets/pack_records.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -22,6 +20,7 @@
 #include "engine/base/text.h"
 #include "engine/datasets/in_order.h"
 #include "engine/datasets/write_jpeg.h"
+#include "engine/files/partial_folder.h"
 
 namespace bv {
 
@@ -172,30 +171,30 @@ void write_whole(const std::string& path, const std::string& text) {
 class Workplace {
  public:
   Workplace(const std::string& out, const std::string& name) : out_(out) {
-    std::error_code error;
-    made_ = fs::create_directories(out_, error);
-    if (error) throw UserError("OUT " + out + ": can't make this folder: " + error.message());
-    place_ = out_ / ("." + name + ".partial-" + std::to_string(getpid()));
-    if (!fs::create_directory(place_, error))
-      throw UserError("OUT " + out + ": can't be written to: " +
-                      (error ? error.message() : "it has " + place_.filename().string()));
+    try {
+      made_ = fs::create_directories(out_);
+      place_.emplace(out_ / ("." + name));
+    } catch (const fs::filesystem_error& e) {
+      remove_out();
+      throw UserError("OUT " + out + ": can't be written to: " + e.code().message());
+    }
   }
   ~Workplace() {
     std::error_code ignored;
-    fs::remove_all(place_, ignored);
+    place_.reset();
     for (const fs::path& path : moved_) fs::remove(path, ignored);
-    if (made_) fs::remove(out_, ignored);  // if empty
+    remove_out();
   }
   Workplace(const Workplace&) = delete;
   Workplace& operator=(const Workplace&) = delete;
-  std::string operator/(const std::string& name) const { return place_ / name; }
+  std::string operator/(const std::string& name) const { return place_->path() / name; }
 
   // In this order.
   void move_out(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       std::error_code error;
-      if (!fs::exists(place_ / name)) continue;
-      fs::rename(place_ / name, out_ / name, error);
+      if (!fs::exists(place_->path() / name)) continue;
+      fs::rename(place_->path() / name, out_ / name, error);
       if (error) throw WriteError("write", out_ / name, error.value());
       moved_.push_back(out_ / name);
     }
@@ -204,8 +203,14 @@ class Workplace {
   }
 
  private:
-  fs::path out_, place_;
+  void remove_out() const {
+    std::error_code ignored;
+    if (made_) fs::remove(out_, ignored);  // if empty
+  }
+
+  const fs::path out_;
   bool made_ = false;
+  std::optional<PartialFolder> place_;
   std::vector<fs::path> moved_;
 };
 

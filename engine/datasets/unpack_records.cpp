@@ -28,7 +28,9 @@ class Unpacker {
       : folder_(folder), skip_bad_(skip_bad), go_on_(go_on) {}
 
   bool records(const std::string& path) {
-    const RecordParts parts = find_record_parts(path);
+    const RecordParts parts = find_record_parts(path, skip_bad_);
+    result.skipped = parts.skipped;
+    result.first_skipped = parts.first_skipped;
     for (const auto& part : parts.all) all_ += static_cast<int64_t>(part->index.rows.size());
     for (const auto& part : parts.all)
       if (!records_of(*part, place_of(parts.all.size(), part == parts.all.front()))) return false;
@@ -74,8 +76,7 @@ class Unpacker {
     const fs::path path = placed ? fs::path(name) : fs::path(class_name) / name;
     for (const auto& part : path)
       if (path.is_absolute() || part == "..")
-        throw DataError("the picture '" + printable(name) +
-                        "' would lie outside of the new folder");
+        throw BadImage("the picture '" + printable(name) + "' would lie outside of the new folder");
     return path;
   }
 
@@ -103,7 +104,7 @@ class Unpacker {
     if (error) throw WriteError("make", path.parent_path(), error.value());
     const Descriptor out(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!out && errno == EEXIST)
-      throw DataError("two pictures are called " + printable(relative.string()));
+      throw BadImage("two pictures are called " + printable(relative.string()));
     ssize_t n = out ? 1 : -1;
     while (n > 0 && !bytes.empty()) {
       n = ::write(out.fd(), bytes.data(), bytes.size());

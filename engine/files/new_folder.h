@@ -1,8 +1,11 @@
 // A folder of files that appears whole or not at all.
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "engine/files/partial_folder.h"
 
 namespace bv {
 
@@ -15,13 +18,16 @@ class NewFolder {
   ~NewFolder();
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
-  const std::filesystem::path& place() const { return partial_; }  // where to write
+  const std::filesystem::path& place() const { return partial_->path(); }  // where to write
   void finish();
 
  private:
+  void remove_made();
+
   std::string named_;  // "--out DIR", in messages
-  std::filesystem::path path_, partial_;
+  std::filesystem::path path_;
   std::vector<std::filesystem::path> made_;  // above it, outermost first
+  std::optional<PartialFolder> partial_;
 };
 
 }  // namespace bv

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "engine/base/json.h"
+#include "engine/base/json_list.h"
 #include "engine/base/text.h"
 
 namespace bv {
@@ -275,6 +276,7 @@ TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& p
 }
 
 std::string header_of(const TensorFile& file) {
+  const auto number = [](int64_t n) { return std::to_string(n); };
   std::string text = "{", list;
   for (const auto& [key, value] : file.metadata)
     list += (list.empty() ? "" : ",") + quote_json(key) + ":" + quote_json(value);
@@ -282,18 +284,14 @@ std::string header_of(const TensorFile& file) {
   uint64_t end = 0;
   for (const auto& [name, tensor] : file.tensors) {
     uint64_t elements = 1;
-    std::string shape;
-    for (const int64_t n : tensor.shape) {
-      elements *= uint64_t(n);
-      shape += (shape.empty() ? "" : ",") + std::to_string(n);
-    }
+    for (const int64_t n : tensor.shape) elements *= uint64_t(n);
     if (elements != tensor.data.size())
       throw std::invalid_argument("write_safetensors: " + name + ": data doesn't match its shape");
     const uint64_t begin = end;
     end += elements * sizeof(float);
-    text += (text.size() > 1 ? "," : "") + quote_json(name) + ":{\"dtype\":\"F32\",\"shape\":[" +
-            shape + "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(end) +
-            "]}";
+    text += (text.size() > 1 ? "," : "") + quote_json(name) +
+            ":{\"dtype\":\"F32\",\"shape\":" + json_list(tensor.shape, number) +
+            ",\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(end) + "]}";
   }
   text += "}";
   text.resize((text.size() + 7) / 8 * 8, ' ');  // the data starts at a multiple of 8 bytes

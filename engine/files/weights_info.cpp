@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/json.h"
+#include "engine/base/json_list.h"
 #include "engine/base/text.h"
 #include "engine/files/weights.h"
 
@@ -113,18 +114,13 @@ WeightsInfo weights_info(const TensorFile& file, const std::string& path) {
 
 std::map<std::string, std::string> weights_metadata(const WeightsInfo& info) {
   std::map<std::string, std::string> out{{"format", "pt"}};
-  const auto list = [](const auto& items, const auto& text_of) {
-    std::string text;
-    for (const auto& item : items) text += (text.empty() ? "" : ",") + text_of(item);
-    return "[" + text + "]";
-  };
   const auto number = [](double x) { return json_number(x); };
   if (info.model) out["model"] = *info.model;
   if (info.image_size) out["image_size"] = std::to_string(*info.image_size);
   if (info.patch_size) out["patch_size"] = std::to_string(*info.patch_size);
-  if (!info.classes.empty()) out["classes"] = list(info.classes, quote_json);
-  if (info.mean) out["mean"] = list(*info.mean, number);
-  if (info.std) out["std"] = list(*info.std, number);
+  if (!info.classes.empty()) out["classes"] = json_list(info.classes, quote_json);
+  if (info.mean) out["mean"] = json_list(*info.mean, number);
+  if (info.std) out["std"] = json_list(*info.std, number);
   if (info.crop_mode) out["crop_mode"] = *info.crop_mode;
   if (info.interpolation) out["interpolation"] = *info.interpolation;
   if (info.crop_pct) out["crop_pct"] = number(*info.crop_pct);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/base/json_list.h"
 #include "engine/base/text.h"
 #include "engine/options/foreign_names.h"
 
@@ -245,9 +246,7 @@ std::string value_to_json(const OptionRow& row, const Items& items) {
     return row.is_text() || names ? quote_json(item) : item;
   };
   if (!row.is_list() || (row.name == "classes" && !names)) return item_text(items[0]);
-  std::string text = "[";
-  for (const std::string& item : items) text += (text.size() > 1 ? ", " : "") + item_text(item);
-  return text + "]";
+  return json_list(items, item_text, ", ");
 }
 
 std::optional<SaveEvery> parse_save_every(std::string_view text) {

@@ -5,19 +5,13 @@
 
 #include "engine/base/error.h"
 #include "engine/base/json.h"
+#include "engine/base/json_list.h"
 #include "engine/base/text.h"
 
 namespace bv {
 namespace {
 
 constexpr int version = 1;
-
-template <class T, class F>
-std::string list(const std::vector<T>& items, F text_of) {
-  std::string text;
-  for (const T& item : items) text += (text.empty() ? "" : ",") + text_of(item);
-  return "[" + text + "]";
-}
 
 std::string number(double x) { return json_number(x, 9); }
 std::string number(int64_t x) { return std::to_string(x); }
@@ -31,7 +25,7 @@ std::string numbers(T... values) {
 }
 
 std::string pair_list(const std::vector<std::pair<std::string, double>>& pairs) {
-  return list(pairs, [](const auto& pair) {
+  return json_list(pairs, [](const auto& pair) {
     return "[" + quote_json(pair.first) + "," + number(pair.second) + "]";
   });
 }
@@ -39,14 +33,16 @@ std::string pair_list(const std::vector<std::pair<std::string, double>>& pairs) 
 std::string to_json(const Evaluated& e) {
   return "{\"step\":" + number(e.step) + ",\"epoch\":" + number(e.epoch) +
          ",\"averaged\":" + (e.averaged ? "true" : "false") + ",\n\"images\":" +
-         list(e.images,
-              [](const Confusion& c) { return "[" + numbers(c.label, c.said, c.images) + "]"; }) +
+         json_list(
+             e.images,
+             [](const Confusion& c) { return "[" + numbers(c.label, c.said, c.images) + "]"; }) +
          ",\n\"mistakes\":" +
-         list(e.mistakes,
-              [](const Mistake& m) {
-                return "[" + quote_json(m.name) + "," + numbers(m.label, m.said, m.probability) +
-                       "," + quote_json(m.picture) + "]";
-              }) +
+         json_list(e.mistakes,
+                   [](const Mistake& m) {
+                     return "[" + quote_json(m.name) + "," +
+                            numbers(m.label, m.said, m.probability) + "," + quote_json(m.picture) +
+                            "]";
+                   }) +
          "}";
 }
 
@@ -141,16 +137,16 @@ std::string to_json(const RunFacts& f) {
                                    {"steps_end", f.steps_end},
                                    {"forward_nodes", int64_t{f.forward_nodes}}})
     text += ",\n" + quote_json(key) + ":" + number(value);
-  return text + ",\n\"classes\":" + list(f.classes, quote_json) +
+  return text + ",\n\"classes\":" + json_list(f.classes, quote_json) +
          ",\n\"memory\":" + pair_list(f.memory) + ",\n\"seconds\":" + pair_list(f.seconds) +
          ",\n\"scratch\":" +
-         list(f.scratch,
-              [](const ScratchTensor& t) {
-                return "[" + quote_json(t.name) + "," +
-                       numbers(t.offset, t.bytes, t.first, t.last) + "]";
-              }) +
+         json_list(f.scratch,
+                   [](const ScratchTensor& t) {
+                     return "[" + quote_json(t.name) + "," +
+                            numbers(t.offset, t.bytes, t.first, t.last) + "]";
+                   }) +
          ",\n\"evaluated\":" + (f.evaluated ? to_json(*f.evaluated) : "null") +
-         ",\n\"training_pictures\":" + list(f.training_pictures, quote_json) + "}\n";
+         ",\n\"training_pictures\":" + json_list(f.training_pictures, quote_json) + "}\n";
 }
 
 RunFacts facts_from_json(const std::string& text, const std::string& path) {

@@ -178,7 +178,7 @@ using LinearSums = WarpTile<T, tile, tile, warps_m, warps_n>;
 struct LinearShared {
   union {
     Stage<tile, tile> stage[stages];
-    float4 sums[tile * tile / 4];  // in the end, the second group's
+    Pack<float> sums[tile * tile / 4];  // in the end, the second group's
   };
 };
 
@@ -186,22 +186,23 @@ struct LinearShared {
 template <int rows, int columns>
 __device__ void add_groups(float (&sum)[rows][columns][4], LinearShared& s) {
   const bool second = threadIdx.x >= threads;
-  float4* const mine = s.sums + threadIdx.x % threads;
+  Pack<float>* const mine = s.sums + threadIdx.x % threads;
   __syncthreads();  // all are done with what is there
 #pragma unroll
   for (int i = 0; i < rows * columns; ++i) {
-    const float(&x)[4] = sum[i / columns][i % columns];
-    if (second) mine[i * threads] = {x[0], x[1], x[2], x[3]};
+    Pack<float> x;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) x.at[e] = sum[i / columns][i % columns][e];
+    if (second) mine[i * threads] = x;
   }
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < rows * columns; ++i) {
-    float(&x)[4] = sum[i / columns][i % columns];
+  for (int i = 0; i < rows * columns; ++i)
     if (!second) {
-      const float4 other = mine[i * threads];
-      x[0] += other.x, x[1] += other.y, x[2] += other.z, x[3] += other.w;
+      const Pack<float> x = mine[i * threads];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sum[i / columns][i % columns][e] += x.at[e];
     }
-  }
 }
 
 template <class T>

@@ -82,7 +82,7 @@ class Fuzzer {
                 R"( "classes": ["a", "b"], "mean": [0.5, 0.5, 0.5], "save_every": "500steps"})"};
   }
 
-  uint64_t accepted() const { return accepted_; }
+  std::string counts() const { return std::to_string(accepted_) + " read, the rest refused\n"; }
 
   // The problem; empty if there is none.
   std::string run(uint64_t number) {

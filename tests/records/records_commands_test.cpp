@@ -315,6 +315,15 @@ TEST_F(RecordCommands, IndexIsWrittenForOthersRecords) {
   EXPECT_EQ(go("data unpack tools back").output, "back: 10 pictures\n");
   EXPECT_EQ(files_of("back").size(), 10u);
   EXPECT_TRUE(files_of("back").contains("train/1/train-00000-of-00002-0000000.png"));
+  // Cut off, with and without the index that is made of the rest.
+  write_text(in("tools/train/train-00001-of-00002"),
+             contents(in("tools/train/train-00001-of-00002")).substr(0, 300));
+  fs::remove(in("tools/train.index"));
+  fs::remove(in("tools/validation.index"));
+  EXPECT_EQ(go("data unpack tools rest --on-bad-image skip").output, "rest: 7 pictures\n");
+  go("data index tools --on-bad-image skip");
+  EXPECT_EQ(go("data unpack tools indexed").output, "indexed: 7 pictures\n");
+  EXPECT_EQ(files_of("indexed"), files_of("rest"));
 }
 
 TEST_F(RecordCommands, CifarIsUnpacked) {

@@ -10,7 +10,9 @@
 #include "data/loader.h"
 #include "data/records/record_index.h"
 #include "data/records/scan_records.h"
+#include "data/records/shard_names.h"
 #include "data/records/tfrecord.h"
+#include "engine/base/text.h"
 #include "engine/datasets/image_list.h"
 #include "engine/datasets/pack_records.h"
 #include "tests/data/data_files.h"
@@ -127,12 +129,22 @@ TEST_F(Records, AreTheFolderTheyWerePackedFrom) {
     EXPECT_EQ(batches_of(records, false), batches_of(folder, false));
   }
   const DataSets sets = open_dataset({.path = in("packed")});
+  EXPECT_TRUE(sets.notes.empty());
   EXPECT_EQ(sets.train->files(), 3);
   EXPECT_TRUE(
       has(sets.train->name(0), "packed/some-00000-of-00003.tfrecord: record 0 at byte 0 (ant/"))
       << sets.train->name(0);
   EXPECT_EQ(sets.description,
             in("packed") + ", 18 train, 2 val (split by --val-fraction), 2 classes");
+  // An index without the rows of one shard, as one that is empty has none.
+  std::string rest;
+  for (const std::string& line : split(contents(in("packed/some.index")), '\n'))
+    if (!line.empty() && !has(line, "some-00001-of")) rest += line + "\n";
+  write_text(in("packed/some.index"), rest);
+  EXPECT_EQ(
+      open_dataset({.path = in("packed")}).notes,
+      std::vector<std::string>{"warning: records are empty or missing: 1 of 3 shards of some, "
+                               "the first some-00001-of-00003"});
 }
 
 // The data is told of each image once, in the order of use and before it is asked for it.
@@ -195,10 +207,12 @@ TEST_F(Records, ASplitHasKnownNames) {
   const std::string photos = in("photos");
   pack("photos", "packed", {.name = "train"});
   EXPECT_EQ(open_dataset({.path = in("packed")}).val->size(), 2);
-  pack("photos", "packed", {.name = "validation"});
+  for (const char* name : {"ant/1.ppm", "ant/2.ppm", "bee/3.ppm"})
+    write_ppm(in("others/" + std::string(name)), 40, 44, 1);
+  pack("others", "packed", {.name = "validation"});
   const DataSets sets = open_dataset({.path = in("packed")});
   EXPECT_EQ(sets.train->size(), 20);
-  EXPECT_EQ(sets.val->size(), 20);
+  EXPECT_EQ(sets.val->size(), 3);
   EXPECT_FALSE(sets.held_out);
   pack("photos", "packed", {.name = "more"});
   EXPECT_TRUE(is_line(refusal("packed"), "which of more.index, train.index, validation.index?"));
@@ -206,7 +220,7 @@ TEST_F(Records, ASplitHasKnownNames) {
   const DataSets named =
       open_dataset({.path = in("packed/more.index"), .val = in("packed/validation.index")});
   EXPECT_EQ(named.train->size(), 20);
-  EXPECT_EQ(named.val->size(), 20);
+  EXPECT_EQ(named.val->size(), 3);
   EXPECT_TRUE(is_line(
       error_of<DataError>([&] { open_dataset({.path = in("packed/more.index"), .val = photos}); }),
       "no records, as --data"));
@@ -252,17 +266,28 @@ TEST_F(Records, DamageIsSaidWithFileRecordAndOffset) {
   };
   const std::string place = file + ": record 1 at byte " + std::to_string(second) + " (ant/";
   EXPECT_TRUE(read(second).starts_with(place));
-  EXPECT_TRUE(read(second).ends_with("): the checksum of the record's length is wrong"));
+  EXPECT_TRUE(read(second).ends_with(
+      "): the checksum of the record's length is wrong, or it is not the file "
+      "that was indexed"));
   EXPECT_TRUE(read(second + 500).ends_with("): the record's checksum is wrong"));
-  write_text(file, whole.substr(0, whole.size() - 1));
-  EXPECT_TRUE(is_line(refusal("packed"), "bytes, and by " + in("packed/x.index") +
-                                             " its records end at " + std::to_string(whole.size()) +
-                                             ": it was cut off, or is not the file"));
+  // Cut off in its last two records, it has two bad images.
+  write_text(file, whole.substr(0, index.rows[18].offset + 20));
+  const DataSets cut = open_dataset({.path = in("packed"), .val_fraction = 0});
+  const std::string why = "the file was cut off at " + std::to_string(index.rows[18].offset + 20) +
+                          " bytes, or it is not the file that was indexed";
+  cut.train->image(17, 0);
+  for (const int64_t i : {18, 19})
+    EXPECT_EQ(error_of<BadImage>([&] { cut.train->image(i, 0); }), why);
+  // What no index lists does no harm: where records are skipped, the rest of a file may be left out.
   write_text(file, whole + "x");
-  EXPECT_TRUE(is_line(refusal("packed"), ": it is not the file that was indexed"));
-  // A record more, as one that was damaged when it was indexed.
-  write_text(file, whole + framed_record("unlisted"));
-  EXPECT_EQ(open_dataset({.path = in("packed"), .val_fraction = 0}).train->size(), 20);
+  EXPECT_EQ(open_dataset({.path = in("packed"), .val_fraction = 0}).train->image(19, 0).height, 44);
+  // Another file.
+  write_text(file, framed_record(std::string(100, 'x')) + whole);
+  EXPECT_EQ(error_of<BadImage>([&] {
+              open_dataset({.path = in("packed"), .val_fraction = 0}).train->image(0, 0);
+            }),
+            "the record has 116 bytes, the index says " + std::to_string(index.rows[0].size) +
+                ": it is not the file that was indexed");
   fs::remove(file);
   EXPECT_TRUE(is_line(refusal("packed"), "x.index: lists " + file + ", which can't be read"));
 }
@@ -323,9 +348,23 @@ TEST_F(Records, OfTensorFlowAreReadWithAndWithoutIndex) {
   write_text(file, whole.substr(0, 300));
   EXPECT_TRUE(is_line(refusal("tools"), file + ": record 1 at byte 152: the file is cut off"));
   write_text(file, "");
-  EXPECT_TRUE(is_line(refusal("tools"), file + ": is empty"));
+  EXPECT_TRUE(is_line(refusal("tools"), file + ": record 0 at byte 0: the file is empty"));
   write_text(file, std::string(100, 'x'));
   EXPECT_TRUE(is_line(refusal("tools"), file + ": record 0 at byte 0: not a TFRecord file"));
+  // Left out, with all behind it, and counted.
+  const auto skipped = [&](const std::string& bytes, size_t left) {
+    write_text(file, bytes);
+    const ScannedSet set = scan_records(in("tools"), find_record_sets(in("tools")),
+                                        {.skip_bad = true}, [](int64_t) {})[0];
+    EXPECT_EQ(set.index.rows.size(), left);
+    return std::to_string(set.skipped) + ": " + set.first_skipped;
+  };
+  EXPECT_EQ(skipped("", 4), "1: " + file + ": record 0 at byte 0: the file is empty");
+  EXPECT_EQ(skipped(whole.substr(0, 300), 5),
+            "1: " + file + ": record 1 at byte 152: the file is cut off");
+  std::string damaged = whole;
+  damaged[100] ^= 1, damaged[152] ^= 1;
+  EXPECT_EQ(skipped(damaged, 4), "2: " + file + ": record 0 at byte 0: its checksum is wrong");
 }
 
 TEST_F(Records, LabelsBeginWhereTheyAreSaidTo) {
@@ -343,11 +382,36 @@ TEST_F(Records, LabelsBeginWhereTheyAreSaidTo) {
   const auto scan = [&](int base) {
     return scan_records(in("tf"), find_record_sets(in("tf")), {.label_base = base}, [](int64_t) {});
   };
-  EXPECT_TRUE(is_line(error_of<DataError>([&] { scan(1); }), "has label 0; --label-base 0"));
+  EXPECT_TRUE(is_line(error_of<DataError>([&] { scan(1); }),
+                      "x.tfrecord: record 0 at byte 0: its label is 0; --label-base 0"));
   write({1, 2, 3});
   EXPECT_EQ(scan(0)[0].index.classes.size(), 4u);
   write({-1, 2});
   EXPECT_TRUE(is_line(refusal("tf"), "tf/x.tfrecord: record 0 at byte 0: its label is -1"));
+}
+
+TEST_F(Records, OfOneLabelHaveOneName) {
+  const auto record = [&](const std::string& text) {
+    return framed_record(write_example({.image = contents(in("photos/ant/1.ppm")),
+                                        .label = 1,
+                                        .text = text,
+                                        .height = 44,
+                                        .width = 41}));
+  };
+  const std::string first = record("ant");
+  write_text(in("tf/x.tfrecord"), first + record("bee"));
+  EXPECT_TRUE(is_line(refusal("tf"), "x.tfrecord: record 1 at byte " +
+                                         std::to_string(first.size()) +
+                                         ": its label, 1, has another name"));
+}
+
+TEST(MissingShards, AreTold) {
+  using Files = std::vector<std::string>;
+  EXPECT_EQ(missing_shards(Files{"a.tfrecord", "x-00000-of-00002", "x-00001-of-00002"}), "");
+  EXPECT_EQ(missing_shards(Files{"x-00000-of-00004.tfrecord", "x-00003-of-00004.tfrecord",
+                                 "y-00001-of-00002.tfrecord"}),
+            "2 of 4 shards of x, the first x-00001-of-00004, 1 of 2 shards of y, the first "
+            "y-00000-of-00002");
 }
 
 }  // namespace

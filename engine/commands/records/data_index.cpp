@@ -73,7 +73,7 @@ int index_records(const CommandLine& line, const std::vector<std::string>&) {
   for (const ScannedSet& set : scanned) {
     const std::vector<std::string> idx = idx_texts(set.index);
     for (size_t i = 0; i < idx.size(); ++i)
-      write_whole(idx_path(folder, set.index.files[i]), idx[i]);
+      if (!idx[i].empty()) write_whole(idx_path(folder, set.index.files[i]), idx[i]);
     const std::string path = folder + "/" + set.name + ".index";
     write_whole(path, index_text(set.index));
     if (set.skipped > 0)

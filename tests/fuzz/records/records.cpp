@@ -1,5 +1,6 @@
 // Feeds damaged records, indexes, lists and COCO files to their readers. A mutant passes if it is
-// read or refused by one line that names the file, and takes memory in proportion to its bytes.
+// read or refused by one line that names the file, and of a record its number and offset, and takes
+// memory in proportion to its bytes.
 // Built with the address and undefined-behaviour sanitizers:
 //   fuzz_records [FIRST [COUNT]]    mutants by number; each depends only on its number
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,10 +39,13 @@ constexpr unsigned max_seconds = 10;
 constexpr size_t fixed_bytes = 256 << 10, factor = 256;
 
 struct Case {
-  std::string bytes;  // the mutant
-  std::string named;  // what a refusal must name
+  const char* kind;
+  std::string bytes;               // the mutant
+  std::vector<std::string> named;  // one of these is in a refusal
   std::function<void()> read;
 };
+
+const std::string of_record = "x.tfrecord: record ";
 
 class RecordFuzzer {
  public:
@@ -72,7 +77,14 @@ class RecordFuzzer {
         R"("name":"cat"}]})";
   }
 
-  uint64_t accepted() const { return accepted_; }
+  // What became of each kind's mutants.
+  std::string counts() const {
+    std::string text;
+    for (const auto& [kind, count] : counts_)
+      text += kind + ": " + std::to_string(count.read) + " read, " +
+              std::to_string(count.all - count.read) + " refused\n";
+    return text;
+  }
 
   // The problem; empty if there is none.
   std::string run(uint64_t number) {
@@ -100,12 +112,17 @@ class RecordFuzzer {
     const auto check = [&](const std::string& line) {
       if (line.empty() || line.size() > 1000 || line.find('\n') != std::string::npos)
         problem = "its message is not one line: " + line;
-      if (line.find(c.named) == std::string::npos) problem = "its message names no file: " + line;
+      if (std::ranges::none_of(c.named, [&](const std::string& name) {
+            return line.find(name) != std::string::npos;
+          }))
+        problem = "its message doesn't say where: " + line;
     };
+    Count& count = counts_[c.kind];
+    ++count.all;
     begin_watch(number, fixed_bytes + factor * c.bytes.size());
     try {
       c.read();
-      ++accepted_;
+      ++count.read;
     } catch (const BadImage& e) {
       check(e.what());
     } catch (const DataError& e) {
@@ -129,7 +146,7 @@ class RecordFuzzer {
 
   Case example(Mutator& m) {
     const std::string payload = damaged_example(m);
-    return {payload, "", [payload] { parse_example(payload); }};
+    return {"Examples", payload, {""}, [payload] { parse_example(payload); }};
   }
 
   // Files of records, whose checksums mostly are right: damage is for what is behind them.
@@ -147,20 +164,27 @@ class RecordFuzzer {
     write_text(folder_ / "x.tfrecord", file);
     const std::string path = folder_.path();
     if (m.one_in(2))
-      return {file, "x.tfrecord", [path] {
-                scan_records(path, find_record_sets(path), {.skip_bad = false}, [](int64_t) {});
+      return {"records without an index", file, {of_record}, [path] {
+                scan_records(path, find_record_sets(path), {}, [](int64_t) {});
               }};
-    return {file, "", [path, rows] {
-              const RecordFiles files(path, {"x.tfrecord"});
-              std::string record;
-              for (const IndexRow& row : rows) parse_example(files.read(row, record));
+    RecordIndex index{.classes = {"ant", "bee"}, .files = {"x.tfrecord"}, .rows = {}};
+    for (const IndexRow& row : rows) index.add(row, "a.ppm");
+    const std::string text = index_text(index);
+    return {"records by an index", file, {of_record, "x.index"}, [path, text] {
+              write_text(path + "/x.index", text);
+              const DataSets sets = open_dataset({.path = path + "/x.index", .val_fraction = 0});
+              for (int64_t i = 0; i < sets.train->size(); ++i) try {
+                  sets.train->image(i, 0);
+                } catch (const BadImage& e) {
+                  throw DataError(sets.train->name(i) + ": " + e.what());
+                }
             }};
   }
 
   Case index(Mutator& m) {
     std::string text = m.one_in(2) ? index_ : boxes_;
     m.one_in(2) ? m.change_number(text) : m.damage(text);
-    return {text, "x.index", [text] {
+    return {"indexes", text, {"x.index"}, [text] {
               const RecordIndex found = parse_index(text, "x.index");
               if (parse_index(index_text(found), "x.index").rows.size() != found.rows.size())
                 throw std::runtime_error("another index when it is written");
@@ -172,7 +196,7 @@ class RecordFuzzer {
   Case list(Mutator& m) {
     std::string text = lists_[m.below(lists_.size())];
     m.one_in(2) ? m.change_number(text) : m.damage(text);
-    return {text, "", [text] { parse_list(text, "list.txt"); }};
+    return {"lists", text, {"list.txt"}, [text] { parse_list(text, "list.txt"); }};
   }
 
   Case coco(Mutator& m) {
@@ -180,13 +204,16 @@ class RecordFuzzer {
     m.one_in(2) ? m.change_number(text) : m.damage(text);
     const std::string path = folder_ / "coco.json";
     write_text(path, text);
-    return {text, "coco.json", [path] { list_coco(path, "photos", 32, false); }};
+    return {"COCO", text, {"coco.json"}, [path] { list_coco(path, "photos", 32, false); }};
   }
 
   const TemporaryFolder folder_;
   std::vector<std::string> examples_, lists_;
   std::string index_, boxes_, coco_;
-  uint64_t accepted_ = 0;
+  struct Count {
+    uint64_t all = 0, read = 0;
+  };
+  std::map<std::string, Count> counts_;
 };
 
 }  // namespace
