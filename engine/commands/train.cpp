@@ -11,7 +11,7 @@
 #include "engine/processes/host_comm.h"
 #include "engine/processes/signals.h"
 #include "engine/setup/image_check.h"
-#include "engine/training/run_claim.h"
+#include "engine/setup/run_claim.h"
 #include "engine/training/training_loop.h"
 
 namespace bv {

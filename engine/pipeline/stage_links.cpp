@@ -1,7 +1,5 @@
 #include "engine/pipeline/stage_links.h"
 
-#include "kernels/comm/in_call_order.h"
-
 namespace bv {
 
 StageLinks::StageLinks(Backend& backend, Communicator& all, const Grid& grid) : backend_(&backend) {
@@ -11,7 +9,7 @@ StageLinks::StageLinks(Backend& backend, Communicator& all, const Grid& grid) : 
   };
   add();
   // Each rank by its own cores, so they ask each other.
-  const bool beside = channel().stream() && !dynamic_cast<const InCallOrder*>(&stages());
+  const bool beside = channel().stream() && !stages().in_call_order();
   if (all.all_reduce_scalar(beside ? 0 : 1) == 0) add();
 }
 

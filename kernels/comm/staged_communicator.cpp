@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/comm/in_call_order.h"
 #include "kernels/comm/transfers.h"
 
 namespace bv {
@@ -12,7 +11,7 @@ namespace {
 
 constexpr size_t staging_bytes = 1 << 20;
 
-class StagedCommunicator final : public Communicator, public InCallOrder {
+class StagedCommunicator final : public Communicator {
  public:
   StagedCommunicator(Backend& backend, std::unique_ptr<Communicator> host_comm)
       : Communicator(host_comm->rank(), host_comm->size()),
@@ -26,6 +25,7 @@ class StagedCommunicator final : public Communicator, public InCallOrder {
     for (void* memory : host_memory_) backend_.release_host(memory);
   }
 
+  bool in_call_order() const override { return true; }
   void all_reduce(float* data, size_t count, Stream stream) override {
     const Turn turn(*this, stream);
     sum(data, count);

@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/comm/in_call_order.h"
-
 namespace bv {
 namespace {
 
@@ -18,7 +16,7 @@ std::vector<int> all_of(const Communicator& c) {
   return ranks;
 }
 
-class TwoLevelCommunicator final : public Communicator, public InCallOrder {
+class TwoLevelCommunicator final : public Communicator {
  public:
   TwoLevelCommunicator(std::unique_ptr<Communicator> whole, std::unique_ptr<Communicator> local,
                        std::unique_ptr<Communicator> across)
@@ -27,6 +25,7 @@ class TwoLevelCommunicator final : public Communicator, public InCallOrder {
         local_(std::move(local)),
         across_(std::move(across)) {}
 
+  bool in_call_order() const override { return true; }
   void all_reduce(float* data, size_t count, Stream stream) override {
     const auto ranks = size_t(local_ ? local_->size() : 1);
     const size_t row = count <= small_count ? 0 : count / ranks;

@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/comm/in_call_order.h"
-
 namespace bv {
 namespace {
 
@@ -22,7 +20,7 @@ struct Chunks {
   size_t length(int r) const { return begin(r + 1) - begin(r); }
 };
 
-class RingCommunicator final : public Communicator, public InCallOrder {
+class RingCommunicator final : public Communicator {
  public:
   RingCommunicator(std::shared_ptr<Mesh> mesh, std::vector<int> ranks, int place,
                    std::unique_ptr<Communicator> hosts, Communicator& host)
@@ -33,6 +31,7 @@ class RingCommunicator final : public Communicator, public InCallOrder {
         host_(host) {}
   ~RingCommunicator() override { mesh_->order().synchronize(); }
 
+  bool in_call_order() const override { return true; }
   void all_reduce(float* data, size_t count, Stream stream) override {
     mesh_->order().submit(stream, [=, this] { sum(data, count); });
   }

@@ -1,4 +1,4 @@
-#include "engine/training/run_claim.h"
+#include "engine/setup/run_claim.h"
 
 #include <algorithm>
 #include <ctime>
