@@ -21,10 +21,17 @@ Slice part_of(const Graph& graph, int count, int i) {
   return {cut(i), cut(i + 1)};
 }
 
+// Where the parameter is in the whole model's arena.
+size_t in_the_model(const Graph& part, const ParameterInfo& own) {
+  const Segment* in = nullptr;
+  for (const Segment& s : part.segments())
+    if (s.begin <= own.offset && own.offset < s.end) in = &s;
+  return in ? own.offset - in->begin + in->stretch * GradientSquares::stretch : 0;
+}
+
 TEST(ModelParts, HaveTheModelsParametersInTheModelsStretches) {
   for (const Graph& whole :
        {small_vit(6).graph, small_resnet(square_input(2, 32, 1), DType::fp32, small_classes)}) {
-    constexpr size_t stretch = GradientSquares::stretch;
     for (const int count : {1, 2, 3}) {
       if (count > static_cast<int>(whole.cuts().size())) continue;
       std::vector<int> owners(whole.parameters().size()), buffer_owners(whole.buffers().size());
@@ -40,8 +47,7 @@ TEST(ModelParts, HaveTheModelsParametersInTheModelsStretches) {
           const ParameterInfo& mine = part.parameters()[p];
           if (!mine.owned()) continue;
           ++owners[p];
-          EXPECT_EQ(mine.offset - own.begin + own.stretch * stretch, whole.parameters()[p].offset)
-              << mine.name;
+          EXPECT_EQ(in_the_model(part, mine), whole.parameters()[p].offset) << mine.name;
         }
         for (size_t b = 0; b < buffer_owners.size(); ++b)
           buffer_owners[b] += part.buffers()[b].owned();
@@ -63,14 +69,19 @@ TEST(ModelParts, OfTwoChunksLieOneAfterTheOtherTheLastFirst) {
   EXPECT_EQ(part.segments()[1].begin, part.segments()[0].end);
   EXPECT_EQ(part.segments()[1].end, part.arena_count());
   EXPECT_LT(part.arena_count(), whole.arena_count());
+  for (size_t p = 0; p < whole.parameters().size(); ++p)
+    if (const ParameterInfo& mine = part.parameters()[p]; mine.owned()) {
+      EXPECT_EQ(in_the_model(part, mine), whole.parameters()[p].offset) << mine.name;
+    }
   part.finish();
   EXPECT_EQ(part.arena_count(), whole.arena_count());
 }
 
 TEST(ModelParts, BeginAndEndAtCuts) {
   Graph graph = small_vit(2).graph;
-  const Slice within{0, graph.cuts()[1] + 1};
-  EXPECT_THROW(graph.finish({&within, 1}), std::logic_error);
+  const int within = graph.cuts()[1] + 1, end = static_cast<int>(graph.nodes().size());
+  for (const Slice& slice : {Slice{0, within}, Slice{within, end}, Slice{0, 0}})
+    EXPECT_THROW(graph.finish({&slice, 1}), std::logic_error) << slice.begin;
 }
 
 // Elsewhere than in the model's last part, a slice's last block has micro-batches in flight too.
