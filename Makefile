@@ -322,13 +322,13 @@ suites = $(shell $(BUILD)/tests --gtest_list_tests --gtest_filter='*$(FILTER)*' 
 needed_for = $(if $(findstring $(1),$(suites)),$(2))
 needed = $(if $(filter fuzz,$(FILTER)),$(fuzzers)) $(if $(filter counters,$(FILTER)),$(BUILD)/counters_tests) $(call needed_for,Chaos,$(BUILD)/file_faults.so) \
   $(call needed_for,SimtExamples,$(examples)) $(call needed_for,SimtTry,$(try_for_tests))
-test: all $(BUILD)/tests $(if $(FILTER),,$(fuzzers) $(BUILD)/file_faults.so $(if $(filter 1,$(SIMT)),$(BUILD)/counters_tests))
+test: all $(BUILD)/tests $(if $(FILTER),,$(fuzzers) $(BUILD)/file_faults.so $(if $(filter 1,$(SIMT)),$(if $(SANITIZE),,$(BUILD)/counters_tests)))
 	@$(if $(FILTER),$(if $(strip $(needed)),$(MAKE) $(needed)))
 	@NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
 test-all:
 	@BAREVISION_TEST_ALL=1 $(MAKE) test FILTER="$(FILTER)"
 # Everything under the address and undefined-behaviour sanitizers; without CUDA, whose code the
-# stand-in runs too.
+# stand-in runs too, and the counters, which take the compiler's calls of the thread sanitizer.
 asan:
 	@$(MAKE) BUILD=$(BUILD)/sanitized CUDA=0 OPT=-O1 SANITIZE="$(sanitizers)" test FILTER="$(FILTER)"
 
@@ -393,7 +393,7 @@ else
 	@SIMT_TIMEOUT=$${SIMT_TIMEOUT:-10} $(if $(DEBUG),gdb -q -x kernels/simt/gdb.py --args) "$(try_program)" $(ARGS)
 endif
 
-# The examples, and each with its bugs planted: tests/simt/simt_examples_test.cpp runs them.
+# The examples, and each with its bugs planted: tests/simt/simt_try_test.cpp runs them.
 examples := $(foreach file,$(wildcard kernels/simt/examples/*.cu),$(notdir $(file:.cu=)) \
   $(foreach bug,$(shell sed -nE 's/^#if(n?def) ([A-Z_]+)$$/\2/p' $(file)),$(notdir $(file:.cu=)).$(bug)))
 examples := $(sort $(examples:%=$(BUILD)/try/examples/%))

@@ -1,5 +1,5 @@
-// make bench: the time of every operation that a training step of a model runs, next to what copying
-// memory and multiplying matrices reach on the same device.
+// make bench: the time of every operation that a training step of a model runs, next to what
+// copying memory and multiplying matrices reach on the same device.
 #include <unistd.h>
 
 #include <cstdio>
@@ -151,8 +151,8 @@ bool parse(int argc, char** argv, Options& options) {
 }  // namespace bv::bench
 
 int main(int argc, char** argv) {
-  // Threads wait asleep, as the launcher's do: beside busy neighbours, spinning ones take many times as
-  // long. OpenMP reads this before main.
+  // Threads wait asleep, as the launcher's do: beside busy neighbours, spinning ones take many
+  // times as long. OpenMP reads this before main.
   if (!std::getenv("OMP_WAIT_POLICY") && setenv("OMP_WAIT_POLICY", "passive", 1) == 0)
     execv("/proc/self/exe", argv);
   if (const std::string text = bv::bench::text_asked_for(argc, argv); !text.empty()) {

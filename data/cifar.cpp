@@ -20,7 +20,7 @@ const char* const meta_file = "batches.meta.txt";
 const char* const test_file = "test_batch.bin";
 
 bool exists(const std::string& path) {
-  std::error_code ignored;  // what can't be looked at is found when it is read
+  std::error_code ignored;  // an inaccessible file is reported when it is read
   return fs::exists(path, ignored);
 }
 
@@ -32,7 +32,7 @@ struct RecordFile {
   int64_t records() const { return static_cast<int64_t>(bytes.size() / record_bytes); }
 };
 
-// A thousand times the original's.
+// A thousand times the original's size.
 constexpr uint64_t max_file_bytes = uint64_t{10} * 1000 * 1000 * record_bytes;
 
 RecordFile read_records(const std::string& path) try {

@@ -1,5 +1,5 @@
 // Files that a user names or a folder holds are opened here alone: regular files, since a pipe or a
-// device may keep its reader waiting for ever, and of a size that is known before memory is taken.
+// device may keep its reader waiting forever, and of a size that is known before memory is taken.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A look at every image's header before a run begins, so that no later epoch meets what it tells.
+// Reads every image's header before a run begins, so that no later epoch fails on what it shows.
 #include <algorithm>
 #include <map>
 #include <mutex>

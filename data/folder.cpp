@@ -56,7 +56,7 @@ class FolderDataset : public Dataset {
   std::vector<Item> items_;
 };
 
-// CIFAR-10 in another form, or a folder deeper, than can be read.
+// CIFAR-10 in a form that isn't read, or a folder deeper.
 void refuse_cifar(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder / "data_batch_1", error))
@@ -175,7 +175,7 @@ DataSets assemble(const DataOptions& options, ClassList classes, std::vector<Ite
   return sets;
 }
 
-// --val where the class folders are a floor deeper.
+// --val whose class folders are one level deeper.
 void refuse_parts(const std::string& val) {
   const PartFolders parts = find_parts(val);
   const fs::path& part = parts.val.empty() ? parts.train : parts.val;

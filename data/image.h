@@ -35,12 +35,12 @@ struct Wanted {
 inline Wanted whole_image(int height, int width, double shrink = 1) {
   return {.part = {.height = double(height), .width = double(width)}, .shrink = shrink};
 }
-// Asked when an image's size, upright, is known and nothing is decoded yet. Has no memory: it may be
-// asked twice.
+// Asked when an image's size, upright, is known and nothing is decoded yet. Has no memory: it may
+// be asked twice.
 using Choose = std::function<Wanted(int height, int width)>;
 
-// A part of an image that was decoded at eighths/8 of its size. Where its pixels lie in the image at
-// that size doesn't depend on the part: so do the pixels themselves.
+// A part of an image that was decoded at eighths/8 of its size. Where its pixels lie in the image
+// at that size doesn't depend on the part: so do the pixels themselves.
 struct View {
   Image pixels;
   Region at;                            // of the pixels, in the whole at that size
@@ -68,8 +68,8 @@ inline View whole_view(Image image, const Choose& choose) {
           .full_width = width};
 }
 
-// The size, in eighths, at which an image is decoded that may be `shrink` times smaller. libjpeg can
-// do any, but has fast inverse DCTs for these alone: 3/8 takes longer than 4/8, 5/8 than 8/8.
+// The size, in eighths, at which an image is decoded that may be `shrink` times smaller. libjpeg
+// can do any, but has fast inverse DCTs for these alone: 3/8 takes longer than 4/8, 5/8 than 8/8.
 inline int eighths_for(double shrink) {
   for (const int eighths : {1, 2, 4})
     if (eighths * shrink >= 8) return eighths;

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t synthetic_batches = 1000;
 constexpr uint32_t max_replacements = 1000;
-constexpr int64_t batches_ahead = 4;  // of which the data is told, beyond those in the ring
+constexpr int64_t batches_ahead = 4;  // announced to the data set, after those in the ring
 
 using Order = std::vector<uint32_t>;
 
@@ -133,7 +133,7 @@ struct Loader::State {
   const Batch& next() {
     const auto begin = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex);
-    ++given;  // which frees the slot of the batch before
+    ++given;  // which frees the previous batch's slot
     changed.notify_all();
     Slot& slot = slots[given % slots.size()];
     if (!running || (!train && given >= batches))

@@ -68,8 +68,7 @@ class Loader {
  public:
   Loader(const Dataset&, const LoaderOptions&, bool train);
   ~Loader();
-  // training_batches(); evaluation: ceil(share /
-  // local_batch), the same for all ranks.
+  // training_batches(); evaluation: ceil(share / local_batch). The same for all ranks.
   int64_t batches_per_epoch() const;
 
   // (Re)starts preparing batches from batch `batch` of `epoch`, which must be below

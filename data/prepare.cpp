@@ -69,9 +69,10 @@ Preprocessor::Preprocessor(const Dataset& data, const LoaderOptions& options, bo
       size_(stored_size(options.kind, options.crop, options.image_size, train)),
       cache_(options.kind == DataKind::synthetic ? 0 : options.cache_bytes) {}
 
-// Of the image alone and of this box, so that a batch's pixels depend on nothing else. The inverse DCT
-// leaves frequencies that the filter would not: least to be seen where it doesn't do all the scaling,
-// and less than random crops promise (two levels) where three quarters are left to the filter.
+// Depends on the image and this box alone, so that a batch's pixels depend on nothing else. The
+// inverse DCT leaves frequencies that the filter would remove: this shows least where the filter
+// still has some scaling to do; with a factor of 4 left to it, as in random crops, values differ by
+// less than the two levels promised.
 Wanted Preprocessor::to_resize(const Box& box, int height, int width) const {
   const double left_to_the_filter = crop_ == TrainCrop::random_resized ? 4 : 1.25;
   return {.part = pixels_read(box, height, width, options_.crop.interpolation),
@@ -90,7 +91,7 @@ std::shared_ptr<const View> Preprocessor::view(int64_t index, const Choose& choo
   return view;
 }
 
-// What needs no random crop is kept as it is when it is done.
+// Images without a random crop are cached as prepared.
 std::shared_ptr<const View> Preprocessor::final_view(int64_t index, Resizer& resizer) {
   const auto any = [](int, int) { return Wanted{}; };
   if (auto kept = cache_.find(index, any)) return kept;

@@ -12,7 +12,7 @@
 
 namespace bv {
 
-// Views of whole images by index and size, until they exceed the limit; then it drops all and stays
+// A cache of whole images by index and size. Once they exceed the limit it drops all and stays
 // empty, since a part of a larger set would rarely be hit. Batches don't depend on it.
 class ViewCache {
  public:

@@ -4,7 +4,7 @@
 
 namespace bv {
 
-// Fills in the record; its `best` where the accuracy is the run's highest. Collective.
+// Fills in the record, `best` too, by --best-by. Collective.
 void evaluate(Run&, EpochRecord&);
 
 }  // namespace bv

@@ -14,7 +14,7 @@ std::vector<MemoryPlan> stage_plans(const Setup&, Backend&);
 // A table with a line for each stage.
 void print_stages(std::ostream&, const Setup&, const std::vector<MemoryPlan>&);
 
-// The bytes that each process may have. Those of a machine may share its memory.
+// The bytes that each process may have; shared: by all processes of its machine.
 struct MemoryLimit {
   size_t bytes;
   bool shared;

@@ -8,7 +8,8 @@
 
 namespace bv {
 
-// One micro-step of the whole model and its update; then what evaluation runs besides, which counts 0.
+// The operations of one micro-step of the whole model and of its update; then, with count 0, those
+// that only evaluation runs.
 std::vector<RecordedOperation> record_step(const Graph&, const TrainerOptions&);
 // Of a model with the options of a command line: {"vit_tiny", "--batch", "16"}. Images are
 // synthetic, in 1,000 classes. Throws UserError.

@@ -1,4 +1,4 @@
-// A run under way: all that the training loop and its hooks work on.
+// A run: all that the training loop and its hooks work on.
 #pragma once
 #include <unistd.h>
 
@@ -26,15 +26,15 @@ struct Run {
   bool plan_only() const;
   // Takes the memory, sets the starting values, opens the run's folder. Collective.
   void begin();
-  // Sorts it into the list, behind those of the same priority.
+  // Inserts it by priority, after those of the same one.
   void attach(std::unique_ptr<Hook>);
   // Calls all hooks: run.at(&Hook::after_train_epoch, record).
   template <class... P>
   void at(void (Hook::*point)(Run&, P...), std::type_identity_t<P>... values) {
     for (const auto& hook : hooks) (hook.get()->*point)(*this, values...);
   }
-  // Whether these weights, or (averaged) their moving average, are those whose evaluation chooses the
-  // best.
+  // Whether the evaluation of these weights, or (averaged) of their moving average, is the one that
+  // chooses best/.
   bool chooses_best(bool averaged) const { return averaged == (setup.options.ema > 0); }
   bool reads_weights() const;          // one of the hooks, after this update
   void warn(const std::string& line);  // on standard error, with the bar out of the way

@@ -51,6 +51,9 @@ class Communicator {
     all_reduce(&x, 1, nullptr);
     return x;
   }
+  // Its calls, and those of its groups, run one after another as they were called, whatever their
+  // streams; others' go on beside each other.
+  virtual bool in_call_order() const { return false; }
   // While busy, this process may keep its peers waiting for ten times their timeout.
   virtual void busy(Busy) = 0;
   // A line for the user, or empty.

@@ -10,12 +10,13 @@
 // columns, whose constants stay in registers. Each thread merges the moments itself; the blocks of
 // the last rows write mean, rstd and the running statistics. Forward and the sums visit the rows
 // from last to first, since the L2 cache still holds the end of what was written just before; dinp
-// goes from first to last, where the sums ended. Backward's sums: partial [blocks, 2, C], then
-// column_sums.cuh's second stage. The grid is what the chip runs at a time.
+// goes from first to last, where the sums ended. Backward's sums: the last of a stripe's blocks adds
+// up what they have. The grid is what the chip runs at a time.
 //
 // Memory is the limit: 4 (forward) to 8 bytes an element in 16 bits. Registers and blocks per SM:
 // tests/kernels/resources.txt.
 #include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/norm_sums.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -36,28 +37,6 @@ __global__ void __launch_bounds__(256) batchnorm_evaluate(BatchNormEvaluate op) 
 }
 
 // ---- columns and rows ---------------------------------------------------------------------------
-template <int width>
-struct Columns {
-  float mean[width], scale[width], bias[width];  // scale = rstd * weight
-
-  // y before the residual; backward recomputes its sign.
-  __device__ float normalised(int i, float x) const { return fmaf(x - mean[i], scale[i], bias[i]); }
-};
-
-template <int width>
-__device__ Columns<width> columns_of(const float (&mean)[width], const float (&rstd)[width],
-                                     const float* weight, const float* bias, int column) {
-  const auto w = load<width>(weight + column), b = load<width>(bias + column);
-  Columns<width> c;
-#pragma unroll
-  for (int i = 0; i < width; ++i) {
-    c.mean[i] = mean[i];
-    c.scale[i] = rstd[i] * w.at[i];
-    c.bias[i] = b.at[i];
-  }
-  return c;
-}
-
 // Calls each(at, x) for every row of the block: x[t] are this thread's columns of `tensors[t]`, from
 // element `at`. Loads `ahead` rows of all tensors at a time.
 enum class Order { forwards, backwards };
@@ -150,7 +129,7 @@ __global__ void __launch_bounds__(256, 4)
   Elements<float, width> rstd;
 #pragma unroll
   for (int i = 0; i < width; ++i) rstd.at[i] = rsqrtf(batch.variance.at[i] + op.eps);
-  const auto c = columns_of<width>(batch.mean.at, rstd.at, op.weight, op.bias, column);
+  const auto c = norm_columns<width>(batch.mean.at, rstd.at, op.weight, op.bias, column);
   if (op.mean && S::row() == 0) {
     store<width>(op.mean + column, batch.mean);
     store<width>(op.rstd + column, rstd);
@@ -173,13 +152,22 @@ __global__ void __launch_bounds__(256, 4)
 }
 
 // ---- backward -----------------------------------------------------------------------------------
-// Writes partial [gridDim.y, 2, C]. by_out: y's sign is that of out.
+template <int width>
+struct SumsShared {
+  union {
+    typename Stripe<width>::Shared stripe;
+    typename LastBlockOfStripe<NormSums, width>::Shared merge;
+  };
+};
+
+// by_out: y's sign is that of out.
 template <class T, int width, bool by_out>
-__global__ void __launch_bounds__(256, 2) batchnorm_backward_sums(BatchNormBackwardSums op) {
+__global__ void __launch_bounds__(256, 2)
+    batchnorm_backward_sums(BatchNormBackwardSums op, NormSums sums, RowParts parts) {
   using S = Stripe<width>;
   const int column = S::column() < op.shape.C ? S::column() : 0;
   const auto mean = load<width>(op.mean + column), rstd = load<width>(op.rstd + column);
-  const auto c = columns_of<width>(mean.at, rstd.at, op.weight, op.bias, column);
+  const auto c = norm_columns<width>(mean.at, rstd.at, op.weight, op.bias, column);
   float g_sum[width] = {}, g_d_sum[width] = {};  // of g and of g * (inp - mean)
   const auto each = [&](int64_t at, const auto& x) {
     Elements<T, width> g;
@@ -205,11 +193,12 @@ __global__ void __launch_bounds__(256, 2) batchnorm_backward_sums(BatchNormBackw
     for_rows<T, width, Order::backwards, 4>({op.dout, op.inp}, op.shape.rows, op.shape.C, each);
 #pragma unroll
   for (int i = 0; i < width; ++i) g_d_sum[i] *= rstd.at[i];
-  auto& s = shared<typename S::Shared>();
-  float* partial = static_cast<float*>(op.workspace) + size_t(blockIdx.y) * 2 * op.shape.C;
-  S::write_sums(g_sum, partial, op.shape.C, s);
+  auto& s = shared<SumsShared<width>>();
+  float* const partial = parts.partial + size_t(blockIdx.y) * 2 * op.shape.C;
+  S::write_sums(g_sum, partial, op.shape.C, s.stripe);
   __syncthreads();
-  S::write_sums(g_d_sum, partial + op.shape.C, op.shape.C, s);
+  S::write_sums(g_d_sum, partial + op.shape.C, op.shape.C, s.stripe);
+  merge_stripes<width>(sums, parts, s.merge);
 }
 
 template <class T, int width>
@@ -221,7 +210,7 @@ __global__ void __launch_bounds__(256, 2)
   const auto mean = load<width>(op.mean + column), rstd = load<width>(op.rstd + column),
              g_sum = load<width>(op.sums + column),
              g_xhat_sum = load<width>(op.sums + op.shape.C + column);
-  const auto c = columns_of<width>(mean.at, rstd.at, op.weight, op.bias, column);
+  const auto c = norm_columns<width>(mean.at, rstd.at, op.weight, op.bias, column);
   float offset[width], slope[width];
 #pragma unroll
   for (int i = 0; i < width; ++i) {
@@ -303,19 +292,20 @@ void CudaKernels::run(const BatchNormBackwardSums& op, cudaStream_t stream) {
   by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
     using S = Stripe<width>;
     const dim3 grid = S::grid(props_, backward_blocks, op.shape.rows, op.shape.C);
-    constexpr size_t shared_bytes = sizeof(typename S::Shared);
-    if (op.relu && op.out)
-      launch<batchnorm_backward_sums<T, width, true>>(grid, S::threads, shared_bytes, stream, op);
-    else
-      launch<batchnorm_backward_sums<T, width, false>>(grid, S::threads, shared_bytes, stream, op);
-    finish_column_sums({.out = op.dbias,
-                        .out2 = op.dweight,
-                        .partial = static_cast<const float*>(op.workspace),
-                        .blocks = static_cast<int>(grid.y),
+    constexpr size_t shared_bytes = sizeof(SumsShared<width>);
+    const NormSums sums{.sums = op.sums,
+                        .dweight = op.dweight,
+                        .dbias = op.dbias,
                         .C = op.shape.C,
-                        .accumulate = op.accumulate,
-                        .sums = op.sums},
-                       stream);
+                        .accumulate = op.accumulate};
+    const RowParts parts = row_parts(props_, op.workspace, static_cast<int>(grid.y), op.shape.C,
+                                     static_cast<int>(grid.x));
+    if (op.relu && op.out)
+      launch<batchnorm_backward_sums<T, width, true>>(grid, S::threads, shared_bytes, stream, op,
+                                                      sums, parts);
+    else
+      launch<batchnorm_backward_sums<T, width, false>>(grid, S::threads, shared_bytes, stream, op,
+                                                       sums, parts);
   });
 }
 

@@ -38,7 +38,6 @@ struct InputPatches {
   const Mix* mixes;       // [B], B even; null: nothing is mixed
   InputShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -55,7 +54,6 @@ struct AugmentImages {
   const Crop* crops;      // [B], done first; null: as of InputPatches
   const ImageOp* ops;     // [B, layers]
   AugmentShape shape;
-
   void describe(Arguments&) const;
 };
 
@@ -73,7 +71,6 @@ struct LinearForward {
   const void* bias;    // [N] dtype, or null
   LinearShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -85,7 +82,6 @@ struct LinearBackwardInput {
   const void* weight;  // [N, K] dtype
   LinearShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -99,7 +95,6 @@ struct LinearBackwardWeight {
   LinearShape shape;
   DType dtype;
   bool accumulate;
-
   void describe(Arguments&) const;
 };
 
@@ -117,7 +112,6 @@ struct BiasGeluForward {
   const void* bias;  // [C] dtype
   RowsShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -132,7 +126,6 @@ struct BiasGeluBackward {
   RowsShape shape;
   DType dtype;
   bool accumulate;
-
   void describe(Arguments&) const;
 };
 
@@ -142,7 +135,6 @@ struct TanhForward {
   const void* inp;  // [rows, C] dtype
   RowsShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -153,7 +145,6 @@ struct TanhBackward {
   const void* out;   // [rows, C] dtype
   RowsShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -180,7 +171,6 @@ struct LayerNormForward {
   FirstRows first;
   float eps;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -200,7 +190,6 @@ struct LayerNormBackward {
   FirstRows first;
   DType dtype;
   bool accumulate;
-
   void describe(Arguments&) const;
 };
 
@@ -229,7 +218,6 @@ struct AttentionForward {
   uint32_t layer;
   float drop;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -248,7 +236,6 @@ struct AttentionBackward {
   uint32_t layer;
   float drop;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -270,7 +257,6 @@ struct EmbedForward {
   const float* position;     // [prefix + P, C]
   EmbedShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -286,7 +272,6 @@ struct EmbedBackward {
   EmbedShape shape;
   DType dtype;
   bool accumulate;
-
   void describe(Arguments&) const;
 };
 
@@ -302,7 +287,6 @@ struct TakeTokensForward {
   const void* inp;  // [B, N, C] dtype
   TokensShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -312,7 +296,6 @@ struct TakeTokensBackward {
   const void* dout;  // [B, count, C] dtype
   TokensShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -331,7 +314,6 @@ struct ConvForward {
   const void* weight;  // [K, R, S, C / groups] dtype
   ConvShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -346,7 +328,6 @@ struct ConvBackwardInput {
   const void* weight;  // [K, R, S, C / groups] dtype
   ConvShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -360,7 +341,6 @@ struct ConvBackwardWeight {
   ConvShape shape;
   DType dtype;
   bool accumulate;
-
   void describe(Arguments&) const;
 };
 
@@ -389,7 +369,6 @@ struct BatchNormForward {
   float eps, momentum;
   bool relu;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -403,7 +382,6 @@ struct BatchNormEvaluate {
   float eps;
   bool relu;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -426,7 +404,32 @@ struct BatchNormBackwardSums {
   bool relu;
   DType dtype;
   bool accumulate;
+  void describe(Arguments&) const;
+};
 
+// ConvBackwardInput and then BatchNormBackwardSums, where the convolution is what reads a batch norm's
+// out, so that dinp is dout of that: with norm_out, dinp is g. The batch norm's arguments but for sums,
+// mean and rstd are called norm_NAME; C is the convolution's, rows are N * H * W.
+struct ConvBackwardInputSums {
+  void* dinp;                            // [N, H, W, C] dtype  =
+  float* sums;                           // [2, C]  =
+  float *dnorm_weight, *dnorm_bias;      // [C]  = or +=, by accumulate
+  void* workspace;                       // [workspace_bytes(*this)]
+  const void* dout;                      // [N, P, Q, K] dtype
+  const void* add;                       // [N, H, W, C] dtype, as of ConvBackwardInput
+  const void* norm_out;                  // [N, H, W, C] dtype, or null: as of BatchNormBackwardSums
+  const void* norm_inp;                  // [N, H, W, C] dtype
+  const float *mean, *rstd;              // [C]
+  const float *norm_weight, *norm_bias;  // [C]
+  const void* weight;                    // [K, R, S, C / groups] dtype
+  ConvShape shape;
+  bool relu;
+  DType dtype;
+  bool accumulate;
+
+  // The two, each with the workspace of both.
+  ConvBackwardInput input_gradient() const;
+  BatchNormBackwardSums norm_sums() const;
   void describe(Arguments&) const;
 };
 
@@ -442,7 +445,6 @@ struct BatchNormBackward {
   int parts;
   bool relu;  // the sign of y is recomputed from inp
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -455,7 +457,6 @@ struct MaxPoolForward {
   const void* inp;  // [N, H, W, C] dtype
   PoolShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -466,7 +467,6 @@ struct MaxPoolBackward {
   const uint8_t* index;  // [N, P, Q, C]
   PoolShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -480,7 +480,6 @@ struct AveragePoolForward {
   const void* inp;  // [N, positions, C] dtype
   PositionsShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -490,7 +489,6 @@ struct AveragePoolBackward {
   const void* dout;  // [N, C] dtype
   PositionsShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -512,7 +510,6 @@ struct Dropout {
   uint32_t layer;
   float drop;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -539,7 +536,6 @@ struct CrossEntropyForward {
   float share = 1;
   bool add = false;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -557,7 +553,6 @@ struct CrossEntropyBackward {
   float smoothing;
   float share = 1;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -567,7 +562,6 @@ struct MeanLogits {
   const void *head, *dist;  // [B, K] dtype
   ClassesShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -584,7 +578,6 @@ struct Metrics {
   const int32_t* labels;  // [B]
   ClassesShape shape;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -598,7 +591,6 @@ struct GradientTail {
   const StepParams* params;
   int B;
   bool accumulate;
-
   void describe(Arguments&) const;
 };
 
@@ -613,7 +605,6 @@ struct GradientSquares {
   const float* grad;  // [count]
   size_t count;
   size_t first = 0;
-
   void describe(Arguments&) const;
 };
 
@@ -624,7 +615,6 @@ struct GradientNorm {
   const double* sums;        // [stretches]
   const StepParams* params;  // divisor
   int stretches;
-
   void describe(Arguments&) const;
 };
 
@@ -669,7 +659,6 @@ struct OptimizerUpdate {
   OptimizerKind kind;
   bool nesterov;
   DType dtype;  // of compute_weights
-
   void describe(Arguments&) const;
 };
 
@@ -679,7 +668,6 @@ struct RoundWeights {
   const float* inp;  // [count]
   size_t count;
   DType dtype;
-
   void describe(Arguments&) const;
 };
 
@@ -688,7 +676,6 @@ struct Scale {
   float* data;  // [count]
   size_t count;
   float factor;
-
   void describe(Arguments&) const;
 };
 
@@ -699,9 +686,9 @@ using Kernels =
                 LayerNormForward, LayerNormBackward, AttentionForward, AttentionBackward,
                 EmbedForward, EmbedBackward, TakeTokensForward, TakeTokensBackward, ConvForward,
                 ConvBackwardInput, ConvBackwardWeight, BatchNormForward, BatchNormEvaluate,
-                BatchNormBackwardSums, BatchNormBackward, MaxPoolForward, MaxPoolBackward,
-                AveragePoolForward, AveragePoolBackward, Dropout, CrossEntropyForward,
-                CrossEntropyBackward, MeanLogits, Metrics, GradientTail, GradientNorm,
-                OptimizerUpdate, RoundWeights, Scale, GradientSquares>;
+                BatchNormBackwardSums, ConvBackwardInputSums, BatchNormBackward, MaxPoolForward,
+                MaxPoolBackward, AveragePoolForward, AveragePoolBackward, Dropout,
+                CrossEntropyForward, CrossEntropyBackward, MeanLogits, Metrics, GradientTail,
+                GradientNorm, OptimizerUpdate, RoundWeights, Scale, GradientSquares>;
 
 }  // namespace bv

@@ -18,7 +18,7 @@
 //
 // 8 (backward 14) flops per element for 8 to 16 bytes in fp32, half of these in 16 bits: memory is
 // the limit. Registers and shared memory: tests/kernels/resources.txt.
-#include "kernels/cuda/last_block.cuh"
+#include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
@@ -367,7 +367,7 @@ __global__ void __launch_bounds__((max_backward_threads<T, lanes>), 1)
   write_block_sums(dweight, partial, C, warps);
   __syncthreads();
   write_block_sums(dbias, partial + C, C, warps);
-  if (arrived && is_last_block(arrived, gridDim.x))
+  if (arrived && is_last(arrived, static_cast<int>(gridDim.x)))
     finish_column_sums_here(block_sums(op, gridDim.x), reinterpret_cast<float4*>(warps));
 }
 
@@ -422,8 +422,7 @@ void CudaKernels::run(const LayerNormBackward& op, cudaStream_t stream) {
   const auto [rows, C] = op.shape;
   by_split(op.dtype, C, [&]<class T, int lanes, int size>() {
     const dim3 grid = backward_grid<lanes>(props_, op.shape);
-    // Launches in other streams may overlap.
-    unsigned* const arrived = lanes == 8 && stream == compute_ ? arrived_.handle : nullptr;
+    unsigned* const arrived = lanes == 8 ? props_.arrived : nullptr;
     if constexpr (lanes == 0) {
       launch<layernorm_backward_any_columns<T>>(grid, Stripe<1>::threads, sizeof(Stripe<1>::Shared),
                                                 stream, op);

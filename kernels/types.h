@@ -18,9 +18,9 @@ struct StepParams {
   uint32_t epoch;     // with position, names the images of this micro-batch:
   uint32_t position;  // image b is at position + b of the epoch's order
   float lr;
-  float grad_scale;  // 1 / (images of a full update, all processes), times the loss scale
+  float grad_scale;  // 1 / (images of a full update, all replicas), without the loss scale
   float divisor;     // of gradients: (images of this update) / (images of a full one)
-  float count;       // images in this micro-batch of this process
+  float count;       // images in this micro-batch of this process; 0 where it has no loss
   float stop;        // 1: this process was asked to stop; summed with the gradients
 };
 

@@ -19,8 +19,6 @@ constexpr Reason reasons[] = {
     {"GradientTail", "", "a few numbers, of which a whole sector each is moved"},
     {"LayerNormBackward", "", "a few rows: the blocks' parts of dweight and dbias outweigh them"},
     {"BiasGeluBackward", "", "a few rows: the blocks' parts of dbias outweigh them"},
-    {"LinearBackwardWeight", "",
-     "dout is read again for dbias: the library's product doesn't sum it"},
     {"ConvBackwardWeight", "C3 ", "each block's part of dweight is written and read, at one image"},
     {"ConvBackwardWeight", "H56 W56 C64 K", "dweight's parts are written and read, at one image"},
     // Turns in shared memory.

@@ -1,5 +1,5 @@
-// Images per second on one thread: of decoding whole, of resizing, and of what evaluation (the middle)
-// and training (random crops, by the loader) do with both.
+// Images per second on one thread: of decoding whole, of resizing, and of what evaluation (the
+// middle) and training (random crops, by the loader) do with both.
 //   build/loading FOLDER SIZE SECONDS
 // bench/loading starts this, in turns with Pillow and PyTorch.
 #include <chrono>

@@ -1,6 +1,6 @@
 // Which training images are mixed, and how, drawn as timm's Mixup does: a function of (seed, epoch,
 // position in the epoch's order), whatever process makes it. The partner of position p is p ^ 1:
-// since processes take even numbers of images, both are in one's batch.
+// since processes take even numbers of images, both are in the same process's batch.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -69,20 +69,21 @@ struct JpegInfo {
 // scans, Huffman tables beyond their bounds (which stb_image doesn't check).
 JpegInfo inspect_jpeg(std::span<const uint8_t> file);
 
-// Decodes these pixels, not yet upright, of the image at eighths/8 of its size: the same as they are
-// in the whole. Only if have_turbojpeg.
+// Decodes these pixels, not yet upright, of the image at eighths/8 of its size: the same as they
+// are in the whole. Only if have_turbojpeg.
 Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo&, int eighths,
                         const Region& part, std::string* warning);
 // The length that libjpeg scales one to.
 inline int scaled_length(int length, int eighths) { return (length * eighths + 7) / 8; }
 
-// Decodes, not yet upright, at full size through stb_image; refuses arithmetic coding and missing tables.
+// Decodes, not yet upright, at full size through stb_image; refuses arithmetic coding and missing
+// tables.
 Image decode_jpeg_stb(std::span<const uint8_t> file, const JpegInfo&);
 
 // PNG, BMP and GIF (first image), upright.
 Image decode_stb(std::span<const uint8_t> file, Format);
 
-// Refuses a BMP whose pixels would end behind the file's end: stb_image reads zeros there.
+// Refuses a BMP whose pixels would extend past the file's end: stb_image reads zeros there.
 HeaderSize check_bmp(FileView& file);
 
 // Walks a PNG's chunks: sizes, names, checksums, end. Returns its Exif orientation.

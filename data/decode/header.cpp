@@ -1,4 +1,4 @@
-// What a file's first bytes say: its format, and for a look before the run begins, its size.
+// A file's first bytes: its format, and for the check before a run begins, its size.
 #include <cstdlib>
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// A look at all of a data set: what can't be trained on, or would spoil what a run says of itself.
+// Checks a whole data set for what can't be trained on, or would distort a run's accuracy.
 #pragma once
 #include <cstdint>
 #include <functional>

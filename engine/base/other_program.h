@@ -12,8 +12,8 @@ struct ProgramEnd {
 };
 
 // Waits for its end; without a shell. Ten times a second `go_on` is asked, and once it says no, the
-// program is told to end. Its standard input is the file `input`. Throws UserError where there is no
-// such program.
+// program is told to end. Its standard input is the file `input`. Throws UserError where there is
+// no such program.
 ProgramEnd run_to_end(const std::vector<std::string>& words, const std::function<bool()>& go_on,
                       const std::string& input = "/dev/null");
 

@@ -112,10 +112,14 @@ std::string suggestion(std::string_view word, std::span<const std::string> known
   const size_t slip =
       std::min<size_t>(2, lower.size() / 3);  // farther away, another thing is meant
   const std::string best = nearest(lower, known);
-  // The beginning of one alone: cifar of cifar10.
-  const auto begins = [&](const std::string& name) { return name.starts_with(lower); };
-  if (lower.size() > 3 && std::ranges::count_if(known, begins) == 1)
-    return " (did you mean " + std::string(prefix) + *std::ranges::find_if(known, begins) + "?)";
+  // The beginning of one, and of those alone that have that one's name and more: cifar of cifar10.
+  std::vector<std::string> longer;
+  std::ranges::copy_if(known, std::back_inserter(longer),
+                       [&](const std::string& name) { return name.starts_with(lower); });
+  const auto shortest = std::ranges::min_element(longer, {}, &std::string::size);
+  if (lower.size() > 3 && !longer.empty() &&
+      std::ranges::all_of(longer, [&](const auto& name) { return name.starts_with(*shortest); }))
+    return " (did you mean " + std::string(prefix) + *shortest + "?)";
   if (best.empty() || edit_distance(lower, best) > slip) return "";
   // Of one letter or number, too: gpu is no cpu, resnet18 no resnet34.
   const bool other = lower != best && lower.size() < 4 && lower.size() == best.size();

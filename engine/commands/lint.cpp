@@ -32,7 +32,7 @@ int lint_run(const CommandLine& line, const std::vector<std::string>&) {
   const Setup setup = prepare(line, options, world.size, device, *backend);
   const std::vector<Finding> findings = lint(setup, sample_images(setup, cores));
   for (const Finding& f : findings) std::cout << printable(line_of(f), std::string::npos) << "\n";
-  if (findings.empty()) std::cout << "recipe: nothing to say\n";
+  if (findings.empty()) std::cout << "nothing to say about this run\n";
   return options.strict && !findings.empty() ? 2 : 0;
 }
 

@@ -30,7 +30,7 @@ NodePlace node_place(const Options& o) {
 
 // A resumed run's number of processes is that of all machines.
 int processes_here(const Options& o) {
-  // A recipe's number, of the machine that it was made for, gives way to that of this one's GPUs.
+  // A recipe's number suits the machine it was made for; one with fewer GPUs overrides it.
   const bool by_recipe = o.source("nproc") == Source::named_recipe;
   const int gpus = by_recipe && (o.device == "auto" || o.device == "cuda") ? gpu_count(nullptr) : 0;
   if (!o.nproc || (gpus > 0 && gpus < *o.nproc))

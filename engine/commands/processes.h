@@ -18,11 +18,11 @@ namespace bv {
 int in_processes(const CommandLine&, const std::vector<std::string>& argv,
                  Options (*options)(const CommandLine&), int (*work)(const CommandLine&, World));
 
-// Of this machine: -n, or what stands for it.
+// How many processes this machine runs: -n, or its default.
 int processes_here(const Options&);
 
 std::unique_ptr<Backend> open_backend(DeviceKind, const BackendOptions&);
-// With the other processes; setup gets to know the nodes, the world its seats.
+// To the other processes; fills in the setup's nodes and the world's seats.
 std::unique_ptr<Communicator> connect(World&, Setup&, const DeviceChoice&, Backend&);
 
 // The process's exit code for an error: 2 for the user's mistake.

@@ -1,5 +1,6 @@
 // train MODEL: trains a model, in as many processes as are asked for.
 #include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/commands/commands.h"
 #include "engine/commands/processes.h"
 #include "engine/hooks/trace_file.h"
@@ -10,7 +11,7 @@
 #include "engine/processes/host_comm.h"
 #include "engine/processes/signals.h"
 #include "engine/setup/image_check.h"
-#include "engine/training/run_claim.h"
+#include "engine/setup/run_claim.h"
 #include "engine/training/training_loop.h"
 
 namespace bv {
@@ -27,11 +28,11 @@ int work(const CommandLine& line, World world) {
   std::unique_ptr<Communicator> communicator;
   try {
     catch_stop_signals();
-    const int cores = pin_to_share(world);
+    const int all_cores = usable_cores(), cores = pin_to_share(world);
     const RunClaim claim(line, world);
     Options given = initial_options(line);
     given.out = claim.folder();
-    if (given.plan && world.rank > 0) return 0;  // the first one's is enough
+    if (given.plan && world.rank > 0) return 0;  // rank 0's is enough
     const DeviceChoice device = choose_device(given, world);
     if (given.conv == "cudnn" && device.kind == DeviceKind::cpu)
       throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");
@@ -50,6 +51,9 @@ int work(const CommandLine& line, World world) {
     setup.started = started;
     setup.local_size = world.local_size;
     if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
+    if (world.local_size > all_cores)
+      setup.notes.push_back("warning: " + std::to_string(world.local_size) + " processes share " +
+                            counted(all_cores, "core"));
     if (world.size > 1 && !setup.options.plan)
       communicator = connect(world, setup, device, *backend);
     if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());

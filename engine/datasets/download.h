@@ -1,5 +1,5 @@
 // A file from the network, whole and checked: by curl, which knows proxies, certificates and how to
-// go on where a transfer broke off, and sha256sum.
+// resume a broken transfer, and sha256sum.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -11,9 +11,9 @@ struct Download {
   std::string url, sha256;  // sha256: 64 hexadecimal digits in lower case
   std::string path;         // the file; what is there already is continued
 };
-// True when the file is there and has the checksum; false if a stop signal came, which leaves what
-// has arrived to go on from. Ten times a second `progress` is told how much that is. Throws RunError:
-// a broken transfer leaves what has arrived, a wrong checksum nothing.
+// True when the file is there and has the checksum; false if a stop signal came. Then, and after a
+// broken transfer (RunError), what has arrived stays, to be resumed; after a wrong checksum
+// (RunError) nothing does. Ten times a second `progress` is told how much has arrived.
 bool download(const Download&, const std::function<void(uint64_t bytes)>& progress);
 
 }  // namespace bv

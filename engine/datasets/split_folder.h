@@ -23,8 +23,8 @@ struct SplitPlan {
 // class that would lack images in one of the parts.
 SplitPlan plan_split(const std::string& path, double val_fraction, uint64_t seed);
 
-// Copies the files, or links to them, into `folder`, which exists. False where `go_on`, told how many
-// are done, says so. Throws RunError.
+// Copies the files, or links to them, into `folder`, which exists. False where `go_on`, told how
+// many are done, says so. Throws RunError.
 bool write_split(const SplitPlan&, const std::filesystem::path& folder, bool link,
                  const std::function<bool(size_t done)>& go_on);
 

@@ -38,10 +38,10 @@ struct FitResult {
   std::vector<std::string> fresh;  // head parameters left as initialised: other number of classes
   std::string note;  // "weights: FILE, 150 of 152 tensors, new head (1000 classes there, 5 here)"
 };
-// `heads`: names of the classifier ("head.weight", "head.bias"). "pos_embed" [1, 1 + G*G, C] (2 + G*G
-// where there is a "dist_token") is resized if the grid differs, as by timm's resample_abs_pos_embed;
-// prefixes that wrappers put before all names are left out. Throws UserError listing what is missing, extra, of another shape
-// or not finite.
+// `heads`: names of the classifier ("head.weight", "head.bias"). "pos_embed" [1, 1 + G*G, C] (2 +
+// G*G with a "dist_token") is resized if the grid differs, as by timm's resample_abs_pos_embed;
+// wrappers' prefixes, common to all names, are removed. Throws UserError listing what is missing,
+// extra, of another shape or not finite.
 FitResult fit_weights(TensorFile file, const std::string& path,
                       const std::vector<ParameterShape>& parameters,
                       const std::vector<std::string>& heads);

@@ -9,8 +9,8 @@ namespace bv {
 // larger its share of the row. Blue: right, orange: wrong.
 Image confusion_picture(std::span<const Prediction>, size_t classes);
 
-// The wrong answers that the model was surest of, at most `most`, with what was said and what is
-// true. 0 x 0: there are none.
+// The wrong answers that the model was surest of, at most `most`, with the predicted and the true
+// class. 0 x 0: there are none.
 Image mistakes_picture(const Run&, size_t most);
 
 }  // namespace bv

@@ -9,7 +9,7 @@ void MetricsLog::before_train(Run& run) {
   file_->cut(kept);
 }
 
-// The run goes on: its weights are worth more than its log.
+// The run continues: its weights are worth more than its log.
 void MetricsLog::write(Run& run, const std::string& json) {
   if (!file_) return;
   try {

@@ -21,7 +21,7 @@ class ReportPage : public Hook {
 
  private:
   void write(Run&, const std::string& ending);
-  // The page must not cost the run its weights: what goes wrong with it is said, once.
+  // The page must not cost the run its weights: an error is reported, once, and the run continues.
   template <class F>
   void try_to(Run&, F work);
 

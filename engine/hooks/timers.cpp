@@ -14,7 +14,7 @@ double seconds_between(Clock::time_point start, Clock::time_point end) {
 }  // namespace
 
 void Timers::after_train_iter(Run& run, StepRecord& record) {
-  // An update begins while the one before it is under way.
+  // An update begins while the one before it is in flight.
   const Clock::time_point now = Clock::now(), began = std::max(begun_.front(), last_read_);
   begun_.pop_front();
   last_read_ = now;
@@ -28,8 +28,7 @@ void Timers::after_train_iter(Run& run, StepRecord& record) {
   record.images_per_second = window_.images / window_.seconds;
   record.data_seconds = window_.data_seconds / window_.steps;
   record.step_seconds = window_.seconds / window_.steps;
-  if (run.setup.pipeline.shape.stages > 1)
-    record.bubble_seconds = window_.bubble_seconds / window_.steps;
+  record.bubble_seconds = window_.bubble_seconds / window_.steps;
   if (record.due) window_ = {};
 }
 

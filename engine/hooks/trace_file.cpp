@@ -34,6 +34,8 @@ void check_trace_file(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   if (!folder.empty() && !fs::is_directory(folder, error))
     throw UserError("--trace " + path + ": there is no folder " + folder.string());
+  if (fs::exists(path, error) && !fs::is_regular_file(path, error))
+    throw UserError("--trace " + path + " is not a file; name another");
 }
 
 void TraceFile::before_train(Run& run) {

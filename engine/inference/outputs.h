@@ -1,5 +1,5 @@
-// The logits and losses of an evaluation's images on their way to the host. They come a batch
-// behind, so that the device need not wait for the host.
+// The logits and losses of an evaluation's images on their way to the host. They arrive one batch
+// late, so that the device need not wait for the host.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -1,4 +1,4 @@
-// What a model says of an image, and of those of an evaluation.
+// A model's prediction for an image, and for those of an evaluation.
 #pragma once
 #include <cstdint>
 #include <span>

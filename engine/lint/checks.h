@@ -21,7 +21,7 @@ void check_normalising(const Setup&, const Sample&, Findings&);
 void check_scales(const Setup&, const Sample&, Findings&);  // of training and evaluation
 void check_files(const Setup&, Findings&);                  // left out by their names
 // precision.cpp
-void check_precision(const Setup&, Findings&);  // asked for, not in effect
+void check_precision(const Setup&, Findings&);  // asked for, but not in effect
 void check_policy(const Setup&, Findings&);     // windows of --amp-policy that never open
 
 }  // namespace bv

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t most_sampled = 256;
 
-// At most 256 images of a data set, evenly spread, which notes their shorter sides.
+// At most 256 images of a data set, evenly spread. Adds up their shorter sides.
 class Spread final : public Dataset {
  public:
   explicit Spread(const Dataset& all) : all_(all) {}
@@ -47,13 +47,13 @@ Sample sample_images(const Setup& s, int threads) try {
   const Spread some(*s.data.train);
   PixelStatistics pixels = pixel_statistics(some, threads, [](int64_t) {});
   return {std::move(pixels), some.side()};
-} catch (const DataError&) {  // images that can't be decoded, which training itself says
+} catch (const DataError&) {  // an image can't be decoded: training reports it
   return {};
 }
 
 std::vector<Finding> lint(const Setup& s, const Sample& sample) {
   Findings findings;
-  // Drawn and random images are for trying things out: few of them are meant.
+  // Built-in and synthetic images are for trying things out: few of them are intended.
   const bool real = s.data.kind == DataKind::photos || s.data.kind == DataKind::cifar;
   if (real) {
     check_files(s, findings);

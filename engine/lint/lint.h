@@ -1,6 +1,6 @@
-// What is wrong with a run before its first step, though every option is allowed: too few updates,
+// Warnings of runs that will hardly train well, though every option is valid: too few updates,
 // pixels normalised by other images' numbers, a rate that rises again. Each finding is a line,
-// `recipe: WHAT (WHY; HOW to change)`.
+// `recipe: WHAT (WHY; FLAGS to change)`.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -21,7 +21,7 @@ struct Sample {
   PixelStatistics pixels;
   double side = 0;  // the shorter one, on average
 };
-// 256 of them, evenly spread; none (images: 0) where no check asks for them or one can't be decoded.
+// At most 256, evenly spread; pixels.images is 0 if no check needs them or one can't be decoded.
 Sample sample_images(const Setup&, int threads);
 
 // Everything that the checks find; depends on its arguments alone.

@@ -13,7 +13,7 @@ namespace {
 
 using Channels = std::array<double, 3>;
 
-constexpr double other_images = 0.1;  // of values in 0-1
+constexpr double other_images = 0.1;  // a difference of means or deviations, of values in 0-1
 constexpr double much_larger = 2;
 
 std::string list(const Channels& values) {
@@ -29,7 +29,7 @@ double distance(const Channels& a, const Channels& b) {
   return most;
 }
 
-// By --recipe, --config or an option; the model's own numbers, and its weights', are as they are.
+// By --recipe, --config or an option; the model's and its weights' own numbers aren't questioned.
 bool normalises_by_choice(const Setup& s) {
   const Options& o = s.options;
   const auto chosen = [&](const char* name, const auto& now, const auto& asked, const auto& own) {
@@ -42,7 +42,7 @@ bool normalises_by_choice(const Setup& s) {
 bool unscaled_in_training(const Cropping& c) { return c.train == TrainCrop::pad_if_needed; }
 bool unscaled_in_evaluation(const Cropping& c) { return c.mode == CropMode::pad; }
 
-// How many times its own size an image of this shorter side is shown.
+// By what factor an image with this shorter side is scaled.
 double scale_in_evaluation(const Cropping& c, int size, double side) {
   return unscaled_in_evaluation(c) ? 1 : size / (c.pct * side);
 }

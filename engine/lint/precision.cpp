@@ -1,4 +1,4 @@
-// The precision that was asked for, and the one that the run has.
+// The precision that was asked for, and the one that the run has; --amp-policy.
 #include <algorithm>
 #include <cmath>
 

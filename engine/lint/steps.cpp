@@ -57,8 +57,8 @@ void check_remainder(const Setup& s, Findings& findings) {
                       .change = "--accumulate " + std::to_string(fits)});
 }
 
-// Against the model's own recipe for such data. Rates of SGD and of optimizers that scale each step
-// by the gradients' size can't be compared.
+// Compared with the model's own recipe for such data. SGD's rates can't be compared with those of
+// Adam, which scales each step by the gradients' size.
 void check_rate(const Setup& s, Findings& findings) {
   const Options& o = s.options;
   const bool chosen = o.source("lr") >= Source::named_recipe ||

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -65,7 +66,9 @@ constexpr Named<CropMode> modes[] = {{"center", CropMode::center},
 
 template <class T, size_t n>
 T value_of(const Named<T> (&table)[n], const std::string& name) {
-  return std::ranges::find(table, std::string_view(name), &Named<T>::name)->value;
+  const auto found = std::ranges::find(table, std::string_view(name), &Named<T>::name);
+  if (found == std::end(table)) throw std::logic_error("options are not resolved: '" + name + "'");
+  return found->value;
 }
 
 std::string flag_of(std::string_view option) { return find_option(option)->flag(); }

@@ -8,8 +8,8 @@
 
 namespace bv {
 
-// --augment stands for these values of other options, each of which wins over it where it is given
-// itself. An empty value: the option's default.
+// --augment implies these values of other options, unless they are given themselves. An empty
+// value: the option's default.
 struct PresetRow {
   std::string_view augment, option, value;
 };

@@ -12,7 +12,7 @@ namespace bv {
 
 struct CommandLine;
 
-// What stands in ./launcher NAME ...
+// A row of the table of commands: ./launcher NAME ...
 struct Command {
   std::string_view name;   // one word or two: "preview", "data split"
   std::string_view usage;  // after the name

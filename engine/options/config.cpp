@@ -43,7 +43,7 @@ void overlay(Options& options, const Values& values, Source source) {
   }
 }
 
-// With what its --augment stands for.
+// First the options that its --augment implies, then its own.
 void overlay_with_presets(Options& options, const Values& values, Source source) {
   if (const auto augment = values.find("augment"); augment != values.end())
     for (const PresetRow& row : augment_presets()) {
@@ -226,7 +226,7 @@ Options resolve_options(const CommandLine& line, const ModelConfig& model, DataK
 Options options_of_run(const std::string& folder) {
   const std::string path = std::filesystem::path(folder) / "config.json";
   Options options;
-  // It says all that --augment stood for then; a run of before there were such options doesn't.
+  // It has all that --augment implied then, unless the run is older than those options.
   const Values values = read_config(path);
   (values.contains("train_crop") ? overlay : overlay_with_presets)(options, values, Source::run);
   if (options.model.empty()) throw UserError(path + ": 'model' is missing");
@@ -253,7 +253,7 @@ Options initial_options(const CommandLine& line) {
   return line.values.contains("resume") ? resumed_options(line) : preliminary_options(line);
 }
 
-// Files that have moved, and names of classes, are held against the data themselves.
+// Paths may have moved; files and classes are compared through the data's fingerprint instead.
 Values options_to_keep(const Options& options) {
   constexpr std::string_view by_data[] = {"model", "data", "val", "weights", "classes"};
   Values kept;

@@ -57,7 +57,7 @@ std::string matrix_cell(int64_t images, int64_t of_class, bool right, const std:
   if (images == 0) return "<td class=\"none\">" + std::string(number ? "·" : "") + "</td>";
   const double share = static_cast<double>(images) / static_cast<double>(of_class);
   char strength[32];
-  // Few mistakes are to be seen, too.
+  // Even few mistakes must be visible.
   std::snprintf(strength, sizeof strength, "%.2f", right ? share : 0.15 + 0.85 * share);
   const bool full = (right ? share : 0.15 + 0.85 * share) > 0.55;
   return "<td class=\"" + std::string(right ? "hit" : "miss") + (full ? " full" : "") +

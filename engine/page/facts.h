@@ -39,7 +39,7 @@ struct ScratchTensor {
 struct RunFacts {
   std::string model, data, device, command;
   std::string written;  // when: "2026-11-21 12:00 UTC"
-  std::string ending;   // how the run ended; empty: it was under way
+  std::string ending;   // how the run ended; empty: it was still running
   int64_t parameters = 0, processes = 1, updates_per_epoch = 0, steps_end = 0;
   std::vector<std::string> classes = {};
   std::vector<std::pair<std::string, double>> memory = {};   // bytes per process, as planned

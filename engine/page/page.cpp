@@ -15,7 +15,7 @@
 namespace bv {
 namespace {
 
-// Begins every page, and tells it from others.
+// Every page begins with it, and is recognised by it.
 constexpr std::string_view first_words =
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
     "<meta name=\"generator\" content=\"barevision\">\n";

@@ -11,7 +11,7 @@
 namespace bv {
 namespace {
 
-// Decided by the data, or said in another way.
+// Decided by the data, or part of the command line in another form.
 constexpr std::string_view left_out[] = {"model",       "classes",      "nproc",
                                          "local_batch", "bucket_bytes", "report"};
 

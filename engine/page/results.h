@@ -6,7 +6,7 @@
 
 namespace bv {
 
-// The evaluation with the highest accuracy that counts: of the weights' average where there is one.
+// The evaluation with the highest accuracy, that of the weights' average where there is one.
 struct Best {
   int64_t row = -1;  // of metrics.epochs; -1: there is none
   double top1 = 0;

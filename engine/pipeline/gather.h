@@ -1,5 +1,5 @@
-// What checkpoints hold of a model that is cut: its stages' tensors by name, as if one process had
-// all of it.
+// Brings the stages' tensors together for a checkpoint, by name, as if one process had the whole
+// model.
 #pragma once
 #include <functional>
 #include <map>
@@ -21,8 +21,8 @@ struct GatherPath {
   float* memory;  // of the device, as large as this stage's arena
 };
 
-// On the first stage the tensors of all stages, on the others none. own: this stage's. empty: such
-// tensors of the parameters that a graph owns, of the right sizes. Waits for the device.
+// Returns the tensors of all stages on the first stage, none on the others. own: this stage's.
+// empty: zeros for the parameters that a graph owns, of the same sizes. Waits for the device.
 Tensors gather_stages(Tensors own, const GatherPath&, const TensorsOf& empty);
 
 }  // namespace bv

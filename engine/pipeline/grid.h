@@ -1,6 +1,7 @@
 // Which process holds which part of the model. A run of stages x replicas processes has `replicas`
-// copies of the model, each cut into `stages`. Replicas of a stage are neighbours, so gradients are
-// added inside a node where they can be, and the smaller activations cross between nodes.
+// copies of the model, each cut into `stages`. Replicas of a stage have neighbouring ranks, so that
+// gradients are added within a node where possible, and the smaller activations cross between
+// nodes.
 #pragma once
 #include <vector>
 

@@ -10,12 +10,12 @@ struct Micro {
 };
 
 bool divides(int count, const Micro&);
-// The next that does, from `count` on; 0: there is none.
+// The smallest number from `count` on that does; 0: none.
 int next_micro_batches(int count, const Micro&);
 
-// --micro-batches where it isn't given: 4 for each stage if the images can be divided so, else the
-// next smaller number that they can be divided by, else the next larger one. If there is none,
-// check_micro_batches refuses the result.
+// --micro-batches where it isn't given: 4 for each stage of a pipeline, else 1; if the images can't
+// be divided so, the next smaller number that divides them, else the next larger one. If there is
+// none, check_micro_batches refuses the result.
 int default_micro_batches(const Micro&);
 
 // Throws UserError that names the numbers next to it that would do.

@@ -48,40 +48,58 @@ void ModelPart::use(char* saved, char* scratch) {
 }
 
 void ModelPart::profile(Profile* to) {
-  profile_ = to;
   for (Stage& chunk : chunks_) chunk.profile(to);
 }
 
 // What crosses a border goes from slot to slot.
-void ModelPart::exchange(const Round& round, Communicator* stages, bool evaluating) const {
-  std::vector<Transfer> transfers;
-  for (const Message& m : round) {
-    const auto chunk = static_cast<size_t>(m.task.chunk);
-    const Layout& layout = chunks_[chunk].layout();
-    const std::vector<int>& storages = m.task.forward
-                                           ? (m.send ? layout.outputs : layout.inputs)
-                                           : (m.send ? layout.input_grads : layout.output_grads);
-    const int slot = evaluating ? 0 : slot_of(m.task.micro, slots_[chunk]);
-    for (const int s : storages)
-      transfers.push_back({.data = chunks_[chunk].place(slot, s),
-                           .bytes = graph_->tensors()[static_cast<size_t>(s)].bytes(),
-                           .peer = m.peer,
-                           .send = m.send});
+void ModelPart::exchange(const Round& round, StageLinks* links, Moving& moving,
+                         bool evaluating) const {
+  for (int channel = 0; links && channel < links->channels(); ++channel) {
+    std::vector<Transfer> transfers;
+    std::vector<std::vector<size_t>*> slots;
+    for (const Message& m : round) {
+      if (links->channel_of(m.task.forward) != channel) continue;
+      const auto chunk = static_cast<size_t>(m.task.chunk);
+      const Layout& layout = chunks_[chunk].layout();
+      const std::vector<int>& storages = m.task.forward
+                                             ? (m.send ? layout.outputs : layout.inputs)
+                                             : (m.send ? layout.input_grads : layout.output_grads);
+      const int slot = evaluating ? 0 : slot_of(m.task.micro, slots_[chunk]);
+      for (const int s : storages)
+        transfers.push_back({.data = chunks_[chunk].place(slot, s),
+                             .bytes = graph_->tensors()[static_cast<size_t>(s)].bytes(),
+                             .peer = m.peer,
+                             .send = m.send});
+      slots.push_back(&moving[chunk][static_cast<size_t>(slot)]);
+    }
+    if (transfers.empty()) continue;
+    const size_t number = links->exchange(transfers, channel);
+    for (std::vector<size_t>* slot : slots) slot->push_back(number);
   }
-  if (transfers.empty()) return;
-  timed(profile_, *backend_, "pipeline", [&] {
-    traced(trace_, nullptr, {Work::exchange}, [&] { stages->exchange(transfers, nullptr); });
-  });
 }
 
-void ModelPart::train(const Step& step, Communicator* stages) const {
+// Stream 0 goes on when nothing of the slot is on its way.
+void ModelPart::settle(std::vector<size_t>& moving, StageLinks* links) {
+  for (const size_t number : moving) links->wait(number);
+  moving.clear();
+}
+
+ModelPart::Moving ModelPart::none_moving() const {
+  Moving moving;
+  for (const int count : slots_) moving.emplace_back(static_cast<size_t>(count));
+  return moving;
+}
+
+void ModelPart::train(const Step& step, StageLinks* links) const {
   const auto is_forward = [](const Task& t) { return t.forward; };
   const auto last_forward = std::find_if(tasks_.rbegin(), tasks_.rend(), is_forward).base();
+  Moving moving = none_moving();
   for (size_t i = 0; i < tasks_.size(); ++i) {
-    exchange(rounds_[i], stages);
+    exchange(rounds_[i], links, moving);
     const auto& [forward, chunk, micro] = tasks_[i];
     const Stage& stage = this->chunk(chunk);
     const int slot = slot_of(micro, slots_[static_cast<size_t>(chunk)]);
+    settle(moving[static_cast<size_t>(chunk)][static_cast<size_t>(slot)], links);
     const Context context = step.context(micro);
     const Trace::What what{
         .work = forward ? Work::forward : Work::backward, .chunk = chunk, .micro = micro};
@@ -94,22 +112,26 @@ void ModelPart::train(const Step& step, Communicator* stages) const {
              [&] { stage.backward(context, slot, last ? step.final : nullptr); });
     }
   }
-  exchange(rounds_.back(), stages);
+  exchange(rounds_.back(), links, moving);
+  if (links) links->wait_for_all();
 }
 
-void ModelPart::evaluate(const Context& context, int micro, Communicator* stages) const {
+void ModelPart::evaluate(const Context& context, int micro, StageLinks* links) const {
   const auto& [shape, grid, parts] = plan_;
+  Moving moving = none_moving();
   const auto pass = [&](bool send, int chunk) {
     const int other = shape.part_of(grid.stage, chunk) + (send ? 1 : -1);
     if (other < 0 || other >= shape.parts()) return;
-    exchange({{.send = send, .task = {true, chunk, micro}, .peer = other % shape.stages}}, stages,
-             true);
+    exchange({{.send = send, .task = {true, chunk, micro}, .peer = other % shape.stages}}, links,
+             moving, true);
   };
   for (int i = 0; i < shape.chunks; ++i) {
     pass(false, i);
+    settle(moving[static_cast<size_t>(i)][0], links);
     chunk(i).forward(context, 0);
     pass(true, i);
   }
+  if (links) links->wait_for_all();
 }
 
 }  // namespace bv

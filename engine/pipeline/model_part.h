@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/pipeline/grid.h"
+#include "engine/pipeline/stage_links.h"
 #include "engine/pipeline/tasks.h"
 #include "engine/trace/trace.h"
 #include "engine/training/stage.h"
@@ -37,24 +38,27 @@ class ModelPart {
   const Stage& last_chunk() const { return chunks_.back(); }
   bool computes_loss() const { return plan_.grid.last(); }
 
-  // Forward and backward of all micro-batches. stages: the pipeline's processes, by stage; null
-  // where the model is whole.
+  // Forward and backward of all micro-batches. Links: null where the model is whole.
   struct Step {
     std::function<Context(int micro)> context;
     std::function<void()> last_forward = [] {};  // after it, and before the backward that follows
     // After a node's last backward: parameters up to Graph::ready_after(node) are final.
     std::function<void(int node)> final = {};
   };
-  void train(const Step&, Communicator* stages) const;
+  void train(const Step&, StageLinks*) const;
   // Forward alone, of one micro-batch in slot 0.
-  void evaluate(const Context&, int micro, Communicator* stages) const;
+  void evaluate(const Context&, int micro, StageLinks*) const;
 
   void profile(Profile*);
   void trace(Trace* to) { trace_ = to; }
 
  private:
   void use(char* saved, char* scratch);
-  void exchange(const Round&, Communicator* stages, bool evaluating = false) const;
+  // By chunk and slot, the exchanges under way that read or write it.
+  using Moving = std::vector<std::vector<std::vector<size_t>>>;
+  Moving none_moving() const;
+  void exchange(const Round&, StageLinks*, Moving&, bool evaluating = false) const;
+  static void settle(std::vector<size_t>& moving, StageLinks*);
 
   Backend* backend_;
   const Graph* graph_;
@@ -64,7 +68,6 @@ class ModelPart {
   std::vector<int> slots_;  // by chunk
   std::vector<Stage> chunks_;
   DeviceMemory saved_, scratch_;
-  Profile* profile_ = nullptr;
   Trace* trace_ = nullptr;
 };
 

@@ -1,6 +1,6 @@
-// How a model is cut into parts. What can be cut apart are its blocks; what comes before the first
-// belongs to it, the head to the last. Of P stages with V parts (chunks) each, part i is chunk i / P
-// of stage i % P.
+// How a model is cut into parts, between its blocks; what comes before the first block belongs to
+// it, the head to the last. With P stages of V parts (chunks) each, part i is chunk i / P of stage
+// i % P.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -11,9 +11,9 @@
 
 namespace bv {
 
-// uniform: as many blocks in each part, the last parts one more where they don't divide;
-// balanced: the largest part has as few parameters as possible; cost: as few flops;
-// list: numbers of blocks.
+// uniform: the same number of blocks in each part, in the last parts one more where they don't
+// divide; balanced: the largest part has as few parameters as possible; cost: as few flops;
+// list: given numbers of blocks.
 struct Partition {
   enum Kind : uint8_t { uniform, balanced, cost, list } kind = cost;
   std::vector<int> blocks = {};  // of a list

@@ -57,9 +57,8 @@ std::string describe(const Pipeline& p) {
   return counted(p.shape.stages, "stage") +
          (p.shape.chunks > 1 ? " of " + counted(p.shape.chunks, "chunk") : "") +
          (p.replicas > 1 ? " x " + counted(p.replicas, "replica") : "") + ", " +
-         std::to_string(p.shape.micro_batches) + " micro-batches of " +
-         std::to_string(p.micro_batch) + ", " +
-         (Partition::parse(p.partition).kind == Partition::list ? "" : p.partition + " ") +
+         counted(p.shape.micro_batches, "micro-batch") + " of " + std::to_string(p.micro_batch) +
+         ", " + (Partition::parse(p.partition).kind == Partition::list ? "" : p.partition + " ") +
          "split " + list_of(p.blocks) + ", bubble " + std::to_string(std::lround(100 * p.bubble)) +
          "%";
 }

@@ -1,5 +1,5 @@
-// What --pipeline and the options beside it make of a model: its parts, and what is known of a step
-// before the first one.
+// What --pipeline and its companions (--chunks, --partition, --micro-batches) make of a model: its
+// parts, and the expected bubble.
 #pragma once
 #include <string>
 #include <vector>

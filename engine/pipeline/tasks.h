@@ -1,7 +1,7 @@
 // What a stage does in a step, and in which order. P stages with V chunks each make P * V parts of
-// the model: part i is chunk i / P of stage i % P.
+// the model: part i is chunk i / P of stage i % P. A batch passes through in M micro-batches.
 //   V = 1: 1F1B (Narayanan et al. 2019): P - 1 - stage micro-batches forward, then one forward and
-//     one backward by turns, then what is left backward;
+//     one backward by turns, then the remaining ones backward;
 //   V > 1: interleaved (Narayanan et al. 2021): P micro-batches pass through a chunk before the
 //     next chunk's turn, so M is a multiple of P; 2 (P - 1 - stage) + (V - 1) P parts go first.
 // Without a pipeline (P = V = 1) each micro-batch goes forward, then backward.
@@ -29,9 +29,9 @@ std::vector<Task> schedule(const PipelineShape&, int stage);
 // How many forward tasks the schedule begins with.
 int warm_up(const PipelineShape&, int stage);
 
-// One message of an exchange. Sent: what own `task` has made, the outputs of a forward or the
-// gradients of a backward's inputs; received: what `task` is going to read. It is in the slot of
-// task.micro, `slot_of`, of its chunk.
+// One message of an exchange. Sent: what this stage's `task` has computed, the outputs of a forward
+// or the gradients of a backward's inputs; received: what `task` will read. It is in its chunk's
+// slot for task.micro (`slot_of`).
 struct Message {
   bool send;
   Task task;
@@ -39,11 +39,11 @@ struct Message {
   bool operator==(const Message&) const = default;
 };
 
-// What goes before tasks[i] as one exchange, its messages in this order on both sides; the last
-// round, rounds[tasks.size()], goes after all tasks. Where a round is empty, there is no exchange.
+// rounds[i] is exchanged before tasks[i], its messages in this order on both sides; the last round,
+// rounds[tasks.size()], after all tasks. An empty round is no exchange.
 // V = 1: around each task. V > 1, as Megatron-LM does: after each forward of the warm-up, after
 // each pair of a forward and a backward, after each backward at the end. Around each task it would
-// be stuck: a stage would wait for an input that its sender sends after a pair.
+// deadlock: a stage would wait for an input that its sender sends after a pair.
 using Round = std::vector<Message>;
 std::vector<Round> rounds(const PipelineShape&, int stage);
 

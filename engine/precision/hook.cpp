@@ -14,7 +14,7 @@ const std::string& name_of(const Run& run, const PrecisionState& state) {
 
 }  // namespace
 
-// A resumed run may begin with the evaluation of the epoch before.
+// A resumed run may begin with the evaluation of the previous epoch, in that epoch's precision.
 void AdaptivePrecision::before_train(Run& run) {
   if (!run.progress.precision) run.progress.precision.emplace();
   run.trainer.compute_in(dtype_of(run, *run.progress.precision));

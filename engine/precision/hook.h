@@ -1,4 +1,4 @@
-// Before each epoch, on all ranks: has --amp-policy decide and the trainer compute accordingly.
+// --amp-policy: before each epoch, on all ranks, decides which precision the trainer computes in.
 #pragma once
 #include "engine/run.h"
 

@@ -11,7 +11,7 @@ namespace {
 
 std::string number(double x) { return format_number(x, 4); }
 
-// Policy 1, where it decides anew.
+// A new decision of policy 1.
 void renew(PrecisionState& s, int64_t epoch, double lr) {
   const auto [before, last] = s.losses;
   const bool lr_rose = lr > s.lr, loss_rose = last > 1.1 * before;  // false while not known
@@ -23,7 +23,7 @@ void renew(PrecisionState& s, int64_t epoch, double lr) {
   s.lr = lr;
 }
 
-// Policy 2, in a window.
+// Policy 2, within a window.
 void follow_loss(PrecisionState& s) {
   const auto [before, last] = s.losses;
   if (std::isnan(before)) {
@@ -69,7 +69,8 @@ std::optional<PrecisionPolicy> precision_policy(Options& o, std::vector<std::str
     throw UserError("--amp-policy " + o.amp_policy + why);
   };
   if (o.amp_policy == "none") {
-    for (const char* option : {"amp_end", "amp_hold"})
+    for (const char* option :
+         {"amp_start", "amp_end", "amp_hold", "amp_interval", "amp_interval_hold"})
       if (o.source(option) == Source::command_line)
         throw UserError(find_option(option)->flag() + " goes with --amp-policy 0, 1 or 2");
     return {};

@@ -1,11 +1,11 @@
-// Adaptive mixed precision: which epochs compute in 16 bits, the others in fp32. Decided before each
-// epoch, from what is known by then; a pure function of the policy and a state that checkpoints keep.
+// Adaptive mixed precision: some epochs compute in 16 bits, the others in fp32. Decided before each
+// epoch, by a pure function of the policy and a state that checkpoints keep.
 //   0: 16 bits from epoch `start` to `end`
-//   1: the same, but not while training is restless: each `hold` epochs, fp32 if the learning rate
-//      has risen since the last decision or the last epoch's loss by more than a tenth
-//   2: decided in windows of `interval_hold` epochs that begin with every multiple of `interval`: 16
-//      bits if the last epoch's loss fell by a thousandth to a half of itself. In between the last
-//      decision stands; before the first window it is 16 bits.
+//   1: there, a decision every `hold` epochs: fp32 if the learning rate has risen since the last
+//      one or the last epoch's loss by more than 10%, else 16 bits
+//   2: decisions in windows, `interval_hold` epochs from every multiple of `interval` on: 16 bits if
+//      the last epoch's loss fell by 0.1% to 50%, else fp32. Between windows the last decision
+//      stands; before the first one, 16 bits
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -36,11 +36,11 @@ struct PrecisionState {
   void add_loss(double);  // of an epoch that has ended
 };
 
-// Nothing where --amp-policy is none. Throws UserError where --amp-... contradict each other or
-// --precision, which is resolved; a recipe's policy gives way with a line in `notes`.
+// Nothing for --amp-policy none. Throws UserError where --amp-... contradict each other or
+// --precision, which is resolved; a recipe's policy is dropped with a line in `notes`.
 std::optional<PrecisionPolicy> precision_policy(Options&, std::vector<std::string>& notes);
 
-// The state for `epoch`, which begins at this learning rate.
+// The state for `epoch`, whose first update has this learning rate.
 PrecisionState decide(const PrecisionPolicy&, const PrecisionState& before, int64_t epoch,
                       double lr);
 

@@ -30,7 +30,7 @@ struct Hello {
   int32_t rank = 0, size = 0;
   uint32_t job = 0;
   int32_t node = 0, nodes = 0, local_size = 0;  // as in World
-  std::array<char, 64> machine{};               // its name, with zeros behind
+  std::array<char, 64> machine{};               // its name, padded with zeros
 };
 struct Challenge {
   Preamble preamble;

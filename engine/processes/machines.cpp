@@ -28,7 +28,7 @@ namespace {
 // A Seat as the ranks tell each other.
 struct SeatRow {
   int32_t node = 0, local_rank = 0;
-  std::array<char, 64> machine{}, address{};  // with zeros behind
+  std::array<char, 64> machine{}, address{};  // padded with zeros
 };
 
 using AddressOf = int (*)(int, sockaddr*, socklen_t*);

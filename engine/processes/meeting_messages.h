@@ -64,7 +64,7 @@ struct Answer {
   std::array<char, 8> magic = Preamble::our_magic;
   Verdict verdict;
   int32_t nodes = 0, local_size = 0;  // rank 0's, as in World
-  std::array<char, 512> reason{};     // why it has given up, with zeros behind
+  std::array<char, 512> reason{};     // why it has given up, padded with zeros
 };
 
 // An Answer on the wire, with room for a file descriptor. Points into itself.

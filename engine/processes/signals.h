@@ -1,4 +1,4 @@
-// A request to stop: SIGINT, SIGTERM or SIGHUP. A worker stops after the step that all ranks agree on.
+// A request to stop: SIGINT, SIGTERM or SIGHUP. Workers stop after a step that all ranks agree on.
 #pragma once
 #include <span>
 

@@ -13,7 +13,7 @@ namespace bv {
 
 class Console {
  public:
-  // total_steps: of the whole run, for the time left. quiet: says what is important alone.
+  // total_steps: of the whole run, for the time left. quiet: prints only what is important.
   explicit Console(int64_t total_steps, bool quiet = false)
       : total_steps_(total_steps), quiet_(quiet) {}
   ~Console() { bar_.clear(); }

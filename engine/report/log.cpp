@@ -54,9 +54,11 @@ std::string to_json(const StepRecord& r) {
       .number("grad_norm", r.grad_norm)
       .number("images_per_second", r.images_per_second)
       .number("data_seconds", r.data_seconds)
-      .number("step_seconds", r.step_seconds);
-  if (r.bubble_seconds) object.number("bubble_seconds", r.bubble_seconds);
-  return object.number("loss_scale", r.loss_scale).whole("skipped", r.skipped).finish();
+      .number("step_seconds", r.step_seconds)
+      .number("bubble_seconds", r.bubble_seconds)
+      .number("loss_scale", r.loss_scale)
+      .whole("skipped", r.skipped);
+  return object.finish();
 }
 
 std::string to_json(const EpochRecord& r) {

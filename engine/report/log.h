@@ -22,7 +22,7 @@ struct EpochRecord {
   std::optional<double> images_per_second;  // empty: all trained before the run was resumed
   double seconds = 0;
   int64_t peak_memory_bytes = 0;
-  // Of no line:
+  // In no line:
   bool whole = true;                            // not ended early
   bool best = false;                            // its evaluation is the best so far
   std::optional<double> test_seconds;           // of its evaluation

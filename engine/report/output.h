@@ -12,13 +12,13 @@ class Output {
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
-  // Hands the text to a thread that writes it. Of a reader who is a megabyte behind, further text is
-  // left out; one who is gone, or a full disk, gets none.
+  // Hands the text to a thread that writes it. It is dropped for a reader who is a megabyte behind,
+  // or gone, and for a full disk.
   void print(std::string_view text);
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // the writing thread's too, which may be stuck for ever
+  std::shared_ptr<State> state_;  // the writing thread's too, which may be stuck forever
 };
 
 }  // namespace bv

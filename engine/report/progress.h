@@ -2,7 +2,6 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "engine/report/output.h"
@@ -17,10 +16,10 @@ struct StepRecord {
   double top1 = 0;  // of the training images as the model saw them, by their own labels
   double images_per_second = 0;               // of all processes
   double data_seconds = 0, step_seconds = 0;  // per step: waiting for the batch, total
-  std::optional<double> bubble_seconds;  // of it, waiting for other stages; empty: there are none
+  double bubble_seconds = 0;                  // of it, waiting for other stages
   double loss_scale = 1;
   int64_t skipped = 0;  // updates in this process's lifetime whose gradients were not finite
-  // Of no line:
+  // In no line:
   double images = 0;  // of this update
   bool due = false;   // a line is
 };

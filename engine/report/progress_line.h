@@ -1,5 +1,5 @@
-// Progress of a command, on standard error: in a terminal a line that is drawn again and again, else
-// a line every ten seconds.
+// Progress of a command, on standard error: in a terminal a line that is redrawn, else a line every
+// ten seconds.
 #pragma once
 #include <chrono>
 #include <cstdint>

@@ -118,7 +118,7 @@ std::string val_loss_note(const Setup& s, double val_loss, int64_t updates) {
   const std::string far = "val loss " + number(val_loss) + " is far above ln(" +
                           std::to_string(classes) + ") = " + number(guessing) +
                           ", which guessing has: ";
-  // Until what batch norm's running statistics began with is forgotten, at a tenth per update.
+  // Until batch norm's running statistics, a tenth per update, have forgotten their initial values.
   const bool young = s.model.is_resnet() && updates < 100;
   if (!(val_loss > guessing * (young ? 10 : 100))) return "";
   if (young)

@@ -22,7 +22,7 @@ std::vector<std::string> head_lines(const Setup&, const RunHead&);
 // What --plan plans for. limit: bytes of memory that a process may take.
 std::string plan_head(const Setup&, const std::string& device, size_t limit);
 
-// What may be behind a val loss that is far above guessing's; else empty. updates: done so far.
+// Why a val loss may be far above that of guessing; empty if it isn't. updates: done so far.
 std::string val_loss_note(const Setup&, double val_loss, int64_t updates);
 
 struct RunEnd {

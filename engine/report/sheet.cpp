@@ -24,7 +24,7 @@ constexpr Color ink = {30, 30, 30};
 
 int width_of(std::string words) { return text_scale * stb_easy_font_width(words.data()); }
 
-// The font is of ASCII. A line that is too wide goes on in the next; a word that is, is cut off.
+// The font is of ASCII. A line that is too wide continues on the next; such a word is cut off.
 std::vector<std::string> fitted(const std::vector<std::string>& lines, int width) {
   std::vector<std::string> result;
   for (std::string line : lines) {

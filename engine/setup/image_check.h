@@ -1,4 +1,4 @@
-// Every file's header is looked at before a run begins, and bad images are counted when it ends.
+// Reads every file's header before a run begins, and counts bad images when it ends.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace bv {
 
-// Called by all ranks; rank 0 looks. A bad one ends the run with its name, or is noted and skipped.
+// Collective; rank 0 reads. A bad image ends the run with its name, or is noted and skipped.
 void check_images(Setup&, Communicator*, Backend&);
 
-// The numbers of all ranks, each once.
+// The numbers of all ranks, each once. Collective.
 std::vector<int64_t> union_of_ranks(std::vector<int64_t> numbers, Communicator*, Backend&);
 
 }  // namespace bv

@@ -17,7 +17,7 @@ namespace bv {
 namespace {
 
 // --batch, images of all replicas, and each one's share, which is even where images are mixed in
-// pairs.
+// pairs. A recipe's batch gives way to the data and the replicas; the user's is refused.
 void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::string>& notes) {
   const std::string processes =
       std::to_string(replicas) + (o.pipeline > 1 ? " replicas" : " processes");
@@ -66,6 +66,9 @@ void resolve_micro_batches(Options& o, const ModelConfig& model) {
   if (o.chunks > 1 && o.pipeline == 1)
     throw UserError("--chunks " + std::to_string(o.chunks) +
                     " needs --pipeline; --pipeline 2 would do, or --chunks 1");
+  if (o.pipeline == 1 && o.source("partition") == Source::command_line)
+    throw UserError("--partition " + o.partition +
+                    " needs --pipeline; --pipeline 2 would do, or leave it out");
   const Micro micro = micro_of(o, model);
   if (!o.micro_batches) o.micro_batches = default_micro_batches(micro);
   check_micro_batches(*o.micro_batches, micro);
@@ -74,7 +77,7 @@ void resolve_micro_batches(Options& o, const ModelConfig& model) {
 TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
   const int stored =
       std::max(*o.image_size, stored_size(kind, cropping_of(o), *o.image_size, true));
-  // A fixed scale, and that of fp32 and bf16, never grows.
+  // A fixed loss scale, and that of fp32 and bf16, never grows.
   const bool dynamic_scale = dtype == DType::fp16 && o.loss_scale == 0;
   return {.optimizer = {.momentum = static_cast<float>(o.momentum),
                         .beta1 = o.betas[0],
@@ -113,11 +116,11 @@ Options all_options(const CommandLine& line, const Options& given, const ModelCo
   if (!given.image_size || (!given.patch_size && !model.is_resnet()))
     throw UserError(given.out + "/config.json: 'image_size' or 'patch_size' is missing");
   Options o = given;
-  resolve_augmentation(o, data_kind(given.data));  // a run of before there was such an option
+  resolve_augmentation(o, data_kind(given.data));  // for a run older than these options
   return o;
 }
 
-// A run's folder, or a checkpoint of it, where one of its files of weights is wanted.
+// --weights takes a file: for a run's or a checkpoint's folder, names those in it.
 void refuse_folder(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -130,7 +133,7 @@ void refuse_folder(const std::string& path) {
                   (files.empty() ? ", .safetensors" : ": " + join(files, " or ")));
 }
 
-// Only who asked for the files is told that there are none.
+// Only a user who asked for the files is told that there are none.
 void check_tensorboard(const Options& o) {
   if (BAREVISION_TENSORBOARD || o.tensorboard == "off") return;
   if (o.source("tensorboard") == Source::command_line)

@@ -30,8 +30,8 @@ struct Setup {
   BadImages bad_images{};  // that are skipped
   WeightsInfo info;        // the metadata of the run's weights files
   Graph graph{DType::fp32};
-  std::optional<PrecisionPolicy> precision_policy;  // --amp-policy, with
-  std::optional<Graph> fp32_graph;                  // the same model
+  std::optional<PrecisionPolicy> precision_policy;  // --amp-policy
+  std::optional<Graph> fp32_graph;                  // the same model, for the policy's fp32 epochs
   TrainerOptions trainer{};
   std::map<std::string, HostTensor> weights;  // from --weights or the checkpoint; may be empty
   std::optional<Checkpoint> checkpoint;       // of --resume; its weights are above
@@ -46,8 +46,8 @@ struct Setup {
   Profile::Clock::time_point started{};       // when this process did
 };
 
-// From the command line, what initial_options made of it and the claimed folder (given.out) to a
-// run, new or resumed. Only a new folder's name depends on the process (the time of day).
+// A run, new or resumed. given: what initial_options made of the command line, and the claimed
+// folder (given.out), whose name alone may depend on the process (the time of day).
 Setup prepare(const CommandLine&, const Options& given, int world, const DeviceChoice&, Backend&);
 
 // The same for one process: its place among the pipeline's stages, and the parameters of its part.
@@ -63,7 +63,7 @@ inline const Graph* pointer_to(const std::optional<Graph>& graph) {
 Graph build_graph(const Options&, const ModelConfig&, DataKind, DType, int local_batch,
                   size_t classes, int replicas);
 
-// With the set-up's options.
+// The set-up's model in this dtype.
 Graph graph_in(const Setup&, DType, int micro_batch);
 Micro micro_of(const Options&, const ModelConfig&);
 

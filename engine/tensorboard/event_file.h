@@ -17,7 +17,7 @@ struct Scalar {
 
 class EventFile {
  public:
-  // A new file, under the name that TensorBoard's own writer gives it, behind those that are in the
+  // A new file, under the name that TensorBoard's own writer gives it, after those that are in the
   // folder. What they have from `first_step` on is not shown any more. Throws RunError.
   EventFile(const std::string& folder, int64_t first_step);
 

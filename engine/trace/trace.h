@@ -1,6 +1,6 @@
-// What ran when in this process: forward, backward, exchanges, all-reduces, updates. The device calls
-// the host at both ends of each span, in the order of the stream that it is on, so a recorded graph
-// is traced like any other work. Where nothing is traced there is no Trace, and no call.
+// What ran when in this process: forward, backward, exchanges, all-reduces, updates. The device
+// calls the host at both ends of each span, in the order of the stream that it is on, so a recorded
+// graph is traced like any other work. Where nothing is traced there is no Trace, and no call.
 #pragma once
 #include <array>
 #include <chrono>

@@ -1,7 +1,8 @@
 // What the host sends to the device in each step: batches and StepParams. With an upload stream,
 // batches arrive in two slots in turn, one while the model trains on the other's copy. StepParams
 // go through a ring of host memory, since the host may be a whole update ahead of the device. A
-// pipeline's first stage has the images, and sends its last one what belongs to the loss: the targets.
+// pipeline's first stage has the images, and sends its last one what belongs to the loss: the
+// targets.
 #pragma once
 #include <memory>
 #include <span>
@@ -33,8 +34,8 @@ class Feed {
   void set_params(std::span<const StepParams>);  // of each micro-batch
 
  private:
-  // One field of a batch in a slot: of each micro-batch `used` bytes, at every `each`, so that kernels
-  // find all of them aligned.
+  // One field of a batch in a slot: of each micro-batch `used` bytes, at every `each`, so that
+  // kernels find all of them aligned.
   struct Field {
     size_t at, each, used;
     size_t end(int micro_batches) const { return at + each * static_cast<size_t>(micro_batches); }

@@ -36,32 +36,19 @@ GradientSync::GradientSync(Backend& backend, Communicator& communicator,
   std::iota(all.begin(), all.end(), 0);
   const int channels = std::min(options.channels, static_cast<int>(buckets_.size()));
   for (int i = 0; i < channels; ++i) {
-    std::unique_ptr<Communicator> own = i > 0 ? communicator.group(all) : nullptr;
-    Communicator* const used = own ? own.get() : &communicator;
-    channels_.push_back({.own = std::move(own),
-                         .communicator = used,
-                         .stream = backend.communication_stream(i),
-                         .forked = backend.create_event(),
-                         .joined = backend.create_event()});
+    const int stream = options.first_stream + i;
+    if (i == 0)
+      channels_.emplace_back(backend, communicator, stream);
+    else
+      channels_.emplace_back(backend, communicator.group(all), stream);
   }
-}
-
-Stream GradientSync::fork(const Channel& channel) const {
-  backend_->record(channel.forked, nullptr);
-  backend_->wait(channel.stream, channel.forked);
-  return channel.stream;
-}
-
-void GradientSync::join(const Channel& channel) const {
-  backend_->record(channel.joined, channel.stream);
-  backend_->wait(nullptr, channel.joined);
 }
 
 void GradientSync::start() {
   next_bucket_ = 0;
   if (averages_buffers())
-    channels_[0].communicator->all_reduce(parameters_->buffers(),
-                                          parameters_->graph().buffer_count(), fork(channels_[0]));
+    channels_[0].communicator().all_reduce(
+        parameters_->buffers(), parameters_->graph().buffer_count(), channels_[0].fork());
 }
 
 void GradientSync::reduce(size_t ready) {
@@ -70,18 +57,18 @@ void GradientSync::reduce(size_t ready) {
     if (std::min(end, parameters_->graph().arena_count()) > ready) return;
     const size_t number = next_bucket_ % channels_.size();
     const Channel& channel = channels_[number];
-    const Stream stream = fork(channel);
+    const Stream stream = channel.fork();
     traced(trace_, stream, {Work::all_reduce, static_cast<int>(number) + 1}, [&] {
-      channel.communicator->all_reduce(parameters_->grads() + begin, end - begin, stream);
+      channel.communicator().all_reduce(parameters_->grads() + begin, end - begin, stream);
     });
     if (++next_bucket_ == buckets_.size())
-      for (const Channel& used : channels_) join(used);
+      for (const Channel& used : channels_) used.join();
   }
 }
 
 void GradientSync::average_buffers() {
   if (!averages_buffers()) return;
-  const int replicas = channels_[0].communicator->size();
+  const int replicas = channels_[0].communicator().size();
   backend_->kernels().run(Scale{.data = parameters_->buffers(),
                                 .count = parameters_->graph().buffer_count(),
                                 .factor = 1 / static_cast<float>(replicas)},
@@ -89,13 +76,13 @@ void GradientSync::average_buffers() {
 }
 
 void GradientSync::all_reduce(float* data, size_t count) const {
-  channels_[0].communicator->all_reduce(data, count, fork(channels_[0]));
-  join(channels_[0]);
+  channels_[0].communicator().all_reduce(data, count, channels_[0].fork());
+  channels_[0].join();
 }
 
 void GradientSync::all_gather(float* data, size_t count) const {
-  channels_[0].communicator->all_gather(data, count, fork(channels_[0]));
-  join(channels_[0]);
+  channels_[0].communicator().all_gather(data, count, channels_[0].fork());
+  channels_[0].join();
 }
 
 }  // namespace bv

@@ -3,10 +3,10 @@
 // same collectives in the same order on each of them, and each bucket is summed alone, so that the
 // number of channels changes no bit.
 #pragma once
-#include <memory>
 #include <vector>
 
 #include "engine/trace/trace.h"
+#include "engine/training/channel.h"
 #include "engine/training/parameters.h"
 
 namespace bv {
@@ -19,6 +19,7 @@ struct Bucket {
 struct SyncOptions {
   size_t bucket_bytes;          // at most
   int channels = 1;             // --comm-streams
+  int first_stream = 0;         // communication stream of the first channel
   bool sync_batchnorm = false;  // over the batches of all replicas
 };
 
@@ -45,19 +46,11 @@ class GradientSync final : public Peers {
   // In the update: from the sum of the running statistics, made by start(), to their mean.
   void average_buffers();
 
-  int rank() const override { return channels_[0].communicator->rank(); }
+  int rank() const override { return channels_[0].communicator().rank(); }
   void all_reduce(float* data, size_t count) const override;
   void all_gather(float* data, size_t count) const override;
 
  private:
-  struct Channel {
-    std::unique_ptr<Communicator> own;  // of all but the first
-    Communicator* communicator;
-    Stream stream;
-    Event forked, joined;
-  };
-  Stream fork(const Channel&) const;  // its stream, after stream 0
-  void join(const Channel&) const;    // stream 0 after its stream
   bool averages_buffers() const {
     return !options_.sync_batchnorm && parameters_->graph().buffer_count() > 0;
   }

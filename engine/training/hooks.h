@@ -1,7 +1,7 @@
-// The points of a run at which more happens than training: measuring, logging, saving. All hooks
-// stand in one list, those of lower priority first; the loop calls the whole list at each point.
-// Hooks are given what was read back anyway, so none makes the host wait for the device. README has
-// a hook as an example ("Write a hook"); engine/hooks/ has the program's own.
+// The points of a run at which hooks do what isn't training: measuring, logging, saving. All hooks
+// are in one list, those of lower priority first; the loop calls the whole list at each point.
+// Hooks get what was read back anyway, so none makes the host wait for the device. README has an
+// example ("Write a hook"); engine/hooks/ has the program's own.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -39,7 +39,7 @@ class Hook {
   virtual void before_train_epoch(Run&) {}
   virtual void after_train_epoch(Run&, EpochRecord&) {}
   virtual void before_train_iter(Run&) {}
-  // The update's result has been read. The next one may be under way: see reads_weights().
+  // The update's result has been read. The next one may be in flight: see reads_weights().
   virtual void after_train_iter(Run&, StepRecord&) {}
   virtual void before_test(Run&) {}
   virtual void after_test(Run&, EpochRecord&) {}

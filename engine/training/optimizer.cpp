@@ -19,7 +19,7 @@ Optimizer::Optimizer(Backend& backend, const Parameters& parameters, const Optim
 
 void Optimizer::allocate() {
   memory_ = zeroed_memory(*backend_, bytes());
-  host_ = host_memory(*backend_, sizeof(HostBlock));
+  host_ = host_memory(*backend_, 2 * sizeof(HostBlock));
   char* decay = memory_.data() + state_bytes;
   const auto flags = decay_flags(parameters_->graph(), decay_all_);
   backend_->to_device(decay, flags.data(), flags.size(), nullptr);
@@ -55,7 +55,7 @@ void Optimizer::set_state(const UpdateState& state) {
 
 // Other processes' stretches are 0 here, as is their part of the tail, so that the sums over the
 // stages have the bits of one process.
-void Optimizer::measure(const StepParams* params, Communicator* stages) {
+void Optimizer::measure(const StepParams* params, const Channel* stages) {
   const Graph& graph = parameters_->graph();
   auto* const sums = reinterpret_cast<double*>(memory_.data() + bytes() - squares_bytes_);
   if (stages) backend_->zero(sums, graph.stretches() * sizeof(double), nullptr);
@@ -67,8 +67,11 @@ void Optimizer::measure(const StepParams* params, Communicator* stages) {
                             nullptr);
   if (stages)
     traced(trace_, nullptr, {Work::all_reduce}, [&] {
-      stages->all_reduce(sums, graph.stretches(), nullptr);
-      stages->all_reduce(parameters_->grads() + update_.count, Parameters::tail, nullptr);
+      const Stream stream = stages->fork();
+      stages->communicator().all_reduce(sums, graph.stretches(), stream);
+      stages->communicator().all_reduce(parameters_->grads() + update_.count, Parameters::tail,
+                                        stream);
+      stages->join();
     });
   backend_->kernels().run(GradientNorm{.state = device_state(),
                                        .sums = sums,
@@ -77,19 +80,22 @@ void Optimizer::measure(const StepParams* params, Communicator* stages) {
                           nullptr);
 }
 
-void Optimizer::run(const StepParams* params, DType dtype, Communicator* stages) {
+void Optimizer::run(const StepParams* params, DType dtype, const Channel* stages) {
   update_.params = params;
   measure(params, stages);
   OptimizerUpdate update = update_;
   if (dtype != DType::fp16) update.scaling = {};
   backend_->kernels().run(update, nullptr);
-  auto* host = static_cast<HostBlock*>(host_.get());
-  backend_->to_host(host->tail, update_.grad + update_.count, sizeof host->tail, nullptr);
-  backend_->to_host(&host->state, device_state(), sizeof host->state, nullptr);
 }
 
-UpdateResult Optimizer::result() const {
-  const auto& [state, tail] = *static_cast<const HostBlock*>(host_.get());
+void Optimizer::send_result(int turn) const {
+  HostBlock& to = host(turn);
+  backend_->to_host(to.tail, update_.grad + update_.count, sizeof to.tail, nullptr);
+  backend_->to_host(&to.state, device_state(), sizeof to.state, nullptr);
+}
+
+UpdateResult Optimizer::result(int turn) const {
+  const auto& [state, tail] = host(turn);
   return {.loss_sum = tail[0],
           .count = tail[1],
           .top1 = tail[3],

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "engine/trace/trace.h"
+#include "engine/training/channel.h"
 #include "engine/training/memory.h"
 #include "engine/training/parameters.h"
 
@@ -32,11 +33,13 @@ class Optimizer {
   UpdateState state() const;
   void set_state(const UpdateState&);
 
-  // Updates by the gradients and sends the result to the host. dtype: what computed the gradients;
-  // the loss scale is fp16's alone to change. stages: connects the processes that hold the model's
-  // parts, one each; null: this one holds all of it.
-  void run(const StepParams*, DType, Communicator* stages);
-  UpdateResult result() const;  // once the device has done so
+  // Updates by the gradients. dtype: what computed them; the loss scale is fp16's alone to change.
+  // stages: connects the processes that hold the model's parts, one each; null: this one holds all
+  // of it.
+  void run(const StepParams*, DType, const Channel* stages);
+  // The result comes to the host, which has room for two: turn 0 or 1.
+  void send_result(int turn) const;
+  UpdateResult result(int turn) const;  // once the device has done so
   void trace(Trace* to) { trace_ = to; }
 
  private:
@@ -44,8 +47,9 @@ class Optimizer {
     UpdateState state;
     float tail[4];
   };
+  HostBlock& host(int turn) const { return static_cast<HostBlock*>(host_.get())[turn]; }
   static constexpr size_t state_bytes = align(sizeof(UpdateState));
-  void measure(const StepParams*, Communicator* stages);  // the norm of the whole model's gradient
+  void measure(const StepParams*, const Channel* stages);  // the norm of the whole model's gradient
 
   Backend* backend_;
   const Parameters* parameters_;
@@ -53,8 +57,8 @@ class Optimizer {
   bool decay_all_;
   double layer_decay_;
   size_t decay_bytes_, scale_bytes_, squares_bytes_;
-  DeviceMemory memory_;  // state, decay flags, scales, squares of the model's stretches
-  std::shared_ptr<void> host_;
+  DeviceMemory memory_;         // state, decay flags, scales, squares of the model's stretches
+  std::shared_ptr<void> host_;  // HostBlocks, by turn
   Trace* trace_ = nullptr;
 };
 

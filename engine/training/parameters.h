@@ -49,7 +49,7 @@ class Parameters {
   // Initial values: functions of the seed and the parameter's name alone.
   void initialise(uint64_t seed);
   // Parameters and buffers in their shapes; those that the map lacks keep their value. The average
-  // starts anew from them.
+  // restarts from them.
   void set_weights(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_weights() const;
   std::map<std::string, HostTensor> get_gradients() const;

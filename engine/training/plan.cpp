@@ -42,11 +42,12 @@ struct NodePlan {
   NodeUse forward, backward;
 };
 
-std::vector<NodePlan> plan_nodes(const Graph& graph, Kernels& kernels, Passes passes) {
+std::vector<NodePlan> plan_nodes(const Graph& graph, Kernels& kernels, Slice stage, Passes passes) {
   std::vector<NodePlan> plans;
   for (const Node& node : graph.nodes()) {
     NodePlan& plan = plans.emplace_back();
-    Context context{.planning = &plan.forward, .graph = &graph, .kernels = &kernels};
+    Context context{
+        .planning = &plan.forward, .graph = &graph, .stage = stage, .kernels = &kernels};
     node.forward(context);
     if (passes == Passes::forward) continue;
     context.planning = &plan.backward;
@@ -59,11 +60,15 @@ std::vector<NodePlan> plan_nodes(const Graph& graph, Kernels& kernels, Passes pa
   return plans;
 }
 
-// The first and last node that touch each storage.
-std::vector<Life> node_spans(const Graph& graph, const std::vector<NodePlan>& plans) {
+// The first and last node that touch each storage, in all of a node's passes or in forward.
+struct Spans {
+  std::vector<Life> all, forward;
+};
+std::vector<Life> node_spans(const Graph& graph, const std::vector<NodePlan>& plans,
+                             std::initializer_list<NodeUse NodePlan::*> passes) {
   std::vector<Life> spans(graph.tensors().size(), {INT_MAX, -1});
   for (int node = 0; node < static_cast<int>(plans.size()); ++node)
-    for (const auto pass : {&NodePlan::forward, &NodePlan::backward})
+    for (const auto pass : passes)
       for (const Tensor t : (plans[static_cast<size_t>(node)].*pass).tensors) {
         Life& span = spans[static_cast<size_t>(graph.info(t).storage)];
         span = {std::min(span.first, node), node};
@@ -91,7 +96,7 @@ struct Touched {
 // compute nothing for its own backward.
 std::vector<Layout::Recompute> find_recomputes(const Graph& graph,
                                                const std::vector<NodePlan>& plans,
-                                               const std::vector<Life>& spans, int begin, int end) {
+                                               const Spans& spans, int begin, int end) {
   std::vector<int> cuts;
   for (const int cut : graph.cuts())
     if (cut >= begin && cut < end) cuts.push_back(cut);
@@ -99,17 +104,25 @@ std::vector<Layout::Recompute> find_recomputes(const Graph& graph,
   std::vector<Layout::Recompute> found;
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     const int after = cuts[i + 1];
+    // The block's last batch norm begins its backward in the next node's, and then needs what forward
+    // kept to the block.
+    const bool early =
+        std::ranges::any_of(plans[static_cast<size_t>(after)].backward.tensors, [&](Tensor t) {
+          const Life& span = spans.forward[static_cast<size_t>(graph.info(t).storage)];
+          return span.first >= cuts[i] && span.first <= span.last && span.last < after;
+        });
+    const int before = after + early;
     const auto makes_own = [&](int node) {  // something that stays within the block
       for (const Tensor t : plans[static_cast<size_t>(node)].forward.tensors) {
-        const Life& span = spans[static_cast<size_t>(graph.info(t).storage)];
+        const Life& span = spans.all[static_cast<size_t>(graph.info(t).storage)];
         const int made_by = graph.nodes()[static_cast<size_t>(node)].in_place ? cuts[i] : node;
-        if (span.first >= made_by && span.last < after) return true;
+        if (span.first >= made_by && span.last < before) return true;
       }
       return false;
     };
     int last = after;
     while (last > cuts[i] && !makes_own(last - 1)) --last;
-    if (last > cuts[i]) found.push_back({cuts[i], last, after});
+    if (last > cuts[i]) found.push_back({cuts[i], last, after, before});
   }
   return found;
 }
@@ -163,17 +176,20 @@ std::vector<Touched> find_touched(const Graph& graph, const std::vector<NodePlan
   return all;
 }
 
-bool only_in_recomputed_block(const Layout& layout, const Life& span) {
+// What the next block's forward reads must be there when that runs again.
+bool only_in_recomputed_block(const Layout& layout, const Spans& spans, size_t storage) {
+  const Life &all = spans.all[storage], &forward = spans.forward[storage];
   return std::ranges::any_of(layout.recomputes, [&](const Layout::Recompute& r) {
-    return r.begin <= span.first && span.last < r.before;
+    return r.begin <= all.first && all.last < r.before && forward.last < r.cut;
   });
 }
 
 }  // namespace
 
 Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end, Passes passes) {
-  const std::vector<NodePlan> plans = plan_nodes(graph, kernels, passes);
-  const std::vector<Life> spans = node_spans(graph, plans);
+  const std::vector<NodePlan> plans = plan_nodes(graph, kernels, {begin, end}, passes);
+  const Spans spans{.all = node_spans(graph, plans, {&NodePlan::forward, &NodePlan::backward}),
+                    .forward = node_spans(graph, plans, {&NodePlan::forward})};
   Layout layout;
   if (passes == Passes::recompute)
     layout.recomputes = find_recomputes(graph, plans, spans, begin, end);
@@ -192,7 +208,7 @@ Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end, Pass
     if (!t.forward.inside && t.again.after) layout.output_grads.push_back(id);
     Layout::Place& place = layout.places[s];
     place.bytes = align(graph.tensors()[s].bytes());
-    const bool lives_twice = t.both() && !t.crosses() && only_in_recomputed_block(layout, spans[s]);
+    const bool lives_twice = t.both() && !t.crosses() && only_in_recomputed_block(layout, spans, s);
     if (t.crosses() || (t.both() && !lives_twice)) {
       place.kind = Layout::Place::saved;
       place.offset = layout.saved_bytes;

@@ -30,9 +30,10 @@ struct Layout {
     size_t offset = 0, bytes = 0;
     std::vector<Life> lives = {};
   };
-  // Nodes [begin, end) run forward again before backward of node `before` - 1.
+  // Nodes [begin, end) of the block that ends at `cut` run forward again before backward of node
+  // `before` - 1.
   struct Recompute {
-    int begin, end, before;
+    int begin, end, cut, before;
   };
   std::vector<Place> places;                                  // by storage id
   std::vector<size_t> forward_workspace, backward_workspace;  // offset in scratch, by node - begin

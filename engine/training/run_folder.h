@@ -18,11 +18,12 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  // Writes config.json. Returns a warning where the data aren't what they were, or nothing.
+  // Writes config.json. Returns a warning if the data have changed since the run began, or nothing.
   std::string begin();
   // Puts the state of --resume's checkpoint into the optimizer; its weights are set already.
   void restore(Trainer&) const;
-  // A checkpoint: `progress`, weights and optimizer state. All ranks call it. RunError where a weight is not finite.
+  // A checkpoint: `progress`, weights and optimizer state. Collective. Throws RunError where a
+  // weight is not finite.
   void save(const Checkpoint& progress, Trainer&, bool best);
   int64_t saved_step() const { return saved_step_; }
   // After a diverged run: what to try, and which checkpoint there is.

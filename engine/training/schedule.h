@@ -1,4 +1,4 @@
-// Learning rate as a function of the update: linear warm-up, then a curve, by update or held through
+// Learning rate as a function of the update: linear warm-up, then a curve, by update or constant in
 // each epoch. Closed forms without state, so a resumed run needs none. Names and numbers are timm's
 // (StepLRScheduler, MultiStepLRScheduler, PolyLRScheduler), a cosine with a period is PyTorch's
 // CosineAnnealingLR (Loshchilov & Hutter 2017).
@@ -34,8 +34,8 @@ struct Schedule {
 
 int64_t updates_of(double epochs, int64_t updates_per_epoch);
 Schedule schedule_of(const Options&, double epochs, int64_t updates_per_epoch);
-// Throws UserError where options of the schedule contradict each other. Those of a recipe that don't
-// go with the schedule asked for are dropped.
+// Throws UserError where options of the schedule contradict each other. A recipe's options that
+// don't go with the schedule are dropped.
 void check_schedule(Options&);
 // "cosine (period 20 epochs, minimum 1e-06), 1e-06 after epoch 600"
 std::string schedule_text(const Options&);

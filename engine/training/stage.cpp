@@ -41,6 +41,7 @@ void Stage::run_forward(Context& run, int begin, int end) const {
 
 Context Stage::bound(Context run, int slot) const {
   run.graph = graph_;
+  run.stage = {begin_, end_};
   run.kernels = &backend_->kernels();
   run.place = &places_[static_cast<size_t>(slot)];
   return run;

@@ -1,5 +1,5 @@
-// A slice of a graph's nodes with its memory: the whole model, or a part of it. Saved tensors have a
-// copy for each slot (micro-batch in flight); scratch memory is shared.
+// A slice of a graph's nodes with its memory: the whole model, or a part of it. Saved tensors have
+// a copy for each slot (micro-batch in flight); scratch memory is shared.
 #pragma once
 #include <functional>
 #include <vector>

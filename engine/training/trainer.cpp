@@ -31,7 +31,7 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
     : backend_(&backend),
       communicator_(communicator && communicator->size() > 1 ? communicator : nullptr),
       options_(o),
-      links_(connect(communicator_, o.pipeline.grid)),
+      links_(connect(backend, communicator_, o.pipeline.grid)),
       parameters_(backend, graph,
                   o.optimizer.kind != OptimizerKind::sgd ? 2
                   : o.optimizer.momentum != 0            ? 1
@@ -42,15 +42,12 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
                       .width = o.width,
                       .layers = o.augment_layers,
                       .mixing = o.mixing,
-                      // Those of an update and its micro-steps, twice.
-                      .params_in_flight = 2 * (o.accumulate + 1),
+                      .params_in_flight = 2 * o.accumulate,  // of two updates
                       .micro_batches = o.pipeline.shape.micro_batches,
                       .images = o.pipeline.grid.first(),
                       .targets = o.pipeline.grid.last()}),
       optimizer_(backend, parameters_, o.optimizer, o.decay_all, o.layer_decay),
-      sync_(links_.replicas
-                ? std::make_unique<GradientSync>(backend, *links_.replicas, parameters_, o.sync)
-                : nullptr),
+      sync_(sync_of(backend, parameters_, links_, o.sync)),
       models_(models_of(backend, graph, fp32, o)),
       now_(models_.data()),
       plan_{.weights = parameters_.weight_bytes() + parameters_.buffer_bytes(),
@@ -62,18 +59,25 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
             .scratch = most(models_, &ModelPart::scratch_bytes),
             .batches = feed_.bytes() + optimizer_.bytes() + DeviceSums::bytes},
       outputs_(backend, fp32 ? *fp32 : graph),
-      params_(static_cast<size_t>(o.pipeline.shape.micro_batches)),
-      updated_(backend.create_event()) {}
+      params_(static_cast<size_t>(o.pipeline.shape.micro_batches)) {
+  for (Event& event : updated_) event = backend.create_event();
+}
 
-Trainer::Links Trainer::connect(Communicator* all, const Grid& grid) {
+Trainer::Links Trainer::connect(Backend& backend, Communicator* all, const Grid& grid) {
   Links links;
   if (all && grid.stages == 1) links.replicas = all;
   if (!all || grid.stages == 1) return links;
-  links.own_stages = all->group(grid.pipeline_group());
-  links.stages = links.own_stages.get();
+  links.stages = std::make_unique<StageLinks>(backend, *all, grid);
   links.own_replicas = all->group(grid.data_group());
   if (grid.replicas > 1) links.replicas = links.own_replicas.get();
   return links;
+}
+
+std::unique_ptr<GradientSync> Trainer::sync_of(Backend& backend, const Parameters& parameters,
+                                               const Links& links, SyncOptions options) {
+  if (!links.replicas) return nullptr;
+  if (links.stages) options.first_stream = StageLinks::streams;
+  return std::make_unique<GradientSync>(backend, *links.replicas, parameters, options);
 }
 
 void Trainer::allocate() {
@@ -128,7 +132,7 @@ double Trainer::full_update() const {
 
 void Trainer::profile(Profile* to) {
   profile_ = to;
-  for (Model& model : models_) model.part.profile(to);
+  profile_parts(to);
 }
 
 void Trainer::trace(Trace* to) {
@@ -136,6 +140,12 @@ void Trainer::trace(Trace* to) {
   for (Model& model : models_) model.part.trace(to);
   optimizer_.trace(to);
   if (sync_) sync_->trace(to);
+  if (links_.stages) links_.stages->trace(to);
+}
+
+void Trainer::profile_parts(Profile* to) {
+  for (Model& model : models_) model.part.profile(to);
+  if (links_.stages) links_.stages->profile(to);
 }
 
 // Recorded work can't be timed node by node.
@@ -177,43 +187,18 @@ void Trainer::send_targets() const {
                           .bytes = targets.size(),
                           .peer = grid.first() ? grid.stages - 1 : 0,
                           .send = grid.first()};
-  traced(trace_, nullptr, {Work::exchange}, [&] {
-    links_.stages->exchange({&transfer, 1}, nullptr);
-  });
+  const size_t number = links_.stages->exchange({&transfer, 1}, links_.stages->channel_of(true));
+  if (grid.last()) links_.stages->wait(number);
 }
 
 void Trainer::micro_step(const Batch& batch, const MicroStep& step) {
   for (size_t i = 0; i < params_.size(); ++i)
     params_[i] = params_of(batch, step, static_cast<int>(i));
-  feed_.set_params(params_);
   feed_.upload(batch);
-  const bool first = step.first, last = step.last;
-  play(now_->micro_steps[size_t{first} + 2 * size_t{last}], [this, first, last] {
-    const ModelPart& part = now_->part;
-    send_targets();
-    // The stages without a loss have their part of the tail all the same: who is asked to stop.
-    if (!part.computes_loss())
-      backend_->kernels().run(GradientTail{.tail = context_.grads + part.graph().arena_count(),
-                                           .params = context_of(0).params,
-                                           .B = 1,
-                                           .accumulate = !first},
-                              nullptr);
-    ModelPart::Step work{.context = [this, first](int micro) {
-      Context context = context_of(micro);
-      context.accumulate = !first || micro > 0;
-      return context;
-    }};
-    const auto communicate = [this](const auto& issue) {
-      timed(profile_, *backend_, "exposed communication", issue);
-    };
-    if (last && sync_) {
-      work.last_forward = [this, communicate] { communicate([this] { sync_->start(); }); };
-      work.final = [this, &part, communicate](int node) {
-        communicate([&] { sync_->reduce(part.graph().ready_after(node)); });
-      };
-    }
-    part.train(work, links_.stages);
-  });
+  first_ = step.first;
+  if (step.last) return;
+  feed_.set_params(params_);
+  play(now_->micro_steps[first_], [this, first = first_] { compute_gradients(first, false); });
 }
 
 void Trainer::start_update(double lr, int64_t images) {
@@ -222,20 +207,54 @@ void Trainer::start_update(double lr, int64_t images) {
     params.divisor = static_cast<float>(double(images) / full_update());
   }
   feed_.set_params(params_);
-  timed(profile_, *backend_, "optimizer", [this] {
-    play(now_->update, [this] {
-      traced(trace_, nullptr, {Work::update}, [this] {
-        if (sync_) sync_->average_buffers();
-        optimizer_.run(context_of(0).params, dtype(), links_.stages);
-      });
-    });
+  play(now_->updates[first_], [this, first = first_] {
+    compute_gradients(first, true);
+    timed(profile_, *backend_, "optimizer", [this] { update(); });
   });
-  backend_->record(updated_, nullptr);
+  const auto turn = static_cast<int>(started_++ % 2);
+  optimizer_.send_result(turn);
+  backend_->record(updated_[static_cast<size_t>(turn)], nullptr);
 }
 
 UpdateResult Trainer::finish_update() {
-  backend_->host_wait(updated_);
-  return optimizer_.result();
+  const auto turn = static_cast<int>(finished_++ % 2);
+  backend_->host_wait(updated_[static_cast<size_t>(turn)]);
+  return optimizer_.result(turn);
+}
+
+void Trainer::compute_gradients(bool first, bool last) {
+  const ModelPart& part = now_->part;
+  send_targets();
+  // The stages without a loss have their part of the tail all the same: who is asked to stop.
+  if (!part.computes_loss())
+    backend_->kernels().run(GradientTail{.tail = context_.grads + part.graph().arena_count(),
+                                         .params = context_of(0).params,
+                                         .B = 1,
+                                         .accumulate = !first},
+                            nullptr);
+  ModelPart::Step work{.context = [this, first](int micro) {
+    Context context = context_of(micro);
+    context.accumulate = !first || micro > 0;
+    return context;
+  }};
+  const auto communicate = [this](const auto& issue) {
+    timed(profile_, *backend_, "exposed communication", issue);
+  };
+  if (last && sync_) {
+    work.last_forward = [&] { communicate([&] { sync_->start(); }); };
+    work.final = [&](int node) {
+      communicate([&] { sync_->reduce(part.graph().ready_after(node)); });
+    };
+  }
+  part.train(work, links_.stages.get());
+}
+
+void Trainer::update() {
+  traced(trace_, nullptr, {Work::update}, [this] {
+    if (sync_) sync_->average_buffers();
+    optimizer_.run(context_of(0).params, dtype(),
+                   links_.stages ? &links_.stages->channel() : nullptr);
+  });
 }
 
 void Trainer::begin_evaluation(bool averaged, bool each_image) {
@@ -260,8 +279,8 @@ void Trainer::compute_with(const float* weights) {
 
 void Trainer::evaluate(const Batch& batch) {
   feed_.upload(batch);
-  ModelPart& part = now_->part;
-  part.profile(nullptr);  // a section as a whole
+  const ModelPart& part = now_->part;
+  profile_parts(nullptr);  // a section as a whole
   const int micro_batches = options_.pipeline.shape.micro_batches,
             images = options_.local_batch / micro_batches;
   for (int micro = 0; micro < micro_batches; ++micro) {
@@ -275,7 +294,7 @@ void Trainer::evaluate(const Batch& batch) {
       context.training = false;
       if (now_->part.computes_loss()) context.sums = sums_.data();
       traced(trace_, nullptr, {Work::evaluation, 0, -1, micro},
-             [&] { now_->part.evaluate(context, micro, links_.stages); });
+             [&] { now_->part.evaluate(context, micro, links_.stages.get()); });
     });
     const int before = micro * images;
     Batch rows = batch;
@@ -285,7 +304,7 @@ void Trainer::evaluate(const Batch& batch) {
     if (part.computes_loss())
       outputs_.add(rows, part.last_chunk(), rows.labels ? nullptr : context_of(micro).labels);
   }
-  part.profile(profile_);
+  profile_parts(profile_);
 }
 
 EvaluationSums Trainer::end_evaluation() {
@@ -303,7 +322,7 @@ Trainer::Saved Trainer::saved() {
   if (!saves) return {};
   Saved own{parameters_.get_weights(), parameters_.get_ema(), parameters_.get_moments()};
   if (!links_.stages) return own;
-  const GatherPath path{*backend_, *links_.stages, options_.pipeline, parameters_.graph(),
+  const GatherPath path{*backend_, links_.stages->stages(), options_.pipeline, parameters_.graph(),
                         parameters_.grads()};
   const auto moments = [this](const Graph& part) { return parameters_.empty_moments(part); };
   Saved all{.weights = gather_stages(std::move(own.weights), path, Parameters::empty_weights),
@@ -320,17 +339,16 @@ std::string Trainer::first_not_finite() const {
   int first = own;
   for (int stage = options_.pipeline.grid.stages; links_.stages && stage-- > 0;) {
     const bool here = stage == options_.pipeline.grid.stage;
-    const auto theirs = static_cast<int>(links_.stages->all_reduce_scalar(here ? own : 0));
+    const auto theirs = static_cast<int>(links_.stages->stages().all_reduce_scalar(here ? own : 0));
     if (theirs >= 0 && (first < 0 || theirs < first)) first = theirs;
   }
   return first < 0 ? "" : parameters_.graph().parameters()[static_cast<size_t>(first)].name;
 }
 
-std::pair<int, int> Trainer::graph_nodes() const {
-  const auto nodes = [](const auto& recording) { return recording ? recording->nodes() : 0; };
+int Trainer::graph_nodes() const {
   int largest = 0;
-  for (const auto& recording : now_->micro_steps) largest = std::max(largest, nodes(recording));
-  return {largest, nodes(now_->update)};
+  for (const auto& step : now_->updates) largest = std::max(largest, step ? step->nodes() : 0);
+  return largest;
 }
 
 }  // namespace bv

@@ -1,14 +1,13 @@
 // A model, or this process's part of it, that trains: micro-steps (forward and backward of one batch,
 // in one micro-batch or several), updates and evaluation.
 // Everything is planned and allocated before the first step, and what changes from step to step
-// goes through StepParams, so that a device may record a micro-step and an update once and replay
-// them. The host waits for the device only where a comment says so.
+// goes through StepParams, so that a device may record a whole step once, from its last micro-step's
+// forward to its update, and replay it. The host waits for the device only where a comment says so.
 #pragma once
 #include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <utility>
 
 #include "engine/inference/evaluation_sums.h"
 #include "engine/inference/outputs.h"
@@ -74,17 +73,16 @@ class Trainer {
     bool first, last;  // of its update
     bool stop;         // this process was asked to stop
   };
-  // The batch is read until wait_for_upload() returns.
+  // The batch is read until wait_for_upload() returns. The last one is computed with the update.
   void micro_step(const Batch&, const MicroStep&);
   void wait_for_upload() { feed_.wait_for_upload(); }
-  // images: trained on in this update, by all replicas. finish_update() waits for the result and
-  // must be called before the next update starts: on a device that runs ahead of the host, best
-  // after the next update's micro-steps have been issued.
+  // images: trained on in this update, by all replicas. finish_update() waits for the result of the
+  // first update that isn't finished; there may be two: on a device that runs ahead of the host,
+  // one is best finished when the next has started.
   void start_update(double lr, int64_t images);
   UpdateResult finish_update();
   bool runs_ahead() const { return backend_->upload_stream() != nullptr; }
-  // Nodes of the recorded graphs: of a micro-step (the largest) and of the update; 0 without one.
-  std::pair<int, int> graph_nodes() const;
+  int graph_nodes() const;  // of the recorded step; 0 without one
 
   // averaged: of the weights' moving average instead of the weights. each_image: what the model
   // says of each is brought to the host as well.
@@ -100,15 +98,18 @@ class Trainer {
 
  private:
   struct Links {
-    std::unique_ptr<Communicator> own_replicas, own_stages;
-    Communicator *replicas = nullptr, *stages = nullptr;  // null: of one process
+    std::unique_ptr<Communicator> own_replicas;
+    Communicator* replicas = nullptr;    // null: one
+    std::unique_ptr<StageLinks> stages;  // null: the model is whole
   };
-  static Links connect(Communicator*, const Grid&);
+  static Links connect(Backend&, Communicator*, const Grid&);
+  static std::unique_ptr<GradientSync> sync_of(Backend&, const Parameters&, const Links&,
+                                               SyncOptions);
   // A model with its recordings. Both models have the same parameters and share their memory.
   struct Model {
     ModelPart part;
-    std::array<std::unique_ptr<Recording>, 4> micro_steps = {};  // by first + 2 last
-    std::unique_ptr<Recording> update = {};
+    // By whether it begins an update: a micro-step before the last, the last with the update.
+    std::array<std::unique_ptr<Recording>, 2> micro_steps = {}, updates = {};
     // By micro-batch: of the weights, of their average.
     std::vector<std::array<std::unique_ptr<Recording>, 2>> evaluations = {};
   };
@@ -120,6 +121,9 @@ class Trainer {
   StepParams params_of(const Batch&, const MicroStep&, int micro) const;
   Context context_of(int micro) const;
   void send_targets() const;  // from the pipeline's first stage to its last
+  void compute_gradients(bool first, bool last);
+  void update();
+  void profile_parts(Profile*);
   void play(std::unique_ptr<Recording>&, std::function<void()> issue);
   void compute_with(const float* weights);  // until it is called with the weights again
 
@@ -138,11 +142,13 @@ class Trainer {
   DeviceSums sums_;  // of the evaluation
   Outputs outputs_;
   std::vector<Prediction> predictions_;
-  bool each_image_ = false;         // what is being evaluated has predictions
-  Context context_;                 // of every step
-  std::vector<StepParams> params_;  // of each micro-batch
-  Event updated_;
-  bool averaged_ = false;  // what is being evaluated
+  bool each_image_ = false;             // what is being evaluated has predictions
+  Context context_;                     // of every step
+  std::vector<StepParams> params_;      // of each micro-batch
+  bool first_ = true;                   // the last micro-step begins its update
+  std::array<Event, 2> updated_{};      // by turn
+  int64_t started_ = 0, finished_ = 0;  // updates
+  bool averaged_ = false;               // what is being evaluated
   Profile* profile_ = nullptr;
   Trace* trace_ = nullptr;
 };

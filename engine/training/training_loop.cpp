@@ -60,7 +60,7 @@ void TrainingLoop::train() {
 }
 
 // Starts the next update. Where the device runs ahead of the host, the previous update's result is
-// read while this one's micro-steps are in flight.
+// read while this one is in flight.
 void TrainingLoop::one_update() {
   const Options& o = run_.setup.options;
   Trainer& trainer = run_.trainer;
@@ -81,9 +81,9 @@ void TrainingLoop::one_update() {
         batch, {.epoch = at_.epoch, .first = micro == 0, .last = last, .stop = stop_signal() != 0});
     if (++at_.batch == run_.batches) at_.batch = 0, ++at_.epoch;
   }
-  finish_pending();
   now.lr = run_.schedule.at(at_.step, now.epoch);
   trainer.start_update(now.lr, now.images);
+  finish_pending();
   now.step = ++at_.step;
   pending_ = now;
   if (!trainer.runs_ahead() || at_.batch == 0 || over() || run_.reads_weights()) finish_pending();

@@ -1,5 +1,5 @@
-// The arithmetic of mixing two images (Mix, kernels/types.h), which all devices share: whole numbers,
-// so that they agree.
+// The arithmetic of mixing two images (Mix, kernels/types.h), which all devices share: whole
+// numbers, so that they agree.
 #pragma once
 #include "kernels/philox.h"
 #include "kernels/types.h"

@@ -93,7 +93,7 @@ class Lane {
   bool sends_;
   std::vector<const Transfer*> queue_;
   size_t next_ = 0;
-  uint64_t size_ = 0;  // of the message under way, as it is sent ahead of it
+  uint64_t size_ = 0;  // of the message in flight, as it is sent ahead of it
   size_t done_ = 0;    // bytes of that message, with those of its size
 };
 

@@ -143,7 +143,7 @@ class NcclCommunicator : public Communicator {
                                         " names say that they are in its group");
         });
   }
-  // By way of the devices: only all ranks together have a way between their hosts.
+  // Through the devices: only the communicator of all ranks connects their hosts.
   void barrier() override { all_reduce_scalar(0); }
   double all_reduce_scalar(double x) override {
     Backend& backend = run_.backend;
@@ -169,7 +169,7 @@ class NcclCommunicator : public Communicator {
   ncclComm_t comm_ = nullptr;
 };
 
-// Of all ranks, whose hosts can talk, too.
+// Of all ranks, whose hosts are connected, too.
 class NcclWorld final : private NcclRun, public NcclCommunicator {
  public:
   NcclWorld(Backend& device, NcclPeers peers)

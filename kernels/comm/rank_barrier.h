@@ -24,8 +24,8 @@ struct RankPlace {
 
 // Whether a process that had joined has ended without leaving.
 bool has_died(RankStatus&);
-// Writes to standard error in one piece, so that lines of several processes don't mix; gives up on a
-// reader that takes nothing for two seconds.
+// Writes to standard error in one piece, so that lines of several processes don't mix; gives up on
+// a reader that takes nothing for two seconds.
 void print_error_line(const std::string&);
 // Prints this process's line on why the run ends, unless another process has printed one; doesn't
 // return. When a peer died, a launcher that supervises speaks first: it knows the cause.
@@ -37,17 +37,17 @@ constexpr int watch_tick_ms = 100;  // between two looks at the peers
 // Without a heartbeat for longer: stopped, not slow.
 bool has_heartbeat(const RankStatus&);
 
-// How long one rank has waited for others. A peer that is busy, with a heartbeat, gets ten times the
-// timeout. The time between two looks counts as two ticks at most: a run that was stopped as a whole
-// can resume.
+// How long one rank has waited for others. A peer that is busy, with a heartbeat, gets ten times
+// the timeout. The time between two looks counts as two ticks at most: a run that was stopped as a
+// whole can resume.
 class Patience {
  public:
   static constexpr double of_busy = 10;
   explicit Patience(double timeout, const RunWatch* run = nullptr) : timeout_(timeout), run_(run) {}
   void start_over() { waited_ = busy_ = 0, last_ = Clock::now(); }
-  // Looks at the clock and at the peers for which awaited(rank) holds. Returns why the wait is over,
-  // or "": "rank 3 has not answered for 60 s (--timeout)". That line names `silent`, a rank, or -1
-  // for all.
+  // Looks at the clock and at the peers for which awaited(rank) holds. Returns why the wait is
+  // over, or "": "rank 3 has not answered for 60 s (--timeout)". That line names `silent`, a rank,
+  // or -1 for all.
   template <class Awaited>
   std::string look(const SharedRegion& region, int size, Awaited awaited, int silent) {
     const RankStatus* busy = nullptr;

@@ -21,7 +21,7 @@ struct SharedMemoryPeers {
 
 // Made and destroyed by the main thread, and before the backend whose streams it runs on. Its
 // collectives run one after another in the order of the calls, whatever their streams; those of a
-// group run beside them. A send doesn't wait for its receiver while 128 KiB or less are on their
+// group run concurrently. A send doesn't wait for its receiver while 128 KiB or less are on their
 // way to that. Throws std::runtime_error if the peers disagree.
 std::unique_ptr<Communicator> make_shared_memory_communicator(const SharedMemoryPeers&);
 

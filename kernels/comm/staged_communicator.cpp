@@ -25,6 +25,7 @@ class StagedCommunicator final : public Communicator {
     for (void* memory : host_memory_) backend_.release_host(memory);
   }
 
+  bool in_call_order() const override { return true; }
   void all_reduce(float* data, size_t count, Stream stream) override {
     const Turn turn(*this, stream);
     sum(data, count);

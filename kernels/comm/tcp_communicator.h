@@ -1,7 +1,7 @@
-// Collectives between the hosts of several machines, for few and small messages: NCCL, or on the cpu
-// device a Mesh, carries what the ranks' devices exchange. Everything passes through rank 0: there are
-// no groups and no exchange. In a SharedRegion of the machine, with a place for each rank of the run,
-// a thread keeps what the others report, for all who wait to read.
+// Collectives between the hosts of several machines, for few and small messages: NCCL, or on the
+// cpu device a Mesh, carries the data. Everything passes through rank 0: there are no groups and no
+// exchange. A thread keeps what the other ranks report in a SharedRegion of the machine, with a
+// place for each rank of the run, where all who wait read it.
 #pragma once
 #include <memory>
 #include <string>

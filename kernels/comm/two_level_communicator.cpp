@@ -25,6 +25,7 @@ class TwoLevelCommunicator final : public Communicator {
         local_(std::move(local)),
         across_(std::move(across)) {}
 
+  bool in_call_order() const override { return true; }
   void all_reduce(float* data, size_t count, Stream stream) override {
     const auto ranks = size_t(local_ ? local_->size() : 1);
     const size_t row = count <= small_count ? 0 : count / ranks;

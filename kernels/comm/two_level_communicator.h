@@ -1,7 +1,6 @@
 // The 2-D all-reduce: a reduce-scatter among the L ranks of a node, an all-reduce of each rank's
-// 1/L between the N nodes, by all L ranks at once, and an all-gather inside. Out of a node go 2 S
-// (N - 1) / N bytes instead of the flat ring's 2 S (N L - 1) / (N L): 67% of it at 2 x 2, 53% at 2
-// x 8. It adds in another order than a flat all-reduce; all ranks end with the same bits.
+// 1/L between the N nodes, by all L ranks at once, and an all-gather inside (kernels/comm/README.md
+// compares it). It adds in another order than a flat all-reduce; all ranks end with the same bits.
 #pragma once
 #include <memory>
 

@@ -187,6 +187,18 @@ void CpuKernels::run(const ConvBackwardInput& op) {
 }
 
 template <>
+size_t CpuKernels::workspace(const ConvBackwardInputSums& op) {
+  const size_t a = workspace(op.input_gradient()), b = workspace(op.norm_sums());
+  return a > b ? a : b;
+}
+
+template <>
+void CpuKernels::run(const ConvBackwardInputSums& op) {
+  run(op.input_gradient());
+  run(op.norm_sums());
+}
+
+template <>
 size_t CpuKernels::workspace(const ConvBackwardWeight& op) {
   if (by_rows(op.shape, Result::dweight))
     return WeightRows{op.shape}.partial_count() * sizeof(float);

@@ -44,12 +44,15 @@ constexpr Algorithm algorithms[] = {
      .backward_weight = {conv_general_backward_weight_bytes, conv_general_backward_weight}},
 };
 
+const Algorithm* choose(const DeviceProps& props, const ConvShape& shape, DType dtype) {
+  const bool has_mma = dtype == DType::fp16 || (dtype == DType::bf16 && props.arch >= 80);
+  const Algorithm* a = algorithms;
+  while ((a->on_tensor_cores && !has_mma) || !a->takes(shape, dtype)) ++a;
+  return a;
+}
 template <class Op>
 const Direction<Op>& algorithm(const DeviceProps& props, const Op& op) {
-  const bool has_mma = op.dtype == DType::fp16 || (op.dtype == DType::bf16 && props.arch >= 80);
-  const Algorithm* a = algorithms;
-  while ((a->on_tensor_cores && !has_mma) || !a->takes(op.shape, op.dtype)) ++a;
-  return a->of(op);
+  return choose(props, op.shape, op.dtype)->of(op);
 }
 
 }  // namespace
@@ -64,6 +67,25 @@ template <class Op>
 void CudaKernels::run(const Op& op, cudaStream_t stream) {
   if (cudnn_) return conv_cudnn(*cudnn_, props_, op, stream);
   algorithm(props_, op).run(props_, op, stream);
+}
+
+// The first algorithm takes the sums as its tiles leave; after the others they are batchnorm.cu's pass.
+template <>
+size_t CudaKernels::workspace(const BatchNormBackwardSums&);
+template <>
+void CudaKernels::run(const BatchNormBackwardSums&, cudaStream_t);
+template <>
+size_t CudaKernels::workspace(const ConvBackwardInputSums& op) {
+  if (!cudnn_ && choose(props_, op.shape, op.dtype) == algorithms)
+    return conv_implicit_gemm_bytes(props_, op);
+  return std::max(workspace(op.input_gradient()), workspace(op.norm_sums()));
+}
+template <>
+void CudaKernels::run(const ConvBackwardInputSums& op, cudaStream_t stream) {
+  if (!cudnn_ && choose(props_, op.shape, op.dtype) == algorithms)
+    return conv_implicit_gemm(props_, op, stream);
+  run(op.input_gradient(), stream);
+  run(op.norm_sums(), stream);
 }
 
 template size_t CudaKernels::workspace(const ConvForward&);

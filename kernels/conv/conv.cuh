@@ -12,8 +12,10 @@ namespace bv::BAREVISION_GPU {
 bool conv_implicit_gemm_takes(const ConvShape&, DType);
 size_t conv_implicit_gemm_bytes(const DeviceProps&, const ConvForward&);
 size_t conv_implicit_gemm_bytes(const DeviceProps&, const ConvBackwardInput&);
+size_t conv_implicit_gemm_bytes(const DeviceProps&, const ConvBackwardInputSums&);
 void conv_implicit_gemm(const DeviceProps&, const ConvForward&, cudaStream_t);
 void conv_implicit_gemm(const DeviceProps&, const ConvBackwardInput&, cudaStream_t);
+void conv_implicit_gemm(const DeviceProps&, const ConvBackwardInputSums&, cudaStream_t);
 
 // conv_weight_gradient.cu: the weight's gradient on tensor cores; the same shapes.
 size_t conv_weight_gradient_bytes(const DeviceProps&, const ConvBackwardWeight&);

@@ -4,8 +4,9 @@
 
 namespace bv::BAREVISION_ISA {
 
-// Position i = 0 .. count-1 lies at begin + i * step of the result. Its taps j = 0 .. taps-1 are the
-// filter's first_tap + j * tap_step, and meet the source at from + i * from_step + j * source_step.
+// Position i = 0 .. count-1 lies at begin + i * step of the result. Its taps j = 0 .. taps-1 are
+// the filter's first_tap + j * tap_step, and meet the source at from + i * from_step + j *
+// source_step.
 struct Axis {
   int begin, count, step;
   int first_tap, taps, tap_step;

@@ -67,9 +67,10 @@ ColumnTiles column_tiles(int groups, int group_n) {
 // All three directions.
 struct Product {
   Geometry geometry;
-  void* out;          // [pixels, columns.channels()]; weight gradient: [parts, K, R, S, tap_k]
-  const void* add;    // as out, or null
-  float* partial;     // [tiles of pixels, 2, channels of out]: mean and M2 of each; or null
+  void* out;             // [pixels, columns.channels()]; weight gradient: [parts, K, R, S, tap_k]
+  const void* add;       // as out, or null
+  MergeMoments moments;  // of the tiles of pixels; or null
+  RowParts parts;
   const void* image;  // [N, H, W, groups * tap_k]
   const void* b;      // weight [K, R, S, C / groups]; weight gradient: dout [pixels, K]
   int tap_k;          // gemm_k per tap: channels of the image per group
@@ -91,10 +92,14 @@ struct Stage {
 };
 
 template <int tile_n>
+using Merge = LastBlock<MergeMoments, threads, tile_n, 1>;
+
+template <int tile_n>
 struct Shared {
   union {
     Stage<tile_n> stage[2];
     Moments moments[warps][tile_n];
+    typename Merge<tile_n>::Shared merge;
   };
 };
 
@@ -377,10 +382,10 @@ __device__ Moments thread_moments(int left, const Accumulators<tile_n>& sums, in
   return {static_cast<float>(count), mean, m2};
 }
 
-// partial = mean and M2 of the tile's columns: per thread, then per warp, then per block.
+// Mean and M2 of the tile's columns: per thread, then per warp, then per block.
 template <int tile_n>
 __device__ void tile_moments(const Product& p, const Tile& t, const Accumulators<tile_n>& sums,
-                             Moments (&moments)[warps][tile_n]) {
+                             Shared<tile_n>& s) {
   const int warp = threadIdx.x / warp_size, lane = threadIdx.x % warp_size;
 #pragma unroll
   for (int y = 0; y < sums.ns; ++y) {
@@ -389,19 +394,21 @@ __device__ void tile_moments(const Product& p, const Tile& t, const Accumulators
     for (const int bit : {1, 16})
       merge(of, {__shfl_xor_sync(~0u, of.count, bit), __shfl_xor_sync(~0u, of.mean, bit),
                  __shfl_xor_sync(~0u, of.m2, bit)});
-    if (!(lane & sums.m_lane_bits)) moments[warp][sums.n_of(y)] = of;
+    if (!(lane & sums.m_lane_bits)) s.moments[warp][sums.n_of(y)] = of;
   }
   __syncthreads();
-  if (threadIdx.x >= tile_n) return;
-  const Column column(p.columns, t.column_tile, static_cast<int>(threadIdx.x));
-  if (!column.in_bounds) return;
-  Moments all = moments[0][threadIdx.x];
+  const auto channel = [&](int n) {
+    const Column column(p.columns, t.column_tile, n);
+    return column.in_bounds ? column.channel(p.columns) : -1;
+  };
+  const int thread = static_cast<int>(threadIdx.x), part = t.pixel / tile_m;
+  if (const int c = channel(thread); thread < tile_n && c >= 0) {
+    Moments all = s.moments[0][thread];
 #pragma unroll
-  for (int w = 1; w < warps; ++w) merge(all, moments[w][threadIdx.x]);
-  const int channels = p.columns.channels();
-  float* to = p.partial + int64_t{t.pixel / tile_m} * 2 * channels + column.channel(p.columns);
-  to[0] = all.mean;
-  to[channels] = all.m2;
+    for (int w = 1; w < warps; ++w) merge(all, s.moments[w][thread]);
+    p.moments.save(p.parts.partial + int64_t{part} * 2 * p.parts.C + c, all);
+  }
+  Merge<tile_n>::run(p.moments, p.parts, part, t.column_tile, channel, s.merge);
 }
 
 // Block (tile, phase).
@@ -415,7 +422,7 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) conv_general_tile(Prod
   PixelLoads<T, tile_n, input_gradient> loads(p, t);
   multiply(sums, loads, 0, steps, s);
   store_pixels<T, tile_n, input_gradient>(p, t, sums);
-  if (!input_gradient && p.partial) tile_moments(p, t, sums, s.moments);
+  if (!input_gradient && p.moments.moments) tile_moments(p, t, sums, s);
 }
 
 // ---- Weight gradient ----------------------------------------------------------------------------
@@ -555,19 +562,16 @@ size_t conv_general_forward_bytes(const DeviceProps&, const ConvForward& op) {
          size_t(op.shape.K);
 }
 
-void conv_general_forward(const DeviceProps&, const ConvForward& op, cudaStream_t stream) {
+void conv_general_forward(const DeviceProps& props, const ConvForward& op, cudaStream_t stream) {
   const ConvShape& s = op.shape;
   Product p = product(Geometry::forward(s), s.groups, s.C, s.K);
   p.out = op.out, p.image = op.inp, p.b = op.weight;
-  p.partial = op.moments ? static_cast<float*>(op.workspace) : nullptr;
+  if (op.moments) {
+    const int pixels = p.geometry.pixels;
+    p.moments = {.moments = op.moments, .rows_of_part = tile_m, .rows = pixels, .C = s.K};
+    p.parts = row_parts(props, op.workspace, ceil_div(pixels, tile_m), s.K, p.columns.count);
+  }
   launch_pixels<false>(p, op.dtype, stream);
-  if (op.moments)
-    merge_moments({.moments = op.moments,
-                   .partial = p.partial,
-                   .rows_of_part = tile_m,
-                   .rows = p.geometry.pixels,
-                   .C = s.K},
-                  stream);
 }
 
 void conv_general_backward_input(const DeviceProps&, const ConvBackwardInput& op,

@@ -18,34 +18,30 @@
 // Warp:   its part of the tile's sums, in registers.
 // Limited by mma (3x3) or by memory (1x1 with few channels). Resources: tests/kernels/resources.txt
 #include "kernels/conv/conv.cuh"
-#include "kernels/conv/conv_tiles.cuh"
-#include "kernels/cuda/column_sums.cuh"
+#include "kernels/conv/conv_epilogue.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
 
-constexpr int threads = 128, warps = threads / warp_size;
+using namespace implicit_gemm;
+
 constexpr int stages = 4;     // of copies in flight, one of which is being multiplied
 constexpr int step_k = 32;    // of gemm_k in a stage, all of one tap
 constexpr int max_taps = 16;  // along an axis: bits of a mask
 
-// ---- The convolution as a matrix product --------------------------------------------------------
-struct Product {
-  Geometry geometry;
-  void* out;
-  const void* add;     // as out, or null
-  float* partial;      // [tiles along the pixels, 2, gemm_n]: mean and M2 of each; or null
-  float4* sums;        // [parts, tiles]: of each part of gemm_k, by save; null: one part
-  const void* image;   // [N, H, W, gemm_k]
-  const void* weight;  // [K, R, S, C]
-  int gemm_k, gemm_n;  // gemm_k: of each tap
-  int n_tiles;
-  Divisor by_n_tiles;
+// ---- Shared memory ------------------------------------------------------------------------------
+template <int m, int n>
+struct Stage {
+  alignas(128) uint4 image[m * step_k / 8];  // [m, step_k]
+  uint4 weight[n * step_k / 8];              // [n, step_k]; input gradient: [step_k, n]
 };
 
-struct Tile {
-  Phase phase;
-  int pixel, n;  // the first ones
+template <int m, int n>
+struct Shared {
+  union {
+    Stage<m, n> stage[stages];
+    Results<m, n> results;  // once the last stage has been multiplied
+  };
 };
 
 template <int m, int n, bool input_gradient>
@@ -56,28 +52,6 @@ __device__ Tile tile_of_block(const Product& p) {
           .pixel = m_tile * m,
           .n = (block - m_tile * p.n_tiles) * n};
 }
-
-// ---- Shared memory ------------------------------------------------------------------------------
-template <int m, int n>
-struct Stage {
-  alignas(128) uint4 image[m * step_k / 8];  // [m, step_k]
-  uint4 weight[n * step_k / 8];              // [n, step_k]; input gradient: [step_k, n]
-};
-
-template <int m, int n>
-struct Results {
-  alignas(128) uint4 tile[m * n / 8];  // [m, n]
-  alignas(16) float mean[n];
-  float squares[warps][n];
-};
-
-template <int m, int n>
-struct Shared {
-  union {
-    Stage<m, n> stage[stages];
-    Results<m, n> results;  // once the last stage has been multiplied
-  };
-};
 
 // ---- Load ---------------------------------------------------------------------------------------
 // Copies one stage after another: gemm_k in steps of 32, for each of them all taps. Offsets are in
@@ -168,9 +142,6 @@ struct Loader {
 };
 
 // ---- Multiply -----------------------------------------------------------------------------------
-template <class T, int m, int n>
-using Sums = WarpTile<T, m, n, m == 256 ? 4 : 2, m == 256 ? 1 : 2>;
-
 template <bool input_gradient, class T, int m, int n>
 __device__ void multiply(Sums<T, m, n>& sums, const Stage<m, n>& from) {
   constexpr int chunks = step_k / 8, weight_chunks = input_gradient ? n / 8 : chunks;
@@ -218,143 +189,6 @@ __device__ void add(Sums& sums, const float4* from) {
     }
 }
 
-// ---- Store --------------------------------------------------------------------------------------
-template <class T, int m, int n, bool input_gradient>
-struct Epilogue {
-  using Rows = RowCopies<threads, n / 8>;
-  static constexpr int rows = m / Rows::at_once;
-
-  const Product& p;
-  const Tile& t;
-  Results<m, n>& s;
-
-  // tile = add
-  __device__ void load_add() const {
-    const int column = t.n + Rows::chunk() * 8;
-#pragma unroll 4
-    for (int k = 0; k < rows; ++k) {
-      const int to = row(t.pixel + Rows::row() + k * Rows::at_once);
-      const bool in_bounds = to >= 0 && column < p.gemm_n;
-      cp_async_16(at_byte(s.tile, Rows::place(k)),
-                  static_cast<const T*>(p.add) + (in_bounds ? int64_t{to} * p.gemm_n + column : 0),
-                  in_bounds);
-    }
-    cp_async_commit();
-    cp_async_wait<0>();
-  }
-
-  // tile = the sums, or with `plus` tile + the sums, rounded
-  __device__ void round(const Sums<T, m, n>& sums, bool plus) const {
-    const int lane = threadIdx.x % warp_size;
-#pragma unroll
-    for (int i = 0; i < sums.ms; ++i)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-#pragma unroll
-        for (int j = 0; j < sums.ns; ++j) {
-          const int place = swizzled_byte<n / 8>(sums.row() + i * 16 + half * 8 + lane / 4,
-                                                 sums.column() / 8 + j) +
-                            lane % 4 * 4;
-          auto* to = static_cast<Elements<T, 2>*>(at_byte(s.tile, place));
-          float x = sums.sum[i][j][2 * half], y = sums.sum[i][j][2 * half + 1];
-          if (plus) x += to_float(to->at[0]), y += to_float(to->at[1]);
-          *to = {from_float<T>(x), from_float<T>(y)};
-        }
-  }
-
-  // out = tile
-  __device__ void store() const {
-    const int column = t.n + Rows::chunk() * 8, pixel = t.pixel + Rows::row();
-    const bool n_in_bounds = column < p.gemm_n;
-    const auto copy = [&](T* to, int k) {
-      st_global(reinterpret_cast<uint4*>(to),
-                *static_cast<const uint4*>(at_byte(s.tile, Rows::place(k))));
-    };
-    T* const out = static_cast<T*>(p.out) + column;
-    if (!input_gradient || p.geometry.stride == 1) {
-      T* to = out + int64_t{pixel} * p.gemm_n;
-#pragma unroll
-      for (int k = 0; k < rows; ++k, to += Rows::at_once * p.gemm_n)
-        if (n_in_bounds && k * Rows::at_once < p.geometry.pixels - pixel) copy(to, k);
-    } else {
-#pragma unroll 4
-      for (int k = 0; k < rows; ++k) {
-        const int to = row(pixel + k * Rows::at_once);
-        if (to >= 0 && n_in_bounds) copy(out + int64_t{to} * p.gemm_n, k);
-      }
-    }
-  }
-
-  // partial = each column's mean over the tile, and its sum of squared differences from that, of
-  // the rounded values.
-  __device__ void moments() const {
-    const int left = p.geometry.pixels - t.pixel;
-    mean(1.f / static_cast<float>(min(m, left)));
-    __syncthreads();
-    squares(left);
-    __syncthreads();
-    const int column = t.n + static_cast<int>(threadIdx.x);
-    if (threadIdx.x < n && column < p.gemm_n) {
-      float total = 0;
-#pragma unroll
-      for (int w = 0; w < warps; ++w) total += s.squares[w][threadIdx.x];
-      float* to = p.partial + int64_t{t.pixel / m} * 2 * p.gemm_n + column;
-      to[0] = s.mean[threadIdx.x];
-      to[p.gemm_n] = total;
-    }
-  }
-
- private:
-  __device__ int row(int pixel) const {
-    return out_row<input_gradient>(p.geometry, t.phase, pixel);
-  }
-
-  // The sums are mma's, of ones and the tile, whose rows past the last pixel are zeros.
-  __device__ void mean(float count_inverse) const {
-    constexpr int columns = n / warps;  // of a warp
-    const int warp = threadIdx.x / warp_size, lane = threadIdx.x % warp_size;
-    const uint32_t one = cvt_rn_x2<T>(1, 1), ones[4] = {one, one, one, one};
-    float sum[columns / 8][4] = {};
-#pragma unroll
-    for (int i = 0; i < m; i += 16)
-#pragma unroll
-      for (int j = 0; j < columns / 8; j += 2) {
-        uint32_t b[4];
-        ldmatrix_x4_trans(
-            b, at_byte(s.tile,
-                       swizzled_byte<n / 8>(i + lane % 16, warp * columns / 8 + j + lane / 16)));
-        mma_m16n8k16<T>(sum[j], ones, b[0], b[1]);
-        mma_m16n8k16<T>(sum[j + 1], ones, b[2], b[3]);
-      }
-#pragma unroll
-    for (int j = 0; j < columns / 8; ++j)
-      if (lane < 4)
-        bv::BAREVISION_GPU::store(
-            &s.mean[warp * columns + j * 8 + lane * 2],
-            Elements<float, 2>{sum[j][0] * count_inverse, sum[j][1] * count_inverse});
-  }
-
-  // Of each warp's rows.
-  __device__ void squares(int left) const {
-    const auto mean = load<8>(&s.mean[Rows::chunk() * 8]);
-    float sum[8] = {};
-#pragma unroll 4
-    for (int k = 0; k < rows; ++k)
-      if (k * Rows::at_once < left - Rows::row()) {
-        const auto pack = load_pack(static_cast<const T*>(at_byte(s.tile, Rows::place(k))));
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          const float x = to_float(pack.at[i]) - mean.at[i];
-          sum[i] += x * x;
-        }
-      }
-    using OfWarp = RowSums<n / 8, 8>;
-    const int first = Rows::chunk() * 8 + OfWarp::add(sum);
-#pragma unroll
-    for (int i = 0; i < OfWarp::count; ++i) s.squares[threadIdx.x / warp_size][first + i] = sum[i];
-  }
-};
-
 // ---- The kernels --------------------------------------------------------------------------------
 // As registers allow.
 template <int m, int n>
@@ -362,8 +196,10 @@ constexpr int blocks_per_sm = m* n >= 128 * 128  ? 2
                               : m* n >= 128 * 64 ? 3
                                                  : 5;
 
-// A tile with no taps that accumulates in place is done.
-__device__ inline bool has_work(const Product& p, int steps) { return steps > 0 || p.add != p.out; }
+// A tile with no taps that accumulates in place is done, but for batch norm's sums.
+__device__ inline bool has_work(const Product& p, int steps) {
+  return steps > 0 || p.add != p.out || p.parts.partial;
+}
 
 template <bool input_gradient, class T, int m, int n>
 __device__ void finish(const Product& p, const Tile& t, const Sums<T, m, n>& sums,
@@ -376,8 +212,9 @@ __device__ void finish(const Product& p, const Tile& t, const Sums<T, m, n>& sum
   }
   epilogue.round(sums, plus);
   __syncthreads();
+  if (input_gradient && p.parts.partial) return epilogue.store_and_sum();
   epilogue.store();
-  if (!input_gradient && p.partial) epilogue.moments();
+  if (!input_gradient && p.parts.partial) epilogue.moments();
 }
 
 // Only small tiles are worth splitting gemm_k.
@@ -484,10 +321,18 @@ Choice choose(const DeviceProps& props, const ConvShape& s) {
   return best;
 }
 
-// The workspace: the tiles' moments, then the sums of gemm_k's parts.
-size_t moments_bytes(const Choice& choice, const ConvShape& s) {
-  const int tiles = ceil_div(s.N * s.P() * s.Q(), choice.size.m);
-  return round_up(sizeof(float) * 2 * size_t(tiles) * size_t(s.K), 256);
+// The workspace: two numbers for each column of the tiles along the pixels, then the sums of gemm_k's
+// parts.
+template <bool input_gradient>
+int pixel_tiles(const Choice& choice, const ConvShape& s) {
+  const Geometry g = input_gradient ? Geometry::backward_input(s) : Geometry::forward(s);
+  return ceil_div(g.pixels, choice.size.m) * (input_gradient ? s.stride * s.stride : 1);
+}
+template <bool input_gradient>
+size_t parts_bytes(const Choice& choice, const ConvShape& s) {
+  const auto columns = static_cast<size_t>(input_gradient ? s.C : s.K);
+  const auto tiles = static_cast<size_t>(pixel_tiles<input_gradient>(choice, s));
+  return round_up(sizeof(float) * 2 * tiles * columns, 256);
 }
 size_t sums_bytes(const Choice& choice) {
   if (choice.parts == 1) return 0;
@@ -539,24 +384,21 @@ bool conv_implicit_gemm_takes(const ConvShape& s, DType dtype) {
 
 size_t conv_implicit_gemm_bytes(const DeviceProps& props, const ConvForward& op) {
   const Choice choice = choose<false>(props, op.shape);
-  return moments_bytes(choice, op.shape) + sums_bytes(choice);
+  return parts_bytes<false>(choice, op.shape) + sums_bytes(choice);
 }
 
 void conv_implicit_gemm(const DeviceProps& props, const ConvForward& op, cudaStream_t stream) {
   const ConvShape& s = op.shape;
   const Choice choice = choose<false>(props, s);
   auto* const workspace = static_cast<char*>(op.workspace);
-  Product p = product<false>(s, choice, workspace + moments_bytes(choice, s));
+  Product p = product<false>(s, choice, workspace + parts_bytes<false>(choice, s));
   p.out = op.out, p.image = op.inp, p.weight = op.weight;
-  p.partial = op.moments ? static_cast<float*>(op.workspace) : nullptr;
+  if (op.moments) {
+    p.moments = {
+        .moments = op.moments, .rows_of_part = choice.size.m, .rows = p.geometry.pixels, .C = s.K};
+    p.parts = row_parts(props, workspace, pixel_tiles<false>(choice, s), s.K, p.n_tiles);
+  }
   launch_product<false>(p, choice, op.dtype, stream);
-  if (op.moments)
-    merge_moments({.moments = op.moments,
-                   .partial = p.partial,
-                   .rows_of_part = choice.size.m,
-                   .rows = p.geometry.pixels,
-                   .C = s.K},
-                  stream);
 }
 
 size_t conv_implicit_gemm_bytes(const DeviceProps& props, const ConvBackwardInput& op) {
@@ -568,6 +410,34 @@ void conv_implicit_gemm(const DeviceProps& props, const ConvBackwardInput& op,
   const Choice choice = choose<true>(props, op.shape);
   Product p = product<true>(op.shape, choice, op.workspace);
   p.out = op.dinp, p.add = op.add, p.image = op.dout, p.weight = op.weight;
+  launch_product<true>(p, choice, op.dtype, stream);
+}
+
+size_t conv_implicit_gemm_bytes(const DeviceProps& props, const ConvBackwardInputSums& op) {
+  const Choice choice = choose<true>(props, op.shape);
+  return parts_bytes<true>(choice, op.shape) + sums_bytes(choice);
+}
+
+void conv_implicit_gemm(const DeviceProps& props, const ConvBackwardInputSums& op,
+                        cudaStream_t stream) {
+  const ConvShape& s = op.shape;
+  const Choice choice = choose<true>(props, s);
+  auto* const workspace = static_cast<char*>(op.workspace);
+  Product p = product<true>(s, choice, workspace + parts_bytes<true>(choice, s));
+  p.out = op.dinp, p.add = op.add, p.image = op.dout, p.weight = op.weight;
+  p.norm = {.inp = op.norm_inp,
+            .out = op.norm_out,
+            .mean = op.mean,
+            .rstd = op.rstd,
+            .weight = op.norm_weight,
+            .bias = op.norm_bias,
+            .relu = op.relu};
+  p.norm_sums = {.sums = op.sums,
+                 .dweight = op.dnorm_weight,
+                 .dbias = op.dnorm_bias,
+                 .C = s.C,
+                 .accumulate = op.accumulate};
+  p.parts = row_parts(props, workspace, pixel_tiles<true>(choice, s), s.C, p.n_tiles);
   launch_product<true>(p, choice, op.dtype, stream);
 }
 

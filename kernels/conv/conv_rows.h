@@ -1,5 +1,5 @@
-// A convolution's result, or its input gradient, as products over rows: for all pixels that the same
-// taps reach (conv_axis.h),
+// A convolution's result, or its input gradient, as products over rows: for all pixels that the
+// same taps reach (conv_axis.h),
 //   result[pixel, :] = (add[pixel, :] +) sum over taps of  source[pixel of the tap, :] weight[tap]
 // Padding is never multiplied, and the source is not copied. Threads take units of up to unit_rows
 // pixels by some columns; a unit's moments are taken while it is in the caches.

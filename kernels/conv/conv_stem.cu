@@ -13,7 +13,7 @@
 // others element by element, for an odd stride also shifted by one, so that every pair is aligned.
 // Blocks walk over many tiles, as shape and GPU determine. Forward, each of 4 warps computes 64
 // pixels x 64 channels with the weights in shared memory, and the next tile's rows are in flight
-// while the sums leave; the moments are those of the block's pixels, for merge_moments. Weight, each
+// while the sums leave; the moments are those of the block's pixels, which the last block merges. Weight, each
 // of 4 warps sums 32 channels x 80 of gemm_k over the pixels; dout comes three steps ahead, and
 // finish_column_sums adds up the blocks.
 // Limited by memory, mma and shared memory nearly alike. Registers: tests/kernels/resources.txt.
@@ -112,15 +112,20 @@ struct Forward {
   Image image;
   void* out;           // [pixels, K]
   const void* weight;  // [K, R, S, 3]
-  float* partial;      // [blocks, 2, K]: mean and M2 of each block's pixels; or null
   int K, block_pixels;
+  MergeMoments moments;  // of the blocks' pixels; or null
+  RowParts parts;
 };
+using Merge = LastBlock<MergeMoments, threads, tile_k, 4>;
 
 constexpr int warp_pixels = max_pixels / warps;
 constexpr int weight_chunks = pairs / 4 + 1;  // odd: ldmatrix reads rows in different banks
 
 struct ForwardShared {
-  alignas(128) uint4 rows[rows_bytes / 16];
+  union {
+    alignas(128) uint4 rows[rows_bytes / 16];
+    Merge::Shared merge;
+  };
   uint4 weight[tile_k * weight_chunks];  // [tile_k, gemm_k]
   uint4 out[warps][16 * tile_k / 8];     // 16 pixels per warp
   uint2 pair[pairs];                     // of gemm_k: its offset; a mask without padding
@@ -283,9 +288,9 @@ __global__ void __launch_bounds__(threads, 2) conv_stem_forward_tiles(Forward p)
     const int count = min(left - warp * warp_pixels, warp_pixels);
     if (count > 0) {
       tile.store(p, pixel + warp * warp_pixels, count, k, s.out[warp]);
-      if (p.partial) tile.moments(count, s.mean[warp], s.m2[warp]);
+      if (p.moments.moments) tile.moments(count, s.mean[warp], s.m2[warp]);
     }
-    if (!p.partial) continue;
+    if (!p.moments.moments) continue;
     __syncthreads();
     if (threadIdx.x < tile_k)
 #pragma unroll
@@ -294,11 +299,12 @@ __global__ void __launch_bounds__(threads, 2) conv_stem_forward_tiles(Forward p)
           merge(of_block, {static_cast<float>(rows), s.mean[w][thread], s.m2[w][thread]});
   }
   cp_async_wait<0>();
-  if (p.partial && thread < tile_k && k + thread < p.K) {
-    float* to = p.partial + int64_t{blockIdx.x} * 2 * p.K + k + thread;
-    to[0] = of_block.mean;
-    to[p.K] = of_block.m2;
-  }
+  if (!p.moments.moments) return;
+  if (thread < tile_k && k + thread < p.K)
+    p.moments.save(p.parts.partial + int64_t{blockIdx.x} * 2 * p.K + k + thread, of_block);
+  Merge::run(
+      p.moments, p.parts, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y),
+      [&](int c) { return k + c < p.K ? k + c : -1; }, s.merge);
 }
 
 // ---- Weight gradient ----------------------------------------------------------------------------
@@ -511,24 +517,20 @@ size_t conv_stem_forward_bytes(const DeviceProps& props, const ConvForward& op) 
 void conv_stem_forward(const DeviceProps& props, const ConvForward& op, cudaStream_t stream) {
   const ConvShape& s = op.shape;
   const Parts part = forward_parts(props, s);
-  auto* partial = op.moments ? static_cast<float*>(op.workspace) : nullptr;
-  const Forward forward{.image = image(s, op.inp),
-                        .out = op.out,
-                        .weight = op.weight,
-                        .partial = partial,
-                        .K = s.K,
-                        .block_pixels = part.pixels};
+  Forward forward{.image = image(s, op.inp),
+                  .out = op.out,
+                  .weight = op.weight,
+                  .K = s.K,
+                  .block_pixels = part.pixels};
+  if (op.moments) {
+    forward.moments = {
+        .moments = op.moments, .rows_of_part = part.pixels, .rows = forward.image.pixels, .C = s.K};
+    forward.parts = row_parts(props, op.workspace, part.blocks, s.K, part.columns);
+  }
   by_16_bits(op.dtype, [&]<class T>() {
     launch<conv_stem_forward_tiles<T>>(dim3(part.blocks, part.columns), threads,
                                        sizeof(ForwardShared), stream, forward);
   });
-  if (op.moments)
-    merge_moments({.moments = op.moments,
-                   .partial = partial,
-                   .rows_of_part = part.pixels,
-                   .rows = forward.image.pixels,
-                   .C = s.K},
-                  stream);
 }
 
 size_t conv_stem_backward_weight_bytes(const DeviceProps& props, const ConvBackwardWeight& op) {

@@ -8,7 +8,8 @@
 // ones too. dweight, dbias = or += by accumulate.
 //
 // Grid:   (tiles of k x c of every tap, parts of the pixels (n, p, q)). The blocks of a tile's taps
-//         are neighbours: they read the same rows, from L2.
+//         are neighbours: they read the same rows, from L2. Of a 3x3 with stride 1 a block has all
+//         three taps of a row of the filter, for which it loads dout and inp once.
 // Block:  a group of 4 warps multiplies 32 pixels per step, with cp.async 3 steps ahead
 //         (conv_tiles.cuh). Outside the image, inp is zeros. Of a linear layer two groups share the
 //         tile, each with half of the pixels, and add their sums in the end: as many warps as of
@@ -45,10 +46,11 @@ struct Tile {
   int first_step, last_step;  // of the part: [first, last)
 };
 
-template <int m, int n>
+// taps: that a block multiplies, of a row of the filter.
+template <int m, int n, int taps = 1>
 __device__ Tile tile_of_block(const Product& p) {
   const Geometry& g = p.geometry;
-  const int taps = g.R * g.S, tap = blockIdx.x % taps, tile = blockIdx.x / taps;
+  const int shares = g.R * g.S / taps, tap = blockIdx.x % shares * taps, tile = blockIdx.x / shares;
   const int steps = ceil_div(g.pixels, step_pixels), first = blockIdx.y * p.steps_of_part;
   return {.k = tile / p.n_tiles * m,
           .c = tile % p.n_tiles * n,
@@ -170,6 +172,138 @@ __global__ void __launch_bounds__(threads, m + n > 128 ? 2 : 4) conv_backward_we
   store(p, t, sums);
 }
 
+// ---- A row of three taps ------------------------------------------------------------------------
+// Of a 3x3 filter with stride 1 and padding 1, out is as large as inp, so that the pixels' places in
+// inp follow each other, and each tap of a row reads those of the one before, one further on: a block
+// loads them once, with one more at either end, for three times the products. At the ends of an
+// image's row, where that would be a pixel of the next, a tap reads zeros instead.
+constexpr int row_taps = 3, row_tile = 64;
+using RowLoads = RowCopies<threads, row_tile / 8>;
+constexpr int row_pixels = step_pixels + 2;  // of inp
+
+struct RowStage {
+  alignas(128) uint4 dout[step_pixels * row_tile / 8];  // [pixels, row_tile]
+  uint4 inp[row_pixels * row_tile / 8];                 // [one before, pixels, one after; row_tile]
+};
+struct RowShared {
+  RowStage stage[stages];
+  alignas(128) uint4 zeros[row_tile / 8];
+};
+
+// m + by, where 0 <= m, by < n
+__device__ inline int add_modulo(int m, int by, int n) { return m + by < n ? m + by : m + by - n; }
+
+// Copies inp's pixels from one step to the next.
+struct RowLoader {
+  const uint4* inp;  // this thread's chunk of the pixel before the step's first
+  int pixel;         // that one
+  int in_image;      // of it, less this thread's row; modulo an image
+  int first, last;   // where in an image the filter's row r meets inp: [first, last)
+  int step_in_image;
+  bool c_in_bounds;
+
+  __device__ RowLoader(const Product& p, const Tile& t) {
+    const Geometry& g = p.geometry;
+    const int image = g.Y * g.X;
+    c_in_bounds = t.c + RowLoads::chunk() * 8 < p.C;
+    pixel = t.first_step * step_pixels - 1 + RowLoads::row();
+    inp = static_cast<const uint4*>(p.inp) + (int64_t{pixel} + (t.r - 1) * g.X) * (p.C / 8) +
+          t.c / 8 + RowLoads::chunk();
+    in_image = pixel < 0 ? image - 1 : pixel - g.by_image.divide(pixel) * image;
+    first = t.r == 0 ? g.X : 0, last = t.r == 2 ? image - g.X : image;
+    step_in_image = RowLoads::at_once % image;
+  }
+
+  __device__ void load(const Product& p, uint4* to) {
+    const Geometry& g = p.geometry;
+#pragma unroll
+    for (int i = 0; i < ceil_div(row_pixels, RowLoads::at_once); ++i) {
+      const int row = i * RowLoads::at_once;
+      if (row >= step_pixels && row + RowLoads::row() >= row_pixels) break;
+      const bool in_bounds = c_in_bounds && in_image >= first && in_image < last &&
+                             static_cast<unsigned>(pixel + row) < static_cast<unsigned>(g.pixels);
+      cp_async_16(at_byte(to, RowLoads::place(i)), inp + int64_t{row} * (p.C / 8), in_bounds);
+      if (row < step_pixels) in_image = add_modulo(in_image, step_in_image, g.Y * g.X);
+    }
+    pixel += step_pixels;
+    inp += int64_t{step_pixels} * (p.C / 8);
+  }
+};
+
+template <class T>
+using TapSums = WarpTile<T, row_tile, row_tile, warps_m, warps_n>;
+
+template <class T>
+struct RowMultiplier {
+  using Sums = TapSums<T>;
+  int x, image_row;   // of this lane's pixel in its row of an image; the row's length
+  int dout;           // bytes from a stage's dout
+  int inp[row_taps];  // from its inp
+  int zeros;          // from RowShared's beginning
+
+  __device__ RowMultiplier(const Product& p, const Tile& t) : image_row(p.geometry.X) {
+    const int lane = threadIdx.x % warp_size, row = lane % 16;
+    const int chunk = Sums::column() / 8 + lane / 16;
+    x = Pixel(p.geometry, t.first_step * step_pixels + row).x;
+    dout = swizzled_byte<row_tile / 8>(lane / 16 * 8 + lane % 8, Sums::row() / 8 + lane / 8 % 2);
+#pragma unroll
+    for (int tap = 0; tap < row_taps; ++tap)
+      inp[tap] = swizzled_byte<row_tile / 8>(row + tap, chunk);
+    zeros = static_cast<int>(offsetof(RowShared, zeros)) + chunk * 16;
+  }
+
+  __device__ void multiply(Sums (&sums)[row_taps], const RowStage& from, const RowShared& s) {
+    const int inp_of_stage = static_cast<int>(reinterpret_cast<const char*>(from.inp) -
+                                              reinterpret_cast<const char*>(&s));
+#pragma unroll
+    for (int k = 0; k < step_pixels / 16; ++k) {
+      const int row = k * 16 * row_tile * 2;
+      uint32_t a[Sums::ms][4];
+#pragma unroll
+      for (int i = 0; i < Sums::ms; ++i)
+        ldmatrix_x4_trans(a[i], at_byte(from.dout, (dout ^ i * 32) + row));
+#pragma unroll
+      for (int tap = 0; tap < row_taps; ++tap) {
+        const bool outside = (tap == 0 && x == 0) || (tap == 2 && x == image_row - 1);
+        const int at = outside ? zeros : inp_of_stage + inp[tap] + row;
+#pragma unroll
+        for (int j = 0; j < Sums::ns; j += 2) {
+          uint32_t b[4];
+          ldmatrix_x4_trans(b, at_byte(&s, at ^ j * 16));
+#pragma unroll
+          for (int i = 0; i < Sums::ms; ++i) {
+            mma_m16n8k16<T>(sums[tap].sum[i][j], a[i], b[0], b[1]);
+            mma_m16n8k16<T>(sums[tap].sum[i][j + 1], a[i], b[2], b[3]);
+          }
+        }
+      }
+      x = add_modulo(x, 16 % image_row, image_row);
+    }
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(threads, 3) conv_backward_weight_row(Product p) {
+  auto& s = shared<RowShared>();
+  Tile t = tile_of_block<row_tile, row_tile, row_taps>(p);
+  TapSums<T> sums[row_taps];
+  RowLoader loader(p, t);
+  RowMultiplier<T> multiplier(p, t);
+  if (threadIdx.x < row_tile / 8) s.zeros[threadIdx.x] = {0, 0, 0, 0};
+  pipeline(
+      s.stage, t.first_step, t.last_step,
+      [&](int step, RowStage& to) {
+        load_dout<row_tile, 1>(p, t, step * step_pixels, to.dout);
+        loader.load(p, to.inp);
+      },
+      [&](const RowStage& from) { multiplier.multiply(sums, from, s); });
+#pragma unroll
+  for (int tap = 0; tap < row_taps; ++tap) {
+    t.s = tap;
+    store(p, t, sums[tap]);
+  }
+}
+
 // ---- Of a linear layer --------------------------------------------------------------------------
 constexpr int groups = 2, tile = 128;
 template <class T>
@@ -178,7 +312,7 @@ using LinearSums = WarpTile<T, tile, tile, warps_m, warps_n>;
 struct LinearShared {
   union {
     Stage<tile, tile> stage[stages];
-    float4 sums[tile * tile / 4];  // in the end, the second group's
+    Pack<float> sums[tile * tile / 4];  // in the end, the second group's
   };
 };
 
@@ -186,22 +320,23 @@ struct LinearShared {
 template <int rows, int columns>
 __device__ void add_groups(float (&sum)[rows][columns][4], LinearShared& s) {
   const bool second = threadIdx.x >= threads;
-  float4* const mine = s.sums + threadIdx.x % threads;
+  Pack<float>* const mine = s.sums + threadIdx.x % threads;
   __syncthreads();  // all are done with what is there
 #pragma unroll
   for (int i = 0; i < rows * columns; ++i) {
-    const float(&x)[4] = sum[i / columns][i % columns];
-    if (second) mine[i * threads] = {x[0], x[1], x[2], x[3]};
+    Pack<float> x;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) x.at[e] = sum[i / columns][i % columns][e];
+    if (second) mine[i * threads] = x;
   }
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < rows * columns; ++i) {
-    float(&x)[4] = sum[i / columns][i % columns];
+  for (int i = 0; i < rows * columns; ++i)
     if (!second) {
-      const float4 other = mine[i * threads];
-      x[0] += other.x, x[1] += other.y, x[2] += other.z, x[3] += other.w;
+      const Pack<float> x = mine[i * threads];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sum[i / columns][i % columns][e] += x.at[e];
     }
-  }
 }
 
 template <class T>
@@ -255,6 +390,7 @@ __global__ void __launch_bounds__(add_threads)
 
 // ---- Launch -------------------------------------------------------------------------------------
 struct Plan {
+  bool row;  // three taps a block
   int m, n;  // of the tile
   int tiles, n_tiles;
   PixelParts parts;
@@ -262,12 +398,13 @@ struct Plan {
 
 Plan plan(const DeviceProps& props, const ConvShape& s) {
   Plan p{};
-  p.m = s.K > 64 ? 128 : 64;
-  p.n = s.K > 64 && s.C > 64 ? 128 : 64;
+  p.row = s.R == 3 && s.S == 3 && s.stride == 1 && s.padding == 1;
+  p.m = s.K > 64 && !p.row ? 128 : 64;
+  p.n = s.K > 64 && s.C > 64 && !p.row ? 128 : 64;
   p.n_tiles = ceil_div(s.C, p.n);
-  p.tiles = ceil_div(s.K, p.m) * p.n_tiles * s.R * s.S;
+  p.tiles = ceil_div(s.K, p.m) * p.n_tiles * s.R * (p.row ? 1 : s.S);
   const int steps = ceil_div(s.N * s.P() * s.Q(), step_pixels);
-  const int blocks_per_sm = p.n == 128 ? 2 : p.m == 128 ? 3 : 4;
+  const int blocks_per_sm = p.n == 128 ? 2 : p.m == 128 || p.row ? 3 : 4;
   p.parts = parts_of_pixels(s, steps, p.tiles, props.sms * blocks_per_sm);
   return p;
 }
@@ -350,7 +487,10 @@ void conv_weight_gradient(const DeviceProps& props, const ConvBackwardWeight& op
                         .steps_of_part = by.parts.steps,
                         .accumulate = direct && op.accumulate};
   by_16_bits(op.dtype, [&]<class T>() {
-    if (by.m == 64)
+    if (by.row)
+      launch<conv_backward_weight_row<T>>(dim3(by.tiles, by.parts.count), threads,
+                                          sizeof(RowShared), stream, product);
+    else if (by.m == 64)
       start<T, 64, 64>(by, product, stream);
     else if (by.n == 64)
       start<T, 128, 64>(by, product, stream);

@@ -3,7 +3,8 @@
 //   c[i, :] = (from[i, :] +) sum over runs of  a[i, run.a ... + depth] b[run.b ... + depth, :]
 // A block of c stays in registers while the runs of a chunk go by (sizes: small_product.h). b is
 // packed in panels, [panel, row, columns of the panel]; a chunk's part of a panel stays in the
-// second-level cache for all blocks of rows, and is so long that loading and storing c costs little.
+// second-level cache for all blocks of rows, and is so long that loading and storing c costs
+// little.
 #pragma once
 #include <cstddef>
 

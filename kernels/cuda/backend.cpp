@@ -17,7 +17,7 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-// It and the legacy default stream don't wait for each other.
+// Independent of the legacy default stream.
 struct OwnedStream : Owner<cudaStream_t, cudaStreamDestroy> {
   explicit OwnedStream(int priority) {
     check(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, priority),
@@ -101,7 +101,7 @@ class CudaBackend final : public Backend {
     return address;
   }
   void release_host(void* address) override { check(cudaFreeHost(address), "cudaFreeHost"); }
-  // Some is left for what comes after the plan: modules loaded at their first launch, NCCL's
+  // Leaves some for what is allocated after the plan: modules at their first launch, NCCL's
   // buffers at the first collective, graphs, local memory.
   size_t memory_limit() const override {
     size_t free = 0, total = 0;

@@ -64,7 +64,6 @@ __global__ void __launch_bounds__(finish_threads) column_sums_finish(ColumnSums 
     for (unsigned w = 0; w < blockDim.x / warp_size; ++w) total += s.sums[w][lane];
     float* to = column < size_t(a.C) ? a.out + column : a.out2 + (column - a.C);
     *to = a.accumulate ? *to + total : total;
-    if (a.sums) a.sums[column] = total;
   }
 }
 

@@ -3,8 +3,7 @@
 // depends only on the shape and the chip walks over the rows; each block writes its sums to the
 // workspace, partial [blocks, C] in fp32. Then finish_column_sums adds these.
 #pragma once
-#include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 namespace bv::BAREVISION_GPU {
@@ -17,9 +16,34 @@ struct ColumnSums {
   const float* partial;
   int blocks, C;
   bool accumulate;
-  float* sums = nullptr;  // [C], with out2 [2, C]  =: the sums alone; or null
 };
 void finish_column_sums(const ColumnSums&, cudaStream_t);
+
+// column_sums_finish by one block, for few columns: out and out2 (+)= the blocks' sums, in an order
+// of its own. Groups of threads add every groups-th block, four columns a thread, and then the groups
+// are added. C is a multiple of 4 and C / 2 at most blockDim.x; scratch holds blockDim.x.
+__device__ inline void finish_column_sums_here(const ColumnSums& a, float4* scratch) {
+  const int quads = a.C / 2, groups = blockDim.x / quads;
+  const int quad = threadIdx.x % quads, group = threadIdx.x / quads;
+  const auto* partial = reinterpret_cast<const float4*>(a.partial);
+  const auto add = [](float4& sum, const float4& x) {
+    sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+  };
+  float4 sum{0, 0, 0, 0};
+  if (group < groups) {
+#pragma unroll 8
+    for (int b = group; b < a.blocks; b += groups)
+      add(sum, __ldcg(&partial[static_cast<size_t>(b) * quads + quad]));
+    scratch[threadIdx.x] = sum;
+  }
+  __syncthreads();
+  if (group > 0) return;
+  for (int g = 1; g < groups; ++g) add(sum, scratch[g * quads + quad]);
+  const int column = quad * 4;
+  auto* out = reinterpret_cast<float4*>(column < a.C ? a.out + column : a.out2 + (column - a.C));
+  if (a.accumulate) add(sum, *out);
+  *out = sum;
+}
 
 // Both stages: out [C] (+)= sum over rows of inp [rows, C] dtype.
 struct MatrixColumnSums {
@@ -70,6 +94,11 @@ struct Stripe {
 
   // This thread's first column; its first row, and the distance to its next.
   __device__ static int column() { return (blockIdx.x * lanes + threadIdx.x % lanes) * width; }
+  // The channel of the stripe's column c; -1 past the last.
+  __device__ static int channel(int c, int C) {
+    const int channel = static_cast<int>(blockIdx.x) * columns + c;
+    return channel < C ? channel : -1;
+  }
   __device__ static unsigned row() { return blockIdx.y * rows + threadIdx.x / lanes; }
   __device__ static unsigned step() { return gridDim.y * rows; }
   // The row to load k steps after `row`, clamped to `row` past the end: an unconditional load needs
@@ -111,5 +140,17 @@ struct Stripe {
     if (threadIdx.x < columns && c < C) to[c] = total(s);
   }
 };
+
+// The last of a stripe's blocks, of which each has left part blockIdx.y.
+template <class Kind, int width>
+using LastBlockOfStripe =
+    LastBlock<Kind, Stripe<width>::threads, Stripe<width>::columns, width == 1 ? 1 : 4>;
+template <int width, class Kind>
+__device__ void merge_stripes(const Kind& kind, const RowParts& parts,
+                              typename LastBlockOfStripe<Kind, width>::Shared& s) {
+  LastBlockOfStripe<Kind, width>::run(
+      kind, parts, static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x),
+      [&](int c) { return Stripe<width>::channel(c, parts.C); }, s);
+}
 
 }  // namespace bv::BAREVISION_GPU

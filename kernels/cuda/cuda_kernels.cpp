@@ -18,8 +18,11 @@ CudaKernels::CudaKernels(cudaStream_t compute, bool cudnn)
     throw std::runtime_error("this GPU has compute capability " + std::to_string(props_.arch / 10) +
                              "." + std::to_string(props_.arch % 10) +
                              "; CUDA 13 has dropped those before 7.5 (Turing)");
-  check(cudaMalloc(&arrived_.handle, sizeof(unsigned)), "cudaMalloc");
-  check(cudaMemset(arrived_.handle, 0, sizeof(unsigned)), "cudaMemset");
+  constexpr size_t bytes = DeviceProps::counters * sizeof(unsigned);
+  check(cudaMalloc(&arrived_.handle, bytes), "cudaMalloc");
+  check(cudaMemsetAsync(arrived_.handle, 0, bytes, compute_), "cudaMemsetAsync");
+  check(cudaStreamSynchronize(compute_), "cudaStreamSynchronize");
+  props_.arrived = arrived_.handle;
 }
 CudaKernels::~CudaKernels() = default;
 

@@ -20,6 +20,10 @@ struct DeviceProps {
   int arch;  // 75, 80, 90 ...
   int sms;
   int shared_bytes;  // that a block may take
+  // By which blocks learn that they are the last (last_block.cuh): zeros between launches, so that
+  // kernels that use them run one after the other.
+  static constexpr int counters = 1 << 16;
+  unsigned* arrived;  // [counters]
 };
 
 // Unless ok: std::invalid_argument "op: what", of printf's words.
@@ -51,11 +55,11 @@ class CudaKernels final : public KernelRows<CudaKernels> {
   }
 
  private:
-  cudaStream_t compute_;  // what Stream null stands for
+  cudaStream_t compute_;                // what Stream null stands for
+  Owner<unsigned*, cudaFree> arrived_;  // props_.arrived
   DeviceProps props_;
   std::unique_ptr<Matmul> matmul_;
-  std::unique_ptr<ConvCudnn> cudnn_;    // convolutions are its, if it is there
-  Owner<unsigned*, cudaFree> arrived_;  // last_block.cuh's, of launches in compute_
+  std::unique_ptr<ConvCudnn> cudnn_;  // convolutions are its, if it is there
 };
 
 }  // namespace bv::BAREVISION_GPU

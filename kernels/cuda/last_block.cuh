@@ -1,48 +1,119 @@
-// What the last block of a launch to finish does for all of them, so that no second launch need do it.
+// What a second launch would do, done by the block that comes last: merging what all blocks have
+// left in memory. Which block that is changes from run to run; the order of the merge doesn't, so
+// that equal runs give equal bits.
+// A part of the rows leaves two numbers for each column, partial [parts, 2, C]. Where parts are
+// many, the last block of each group of neighbours merges these, into the place of the first one;
+// the last of all groups merges the groups.
 #pragma once
-#include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/pack.cuh"
 
 namespace bv::BAREVISION_GPU {
 
-// Whether this block, with all threads here, is the last of `blocks`: then it sees what the others
-// wrote before. `arrived` is 0 between launches, and theirs alone while they run.
-__device__ inline bool is_last_block(unsigned* arrived, unsigned blocks) {
-  __threadfence();  // before the block is counted, what each of its threads wrote
+// True in all threads of the block that is the last of `blocks` to call it with this counter, which
+// is 0 before and after. What the blocks wrote before, it may read.
+__device__ inline bool is_last(unsigned* arrived, int blocks) {
+  __threadfence();
   __syncthreads();
-  bool last = false;
-  if (threadIdx.x == 0) {
-    last = atomicAdd(arrived, 1u) == blocks - 1;
-    if (last) *arrived = 0;
-  }
-  last = __syncthreads_or(last);
+  const bool first_thread = threadIdx.x == 0;
+  const bool last =
+      __syncthreads_or(first_thread && atomicAdd(arrived, 1u) == static_cast<unsigned>(blocks - 1));
+  if (last && first_thread) *arrived = 0;
   __threadfence();
   return last;
 }
 
-// column_sums_finish by one block, for few columns: out and out2 (+)= the blocks' sums, in an order
-// of its own. Groups of threads add every groups-th block, four columns a thread, and then the groups
-// are added. C is a multiple of 4 and C / 2 at most blockDim.x; scratch holds blockDim.x.
-__device__ inline void finish_column_sums_here(const ColumnSums& a, float4* scratch) {
-  const int quads = a.C / 2, groups = blockDim.x / quads;
-  const int quad = threadIdx.x % quads, group = threadIdx.x / quads;
-  const auto* partial = reinterpret_cast<const float4*>(a.partial);
-  const auto add = [](float4& sum, const float4& x) {
-    sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-  };
-  float4 sum{0, 0, 0, 0};
-  if (group < groups) {
-#pragma unroll 8
-    for (int b = group; b < a.blocks; b += groups)
-      add(sum, __ldcg(&partial[static_cast<size_t>(b) * quads + quad]));
-    scratch[threadIdx.x] = sum;
-  }
-  __syncthreads();
-  if (group > 0) return;
-  for (int g = 1; g < groups; ++g) add(sum, scratch[g * quads + quad]);
-  const int column = quad * 4;
-  auto* out = reinterpret_cast<float4*>(column < a.C ? a.out + column : a.out2 + (column - a.C));
-  if (a.accumulate) add(sum, *out);
-  *out = sum;
+struct RowParts {
+  float* partial;     // [count, 2, C], overwritten
+  unsigned* arrived;  // [columns of blocks, 1 + groups()]
+  int count, C;
+  int group;  // parts that are merged at a time; a power of two
+
+  __host__ __device__ int groups() const { return ceil_div(count, group); }
+};
+
+// `columns`: into how many neighbouring stretches of columns the blocks share out C.
+inline RowParts row_parts(const DeviceProps& props, void* partial, int count, int C, int columns) {
+  RowParts parts{.partial = static_cast<float*>(partial),
+                 .arrived = props.arrived,
+                 .count = count,
+                 .C = C,
+                 .group = 128};
+  const auto counters = [&] { return int64_t{columns} * (1 + parts.groups()); };
+  // Groups and the parts of one are about as many.
+  while (parts.groups() > parts.group) parts.group *= 2;
+  while (parts.groups() > 1 && counters() > DeviceProps::counters) parts.group *= 2;
+  require(counters() <= DeviceProps::counters, "batch norm", "C is %d, too many to sum", C);
+  return parts;
 }
+
+// Merges the parts' values of `columns` columns, by all threads of a block: each reads `width`
+// neighbours (1 or 4) of every `at_once`-th part. Kind has
+//   Value, zeros where nothing has been merged, and merge(Value&, const Value&)
+//   value(part, parts, x, y)   that of so many parts, from `part` on, whose two numbers these are
+//   save(part, value)          as a part's two numbers, at `part` and C further on
+//   finish(channel, value)     as the result
+template <class Kind, int threads, int columns, int width>
+struct LastBlock {
+  using Value = typename Kind::Value;
+  static constexpr int lanes = columns / width, at_once = threads / lanes;
+  struct Shared {
+    Value values[at_once][columns];
+  };
+
+  // Called by all threads of each block once they have written `part`, for the stretch `at` of
+  // columns. channel(c): the channel of its column c, or -1.
+  template <class Channel>
+  __device__ static void run(const Kind& kind, const RowParts& p, int part, int at, Channel channel,
+                             Shared& s) {
+    const int groups = p.groups(), own = part / p.group, first = own * p.group;
+    unsigned* const arrived = p.arrived + int64_t{at} * (1 + groups);
+    const int thread = static_cast<int>(threadIdx.x);
+    const int of_thread = thread < columns ? channel(thread) : -1;
+    if (groups > 1) {
+      const int count = min(p.group, p.count - first);
+      if (!is_last(arrived + 1 + own, count)) return;
+      const Value value = merged(kind, p, first, first + count, 1, channel, s);
+      if (of_thread >= 0) kind.save(p.partial + int64_t{first} * 2 * p.C + of_thread, value);
+    }
+    if (!is_last(arrived, groups > 1 ? groups : p.count)) return;
+    const Value value = merged(kind, p, 0, p.count, groups > 1 ? p.group : 1, channel, s);
+    if (of_thread >= 0) kind.finish(of_thread, value);
+  }
+
+ private:
+  // Of every `stride`-th part; column threadIdx.x's.
+  template <class Channel>
+  __device__ static Value merged(const Kind& kind, const RowParts& p, int first, int end,
+                                 int stride, Channel channel, Shared& s) {
+    constexpr int ahead = 4;
+    const int thread = static_cast<int>(threadIdx.x), lane = thread / lanes;
+    const int column = thread % lanes * width, of_thread = channel(column), step = at_once * stride;
+    Value sum[width] = {};
+    if (of_thread >= 0)
+      for (int part = first + lane * stride; part < end; part += ahead * step) {
+        Elements<float, width> x[ahead], y[ahead];
+#pragma unroll
+        for (int k = 0; k < ahead; ++k) {
+          const int from = part + k * step < end ? part + k * step : part;
+          const float* const at = p.partial + int64_t{from} * 2 * p.C + of_thread;
+          x[k] = load<width>(at), y[k] = load<width>(at + p.C);
+        }
+#pragma unroll
+        for (int k = 0; k < ahead; ++k)
+          if (part + k * step < end)
+#pragma unroll
+            for (int i = 0; i < width; ++i)
+              merge(sum[i], kind.value(part + k * step, stride, x[k].at[i], y[k].at[i]));
+      }
+#pragma unroll
+    for (int i = 0; i < width; ++i) s.values[lane][column + i] = sum[i];
+    __syncthreads();
+    Value all{};
+    if (thread < columns)
+      for (int k = 0; k < at_once; ++k) merge(all, s.values[k][thread]);
+    return all;
+  }
+};
 
 }  // namespace bv::BAREVISION_GPU

@@ -1,5 +1,5 @@
-// The GPU's kernels in two builds, for the current CUDA device and for its stand-in. The null stream
-// means `compute`. cudnn: convolutions by cuDNN. Throws std::runtime_error.
+// The GPU's kernels in two builds, for the current CUDA device and for its stand-in. The null
+// stream means `compute`. cudnn: convolutions by cuDNN. Throws std::runtime_error.
 #pragma once
 #include <memory>
 

@@ -2,8 +2,7 @@
 // order: each part of the rows has its mean and its sum of squared differences from that (M2), and
 // these are merged (Chan et al. 1979). Parts have the same number of rows; the last may have fewer.
 #pragma once
-#include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/last_block.cuh"
 
 namespace bv::BAREVISION_GPU {
 
@@ -21,14 +20,22 @@ __device__ inline void merge(Moments& a, const Moments& b) {
   a.count = count;
 }
 
-// moments [2, C] = mean and biased variance, from partial [parts, 2, C] = each part's mean and M2.
+// What LastBlock makes of each part's mean and M2.
 struct MergeMoments {
-  float* moments;  // [2, C]  =
-  float* partial;  // [parts, 2, C], overwritten
+  using Value = Moments;
+  float* moments;  // [2, C]  =: mean and biased variance
   int rows_of_part, rows, C;
-  int parts = ceil_div(rows, rows_of_part);
+
+  __device__ Moments value(int part, int parts, float mean, float m2) const {
+    const int64_t whole = int64_t{parts} * rows_of_part, left = rows - int64_t{part} * rows_of_part;
+    return {static_cast<float>(left < whole ? left : whole), mean, m2};
+  }
+  __device__ void save(float* part, const Moments& of) const { part[0] = of.mean, part[C] = of.m2; }
+  __device__ void finish(int c, const Moments& of) const {
+    moments[c] = of.mean;
+    moments[C + c] = of.m2 / static_cast<float>(rows);
+  }
 };
-void merge_moments(const MergeMoments&, cudaStream_t);
 
 // Of a matrix in memory.
 struct ColumnMoments {

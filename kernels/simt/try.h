@@ -17,7 +17,8 @@ struct Asked {
 };
 Asked& ask(const char* kernel, Site);  // lives as long as the program
 
-// kernel<<<grid, block, shared_bytes, stream>>>(args...): Launcher(SIMT_KERNEL(kernel), ...)(args...).
+// kernel<<<grid, block, shared_bytes, stream>>>(args...): Launcher(SIMT_KERNEL(kernel),
+// ...)(args...).
 #define SIMT_KERNEL(...) \
 #__VA_ARGS__, [=](auto... simt_arguments) { __VA_ARGS__(simt_arguments...); }
 template <class Call>

@@ -315,6 +315,50 @@ void BatchNormBackwardSums::describe(Arguments& a) const {
   a.read("bias", bias, C);
 }
 
+ConvBackwardInput ConvBackwardInputSums::input_gradient() const {
+  return {.dinp = dinp,
+          .workspace = workspace,
+          .dout = dout,
+          .add = add,
+          .weight = weight,
+          .shape = shape,
+          .dtype = dtype};
+}
+
+BatchNormBackwardSums ConvBackwardInputSums::norm_sums() const {
+  return {.sums = sums,
+          .dweight = dnorm_weight,
+          .dbias = dnorm_bias,
+          .g = norm_out ? dinp : nullptr,
+          .workspace = workspace,
+          .dout = dinp,
+          .out = norm_out,
+          .inp = norm_inp,
+          .mean = mean,
+          .rstd = rstd,
+          .weight = norm_weight,
+          .bias = norm_bias,
+          .shape = {.rows = shape.N * shape.H * shape.W, .C = shape.C},
+          .relu = relu,
+          .dtype = dtype,
+          .accumulate = accumulate};
+}
+
+void ConvBackwardInputSums::describe(Arguments& a) const {
+  const double n = shape.inp_count(), C = shape.C;
+  sizes(a.operation("ConvBackwardInputSums", dtype), shape).flops(shape.flops() + 6 * n);
+  a.rule(!norm_out || relu, "norm_out is of a batch norm with relu");
+  a.write("dinp", dinp, n), a.write("sums", sums, 2 * C);
+  a.gradient("dnorm_weight", dnorm_weight, C, accumulate);
+  a.gradient("dnorm_bias", dnorm_bias, C, accumulate);
+  a.workspace(workspace);
+  a.read("dout", dout, shape.out_count()), a.read("add", add, n, optional);
+  a.read("norm_out", norm_out, n, optional), a.read("norm_inp", norm_inp, n);
+  a.read("mean", mean, C), a.read("rstd", rstd, C);
+  a.read("norm_weight", norm_weight, C), a.read("norm_bias", norm_bias, C);
+  a.read("weight", weight, shape.weight_count());
+}
+
 void BatchNormBackward::describe(Arguments& a) const {
   const double n = count(shape), C = shape.C;
   sizes(a.operation("BatchNormBackward", dtype), shape).flops(8 * n);

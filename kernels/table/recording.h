@@ -65,8 +65,8 @@ Op in_new_memory(Op op, Memory memory) {
 }
 
 // What a tensor may hold, to be repeated over its length: random numbers in [-1, 1), those that are
-// variances in [1/4, 1); StepParams and UpdateState of a usual step; zeros for other integers, which
-// are valid as labels, crops and indices.
+// variances in [1/4, 1); StepParams and UpdateState of a usual step; zeros for other integers,
+// which are valid as labels, crops and indices.
 std::vector<std::byte> usual_values(const TensorArgument&);
 
 }  // namespace bv

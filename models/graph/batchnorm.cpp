@@ -27,6 +27,15 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
   const Parameter bias = g.parameter(name + ".bias", {shape.C}, Init::zeros);
   const Buffer running_mean = g.buffer(name + ".running_mean", {shape.C}, Init::zeros);
   const Buffer running_var = g.buffer(name + ".running_var", {shape.C}, Init::ones);
+  const int norm = g.norm({.inp = inp,
+                           .out = out,
+                           .mean = mean,
+                           .rstd = rstd,
+                           .sums = sums,
+                           .weight = weight,
+                           .bias = bias,
+                           .relu = o.relu,
+                           .residual = static_cast<bool>(residual)});
   const size_t pair = 2 * static_cast<size_t>(shape.C);  // mean and variance, or two sums
 
   const auto evaluate = [=](const Context& r) {
@@ -61,19 +70,20 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                            .relu = o.relu});
   };
   const auto backward = [=](const Context& r) {
-    r.run(BatchNormBackwardSums{.sums = r.floats(sums),
-                                .dweight = r.dweight(weight),
-                                .dbias = r.dweight(bias),
-                                .g = residual ? r.grad(out) : nullptr,
-                                .dout = r.grad(out),
-                                .out = o.relu && residual ? r.at(out) : nullptr,
-                                .inp = r.at(inp),
-                                .mean = r.floats(mean),
-                                .rstd = r.floats(rstd),
-                                .weight = r.master(weight),
-                                .bias = r.master(bias),
-                                .shape = shape,
-                                .relu = o.relu});
+    if (!r.begins_in_reader(r.graph->norm(norm)))
+      r.run(BatchNormBackwardSums{.sums = r.floats(sums),
+                                  .dweight = r.dweight(weight),
+                                  .dbias = r.dweight(bias),
+                                  .g = residual ? r.grad(out) : nullptr,
+                                  .dout = r.grad(out),
+                                  .out = o.relu && residual ? r.at(out) : nullptr,
+                                  .inp = r.at(inp),
+                                  .mean = r.floats(mean),
+                                  .rstd = r.floats(rstd),
+                                  .weight = r.master(weight),
+                                  .bias = r.master(bias),
+                                  .shape = shape,
+                                  .relu = o.relu});
     if (parts > 1) r.all_reduce(r.floats(sums), pair);
     r.run(BatchNormBackward{.dinp = r.grad(inp),
                             .sums = r.floats(sums),

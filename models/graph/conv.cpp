@@ -25,6 +25,7 @@ ConvOut conv(Graph& g, const std::string& name, Tensor inp, const ConvOptions& o
       g.parameter(name + ".weight", {shape.K, shape.C / shape.groups, shape.R, shape.S},
                   Init::normal, deviation, true, true);
   if (o.input_grad) g.grad(inp);
+  const int norm = o.input_grad ? g.read_norm(inp) : -1;
   if (o.skip) g.grad(skip);
 
   const auto forward = [=](const Context& r) {
@@ -39,12 +40,30 @@ ConvOut conv(Graph& g, const std::string& name, Tensor inp, const ConvOptions& o
   const auto backward = [=](const Context& r) {
     r.run(ConvBackwardWeight{
         .dweight = r.dweight(weight), .dout = r.grad(out), .inp = r.at(inp), .shape = shape});
-    if (o.input_grad)
+    if (norm >= 0 && r.begins_in_reader(r.graph->norm(norm))) {
+      const NormInfo& from = r.graph->norm(norm);
+      r.run(ConvBackwardInputSums{.dinp = r.grad(inp),
+                                  .sums = r.floats(from.sums),
+                                  .dnorm_weight = r.dweight(from.weight),
+                                  .dnorm_bias = r.dweight(from.bias),
+                                  .dout = r.grad(out),
+                                  .add = r.grad(skip),
+                                  .norm_out = from.relu && from.residual ? r.at(inp) : nullptr,
+                                  .norm_inp = r.at(from.inp),
+                                  .mean = r.floats(from.mean),
+                                  .rstd = r.floats(from.rstd),
+                                  .norm_weight = r.master(from.weight),
+                                  .norm_bias = r.master(from.bias),
+                                  .weight = r.weight(weight),
+                                  .shape = shape,
+                                  .relu = from.relu});
+    } else if (o.input_grad) {
       r.run(ConvBackwardInput{.dinp = r.grad(inp),
                               .dout = r.grad(out),
                               .add = r.grad(skip),
                               .weight = r.weight(weight),
                               .shape = shape});
+    }
   };
   g.add({name, "conv", forward, backward});
   return {out, moments, skip};

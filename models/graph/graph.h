@@ -57,6 +57,15 @@ struct ParameterInfo {
   bool owned() const { return offset != elsewhere; }
 };
 
+// A batch norm, for the convolution that reads its out: their backwards begin together
+// (ConvBackwardInputSums).
+struct NormInfo {
+  int node, reader = -1;  // the batch norm and the convolution, if one reads it
+  Tensor inp, out, mean, rstd, sums;
+  Parameter weight, bias;
+  bool relu, residual;
+};
+
 // Owned gradients that lie together: whole stretches (GradientSquares) of the model, whose stretches
 // are counted as if one process held all of it.
 struct Segment {
@@ -96,7 +105,9 @@ class Graph {
   Parameter parameter(std::string name, std::vector<int64_t> shape, Init, float scale = 0,
                       bool decay = false, bool channels_last = false);
   Buffer buffer(std::string name, std::vector<int64_t> shape, Init);  // zeros or ones
-  void add(Node);  // with the parameters made since the node before
+  int norm(NormInfo);     // of the node to be added; its index
+  int read_norm(Tensor);  // by the node to be added: index of the norm that wrote this, or -1
+  void add(Node);         // with the parameters made since the node before
   void cut_here() { cuts_.push_back(static_cast<int>(nodes_.size())); }  // a stage may begin here
   void head_here() { head_ = static_cast<int>(nodes_.size()); }  // the classifier begins here
   void end_with(Tensor logits, Tensor loss) { logits_ = logits, loss_ = loss; }
@@ -113,6 +124,7 @@ class Graph {
   Tensor loss() const { return loss_; }      // [B], fp32
   const TensorInfo& info(Tensor t) const { return tensors_[static_cast<size_t>(t.id)]; }
   const std::vector<ParameterInfo>& buffers() const { return buffers_; }
+  const NormInfo& norm(int i) const { return norms_[static_cast<size_t>(i)]; }
   const ParameterInfo& info(Parameter p) const { return parameters_[static_cast<size_t>(p.id)]; }
   const ParameterInfo& info(Buffer s) const { return buffers_[static_cast<size_t>(s.id)]; }
   size_t arena_count() const { return arena_count_; }    // owned elements, padding included
@@ -133,6 +145,7 @@ class Graph {
   std::vector<TensorInfo> tensors_;
   std::vector<ParameterInfo> parameters_, buffers_;
   std::vector<Node> nodes_;
+  std::vector<NormInfo> norms_;
   // Index of each node's first parameter and buffer; the last are those of the next node.
   std::vector<int> node_parameters_ = {0}, node_buffers_ = {0};
   std::vector<int> cuts_;
@@ -163,6 +176,7 @@ struct NodeUse {
 struct Context {
   NodeUse* planning = nullptr;  // set: what is touched is noted, nothing runs, all tensors are null
   const Graph* graph = nullptr;
+  Slice stage{0, INT_MAX};  // the nodes that run here
   Kernels* kernels = nullptr;
   Stream stream = nullptr;
   // Per storage: where it is, absolute for this slot. Null while planning.
@@ -206,6 +220,13 @@ struct Context {
   }
   void all_gather(float* data, size_t count) const {
     if (!planning) peers->all_gather(data, count);
+  }
+
+  // Whether the batch norm's backward begins in that of the convolution that reads its out. Not where
+  // a stage begins or ends between the two.
+  bool begins_in_reader(const NormInfo& norm) const {
+    const auto apart = [&](int border) { return norm.node < border && border <= norm.reader; };
+    return norm.reader >= 0 && !apart(stage.begin) && !apart(stage.end);
   }
 
   void* at(Tensor t) const {

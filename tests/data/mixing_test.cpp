@@ -1,5 +1,5 @@
-// Mixup and cutmix: how lambda and boxes are distributed, who shares them, and the pixels, which are
-// timm's (tests/golden/training/make_mixing.py).
+// Mixup and cutmix: how lambda and boxes are distributed, who shares them, and the pixels, which
+// are timm's (tests/golden/training/make_mixing.py).
 #include "data/augment/mixing.h"
 
 #include <gtest/gtest.h>

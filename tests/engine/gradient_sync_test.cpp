@@ -1,4 +1,5 @@
-// Two processes that train on several channels: as on one, bit for bit, whatever the streams' order.
+// Two processes that train on several channels: as on one, bit for bit, whatever the streams'
+// order.
 #include "engine/training/gradient_sync.h"
 
 #include <gtest/gtest.h>

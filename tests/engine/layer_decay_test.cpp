@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "engine/options/augmentation.h"
 #include "engine/setup/setup.h"
 #include "nlohmann/json.hpp"
 #include "tests/files.h"
@@ -19,6 +20,7 @@ TEST(LayerDecay, ScalesAreTimmsByName) {
     o.image_size = 64;
     o.patch_size = config.is_resnet() ? std::nullopt : std::optional(16);
     o.mean = config.mean, o.std = config.std;
+    resolve_augmentation(o, DataKind::photos);
     const Graph graph = build_graph(o, config, DataKind::photos, DType::fp32, 2, 10, 1);
     const auto scales = layer_scales(graph, file.at("decay"));
     std::map<std::string, double> want;

@@ -39,7 +39,7 @@ TEST(Log, RecordsHaveExactlyTheseKeys) {
   EXPECT_EQ(
       to_json(step_record(3)),
       R"({"kind":"step","epoch":1,"step":3,"loss":2.5,"top1":0.125,"lr":0.001,"grad_norm":0.25,)"
-      R"("images_per_second":100,"data_seconds":0,"step_seconds":0.5,"loss_scale":1,"skipped":0})");
+      R"("images_per_second":100,"data_seconds":0,"step_seconds":0.5,"bubble_seconds":0,"loss_scale":1,"skipped":0})");
   EpochRecord epoch{.epoch = 2,
                     .step = 64,
                     .train_loss = 1.5,

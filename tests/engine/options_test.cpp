@@ -173,6 +173,8 @@ TEST(Text, NumbersAndNames) {
   EXPECT_EQ(suggestion("elva", Words{"eval", "data"}), "");
   EXPECT_EQ(suggestion("cifar", Words{"cifar10", "data"}), " (did you mean cifar10?)");
   EXPECT_EQ(suggestion("resnet", Words{"resnet34", "resnet50"}), "");
+  EXPECT_EQ(suggestion("flowers", Words{"flowers_vit_raw", "flowers_vit"}),
+            " (did you mean flowers_vit?)");
   EXPECT_EQ(nearest(std::string(65, 'x'), known), "");
 }
 

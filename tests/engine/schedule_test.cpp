@@ -1,4 +1,5 @@
-// The learning rate: against PyTorch's and timm's schedulers, its mistakes, lines on what may surprise.
+// The learning rate: against PyTorch's and timm's schedulers, its mistakes, lines on what may
+// surprise.
 #include "engine/training/schedule.h"
 
 #include <gtest/gtest.h>

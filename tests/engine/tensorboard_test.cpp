@@ -43,7 +43,8 @@ std::vector<Event> events_of(const std::string& path) {
   return events;
 }
 
-// What TensorBoard shows of all files of a run: a START takes back what has its step or a later one.
+// What TensorBoard shows of all files of a run: a START takes back what has its step or a later
+// one.
 std::map<std::string, std::map<int64_t, std::vector<float>>> shown(const std::string& run) {
   std::map<std::string, std::map<int64_t, std::vector<float>>> curves;
   for (const std::string& path : paths_in(run))

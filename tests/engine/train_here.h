@@ -10,7 +10,7 @@
 #include "engine/commands/commands.h"
 #include "engine/options/config.h"
 #include "engine/setup/device.h"
-#include "engine/training/run_claim.h"
+#include "engine/setup/run_claim.h"
 #include "engine/training/training_loop.h"
 
 namespace bv::test {

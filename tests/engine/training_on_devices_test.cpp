@@ -57,7 +57,7 @@ struct Case {
   bool mixing = false;
 };
 
-// Trains as the loop does: a step's result is read while the next one's micro-steps are in flight,
+// Trains as the loop does: a step's result is read while the next one is in flight,
 // and a batch's memory is reused as soon as it may be.
 class Rig {
  public:
@@ -84,8 +84,8 @@ class Rig {
     bool pending = false;
     for (int step = 0; step < count; ++step) {
       for (const bool last : {false, true}) micro_step(!last, last);
-      if (pending) results.push_back(trainer.finish_update());
       trainer.start_update(3e-3, 2 * batch);
+      if (pending) results.push_back(trainer.finish_update());
       pending = true;
       if (trainer.runs_ahead()) continue;
       results.push_back(trainer.finish_update());
@@ -279,7 +279,7 @@ TEST(TrainingOnSimt, NoOrderOfItsStreamsChangesABit) {
 }
 
 // The kernels and copies of ViT-Tiny's step in bf16, so that none is added unnoticed.
-TEST(TrainingOnSimt, TheGraphsOfViTTinysStepDontGrow) {
+TEST(TrainingOnSimt, TheGraphOfViTTinysStepDoesntGrow) {
   const ModelConfig m = load_model_config("vit_tiny");
   const Vit vit =
       build_vit({.embed_dim = m.embed_dim, .depth = m.depth, .heads = m.heads, .classes = 10},
@@ -306,17 +306,15 @@ TEST(TrainingOnSimt, TheGraphsOfViTTinysStepDontGrow) {
                         .position = 0,
                         .wait_seconds = 0},
                        {.epoch = 0, .first = true, .last = true, .stop = false});
-    if (step > 0) trainer.finish_update();
     trainer.start_update(1e-3, batch);
+    if (step > 0) trainer.finish_update();
   }
   // For the first two batches and the first two updates.
   EXPECT_EQ(simt::host_synchronizations() - before, 4u);
   EXPECT_EQ(simt::spinning_waits(), spun);
   trainer.finish_update();
-  const auto [micro_step, update] = trainer.graph_nodes();
   EXPECT_EQ(vit.graph.nodes().size(), 102u);
-  EXPECT_EQ(micro_step, 267);
-  EXPECT_EQ(update, 6);
+  EXPECT_EQ(trainer.graph_nodes(), 271);
 }
 #endif
 

@@ -74,7 +74,7 @@ void rotate_hue(const int (&rgb)[3], int by, int (&out)[3]) {
     h = cut(int(float(std::fmod(sector / 6.0 + 1.0, 1.0)) * 255.0));
     s = cut(int(range / float(v) * 255.0));
   }
-  h = (h + by) % 256;
+  h = (h + by) & 255;  // by may be negative
   const double sixth = h * 6.0 / 255.0, fs = s / 255.0;
   const int i = int(std::floor(sixth));
   const double f = sixth - i;

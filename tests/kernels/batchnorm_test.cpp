@@ -470,8 +470,8 @@ Problem backward(DType dtype, RowsShape s, int parts, bool relu, bool in_place, 
   return p;
 }
 
-// Forward, then backward from what it saved: the gradient passes exactly where out is positive. Most
-// y are as near to zero as in Kind::near_zero.
+// Forward, then backward from what it saved: the gradient passes exactly where out is positive.
+// Most y are as near to zero as in Kind::near_zero.
 Problem signs(DType dtype, RowsShape s) {
   Problem p(dtype);
   const oracle::BatchNormSaved v = saved(p, s, Kind::near_zero);

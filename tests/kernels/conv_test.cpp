@@ -177,6 +177,36 @@ Tensor conv_backward_weight(const Values& dout, const Values& inp, const ConvSha
   return dweight;
 }
 
+// The batch norm whose out the convolution reads, as its forward left it.
+struct Norm {
+  Values inp, mean, rstd, weight, bias;
+  Values out;  // empty: no residual, so that the sign of y is recomputed
+  bool relu;
+};
+
+// g where y > 0, else 0. kernels.h fixes how the sign is computed: the same here, in fp32.
+bool passes(const Norm& n, size_t i) {
+  const size_t c = i % n.mean.size();
+  if (!n.relu) return true;
+  if (!n.out.empty()) return n.out[i] > 0;
+  const float scale = float(n.rstd[c]) * float(n.weight[c]);
+  return std::fma(float(n.inp[i]) - float(n.mean[c]), scale, float(n.bias[c])) > 0;
+}
+
+// [2, C] of a dinp as it is stored.
+Tensor norm_sums(const Values& dinp, const Norm& n) {
+  const size_t C = n.mean.size();
+  Tensor sums(2 * C);
+  for (size_t i = 0; i < dinp.size(); ++i) {
+    if (!passes(n, i)) continue;
+    const size_t c = i % C;
+    sums[c] += Tracked(dinp[i]);
+    sums[C + c] +=
+        Tracked(dinp[i]) * ((Tracked(n.inp[i]) - Tracked(n.mean[c])) * Tracked(n.rstd[c]));
+  }
+  return sums;
+}
+
 // The formula of kernels.h, literally.
 Values convolution(const Values& inp, const Values& weight, const ConvShape& o) {
   Values out(size_t(o.out_count()));
@@ -218,6 +248,42 @@ TEST(Oracle, Convolution) {
     const auto loss = [&] { return dot(dout, values()) + dot(add, exactly(inp)); };
     check_gradient("inp", inp, conv_backward_input(dout, weight, add, s), loss);
     check_gradient("weight", weight, conv_backward_weight(dout, inp, s), loss);
+  }
+}
+
+// out = conv(relu(norm(x) + residual)), by the norm's weight and bias and by the residual.
+TEST(Oracle, ConvolutionAfterBatchNorm) {
+  TestValues random(14);
+  const ConvShape s{2, 5, 6, 3, 4, 3, 3, 2, 1};
+  const size_t count = size_t(s.inp_count()), C = size_t(s.C);
+  for (const bool relu : {false, true}) {
+    Norm n{.inp = random.normal(count),
+           .mean = random.normal(C),
+           .rstd = {.5, 1, 2},
+           .weight = random.normal(C),
+           .bias = random.normal(C),
+           .out = Values(count),
+           .relu = relu};
+    Values residual = random.normal(count);
+    const Values weight = random.normal(size_t(s.weight_count())),
+                 dout = random.normal(size_t(s.out_count()));
+    const auto loss = [&] {
+      for (size_t i = 0; i < count; ++i) {
+        const size_t c = i % C;
+        const double y = (n.inp[i] - n.mean[c]) * n.rstd[c] * n.weight[c] + n.bias[c] + residual[i];
+        n.out[i] = relu ? std::max(y, 0.0) : y;
+      }
+      return dot(dout, conv_forward(n.out, weight, s));
+    };
+    loss();
+    Values g = values_of(conv_backward_input(dout, weight, {}, s));
+    const Tensor sums = norm_sums(g, n);
+    for (size_t i = 0; i < count; ++i)
+      if (!passes(n, i)) g[i] = 0;
+    const auto half = sums.begin() + ptrdiff_t(C);
+    check_gradient("bias", n.bias, {sums.begin(), half}, loss);
+    check_gradient("weight", n.weight, {half, sums.end()}, loss);
+    check_gradient("residual", residual, exactly(g), loss);
   }
 }
 
@@ -315,6 +381,88 @@ Problem backward_input(DType dtype, ConvShape s, Add with, bool exact) {
   p.input("dout", out_of(s), dout), p.input("weight", weight_of(s), weight);
   if (with == Add::given) p.input("add", inp_of(s), add);
   p.runs(ConvBackwardInput{.shape = s, .dtype = dtype}, {{"add", in_place ? "dinp" : "add"}});
+  return p;
+}
+
+enum class Sign { recomputed, of_out, any };  // any: without relu
+
+struct InputSums {
+  ConvShape s;
+  Add add;
+  Sign sign;
+  bool accumulate, exact;
+};
+
+oracle::Norm norm_before(Problem& p, const InputSums& t) {
+  const auto C = size_t(t.s.C);
+  oracle::Norm n{.inp = data(p, t.s.inp_count()),
+                 .mean = p.data_fp32(C),
+                 .rstd = Values(C),
+                 .weight = p.data_fp32(C),
+                 .bias = p.data_fp32(C),
+                 .out = {},
+                 .relu = t.sign != Sign::any};
+  for (double& r : n.rstd) r = t.exact ? 1 << p.random.below(2) : float(.25 + p.random.uniform());
+  if (t.sign == Sign::of_out) n.out = data(p, t.s.inp_count());
+  for (double& y : n.out) y = std::max(y, 0.0);
+  return n;
+}
+
+// The sums must be those of dinp as the device stored it.
+std::string check_norm_sums(const DeviceArguments& a, const oracle::Norm& n, DType dtype,
+                            const Values& before, bool exact) {
+  const auto C = n.mean.size();
+  const Tensor sums = oracle::norm_sums(decode(a.read("dinp"), dtype), n);
+  const auto compare_to = [&](const char* name, Tensor known) {
+    Values expected, allowed;
+    for (const Tracked& k : known)
+      expected.push_back(k.value), allowed.push_back(exact ? 0 : tolerance(k, DType::fp32));
+    const Comparison c = compare(decode(a.read(name), DType::fp32), expected, allowed);
+    return c.ok() ? "" : std::string(name) + ": " + c.describe(Shape{int(known.size())}) + " ";
+  };
+  Tensor dbias(sums.begin(), sums.begin() + ptrdiff_t(C)),
+      dweight(sums.begin() + ptrdiff_t(C), sums.end());
+  for (size_t c = 0; c < before.size(); ++c)
+    dbias[c] += Tracked(before[c]), dweight[c] += Tracked(before[c]);
+  return compare_to("sums", sums) + compare_to("dnorm_bias", dbias) +
+         compare_to("dnorm_weight", dweight);
+}
+
+Problem backward_input_sums(DType dtype, const InputSums& t) {
+  Problem p(dtype);
+  p.exact = t.exact;
+  const ConvShape& s = t.s;
+  const Values dout = data(p, s.out_count()), weight = data(p, s.weight_count());
+  const Values add = t.add == Add::none ? Values{} : data(p, s.inp_count());
+  const oracle::Norm n = norm_before(p, t);
+  const Shape C{s.C};
+  Tensor dinp = oracle::conv_backward_input(dout, weight, add, s, dtype);
+  for (size_t i = 0; t.sign == Sign::of_out && i < dinp.size(); ++i)
+    if (!oracle::passes(n, i)) dinp[i] = 0;
+  const bool in_place = t.add == Add::in_place;
+  p.output("dinp", inp_of(s), dinp, in_place ? add : Values{});
+  const Values before = t.accumulate ? p.data_fp32(size_t(s.C)) : Values{};
+  for (const char* name : {"sums", "dnorm_weight", "dnorm_bias"}) {
+    const bool both = name == std::string("sums");
+    p.arguments.push_back({.name = name,
+                           .shape = both ? Shape{2, s.C} : C,
+                           .bytes = (both ? 2 : 1) * sizeof(float) * size_t(s.C),
+                           .before = both ? Bytes{} : encode(before, DType::fp32),
+                           .expected = {},
+                           .check = [](auto) { return std::string(); }});  // checked with dinp
+  }
+  p.check_together = [=](const DeviceArguments& a) {
+    return check_norm_sums(a, n, dtype, before, t.exact);
+  };
+  p.input("dout", out_of(s), dout), p.input("weight", weight_of(s), weight);
+  if (t.add == Add::given) p.input("add", inp_of(s), add);
+  p.input("norm_inp", inp_of(s), n.inp);
+  if (!n.out.empty()) p.input("norm_out", inp_of(s), n.out);
+  p.input_fp32("mean", C, n.mean), p.input_fp32("rstd", C, n.rstd);
+  p.input_fp32("norm_weight", C, n.weight), p.input_fp32("norm_bias", C, n.bias);
+  p.runs(
+      ConvBackwardInputSums{.shape = s, .relu = n.relu, .dtype = dtype, .accumulate = t.accumulate},
+      {{"add", in_place ? "dinp" : "add"}});
   return p;
 }
 
@@ -420,6 +568,13 @@ KernelCases conv_cases() {
     cases.add("conv_backward_input" + name_of(s) + kinds[int(add)] + flag(exact, "exact"),
               backward_input, s, add, exact);
   };
+  const auto add_sums = [&](const ConvShape& s, int i, bool exact) {
+    const InputSums t{s, Add(i / 2 % 3), Sign(i % 3), i % 2 == 0, exact};
+    const char *adds[] = {"", "_add", "_add_in_place"}, *signs[] = {"", "_out", "_no_relu"};
+    cases.add("conv_backward_input_sums" + name_of(s) + adds[int(t.add)] + signs[int(t.sign)] +
+                  flag(t.accumulate, "accumulate") + flag(exact, "exact"),
+              backward_input_sums, t);
+  };
   const auto add_backward_weight = [&](const ConvShape& s, bool accumulate, bool exact) {
     cases.add(
         "conv_backward_weight" + name_of(s) + flag(accumulate, "accumulate") + flag(exact, "exact"),
@@ -441,6 +596,8 @@ KernelCases conv_cases() {
     add_backward_input(s, i % 2 ? Add::in_place : Add::none, true);
     for (const bool accumulate : {false, true})
       add_backward_weight(s, accumulate, accumulate == (i % 4 < 2));
+    const bool by_tiles = s.groups == 1 && s.C % 8 == 0 && s.K % 8 == 0;
+    if (by_tiles || i % 4 == 0) add_sums(s, i, i / 3 % 2);
     ++i;
   }
   // Without padding, whose zeros would add variance.
@@ -464,6 +621,7 @@ KernelCases conv_cases() {
     const ConvShape s = shape_of(layer);
     add_forward(s, Moments::wanted, true);
     add_backward_input(s, Add::given, true), add_backward_weight(s, false, true);
+    for (int k = 0; k < 6; ++k) add_sums(s, k, k % 2);
   }
   for (const int channels : sweep_of_sizes()) {
     if (channels > 1025) continue;
@@ -510,9 +668,12 @@ bool refuses_shapes() {
       {"stride", [](Op& o) { o.shape.stride = 256; }, Refusal<Op>::gpu},
   });
 }
-[[maybe_unused]] const bool refused = refuses_shapes<ConvForward>() &&
-                                      refuses_shapes<ConvBackwardInput>() &&
-                                      refuses_shapes<ConvBackwardWeight>();
+[[maybe_unused]] const bool refused =
+    refuses_shapes<ConvForward>() && refuses_shapes<ConvBackwardInput>() &&
+    refuses_shapes<ConvBackwardInputSums>() && refuses_shapes<ConvBackwardWeight>();
+
+[[maybe_unused]] const bool refused_norm = refuses<ConvBackwardInputSums>(
+    {{"norm_out", [](ConvBackwardInputSums& o) { o.norm_out = o.norm_inp, o.relu = false; }}});
 
 }  // namespace
 }  // namespace bv::test

@@ -1,4 +1,5 @@
-// Softmax cross-entropy and its gradient, of one head or a share of several; metrics; the words after the gradient.
+// Softmax cross-entropy and its gradient, of one head or a share of several; metrics; the words
+// after the gradient.
 #include <numeric>
 
 #include "tests/kernels/kernel_test.h"

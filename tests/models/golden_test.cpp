@@ -1,7 +1,7 @@
 // Whole models against PyTorch with timm and torchvision, computed there in float64
-// (tests/golden/make_golden.py): logits, loss and the gradient of every parameter; running statistics
-// and what evaluation makes of them. Where build/peers is (make peers), also weights files of either
-// side in the other.
+// (tests/golden/make_golden.py): logits, loss and the gradient of every parameter; running
+// statistics and what evaluation makes of them. Where build/peers is (make peers), also weights
+// files of either side in the other.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Every operation that the models run, once on every device: it takes their shapes, and what it
-// computes of usual numbers is finite. KernelTable checks that it is right. `make resources` has the
-// size of each kernel's blocks from here.
+// computes of usual numbers is finite. KernelTable checks that it is right. `make resources` has
+// the size of each kernel's blocks from here.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What is particular to the residual networks: names and counts, running statistics, batch norm over
-// several processes, what is refused.
+// What is particular to the residual networks: names and counts, running statistics, batch norm
+// over several processes, what is refused.
 #include "models/resnet.h"
 
 #include <gtest/gtest.h>

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <thread>
+#include <utility>
 
 #include "engine/pipeline/bubble.h"
 #include "engine/pipeline/model_part.h"
@@ -18,13 +19,13 @@ namespace {
 constexpr double forward_seconds = .01, backward_seconds = .02;  // of a block
 constexpr int sleeping_blocks = 8, steps = 4;
 
-Graph sleeping_graph() {
+Graph sleeping_graph(int64_t elements = 64) {
   Graph g(DType::fp32);
-  Tensor x = g.tensor("images", {64});
+  Tensor x = g.tensor("images", {elements});
   g.add({"images", "sleep", [x](const Context& r) { r.at(x); }});
   for (int i = 0; i < sleeping_blocks; ++i) {
     g.cut_here();
-    const Tensor y = g.tensor("block " + std::to_string(i), {64});
+    const Tensor y = g.tensor("block " + std::to_string(i), {elements});
     g.grad(x), g.grad(y);
     const auto sleep = [](const Context& r, double seconds) {
       if (!r.planning) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
@@ -51,19 +52,22 @@ PipelinePlan plan_of(const Graph& graph, const PipelineShape& shape, int stage) 
   return plan;
 }
 
-// As the computed bubble and as --trace sees it, both of a whole step.
-int compare(Communicator& stages, const PipelineShape& shape) {
-  const auto backend = make_cpu_backend(1, false);
+// As the computed bubble and as --trace sees it, both of a whole step. streams: how many of the
+// processes have such for communication.
+int compare(Communicator& stages, const PipelineShape& shape, int streams) {
+  const auto backend = make_cpu_backend(1, stages.rank() < streams);
   const Graph graph = sleeping_graph();
   ModelPart part(*backend, graph, plan_of(graph, shape, stages.rank()), Passes::both);
   part.allocate();
   Trace trace(*backend, steps);
+  StageLinks links(*backend, stages, {.stages = shape.stages, .stage = stages.rank()});
   part.trace(&trace);
+  links.trace(&trace);
   stages.barrier();
   trace.start();
   double waited = 0, computed_seconds = 0;
   for (int step = 0; step < steps; ++step) {
-    part.train({.context = [](int) { return Context{}; }}, &stages);
+    part.train({.context = [](int) { return Context{}; }}, &links);
     stages.barrier();  // whose wait is that of the last stages
     traced(&trace, nullptr, {Work::update}, [] {});
     waited += trace.waited();
@@ -87,11 +91,39 @@ int compare(Communicator& stages, const PipelineShape& shape) {
 }
 
 TEST(MeasuredBubble, IsTheComputedOne) {
-  for (const PipelineShape shape : {PipelineShape{4, 1, 4}, PipelineShape{4, 2, 4}}) {
-    Ranks ranks = start_ranks(shape.stages, 4096, 20,
-                              [&](Communicator& stages) { return compare(stages, shape); });
+  for (const auto& [shape, streams] :
+       {std::pair{PipelineShape{4, 1, 4}, 4}, std::pair{PipelineShape{4, 2, 4}, 1}}) {
+    Ranks ranks = start_ranks(shape.stages, 4096, 20, [shape, streams](Communicator& stages) {
+      return compare(stages, shape, streams);
+    });
     expect_all_end_well(ranks);
   }
+}
+
+// With more to send than is on the way at once, to a stage that comes half a second late.
+int compute_while_sending(Communicator& stages) {
+  const auto backend = make_cpu_backend(1, true);
+  const Graph graph = sleeping_graph(1 << 18);
+  const PipelineShape shape{2, 1, 4};
+  ModelPart part(*backend, graph, plan_of(graph, shape, stages.rank()), Passes::both);
+  part.allocate();
+  StageLinks links(*backend, stages, {.stages = 2, .stage = stages.rank()});
+  Trace trace(*backend, 1);
+  part.trace(&trace);
+  stages.barrier();
+  trace.start();
+  if (stages.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  part.train({.context = [](int) { return Context{}; }}, &links);
+  if (stages.rank() == 1) return 0;
+  const Span second = trace.spans().at(1);
+  if (second.work == Work::forward && second.micro == 1 && second.end < .5) return 0;
+  std::fprintf(stderr, "the second micro-batch went forward after %.3f s\n", second.end);
+  return 1;
+}
+
+TEST(MeasuredBubble, AStageComputesWhileItSends) {
+  Ranks ranks = start_ranks(2, 4096, 20, compute_while_sending);
+  expect_all_end_well(ranks);
 }
 
 }  // namespace

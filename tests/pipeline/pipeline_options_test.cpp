@@ -92,6 +92,8 @@ TEST(PipelineOptions, MistakesNameTheNumbersThatWouldDo) {
       "do");
   EXPECT_EQ(refusal(vit + "--chunks 2", 1),
             "--chunks 2 needs --pipeline; --pipeline 2 would do, or --chunks 1");
+  EXPECT_EQ(refusal(vit + "--partition 5,7", 1),
+            "--partition 5,7 needs --pipeline; --pipeline 2 would do, or leave it out");
   EXPECT_EQ(refusal(vit + "--pipeline 13 --batch 13", 13),
             "--pipeline 13: more than the model's 12 blocks; --pipeline 12 would do");
   EXPECT_EQ(refusal(vit + "--pipeline 4 --chunks 4 --batch 16", 4),

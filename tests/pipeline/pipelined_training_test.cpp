@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
+#include <span>
 
 #include "engine/training/trainer.h"
 #include "tests/models/small_resnet.h"
@@ -20,7 +23,7 @@
 namespace bv::test {
 namespace {
 
-constexpr int micro_images = 2;
+constexpr int micro_images = 2, micro_steps = 2;
 
 struct Config {
   const char* model;  // vit resnet
@@ -99,7 +102,16 @@ struct Outcome {
   Trainer::Saved saved;
   std::vector<double> numbers;  // losses, norms, scales, an evaluation
   std::vector<Prediction> predictions;
+  size_t graphs = 0;  // that the stand-in launched in the last update
 };
+
+size_t graphs_launched() {
+#ifdef BAREVISION_SIMT
+  return simt::graph_launches();
+#else
+  return 0;
+#endif
+}
 
 // grid: null for a single process with the whole model.
 Outcome trained(Backend& backend, Communicator* peers, const Config& c, const Grid* grid) {
@@ -123,7 +135,7 @@ Outcome trained(Backend& backend, Communicator* peers, const Config& c, const Gr
       .height = side,
       .width = side,
       .mixing = true,
-      .accumulate = 2,
+      .accumulate = micro_steps,
       .sync = {.bucket_bytes = 4096, .channels = 2, .sync_batchnorm = c.sync_batchnorm},
       .recompute = c.recompute,
       .seed = 7,
@@ -144,6 +156,7 @@ Outcome trained(Backend& backend, Communicator* peers, const Config& c, const Gr
     trainer.wait_for_upload();
   };
   for (int step = 0; step < 3; ++step) {
+    const size_t before = graphs_launched();
     for (const bool first : {true, false})
       feed(
           [&](const Batch& b) {
@@ -151,8 +164,9 @@ Outcome trained(Backend& backend, Communicator* peers, const Config& c, const Gr
                 b, {.epoch = 0, .first = first, .last = !first, .stop = step == 2 && !first});
           },
           false);
-    trainer.start_update(1e-3, 2 * share * replicas);
+    trainer.start_update(1e-3, micro_steps * share * replicas);
     const UpdateResult r = trainer.finish_update();
+    outcome.graphs = graphs_launched() - before;
     for (const double x : {r.loss_sum, r.count, r.top1, double(r.grad_norm), double(r.skipped),
                            double(r.loss_scale), double(r.stop)})
       outcome.numbers.push_back(x);
@@ -216,20 +230,48 @@ Outcome trained_whole(Communicator& peers, Backend& backend, const Config& c) {
   return trained(backend, group.get(), c, &grid);
 }
 
-bool equal_to_the_whole(Communicator& peers, Backend& backend, const Config& c) {
+// A micro-step is one graph, the last one with the update.
+bool all_in_graphs(const Outcome& outcome, DeviceKind device) {
+  const size_t wanted = device == DeviceKind::simt ? micro_steps : 0;
+  if (outcome.graphs != wanted)
+    std::fprintf(stderr, "%zu graphs, not %zu\n", outcome.graphs, wanted);
+  return outcome.graphs == wanted;
+}
+
+// Numbers an order of the streams and one of the threads, which differ from rank to rank; 0: the
+// stand-in's own.
+void put_in_order([[maybe_unused]] unsigned number, [[maybe_unused]] int rank) {
+#ifdef BAREVISION_SIMT
+  simt::stream_seed = number == 0 ? 0 : number + 20 * unsigned(rank);
+  simt::order = std::array{simt::Order::forward, simt::Order::reverse,
+                           simt::Order::random}[(number + unsigned(rank)) % 3];
+#endif
+}
+
+// The whole in one order, the parts in each of these.
+bool equal_to_the_whole(Communicator& peers, Backend& backend, DeviceKind device, const Config& c,
+                        std::span<const unsigned> orders) {
   const Grid grid = grid_of(peers.rank(), peers.size(), c.stages);
-  const Outcome whole = trained_whole(peers, backend, c),
-                parts = trained(backend, &peers, c, &grid);
-  bool good = same(parts, whole);
-  if (peers.rank() == 0)
-    good = good && same(parts.saved.weights, whole.saved.weights, "weights") &&
-           same(parts.saved.ema, whole.saved.ema, "averages") &&
-           same(parts.saved.moments, whole.saved.moments, "moments") &&
-           same(parts.predictions, whole.predictions);
-  if (!good)
-    std::fprintf(stderr, "rank %d: %s, %d stages x %d replicas, %d chunks, %d micro-batches%s%s\n",
-                 peers.rank(), c.model, c.stages, c.replicas, c.chunks, c.micro_batches,
-                 c.recompute ? ", recomputed" : "", c.overflow ? ", overflow" : "");
+  put_in_order(0, 0);
+  const Outcome whole = trained_whole(peers, backend, c);
+  bool good = all_in_graphs(whole, device);
+  for (const unsigned order : orders) {
+    put_in_order(order, peers.rank());
+    const Outcome parts = trained(backend, &peers, c, &grid);
+    bool equal = same(parts, whole) && all_in_graphs(parts, device);
+    if (peers.rank() == 0)
+      equal = equal && same(parts.saved.weights, whole.saved.weights, "weights") &&
+              same(parts.saved.ema, whole.saved.ema, "averages") &&
+              same(parts.saved.moments, whole.saved.moments, "moments") &&
+              same(parts.predictions, whole.predictions);
+    if (!equal)
+      std::fprintf(stderr,
+                   "rank %d: %s, %d stages x %d replicas, %d chunks, %d micro-batches%s%s, order "
+                   "%u\n",
+                   peers.rank(), c.model, c.stages, c.replicas, c.chunks, c.micro_batches,
+                   c.recompute ? ", recomputed" : "", c.overflow ? ", overflow" : "", order);
+    good = good && equal;
+  }
   return good;
 }
 
@@ -267,12 +309,27 @@ std::vector<Config> configs(int processes, DeviceKind device) {
 
 int stages_train_as_the_whole(Communicator& peers, Backend& backend, DeviceKind device) {
   bool good = true;
+  unsigned number = 0;
   for (Config c : configs(peers.size(), device)) {
     if (device != DeviceKind::cpu) c.head_dim = 32, c.depth = 2 * peers.size();
-#ifdef BAREVISION_SIMT
-    simt::stream_seed += 3 * unsigned(peers.rank()) + 1;
-#endif
-    good = equal_to_the_whole(peers, backend, c) && good;
+    ++number;
+    good = equal_to_the_whole(peers, backend, device, c, {&number, 1}) && good;
+  }
+  return good ? 0 : 1;
+}
+
+int no_order_changes_a_bit(Communicator& peers, Backend& backend, DeviceKind device) {
+  bool good = true;
+  for (const int chunks : {1, 2}) {
+    const Config c{.model = "vit",
+                   .stages = peers.size(),
+                   .chunks = chunks,
+                   .micro_batches = 2 * peers.size(),
+                   .head_dim = 32,
+                   .depth = 2 * peers.size()};
+    std::vector<unsigned> orders(chunks == 1 ? 60 : 20);
+    std::iota(orders.begin(), orders.end(), 1u);
+    good = equal_to_the_whole(peers, backend, device, c, orders) && good;
   }
   return good ? 0 : 1;
 }
@@ -290,6 +347,18 @@ TEST_P(Pipelined, TrainsAsTheWhole) {
     Child launcher(
         [&] { return launch_workers(processes, cpu ? "pipelined cpu" : "pipelined simt"); });
     const Ending ending = launcher.wait(300);
+    EXPECT_EQ(ending.code, 0) << ending.errors;
+  }
+}
+
+// Twenty orders of the streams, each with three of the threads.
+TEST(PipelinedOnSimt, NoOrderChangesABit) {
+  if (!is_built(DeviceKind::simt) || !std::getenv("BAREVISION_TEST_ALL"))
+    GTEST_SKIP() << "in make test-all, of a build with simt";
+  for (const int processes : {2, 3}) {
+    SCOPED_TRACE(std::to_string(processes) + " processes");
+    Child launcher([&] { return launch_workers(processes, "pipelined-orders simt"); });
+    const Ending ending = launcher.wait(1800);
     EXPECT_EQ(ending.code, 0) << ending.errors;
   }
 }

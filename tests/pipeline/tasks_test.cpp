@@ -1,5 +1,5 @@
 // The order of a pipeline's tasks, their exchanges and slots, and the computed bubble, for all small
-// pipelines; what is published of them; the exchanges between real processes.
+// pipelines; against published figures; the exchanges between real processes.
 #include "engine/pipeline/tasks.h"
 
 #include <gtest/gtest.h>
@@ -66,12 +66,28 @@ TEST(PipelineTasks, WithoutAPipelineEachMicroBatchGoesForwardAndBack) {
 // Of equal parts the bubble is the known one: (P - 1) / (V M + P - 1) of the step.
 TEST(PipelineTasks, NoPipelineIsStuckAndTheBubbleIsTheKnownOne) {
   for (const PipelineShape& shape : small_pipelines())
-    for (const double backward : {0.5, 1., 2.}) {
-      SCOPED_TRACE(name_of(shape));
-      const int passes = shape.chunks * shape.micro_batches, others = shape.stages - 1;
-      EXPECT_NEAR(simulate(shape, equal_parts(shape, 1, backward)).bubble(),
-                  double(others) / (passes + others), 1e-9);
-    }
+    for (const Exchanging how : {Exchanging::beside, Exchanging::at_once})
+      for (const double backward : {0.5, 1., 2.}) {
+        SCOPED_TRACE(name_of(shape));
+        const int passes = shape.chunks * shape.micro_batches, others = shape.stages - 1;
+        EXPECT_NEAR(simulate(shape, equal_parts(shape, 1, backward), how).bubble(),
+                    double(others) / (passes + others), 1e-9);
+      }
+}
+
+// Stages that send beside their computing never wait longer than those that wait for each exchange.
+TEST(PipelineTasks, ExchangesBesideComputingTakeNoLonger) {
+  bool shorter = false;
+  for (const PipelineShape& shape : small_pipelines()) {
+    SCOPED_TRACE(name_of(shape));
+    std::vector<PartTime> parts;
+    for (int i = 0; i < shape.parts(); ++i) parts.push_back({1. + i % 3, 2. + i * 5 % 4});
+    const double beside = simulate(shape, parts).length,
+                 at_once = simulate(shape, parts, Exchanging::at_once).length;
+    EXPECT_LE(beside, at_once + 1e-9);
+    shorter |= beside < at_once - .5;
+  }
+  EXPECT_TRUE(shorter);
 }
 
 TEST(PipelineTasks, ThePublishedBubbles) {

@@ -96,6 +96,9 @@ TEST_F(TraceProgram, AFileThatCantBeIsRefused) {
   const Finished end = run(on_vit + "--data synthetic --steps 1 --trace nowhere/t.json");
   EXPECT_EQ(end.code, 2);
   EXPECT_EQ(end.errors, "--trace nowhere/t.json: there is no folder nowhere\n");
+  const Finished folder = run(on_vit + "--data synthetic --steps 1 --trace .");
+  EXPECT_EQ(folder.code, 2);
+  EXPECT_EQ(folder.errors, "--trace . is not a file; name another\n");
 }
 
 }  // namespace

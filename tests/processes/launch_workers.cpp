@@ -131,8 +131,11 @@ int run_mean_statistics(const Words& words) { return on_device(words, mean_stati
 // channels DEVICE: gradient_sync_workers.h
 int run_channels(const Words& words) { return on_device(words, channels_change_no_bit); }
 
-// pipelined DEVICE: pipeline_workers.h
-int run_pipelined(const Words& words) { return on_device(words, stages_train_as_the_whole); }
+// pipelined DEVICE [staged], pipelined-orders DEVICE: pipeline_workers.h
+int run_pipelined(const Words& words) {
+  return on_device(words, stages_train_as_the_whole, words.size() > 2);
+}
+int run_pipelined_orders(const Words& words) { return on_device(words, no_order_changes_a_bit); }
 
 // communicator DEVICE direct|staged STREAM_SEED: communicator_checks.h
 int run_communicator(const Words& words) {
@@ -198,6 +201,7 @@ __attribute__((constructor)) void be_a_worker() {
       {"half", fail_alone},
       {"channels", run_channels},
       {"pipelined", run_pipelined},
+      {"pipelined-orders", run_pipelined_orders},
       {"last_way", last_way},
       {"sum", sum},
       {"affinity", affinity},

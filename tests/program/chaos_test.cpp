@@ -58,10 +58,10 @@ class Chaos : public ProgramTest {
     random_.seed(unsigned(seed_));
   }
 
-  // Makes trials: a few, or for this test's share of the time.
+  // Makes trials: a few, or for their share of the time.
   template <class Trial>
   void repeat(const std::string& name, int few, Trial trial) {
-    const double share = number("BAREVISION_CHAOS_SECONDS", 0) / 7.0, start = seconds_now();
+    const double share = number("BAREVISION_CHAOS_SECONDS", 0) / 11.0, start = seconds_now();
     Tally& tally = tallies()[name];
     for (int i = 0; share > 0 ? seconds_now() - start < share : i < few; ++i) {
       std::filesystem::remove_all(in("run"));
@@ -83,13 +83,14 @@ class Chaos : public ProgramTest {
   int below(int n) { return int(random_() % unsigned(n)); }
 
   std::string start_or_resume() const {
-    return (std::filesystem::exists(in("run/last")) ? "--resume run " : model + more_) + until;
+    return (std::filesystem::exists(in("run/last")) ? "--resume run " : model + more_) + always_ +
+           until;
   }
 
   // The run that nobody disturbs.
   void reference(int processes) {
     std::filesystem::remove_all(in("run"));
-    go("-n " + std::to_string(processes) + " " + model + more_ + patient + until);
+    go("-n " + std::to_string(processes) + " " + model + more_ + always_ + patient + until);
     losses_ = losses(in("run"));
     references_[processes] = contents(in("run/last/weights.safetensors"));
     std::filesystem::remove_all(in("run"));
@@ -137,7 +138,25 @@ class Chaos : public ProgramTest {
     EXPECT_FALSE(run.anyone_left());
   }
 
-  std::string more_;  // words of a new run, besides the model's
+  // One attempt of a run that ends early if the stage can still be found.
+  void end_a_stage(const std::string& words, int stage, int signal, int microseconds) {
+    Program run(folder_.path(), words + start_or_resume() + "--timeout 5 ");
+    usleep(unsigned(below(microseconds)));
+    bool found = false;
+    try {
+      found = kill(run.worker(stage, 0), signal) == 0;
+    } catch (const std::exception&) {
+      // It has not begun yet, or has ended already.
+    }
+    const Finished end = run.wait(60);
+    EXPECT_FALSE(run.anyone_left());
+    if (!found || end.code == 0) return;
+    EXPECT_EQ(end.code, signal == SIGKILL ? 128 + SIGKILL : 1) << end.errors;
+    EXPECT_TRUE(end.errors.starts_with("rank " + std::to_string(stage) + " ")) << end.errors;
+  }
+
+  std::string more_;    // words of a new run, besides the model's
+  std::string always_;  // of a resumed one, too
   const int seed_ = number("BAREVISION_CHAOS_SEED", int(getpid()));
   std::mt19937 random_;
   std::map<int, std::string> references_;
@@ -179,6 +198,31 @@ TEST_F(Chaos, StagesKilledAndResumedAsOthers) {
     expect_same_weights(1);
     expect_losses(0);
   });
+}
+
+// Any stage, at any time: the run ends soon, says which it was, and goes on to the bits of one
+// process that nobody disturbs. `make test` kills and stops stages at one time alone
+// (pipeline_program_test.cpp).
+TEST_F(Chaos, StagesKilledOrStopped) {
+  if (number("BAREVISION_CHAOS_SECONDS", 0) == 0) GTEST_SKIP() << "in make chaos";
+  for (const std::string device : {"cpu", "simt"}) {
+    if (device == "simt" && !is_built(DeviceKind::simt)) continue;
+    more_ = "--micro-batches 2 ";
+    always_ = "--device " + device + " --precision fp32 ";
+    reference(1);
+    for (const int stages : {2, 3}) {
+      const std::string words =
+          "-n " + std::to_string(stages) + " --pipeline " + std::to_string(stages) + " ";
+      repeat(std::to_string(stages) + " stages on " + device + " killed or stopped: equal bits", 0,
+             [&](int i) {
+               end_a_stage(words, below(stages), i % 2 ? SIGSTOP : SIGKILL,
+                           device == "cpu" ? 2000000 : 8000000);
+               go(words + patient + start_or_resume());
+               expect_same_weights(1);
+               expect_losses(0);
+             });
+    }
+  }
 }
 
 // Every call that changes a file fails once, or is the last one of its process.

@@ -1,6 +1,7 @@
-// A shim for LD_PRELOAD: the k-th call (FILE_FAULT_AT, from 1) of the process of rank 0 that changes
-// files fails with the errno FILE_FAULT, or ends the process by SIGKILL if that is 0. The calls made
-// are counted in the file FILE_FAULT_COUNT names, if any, when the process exits in order.
+// A shim for LD_PRELOAD: the k-th call (FILE_FAULT_AT, from 1) of the process of rank 0 that
+// changes files fails with the errno FILE_FAULT, or ends the process by SIGKILL if that is 0. The
+// calls made are counted in the file FILE_FAULT_COUNT names, if any, when the process exits in
+// order.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>

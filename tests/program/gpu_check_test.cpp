@@ -1,12 +1,15 @@
 // bench/gpu_check with programs that pretend: what it leaves when its time is up, or when it is
-// killed.
+// interrupted or killed, and what it says of a wrong call.
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 
 #include "tests/files.h"
 #include "tests/messages.h"
@@ -36,11 +39,27 @@ class GpuCheck : public testing::Test {
   // Its two reports.
   std::string report_of(const std::string& before, const std::string& words) const {
     const std::string call = "cd " + folder_.path() + " && PATH=$PWD/build:$PATH " + before +
-                             " bench/gpu_check " + words + " >/dev/null 2>&1";
+                             " bench/gpu_check " + words + " >said 2>&1";
     code_ = std::system(call.c_str()) / 256;
     const std::string name = folder_ / report_;
     return contents(name + ".txt") + contents(name + ".json");
   }
+  // The same, of a check whose step `small` passes one test, ends the check by `kill WORDS PID` and
+  // sleeps.
+  std::string report_when(const std::string& kill, const std::string& words) const {
+    script("build/tests",
+           "echo '[       OK ] KernelTable/cuda.gelu (1 ms)'\n"
+           "echo $$ >step\n"
+           "kill " +
+               kill +
+               "$(cat check)\n"
+               "exec sleep 30");
+    // In a group of its own; a signal that this test was started without is let through.
+    return report_of("env --default-signal setsid -w sh -c 'echo $$ >check && exec \"$0\" \"$@\"'",
+                     words);
+  }
+  bool step_lives() const { return ::kill(std::stoi(contents(folder_ / "step")), 0) == 0; }
+  std::string said() const { return contents(folder_ / "said"); }
   std::string report_ = "bench/results/gpu-check-H100";
   TemporaryFolder folder_;
   mutable int code_ = 0;
@@ -50,6 +69,43 @@ TEST_F(GpuCheck, LeavesWhatItHasFoundWhenItIsKilled) {
   const std::string report = report_of("timeout -s KILL 4", "");
   EXPECT_TRUE(has(report, "small                     1       0")) << report;
   EXPECT_TRUE(has(report, "\"step\": \"small\", \"passed\": 1")) << report;
+}
+
+TEST_F(GpuCheck, EndsTheRunningStepWhenItIsInterrupted) {
+  const struct {
+    std::string kill;
+    int code;
+  } cases[] = {{"-INT ", 130}, {"-INT -", 130}, {"-TERM ", 143}, {"-HUP -", 129}};
+  for (const auto& [kill, code] : cases) {
+    SCOPED_TRACE("kill " + kill + "PID");
+    const std::string report = report_when(kill, "--only small,memcheck");
+    EXPECT_EQ(code_, code);
+    EXPECT_FALSE(step_lives());
+    EXPECT_TRUE(has(report, "small                     1       0")) << report;
+    EXPECT_TRUE(has(report, "\"result\": \"not finished: interrupted\"")) << report;
+    EXPECT_TRUE(has(report, "interrupted before: memcheck\n")) << report;
+  }
+}
+
+TEST_F(GpuCheck, LeavesItsHeadAndNoStepWhenItIsKilledInTheFirst) {
+  const std::string report = report_when("-KILL ", "");
+  EXPECT_TRUE(has(report, "step                 passed")) << report;
+  EXPECT_TRUE(has(report, "\"steps\": []")) << report;
+  for (int i = 0; i < 1000 && step_lives(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_FALSE(step_lives());
+}
+
+TEST_F(GpuCheck, OneLineSaysWhatIsWrongWithACall) {
+  EXPECT_EQ(report_of("", "--only small,nosuch"), "");
+  EXPECT_EQ(code_, 2);
+  EXPECT_TRUE(
+      has(said(), "gpu-check: --only nosuch: no step begins so; known are: small memcheck"));
+  EXPECT_EQ(report_of("", "nosuch"), "");
+  EXPECT_EQ(code_, 2);
+  EXPECT_EQ(said(),
+            "gpu-check: nosuch/bench: no such program; build it by: "
+            "make BUILD=nosuch all nosuch/bench nosuch/tests\n");
 }
 
 TEST_F(GpuCheck, LeavesTwoFilesOfTheSameStepsWhenItIsKilledAsItWritesThem) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 
 #include "kernels/devices/devices.h"
@@ -49,6 +50,17 @@ TEST_F(ProgramPipeline, OfAResnetToo) {
   go(words + "--out whole");
   go("-n 3 --pipeline 3 " + words + "--out three");
   expect_same_files("whole", "three");
+}
+
+TEST_F(ProgramPipeline, OfAShallowVitLarge) {
+  if (!std::getenv("BAREVISION_TEST_ALL")) GTEST_SKIP() << "in make test-all";
+  change_model("vit_large", "\"depth\": 24", "\"depth\": 4");
+  const std::string words =
+      "vit_large --image-size 32 --log-every 1 --data cifar --batch 8 --micro-batches 2 " +
+      random_all + "--steps 3 --epochs 1 ";
+  go(words + "--out whole");
+  go("-n 2 --pipeline 2 --chunks 2 " + words + "--out chunks");
+  expect_same_files("whole", "chunks");
 }
 
 TEST_F(ProgramPipeline, StagesComeAndGoOnTheWay) {

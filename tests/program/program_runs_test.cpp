@@ -75,6 +75,7 @@ TEST_F(ProgramRuns, RunFolderAndWhatIsPrinted) {
   EXPECT_TRUE(has(one.output, "\nrun: b, 1 step\n"));
   const std::string step =
       "kind epoch step loss top1 lr grad_norm images_per_second data_seconds step_seconds "
+      "bubble_seconds "
       "loss_scale skipped";
   const auto epoch = [](const std::string& top5) {
     return "kind epoch step train_loss train_top1 val_loss val_top1 " + top5 +
@@ -142,7 +143,8 @@ TEST_F(ProgramRuns, TellsWhereTimeWent) {
       names.insert(row[1]);
     }
     EXPECT_NEAR(sum, total, .01);
-    // What the profile can't see: the program's start and end, less than a second on a busy machine.
+    // What the profile can't see: the program's start and end, less than a second on a busy
+    // machine.
     EXPECT_LT(wall - total, .02 * wall + 1);
     EXPECT_LE(total, wall);
     for (const char* name :

@@ -31,6 +31,7 @@ class RingCommunicator final : public Communicator {
         host_(host) {}
   ~RingCommunicator() override { mesh_->order().synchronize(); }
 
+  bool in_call_order() const override { return true; }
   void all_reduce(float* data, size_t count, Stream stream) override {
     mesh_->order().submit(stream, [=, this] { sum(data, count); });
   }

@@ -1,8 +1,5 @@
 // Collectives on host memory over a Mesh, for the cpu device on several machines. An all-reduce
-// goes around a ring twice: in N - 1 steps each rank adds its part to a chunk and passes it on,
-// until each rank has one chunk's whole sum (reduce-scatter); in N - 1 more the sums go around
-// (all-gather). Each rank sends 2 S (N - 1) / N bytes to its right neighbour alone, of S bytes of
-// data.
+// goes around a ring twice, as kernels/comm/README.md shows step by step.
 #pragma once
 #include <memory>
 

@@ -1,6 +1,6 @@
-// What a profiler would say of kernels, counted on the stand-in. The kernels of a counting build are
-// compiled with the thread sanitizer's calls at every access to memory (hooks.cpp); accesses of a
-// warp's lanes by the same instruction are one request. An instruction is a place in the object
+// What a profiler would say of kernels, counted on the stand-in. The kernels of a counting build
+// are compiled with the thread sanitizer's calls at every access to memory (hooks.cpp); accesses of
+// a warp's lanes by the same instruction are one request. An instruction is a place in the object
 // code, and its n-th run in one lane belongs with its n-th run in the others since the lanes last
 // waited for each other.
 //

@@ -12,8 +12,8 @@ namespace simt {
 
 enum class AccessKind : uint8_t { load, store, atomic, ldmatrix, cp_async };
 
-// By one thread. `instruction` tells apart what belongs to different requests: the place in the code
-// in the lower 48 bits, the kind, and the size.
+// By one thread. `instruction` tells apart what belongs to different requests: the place in the
+// code in the lower 48 bits, the kind, and the size.
 struct Access {
   uint64_t instruction;
   uintptr_t address;

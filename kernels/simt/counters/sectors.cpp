@@ -59,7 +59,7 @@ TouchedSectors take_touched_sectors() {
     n.read += unsigned(std::popcount(w->read)), n.written += unsigned(std::popcount(w->written));
     *w = {};
   }
-  // Addresses are not used again: give back what is left behind.
+  // Addresses are not used again: release their pages.
   constexpr uintptr_t page = 4096 / sizeof(Words);
   const uintptr_t from = (begin + page - 1) / page * page, to = end / page * page;
   if (to > from + 256 * page)

@@ -1,4 +1,4 @@
-// What tests can set in the stand-in, and ask it.
+// What tests can set in the stand-in, and query.
 #pragma once
 #include <compare>
 #include <cstddef>
@@ -36,12 +36,12 @@ inline unsigned stream_seed = [] {
 }();
 inline size_t memory_bytes = size_t{16} << 30;  // of the device
 inline int multiprocessors = 3;                 // of the device: few, and not a power of two
-// What is gone of it, beside allocations, from the first launch on (a driver's modules), and from a
-// communicator's first collective on (NCCL's buffers). The call fails where there is less.
+// What is taken of it besides allocations: at the first launch (a driver's modules), and at a
+// communicator's first collective (NCCL's buffers). The call fails where there is less.
 inline size_t launch_takes = 0, collective_takes = 0;
 
-// Since the program began: the calls by which the host waited for the device, the kernels and
-// graphs it launched (a graph's kernels are not counted).
+// Counts since the program began: the host's waits for the device, the kernels and graphs it
+// launched (without the graphs' kernels).
 size_t host_synchronizations();
 size_t launches();
 size_t graph_launches();

@@ -17,7 +17,7 @@ bool all_done(const std::vector<OperationPtr>& operations) {
   return std::all_of(operations.begin(), operations.end(), [](auto& o) { return o->done; });
 }
 
-// Runs it, or starts it; or lets what is under way go on.
+// Runs it, or starts it; or advances what is in flight.
 void execute(Operation& o) {
   const Work& work = *o.work;
   DeviceMemory& memory = device_memory();
@@ -169,7 +169,7 @@ bool Operations::wanted_is_ready() const {
                      [this](const auto& item) { return item.second->wanted == waits_; });
 }
 
-// Runs one, or lets those under way go on. False: nothing can be done until a peer does something.
+// Runs one, or advances those in flight. False: nothing can be done until a peer does something.
 bool Operations::step(Lock& lock) {
   const bool wanted = wanted_is_ready();
   const auto first = [this] { return seed_ == at_once || (seed_ != late && random() % 2 == 0); };

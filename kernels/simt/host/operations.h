@@ -14,13 +14,14 @@ namespace simt::host {
 
 using Lock = std::unique_lock<std::mutex>;
 
-// An operation that goes on while others run: a collective, which waits for other processes.
+// An operation that stays in flight while others run: a collective, which waits for other
+// processes.
 class UnderWay {
  public:
   virtual ~UnderWay() = default;
   // Does what can be done now. True: it has ended.
   virtual bool advance() = 0;
-  // Nothing but all of these is left to do: sleeps until one can go on, or for a moment.
+  // Nothing but these is left to do: sleeps until one can continue, or for a moment.
   virtual void sleep(const std::vector<UnderWay*>& all) = 0;
 };
 
@@ -53,7 +54,7 @@ struct Operation {
 };
 
 // Guarded by the runtime's one lock, which is released while an operation runs. One runs at a time,
-// on the thread that waits for it; those under way go on in between.
+// on the thread that waits for it; those in flight advance in between.
 class Operations {
  public:
   OperationPtr add(WorkPtr, size_t stream, std::vector<OperationPtr> before, int priority = 0);

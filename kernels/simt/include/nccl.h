@@ -1,5 +1,5 @@
 // NCCL for g++: the calls that this project makes, between the processes of one machine, through
-// shared memory. A collective is queued on its stream like a kernel; once begun it is under way
+// shared memory. A collective is queued on its stream like a kernel; once begun it is in flight
 // while other streams run. It knows nothing of stuck peers: it waits for them forever, as the real
 // one may, so that its user must notice by other means. But ranks that wait for each other, or for
 // one whose process has ended, are ended with a line that says who waits where for whom

@@ -172,8 +172,9 @@ std::vector<Wait> Job::waits_of(int rank, uint64_t* version) const {
   return board.version == *version ? waits : std::vector<Wait>{};
 }
 
-// What to say if this rank waits forever: if nobody can go on of those whom it waits for, whom they
-// wait for, and so on. All boards are read twice: if none has changed, they were so at one time.
+// What to say if this rank waits forever: if none can continue of those whom it waits for, whom
+// they wait for, and so on. All boards are read twice: if none has changed, they were so at one
+// time.
 std::string Job::deadlock(bool* one_has_ended) const {
   std::vector<int> ranks{rank_};
   std::vector<uint64_t> versions;

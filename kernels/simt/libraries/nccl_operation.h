@@ -1,5 +1,5 @@
-// A collective that is under way beside the device's other operations. Its parts are coroutines:
-// they go on until a peer has to do something first, and again once it has.
+// A collective in flight next to the device's other operations. Its parts are coroutines: they run
+// until a peer has to do something first, and resume once it has.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -83,7 +83,7 @@ class Part {
 // One call of NCCL.
 struct Call {
   std::string what;  // "ncclRecv from", for reports
-  int lane;          // calls of the same lane run one after another, lanes beside each other
+  int lane;          // calls of the same lane run one after another, lanes concurrently
   std::function<Part()> begin;
 };
 

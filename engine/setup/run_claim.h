@@ -1,5 +1,5 @@
-// A run's folder before anything in it is read: named, looked at and, by rank 0, locked until the
-// run ends.
+// Claims a run's folder before anything in it is read: names it, checks it and, on rank 0, locks it
+// until the run ends.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -14,8 +14,8 @@ namespace bv {
 
 class RunClaim {
  public:
-  // Throws UserError where another run is at work or, for a new run, another has left checkpoints.
-  // What a run that was killed before its first checkpoint has left is no obstacle. A new run's
+  // Throws UserError where another run is active or, for a new run, another has left checkpoints.
+  // Leftovers of a run that was killed before its first checkpoint are no obstacle. A new run's
   // folder is on rank 0's node: on another, --out is ignored with a line.
   RunClaim(const CommandLine&, const World&);
   ~RunClaim() { give_back(); }

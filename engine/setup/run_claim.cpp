@@ -1,4 +1,4 @@
-#include "engine/training/run_claim.h"
+#include "engine/setup/run_claim.h"
 
 #include <algorithm>
 #include <ctime>
@@ -32,7 +32,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-// Nothing, or what a run that was killed before its first checkpoint has left.
+// Empty, but for leftovers of a run that was killed before its first checkpoint.
 bool is_free(const std::vector<std::string>& names) {
   const auto has = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
   const bool known = std::ranges::all_of(names, [](const std::string& name) {

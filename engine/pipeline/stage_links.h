@@ -1,0 +1,54 @@
+// What goes between a pipeline's stages, beside their computing: activations on one channel,
+// gradients on another, so that a stage that has made either goes on while it is sent, and waits for
+// what it needs alone. Each channel's exchanges run one after another. None of them can be stuck where
+// exchanges of both at once, for which a stage waits each time, aren't: those begin and end later.
+// Where channels can't run beside each other, such exchanges it is.
+#pragma once
+#include <array>
+#include <span>
+#include <vector>
+
+#include "engine/pipeline/grid.h"
+#include "engine/trace/trace.h"
+#include "engine/training/channel.h"
+#include "engine/training/profile.h"
+
+namespace bv {
+
+class StageLinks {
+ public:
+  static constexpr int streams = 2;  // communication streams 0, 1 are theirs
+  // Collective over all processes.
+  StageLinks(Backend&, Communicator& all, const Grid&);
+  StageLinks(const StageLinks&) = delete;
+  const Channel& channel() const { return channels_.front(); }  // for collectives
+  Communicator& stages() const { return channel().communicator(); }
+
+  // On which channel a forward's outputs travel, or a backward's.
+  int channel_of(bool forward) const {
+    return forward ? 0 : static_cast<int>(channels_.size()) - 1;
+  }
+  int channels() const { return static_cast<int>(channels_.size()); }
+  // Begins after what stream 0 has been given so far. The transfers' memory is theirs until stream 0
+  // has waited for the number that is returned.
+  size_t exchange(std::span<const Transfer>, int channel);
+  void wait(size_t number);
+  void wait_for_all();  // numbers start over: at the end of what is recorded
+
+  void profile(Profile* to) { profile_ = to; }
+  void trace(Trace* to) { trace_ = to; }
+
+ private:
+  template <class F>
+  void waiting(F issue) const;  // stream 0 does
+
+  Backend* backend_;
+  std::vector<Channel> channels_;
+  std::vector<Event> events_;             // by exchange: it is over
+  std::vector<int> begun_;                // by exchange: its channel
+  std::array<size_t, streams> waited_{};  // by channel: for exchanges below that number
+  Profile* profile_ = nullptr;
+  Trace* trace_ = nullptr;
+};
+
+}  // namespace bv

@@ -1,0 +1,119 @@
+// bench/roofline: its tables, and one line each for files that the build doesn't write so.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "tests/files.h"
+#include "tests/messages.h"
+#include "tests/temporary_folder.h"
+
+namespace bv::test {
+namespace {
+
+const std::string vit_tiny = "tests/counters/vit_tiny.txt",
+                  resources = "tests/kernels/resources.txt", page = "bench/ROOFLINE.md";
+const std::string held =
+    "# kernel      sm_80 threads shared blocks sm_90a threads shared blocks\n"
+    "copy<float>      32     256      0      8     32     256      0      4\n";
+
+std::string counters(const std::string& model) {
+  const std::string kernels =
+      "kernel  runs\nbv::copy<float>  2 10 16.00 100 0 1.00 1000.00 0 0.00 0 0 0 0 0 0 0\n";
+  return "# What the GPU's kernels do in a training step. g++ 12.2. Written by: make counters\n\n"
+         "step: " +
+         model + ", bf16, 224 pixels, batch 4, 1 multiprocessor\n\n" + kernels +
+         "\noperation shape\n"
+         "LinearForward  M784 N192 K768  1 1 0.231 1.801 1.801 1.000\n"
+         "all runs of the step  2 0.231 1.8 1.8 1.000\n\n"
+         "why copy<float> has conflicts: its stores meet in a bank\n\n"
+         "the same: " +
+         model +
+         ", bf16, 224 pixels, batch 512, 128 multiprocessors: 2 launches, "
+         "1.00 GB; 3 multiprocessors +0.005% off the line\n\n" +
+         kernels;
+}
+
+class Roofline : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists("bench/roofline")) GTEST_SKIP() << "not started in the checkout";
+    std::filesystem::create_directory(folder_ / "bench");
+    for (const char* file : {"bench/roofline", "bench/measure.py"})
+      std::filesystem::copy_file(file, folder_ / file);
+    write_text(folder_ / "tests/counters/resnet50.txt", counters("resnet50"));
+    write_text(folder_ / vit_tiny, counters("vit_tiny"));
+    write_text(folder_ / resources, held);
+    write_text(folder_ / "compiler/g++", "#!/bin/sh\necho 12.2.0\n");
+    std::filesystem::permissions(folder_ / "compiler/g++", std::filesystem::perms::owner_all);
+  }
+  // What it prints, and its exit code in code_.
+  std::string said(const std::string& words = "") const {
+    const std::string call = "cd " + folder_.path() +
+                             " && PATH=$PWD/compiler:$PATH bench/roofline " + words + " >said 2>&1";
+    code_ = std::system(call.c_str()) / 256;
+    return contents(folder_ / "said");
+  }
+  // It ends with `line`, once `text` is a file's.
+  void expect_refused(const std::string& file, const std::string& text,
+                      const std::string& line) const {
+    write_text(folder_ / file, text);
+    EXPECT_EQ(said(), "roofline: " + line + "\n");
+    EXPECT_EQ(code_, 2);
+  }
+  TemporaryFolder folder_;
+  mutable int code_ = 0;
+};
+
+TEST_F(Roofline, WritesItsTablesIntoThePage) {
+  write_text(folder_ / page,
+             "before\n<!-- predicted: written by bench/roofline --update -->\n"
+             "<!-- end of predicted -->\nafter\n");
+  EXPECT_EQ(said("--update"), "");
+  const std::string text = contents(folder_ / page);
+  EXPECT_TRUE(has(text, "| vit_tiny | 512 | 2 | ")) << text;
+  EXPECT_TRUE(has(text, "| `copy<float>` | 1.00 | 0.00 | 64, 32 | 3.47 memory |")) << text;
+  EXPECT_TRUE(has(text, "<!-- end of predicted -->\nafter\n")) << text;
+  write_text(folder_ / page, "before\n");
+  EXPECT_EQ(said("--update"),
+            "roofline: bench/ROOFLINE.md: the marks of its predicted part are gone; "
+            "renew it by: git checkout bench/ROOFLINE.md\n");
+  EXPECT_EQ(said("sm_99"), "roofline: sm_99: no such option; usage: bench/roofline [--update]\n");
+  EXPECT_EQ(code_, 2);
+}
+
+TEST_F(Roofline, RefusesCountersThatMakeCountersDoesNotWriteSo) {
+  const std::string table = counters("vit_tiny"), renew = "; renew it by: make counters UPDATE=1";
+  const size_t last = table.rfind("bv::copy");
+  expect_refused(vit_tiny, "garbage\n", vit_tiny + ": not a table of counters" + renew);
+  expect_refused(vit_tiny, replaced(table, "g++ 12.2", "g++ 11.4"),
+                 vit_tiny + ": of a build by g++ 11.4, not 12.2" + renew);
+  expect_refused(vit_tiny, replaced(table, "\nkernel", "\n\xff\xfe"),
+                 vit_tiny + ":5: not a line of counters" + renew);
+  expect_refused(vit_tiny, table.substr(0, last + 30),
+                 vit_tiny + ":17: not a line of counters" + renew);
+  expect_refused(vit_tiny, table.substr(0, last),
+                 vit_tiny + ": no kernels of the large step" + renew);
+  expect_refused(vit_tiny, table.substr(0, table.find("the same")),
+                 vit_tiny + ": no step of a large GPU" + renew);
+  expect_refused(vit_tiny, counters("resnet50"), vit_tiny + ": not the step of vit_tiny" + renew);
+  std::filesystem::remove(folder_ / vit_tiny);
+  EXPECT_EQ(said(), "roofline: " + vit_tiny + ": No such file or directory" + renew + "\n");
+  EXPECT_EQ(code_, 2);
+}
+
+TEST_F(Roofline, RefusesResourcesWithoutAnArchitectureOrAKernel) {
+  const std::string renew = "; renew it by: make resources UPDATE=1";
+  expect_refused(resources, replaced(held, "sm_90a", "sm_100"),
+                 resources + ": no columns of sm_90a" + renew);
+  expect_refused(resources, replaced(held, "copy", "other"),
+                 resources + ": no line of copy<float>" + renew);
+  expect_refused(resources, held + "garbage\n", resources + ":3: not a line of resources" + renew);
+  std::filesystem::remove(folder_ / resources);
+  EXPECT_EQ(said(), "roofline: " + resources + ": No such file or directory" + renew + "\n");
+  EXPECT_EQ(code_, 2);
+}
+
+}  // namespace
+}  // namespace bv::test
