@@ -163,7 +163,10 @@ TEST_F(RecordCommands, PackScalesDownAndLeavesNothingHalfWritten) {
   go("data unpack out small");
   const Finished check = run("data check small --min-side 18");
   EXPECT_TRUE(has(check.output, "small: 24 images, 3 classes\n")) << check.output;
-  EXPECT_TRUE(contents(in("small/class0/0.ppm")).starts_with("\xFF\xD8"));
+  const std::string file = contents(in("small/class0/0.ppm"));
+  EXPECT_TRUE(file.starts_with("\xFF\xD8"));
+  const Image image = decode_image(std::vector<uint8_t>(file.begin(), file.end()), 0);
+  EXPECT_EQ(std::pair(image.height, image.width), std::pair(18, 20));  // of 36x40
 }
 
 TEST_F(RecordCommands, TrainingFromRecordsIsTrainingFromTheFolder) {
@@ -228,7 +231,7 @@ TEST_F(RecordCommands, CocoBecomesPicturesOfItsObjects) {
                   .output.starts_with("out/objects.index: 6 pictures with 9 objects, 2 classes"));
   go("data unpack out back");
   EXPECT_EQ(files_of("back"), files_of("coco"));
-  const DataSets sets = open_dataset({.path = in("out"), .val_fraction = 0.3});
+  const DataSets sets = open_dataset({.path = in("out"), .val_fraction = 0.7});
   EXPECT_EQ(sets.train->size() + sets.val->size(), 9);
   // An object's picture is its box of the photo, and a photo is in one part.
   std::set<std::string> train, val;
@@ -239,7 +242,8 @@ TEST_F(RecordCommands, CocoBecomesPicturesOfItsObjects) {
                 part->label(i) ? std::pair(48, 40) : std::pair(33, 33));
       names->insert(part->name(i).substr(part->name(i).find('(')));
     }
-  EXPECT_EQ(val.size(), 2u);
+  EXPECT_EQ(val.size(), 4u);
+  EXPECT_EQ(sets.val->size(), 5);  // both objects of one photo
   for (const std::string& name : val) EXPECT_FALSE(train.contains(name)) << name;
   const Image object = sets.val->image(0, 0);
   const std::string file = contents(in("coco/" + val.begin()->substr(1, 7)));
