@@ -1,6 +1,5 @@
 // train MODEL: trains a model, in as many processes as are asked for.
 #include "engine/base/error.h"
-#include "engine/base/text.h"
 #include "engine/commands/commands.h"
 #include "engine/commands/processes.h"
 #include "engine/hooks/trace_file.h"
@@ -28,7 +27,7 @@ int work(const CommandLine& line, World world) {
   std::unique_ptr<Communicator> communicator;
   try {
     catch_stop_signals();
-    const int all_cores = usable_cores(), cores = pin_to_share(world);
+    const int cores = pin_to_share(world);
     const RunClaim claim(line, world);
     Options given = initial_options(line);
     given.out = claim.folder();
@@ -51,9 +50,6 @@ int work(const CommandLine& line, World world) {
     setup.started = started;
     setup.local_size = world.local_size;
     if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
-    if (world.local_size > all_cores)
-      setup.notes.push_back("warning: " + std::to_string(world.local_size) + " processes share " +
-                            counted(all_cores, "core"));
     if (world.size > 1 && !setup.options.plan)
       communicator = connect(world, setup, device, *backend);
     if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());

@@ -27,6 +27,18 @@ double bubble_of(const PipelineShape& shape, std::span<const BlockCost> parts, b
   return simulate(shape, times).bubble();
 }
 
+int percent(double part) { return static_cast<int>(std::lround(100 * part)); }
+
+// The schedule's, and that of parts which take unequal time, if it is another.
+std::string bubble_text(const Pipeline& p) {
+  const std::vector<PartTime> equal(static_cast<size_t>(p.shape.parts()), PartTime{1, 2});
+  const int schedule = percent(simulate(p.shape, equal).bubble()), of_parts = percent(p.bubble);
+  const std::string text = "bubble " + std::to_string(schedule) + "%";
+  return of_parts <= schedule + 1
+             ? text
+             : text + ", " + std::to_string(of_parts) + "% as these parts take unequal time";
+}
+
 }  // namespace
 
 std::vector<Slice> Pipeline::slices() const {
@@ -59,8 +71,7 @@ std::string describe(const Pipeline& p) {
          (p.replicas > 1 ? " x " + counted(p.replicas, "replica") : "") + ", " +
          counted(p.shape.micro_batches, "micro-batch") + " of " + std::to_string(p.micro_batch) +
          ", " + (Partition::parse(p.partition).kind == Partition::list ? "" : p.partition + " ") +
-         "split " + list_of(p.blocks) + ", bubble " + std::to_string(std::lround(100 * p.bubble)) +
-         "%";
+         "split " + list_of(p.blocks) + ", " + bubble_text(p);
 }
 
 }  // namespace bv

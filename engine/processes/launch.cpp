@@ -326,6 +326,9 @@ int run_launcher(int nproc, const std::vector<std::string>& argv, const NodePlac
   if (nproc < 1)
     throw UserError("-n " + std::to_string(nproc) + ": at least one process is needed");
   requested_threads(true);  // refused here, before each worker does
+  if (const int cores = usable_cores(); nproc > cores)
+    print_error_line("warning: " + std::to_string(nproc) + " processes share " +
+                     std::to_string(cores) + (cores == 1 ? " core" : " cores"));
   try {
     return Supervisor(nproc, place, argv, program).run();
   } catch (const std::system_error& error) {

@@ -85,7 +85,8 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
           "x" + size + " images" +
           (o.patch_size ? " in patches of " + std::to_string(*o.patch_size) : ""),
       "device: " + head.device + "; " + counted(s.world, "process") + ", local batch " +
-          std::to_string(*o.local_batch) + in_micro_batches(s),
+          std::to_string(*o.local_batch) + in_micro_batches(s) +
+          (o.precision == "fp32" ? "" : ", " + o.precision),
       "data: " + s.data.description,
       "classes: " + first_names(s.data.classes),
       "recipe: " + (o.recipe.empty() ? "" : o.recipe + ": ") + recipe(o),

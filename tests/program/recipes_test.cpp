@@ -24,7 +24,9 @@ TEST_F(Recipes, AreListedAndExplained) {
   EXPECT_TRUE(has(one.output, " --nesterov=false ")) << one.output;
   const Finished none = run("recipes flowers");
   EXPECT_EQ(none.code, 2);
-  EXPECT_TRUE(has(none.errors, "unknown recipe 'flowers'; there are cifar10_resnet34, "));
+  EXPECT_TRUE(has(none.errors,
+                  "unknown recipe 'flowers' (did you mean flowers_vit_tiny?); there "
+                  "are cifar10_resnet34, "));
 }
 
 TEST_F(Recipes, TrainByNameAndSayWhatIsWrong) {

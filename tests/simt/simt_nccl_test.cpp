@@ -87,7 +87,9 @@ TEST_F(SimtNccl, ThePlanLeavesRoomForModulesAndNccl) {
 
 TEST_F(SimtNccl, OfALargeDevicesMemoryTwoPercentAreLeft) {
   simt::memory_bytes = 200 * GiB;
-  EXPECT_EQ(make_backend({})->memory_limit(), 196 * GiB);
+  const size_t limit = make_backend({})->memory_limit();  // less the little that kernels keep
+  EXPECT_LE(limit, 196 * GiB);
+  EXPECT_GT(limit, 196 * GiB - MiB);
 }
 
 TEST_F(SimtNccl, MemoryThatOthersTakeIsMissing) {
