@@ -284,8 +284,14 @@ struct RowMultiplier {
   }
 };
 
+// Turing's copies go through registers.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int row_blocks = 2;
+#else
+constexpr int row_blocks = 3;
+#endif
 template <class T>
-__global__ void __launch_bounds__(threads, 3) conv_backward_weight_row(Product p) {
+__global__ void __launch_bounds__(threads, row_blocks) conv_backward_weight_row(Product p) {
   auto& s = shared<RowShared>();
   Tile t = tile_of_block<row_tile, row_tile, row_taps>(p);
   TapSums<T> sums[row_taps];
