@@ -241,7 +241,6 @@ struct RowMultiplier {
   int x, image_row;   // of this lane's pixel in its row of an image; the row's length
   int dout;           // bytes from a stage's dout
   int inp[row_taps];  // from its inp
-  int zeros;          // from RowShared's beginning
 
   __device__ RowMultiplier(const Product& p, const Tile& t) : image_row(p.geometry.X) {
     const int lane = threadIdx.x % warp_size, row = lane % 16;
@@ -251,7 +250,6 @@ struct RowMultiplier {
 #pragma unroll
     for (int tap = 0; tap < row_taps; ++tap)
       inp[tap] = swizzled_byte<row_tile / 8>(row + tap, chunk);
-    zeros = static_cast<int>(offsetof(RowShared, zeros)) + chunk * 16;
   }
 
   __device__ void multiply(Sums (&sums)[row_taps], const RowStage& from, const RowShared& s) {
@@ -267,6 +265,8 @@ struct RowMultiplier {
 #pragma unroll
       for (int tap = 0; tap < row_taps; ++tap) {
         const bool outside = (tap == 0 && x == 0) || (tap == 2 && x == image_row - 1);
+        // Zeros of the same banks, so that they meet none of the other rows.
+        const int zeros = static_cast<int>(offsetof(RowShared, zeros)) + inp[tap] % (row_tile * 2);
         const int at = outside ? zeros : inp_of_stage + inp[tap] + row;
 #pragma unroll
         for (int j = 0; j < Sums::ns; j += 2) {
