@@ -110,13 +110,9 @@ void backward_sums(const BatchNormBackwardSums& op) {
   const RowGroups groups{rows};
   float* partial = floats(op.workspace);  // [groups, 2, C]
   const size_t stride = 2 * size_t(C);
-#pragma omp parallel for schedule(static)
-  for (int group = 0; group < groups.count(); ++group) {
-    float* g_sum = partial + group * stride;
-    __builtin_memset(g_sum, 0, stride * sizeof(float));
-    for (int row = groups.begin(group); row < groups.begin(group + 1); ++row)
-      add_row<T>(op, size_t(row) * op.shape.C, g_sum, g_sum + op.shape.C);
-  }
+  sum_groups(groups, partial, stride, [&op](int row, float* sums) {
+    add_row<T>(op, size_t(row) * op.shape.C, sums, sums + op.shape.C);
+  });
   add_groups(op.sums, partial, groups.count(), stride, 2 * C, false);
   float* g_xhat_sums = op.sums + C;
   for_each(C, [&](int i, auto lanes) {

@@ -93,13 +93,8 @@ void backward(const LayerNormBackward& op) {
   const RowGroups groups{rows};
   float* partial = floats(op.workspace);  // [groups, 2, C]
   const size_t stride = 2 * size_t(C);
-#pragma omp parallel for schedule(static)
-  for (int group = 0; group < groups.count(); ++group) {
-    float* dweight = partial + group * stride;
-    __builtin_memset(dweight, 0, stride * sizeof(float));
-    for (int row = groups.begin(group); row < groups.begin(group + 1); ++row)
-      backward_row<T>(op, row, dweight, dweight + C);
-  }
+  sum_groups(groups, partial, stride,
+             [&op](int row, float* sums) { backward_row<T>(op, row, sums, sums + op.shape.C); });
   add_groups(op.dweight, partial, groups.count(), stride, C, op.accumulate);
   add_groups(op.dbias, partial + C, groups.count(), stride, C, op.accumulate);
 }

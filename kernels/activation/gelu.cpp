@@ -35,23 +35,18 @@ void backward(const BiasGeluBackward& op) {
   const RowGroups groups{rows};
   const T* bias = as<T>(op.bias);
   float* partial = floats(op.workspace);  // [groups, C]
-#pragma omp parallel for schedule(static)
-  for (int group = 0; group < groups.count(); ++group) {
-    float* dbias = partial + size_t(group) * C;
-    __builtin_memset(dbias, 0, sizeof(float) * C);
-    for (int row = groups.begin(group); row < groups.begin(group + 1); ++row) {
-      const size_t at = size_t(row) * C;
-      const T *inp = as<T>(op.inp) + at, *dout = as<T>(op.dout) + at;
-      T* dinp = as<T>(op.dinp) + at;
-      for_each(C, [&](int i, auto lanes) {
-        const vf x = lanes.load(inp + i) + lanes.load(bias + i);
-        const simd::Normal normal = simd::normal(x);
-        const vf d = lanes.load(dout + i) * simd::fma(x, normal.density, normal.cdf);
-        lanes.store(dinp + i, d);
-        lanes.store(dbias + i, lanes.load(dbias + i) + d);
-      });
-    }
-  }
+  sum_groups(groups, partial, static_cast<size_t>(C), [&op, bias, C = C](int row, float* dbias) {
+    const size_t at = size_t(row) * C;
+    const T *inp = as<T>(op.inp) + at, *dout = as<T>(op.dout) + at;
+    T* dinp = as<T>(op.dinp) + at;
+    for_each(C, [&](int i, auto lanes) {
+      const vf x = lanes.load(inp + i) + lanes.load(bias + i);
+      const simd::Normal normal = simd::normal(x);
+      const vf d = lanes.load(dout + i) * simd::fma(x, normal.density, normal.cdf);
+      lanes.store(dinp + i, d);
+      lanes.store(dbias + i, lanes.load(dbias + i) + d);
+    });
+  });
   add_groups(op.dbias, partial, groups.count(), C, C, op.accumulate);
 }
 

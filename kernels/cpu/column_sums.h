@@ -13,6 +13,17 @@ struct RowGroups {
   int begin(int group) const { return static_cast<int>(int64_t{rows} * group / count()); }
 };
 
+// partial [groups, stride] = what add(row, sums) adds up over each group's rows.
+template <class Add>
+static inline void sum_groups(RowGroups groups, float* partial, size_t stride, Add add) {
+#pragma omp parallel for schedule(static)
+  for (int group = 0; group < groups.count(); ++group) {
+    float* sums = partial + group * stride;
+    __builtin_memset(sums, 0, stride * sizeof(float));
+    for (int row = groups.begin(group); row < groups.begin(group + 1); ++row) add(row, sums);
+  }
+}
+
 // out[c] (+)= sum over groups of partial[group * stride + c]
 static inline void add_groups(float* out, const float* partial, int groups, size_t stride, int C,
                               bool accumulate) {
