@@ -6,8 +6,13 @@ namespace bv::BAREVISION_GPU::implicit_gemm {
 
 constexpr int max_taps = 16;  // along an axis: bits of a mask
 
-// Rows of `chunks` neighbours of gemm_k, one for each of the tile's m pixels. Offsets are in chunks
-// of 16 bytes.
+// A bit for each tap that is inside the image, the first being at `first`.
+__device__ inline uint32_t taps_inside(int first, int image) {
+  const int begin = min(max(-first, 0), max_taps), end = min(max(image - first, 0), max_taps);
+  return ((1u << end) - 1) & ~((1u << begin) - 1);
+}
+
+// Rows of `chunks` neighbours of gemm_k, one for each of the tile's m pixels. Offsets are in chunks of 16 bytes.
 template <int m, int chunks>
 struct ImageRows {
   using Rows = RowCopies<threads, chunks>;
@@ -40,12 +45,6 @@ struct ImageRows {
     for (int k = 0; k < rows; ++k)
       cp_async_ca_16(at_byte(to, Rows::place(k)), from + offset[k],
                      in_bounds && (inside[k] & tap_bits) == tap_bits);
-  }
-
- private:
-  __device__ static uint32_t taps_inside(int first, int image) {
-    const int begin = min(max(-first, 0), max_taps), end = min(max(image - first, 0), max_taps);
-    return ((1u << end) - 1) & ~((1u << begin) - 1);
   }
 };
 

@@ -233,22 +233,21 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<m, n>)) conv_tile(Prod
 }
 
 // Block (tile, phase), of a convolution with groups.
-template <class T, int width, bool input_gradient>
+template <class T, int width, int taps, bool input_gradient>
 __global__ void __launch_bounds__(threads, 3) conv_groups_tile(Product p) {
-  constexpr int m = groups::m, n = groups::n;
-  auto& s = shared<groups::Shared<width>>();
-  const Tile t = tile_of_block<m, n, input_gradient>(p);
-  const int taps = t.phase.taps();
-  if (!has_work(p, taps)) return;
-  Sums<T, m, n> sums;
-  if (taps > 0) {
-    groups::Loader<width> loader(p, t);
-    loader.clear(s.stage);
+  using Stage = groups::Stage<width, taps>;
+  auto& s = shared<groups::Shared<width, taps>>();
+  const Tile t = tile_of_block<groups::m, groups::n, input_gradient>(p);
+  const int steps = t.phase.taps() / taps;
+  if (!has_work(p, steps)) return;
+  Sums<T, groups::m, groups::n> sums;
+  if (steps > 0) {
+    groups::Loader<width, taps> loader(p, t);
+    const groups::Multiplier<T, width, taps, input_gradient> multiplier(p, t);
+    loader.clear(s);
     pipeline(
-        s.stage, 0, taps, [&](int, groups::Stage<width>& to) { loader.load(p, t, to); },
-        [&](const groups::Stage<width>& from) {
-          groups::multiply<width, input_gradient>(sums, from);
-        });
+        s.stage, 0, steps, [&](int, Stage& to) { loader.load(p, t, to); },
+        [&](const Stage& from) { multiplier.multiply(sums, from, s); });
     __syncthreads();
   }
   finish<input_gradient>(p, t, sums, s.results);
@@ -360,15 +359,23 @@ Product product(const ConvShape& s, const Choice& choice, void* sums) {
 
 template <bool input_gradient>
 void launch_groups(const Product& p, dim3 grid, DType dtype, cudaStream_t stream) {
+  const Geometry& g = p.geometry;
+  const bool rows = g.S == groups::row_taps && g.stride == 1 && g.padding == 1 && g.W > 1;
   by_16_bits(dtype, [&]<class T> {
-    const auto start = [&]<int width> {
-      launch<conv_groups_tile<T, width, input_gradient>>(grid, threads,
-                                                         sizeof(groups::Shared<width>), stream, p);
+    const auto start = [&]<int width, int taps> {
+      launch<conv_groups_tile<T, width, taps, input_gradient>>(
+          grid, threads, sizeof(groups::Shared<width, taps>), stream, p);
+    };
+    const auto with_width = [&]<int width> {
+      if (rows)
+        start.template operator()<width, groups::row_taps>();
+      else
+        start.template operator()<width, 1>();
     };
     if (diagonal_width(p.group) == 16)
-      start.template operator()<16>();
+      with_width.template operator()<16>();
     else
-      start.template operator()<32>();
+      with_width.template operator()<32>();
   });
 }
 
