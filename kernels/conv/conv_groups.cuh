@@ -106,14 +106,16 @@ struct Loader {
 
   // Zeros, where no copy will be.
   __device__ static void clear(Shared<width, taps>& s) {
-    const uint4 zero{0, 0, 0, 0};
+    const auto zero = [](uint4& at) {
+      store_pack(reinterpret_cast<uint32_t*>(&at), Pack<uint32_t>{});
+    };
 #pragma unroll
     for (auto& stage : s.stage)
 #pragma unroll
       for (auto& filter : stage.filter)
 #pragma unroll
-        for (int k = 0; k < n * width / 8; k += threads) filter[k + threadIdx.x] = zero;
-    if (taps > 1 && threadIdx.x < n / 8) s.zeros[threadIdx.x] = zero;
+        for (int k = 0; k < n * width / 8; k += threads) zero(filter[k + threadIdx.x]);
+    if (taps > 1 && threadIdx.x < n / 8) zero(s.zeros[threadIdx.x]);
     __syncthreads();
   }
 
