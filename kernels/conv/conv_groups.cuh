@@ -7,10 +7,10 @@
 // which costs less than the memory they wait for.
 //
 // A tile is m pixels x n channels, and so are its rows of the image. A step is a tap, or, where the
-// image is as large as out (3 taps along x, stride 1, padding 1), a row of three taps: they read the
-// same pixels, one further on each. A tap's filter is [n, width], the weight's k in rows, for both
-// directions, and is expanded on the way into shared memory: zeros are stored once, and copies write
-// only the groups' own channels.
+// image is as large as out and the filter 3 wide (3 x 3, stride 1, padding 1), a row of three taps:
+// they read the same pixels, one further on each. A tap's filter is [n, width], the weight's k in
+// rows, for both directions, and is expanded on the way into shared memory: zeros are stored once,
+// and copies write only the groups' own channels.
 #pragma once
 #include "kernels/conv/conv_image_rows.cuh"
 

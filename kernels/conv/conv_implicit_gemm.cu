@@ -236,6 +236,7 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<m, n>)) conv_tile(Prod
 template <class T, int width, int taps, bool input_gradient>
 __global__ void __launch_bounds__(threads, 3) conv_groups_tile(Product p) {
   using Stage = groups::Stage<width, taps>;
+  static_assert(sizeof(groups::Shared<width, taps>) <= 64 << 10);  // Turing's
   auto& s = shared<groups::Shared<width, taps>>();
   const Tile t = tile_of_block<groups::m, groups::n, input_gradient>(p);
   const int steps = t.phase.taps() / taps;
@@ -360,7 +361,7 @@ Product product(const ConvShape& s, const Choice& choice, void* sums) {
 template <bool input_gradient>
 void launch_groups(const Product& p, dim3 grid, DType dtype, cudaStream_t stream) {
   const Geometry& g = p.geometry;
-  const bool rows = g.S == groups::row_taps && g.stride == 1 && g.padding == 1 && g.W > 1;
+  const bool rows = g.S == groups::row_taps && g.stride == 1 && g.Y == g.H && g.X == g.W && g.W > 1;
   by_16_bits(dtype, [&]<class T> {
     const auto start = [&]<int width, int taps> {
       launch<conv_groups_tile<T, width, taps, input_gradient>>(
