@@ -29,7 +29,6 @@ struct Product {
   const void* image;   // [N, H, W, gemm_k]
   const void* weight;  // [K, R, S, C]
   int gemm_k, gemm_n;  // gemm_k: of each tap
-  int group;           // channels of one, where there are several
   int n_tiles;
   Divisor by_n_tiles;
   // Of the tiles along the pixels, those of all phases; partial is null if none are wanted.
@@ -37,6 +36,7 @@ struct Product {
   MergeMoments moments;  // forward
   NormSums norm_sums;    // input gradient
   Norm norm;
+  int group;  // channels of one, where there are several
 };
 
 struct Tile {

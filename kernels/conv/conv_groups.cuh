@@ -67,8 +67,9 @@ struct ImageStretch {
 #pragma unroll
     for (int k = 0; k < rows; ++k) {
       if ((k + 1) * Rows::at_once > pixels && k * Rows::at_once + Rows::row() >= pixels) break;
-      cp_async_16(at_byte(to, Rows::place(k)), from + int64_t{k * Rows::at_once} * (p.gemm_k / 8),
-                  in_bounds && inside[k] >> i & 1);
+      cp_async_ca_16(at_byte(to, Rows::place(k)),
+                     from + int64_t{k * Rows::at_once} * (p.gemm_k / 8),
+                     in_bounds && inside[k] >> i & 1);
     }
   }
 };

@@ -232,9 +232,16 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<m, n>)) conv_tile(Prod
   }
 }
 
+// Turing has shared memory for one.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int groups_blocks = 1;
+#else
+constexpr int groups_blocks = 3;
+#endif
+
 // Block (tile, phase), of a convolution with groups.
 template <class T, int width, int taps, bool input_gradient>
-__global__ void __launch_bounds__(threads, 3) conv_groups_tile(Product p) {
+__global__ void __launch_bounds__(threads, groups_blocks) conv_groups_tile(Product p) {
   using Stage = groups::Stage<width, taps>;
   static_assert(sizeof(groups::Shared<width, taps>) <= 64 << 10);  // Turing's
   auto& s = shared<groups::Shared<width, taps>>();
@@ -353,9 +360,9 @@ Product product(const ConvShape& s, const Choice& choice, void* sums) {
           .sums = choice.parts > 1 ? static_cast<float4*>(sums) : nullptr,
           .gemm_k = input_gradient ? s.K : s.C,
           .gemm_n = gemm_n,
-          .group = s.groups > 1 ? s.C / s.groups : 0,
           .n_tiles = n_tiles,
-          .by_n_tiles = Divisor(n_tiles)};
+          .by_n_tiles = Divisor(n_tiles),
+          .group = s.groups > 1 ? s.C / s.groups : 0};
 }
 
 template <bool input_gradient>
