@@ -3,8 +3,8 @@
 //   g = dout where y > 0, else 0 (without relu: dout);   xhat = (inp - mean) * rstd
 //   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
 //   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
-// Saved for backward: inp, mean, rstd, and out where y can't be recomputed from inp. dbias and
-// dweight are = or += by accumulate, all else =.
+// Saved for backward: inp, mean, rstd, and where y can't be recomputed from inp, a bit an element,
+// whether out > 0. dbias and dweight are = or += by accumulate, all else =.
 // Threads share the rows, and walk down theirs in strips of columns whose scales they keep in a
 // table. Backward's sums go through RowGroups, so they don't depend on the number of threads.
 // Memory is the limit: each element is read once and written once.
@@ -37,6 +37,11 @@ void for_strips(const RowsShape& shape, Each each) {
   }
 }
 
+// Byte of BatchNormForward's `positive` where the bits of a vector begin that begins at `column`.
+size_t positive_byte(const RowsShape& shape, int row, int column) {
+  return (size_t(column / 64) * shape.rows + row) * 8 + column % 64 / 8;
+}
+
 // y before the residual, scale = rstd * weight; backward recomputes its sign.
 vf normalised(vf x, vf mean, vf scale, vf bias) { return simd::fma(x - mean, scale, bias); }
 
@@ -57,7 +62,14 @@ void normalise(const Op& op, const float* mean, Rstd rstd) {
         vf y = normalised(lanes.load(inp + at + i), lanes.load(mean + first + i),
                           lanes.load(scale + i), lanes.load(op.bias + first + i));
         if (residual) y += lanes.load(residual + at + i);
-        lanes.store(out + at + i, op.relu ? simd::max(vf{}, y) : y);  // a NaN stays one
+        if (op.relu) y = simd::max(vf{}, y);  // a NaN stays one
+        lanes.store(out + at + i, y);
+        if constexpr (requires { op.positive; })
+          if (op.positive) {
+            const simd::bits bits = simd::to_bits(simd::rounded(T{}, y) > 0.0f);
+            char* to = reinterpret_cast<char*>(op.positive);
+            __builtin_memcpy(to + positive_byte(op.shape, row, first + i), &bits, sizeof bits);
+          }
       });
     }
   });
@@ -85,17 +97,21 @@ void merge_moments(const BatchNormForward& op, int c) {
 
 // One row of backward's first pass, added to the partial sums of g and of g * (inp - mean).
 template <class T>
-void add_row(const BatchNormBackwardSums& op, size_t at, float* g_sum, float* g_d_sum) {
+void add_row(const BatchNormBackwardSums& op, int row, float* g_sum, float* g_d_sum) {
+  const size_t at = size_t(row) * op.shape.C;
   const T *dout = as<T>(op.dout) + at, *inp = as<T>(op.inp) + at;
-  const T* out = op.out ? as<T>(op.out) + at : nullptr;
   T* g = op.g ? as<T>(op.g) + at : nullptr;
   for_each(op.shape.C, [&](int i, auto lanes) {
     vf d = lanes.load(dout + i);
     const vf x = lanes.load(inp + i), mean = lanes.load(op.mean + i);
-    if (op.relu) {
-      const vf y = out ? lanes.load(out + i)
-                       : normalised(x, mean, lanes.load(op.rstd + i) * lanes.load(op.weight + i),
-                                    lanes.load(op.bias + i));
+    if (op.relu && op.positive) {
+      simd::bits bits;
+      const char* from = reinterpret_cast<const char*>(op.positive);
+      __builtin_memcpy(&bits, from + positive_byte(op.shape, row, i), sizeof bits);
+      d = simd::select(simd::to_mask(bits), d, vf{});
+    } else if (op.relu) {
+      const vf y = normalised(x, mean, lanes.load(op.rstd + i) * lanes.load(op.weight + i),
+                              lanes.load(op.bias + i));
       d = simd::select(y > 0.0f, d, vf{});
     }
     if (g) lanes.store(g + i, d);
@@ -110,9 +126,8 @@ void backward_sums(const BatchNormBackwardSums& op) {
   const RowGroups groups{rows};
   float* partial = floats(op.workspace);  // [groups, 2, C]
   const size_t stride = 2 * size_t(C);
-  sum_groups(groups, partial, stride, [&op](int row, float* sums) {
-    add_row<T>(op, size_t(row) * op.shape.C, sums, sums + op.shape.C);
-  });
+  sum_groups(groups, partial, stride,
+             [&op](int row, float* sums) { add_row<T>(op, row, sums, sums + op.shape.C); });
   add_groups(op.sums, partial, groups.count(), stride, 2 * C, false);
   float* g_xhat_sums = op.sums + C;
   for_each(C, [&](int i, auto lanes) {

@@ -3,8 +3,8 @@
 //   g = dout where y > 0, else 0 (without relu: dout);   xhat = (inp - mean) * rstd
 //   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
 //   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
-// Saved for backward: inp, mean, rstd, and out where y can't be recomputed from inp. dbias and
-// dweight are = or += by accumulate, all else =.
+// Saved for backward: inp, mean, rstd, and where y can't be recomputed from inp, a bit an element,
+// whether out > 0. dbias and dweight are = or += by accumulate, all else =.
 //
 // Block: a stripe of columns and every gridDim.y-th group of rows (column_sums.cuh). Thread: `width`
 // columns, whose constants stay in registers. Each thread merges the moments itself; the blocks of
@@ -13,7 +13,7 @@
 // goes from first to last, where the sums ended. Backward's sums: the last of a stripe's blocks adds
 // up what they have. The grid is what the chip runs at a time.
 //
-// Memory is the limit: 4 (forward) to 8 bytes an element in 16 bits. Registers and blocks per SM:
+// Memory is the limit: 4 (forward) to 6 bytes an element in 16 bits. Registers and blocks per SM:
 // tests/kernels/resources.txt.
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/norm_sums.cuh"
@@ -37,28 +37,37 @@ __global__ void __launch_bounds__(256) batchnorm_evaluate(BatchNormEvaluate op) 
 }
 
 // ---- columns and rows ---------------------------------------------------------------------------
-// Calls each(at, x) for every row of the block: x[t] are this thread's columns of `tensors[t]`, from
-// element `at`. Loads `ahead` rows of all tensors at a time.
+// Calls each(at, row, x, bits) for every row of the block: x[t] are this thread's columns of
+// `tensors[t]`, from element `at`, and bits, where by_bits, those of `positive`. Loads `ahead` rows of
+// all at a time.
 enum class Order { forwards, backwards };
-template <class T, int width, Order order, int ahead, int n, class Each>
-__device__ void for_rows(const void* const (&tensors)[n], int n_rows, int C, Each each) {
+template <class T, int width, Order order, int ahead, bool by_bits = false, int n, class Each>
+__device__ void for_rows(const void* const (&tensors)[n], const RowsShape& shape, Each each,
+                         const uint64_t* positive = nullptr) {
   using S = Stripe<width>;
   const int column = S::column();
-  const unsigned rows = column < C ? n_rows : 0;
+  const unsigned rows = column < shape.C ? shape.rows : 0;
   constexpr bool back = order == Order::backwards;
-  const int64_t step = (back ? -1 : 1) * int64_t{S::step()} * C;  // from row to row
-  int64_t at = (back ? n_rows - 1 - int64_t{S::row()} : int64_t{S::row()}) * C + column;
+  const auto row_of = [&](unsigned i) { return static_cast<int>(back ? rows - 1 - i : i); };
+  const int64_t step = (back ? -1 : 1) * int64_t{S::step()} * shape.C;  // from row to row
+  int64_t at = int64_t{row_of(S::row())} * shape.C + column;
   for (unsigned row = S::row(); row < rows; row += ahead * S::step(), at += ahead * step) {
     Elements<T, width> x[ahead][n];
+    unsigned bits[ahead] = {};
 #pragma unroll
-    for (int k = 0; k < ahead; ++k)
+    for (int k = 0; k < ahead; ++k) {
 #pragma unroll
       for (int t = 0; t < n; ++t)
         x[k][t] = load<width>(static_cast<const T*>(tensors[t]) + at +
                               (row + k * S::step() < rows ? k * step : 0));
+      if constexpr (by_bits)
+        bits[k] =
+            load_positive<width>(positive, shape.rows, row_of(S::row_or(row, k, rows)), column);
+    }
 #pragma unroll
     for (int k = 0; k < ahead; ++k)
-      if (row + k * S::step() < rows) each(at + k * step, x[k]);
+      if (row + k * S::step() < rows)
+        each(at + k * step, row_of(row + k * S::step()), x[k], bits[k]);
   }
 }
 
@@ -135,20 +144,24 @@ __global__ void __launch_bounds__(256, 4)
     store<width>(op.rstd + column, rstd);
     if (op.running_mean) update_running<width>(op, batch, column);
   }
-  const auto each = [&](int64_t at, const auto& x) {
+  const auto each = [&](int64_t at, int row, const auto& x, unsigned) {
     Elements<T, width> y;
+    unsigned positive = 0;
 #pragma unroll
     for (int i = 0; i < width; ++i) {
       float v = c.normalised(i, to_float(x[0].at[i]));
       if constexpr (residual) v += to_float(x[1].at[i]);
       y.at[i] = from_float<T>(op.relu && v < 0 ? 0.0f : v);  // a NaN stays one
+      positive |= unsigned{to_float(y.at[i]) > 0} << i;
     }
     store<width>(static_cast<T*>(op.out) + at, y);
+    if (residual && op.positive)
+      store_positive<width>(op.positive, op.shape, row, column, positive);
   };
   if constexpr (residual)
-    for_rows<T, width, Order::backwards, 2>({op.inp, op.residual}, op.shape.rows, op.shape.C, each);
+    for_rows<T, width, Order::backwards, 2>({op.inp, op.residual}, op.shape, each);
   else
-    for_rows<T, width, Order::backwards, 4>({op.inp}, op.shape.rows, op.shape.C, each);
+    for_rows<T, width, Order::backwards, 4>({op.inp}, op.shape, each);
 }
 
 // ---- backward -----------------------------------------------------------------------------------
@@ -160,8 +173,8 @@ struct SumsShared {
   };
 };
 
-// by_out: y's sign is that of out.
-template <class T, int width, bool by_out>
+// by_bits: y's sign is in `positive`.
+template <class T, int width, bool by_bits>
 __global__ void __launch_bounds__(256, 2)
     batchnorm_backward_sums(BatchNormBackwardSums op, NormSums sums, RowParts parts) {
   using S = Stripe<width>;
@@ -169,28 +182,20 @@ __global__ void __launch_bounds__(256, 2)
   const auto mean = load<width>(op.mean + column), rstd = load<width>(op.rstd + column);
   const auto c = norm_columns<width>(mean.at, rstd.at, op.weight, op.bias, column);
   float g_sum[width] = {}, g_d_sum[width] = {};  // of g and of g * (inp - mean)
-  const auto each = [&](int64_t at, const auto& x) {
+  const auto each = [&](int64_t at, int, const auto& x, unsigned bits) {
     Elements<T, width> g;
 #pragma unroll
     for (int i = 0; i < width; ++i) {
       const float value = to_float(x[1].at[i]);
-      float y;
-      if constexpr (by_out)
-        y = to_float(x[2].at[i]);
-      else
-        y = c.normalised(i, value);
-      const float d = op.relu && !(y > 0) ? 0.0f : to_float(x[0].at[i]);
+      const bool on = by_bits ? bits >> i & 1 : !op.relu || c.normalised(i, value) > 0;
+      const float d = on ? to_float(x[0].at[i]) : 0.0f;
       g.at[i] = from_float<T>(d);
       g_sum[i] += d;
       g_d_sum[i] = fmaf(d, value - c.mean[i], g_d_sum[i]);
     }
     if (op.g) store<width>(static_cast<T*>(op.g) + at, g);
   };
-  if constexpr (by_out)
-    for_rows<T, width, Order::backwards, 4>({op.dout, op.inp, op.out}, op.shape.rows, op.shape.C,
-                                            each);
-  else
-    for_rows<T, width, Order::backwards, 4>({op.dout, op.inp}, op.shape.rows, op.shape.C, each);
+  for_rows<T, width, Order::backwards, 4, by_bits>({op.dout, op.inp}, op.shape, each, op.positive);
 #pragma unroll
   for (int i = 0; i < width; ++i) g_d_sum[i] *= rstd.at[i];
   auto& s = shared<SumsShared<width>>();
@@ -217,7 +222,7 @@ __global__ void __launch_bounds__(256, 2)
     offset[i] = -g_sum.at[i] * inverse_n;
     slope[i] = -g_xhat_sum.at[i] * inverse_n * rstd.at[i];
   }
-  const auto each = [&](int64_t at, const auto& x) {
+  const auto each = [&](int64_t at, int, const auto& x, unsigned) {
     Elements<T, width> dinp;
 #pragma unroll
     for (int i = 0; i < width; ++i) {
@@ -228,7 +233,7 @@ __global__ void __launch_bounds__(256, 2)
     }
     store<width>(static_cast<T*>(op.dinp) + at, dinp);
   };
-  for_rows<T, width, Order::forwards, 4>({op.dout, op.inp}, op.shape.rows, op.shape.C, each);
+  for_rows<T, width, Order::forwards, 4>({op.dout, op.inp}, op.shape, each);
 }
 
 // ---- launches -----------------------------------------------------------------------------------
@@ -300,7 +305,7 @@ void CudaKernels::run(const BatchNormBackwardSums& op, cudaStream_t stream) {
                         .accumulate = op.accumulate};
     const RowParts parts = row_parts(props_, op.workspace, static_cast<int>(grid.y), op.shape.C,
                                      static_cast<int>(grid.x));
-    if (op.relu && op.out)
+    if (op.relu && op.positive)
       launch<batchnorm_backward_sums<T, width, true>>(grid, S::threads, shared_bytes, stream, op,
                                                       sums, parts);
     else

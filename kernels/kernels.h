@@ -354,10 +354,12 @@ struct ConvBackwardWeight {
 // + variance of the parts' means. NaN propagates; running statistics keep their value where mean or
 // variance is not finite.
 // Every device computes y as fma(inp - mean, rstd * weight, bias) (+ residual), so that backward
-// finds the same sign again.
+// finds the same sign again. Where there is a residual, whose sum it can't find, relu's mask is saved:
+// bit c % 64 of positive[c / 64, row] is out[row, c] > 0, and bits past C mean nothing.
 struct BatchNormForward {
   void* out;                   // [rows, C] dtype  =
   float *mean, *rstd;          // [C]  =, saved for backward
+  uint64_t* positive;          // [ceil(C / 64), rows]  =, saved for backward; null: not wanted
   float* running_mean;         // [C]  = (1 - momentum) running + momentum mean; null: left as it is
   float* running_var;          // [C]  the same, of variance n / max(n - 1, 1), n = rows * parts
   const void* inp;             // [rows, C] dtype
@@ -389,16 +391,16 @@ struct BatchNormEvaluate {
 // with g = dout where y > 0 or without relu, else 0, and xhat = (inp - mean) * rstd:
 //   sums[0] = sum over rows of g,   sums[1] = sum over rows of g * xhat,
 //   dbias (+)= sums[0],   dweight (+)= sums[1]
-// With a residual, g is its gradient and y has the sign of out; without one, y is recomputed from
-// inp.
+// With a residual, g is its gradient and `positive` says where y > 0; without one, y is recomputed
+// from inp.
 struct BatchNormBackwardSums {
-  float* sums;             // [2, C]  =
-  float *dweight, *dbias;  // [C]  = or +=, by accumulate
-  void* g;                 // [rows, C] dtype  =, may be dout itself; null: not wanted
-  void* workspace;         // [workspace_bytes(*this)]
-  const void* dout;        // [rows, C] dtype
-  const void* out;  // [rows, C] dtype: forward's, where it had a residual and relu; else null
-  const void* inp;  // [rows, C] dtype
+  float* sums;               // [2, C]  =
+  float *dweight, *dbias;    // [C]  = or +=, by accumulate
+  void* g;                   // [rows, C] dtype  =, may be dout itself; null: not wanted
+  void* workspace;           // [workspace_bytes(*this)]
+  const void* dout;          // [rows, C] dtype
+  const uint64_t* positive;  // [ceil(C / 64), rows]: forward's, where it had a residual and relu
+  const void* inp;           // [rows, C] dtype
   const float *mean, *rstd, *weight, *bias;  // [C]
   RowsShape shape;
   bool relu;
@@ -408,8 +410,8 @@ struct BatchNormBackwardSums {
 };
 
 // ConvBackwardInput and then BatchNormBackwardSums, where the convolution is what reads a batch norm's
-// out, so that dinp is dout of that: with norm_out, dinp is g. The batch norm's arguments but for sums,
-// mean and rstd are called norm_NAME; C is the convolution's, rows are N * H * W.
+// out, so that dinp is dout of that: with norm_positive, dinp is g. The batch norm's arguments but for
+// sums, mean and rstd are called norm_NAME; C is the convolution's, rows are N * H * W.
 struct ConvBackwardInputSums {
   void* dinp;                            // [N, H, W, C] dtype  =
   float* sums;                           // [2, C]  =
@@ -417,7 +419,7 @@ struct ConvBackwardInputSums {
   void* workspace;                       // [workspace_bytes(*this)]
   const void* dout;                      // [N, P, Q, K] dtype
   const void* add;                       // [N, H, W, C] dtype, as of ConvBackwardInput
-  const void* norm_out;                  // [N, H, W, C] dtype, or null: as of BatchNormBackwardSums
+  const uint64_t* norm_positive;         // [ceil(C / 64), N * H * W], as of BatchNormBackwardSums
   const void* norm_inp;                  // [N, H, W, C] dtype
   const float *mean, *rstd;              // [C]
   const float *norm_weight, *norm_bias;  // [C]

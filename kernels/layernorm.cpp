@@ -32,7 +32,7 @@ void forward_row(const LayerNormForward& op, int row) {
     vf v = lanes.load(inp + i);
     if (residual) {
       v += lanes.load(residual + i);
-      if constexpr (sizeof(T) < sizeof(float)) v = simd::rounded(T{}, v);  // what backward reads
+      v = simd::rounded(T{}, v);  // what backward reads
       lanes.store(sum + i, v);
     }
     total += v;

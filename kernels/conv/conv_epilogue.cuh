@@ -12,10 +12,11 @@ namespace bv::BAREVISION_GPU::implicit_gemm {
 
 constexpr int threads = 128, warps = threads / warp_size;
 
-// The batch norm that made inp. Both tensors are as out.
+// The batch norm that made inp.
 struct Norm {
-  const void* inp;
-  const void* out;  // y's sign is that of out, and dinp is g; null: it is recomputed
+  const void* inp;                           // as out
+  const uint64_t* positive;                  // where y > 0, and dinp is g; null: that is recomputed
+  int rows;                                  // of inp
   const float *mean, *rstd, *weight, *bias;  // [gemm_n]
   bool relu;
 };
@@ -155,7 +156,8 @@ struct Epilogue {
 #pragma unroll 1
       for (int first = 0; first < rows; first += ahead) {
         int64_t at[ahead];  // the element; negative: none
-        Pack<T> x[ahead], y[ahead];
+        Pack<T> x[ahead];
+        unsigned positive[ahead];
 #pragma unroll
         for (int k = 0; k < ahead; ++k) {
           const int to = row(pixel + (first + k) * Rows::at_once);
@@ -163,7 +165,8 @@ struct Epilogue {
           if (to < 0) at[k] = -1;
           const int64_t from = to < 0 ? column : at[k];
           x[k] = load_pack(static_cast<const T*>(norm.inp) + from);
-          if (norm.out) y[k] = load_pack(static_cast<const T*>(norm.out) + from);
+          if (norm.positive)
+            positive[k] = load_positive<8>(norm.positive, norm.rows, max(to, 0), column);
         }
 #pragma unroll
         for (int k = 0; k < ahead; ++k)
@@ -174,12 +177,12 @@ struct Epilogue {
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
               const float value = to_float(x[k].at[i]);
-              const float sign = norm.out ? to_float(y[k].at[i]) : c.normalised(i, value);
-              if (norm.relu && !(sign > 0)) g.at[i] = from_float<T>(0);
+              const bool on = norm.positive ? positive[k] >> i & 1 : c.normalised(i, value) > 0;
+              if (norm.relu && !on) g.at[i] = from_float<T>(0);
               g_sum[i] += to_float(g.at[i]);
               g_d_sum[i] = fmaf(to_float(g.at[i]), value - c.mean[i], g_d_sum[i]);
             }
-            store_pack(static_cast<T*>(p.out) + at[k], norm.out ? g : d);
+            store_pack(static_cast<T*>(p.out) + at[k], norm.positive ? g : d);
           }
       }
     }

@@ -463,7 +463,8 @@ void conv_implicit_gemm(const DeviceProps& props, const ConvBackwardInputSums& o
   Product p = product<true>(s, choice, workspace + parts_bytes<true>(choice, s));
   p.out = op.dinp, p.add = op.add, p.image = op.dout, p.weight = op.weight;
   p.norm = {.inp = op.norm_inp,
-            .out = op.norm_out,
+            .positive = op.norm_positive,
+            .rows = op.norm_sums().shape.rows,
             .mean = op.mean,
             .rstd = op.rstd,
             .weight = op.norm_weight,

@@ -110,6 +110,8 @@ static inline vf multiply_add(native_bf16, vf a, vf b, vf sum) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
   return sum;
 }
+using bits = uint16_t;  // one a lane, the first lane's lowest
+static inline bits to_bits(vi mask) { return _mm512_movepi32_mask(__m512i(mask)); }
 static inline __m256 lower(vf v) { return _mm512_castps512_ps256(v); }
 static inline __m256 upper(vf v) { return _mm512_extractf32x8_ps(v, 1); }
 static inline vd to_double(__m256 v) { return _mm512_cvtps_pd(v); }
@@ -181,6 +183,10 @@ static inline void store_partial(bf16* p, vf v, int n) {
   store(elements, v);
   for (int i = 0; i < n; ++i) p[i] = elements[i];
 }
+using bits = uint8_t;
+static inline bits to_bits(vi mask) {
+  return static_cast<bits>(_mm256_movemask_ps(reinterpret_cast<__m256>(mask)));
+}
 static inline __m128 lower(vf v) { return _mm256_castps256_ps128(v); }
 static inline __m128 upper(vf v) { return _mm256_extractf128_ps(v, 1); }
 static inline vd to_double(__m128 v) { return _mm256_cvtps_pd(v); }
@@ -193,6 +199,10 @@ static inline vq high_halves(vq a, vq b) {
 }
 #endif
 
+static inline vi to_mask(bits b) { return (seti(b) >> count_up() & 1) != 0; }
+
+// As a T holds it.
+static inline vf rounded(float, vf v) { return v; }
 static inline vf rounded(bf16, vf v) { return reinterpret_cast<vf>(bf16_bits(v) << 16); }
 // In each lane two bf16, given as floats that they hold exactly.
 static inline vf pairs(vf low, vf high) {

@@ -1,5 +1,5 @@
-// What the two kernels share that take the sums of batch norm's backward: the pass over dout, and the
-// convolution's that writes dout.
+// What batch norm's kernels share with the convolution's that writes dout of one, and takes the sums of
+// its backward then.
 #pragma once
 #include "kernels/cuda/last_block.cuh"
 
@@ -25,6 +25,36 @@ __device__ NormColumns<width> norm_columns(const float (&mean)[width], const flo
     c.bias[i] = b.at[i];
   }
   return c;
+}
+
+// Bytes of BatchNormForward's `positive`: a row's of 64 columns lie together, and the next row's behind
+// them, so that a warp's neighbouring rows are neighbours in memory.
+__device__ inline size_t positive_byte(int rows, int row, int column) {
+  return (size_t(column / 64) * rows + row) * 8 + column % 64 / 8;
+}
+// The bits of `width` columns.
+template <int width>
+__device__ unsigned load_positive(const uint64_t* positive, int rows, int row, int column) {
+  const unsigned byte =
+      reinterpret_cast<const uint8_t*>(positive)[positive_byte(rows, row, column)];
+  return width < 8 ? byte >> column % 8 : byte;
+}
+// By all lanes that have columns of a byte; they are neighbours. The first one stores it.
+template <int width>
+__device__ void store_positive(uint64_t* positive, const RowsShape& shape, int row, int column,
+                               unsigned bits) {
+  if constexpr (width < 8) {
+    constexpr int lanes = 8 / width;
+    const int lane = threadIdx.x % warp_size, first = lane / lanes * lanes;
+    const int present = min(lanes, (shape.C - column / 8 * 8) / width);
+    const unsigned mask = ((1u << present) - 1) << first;
+    unsigned byte = 0;
+    for (int i = 0; i < present; ++i) byte |= __shfl_sync(mask, bits, first + i) << i * width;
+    if (lane > first) return;
+    bits = byte;
+  }
+  reinterpret_cast<uint8_t*>(positive)[positive_byte(shape.rows, row, column)] =
+      static_cast<uint8_t>(bits);
 }
 
 // What LastBlock makes of each part's sums of g and of g * xhat.

@@ -73,6 +73,8 @@ Arguments& sizes(Arguments& a, const PoolShape& s) {
 }
 
 double count(const RowsShape& s) { return double(s.rows) * s.C; }
+// Of one bit an element, each row's padded to whole words.
+double words(const RowsShape& s) { return double((s.C + 63) / 64) * s.rows; }
 double count(const ClassesShape& s) { return double(s.B) * s.K; }
 double queries(const AttentionShape& s) { return double(s.B) * s.Q * s.H; }
 double keys(const AttentionShape& s) { return double(s.B) * s.N * s.H; }
@@ -287,7 +289,9 @@ void BatchNormForward::describe(Arguments& a) const {
   sizes(a.operation("BatchNormForward", dtype), shape).flops(4 * n);
   a.size("parts", parts);
   a.rule(!running_mean == !running_var, "running_mean and running_var go together");
+  a.rule(!positive || (relu && residual), "positive is wanted only with relu and residual");
   a.write("out", out, n), a.write("mean", mean, C), a.write("rstd", rstd, C);
+  a.write("positive", positive, words(shape), optional);
   a.update("running_mean", running_mean, C, optional);
   a.update("running_var", running_var, C, optional);
   a.read("inp", inp, n), a.read("residual", residual, n, optional);
@@ -310,7 +314,8 @@ void BatchNormBackwardSums::describe(Arguments& a) const {
   a.gradient("dweight", dweight, C, accumulate), a.gradient("dbias", dbias, C, accumulate);
   a.write("g", g, n, optional);
   a.workspace(workspace);
-  a.read("dout", dout, n), a.read("out", out, n, optional), a.read("inp", inp, n);
+  a.read("dout", dout, n), a.read("positive", positive, words(shape), optional);
+  a.read("inp", inp, n);
   a.read("mean", mean, C), a.read("rstd", rstd, C), a.read("weight", weight, C);
   a.read("bias", bias, C);
 }
@@ -329,10 +334,10 @@ BatchNormBackwardSums ConvBackwardInputSums::norm_sums() const {
   return {.sums = sums,
           .dweight = dnorm_weight,
           .dbias = dnorm_bias,
-          .g = norm_out ? dinp : nullptr,
+          .g = norm_positive ? dinp : nullptr,
           .workspace = workspace,
           .dout = dinp,
-          .out = norm_out,
+          .positive = norm_positive,
           .inp = norm_inp,
           .mean = mean,
           .rstd = rstd,
@@ -347,13 +352,14 @@ BatchNormBackwardSums ConvBackwardInputSums::norm_sums() const {
 void ConvBackwardInputSums::describe(Arguments& a) const {
   const double n = shape.inp_count(), C = shape.C;
   sizes(a.operation("ConvBackwardInputSums", dtype), shape).flops(shape.flops() + 6 * n);
-  a.rule(!norm_out || relu, "norm_out is of a batch norm with relu");
+  a.rule(!norm_positive || relu, "norm_positive is of a batch norm with relu");
   a.write("dinp", dinp, n), a.write("sums", sums, 2 * C);
   a.gradient("dnorm_weight", dnorm_weight, C, accumulate);
   a.gradient("dnorm_bias", dnorm_bias, C, accumulate);
   a.workspace(workspace);
   a.read("dout", dout, shape.out_count()), a.read("add", add, n, optional);
-  a.read("norm_out", norm_out, n, optional), a.read("norm_inp", norm_inp, n);
+  a.read("norm_positive", norm_positive, words(norm_sums().shape), optional);
+  a.read("norm_inp", norm_inp, n);
   a.read("mean", mean, C), a.read("rstd", rstd, C);
   a.read("norm_weight", norm_weight, C), a.read("norm_bias", norm_bias, C);
   a.read("weight", weight, shape.weight_count());

@@ -18,6 +18,9 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
   const Tensor out = g.tensor(name, dims);
   const Tensor mean = g.tensor(name + " mean", {shape.C}, DType::fp32);
   const Tensor rstd = g.tensor(name + " rstd", {shape.C}, DType::fp32);
+  Tensor positive;
+  if (o.relu && residual)
+    positive = g.bytes(name + " positive", {(shape.C + 63) / 64, shape.rows, 8});
   const Tensor sums = g.tensor(name + " d sums", {2, shape.C}, DType::fp32);
   if (residual) g.grad(inp);
   // In place: out's gradient becomes the residual's or, without one, inp's.
@@ -31,11 +34,11 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                            .out = out,
                            .mean = mean,
                            .rstd = rstd,
+                           .positive = positive,
                            .sums = sums,
                            .weight = weight,
                            .bias = bias,
-                           .relu = o.relu,
-                           .residual = static_cast<bool>(residual)});
+                           .relu = o.relu});
   const size_t pair = 2 * static_cast<size_t>(shape.C);  // mean and variance, or two sums
 
   const auto evaluate = [=](const Context& r) {
@@ -56,6 +59,7 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
     r.run(BatchNormForward{.out = r.at(out),
                            .mean = r.floats(mean),
                            .rstd = r.floats(rstd),
+                           .positive = r.words(positive),
                            .running_mean = r.recomputing ? nullptr : r.buffer(running_mean),
                            .running_var = r.recomputing ? nullptr : r.buffer(running_var),
                            .inp = r.at(inp),
@@ -76,7 +80,7 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                                   .dbias = r.dweight(bias),
                                   .g = residual ? r.grad(out) : nullptr,
                                   .dout = r.grad(out),
-                                  .out = o.relu && residual ? r.at(out) : nullptr,
+                                  .positive = r.words(positive),
                                   .inp = r.at(inp),
                                   .mean = r.floats(mean),
                                   .rstd = r.floats(rstd),

@@ -61,9 +61,9 @@ struct ParameterInfo {
 // (ConvBackwardInputSums).
 struct NormInfo {
   int node, reader = -1;  // the batch norm and the convolution, if one reads it
-  Tensor inp, out, mean, rstd, sums;
+  Tensor inp, out, mean, rstd, positive, sums;  // positive: where it has relu and a residual
   Parameter weight, bias;
-  bool relu, residual;
+  bool relu;
 };
 
 // Owned gradients that lie together: whole stretches (GradientSquares) of the model, whose stretches
@@ -235,6 +235,7 @@ struct Context {
     return (*place)[static_cast<size_t>(graph->info(t).storage)];
   }
   float* floats(Tensor t) const { return static_cast<float*>(at(t)); }
+  uint64_t* words(Tensor t) const { return static_cast<uint64_t*>(at(t)); }
   void* grad(Tensor t) const { return t ? at(Tensor{graph->info(t).grad}) : nullptr; }
   float* master(Parameter p) const { return weights ? weights + graph->info(p).offset : nullptr; }
   const void* weight(Parameter p) const {

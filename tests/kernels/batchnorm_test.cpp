@@ -224,6 +224,26 @@ Values positive(Problem& p, size_t n) {
   return values;
 }
 
+// The device's bits of where out is positive; what is there before has each the wrong way round.
+void add_positive(Problem& p, RowsShape s, const Values& out) {
+  std::vector<uint64_t> before = positive_words(out, s.C);
+  for (uint64_t& word : before) word = ~word;
+  p.changed_objects<uint64_t>("positive", before, [](auto) { return std::string(); });
+}
+// They must be of out as the device stored it.
+std::string check_positive(const DeviceArguments& a, RowsShape s, DType dtype) {
+  const Values out = decode(a.read("out"), dtype);
+  const Bytes bytes = a.read("positive");
+  for (size_t i = 0; i < out.size(); ++i) {
+    const size_t row = i / size_t(s.C), c = i % size_t(s.C);
+    const size_t byte = (c / 64 * size_t(s.rows) + row) * 8 + c % 64 / 8;
+    if (bool(bytes[byte] >> c % 8 & std::byte{1}) != (out[i] > 0))
+      return "positive's bit of " + index_name(i, Shape{s.rows, s.C}) + " is wrong, where out is " +
+             std::to_string(out[i]);
+  }
+  return "";
+}
+
 // A batch; every channel has its own mean and deviation.
 Values batch(Problem& p, RowsShape s, bool offset) {
   if (p.exact) return p.data(count(s));
@@ -293,6 +313,10 @@ Problem forward(DType dtype, Forward f) {
       oracle::batchnorm_forward(inp, residual, moments, weight, bias, running_mean, running_var, o);
   p.output("out", {s.rows, s.C}, r.out);
   p.output_fp32("mean", {s.C}, r.mean), p.output_fp32("rstd", {s.C}, r.rstd);
+  if (f.relu && f.residual) {
+    add_positive(p, s, values_of(r.out));
+    p.check_together = [=](const DeviceArguments& a) { return check_positive(a, s, dtype); };
+  }
   if (f.running) {
     p.output_fp32("running_mean", {s.C}, r.running_mean, running_mean);
     p.output_fp32("running_var", {s.C}, r.running_var, running_var);
@@ -416,7 +440,7 @@ void add_saved(Problem& p, RowsShape s, const oracle::BatchNormSaved& v) {
 
 struct Sums {
   RowsShape s;
-  bool relu, residual;  // with both, `out` is given
+  bool relu, residual;  // with both, `positive` is given
   enum G { none, wanted, in_place } g;
   bool accumulate = false;
   Kind kind = Kind::normal;
@@ -447,7 +471,7 @@ Problem backward_sums(DType dtype, Sums t) {
   const bool in_place = t.g == Sums::in_place;
   if (t.g != Sums::none) p.output("g", {s.rows, s.C}, r.g, in_place ? dout : Values{});
   if (!in_place) p.input("dout", {s.rows, s.C}, dout);
-  if (!out.empty()) p.input("out", {s.rows, s.C}, out);
+  if (!out.empty()) p.objects("positive", positive_words(out, s.C));
   add_saved(p, s, v);
   p.runs(o, {{"dout", in_place ? "g" : "dout"}});
   return p;
@@ -471,8 +495,9 @@ Problem backward(DType dtype, RowsShape s, int parts, bool relu, bool in_place, 
 }
 
 // Forward, then backward from what it saved: the gradient passes exactly where out is positive.
-// Most y are as near to zero as in Kind::near_zero.
-Problem signs(DType dtype, RowsShape s) {
+// Most y are as near to zero as in Kind::near_zero; residuals are zeros of both signs, numbers that
+// 16 bits round to zero, and NaN.
+Problem signs(DType dtype, RowsShape s, bool with_residual) {
   Problem p(dtype);
   const oracle::BatchNormSaved v = saved(p, s, Kind::near_zero);
   // Those that give this mean and rstd, but for rounding.
@@ -483,22 +508,30 @@ Problem signs(DType dtype, RowsShape s) {
   unjudged(p, {s.C}, DType::fp32, {"mean", "rstd", "dweight", "dbias"});
   p.input("inp", {s.rows, s.C}, v.inp), p.input_fp32("moments", {1, 2, s.C}, moments);
   p.input("dout", {s.rows, s.C}, dout);
+  if (with_residual) {
+    add_positive(p, s, v.inp);
+    const double few[] = {0.0, -0.0, 1, -1, 3e-8, -3e-8, 1e-41, NAN};
+    Values residual;
+    for (size_t i = 0; i < count(s); ++i) residual.push_back(few[p.random.below(8)]);
+    p.input("residual", {s.rows, s.C}, p.held(residual));
+  }
   p.input_fp32("weight", {s.C}, v.weight), p.input_fp32("bias", {s.C}, v.bias);
   const BatchNormForward forward = operation({.s = s, .relu = true}, dtype);
   const BatchNormBackwardSums backward{.shape = s, .relu = true, .dtype = dtype};
   p.run = [=](Kernels& k, DeviceArguments& a) {
     launch(k, a, bound(forward, a, {}));
-    launch(k, a, bound(backward, a, {{"out", "none"}}));
+    launch(k, a, bound(backward, a, {}));
   };
   p.check_together = [=](const DeviceArguments& a) {
     const Values out = decode(a.read("out"), dtype), g = decode(a.read("g"), dtype);
     for (size_t i = 0; i < out.size(); ++i) {
-      const bool underflow = dtype == DType::fp16 && out[i] == 0;  // of a positive y
+      // Of a positive y, which backward computes again.
+      const bool underflow = dtype == DType::fp16 && out[i] == 0 && !with_residual;
       if (!(g[i] == (out[i] > 0 ? 1 : 0)) && !underflow)
         return "g " + index_name(i, Shape{s.rows, s.C}) + " is " + std::to_string(g[i]) +
                ", where out is " + std::to_string(out[i]);
     }
-    return std::string();
+    return with_residual ? check_positive(a, s, dtype) : "";
   };
   return p;
 }
@@ -567,7 +600,8 @@ KernelCases batchnorm_cases() {
     add_sums({s, true, true, Sums::wanted, false, Kind::exact});
   }
   for (const RowsShape s : {RowsShape{3, 8}, {20, 17}, {50, 64}, {300, 100}}) {
-    cases.add("batchnorm_signs" + name_of(s), signs, s);
+    for (const bool residual : {false, true})
+      cases.add("batchnorm_signs" + name_of(s) + flag(residual, "residual"), signs, s, residual);
     add_sums({s, true, false, Sums::wanted, false, Kind::near_zero});
     add_backward(s, 1, true, false, Kind::near_zero);
     for (const int parts : {1, 3}) {
@@ -586,11 +620,12 @@ KernelCases batchnorm_cases() {
 
 [[maybe_unused]] const bool added = add_cases(batchnorm_cases());
 
-// One of the running statistics alone.
+// One of the running statistics alone, and a mask where there was no relu.
 using Op = BatchNormForward;
 [[maybe_unused]] const bool refused = refuses<Op>({
     {"running_var", [](Op& o) { o.running_mean = o.mean, o.running_var = nullptr; }},
     {"running_mean", [](Op& o) { o.running_mean = nullptr, o.running_var = o.mean; }},
+    {"positive", [](Op& o) { o.positive = reinterpret_cast<uint64_t*>(o.mean), o.relu = false; }},
 });
 
 }  // namespace

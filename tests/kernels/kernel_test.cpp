@@ -171,6 +171,16 @@ Tensor column_moments(const Values& inp, int rows, int C) {
   return moments;
 }
 
+std::vector<uint64_t> positive_words(const Values& out, int C) {
+  const size_t rows = out.size() / size_t(C), groups = (size_t(C) + 63) / 64;
+  std::vector<uint64_t> words(groups * rows, ~uint64_t{0});
+  for (size_t i = 0; i < out.size(); ++i) {
+    const size_t row = i / size_t(C), c = i % size_t(C);
+    if (!(out[i] > 0)) words[c / 64 * rows + row] &= ~(uint64_t{1} << c % 64);
+  }
+  return words;
+}
+
 void check_gradient(const char* name, Values& input, const Tensor& gradient,
                     const std::function<double()>& loss) {
   ASSERT_EQ(input.size(), gradient.size()) << name;

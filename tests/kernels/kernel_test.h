@@ -61,6 +61,9 @@ inline Values values_of(const Tensor& t) {
 }
 // Mean and biased variance of each column of [rows, C], as [2, C].
 Tensor column_moments(const Values& inp, int rows, int C);
+// Where out, of rows of C, is positive, as BatchNormForward saves it; bits past C, which mean nothing,
+// are set.
+std::vector<uint64_t> positive_words(const Values& out, int C);
 inline bool kept(uint32_t decision, int image, uint32_t layer, float drop, const StepParams& p) {
   const uint32_t position = p.position + uint32_t(image);
   const Philox4 words = philox(p.seed, decision / 4, position, p.epoch, layer);
