@@ -1,10 +1,10 @@
 // The main loop of conv_implicit_gemm.cu's tiles where a convolution has groups, of 4, 8, 16 or 32
-// channels. A column of out then has few rows of the filter that aren't zero. Blocks of `width` (16
-// or 32) channels hold whole groups, so that out's block depends on the same block of the image
-// alone: a product by a block-diagonal filter, of which only the diagonal is multiplied,
+// channels. Blocks of `width` (16 or 32) channels hold whole groups, so that out's block depends on
+// the same block of the image alone: a product by a block-diagonal filter, of which only the diagonal
+// is multiplied,
 //   out[pixel, block, n] = sum over taps and k of image[pixel + tap, block, k] filter[block, n, k]
-// and zeros only where a block has several groups: with 4 channels, 4 products for each that counts,
-// which costs less than the memory they wait for.
+// and zeros only where a block has several groups: with 4 channels, 4 products for each that
+// counts, which cost less than the memory they wait for.
 //
 // A tile is m pixels x n channels, and so are its rows of the image. A step is a tap, or, where the
 // image is as large as out and the filter 3 wide (3 x 3, stride 1, padding 1), a row of three taps:

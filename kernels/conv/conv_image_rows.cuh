@@ -12,7 +12,8 @@ __device__ inline uint32_t taps_inside(int first, int image) {
   return ((1u << end) - 1) & ~((1u << begin) - 1);
 }
 
-// Rows of `chunks` neighbours of gemm_k, one for each of the tile's m pixels. Offsets are in chunks of 16 bytes.
+// Rows of `chunks` neighbours of gemm_k, one for each of the tile's m pixels. Offsets are in chunks
+// of 16 bytes.
 template <int m, int chunks>
 struct ImageRows {
   using Rows = RowCopies<threads, chunks>;

@@ -1,5 +1,5 @@
-// Convolution in 16 bits on tensor cores, as an implicit matrix product (C and K are multiples of 8;
-// one group, or groups as in conv_groups.cuh, whose c and k are of the same group):
+// Convolution in 16 bits on tensor cores, as an implicit matrix product (C and K are multiples of
+// 8; one group, or groups as in conv_groups.cuh, with c and k of the same one):
 //   forward         out[n, p, q, k] = sum over r, s, c of
 //                       inp[n, p stride - padding + r, q stride - padding + s, c] weight[k, r, s, c]
 //                   moments: of out as it is rounded                                      both =

@@ -53,8 +53,8 @@ __device__ void pipeline(Stage (&stage)[stages], int first, int last, Load load,
   }
 }
 
-// The groups that a product on tensor cores takes, and the width of the blocks that hold whole ones,
-// in channels: as narrow as mma's fragments allow.
+// The groups that a product on tensor cores takes, and the channels of the blocks that hold whole
+// ones: as few as mma's fragments allow.
 inline bool has_diagonal_blocks(const ConvShape& s) {
   const int channels = s.C / s.groups;
   return s.C == s.K && (channels == 4 || channels == 8 || channels == 16 || channels == 32);

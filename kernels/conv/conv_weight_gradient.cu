@@ -15,9 +15,9 @@
 //         tile, each with half of the pixels, and add their sums in the end: as many warps as of
 //         two blocks, with half the parts.
 // Warp:   a quarter of the tile's sums, in registers. Both operands have the pixels, which are
-//         gemm_k, in rows: ldmatrix transposes them into mma's fragments. With groups a tile has the
-//         same k and c, and the warps have what lies along its diagonal: blocks of 16 or 32 channels,
-//         which hold whole groups.
+//         gemm_k, in rows: ldmatrix transposes them into mma's fragments. With groups a tile has
+//         the same k and c, and the warps have what lies along its diagonal: blocks of 16 or 32
+//         channels, which hold whole groups.
 // Parts write their sums to the workspace, [parts, K, R, S, C], each part's dbias behind it, and a
 // second kernel adds these in order; a single part adds to dweight and dbias directly.
 // Limited by L2. Resources: tests/kernels/resources.txt

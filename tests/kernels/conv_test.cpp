@@ -645,33 +645,24 @@ KernelCases conv_cases() {
   const auto one_of = [&](std::initializer_list<int> list) {
     return list.begin()[random.below(int(list.size()))];
   };
-  for (int n = 0; n < 800; ++n) {
-    const bool eights = n % 2;  // as tensor cores need them
-    const int groups = eights ? 1 : one_of({1, 2, 3, 8});
-    const ConvShape s{
-        .N = one_of({1, 2, 3}),
-        .H = one_of({1, 2, 3, 7, 8, 15}),
-        .W = one_of({1, 2, 5, 9, 16, 21}),
-        .C = eights ? 8 * one_of({1, 2, 3, 5, 9, 17}) : groups * one_of({1, 3, 4, 8, 17}),
-        .K = eights ? 8 * one_of({1, 2, 3, 5, 9, 17}) : groups * one_of({1, 2, 5, 8, 40}),
-        .R = one_of({1, 2, 3, 5, 7}),
-        .S = one_of({1, 2, 3, 5, 7}),
-        .stride = one_of({1, 1, 2, 3, 4}),
-        .padding = random.below(5),
-        .groups = groups};
-    if (s.H + 2 * s.padding >= s.R && s.W + 2 * s.padding >= s.S) add_once(s);
-  }
-  for (int n = 0; n < 200; ++n) {
-    const int groups = 2 * one_of({1, 2, 3, 5, 9}), C = groups * one_of({4, 8, 16, 32});
-    const ConvShape s{.N = one_of({1, 2}),
-                      .H = one_of({1, 2, 7, 8, 15}),
-                      .W = one_of({1, 2, 5, 9, 16}),
-                      .C = C,
-                      .K = C,
-                      .R = one_of({1, 2, 3, 3, 5}),
-                      .S = one_of({1, 2, 3, 3, 5}),
-                      .stride = one_of({1, 1, 2, 3}),
-                      .padding = random.below(4),
+  for (int n = 0; n < 1000; ++n) {
+    // As tensor cores need them, with one group and with several.
+    const bool diagonal = n % 5 == 0, eights = n % 2;
+    const int groups = diagonal ? one_of({2, 4, 6, 10, 18}) : eights ? 1 : one_of({1, 2, 3, 8});
+    const int channels = groups * one_of({4, 8, 16, 32});
+    const ConvShape s{.N = one_of({1, 2, 3}),
+                      .H = one_of({1, 2, 3, 7, 8, 15}),
+                      .W = one_of({1, 2, 5, 9, 16, 21}),
+                      .C = diagonal ? channels
+                           : eights ? 8 * one_of({1, 2, 3, 5, 9, 17})
+                                    : groups * one_of({1, 3, 4, 8, 17}),
+                      .K = diagonal ? channels
+                           : eights ? 8 * one_of({1, 2, 3, 5, 9, 17})
+                                    : groups * one_of({1, 2, 5, 8, 40}),
+                      .R = one_of({1, 2, 3, 5, 7}),
+                      .S = one_of({1, 2, 3, 5, 7}),
+                      .stride = one_of({1, 1, 2, 3, 4}),
+                      .padding = random.below(5),
                       .groups = groups};
     if (s.H + 2 * s.padding >= s.R && s.W + 2 * s.padding >= s.S) add_once(s);
   }
