@@ -48,7 +48,7 @@ def pack(folder, place, *how):
     """Records of a folder of images, in place/records. Returns what data pack printed."""
     data = lambda *words: run([str(ROOT / "launcher"), "data", *words], "data " + words[0])
     data("list", folder, f"{place}/list")
-    return data("pack", f"{place}/list", f"{place}/records", "--name", "images", *how).strip().replace(place, "")
+    return data("pack", f"{place}/list", f"{place}/records", "--name", "images", *how).strip().replace(place + "/", "")
 
 
 def step_rates(lines, steps):

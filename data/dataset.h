@@ -80,6 +80,7 @@ struct DataOptions {
   std::vector<std::string> classes;  // names, or their number as text; of folders: the folders'
   // The order of the classes where `classes` names none and these are the same names.
   std::vector<std::string> class_order = {};
+  bool skip_bad_records = false;  // of records without an index: bad ones are left out, with a note
 };
 // What a path names. Throws DataError where that is no data.
 DataKind data_kind(std::string path);
@@ -87,9 +88,11 @@ DataSets open_dataset(const DataOptions&);
 
 // Pictures without labels, all of class 0: these files, whatever their names.
 std::unique_ptr<Dataset> open_files(std::vector<std::string> paths);
-// Whether this is an index of records, or a folder of them; and all of their images, part by part.
+// Whether this is an index of records, or a folder of them; and all of their images, part by part,
+// without the bad ones that are seen now, a line of which goes to `problems`.
 bool is_records(const std::string& path);
-std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path);
+std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path,
+                                                    std::vector<std::string>& problems);
 // The files in a folder, at any depth, whose names are those of pictures that can be read: sorted
 // by name, folder by folder, without hidden ones. Throws DataError where one can't be listed.
 std::vector<std::string> pictures_in(const std::string& folder);

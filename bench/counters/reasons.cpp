@@ -30,6 +30,7 @@ constexpr Reason reasons[] = {
     {"layernorm_backward<", "", "a block's sums at its end: a thread stores neighbours"},
     {"attention_backward<", "", "lse and delta of a tile's queries, stored once a tile"},
     {"conv_tile<", "", "the moments of a tile's columns, after the main loop"},
+    {"conv_groups_tile<", "", "the moments of a tile's columns, after the main loop"},
     {"conv_general_tile<", "", "the moments of a tile's columns, after the main loop"},
     {"conv_stem_forward_tiles<", "",
      "main loop: a fragment's pairs from two rows of the filter meet in a bank"},

@@ -124,11 +124,28 @@ std::string missing_shards_of(const Records& first, const Records& last) {
   return missing_shards(files);
 }
 
+// "2 records can't be read and are left out, the first x.tfrecord: record 1 at byte 99: ..."
+std::string left_out_of(const RecordParts& parts) {
+  return (parts.skipped == 1 ? "a record can't be read and is left out, "
+                             : std::to_string(parts.skipped) +
+                                   " records can't be read and are left out, the first ") +
+         parts.first_skipped;
+}
+
+RecordParts find_noted(const std::string& path, const DataOptions& options) {
+  RecordParts parts = find_record_parts(path, options.skip_bad_records);
+  if (parts.skipped > 0) parts.notes.push_back("warning: " + left_out_of(parts));
+  return parts;
+}
+
 }  // namespace
 
-std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path) {
+std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path,
+                                                    std::vector<std::string>& problems) {
   std::vector<std::unique_ptr<Dataset>> all;
-  for (const std::shared_ptr<const Records>& part : find_record_parts(path, false).all) {
+  const RecordParts parts = find_record_parts(path, true);
+  if (parts.skipped > 0) problems.push_back(left_out_of(parts));
+  for (const std::shared_ptr<const Records>& part : parts.all) {
     std::vector<int> labels(part->index.classes.size());
     std::iota(labels.begin(), labels.end(), 0);
     const std::vector<bool> none(part->index.rows.size());
@@ -138,15 +155,16 @@ std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path) {
 }
 
 DataSets open_records(const DataOptions& options) {
-  RecordParts parts = find_record_parts(options.path, false);
+  RecordParts parts = find_noted(options.path, options);
   if (!options.val.empty()) {
     if (!is_records(options.val))
       throw DataError("--val " + options.val + ": no records, as --data " + options.path + " is");
-    RecordParts val = find_record_parts(options.val, false);
+    RecordParts val = find_noted(options.val, options);
     if (parts.all.size() + val.all.size() != 2)
       throw DataError("--val " + options.val + ": --data and --val must be one set of records " +
                       "each; name an index");
     parts.all.push_back(std::move(val.all[0]));
+    parts.notes.insert(parts.notes.end(), val.notes.begin(), val.notes.end());
   }
   const bool split = parts.all.size() == 1;
   const std::shared_ptr<const Records>&first = parts.all.front(), &last = parts.all.back();

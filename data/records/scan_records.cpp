@@ -129,7 +129,7 @@ class FileScanner {
   void leave_out(uint64_t at, uint32_t number, const std::string& why) {
     const std::string line = place_of(found_.path, number, at) + why;
     if (!skip_bad_)
-      throw DataError(line + " (data index --on-bad-image skip leaves such records out)");
+      throw DataError(line + " (--on-bad-image skip leaves such records out; data index has it too)");
     if (found_.skipped++ == 0) found_.first_skipped = line;
   }
 

@@ -86,7 +86,8 @@ DataSets open_data(const FinishedModel& m) try {
                        .split_seed = o.split_seed,
                        .seed = o.seed,
                        .image_size = *o.image_size,
-                       .patch_size = o.patch_size.value_or(0)});
+                       .patch_size = o.patch_size.value_or(0),
+                       .skip_bad_records = o.on_bad_image == "skip"});
 } catch (const DataError& e) {
   const std::string line = e.what();
   const bool unlabelled = line.find("no class folders") != line.npos;

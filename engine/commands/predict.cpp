@@ -68,7 +68,7 @@ Named find_pictures(const std::vector<std::string>& given) {
       found.problems.push_back(path + ": there is no such file or folder");
     } else if (is_records(path)) {
       found.end_files();
-      for (auto& part : open_recorded(path)) found.parts.push_back(std::move(part));
+      for (auto& part : open_recorded(path, found.problems)) found.parts.push_back(std::move(part));
     } else if (fs::is_directory(status)) {
       const std::vector<std::string> below = pictures_in(path);
       if (below.empty()) found.problems.push_back(path + ": no pictures in this folder");

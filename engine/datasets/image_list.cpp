@@ -171,6 +171,7 @@ class ListParser {
   void name_by_number() {
     int most = 0;
     for (const ListedImage& image : list_.images) most = std::max(most, image.label);
+    list_.classes.reserve(most + 1);
     for (int i = 0; i <= most; ++i) list_.classes.push_back(std::to_string(i));
   }
 

@@ -183,7 +183,8 @@ DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::s
                                 .image_size = o.image_size.value_or(0),
                                 .patch_size = o.patch_size.value_or(0),
                                 .classes = o.classes,
-                                .class_order = from.classes});
+                                .class_order = from.classes,
+                                .skip_bad_records = o.on_bad_image == "skip"});
   if (from.classes.size() == data.classes.size() && from.classes != data.classes)
     notes.push_back("classes: " + o.weights +
                     " has other names or another order; its head is kept as the initial head");

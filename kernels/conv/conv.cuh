@@ -7,8 +7,8 @@
 
 namespace bv::BAREVISION_GPU {
 
-// conv_implicit_gemm.cu: implicit matrix products on tensor cores. 16 bits, one group, C and K
-// multiples of 8.
+// conv_implicit_gemm.cu: implicit matrix products on tensor cores. 16 bits, C and K multiples of 8;
+// one group, or groups of 4, 8, 16 or 32 channels of each.
 bool conv_implicit_gemm_takes(const ConvShape&, DType);
 size_t conv_implicit_gemm_bytes(const DeviceProps&, const ConvForward&);
 size_t conv_implicit_gemm_bytes(const DeviceProps&, const ConvBackwardInput&);

@@ -1,4 +1,4 @@
-// Convolution by plain FMA, for every dtype and shape: fp32, groups, any number of channels, and the
+// Convolution by plain FMA, for every dtype and shape: fp32, any groups and channels, and the
 // input gradient of a first layer. Each direction is a matrix product per group,
 //   c[m, n] = sum over k of a[k, m] b[k, n]
 //   direction        gemm_m           gemm_n         gemm_k                  a      b

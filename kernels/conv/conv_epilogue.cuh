@@ -37,6 +37,7 @@ struct Product {
   MergeMoments moments;  // forward
   NormSums norm_sums;    // input gradient
   Norm norm;
+  int group;  // channels of one, where there are several
 };
 
 struct Tile {

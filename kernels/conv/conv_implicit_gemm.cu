@@ -1,5 +1,5 @@
-// Convolution in 16 bits on tensor cores, as an implicit matrix product (one group; C and K are
-// multiples of 8):
+// Convolution in 16 bits on tensor cores, as an implicit matrix product (C and K are multiples of
+// 8; one group, or groups as in conv_groups.cuh, with c and k of the same one):
 //   forward         out[n, p, q, k] = sum over r, s, c of
 //                       inp[n, p stride - padding + r, q stride - padding + s, c] weight[k, r, s, c]
 //                   moments: of out as it is rounded                                      both =
@@ -18,16 +18,15 @@
 // Warp:   its part of the tile's sums, in registers.
 // Limited by mma (3x3) or by memory (1x1 with few channels). Resources: tests/kernels/resources.txt
 #include "kernels/conv/conv.cuh"
-#include "kernels/conv/conv_epilogue.cuh"
+#include "kernels/conv/conv_groups.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
 
 using namespace implicit_gemm;
 
-constexpr int stages = 4;     // of copies in flight, one of which is being multiplied
-constexpr int step_k = 32;    // of gemm_k in a stage, all of one tap
-constexpr int max_taps = 16;  // along an axis: bits of a mask
+constexpr int stages = 4;   // of copies in flight, one of which is being multiplied
+constexpr int step_k = 32;  // of gemm_k in a stage, all of one tap
 
 // ---- Shared memory ------------------------------------------------------------------------------
 template <int m, int n>
@@ -59,38 +58,22 @@ __device__ Tile tile_of_block(const Product& p) {
 template <int m, int n, bool input_gradient>
 struct Loader {
   static constexpr int chunks = step_k / 8, weight_chunks = input_gradient ? n / 8 : chunks;
-  using Rows = RowCopies<threads, chunks>;
   using WeightRows = RowCopies<threads, weight_chunks>;
-  static constexpr int image_rows = m / Rows::at_once;
   static constexpr int weight_rows = (input_gradient ? step_k : n) / WeightRows::at_once;
 
-  const uint4* image;
+  using Image = ImageRows<m, chunks>;
+
+  Image image;
   const uint4* weight;
-  int offset[image_rows];  // of this thread's rows at tap 0, 0
-  // Bits 0 ...: the taps of y that are inside the image; 16 ...: those of x.
-  uint32_t inside[image_rows];
   int weight_offset, weight_step;  // the first row's; from one row to the next
   int weight_left;  // rows of the weight from the first one on; forward: of gemm_n, else of gemm_k
   bool n_in_bounds;
   int c = 0, i = 0, j = 0;  // the next step: chunk of gemm_k, tap of y, of x
 
-  __device__ static uint32_t taps_inside(int first, int image) {
-    const int begin = min(max(-first, 0), max_taps), end = min(max(image - first, 0), max_taps);
-    return ((1u << end) - 1) & ~((1u << begin) - 1);
-  }
-
   __device__ Loader(const Product& p, const Tile& t, int first_step)
-      : image(static_cast<const uint4*>(p.image)), weight(static_cast<const uint4*>(p.weight)) {
+      : image(p, t, 0), weight(static_cast<const uint4*>(p.weight)) {
     const Geometry& g = p.geometry;
-    const Axis &y = t.phase.y, &x = t.phase.x;
-#pragma unroll
-    for (int k = 0; k < image_rows; ++k) {
-      const int pixel = t.pixel + Rows::row() + k * Rows::at_once;
-      const Pixel at(g, pixel < g.pixels ? pixel : 0);
-      const int h = at.y * y.step + y.first, w = at.x * x.step + x.first;
-      offset[k] = ((at.image * g.H + h) * g.W + w) * (p.gemm_k / 8) + Rows::chunk();
-      inside[k] = pixel < g.pixels ? taps_inside(h, g.H) | taps_inside(w, g.W) << max_taps : 0;
-    }
+    const Axis& x = t.phase.x;
     // (WeightRows::chunk(), unsigned: it saves two registers.)
     const int row = WeightRows::row(), chunk = threadIdx.x % weight_chunks;
     if (input_gradient) {
@@ -114,15 +97,11 @@ struct Loader {
   __device__ void load(const Product& p, const Tile& t, Stage<m, n>& to) {
     const Geometry& g = p.geometry;
     const Axis &y = t.phase.y, &x = t.phase.x;
-    const bool k_in_bounds = c + Rows::chunk() < p.gemm_k / 8;
-    const uint4* from = image + (int64_t{i * g.W + j} * (p.gemm_k / 8) + c);
-    const uint32_t tap_bits = 1u << i | 1u << (max_taps + j);
-#pragma unroll
-    for (int k = 0; k < image_rows; ++k)
-      cp_async_ca_16(at_byte(to.image, Rows::place(k)), from + offset[k],
-                     k_in_bounds && (inside[k] & tap_bits) == tap_bits);
+    const bool k_in_bounds = c + Image::Rows::chunk() < p.gemm_k / 8;
+    image.load(p, i, j, c, k_in_bounds, to.image);
 
     const int tap = (y.filter + i * y.filter_step) * g.S + x.filter + j * x.filter_step;
+    const uint4* from;
     if (input_gradient)
       from = weight + (tap + int64_t{c * 8} * (g.R * g.S)) * (p.gemm_n / 8);
     else
@@ -253,6 +232,35 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<m, n>)) conv_tile(Prod
   }
 }
 
+// Turing has shared memory for one.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int groups_blocks = 1;
+#else
+constexpr int groups_blocks = 3;
+#endif
+
+// Block (tile, phase), of a convolution with groups.
+template <class T, int width, int taps, bool input_gradient>
+__global__ void __launch_bounds__(threads, groups_blocks) conv_groups_tile(Product p) {
+  using Stage = groups::Stage<width, taps>;
+  static_assert(sizeof(groups::Shared<width, taps>) <= 64 << 10);  // Turing's
+  auto& s = shared<groups::Shared<width, taps>>();
+  const Tile t = tile_of_block<groups::m, groups::n, input_gradient>(p);
+  const int steps = t.phase.taps() / taps;
+  if (!has_work(p, steps)) return;
+  Sums<T, groups::m, groups::n> sums;
+  if (steps > 0) {
+    groups::Loader<width, taps> loader(p, t);
+    const groups::Multiplier<T, width, taps, input_gradient> multiplier(p, t);
+    loader.clear(s);
+    pipeline(
+        s.stage, 0, steps, [&](int, Stage& to) { loader.load(p, t, to); },
+        [&](const Stage& from) { multiplier.multiply(sums, from, s); });
+    __syncthreads();
+  }
+  finish<input_gradient>(p, t, sums, s.results);
+}
+
 // Adds the parts of gemm_k, in their order.
 template <class T, bool input_gradient>
 __global__ void __launch_bounds__(threads, (blocks_per_sm<split_m, split_n>))
@@ -276,6 +284,7 @@ struct TileSize {
 };
 constexpr TileSize tile_sizes[] = {
     {128, 128, 1}, {256, 64, 1.1}, {128, 64, 1.35}, {split_m, split_n, 1.8}};
+constexpr TileSize groups_tile{groups::m, groups::n, 1};
 
 struct Choice {
   TileSize size;
@@ -298,14 +307,17 @@ Choice choose(const DeviceProps& props, const ConvShape& s) {
   const int phases = input_gradient ? s.stride * s.stride : 1;
   const int gemm_k = input_gradient ? s.K : s.C, gemm_n = input_gradient ? s.C : s.K;
   const size_t sms = size_t(props.sms);
+  const auto tiles_of = [&](const TileSize& size) {
+    return size_t(ceil_div(g.pixels, size.m)) * size_t(ceil_div(gemm_n, size.n)) * size_t(phases);
+  };
+  if (s.groups > 1) return {groups_tile, 1, tiles_of(groups_tile)};
   Choice best{};
   double min_clocks = 0;
   for (const TileSize& size : tile_sizes) {
     bool fits = false;
     by_size(size, [&]<int m, int n> { fits = sizeof(Shared<m, n>) <= size_t(props.shared_bytes); });
     if (!fits) continue;
-    const size_t tiles =
-        size_t(ceil_div(g.pixels, size.m)) * size_t(ceil_div(gemm_n, size.n)) * size_t(phases);
+    const size_t tiles = tiles_of(size);
     // The busiest SM decides.
     const double clocks = double(ceil_div(tiles, sms)) * size.m * size.n * size.clocks;
     if (!best.tiles || clocks < min_clocks) best = {size, 1, tiles}, min_clocks = clocks;
@@ -349,7 +361,30 @@ Product product(const ConvShape& s, const Choice& choice, void* sums) {
           .gemm_k = input_gradient ? s.K : s.C,
           .gemm_n = gemm_n,
           .n_tiles = n_tiles,
-          .by_n_tiles = Divisor(n_tiles)};
+          .by_n_tiles = Divisor(n_tiles),
+          .group = s.groups > 1 ? s.C / s.groups : 0};
+}
+
+template <bool input_gradient>
+void launch_groups(const Product& p, dim3 grid, DType dtype, cudaStream_t stream) {
+  const Geometry& g = p.geometry;
+  const bool rows = g.S == groups::row_taps && g.stride == 1 && g.Y == g.H && g.X == g.W && g.W > 1;
+  by_16_bits(dtype, [&]<class T> {
+    const auto start = [&]<int width, int taps> {
+      launch<conv_groups_tile<T, width, taps, input_gradient>>(
+          grid, threads, sizeof(groups::Shared<width, taps>), stream, p);
+    };
+    const auto with_width = [&]<int width> {
+      if (rows)
+        start.template operator()<width, groups::row_taps>();
+      else
+        start.template operator()<width, 1>();
+    };
+    if (diagonal_width(p.group) == 16)
+      with_width.template operator()<16>();
+    else
+      with_width.template operator()<32>();
+  });
 }
 
 template <bool input_gradient>
@@ -357,6 +392,7 @@ void launch_product(const Product& p, const Choice& choice, DType dtype, cudaStr
   const auto& [size, parts, tiles] = choice;
   const unsigned phases = input_gradient ? unsigned(p.geometry.stride * p.geometry.stride) : 1;
   const dim3 grid(unsigned(tiles / phases), phases, unsigned(parts));
+  if (p.group) return launch_groups<input_gradient>(p, grid, dtype, stream);
   by_16_bits(dtype, [&]<class T> {
     by_size(size, [&]<int m, int n> {
       launch<conv_tile<T, m, n, input_gradient>>(grid, threads, sizeof(Shared<m, n>), stream, p);
@@ -376,9 +412,10 @@ bool conv_implicit_gemm_takes(const ConvShape& s, DType dtype) {
     const double around = 2 * max_taps + s.stride + s.padding;
     return ((rows + around) * columns + around) * channels / 8;
   };
-  return dtype != DType::fp32 && s.groups == 1 && s.C % 8 == 0 && s.K % 8 == 0 && s.R <= max_taps &&
-         s.S <= max_taps && s.stride < 256 && below(double(s.N) * s.H * s.W, 30) &&
-         below(double(s.N) * s.P() * s.Q(), 30) && below(chunks(double(s.N) * s.H, s.W, s.C), 31) &&
+  return dtype != DType::fp32 && (s.groups == 1 || has_diagonal_blocks(s)) && s.C % 8 == 0 &&
+         s.K % 8 == 0 && s.R <= max_taps && s.S <= max_taps && s.stride < 256 &&
+         below(double(s.N) * s.H * s.W, 30) && below(double(s.N) * s.P() * s.Q(), 30) &&
+         below(chunks(double(s.N) * s.H, s.W, s.C), 31) &&
          below(chunks(double(s.N) * s.P(), s.Q(), s.K), 31) && below(s.weight_count() / 8, 28);
 }
 

@@ -8,10 +8,10 @@
 namespace bv::BAREVISION_GPU {
 
 // In bytes, where chunk c (16 bytes) of a row of `chunks` is stored: at c ^ (row % 8), so that the
-// 8 rows of an ldmatrix fall into different banks. Rows of fewer than 8 chunks share banks by twos.
+// 8 rows of an ldmatrix fall into different banks. Rows of fewer than 8 chunks share those banks.
 template <int chunks>
 __device__ constexpr int swizzled_byte(int row, int c) {
-  return (row * chunks + (c ^ (chunks >= 8 ? row % 8 : row / 2 % chunks))) * 16;
+  return (row * chunks + (c ^ (chunks >= 8 ? row % 8 : row * chunks / 8 % chunks))) * 16;
 }
 
 __device__ inline void* at_byte(void* p, int bytes) { return static_cast<char*>(p) + bytes; }
@@ -52,6 +52,14 @@ __device__ void pipeline(Stage (&stage)[stages], int first, int last, Load load,
     multiply(stage[(step - first) % stages]);
   }
 }
+
+// The groups that a product on tensor cores takes, and the channels of the blocks that hold whole
+// ones: as few as mma's fragments allow.
+inline bool has_diagonal_blocks(const ConvShape& s) {
+  const int channels = s.C / s.groups;
+  return s.C == s.K && (channels == 4 || channels == 8 || channels == 16 || channels == 32);
+}
+inline int diagonal_width(int channels) { return channels > 16 ? 32 : 16; }
 
 // A warp's part of an m x n tile of sums, as mma's fragments: of the 16x8 sums [i][j] a lane holds
 // rows i * 16 + lane/4 and that + 8, columns j * 8 + lane%4*2 and the next.

@@ -1,11 +1,11 @@
 // The weight's gradient of a convolution in 16 bits on tensor cores, as an implicit matrix product
-// (one group; C and K are multiples of 8):
+// (C and K are multiples of 8; one group, or groups of 4, 8, 16 or 32 channels of each):
 //   dweight[k, r, s, c] (+)= sum over n, p, q of
 //       dout[n, p, q, k] inp[n, p stride - padding + r, q stride - padding + s, c]
 // and that of a linear layer, which is a 1x1 convolution whose pixels are its rows, with
 //   dbias[k] (+)= sum over the pixels of dout[pixel, k]
 // on the way: the blocks of the first c see each row of dout once, and multiply it by a column of
-// ones too. dweight, dbias = or += by accumulate.
+// ones too. dweight, dbias = or += by accumulate. With groups, c counts those of k's group.
 //
 // Grid:   (tiles of k x c of every tap, parts of the pixels (n, p, q)). The blocks of a tile's taps
 //         are neighbours: they read the same rows, from L2. Of a 3x3 with stride 1 a block has all
@@ -15,12 +15,15 @@
 //         tile, each with half of the pixels, and add their sums in the end: as many warps as of
 //         two blocks, with half the parts.
 // Warp:   a quarter of the tile's sums, in registers. Both operands have the pixels, which are
-//         gemm_k, in rows: ldmatrix transposes them into mma's fragments.
+//         gemm_k, in rows: ldmatrix transposes them into mma's fragments. With groups a tile has
+//         the same k and c, and the warps have what lies along its diagonal: blocks of 16 or 32
+//         channels, which hold whole groups.
 // Parts write their sums to the workspace, [parts, K, R, S, C], each part's dbias behind it, and a
 // second kernel adds these in order; a single part adds to dweight and dbias directly.
 // Limited by L2. Resources: tests/kernels/resources.txt
 #include "kernels/conv/conv.cuh"
 #include "kernels/conv/conv_tiles.cuh"
+#include "kernels/cuda/column_sums.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -37,6 +40,7 @@ struct Product {
   const void* dout;  // [pixels, K]
   const void* inp;   // [N, H, W, C]
   int C, K;
+  int group;  // channels of one, where there are several
   int n_tiles, steps_of_part;
   bool accumulate;
 };
@@ -137,14 +141,16 @@ __device__ void sum_pixels(Sums& sums, Stage<m, n> (&stage)[stages], const Produ
       [&](const Stage<m, n>& from) { multiply<groups>(sums, from, use); });
 }
 
+enum class Of { conv, groups, linear };
+
 // A convolution's parts are p.part apart too; computed, that takes 45 registers fewer.
-template <bool linear = false, class Sums>
+template <Of of = Of::conv, class Sums>
 __device__ void store(const Product& p, const Tile& t, const Sums& sums) {
   const Geometry& g = p.geometry;
-  const int lane = threadIdx.x % warp_size;
-  const int64_t filter = int64_t{g.R} * g.S * p.C;
-  const int64_t part = linear ? blockIdx.y * p.part : int64_t{blockIdx.y} * p.K * filter;
-  float* const out = p.out + part + (t.r * g.S + t.s) * p.C;
+  const int lane = threadIdx.x % warp_size, depth = of == Of::groups ? p.group : p.C;
+  const int64_t filter = int64_t{g.R} * g.S * depth;
+  const int64_t part = of == Of::linear ? blockIdx.y * p.part : int64_t{blockIdx.y} * p.K * filter;
+  float* const out = p.out + part + (t.r * g.S + t.s) * depth;
 #pragma unroll
   for (int i = 0; i < Sums::ms; ++i)
 #pragma unroll
@@ -152,8 +158,12 @@ __device__ void store(const Product& p, const Tile& t, const Sums& sums) {
       const int k = t.k + Sums::row() + i * 16 + half * 8 + lane / 4;
 #pragma unroll
       for (int j = 0; j < Sums::ns; ++j) {
-        const int c = t.c + Sums::column() + j * 8 + lane % 4 * 2;
+        int c = t.c + Sums::column() + j * 8 + lane % 4 * 2;
         if (k >= p.K || c >= p.C) continue;
+        if (of == Of::groups) {  // (powers of two)
+          if ((k ^ c) >= depth) continue;
+          c &= depth - 1;
+        }
         float* to = out + k * filter + c;
         Elements<float, 2> x{sums.sum[i][j][2 * half], sums.sum[i][j][2 * half + 1]};
         if (p.accumulate) {
@@ -172,6 +182,26 @@ __global__ void __launch_bounds__(threads, m + n > 128 ? 2 : 4) conv_backward_we
   WarpTile<T, m, n, warps_m, warps_n> sums;
   sum_pixels<1>(sums, s.stage, p, t, [](const uint32_t(&)[4], int) {});
   store(p, t, sums);
+}
+
+// ---- Groups -------------------------------------------------------------------------------------
+constexpr int groups_tile = 64;
+
+// The tile's blocks of `width` channels along the diagonal, by warps: of 16 x 16 or of 32 x 16.
+template <class T, int width>
+struct DiagonalSums : WarpTile<T, groups_tile, groups_tile, groups_tile / width, 4> {
+  using Base = WarpTile<T, groups_tile, groups_tile, groups_tile / width, 4>;
+  __device__ static int column() { return Base::row() + Base::column(); }
+};
+
+template <class T, int width>
+__global__ void __launch_bounds__(threads, 4) conv_backward_weight_groups(Product p) {
+  auto& s = shared<Shared<groups_tile, groups_tile>>();
+  Tile t = tile_of_block<groups_tile, groups_tile>(p);
+  t.c = t.k;
+  DiagonalSums<T, width> sums;
+  sum_pixels<1>(sums, s.stage, p, t, [](const uint32_t(&)[4], int) {});
+  store<Of::groups>(p, t, sums);
 }
 
 // ---- A row of three taps ------------------------------------------------------------------------
@@ -235,9 +265,8 @@ struct RowLoader {
 template <class T>
 using TapSums = WarpTile<T, row_tile, row_tile, warps_m, warps_n>;
 
-template <class T>
+template <class T, class Sums>
 struct RowMultiplier {
-  using Sums = TapSums<T>;
   int x, image_row;   // of this lane's pixel in its row of an image; the row's length
   int dout;           // bytes from a stage's dout
   int inp[row_taps];  // from its inp
@@ -284,19 +313,12 @@ struct RowMultiplier {
   }
 };
 
-// Turing's copies go through registers.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-constexpr int row_blocks = 2;
-#else
-constexpr int row_blocks = 3;
-#endif
-template <class T>
-__global__ void __launch_bounds__(threads, row_blocks) conv_backward_weight_row(Product p) {
+// What a block adds up, and where it goes.
+template <class T, Of of, class Sums>
+__device__ void row_of_taps(const Product& p, Tile t, Sums (&sums)[row_taps]) {
   auto& s = shared<RowShared>();
-  Tile t = tile_of_block<row_tile, row_tile, row_taps>(p);
-  TapSums<T> sums[row_taps];
   RowLoader loader(p, t);
-  RowMultiplier<T> multiplier(p, t);
+  RowMultiplier<T, Sums> multiplier(p, t);
   if (threadIdx.x < row_tile / 8) s.zeros[threadIdx.x] = {0, 0, 0, 0};
   pipeline(
       s.stage, t.first_step, t.last_step,
@@ -308,8 +330,29 @@ __global__ void __launch_bounds__(threads, row_blocks) conv_backward_weight_row(
 #pragma unroll
   for (int tap = 0; tap < row_taps; ++tap) {
     t.s = tap;
-    store(p, t, sums[tap]);
+    store<of>(p, t, sums[tap]);
   }
+}
+
+// Turing's copies go through registers.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int row_blocks = 2;
+#else
+constexpr int row_blocks = 3;
+#endif
+template <class T>
+__global__ void __launch_bounds__(threads, row_blocks) conv_backward_weight_row(Product p) {
+  TapSums<T> sums[row_taps];
+  row_of_taps<T, Of::conv>(p, tile_of_block<row_tile, row_tile, row_taps>(p), sums);
+}
+
+template <class T, int width>
+__global__ void __launch_bounds__(threads, row_blocks + 1)
+    conv_backward_weight_groups_row(Product p) {
+  Tile t = tile_of_block<row_tile, row_tile, row_taps>(p);
+  t.c = t.k;
+  DiagonalSums<T, width> sums[row_taps];
+  row_of_taps<T, Of::groups>(p, t, sums);
 }
 
 // ---- Of a linear layer --------------------------------------------------------------------------
@@ -360,7 +403,7 @@ __global__ void __launch_bounds__(groups* threads, 1) linear_backward_weight(Pro
     if (first_column) mma_m16n8k16<T>(dbias[i][0], a, ones, ones);
   });
   add_groups(sums.sum, s);
-  if (threadIdx.x < threads) store<true>(p, t, sums);
+  if (threadIdx.x < threads) store<Of::linear>(p, t, sums);
   if (t.c > 0) return;
   add_groups(dbias, s);
   if (threadIdx.x >= threads || !first_column || threadIdx.x % 4 != 0) return;
@@ -398,8 +441,9 @@ __global__ void __launch_bounds__(add_threads)
 
 // ---- Launch -------------------------------------------------------------------------------------
 struct Plan {
-  bool row;  // three taps a block
-  int m, n;  // of the tile
+  bool row;   // three taps a block
+  int width;  // of the blocks on a tile's diagonal, with groups
+  int m, n;   // of the tile
   int tiles, n_tiles;
   PixelParts parts;
 };
@@ -407,12 +451,14 @@ struct Plan {
 Plan plan(const DeviceProps& props, const ConvShape& s) {
   Plan p{};
   p.row = s.R == 3 && s.S == 3 && s.stride == 1 && s.padding == 1;
-  p.m = s.K > 64 && !p.row ? 128 : 64;
-  p.n = s.K > 64 && s.C > 64 && !p.row ? 128 : 64;
-  p.n_tiles = ceil_div(s.C, p.n);
+  p.width = s.groups == 1 ? 0 : diagonal_width(s.C / s.groups);
+  const bool small = p.row || p.width;
+  p.m = s.K > 64 && !small ? 128 : 64;
+  p.n = s.K > 64 && s.C > 64 && !small ? 128 : 64;
+  p.n_tiles = p.width ? 1 : ceil_div(s.C, p.n);
   p.tiles = ceil_div(s.K, p.m) * p.n_tiles * s.R * (p.row ? 1 : s.S);
   const int steps = ceil_div(s.N * s.P() * s.Q(), step_pixels);
-  const int blocks_per_sm = p.n == 128 ? 2 : p.m == 128 || p.row ? 3 : 4;
+  const int blocks_per_sm = p.n == 128 ? 2 : p.m == 128 || (p.row && !p.width) ? 3 : 4;
   p.parts = parts_of_pixels(s, steps, p.tiles, props.sms * blocks_per_sm);
   return p;
 }
@@ -421,6 +467,17 @@ template <class T, int m, int n>
 void start(const Plan& plan, const Product& product, cudaStream_t stream) {
   launch<conv_backward_weight<T, m, n>>(dim3(plan.tiles, plan.parts.count), threads,
                                         sizeof(Shared<m, n>), stream, product);
+}
+
+template <class T, int width>
+void start_groups(const Plan& plan, const Product& product, cudaStream_t stream) {
+  const dim3 grid(plan.tiles, plan.parts.count);
+  if (plan.row)
+    launch<conv_backward_weight_groups_row<T, width>>(grid, threads, sizeof(RowShared), stream,
+                                                      product);
+  else
+    launch<conv_backward_weight_groups<T, width>>(
+        grid, threads, sizeof(Shared<groups_tile, groups_tile>), stream, product);
 }
 
 void add_parts(float* dweight, float* dbias, const void* partial, int parts, int64_t weights,
@@ -491,11 +548,16 @@ void conv_weight_gradient(const DeviceProps& props, const ConvBackwardWeight& op
                         .inp = op.inp,
                         .C = s.C,
                         .K = s.K,
+                        .group = s.C / s.groups,
                         .n_tiles = by.n_tiles,
                         .steps_of_part = by.parts.steps,
                         .accumulate = direct && op.accumulate};
   by_16_bits(op.dtype, [&]<class T>() {
-    if (by.row)
+    if (by.width == 16)
+      start_groups<T, 16>(by, product, stream);
+    else if (by.width == 32)
+      start_groups<T, 32>(by, product, stream);
+    else if (by.row)
       launch<conv_backward_weight_row<T>>(dim3(by.tiles, by.parts.count), threads,
                                           sizeof(RowShared), stream, product);
     else if (by.m == 64)
@@ -505,7 +567,14 @@ void conv_weight_gradient(const DeviceProps& props, const ConvBackwardWeight& op
     else
       start<T, 128, 128>(by, product, stream);
   });
-  if (!direct)
+  if (!direct && by.width)  // many parts of few columns
+    finish_column_sums({.out = op.dweight,
+                        .partial = static_cast<const float*>(op.workspace),
+                        .blocks = by.parts.count,
+                        .C = static_cast<int>(product.part),
+                        .accumulate = op.accumulate},
+                       stream);
+  else if (!direct)
     add_parts(op.dweight, nullptr, op.workspace, by.parts.count, product.part, 0, op.accumulate,
               stream);
 }

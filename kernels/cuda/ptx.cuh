@@ -184,6 +184,16 @@ __device__ inline void cp_async_ca_16(void* shared, const void* global, bool in_
   cp_async_16(shared, global, in_bounds);
 #endif
 }
+// The same of 8 bytes.
+__device__ inline void cp_async_ca_8(void* shared, const void* global) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address(shared)),
+               "l"(__cvta_generic_to_global(global))
+               : "memory");
+#else
+  *static_cast<uint2*>(shared) = *static_cast<const uint2*>(global);
+#endif
+}
 __device__ inline void cp_async_commit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -203,6 +213,10 @@ inline void cp_async_16(void* shared, const void* global, bool in_bounds = true,
 inline void cp_async_ca_16(void* shared, const void* global, bool in_bounds = true,
                            ::simt::Site site = ::simt::Site::current()) {
   ::simt::copy_async(shared, global, 16, in_bounds ? 16 : 0, site);
+}
+inline void cp_async_ca_8(void* shared, const void* global,
+                          ::simt::Site site = ::simt::Site::current()) {
+  ::simt::copy_async(shared, global, 8, 8, site);
 }
 inline void cp_async_commit() { ::simt::copy_commit(); }
 template <int pending>

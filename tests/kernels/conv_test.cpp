@@ -537,6 +537,17 @@ const ConvShape odd_shapes[] = {
     {1, 7, 5, 32, 32, 3, 3, 1, 1, 32},
     {1, 7, 5, 32, 64, 3, 3, 2, 1, 32},
     {2, 4, 4, 10, 15, 1, 1, 1, 0, 5},
+    {1, 6, 5, 24, 24, 3, 3, 1, 1, 2},
+    // groups of 4, 8, 16 and 32 channels, for tensor cores
+    {2, 7, 9, 8, 8, 3, 3, 1, 1, 2},
+    {1, 13, 11, 72, 72, 3, 3, 1, 1, 18},
+    {1, 9, 8, 24, 24, 3, 3, 2, 1, 3},
+    {1, 6, 5, 80, 80, 3, 3, 1, 1, 5},
+    {1, 8, 7, 32, 32, 5, 5, 3, 2, 2},
+    {1, 5, 5, 96, 96, 3, 3, 2, 1, 3},
+    {2, 1, 1, 32, 32, 3, 3, 1, 1, 2},
+    {2, 3, 5, 16, 16, 1, 3, 1, 1, 2},
+    {1, 3, 3, 128, 128, 1, 1, 1, 0, 4},
     // around tile sizes
     {1, 9, 9, 24, 72, 3, 3, 1, 1},
     {1, 7, 7, 8, 136, 3, 3, 1, 1},
@@ -596,7 +607,7 @@ KernelCases conv_cases() {
     add_backward_input(s, i % 2 ? Add::in_place : Add::none, true);
     for (const bool accumulate : {false, true})
       add_backward_weight(s, accumulate, accumulate == (i % 4 < 2));
-    const bool by_tiles = s.groups == 1 && s.C % 8 == 0 && s.K % 8 == 0;
+    const bool by_tiles = (s.groups == 1 || s.C == s.K) && s.C % 8 == 0 && s.K % 8 == 0;
     if (by_tiles || i % 4 == 0) add_sums(s, i, i / 3 % 2);
     ++i;
   }
@@ -634,20 +645,25 @@ KernelCases conv_cases() {
   const auto one_of = [&](std::initializer_list<int> list) {
     return list.begin()[random.below(int(list.size()))];
   };
-  for (int n = 0; n < 800; ++n) {
-    const bool eights = n % 2;  // as tensor cores need them
-    const int groups = eights ? 1 : one_of({1, 2, 3, 8});
-    const ConvShape s{
-        .N = one_of({1, 2, 3}),
-        .H = one_of({1, 2, 3, 7, 8, 15}),
-        .W = one_of({1, 2, 5, 9, 16, 21}),
-        .C = eights ? 8 * one_of({1, 2, 3, 5, 9, 17}) : groups * one_of({1, 3, 4, 8, 17}),
-        .K = eights ? 8 * one_of({1, 2, 3, 5, 9, 17}) : groups * one_of({1, 2, 5, 8, 40}),
-        .R = one_of({1, 2, 3, 5, 7}),
-        .S = one_of({1, 2, 3, 5, 7}),
-        .stride = one_of({1, 1, 2, 3, 4}),
-        .padding = random.below(5),
-        .groups = groups};
+  for (int n = 0; n < 1000; ++n) {
+    // As tensor cores need them, with one group and with several.
+    const bool diagonal = n % 5 == 0, eights = n % 2;
+    const int groups = diagonal ? one_of({2, 4, 6, 10, 18}) : eights ? 1 : one_of({1, 2, 3, 8});
+    const int channels = groups * one_of({4, 8, 16, 32});
+    const ConvShape s{.N = one_of({1, 2, 3}),
+                      .H = one_of({1, 2, 3, 7, 8, 15}),
+                      .W = one_of({1, 2, 5, 9, 16, 21}),
+                      .C = diagonal ? channels
+                           : eights ? 8 * one_of({1, 2, 3, 5, 9, 17})
+                                    : groups * one_of({1, 3, 4, 8, 17}),
+                      .K = diagonal ? channels
+                           : eights ? 8 * one_of({1, 2, 3, 5, 9, 17})
+                                    : groups * one_of({1, 2, 5, 8, 40}),
+                      .R = one_of({1, 2, 3, 5, 7}),
+                      .S = one_of({1, 2, 3, 5, 7}),
+                      .stride = one_of({1, 1, 2, 3, 4}),
+                      .padding = random.below(5),
+                      .groups = groups};
     if (s.H + 2 * s.padding >= s.R && s.W + 2 * s.padding >= s.S) add_once(s);
   }
   return cases;

@@ -216,6 +216,18 @@ TEST_F(RecordCommands, BadRecordsEndARunOrAreSkipped) {
                   "checksum is wrong (--on-bad-image skip"));
   const Finished skipped = go(words + "--out b --on-bad-image skip");
   EXPECT_TRUE(has(skipped.output + skipped.errors, "skipped bad image out/x-00000-of-00001"));
+  // Without an index it is seen before the first step.
+  fs::remove(in("out/x.index"));
+  const std::string record = "out/x-00000-of-00001.tfrecord: record 0 at byte 0: ";
+  const Finished refused = run(words + "--out c");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_TRUE(has(refused.errors, record + "its checksum is wrong (--on-bad-image skip leaves"));
+  const std::string note = "a record can't be read and is left out, " + record;
+  EXPECT_TRUE(has(go(words + "--out c --on-bad-image skip").output, "warning: " + note));
+  EXPECT_TRUE(has(go("eval c --data out --on-bad-image skip").output, note));
+  const Finished predicted = run("predict c out");
+  EXPECT_EQ(predicted.code, 1);
+  EXPECT_TRUE(has(predicted.errors, note));
 }
 
 TEST_F(RecordCommands, CocoBecomesPicturesOfItsObjects) {
@@ -309,7 +321,7 @@ TEST_F(RecordCommands, IndexIsWrittenForOthersRecords) {
   bytes[200] ^= 1;
   write_text(in("tools/train/train-00000-of-00002"), bytes);
   expect_refused("data index tools",
-                 "record 1 at byte 152: its checksum is wrong (data index --on");
+                 "record 1 at byte 152: its checksum is wrong (--on-bad-image skip");
   const Finished skip = go("data index tools --on-bad-image skip");
   EXPECT_TRUE(
       skip.errors.starts_with("left out 1 damaged record, the first: tools/train/train-00000"))

@@ -59,7 +59,8 @@ class PictureFuzzer {
     const size_t scale = at_least ? 8 : 1;  // at most
     std::string problem = watched(number, bytes, scale, [&] { return decode(bytes, at_least); });
     if (seed.format == Format::jpeg)
-      problem += watched(number, bytes, 8, [&] { return decode_part(m, bytes); });
+      problem += watched(
+          number, bytes, 8, [&] { return decode_part(m, bytes); }, pixels_of_jpeg(bytes));
     if (have_turbojpeg && seed.format == Format::jpeg)
       problem += watched(number, bytes, 1, [&] {
         const JpegInfo info = inspect_jpeg(bytes);
@@ -110,8 +111,16 @@ class PictureFuzzer {
     return std::move(whole.pixels);
   }
 
+  static size_t pixels_of_jpeg(const std::vector<uint8_t>& bytes) try {
+    const JpegInfo info = inspect_jpeg(bytes);
+    return size_t(info.width + 31) * size_t(info.height + 31);  // whole MCUs
+  } catch (const BadImage&) {
+    return 0;
+  }
+
+  // `file_pixels`: of the picture, where what is decoded may be a small region of it.
   std::string watched(uint64_t number, const std::vector<uint8_t>& bytes, size_t scale,
-                      const std::function<Image()>& decode) {
+                      const std::function<Image()>& decode, size_t file_pixels = 0) {
     std::string problem;
     size_t pixels = free_pixels + pixels_per_byte * bytes.size();
     arm(max_seconds);
@@ -124,7 +133,8 @@ class PictureFuzzer {
         problem = "its pixels are not of its size";
       if (pixels > free_pixels + pixels_per_byte * bytes.size())
         problem = "has " + std::to_string(pixels) + " pixels";
-      pixels = scale * scale * size_t(image.width + 31) * size_t(image.height + 31);  // whole MCUs
+      pixels = std::max(scale * scale * size_t(image.width + 31) * size_t(image.height + 31),
+                        file_pixels);
     } catch (const BadImage& bad) {
       const std::string line = bad.what();
       if (line.empty() || line.size() > 1000 || line.find('\n') != std::string::npos)
