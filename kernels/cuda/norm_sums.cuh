@@ -2,6 +2,7 @@
 // its backward then.
 #pragma once
 #include "kernels/cuda/last_block.cuh"
+#include "kernels/cuda/reduce.cuh"
 
 namespace bv::BAREVISION_GPU {
 
