@@ -439,9 +439,9 @@ counters: $(BUILD)/counters
 $(BUILD)/counters_tests: $(call counting,$(filter kernels/simt/%,$(simt_sources)) tests/counters/counters_test.cu)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(LDLIBS)
-$(BUILD)/counters: $(counting_objects) $(objects)
+$(BUILD)/counters: $(counting_objects) $(objects) $(cuda_objects)
 	@echo "link      $@"
-	@$(CXX) $(CXXFLAGS) -o $@ $^ $(LDLIBS)
+	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
 
 # ---- For machines with a GPU --------------------------------------------------------------------
 dist := $(BUILD)/dist/barevision
