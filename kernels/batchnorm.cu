@@ -38,8 +38,8 @@ __global__ void __launch_bounds__(256) batchnorm_evaluate(BatchNormEvaluate op) 
 
 // ---- columns and rows ---------------------------------------------------------------------------
 // Calls each(at, row, x, bits) for every row of the block: x[t] are this thread's columns of
-// `tensors[t]`, from element `at`, and bits, where by_bits, those of `positive`. Loads `ahead` rows of
-// all at a time.
+// `tensors[t]`, from element `at`, and bits, where by_bits, those of `positive`. Loads `ahead` rows
+// at a time.
 enum class Order { forwards, backwards };
 template <class T, int width, Order order, int ahead, bool by_bits = false, int n, class Each>
 __device__ void for_rows(const void* const (&tensors)[n], const RowsShape& shape, Each each,

@@ -1,5 +1,5 @@
-// What batch norm's kernels share with the convolution's that writes dout of one, and takes the sums of
-// its backward then.
+// What batch norm's kernels share with the convolution's that writes dout of one, and then takes
+// the sums of its backward.
 #pragma once
 #include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -28,8 +28,8 @@ __device__ NormColumns<width> norm_columns(const float (&mean)[width], const flo
   return c;
 }
 
-// Bytes of BatchNormForward's `positive`: a row's of 64 columns lie together, and the next row's behind
-// them, so that a warp's neighbouring rows are neighbours in memory.
+// Bytes of BatchNormForward's `positive`: a row's of 64 columns lie together, and behind them the
+// next row's, so that a warp's neighbouring rows are neighbours in memory.
 __device__ inline size_t positive_byte(int rows, int row, int column) {
   return (size_t(column / 64) * rows + row) * 8 + column % 64 / 8;
 }
