@@ -450,7 +450,7 @@ $(ptxas_logs): %.ptxas: %.o
 # With this compiler's C++ library in them, of which the libraries that are packed see nothing: they
 # have the machine's. bench/dist/ has what it would take from a newer C library.
 dist_link = @echo "link      $@" && mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -s -static-libstdc++ -static-libgcc \
-  -Wl,--exclude-libs,ALL -o $@ $^ $(1) $(gpu_libraries) $(LDLIBS)
+  -Wl,--exclude-libs,ALL,--version-script=bench/dist/symbols.map -o $@ $^ $(1) $(gpu_libraries) $(LDLIBS)
 dist_objects = $(call for_every_gpu,$(1)) $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard bench/dist/*.cpp))
 $(dist)/build/tests: $(call dist_objects,$(tests_objects))
 	$(call dist_link,-lgtest -lgtest_main)
@@ -465,6 +465,9 @@ dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher 
 	@! grep -h -A 3 -i warning $(ptxas_logs) || { echo "dist: ptxas or nvcc warns"; exit 2; }
 	@NVCC=$(NVCC) tests/kernels/resources check $(ptxas_logs)
 	@bench/pack $(dist) $(BUILD)/dist.tar.gz $(CUBLAS)
+	@$(dist)/launcher vit_tiny --device cpu --image-size 32 --data synthetic --batch 2 --steps 1 --out $(BUILD)/dist/run \
+	  >$(BUILD)/dist/run.log 2>&1 || { cat $(BUILD)/dist/run.log; exit 1; }
+	@rm -r $(BUILD)/dist/run
 # The stand-in knows how large blocks are at the models' sizes; convolutions also choose by the number
 # of tiles, so their rows of the table of tests, which have the models' channels, run as well.
 resources: check-cuda $(ptxas_logs) $(BUILD)/tests
