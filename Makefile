@@ -465,7 +465,7 @@ dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher 
 	@! grep -h -A 3 -i warning $(ptxas_logs) || { echo "dist: ptxas or nvcc warns"; exit 2; }
 	@NVCC=$(NVCC) tests/kernels/resources check $(ptxas_logs)
 	@bench/pack $(dist) $(BUILD)/dist.tar.gz $(CUBLAS)
-	@$(dist)/launcher vit_tiny --device cpu --image-size 32 --data synthetic --batch 2 --steps 1 --out $(BUILD)/dist/run \
+	@LD_LIBRARY_PATH=$(CUDA_HOME)/lib64 $(dist)/launcher vit_tiny --device cpu --image-size 32 --data synthetic --batch 2 --steps 1 --out $(BUILD)/dist/run \
 	  >$(BUILD)/dist/run.log 2>&1 || { cat $(BUILD)/dist/run.log; exit 1; }
 	@rm -r $(BUILD)/dist/run
 # The stand-in knows how large blocks are at the models' sizes; convolutions also choose by the number
