@@ -73,6 +73,20 @@ bool by_rows(const Op& op, Result result) {
   return small || (wide && padded_much) || (wide && s.stride > 1 && s.R * s.S > 1);
 }
 
+// Whether a tap lies on the padding wherever the filter goes: oneDNN 2.6 in bf16 doesn't write, or
+// spoils, the gradient of such weights.
+bool has_idle_taps(const ConvShape& s) {
+  const auto along = [&](int P, int H, int R) {
+    for (int r = 0; r < R; ++r)
+      if (reach(P, H, r, s.stride, s.padding).count() == 0) return true;
+    return false;
+  };
+  return along(s.P(), s.H, s.R) || along(s.Q(), s.W, s.S);
+}
+bool needs_fp32(const ConvBackwardWeight& op) {
+  return op.dtype == DType::bf16 && has_idle_taps(op.shape);
+}
+
 // A chunk for oneDNN. Its images are a divisor of N, so that one primitive serves all.
 Convolution chunked(const ConvShape& s, DType dtype, Result result) {
   constexpr double max_count = 2 << 20;  // floats of the result
@@ -84,17 +98,31 @@ Convolution chunked(const ConvShape& s, DType dtype, Result result) {
   return chunk;
 }
 
+// work(begin, n) for all of count
+template <class Work>
+void in_blocks(size_t count, Work work) {
+  constexpr size_t block = 4096;
+#pragma omp parallel for schedule(static)
+  for (size_t begin = 0; begin < count; begin += block)
+    work(begin, static_cast<int>(count - begin < block ? count - begin : block));
+}
+
 // out[i] = a[i] + b[i]
 template <class T>
 void sum(T* out, const T* a, const float* b, size_t count) {
-  constexpr size_t block = 4096;
-#pragma omp parallel for schedule(static)
-  for (size_t begin = 0; begin < count; begin += block) {
-    const size_t n = count - begin < block ? count - begin : block;
-    simd::for_each(static_cast<int>(n), [&](int i, auto lanes) {
+  in_blocks(count, [&](size_t begin, int n) {
+    simd::for_each(n, [&](int i, auto lanes) {
       lanes.store(out + begin + i, lanes.load(a + begin + i) + lanes.load(b + begin + i));
     });
-  }
+  });
+}
+
+// out[i] = inp[i]
+void widen(float* out, const simd::bf16* inp, size_t count) {
+  in_blocks(count, [&](size_t begin, int n) {
+    simd::for_each(
+        n, [&](int i, auto lanes) { lanes.store(out + begin + i, lanes.load(inp + begin + i)); });
+  });
 }
 
 // Moments of out, which oneDNN writes chunk by chunk: the chunks' groups in a row.
@@ -213,6 +241,13 @@ void CpuKernels::run(const ConvBackwardInputSums& op) {
 
 template <>
 size_t CpuKernels::workspace(const ConvBackwardWeight& op) {
+  if (needs_fp32(op)) {
+    ConvBackwardWeight wide = op;
+    wide.dtype = DType::fp32;
+    return (padded(size_t(op.shape.inp_count())) + padded(size_t(op.shape.out_count()))) *
+               sizeof(float) +
+           workspace(wide);
+  }
   if (by_rows(op, Result::dweight)) return WeightRows{op.shape}.partial_count() * sizeof(float);
   return conv_->workspace_bytes({.shape = op.shape,
                                  .result = Result::dweight,
@@ -222,6 +257,16 @@ size_t CpuKernels::workspace(const ConvBackwardWeight& op) {
 
 template <>
 void CpuKernels::run(const ConvBackwardWeight& op) {
+  if (needs_fp32(op)) {
+    ConvBackwardWeight wide = op;
+    const auto inp_count = size_t(op.shape.inp_count()), out_count = size_t(op.shape.out_count());
+    float *inp = floats(op.workspace), *dout = inp + padded(inp_count);
+    widen(inp, as<simd::bf16>(op.inp), inp_count);
+    widen(dout, as<simd::bf16>(op.dout), out_count);
+    wide.inp = inp, wide.dout = dout, wide.workspace = dout + padded(out_count);
+    wide.dtype = DType::fp32;
+    return run(wide);
+  }
   if (by_rows(op, Result::dweight))
     return conv_weight_rows({op.shape}, op.dweight, static_cast<float*>(op.workspace),
                             static_cast<const float*>(op.dout), static_cast<const float*>(op.inp),

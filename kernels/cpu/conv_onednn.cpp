@@ -1,6 +1,7 @@
 #include "kernels/cpu/conv_onednn.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/cpu/onednn.h"
 
@@ -18,6 +19,12 @@ Type weight_type_of(const Convolution& c) {
 dnnl::memory::desc weights(const ConvShape& s, Type type, Tag plain, Tag grouped) {
   if (s.groups == 1) return {{s.K, s.C, s.R, s.S}, type, plain};
   return {{s.groups, s.K / s.groups, s.C / s.groups, s.R, s.S}, type, grouped};
+}
+
+// oneDNN 2.6 in bf16 reads a channel past the end of inp, and what lies there times 0 comes into out.
+bool reads_past_the_end(const Convolution& c) {
+  return c.result == Convolution::Result::out && c.dtype == DType::bf16 && c.shape.C > 256 &&
+         c.shape.C % 2 != 0;
 }
 
 struct Description {
@@ -77,6 +84,7 @@ struct ConvOneDnn::Plan {
   OneDnnReorder reorder;
   dnnl::memory inp, weight, out, scratch;
   size_t weight_bytes = 0, scratch_bytes = 0;
+  size_t inp_bytes = 0, copy_bytes = 0;  // copy: of inp, with zeros behind it
 };
 
 std::unique_ptr<ConvOneDnn> ConvOneDnn::make() { return std::make_unique<ConvOneDnn>(); }
@@ -97,6 +105,10 @@ ConvOneDnn::Plan& ConvOneDnn::plan(const Convolution& c) {
   plan.out = engine_->memory(made.out);
   plan.scratch = engine_->memory(made.scratch);
   plan.scratch_bytes = made.scratch.get_size();
+  if (reads_past_the_end(c)) {
+    plan.inp_bytes = made.inp.get_size();
+    plan.copy_bytes = padded(plan.inp_bytes + 2);
+  }
 
   const auto plain = weights(s, weight_type_of(c), Tag::ohwi, Tag::gohwi);
   if (made.weight == plain && !c.accumulate) return plan;
@@ -110,13 +122,19 @@ ConvOneDnn::Plan& ConvOneDnn::plan(const Convolution& c) {
 
 size_t ConvOneDnn::workspace_bytes(const Convolution& c) {
   const Plan& ready = plan(c);
-  return ready.weight_bytes + padded(ready.scratch_bytes);
+  return ready.weight_bytes + padded(ready.scratch_bytes) + ready.copy_bytes;
 }
 
 void ConvOneDnn::run(const Convolution& c, const ConvTensors& tensors) {
   Plan& ready = plan(c);
   char* scratch = static_cast<char*>(tensors.workspace) + ready.weight_bytes;
   ready.inp.set_data_handle(tensors.inp);
+  if (ready.copy_bytes > 0) {
+    char* copy = scratch + padded(ready.scratch_bytes);
+    std::memcpy(copy, tensors.inp, ready.inp_bytes);
+    std::memset(copy + ready.inp_bytes, 0, ready.copy_bytes - ready.inp_bytes);
+    ready.inp.set_data_handle(copy);
+  }
   ready.out.set_data_handle(tensors.out);
   ready.scratch.set_data_handle(scratch);
   ready.weight.set_data_handle(ready.reorder ? tensors.workspace : tensors.weight);

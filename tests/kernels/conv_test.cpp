@@ -556,6 +556,8 @@ const ConvShape odd_shapes[] = {
     {1, 6, 5, 200, 136, 3, 3, 2, 1},
     {1, 4, 4, 72, 200, 3, 3, 1, 1},
     {17, 3, 3, 8, 8, 3, 3, 1, 1},
+    {2, 1, 1, 8, 16, 3, 3, 2, 1},   // columns of the filter meet no pixel
+    {1, 1, 1, 321, 1, 7, 7, 1, 3},  // many channels, odd
     // one tile of out or of dinp, whose gemm_k blocks share
     {2, 2, 2, 256, 64, 3, 3, 1, 1},
     {2, 2, 2, 64, 256, 3, 3, 1, 1},
