@@ -1,5 +1,6 @@
 """PyTorch's side of bench/recipes: trains with the options of a finished run of ours, on the same images in
-the same split; prints one JSON line of losses and accuracies by epoch.
+the same split; prints one JSON line of losses and accuracies by epoch. With --weights and --seen it takes the
+first updates alone, from these weights, on the images of a folder that preview wrote; prints their losses.
 
 Pictures go through PIL as the published set-ups' do; pairs are mixed by timm's Mixup, whose partners are the
 first and the last of a batch.
@@ -13,6 +14,7 @@ import pathlib
 import random
 
 import numpy
+import safetensors.torch
 import timm
 import timm.data
 import torch
@@ -21,6 +23,7 @@ import torchvision
 from PIL import Image, ImageEnhance, ImageOps
 
 TIMM_NAMES = {"vit_tiny": "vit_tiny_patch16_224", "vit_large": "vit_large_patch16_224"}
+DROP_RATES = ("drop_rate", "pos_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate")
 GREY = (128, 128, 128)
 
 
@@ -127,7 +130,7 @@ def tensor_of(images, o):
 def make_model(o, classes):
     if o["model"] not in TIMM_NAMES:
         return getattr(torchvision.models, o["model"])(num_classes=classes)
-    rates = {key: o[key] for key in ("drop_rate", "pos_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate")}
+    rates = {key: o[key] for key in DROP_RATES}
     return timm.create_model(
         TIMM_NAMES[o["model"]], img_size=o["image_size"], patch_size=o["patch_size"], num_classes=classes, **rates
     )
@@ -164,20 +167,22 @@ def evaluate(model, val, batch):
     return loss / count, right / count
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("run", type=pathlib.Path)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
-    o = json.loads((args.run / "config.json").read_text())
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    torch.manual_seed(args.seed), random.seed(args.seed), numpy.random.seed(args.seed)
+def update(model, optimizer, o, loss):
+    """Returns the loss as a number."""
+    optimizer.zero_grad()
+    loss.backward()
+    if o["clip_grad"] > 0:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), o["clip_grad"])
+    optimizer.step()
+    return loss.item()
 
+
+def train_epochs(o, run):
     folder = pathlib.Path(o["data"])
     if (folder / "test_batch.bin").exists():
         train, val, classes = *cifar(folder), 10
     else:
-        train, val, classes = photos(folder, args.run)
+        train, val, classes = photos(folder, run)
     size, batch = o["image_size"], o["batch"]
     seen = [image if image.size == (size, size) else resized(image, size, o) for image, _ in val]
     val = tensor_of(seen, o), torch.tensor([label for _, label in val])
@@ -202,16 +207,48 @@ def main():
             if mix:
                 images, target = mix(images, target)
             loss = F.cross_entropy(model(images), target, label_smoothing=0 if mix else o["label_smoothing"])
-            optimizer.zero_grad()
-            loss.backward()
-            if o["clip_grad"] > 0:
-                torch.nn.utils.clip_grad_norm_(model.parameters(), o["clip_grad"])
-            optimizer.step()
-            losses.append(loss.item())
+            losses.append(update(model, optimizer, o, loss))
         val_loss, top1 = evaluate(model, val, batch)
         result["train_loss"].append(sum(losses) / len(losses))
         result["val_loss"].append(val_loss)
         result["val_top1"].append(top1)
+    return result
+
+
+def take_steps(o, weights, seen):
+    """seen: preview's folder; its targets are probabilities, mixed and smoothed."""
+    for key in DROP_RATES:
+        if o[key]:
+            raise SystemExit(f"dropout draws other numbers here; after -- give --{key.replace('_', '-')} 0")
+    lines = [json.loads(line) for line in (seen / "batch.jsonl").read_text().splitlines()]
+    model = make_model(o, len(lines[0]["target"]))
+    model.load_state_dict(safetensors.torch.load_file(weights))
+    model = model.to(memory_format=torch.channels_last).train()
+    optimizer = make_optimizer(o, model)
+    for group in optimizer.param_groups:
+        group["lr"] = rate(o, 0)
+    losses = []
+    for begin in range(0, len(lines), o["batch"]):
+        rows = range(begin, begin + o["batch"])
+        images = tensor_of([Image.open(seen / "mixed" / f"{row:05}.png") for row in rows], o)
+        target = torch.tensor([lines[row]["target"] for row in rows], dtype=torch.float32)
+        losses.append(update(model, optimizer, o, F.cross_entropy(model(images), target)))
+    return {"loss": losses}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("run", type=pathlib.Path)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--weights", help="of PyTorch's model, .safetensors")
+    parser.add_argument("--seen", type=pathlib.Path)
+    args = parser.parse_args()
+    o = json.loads((args.run / "config.json").read_text())
+    if o["accumulate"] != 1:
+        raise SystemExit("not there on PyTorch's side: --accumulate")
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.manual_seed(args.seed), random.seed(args.seed), numpy.random.seed(args.seed)
+    result = take_steps(o, args.weights, args.seen) if args.seen else train_epochs(o, args.run)
     models = f"timm {timm.__version__}" if o["model"] in TIMM_NAMES else f"torchvision {torchvision.__version__}"
     print(json.dumps(result | {"torch": torch.__version__, "models": models}))
 
