@@ -7,8 +7,8 @@
 // SIMT_NCCL_FAULT=WHAT:RANK:N plants a fault: in its N-th collective (from 1) that rank kills
 // itself (die), sleeps forever (hang) or for three seconds (slow); N = 0: when it destroys its
 // communicator.
-// SIMT_NVSWITCH=1: a machine with an NVSwitch, which sums (NVLS) unless NCCL_NVLS_ENABLE=0: every
-// all-reduce adds the ranks in an order of its own, another one in the next run.
+// SIMT_NVSWITCH=N: a machine with an NVSwitch, which sums (NVLS) unless NCCL_NVLS_ENABLE=0: in the
+// order in which numbers arrive, here from rank N % ranks on, so that another N is as another run.
 // SIMT_NCCL_LINK=MB/s: what a rank sends takes time, one message after another, and no processor:
 // with SIMT_STREAM_SEED=1 (control.h) one can measure how much of it hides behind computing. Without
 // it messages take no time.

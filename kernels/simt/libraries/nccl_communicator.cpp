@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 #include <utility>
 
 #include "kernels/simt/include/nccl.h"
@@ -30,9 +29,10 @@ Fault planted_fault() {
   return fault;
 }
 
-bool switch_sums() {
+int first_of_sums(int size) {
   const char *there = std::getenv("SIMT_NVSWITCH"), *used = std::getenv("NCCL_NVLS_ENABLE");
-  return there && std::string(there) == "1" && !(used && std::string(used) == "0");
+  const bool switch_sums = there && !(used && std::string(used) == "0");
+  return switch_sums ? std::atoi(there) % size : 0;
 }
 
 std::string signature(const char* name, size_t count) {
@@ -56,7 +56,7 @@ SimtNcclComm::SimtNcclComm(std::shared_ptr<Job> its_job, int its_id, size_t offs
       all_(mapping_.as<Member>()),
       sends_(members.size()),
       receives_(members.size()),
-      nvls_(switch_sums()) {}
+      first_(first_of_sums(size)) {}
 
 size_t SimtNcclComm::bytes(int size) {
   const auto n = static_cast<size_t>(size);
@@ -160,19 +160,13 @@ void SimtNcclComm::require_the_same() const {
                std::to_string(id) + ")");
   }
 }
-// The rank that the sums of this collective begin with.
-int SimtNcclComm::first() const {
-  return nvls_ ? static_cast<int>(std::mt19937_64(job->seed() + collectives_)() %
-                                  static_cast<uint64_t>(size))
-               : 0;
-}
 // out = the sum of n elements from `begin` of all parts.
 template <class T>
 void SimtNcclComm::sum_parts(T* out, size_t n, size_t begin) const {
   const auto of = [&](int r) { return reinterpret_cast<const T*>(part(r)) + begin; };
-  std::memcpy(out, of(first()), n * sizeof(T));
+  std::memcpy(out, of(first_), n * sizeof(T));
   for (int r = 1; r < size; ++r) {
-    const T* other = of((first() + r) % size);
+    const T* other = of((first_ + r) % size);
     for (size_t i = 0; i < n; ++i) out[i] += other[i];
   }
 }

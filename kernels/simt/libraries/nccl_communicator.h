@@ -87,7 +87,6 @@ struct SimtNcclComm {
   // A collective that the others must make, too.
   void say(const std::string& call);
   void require_the_same() const;
-  int first() const;
   simt::nccl::Pipe& pipe(int from, int to) const;
   unsigned char* part(int of) const;
   template <class T>
@@ -98,7 +97,7 @@ struct SimtNcclComm {
   simt::nccl::Member* const all_;  // [size], then pipes [size, size], then parts [size]
   uint64_t arrivals_ = 0, collectives_ = 0;
   std::vector<uint64_t> sends_, receives_;  // begun, by peer
-  const bool nvls_;
+  const int first_;  // the rank that sums begin with
 };
 
 }  // namespace simt_cuda

@@ -74,7 +74,6 @@ struct alignas(64) Job::Board {
 };
 
 struct Job::Memory {
-  uint64_t seed;
   std::atomic<uint64_t> end, progress;  // the bytes taken; changes that somebody may wait for
   std::atomic<int32_t> communicators;
   std::atomic<uint32_t> has_spoken;
@@ -83,12 +82,9 @@ struct Job::Memory {
 
 std::string Job::create() {
   const int fd = memfd_create("nccl", MFD_CLOEXEC);
-  uint64_t seed = 0;
-  if (fd < 0 || getentropy(&seed, sizeof seed) != 0) return "";
+  if (fd < 0) return "";
   const Mapping mapping(fd, 0, sizeof(Memory));
-  auto& memory = *mapping.as<Memory>();
-  memory.seed = seed;
-  memory.communicators = 1;
+  mapping.as<Memory>()->communicators = 1;
   return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd);
 }
 
@@ -102,7 +98,6 @@ Job::Job(const std::string& path, int rank, int size)
 }
 Job::~Job() { close(fd_); }
 
-uint64_t Job::seed() const { return memory_->seed; }
 int Job::next_communicator() { return memory_->communicators.fetch_add(1); }
 size_t Job::first_area(size_t bytes) {
   const size_t begin = pages(sizeof(Memory));

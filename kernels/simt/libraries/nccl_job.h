@@ -48,7 +48,6 @@ class Job {
   Job(const Job&) = delete;
 
   int rank() const { return rank_; }
-  uint64_t seed() const;
   int next_communicator();
   // Where a communicator's memory begins: the first one's, for which all ranks ask, and one more.
   size_t first_area(size_t bytes);
