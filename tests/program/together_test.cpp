@@ -38,10 +38,10 @@ class Together : public ProgramTest, public testing::WithParamInterface<Everythi
   }
   // Without the line at the cut, which is of a part of an epoch.
   std::vector<std::string> whole_epochs(const std::string& run, const std::string& member) const {
-    const auto steps = metric(in(run), "epoch", "step"), all = metric(in(run), "epoch", member);
+    const auto steps = metric(in(run), "epoch", "step"), values = metric(in(run), "epoch", member);
     std::vector<std::string> some;
-    for (size_t i = 0; i < all.size(); ++i)
-      if (std::stoi(steps[i]) % updates == 0) some.push_back(all[i]);
+    for (size_t i = 0; i < values.size(); ++i)
+      if (std::stoi(steps[i]) % updates == 0) some.push_back(values[i]);
     return some;
   }
   // The run that was cut, gone on with as a run of its own.
