@@ -42,6 +42,22 @@ TEST_F(TestRun, CountsWhatPassedBeforeACrash) {
   EXPECT_TRUE(has(output, "\n2 passed, 2 failed, 1 skipped\n"));
 }
 
+TEST_F(TestRun, AddsUpTheShardsOfAWholeRun) {
+  write_text(folder_ / "tests",
+             "#!/bin/sh\n"
+             "case $* in *KernelTable*) echo '[  PASSED  ] 0 tests.'; exit 0;; esac\n"
+             "echo \"[  PASSED  ] 1$GTEST_SHARD_INDEX tests.\"\n"
+             "[ $GTEST_SHARD_INDEX = 0 ] && exit\n"
+             "echo 'tests/a.cpp:1: Failure'\n"
+             "echo '[  FAILED  ] 1 test, listed below:'\n"
+             "exit 1\n");
+  std::filesystem::permissions(folder_ / "tests", std::filesystem::perms::owner_all);
+  const std::string output = output_of("tests/run " + folder_.path());
+  EXPECT_EQ(code_, 1);
+  EXPECT_TRUE(has(output, "tests/a.cpp:1: Failure\n"));
+  EXPECT_TRUE(has(output, "\ntests: 21 passed, 1 failed, 0 skipped"));
+}
+
 // Fuzzers under the sanitizers and examples take longer to compile than what most filters need.
 TEST_F(TestRun, BuildsForAFilterWhatItsTestsStart) {
   const std::string make =
