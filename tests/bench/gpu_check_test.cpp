@@ -38,8 +38,8 @@ class GpuCheck : public testing::Test {
   }
   // Its two reports.
   std::string report_of(const std::string& before, const std::string& words) const {
-    const std::string call = "cd " + folder_.path() + " && PATH=$PWD/build:$PATH " + before +
-                             " bench/gpu_check " + words + " >said 2>&1";
+    const std::string call = "cd " + folder_.path() + " && TMPDIR=$PWD PATH=$PWD/build:$PATH " +
+                             before + " bench/gpu_check " + words + " >said 2>&1";
     code_ = std::system(call.c_str()) / 256;
     const std::string name = folder_ / report_;
     return contents(name + ".txt") + contents(name + ".json");
