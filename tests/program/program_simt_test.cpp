@@ -158,7 +158,7 @@ TEST_F(ProgramOnSimt, ARankThatHangsWhenAllIsDone) {
 
 // As where a driver compiles every kernel at its first use.
 TEST_F(ProgramOnSimt, ARankMayTakeLongForItsFirstUpdate) {
-  const std::string words = "-n 2 " + on_simt + "--steps 3 --epochs 1 --timeout 1 --out ";
+  const std::string words = "-n 2 " + on_simt + "--steps 3 --epochs 1 --timeout 2 --out ";
   const Variable slow_start("SIMT_STARTS_SLOWLY", "1");
   {
     const Variable fault("SIMT_NCCL_FAULT", "slow:1:1");
