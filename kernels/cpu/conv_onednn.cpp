@@ -21,7 +21,7 @@ dnnl::memory::desc weights(const ConvShape& s, Type type, Tag plain, Tag grouped
   return {{s.groups, s.K / s.groups, s.C / s.groups, s.R, s.S}, type, grouped};
 }
 
-// oneDNN 2.6 in bf16 reads a channel past the end of inp, and what lies there times 0 comes into out.
+// oneDNN 2.6 in bf16 reads a channel past the end of inp; what lies there times 0 comes into out.
 bool reads_past_the_end(const Convolution& c) {
   return c.result == Convolution::Result::out && c.dtype == DType::bf16 && c.shape.C > 256 &&
          c.shape.C % 2 != 0;
@@ -84,7 +84,7 @@ struct ConvOneDnn::Plan {
   OneDnnReorder reorder;
   dnnl::memory inp, weight, out, scratch;
   size_t weight_bytes = 0, scratch_bytes = 0;
-  size_t inp_bytes = 0, copy_bytes = 0;  // copy: of inp, with zeros behind it
+  size_t copy_bytes = 0;  // of inp with zeros behind it
 };
 
 std::unique_ptr<ConvOneDnn> ConvOneDnn::make() { return std::make_unique<ConvOneDnn>(); }
@@ -105,10 +105,7 @@ ConvOneDnn::Plan& ConvOneDnn::plan(const Convolution& c) {
   plan.out = engine_->memory(made.out);
   plan.scratch = engine_->memory(made.scratch);
   plan.scratch_bytes = made.scratch.get_size();
-  if (reads_past_the_end(c)) {
-    plan.inp_bytes = made.inp.get_size();
-    plan.copy_bytes = padded(plan.inp_bytes + 2);
-  }
+  if (reads_past_the_end(c)) plan.copy_bytes = padded(made.inp.get_size() + 2);
 
   const auto plain = weights(s, weight_type_of(c), Tag::ohwi, Tag::gohwi);
   if (made.weight == plain && !c.accumulate) return plan;
@@ -131,8 +128,9 @@ void ConvOneDnn::run(const Convolution& c, const ConvTensors& tensors) {
   ready.inp.set_data_handle(tensors.inp);
   if (ready.copy_bytes > 0) {
     char* copy = scratch + padded(ready.scratch_bytes);
-    std::memcpy(copy, tensors.inp, ready.inp_bytes);
-    std::memset(copy + ready.inp_bytes, 0, ready.copy_bytes - ready.inp_bytes);
+    const size_t inp_bytes = ready.inp.get_desc().get_size();
+    std::memcpy(copy, tensors.inp, inp_bytes);
+    std::memset(copy + inp_bytes, 0, ready.copy_bytes - inp_bytes);
     ready.inp.set_data_handle(copy);
   }
   ready.out.set_data_handle(tensors.out);

@@ -1,8 +1,8 @@
 // After a run of all tests: every __global__ function in kernels/ has run on the stand-in. Their
 // names are read from the sources in $BAREVISION_KERNELS. If $BAREVISION_LAUNCHES names a file, it
-// gets a line "kernel;threads;bytes of shared memory" per kernel (make resources). Where the tests are
-// dealt to several processes, each adds its kernels to the file that $BAREVISION_KERNELS_RUN names,
-// and the last to end looks.
+// gets a line "kernel;threads;bytes of shared memory" per kernel (make resources). Where the tests
+// are dealt to several processes, each adds its kernels to the file that $BAREVISION_KERNELS_RUN
+// names, and the last to end looks.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
