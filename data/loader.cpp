@@ -130,7 +130,7 @@ struct Loader::State {
     changed.notify_all();
   }
 
-  const Batch& next() {
+  const Batch* next(const std::function<bool()>& stop) {
     const auto begin = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex);
     ++given;  // which frees the previous batch's slot
@@ -141,13 +141,16 @@ struct Loader::State {
     if (!options.images) {
       begin_batch(slot, given);
       slot.batch.indices = nullptr;
-      return slot.batch;
+      return &slot.batch;
     }
-    changed.wait(lock, [&] { return slot.sequence == given && slot.rows_left == 0; });
+    const auto ready = [&] { return slot.sequence == given && slot.rows_left == 0; };
+    while (stop && !changed.wait_for(lock, std::chrono::milliseconds(100), ready))
+      if (stop()) return nullptr;
+    changed.wait(lock, ready);
     if (slot.error) std::rethrow_exception(slot.error);
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
     slot.batch.wait_seconds = waited.count();
-    return slot.batch;
+    return &slot.batch;
   }
 
   bool has_work() const {
@@ -334,7 +337,8 @@ Loader::Loader(const Dataset& data, const LoaderOptions& options, bool train)
 Loader::~Loader() = default;
 int64_t Loader::batches_per_epoch() const { return state_->batches; }
 void Loader::start(int64_t epoch, int64_t batch) { state_->start(epoch, batch); }
-const Batch& Loader::next() { return state_->next(); }
+const Batch& Loader::next() { return *state_->next({}); }
+const Batch* Loader::next_unless(const std::function<bool()>& stop) { return state_->next(stop); }
 std::vector<int64_t> Loader::bad_images() const {
   const std::lock_guard lock(state_->bad_mutex);
   return {state_->bad_images.begin(), state_->bad_images.end()};

@@ -76,6 +76,9 @@ class Loader {
   void start(int64_t epoch, int64_t batch);
   // The next batch. Throws DataError naming a bad image unless these are skipped.
   const Batch& next();
+  // The same, or null once `stop`, asked ten times a second while the batch isn't there, says so;
+  // then start() comes first again.
+  const Batch* next_unless(const std::function<bool()>& stop);
   std::vector<int64_t> bad_images() const;  // known or found so far
 
  private:

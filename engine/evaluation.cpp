@@ -2,26 +2,52 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
+#include <optional>
+
+#include "engine/base/stop_signals.h"
 
 namespace bv {
 namespace {
 
-bool each_image(const Run& run, bool averaged) {
-  const bool asked = std::ranges::any_of(
-      run.hooks, [&](const auto& hook) { return hook->reads_predictions(run, averaged); });
-  return run.communicator ? run.communicator->all_reduce_scalar(asked) > 0 : asked;
+bool any_process(const Run& run, bool here) {
+  return run.communicator ? run.communicator->all_reduce_scalar(here) > 0 : here;
 }
 
-// averaged: of the weights' moving average instead of the weights.
-EvaluationSums evaluate_all(Run& run, bool averaged) {
-  run.at(&Hook::before_test_epoch, averaged);
-  run.trainer.begin_evaluation(averaged, each_image(run, averaged));
+bool each_image(const Run& run, bool averaged) {
+  return any_process(run, std::ranges::any_of(run.hooks, [&](const auto& hook) {
+                       return hook->reads_predictions(run, averaged);
+                     }));
+}
+
+// Null: this process was asked to stop while it waited. A pipeline's stages all compute a batch, or
+// none does.
+const Batch* next_batch(Run& run) {
+  if (run.setup.pipeline.shape.stages > 1) return &run.val->next();
+  return run.val->next_unless([] { return stop_signal() != 0; });
+}
+
+// All processes stop before the same batch, or that and the one after it.
+bool evaluate_batches(Run& run) {
   run.val->start(0, 0);
   for (int64_t batch = 0; batch < run.val->batches_per_epoch(); ++batch) {
+    if (any_process(run, stop_signal() != 0)) return false;
     run.at(&Hook::before_test_iter, batch);
     run.trainer.wait_for_upload();
-    run.trainer.evaluate(run.val->next());
+    if (const Batch* next = next_batch(run)) run.trainer.evaluate(*next);
     run.at(&Hook::after_test_iter, batch);
+  }
+  return !any_process(run, stop_signal() != 0);
+}
+
+// averaged: of the weights' moving average instead of the weights. Nothing: stopped.
+std::optional<EvaluationSums> evaluate_all(Run& run, bool averaged) {
+  run.at(&Hook::before_test_epoch, averaged);
+  run.trainer.begin_evaluation(averaged, each_image(run, averaged));
+  if (!evaluate_batches(run)) {
+    run.trainer.abandon_evaluation();
+    run.stopped_by = stop_signal() ? stop_signal() : SIGTERM;
+    return {};
   }
   const EvaluationSums sums = run.trainer.end_evaluation();
   run.at(&Hook::after_test_epoch, averaged, sums);
@@ -29,16 +55,18 @@ EvaluationSums evaluate_all(Run& run, bool averaged) {
 }
 
 void fill(Run& run, EpochRecord& record) {
-  const EvaluationSums sums = evaluate_all(run, false);
-  if (sums.count == 0) return;
+  const std::optional<EvaluationSums> own = evaluate_all(run, false);
+  if (!own || own->count == 0) return;
+  const EvaluationSums& sums = *own;
   double top1 = sums.top1 / sums.count, loss = sums.loss / sums.count;
   record.val_loss = loss;
   record.val_top1 = top1;
   if (run.setup.data.classes.size() > 5) record.val_top5 = sums.top5 / sums.count;
   if (run.setup.options.ema > 0) {  // the one that counts
-    const EvaluationSums averaged = evaluate_all(run, true);
-    record.ema_loss = loss = averaged.loss / averaged.count;
-    record.ema_top1 = top1 = averaged.top1 / averaged.count;
+    const std::optional<EvaluationSums> averaged = evaluate_all(run, true);
+    if (!averaged) return;
+    record.ema_loss = loss = averaged->loss / averaged->count;
+    record.ema_top1 = top1 = averaged->top1 / averaged->count;
   }
   Checkpoint& progress = run.progress;
   const bool by_loss = run.setup.options.best_by == "loss";
@@ -52,10 +80,12 @@ void fill(Run& run, EpochRecord& record) {
 
 }  // namespace
 
-void evaluate(Run& run, EpochRecord& record) {
+bool evaluate(Run& run, EpochRecord& record) {
   run.at(&Hook::before_test);
   fill(run, record);
+  if (run.stopped_by) return false;
   run.at(&Hook::after_test, record);
+  return true;
 }
 
 }  // namespace bv

@@ -6,11 +6,13 @@
 #include <exception>
 
 #include "engine/base/error.h"
+#include "engine/base/stop_signals.h"
 #include "engine/commands/commands.h"
 #include "engine/commands/processes.h"
 #include "kernels/comm/rank_barrier.h"
 
 int main(int argc, char** argv) {
+  bv::hold_stop_signals();
   // Where the standard streams are closed, the files that a run opens must not take their numbers.
   int fd;
   while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO) {

@@ -1,11 +1,13 @@
 #include "engine/run.h"
 
 #include <algorithm>
+#include <csignal>
 #include <iomanip>
 #include <iostream>
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/stop_signals.h"
 #include "engine/base/text.h"
 #include "engine/hooks/trace_file.h"
 #include "engine/plans.h"
@@ -39,7 +41,7 @@ Run::Run(Setup given, Backend& device, Communicator* peers, int cores)
       rank(peers ? peers->rank() : 0),
       trainer(backend, communicator, setup.graph, setup.trainer, pointer_to(setup.fp32_graph)),
       train(*setup.data.train, own_loader_options(setup, true, backend, warnings, cores), true),
-      folder(setup, communicator) {
+      folder(setup, backend, trainer, communicator, background) {
   if (setup.data.val)
     val = std::make_unique<Loader>(
         *setup.data.val, own_loader_options(setup, false, backend, warnings, cores), false);
@@ -60,9 +62,12 @@ std::vector<MemoryPlan> Run::plans() const {
 bool Run::plan_only() const {
   // Processes share a machine's memory; each has a GPU's alone.
   const bool shared = setup.options.device == "cpu" || setup.options.oversubscribe;
-  const MemoryLimit limit{
-      backend.memory_limit() / static_cast<size_t>(shared ? setup.local_size : 1), shared};
   const std::vector<MemoryPlan> stages = plans();
+  const size_t memory = backend.memory_limit(),
+               taken = setup.options.device == "cuda" ? 0 : stages[0].checkpoints;
+  const MemoryLimit limit{
+      (memory - std::min(memory, taken)) / static_cast<size_t>(shared ? setup.local_size : 1),
+      shared};
   const auto largest = std::ranges::max_element(stages, {}, &MemoryPlan::peak);
   std::string lacking;
   if (largest->peak() > limit.bytes)
@@ -88,8 +93,8 @@ bool Run::plan_only() const {
 // Memory that others use may be freed, or not.
 void Run::note_free_memory() {
   if (setup.options.device == "cuda") return;  // its limit is what is free
-  size_t wanted = 0;                           // by this machine's processes
   const std::vector<MemoryPlan> stages = plans();
+  size_t wanted = stages[0].checkpoints;  // by this machine's processes
   for (const MemoryPlan& plan : stages)
     wanted += plan.peak() * static_cast<size_t>(setup.local_size) / stages.size();
   const size_t free = free_memory_in_bytes();
@@ -119,7 +124,7 @@ void Run::set_starting_values() {
                     std::to_string(end));
 }
 
-void Run::begin() {
+bool Run::begin() {
   if (rank == 0) note_free_memory();
   trainer.allocate();
   set_starting_values();
@@ -130,14 +135,20 @@ void Run::begin() {
   }
   for (std::string& line : schedule_notes(setup.options, updates_per_epoch, progress))
     setup.notes.push_back(std::move(line));
-  if (progress.step == end && progress.loss_count == 0)
+  if (progress.step == end && progress.settled)
     setup.notes.push_back("nothing left to do: " + counted(end, "step") + " done");
+  catch_stop_signals();
   // Nothing is written before all processes have looked at the run folder as it was.
-  if (communicator) communicator->barrier();
-  if (rank != 0) return;
+  const double stopped = stop_signal() ? 1 : 0;
+  if ((communicator ? communicator->all_reduce_scalar(stopped) : stopped) > 0) {
+    stopped_by = stop_signal() ? stop_signal() : SIGTERM;
+    return false;
+  }
+  if (rank != 0) return true;
   console = std::make_unique<Console>(end, setup.options.quiet);
   if (std::string warning = folder.begin(); !warning.empty())
     setup.notes.push_back(std::move(warning));
+  return true;
 }
 
 void Run::warn(const std::string& line) {

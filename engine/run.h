@@ -21,11 +21,13 @@ struct Run {
   Run(Setup, Backend&, Communicator*, int cores);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
+  ~Run() { folder.abandon(); }  // jobs of the background work on what is destroyed next
 
   // Prints what --plan asks for, or refuses a plan that doesn't fit.
   bool plan_only() const;
-  // Takes the memory, sets the starting values, opens the run's folder. Collective.
-  void begin();
+  // Takes the memory, sets the starting values, opens the run's folder. Collective. From then on a
+  // stop signal is a request; false: there has been one already, and the folder is as it was.
+  bool begin();
   // Inserts it by priority, after those of the same one.
   void attach(std::unique_ptr<Hook>);
   // Calls all hooks: run.at(&Hook::after_train_epoch, record).
@@ -54,6 +56,7 @@ struct Run {
   Trainer trainer;
   Loader train;
   std::unique_ptr<Loader> val;
+  Background background;  // writes what training doesn't wait for
   RunFolder folder;
   Schedule schedule{};
   Profile profile{setup.started};

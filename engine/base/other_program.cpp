@@ -12,6 +12,7 @@
 
 #include "engine/base/descriptor.h"
 #include "engine/base/error.h"
+#include "engine/base/stop_signals.h"
 
 namespace bv {
 namespace {
@@ -31,7 +32,8 @@ pid_t spawn(const std::vector<std::string>& words, const std::string& input, int
   sigemptyset(&as_usual);
   sigaddset(&as_usual, SIGPIPE);
   posix_spawnattr_setsigdefault(&attributes, &as_usual);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setsigmask(&attributes, &starting_signal_mask());
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
   pid_t pid = -1;
   const int code = posix_spawnp(&pid, argv[0], &files, &attributes, argv.data(), environ);
   posix_spawn_file_actions_destroy(&files);

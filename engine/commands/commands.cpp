@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "engine/base/error.h"
+#include "engine/base/stop_signals.h"
 #include "engine/base/text.h"
 #include "engine/options/model_config.h"
 #include "engine/options/named_recipe.h"
@@ -82,7 +83,10 @@ CommandLine parse_command_line(std::span<const std::string> arguments) {
 
 int run_command(const std::vector<std::string>& argv) {
   const CommandLine line = parse_command_line(std::span(argv).subspan(1));
-  if (!line.print) return line.command->run(line, argv);
+  if (!line.print) {
+    if (!line.command->in_processes) end_on_stop_signals();
+    return line.command->run(line, argv);
+  }
   std::fputs(line.print->text.c_str(), line.print->exit_code ? stderr : stdout);
   return line.print->exit_code;
 }

@@ -6,11 +6,11 @@
 #include "data/dataset.h"
 #include "engine/base/error.h"
 #include "engine/base/other_program.h"
+#include "engine/base/stop_signals.h"
 #include "engine/base/text.h"
 #include "engine/commands/commands.h"
 #include "engine/datasets/download.h"
 #include "engine/files/new_folder.h"
-#include "engine/processes/signals.h"
 #include "engine/report/progress_line.h"
 
 namespace bv {

@@ -3,12 +3,12 @@
 #include <filesystem>
 
 #include "engine/base/error.h"
+#include "engine/base/stop_signals.h"
 #include "engine/base/text.h"
 #include "engine/commands/commands.h"
 #include "engine/commands/data_commands.h"
 #include "engine/datasets/split_folder.h"
 #include "engine/files/new_folder.h"
-#include "engine/processes/signals.h"
 #include "engine/report/progress_line.h"
 
 namespace bv {

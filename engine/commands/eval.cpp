@@ -10,6 +10,7 @@
 #include "engine/base/file_io.h"
 #include "engine/base/json.h"
 #include "engine/base/json_list.h"
+#include "engine/base/stop_signals.h"
 #include "engine/base/text.h"
 #include "engine/commands/commands.h"
 #include "engine/commands/finished_model.h"
@@ -208,6 +209,7 @@ int work(const CommandLine& line, World world) {
   // Both outlive an error: peers must not see this rank leave before its line is printed.
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
+  end_on_stop_signals();
   try {
     const int cores = pin_to_share(world);
     refuse_confusion(line.own.confusion);
@@ -271,6 +273,7 @@ constinit const Command eval_command = {
         "isn't given is the run's, or as the weights' file says",
     .own = rows,
     .takes = takes,
-    .run = eval_in_processes};
+    .run = eval_in_processes,
+    .in_processes = true};
 
 }  // namespace bv

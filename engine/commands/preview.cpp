@@ -9,6 +9,7 @@
 #include "data/prepare.h"
 #include "engine/base/error.h"
 #include "engine/base/file_io.h"
+#include "engine/base/stop_signals.h"
 #include "engine/base/text.h"
 #include "engine/commands/commands.h"
 #include "engine/commands/processes.h"
@@ -18,7 +19,6 @@
 #include "engine/options/augmentation.h"
 #include "engine/options/config.h"
 #include "engine/processes/affinity.h"
-#include "engine/processes/signals.h"
 #include "engine/report/sheet.h"
 #include "engine/training/memory.h"
 
@@ -137,7 +137,9 @@ void Preview::show_rank(int rank) {
   Loader loader(*s_.data.train, options, true);
   loader.start(epoch_, 0);
   while (!stop_signal()) {
-    const Batch& batch = loader.next();
+    const Batch* const next = loader.next_unless([] { return stop_signal() != 0; });
+    if (!next) return;
+    const Batch& batch = *next;
     const int64_t rest = count_ - batch.position;
     if (rest > 0) show_rows(batch, static_cast<int>(std::min<int64_t>(rest, batch.count)));
     if (rest <= int64_t{*s_.options.batch}) return;
@@ -247,18 +249,19 @@ int preview(const CommandLine& given, const std::vector<std::string>&) {
                     given.values.at("resume").at(0) + "/config.json shows what that run sees");
   if (given.own.out.empty()) throw UserError("preview needs --out DIR, a new folder");
   NewFolder folder("--out", given.own.out);
+  std::optional<EndsOnStopSignals> starting([&folder] { folder.remove(); });
   // Pictures are the same on every device, in any precision.
   CommandLine line = given;
   line.values["device"] = {"cpu"};
   line.values["precision"] = {"auto"};
   std::erase_if(line.values, [](const auto& value) { return value.first.starts_with("amp_"); });
   line.values["amp_policy"] = {"none"};
-  catch_stop_signals();
   const int cores = usable_cores();
   const Options options = initial_options(line);
   const auto backend = open_backend(DeviceKind::cpu, {.index = 0, .threads = cores});
   const int world = options.nproc.value_or(options.pipeline) * options.nnodes;
   const Setup setup = prepare(line, options, world, {DeviceKind::cpu}, *backend);
+  starting.reset();
   Preview preview(setup, *backend, given.own, folder.place(), cores);
   if (!preview.run()) return 128 + stop_signal();
   folder.finish();

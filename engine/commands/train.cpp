@@ -1,5 +1,6 @@
 // train MODEL: trains a model, in as many processes as are asked for.
 #include "engine/base/error.h"
+#include "engine/base/stop_signals.h"
 #include "engine/commands/commands.h"
 #include "engine/commands/processes.h"
 #include "engine/hooks/trace_file.h"
@@ -8,7 +9,6 @@
 #include "engine/options/model_config.h"
 #include "engine/processes/affinity.h"
 #include "engine/processes/host_comm.h"
-#include "engine/processes/signals.h"
 #include "engine/setup/image_check.h"
 #include "engine/setup/run_claim.h"
 #include "engine/training/training_loop.h"
@@ -26,9 +26,10 @@ int work(const CommandLine& line, World world) {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
   try {
-    catch_stop_signals();
     const int cores = pin_to_share(world);
-    const RunClaim claim(line, world);
+    RunClaim claim(line, world);
+    // Until begin() has seen that all ranks train: nothing is lost.
+    const EndsOnStopSignals starting([&claim] { claim.give_back(); });
     Options given = initial_options(line);
     given.out = claim.folder();
     if (given.plan && world.rank > 0) return 0;  // rank 0's is enough
@@ -82,6 +83,7 @@ constinit const Command train_command = {
     .summary = "train a model, or resume a run; the word train may be left out",
     .own = {},
     .takes = takes,
-    .run = train_in_processes};
+    .run = train_in_processes,
+    .in_processes = true};
 
 }  // namespace bv

@@ -13,8 +13,8 @@
 #include "engine/base/error.h"
 #include "engine/base/file_io.h"
 #include "engine/base/other_program.h"
+#include "engine/base/stop_signals.h"
 #include "engine/base/text.h"
-#include "engine/processes/signals.h"
 
 namespace bv {
 namespace {

@@ -85,20 +85,28 @@ void remove_step(const std::string& run, const std::string& name) {
   fs::remove_all(hidden, ignored);
 }
 
-void write_step(const std::string& folder, const Checkpoint& c) {
-  std::error_code error;
-  fs::create_directory(folder, error);
-  if (error) throw WriteError("make", folder, error.value());
-  std::map<std::string, FileDigest> files;
-  files[weights_name] = write_safetensors(folder + "/" + weights_name, c.weights);
-  if (!c.ema.tensors.empty()) files[ema_name] = write_safetensors(folder + "/" + ema_name, c.ema);
-  if (!c.optimizer.tensors.empty())
-    files[optimizer_name] = write_safetensors(folder + "/" + optimizer_name, c.optimizer);
+void write_state(const std::string& folder, const Checkpoint& c,
+                 const std::map<std::string, FileDigest>& files) {
   const std::string text = write_checkpoint_state(c, files);
   OutputFile out(folder + "/" + state_name);
   out.write(std::as_bytes(std::span(text)));
   out.finish();
   sync_folder(folder);
+}
+
+void write_step(const std::string& folder, const Checkpoint& c, const CheckpointTensors& tensors) {
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (error) throw WriteError("make", folder, error.value());
+  std::map<std::string, FileDigest> files;
+  const auto write = [&](const char* name, const TensorViews& views,
+                         const std::map<std::string, std::string>& metadata) {
+    if (!views.empty()) files[name] = write_safetensors(folder + "/" + name, metadata, views);
+  };
+  write(weights_name, tensors.weights, c.weights.metadata);
+  write(ema_name, tensors.ema, c.weights.metadata);
+  write(optimizer_name, tensors.optimizer, {});
+  write_state(folder, c, files);
 }
 
 // Renames the written folder to its step's name, one that no link refers to.
@@ -201,7 +209,12 @@ Checkpoint load_step(const std::string& folder) {
 
 }  // namespace
 
-void save_checkpoint(const std::string& run, const Checkpoint& c, bool best, int keep) {
+CheckpointTensors tensors_of(const Checkpoint& c) {
+  return {views_of(c.weights.tensors), views_of(c.ema.tensors), views_of(c.optimizer.tensors)};
+}
+
+void save_checkpoint(const std::string& run, const Checkpoint& c, const CheckpointTensors& tensors,
+                     bool best, int keep) {
   std::string placed;
   try {
     std::error_code error;
@@ -209,7 +222,7 @@ void save_checkpoint(const std::string& run, const Checkpoint& c, bool best, int
     if (error) throw WriteError("make", run, error.value());
     remove_leftovers(run);
     const std::string written = run + "/" + unfinished + "-step";
-    write_step(written, c);
+    write_step(written, c, tensors);
     placed = place_step(run, written, c.step);
     if (best) point(run, "best", placed);
     point(run, "last", placed);
@@ -221,6 +234,25 @@ void save_checkpoint(const std::string& run, const Checkpoint& c, bool best, int
     if (!placed.empty() && !linked(run, placed)) fs::remove_all(run + "/" + placed, ignored);
     remove_leftovers(run);
     throw RunError(failure + what_remains(run));
+  }
+  prune(run, keep);
+}
+
+bool is_last_checkpoint(const std::string& run, int64_t step) {
+  const auto folder = step_folder(fs::path(last_folder(run)).filename());
+  return folder && folder->step == step;
+}
+
+// `best` first: a kill before the new state leaves one that is evaluated again, to the same end.
+void settle_checkpoint(const std::string& run, const Checkpoint& c, bool best, int keep) {
+  if (!is_last_checkpoint(run, c.step)) return;
+  const std::string name = fs::path(last_folder(run)).filename();
+  try {
+    if (best) point(run, "best", name);
+    write_state(run + "/" + name, c, read_state(run + "/" + name).files);
+    if (link_target(run, "last") != name) point(run, "last", name);
+  } catch (const WriteError& e) {
+    throw RunError(e.what() + what_remains(run));
   }
   prune(run, keep);
 }

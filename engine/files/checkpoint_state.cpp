@@ -165,6 +165,7 @@ std::string write_checkpoint_state(const Checkpoint& c,
     list += (list.empty() ? "\n  " : ",\n  ") + quote_json(name) +
             ": {\"bytes\": " + std::to_string(digest.bytes) + ", \"crc32c\": \"" + hex(digest.crc) +
             "\"}";
+  if (!c.settled) add("settled", "false");
   add("top1_sum", number_text(c.top1_sum));
   add("data_contents", std::to_string(c.data_contents));
   std::string options;
@@ -199,6 +200,9 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
     out.progress.top1_sum = read.real(state, "top1_sum");
   else if (out.progress.loss_count > 0)
     out.progress.top1_sum = std::numeric_limits<double>::quiet_NaN();
+  // Earlier versions knew it of epochs alone.
+  out.progress.settled = has("settled") ? read.boolean(state, "settled")
+                                        : out.progress.batch != 0 || out.progress.loss_count == 0;
   if (has("best_loss")) out.progress.best_loss = read.real(state, "best_loss");
   if (has("precision")) out.progress.precision = read_precision(read, read.at(state, "precision"));
   if (has("data_contents"))

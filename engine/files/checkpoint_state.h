@@ -25,6 +25,9 @@ struct Checkpoint {
   double best_top1 = -1;            // of the best evaluation so far; -1: no evaluation yet
   std::optional<double> best_loss;  // its loss, where that chooses the best
   int64_t best_step = 0;
+  // Whether the end of the epoch, or of the run, that is at this step has been dealt with: its
+  // evaluation, its record. A resumed run begins with what hasn't.
+  bool settled = true;
   std::optional<PrecisionState> precision;  // where --amp-policy decides
   // sums of the unfinished epoch, so that its record equals that of an uninterrupted run
   double loss_sum = 0, loss_count = 0;

@@ -27,18 +27,16 @@ NewFolder::NewFolder(const std::string& option, const std::string& path)
       if (fs::create_directory(missing.back())) made_.push_back(missing.back());
     partial_.emplace(path_);
   } catch (const fs::filesystem_error& e) {
-    remove_made();
+    remove();
     throw UserError(named_ + ": can't make this folder: " + e.code().message());
   }
 }
 
-NewFolder::~NewFolder() {
-  partial_.reset();
-  remove_made();
-}
+NewFolder::~NewFolder() { remove(); }
 
-void NewFolder::remove_made() {
+void NewFolder::remove() {
   std::error_code ignored;
+  partial_.reset();
   for (; !made_.empty(); made_.pop_back()) fs::remove(made_.back(), ignored);  // if empty
 }
 

@@ -20,10 +20,9 @@ class NewFolder {
   NewFolder& operator=(const NewFolder&) = delete;
   const std::filesystem::path& place() const { return partial_->path(); }  // where to write
   void finish();
+  void remove();  // all that was made
 
  private:
-  void remove_made();
-
   std::string named_;  // "--out DIR", in messages
   std::filesystem::path path_;
   std::vector<std::filesystem::path> made_;  // above it, outermost first

@@ -15,6 +15,7 @@
 #include "engine/base/json.h"
 #include "engine/base/json_list.h"
 #include "engine/base/text.h"
+#include "engine/files/channels_last.h"
 
 namespace bv {
 namespace {
@@ -275,21 +276,23 @@ TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& p
   return file;
 }
 
-std::string header_of(const TensorFile& file) {
+std::string header_of(const std::map<std::string, std::string>& metadata,
+                      const TensorViews& tensors) {
   const auto number = [](int64_t n) { return std::to_string(n); };
   std::string text = "{", list;
-  for (const auto& [key, value] : file.metadata)
+  for (const auto& [key, value] : metadata)
     list += (list.empty() ? "" : ",") + quote_json(key) + ":" + quote_json(value);
   if (!list.empty()) text += "\"__metadata__\":{" + list + "}";
   uint64_t end = 0;
-  for (const auto& [name, tensor] : file.tensors) {
+  for (const TensorView& tensor : tensors) {
     uint64_t elements = 1;
     for (const int64_t n : tensor.shape) elements *= uint64_t(n);
     if (elements != tensor.data.size())
-      throw std::invalid_argument("write_safetensors: " + name + ": data doesn't match its shape");
+      throw std::invalid_argument("write_safetensors: " + tensor.name +
+                                  ": data doesn't match its shape");
     const uint64_t begin = end;
     end += elements * sizeof(float);
-    text += (text.size() > 1 ? "," : "") + quote_json(name) +
+    text += (text.size() > 1 ? "," : "") + quote_json(tensor.name) +
             ":{\"dtype\":\"F32\",\"shape\":" + json_list(tensor.shape, number) +
             ",\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(end) + "]}";
   }
@@ -313,13 +316,30 @@ TensorFile read_safetensors(const std::string& path) {
   return read_from(read, file.size(), path);
 }
 
-FileDigest write_safetensors(const std::string& path, const TensorFile& file) {
-  const std::string header = header_of(file);
+TensorViews views_of(const std::map<std::string, HostTensor>& tensors) {
+  TensorViews views;
+  for (const auto& [name, tensor] : tensors) views.push_back({name, tensor.shape, tensor.data});
+  return views;
+}
+
+FileDigest write_safetensors(const std::string& path,
+                             const std::map<std::string, std::string>& metadata,
+                             const TensorViews& tensors) {
+  const std::string header = header_of(metadata, tensors);
   const uint64_t header_bytes = header.size();
   OutputFile out(path);
   out.write(std::as_bytes(std::span(&header_bytes, 1)));
   out.write(std::as_bytes(std::span(header)));
-  for (const auto& [name, tensor] : file.tensors) out.write(std::as_bytes(std::span(tensor.data)));
+  std::vector<float> reordered;
+  for (const TensorView& tensor : tensors) {
+    std::span<const float> data = tensor.data;
+    if (tensor.channels_last) {
+      reordered.resize(data.size());
+      to_file_order(tensor.shape, data.data(), reordered.data());
+      data = reordered;
+    }
+    out.write(std::as_bytes(data));
+  }
   return out.finish();
 }
 

@@ -23,10 +23,25 @@ struct TensorFile {
   std::map<std::string, HostTensor> tensors;  // sorted by name
 };
 
+// A tensor to be written, in memory that stays the caller's.
+struct TensorView {
+  std::string name;
+  std::span<const int64_t> shape;
+  std::span<const float> data;
+  bool channels_last = false;  // data in memory order (channels_last.h), the file in file order
+};
+using TensorViews = std::vector<TensorView>;  // sorted by name
+TensorViews views_of(const std::map<std::string, HostTensor>&);
+
 TensorFile read_safetensors(const std::string& path);
 // The same from memory; `path` names it in messages.
 TensorFile parse_safetensors(std::span<const std::byte> file, const std::string& path);
 // The same contents give the same bytes. Written as OutputFile; returns size and checksum.
-FileDigest write_safetensors(const std::string& path, const TensorFile&);
+FileDigest write_safetensors(const std::string& path,
+                             const std::map<std::string, std::string>& metadata,
+                             const TensorViews&);
+inline FileDigest write_safetensors(const std::string& path, const TensorFile& file) {
+  return write_safetensors(path, file.metadata, views_of(file.tensors));
+}
 
 }  // namespace bv

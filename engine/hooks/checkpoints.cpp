@@ -10,24 +10,45 @@ bool Checkpoints::due(const Run& run, bool epoch_ended) {
                      : epoch_ended && run.progress.epoch % every.count == 0;
 }
 
-void Checkpoints::save(Run& run, bool best) {
-  run.in_section("saving", [&] { run.folder.save(run.progress, run.trainer, best); });
-  run.at(&Hook::after_save, {.step = run.progress.step, .best = best});
+void Checkpoints::save(Run& run, bool best, bool settled) {
+  std::string line;
+  run.in_section("saving",
+                 [&] { line = run.folder.save(run.progress, run.trainer, best, settled); });
+  if (!line.empty()) run.console->line(line);
 }
 
-// With an epoch or the run, after_train_epoch saves, which knows the evaluation.
+void Checkpoints::settle(Run& run, bool best) {
+  run.in_section("saving", [&] { run.folder.settle(run.progress, run.trainer, best); });
+}
+
+void Checkpoints::tell_written(Run& run) {
+  for (const SaveRecord& written : run.folder.written()) run.at(&Hook::after_save, written);
+}
+
+// With an epoch or the run, before_test saves or after_train_epoch, which knows the evaluation.
 void Checkpoints::after_train_iter(Run& run, StepRecord&) {
   const bool ends = run.progress.batch == 0 || run.progress.step == run.end || run.stopped_by;
-  if (!ends && due(run, false)) save(run, false);
+  if (!ends && due(run, false)) save(run, false, true);
+  tell_written(run);
+}
+
+void Checkpoints::before_test(Run& run) {
+  const bool ends = run.progress.step >= run.end || due(run, run.progress.batch == 0);
+  if (ends && run.folder.saved_step() != run.progress.step) save(run, false, false);
 }
 
 void Checkpoints::after_train_epoch(Run& run, EpochRecord& record) {
-  if (record.best || run.progress.step >= run.end || run.stopped_by || due(run, record.whole))
-    save(run, record.best);
+  if (run.folder.saved_step() == run.progress.step)
+    settle(run, record.best);
+  else if (record.best || run.progress.step >= run.end || run.stopped_by || due(run, record.whole))
+    save(run, record.best, true);
+  tell_written(run);
 }
 
 void Checkpoints::after_train(Run& run) {
-  if (run.folder.saved_step() != run.progress.step) save(run, false);
+  if (run.folder.saved_step() != run.progress.step) save(run, false, run.progress.settled);
+  run.in_section("saving", [&] { run.folder.finish(); });
+  tell_written(run);
 }
 
 }  // namespace bv

@@ -4,7 +4,8 @@ namespace bv {
 
 void MetricsLog::before_train(Run& run) {
   const std::string path = run.setup.options.out + "/metrics.jsonl";
-  const int64_t kept = run.setup.checkpoint ? end_of_step(path, run.progress.step) : 0;
+  const int64_t kept =
+      run.setup.checkpoint ? end_of_step(path, run.progress.step, run.progress.settled) : 0;
   file_.emplace(path, 0);
   file_->cut(kept);
 }

@@ -39,7 +39,8 @@ std::vector<std::pair<std::string, double>> memory_of(const MemoryPlan& plan) {
                                     {"16-bit copy of weights", plan.compute_weights},
                                     {"saved activations", plan.activations},
                                     {"scratch", plan.scratch},
-                                    {"batches", plan.batches}})
+                                    {"batches", plan.batches},
+                                    {"checkpoints, on the host", plan.checkpoints}})
     if (bytes > 0) parts.emplace_back(name, static_cast<double>(bytes));
   return parts;
 }

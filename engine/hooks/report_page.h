@@ -1,6 +1,8 @@
 // report.html and report.json in the run's folder: curves, classes, worst mistakes, plan of memory.
-// Written after each epoch and when the run ends, by rank 0.
+// Written after each epoch and when the run ends, by rank 0, while training continues.
 #pragma once
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -20,12 +22,23 @@ class ReportPage : public Hook {
   void after_error(Run&, const std::string& line) override;
 
  private:
+  // What the background's jobs share. One that comes late writes the newest facts.
+  struct Page {
+    explicit Page(RunReport made) : report(std::move(made)) {}
+    RunReport report;
+    std::mutex mutex;
+    std::optional<RunFacts> newest;  // until a job takes it
+    void write();
+  };
   void write(Run&, const std::string& ending);
   // The page must not cost the run its weights: an error is reported, once, and the run continues.
   template <class F>
   void try_to(Run&, F work);
+  void warn(Run&, const std::string& line);
 
-  std::optional<RunReport> report_;
+  std::shared_ptr<Page> page_;
+  RunFacts facts_;
+  OptionalJobs jobs_{false};
   bool warned_ = false;
 };
 

@@ -33,37 +33,52 @@ std::vector<uint8_t> tiled(const std::vector<uint8_t>& pictures, int count, int 
 
 }  // namespace
 
-// A log must not cost the run its weights: one that can't be written is given up.
+// add(EventFile&)
 template <class F>
 void TensorBoard::write(Run& run, F add) {
-  if (given_up_) return;
-  try {
-    add();
-    file_->flush();
-  } catch (const RunError& e) {
-    given_up_ = true;
-    run.warn(std::string(e.what()) + "; training goes on, without TensorBoard's file");
-    run.incomplete = true;
-  }
+  tell_failure(run);
+  if (!file_) return;
+  jobs_.post(run.background, [file = file_, add = std::move(add)] {
+    add(*file);
+    file->flush();
+  });
+}
+
+// A log must not cost the run its weights: one that can't be written is given up.
+void TensorBoard::tell_failure(Run& run) {
+  const std::string line = jobs_.failure();
+  if (line.empty()) return;
+  file_.reset();
+  run.warn(line + "; training goes on, without TensorBoard's file");
+  run.incomplete = true;
 }
 
 void TensorBoard::before_train(Run& run) {
   const int64_t first = run.progress.step + 1;
-  write(run, [&] {
-    file_.emplace(run.setup.options.out, first);
-    write_options(run, first);
-    if (run.progress.step == 0) write_first_images(run);
-  });
+  try {
+    file_ = std::make_shared<EventFile>(run.setup.options.out, first);
+  } catch (const RunError& e) {
+    run.warn(std::string(e.what()) + "; training goes on, without TensorBoard's file");
+    run.incomplete = true;
+    return;
+  }
+  write_options(run, first);
+  if (run.progress.step == 0) write_first_images(run);
 }
 
-void TensorBoard::write_options(const Run& run, int64_t step) {
+void TensorBoard::after_train(Run& run) {
+  run.background.wait();
+  tell_failure(run);
+}
+
+void TensorBoard::write_options(Run& run, int64_t step) {
   std::string table = "| option | value |\n| --- | --- |\n";
   for (const OptionGroup& group : option_groups())
     for (const OptionRow& row : group.rows)
       if (row.uses.stored)
         table += "| " + row.flag() + " | " +
                  printable(join(items_of(run.setup.options, row), ",")) + " |\n";
-  file_->text(step, "options", table);
+  write(run, [=](EventFile& file) { file.text(step, "options", table); });
 }
 
 // Drawn once more, before the first step.
@@ -74,13 +89,15 @@ void TensorBoard::write_first_images(Run& run) {
   if (count == 0) return;
   const std::vector<uint8_t> pictures =
       tiled(first_training_images(run.backend, run.setup, count), count, size);
-  write_image(1, "Images/train", {count / columns * size, columns * size, pictures});
+  write_image(run, 1, "Images/train", {count / columns * size, columns * size, pictures});
 }
 
-void TensorBoard::write_image(int64_t step, std::string_view tag, const Image& image) {
+void TensorBoard::write_image(Run& run, int64_t step, std::string_view tag, Image image) {
   if (image.pixels.empty()) return;
-  file_->image(step, tag, encode_png(image.pixels.data(), image.height, image.width), image.height,
+  write(run, [step, tag, image = std::move(image)](EventFile& file) {
+    file.image(step, tag, encode_png(image.pixels.data(), image.height, image.width), image.height,
                image.width);
+  });
 }
 
 void TensorBoard::after_test_epoch(Run& run, bool averaged, const EvaluationSums&) {
@@ -91,11 +108,10 @@ void TensorBoard::after_test_epoch(Run& run, bool averaged, const EvaluationSums
   constexpr size_t most_mistakes = 16, most_classes = 1000;
   const size_t classes = run.setup.data.classes.size();
   const int64_t step = run.progress.step;
-  write(run, [&] {
-    write_image(step, "Images/mistakes", mistakes_picture(run, most_mistakes));
-    if (classes <= most_classes)
-      write_image(step, "Images/confusion", confusion_picture(run.trainer.predictions(), classes));
-  });
+  write_image(run, step, "Images/mistakes", mistakes_picture(run, most_mistakes));
+  if (classes <= most_classes)
+    write_image(run, step, "Images/confusion",
+                confusion_picture(run.trainer.predictions(), classes));
 }
 
 void TensorBoard::after_train_iter(Run& run, StepRecord& r) {
@@ -110,7 +126,7 @@ void TensorBoard::after_train_iter(Run& run, StepRecord& r) {
   if (run.setup.graph.dtype() == DType::fp16)
     scalars.insert(scalars.end(), {{"LossScale/train", r.loss_scale},
                                    {"Skipped/train", static_cast<double>(r.skipped)}});
-  write(run, [&] { file_->scalars(r.step, scalars); });
+  write(run, [step = r.step, scalars](EventFile& file) { file.scalars(step, scalars); });
 }
 
 void TensorBoard::after_train_epoch(Run& run, EpochRecord& r) {
@@ -131,7 +147,7 @@ void TensorBoard::after_train_epoch(Run& run, EpochRecord& r) {
   add("Loss/test_average", r.ema_loss);
   add("Accuracy/test_average", r.ema_top1);
   add("Seconds/test", r.test_seconds);
-  write(run, [&] { file_->scalars(r.step, scalars); });
+  write(run, [step = r.step, scalars](EventFile& file) { file.scalars(step, scalars); });
 }
 
 }  // namespace bv

@@ -2,7 +2,7 @@
 // training images as the model gets them, and of evaluations the surest mistakes and the
 // confusion matrix. `tensorboard --logdir RUN` shows it, live too.
 #pragma once
-#include <optional>
+#include <memory>
 
 #include "engine/run.h"
 #include "engine/tensorboard/event_file.h"
@@ -13,6 +13,7 @@ class TensorBoard : public Hook {
  public:
   int priority() const override { return priority::reporting; }
   void before_train(Run&) override;
+  void after_train(Run&) override;
   void after_train_iter(Run&, StepRecord&) override;
   void after_train_epoch(Run&, EpochRecord&) override;
   void after_test_epoch(Run&, bool averaged, const EvaluationSums&) override;
@@ -21,15 +22,17 @@ class TensorBoard : public Hook {
   }
 
  private:
-  void write_options(const Run&, int64_t step);
+  // Written by the run's background.
+  void write_options(Run&, int64_t step);
   void write_first_images(Run&);
-  void write_image(int64_t step, std::string_view tag, const Image&);
+  void write_image(Run&, int64_t step, std::string_view tag, Image);
   template <class F>
   void write(Run&, F add);
+  void tell_failure(Run&);
 
-  std::optional<EventFile> file_;
+  std::shared_ptr<EventFile> file_;
   unsigned evaluations_ = 0;  // of this process
-  bool given_up_ = false;     // it can't be written
+  OptionalJobs jobs_{true};
 };
 
 }  // namespace bv

@@ -20,6 +20,8 @@ struct Command {
   std::span<const OptionRow> own;           // what it takes besides options of training
   std::span<const std::string_view> takes;  // of training: titles of groups, names of options
   int (*run)(const CommandLine&, const std::vector<std::string>& argv);
+  // It may be a launcher or a worker, each of which has its own way to deal with stop signals.
+  bool in_processes = false;
 
   // Its rows: its own, then those of training, unless one of its own has the name.
   std::vector<const OptionRow*> rows() const;

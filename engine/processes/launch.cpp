@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/stop_signals.h"
 #include "engine/processes/affinity.h"
-#include "engine/processes/signals.h"
 #include "engine/processes/world.h"
 #include "kernels/comm/rank_barrier.h"
 
@@ -42,6 +42,7 @@ class HeldSignals {
     sigemptyset(&set_);
     sigaddset(&set_, SIGCHLD);
     for (const int number : stop_signals()) sigaddset(&set_, number);
+    hold_stop_signals();
     sigprocmask(SIG_BLOCK, &set_, &before_);
     // No SIGCHLD for stopped children; SIG_DFL, or exits would not be signalled.
     struct sigaction action {};
@@ -54,7 +55,6 @@ class HeldSignals {
     sigaction(SIGCHLD, &child_before_, nullptr);
     sigprocmask(SIG_SETMASK, &before_, nullptr);
   }
-  const sigset_t& before() const { return before_; }
 
   // The next signal; si_signo is 0 if none comes before `end`.
   siginfo_t next(Clock::time_point end) const {
@@ -88,8 +88,7 @@ struct WorkerStart {
   const NodePlace& place;
   const std::string& program;
   const std::vector<std::string>& argv;
-  int shared_fd;            // inherited by the worker
-  const sigset_t& signals;  // the worker's mask
+  int shared_fd;  // inherited by the worker
 };
 
 using Strings = std::vector<std::string>;
@@ -135,7 +134,7 @@ std::vector<char*> pointers(const Strings& strings) {
   if (getppid() != launcher) _exit(1);  // the launcher ended before the line above
   pin_this_process(share);              // before the program's libraries count their cores
   fcntl(start.shared_fd, F_SETFD, 0);
-  sigprocmask(SIG_SETMASK, &start.signals, nullptr);
+  sigprocmask(SIG_SETMASK, &starting_signal_mask(), nullptr);
   execve(program, argv, environment);
   const char* reason = strerrordesc_np(errno);
   for (const char* part : {"can't start ", program, ": ", reason ? reason : "?", "\n"})
@@ -165,8 +164,7 @@ class Supervisor {
         region_(SharedRegion::create(place.nodes * nproc)) {
     try {
       for (int i = 0; i < nproc; ++i)
-        workers_.push_back(
-            start_worker({i, nproc, place_, program, argv, region_.fd(), signals_.before()}));
+        workers_.push_back(start_worker({i, nproc, place_, program, argv, region_.fd()}));
     } catch (...) {
       end_at_once();
       throw;

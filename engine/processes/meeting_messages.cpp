@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "engine/base/error.h"
+#include "engine/base/stop_signals.h"
 #include "engine/base/text.h"
-#include "engine/processes/signals.h"
 
 namespace bv {
 

@@ -35,6 +35,8 @@ class Object {
   }
 };
 
+bool is_epoch(const std::string& line) { return line.find("\"kind\":\"epoch\"") != line.npos; }
+
 int64_t step_of(const std::string& line) {
   const std::string key = "\"step\":";
   const size_t at = line.find(key);
@@ -82,7 +84,7 @@ std::string to_json(const EpochRecord& r) {
       .finish();
 }
 
-int64_t end_of_step(const std::string& path, int64_t step) {
+int64_t end_of_step(const std::string& path, int64_t step, bool settled) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return 0;
   const InputFile file(path);
@@ -93,7 +95,9 @@ int64_t end_of_step(const std::string& path, int64_t step) {
     for (size_t i = 0; i < chunk.size(); ++i) {
       line += chunk[i];
       if (chunk[i] != '\n' && line.size() < max_line) continue;
-      if (chunk[i] != '\n' || step_of(line) > step) return int64_t(at + i + 1 - line.size());
+      const int64_t found = step_of(line);
+      const bool again = found > step || (found == step && !settled && is_epoch(line));
+      if (chunk[i] != '\n' || again) return int64_t(at + i + 1 - line.size());
       line.clear();
     }
   }

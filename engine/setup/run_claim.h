@@ -23,12 +23,12 @@ class RunClaim {
   RunClaim& operator=(const RunClaim&) = delete;
   const std::string& folder() const { return folder_; }
   std::string warning() const { return lock_ ? lock_->warning() : ""; }
+  void give_back();  // and removes the folders it made if nothing is in them
 
  private:
   void begin(int rank);
   void begin_dated(int rank);  // in a folder named after the time of day
   bool make_folder();          // false: it is there already
-  void give_back();            // and removes the folders it made if nothing is in them
 
   std::string folder_;
   std::vector<std::filesystem::path> made_;  // outermost first

@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "engine/base/error.h"
+#include "engine/files/channels_last.h"
 #include "engine/training/memory.h"
 #include "kernels/philox.h"
 
@@ -50,20 +51,27 @@ void draw(const ParameterInfo& p, uint64_t seed, float* to) {
   }
 }
 
-// A convolution's weight, [K, C, R, S] in files, [K, R, S, C] in memory; others are the same.
 std::vector<float> reordered(const ParameterInfo& p, const std::vector<float>& from,
                              bool to_memory) {
   if (!p.channels_last) return from;
-  const auto K = static_cast<size_t>(p.shape[0]), C = static_cast<size_t>(p.shape[1]),
-             positions = static_cast<size_t>(p.shape[2] * p.shape[3]);
-  const size_t rows = to_memory ? C : positions, columns = to_memory ? positions : C;
   std::vector<float> to(from.size());
-#pragma omp parallel for schedule(static)
-  for (size_t k = 0; k < K; ++k)
-    for (size_t r = 0; r < rows; ++r)
-      for (size_t c = 0; c < columns; ++c)
-        to[(k * columns + c) * rows + r] = from[(k * rows + r) * columns + c];
+  (to_memory ? to_memory_order : to_file_order)(p.shape, from.data(), to.data());
   return to;
+}
+
+TensorViews views_of(const std::vector<ParameterInfo>& infos, const float* copy,
+                     const std::string& prefix) {
+  TensorViews views;
+  for (const ParameterInfo& p : infos)
+    if (p.owned())
+      views.push_back({prefix + p.name, p.shape, {copy + p.offset, p.count()}, p.channels_last});
+  return views;
+}
+
+TensorViews sorted(TensorViews views, const TensorViews& more) {
+  views.insert(views.end(), more.begin(), more.end());
+  std::ranges::sort(views, {}, &TensorView::name);
+  return views;
 }
 
 }  // namespace
@@ -146,6 +154,54 @@ std::map<std::string, HostTensor> Parameters::get_ema() const {
   auto values = download(ema(), graph_->parameters(), "");
   values.merge(download(buffers(), graph_->buffers(), ""));
   return values;
+}
+
+size_t Parameters::copy_bytes() const {
+  return align(weight_bytes()) * static_cast<size_t>(1 + moments_ + has_ema_) +
+         align(buffer_bytes());
+}
+
+size_t Parameters::model_bytes() const {
+  size_t parameters = 0, buffers = 0;
+  for (const ParameterInfo& p : graph_->parameters()) parameters += p.count();
+  for (const ParameterInfo& p : graph_->buffers()) buffers += p.count();
+  return (parameters * static_cast<size_t>(1 + moments_ + has_ema_) + buffers) * sizeof(float);
+}
+
+ParameterCopy Parameters::copy_in(void* host) const {
+  char* at = static_cast<char*>(host);
+  const auto piece = [&at](bool there, size_t bytes) {
+    char* const begin = there ? at : nullptr;
+    if (there) at += align(bytes);
+    return reinterpret_cast<float*>(begin);
+  };
+  return {.weights = piece(true, weight_bytes()),
+          .buffers = piece(true, buffer_bytes()),
+          .ema = piece(has_ema_, weight_bytes()),
+          .m = piece(moments_ > 0, weight_bytes()),
+          .v = piece(moments_ > 1, weight_bytes())};
+}
+
+void Parameters::copy_to(const ParameterCopy& to) const {
+  const auto copy = [this](float* host, const DeviceMemory& arena) {
+    if (host) backend_->to_host(host, arena.data(), arena.bytes(), nullptr);
+  };
+  copy(to.weights, weights_);
+  copy(to.buffers, buffers_);
+  copy(to.ema, ema_);
+  copy(to.m, m_);
+  copy(to.v, v_);
+}
+
+CheckpointTensors Parameters::tensors_of(const ParameterCopy& copy) const {
+  const auto& parameters = graph_->parameters();
+  const TensorViews buffers = views_of(graph_->buffers(), copy.buffers, "");
+  CheckpointTensors tensors{.weights = sorted(views_of(parameters, copy.weights, ""), buffers)};
+  if (copy.ema) tensors.ema = sorted(views_of(parameters, copy.ema, ""), buffers);
+  if (copy.m) tensors.optimizer = views_of(parameters, copy.m, "m.");
+  tensors.optimizer =
+      sorted(copy.v ? views_of(parameters, copy.v, "v.") : TensorViews(), tensors.optimizer);
+  return tensors;
 }
 
 void Parameters::upload(float* arena, const Infos& infos,

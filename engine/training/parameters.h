@@ -7,11 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "engine/files/safetensors.h"
+#include "engine/files/checkpoint.h"
 #include "kernels/backend.h"
 #include "models/graph/graph.h"
 
 namespace bv {
+
+// Arenas in host memory, of the device's sizes; null: there is none.
+struct ParameterCopy {
+  float *weights, *buffers, *ema, *m, *v;
+};
 
 class Parameters {
  public:
@@ -60,6 +65,14 @@ class Parameters {
   // where one is missing.
   void set_ema(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_ema() const;
+  // For a copy of all arenas that a checkpoint has.
+  size_t copy_bytes() const;
+  size_t model_bytes() const;               // of the same, of all of the model's parts
+  ParameterCopy copy_in(void* host) const;  // of copy_bytes()
+  // Copies the arenas, in stream 0's order. The copy must stay until they are there.
+  void copy_to(const ParameterCopy&) const;
+  // The copy's tensors, as a checkpoint has them.
+  CheckpointTensors tensors_of(const ParameterCopy&) const;
   // What get_weights() and get_moments() are of another part of the model, filled with zeros.
   static std::map<std::string, HostTensor> empty_weights(const Graph& part);
   std::map<std::string, HostTensor> empty_moments(const Graph& part) const;

@@ -274,6 +274,7 @@ void print_plan(std::ostream& out, const Graph& graph, const Layout& layout,
   row("scratch", plan.scratch);
   row("batches", plan.batches);
   row("peak", plan.peak());
+  row("checkpoints, on the host", plan.checkpoints);
 
   std::vector<size_t> largest;
   for (size_t s = 0; s < layout.places.size(); ++s)

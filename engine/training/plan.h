@@ -48,9 +48,12 @@ enum class Passes : uint8_t { both, recompute, forward };
 
 Layout plan_stage(const Graph&, Kernels&, int begin, int end, Passes = Passes::both);
 
-// A run's device memory in bytes, as --plan prints it and as it is then allocated.
+// A run's memory in bytes, as --plan prints it and as it is then allocated.
 struct MemoryPlan {
   size_t weights, gradients, optimizer, ema, compute_weights, activations, scratch, batches;
+  // On the host of rank 0: two checkpoints on their way to the disk.
+  size_t checkpoints;
+  // On the device.
   size_t peak() const {
     return weights + gradients + optimizer + ema + compute_weights + activations + scratch +
            batches;

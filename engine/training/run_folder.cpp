@@ -15,15 +15,6 @@
 namespace bv {
 namespace {
 
-// A finite gradient times a huge rate may overflow, which the loss would show a step too late.
-void check_finite(const Checkpoint& c, const std::string& advice) {
-  const auto finite = [](float x) { return std::isfinite(x); };
-  for (const auto& [name, tensor] : c.weights.tensors)
-    if (!std::ranges::all_of(tensor.data, finite))
-      throw RunError("step " + std::to_string(c.step) + ": the update made " + name +
-                     " not finite" + advice);
-}
-
 void write_text(const std::string& path, const std::string& text) {
   OutputFile file(path);
   file.write(std::as_bytes(std::span(text)));
@@ -46,11 +37,15 @@ void remove_event_files(const std::string& folder) {
 
 }  // namespace
 
-RunFolder::RunFolder(const Setup& setup, Communicator* communicator)
+RunFolder::RunFolder(const Setup& setup, Backend& backend, const Trainer& trainer,
+                     Communicator* communicator, Background& background)
     : setup_(setup),
       communicator_(communicator),
       first_(!communicator || communicator->rank() == 0),
-      saved_step_(setup.checkpoint ? setup.checkpoint->step : -1) {}
+      whole_(trainer.whole()),
+      saved_step_(setup.checkpoint ? setup.checkpoint->step : -1),
+      resumed_step_(saved_step_),
+      writer_(backend, trainer, background, setup.options.out, setup.options.keep) {}
 
 RunFolder::~RunFolder() {
   const std::filesystem::path folder = setup_.options.out;
@@ -66,6 +61,7 @@ RunFolder::~RunFolder() {
 
 std::string RunFolder::begin() {
   const Options& o = setup_.options;
+  if (whole_) writer_.allocate();
   new_ = o.resume.empty();
   write_text(o.out + "/config.json", config_to_json(o));
   if (setup_.data.kind == DataKind::photos && setup_.data.val)
@@ -91,32 +87,75 @@ void RunFolder::restore(Trainer& trainer) const {
   trainer.set_state(state);
 }
 
-void RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool best) {
-  Trainer::Saved saved = trainer.saved();
-  if (first_) {
-    Checkpoint c = progress;
-    c.model = setup_.model.name;
-    c.data_fingerprint = setup_.data.fingerprint;
-    c.data_contents = contents_;
-    c.options = options_to_keep(setup_.options);
-    c.weights = {.metadata = weights_metadata(setup_.info), .tensors = std::move(saved.weights)};
-    check_finite(c, advice());
-    c.ema = {.metadata = c.weights.metadata, .tensors = std::move(saved.ema)};
-    c.optimizer.tensors = std::move(saved.moments);
-    c.update = trainer.state();
-    if (setup_.graph.dtype() != DType::fp16) c.update.loss_scale = 0;
-    if (communicator_) communicator_->busy(Busy::saving);
-    save_checkpoint(setup_.options.out, c, best, setup_.options.keep);
-    if (communicator_) communicator_->busy(Busy::no);
-  }
+std::string RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool best, bool settled) {
   saved_step_ = progress.step;
+  std::optional<Trainer::Saved> gathered;
+  if (!whole_) gathered = trainer.saved();
+  if (!first_) return "";
+  Checkpoint c = progress;
+  c.settled = settled;
+  describe(c);
+  c.update = trainer.state();
+  if (setup_.graph.dtype() != DType::fp16) c.update.loss_scale = 0;
+  std::optional<int64_t> replaced;
+  Snapshot& snapshot = writer_.next(replaced);
+  if (gathered)
+    snapshot.take(std::move(*gathered));
+  else
+    snapshot.take();
+  writer_.submit({.progress = std::move(c), .best = best, .settled = settled});
+  if (!replaced) return "";
+  return "checkpoint of step " + std::to_string(*replaced) +
+         " left out: the disk was still busy with an earlier one";
 }
 
-std::string RunFolder::advice() const {
+// What all checkpoints of a run have in common.
+void RunFolder::describe(Checkpoint& c) const {
+  c.model = setup_.model.name;
+  c.data_fingerprint = setup_.data.fingerprint;
+  c.data_contents = contents_;
+  c.options = options_to_keep(setup_.options);
+  c.weights.metadata = weights_metadata(setup_.info);
+}
+
+void RunFolder::settle(const Checkpoint& progress, Trainer& trainer, bool best) {
+  bool settled = true;
+  if (first_) {
+    Checkpoint c = progress;
+    describe(c);
+    c.update = trainer.state();
+    if (setup_.graph.dtype() != DType::fp16) c.update.loss_scale = 0;
+    settled = writer_.settle(c, best);
+  }
+  // A copy of a run's folder may have no links.
+  if (communicator_ && progress.step == resumed_step_)
+    settled = communicator_->all_reduce_scalar(settled ? 0 : 1) == 0;
+  if (!settled) save(progress, trainer, best, true);
+}
+
+std::vector<SaveRecord> RunFolder::written() try {
+  writer_.check();
+  return writer_.written();
+} catch (const NotFinite& e) {
+  throw RunError(e.what() + advice());
+}
+
+void RunFolder::finish() {
+  if (!first_) return;
+  if (communicator_) communicator_->busy(Busy::saving);
+  writer_.finish();
+  if (communicator_) communicator_->busy(Busy::no);
+}
+
+void RunFolder::abandon() { writer_.abandon(); }
+
+std::string RunFolder::advice() {
+  abandon();
+  const int64_t step = writer_.last_step().value_or(resumed_step_);
   return ". Try a smaller --lr or --clip-grad 1" +
-         (saved_step_ < 0 ? ""
-                          : "; " + setup_.options.out + "/last is the state after step " +
-                                std::to_string(saved_step_));
+         (step < 0 ? ""
+                   : "; " + setup_.options.out + "/last is the state after step " +
+                         std::to_string(step));
 }
 
 }  // namespace bv

@@ -1,8 +1,11 @@
 // The folder --out, claimed: config.json, val.txt, checkpoints. Rank 0 alone writes.
 #pragma once
 #include <string>
+#include <vector>
 
+#include "engine/report/log.h"
 #include "engine/setup/setup.h"
+#include "engine/training/checkpoint_writer.h"
 #include "kernels/backend.h"
 
 namespace bv {
@@ -12,7 +15,8 @@ inline constexpr const char* val_list_name = "val.txt";
 
 class RunFolder {
  public:
-  RunFolder(const Setup&, Communicator*);
+  // Its checkpoints are written by `background`.
+  RunFolder(const Setup&, Backend&, const Trainer&, Communicator*, Background&);
   // A new run that ends before its first checkpoint leaves nothing behind.
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
@@ -22,20 +26,31 @@ class RunFolder {
   std::string begin();
   // Puts the state of --resume's checkpoint into the optimizer; its weights are set already.
   void restore(Trainer&) const;
-  // A checkpoint: `progress`, weights and optimizer state. Collective. Throws RunError where a
-  // weight is not finite.
-  void save(const Checkpoint& progress, Trainer&, bool best);
+  // Begins to save a checkpoint: `progress`, weights and optimizer state. Collective. settled: no
+  // settle() of this step follows. Returns a line for the user, or nothing.
+  std::string save(const Checkpoint& progress, Trainer&, bool best, bool settled);
+  // Gives the checkpoint of this step, saved before its evaluation, what that has changed. Collective.
+  void settle(const Checkpoint& progress, Trainer&, bool best);
   int64_t saved_step() const { return saved_step_; }
-  // After a diverged run: what to try, and which checkpoint there is.
-  std::string advice() const;
+  // What has come to the disk since the last call. Throws RunError where something couldn't, or where
+  // a weight is not finite.
+  std::vector<SaveRecord> written();
+  void finish();   // waits until all has; throws the same
+  void abandon();  // waits, for a run that has failed
+  // After a diverged run: what to try, and which checkpoint there is. Waits as abandon().
+  std::string advice();
 
  private:
+  void describe(Checkpoint&) const;
   const Setup& setup_;
   Communicator* communicator_;
   bool first_;  // rank 0
+  bool whole_;  // each process has all of the model
   bool new_ = false;
   int64_t saved_step_ = -1;
+  int64_t resumed_step_;
   uint64_t contents_ = 0;  // of the data when the run began
+  CheckpointWriter writer_;
 };
 
 }  // namespace bv

@@ -57,7 +57,10 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
             .compute_weights = parameters_.compute_weights_bytes(),
             .activations = most(models_, &ModelPart::saved_bytes),
             .scratch = most(models_, &ModelPart::scratch_bytes),
-            .batches = feed_.bytes() + optimizer_.bytes() + DeviceSums::bytes},
+            .batches = feed_.bytes() + optimizer_.bytes() + DeviceSums::bytes,
+            .checkpoints = !o.pipeline.grid.first()      ? 0
+                           : o.pipeline.grid.stages == 1 ? 2 * parameters_.copy_bytes()
+                                                         : 2 * parameters_.model_bytes()},
       outputs_(backend, fp32 ? *fp32 : graph),
       params_(static_cast<size_t>(o.pipeline.shape.micro_batches)) {
   for (Event& event : updated_) event = backend.create_event();
@@ -307,10 +310,14 @@ void Trainer::evaluate(const Batch& batch) {
   profile_parts(profile_);
 }
 
-EvaluationSums Trainer::end_evaluation() {
+void Trainer::abandon_evaluation() {
   if (averaged_) compute_with(parameters_.weights());
   averaged_ = false;
   outputs_.finish();
+}
+
+EvaluationSums Trainer::end_evaluation() {
+  abandon_evaluation();
   if (each_image_) predictions_ = gather(std::move(predictions_), *backend_, communicator_);
   return sums_.read(*backend_, communicator_);
 }

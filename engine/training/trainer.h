@@ -49,12 +49,14 @@ class Trainer {
   void allocate();
 
   Parameters& parameters() { return parameters_; }  // of this process's part
+  const Parameters& parameters() const { return parameters_; }
   // The whole model's, by name, on rank 0; elsewhere nothing. All processes call it, between updates;
   // the gradients are lost.
   struct Saved {
     Tensors weights, ema, moments;
   };
   Saved saved();
+  bool whole() const { return !links_.stages; }  // this process has all of the model
   // Name of the model's first parameter whose gradient is not finite, or empty. All processes call
   // it.
   std::string first_not_finite() const;
@@ -89,6 +91,7 @@ class Trainer {
   void begin_evaluation(bool averaged = false, bool each_image = false);
   void evaluate(const Batch&);
   EvaluationSums end_evaluation();  // over all replicas; waits for the device
+  void abandon_evaluation();        // instead; without predictions
   // Of the last evaluation, in rank 0's process, if it was to bring them: of all replicas' images
   // that could be read, in the data set's order.
   const std::vector<Prediction>& predictions() const { return predictions_; }

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/stop_signals.h"
 #include "engine/base/text.h"
 #include "engine/evaluation.h"
 #include "engine/hooks/standard_hooks.h"
-#include "engine/processes/signals.h"
 #include "engine/run.h"
 
 namespace bv {
@@ -47,8 +47,8 @@ void TrainingLoop::train() {
   run_.at(&Hook::before_train);
   run_.train.start(at_.epoch, at_.batch);
   run_.profile.enter("other");
-  // Stopped by the epoch's last step, before its evaluation.
-  if (at_.batch == 0 && at_.loss_count > 0) end_epoch(true);
+  // Stopped or killed before the end of an epoch, or of the run, was dealt with.
+  if (!at_.settled && (at_.batch == 0 || over())) end_epoch(at_.batch == 0);
   if (!over()) run_.at(&Hook::before_train_epoch);
   while (!over()) {
     one_update();
@@ -136,6 +136,7 @@ void TrainingLoop::fail_not_finite(int64_t step, const UpdateResult& result) {
 
 void TrainingLoop::end_epoch(bool whole) {
   // Stopped by the epoch's last step: its evaluation is the first thing that the resumed run does.
+  at_.settled = !whole && run_.stopped_by;
   if (whole && run_.stopped_by) return;
   const int64_t epoch = at_.epoch + (whole ? 0 : 1);  // counted from 1
   const int every = run_.setup.options.eval_every;
@@ -146,8 +147,12 @@ void TrainingLoop::end_epoch(bool whole) {
                      .whole = whole};
   if (!std::isnan(at_.top1_sum)) record.train_top1 = at_.top1_sum / at_.loss_count;
   const bool due = at_.step >= run_.end || (every > 0 && epoch % every == 0);
-  if (run_.val && !run_.stopped_by && due)
-    run_.in_section("evaluation", [&] { evaluate(run_, record); });
+  if (run_.val && !run_.stopped_by && due) {
+    bool evaluated = false;
+    run_.in_section("evaluation", [&] { evaluated = evaluate(run_, record); });
+    if (!evaluated) return;
+  }
+  at_.settled = true;
   if (whole) at_.loss_sum = at_.loss_count = at_.top1_sum = 0;
   run_.at(&Hook::after_train_epoch, record);
 }
@@ -157,7 +162,7 @@ void TrainingLoop::end_epoch(bool whole) {
 int train(Setup setup, Backend& backend, Communicator* communicator, int cores, HookList more) {
   Run run(std::move(setup), backend, communicator, cores);
   if (run.plan_only()) return 0;
-  run.begin();
+  if (!run.begin()) return 128 + run.stopped_by;
   for (auto& hook : standard_hooks(run)) run.attach(std::move(hook));
   for (auto& hook : more) run.attach(std::move(hook));
   try {

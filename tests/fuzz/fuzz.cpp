@@ -68,7 +68,7 @@ class Fuzzer {
       tensor.data.assign(n, 0.5f);
       c.optimizer.tensors["m." + p.name] = c.optimizer.tensors["v." + p.name] = tensor;
     }
-    save_checkpoint(folder_.path(), c, true, 1);
+    save_checkpoint(folder_.path(), c, tensors_of(c), true, 1);
     weights_ = contents(folder_ / "last/weights.safetensors");
     optimizer_ = contents(folder_ / "last/state.safetensors");
     state_ = contents(folder_ / "last/state.json");

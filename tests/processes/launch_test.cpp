@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "engine/processes/signals.h"
+#include "engine/base/stop_signals.h"
 #include "tests/messages.h"
 #include "tests/processes/processes.h"
 
@@ -16,7 +16,7 @@ namespace bv::test {
 namespace {
 
 constexpr double promptly = 5;  // seconds within which a launcher must end
-#ifdef __SANITIZE_ADDRESS__  // whose programs start and end slowly
+#ifdef __SANITIZE_ADDRESS__     // whose programs start and end slowly
 constexpr double slower = 3;
 #else
 constexpr double slower = 1;
@@ -130,12 +130,14 @@ TEST(Launch, CtrlCToTheWholeGroupStopsInOrder) {
 TEST(Launch, ARepeatedSignalIsOneRequestUnlessItComesLater) {
   Child worker([] {
     catch_stop_signals();
-    raise(SIGTERM);
-    raise(SIGTERM);
-    raise(SIGINT);
+    kill(getpid(), SIGTERM);
+    while (stop_signal() == 0) usleep(1000);
+    kill(getpid(), SIGTERM);
+    kill(getpid(), SIGINT);
     if (stop_signal() != SIGTERM) return 1;
     usleep(1100000);
-    raise(SIGINT);
+    kill(getpid(), SIGINT);
+    pause();
     return 2;
   });
   EXPECT_EQ(worker.wait().code, 128 + SIGINT);

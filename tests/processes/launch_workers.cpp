@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/stop_signals.h"
 #include "engine/base/text.h"
 #include "engine/processes/affinity.h"
 #include "engine/processes/host_comm.h"
-#include "engine/processes/signals.h"
 #include "kernels/simt/device/control.h"
 #include "tests/engine/gradient_sync_workers.h"
 #include "tests/models/resnet_workers.h"

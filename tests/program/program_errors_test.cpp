@@ -474,7 +474,7 @@ TEST_F(ProgramErrors, OfProgressThatCantBe) {
   const auto expect_damaged = [&](const std::string& what, auto change) {
     Checkpoint c = good;
     change(c);
-    save_checkpoint(in("run"), c, false, 1);
+    save_checkpoint(in("run"), c, tensors_of(c), false, 1);
     expect_refused_by_all("--resume run --steps 4",
                           "run/last/state.json: damaged: " + what + " after " +
                               std::to_string(c.step) +
@@ -487,7 +487,7 @@ TEST_F(ProgramErrors, OfProgressThatCantBe) {
                    [&](Checkpoint& c) { c.batch = huge; });
   }
   expect_damaged("loss_scale inf", [](Checkpoint& c) { c.update.loss_scale = HUGE_VALF; });
-  save_checkpoint(in("run"), good, false, 1);
+  save_checkpoint(in("run"), good, tensors_of(good), false, 1);
   go("--resume run --steps 4");
 }
 

@@ -2,11 +2,11 @@
 #include <cstdio>
 
 #include "engine/base/error.h"
+#include "engine/base/stop_signals.h"
 #include "engine/base/text.h"
 #include "engine/commands/commands.h"
 #include "engine/datasets/unpack_records.h"
 #include "engine/files/new_folder.h"
-#include "engine/processes/signals.h"
 #include "engine/report/progress_line.h"
 #include "kernels/comm/rank_barrier.h"
 
