@@ -20,6 +20,7 @@
 #: make clean       remove build/
 #: CUDA=0           build without CUDA;  CUDA_HOME=DIR: with the toolkit in DIR
 #: SIMT=0           tests without the stand-in for CUDA
+#: PCH=0            no precompiled headers: shows an #include that is missing
 #: TURBOJPEG=0      decode JPEG with stb_image;  WEBP=0, TIFF=0, TENSORBOARD=0, RECORDS=0: leave these out
 VERSION := 0.1.0
 BUILD ?= build
@@ -42,6 +43,7 @@ headers := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dn
   webp/demux.h tiffio.h sodium.h google/protobuf/message_lite.h
 hash := \#
 found := $(shell printf '%s\n' $(foreach h,$(headers),'$(hash)if __has_include(<$(h)>)' '$(h)' '$(hash)endif') \
+  '$(hash)ifdef __clang__' clang '$(hash)endif' \
   | $(CXX) -x c++ -std=c++20 -E -P - 2>/dev/null)
 have = $(if $(filter $(1),$(found)),1)
 
@@ -79,7 +81,8 @@ optional_packages := $(strip $(optional_packages))
 # x86-64-v3 (AVX2, FMA, F16C) everywhere; the CPU kernels a second time for AVX-512, chosen at run time.
 WARN := -Wall -Wextra -Wshadow -Wno-missing-field-initializers
 OPT ?= -O2
-CPPFLAGS := -I. -MMD -MP -DBAREVISION_VERSION='"$(VERSION)"' \
+CPPFLAGS := -I. -MMD -MP
+choices := -DBAREVISION_VERSION='"$(VERSION)"' \
   -DBAREVISION_TURBOJPEG=$(TURBOJPEG) -DBAREVISION_WEBP=$(WEBP) -DBAREVISION_TIFF=$(TIFF) -DBAREVISION_SODIUM=$(SODIUM) -DBAREVISION_TENSORBOARD=$(TENSORBOARD) \
   -DBAREVISION_RECORDS=$(RECORDS) \
   $(if $(filter 1,$(SIMT)),-DBAREVISION_SIMT) $(if $(NVCC),-DBAREVISION_CUDA) \
@@ -111,7 +114,7 @@ messages := $(if $(filter 1,$(TENSORBOARD)),$(BUILD)/gen/engine/tensorboard/even
   $(if $(filter 1,$(RECORDS)),$(BUILD)/gen/data/records/example.pb)
 messages := $(strip $(messages))
 objects += $(messages:%=%.o)
-CPPFLAGS += $(if $(messages),-isystem $(BUILD)/gen)
+choices += $(if $(messages),-isystem $(BUILD)/gen)
 program := $(BUILD)/obj/engine/main.o $(BUILD)/obj/engine/setup/cpu_check.o
 ifeq ($(SIMT),1)
 simt_sources := $(gpu_sources) $(call in,cpp,$(wildcard kernels/simt/*))
@@ -187,10 +190,31 @@ $(BUILD)/launcher: $(program) $(objects) $(gpu_objects)
 ifeq ($(COUNTING),)
 number = $(eval started += x)[$(words $(started))/$(eval total := $(or $(total),$(shell \
   COUNTING=1 $(MAKE) -n $(MAKEOVERRIDES) $(MAKECMDGOALS) 2>/dev/null | grep -c ^counted)))$(total)]
-compile = @mkdir -p $(@D) && echo "compile   $(number) $<$(1)" && $(CXX) $(CPPFLAGS) $(CXXFLAGS)
+announce = @mkdir -p $(@D) && echo "compile   $(number) $<$(1)" &&
 else
-compile = counted
+announce = counted
 endif
+compile = $(announce) $(CXX) $(CPPFLAGS) $(choices) $(CXXFLAGS)
+
+# The standard headers as GCC has parsed them, read before each file; to parse them is half the time of
+# most. One for each set of flags: GCC compiles a file with the optimisation of what it reads here, and
+# forgets which false warnings a header switches off, hence the three (<string>'s). Without the choices,
+# so that a change of one compiles only the files that ask for it.
+PCH ?= $(if $(filter clang,$(found)),0,1)
+ifeq ($(PCH),1)
+pch = $(BUILD)/pch/$(1)/precompiled.h.gch
+read_pch = -include $(BUILD)/pch/$(1)/precompiled.h -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread
+endif
+$(foreach set,plain simt tests simt_tests sanitized,$(BUILD)/pch/$(set)/precompiled.h.gch): \
+$(BUILD)/pch/%/precompiled.h.gch: kernels/precompiled.h $(BUILD)/flags | check-packages
+	$(call announce, ($*)) echo '$(hash)include "$(if $(findstring tests,$*),tests,kernels)/precompiled.h"' >$(@:.gch=) && \
+	  $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(flags_of_$*) -x c++-header -o $@ $(@:.gch=)
+flags_of_plain = $(avx2)
+flags_of_tests = $(avx2)
+flags_of_simt = $(SIMT_OPT) $(avx2)
+flags_of_simt_tests = $(SIMT_OPT) $(avx2)
+flags_of_sanitized = $(fuzz_opt) $(avx2) $(sanitizers)
+
 $(BUILD)/obj/avx2/%.o: %.cpp | check-packages
 	$(call compile, (avx2)) $(kernel_flags) $(avx2) -DBAREVISION_ISA=avx2 -c -o $@ $<
 $(BUILD)/obj/avx512/%.o: %.cpp | check-packages
@@ -198,19 +222,21 @@ $(BUILD)/obj/avx512/%.o: %.cpp | check-packages
 # The stand-in computes warps with vectors, hence -O2 and AVX2 under the sanitizers too.
 SIMT_OPT ?= -O2
 simt_flags := $(SIMT_OPT) $(avx2) -Wno-unknown-pragmas -Ikernels/simt/include -DBAREVISION_GPU=simt_gpu -DBAREVISION_CUDNN=1
-$(BUILD)/obj/simt/%.o: %.cu | check-packages
-	$(call compile, (simt)) $(simt_flags) -x c++ -c -o $@ $<
-$(BUILD)/obj/simt/%.o: %.cpp | check-packages
-	$(call compile, (simt)) $(simt_flags) -c -o $@ $<
+$(BUILD)/obj/simt/%.o: %.cu $(call pch,simt) | check-packages
+	$(call compile, (simt)) $(call read_pch,simt) $(simt_flags) -x c++ -c -o $@ $<
+$(BUILD)/obj/simt/%.o: %.cpp $(call pch,simt) | check-packages
+	$(call compile, (simt)) $(call read_pch,simt) $(simt_flags) -c -o $@ $<
+$(BUILD)/obj/simt/tests/%.o: tests/%.cpp $(call pch,simt_tests) | check-packages
+	$(call compile, (simt)) $(call read_pch,simt_tests) $(simt_flags) -c -o $@ $<
 # Kernels call kernels/simt/counters/hooks.cpp at each access to memory.
 counters_flags := -DSIMT_COUNTERS
 access_calls := -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-tree-sra -Wno-tsan
 $(BUILD)/obj/counters/%.o: %.cu | check-packages
 	$(call compile, (counters)) $(simt_flags) $(counters_flags) $(access_calls) -x c++ -c -o $@ $<
-$(BUILD)/obj/counters/%.o: %.cpp | check-packages
-	$(call compile, (counters)) $(simt_flags) $(counters_flags) -c -o $@ $<
+$(BUILD)/obj/counters/%.o: %.cpp $(call pch,simt) | check-packages
+	$(call compile, (counters)) $(call read_pch,simt) $(simt_flags) $(counters_flags) -c -o $@ $<
 # What ptxas reports about each kernel goes into a file next to the object (make resources).
-nvcc_compile = $(if $(COUNTING),counted,@mkdir -p $(@D) && echo "compile   $(number) $< (cuda$(1))" &&) $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(2) -I. \
+nvcc_compile = $(call announce, (cuda$(1))) $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(2) -I. \
   -DBAREVISION_GPU=cuda_gpu -Xcompiler=-Wall,-march=x86-64-v3 -Xptxas=-v,-warn-spills -Wno-deprecated-gpu-targets \
   -MMD -MP -MF $(@:.o=.d) -c -o $@ $< >$(@:.o=.ptxas) 2>&1; \
   code=$$?; grep -vE '^ptxas info|bytes stack frame' $(@:.o=.ptxas) >&2; exit $$code
@@ -219,16 +245,18 @@ $(BUILD)/obj/cuda/%.o: %.cu $(BUILD)/cuda_arch | check-packages
 $(BUILD)/dist/obj/%.o: %.cu | check-packages
 	$(call nvcc_compile, for every GPU,$(dist_arch))
 cuda_host_flags = $(avx2) -isystem $(CUDA_HOME)/include -DBAREVISION_GPU=cuda_gpu -DBAREVISION_CUDNN=$(if $(CUDNN),1,0)
-$(BUILD)/obj/cuda/%.o: %.cpp | check-packages
-	$(call compile, (cuda)) $(cuda_host_flags) -c -o $@ $<
-$(BUILD)/dist/obj/%.o: %.cpp | check-packages
-	$(call compile, (cuda)) $(cuda_host_flags) -c -o $@ $<
+$(BUILD)/obj/cuda/%.o: %.cpp $(call pch,plain) | check-packages
+	$(call compile, (cuda)) $(call read_pch,plain) $(cuda_host_flags) -c -o $@ $<
+$(BUILD)/dist/obj/%.o: %.cpp $(call pch,plain) | check-packages
+	$(call compile, (cuda)) $(call read_pch,plain) $(cuda_host_flags) -c -o $@ $<
 # The choice of the last build; dependents are rebuilt when it changes. A dry run would take it as
 # changed.
 checked_each_time := $(if $(COUNTING),,always)
 remember = @mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
 $(BUILD)/cuda_arch: $(checked_each_time)
 	$(call remember,$(cuda_arch))
+$(BUILD)/flags: $(checked_each_time)
+	$(call remember,$(CXX) $(shell $(CXX) -dumpfullversion) $(CXXFLAGS))
 $(BUILD)/choices: $(checked_each_time)
 	$(call remember,$(VERSION) simt $(SIMT) cuda $(NVCC) nccl $(NCCL) cudnn $(CUDNN) jpeg $(TURBOJPEG) webp $(WEBP) tiff $(TIFF) sodium $(SODIUM) tensorboard $(TENSORBOARD) records $(RECORDS))
 choosing := $(shell grep -rlE 'BAREVISION_(VERSION|SIMT|CUDA|NCCL|CUDNN|TURBOJPEG|WEBP|TIFF|SODIUM|TENSORBOARD|RECORDS)' --include='*.cpp' .)
@@ -238,15 +266,17 @@ always:
 $(BUILD)/gen/%.pb.cc: %.proto
 	@mkdir -p $(BUILD)/gen && echo "messages  $<" && $(PROTOC) --cpp_out=$(BUILD)/gen $<
 .SECONDARY: $(messages:%=%.cc)
-$(messages:%=%.o): %.o: %.cc | check-packages
-	$(call compile,) $(avx2) -c -o $@ $<
+$(messages:%=%.o): %.o: %.cc $(call pch,plain) | check-packages
+	$(call compile,) $(call read_pch,plain) $(avx2) -c -o $@ $<
 $(foreach room,obj asan,$(patsubst %,$(BUILD)/$(room)/%.o,engine/tensorboard/event_file tests/engine/tensorboard_test data/records/example)): \
   | $(messages:%=%.cc)
 # Runs first, so it must run on any CPU.
 $(BUILD)/obj/engine/setup/cpu_check.o: engine/setup/cpu_check.cpp | check-packages
 	$(call compile,) -march=x86-64 -c -o $@ $<
-$(BUILD)/obj/%.o: %.cpp | check-packages
-	$(call compile,) $(avx2) -c -o $@ $<
+$(BUILD)/obj/tests/%.o: tests/%.cpp $(call pch,tests) | check-packages
+	$(call compile,) $(call read_pch,tests) $(avx2) -c -o $@ $<
+$(BUILD)/obj/%.o: %.cpp $(call pch,plain) | check-packages
+	$(call compile,) $(call read_pch,plain) $(avx2) -c -o $@ $<
 
 # ---- For editors: how each file is compiled, a .cu as the stand-in takes it ----------------------
 on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,kernels/simt $(wildcard kernels/simt/*) tests/simt bench/counters)
@@ -290,14 +320,15 @@ records_fuzzed := $(call in,cpp,data data/augment data/decode data/records data/
   $(patsubst %,engine/datasets/%.cpp,image_list coco) $(patsubst %,tests/fuzz/%.cpp,mutate watch)
 records_objects := $(records_fuzzed:%.cpp=$(BUILD)/asan/%.o) $(filter %/example.pb.o,$(messages:%=%.o))
 
-$(BUILD)/asan/%.o: %.cpp | check-packages
-	$(call compile, (sanitized)) $(fuzz_opt) $(avx2) $(sanitizers) -c -o $@ $<
+$(BUILD)/asan/%.o: %.cpp $(call pch,sanitized) | check-packages
+	$(call compile, (sanitized)) $(call read_pch,sanitized) $(fuzz_opt) $(avx2) $(sanitizers) -c -o $@ $<
 fuzz_opt = -O0
-$(BUILD)/asan/data/decode/%.o: fuzz_opt = -O1
+$(BUILD)/asan/data/decode/%.o: private fuzz_opt = -O1
+$(BUILD)/asan/data/decode/%.o: private read_pch =
 # Where coded data ends early, stb_image before 2.28 shifts a zero by more than 31 bits: still a zero.
 no_shifts := -fno-sanitize=shift-exponent
-$(BUILD)/asan/data/decode/stb.o: sanitizers += $(no_shifts)
-$(BUILD)/obj/data/decode/stb.o: CXXFLAGS += $(if $(SANITIZE),$(no_shifts))
+$(BUILD)/asan/data/decode/stb.o: private sanitizers += $(no_shifts)
+$(BUILD)/obj/data/decode/stb.o: private CXXFLAGS += $(if $(SANITIZE),$(no_shifts))
 $(BUILD)/fuzz: $(fuzz_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^

@@ -1,0 +1,7 @@
+// What most tests include: see kernels/precompiled.h.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "kernels/precompiled.h"
