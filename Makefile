@@ -5,7 +5,8 @@
 #: make test-all    the same with many more shapes
 #: make asan        the same under the address and undefined-behaviour sanitizers
 #: make tsan        the host code under the thread sanitizer
-#: make chaos       runs killed, stopped, denied their files, and resumed; SECONDS=1200 SEED=1
+#: make chaos       runs killed, stopped, denied their files, and resumed; SECONDS=1200 SEED=1;
+#:                  TRIALS=200 ONLY=StoppedAtAnyMoment
 #: make debug       build/debug/tests, unoptimised, for gdb: see README, "Step through a kernel"
 #: make try         compile and run a .cu file without GPU or CUDA: FILE=my.cu; DEFINE=NAME; DEBUG=1: in gdb
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--model resnet50 --filter conv"
@@ -374,10 +375,10 @@ tsan:
 	  --gtest_filter='$(subst $(space),:,$(tsan_suites))-Collectives.NoticeAPeerThatDied:RecordsStart.*'
 
 # Runs that are killed, stopped, denied their files, and resumed, for SECONDS; ends with a table.
-SECONDS ?= 600
+SECONDS ?= $(if $(TRIALS),0,600)
 chaos: all $(BUILD)/tests $(BUILD)/file_faults.so
-	@BAREVISION_CHAOS_SECONDS=$(SECONDS) BAREVISION_CHAOS_SEED=$(SEED) BAREVISION_MODELS=$(CURDIR)/models \
-	  $(BUILD)/tests --gtest_filter='Chaos.*'
+	@BAREVISION_CHAOS_SECONDS=$(SECONDS) BAREVISION_CHAOS_SEED=$(SEED) BAREVISION_CHAOS_TRIALS=$(TRIALS) BAREVISION_MODELS=$(CURDIR)/models \
+	  $(BUILD)/tests --gtest_filter='Chaos.$(or $(ONLY),*)'
 
 # For gdb: variables stay where the source has them.
 debug:

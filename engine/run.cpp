@@ -137,7 +137,7 @@ bool Run::begin() {
     setup.notes.push_back(std::move(line));
   if (progress.step == end && progress.settled)
     setup.notes.push_back("nothing left to do: " + counted(end, "step") + " done");
-  catch_stop_signals();
+  catch_held_stop_signals();
   // Nothing is written before all processes have looked at the run folder as it was.
   const double stopped = stop_signal() ? 1 : 0;
   if ((communicator ? communicator->all_reduce_scalar(stopped) : stopped) > 0) {

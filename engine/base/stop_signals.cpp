@@ -17,6 +17,8 @@ using Clock = std::chrono::steady_clock;
 // time is the same request.
 constexpr std::chrono::seconds same_request{1};
 
+std::atomic<bool> holding{false};
+
 struct Held {
   sigset_t set, before;
 };
@@ -98,11 +100,18 @@ std::span<const int> stop_signals() {
   return {numbers, hangs_up ? 3u : 2u};
 }
 
-void hold_stop_signals() { held(); }
+void hold_stop_signals() {
+  holding = true;
+  held();
+}
 
 const sigset_t& starting_signal_mask() { return held().before; }
 
 void catch_stop_signals() { Receiver::instance().start(false, {}); }
+
+void catch_held_stop_signals() {
+  if (holding) catch_stop_signals();
+}
 
 int stop_signal() { return Receiver::instance().first(); }
 

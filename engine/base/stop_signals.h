@@ -18,6 +18,8 @@ const sigset_t& starting_signal_mask();
 
 // From now on a stop signal is a request. A second one, a second later, ends the process.
 void catch_stop_signals();
+// The same in a program that holds them; in another, whose business they are, nothing.
+void catch_held_stop_signals();
 // The first stop signal caught, else 0.
 int stop_signal();
 

@@ -42,11 +42,12 @@ Snapshot& CheckpointWriter::next(std::optional<int64_t>& replaced) {
     replaced = waiting_->request.progress.step;
     waiting_.reset();
   }
-  if (found() == snapshots_.end()) {
+  const auto room = [&] { return !waiting_ && found() != snapshots_.end(); };
+  if (!room()) {
     lock.unlock();
     backend_.synchronize(nullptr);  // the one that is written may wait for its copy
     lock.lock();
-    changed_.wait(lock, [&] { return found() != snapshots_.end(); });
+    changed_.wait(lock, room);
   }
   next_ = &*found();
   return *next_;

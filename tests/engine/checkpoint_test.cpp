@@ -22,6 +22,10 @@
 
 namespace {
 
+void save_checkpoint(const std::string& run, const Checkpoint& c, bool best, int keep) {
+  bv::save_checkpoint(run, c, tensors_of(c), best, keep);
+}
+
 using namespace bv;
 using namespace bv::test;
 namespace fs = std::filesystem;
@@ -47,7 +51,7 @@ std::string refusal(const std::string& run) {
 }
 
 std::string save_failure(const std::string& run, const Checkpoint& c) {
-  return error_of<RunError>([&] { save_checkpoint(run, c, tensors_of(c), false, 1); });
+  return error_of<RunError>([&] { save_checkpoint(run, c, false, 1); });
 }
 
 TEST(Checkpoint, ComesBackAsItWasSaved) {
@@ -61,7 +65,7 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
   c.precision = {.epoch = 4, .sixteen_bits = false, .reason = "a\"b", .renewed = 2, .lr = .1};
   c.precision->losses[1] = HUGE_VAL;
   c.options = {{"lr", {"0.1"}}, {"mean", {"1", "2", "3"}}, {"out", {"a\"b\n"}}, {"val", {}}};
-  save_checkpoint(run.path(), c, tensors_of(c), true, 1);
+  save_checkpoint(run.path(), c, true, 1);
   const Checkpoint back = load_checkpoint(run.path());
   const auto numbers = [](const Checkpoint& x) {
     return std::tuple(x.model, x.step, x.epoch, x.batch, x.update.count, x.update.loss_scale,
@@ -102,7 +106,7 @@ TEST(Checkpoint, OptimizerWithoutStateHasNoFile) {
   const TemporaryFolder run;
   Checkpoint c = example(1);
   c.optimizer = {};
-  save_checkpoint(run.path(), c, tensors_of(c), false, 1);
+  save_checkpoint(run.path(), c, false, 1);
   EXPECT_EQ(names_in(run / "last"), (std::set<std::string>{"weights.safetensors", "state.json"}));
   EXPECT_TRUE(load_checkpoint(run.path()).optimizer.tensors.empty());
 }
@@ -112,7 +116,7 @@ TEST(Checkpoint, TheAverageOfTheWeightsHasAFileOfItsOwn) {
   Checkpoint c = example(2);
   c.ema = c.weights;
   c.ema.tensors.at("w").data[0] = 9;
-  save_checkpoint(run.path(), c, tensors_of(c), false, 1);
+  save_checkpoint(run.path(), c, false, 1);
   EXPECT_TRUE(names_in(run / "last").contains("ema.safetensors"));
   const Checkpoint back = load_checkpoint(run.path());
   EXPECT_EQ(back.ema.metadata, c.weights.metadata);
@@ -124,7 +128,7 @@ TEST(Checkpoint, TheAverageOfTheWeightsHasAFileOfItsOwn) {
 
 TEST(Checkpoint, LinksNameTheNewestAndTheBest) {
   const TemporaryFolder run;
-  for (int step = 1; step <= 5; ++step) save_checkpoint(run.path(), example(step), tensors_of(example(step)), step == 2, 2);
+  for (int step = 1; step <= 5; ++step) save_checkpoint(run.path(), example(step), step == 2, 2);
   EXPECT_EQ(target(run / "last"), "step-00000005");
   EXPECT_EQ(target(run / "best"), "step-00000002");
   EXPECT_EQ(names_in(run.path()), (std::set<std::string>{"last", "best", "step-00000002",
@@ -134,26 +138,26 @@ TEST(Checkpoint, LinksNameTheNewestAndTheBest) {
 
 TEST(Checkpoint, SameStepTwiceNeverReplacesAFolderInUse) {
   const TemporaryFolder run;
-  save_checkpoint(run.path(), example(7, 10), tensors_of(example(7, 10)), true, 1);
-  save_checkpoint(run.path(), example(7, 20), tensors_of(example(7, 20)), false, 1);
+  save_checkpoint(run.path(), example(7, 10), true, 1);
+  save_checkpoint(run.path(), example(7, 20), false, 1);
   EXPECT_EQ(target(run / "last"), "step-00000007-2");
   EXPECT_EQ(target(run / "best"), "step-00000007");
   EXPECT_EQ(load_checkpoint(run.path()).weights.tensors.at("w").data.size(), 20u);
-  save_checkpoint(run.path(), example(7, 30), tensors_of(example(7, 30)), true, 1);
+  save_checkpoint(run.path(), example(7, 30), true, 1);
   EXPECT_EQ(target(run / "last"), "step-00000007-3");
   EXPECT_EQ(names_in(run.path()), (std::set<std::string>{"last", "best", "step-00000007-3"}));
 }
 
 TEST(Checkpoint, LeftoversOfAKilledSaveGo) {
   const TemporaryFolder run;
-  save_checkpoint(run.path(), example(1), tensors_of(example(1)), false, 1);
+  save_checkpoint(run.path(), example(1), false, 1);
   fs::create_directory(run / ".saving-step");
   write_text(run / ".saving-step/weights.safetensors.partial", "x");
   fs::create_symlink("step-00000002", run / ".saving-link");
   write_text(run / ".saving-removed-step-00000000/weights.safetensors", "x");  // of a pruned step
   fs::create_directory(run / "step-00000002");  // placed, not yet linked
   write_text(run / "step-00000002/stale", "x");
-  save_checkpoint(run.path(), example(2), tensors_of(example(2)), false, 1);
+  save_checkpoint(run.path(), example(2), false, 1);
   EXPECT_EQ(names_in(run.path()), (std::set<std::string>{"last", "step-00000002"}));
   EXPECT_EQ(load_checkpoint(run.path()).step, 2);
   EXPECT_FALSE(fs::exists(run / "last/stale"));
@@ -161,11 +165,11 @@ TEST(Checkpoint, LeftoversOfAKilledSaveGo) {
 
 TEST(Checkpoint, FolderInTheLinksPlaceIsReplaced) {
   const TemporaryFolder run;
-  save_checkpoint(run.path(), example(1), tensors_of(example(1)), false, 1);
+  save_checkpoint(run.path(), example(1), false, 1);
   fs::remove(run / "last");
   fs::rename(run / "step-00000001", run / "last");  // as after cp -rL
   EXPECT_EQ(load_checkpoint(run.path()).step, 1);
-  save_checkpoint(run.path(), example(2), tensors_of(example(2)), false, 1);
+  save_checkpoint(run.path(), example(2), false, 1);
   EXPECT_EQ(target(run / "last"), "step-00000002");
   EXPECT_EQ(names_in(run.path()), (std::set<std::string>{"last", "step-00000002"}));
 }
@@ -174,7 +178,7 @@ TEST(Checkpoint, OtherFilesAreLeftAlone) {
   const TemporaryFolder run;
   for (const char* name : {"config.json", "step-1", "step-00000001x", "stepping", "notes"})
     write_text(run / name, "mine");
-  for (int step = 1; step <= 3; ++step) save_checkpoint(run.path(), example(step), tensors_of(example(step)), false, 1);
+  for (int step = 1; step <= 3; ++step) save_checkpoint(run.path(), example(step), false, 1);
   EXPECT_EQ(names_in(run.path()),
             (std::set<std::string>{"last", "step-00000003", "config.json", "step-1",
                                    "step-00000001x", "stepping", "notes"}));
@@ -187,7 +191,7 @@ TEST(Checkpoint, NoCheckpointSaysWhatIsThere) {
   fs::create_symlink("step-00000001", run / "last");
   EXPECT_EQ(refusal(run.path()),
             "DIR/last: names DIR/step-00000001, which doesn't exist; link it to a step folder");
-  save_checkpoint(run.path(), example(1), tensors_of(example(1)), false, 1);
+  save_checkpoint(run.path(), example(1), false, 1);
   EXPECT_EQ(refusal(run / "last"), "DIR: a single checkpoint; name the run folder above it");
   fs::remove(run / "last/state.safetensors");
   EXPECT_EQ(refusal(run.path()), "DIR/step-00000001/state.safetensors: No such file or directory");
@@ -195,7 +199,7 @@ TEST(Checkpoint, NoCheckpointSaysWhatIsThere) {
 
 TEST(Checkpoint, NewerForeignAndTornFilesAreRefused) {
   const TemporaryFolder run;
-  save_checkpoint(run.path(), example(1), tensors_of(example(1)), false, 1);
+  save_checkpoint(run.path(), example(1), false, 1);
   const std::string path = run / "last/state.json", good = contents(path);
   const std::string name = "DIR/step-00000001/state.json: ";
   write_text(path, replaced(good, "\"version\": 1", "\"version\": 2"));
@@ -262,7 +266,7 @@ std::string flipped(std::string bytes, size_t at, size_t bit) {
 
 TEST(Checkpoint, EveryFlippedBitIsNoticed) {
   const TemporaryFolder run;
-  save_checkpoint(run.path(), example(1, 4), tensors_of(example(1, 4)), false, 1);
+  save_checkpoint(run.path(), example(1, 4), false, 1);
   for (const char* file : {"last/weights.safetensors", "last/state.safetensors"}) {
     const std::string good = contents(run / file);
     for (size_t i = 0; i < good.size(); ++i) {
@@ -326,7 +330,7 @@ TEST(Checkpoint, FolderThatCanNotBeMadeIsARunError) {
 TEST(Checkpoint, KilledSaverAlwaysLeavesAWholeCheckpoint) {
   const TemporaryFolder run;
   const auto begin = std::chrono::steady_clock::now();
-  save_checkpoint(run.path(), example(1, 20000), tensors_of(example(1, 20000)), true, 1);
+  save_checkpoint(run.path(), example(1, 20000), true, 1);
   const auto one_save = std::chrono::duration_cast<std::chrono::microseconds>(
       std::chrono::steady_clock::now() - begin);
   std::mt19937 random(1);
@@ -338,7 +342,7 @@ TEST(Checkpoint, KilledSaverAlwaysLeavesAWholeCheckpoint) {
     if (child == 0) {
       try {
         for (int64_t next = step + 1;; ++next)
-          save_checkpoint(run.path(), example(next, 20000), tensors_of(example(next, 20000)), next % 2 == 0, 2);
+          save_checkpoint(run.path(), example(next, 20000), next % 2 == 0, 2);
       } catch (const std::exception& e) {
         std::fprintf(stderr, "%s\n", e.what());
       }
@@ -359,7 +363,7 @@ TEST(Checkpoint, KilledSaverAlwaysLeavesAWholeCheckpoint) {
         EXPECT_EQ(tensor.data, std::vector<float>(20000, float(step))) << name;
   }
   EXPECT_TRUE(seen.count(".saving-step")) << "no kill hit a save";
-  save_checkpoint(run.path(), example(step + 1), tensors_of(example(step + 1)), true, 1);
+  save_checkpoint(run.path(), example(step + 1), true, 1);
   const auto left = names_in(run.path());
   for (const std::string& name : left) EXPECT_FALSE(name.starts_with(".")) << name;
   EXPECT_LE(left.size(), 4u);
