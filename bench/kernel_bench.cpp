@@ -11,6 +11,7 @@
 
 #include "bench/bench.h"
 #include "engine/base/error.h"
+#include "engine/base/stop_signals.h"
 #include "engine/options/model_config.h"
 #include "engine/processes/affinity.h"
 #include "engine/recording.h"
@@ -155,6 +156,8 @@ int main(int argc, char** argv) {
   // times as long. OpenMP reads this before main.
   if (!std::getenv("OMP_WAIT_POLICY") && setenv("OMP_WAIT_POLICY", "passive", 1) == 0)
     execv("/proc/self/exe", argv);
+  bv::hold_stop_signals();
+  bv::end_on_stop_signals();
   if (const std::string text = bv::bench::text_asked_for(argc, argv); !text.empty()) {
     std::fputs(text.c_str(), stdout);
     return 0;

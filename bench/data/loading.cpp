@@ -13,6 +13,7 @@
 #include "data/loader.h"
 #include "data/prepare.h"
 #include "data/resize.h"
+#include "engine/base/stop_signals.h"
 
 namespace bv {
 namespace {
@@ -77,6 +78,8 @@ int run(const std::string& folder, int size, double seconds) {
 }  // namespace bv
 
 int main(int argc, char** argv) try {
+  bv::hold_stop_signals();
+  bv::end_on_stop_signals();
   if (argc != 4) {
     std::fprintf(stderr, "usage: %s FOLDER SIZE SECONDS\n", argv[0]);
     return 2;

@@ -9,6 +9,7 @@
 
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "engine/base/stop_signals.h"
 
 namespace bv {
 namespace {
@@ -41,6 +42,8 @@ int run(const std::string& path, int size, int workers) {
 }  // namespace bv
 
 int main(int argc, char** argv) try {
+  bv::hold_stop_signals();
+  bv::end_on_stop_signals();
   if (argc != 4) {
     std::fprintf(stderr, "usage: %s PATH SIZE WORKERS\n", argv[0]);
     return 2;

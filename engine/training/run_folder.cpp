@@ -98,7 +98,9 @@ std::string RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool b
   c.update = trainer.state();
   if (setup_.graph.dtype() != DType::fp16) c.update.loss_scale = 0;
   std::optional<int64_t> replaced;
+  if (communicator_) communicator_->busy(Busy::saving);
   Snapshot& snapshot = writer_.next(replaced);
+  if (communicator_) communicator_->busy(Busy::no);
   if (gathered)
     snapshot.take(std::move(*gathered));
   else

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <set>
@@ -407,6 +408,39 @@ TEST_F(Photos, OutOfMemoryNamesTheFile) {
             "huge.jpg: not enough memory to decode it; fewer --workers take less");
 }
 
+// The image that is being decoded comes to its end, no other is begun.
+TEST_F(Photos, AWaitForABatchCanBeGivenUp) {
+  struct Slow : Dataset {
+    int64_t size() const override { return 8; }
+    int label(int64_t) const override { return 0; }
+    Image image(int64_t, int) const override {
+      ++decoded;
+      begun = true;
+      begun.notify_all();
+      free.wait(false);
+      return black_image(20, 20);
+    }
+    std::string name(int64_t) const override { return "slow.jpg"; }
+    mutable std::atomic<int> decoded = 0;
+    mutable std::atomic<bool> begun = false;
+    std::atomic<bool> free = false;
+  } slow;
+  Loader loader(slow, options_, false);
+  loader.start(0, 0);
+  EXPECT_EQ(loader.next_unless([&] {
+    slow.begun.wait(false);
+    return true;
+  }),
+            nullptr);
+  EXPECT_EQ(slow.decoded, 1);
+  slow.free = true;
+  slow.free.notify_all();
+  loader.start(0, 0);
+  const Batch* const batch = loader.next_unless([] { return false; });
+  ASSERT_NE(batch, nullptr);
+  EXPECT_EQ(batch->count, options_.local_batch);
+}
+
 TEST_F(Photos, SkippedImageIsReplacedInTrainingAndLeftOutInEvaluation) {
   const auto before = batches(*sets_.train, options_, true, 0, 0, 4);
   const std::string path = sets_.train->name(5);
@@ -499,7 +533,9 @@ TEST(Loader, SyntheticEpochsAreAThousandBatches) {
 
 TEST(Loader, CacheKeepsAllOrNothing) {
   const auto any = [](int, int) { return Wanted{}; };
-  const auto view = [&] { return std::make_shared<const View>(whole_view(black_image(10, 10), any)); };
+  const auto view = [&] {
+    return std::make_shared<const View>(whole_view(black_image(10, 10), any));
+  };
   ViewCache cache(1500);
   cache.add(1, view());
   cache.add(1, view());
