@@ -1,5 +1,5 @@
 // bench/gpu_check with programs that pretend: what it leaves when its time is up, or when it is
-// interrupted or killed, and what it says of a wrong call.
+// interrupted or killed, how it shows what failed, and what it says of a wrong call.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -23,7 +23,8 @@ class GpuCheck : public testing::Test {
   void SetUp() override {
     if (!std::filesystem::exists("bench/gpu_check")) GTEST_SKIP() << "not started in the checkout";
     for (const char* room : {"bench", "build"}) std::filesystem::create_directory(folder_ / room);
-    std::filesystem::copy_file("bench/gpu_check", folder_ / "bench/gpu_check");
+    for (const char* part : {"bench/gpu_check", "bench/check", "bench/measure.py"})
+      std::filesystem::copy(part, folder_ / part);
     script("build/bench", "echo 'H100, 80 GiB, sm_90'");
     script("build/launcher", "exit 1");
     script("build/nvidia-smi", "echo GPU 0");
@@ -108,18 +109,137 @@ TEST_F(GpuCheck, OneLineSaysWhatIsWrongWithACall) {
             "make BUILD=nosuch all nosuch/bench nosuch/tests\n");
 }
 
-TEST_F(GpuCheck, LeavesTwoFilesOfTheSameStepsWhenItIsKilledAsItWritesThem) {
+TEST_F(GpuCheck, LeavesTwoWholeFilesWhenItIsKilledAsItWritesThem) {
   script("build/bench",
          "while [ $# -gt 1 ]; do [ $1 != --json ] || echo '{}' >$2; shift; done\n"
          "echo 'H100, 80 GiB, sm_90'");
-  script("build/cat", "case $* in */bench-*) kill -KILL $PPID ;; esac\nexec /bin/cat \"$@\"");
-  report_of("", "--only small,bench");
-  const std::string text = contents(folder_ / (report_ + ".txt")),
-                    json = contents(folder_ / (report_ + ".json"));
-  EXPECT_TRUE(has(text, "small"));
-  EXPECT_TRUE(has(json, "small"));
-  EXPECT_TRUE(nlohmann::json::accept(json)) << json;
-  EXPECT_EQ(text.find("bench-") == text.npos, json.find("bench-") == json.npos) << text << json;
+  write_text(folder_ / "kill/sitecustomize.py",  // Python reads it before all else
+             "import os, signal\n"
+             "calls, replace = [], os.replace\n"
+             "def counted(*names):\n"
+             "    calls.append(names)\n"
+             "    if len(calls) == int(os.environ['CALL']): os.kill(os.getpid(), signal.SIGKILL)\n"
+             "    replace(*names)\n"
+             "os.replace = counted\n");
+  // Each report replaces two files: one without a step, one with `small`, one with the first bench.
+  for (const bool between : {false, true}) {
+    SCOPED_TRACE(between ? "between the two" : "before the first");
+    report_of("env PYTHONPATH=$PWD/kill CALL=" + std::to_string(between ? 6 : 5),
+              "--only small,bench");
+    EXPECT_EQ(code_, 128 + SIGKILL);
+    const std::string text = contents(folder_ / (report_ + ".txt")),
+                      json = contents(folder_ / (report_ + ".json"));
+    EXPECT_TRUE(has(text, "small                     1       0       0        0  ok\n"));
+    EXPECT_TRUE(has(json, "small"));
+    EXPECT_TRUE(nlohmann::json::accept(json)) << json;
+    EXPECT_EQ(text.find("bench-") != text.npos, between) << text;
+    EXPECT_EQ(json.find("bench-"), json.npos) << json;
+  }
+}
+
+// Three tests, of which the first fails and the second does what compute-sanitizer doesn't like.
+const std::string three_tests =
+    "cat <<end\n"
+    "[ RUN      ] KernelTable/cuda.linear_forward_M17_bf16\n"
+    "tests/kernels/kernel_test.cpp:72: Failure\n"
+    "Failed\n"
+    "out: 187 of 561 elements differ; worst [3, 4]: 0.0058 is not 0.0065 +- 1.2e-05\n"
+    "[  FAILED  ] KernelTable/cuda.linear_forward_M17_bf16 (3 ms)\n"
+    "[ RUN      ] KernelTable/cuda.layernorm\n"
+    "========= COMPUTE-SANITIZER\n"
+    "========= Invalid __global__ write of size 4 bytes\n"
+    "=========     at layernorm(float *)+0x110 in layernorm.cu:31\n"
+    "=========     Saved host backtrace up to driver entry point\n"
+    "=========         Host Frame: main\n"
+    "=========\n"
+    "========= Invalid __global__ read\n"
+    "=========\n"
+    "========= ERROR SUMMARY: 2 errors\n"
+    "[       OK ] KernelTable/cuda.layernorm (3 ms)\n"
+    "[ RUN      ] KernelTable/cuda.gelu\n";
+const std::string their_summary =
+    "[       OK ] KernelTable/cuda.gelu (3 ms)\n"
+    "[  PASSED  ] 2 tests.\n"
+    "[  FAILED  ] 1 test, listed below:\n"
+    "[  FAILED  ] KernelTable/cuda.linear_forward_M17_bf16\n";
+
+TEST_F(GpuCheck, ShowsTheValuesOfWhatFailsAndWhatTheSanitizerFound) {
+  script("build/tests", three_tests + their_summary + "end\nexit 9");
+  script("build/compute-sanitizer", "shift 4\nexec \"$@\"");
+  const std::string report = report_of("", "--only small,memcheck,racecheck");
+  EXPECT_EQ(code_, 1);
+  for (const std::string& text : {contents(folder_ / (report_ + ".txt")), said()}) {
+    EXPECT_TRUE(has(text, "small                     2       1       0        0  FAILED, exit "));
+    EXPECT_TRUE(has(text,
+                    "  KernelTable/cuda.linear_forward_M17_bf16\n"
+                    "    tests/kernels/kernel_test.cpp:72: Failure\n"
+                    "    out: 187 of 561 elements differ; worst [3, 4]: 0.0058 is not 0.0065 +- "));
+    EXPECT_TRUE(has(text, "FAILED, exit code 9, ERROR SUMMARY: 2 errors\n"));
+    EXPECT_TRUE(has(text,
+                    "  Invalid __global__ write of size 4 bytes\n"
+                    "      at layernorm(float *)+0x110 in layernorm.cu:31\n"
+                    "  while KernelTable/cuda.layernorm ran\n"));
+    EXPECT_FALSE(has(text, "Host Frame"));
+    EXPECT_TRUE(has(text, "the whole log is bench/results/gpu-check-H100/memcheck.log\n"));
+  }
+  const auto steps = nlohmann::json::parse(contents(folder_ / (report_ + ".json")))["steps"];
+  EXPECT_EQ(steps[0]["failures"][0]["test"], "KernelTable/cuda.linear_forward_M17_bf16");
+  EXPECT_EQ(steps[1]["finding"][0], "Invalid __global__ write of size 4 bytes");
+}
+
+TEST_F(GpuCheck, NamesTheTestInWhichAProgramEnded) {
+  script("build/tests", three_tests + "end\nkill -ABRT $$");
+  report_of("", "--only small");
+  EXPECT_EQ(code_, 1);
+  EXPECT_TRUE(has(said(), "small                     1       2       0        0  FAILED, exit "));
+  EXPECT_TRUE(has(said(),
+                  "  KernelTable/cuda.gelu\n"
+                  "    the program ended in it, with exit code 134\n"));
+}
+
+TEST_F(GpuCheck, KeepsEachStepsWholeLog) {
+  write_text(folder_ / (report_ + "/older.log"), "of an older check\n");
+  script("build/tests", three_tests + their_summary + "end\nexit 9");
+  script("build/launcher", "echo \"launched $*\"\necho 'out of memory' >&2\nexit 3");
+  report_of("", "--only small,speed-tiny");
+  const std::string whole = three_tests.substr(8) + their_summary;  // without "cat <<end"
+  EXPECT_EQ(contents(folder_ / (report_ + "/small.log")),
+            "$ BAREVISION_TEST_SMALL=1 build/tests --gtest_color=no "
+            "'--gtest_filter=KernelTable/cuda.*'\n" +
+                whole.substr(whole.find('[')));
+  const std::string speed = contents(folder_ / (report_ + "/speed-tiny.log"));
+  EXPECT_TRUE(has(speed, "$ build/launcher vit_tiny --data synthetic"));
+  EXPECT_TRUE(has(speed, "\nlaunched vit_tiny --data synthetic"));
+  EXPECT_TRUE(has(speed, "\nout of memory\n"));
+  EXPECT_TRUE(has(said(), "FAILED: exit code 3: out of memory\n"));
+  EXPECT_EQ(contents(folder_ / (report_ + "/older.log")), "");
+  EXPECT_TRUE(has(said(), "logs      " + report_ + ": small.log, speed-tiny.log\n"));
+}
+
+TEST_F(GpuCheck, ShowsTheLossesThatLieApart) {
+  script("build/launcher",
+         "loss=1.5\n"
+         "case $* in *'-n 2'*) loss=$(cat loss) ;; esac\n"
+         "while [ $# -gt 1 ]; do [ $1 != --out ] || out=$2; shift; done\n"
+         "[ -n \"$out\" ] || exit 0\n"
+         "mkdir -p $out\n"
+         "echo '{\"kind\":\"step\",\"step\":1,\"loss\":2}' >$out/metrics.jsonl\n"
+         "echo '{\"kind\":\"step\",\"step\":2,\"loss\":'$loss'}' >>$out/metrics.jsonl");
+  const struct {
+    std::string loss, said;
+    int code;
+  } cases[] = {
+      {"1.25", "FAILED: largest difference of losses 0.25, over 0.001; the first at step 2: 1.5 ",
+       1},
+      {"NaN", "FAILED: largest difference of losses nan, over 0.001; the first at step 2: 1.5 ", 1},
+      {"null", "FAILED: one has 2 losses, several 2, or one that is no number", 1},
+      {"1.5005", "largest difference of losses 0.0005\n", 0}};
+  for (const auto& [loss, line, code] : cases) {
+    write_text(folder_ / "loss", loss);
+    report_of("", "--only shared-gpu");
+    EXPECT_TRUE(has(said(), line));
+    EXPECT_EQ(code_, code);
+  }
 }
 
 TEST_F(GpuCheck, ARehearsalRunsOnTheStandInAtSmallSizes) {

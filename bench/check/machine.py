@@ -1,0 +1,110 @@
+"""The machine that a check runs on, and what the programs of a build can do there."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+
+PROGRAMS = ("bench", "launcher", "tests")
+LIBRARIES = ("libcublasLt.so.13", "libnccl.so.2")  # that a package may be without
+LIBRARY_FOLDERS = ["/usr/local/cuda*/lib64", "/usr/lib", "/opt", "/usr/local/lib"]
+
+
+class NoMachine(Exception):
+    """One line: why nothing can be checked here."""
+
+
+@dataclass
+class Machine:
+    on: str  # cuda, or simt in a rehearsal
+    build: str  # folder
+    device: str  # in words
+    gpus: int
+    bits16: str  # fp16 or bf16: the 16-bit type to train in
+    no_cudnn: str  # why convolutions can't be cuDNN's, or ""
+    sanitizer: str  # compute-sanitizer, or ""
+    python: str  # which may have PyTorch
+
+    @property
+    def rehearsal(self):
+        return self.on != "cuda"
+
+    def program(self, name):
+        return f"{self.build}/{name}"
+
+
+def output_of(words):
+    """What a short command prints; "" if it can't."""
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        return done.stdout.strip()
+    except OSError:
+        return ""
+
+
+def require_programs(build):
+    for name in PROGRAMS:
+        path = pathlib.Path(build) / name
+        if not (path.is_file() and os.access(path, os.X_OK)):
+            remedy = f"make BUILD={build} all {build}/bench {build}/tests"
+            raise NoMachine(f"{path}: no such program; build it by: {remedy}")
+
+
+def find_libraries(build):
+    """A package without these libraries takes the machine's, wherever they lie."""
+    linked = output_of(["ldd", f"{build}/bench", f"{build}/launcher"])
+    for library in LIBRARIES:
+        if not re.search(rf"{re.escape(library)}.*not found", linked):
+            continue
+        folders = " ".join(LIBRARY_FOLDERS)
+        search = f"find -L {folders} -name {library} 2>/dev/null | head -n 1"
+        found = output_of(["sh", "-c", search])
+        if found:
+            places = [str(pathlib.Path(found).parent), os.environ.get("LD_LIBRARY_PATH", "")]
+            os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, places))
+
+
+def commit_of(build):
+    try:
+        return pathlib.Path(build, "commit").read_text().strip()
+    except OSError:
+        return output_of(["git", "describe", "--always", "--dirty"]) or "unknown"
+
+
+def look(on, build, commands):
+    """The Machine. Raises NoMachine."""
+
+    def tried(*words):
+        """(whether it succeeds, the first and the last line of what it prints)"""
+        with tempfile.TemporaryFile() as out:
+            good = commands.run(words, out) == 0
+            out.seek(0)
+            lines = out.read().decode(errors="replace").splitlines() or [""]
+        return good, lines[0], lines[-1]
+
+    require_programs(build)
+    find_libraries(build)
+    device = "simt, a stand-in for CUDA: a rehearsal"
+    if on == "cuda":
+        good, device, _ = tried(f"{build}/bench", "--device", "cuda", "--describe")
+        if not good and not commands.exit_code:
+            raise NoMachine(device)
+    plan = ("--plan", "--device", on)
+    has_bf16, _, _ = tried(f"{build}/launcher", "vit_tiny", *plan, "--precision", "bf16")
+    has_cudnn, _, refusal = tried(f"{build}/launcher", "resnet34", *plan, "--conv", "cudnn")
+    gpus = len(output_of(["nvidia-smi", "--list-gpus"]).splitlines()) if on == "cuda" else 1
+    peers = "build/peers/bin/python"
+    sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    return Machine(
+        on=on,
+        build=build,
+        device=device,
+        gpus=max(1, gpus),
+        bits16="bf16" if has_bf16 or commands.cut else "fp16",
+        no_cudnn="" if has_cudnn else refusal,
+        sanitizer=sanitizer if os.access(sanitizer, os.X_OK) else "",
+        python=peers if os.access(peers, os.X_OK) else "python3",
+    )

@@ -1,0 +1,117 @@
+"""What a check has found: one table, as text and as JSON, and beside it a folder with each step's
+whole log. Both files are written anew after each step, so that an interrupted check leaves all
+that it has found."""
+
+import json
+import os
+import pathlib
+import sys
+from dataclasses import dataclass, field
+
+from check.findings import MOST_TESTS
+
+COLUMNS = "{:<19} {:>7} {:>7} {:>7} {:>8}  {}"
+HEADING = COLUMNS.format("step", "passed", "failed", "skipped", "seconds", "result")
+
+
+@dataclass
+class Result:
+    """Of a step. `red`: the check fails by it."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    said: str = "ok"
+    red: bool = False
+    failures: list = field(default_factory=list)  # as findings.failed_tests has them
+    # Lines: compute-sanitizer's first error, or a program's last words.
+    finding: list = field(default_factory=list)
+
+
+def say(line=""):
+    """Nobody may be reading any more, which stops nothing."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Report:
+    def __init__(self, folder, name, device, commit, why_left):
+        """`why_left`: a function; why steps that are left were not begun."""
+        folder = pathlib.Path(folder)
+        self.text, self.json = folder / f"{name}.txt", folder / f"{name}.json"
+        self.logs = folder / name
+        self.logs.mkdir(parents=True, exist_ok=True)
+        for old in self.logs.glob("*.log"):
+            old.unlink()
+        self.device, self.commit, self.why_left = device, commit, why_left
+        self.rows, self.steps, self.left, self.details = [], [], [], []
+        self.tables = []  # of benches, as text
+        self.figures = {}  # name: JSON as a bench wrote it
+
+    def log_of(self, step):
+        return self.logs / f"{step}.log"
+
+    def title(self):
+        return f"{self.device}; {self.commit}"
+
+    def left_out(self):
+        return [f"{self.why_left()}: {' '.join(self.left)}"] if self.left else []
+
+    def add(self, step, seconds, result):
+        """A row; it is printed after it is written. What failed follows it there, and the table in
+        the files."""
+        cells = (step, result.passed, result.failed, result.skipped, seconds)
+        row = COLUMNS.format(*cells, result.said)
+        names = ("step", "passed", "failed", "skipped", "seconds")
+        record = dict(zip(names, cells), result=result.said)
+        if self.log_of(step).exists():
+            record["log"] = str(self.log_of(step))
+        shown = result.failures[:MOST_TESTS]
+        details = [f"  {line}" for line in result.finding]
+        for test in shown:
+            details += [f"  {test['test']}", *(f"    {line}" for line in test["lines"])]
+        if len(result.failures) > len(shown):
+            details.append(f"  and {len(result.failures) - len(shown)} more tests")
+        if shown:
+            record["failures"] = shown
+        if result.finding:
+            record["finding"] = result.finding
+        if details:
+            details = ["", f"{step}: the whole log is {record.get('log')}", *details]
+        self.rows.append(row)
+        self.steps.append(record)
+        self.details += details
+        self.write()
+        for line in [row, *details]:
+            say(line)
+
+    def write(self):
+        text = ["# Reprint with:  make gpu-check", self.title(), "", HEADING]
+        text += [*self.rows, *self.left_out(), *self.details]
+        for table in self.tables:
+            text += ["", table.rstrip("\n")]
+        head = {"device": self.device, "commit": self.commit}
+        steps = ",\n ".join(map(json.dumps, self.steps))
+        figures = ", ".join(f"{json.dumps(name)}: {text}" for name, text in self.figures.items())
+        record = (
+            f'{json.dumps(head)[:-1]}, "steps": [{steps}], {json.dumps(self.why_left())}: '
+            f'{json.dumps(" ".join(self.left))}, "bench": {{{figures}}}}}'
+        )
+        for path, whole in ((self.text, "\n".join(text)), (self.json, record)):
+            path.with_name(path.name + ".new").write_text(whole + "\n")
+        for path in (self.text, self.json):
+            path.with_name(path.name + ".new").replace(path)  # never half of one
+
+    def end(self):
+        """Prints what follows the rows."""
+        for table in self.tables:
+            say("\n" + table.rstrip("\n"))
+        say()
+        for line in self.left_out():
+            say(line)
+        say(f"written   {self.text}, {self.json}")
+        logs = [path.name for path in sorted(self.logs.glob("*.log"))]
+        if logs:
+            say(f"logs      {self.logs}: {', '.join(logs)}")

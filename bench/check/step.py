@@ -1,0 +1,42 @@
+"""A running step of a check: its commands, its whole log, and a folder that goes when the check
+ends."""
+
+import pathlib
+import shlex
+import subprocess
+import tempfile
+from dataclasses import dataclass
+
+
+@dataclass
+class Output:
+    """Of a command. `text`: both streams, or where they are apart the first alone."""
+
+    code: int
+    text: str
+    errors: str
+
+    def last_line(self):
+        return ((self.errors or self.text).strip().splitlines() or ["it printed nothing"])[-1]
+
+
+class Step:
+    def __init__(self, name, machine, commands, report, scratch):
+        self.name, self.machine, self.commands, self.report = name, machine, commands, report
+        self.scratch = pathlib.Path(scratch)
+
+    def run(self, *words, apart=False, environment=None):
+        """Writes the command, and all that it prints, to the end of the step's log."""
+        with open(self.report.log_of(self.name), "a+b") as log, tempfile.TemporaryFile() as errors:
+            set_before = [f"{name}={value}" for name, value in (environment or {}).items()]
+            log.write(f"$ {' '.join(set_before + [shlex.join(map(str, words))])}\n".encode())
+            log.flush()
+            begin = log.tell()
+            err = errors if apart else subprocess.STDOUT
+            code = self.commands.run(words, log, err, environment)
+            log.seek(begin)
+            text = log.read()
+            errors.seek(0)
+            apart_from_it = errors.read()
+            log.write(apart_from_it)
+        return Output(code, text.decode(errors="replace"), apart_from_it.decode(errors="replace"))

@@ -1,0 +1,219 @@
+"""All steps of a check: (name, function of a Step that returns its Result), in the order in which
+they run."""
+
+import json
+
+from check import findings, training
+from check.report import Result
+from check.training import RESNET_START, SYNTHETIC
+
+# Sizes of a rehearsal's benches.
+SMALL_SIZES = ("--batch", "2", "--image-size", "32", "--seconds", "0.001")
+REHEARSED = "SimtGraph*:*Golden*simt*"
+RESNETS = ("resnet50", "resnet34", "resnext50_32x4d")
+
+
+def not_run(why):
+    return Result(said=f"not run: {why}")
+
+
+def tests(pattern, small=False, tool=()):
+    """A GoogleTest program, perhaps under compute-sanitizer."""
+
+    def do(step):
+        out = step.run(
+            *tool,
+            step.machine.program("tests"),
+            "--gtest_color=no",
+            f"--gtest_filter={pattern}",
+            environment={"BAREVISION_TEST_SMALL": "1"} if small else None,
+        )
+        if tool and "Device not supported" in out.text:
+            return not_run("compute-sanitizer doesn't support this machine")
+        cut = step.commands.cut
+        ended = cut or f"the program ended in it, with exit code {out.code}"
+        failures = findings.failed_tests(out.text, ended)
+        in_summary = findings.counts(out.text)
+        passed, failed, skipped = in_summary or findings.counts_so_far(out.text)
+        if cut:
+            failures = failures[:failed]  # the last one was merely running
+            return Result(passed, failed, skipped, red=failed > 0, failures=failures)
+        if not out.code and passed:
+            return Result(passed, failed, skipped)
+        said = f"FAILED, exit code {out.code}"
+        finding = []
+        if tool:
+            finding = findings.sanitizer_finding(out.text)
+            said = ", ".join(filter(None, (said, findings.sanitizer_summary(out.text))))
+        return Result(
+            passed,
+            failed if in_summary else len(failures),
+            skipped,
+            said,
+            True,
+            failures,
+            finding or ([] if failures else findings.last_lines(out.text)),
+        )
+
+    return do
+
+
+def sanitizers(machine, *names):
+    for name in names:
+        if machine.sanitizer:
+            tool = (machine.sanitizer, "--tool", name, "--error-exitcode", "9")
+            yield name, tests(f"KernelTable/{machine.on}.*", small=True, tool=tool)
+        else:
+            yield name, lambda _: not_run("compute-sanitizer isn't installed")
+
+
+def bench(name, dtype, model):
+    """The kernel bench; its table goes to the end of the report."""
+
+    def do(step):
+        machine, figures = step.machine, step.scratch / f"{name}.json"
+        words = ["--device", "cuda", "--dtype", dtype]
+        if machine.rehearsal:
+            words = ["--device", "cpu", "--dtype", "fp32", *SMALL_SIZES]
+        words += ["--json", figures, "--model", model]
+        out = step.run(machine.program("bench"), *words, apart=True)
+        step.report.tables.append(out.text)
+        if out.code == 2:
+            return not_run(out.last_line())
+        if out.code:
+            return Result(said=f"FAILED: {out.last_line()}", red=True)
+        try:
+            text = figures.read_text()
+            json.loads(text)
+        except (OSError, ValueError) as error:
+            return Result(said=f"FAILED: no figures: {error}", red=True)
+        step.report.figures[name] = text.strip()
+        return Result()
+
+    return f"bench-{name}", do
+
+
+def beside_library(name, dtype):
+    """The convolutions that the bench of that name has measured, beside PyTorch's."""
+
+    def do(step):
+        python, ours = step.machine.python, step.scratch / f"{name}.json"
+        theirs = step.scratch / f"conv-{name}.json"
+        if step.machine.rehearsal:
+            return not_run("no GPU")
+        if not ours.exists():
+            return not_run(f"no figures of bench-{name}")
+        if step.run(python, "-c", "import torch").code:
+            return not_run("no PyTorch (make peers)")
+        words = [ours, "--device", "cuda", "--dtype", dtype, "--json", theirs]
+        out = step.run(python, "bench/conv_torch.py", *words)
+        if out.code:
+            return not_run(out.last_line())
+        step.report.figures[f"conv-{name}"] = theirs.read_text().strip()
+        step.report.tables.append(out.text)
+        return Result(said=out.last_line())
+
+    return f"conv-{name}", do
+
+
+def beside_pytorch(model, batch):
+    """A training step beside PyTorch's."""
+
+    def do(step):
+        if step.machine.rehearsal:
+            return not_run("no GPU")
+        words = ["--device", "cuda", "--precision", step.machine.bits16, "--batch", batch]
+        words += ["--classes", "1000", "--rounds", "2", "--steps", "20"]
+        out = step.run("bench/versus", model, *words)
+        if out.code:
+            return not_run(out.last_line())
+        return Result(1, said=" ".join(out.last_line().split()))
+
+    return do
+
+
+def judged(judge):
+    """By a function of training.py."""
+
+    def do(step):
+        try:
+            return Result(1, said=judge(step))
+        except (training.Failed, OSError, ValueError, KeyError, RuntimeError) as error:
+            return Result(failed=1, said=f"FAILED: {error}", red=True)
+
+    return do
+
+
+def with_cudnn(machine, judge):
+    return judged(judge) if not machine.no_cudnn else lambda _: not_run(machine.no_cudnn)
+
+
+def first_steps(machine):
+    """Right or wrong, and how fast: the first ten minutes."""
+    bits, gpus = machine.bits16, machine.gpus
+    yield "small", tests(f"KernelTable/{machine.on}.*", small=True)
+    yield from sanitizers(machine, "memcheck", "racecheck")
+    yield "training", tests(f"*TrainingOn*{machine.on}*")
+    yield bench(bits, bits, "vit_tiny")
+    yield bench(f"resnet50-{bits}", bits, "resnet50")
+    yield beside_library(f"resnet50-{bits}", bits)
+    yield "speed-tiny", judged(training.speed("vit_tiny", 512))
+    yield "speed-resnet50", judged(training.speed("resnet50", 256))
+    if gpus == 1:
+        yield "shared-gpu", judged(training.ranks_agree(2, "--oversubscribe"))
+        yield "shared-sync", judged(training.synced_ranks_agree(2, "--oversubscribe"))
+    else:
+        yield "nccl", judged(training.ranks_agree(gpus))
+        yield "nccl-sync", judged(training.synced_ranks_agree(gpus))
+    yield "equal-runs", judged(training.equal_runs)
+    yield "resume", judged(training.resume_changes_nothing)
+
+
+def graphs_and_curves(precision):
+    same, near = training.graphs_change_nothing, training.curve_stays_near
+    yield f"tiny-{precision}", judged(same("vit_tiny", precision))
+    yield f"large-{precision}", judged(same("vit_large", precision, *SYNTHETIC, "--batch", "8"))
+    yield f"resnet34-{precision}", judged(same("resnet34", precision))
+    yield f"resnet50-{precision}", judged(same("resnet50", precision, *SYNTHETIC, "--batch", "16"))
+    small = ("--data", "synthetic", "--image-size", "64", "--batch", "16")
+    yield f"resnext-{precision}", judged(same("resnext50_32x4d", precision, *small))
+    if precision == "fp32":
+        return
+    yield f"curve-{precision}", judged(near("vit_tiny", precision, 0.05, "--steps", "20"))
+    for model in ("resnet34", "resnet50"):
+        start = (*RESNET_START, "--steps", "5")
+        yield f"curve-{model}-{precision}", judged(near(model, precision, 0.1, *start))
+
+
+def other_steps(machine):
+    """All else."""
+    bits = machine.bits16
+    # A rehearsal doesn't repeat make test, but for what reads files of the project.
+    yield "tests", tests(REHEARSED if machine.rehearsal else "*cuda*:*Cuda*-*simt*")
+    for precision in dict.fromkeys(("fp32", "fp16", bits)):
+        yield from graphs_and_curves(precision)
+    recompute = ("--batch", "64", "--recompute", "blocks", "--steps", "5")
+    yield "recompute", judged(training.only_runs("vit_large", "--data", "synthetic", *recompute))
+    yield "recompute-rn", judged(training.only_runs("resnet50", *SYNTHETIC, *recompute))
+    yield "cudnn", with_cudnn(machine, training.convolutions_agree_with_cudnn)
+    for dtype in dict.fromkeys((bits, "fp16", "fp32")):
+        if dtype != bits:
+            yield bench(dtype, dtype, "vit_tiny")
+        for model in RESNETS:
+            if (model, dtype) != ("resnet50", bits):
+                yield bench(f"{model}-{dtype}", dtype, model)
+                yield beside_library(f"{model}-{dtype}", dtype)
+    yield "speed-large", judged(training.speed("vit_large", 64))
+    yield "peer-tiny", beside_pytorch("vit_tiny", 256)
+    yield "peer-large", beside_pytorch("vit_large", 64)
+    for model in RESNETS:
+        name = model.partition("_")[0]
+        if model != "resnet50":
+            yield f"speed-{name}", judged(training.speed(model, 256))
+        yield f"cudnn-{name}", with_cudnn(machine, training.speed(model, 256, "--conv", "cudnn"))
+        yield f"peer-{name}", beside_pytorch(model, 256)
+    yield from sanitizers(machine, "initcheck", "synccheck")
+
+
+def all_steps(machine):
+    return [*first_steps(machine), *other_steps(machine)]
