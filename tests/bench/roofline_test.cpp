@@ -13,7 +13,8 @@ namespace bv::test {
 namespace {
 
 const std::string vit_tiny = "tests/counters/vit_tiny.txt",
-                  resources = "tests/kernels/resources.txt", page = "bench/ROOFLINE.md";
+                  resources = "tests/kernels/resources.txt", page = "bench/ROOFLINE.md",
+                  measured = "bench/results/h100-steps.json", profile = "bench/results/kernels.txt";
 const std::string held =
     "# kernel      sm_80 threads shared blocks sm_90a threads shared blocks\n"
     "copy<float>      32     256      0      8     32     256      0      4\n";
@@ -35,6 +36,15 @@ std::string counters(const std::string& model) {
          kernels;
 }
 
+const std::string steps_measured =
+    R"({"machine": "H100", "commit": "abc", "steps": [
+ {"model": "vit_tiny", "batch": 512, "images_per_second": 256000,
+  "kernels": {"batch": 256, "table": "kernels.txt"}},
+ {"model": "vit_tiny", "batch": 8, "images_per_second": 1}]})";
+// Three launches, in a window of more than a step.
+const std::string kernels_measured =
+    "# a machine\n3 launches\nkernel  n  us\ncopy<float>  3  900.0\ncopy<other, 1>  1  5.0\n";
+
 class Roofline : public testing::Test {
  protected:
   void SetUp() override {
@@ -45,6 +55,8 @@ class Roofline : public testing::Test {
     write_text(folder_ / "tests/counters/resnet50.txt", counters("resnet50"));
     write_text(folder_ / vit_tiny, counters("vit_tiny"));
     write_text(folder_ / resources, held);
+    write_text(folder_ / measured, steps_measured);
+    write_text(folder_ / profile, kernels_measured);
     write_text(folder_ / "compiler/g++", "#!/bin/sh\necho 12.2.0\n");
     std::filesystem::permissions(folder_ / "compiler/g++", std::filesystem::perms::owner_all);
   }
@@ -72,8 +84,13 @@ TEST_F(Roofline, WritesItsTablesIntoThePage) {
              "<!-- end of predicted -->\nafter\n");
   EXPECT_EQ(said("--update"), "");
   const std::string text = contents(folder_ / page);
-  EXPECT_TRUE(has(text, "| vit_tiny | 512 | 2 | ")) << text;
-  EXPECT_TRUE(has(text, "| `copy<float>` | 1.00 | 0.00 | 64, 32 | 3.47 memory |")) << text;
+  // 1 GB of 3.35 TB/s * 0.9; 512 / 256000 s; two runs, each of 300 us at half the batch.
+  EXPECT_TRUE(has(text, "| vit_tiny | 512 | 2 | H100 | 0.3 | 0.4 | 1,149,")) << text;
+  EXPECT_TRUE(has(text, " | 2.0 | 256,000 | 22% |\n")) << text;
+  EXPECT_TRUE(has(text, "| vit_tiny | 512 | 2 | A100 | 0.5 | 0.7 | 702,124 | - | - | - |")) << text;
+  EXPECT_TRUE(has(text, "| `copy<float>` | 1.00 | 0.00 | 64 | 32 | 3.47 memory |")) << text;
+  EXPECT_TRUE(has(text, " | 0.33 memory | 1.20 | ")) << text;
+  EXPECT_TRUE(has(text, "H100 measured: ms at batch 256, times 2")) << text;
   EXPECT_TRUE(has(text, "<!-- end of predicted -->\nafter\n")) << text;
   write_text(folder_ / page, "before\n");
   EXPECT_EQ(said("--update"),
@@ -112,6 +129,21 @@ TEST_F(Roofline, RefusesResourcesWithoutAnArchitectureOrAKernel) {
   expect_refused(resources, held + "garbage\n", resources + ":3: not a line of resources" + renew);
   std::filesystem::remove(folder_ / resources);
   EXPECT_EQ(said(), "roofline: " + resources + ": No such file or directory" + renew + "\n");
+  EXPECT_EQ(code_, 2);
+}
+
+TEST_F(Roofline, RefusesMeasurementsThatAreNone) {
+  const std::string renew = "; renew it by: git checkout ";
+  expect_refused(measured, "garbage\n",
+                 measured + ": not steps that were measured" + renew + measured);
+  expect_refused(measured, replaced(steps_measured, "machine", "device"),
+                 measured + ": not steps that were measured" + renew + measured);
+  write_text(folder_ / measured, steps_measured);
+  expect_refused(profile, replaced(kernels_measured, "900.0", "many"),
+                 profile + ":4: not a line of kernels" + renew + profile);
+  std::filesystem::remove(folder_ / profile);
+  EXPECT_EQ(said(),
+            "roofline: " + profile + ": No such file or directory" + renew + profile + "\n");
   EXPECT_EQ(code_, 2);
 }
 
