@@ -48,6 +48,9 @@ template <class T>
   return ::simt::float8(__builtin_convertvector(bits, uint32x8) << 16);
 }
 
+// .ftz: a subnormal number counts as the zero of its sign.
+inline float flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
+
 }  // namespace twin
 #endif
 
@@ -239,14 +242,15 @@ __device__ inline unsigned mov_tid_x() {
 }
 
 // ---- arithmetic ---------------------------------------------------------------------------------
-// 2^x, within 2 units in the last place; results below 2^-126 are 0.
+// 2^x, within 2 units in the last place; results below 2^-126 are 0. PTX ISA, .ftz: subnormal
+// inputs and results become zeros of their sign; without -ftz=true nvcc keeps them elsewhere.
 __device__ inline float ex2_approx_ftz(float x) {
 #ifdef __CUDACC__
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 #else
-  return exp2f(x);
+  return twin::flush(exp2f(twin::flush(x)));
 #endif
 }
 
@@ -257,18 +261,19 @@ __device__ inline float lg2_approx_ftz(float x) {
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 #else
-  return log2f(x);
+  return log2f(twin::flush(x));
 #endif
 }
 
-// 1 / x, to a unit in the last place. x below 2^-126 counts as 0.
+// 1 / x, to a unit in the last place. x below 2^-126 counts as 0, and so does a result: of x above
+// 2^126.
 __device__ inline float rcp_approx_ftz(float x) {
 #ifdef __CUDACC__
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 #else
-  return 1 / x;
+  return twin::flush(1 / twin::flush(x));
 #endif
 }
 

@@ -92,7 +92,14 @@ Tensor attention_backward(const Values& dout, const Values& qkv, const Values& o
         for (int d = 0; d < s.D; ++d)
           delta += Tracked(dout[at.token(b, q, h, d)]) * Tracked(out[at.token(b, q, h, d)]);
         for (int k = 0; k < s.N; ++k) {
-          const Tracked p = exp(row[k] - Tracked(lse[at.row(b, h, q)]));
+          // 16-bit kernels take P from ex2.approx.ftz. Where P < 2^-126 it is lost, and with it
+          //   of dV   P keep |dout|
+          //   of dQ, dK   P |dP keep - delta| scale |K|, |Q|, with scale = 1 / sqrt(D)
+          // of every such key or query. dP and delta are sums of D products, so that these factors
+          // make 1e-36 and more of 2^-126 = 1.2e-38. Forward needs none of this: in each of its
+          // rows one P is near 1.
+          Tracked p = exp(row[k] - Tracked(lse[at.row(b, h, q)]));
+          if (a.dtype != DType::fp32) p = flushed_to_zero(p);
           const Tracked keep = keep_factor(a, b, h, q, k);
           Tracked dp = 0;
           for (int d = 0; d < s.D; ++d) {

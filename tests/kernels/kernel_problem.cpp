@@ -49,7 +49,7 @@ class ThreadCount {
 }  // namespace
 
 double tolerance(const Tracked& expected, DType dtype) {
-  const double fp32 = deviations * std::sqrt(expected.variance) + smallest;
+  const double fp32 = deviations * std::sqrt(expected.variance) + expected.lost + smallest;
   return dtype == DType::fp32 ? fp32 : fp32 + half_ulp(std::fabs(expected.value) + fp32, dtype);
 }
 

@@ -245,5 +245,20 @@ TEST(Tracked, ErrorIsWhatRoundingDoes) {
   EXPECT_GT(found, predicted / 30);
 }
 
+TEST(Tracked, WhatIsFlushedToZeroIsLostWithItsFactors) {
+  constexpr double normal = 0x1p-126, below = 0x1p-127;
+  EXPECT_EQ(flushed_to_zero(normal).lost, 0);
+  EXPECT_EQ(flushed_to_zero({1.01 * normal, std::pow(.01 * normal, 2)}).lost, 1.01 * normal);
+  const Tracked p = flushed_to_zero(below), minus = flushed_to_zero(-below);
+  EXPECT_EQ(p.lost, below);
+  EXPECT_EQ(minus.lost, below);
+  EXPECT_EQ((p * Tracked(-3)).lost, 3 * below);
+  EXPECT_EQ((Tracked(-3) * p / Tracked(-6)).lost, below / 2);
+  EXPECT_EQ((Tracked(1) + p + minus - p).lost, 3 * below);
+  EXPECT_EQ(in_16_bits(on_tensor_cores(p, 8, DType::bf16), DType::bf16).lost, below);
+  EXPECT_GE(tolerance(p * Tracked(1e6), DType::fp32), 1e6 * below);
+  EXPECT_LT(tolerance(Tracked(below) * Tracked(1e6), DType::fp32), .1 * 1e6 * below);
+}
+
 }  // namespace
 }  // namespace bv::test

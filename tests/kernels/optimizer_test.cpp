@@ -52,8 +52,8 @@ UpdateResult optimizer_update(const Values& weight, const Values& m, const Value
   UpdateResult r{Tensor(weight.size()), Tensor(m.size()), Tensor(v.size()), Tensor(ema.size())};
   const int t = state.count + 1;
   const Tracked b1(o.beta1), b2(o.beta2), momentum(o.momentum);
-  const Tracked correction1 = Tracked::computed(1 - std::pow(o.beta1, t), 0);
-  const Tracked correction2 = Tracked::computed(1 - std::pow(o.beta2, t), 0);
+  const Tracked correction1 = Tracked::computed(1 - std::pow(o.beta1, t), 0, 0);
+  const Tracked correction2 = Tracked::computed(1 - std::pow(o.beta2, t), 0, 0);
   Tracked factor = Tracked(1) / (Tracked(state.loss_scale) * Tracked(p.divisor));
   if (o.clip > 0 && double(o.clip) < double(state.grad_norm) + 1e-6)
     factor = factor * (Tracked(o.clip) / (Tracked(state.grad_norm) + Tracked(1e-6)));
