@@ -126,8 +126,9 @@ KernelCases linear_cases() {
       }
     }
   };
-  // Four where tiles and parts of the weight's gradient end anywhere; then a head, ViT-Tiny's qkv,
-  // projection and second MLP layer, ViT-L's tokens.
+  // Four where tiles and parts of the weight's gradient end anywhere; then heads of 10 and of 1000
+  // classes, patches of 14 x 14 pixels, ViT-Tiny's qkv, projection and second MLP layer, ViT-L's
+  // tokens.
   for (const LinearShape& s : {LinearShape{1, 1, 1},
                                {3, 5, 7},
                                {2, 1, 31},
@@ -140,7 +141,9 @@ KernelCases linear_cases() {
                                {1633, 8, 136},
                                {1025, 136, 8},
                                {40, 264, 136},
+                               {33, 10, 192},
                                {1, 1000, 192},
+                               {19, 72, 588},
                                {197, 576, 192},
                                {197, 192, 192},
                                {197, 192, 768},

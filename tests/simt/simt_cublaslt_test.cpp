@@ -3,7 +3,9 @@
 #include <cublasLt.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <functional>
+#include <memory>
 #include <vector>
 
 namespace {
@@ -108,6 +110,65 @@ TEST(SimtCublasLt, AddsTheBiasToEachColumn) {
         expected += number(p * Call::m + i) * number(j * Call::k + p);
       EXPECT_EQ(call.d[j * Call::m + i], expected) << i << "," << j;
     }
+}
+
+// (1 + 2^-9) - 1 in bf16, which holds either term but not the first sum.
+float bias_after_product(int m) {
+  constexpr int n = 8, k = 8;
+  const auto bits = [](float x) { return uint16_t(std::bit_cast<uint32_t>(x) >> 16); };
+  const auto filled = [&](size_t count, auto value_at) {
+    auto array = std::make_unique<DeviceArray<uint16_t>>(count);
+    std::vector<uint16_t> values(count);
+    for (size_t i = 0; i < count; ++i) values[i] = bits(value_at(i));
+    cudaMemcpyAsync(array->data, values.data(), 2 * count, cudaMemcpyHostToDevice, nullptr);
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+    return array;
+  };
+  const auto a = filled(size_t(m) * k, [](size_t) { return 1.0f; });
+  const auto b = filled(n * k, [](size_t i) { return i % k ? i % k == 1 ? 0x1p-9f : 0 : 1; });
+  const auto bias = filled(size_t(m), [](size_t) { return -1.0f; });
+  const DeviceArray<uint16_t> d(size_t(m) * n);
+
+  cublasLtHandle_t handle = nullptr;
+  cublasLtMatmulDesc_t description = nullptr;
+  cublasLtMatmulPreference_t preference = nullptr;
+  cublasLtMatrixLayout_t of_a = nullptr, of_b = nullptr, of_d = nullptr;
+  cublasLtCreate(&handle);
+  cublasLtMatmulDescCreate(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  cublasLtMatrixLayoutCreate(&of_a, CUDA_R_16BF, uint64_t(m), k, m);
+  cublasLtMatrixLayoutCreate(&of_b, CUDA_R_16BF, k, n, k);
+  cublasLtMatrixLayoutCreate(&of_d, CUDA_R_16BF, uint64_t(m), n, m);
+  cublasLtMatmulPreferenceCreate(&preference);
+  const uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+  cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                 sizeof epilogue);
+  const void* const bias_data = bias->data;
+  cublasLtMatmulDescSetAttribute(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias_data,
+                                 sizeof bias_data);
+  cublasLtMatmulHeuristicResult_t result{};
+  int found = 0;
+  EXPECT_EQ(cublasLtMatmulAlgoGetHeuristic(handle, description, of_a, of_b, of_d, of_d, preference,
+                                           1, &result, &found),
+            CUBLAS_STATUS_SUCCESS);
+  const float one = 1, zero = 0;
+  EXPECT_EQ(cublasLtMatmul(handle, description, &one, a->data, of_a, b->data, of_b, &zero, d.data,
+                           of_d, d.data, of_d, &result.algo, nullptr, 0, nullptr),
+            CUBLAS_STATUS_SUCCESS);
+  uint16_t first = 0;
+  cudaMemcpyAsync(&first, d.data, sizeof first, cudaMemcpyDeviceToHost, nullptr);
+  EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  cublasLtMatmulPreferenceDestroy(preference);
+  for (const auto layout : {of_a, of_b, of_d}) cublasLtMatrixLayoutDestroy(layout);
+  cublasLtMatmulDescDestroy(description);
+  cublasLtDestroy(handle);
+  return std::bit_cast<float>(uint32_t{first} << 16);
+}
+
+TEST(SimtCublasLt, RoundsBeforeTheBiasWhereColumnsAreNotAligned) {
+  EXPECT_EQ(bias_after_product(8), 0x1p-9f);
+  EXPECT_EQ(bias_after_product(16), 0x1p-9f);
+  EXPECT_EQ(bias_after_product(5), 0);
+  EXPECT_EQ(bias_after_product(12), 0);
 }
 
 TEST(SimtCublasLt, RefusesMistakesAndNothingElse) {

@@ -1,6 +1,7 @@
 // Refuses what cuBLASLt refuses. An algorithm records what it was chosen for, so that using it for
 // another product, or with less aligned pointers, is an error. The workspace is only scribbled
-// over.
+// over. Where columns don't begin at multiples of 16 bytes a D of 16 bits is computed as badly as
+// cuBLASLt may do it: an H100 stored the product in D, and added the bias to that.
 #include "kernels/simt/include/cublasLt.h"
 
 #include <algorithm>
@@ -87,6 +88,10 @@ simt::Format format(cudaDataType_t type) {
 }
 simt::Matrix matrix(const void* data, const CublasLtMatrixLayout& m, int32_t operation) {
   return {data, m.leading_dimension, format(m.type), operation != CUBLAS_OP_N};
+}
+
+bool in_whole_packs(const CublasLtMatrixLayout& m) {
+  return m.leading_dimension % (m.type == CUDA_R_32F ? 4 : 8) == 0;
 }
 
 template <class T, class... Args>
@@ -245,7 +250,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t o, c
       .n = int64_t(d_layout->columns),
       .k = int64_t(transposed(o->transposed_a, a_layout->rows, a_layout->columns)),
       .alpha = *static_cast<const float*>(alpha),
-      .beta = *static_cast<const float*>(beta)};
+      .beta = *static_cast<const float*>(beta),
+      .through_d =
+          !(in_whole_packs(*a_layout) && in_whole_packs(*b_layout) && in_whole_packs(*d_layout))};
   const dim3 grid(unsigned(product.row_tiles()), unsigned(product.column_tiles()));
   const simt::Launch launch{.name = "cublasLtMatmul",
                             .grid = grid,

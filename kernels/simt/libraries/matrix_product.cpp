@@ -18,6 +18,7 @@ namespace {
 using float8 = float __attribute__((vector_size(32)));
 constexpr int width = 8, strip_rows = 16, strip_columns = 6;
 constexpr int64_t terms = 256;  // of k at a time: a panel of each factor stays in L1
+constexpr int64_t terms_of_mma = 16;
 
 // ---- Formats ------------------------------------------------------------------------------------
 float8 widen8(const uint16_t* from, Format format) {
@@ -84,6 +85,18 @@ void narrow(void* data, Format format, int64_t first, const float* from, int64_t
     std::memcpy(&x, from + i, sizeof(float) * in);
     narrow8(words, x, format);
     std::memcpy(static_cast<uint16_t*>(to) + i, words, sizeof(uint16_t) * in);
+  }
+}
+
+// x[0 .. n), n whole vectors, rounded to the format.
+void round_to(float* x, Format format, int64_t n) {
+  uint16_t words[width];
+  for (int64_t i = 0; i < n; i += width) {
+    float8 eight;
+    std::memcpy(&eight, x + i, sizeof eight);
+    narrow8(words, eight, format);
+    eight = widen8(words, format);
+    std::memcpy(x + i, &eight, sizeof eight);
   }
 }
 
@@ -172,8 +185,10 @@ void MatrixProduct::compute_tile(int64_t row_tile, int64_t column_tile) const {
   std::memset(sums.get(), 0, sizeof(float) * height * column_strips * strip_columns);
 
   const bool truncates = tensor_cores.block && a.format != Format::fp32;
-  for (int64_t term = 0; term < k; term += terms) {
-    const int64_t now = std::min(terms, k - term);
+  const bool through_16_bits = through_d && c.format != Format::fp32;
+  const int64_t at_once = through_16_bits ? terms_of_mma : terms;
+  for (int64_t term = 0; term < k; term += at_once) {
+    const int64_t now = std::min(at_once, k - term);
     const int64_t a_vectors = now * strip_rows / width, b_elements = now * strip_columns;
     for (int64_t i = 0; i < row_strips; ++i)
       pack<strip_rows>(reinterpret_cast<float*>(packed_a.get() + i * a_vectors), a, a.transposed,
@@ -187,6 +202,9 @@ void MatrixProduct::compute_tile(int64_t row_tile, int64_t column_tile) const {
         (truncates ? multiply_strips_truncating : multiply_strips)(
             sums.get() + (j * strip_columns * height + i * strip_rows) / width, height / width,
             packed_a.get() + i * a_vectors, b_floats + j * b_elements, now);
+    if (through_16_bits)
+      round_to(reinterpret_cast<float*>(sums.get()), c.format,
+               height * column_strips * strip_columns);
   }
 
   float bias_row[tile_rows] = {}, before[tile_rows] = {};

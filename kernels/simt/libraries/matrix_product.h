@@ -21,6 +21,8 @@ struct MatrixProduct {
   const void* bias;  // in C's format, or null
   int64_t m, n, k;
   float alpha, beta;
+  bool through_d = false;  // what isn't final is rounded to D's format as well: the sum after every
+                           // 16 terms, and the product before the bias
 
   static constexpr int64_t tile_rows = 192, tile_columns = 192;  // of D
   int64_t row_tiles() const { return (m + tile_rows - 1) / tile_rows; }
