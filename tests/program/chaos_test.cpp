@@ -62,7 +62,7 @@ class Chaos : public ProgramTest {
   // Makes trials: a few, or for their share of the time.
   template <class Trial>
   void repeat(const std::string& name, int few, Trial trial) {
-    const double share = number("BAREVISION_CHAOS_SECONDS", 0) / 12.0, start = seconds_now();
+    const double share = number("BAREVISION_CHAOS_SECONDS", 0) / 13.0, start = seconds_now();
     if (trials() > 0) few = trials();
     Tally& tally = tallies()[name];
     for (int i = 0; share > 0 ? seconds_now() - start < share : i < few; ++i) {
@@ -239,6 +239,48 @@ TEST_F(Chaos, StoppedAtAnyMoment) {
       go(saved ? "-n " + std::to_string(processes) + " --resume run" : words,
          {.environment = avx2});
     EXPECT_TRUE(last() == references.at(words));
+  });
+}
+
+// An epoch's checkpoint is there once `last` names it, whatever is evaluated after it.
+TEST_F(Chaos, KilledInASaveOrAnEvaluation) {
+  make_cifar(in("more"), 44, 160);
+  constexpr int updates = 5, epochs = 4;  // updates of an epoch
+  const std::string words =
+      "-n 1 vit_tiny --patch-size 4 --data more --batch 8 --out run --epochs " +
+      std::to_string(epochs);
+  const auto last = [&] { return contents(in("run/last/weights.safetensors")); };
+  const auto epoch_lines = [&] { return metric(in("run"), "epoch", "step"); };
+  go(words);
+  const std::string reference = last();
+  const std::vector<std::string> lines = epoch_lines();
+  std::filesystem::remove_all(in("run"));
+  repeat("killed in a save or an evaluation: equal bits", 2, [&](int i) {
+    const bool in_save = i % 2;
+    const int64_t step = updates * (1 + below(epochs - 1));
+    Program run(folder_.path(), words);
+    const auto begun = [&] {
+      return in_save ? std::filesystem::exists(in("run/.saving-step")) &&
+                           metric(in("run"), "step", "step").size() >= size_t(step)
+                     : is_last_checkpoint(in("run"), step);
+    };
+    const double start = seconds_now();
+    while (!std::filesystem::exists(in("run/metrics.jsonl")) || !begun()) {
+      ASSERT_LT(seconds_now() - start, 60);
+      usleep(1000);
+    }
+    usleep(unsigned(below(in_save ? 100000 : 300000)));
+    const int64_t saved = is_last_checkpoint(in("run"), step) ? step : step - updates;
+    kill(-run.pid(), SIGKILL);
+    run.wait();
+    if (!in_save) EXPECT_EQ(saved, step);
+    const Finished end = go(saved > 0 ? "-n 1 --resume run" : words);
+    const std::string resumed = "resumed after step ";
+    const size_t at = end.output.find(resumed);
+    ASSERT_EQ(at != end.output.npos, saved > 0) << end.output;
+    if (saved > 0) EXPECT_GE(std::stoll(end.output.substr(at + resumed.size())), saved);
+    EXPECT_EQ(epoch_lines(), lines);
+    EXPECT_TRUE(last() == reference);
   });
 }
 
