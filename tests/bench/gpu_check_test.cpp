@@ -249,12 +249,15 @@ TEST_F(GpuCheck, ARehearsalRunsOnTheStandInAtSmallSizes) {
          "while [ $# -gt 1 ]; do [ $1 != --out ] || out=$2; shift; done\n"
          "[ -z \"$out\" ] || { mkdir -p $out &&"
          " echo '{\"kind\":\"step\",\"loss\":1,\"images_per_second\":7}' >$out/metrics.jsonl; }");
-  const std::string report = report_of("", "--device simt --only small,speed-tiny");
+  const std::string report = report_of("", "--device simt --only small,speed-tiny,shared-gpu");
   EXPECT_TRUE(has(report, "speed-tiny                1       0")) << report;
   EXPECT_TRUE(has(report, "7 images/s, bf16")) << report;
   const std::string launched = contents(folder_ / "launched");
   EXPECT_TRUE(has(launched, "--image-size 32 --batch 8 --precision bf16 --steps 2 --device simt"))
       << launched;
+  EXPECT_TRUE(has(launched,
+                  "-n 2 --oversubscribe vit_tiny --precision fp32 --optimizer sgd --lr 0.05 "
+                  "--steps 2 --batch 8 --data synthetic --image-size 32 --device simt"));
   EXPECT_EQ(code_, 0);
 }
 
