@@ -24,6 +24,8 @@ class BenchDevice {
  public:
   virtual ~BenchDevice() = default;
   virtual std::string describe() const = 0;
+  // Lines, each ended: which way operations that have several are computed here, and why.
+  virtual std::string choices() const { return ""; }
   virtual bool supports(DType) const = 0;
   virtual int usual_batch() const = 0;
   virtual Kernels& kernels() = 0;

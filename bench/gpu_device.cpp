@@ -9,6 +9,7 @@
 
 #include "bench/bench_device.h"
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/linear_choice.h"
 #include "kernels/cuda/make_cuda_kernels.h"
 #include "kernels/cuda/matmul.h"
 
@@ -62,6 +63,7 @@ class GpuBenchDevice final : public bench::BenchDevice {
            std::to_string(properties_.l2CacheSize >> 20) + " MiB of L2, CUDA " + version(runtime) +
            ", driver for " + version(driver) + ", cuBLASLt " + std::to_string(blas);
   }
+  std::string choices() const override { return describe_weight_gradient_choice(arch()) + "\n"; }
   bool supports(DType dtype) const override { return dtype != DType::bf16 || arch() >= 80; }
   int usual_batch() const override { return 256; }
   Kernels& kernels() override { return *kernels_; }

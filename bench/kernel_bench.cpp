@@ -74,6 +74,7 @@ void bench_all(Options options) {
   std::printf("ceilings: copy %.1f GB/s, matrix product %.0f GFLOP/s (%s)\n",
               ceilings.copy_bytes_per_second / 1e9, ceilings.product_flops_per_second / 1e9,
               ceilings.product.c_str());
+  std::fputs(device->choices().c_str(), stdout);
   for (const std::string& model :
        options.model.empty() ? known_models() : std::vector{options.model}) {
     options.model = model;

@@ -5,7 +5,8 @@
 //                                                     = or += by accumulate
 // The products are cuBLASLt's (kernels/cuda/matmul.h), with fp32 sums and dweight in fp32; its
 // epilogue adds the bias. Column sums: kernels/cuda/column_sums.cuh, in a fixed order; but where
-// memory limits the weight's gradient, conv_weight_gradient.cu computes it and dbias in one pass.
+// linear_choice.h says so, conv_weight_gradient.cu computes the weight's gradient and dbias in one
+// pass.
 //
 // Every sum is rounded to 16 bits once, after the bias. For rows that don't begin at multiples of
 // 16 bytes cuBLASLt doesn't keep to that: on an H100 it took wmma kernels (s161616gemm_bf16), which
@@ -18,6 +19,7 @@
 #include "kernels/conv/conv.cuh"
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/linear_choice.h"
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/pack.cuh"
 
@@ -54,17 +56,9 @@ Product product(const LinearBackwardWeight& op) {
   return {.M = N, .N = K, .K = M, .a_transposed = true, .dtype = op.dtype, .c_dtype = DType::fp32};
 }
 
-// A T4, an A100 and an H200 multiply and add about 200 times in the time of a byte from memory, an
-// H100 300 times. A gradient of fewer flops a byte (ViT-Tiny's have 96 to 161, ViT-L's from 170 on)
-// waits for memory, and another pass over dout for dbias would cost a third of it; above, the
-// library multiplies faster than mma.sync can.
-bool limited_by_memory(const LinearShape& s) {
-  const double M = s.M, N = s.N, K = s.K;
-  return 2 * M * N * K < 200 * (2 * (M * N + M * K) + 4 * N * K);
-}
 bool dbias_on_the_way(const LinearBackwardWeight& op, const DeviceProps& props) {
   const bool has_mma = op.dtype == DType::fp16 || (op.dtype == DType::bf16 && props.arch >= 80);
-  return has_mma && in_whole_packs(op.shape) && limited_by_memory(op.shape);
+  return has_mma && in_whole_packs(op.shape) && in_one_pass(props.arch, op.shape);
 }
 
 // In a workspace, something else follows the product's own.
@@ -99,7 +93,7 @@ void run_product(Matmul& matmul, const Product& p, const ProductArguments& a, cu
   auto* const sums =
       reinterpret_cast<float*>(static_cast<char*>(a.workspace) + padded(matmul.workspace_bytes(p)));
   matmul.run(p, {.c = sums, .workspace = a.workspace, .a = a.a, .b = a.b}, stream);
-  constexpr int most_blocks = 65535;  // along y
+  constexpr int most_blocks = 1024;  // along y: they fill a GPU
   const dim3 grid(ceil_div(p.N, block_columns), std::min(ceil_div(p.M, block_rows), most_blocks));
   by_16_bits(p.dtype, [&]<class T>() {
     launch<round_product<T>>(grid, dim3(block_columns, block_rows), 0, stream, static_cast<T*>(a.c),

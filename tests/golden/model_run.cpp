@@ -9,7 +9,7 @@
 
 namespace bv::test::golden {
 
-ModelRun::Net ModelRun::build(const Model& m) {
+ModelRun::Net ModelRun::build(const Model& m, DType dtype) {
   const ModelConfig config = load_model_config(m.model);
   const InputShape input = square_input(m.batch, m.image_size, std::max(1, m.patch_size));
   if (config.is_resnet()) {
@@ -18,7 +18,7 @@ ModelRun::Net ModelRun::build(const Model& m) {
                               .groups = config.groups,
                               .width_per_group = config.width_per_group,
                               .classes = m.classes};
-    Resnet net = build_resnet(resnet, input, DType::fp32);
+    Resnet net = build_resnet(resnet, input, dtype);
     return {std::move(net.graph), net.logits, net.loss};
   }
   const VitConfig vit{.embed_dim = config.embed_dim,
@@ -34,13 +34,13 @@ ModelRun::Net ModelRun::build(const Model& m) {
                       .proj_drop_rate = m.proj_drop_rate,
                       .attn_drop_rate = m.attn_drop_rate,
                       .drop_path_rate = m.drop_path_rate};
-  Vit net = build_vit(vit, input, DType::fp32);
+  Vit net = build_vit(vit, input, dtype);
   return {std::move(net.graph), net.logits, net.loss};
 }
 
-ModelRun::ModelRun(std::unique_ptr<Backend> backend, const Model& m)
+ModelRun::ModelRun(std::unique_ptr<Backend> backend, const Model& m, DType dtype)
     : backend_(std::move(backend)),
-      net_(build(m)),
+      net_(build(m, dtype)),
       parameters_(*backend_, net_.graph, 0),
       stage_(*backend_, net_.graph, 0, static_cast<int>(net_.graph.nodes().size()), 1) {
   parameters_.allocate();

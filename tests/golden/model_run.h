@@ -14,7 +14,8 @@ namespace bv::test::golden {
 
 class ModelRun {
  public:
-  ModelRun(std::unique_ptr<Backend>, const Model&);
+  // dtype: what the graph computes in; logits, losses and values are read of fp32 ones.
+  ModelRun(std::unique_ptr<Backend>, const Model&, DType dtype = DType::fp32);
 
   const Graph& graph() const { return net_.graph; }
   Parameters& parameters() { return parameters_; }
@@ -35,7 +36,7 @@ class ModelRun {
     Graph graph;
     Tensor logits, loss;
   };
-  static Net build(const Model&);
+  static Net build(const Model&, DType);
   std::vector<float> download(Tensor) const;
   template <class T>
   DeviceMemory upload(const std::vector<T>&) const;

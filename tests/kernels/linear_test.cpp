@@ -158,5 +158,50 @@ KernelCases linear_cases() {
 
 [[maybe_unused]] const bool added = add_cases(linear_cases());
 
+#ifdef BAREVISION_SIMT
+Device simt_device() {
+  const auto devices = devices_to_test();
+  return *std::ranges::find(devices, "simt", &Device::name);
+}
+
+class LinearOn : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { setenv("SIMT_ARCH", GetParam(), 1); }
+  void TearDown() override { unsetenv("SIMT_ARCH"); }
+};
+
+Bytes dweight(const LinearShape& s, bool with_bias) {
+  const Problem problem = backward_weight(DType::bf16, s, with_bias, false, false);
+  const Outcome outcome = execute(problem, simt_device(), 0, 0xFF);
+  EXPECT_EQ(outcome.failures, std::vector<std::string>());
+  return outcome.outputs.at(0);
+}
+
+// One pass adds in another order than the library, so that their bits tell which of them ran.
+TEST_P(LinearOn, WeightGradientsComeFromWhereTheTableSays) {
+  const bool in_one_pass = GetParam() != std::string_view("sm_90");
+  for (const LinearShape& s : {LinearShape{197, 576, 192}, {197, 192, 192}, {197, 192, 768}})
+    EXPECT_EQ(dweight(s, true) != dweight(s, false), in_one_pass) << s.N << ", " << s.K;
+}
+INSTANTIATE_TEST_SUITE_P(Chips, LinearOn, testing::Values("sm_80", "sm_86", "sm_89", "sm_90"),
+                         [](const auto& chosen) { return std::string(chosen.param); });
+
+// KernelTable runs as sm_80.
+TEST(LinearOnSimt, WeightGradientsOfAnSm90AreRight) {
+  setenv("SIMT_ARCH", "sm_90", 1);
+  const Device simt = simt_device();
+  int cases = 0;
+  for (const KernelCase& c : registered_cases())
+    if (c.name.starts_with("linear_backward_weight"))
+      for (const DType dtype : {DType::fp16, DType::bf16}) {
+        ++cases;
+        for (const std::string& failure : execute(c.make(dtype), simt, 0, 0xFF).failures)
+          ADD_FAILURE() << c.name << ": " << failure;
+      }
+  unsetenv("SIMT_ARCH");
+  EXPECT_GE(cases, 100);
+}
+#endif
+
 }  // namespace
 }  // namespace bv::test
