@@ -22,13 +22,13 @@
 
 namespace {
 
-void save_checkpoint(const std::string& run, const Checkpoint& c, bool best, int keep) {
-  bv::save_checkpoint(run, c, tensors_of(c), best, keep);
-}
-
 using namespace bv;
 using namespace bv::test;
 namespace fs = std::filesystem;
+
+void save_checkpoint(const std::string& run, const Checkpoint& c, bool best, int keep) {
+  bv::save_checkpoint(run, c, tensors_of(c), best, keep);
+}
 
 // Every part identifies its step.
 Checkpoint example(int64_t step, size_t size = 100) {
@@ -134,6 +134,48 @@ TEST(Checkpoint, LinksNameTheNewestAndTheBest) {
   EXPECT_EQ(names_in(run.path()), (std::set<std::string>{"last", "best", "step-00000002",
                                                          "step-00000004", "step-00000005"}));
   EXPECT_EQ(load_checkpoint(run.path()).step, 5);
+}
+
+TEST(Checkpoint, AnEvaluationGivesTheSavedStepItsOutcome) {
+  const TemporaryFolder run;
+  Checkpoint c = example(20);
+  c.settled = false, c.loss_sum = 3, c.loss_count = 2, c.epoch = 2, c.batch = 0;
+  save_checkpoint(run.path(), example(10), true, 1);
+  save_checkpoint(run.path(), c, false, 1);
+  EXPECT_FALSE(load_checkpoint(run.path()).settled);
+  const std::string weights = contents(run / "last/weights.safetensors");
+  c.settled = true, c.loss_sum = c.loss_count = 0, c.best_top1 = .5, c.best_step = 20;
+  settle_checkpoint(run.path(), c, true, 1);
+  EXPECT_EQ(names_in(run.path()), (std::set<std::string>{"last", "best", "step-00000020"}));
+  EXPECT_EQ(target(run / "best"), "step-00000020");
+  EXPECT_EQ(contents(run / "last/weights.safetensors"), weights);
+  // As if it had been saved after the evaluation.
+  const std::string state = contents(run / "last/state.json");
+  fs::remove_all(run.path());
+  save_checkpoint(run.path(), c, true, 1);
+  EXPECT_EQ(contents(run / "last/state.json"), state);
+}
+
+TEST(Checkpoint, AnEvaluationOfAnotherStepChangesNothing) {
+  const TemporaryFolder run;
+  save_checkpoint(run.path(), example(1), false, 1);
+  const std::string state = contents(run / "last/state.json");
+  EXPECT_TRUE(is_last_checkpoint(run.path(), 1));
+  EXPECT_FALSE(is_last_checkpoint(run.path(), 2));
+  settle_checkpoint(run.path(), example(2), true, 1);
+  EXPECT_EQ(contents(run / "last/state.json"), state);
+  EXPECT_FALSE(fs::exists(run / "best"));
+}
+
+TEST(Checkpoint, AKillBeforeTheNewStateLeavesAStepToEvaluate) {
+  const TemporaryFolder run;
+  Checkpoint c = example(1);
+  c.settled = false;
+  save_checkpoint(run.path(), c, false, 1);
+  fs::create_symlink("step-00000001", run / "best");  // the first thing that settling does
+  EXPECT_FALSE(load_checkpoint(run.path()).settled);
+  settle_checkpoint(run.path(), example(1), true, 1);
+  EXPECT_TRUE(load_checkpoint(run.path()).settled);
 }
 
 TEST(Checkpoint, SameStepTwiceNeverReplacesAFolderInUse) {
