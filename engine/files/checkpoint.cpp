@@ -239,18 +239,17 @@ void save_checkpoint(const std::string& run, const Checkpoint& c, const Checkpoi
 }
 
 bool is_last_checkpoint(const std::string& run, int64_t step) {
-  const auto folder = step_folder(fs::path(last_folder(run)).filename());
+  const auto folder = step_folder(link_target(run, "last"));
   return folder && folder->step == step;
 }
 
 // `best` first: a kill before the new state leaves one that is evaluated again, to the same end.
 void settle_checkpoint(const std::string& run, const Checkpoint& c, bool best, int keep) {
   if (!is_last_checkpoint(run, c.step)) return;
-  const std::string name = fs::path(last_folder(run)).filename();
+  const std::string name = link_target(run, "last");
   try {
     if (best) point(run, "best", name);
     write_state(run + "/" + name, c, read_state(run + "/" + name).files);
-    if (link_target(run, "last") != name) point(run, "last", name);
   } catch (const WriteError& e) {
     throw RunError(e.what() + what_remains(run));
   }

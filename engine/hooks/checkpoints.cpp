@@ -21,6 +21,10 @@ void Checkpoints::settle(Run& run, bool best) {
   run.in_section("saving", [&] { run.folder.settle(run.progress, run.trainer, best); });
 }
 
+void Checkpoints::finish(Run& run) {
+  run.in_section("saving", [&] { run.folder.finish(); });
+}
+
 void Checkpoints::tell_written(Run& run) {
   for (const SaveRecord& written : run.folder.written()) run.at(&Hook::after_save, written);
 }
@@ -42,12 +46,13 @@ void Checkpoints::after_train_epoch(Run& run, EpochRecord& record) {
     settle(run, record.best);
   else if (record.best || run.progress.step >= run.end || run.stopped_by || due(run, record.whole))
     save(run, record.best, true);
+  if (run.progress.step >= run.end || run.stopped_by) finish(run);
   tell_written(run);
 }
 
 void Checkpoints::after_train(Run& run) {
   if (run.folder.saved_step() != run.progress.step) save(run, false, run.progress.settled);
-  run.in_section("saving", [&] { run.folder.finish(); });
+  finish(run);
   tell_written(run);
 }
 

@@ -18,6 +18,7 @@ class Checkpoints : public Hook {
   static bool due(const Run&, bool epoch_ended);
   static void save(Run&, bool best, bool settled);
   static void settle(Run&, bool best);
+  static void finish(Run&);
   static void tell_written(Run&);
 };
 

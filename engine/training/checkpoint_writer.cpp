@@ -112,7 +112,6 @@ bool CheckpointWriter::settle(const Checkpoint& progress, bool best) {
 void CheckpointWriter::finish() {
   backend_.synchronize(nullptr);
   background_.wait();
-  check();
 }
 
 void CheckpointWriter::abandon() {

@@ -43,8 +43,7 @@ class CheckpointWriter {
 
   // Throws what a job has thrown: RunError.
   void check() { background_.check(); }
-  // Waits until all is on the disk, then checks.
-  void finish();
+  void finish();  // waits until all is on the disk
   // The same for a run that has failed; throws nothing.
   void abandon();
   std::vector<SaveRecord> written();   // since the last call

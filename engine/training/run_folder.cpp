@@ -139,7 +139,12 @@ std::vector<SaveRecord> RunFolder::written() try {
   writer_.check();
   return writer_.written();
 } catch (const NotFinite& e) {
-  throw RunError(e.what() + advice());
+  throw RunError(e.what() + advice_from(last_step()));
+}
+
+int64_t RunFolder::last_step() {
+  abandon();
+  return writer_.last_step().value_or(resumed_step_);
 }
 
 void RunFolder::finish() {
@@ -152,8 +157,19 @@ void RunFolder::finish() {
 void RunFolder::abandon() { writer_.abandon(); }
 
 std::string RunFolder::advice() {
-  abandon();
-  const int64_t step = writer_.last_step().value_or(resumed_step_);
+  int64_t step = -1;
+  if (first_) {
+    if (communicator_) communicator_->busy(Busy::saving);
+    step = last_step();
+    if (communicator_) communicator_->busy(Busy::no);
+    written();  // a weight of an earlier step may be what is wrong
+  }
+  if (communicator_)
+    step = static_cast<int64_t>(communicator_->all_reduce_scalar(first_ ? double(step) : 0));
+  return advice_from(step);
+}
+
+std::string RunFolder::advice_from(int64_t step) const {
   return ". Try a smaller --lr or --clip-grad 1" +
          (step < 0 ? ""
                    : "; " + setup_.options.out + "/last is the state after step " +

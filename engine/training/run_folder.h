@@ -35,13 +35,16 @@ class RunFolder {
   // What has come to the disk since the last call. Throws RunError where something couldn't, or where
   // a weight is not finite.
   std::vector<SaveRecord> written();
-  void finish();   // waits until all has; throws the same
+  void finish();   // waits until all has, or couldn't
   void abandon();  // waits, for a run that has failed
-  // After a diverged run: what to try, and which checkpoint there is. Waits as abandon().
+  // After a diverged run: what to try, and which checkpoint there is. Collective; waits for the disk and
+  // throws as written().
   std::string advice();
 
  private:
   void describe(Checkpoint&) const;
+  int64_t last_step();  // of what is on the disk, once all is; -1: nothing
+  std::string advice_from(int64_t step) const;
   const Setup& setup_;
   Communicator* communicator_;
   bool first_;  // rank 0

@@ -41,10 +41,10 @@ class SavingBeside : public ProgramTest {
  protected:
   // Epochs of five updates.
   void SetUp() override { make_cifar(in("data")); }
-  Strings words(const Strings& more) const {
-    Strings all{"vit_tiny", "--image-size", "32",    "--patch-size", "16",      "--data",
-                in("data"), "--batch",      "8",     "--out",        in("run"), "--device",
-                "cpu",      "--save-every", "1steps"};
+  Strings words(const Strings& more, const std::string& save_every = "1steps") const {
+    Strings all{"vit_tiny", "--image-size", "32",      "--patch-size", "16",      "--data",
+                in("data"), "--batch",      "8",       "--out",        in("run"), "--device",
+                "cpu",      "--save-every", save_every};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -52,7 +52,7 @@ class SavingBeside : public ProgramTest {
 
 TEST_F(SavingBeside, ANewerOneReplacesTheOneThatWaits) {
   Strings saved;
-  ASSERT_EQ(train_here(words({"--steps", "4", "--eval-every", "0", "--keep", "9"}),
+  ASSERT_EQ(train_here(words({"--steps", "4", "--eval-every", "9", "--keep", "9"}),
                        list_of(std::make_unique<SlowDisk>(1, 4, saved))),
             0);
   ASSERT_FALSE(saved.empty());
@@ -69,7 +69,7 @@ TEST_F(SavingBeside, TheBestIsNotReplaced) {
   class Releasing : public SlowDisk {
    public:
     Releasing(Strings& saved, std::thread& thread) : SlowDisk(5, 99, saved), thread_(thread) {}
-    void after_train_epoch(Run&, EpochRecord& r) override {
+    void after_train_epoch(bv::Run&, EpochRecord& r) override {
       if (r.epoch == 1)
         thread_ = std::thread([this] {
           std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -94,18 +94,21 @@ TEST_F(SavingBeside, WhatIsWrittenLateIsWhatTheStepLeft) {
   const auto weights = [this](int step) {
     return contents(in("run/step-0000000" + std::to_string(step) + "/weights.safetensors"));
   };
-  ASSERT_EQ(train_here(words({"--steps", "3", "--keep", "9"}), {}), 0);
+  ASSERT_EQ(train_here(words({"--steps", "2"}), {}), 0);
   const std::string undisturbed = weights(2);
+  ASSERT_FALSE(undisturbed.empty());
   std::filesystem::remove_all(in("run"));
   class Late : public SlowDisk {
    public:
     using SlowDisk::SlowDisk;
     // Step 2's job has waited until step 3's gradients are there.
-    void before_train_iter(Run& run) override {
-      if (run.progress.step == 3) free_.set_value();
+    void before_train_iter(bv::Run& run) override {
+      if (run.progress.step != 3) return;
+      free_.set_value();
+      run.background.wait();
     }
   };
-  ASSERT_EQ(train_here(words({"--steps", "5", "--keep", "9", "--save-every", "2steps"}),
+  ASSERT_EQ(train_here(words({"--steps", "5", "--keep", "9"}, "2steps"),
                        list_of(std::make_unique<Late>(2, 99, saved))),
             0);
   EXPECT_TRUE(weights(2) == undisturbed);
@@ -116,7 +119,7 @@ TEST_F(SavingBeside, AFailureEndsTheRunByTheNextStep) {
    public:
     explicit FullDisk(int64_t& last) : last_(last) {}
     int priority() const override { return priority::measuring; }
-    void after_train_iter(Run& run, StepRecord& record) override {
+    void after_train_iter(bv::Run& run, StepRecord& record) override {
       last_ = record.step;
       if (record.step == 3)
         run.background.post([] { throw RunError("disk full while saving step 3 to run"); });
@@ -129,6 +132,7 @@ TEST_F(SavingBeside, AFailureEndsTheRunByTheNextStep) {
   int64_t last = 0;
   EXPECT_THROW(train_here(words({"--epochs", "2"}), list_of(std::make_unique<FullDisk>(last))),
                RunError);
+  testing::internal::GetCapturedStdout();
   EXPECT_LE(last, 4);
 }
 

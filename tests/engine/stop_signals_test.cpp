@@ -11,6 +11,7 @@
 
 #include "engine/base/other_program.h"
 #include "engine/files/checkpoint.h"
+#include "engine/run.h"
 #include "tests/engine/train_here.h"
 #include "tests/processes/processes.h"
 #include "tests/program/program.h"
@@ -147,7 +148,7 @@ class StoppedEvaluation : public ProgramTest {
       EXPECT_TRUE(contents(in(one) + "/" + file) == contents(in(other) + "/" + file)) << file;
   }
   // Ends a run in an evaluation, resumes it and compares it with one that was left alone.
-  void end_and_resume(const std::function<void(Run&)>& act, int code) {
+  void end_and_resume(const std::function<void(bv::Run&)>& act, int code) {
     Child run([&] {
       catch_stop_signals();
       return train_here(words("run"), list_of(std::make_unique<InAnEvaluation>(act)));
@@ -165,7 +166,7 @@ class StoppedEvaluation : public ProgramTest {
 
 TEST_F(StoppedEvaluation, EndsAtTheNextBatchAndIsMadeAgain) {
   end_and_resume(
-      [](Run&) {
+      [](bv::Run&) {
         kill(getpid(), SIGTERM);
         if (!caught(SIGTERM)) _exit(4);
       },
@@ -174,7 +175,7 @@ TEST_F(StoppedEvaluation, EndsAtTheNextBatchAndIsMadeAgain) {
 
 TEST_F(StoppedEvaluation, KilledWithTheEpochSaved) {
   end_and_resume(
-      [](Run& run) {
+      [](bv::Run& run) {
         run.background.wait();
         kill(getpid(), SIGKILL);
       },
