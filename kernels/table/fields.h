@@ -9,6 +9,7 @@ namespace bv {
 
 class Fields final : public Arguments {
  public:
+  Fields() = default;  // for describe() to fill
   template <class Op>
   explicit Fields(Op& op) {
     op.describe(*this);

@@ -43,8 +43,19 @@ std::string pattern(const Fields& fields) {
 
 }  // namespace
 
-void RecordingKernels::note(const Fields& fields, std::string shape, const std::string& options,
-                            Cost cost, const AnyOperation& operation) {
+void RecordingKernels::note(Describe describe, const void* op, const Extras& extras,
+                            const AnyOperation& operation) {
+  Fields fields;
+  describe(op, fields);
+  CostCount count;
+  describe(op, count);
+  const Cost cost = count.cost;
+  std::string shape = extras.count ? "count" + std::to_string(*extras.count) : "";
+  std::string options;
+  if (extras.relu) options += " relu";
+  if (extras.dropped) options += " dropped";
+  if (extras.accumulate) options += " +=";
+  if (extras.kind) options += *extras.kind == OptimizerKind::sgd ? " sgd" : " adam";
   for (const auto& [name, value] : fields.sizes)
     if (*value != 1) shape += (shape.empty() ? "" : " ") + name + std::to_string(*value);
   const std::string name = fields.operation + large_options(fields) + options;

@@ -29,15 +29,15 @@ class RecordingKernels final : public KernelRows<RecordingKernels> {
 
   template <class Op>
   void dispatch(Op op, Stream) {
-    std::string count, options;
     if constexpr (requires { op.workspace; }) op.workspace = nullptr;
-    if constexpr (requires { op.count; }) count = "count" + std::to_string(op.count);
-    if constexpr (requires { op.relu; }) options += op.relu ? " relu" : "";
-    if constexpr (requires { op.drop; }) options += op.drop > 0 ? " dropped" : "";
-    if constexpr (requires { op.accumulate; }) options += op.accumulate ? " +=" : "";
-    if constexpr (requires { op.kind; })
-      options += op.kind == OptimizerKind::sgd ? " sgd" : " adam";
-    note(Fields(op), count, options, cost_of(op), op);
+    Extras extras;
+    if constexpr (requires { op.count; }) extras.count = &op.count;
+    if constexpr (requires { op.relu; }) extras.relu = op.relu;
+    if constexpr (requires { op.drop; }) extras.dropped = op.drop > 0;
+    if constexpr (requires { op.accumulate; }) extras.accumulate = op.accumulate;
+    if constexpr (requires { op.kind; }) extras.kind = &op.kind;
+    note([](const void* p, Arguments& a) { static_cast<const Op*>(p)->describe(a); }, &op, extras,
+         op);
   }
   template <class Op>
   size_t workspace(const Op&) {
@@ -45,8 +45,15 @@ class RecordingKernels final : public KernelRows<RecordingKernels> {
   }
 
  private:
-  void note(const Fields&, std::string shape, const std::string& options, Cost,
-            const AnyOperation&);
+  // Fields that aren't tensors or sizes; null where the operation has none.
+  struct Extras {
+    const size_t* count = nullptr;
+    const OptimizerKind* kind = nullptr;
+    bool relu = false, dropped = false, accumulate = false;
+  };
+  using Describe = void (*)(const void* op, Arguments&);
+  // Not a template: there are forty operations.
+  void note(Describe, const void* op, const Extras&, const AnyOperation&);
 
   std::map<std::string, size_t> known_;  // what tells operations apart, index into `operations`
 };
