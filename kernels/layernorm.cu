@@ -18,6 +18,8 @@
 //
 // 8 (backward 14) flops per element for 8 to 16 bytes in fp32, half of these in 16 bits: memory is
 // the limit. Registers and shared memory: tests/kernels/resources.txt.
+#include <algorithm>
+
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/ptx.cuh"
 

@@ -71,7 +71,7 @@ StepCounts count(int multiprocessors, const std::vector<RecordedOperation>& oper
       check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
       simt::take_counters();
       kernels->run(op, nullptr);
-      check(cudaDeviceSynchronize(), recorded.name);
+      check(cudaDeviceSynchronize(), recorded.name.c_str());
     };
     std::visit(run, recorded.operation);
     counts.operations.push_back(

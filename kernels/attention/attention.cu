@@ -18,6 +18,8 @@
 // mma, exp2, ldmatrix, instruction issue and (without L2 hits) memory take about equally long, so
 // the limit is how well an SM's warps overlap them. With dropout it is Philox. Registers and blocks
 // per SM: tests/kernels/resources.txt.
+#include <algorithm>
+
 #include "kernels/attention/attention.cuh"
 
 namespace bv::BAREVISION_GPU {

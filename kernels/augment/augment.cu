@@ -8,6 +8,8 @@
 // one thread a channel then makes the table.
 // 1 byte in and 1 out an element; the other parts read the same image from L2. Instructions are the
 // limit. Registers and blocks per SM: tests/kernels/resources.txt.
+#include <algorithm>
+
 #include "kernels/augment/pixels.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/launch.cuh"

@@ -15,6 +15,9 @@
 // This fills the tile, but a group of 4 channels loads 8 times as much of a per FMA as one of 32.
 // Limited by issue: bounds checks and addresses of a take nearly half as many slots as FMA does.
 // Registers and blocks per SM: tests/kernels/resources.txt.
+#include <algorithm>
+#include <utility>
+
 #include "kernels/conv/conv.cuh"
 #include "kernels/conv/conv_geometry.cuh"
 #include "kernels/cuda/column_sums.cuh"

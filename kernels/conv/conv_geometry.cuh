@@ -5,6 +5,9 @@
 // phase has its own taps, so that no zeros are multiplied. The weight's gradient sums over the
 // pixels of forward.
 #pragma once
+#include <algorithm>
+#include <utility>
+
 #include "kernels/cuda/pack.cuh"
 
 namespace bv::BAREVISION_GPU {

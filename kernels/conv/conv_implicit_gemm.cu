@@ -17,6 +17,8 @@
 //         re-reading out.
 // Warp:   its part of the tile's sums, in registers.
 // Limited by mma (3x3) or by memory (1x1 with few channels). Resources: tests/kernels/resources.txt
+#include <algorithm>
+
 #include "kernels/conv/conv.cuh"
 #include "kernels/conv/conv_groups.cuh"
 

@@ -17,6 +17,8 @@
 // of 4 warps sums 32 channels x 80 of gemm_k over the pixels; dout comes three steps ahead, and
 // finish_column_sums adds up the blocks.
 // Limited by memory, mma and shared memory nearly alike. Registers: tests/kernels/resources.txt.
+#include <algorithm>
+
 #include "kernels/conv/conv.cuh"
 #include "kernels/conv/conv_tiles.cuh"
 #include "kernels/cuda/column_sums.cuh"

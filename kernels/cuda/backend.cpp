@@ -91,13 +91,15 @@ class CudaBackend final : public Backend {
 
   void* allocate(size_t bytes) override {
     void* address = nullptr;
-    check(cudaMalloc(&address, bytes), "cudaMalloc of " + std::to_string(bytes) + " bytes");
+    check(cudaMalloc(&address, bytes),
+          ("cudaMalloc of " + std::to_string(bytes) + " bytes").c_str());
     return address;
   }
   void release(void* address) override { check(cudaFree(address), "cudaFree"); }
   void* allocate_host(size_t bytes) override {
     void* address = nullptr;
-    check(cudaMallocHost(&address, bytes), "cudaMallocHost of " + std::to_string(bytes) + " bytes");
+    check(cudaMallocHost(&address, bytes),
+          ("cudaMallocHost of " + std::to_string(bytes) + " bytes").c_str());
     return address;
   }
   void release_host(void* address) override { check(cudaFreeHost(address), "cudaFreeHost"); }
@@ -162,7 +164,7 @@ class CudaBackend final : public Backend {
 
  private:
   static int select(int device) {
-    check(cudaSetDevice(device), "GPU " + std::to_string(device));
+    check(cudaSetDevice(device), ("GPU " + std::to_string(device)).c_str());
     return device;
   }
   // Nobody on the driver's thread could catch an exception.

@@ -1,9 +1,7 @@
-// Every call of the CUDA runtime is checked.
+// Every call of the CUDA runtime is checked. Kernels include this file, and nvcc parses all that they
+// include three times: <string>, <memory> and <stdexcept> were half of that, so they stay in check.cpp.
 #pragma once
 #include <cuda_runtime.h>
-
-#include <stdexcept>
-#include <string>
 
 #ifndef BAREVISION_GPU
 #error "compile with -DBAREVISION_GPU=cuda_gpu or simt_gpu"
@@ -11,8 +9,14 @@
 
 namespace bv::BAREVISION_GPU {
 
-inline void check(cudaError_t error, const std::string& what) {
-  if (error != cudaSuccess) throw std::runtime_error(what + ": " + cudaGetErrorString(error));
+// Throw std::runtime_error "what: CUDA's words", or std::invalid_argument "op: what".
+[[noreturn]] void fail(cudaError_t error, const char* what);
+[[noreturn]] void refuse(const char* op, const char* what);
+// The same for a kernel, whose name is taken from a __PRETTY_FUNCTION__ that it is a parameter of.
+[[noreturn]] void fail_kernel(cudaError_t error, const char* function);
+
+inline void check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) fail(error, what);
 }
 
 // Of the current device.

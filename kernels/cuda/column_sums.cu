@@ -3,6 +3,8 @@
 // allow that) of every 32nd (8th) row of its block, with four rows in flight.
 // Second stage: a block adds 8 columns (a 32-byte sector) of all blocks' sums, by up to 64 groups
 // of threads, so that many threads load even where the columns are few. Memory is the limit.
+#include <algorithm>
+
 #include "kernels/cuda/column_sums.cuh"
 
 namespace bv::BAREVISION_GPU {

@@ -3,6 +3,8 @@
 // depends only on the shape and the chip walks over the rows; each block writes its sums to the
 // workspace, partial [blocks, C] in fp32. Then finish_column_sums adds these.
 #pragma once
+#include <algorithm>
+
 #include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/reduce.cuh"
 

@@ -1,19 +1,27 @@
 #include "kernels/cuda/cuda_kernels.h"
 
+#include <memory>
+#include <stdexcept>
+#include <string>
+
 #include "kernels/cuda/conv_cudnn.h"
 #include "kernels/cuda/make_cuda_kernels.h"
 #include "kernels/cuda/matmul.h"
 
 namespace bv::BAREVISION_GPU {
+
+void destroy_cudnn(ConvCudnn* cudnn) { delete cudnn; }
+void destroy_matmul(Matmul* matmul) { delete matmul; }
+
 CudaKernels::CudaKernels(cudaStream_t compute, bool cudnn)
     // Kernels read 16 bytes at a time; on Hopper cuBLASLt's want their workspace at 256.
     : KernelRows<CudaKernels>({.alignment = 16, .workspace_alignment = 256}),
       compute_(compute),
       props_{.arch = compute_capability(),
              .sms = attribute(cudaDevAttrMultiProcessorCount),
-             .shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)},
-      matmul_(std::make_unique<Matmul>()),
-      cudnn_(cudnn ? std::make_unique<ConvCudnn>() : nullptr) {
+             .shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)} {
+  matmul_.handle = new Matmul;
+  if (cudnn) cudnn_.handle = new ConvCudnn;
   if (props_.arch < 75)
     throw std::runtime_error("this GPU has compute capability " + std::to_string(props_.arch / 10) +
                              "." + std::to_string(props_.arch % 10) +

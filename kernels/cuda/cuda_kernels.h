@@ -2,9 +2,6 @@
 // into a namespace each: cuda_gpu by nvcc, simt_gpu by g++ against the stand-in in kernels/simt.
 #pragma once
 #include <cstdio>
-#include <memory>
-#include <stdexcept>
-#include <string>
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/owner.h"
@@ -14,6 +11,8 @@ namespace bv::BAREVISION_GPU {
 
 class ConvCudnn;
 class Matmul;
+void destroy_cudnn(ConvCudnn*);
+void destroy_matmul(Matmul*);
 
 // What launches depend on, read once.
 struct DeviceProps {
@@ -35,7 +34,7 @@ void require(bool ok, const char* op, const char* format, Args... args) {
     std::snprintf(what, sizeof what, "%s", format);
   else
     std::snprintf(what, sizeof what, format, args...);
-  throw std::invalid_argument(std::string(op) + ": " + what);
+  refuse(op, what);
 }
 
 class CudaKernels final : public KernelRows<CudaKernels> {
@@ -58,8 +57,8 @@ class CudaKernels final : public KernelRows<CudaKernels> {
   cudaStream_t compute_;                // what Stream null stands for
   Owner<unsigned*, cudaFree> arrived_;  // props_.arrived
   DeviceProps props_;
-  std::unique_ptr<Matmul> matmul_;
-  std::unique_ptr<ConvCudnn> cudnn_;  // convolutions are its, if it is there
+  Owner<Matmul*, destroy_matmul> matmul_;
+  Owner<ConvCudnn*, destroy_cudnn> cudnn_;  // convolutions are its, if it is there
 };
 
 }  // namespace bv::BAREVISION_GPU

@@ -8,33 +8,27 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <string>
-#include <string_view>
 #include <type_traits>
 
 #include "kernels/cuda/check.h"
+#ifndef __CUDACC__
+#include "kernels/cuda/kernel_name.h"
+#endif
 
 namespace bv::BAREVISION_GPU {
 
-// "layernorm_forward<float, 8>", without its namespaces: the name for messages.
 template <auto kernel>
-std::string kernel_name() {
-  std::string_view name = __PRETTY_FUNCTION__;
-  name.remove_prefix(name.find("kernel = ") + 9);
-  name = name.substr(0, name.find_first_of(";]"));
-  const size_t scopes = name.rfind("::", name.find('<'));
-  return std::string(scopes == name.npos ? name : name.substr(scopes + 2));
+void check_kernel(cudaError_t error) {
+  if (error != cudaSuccess) fail_kernel(error, __PRETTY_FUNCTION__);
 }
 
 // Above 48 KiB a kernel must opt in. The limit is its state: all that the chip has, lest a smaller
 // launch lower it below what a captured one was made with.
 template <auto kernel>
 void raise_shared_limit() {
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
-        kernel_name<kernel>());
+  check_kernel<kernel>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                            attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)));
 }
 
 #ifdef __CUDACC__
@@ -49,7 +43,7 @@ template <auto kernel, class... Args>
 void launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, const Args&... args) {
   if (shared_bytes > 48 * 1024) raise_shared_limit<kernel>();
   const cudaLaunchConfig_t config{grid, block, shared_bytes, stream, nullptr, 0};
-  check(cudaLaunchKernelEx(&config, kernel, args...), kernel_name<kernel>());
+  check_kernel<kernel>(cudaLaunchKernelEx(&config, kernel, args...));
 }
 #else
 using ::shared;
@@ -57,15 +51,14 @@ using ::shared;
 template <auto kernel, class... Args>
 void launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, const Args&... args) {
   if (shared_bytes > 48 * 1024) raise_shared_limit<kernel>();
-  (check(::simt::check_argument(args), kernel_name<kernel>()), ...);
-  check(::simt::launch({.name = kernel_name<kernel>(),
-                        .grid = grid,
-                        .block = block,
-                        .shared_bytes = shared_bytes,
-                        .body = [=] { kernel(args...); },
-                        .function = reinterpret_cast<const void*>(kernel)},
-                       stream),
-        kernel_name<kernel>());
+  (check_kernel<kernel>(::simt::check_argument(args)), ...);
+  check_kernel<kernel>(::simt::launch({.name = kernel_name<kernel>(),
+                                       .grid = grid,
+                                       .block = block,
+                                       .shared_bytes = shared_bytes,
+                                       .body = [=] { kernel(args...); },
+                                       .function = reinterpret_cast<const void*>(kernel)},
+                                      stream));
 }
 #endif
 

@@ -4,6 +4,8 @@
 // limit:
 //   mean = shift + sum d / n,   M2 = sum d^2 - (sum d)^2 / n
 // The last block merges the parts.
+#include <algorithm>
+
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/moments.cuh"
 

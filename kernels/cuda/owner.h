@@ -12,6 +12,7 @@ struct Owner {
   ~Owner() {
     if (handle) destroy(handle);
   }
+  Handle operator->() const { return handle; }
 };
 
 }  // namespace bv
