@@ -197,6 +197,13 @@ bool may_contain(OptionFile file, const OptionRow& row) {
 
 }  // namespace
 
+Options::Options() = default;
+Options::Options(const Options&) = default;
+Options::Options(Options&&) noexcept = default;
+Options& Options::operator=(const Options&) = default;
+Options& Options::operator=(Options&&) noexcept = default;
+Options::~Options() = default;
+
 void assign(Options& options, const OptionRow& row, const Items& items,
             const std::string& subject) {
   try {

@@ -147,6 +147,14 @@ struct Options {
   // The user asked for this value, now or when the run began: if it can't be had, that is an error.
   // Any other value is a default, which gives way with a note.
   bool is_explicit(std::string_view name) const { return source(name) >= Source::run; }
+
+  // In option_values.cpp: of a hundred members, in every file that has one they were much code.
+  Options();
+  Options(const Options&);
+  Options(Options&&) noexcept;
+  Options& operator=(const Options&);
+  Options& operator=(Options&&) noexcept;
+  ~Options();
 };
 
 }  // namespace bv

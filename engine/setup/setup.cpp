@@ -240,6 +240,13 @@ void load_resumed(Setup& s) {
 
 }  // namespace
 
+Setup::Setup() = default;
+Setup::Setup(const Setup&) = default;
+Setup::Setup(Setup&&) noexcept = default;
+Setup& Setup::operator=(const Setup&) = default;
+Setup& Setup::operator=(Setup&&) noexcept = default;
+Setup::~Setup() = default;
+
 std::vector<ParameterShape> parameter_shapes(const Graph& graph) {
   std::vector<ParameterShape> shapes;
   for (const auto* infos : {&graph.parameters(), &graph.buffers()})

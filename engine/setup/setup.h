@@ -44,6 +44,14 @@ struct Setup {
   int replicas = 1;                           // copies of the model, each with its share of a batch
   Pipeline pipeline{};                        // how a copy is cut
   Profile::Clock::time_point started{};       // when this process did
+
+  // In setup.cpp, as those of Options are in option_values.cpp.
+  Setup();
+  Setup(const Setup&);
+  Setup(Setup&&) noexcept;
+  Setup& operator=(const Setup&);
+  Setup& operator=(Setup&&) noexcept;
+  ~Setup();
 };
 
 // A run, new or resumed. given: what initial_options made of the command line, and the claimed
