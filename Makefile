@@ -468,7 +468,7 @@ peers:
 counters: $(BUILD)/counters
 	@BAREVISION_MODELS=$(CURDIR)/models $(BUILD)/counters $(if $(UPDATE),--update) $(FILTER:%=--filter %) $(ARGS)
 # The stand-in's counts of kernels whose counts are known: tests/run starts it.
-$(BUILD)/counters_tests: $(call counting,$(filter kernels/simt/%,$(simt_sources)) tests/counters/counters_test.cu)
+$(BUILD)/counters_tests: $(call counting,$(filter kernels/simt/%,$(simt_sources)) kernels/cuda/check.cpp tests/counters/counters_test.cu)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(LDLIBS)
 $(BUILD)/counters: $(counting_objects) $(objects) $(cuda_objects)
