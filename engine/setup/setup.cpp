@@ -241,9 +241,7 @@ void load_resumed(Setup& s) {
 }  // namespace
 
 Setup::Setup() = default;
-Setup::Setup(const Setup&) = default;
 Setup::Setup(Setup&&) noexcept = default;
-Setup& Setup::operator=(const Setup&) = default;
 Setup& Setup::operator=(Setup&&) noexcept = default;
 Setup::~Setup() = default;
 

@@ -47,9 +47,7 @@ struct Setup {
 
   // In setup.cpp, as those of Options are in option_values.cpp.
   Setup();
-  Setup(const Setup&);
   Setup(Setup&&) noexcept;
-  Setup& operator=(const Setup&);
   Setup& operator=(Setup&&) noexcept;
   ~Setup();
 };

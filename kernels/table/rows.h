@@ -16,8 +16,8 @@ class RowsOf : public Kernels {
 
  protected:
   void execute(size_t which, const void* op, Stream stream) final {
-    using Run = void (*)(Self&, const void*, Stream);
-    static constexpr Run rows[] = {[](Self& self, const void* operation, Stream on) {
+    using Call = void (*)(Self&, const void*, Stream);
+    static constexpr Call rows[] = {[](Self& self, const void* operation, Stream on) {
       self.dispatch(*static_cast<const Ops*>(operation), on);
     }...};
     rows[which](static_cast<Self&>(*this), op, stream);
