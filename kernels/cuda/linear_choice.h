@@ -23,8 +23,7 @@ inline constexpr WeightGradientChoice weight_gradient_choices[] = {
      "[576, 192] at batch 256: 22, 45, 37 us and 41, 99, 87"},
     {75, 1 << 30, 200,
      "not measured; by data sheets a T4 and an A100 multiply and add about 200 times in the time "
-     "of "
-     "a byte from memory"},
+     "of a byte from memory"},
 };
 
 constexpr const WeightGradientChoice& weight_gradient_choice(int arch) {
