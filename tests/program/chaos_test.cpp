@@ -261,7 +261,7 @@ TEST_F(Chaos, KilledInASaveOrAnEvaluation) {
     Program run(folder_.path(), words);
     // The line comes just before the save.
     ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":" + std::to_string(step) + ",", 60));
-    for (int i = 0; !in_save && i < 60000 && !is_last_checkpoint(in("run"), step); ++i)
+    for (int ms = 0; !in_save && ms < 60000 && !is_last_checkpoint(in("run"), step); ++ms)
       usleep(1000);
     usleep(unsigned(below(in_save ? 150000 : 300000)));
     const int64_t saved = is_last_checkpoint(in("run"), step) ? step : step - updates;
