@@ -62,12 +62,12 @@ const Direction<Op>& algorithm(const DeviceProps& props, const Op& op) {
 // With --conv cudnn, cuDNN computes all of them.
 template <class Op>
 size_t CudaKernels::workspace(const Op& op) {
-  return cudnn_.handle ? conv_cudnn_bytes(*cudnn_.handle, props_, op)
-                       : algorithm(props_, op).workspace_bytes(props_, op);
+  return cudnn_ ? conv_cudnn_bytes(*cudnn_, props_, op)
+                : algorithm(props_, op).workspace_bytes(props_, op);
 }
 template <class Op>
 void CudaKernels::run(const Op& op, cudaStream_t stream) {
-  if (cudnn_.handle) return conv_cudnn(*cudnn_.handle, props_, op, stream);
+  if (cudnn_) return conv_cudnn(*cudnn_, props_, op, stream);
   algorithm(props_, op).run(props_, op, stream);
 }
 
@@ -78,13 +78,13 @@ template <>
 void CudaKernels::run(const BatchNormBackwardSums&, cudaStream_t);
 template <>
 size_t CudaKernels::workspace(const ConvBackwardInputSums& op) {
-  if (!cudnn_.handle && choose(props_, op.shape, op.dtype) == algorithms)
+  if (!cudnn_ && choose(props_, op.shape, op.dtype) == algorithms)
     return conv_implicit_gemm_bytes(props_, op);
   return std::max(workspace(op.input_gradient()), workspace(op.norm_sums()));
 }
 template <>
 void CudaKernels::run(const ConvBackwardInputSums& op, cudaStream_t stream) {
-  if (!cudnn_.handle && choose(props_, op.shape, op.dtype) == algorithms)
+  if (!cudnn_ && choose(props_, op.shape, op.dtype) == algorithms)
     return conv_implicit_gemm(props_, op, stream);
   run(op.input_gradient(), stream);
   run(op.norm_sums(), stream);

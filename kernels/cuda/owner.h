@@ -12,6 +12,8 @@ struct Owner {
   ~Owner() {
     if (handle) destroy(handle);
   }
+  explicit operator bool() const { return handle; }
+  auto& operator*() const { return *handle; }
   Handle operator->() const { return handle; }
 };
 
