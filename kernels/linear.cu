@@ -106,26 +106,26 @@ void run_product(Matmul& matmul, const Product& p, const ProductArguments& a, cu
 // Pointers are not set yet, so there may be a bias or not.
 template <>
 size_t CudaKernels::workspace(const LinearForward& op) {
-  return std::max(product_bytes(*matmul_.handle, product(op, true)),
-                  product_bytes(*matmul_.handle, product(op, false)));
+  return std::max(product_bytes(*matmul_, product(op, true)),
+                  product_bytes(*matmul_, product(op, false)));
 }
 
 template <>
 void CudaKernels::run(const LinearForward& op, cudaStream_t stream) {
   run_product(
-      *matmul_.handle, product(op, op.bias != nullptr),
+      *matmul_, product(op, op.bias != nullptr),
       {.c = op.out, .workspace = op.workspace, .a = op.inp, .b = op.weight, .bias = op.bias},
       stream);
 }
 
 template <>
 size_t CudaKernels::workspace(const LinearBackwardInput& op) {
-  return product_bytes(*matmul_.handle, product(op));
+  return product_bytes(*matmul_, product(op));
 }
 
 template <>
 void CudaKernels::run(const LinearBackwardInput& op, cudaStream_t stream) {
-  run_product(*matmul_.handle, product(op),
+  run_product(*matmul_, product(op),
               {.c = op.dinp, .workspace = op.workspace, .a = op.dout, .b = op.weight}, stream);
 }
 

@@ -25,7 +25,7 @@ constexpr bool asan = false;
 
 // The call must succeed.
 inline void ok(cudaError_t error, std::source_location at = std::source_location::current()) {
-  check(error, std::string(at.file_name()) + ":" + std::to_string(at.line()));
+  check(error, (std::string(at.file_name()) + ":" + std::to_string(at.line())).c_str());
 }
 
 // What the call throws.
