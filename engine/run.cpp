@@ -62,19 +62,19 @@ std::vector<MemoryPlan> Run::plans() const {
 bool Run::plan_only() const {
   // Processes share a machine's memory; each has a GPU's alone.
   const bool shared = setup.options.device == "cpu" || setup.options.oversubscribe;
-  const std::vector<MemoryPlan> stages = plans();
-  const size_t memory = backend.memory_limit(),
-               taken = setup.options.device == "cuda" ? 0 : stages[0].checkpoints;
   const MemoryLimit limit{
-      (memory - std::min(memory, taken)) / static_cast<size_t>(shared ? setup.local_size : 1),
-      shared};
+      backend.memory_limit() / static_cast<size_t>(shared ? setup.local_size : 1), shared};
+  const std::vector<MemoryPlan> stages = plans();
+  // Rank 0's host has checkpoints besides, which count where its memory is the device's.
+  const size_t besides = setup.options.device == "cuda" ? 0 : stages[0].checkpoints;
+  const MemoryLimit left{limit.bytes - std::min(limit.bytes, besides), shared};
   const auto largest = std::ranges::max_element(stages, {}, &MemoryPlan::peak);
   std::string lacking;
-  if (largest->peak() > limit.bytes)
-    lacking = "the plan needs " + format_bytes(largest->peak()) + " per process" +
+  if (largest->peak() > left.bytes)
+    lacking = "the plan needs " + format_bytes(largest->peak() + besides) + " per process" +
               (stages.size() > 1 ? " of stage " + std::to_string(largest - stages.begin()) : "") +
               ", but " + format_bytes(limit.bytes) + " are available" +
-              what_fits(setup, backend, limit);
+              what_fits(setup, backend, left);
   if (!setup.options.plan && !lacking.empty()) throw UserError(lacking);
   if (setup.options.plan && rank == 0) {
     std::cout << plan_head(setup, backend.describe(), limit.bytes) << "\n";

@@ -32,7 +32,8 @@ pid_t spawn(const std::vector<std::string>& words, const std::string& input, int
   sigemptyset(&as_usual);
   sigaddset(&as_usual, SIGPIPE);
   posix_spawnattr_setsigdefault(&attributes, &as_usual);
-  posix_spawnattr_setsigmask(&attributes, &starting_signal_mask());
+  const sigset_t mask = starting_signal_mask();
+  posix_spawnattr_setsigmask(&attributes, &mask);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
   pid_t pid = -1;
   const int code = posix_spawnp(&pid, argv[0], &files, &attributes, argv.data(), environ);

@@ -105,7 +105,12 @@ void hold_stop_signals() {
   held();
 }
 
-const sigset_t& starting_signal_mask() { return held().before; }
+sigset_t starting_signal_mask() {
+  if (holding) return held().before;
+  sigset_t now;
+  pthread_sigmask(SIG_BLOCK, nullptr, &now);
+  return now;
+}
 
 void catch_stop_signals() { Receiver::instance().start(false, {}); }
 

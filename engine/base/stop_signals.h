@@ -14,7 +14,7 @@ std::span<const int> stop_signals();  // without SIGHUP where nohup has it ignor
 // pending until one of the following says what to do with them.
 void hold_stop_signals();
 // The signal mask from before, which child programs are started with.
-const sigset_t& starting_signal_mask();
+sigset_t starting_signal_mask();
 
 // From now on a stop signal is a request. A second one, a second later, ends the process.
 void catch_stop_signals();

@@ -88,7 +88,8 @@ struct WorkerStart {
   const NodePlace& place;
   const std::string& program;
   const std::vector<std::string>& argv;
-  int shared_fd;  // inherited by the worker
+  int shared_fd;            // inherited by the worker
+  const sigset_t& signals;  // the worker's mask
 };
 
 using Strings = std::vector<std::string>;
@@ -134,7 +135,7 @@ std::vector<char*> pointers(const Strings& strings) {
   if (getppid() != launcher) _exit(1);  // the launcher ended before the line above
   pin_this_process(share);              // before the program's libraries count their cores
   fcntl(start.shared_fd, F_SETFD, 0);
-  sigprocmask(SIG_SETMASK, &starting_signal_mask(), nullptr);
+  sigprocmask(SIG_SETMASK, &start.signals, nullptr);
   execve(program, argv, environment);
   const char* reason = strerrordesc_np(errno);
   for (const char* part : {"can't start ", program, ": ", reason ? reason : "?", "\n"})
@@ -164,7 +165,8 @@ class Supervisor {
         region_(SharedRegion::create(place.nodes * nproc)) {
     try {
       for (int i = 0; i < nproc; ++i)
-        workers_.push_back(start_worker({i, nproc, place_, program, argv, region_.fd()}));
+        workers_.push_back(
+            start_worker({i, nproc, place_, program, argv, region_.fd(), starting_mask_}));
     } catch (...) {
       end_at_once();
       throw;
@@ -305,6 +307,7 @@ class Supervisor {
   }
 
   HeldSignals signals_;
+  const sigset_t starting_mask_ = starting_signal_mask();
   const NodePlace& place_;
   int first_rank_;
   SharedRegion region_;         // with a place for each rank of the run

@@ -203,8 +203,8 @@ TEST(Weights, DistilledPositionEmbeddingResizesAfterTwoTokens) {
   longer.data.insert(longer.data.begin(), {8, 9});
   distilled.tensors["dist_token"] = filled({1, 1, 2});
   const FitResult want = fit_weights(plain, "w", {{"pos_embed", {1, 1 + 4, 2}}}, {});
-  const FitResult got = fit_weights(
-      distilled, "w", {{"dist_token", {1, 1, 2}}, {"pos_embed", {1, 2 + 4, 2}}}, {});
+  const FitResult got =
+      fit_weights(distilled, "w", {{"dist_token", {1, 1, 2}}, {"pos_embed", {1, 2 + 4, 2}}}, {});
   std::vector<float> both{8, 9};
   for (const float x : want.tensors.at("pos_embed").data) both.push_back(x);
   EXPECT_EQ(got.tensors.at("pos_embed").data, both);
