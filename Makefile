@@ -280,7 +280,7 @@ $(BUILD)/obj/engine/setup/cpu_check.o: engine/setup/cpu_check.cpp | check-packag
 # What runs outside of steps, and tests but for those that compute: -O1 takes three quarters of -O2's
 # time to compile.
 cold := $(OPT:-O2=-O1) $(avx2)
-cold_rooms := $(addprefix engine/,commands lint options page report setup)
+cold_rooms := $(addprefix engine/,commands hooks lint options page processes report setup tensorboard trace)
 cold_objects := $(filter $(foreach room,$(cold_rooms),$(BUILD)/obj/$(room)/%.o),$(objects))
 cold_tests := $(filter-out $(foreach room,golden kernels numerics,$(BUILD)/obj/tests/$(room)/%.o),$(test_objects))
 $(cold_objects): $(BUILD)/obj/%.o: %.cpp $(call pch,cold) | check-packages
