@@ -503,7 +503,8 @@ $(dist)/build/bench: $(call dist_objects,$(bench_objects) $(objects) $(gpu_bench
 	$(call dist_link)
 $(dist)/build/launcher: $(call dist_objects,$(program) $(objects) $(gpu_objects))
 	$(call dist_link)
-$(dist)/build/% $(BUILD)/dist/obj/%: CUDNN =
+# private: the objects that they share with other builds stay as those have them.
+$(dist)/build/% $(BUILD)/dist/obj/%: private CUDNN =
 # Its libraries are packed with it: RPATH, which also holds for the libraries' own libraries.
 $(dist)/build/%: cuda_rpath = \$$ORIGIN/../lib,--disable-new-dtags
 dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher $(ptxas_logs)
