@@ -28,7 +28,8 @@ class Failed(Exception):
 
 def sized(step, options):
     """The options of a run; of a rehearsal with small numbers, and on data without an evaluation,
-    which takes minutes on the stand-in."""
+    which takes minutes on the stand-in. What names no batch compares losses; at batch 8 bf16 alone
+    moves ResNet-50's first one by .1 (64 pixels; at batch 32 by .03)."""
     words = list(options)
     if not step.machine.rehearsal:
         return words
@@ -41,9 +42,9 @@ def sized(step, options):
             steps = int(words[i + 1])
             words[i + 1] = str(2 if steps > 10 else (steps + 4) // 5)
     if "--batch" not in words:
-        words += ["--batch", "8"]
+        words += ["--batch", "32"]
     if "--data" not in words:
-        words += ["--data", "synthetic", "--image-size", "32"]
+        words += ["--data", "synthetic", "--image-size", "64"]
     return words
 
 

@@ -257,7 +257,7 @@ TEST_F(GpuCheck, ARehearsalRunsOnTheStandInAtSmallSizes) {
       << launched;
   EXPECT_TRUE(has(launched,
                   "-n 2 --oversubscribe vit_tiny --precision fp32 --optimizer sgd --lr 0.05 "
-                  "--steps 2 --batch 8 --data synthetic --image-size 32 --device simt"));
+                  "--steps 2 --batch 32 --data synthetic --image-size 64 --device simt"));
   EXPECT_EQ(code_, 0);
 }
 
