@@ -1,5 +1,6 @@
 #include "engine/training/snapshot.h"
 
+#include <cstring>
 #include <utility>
 
 namespace bv {
@@ -7,6 +8,8 @@ namespace bv {
 void Snapshot::allocate() {
   const Parameters& parameters = trainer_->parameters();
   memory_ = host_memory(*backend_, parameters.copy_bytes());
+  std::memset(memory_.get(), 0,
+              parameters.copy_bytes());  // its pages are there before the first save
   copy_ = parameters.copy_in(memory_.get());
 }
 
