@@ -1,5 +1,5 @@
-// Saves by --save-every, each best evaluation, and the end of the run, on all ranks. What is due at the
-// end of an epoch is saved before its evaluation, whose outcome then only moves best/.
+// Saves by --save-every, each best evaluation, and the end of the run, on all ranks. What is due
+// at the end of an epoch is saved before its evaluation, whose outcome then only moves best/.
 #pragma once
 #include "engine/run.h"
 

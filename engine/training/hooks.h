@@ -22,8 +22,8 @@ inline constexpr int measuring = 0, usual = 10, reporting = 20, saving = 30, clo
 
 // Train: from before_train to after_train or after_error, once per process. An epoch that is
 // resumed begins again, one that is cut short ends: each `before` has its `after`, unless an error
-// or the signal of an epoch's last step comes between (then the resumed process calls
-// after_train_epoch).
+// or a signal comes between, in an epoch's last step or its evaluation (then the resumed process
+// calls after_train_epoch).
 // Iter: in training an update with all its micro-batches, in a test a batch.
 // Test: an evaluation; it has one epoch for the weights and, with --ema, one for their average.
 class Hook {
@@ -47,6 +47,7 @@ class Hook {
   virtual void after_test_epoch(Run&, bool /*averaged*/, const EvaluationSums&) {}
   virtual void before_test_iter(Run&, int64_t /*batch*/) {}
   virtual void after_test_iter(Run&, int64_t /*batch*/) {}
+  // A checkpoint is complete on the disk, which may be some steps after the save began.
   virtual void after_save(Run&, const SaveRecord&) {}
 
   // Whether after_train_iter reads the weights that this update (run.progress.step) leaves: the
