@@ -22,7 +22,7 @@ class ReportPage : public Hook {
   void after_error(Run&, const std::string& line) override;
 
  private:
-  // What the background's jobs share. One that comes late writes the newest facts.
+  // Shared with the background's jobs. A job that comes late writes the newest facts.
   struct Page {
     explicit Page(RunReport made) : report(std::move(made)) {}
     RunReport report;

@@ -38,8 +38,8 @@ std::string to_json(const StepRecord&);
 std::string to_json(const EpochRecord&);
 
 // Where the lines after `step` begin in a metrics.jsonl: a killed run has logged steps after its
-// checkpoint, which the resumed run logs again. So does one whose last epoch is not settled with that
-// epoch's line. A truncated line is dropped, too.
+// checkpoint, which the resumed run logs again; so is the epoch's line of a step that is not
+// settled. A truncated line is dropped, too.
 int64_t end_of_step(const std::string& path, int64_t step, bool settled = true);
 
 }  // namespace bv

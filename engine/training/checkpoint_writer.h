@@ -1,5 +1,5 @@
-// Checkpoints on their way to the disk, while training continues. There is memory for two: one that
-// is written and one that waits. A newer one replaces the one that waits, unless that is the best.
+// Writes checkpoints while training continues. Memory holds two: one being written, one waiting. A
+// newer one replaces the one that waits, unless that is the best.
 #pragma once
 #include <array>
 #include <condition_variable>
@@ -16,7 +16,7 @@
 
 namespace bv {
 
-// A weight that is about to be saved.
+// A checkpoint is refused because a weight is not finite.
 struct NotFinite : RunError {
   using RunError::RunError;
 };
@@ -33,21 +33,21 @@ class CheckpointWriter {
   CheckpointWriter(Backend&, const Trainer&, Background&, std::string folder, int keep);
 
   void allocate();
-  // What the next request's snapshot is taken in, before submit(). Waits if it must, for the disk.
-  // `replaced` becomes the step of a request that is given up, if one is.
+  // Returns the memory for the next request's snapshot; submit() follows. Waits for the disk if
+  // both are in use. `replaced` becomes the step of the request that is given up, if one is.
   Snapshot& next(std::optional<int64_t>& replaced);
   void submit(Request);
-  // The evaluation of a step that was submitted, or that the run was resumed from. False: DIR/last
-  // is another's; it is to be submitted.
+  // Adds an evaluation's outcome to the checkpoint of that step. False: DIR/last is another step's,
+  // so the step has to be submitted.
   bool settle(const Checkpoint& progress, bool best);
 
-  // Throws what a job has thrown: RunError.
+  // Throws the RunError of a job that has failed.
   void check() { background_.check(); }
-  void finish();  // waits until all is on the disk
-  // The same for a run that has failed; throws nothing.
+  void finish();  // waits until all are written, or have failed
+  // The same for a run that has failed itself; throws nothing.
   void abandon();
   std::vector<SaveRecord> written();   // since the last call
-  std::optional<int64_t> last_step();  // of what is on the disk, if this process has written it
+  std::optional<int64_t> last_step();  // the newest one this process has written
 
  private:
   struct Waiting {

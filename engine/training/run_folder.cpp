@@ -111,7 +111,7 @@ std::string RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool b
          " left out: the disk was still busy with an earlier one";
 }
 
-// What all checkpoints of a run have in common.
+// Fills in what all checkpoints of a run have in common.
 void RunFolder::describe(Checkpoint& c) const {
   c.model = setup_.model.name;
   c.data_fingerprint = setup_.data.fingerprint;

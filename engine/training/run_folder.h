@@ -27,23 +27,23 @@ class RunFolder {
   // Puts the state of --resume's checkpoint into the optimizer; its weights are set already.
   void restore(Trainer&) const;
   // Begins to save a checkpoint: `progress`, weights and optimizer state. Collective. settled: no
-  // settle() of this step follows. Returns a line for the user, or nothing.
+  // settle() follows for this step. Returns a line for the user, or nothing.
   std::string save(const Checkpoint& progress, Trainer&, bool best, bool settled);
-  // Gives the checkpoint of this step, saved before its evaluation, what that has changed. Collective.
+  // Adds an evaluation's outcome to the checkpoint that was saved before it. Collective.
   void settle(const Checkpoint& progress, Trainer&, bool best);
   int64_t saved_step() const { return saved_step_; }
-  // What has come to the disk since the last call. Throws RunError where something couldn't, or where
-  // a weight is not finite.
+  // Checkpoints completed since the last call. Throws RunError if one couldn't be written, or had
+  // a weight that is not finite.
   std::vector<SaveRecord> written();
-  void finish();   // waits until all has, or couldn't
-  void abandon();  // waits, for a run that has failed
-  // After a diverged run: what to try, and which checkpoint there is. Collective; waits for the disk and
-  // throws as written().
+  void finish();   // waits until all are written, or have failed
+  void abandon();  // the same for a run that has failed itself
+  // After a diverged run: what to try, and which checkpoint there is. Collective; waits for the
+  // disk and throws as written().
   std::string advice();
 
  private:
   void describe(Checkpoint&) const;
-  int64_t last_step();  // of what is on the disk, once all is; -1: nothing
+  int64_t last_step();  // the newest checkpoint's, after a wait for the disk; -1: there is none
   std::string advice_from(int64_t step) const;
   const Setup& setup_;
   Communicator* communicator_;

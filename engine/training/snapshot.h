@@ -18,7 +18,7 @@ class Snapshot {
   void allocate();  // for take()
   // Starts to copy what stream 0's work so far leaves.
   void take();
-  // Of a pipeline: its stages' tensors, gathered.
+  // Takes over a pipeline's tensors, gathered from its stages.
   void take(Trainer::Saved);
   // Waits until it is there; false: cancelled. From any thread.
   bool wait() const;
