@@ -36,7 +36,8 @@ TEST_F(ProgramFaults, AWorkerThatIsKilled) {
     std::filesystem::remove_all(in("run"));
     Program run(folder_.path(), "-n 2 " + endless + "--save-every 2steps");
     const pid_t victim = run.worker(1);
-    ASSERT_TRUE(moment.empty() || wait_for(in("run/metrics.jsonl"), moment));
+    ASSERT_TRUE(moment.empty() || (wait_for(in("run/metrics.jsonl"), moment) &&
+                                   wait_for(in("run/last/state.json"), "crc32c")));
     kill(victim, SIGKILL);
     const Finished end = run.wait();
     EXPECT_EQ(end.code, 128 + SIGKILL);
