@@ -232,7 +232,9 @@ class FullDisk : public Hook {
   int priority() const override { return priority::measuring; }
   void after_train_iter(Run& run, StepRecord& r) override {
     if (r.step == 2) std::ofstream(path_) << std::string(1 << 27, 'x');
-    if (r.step == run.end - 1) std::filesystem::remove(path_);
+    if (r.step != run.end - 1) return;
+    run.background.wait();
+    std::filesystem::remove(path_);
   }
 
  private:
