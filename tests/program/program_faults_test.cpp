@@ -129,7 +129,8 @@ TEST_F(ProgramFaults, AFullDisk) {
   if (!disk.mounted()) GTEST_SKIP() << "can't mount a small disk here";
   const Finished end = run(on_vit + "--data synthetic --batch 4 --steps 6 " +
                            "--optimizer sgd --momentum 0 " + "--save-every 2steps --out disk/run");
-  EXPECT_EQ(end.code, 1);
+  ASSERT_EQ(end.code, 1) << end.output << end.errors;
+  ASSERT_TRUE(std::filesystem::exists(in("disk/run/last"))) << end.errors;
   // Step 4 fails; where the disk is slower than training, another step has replaced it, or step 2.
   const int64_t kept = expect_checkpoint("disk/run");
   EXPECT_LT(kept, 6);
