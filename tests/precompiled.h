@@ -1,4 +1,4 @@
-// What most tests include: see kernels/precompiled.h.
+// The headers that most tests include: see kernels/precompiled.h.
 #pragma once
 #include <gtest/gtest.h>
 

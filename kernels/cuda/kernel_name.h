@@ -5,7 +5,7 @@
 
 namespace bv::BAREVISION_GPU {
 
-// Of the __PRETTY_FUNCTION__ of a function template whose parameter is `kernel`.
+// Finds the kernel in the __PRETTY_FUNCTION__ of a template with the parameter `kernel`.
 std::string name_in(std::string_view function);
 
 template <auto kernel>

@@ -88,7 +88,7 @@ TEST_F(SavingBeside, TheBestIsNotReplaced) {
   EXPECT_TRUE(std::filesystem::exists(in("run/step-00000005")));
 }
 
-// What is saved is what the step left, whatever training does to the weights meanwhile.
+// A save holds the weights as its step left them, even if training has changed them since.
 TEST_F(SavingBeside, WhatIsWrittenLateIsWhatTheStepLeft) {
   Strings saved;
   const auto weights = [this](int step) {

@@ -116,7 +116,7 @@ class InAnEvaluation : public Hook {
   std::function<void(Run&)> act_;
 };
 
-// Where a resumed run begins, and with what.
+// Notes the step at which a resumed run begins, and its first calls.
 class Beginning : public Hook {
  public:
   explicit Beginning(Strings& points) : points_(points) {}

@@ -41,7 +41,7 @@ TEST(GoldenChips, GradientsInBf16AreTheSameButForTheOrderOfSums) {
       ASSERT_NEAR(gradient.data[i], twin[i], 1e-5 * want.max) << name << " " << i;
     others += gradient.data != twin;
   }
-  // Of each block four weights; their biases too, but for the keys'.
+  // Each block has four weights, and biases except the keys'.
   EXPECT_GE(others, 4 * 12);
 }
 
