@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <optional>
 
 #include "engine/base/stop_signals.h"
@@ -10,14 +9,9 @@
 namespace bv {
 namespace {
 
-bool any_process(const Run& run, bool here) {
-  return run.communicator ? run.communicator->all_reduce_scalar(here) > 0 : here;
-}
-
 bool each_image(const Run& run, bool averaged) {
-  return any_process(run, std::ranges::any_of(run.hooks, [&](const auto& hook) {
-                       return hook->reads_predictions(run, averaged);
-                     }));
+  return run.any_process(std::ranges::any_of(
+      run.hooks, [&](const auto& hook) { return hook->reads_predictions(run, averaged); }));
 }
 
 // Null: this process was asked to stop while it waited. A pipeline's stages all compute a batch, or
@@ -31,13 +25,13 @@ const Batch* next_batch(Run& run) {
 bool evaluate_batches(Run& run) {
   run.val->start(0, 0);
   for (int64_t batch = 0; batch < run.val->batches_per_epoch(); ++batch) {
-    if (any_process(run, stop_signal() != 0)) return false;
+    if (run.asked_to_stop()) return false;
     run.at(&Hook::before_test_iter, batch);
     run.trainer.wait_for_upload();
     if (const Batch* next = next_batch(run)) run.trainer.evaluate(*next);
     run.at(&Hook::after_test_iter, batch);
   }
-  return !any_process(run, stop_signal() != 0);
+  return !run.asked_to_stop();
 }
 
 // averaged: of the weights' moving average instead of the weights. Nothing: stopped.
@@ -46,7 +40,6 @@ std::optional<EvaluationSums> evaluate_all(Run& run, bool averaged) {
   run.trainer.begin_evaluation(averaged, each_image(run, averaged));
   if (!evaluate_batches(run)) {
     run.trainer.abandon_evaluation();
-    run.stopped_by = stop_signal() ? stop_signal() : SIGTERM;
     return {};
   }
   const EvaluationSums sums = run.trainer.end_evaluation();

@@ -139,15 +139,21 @@ bool Run::begin() {
     setup.notes.push_back("nothing left to do: " + counted(end, "step") + " done");
   catch_held_stop_signals();
   // Nothing is written before all processes have looked at the run folder as it was.
-  const double stopped = stop_signal() ? 1 : 0;
-  if ((communicator ? communicator->all_reduce_scalar(stopped) : stopped) > 0) {
-    stopped_by = stop_signal() ? stop_signal() : SIGTERM;
-    return false;
-  }
+  if (asked_to_stop()) return false;
   if (rank != 0) return true;
   console = std::make_unique<Console>(end, setup.options.quiet);
   if (std::string warning = folder.begin(); !warning.empty())
     setup.notes.push_back(std::move(warning));
+  return true;
+}
+
+bool Run::any_process(bool here) const {
+  return communicator ? communicator->all_reduce_scalar(here) > 0 : here;
+}
+
+bool Run::asked_to_stop() {
+  if (!any_process(stop_signal() != 0)) return false;
+  stopped_by = stop_signal() ? stop_signal() : SIGTERM;
   return true;
 }
 

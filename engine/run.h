@@ -38,6 +38,9 @@ struct Run {
   // Whether the evaluation of these weights, or (averaged) of their moving average, is the one that
   // chooses best/.
   bool chooses_best(bool averaged) const { return averaged == (setup.options.ema > 0); }
+  bool any_process(bool here) const;  // whether it holds in one of them; collective
+  // Whether any process was asked to stop, which then is stopped_by. Collective.
+  bool asked_to_stop();
   bool reads_weights() const;          // one of the hooks, after this update
   void warn(const std::string& line);  // on standard error, with the bar out of the way
   // Runs in a section of --profile.

@@ -94,9 +94,7 @@ std::string RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool b
   if (!first_) return "";
   Checkpoint c = progress;
   c.settled = settled;
-  describe(c);
-  c.update = trainer.state();
-  if (setup_.graph.dtype() != DType::fp16) c.update.loss_scale = 0;
+  describe(c, trainer);
   std::optional<int64_t> replaced;
   if (communicator_) communicator_->busy(Busy::saving);
   Snapshot& snapshot = writer_.next(replaced);
@@ -111,22 +109,22 @@ std::string RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool b
          " left out: the disk was still busy with an earlier one";
 }
 
-// Fills in what all checkpoints of a run have in common.
-void RunFolder::describe(Checkpoint& c) const {
+// Fills in what the training loop doesn't know of its progress.
+void RunFolder::describe(Checkpoint& c, const Trainer& trainer) const {
   c.model = setup_.model.name;
   c.data_fingerprint = setup_.data.fingerprint;
   c.data_contents = contents_;
   c.options = options_to_keep(setup_.options);
   c.weights.metadata = weights_metadata(setup_.info);
+  c.update = trainer.state();
+  if (setup_.graph.dtype() != DType::fp16) c.update.loss_scale = 0;
 }
 
 void RunFolder::settle(const Checkpoint& progress, Trainer& trainer, bool best) {
   bool settled = true;
   if (first_) {
     Checkpoint c = progress;
-    describe(c);
-    c.update = trainer.state();
-    if (setup_.graph.dtype() != DType::fp16) c.update.loss_scale = 0;
+    describe(c, trainer);
     settled = writer_.settle(c, best);
   }
   // A copy of a run's folder may have no links.

@@ -42,7 +42,7 @@ class RunFolder {
   std::string advice();
 
  private:
-  void describe(Checkpoint&) const;
+  void describe(Checkpoint&, const Trainer&) const;
   int64_t last_step();  // the newest checkpoint's, after a wait for the disk; -1: there is none
   std::string advice_from(int64_t step) const;
   const Setup& setup_;
