@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 // time is the same request.
 constexpr std::chrono::seconds same_request{1};
 
-std::atomic<bool> holding{false};
+std::atomic<bool> holding{false};  // held() has been called
 
 struct Held {
   sigset_t set, before;
@@ -29,6 +29,7 @@ const Held& held() {
     sigemptyset(&made.set);
     for (const int number : stop_signals()) sigaddset(&made.set, number);
     pthread_sigmask(SIG_BLOCK, &made.set, &made.before);
+    holding = true;
     return made;
   }();
   return mask;
@@ -100,10 +101,7 @@ std::span<const int> stop_signals() {
   return {numbers, hangs_up ? 3u : 2u};
 }
 
-void hold_stop_signals() {
-  holding = true;
-  held();
-}
+void hold_stop_signals() { held(); }
 
 sigset_t starting_signal_mask() {
   if (holding) return held().before;

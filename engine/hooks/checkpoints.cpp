@@ -10,10 +10,9 @@ bool Checkpoints::due(const Run& run, bool epoch_ended) {
                      : epoch_ended && run.progress.epoch % every.count == 0;
 }
 
-void Checkpoints::save(Run& run, bool best, bool settled) {
+void Checkpoints::save(Run& run, bool best) {
   std::string line;
-  run.in_section("saving",
-                 [&] { line = run.folder.save(run.progress, run.trainer, best, settled); });
+  run.in_section("saving", [&] { line = run.folder.save(run.progress, run.trainer, best); });
   if (!line.empty()) run.console->line(line);
 }
 
@@ -32,26 +31,26 @@ void Checkpoints::tell_written(Run& run) {
 // With an epoch or the run, before_test saves or after_train_epoch, which knows the evaluation.
 void Checkpoints::after_train_iter(Run& run, StepRecord&) {
   const bool ends = run.progress.batch == 0 || run.progress.step == run.end || run.stopped_by;
-  if (!ends && due(run, false)) save(run, false, true);
+  if (!ends && due(run, false)) save(run, false);
   tell_written(run);
 }
 
 void Checkpoints::before_test(Run& run) {
   const bool ends = run.progress.step >= run.end || due(run, run.progress.batch == 0);
-  if (ends && run.folder.saved_step() != run.progress.step) save(run, false, false);
+  if (ends && run.folder.saved_step() != run.progress.step) save(run, false);
 }
 
 void Checkpoints::after_train_epoch(Run& run, EpochRecord& record) {
   if (run.folder.saved_step() == run.progress.step)
     settle(run, record.best);
   else if (record.best || run.progress.step >= run.end || run.stopped_by || due(run, record.whole))
-    save(run, record.best, true);
+    save(run, record.best);
   if (run.progress.step >= run.end || run.stopped_by) finish(run);
   tell_written(run);
 }
 
 void Checkpoints::after_train(Run& run) {
-  if (run.folder.saved_step() != run.progress.step) save(run, false, run.progress.settled);
+  if (run.folder.saved_step() != run.progress.step) save(run, false);
   finish(run);
   tell_written(run);
 }

@@ -16,7 +16,7 @@ class Checkpoints : public Hook {
 
  private:
   static bool due(const Run&, bool epoch_ended);
-  static void save(Run&, bool best, bool settled);
+  static void save(Run&, bool best);
   static void settle(Run&, bool best);
   static void finish(Run&);
   static void tell_written(Run&);

@@ -88,7 +88,7 @@ void CheckpointWriter::write_waiting() {
   save_checkpoint(folder_, request.progress, tensors, request.best, keep_);
   const std::lock_guard lock(mutex_);
   last_step_ = request.progress.step;
-  if (request.settled) written_.push_back({request.progress.step, request.best});
+  if (request.progress.settled) written_.push_back({request.progress.step, request.best});
 }
 
 bool CheckpointWriter::settle(const Checkpoint& progress, bool best) {

@@ -24,9 +24,8 @@ struct NotFinite : RunError {
 class CheckpointWriter {
  public:
   struct Request {
-    Checkpoint progress;  // without tensors
+    Checkpoint progress;  // without tensors; if it isn't settled, settle() follows
     bool best = false;
-    bool settled = true;  // else settle() follows
   };
 
   // Jobs are posted to `background`, which ends before this does.

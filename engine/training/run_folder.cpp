@@ -87,13 +87,12 @@ void RunFolder::restore(Trainer& trainer) const {
   trainer.set_state(state);
 }
 
-std::string RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool best, bool settled) {
+std::string RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool best) {
   saved_step_ = progress.step;
   std::optional<Trainer::Saved> gathered;
   if (!whole_) gathered = trainer.saved();
   if (!first_) return "";
   Checkpoint c = progress;
-  c.settled = settled;
   describe(c, trainer);
   std::optional<int64_t> replaced;
   if (communicator_) communicator_->busy(Busy::saving);
@@ -103,7 +102,7 @@ std::string RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool b
     snapshot.take(std::move(*gathered));
   else
     snapshot.take();
-  writer_.submit({.progress = std::move(c), .best = best, .settled = settled});
+  writer_.submit({.progress = std::move(c), .best = best});
   if (!replaced) return "";
   return "checkpoint of step " + std::to_string(*replaced) +
          " left out: the disk was still busy with an earlier one";
@@ -130,7 +129,7 @@ void RunFolder::settle(const Checkpoint& progress, Trainer& trainer, bool best) 
   // A copy of a run's folder may have no links.
   if (communicator_ && progress.step == resumed_step_)
     settled = communicator_->all_reduce_scalar(settled ? 0 : 1) == 0;
-  if (!settled) save(progress, trainer, best, true);
+  if (!settled) save(progress, trainer, best);
 }
 
 std::vector<SaveRecord> RunFolder::written() try {

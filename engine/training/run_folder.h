@@ -26,9 +26,9 @@ class RunFolder {
   std::string begin();
   // Puts the state of --resume's checkpoint into the optimizer; its weights are set already.
   void restore(Trainer&) const;
-  // Begins to save a checkpoint: `progress`, weights and optimizer state. Collective. settled: no
-  // settle() follows for this step. Returns a line for the user, or nothing.
-  std::string save(const Checkpoint& progress, Trainer&, bool best, bool settled);
+  // Begins to save a checkpoint: `progress`, weights and optimizer state; if it isn't settled,
+  // settle() follows. Collective. Returns a line for the user, or nothing.
+  std::string save(const Checkpoint& progress, Trainer&, bool best);
   // Adds an evaluation's outcome to the checkpoint that was saved before it. Collective.
   void settle(const Checkpoint& progress, Trainer&, bool best);
   int64_t saved_step() const { return saved_step_; }
