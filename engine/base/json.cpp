@@ -17,43 +17,48 @@ using Parser = nlohmann::json;
 using Kind = JsonValue::Kind;
 
 // Builds the tree from the parser's events. One that returns false stops parsing, for a `problem`.
-class TreeBuilder {
+class TreeBuilder : public JsonEvents {
  public:
   JsonValue root;
   std::string problem;
   size_t problem_at = 0;
 
-  bool null() { return scalar(Kind::null, ""); }
-  bool boolean(bool value) { return scalar(Kind::boolean, value ? "true" : "false"); }
-  bool number_integer(int64_t value) { return scalar(Kind::number, std::to_string(value)); }
-  bool number_unsigned(uint64_t value) { return scalar(Kind::number, std::to_string(value)); }
-  bool number_float(double value, const std::string&) {
+  bool null() override { return scalar(Kind::null, ""); }
+  bool boolean(bool value) override { return scalar(Kind::boolean, value ? "true" : "false"); }
+  bool number_integer(int64_t value) override {
+    return scalar(Kind::number, std::to_string(value));
+  }
+  bool number_unsigned(uint64_t value) override {
+    return scalar(Kind::number, std::to_string(value));
+  }
+  bool number_float(double value, const std::string&) override {
     // 1e3 is a whole number too.
     const bool whole = std::abs(value) < 1e15 && value == std::floor(value);
     return scalar(Kind::number,
                   whole ? std::to_string(static_cast<int64_t>(value)) : format_number(value));
   }
-  bool string(std::string& value) { return scalar(Kind::text, std::move(value)); }
-  bool binary(Parser::binary_t&) { return fail("binary data"); }
-  bool start_object(size_t) { return open(Kind::object); }
-  bool start_array(size_t) { return open(Kind::list); }
-  bool end_object() { return close(); }
-  bool end_array() { return close(); }
-  bool key(std::string& name) {
+  bool string(std::string& value) override { return scalar(Kind::text, std::move(value)); }
+  bool start_object(size_t) override { return open(Kind::object); }
+  bool start_array(size_t) override { return open(Kind::list); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& name) override {
     if (stack_.back()->members.size() == max_keys) return fail("an object has too many keys");
     for (const auto& member : stack_.back()->members)
       if (member.first == name) return fail("the key '" + printable(name) + "' is given twice");
     stack_.back()->members.emplace_back(std::move(name), JsonValue{});
     return true;
   }
-  bool parse_error(size_t position, const std::string&, const Parser::exception& e) {
+  void invalid(size_t position, const std::exception& e) override {
     problem_at = position;
-    if (e.id == 406) return fail("a number out of range");
-    // "[...] parse error at line 3, column 1: syntax error ... - unexpected '}'; expected a key"
+    // "[json.exception.parse_error.101] parse error at line 3, column 1: syntax error ... -
+    // unexpected '}'; expected a key"
     const std::string_view why = e.what();
     const size_t dash = why.find(" - ");
-    return fail("this is not JSON" +
-                (dash == why.npos ? "" : ": " + printable(why.substr(dash + 3))));
+    if (why.starts_with("[json.exception.out_of_range"))
+      fail("a number out of range");
+    else
+      fail("this is not JSON" + (dash == why.npos ? "" : ": " + printable(why.substr(dash + 3))));
   }
 
  private:
@@ -104,9 +109,13 @@ std::string_view name_of(Kind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
+bool read_json(std::string_view text, JsonEvents& events) {
+  return Parser::sax_parse(text.begin(), text.end(), &events);
+}
+
 JsonValue parse_json_object(std::string_view text, const std::string& path) {
   TreeBuilder builder;
-  if (!Parser::sax_parse(text.begin(), text.end(), &builder)) {
+  if (!read_json(text, builder)) {
     const std::string where =
         builder.problem_at > 0 ? line_and_column(text, builder.problem_at) + ": " : "";
     throw UserError(path + ": " + where + builder.problem);
@@ -123,6 +132,20 @@ std::string quote_json(std::string_view text) {
 
 std::string json_number(double value, int digits) {
   return std::isfinite(value) ? format_number(value, digits) : "null";
+}
+
+JsonObject& JsonObject::text(std::string_view key, std::string_view value) {
+  return json(key, quote_json(value));
+}
+JsonObject& JsonObject::whole(std::string_view key, int64_t value) {
+  return json(key, std::to_string(value));
+}
+JsonObject& JsonObject::number(std::string_view key, std::optional<double> value) {
+  return json(key, value ? json_number(*value, digits_) : "null");
+}
+JsonObject& JsonObject::json(std::string_view key, std::string_view value) {
+  (text_ += (text_.size() > 1 ? "," : "") + quote_json(key) + ":") += value;
+  return *this;
 }
 
 }  // namespace bv

@@ -5,19 +5,17 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "data/dataset.h"
 #include "data/file.h"
+#include "engine/base/json.h"
 #include "engine/base/text.h"
 
 namespace bv {
 
 namespace {
-
-using Parser = nlohmann::json;
 
 // One item of "images", "annotations" or "categories": the members that count.
 struct Item {
@@ -36,39 +34,38 @@ struct Coco {
 
 // Takes the items from the parser's events: a year of photos never stands in memory as a tree.
 // Depth 1 is the root, 2 a list in it, 3 an item, 4 a member of an item that isn't a single value.
-class CocoReader {
+class CocoReader final : public JsonEvents {
  public:
   explicit CocoReader(const std::string& path) : path_(path) {}
   Coco found;
 
-  bool null() { return true; }
-  bool boolean(bool value) {
+  bool null() override { return true; }
+  bool boolean(bool value) override {
     if (depth_ == 3 && key_ == "iscrowd") item_.crowd = value;
     return true;
   }
-  bool number_integer(int64_t value) { return number(double(value), value); }
-  bool number_unsigned(uint64_t value) {
+  bool number_integer(int64_t value) override { return number(double(value), value); }
+  bool number_unsigned(uint64_t value) override {
     return number(double(value), static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX)));
   }
-  bool number_float(double value, const std::string&) {
+  bool number_float(double value, const std::string&) override {
     const bool whole = std::abs(value) < 1e15 && value == std::floor(value);
     return number(value, whole ? std::optional(static_cast<int64_t>(value)) : std::nullopt);
   }
-  bool string(std::string& value) {
+  bool string(std::string& value) override {
     if (depth_ == 3 && key_ == "name") item_.name = std::move(value);
     if (depth_ == 3 && key_ == "file_name") item_.file = std::move(value);
     return true;
   }
-  bool binary(Parser::binary_t&) { return true; }
-  bool start_object(size_t) {
+  bool start_object(size_t) override {
     if (++depth_ == 3) item_ = {};
     return true;
   }
-  bool end_object() {
+  bool end_object() override {
     if (depth_-- == 3 && items_) items_->push_back(std::move(item_));
     return true;
   }
-  bool start_array(size_t) {
+  bool start_array(size_t) override {
     if (++depth_ == 2)
       items_ = key_ == "images"        ? &found.images
                : key_ == "annotations" ? &found.annotations
@@ -76,15 +73,15 @@ class CocoReader {
                                        : nullptr;
     return true;
   }
-  bool end_array() {
+  bool end_array() override {
     if (depth_-- == 2) items_ = nullptr;
     return true;
   }
-  bool key(std::string& name) {
+  bool key(std::string& name) override {
     if (depth_ == 1 || depth_ == 3) key_ = std::move(name);
     return true;
   }
-  bool parse_error(size_t position, const std::string&, const Parser::exception&) {
+  void invalid(size_t position, const std::exception&) override {
     throw DataError(path_ + ": not JSON, at byte " + std::to_string(position));
   }
 
@@ -112,7 +109,7 @@ Coco read_coco(const std::string& path) try {
   constexpr uint64_t most_bytes = uint64_t{8} << 30;
   const std::vector<uint8_t> bytes = read_file(path, most_bytes);
   CocoReader reader(path);
-  Parser::sax_parse(bytes.begin(), bytes.end(), &reader);
+  read_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, reader);
   return std::move(reader.found);
 } catch (const FileError& e) {
   throw DataError(path + ": " + e.what());

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 #include <string_view>
@@ -72,13 +71,13 @@ struct TensorEntry {
 
 // The header, event by event rather than as a tree: duplicate names are seen, nesting goes no
 // deeper than the format, and a hostile header never grows beyond its own size.
-class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
+class HeaderReader final : public JsonEvents {
  public:
   explicit HeaderReader(const std::string& path) : path_(path) {}
   std::map<std::string, std::string> metadata;
   std::vector<TensorEntry> tensors;
 
-  bool start_object(std::size_t) override {
+  bool start_object(size_t) override {
     if (place_ == Place::start) return go(Place::top);
     if (place_ == Place::top && key_ == "__metadata__") return go(Place::metadata);
     if (place_ != Place::top) fail("has an object in the wrong place");
@@ -89,7 +88,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return go(Place::tensor);
   }
 
-  bool key(string_t& name) override {
+  bool key(std::string& name) override {
     key_ = name;
     if (place_ == Place::top && !names_.insert(name).second) fail("names " + quoted() + " twice");
     if (place_ == Place::metadata && metadata.count(name))
@@ -98,7 +97,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool string(string_t& value) override {
+  bool string(std::string& value) override {
     if (place_ == Place::metadata)
       metadata[key_] = value;
     else if (place_ == Place::tensor && key_ == "dtype")
@@ -108,13 +107,13 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool start_array(std::size_t) override {
+  bool start_array(size_t) override {
     if (place_ == Place::tensor && key_ == "shape") return go(Place::shape);
     if (place_ == Place::tensor && key_ == "data_offsets") return go(Place::offsets);
     fail("has a list in the wrong place");
   }
 
-  bool number_unsigned(number_unsigned_t value) override {
+  bool number_unsigned(uint64_t value) override {
     if (place_ == Place::shape) {
       if (tensor_.shape.size() == max_dimensions) fail_tensor("has too many dimensions");
       if (value > INT64_MAX) fail_tensor("has a dimension of " + std::to_string(value));
@@ -136,14 +135,13 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool null() override { fail("has a null in the wrong place"); }
   bool boolean(bool) override { fail("has a boolean in the wrong place"); }
-  bool number_integer(number_integer_t v) override {
+  bool number_integer(int64_t v) override {
     fail("has the number " + std::to_string(v) + " in place of a size or an offset");
   }
-  bool number_float(number_float_t, const string_t& text) override {
+  bool number_float(double, const std::string& text) override {
     fail("has the number " + printable(text) + " in place of a size or an offset");
   }
-  bool binary(binary_t&) override { fail("has binary data"); }
-  bool parse_error(std::size_t at, const std::string&, const nlohmann::json::exception&) override {
+  void invalid(size_t at, const std::exception&) override {
     fail("is not JSON at its byte " + std::to_string(at));
   }
 
@@ -261,7 +259,7 @@ TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& p
   read(length_bytes, std::as_writable_bytes(std::span(text)));
   const uint64_t data = length_bytes + header_bytes;
   HeaderReader header(path);
-  nlohmann::json::sax_parse(text.begin(), text.end(), &header);
+  read_json(text, header);
   check_layout(header.tensors, file_bytes - data, path);
 
   require_memory(header.tensors, path);

@@ -16,25 +16,6 @@ namespace {
 constexpr size_t max_line = 1 << 16;  // bytes; ours are shorter
 constexpr int digits = 9;             // enough for a float to be read back exactly
 
-// One JSON object, written member by member.
-class Object {
- public:
-  Object& text(const char* key, std::string_view value) { return add(key, quote_json(value)); }
-  Object& whole(const char* key, int64_t value) { return add(key, std::to_string(value)); }
-  Object& number(const char* key, double value) { return add(key, json_number(value, digits)); }
-  Object& number(const char* key, const std::optional<double>& value) {
-    return number(key, value.value_or(std::nan("")));
-  }
-  std::string finish() { return text_ + "}"; }
-
- private:
-  std::string text_ = "{";
-  Object& add(const char* key, const std::string& value) {
-    text_ += (text_.size() > 1 ? "," : "") + quote_json(key) + ":" + value;
-    return *this;
-  }
-};
-
 bool is_epoch(const std::string& line) { return line.find("\"kind\":\"epoch\"") != line.npos; }
 
 int64_t step_of(const std::string& line) {
@@ -46,7 +27,7 @@ int64_t step_of(const std::string& line) {
 }  // namespace
 
 std::string to_json(const StepRecord& r) {
-  Object object;
+  JsonObject object(digits);
   object.text("kind", "step")
       .whole("epoch", r.epoch)
       .whole("step", r.step)
@@ -64,7 +45,7 @@ std::string to_json(const StepRecord& r) {
 }
 
 std::string to_json(const EpochRecord& r) {
-  Object object;
+  JsonObject object(digits);
   object.text("kind", "epoch")
       .whole("epoch", r.epoch)
       .whole("step", r.step)

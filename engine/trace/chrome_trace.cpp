@@ -4,13 +4,15 @@
 #include <array>
 #include <cmath>
 #include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "nlohmann/json.hpp"
+#include "engine/base/json.h"
+#include "engine/base/text.h"
 
 namespace bv {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr double shortest_idle = 1e-5;  // seconds
 
@@ -20,33 +22,35 @@ const char* name_of(Work work) {
   return names.at(static_cast<size_t>(work));
 }
 
-Json named(const char* kind, int rank, int track, const std::string& name) {
-  return {{"ph", "M"}, {"name", kind}, {"pid", rank}, {"tid", track}, {"args", {{"name", name}}}};
+std::string named(std::string_view kind, int rank, int track, const std::string& name) {
+  const std::string args = JsonObject().text("name", name).finish();
+  JsonObject event;
+  event.text("ph", "M").text("name", kind).whole("pid", rank).whole("tid", track);
+  return event.json("args", args).finish();
 }
 
-Json event(int rank, int track, const char* name, double begin, double end) {
+JsonObject event(int rank, int track, std::string_view name, double begin, double end) {
   const auto microseconds = [](double seconds) { return std::round(seconds * 1e9) / 1e3; };
-  return {{"ph", "X"},
-          {"name", name},
-          {"pid", rank},
-          {"tid", track},
-          {"ts", microseconds(begin)},
-          {"dur", microseconds(end) - microseconds(begin)}};
+  JsonObject event;
+  event.text("ph", "X").text("name", name).whole("pid", rank).whole("tid", track);
+  event.number("ts", microseconds(begin)).number("dur", microseconds(end) - microseconds(begin));
+  return event;
 }
 
-Json event(int rank, const Span& span) {
-  Json made = event(rank, span.track, name_of(span.work), span.begin, span.end);
-  Json& args = made["args"];
-  args["update"] = span.update;
-  if (span.chunk >= 0) args["chunk"] = span.chunk;
-  if (span.micro >= 0) args["micro-batch"] = span.micro;
-  return made;
+std::string event(int rank, const Span& span) {
+  JsonObject args;
+  args.whole("update", span.update);
+  if (span.chunk >= 0) args.whole("chunk", span.chunk);
+  if (span.micro >= 0) args.whole("micro-batch", span.micro);
+  return event(rank, span.track, name_of(span.work), span.begin, span.end)
+      .json("args", args.finish())
+      .finish();
 }
 
 }  // namespace
 
 std::string chrome_trace(std::span<const RankTrace> ranks) {
-  Json events = Json::array();
+  std::vector<std::string> events;
   for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
     const RankTrace& own = ranks[static_cast<size_t>(rank)];
     events.push_back(named("process_name", rank, 0, own.name));
@@ -64,11 +68,11 @@ std::string chrome_trace(std::span<const RankTrace> ranks) {
     double until = computing.empty() ? 0 : computing[0].begin;
     for (const Span& span : computing) {
       if (span.begin - until >= shortest_idle)
-        events.push_back(event(rank, 0, "idle", until, span.begin));
+        events.push_back(event(rank, 0, "idle", until, span.begin).finish());
       until = std::max(until, span.end);
     }
   }
-  return Json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump() + "\n";
+  return "{\"traceEvents\":[" + join(events, ",\n") + "],\"displayTimeUnit\":\"ms\"}\n";
 }
 
 }  // namespace bv

@@ -115,6 +115,18 @@ TEST(Log, AResumedRunLogsNoStepTwice) {
   }
 }
 
+// Its evaluation is made again, and so is the epoch's line.
+TEST(Log, AResumedRunLogsAnUnsettledEpochAgain) {
+  TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  const std::string step = to_json(step_record(20)) + "\n",
+                    epoch = to_json(EpochRecord{.epoch = 1, .step = 20}) + "\n",
+                    before = to_json(EpochRecord{.epoch = 1, .step = 10}) + "\n";
+  write_text(path, before + step + epoch);
+  EXPECT_EQ(end_of_step(path, 20, true), int64_t((before + step + epoch).size()));
+  EXPECT_EQ(end_of_step(path, 20, false), int64_t((before + step).size()));
+}
+
 TEST(Log, PlainLinesWhereThereIsNoTerminal) {
   const std::string text = printed([] {
     Console console(10);
