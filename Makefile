@@ -100,26 +100,26 @@ LDLIBS := -ldnnl $(image_libraries) $(if $(filter 1,$(SODIUM)),-lsodium) $(proto
 # ---- Sources ------------------------------------------------------------------------------------
 # A new file needs no edit here: what is built, and how, follows from its room.
 in = $(sort $(foreach room,$(2),$(wildcard $(room)/*.$(1))))
-engine_rooms := $(patsubst %/,%,$(wildcard engine/ engine/*/ engine/commands/*/ engine/page/*/ models/ models/*/ data/ data/*/))
+rooms_of = $(patsubst %/,%,$(foreach room,$(1),$(wildcard $(room)/ $(room)/*/ $(room)/*/*/)))
 # NAME.cpp of these is built twice, for AVX2 and AVX-512; NAME.cu twice, for simt and CUDA.
-kernel_rooms := kernels kernels/activation kernels/attention kernels/augment kernels/conv
+kernel_rooms := $(addprefix kernels/,activation attention augment conv layers training)
 kernels := $(call in,cpp,$(kernel_rooms)) kernels/cpu/cpu_kernels.cpp
 # The GPU's kernels and host code, once for the stand-in and once for CUDA.
-gpu_sources := $(call in,cu,$(kernel_rooms) kernels/cuda) $(call in,cpp,kernels/cuda) kernels/comm/nccl_communicator.cpp
-plain := $(filter-out engine/main.cpp engine/setup/cpu_check.cpp $(kernels) $(gpu_sources), \
-  $(call in,cpp,$(engine_rooms) kernels/table kernels/cpu kernels/comm kernels/comm/net kernels/devices))
+gpu_sources := $(call in,cu,$(kernel_rooms) kernels/cuda) $(call in,cpp,kernels/cuda comm/nccl)
+plain := $(filter-out app/main.cpp engine/setup/cpu_check.cpp $(kernels) $(gpu_sources), \
+  $(call in,cpp,$(call rooms_of,base kernels comm models data engine app)))
 objects := $(plain:%.cpp=$(BUILD)/obj/%.o) $(kernels:%.cpp=$(BUILD)/obj/avx2/%.o) \
   $(kernels:%.cpp=$(BUILD)/obj/avx512/%.o)
 # TensorBoard's messages and those in records, as protoc writes them.
-messages := $(if $(filter 1,$(TENSORBOARD)),$(BUILD)/gen/engine/tensorboard/event.pb) \
+messages := $(if $(filter 1,$(TENSORBOARD)),$(BUILD)/gen/app/tensorboard/event.pb) \
   $(if $(filter 1,$(RECORDS)),$(BUILD)/gen/data/records/example.pb)
 messages := $(strip $(messages))
 objects += $(messages:%=%.o)
 choices += $(if $(messages),-isystem $(BUILD)/gen)
-program := $(BUILD)/obj/engine/main.o $(BUILD)/obj/engine/setup/cpu_check.o
+program := $(BUILD)/obj/app/main.o $(BUILD)/obj/engine/setup/cpu_check.o
 ifeq ($(SIMT),1)
-simt_sources := $(gpu_sources) $(call in,cpp,$(wildcard kernels/simt/*))
-simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(filter-out kernels/simt/counters/%,$(simt_sources))))
+simt_sources := $(gpu_sources) $(call in,cpp,$(wildcard simt/*))
+simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(filter-out simt/counters/%,$(simt_sources))))
 # The same, counting (make counters).
 counting = $(patsubst %,$(BUILD)/obj/counters/%.o,$(basename $(1)))
 counting_objects := $(call counting,$(simt_sources) $(call in,cpp,bench/counters))
@@ -133,8 +133,7 @@ cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
 # tests/gpu is built for both, tests/simt for the stand-in alone; tests/fuzz and tests/counters are
 # programs of their own.
-test_rooms := $(filter-out tests/gpu tests/simt tests/fuzz tests/counters,\
-  $(patsubst %/,%,$(wildcard tests/*/ tests/engine/*/)))
+test_rooms := $(filter-out tests/gpu tests/simt tests/fuzz% tests/counters,$(call rooms_of,tests))
 test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out %/file_faults.cpp,$(call in,cpp,$(test_rooms))))
 gpu_test_sources := $(call in,cpp,tests/gpu) $(call in,cu,tests/gpu)
 gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objects),cuda), \
@@ -225,14 +224,14 @@ $(BUILD)/obj/avx512/%.o: %.cpp | check-packages
 	$(call compile, (avx512)) $(kernel_flags) $(avx512) -DBAREVISION_ISA=avx512 -c -o $@ $<
 # The stand-in computes warps with vectors, hence -O2 and AVX2 under the sanitizers too.
 SIMT_OPT ?= -O2
-simt_flags := $(SIMT_OPT) $(avx2) -Wno-unknown-pragmas -Ikernels/simt/include -DBAREVISION_GPU=simt_gpu -DBAREVISION_CUDNN=1
+simt_flags := $(SIMT_OPT) $(avx2) -Wno-unknown-pragmas -Isimt/include -DBAREVISION_GPU=simt_gpu -DBAREVISION_CUDNN=1
 $(BUILD)/obj/simt/%.o: %.cu $(call pch,simt) | check-packages
 	$(call compile, (simt)) $(call read_pch,simt) $(simt_flags) -x c++ -c -o $@ $<
 $(BUILD)/obj/simt/%.o: %.cpp $(call pch,simt) | check-packages
 	$(call compile, (simt)) $(call read_pch,simt) $(simt_flags) -c -o $@ $<
 $(BUILD)/obj/simt/tests/%.o: tests/%.cpp $(call pch,simt_tests) | check-packages
 	$(call compile, (simt)) $(call read_pch,simt_tests) $(simt_flags) -c -o $@ $<
-# Kernels call kernels/simt/counters/hooks.cpp at each access to memory.
+# Kernels call simt/counters/hooks.cpp at each access to memory.
 counters_flags := -DSIMT_COUNTERS
 access_calls := -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-tree-sra -Wno-tsan
 $(BUILD)/obj/counters/%.o: %.cu | check-packages
@@ -272,7 +271,7 @@ $(BUILD)/gen/%.pb.cc: %.proto
 .SECONDARY: $(messages:%=%.cc)
 $(messages:%=%.o): %.o: %.cc $(call pch,plain) | check-packages
 	$(call compile,) $(call read_pch,plain) $(avx2) -c -o $@ $<
-$(foreach room,obj asan,$(patsubst %,$(BUILD)/$(room)/%.o,engine/tensorboard/event_file tests/engine/tensorboard_test data/records/example)): \
+$(foreach room,obj asan,$(patsubst %,$(BUILD)/$(room)/%.o,app/tensorboard/event_file tests/app/tensorboard/tensorboard_test data/records/example)): \
   | $(messages:%=%.cc)
 # Runs first, so it must run on any CPU.
 $(BUILD)/obj/engine/setup/cpu_check.o: engine/setup/cpu_check.cpp | check-packages
@@ -280,7 +279,7 @@ $(BUILD)/obj/engine/setup/cpu_check.o: engine/setup/cpu_check.cpp | check-packag
 # Code that computes nothing itself, and tests but for those that do: -O1 takes two thirds of -O2's
 # time to compile.
 cold := $(OPT:-O2=-O1) $(avx2)
-cold_rooms := $(filter-out engine/base engine/files data data/augment data/decode,$(engine_rooms))
+cold_rooms := $(filter-out engine/files data data/augment data/decode data/image,$(call rooms_of,models data engine app))
 cold_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter $(plain),$(call in,cpp,$(cold_rooms))))
 cold_tests := $(filter-out $(foreach room,golden kernels numerics,$(BUILD)/obj/tests/$(room)/%.o),$(test_objects))
 $(cold_objects): $(BUILD)/obj/%.o: %.cpp $(call pch,cold) | check-packages
@@ -293,12 +292,12 @@ $(BUILD)/obj/%.o: %.cpp $(call pch,plain) | check-packages
 	$(call compile,) $(call read_pch,plain) $(avx2) -c -o $@ $<
 
 # ---- For editors: how each file is compiled, a .cu as the stand-in takes it ----------------------
-on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,kernels/simt $(wildcard kernels/simt/*) tests/simt bench/counters)
-compiled = $(on_simt) $(kernels) $(wildcard kernels/simt/examples/*.cu bench/comm/*.cpp bench/data/*.cpp bench/dist/*.cpp) \
+on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,simt $(wildcard simt/*) tests/simt bench/counters)
+compiled = $(on_simt) $(kernels) $(wildcard simt/examples/*.cu bench/comm/*.cpp bench/data/*.cpp bench/dist/*.cpp) \
   $(patsubst $(BUILD)/obj/%.o,%.cpp,$(filter-out $(BUILD)/obj/avx% $(BUILD)/obj/simt/% $(BUILD)/obj/cuda/%, \
     $(filter-out $(messages:%=%.o),$(objects)) $(program) $(test_objects) $(bench_objects)))
 flags_for = $(if $(filter $(on_simt),$(1)),$(simt_flags),$(if $(filter $(kernels),$(1)),$(kernel_flags) $(avx2) \
-  -DBAREVISION_ISA=avx2,$(if $(filter %.cu,$(1)),$(simt_flags) -include kernels/simt/try.h,$(avx2))))
+  -DBAREVISION_ISA=avx2,$(if $(filter %.cu,$(1)),$(simt_flags) -include simt/try.h,$(avx2))))
 compile_command = {"directory": "$(CURDIR)", "file": "$(1)", "command": "$(subst ",\",$(CXX) $(filter-out -M%,$(CPPFLAGS)) \
   $(CXXFLAGS) $(flags_for) $(if $(filter %.cu,$(1)),-x c++) -c $(1))"}
 define newline
@@ -325,13 +324,13 @@ endif
 # The fuzz program and the readers that it feeds run under the sanitizers in every `make test`.
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, \
-  $(call in,cpp,engine/base engine/options engine/files)) $(call in,cpp,tests/fuzz data/augment) \
-  $(patsubst %,data/%.cpp,checksum file loader prepare resize)
+  $(call in,cpp,base engine/options engine/files)) $(call in,cpp,tests/fuzz data/augment data/image) \
+  $(patsubst %,data/%.cpp,loader prepare)
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
-pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) data/file.cpp tests/data/encode.cpp tests/data/encode_jpeg.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
+pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) base/file.cpp tests/data/encode.cpp tests/data/encode_jpeg.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
 pictures_objects := $(pictures_fuzzed:%.cpp=$(BUILD)/asan/%.o)
-records_fuzzed := $(call in,cpp,data data/augment data/decode data/records data/survey engine/base tests/fuzz/records) \
-  $(patsubst %,engine/datasets/%.cpp,image_list coco) $(patsubst %,tests/fuzz/%.cpp,mutate watch)
+records_fuzzed := $(call in,cpp,$(call rooms_of,data) base tests/fuzz/records) \
+  $(patsubst %,app/datasets/%.cpp,image_list coco) $(patsubst %,tests/fuzz/%.cpp,mutate watch)
 records_objects := $(records_fuzzed:%.cpp=$(BUILD)/asan/%.o) $(filter %/example.pb.o,$(messages:%=%.o))
 
 $(BUILD)/asan/%.o: %.cpp $(call pch,sanitized) | check-packages
@@ -397,29 +396,29 @@ chaos: all $(BUILD)/tests $(BUILD)/file_faults.so
 debug:
 	@$(MAKE) BUILD=$(BUILD)/debug CUDA=0 OPT='-O1 -g' SIMT_OPT=-O0 $(BUILD)/debug/tests
 
-# ---- Learning: kernels/simt/README.md -----------------------------------------------------------
+# ---- Learning: simt/README.md -------------------------------------------------------------------
 # A .cu file with a main() becomes a program on the stand-in, which takes g++ and perl alone.
 # run: under the sanitizers, so that errors name their line; debug: for gdb.
 try_run_object := -O1 -g1 -fsanitize=address
 try_run_program := -O1 -g $(sanitizers)
 try_debug_object := -O0 -g
 try_debug_program := -O0 -g
-try_compile = $(CXX) -I. -Ikernels/simt/include -std=c++20 $(avx2) -Wall -Wno-unknown-pragmas -pthread
+try_compile = $(CXX) -I. -Isimt/include -std=c++20 $(avx2) -Wall -Wno-unknown-pragmas -pthread
 try_objects = $(patsubst %,$(BUILD)/try/$(1)/%.o,device host try)
-# All of kernels/simt/device as one file, all of host as another: a third of the time.
+# All of simt/device as one file, all of host as another: a third of the time.
 define try_rules
-$(BUILD)/try/$(1)/%.cpp: kernels/simt/%
+$(BUILD)/try/$(1)/%.cpp: simt/%
 	@mkdir -p $$(@D) && printf '$(hash)include "%s"\n' $$</*.cpp >$$@
 $(BUILD)/try/$(1)/%.o: $(BUILD)/try/$(1)/%.cpp
-	@echo "compile   kernels/simt/$$* (try)" && $$(try_compile) -MMD -MP $$(try_$(1)_object) -Wno-subobject-linkage -c -o $$@ $$<
-$(BUILD)/try/$(1)/try.o: kernels/simt/try.cpp
+	@echo "compile   simt/$$* (try)" && $$(try_compile) -MMD -MP $$(try_$(1)_object) -Wno-subobject-linkage -c -o $$@ $$<
+$(BUILD)/try/$(1)/try.o: simt/try.cpp
 	@mkdir -p $$(@D) && echo "compile   $$< (try)" && $$(try_compile) -MMD -MP $$(try_$(1)_object) -c -o $$@ $$<
 endef
 $(foreach kind,run debug,$(eval $(call try_rules,$(kind))))
 .SECONDARY: $(foreach kind,run debug,$(patsubst %,$(BUILD)/try/$(kind)/%.cpp,device host))
 # $(1): run or debug, $(2): the .cu file, $(3): what to define, $(4): the program
-try_link = mkdir -p $(dir $(4)) && kernels/simt/cuda_to_cpp "$(2)" >"$(4).cpp" && \
-  $(try_compile) $(try_$(1)_program) -include kernels/simt/try.h -iquote "$$(dirname "$(2)")" $(3:%=-D%) \
+try_link = mkdir -p $(dir $(4)) && simt/cuda_to_cpp "$(2)" >"$(4).cpp" && \
+  $(try_compile) $(try_$(1)_program) -include simt/try.h -iquote "$$(dirname "$(2)")" $(3:%=-D%) \
     -o "$(4)" "$(4).cpp" $(call try_objects,$(1))
 
 # A DEFINE that nothing reads is a slip; without it the program would run as if nothing were planted.
@@ -430,27 +429,27 @@ try_kind := $(if $(DEBUG),debug,run)
 try_program = $(BUILD)/try/programs/$(try_kind)/$(notdir $(basename $(FILE)))$(DEFINE:%=.%)
 try: $(call try_objects,$(try_kind))
 ifeq ($(FILE),)
-	@echo "try: which file? for example: make try FILE=kernels/simt/examples/vector_add.cu" >&2; exit 2
+	@echo "try: which file? for example: make try FILE=simt/examples/vector_add.cu" >&2; exit 2
 else
 	@[ -f "$(FILE)" ] || { echo "try: $(FILE): no such file" >&2; exit 2; }
 	@$(foreach word,$(DEFINE),$(call refuse_unread,$(firstword $(subst =, ,$(word))));)
 	@$(call try_link,$(try_kind),$(FILE),$(DEFINE),$(try_program))
-	@SIMT_TIMEOUT=$${SIMT_TIMEOUT:-10} $(if $(DEBUG),gdb -q -x kernels/simt/gdb.py --args) "$(try_program)" $(ARGS)
+	@SIMT_TIMEOUT=$${SIMT_TIMEOUT:-10} $(if $(DEBUG),gdb -q -x simt/gdb.py --args) "$(try_program)" $(ARGS)
 endif
 
 # The examples, and each with its bugs planted: tests/simt/simt_try_test.cpp runs them.
-examples := $(foreach file,$(wildcard kernels/simt/examples/*.cu),$(notdir $(file:.cu=)) \
+examples := $(foreach file,$(wildcard simt/examples/*.cu),$(notdir $(file:.cu=)) \
   $(foreach bug,$(shell sed -nE 's/^#if(n?def) ([A-Z_]+)$$/\2/p' $(file)),$(notdir $(file:.cu=)).$(bug)))
 examples := $(sort $(examples:%=$(BUILD)/try/examples/%))
-$(BUILD)/try/examples/%: kernels/simt/examples kernels/simt/cuda_to_cpp kernels/simt/try.h $(call try_objects,run)
-	@echo "compile   kernels/simt/examples/$(basename $*).cu $(patsubst .%,(%),$(suffix $*))"
-	@$(call try_link,run,kernels/simt/examples/$(basename $*).cu,$(patsubst .%,%,$(suffix $*)),$@)
+$(BUILD)/try/examples/%: simt/examples simt/cuda_to_cpp simt/try.h $(call try_objects,run)
+	@echo "compile   simt/examples/$(basename $*).cu $(patsubst .%,(%),$(suffix $*))"
+	@$(call try_link,run,simt/examples/$(basename $*).cu,$(patsubst .%,%,$(suffix $*)),$@)
 # The debugger's half of that test wants its objects ready, too.
 ifeq ($(SIMT),1)
 try_for_tests := $(call try_objects,run) $(if $(shell command -v gdb),$(call try_objects,debug))
 test: $(if $(FILTER),,$(examples) $(try_for_tests))
 endif
-$(foreach program,$(examples),$(eval $(program): kernels/simt/examples/$(basename $(notdir $(program))).cu))
+$(foreach program,$(examples),$(eval $(program): simt/examples/$(basename $(notdir $(program))).cu))
 
 # ---- Bench --------------------------------------------------------------------------------------
 $(BUILD)/bench: $(bench_objects) $(objects) $(gpu_bench_objects)
@@ -481,7 +480,7 @@ peers:
 counters: $(BUILD)/counters
 	@BAREVISION_MODELS=$(CURDIR)/models $(BUILD)/counters $(if $(UPDATE),--update) $(FILTER:%=--filter %) $(ARGS)
 # The stand-in's counts of kernels whose counts are known: tests/run starts it.
-$(BUILD)/counters_tests: $(call counting,$(filter kernels/simt/%,$(simt_sources)) kernels/cuda/check.cpp tests/counters/counters_test.cu)
+$(BUILD)/counters_tests: $(call counting,$(filter simt/%,$(simt_sources)) kernels/cuda/check.cpp tests/counters/counters_test.cu)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(LDLIBS)
 $(BUILD)/counters: $(counting_objects) $(objects) $(cuda_objects)

@@ -9,12 +9,12 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "base/error.h"
+#include "base/stop_signals.h"
 #include "bench/bench.h"
-#include "engine/base/error.h"
-#include "engine/base/stop_signals.h"
+#include "comm/processes/affinity.h"
 #include "engine/options/model_config.h"
-#include "engine/processes/affinity.h"
-#include "engine/recording.h"
+#include "engine/training/recording.h"
 
 namespace bv::bench {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <sstream>
 
-#include "data/file.h"
+#include "base/file.h"
 #include "data/sources.h"
 
 namespace bv {

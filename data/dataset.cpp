@@ -7,7 +7,7 @@
 #include <charconv>
 #include <filesystem>
 
-#include "data/file.h"
+#include "base/file.h"
 #include "data/sources.h"
 
 namespace bv {

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "data/image.h"
+#include "data/image/image.h"
 
 namespace bv {
 

@@ -3,10 +3,10 @@
 #include <map>
 #include <mutex>
 
+#include "base/file.h"
+#include "base/threads.h"
 #include "data/decode/decode.h"
-#include "data/file.h"
 #include "data/sources.h"
-#include "data/survey/threads.h"
 
 namespace bv {
 namespace {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 
+#include "base/file.h"
 #include "data/decode/decode.h"
-#include "data/file.h"
 #include "data/folder_scan.h"
 #include "data/held_out.h"
 #include "data/sources.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/image/resize.h"
 #include "data/loader.h"
-#include "data/resize.h"
 
 namespace bv {
 

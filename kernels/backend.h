@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/comm/busy.h"
+#include "comm/busy.h"
 #include "kernels/kernels.h"
 
 namespace bv {

@@ -12,8 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/table/arguments.h"
-#include "kernels/table/kernel_table.h"
+#include "kernels/arguments.h"
+#include "kernels/kernel_table.h"
 #include "kernels/types.h"
 
 namespace bv {

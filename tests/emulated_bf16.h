@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/devices/machine.h"
+#include "base/machine.h"
 
 namespace bv::test {
 

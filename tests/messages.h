@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 
 namespace bv::test {
 

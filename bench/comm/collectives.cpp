@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/text.h"
-#include "engine/processes/host_comm.h"
-#include "engine/processes/machines.h"
+#include "base/text.h"
+#include "comm/connect/host_comm.h"
+#include "comm/connect/machines.h"
 #include "kernels/cpu/backend.h"
 
 namespace bv {

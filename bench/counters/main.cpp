@@ -1,5 +1,5 @@
 // make counters: what the GPU's kernels do in a training step of each model, counted on the stand-in
-// (kernels/simt/counters/), against the committed tables.
+// (simt/counters/), against the committed tables.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/error.h"
 #include "bench/counters/reasons.h"
 #include "bench/counters/table.h"
-#include "engine/base/error.h"
 
 namespace bv::counting {
 namespace {

@@ -5,10 +5,10 @@
 #include <functional>
 #include <memory>
 
-#include "engine/recording.h"
+#include "engine/training/recording.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/make_cuda_kernels.h"
-#include "kernels/simt/device/control.h"
+#include "simt/device/control.h"
 
 namespace bv::counting {
 namespace {

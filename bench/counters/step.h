@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/simt/counters/counters.h"
-#include "kernels/table/arguments.h"
+#include "kernels/arguments.h"
+#include "simt/counters/counters.h"
 
 namespace bv::counting {
 

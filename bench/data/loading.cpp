@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "base/stop_signals.h"
 #include "data/dataset.h"
+#include "data/image/resize.h"
 #include "data/loader.h"
 #include "data/prepare.h"
-#include "data/resize.h"
-#include "engine/base/stop_signals.h"
 
 namespace bv {
 namespace {

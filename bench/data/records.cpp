@@ -7,9 +7,9 @@
 #include <exception>
 #include <string>
 
+#include "base/stop_signals.h"
 #include "data/dataset.h"
 #include "data/loader.h"
-#include "engine/base/stop_signals.h"
 
 namespace bv {
 namespace {

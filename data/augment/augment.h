@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "data/resize.h"
+#include "data/image/resize.h"
 #include "kernels/kernels.h"
 
 namespace bv {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "data/file.h"
+#include "base/file.h"
 
 namespace bv {
 

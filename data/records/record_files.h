@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/file.h"
+#include "base/file.h"
 #include "data/records/record_index.h"
 
 namespace bv {

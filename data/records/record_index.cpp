@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "data/file.h"
+#include "base/file.h"
 #include "data/records/tfrecord.h"
 #include "data/sources.h"
 

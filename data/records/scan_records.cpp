@@ -5,13 +5,13 @@
 #include <map>
 #include <set>
 
+#include "base/file.h"
+#include "base/threads.h"
 #include "data/decode/decode.h"
-#include "data/file.h"
 #include "data/folder_scan.h"
 #include "data/records/shard_names.h"
 #include "data/records/tfrecord.h"
 #include "data/sources.h"
-#include "data/survey/threads.h"
 
 namespace bv {
 namespace {
@@ -129,7 +129,8 @@ class FileScanner {
   void leave_out(uint64_t at, uint32_t number, const std::string& why) {
     const std::string line = place_of(found_.path, number, at) + why;
     if (!skip_bad_)
-      throw DataError(line + " (--on-bad-image skip leaves such records out; data index has it too)");
+      throw DataError(line +
+                      " (--on-bad-image skip leaves such records out; data index has it too)");
     if (found_.skipped++ == 0) found_.first_skipped = line;
   }
 

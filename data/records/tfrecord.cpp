@@ -4,7 +4,7 @@
 #include <cstring>
 #include <span>
 
-#include "data/checksum.h"
+#include "base/checksum.h"
 
 namespace bv {
 namespace {

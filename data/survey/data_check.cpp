@@ -7,11 +7,11 @@
 #include <string_view>
 #include <tuple>
 
+#include "base/file.h"
+#include "base/threads.h"
 #include "data/decode/decode.h"
-#include "data/file.h"
 #include "data/folder_scan.h"
 #include "data/sources.h"
-#include "data/survey/threads.h"
 
 namespace bv {
 namespace {

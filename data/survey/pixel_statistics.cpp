@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/survey/threads.h"
+#include "base/threads.h"
 
 namespace bv {
 namespace {

@@ -15,8 +15,8 @@
 #include <optional>
 #include <vector>
 
-#include "engine/base/error.h"
-#include "engine/base/file_io.h"
+#include "base/error.h"
+#include "base/file_io.h"
 #include "engine/files/checkpoint_state.h"
 
 namespace bv {

@@ -7,10 +7,10 @@
 #include <span>
 #include <type_traits>
 
-#include "data/checksum.h"
-#include "engine/base/error.h"
-#include "engine/base/json.h"
-#include "engine/base/text.h"
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
 
 namespace bv {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <cerrno>
 
-#include "engine/base/error.h"
-#include "engine/base/file_io.h"
+#include "base/error.h"
+#include "base/file_io.h"
 
 namespace bv {
 

@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <string>
 
-#include "engine/base/error.h"
-#include "engine/base/text.h"
+#include "base/error.h"
+#include "base/text.h"
 
 namespace bv {
 

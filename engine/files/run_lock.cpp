@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "data/file.h"
-#include "engine/base/error.h"
+#include "base/error.h"
+#include "base/file.h"
 
 namespace bv {
 namespace {

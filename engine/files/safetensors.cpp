@@ -11,9 +11,9 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "engine/base/json.h"
-#include "engine/base/json_list.h"
-#include "engine/base/text.h"
+#include "base/json.h"
+#include "base/json_list.h"
+#include "base/text.h"
 #include "engine/files/channels_last.h"
 
 namespace bv {

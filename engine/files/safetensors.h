@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/file_io.h"
+#include "base/file_io.h"
 
 namespace bv {
 

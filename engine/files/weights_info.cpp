@@ -3,10 +3,10 @@
 #include <cmath>
 #include <initializer_list>
 
-#include "engine/base/error.h"
-#include "engine/base/json.h"
-#include "engine/base/json_list.h"
-#include "engine/base/text.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/json_list.h"
+#include "base/text.h"
 #include "engine/files/weights.h"
 
 namespace bv {

@@ -1,6 +1,6 @@
 // What an evaluation adds up on the device.
 #pragma once
-#include "engine/training/memory.h"
+#include "engine/model/memory.h"
 #include "kernels/backend.h"
 
 namespace bv {

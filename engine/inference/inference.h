@@ -4,9 +4,9 @@
 
 #include "engine/inference/evaluation_sums.h"
 #include "engine/inference/outputs.h"
-#include "engine/training/feed.h"
-#include "engine/training/parameters.h"
-#include "engine/training/stage.h"
+#include "engine/model/feed.h"
+#include "engine/model/parameters.h"
+#include "engine/model/stage.h"
 
 namespace bv {
 

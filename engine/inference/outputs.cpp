@@ -4,7 +4,7 @@
 #include <bit>
 #include <utility>
 
-#include "engine/training/memory.h"
+#include "engine/model/memory.h"
 
 namespace bv {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "data/loader.h"
 #include "engine/inference/prediction.h"
-#include "engine/training/stage.h"
+#include "engine/model/stage.h"
 
 namespace bv {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "engine/processes/collect.h"
+#include "comm/processes/collect.h"
 
 namespace bv {
 

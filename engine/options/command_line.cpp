@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "engine/base/error.h"
-#include "engine/base/text.h"
+#include "base/error.h"
+#include "base/text.h"
 #include "engine/options/config.h"
 #include "engine/options/foreign_names.h"
 #include "engine/options/model_config.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "engine/base/error.h"
-#include "engine/base/file_io.h"
-#include "engine/base/text.h"
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/text.h"
 #include "engine/options/augmentation.h"
 #include "engine/options/named_recipe.h"
 

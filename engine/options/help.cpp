@@ -1,7 +1,7 @@
 // --help, the short usage and the README's tables, all written from the table of options.
 #include <algorithm>
 
-#include "engine/base/text.h"
+#include "base/text.h"
 #include "engine/options/command_line.h"
 #include "engine/options/model_config.h"
 

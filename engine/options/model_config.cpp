@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <set>
 
-#include "engine/base/error.h"
-#include "engine/base/file_io.h"
-#include "engine/base/text.h"
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/text.h"
 #include "engine/options/foreign_names.h"
 
 namespace bv {

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "engine/base/error.h"
-#include "engine/base/file_io.h"
-#include "engine/base/text.h"
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/text.h"
 #include "engine/options/model_config.h"
 
 namespace bv {

@@ -4,9 +4,9 @@
 #include <concepts>
 #include <set>
 
-#include "engine/base/error.h"
-#include "engine/base/json_list.h"
-#include "engine/base/text.h"
+#include "base/error.h"
+#include "base/json_list.h"
+#include "base/text.h"
 #include "engine/options/foreign_names.h"
 
 namespace bv {

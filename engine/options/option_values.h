@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/json.h"
+#include "base/json.h"
 #include "engine/options/option_table.h"
 
 namespace bv {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 
 namespace bv {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/error.h"
-#include "engine/base/text.h"
+#include "base/error.h"
+#include "base/text.h"
 
 namespace bv {
 namespace {

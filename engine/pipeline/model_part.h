@@ -5,11 +5,11 @@
 #include <functional>
 #include <vector>
 
+#include "engine/model/stage.h"
 #include "engine/pipeline/grid.h"
 #include "engine/pipeline/stage_links.h"
 #include "engine/pipeline/tasks.h"
 #include "engine/trace/trace.h"
-#include "engine/training/stage.h"
 
 namespace bv {
 

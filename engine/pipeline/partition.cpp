@@ -4,8 +4,8 @@
 #include <limits>
 #include <numeric>
 
-#include "engine/base/error.h"
-#include "engine/base/text.h"
+#include "base/error.h"
+#include "base/text.h"
 #include "engine/options/option_values.h"
 
 namespace bv {

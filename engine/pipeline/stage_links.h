@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
+#include "engine/model/channel.h"
+#include "engine/model/profile.h"
 #include "engine/pipeline/grid.h"
 #include "engine/trace/trace.h"
-#include "engine/training/channel.h"
-#include "engine/training/profile.h"
 
 namespace bv {
 

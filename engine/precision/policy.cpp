@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "engine/base/error.h"
-#include "engine/base/text.h"
+#include "base/error.h"
+#include "base/text.h"
 #include "engine/options/option_table.h"
 
 namespace bv {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 
 namespace bv {
 namespace {

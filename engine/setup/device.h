@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/processes/world.h"
 #include "engine/options/options.h"
-#include "engine/processes/world.h"
 #include "kernels/devices/devices.h"
 
 namespace bv {

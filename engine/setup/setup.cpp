@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <utility>
 
-#include "engine/base/error.h"
-#include "engine/base/text.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "engine/model/plan.h"
 #include "engine/options/augmentation.h"
 #include "engine/options/config.h"
-#include "engine/training/plan.h"
 #include "engine/training/schedule.h"
 #include "models/resnet.h"
 #include "models/vit.h"

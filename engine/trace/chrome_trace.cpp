@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/json.h"
-#include "engine/base/text.h"
+#include "base/json.h"
+#include "base/text.h"
 
 namespace bv {
 namespace {

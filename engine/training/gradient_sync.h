@@ -5,9 +5,9 @@
 #pragma once
 #include <vector>
 
+#include "engine/model/channel.h"
+#include "engine/model/parameters.h"
 #include "engine/trace/trace.h"
-#include "engine/training/channel.h"
-#include "engine/training/parameters.h"
 
 namespace bv {
 

@@ -2,10 +2,10 @@
 #pragma once
 #include <memory>
 
+#include "engine/model/channel.h"
+#include "engine/model/memory.h"
+#include "engine/model/parameters.h"
 #include "engine/trace/trace.h"
-#include "engine/training/channel.h"
-#include "engine/training/memory.h"
-#include "engine/training/parameters.h"
 
 namespace bv {
 

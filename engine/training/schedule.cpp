@@ -5,8 +5,8 @@
 #include <functional>
 #include <numbers>
 
-#include "engine/base/error.h"
-#include "engine/base/text.h"
+#include "base/error.h"
+#include "base/text.h"
 
 namespace bv {
 namespace {

@@ -11,9 +11,9 @@
 
 #include "engine/inference/evaluation_sums.h"
 #include "engine/inference/outputs.h"
+#include "engine/model/feed.h"
 #include "engine/pipeline/gather.h"
 #include "engine/trace/trace.h"
-#include "engine/training/feed.h"
 #include "engine/training/gradient_sync.h"
 #include "engine/training/optimizer.h"
 

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/machine.h"
 #include "kernels/cpu/make_cpu_kernels.h"
 #include "kernels/cpu/pages.h"
 #include "kernels/cpu/stream.h"
-#include "kernels/devices/machine.h"
 
 namespace bv {
 namespace {

@@ -1,4 +1,4 @@
-// What kernels take besides CUDA's names, for nvcc and for g++ (kernels/simt in the include path):
+// What kernels take besides CUDA's names, for nvcc and for g++ (simt in the include path):
 //   shared<T>()    the block's shared memory; each kernel declares one struct for all of it
 //   launch<kernel>(grid, block, shared_bytes, stream, args...)    throws std::runtime_error that
 //                  names the kernel and the reason

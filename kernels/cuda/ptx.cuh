@@ -10,7 +10,7 @@
 
 #include "kernels/cuda/pack.cuh"
 #ifndef __CUDACC__
-#include "kernels/simt/device/tensor_cores.h"
+#include "simt/device/tensor_cores.h"
 #endif
 
 namespace bv::BAREVISION_GPU {

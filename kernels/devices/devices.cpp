@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "kernels/comm/staged_communicator.h"
+#include "comm/staged_communicator.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/cuda/backend.h"
 

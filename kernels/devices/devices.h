@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
+#include "comm/nccl/nccl_communicator.h"
 #include "kernels/backend.h"
-#include "kernels/comm/nccl_communicator.h"
 
 namespace bv {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/table/arguments.h"
+#include "kernels/arguments.h"
 
 namespace bv {
 

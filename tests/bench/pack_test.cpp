@@ -66,7 +66,7 @@ TEST(Pack, HoldsWhatItsTestsRead) {
       read.insert(name);
     }
   }
-  for (const char* known : {"README.md", "models", "tests/engine/early_stop.h", "bench/check"})
+  for (const char* known : {"README.md", "models", "tests/app/hooks/early_stop.h", "bench/check"})
     EXPECT_TRUE(read.contains(known)) << known;
   for (const auto& entry : fs::recursive_directory_iterator("tests/golden")) {
     if (entry.path().string().find("__pycache__") != std::string::npos) continue;

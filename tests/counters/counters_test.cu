@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/simt/counters/counters.h"
+#include "simt/counters/counters.h"
 
 namespace bv::simt_gpu {
 namespace {

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "data/survey/threads.h"
+#include "base/threads.h"
 #include "tests/data/data_files.h"
 #include "tests/messages.h"
 #include "tests/temporary_folder.h"

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "data/checksum.h"
+#include "base/checksum.h"
+#include "base/error.h"
 #include "data/loader.h"
-#include "engine/base/error.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/weights.h"
 #include "engine/options/config.h"

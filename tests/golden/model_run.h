@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/training/parameters.h"
-#include "engine/training/stage.h"
+#include "engine/model/parameters.h"
+#include "engine/model/stage.h"
 #include "tests/golden/formula.h"
 
 namespace bv::test::golden {

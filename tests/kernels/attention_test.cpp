@@ -1,6 +1,6 @@
 // Attention: the oracle, its gradients against finite differences, the cases, and how strict they
 // are in 16 bits.
-#include "kernels/simt/device/control.h"
+#include "simt/device/control.h"
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {

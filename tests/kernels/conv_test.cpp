@@ -1,6 +1,6 @@
 // Convolution: the oracle, its gradients against finite differences, and the cases.
 #include "engine/options/model_config.h"
-#include "engine/recording.h"
+#include "engine/training/recording.h"
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {

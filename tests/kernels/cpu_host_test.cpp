@@ -11,11 +11,11 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/processes/affinity.h"
+#include "base/machine.h"
+#include "comm/processes/affinity.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/cpu/pages.h"
 #include "kernels/cpu/stream.h"
-#include "kernels/devices/machine.h"
 #include "tests/emulated_bf16.h"
 
 namespace bv::test {

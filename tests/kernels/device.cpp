@@ -5,9 +5,9 @@
 #include <new>
 #include <string_view>
 
+#include "base/machine.h"
 #include "kernels/cpu/make_cpu_kernels.h"
-#include "kernels/devices/machine.h"
-#include "kernels/simt/device/control.h"
+#include "simt/device/control.h"
 #include "tests/gpu/gpu_device.h"
 
 namespace bv::test {

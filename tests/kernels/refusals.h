@@ -1,6 +1,6 @@
 // What an operation must refuse: std::invalid_argument that names the operation and the argument,
 // before anything is read or written. From what an operation describes of itself
-// (kernels/table/arguments.h) every size, pointer and dtype is spoilt in turn, in every row of the
+// (kernels/arguments.h) every size, pointer and dtype is spoilt in turn, in every row of the
 // table of tests; what else it must refuse, its test file adds by refuses<Op>().
 #pragma once
 #include <algorithm>

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "engine/options/model_config.h"
-#include "engine/recording.h"
+#include "engine/training/recording.h"
 #include "tests/kernels/device.h"
 #include "tests/numerics/format.h"
 
@@ -24,10 +24,10 @@ void PrintTo(const ModelRun& run, std::ostream* stream) { *stream << run.name; }
 
 // The models at sizes that the stand-in runs in seconds.
 std::vector<ModelRun> model_runs() {
-  std::vector<std::vector<std::string>> models{
-      {"vit_tiny", "--image-size", "224", "--drop-rate", "0.1", "--attn-drop-rate", "0.1",
-       "--drop-path-rate", "0.1", "--layer-decay", "0.7", "--ema", "0.9", "--representation-size",
-       "192"}};
+  std::vector<std::vector<std::string>> models{{"vit_tiny", "--image-size", "224", "--drop-rate",
+                                                "0.1", "--attn-drop-rate", "0.1",
+                                                "--drop-path-rate", "0.1", "--layer-decay", "0.7",
+                                                "--ema", "0.9", "--representation-size", "192"}};
   for (const std::string& model : known_models())
     if (model != "vit_large_distilled")  // vit_large and vit_tiny_distilled have its operations
       models.push_back({model, "--image-size", model == "vit_tiny" ? "224" : "64"});

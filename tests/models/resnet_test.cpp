@@ -7,16 +7,16 @@
 #include <cmath>
 #include <set>
 
-#include "engine/base/error.h"
+#include "base/error.h"
 #include "engine/options/augmentation.h"
 #include "engine/setup/setup.h"
 #include "engine/training/trainer.h"
 #include "kernels/devices/devices.h"
 #include "kernels/philox.h"
+#include "tests/comm/processes.h"
 #include "tests/models/resnet_workers.h"
 #include "tests/models/small_resnet.h"
 #include "tests/models/square_input.h"
-#include "tests/processes/processes.h"
 
 namespace bv::test {
 namespace {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "engine/model/parameters.h"
 #include "engine/options/model_config.h"
-#include "engine/training/parameters.h"
 #include "engine/training/trainer.h"
 #include "tests/models/counting_backend.h"
 #include "tests/models/small_resnet.h"

@@ -78,7 +78,7 @@ inline Tracked in_16_bits(Tracked a, DType dtype) {
   return {a.value, a.variance + r * r / 3, a.lost};
 }
 // A sum of `terms` products of 16-bit factors, as tensor cores make it: each block of 4 to 16 of
-// them is cut off, not rounded (kernels/simt/device/tensor_cores.h). With S_j the sum after block j
+// them is cut off, not rounded (simt/device/tensor_cores.h). With S_j the sum after block j
 // the loss is about 2^-24 S_j each time: blocks / 2 times the last one's if the sum grows evenly.
 // How it wanders multiplies the variance that rounding every term has, by terms / 96. In fp32 the
 // number itself.

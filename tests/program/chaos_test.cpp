@@ -20,7 +20,7 @@
 
 #include "engine/files/checkpoint.h"
 #include "kernels/devices/devices.h"
-#include "tests/processes/network.h"
+#include "tests/comm/network.h"
 #include "tests/program/program.h"
 
 namespace bv::test {

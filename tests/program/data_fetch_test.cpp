@@ -4,8 +4,8 @@
 #include <csignal>
 #include <filesystem>
 
+#include "base/other_program.h"
 #include "data/dataset.h"
-#include "engine/base/other_program.h"
 #include "tests/program/http_server.h"
 #include "tests/program/program.h"
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <filesystem>
 
-#include "engine/base/json.h"
-#include "engine/base/text.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "engine/files/safetensors.h"
 #include "tests/data/data_files.h"
 #include "tests/program/program.h"

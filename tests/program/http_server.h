@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/processes/network.h"
+#include "tests/comm/network.h"
 
 namespace bv::test {
 

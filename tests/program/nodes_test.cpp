@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/processes/world.h"
+#include "comm/processes/world.h"
 #include "kernels/devices/devices.h"
-#include "tests/processes/network.h"
+#include "tests/comm/network.h"
 #include "tests/program/program.h"
 
 namespace bv::test {

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <map>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "data/decode/decode.h"
 #include "data/loader.h"
-#include "engine/base/json.h"
-#include "engine/base/text.h"
 #include "kernels/devices/devices.h"
 #include "tests/data/data_files.h"
 #include "tests/program/program.h"

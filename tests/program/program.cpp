@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "engine/base/json.h"
+#include "base/json.h"
 #include "tests/data/data_files.h"
 
 namespace bv::test {

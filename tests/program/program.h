@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "tests/comm/processes.h"
 #include "tests/files.h"
 #include "tests/messages.h"
-#include "tests/processes/processes.h"
 #include "tests/temporary_folder.h"
 
 namespace bv::test {

@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <set>
 
+#include "base/machine.h"
 #include "data/decode/decode.h"
 #include "engine/files/checkpoint.h"
 #include "kernels/devices/devices.h"
-#include "kernels/devices/machine.h"
 #include "tests/data/data_files.h"
 #include "tests/program/program.h"
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "engine/files/checkpoint.h"
-#include "engine/tensorboard/event_file_names.h"
+#include "engine/files/event_file_names.h"
 #include "tests/program/program.h"
 
 namespace bv::test {
@@ -104,9 +104,8 @@ TEST_F(ProgramFolder, WithoutACheckpointIsResumedFromTheBeginningOrUsedAgain) {
   EXPECT_EQ(losses(in("run")), losses(in("whole")));
   std::set<std::string> names = names_in(in("run"));
   EXPECT_EQ(std::erase_if(names, is_event_file), size_t{BAREVISION_TENSORBOARD});
-  EXPECT_EQ(names,
-            (std::set<std::string>{"config.json", "metrics.jsonl", "last", "report.html",
-                                         "report.json", "step-00000003"}));
+  EXPECT_EQ(names, (std::set<std::string>{"config.json", "metrics.jsonl", "last", "report.html",
+                                          "report.json", "step-00000003"}));
   expect_code_2(endless,
                 "--out run exists and is not empty; --resume run continues that run, another --out "
                 "starts a new one\n");

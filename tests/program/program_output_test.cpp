@@ -6,8 +6,8 @@
 
 #include <csignal>
 
+#include "comm/net/socket.h"
 #include "engine/files/checkpoint.h"
-#include "kernels/comm/socket.h"
 #include "tests/program/program.h"
 
 namespace bv::test {

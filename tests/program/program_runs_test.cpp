@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "engine/base/json.h"
+#include "base/json.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/safetensors.h"
 #include "tests/data/data_files.h"

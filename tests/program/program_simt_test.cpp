@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <memory>
 
+#include "comm/processes/world.h"
 #include "engine/files/checkpoint.h"
-#include "engine/processes/world.h"
 #include "kernels/devices/devices.h"
-#include "tests/processes/network.h"
+#include "tests/comm/network.h"
 #include "tests/program/program.h"
 
 namespace bv::test {

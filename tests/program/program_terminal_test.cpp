@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "kernels/comm/socket.h"
+#include "comm/net/socket.h"
 #include "tests/program/program.h"
 
 namespace bv::test {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/simt/device/control.h"
+#include "simt/device/control.h"
 
 namespace bv::simt_gpu {
 

@@ -18,7 +18,7 @@
 #include <sstream>
 #include <string>
 
-#include "kernels/simt/device/control.h"
+#include "simt/device/control.h"
 #include "tests/temporary_folder.h"
 
 namespace bv::simt_gpu {

@@ -14,7 +14,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "tests/processes/processes.h"
+#include "tests/comm/processes.h"
 #include "tests/simt/simt_host.h"
 #include "tests/temporary_folder.h"
 

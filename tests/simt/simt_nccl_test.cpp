@@ -2,9 +2,9 @@
 // does to them later: priorities in graphs, a communicator that graphs hold, memory others take.
 #include <stdexcept>
 
-#include "kernels/comm/nccl_communicator.h"
-#include "kernels/comm/shared_memory_communicator.h"
-#include "kernels/comm/shared_region.h"
+#include "comm/local/shared_memory_communicator.h"
+#include "comm/local/shared_region.h"
+#include "comm/nccl/nccl_communicator.h"
 #include "kernels/cuda/backend.h"
 #include "tests/simt/simt_host.h"
 

@@ -1,7 +1,7 @@
 // The tolerances of the table of tests hold for sums that are cut off, as on real tensor cores.
 #include <gtest/gtest.h>
 
-#include "kernels/simt/device/tensor_cores.h"
+#include "simt/device/tensor_cores.h"
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/comm/processes.h"
 #include "tests/files.h"
 #include "tests/messages.h"
-#include "tests/processes/processes.h"
 #include "tests/temporary_folder.h"
 
 namespace bv::test {
@@ -47,7 +47,7 @@ struct Example {
 };
 void PrintTo(const Example& e, std::ostream* out) { *out << e.program; }
 
-const std::string folder = "kernels/simt/examples/";
+const std::string folder = "simt/examples/";
 const Example examples[] = {
     {"vector_add", 0, {"vector_add: c[999] = 2997, 0 of 1000 wrong\n"}},
     {"vector_add.FORGET_THE_END",
@@ -314,8 +314,8 @@ TEST(SimtTry, EditorsKnowHowEveryFileIsCompiled) {
   std::map<std::string, std::string> commands;
   for (const auto& entry : nlohmann::json::parse(contents("compile_commands.json")))
     commands[entry.at("file")] = entry.at("command");
-  EXPECT_TRUE(has(commands["kernels/loss.cu"], "-DBAREVISION_GPU=simt_gpu"));
-  EXPECT_TRUE(has(commands["kernels/loss.cpp"], "-DBAREVISION_ISA=avx2"));
+  EXPECT_TRUE(has(commands["kernels/training/loss.cu"], "-DBAREVISION_GPU=simt_gpu"));
+  EXPECT_TRUE(has(commands["kernels/training/loss.cpp"], "-DBAREVISION_ISA=avx2"));
   for (const char* room : {"engine", "data", "models", "kernels", "bench"})
     for (const auto& entry : std::filesystem::recursive_directory_iterator(room)) {
       const std::string path = entry.path(), kind = entry.path().extension();

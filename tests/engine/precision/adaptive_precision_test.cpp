@@ -7,11 +7,11 @@
 #include <sstream>
 
 #include "engine/files/checkpoint.h"
-#include "engine/run.h"
+#include "engine/run/run.h"
 #include "kernels/devices/devices.h"
 #include "tests/devices.h"
 #include "tests/emulated_bf16.h"
-#include "tests/engine/train_here.h"
+#include "tests/engine/run/train_here.h"
 #include "tests/models/small_vit.h"
 #include "tests/program/program.h"
 

@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "app/datasets/coco.h"
+#include "app/datasets/image_list.h"
+#include "base/error.h"
 #include "data/dataset.h"
 #include "data/records/record_files.h"
 #include "data/records/record_index.h"
 #include "data/records/scan_records.h"
 #include "data/records/tfrecord.h"
-#include "engine/base/error.h"
-#include "engine/datasets/coco.h"
-#include "engine/datasets/image_list.h"
 #include "tests/files.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/run.h"

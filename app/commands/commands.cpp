@@ -1,0 +1,94 @@
+#include "app/commands/commands.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/stop_signals.h"
+#include "base/text.h"
+#include "engine/options/model_config.h"
+#include "engine/options/named_recipe.h"
+
+namespace bv {
+
+namespace {
+
+std::vector<std::string> names_of(std::span<const Command> all) {
+  std::vector<std::string> names;
+  for (const Command& command : all) names.emplace_back(command.name);
+  return names;
+}
+
+// The second words of the commands of two, of which the first is `word`.
+std::vector<std::string> after(const std::string& word, std::span<const Command> all) {
+  std::vector<std::string> words;
+  for (const Command& command : all)
+    if (command.name.starts_with(word + " "))
+      words.emplace_back(command.name.substr(word.size() + 1));
+  return words;
+}
+
+[[noreturn]] void refuse_word(const std::string& word, const std::vector<std::string>& models,
+                              const std::vector<std::string>& names) {
+  const std::vector<std::string> recipes = known_recipes();
+  if (std::ranges::find(recipes, word) != recipes.end())
+    throw UserError(word + " is a recipe: ./launcher --recipe " + word);
+  std::vector<std::string> both = models;
+  both.insert(both.end(), names.begin(), names.end());
+  throw UserError("unknown model or command '" + printable(word) + "'" + suggestion(word, both) +
+                  "; models: " + join(models, ", ") + "; commands: " + join(names, ", "));
+}
+
+}  // namespace
+
+std::span<const Command> commands() {
+  static const Command all[] = {
+      train_command,      recipes_command,    lint_command,        preview_command,
+      eval_command,       predict_command,    report_command,      data_split_command,
+      data_stats_command, data_check_command, data_fetch_command,  data_list_command,
+      data_pack_command,  data_index_command, data_unpack_command, completion_command};
+  return all;
+}
+
+Named command_of(std::span<const std::string> arguments, std::span<const Command> all) {
+  const Command* train = &*std::ranges::find(all, "train", &Command::name);
+  if (arguments.empty() || arguments[0].starts_with('-')) return {train, 0};
+  const std::string& first = arguments[0];
+  for (const Command& command : all)
+    if (command.name == first) return {&command, 1};
+  if (const std::vector<std::string> seconds = after(first, all); !seconds.empty()) {
+    const std::string second = arguments.size() > 1 ? arguments[1] : "";
+    for (const Command& command : all)
+      if (command.name == first + " " + second) return {&command, 2};
+    throw UserError(first + (second.empty() ? "" : " " + printable(second)) +
+                    ": there are the commands " + first + " " + join(seconds, ", " + first + " ") +
+                    suggestion(second, seconds, first + " "));
+  }
+  const std::vector<std::string> models = known_models();
+  if (std::ranges::find(models, first) == models.end()) refuse_word(first, models, names_of(all));
+  return {train, 0};
+}
+
+CommandLine parse_command_line(std::span<const std::string> arguments) {
+  if (arguments.empty()) return {.print = CommandLine::Print{usage_text(), 2}};
+  const Named named = command_of(arguments, commands());
+  CommandLine line = parse_arguments(*named.command, arguments.subspan(named.words), commands());
+  if (const auto model = line.values.find("model"); model != line.values.end())
+    for (const Command& command : commands())
+      if (split(command.name, ' ')[0] == model->second[0])
+        throw UserError(model->second[0] + " is a command, which comes first: ./launcher " +
+                        usage_of(command));
+  return line;
+}
+
+int run_command(const std::vector<std::string>& argv) {
+  const CommandLine line = parse_command_line(std::span(argv).subspan(1));
+  if (!line.print) {
+    if (!line.command->in_processes) end_on_stop_signals();
+    return line.command->run(line, argv);
+  }
+  std::fputs(line.print->text.c_str(), line.print->exit_code ? stderr : stdout);
+  return line.print->exit_code;
+}
+
+}  // namespace bv

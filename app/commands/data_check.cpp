@@ -1,0 +1,148 @@
+// data check PATH: decodes every file and says what would spoil a run.
+#include "data/survey/data_check.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "app/commands/commands.h"
+#include "app/commands/data_commands.h"
+#include "base/json.h"
+#include "base/json_list.h"
+#include "base/text.h"
+#include "engine/console/progress_line.h"
+
+namespace bv {
+
+namespace {
+
+constexpr OptionRow rows[] = {{"path",
+                               "PATH",
+                               &Options::data,
+                               "data as for --data, or a folder of images alone",
+                               {},
+                               {},
+                               0,
+                               true},
+                              {"min_side",
+                               "N",
+                               &Options::min_side,
+                               "pixels; an image with a shorter side is tiny",
+                               {.min = 1, .max = 32768}},
+                              {"json", "", &Options::json, "one JSON object instead of text"},
+                              {"workers",
+                               "N",
+                               &Options::workers,
+                               "decoding threads; 0: one for each core",
+                               {.min = 0, .max = 1024}}};
+
+std::string shown(const std::string& path) { return printable(path, path.npos); }
+
+// "damaged: 2" and what is.
+template <class Item, class Show>
+std::string section(const std::string& title, const std::vector<Item>& items, const Show& show) {
+  if (items.empty()) return "";
+  std::string text = title + ": " + std::to_string(items.size()) + "\n";
+  for (const Item& item : items) text += "  " + show(item) + "\n";
+  return text;
+}
+
+std::string shown_remark(const FileRemark& remark) {
+  return shown(remark.path) + ": " + printable(remark.what);
+}
+
+std::string shown_equal(const EqualImages& equal) {
+  std::string text;
+  for (const std::string& path : equal.paths) text += (text.empty() ? "" : " = ") + shown(path);
+  if (equal.in_both_parts) text += " (in train and val)";
+  if (equal.in_several_classes) text += " (in different classes)";
+  return text;
+}
+
+std::string balance(const DataCheck& found) {
+  if (found.classes.size() < 2) return "";
+  const auto [least, most] = std::ranges::minmax(found.classes, {}, &ClassCount::train);
+  return class_table(found.classes, found.has_val) + "the largest class has " +
+         std::to_string(most.train) + (found.has_val ? " training images" : " images") +
+         ", the smallest " + std::to_string(least.train) + "\n";
+}
+
+std::string text_of(const DataCheck& found, const std::string& path, int min_side) {
+  std::string text =
+      path + ": " + counted(found.images, "image") +
+      (found.classes.empty() ? ", no class folders"
+                             : ", " + std::to_string(found.classes.size()) + " classes") +
+      (found.other_files > 0 ? ", other files: " + std::to_string(found.other_files) : "") + "\n";
+  text += section("damaged", found.damaged, shown_remark);
+  text += section("decoded with a warning", found.flawed, shown_remark);
+  text += section("with a side below " + std::to_string(min_side) + " pixels", found.tiny,
+                  shown_remark);
+  text += section("images that are not read", found.not_read, shown_remark);
+  text += section("images outside of the class folders", found.outside, shown);
+  text += section("classes without images", found.empty_classes, shown);
+  text += section("equal images", found.equal, shown_equal);
+  if (found.val_in_train > 0)
+    text += "images of val that are in train too: " + std::to_string(found.val_in_train) + "\n";
+  return text + balance(found) + (found.clean() ? "clean\n" : "");
+}
+
+std::string json_remark(const FileRemark& remark) {
+  return "{\"path\":" + quote_json(remark.path) + ",\"what\":" + quote_json(remark.what) + "}";
+}
+
+std::string json_equal(const EqualImages& equal) {
+  const auto truth = [](bool value) { return value ? "true" : "false"; };
+  return "{\"paths\":" + json_list(equal.paths, quote_json) +
+         ",\"in_both_parts\":" + truth(equal.in_both_parts) +
+         ",\"in_several_classes\":" + truth(equal.in_several_classes) + "}";
+}
+
+std::string json_of(const DataCheck& found) {
+  const auto json_class = [&](const ClassCount& c) {
+    const std::string train = std::to_string(c.train);
+    return "{\"class\":" + quote_json(c.name) +
+           (found.has_val ? ",\"train\":" + train + ",\"val\":" + std::to_string(c.val)
+                          : ",\"images\":" + train) +
+           "}";
+  };
+  return "{\"images\":" + std::to_string(found.images) +
+         ",\"other_files\":" + std::to_string(found.other_files) +
+         ",\"clean\":" + (found.clean() ? "true" : "false") +
+         ",\"damaged\":" + json_list(found.damaged, json_remark) +
+         ",\"flawed\":" + json_list(found.flawed, json_remark) +
+         ",\"tiny\":" + json_list(found.tiny, json_remark) +
+         ",\"not_read\":" + json_list(found.not_read, json_remark) +
+         ",\"outside\":" + json_list(found.outside, quote_json) +
+         ",\"empty_classes\":" + json_list(found.empty_classes, quote_json) +
+         ",\"equal\":" + json_list(found.equal, json_equal) +
+         ",\"val_in_train\":" + std::to_string(found.val_in_train) +
+         ",\"classes\":" + json_list(found.classes, json_class) + "}\n";
+}
+
+int check(const CommandLine& line, const std::vector<std::string>&) {
+  const Options& o = line.own;
+  const std::string path = require_data(o.data);
+  DataCheck found;
+  {
+    ProgressLine progress;
+    found = check_data(
+        path, o.min_side, decoding_threads(o.workers),
+        [&](int64_t done, int64_t images) { progress.show(counted_of(done, images, "images")); });
+  }
+  std::fputs((o.json ? json_of(found) : text_of(found, path, o.min_side)).c_str(), stdout);
+  return found.clean() ? 0 : 1;
+}
+
+}  // namespace
+
+constinit const Command data_check_command = {
+    .name = "data check",
+    .usage = "PATH [--min-side N] [--json]",
+    .summary =
+        "decode every image of a data set; list what is damaged, tiny, not read, twice there "
+        "(in train and val, in different classes) and empty, and count the classes; exit "
+        "code 1 if there is any of it",
+    .own = rows,
+    .takes = {},
+    .run = check};
+
+}  // namespace bv

@@ -1,0 +1,76 @@
+// data stats PATH: the mean and deviation of pixels, for --mean and --std.
+#include <cstdio>
+
+#include "app/commands/commands.h"
+#include "app/commands/data_commands.h"
+#include "base/json.h"
+#include "base/json_list.h"
+#include "base/text.h"
+#include "data/survey/pixel_statistics.h"
+#include "engine/console/progress_line.h"
+
+namespace bv {
+
+namespace {
+
+constexpr OptionRow rows[] = {
+    {"path", "PATH", &Options::data, "training data, as for --data", {}, {}, 0, true},
+    {"json", "", &Options::json, "one JSON object instead of text"},
+    {"workers",
+     "N",
+     &Options::workers,
+     "decoding threads; 0: one for each core",
+     {.min = 0, .max = 1024}}};
+
+std::string flags(const ChannelStatistics& s) {
+  const auto list = [](const std::array<double, 3>& of) {
+    constexpr int digits = 7;
+    return format_number(of[0], digits) + "," + format_number(of[1], digits) + "," +
+           format_number(of[2], digits);
+  };
+  return "--mean " + list(s.mean) + " --std " + list(s.deviation) + "\n";
+}
+
+std::string json(const ChannelStatistics& s) {
+  const auto number = [](double x) { return json_number(x); };
+  return "{\"mean\":" + json_list(s.mean, number) + ",\"std\":" + json_list(s.deviation, number) +
+         "}";
+}
+
+int print_statistics(const CommandLine& line, const std::vector<std::string>&) {
+  const std::string path = require_data(line.own.data);
+  const DataSets sets = open_dataset({.path = path, .val_fraction = 0});
+  PixelStatistics s;
+  {
+    ProgressLine progress;
+    s = pixel_statistics(*sets.train, decoding_threads(line.own.workers), [&](int64_t done) {
+      progress.show(counted_of(done, sets.train->size(), "images"));
+    });
+  }
+  const std::string images = std::to_string(s.images), pixels = std::to_string(s.pixels);
+  const std::string text =
+      line.own.json
+          ? "{\"images\":" + images + ",\"pixels\":" + pixels +
+                ",\"of_each_image\":" + json(s.of_each_image) +
+                ",\"of_all_pixels\":" + json(s.of_all_pixels) + "}\n"
+          : path + ": " + images + (sets.val ? " training" : "") + " images, " + pixels +
+                " pixels, whole as decoded\nof each image, averaged (deviation as torch.std):\n  " +
+                flags(s.of_each_image) + "of all pixels:\n  " + flags(s.of_all_pixels);
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+constinit const Command data_stats_command = {
+    .name = "data stats",
+    .usage = "PATH [--json]",
+    .summary =
+        "print mean and standard deviation of the training images' pixels, as options to "
+        "paste: averages of each image's own, and of all pixels; images are whole, as they "
+        "are decoded, values in 0-1",
+    .own = rows,
+    .takes = {},
+    .run = print_statistics};
+
+}  // namespace bv

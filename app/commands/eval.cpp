@@ -1,0 +1,279 @@
+// eval RUN|WEIGHTS: how good a model is on labelled images, over all and for each class.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <span>
+
+#include "app/commands/commands.h"
+#include "app/commands/finished_model.h"
+#include "app/commands/processes.h"
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/json.h"
+#include "base/json_list.h"
+#include "base/stop_signals.h"
+#include "base/text.h"
+#include "comm/connect/host_comm.h"
+#include "comm/processes/affinity.h"
+#include "data/joined.h"
+#include "engine/console/class_report.h"
+#include "engine/console/progress_line.h"
+
+namespace bv {
+
+namespace {
+
+constexpr OptionRow rows[] = {
+    finished_row,
+    {.name = "split",
+     .metavar = "train|val|all",
+     .member = &Options::split,
+     .help = "which of the data's images; those of training are prepared as for evaluation, too"},
+    {.name = "confusion",
+     .metavar = "FILE",
+     .member = &Options::confusion,
+     .help = "write how many images of each class (rows) are taken for which (columns), as CSV"},
+    {.name = "json",
+     .metavar = "",
+     .member = &Options::json,
+     .help = "print one JSON object, and all else on standard error"},
+    finished_model_row,
+    finished_classes_row};
+constexpr std::string_view takes[] = {
+    "data",      "val",       "val_fraction",  "split_seed",   "image_size", "mean",      "std",
+    "crop_mode", "crop_pct",  "interpolation", "on_bad_image", "patch_size", "batch",     "nproc",
+    "nnodes",    "node_rank", "master_addr",   "master_port",  "device",     "precision", "conv",
+    "workers",   "timeout",   "oversubscribe", "no_graph"};
+
+std::string some_names(std::span<const std::string> names) {
+  constexpr size_t most = 5;
+  return printable(join(names.first(std::min(most, names.size())), ", "), 200) +
+         (names.size() > most ? ", ..." : "");
+}
+
+// The weights' numbers of the data's classes, which may be some of the weights'.
+std::vector<int> labels_by_weights(const std::vector<std::string>& data, const FinishedModel& m) {
+  std::vector<int> labels;
+  for (const std::string& name : data) {
+    const auto at = std::ranges::find(m.classes, name);
+    if (at == m.classes.end())
+      throw UserError((m.options.data.empty() ? "the built-in data" : m.options.data) +
+                      ": its classes (" + some_names(data) + ") are not those of " +
+                      m.place.weights + " (" + some_names(m.classes) +
+                      "); --classes FILE says what the data calls the weights' classes, one a "
+                      "line in their order");
+    labels.push_back(static_cast<int>(at - m.classes.begin()));
+  }
+  return labels;
+}
+
+DataSets open_data(const FinishedModel& m) try {
+  const Options& o = m.options;
+  if (m.place.run.empty() && o.source("data") == Source::built_in) {
+    const std::filesystem::path folder = std::filesystem::path(m.place.weights).parent_path();
+    throw UserError(m.place.weights + ": weights have no data of their own; give --data PATH" +
+                    (std::filesystem::exists(folder.parent_path() / "config.json")
+                         ? ", or " + folder.string() + " for its run's"
+                         : ""));
+  }
+  if (o.data == "synthetic")
+    throw UserError(
+        "--data synthetic: random pixels show nothing of the weights; give --data PATH");
+  return open_dataset({.path = o.data,
+                       .val = o.val,
+                       .val_fraction = o.val_fraction,
+                       .split_seed = o.split_seed,
+                       .seed = o.seed,
+                       .image_size = *o.image_size,
+                       .patch_size = o.patch_size.value_or(0),
+                       .skip_bad_records = o.on_bad_image == "skip"});
+} catch (const DataError& e) {
+  const std::string line = e.what();
+  const bool unlabelled = line.find("no class folders") != line.npos;
+  throw DataError(line + (unlabelled ? "; images without labels are for ./launcher predict" : ""));
+}
+
+struct Split {
+  std::unique_ptr<Dataset> images;
+  DataKind kind{};
+  std::vector<std::string> lines;  // for the user
+};
+
+Split open_split(const FinishedModel& m, const std::string& which) {
+  DataSets data = open_data(m);
+  const Options& o = m.options;
+  Split split{.images = nullptr, .kind = data.kind, .lines = {"data: " + data.description}};
+  if (data.held_out)
+    split.lines.back() += "; val-fraction " + format_number(o.val_fraction) + ", split seed " +
+                          std::to_string(o.split_seed);
+  split.lines.insert(split.lines.end(), data.notes.begin(), data.notes.end());
+  if (!data.val && which == "val")
+    throw UserError(o.data + ": has no images for validation; --split train evaluates the others");
+  std::vector<std::unique_ptr<Dataset>> parts;
+  if (which != "val") parts.push_back(std::move(data.train));
+  if (which != "train" && data.val) parts.push_back(std::move(data.val));
+  split.images = std::make_unique<Joined>(std::move(parts), labels_by_weights(data.classes, m));
+  return split;
+}
+
+struct Result {
+  EvaluationSums sums;
+  std::vector<Prediction> predictions;
+  double mean(double sum) const { return sum / sums.count; }
+};
+
+std::string to_json(const Result& r, const std::vector<std::string>& classes) {
+  constexpr int digits = 9;
+  const auto number = [](double x) { return json_number(x, digits); };
+  const std::vector<int64_t> matrix = confusion_matrix(r.predictions, classes.size());
+  std::vector<std::span<const int64_t>> matrix_rows;
+  for (size_t k = 0; k < classes.size(); ++k)
+    matrix_rows.push_back(std::span(matrix).subspan(k * classes.size(), classes.size()));
+  std::vector<std::string> each;
+  const std::vector<ClassScores> scores = class_scores(r.predictions, classes.size());
+  for (size_t k = 0; k < classes.size(); ++k)
+    each.push_back("{\"class\":" + quote_json(classes[k]) +
+                   ",\"precision\":" + number(scores[k].precision) +
+                   ",\"recall\":" + number(scores[k].recall) + ",\"f1\":" + number(scores[k].f1) +
+                   ",\"support\":" + std::to_string(scores[k].support) + "}");
+  const auto count_text = [](int64_t n) { return std::to_string(n); };
+  return "{\"count\":" + number(r.sums.count) + ",\"loss\":" + number(r.mean(r.sums.loss)) +
+         ",\"top1\":" + number(r.mean(r.sums.top1)) + ",\"top5\":" + number(r.mean(r.sums.top5)) +
+         ",\"classes\":" + json_list(classes, quote_json) + ",\"confusion\":" +
+         json_list(matrix_rows, [&](const auto& row) { return json_list(row, count_text); }) +
+         ",\"per_class\":" + json_list(each, std::identity()) + "}\n";
+}
+
+std::string to_text(const Result& r, std::vector<std::string> classes, const std::string& split) {
+  const auto hits = [&](const char* name, double sum) {
+    char text[96];
+    std::snprintf(text, sizeof text, ", %s %.4f (%.0f of %.0f)", name, r.mean(sum), sum,
+                  r.sums.count);
+    return std::string(text);
+  };
+  for (std::string& name : classes) name = printable(name, name.npos);
+  return split + ": " + counted(static_cast<int64_t>(r.sums.count), "image") + ", loss " +
+         format_number(r.mean(r.sums.loss), 9) + hits("top-1", r.sums.top1) +
+         (classes.size() > 5 ? hits("top-5", r.sums.top5) : "") + "\n\n" +
+         class_report(r.predictions, classes);
+}
+
+void print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    throw RunError("the result can't be written to standard output");
+}
+
+// A file of that name is replaced, anything else is not.
+void refuse_confusion(const std::string& file) {
+  std::error_code error;
+  if (const std::filesystem::file_status there = std::filesystem::status(file, error);
+      std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
+    throw UserError("--confusion " + file + " is not a file; name another");
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
+    throw UserError("--confusion " + file + ": there is no folder " + folder.string());
+}
+
+void write_confusion(const std::string& file, const Result& r,
+                     const std::vector<std::string>& classes) {
+  if (file.empty()) return;
+  OutputFile out(file);
+  const std::string text = confusion_csv(r.predictions, classes);
+  out.write(std::as_bytes(std::span(text)));
+  out.finish();
+}
+
+Result evaluate(Inference& inference, Loader& loader, Backend& backend, Communicator* communicator,
+                int64_t images) {
+  Result result;
+  const bool first = !communicator || communicator->rank() == 0;
+  ProgressLine progress;
+  inference.begin([&](const BatchOutputs& batch) {
+    append_predictions(batch, result.predictions);
+    if (first)
+      progress.show(counted_of(static_cast<int64_t>(result.predictions.size()), images, "images"));
+  });
+  loader.start(0, 0);
+  for (int64_t k = 0; k < loader.batches_per_epoch(); ++k) {
+    inference.wait_for_upload();
+    inference.run(loader.next());
+  }
+  result.sums = inference.end();
+  result.predictions = gather(std::move(result.predictions), backend, communicator);
+  return result;
+}
+
+int work(const CommandLine& line, World world) {
+  // Both outlive an error: peers must not see this rank leave before its line is printed.
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Communicator> communicator;
+  end_on_stop_signals();
+  try {
+    const int cores = pin_to_share(world);
+    refuse_confusion(line.own.confusion);
+    FinishedModel m = open_finished_model(line);
+    const Split split = open_split(m, line.own.split);
+    const DeviceChoice device = choose_device(m.options, world);
+    m.notes.insert(m.notes.end(), device.notes.begin(), device.notes.end());
+    backend = open_finished_backend(m, device, cores);
+    const int asked = (m.options.batch.value_or(64) + world.size - 1) / world.size;
+    const int batch = m.run_batch > 0 && !m.options.batch ? m.run_batch : smallest_batch(asked);
+    Setup setup;  // of what connects the processes
+    setup.graph = finished_graph(m, device, *backend, batch);
+    setup.options = m.options;
+    if (world.size > 1) communicator = connect(world, setup, device, *backend);
+    Inference inference(*backend, communicator.get(), setup.graph, batch, *m.options.image_size);
+    load_finished_weights(m, setup.graph, *backend, inference, world.local_size);
+    LoaderOptions options = finished_loader(m, *backend, split.kind, batch, cores);
+    options.rank = world.rank;
+    options.ranks = world.size;
+    Loader loader(*split.images, options, false);
+
+    FILE* const told = line.own.json ? stderr : stdout;
+    if (world.rank == 0) {
+      std::vector<std::string> lines = {"weights: " + m.place.weights,
+                                        "device: " + backend->describe()};
+      lines.insert(lines.end(), split.lines.begin(), split.lines.end());
+      lines.insert(lines.end(), m.notes.begin(), m.notes.end());
+      for (const std::string& text : lines)
+        std::fprintf(told, "%s\n", printable(text, text.npos).c_str());
+      std::fflush(told);
+    }
+    const Result result =
+        evaluate(inference, loader, *backend, communicator.get(), split.images->size());
+    if (result.sums.count == 0) throw DataError("none of the images can be read");
+    if (world.rank != 0) return 0;
+    print(line.own.json ? to_json(result, m.classes) : to_text(result, m.classes, line.own.split));
+    write_confusion(line.own.confusion, result, m.classes);
+    return 0;
+  } catch (const std::exception& e) {
+    if (communicator) communicator->end_run(world.name_of(world.rank) + ": " + error_line(e));
+    fail_worker(world, error_line(e), exit_code(e));
+  }
+}
+
+Options checked_options(const CommandLine& line) {
+  refuse_confusion(line.own.confusion);
+  return finished_options(line);
+}
+
+int eval_in_processes(const CommandLine& line, const std::vector<std::string>& argv) {
+  return in_processes(line, argv, checked_options, work);
+}
+
+}  // namespace
+
+constinit const Command eval_command = {
+    .name = "eval",
+    .usage = "[-n N] RUN|WEIGHTS [--data PATH] [options]",
+    .summary =
+        "loss, accuracy and a report of each class, of a run on its own validation images; what "
+        "isn't given is the run's, or as the weights' file says",
+    .own = rows,
+    .takes = takes,
+    .run = eval_in_processes,
+    .in_processes = true};
+
+}  // namespace bv

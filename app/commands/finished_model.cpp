@@ -1,0 +1,250 @@
+#include "app/commands/finished_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "app/commands/processes.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "comm/local/rank_barrier.h"
+#include "engine/console/progress_line.h"
+#include "engine/model/memory.h"
+#include "engine/options/augmentation.h"
+#include "engine/options/config.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool there_is(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+// The file that counts in a checkpoint's folder.
+std::string weights_in(const fs::path& folder) {
+  const fs::path average = folder / "ema.safetensors";
+  return there_is(average) ? average : folder / "weights.safetensors";
+}
+
+// What only training needs.
+void forget_training(Options& o) {
+  const Options fresh;
+  o.train_crop = "none";
+  o.hflip = 0;
+  o.auto_augment = fresh.auto_augment;
+  o.ra_magnitude = 0;
+  o.color_jitter = fresh.color_jitter;
+  o.random_erase = 0;
+  o.drop_rate = o.pos_drop_rate = o.proj_drop_rate = o.attn_drop_rate = o.drop_path_rate = 0;
+  o.label_smoothing = 0;
+  o.sync_bn = o.zero_init_last = false;
+}
+
+struct RunsOptions {
+  Options options;
+  int batch = 0;
+  std::string device;
+};
+
+RunsOptions options_of(const FinishedPlace& place, const CommandLine& line) {
+  RunsOptions run;
+  Options& o = run.options;
+  if (!place.run.empty()) {
+    o = options_of_run(place.run);
+    run.batch = o.batch.value_or(64) / o.nproc.value_or(1);
+    run.device = o.device;
+    if (o.device == "cuda") o.device = "auto";
+    o.nproc.reset();
+    o.batch.reset();
+  }
+  if (line.values.contains("data")) o.val.clear();  // the run's goes with its own data
+  set_from_command_line(o, line);
+  forget_training(o);
+  if (!o.bucket_bytes) o.bucket_bytes = 4 << 20;  // of the sums, which fit into any
+  return run;
+}
+
+std::vector<std::string> numbered(int64_t count) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < count; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
+// --classes: a number, or a file of names.
+std::vector<std::string> read_classes(const std::string& given) {
+  if (const auto count = parse_integer(given)) {
+    if (*count < 2 || *count > 1000000)
+      throw UserError("--classes " + given + ": must be at least 2 and at most 1000000");
+    return numbered(*count);
+  }
+  constexpr uint64_t most_bytes = 64 << 20;
+  std::vector<std::string> names = split(read_text_file(given, most_bytes), '\n');
+  for (std::string& name : names)
+    if (name.ends_with('\r')) name.pop_back();
+  while (!names.empty() && names.back().empty()) names.pop_back();
+  std::set<std::string> seen;
+  for (const std::string& name : names) {
+    if (name.empty()) throw UserError(given + ": an empty line among the names of classes");
+    if (!seen.insert(name).second)
+      throw UserError(given + ": names the class '" + printable(name) + "' twice");
+  }
+  return names;
+}
+
+// The classes that the weights tell apart; 0: they have no such tensor.
+int64_t outputs_of(const TensorFile& file, const ModelConfig& model) {
+  const std::string head = model.is_resnet() ? "fc.weight" : "head.weight";
+  for (const auto& [name, tensor] : file.tensors)
+    if ((name == head || name.ends_with("." + head)) && tensor.shape.size() == 2)
+      return tensor.shape[0];
+  return 0;
+}
+
+std::vector<std::string> classes_of(const FinishedModel& m, const WeightsInfo& info,
+                                    const std::string& given) {
+  const std::string& path = m.place.weights;
+  if (given.empty() && info.classes.empty())
+    throw UserError(path +
+                    ": doesn't name its classes; --classes FILE does, one a line in the "
+                    "order of the outputs, or --classes N just numbers them");
+  const std::vector<std::string> names = given.empty() ? info.classes : read_classes(given);
+  const int64_t outputs = outputs_of(m.file, m.model);
+  if (outputs > 0 && outputs != static_cast<int64_t>(names.size()))
+    throw UserError((given.empty() ? path + ": names " : "--classes " + given + ": ") +
+                    counted(static_cast<int64_t>(names.size()), "class") + ", the weights have " +
+                    std::to_string(outputs) + " outputs");
+  return names;
+}
+
+std::string model_of(const FinishedPlace& place, const WeightsInfo& info, const Options& o,
+                     const std::string& given) {
+  if (!given.empty() && info.model && *info.model != given)
+    throw UserError(place.weights + ": weights of " + printable(*info.model) + ", not of " + given);
+  if (!given.empty()) return given;
+  if (info.model) return *info.model;
+  if (!o.model.empty()) return o.model;
+  throw UserError(place.weights +
+                  ": doesn't say which model's weights it has; give --model, one of " +
+                  join(known_models(), ", "));
+}
+
+// The command line, then the weights, then the run, then the model.
+template <class T>
+void resolve(Options& o, std::string_view name, std::optional<T> Options::*member,
+             const std::optional<T>& weights) {
+  if (o.source(name) != Source::command_line && weights) o.*member = weights;
+}
+template <class T>
+void resolve(Options& o, std::string_view name, T Options::*member,
+             const std::optional<T>& weights) {
+  if (o.source(name) != Source::command_line && weights) o.*member = *weights;
+}
+
+}  // namespace
+
+FinishedPlace find_finished(const std::string& given) {
+  std::error_code error;
+  const fs::file_status status = fs::status(given, error);
+  if (!fs::exists(status)) throw UserError(given + ": there is no such run folder or weights file");
+  if (!fs::is_directory(status)) return {.weights = given, .run = ""};
+  const fs::path folder = fs::path(given + "/").parent_path(),
+                 above = (folder / "..").lexically_normal();
+  if (there_is(folder / "weights.safetensors"))
+    return {.weights = weights_in(folder),
+            .run = there_is(above / "config.json") ? above.string() : ""};
+  if (!there_is(folder / "config.json"))
+    throw UserError(given +
+                    ": not a run's folder, it has no config.json; give one, its best/, or "
+                    "a .safetensors file");
+  if (!there_is(folder / "last" / "weights.safetensors"))
+    throw UserError(given + ": this run has no checkpoint yet, there is no " +
+                    (folder / "last/weights.safetensors").string());
+  return {.weights = weights_in(folder / "last"), .run = folder};
+}
+
+Options finished_options(const CommandLine& line) {
+  return options_of(find_finished(line.own.finished), line).options;
+}
+
+FinishedModel open_finished_model(const CommandLine& line) {
+  FinishedModel m{.place = find_finished(line.own.finished)};
+  RunsOptions run = options_of(m.place, line);
+  Options& o = m.options = std::move(run.options);
+  m.run_batch = run.batch;
+  m.run_device = run.device;
+  m.file = read_safetensors(m.place.weights);
+  const WeightsInfo info = weights_info(m.file, m.place.weights);
+  m.model = load_model_config(model_of(m.place, info, o, line.own.model));
+  o.model = m.model.name;
+  o.weights = m.place.weights;
+  resolve(o, "image_size", &Options::image_size, info.image_size);
+  if (!m.model.is_resnet()) resolve(o, "patch_size", &Options::patch_size, info.patch_size);
+  o.representation_size = representation_size(m.file);
+  resolve(o, "mean", &Options::mean, info.mean);
+  resolve(o, "std", &Options::std, info.std);
+  resolve(o, "crop_mode", &Options::crop_mode, info.crop_mode);
+  resolve(o, "crop_pct", &Options::crop_pct, info.crop_pct);
+  resolve(o, "interpolation", &Options::interpolation, info.interpolation);
+  if (!o.mean) o.mean = m.model.mean;
+  if (!o.std) o.std = m.model.std;
+  resolve_sizes(o, m.model, DataKind::photos);
+  m.classes = classes_of(m, info, line.own.class_list);
+  return m;
+}
+
+std::unique_ptr<Backend> open_finished_backend(const FinishedModel& m, const DeviceChoice& device,
+                                               int cores) {
+  const bool cudnn = m.options.conv == "cudnn" && device.kind != DeviceKind::cpu;
+  return open_backend(
+      device.kind,
+      {.index = device.index, .threads = cores, .graphs = !m.options.no_graph, .cudnn = cudnn});
+}
+
+Graph finished_graph(FinishedModel& m, const DeviceChoice& device, const Backend& backend,
+                     int batch) {
+  Options& o = m.options;
+  o.device = name_of(device.kind);
+  if (o.source("precision") != Source::command_line && o.device != m.run_device)
+    o.precision = "auto";
+  const DType dtype = resolve_precision(o, backend, device.kind);
+  return build_graph(o, m.model, DataKind::photos, dtype, batch, m.classes.size(), 1);
+}
+
+void load_finished_weights(FinishedModel& m, const Graph& graph, Backend& backend,
+                           Inference& inference, int processes) {
+  const FitResult fit =
+      fit_weights(std::exchange(m.file, {}), m.place.weights, parameter_shapes(graph), {});
+  if (!fit.note.ends_with(" tensors")) m.notes.push_back(fit.note);  // something was changed
+  const bool shared = m.options.device == "cpu" || m.options.oversubscribe;
+  const size_t limit = backend.memory_limit() / static_cast<size_t>(shared ? processes : 1);
+  if (inference.bytes() > limit)
+    throw UserError("this takes " + format_bytes(inference.bytes()) + " per process, but " +
+                    format_bytes(limit) + " are available; a smaller --batch takes less");
+  inference.allocate();
+  inference.parameters().set_weights(fit.tensors);
+}
+
+LoaderOptions finished_loader(const FinishedModel& m, Backend& backend, DataKind kind, int batch,
+                              int cores) {
+  const Options& o = m.options;
+  return {.kind = kind,
+          .image_size = *o.image_size,
+          .local_batch = batch,
+          .seed = o.seed,
+          .crop = cropping_of(o),
+          .augment = augmentation_of(o),
+          .skip_bad_images = o.on_bad_image == "skip",
+          .warn =
+              [](const std::string& line) {
+                print_error_line((isatty(STDERR_FILENO) ? clear_line : "") +
+                                 printable(line, line.npos));
+              },
+          .workers = o.workers > 0 ? o.workers : cores,
+          .allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); }};
+}
+
+}  // namespace bv

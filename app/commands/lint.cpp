@@ -1,0 +1,50 @@
+// lint MODEL: what train would say of the set-up before its first step, and nothing else.
+#include <iostream>
+
+#include "app/commands/commands.h"
+#include "app/commands/processes.h"
+#include "app/recipe_check/recipe_check.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "comm/processes/affinity.h"
+#include "engine/options/config.h"
+
+namespace bv {
+
+namespace {
+
+constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
+                                      "Optimizer", "Run folder", "Machine"};
+
+int lint_run(const CommandLine& line, const std::vector<std::string>&) {
+  if (line.values.contains("resume"))
+    throw UserError("--resume: lint looks at a new run; --config " +
+                    line.values.at("resume").at(0) + "/config.json looks at that run's options");
+  const Options options = preliminary_options(line);
+  World world;
+  world.local_size = processes_here(options);
+  world.size = world.local_size * options.nnodes;
+  world.launched = true;
+  const int cores = usable_cores();
+  const DeviceChoice device = choose_device(options, world);
+  const auto backend = open_backend(device.kind, {.index = device.index, .threads = cores});
+  const Setup setup = prepare(line, options, world.size, device, *backend);
+  const std::vector<Finding> findings = lint(setup, sample_images(setup, cores));
+  for (const Finding& f : findings) std::cout << printable(line_of(f), std::string::npos) << "\n";
+  if (findings.empty()) std::cout << "nothing to say about this run\n";
+  return options.strict && !findings.empty() ? 2 : 0;
+}
+
+}  // namespace
+
+constinit const Command lint_command = {
+    .name = "lint",
+    .usage = "MODEL [options]",
+    .summary =
+        "say what is wrong with the set-up of a training run, as train does before the first step, "
+        "without training; --strict: exit code 2",
+    .own = {},
+    .takes = takes,
+    .run = lint_run};
+
+}  // namespace bv

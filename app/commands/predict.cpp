@@ -1,0 +1,212 @@
+// predict RUN|WEIGHTS FILES|FOLDERS: what a model says of pictures.
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "app/commands/commands.h"
+#include "app/commands/finished_model.h"
+#include "app/commands/processes.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/json_list.h"
+#include "base/text.h"
+#include "comm/local/rank_barrier.h"
+#include "comm/processes/affinity.h"
+#include "data/joined.h"
+#include "engine/console/progress_line.h"
+
+namespace bv {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr OptionRow rows[] = {
+    finished_row,
+    {.name = "files",
+     .metavar = "FILES|FOLDERS",
+     .member = &Options::files,
+     .help = "pictures, folders with all pictures below them, sorted, and records",
+     .positional = true},
+    {.name = "topk",
+     .metavar = "N",
+     .member = &Options::topk,
+     .help = "how many classes to show, the likeliest first",
+     .range = {.min = 1, .max = 1e6}},
+    {.name = "json",
+     .metavar = "",
+     .member = &Options::json,
+     .help = "print one JSON object a line, with the logits"},
+    finished_model_row,
+    finished_classes_row};
+constexpr std::string_view takes[] = {
+    "image_size", "mean",   "std",       "crop_mode", "crop_pct", "interpolation", "patch_size",
+    "batch",      "device", "precision", "conv",      "workers",  "no_graph"};
+
+struct Named {
+  std::vector<std::unique_ptr<Dataset>> parts;
+  std::vector<std::string> problems;  // "a.jpg: no such file"
+
+  void end_files() {
+    if (!files.empty()) parts.push_back(open_files(std::exchange(files, {})));
+  }
+  std::vector<std::string> files;  // of the next part
+};
+
+Named find_pictures(const std::vector<std::string>& given) {
+  Named found;
+  for (const std::string& path : given) {
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (!fs::exists(status)) {
+      found.problems.push_back(path + ": there is no such file or folder");
+    } else if (is_records(path)) {
+      found.end_files();
+      for (auto& part : open_recorded(path, found.problems)) found.parts.push_back(std::move(part));
+    } else if (fs::is_directory(status)) {
+      const std::vector<std::string> below = pictures_in(path);
+      if (below.empty()) found.problems.push_back(path + ": no pictures in this folder");
+      found.files.insert(found.files.end(), below.begin(), below.end());
+    } else {
+      found.files.push_back(path);
+    }
+  }
+  found.end_files();
+  return found;
+}
+
+// One picture's line of output.
+class Line {
+ public:
+  Line(std::vector<std::string> classes, const Dataset& images, const Options& o)
+      : classes_(std::move(classes)), json_(o.json) {
+    shown_ = std::min(static_cast<size_t>(o.topk), classes_.size());
+    constexpr size_t widest_path = 60, widest_name = 24;
+    for (int64_t i = 0; i < images.size() && path_width_ < widest_path; ++i)
+      path_width_ = std::max(path_width_, images.name(i).size());
+    for (const std::string& name : classes_) name_width_ = std::max(name_width_, name.size());
+    path_width_ = std::min(path_width_, widest_path);
+    name_width_ = std::min(name_width_, widest_name);
+  }
+
+  std::string operator()(const std::string& path, std::span<const float> logits) const {
+    const std::vector<double> probabilities = softmax(logits);
+    std::vector<size_t> order(logits.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    const auto likelier = [&](size_t a, size_t b) {
+      return probabilities[a] != probabilities[b] ? probabilities[a] > probabilities[b] : a < b;
+    };
+    std::ranges::partial_sort(order, order.begin() + static_cast<ptrdiff_t>(shown_), likelier);
+    order.resize(shown_);
+    return json_ ? object(path, logits, probabilities, order) : row(path, probabilities, order);
+  }
+
+ private:
+  using Numbers = std::vector<double>;
+  static std::string number(double x) { return json_number(x, 9); }
+
+  std::string object(const std::string& path, std::span<const float> logits,
+                     const Numbers& probabilities, const std::vector<size_t>& order) const {
+    const auto class_text = [&](size_t k) {
+      return "[" + quote_json(classes_[k]) + "," + number(probabilities[k]) + "]";
+    };
+    return "{\"path\":" + quote_json(path) + ",\"class\":" + quote_json(classes_[order[0]]) +
+           ",\"index\":" + std::to_string(order[0]) +
+           ",\"probability\":" + number(probabilities[order[0]]) +
+           ",\"topk\":" + json_list(order, class_text) +
+           ",\"logits\":" + json_list(logits, number) + "}\n";
+  }
+
+  std::string row(const std::string& path, const Numbers& probabilities,
+                  const std::vector<size_t>& order) const {
+    const auto padded = [](const std::string& text, size_t width) {
+      const std::string safe = printable(text, text.npos);
+      return safe + std::string(width - std::min(width, safe.size()), ' ');
+    };
+    std::string text = padded(path, path_width_);
+    for (const size_t k : order) {
+      char probability[32];
+      std::snprintf(probability, sizeof probability, " %.4f", probabilities[k]);
+      text += "  " + padded(classes_[k], name_width_) + probability;
+    }
+    return text + "\n";
+  }
+
+  std::vector<std::string> classes_;
+  bool json_;
+  size_t shown_, path_width_ = 0, name_width_ = 0;
+};
+
+void print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    throw RunError(std::string("standard output can't be written: ") + std::strerror(errno));
+}
+
+int predict(const CommandLine& line, const std::vector<std::string>&) {
+  std::signal(SIGPIPE, SIG_DFL);  // `predict ... | head` ends quietly
+  const int cores = pin_to_share({});
+  Named named = find_pictures(line.own.files);
+  if (named.parts.empty())
+    throw UserError(named.problems[0] +
+                    (named.problems.size() > 1
+                         ? " (and " + std::to_string(named.problems.size() - 1) + " more such)"
+                         : ""));
+  const Joined images(std::move(named.parts));
+  FinishedModel m = open_finished_model(line);
+  m.options.on_bad_image = "skip";
+  const DeviceChoice device = choose_device(m.options, {});
+  const auto backend = open_finished_backend(m, device, cores);
+  const int batch = smallest_batch(
+      static_cast<int>(std::min<int64_t>(m.options.batch.value_or(32), images.size())));
+  const Graph graph = finished_graph(m, device, *backend, batch);
+  Inference inference(*backend, nullptr, graph, batch, *m.options.image_size);
+  load_finished_weights(m, graph, *backend, inference, 1);
+  for (const std::string& note : m.notes) print_error_line(printable(note, note.npos));
+  for (const std::string& problem : named.problems)
+    print_error_line(printable(problem, problem.npos));
+
+  Loader loader(images, finished_loader(m, *backend, DataKind::photos, batch, cores), false);
+  const Line line_of(m.classes, images, line.own);
+  int64_t done = 0;
+  {
+    ProgressLine progress;
+    inference.begin([&](const BatchOutputs& outputs) {
+      std::string text;
+      for (int row = 0; row < outputs.count; ++row) {
+        if (outputs.labels[static_cast<size_t>(row)] < 0) continue;
+        ++done;
+        text += line_of(images.name(outputs.first + row), outputs.logits_of(row));
+      }
+      print(text);
+      progress.show(counted_of(outputs.first + outputs.count, images.size(), "images"));
+    });
+    loader.start(0, 0);
+    for (int64_t k = 0; k < loader.batches_per_epoch(); ++k) {
+      inference.wait_for_upload();
+      inference.run(loader.next());
+    }
+    inference.end();
+  }
+  if (done == 0) return 2;
+  return done < images.size() || !named.problems.empty() ? 1 : 0;
+}
+
+}  // namespace
+
+constinit const Command predict_command = {
+    .name = "predict",
+    .usage = "RUN|WEIGHTS FILES|FOLDERS [options]",
+    .summary =
+        "say what is on pictures, which need no labels; what isn't given is the run's, or as the "
+        "weights' file says",
+    .own = rows,
+    .takes = takes,
+    .run = predict};
+
+}  // namespace bv

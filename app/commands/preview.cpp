@@ -1,0 +1,285 @@
+// preview MODEL: training images as the model will see them, as pictures and as a table.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <span>
+
+#include "app/commands/commands.h"
+#include "app/commands/processes.h"
+#include "app/commands/seen.h"
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/stop_signals.h"
+#include "base/text.h"
+#include "comm/processes/affinity.h"
+#include "data/prepare.h"
+#include "engine/console/sheet.h"
+#include "engine/files/new_folder.h"
+#include "engine/files/png.h"
+#include "engine/model/memory.h"
+#include "engine/options/augmentation.h"
+#include "engine/options/config.h"
+
+namespace bv {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int most_images = 100000;  // names have five digits
+constexpr int64_t most_on_sheet = 64;
+constexpr const char* kinds[] = {"before", "after", "mixed"};
+
+constexpr OptionRow own_rows[] = {
+    {"out", "DIR", &Options::out,
+     "new folder for sheet.png, a contact sheet (of at most 64 images), the pictures of each "
+     "image, "
+     "before/ (cropped, resized, flipped), after/ (then operations, jitter, erasing) and mixed/ "
+     "(then mixed with its partner's), and batch.jsonl, an object an image; in it, partner is the "
+     "number of a picture and of its line, from 0, and target has the classes' probabilities as "
+     "the loss takes them, smoothed"},
+    {"count",
+     "N",
+     &Options::count,
+     "how many of the epoch's training images, from the first on",
+     {.min = 1, .max = most_images}},
+    {"epoch",
+     "E",
+     &Options::epoch,
+     "of the run that is shown, counted from 1 as in metrics.jsonl",
+     {.min = 1, .max = max_epochs}}};
+
+constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
+                                      "Optimizer", "Run folder", "Machine"};
+
+void write(const fs::path& path, std::span<const std::byte> bytes) {
+  OutputFile file(path);
+  file.write(bytes);
+  file.finish();
+}
+
+class Preview {
+ public:
+  Preview(const Setup& setup, Backend& backend, const Options& own, const fs::path& folder,
+          int cores);
+  bool run();  // false: a signal asked to stop
+  std::string summary() const {
+    return counted(count_, "image") + " of epoch " + std::to_string(epoch_ + 1);
+  }
+
+ private:
+  void show_rank(int rank);
+  void show_rows(const Batch&, int shown);
+  Seen seen(const Batch&, int row) const;
+  void add(const Seen&, const std::array<const uint8_t*, 3>& pictures);  // of all kinds
+
+  const Setup& s_;
+  Backend& backend_;
+  fs::path folder_;
+  int64_t count_, epoch_;  // counted from 0
+  int size_, cores_;       // size: of the pictures
+  Augmentation augmentation_;
+  Preprocessor preprocessor_;
+  std::map<int64_t, std::string> lines_;   // by the image's number
+  std::map<int64_t, PictureGroup> sheet_;  // of the first ones
+};
+
+Preview::Preview(const Setup& setup, Backend& backend, const Options& own, const fs::path& folder,
+                 int cores)
+    : s_(setup),
+      backend_(backend),
+      folder_(folder),
+      count_(own.count),
+      epoch_(own.epoch - 1),
+      size_(*setup.options.image_size),
+      cores_(cores),
+      augmentation_(augmentation_of(setup.options)),
+      preprocessor_(*setup.data.train, loader_options(setup, 0, cores), true) {
+  const int64_t batch = *setup.options.batch;
+  const int64_t batches = training_batches(setup.data.kind, setup.data.train->size(), batch);
+  if (own.source("count") == Source::built_in) count_ = std::min(count_, batches * batch);
+  if (count_ > batches * batch)
+    throw UserError("--count " + std::to_string(count_) + ": an epoch has " +
+                    counted(batches * batch, "image") + ", " + counted(batches, "batch") + " of " +
+                    std::to_string(batch));
+}
+
+bool Preview::run() {
+  for (const char* kind : kinds) fs::create_directory(folder_ / kind);
+  // Ranks whose share of the first batch begins after the last image have none.
+  for (int rank = 0; rank < s_.replicas && rank * int64_t{*s_.options.local_batch} < count_; ++rank)
+    show_rank(rank);
+  if (stop_signal()) return false;
+  std::string text;
+  for (const auto& [number, line] : lines_) text += line;
+  write(folder_ / "batch.jsonl", std::as_bytes(std::span(text)));
+  std::vector<PictureGroup> groups;
+  for (auto& [number, group] : sheet_) groups.push_back(std::move(group));
+  const Image sheet =
+      draw_sheet({s_.model.name + ", epoch " + std::to_string(epoch_ + 1) + ", batches of " +
+                      std::to_string(*s_.options.batch),
+                  augmentation_text(s_.options),
+                  std::string("each image as cropped, resized and flipped; after its operations") +
+                      (mixing_of(s_.options).any() ? "; mixed with its partner" : "")},
+                 std::move(groups), size_);
+  write(folder_ / "sheet.png", encode_png(sheet.pixels.data(), sheet.height, sheet.width));
+  return true;
+}
+
+// A process's share of each batch.
+void Preview::show_rank(int rank) {
+  LoaderOptions options = loader_options(s_, rank, cores_);
+  options.prefetch = 1;
+  options.warn = [](const std::string& line) { std::cerr << printable(line, line.npos) << '\n'; };
+  options.allocate = [this](size_t bytes) { return host_memory(backend_, bytes); };
+  Loader loader(*s_.data.train, options, true);
+  loader.start(epoch_, 0);
+  while (!stop_signal()) {
+    const Batch* const next = loader.next_unless([] { return stop_signal() != 0; });
+    if (!next) return;
+    const Batch& batch = *next;
+    const int64_t rest = count_ - batch.position;
+    if (rest > 0) show_rows(batch, static_cast<int>(std::min<int64_t>(rest, batch.count)));
+    if (rest <= int64_t{*s_.options.batch}) return;
+  }
+}
+
+Seen Preview::seen(const Batch& batch, int row) const {
+  const auto epoch = static_cast<uint32_t>(epoch_);
+  const uint32_t index = batch.indices[row];
+  Seen seen{.number = int64_t{batch.position} + row,
+            .index = index,
+            .epoch = epoch_ + 1,
+            .path = s_.data.train->name(index),
+            .label = batch.labels[row],
+            .crop = preprocessor_.shown(index, epoch),
+            .flip = batch.crops[row].flip != 0,
+            .ops = draw_operations(augmentation_, {s_.options.seed, epoch, index}, size_)};
+  if (batch.mixes) {
+    seen.mix = batch.mixes[row];
+    seen.partner_label = batch.labels[row ^ 1];
+  }
+  if (!seen.ops.empty() && seen.ops.back().operation == Operation::erase) {
+    seen.erase = seen.ops.back().box;
+    seen.ops.pop_back();
+  }
+  return seen;
+}
+
+// The first `shown` rows of a batch: what the device makes of them, operation by operation.
+void Preview::show_rows(const Batch& batch, int shown) {
+  const int rows = batch.mixes ? shown + shown % 2 : shown;  // with the last one's partner
+  const auto count = static_cast<size_t>(rows);
+  const size_t picture = 3 * size_t(size_) * static_cast<size_t>(size_);
+  const auto uploaded = [&](const void* from, size_t bytes) {
+    DeviceMemory memory(backend_, bytes);
+    if (bytes > 0) backend_.to_device(memory.data(), from, bytes, nullptr);
+    return memory;
+  };
+  const auto layers = static_cast<size_t>(augmentation_.layers());
+  const std::vector<ImageOp> identities(count);
+  const size_t stored = 3 * size_t(batch.height) * static_cast<size_t>(batch.width);
+  const DeviceMemory images = uploaded(batch.images, count * stored);
+  const DeviceMemory crops = uploaded(batch.crops, count * sizeof(Crop));
+  const DeviceMemory no_ops = uploaded(identities.data(), count * sizeof(ImageOp));
+  const DeviceMemory ops = uploaded(batch.ops, count * layers * sizeof(ImageOp));
+  DeviceMemory before(backend_, count * picture), after(backend_, count * picture);
+  DeviceMemory next(backend_, count * picture);
+
+  AugmentShape shape{.B = rows,
+                     .height = batch.height,
+                     .width = batch.width,
+                     .size = size_,
+                     .layer = 0,
+                     .layers = 1};
+  const auto apply = [&](const DeviceMemory& out, const DeviceMemory& from, const Crop* cropped,
+                         const DeviceMemory& what) {
+    backend_.kernels().run(AugmentImages{.out = out.data<uint8_t>(),
+                                         .images = from.data<uint8_t>(),
+                                         .crops = cropped,
+                                         .ops = what.data<ImageOp>(),
+                                         .shape = shape},
+                           nullptr);
+  };
+  apply(before, images, crops.data<Crop>(), no_ops);
+  shape.height = shape.width = size_;
+  apply(after, before, nullptr, no_ops);
+  shape.layers = augmentation_.layers();
+  for (; shape.layer < shape.layers; ++shape.layer) {
+    apply(next, after, nullptr, ops);
+    std::swap(next, after);
+  }
+  backend_.synchronize(nullptr);
+
+  const auto row_of = [&](const DeviceMemory& pictures, int row) {
+    return pictures.data<uint8_t>() + static_cast<size_t>(row) * picture;
+  };
+  std::vector<uint8_t> mixed(picture);
+  for (int row = 0; row < shown && !stop_signal(); ++row) {
+    const uint8_t* own = row_of(after, row);
+    if (batch.mixes)
+      mix_pictures(mixed.data(), own, row_of(after, row ^ 1), batch.mixes[row], size_);
+    else
+      std::copy_n(own, picture, mixed.data());
+    add(seen(batch, row), {row_of(before, row), own, mixed.data()});
+  }
+}
+
+void Preview::add(const Seen& image, const std::array<const uint8_t*, 3>& pictures) {
+  for (size_t i = 0; i < pictures.size(); ++i)
+    write(folder_ / kinds[i] / (number_text(image.number) + ".png"),
+          encode_png(pictures[i], size_, size_));
+  lines_[image.number] =
+      line_of(image, static_cast<int>(s_.data.classes.size()), s_.options.label_smoothing);
+  if (image.number >= most_on_sheet) return;
+  const auto add_to_sheet = [&](const uint8_t* pixels, std::vector<std::string> lines) {
+    const size_t bytes = 3 * size_t(size_) * static_cast<size_t>(size_);
+    sheet_[image.number].push_back({{pixels, pixels + bytes}, std::move(lines)});
+  };
+  add_to_sheet(pictures[0], before_caption(image, s_.data.classes));
+  add_to_sheet(pictures[1], after_caption(image));
+  if (image.mix) add_to_sheet(pictures[2], mixed_caption(image));
+}
+
+int preview(const CommandLine& given, const std::vector<std::string>&) {
+  if (given.values.contains("resume"))
+    throw UserError("--resume: preview shows what a new run would see; --config " +
+                    given.values.at("resume").at(0) + "/config.json shows what that run sees");
+  if (given.own.out.empty()) throw UserError("preview needs --out DIR, a new folder");
+  NewFolder folder("--out", given.own.out);
+  std::optional<EndsOnStopSignals> starting([&folder] { folder.remove(); });
+  // Pictures are the same on every device, in any precision.
+  CommandLine line = given;
+  line.values["device"] = {"cpu"};
+  line.values["precision"] = {"auto"};
+  std::erase_if(line.values, [](const auto& value) { return value.first.starts_with("amp_"); });
+  line.values["amp_policy"] = {"none"};
+  const int cores = usable_cores();
+  const Options options = initial_options(line);
+  const auto backend = open_backend(DeviceKind::cpu, {.index = 0, .threads = cores});
+  const int world = options.nproc.value_or(options.pipeline) * options.nnodes;
+  const Setup setup = prepare(line, options, world, {DeviceKind::cpu}, *backend);
+  starting.reset();
+  Preview preview(setup, *backend, given.own, folder.place(), cores);
+  if (!preview.run()) return 128 + stop_signal();
+  folder.finish();
+  std::cout << "preview: " << preview.summary() << " in " << given.own.out
+            << "; sheet.png shows them\n";
+  return 0;
+}
+
+}  // namespace
+
+constinit const Command preview_command = {
+    .name = "preview",
+    .usage = "MODEL --out DIR [options]",
+    .summary =
+        "show what the model will see: training images before and after augmentation, as "
+        "pictures; with the options of a training run, the very images of its epoch",
+    .own = own_rows,
+    .takes = takes,
+    .run = preview};
+
+}  // namespace bv

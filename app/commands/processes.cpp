@@ -1,0 +1,103 @@
+#include "app/commands/processes.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "comm/connect/host_comm.h"
+#include "comm/connect/machines.h"
+#include "comm/local/rank_barrier.h"
+#include "comm/processes/launch.h"
+#include "data/dataset.h"
+
+namespace bv {
+
+namespace {
+
+NodePlace node_place(const Options& o) {
+  if (o.node_rank >= o.nnodes)
+    throw UserError("--node-rank " + std::to_string(o.node_rank) + ": of --nnodes " +
+                    std::to_string(o.nnodes) + " the last is " + std::to_string(o.nnodes - 1));
+  if (o.nnodes > 1 && o.master_addr.empty())
+    throw UserError("--nnodes " + std::to_string(o.nnodes) +
+                    " needs --master-addr HOST, the machine of --node-rank 0, the same on all");
+  return {.node = o.node_rank,
+          .nodes = o.nnodes,
+          .master_addr = o.master_addr,
+          .master_port = o.master_port};
+}
+
+}  // namespace
+
+// A resumed run's number of processes is that of all machines.
+int processes_here(const Options& o) {
+  // A recipe's number suits the machine it was made for; one with fewer GPUs overrides it.
+  const bool by_recipe = o.source("nproc") == Source::named_recipe;
+  const int gpus = by_recipe && (o.device == "auto" || o.device == "cuda") ? gpu_count(nullptr) : 0;
+  if (!o.nproc || (gpus > 0 && gpus < *o.nproc))
+    return std::max(default_processes(o.device) / o.pipeline, 1) * o.pipeline;
+  if (o.nnodes == 1 || o.source("nproc") != Source::run) return *o.nproc;
+  if (*o.nproc % o.nnodes == 0) return *o.nproc / o.nnodes;
+  throw UserError("the run in " + o.resume + " had " + std::to_string(*o.nproc) +
+                  " processes, which --nnodes " + std::to_string(o.nnodes) +
+                  " doesn't divide; give -n, of each node");
+}
+
+int in_processes(const CommandLine& line, const std::vector<std::string>& argv,
+                 Options (*options)(const CommandLine&), int (*work)(const CommandLine&, World)) {
+  const auto launch = [&] {
+    const Options o = options(line);
+    const int here = processes_here(o);
+    const NodePlace place = node_place(o);
+    if (o.plan)
+      return work(line, {.size = here * place.nodes, .local_size = here, .launched = true});
+    return run_launcher(here, argv, place);
+  };
+  // With -n or --nnodes this is the launcher, whatever a RANK is left in the environment.
+  const bool launches = line.values.contains("nproc") || line.values.contains("nnodes");
+  if (launches && !is_launched_worker()) {
+    refuse_other_launchers();
+    return launch();
+  }
+  const std::optional<World> world = world_from_environment();
+  return world ? work(line, *world) : launch();
+}
+
+std::unique_ptr<Communicator> connect(World& world, Setup& setup, const DeviceChoice& device,
+                                      Backend& backend) {
+  const Options& o = setup.options;
+  const auto bucket_bytes = static_cast<size_t>(*o.bucket_bytes);
+  auto hosts = connect_hosts(world, bucket_bytes, o.timeout);
+  require_same_options(*hosts, o, setup.checkpoint ? setup.checkpoint->step : 0, world);
+  const bool on_hosts = device.kind == DeviceKind::cpu || device.shared;
+  const bool two_level = choose_all_reduce(o.all_reduce, world, on_hosts) == "2d";
+  setup.all_reduce = two_level ? "2d" : "flat";
+  setup.nodes = list_of_nodes(world.seats);
+  auto* const run = dynamic_cast<RunWatch*>(hosts.get());  // of several machines
+  if (run && on_hosts)
+    hosts =
+        connect_data(world, std::move(hosts), *run,
+                     {.bucket_bytes = bucket_bytes, .timeout = o.timeout, .two_level = two_level});
+  auto whole = make_communicator(device.kind, backend,
+                                 {.place = {.rank = world.rank,
+                                            .size = world.size,
+                                            .timeout = o.timeout,
+                                            .supervised = world.launched,
+                                            .run = run},
+                                  .fd = world.shared_fd,
+                                  .host_comm = std::move(hosts)},
+                                 device.shared);
+  return two_level && !on_hosts ? make_two_level(world, std::move(whole)) : std::move(whole);
+}
+
+// What is wrong with a device or its environment is the user's to mend.
+std::unique_ptr<Backend> open_backend(DeviceKind kind, const BackendOptions& options) try {
+  return make_backend(kind, options);
+} catch (const std::exception& e) {
+  throw UserError(e.what());
+}
+
+int exit_code(const std::exception& e) {
+  return dynamic_cast<const UserError*>(&e) || dynamic_cast<const DataError*>(&e) ? 2 : 1;
+}
+
+}  // namespace bv

@@ -1,0 +1,31 @@
+// A command that runs in several processes: what starts them, and what each begins with.
+#pragma once
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/processes/world.h"
+#include "engine/options/command_line.h"
+#include "engine/setup/setup.h"
+
+namespace bv {
+
+// Calls `work` in each process of the run: in this one, if it is one of them (of our launcher or
+// another's); else it starts as many as `options` asks for, with the same argv, and supervises
+// them. --plan needs no other process than this one. `options` finds the command line's mistakes
+// before any process starts.
+int in_processes(const CommandLine&, const std::vector<std::string>& argv,
+                 Options (*options)(const CommandLine&), int (*work)(const CommandLine&, World));
+
+// How many processes this machine runs: -n, or its default.
+int processes_here(const Options&);
+
+std::unique_ptr<Backend> open_backend(DeviceKind, const BackendOptions&);
+// To the other processes; fills in the setup's nodes and the world's seats.
+std::unique_ptr<Communicator> connect(World&, Setup&, const DeviceChoice&, Backend&);
+
+// The process's exit code for an error: 2 for the user's mistake.
+int exit_code(const std::exception&);
+
+}  // namespace bv

@@ -1,0 +1,75 @@
+// recipes [NAME]: the set-ups in models/recipes/, and where each value of one is from.
+#include <cstdio>
+
+#include "app/commands/commands.h"
+#include "base/text.h"
+#include "engine/options/named_recipe.h"
+
+namespace bv {
+
+namespace {
+
+constexpr OptionRow rows[] = {{.name = "recipe",
+                               .metavar = "[NAME]",
+                               .member = &Options::recipe,
+                               .help = "the one to explain; without it, all are listed",
+                               .positional = true}};
+
+constexpr size_t width = 100;
+
+std::string list_of_recipes() {
+  size_t longest = 0;
+  for (const std::string& name : known_recipes()) longest = std::max(longest, name.size());
+  const size_t column = longest + 2;
+  std::string text;
+  for (const std::string& name : known_recipes())
+    text += name + std::string(column - name.size(), ' ') +
+            wrap(load_recipe(name).description, column, column, width) + "\n";
+  return text +
+         "./launcher recipes NAME says where each value is from, ./launcher --recipe NAME "
+         "--data PATH trains\n";
+}
+
+std::string flags_of(const NamedRecipe::Part& part, const Values& values) {
+  std::vector<std::string> flags;
+  for (const std::string& name : part.options) {
+    if (!values.contains(name)) continue;  // null
+    const OptionRow& row = *find_option(name);
+    const std::string value = join(values.at(name), ",");
+    flags.push_back(row.flag() + (row.is_flag() && value == "true" ? ""
+                                  : row.is_flag()                  ? "=" + value
+                                                                   : " " + value));
+  }
+  return join(flags, " ");
+}
+
+std::string explanation(const NamedRecipe& recipe) {
+  std::string text = recipe.name + ": " +
+                     wrap(recipe.description, recipe.name.size() + 2, 2, width) + "\n" +
+                     wrap(recipe.origin, 0, 0, width) + "\n\n" + recipe.model + "\n";
+  for (const NamedRecipe::Part& part : recipe.parts) {
+    if (const std::string flags = flags_of(part, recipe.values); !flags.empty())
+      text += "  " + wrap(flags, 2, 2, width) + "\n";
+    text += "      " + wrap(part.comment, 6, 6, width) + "\n";
+  }
+  return text;
+}
+
+int print_recipes(const CommandLine& line, const std::vector<std::string>&) {
+  const std::string& name = line.own.recipe;
+  std::fputs((name.empty() ? list_of_recipes() : explanation(load_recipe(name))).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+constinit const Command recipes_command = {
+    .name = "recipes",
+    .usage = "[NAME]",
+    .summary =
+        "list the set-ups that --recipe trains by, or show one's options and where each is from",
+    .own = rows,
+    .takes = {},
+    .run = print_recipes};
+
+}  // namespace bv

@@ -1,0 +1,102 @@
+// data index DIR: what --data and DALI want beside other programs' TFRecords.
+#include <cstdio>
+#include <filesystem>
+
+#include "app/commands/commands.h"
+#include "app/commands/data_commands.h"
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/text.h"
+#include "comm/local/rank_barrier.h"
+#include "data/records/scan_records.h"
+#include "engine/console/progress_line.h"
+
+namespace bv {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr OptionRow rows[] = {
+    {"dir",
+     "DIR",
+     &Options::data,
+     "folder of TFRecords, as they are or in train/ and validation/ (or val/)",
+     {},
+     {},
+     0,
+     true},
+    {"label_base", "auto|0|1", &Options::label_base,
+     "the first class's label in the records; auto: 0 if there is any, else 1"},
+    {"on_bad_image", "fail|skip", &Options::on_bad_image,
+     "what to do with a damaged record: end, or leave it out"},
+    {"workers",
+     "N",
+     &Options::workers,
+     "reading threads; 0: one for each core",
+     {.min = 0, .max = 1024}}};
+
+void write_whole(const std::string& path, const std::string& text) {
+  std::error_code error;
+  const fs::path folder = fs::path(path).parent_path();
+  fs::create_directories(folder, error);
+  if (error) throw WriteError("make", folder, error.value());
+  OutputFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.finish();
+}
+
+int index_records(const CommandLine& line, const std::vector<std::string>&) {
+  const Options& o = line.own;
+  const std::string folder = require_folder(o.data);
+  const std::vector<RecordSet> sets = find_record_sets(folder);
+  if (sets.empty())
+    throw UserError(
+        folder +
+        ": no TFRecords in it: NAME.tfrecord, NAME-00000-of-00003, or such in train/ and "
+        "validation/");
+  int64_t files = 0;
+  for (const RecordSet& set : sets) {
+    files += static_cast<int64_t>(set.files.size());
+    std::error_code error;
+    if (const std::string path = folder + "/" + set.name + ".index"; fs::exists(path, error))
+      throw UserError(path + " exists; remove it to have it made anew");
+  }
+  ScanOptions options{.skip_bad = o.on_bad_image == "skip", .threads = decoding_threads(o.workers)};
+  if (o.label_base != "auto") options.label_base = o.label_base == "1";
+  std::vector<ScannedSet> scanned;
+  {
+    ProgressLine progress;
+    scanned = scan_records(folder, sets, options,
+                           [&](int64_t done) { progress.show(counted_of(done, files, "files")); });
+  }
+  for (const ScannedSet& set : scanned) {
+    const std::vector<std::string> idx = idx_texts(set.index);
+    for (size_t i = 0; i < idx.size(); ++i)
+      if (!idx[i].empty()) write_whole(idx_path(folder, set.index.files[i]), idx[i]);
+    const std::string path = folder + "/" + set.name + ".index";
+    write_whole(path, index_text(set.index));
+    if (set.skipped > 0)
+      print_error_line("left out " + counted(set.skipped, "damaged record") +
+                       ", the first: " + printable(set.first_skipped, std::string::npos));
+    std::printf("%s: %s in %s, %zu classes\n", path.c_str(),
+                counted(static_cast<int64_t>(set.index.rows.size()), "picture").c_str(),
+                counted(static_cast<int64_t>(set.index.files.size()), "file").c_str(),
+                set.index.classes.size());
+  }
+  return 0;
+}
+
+}  // namespace
+
+constinit const Command data_index_command = {
+    .name = "data index",
+    .usage = "DIR [--label-base auto|0|1]",
+    .summary =
+        "read TFRecords of other programs once, and write what lies where: NAME.index for --data, "
+        "which then opens at once, and .idx for DALI",
+    .own = rows,
+    .takes = {},
+    .run = index_records};
+
+}  // namespace bv

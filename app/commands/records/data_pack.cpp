@@ -1,0 +1,117 @@
+// data pack LIST OUT: pictures as TFRecords, for this program, TensorFlow and DALI.
+#include <chrono>
+#include <cstdio>
+
+#include "app/commands/commands.h"
+#include "app/commands/data_commands.h"
+#include "app/datasets/pack_records.h"
+#include "base/error.h"
+#include "base/stop_signals.h"
+#include "base/text.h"
+#include "comm/local/rank_barrier.h"
+#include "engine/console/progress_line.h"
+
+namespace bv {
+
+namespace {
+
+constexpr OptionRow rows[] = {
+    {"list",
+     "LIST",
+     &Options::data,
+     "what data list has written, or lines of path and label",
+     {},
+     {},
+     0,
+     true},
+    {"out",
+     "OUT",
+     &Options::out,
+     "folder for the records, to which others may be added",
+     {},
+     {},
+     0,
+     true},
+    {"name", "N", &Options::set_name,
+     "of the files N-00000-of-00003.tfrecord, N-00000-of-00003.idx (offsets, for DALI) and "
+     "N.index; "
+     "train and val, or train and validation, are a split"},
+    {"shards", "K", &Options::shards, "number of .tfrecord files", {.min = 1, .max = 99999}},
+    {"shard_mb",
+     "X",
+     &Options::shard_mb,
+     "instead of --shards: MiB of one, by the sizes of the listed files",
+     {.min = 1, .max = 1e6}},
+    {"resize",
+     "S",
+     &Options::resize,
+     "scale pictures whose shorter side is longer than S pixels to that, and store them as JPEG; "
+     "default: every file is stored as it is",
+     {.min = 1, .max = 32768}},
+    {"quality", "Q", &Options::quality, "of these JPEGs, 1 to 100", {.min = 1, .max = 100}},
+    {"on_bad_image", "fail|skip", &Options::on_bad_image,
+     "what to do with a file that is no picture"},
+    {"workers",
+     "N",
+     &Options::workers,
+     "threads; 0: one for each core; the files are the same for any number",
+     {.min = 0, .max = 1024}}};
+
+std::string require_name(const std::string& name) {
+  if (name.empty()) throw UserError("data pack needs --name N, as in N-00000-of-00001.tfrecord");
+  if (name.find('/') != name.npos || name.starts_with('.') || printable(name) != name)
+    throw UserError("--name " + printable(name) + ": can't be the beginning of a file's name");
+  return name;
+}
+
+int pack(const CommandLine& line, const std::vector<std::string>&) {
+  const Options& o = line.own;
+  if (o.shards && o.source("shard_mb") != Source::built_in)
+    throw UserError("--shards and --shard-mb: one of them");
+  if (!o.resize && o.source("quality") != Source::built_in)
+    throw UserError("--quality goes with --resize; other pictures are stored as they are");
+  const PackOptions options{.name = require_name(o.set_name),
+                            .shards = o.shards,
+                            .shard_mb = o.shard_mb,
+                            .resize = o.resize,
+                            .quality = o.quality,
+                            .workers = decoding_threads(o.workers),
+                            .skip_bad = o.on_bad_image == "skip"};
+  const ImageList list = read_list(o.data);
+  catch_stop_signals();
+  const auto begin = std::chrono::steady_clock::now();
+  std::optional<Packed> packed;
+  {
+    ProgressLine progress;
+    packed = pack_records(list, o.data, o.out, options, [&](int64_t done, int64_t of) {
+      progress.show(counted_of(done, of, "pictures"));
+      return stop_signal() == 0;
+    });
+  }
+  if (!packed) return 128 + stop_signal();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  if (packed->skipped > 0)
+    print_error_line("skipped " + counted(packed->skipped, "bad picture") +
+                     ", the first: " + printable(packed->first_skipped, std::string::npos));
+  const std::string objects = list.objects ? " with " + counted(packed->images, "object") : "";
+  std::printf("%s/%s: %s%s, %zu classes, %s, %.1f MB; %.1f s, %.0f MB/s\n", o.out.c_str(),
+              (options.name + ".index").c_str(), counted(packed->records, "picture").c_str(),
+              objects.c_str(), list.classes.size(), counted(packed->shards, "shard").c_str(),
+              double(packed->bytes) / 1e6, seconds.count(),
+              double(packed->bytes) / 1e6 / seconds.count());
+  return 0;
+}
+
+}  // namespace
+
+constinit const Command data_pack_command = {
+    .name = "data pack",
+    .usage = "LIST OUT --name N [--shards K|--shard-mb X] [--resize S [--quality Q]]",
+    .summary =
+        "store listed pictures as TFRecords of tf.train.Example, a few large files that --data, "
+        "TensorFlow and DALI read; they appear whole or not at all",
+    .own = rows,
+    .takes = {},
+    .run = pack};
+
+}  // namespace bv

@@ -1,0 +1,71 @@
+// data unpack PATH DIR: records, or CIFAR-10's files, as class folders.
+#include <cstdio>
+
+#include "app/commands/commands.h"
+#include "app/datasets/unpack_records.h"
+#include "base/error.h"
+#include "base/stop_signals.h"
+#include "base/text.h"
+#include "comm/local/rank_barrier.h"
+#include "engine/console/progress_line.h"
+#include "engine/files/new_folder.h"
+
+namespace bv {
+
+namespace {
+
+constexpr OptionRow rows[] = {{"path",
+                               "PATH",
+                               &Options::data,
+                               "a folder of records or NAME.index, or CIFAR-10's folder",
+                               {},
+                               {},
+                               0,
+                               true},
+                              {"dir",
+                               "DIR",
+                               &Options::out,
+                               "new folder for CLASS/NAME, or the photos of COCO's objects; of a "
+                               "split for train/ and val/",
+                               {},
+                               {},
+                               0,
+                               true},
+                              {"on_bad_image", "fail|skip", &Options::on_bad_image,
+                               "what to do with a damaged record: end, or leave it out"}};
+
+int unpack(const CommandLine& line, const std::vector<std::string>&) {
+  const Options& o = line.own;
+  catch_stop_signals();
+  NewFolder folder("DIR", o.out);
+  std::optional<Unpacked> unpacked;
+  {
+    ProgressLine progress;
+    unpacked = unpack_records(o.data, folder.place(), o.on_bad_image == "skip",
+                              [&](int64_t done, int64_t of) {
+                                progress.show(counted_of(done, of, "pictures"));
+                                return stop_signal() == 0;
+                              });
+  }
+  if (!unpacked) return 128 + stop_signal();
+  folder.finish();
+  if (unpacked->skipped > 0)
+    print_error_line("skipped " + counted(unpacked->skipped, "bad picture") +
+                     ", the first: " + printable(unpacked->first_skipped, std::string::npos));
+  std::printf("%s: %s\n", o.out.c_str(), counted(unpacked->pictures, "picture").c_str());
+  return 0;
+}
+
+}  // namespace
+
+constinit const Command data_unpack_command = {
+    .name = "data unpack",
+    .usage = "PATH DIR",
+    .summary =
+        "write the pictures in records as files, as they were packed; CIFAR-10's as PNG, so that "
+        "other programs and data list can read them",
+    .own = rows,
+    .takes = {},
+    .run = unpack};
+
+}  // namespace bv

@@ -1,0 +1,61 @@
+// report RUN...: writes a page of a run, or one that compares several.
+#include <filesystem>
+#include <iostream>
+
+#include "app/commands/commands.h"
+#include "app/html_report/html_report.h"
+#include "base/error.h"
+#include "base/text.h"
+
+namespace bv {
+
+namespace {
+
+constexpr OptionRow rows[] = {
+    {.name = "files",
+     .metavar = "RUN...",
+     .member = &Options::files,
+     .help = "a run's folder; several are compared",
+     .positional = true},
+    {.name = "out",
+     .metavar = "FILE",
+     .member = &Options::out,
+     .help =
+         "where to write the page, instead of an older one; default: RUN/report.html, of several "
+         "runs report.html in this folder"}};
+
+// Nothing but an older page is replaced.
+void refuse_others(const std::string& file) {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
+    throw UserError(file + " can't be written: there is no folder " + folder.string());
+  if (std::filesystem::exists(std::filesystem::symlink_status(file, error)) && !is_page(file))
+    throw UserError(file + " exists and is no page of this program; name another file (--out)");
+}
+
+int report(const CommandLine& line, const std::vector<std::string>&) {
+  const std::vector<std::string>& folders = line.own.files;
+  std::vector<RunReport> runs;
+  for (const std::string& folder : folders) runs.push_back(load_run(folder));
+  std::string file = line.own.out;
+  if (file.empty()) file = runs.size() == 1 ? page_path(folders[0]) : "report.html";
+  refuse_others(file);
+  write_page(file, runs.size() == 1 ? run_page(runs[0]) : comparison_page(runs));
+  std::cout << "report: " << printable(file, file.npos) << "\n";
+  return 0;
+}
+
+}  // namespace
+
+constinit const Command report_command = {
+    .name = "report",
+    .usage = "RUN... [--out FILE]",
+    .summary =
+        "write a run's curves, classes, worst mistakes and memory plan as a page for a browser; "
+        "with several runs, one that compares them",
+    .own = rows,
+    .takes = {},
+    .run = report};
+
+}  // namespace bv

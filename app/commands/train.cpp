@@ -1,0 +1,89 @@
+// train MODEL: trains a model, in as many processes as are asked for.
+#include "app/commands/commands.h"
+#include "app/commands/processes.h"
+#include "app/hooks/trace_file.h"
+#include "app/recipe_check/recipe_check.h"
+#include "base/error.h"
+#include "base/stop_signals.h"
+#include "comm/connect/host_comm.h"
+#include "comm/processes/affinity.h"
+#include "engine/options/config.h"
+#include "engine/options/model_config.h"
+#include "engine/run/image_check.h"
+#include "engine/run/run_claim.h"
+#include "engine/run/training_loop.h"
+
+namespace bv {
+
+namespace {
+
+constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
+                                      "Optimizer", "Run folder", "Machine"};
+
+int work(const CommandLine& line, World world) {
+  const auto started = Profile::Clock::now();
+  // Both outlive an error: peers must not see this rank leave before its line is printed.
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Communicator> communicator;
+  try {
+    const int cores = pin_to_share(world);
+    RunClaim claim(line, world);
+    // Until begin() has seen that all ranks train: nothing is lost.
+    const EndsOnStopSignals starting([&claim] { claim.give_back(); });
+    Options given = initial_options(line);
+    given.out = claim.folder();
+    if (given.plan && world.rank > 0) return 0;  // rank 0's is enough
+    const DeviceChoice device = choose_device(given, world);
+    if (given.conv == "cudnn" && device.kind == DeviceKind::cpu)
+      throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");
+    // With cores to spare, one of them reduces gradients while the others continue backward.
+    // Between machines it mostly waits for the network, and needs no core of its own.
+    const bool spare = cores >= 4;
+    const bool overlap =
+        device.kind == DeviceKind::cpu && world.size > 1 && (spare || world.several_machines());
+    backend = open_backend(device.kind, {.index = device.index,
+                                         .threads = overlap && spare ? cores - 1 : cores,
+                                         .overlap = overlap,
+                                         .graphs = !given.no_graph,
+                                         .cudnn = given.conv == "cudnn"});
+    Setup setup = prepare(line, given, world.size, device, *backend);
+    check_trace_file(setup.options.trace);
+    setup.started = started;
+    setup.local_size = world.local_size;
+    if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
+    if (world.size > 1 && !setup.options.plan)
+      communicator = connect(world, setup, device, *backend);
+    if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());
+    if (!setup.options.plan) {
+      check_images(setup, communicator.get(), *backend);
+      if (world.rank == 0) say_findings(setup, cores);
+    }
+    return train(std::move(setup), *backend, communicator.get(), cores);
+  } catch (const std::exception& e) {
+    if (communicator) communicator->end_run(world.name_of(world.rank) + ": " + error_line(e));
+    fail_worker(world, error_line(e), exit_code(e));
+  }
+}
+
+Options checked_options(const CommandLine& line) {
+  Options options = initial_options(line);
+  load_model_config(options.model);
+  return options;
+}
+
+int train_in_processes(const CommandLine& line, const std::vector<std::string>& argv) {
+  return in_processes(line, argv, checked_options, work);
+}
+
+}  // namespace
+
+constinit const Command train_command = {
+    .name = "train",
+    .usage = "[-n N] MODEL [options]",
+    .summary = "train a model, or resume a run; the word train may be left out",
+    .own = {},
+    .takes = takes,
+    .run = train_in_processes,
+    .in_processes = true};
+
+}  // namespace bv

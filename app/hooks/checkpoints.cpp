@@ -1,0 +1,58 @@
+#include "app/hooks/checkpoints.h"
+
+#include "engine/options/option_values.h"
+
+namespace bv {
+
+bool Checkpoints::due(const Run& run, bool epoch_ended) {
+  const SaveEvery every = *parse_save_every(run.setup.options.save_every);
+  return every.steps ? run.progress.step % every.count == 0
+                     : epoch_ended && run.progress.epoch % every.count == 0;
+}
+
+void Checkpoints::save(Run& run, bool best) {
+  std::string line;
+  run.in_section("saving", [&] { line = run.folder.save(run.progress, run.trainer, best); });
+  if (!line.empty()) run.console->line(line);
+}
+
+void Checkpoints::settle(Run& run, bool best) {
+  run.in_section("saving", [&] { run.folder.settle(run.progress, run.trainer, best); });
+}
+
+void Checkpoints::finish(Run& run) {
+  run.in_section("saving", [&] { run.folder.finish(); });
+}
+
+void Checkpoints::tell_written(Run& run) {
+  for (const SaveRecord& written : run.folder.written()) run.at(&Hook::after_save, written);
+}
+
+// With an epoch or the run, before_test saves or after_train_epoch, which knows the evaluation.
+void Checkpoints::after_train_iter(Run& run, StepRecord&) {
+  const bool ends = run.progress.batch == 0 || run.progress.step == run.end || run.stopped_by;
+  if (!ends && due(run, false)) save(run, false);
+  tell_written(run);
+}
+
+void Checkpoints::before_test(Run& run) {
+  const bool ends = run.progress.step >= run.end || due(run, run.progress.batch == 0);
+  if (ends && run.folder.saved_step() != run.progress.step) save(run, false);
+}
+
+void Checkpoints::after_train_epoch(Run& run, EpochRecord& record) {
+  if (run.folder.saved_step() == run.progress.step)
+    settle(run, record.best);
+  else if (record.best || run.progress.step >= run.end || run.stopped_by || due(run, record.whole))
+    save(run, record.best);
+  if (run.progress.step >= run.end || run.stopped_by) finish(run);
+  tell_written(run);
+}
+
+void Checkpoints::after_train(Run& run) {
+  if (run.folder.saved_step() != run.progress.step) save(run, false);
+  finish(run);
+  tell_written(run);
+}
+
+}  // namespace bv

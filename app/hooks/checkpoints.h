@@ -1,0 +1,25 @@
+// Saves by --save-every, each best evaluation, and the end of the run, on all ranks. What is due
+// at the end of an epoch is saved before its evaluation, whose outcome then only moves best/.
+#pragma once
+#include "engine/run/run.h"
+
+namespace bv {
+
+class Checkpoints : public Hook {
+ public:
+  int priority() const override { return priority::saving; }
+  bool reads_weights(const Run& run) const override { return due(run, false); }
+  void after_train_iter(Run&, StepRecord&) override;
+  void before_test(Run&) override;
+  void after_train_epoch(Run&, EpochRecord&) override;
+  void after_train(Run&) override;
+
+ private:
+  static bool due(const Run&, bool epoch_ended);
+  static void save(Run&, bool best);
+  static void settle(Run&, bool best);
+  static void finish(Run&);
+  static void tell_written(Run&);
+};
+
+}  // namespace bv

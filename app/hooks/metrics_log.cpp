@@ -1,0 +1,25 @@
+#include "app/hooks/metrics_log.h"
+
+namespace bv {
+
+void MetricsLog::before_train(Run& run) {
+  const std::string path = run.setup.options.out + "/metrics.jsonl";
+  const int64_t kept =
+      run.setup.checkpoint ? end_of_step(path, run.progress.step, run.progress.settled) : 0;
+  file_.emplace(path, 0);
+  file_->cut(kept);
+}
+
+// The run continues: its weights are worth more than its log.
+void MetricsLog::write(Run& run, const std::string& json) {
+  if (!file_) return;
+  try {
+    file_->append(json + "\n");
+  } catch (const RunError& e) {
+    file_.reset();
+    run.warn(std::string(e.what()) + "; training goes on, without further lines there");
+    run.incomplete = true;
+  }
+}
+
+}  // namespace bv

@@ -1,0 +1,25 @@
+// metrics.jsonl in the run's folder: a line every --log-every updates and one after each epoch.
+#pragma once
+#include <optional>
+
+#include "base/file_io.h"
+#include "engine/run/run.h"
+
+namespace bv {
+
+class MetricsLog : public Hook {
+ public:
+  int priority() const override { return priority::reporting; }
+  void before_train(Run&) override;
+  void after_train_iter(Run& run, StepRecord& record) override {
+    if (record.due) write(run, to_json(record));
+  }
+  void after_train_epoch(Run& run, EpochRecord& record) override { write(run, to_json(record)); }
+
+ private:
+  void write(Run&, const std::string& json);
+
+  std::optional<LogFile> file_;  // none: it can't be written any more
+};
+
+}  // namespace bv

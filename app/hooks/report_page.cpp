@@ -1,0 +1,115 @@
+#include "app/hooks/report_page.h"
+
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include "app/html_report/html_report.h"
+#include "app/html_report/report_facts.h"
+#include "app/html_report/results.h"
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/text.h"
+
+namespace bv {
+namespace {
+
+std::string now() {
+  const std::time_t time = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", gmtime_r(&time, &utc));
+  return text;
+}
+
+}  // namespace
+
+template <class F>
+void ReportPage::try_to(Run& run, F work) {
+  try {
+    work();
+  } catch (const std::exception& e) {
+    warn(run, error_line(e));
+  }
+}
+
+void ReportPage::warn(Run& run, const std::string& line) {
+  if (!line.empty() && !std::exchange(warned_, true))
+    run.warn(line + "; training goes on, report.html is not up to date");
+}
+
+bool ReportPage::reads_predictions(const Run& run, bool averaged) const {
+  return run.chooses_best(averaged);
+}
+
+void ReportPage::before_train(Run& run) {
+  try_to(run, [&] {
+    const std::string& folder = run.setup.options.out;
+    auto page = std::make_shared<Page>(
+        RunReport{.folder = folder,
+                  .config = read_run_config(folder),
+                  .metrics = RunMetrics(std::filesystem::path(folder) / "metrics.jsonl"),
+                  .facts = {}});
+    facts_ = facts_of(run);
+    if (!run.setup.checkpoint) {
+      facts_.training_pictures = training_pictures_of(run);
+    } else if (const std::optional<RunFacts> before = read_facts(folder)) {
+      facts_.training_pictures = before->training_pictures;
+      if (before->evaluated && before->evaluated->step <= run.progress.step)
+        facts_.evaluated = before->evaluated;
+    }
+    page_ = std::move(page);
+  });
+}
+
+void ReportPage::after_test_epoch(Run& run, bool averaged, const EvaluationSums&) {
+  if (page_ && reads_predictions(run, averaged))
+    try_to(run, [&] { facts_.evaluated = evaluated_of(run, averaged); });
+}
+
+// That of the run's last one is left to after_train.
+void ReportPage::after_train_epoch(Run& run, EpochRecord& record) {
+  if (facts_.evaluated && record.val_loss) facts_.evaluated->epoch = record.epoch;
+  if (run.progress.step < run.end && !run.stopped_by) write(run, "");
+}
+
+void ReportPage::after_train(Run& run) {
+  write(run, run.stopped_by ? stopped : finished);
+  run.background.wait();
+  warn(run, jobs_.failure());
+}
+
+void ReportPage::after_error(Run& run, const std::string& line) { write(run, line); }
+
+void ReportPage::write(Run& run, const std::string& ending) {
+  warn(run, jobs_.failure());
+  if (!page_) return;
+  facts_.written = now();
+  facts_.ending = ending;
+  facts_.seconds.clear();
+  if (run.setup.options.profile)
+    facts_.seconds.assign(run.profile.seconds().begin(), run.profile.seconds().end());
+  {
+    const std::lock_guard lock(page_->mutex);
+    page_->newest = facts_;
+  }
+  jobs_.post(run.background, [page = page_] { page->write(); });
+}
+
+void ReportPage::Page::write() {
+  {
+    const std::lock_guard lock(mutex);
+    if (!newest) return;
+    report.facts = std::exchange(newest, {});
+  }
+  report.metrics.read();
+  OutputFile file(facts_path(report.folder));
+  const std::string text = to_json(*report.facts);
+  file.write(std::as_bytes(std::span(text)));
+  file.finish();
+  write_page(page_path(report.folder), run_page(report));
+}
+
+}  // namespace bv

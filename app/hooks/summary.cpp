@@ -1,0 +1,28 @@
+#include "app/hooks/summary.h"
+
+#include "engine/console/report.h"
+#include "engine/run/image_check.h"
+
+namespace bv {
+
+void Summary::after_train(Run& run) {
+  const auto count = [&](const Loader& images) {
+    return union_of_ranks(images.bad_images(), run.communicator, run.backend).size();
+  };
+  const size_t skipped = count(run.train) + (run.val ? count(*run.val) : 0);
+  if (run.rank != 0) return;
+  Console& console = *run.console;
+  if (skipped > 0) console.line("bad images skipped: " + std::to_string(skipped), true);
+  run.profile.enter("end");
+  const Options& o = run.setup.options;
+  if (o.profile)
+    for (const std::string& line : profile_lines(run.profile.seconds())) console.line(line, true);
+  const auto lines = end_lines(o, {.stopped = run.stopped_by != 0,
+                                   .capped = run.end < run.horizon,
+                                   .has_best = run.progress.best_top1 >= 0,
+                                   .step = run.progress.step});
+  // The first says where the weights are.
+  for (const std::string& line : lines) console.line(line, &line == lines.data());
+}
+
+}  // namespace bv

@@ -1,0 +1,154 @@
+#include "app/hooks/tensorboard.h"
+
+#if BAREVISION_TENSORBOARD
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "app/hooks/evaluation_pictures.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "engine/files/png.h"
+#include "engine/options/option_values.h"
+#include "engine/run/augmented.h"
+
+namespace bv {
+namespace {
+
+constexpr int columns = 4;
+constexpr double mebi = 1 << 20;
+
+// Square pictures [count, size, size, 3] in rows of `columns`.
+std::vector<uint8_t> tiled(const std::vector<uint8_t>& pictures, int count, int size) {
+  std::vector<uint8_t> out(pictures.size());
+  const size_t line = 3 * static_cast<size_t>(size);
+  for (int i = 0; i < count; ++i)
+    for (int y = 0; y < size; ++y) {
+      const size_t to_line = static_cast<size_t>(i / columns * size + y) * columns;
+      std::copy_n(&pictures[static_cast<size_t>(i * size + y) * line], line,
+                  &out[(to_line + static_cast<size_t>(i % columns)) * line]);
+    }
+  return out;
+}
+
+}  // namespace
+
+// add(EventFile&)
+template <class F>
+void TensorBoard::write(Run& run, F add) {
+  tell_failure(run);
+  if (!file_) return;
+  jobs_.post(run.background, [file = file_, add = std::move(add)] {
+    add(*file);
+    file->flush();
+  });
+}
+
+// A log must not cost the run its weights: one that can't be written is given up.
+void TensorBoard::tell_failure(Run& run) {
+  const std::string line = jobs_.failure();
+  if (line.empty()) return;
+  file_.reset();
+  run.warn(line + "; training goes on, without TensorBoard's file");
+  run.incomplete = true;
+}
+
+void TensorBoard::before_train(Run& run) {
+  const int64_t first = run.progress.step + 1;
+  try {
+    file_ = std::make_shared<EventFile>(run.setup.options.out, first);
+  } catch (const RunError& e) {
+    run.warn(std::string(e.what()) + "; training goes on, without TensorBoard's file");
+    run.incomplete = true;
+    return;
+  }
+  write_options(run, first);
+  if (run.progress.step == 0) write_first_images(run);
+}
+
+void TensorBoard::after_train(Run& run) {
+  run.background.wait();
+  tell_failure(run);
+}
+
+void TensorBoard::write_options(Run& run, int64_t step) {
+  std::string table = "| option | value |\n| --- | --- |\n";
+  for (const OptionGroup& group : option_groups())
+    for (const OptionRow& row : group.rows)
+      if (row.uses.stored)
+        table += "| " + row.flag() + " | " +
+                 printable(join(items_of(run.setup.options, row), ",")) + " |\n";
+  write(run, [=](EventFile& file) { file.text(step, "options", table); });
+}
+
+// Drawn once more, before the first step.
+void TensorBoard::write_first_images(Run& run) {
+  const int size = *run.setup.options.image_size;
+  const int count =
+      std::min(size > 128 ? 8 : 16, *run.setup.options.local_batch) / columns * columns;
+  if (count == 0) return;
+  const std::vector<uint8_t> pictures =
+      tiled(first_training_images(run.backend, run.setup, count), count, size);
+  write_image(run, 1, "Images/train", {count / columns * size, columns * size, pictures});
+}
+
+void TensorBoard::write_image(Run& run, int64_t step, std::string_view tag, Image image) {
+  if (image.pixels.empty()) return;
+  write(run, [step, tag, image = std::move(image)](EventFile& file) {
+    file.image(step, tag, encode_png(image.pixels.data(), image.height, image.width), image.height,
+               image.width);
+  });
+}
+
+void TensorBoard::after_test_epoch(Run& run, bool averaged, const EvaluationSums&) {
+  if (!reads_predictions(run, averaged)) return;
+  // Half a megabyte each: those of the first, second, fourth, eighth ... and of the last one.
+  const bool last = run.progress.step >= run.end;
+  if (!std::has_single_bit(++evaluations_) && !last) return;
+  constexpr size_t most_mistakes = 16, most_classes = 1000;
+  const size_t classes = run.setup.data.classes.size();
+  const int64_t step = run.progress.step;
+  write_image(run, step, "Images/mistakes", mistakes_picture(run, most_mistakes));
+  if (classes <= most_classes)
+    write_image(run, step, "Images/confusion",
+                confusion_picture(run.trainer.predictions(), classes));
+}
+
+void TensorBoard::after_train_iter(Run& run, StepRecord& r) {
+  if (!r.due) return;
+  std::vector<Scalar> scalars{{"Loss/train", r.loss},
+                              {"Accuracy/train", r.top1},
+                              {"LR/train", r.lr},
+                              {"GradNorm/train", r.grad_norm},
+                              {"Throughput/train", r.images_per_second},
+                              {"Seconds/data", r.data_seconds},
+                              {"Seconds/step", r.step_seconds}};
+  if (run.setup.graph.dtype() == DType::fp16)
+    scalars.insert(scalars.end(), {{"LossScale/train", r.loss_scale},
+                                   {"Skipped/train", static_cast<double>(r.skipped)}});
+  write(run, [step = r.step, scalars](EventFile& file) { file.scalars(step, scalars); });
+}
+
+void TensorBoard::after_train_epoch(Run& run, EpochRecord& r) {
+  std::vector<Scalar> scalars{
+      {"Loss/train_epoch", r.train_loss},
+      {"Seconds/epoch", r.seconds},
+      {"Memory/planned_MiB", static_cast<double>(r.peak_memory_bytes) / mebi},
+      {"Memory/host_MiB", static_cast<double>(r.host_bytes) / mebi},
+      {"Memory/host_peak_MiB", static_cast<double>(r.host_peak_bytes) / mebi}};
+  const auto add = [&](std::string_view tag, const std::optional<double>& value) {
+    if (value) scalars.push_back({tag, *value});
+  };
+  add("Accuracy/train_epoch", r.train_top1);
+  add("Throughput/train_epoch", r.images_per_second);
+  add("Loss/test", r.val_loss);
+  add("Accuracy/test", r.val_top1);
+  add("Accuracy/test_top5", r.val_top5);
+  add("Loss/test_average", r.ema_loss);
+  add("Accuracy/test_average", r.ema_top1);
+  add("Seconds/test", r.test_seconds);
+  write(run, [step = r.step, scalars](EventFile& file) { file.scalars(step, scalars); });
+}
+
+}  // namespace bv
+#endif

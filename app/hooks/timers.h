@@ -1,0 +1,32 @@
+// Times and rates of the records, by the host's clock: it reads a result as soon as there is one.
+#pragma once
+#include <chrono>
+#include <deque>
+
+#include "engine/run/run.h"
+
+namespace bv {
+
+class Timers : public Hook {
+ public:
+  int priority() const override { return priority::measuring; }
+  void before_train(Run&) override { epoch_began_ = Clock::now(); }
+  void before_train_iter(Run&) override { begun_.push_back(Clock::now()); }
+  void after_train_iter(Run&, StepRecord&) override;
+  void before_test(Run&) override { test_began_ = Clock::now(); }
+  void after_test(Run&, EpochRecord&) override;
+  void after_train_epoch(Run&, EpochRecord&) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Sums {
+    double steps = 0, images = 0, seconds = 0, data_seconds = 0, bubble_seconds = 0;
+  };
+
+  std::deque<Clock::time_point> begun_;  // updates whose result has not been read
+  Clock::time_point epoch_began_, test_began_, last_read_;
+  Sums window_;  // since the last step line
+  Sums epoch_;   // training alone, in this process's lifetime
+};
+
+}  // namespace bv

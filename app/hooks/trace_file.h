@@ -1,0 +1,20 @@
+// --trace FILE: what ran when, in all processes, as a Chrome trace.
+#pragma once
+#include <string>
+
+#include "engine/run/run.h"
+
+namespace bv {
+
+// Throws UserError if its folder doesn't exist.
+void check_trace_file(const std::string& path);
+
+class TraceFile : public Hook {  // of every rank
+ public:
+  static constexpr int64_t updates = 100;  // the first ones of a process
+  int priority() const override { return priority::closing; }
+  void before_train(Run&) override;
+  void after_train(Run&) override;
+};
+
+}  // namespace bv

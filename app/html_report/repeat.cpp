@@ -1,0 +1,57 @@
+#include "app/html_report/repeat.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/text.h"
+#include "engine/console/report.h"
+#include "engine/options/command_line.h"
+#include "engine/options/config.h"
+
+namespace bv {
+namespace {
+
+// Decided by the data, or part of the command line in another form.
+constexpr std::string_view left_out[] = {"model",       "classes",      "nproc",
+                                         "local_batch", "bucket_bytes", "report"};
+
+bool is_path(const OptionRow& row) {
+  return row.name == "data" || row.name == "val" || row.name == "weights";
+}
+
+std::string value_of(const Items& items, const OptionRow& row) {
+  if (!is_path(row) || items[0].empty() || items[0] == "synthetic") return join(items, ",");
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(items[0], error).lexically_normal();
+  return error ? items[0] : absolute.string();
+}
+
+}  // namespace
+
+std::string repeat_command(const Options& options, const ModelConfig& model, DataKind kind) {
+  // The sizes decide what else is a default.
+  CommandLine line;
+  for (const std::string_view name : {"image_size", "patch_size", "augment"})
+    if (const Items items = items_of(options, *find_option(name)); !items.empty())
+      line.values.emplace(name, items);
+  const Options defaults = resolve_options(line, model, kind),
+                plain = resolve_options({}, model, kind);
+  std::vector<std::string> words = {"./launcher", "train", model.name};
+  if (options.nproc.value_or(1) > 1)
+    words.insert(words.begin() + 2, {"-n", std::to_string(*options.nproc)});
+  for (const OptionGroup& group : option_groups())
+    for (const OptionRow& row : group.rows) {
+      if (!row.uses.stored || std::ranges::count(left_out, row.name) > 0) continue;
+      const Items items = items_of(options, row);
+      const bool decides = line.values.contains(row.name);
+      if (items.empty() || items == items_of(decides ? plain : defaults, row)) continue;
+      const bool given_by_model = (row.name == "mean" && options.mean == model.mean) ||
+                                  (row.name == "std" && options.std == model.std);
+      if (given_by_model || (row.is_flag() && items[0] != "true")) continue;
+      words.push_back(row.flag());
+      if (!row.is_flag()) words.push_back(shell_word(value_of(items, row)));
+    }
+  return join(words, " ");
+}
+
+}  // namespace bv

@@ -1,0 +1,28 @@
+// The program: the launcher of a command, and the worker that a launcher starts.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <exception>
+
+#include "app/commands/commands.h"
+#include "app/commands/processes.h"
+#include "base/error.h"
+#include "base/stop_signals.h"
+#include "comm/local/rank_barrier.h"
+
+int main(int argc, char** argv) {
+  bv::hold_stop_signals();
+  // Where the standard streams are closed, the files that a run opens must not take their numbers.
+  int fd;
+  while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO) {
+  }
+  if (fd >= 0) close(fd);
+  for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);  // errors instead
+  try {
+    return bv::run_command({argv, argv + argc});
+  } catch (const std::exception& e) {
+    bv::print_error_line(bv::error_line(e));
+    return bv::exit_code(e);
+  }
+}

@@ -1,0 +1,27 @@
+// The checks of lint(), by what they look at. Each adds what it finds.
+#pragma once
+#include "app/recipe_check/recipe_check.h"
+
+namespace bv {
+
+using Findings = std::vector<Finding>;
+
+// steps.cpp
+void check_updates(const Setup&, Findings&);    // too few
+void check_remainder(const Setup&, Findings&);  // batches that --accumulate leaves over
+void check_rate(const Setup&, Findings&);       // beyond the linear rule
+void check_pairs(const Setup&, Findings&);      // mixing in odd batches
+// schedule.cpp
+void check_rises(const Setup&, Findings&);  // again, after a period
+void check_end(const Setup&, Findings&);    // of the schedule, long before the run's or after it
+void check_milestones(const Setup&, Findings&);  // that are never reached
+// pictures.cpp
+bool needs_sample(const Setup&);
+void check_normalising(const Setup&, const Sample&, Findings&);
+void check_scales(const Setup&, const Sample&, Findings&);  // of training and evaluation
+void check_files(const Setup&, Findings&);                  // left out by their names
+// precision.cpp
+void check_precision(const Setup&, Findings&);  // asked for, but not in effect
+void check_policy(const Setup&, Findings&);     // windows of --amp-policy that never open
+
+}  // namespace bv

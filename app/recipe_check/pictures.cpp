@@ -1,0 +1,110 @@
+// The images, and how the model sees them.
+#include <algorithm>
+#include <cmath>
+
+#include "app/recipe_check/checks.h"
+#include "base/text.h"
+#include "data/decode/decode.h"
+#include "engine/options/augmentation.h"
+
+namespace bv {
+
+namespace {
+
+using Channels = std::array<double, 3>;
+
+constexpr double other_images = 0.1;  // a difference of means or deviations, of values in 0-1
+constexpr double much_larger = 2;
+
+std::string list(const Channels& values) {
+  std::string text;
+  for (const double value : values)
+    text += (text.empty() ? "" : ",") + format_number(std::round(value * 1000) / 1000);
+  return text;
+}
+
+double distance(const Channels& a, const Channels& b) {
+  double most = 0;
+  for (size_t c = 0; c < a.size(); ++c) most = std::max(most, std::abs(a[c] - b[c]));
+  return most;
+}
+
+// By --recipe, --config or an option; the model's and its weights' own numbers aren't questioned.
+bool normalises_by_choice(const Setup& s) {
+  const Options& o = s.options;
+  const auto chosen = [&](const char* name, const auto& now, const auto& asked, const auto& own) {
+    return o.source(name) >= Source::named_recipe && now == asked && now != own;
+  };
+  return chosen("mean", o.mean, s.asked.mean, s.model.mean) ||
+         chosen("std", o.std, s.asked.std, s.model.std);
+}
+
+bool unscaled_in_training(const Cropping& c) { return c.train == TrainCrop::pad_if_needed; }
+bool unscaled_in_evaluation(const Cropping& c) { return c.mode == CropMode::pad; }
+
+// By what factor an image with this shorter side is scaled.
+double scale_in_evaluation(const Cropping& c, int size, double side) {
+  return unscaled_in_evaluation(c) ? 1 : size / (c.pct * side);
+}
+double scale_in_training(const Cropping& c, int size, double side) {
+  if (unscaled_in_training(c)) return 1;
+  if (c.train != TrainCrop::random_resized) return scale_in_evaluation(c, size, side);
+  return size / (side * std::sqrt((c.scale[0] + c.scale[1]) / 2));  // of an average area
+}
+
+}  // namespace
+
+bool needs_sample(const Setup& s) {
+  if (s.data.kind != DataKind::photos && s.data.kind != DataKind::cifar) return false;
+  const Cropping c = cropping_of(s.options);
+  return normalises_by_choice(s) || unscaled_in_training(c) != unscaled_in_evaluation(c);
+}
+
+void check_normalising(const Setup& s, const Sample& sample, Findings& findings) {
+  if (sample.pixels.images == 0 || !normalises_by_choice(s)) return;
+  const Channels mean = *s.options.mean, deviation = *s.options.std;
+  const ChannelStatistics &each = sample.pixels.of_each_image, &all = sample.pixels.of_all_pixels;
+  // Scripts differ in whose deviation they take.
+  const Channels& near = distance(deviation, each.deviation) < distance(deviation, all.deviation)
+                             ? each.deviation
+                             : all.deviation;
+  const bool off =
+      distance(mean, all.mean) > other_images && distance(mean, each.mean) > other_images;
+  if (!off && distance(deviation, near) <= other_images) return;
+  findings.push_back({.what = "pixels are normalised by the mean " + list(mean) +
+                              " and deviation " + list(deviation) + " of other images",
+                      .why = "of " + counted(sample.pixels.images, "image") + " here they are " +
+                             list(all.mean) + " and " + list(near),
+                      .change = "--mean, --std as ./launcher data stats prints them"});
+}
+
+void check_scales(const Setup& s, const Sample& sample, Findings& findings) {
+  const Options& o = s.options;
+  const Cropping c = cropping_of(o);
+  const bool pixels_matter = unscaled_in_training(c) || unscaled_in_evaluation(c);
+  if (pixels_matter && sample.side == 0) return;
+  const double side = pixels_matter ? sample.side : 1;
+  const double training = scale_in_training(c, *o.image_size, side),
+               evaluation = scale_in_evaluation(c, *o.image_size, side);
+  const double ratio = evaluation / training;
+  if (std::max(ratio, 1 / ratio) <= much_larger) return;
+  const bool larger = ratio > 1;
+  findings.push_back(
+      {.what = "objects are " + format_number(larger ? ratio : 1 / ratio, 2) +
+               " times as large in " +
+               (larger ? "evaluation as in training" : "training as in evaluation"),
+       .why = "--train-crop " + o.train_crop + ", --crop-mode " + o.crop_mode +
+              (pixels_matter ? ", images of " + format_number(side, 3) + " pixels" : ""),
+       .change = unscaled_in_training(c)     ? "--crop-mode pad"
+                 : unscaled_in_evaluation(c) ? "--crop-mode center"
+                                             : "--scale, --crop-pct"});
+}
+
+void check_files(const Setup& s, Findings& findings) {
+  if (s.data.left_out.empty()) return;
+  findings.push_back({.what = "images are left out: " + s.data.left_out,
+                      .why = known_formats() + " are read",
+                      .change = s.data.left_out_advice});
+}
+
+}  // namespace bv

@@ -1,0 +1,43 @@
+// The precision that was asked for, and the one that the run has; --amp-policy.
+#include <algorithm>
+#include <cmath>
+
+#include "app/recipe_check/checks.h"
+#include "base/text.h"
+#include "engine/options/option_table.h"
+
+namespace bv {
+
+void check_precision(const Setup& s, Findings& findings) {
+  const Options& o = s.options;
+  if (s.asked.precision != "auto" && s.asked.precision != o.precision)
+    findings.push_back({.what = "computes in " + o.precision + ", not in " + s.asked.precision,
+                        .why = "which the " + o.device + " device lacks",
+                        .change = "--precision, --device"});
+  for (const char* option : {"loss_scale", "loss_scale_init", "loss_scale_growth_interval"})
+    if (o.is_explicit(option) && o.precision != "fp16")
+      findings.push_back({.what = find_option(option)->flag() + " has no effect",
+                          .why = o.precision + " needs no loss scale",
+                          .change = "--precision fp16"});
+}
+
+void check_policy(const Setup& s, Findings& findings) {
+  const Options& o = s.options;
+  if (o.amp_policy == "none") return;
+  const std::string end = ", the run ends with epoch " + format_number(o.epochs, 6);
+  if (o.amp_policy == "2") {
+    if (o.amp_interval > o.epochs)
+      findings.push_back(
+          {.what = "--amp-policy 2 never decides anything",
+           .why = "its first window begins with epoch " + std::to_string(o.amp_interval) + end,
+           .change = "--amp-interval"});
+    return;
+  }
+  if (std::max(o.amp_start, 1) <= std::min<double>(*o.amp_end, std::ceil(o.epochs))) return;
+  findings.push_back({.what = "--amp-policy " + o.amp_policy + " computes no epoch in 16 bits",
+                      .why = "it may from epoch " + std::to_string(o.amp_start) + " to " +
+                             std::to_string(*o.amp_end) + end,
+                      .change = "--amp-start, --amp-end"});
+}
+
+}  // namespace bv

@@ -1,0 +1,88 @@
+// How many updates there are, of how many images, at which rate.
+#include <algorithm>
+#include <cmath>
+
+#include "app/recipe_check/checks.h"
+#include "base/text.h"
+#include "engine/options/augmentation.h"
+#include "engine/options/config.h"
+#include "engine/training/schedule.h"
+
+namespace bv {
+
+namespace {
+
+constexpr int64_t few_updates = 4, few_updates_in_all = 100;
+constexpr double much_left_over = 0.25;  // of an epoch
+constexpr double beyond_linear = 4;
+
+int64_t batches_of(const Setup& s) {
+  return training_batches(s.data.kind, s.data.train->size(), *s.options.batch);
+}
+
+int64_t updates_per_epoch(const Setup& s) {
+  const int64_t group = s.options.accumulate;
+  return (batches_of(s) + group - 1) / group;
+}
+
+std::string number(double x) { return format_number(x, 3); }
+
+bool adapts(const Options& o) { return o.optimizer != "sgd"; }
+
+}  // namespace
+
+void check_updates(const Setup& s, Findings& findings) {
+  const Options& o = s.options;
+  const int64_t updates = updates_per_epoch(s), all = updates_of(o.epochs, updates);
+  if (updates >= few_updates && all >= few_updates_in_all) return;
+  findings.push_back(
+      {.what = counted(updates, "update") + " an epoch, " + std::to_string(all) + " in all",
+       .why = counted(batches_of(s), "batch") + " of " + counted(*o.batch, "image") +
+              (o.accumulate > 1 ? ", " + std::to_string(o.accumulate) + " to an update" : ""),
+       .change = o.accumulate > 1        ? "--accumulate 1"
+                 : updates < few_updates ? "--batch"
+                                         : "--batch, --epochs"});
+}
+
+void check_remainder(const Setup& s, Findings& findings) {
+  const int64_t batches = batches_of(s), group = s.options.accumulate;
+  const auto left = [&](int64_t each) { return batches % each; };
+  const auto much = [&](int64_t each) { return double(left(each)) > much_left_over * batches; };
+  if (batches <= group || !much(group)) return;
+  int64_t fits = group;
+  while (much(fits)) --fits;
+  findings.push_back({.what = "an epoch's last update is of " + counted(left(group), "batch") +
+                              ", the others of " + std::to_string(group),
+                      .why = "its " + std::to_string(batches) + " batches leave so many over",
+                      .change = "--accumulate " + std::to_string(fits)});
+}
+
+// Compared with the model's own recipe for such data. SGD's rates can't be compared with those of
+// Adam, which scales each step by the gradients' size.
+void check_rate(const Setup& s, Findings& findings) {
+  const Options& o = s.options;
+  const bool chosen = o.source("lr") >= Source::named_recipe ||
+                      o.source("batch") >= Source::named_recipe || o.is_explicit("local_batch");
+  const Options own = resolve_options({}, s.model, s.data.kind);
+  if (!chosen || !own.batch || adapts(o) != adapts(own)) return;
+  const double images = double(*o.batch) * o.accumulate, linear = own.lr * images / *own.batch;
+  if (o.lr <= beyond_linear * 1.01 * linear) return;
+  const double times = o.lr / linear;
+  findings.push_back({.what = "lr " + number(o.lr) + " is " +
+                              (times < 100 ? number(times) : format_number(std::round(times), 9)) +
+                              " times what suits updates of " + number(images) + " images",
+                      .why = "by the linear rule, as " + s.model.name + " trains well at " +
+                             number(own.lr) + " with " + std::to_string(*own.batch),
+                      .change = "--lr " + number(linear)});
+}
+
+void check_pairs(const Setup& s, Findings& findings) {
+  const std::optional<int> batch = s.asked.batch;
+  if (!mixing_of(s.options).any() || !batch || *batch % 2 == 0) return;
+  findings.push_back(
+      {.what = "batch " + std::to_string(*batch) + " is odd",
+       .why = "images are mixed in pairs, so it has become " + std::to_string(*s.options.batch),
+       .change = "--batch"});
+}
+
+}  // namespace bv

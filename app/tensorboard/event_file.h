@@ -1,0 +1,37 @@
+// A TensorBoard event file: curves, text and pictures of a run, each at a step.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/file_io.h"
+
+namespace bv {
+
+struct Scalar {
+  std::string_view tag;
+  double value;
+};
+
+class EventFile {
+ public:
+  // A new file, under the name that TensorBoard's own writer gives it, after those that are in the
+  // folder. What they have from `first_step` on is not shown any more. Throws RunError.
+  EventFile(const std::string& folder, int64_t first_step);
+
+  // Kept until flush().
+  void scalars(int64_t step, std::span<const Scalar>);
+  void text(int64_t step, std::string_view tag, std::string_view markdown);
+  void image(int64_t step, std::string_view tag, std::span<const std::byte> png, int height,
+             int width);
+  // Throws RunError; then the file ends with what was written before, and nothing is kept.
+  void flush();
+
+ private:
+  LogFile file_;
+  std::string kept_;
+};
+
+}  // namespace bv

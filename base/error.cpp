@@ -1,0 +1,20 @@
+#include "base/error.h"
+
+#include <filesystem>
+#include <new>
+
+#include "base/text.h"
+
+namespace bv {
+
+std::string error_line(const std::exception& e) {
+  if (dynamic_cast<const std::bad_alloc*>(&e) || dynamic_cast<const std::length_error*>(&e))
+    return "out of memory; try a smaller --batch, --cache-mb or --workers, or fewer processes (-n)";
+  if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&e)) {
+    const std::string path = printable(file->path1().string(), std::string::npos);
+    return (path.empty() ? "a file or folder can't be used" : path) + ": " + file->code().message();
+  }
+  return printable(e.what(), std::string::npos);
+}
+
+}  // namespace bv

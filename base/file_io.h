@@ -1,0 +1,80 @@
+// Files with every call checked, for the engine: the data's reader with its errors as UserErrors,
+// and writers that leave a complete, synced file or none.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace bv {
+
+// Why a file could not be written; `code` is the errno.
+struct WriteError : RunError {
+  WriteError(const std::string& what, const std::string& path, int error_code);
+  bool disk_full() const;
+  int code;
+};
+
+// Size and CRC-32C of a file's bytes.
+struct FileDigest {
+  uint64_t bytes = 0;
+  uint32_t crc = 0;
+  bool operator==(const FileDigest&) const = default;
+};
+
+// A regular file open for reading. Throws UserError.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path);
+  uint64_t size() const { return file_.size(); }
+  void read(uint64_t offset, std::span<std::byte> out) const;  // all of out, or throws
+  FileDigest digest() const;
+
+ private:
+  std::string path_;
+  RegularFile file_;
+};
+
+// A whole text of at most `limit` bytes. Throws UserError naming the path.
+std::string read_text_file(const std::string& path, uint64_t limit = 1 << 20);
+
+// A file that appears at `path` when finish() returns: written under another name, synced, renamed.
+// Without finish(), nothing is left. Throws WriteError.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::string& path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  void write(std::span<const std::byte> bytes);
+  FileDigest finish();
+
+ private:
+  std::string path_, partial_;
+  int fd_;
+  FileDigest digest_;
+};
+
+// A file that grows by whole texts. Throws RunError.
+class LogFile {
+ public:
+  LogFile(const std::string& path, int flags);  // O_EXCL, O_TRUNC
+  ~LogFile();
+  LogFile(const LogFile&) = delete;
+  LogFile& operator=(const LogFile&) = delete;
+  void cut(int64_t bytes);             // to this many
+  void append(std::string_view text);  // at once, all of it or nothing
+
+ private:
+  std::string path_;
+  int fd_;
+};
+
+// Makes renames in a folder durable. Throws WriteError.
+void sync_folder(const std::string& path);
+
+}  // namespace bv

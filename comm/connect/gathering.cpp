@@ -1,0 +1,188 @@
+#include "comm/connect/gathering.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace bv {
+namespace {
+
+constexpr size_t max_guests = 512;  // connections in their greeting; more wait in the backlog
+
+// "node 1 (HOST)"
+std::string node_of(const Hello& hello) {
+  const std::string machine(hello.machine.data(), strnlen(hello.machine.data(), 64));
+  return "node " + std::to_string(hello.node) + " (" + printable(machine) + ")";
+}
+
+}  // namespace
+
+Socket listen_at(const World& world, const MeetingPoint& point, double timeout) {
+  const auto end = after(std::min(timeout, 2.0));
+  while (true) {
+    Socket listener = point.bound();
+    if (listener) {
+      if (listen(listener.fd(), std::max(world.size, SOMAXCONN)) != 0) fail_to_meet("listen");
+      return listener;
+    }
+    if (errno != EADDRINUSE) fail_to_meet("bind");
+    if (MeetingClock::now() >= end && world.launched)
+      throw UserError("port " + std::to_string(world.meeting_port()) + " of " + world.machine +
+                      " is taken, by another run or a second launcher with --node-rank 0; give "
+                      "each run its own --master-port");
+    if (MeetingClock::now() >= end)
+      throw UserError("another run has the same meeting point " + point.name() +
+                      ", or there are two of rank 0 (" + world.variables +
+                      " in the environment): give each run its own");
+    pause_a_little();
+  }
+}
+
+// ---- a guest ------------------------------------------------------------------------------------
+
+bool Guest::proceed(bool readable, std::string& reason) {
+  if (MeetingClock::now() >= end_) {
+    if (hello_.complete()) answer(socket_, {.verdict = Verdict::too_slow});
+    return false;
+  }
+  if (!readable) return true;
+  if (hello_.complete()) return receive_proof(reason);
+  if (!hello_.receive(fd()) || !hello_.is_ours()) return false;
+  // A Hello of another version may be shorter.
+  const bool other =
+      hello_.has(sizeof(Preamble)) && hello().preamble.version != Preamble::our_version;
+  return (!hello_.complete() && !other) || challenge(reason);
+}
+
+bool Guest::challenge(std::string& reason) {
+  const Preamble& theirs = hello().preamble;
+  challenge_ = challenge_of(world_, hello());
+  if (theirs.version != Preamble::our_version)
+    reason = "it is another version of this program";
+  else if (theirs.has_secret != challenge_.preamble.has_secret)
+    reason = "BAREVISION_SECRET is set on one side only";
+  return send_message(fd(), challenge_) && reason.empty();
+}
+
+bool Guest::receive_proof(std::string& reason) {
+  if (!proof_.receive(fd())) return false;
+  if (!proof_.complete()) return true;
+  if (equal(proof_.value.proof, proof_of_peer(world_, hello(), challenge_.preamble.nonce)))
+    return true;
+  reason = "it has another BAREVISION_SECRET";
+  return false;
+}
+
+// ---- all of them --------------------------------------------------------------------------------
+
+Gathering::Gathering(const World& world, const MeetingPoint& point, Socket listener, double timeout)
+    : world_(world),
+      point_(point),
+      timeout_(timeout),
+      listener_(std::move(listener)),
+      peers_(size_t(world.size)) {}
+
+std::vector<Socket> Gathering::run() {
+  const auto end = after(timeout_);
+  while (!missing().empty()) {
+    if (MeetingClock::now() >= end) give_up();
+    look();
+  }
+  return std::move(peers_);
+}
+
+void Gathering::give_up() {
+  const std::string why = late() + advice(world_);
+  Answer to_all{.verdict = Verdict::given_up};
+  why.copy(to_all.reason.data(), to_all.reason.size() - 1);
+  for (const Socket& peer : peers_)
+    if (peer) answer(peer, to_all);
+  throw UserError(why);
+}
+
+void Gathering::look() {
+  std::vector<pollfd> items{{guests_.size() < max_guests ? listener_.fd() : -1, POLLIN, 0}};
+  for (const Guest& guest : guests_) items.push_back({guest.fd(), POLLIN, 0});
+  for (const Socket& peer : peers_) items.push_back({peer.fd(), POLLIN, 0});
+  wait_for_events(items);
+  // One that has come has nothing to say: it has ended.
+  for (size_t r = 0; r < peers_.size(); ++r)
+    if (items[1 + guests_.size() + r].revents) peers_[r] = Socket();
+  std::vector<Guest> left;
+  for (size_t i = 0; i < guests_.size(); ++i) {
+    std::string reason;
+    if (!guests_[i].proceed(items[1 + i].revents != 0, reason))
+      refused_ = reason.empty() ? refused_ : reason;
+    else if (guests_[i].has_proved())
+      seat(guests_[i]);
+    else
+      left.push_back(std::move(guests_[i]));
+  }
+  guests_ = std::move(left);
+  if (items[0].revents) accept_all();
+}
+
+void Gathering::accept_all() {
+  while (guests_.size() < max_guests) {
+    Socket made(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!made) return;
+    if (point_.admits(made.fd())) guests_.emplace_back(world_, std::move(made));
+  }
+}
+
+void Gathering::seat(Guest& guest) {
+  const Hello& hello = guest.hello();
+  if (hello.job != job_of(world_) || hello.rank <= world_.rank)
+    return refuse(guest, Verdict::other_job, "");
+  const bool same_nodes =
+      !world_.launched || (hello.nodes == world_.nodes && hello.local_size == world_.local_size);
+  if (!same_nodes)
+    return refuse(guest, Verdict::other_size,
+                  node_of(hello) + " has " + shape_of(hello.nodes, hello.local_size) +
+                      ", node 0 has " + shape_of(world_.nodes, world_.local_size));
+  if (hello.size != world_.size || hello.rank >= world_.size)
+    return refuse(guest, Verdict::other_size, "");
+  Socket& peer = peers_[size_t(hello.rank)];
+  if (peer)
+    return refuse(guest, Verdict::rank_taken,
+                  world_.launched ? node_of(hello) + " came twice" : std::string());
+  peer = std::move(guest.socket());
+}
+
+void Gathering::refuse(Guest& guest, Verdict verdict, const std::string& why) {
+  answer(guest.socket(),
+         {.verdict = verdict, .nodes = world_.nodes, .local_size = world_.local_size});
+  if (!why.empty()) refused_ = why;
+}
+
+std::vector<int> Gathering::missing() const {
+  std::vector<int> ranks;
+  for (int r = world_.rank + 1; r < world_.size; ++r)
+    if (!peers_[size_t(r)]) ranks.push_back(r);
+  return ranks;
+}
+
+// "rank 0 waited 10 s for rank 2, 3", or by nodes: "node 1 (ranks 2-3) has not come within 10 s"
+std::string Gathering::late() const {
+  const std::vector<int> ranks = missing();
+  const std::string turned_away =
+      refused_.empty() ? "" : "; one that came was turned away: " + refused_;
+  std::vector<std::string> names;
+  if (!world_.launched || world_.nodes == 1) {
+    for (const int rank : ranks) names.push_back(std::to_string(rank));
+    return "rank " + std::to_string(world_.rank) + " waited " + seconds_text(timeout_) +
+           " for rank " + join(names, ", ") + turned_away;
+  }
+  for (int node = 0; node < world_.nodes; ++node) {
+    std::vector<int> of_node;
+    for (const int rank : ranks)
+      if (rank / world_.local_size == node) of_node.push_back(rank);
+    if (!of_node.empty())
+      names.push_back("node " + std::to_string(node) + " (" + list_of_ranks(of_node) + ")");
+  }
+  return join(names, ", ") + (names.size() == 1 ? " has" : " have") + " not come within " +
+         seconds_text(timeout_) + " (--timeout)" + turned_away;
+}
+
+}  // namespace bv

@@ -1,0 +1,66 @@
+// The side of a meeting that others come to: it listens, and seats by rank those who prove that
+// they belong. Strangers may connect, be silent or talk nonsense: every connection has a second for
+// its whole greeting, all are served by one poll, and one deadline holds for all.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "comm/connect/meeting_messages.h"
+#include "comm/connect/meeting_point.h"
+
+namespace bv {
+
+// Waits a little for a previous run to leave the place.
+Socket listen_at(const World&, const MeetingPoint&, double timeout);
+
+// A connection in its greeting.
+class Guest {
+ public:
+  Guest(const World& world, Socket socket) : world_(world), socket_(std::move(socket)) {}
+  int fd() const { return socket_.fd(); }
+  const Hello& hello() const { return hello_.value; }
+  bool has_proved() const { return proof_.complete(); }
+  // Takes what has arrived and answers a Hello. False: it has ended, is a stranger's, or its second
+  // is over; `reason` says why if it came from this program.
+  bool proceed(bool readable, std::string& reason);
+  Socket& socket() { return socket_; }
+
+ private:
+  static constexpr double seconds = 1;
+  bool challenge(std::string& reason);
+  bool receive_proof(std::string& reason);
+
+  const World& world_;
+  Socket socket_;
+  MeetingClock::time_point end_ = after(seconds);
+  Incoming<Hello> hello_;
+  Challenge challenge_;
+  Incoming<Proof> proof_;
+};
+
+// Waits for all ranks above world.rank.
+class Gathering {
+ public:
+  Gathering(const World&, const MeetingPoint&, Socket listener, double timeout);
+  // By rank. Throws UserError, naming those who haven't come, when the time is over.
+  std::vector<Socket> run();
+
+ private:
+  void look();
+  [[noreturn]] void give_up();
+  void accept_all();
+  void seat(Guest&);
+  void refuse(Guest&, Verdict, const std::string& why);
+  std::vector<int> missing() const;
+  std::string late() const;
+
+  const World& world_;
+  const MeetingPoint& point_;
+  double timeout_;
+  Socket listener_;
+  std::vector<Guest> guests_;
+  std::vector<Socket> peers_;  // by rank
+  std::string refused_;        // why the last one was
+};
+
+}  // namespace bv

@@ -1,0 +1,87 @@
+#include "comm/connect/greeting.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstring>
+#include <span>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#if BAREVISION_SODIUM
+#include <sodium.h>
+#endif
+
+namespace bv {
+namespace {
+
+Preamble preamble_of(const World& world) {
+  Preamble preamble{.has_secret = !world.secret.empty()};
+  if (getrandom(preamble.nonce.data(), preamble.nonce.size(), 0) != ssize_t(preamble.nonce.size()))
+    throw RunError(std::string("no random numbers: ") + std::strerror(errno));
+  return preamble;
+}
+
+Digest proof(const World& world, char role, const Hello& hello, const Nonce& of_rank0) {
+  Digest digest{};
+  if (world.secret.empty()) return digest;
+#if BAREVISION_SODIUM
+  static_assert(crypto_auth_hmacsha256_BYTES == sizeof(Digest));
+  crypto_auth_hmacsha256_state state;
+  const auto add = [&](const void* data, size_t bytes) {
+    crypto_auth_hmacsha256_update(&state, static_cast<const unsigned char*>(data), bytes);
+  };
+  crypto_auth_hmacsha256_init(&state, reinterpret_cast<const unsigned char*>(world.secret.data()),
+                              world.secret.size());
+  add(&role, sizeof role);
+  add(&hello, sizeof hello);
+  add(&of_rank0, sizeof of_rank0);
+  crypto_auth_hmacsha256_final(&state, reinterpret_cast<unsigned char*>(digest.data()));
+#else
+  (void)role, (void)hello, (void)of_rank0;
+  throw UserError(
+      "BAREVISION_SECRET is set, but this program was built without libsodium, which is needed to "
+      "prove it; install libsodium-dev and run make again");
+#endif
+  return digest;
+}
+
+}  // namespace
+
+// Nodes of our launcher may know rank 0's machine by different names.
+uint32_t job_of(const World& world) {
+  const std::string name = world.launched ? std::to_string(world.port) : world.master;
+  return crc32c(std::as_bytes(std::span(name)));
+}
+
+Hello hello_of(const World& world) {
+  Hello hello{.preamble = preamble_of(world),
+              .rank = world.rank,
+              .size = world.size,
+              .job = job_of(world),
+              .node = world.node,
+              .nodes = world.nodes,
+              .local_size = world.local_size};
+  world.machine.copy(hello.machine.data(), hello.machine.size() - 1);
+  return hello;
+}
+
+Challenge challenge_of(const World& world, const Hello& hello) {
+  const Preamble preamble = preamble_of(world);
+  return {.preamble = preamble, .proof = proof_of_rank0(world, hello, preamble.nonce)};
+}
+
+Digest proof_of_rank0(const World& world, const Hello& hello, const Nonce& of_rank0) {
+  return proof(world, '0', hello, of_rank0);
+}
+Digest proof_of_peer(const World& world, const Hello& hello, const Nonce& of_rank0) {
+  return proof(world, 'p', hello, of_rank0);
+}
+
+bool equal(const Digest& a, const Digest& b) {
+  std::byte differs{};
+  for (size_t i = 0; i < a.size(); ++i) differs |= a[i] ^ b[i];
+  return differs == std::byte{};
+}
+
+}  // namespace bv

@@ -1,0 +1,52 @@
+// What two processes of a run say to each other first: the connecting one a Hello, rank 0 a
+// Challenge, the connecting one a Proof. Each begins with bytes that no other protocol sends, and
+// with BAREVISION_SECRET in the environment each side proves that it knows the secret, by an HMAC
+// over both sides' random numbers. The bytes after the greeting are neither encrypted nor signed.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "comm/processes/world.h"
+
+namespace bv {
+
+using Nonce = std::array<std::byte, 16>;
+using Digest = std::array<std::byte, 32>;
+
+// Of both messages. Integers are little-endian, as on every machine this program runs on.
+struct Preamble {
+  static constexpr std::array<char, 8> our_magic{'b', 'a', 'r', 'e', 'v', 'i', 's', '\n'};
+  static constexpr uint32_t our_version = 3;
+  std::array<char, 8> magic = our_magic;
+  uint32_t version = our_version;
+  uint32_t has_secret = 0;
+  Nonce nonce{};
+  bool is_ours() const { return magic == our_magic; }
+};
+
+struct Hello {
+  Preamble preamble;
+  int32_t rank = 0, size = 0;
+  uint32_t job = 0;
+  int32_t node = 0, nodes = 0, local_size = 0;  // as in World
+  std::array<char, 64> machine{};               // its name, padded with zeros
+};
+struct Challenge {
+  Preamble preamble;
+  Digest proof{};  // zeros without a secret
+};
+struct Proof {
+  Digest proof{};
+};
+
+uint32_t job_of(const World&);  // a checksum of the job's name
+Hello hello_of(const World&);
+Challenge challenge_of(const World&, const Hello&);
+// What each side must send: an HMAC-SHA-256, keyed by World::secret, of its role, the Hello and
+// rank 0's nonce. Zeros without a secret.
+Digest proof_of_rank0(const World&, const Hello&, const Nonce& of_rank0);
+Digest proof_of_peer(const World&, const Hello&, const Nonce& of_rank0);
+bool equal(const Digest&, const Digest&);  // in constant time
+
+}  // namespace bv

@@ -1,0 +1,31 @@
+// The ranks of a run on several machines (nodes): who is where, and the connections between them.
+#pragma once
+#include <memory>
+
+#include "comm/net/tcp_communicator.h"
+#include "comm/processes/world.h"
+
+namespace bv {
+
+// The hosts' communicator, through rank 0; fills World::shared_fd and World::seats. Throws
+// UserError if a peer doesn't come within `timeout` seconds.
+std::unique_ptr<HostsCommunicator> connect_machines(World&, double timeout);
+
+// "auto", "flat" or "2d" (--all-reduce) as this run has it: "flat" or "2d". Throws UserError where
+// 2d is asked of nodes with different numbers of ranks.
+std::string choose_all_reduce(const std::string& asked, const World&, bool on_cpu);
+
+struct DataLinks {
+  size_t bucket_bytes;
+  double timeout;
+  bool two_level;  // 2d
+};
+// Collectives on host memory: rings of TCP connections between all ranks; with two_level, an
+// all-reduce goes through the node's shared memory and then between nodes.
+std::unique_ptr<Communicator> connect_data(const World&, std::unique_ptr<Communicator> hosts,
+                                           RunWatch&, const DataLinks&);
+
+// The same two levels over groups of another communicator.
+std::unique_ptr<Communicator> make_two_level(const World&, std::unique_ptr<Communicator> whole);
+
+}  // namespace bv

@@ -1,0 +1,63 @@
+#include "comm/connect/meeting_messages.h"
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/stop_signals.h"
+#include "base/text.h"
+
+namespace bv {
+
+MeetingClock::time_point after(double seconds) {
+  return MeetingClock::now() +
+         std::chrono::duration_cast<MeetingClock::duration>(std::chrono::duration<double>(seconds));
+}
+std::string seconds_text(double timeout) { return format_number(timeout, 6) + " s"; }
+
+void heed_stop_signal() {
+  if (stop_signal()) _exit(128 + stop_signal());
+}
+void wait_for_events(std::vector<pollfd>& items) {
+  if (poll(items.data(), items.size(), 50) < 0)
+    for (pollfd& item : items) item.revents = 0;
+  heed_stop_signal();
+}
+void pause_a_little() {
+  usleep(10000);
+  heed_stop_signal();
+}
+
+void fail_to_meet(const char* what) {
+  throw RunError(std::string("the processes can't meet: ") + what + ": " + std::strerror(errno));
+}
+
+void answer(const Socket& peer, const Answer& with, int fd) {
+  AnswerMessage message(with);
+  if (fd >= 0) {
+    cmsghdr* control = CMSG_FIRSTHDR(&message.header);
+    control->cmsg_level = SOL_SOCKET;
+    control->cmsg_type = SCM_RIGHTS;
+    control->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(control), &fd, sizeof fd);
+  } else {
+    message.header.msg_controllen = 0;
+  }
+  // A peer that is gone is noticed at the first barrier.
+  if (sendmsg(peer.fd(), &message.header, MSG_NOSIGNAL) < 0) return;
+}
+
+std::string advice(const World& world) {
+  if (world.launched)
+    return "; start ./launcher on every node with its own --node-rank and the same " +
+           shape_of(world.nodes, world.local_size) + ", --master-addr and --master-port";
+  return " (" + world.variables +
+         " in the environment say who takes part; --timeout how long to wait); start every rank, "
+         "or give -n " +
+         std::to_string(world.size) + " to have them started here";
+}
+
+std::string shape_of(int nodes, int local_size) {
+  return "--nnodes " + std::to_string(nodes) + " -n " + std::to_string(local_size);
+}
+
+}  // namespace bv

@@ -1,0 +1,93 @@
+// What processes that meet send each other after the greeting, and how they wait for it.
+#pragma once
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "comm/connect/greeting.h"
+#include "comm/net/socket.h"
+
+namespace bv {
+
+using MeetingClock = std::chrono::steady_clock;
+MeetingClock::time_point after(double seconds);
+std::string seconds_text(double timeout);  // "10 s"
+
+// A stop signal ends the process: there is nothing to save yet.
+void heed_stop_signal();
+// Returns at the latest after 50 ms.
+void wait_for_events(std::vector<pollfd>& items);
+void pause_a_little();
+
+[[noreturn]] void fail_to_meet(const char* what);
+
+// A message that arrives in parts.
+template <class T>
+class Incoming {
+ public:
+  T value{};
+  // Takes what has arrived. False: the connection has ended.
+  bool receive(int fd) {
+    const ssize_t n = recv(fd, reinterpret_cast<char*>(&value) + got_, sizeof value - got_, 0);
+    if (n < 0) return errno == EAGAIN || errno == EINTR;
+    got_ += size_t(n);
+    return n > 0;
+  }
+  bool complete() const { return got_ == sizeof value; }
+  bool has(size_t bytes) const { return got_ >= bytes; }
+  // As far as it has come: does it begin as this program's messages do?
+  bool is_ours() const {
+    constexpr auto magic = Preamble::our_magic;
+    return std::memcmp(&value, magic.data(), std::min(got_, magic.size())) == 0;
+  }
+  std::string text() const { return {reinterpret_cast<const char*>(&value), got_}; }
+
+ private:
+  size_t got_ = 0;
+};
+
+// Messages of a greeting are small: they fit into a new connection's buffer.
+template <class T>
+bool send_message(int fd, const T& message) {
+  return send(fd, &message, sizeof message, MSG_NOSIGNAL) == ssize_t(sizeof message);
+}
+
+enum class Verdict : int32_t { welcome, other_size, rank_taken, other_job, too_slow, given_up };
+struct Answer {
+  std::array<char, 8> magic = Preamble::our_magic;
+  Verdict verdict;
+  int32_t nodes = 0, local_size = 0;  // rank 0's, as in World
+  std::array<char, 512> reason{};     // why it has given up, padded with zeros
+};
+
+// An Answer on the wire, with room for a file descriptor. Points into itself.
+struct AnswerMessage {
+  explicit AnswerMessage(Answer with) : answer(with) {
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+  }
+  AnswerMessage(const AnswerMessage&) = delete;
+
+  Answer answer;
+  iovec part{&answer, sizeof answer};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
+};
+
+void answer(const Socket& peer, const Answer&, int fd = -1);  // fd is sent along
+
+// What to do about ranks that don't come.
+std::string advice(const World&);
+// "--nnodes 2 -n 4"
+std::string shape_of(int nodes, int local_size);
+
+}  // namespace bv

@@ -1,0 +1,30 @@
+// Where the processes of a run meet. On one machine it is an abstract Unix socket (no file, gone
+// with the process) named after the user's id and World::master, open to processes of the same
+// user; between machines it is a TCP port.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "comm/net/socket.h"
+#include "comm/processes/world.h"
+
+namespace bv {
+
+// A socket that can't be made is empty, with errno set.
+class MeetingPoint {
+ public:
+  virtual ~MeetingPoint() = default;
+  virtual std::string name() const = 0;
+  virtual Socket bound() const = 0;
+  virtual Socket connected() const = 0;  // to rank 0, or about to be: not blocking
+  // Whether the process at the other end may take part, as far as the system knows.
+  virtual bool admits(int fd) const = 0;
+};
+
+std::unique_ptr<MeetingPoint> meeting_point_here(const World&);
+// World::meeting_port() of World::host.
+std::unique_ptr<MeetingPoint> meeting_point_of_network(const World&);
+// Port 0, to listen at: any free one.
+std::unique_ptr<MeetingPoint> meeting_point_at(const std::string& address, int port);
+
+}  // namespace bv

@@ -1,0 +1,39 @@
+// Messages between the ranks of one machine. From each rank to each other goes a stream of bytes,
+// through a ring in the shared memory: of each message its size, then its bytes. An exchange moves
+// all its messages at once, so their order can't block it.
+#pragma once
+#include <span>
+
+#include "comm/local/rank_barrier.h"
+#include "kernels/backend.h"
+
+namespace bv {
+
+// Shared, zero at first. One rank writes, one reads.
+struct alignas(64) Mailbox {
+  static constexpr size_t capacity = 1 << 17;  // stays in the L2 cache
+
+  std::atomic<uint64_t> written;           // bytes, since the run began
+  alignas(64) std::atomic<uint64_t> read;  // of them
+  alignas(64) std::byte ring[capacity];
+};
+
+class Mailboxes {
+ public:
+  // boxes [from, to]; members: whose bells are rung.
+  Mailboxes(const RankGroup& group, Mailbox* boxes, MemberWords* members)
+      : group_(group), boxes_(boxes), members_(members) {}
+  static size_t bytes(int ranks) { return size_t(ranks) * size_t(ranks) * sizeof(Mailbox); }
+  // A send returns once its bytes are on the way. Throws std::runtime_error if a message has
+  // another size than its receiver expects.
+  void exchange(std::span<const Transfer>);
+
+ private:
+  Mailbox& box(int from, int to) { return boxes_[size_t(from) * group_.members.size() + to]; }
+
+  const RankGroup& group_;
+  Mailbox* boxes_;
+  MemberWords* members_;
+};
+
+}  // namespace bv

@@ -1,0 +1,132 @@
+// Where the ranks of a run wait for each other. Every waiter is also a watchdog: a peer that has
+// died or does not come within the timeout ends this process with a line that says so.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/local/run_watch.h"
+#include "comm/local/shared_region.h"
+
+namespace bv {
+
+struct RankPlace {
+  int rank, size;
+  double timeout;   // seconds
+  bool supervised;  // our launcher watches too
+  // Of a run on several machines; ranks: the run's numbers of the ranks here, if they are others.
+  RunWatch* run = nullptr;
+  std::vector<int> ranks = {};
+  int in_run(int r) const { return ranks.empty() ? r : ranks[size_t(r)]; }
+};
+
+// Whether a process that had joined has ended without leaving.
+bool has_died(RankStatus&);
+// Writes to standard error in one piece, so that lines of several processes don't mix; gives up on
+// a reader that takes nothing for two seconds.
+void print_error_line(const std::string&);
+// Prints this process's line on why the run ends, unless another process has printed one; doesn't
+// return. When a peer died, a launcher that supervises speaks first: it knows the cause.
+[[noreturn]] void end_process(SharedRegion&, const RankPlace&, const std::string& why,
+                              bool a_peer_died);
+
+int64_t monotonic_ms();
+constexpr int watch_tick_ms = 100;  // between two looks at the peers
+// Without a heartbeat for longer: stopped, not slow.
+bool has_heartbeat(const RankStatus&);
+
+// How long one rank has waited for others. A peer that is busy, with a heartbeat, gets ten times
+// the timeout. The time between two looks counts as two ticks at most: a run that was stopped as a
+// whole can resume.
+class Patience {
+ public:
+  static constexpr double of_busy = 10;
+  explicit Patience(double timeout, const RunWatch* run = nullptr) : timeout_(timeout), run_(run) {}
+  void start_over() { waited_ = busy_ = 0, last_ = Clock::now(); }
+  // Looks at the clock and at the peers for which awaited(rank) holds. Returns why the wait is
+  // over, or "": "rank 3 has not answered for 60 s (--timeout)". That line names `silent`, a rank,
+  // or -1 for all.
+  template <class Awaited>
+  std::string look(const SharedRegion& region, int size, Awaited awaited, int silent) {
+    const RankStatus* busy = nullptr;
+    int who = -1;
+    for (int r = 0; r < size && !busy; ++r)
+      if (awaited(r) && region.rank(r).busy != Busy::no && has_heartbeat(region.rank(r)))
+        busy = &region.rank(who = r);
+    return add(who, busy ? busy->busy.load() : Busy::no, silent);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string add(int busy_rank, Busy, int silent);
+
+  double timeout_;       // seconds, as are the others
+  const RunWatch* run_;  // knows the ranks' names
+  double waited_ = 0, busy_ = 0;
+  Clock::time_point last_ = Clock::now();
+};
+
+// A rank's part in the run, which its peers see. Made and destroyed by one thread, which lives as
+// long as the process. A thread of its own keeps the heartbeat.
+class RankPresence {
+ public:
+  RankPresence(SharedRegion&, const RankPlace&);
+  RankPresence(const RankPresence&) = delete;
+  ~RankPresence();
+
+ private:
+  RankStatus& self_;
+  std::jthread heart_;
+};
+
+// The ranks of a communicator, by their ranks in the run.
+struct RankGroup {
+  SharedRegion& region;
+  const RankPlace& place;  // of this process in the run
+  std::vector<int> members;
+  int rank;  // of this process among them
+};
+
+// One wait of this rank for others of its group.
+class PeerWait {
+ public:
+  explicit PeerWait(const RankGroup& group)
+      : group_(group), patience_(group.place.timeout, group.place.run) {}
+  // Doesn't return if a member for which awaited(member) holds is gone or too late. `silent` is
+  // the one to name where all are.
+  void look(const std::function<bool(int)>& awaited, int silent);
+  void start_over() { patience_.start_over(); }  // something has come
+
+ private:
+  const RankGroup& group_;
+  Patience patience_;
+};
+
+// What the ranks at a barrier share, zero at first.
+struct alignas(64) BarrierWords {
+  std::atomic<uint32_t> arrived;                 // at the current barrier
+  alignas(64) std::atomic<uint32_t> generation;  // barriers passed; waiters sleep on it
+};
+struct alignas(64) MemberWords {
+  std::atomic<uint32_t> arrivals;  // barriers that this member has come to
+  std::atomic<uint32_t> bell;      // it sleeps on this while it exchanges messages
+};
+
+// wait() may be called from any thread, one at a time.
+class RankBarrier {
+ public:
+  RankBarrier(const RankGroup& group, BarrierWords& words, MemberWords* members)
+      : group_(group), words_(words), members_(members) {}
+  void wait();
+
+ private:
+  bool missing(int member) const;  // has not come to the barrier that this rank waits at
+
+  const RankGroup& group_;
+  BarrierWords& words_;
+  MemberWords* members_;
+};
+
+}  // namespace bv

@@ -1,0 +1,28 @@
+// Collectives between the processes of one machine, through shared memory.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "comm/local/run_watch.h"
+#include "kernels/backend.h"
+
+namespace bv {
+
+struct SharedMemoryPeers {
+  int rank = 0, size = 1;
+  int fd = -1;  // of the SharedRegion (unused for one process); stays the caller's
+  size_t bucket_bytes = 4 << 20;
+  double timeout = 60;      // seconds a peer may keep the others waiting
+  bool supervised = false;  // our launcher watches too
+  RunWatch* run = nullptr;  // as in RankPlace, for the ranks of one of several machines
+  std::vector<int> ranks = {};
+};
+
+// Made and destroyed by the main thread, and before the backend whose streams it runs on. Its
+// collectives run one after another in the order of the calls, whatever their streams; those of a
+// group run concurrently. A send doesn't wait for its receiver while 128 KiB or less are on their
+// way to that. Throws std::runtime_error if the peers disagree.
+std::unique_ptr<Communicator> make_shared_memory_communicator(const SharedMemoryPeers&);
+
+}  // namespace bv

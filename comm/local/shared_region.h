@@ -1,0 +1,90 @@
+// The memory that the processes of a run share: a control block, through which the launcher and the
+// ranks see each other, followed by an area for each communicator. It is an anonymous file
+// (memfd), so nothing is left over however a run ends.
+#pragma once
+#include <pthread.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "comm/busy.h"
+
+namespace bv {
+
+enum class RankState : uint32_t { absent, here, left };
+
+// One rank's part of the control block. A rank holds `alive` while it runs; however the process
+// ends, the kernel marks the mutex, which the others see even before the process is reaped.
+struct alignas(64) RankStatus {
+  std::atomic<RankState> state;
+  std::atomic<Busy> busy;          // at something long on its own; not stuck
+  std::atomic<uint64_t> waits;     // for the device, begun so far (PeerWatch)
+  std::atomic<int64_t> heartbeat;  // the last one, ms of the monotonic clock
+  pthread_mutex_t alive;
+};
+
+struct alignas(64) ControlBlock {
+  static constexpr uint64_t magic_number = 0x31306e6f69736976;
+  static constexpr int no_exit_code = -1;
+
+  std::atomic<uint64_t> magic;
+  std::atomic<int32_t> size;              // ranks
+  std::atomic<int32_t> error_printed;     // 1: a line has been printed that says why the run ends
+  std::atomic<int32_t> failed_exit_code;  // of the rank that printed it, else no_exit_code
+  std::atomic<uint32_t> ending;           // 1: the launcher is ending the run; no rank waits on
+  std::atomic<uint64_t> bucket_bytes;     // must be the same for all ranks; 0: not set yet
+  std::atomic<uint64_t> areas_end;        // where the next communicator's area begins
+};
+
+// Memory that this process has mapped: zeros at first.
+class SharedArea {
+ public:
+  SharedArea(void* address, size_t bytes) : address_(address), bytes_(bytes) {}
+  SharedArea(SharedArea&& other) noexcept
+      : address_(std::exchange(other.address_, nullptr)), bytes_(other.bytes_) {}
+  ~SharedArea();
+  std::byte* data() const { return static_cast<std::byte*>(address_); }
+
+ private:
+  void* address_;
+  size_t bytes_;
+};
+
+// One process's view of the region. Throws std::system_error, or std::runtime_error if the file is
+// something else.
+class SharedRegion {
+ public:
+  // A new region for `size` ranks. The file descriptor is closed on exec.
+  static SharedRegion create(int size);
+  // The region of a descriptor received from the launcher or rank 0. Takes the descriptor over.
+  static SharedRegion open(int fd);
+  SharedRegion(const SharedRegion&) = delete;
+  ~SharedRegion();
+
+  int fd() const { return fd_; }
+  ControlBlock& control() const { return *static_cast<ControlBlock*>(address_); }
+  RankStatus& rank(int r) const { return reinterpret_cast<RankStatus*>(&control() + 1)[r]; }
+  // What an area of `bytes` takes.
+  static size_t area_bytes(size_t bytes);
+  // Maps `bytes` at an offset after the control block, which all who share them agree on.
+  SharedArea map_area(size_t offset, size_t bytes) const;
+
+  // True for one process of the run: the one that is to print why it ends.
+  bool claim_error(int exit_code);
+  void end_waiting() { control().ending = 1; }  // of all ranks: the run is ending
+
+ private:
+  SharedRegion(int fd, int size, bool is_new);
+
+  int fd_;
+  size_t control_bytes_;
+  void* address_;
+};
+
+// Sleeps while `word` is `value`, until woken or for `milliseconds`.
+void futex_wait(std::atomic<uint32_t>& word, uint32_t value, int milliseconds);
+void futex_wake_all(std::atomic<uint32_t>& word);
+
+}  // namespace bv

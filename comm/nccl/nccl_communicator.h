@@ -1,0 +1,25 @@
+// Collectives between GPUs by NCCL, in two builds: for CUDA and for its stand-in.
+#pragma once
+#include <memory>
+
+#include "comm/local/rank_barrier.h"
+#include "kernels/backend.h"
+
+namespace bv {
+
+struct NcclPeers {
+  RankPlace place;
+  int fd;  // of the SharedRegion of this machine's ranks; stays the caller's
+  // Works on host memory, for the same ranks: barriers, and the id by which NCCL's ranks meet.
+  std::unique_ptr<Communicator> host_comm;
+};
+
+}  // namespace bv
+
+namespace bv::cuda_gpu {
+// Collective: every rank calls it. Throws std::runtime_error.
+std::unique_ptr<Communicator> make_nccl_communicator(Backend&, NcclPeers);
+}  // namespace bv::cuda_gpu
+namespace bv::simt_gpu {
+std::unique_ptr<Communicator> make_nccl_communicator(Backend&, NcclPeers);
+}

@@ -1,0 +1,17 @@
+// Collectives on host memory over a Mesh, for the cpu device on several machines. An all-reduce
+// goes around a ring twice, as comm/README.md shows step by step.
+#pragma once
+#include <memory>
+
+#include "comm/net/mesh.h"
+#include "kernels/backend.h"
+
+namespace bv {
+
+// Of all ranks of the mesh, or of a group of them. Collectives run one after another in the order
+// of the calls, whatever their streams, those of groups included. hosts: for barriers and scalars.
+// Made and destroyed by the main thread, before the backend whose streams it runs on.
+std::unique_ptr<Communicator> make_ring_communicator(std::shared_ptr<Mesh>,
+                                                     std::unique_ptr<Communicator> hosts);
+
+}  // namespace bv

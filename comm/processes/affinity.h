@@ -1,0 +1,32 @@
+// Divides the machine's cores among the processes.
+#pragma once
+#include <sched.h>
+
+#include <vector>
+
+#include "comm/processes/world.h"
+
+namespace bv {
+
+struct CoreShare {
+  cpu_set_t cpus{};  // to pin to; empty: unknown, no pinning
+  int cores = 1;     // whole cores among them (two hyperthreads are one), at least 1
+};
+
+// Share `part` of `parts` of the cores that this process may use. A core's hyperthreads stay
+// together; with fewer cores than parts, several parts share a core.
+CoreShare share_of_cores(int part, int parts);
+// Its arithmetic: `cores` lists each core's CPUs.
+CoreShare share_of_cores(const std::vector<std::vector<int>>& cores, int part, int parts);
+
+int usable_cores();
+bool pin_this_process(const CoreShare&);  // async-signal-safe; false on failure
+
+// Pins a worker to its share, before any thread is started. Returns how many should compute.
+int pin_to_share(const World&);
+
+// OMP_NUM_THREADS if the user set it, else 0; torchrun sets 1 if the user doesn't. Throws UserError
+// where it is no number of threads.
+int requested_threads(bool launched);
+
+}  // namespace bv

@@ -1,0 +1,139 @@
+#include "comm/processes/world.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace bv {
+namespace {
+
+std::optional<std::string> variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value && *value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+std::string text_of(const char* name) { return variable(name).value_or(""); }
+
+int number(const std::string& name, int min, int max) {
+  const std::string text = text_of(name.c_str());
+  const auto value = parse_integer(text);
+  if (!value || *value < min || *value > max)
+    throw UserError(name + "=" + printable(text) + " in the environment should be a number from " +
+                    std::to_string(min) + " to " + std::to_string(max));
+  return static_cast<int>(*value);
+}
+
+// A launcher's variables. Without those of the local ranks (null) there is one machine.
+struct Family {
+  const char *rank, *size, *local_rank, *local_size;
+};
+constexpr Family torchrun{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+constexpr Family open_mpi{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                          "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr int max_processes = 1 << 16;
+
+World read(const Family& names) {
+  for (const char* name : {names.rank, names.size})
+    if (!variable(name))
+      throw UserError(std::string(name == names.rank ? names.size : names.rank) +
+                      " is set in the environment, " + name +
+                      " is not: set or unset both, or give -n to start the processes here");
+  World world;
+  world.size = number(names.size, 1, max_processes);
+  world.rank = number(names.rank, 0, world.size - 1);
+  world.local_size = names.local_size && variable(names.local_size)
+                         ? number(names.local_size, 1, world.size)
+                         : world.size;
+  world.local_rank = variable(names.local_rank) ? number(names.local_rank, 0, world.local_size - 1)
+                     : world.local_size == world.size ? world.rank
+                                                      : world.rank % world.local_size;
+  world.variables = std::string(names.rank) + ", " + names.size;
+  world.host = text_of("MASTER_ADDR");
+  world.secret = text_of("BAREVISION_SECRET");
+  if (variable("MASTER_PORT")) world.port = number("MASTER_PORT", 1, 65534);
+  world.machine = name_of_machine();
+  return world;
+}
+
+World from_torchrun() {
+  World world = read(torchrun);
+  world.node = variable("GROUP_RANK") ? number("GROUP_RANK", 0, world.size - 1)
+                                      : (world.rank - world.local_rank) / world.local_size;
+  if (variable("GROUP_WORLD_SIZE")) world.nodes = number("GROUP_WORLD_SIZE", 1, world.size);
+  if (is_launched_worker()) {
+    world.launched = true;
+    world.shared_fd = number(shared_fd_variable, 0, 1 << 30);
+    world.nodes = world.size / world.local_size;
+    world.master = text_of("MASTER_ADDR") + ":" + text_of("MASTER_PORT");
+    world.variables = "--nnodes, --node-rank, -n";
+    return world;
+  }
+  world.variables += ", MASTER_ADDR, MASTER_PORT";
+  for (const char* name : {"MASTER_ADDR", "MASTER_PORT"})
+    if (world.size > 1 && !variable(name))
+      throw UserError("RANK and WORLD_SIZE are set in the environment, " + std::string(name) +
+                      " is not: set it the same for all ranks, or give -n to start the processes "
+                      "here");
+  world.master = text_of("MASTER_ADDR") + ":" + text_of("MASTER_PORT");
+  // Processes restarted by torchrun must not meet leftovers of the previous attempt.
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"})
+    world.master += std::string("/") + text_of(name);
+  return world;
+}
+
+World from_open_mpi() {
+  World world = read(open_mpi);
+  world.master = variable("PMIX_NAMESPACE").value_or(text_of("OMPI_MCA_ess_base_jobid"));
+  return world;
+}
+
+// "2(x3),1": two tasks on each of three machines, one on the fourth.
+int tasks_per_node(const std::string& text) {
+  return static_cast<int>(parse_integer(text.substr(0, text.find_first_of("(,"))).value_or(0));
+}
+
+World from_slurm() {
+  // A step's own number of tasks may differ from the job's.
+  const bool step = variable("SLURM_STEP_NUM_TASKS").has_value();
+  World world = read(
+      {"SLURM_PROCID", step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_LOCALID", nullptr});
+  const int local = tasks_per_node(
+      variable("SLURM_STEP_TASKS_PER_NODE").value_or(text_of("SLURM_TASKS_PER_NODE")));
+  if (local > 0 && local < world.size) world.local_size = local;
+  if (variable("SLURM_NODEID")) world.node = number("SLURM_NODEID", 0, world.size - 1);
+  world.master = "slurm " + text_of("SLURM_JOB_ID") + "." + text_of("SLURM_STEP_ID");
+  return world;
+}
+
+}  // namespace
+
+std::string name_of_machine() {
+  char name[65] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? printable(name) : "";
+}
+
+bool is_launched_worker() { return variable(shared_fd_variable).has_value(); }
+
+void refuse_other_launchers() {
+  for (const auto& [launcher, sign, size] :
+       {std::array{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+        std::array{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+        std::array{"torchrun", "TORCHELASTIC_RUN_ID", "WORLD_SIZE"}})
+    if (variable(sign) && parse_integer(text_of(size)).value_or(1) > 1)
+      throw UserError(std::string(launcher) + " has started " + printable(text_of(size)) +
+                      " ranks already (" + size + " in the environment): leave out -n");
+}
+
+std::optional<World> world_from_environment() {
+  if (variable(torchrun.rank) || variable(torchrun.size)) return from_torchrun();
+  if (variable(open_mpi.rank) || variable(open_mpi.size)) return from_open_mpi();
+  // SLURM_NTASKS alone is also set in a shell that is yet to start the processes.
+  if (variable("SLURM_PROCID")) return from_slurm();
+  return std::nullopt;
+}
+
+}  // namespace bv

@@ -1,0 +1,42 @@
+// Antialiased resizing of 8-bit RGB, as PIL and torchvision resize photos.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "data/image/image.h"
+
+namespace bv {
+
+// The filter: a triangle, or Keys's cubic with a = -1/2.
+enum class Interpolation : uint8_t { bilinear, bicubic };
+
+// The weights of the input pixels in one output row or column: a filter as wide as the scale.
+struct Taps {
+  int begin = 0;
+  std::vector<float> weights;  // sum to 1
+};
+std::vector<Taps> filter_taps(int input_size, double begin, double length, int output_size,
+                              Interpolation = Interpolation::bilinear);
+
+// The part of an image that resizing a box of it to [height, width] reads; it may lie beyond.
+Box pixels_read(const Box& box, int height, int width, Interpolation);
+
+// Keeps its scratch memory between images; one per thread.
+class Resizer {
+ public:
+  // out [height, width, 3] = the box of `image`. The filter may reach pixels around the box.
+  void run(const Image& image, const Box& box, int height, int width, uint8_t* out,
+           Interpolation = Interpolation::bilinear);
+  // The same of a view, which must hold what pixels_read says; the box is the image's.
+  void run(const View& view, const Box& box, int height, int width, uint8_t* out,
+           Interpolation = Interpolation::bilinear);
+
+ private:
+  void run(const Image& pixels, const Region& at, int whole_height, int whole_width, const Box& box,
+           int height, int width, uint8_t* out, Interpolation);
+
+  std::vector<float> row_;
+  std::vector<uint8_t> bytes_;  // a row of the output, and one more
+};
+
+}  // namespace bv

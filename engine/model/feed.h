@@ -1,0 +1,63 @@
+// What the host sends to the device in each step: batches and StepParams. With an upload stream,
+// batches arrive in two slots in turn, one while the model trains on the other's copy. StepParams
+// go through a ring of host memory, since the host may be a whole update ahead of the device. A
+// pipeline's first stage has the images, and sends its last one what belongs to the loss: the
+// targets.
+#pragma once
+#include <memory>
+#include <span>
+
+#include "data/loader.h"
+#include "engine/model/memory.h"
+#include "models/graph/graph.h"
+
+namespace bv {
+
+class Feed {
+ public:
+  struct Sizes {
+    int batch, height, width;  // images of a micro-step in this process, as the largest are stored
+    int layers;                // ImageOps of each image
+    bool mixing;               // each image has a Mix
+    int params_in_flight;      // set_params() that the device may not have read yet
+    int micro_batches = 1;     // equal parts of the batch, with StepParams of their own
+    bool images = true, targets = true;  // what this process has of a batch
+  };
+  Feed(Backend&, const Sizes&);
+  size_t bytes() const { return slots() * slot_bytes_ + params_bytes_; }
+  void allocate();
+  void bind(Context&, int micro) const;  // images, crops, ops, mixes, labels, params
+  std::span<char> targets() const;       // mixes and labels of the whole batch
+
+  void upload(const Batch&);  // nothing where it has no images
+  void wait_for_upload();
+  void set_params(std::span<const StepParams>);  // of each micro-batch
+
+ private:
+  // One field of a batch in a slot: of each micro-batch `used` bytes, at every `each`, so that
+  // kernels find all of them aligned.
+  struct Field {
+    size_t at, each, used;
+    size_t end(int micro_batches) const { return at + each * static_cast<size_t>(micro_batches); }
+  };
+  Field field(size_t at, bool wanted, size_t bytes_of_row) const;
+  size_t slots() const { return sizes_.images && backend_->upload_stream() ? 3 : 1; }
+  char* slot(int number) const {
+    return memory_.data() + params_bytes_ + static_cast<size_t>(number) * slot_bytes_;
+  }
+  void copy(const Batch&, char* slot, Stream);
+  void copy(char* slot, const Field&, const void* from, size_t used, Stream);
+
+  Backend* backend_;
+  Sizes sizes_;
+  size_t rows_;  // of a micro-batch
+  Field images_, crops_, ops_, mixes_, labels_;
+  size_t params_bytes_, slot_bytes_;
+  DeviceMemory memory_;  // params, the slot that the model reads, two for uploads
+  Event uploaded_[2]{}, consumed_[2]{};
+  int uploads_ = 0;
+  std::shared_ptr<void> params_;
+  size_t params_written_ = 0;
+};
+
+}  // namespace bv

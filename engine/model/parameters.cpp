@@ -1,0 +1,292 @@
+#include "engine/model/parameters.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "base/error.h"
+#include "engine/files/channels_last.h"
+#include "engine/model/memory.h"
+#include "kernels/philox.h"
+
+namespace bv {
+namespace {
+
+// The nearest 16-bit value, ties to even, as the bits that kernels read.
+uint16_t to_16_bits(float x, DType dtype) {
+  if (dtype == DType::fp16) return std::bit_cast<uint16_t>(static_cast<_Float16>(x));
+  if (x != x) return 0x7FFF;  // rounding could carry a NaN into infinity
+  const auto bits = std::bit_cast<uint32_t>(x);
+  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+uint32_t fnv1a(const std::string& text) {
+  uint32_t hash = 2166136261u;
+  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 16777619u;
+  return hash;
+}
+
+// Uniform in (0, 1], so that its logarithm is finite.
+double open_uniform(uint32_t word) { return (static_cast<double>(word) + 1) * 0x1p-32; }
+
+void draw(const ParameterInfo& p, uint64_t seed, float* to) {
+  const size_t count = p.count();
+  const uint32_t name = fnv1a(p.name);
+#pragma omp parallel for schedule(static)
+  for (size_t i = 0; i < count; i += 4) {
+    const Philox4 words = philox(seed, static_cast<uint32_t>(i / 4), name, 0, random_init);
+    for (size_t j = 0; j < 4 && i + j < count; ++j) {
+      if (p.init == Init::uniform) {
+        to[i + j] = p.scale * (2 * uniform(words.at[j]) - 1);
+      } else {  // Box and Muller 1958: two numbers from two words
+        const double u = open_uniform(words.at[j / 2 * 2]),
+                     angle = 2 * std::numbers::pi * open_uniform(words.at[j / 2 * 2 + 1]);
+        const double radius = std::sqrt(-2 * std::log(u));
+        to[i + j] =
+            static_cast<float>(p.scale * radius * (j % 2 ? std::sin(angle) : std::cos(angle)));
+      }
+    }
+  }
+}
+
+std::vector<float> reordered(const ParameterInfo& p, const std::vector<float>& from,
+                             bool to_memory) {
+  if (!p.channels_last) return from;
+  std::vector<float> to(from.size());
+  (to_memory ? to_memory_order : to_file_order)(p.shape, from.data(), to.data());
+  return to;
+}
+
+TensorViews views_of(const std::vector<ParameterInfo>& infos, const float* copy,
+                     const std::string& prefix) {
+  TensorViews views;
+  for (const ParameterInfo& p : infos)
+    if (p.owned())
+      views.push_back({prefix + p.name, p.shape, {copy + p.offset, p.count()}, p.channels_last});
+  return views;
+}
+
+TensorViews sorted(TensorViews views, const TensorViews& more) {
+  views.insert(views.end(), more.begin(), more.end());
+  std::ranges::sort(views, {}, &TensorView::name);
+  return views;
+}
+
+}  // namespace
+
+Parameters::Parameters(Backend& backend, const Graph& graph, int moments, bool ema)
+    : backend_(&backend), graph_(&graph), moments_(moments), has_ema_(ema) {}
+
+size_t Parameters::compute_weights_bytes() const {
+  return graph_->dtype() == DType::fp32 ? 0 : graph_->arena_count() * size_of(graph_->dtype());
+}
+
+void Parameters::allocate() {
+  const auto zeroed = [this](size_t bytes) { return zeroed_memory(*backend_, bytes); };
+  // Zeroed, so that the padding between parameters stays zero.
+  weights_ = zeroed(weight_bytes());
+  compute_weights_ = zeroed(compute_weights_bytes());
+  if (has_ema_) ema_ = zeroed(weight_bytes());
+  grads_ = zeroed(gradient_bytes());
+  buffers_ = zeroed(buffer_bytes());
+  if (moments_ > 0) m_ = zeroed(weight_bytes());
+  if (moments_ > 1) v_ = zeroed(weight_bytes());
+}
+
+void Parameters::initialise(uint64_t seed) {
+  std::map<std::string, HostTensor> values;
+  for (const Infos* infos : {&graph_->parameters(), &graph_->buffers()})
+    for (const ParameterInfo& p : *infos) {
+      if (!p.owned()) continue;
+      HostTensor t{p.shape, std::vector<float>(p.count(), p.init == Init::ones ? 1.0f : 0.0f)};
+      if (p.init == Init::normal || p.init == Init::uniform) draw(p, seed, t.data.data());
+      values.emplace(p.name, std::move(t));
+    }
+  set_weights(values);
+}
+
+void Parameters::set_weights(const std::map<std::string, HostTensor>& values) {
+  upload(weights(), graph_->parameters(), values, "", compute_weights_.data<uint16_t>());
+  upload(buffers(), graph_->buffers(), values, "");
+  if (ema()) backend_->copy(ema(), weights(), weight_bytes(), nullptr);
+}
+
+std::map<std::string, HostTensor> Parameters::get_weights() const {
+  auto values = download(weights(), graph_->parameters(), "");
+  values.merge(download(buffers(), graph_->buffers(), ""));
+  return values;
+}
+
+std::map<std::string, HostTensor> Parameters::get_gradients() const {
+  return download(grads(), graph_->parameters(), "");
+}
+
+void Parameters::set_moments(const std::map<std::string, HostTensor>& values) {
+  for (const auto& [prefix, arena] : {std::pair{"m.", m()}, {"v.", v()}}) {
+    if (!arena) continue;
+    for (const ParameterInfo& p : graph_->parameters())
+      if (!values.contains(prefix + p.name))
+        throw UserError("checkpoint: the optimizer's state lacks '" + (prefix + p.name) +
+                        "'; it was saved by another optimizer");
+    upload(arena, graph_->parameters(), values, prefix);
+  }
+}
+
+std::map<std::string, HostTensor> Parameters::get_moments() const {
+  std::map<std::string, HostTensor> all;
+  if (m()) all = download(m(), graph_->parameters(), "m.");
+  if (v()) all.merge(download(v(), graph_->parameters(), "v."));
+  return all;
+}
+
+void Parameters::set_ema(const std::map<std::string, HostTensor>& values) {
+  if (!ema()) return;
+  for (const ParameterInfo& p : graph_->parameters())
+    if (!values.contains(p.name))
+      throw UserError("checkpoint: the average of the weights lacks '" + p.name + "'");
+  upload(ema(), graph_->parameters(), values, "");
+}
+
+std::map<std::string, HostTensor> Parameters::get_ema() const {
+  if (!ema()) return {};
+  auto values = download(ema(), graph_->parameters(), "");
+  values.merge(download(buffers(), graph_->buffers(), ""));
+  return values;
+}
+
+size_t Parameters::copy_bytes() const {
+  return align(weight_bytes()) * static_cast<size_t>(1 + moments_ + has_ema_) +
+         align(buffer_bytes());
+}
+
+size_t Parameters::model_bytes() const {
+  size_t parameters = 0, buffers = 0;
+  for (const ParameterInfo& p : graph_->parameters()) parameters += p.count();
+  for (const ParameterInfo& p : graph_->buffers()) buffers += p.count();
+  return (parameters * static_cast<size_t>(1 + moments_ + has_ema_) + buffers) * sizeof(float);
+}
+
+ParameterCopy Parameters::copy_in(void* host) const {
+  char* at = static_cast<char*>(host);
+  const auto piece = [&at](bool there, size_t bytes) {
+    char* const begin = there ? at : nullptr;
+    if (there) at += align(bytes);
+    return reinterpret_cast<float*>(begin);
+  };
+  return {.weights = piece(true, weight_bytes()),
+          .buffers = piece(true, buffer_bytes()),
+          .ema = piece(has_ema_, weight_bytes()),
+          .m = piece(moments_ > 0, weight_bytes()),
+          .v = piece(moments_ > 1, weight_bytes())};
+}
+
+void Parameters::copy_to(const ParameterCopy& to) const {
+  const auto copy = [this](float* host, const DeviceMemory& arena) {
+    if (host) backend_->to_host(host, arena.data(), arena.bytes(), nullptr);
+  };
+  copy(to.weights, weights_);
+  copy(to.buffers, buffers_);
+  copy(to.ema, ema_);
+  copy(to.m, m_);
+  copy(to.v, v_);
+}
+
+CheckpointTensors Parameters::tensors_of(const ParameterCopy& copy) const {
+  const auto& parameters = graph_->parameters();
+  const TensorViews buffers = views_of(graph_->buffers(), copy.buffers, "");
+  CheckpointTensors tensors{.weights = sorted(views_of(parameters, copy.weights, ""), buffers)};
+  if (copy.ema) tensors.ema = sorted(views_of(parameters, copy.ema, ""), buffers);
+  if (copy.m) tensors.optimizer = views_of(parameters, copy.m, "m.");
+  tensors.optimizer =
+      sorted(copy.v ? views_of(parameters, copy.v, "v.") : TensorViews(), tensors.optimizer);
+  return tensors;
+}
+
+void Parameters::upload(float* arena, const Infos& infos,
+                        const std::map<std::string, HostTensor>& values, const std::string& prefix,
+                        uint16_t* rounded) const {
+  const auto send = [this](auto* to, const auto& data) {
+    backend_->to_device(to, data.data(), data.size() * sizeof data[0], nullptr);
+    backend_->synchronize(nullptr);
+  };
+  for (const ParameterInfo& p : infos) {
+    const auto found = values.find(prefix + p.name);
+    if (found == values.end() || !p.owned()) continue;
+    if (found->second.data.size() != p.count())
+      throw UserError(prefix + p.name + ": wrong number of elements");
+    const std::vector<float> data = reordered(p, found->second.data, true);
+    send(arena + p.offset, data);
+    if (!rounded) continue;
+    std::vector<uint16_t> bits(data.size());
+    std::ranges::transform(data, bits.begin(),
+                           [&](float x) { return to_16_bits(x, graph_->dtype()); });
+    send(rounded + p.offset, bits);
+  }
+}
+
+std::map<std::string, HostTensor> Parameters::download(const float* arena, const Infos& infos,
+                                                       const std::string& prefix) const {
+  std::map<std::string, HostTensor> values;
+  for (const ParameterInfo& p : infos) {
+    if (!p.owned()) continue;
+    HostTensor& t = values[prefix + p.name];
+    t = {p.shape, std::vector<float>(p.count())};
+    backend_->to_host(t.data.data(), arena + p.offset, p.count() * sizeof(float), nullptr);
+    backend_->synchronize(nullptr);
+    t.data = reordered(p, t.data, false);
+  }
+  return values;
+}
+
+int Parameters::first_not_finite() const {
+  const auto values = get_gradients();
+  const Infos& infos = graph_->parameters();
+  const auto found = std::ranges::find_if(infos, [&](const ParameterInfo& p) {
+    return p.owned() &&
+           !std::ranges::all_of(values.at(p.name).data, [](float x) { return std::isfinite(x); });
+  });
+  return found == infos.end() ? -1 : static_cast<int>(found - infos.begin());
+}
+
+std::map<std::string, HostTensor> Parameters::empty_weights(const Graph& part) {
+  std::map<std::string, HostTensor> values;
+  for (const Infos* infos : {&part.parameters(), &part.buffers()})
+    for (const ParameterInfo& p : *infos)
+      if (p.owned()) values[p.name] = {p.shape, std::vector<float>(p.count())};
+  return values;
+}
+
+std::map<std::string, HostTensor> Parameters::empty_moments(const Graph& part) const {
+  std::map<std::string, HostTensor> values;
+  for (const auto& [prefix, arena] : {std::pair{"m.", m()}, {"v.", v()}})
+    for (const ParameterInfo& p : part.parameters())
+      if (arena && p.owned()) values[prefix + p.name] = {p.shape, std::vector<float>(p.count())};
+  return values;
+}
+
+std::vector<uint8_t> decay_flags(const Graph& graph, bool all) {
+  constexpr size_t chunk = OptimizerUpdate::decay_chunk;
+  std::vector<uint8_t> flags(graph.arena_count() / chunk, 0);
+  for (const ParameterInfo& p : graph.parameters())
+    if (p.owned() && (all || p.decay))
+      std::memset(flags.data() + p.offset / chunk, 1, (p.count() + chunk - 1) / chunk);
+  return flags;
+}
+
+std::vector<float> layer_scales(const Graph& graph, double decay) {
+  constexpr size_t chunk = OptimizerUpdate::decay_chunk;
+  std::vector<float> scales(graph.arena_count() / chunk, 1);
+  for (size_t i = 0; i < graph.parameters().size(); ++i) {
+    const Parameter p{static_cast<int>(i)};
+    if (!graph.info(p).owned()) continue;
+    const size_t begin = graph.info(p).offset / chunk,
+                 count = (graph.info(p).count() + chunk - 1) / chunk;
+    std::fill_n(scales.begin() + static_cast<ptrdiff_t>(begin), count,
+                static_cast<float>(std::pow(decay, graph.layers() - 1 - graph.layer_of(p))));
+  }
+  return scales;
+}
+
+}  // namespace bv

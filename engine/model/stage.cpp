@@ -1,0 +1,72 @@
+#include "engine/model/stage.h"
+
+namespace bv {
+
+Stage::Stage(Backend& backend, const Graph& graph, int begin, int end, int slots, Passes passes)
+    : backend_(&backend),
+      graph_(&graph),
+      begin_(begin),
+      end_(end),
+      slots_(slots),
+      layout_(plan_stage(graph, backend.kernels(), begin, end, passes)) {}
+
+void Stage::allocate() {
+  saved_ = DeviceMemory(*backend_, saved_bytes());
+  scratch_ = DeviceMemory(*backend_, scratch_bytes());
+  use(saved_.data(), scratch_.data());
+}
+
+void Stage::use(char* saved, char* scratch) {
+  workspace_ = scratch;
+  for (int slot = 0; slot < slots_; ++slot) {
+    std::vector<char*> places(layout_.places.size(), nullptr);
+    for (size_t s = 0; s < places.size(); ++s) {
+      const Layout::Place& place = layout_.places[s];
+      if (place.kind == Layout::Place::saved)
+        places[s] = saved + layout_.saved_bytes * static_cast<size_t>(slot) + place.offset;
+      else if (place.kind == Layout::Place::scratch)
+        places[s] = scratch + place.offset;
+    }
+    places_.push_back(std::move(places));
+  }
+}
+
+void Stage::run_forward(Context& run, int begin, int end) const {
+  for (int i = begin; i < end; ++i) {
+    const Node& node = graph_->nodes()[static_cast<size_t>(i)];
+    run.workspace = workspace_ + layout_.forward_workspace[static_cast<size_t>(i - begin_)];
+    timed(profile_, *backend_, node.type, [&] { node.forward(run); });
+  }
+}
+
+Context Stage::bound(Context run, int slot) const {
+  run.graph = graph_;
+  run.stage = {begin_, end_};
+  run.kernels = &backend_->kernels();
+  run.place = &places_[static_cast<size_t>(slot)];
+  return run;
+}
+
+void Stage::forward(Context run, int slot) const {
+  run = bound(run, slot);
+  run_forward(run, begin_, end_);
+}
+
+void Stage::backward(Context run, int slot, const std::function<void(int)>& done) const {
+  run = bound(run, slot);
+  auto next = layout_.recomputes.rbegin();
+  for (int i = end_ - 1; i >= begin_; --i) {
+    if (next != layout_.recomputes.rend() && next->before == i + 1) {
+      run.recomputing = true;
+      run_forward(run, next->begin, next->end);
+      run.recomputing = false;
+      ++next;
+    }
+    const Node& node = graph_->nodes()[static_cast<size_t>(i)];
+    run.workspace = workspace_ + layout_.backward_workspace[static_cast<size_t>(i - begin_)];
+    timed(profile_, *backend_, node.type, [&] { node.backward(run); });
+    if (done) done(i);
+  }
+}
+
+}  // namespace bv

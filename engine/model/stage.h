@@ -1,0 +1,51 @@
+// A slice of a graph's nodes with its memory: the whole model, or a part of it. Saved tensors have
+// a copy for each slot (micro-batch in flight); scratch memory is shared.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "engine/model/plan.h"
+#include "engine/model/profile.h"
+#include "kernels/backend.h"
+
+namespace bv {
+
+class Stage {
+ public:
+  // Plans; allocate() takes the memory.
+  Stage(Backend&, const Graph&, int begin, int end, int slots, Passes = Passes::both);
+  void allocate();
+  // Instead of allocate(): memory of saved_bytes() and scratch_bytes(), which others may use when
+  // this stage isn't run.
+  void use(char* saved, char* scratch);
+  const Graph& graph() const { return *graph_; }
+  const Layout& layout() const { return layout_; }
+  size_t saved_bytes() const { return layout_.saved_bytes * static_cast<size_t>(slots_); }
+  size_t scratch_bytes() const { return layout_.scratch_bytes; }
+
+  // `run` has parameters and batch; places and workspace are filled in here.
+  void forward(Context run, int slot) const;
+  // `done(node)` is called after each node: parameters up to Graph::ready_after(node) are final.
+  void backward(Context run, int slot, const std::function<void(int)>& done = {}) const;
+  // A storage's memory, to move it across a border or to read it. Null if this stage lacks it.
+  char* place(int slot, int storage) const {
+    return places_[static_cast<size_t>(slot)][static_cast<size_t>(storage)];
+  }
+  char* place(int slot, Tensor t) const { return place(slot, graph_->info(t).storage); }
+  void profile(Profile* to) { profile_ = to; }  // a section per kind of node
+
+ private:
+  Context bound(Context, int slot) const;
+  void run_forward(Context&, int begin, int end) const;
+
+  Backend* backend_;
+  const Graph* graph_;
+  int begin_, end_, slots_;
+  Layout layout_;
+  DeviceMemory saved_, scratch_;
+  char* workspace_ = nullptr;               // scratch memory, its own or not
+  std::vector<std::vector<char*>> places_;  // by slot, by storage
+  Profile* profile_ = nullptr;
+};
+
+}  // namespace bv

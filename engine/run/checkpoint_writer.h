@@ -1,0 +1,75 @@
+// Writes checkpoints while training continues. Memory holds two: one being written, one waiting. A
+// newer one replaces the one that waits, unless that is the best.
+#pragma once
+#include <array>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/background.h"
+#include "base/error.h"
+#include "engine/console/log.h"
+#include "engine/files/checkpoint.h"
+#include "engine/training/snapshot.h"
+
+namespace bv {
+
+// A checkpoint is refused because a weight is not finite.
+struct NotFinite : RunError {
+  using RunError::RunError;
+};
+
+class CheckpointWriter {
+ public:
+  struct Request {
+    Checkpoint progress;  // without tensors; if it isn't settled, settle() follows
+    bool best = false;
+  };
+
+  // Jobs are posted to `background`, which ends before this does.
+  CheckpointWriter(Backend&, const Trainer&, Background&, std::string folder, int keep);
+
+  void allocate();
+  // Returns the memory for the next request's snapshot; submit() follows. Waits for the disk if
+  // both are in use. `replaced` becomes the step of the request that is given up, if one is.
+  Snapshot& next(std::optional<int64_t>& replaced);
+  void submit(Request);
+  // Adds an evaluation's outcome to the checkpoint of that step. False: DIR/last is another step's,
+  // so the step has to be submitted.
+  bool settle(const Checkpoint& progress, bool best);
+
+  // Throws the RunError of a job that has failed.
+  void check() { background_.check(); }
+  void finish();  // waits until all are written, or have failed
+  // The same for a run that has failed itself; throws nothing.
+  void abandon();
+  std::vector<SaveRecord> written();   // since the last call
+  std::optional<int64_t> last_step();  // the newest one this process has written
+
+ private:
+  struct Waiting {
+    Request request;
+    Snapshot* snapshot;
+  };
+  void write_waiting();
+  bool free(const Snapshot&) const;
+  void note(const Checkpoint& progress, bool best);
+
+  Backend& backend_;
+  Background& background_;
+  const std::string folder_;
+  const int keep_;
+  std::array<Snapshot, 2> snapshots_;
+  Snapshot* next_ = nullptr;
+
+  std::mutex mutex_;  // of the following
+  std::condition_variable changed_;
+  std::optional<Waiting> waiting_;
+  const Snapshot* writing_ = nullptr;
+  std::vector<SaveRecord> written_;
+  std::optional<int64_t> last_step_;
+};
+
+}  // namespace bv

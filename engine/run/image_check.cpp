@@ -1,0 +1,70 @@
+#include "engine/run/image_check.h"
+
+#include <unistd.h>
+
+#include <set>
+#include <string>
+
+#include "engine/console/output.h"
+
+namespace bv {
+namespace {
+
+BadImages look(Setup& setup, Communicator* communicator) {
+  const DataSets& data = setup.data;
+  const int64_t files = data.train->files() + (data.val ? data.val->files() : 0);
+  if (communicator) communicator->busy(Busy::starting);
+  Output output(STDOUT_FILENO);
+  int64_t seconds = 0;
+  BadImages bad = find_bad_images(data, [&](int64_t looked_at) {
+    constexpr int64_t between_lines = 10;
+    if (seconds++ % between_lines == 0)
+      output.print("looking at the images: " + std::to_string(looked_at) + " of " +
+                   std::to_string(files) + "\n");
+  });
+  const int64_t count = bad.count();
+  if (count == 0) return bad;
+  const std::string more = std::to_string(count - 1);
+  if (setup.options.on_bad_image == "fail")
+    throw DataError(bad.first + (count > 1 ? ", and " + more + " more can't be read" : "") +
+                    " (--on-bad-image skip skips such files" +
+                    (setup.checkpoint ? "; without them the run can't be resumed)" : ")"));
+  setup.notes.push_back("warning: " + std::to_string(count) + " of " + std::to_string(files) +
+                        " images can't be read and will be skipped, the first " + bad.first);
+  return bad;
+}
+
+}  // namespace
+
+void check_images(Setup& setup, Communicator* communicator, Backend& backend) {
+  BadImages& bad = setup.bad_images;
+  if (!communicator || communicator->rank() == 0) bad = look(setup, communicator);
+  bad.train = union_of_ranks(std::move(bad.train), communicator, backend);
+  bad.val = union_of_ranks(std::move(bad.val), communicator, backend);
+}
+
+std::vector<int64_t> union_of_ranks(std::vector<int64_t> numbers, Communicator* communicator,
+                                    Backend& backend) {
+  if (!communicator) return numbers;
+  const auto sum = [&](size_t x) {
+    return static_cast<size_t>(communicator->all_reduce_scalar(static_cast<double>(x)));
+  };
+  if (sum(numbers.size()) == 0) return numbers;
+  std::set<int64_t> all;
+  for (int rank = 0; rank < communicator->size(); ++rank) {
+    const bool own = communicator->rank() == rank;
+    std::vector<int64_t> theirs(sum(own ? numbers.size() : 0));
+    if (theirs.empty()) continue;
+    if (own) theirs = numbers;
+    const size_t bytes = theirs.size() * sizeof theirs[0];
+    const DeviceMemory memory(backend, bytes);
+    backend.to_device(memory.data(), theirs.data(), bytes, nullptr);
+    communicator->broadcast(memory.data(), bytes, rank, nullptr);
+    backend.to_host(theirs.data(), memory.data(), bytes, nullptr);
+    backend.synchronize(nullptr);
+    all.insert(theirs.begin(), theirs.end());
+  }
+  return {all.begin(), all.end()};
+}
+
+}  // namespace bv

@@ -1,0 +1,177 @@
+#include "engine/run/run.h"
+
+#include <algorithm>
+#include <csignal>
+#include <iomanip>
+#include <iostream>
+#include <utility>
+
+#include "app/hooks/trace_file.h"
+#include "base/error.h"
+#include "base/machine.h"
+#include "base/stop_signals.h"
+#include "base/text.h"
+#include "engine/console/report.h"
+#include "engine/model/memory.h"
+#include "engine/run/plans.h"
+#include "engine/training/recording.h"
+
+namespace bv {
+namespace {
+
+LoaderOptions own_loader_options(const Setup& s, bool train, Backend& backend, Output& warnings,
+                                 int cores) {
+  const Grid& grid = s.trainer.pipeline.grid;
+  LoaderOptions options = loader_options(s, grid.replica, cores);
+  options.images = grid.first();
+  options.known_bad = train ? s.bad_images.train : s.bad_images.val;
+  options.warn = [&warnings](const std::string& line) {
+    warnings.print(printable(line, line.npos) + "\n");
+  };
+  options.allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); };
+  return options;
+}
+
+}  // namespace
+
+Run::Run(Setup given, Backend& device, Communicator* peers, int cores)
+    : setup(for_rank(std::move(given), peers ? peers->rank() : 0)),
+      backend(device),
+      communicator(peers),
+      rank(peers ? peers->rank() : 0),
+      trainer(backend, communicator, setup.graph, setup.trainer, pointer_to(setup.fp32_graph)),
+      train(*setup.data.train, own_loader_options(setup, true, backend, warnings, cores), true),
+      folder(setup, backend, trainer, communicator, background) {
+  if (setup.data.val)
+    val = std::make_unique<Loader>(
+        *setup.data.val, own_loader_options(setup, false, backend, warnings, cores), false);
+  const Options& o = setup.options;
+  batches = train.batches_per_epoch();
+  updates_per_epoch = (batches + o.accumulate - 1) / o.accumulate;
+  horizon = updates_of(o.epochs, updates_per_epoch);
+  end = std::min(o.steps.value_or(horizon), horizon);
+  schedule = schedule_of(o, o.epochs, updates_per_epoch);
+}
+
+// Of all stages, so that all processes come to the same verdict.
+std::vector<MemoryPlan> Run::plans() const {
+  if (setup.pipeline.shape.stages == 1) return {trainer.plan()};
+  return stage_plans(setup, backend);
+}
+
+bool Run::plan_only() const {
+  // Processes share a machine's memory; each has a GPU's alone.
+  const bool shared = setup.options.device == "cpu" || setup.options.oversubscribe;
+  const MemoryLimit limit{
+      backend.memory_limit() / static_cast<size_t>(shared ? setup.local_size : 1), shared};
+  const std::vector<MemoryPlan> stages = plans();
+  // Rank 0's host has checkpoints besides, which count where its memory is the device's.
+  const size_t besides = setup.options.device == "cuda" ? 0 : stages[0].checkpoints;
+  const MemoryLimit left{limit.bytes - std::min(limit.bytes, besides), shared};
+  const auto largest = std::ranges::max_element(stages, {}, &MemoryPlan::peak);
+  std::string lacking;
+  if (largest->peak() > left.bytes)
+    lacking = "the plan needs " + format_bytes(largest->peak() + besides) + " per process" +
+              (stages.size() > 1 ? " of stage " + std::to_string(largest - stages.begin()) : "") +
+              ", but " + format_bytes(limit.bytes) + " are available" +
+              what_fits(setup, backend, left);
+  if (!setup.options.plan && !lacking.empty()) throw UserError(lacking);
+  if (setup.options.plan && rank == 0) {
+    std::cout << plan_head(setup, backend.describe(), limit.bytes) << "\n";
+    for (const std::string& note : setup.notes) std::cout << printable(note, note.npos) << "\n";
+    if (stages.size() > 1)
+      print_stages(std::cout, setup, stages);
+    else
+      print_plan(std::cout, trainer.largest_graph(), trainer.largest_layout(), trainer.plan());
+    std::cout << "one step: " << std::fixed << std::setprecision(1)
+              << flops_of(record_step(setup.graph, setup.trainer)) / 1e9 << " GFLOP\n";
+    if (!lacking.empty()) std::cout << lacking << "\n";
+  }
+  return setup.options.plan;
+}
+
+// Memory that others use may be freed, or not.
+void Run::note_free_memory() {
+  if (setup.options.device == "cuda") return;  // its limit is what is free
+  const std::vector<MemoryPlan> stages = plans();
+  size_t wanted = stages[0].checkpoints;  // by this machine's processes
+  for (const MemoryPlan& plan : stages)
+    wanted += plan.peak() * static_cast<size_t>(setup.local_size) / stages.size();
+  const size_t free = free_memory_in_bytes();
+  if (wanted <= free) return;
+  setup.notes.push_back(
+      "warning: " + format_bytes(wanted) + " are planned, but only " + format_bytes(free) +
+      " of memory are free" +
+      what_fits(setup, backend, {free / static_cast<size_t>(setup.local_size), true}));
+}
+
+void Run::set_starting_values() {
+  const Options& o = setup.options;
+  const double fresh_scale = o.loss_scale > 0 ? o.loss_scale : o.loss_scale_init;
+  if (!setup.checkpoint) trainer.parameters().initialise(o.seed);
+  trainer.set_state(
+      {.loss_scale = setup.graph.dtype() == DType::fp16 ? static_cast<float>(fresh_scale) : 1});
+  if (!setup.weights.empty()) trainer.parameters().set_weights(setup.weights);
+  setup.weights.clear();
+  if (!setup.checkpoint) return;
+  folder.restore(trainer);
+  progress = std::move(*setup.checkpoint);
+  progress.optimizer.tensors.clear();
+  progress.ema.tensors.clear();
+  if (progress.step > end)
+    throw UserError("the run in " + o.out + " has already done " + counted(progress.step, "step") +
+                    "; " + (end < horizon ? "--steps" : "--epochs") + " ends it after " +
+                    std::to_string(end));
+}
+
+bool Run::begin() {
+  if (rank == 0) note_free_memory();
+  trainer.allocate();
+  set_starting_values();
+  if (setup.options.profile) trainer.profile(&profile);
+  if (!setup.options.trace.empty() || setup.pipeline.shape.stages > 1) {
+    trace = std::make_unique<Trace>(backend, setup.options.trace.empty() ? 0 : TraceFile::updates);
+    trainer.trace(trace.get());
+  }
+  for (std::string& line : schedule_notes(setup.options, updates_per_epoch, progress))
+    setup.notes.push_back(std::move(line));
+  if (progress.step == end && progress.settled)
+    setup.notes.push_back("nothing left to do: " + counted(end, "step") + " done");
+  catch_held_stop_signals();
+  // Nothing is written before all processes have looked at the run folder as it was.
+  if (asked_to_stop()) return false;
+  if (rank != 0) return true;
+  console = std::make_unique<Console>(end, setup.options.quiet);
+  if (std::string warning = folder.begin(); !warning.empty())
+    setup.notes.push_back(std::move(warning));
+  return true;
+}
+
+bool Run::any_process(bool here) const {
+  return communicator ? communicator->all_reduce_scalar(here) > 0 : here;
+}
+
+bool Run::asked_to_stop() {
+  if (!any_process(stop_signal() != 0)) return false;
+  stopped_by = stop_signal() ? stop_signal() : SIGTERM;
+  return true;
+}
+
+void Run::warn(const std::string& line) {
+  if (console) console->clear();
+  warnings.print(printable(line, line.npos) + "\n");
+}
+
+bool Run::reads_weights() const {
+  return std::ranges::any_of(hooks, [&](const auto& hook) { return hook->reads_weights(*this); });
+}
+
+void Run::attach(std::unique_ptr<Hook> hook) {
+  Hook& attached = *hook;
+  const auto later = std::ranges::find_if(
+      hooks, [&](const auto& other) { return other->priority() > attached.priority(); });
+  hooks.insert(later, std::move(hook));
+  attached.after_hook_is_attached(*this);
+}
+
+}  // namespace bv

@@ -1,0 +1,81 @@
+// A run: all that the training loop and its hooks work on.
+#pragma once
+#include <unistd.h>
+
+#include <memory>
+#include <type_traits>
+
+#include "data/loader.h"
+#include "engine/console/console.h"
+#include "engine/console/output.h"
+#include "engine/run/hooks.h"
+#include "engine/run/run_folder.h"
+#include "engine/setup/setup.h"
+#include "engine/trace/trace.h"
+#include "engine/training/schedule.h"
+#include "kernels/backend.h"
+
+namespace bv {
+
+struct Run {
+  Run(Setup, Backend&, Communicator*, int cores);
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+  ~Run() { folder.abandon(); }  // jobs of the background work on what is destroyed next
+
+  // Prints what --plan asks for, or refuses a plan that doesn't fit.
+  bool plan_only() const;
+  // Takes the memory, sets the starting values, opens the run's folder. Collective. From then on a
+  // stop signal is a request; false: there has been one already, and the folder is as it was.
+  bool begin();
+  // Inserts it by priority, after those of the same one.
+  void attach(std::unique_ptr<Hook>);
+  // Calls all hooks: run.at(&Hook::after_train_epoch, record).
+  template <class... P>
+  void at(void (Hook::*point)(Run&, P...), std::type_identity_t<P>... values) {
+    for (const auto& hook : hooks) (hook.get()->*point)(*this, values...);
+  }
+  // Whether the evaluation of these weights, or (averaged) of their moving average, is the one that
+  // chooses best/.
+  bool chooses_best(bool averaged) const { return averaged == (setup.options.ema > 0); }
+  bool any_process(bool here) const;  // whether it holds in one of them; collective
+  // Whether any process was asked to stop, which then is stopped_by. Collective.
+  bool asked_to_stop();
+  bool reads_weights() const;          // one of the hooks, after this update
+  void warn(const std::string& line);  // on standard error, with the bar out of the way
+  // Runs in a section of --profile.
+  template <class F>
+  void in_section(const char* name, F work) {
+    timed(setup.options.profile ? &profile : nullptr, backend, name, work);
+  }
+
+  Setup setup;
+  Backend& backend;
+  Communicator* communicator;  // null: one process
+  int rank;
+  Output warnings{STDERR_FILENO};
+  std::unique_ptr<Console> console;  // of rank 0
+  std::unique_ptr<Trace> trace;      // null: nothing is traced
+  Trainer trainer;
+  Loader train;
+  std::unique_ptr<Loader> val;
+  Background background;  // writes what training doesn't wait for
+  RunFolder folder;
+  Schedule schedule{};
+  Profile profile{setup.started};
+  HookList hooks;
+
+  int64_t batches, updates_per_epoch;  // of an epoch
+  int64_t horizon;                     // updates of the schedule
+  int64_t end;                         // and of the run; on all ranks the same
+  Checkpoint progress;                 // without weights and optimizer state
+  int stopped_by = 0;                  // a signal
+  bool incomplete = false;             // a log couldn't be written to its end
+
+ private:
+  std::vector<MemoryPlan> plans() const;  // by stage
+  void note_free_memory();
+  void set_starting_values();
+};
+
+}  // namespace bv

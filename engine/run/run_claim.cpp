@@ -1,0 +1,130 @@
+#include "engine/run/run_claim.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "comm/local/rank_barrier.h"
+#include "engine/files/checkpoint.h"
+#include "engine/files/event_file_names.h"
+#include "engine/options/config.h"
+#include "engine/run/run_folder.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string dated_folder(const std::string& model) {
+  const std::time_t now = std::time(nullptr);
+  char text[40];
+  std::strftime(text, sizeof text, "-%Y%m%d-%H%M%S", std::localtime(&now));
+  return "runs/" + model + text;
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error))
+    names.push_back(i->path().filename().string());
+  if (error) throw UserError("--out " + folder + ": can't be listed: " + error.message());
+  return names;
+}
+
+// Empty, but for leftovers of a run that was killed before its first checkpoint.
+bool is_free(const std::vector<std::string>& names) {
+  const auto has = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
+  const bool known = std::ranges::all_of(names, [](const std::string& name) {
+    return name == "config.json" || name == "config.json.partial" || name == "metrics.jsonl" ||
+           name == val_list_name || name == std::string(val_list_name) + ".partial" ||
+           name == run_lock_name || name.starts_with("report.") || is_unfinished_checkpoint(name) ||
+           is_event_file(name);
+  });
+  return names.empty() || (known && (has(run_lock_name) || has("metrics.jsonl")));
+}
+
+[[noreturn]] void refuse_used(const std::string& folder) {
+  throw UserError("--out " + folder + " exists and is not empty; --resume " + folder +
+                  " continues that run, another --out starts a new one");
+}
+
+}  // namespace
+
+RunClaim::RunClaim(const CommandLine& line, const World& world) {
+  const int rank = world.rank;
+  std::error_code ignored;
+  if (const auto resumed = line.values.find("resume"); resumed != line.values.end()) {
+    folder_ = resumed->second.at(0);
+    if (rank == 0 && !line.values.contains("plan") && fs::exists(folder_ + "/config.json", ignored))
+      lock_ = std::make_unique<RunLock>(folder_);
+    return;
+  }
+  const Options options = preliminary_options(line);
+  folder_ = options.out.empty() ? dated_folder(options.model) : options.out;
+  if (options.plan) return;
+  if (world.several_machines() && world.node > 0) {
+    if (!options.out.empty() && world.local_rank == 0)
+      print_error_line("node " + std::to_string(world.node) + " (" + world.machine + "): --out " +
+                       printable(options.out) + " is ignored, the run's folder is on node 0");
+    return;
+  }
+  try {
+    if (options.out.empty())
+      begin_dated(rank);
+    else
+      begin(rank);
+  } catch (...) {
+    give_back();
+    throw;
+  }
+}
+
+void RunClaim::give_back() {
+  std::error_code ignored;
+  lock_.reset();
+  for (; !made_.empty(); made_.pop_back()) fs::remove(made_.back(), ignored);  // if empty
+}
+
+// A folder with a lock's file in it may be in use: rank 0 finds out, the others leave it to rank 0.
+void RunClaim::begin(int rank) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(folder_, ignored);
+  const bool exists = fs::exists(status);
+  if (exists && !fs::is_directory(status))
+    throw UserError("--out " + folder_ +
+                    " is a file where the run's folder should be; name another");
+  const std::string lock = folder_ + "/" + run_lock_name;
+  if (exists && !fs::exists(fs::symlink_status(lock, ignored)) && !is_free(names_in(folder_)))
+    refuse_used(folder_);
+  if (rank != 0) return;
+  if (!exists) make_folder();
+  lock_ = std::make_unique<RunLock>(folder_);
+  const std::vector<std::string> names = names_in(folder_);
+  if (!is_free(names)) refuse_used(folder_);
+  for (const std::string& name : names)
+    if (is_unfinished_checkpoint(name)) fs::remove_all(folder_ + "/" + name, ignored);
+}
+
+// Of runs that start in the same second, one gets the name, the others -2, -3, ...
+void RunClaim::begin_dated(int rank) {
+  if (rank != 0) return;  // rank 0's folder is the run's
+  const std::string dated = folder_;
+  for (int copy = 2; !make_folder(); ++copy) folder_ = dated + "-" + std::to_string(copy);
+  lock_ = std::make_unique<RunLock>(folder_);
+}
+
+bool RunClaim::make_folder() {
+  std::vector<fs::path> missing;  // innermost first
+  std::error_code error;
+  for (fs::path at = folder_; !at.empty() && !fs::exists(at, error); at = at.parent_path())
+    missing.push_back(at);
+  bool made = false;
+  for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
+    if ((made = fs::create_directory(*at, error))) made_.push_back(*at);
+    if (error) throw UserError("--out " + folder_ + ": can't make this folder: " + error.message());
+  }
+  return made;
+}
+
+}  // namespace bv

@@ -1,0 +1,38 @@
+// Claims a run's folder before anything in it is read: names it, checks it and, on rank 0, locks it
+// until the run ends.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/processes/world.h"
+#include "engine/files/run_lock.h"
+#include "engine/options/command_line.h"
+
+namespace bv {
+
+class RunClaim {
+ public:
+  // Throws UserError where another run is active or, for a new run, another has left checkpoints.
+  // Leftovers of a run that was killed before its first checkpoint are no obstacle. A new run's
+  // folder is on rank 0's node: on another, --out is ignored with a line.
+  RunClaim(const CommandLine&, const World&);
+  ~RunClaim() { give_back(); }
+  RunClaim(const RunClaim&) = delete;
+  RunClaim& operator=(const RunClaim&) = delete;
+  const std::string& folder() const { return folder_; }
+  std::string warning() const { return lock_ ? lock_->warning() : ""; }
+  void give_back();  // and removes the folders it made if nothing is in them
+
+ private:
+  void begin(int rank);
+  void begin_dated(int rank);  // in a folder named after the time of day
+  bool make_folder();          // false: it is there already
+
+  std::string folder_;
+  std::vector<std::filesystem::path> made_;  // outermost first
+  std::unique_ptr<RunLock> lock_;
+};
+
+}  // namespace bv

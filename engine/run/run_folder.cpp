@@ -1,0 +1,176 @@
+#include "engine/run/run_folder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/text.h"
+#include "engine/files/event_file_names.h"
+#include "engine/options/config.h"
+
+namespace bv {
+namespace {
+
+void write_text(const std::string& path, const std::string& text) {
+  OutputFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.finish();
+}
+
+// A path a line.
+std::string list_of(const Dataset& data) {
+  std::string text;
+  for (int64_t i = 0; i < data.size(); ++i)
+    text += printable(data.name(i), std::string::npos) + "\n";
+  return text;
+}
+
+void remove_event_files(const std::string& folder) {
+  std::error_code ignored;
+  for (const std::filesystem::path& path : event_files(folder))
+    std::filesystem::remove(path, ignored);
+}
+
+}  // namespace
+
+RunFolder::RunFolder(const Setup& setup, Backend& backend, const Trainer& trainer,
+                     Communicator* communicator, Background& background)
+    : setup_(setup),
+      communicator_(communicator),
+      first_(!communicator || communicator->rank() == 0),
+      whole_(trainer.whole()),
+      saved_step_(setup.checkpoint ? setup.checkpoint->step : -1),
+      resumed_step_(saved_step_),
+      writer_(backend, trainer, background, setup.options.out, setup.options.keep) {}
+
+RunFolder::~RunFolder() {
+  const std::filesystem::path folder = setup_.options.out;
+  std::error_code ignored;
+  if (!new_ || std::filesystem::exists(folder / "last", ignored)) return;
+  std::filesystem::remove(folder / "config.json", ignored);
+  std::filesystem::remove(folder / "metrics.jsonl", ignored);
+  for (const char* page : {"report.html", "report.json"})
+    std::filesystem::remove(folder / page, ignored);
+  std::filesystem::remove(folder / val_list_name, ignored);
+  remove_event_files(folder);
+}
+
+std::string RunFolder::begin() {
+  const Options& o = setup_.options;
+  if (whole_) writer_.allocate();
+  new_ = o.resume.empty();
+  write_text(o.out + "/config.json", config_to_json(o));
+  if (setup_.data.kind == DataKind::photos && setup_.data.val)
+    write_text(o.out + "/" + val_list_name, list_of(*setup_.data.val));
+  if (!setup_.checkpoint) remove_event_files(o.out);  // of a run that was killed early
+  contents_ = contents_fingerprint(setup_.data);
+  const uint64_t before = setup_.checkpoint ? setup_.checkpoint->data_contents : 0;
+  if (before == 0 || contents_ == before) return "";
+  return "warning: files in " + o.data +
+         " have other sizes, times or contents than when this run was saved; if the images are "
+         "others, start a new run from --weights " +
+         o.out + "/last/weights.safetensors";
+}
+
+void RunFolder::restore(Trainer& trainer) const {
+  const Checkpoint& c = *setup_.checkpoint;
+  trainer.parameters().set_moments(c.optimizer.tensors);
+  trainer.parameters().set_ema(c.ema.tensors);
+  const bool keeps_scale = setup_.graph.dtype() == DType::fp16 && c.update.loss_scale > 0 &&
+                           setup_.options.loss_scale == 0;
+  UpdateState state = c.update;
+  if (!keeps_scale) state.loss_scale = trainer.state().loss_scale;
+  trainer.set_state(state);
+}
+
+std::string RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool best) {
+  saved_step_ = progress.step;
+  std::optional<Trainer::Saved> gathered;
+  if (!whole_) gathered = trainer.saved();
+  if (!first_) return "";
+  Checkpoint c = progress;
+  describe(c, trainer);
+  std::optional<int64_t> replaced;
+  if (communicator_) communicator_->busy(Busy::saving);
+  Snapshot& snapshot = writer_.next(replaced);
+  if (communicator_) communicator_->busy(Busy::no);
+  if (gathered)
+    snapshot.take(std::move(*gathered));
+  else
+    snapshot.take();
+  writer_.submit({.progress = std::move(c), .best = best});
+  if (!replaced) return "";
+  return "checkpoint of step " + std::to_string(*replaced) +
+         " left out: the disk was still busy with an earlier one";
+}
+
+// Fills in what the training loop doesn't know of its progress.
+void RunFolder::describe(Checkpoint& c, const Trainer& trainer) const {
+  c.model = setup_.model.name;
+  c.data_fingerprint = setup_.data.fingerprint;
+  c.data_contents = contents_;
+  c.options = options_to_keep(setup_.options);
+  c.weights.metadata = weights_metadata(setup_.info);
+  c.update = trainer.state();
+  if (setup_.graph.dtype() != DType::fp16) c.update.loss_scale = 0;
+}
+
+void RunFolder::settle(const Checkpoint& progress, Trainer& trainer, bool best) {
+  bool settled = true;
+  if (first_) {
+    Checkpoint c = progress;
+    describe(c, trainer);
+    settled = writer_.settle(c, best);
+  }
+  // A copy of a run's folder may have no links.
+  if (communicator_ && progress.step == resumed_step_)
+    settled = communicator_->all_reduce_scalar(settled ? 0 : 1) == 0;
+  if (!settled) save(progress, trainer, best);
+}
+
+std::vector<SaveRecord> RunFolder::written() try {
+  writer_.check();
+  return writer_.written();
+} catch (const NotFinite& e) {
+  throw RunError(e.what() + advice_from(last_step()));
+}
+
+int64_t RunFolder::last_step() {
+  abandon();
+  return writer_.last_step().value_or(resumed_step_);
+}
+
+void RunFolder::finish() {
+  if (!first_) return;
+  if (communicator_) communicator_->busy(Busy::saving);
+  writer_.finish();
+  if (communicator_) communicator_->busy(Busy::no);
+}
+
+void RunFolder::abandon() { writer_.abandon(); }
+
+std::string RunFolder::advice() {
+  int64_t step = -1;
+  if (first_) {
+    if (communicator_) communicator_->busy(Busy::saving);
+    step = last_step();
+    if (communicator_) communicator_->busy(Busy::no);
+    written();  // a weight of an earlier step may be what is wrong
+  }
+  if (communicator_)
+    step = static_cast<int64_t>(communicator_->all_reduce_scalar(first_ ? double(step) : 0));
+  return advice_from(step);
+}
+
+std::string RunFolder::advice_from(int64_t step) const {
+  return ". Try a smaller --lr or --clip-grad 1" +
+         (step < 0 ? ""
+                   : "; " + setup_.options.out + "/last is the state after step " +
+                         std::to_string(step));
+}
+
+}  // namespace bv

@@ -1,0 +1,60 @@
+// The calls that g++ -fsanitize=thread puts before accesses to memory. It does so after it has
+// removed redundant ones and before it unrolls and vectorises, which is near to what nvcc keeps;
+// with -fno-tree-sra structs are copied whole. The sanitizer's own library isn't linked.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "simt/counters/recorder.h"
+
+namespace simt {
+namespace {
+
+void note(const void* place, AccessKind kind, size_t bytes, const void* address) {
+  if (!Recorder::runs()) return;
+  constexpr size_t widest = 16;  // of an instruction
+  for (size_t at = 0; at < bytes; at += widest)
+    Recorder::here().note(static_cast<const char*>(place) + at / widest, kind,
+                          unsigned(bytes - at < widest ? bytes - at : widest),
+                          static_cast<const char*>(address) + at);
+}
+
+}  // namespace
+}  // namespace simt
+
+#define PLACE __builtin_return_address(0)
+#define ACCESS(name, kind, bytes)                        \
+  extern "C" void __tsan_##name(const void* p) {         \
+    simt::note(PLACE, simt::AccessKind::kind, bytes, p); \
+  }
+#define ACCESSES(bytes)                      \
+  ACCESS(read##bytes, load, bytes)           \
+  ACCESS(write##bytes, store, bytes)         \
+  ACCESS(unaligned_read##bytes, load, bytes) \
+  ACCESS(unaligned_write##bytes, store, bytes)
+ACCESSES(1)
+ACCESSES(2)
+ACCESSES(4)
+ACCESSES(8)
+ACCESSES(16)
+extern "C" {
+void __tsan_read_range(const void* p, size_t bytes) {
+  simt::note(PLACE, simt::AccessKind::load, bytes, p);
+}
+void __tsan_write_range(const void* p, size_t bytes) {
+  simt::note(PLACE, simt::AccessKind::store, bytes, p);
+}
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+
+// The atomic operations of this project's kernels; of others, the linker names the call.
+void __tsan_atomic_thread_fence(int) { std::atomic_thread_fence(std::memory_order_seq_cst); }
+uint32_t __tsan_atomic32_fetch_add(uint32_t* p, uint32_t x, int) {
+  simt::note(PLACE, simt::AccessKind::atomic, sizeof *p, p);
+  return std::atomic_ref(*p).fetch_add(x);
+}
+}

@@ -1,0 +1,194 @@
+#include "simt/counters/recorder.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <mutex>
+#include <utility>
+
+#include "simt/counters/sectors.h"
+#include "simt/host/memory.h"
+
+namespace simt {
+namespace {
+
+constexpr unsigned warp_size = 32, banks = 32, word = 4;
+
+std::mutex mutex;
+Counters of_launch;  // of the one that runs
+std::map<std::string, Counters>& of_kernels() {
+  static auto& all = *new std::map<std::string, Counters>;  // never destroyed, as threads
+  return all;
+}
+
+// Sorts and returns how many differ; nearly always they are in order.
+template <class T>
+unsigned distinct(T* begin, T* end) {
+  if (!std::is_sorted(begin, end)) std::sort(begin, end);
+  return unsigned(std::unique(begin, end) - begin);
+}
+
+}  // namespace
+
+void Recorder::begin(unsigned threads) {
+  threads_ = threads;
+  if (lists_.size() < threads) lists_.resize(threads);
+  shared_bytes_ = 0;
+  counters = {.blocks = 1, .warps = (threads + warp_size - 1) / warp_size};
+}
+
+void Recorder::note(const void* place, AccessKind kind, unsigned bytes, const void* address) {
+  if (!list_) return;
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  if (is_shared(at) || host::device_memory().holds(address))
+    list_->push_back(Access::of(place, kind, bytes, address));
+}
+
+// Lanes that did the same are counted side by side; from where they part, by instruction.
+void Recorder::count_warp(unsigned begin) {
+  const unsigned lanes = std::min(warp_size, threads_ - begin);
+  const std::vector<Access>* const lists = &lists_[begin];
+  size_t together = lists[0].size();
+  for (unsigned lane = 1; lane < lanes; ++lane) together = std::min(together, lists[lane].size());
+  size_t i = 0;
+  for (; i < together; ++i) {
+    const Access* by_lane[warp_size];
+    bool same = true;
+    for (unsigned lane = 0; lane < lanes; ++lane) {
+      by_lane[lane] = &lists[lane][i];
+      same &= by_lane[lane]->instruction == by_lane[0]->instruction;
+    }
+    if (!same) break;
+    count(by_lane, lanes);
+  }
+  count_apart(i, begin, lanes);
+  for (unsigned lane = 0; lane < lanes; ++lane) lists_[begin + lane].clear();
+}
+
+void Recorder::count_apart(size_t done, unsigned first, unsigned lanes) {
+  size_t at[warp_size];
+  bool any = false;
+  for (unsigned lane = 0; lane < lanes; ++lane) {
+    auto& list = lists_[first + lane];
+    at[lane] = done;
+    any |= done < list.size();
+    if (done < list.size())
+      std::stable_sort(
+          list.begin() + std::ptrdiff_t(done), list.end(),
+          [](const Access& a, const Access& b) { return a.instruction < b.instruction; });
+  }
+  while (any) {
+    uint64_t next = ~uint64_t{0};
+    for (unsigned lane = 0; lane < lanes; ++lane)
+      if (const auto& list = lists_[first + lane]; at[lane] < list.size())
+        next = std::min(next, list[at[lane]].instruction);
+    const Access* by_lane[warp_size];
+    any = false;
+    for (unsigned lane = 0; lane < lanes; ++lane) {
+      const auto& list = lists_[first + lane];
+      const bool takes_part = at[lane] < list.size() && list[at[lane]].instruction == next;
+      by_lane[lane] = takes_part ? &list[at[lane]++] : nullptr;
+      any |= at[lane] < list.size();
+    }
+    count(by_lane, lanes);
+  }
+}
+
+// One instruction of a warp; null: a lane without it.
+void Recorder::count(const Access* by_lane[32], unsigned lanes) {
+  uintptr_t shared[warp_size], global[warp_size];
+  uint32_t in_shared = 0;
+  unsigned in_global = 0;
+  const Access* one = nullptr;
+  for (unsigned lane = 0; lane < lanes; ++lane) {
+    if (!by_lane[lane]) continue;
+    one = by_lane[lane];
+    if (is_shared(one->address))
+      shared[lane] = one->address, in_shared |= 1u << lane;
+    else
+      global[in_global++] = one->address;
+  }
+  counters.partial += unsigned(std::popcount(in_shared)) + in_global < lanes;
+  counters.atomics += one->kind() == AccessKind::atomic;
+  if (one->kind() == AccessKind::cp_async && in_global)
+    counters.cp_async_bytes += uint64_t{one->bytes()} * in_global;
+  if (in_global) count_global(*one, global, in_global);
+  if (in_shared)
+    count_shared(one->kind() == AccessKind::ldmatrix ? counters.ldmatrix : counters.shared,
+                 one->bytes(), shared, in_shared);
+}
+
+void Recorder::count_global(const Access& access, const uintptr_t (&addresses)[32], unsigned n) {
+  const unsigned bytes = access.bytes();
+  uintptr_t sectors[4 * warp_size];
+  unsigned count = 0;
+  for (unsigned i = 0; i < n; ++i)
+    for (uintptr_t s = addresses[i] / 32; s <= (addresses[i] + bytes - 1) / 32; ++s)
+      if (!count || sectors[count - 1] != s) sectors[count++] = s;
+  count = distinct(sectors, sectors + count);
+  const bool writes = access.kind() == AccessKind::store;  // and does not read
+  const bool both = access.kind() == AccessKind::atomic;
+  const auto add = [&](GlobalAccesses& to) {
+    ++to.requests;
+    to.sectors += count;
+    to.bytes += uint64_t{bytes} * n;
+  };
+  add(writes ? counters.stores : counters.loads);
+  for (unsigned i = 0; i < count; ++i) {
+    touch_sector(sectors[i], writes);
+    if (both) touch_sector(sectors[i], true);
+  }
+}
+
+// Of 4 bytes or less: all lanes at once; of 8: half of them, of 16: a quarter. In each turn a bank
+// gives or takes one word, to any number of lanes.
+void Recorder::count_shared(SharedAccesses& to, unsigned bytes, const uintptr_t (&addresses)[32],
+                            uint32_t lanes) {
+  ++to.requests;
+  const unsigned at_once = bytes <= 4 ? 32 : bytes <= 8 ? 16 : 8;
+  for (unsigned first = 0; first < warp_size; first += at_once) {
+    uintptr_t words[4 * warp_size];
+    unsigned count = 0;
+    for (unsigned lane = first; lane < first + at_once; ++lane)
+      if (lanes >> lane & 1)
+        for (uintptr_t w = addresses[lane] / word; w <= (addresses[lane] + bytes - 1) / word; ++w)
+          if (!count || words[count - 1] != w) words[count++] = w;
+    if (!count) continue;
+    count = distinct(words, words + count);
+    std::array<uint8_t, banks> turns{};
+    for (unsigned i = 0; i < count; ++i) ++turns[words[i] % banks];
+    const unsigned most = *std::max_element(turns.begin(), turns.end());
+    to.wavefronts += most;
+    to.conflicts += most - 1;
+  }
+}
+
+void Recorder::end() {
+  pause();
+  for (unsigned begin = 0; begin < threads_; begin += warp_size) count_warp(begin);
+  const std::lock_guard lock(mutex);
+  of_launch += counters;
+}
+
+void count_launch(const char* kernel) {
+  const std::lock_guard lock(mutex);
+  Counters& c = of_launch;
+  c.launches = 1;
+  const auto [read, written] = take_touched_sectors();
+  c.sectors_read += read;
+  c.sectors_written += written;
+  of_kernels()[kernel] += std::exchange(c, {});
+}
+
+void count_bytes(const char* name, double read, double written) {
+  const std::lock_guard lock(mutex);
+  of_kernels()[name] +=
+      {.sectors_read = uint64_t(read / 32), .sectors_written = uint64_t(written / 32)};
+}
+
+std::map<std::string, Counters> take_counters() {
+  const std::lock_guard lock(mutex);
+  return std::exchange(of_kernels(), {});
+}
+
+}  // namespace simt

@@ -1,0 +1,73 @@
+// What the threads of a running block do, collected until all lanes of a warp have done it, and
+// then counted. One for each host thread that runs blocks.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "simt/counters/counters.h"
+#include "simt/counters/counting.h"
+
+namespace simt {
+
+enum class AccessKind : uint8_t { load, store, atomic, ldmatrix, cp_async };
+
+// By one thread. `instruction` tells apart what belongs to different requests: the place in the
+// code in the lower 48 bits, the kind, and the size.
+struct Access {
+  uint64_t instruction;
+  uintptr_t address;
+
+  static Access of(const void* place, AccessKind kind, unsigned bytes, const void* address) {
+    return {(reinterpret_cast<uint64_t>(place) & 0xFFFF'FFFF'FFFF) | uint64_t(kind) << 48 |
+                uint64_t{bytes} << 56,
+            reinterpret_cast<uintptr_t>(address)};
+  }
+  AccessKind kind() const { return AccessKind(instruction >> 48 & 0xFF); }
+  unsigned bytes() const { return unsigned(instruction >> 56); }
+};
+
+class Recorder {
+ public:
+  static Recorder& here() {  // the calling host thread's, never destroyed
+    if (!here_) here_ = new Recorder;
+    return *here_;
+  }
+  // Whether what runs is a kernel's own: asked before each note(), of which most are not.
+  static bool runs() { return list_; }
+
+  void begin(unsigned threads);
+  void shared_memory(const void* begin, size_t bytes) {
+    shared_begin_ = reinterpret_cast<uintptr_t>(begin), shared_bytes_ = bytes;
+  }
+  void resume(unsigned thread) { list_ = &lists_[thread]; }
+  void pause() { list_ = nullptr; }  // what follows is not the kernel's
+  void note(const void* place, AccessKind, unsigned bytes, const void* address);
+  void count_warp(unsigned begin);  // what its lanes have done so far
+  void end();                       // of the block: all that is left, added to the launch's
+
+  Counters counters;
+
+ private:
+  bool is_shared(uintptr_t address) const { return address - shared_begin_ < shared_bytes_; }
+  void count(const Access* by_lane[32], unsigned lanes);
+  void count_apart(size_t begin, unsigned first, unsigned lanes);
+  void count_global(const Access&, const uintptr_t (&addresses)[32], unsigned n);
+  static void count_shared(SharedAccesses&, unsigned bytes, const uintptr_t (&addresses)[32],
+                           uint32_t lanes);
+
+  std::vector<std::vector<Access>> lists_;  // of each thread
+  static constinit inline thread_local std::vector<Access>* list_ =
+      nullptr;  // of the one that runs
+  static constinit inline thread_local Recorder* here_ = nullptr;
+  unsigned threads_ = 0;
+  uintptr_t shared_begin_ = 0;
+  size_t shared_bytes_ = 0;
+};
+
+// A launch is over: its counts go to its kernel's.
+void count_launch(const char* kernel);
+// Of what is no kernel, or a library's: it reads and writes these bytes once.
+void count_bytes(const char* name, double read, double written);
+
+}  // namespace simt

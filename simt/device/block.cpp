@@ -1,0 +1,403 @@
+#include "simt/device/block.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+
+#include "simt/device/break.h"
+#include "simt/device/control.h"
+
+namespace simt {
+namespace {
+
+constexpr unsigned warp_size = 32;
+constinit thread_local Block* block = nullptr;
+
+bool is_same(Site a, Site b) {
+  if (std::bit_cast<void*>(a) == std::bit_cast<void*>(b)) return true;  // nearly always
+  return a.line() == b.line() && a.column() == b.column() &&
+         !std::strcmp(a.file_name(), b.file_name());
+}
+
+void land(const Copy& copy) {
+  if (copy.from_bytes) std::memcpy(copy.to, copy.from, copy.from_bytes);
+  std::memset(static_cast<char*>(copy.to) + copy.from_bytes, 0, copy.bytes - copy.from_bytes);
+}
+
+}  // namespace
+
+Block* Block::current() { return block; }
+
+// ---- From begin to end -------------------------------------------------------------------------
+
+bool Block::run(const Launch& launch, uint3 index, unsigned random_seed) {
+  begun_.fetch_add(1, std::memory_order_relaxed);
+  prepare(launch, index, random_seed);
+  block = this;
+  switch_to(pick());  // returns when all have returned or one has failed
+  block = nullptr;
+  running_ = &host_;
+  if constexpr (counting) Recorder::here().end();
+  if (error_.empty()) error_ = overrun();
+  if (error_.empty()) return true;
+  char where[max_description];
+  describe(where, false);
+  error_ = where + (": " + error_);
+  return false;
+}
+
+void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
+  const dim3 s = launch.block;
+  const unsigned n = s.x * s.y * s.z;
+  launch_ = &launch, index_ = index;
+  host_.fiber.stack = {};
+  error_.clear();
+  break_in_ = thread_to_break_in(launch, index);
+  blockIdx = index, blockDim = s, gridDim = launch.grid;
+  if (s.x != shape_.x || s.y != shape_.y || s.z != shape_.z) {
+    shape_ = s;
+    threads_.resize(n);
+    for (unsigned i = 0; i < n; ++i) {
+      threads_[i].id = i;
+      threads_[i].index = {i % s.x, i / s.x % s.y, i / (s.x * s.y)};
+    }
+    warps_.resize((n + warp_size - 1) / warp_size);
+  }
+  for (Thread& t : threads_) {
+    t.fiber.top = nullptr;
+    t.returned = false;
+    t.gate = nullptr;
+    t.copy_groups = 0;
+    t.copies.clear();
+  }
+  all_ = {.size = n, .awaited = n};
+  for (unsigned begin = 0; begin < n; begin += warp_size) {
+    WarpGate& warp = warps_[begin / warp_size];
+    const unsigned size = std::min(warp_size, n - begin);
+    static_cast<Gate&>(warp) = {
+        .begin = begin, .size = size, .mask = all_lanes >> (warp_size - size), .awaited = size};
+    warp.votes = 0;
+  }
+  partial_.clear();
+  votes_ = 0;
+  stacks_.give_back_all();
+  shared_.prepare(launch.shared_bytes);
+  if constexpr (counting) {
+    Recorder::here().begin(n);
+    Recorder::here().shared_memory(shared_.data(), shared_.bytes());
+  }
+  for (SharedVariable& v : variables_) v.used = false;
+  random_ = {random_seed};
+  live_ = n;
+  ready_.clear();
+  open(all_);
+}
+
+// Where a fiber begins. When its thread returns, the next thread that has not begun takes over the
+// stack: without waits, a block is a plain loop.
+void Block::enter() {
+  Block& b = *block;
+  Stack& host = b.host_.fiber.stack;
+  b.running_->fiber.landed(host.low ? nullptr : &host);  // it is the first to be left
+  for (;;) {
+    if (b.running_->id == b.break_in_) simt_break();
+    b.launch_->body();
+    Thread& last = *b.running_;
+    last.returned = true;
+    --b.live_;
+    Thread& next = b.pick();
+    if (next.fiber.top) {
+      b.stacks_.give_back(last.fiber.stack);
+      b.become(next);
+      last.fiber.switch_to(next.fiber, true);
+    }
+    next.fiber.stack = last.fiber.stack;
+    b.become(next);
+  }
+}
+
+void Block::switch_to(Thread& to) {
+  Thread& from = *running_;
+  if (!to.fiber.top) to.fiber.begin_on(stacks_.take(), enter);
+  become(to);
+  from.fiber.switch_to(to.fiber, false);
+}
+
+// Back to run(). Objects left on the threads' stacks are never destroyed.
+void Block::leave() {
+  Thread& from = *running_;
+  running_ = &host_;
+  from.fiber.switch_to(host_.fiber, true);
+  std::abort();
+}
+
+// ---- Waiting -----------------------------------------------------------------------------------
+
+// True for the last to arrive: it does the work, if any, and opens the gate.
+inline bool Block::come_to(Gate& gate, Site site) {
+  Thread& me = *running_;
+  me.gate = &gate;
+  me.site = site;
+  if (gate.arrived == 0) gate.earliest = &me;
+  if (!is_same(site, gate.earliest->site)) {
+    describe_two_sites(gate, site);
+    leave();
+  }
+  return ++gate.arrived == gate.awaited;
+}
+
+// Counts what the lanes of whole warps have done until they came here.
+inline void Block::count_until(const Gate& gate) {
+  if (!gate.whole) return;
+  for (unsigned begin = gate.begin; begin < gate.begin + gate.size; begin += warp_size)
+    Recorder::here().count_warp(begin);
+}
+
+// Its threads resume next.
+inline void Block::open(Gate& gate) {
+  if constexpr (counting) count_until(gate);
+  gate.arrived = 0;
+  for (unsigned i = 0; i < gate.size; ++i) {
+    const unsigned at = order == Order::reverse ? i : gate.size - 1 - i;
+    if (gate.whole || gate.mask >> at & 1) ready_.push_back(&threads_[gate.begin + at]);
+  }
+}
+
+inline Thread& Block::pick() {
+  if (ready_.empty()) {
+    if (live_) describe_hang();
+    return host_;
+  }
+  if (order == Order::random) std::swap(ready_[random_() % ready_.size()], ready_.back());
+  Thread& next = *ready_.back();
+  ready_.pop_back();
+  return next;
+}
+
+inline void Block::go_on() {
+  Thread& next = pick();
+  if (&next != running_) switch_to(next);
+}
+
+void Block::wait_for_block(Site site) {
+  if (come_to(all_, site)) {
+    if constexpr (counting) Recorder::here().counters.barriers += warps_.size();
+    open(all_);
+  }
+  go_on();
+}
+
+// The count is valid until the next one is complete, by when all have read this one.
+unsigned Block::count_in_block(bool yes, Site site) {
+  votes_ += yes;
+  if (come_to(all_, site)) {
+    count_ = std::exchange(votes_, 0);
+    if constexpr (counting) Recorder::here().counters.barriers += warps_.size();
+    open(all_);
+  }
+  go_on();
+  return count_;
+}
+
+// The gate of these lanes of the caller's warp, without lanes beyond the end of the block.
+inline WarpGate& Block::gate_of(uint32_t mask, Site site) {
+  WarpGate& warp = warps_[running_->id / warp_size];
+  if (!(mask >> lane(warp) & 1)) {
+    describe_wrong_mask(mask, site);
+    leave();
+  }
+  mask &= warp.mask;
+  if (mask == warp.mask) return warp;
+  for (WarpGate& gate : partial_)
+    if (gate.begin == warp.begin && gate.mask == mask) return gate;
+  WarpGate& gate = partial_.emplace_back(warp);
+  static_cast<Gate&>(gate) = {.begin = warp.begin,
+                              .size = warp.size,
+                              .mask = mask,
+                              .whole = false,
+                              .awaited = static_cast<unsigned>(std::popcount(mask))};
+  gate.votes = 0;
+  return gate;
+}
+
+void Block::wait_for_lanes(uint32_t mask, Site site) {
+  WarpGate& gate = gate_of(mask, site);
+  if (come_to(gate, site)) open(gate);
+  go_on();
+}
+
+// As in count_in_block.
+uint32_t Block::ballot(uint32_t mask, bool yes, Site site) {
+  WarpGate& gate = gate_of(mask, site);
+  gate.votes |= uint32_t{yes} << lane(gate);
+  if (come_to(gate, site)) {
+    gate.ballot = std::exchange(gate.votes, 0);
+    if constexpr (counting) ++Recorder::here().counters.votes;
+    open(gate);
+  }
+  go_on();
+  return gate.ballot;
+}
+
+uint64_t Block::shuffle(uint32_t mask, uint64_t bits, From from, unsigned argument, unsigned width,
+                        Site site) {
+  WarpGate& gate = gate_of(mask, site);
+  argument %= warp_size;
+  const unsigned me = lane(gate), first = me & ~(width - 1), last = first + width - 1;
+  unsigned source = me;  // if the lane asked for is outside the group
+  if (from == From::index) source = first + (argument & (width - 1));
+  if (from == From::below && me >= first + argument) source = me - argument;
+  if (from == From::above && me + argument <= last) source = me + argument;
+  if (from == From::exclusive_or && (me ^ argument) <= last) source = me ^ argument;
+  if (!(gate.mask >> source & 1)) {
+    describe_misuse("reads lane " + std::to_string(source) + ", which takes no part", site);
+    leave();
+  }
+  gate.bits[gate.side][me] = bits;
+  const auto& brought = gate.bits[gate.side];
+  if (come_to(gate, site)) {
+    gate.side ^= 1;
+    if constexpr (counting) ++Recorder::here().counters.shuffles;
+    open(gate);
+  }
+  go_on();
+  return brought[source];
+}
+
+void Block::wait_with_hand(void* hand, const void* work, WarpWork do_work, Site site) {
+  WarpGate& gate = warps_[running_->id / warp_size];
+  if (gate.size != warp_size) {
+    describe_misuse("is in a warp of " + std::to_string(gate.size) + " threads, not 32,", site);
+    leave();
+  }
+  gate.hands[lane(gate)] = hand;
+  if (come_to(gate, site)) {
+    if constexpr (counting) Recorder::here().pause();  // the lanes' own accesses are noted
+    do_work(work, gate.hands);
+    if constexpr (counting) Recorder::here().resume(running_->id);
+    open(gate);
+  }
+  go_on();
+}
+
+// ---- Memory ------------------------------------------------------------------------------------
+
+void* Block::shared_memory(size_t bytes) {
+  if (bytes <= shared_.bytes()) return shared_.data();
+  error_ = "launched with " + std::to_string(shared_.bytes()) +
+           " bytes of shared memory, but uses " + std::to_string(bytes);
+  leave();
+}
+
+void* Block::shared_variable(const char* name, size_t bytes, Site site) {
+  constexpr size_t most = 48 * 1024;
+  size_t together = bytes;
+  SharedVariable* mine = nullptr;
+  for (SharedVariable& v : variables_) {
+    if (is_same(v.site, site))
+      mine = &v;
+    else if (v.used)
+      together += v.memory.bytes();
+  }
+  if (mine && mine->used) return mine->memory.data();
+  if (together > most) {
+    describe_misuse("comes to " + std::to_string(together) +
+                        " bytes of __shared__ variables, but a block can have " +
+                        std::to_string(most) + ",",
+                    site);
+    leave();
+  }
+  if (!mine) mine = &variables_.emplace_back(SharedVariable{.name = name, .site = site});
+  mine->used = true;
+  mine->memory.prepare(bytes);
+  return mine->memory.data();
+}
+
+void Block::check_aligned(const void* p, size_t bytes, const char* what, Site site) {
+  const size_t past = reinterpret_cast<uintptr_t>(p) % bytes;
+  if (past == 0) return;
+  describe_misuse("calls " + std::string(what) + " " + std::to_string(past) +
+                      " bytes past a multiple of " + std::to_string(bytes),
+                  site);
+  leave();
+}
+
+void Block::check_shared(const void* p, size_t bytes, const char* what, Site site) {
+  check_aligned(p, bytes, what, site);
+  if (shared_.holds(p, bytes)) return;
+  describe_misuse("calls " + std::string(what) + " outside shared memory", site);
+  leave();
+}
+
+void Block::copy_async(const Copy& copy) {
+  if constexpr (asan)  // report a bad source where the copy is issued
+    if (__asan_region_is_poisoned(copy.to, copy.bytes) ||
+        __asan_region_is_poisoned(const_cast<void*>(copy.from), copy.from_bytes))
+      return land(copy);
+  const bool at_once = order == Order::reverse || (order == Order::random && random_() % 2);
+  if (at_once) return land(copy);
+  running_->copies.push_back(copy);
+  running_->copies.back().group = running_->copy_groups;
+}
+
+void Block::copy_wait(unsigned pending) {
+  auto& copies = running_->copies;
+  auto copy = copies.begin();
+  for (; copy != copies.end() && copy->group + pending < running_->copy_groups; ++copy) land(*copy);
+  copies.erase(copies.begin(), copy);
+}
+
+void Block::fail(const char* what, Site site) {
+  describe_misuse(what, site);
+  leave();
+}
+
+// ---- device.h ----------------------------------------------------------------------------------
+
+void wait_for_block(Site site) { block->wait_for_block(site); }
+unsigned count_in_block(bool yes, Site site) { return block->count_in_block(yes, site); }
+void wait_for_lanes(uint32_t mask, Site site) { block->wait_for_lanes(mask, site); }
+uint32_t ballot(uint32_t mask, bool yes, Site site) { return block->ballot(mask, yes, site); }
+uint64_t shuffle(uint32_t mask, uint64_t bits, From from, unsigned argument, unsigned width,
+                 Site site) {
+  return block->shuffle(mask, bits, from, argument, width, site);
+}
+void wait_with_hand(void* hand, const void* work, WarpWork do_work, Site site) {
+  block->wait_with_hand(hand, work, do_work, site);
+}
+
+void* shared_memory(size_t bytes) { return block->shared_memory(bytes); }
+void* shared_variable(const char* name, size_t bytes, Site site) {
+  return block->shared_variable(name, bytes, site);
+}
+void check_aligned(const void* p, size_t bytes, const char* what, Site site) {
+  block->check_aligned(p, bytes, what, site);
+}
+void check_shared(const void* p, size_t bytes, const char* what, Site site) {
+  block->check_shared(p, bytes, what, site);
+}
+void check_ldmatrix(const void* row, Site site) {
+  block->check_shared(row, 16, "ldmatrix", site);
+  if constexpr (counting)
+    Recorder::here().note(__builtin_return_address(0), AccessKind::ldmatrix, 16, row);
+}
+void count_mma() {
+  if constexpr (counting) ++Recorder::here().counters.mma_m16n8k16;
+}
+void copy_async(void* to, const void* from, size_t bytes, size_t from_bytes, Site site) {
+  block->check_shared(to, bytes, "cp.async", site);
+  check_aligned(from, bytes, "cp.async", site);
+  if constexpr (counting) {
+    const void* const place = __builtin_return_address(0);
+    Recorder::here().note(place, AccessKind::store, unsigned(bytes), to);
+    if (from_bytes) Recorder::here().note(place, AccessKind::cp_async, unsigned(from_bytes), from);
+  }
+  block->copy_async({to, from, bytes, from_bytes, 0});
+}
+void copy_commit() { block->copy_commit(); }
+void copy_wait(unsigned pending) { block->copy_wait(pending); }
+
+void fail(const char* what, Site site) { block->fail(what, site); }
+
+}  // namespace simt

@@ -1,0 +1,154 @@
+// A CUDA block on one host thread: each CUDA thread is a fiber that runs until it waits or returns.
+// Each warp runs as far ahead of the others as possible, so that a missing barrier changes the
+// result. No schedule depends on time, so neither results nor errors do.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "simt/counters/recorder.h"
+#include "simt/device/device.h"
+#include "simt/device/fiber.h"
+#include "simt/device/launch.h"
+#include "simt/device/shared_memory.h"
+
+namespace simt {
+
+struct Gate;
+
+// An asynchronous copy in flight.
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes, from_bytes;
+  unsigned group;
+};
+
+struct Thread {
+  unsigned id = 0;  // in the block
+  uint3 index{};
+  Fiber fiber;
+  bool returned = false;
+  const Gate* gate = nullptr;  // where it waits
+  Site site{};                 // and where in the source
+  unsigned copy_groups = 0;    // committed
+  std::vector<Copy> copies;    // oldest first
+};
+
+// Where threads wait for each other: all of a block, or lanes of a warp.
+struct Gate {
+  unsigned begin = 0, size = 0;  // the threads begin ... begin + size - 1
+  uint32_t mask = 0;             // which lanes of a warp
+  bool whole = true;             // it includes all threads
+  unsigned awaited = 0, arrived = 0;
+  const Thread* earliest = nullptr;
+
+  bool awaits(const Thread& t) const {
+    return t.id - begin < size && (whole || mask >> (t.id - begin) & 1);
+  }
+};
+
+// Values that the lanes of a warp exchange. Double-buffered: a lane may reach the next shuffle
+// before another has read its value of this one.
+struct WarpGate : Gate {
+  unsigned side = 0;
+  uint64_t bits[2][32];
+  void* hands[32];
+  uint32_t votes = 0, ballot = 0;
+};
+
+struct Random {  // a linear congruential generator: short and fast
+  uint64_t state;
+  unsigned operator()() { return (state = state * 6364136223846793005u + 1) >> 33; }
+};
+
+// A __shared__ variable, fresh in each block that comes to its declaration.
+struct SharedVariable {
+  const char* name;
+  Site site;
+  bool used = false;  // in this block
+  SharedMemory memory{};
+};
+
+// Runs blocks one after another and keeps what is expensive to make.
+class Block {
+ public:
+  // Runs the launch's block with this index. False: it failed, and error() says why.
+  bool run(const Launch&, uint3 index, unsigned random_seed);
+  const std::string& error() const { return error_; }
+
+  static Block* current();  // the one the calling host thread runs, or null
+
+  // "KERNEL: block (0,0,0): thread (0,0,0)", the running thread; allocates nothing.
+  static constexpr size_t max_description = 400;
+  void describe(char (&text)[max_description], bool with_thread = true) const;
+  // Counts blocks begun: while it stays the same, the block may be spinning (watch.h).
+  uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
+  bool on_guard_page(const void* address) const;
+
+  // Called by the running thread: see device.h.
+  void wait_for_block(Site);
+  unsigned count_in_block(bool yes, Site);
+  void wait_for_lanes(uint32_t mask, Site);
+  uint32_t ballot(uint32_t mask, bool yes, Site);
+  uint64_t shuffle(uint32_t mask, uint64_t bits, From, unsigned argument, unsigned width, Site);
+  void wait_with_hand(void* hand, const void* work, WarpWork, Site);
+  void* shared_memory(size_t bytes);
+  void* shared_variable(const char* name, size_t bytes, Site);
+  void check_aligned(const void* p, size_t bytes, const char* what, Site);
+  void check_shared(const void* p, size_t bytes, const char* what, Site);
+  void copy_async(const Copy&);
+  void copy_commit() { ++running_->copy_groups; }
+  void copy_wait(unsigned pending);
+  [[noreturn]] void fail(const char* what, Site);
+
+ private:
+  void prepare(const Launch&, uint3 index, unsigned random_seed);
+  static void enter();
+  void become(Thread& t) {
+    running_ = &t, threadIdx = t.index;
+    if constexpr (counting) Recorder::here().resume(t.id);
+  }
+  void switch_to(Thread&);
+  [[noreturn]] void leave();
+
+  bool come_to(Gate&, Site);
+  void open(Gate&);
+  void go_on();
+  void count_until(const Gate&);
+  Thread& pick();
+  WarpGate& gate_of(uint32_t mask, Site);
+  unsigned lane(const Gate& warp) const { return running_->id - warp.begin; }
+
+  // Cold; each sets error_.
+  void describe_hang();
+  void describe_two_sites(const Gate&, Site);
+  std::string overrun() const;
+  void describe_wrong_mask(uint32_t mask, Site);
+  void describe_misuse(const std::string& what, Site);
+
+  const Launch* launch_ = nullptr;
+  uint3 index_{};
+  std::string error_;
+  std::atomic<uint64_t> begun_ = 0;
+  unsigned break_in_ = 0;  // the thread that SIMT_BREAK names
+
+  Thread host_;  // the caller of run()
+  Thread* running_ = &host_;
+  dim3 shape_{0, 0, 0};  // of the block that threads_ and warps_ were made for
+  std::vector<Thread> threads_;
+  unsigned live_ = 0;           // threads that have not returned
+  std::vector<Thread*> ready_;  // the last one resumes next
+  Gate all_;
+  unsigned votes_ = 0, count_ = 0;  // for count_in_block
+  std::vector<WarpGate> warps_;
+  std::deque<WarpGate> partial_;  // for masks that name only some lanes of a warp
+  Stacks stacks_;
+  SharedMemory shared_;
+  std::deque<SharedVariable> variables_;
+  Random random_{};
+};
+
+}  // namespace simt

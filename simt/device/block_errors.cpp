@@ -1,0 +1,84 @@
+// The messages of a block's errors: which threads, where in the source.
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+
+#include "simt/device/block.h"
+
+namespace simt {
+namespace {
+
+std::string name(const Thread& t) {
+  return "thread (" + std::to_string(t.index.x) + "," + std::to_string(t.index.y) + "," +
+         std::to_string(t.index.z) + ")";
+}
+
+std::string at(Site site) {
+  return std::string(" at ") + site.file_name() + ":" + std::to_string(site.line()) + ":" +
+         std::to_string(site.column());
+}
+
+std::string hex(uint32_t mask) {
+  char text[11];
+  std::snprintf(text, sizeof text, "0x%08" PRIx32, mask);
+  return text;
+}
+
+// " for the lanes 0x0000ffff", unless they are all lanes.
+std::string lanes(const Gate& gate) { return gate.whole ? "" : " for the lanes " + hex(gate.mask); }
+
+}  // namespace
+
+void Block::describe(char (&text)[max_description], bool with_thread) const {
+  const uint3 b = index_, t = running_->index;
+  const int n = std::snprintf(text, sizeof text, "%.200s: block (%u,%u,%u)", launch_->name.c_str(),
+                              b.x, b.y, b.z);
+  if (with_thread) std::snprintf(text + n, sizeof text - n, ": thread (%u,%u,%u)", t.x, t.y, t.z);
+}
+
+bool Block::on_guard_page(const void* address) const {
+  const char* low = running_->fiber.stack.low;
+  return address < low && address >= low - guard_bytes;
+}
+
+// Every thread waits, and none can open a gate. Follows the first waiting thread to one it waits
+// for, and so on, until that one has returned or the chain is a cycle.
+void Block::describe_hang() {
+  const auto waits = [](const Thread& t) { return !t.returned; };
+  const Thread* waiting = &*std::find_if(threads_.begin(), threads_.end(), waits);
+  const Thread* missing = waiting;
+  for (size_t step = 0; step < threads_.size() && waits(*missing); ++step) {
+    waiting = missing;
+    missing = &*std::find_if(threads_.begin(), threads_.end(), [&](const Thread& t) {
+      return waiting->gate->awaits(t) && (t.returned || t.gate != waiting->gate);
+    });
+  }
+  error_ =
+      name(*waiting) + " waits" + at(waiting->site) + lanes(*waiting->gate) + ", but " +
+      name(*missing) +
+      (missing->returned ? " has returned" : " waits" + at(missing->site) + lanes(*missing->gate));
+}
+
+void Block::describe_two_sites(const Gate& gate, Site site) {
+  error_ = name(*running_) + " waits" + at(site) + lanes(gate) + ", but " + name(*gate.earliest) +
+           at(gate.earliest->site);
+}
+
+std::string Block::overrun() const {
+  if (std::string error = shared_.overrun(); !error.empty()) return error;
+  for (const SharedVariable& v : variables_)
+    if (v.used)
+      if (const std::string error = v.memory.overrun(); !error.empty())
+        return error + ": " + v.name + at(v.site);
+  return {};
+}
+
+void Block::describe_wrong_mask(uint32_t mask, Site site) {
+  describe_misuse("is not in its own mask, " + hex(mask) + ",", site);
+}
+
+void Block::describe_misuse(const std::string& what, Site site) {
+  error_ = name(*running_) + " " + what + at(site);
+}
+
+}  // namespace simt

@@ -1,0 +1,19 @@
+// To stop a debugger inside one chosen thread of one chosen block:
+//   SIMT_BREAK="KERNEL,block x,y,z,thread x,y,z"     KERNEL: part of its name
+// calls simt_break() before the thread begins. While it is set, that kernel's blocks run one after
+// another. If it never came to that thread, the process says so at its end, with the launches that
+// are nearest to it.
+#pragma once
+#include "simt/device/launch.h"
+
+extern "C" void simt_break();
+
+namespace simt {
+
+// Called once for each launch, which it remembers. Throws std::runtime_error if SIMT_BREAK does not
+// have that form.
+bool breaks_in(const Launch&);
+// The thread's number in the block; ~0u if there is none.
+unsigned thread_to_break_in(const Launch&, uint3 block);
+
+}  // namespace simt

@@ -1,0 +1,94 @@
+// What device code is built on: a thread's index, waiting for others, its block's memory.
+// intrinsics.h gives these CUDA's names; the twins of PTX instructions call them directly.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <type_traits>
+
+#include "simt/counters/counting.h"
+#include "simt/device/types.h"
+
+inline namespace simt_cuda {
+
+constinit inline thread_local uint3 threadIdx{}, blockIdx{};
+constinit inline thread_local dim3 blockDim{}, gridDim{};
+
+}  // namespace simt_cuda
+// For gdb, which doesn't look into inline namespaces: print threadIdx.
+using simt_cuda::blockDim, simt_cuda::blockIdx, simt_cuda::gridDim, simt_cuda::threadIdx;
+
+namespace simt {
+
+using Site = std::source_location;  // a place in a kernel, for messages
+inline constexpr uint32_t all_lanes = ~0u;
+
+// ---- Waiting. All threads must come to the same line. A mask names lanes of the caller's warp;
+// lanes beyond the end of the block are ignored. -------------------------------------------------
+
+void wait_for_block(Site);
+unsigned count_in_block(bool yes, Site);  // waits; how many threads said yes
+
+void wait_for_lanes(uint32_t mask, Site);
+uint32_t ballot(uint32_t mask, bool yes, Site);  // waits; the lanes that said yes
+
+// Waits; returns the value of the lane `argument` (absolute in the group of `width` lanes, or up,
+// down or xor from its own).
+enum class From { index, below, above, exclusive_or };
+uint64_t shuffle(uint32_t mask, uint64_t bits, From, unsigned argument, unsigned width, Site);
+
+// Every lane of a full warp brings a Hand; the last to arrive calls work(lanes) for all of them,
+// which reads and writes lanes(0) ... lanes(31).
+using WarpWork = void (*)(const void* work, void* const* hands);
+void wait_with_hand(void* hand, const void* work, WarpWork, Site);
+
+template <class Hand, class Work>
+void collective(Hand& mine, Site site, const Work& work) {
+  wait_with_hand(
+      &mine, &work,
+      [](const void* w, void* const* hands) {
+        (*static_cast<const Work*>(w))(
+            [hands](int lane) -> Hand& { return *static_cast<Hand*>(hands[lane]); });
+      },
+      site);
+}
+
+// ---- Memory ------------------------------------------------------------------------------------
+
+void* shared_memory(size_t bytes);  // refuses more than the launch asked for
+// A __shared__ variable, by the place of its declaration.
+void* shared_variable(const char* name, size_t bytes, Site);
+
+// Refuse pointers not aligned to `bytes`, or (check_shared) outside shared memory. `what` names the
+// access.
+void check_aligned(const void* p, size_t bytes, const char* what, Site);
+void check_shared(const void* p, size_t bytes, const char* what, Site);
+
+// By each lane, before an ldmatrix of the row of 16 bytes.
+void check_ldmatrix(const void* row, Site);
+// One of a warp has been done.
+void count_mma();
+
+// An asynchronous copy to shared memory, padded with zeros to `bytes`. It lands at some point
+// between its issue and its wait (Order). Each thread commits its own copies in groups.
+void copy_async(void* to, const void* from, size_t bytes, size_t from_bytes, Site);
+void copy_commit();
+void copy_wait(unsigned pending);  // until at most `pending` committed groups are in flight
+
+// ---- Errors ------------------------------------------------------------------------------------
+
+// Ends the launch: "KERNEL: block (0,0,0): thread (3,0,0) WHAT at FILE:LINE:COLUMN".
+[[noreturn]] void fail(const char* what, Site);
+
+}  // namespace simt
+
+inline namespace simt_cuda {
+
+// The block's shared memory: one struct for all of a kernel's.
+template <class T>
+T& shared() {
+  static_assert(std::is_trivially_default_constructible_v<T>, "nobody constructs shared memory");
+  return *static_cast<T*>(simt::shared_memory(sizeof(T)));
+}
+
+}  // namespace simt_cuda

@@ -1,0 +1,23 @@
+// The errors that the runtime's calls return.
+#pragma once
+#include <string>
+
+#include "simt/include/cuda_runtime.h"
+
+namespace simt::host {
+
+// Thrown inside the runtime; the call returns the code.
+struct Failure {
+  cudaError_t code;
+  std::string why;
+};
+
+// Makes `code` this thread's last error, described by `why` or, if empty, by CUDA's own words.
+cudaError_t report(cudaError_t code, const std::string& why);
+
+// The error of an operation that ran. From now on every call returns it.
+void stick(cudaError_t code, const std::string& why);
+cudaError_t sticky();
+void forget_sticky();
+
+}  // namespace simt::host

@@ -1,0 +1,324 @@
+#include "simt/host/stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "simt/counters/recorder.h"
+#include "simt/device/control.h"
+
+namespace simt::host {
+
+Runtime& runtime() {
+  static auto& all = *new Runtime;  // never destroyed
+  return all;
+}
+
+SimtStream& resolve(cudaStream_t stream) {
+  if (!stream) return runtime().null_stream;
+  if (!runtime().streams.contains(stream))
+    throw Failure{cudaErrorInvalidResourceHandle, "no such stream: never created, or destroyed"};
+  return *stream;
+}
+SimtEvent& resolve(cudaEvent_t event) {
+  if (!runtime().events.contains(event))
+    throw Failure{cudaErrorInvalidResourceHandle, "no such event: never created, or destroyed"};
+  return *event;
+}
+
+std::vector<OperationPtr> dependencies(const SimtStream& s) {
+  Runtime& r = runtime();
+  if (&s != &r.null_stream)
+    return s.blocking ? std::vector{s.last, r.null_stream.last} : std::vector{s.last};
+  std::vector<OperationPtr> all = r.left_behind;
+  all.push_back(s.last);
+  for (const SimtStream* other : r.streams)
+    if (other->blocking) all.push_back(other->last);
+  return all;
+}
+
+void submit(Lock& lock, const char* call, SimtStream& s, WorkPtr work) {
+  if (s.capture) return add_node(s, std::move(work));
+  Runtime& r = runtime();
+  if (&s == &r.null_stream) forbid_null_stream_in_capture(call);
+  s.last = r.operations.add(std::move(work), s.number, dependencies(s), s.priority);
+  if (&s == &r.null_stream) r.left_behind.clear();  // they come before it
+  r.operations.added(lock);
+}
+
+void synchronize(Lock& lock, const std::vector<OperationPtr>& all) {
+  std::vector<OperationPtr> wanted;
+  for (const OperationPtr& o : all)
+    if (o) wanted.push_back(o);
+  runtime().operations.run(lock, wanted);
+}
+
+namespace {
+
+WorkPtr mark(const char* name) {
+  return std::make_shared<const Work>(Work{Kind::mark, name, nullptr});
+}
+
+void forbid_capturing(SimtStream& s, const char* call) {
+  if (!s.capture) return;
+  invalidate(*s.capture, call);
+  throw Failure{cudaErrorStreamCaptureUnsupported, std::string(call) + " on a capturing stream"};
+}
+
+void forbid_captured(SimtEvent& e, const char* call) {
+  if (!e.capture) return;
+  invalidate(*e.capture, call);
+  throw Failure{cudaErrorCapturedEvent,
+                std::string(call) + ": the event was last recorded in a capture"};
+}
+
+void queue_wait(Lock& lock, SimtStream& s, SimtEvent& e) {
+  const char* call = "cudaStreamWaitEvent";
+  if (e.capture) {
+    if (e.capture->ended)
+      throw Failure{cudaErrorCapturedEvent,
+                    "the event was last recorded in a capture that has ended"};
+    if (!s.capture) {
+      if (&s == &runtime().null_stream)
+        throw Failure{cudaErrorStreamCaptureImplicit, "the null stream cannot join a capture"};
+      s.capture = e.capture;
+      s.heads.clear();
+      s.capture->streams.push_back(&s);
+    } else if (s.capture != e.capture) {
+      invalidate(*s.capture, call);
+      invalidate(*e.capture, call);
+      throw Failure{cudaErrorStreamCaptureMerge, "the event belongs to another capture"};
+    }
+    for (size_t node : e.heads)
+      if (std::find(s.heads.begin(), s.heads.end(), node) == s.heads.end()) s.heads.push_back(node);
+  } else if (s.capture) {
+    invalidate(*s.capture, call);
+    throw Failure{cudaErrorStreamCaptureIsolation,
+                  "a stream that is being captured would wait for an event from outside"};
+  } else if (e.record && !e.record->done) {
+    std::vector<OperationPtr> before = dependencies(s);
+    before.push_back(e.record);
+    if (&s == &runtime().null_stream) forbid_null_stream_in_capture(call);
+    s.last = runtime().operations.add(mark(call), s.number, std::move(before));
+    runtime().operations.added(lock);
+  }
+}
+
+cudaError_t create(const char* name, cudaStream_t* stream, unsigned flags, int priority = 0) {
+  return call(name, [&](Lock&) {
+    if (!stream || flags > cudaStreamNonBlocking) throw Failure{cudaErrorInvalidValue, ""};
+    Runtime& r = runtime();
+    *stream = new SimtStream{.number = ++r.stream_numbers,
+                             .blocking = flags == cudaStreamDefault,
+                             .priority = std::clamp(priority, greatest_priority, 0)};
+    r.streams.insert(*stream);
+  });
+}
+
+}  // namespace
+}  // namespace simt::host
+
+using namespace simt::host;
+
+inline namespace simt_cuda {
+
+// ---- Streams ------------------------------------------------------------------------------------
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return create("cudaStreamCreate", stream, cudaStreamDefault);
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return create("cudaStreamCreateWithFlags", stream, flags);
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  return create("cudaStreamCreateWithPriority", stream, flags, priority);
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  return call("cudaStreamDestroy", [&](Lock&) {
+    Runtime& r = runtime();
+    SimtStream& s = resolve(stream);
+    if (&s == &r.null_stream)
+      throw Failure{cudaErrorInvalidResourceHandle, "the null stream cannot be destroyed"};
+    leave_capture(s);
+    std::erase_if(r.left_behind, [](const OperationPtr& o) { return o->done; });
+    if (s.blocking && s.last && !s.last->done) r.left_behind.push_back(s.last);
+    r.streams.erase(stream);
+    delete stream;  // its queued work still runs
+  });
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return call("cudaStreamSynchronize", [&](Lock& lock) {
+    SimtStream& s = resolve(stream);
+    forbid_capturing(s, "cudaStreamSynchronize");
+    forbid_in_capture("cudaStreamSynchronize");
+    ++runtime().synchronizations;
+    synchronize(lock, {s.last});
+  });
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return call("cudaStreamQuery", [&](Lock& lock) {
+    SimtStream& s = resolve(stream);
+    forbid_capturing(s, "cudaStreamQuery");
+    forbid_in_capture("cudaStreamQuery");
+    if (s.last && !runtime().operations.poll(lock, {s.last})) throw Failure{cudaErrorNotReady, ""};
+  });
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  return call("cudaLaunchHostFunc", [&](Lock& lock) {
+    if (!function) throw Failure{cudaErrorInvalidValue, "the function is null"};
+    const auto run = [=]() noexcept {  // no exception crosses the driver
+      in_host_function = true;
+      function(data);
+      in_host_function = false;
+    };
+    submit(lock, "cudaLaunchHostFunc", resolve(stream),
+           std::make_shared<const Work>(Work{Kind::host, "a host function", run}));
+  });
+}
+
+// ---- Events -------------------------------------------------------------------------------------
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  return call("cudaEventCreateWithFlags", [&](Lock&) {
+    if (!event || flags > (cudaEventBlockingSync | cudaEventDisableTiming))
+      throw Failure{cudaErrorInvalidValue, ""};
+    *event = *runtime()
+                  .events
+                  .insert(new SimtEvent{.timing = !(flags & cudaEventDisableTiming),
+                                        .blocking = (flags & cudaEventBlockingSync) != 0})
+                  .first;
+  });
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  return call("cudaEventDestroy", [&](Lock&) {
+    resolve(event);
+    runtime().events.erase(event);
+    delete event;
+  });
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return call("cudaEventRecord", [&](Lock& lock) {
+    SimtEvent& e = resolve(event);
+    SimtStream& s = resolve(stream);
+    if (s.capture) {
+      e.capture = s.capture;
+      e.heads = s.heads;
+      e.record = nullptr;
+      return;
+    }
+    if (&s == &runtime().null_stream) forbid_null_stream_in_capture("cudaEventRecord");
+    e.capture = nullptr;
+    e.record = s.last =
+        runtime().operations.add(mark("cudaEventRecord"), s.number, dependencies(s));
+    runtime().operations.added(lock);
+  });
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return call("cudaEventSynchronize", [&](Lock& lock) {
+    SimtEvent& e = resolve(event);
+    forbid_captured(e, "cudaEventSynchronize");
+    forbid_in_capture("cudaEventSynchronize");
+    ++runtime().synchronizations;
+    if (!e.blocking) ++runtime().spinning_waits;
+    synchronize(lock, {e.record});
+  });
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return call("cudaEventQuery", [&](Lock& lock) {
+    SimtEvent& e = resolve(event);
+    forbid_captured(e, "cudaEventQuery");
+    forbid_in_capture("cudaEventQuery");
+    if (e.record && !runtime().operations.poll(lock, {e.record}))
+      throw Failure{cudaErrorNotReady, ""};
+  });
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  return call("cudaEventElapsedTime", [&](Lock&) {
+    SimtEvent &b = resolve(begin), &e = resolve(end);
+    if (!milliseconds) throw Failure{cudaErrorInvalidValue, ""};
+    forbid_captured(b, "cudaEventElapsedTime");
+    forbid_captured(e, "cudaEventElapsedTime");
+    if (!b.timing || !e.timing || !b.record || !e.record)
+      throw Failure{cudaErrorInvalidResourceHandle, "an event without timing or never recorded"};
+    if (!b.record->done || !e.record->done) throw Failure{cudaErrorNotReady, ""};
+    *milliseconds = std::chrono::duration<float, std::milli>(e.record->end - b.record->end).count();
+  });
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  return call("cudaStreamWaitEvent", [&](Lock& lock) {
+    SimtEvent& e = resolve(event);
+    queue_wait(lock, resolve(stream), e);
+  });
+}
+
+}  // namespace simt_cuda
+
+// ---- Kernels, counts ----------------------------------------------------------------------------
+namespace simt {
+namespace {
+
+// As lazy loading does, at the first launch.
+void take_modules() {
+  if (std::exchange(runtime().has_modules, true)) return;
+  if (!device_memory().take(launch_takes))
+    throw Failure{cudaErrorMemoryAllocation, "the driver's own part does not fit"};
+}
+
+}  // namespace
+
+cudaError_t host::launch_work(WorkPtr work, cudaStream_t stream) {
+  return call("launch", [&](Lock& lock) {
+    SimtStream& s = resolve(stream);
+    take_modules();
+    if (!s.capture) ++runtime().launches;
+    submit(lock, "a kernel", s, std::move(work));
+  });
+}
+
+cudaError_t launch(Launch l, cudaStream_t stream) {
+  try {
+    check_limits(l);
+  } catch (const std::runtime_error& e) {
+    // Without the kernel's name: the caller adds it, as with CUDA.
+    const std::string why = e.what(), name = l.name + ": ";
+    return report(cudaErrorInvalidConfiguration,
+                  why.starts_with(name) ? why.substr(name.size()) : why);
+  }
+  if constexpr (counting)
+    if (!kernels_run_at_all) return count_launch(l.name.c_str()), cudaSuccess;
+  std::string name = l.name;
+  return launch_work(std::make_shared<const Work>(
+                         Work{Kind::kernel, std::move(name), [l = std::move(l)] { run(l); }}),
+                     stream);
+}
+cudaError_t launch(std::string name, std::function<void()> run, cudaStream_t stream) {
+  return launch_work(
+      std::make_shared<const Work>(Work{Kind::kernel, std::move(name), std::move(run)}), stream);
+}
+
+size_t host_synchronizations() {
+  const Lock lock(runtime().mutex);
+  return runtime().synchronizations;
+}
+size_t launches() {
+  const Lock lock(runtime().mutex);
+  return runtime().launches;
+}
+size_t spinning_waits() {
+  const Lock lock(runtime().mutex);
+  return runtime().spinning_waits;
+}
+std::map<std::string, std::set<int>> priorities_run() {
+  const Lock lock(runtime().mutex);
+  return runtime().operations.priorities();
+}
+size_t graph_launches() {
+  const Lock lock(runtime().mutex);
+  return runtime().graph_launches;
+}
+void run_all() {
+  Lock lock(runtime().mutex);
+  synchronize(lock, runtime().operations.pending());
+}
+
+}  // namespace simt

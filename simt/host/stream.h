@@ -1,0 +1,78 @@
+// Streams and events, and the runtime's state.
+#pragma once
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "simt/host/error.h"
+#include "simt/host/graph.h"
+#include "simt/host/memory.h"
+#include "simt/host/operations.h"
+
+inline namespace simt_cuda {
+struct SimtStream {
+  size_t number;
+  bool blocking;                    // synchronises with the null stream
+  int priority = 0;                 // lower ones run first
+  simt::host::OperationPtr last{};  // queued
+  std::shared_ptr<simt::host::Capture> capture{};
+  std::vector<size_t> heads{};  // in a capture: the nodes that its next one depends on
+};
+struct SimtEvent {
+  bool timing, blocking;                           // a wait for it sleeps
+  simt::host::OperationPtr record{};               // the last one, or null
+  std::shared_ptr<simt::host::Capture> capture{};  // the last record was captured
+  std::vector<size_t> heads{};
+};
+}  // namespace simt_cuda
+
+namespace simt::host {
+
+constexpr int greatest_priority = -5;  // of a stream; the least is 0
+
+struct Runtime {
+  std::mutex mutex;
+  Operations operations;
+  SimtStream null_stream{.number = 0, .blocking = true};
+  std::set<SimtStream*> streams;
+  std::set<SimtEvent*> events;
+  std::set<SimtGraph*> graphs;
+  std::set<SimtGraphExec*> executables;
+  std::vector<std::shared_ptr<Capture>> captures;  // in progress
+  std::vector<OperationPtr> left_behind;           // the last ones of destroyed blocking streams
+  size_t stream_numbers = 0, synchronizations = 0, launches = 0, graph_launches = 0;
+  size_t spinning_waits = 0;
+  bool has_modules = false;  // what a driver takes at the first launch
+};
+Runtime& runtime();
+
+inline thread_local bool in_host_function = false;
+
+// The body of each call: body(lock) throws Failure.
+template <class Body>
+cudaError_t call(const char* name, Body body) {
+  is_host_thread = true;
+  if (in_host_function)
+    return report(cudaErrorNotPermitted, std::string(name) + " in a host function");
+  Lock lock(runtime().mutex);
+  try {
+    if (sticky() == cudaSuccess) body(lock);
+  } catch (const Failure& failure) {
+    return report(failure.code, failure.why);
+  } catch (const std::bad_alloc&) {
+    return report(cudaErrorMemoryAllocation, "");
+  }
+  return report(sticky(), "");  // includes operations that ran during the call
+}
+
+SimtStream& resolve(cudaStream_t);
+SimtEvent& resolve(cudaEvent_t);
+// What an operation queued now depends on.
+std::vector<OperationPtr> dependencies(const SimtStream&);
+void submit(Lock&, const char* call, SimtStream&, WorkPtr);
+// A kernel, or what counts as one.
+cudaError_t launch_work(WorkPtr, cudaStream_t);
+// The host waits until all work queued on the stream is done.
+void synchronize(Lock&, const std::vector<OperationPtr>&);
+
+}  // namespace simt::host

@@ -1,0 +1,205 @@
+// CUDA's runtime for g++: the calls that this project makes, with CUDA's names, values and meaning.
+//
+// A stream is a queue: nothing runs at the call, but as late as possible, in an order that
+// simt::stream_seed chooses (control.h). So code that works only because a GPU happens to be fast
+// gives a wrong result here. Whatever CUDA leaves unspecified is as bad for the caller as possible:
+//   - cudaMemcpyAsync reads and writes host memory when it runs, even pageable memory; its
+//     destination on the host holds 0xFF until then;
+//   - new device and pinned memory holds 0xFF: NaN;
+//   - the host crashes if it touches device memory;
+//   - cudaStreamSynchronize(nullptr) waits for the null stream only.
+// Nothing runs on its own either: a host thread that waits for a cudaLaunchHostFunc without calling
+// CUDA waits forever, and code that waits for another process calls simt::run_all() first.
+#pragma once
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "simt/device/intrinsics.h"
+#include "simt/device/launch.h"
+#include "simt/device/types.h"
+
+inline namespace simt_cuda {
+
+// ---- Errors -------------------------------------------------------------------------------------
+// After a failed operation all calls return its error, as on a GPU. The strings say more than
+// CUDA's: they describe the calling thread's last error with that code.
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
+  cudaErrorIllegalState = 401,
+  cudaErrorNotReady = 600,
+  cudaErrorIllegalAddress = 700,
+  cudaErrorLaunchFailure = 719,
+  cudaErrorNotPermitted = 800,
+  cudaErrorNotSupported = 801,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureMerge = 902,
+  cudaErrorStreamCaptureUnmatched = 903,
+  cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorStreamCaptureIsolation = 905,
+  cudaErrorStreamCaptureImplicit = 906,
+  cudaErrorCapturedEvent = 907,
+  cudaErrorStreamCaptureWrongThread = 908,
+  cudaErrorUnknown = 999,
+};
+const char* cudaGetErrorName(cudaError_t);
+const char* cudaGetErrorString(cudaError_t);
+cudaError_t cudaGetLastError();
+cudaError_t cudaPeekAtLastError();
+
+// ---- Device: one, the chip that SIMT_ARCH names -------------------------------------------------
+enum cudaDeviceAttr {
+  cudaDevAttrMaxThreadsPerBlock = 1,
+  cudaDevAttrMaxSharedMemoryPerBlock = 8,
+  cudaDevAttrWarpSize = 10,
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+};
+struct cudaDeviceProp {
+  char name[256];
+  size_t totalGlobalMem;
+  size_t sharedMemPerBlock;
+  int warpSize;
+  int maxThreadsPerBlock;
+  int major;
+  int minor;
+  int multiProcessorCount;
+  size_t sharedMemPerBlockOptin;
+};
+cudaError_t cudaGetDeviceCount(int*);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int device);
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value);
+template <class... Args>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Args...), cudaFuncAttribute a, int value) {
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), a, value);
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaDeviceReset();  // forgets errors, queued operations and all objects
+
+// ---- Memory -------------------------------------------------------------------------------------
+constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2,
+                   cudaHostAllocWriteCombined = 4;
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total);  // total: simt::memory_bytes
+cudaError_t cudaMalloc(void**, size_t bytes);
+cudaError_t cudaFree(void*);  // runs all queued work first
+cudaError_t cudaMallocHost(void**, size_t bytes);
+cudaError_t cudaHostAlloc(void**, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void*);
+template <class T>
+cudaError_t cudaMalloc(T** p, size_t bytes) {
+  return cudaMalloc(reinterpret_cast<void**>(p), bytes);
+}
+template <class T>
+cudaError_t cudaMallocHost(T** p, size_t bytes) {
+  return cudaMallocHost(reinterpret_cast<void**>(p), bytes);
+}
+
+using cudaStream_t = struct SimtStream*;
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost = 0,
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost = 2,
+  cudaMemcpyDeviceToDevice = 3,
+  cudaMemcpyDefault = 4,
+};
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t = nullptr);
+cudaError_t cudaMemset(void*, int value, size_t bytes);
+cudaError_t cudaMemsetAsync(void*, int value, size_t bytes, cudaStream_t = nullptr);
+
+// ---- Streams and events -------------------------------------------------------------------------
+constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;
+cudaError_t cudaStreamCreate(cudaStream_t*);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t*, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t*, unsigned flags, int priority);
+cudaError_t cudaStreamDestroy(cudaStream_t);
+cudaError_t cudaStreamSynchronize(cudaStream_t);
+cudaError_t cudaStreamQuery(cudaStream_t);
+using cudaHostFn_t = void (*)(void* data);
+cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t, void* data);
+
+using cudaEvent_t = struct SimtEvent*;
+constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2;
+cudaError_t cudaEventCreate(cudaEvent_t*);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t*, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t);
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t = nullptr);
+cudaError_t cudaEventSynchronize(cudaEvent_t);
+cudaError_t cudaEventQuery(cudaEvent_t);
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned flags = 0);
+
+// ---- Graphs -------------------------------------------------------------------------------------
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal = 0,
+  cudaStreamCaptureModeThreadLocal = 1,
+  cudaStreamCaptureModeRelaxed = 2,
+};
+enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone = 0,
+  cudaStreamCaptureStatusActive = 1,
+  cudaStreamCaptureStatusInvalidated = 2,
+};
+enum cudaGraphNodeType {
+  cudaGraphNodeTypeKernel = 0,
+  cudaGraphNodeTypeMemcpy = 1,
+  cudaGraphNodeTypeMemset = 2,
+  cudaGraphNodeTypeHost = 3,
+};
+constexpr unsigned long long cudaGraphInstantiateFlagUseNodePriority = 8;
+using cudaGraph_t = struct SimtGraph*;
+using cudaGraphNode_t = struct SimtNode*;
+using cudaGraphExec_t = struct SimtGraphExec*;
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*);
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus*);
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*);
+cudaError_t cudaGraphGetNodes(cudaGraph_t, cudaGraphNode_t*, size_t* count);
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t, cudaGraphNodeType*);
+cudaError_t cudaGraphDestroy(cudaGraph_t);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long flags = 0);
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);
+
+}  // namespace simt_cuda
+
+namespace simt {
+
+cudaError_t launch(Launch, cudaStream_t);
+// A kernel of a library's stand-in: `run` may touch device memory, and throws std::runtime_error.
+cudaError_t launch(std::string name, std::function<void()> run, cudaStream_t);
+
+// Refuses arguments that contain a pointer to host memory. (Kernels may read pinned memory.)
+cudaError_t check_words(const void* words, size_t bytes);
+
+// A kernel's argument. Here all memory is the host's: a kernel could read it unnoticed.
+template <class T>
+cudaError_t check_argument(T argument) {
+#if defined(__SANITIZE_ADDRESS__) || !__has_builtin(__builtin_clear_padding)
+  // Two adjacent sizes may look like one of AddressSanitizer's addresses: 0x6280000000c0.
+  (void)argument;
+  return cudaSuccess;
+#else
+  __builtin_clear_padding(&argument);
+  return check_words(&argument, sizeof argument);
+#endif
+}
+
+}  // namespace simt

@@ -1,0 +1,115 @@
+// What a program of `make try` says about itself: errors that it didn't look at, launches that
+// never ran, and AddressSanitizer's reports in one line.
+#include "simt/try.h"
+
+#include <fcntl.h>
+#include <sanitizer/asan_interface.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <deque>
+#include <mutex>
+#include <sstream>
+#include <string>
+
+namespace simt {
+namespace {
+
+std::deque<Asked>& all_asked() {
+  static auto& all = *new std::deque<Asked>;
+  return all;
+}
+
+#ifdef __SANITIZE_ADDRESS__
+// "#3 0x55d1 in add(float*) my.cu:7:13": the innermost place outside the stand-in and the system.
+std::string place_in(const std::string& report) {
+  std::istringstream lines(report);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t frame = line.find_first_not_of(' '), file = line.rfind(' ');
+    if (frame == line.npos || line[frame] != '#' || line.find(':', file) == line.npos) continue;
+    const std::string place = line.substr(file + 1);
+    const bool ours =
+        place.find("simt/device/") != place.npos || place.find("simt/host/") != place.npos ||
+        place.find("simt/include/") != place.npos || place.find("simt/try.") != place.npos;
+    if (!ours && !place.starts_with("/usr/") && !place.starts_with("../")) return place;
+  }
+  return {};
+}
+
+// The report's own text is long; what a reader needs of it is what was done, and where.
+void shorten(const char* report) {
+  const std::string text = report, place = place_in(text), size = " of size ";
+  const size_t access = text.find(size);
+  const auto has = [&](const char* words) { return text.find(words) != text.npos; };
+  if (place.empty())
+    std::fputs(report, stderr);
+  else if (access != text.npos)
+    std::fprintf(stderr, "simt: %s: a %s of %d bytes where it owns none\n", place.c_str(),
+                 has("WRITE of size") ? "write" : "read",
+                 std::atoi(text.c_str() + access + size.size()));
+  else if (has("memory access."))
+    std::fprintf(stderr, "simt: %s: a %s where it owns no memory\n", place.c_str(),
+                 has("caused by a WRITE") ? "write" : "read");
+  else
+    std::fprintf(stderr, "simt: %s: %s\n", place.c_str(),
+                 text.substr(text.find("ERROR: "), 80).c_str());
+}
+
+[[maybe_unused]] const bool shortened = [] {
+  __asan_set_error_report_callback(shorten);
+  __sanitizer_set_report_fd(reinterpret_cast<void*>(open("/dev/null", O_WRONLY | O_CLOEXEC)));
+  return true;
+}();
+#endif
+
+// The words of the host's last error, which end with its thread.
+std::string last_words;
+struct KeepLastWords {
+  KeepLastWords() { cudaGetErrorString(cudaSuccess); }  // so that they outlive this object
+  ~KeepLastWords() {
+    if (const cudaError_t error = cudaPeekAtLastError(); error != cudaSuccess)
+      last_words = cudaGetErrorString(error);
+  }
+};
+
+std::string missed() {
+  for (const Asked& asked : all_asked()) {
+    const std::string launched =
+        std::string(asked.site.file_name()) + ":" + std::to_string(asked.site.line()) + ": ";
+    if (!asked.refusal.empty()) return launched + asked.refusal;
+    if (asked.ran) continue;
+    if (!last_words.empty()) break;
+    return launched + asked.kernel +
+           " was launched but never ran: nothing waited for it (cudaDeviceSynchronize)";
+  }
+  return last_words;
+}
+
+// A program that believes all went well is told what it missed.
+void at_exit(int status, void*) {
+  const std::string text = status == 0 ? missed() : "";
+  if (text.empty()) return;
+  std::fflush(nullptr);
+  std::fprintf(stderr, "simt: %s\n", text.c_str());
+  std::_Exit(1);
+}
+
+[[maybe_unused]] const bool registered = on_exit(at_exit, nullptr) == 0;
+
+}  // namespace
+
+Asked& ask(const char* kernel, Site site) {
+  thread_local const KeepLastWords keep;
+  (void)keep;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  Asked& asked = all_asked().emplace_back();
+  asked.kernel = kernel, asked.site = site;
+  return asked;
+}
+
+}  // namespace simt
+
+// Leaks are of no interest here.
+extern "C" const char* __asan_default_options();
+extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }

@@ -1,0 +1,295 @@
+// lint(): each check with a set-up that it names and one that it passes; the published set-ups.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/commands/commands.h"
+#include "app/recipe_check/recipe_check.h"
+#include "base/text.h"
+#include "engine/options/config.h"
+#include "engine/training/schedule.h"
+#include "tests/messages.h"
+
+namespace bv::test {
+namespace {
+
+using Words = std::vector<std::string>;
+using Channels = std::array<double, 3>;
+
+struct Images {
+  DataKind kind = DataKind::photos;
+  int64_t train = 2939;
+  int side = 320;
+  Channels mean = {.46, .42, .3}, deviation = {.3, .27, .29};
+};
+const Images flowers,
+    cifar10 = {DataKind::cifar, 50000, 32, {.491, .482, .447}, {.202, .199, .201}},
+    seedlings = {DataKind::photos, 3877, 224, {.33, .29, .21}, {.09, .1, .11}};
+
+// The same picture again and again, whose pixels are now above the mean and now below.
+class Pictures final : public Dataset {
+ public:
+  explicit Pictures(const Images& images) : count_(images.train) {
+    const int side = images.side;
+    picture_ = black_image(side, side);
+    for (size_t i = 0; i < picture_.pixels.size(); ++i) {
+      const size_t c = i % 3;
+      const double value = images.mean[c] + ((i / 3) % 2 ? 1 : -1) * images.deviation[c];
+      picture_.pixels[i] = static_cast<uint8_t>(std::lround(255 * value));
+    }
+  }
+  int64_t size() const override { return count_; }
+  int label(int64_t) const override { return 0; }
+  Image image(int64_t, int) const override { return picture_; }
+  std::string name(int64_t) const override { return "picture"; }
+
+ private:
+  int64_t count_;
+  Image picture_;
+};
+
+// What prepare() makes of a command line on a device that computes in fp32.
+Setup setup_of(const Words& words, const Images& images) {
+  const CommandLine line = parse_command_line(words);
+  Setup s;
+  s.model = load_model_config(preliminary_options(line).model);
+  Options& o = s.options = resolve_options(line, s.model, images.kind);
+  s.asked = o;
+  check_schedule(o);
+  o.device = "cpu", o.precision = "fp32";
+  o.batch = std::min<int64_t>(o.batch.value_or(64), images.train);
+  if (!o.mean) o.mean = s.model.mean;
+  if (!o.std) o.std = s.model.std;
+  s.data.kind = images.kind;
+  s.data.train = std::make_unique<Pictures>(images);
+  return s;
+}
+
+Words lines_of(const Words& words, const Images& images = flowers) {
+  const auto s = setup_of(words, images);
+  Words lines;
+  for (const Finding& f : lint(s, sample_images(s, 1))) lines.push_back(line_of(f));
+  return lines;
+}
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+const Words vit = {"vit_tiny"};
+
+void expect_line(const Words& words, const std::string& line, const Images& images = flowers) {
+  EXPECT_EQ(lines_of(words, images), Words{line});
+}
+void expect_none(const Words& words, const Images& images = flowers) {
+  EXPECT_EQ(lines_of(words, images), Words{});
+}
+
+TEST(Lint, SaysNothingOfDefaults) {
+  for (const std::string& model : known_models()) {
+    expect_none({model});
+    expect_none({model}, cifar10);
+    expect_none({model}, {DataKind::builtin, 2048, 64});
+    expect_none({model}, {DataKind::synthetic, 64, 224});
+  }
+  expect_none(with(vit, {"--augment", "strong"}));
+}
+
+TEST(Lint, TooFewUpdates) {
+  expect_line(with(vit, {"--epochs", "40"}),
+              "recipe: 2 updates an epoch, 80 in all (2 batches of 64 images; --batch to change)",
+              {.train = 160});
+  expect_line(with(vit, {"--epochs", "2"}),
+              "recipe: 45 updates an epoch, 90 in all (45 batches of 64 images; --batch, --epochs "
+              "to change)");
+  expect_line(with(vit, {"--accumulate", "15", "--epochs", "100"}),
+              "recipe: 3 updates an epoch, 300 in all (45 batches of 64 images, 15 to an update; "
+              "--accumulate 1 to change)");
+  expect_none(with(vit, {"--accumulate", "9", "--epochs", "20"}));
+  expect_none(with(vit, {"--steps", "5"}));  // a trial
+  expect_none(vit, {DataKind::builtin, 100, 64});
+}
+
+TEST(Lint, BatchesThatAccumulationLeavesOver) {
+  const Words lines = lines_of(with(vit, {"--accumulate", "16", "--epochs", "100"}));
+  ASSERT_EQ(lines.size(), 2u);  // so many left over are few updates, too
+  EXPECT_EQ(lines[1],
+            "recipe: an epoch's last update is of 13 batches, the others of 16 (its 45 batches "
+            "leave so many over; --accumulate 15 to change)");
+  expect_none(with(vit, {"--accumulate", "10", "--epochs", "100"}));  // 5 left over
+}
+
+TEST(Lint, RatesBeyondTheLinearRule) {
+  expect_line(with(vit, {"--batch", "8"}),
+              "recipe: lr 0.0005 is 8 times what suits updates of 8 images (by the linear rule, as "
+              "vit_tiny trains well at 0.0005 with 64; --lr 6.25e-05 to change)");
+  expect_line({"resnet34", "--lr", ".5"},
+              "recipe: lr 0.5 is 5 times what suits updates of 256 images (by the linear rule, as "
+              "resnet34 trains well at 0.1 with 256; --lr 0.1 to change)",
+              cifar10);
+  expect_none({"resnet34", "--lr", ".4"}, cifar10);
+  expect_none(with(vit, {"--batch", "8", "--accumulate", "8"}));
+  expect_none(vit, {.train = 12 * 64});
+  expect_none(with(vit, {"--optimizer", "sgd", "--lr", ".1", "--batch", "128"}));
+}
+
+TEST(Lint, OddBatchesOfPairs) {
+  const auto lines = [](int batch, const char* mixup) {
+    auto s = setup_of(with(vit, {"--mixup", mixup}), flowers);
+    s.asked.batch = batch;  // as a recipe may say
+    Words all;
+    for (const Finding& f : lint(s, {})) all.push_back(line_of(f));
+    return all;
+  };
+  EXPECT_EQ(lines(65, "0.2"), Words{"recipe: batch 65 is odd (images are mixed in pairs, so it has "
+                                    "become 64; --batch to change)"});
+  EXPECT_EQ(lines(64, "0.2"), Words{});
+  EXPECT_EQ(lines(65, "0"), Words{});
+}
+
+TEST(Lint, RatesThatRiseAgain) {
+  expect_line(
+      with(vit, {"--period-epochs", "10"}),
+      "recipe: the learning rate rises again from epoch 10 on (--period-epochs 10 is half a "
+      "wave of 20, the curve goes on till epoch 30; --period-epochs 30 to change)");
+  expect_none(with(vit, {"--period-epochs", "28"}));  // after 2 of warm-up
+  expect_none(vit);
+  expect_none(
+      with(vit, {"--period-epochs", "20", "--lr-after", "22:1e-4", "--warmup-epochs", "2"}));
+}
+
+TEST(Lint, SchedulesThatEndLongBeforeTheRunOrAfterIt) {
+  expect_line(with(vit, {"--lr-after", "20:1e-6"}),
+              "recipe: the schedule ends with epoch 20 of 30 (the rest has a rate of 1e-06, the "
+              "peak is 0.0005; --lr-after, --epochs to change)");
+  expect_none(with(vit, {"--lr-after", "25:1e-6"}));
+  expect_none(with(vit, {"--lr-after", "20:1e-4"}));
+  expect_line(
+      with(vit, {"--period-epochs", "50"}),
+      "recipe: the cosine is cut off before it has fallen (--period-epochs 50 is longer than "
+      "its 30 epochs; --period-epochs to change)");
+}
+
+TEST(Lint, DecaysThatNeverCome) {
+  expect_line(with(vit, {"--schedule", "multistep", "--decay-milestones", "10,40"}),
+              "recipe: the decay with epoch 40 never comes (the run ends with epoch 30; "
+              "--decay-milestones to change)");
+  expect_line(with(vit, {"--schedule", "multistep", "--decay-milestones", "10,28", "--lr-after",
+                         "25:1e-6"}),
+              "recipe: the decay with epoch 28 never comes (--lr-after holds after epoch 25; "
+              "--decay-milestones to change)");
+  expect_none(with(vit, {"--schedule", "multistep", "--decay-milestones", "10,20"}));
+  expect_line(with(vit, {"--schedule", "step", "--decay-epochs", "30"}),
+              "recipe: the learning rate never decays (--decay-epochs 30, and the run ends with "
+              "epoch 30; --decay-epochs to change)");
+  expect_none(with(vit, {"--schedule", "step", "--decay-epochs", "10"}));
+}
+
+TEST(Lint, PixelsNormalisedByOtherImagesNumbers) {
+  const Words numbers = {"vit_tiny", "--mean", ".518,.525,.495", "--std", ".242,.243,.253"};
+  expect_line(numbers,
+              "recipe: pixels are normalised by the mean 0.518,0.525,0.495 and deviation "
+              "0.242,0.243,0.253 of other images (of 256 images here they are 0.329,0.288,0.21 and "
+              "0.09,0.1,0.112; --mean, --std as ./launcher data stats prints them to change)",
+              {.mean = {.33, .29, .21}, .deviation = {.09, .1, .11}});
+  EXPECT_EQ(lines_of(numbers, {.mean = {.51, .52, .5}, .deviation = {.1, .1, .1}}).size(), 1u);
+  expect_none(numbers, {.mean = {.46, .48, .42}, .deviation = {.3, .3, .3}});
+  // The model's own are left alone.
+  expect_none(vit, {.mean = {.1, .1, .1}, .deviation = {.05, .05, .05}});
+}
+
+TEST(Lint, ObjectsOfAnotherSizeInEvaluation) {
+  const auto framed = [](const char* size) {
+    return Words{"vit_tiny", "--train-crop", "pad-if-needed", "--image-size", size, "--patch-size",
+                 "16"};
+  };
+  expect_line(framed("224"),
+              "recipe: objects are 7 times as large in evaluation as in training (--train-crop "
+              "pad-if-needed, --crop-mode center, images of 32 pixels; --crop-mode pad to change)",
+              cifar10);
+  expect_none(with(framed("224"), {"--crop-mode", "pad"}), cifar10);
+  expect_none(framed("64"), cifar10);  // twice
+  expect_line(with(vit, {"--scale", ".05,.05"}),
+              "recipe: objects are 4.5 times as large in training as in evaluation (--train-crop "
+              "random-resized, --crop-mode center; --scale, --crop-pct to change)");
+  expect_none(with(vit, {"--scale", ".25,.25"}));
+}
+
+TEST(Lint, ImagesLeftOutByTheirNames) {
+  auto s = setup_of(vit, flowers);
+  EXPECT_TRUE(lint(s, {}).empty());
+  s.data.left_out = "9 .heic", s.data.left_out_advice = "mogrify -format jpg *.heic";
+  const std::vector<Finding> findings = lint(s, {});
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_TRUE(line_of(findings[0]).starts_with("recipe: images are left out: 9 .heic (JPEG, "));
+  EXPECT_TRUE(line_of(findings[0]).ends_with("; mogrify -format jpg *.heic to change)"));
+}
+
+TEST(Lint, PrecisionThatIsNotInEffect) {
+  expect_line(with(vit, {"--precision", "fp16"}),
+              "recipe: computes in fp32, not in fp16 (which the cpu device lacks; --precision, "
+              "--device to change)");
+  expect_none(with(vit, {"--precision", "fp32"}));
+  expect_line(with(vit, {"--loss-scale-init", "128"}),
+              "recipe: --loss-scale-init has no effect (fp32 needs no loss scale; --precision fp16 "
+              "to change)");
+}
+
+TEST(Lint, PoliciesWhoseWindowsNeverOpen) {
+  const auto policy = [](const Words& words) {
+    return with({"vit_tiny", "--precision", "fp16", "--amp-policy"}, words);
+  };
+  const auto lines = [&](const Words& words) {
+    auto s = setup_of(policy(words), flowers);
+    s.options.precision = "fp16";  // as a device that has it
+    Words all;
+    for (const Finding& f : lint(s, {})) all.push_back(line_of(f));
+    return all;
+  };
+  EXPECT_EQ(
+      lines({"0", "--amp-start", "40", "--amp-end", "60"}),
+      Words{"recipe: --amp-policy 0 computes no epoch in 16 bits (it may from epoch 40 to 60, "
+            "the run ends with epoch 30; --amp-start, --amp-end to change)"});
+  EXPECT_EQ(lines({"1", "--amp-start", "5", "--amp-end", "4"}).size(), 1u);
+  EXPECT_EQ(
+      lines({"2"}),
+      Words{"recipe: --amp-policy 2 never decides anything (its first window begins with epoch "
+            "1000, the run ends with epoch 30; --amp-interval to change)"});
+  EXPECT_EQ(lines({"0", "--amp-start", "0", "--amp-end", "1000"}), Words{});
+  EXPECT_EQ(lines({"1", "--amp-end", "20"}), Words{});
+  EXPECT_EQ(lines({"2", "--amp-interval", "10"}), Words{});
+}
+
+// ---- the published set-ups, on sets of the published size ---------------------------------------
+TEST(Lint, PassesTheCorrectedRecipes) {
+  expect_none({"--recipe", "flowers_vit_tiny"});
+  expect_none({"--recipe", "cifar10_resnet34"}, cifar10);
+  expect_none({"--recipe", "cifar10_vit_large"}, cifar10);
+  expect_none({"--recipe", "seedlings_resnet50"}, seedlings);
+}
+
+TEST(Lint, NamesTheMistakesOfThePublishedOnes) {
+  const auto expect_named = [](const std::string& recipe, const Images& images,
+                               const Words& beginnings) {
+    const Words lines = lines_of({"--recipe", recipe + "_as_published"}, images);
+    ASSERT_EQ(lines.size(), beginnings.size()) << join(lines, "\n");
+    for (size_t i = 0; i < lines.size(); ++i)
+      EXPECT_TRUE(lines[i].starts_with("recipe: " + beginnings[i])) << lines[i];
+  };
+  expect_named("flowers_vit_tiny", flowers,
+               {"2 updates an epoch, 400 in all (22 batches of 128 images, 16 to an update; ",
+                "an epoch's last update is of 6 batches, the others of 16 ",
+                "computes in fp32, not in fp16 "});
+  expect_named("cifar10_resnet34", cifar10, {"computes in fp32, not in fp16 "});
+  expect_named("cifar10_vit_large", cifar10,
+               {"lr 0.001 is 13.3 times what suits updates of 16 images ",
+                "objects are 7 times as large in evaluation as in training "});
+  expect_named("seedlings_resnet50", seedlings,
+               {"pixels are normalised by the mean 0.518,0.525,0.495 and deviation ",
+                "the learning rate rises again from epoch 20 on ",
+                "the schedule ends with epoch 600 of 1000 "});
+}
+
+}  // namespace
+}  // namespace bv::test

@@ -1,0 +1,50 @@
+#include "comm/connect/host_comm.h"
+
+#include <gtest/gtest.h>
+
+#include "comm/local/shared_memory_communicator.h"
+#include "comm/local/shared_region.h"
+#include "tests/comm/processes.h"
+#include "tests/messages.h"
+
+namespace bv::test {
+namespace {
+
+// Three ranks, of which each expects this message.
+template <class Change>
+void expect_on_every_rank(const std::string& message, Change change) {
+  const SharedRegion region = SharedRegion::create(3);
+  Ranks ranks;
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.push_back(std::make_unique<Child>([&, rank] {
+      const auto hosts = make_shared_memory_communicator(
+          {.rank = rank, .size = 3, .fd = region.fd(), .bucket_bytes = 4096, .timeout = 20});
+      Options options;
+      int64_t step = 5;
+      change(rank, options, step);
+      const std::string said = error_of([&] { require_same_options(*hosts, options, step); });
+      hosts->barrier();
+      return said == message ? 0 : 1;
+    }));
+  expect_all_end_well(ranks);
+}
+
+// Each may be on a machine of its own, where no other's line is seen.
+TEST(HostComm, DifferentOptionsAreNamedOnEveryRank) {
+  expect_on_every_rank("no error", [](int, Options&, int64_t&) {});
+  const std::string advice = "; start all with the same options";
+  expect_on_every_rank(
+      "rank 2 was started with \"lr\": 0.5, rank 0 with \"lr\": 0.001" + advice,
+      [](int rank, Options& options, int64_t&) { options.lr = rank == 2 ? 0.5 : 0.001; });
+  expect_on_every_rank(
+      "rank 1 was started with \"seed\": 1, rank 0 with \"seed\": 0" + advice,
+      [](int rank, Options& options, int64_t&) { options.seed = static_cast<uint64_t>(rank); });
+  expect_on_every_rank(
+      "rank 1 was started with \"resumed after step\": 6, rank 0 with \"resumed "
+      "after step\": 5" +
+          advice,
+      [](int rank, Options&, int64_t& step) { step += rank == 1; });
+}
+
+}  // namespace
+}  // namespace bv::test

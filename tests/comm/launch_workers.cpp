@@ -1,0 +1,226 @@
+// What the workers of launch_test.cpp and resnet_test.cpp do. The test program starts itself again
+// as such a worker, which never comes to main.
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/stop_signals.h"
+#include "base/text.h"
+#include "comm/connect/host_comm.h"
+#include "comm/processes/affinity.h"
+#include "simt/device/control.h"
+#include "tests/comm/communicator_checks.h"
+#include "tests/comm/processes.h"
+#include "tests/engine/pipeline/pipeline_workers.h"
+#include "tests/engine/training/gradient_sync_workers.h"
+#include "tests/models/resnet_workers.h"
+
+namespace bv::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+World own_world() {
+  const auto world = world_from_environment();
+  if (!world) std::exit(90);
+  return *world;
+}
+
+int number(const Words& words, size_t i) {
+  return i < words.size() ? std::atoi(words[i].c_str()) : 0;
+}
+
+// exit CODE0 CODE1 ...: each rank with its code
+int exit_with(const Words& words) { return number(words, 1 + own_world().rank); }
+
+// sleep: until killed
+int sleep_on(const Words&) {
+  std::fprintf(stderr, "up %d\n", own_world().rank);
+  sleep(30);
+  return 0;
+}
+
+// A run: all-reduces until the ranks agree to stop. At `step`, `rank` sends itself `signal`.
+// train TIMEOUT_MS RANK STEP SIGNAL
+int train(const Words& words) {
+  catch_stop_signals();
+  World world = own_world();
+  pin_to_share(world);
+  const auto peers = connect_hosts(world, 1 << 16, number(words, 1) * 1e-3);
+  std::vector<float> data(50000);
+  for (int step = 0;; ++step) {
+    if (world.rank == number(words, 2) && step == number(words, 3)) raise(number(words, 4));
+    std::fill(data.begin(), data.end(), 1.0f);
+    float stop = stop_signal() ? 1.0f : 0.0f;
+    peers->all_reduce(data.data(), data.size(), nullptr);
+    peers->all_reduce(&stop, 1, nullptr);
+    if (data[0] != float(world.size) || data.back() != float(world.size)) return 91;
+    if (step == 3) std::fprintf(stderr, "up %d\n", world.rank);
+    if (stop > 0) break;
+    usleep(2000);
+  }
+  // Rank 0 saves, which takes longer than the launcher's grace period after a failure.
+  if (world.rank == 0 && words.size() > 5) usleep(2500000);
+  std::fprintf(stderr, "saved %d\n", world.rank);
+  return 128 + (stop_signal() ? stop_signal() : SIGTERM);
+}
+
+// last_way RANK: that rank is stopped once it has left the run
+int last_way(const Words& words) {
+  World world = own_world();
+  connect_hosts(world, 1 << 16, 20)->barrier();
+  if (world.rank == number(words, 1)) raise(SIGSTOP);
+  return 0;
+}
+
+// fail CODE: every rank finds the same mistake
+int fail(const Words& words) {
+  fail_worker(own_world(), "there is no such folder", number(words, 1));
+}
+
+// half: rank 1 fails, the others are waiting for it
+int fail_alone(const Words&) {
+  World world = own_world();
+  if (world.rank == 1) {
+    usleep(200000);
+    fail_worker(world, "a.jpg is no image", 2);
+  }
+  connect_hosts(world, 1 << 16, 20)->barrier();
+  return 0;
+}
+
+// sum: a collective, under any launcher
+int sum(const Words&) {
+  World world = own_world();
+  pin_to_share(world);
+  const auto peers = connect_hosts(world, 1 << 16, 10);
+  double value = 1 + world.rank;
+  peers->all_reduce(&value, 1, nullptr);
+  std::fprintf(stderr, "sum %g of %d\n", value, world.size);
+  return value == world.size * (world.size + 1) / 2.0 ? 0 : 92;
+}
+
+// Another file's work on a device, on all ranks.
+int on_device(const Words& words, int (*work)(Communicator&, Backend&, DeviceKind),
+              bool staged = false) {
+  World world = own_world();
+  const DeviceKind device = words[1] == "simt" ? DeviceKind::simt : DeviceKind::cpu;
+  auto hosts = connect_hosts(world, 1 << 12, 60);
+  const auto backend = make_backend(device, {.index = 0, .threads = 1, .overlap = true});
+  const auto peers = make_communicator(
+      device, *backend,
+      {.place = {.rank = world.rank, .size = world.size, .timeout = 60, .supervised = true},
+       .fd = world.shared_fd,
+       .host_comm = std::move(hosts)},
+      staged);
+  const int code = work(*peers, *backend, device);
+  peers->barrier();
+  return code;
+}
+// synced-batchnorm DEVICE, mean-statistics DEVICE: resnet_workers.h
+int run_synced_batchnorm(const Words& words) { return on_device(words, synced_batchnorm); }
+int run_mean_statistics(const Words& words) { return on_device(words, mean_statistics); }
+
+// channels DEVICE: gradient_sync_workers.h
+int run_channels(const Words& words) { return on_device(words, channels_change_no_bit); }
+
+// pipelined DEVICE [staged], pipelined-orders DEVICE: pipeline_workers.h
+int run_pipelined(const Words& words) {
+  return on_device(words, stages_train_as_the_whole, words.size() > 2);
+}
+int run_pipelined_orders(const Words& words) { return on_device(words, no_order_changes_a_bit); }
+
+// communicator DEVICE direct|staged STREAM_SEED: communicator_checks.h
+int run_communicator(const Words& words) {
+  simt::stream_seed = static_cast<unsigned>(number(words, 3));
+  if (words[2] == "staged")
+    return on_device(
+        words,
+        [](Communicator& c, Backend& b, DeviceKind) {
+          return check_communicator(c, b, Side::one_after_another);
+        },
+        true);
+  return on_device(words, [](Communicator& c, Backend& b, DeviceKind) {
+    return check_communicator(c, b, Side::by_side);
+  });
+}
+
+// affinity: exit code says over how many CPUs this process may run
+int affinity(const Words&) {
+  const World world = own_world();
+  cpu_set_t cpus;
+  sched_getaffinity(0, sizeof cpus, &cpus);
+  std::fprintf(stderr, "rank %d cpus %d threads %d omp %s\n", world.rank, CPU_COUNT(&cpus),
+               pin_to_share(world), std::getenv("OMP_NUM_THREADS"));
+  return 0;
+}
+
+// in-turn: rank 1 fails, then rank 0
+int in_turn(const Words&) {
+  const int rank = own_world().rank;
+  std::fprintf(stderr, "up %d\n", rank);
+  usleep(rank == 1 ? 200000 : 800000);
+  return rank == 1 ? 7 : 8;
+}
+
+// stubborn: rank 1 fails, the others don't heed SIGTERM
+int stubborn(const Words&) {
+  if (own_world().rank == 1) {
+    usleep(200000);
+    return 7;
+  }
+  signal(SIGTERM, SIG_IGN);
+  return sleep_on({});
+}
+
+// stopping: rank 1 is stopped by SIGTERM, as one that hangs in the kernel would be
+int stop_by_sigterm(const Words&) {
+  World world = own_world();
+  const auto peers = connect_hosts(world, 1 << 16, 20);
+  signal(SIGTERM, world.rank == 1 ? [](int) { while (true) raise(SIGSTOP); } : [](int) {});
+  std::fprintf(stderr, "up %d\n", world.rank);
+  while (true) sleep(1);
+}
+
+__attribute__((constructor)) void be_a_worker() {
+  const char* variable = std::getenv(worker_variable);
+  if (!variable) return;
+  const Words words = split(variable, ' ');
+  const std::pair<const char*, int (*)(const Words&)> workers[] = {
+      {"exit", exit_with},
+      {"sleep", sleep_on},
+      {"train", train},
+      {"fail", fail},
+      {"half", fail_alone},
+      {"channels", run_channels},
+      {"pipelined", run_pipelined},
+      {"pipelined-orders", run_pipelined_orders},
+      {"last_way", last_way},
+      {"sum", sum},
+      {"affinity", affinity},
+      {"stubborn", stubborn},
+      {"in-turn", in_turn},
+      {"stopping", stop_by_sigterm},
+      {"synced-batchnorm", run_synced_batchnorm},
+      {"mean-statistics", run_mean_statistics},
+      {"communicator", run_communicator}};
+  int code = 93;
+  try {
+    for (const auto& [name, run] : workers)
+      if (words[0] == name) code = run(words);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "threw %s\n", error.what());
+  }
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+}  // namespace
+}  // namespace bv::test

@@ -1,0 +1,125 @@
+#include "tests/comm/processes.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "comm/processes/launch.h"
+
+namespace bv::test {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+Child::Child(const std::function<int()>& body) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("pipe");
+  // Orphans become children of this process, which can then wait for them.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  std::fflush(nullptr);
+  pid_ = fork();
+  if (pid_ < 0) throw std::runtime_error("fork");
+  if (pid_ == 0) {
+    setpgid(0, 0);
+    // Whoever runs the tests may have these ignored.
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_DFL);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[0]), close(ends[1]);
+    int code = 99;
+    try {
+      code = body();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "threw %s\n", error.what());
+    }
+    std::fflush(nullptr);
+    _exit(code);
+  }
+  setpgid(pid_, pid_);  // whichever of the two is first
+  close(ends[1]);
+  errors_fd_ = ends[0];
+}
+
+Child::~Child() {
+  kill(-pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  close(errors_fd_);
+}
+
+bool Child::read_some(double seconds) {
+  pollfd item{errors_fd_, POLLIN, 0};
+  if (poll(&item, 1, static_cast<int>(seconds * 1000)) <= 0) return true;
+  char buffer[4096];
+  const ssize_t n = read(errors_fd_, buffer, sizeof buffer);
+  if (n > 0) errors_.append(buffer, n);
+  return n > 0;
+}
+
+Ending Child::wait(double limit) {
+  const double start = seconds_now();
+  Ending ending;
+  while (read_some(0.05) && seconds_now() - start < limit) continue;
+  int status;
+  pid_t done;
+  while ((done = waitpid(pid_, &status, WNOHANG)) == 0 && seconds_now() - start < limit)
+    usleep(2000);
+  if (done == pid_) ending.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  ending.seconds = seconds_now() - start;
+  ending.errors = errors_;
+  return ending;
+}
+
+bool Child::anyone_left() const {
+  // A process killed a moment ago may still be ending.
+  for (int i = 0; i < 100; ++i, usleep(10000)) {
+    while (waitpid(-pid_, nullptr, WNOHANG) > 0) continue;
+    if (kill(-pid_, 0) != 0 && errno == ESRCH) return false;
+  }
+  return true;
+}
+
+std::string Child::errors_until(const std::string& text, double limit) {
+  const double start = seconds_now();
+  while (errors_.find(text) == std::string::npos && seconds_now() - start < limit)
+    if (!read_some(0.05)) break;
+  return errors_;
+}
+
+void expect_all_end_well(Ranks& ranks) {
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const Ending ending = ranks[i]->wait(20);
+    EXPECT_EQ(ending.code, 0) << "process " << i << ": " << ending.errors;
+  }
+}
+
+void expect_failure(Child& rank, const std::string& errors) {
+  const Ending ending = rank.wait();
+  EXPECT_EQ(ending.code, 1);
+  EXPECT_EQ(ending.errors, errors);
+}
+
+int launch_workers(int nproc, const std::string& words) {
+  setenv(worker_variable, words.c_str(), 1);
+  return run_launcher(nproc, {"tests"});
+}
+
+std::string without_warning(const std::string& errors) {
+  return errors.starts_with("warning:") ? errors.substr(errors.find('\n') + 1) : errors;
+}
+
+std::string own_path() {
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof path);
+  return std::string(path, n > 0 ? n : 0);
+}
+
+}  // namespace bv::test

@@ -1,0 +1,216 @@
+// Who comes to the port where ranks meet: strangers of all kinds, ranks of other jobs, versions and
+// secrets. In each test the run itself must start.
+#include "comm/connect/rendezvous.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "comm/connect/greeting.h"
+#include "comm/connect/host_comm.h"
+#include "tests/comm/network.h"
+#include "tests/comm/processes.h"
+#include "tests/messages.h"
+
+namespace bv::test {
+namespace {
+
+World world_at(int port, int rank, int size = 2, const std::string& secret = "") {
+  return {.rank = rank,
+          .size = size,
+          .local_size = 1,
+          .master = "127.0.0.1:" + std::to_string(port),
+          .host = "127.0.0.1",
+          .port = port,
+          .secret = secret,
+          .variables = "RANK, WORLD_SIZE"};
+}
+
+std::unique_ptr<Child> start(const World& world, double timeout = 20) {
+  return std::make_unique<Child>([=] {
+    World own = world;
+    return connect_hosts(own, 4096, timeout)->all_reduce_scalar(1) == world.size ? 0 : 1;
+  });
+}
+
+// A connection to the run's port, once rank 0 listens there.
+Socket stranger_at(int port) {
+  const sockaddr_in address = loopback(port + 1);
+  for (int tries = 0; tries < 500; ++tries, usleep(10000)) {
+    Socket made(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (connect(made.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+      return made;
+  }
+  return Socket();
+}
+
+void say(const Socket& to, const void* data, size_t bytes) {
+  send(to.fd(), data, bytes, MSG_NOSIGNAL);
+}
+
+// The time that a run of two takes to meet while `disturb` has the port to itself first.
+template <class Disturb>
+double seconds_to_meet(Disturb disturb, int size = 2) {
+  const int port = free_port();
+  Ranks ranks;
+  ranks.push_back(start(world_at(port, 0, size)));
+  [[maybe_unused]] const auto strangers = disturb(port);
+  const double begin = seconds_now();
+  for (int rank = 1; rank < size; ++rank) ranks.push_back(start(world_at(port, rank, size)));
+  expect_all_end_well(ranks);
+  return seconds_now() - begin;
+}
+
+TEST(Rendezvous, StartsAlthoughStrangersStopInTheMiddleOfAHello) {
+  for (const size_t bytes : {size_t{1}, size_t{15}, sizeof(Hello) - 1}) {
+    const double seconds = seconds_to_meet([&](int port) {
+      Socket made = stranger_at(port);
+      const Hello hello = hello_of(world_at(port, 1));
+      say(made, &hello, bytes);
+      return made;
+    });
+    EXPECT_LT(seconds, 5) << bytes;
+  }
+}
+
+TEST(Rendezvous, StartsAlthoughAStrangerDrips) {
+  std::unique_ptr<Child> drip;
+  const double seconds = seconds_to_meet([&](int port) {
+    drip = std::make_unique<Child>([port] {
+      const Socket made = stranger_at(port);
+      const Hello hello = hello_of(world_at(port, 1));
+      for (size_t i = 0; i < sizeof hello; ++i, usleep(900000))
+        say(made, reinterpret_cast<const char*>(&hello) + i, 1);
+      return 0;
+    });
+    return 0;
+  });
+  EXPECT_LT(seconds, 5);
+}
+
+TEST(Rendezvous, StartsAlthoughFiveHundredAreSilent) {
+  const double seconds = seconds_to_meet([](int port) {
+    std::vector<Socket> silent;
+    for (int i = 0; i < 500; ++i) silent.push_back(stranger_at(port));
+    return silent;
+  });
+  EXPECT_LT(seconds, 5);
+}
+
+TEST(Rendezvous, StartsAlthoughARankCameAndDied) {
+  const double seconds = seconds_to_meet(
+      [](int port) {
+        const World world = world_at(port, 1, 3);
+        const Socket made = stranger_at(port);
+        const Hello hello = hello_of(world);
+        say(made, &hello, sizeof hello);
+        Challenge challenge;
+        EXPECT_EQ(recv(made.fd(), &challenge, sizeof challenge, MSG_WAITALL),
+                  ssize_t(sizeof challenge));
+        const Proof proof{};
+        say(made, &proof, sizeof proof);
+        usleep(100000);
+        return 0;
+      },
+      3);
+  EXPECT_LT(seconds, 5);
+}
+
+TEST(Rendezvous, GivesUpInTimeAmongStrangers) {
+  const int port = free_port();
+  const auto rank0 = start(world_at(port, 0), 2);
+  const Socket one = stranger_at(port);
+  say(one, "x", 1);
+  const Ending ending = rank0->wait();
+  EXPECT_TRUE(has(ending.errors, "rank 0 waited 2 s for rank 1 (RANK, WORLD_SIZE in the"));
+  EXPECT_LT(ending.seconds, 4);
+}
+
+// A server that talks first.
+TEST(Rendezvous, AnotherServersBannerIsNoWelcome) {
+  const int port = free_port();
+  const Socket server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in address = loopback(port + 1);
+  ASSERT_EQ(bind(server.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(server.fd(), 8), 0);
+  const auto rank1 = start(world_at(port, 1), 5);
+  const Socket client(accept(server.fd(), nullptr, nullptr));
+  const std::string banner = "SSH-2.0-OpenSSH_9.2\r\n";
+  say(client, banner.data(), banner.size());
+  const Ending ending = rank1->wait();
+  EXPECT_TRUE(has(ending.errors, "another program answers (\"SSH-2.0-Open"));
+  EXPECT_TRUE(has(ending.errors, "), not rank 0; give the run another port"));
+}
+
+TEST(Rendezvous, ASecretIsProvedByBothSides) {
+  if (!BAREVISION_SODIUM) GTEST_SKIP() << "built without libsodium";
+  const int port = free_port();
+  Ranks ranks;
+  for (const int rank : {0, 1, 2}) ranks.push_back(start(world_at(port, rank, 3, "open sesame")));
+  expect_all_end_well(ranks);
+}
+
+TEST(Rendezvous, WithoutTheSecretNobodyComesIn) {
+  if (!BAREVISION_SODIUM) GTEST_SKIP() << "built without libsodium";
+  struct Case {
+    const char *rank0, *rank1, *told, *noted;
+  };
+  for (const auto& [secret0, secret1, told, noted] :
+       {Case{"a", "b", "rank 1: rank 0 has another BAREVISION_SECRET; set the same for all ranks",
+             "for rank 1 (RANK"},
+        Case{"a", "", "BAREVISION_SECRET is set for rank 0, not for rank 1; set the same",
+             "turned away: BAREVISION_SECRET is set on one side only"},
+        Case{"", "b", "BAREVISION_SECRET is set for rank 1, not for rank 0; set the same",
+             "turned away: BAREVISION_SECRET is set on one side only"}}) {
+    const int port = free_port();
+    const auto rank0 = start(world_at(port, 0, 2, secret0), 2);
+    const auto rank1 = start(world_at(port, 1, 2, secret1), 2);
+    EXPECT_TRUE(has(rank1->wait().errors, told));
+    EXPECT_TRUE(has(rank0->wait().errors, noted));
+  }
+}
+
+// One who has listened to another greeting can't repeat its proof.
+TEST(Rendezvous, AProofHoldsForOneGreetingAlone) {
+  if (!BAREVISION_SODIUM) GTEST_SKIP() << "built without libsodium";
+  const World world = world_at(1, 1, 2, "open sesame");
+  const Hello hello = hello_of(world);
+  const Nonce one = challenge_of(world, hello).preamble.nonce,
+              other = challenge_of(world, hello).preamble.nonce;
+  EXPECT_NE(one, other);
+  EXPECT_FALSE(equal(proof_of_peer(world, hello, one), proof_of_peer(world, hello, other)));
+  EXPECT_FALSE(equal(proof_of_peer(world, hello, one), proof_of_rank0(world, hello, one)));
+  EXPECT_FALSE(equal(proof_of_peer(world, hello, one), proof_of_peer(world, hello_of(world), one)));
+  EXPECT_TRUE(equal(proof_of_peer(world, hello, one), proof_of_peer(world, hello, one)));
+  // By Python's hmac module: '0', a Hello of rank 1 of 2 with zeros for all else, zeros.
+  Hello fixed{.rank = 1, .size = 2};
+  fixed.preamble.has_secret = 1;
+  const Digest digest = proof_of_rank0(world, fixed, Nonce{});
+  std::string hex;
+  for (const std::byte b : digest) {
+    char text[3];
+    std::snprintf(text, sizeof text, "%02x", unsigned(b));
+    hex += text;
+  }
+  EXPECT_EQ(hex, "662e9d79e64e82fe169e856e659d5c03cbc350bc23e0988732b3b82740c1de4f");
+}
+
+TEST(Rendezvous, AnotherVersionIsNamed) {
+  const int port = free_port();
+  const auto rank0 = start(world_at(port, 0), 2);
+  const Socket old = stranger_at(port);
+  Hello hello = hello_of(world_at(port, 1));
+  hello.preamble.version = 2;
+  say(old, &hello, sizeof(Preamble) + 16);  // it had no more
+  Challenge challenge;
+  EXPECT_EQ(recv(old.fd(), &challenge, sizeof challenge, MSG_WAITALL), ssize_t(sizeof challenge));
+  EXPECT_EQ(challenge.preamble.version, Preamble::our_version);
+  EXPECT_TRUE(has(rank0->wait().errors, "turned away: it is another version of this program"));
+}
+
+}  // namespace
+}  // namespace bv::test

@@ -1,0 +1,28 @@
+// Processes that talk through shared memory.
+#pragma once
+#include <memory>
+
+#include "comm/local/shared_memory_communicator.h"
+#include "comm/local/shared_region.h"
+#include "tests/comm/processes.h"
+
+namespace bv::test {
+
+// Runs body(communicator) in `size` processes.
+template <class Body>
+Ranks start_ranks(int size, size_t bucket_bytes, double timeout, Body body) {
+  const SharedRegion region = SharedRegion::create(size);
+  Ranks ranks;
+  for (int rank = 0; rank < size; ++rank)
+    ranks.push_back(std::make_unique<Child>([&, rank] {
+      const auto peers = make_shared_memory_communicator({.rank = rank,
+                                                          .size = size,
+                                                          .fd = region.fd(),
+                                                          .bucket_bytes = bucket_bytes,
+                                                          .timeout = timeout});
+      return body(*peers);
+    }));
+  return ranks;
+}
+
+}  // namespace bv::test

@@ -1,0 +1,245 @@
+// The command line, the table of options and what is printed from it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "app/commands/commands.h"
+#include "base/text.h"
+#include "engine/options/foreign_names.h"
+#include "tests/files.h"
+#include "tests/messages.h"
+
+namespace bv::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+CommandLine parse(const Words& words) { return parse_command_line(words); }
+
+void expect_error(const Words& words, const std::string& part) {
+  EXPECT_TRUE(is_line(error_of([&] { parse(words); }), part));
+}
+
+// A valid value of the option, other than its default.
+Items sample(const OptionRow& row) {
+  if (row.name == "save_every") return {"500steps"};
+  if (row.name == "classes") return {"cat", "dog", "a \"bird\""};
+  if (row.is_flag()) return {"true"};
+  if (row.is_choice()) {
+    const Words choices = split(row.metavar, '|');
+    return {choices[0] == default_of(row) ? choices[1] : choices[0]};
+  }
+  if (row.name == "lr_after") return {"6:0.01"};
+  if (row.is_text()) return {"some/path"};
+  if (std::holds_alternative<Member<std::array<double, 2>>>(row.member) ||
+      std::holds_alternative<Member<std::optional<std::array<double, 2>>>>(row.member))
+    return {"0.8", "0.99"};
+  if (row.name == "color_jitter") return {"0.4", "0.3", "0.2", "0.1"};
+  if (row.name == "decay_milestones") return {"3", "5"};
+  if (row.is_list()) return {"0.25", "0.5", "0.75"};
+  const bool whole = !std::holds_alternative<Member<double>>(row.member) &&
+                     !std::holds_alternative<Member<std::optional<double>>>(row.member);
+  if (whole) return {row.range.min > 100 ? "8192" : "7"};
+  return {row.range.max < 1e6 && row.range.max <= 1 ? "0.3" : "3.5"};
+}
+
+TEST(OptionTable, EveryOptionIsReadFromTheCommandLineAndBack) {
+  for (const std::string& name : option_names()) {
+    const OptionRow& row = *find_option(name);
+    const Items items = sample(row);
+    Words words = name == "model" ? Words{"train", items[0]} : Words{row.flag()};
+    if (name != "model" && !row.is_flag()) words.push_back(join(items, ","));
+    const CommandLine line = parse(words);
+    ASSERT_FALSE(line.print);
+    ASSERT_EQ(line.values.size(), 1u) << name;
+    EXPECT_EQ(line.values.at(name), items) << name;
+    Options options;
+    assign(options, row, line.values.at(name), name);
+    EXPECT_EQ(items_of(options, row), items) << name;
+    EXPECT_NE(items_of(options, row), items_of(Options{}, row))
+        << name << ": sample is the default";
+  }
+}
+
+TEST(OptionTable, DefaultsAreAllowedValues) {
+  for (const std::string& name : option_names()) {
+    const OptionRow& row = *find_option(name);
+    const Items items = items_of(Options{}, row);
+    if (items.empty() || items == Items{""}) continue;
+    Options options;
+    EXPECT_NO_THROW(assign(options, row, items, name));
+  }
+}
+
+TEST(CommandLineTest, FormsOfAnOption) {
+  for (const Words& words : {Words{"-n", "2", "vit_tiny"}, Words{"-n2", "vit_tiny"},
+                             Words{"vit_tiny", "--nproc=2"}, Words{"--nproc", "2", "vit_tiny"}}) {
+    const CommandLine line = parse(words);
+    EXPECT_EQ(line.values.at("nproc"), Items{"2"});
+    EXPECT_EQ(line.values.at("model"), Items{"vit_tiny"});
+  }
+  EXPECT_EQ(parse({"--nesterov=false"}).values.at("nesterov"), Items{"false"});
+  EXPECT_EQ(parse({"--config", "a.json"}).config, "a.json");
+}
+
+TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
+  expect_error({"vit_tiny", "--lrr", "1"}, "unknown option --lrr (did you mean --lr?)");
+  expect_error({"--image_size", "32", "vit_tiny"}, "did you mean --image-size?");
+  expect_error({"vit_tiny", "-q"}, "unknown option -q;");
+  expect_error({"vit_tiny", "more"}, "unexpected argument 'more'");
+  expect_error({"vit_tiny", "--lr", "abc"}, "--lr abc: is not a number");
+  expect_error({"vit_tiny", "--lr", "1e-3x"}, "is not a number");
+  expect_error({"vit_tiny", "--lr", "nan"}, "is not a number");
+  expect_error({"vit_tiny", "--lr", "-1"}, "--lr -1: must be at least 0");
+  expect_error({"vit_tiny", "--lr"}, "--lr needs a value: --lr X");
+  expect_error({"vit_tiny", "--lr", "1", "--lr", "2"}, "--lr is given twice");
+  expect_error({"vit_tiny", "--batch", "1.5"}, "--batch 1.5: is not a whole number");
+  expect_error({"vit_tiny", "--batch", "9999999999"}, "at most 1000000000");
+  expect_error({"vit_tiny", "--drop-rate", "1"}, "at least 0 and less than 1");
+  expect_error({"vit_tiny", "--val-fraction", "0"}, "more than 0 and less than 1");
+  expect_error({"vit_tiny", "--optimizer", "admw"},
+               "one of sgd, adam, adamw (did you mean adamw?)");
+  expect_error({"vit_tiny", "--mean", "1,2"}, "must be 3 numbers");
+  expect_error({"vit_tiny", "--std", "0,1,1"}, "--std 0,1,1: must be at least 0.001");
+  expect_error({"vit_tiny", "--betas", "0.9,1"}, "less than 1");
+  expect_error({"vit_tiny", "--classes", "1"}, "at least 2");
+  expect_error({"vit_tiny", "--classes", "a,b,a"}, "names a class twice");
+  expect_error({"vit_tiny", "--seed", "-1"}, "whole number from 0");
+  expect_error({"vit_tiny", "--save-every", "5h"}, "like 500steps");
+  expect_error({"vit_tiny", "--plan=perhaps"}, "must be true or false");
+  expect_error({"vit_tiny", "--decay-milestones", "3,x"}, "3,x: must be whole numbers");
+  expect_error({"vit_tiny", "--decay-milestones", "0,3"}, "at least 1 and at most 1000000");
+  expect_error({"vit_tiny", "--lr-after", "600"}, "like 600:1e-6");
+  expect_error({"vit_tiny", "--layer-decay", "0"}, "more than 0 and at most 1");
+  expect_error({"vit_tiny", "--ema", "1"}, "at least 0 and less than 1");
+  expect_error({"vit_tiny", "--out", ""}, "--out needs a value");
+  expect_error({"-n", "vit_tiny"}, "-n vit_tiny: is not a number");
+  expect_error({"vit_tiny", "--lr", "a\nb"}, "--lr a?b: is not a number");
+}
+
+TEST(CommandLineTest, WhatIsPrintedInsteadOfRunning) {
+  EXPECT_EQ(parse({}).print.value().exit_code, 2);
+  EXPECT_EQ(parse({"--version"}).print.value().text, "barevision 0.1.0\n");
+  for (const char* flag : {"-h", "--help"}) {
+    const CommandLine line = parse({"vit_tiny", flag});
+    EXPECT_EQ(line.print.value().exit_code, 0);
+    const std::string& text = line.print->text;
+    for (const std::string& name : option_names())
+      EXPECT_TRUE(has(text, find_option(name)->flag())) << name;
+    EXPECT_TRUE(has(text, "vit_large"));
+    EXPECT_TRUE(has(text, "./launcher -n 2 vit_tiny --data"));
+    for (const std::string& row : split(text, '\n')) EXPECT_LE(row.size(), 100u) << row;
+  }
+}
+
+TEST(CommandLineTest, HelpShowsWhatHoldsForModelAndData) {
+  const auto help = [](const Words& words) { return parse(words).print.value().text; };
+  EXPECT_TRUE(has(help({"--help"}), "peak learning rate [0.001]"));
+  EXPECT_TRUE(has(help({"--help"}), "the schedule ends with the last [10]"));
+  EXPECT_TRUE(has(help({"resnet34", "--help"}), "the schedule ends with the last [4]"));
+  EXPECT_TRUE(has(help({"resnet34", "--lr", "3", "--help"}), "peak learning rate [3]"));
+  EXPECT_TRUE(has(help({"vit_tiny", "--help"}), "side of the model's input in pixels"));
+  EXPECT_TRUE(has(help({"vit_tiny", "--help"}), "holds for vit_tiny"));
+  EXPECT_TRUE(has(help({"resnet34", "--nesterov", "--help"}), "Nesterov momentum for sgd [given]"));
+}
+
+TEST(Readme, HoldsTheTableOfOptions) {
+  const std::string text = contents("README.md");
+  if (text.empty()) GTEST_SKIP() << "not in the project's folder";
+  EXPECT_TRUE(has(text, help_markdown(commands())))
+      << "README.md is behind; run ./launcher --help-markdown";
+}
+
+TEST(SaveEveryTest, EpochsOrSteps) {
+  EXPECT_EQ(parse_save_every("2")->count, 2);
+  EXPECT_FALSE(parse_save_every("2")->steps);
+  EXPECT_EQ(parse_save_every("500steps")->count, 500);
+  EXPECT_TRUE(parse_save_every("500steps")->steps);
+  for (const char* text : {"", "0", "-1", "steps", "1.5", "5 steps", "5stepss"})
+    EXPECT_FALSE(parse_save_every(text)) << text;
+}
+
+TEST(Text, NumbersAndNames) {
+  EXPECT_EQ(format_number(1e-3), "0.001");
+  EXPECT_EQ(format_number(2), "2");
+  EXPECT_EQ(parse_number(format_number(0.1 + 0.2)), 0.1 + 0.2);
+  EXPECT_EQ(split("a,,b", ','), (Words{"a", "", "b"}));
+  EXPECT_EQ(split("", ','), (Words{""}));
+  const Words known = {"lr", "steps", "epochs"};
+  EXPECT_EQ(nearest("step", known), "steps");
+  EXPECT_EQ(nearest("epohcs", known), "epochs");
+  EXPECT_FALSE(nearest("zzzzzz", known).empty());
+  EXPECT_EQ(suggestion("evla", Words{"eval", "data"}), " (did you mean eval?)");
+  EXPECT_EQ(suggestion("elva", Words{"eval", "data"}), "");
+  EXPECT_EQ(suggestion("cifar", Words{"cifar10", "data"}), " (did you mean cifar10?)");
+  EXPECT_EQ(suggestion("resnet", Words{"resnet34", "resnet50"}), "");
+  EXPECT_EQ(suggestion("flowers", Words{"flowers_vit_raw", "flowers_vit"}),
+            " (did you mean flowers_vit?)");
+  EXPECT_EQ(nearest(std::string(65, 'x'), known), "");
+}
+
+// Names from timm and torchvision: what is advised exists, and nothing of another meaning is.
+TEST(OptionsTest, NamesFromElsewhereAreTranslated) {
+  expect_error({"vit_tiny", "--batch-size", "32"},
+               "unknown option --batch-size: here it is --batch,");
+  expect_error({"vit_tiny", "-b", "32"}, "unknown option -b: here it is --batch,");
+  expect_error({"vit_tiny", "--drop-path", ".1"}, "--drop-path: here it is --drop-path-rate");
+  expect_error({"vit_tiny", "--aug-repeats", "3"},
+               "unknown option --aug-repeats: not there in barevision;");
+  expect_error({"vit_tiny", "--channels-last"},
+               "unknown option --channels-last: not needed here: ");
+  expect_error({"vit_tiny", "--batch_size", "32"}, "--batch_size: here it is --batch,");
+  expect_error({"vit_tiny", "--clip-mode", "agc"}, "--clip-mode: not there in barevision");
+  expect_error({"vit_tiny", "--device", "gpu"}, "must be one of auto, cpu, simt, cuda");
+  expect_error({"vit_tiny", "--optimizer", "SGD"}, "(did you mean sgd?)");
+  expect_error({"vit_tiny", "--auto-augment", "rand-m9-mstd0.5"},
+               "cifar10, imagenet (here it is ra, with --ra-ops and --ra-magnitude)");
+  expect_error({"vit_tiny", "--betas", "0.9", "0.999"},
+               "unexpected argument '0.999': lists are written with commas, as --betas 0.9,0.999");
+  expect_error({"vit_tiny", "/"}, "unexpected argument '/': data are given by --data");
+  expect_error({"vit_tiny", "--quantum"}, "unknown option --quantum; ./launcher --help");
+  for (const std::string& flag :
+       split("--opt --opt-eps --opt-betas --wd --sched --sched-on-updates --drop --drop-path "
+             "--attn-drop --smoothing --clip-grad-norm --grad-accum-steps "
+             "--initial-checkpoint --pretrained --output --experiment --checkpoint-hist "
+             "--log-interval --print-freq --workers-per-gpu -j --amp --amp-dtype "
+             "--grad-checkpointing --sync-batchnorm --zero-init-residual --nproc-per-node "
+             "--norm-weight-decay --no-aug --num-classes --img-size --input-size --data-dir "
+             "--data-path --model --batch-size -b --lr-scheduler --lr-warmup-epochs "
+             "--warmup-iters --eval-interval --val-split --train-split --lr-base --max-epochs "
+             "--accelerator --half --train-crop-mode --aa --reprob --train-interpolation",
+             ' ')) {
+    const std::string advice = advice_for_foreign(flag);
+    EXPECT_EQ(advice.empty(), flag == "--workers-per-gpu") << flag;
+    for (const std::string& word : split(advice, ' ')) {
+      if (!word.starts_with("--")) continue;
+      std::string name = word.substr(2, word.find_first_of(",;)") - 2);
+      std::ranges::replace(name, '-', '_');
+      EXPECT_TRUE(find_option(name)) << flag << ": " << word;
+    }
+  }
+}
+
+TEST(Text, WithoutWhatControlsATerminal) {
+  EXPECT_EQ(printable("a\x1b[31m\tb\n\x7f"), "a?[31m?b??");
+  EXPECT_EQ(printable("Käse 漢字 🐈"), "Käse 漢字 🐈");
+  EXPECT_EQ(printable("\xc2\x9b[2J"),
+            "?"
+            "?[2J");  // CSI as one character
+  EXPECT_EQ(printable("\x9b[2J\xff\xc0\x80"), "?[2J???");
+  EXPECT_EQ(printable("abcdef", 3), "abc...");
+  EXPECT_EQ(printable("äää", 3), "ä?...");
+}
+
+TEST(Errors, AreOneLineThatSaysWhat) {
+  EXPECT_EQ(error_line(UserError("a\n\x1b[2Jb")), "a??[2Jb");
+  EXPECT_TRUE(has(error_line(std::bad_alloc()), "out of memory; try a smaller --batch"));
+  const auto code = std::make_error_code(std::errc::permission_denied);
+  EXPECT_EQ(error_line(std::filesystem::filesystem_error("what", "x\ty", code)),
+            "x?y: Permission denied");
+  EXPECT_EQ(error_line(std::filesystem::filesystem_error("what", code)),
+            "a file or folder can't be used: Permission denied");
+}
+
+}  // namespace
+}  // namespace bv::test

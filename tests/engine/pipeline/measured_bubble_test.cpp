@@ -1,0 +1,134 @@
+// How long stages really wait, where each block sleeps as long as it would compute, against the
+// computed bubble.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <thread>
+#include <utility>
+
+#include "engine/pipeline/bubble.h"
+#include "engine/pipeline/model_part.h"
+#include "kernels/cpu/backend.h"
+#include "tests/comm/shared_memory_ranks.h"
+
+namespace bv::test {
+namespace {
+
+constexpr double forward_seconds = .01, backward_seconds = .02;  // of a block
+constexpr int sleeping_blocks = 8, steps = 4;
+
+Graph sleeping_graph(int64_t elements = 64) {
+  Graph g(DType::fp32);
+  Tensor x = g.tensor("images", {elements});
+  g.add({"images", "sleep", [x](const Context& r) { r.at(x); }});
+  for (int i = 0; i < sleeping_blocks; ++i) {
+    g.cut_here();
+    const Tensor y = g.tensor("block " + std::to_string(i), {elements});
+    g.grad(x), g.grad(y);
+    const auto sleep = [](const Context& r, double seconds) {
+      if (!r.planning) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    };
+    g.add({"block", "sleep", [=](const Context& r) { r.at(x), r.at(y), sleep(r, forward_seconds); },
+           [=](const Context& r) { r.grad(y), r.grad(x), sleep(r, backward_seconds); }});
+    x = y;
+  }
+  g.finish();
+  return g;
+}
+
+PipelinePlan plan_of(const Graph& graph, const PipelineShape& shape, int stage) {
+  PipelinePlan plan{.shape = shape, .grid = {.stages = shape.stages, .stage = stage}};
+  const int each = sleeping_blocks / shape.parts();
+  for (int part = 0; part < shape.parts(); ++part) {
+    const auto cut = [&](int i) {
+      return i == 0                 ? 0
+             : i == sleeping_blocks ? static_cast<int>(graph.nodes().size())
+                                    : graph.cuts()[static_cast<size_t>(i)];
+    };
+    plan.parts.push_back({cut(part * each), cut((part + 1) * each)});
+  }
+  return plan;
+}
+
+// As the computed bubble and as --trace sees it, both of a whole step; other work on the machine
+// delays sleepers, so that one step of several must do. streams: how many of the processes have such
+// for communication.
+int compare(Communicator& stages, const PipelineShape& shape, int streams) {
+  const auto backend = make_cpu_backend(1, stages.rank() < streams);
+  const Graph graph = sleeping_graph();
+  ModelPart part(*backend, graph, plan_of(graph, shape, stages.rank()), Passes::both);
+  part.allocate();
+  StageLinks links(*backend, stages, {.stages = shape.stages, .stage = stages.rank()});
+  const double each = sleeping_blocks / shape.parts();
+  const double bubble =
+      simulate(shape, std::vector<PartTime>(static_cast<size_t>(shape.parts()),
+                                            {each * forward_seconds, each * backward_seconds}))
+          .bubble();
+  bool agrees = false;
+  for (int step = 0; step < steps; ++step) {
+    Trace trace(*backend, 1);
+    part.trace(&trace);
+    links.trace(&trace);
+    stages.barrier();
+    trace.start();
+    part.train({.context = [](int) { return Context{}; }}, &links);
+    stages.barrier();  // whose wait is that of the last stages
+    traced(&trace, nullptr, {Work::update}, [] {});
+    const double waited = trace.waited();
+    const std::vector<Span> spans = trace.spans();
+    const double length = spans.back().end;
+    double computing = 0;
+    for (const Span& span : spans)
+      if (span.work == Work::forward || span.work == Work::backward)
+        computing += span.end - span.begin;
+    const double idle = 1 - computing / length;
+    const bool first_waits_so =
+        stages.rank() > 0 || std::abs(waited / length - bubble) < .1 * bubble;
+    agrees = agrees || (std::abs(idle - bubble) < .1 * bubble && first_waits_so);
+    if (!agrees)
+      std::fprintf(stderr, "step %d: idle %.3f, waited %.3f, computed %.3f\n", step, idle,
+                   waited / length, bubble);
+  }
+  return agrees ? 0 : 1;
+}
+
+TEST(MeasuredBubble, IsTheComputedOne) {
+  for (const auto& [shape, streams] :
+       {std::pair{PipelineShape{4, 1, 4}, 4}, std::pair{PipelineShape{4, 2, 4}, 1}}) {
+    Ranks ranks = start_ranks(shape.stages, 4096, 20, [shape, streams](Communicator& stages) {
+      return compare(stages, shape, streams);
+    });
+    expect_all_end_well(ranks);
+  }
+}
+
+// With more to send than is on the way at once, to a stage that comes half a second late.
+int compute_while_sending(Communicator& stages) {
+  const auto backend = make_cpu_backend(1, true);
+  const Graph graph = sleeping_graph(1 << 18);
+  const PipelineShape shape{2, 1, 4};
+  ModelPart part(*backend, graph, plan_of(graph, shape, stages.rank()), Passes::both);
+  part.allocate();
+  StageLinks links(*backend, stages, {.stages = 2, .stage = stages.rank()});
+  Trace trace(*backend, 1);
+  part.trace(&trace);
+  stages.barrier();
+  trace.start();
+  if (stages.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  part.train({.context = [](int) { return Context{}; }}, &links);
+  if (stages.rank() == 1) return 0;
+  const Span second = trace.spans().at(1);
+  if (second.work == Work::forward && second.micro == 1 && second.end < .5) return 0;
+  std::fprintf(stderr, "the second micro-batch went forward after %.3f s\n", second.end);
+  return 1;
+}
+
+TEST(MeasuredBubble, AStageComputesWhileItSends) {
+  Ranks ranks = start_ranks(2, 4096, 20, compute_while_sending);
+  expect_all_end_well(ranks);
+}
+
+}  // namespace
+}  // namespace bv::test

@@ -1,0 +1,43 @@
+// A training run in the test's own process, with hooks.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/commands/commands.h"
+#include "engine/options/config.h"
+#include "engine/run/run_claim.h"
+#include "engine/run/training_loop.h"
+#include "engine/setup/device.h"
+
+namespace bv::test {
+
+using Strings = std::vector<std::string>;
+
+// A run in this process, as main.cpp begins one.
+inline int train_here(const Strings& words, HookList hooks) {
+  const CommandLine line = parse_command_line(words);
+  const World world;
+  const RunClaim claim(line, world);
+  Options given = initial_options(line);
+  given.out = claim.folder();
+  const DeviceChoice device = choose_device(given, world);
+  const auto backend = make_backend(device.kind, {.index = device.index, .threads = 1});
+  testing::internal::CaptureStdout();
+  const int code =
+      train(prepare(line, given, 1, device, *backend), *backend, nullptr, 1, std::move(hooks));
+  testing::internal::GetCapturedStdout();
+  return code;
+}
+
+template <class... H>
+HookList list_of(std::unique_ptr<H>... hooks) {
+  HookList list;
+  (list.push_back(std::move(hooks)), ...);
+  return list;
+}
+
+}  // namespace bv::test

@@ -1,0 +1,96 @@
+// Two processes that train on several channels: as on one, bit for bit, whatever the streams'
+// order.
+#include "engine/training/gradient_sync.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "engine/training/trainer.h"
+#include "kernels/devices/devices.h"
+#include "tests/comm/processes.h"
+#include "tests/engine/training/gradient_sync_workers.h"
+#include "tests/models/small_vit.h"
+#ifdef BAREVISION_SIMT
+#include "simt/device/control.h"
+#endif
+
+namespace bv::test {
+namespace {
+
+std::map<std::string, HostTensor> trained(Backend& backend, Communicator& peers, const Graph& graph,
+                                          int channels) {
+  const TrainerOptions options{.optimizer = numbers_of(OptimizerKind::adamw),
+                               .local_batch = small_batch,
+                               .height = small_size,
+                               .width = small_size,
+                               .accumulate = 1,
+                               .sync = {.bucket_bytes = 4096, .channels = channels},
+                               .seed = 7};
+  Trainer trainer(backend, &peers, graph, options);
+  trainer.allocate();
+  trainer.parameters().initialise(3);
+  trainer.set_state({.loss_scale = 1});
+  for (uint32_t step = 0; step < 3; ++step) {
+    const SmallBatch data(2 * step + uint32_t(peers.rank()));
+    trainer.micro_step({.images = data.images.data(),
+                        .crops = data.crops.data(),
+                        .labels = data.labels.data(),
+                        .count = small_batch,
+                        .position = step,
+                        .wait_seconds = 0},
+                       {.epoch = 0, .first = true, .last = true, .stop = false});
+    trainer.wait_for_upload();
+    trainer.start_update(1e-3, small_batch * peers.size());
+    trainer.finish_update();
+  }
+  return trainer.parameters().get_weights();
+}
+
+bool same_bits(const std::map<std::string, HostTensor>& a,
+               const std::map<std::string, HostTensor>& b) {
+  return std::ranges::equal(a, b, [](const auto& x, const auto& y) {
+    return x.first == y.first && x.second.data.size() == y.second.data.size() &&
+           std::memcmp(x.second.data.data(), y.second.data.data(),
+                       x.second.data.size() * sizeof(float)) == 0;
+  });
+}
+
+}  // namespace
+
+int channels_change_no_bit(Communicator& peers, Backend& backend, DeviceKind) {
+  const Graph graph = build_vit({.embed_dim = 64, .depth = 2, .heads = 2, .classes = small_classes},
+                                square_input(small_batch, small_size, small_patch), DType::fp32)
+                          .graph;
+  const auto wanted = trained(backend, peers, graph, 1);
+  for (unsigned seed = 0; seed < 20; ++seed) {
+#ifdef BAREVISION_SIMT
+    simt::stream_seed = seed + 3 * unsigned(peers.rank());
+#endif
+    if (!same_bits(trained(backend, peers, graph, 1 + int(seed % 4)), wanted)) return 1;
+  }
+  return 0;
+}
+
+namespace {
+
+class Channels : public testing::TestWithParam<DeviceKind> {};
+
+TEST_P(Channels, ChangeNoBit) {
+  if (!is_built(GetParam())) GTEST_SKIP() << "not built";
+  const std::string device = GetParam() == DeviceKind::cpu ? "cpu" : "simt";
+  Child launcher([&] { return launch_workers(2, "channels " + device); });
+  const Ending ending = launcher.wait(120);
+  EXPECT_EQ(ending.code, 0) << ending.errors;
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Channels, testing::Values(DeviceKind::cpu, DeviceKind::simt),
+                         [](const auto& test) {
+                           return test.param == DeviceKind::cpu ? "cpu" : "simt";
+                         });
+
+}  // namespace
+}  // namespace bv::test
