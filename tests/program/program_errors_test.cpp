@@ -411,12 +411,11 @@ TEST_F(ProgramErrors, OfAPictureThatIsReplaced) {
     Program training(folder_.path(), on_vit + "--data photos --batch 2 --epochs 100000 " +
                                          "--cache-mb 0 --workers 1 --out run");
     ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
-    fs::remove(in("photos/class1/3.ppm"));
     if (is_pipe)
-      mkfifo(in("photos/class1/3.ppm").c_str(), 0600);
+      mkfifo(in("other").c_str(), 0600);
     else
-      write_text(in("huge"), ""), fs::resize_file(in("huge"), 1ull << 40),
-          fs::rename(in("huge"), in("photos/class1/3.ppm"));
+      write_text(in("other"), ""), fs::resize_file(in("other"), 1ull << 40);
+    fs::rename(in("other"), in("photos/class1/3.ppm"));  // at no moment is there none
     const Finished end = training.wait(20);
     EXPECT_EQ(end.code, 2) << end.output;
     EXPECT_EQ(end.errors, "photos/class1/3.ppm: " +
