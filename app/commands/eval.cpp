@@ -220,12 +220,10 @@ int work(const CommandLine& line, World world) {
     backend = open_finished_backend(m, device, cores);
     const int asked = (m.options.batch.value_or(64) + world.size - 1) / world.size;
     const int batch = m.run_batch > 0 && !m.options.batch ? m.run_batch : smallest_batch(asked);
-    Setup setup;  // of what connects the processes
-    setup.graph = finished_graph(m, device, *backend, batch);
-    setup.options = m.options;
-    if (world.size > 1) communicator = connect(world, setup, device, *backend);
-    Inference inference(*backend, communicator.get(), setup.graph, batch, *m.options.image_size);
-    load_finished_weights(m, setup.graph, *backend, inference, world.local_size);
+    const Graph graph = finished_graph(m, device, *backend, batch);
+    if (world.size > 1) communicator = connect(world, m.options, 0, device, *backend).communicator;
+    Inference inference(*backend, communicator.get(), graph, batch, *m.options.image_size);
+    load_finished_weights(m, graph, *backend, inference, world.local_size);
     LoaderOptions options = finished_loader(m, *backend, split.kind, batch, cores);
     options.rank = world.rank;
     options.ranks = world.size;

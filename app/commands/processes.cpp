@@ -3,11 +3,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "comm/connect/device_communicator.h"
 #include "comm/connect/host_comm.h"
 #include "comm/connect/machines.h"
-#include "comm/local/rank_barrier.h"
 #include "comm/processes/launch.h"
 #include "data/dataset.h"
+#include "engine/setup/same_options.h"
 
 namespace bv {
 
@@ -62,16 +63,14 @@ int in_processes(const CommandLine& line, const std::vector<std::string>& argv,
   return world ? work(line, *world) : launch();
 }
 
-std::unique_ptr<Communicator> connect(World& world, Setup& setup, const DeviceChoice& device,
-                                      Backend& backend) {
-  const Options& o = setup.options;
+Connection connect(World& world, const Options& o, int64_t resumed_step, const DeviceChoice& device,
+                   Backend& backend) {
   const auto bucket_bytes = static_cast<size_t>(*o.bucket_bytes);
   auto hosts = connect_hosts(world, bucket_bytes, o.timeout);
-  require_same_options(*hosts, o, setup.checkpoint ? setup.checkpoint->step : 0, world);
+  require_same_options(*hosts, o, resumed_step, world);
   const bool on_hosts = device.kind == DeviceKind::cpu || device.shared;
   const bool two_level = choose_all_reduce(o.all_reduce, world, on_hosts) == "2d";
-  setup.all_reduce = two_level ? "2d" : "flat";
-  setup.nodes = list_of_nodes(world.seats);
+  const std::string nodes = list_of_nodes(world.seats);
   auto* const run = dynamic_cast<RunWatch*>(hosts.get());  // of several machines
   if (run && on_hosts)
     hosts =
@@ -86,7 +85,8 @@ std::unique_ptr<Communicator> connect(World& world, Setup& setup, const DeviceCh
                                   .fd = world.shared_fd,
                                   .host_comm = std::move(hosts)},
                                  device.shared);
-  return two_level && !on_hosts ? make_two_level(world, std::move(whole)) : std::move(whole);
+  if (two_level && !on_hosts) whole = make_two_level(world, std::move(whole));
+  return {std::move(whole), two_level ? "2d" : "flat", nodes};
 }
 
 // What is wrong with a device or its environment is the user's to mend.

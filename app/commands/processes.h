@@ -22,8 +22,14 @@ int in_processes(const CommandLine&, const std::vector<std::string>& argv,
 int processes_here(const Options&);
 
 std::unique_ptr<Backend> open_backend(DeviceKind, const BackendOptions&);
-// To the other processes; fills in the setup's nodes and the world's seats.
-std::unique_ptr<Communicator> connect(World&, Setup&, const DeviceChoice&, Backend&);
+struct Connection {
+  std::unique_ptr<Communicator> communicator;
+  std::string all_reduce;  // flat or 2d
+  std::string nodes;       // which ranks are where, on several machines
+};
+// To the other processes, which must have the same options and resume from the same step. Fills in
+// the world's seats.
+Connection connect(World&, const Options&, int64_t resumed_step, const DeviceChoice&, Backend&);
 
 // The process's exit code for an error: 2 for the user's mistake.
 int exit_code(const std::exception&);

@@ -1,6 +1,7 @@
 // train MODEL: trains a model, in as many processes as are asked for.
 #include "app/commands/commands.h"
 #include "app/commands/processes.h"
+#include "app/hooks/standard_hooks.h"
 #include "app/hooks/trace_file.h"
 #include "app/recipe_check/recipe_check.h"
 #include "base/error.h"
@@ -51,14 +52,19 @@ int work(const CommandLine& line, World world) {
     setup.started = started;
     setup.local_size = world.local_size;
     if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
-    if (world.size > 1 && !setup.options.plan)
-      communicator = connect(world, setup, device, *backend);
+    if (world.size > 1 && !setup.options.plan) {
+      const int64_t resumed_step = setup.checkpoint ? setup.checkpoint->step : 0;
+      Connection peers = connect(world, setup.options, resumed_step, device, *backend);
+      communicator = std::move(peers.communicator);
+      setup.all_reduce = peers.all_reduce;
+      setup.nodes = peers.nodes;
+    }
     if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());
     if (!setup.options.plan) {
       check_images(setup, communicator.get(), *backend);
       if (world.rank == 0) say_findings(setup, cores);
     }
-    return train(std::move(setup), *backend, communicator.get(), cores);
+    return train(std::move(setup), *backend, communicator.get(), cores, standard_hooks);
   } catch (const std::exception& e) {
     if (communicator) communicator->end_run(world.name_of(world.rank) + ": " + error_line(e));
     fail_worker(world, error_line(e), exit_code(e));

@@ -46,7 +46,7 @@ struct Quantity {
   const char* name;
   bool epoch;  // a column of epoch lines, else of step lines
   int color;
-  Curve::Style style;
+  Series::Style style;
   // null: a value that wasn't finite. Other keys: there was none, unless `beside` has a number.
   bool null_is_lost = false;
   const char* beside = nullptr;
@@ -74,21 +74,22 @@ std::vector<Point> points(const RunReport& run, const Quantity& q, const Absciss
 }
 
 // A logarithmic scale where values are far apart.
-AxisScale scale_of(const std::vector<Curve>& curves) {
+AxisScale scale_of(const std::vector<Series>& curves) {
   double low = HUGE_VAL, high = 0;
-  for (const Curve& c : curves)
+  for (const Series& c : curves)
     for (const Point& p : c.points)
       if (std::isfinite(p.y)) low = std::min(low, p.y), high = std::max(high, p.y);
   return low > 0 && high > 20 * low ? AxisScale::log10 : AxisScale::linear;
 }
 
-std::vector<Curve> curves_of(std::span<const RunReport> runs, const Plan& plan, const Abscissa& x) {
-  std::vector<Curve> curves;
+std::vector<Series> curves_of(std::span<const RunReport> runs, const Plan& plan,
+                              const Abscissa& x) {
+  std::vector<Series> curves;
   for (size_t r = 0; r < runs.size(); ++r)
     for (const Quantity& q : plan.quantities) {
       const bool several = runs.size() > 1;
       // Of several runs, single steps hide one another.
-      if (several && q.style == Curve::faint && (q.epoch || runs[r].metrics.epochs.rows() > 1))
+      if (several && q.style == Series::faint && (q.epoch || runs[r].metrics.epochs.rows() > 1))
         continue;
       const int turn = static_cast<int>(r);
       const std::string name =
@@ -100,13 +101,13 @@ std::vector<Curve> curves_of(std::span<const RunReport> runs, const Plan& plan, 
                         .color = several ? turn % colors : q.color,
                         .style = q.style});
     }
-  std::erase_if(curves, [](const Curve& c) { return c.points.empty(); });
+  std::erase_if(curves, [](const Series& c) { return c.points.empty(); });
   return curves;
 }
 
 std::string chart(std::span<const RunReport> runs, const Plan& plan, const Abscissa& x,
                   bool logarithmic) {
-  const std::vector<Curve> curves = curves_of(runs, plan, x);
+  const std::vector<Series> curves = curves_of(runs, plan, x);
   return draw({.title = plan.title,
                .unit = plan.unit,
                .x_name = x.name(),
@@ -129,9 +130,9 @@ bool scales_loss(std::span<const RunReport> runs) {
 
 std::string curves_section(std::span<const RunReport> runs) {
   const Abscissa x(runs);
-  using enum Curve::Style;
+  using enum Series::Style;
   const bool one = runs.size() == 1;
-  const Curve::Style train = one ? line : dashed, other = one ? line : dotted;
+  const Series::Style train = one ? line : dashed, other = one ? line : dotted;
   std::string charts;
   charts += chart(runs,
                   {"Loss",

@@ -89,7 +89,7 @@ constexpr Foreign foreign[] = {
     {" --main-process-ip ", "--master-addr"},
     {" --main-process-port ", "--master-port"},
     {" --test-only --evaluate -e --validate ", "a command of its own: ./launcher eval RUN"},
-    {" --log-wandb --wandb-project --tensorboard ", none},
+    {" --log-wandb --wandb-project ", none},
 };
 
 constexpr Foreign policies[] = {

@@ -51,7 +51,7 @@ struct Options {
   int padding = 4;
   std::optional<double> hflip;
   double vflip = 0;
-  std::string crop_mode = "center";  // center squash border
+  std::string crop_mode = "center";  // center squash border pad
   double crop_pct = 1;
   std::string interpolation = "bilinear";  // bilinear bicubic
   std::string on_bad_image = "fail";       // fail skip

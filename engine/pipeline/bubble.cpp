@@ -42,8 +42,8 @@ class Simulation {
     }
     for (int s = 0; s < shape_.stages; ++s)
       if (stage(s).next < stage(s).tasks.size() || !all_over(stage(s)))
-        throw std::logic_error("pipeline: stage " + std::to_string(s) + " waits for ever before " +
-                               std::to_string(stage(s).next) + ". task");
+        throw std::logic_error("pipeline: stage " + std::to_string(s) +
+                               " waits for ever before task " + std::to_string(stage(s).next));
     for (const Stage& s : stages_) timeline_.length = std::max(timeline_.length, s.now);
     return std::move(timeline_);
   }

@@ -36,7 +36,7 @@ class Drawing {
   double x_of(double x) const { return left + x_.place(x) * plot_width; }
   double y_of(double y) const { return top + (1 - y_.place(y)) * plot_height; }
   std::string grid() const;
-  std::string curve(const Curve&) const;
+  std::string curve(const Series&) const;
   std::string legend() const;
   std::string spoken() const;  // for those who don't see it
   bool any_not_finite() const;
@@ -47,8 +47,8 @@ class Drawing {
 
 Drawing::Drawing(const Chart& chart) : chart_(chart) {
   double x_low = HUGE_VAL, x_high = -HUGE_VAL, low = HUGE_VAL, high = -HUGE_VAL;
-  std::erase_if(chart_.curves, [](const Curve& c) { return c.points.empty(); });
-  for (Curve& c : chart_.curves) {
+  std::erase_if(chart_.curves, [](const Series& c) { return c.points.empty(); });
+  for (Series& c : chart_.curves) {
     for (const Point& p : c.points) {
       x_low = std::min(x_low, p.x), x_high = std::max(x_high, p.x);
       if (std::isfinite(p.y)) low = std::min(low, p.y), high = std::max(high, p.y);
@@ -87,13 +87,13 @@ std::string Drawing::grid() const {
          attribute("y", height - 5) + ">" + escape_html(chart_.x_name) + "</text></g>";
 }
 
-std::string class_of(const Curve& c) {
+std::string class_of(const Series& c) {
   constexpr const char* styles[] = {"line", "line faint", "line dashed", "line dotted"};
   return std::string("class=\"") + styles[c.style] + (c.points.size() > dense ? " dense" : "") +
          " s" + std::to_string(c.color) + "\"";
 }
 
-std::string Drawing::curve(const Curve& c) const {
+std::string Drawing::curve(const Series& c) const {
   std::string path, marks;
   bool pen_down = false;
   for (const Point& p : c.points) {
@@ -107,7 +107,7 @@ std::string Drawing::curve(const Curve& c) const {
     const std::string y = coordinate(y_of(p.y));
     path += (pen_down ? "L" : "M") + x + " " + y;
     pen_down = true;
-    if (c.style != Curve::faint && c.points.size() <= most_marks)
+    if (c.style != Series::faint && c.points.size() <= most_marks)
       marks += "<circle cx=\"" + x + "\" cy=\"" + y +
                (c.points.size() == 1 ? "\" r=\"3.5\"/>" : "\" r=\"2\"/>");
   }
@@ -116,7 +116,7 @@ std::string Drawing::curve(const Curve& c) const {
 }
 
 bool Drawing::any_not_finite() const {
-  return std::ranges::any_of(chart_.curves, [](const Curve& c) {
+  return std::ranges::any_of(chart_.curves, [](const Series& c) {
     return std::ranges::any_of(c.points, [](const Point& p) { return !std::isfinite(p.y); });
   });
 }
@@ -128,7 +128,7 @@ std::string Drawing::legend() const {
              escape_html(name) + "</li>";
   };
   if (chart_.curves.size() > 1)
-    for (const Curve& c : chart_.curves)
+    for (const Series& c : chart_.curves)
       add("<g " + class_of(c) + "><path class=\"curve\" d=\"M1 5L21 5\"/></g>", c.name);
   if (any_not_finite()) add("<path class=\"lost\" d=\"M8 2l6 6m0 -6l-6 6\"/>", "not finite");
   return items.empty() ? "" : element("ul", "class=\"legend\"", items);
@@ -137,7 +137,7 @@ std::string Drawing::legend() const {
 std::string Drawing::spoken() const {
   std::string text = chart_.title + (chart_.unit.empty() ? "" : " (" + chart_.unit + ")") + " by " +
                      chart_.x_name + ".";
-  for (const Curve& c : chart_.curves)
+  for (const Series& c : chart_.curves)
     text += " " + c.name + ": from " + value_text(c.points.front().y) + " to " +
             value_text(c.points.back().y) + ".";
   return text;
@@ -145,7 +145,7 @@ std::string Drawing::spoken() const {
 
 std::string Drawing::text() const {
   std::string curves;
-  for (const Curve& c : chart_.curves) curves += curve(c);
+  for (const Series& c : chart_.curves) curves += curve(c);
   const std::string caption =
       element("b", "", escape_html(chart_.title)) +
       (chart_.unit.empty() ? "" : " " + element("span", "", escape_html(chart_.unit))) +
@@ -195,7 +195,7 @@ std::vector<Point> thinned(const std::vector<Point>& points, size_t most) {
 
 std::string draw(const Chart& chart) {
   const bool empty =
-      std::ranges::all_of(chart.curves, [](const Curve& c) { return c.points.empty(); });
+      std::ranges::all_of(chart.curves, [](const Series& c) { return c.points.empty(); });
   return empty ? "" : Drawing(chart).text();
 }
 

@@ -12,7 +12,7 @@ struct Point {
   double x, y;  // y NaN: a value that was not finite
 };
 
-struct Curve {
+struct Series {
   enum Style : uint8_t { line, faint, dashed, dotted };
   std::string name;
   std::vector<Point> points;  // by rising x
@@ -24,7 +24,7 @@ struct Chart {
   std::string title;
   std::string unit;    // after the title; may be empty
   std::string x_name;  // "step"
-  std::vector<Curve> curves;
+  std::vector<Series> curves;
   AxisScale scale = AxisScale::linear;
   std::optional<double> low = {}, high = {};  // the least that the axis shows
 };
