@@ -37,13 +37,13 @@ constexpr Algorithm algorithms[] = {
     {.on_tensor_cores = true,
      .takes = conv_stem_takes,
      .forward = {conv_stem_forward_bytes, conv_stem_forward},
-     .backward_input = {no_workspace, conv_general_backward_input},
+     .backward_input = {no_workspace, conv_direct_backward_input},
      .backward_weight = {conv_stem_backward_weight_bytes, conv_stem_backward_weight}},
     {.on_tensor_cores = false,
      .takes = [](const ConvShape&, DType) { return true; },
-     .forward = {conv_general_forward_bytes, conv_general_forward},
-     .backward_input = {no_workspace, conv_general_backward_input},
-     .backward_weight = {conv_general_backward_weight_bytes, conv_general_backward_weight}},
+     .forward = {conv_direct_forward_bytes, conv_direct_forward},
+     .backward_input = {no_workspace, conv_direct_backward_input},
+     .backward_weight = {conv_direct_backward_weight_bytes, conv_direct_backward_weight}},
 };
 
 const Algorithm* choose(const DeviceProps& props, const ConvShape& shape, DType dtype) {
@@ -71,7 +71,8 @@ void CudaKernels::run(const Op& op, cudaStream_t stream) {
   algorithm(props_, op).run(props_, op, stream);
 }
 
-// The first algorithm takes the sums as its tiles leave; after the others they are batchnorm.cu's pass.
+// The first algorithm takes the sums as its tiles leave; after the others they are batchnorm.cu's
+// pass.
 template <>
 size_t CudaKernels::workspace(const BatchNormBackwardSums&);
 template <>

@@ -33,11 +33,11 @@ size_t conv_stem_backward_weight_bytes(const DeviceProps&, const ConvBackwardWei
 void conv_stem_backward_weight(const DeviceProps&, const ConvBackwardWeight&, cudaStream_t);
 
 // conv_direct.cu: every shape and dtype, groups too, by plain FMA.
-size_t conv_general_forward_bytes(const DeviceProps&, const ConvForward&);
-void conv_general_forward(const DeviceProps&, const ConvForward&, cudaStream_t);
-void conv_general_backward_input(const DeviceProps&, const ConvBackwardInput&, cudaStream_t);
-size_t conv_general_backward_weight_bytes(const DeviceProps&, const ConvBackwardWeight&);
-void conv_general_backward_weight(const DeviceProps&, const ConvBackwardWeight&, cudaStream_t);
+size_t conv_direct_forward_bytes(const DeviceProps&, const ConvForward&);
+void conv_direct_forward(const DeviceProps&, const ConvForward&, cudaStream_t);
+void conv_direct_backward_input(const DeviceProps&, const ConvBackwardInput&, cudaStream_t);
+size_t conv_direct_backward_weight_bytes(const DeviceProps&, const ConvBackwardWeight&);
+void conv_direct_backward_weight(const DeviceProps&, const ConvBackwardWeight&, cudaStream_t);
 
 // conv_cudnn.cu: every shape and dtype, by cuDNN.
 size_t conv_cudnn_bytes(ConvCudnn&, const DeviceProps&, const ConvForward&);

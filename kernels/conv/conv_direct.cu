@@ -7,14 +7,14 @@
 //   weight gradient  taps x C         K of a group   pixels                  inp    dout
 // (conv_geometry.cuh: pixels, phases, taps). a is gathered from the image and never written out.
 // Moments come from a tile's registers; add is added in fp32 before rounding. Where the weight
-// gradient's tiles do not fill the GPU, blocks split gemm_k, and finish_column_sums adds their sums.
-// A block of 128 threads computes 128 m x 64 or 32 n. It loads the next stage of gemm_k into
+// gradient's tiles do not fill the GPU, blocks split gemm_k, and finish_column_sums adds their
+// sums. A block of 128 threads computes 128 m x 64 or 32 n. It loads the next stage of gemm_k into
 // registers while it multiplies the current one, which lies in shared memory as fp32. A thread owns
-// 8 m x 8 or 4 n and reads both operands 16 bytes at a time.
-// Narrow groups share a tile: 2^group_bits of them divide its columns and the rows of a in a stage.
-// This fills the tile, but a group of 4 channels loads 8 times as much of a per FMA as one of 32.
-// Limited by issue: bounds checks and addresses of a take nearly half as many slots as FMA does.
-// Registers and blocks per SM: tests/kernels/resources.txt.
+// 8 m x 8 or 4 n and reads both operands 16 bytes at a time. Narrow groups share a tile:
+// 2^group_bits of them divide its columns and the rows of a in a stage. This fills the tile, but a
+// group of 4 channels loads 8 times as much of a per FMA as one of 32. Limited by issue: bounds
+// checks and addresses of a take nearly half as many slots as FMA does. Registers and blocks per
+// SM: tests/kernels/resources.txt.
 #include <algorithm>
 #include <utility>
 
@@ -327,8 +327,8 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
   }
 };
 
-// out = sums + add, rounded, of four neighbours of which `left` are in bounds, `size` per access. The
-// sums become what is stored.
+// out = sums + add, rounded, of four neighbours of which `left` are in bounds, `size` per access.
+// The sums become what is stored.
 template <class T, int size>
 __device__ void store_four(T* out, const T* add, int left, float* sum) {
 #pragma unroll
@@ -416,7 +416,7 @@ __device__ void tile_moments(const Product& p, const Tile& t, const Accumulators
 
 // Block (tile, phase).
 template <class T, int tile_n, bool input_gradient>
-__global__ void __launch_bounds__(threads, blocks_per_sm) conv_general_tile(Product p) {
+__global__ void __launch_bounds__(threads, blocks_per_sm) conv_direct_tile(Product p) {
   auto& s = shared<Shared<tile_n>>();
   const Tile t = Tile::of_block<input_gradient>(p);
   const int steps = ceil_div(t.gemm_k(p), Stage<tile_n>::rows >> p.columns.group_bits);
@@ -502,7 +502,7 @@ __device__ void store_filters(const Product& p, int m, int tile, const Accumulat
 
 // Block (tile, part of the pixels).
 template <class T, int tile_n>
-__global__ void __launch_bounds__(threads, blocks_per_sm) conv_general_weight_tile(Product p) {
+__global__ void __launch_bounds__(threads, blocks_per_sm) conv_direct_weight_tile(Product p) {
   auto& s = shared<Shared<tile_n>>();
   const int block = static_cast<int>(blockIdx.x), tile = block / p.m_tiles;
   const int m = block % p.m_tiles * tile_m;
@@ -531,8 +531,8 @@ void launch_pixels(const Product& p, DType dtype, cudaStream_t stream) {
   const dim3 grid(unsigned(ceil_div(p.geometry.pixels, tile_m) * p.columns.count),
                   input_gradient ? unsigned(p.geometry.stride * p.geometry.stride) : 1u);
   by_tile(dtype, p.columns.tile_n, [&]<class T, int tile_n> {
-    launch<conv_general_tile<T, tile_n, input_gradient>>(grid, threads, sizeof(Shared<tile_n>),
-                                                         stream, p);
+    launch<conv_direct_tile<T, tile_n, input_gradient>>(grid, threads, sizeof(Shared<tile_n>),
+                                                        stream, p);
   });
 }
 
@@ -560,12 +560,12 @@ std::pair<Product, PixelParts> weight_plan(const DeviceProps& props, const ConvS
 }  // namespace
 
 // ---- The operations -----------------------------------------------------------------------------
-size_t conv_general_forward_bytes(const DeviceProps&, const ConvForward& op) {
+size_t conv_direct_forward_bytes(const DeviceProps&, const ConvForward& op) {
   return sizeof(float) * 2 * size_t(ceil_div(Geometry::forward(op.shape).pixels, tile_m)) *
          size_t(op.shape.K);
 }
 
-void conv_general_forward(const DeviceProps& props, const ConvForward& op, cudaStream_t stream) {
+void conv_direct_forward(const DeviceProps& props, const ConvForward& op, cudaStream_t stream) {
   const ConvShape& s = op.shape;
   Product p = product(Geometry::forward(s), s.groups, s.C, s.K);
   p.out = op.out, p.image = op.inp, p.b = op.weight;
@@ -577,20 +577,20 @@ void conv_general_forward(const DeviceProps& props, const ConvForward& op, cudaS
   launch_pixels<false>(p, op.dtype, stream);
 }
 
-void conv_general_backward_input(const DeviceProps&, const ConvBackwardInput& op,
-                                 cudaStream_t stream) {
+void conv_direct_backward_input(const DeviceProps&, const ConvBackwardInput& op,
+                                cudaStream_t stream) {
   const ConvShape& s = op.shape;
   Product p = product(Geometry::backward_input(s), s.groups, s.K, s.C);
   p.out = op.dinp, p.image = op.dout, p.b = op.weight, p.add = op.add;
   launch_pixels<true>(p, op.dtype, stream);
 }
 
-size_t conv_general_backward_weight_bytes(const DeviceProps& props, const ConvBackwardWeight& op) {
+size_t conv_direct_backward_weight_bytes(const DeviceProps& props, const ConvBackwardWeight& op) {
   return weight_plan(props, op.shape).second.bytes(op.shape);
 }
 
-void conv_general_backward_weight(const DeviceProps& props, const ConvBackwardWeight& op,
-                                  cudaStream_t stream) {
+void conv_direct_backward_weight(const DeviceProps& props, const ConvBackwardWeight& op,
+                                 cudaStream_t stream) {
   const ConvShape& s = op.shape;
   auto [p, parts] = weight_plan(props, s);
   const bool direct = parts.count == 1;
@@ -598,7 +598,7 @@ void conv_general_backward_weight(const DeviceProps& props, const ConvBackwardWe
   p.accumulate = direct && op.accumulate;
   const dim3 grid(unsigned(p.m_tiles * p.columns.count), unsigned(parts.count));
   by_tile(op.dtype, p.columns.tile_n, [&, &p = p]<class T, int tile_n> {
-    launch<conv_general_weight_tile<T, tile_n>>(grid, threads, sizeof(Shared<tile_n>), stream, p);
+    launch<conv_direct_weight_tile<T, tile_n>>(grid, threads, sizeof(Shared<tile_n>), stream, p);
   });
   if (!direct)
     finish_column_sums({.out = op.dweight,

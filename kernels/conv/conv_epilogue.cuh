@@ -1,7 +1,7 @@
-// How a tile of conv_implicit_gemm.cu leaves: its sums are rounded and staged in shared memory, go to
-// out in 16-byte coalesced stores, and what batch norm wants of them is taken on the way, without
-// reading out again: forward the moments, which its next pass needs; of the input gradient, where a
-// batch norm made inp, the first pass of its backward (BatchNormBackwardSums).
+// How a tile of conv_implicit_gemm.cu leaves: its sums are rounded and staged in shared memory, go
+// to out in 16-byte coalesced stores, and what batch norm wants of them is taken on the way,
+// without reading out again: forward the moments, which its next pass needs; of the input gradient,
+// where a batch norm made inp, the first pass of its backward (BatchNormBackwardSums).
 #pragma once
 #include "kernels/conv/conv_tiles.cuh"
 #include "kernels/cuda/column_sums.cuh"

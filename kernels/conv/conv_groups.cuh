@@ -1,7 +1,7 @@
 // The main loop of conv_implicit_gemm.cu's tiles where a convolution has groups, of 4, 8, 16 or 32
 // channels. Blocks of `width` (16 or 32) channels hold whole groups, so that out's block depends on
-// the same block of the image alone: a product by a block-diagonal filter, of which only the diagonal
-// is multiplied,
+// the same block of the image alone: a product by a block-diagonal filter, of which only the
+// diagonal is multiplied,
 //   out[pixel, block, n] = sum over taps and k of image[pixel + tap, block, k] filter[block, n, k]
 // and zeros only where a block has several groups: with 4 channels, 4 products for each that
 // counts, which cost less than the memory they wait for.

@@ -1,7 +1,8 @@
 // Convolution in 16 bits on tensor cores, as an implicit matrix product (C and K are multiples of
 // 8; one group, or groups as in conv_groups.cuh, with c and k of the same one):
 //   forward         out[n, p, q, k] = sum over r, s, c of
-//                       inp[n, p stride - padding + r, q stride - padding + s, c] weight[k, r, s, c]
+//                       inp[n, p stride - padding + r, q stride - padding + s, c] *
+//                       weight[k, r, s, c]
 //                   moments: of out as it is rounded                                      both =
 //   input gradient  dinp[n, h, w, c] = add + sum over k and all r, s with
 //                       p stride - padding + r = h,  q stride - padding + s = w  of
@@ -335,8 +336,8 @@ Choice choose(const DeviceProps& props, const ConvShape& s) {
   return best;
 }
 
-// The workspace: two numbers for each column of the tiles along the pixels, then the sums of gemm_k's
-// parts.
+// The workspace: two numbers for each column of the tiles along the pixels, then the sums of
+// gemm_k's parts.
 template <bool input_gradient>
 int pixel_tiles(const Choice& choice, const ConvShape& s) {
   const Geometry g = input_gradient ? Geometry::backward_input(s) : Geometry::forward(s);

@@ -3,19 +3,20 @@
 //   forward   out[n, p, q, k] = sum over r, s, c of
 //                 inp[n, p stride - padding + r, q stride - padding + s, c] weight[k, r, s, c]   =
 //             moments = those of out as it is rounded
-//   weight    dweight[k, r, s, c] = or += (accumulate) sum over n, p, q of dout[n, p, q, k] inp[...]
-// gemm_k is R * S * 3. 3 channels are no 16-byte access, but a row of the filter is S * 3 neighbours
-// in memory. So a block copies the image rows that a tile of up to 256 successive pixels needs to
-// shared memory, padding included, and reads mma's operands from there as pairs of elements; the
-// matrix [pixels, R * S * 3] is never written out. A filter's row is padded to an even number of
-// elements, of weight 0, so that no pair crosses rows; they are masked out of the image, which may
-// hold inf there. Rows of a multiple of 16 bytes (W % 8 == 0) with an even stride come by cp.async;
-// others element by element, for an odd stride also shifted by one, so that every pair is aligned.
-// Blocks walk over many tiles, as shape and GPU determine. Forward, each of 4 warps computes 64
-// pixels x 64 channels with the weights in shared memory, and the next tile's rows are in flight
-// while the sums leave; the moments are those of the block's pixels, which the last block merges. Weight, each
-// of 4 warps sums 32 channels x 80 of gemm_k over the pixels; dout comes three steps ahead, and
-// finish_column_sums adds up the blocks.
+//   weight    dweight[k, r, s, c] = or += (accumulate) sum over n, p, q of
+//                 dout[n, p, q, k] inp[...]
+// gemm_k is R * S * 3. 3 channels are no 16-byte access, but a row of the filter is S * 3
+// neighbours in memory. So a block copies the image rows that a tile of up to 256 successive pixels
+// needs to shared memory, padding included, and reads mma's operands from there as pairs of
+// elements; the matrix [pixels, R * S * 3] is never written out. A filter's row is padded to an
+// even number of elements, of weight 0, so that no pair crosses rows; they are masked out of the
+// image, which may hold inf there. Rows of a multiple of 16 bytes (W % 8 == 0) with an even stride
+// come by cp.async; others element by element, for an odd stride also shifted by one, so that every
+// pair is aligned. Blocks walk over many tiles, as shape and GPU determine. Forward, each of 4
+// warps computes 64 pixels x 64 channels with the weights in shared memory, and the next tile's
+// rows are in flight while the sums leave; the moments are those of the block's pixels, which the
+// last block merges. Weight, each of 4 warps sums 32 channels x 80 of gemm_k over the pixels; dout
+// comes three steps ahead, and finish_column_sums adds up the blocks.
 // Limited by memory, mma and shared memory nearly alike. Registers: tests/kernels/resources.txt.
 #include <algorithm>
 

@@ -1,5 +1,6 @@
 // A convolution's weight gradient as products over rows: for each tap
-//   dweight[k, tap, c] (+)= sum over the pixels that it reaches of  dout[pixel, k] inp[its pixel, c]
+//   dweight[k, tap, c] (+)= sum over the pixels that it reaches of
+//                               dout[pixel, k] inp[its pixel, c]
 // Pixels come in blocks of some hundreds, whose dout and inp stay in the caches for all taps. A
 // unit of work owns a range of k and one panel of columns of dweight and, where dweight is small, a
 // group of the images, with its own partial sums. Pixels are added in order.
