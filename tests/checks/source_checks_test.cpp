@@ -1,0 +1,98 @@
+// tests/check_includes and tests/check_sources on small trees with one fault each.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "tests/files.h"
+#include "tests/messages.h"
+#include "tests/temporary_folder.h"
+
+namespace bv::test {
+namespace {
+
+class SourceChecks : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists("tests/check_includes"))
+      GTEST_SKIP() << "not started in the checkout";
+    if (std::system("command -v python3 >/dev/null")) GTEST_SKIP() << "no python3";
+    write("kernels/kernels.h", "namespace bv {\nstruct Linear {};\n}\n");
+    write("kernels/cuda/pack.cuh", "#include \"kernels/kernels.h\"\n");
+    write("engine/model/plan.h", "#include \"kernels/kernels.h\"\n");
+    write("engine/training/trainer.cpp", "#include \"engine/model/plan.h\"\n");
+  }
+  void write(const std::string& path, const std::string& text) const {
+    std::filesystem::create_directories(std::filesystem::path(folder_ / path).parent_path());
+    write_text(folder_ / path, text);
+  }
+  // What the check prints of the tree; empty where it finds nothing.
+  std::string said_by(const std::string& check) const {
+    const std::string call = "tests/" + check + " " + folder_.path() + " >" + folder_ / "said";
+    const int code = std::system(call.c_str()) / 256;
+    const std::string said = contents(folder_ / "said");
+    EXPECT_EQ(code, said.empty() ? 0 : 1) << said;
+    return said;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(SourceChecks, NothingIsWrong) {
+  EXPECT_EQ(said_by("check_includes"), "");
+  EXPECT_EQ(said_by("check_sources"), "");
+}
+
+TEST_F(SourceChecks, AnIncludeUpward) {
+  write("kernels/cuda/backend.cpp", "#include <vector>\n#include \"engine/model/plan.h\"\n");
+  const std::string said = said_by("check_includes");
+  EXPECT_TRUE(has(said,
+                  "kernels/cuda/backend.cpp:2: includes engine/model/plan.h: engine/model "
+                  "stands on or above the floor of kernels/cuda"))
+      << said;
+}
+
+TEST_F(SourceChecks, ACircleOfRooms) {
+  write("engine/model/plan.cpp", "#include \"engine/training/trainer.h\"\n");
+  EXPECT_TRUE(has(said_by("check_includes"), "engine/model/plan.cpp:1: includes"));
+}
+
+TEST_F(SourceChecks, FloorsBesideEachOther) {
+  write("comm/local/mailboxes.cpp", "#include \"data/image/image.h\"\n");
+  EXPECT_TRUE(has(said_by("check_includes"), "comm and data stand beside each other"));
+}
+
+TEST_F(SourceChecks, AKernelsInsides) {
+  write("engine/model/stage.cpp", "#include \"kernels/cuda/pack.cuh\"\n");
+  EXPECT_TRUE(has(said_by("check_includes"), "kernels/cuda is no door to kernels"));
+}
+
+TEST_F(SourceChecks, ARoomThatIsNotInTheList) {
+  write("engine/cellar/wine.cpp", "");
+  EXPECT_TRUE(has(said_by("check_includes"), "engine/cellar isn't in tests/check_includes' list"));
+}
+
+TEST_F(SourceChecks, ACrowdedRoom) {
+  for (int i = 0; i < 26; ++i) write("engine/run/part" + std::to_string(i) + ".h", "");
+  EXPECT_TRUE(has(said_by("check_includes"), "engine/run: 26 files, more than 25 in one room"));
+}
+
+TEST_F(SourceChecks, ATypeThatIsDefinedTwice) {
+  write("engine/model/stage.h", "namespace bv {\n\nclass Linear final : public Node {\n};\n}\n");
+  EXPECT_TRUE(has(said_by("check_sources"), "bv::Linear is also in engine/model/stage.h:3"));
+}
+
+TEST_F(SourceChecks, TypesOfOtherNamespacesAndScopes) {
+  write("engine/model/stage.h",
+        "namespace bv {\nnamespace {\nstruct Linear {};\n}\nstruct Stage {\n  struct Linear {};\n"
+        "};\n}\nnamespace bv::page {\nstruct Linear {};\n}\n");
+  EXPECT_EQ(said_by("check_sources"), "");
+}
+
+TEST_F(SourceChecks, ALongLine) {
+  write("engine/model/stage.h", "// " + std::string(98, 'x') + "\n");
+  EXPECT_TRUE(has(said_by("check_sources"), "engine/model/stage.h:1: 101 columns"));
+}
+
+}  // namespace
+}  // namespace bv::test
