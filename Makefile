@@ -134,7 +134,8 @@ gpu_objects := $(simt_objects) $(cuda_objects)
 # tests/gpu is built for both, tests/simt for the stand-in alone; tests/fuzz and tests/counters are
 # programs of their own.
 test_rooms := $(filter-out tests/gpu tests/simt tests/fuzz% tests/counters,$(call rooms_of,tests))
-test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out %/file_faults.cpp,$(call in,cpp,$(test_rooms))))
+test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out %/file_faults.cpp,$(call in,cpp,$(test_rooms)))) \
+  $(BUILD)/obj/bench/recorded_model.o
 gpu_test_sources := $(call in,cpp,tests/gpu) $(call in,cu,tests/gpu)
 gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objects),cuda), \
   $(patsubst %,$(BUILD)/obj/$(build)/%.o,$(basename $(gpu_test_sources))))
@@ -483,7 +484,7 @@ counters: $(BUILD)/counters
 $(BUILD)/counters_tests: $(call counting,$(filter simt/%,$(simt_sources)) kernels/cuda/check.cpp tests/counters/counters_test.cu)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(LDLIBS)
-$(BUILD)/counters: $(counting_objects) $(objects) $(cuda_objects)
+$(BUILD)/counters: $(counting_objects) $(BUILD)/obj/bench/recorded_model.o $(objects) $(cuda_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
 

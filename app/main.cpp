@@ -9,7 +9,6 @@
 #include "app/commands/processes.h"
 #include "base/error.h"
 #include "base/stop_signals.h"
-#include "comm/local/rank_barrier.h"
 
 int main(int argc, char** argv) {
   bv::hold_stop_signals();

@@ -1,5 +1,8 @@
 #include "base/error.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <new>
 
@@ -15,6 +18,14 @@ std::string error_line(const std::exception& e) {
     return (path.empty() ? "a file or folder can't be used" : path) + ": " + file->code().message();
   }
   return printable(e.what(), std::string::npos);
+}
+
+void print_error_line(const std::string& line) {
+  constexpr int patience_ms = 2000;
+  const std::string text = line + "\n";
+  pollfd item{STDERR_FILENO, POLLOUT, 0};
+  if (poll(&item, 1, patience_ms) < 1) return;
+  if (write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // nothing can be done
 }
 
 }  // namespace bv

@@ -20,4 +20,8 @@ struct RunError : std::runtime_error {
 // library's words where they say nothing are replaced.
 std::string error_line(const std::exception&);
 
+// Writes to standard error in one piece, so that lines of several processes don't mix; gives up on
+// a reader that takes nothing for two seconds.
+void print_error_line(const std::string&);
+
 }  // namespace bv

@@ -23,8 +23,8 @@ std::string_view name_of(JsonValue::Kind);
 // Throws UserError naming `path`, line and column unless `text` is one object.
 JsonValue parse_json_object(std::string_view text, const std::string& path);
 
-// The parts of a JSON text in their order, for what is too large or too suspect for a tree. One that
-// returns false ends the reading.
+// The parts of a JSON text in their order, for what is too large or too suspect for a tree. One
+// that returns false ends the reading.
 class JsonEvents {
  public:
   virtual bool null() = 0;

@@ -12,9 +12,9 @@
 #include "base/error.h"
 #include "base/stop_signals.h"
 #include "bench/bench.h"
+#include "bench/recorded_model.h"
 #include "comm/processes/affinity.h"
 #include "engine/options/model_config.h"
-#include "engine/training/recording.h"
 
 namespace bv::bench {
 namespace {

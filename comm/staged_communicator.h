@@ -5,6 +5,7 @@
 #pragma once
 #include <memory>
 
+#include "comm/communicator.h"
 #include "kernels/backend.h"
 
 namespace bv {

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "kernels/backend.h"
+#include "comm/communicator.h"
 
 namespace bv {
 

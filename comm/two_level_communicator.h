@@ -4,7 +4,7 @@
 #pragma once
 #include <memory>
 
-#include "kernels/backend.h"
+#include "comm/communicator.h"
 
 namespace bv {
 

@@ -1,7 +1,8 @@
 // Data sets: where images and labels come from. open_dataset recognises:
 //   CIFAR-10 binary folder   data_batch_*.bin, test_batch.bin, batches.meta.txt
-//   train/ and val/          in any case, or training/, valid/, validation/, test/, testing/, or the
-//                            folder `val`; each with one folder per class. train/ alone is split
+//   train/ and val/          in any case, or training/, valid/, validation/, test/, testing/, or
+//                            the folder `val`; each with one folder per class. train/ alone:
+//                            split
 //   class folders            split by val_fraction: the names of a class's files decide, so that a
 //                            file stays in its part as others come and go
 //   NAME.index, or a folder  of TFRecords (data/records): one set, to be split; train.index and
@@ -45,11 +46,6 @@ class Dataset {
 
 // Data that can't be used: the user's mistake, in one line.
 struct DataError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-// An image that can't be read; what() is the reason alone, without the path.
-struct BadImage : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
@@ -109,14 +105,5 @@ struct BadImages {
 };
 // Reads a block or a few of every file. Once a second `progress` is told how many are done.
 BadImages find_bad_images(const DataSets&, const std::function<void(int64_t files)>& progress);
-
-// Decodes an image file of a format that its content, not its name, tells: upright, as 8-bit RGB,
-// alpha over white. Throws BadImage; what a decoder passes over it says in `warning`, if that is asked
-// for.
-Image decode_image(std::span<const uint8_t> file, int at_least, std::string* warning = nullptr);
-// What `choose` wants of a photo's rectangle `of` (empty: of all of it), which is its image: of a JPEG
-// no more is decoded than that, and as small as that allows.
-View decode_view(std::span<const uint8_t> file, const Choose& choose, const Region& of = {},
-                 std::string* warning = nullptr);
 
 }  // namespace bv

@@ -1,71 +1,16 @@
-// What the engine needs of a device: a table of kernels, memory, streams and events, collectives.
+// The engine's view of a device: a table of kernels, memory, streams and events.
 // A backend throws std::runtime_error if the device fails, std::invalid_argument if it is misused.
 #pragma once
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 
-#include "comm/busy.h"
 #include "kernels/kernels.h"
 
 namespace bv {
 
 using Event = struct OpaqueEvent*;
-
-// One message between two ranks of a communicator.
-struct Transfer {
-  void* data;
-  size_t bytes;
-  int peer;
-  bool send;  // else it is received
-};
-
-// Collectives over all processes of a run, or over a group of them. Every rank makes the same calls
-// in the same order with the same counts, and ends with the same bits, whatever the timing.
-class Communicator {
- public:
-  Communicator(int rank, int size) : rank_(rank), size_(size) {}
-  virtual ~Communicator() = default;
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-  virtual void all_reduce(float* data, size_t count, Stream) = 0;  // data = sum over the ranks
-  virtual void all_reduce(double* data, size_t count, Stream) = 0;
-  // data [size, count]: each rank has filled its own row and receives the others.
-  virtual void all_gather(float* data, size_t count, Stream) = 0;
-  virtual void broadcast(void* data, size_t bytes, int root, Stream) = 0;
-  // data [size, count]: each rank ends with the sum over the ranks of its own row; the other rows
-  // are undefined afterwards.
-  virtual void reduce_scatter(float* data, size_t count, Stream) = 0;
-  // All of them at once: none waits for another of the same call. Between two ranks, the n-th send
-  // goes to the n-th receive. Ranks that have nothing to send or receive need not call it.
-  virtual void exchange(std::span<const Transfer>, Stream) = 0;
-  // A communicator for some of these ranks, with streams of its own order: every rank calls it with
-  // the group that it will be in, so that the groups share out all ranks. Ranks are numbered in the
-  // order of the list. It must not outlive this one.
-  virtual std::unique_ptr<Communicator> group(std::span<const int> ranks) = 0;
-  virtual void barrier() = 0;  // the host waits for the other hosts
-  // Sums one host value per rank.
-  virtual double all_reduce_scalar(double x) {
-    all_reduce(&x, 1, nullptr);
-    return x;
-  }
-  // Its calls, and those of its groups, run one after another as they were called, whatever their
-  // streams; others' go on beside each other.
-  virtual bool in_call_order() const { return false; }
-  // While busy, this process may keep its peers waiting for ten times their timeout.
-  virtual void busy(Busy) = 0;
-  // A line for the user, or empty.
-  virtual std::string note() const { return ""; }
-  // The failure the communicator has detected, or empty. Thread-safe.
-  virtual std::string failure() const { return ""; }
-  // This process is about to end the run: tells the peers that cannot see it why.
-  virtual void end_run(const std::string& /*why*/) {}
-
- private:
-  int rank_, size_;
-};
 
 // Device work that is issued many times unchanged: here each time; on a GPU, as a CUDA graph.
 class Recording {

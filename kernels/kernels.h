@@ -290,7 +290,8 @@ struct TakeTokensForward {
   void describe(Arguments&) const;
 };
 
-// dinp[b, first + t] = dout[b, t]. Tokens after these become 0, tokens before them stay as they are.
+// dinp[b, first + t] = dout[b, t]. Tokens after these become 0, tokens before them stay as they
+// are.
 struct TakeTokensBackward {
   void* dinp;        // [B, N, C] dtype  =, from token `first` on
   const void* dout;  // [B, count, C] dtype
@@ -354,8 +355,8 @@ struct ConvBackwardWeight {
 // + variance of the parts' means. NaN propagates; running statistics keep their value where mean or
 // variance is not finite.
 // Every device computes y as fma(inp - mean, rstd * weight, bias) (+ residual), so that backward
-// finds the same sign again. Where there is a residual, whose sum it can't find, relu's mask is saved:
-// bit c % 64 of positive[c / 64, row] is out[row, c] > 0, and bits past C mean nothing.
+// finds the same sign again. Where there is a residual, whose sum it can't find, relu's mask is
+// saved: bit c % 64 of positive[c / 64, row] is out[row, c] > 0, and bits past C mean nothing.
 struct BatchNormForward {
   void* out;                   // [rows, C] dtype  =
   float *mean, *rstd;          // [C]  =, saved for backward
@@ -409,9 +410,10 @@ struct BatchNormBackwardSums {
   void describe(Arguments&) const;
 };
 
-// ConvBackwardInput and then BatchNormBackwardSums, where the convolution is what reads a batch norm's
-// out, so that dinp is dout of that: with norm_positive, dinp is g. The batch norm's arguments but for
-// sums, mean and rstd are called norm_NAME; C is the convolution's, rows are N * H * W.
+// ConvBackwardInput and then BatchNormBackwardSums, where the convolution is what reads a batch
+// norm's out, so that dinp is dout of that: with norm_positive, dinp is g. The batch norm's
+// arguments but for sums, mean and rstd are called norm_NAME; C is the convolution's, rows are N *
+// H * W.
 struct ConvBackwardInputSums {
   void* dinp;                            // [N, H, W, C] dtype  =
   float* sums;                           // [2, C]  =
@@ -597,9 +599,10 @@ struct GradientTail {
 };
 
 // ---- optimizer ----------------------------------------------------------------------------------
-// One pass over a flat gradient, stretch by stretch: sums[first + i] = sum of the squares of stretch
-// i's elements, which is finite where all of them are. Stretches are of the same length on all devices, and a part of a
-// model that can be a process of its own begins with one, so that sums don't depend on the processes.
+// One pass over a flat gradient, stretch by stretch: sums[first + i] = sum of the squares of
+// stretch i's elements, which is finite where all of them are. Stretches are of the same length on
+// all devices, and a part of a model that can be a process of its own begins with one, so that sums
+// don't depend on the processes.
 struct GradientSquares {
   static constexpr size_t stretch = 16384;
 

@@ -8,7 +8,6 @@
 #include "app/commands/processes.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "comm/local/rank_barrier.h"
 #include "engine/console/progress_line.h"
 #include "engine/model/memory.h"
 #include "engine/options/augmentation.h"

@@ -16,7 +16,6 @@
 #include "base/json.h"
 #include "base/json_list.h"
 #include "base/text.h"
-#include "comm/local/rank_barrier.h"
 #include "comm/processes/affinity.h"
 #include "data/joined.h"
 #include "engine/console/progress_line.h"

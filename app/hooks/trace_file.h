@@ -11,7 +11,6 @@ void check_trace_file(const std::string& path);
 
 class TraceFile : public Hook {  // of every rank
  public:
-  static constexpr int64_t updates = 100;  // the first ones of a process
   int priority() const override { return priority::closing; }
   void before_train(Run&) override;
   void after_train(Run&) override;

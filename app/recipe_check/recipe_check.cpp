@@ -7,7 +7,6 @@
 #include "app/recipe_check/checks.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "comm/local/rank_barrier.h"
 
 namespace bv {
 

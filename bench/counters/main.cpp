@@ -1,5 +1,5 @@
-// make counters: what the GPU's kernels do in a training step of each model, counted on the stand-in
-// (simt/counters/), against the committed tables.
+// make counters: what the GPU's kernels do in a training step of each model, counted on the
+// stand-in (simt/counters/), against the committed tables.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -21,8 +21,8 @@ std::string committed(const std::string& model) { return "tests/counters/" + mod
 const std::string compiler =
     "g++ " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__);
 
-// Images for each multiprocessor as a large GPU has them: 512 and 256 images on 128. So bytes grow in
-// a line with both, and from two small steps the large one follows.
+// Images for each multiprocessor as a large GPU has them: 512 and 256 images on 128. So bytes grow
+// in a line with both, and from two small steps the large one follows.
 struct Model {
   const char* name;
   int images;      // to one multiprocessor
@@ -71,8 +71,8 @@ std::map<std::string, simt::Counters> extended(const StepCounts& one, const Step
   return kernels;
 }
 
-// What follows for a large GPU: launches counted, bytes on the line through two small steps, and how
-// far off it a third is.
+// What follows for a large GPU: launches counted, bytes on the line through two small steps, and
+// how far off it a third is.
 std::string scaled(const Model& model, const StepCounts& one) {
   const StepCounts two = count_step(step_of(model, 2));
   const double slope = two.moved() - one.moved(), three = count_step(step_of(model, 3)).moved();

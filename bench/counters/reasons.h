@@ -1,5 +1,6 @@
 // Why an operation moves more than a tenth beyond what it needs, or a kernel's accesses to shared
-// memory conflict: one line for each, which the tables repeat. Nothing of either kind is without one.
+// memory conflict: one line for each, which the tables repeat. Nothing of either kind is without
+// one.
 #pragma once
 #include <set>
 #include <string>

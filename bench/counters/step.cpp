@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "engine/training/recording.h"
+#include "bench/recorded_model.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/make_cuda_kernels.h"
 #include "simt/device/control.h"

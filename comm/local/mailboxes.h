@@ -4,8 +4,8 @@
 #pragma once
 #include <span>
 
+#include "comm/communicator.h"
 #include "comm/local/rank_barrier.h"
-#include "kernels/backend.h"
 
 namespace bv {
 

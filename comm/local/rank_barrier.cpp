@@ -13,6 +13,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/error.h"
+
 namespace bv {
 namespace {
 
@@ -23,14 +25,6 @@ constexpr int grace_ms = 1000;  // for the launcher to act first
 constexpr int stale_ms = 2000;  // after the last heartbeat
 
 }  // namespace
-
-void print_error_line(const std::string& line) {
-  constexpr int patience_ms = 2000;
-  const std::string text = line + "\n";
-  pollfd item{STDERR_FILENO, POLLOUT, 0};
-  if (poll(&item, 1, patience_ms) < 1) return;
-  if (write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // nothing can be done
-}
 
 bool has_died(RankStatus& peer) {
   if (peer.state != RankState::here) return false;

@@ -24,9 +24,6 @@ struct RankPlace {
 
 // Whether a process that had joined has ended without leaving.
 bool has_died(RankStatus&);
-// Writes to standard error in one piece, so that lines of several processes don't mix; gives up on
-// a reader that takes nothing for two seconds.
-void print_error_line(const std::string&);
 // Prints this process's line on why the run ends, unless another process has printed one; doesn't
 // return. When a peer died, a launcher that supervises speaks first: it knows the cause.
 [[noreturn]] void end_process(SharedRegion&, const RankPlace&, const std::string& why,

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "comm/local/run_watch.h"
-#include "kernels/backend.h"
 
 namespace bv {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "comm/busy.h"
+#include "comm/communicator.h"
 
 namespace bv {
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 
+#include "comm/communicator.h"
 #include "comm/local/rank_barrier.h"
 #include "kernels/backend.h"
 

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "comm/local/run_watch.h"
 #include "comm/net/socket.h"
-#include "kernels/backend.h"
 #include "kernels/cpu/stream.h"
 
 namespace bv {

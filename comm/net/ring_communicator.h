@@ -3,8 +3,8 @@
 #pragma once
 #include <memory>
 
+#include "comm/communicator.h"
 #include "comm/net/mesh.h"
-#include "kernels/backend.h"
 
 namespace bv {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "comm/local/rank_barrier.h"
 #include "comm/net/socket.h"
-#include "kernels/backend.h"
 
 namespace bv {
 

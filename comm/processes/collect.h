@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "kernels/backend.h"
 
 namespace bv {

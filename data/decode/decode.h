@@ -1,4 +1,4 @@
-// The parts of decode_image (data/dataset.h). Errors are BadImage.
+// The parts of decode_image. Errors are BadImage.
 #pragma once
 #include <cstdint>
 #include <mutex>
@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/dataset.h"
+#include "data/decode/decode_image.h"
 #include "data/decode/file_view.h"
 
 namespace bv {

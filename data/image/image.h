@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -75,5 +76,10 @@ inline int eighths_for(double shrink) {
     if (eighths * shrink >= 8) return eighths;
   return 8;
 }
+
+// An image that can't be read; what() is the reason alone, without the path.
+struct BadImage : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 }  // namespace bv

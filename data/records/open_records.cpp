@@ -3,6 +3,7 @@
 #include <memory>
 #include <numeric>
 
+#include "data/decode/decode_image.h"
 #include "data/held_out.h"
 #include "data/records/record_parts.h"
 #include "data/records/shard_names.h"

@@ -1,4 +1,5 @@
-// A folder that is being filled, beside what it will become, and goes with the process that fills it.
+// A folder that is being filled, beside what it will become, and goes with the process that fills
+// it.
 #pragma once
 #include <filesystem>
 #include <optional>

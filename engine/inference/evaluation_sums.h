@@ -1,5 +1,6 @@
 // What an evaluation adds up on the device.
 #pragma once
+#include "comm/communicator.h"
 #include "engine/model/memory.h"
 #include "kernels/backend.h"
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "comm/communicator.h"
 #include "kernels/backend.h"
 
 namespace bv {

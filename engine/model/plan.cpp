@@ -104,8 +104,8 @@ std::vector<Layout::Recompute> find_recomputes(const Graph& graph,
   std::vector<Layout::Recompute> found;
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     const int after = cuts[i + 1];
-    // The block's last batch norm begins its backward in the next node's, and then needs what forward
-    // kept to the block.
+    // The block's last batch norm begins its backward in the next node's, and then needs what
+    // forward kept to the block.
     const bool early =
         std::ranges::any_of(plans[static_cast<size_t>(after)].backward.tensors, [&](Tensor t) {
           const Life& span = spans.forward[static_cast<size_t>(graph.info(t).storage)];

@@ -1,8 +1,8 @@
 // What goes between a pipeline's stages, beside their computing: activations on one channel,
-// gradients on another, so that a stage that has made either goes on while it is sent, and waits for
-// what it needs alone. Each channel's exchanges run one after another. None of them can be stuck where
-// exchanges of both at once, for which a stage waits each time, aren't: those begin and end later.
-// Where channels can't run beside each other, such exchanges it is.
+// gradients on another, so that a stage that has made either goes on while it is sent, and waits
+// for what it needs alone. Each channel's exchanges run one after another. None of them can be
+// stuck where exchanges of both at once, for which a stage waits each time, aren't: those begin and
+// end later. Where channels can't run beside each other, such exchanges it is.
 #pragma once
 #include <array>
 #include <span>
@@ -29,8 +29,8 @@ class StageLinks {
     return forward ? 0 : static_cast<int>(channels_.size()) - 1;
   }
   int channels() const { return static_cast<int>(channels_.size()); }
-  // Begins after what stream 0 has been given so far. The transfers' memory is theirs until stream 0
-  // has waited for the number that is returned.
+  // Begins after what stream 0 has been given so far. The transfers' memory is theirs until stream
+  // 0 has waited for the number that is returned.
   size_t exchange(std::span<const Transfer>, int channel);
   void wait(size_t number);
   void wait_for_all();  // numbers start over: at the end of what is recorded

@@ -3,8 +3,8 @@
 //   0: 16 bits from epoch `start` to `end`
 //   1: there, a decision every `hold` epochs: fp32 if the learning rate has risen since the last
 //      one or the last epoch's loss by more than 10%, else 16 bits
-//   2: decisions in windows, `interval_hold` epochs from every multiple of `interval` on: 16 bits if
-//      the last epoch's loss fell by 0.1% to 50%, else fp32. Between windows the last decision
+//   2: decisions in windows, `interval_hold` epochs from every multiple of `interval` on: 16 bits
+//      if the last epoch's loss fell by 0.1% to 50%, else fp32. Between windows the last decision
 //      stands; before the first one, 16 bits
 #pragma once
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "engine/setup/setup.h"
 #include "kernels/backend.h"
 

@@ -6,7 +6,6 @@
 #include <iostream>
 #include <utility>
 
-#include "app/hooks/trace_file.h"
 #include "base/error.h"
 #include "base/machine.h"
 #include "base/stop_signals.h"
@@ -130,7 +129,7 @@ bool Run::begin() {
   set_starting_values();
   if (setup.options.profile) trainer.profile(&profile);
   if (!setup.options.trace.empty() || setup.pipeline.shape.stages > 1) {
-    trace = std::make_unique<Trace>(backend, setup.options.trace.empty() ? 0 : TraceFile::updates);
+    trace = std::make_unique<Trace>(backend, setup.options.trace.empty() ? 0 : traced_updates);
     trainer.trace(trace.get());
   }
   for (std::string& line : schedule_notes(setup.options, updates_per_epoch, progress))

@@ -5,6 +5,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "comm/communicator.h"
 #include "data/loader.h"
 #include "engine/console/console.h"
 #include "engine/console/output.h"

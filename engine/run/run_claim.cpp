@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "comm/local/rank_barrier.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/event_file_names.h"
 #include "engine/options/config.h"

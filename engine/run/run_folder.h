@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "engine/console/log.h"
 #include "engine/run/checkpoint_writer.h"
 #include "engine/setup/setup.h"

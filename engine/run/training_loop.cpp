@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "app/hooks/standard_hooks.h"
 #include "base/error.h"
 #include "base/stop_signals.h"
 #include "base/text.h"
@@ -159,12 +158,12 @@ void TrainingLoop::end_epoch(bool whole) {
 
 }  // namespace
 
-int train(Setup setup, Backend& backend, Communicator* communicator, int cores, HookList more) {
+int train(Setup setup, Backend& backend, Communicator* communicator, int cores,
+          const MakeHooks& make_hooks) {
   Run run(std::move(setup), backend, communicator, cores);
   if (run.plan_only()) return 0;
   if (!run.begin()) return 128 + run.stopped_by;
-  for (auto& hook : standard_hooks(run)) run.attach(std::move(hook));
-  for (auto& hook : more) run.attach(std::move(hook));
+  for (auto& hook : make_hooks(run)) run.attach(std::move(hook));
   try {
     TrainingLoop(run).train();
   } catch (const std::exception& e) {

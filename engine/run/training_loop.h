@@ -1,5 +1,8 @@
 // The training loop: micro-steps, updates, epochs, evaluation. What else a run does, hooks do.
 #pragma once
+#include <functional>
+
+#include "comm/communicator.h"
 #include "engine/run/hooks.h"
 #include "engine/setup/setup.h"
 #include "kernels/backend.h"
@@ -8,7 +11,7 @@ namespace bv {
 
 // Returns the exit code: 0, 1 if a log is incomplete, or 128 + the signal that ended the run. No
 // communicator: one process.
-// `more`: hooks besides app/hooks/'s.
-int train(Setup, Backend&, Communicator* communicator, int cores, HookList more = {});
+using MakeHooks = std::function<HookList(const Run&)>;
+int train(Setup, Backend&, Communicator* communicator, int cores, const MakeHooks&);
 
 }  // namespace bv

@@ -17,6 +17,8 @@ namespace bv {
 
 enum class Work : uint8_t { forward, backward, exchange, update, evaluation, all_reduce };
 
+inline constexpr int64_t traced_updates = 100;  // --trace: the first ones of a process
+
 // One piece of work. Those of a track follow each other, or one is inside another.
 struct Span {
   Work work;

@@ -1,7 +1,7 @@
-// Sums over the replicas of a model. Gradients are reduced bucket by bucket while backward continues,
-// on one channel or several: a stream each, with a communicator of its own. Every process issues the
-// same collectives in the same order on each of them, and each bucket is summed alone, so that the
-// number of channels changes no bit.
+// Sums over the replicas of a model. Gradients are reduced bucket by bucket while backward
+// continues, on one channel or several: a stream each, with a communicator of its own. Every
+// process issues the same collectives in the same order on each of them, and each bucket is summed
+// alone, so that the number of channels changes no bit.
 #pragma once
 #include <vector>
 

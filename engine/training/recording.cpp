@@ -1,11 +1,8 @@
 #include "engine/training/recording.h"
 
 #include <limits>
+#include <memory>
 #include <new>
-
-#include "app/commands/commands.h"
-#include "engine/options/config.h"
-#include "engine/setup/setup.h"
 
 namespace bv {
 namespace {
@@ -84,13 +81,7 @@ std::vector<RecordedOperation> record_step(const Graph& given, const TrainerOpti
   return backend.kernels().operations;
 }
 
-std::vector<RecordedOperation> record_model(std::vector<std::string> arguments) {
-  arguments.insert(arguments.end(), {"--data", "synthetic", "--classes", "1000", "--plan"});
-  RecordingBackend backend;
-  const CommandLine line = parse_command_line(arguments);
-  const Setup setup = prepare(line, initial_options(line), 1, {DeviceKind::cpu}, backend);
-  return record_step(setup.graph, setup.trainer);
-}
+std::unique_ptr<Backend> make_recording_backend() { return std::make_unique<RecordingBackend>(); }
 
 double flops_of(const std::vector<RecordedOperation>& operations) {
   double flops = 0;

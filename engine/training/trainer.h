@@ -1,8 +1,8 @@
-// A model, or this process's part of it, that trains: micro-steps (forward and backward of one batch,
-// in one micro-batch or several), updates and evaluation.
-// Everything is planned and allocated before the first step, and what changes from step to step
-// goes through StepParams, so that a device may record a whole step once, from its last micro-step's
-// forward to its update, and replay it. The host waits for the device only where a comment says so.
+// A model, or this process's part of it, that trains: micro-steps (forward and backward of one
+// batch, in one micro-batch or several), updates and evaluation. Everything is planned and
+// allocated before the first step, and what changes from step to step goes through StepParams, so
+// that a device may record a whole step once, from its last micro-step's forward to its update, and
+// replay it. The host waits for the device only where a comment says so.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -37,8 +37,8 @@ struct TrainerOptions {
 class Trainer {
  public:
   // The communicator connects all processes; null: there is one, or only the plan is wanted. The
-  // graph is laid out for this process's part of it. fp32: the same model, of a graph in 16 bits, for
-  // the steps that compute_in(fp32). Plans; allocate() takes the memory.
+  // graph is laid out for this process's part of it. fp32: the same model, of a graph in 16 bits,
+  // for the steps that compute_in(fp32). Plans; allocate() takes the memory.
   Trainer(Backend&, Communicator*, const Graph&, const TrainerOptions&,
           const Graph* fp32 = nullptr);
   const MemoryPlan& plan() const { return plan_; }
@@ -50,8 +50,8 @@ class Trainer {
 
   Parameters& parameters() { return parameters_; }  // of this process's part
   const Parameters& parameters() const { return parameters_; }
-  // The whole model's, by name, on rank 0; elsewhere nothing. All processes call it, between updates;
-  // the gradients are lost.
+  // The whole model's, by name, on rank 0; elsewhere nothing. All processes call it, between
+  // updates; the gradients are lost.
   struct Saved {
     Tensors weights, ema, moments;
   };

@@ -1,15 +1,15 @@
 // The exact GELU of inp + bias:
 //   x = inp + bias,   out = x Phi(x),   dinp = dout * (Phi(x) + x phi(x)),   dbias (+)= sum of dinp
 // Saved for backward: inp alone. dinp =; dbias = or += by accumulate, in column_sums.cuh's two
-// stages. A block covers a stripe of columns and every gridDim.y-th group of rows; a thread keeps to
-// its columns, 1 or 16 bytes' worth, and loops over the rows; their bias, and backward their sums
-// of dinp, stay in registers.
+// stages. A block covers a stripe of columns and every gridDim.y-th group of rows; a thread keeps
+// to its columns, 1 or 16 bytes' worth, and loops over the rows; their bias, and backward their
+// sums of dinp, stay in registers.
 //
 // Phi by its tail, 10 multiply-adds and an ex2:
 //   Phi(-t) = 2^P(t) for t >= 0,   x Phi(x) = max(x, 0) - |x| Phi(-|x|)
 // P is minimax on 0 <= t <= 6, with an error of 4e-9 in Phi and a relative one of 4e-6 in Phi(-t);
-// in fp32 these become 5e-8 and 7e-6. Beyond 6, P keeps falling, faster than it should: 2^P goes to 0
-// without a clamp.
+// in fp32 these become 5e-8 and 7e-6. Beyond 6, P keeps falling, faster than it should: 2^P goes to
+// 0 without a clamp.
 //
 // 4 (fp32: 8) bytes per element forward, 6 (12) backward, and 18 instructions forward, 26 backward:
 // memory is the limit. erff alone would take about 25. Registers: tests/kernels/resources.txt.

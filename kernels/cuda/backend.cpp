@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "comm/local/rank_barrier.h"
+#include "base/error.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/make_cuda_kernels.h"
 #include "kernels/cuda/owner.h"

@@ -1,5 +1,6 @@
-// Every call of the CUDA runtime is checked. Kernels include this file, and nvcc parses all that they
-// include three times: <string>, <memory> and <stdexcept> were half of that, so they stay in check.cpp.
+// Every call of the CUDA runtime is checked. Kernels include this file, and nvcc parses all that
+// they include three times: <string>, <memory> and <stdexcept> were half of that, so they stay in
+// check.cpp.
 #pragma once
 #include <cuda_runtime.h>
 

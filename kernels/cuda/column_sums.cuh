@@ -22,8 +22,8 @@ struct ColumnSums {
 void finish_column_sums(const ColumnSums&, cudaStream_t);
 
 // column_sums_finish by one block, for few columns: out and out2 (+)= the blocks' sums, in an order
-// of its own. Groups of threads add every groups-th block, four columns a thread, and then the groups
-// are added. C is a multiple of 4 and C / 2 at most blockDim.x; scratch holds blockDim.x.
+// of its own. Groups of threads add every groups-th block, four columns a thread, and then the
+// groups are added. C is a multiple of 4 and C / 2 at most blockDim.x; scratch holds blockDim.x.
 __device__ inline void finish_column_sums_here(const ColumnSums& a, float4* scratch) {
   const int quads = a.C / 2, groups = blockDim.x / quads;
   const int quad = threadIdx.x % quads, group = threadIdx.x / quads;

@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 
-#include "comm/nccl/nccl_communicator.h"
 #include "kernels/backend.h"
 
 namespace bv {
@@ -23,10 +22,5 @@ struct BackendOptions {
 };
 // Throws std::runtime_error if the device can't be used, std::invalid_argument if not built in.
 std::unique_ptr<Backend> make_backend(DeviceKind, const BackendOptions&);
-
-// Collectives between the ranks' devices; `staged`: through host memory, for ranks that share a
-// GPU. On a GPU this rank is Busy::starting from here on. Throws std::runtime_error if there are
-// none.
-std::unique_ptr<Communicator> make_communicator(DeviceKind, Backend&, NcclPeers, bool staged);
 
 }  // namespace bv

@@ -6,12 +6,12 @@
 // Saved for backward: inp, mean, rstd, and where y can't be recomputed from inp, a bit an element,
 // whether out > 0. dbias and dweight are = or += by accumulate, all else =.
 //
-// Block: a stripe of columns and every gridDim.y-th group of rows (column_sums.cuh). Thread: `width`
-// columns, whose constants stay in registers. Each thread merges the moments itself; the blocks of
-// the last rows write mean, rstd and the running statistics. Forward and the sums visit the rows
-// from last to first, since the L2 cache still holds the end of what was written just before; dinp
-// goes from first to last, where the sums ended. Backward's sums: the last of a stripe's blocks adds
-// up what they have. The grid is what the chip runs at a time.
+// Block: a stripe of columns and every gridDim.y-th group of rows (column_sums.cuh). Thread:
+// `width` columns, whose constants stay in registers. Each thread merges the moments itself; the
+// blocks of the last rows write mean, rstd and the running statistics. Forward and the sums visit
+// the rows from last to first, since the L2 cache still holds the end of what was written just
+// before; dinp goes from first to last, where the sums ended. Backward's sums: the last of a
+// stripe's blocks adds up what they have. The grid is what the chip runs at a time.
 //
 // Memory is the limit: 4 (forward) to 6 bytes an element in 16 bits. Registers and blocks per SM:
 // tests/kernels/resources.txt.

@@ -8,11 +8,11 @@
 //
 // Any C: a warp per row, one element per access; dweight and dbias by column_sums.cuh's stripes.
 // Where C allows 16-byte accesses and is at most 1024, the row stays on the chip between passes:
-//   8 lanes of a warp (C <= 192) or all 32 share a row, each with `size` columns in packs of 16 bytes;
+//   8 lanes of a warp (C <= 192) or all 32 share a row, each with `size` columns in 16-byte packs;
 //   forward, a thread holds its part of one row in registers;
-//   backward, one block per SM loops over the rows: a warp prefetches its next rows to shared memory
-//   while it works on the current ones, and a thread keeps its columns' dweight and dbias in
-//   registers.
+//   backward, one block per SM loops over the rows: a warp prefetches its next rows to shared
+//   memory while it works on the current ones, and a thread keeps its columns' dweight and dbias
+//   in registers.
 // The last block adds the blocks' dweight and dbias; where rows are long, the sums of all blocks
 // are more than one can add in the time of a launch, and finish_column_sums adds them.
 //
@@ -228,7 +228,8 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
   if (in_bounds && threadIdx.x % lanes == 0) op.mean[row] = mean, op.rstd[row] = rstd;
 }
 
-// ---- C in packs, backward: dweight and dbias in the same pass as dinp ----------------------------
+// ---- C in packs, backward: dweight and dbias in the same pass as dinp
+// ----------------------------
 __host__ __device__ inline ColumnSums block_sums(const LayerNormBackward& op, unsigned blocks) {
   return {.out = op.dweight,
           .out2 = op.dbias,

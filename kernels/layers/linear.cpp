@@ -4,11 +4,11 @@
 //   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K],  dbias (+)= column sums of dout
 //                                                     = or += by accumulate
 // The products are oneDNN's (kernels/cpu/matmul_onednn.h). It is fastest with both factors in plain
-// row-major order, so forward first writes weight^T [K,N] to its workspace, which costs far less than
-// oneDNN's own packing; not of bf16, whose weights it wants in an order of its own. Column sums: each
-// thread owns whole columns; 16 rows are added in registers, then to the running sum: a fixed order
-// and little rounding.
-// Limited by arithmetic: 2 M N K flops on (M K + N K + M N) floats.
+// row-major order, so forward first writes weight^T [K,N] to its workspace, which costs far less
+// than oneDNN's own packing; not of bf16, whose weights it wants in an order of its own. Column
+// sums: each thread owns whole columns; 16 rows are added in registers, then to the running sum: a
+// fixed order and little rounding. Limited by arithmetic: 2 M N K flops on (M K + N K + M N)
+// floats.
 #include <omp.h>
 
 #include "kernels/cpu/cpu_kernels.h"

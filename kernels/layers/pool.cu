@@ -1,14 +1,15 @@
 // Max pool over windows of R x R, and the mean over all positions of an image.
-//   max pool      out = maximum of the window, index = r R + s of its first maximum; NaN beats every
-//                 number;   dinp = sum of dout over the windows whose index names this element, in
-//                 the windows' order
+//   max pool      out = maximum of the window, index = r R + s of its first maximum; NaN beats
+//                 every number;   dinp = sum of dout over the windows whose index names this
+//                 element, in the windows' order
 //   average pool  out[n, c] = sum over positions of inp / positions,   dinp = dout / positions
 // All =. Saved for backward: index, one byte an element. NHWC. Backward gathers: no atomics.
 //
 // Max pool, plain: one thread per element of what is written. ResNet's own (3 x 3, stride 2), fast:
 //   block   4 rows, so that most of what windows share comes from L1
 //   thread  forward one pack of channels (16 bytes) of out, with three taps' loads in flight;
-//           backward 2 x 2 packs of dinp: always four windows, each read once, so warps don't diverge
+//           backward 2 x 2 packs of dinp: always four windows, each read once, so warps don't
+//           diverge
 // Average pool: a block has 16 columns of packs of one image; 16 groups of threads share the
 // positions, and their sums are added in order.
 //

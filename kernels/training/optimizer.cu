@@ -1,9 +1,8 @@
 // The update of all parameters in two passes over the flat arenas; mathematics: kernels.h.
 //   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / (scale * divisor)
 //   update  unscale, clip, SGD or Adam or AdamW: master weights, 16-bit compute_weights, moving
-//           average of the weights, which are in registers then; then the
-//           state of the loss scale, by one thread in its own launch, since every block of the update
-//           reads it
+//           average, from the weights still in registers; then the loss scale's state, by one
+//           thread in its own launch, since every block of the update reads it
 //
 // Norm. A square may overflow where the number doesn't, so the sum is of doubles: finite exactly if
 // all gradients are. Consumer GPUs are too slow in fp64 to add every square as a double, so a
@@ -11,12 +10,12 @@
 // the range in which fp32 loses nothing, the 16 are added again as doubles. A block sums a stretch;
 // one block adds the stretches' sums, all in fixed order.
 // Update. A thread takes 4 elements in 16-byte accesses. Each thread computes the step's numbers:
-// 1 - beta^t is -expm1(t log beta) with log beta from the host, in fp32 good to 2 ulp where pow would
-// need doubles. Kinds of optimizer are uniform branches, not template parameters. A skipped update
-// returns after reading found_inf: only the state is written.
+// 1 - beta^t is -expm1(t log beta) with log beta from the host, in fp32 good to 2 ulp where pow
+// would need doubles. Kinds of optimizer are uniform branches, not template parameters. A skipped
+// update returns after reading found_inf: only the state is written.
 //
-// Memory is the limit: norm 4 bytes an element, AdamW 30 with compute_weights, and 8 for the average
-// (a kernel of its own would take 12); RoundWeights 6. Registers and blocks
+// Memory is the limit: norm 4 bytes an element, AdamW 30 with compute_weights, and 8 for the
+// average (a kernel of its own would take 12); RoundWeights 6. Registers and blocks
 // per SM: tests/kernels/resources.txt.
 #include <math.h>
 

@@ -50,7 +50,8 @@ struct ParameterInfo {
   bool decay = false;  // weight decay applies (false: biases, norms, position and class tokens)
   // A convolution's weight: [K, C, R, S] in files, and so in `shape`; in memory [K, R, S, C].
   bool channels_last = false;
-  // Elements from the arena's start, set by Graph::finish; of another process's parameters: elsewhere.
+  // Elements from the arena's start, set by Graph::finish; of another process's parameters:
+  // elsewhere.
   static constexpr size_t elsewhere = std::numeric_limits<size_t>::max();
   size_t offset = elsewhere;
   size_t count() const;
@@ -66,8 +67,8 @@ struct NormInfo {
   bool relu;
 };
 
-// Owned gradients that lie together: whole stretches (GradientSquares) of the model, whose stretches
-// are counted as if one process held all of it.
+// Owned gradients that lie together: whole stretches (GradientSquares) of the model, whose
+// stretches are counted as if one process held all of it.
 struct Segment {
   size_t begin, end;  // elements of the arena
   size_t stretch;     // the first one's number
@@ -111,8 +112,8 @@ class Graph {
   void cut_here() { cuts_.push_back(static_cast<int>(nodes_.size())); }  // a stage may begin here
   void head_here() { head_ = static_cast<int>(nodes_.size()); }  // the classifier begins here
   void end_with(Tensor logits, Tensor loss) { logits_ = logits, loss_ = loss; }
-  // Lays the parameters and buffers out: all, or where slices are given, theirs alone. A slice begins
-  // at a cut or at node 0, and ends where another one could begin. May be called again.
+  // Lays the parameters and buffers out: all, or where slices are given, theirs alone. A slice
+  // begins at a cut or at node 0, and ends where another one could begin. May be called again.
   void finish(std::span<const Slice> owned = {});
 
   // Reading.
@@ -222,8 +223,8 @@ struct Context {
     if (!planning) peers->all_gather(data, count);
   }
 
-  // Whether the batch norm's backward begins in that of the convolution that reads its out. Not where
-  // a stage begins or ends between the two.
+  // Whether the batch norm's backward begins in that of the convolution that reads its out. Not
+  // where a stage begins or ends between the two.
   bool begins_in_reader(const NormInfo& norm) const {
     const auto apart = [&](int border) { return norm.node < border && border <= norm.reader; };
     return norm.reader >= 0 && !apart(stage.begin) && !apart(stage.end);

@@ -9,8 +9,8 @@ namespace bv {
 
 // What a model reads: normalised patches [B, P, 3*patch*patch] of the batch, or normalised images
 // [B, size, size, 3]. In training each image first goes through `augment_layers` ImageOps, a node
-// for each, and is mixed with its partner (Context::mixes). Images of an evaluation are stored at the
-// result's size, whatever training's are.
+// for each, and is mixed with its partner (Context::mixes). Images of an evaluation are stored at
+// the result's size, whatever training's are.
 Tensor input_patches(Graph&, const InputShape&, int augment_layers);
 Tensor input_images(Graph&, const InputShape&, int augment_layers);
 
@@ -67,8 +67,8 @@ Tensor linear_gelu(Graph&, const std::string& name, Tensor inp, int N, WeightIni
 // In place: nothing else may overwrite what it returns.
 Tensor tanh(Graph&, const std::string& name, Tensor inp);
 
-// out = layernorm(inp + residual); sum = inp + residual. Without residual, sum is inp. Of a residual
-// with more tokens the first ones are added.
+// out = layernorm(inp + residual); sum = inp + residual. Without residual, sum is inp. Of a
+// residual with more tokens the first ones are added.
 struct NormOut {
   Tensor sum, out;
 };
@@ -93,8 +93,8 @@ Tensor dropout(Graph&, const std::string& name, Tensor inp, float drop, bool who
 
 // Loss, metrics and the gradient's tail. Ends a graph. Returns the loss of each image [B].
 Tensor cross_entropy(Graph&, Tensor logits, float smoothing);
-// The same of two heads: in training the mean of their losses. The graph's logits, and the loss of an
-// evaluation, are those of the mean of their logits.
+// The same of two heads: in training the mean of their losses. The graph's logits, and the loss of
+// an evaluation, are those of the mean of their logits.
 Tensor distilled_cross_entropy(Graph&, Tensor head, Tensor dist, float smoothing);
 
 }  // namespace bv

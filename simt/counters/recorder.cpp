@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "simt/counters/sectors.h"
-#include "simt/host/memory.h"
 
 namespace simt {
 namespace {
@@ -40,7 +39,7 @@ void Recorder::begin(unsigned threads) {
 void Recorder::note(const void* place, AccessKind kind, unsigned bytes, const void* address) {
   if (!list_) return;
   const auto at = reinterpret_cast<uintptr_t>(address);
-  if (is_shared(at) || host::device_memory().holds(address))
+  if (is_shared(at) || is_device_address(address))
     list_->push_back(Access::of(place, kind, bytes, address));
 }
 

@@ -47,6 +47,8 @@ class Recorder {
   void end();                       // of the block: all that is left, added to the launch's
 
   Counters counters;
+  // simt/host says, which stands above.
+  static inline bool (*is_device_address)(const void*) = [](const void*) { return false; };
 
  private:
   bool is_shared(uintptr_t address) const { return address - shared_begin_ < shared_bytes_; }

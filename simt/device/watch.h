@@ -1,6 +1,7 @@
 // Ends a kernel that spins forever, with a line that names it: once a block has run for
 // SIMT_TIMEOUT seconds of processor time (60 by default), the process aborts with
-//   simt: KERNEL: block (0,0,0): thread (0,0,0): still running after 60 s of processor time (SIMT_TIMEOUT)
+//   simt: KERNEL: block (0,0,0): thread (0,0,0): still running after 60 s of processor time
+//     (SIMT_TIMEOUT)
 // Processor time, so that neither a debugger nor a busy machine triggers it.
 #pragma once
 #include "simt/device/block.h"

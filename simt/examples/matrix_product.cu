@@ -1,5 +1,5 @@
-// c = a b for square matrices, in tiles: a block computes 32 x 32 elements of c, and brings tiles of
-// a and b to shared memory, where each element is read 32 times.
+// c = a b for square matrices, in tiles: a block computes 32 x 32 elements of c, and brings tiles
+// of a and b to shared memory, where each element is read 32 times.
 //   make try FILE=simt/examples/matrix_product.cu
 //   make try FILE=simt/examples/matrix_product.cu DEFINE=FORGET_BARRIER
 //   make try FILE=simt/examples/matrix_product.cu DEFINE=PAD

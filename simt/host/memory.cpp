@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "simt/counters/recorder.h"
 #include "simt/device/control.h"
 
 namespace simt::host {
@@ -106,7 +107,10 @@ bool protect(const Allocation& a, int protection) {
 }  // namespace
 
 DeviceMemory& device_memory() {
-  static auto& memory = *new DeviceMemory;  // never destroyed
+  static auto& memory = *[] {
+    Recorder::is_device_address = [](const void* p) { return device_memory().holds(p); };
+    return new DeviceMemory;  // never destroyed
+  }();
   return memory;
 }
 

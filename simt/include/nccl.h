@@ -10,10 +10,10 @@
 // SIMT_NVSWITCH=N: a machine with an NVSwitch, which sums (NVLS) unless NCCL_NVLS_ENABLE=0: in the
 // order in which numbers arrive, here from rank N % ranks on, so that another N is as another run.
 // SIMT_NCCL_LINK=MB/s: what a rank sends takes time, one message after another, and no processor:
-// with SIMT_STREAM_SEED=1 (control.h) one can measure how much of it hides behind computing. Without
-// it messages take no time.
-// SIMT_NCCL_BYTES=FILE: where a job's first communicator is destroyed, every rank appends what it
-// has sent (simt::nccl_bytes_sent), in lines of "FROM TO BYTES".
+// with SIMT_STREAM_SEED=1 (control.h) one can measure how much of it hides behind computing.
+// Without it messages take no time. SIMT_NCCL_BYTES=FILE: where a job's first communicator is
+// destroyed, every rank appends what it has sent (simt::nccl_bytes_sent), in lines of "FROM TO
+// BYTES".
 #pragma once
 #include <cstddef>
 

@@ -1,5 +1,6 @@
 // What every communicator must do, on any device and with any number of ranks.
 #pragma once
+#include "comm/communicator.h"
 #include "kernels/backend.h"
 
 namespace bv::test {

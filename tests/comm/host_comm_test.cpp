@@ -4,6 +4,7 @@
 
 #include "comm/local/shared_memory_communicator.h"
 #include "comm/local/shared_region.h"
+#include "engine/setup/same_options.h"
 #include "tests/comm/processes.h"
 #include "tests/messages.h"
 

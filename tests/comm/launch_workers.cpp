@@ -13,6 +13,7 @@
 
 #include "base/stop_signals.h"
 #include "base/text.h"
+#include "comm/connect/device_communicator.h"
 #include "comm/connect/host_comm.h"
 #include "comm/processes/affinity.h"
 #include "simt/device/control.h"

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "data/dataset.h"
 #include "data/decode/decode.h"
 #include "tests/data/data_files.h"
 #include "tests/messages.h"

@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "data/decode/decode_image.h"
 #include "data/loader.h"
 #include "nlohmann/json.hpp"
 #include "tests/files.h"

@@ -1,4 +1,5 @@
-// The main loop of a program that feeds a reader mutants: FIRST [COUNT] on the command line, else all.
+// The main loop of a program that feeds a reader mutants: FIRST [COUNT] on the command line, else
+// all.
 #pragma once
 #include <cstdio>
 #include <cstdlib>

@@ -9,8 +9,8 @@ namespace bv::test::fuzz {
 void begin_watch(uint64_t mutant, size_t bytes);
 // Stops; returns the peak memory, or 0 if it stayed within the limit.
 size_t end_watch();
-// A mutant that computes longer, or waits ten times as long, ends the program, reporting its number;
-// so does a crash. 0: no limit.
+// A mutant that computes longer, or waits ten times as long, ends the program, reporting its
+// number; so does a crash. 0: no limit.
 void arm(unsigned seconds);
 
 }  // namespace bv::test::fuzz

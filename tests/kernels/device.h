@@ -34,9 +34,9 @@ struct Device {
 inline void PrintTo(const Device& device, std::ostream* stream) { *stream << device.name; }
 
 // The CPU with the best instruction set that this machine has, and, as unavailable, the one that it
-// lacks; the GPU's kernels on CUDA and on the stand-in where they are built. BAREVISION_ISA=avx2 asks
-// for that one alone: oneDNN's own limit, ONEDNN_MAX_CPU_ISA, holds for a whole process, so that
-// tests/run starts a second one.
+// lacks; the GPU's kernels on CUDA and on the stand-in where they are built. BAREVISION_ISA=avx2
+// asks for that one alone: oneDNN's own limit, ONEDNN_MAX_CPU_ISA, holds for a whole process, so
+// that tests/run starts a second one.
 std::vector<Device> devices_to_test();
 
 }  // namespace bv::test

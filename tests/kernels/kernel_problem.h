@@ -34,8 +34,8 @@ struct Argument {
 };
 
 // An operation's arguments in a device's memory, each between sentinels, which are bytes of poison,
-// as outputs and workspace are before the run. 0xFF is NaN in every floating type, so that reading it
-// shows; adding to a NaN doesn't show, so a second run uses an ordinary number.
+// as outputs and workspace are before the run. 0xFF is NaN in every floating type, so that reading
+// it shows; adding to a NaN doesn't show, so a second run uses an ordinary number.
 class DeviceArguments {
  public:
   DeviceArguments(const Device&, const std::vector<Argument>&, unsigned char poison);
@@ -88,8 +88,8 @@ Op bound(Op op, DeviceArguments& arguments, const std::map<std::string, std::str
   return op;
 }
 
-// Runs an operation with the workspace that it asks for; before that, if asked for, with one argument
-// after the other spoilt.
+// Runs an operation with the workspace that it asks for; before that, if asked for, with one
+// argument after the other spoilt.
 template <class Op>
 void launch(Kernels& kernels, DeviceArguments& arguments, Op op) {
   if constexpr (requires { op.workspace; })
@@ -109,8 +109,8 @@ class Problem {
   bool exact = false;        // integers: results must be equal
   bool any_threads = false;  // the same bits on any number of threads
   std::function<void(Kernels&, DeviceArguments&)> run;
-  // `run` is: this operation, with its tensors where it describes them by name; an optional one that
-  // the problem lacks is null. `in_place`: a tensor, and the argument whose place it shares.
+  // `run` is: this operation, with its tensors where it describes them by name; an optional one
+  // that the problem lacks is null. `in_place`: a tensor, and the argument whose place it shares.
   template <class Op>
   void runs(const Op& op, std::map<std::string, std::string> in_place = {}) {
     run = [=](Kernels& k, DeviceArguments& a) { launch(k, a, bound(op, a, in_place)); };
@@ -169,11 +169,12 @@ Outcome execute(const Problem&, const Device&, int threads, unsigned char poison
                 bool with_mistakes = false);
 
 // How far an element may be from what is expected. A result in 16 bits is the fp32 result rounded
-// once: to half an ulp beside the error that fp32 may make. What else a 16-bit kernel may round is in
-// the oracle's variance (in_16_bits). No element may differ by more: for what is computed in fp32
-// that is stricter than 2 max|naive - exact| over the tensor, the usual rule (naive: every stored
-// result rounded to 16 bits); for attention see attention_test.cpp, "the tolerance". Where a problem is exact, the
-// tolerance is none: sums of small integers have one fp32 result, and that one rounding.
+// once: to half an ulp beside the error that fp32 may make. What else a 16-bit kernel may round is
+// in the oracle's variance (in_16_bits). No element may differ by more: for what is computed in
+// fp32 that is stricter than 2 max|naive - exact| over the tensor, the usual rule (naive: every
+// stored result rounded to 16 bits); for attention see attention_test.cpp, "the tolerance". Where a
+// problem is exact, the tolerance is none: sums of small integers have one fp32 result, and that
+// one rounding.
 double tolerance(const Tracked& expected, DType);
 
 // "_rows5_C192"

@@ -1,7 +1,7 @@
 // Every operation on every device against the oracles: KernelTable/DEVICE.CASE. What is judged of
 // each case: results, untouched inputs, no write outside, and the same bits in a second run in
-// which outputs and workspace held something else; on the stand-in, in which a block's threads ran in
-// another order.
+// which outputs and workspace held something else; on the stand-in, in which a block's threads ran
+// in another order.
 #include "tests/kernels/kernel_test.h"
 
 #include <gtest/gtest.h>
@@ -115,8 +115,8 @@ std::vector<KernelCase>& registered_cases() {
   return cases;
 }
 
-// BAREVISION_TEST_ALL: the large sweep too, and large shapes in the cpu's bf16, which loads, stores and
-// multiplies as in small ones. BAREVISION_TEST_SMALL: small shapes only.
+// BAREVISION_TEST_ALL: the large sweep too, and large shapes in the cpu's bf16, which loads, stores
+// and multiplies as in small ones. BAREVISION_TEST_SMALL: small shapes only.
 bool add_cases(KernelCases cases) {
   const bool all = std::getenv("BAREVISION_TEST_ALL"),
              small_only = std::getenv("BAREVISION_TEST_SMALL");
@@ -147,10 +147,11 @@ namespace {
 
 }  // namespace
 
-// What fp32 may make of n rows with mean m, variance v and a largest deviation d from m: the sums of
-// x itself, or of x less any row's, whose n partial sums grow up to n (|m| + d); likewise of squares
-// less a row's, up to n (v + d^2); in merging, twice sqrt(v / n) times the rounding of a mean; and
-// the square of the mean's own error. Squares of x itself, far from zero, are in none of it.
+// What fp32 may make of n rows with mean m, variance v and a largest deviation d from m: the sums
+// of x itself, or of x less any row's, whose n partial sums grow up to n (|m| + d); likewise of
+// squares less a row's, up to n (v + d^2); in merging, twice sqrt(v / n) times the rounding of a
+// mean; and the square of the mean's own error. Squares of x itself, far from zero, are in none of
+// it.
 Tensor column_moments(const Values& inp, int rows, int C) {
   constexpr double rr = Tracked::rounding * Tracked::rounding;
   const double n = rows, growth = (n + 1) / 3;

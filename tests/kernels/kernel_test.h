@@ -1,7 +1,8 @@
-// What an operation's test file, tests/kernels/NAME_test.cpp, is made of. To add an operation: write
-// its oracle (plain loops in double precision, on Tracked numbers), hold the oracle's backward against
-// finite differences (check_gradient), describe its cases as Problems, and register them (add_cases).
-// What it must refuse follows from its describe(); refuses<Op>() adds what doesn't.
+// What an operation's test file, tests/kernels/NAME_test.cpp, is made of. To add an operation:
+// write its oracle (plain loops in double precision, on Tracked numbers), hold the oracle's
+// backward against finite differences (check_gradient), describe its cases as Problems, and
+// register them (add_cases). What it must refuse follows from its describe(); refuses<Op>() adds
+// what doesn't.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -50,7 +51,8 @@ inline std::vector<int> sweep_of_sizes() {
   return sizes;
 }
 
-// ---- for oracles ---------------------------------------------------------------------------------
+// ---- for oracles
+// ---------------------------------------------------------------------------------
 inline size_t at(int row, int columns, int column) {
   return size_t(row) * size_t(columns) + size_t(column);
 }
@@ -61,8 +63,8 @@ inline Values values_of(const Tensor& t) {
 }
 // Mean and biased variance of each column of [rows, C], as [2, C].
 Tensor column_moments(const Values& inp, int rows, int C);
-// Where out, of rows of C, is positive, as BatchNormForward saves it; bits past C, which mean nothing,
-// are set.
+// Where out, of rows of C, is positive, as BatchNormForward saves it; bits past C, which mean
+// nothing, are set.
 std::vector<uint64_t> positive_words(const Values& out, int C);
 inline bool kept(uint32_t decision, int image, uint32_t layer, float drop, const StepParams& p) {
   const uint32_t position = p.position + uint32_t(image);
@@ -78,8 +80,8 @@ inline double dot(const Values& a, const Tensor& b) {
   return sum;
 }
 
-// `gradient`, which the oracle claims, against central differences of `loss`, which reads `input`, at
-// up to 60 elements.
+// `gradient`, which the oracle claims, against central differences of `loss`, which reads `input`,
+// at up to 60 elements.
 void check_gradient(const char* name, Values& input, const Tensor& gradient,
                     const std::function<double()>& loss);
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/recorded_model.h"
 #include "engine/options/model_config.h"
-#include "engine/training/recording.h"
 #include "tests/kernels/device.h"
 #include "tests/numerics/format.h"
 

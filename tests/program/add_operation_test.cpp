@@ -75,7 +75,8 @@ TEST_F(AddOperation, TheFilesAreThoseThatEveryOperationIsIn) {
   const auto operations_by_file = operations();
   ASSERT_TRUE(operations_by_file.contains("layernorm") && operations_by_file.contains("pool"));
   std::map<std::string, std::string> sources;
-  for (const char* room : {"base", "kernels", "simt", "comm", "models", "data", "engine", "app", "tests", "bench"})
+  for (const char* room :
+       {"base", "kernels", "simt", "comm", "models", "data", "engine", "app", "tests", "bench"})
     for (const auto& entry : std::filesystem::recursive_directory_iterator(room))
       if (const std::string kind = entry.path().extension();
           kind == ".h" || kind == ".cpp" || kind == ".cu" || kind == ".cuh")

@@ -1,8 +1,8 @@
 // Hostile days: runs that are killed, stopped, denied their files, crowded by strangers, at random
 // times, and resumed until they are done. A trial is survived if the run then has the weights, or
-// the losses, of one that nobody disturbed. `make test` makes a few trials; `make chaos SECONDS=1200`
-// goes on for that long, TRIALS=200 ONLY=StoppedAtAnyMoment makes that many of one kind, and SEED=...
-// repeats.
+// the losses, of one that nobody disturbed. `make test` makes a few trials; `make chaos
+// SECONDS=1200` goes on for that long, TRIALS=200 ONLY=StoppedAtAnyMoment makes that many of one
+// kind, and SEED=... repeats.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -155,7 +155,8 @@ class Chaos : public ProgramTest {
     EXPECT_FALSE(run.anyone_left());
     if (!found || end.code == 0) return;
     EXPECT_EQ(end.code, signal == SIGKILL ? 128 + SIGKILL : 1) << end.errors;
-    // "answered for 5 s" or, where it was stopped on its last way, "ended 5 s after the others did".
+    // "answered for 5 s" or, where it was stopped on its last way, "ended 5 s after the others
+    // did".
     const std::string how = signal == SIGKILL ? " was killed by SIGKILL" : " has not ";
     EXPECT_TRUE(has(end.errors, "rank " + std::to_string(stage) + how)) << end.errors;
   }

@@ -1,5 +1,5 @@
-// The whole program with a model that is cut into stages: the same files as of one process, whatever
-// the number of stages, also when it changes on the way; what happens when a stage dies.
+// The whole program with a model that is cut into stages: the same files as of one process,
+// whatever the number of stages, also when it changes on the way; what happens when a stage dies.
 #include <gtest/gtest.h>
 
 #include <csignal>

@@ -124,7 +124,8 @@ TEST_F(ProgramRuns, PlanIsWhatARunReports) {
 }
 
 // Planning its 7 GB takes at most half of that, mostly stacks of threads.
-// Exchange, waiting, evaluation and saving included: the rows add up to the time that the user waits.
+// Exchange, waiting, evaluation and saving included: the rows add up to the time that the user
+// waits.
 TEST_F(ProgramRuns, TellsWhereTimeWent) {
   for (const std::string processes : {"1", "2"}) {
     const double start = seconds_now();

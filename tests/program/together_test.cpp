@@ -1,6 +1,6 @@
-// All features in one run, stopped in the middle of an epoch and resumed: the same bits where all is
-// the same, or only cut into other stages; the same within rounding on other numbers of processes
-// and on another device.
+// All features in one run, stopped in the middle of an epoch and resumed: the same bits where all
+// is the same, or only cut into other stages; the same within rounding on other numbers of
+// processes and on another device.
 #include <gtest/gtest.h>
 
 #include <cmath>

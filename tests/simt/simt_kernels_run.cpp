@@ -55,7 +55,6 @@ Places kernels_of(const std::filesystem::path& folder) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     const std::string extension = entry.path().extension();
     if (extension != ".cu" && extension != ".cuh") continue;
-    if (entry.path().string().find("/simt/examples/") != std::string::npos) continue;
     std::stringstream source;
     source << std::ifstream(entry.path()).rdbuf();
     find_kernels(source.str(), entry.path().filename(), kernels);

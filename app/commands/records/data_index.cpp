@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/text.h"
-#include "comm/local/rank_barrier.h"
 #include "data/records/scan_records.h"
 #include "engine/console/progress_line.h"
 

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/text.h"
-#include "comm/local/rank_barrier.h"
 
 namespace bv {
 

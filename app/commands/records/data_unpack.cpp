@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/stop_signals.h"
 #include "base/text.h"
-#include "comm/local/rank_barrier.h"
 #include "engine/console/progress_line.h"
 #include "engine/files/new_folder.h"
 

@@ -10,6 +10,7 @@
 
 #include "app/tensorboard/event.pb.h"
 #include "data/dataset.h"
+#include "data/decode/decode_image.h"
 #include "data/records/tfrecord.h"
 #include "engine/files/event_file_names.h"
 #include "engine/run/run.h"

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "data/dataset.h"
+#include "data/decode/decode_image.h"
 #include "data/records/record_index.h"
 #include "tests/data/data_files.h"
 #include "tests/messages.h"

@@ -53,8 +53,8 @@ PipelinePlan plan_of(const Graph& graph, const PipelineShape& shape, int stage) 
 }
 
 // As the computed bubble and as --trace sees it, both of a whole step; other work on the machine
-// delays sleepers, so that one step of several must do. streams: how many of the processes have such
-// for communication.
+// delays sleepers, so that one step of several must do. streams: how many of the processes have
+// such for communication.
 int compare(Communicator& stages, const PipelineShape& shape, int streams) {
   const auto backend = make_cpu_backend(1, stages.rank() < streams);
   const Graph graph = sleeping_graph();

@@ -1,5 +1,5 @@
-// The order of a pipeline's tasks, their exchanges and slots, and the computed bubble, for all small
-// pipelines; against published figures; the exchanges between real processes.
+// The order of a pipeline's tasks, their exchanges and slots, and the computed bubble, for all
+// small pipelines; against published figures; the exchanges between real processes.
 #include "engine/pipeline/tasks.h"
 
 #include <gtest/gtest.h>

@@ -62,7 +62,8 @@ TEST_F(SavingBeside, ANewerOneReplacesTheOneThatWaits) {
     EXPECT_FALSE(std::filesystem::exists(in("run/step-0000000" + std::to_string(step)))) << step;
 }
 
-// The best one of step 5 waits while the disk is busy; those of 6 and 7 wait for it, or are replaced.
+// The best one of step 5 waits while the disk is busy; those of 6 and 7 wait for it, or are
+// replaced.
 TEST_F(SavingBeside, TheBestIsNotReplaced) {
   Strings saved;
   std::thread release;

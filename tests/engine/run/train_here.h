@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/commands/commands.h"
+#include "app/hooks/standard_hooks.h"
 #include "engine/options/config.h"
 #include "engine/run/run_claim.h"
 #include "engine/run/training_loop.h"
@@ -17,7 +18,7 @@ namespace bv::test {
 
 using Strings = std::vector<std::string>;
 
-// A run in this process, as main.cpp begins one.
+// A run in this process, as main.cpp begins one; `hooks` follow the standard ones.
 inline int train_here(const Strings& words, HookList hooks) {
   const CommandLine line = parse_command_line(words);
   const World world;
@@ -27,8 +28,13 @@ inline int train_here(const Strings& words, HookList hooks) {
   const DeviceChoice device = choose_device(given, world);
   const auto backend = make_backend(device.kind, {.index = device.index, .threads = 1});
   testing::internal::CaptureStdout();
+  const auto make_hooks = [&](const Run& run) {
+    HookList all = standard_hooks(run);
+    for (auto& hook : hooks) all.push_back(std::move(hook));
+    return all;
+  };
   const int code =
-      train(prepare(line, given, 1, device, *backend), *backend, nullptr, 1, std::move(hooks));
+      train(prepare(line, given, 1, device, *backend), *backend, nullptr, 1, make_hooks);
   testing::internal::GetCapturedStdout();
   return code;
 }

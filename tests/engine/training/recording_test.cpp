@@ -1,9 +1,8 @@
 // The operations of a model's step, noted instead of run.
-#include "engine/training/recording.h"
-
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "bench/recorded_model.h"
 
 namespace bv::test {
 namespace {

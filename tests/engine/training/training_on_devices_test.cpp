@@ -1,5 +1,5 @@
-// A small ViT and a small ResNet trained on every device that can record a step: the stand-in, and a
-// GPU if present. A step's result is the same with and without graphs and for any order of the
+// A small ViT and a small ResNet trained on every device that can record a step: the stand-in, and
+// a GPU if present. A step's result is the same with and without graphs and for any order of the
 // streams, and close to the cpu's.
 #include <gtest/gtest.h>
 

@@ -1,0 +1,14 @@
+// The operations of a model's training step, by its command line.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "kernels/table/recording.h"
+
+namespace bv {
+
+// record_step() of a model with the options of a command line: {"vit_tiny", "--batch", "16"}.
+// Images are synthetic, in 1,000 classes. Throws UserError.
+std::vector<RecordedOperation> record_model(std::vector<std::string> arguments);
+
+}  // namespace bv

@@ -1,0 +1,20 @@
+// Decodes image files.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "data/image/image.h"
+
+namespace bv {
+
+// Decodes an image file of a format that its content, not its name, tells: upright, as 8-bit RGB,
+// alpha over white. Throws BadImage; what a decoder passes over it says in `warning`, if that is
+// asked for.
+Image decode_image(std::span<const uint8_t> file, int at_least, std::string* warning = nullptr);
+// What `choose` wants of a photo's rectangle `of` (empty: of all of it), which is its image: of a
+// JPEG no more is decoded than that, and as small as that allows.
+View decode_view(std::span<const uint8_t> file, const Choose& choose, const Region& of = {},
+                 std::string* warning = nullptr);
+
+}  // namespace bv
