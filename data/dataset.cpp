@@ -97,13 +97,13 @@ void add_first_bytes(Fingerprint& print, const std::string& path) try {
 }  // namespace
 
 uint64_t contents_fingerprint(const DataSets& sets) {
-  constexpr int64_t most_opened = 2000;  // of millions of files, some in between
+  constexpr int64_t max_opened = 2000;  // of millions of files, some in between
   Fingerprint print("contents", {});
   int64_t files = 0;
   for (const Dataset* part : {sets.train.get(), sets.val.get()}) {
     if (!part) continue;
     files += part->files();
-    const int64_t step = part->files() / most_opened + 1;
+    const int64_t step = part->files() / max_opened + 1;
     for (int64_t i = 0; i < part->files(); ++i) {
       add_status(print, part->file(i));
       if (i % step == 0) add_first_bytes(print, part->file(i));

@@ -33,7 +33,7 @@ class Dataset {
   // below `at_least`; 0: full size. Throws BadImage.
   virtual Image image(int64_t index, int at_least) const = 0;
   // What `choose` wants of the image, told its size; or more. Throws BadImage.
-  virtual View view(int64_t index, const Choose& choose) const {
+  virtual View view(int64_t index, const RequestFn& choose) const {
     return whole_view(image(index, 0), choose);
   }
   virtual std::string name(int64_t index) const = 0;  // path, or file and record, for messages

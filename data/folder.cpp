@@ -41,7 +41,7 @@ class FolderDataset : public Dataset {
   Image image(int64_t index, int at_least) const override {
     return decode_image(bytes(index), at_least);
   }
-  View view(int64_t index, const Choose& choose) const override {
+  View view(int64_t index, const RequestFn& choose) const override {
     return decode_view(bytes(index), choose);
   }
 

@@ -27,7 +27,7 @@ class Joined : public Dataset {
     const Dataset& part = find(i);
     return part.image(i, at_least);
   }
-  View view(int64_t i, const Choose& choose) const override {
+  View view(int64_t i, const RequestFn& choose) const override {
     const Dataset& part = find(i);
     return part.view(i, choose);
   }

@@ -26,15 +26,15 @@ void copy_window(const Image& pixels, const Region& at, int top, int left, int s
 
 }  // namespace
 
-std::shared_ptr<const View> ViewCache::find(int64_t index, const Choose& choose) const {
+std::shared_ptr<const View> ViewCache::find(int64_t index, const RequestFn& choose) const {
   const std::lock_guard lock(mutex_);
   const auto kept = views_.find(index);
   if (kept == views_.end()) return nullptr;
   const View& any = *kept->second.front();
-  const Wanted wanted = choose(any.full_height, any.full_width);
-  const int eighths = any.fixed ? any.eighths : eighths_for(wanted.shrink);
+  const DecodeRequest wanted = choose(any.full_height, any.full_width);
+  const int dct_scale = any.fixed ? any.dct_scale : dct_scale_for(wanted.shrink);
   for (const auto& view : kept->second)
-    if (view->eighths == eighths) return view;
+    if (view->dct_scale == dct_scale) return view;
   return nullptr;
 }
 
@@ -43,7 +43,7 @@ void ViewCache::add(int64_t index, std::shared_ptr<const View> view) {
   if (limit_ == 0) return;
   auto& kept = views_[index];
   for (const auto& other : kept)
-    if (other->eighths == view->eighths) return;
+    if (other->dct_scale == view->dct_scale) return;
   bytes_ += view->pixels.pixels.size() + sizeof(View);
   kept.push_back(std::move(view));
   if (bytes_ <= limit_) return;
@@ -73,14 +73,14 @@ Preprocessor::Preprocessor(const Dataset& data, const LoaderOptions& options, bo
 // inverse DCT leaves frequencies that the filter would remove: this shows least where the filter
 // still has some scaling to do; with a factor of 4 left to it, as in random crops, values differ by
 // less than the two levels promised.
-Wanted Preprocessor::to_resize(const Box& box, int height, int width) const {
+DecodeRequest Preprocessor::to_resize(const Box& box, int height, int width) const {
   const double left_to_the_filter = crop_ == TrainCrop::random_resized ? 4 : 1.25;
   return {.part = pixels_read(box, height, width, options_.crop.interpolation),
           .shrink = std::min(box.height / height, box.width / width) / left_to_the_filter};
 }
 
 // The cache takes whole images, which other crops will find there; their pixels are the same.
-std::shared_ptr<const View> Preprocessor::view(int64_t index, const Choose& choose) {
+std::shared_ptr<const View> Preprocessor::view(int64_t index, const RequestFn& choose) {
   if (auto kept = cache_.find(index, choose)) return kept;
   if (!cache_.open()) return std::make_shared<const View>(data_.view(index, choose));
   const auto whole = [&](int height, int width) {
@@ -93,7 +93,7 @@ std::shared_ptr<const View> Preprocessor::view(int64_t index, const Choose& choo
 
 // Images without a random crop are cached as prepared.
 std::shared_ptr<const View> Preprocessor::final_view(int64_t index, Resizer& resizer) {
-  const auto any = [](int, int) { return Wanted{}; };
+  const auto any = [](int, int) { return DecodeRequest{}; };
   if (auto kept = cache_.find(index, any)) return kept;
   Placement place{};
   const auto placed = [&](int height, int width) {
@@ -157,7 +157,7 @@ void Preprocessor::run(int64_t index, uint32_t epoch, Resizer& resizer, const Pr
   } else if (crop_ == TrainCrop::pad_if_needed) {
     const auto window = [&](int height, int width) {
       const auto [top, left] = random_window(key, height, width, size, options_.crop);
-      return Wanted{{double(top), double(left), double(size), double(size)}};
+      return DecodeRequest{{double(top), double(left), double(size), double(size)}};
     };
     cut_window(*view(index, window), key, out);
   } else {
@@ -180,7 +180,7 @@ Box Preprocessor::shown(int64_t index, uint32_t epoch) const {
   data_.view(index, [&](int h, int w) {
     height = h, width = w;
     constexpr double pixel = 1, as_small_as_can_be = 8;
-    return Wanted{{.height = pixel, .width = pixel}, as_small_as_can_be};
+    return DecodeRequest{{.height = pixel, .width = pixel}, as_small_as_can_be};
   });
   const AugmentKey key{options_.seed, epoch, static_cast<uint32_t>(index)};
   const int size = options_.image_size;

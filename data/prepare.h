@@ -18,7 +18,7 @@ class ViewCache {
  public:
   explicit ViewCache(size_t limit) : limit_(limit) {}
   // The view that `choose` wants, told the image's size. Null: not kept.
-  std::shared_ptr<const View> find(int64_t index, const Choose& choose) const;
+  std::shared_ptr<const View> find(int64_t index, const RequestFn& choose) const;
   void add(int64_t index, std::shared_ptr<const View> view);
   bool open() const;  // keeps what is added
   size_t bytes() const;
@@ -47,10 +47,10 @@ class Preprocessor {
   Box shown(int64_t index, uint32_t epoch) const;
 
  private:
-  std::shared_ptr<const View> view(int64_t index, const Choose& choose);
+  std::shared_ptr<const View> view(int64_t index, const RequestFn& choose);
   std::shared_ptr<const View> final_view(int64_t index, Resizer& resizer);
   Image final_image(View view, const Placement& place, Resizer& resizer) const;
-  Wanted to_resize(const Box& box, int height, int width) const;
+  DecodeRequest to_resize(const Box& box, int height, int width) const;
   void cut_window(const View&, const AugmentKey&, const PreparedRow& out) const;
 
   const Dataset& data_;

@@ -356,11 +356,11 @@ struct ConvBackwardWeight {
 // variance is not finite.
 // Every device computes y as fma(inp - mean, rstd * weight, bias) (+ residual), so that backward
 // finds the same sign again. Where there is a residual, whose sum it can't find, relu's mask is
-// saved: bit c % 64 of positive[c / 64, row] is out[row, c] > 0, and bits past C mean nothing.
+// saved: bit c % 64 of relu_mask[c / 64, row] is out[row, c] > 0, and bits past C mean nothing.
 struct BatchNormForward {
   void* out;                   // [rows, C] dtype  =
   float *mean, *rstd;          // [C]  =, saved for backward
-  uint64_t* positive;          // [ceil(C / 64), rows]  =, saved for backward; null: not wanted
+  uint64_t* relu_mask;         // [ceil(C / 64), rows]  =, saved for backward; null: not wanted
   float* running_mean;         // [C]  = (1 - momentum) running + momentum mean; null: left as it is
   float* running_var;          // [C]  the same, of variance n / max(n - 1, 1), n = rows * parts
   const void* inp;             // [rows, C] dtype
@@ -392,16 +392,16 @@ struct BatchNormEvaluate {
 // with g = dout where y > 0 or without relu, else 0, and xhat = (inp - mean) * rstd:
 //   sums[0] = sum over rows of g,   sums[1] = sum over rows of g * xhat,
 //   dbias (+)= sums[0],   dweight (+)= sums[1]
-// With a residual, g is its gradient and `positive` says where y > 0; without one, y is recomputed
+// With a residual, g is its gradient and `relu_mask` says where y > 0; without one, y is recomputed
 // from inp.
 struct BatchNormBackwardSums {
-  float* sums;               // [2, C]  =
-  float *dweight, *dbias;    // [C]  = or +=, by accumulate
-  void* g;                   // [rows, C] dtype  =, may be dout itself; null: not wanted
-  void* workspace;           // [workspace_bytes(*this)]
-  const void* dout;          // [rows, C] dtype
-  const uint64_t* positive;  // [ceil(C / 64), rows]: forward's, where it had a residual and relu
-  const void* inp;           // [rows, C] dtype
+  float* sums;                // [2, C]  =
+  float *dweight, *dbias;     // [C]  = or +=, by accumulate
+  void* g;                    // [rows, C] dtype  =, may be dout itself; null: not wanted
+  void* workspace;            // [workspace_bytes(*this)]
+  const void* dout;           // [rows, C] dtype
+  const uint64_t* relu_mask;  // [ceil(C / 64), rows]: forward's, where it had a residual and relu
+  const void* inp;            // [rows, C] dtype
   const float *mean, *rstd, *weight, *bias;  // [C]
   RowsShape shape;
   bool relu;
@@ -411,7 +411,7 @@ struct BatchNormBackwardSums {
 };
 
 // ConvBackwardInput and then BatchNormBackwardSums, where the convolution is what reads a batch
-// norm's out, so that dinp is dout of that: with norm_positive, dinp is g. The batch norm's
+// norm's out, so that dinp is dout of that: with norm_relu_mask, dinp is g. The batch norm's
 // arguments but for sums, mean and rstd are called norm_NAME; C is the convolution's, rows are N *
 // H * W.
 struct ConvBackwardInputSums {
@@ -421,7 +421,7 @@ struct ConvBackwardInputSums {
   void* workspace;                       // [workspace_bytes(*this)]
   const void* dout;                      // [N, P, Q, K] dtype
   const void* add;                       // [N, H, W, C] dtype, as of ConvBackwardInput
-  const uint64_t* norm_positive;         // [ceil(C / 64), N * H * W], as of BatchNormBackwardSums
+  const uint64_t* norm_relu_mask;        // [ceil(C / 64), N * H * W], as of BatchNormBackwardSums
   const void* norm_inp;                  // [N, H, W, C] dtype
   const float *mean, *rstd;              // [C]
   const float *norm_weight, *norm_bias;  // [C]
@@ -599,27 +599,27 @@ struct GradientTail {
 };
 
 // ---- optimizer ----------------------------------------------------------------------------------
-// One pass over a flat gradient, stretch by stretch: sums[first + i] = sum of the squares of
-// stretch i's elements, which is finite where all of them are. Stretches are of the same length on
-// all devices, and a part of a model that can be a process of its own begins with one, so that sums
+// One pass over a flat gradient, block by block: sums[first + i] = sum of the squares of norm block
+// i's elements, which is finite where all of them are. Norm blocks have the same length on all
+// devices, and a part of a model that can be a process of its own begins with one, so that sums
 // don't depend on the processes.
 struct GradientSquares {
-  static constexpr size_t stretch = 16384;
+  static constexpr size_t norm_block = 16384;
 
-  double* sums;       // [first + ceil(count / stretch)]  = from sums[first] on
+  double* sums;       // [first + ceil(count / norm_block)]  = from sums[first] on
   const float* grad;  // [count]
   size_t count;
   size_t first = 0;
   void describe(Arguments&) const;
 };
 
-// From the sums of all stretches of the model: state->found_inf = they are not finite, and
+// From the sums of all norm blocks of the model: state->found_inf = they are not finite, and
 //   state->grad_norm = sqrt(sums) / (state->loss_scale * params->divisor)
 struct GradientNorm {
   UpdateState* state;        // found_inf, grad_norm  =
-  const double* sums;        // [stretches]
+  const double* sums;        // [norm_blocks]
   const StepParams* params;  // divisor
-  int stretches;
+  int norm_blocks;
   void describe(Arguments&) const;
 };
 

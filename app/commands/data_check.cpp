@@ -1,5 +1,5 @@
 // data check PATH: decodes every file and says what would spoil a run.
-#include "data/survey/data_check.h"
+#include "data/dataset_stats/data_check.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -15,25 +15,19 @@ namespace bv {
 
 namespace {
 
-constexpr OptionRow rows[] = {{"path",
-                               "PATH",
-                               &Options::data,
-                               "data as for --data, or a folder of images alone",
-                               {},
-                               {},
-                               0,
-                               true},
-                              {"min_side",
-                               "N",
-                               &Options::min_side,
-                               "pixels; an image with a shorter side is tiny",
-                               {.min = 1, .max = 32768}},
-                              {"json", "", &Options::json, "one JSON object instead of text"},
-                              {"workers",
-                               "N",
-                               &Options::workers,
-                               "decoding threads; 0: one for each core",
-                               {.min = 0, .max = 1024}}};
+constexpr OptionRow rows[] = {
+    positional("path", "PATH", &Options::data, "data as for --data, or a folder of images alone"),
+    {"min_side",
+     "N",
+     &Options::min_side,
+     "pixels; an image with a shorter side is tiny",
+     {.min = 1, .max = 32768}},
+    {"json", "", &Options::json, "one JSON object instead of text"},
+    {"workers",
+     "N",
+     &Options::workers,
+     "decoding threads; 0: one for each core",
+     {.min = 0, .max = 1024}}};
 
 std::string shown(const std::string& path) { return printable(path, path.npos); }
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "data/survey/data_check.h"
+#include "data/dataset_stats/data_check.h"
 
 namespace bv {
 

@@ -31,23 +31,12 @@ constexpr KnownSet known_sets[] = {
 };
 
 constexpr OptionRow rows[] = {
-    {"set",
-     "cifar10|flowers",
-     &Options::data,
-     "CIFAR-10 (60000 images of 32x32, 10 classes, 162 MiB to fetch), or TensorFlow's flower "
-     "photos (3670 in 5 classes, 218 MiB)",
-     {},
-     {},
-     0,
-     true},
-    {"dir",
-     "[DIR]",
-     &Options::out,
-     "new folder for it; default: the archive's, cifar-10-batches-bin or flower_photos",
-     {},
-     {},
-     0,
-     true},
+    positional(
+        "set", "cifar10|flowers", &Options::data,
+        "CIFAR-10 (60000 images of 32x32, 10 classes, 162 MiB to fetch), or TensorFlow's flower "
+        "photos (3670 in 5 classes, 218 MiB)"),
+    positional("dir", "[DIR]", &Options::out,
+               "new folder for it; default: the archive's, cifar-10-batches-bin or flower_photos"),
     {"url", "URL", &Options::url, "another place to fetch the archive from"},
     {"sha256", "SUM", &Options::sha256, "checksum of the archive there, if it is another one"}};
 

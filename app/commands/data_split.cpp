@@ -18,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr OptionRow rows[] = {
-    {"src", "SRC", &Options::data, "folder of class folders", {}, {}, 0, true},
-    {"dst", "DST", &Options::out, "new folder for train/ and val/", {}, {}, 0, true},
+    positional("src", "SRC", &Options::data, "folder of class folders"),
+    positional("dst", "DST", &Options::out, "new folder for train/ and val/"),
     {"val_fraction",
      "X",
      &Options::val_fraction,

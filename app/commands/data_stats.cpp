@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/json_list.h"
 #include "base/text.h"
-#include "data/survey/pixel_statistics.h"
+#include "data/dataset_stats/pixel_statistics.h"
 #include "engine/console/progress_line.h"
 
 namespace bv {
@@ -14,7 +14,7 @@ namespace bv {
 namespace {
 
 constexpr OptionRow rows[] = {
-    {"path", "PATH", &Options::data, "training data, as for --data", {}, {}, 0, true},
+    positional("path", "PATH", &Options::data, "training data, as for --data"),
     {"json", "", &Options::json, "one JSON object instead of text"},
     {"workers",
      "N",

@@ -7,8 +7,8 @@
 #include <span>
 
 #include "app/commands/commands.h"
-#include "app/commands/finished_model.h"
 #include "app/commands/processes.h"
+#include "app/commands/trained_model.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/json.h"
@@ -54,7 +54,7 @@ std::string some_names(std::span<const std::string> names) {
 }
 
 // The weights' numbers of the data's classes, which may be some of the weights'.
-std::vector<int> labels_by_weights(const std::vector<std::string>& data, const FinishedModel& m) {
+std::vector<int> labels_by_weights(const std::vector<std::string>& data, const TrainedModel& m) {
   std::vector<int> labels;
   for (const std::string& name : data) {
     const auto at = std::ranges::find(m.classes, name);
@@ -69,7 +69,7 @@ std::vector<int> labels_by_weights(const std::vector<std::string>& data, const F
   return labels;
 }
 
-DataSets open_data(const FinishedModel& m) try {
+DataSets open_data(const TrainedModel& m) try {
   const Options& o = m.options;
   if (m.place.run.empty() && o.source("data") == Source::built_in) {
     const std::filesystem::path folder = std::filesystem::path(m.place.weights).parent_path();
@@ -101,7 +101,7 @@ struct Split {
   std::vector<std::string> lines;  // for the user
 };
 
-Split open_split(const FinishedModel& m, const std::string& which) {
+Split open_split(const TrainedModel& m, const std::string& which) {
   DataSets data = open_data(m);
   const Options& o = m.options;
   Split split{.images = nullptr, .kind = data.kind, .lines = {"data: " + data.description}};
@@ -213,18 +213,18 @@ int work(const CommandLine& line, World world) {
   try {
     const int cores = pin_to_share(world);
     refuse_confusion(line.own.confusion);
-    FinishedModel m = open_finished_model(line);
+    TrainedModel m = open_trained_model(line);
     const Split split = open_split(m, line.own.split);
     const DeviceChoice device = choose_device(m.options, world);
     m.notes.insert(m.notes.end(), device.notes.begin(), device.notes.end());
-    backend = open_finished_backend(m, device, cores);
+    backend = open_trained_backend(m, device, cores);
     const int asked = (m.options.batch.value_or(64) + world.size - 1) / world.size;
     const int batch = m.run_batch > 0 && !m.options.batch ? m.run_batch : smallest_batch(asked);
-    const Graph graph = finished_graph(m, device, *backend, batch);
+    const Graph graph = trained_graph(m, device, *backend, batch);
     if (world.size > 1) communicator = connect(world, m.options, 0, device, *backend).communicator;
     Inference inference(*backend, communicator.get(), graph, batch, *m.options.image_size);
-    load_finished_weights(m, graph, *backend, inference, world.local_size);
-    LoaderOptions options = finished_loader(m, *backend, split.kind, batch, cores);
+    load_trained_weights(m, graph, *backend, inference, world.local_size);
+    LoaderOptions options = trained_loader(m, *backend, split.kind, batch, cores);
     options.rank = world.rank;
     options.ranks = world.size;
     Loader loader(*split.images, options, false);

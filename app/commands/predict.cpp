@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "app/commands/commands.h"
-#include "app/commands/finished_model.h"
 #include "app/commands/processes.h"
+#include "app/commands/trained_model.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_list.h"
@@ -157,20 +157,20 @@ int predict(const CommandLine& line, const std::vector<std::string>&) {
                          ? " (and " + std::to_string(named.problems.size() - 1) + " more such)"
                          : ""));
   const Joined images(std::move(named.parts));
-  FinishedModel m = open_finished_model(line);
+  TrainedModel m = open_trained_model(line);
   m.options.on_bad_image = "skip";
   const DeviceChoice device = choose_device(m.options, {});
-  const auto backend = open_finished_backend(m, device, cores);
+  const auto backend = open_trained_backend(m, device, cores);
   const int batch = smallest_batch(
       static_cast<int>(std::min<int64_t>(m.options.batch.value_or(32), images.size())));
-  const Graph graph = finished_graph(m, device, *backend, batch);
+  const Graph graph = trained_graph(m, device, *backend, batch);
   Inference inference(*backend, nullptr, graph, batch, *m.options.image_size);
-  load_finished_weights(m, graph, *backend, inference, 1);
+  load_trained_weights(m, graph, *backend, inference, 1);
   for (const std::string& note : m.notes) print_error_line(printable(note, note.npos));
   for (const std::string& problem : named.problems)
     print_error_line(printable(problem, problem.npos));
 
-  Loader loader(images, finished_loader(m, *backend, DataKind::photos, batch, cores), false);
+  Loader loader(images, trained_loader(m, *backend, DataKind::photos, batch, cores), false);
   const Line line_of(m.classes, images, line.own);
   int64_t done = 0;
   {

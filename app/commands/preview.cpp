@@ -7,8 +7,8 @@
 #include <span>
 
 #include "app/commands/commands.h"
+#include "app/commands/preview_record.h"
 #include "app/commands/processes.h"
-#include "app/commands/seen.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/stop_signals.h"
@@ -28,8 +28,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int most_images = 100000;  // names have five digits
-constexpr int64_t most_on_sheet = 64;
+constexpr int max_images = 100000;  // names have five digits
+constexpr int64_t max_on_sheet = 64;
 constexpr const char* kinds[] = {"before", "after", "mixed"};
 
 constexpr OptionRow own_rows[] = {
@@ -44,7 +44,7 @@ constexpr OptionRow own_rows[] = {
      "N",
      &Options::count,
      "how many of the epoch's training images, from the first on",
-     {.min = 1, .max = most_images}},
+     {.min = 1, .max = max_images}},
     {"epoch",
      "E",
      &Options::epoch,
@@ -72,8 +72,8 @@ class Preview {
  private:
   void show_rank(int rank);
   void show_rows(const Batch&, int shown);
-  Seen seen(const Batch&, int row) const;
-  void add(const Seen&, const std::array<const uint8_t*, 3>& pictures);  // of all kinds
+  PreviewRecord seen(const Batch&, int row) const;
+  void add(const PreviewRecord&, const std::array<const uint8_t*, 3>& pictures);  // of all kinds
 
   const Setup& s_;
   Backend& backend_;
@@ -146,17 +146,17 @@ void Preview::show_rank(int rank) {
   }
 }
 
-Seen Preview::seen(const Batch& batch, int row) const {
+PreviewRecord Preview::seen(const Batch& batch, int row) const {
   const auto epoch = static_cast<uint32_t>(epoch_);
   const uint32_t index = batch.indices[row];
-  Seen seen{.number = int64_t{batch.position} + row,
-            .index = index,
-            .epoch = epoch_ + 1,
-            .path = s_.data.train->name(index),
-            .label = batch.labels[row],
-            .crop = preprocessor_.shown(index, epoch),
-            .flip = batch.crops[row].flip != 0,
-            .ops = draw_operations(augmentation_, {s_.options.seed, epoch, index}, size_)};
+  PreviewRecord seen{.number = int64_t{batch.position} + row,
+                     .index = index,
+                     .epoch = epoch_ + 1,
+                     .path = s_.data.train->name(index),
+                     .label = batch.labels[row],
+                     .crop = preprocessor_.shown(index, epoch),
+                     .flip = batch.crops[row].flip != 0,
+                     .ops = draw_operations(augmentation_, {s_.options.seed, epoch, index}, size_)};
   if (batch.mixes) {
     seen.mix = batch.mixes[row];
     seen.partner_label = batch.labels[row ^ 1];
@@ -227,13 +227,13 @@ void Preview::show_rows(const Batch& batch, int shown) {
   }
 }
 
-void Preview::add(const Seen& image, const std::array<const uint8_t*, 3>& pictures) {
+void Preview::add(const PreviewRecord& image, const std::array<const uint8_t*, 3>& pictures) {
   for (size_t i = 0; i < pictures.size(); ++i)
     write(folder_ / kinds[i] / (number_text(image.number) + ".png"),
           encode_png(pictures[i], size_, size_));
   lines_[image.number] =
       line_of(image, static_cast<int>(s_.data.classes.size()), s_.options.label_smoothing);
-  if (image.number >= most_on_sheet) return;
+  if (image.number >= max_on_sheet) return;
   const auto add_to_sheet = [&](const uint8_t* pixels, std::vector<std::string> lines) {
     const size_t bytes = 3 * size_t(size_) * static_cast<size_t>(size_);
     sheet_[image.number].push_back({{pixels, pixels + bytes}, std::move(lines)});

@@ -11,7 +11,7 @@
 #include "engine/options/config.h"
 #include "engine/options/model_config.h"
 #include "engine/run/image_check.h"
-#include "engine/run/run_claim.h"
+#include "engine/run/run_folder_lock.h"
 #include "engine/run/training_loop.h"
 
 namespace bv {
@@ -28,7 +28,7 @@ int work(const CommandLine& line, World world) {
   std::unique_ptr<Communicator> communicator;
   try {
     const int cores = pin_to_share(world);
-    RunClaim claim(line, world);
+    RunFolderLock claim(line, world);
     // Until begin() has seen that all ranks train: nothing is lost.
     const EndsOnStopSignals starting([&claim] { claim.give_back(); });
     Options given = initial_options(line);

@@ -106,8 +106,8 @@ class CocoReader final : public JsonEvents {
 };
 
 Coco read_coco(const std::string& path) try {
-  constexpr uint64_t most_bytes = uint64_t{8} << 30;
-  const std::vector<uint8_t> bytes = read_file(path, most_bytes);
+  constexpr uint64_t max_bytes = uint64_t{8} << 30;
+  const std::vector<uint8_t> bytes = read_file(path, max_bytes);
   CocoReader reader(path);
   read_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, reader);
   return std::move(reader.found);

@@ -86,16 +86,16 @@ bool must_begin_again(const CurlEnd& end) {
 
 // Throws where nothing more comes.
 void fetch_rest(const Download& d, PartialFile& file, const std::function<bool()>& go_on) {
-  constexpr int most_attempts = 20;
+  constexpr int max_attempts = 20;
   for (int attempt = 1;; ++attempt) {
     const uint64_t before = file.size();
     const CurlEnd end = run_curl(d, go_on);
     if (end.code == 0 || stop_signal()) return;
-    if (before > 0 && must_begin_again(end) && attempt < most_attempts) {
+    if (before > 0 && must_begin_again(end) && attempt < max_attempts) {
       file.empty();
       continue;
     }
-    if (file.size() > before && broke_off(end.code) && attempt < most_attempts) continue;
+    if (file.size() > before && broke_off(end.code) && attempt < max_attempts) continue;
     throw RunError(d.url + ": " + end.message +
                    (file.size() > 0 ? "; the same command goes on from the " +
                                           std::to_string(file.size()) + " bytes in " + d.path

@@ -27,8 +27,8 @@ bool is_pickle(const std::string& text) { return text.starts_with('\x80'); }
 
 // Names in the order of their labels, which are 0, 1, 2 ...
 std::vector<std::string> read_labels(const std::string& path) {
-  constexpr uint64_t most_bytes = 64 << 20;
-  const std::string text = read_text_file(path, most_bytes);
+  constexpr uint64_t max_bytes = 64 << 20;
+  const std::string text = read_text_file(path, max_bytes);
   const std::string expected = R"(; give JSON: {"cat": 0, "dog": 1})";
   if (is_pickle(text)) throw UserError("--labels " + path + ": a Python pickle" + expected);
   const JsonValue map = parse_json_object(text, path);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/survey/data_check.h"
+#include "data/dataset_stats/data_check.h"
 
 namespace bv {
 

@@ -5,7 +5,7 @@
 
 namespace bv {
 
-// A cell for each pair of classes, rows what an image is, columns what was said; the darker, the
+// A cell for each pair of classes, rows the true class, columns the predicted one; the darker, the
 // larger its share of the row. Blue: right, orange: wrong.
 Image confusion_picture(std::span<const Prediction>, size_t classes);
 

@@ -1,4 +1,4 @@
-// What a run says on standard output: its first lines, then one a step and one an epoch. On a
+// Prints the run: its first lines, then one a step and one an epoch. On a
 // terminal a progress bar stands in for the steps.
 #pragma once
 #include "engine/run/run.h"

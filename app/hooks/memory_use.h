@@ -1,4 +1,4 @@
-// What rank 0's process takes of memory: the plan's peak, and what the system counts, on the host.
+// Records peak memory of rank 0's process: the plan's, and what the system counts, on the host.
 #pragma once
 #include "engine/run/run.h"
 

@@ -105,11 +105,11 @@ void TensorBoard::after_test_epoch(Run& run, bool averaged, const EvaluationSums
   // Half a megabyte each: those of the first, second, fourth, eighth ... and of the last one.
   const bool last = run.progress.step >= run.end;
   if (!std::has_single_bit(++evaluations_) && !last) return;
-  constexpr size_t most_mistakes = 16, most_classes = 1000;
+  constexpr size_t max_mistakes = 16, max_classes = 1000;
   const size_t classes = run.setup.data.classes.size();
   const int64_t step = run.progress.step;
-  write_image(run, step, "Images/mistakes", mistakes_picture(run, most_mistakes));
-  if (classes <= most_classes)
+  write_image(run, step, "Images/mistakes", mistakes_picture(run, max_mistakes));
+  if (classes <= max_classes)
     write_image(run, step, "Images/confusion",
                 confusion_picture(run.trainer.predictions(), classes));
 }

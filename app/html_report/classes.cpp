@@ -12,12 +12,12 @@
 namespace bv {
 namespace {
 
-constexpr size_t most_listed = 200, most_in_matrix = 50, most_with_numbers = 16, most_pairs = 40;
+constexpr size_t max_listed = 200, max_in_matrix = 50, max_with_numbers = 16, max_pairs = 40;
 
 std::vector<Prediction> predictions_of(const Evaluated& e) {
   std::vector<Prediction> all;
   for (const Confusion& c : e.images)
-    all.insert(all.end(), static_cast<size_t>(c.images), {.label = c.label, .top = c.said});
+    all.insert(all.end(), static_cast<size_t>(c.images), {.label = c.label, .top = c.predicted});
   return all;
 }
 
@@ -32,7 +32,7 @@ std::string score_table(const std::vector<ClassScores>& scores,
   std::vector<size_t> order(scores.size());
   for (size_t k = 0; k < order.size(); ++k) order[k] = k;
   std::ranges::stable_sort(order, {}, [&](size_t k) { return scores[k].f1; });
-  order.resize(std::min(order.size(), most_listed));
+  order.resize(std::min(order.size(), max_listed));
   std::vector<std::vector<Cell>> rows;
   for (const size_t k : order) {
     const ClassScores& s = scores[k];
@@ -43,7 +43,7 @@ std::string score_table(const std::vector<ClassScores>& scores,
                     {std::to_string(s.support), true}});
   }
   const std::string left_out = order.size() < scores.size()
-                                   ? note("The " + std::to_string(most_listed) + " classes of " +
+                                   ? note("The " + std::to_string(max_listed) + " classes of " +
                                           std::to_string(scores.size()) + " with the lowest F1.")
                                    : "";
   return left_out +
@@ -86,20 +86,20 @@ std::string matrix(const std::vector<int64_t>& counts, const std::vector<ClassSc
   }
   return element(
       "div", "class=\"scroll\" tabindex=\"0\"",
-      element("table", n > most_with_numbers ? "class=\"matrix small\"" : "class=\"matrix\"",
+      element("table", n > max_with_numbers ? "class=\"matrix small\"" : "class=\"matrix\"",
               element("thead", "", element("tr", "", head)) + element("tbody", "", body)));
 }
 
 std::string pairs(std::vector<Confusion> images, const std::vector<ClassScores>& scores,
                   const std::vector<std::string>& classes) {
-  std::erase_if(images, [](const Confusion& c) { return c.label == c.said; });
+  std::erase_if(images, [](const Confusion& c) { return c.label == c.predicted; });
   std::ranges::stable_sort(images, std::greater{}, &Confusion::images);
-  if (images.size() > most_pairs) images.resize(most_pairs);
+  if (images.size() > max_pairs) images.resize(max_pairs);
   std::vector<std::vector<Cell>> rows;
   for (const Confusion& c : images) {
     const int64_t all = scores[static_cast<size_t>(c.label)].support;
     rows.push_back({{escape_html(classes[static_cast<size_t>(c.label)])},
-                    {escape_html(classes[static_cast<size_t>(c.said)])},
+                    {escape_html(classes[static_cast<size_t>(c.predicted)])},
                     {std::to_string(c.images), true},
                     {percent(static_cast<double>(c.images) / static_cast<double>(all)), true}});
   }
@@ -122,7 +122,7 @@ std::string classes_section(const RunReport& run) {
                            " (step " + std::to_string(e.step) + ")" +
                            (e.averaged ? ", by the averaged weights" : "") + ". ";
   const std::string confused =
-      classes.size() > most_in_matrix
+      classes.size() > max_in_matrix
           ? pairs(e.images, scores, classes)
           : note("Rows: what an image is; columns: what was said. Colour: share of the row.") +
                 matrix(confusion_matrix(predictions, classes.size()), scores, classes);

@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-constexpr size_t most_short = 15, most_rows = 2000;
+constexpr size_t max_short = 15, max_rows = 2000;
 
 }  // namespace
 
@@ -36,17 +36,17 @@ std::string epochs_section(const RunReport& run) {
   std::vector<Cell> head;
   for (const Column& c : columns) head.push_back({c.title, true});
   std::vector<std::vector<Cell>> rows;
-  const size_t first = epochs.rows() > most_rows ? epochs.rows() - most_rows : 0;
+  const size_t first = epochs.rows() > max_rows ? epochs.rows() - max_rows : 0;
   for (size_t row = epochs.rows(); row-- > first;) {  // the newest first
     std::vector<Cell> cells;
     for (const Column& c : columns) cells.push_back({c.text(epochs.at(c.key, row)), true});
     rows.push_back(std::move(cells));
   }
   if (rows.empty()) return "";
-  const std::string left_out = first > 0 ? note("The last " + std::to_string(most_rows) + " of " +
+  const std::string left_out = first > 0 ? note("The last " + std::to_string(max_rows) + " of " +
                                                 std::to_string(epochs.rows()) + " epochs.")
                                          : "";
-  return section("Epochs", left_out + table(head, rows, rows.size() > most_short));
+  return section("Epochs", left_out + table(head, rows, rows.size() > max_short));
 }
 
 std::string configuration_section(const RunReport& run) {

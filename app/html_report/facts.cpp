@@ -33,15 +33,16 @@ std::string pair_list(const std::vector<std::pair<std::string, double>>& pairs) 
 std::string to_json(const Evaluated& e) {
   return "{\"step\":" + number(e.step) + ",\"epoch\":" + number(e.epoch) +
          ",\"averaged\":" + (e.averaged ? "true" : "false") + ",\n\"images\":" +
-         json_list(
-             e.images,
-             [](const Confusion& c) { return "[" + numbers(c.label, c.said, c.images) + "]"; }) +
+         json_list(e.images,
+                   [](const Confusion& c) {
+                     return "[" + numbers(c.label, c.predicted, c.images) + "]";
+                   }) +
          ",\n\"mistakes\":" +
          json_list(e.mistakes,
                    [](const Mistake& m) {
                      return "[" + quote_json(m.name) + "," +
-                            numbers(m.label, m.said, m.probability) + "," + quote_json(m.picture) +
-                            "]";
+                            numbers(m.label, m.predicted, m.probability) + "," +
+                            quote_json(m.picture) + "]";
                    }) +
          "}";
 }

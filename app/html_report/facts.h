@@ -11,13 +11,13 @@ namespace bv {
 
 struct Mistake {
   std::string name;  // of the image
-  int label = 0, said = 0;
-  double probability = 0;    // of what was said
+  int label = 0, predicted = 0;
+  double probability = 0;    // of what was predicted
   std::string picture = {};  // a data: URI; empty: it can't be read
 };
 
 struct Confusion {
-  int label = 0, said = 0;
+  int label = 0, predicted = 0;
   int64_t images = 0;
 };
 

@@ -20,16 +20,16 @@ std::string mistakes_section(const RunReport& run) {
     return section("Worst mistakes", note("None: every image was recognised."));
   std::string figures;
   for (const Mistake& m : f.evaluated->mistakes) {
-    const std::string said = f.classes[static_cast<size_t>(m.said)],
+    const std::string predicted = f.classes[static_cast<size_t>(m.predicted)],
                       is = f.classes[static_cast<size_t>(m.label)];
     figures += element(
         "figure", "",
         (m.picture.empty() ? "<div class=\"lost\"></div>"
                            : picture(m.picture, "an image of " + is)) +
             element("figcaption", "",
-                    "said " + element("b", "", escape_html(said)) + ", " + percent(m.probability) +
-                        "<br>is " + element("b", "", escape_html(is)) + "<br>" +
-                        element("span", "", escape_html(m.name))));
+                    "said " + element("b", "", escape_html(predicted)) + ", " +
+                        percent(m.probability) + "<br>is " + element("b", "", escape_html(is)) +
+                        "<br>" + element("span", "", escape_html(m.name))));
   }
   return section("Worst mistakes",
                  note("The wrong answers that the model was surest of, after epoch " +

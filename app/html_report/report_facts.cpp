@@ -11,8 +11,8 @@
 namespace bv {
 namespace {
 
-constexpr size_t most_mistakes = 16, most_tensors = 500;
-constexpr int most_training = 8, thumbnail = 96;  // pixels
+constexpr size_t max_mistakes = 16, max_tensors = 500;
+constexpr int max_training = 8, thumbnail = 96;  // pixels
 
 std::vector<ScratchTensor> scratch_of(const Run& run) {
   std::vector<ScratchTensor> tensors;
@@ -20,13 +20,13 @@ std::vector<ScratchTensor> scratch_of(const Run& run) {
   for (size_t s = 0; s < layout.places.size(); ++s) {
     const Layout::Place& place = layout.places[s];
     if (place.kind != Layout::Place::scratch) continue;
-    for (const Life& life : place.lives)
+    for (const Life& life : place.live_ranges)
       tensors.push_back({run.trainer.largest_graph().tensors()[s].name,
                          static_cast<int64_t>(place.offset), static_cast<int64_t>(place.bytes),
                          life.first, life.last});
   }
   std::ranges::stable_sort(tensors, std::greater{}, &ScratchTensor::bytes);
-  if (tensors.size() > most_tensors) tensors.resize(most_tensors);
+  if (tensors.size() > max_tensors) tensors.resize(max_tensors);
   return tensors;
 }
 
@@ -55,7 +55,7 @@ Mistake mistake_of(const Run& run, const Prediction& p) {
   const Dataset& images = *run.setup.data.val;
   Mistake mistake{.name = short_name(run, images.name(p.index)),
                   .label = p.label,
-                  .said = p.top,
+                  .predicted = p.top,
                   .probability = p.probability};
   try {
     mistake.picture = data_uri(images.image(p.index, thumbnail), thumbnail);
@@ -87,14 +87,14 @@ Evaluated evaluated_of(const Run& run, bool averaged) {
   std::map<std::pair<int, int>, int64_t> counts;
   for (const Prediction& p : run.trainer.predictions()) ++counts[{p.label, p.top}];
   for (const auto& [pair, images] : counts) e.images.push_back({pair.first, pair.second, images});
-  for (const Prediction& p : surest_mistakes(run.trainer.predictions(), most_mistakes))
+  for (const Prediction& p : surest_mistakes(run.trainer.predictions(), max_mistakes))
     e.mistakes.push_back(mistake_of(run, p));
   return e;
 }
 
 std::vector<std::string> training_pictures_of(const Run& run) {
   const int size = *run.setup.options.image_size;
-  const int count = std::min(most_training, *run.setup.options.local_batch / 2 * 2);
+  const int count = std::min(max_training, *run.setup.options.local_batch / 2 * 2);
   if (count == 0) return {};
   const std::vector<uint8_t> pixels = first_training_images(run.backend, run.setup, count);
   const auto bytes = static_cast<ptrdiff_t>(pixels.size()) / count;

@@ -1,4 +1,4 @@
-// What a run knows of itself for its page.
+// Collects report.html's data from a run.
 #pragma once
 #include "app/html_report/facts.h"
 #include "engine/run/run.h"

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t most_bytes = 256 << 20;  // of report.json
+constexpr uint64_t max_bytes = 256 << 20;  // of report.json
 
 bool there_is(const fs::path& path) {
   std::error_code error;
@@ -54,7 +54,7 @@ std::vector<std::pair<std::string, std::string>> read_run_config(const std::stri
 std::optional<RunFacts> read_facts(const std::string& folder) {
   const std::string path = facts_path(folder);
   if (!there_is(path)) return {};
-  return facts_from_json(read_text_file(path, most_bytes), path);
+  return facts_from_json(read_text_file(path, max_bytes), path);
 }
 
 RunReport load_run(const std::string& folder) {

@@ -35,8 +35,8 @@ bool normalises_by_choice(const Setup& s) {
   const auto chosen = [&](const char* name, const auto& now, const auto& asked, const auto& own) {
     return o.source(name) >= Source::named_recipe && now == asked && now != own;
   };
-  return chosen("mean", o.mean, s.asked.mean, s.model.mean) ||
-         chosen("std", o.std, s.asked.std, s.model.std);
+  return chosen("mean", o.mean, s.requested.mean, s.model.mean) ||
+         chosen("std", o.std, s.requested.std, s.model.std);
 }
 
 bool unscaled_in_training(const Cropping& c) { return c.train == TrainCrop::pad_if_needed; }

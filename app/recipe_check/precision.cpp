@@ -10,8 +10,8 @@ namespace bv {
 
 void check_precision(const Setup& s, Findings& findings) {
   const Options& o = s.options;
-  if (s.asked.precision != "auto" && s.asked.precision != o.precision)
-    findings.push_back({.what = "computes in " + o.precision + ", not in " + s.asked.precision,
+  if (s.requested.precision != "auto" && s.requested.precision != o.precision)
+    findings.push_back({.what = "computes in " + o.precision + ", not in " + s.requested.precision,
                         .why = "which the " + o.device + " device lacks",
                         .change = "--precision, --device"});
   for (const char* option : {"loss_scale", "loss_scale_init", "loss_scale_growth_interval"})

@@ -12,13 +12,13 @@ namespace bv {
 
 namespace {
 
-constexpr int64_t most_sampled = 256;
+constexpr int64_t max_sampled = 256;
 
 // At most 256 images of a data set, evenly spread. Adds up their shorter sides.
 class Spread final : public Dataset {
  public:
   explicit Spread(const Dataset& all) : all_(all) {}
-  int64_t size() const override { return std::min(all_.size(), most_sampled); }
+  int64_t size() const override { return std::min(all_.size(), max_sampled); }
   int label(int64_t i) const override { return all_.label(at(i)); }
   Image image(int64_t i, int at_least) const override {
     Image image = all_.image(at(i), at_least);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/survey/pixel_statistics.h"
+#include "data/dataset_stats/pixel_statistics.h"
 #include "engine/setup/setup.h"
 
 namespace bv {

@@ -77,7 +77,7 @@ void check_rate(const Setup& s, Findings& findings) {
 }
 
 void check_pairs(const Setup& s, Findings& findings) {
-  const std::optional<int> batch = s.asked.batch;
+  const std::optional<int> batch = s.requested.batch;
   if (!mixing_of(s.options).any() || !batch || *batch % 2 == 0) return;
   findings.push_back(
       {.what = "batch " + std::to_string(*batch) + " is odd",

@@ -7,7 +7,7 @@
 namespace bv::counting {
 namespace {
 
-constexpr double most_moved = 1.1;
+constexpr double max_moved = 1.1;
 
 struct Reason {
   std::string_view name;   // of an operation, or how a kernel's begins
@@ -60,7 +60,7 @@ std::string Reasons::lines(const StepCounts& counts) {
   for (const OperationCounts& o : counts.operations) {
     char ratio[32];
     std::snprintf(ratio, sizeof ratio, "%.3f", double(o.all().moved()) / o.cost.bytes);
-    if (double(o.all().moved()) <= most_moved * o.cost.bytes) continue;
+    if (double(o.all().moved()) <= max_moved * o.cost.bytes) continue;
     // Names of operations go on with their options: "BatchNormForward +residual relu".
     const std::string name = o.name.substr(0, o.name.find(' '));
     add(o.name + (o.shape.empty() ? "" : " " + o.shape) + " moves " + ratio + " of what it needs",

@@ -11,9 +11,9 @@ namespace {
 constexpr size_t max_guests = 512;  // connections in their greeting; more wait in the backlog
 
 // "node 1 (HOST)"
-std::string node_of(const Hello& hello) {
-  const std::string machine(hello.machine.data(), strnlen(hello.machine.data(), 64));
-  return "node " + std::to_string(hello.node) + " (" + printable(machine) + ")";
+std::string node_of(const Handshake& handshake) {
+  const std::string machine(handshake.machine.data(), strnlen(handshake.machine.data(), 64));
+  return "node " + std::to_string(handshake.node) + " (" + printable(machine) + ")";
 }
 
 }  // namespace
@@ -41,23 +41,23 @@ Socket listen_at(const World& world, const MeetingPoint& point, double timeout) 
 
 // ---- a guest ------------------------------------------------------------------------------------
 
-bool Guest::proceed(bool readable, std::string& reason) {
+bool PendingPeer::proceed(bool readable, std::string& reason) {
   if (MeetingClock::now() >= end_) {
-    if (hello_.complete()) answer(socket_, {.verdict = Verdict::too_slow});
+    if (handshake_.complete()) answer(socket_, {.verdict = Verdict::too_slow});
     return false;
   }
   if (!readable) return true;
-  if (hello_.complete()) return receive_proof(reason);
-  if (!hello_.receive(fd()) || !hello_.is_ours()) return false;
-  // A Hello of another version may be shorter.
+  if (handshake_.complete()) return receive_proof(reason);
+  if (!handshake_.receive(fd()) || !handshake_.is_ours()) return false;
+  // A Handshake of another version may be shorter.
   const bool other =
-      hello_.has(sizeof(Preamble)) && hello().preamble.version != Preamble::our_version;
-  return (!hello_.complete() && !other) || challenge(reason);
+      handshake_.has(sizeof(Preamble)) && handshake().preamble.version != Preamble::our_version;
+  return (!handshake_.complete() && !other) || challenge(reason);
 }
 
-bool Guest::challenge(std::string& reason) {
-  const Preamble& theirs = hello().preamble;
-  challenge_ = challenge_of(world_, hello());
+bool PendingPeer::challenge(std::string& reason) {
+  const Preamble& theirs = handshake().preamble;
+  challenge_ = challenge_of(world_, handshake());
   if (theirs.version != Preamble::our_version)
     reason = "it is another version of this program";
   else if (theirs.has_secret != challenge_.preamble.has_secret)
@@ -65,10 +65,10 @@ bool Guest::challenge(std::string& reason) {
   return send_message(fd(), challenge_) && reason.empty();
 }
 
-bool Guest::receive_proof(std::string& reason) {
+bool PendingPeer::receive_proof(std::string& reason) {
   if (!proof_.receive(fd())) return false;
   if (!proof_.complete()) return true;
-  if (equal(proof_.value.proof, proof_of_peer(world_, hello(), challenge_.preamble.nonce)))
+  if (equal(proof_.value.proof, proof_of_peer(world_, handshake(), challenge_.preamble.nonce)))
     return true;
   reason = "it has another BAREVISION_SECRET";
   return false;
@@ -103,13 +103,13 @@ void Gathering::give_up() {
 
 void Gathering::look() {
   std::vector<pollfd> items{{guests_.size() < max_guests ? listener_.fd() : -1, POLLIN, 0}};
-  for (const Guest& guest : guests_) items.push_back({guest.fd(), POLLIN, 0});
+  for (const PendingPeer& guest : guests_) items.push_back({guest.fd(), POLLIN, 0});
   for (const Socket& peer : peers_) items.push_back({peer.fd(), POLLIN, 0});
   wait_for_events(items);
   // One that has come has nothing to say: it has ended.
   for (size_t r = 0; r < peers_.size(); ++r)
     if (items[1 + guests_.size() + r].revents) peers_[r] = Socket();
-  std::vector<Guest> left;
+  std::vector<PendingPeer> left;
   for (size_t i = 0; i < guests_.size(); ++i) {
     std::string reason;
     if (!guests_[i].proceed(items[1 + i].revents != 0, reason))
@@ -131,26 +131,26 @@ void Gathering::accept_all() {
   }
 }
 
-void Gathering::seat(Guest& guest) {
-  const Hello& hello = guest.hello();
-  if (hello.job != job_of(world_) || hello.rank <= world_.rank)
+void Gathering::seat(PendingPeer& guest) {
+  const Handshake& handshake = guest.handshake();
+  if (handshake.job != job_of(world_) || handshake.rank <= world_.rank)
     return refuse(guest, Verdict::other_job, "");
-  const bool same_nodes =
-      !world_.launched || (hello.nodes == world_.nodes && hello.local_size == world_.local_size);
+  const bool same_nodes = !world_.launched || (handshake.nodes == world_.nodes &&
+                                               handshake.local_size == world_.local_size);
   if (!same_nodes)
     return refuse(guest, Verdict::other_size,
-                  node_of(hello) + " has " + shape_of(hello.nodes, hello.local_size) +
+                  node_of(handshake) + " has " + shape_of(handshake.nodes, handshake.local_size) +
                       ", node 0 has " + shape_of(world_.nodes, world_.local_size));
-  if (hello.size != world_.size || hello.rank >= world_.size)
+  if (handshake.size != world_.size || handshake.rank >= world_.size)
     return refuse(guest, Verdict::other_size, "");
-  Socket& peer = peers_[size_t(hello.rank)];
+  Socket& peer = peers_[size_t(handshake.rank)];
   if (peer)
     return refuse(guest, Verdict::rank_taken,
-                  world_.launched ? node_of(hello) + " came twice" : std::string());
+                  world_.launched ? node_of(handshake) + " came twice" : std::string());
   peer = std::move(guest.socket());
 }
 
-void Gathering::refuse(Guest& guest, Verdict verdict, const std::string& why) {
+void Gathering::refuse(PendingPeer& guest, Verdict verdict, const std::string& why) {
   answer(guest.socket(),
          {.verdict = verdict, .nodes = world_.nodes, .local_size = world_.local_size});
   if (!why.empty()) refused_ = why;

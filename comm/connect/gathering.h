@@ -14,14 +14,14 @@ namespace bv {
 Socket listen_at(const World&, const MeetingPoint&, double timeout);
 
 // A connection in its greeting.
-class Guest {
+class PendingPeer {
  public:
-  Guest(const World& world, Socket socket) : world_(world), socket_(std::move(socket)) {}
+  PendingPeer(const World& world, Socket socket) : world_(world), socket_(std::move(socket)) {}
   int fd() const { return socket_.fd(); }
-  const Hello& hello() const { return hello_.value; }
+  const Handshake& handshake() const { return handshake_.value; }
   bool has_proved() const { return proof_.complete(); }
-  // Takes what has arrived and answers a Hello. False: it has ended, is a stranger's, or its second
-  // is over; `reason` says why if it came from this program.
+  // Takes what has arrived and answers a Handshake. False: it has ended, is a stranger's, or its
+  // second is over; `reason` says why if it came from this program.
   bool proceed(bool readable, std::string& reason);
   Socket& socket() { return socket_; }
 
@@ -33,7 +33,7 @@ class Guest {
   const World& world_;
   Socket socket_;
   MeetingClock::time_point end_ = after(seconds);
-  Incoming<Hello> hello_;
+  Incoming<Handshake> handshake_;
   Challenge challenge_;
   Incoming<Proof> proof_;
 };
@@ -49,8 +49,8 @@ class Gathering {
   void look();
   [[noreturn]] void give_up();
   void accept_all();
-  void seat(Guest&);
-  void refuse(Guest&, Verdict, const std::string& why);
+  void seat(PendingPeer&);
+  void refuse(PendingPeer&, Verdict, const std::string& why);
   std::vector<int> missing() const;
   std::string late() const;
 
@@ -58,7 +58,7 @@ class Gathering {
   const MeetingPoint& point_;
   double timeout_;
   Socket listener_;
-  std::vector<Guest> guests_;
+  std::vector<PendingPeer> guests_;
   std::vector<Socket> peers_;  // by rank
   std::string refused_;        // why the last one was
 };

@@ -25,7 +25,7 @@
 namespace bv {
 namespace {
 
-// A Seat as the ranks tell each other.
+// A NodePlacement as the ranks tell each other.
 struct SeatRow {
   int32_t node = 0, local_rank = 0;
   std::array<char, 64> machine{}, address{};  // padded with zeros
@@ -88,16 +88,16 @@ std::string text_of(const std::array<char, N>& chars) {
 }
 
 // rank0: the address at which this rank reaches rank 0, and so all ranks of that machine.
-std::vector<Seat> gather_seats(Communicator& hosts, const World& world, const std::string& own,
-                               const std::string& rank0) {
+std::vector<NodePlacement> gather_seats(Communicator& hosts, const World& world,
+                                        const std::string& own, const std::string& rank0) {
   SeatRow row{.node = world.node, .local_rank = world.local_rank};
   world.machine.copy(row.machine.data(), row.machine.size() - 1);
   own.copy(row.address.data(), row.address.size() - 1);
-  std::vector<Seat> seats;
+  std::vector<NodePlacement> seats;
   for (const SeatRow& r : gather(hosts, row))
     seats.push_back({r.node, r.local_rank, text_of(r.machine), text_of(r.address)});
   number_nodes(seats);
-  for (Seat& seat : seats)
+  for (NodePlacement& seat : seats)
     if (seat.node == 0) seat.address = rank0;
   return seats;
 }
@@ -106,7 +106,7 @@ std::vector<Socket> connect_pairs(const World& world, Communicator& hosts, doubl
   Socket listener = listen_at(world, *meeting_point_at("", 0), timeout);
   const std::vector<int> ports = gather(hosts, port_of(listener.fd()));
   std::vector<std::string> addresses;
-  for (const Seat& seat : world.seats) addresses.push_back(seat.address);
+  for (const NodePlacement& seat : world.seats) addresses.push_back(seat.address);
   return meet_pairwise(world, std::move(listener), addresses, ports, timeout);
 }
 

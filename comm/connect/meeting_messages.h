@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/connect/greeting.h"
+#include "comm/connect/handshake.h"
 #include "comm/net/socket.h"
 
 namespace bv {

@@ -34,12 +34,12 @@ bool wait_readable(int fd, Clock::time_point end) {
   return items[0].revents != 0;
 }
 
-// Rank 0's Challenge to `hello`; nothing if the connection ends before it has come: rank 0 may be
-// about to end, or serve others first.
+// Rank 0's Challenge to `handshake`; nothing if the connection ends before it has come: rank 0 may
+// be about to end, or serve others first.
 std::optional<Challenge> challenge_from(const Socket& rank0, const MeetingPoint& point,
-                                        const Hello& hello, Clock::time_point end) {
+                                        const Handshake& handshake, Clock::time_point end) {
   Incoming<Challenge> challenge;
-  if (!send_message(rank0.fd(), hello)) return std::nullopt;
+  if (!send_message(rank0.fd(), handshake)) return std::nullopt;
   while (!challenge.complete()) {
     if (!wait_readable(rank0.fd(), end) || !challenge.receive(rank0.fd())) return std::nullopt;
     if (!challenge.is_ours())
@@ -51,7 +51,7 @@ std::optional<Challenge> challenge_from(const Socket& rank0, const MeetingPoint&
 }
 
 // Throws UserError unless rank 0 is of this run.
-void check(const World& world, const Hello& hello, const Challenge& challenge) {
+void check(const World& world, const Handshake& handshake, const Challenge& challenge) {
   const Preamble& theirs = challenge.preamble;
   const bool by_nodes = world.launched && world.several_machines();
   const std::string self = "rank " + std::to_string(world.rank);
@@ -60,11 +60,11 @@ void check(const World& world, const Hello& hello, const Challenge& challenge) {
                          ? "node " + std::to_string(world.node) + " (" + world.machine + "): node 0"
                          : self + ": rank 0") +
                     " is another version of this program; start the same on all");
-  if (theirs.has_secret != hello.preamble.has_secret)
+  if (theirs.has_secret != handshake.preamble.has_secret)
     throw UserError("BAREVISION_SECRET is set for " + (theirs.has_secret ? "rank 0" : self) +
                     ", not for " + (theirs.has_secret ? self : "rank 0") +
                     "; set the same for all ranks");
-  if (!equal(challenge.proof, proof_of_rank0(world, hello, theirs.nonce)))
+  if (!equal(challenge.proof, proof_of_rank0(world, handshake, theirs.nonce)))
     throw UserError(self + ": rank 0 has another BAREVISION_SECRET; set the same for all ranks");
 }
 
@@ -75,11 +75,11 @@ Socket reach(const World& world, const MeetingPoint& point, Clock::time_point en
     if (!made && (errno == EACCES || errno == EPERM || errno == EAFNOSUPPORT))
       fail_to_meet("connect");
     if (!made || !point.admits(made.fd())) continue;
-    const Hello hello = hello_of(world);
-    const auto challenge = challenge_from(made, point, hello, end);
+    const Handshake handshake = handshake_of(world);
+    const auto challenge = challenge_from(made, point, handshake, end);
     if (!challenge) continue;
-    check(world, hello, *challenge);
-    const Proof proof{proof_of_peer(world, hello, challenge->preamble.nonce)};
+    check(world, handshake, *challenge);
+    const Proof proof{proof_of_peer(world, handshake, challenge->preamble.nonce)};
     if (send_message(made.fd(), proof)) return made;
   }
   return Socket();

@@ -30,7 +30,7 @@ class PeerWatch {
 
   SharedRegion& region_;
   RankPlace place_;
-  Patience patience_;
+  PeerTimeout patience_;
   std::function<std::string()> failure_;
   std::function<void(const std::string& why)> before_end_;
   std::atomic<uint64_t> waiting_{0};  // odd during a wait

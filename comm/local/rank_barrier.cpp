@@ -51,7 +51,7 @@ int64_t monotonic_ms() {
 
 bool has_heartbeat(const RankStatus& rank) { return monotonic_ms() - rank.heartbeat <= stale_ms; }
 
-std::string Patience::add(int busy_rank, Busy busy, int silent) {
+std::string PeerTimeout::add(int busy_rank, Busy busy, int silent) {
   const Clock::time_point now = Clock::now();
   const std::chrono::duration<double> passed = now - std::exchange(last_, now);
   const double counted = std::min(passed.count(), 2e-3 * watch_tick_ms);
@@ -68,7 +68,7 @@ std::string Patience::add(int busy_rank, Busy busy, int silent) {
   return (silent < 0 ? "no rank's device has" : name_of(run_, silent) + " has not") + text;
 }
 
-RankPresence::RankPresence(SharedRegion& region, const RankPlace& place)
+Heartbeat::Heartbeat(SharedRegion& region, const RankPlace& place)
     : self_(region.rank(place.rank)) {
   if (self_.state != RankState::absent)
     throw std::runtime_error("there are two processes of rank " + std::to_string(place.rank));
@@ -86,7 +86,7 @@ RankPresence::RankPresence(SharedRegion& region, const RankPlace& place)
   });
 }
 
-RankPresence::~RankPresence() {
+Heartbeat::~Heartbeat() {
   self_.state = RankState::left;
   pthread_mutex_unlock(&self_.alive);
 }

@@ -37,10 +37,11 @@ bool has_heartbeat(const RankStatus&);
 // How long one rank has waited for others. A peer that is busy, with a heartbeat, gets ten times
 // the timeout. The time between two looks counts as two ticks at most: a run that was stopped as a
 // whole can resume.
-class Patience {
+class PeerTimeout {
  public:
   static constexpr double of_busy = 10;
-  explicit Patience(double timeout, const RunWatch* run = nullptr) : timeout_(timeout), run_(run) {}
+  explicit PeerTimeout(double timeout, const RunWatch* run = nullptr)
+      : timeout_(timeout), run_(run) {}
   void start_over() { waited_ = busy_ = 0, last_ = Clock::now(); }
   // Looks at the clock and at the peers for which awaited(rank) holds. Returns why the wait is
   // over, or "": "rank 3 has not answered for 60 s (--timeout)". That line names `silent`, a rank,
@@ -67,11 +68,11 @@ class Patience {
 
 // A rank's part in the run, which its peers see. Made and destroyed by one thread, which lives as
 // long as the process. A thread of its own keeps the heartbeat.
-class RankPresence {
+class Heartbeat {
  public:
-  RankPresence(SharedRegion&, const RankPlace&);
-  RankPresence(const RankPresence&) = delete;
-  ~RankPresence();
+  Heartbeat(SharedRegion&, const RankPlace&);
+  Heartbeat(const Heartbeat&) = delete;
+  ~Heartbeat();
 
  private:
   RankStatus& self_;
@@ -98,7 +99,7 @@ class PeerWait {
 
  private:
   const RankGroup& group_;
-  Patience patience_;
+  PeerTimeout patience_;
 };
 
 // What the ranks at a barrier share, zero at first.

@@ -4,7 +4,7 @@
 
 namespace bv {
 
-class Patience;
+class PeerTimeout;
 
 // Ranks are those of the whole run. Thread-safe.
 class RunWatch {
@@ -12,7 +12,7 @@ class RunWatch {
   virtual ~RunWatch() = default;
   virtual std::string name(int rank) const = 0;  // "rank 3 (node 1, HOST)"
   // During a wait for this rank: why it is over, or "".
-  virtual std::string look(Patience&, int awaited) = 0;
+  virtual std::string look(PeerTimeout&, int awaited) = 0;
   // Tells all other ranks why the run ends, and ends this process as end_process does. culprit: the
   // rank that has died, or -1.
   [[noreturn]] virtual void end(const std::string& why, int culprit) = 0;

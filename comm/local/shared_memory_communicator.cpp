@@ -84,7 +84,7 @@ struct Member {
   SharedRegion region;
   RankPlace place;
   size_t chunk;
-  RankPresence presence;
+  Heartbeat presence;
 };
 
 class SharedMemoryCommunicator final : public Communicator {

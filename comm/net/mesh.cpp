@@ -50,7 +50,7 @@ void Mesh::exchange(std::span<const Transfer> transfers) {
   std::vector<Queue> queues;
   for (auto& [key, queue] : by_peer) queues.push_back(std::move(queue));
 
-  Patience patience(timeout_, &run_);
+  PeerTimeout patience(timeout_, &run_);
   while (true) {
     bool moved = false;
     for (Queue& queue : queues) moved |= progress(queue);
@@ -95,7 +95,7 @@ bool Mesh::progress(Queue& queue) {
 void Mesh::end_without(int peer) {
   constexpr int moment_ms = 1000, look_ms = 20;
   for (int waited = 0; waited < moment_ms; waited += look_ms) {
-    Patience fresh(timeout_, &run_);
+    PeerTimeout fresh(timeout_, &run_);
     if (const std::string why = run_.look(fresh, peer); !why.empty()) run_.end(why, -1);
     usleep(look_ms * 1000);
   }

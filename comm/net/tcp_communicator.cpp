@@ -211,7 +211,7 @@ class TcpCommunicator final : public HostsCommunicator {
     const std::lock_guard lock(mutex_);
     return ranks_.empty() ? name_of(nullptr, rank) : ranks_[size_t(rank)].name;
   }
-  std::string look(Patience& patience, int awaited) override {
+  std::string look(PeerTimeout& patience, int awaited) override {
     if (region_.control().ending) _exit(1);
     if (std::string why = failure(); !why.empty()) return why;
     const auto others = [this](int rank) { return rank != place_.rank; };
@@ -269,7 +269,7 @@ class TcpCommunicator final : public HostsCommunicator {
   Bytes take(Peer& peer) {
     std::unique_lock lock(mutex_);
     // Rank 0 knows best who is missing: the others give it 2 s to say so.
-    Patience patience(place_.timeout + (place_.rank > 0 ? 2 : 0), this);
+    PeerTimeout patience(place_.timeout + (place_.rank > 0 ? 2 : 0), this);
     while (peer.received.empty()) {
       arrived_.wait_for(lock, tick);
       if (!peer.received.empty()) break;

@@ -1,4 +1,4 @@
-// What every process has, in rank 0's.
+// Gathers one byte buffer per rank on rank 0.
 #pragma once
 #include <cstddef>
 #include <span>

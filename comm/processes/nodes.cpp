@@ -10,26 +10,26 @@ namespace bv {
 std::string World::name_of(int of_rank) const {
   const std::string text = "rank " + std::to_string(of_rank);
   if (size_t(of_rank) >= seats.size()) return text;
-  const Seat& seat = seats[size_t(of_rank)];
+  const NodePlacement& seat = seats[size_t(of_rank)];
   return text + " (node " + std::to_string(seat.node) + ", " + seat.machine + ")";
 }
 
-void number_nodes(std::vector<Seat>& seats) {
+void number_nodes(std::vector<NodePlacement>& seats) {
   std::map<std::pair<int, std::string>, int> numbers;
-  for (Seat& seat : seats) {
+  for (NodePlacement& seat : seats) {
     const auto key = std::pair(seat.node, seat.node < 0 ? seat.machine : "");
     seat.node = numbers.emplace(key, static_cast<int>(numbers.size())).first->second;
   }
 }
 
-std::vector<int> ranks_of_node(const std::vector<Seat>& seats, int rank) {
+std::vector<int> ranks_of_node(const std::vector<NodePlacement>& seats, int rank) {
   std::vector<int> ranks;
   for (size_t r = 0; r < seats.size(); ++r)
     if (seats[r].node == seats[size_t(rank)].node) ranks.push_back(static_cast<int>(r));
   return ranks;
 }
 
-std::vector<int> ranks_across(const std::vector<Seat>& seats, int rank) {
+std::vector<int> ranks_across(const std::vector<NodePlacement>& seats, int rank) {
   const std::vector<int> own = ranks_of_node(seats, rank);
   const auto place = std::ranges::find(own, rank) - own.begin();
   std::vector<int> across;
@@ -52,7 +52,7 @@ std::string list_of_ranks(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + text;
 }
 
-std::string list_of_nodes(const std::vector<Seat>& seats) {
+std::string list_of_nodes(const std::vector<NodePlacement>& seats) {
   std::string text;
   for (size_t r = 0; r < seats.size(); ++r) {
     const std::vector<int> node = ranks_of_node(seats, static_cast<int>(r));

@@ -8,7 +8,7 @@
 namespace bv {
 
 // A rank's place on the machines (nodes) of a run.
-struct Seat {
+struct NodePlacement {
   int node = 0, local_rank = 0;
   std::string machine;  // its name
   std::string address;  // at which other machines reach it
@@ -24,7 +24,7 @@ struct World {
   std::string secret;     // BAREVISION_SECRET: what ranks that meet must know, or empty
   int node = -1, nodes = 0;  // this machine's number and theirs; -1, 0: the launcher doesn't say
   std::string machine;       // this machine's name
-  std::vector<Seat> seats;   // by rank, once connected; empty on one machine
+  std::vector<NodePlacement> seats;  // by rank, once connected; empty on one machine
   bool several_machines() const { return local_size != size; }
   // Where ranks meet between machines: torchrun's own agent has MASTER_PORT.
   int meeting_port() const { return launched ? port : port + 1; }
@@ -49,14 +49,14 @@ std::optional<World> world_from_environment();
 
 // Numbers the nodes of all seats from 0, in the order of their first ranks. Where the launcher told
 // no numbers (node -1), equal names of machines are one node.
-void number_nodes(std::vector<Seat>&);
+void number_nodes(std::vector<NodePlacement>&);
 // The ranks of `rank`'s node; and those with its place on each of the nodes: empty if the nodes
 // have different numbers of ranks.
-std::vector<int> ranks_of_node(const std::vector<Seat>&, int rank);
-std::vector<int> ranks_across(const std::vector<Seat>&, int rank);
+std::vector<int> ranks_of_node(const std::vector<NodePlacement>&, int rank);
+std::vector<int> ranks_across(const std::vector<NodePlacement>&, int rank);
 // "ranks 0-1, 4" or "rank 3"
 std::string list_of_ranks(const std::vector<int>& ranks);
 // "a ranks 0-1, b ranks 2-3"
-std::string list_of_nodes(const std::vector<Seat>&);
+std::string list_of_nodes(const std::vector<NodePlacement>&);
 
 }  // namespace bv

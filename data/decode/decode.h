@@ -46,10 +46,10 @@ Image upright(Image stored, int orientation);
 
 // How an orientation turns stored rows and columns: they change places, then the upright ones are
 // counted from the other end.
-struct Turn {
+struct Orientation {
   bool transpose, flip_y, flip_x;
 };
-Turn turn_of(int orientation);
+Orientation orientation_of(int orientation);
 
 // JPEG by libjpeg-turbo if the build has it, else by stb_image. Both need a walk over the markers
 // first: neither decoder reports a truncated file reliably.
@@ -69,12 +69,12 @@ struct JpegInfo {
 // scans, Huffman tables beyond their bounds (which stb_image doesn't check).
 JpegInfo inspect_jpeg(std::span<const uint8_t> file);
 
-// Decodes these pixels, not yet upright, of the image at eighths/8 of its size: the same as they
+// Decodes these pixels, not yet upright, of the image at dct_scale/8 of its size: the same as they
 // are in the whole. Only if have_turbojpeg.
-Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo&, int eighths,
+Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo&, int dct_scale,
                         const Region& part, std::string* warning);
 // The length that libjpeg scales one to.
-inline int scaled_length(int length, int eighths) { return (length * eighths + 7) / 8; }
+inline int scaled_length(int length, int dct_scale) { return (length * dct_scale + 7) / 8; }
 
 // Decodes, not yet upright, at full size through stb_image; refuses arithmetic coding and missing
 // tables.

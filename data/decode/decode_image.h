@@ -14,7 +14,7 @@ namespace bv {
 Image decode_image(std::span<const uint8_t> file, int at_least, std::string* warning = nullptr);
 // What `choose` wants of a photo's rectangle `of` (empty: of all of it), which is its image: of a
 // JPEG no more is decoded than that, and as small as that allows.
-View decode_view(std::span<const uint8_t> file, const Choose& choose, const Region& of = {},
+View decode_view(std::span<const uint8_t> file, const RequestFn& choose, const Region& of = {},
                  std::string* warning = nullptr);
 
 }  // namespace bv

@@ -40,14 +40,14 @@ Image to_rgb(const uint8_t* pixels, int width, int height, int channels) {
   return image;
 }
 
-Turn turn_of(int orientation) {
+Orientation orientation_of(int orientation) {
   if (orientation < 1 || orientation > 8) orientation = 1;
   constexpr bool flip_y[] = {0, 0, 1, 1, 0, 0, 1, 1}, flip_x[] = {0, 1, 1, 0, 0, 1, 1, 0};
   return {orientation >= 5, flip_y[orientation - 1], flip_x[orientation - 1]};
 }
 
 Image upright(Image stored, int orientation) {
-  const auto [transpose, flip_y, flip_x] = turn_of(orientation);
+  const auto [transpose, flip_y, flip_x] = orientation_of(orientation);
   if (!transpose && !flip_y && !flip_x) return stored;
   Image out = transpose ? black_image(stored.width, stored.height)
                         : black_image(stored.height, stored.width);

@@ -59,13 +59,13 @@ struct Decompressor {
   Decompressor(const Decompressor&) = delete;
   Decompressor& operator=(const Decompressor&) = delete;
 
-  bool start(std::span<const uint8_t> file, int eighths) {
+  bool start(std::span<const uint8_t> file, int dct_scale) {
     if (setjmp(error.back)) return false;
     jpeg_create_decompress(&jpeg);
     jpeg_mem_src(&jpeg, file.data(), file.size());
     jpeg_read_header(&jpeg, TRUE);
     jpeg.out_color_space = jpeg.num_components == 4 ? JCS_CMYK : JCS_RGB;
-    jpeg.scale_num = static_cast<unsigned>(eighths);
+    jpeg.scale_num = static_cast<unsigned>(dct_scale);
     jpeg.scale_denom = 8;
     return jpeg_start_decompress(&jpeg);
   }
@@ -112,8 +112,8 @@ struct Decompressor {
     const std::span components(jpeg.comp_info, static_cast<size_t>(jpeg.num_components));
     for (const jpeg_component_info& c : components) {
       const int x = c.h_samp_factor, y = c.v_samp_factor;
-      const int most_x = jpeg.max_h_samp_factor, most_y = jpeg.max_v_samp_factor;
-      const bool by_one = x == most_x || y == most_y || (2 * x == most_x && 2 * y == most_y);
+      const int max_x = jpeg.max_h_samp_factor, max_y = jpeg.max_v_samp_factor;
+      const bool by_one = x == max_x || y == max_y || (2 * x == max_x && 2 * y == max_y);
       if (!by_one && jpeg.scale_num < 8) return false;
       if (!jpeg.coef_bits) continue;
       for (const int missing : std::span(jpeg.coef_bits[&c - jpeg.comp_info]))
@@ -130,7 +130,7 @@ struct Decompressor {
 
 }  // namespace
 
-Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo& info, int eighths,
+Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo& info, int dct_scale,
                         const Region& part, std::string* warning) {
   if (info.components == 2 || info.components > 4)
     throw BadImage("JPEG with " + std::to_string(info.components) + " components");
@@ -138,7 +138,7 @@ Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo& info, int
   const auto lock = wait_if_large((info.multiple_scans ? 2 * info.samples : 0) + 3 * pixels);
   Decompressor d;
   int first_column = 0;
-  if (!d.start(file, eighths) || !d.begin_part(part, first_column)) d.fail();
+  if (!d.start(file, dct_scale) || !d.begin_part(part, first_column)) d.fail();
   Image image = black_image(part.height, part.width);
   const bool as_they_are =
       d.jpeg.output_components == 3 && static_cast<int>(d.jpeg.output_width) == part.width;

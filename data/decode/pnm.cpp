@@ -28,8 +28,8 @@ int64_t header_number(Bytes file, size_t& at) {
 }  // namespace
 
 PnmInfo inspect_pnm(FileView& file) {
-  constexpr size_t most_comments = 4096;
-  const Bytes start = file.at(0, most_comments);
+  constexpr size_t max_comments = 4096;
+  const Bytes start = file.at(0, max_comments);
   size_t at = 2;
   const int64_t width = header_number(start, at), height = header_number(start, at);
   const int64_t largest = header_number(start, at);

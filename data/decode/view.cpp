@@ -32,7 +32,7 @@ Image cut(Image image, const Region& r) {
   return part;
 }
 
-View choose_whole(Image photo, const Choose& choose, const Region& of) {
+View choose_whole(Image photo, const RequestFn& choose, const Region& of) {
   const Region r = require_inside(of, photo.height, photo.width);
   return whole_view(cut(std::move(photo), r), choose);
 }
@@ -46,9 +46,9 @@ struct Along {
 
   // `from_end`: the stored photo is scaled from its other end.
   Along(int full, int image_begin, int image_length, double part_begin, double part_length,
-        int eighths, bool from_end)
-      : length(scaled_length(full, eighths)) {
-    const double scale = eighths / 8.0;
+        int dct_scale, bool from_end)
+      : length(scaled_length(full, dct_scale)) {
+    const double scale = dct_scale / 8.0;
     const double at = image_begin * scale + (from_end ? length - full * scale : 0);
     begin = static_cast<int>(std::floor(at));
     count = std::min(length, static_cast<int>(std::ceil(at + image_length * scale))) - begin;
@@ -60,14 +60,14 @@ struct Along {
   }
 };
 
-[[maybe_unused]] View decode_jpeg_part(Bytes file, const JpegInfo& info, const Choose& choose,
+[[maybe_unused]] View decode_jpeg_part(Bytes file, const JpegInfo& info, const RequestFn& choose,
                                        const Region& of, std::string* warning) {
-  const Turn turn = turn_of(info.orientation);
+  const Orientation turn = orientation_of(info.orientation);
   const int height = turn.transpose ? info.width : info.height;
   const int width = turn.transpose ? info.height : info.width;
   const Region image = require_inside(of, height, width);
-  const Wanted wanted = choose(image.height, image.width);
-  const int n = eighths_for(wanted.shrink);
+  const DecodeRequest wanted = choose(image.height, image.width);
+  const int n = dct_scale_for(wanted.shrink);
   const Along y(height, image.top, image.height, wanted.part.top, wanted.part.height, n,
                 turn.flip_y);
   const Along x(width, image.left, image.width, wanted.part.left, wanted.part.width, n,
@@ -83,7 +83,7 @@ struct Along {
           .width = x.count,
           .full_height = image.height,
           .full_width = image.width,
-          .eighths = n,
+          .dct_scale = n,
           .fixed = false,
           .top = y.offset,
           .left = x.offset};
@@ -104,7 +104,7 @@ Image decode_whole(Bytes file, Format format) {
 
 }  // namespace
 
-View decode_view(Bytes file, const Choose& choose, const Region& of, std::string* warning) {
+View decode_view(Bytes file, const RequestFn& choose, const Region& of, std::string* warning) {
   if (file.empty()) throw BadImage("the file is empty");
   if (file.size() > size_t{1} << 30) throw BadImage("the file is larger than 1 GiB");
   const Format format = format_of(file);

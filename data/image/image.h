@@ -29,36 +29,36 @@ struct Region {
 };
 
 // What is wanted of an image: this part, which may be decoded `shrink` times smaller.
-struct Wanted {
+struct DecodeRequest {
   Box part;
   double shrink = 1;
 };
-inline Wanted whole_image(int height, int width, double shrink = 1) {
+inline DecodeRequest whole_image(int height, int width, double shrink = 1) {
   return {.part = {.height = double(height), .width = double(width)}, .shrink = shrink};
 }
 // Asked when an image's size, upright, is known and nothing is decoded yet. Has no memory: it may
 // be asked twice.
-using Choose = std::function<Wanted(int height, int width)>;
+using RequestFn = std::function<DecodeRequest(int height, int width)>;
 
-// A part of an image that was decoded at eighths/8 of its size. Where its pixels lie in the image
+// A part of an image that was decoded at dct_scale/8 of its size. Where its pixels lie in the image
 // at that size doesn't depend on the part: so do the pixels themselves.
 struct View {
   Image pixels;
   Region at;                            // of the pixels, in the whole at that size
   int height = 0, width = 0;            // of the whole
   int full_height = 0, full_width = 0;  // of the image
-  int eighths = 8;
+  int dct_scale = 8;
   bool fixed = true;         // such images are decoded at one size
   double top = 0, left = 0;  // of the image in the whole, which may begin within a pixel
 
   // A part of the image in the whole's pixels.
   Box scaled(const Box& b) const {
-    const double scale = eighths / 8.0;
+    const double scale = dct_scale / 8.0;
     return {top + b.top * scale, left + b.left * scale, b.height * scale, b.width * scale};
   }
 };
 // Of what is decoded already: `choose` is told its size, and gets all of it.
-inline View whole_view(Image image, const Choose& choose) {
+inline View whole_view(Image image, const RequestFn& choose) {
   const int height = image.height, width = image.width;
   choose(height, width);
   return {.pixels = std::move(image),
@@ -69,11 +69,11 @@ inline View whole_view(Image image, const Choose& choose) {
           .full_width = width};
 }
 
-// The size, in eighths, at which an image is decoded that may be `shrink` times smaller. libjpeg
+// The size, in dct_scale, at which an image is decoded that may be `shrink` times smaller. libjpeg
 // can do any, but has fast inverse DCTs for these alone: 3/8 takes longer than 4/8, 5/8 than 8/8.
-inline int eighths_for(double shrink) {
-  for (const int eighths : {1, 2, 4})
-    if (eighths * shrink >= 8) return eighths;
+inline int dct_scale_for(double shrink) {
+  for (const int dct_scale : {1, 2, 4})
+    if (dct_scale * shrink >= 8) return dct_scale;
   return 8;
 }
 

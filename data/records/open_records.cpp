@@ -38,7 +38,7 @@ class RecordDataset : public Dataset {
     };
     return view(index, whole).pixels;
   }
-  View view(int64_t index, const Choose& choose) const override {
+  View view(int64_t index, const RequestFn& choose) const override {
     std::string record;
     const std::string picture = parse_example(records_->files.read(row(index), record)).image;
     const std::span bytes(reinterpret_cast<const uint8_t*>(picture.data()), picture.size());

@@ -14,7 +14,7 @@
 namespace bv {
 namespace {
 
-constexpr size_t most_waiting = 16;  // batches, where the disk is slower than training
+constexpr size_t max_waiting = 16;  // batches, where the disk is slower than training
 
 // Files stay open, and a data set may have more of them than a process may open by default.
 void allow_open_files(size_t count) {
@@ -81,7 +81,7 @@ void RecordFiles::will_need(std::vector<IndexRow> rows) const {
   const std::lock_guard lock(mutex_);
   if (!reader_.joinable()) reader_ = std::thread([this] { read_ahead(); });
   wanted_.push_back(std::move(rows));
-  if (wanted_.size() > most_waiting) wanted_.pop_front();  // it has been read by now
+  if (wanted_.size() > max_waiting) wanted_.pop_front();  // it has been read by now
   changed_.notify_all();
 }
 

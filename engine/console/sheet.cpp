@@ -16,8 +16,8 @@ namespace bv {
 namespace {
 
 constexpr int text_scale = 2, line_height = 11 * text_scale, margin = 24, gap = 8;
-constexpr int least_width = 208;  // of a picture: room for 16 letters
-constexpr int most_width = 1500;  // of a sheet, if one group isn't wider
+constexpr int min_width = 208;   // of a picture: room for 16 letters
+constexpr int max_width = 1500;  // of a sheet, if one group isn't wider
 constexpr uint8_t paper = 250;
 using Color = std::array<uint8_t, 3>;
 constexpr Color ink = {30, 30, 30};
@@ -93,18 +93,18 @@ class Canvas {
 
 Image draw_sheet(const std::vector<std::string>& title, std::vector<PictureGroup> groups,
                  int size) {
-  const int zoom = std::max(1, (least_width + size - 1) / size), side = size * zoom;
+  const int zoom = std::max(1, (min_width + size - 1) / size), side = size * zoom;
   const int pictures = groups.empty() ? 1 : static_cast<int>(groups[0].size());
   const int group_width = pictures * (side + gap) - gap + margin;
-  const int across = std::max(1, (most_width - margin) / group_width);
+  const int across = std::max(1, (max_width - margin) / group_width);
   const int columns = std::min(across, std::max(1, static_cast<int>(groups.size())));
-  size_t most_lines = 0;
+  size_t max_lines = 0;
   for (PictureGroup& group : groups)
     for (Caption& caption : group) {
       caption.lines = fitted(caption.lines, side);
-      most_lines = std::max(most_lines, caption.lines.size());
+      max_lines = std::max(max_lines, caption.lines.size());
     }
-  const int row_height = side + gap + static_cast<int>(most_lines) * line_height + margin;
+  const int row_height = side + gap + static_cast<int>(max_lines) * line_height + margin;
   const int rows = (static_cast<int>(groups.size()) + columns - 1) / columns;
   const std::vector<std::string> head = fitted(title, columns * group_width - margin);
   const int above = margin + static_cast<int>(head.size()) * line_height + gap;

@@ -5,8 +5,8 @@
 #include "engine/inference/evaluation_sums.h"
 #include "engine/inference/outputs.h"
 #include "engine/model/feed.h"
+#include "engine/model/model_chunk.h"
 #include "engine/model/parameters.h"
-#include "engine/model/stage.h"
 
 namespace bv {
 
@@ -31,7 +31,7 @@ class Inference {
   Communicator* communicator_;
   Parameters parameters_;
   Feed feed_;
-  Stage stage_;
+  ModelChunk stage_;
   DeviceSums sums_;
   Outputs outputs_;
   Context context_;

@@ -40,7 +40,7 @@ void Outputs::begin(Receive receive) {
   }
 }
 
-void Outputs::add(const Batch& batch, const Stage& stage, const int32_t* device_labels) {
+void Outputs::add(const Batch& batch, const ModelChunk& stage, const int32_t* device_labels) {
   if (!receive_) return;
   Slot& slot = slots_[turn_];
   turn_ = 1 - turn_;

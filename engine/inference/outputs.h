@@ -9,7 +9,7 @@
 
 #include "data/loader.h"
 #include "engine/inference/prediction.h"
-#include "engine/model/stage.h"
+#include "engine/model/model_chunk.h"
 
 namespace bv {
 
@@ -37,7 +37,7 @@ class Outputs {
   void begin(Receive);
   // To be called when the batch's forward pass has been issued. Does nothing before begin(). Labels
   // that the batch lacks are on the device.
-  void add(const Batch&, const Stage&, const int32_t* device_labels = nullptr);
+  void add(const Batch&, const ModelChunk&, const int32_t* device_labels = nullptr);
   void finish();
 
  private:

@@ -1,5 +1,5 @@
-// Where processes talk while stream 0 computes: a communicator whose calls are on a stream of their
-// own. Where the machine has no room for one, it is stream 0 itself.
+// A communicator with a stream of its own, so that communication overlaps compute. On a machine
+// without room for that stream, it is stream 0 itself.
 #pragma once
 #include <memory>
 #include <utility>

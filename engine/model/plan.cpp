@@ -13,11 +13,12 @@ namespace {
 
 struct Block {
   size_t bytes;
-  std::vector<Life> lives;
+  std::vector<Life> live_ranges;
   size_t* offset;  // result
 };
 
-// Largest first, each at the lowest offset that is free in all its lives. Returns the total size.
+// Largest first, each at the lowest offset that is free in all its live ranges. Returns the total
+// size.
 size_t pack(std::vector<Block> blocks) {
   std::ranges::stable_sort(blocks, std::greater{}, &Block::bytes);
   size_t end = 0;
@@ -25,7 +26,7 @@ size_t pack(std::vector<Block> blocks) {
   for (const Block& block : blocks) {
     size_t offset = 0;
     for (const Block* other : placed) {
-      if (!meet(block.lives, other->lives)) continue;
+      if (!overlap(block.live_ranges, other->live_ranges)) continue;
       if (offset + block.bytes <= *other->offset) break;
       offset = std::max(offset, *other->offset + other->bytes);
     }
@@ -104,8 +105,8 @@ std::vector<Layout::Recompute> find_recomputes(const Graph& graph,
   std::vector<Layout::Recompute> found;
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     const int after = cuts[i + 1];
-    // The block's last batch norm begins its backward in the next node's, and then needs what
-    // forward kept to the block.
+    // If the next block's first convolution computes this batch norm's backward sums, recompute
+    // this block one node earlier.
     const bool early =
         std::ranges::any_of(plans[static_cast<size_t>(after)].backward.tensors, [&](Tensor t) {
           const Life& span = spans.forward[static_cast<size_t>(graph.info(t).storage)];
@@ -216,9 +217,9 @@ Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end, Pass
       continue;
     }
     place.kind = Layout::Place::scratch;
-    if (t.forward.inside) place.lives.push_back(t.forward.life);
-    if (t.again.inside) place.lives.push_back(t.again.life);
-    scratch.push_back({place.bytes, place.lives, &place.offset});
+    if (t.forward.inside) place.live_ranges.push_back(t.forward.life);
+    if (t.again.inside) place.live_ranges.push_back(t.again.life);
+    scratch.push_back({place.bytes, place.live_ranges, &place.offset});
   }
 
   const auto count = static_cast<size_t>(end - begin);
@@ -229,7 +230,7 @@ Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end, Pass
     const int now = times.forward[i], again = times.again[i], back = times.backward[i];
     if (const size_t bytes = align(plans[node].forward.workspace)) {
       scratch.push_back({bytes, {{now, now}}, &layout.forward_workspace[i]});
-      if (again >= 0) scratch.back().lives.push_back({again, again});
+      if (again >= 0) scratch.back().live_ranges.push_back({again, again});
     }
     if (const size_t bytes = align(plans[node].backward.workspace))
       scratch.push_back({bytes, {{back, back}}, &layout.backward_workspace[i]});
@@ -238,7 +239,7 @@ Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end, Pass
   return layout;
 }
 
-bool meet(const std::vector<Life>& some, const std::vector<Life>& others) {
+bool overlap(const std::vector<Life>& some, const std::vector<Life>& others) {
   for (const Life& a : some)
     for (const Life& b : others)
       if (a.first <= b.last && b.first <= a.last) return true;

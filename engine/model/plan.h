@@ -22,13 +22,13 @@ struct Life {  // a time of use, both ends included
   int first, last;
 };
 
-bool meet(const std::vector<Life>&, const std::vector<Life>&);
+bool overlap(const std::vector<Life>&, const std::vector<Life>&);
 
 struct Layout {
   struct Place {
     enum Kind : uint8_t { absent, saved, scratch } kind = absent;
     size_t offset = 0, bytes = 0;
-    std::vector<Life> lives = {};
+    std::vector<Life> live_ranges = {};
   };
   // Nodes [begin, end) of the block that ends at `cut` run forward again before backward of node
   // `before` - 1.

@@ -53,6 +53,12 @@ struct OptionRow {
   std::string flag() const;  // --image-size; of a word by position, its metavar
 };
 
+// A command's word without --.
+constexpr OptionRow positional(std::string_view name, std::string_view metavar, AnyMember member,
+                               std::string_view help) {
+  return {.name = name, .metavar = metavar, .member = member, .help = help, .positional = true};
+}
+
 struct OptionGroup {
   std::string_view title;
   std::span<const OptionRow> rows;

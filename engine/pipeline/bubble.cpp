@@ -86,7 +86,7 @@ class Simulation {
     Stage& own = stage(s);
     std::array<Round, 2> by_channel;
     for (const Message& m : own.rounds[own.next])
-      by_channel[how_ == Exchanging::beside && !m.task.forward].push_back(m);
+      by_channel[how_ == Exchanging::overlapped && !m.task.forward].push_back(m);
     for (size_t c = 0; c < by_channel.size(); ++c)
       if (!by_channel[c].empty())
         own.channels[c].queue.push_back({.messages = std::move(by_channel[c]), .asked = own.now});
@@ -139,7 +139,7 @@ class Simulation {
     Stage& own = stage(s);
     if (own.next >= own.tasks.size()) return false;
     const Task& task = own.tasks[own.next];
-    if (how_ == Exchanging::at_once) {
+    if (how_ == Exchanging::synchronous) {
       if (!all_over(own)) return false;
       own.now = std::max(own.now, own.channels[0].over);
     } else if (receives(s, task)) {

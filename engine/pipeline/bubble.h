@@ -34,11 +34,11 @@ struct Timeline {
 // How a stage exchanges, as StageLinks does. beside: activations on one channel and gradients on
 // another, and a task waits for what it receives alone; at_once: a task waits for all of the round
 // before it.
-enum class Exchanging : uint8_t { beside, at_once };
+enum class Exchanging : uint8_t { overlapped, synchronous };
 
 // parts: of PipelineShape::parts(). Throws std::logic_error if the stages would wait for each other
 // for ever, or if a message meets another one's receiver.
 Timeline simulate(const PipelineShape&, std::span<const PartTime> parts,
-                  Exchanging = Exchanging::beside);
+                  Exchanging = Exchanging::overlapped);
 
 }  // namespace bv

@@ -27,11 +27,11 @@ ModelPart::ModelPart(Backend& backend, const Graph& graph, const PipelinePlan& p
 
 size_t ModelPart::saved_bytes() const {
   return std::accumulate(chunks_.begin(), chunks_.end(), size_t{0},
-                         [](size_t sum, const Stage& s) { return sum + s.saved_bytes(); });
+                         [](size_t sum, const ModelChunk& s) { return sum + s.saved_bytes(); });
 }
 
 size_t ModelPart::scratch_bytes() const {
-  return std::ranges::max_element(chunks_, {}, &Stage::scratch_bytes)->scratch_bytes();
+  return std::ranges::max_element(chunks_, {}, &ModelChunk::scratch_bytes)->scratch_bytes();
 }
 
 void ModelPart::allocate(size_t saved, size_t scratch) {
@@ -41,18 +41,18 @@ void ModelPart::allocate(size_t saved, size_t scratch) {
 }
 
 void ModelPart::use(char* saved, char* scratch) {
-  for (Stage& chunk : chunks_) {
+  for (ModelChunk& chunk : chunks_) {
     chunk.use(saved, scratch);
     saved += chunk.saved_bytes();
   }
 }
 
 void ModelPart::profile(Profile* to) {
-  for (Stage& chunk : chunks_) chunk.profile(to);
+  for (ModelChunk& chunk : chunks_) chunk.profile(to);
 }
 
 // What crosses a border goes from slot to slot.
-void ModelPart::exchange(const Round& round, StageLinks* links, Moving& moving,
+void ModelPart::exchange(const Round& round, StageLinks* links, InFlight& in_flight,
                          bool evaluating) const {
   for (int channel = 0; links && channel < links->channels(); ++channel) {
     std::vector<Transfer> transfers;
@@ -70,7 +70,7 @@ void ModelPart::exchange(const Round& round, StageLinks* links, Moving& moving,
                              .bytes = graph_->tensors()[static_cast<size_t>(s)].bytes(),
                              .peer = m.peer,
                              .send = m.send});
-      slots.push_back(&moving[chunk][static_cast<size_t>(slot)]);
+      slots.push_back(&in_flight[chunk][static_cast<size_t>(slot)]);
     }
     if (transfers.empty()) continue;
     const size_t number = links->exchange(transfers, channel);
@@ -79,27 +79,27 @@ void ModelPart::exchange(const Round& round, StageLinks* links, Moving& moving,
 }
 
 // Stream 0 goes on when nothing of the slot is on its way.
-void ModelPart::settle(std::vector<size_t>& moving, StageLinks* links) {
-  for (const size_t number : moving) links->wait(number);
-  moving.clear();
+void ModelPart::wait_transfers(std::vector<size_t>& in_flight, StageLinks* links) {
+  for (const size_t number : in_flight) links->wait(number);
+  in_flight.clear();
 }
 
-ModelPart::Moving ModelPart::none_moving() const {
-  Moving moving;
-  for (const int count : slots_) moving.emplace_back(static_cast<size_t>(count));
-  return moving;
+ModelPart::InFlight ModelPart::none_in_flight() const {
+  InFlight in_flight;
+  for (const int count : slots_) in_flight.emplace_back(static_cast<size_t>(count));
+  return in_flight;
 }
 
 void ModelPart::train(const Step& step, StageLinks* links) const {
   const auto is_forward = [](const Task& t) { return t.forward; };
   const auto last_forward = std::find_if(tasks_.rbegin(), tasks_.rend(), is_forward).base();
-  Moving moving = none_moving();
+  InFlight in_flight = none_in_flight();
   for (size_t i = 0; i < tasks_.size(); ++i) {
-    exchange(rounds_[i], links, moving);
+    exchange(rounds_[i], links, in_flight);
     const auto& [forward, chunk, micro] = tasks_[i];
-    const Stage& stage = this->chunk(chunk);
+    const ModelChunk& stage = this->chunk(chunk);
     const int slot = slot_of(micro, slots_[static_cast<size_t>(chunk)]);
-    settle(moving[static_cast<size_t>(chunk)][static_cast<size_t>(slot)], links);
+    wait_transfers(in_flight[static_cast<size_t>(chunk)][static_cast<size_t>(slot)], links);
     const Context context = step.context(micro);
     const Trace::What what{
         .work = forward ? Work::forward : Work::backward, .chunk = chunk, .micro = micro};
@@ -112,22 +112,22 @@ void ModelPart::train(const Step& step, StageLinks* links) const {
              [&] { stage.backward(context, slot, last ? step.final : nullptr); });
     }
   }
-  exchange(rounds_.back(), links, moving);
+  exchange(rounds_.back(), links, in_flight);
   if (links) links->wait_for_all();
 }
 
 void ModelPart::evaluate(const Context& context, int micro, StageLinks* links) const {
   const auto& [shape, grid, parts] = plan_;
-  Moving moving = none_moving();
+  InFlight in_flight = none_in_flight();
   const auto pass = [&](bool send, int chunk) {
     const int other = shape.part_of(grid.stage, chunk) + (send ? 1 : -1);
     if (other < 0 || other >= shape.parts()) return;
     exchange({{.send = send, .task = {true, chunk, micro}, .peer = other % shape.stages}}, links,
-             moving, true);
+             in_flight, true);
   };
   for (int i = 0; i < shape.chunks; ++i) {
     pass(false, i);
-    settle(moving[static_cast<size_t>(i)][0], links);
+    wait_transfers(in_flight[static_cast<size_t>(i)][0], links);
     chunk(i).forward(context, 0);
     pass(true, i);
   }

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "engine/model/stage.h"
+#include "engine/model/model_chunk.h"
 #include "engine/pipeline/grid.h"
 #include "engine/pipeline/stage_links.h"
 #include "engine/pipeline/tasks.h"
@@ -34,8 +34,8 @@ class ModelPart {
   // Instead of allocate(): the memory of another part, when that isn't run.
   void share(const ModelPart& other) { use(other.saved_.data(), other.scratch_.data()); }
   const Graph& graph() const { return *graph_; }
-  const Stage& chunk(int i) const { return chunks_[static_cast<size_t>(i)]; }
-  const Stage& last_chunk() const { return chunks_.back(); }
+  const ModelChunk& chunk(int i) const { return chunks_[static_cast<size_t>(i)]; }
+  const ModelChunk& last_chunk() const { return chunks_.back(); }
   bool computes_loss() const { return plan_.grid.last(); }
 
   // Forward and backward of all micro-batches. Links: null where the model is whole.
@@ -55,10 +55,10 @@ class ModelPart {
  private:
   void use(char* saved, char* scratch);
   // By chunk and slot, the exchanges under way that read or write it.
-  using Moving = std::vector<std::vector<std::vector<size_t>>>;
-  Moving none_moving() const;
-  void exchange(const Round&, StageLinks*, Moving&, bool evaluating = false) const;
-  static void settle(std::vector<size_t>& moving, StageLinks*);
+  using InFlight = std::vector<std::vector<std::vector<size_t>>>;
+  InFlight none_in_flight() const;
+  void exchange(const Round&, StageLinks*, InFlight&, bool evaluating = false) const;
+  static void wait_transfers(std::vector<size_t>& in_flight, StageLinks*);
 
   Backend* backend_;
   const Graph* graph_;
@@ -66,7 +66,7 @@ class ModelPart {
   std::vector<Task> tasks_;
   std::vector<Round> rounds_;
   std::vector<int> slots_;  // by chunk
-  std::vector<Stage> chunks_;
+  std::vector<ModelChunk> chunks_;
   DeviceMemory saved_, scratch_;
   Trace* trace_ = nullptr;
 };

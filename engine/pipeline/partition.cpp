@@ -105,7 +105,7 @@ std::vector<BlockCost> blocks_of(const Graph& graph, Kernels& kernels) {
   return blocks;
 }
 
-std::vector<int> least_largest_sum(std::span<const double> weights, int parts) {
+std::vector<int> min_largest_sum(std::span<const double> weights, int parts) {
   constexpr double any = std::numeric_limits<double>::infinity();
   const double largest = Splits(weights, parts, any, [](double all, double sum) {
                            return std::max(all, sum);
@@ -125,7 +125,7 @@ std::vector<int> partition(std::span<const BlockCost> blocks, int parts, const P
   std::vector<double> weights;
   for (const BlockCost& b : blocks)
     weights.push_back(how.kind == Partition::balanced ? b.parameters : b.forward + b.backward);
-  return least_largest_sum(weights, parts);
+  return min_largest_sum(weights, parts);
 }
 
 std::vector<BlockCost> parts_of(std::span<const BlockCost> blocks, std::span<const int> counts) {

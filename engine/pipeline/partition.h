@@ -41,6 +41,6 @@ std::vector<int> partition(std::span<const BlockCost>, int parts, const Partitio
 std::vector<BlockCost> parts_of(std::span<const BlockCost>, std::span<const int> blocks);
 
 // Positive counts of consecutive weights, of which the largest sum is as small as possible.
-std::vector<int> least_largest_sum(std::span<const double> weights, int parts);
+std::vector<int> min_largest_sum(std::span<const double> weights, int parts);
 
 }  // namespace bv

@@ -1,8 +1,7 @@
-// What goes between a pipeline's stages, beside their computing: activations on one channel,
-// gradients on another, so that a stage that has made either goes on while it is sent, and waits
-// for what it needs alone. Each channel's exchanges run one after another. None of them can be
-// stuck where exchanges of both at once, for which a stage waits each time, aren't: those begin and
-// end later. Where channels can't run beside each other, such exchanges it is.
+// Point-to-point traffic of a pipeline, overlapped with compute: activations on one channel,
+// gradients on the other; each channel's exchanges run one after another. Deadlock-free whenever
+// the synchronous schedule is, since each transfer starts no later than there. Without a second
+// stream it is the synchronous schedule.
 #pragma once
 #include <array>
 #include <span>

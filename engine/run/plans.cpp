@@ -11,7 +11,7 @@
 namespace bv {
 namespace {
 
-// What of a set-up changes its plans.
+// The settings that change a memory plan.
 struct Variant {
   int local_batch, stages, micro_batches;
   bool recompute;

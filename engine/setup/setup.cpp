@@ -322,7 +322,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   s.notes = device.notes;
   s.model = load_model_config(given.model);
   Options& o = s.options = all_options(line, given, s.model);
-  s.asked = o;
+  s.requested = o;
   check_schedule(o);
   check_tensorboard(o);
   s.replicas = grid_of(0, world, o.pipeline).replicas;

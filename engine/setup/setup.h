@@ -23,8 +23,8 @@
 namespace bv {
 
 struct Setup {
-  Options options;  // every field resolved
-  Options asked;    // before batch and precision were fitted to data, processes and device
+  Options options;    // every field resolved
+  Options requested;  // before batch and precision were fitted to data, processes and device
   ModelConfig model;
   DataSets data{};
   BadImages bad_images{};  // that are skipped

@@ -14,7 +14,7 @@ Optimizer::Optimizer(Backend& backend, const Parameters& parameters, const Optim
   const size_t chunks = update_.count / OptimizerUpdate::decay_chunk;
   decay_bytes_ = align(chunks);
   scale_bytes_ = layer_decay == 1 ? 0 : align(chunks * sizeof(float));
-  squares_bytes_ = align(parameters.graph().stretches() * sizeof(double));
+  squares_bytes_ = align(parameters.graph().norm_blocks() * sizeof(double));
 }
 
 void Optimizer::allocate() {
@@ -53,22 +53,22 @@ void Optimizer::set_state(const UpdateState& state) {
   backend_->synchronize(nullptr);
 }
 
-// Other processes' stretches are 0 here, as is their part of the tail, so that the sums over the
+// Other processes' norm blocks are 0 here, as is their part of the tail, so that the sums over the
 // stages have the bits of one process.
 void Optimizer::measure(const StepParams* params, const Channel* stages) {
   const Graph& graph = parameters_->graph();
   auto* const sums = reinterpret_cast<double*>(memory_.data() + bytes() - squares_bytes_);
-  if (stages) backend_->zero(sums, graph.stretches() * sizeof(double), nullptr);
+  if (stages) backend_->zero(sums, graph.norm_blocks() * sizeof(double), nullptr);
   for (const Segment& own : graph.segments())
     backend_->kernels().run(GradientSquares{.sums = sums,
                                             .grad = update_.grad + own.begin,
                                             .count = own.end - own.begin,
-                                            .first = own.stretch},
+                                            .first = own.norm_block},
                             nullptr);
   if (stages)
     traced(trace_, nullptr, {Work::all_reduce}, [&] {
       const Stream stream = stages->fork();
-      stages->communicator().all_reduce(sums, graph.stretches(), stream);
+      stages->communicator().all_reduce(sums, graph.norm_blocks(), stream);
       stages->communicator().all_reduce(parameters_->grads() + update_.count, Parameters::tail,
                                         stream);
       stages->join();
@@ -76,7 +76,7 @@ void Optimizer::measure(const StepParams* params, const Channel* stages) {
   backend_->kernels().run(GradientNorm{.state = device_state(),
                                        .sums = sums,
                                        .params = params,
-                                       .stretches = static_cast<int>(graph.stretches())},
+                                       .norm_blocks = static_cast<int>(graph.norm_blocks())},
                           nullptr);
 }
 

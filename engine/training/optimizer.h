@@ -57,7 +57,7 @@ class Optimizer {
   bool decay_all_;
   double layer_decay_;
   size_t decay_bytes_, scale_bytes_, squares_bytes_;
-  DeviceMemory memory_;         // state, decay flags, scales, squares of the model's stretches
+  DeviceMemory memory_;         // state, decay flags, scales, squares of the model's norm_blocks
   std::shared_ptr<void> host_;  // HostBlocks, by turn
   Trace* trace_ = nullptr;
 };

@@ -42,7 +42,7 @@ class Trainer {
   Trainer(Backend&, Communicator*, const Graph&, const TrainerOptions&,
           const Graph* fp32 = nullptr);
   const MemoryPlan& plan() const { return plan_; }
-  // Of two models' plans the one that takes more memory, in which the other has room.
+  // With two precisions: the larger model's plan; the other one fits into its memory.
   const Graph& largest_graph() const { return largest().graph(); }
   const Layout& largest_layout() const { return largest().last_chunk().layout(); }
   size_t gradient_buckets() const { return sync_ ? sync_->bucket_count() : 0; }
@@ -111,7 +111,8 @@ class Trainer {
   // A model with its recordings. Both models have the same parameters and share their memory.
   struct Model {
     ModelPart part;
-    // By whether it begins an update: a micro-step before the last, the last with the update.
+    // By "begins an update?". A micro-step before the last one; `updates`: the last one, with the
+    // update.
     std::array<std::unique_ptr<Recording>, 2> micro_steps = {}, updates = {};
     // By micro-batch: of the weights, of their average.
     std::vector<std::array<std::unique_ptr<Recording>, 2>> evaluations = {};

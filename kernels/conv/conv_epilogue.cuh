@@ -15,7 +15,7 @@ constexpr int threads = 128, warps = threads / warp_size;
 // The batch norm that made inp.
 struct Norm {
   const void* inp;                           // as out
-  const uint64_t* positive;                  // where y > 0, and dinp is g; null: that is recomputed
+  const uint64_t* relu_mask;                 // where y > 0, and dinp is g; null: that is recomputed
   int rows;                                  // of inp
   const float *mean, *rstd, *weight, *bias;  // [gemm_n]
   bool relu;
@@ -157,7 +157,7 @@ struct Epilogue {
       for (int first = 0; first < rows; first += ahead) {
         int64_t at[ahead];  // the element; negative: none
         Pack<T> x[ahead];
-        unsigned positive[ahead];
+        unsigned relu_mask[ahead];
 #pragma unroll
         for (int k = 0; k < ahead; ++k) {
           const int to = row(pixel + (first + k) * Rows::at_once);
@@ -165,8 +165,8 @@ struct Epilogue {
           if (to < 0) at[k] = -1;
           const int64_t from = to < 0 ? column : at[k];
           x[k] = load_pack(static_cast<const T*>(norm.inp) + from);
-          if (norm.positive)
-            positive[k] = load_positive<8>(norm.positive, norm.rows, max(to, 0), column);
+          if (norm.relu_mask)
+            relu_mask[k] = load_relu_mask<8>(norm.relu_mask, norm.rows, max(to, 0), column);
         }
 #pragma unroll
         for (int k = 0; k < ahead; ++k)
@@ -177,12 +177,12 @@ struct Epilogue {
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
               const float value = to_float(x[k].at[i]);
-              const bool on = norm.positive ? positive[k] >> i & 1 : c.normalised(i, value) > 0;
+              const bool on = norm.relu_mask ? relu_mask[k] >> i & 1 : c.normalised(i, value) > 0;
               if (norm.relu && !on) g.at[i] = from_float<T>(0);
               g_sum[i] += to_float(g.at[i]);
               g_d_sum[i] = fmaf(to_float(g.at[i]), value - c.mean[i], g_d_sum[i]);
             }
-            store_pack(static_cast<T*>(p.out) + at[k], norm.positive ? g : d);
+            store_pack(static_cast<T*>(p.out) + at[k], norm.relu_mask ? g : d);
           }
       }
     }

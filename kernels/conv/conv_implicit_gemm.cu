@@ -466,7 +466,7 @@ void conv_implicit_gemm(const DeviceProps& props, const ConvBackwardInputSums& o
   Product p = product<true>(s, choice, workspace + parts_bytes<true>(choice, s));
   p.out = op.dinp, p.add = op.add, p.image = op.dout, p.weight = op.weight;
   p.norm = {.inp = op.norm_inp,
-            .positive = op.norm_positive,
+            .relu_mask = op.norm_relu_mask,
             .rows = op.norm_sums().shape.rows,
             .mean = op.mean,
             .rstd = op.rstd,

@@ -84,10 +84,10 @@ ConvCudnn::Plan& ConvCudnn::plan(Direction direction, DType dtype, const ConvSha
     Perf list[max_algorithms];
     int count = 0;
     check(get(*handle_, descriptors..., max_algorithms, &count, list), call);
-    const auto first = [&](size_t most_bytes) {
+    const auto first = [&](size_t max_bytes) {
       return std::find_if(list, list + count, [=](const Perf& a) {
         return a.status == CUDNN_STATUS_SUCCESS && a.determinism == CUDNN_DETERMINISTIC &&
-               a.memory <= most_bytes;
+               a.memory <= max_bytes;
       });
     };
     const Perf* chosen = first(small_workspace);

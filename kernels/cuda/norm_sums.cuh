@@ -28,22 +28,22 @@ __device__ NormColumns<width> norm_columns(const float (&mean)[width], const flo
   return c;
 }
 
-// Bytes of BatchNormForward's `positive`: a row's of 64 columns lie together, and behind them the
+// Bytes of BatchNormForward's `relu_mask`: a row's of 64 columns lie together, and behind them the
 // next row's, so that a warp's neighbouring rows are neighbours in memory.
-__device__ inline size_t positive_byte(int rows, int row, int column) {
+__device__ inline size_t relu_mask_byte(int rows, int row, int column) {
   return (size_t(column / 64) * rows + row) * 8 + column % 64 / 8;
 }
 // The bits of `width` columns.
 template <int width>
-__device__ unsigned load_positive(const uint64_t* positive, int rows, int row, int column) {
+__device__ unsigned load_relu_mask(const uint64_t* relu_mask, int rows, int row, int column) {
   const unsigned byte =
-      reinterpret_cast<const uint8_t*>(positive)[positive_byte(rows, row, column)];
+      reinterpret_cast<const uint8_t*>(relu_mask)[relu_mask_byte(rows, row, column)];
   return width < 8 ? byte >> column % 8 : byte;
 }
 // By all lanes that have columns of a byte; they are neighbours. The first one stores it.
 template <int width>
-__device__ void store_positive(uint64_t* positive, const RowsShape& shape, int row, int column,
-                               unsigned bits) {
+__device__ void store_relu_mask(uint64_t* relu_mask, const RowsShape& shape, int row, int column,
+                                unsigned bits) {
   if constexpr (width < 8) {
     constexpr int lanes = 8 / width;
     const int lane = threadIdx.x % warp_size, first = lane / lanes * lanes;
@@ -54,7 +54,7 @@ __device__ void store_positive(uint64_t* positive, const RowsShape& shape, int r
     if (lane > first) return;
     bits = byte;
   }
-  reinterpret_cast<uint8_t*>(positive)[positive_byte(shape.rows, row, column)] =
+  reinterpret_cast<uint8_t*>(relu_mask)[relu_mask_byte(shape.rows, row, column)] =
       static_cast<uint8_t>(bits);
 }
 

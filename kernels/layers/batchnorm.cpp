@@ -37,8 +37,8 @@ void for_strips(const RowsShape& shape, Each each) {
   }
 }
 
-// Byte of BatchNormForward's `positive` where the bits of a vector begin that begins at `column`.
-size_t positive_byte(const RowsShape& shape, int row, int column) {
+// Byte of BatchNormForward's `relu_mask` where the bits of a vector begin that begins at `column`.
+size_t relu_mask_byte(const RowsShape& shape, int row, int column) {
   return (size_t(column / 64) * shape.rows + row) * 8 + column % 64 / 8;
 }
 
@@ -64,11 +64,11 @@ void normalise(const Op& op, const float* mean, Rstd rstd) {
         if (residual) y += lanes.load(residual + at + i);
         if (op.relu) y = simd::max(vf{}, y);  // a NaN stays one
         lanes.store(out + at + i, y);
-        if constexpr (requires { op.positive; })
-          if (op.positive) {
+        if constexpr (requires { op.relu_mask; })
+          if (op.relu_mask) {
             const simd::bits bits = simd::to_bits(simd::rounded(T{}, y) > 0.0f);
-            char* to = reinterpret_cast<char*>(op.positive);
-            __builtin_memcpy(to + positive_byte(op.shape, row, first + i), &bits, sizeof bits);
+            char* to = reinterpret_cast<char*>(op.relu_mask);
+            __builtin_memcpy(to + relu_mask_byte(op.shape, row, first + i), &bits, sizeof bits);
           }
       });
     }
@@ -104,10 +104,10 @@ void add_row(const BatchNormBackwardSums& op, int row, float* g_sum, float* g_d_
   for_each(op.shape.C, [&](int i, auto lanes) {
     vf d = lanes.load(dout + i);
     const vf x = lanes.load(inp + i), mean = lanes.load(op.mean + i);
-    if (op.relu && op.positive) {
+    if (op.relu && op.relu_mask) {
       simd::bits bits;
-      const char* from = reinterpret_cast<const char*>(op.positive);
-      __builtin_memcpy(&bits, from + positive_byte(op.shape, row, i), sizeof bits);
+      const char* from = reinterpret_cast<const char*>(op.relu_mask);
+      __builtin_memcpy(&bits, from + relu_mask_byte(op.shape, row, i), sizeof bits);
       d = simd::select(simd::to_mask(bits), d, vf{});
     } else if (op.relu) {
       const vf y = normalised(x, mean, lanes.load(op.rstd + i) * lanes.load(op.weight + i),

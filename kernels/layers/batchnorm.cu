@@ -38,12 +38,12 @@ __global__ void __launch_bounds__(256) batchnorm_evaluate(BatchNormEvaluate op) 
 
 // ---- columns and rows ---------------------------------------------------------------------------
 // Calls each(at, row, x, bits) for every row of the block: x[t] are this thread's columns of
-// `tensors[t]`, from element `at`, and bits, where by_bits, those of `positive`. Loads `ahead` rows
-// at a time.
+// `tensors[t]`, from element `at`, and bits, where by_bits, those of `relu_mask`. Loads `ahead`
+// rows at a time.
 enum class Order { forwards, backwards };
 template <class T, int width, Order order, int ahead, bool by_bits = false, int n, class Each>
 __device__ void for_rows(const void* const (&tensors)[n], const RowsShape& shape, Each each,
-                         const uint64_t* positive = nullptr) {
+                         const uint64_t* relu_mask = nullptr) {
   using S = Stripe<width>;
   const int column = S::column();
   const unsigned rows = column < shape.C ? shape.rows : 0;
@@ -62,7 +62,7 @@ __device__ void for_rows(const void* const (&tensors)[n], const RowsShape& shape
                               (row + k * S::step() < rows ? k * step : 0));
       if constexpr (by_bits)
         bits[k] =
-            load_positive<width>(positive, shape.rows, row_of(S::row_or(row, k, rows)), column);
+            load_relu_mask<width>(relu_mask, shape.rows, row_of(S::row_or(row, k, rows)), column);
     }
 #pragma unroll
     for (int k = 0; k < ahead; ++k)
@@ -146,17 +146,17 @@ __global__ void __launch_bounds__(256, 4)
   }
   const auto each = [&](int64_t at, int row, const auto& x, unsigned) {
     Elements<T, width> y;
-    unsigned positive = 0;
+    unsigned relu_mask = 0;
 #pragma unroll
     for (int i = 0; i < width; ++i) {
       float v = c.normalised(i, to_float(x[0].at[i]));
       if constexpr (residual) v += to_float(x[1].at[i]);
       y.at[i] = from_float<T>(op.relu && v < 0 ? 0.0f : v);  // a NaN stays one
-      positive |= unsigned{to_float(y.at[i]) > 0} << i;
+      relu_mask |= unsigned{to_float(y.at[i]) > 0} << i;
     }
     store<width>(static_cast<T*>(op.out) + at, y);
-    if (residual && op.positive)
-      store_positive<width>(op.positive, op.shape, row, column, positive);
+    if (residual && op.relu_mask)
+      store_relu_mask<width>(op.relu_mask, op.shape, row, column, relu_mask);
   };
   if constexpr (residual)
     for_rows<T, width, Order::backwards, 2>({op.inp, op.residual}, op.shape, each);
@@ -173,7 +173,7 @@ struct SumsShared {
   };
 };
 
-// by_bits: y's sign is in `positive`.
+// by_bits: y's sign is in `relu_mask`.
 template <class T, int width, bool by_bits>
 __global__ void __launch_bounds__(256, 2)
     batchnorm_backward_sums(BatchNormBackwardSums op, NormSums sums, RowParts parts) {
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(256, 2)
     }
     if (op.g) store<width>(static_cast<T*>(op.g) + at, g);
   };
-  for_rows<T, width, Order::backwards, 4, by_bits>({op.dout, op.inp}, op.shape, each, op.positive);
+  for_rows<T, width, Order::backwards, 4, by_bits>({op.dout, op.inp}, op.shape, each, op.relu_mask);
 #pragma unroll
   for (int i = 0; i < width; ++i) g_d_sum[i] *= rstd.at[i];
   auto& s = shared<SumsShared<width>>();
@@ -305,7 +305,7 @@ void CudaKernels::run(const BatchNormBackwardSums& op, cudaStream_t stream) {
                         .accumulate = op.accumulate};
     const RowParts parts = row_parts(props_, op.workspace, static_cast<int>(grid.y), op.shape.C,
                                      static_cast<int>(grid.x));
-    if (op.relu && op.positive)
+    if (op.relu && op.relu_mask)
       launch<batchnorm_backward_sums<T, width, true>>(grid, S::threads, shared_bytes, stream, op,
                                                       sums, parts);
     else

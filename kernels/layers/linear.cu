@@ -93,8 +93,8 @@ void run_product(Matmul& matmul, const Product& p, const ProductArguments& a, cu
   auto* const sums =
       reinterpret_cast<float*>(static_cast<char*>(a.workspace) + padded(matmul.workspace_bytes(p)));
   matmul.run(p, {.c = sums, .workspace = a.workspace, .a = a.a, .b = a.b}, stream);
-  constexpr int most_blocks = 1024;  // along y: they fill a GPU
-  const dim3 grid(ceil_div(p.N, block_columns), std::min(ceil_div(p.M, block_rows), most_blocks));
+  constexpr int max_blocks = 1024;  // along y: they fill a GPU
+  const dim3 grid(ceil_div(p.N, block_columns), std::min(ceil_div(p.M, block_rows), max_blocks));
   by_16_bits(p.dtype, [&]<class T>() {
     launch<round_product<T>>(grid, dim3(block_columns, block_rows), 0, stream, static_cast<T*>(a.c),
                              sums, static_cast<const T*>(a.bias), p.M, p.N);

@@ -289,9 +289,9 @@ void BatchNormForward::describe(Arguments& a) const {
   sizes(a.operation("BatchNormForward", dtype), shape).flops(4 * n);
   a.size("parts", parts);
   a.rule(!running_mean == !running_var, "running_mean and running_var go together");
-  a.rule(!positive || (relu && residual), "positive is wanted only with relu and residual");
+  a.rule(!relu_mask || (relu && residual), "relu_mask is wanted only with relu and residual");
   a.write("out", out, n), a.write("mean", mean, C), a.write("rstd", rstd, C);
-  a.write("positive", positive, words(shape), optional);
+  a.write("relu_mask", relu_mask, words(shape), optional);
   a.update("running_mean", running_mean, C, optional);
   a.update("running_var", running_var, C, optional);
   a.read("inp", inp, n), a.read("residual", residual, n, optional);
@@ -314,7 +314,7 @@ void BatchNormBackwardSums::describe(Arguments& a) const {
   a.gradient("dweight", dweight, C, accumulate), a.gradient("dbias", dbias, C, accumulate);
   a.write("g", g, n, optional);
   a.workspace(workspace);
-  a.read("dout", dout, n), a.read("positive", positive, words(shape), optional);
+  a.read("dout", dout, n), a.read("relu_mask", relu_mask, words(shape), optional);
   a.read("inp", inp, n);
   a.read("mean", mean, C), a.read("rstd", rstd, C), a.read("weight", weight, C);
   a.read("bias", bias, C);
@@ -334,10 +334,10 @@ BatchNormBackwardSums ConvBackwardInputSums::norm_sums() const {
   return {.sums = sums,
           .dweight = dnorm_weight,
           .dbias = dnorm_bias,
-          .g = norm_positive ? dinp : nullptr,
+          .g = norm_relu_mask ? dinp : nullptr,
           .workspace = workspace,
           .dout = dinp,
-          .positive = norm_positive,
+          .relu_mask = norm_relu_mask,
           .inp = norm_inp,
           .mean = mean,
           .rstd = rstd,
@@ -352,13 +352,13 @@ BatchNormBackwardSums ConvBackwardInputSums::norm_sums() const {
 void ConvBackwardInputSums::describe(Arguments& a) const {
   const double n = shape.inp_count(), C = shape.C;
   sizes(a.operation("ConvBackwardInputSums", dtype), shape).flops(shape.flops() + 6 * n);
-  a.rule(!norm_positive || relu, "norm_positive is of a batch norm with relu");
+  a.rule(!norm_relu_mask || relu, "norm_relu_mask is of a batch norm with relu");
   a.write("dinp", dinp, n), a.write("sums", sums, 2 * C);
   a.gradient("dnorm_weight", dnorm_weight, C, accumulate);
   a.gradient("dnorm_bias", dnorm_bias, C, accumulate);
   a.workspace(workspace);
   a.read("dout", dout, shape.out_count()), a.read("add", add, n, optional);
-  a.read("norm_positive", norm_positive, words(norm_sums().shape), optional);
+  a.read("norm_relu_mask", norm_relu_mask, words(norm_sums().shape), optional);
   a.read("norm_inp", norm_inp, n);
   a.read("mean", mean, C), a.read("rstd", rstd, C);
   a.read("norm_weight", norm_weight, C), a.read("norm_bias", norm_bias, C);
@@ -466,15 +466,15 @@ void GradientSquares::describe(Arguments& a) const {
   a.operation("GradientSquares", DType::fp32).flops(2 * n);
   a.rule(count > 0 && count <= max_elements, "count must be 1 .. 2^40");
   a.rule(first <= max_elements, "first must be 0 .. 2^40");
-  a.write("sums", sums, static_cast<double>(first) + std::ceil(n / stretch));
+  a.write("sums", sums, static_cast<double>(first) + std::ceil(n / norm_block));
   a.read("grad", grad, n);
 }
 
 void GradientNorm::describe(Arguments& a) const {
-  a.operation("GradientNorm", DType::fp32).flops(stretches);
-  a.size("stretches", stretches);
+  a.operation("GradientNorm", DType::fp32).flops(norm_blocks);
+  a.size("norm_blocks", norm_blocks);
   a.update("state", state, 1);
-  a.read("sums", sums, stretches), a.read("params", params, 1);
+  a.read("sums", sums, norm_blocks), a.read("params", params, 1);
 }
 
 void OptimizerUpdate::describe(Arguments& a) const {

@@ -2,7 +2,7 @@
 //   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / (scale * divisor)
 //   update  unscale, clip, SGD or Adam or AdamW; then the state of the loss scale
 // The norm adds squares in double, where no finite gradient's square overflows: the sum is finite
-// exactly if all gradients are. Its partial sums are those of fixed stretches, added in order, so
+// exactly if all gradients are. Its partial sums are those of fixed norm blocks, added in order, so
 // the number of threads doesn't change the result. An update takes runs of chunks that all decay or
 // all don't, at one rate; the moving average follows run by run, while the weights are in the
 // cache. Norm: 4 bytes an element; Adam: 28, 2 for weights in bf16, 8 for the average; Scale: 8;
@@ -171,19 +171,19 @@ void update_all(const OptimizerUpdate& op) {
 
 template <>
 void CpuKernels::run(const GradientSquares& op) {
-  constexpr size_t stretch = GradientSquares::stretch;
+  constexpr size_t norm_block = GradientSquares::norm_block;
 #pragma omp parallel for schedule(static)
-  for (size_t begin = 0; begin < op.count; begin += stretch) {
+  for (size_t begin = 0; begin < op.count; begin += norm_block) {
     const size_t rest = op.count - begin;
-    op.sums[op.first + begin / stretch] =
-        sum_of_squares(op.grad + begin, static_cast<int>(rest < stretch ? rest : stretch));
+    op.sums[op.first + begin / norm_block] =
+        sum_of_squares(op.grad + begin, static_cast<int>(rest < norm_block ? rest : norm_block));
   }
 }
 
 template <>
 void CpuKernels::run(const GradientNorm& op) {
   double sum = 0;
-  for (int i = 0; i < op.stretches; ++i) sum += op.sums[i];
+  for (int i = 0; i < op.norm_blocks; ++i) sum += op.sums[i];
   const double divisor = double(op.state->loss_scale) * op.params->divisor;
   op.state->found_inf = !__builtin_isfinite(sum);
   op.state->grad_norm = static_cast<float>(__builtin_sqrt(sum) / divisor);

@@ -7,8 +7,8 @@
 // Norm. A square may overflow where the number doesn't, so the sum is of doubles: finite exactly if
 // all gradients are. Consumer GPUs are too slow in fp64 to add every square as a double, so a
 // thread adds the squares of 16 elements in fp32 and the result as a double; where that sum leaves
-// the range in which fp32 loses nothing, the 16 are added again as doubles. A block sums a stretch;
-// one block adds the stretches' sums, all in fixed order.
+// the range in which fp32 loses nothing, the 16 are added again as doubles. A thread block
+// sums a norm block; one thread block adds these sums, all in fixed order.
 // Update. A thread takes 4 elements in 16-byte accesses. Each thread computes the step's numbers:
 // 1 - beta^t is -expm1(t log beta) with log beta from the host, in fp32 good to 2 ulp where pow
 // would need doubles. Kinds of optimizer are uniform branches, not template parameters. A skipped
@@ -48,7 +48,7 @@ __device__ void store_4(T* p, const Pack<float>& x, size_t at, size_t count) {
 
 // ---- norm ---------------------------------------------------------------------------------------
 constexpr int norm_packs = 4, norm_rounds = 4;
-static_assert(norm_rounds * norm_packs * threads * width == GradientSquares::stretch);
+static_assert(norm_rounds * norm_packs * threads * width == GradientSquares::norm_block);
 constexpr int norm_threads = 1024;
 
 template <int block>
@@ -69,7 +69,7 @@ __device__ double sum_of_squares(const Pack<float> (&x)[norm_packs]) {
 }
 
 __global__ void __launch_bounds__(threads) gradient_squares(GradientSquares op) {
-  const size_t first = blockIdx.x * GradientSquares::stretch + threadIdx.x * width;
+  const size_t first = blockIdx.x * GradientSquares::norm_block + threadIdx.x * width;
   double sum = 0;
   for (int round = 0; round < norm_rounds; ++round) {
     Pack<float> x[norm_packs];
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(threads) gradient_squares(GradientSquares op) 
 
 __global__ void __launch_bounds__(norm_threads) gradient_norm(GradientNorm op) {
   double sum = 0;
-  for (int i = threadIdx.x; i < op.stretches; i += norm_threads) sum += op.sums[i];
+  for (int i = threadIdx.x; i < op.norm_blocks; i += norm_threads) sum += op.sums[i];
   sum = block_sum<norm_threads>(sum, shared<Sums<norm_threads>>().at);
   if (threadIdx.x > 0) return;
   const double divisor = double(op.state->loss_scale) * op.params->divisor;
@@ -216,8 +216,8 @@ unsigned blocks_of(size_t count) {
 
 template <>
 void CudaKernels::run(const GradientSquares& op, cudaStream_t stream) {
-  const auto stretches = static_cast<unsigned>(ceil_div(op.count, GradientSquares::stretch));
-  launch<gradient_squares>(stretches, threads, sizeof(Sums<threads>), stream, op);
+  const auto norm_blocks = static_cast<unsigned>(ceil_div(op.count, GradientSquares::norm_block));
+  launch<gradient_squares>(norm_blocks, threads, sizeof(Sums<threads>), stream, op);
 }
 
 template <>

@@ -18,9 +18,9 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
   const Tensor out = g.tensor(name, dims);
   const Tensor mean = g.tensor(name + " mean", {shape.C}, DType::fp32);
   const Tensor rstd = g.tensor(name + " rstd", {shape.C}, DType::fp32);
-  Tensor positive;
+  Tensor relu_mask;
   if (o.relu && residual)
-    positive = g.bytes(name + " positive", {(shape.C + 63) / 64, shape.rows, 8});
+    relu_mask = g.bytes(name + " relu_mask", {(shape.C + 63) / 64, shape.rows, 8});
   const Tensor sums = g.tensor(name + " d sums", {2, shape.C}, DType::fp32);
   if (residual) g.grad(inp);
   // In place: out's gradient becomes the residual's or, without one, inp's.
@@ -34,7 +34,7 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                            .out = out,
                            .mean = mean,
                            .rstd = rstd,
-                           .positive = positive,
+                           .relu_mask = relu_mask,
                            .sums = sums,
                            .weight = weight,
                            .bias = bias,
@@ -59,7 +59,7 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
     r.run(BatchNormForward{.out = r.at(out),
                            .mean = r.floats(mean),
                            .rstd = r.floats(rstd),
-                           .positive = r.words(positive),
+                           .relu_mask = r.words(relu_mask),
                            .running_mean = r.recomputing ? nullptr : r.buffer(running_mean),
                            .running_var = r.recomputing ? nullptr : r.buffer(running_var),
                            .inp = r.at(inp),
@@ -80,7 +80,7 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                                   .dbias = r.dweight(bias),
                                   .g = residual ? r.grad(out) : nullptr,
                                   .dout = r.grad(out),
-                                  .positive = r.words(positive),
+                                  .relu_mask = r.words(relu_mask),
                                   .inp = r.at(inp),
                                   .mean = r.floats(mean),
                                   .rstd = r.floats(rstd),

@@ -48,7 +48,7 @@ ConvOut conv(Graph& g, const std::string& name, Tensor inp, const ConvOptions& o
                                   .dnorm_bias = r.dweight(from.bias),
                                   .dout = r.grad(out),
                                   .add = r.grad(skip),
-                                  .norm_positive = r.words(from.positive),
+                                  .norm_relu_mask = r.words(from.relu_mask),
                                   .norm_inp = r.at(from.inp),
                                   .mean = r.floats(from.mean),
                                   .rstd = r.floats(from.rstd),

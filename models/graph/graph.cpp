@@ -12,7 +12,7 @@ size_t product(const std::vector<int64_t>& shape) {
 }
 
 // Parameters start at multiples of OptimizerUpdate's chunk, and so of 64 bytes; what a stage of a
-// pipeline may begin with, at multiples of the norm's stretch.
+// pipeline may begin with, at multiples of a norm block.
 size_t padded(size_t count, size_t unit = OptimizerUpdate::decay_chunk) {
   return (count + unit - 1) / unit * unit;
 }
@@ -87,7 +87,7 @@ void Graph::add(Node node) {
 }
 
 void Graph::finish(std::span<const Slice> owned) {
-  constexpr size_t stretch = GradientSquares::stretch;
+  constexpr size_t norm_block = GradientSquares::norm_block;
   if (node_parameters_[0] != 0 || node_parameters_.back() != static_cast<int>(parameters_.size()))
     throw std::logic_error("parameters outside the nodes");
   const int count = static_cast<int>(nodes_.size());
@@ -113,7 +113,7 @@ void Graph::finish(std::span<const Slice> owned) {
     const bool mine = owns(node);
     const size_t begin = own;
     if (mine && (segments_.empty() || !owns(node + 1)))
-      segments_.push_back({own, own, whole / stretch});
+      segments_.push_back({own, own, whole / norm_block});
     for (ParameterInfo& info : range(node_parameters_, node, parameters_)) {
       const size_t size = padded(info.count());
       info.offset = mine ? own : ParameterInfo::elsewhere;
@@ -121,14 +121,14 @@ void Graph::finish(std::span<const Slice> owned) {
       if (mine) own += size;
     }
     if (cut(node)) {
-      whole = padded(whole, stretch);
-      if (mine) own = padded(own, stretch);
+      whole = padded(whole, norm_block);
+      if (mine) own = padded(own, norm_block);
     }
     if (own > begin) segments_.back().end = own;
     ready_after_[static_cast<size_t>(node)] = own;
   }
   arena_count_ = own;
-  stretches_ = (whole + stretch - 1) / stretch;
+  norm_blocks_ = (whole + norm_block - 1) / norm_block;
 
   buffer_count_ = 0;
   for (int node = 0; node < count; ++node)

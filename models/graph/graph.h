@@ -62,16 +62,16 @@ struct ParameterInfo {
 // (ConvBackwardInputSums).
 struct NormInfo {
   int node, reader = -1;  // the batch norm and the convolution, if one reads it
-  Tensor inp, out, mean, rstd, positive, sums;  // positive: where it has relu and a residual
+  Tensor inp, out, mean, rstd, relu_mask, sums;  // relu_mask: where it has relu and a residual
   Parameter weight, bias;
   bool relu;
 };
 
-// Owned gradients that lie together: whole stretches (GradientSquares) of the model, whose
-// stretches are counted as if one process held all of it.
+// Owned gradients that lie together: whole norm blocks (GradientSquares) of the model, whose
+// norm blocks are counted as if one process held all of it.
 struct Segment {
   size_t begin, end;  // elements of the arena
-  size_t stretch;     // the first one's number
+  size_t norm_block;  // the first one's number
 };
 
 struct Slice {  // nodes [begin, end)
@@ -137,7 +137,7 @@ class Graph {
   int layer_of(Parameter) const;
   int layers() const { return static_cast<int>(cuts_.size()) + 2; }
   const std::vector<Segment>& segments() const { return segments_; }
-  size_t stretches() const { return stretches_; }  // of the whole model
+  size_t norm_blocks() const { return norm_blocks_; }  // of the whole model
   // Elements [0, this) of the gradient arena are final once backward of node i is done.
   size_t ready_after(int node) const { return ready_after_[static_cast<size_t>(node)]; }
 
@@ -154,7 +154,7 @@ class Graph {
   Tensor logits_, loss_;
   std::vector<size_t> ready_after_;
   std::vector<Segment> segments_;
-  size_t arena_count_ = 0, buffer_count_ = 0, stretches_ = 0;
+  size_t arena_count_ = 0, buffer_count_ = 0, norm_blocks_ = 0;
 };
 
 // The other processes, to a node that computes over all of them. Collectives run on stream 0.

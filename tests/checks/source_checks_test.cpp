@@ -63,7 +63,7 @@ TEST_F(SourceChecks, FloorsBesideEachOther) {
 }
 
 TEST_F(SourceChecks, AKernelsInsides) {
-  write("engine/model/stage.cpp", "#include \"kernels/cuda/pack.cuh\"\n");
+  write("engine/model/model_chunk.cpp", "#include \"kernels/cuda/pack.cuh\"\n");
   EXPECT_TRUE(has(said_by("check_includes"), "kernels/cuda is no door to kernels"));
 }
 
@@ -78,20 +78,21 @@ TEST_F(SourceChecks, ACrowdedRoom) {
 }
 
 TEST_F(SourceChecks, ATypeThatIsDefinedTwice) {
-  write("engine/model/stage.h", "namespace bv {\n\nclass Linear final : public Node {\n};\n}\n");
-  EXPECT_TRUE(has(said_by("check_sources"), "bv::Linear is also in engine/model/stage.h:3"));
+  write("engine/model/model_chunk.h",
+        "namespace bv {\n\nclass Linear final : public Node {\n};\n}\n");
+  EXPECT_TRUE(has(said_by("check_sources"), "bv::Linear is also in engine/model/model_chunk.h:3"));
 }
 
 TEST_F(SourceChecks, TypesOfOtherNamespacesAndScopes) {
-  write("engine/model/stage.h",
+  write("engine/model/model_chunk.h",
         "namespace bv {\nnamespace {\nstruct Linear {};\n}\nstruct Stage {\n  struct Linear {};\n"
         "};\n}\nnamespace bv::page {\nstruct Linear {};\n}\n");
   EXPECT_EQ(said_by("check_sources"), "");
 }
 
 TEST_F(SourceChecks, ALongLine) {
-  write("engine/model/stage.h", "// " + std::string(98, 'x') + "\n");
-  EXPECT_TRUE(has(said_by("check_sources"), "engine/model/stage.h:1: 101 columns"));
+  write("engine/model/model_chunk.h", "// " + std::string(98, 'x') + "\n");
+  EXPECT_TRUE(has(said_by("check_sources"), "engine/model/model_chunk.h:1: 101 columns"));
 }
 
 }  // namespace

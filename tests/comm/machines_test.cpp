@@ -25,7 +25,7 @@ namespace {
 // Of a run that never fails.
 struct Calm final : RunWatch {
   std::string name(int rank) const override { return name_of(nullptr, rank); }
-  std::string look(Patience&, int) override { return ""; }
+  std::string look(PeerTimeout&, int) override { return ""; }
   [[noreturn]] void end(const std::string& why, int) override {
     std::fprintf(stderr, "%s\n", why.c_str());
     _exit(1);
@@ -256,8 +256,8 @@ TEST(Machines, ExchangeAllAtOnce) {
 
 // ---- who is where -------------------------------------------------------------------------------
 
-std::vector<Seat> seats_of(const std::vector<std::pair<int, std::string>>& nodes) {
-  std::vector<Seat> seats;
+std::vector<NodePlacement> seats_of(const std::vector<std::pair<int, std::string>>& nodes) {
+  std::vector<NodePlacement> seats;
   for (const auto& [node, machine] : nodes) seats.push_back({.node = node, .machine = machine});
   number_nodes(seats);
   return seats;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/connect/greeting.h"
+#include "comm/connect/handshake.h"
 #include "comm/connect/host_comm.h"
 #include "tests/comm/network.h"
 #include "tests/comm/processes.h"
@@ -66,11 +66,11 @@ double seconds_to_meet(Disturb disturb, int size = 2) {
 }
 
 TEST(Rendezvous, StartsAlthoughStrangersStopInTheMiddleOfAHello) {
-  for (const size_t bytes : {size_t{1}, size_t{15}, sizeof(Hello) - 1}) {
+  for (const size_t bytes : {size_t{1}, size_t{15}, sizeof(Handshake) - 1}) {
     const double seconds = seconds_to_meet([&](int port) {
       Socket made = stranger_at(port);
-      const Hello hello = hello_of(world_at(port, 1));
-      say(made, &hello, bytes);
+      const Handshake handshake = handshake_of(world_at(port, 1));
+      say(made, &handshake, bytes);
       return made;
     });
     EXPECT_LT(seconds, 5) << bytes;
@@ -82,9 +82,9 @@ TEST(Rendezvous, StartsAlthoughAStrangerDrips) {
   const double seconds = seconds_to_meet([&](int port) {
     drip = std::make_unique<Child>([port] {
       const Socket made = stranger_at(port);
-      const Hello hello = hello_of(world_at(port, 1));
-      for (size_t i = 0; i < sizeof hello; ++i, usleep(900000))
-        say(made, reinterpret_cast<const char*>(&hello) + i, 1);
+      const Handshake handshake = handshake_of(world_at(port, 1));
+      for (size_t i = 0; i < sizeof handshake; ++i, usleep(900000))
+        say(made, reinterpret_cast<const char*>(&handshake) + i, 1);
       return 0;
     });
     return 0;
@@ -106,8 +106,8 @@ TEST(Rendezvous, StartsAlthoughARankCameAndDied) {
       [](int port) {
         const World world = world_at(port, 1, 3);
         const Socket made = stranger_at(port);
-        const Hello hello = hello_of(world);
-        say(made, &hello, sizeof hello);
+        const Handshake handshake = handshake_of(world);
+        say(made, &handshake, sizeof handshake);
         Challenge challenge;
         EXPECT_EQ(recv(made.fd(), &challenge, sizeof challenge, MSG_WAITALL),
                   ssize_t(sizeof challenge));
@@ -178,16 +178,17 @@ TEST(Rendezvous, WithoutTheSecretNobodyComesIn) {
 TEST(Rendezvous, AProofHoldsForOneGreetingAlone) {
   if (!BAREVISION_SODIUM) GTEST_SKIP() << "built without libsodium";
   const World world = world_at(1, 1, 2, "open sesame");
-  const Hello hello = hello_of(world);
-  const Nonce one = challenge_of(world, hello).preamble.nonce,
-              other = challenge_of(world, hello).preamble.nonce;
+  const Handshake handshake = handshake_of(world);
+  const Nonce one = challenge_of(world, handshake).preamble.nonce,
+              other = challenge_of(world, handshake).preamble.nonce;
   EXPECT_NE(one, other);
-  EXPECT_FALSE(equal(proof_of_peer(world, hello, one), proof_of_peer(world, hello, other)));
-  EXPECT_FALSE(equal(proof_of_peer(world, hello, one), proof_of_rank0(world, hello, one)));
-  EXPECT_FALSE(equal(proof_of_peer(world, hello, one), proof_of_peer(world, hello_of(world), one)));
-  EXPECT_TRUE(equal(proof_of_peer(world, hello, one), proof_of_peer(world, hello, one)));
-  // By Python's hmac module: '0', a Hello of rank 1 of 2 with zeros for all else, zeros.
-  Hello fixed{.rank = 1, .size = 2};
+  EXPECT_FALSE(equal(proof_of_peer(world, handshake, one), proof_of_peer(world, handshake, other)));
+  EXPECT_FALSE(equal(proof_of_peer(world, handshake, one), proof_of_rank0(world, handshake, one)));
+  EXPECT_FALSE(
+      equal(proof_of_peer(world, handshake, one), proof_of_peer(world, handshake_of(world), one)));
+  EXPECT_TRUE(equal(proof_of_peer(world, handshake, one), proof_of_peer(world, handshake, one)));
+  // By Python's hmac module: '0', a Handshake of rank 1 of 2 with zeros for all else, zeros.
+  Handshake fixed{.rank = 1, .size = 2};
   fixed.preamble.has_secret = 1;
   const Digest digest = proof_of_rank0(world, fixed, Nonce{});
   std::string hex;
@@ -203,9 +204,9 @@ TEST(Rendezvous, AnotherVersionIsNamed) {
   const int port = free_port();
   const auto rank0 = start(world_at(port, 0), 2);
   const Socket old = stranger_at(port);
-  Hello hello = hello_of(world_at(port, 1));
-  hello.preamble.version = 2;
-  say(old, &hello, sizeof(Preamble) + 16);  // it had no more
+  Handshake handshake = handshake_of(world_at(port, 1));
+  handshake.preamble.version = 2;
+  say(old, &handshake, sizeof(Preamble) + 16);  // it had no more
   Challenge challenge;
   EXPECT_EQ(recv(old.fd(), &challenge, sizeof challenge, MSG_WAITALL), ssize_t(sizeof challenge));
   EXPECT_EQ(challenge.preamble.version, Preamble::our_version);

@@ -1,5 +1,5 @@
 // What data check finds.
-#include "data/survey/data_check.h"
+#include "data/dataset_stats/data_check.h"
 
 #include <gtest/gtest.h>
 

@@ -532,7 +532,7 @@ TEST(Loader, SyntheticEpochsAreAThousandBatches) {
 }
 
 TEST(Loader, CacheKeepsAllOrNothing) {
-  const auto any = [](int, int) { return Wanted{}; };
+  const auto any = [](int, int) { return DecodeRequest{}; };
   const auto view = [&] {
     return std::make_shared<const View>(whole_view(black_image(10, 10), any));
   };

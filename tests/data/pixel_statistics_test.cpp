@@ -1,5 +1,5 @@
 // The mean and deviation of pixels.
-#include "data/survey/pixel_statistics.h"
+#include "data/dataset_stats/pixel_statistics.h"
 
 #include <gtest/gtest.h>
 

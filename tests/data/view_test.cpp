@@ -22,10 +22,11 @@ std::span<const uint8_t> bytes_of(const std::string& file) {
   return {reinterpret_cast<const uint8_t*>(file.data()), file.size()};
 }
 
-// Of a JPEG at eighths/8 of its size, as stored.
-Image part_of(const std::string& file, int eighths, const Region& part) {
+// Of a JPEG at dct_scale/8 of its size, as stored.
+Image part_of(const std::string& file, int dct_scale, const Region& part) {
   if constexpr (have_turbojpeg)
-    return decode_jpeg_turbo(bytes_of(file), inspect_jpeg(bytes_of(file)), eighths, part, nullptr);
+    return decode_jpeg_turbo(bytes_of(file), inspect_jpeg(bytes_of(file)), dct_scale, part,
+                             nullptr);
   throw std::logic_error("built without libjpeg-turbo");
 }
 
@@ -79,9 +80,10 @@ TEST_F(Views, PartsHaveThePixelsOfTheWhole) {
   Random random;
   for (const JpegPicture& p : pictures_) {
     const std::string file = encode_jpeg(p);
-    for (int eighths = 1; eighths <= 8; ++eighths) {
-      const int height = scaled_length(p.height, eighths), width = scaled_length(p.width, eighths);
-      const Image whole = part_of(file, eighths, {.height = height, .width = width});
+    for (int dct_scale = 1; dct_scale <= 8; ++dct_scale) {
+      const int height = scaled_length(p.height, dct_scale),
+                width = scaled_length(p.width, dct_scale);
+      const Image whole = part_of(file, dct_scale, {.height = height, .width = width});
       ASSERT_EQ(whole.pixels.size(), 3 * size_t(height) * size_t(width));
       for (int i = 0; i < 12; ++i) {
         Region part{.top = random.below(height), .left = random.below(width)};
@@ -89,9 +91,9 @@ TEST_F(Views, PartsHaveThePixelsOfTheWhole) {
         part.width = 1 + random.below(width - part.left);
         if (i == 0) part = {.top = height - 1, .left = width - 1, .height = 1, .width = 1};
         if (i == 1) part = {.top = 0, .left = 16 % width, .height = height, .width = 1};
-        EXPECT_EQ(part_of(file, eighths, part).pixels, cut(whole, part).pixels)
+        EXPECT_EQ(part_of(file, dct_scale, part).pixels, cut(whole, part).pixels)
             << "sampling " << p.sampling_x << "x" << p.sampling_y << " components " << p.components
-            << " progressive " << p.progressive << " " << eighths << "/8: " << part.width << "x"
+            << " progressive " << p.progressive << " " << dct_scale << "/8: " << part.width << "x"
             << part.height << " at " << part.left << "," << part.top;
       }
     }
@@ -127,21 +129,21 @@ TEST_F(Views, ScaledDecodingIsNearTheWhole) {
   if (file.empty()) GTEST_SKIP() << "built without libjpeg-turbo";
   const Image full = decode_image(bytes_of(file), 0);
   const Box all{.height = 480, .width = 640};
-  for (int eighths = 1; eighths < 8; ++eighths)
+  for (int dct_scale = 1; dct_scale < 8; ++dct_scale)
     for (const auto interpolation : {Interpolation::bilinear, Interpolation::bicubic})
       for (const double by_filter : {1.25, 1.5, 2.0, 2.4}) {
-        const double scale = eighths / 8.0;
-        const Image scaled =
-            part_of(file, eighths, {.height = scaled_length(480, eighths), .width = 80 * eighths});
+        const double scale = dct_scale / 8.0;
+        const Image scaled = part_of(
+            file, dct_scale, {.height = scaled_length(480, dct_scale), .width = 80 * dct_scale});
         const int height = int(480 * scale / by_filter), width = int(640 * scale / by_filter);
         const Difference d =
             difference(resized(full, all, height, width, interpolation),
                        resized(scaled, {.height = 480 * scale, .width = 640 * scale}, height, width,
                                interpolation));
-        EXPECT_LE(d.mean, 2 / by_filter) << eighths << "/8, then by " << by_filter;
-        EXPECT_LE(d.most, 25) << eighths << "/8, then by " << by_filter;
+        EXPECT_LE(d.mean, 2 / by_filter) << dct_scale << "/8, then by " << by_filter;
+        EXPECT_LE(d.most, 25) << dct_scale << "/8, then by " << by_filter;
         if (std::getenv("BAREVISION_VERBOSE"))
-          std::cout << eighths << "/8, then by " << by_filter << ": mean " << d.mean << ", most "
+          std::cout << dct_scale << "/8, then by " << by_filter << ": mean " << d.mean << ", most "
                     << d.most << "\n";
       }
 }
@@ -168,15 +170,15 @@ TEST_F(Views, PartsLieWhereTheyDoInTheImage) {
           EXPECT_EQ(height, image.height);
           EXPECT_EQ(width, image.width);
           const double shrink = std::min(box.height, box.width) / out;
-          return Wanted{pixels_read(box, out, out, Interpolation::bilinear), shrink};
+          return DecodeRequest{pixels_read(box, out, out, Interpolation::bilinear), shrink};
         };
         const View view = decode_view(bytes_of(file), choose, of);
-        EXPECT_LT(view.eighths, 8);
+        EXPECT_LT(view.dct_scale, 8);
         std::vector<uint8_t> row(3 * size_t(out) * size_t(out));
         Resizer().run(view, box, out, out, row.data());
         const Difference d = difference(row, resized(image, box, out, out));
-        EXPECT_LT(d.mean, 1.25) << "orientation " << orientation << ", " << view.eighths << "/8";
-        EXPECT_LT(d.most, 6) << "orientation " << orientation << ", " << view.eighths << "/8";
+        EXPECT_LT(d.mean, 1.25) << "orientation " << orientation << ", " << view.dct_scale << "/8";
+        EXPECT_LT(d.most, 6) << "orientation " << orientation << ", " << view.dct_scale << "/8";
       }
       // At full size the image is the rectangle, to the bit.
       const View whole = decode_view(

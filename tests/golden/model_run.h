@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/model_chunk.h"
 #include "engine/model/parameters.h"
-#include "engine/model/stage.h"
 #include "tests/golden/formula.h"
 
 namespace bv::test::golden {
@@ -45,7 +45,7 @@ class ModelRun {
   std::unique_ptr<Backend> backend_;
   Net net_;
   Parameters parameters_;
-  Stage stage_;
+  ModelChunk stage_;
   DeviceMemory images_, crops_, labels_, params_, state_, sums_;
 };
 

@@ -228,18 +228,18 @@ Values positive(Problem& p, size_t n) {
 void add_positive(Problem& p, RowsShape s, const Values& out) {
   std::vector<uint64_t> before = positive_words(out, s.C);
   for (uint64_t& word : before) word = ~word;
-  p.changed_objects<uint64_t>("positive", before, [](auto) { return std::string(); });
+  p.changed_objects<uint64_t>("relu_mask", before, [](auto) { return std::string(); });
 }
 // They must be of out as the device stored it.
 std::string check_positive(const DeviceArguments& a, RowsShape s, DType dtype) {
   const Values out = decode(a.read("out"), dtype);
-  const Bytes bytes = a.read("positive");
+  const Bytes bytes = a.read("relu_mask");
   for (size_t i = 0; i < out.size(); ++i) {
     const size_t row = i / size_t(s.C), c = i % size_t(s.C);
     const size_t byte = (c / 64 * size_t(s.rows) + row) * 8 + c % 64 / 8;
     if (bool(bytes[byte] >> c % 8 & std::byte{1}) != (out[i] > 0))
-      return "positive's bit of " + index_name(i, Shape{s.rows, s.C}) + " is wrong, where out is " +
-             std::to_string(out[i]);
+      return "relu_mask's bit of " + index_name(i, Shape{s.rows, s.C}) +
+             " is wrong, where out is " + std::to_string(out[i]);
   }
   return "";
 }
@@ -440,7 +440,7 @@ void add_saved(Problem& p, RowsShape s, const oracle::BatchNormSaved& v) {
 
 struct Sums {
   RowsShape s;
-  bool relu, residual;  // with both, `positive` is given
+  bool relu, residual;  // with both, `relu_mask` is given
   enum G { none, wanted, in_place } g;
   bool accumulate = false;
   Kind kind = Kind::normal;
@@ -471,7 +471,7 @@ Problem backward_sums(DType dtype, Sums t) {
   const bool in_place = t.g == Sums::in_place;
   if (t.g != Sums::none) p.output("g", {s.rows, s.C}, r.g, in_place ? dout : Values{});
   if (!in_place) p.input("dout", {s.rows, s.C}, dout);
-  if (!out.empty()) p.objects("positive", positive_words(out, s.C));
+  if (!out.empty()) p.objects("relu_mask", positive_words(out, s.C));
   add_saved(p, s, v);
   p.runs(o, {{"dout", in_place ? "g" : "dout"}});
   return p;
@@ -625,7 +625,7 @@ using Op = BatchNormForward;
 [[maybe_unused]] const bool refused = refuses<Op>({
     {"running_var", [](Op& o) { o.running_mean = o.mean, o.running_var = nullptr; }},
     {"running_mean", [](Op& o) { o.running_mean = nullptr, o.running_var = o.mean; }},
-    {"positive", [](Op& o) { o.positive = reinterpret_cast<uint64_t*>(o.mean), o.relu = false; }},
+    {"relu_mask", [](Op& o) { o.relu_mask = reinterpret_cast<uint64_t*>(o.mean), o.relu = false; }},
 });
 
 }  // namespace

@@ -458,7 +458,7 @@ Problem backward_input_sums(DType dtype, const InputSums& t) {
   p.input("dout", out_of(s), dout), p.input("weight", weight_of(s), weight);
   if (t.add == Add::given) p.input("add", inp_of(s), add);
   p.input("norm_inp", inp_of(s), n.inp);
-  if (!n.out.empty()) p.objects("norm_positive", positive_words(n.out, s.C));
+  if (!n.out.empty()) p.objects("norm_relu_mask", positive_words(n.out, s.C));
   p.input_fp32("mean", C, n.mean), p.input_fp32("rstd", C, n.rstd);
   p.input_fp32("norm_weight", C, n.weight), p.input_fp32("norm_bias", C, n.bias);
   p.runs(
@@ -693,8 +693,8 @@ bool refuses_shapes() {
 
 using Op = ConvBackwardInputSums;
 [[maybe_unused]] const bool refused_norm =
-    refuses<Op>({{"norm_positive", [](Op& o) {
-                    o.norm_positive = static_cast<const uint64_t*>(o.norm_inp), o.relu = false;
+    refuses<Op>({{"norm_relu_mask", [](Op& o) {
+                    o.norm_relu_mask = static_cast<const uint64_t*>(o.norm_inp), o.relu = false;
                   }}});
 
 }  // namespace

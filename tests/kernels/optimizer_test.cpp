@@ -19,9 +19,10 @@ struct UpdateResult {
 };
 
 Tensor gradient_squares(const Values& grad) {
-  constexpr size_t stretch = GradientSquares::stretch;
-  Tensor sums((grad.size() + stretch - 1) / stretch);
-  for (size_t i = 0; i < grad.size(); ++i) sums[i / stretch] += Tracked(grad[i]) * Tracked(grad[i]);
+  constexpr size_t norm_block = GradientSquares::norm_block;
+  Tensor sums((grad.size() + norm_block - 1) / norm_block);
+  for (size_t i = 0; i < grad.size(); ++i)
+    sums[i / norm_block] += Tracked(grad[i]) * Tracked(grad[i]);
   return sums;
 }
 
@@ -135,7 +136,7 @@ Problem gradient_squares(DType dtype, int count, double bad, int where, double s
   return p;
 }
 
-// Whole numbers, so that each stretch's sum is exact: an element in another's stretch can't hide.
+// Whole numbers, so that each norm block's sum is exact: an element in another's can't hide.
 Problem gradient_squares_exact(DType dtype, int count, int first) {
   Problem p(dtype);
   p.exact = p.any_threads = true;
@@ -151,9 +152,9 @@ Problem gradient_squares_exact(DType dtype, int count, int first) {
 }
 
 // From sums of squares of a standard deviation of `scale`; `bad` as above.
-Problem gradient_norm(DType dtype, int stretches, double bad, int where, double scale) {
+Problem gradient_norm(DType dtype, int norm_blocks, double bad, int where, double scale) {
   Problem p(dtype);
-  Values sums = p.random.normal(stretches, 0, scale);
+  Values sums = p.random.normal(norm_blocks, 0, scale);
   for (double& sum : sums) sum *= sum;
   if (bad != 0) sums[where] = bad;
   const UpdateState before{.count = 7,
@@ -177,7 +178,7 @@ Problem gradient_norm(DType dtype, int stretches, double bad, int where, double 
     return c.ok() ? "" : "grad_norm: " + c.describe(std::vector{1});
   });
   p.objects("sums", sums), p.objects<StepParams>("params", {params});
-  p.runs(GradientNorm{.stretches = stretches});
+  p.runs(GradientNorm{.norm_blocks = norm_blocks});
   return p;
 }
 
@@ -197,15 +198,15 @@ void add_norm_cases(KernelCases& cases) {
       cases.add("gradient_squares" + sizes({{"count", count}, {"first", first}}) + "_exact",
                 gradient_squares_exact, count, first);
   }
-  for (const int stretches : {1, 33, 1024, 18700}) {
+  for (const int norm_blocks : {1, 33, 1024, 18700}) {
     const auto norm = [&](const char* name, double bad, int where, double scale) {
-      cases.add("gradient_norm" + sizes({{"stretches", stretches}}) + name, gradient_norm,
-                stretches, bad, where, scale);
+      cases.add("gradient_norm" + sizes({{"norm_blocks", norm_blocks}}) + name, gradient_norm,
+                norm_blocks, bad, where, scale);
     };
     norm("", 0, 0, 1);
     norm("_large", 0, 0, 1e30);  // whose norm is finite
     norm("_inf_first", inf, 0, 1);
-    norm("_nan_last", nan, stretches - 1, 1);
+    norm("_nan_last", nan, norm_blocks - 1, 1);
   }
 }
 
@@ -347,7 +348,7 @@ Problem scaling_run(DType dtype, const ScalingCase& o) {
     const GradientNorm norm{.state = a.at<UpdateState>("state"),
                             .sums = sums,
                             .params = a.at<StepParams>("params"),
-                            .stretches = 1};
+                            .norm_blocks = 1};
     for (const char* g = o.gradients; *g; ++g) {
       const auto* const gradient = a.at<float>(*g == 'x' ? "bad" : "good");
       k.run(GradientSquares{.sums = sums, .grad = gradient, .count = n}, nullptr);

@@ -50,13 +50,13 @@ class Update {
       std::memcpy(at(grad_, t), values.data(), values.size() * sizeof(float));
     }
     Kernels& kernels = backend_->kernels();
-    std::vector<double> sums(count_ / GradientSquares::stretch + 1);
+    std::vector<double> sums(count_ / GradientSquares::norm_block + 1);
     kernels.run(GradientSquares{.sums = sums.data(), .grad = grad_.data<float>(), .count = count_},
                 nullptr);
     kernels.run(GradientNorm{.state = &state_,
                              .sums = sums.data(),
                              .params = &params_,
-                             .stretches = static_cast<int>(sums.size())},
+                             .norm_blocks = static_cast<int>(sums.size())},
                 nullptr);
     kernels.run(update(), nullptr);
     backend_->synchronize(nullptr);

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/model/stage.h"
+#include "engine/model/model_chunk.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/philox.h"
 #include "models/vit.h"

@@ -245,7 +245,7 @@ TEST_F(SimtStream, NullStreamDoesNotWaitForNonBlockingStreams) {
 
 // ---- Host functions, threads --------------------------------------------------------------------
 TEST_F(SimtStream, HostFunctionRunsInItsTurnAndMayNotCall) {
-  struct Seen {
+  struct PreviewRecord {
     const float* host;
     float value = 0;
     cudaError_t error = cudaSuccess;
@@ -255,7 +255,7 @@ TEST_F(SimtStream, HostFunctionRunsInItsTurnAndMayNotCall) {
   run_fill(a, 4, nullptr);
   copy(host, a, cudaMemcpyDeviceToHost, nullptr);
   const auto look = [](void* data) {
-    auto& s = *static_cast<Seen*>(data);
+    auto& s = *static_cast<PreviewRecord*>(data);
     s.value = s.host[0];
     s.error = cudaDeviceSynchronize();
   };

@@ -17,14 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr OptionRow rows[] = {
-    {"dir",
-     "DIR",
-     &Options::data,
-     "folder of TFRecords, as they are or in train/ and validation/ (or val/)",
-     {},
-     {},
-     0,
-     true},
+    positional("dir", "DIR", &Options::data,
+               "folder of TFRecords, as they are or in train/ and validation/ (or val/)"),
     {"label_base", "auto|0|1", &Options::label_base,
      "the first class's label in the records; auto: 0 if there is any, else 1"},
     {"on_bad_image", "fail|skip", &Options::on_bad_image,

@@ -19,16 +19,10 @@ namespace fs = std::filesystem;
 constexpr int min_object_side = 32;
 
 constexpr OptionRow rows[] = {
-    {"files",
-     "[DIR] LIST",
-     &Options::files,
-     "folder of class folders, with --coco left out, and the new file to write: its lines are path "
-     "and label, or path, box and label, and a label is the place of its class among the names at "
-     "the top, counted from 0",
-     {},
-     {},
-     0,
-     true},
+    positional("files", "[DIR] LIST", &Options::files,
+               "folder of class folders, with --coco left out, and the new file to write: its "
+               "lines are path and label, or path, box and label, and a label is the place of its "
+               "class among the names at the top, counted from 0"),
     {"labels", "MAP.json", &Options::labels,
      "the classes' labels, {\"cat\": 0, \"dog\": 1}; default: by the sorted names"},
     {"classes", "N", &Options::class_count, "the first N classes alone", {.min = 2, .max = 1e6}},

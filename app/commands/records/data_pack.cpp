@@ -15,22 +15,9 @@ namespace bv {
 namespace {
 
 constexpr OptionRow rows[] = {
-    {"list",
-     "LIST",
-     &Options::data,
-     "what data list has written, or lines of path and label",
-     {},
-     {},
-     0,
-     true},
-    {"out",
-     "OUT",
-     &Options::out,
-     "folder for the records, to which others may be added",
-     {},
-     {},
-     0,
-     true},
+    positional("list", "LIST", &Options::data,
+               "what data list has written, or lines of path and label"),
+    positional("out", "OUT", &Options::out, "folder for the records, to which others may be added"),
     {"name", "N", &Options::set_name,
      "of the files N-00000-of-00003.tfrecord, N-00000-of-00003.idx (offsets, for DALI) and "
      "N.index; "

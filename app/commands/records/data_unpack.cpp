@@ -13,25 +13,14 @@ namespace bv {
 
 namespace {
 
-constexpr OptionRow rows[] = {{"path",
-                               "PATH",
-                               &Options::data,
-                               "a folder of records or NAME.index, or CIFAR-10's folder",
-                               {},
-                               {},
-                               0,
-                               true},
-                              {"dir",
-                               "DIR",
-                               &Options::out,
-                               "new folder for CLASS/NAME, or the photos of COCO's objects; of a "
-                               "split for train/ and val/",
-                               {},
-                               {},
-                               0,
-                               true},
-                              {"on_bad_image", "fail|skip", &Options::on_bad_image,
-                               "what to do with a damaged record: end, or leave it out"}};
+constexpr OptionRow rows[] = {
+    positional("path", "PATH", &Options::data,
+               "a folder of records or NAME.index, or CIFAR-10's folder"),
+    positional("dir", "DIR", &Options::out,
+               "new folder for CLASS/NAME, or the photos of COCO's objects; of a "
+               "split for train/ and val/"),
+    {"on_bad_image", "fail|skip", &Options::on_bad_image,
+     "what to do with a damaged record: end, or leave it out"}};
 
 int unpack(const CommandLine& line, const std::vector<std::string>&) {
   const Options& o = line.own;

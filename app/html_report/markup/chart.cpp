@@ -12,7 +12,7 @@ namespace {
 
 constexpr double width = 400, height = 240, left = 48, right = 12, top = 10, bottom = 38;
 constexpr double plot_width = width - left - right, plot_height = height - top - bottom;
-constexpr size_t most_points = 1000, most_marks = 40, dense = 200;
+constexpr size_t max_points = 1000, max_marks = 40, dense = 200;
 
 std::string coordinate(double x) {
   char text[32];
@@ -53,7 +53,7 @@ Drawing::Drawing(const Chart& chart) : chart_(chart) {
       x_low = std::min(x_low, p.x), x_high = std::max(x_high, p.x);
       if (std::isfinite(p.y)) low = std::min(low, p.y), high = std::max(high, p.y);
     }
-    c.points = thinned(c.points, most_points);
+    c.points = thinned(c.points, max_points);
   }
   if (!(low <= high)) low = 0, high = 1;  // nothing finite
   if (chart_.scale == AxisScale::linear) {
@@ -107,7 +107,7 @@ std::string Drawing::curve(const Series& c) const {
     const std::string y = coordinate(y_of(p.y));
     path += (pen_down ? "L" : "M") + x + " " + y;
     pen_down = true;
-    if (c.style != Series::faint && c.points.size() <= most_marks)
+    if (c.style != Series::faint && c.points.size() <= max_marks)
       marks += "<circle cx=\"" + x + "\" cy=\"" + y +
                (c.points.size() == 1 ? "\" r=\"3.5\"/>" : "\" r=\"2\"/>");
   }

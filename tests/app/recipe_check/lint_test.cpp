@@ -55,7 +55,7 @@ Setup setup_of(const Words& words, const Images& images) {
   Setup s;
   s.model = load_model_config(preliminary_options(line).model);
   Options& o = s.options = resolve_options(line, s.model, images.kind);
-  s.asked = o;
+  s.requested = o;
   check_schedule(o);
   o.device = "cpu", o.precision = "fp32";
   o.batch = std::min<int64_t>(o.batch.value_or(64), images.train);
@@ -137,7 +137,7 @@ TEST(Lint, RatesBeyondTheLinearRule) {
 TEST(Lint, OddBatchesOfPairs) {
   const auto lines = [](int batch, const char* mixup) {
     auto s = setup_of(with(vit, {"--mixup", mixup}), flowers);
-    s.asked.batch = batch;  // as a recipe may say
+    s.requested.batch = batch;  // as a recipe may say
     Words all;
     for (const Finding& f : lint(s, {})) all.push_back(line_of(f));
     return all;

@@ -1,4 +1,4 @@
-// What a stage has of a model: parameters in whole stretches, its memory, its batches' places.
+// What a stage has of a model: parameters in whole norm blocks, its memory, its batches' places.
 #include "engine/pipeline/model_part.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ size_t in_the_model(const Graph& part, const ParameterInfo& own) {
   const Segment* in = nullptr;
   for (const Segment& s : part.segments())
     if (s.begin <= own.offset && own.offset < s.end) in = &s;
-  return in ? own.offset - in->begin + in->stretch * GradientSquares::stretch : 0;
+  return in ? own.offset - in->begin + in->norm_block * GradientSquares::norm_block : 0;
 }
 
 TEST(ModelParts, HaveTheModelsParametersInTheModelsStretches) {
@@ -42,7 +42,7 @@ TEST(ModelParts, HaveTheModelsParametersInTheModelsStretches) {
         ASSERT_EQ(part.segments().size(), 1u);
         const Segment& own = part.segments()[0];
         EXPECT_EQ(own.end, part.arena_count());
-        EXPECT_EQ(part.stretches(), whole.stretches());
+        EXPECT_EQ(part.norm_blocks(), whole.norm_blocks());
         for (size_t p = 0; p < owners.size(); ++p) {
           const ParameterInfo& mine = part.parameters()[p];
           if (!mine.owned()) continue;
@@ -65,7 +65,7 @@ TEST(ModelParts, OfTwoChunksLieOneAfterTheOtherTheLastFirst) {
   const Slice slices[] = {part_of(whole, 3, 0), part_of(whole, 3, 2)};
   part.finish(slices);
   ASSERT_EQ(part.segments().size(), 2u);
-  EXPECT_EQ(part.segments()[0].stretch, 0u);
+  EXPECT_EQ(part.segments()[0].norm_block, 0u);
   EXPECT_EQ(part.segments()[1].begin, part.segments()[0].end);
   EXPECT_EQ(part.segments()[1].end, part.arena_count());
   EXPECT_LT(part.arena_count(), whole.arena_count());

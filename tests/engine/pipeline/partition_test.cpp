@@ -76,7 +76,7 @@ TEST(Partition, IsTheBestOfAllSplits) {
     for (uint32_t i = 0; i < 9; ++i)
       weights.push_back(philox(3, i, trial, 0, random_data).at[0] % 9);
     for (int parts = 1; parts <= 9; ++parts) {
-      const Counts counts = least_largest_sum(weights, parts);
+      const Counts counts = min_largest_sum(weights, parts);
       ASSERT_EQ(counts.size(), size_t(parts));
       double most = 0;
       size_t at = 0;

@@ -66,7 +66,7 @@ TEST(PipelineTasks, WithoutAPipelineEachMicroBatchGoesForwardAndBack) {
 // Of equal parts the bubble is the known one: (P - 1) / (V M + P - 1) of the step.
 TEST(PipelineTasks, NoPipelineIsStuckAndTheBubbleIsTheKnownOne) {
   for (const PipelineShape& shape : small_pipelines())
-    for (const Exchanging how : {Exchanging::beside, Exchanging::at_once})
+    for (const Exchanging how : {Exchanging::overlapped, Exchanging::synchronous})
       for (const double backward : {0.5, 1., 2.}) {
         SCOPED_TRACE(name_of(shape));
         const int passes = shape.chunks * shape.micro_batches, others = shape.stages - 1;
@@ -83,7 +83,7 @@ TEST(PipelineTasks, ExchangesBesideComputingTakeNoLonger) {
     std::vector<PartTime> parts;
     for (int i = 0; i < shape.parts(); ++i) parts.push_back({1. + i % 3, 2. + i * 5 % 4});
     const double beside = simulate(shape, parts).length,
-                 at_once = simulate(shape, parts, Exchanging::at_once).length;
+                 at_once = simulate(shape, parts, Exchanging::synchronous).length;
     EXPECT_LE(beside, at_once + 1e-9);
     shorter |= beside < at_once - .5;
   }

@@ -10,7 +10,7 @@
 #include "app/commands/commands.h"
 #include "app/hooks/standard_hooks.h"
 #include "engine/options/config.h"
-#include "engine/run/run_claim.h"
+#include "engine/run/run_folder_lock.h"
 #include "engine/run/training_loop.h"
 #include "engine/setup/device.h"
 
@@ -22,7 +22,7 @@ using Strings = std::vector<std::string>;
 inline int train_here(const Strings& words, HookList hooks) {
   const CommandLine line = parse_command_line(words);
   const World world;
-  const RunClaim claim(line, world);
+  const RunFolderLock claim(line, world);
   Options given = initial_options(line);
   given.out = claim.folder();
   const DeviceChoice device = choose_device(given, world);

@@ -96,7 +96,7 @@ class PictureFuzzer {
       Box part{.top = double(m.below(size_t(height))), .left = double(m.below(size_t(width)))};
       part.height = 1 + double(m.below(size_t(height)));
       part.width = 1 + double(m.below(size_t(width)));
-      return Wanted{part, shrink};
+      return DecodeRequest{part, shrink};
     };
     const View part = decode_view(bytes, some, of);
     for (int y = 0; y < part.at.height; ++y) {
@@ -105,7 +105,7 @@ class PictureFuzzer {
               &part.pixels.pixels[3 * size_t(y) * size_t(part.at.width)],
               &part.pixels.pixels[3 * size_t(y) * size_t(part.at.width)] + 3 * part.at.width,
               &whole.pixels.pixels[3 * row]))
-        throw std::runtime_error("a part at " + std::to_string(whole.eighths) +
+        throw std::runtime_error("a part at " + std::to_string(whole.dct_scale) +
                                  "/8 differs from the whole");
     }
     return std::move(whole.pixels);

@@ -38,7 +38,7 @@ constexpr uint64_t all_mutants = 8000;
 constexpr unsigned max_seconds = 10;
 constexpr size_t fixed_bytes = 256 << 10, factor = 256;
 // A list without class names gets one for each number up to its largest label.
-constexpr size_t most_labels = 1000000, names_of_a_list = most_labels * sizeof(std::string);
+constexpr size_t max_labels = 1000000, names_of_a_list = max_labels * sizeof(std::string);
 
 struct Case {
   const char* kind;

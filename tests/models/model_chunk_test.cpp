@@ -66,8 +66,8 @@ void expect_apart(Passes passes) {
     EXPECT_EQ(places[a].offset % 256, 0u);
     for (size_t b = 0; b < a; ++b) {
       if (places[a].kind != places[b].kind || places[a].kind == Layout::Place::absent) continue;
-      const bool together =
-          places[a].kind == Layout::Place::saved || meet(places[a].lives, places[b].lives);
+      const bool together = places[a].kind == Layout::Place::saved ||
+                            overlap(places[a].live_ranges, places[b].live_ranges);
       if (!together) continue;
       ++pairs;
       EXPECT_TRUE(places[a].offset + places[a].bytes <= places[b].offset ||
@@ -119,9 +119,9 @@ TEST(Plan, RecomputedBlocksThatEndInABatchNormRunBeforeItsReader) {
     return layout.places[static_cast<size_t>(t - graph.tensors().begin())];
   };
   const Layout::Place read = place("plain.2.conv"), out = place("plain.2.bn");
-  ASSERT_EQ(read.lives.size(), 2u);
-  EXPECT_LT(read.lives[0].last, r.cut);
-  EXPECT_GE(read.lives[1].first, node_count(graph));
+  ASSERT_EQ(read.live_ranges.size(), 2u);
+  EXPECT_LT(read.live_ranges[0].last, r.cut);
+  EXPECT_GE(read.live_ranges[1].first, node_count(graph));
   EXPECT_EQ(out.kind, Layout::Place::saved) << "the next block's input";
 }
 
@@ -162,11 +162,11 @@ Outcome run_cut(int cut, VitConfig config) {
   Parameters parameters(*backend, vit.graph, 0);
   parameters.allocate();
   parameters.initialise(5);
-  std::vector<Stage> stages;
+  std::vector<ModelChunk> stages;
   const int nodes = node_count(vit.graph);
   if (cut > 0) stages.emplace_back(*backend, vit.graph, 0, cut, micro_batches);
   stages.emplace_back(*backend, vit.graph, cut, nodes, micro_batches);
-  for (Stage& stage : stages) stage.allocate();
+  for (ModelChunk& stage : stages) stage.allocate();
 
   StepParams params{.grad_scale = 1, .divisor = 1, .count = small_batch};
   UpdateState state{.loss_scale = 1};
@@ -186,7 +186,8 @@ Outcome run_cut(int cut, VitConfig config) {
     r.accumulate = micro > 0;
     return r;
   };
-  const auto move = [&](Stage& from, Stage& to, const std::vector<int>& storages, int slot) {
+  const auto move = [&](ModelChunk& from, ModelChunk& to, const std::vector<int>& storages,
+                        int slot) {
     EXPECT_FALSE(storages.empty());
     for (const int s : storages)
       std::memcpy(to.place(slot, s), from.place(slot, s),

@@ -43,7 +43,7 @@ struct FinishedPlace {
 // Throws UserError where there is neither.
 FinishedPlace find_finished(const std::string& given);
 
-struct FinishedModel {
+struct TrainedModel {
   FinishedPlace place;
   Options options;  // the run's, or what the weights say; the command line's win
   ModelConfig model;
@@ -56,18 +56,17 @@ struct FinishedModel {
 };
 // The options alone, without reading the weights: for the launcher. Throws UserError.
 Options finished_options(const CommandLine&);
-FinishedModel open_finished_model(const CommandLine&);
+TrainedModel open_trained_model(const CommandLine&);
 
-std::unique_ptr<Backend> open_finished_backend(const FinishedModel&, const DeviceChoice&,
-                                               int cores);
+std::unique_ptr<Backend> open_trained_backend(const TrainedModel&, const DeviceChoice&, int cores);
 // Of at least `asked` images: a batch norm's graph has two or more.
 inline int smallest_batch(int asked) { return std::max(asked, 2); }
 // Resolves device and precision. The graph's batch is this process's.
-Graph finished_graph(FinishedModel&, const DeviceChoice&, const Backend&, int batch);
+Graph trained_graph(TrainedModel&, const DeviceChoice&, const Backend&, int batch);
 // Takes the memory, of a machine that `processes` share, and sets the weights, which are dropped.
 // Throws UserError where they don't fit.
-void load_finished_weights(FinishedModel&, const Graph&, Backend&, Inference&, int processes);
+void load_trained_weights(TrainedModel&, const Graph&, Backend&, Inference&, int processes);
 // Images as an evaluation sees them.
-LoaderOptions finished_loader(const FinishedModel&, Backend&, DataKind, int batch, int cores);
+LoaderOptions trained_loader(const TrainedModel&, Backend&, DataKind, int batch, int cores);
 
 }  // namespace bv

@@ -10,7 +10,7 @@
 
 namespace bv {
 
-struct Seen {
+struct PreviewRecord {
   int64_t number;  // from 0, its position in the epoch's order
   uint32_t index;  // in the data set
   int64_t epoch;   // counted from 1
@@ -30,10 +30,11 @@ struct Seen {
 
 std::string number_text(int64_t number);  // 00003
 // With the target's class probabilities, as the loss takes them.
-std::string line_of(const Seen&, int classes, double label_smoothing);
+std::string line_of(const PreviewRecord&, int classes, double label_smoothing);
 
-std::vector<std::string> before_caption(const Seen&, const std::vector<std::string>& classes);
-std::vector<std::string> after_caption(const Seen&);
-std::vector<std::string> mixed_caption(const Seen&);
+std::vector<std::string> before_caption(const PreviewRecord&,
+                                        const std::vector<std::string>& classes);
+std::vector<std::string> after_caption(const PreviewRecord&);
+std::vector<std::string> mixed_caption(const PreviewRecord&);
 
 }  // namespace bv

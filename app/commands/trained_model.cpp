@@ -1,4 +1,4 @@
-#include "app/commands/finished_model.h"
+#include "app/commands/trained_model.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -80,8 +80,8 @@ std::vector<std::string> read_classes(const std::string& given) {
       throw UserError("--classes " + given + ": must be at least 2 and at most 1000000");
     return numbered(*count);
   }
-  constexpr uint64_t most_bytes = 64 << 20;
-  std::vector<std::string> names = split(read_text_file(given, most_bytes), '\n');
+  constexpr uint64_t max_bytes = 64 << 20;
+  std::vector<std::string> names = split(read_text_file(given, max_bytes), '\n');
   for (std::string& name : names)
     if (name.ends_with('\r')) name.pop_back();
   while (!names.empty() && names.back().empty()) names.pop_back();
@@ -103,7 +103,7 @@ int64_t outputs_of(const TensorFile& file, const ModelConfig& model) {
   return 0;
 }
 
-std::vector<std::string> classes_of(const FinishedModel& m, const WeightsInfo& info,
+std::vector<std::string> classes_of(const TrainedModel& m, const WeightsInfo& info,
                                     const std::string& given) {
   const std::string& path = m.place.weights;
   if (given.empty() && info.classes.empty())
@@ -169,8 +169,8 @@ Options finished_options(const CommandLine& line) {
   return options_of(find_finished(line.own.finished), line).options;
 }
 
-FinishedModel open_finished_model(const CommandLine& line) {
-  FinishedModel m{.place = find_finished(line.own.finished)};
+TrainedModel open_trained_model(const CommandLine& line) {
+  TrainedModel m{.place = find_finished(line.own.finished)};
   RunsOptions run = options_of(m.place, line);
   Options& o = m.options = std::move(run.options);
   m.run_batch = run.batch;
@@ -195,16 +195,16 @@ FinishedModel open_finished_model(const CommandLine& line) {
   return m;
 }
 
-std::unique_ptr<Backend> open_finished_backend(const FinishedModel& m, const DeviceChoice& device,
-                                               int cores) {
+std::unique_ptr<Backend> open_trained_backend(const TrainedModel& m, const DeviceChoice& device,
+                                              int cores) {
   const bool cudnn = m.options.conv == "cudnn" && device.kind != DeviceKind::cpu;
   return open_backend(
       device.kind,
       {.index = device.index, .threads = cores, .graphs = !m.options.no_graph, .cudnn = cudnn});
 }
 
-Graph finished_graph(FinishedModel& m, const DeviceChoice& device, const Backend& backend,
-                     int batch) {
+Graph trained_graph(TrainedModel& m, const DeviceChoice& device, const Backend& backend,
+                    int batch) {
   Options& o = m.options;
   o.device = name_of(device.kind);
   if (o.source("precision") != Source::command_line && o.device != m.run_device)
@@ -213,8 +213,8 @@ Graph finished_graph(FinishedModel& m, const DeviceChoice& device, const Backend
   return build_graph(o, m.model, DataKind::photos, dtype, batch, m.classes.size(), 1);
 }
 
-void load_finished_weights(FinishedModel& m, const Graph& graph, Backend& backend,
-                           Inference& inference, int processes) {
+void load_trained_weights(TrainedModel& m, const Graph& graph, Backend& backend,
+                          Inference& inference, int processes) {
   const FitResult fit =
       fit_weights(std::exchange(m.file, {}), m.place.weights, parameter_shapes(graph), {});
   if (!fit.note.ends_with(" tensors")) m.notes.push_back(fit.note);  // something was changed
@@ -227,8 +227,8 @@ void load_finished_weights(FinishedModel& m, const Graph& graph, Backend& backen
   inference.parameters().set_weights(fit.tensors);
 }
 
-LoaderOptions finished_loader(const FinishedModel& m, Backend& backend, DataKind kind, int batch,
-                              int cores) {
+LoaderOptions trained_loader(const TrainedModel& m, Backend& backend, DataKind kind, int batch,
+                             int cores) {
   const Options& o = m.options;
   return {.kind = kind,
           .image_size = *o.image_size,

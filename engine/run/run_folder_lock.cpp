@@ -1,4 +1,4 @@
-#include "engine/run/run_claim.h"
+#include "engine/run/run_folder_lock.h"
 
 #include <algorithm>
 #include <ctime>
@@ -50,7 +50,7 @@ bool is_free(const std::vector<std::string>& names) {
 
 }  // namespace
 
-RunClaim::RunClaim(const CommandLine& line, const World& world) {
+RunFolderLock::RunFolderLock(const CommandLine& line, const World& world) {
   const int rank = world.rank;
   std::error_code ignored;
   if (const auto resumed = line.values.find("resume"); resumed != line.values.end()) {
@@ -79,14 +79,14 @@ RunClaim::RunClaim(const CommandLine& line, const World& world) {
   }
 }
 
-void RunClaim::give_back() {
+void RunFolderLock::give_back() {
   std::error_code ignored;
   lock_.reset();
   for (; !made_.empty(); made_.pop_back()) fs::remove(made_.back(), ignored);  // if empty
 }
 
 // A folder with a lock's file in it may be in use: rank 0 finds out, the others leave it to rank 0.
-void RunClaim::begin(int rank) {
+void RunFolderLock::begin(int rank) {
   std::error_code ignored;
   const fs::file_status status = fs::status(folder_, ignored);
   const bool exists = fs::exists(status);
@@ -106,14 +106,14 @@ void RunClaim::begin(int rank) {
 }
 
 // Of runs that start in the same second, one gets the name, the others -2, -3, ...
-void RunClaim::begin_dated(int rank) {
+void RunFolderLock::begin_dated(int rank) {
   if (rank != 0) return;  // rank 0's folder is the run's
   const std::string dated = folder_;
   for (int copy = 2; !make_folder(); ++copy) folder_ = dated + "-" + std::to_string(copy);
   lock_ = std::make_unique<RunLock>(folder_);
 }
 
-bool RunClaim::make_folder() {
+bool RunFolderLock::make_folder() {
   std::vector<fs::path> missing;  // innermost first
   std::error_code error;
   for (fs::path at = folder_; !at.empty() && !fs::exists(at, error); at = at.parent_path())

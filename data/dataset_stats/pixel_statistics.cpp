@@ -1,4 +1,4 @@
-#include "data/survey/pixel_statistics.h"
+#include "data/dataset_stats/pixel_statistics.h"
 
 #include <cmath>
 #include <map>

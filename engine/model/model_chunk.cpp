@@ -1,8 +1,9 @@
-#include "engine/model/stage.h"
+#include "engine/model/model_chunk.h"
 
 namespace bv {
 
-Stage::Stage(Backend& backend, const Graph& graph, int begin, int end, int slots, Passes passes)
+ModelChunk::ModelChunk(Backend& backend, const Graph& graph, int begin, int end, int slots,
+                       Passes passes)
     : backend_(&backend),
       graph_(&graph),
       begin_(begin),
@@ -10,13 +11,13 @@ Stage::Stage(Backend& backend, const Graph& graph, int begin, int end, int slots
       slots_(slots),
       layout_(plan_stage(graph, backend.kernels(), begin, end, passes)) {}
 
-void Stage::allocate() {
+void ModelChunk::allocate() {
   saved_ = DeviceMemory(*backend_, saved_bytes());
   scratch_ = DeviceMemory(*backend_, scratch_bytes());
   use(saved_.data(), scratch_.data());
 }
 
-void Stage::use(char* saved, char* scratch) {
+void ModelChunk::use(char* saved, char* scratch) {
   workspace_ = scratch;
   for (int slot = 0; slot < slots_; ++slot) {
     std::vector<char*> places(layout_.places.size(), nullptr);
@@ -31,7 +32,7 @@ void Stage::use(char* saved, char* scratch) {
   }
 }
 
-void Stage::run_forward(Context& run, int begin, int end) const {
+void ModelChunk::run_forward(Context& run, int begin, int end) const {
   for (int i = begin; i < end; ++i) {
     const Node& node = graph_->nodes()[static_cast<size_t>(i)];
     run.workspace = workspace_ + layout_.forward_workspace[static_cast<size_t>(i - begin_)];
@@ -39,7 +40,7 @@ void Stage::run_forward(Context& run, int begin, int end) const {
   }
 }
 
-Context Stage::bound(Context run, int slot) const {
+Context ModelChunk::bound(Context run, int slot) const {
   run.graph = graph_;
   run.stage = {begin_, end_};
   run.kernels = &backend_->kernels();
@@ -47,12 +48,12 @@ Context Stage::bound(Context run, int slot) const {
   return run;
 }
 
-void Stage::forward(Context run, int slot) const {
+void ModelChunk::forward(Context run, int slot) const {
   run = bound(run, slot);
   run_forward(run, begin_, end_);
 }
 
-void Stage::backward(Context run, int slot, const std::function<void(int)>& done) const {
+void ModelChunk::backward(Context run, int slot, const std::function<void(int)>& done) const {
   run = bound(run, slot);
   auto next = layout_.recomputes.rbegin();
   for (int i = end_ - 1; i >= begin_; --i) {

@@ -1,4 +1,4 @@
-#include "comm/connect/greeting.h"
+#include "comm/connect/handshake.h"
 
 #include <sys/random.h>
 
@@ -22,7 +22,7 @@ Preamble preamble_of(const World& world) {
   return preamble;
 }
 
-Digest proof(const World& world, char role, const Hello& hello, const Nonce& of_rank0) {
+Digest proof(const World& world, char role, const Handshake& handshake, const Nonce& of_rank0) {
   Digest digest{};
   if (world.secret.empty()) return digest;
 #if BAREVISION_SODIUM
@@ -34,11 +34,11 @@ Digest proof(const World& world, char role, const Hello& hello, const Nonce& of_
   crypto_auth_hmacsha256_init(&state, reinterpret_cast<const unsigned char*>(world.secret.data()),
                               world.secret.size());
   add(&role, sizeof role);
-  add(&hello, sizeof hello);
+  add(&handshake, sizeof handshake);
   add(&of_rank0, sizeof of_rank0);
   crypto_auth_hmacsha256_final(&state, reinterpret_cast<unsigned char*>(digest.data()));
 #else
-  (void)role, (void)hello, (void)of_rank0;
+  (void)role, (void)handshake, (void)of_rank0;
   throw UserError(
       "BAREVISION_SECRET is set, but this program was built without libsodium, which is needed to "
       "prove it; install libsodium-dev and run make again");
@@ -54,28 +54,28 @@ uint32_t job_of(const World& world) {
   return crc32c(std::as_bytes(std::span(name)));
 }
 
-Hello hello_of(const World& world) {
-  Hello hello{.preamble = preamble_of(world),
-              .rank = world.rank,
-              .size = world.size,
-              .job = job_of(world),
-              .node = world.node,
-              .nodes = world.nodes,
-              .local_size = world.local_size};
-  world.machine.copy(hello.machine.data(), hello.machine.size() - 1);
-  return hello;
+Handshake handshake_of(const World& world) {
+  Handshake handshake{.preamble = preamble_of(world),
+                      .rank = world.rank,
+                      .size = world.size,
+                      .job = job_of(world),
+                      .node = world.node,
+                      .nodes = world.nodes,
+                      .local_size = world.local_size};
+  world.machine.copy(handshake.machine.data(), handshake.machine.size() - 1);
+  return handshake;
 }
 
-Challenge challenge_of(const World& world, const Hello& hello) {
+Challenge challenge_of(const World& world, const Handshake& handshake) {
   const Preamble preamble = preamble_of(world);
-  return {.preamble = preamble, .proof = proof_of_rank0(world, hello, preamble.nonce)};
+  return {.preamble = preamble, .proof = proof_of_rank0(world, handshake, preamble.nonce)};
 }
 
-Digest proof_of_rank0(const World& world, const Hello& hello, const Nonce& of_rank0) {
-  return proof(world, '0', hello, of_rank0);
+Digest proof_of_rank0(const World& world, const Handshake& handshake, const Nonce& of_rank0) {
+  return proof(world, '0', handshake, of_rank0);
 }
-Digest proof_of_peer(const World& world, const Hello& hello, const Nonce& of_rank0) {
-  return proof(world, 'p', hello, of_rank0);
+Digest proof_of_peer(const World& world, const Handshake& handshake, const Nonce& of_rank0) {
+  return proof(world, 'p', handshake, of_rank0);
 }
 
 bool equal(const Digest& a, const Digest& b) {

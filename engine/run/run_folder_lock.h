@@ -12,15 +12,15 @@
 
 namespace bv {
 
-class RunClaim {
+class RunFolderLock {
  public:
   // Throws UserError where another run is active or, for a new run, another has left checkpoints.
   // Leftovers of a run that was killed before its first checkpoint are no obstacle. A new run's
   // folder is on rank 0's node: on another, --out is ignored with a line.
-  RunClaim(const CommandLine&, const World&);
-  ~RunClaim() { give_back(); }
-  RunClaim(const RunClaim&) = delete;
-  RunClaim& operator=(const RunClaim&) = delete;
+  RunFolderLock(const CommandLine&, const World&);
+  ~RunFolderLock() { give_back(); }
+  RunFolderLock(const RunFolderLock&) = delete;
+  RunFolderLock& operator=(const RunFolderLock&) = delete;
   const std::string& folder() const { return folder_; }
   std::string warning() const { return lock_ ? lock_->warning() : ""; }
   void give_back();  // and removes the folders it made if nothing is in them

@@ -1,4 +1,4 @@
-// What two processes of a run say to each other first: the connecting one a Hello, rank 0 a
+// What two processes of a run say to each other first: the connecting one a Handshake, rank 0 a
 // Challenge, the connecting one a Proof. Each begins with bytes that no other protocol sends, and
 // with BAREVISION_SECRET in the environment each side proves that it knows the secret, by an HMAC
 // over both sides' random numbers. The bytes after the greeting are neither encrypted nor signed.
@@ -25,7 +25,7 @@ struct Preamble {
   bool is_ours() const { return magic == our_magic; }
 };
 
-struct Hello {
+struct Handshake {
   Preamble preamble;
   int32_t rank = 0, size = 0;
   uint32_t job = 0;
@@ -41,12 +41,12 @@ struct Proof {
 };
 
 uint32_t job_of(const World&);  // a checksum of the job's name
-Hello hello_of(const World&);
-Challenge challenge_of(const World&, const Hello&);
-// What each side must send: an HMAC-SHA-256, keyed by World::secret, of its role, the Hello and
+Handshake handshake_of(const World&);
+Challenge challenge_of(const World&, const Handshake&);
+// What each side must send: an HMAC-SHA-256, keyed by World::secret, of its role, the Handshake and
 // rank 0's nonce. Zeros without a secret.
-Digest proof_of_rank0(const World&, const Hello&, const Nonce& of_rank0);
-Digest proof_of_peer(const World&, const Hello&, const Nonce& of_rank0);
+Digest proof_of_rank0(const World&, const Handshake&, const Nonce& of_rank0);
+Digest proof_of_peer(const World&, const Handshake&, const Nonce& of_rank0);
 bool equal(const Digest&, const Digest&);  // in constant time
 
 }  // namespace bv

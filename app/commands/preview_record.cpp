@@ -1,4 +1,4 @@
-#include "app/commands/seen.h"
+#include "app/commands/preview_record.h"
 
 #include <algorithm>
 
@@ -22,7 +22,7 @@ std::string ops_text(const std::vector<DrawnOperation>& ops) {
   return json_list(ops, op_text, ", ");
 }
 
-std::string mix_text(const Seen& seen) {
+std::string mix_text(const PreviewRecord& seen) {
   if (!seen.mix) return "null";
   const Mix& m = *seen.mix;
   const std::string box = seen.in_a_box()
@@ -33,7 +33,7 @@ std::string mix_text(const Seen& seen) {
          ", \"partner\": " + std::to_string(seen.partner()) + "}";
 }
 
-std::string target_text(const Seen& seen, int classes, double label_smoothing) {
+std::string target_text(const PreviewRecord& seen, int classes, double label_smoothing) {
   std::vector<double> target(static_cast<size_t>(classes));
   const double own = seen.mix ? double{seen.mix->lambda} : 1;
   target[static_cast<size_t>(seen.label)] = own;
@@ -53,7 +53,7 @@ std::string number_text(int64_t number) {
   return std::string(5 - std::min<size_t>(5, digits.size()), '0') + digits;
 }
 
-std::string line_of(const Seen& s, int classes, double label_smoothing) {
+std::string line_of(const PreviewRecord& s, int classes, double label_smoothing) {
   const std::string crop =
       "{\"top\": " + number(s.crop.top) + ", \"left\": " + number(s.crop.left) +
       ", \"height\": " + number(s.crop.height) + ", \"width\": " + number(s.crop.width) + "}";
@@ -66,12 +66,13 @@ std::string line_of(const Seen& s, int classes, double label_smoothing) {
          ", \"target\": " + target_text(s, classes, label_smoothing) + "}\n";
 }
 
-std::vector<std::string> before_caption(const Seen& s, const std::vector<std::string>& classes) {
+std::vector<std::string> before_caption(const PreviewRecord& s,
+                                        const std::vector<std::string>& classes) {
   return {number_text(s.number) + (s.flip ? ", flipped" : ""),
           classes[static_cast<size_t>(s.label)]};
 }
 
-std::vector<std::string> after_caption(const Seen& s) {
+std::vector<std::string> after_caption(const PreviewRecord& s) {
   std::vector<std::string> lines;
   for (const DrawnOperation& op : s.ops)
     lines.push_back(std::string(name_of(op.operation)) +
@@ -81,7 +82,7 @@ std::vector<std::string> after_caption(const Seen& s) {
   return lines;
 }
 
-std::vector<std::string> mixed_caption(const Seen& s) {
+std::vector<std::string> mixed_caption(const PreviewRecord& s) {
   if (!s.mixed()) return {"not mixed"};
   return {short_number(double{s.mix->lambda}) + " of " + number_text(s.number),
           short_number(1 - double{s.mix->lambda}) + " of " + number_text(s.partner()) +

@@ -10,10 +10,10 @@
 
 namespace bv {
 
-class Stage {
+class ModelChunk {
  public:
   // Plans; allocate() takes the memory.
-  Stage(Backend&, const Graph&, int begin, int end, int slots, Passes = Passes::both);
+  ModelChunk(Backend&, const Graph&, int begin, int end, int slots, Passes = Passes::both);
   void allocate();
   // Instead of allocate(): memory of saved_bytes() and scratch_bytes(), which others may use when
   // this stage isn't run.

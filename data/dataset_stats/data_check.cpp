@@ -1,4 +1,4 @@
-#include "data/survey/data_check.h"
+#include "data/dataset_stats/data_check.h"
 
 #include <algorithm>
 #include <filesystem>
