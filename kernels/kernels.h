@@ -1,7 +1,7 @@
 // The table of operations: what each one computes, on which shapes, and what it writes (= or +=).
-// kernels/NAME.cpp computes it on the CPU, kernels/NAME.cu on a GPU; kernels/activation/,
-// attention/, augment/ and conv/ are rooms of several. The engine knows no more of a device
-// than this table and kernels/backend.h.
+// NAME.cpp computes it on the CPU, NAME.cu on a GPU, in kernels/layers/ and training/; kernels/
+// activation/, attention/, augment/ and conv/ are rooms of several. The engine knows no more of a
+// device than this table and kernels/backend.h. GLOSSARY.md has the words.
 //
 // Arguments stand in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
 // prefixed d. "dtype" after a shape: elements of the operation's dtype; float: always fp32. All

@@ -1,7 +1,8 @@
 // The points of a run at which hooks do what isn't training: measuring, logging, saving. All hooks
 // are in one list, those of lower priority first; the loop calls the whole list at each point.
 // Hooks get what was read back anyway, so none makes the host wait for the device. README has an
-// example ("Write a hook"); app/hooks/ has the program's own.
+// example ("Write a hook"); app/hooks/ has the program's own. Points that none of these uses are
+// here for yours.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -1,4 +1,4 @@
-// The CPU's table of operations. Every kernels/NAME.cpp is compiled twice, with
+// The CPU's table of operations. Every operation's NAME.cpp is compiled twice, with
 // -DBAREVISION_ISA=avx2 (x86-64-v3) and -DBAREVISION_ISA=avx512 (x86-64-v4), into a namespace each;
 // which of the two runs is chosen at run time.
 // The linker keeps one copy of every inline function outside these namespaces, and must not find
@@ -38,7 +38,7 @@ class CpuKernels final : public KernelRows<CpuKernels> {
   explicit CpuKernels(bool has_bf16);
   ~CpuKernels() override;
 
-  // Of each operation; defined, as specialisations, in its kernels/NAME.cpp.
+  // Of each operation; defined, as specialisations, in its NAME.cpp.
   template <class Op>
   void run(const Op&);
   template <class Op>

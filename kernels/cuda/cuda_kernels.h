@@ -1,5 +1,6 @@
-// The GPU's table of operations. Every kernels/NAME.cu and kernels/cuda/NAME.cpp is compiled twice,
-// into a namespace each: cuda_gpu by nvcc, simt_gpu by g++ against the stand-in in kernels/simt.
+// The GPU's table of operations. Every operation's NAME.cu and every file of kernels/cuda/ is
+// compiled twice, into a namespace each: cuda_gpu by nvcc, simt_gpu by g++ against the stand-in in
+// simt/.
 #pragma once
 #include <cstdio>
 
@@ -42,7 +43,7 @@ class CudaKernels final : public KernelRows<CudaKernels> {
   CudaKernels(cudaStream_t compute, bool cudnn);
   ~CudaKernels() override;
 
-  // Defined for each operation, as specialisations or instantiations, in its kernels/NAME.cu.
+  // Defined for each operation, as specialisations or instantiations, in its NAME.cu.
   template <class Op>
   void run(const Op&, cudaStream_t);
   template <class Op>

@@ -162,10 +162,10 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
 #pragma unroll
   for (int i = 0; i < side * side * width; ++i)
     sum[i / width / side][i / width % side][i % width] = 0;
-    // The four windows that reach these elements; the first element is tap (top, left) of window
-    // (p, q), inside it or not.
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
+    // Window (p, q), one of four that reach these elements; the first element is its tap (top,
+    // left), inside it or not.
     const int p = cell.row + i / 2, q = cell.column + i % 2;
     if (p >= P || q >= Q) continue;
     const int top = 1 - i / 2 * 2, left = 1 - i % 2 * 2, window = (p * Q + q) * C;
