@@ -15,8 +15,7 @@ namespace {
 class SourceChecks : public testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists("tests/check_includes"))
-      GTEST_SKIP() << "not started in the checkout";
+    if (!std::filesystem::exists("tests/check_includes")) GTEST_SKIP() << "not in the checkout";
     if (std::system("command -v python3 >/dev/null")) GTEST_SKIP() << "no python3";
     write("kernels/kernels.h", "namespace bv {\nstruct Linear {};\n}\n");
     write("kernels/cuda/pack.cuh", "#include \"kernels/kernels.h\"\n");
