@@ -1,6 +1,6 @@
-// What an operation says of its own arguments: describe() in kernels/table/operations.cpp states
-// each size and each tensor once, and everything that needs to know asks for it: the check before
-// every run, the count of flops and bytes, the tests that spoil one argument after the other.
+// An operation's description of its own arguments: describe() in kernels/table/operations.cpp
+// states each size and each tensor once, and everything that needs to know asks for it: the check
+// before every run, the count of flops and bytes, the tests that spoil one argument after another.
 #pragma once
 #include <cstddef>
 #include <cstdint>

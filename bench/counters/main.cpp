@@ -71,7 +71,7 @@ std::map<std::string, simt::Counters> extended(const StepCounts& one, const Step
   return kernels;
 }
 
-// What follows for a large GPU: launches counted, bytes on the line through two small steps, and
+// The estimate for a large GPU: launches counted, bytes on the line through two small steps, and
 // how far off it a third is.
 std::string scaled(const Model& model, const StepCounts& one) {
   const StepCounts two = count_step(step_of(model, 2));

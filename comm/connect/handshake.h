@@ -1,7 +1,8 @@
-// What two processes of a run say to each other first: the connecting one a Handshake, rank 0 a
-// Challenge, the connecting one a Proof. Each begins with bytes that no other protocol sends, and
-// with BAREVISION_SECRET in the environment each side proves that it knows the secret, by an HMAC
-// over both sides' random numbers. The bytes after the greeting are neither encrypted nor signed.
+// The first messages between two processes of a run: a Handshake from the one that connects, rank
+// 0's Challenge, then the connecting one's Proof. Each begins with bytes that no other protocol
+// sends, and with BAREVISION_SECRET in the environment each side proves that it knows the secret,
+// by an HMAC over both sides' random numbers. The bytes after these are neither encrypted nor
+// signed.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -43,8 +44,8 @@ struct Proof {
 uint32_t job_of(const World&);  // a checksum of the job's name
 Handshake handshake_of(const World&);
 Challenge challenge_of(const World&, const Handshake&);
-// What each side must send: an HMAC-SHA-256, keyed by World::secret, of its role, the Handshake and
-// rank 0's nonce. Zeros without a secret.
+// The proof that each side must send: an HMAC-SHA-256, keyed by World::secret, over its role, the
+// Handshake and rank 0's nonce. Zeros without a secret.
 Digest proof_of_rank0(const World&, const Handshake&, const Nonce& of_rank0);
 Digest proof_of_peer(const World&, const Handshake&, const Nonce& of_rank0);
 bool equal(const Digest&, const Digest&);  // in constant time

@@ -12,8 +12,8 @@ namespace bv {
 // alpha over white. Throws BadImage; what a decoder passes over it says in `warning`, if that is
 // asked for.
 Image decode_image(std::span<const uint8_t> file, int at_least, std::string* warning = nullptr);
-// What `choose` wants of a photo's rectangle `of` (empty: of all of it), which is its image: of a
-// JPEG no more is decoded than that, and as small as that allows.
+// Decodes the part that `choose` asks for, a JPEG's at reduced scale if it may be smaller. `of`:
+// the rectangle of the photo that is the image; empty: all of it.
 View decode_view(std::span<const uint8_t> file, const RequestFn& choose, const Region& of = {},
                  std::string* warning = nullptr);
 

@@ -111,8 +111,8 @@ class Trainer {
   // A model with its recordings. Both models have the same parameters and share their memory.
   struct Model {
     ModelPart part;
-    // By "begins an update?". A micro-step before the last one; `updates`: the last one, with the
-    // update.
+    // Indexed by whether the micro-step begins its update. `updates`: the last micro-step with the
+    // update; micro_steps: those before it.
     std::array<std::unique_ptr<Recording>, 2> micro_steps = {}, updates = {};
     // By micro-batch: of the weights, of their average.
     std::vector<std::array<std::unique_ptr<Recording>, 2>> evaluations = {};

@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(threads, 4) conv_backward_weight_groups(Produc
 }
 
 // ---- A row of three taps ------------------------------------------------------------------------
-// Of a 3x3 filter with stride 1 and padding 1, out is as large as inp, so that the pixels' places
+// With a 3x3 filter, stride 1 and padding 1, out is as large as inp, so that the pixels' places
 // in inp follow each other, and each tap of a row reads those of the one before, one further on: a
 // block loads them once, with one more at either end, for three times the products. At the ends of
 // an image's row, where that would be a pixel of the next, a tap reads zeros instead.

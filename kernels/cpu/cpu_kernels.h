@@ -38,7 +38,7 @@ class CpuKernels final : public KernelRows<CpuKernels> {
   explicit CpuKernels(bool has_bf16);
   ~CpuKernels() override;
 
-  // Of each operation; defined, as specialisations, in its NAME.cpp.
+  // Defined for each operation, as a specialisation, in its NAME.cpp.
   template <class Op>
   void run(const Op&);
   template <class Op>
