@@ -16,14 +16,14 @@ constexpr int max_training = 8, thumbnail = 96;  // pixels
 
 std::vector<ScratchTensor> scratch_of(const Run& run) {
   std::vector<ScratchTensor> tensors;
-  const Layout& layout = run.trainer.largest_layout();
+  const ModelChunk& chunk = run.trainer.largest_chunk();
+  const Layout& layout = chunk.layout();
   for (size_t s = 0; s < layout.places.size(); ++s) {
     const Layout::Place& place = layout.places[s];
     if (place.kind != Layout::Place::scratch) continue;
     for (const Life& life : place.live_ranges)
-      tensors.push_back({run.trainer.largest_graph().tensors()[s].name,
-                         static_cast<int64_t>(place.offset), static_cast<int64_t>(place.bytes),
-                         life.first, life.last});
+      tensors.push_back({chunk.graph().tensors()[s].name, static_cast<int64_t>(place.offset),
+                         static_cast<int64_t>(place.bytes), life.first, life.last});
   }
   std::ranges::stable_sort(tensors, std::greater{}, &ScratchTensor::bytes);
   if (tensors.size() > max_tensors) tensors.resize(max_tensors);

@@ -1,12 +1,8 @@
 // A model that doesn't train: its weights, and memory planned for the forward pass alone.
 #pragma once
-#include <memory>
-
-#include "engine/inference/evaluation_sums.h"
-#include "engine/inference/outputs.h"
-#include "engine/model/feed.h"
-#include "engine/model/model_chunk.h"
+#include "engine/inference/evaluator.h"
 #include "engine/model/parameters.h"
+#include "engine/model/whole_model.h"
 
 namespace bv {
 
@@ -19,23 +15,19 @@ class Inference {
   void allocate();
   Parameters& parameters() { return parameters_; }
 
-  // `receive` is given what the model says of each image of this process; none: the sums alone.
-  void begin(Outputs::Receive receive = {});
-  // The batch is read until wait_for_upload() returns.
-  void run(const Batch&);
+  // As Evaluator's.
+  void begin(Outputs::Receive receive = {}) { evaluator_.begin(parameters_.context(), receive); }
+  void run(const Batch& batch) { evaluator_.run(batch); }
   void wait_for_upload() { feed_.wait_for_upload(); }
-  EvaluationSums end();  // over all processes; waits for the device
+  EvaluationSums end() { return evaluator_.end(); }
 
  private:
   Backend* backend_;
-  Communicator* communicator_;
   Parameters parameters_;
   Feed feed_;
-  ModelChunk stage_;
-  DeviceSums sums_;
-  Outputs outputs_;
-  Context context_;
-  std::unique_ptr<Recording> forward_;
+  WholeModel model_;
+  DeviceMemory scratch_;
+  Evaluator evaluator_;
 };
 
 }  // namespace bv

@@ -48,12 +48,17 @@ void Feed::bind(Context& context, int micro) const {
   const auto place = [&]<class T>(const Field& field, const T*& to) {
     if (field.used) to = reinterpret_cast<const T*>(slot(0) + field.at + number * field.each);
   };
-  context.params = reinterpret_cast<const StepParams*>(memory_.data() + number * params_each);
+  context.params = params(micro);
   place(images_, context.images);
   place(crops_, context.crops);
   place(ops_, context.ops);
   place(mixes_, context.mixes);
   place(labels_, context.labels);
+}
+
+const StepParams* Feed::params(int micro) const {
+  return reinterpret_cast<const StepParams*>(memory_.data() +
+                                             static_cast<size_t>(micro) * params_each);
 }
 
 std::span<char> Feed::targets() const { return std::span(slot(0), slot_bytes_).subspan(mixes_.at); }

@@ -27,7 +27,8 @@ class Feed {
   size_t bytes() const { return slots() * slot_bytes_ + params_bytes_; }
   void allocate();
   void bind(Context&, int micro) const;  // images, crops, ops, mixes, labels, params
-  std::span<char> targets() const;       // mixes and labels of the whole batch
+  const StepParams* params(int micro) const;
+  std::span<char> targets() const;  // mixes and labels of the whole batch
 
   void upload(const Batch&);  // nothing where it has no images
   void wait_for_upload();

@@ -53,7 +53,7 @@ void ModelChunk::forward(Context run, int slot) const {
   run_forward(run, begin_, end_);
 }
 
-void ModelChunk::backward(Context run, int slot, const std::function<void(int)>& done) const {
+void ModelChunk::backward(Context run, int slot, const std::function<void(size_t)>& ready) const {
   run = bound(run, slot);
   auto next = layout_.recomputes.rbegin();
   for (int i = end_ - 1; i >= begin_; --i) {
@@ -66,7 +66,7 @@ void ModelChunk::backward(Context run, int slot, const std::function<void(int)>&
     const Node& node = graph_->nodes()[static_cast<size_t>(i)];
     run.workspace = workspace_ + layout_.backward_workspace[static_cast<size_t>(i - begin_)];
     timed(profile_, *backend_, node.type, [&] { node.backward(run); });
-    if (done) done(i);
+    if (ready) ready(graph_->ready_after(i));
   }
 }
 

@@ -25,8 +25,8 @@ class ModelChunk {
 
   // `run` has parameters and batch; places and workspace are filled in here.
   void forward(Context run, int slot) const;
-  // `done(node)` is called after each node: parameters up to Graph::ready_after(node) are final.
-  void backward(Context run, int slot, const std::function<void(int)>& done = {}) const;
+  // `ready(n)` is called after each node: gradients [0, n) of the arena are final.
+  void backward(Context run, int slot, const std::function<void(size_t)>& ready = {}) const;
   // A storage's memory, to move it across a border or to read it. Null if this stage lacks it.
   char* place(int slot, int storage) const {
     return places_[static_cast<size_t>(slot)][static_cast<size_t>(storage)];

@@ -95,6 +95,14 @@ void Parameters::allocate() {
   if (moments_ > 1) v_ = zeroed(weight_bytes());
 }
 
+Context Parameters::context(DType dtype, bool averaged) const {
+  float* const read = averaged ? ema() : weights();
+  return {.weights = read,
+          .compute_weights = dtype == DType::fp32 ? read : compute_weights(),
+          .grads = grads(),
+          .buffers = buffers()};
+}
+
 void Parameters::initialise(uint64_t seed) {
   std::map<std::string, HostTensor> values;
   for (const Infos* infos : {&graph_->parameters(), &graph_->buffers()})

@@ -51,6 +51,11 @@ class Parameters {
     return compute_weights_.data() ? compute_weights_.data() : weights_.data();
   }
 
+  // What a pass in the dtype reads and writes of them. averaged: the moving average instead of the
+  // weights; in 16 bits compute_weights() has the rounded values of one of the two.
+  Context context(DType, bool averaged = false) const;
+  Context context() const { return context(graph_->dtype()); }
+
   // Initial values: functions of the seed and the parameter's name alone.
   void initialise(uint64_t seed);
   // Parameters and buffers in their shapes; those that the map lacks keep their value. The average

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/files/safetensors.h"
-#include "engine/pipeline/model_part.h"
+#include "engine/pipeline/pipelined_model.h"
 
 namespace bv {
 

@@ -14,7 +14,7 @@
 namespace bv {
 
 struct Run;             // engine/run/run.h
-struct EvaluationSums;  // engine/inference/evaluation_sums.h
+struct EvaluationSums;  // engine/inference/evaluator.h
 
 // A hook with a lower number has filled in the records before one with a higher number reads them.
 namespace priority {

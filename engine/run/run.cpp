@@ -81,7 +81,8 @@ bool Run::plan_only() const {
     if (stages.size() > 1)
       print_stages(std::cout, setup, stages);
     else
-      print_plan(std::cout, trainer.largest_graph(), trainer.largest_layout(), trainer.plan());
+      print_plan(std::cout, trainer.largest_chunk().graph(), trainer.largest_chunk().layout(),
+                 trainer.plan());
     std::cout << "one step: " << std::fixed << std::setprecision(1)
               << flops_of(record_step(setup.graph, setup.trainer)) / 1e9 << " GFLOP\n";
     if (!lacking.empty()) std::cout << lacking << "\n";

@@ -76,22 +76,23 @@ void TrainingLoop::one_update() {
     now.waited += batch.wait_seconds;
     now.images += *o.batch;
     last = micro + 1 == o.accumulate || at_.batch + 1 == run_.batches;
-    trainer.micro_step(
+    trainer.step().micro_step(
         batch, {.epoch = at_.epoch, .first = micro == 0, .last = last, .stop = stop_signal() != 0});
     if (++at_.batch == run_.batches) at_.batch = 0, ++at_.epoch;
   }
   now.lr = run_.schedule.at(at_.step, now.epoch);
-  trainer.start_update(now.lr, now.images);
+  trainer.step().start_update(now.lr, now.images);
   finish_pending();
   now.step = ++at_.step;
   pending_ = now;
-  if (!trainer.runs_ahead() || at_.batch == 0 || over() || run_.reads_weights()) finish_pending();
+  if (!trainer.step().runs_ahead() || at_.batch == 0 || over() || run_.reads_weights())
+    finish_pending();
 }
 
 void TrainingLoop::finish_pending() {
   if (!pending_) return;
   const Pending done = *std::exchange(pending_, {});
-  const UpdateResult result = run_.trainer.finish_update();
+  const UpdateResult result = run_.trainer.step().finish_update();
   if (starting_ && run_.communicator) run_.communicator->busy(Busy::no);
   starting_ = false;
   const bool finite = std::isfinite(result.loss_sum) && std::isfinite(result.grad_norm);

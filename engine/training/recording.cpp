@@ -69,8 +69,8 @@ std::vector<RecordedOperation> record_step(const Graph& given, const TrainerOpti
   Trainer trainer(backend, options.sync.sync_batchnorm ? &peers : nullptr, graph, options);
   trainer.allocate();
   const Batch batch{.count = options.local_batch};
-  trainer.micro_step(batch, {.epoch = 0, .first = true, .last = true, .stop = false});
-  trainer.start_update(0, options.local_batch);
+  trainer.step().micro_step(batch, {.epoch = 0, .first = true, .last = true, .stop = false});
+  trainer.step().start_update(0, options.local_batch);
   backend.kernels().counting = false;
   for (const bool averaged : {false, true}) {
     if (averaged && options.optimizer.ema_rate == 0) continue;

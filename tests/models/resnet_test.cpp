@@ -63,7 +63,7 @@ class Rig {
       labels.push_back((3 * static_cast<int>(number) + 2 * b) % classes);
     }
     const std::vector<Crop> crops(static_cast<size_t>(local_));
-    trainer.micro_step({.images = images.data(),
+    trainer.step().micro_step({.images = images.data(),
                         .crops = crops.data(),
                         .labels = labels.data(),
                         .height = size,
@@ -73,8 +73,8 @@ class Rig {
                         .wait_seconds = 0},
                        {.epoch = 0, .first = true, .last = true, .stop = false});
     trainer.wait_for_upload();
-    trainer.start_update(lr, batch_);
-    return trainer.finish_update();
+    trainer.step().start_update(lr, batch_);
+    return trainer.step().finish_update();
   }
   std::map<std::string, HostTensor> weights() { return trainer.parameters().get_weights(); }
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "engine/pipeline/bubble.h"
-#include "engine/pipeline/model_part.h"
+#include "engine/pipeline/pipelined_model.h"
 #include "kernels/cpu/backend.h"
 #include "tests/comm/shared_memory_ranks.h"
 
@@ -58,9 +58,10 @@ PipelinePlan plan_of(const Graph& graph, const PipelineShape& shape, int stage) 
 int compare(Communicator& stages, const PipelineShape& shape, int streams) {
   const auto backend = make_cpu_backend(1, stages.rank() < streams);
   const Graph graph = sleeping_graph();
-  ModelPart part(*backend, graph, plan_of(graph, shape, stages.rank()), Passes::both);
-  part.allocate();
   StageLinks links(*backend, stages, {.stages = shape.stages, .stage = stages.rank()});
+  PipelinedModel part(*backend, graph, plan_of(graph, shape, stages.rank()), Passes::both, &links);
+  const DeviceMemory saved(*backend, part.saved_bytes()), scratch(*backend, part.scratch_bytes());
+  part.use(saved.data(), scratch.data());
   const double each = sleeping_blocks / shape.parts();
   const double bubble =
       simulate(shape, std::vector<PartTime>(static_cast<size_t>(shape.parts()),
@@ -70,10 +71,9 @@ int compare(Communicator& stages, const PipelineShape& shape, int streams) {
   for (int step = 0; step < steps; ++step) {
     Trace trace(*backend, 1);
     part.trace(&trace);
-    links.trace(&trace);
     stages.barrier();
     trace.start();
-    part.train({.context = [](int) { return Context{}; }}, &links);
+    part.train(std::vector<Context>(static_cast<size_t>(shape.micro_batches)), {});
     stages.barrier();  // whose wait is that of the last stages
     traced(&trace, nullptr, {Work::update}, [] {});
     const double waited = trace.waited();
@@ -109,15 +109,16 @@ int compute_while_sending(Communicator& stages) {
   const auto backend = make_cpu_backend(1, true);
   const Graph graph = sleeping_graph(1 << 18);
   const PipelineShape shape{2, 1, 4};
-  ModelPart part(*backend, graph, plan_of(graph, shape, stages.rank()), Passes::both);
-  part.allocate();
   StageLinks links(*backend, stages, {.stages = 2, .stage = stages.rank()});
+  PipelinedModel part(*backend, graph, plan_of(graph, shape, stages.rank()), Passes::both, &links);
+  const DeviceMemory saved(*backend, part.saved_bytes()), scratch(*backend, part.scratch_bytes());
+  part.use(saved.data(), scratch.data());
   Trace trace(*backend, 1);
   part.trace(&trace);
   stages.barrier();
   trace.start();
   if (stages.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  part.train({.context = [](int) { return Context{}; }}, &links);
+  part.train(std::vector<Context>(static_cast<size_t>(shape.micro_batches)), {});
   if (stages.rank() == 1) return 0;
   const Span second = trace.spans().at(1);
   if (second.work == Work::forward && second.micro == 1 && second.end < .5) return 0;

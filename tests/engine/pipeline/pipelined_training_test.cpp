@@ -160,12 +160,12 @@ Outcome trained(Backend& backend, Communicator* peers, const Config& c, const Gr
     for (const bool first : {true, false})
       feed(
           [&](const Batch& b) {
-            trainer.micro_step(
+            trainer.step().micro_step(
                 b, {.epoch = 0, .first = first, .last = !first, .stop = step == 2 && !first});
           },
           false);
-    trainer.start_update(1e-3, micro_steps * share * replicas);
-    const UpdateResult r = trainer.finish_update();
+    trainer.step().start_update(1e-3, micro_steps * share * replicas);
+    const UpdateResult r = trainer.step().finish_update();
     outcome.graphs = graphs_launched() - before;
     for (const double x : {r.loss_sum, r.count, r.top1, double(r.grad_norm), double(r.skipped),
                            double(r.loss_scale), double(r.stop)})

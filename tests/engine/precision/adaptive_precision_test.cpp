@@ -59,9 +59,10 @@ struct Rig {
   }
   double update(uint32_t number) {
     trainer.wait_for_upload();
-    trainer.micro_step(batch_of(number), {.epoch = 0, .first = true, .last = true, .stop = false});
-    trainer.start_update(1e-2, batch);
-    return trainer.finish_update().loss_sum;
+    trainer.step().micro_step(batch_of(number),
+                              {.epoch = 0, .first = true, .last = true, .stop = false});
+    trainer.step().start_update(1e-2, batch);
+    return trainer.step().finish_update().loss_sum;
   }
   double evaluate(bool averaged) {
     trainer.begin_evaluation(averaged, true);
@@ -135,7 +136,7 @@ TEST_F(AdaptivePrecisionTest, BothModelsArePlannedOnceInTheSameMemory) {
   EXPECT_EQ(plan.compute_weights, fp16.compute_weights);
   EXPECT_EQ(plan.peak(), fp32.peak() + fp16.compute_weights);
   EXPECT_EQ(both.taken, single.taken + fp16.compute_weights);
-  EXPECT_EQ(both.trainer.largest_graph().dtype(), DType::fp32);
+  EXPECT_EQ(both.trainer.largest_chunk().graph().dtype(), DType::fp32);
 }
 
 // ---- whole runs ---------------------------------------------------------------------------------

@@ -55,9 +55,10 @@ class Rig {
 
   void update(uint32_t number) {
     trainer.wait_for_upload();
-    trainer.micro_step(images(number), {.epoch = 0, .first = true, .last = true, .stop = false});
-    trainer.start_update(1e-2, batch);
-    trainer.finish_update();
+    trainer.step().micro_step(images(number),
+                              {.epoch = 0, .first = true, .last = true, .stop = false});
+    trainer.step().start_update(1e-2, batch);
+    trainer.step().finish_update();
   }
   EvaluationSums evaluate(bool averaged) {
     trainer.begin_evaluation(averaged);

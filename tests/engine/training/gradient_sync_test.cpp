@@ -36,16 +36,16 @@ std::map<std::string, HostTensor> trained(Backend& backend, Communicator& peers,
   trainer.set_state({.loss_scale = 1});
   for (uint32_t step = 0; step < 3; ++step) {
     const SmallBatch data(2 * step + uint32_t(peers.rank()));
-    trainer.micro_step({.images = data.images.data(),
-                        .crops = data.crops.data(),
-                        .labels = data.labels.data(),
-                        .count = small_batch,
-                        .position = step,
-                        .wait_seconds = 0},
-                       {.epoch = 0, .first = true, .last = true, .stop = false});
+    trainer.step().micro_step({.images = data.images.data(),
+                               .crops = data.crops.data(),
+                               .labels = data.labels.data(),
+                               .count = small_batch,
+                               .position = step,
+                               .wait_seconds = 0},
+                              {.epoch = 0, .first = true, .last = true, .stop = false});
     trainer.wait_for_upload();
-    trainer.start_update(1e-3, small_batch * peers.size());
-    trainer.finish_update();
+    trainer.step().start_update(1e-3, small_batch * peers.size());
+    trainer.step().finish_update();
   }
   return trainer.parameters().get_weights();
 }

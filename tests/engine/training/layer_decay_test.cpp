@@ -55,15 +55,15 @@ TEST(LayerDecay, EachLayerTakesItsShareOfTheStep) {
     trainer.parameters().initialise(3);
     start = trainer.parameters().get_weights();
     const SmallBatch b(1);
-    trainer.micro_step({.images = b.images.data(),
-                        .crops = b.crops.data(),
-                        .labels = b.labels.data(),
-                        .count = small_batch,
-                        .position = 0,
-                        .wait_seconds = 0},
-                       {.epoch = 0, .first = true, .last = true, .stop = false});
-    trainer.start_update(.5, small_batch);
-    trainer.finish_update();
+    trainer.step().micro_step({.images = b.images.data(),
+                               .crops = b.crops.data(),
+                               .labels = b.labels.data(),
+                               .count = small_batch,
+                               .position = 0,
+                               .wait_seconds = 0},
+                              {.epoch = 0, .first = true, .last = true, .stop = false});
+    trainer.step().start_update(.5, small_batch);
+    trainer.step().finish_update();
     after[decayed] = trainer.parameters().get_weights();
   }
   const std::map<std::string, float> scales = {

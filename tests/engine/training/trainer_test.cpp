@@ -38,22 +38,22 @@ struct Rig {
     for (const uint32_t number : micro_batches) {
       SmallBatch b(number);
       for (int i = count; i < small_batch; ++i) b.labels[static_cast<size_t>(i)] = -1;
-      trainer.micro_step({.images = b.images.data(),
-                          .crops = b.crops.data(),
-                          .labels = b.labels.data(),
-                          .height = small_size,
-                          .width = small_size,
-                          .count = count,
-                          .position = 0,
-                          .wait_seconds = 0},
-                         {.epoch = 0,
-                          .first = done == 0,
-                          .last = done + 1 == micro_batches.size(),
-                          .stop = false});
+      trainer.step().micro_step({.images = b.images.data(),
+                                 .crops = b.crops.data(),
+                                 .labels = b.labels.data(),
+                                 .height = small_size,
+                                 .width = small_size,
+                                 .count = count,
+                                 .position = 0,
+                                 .wait_seconds = 0},
+                                {.epoch = 0,
+                                 .first = done == 0,
+                                 .last = done + 1 == micro_batches.size(),
+                                 .stop = false});
       ++done;
     }
-    trainer.start_update(lr, static_cast<int64_t>(micro_batches.size()) * count);
-    return trainer.finish_update();
+    trainer.step().start_update(lr, static_cast<int64_t>(micro_batches.size()) * count);
+    return trainer.step().finish_update();
   }
 };
 
@@ -75,9 +75,9 @@ Result train_and_evaluate(const InputShape& input, int layers, const Batch& batc
   Trainer trainer(*backend, nullptr, vit.graph, o);
   trainer.allocate();
   trainer.parameters().initialise(3);
-  trainer.micro_step(batch, {.epoch = 0, .first = true, .last = true, .stop = false});
-  trainer.start_update(0.1, batch.count);
-  trainer.finish_update();
+  trainer.step().micro_step(batch, {.epoch = 0, .first = true, .last = true, .stop = false});
+  trainer.step().start_update(0.1, batch.count);
+  trainer.step().finish_update();
   trainer.begin_evaluation();
   trainer.evaluate(evaluated);
   const float* weights = trainer.parameters().weights();

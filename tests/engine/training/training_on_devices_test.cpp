@@ -84,14 +84,14 @@ class Rig {
     bool pending = false;
     for (int step = 0; step < count; ++step) {
       for (const bool last : {false, true}) micro_step(!last, last);
-      trainer.start_update(3e-3, 2 * batch);
-      if (pending) results.push_back(trainer.finish_update());
+      trainer.step().start_update(3e-3, 2 * batch);
+      if (pending) results.push_back(trainer.step().finish_update());
       pending = true;
-      if (trainer.runs_ahead()) continue;
-      results.push_back(trainer.finish_update());
+      if (trainer.step().runs_ahead()) continue;
+      results.push_back(trainer.step().finish_update());
       pending = false;
     }
-    if (pending) results.push_back(trainer.finish_update());
+    if (pending) results.push_back(trainer.step().finish_update());
     return results;
   }
 
@@ -112,16 +112,16 @@ class Rig {
       if (which % 2) mixes_[b] = {.lambda = uniform(word(b))};
       if (which == 2) mixes_[b] = {0.6f, top, 1, size, 5};
     }
-    trainer.micro_step({.images = images_.data(),
-                        .crops = crops_.data(),
-                        .mixes = mixing_ ? mixes_.data() : nullptr,
-                        .labels = labels_.data(),
-                        .height = size,
-                        .width = size,
-                        .count = batch,
-                        .position = number_ * batch,
-                        .wait_seconds = 0},
-                       {.epoch = 0, .first = first, .last = last, .stop = false});
+    trainer.step().micro_step({.images = images_.data(),
+                               .crops = crops_.data(),
+                               .mixes = mixing_ ? mixes_.data() : nullptr,
+                               .labels = labels_.data(),
+                               .height = size,
+                               .width = size,
+                               .count = batch,
+                               .position = number_ * batch,
+                               .wait_seconds = 0},
+                              {.epoch = 0, .first = first, .last = last, .stop = false});
     ++number_;
   }
 
@@ -297,24 +297,24 @@ TEST(TrainingOnSimt, TheGraphOfViTTinysStepDoesntGrow) {
   const size_t before = simt::host_synchronizations(), spun = simt::spinning_waits();
   for (int step = 0; step < 3; ++step) {
     trainer.wait_for_upload();
-    trainer.micro_step({.images = images.data(),
-                        .crops = crops.data(),
-                        .labels = labels.data(),
-                        .height = 32,
-                        .width = 32,
-                        .count = batch,
-                        .position = 0,
-                        .wait_seconds = 0},
-                       {.epoch = 0, .first = true, .last = true, .stop = false});
-    trainer.start_update(1e-3, batch);
-    if (step > 0) trainer.finish_update();
+    trainer.step().micro_step({.images = images.data(),
+                               .crops = crops.data(),
+                               .labels = labels.data(),
+                               .height = 32,
+                               .width = 32,
+                               .count = batch,
+                               .position = 0,
+                               .wait_seconds = 0},
+                              {.epoch = 0, .first = true, .last = true, .stop = false});
+    trainer.step().start_update(1e-3, batch);
+    if (step > 0) trainer.step().finish_update();
   }
   // For the first two batches and the first two updates.
   EXPECT_EQ(simt::host_synchronizations() - before, 4u);
   EXPECT_EQ(simt::spinning_waits(), spun);
-  trainer.finish_update();
+  trainer.step().finish_update();
   EXPECT_EQ(vit.graph.nodes().size(), 102u);
-  EXPECT_EQ(trainer.graph_nodes(), 273);  // two round a head of 10 classes
+  EXPECT_EQ(trainer.step().graph_nodes(), 273);  // two round a head of 10 classes
 }
 #endif
 

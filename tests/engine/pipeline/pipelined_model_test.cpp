@@ -1,5 +1,5 @@
 // What a stage has of a model: parameters in whole norm blocks, its memory, its batches' places.
-#include "engine/pipeline/model_part.h"
+#include "engine/pipeline/pipelined_model.h"
 
 #include <gtest/gtest.h>
 
@@ -102,7 +102,7 @@ TEST(ModelParts, PlanTheMemoryOfTheirChunks) {
   const Graph graph = small_vit(8).graph;
   PipelinePlan plan{.shape = {2, 2, 4}, .grid = {.stages = 2}};
   for (int i = 0; i < 4; ++i) plan.parts.push_back(part_of(graph, 4, i));
-  const ModelPart part(*backend, graph, plan, Passes::both);
+  const PipelinedModel part(*backend, graph, plan, Passes::both, nullptr);
   size_t saved = 0, scratch = 0;
   const std::vector<int> in_flight = slots(plan.shape, 0);
   for (int chunk = 0; chunk < 2; ++chunk) {

@@ -1,0 +1,55 @@
+// Evaluates batches: the forward pass, the metrics' sums on the device, and where they are wanted
+// each image's logits and loss on the host.
+#pragma once
+#include "comm/communicator.h"
+#include "engine/inference/outputs.h"
+#include "engine/model/memory.h"
+#include "engine/model/model.h"
+#include "engine/model/recorded_work.h"
+
+namespace bv {
+
+struct EvaluationSums {  // as they lie on the device
+  double loss = 0, count = 0, top1 = 0, top5 = 0;
+};
+
+class Evaluator {
+ public:
+  static constexpr size_t bytes = align(sizeof(EvaluationSums));
+  struct Sizes {
+    int batch;  // images
+    int micro_batches = 1;
+  };
+  // The communicator connects the processes that share the batches; null: there is one. largest: of
+  // the model's graphs, the one with the most bytes of logits.
+  Evaluator(Backend&, Communicator*, Model&, Feed&, const Graph& largest, const Sizes&);
+  void allocate() { sums_ = zeroed_memory(*backend_, bytes); }
+
+  // parameters: what Parameters::context() says. receive: is given what the model says of each
+  // image of this process; none: the sums alone.
+  void begin(const Context& parameters, Outputs::Receive receive = {});
+  // The batch is read until Feed::wait_for_upload() returns.
+  void run(const Batch&);
+  void abandon() { outputs_.finish(); }  // instead of end()
+  EvaluationSums end();                  // over all processes; waits for the device
+
+  void profile(Profile*);
+  void trace(Trace* to) { trace_ = to; }
+
+ private:
+  Context context_of(int micro) const;
+
+  Backend* backend_;
+  Communicator* communicator_;
+  Model* model_;
+  Feed* feed_;
+  Sizes sizes_;
+  DeviceMemory sums_;
+  Outputs outputs_;
+  RecordedWork recorded_;
+  Context parameters_;
+  Profile* profile_ = nullptr;
+  Trace* trace_ = nullptr;
+};
+
+}  // namespace bv

@@ -1,0 +1,45 @@
+// A model on a device as training and evaluation see it: the whole of it (WholeModel), a stage of a
+// pipeline (PipelinedModel), or the same model in two precisions (TwoPrecisions). It owns no memory
+// but the plan of it. All calls enqueue on stream 0 and on what forks from it.
+#pragma once
+#include <functional>
+#include <span>
+
+#include "engine/model/channel.h"
+#include "engine/model/feed.h"
+#include "engine/model/model_chunk.h"
+#include "engine/trace/trace.h"
+
+namespace bv {
+
+// What runs beside backward; either may be empty.
+struct BackwardEvents {
+  std::function<void()> begins;             // once the last micro-batch's forward is enqueued
+  std::function<void(size_t ready)> ready;  // gradients [0, ready) of the arena are final
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const Graph& graph() const = 0;
+  // Bytes that use() must be given, before anything runs.
+  virtual size_t saved_bytes() const = 0;
+  virtual size_t scratch_bytes() const = 0;
+  virtual void use(char* saved, char* scratch) = 0;
+
+  // Once a batch, before its passes: a pipeline's stages share the labels. first: micro-batch 0's.
+  virtual void share_batch(const Feed&, const Context& /*first*/) {}
+  // Forward and backward of all micro-batches, a context for each: parameters and batch.
+  virtual void train(std::span<const Context> micro_batches, const BackwardEvents&) = 0;
+  // Forward of micro-batch `micro`.
+  virtual void evaluate(const Context&, int micro) = 0;
+
+  virtual bool computes_loss() const { return true; }  // else another process does
+  virtual const ModelChunk& last_chunk() const = 0;    // of this process
+  // Connects the processes that hold the model's parts, one each; null: this one holds all of it.
+  virtual const Channel* stages() const { return nullptr; }
+  virtual void profile(Profile*) = 0;
+  virtual void trace(Trace*) = 0;
+};
+
+}  // namespace bv

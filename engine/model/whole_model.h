@@ -1,0 +1,26 @@
+// A model that one process computes: forward, then backward of each micro-batch in turn.
+#pragma once
+#include "engine/model/model.h"
+
+namespace bv {
+
+class WholeModel final : public Model {
+ public:
+  WholeModel(Backend& backend, const Graph& graph, Passes passes)
+      : chunk_(backend, graph, 0, static_cast<int>(graph.nodes().size()), 1, passes) {}
+  const Graph& graph() const override { return chunk_.graph(); }
+  size_t saved_bytes() const override { return chunk_.saved_bytes(); }
+  size_t scratch_bytes() const override { return chunk_.scratch_bytes(); }
+  void use(char* saved, char* scratch) override { chunk_.use(saved, scratch); }
+  void train(std::span<const Context> micro_batches, const BackwardEvents&) override;
+  void evaluate(const Context& context, int) override { chunk_.forward(context, 0); }
+  const ModelChunk& last_chunk() const override { return chunk_; }
+  void profile(Profile* to) override { chunk_.profile(to); }
+  void trace(Trace* to) override { trace_ = to; }
+
+ private:
+  ModelChunk chunk_;
+  Trace* trace_ = nullptr;
+};
+
+}  // namespace bv

@@ -1,0 +1,113 @@
+#include "engine/training/step.h"
+
+#include <algorithm>
+
+namespace bv {
+
+TrainingStep::TrainingStep(const Parts& parts, const Sizes& sizes)
+    : parts_(parts),
+      sizes_(sizes),
+      recorded_(parts.backend),
+      params_(static_cast<size_t>(sizes.micro_batches)) {
+  for (Event& event : updated_) event = parts.backend.create_event();
+}
+
+// Upload: the batch goes to the device while that still computes the one before.
+void TrainingStep::micro_step(const Batch& batch, const MicroStep& step) {
+  parts_.feed.upload(batch);
+  for (int micro = 0; micro < sizes_.micro_batches; ++micro)
+    params_[static_cast<size_t>(micro)] = params_of(batch, step, micro);
+  first_ = step.first;
+  if (step.last) return;
+  send_params();
+  recorded_.run({RecordedWork::Key::micro_step, &parts_.model.graph(), first_},
+                [this, first = first_] { compute_gradients(first, false); });
+}
+
+void TrainingStep::start_update(double lr, int64_t images) {
+  for (StepParams& params : params_) {
+    params.lr = static_cast<float>(lr);
+    params.divisor = static_cast<float>(double(images) / full_update());
+  }
+  send_params();
+  recorded_.run({RecordedWork::Key::update, &parts_.model.graph(), first_}, [this, first = first_] {
+    compute_gradients(first, true);
+    timed(profile_, parts_.backend, "optimizer", [this] { update(); });
+  });
+  const auto turn = static_cast<int>(started_++ % 2);
+  parts_.optimizer.send_result(turn);
+  parts_.backend.record(updated_[static_cast<size_t>(turn)], nullptr);
+}
+
+// Parameters of the step. Gradients are summed with a weight of one image in a full update;
+// `divisor`, known when the update starts, corrects an epoch's last, smaller one.
+StepParams TrainingStep::params_of(const Batch& batch, const MicroStep& step, int micro) const {
+  const int images = sizes_.batch / sizes_.micro_batches, before = micro * images;
+  // The count is the tail's, which the stage with the loss fills in.
+  const int count = parts_.model.computes_loss() ? std::clamp(batch.count - before, 0, images) : 0;
+  return {.seed = sizes_.seed,
+          .epoch = static_cast<uint32_t>(step.epoch),
+          .position = batch.position + static_cast<uint32_t>(before),
+          .lr = 0,
+          .grad_scale = static_cast<float>(1 / full_update()),
+          .divisor = 1,
+          .count = static_cast<float>(count),
+          .stop = step.stop ? 1.0f : 0.0f};
+}
+
+double TrainingStep::full_update() const {
+  return double(sizes_.batch) * sizes_.accumulate * sizes_.replicas;
+}
+
+// Of each micro-batch. The update's first one writes the gradients, the others add to them.
+std::vector<Context> TrainingStep::contexts(bool first) const {
+  const auto& [backend, parameters, feed, model, optimizer, sync] = parts_;
+  Context context = parameters.context(model.graph().dtype());
+  context.state = optimizer.device_state();
+  if (sync) context.peers = sync->peers();
+  std::vector<Context> contexts(static_cast<size_t>(sizes_.micro_batches), context);
+  for (int micro = 0; micro < sizes_.micro_batches; ++micro) {
+    Context& own = contexts[static_cast<size_t>(micro)];
+    feed.bind(own, micro);
+    own.accumulate = !first || micro > 0;
+  }
+  return contexts;
+}
+
+// Forward, loss (the graph's last node), backward. While an update's last backward continues, its
+// finished gradients are summed over the replicas, on streams of their own.
+void TrainingStep::compute_gradients(bool first, bool last) {
+  const std::vector<Context> micro_batches = contexts(first);
+  const auto communicate = [this](const auto& issue) {
+    timed(profile_, parts_.backend, "exposed communication", issue);
+  };
+  BackwardEvents reduction;
+  if (GradientSync* const sync = last ? parts_.sync : nullptr)
+    reduction = {.begins = [=] { communicate([=] { sync->start(); }); },
+                 .ready = [=](size_t ready) { communicate([=] { sync->reduce(ready); }); }};
+  parts_.model.share_batch(parts_.feed, micro_batches[0]);
+  parts_.model.train(micro_batches, reduction);
+}
+
+// Update: the gradient's norm, then one kernel for weights, moments and the moving average.
+void TrainingStep::update() {
+  traced(trace_, nullptr, {Work::update}, [this] {
+    const Model& model = parts_.model;
+    if (parts_.sync) parts_.sync->average_buffers();
+    parts_.optimizer.run(parts_.feed.params(0), model.graph().dtype(), model.stages());
+  });
+}
+
+// Result: loss, norm and skipped updates, summed over the replicas on the device.
+UpdateResult TrainingStep::finish_update() {
+  const auto turn = static_cast<int>(finished_++ % 2);
+  parts_.backend.host_wait(updated_[static_cast<size_t>(turn)]);
+  return parts_.optimizer.result(turn);
+}
+
+void TrainingStep::profile(Profile* to) {
+  profile_ = to;
+  recorded_.profile(to);
+}
+
+}  // namespace bv
