@@ -13,18 +13,18 @@ struct Block {
   std::string name;
   int channels, stride;
 
-  Tensor basic(Tensor x) const {
+  BatchNormOut basic(const BatchNormOut& x) const {
     const ConvOut first = convolution(
         "conv1", x, {.channels = channels, .filter = 3, .stride = stride, .skip = true});
-    const Tensor inner = batchnorm(g, name + "bn1", first, {}, {});
+    const BatchNormOut inner = batchnorm(g, name + "bn1", first, {}, {});
     const ConvOut last = convolution("conv2", inner, {.channels = channels, .filter = 3});
     return add("bn2", last, first.skip);
   }
 
-  Tensor bottleneck(Tensor x) const {
+  BatchNormOut bottleneck(const BatchNormOut& x) const {
     const int width = channels * c.width_per_group / 64 * c.groups;
     const ConvOut first = convolution("conv1", x, {.channels = width, .filter = 1, .skip = true});
-    Tensor inner = batchnorm(g, name + "bn1", first, {}, {});
+    BatchNormOut inner = batchnorm(g, name + "bn1", first, {}, {});
     const ConvOut middle = convolution(
         "conv2", inner, {.channels = width, .filter = 3, .stride = stride, .groups = c.groups});
     inner = batchnorm(g, name + "bn2", middle, {}, {});
@@ -32,18 +32,18 @@ struct Block {
     return add("bn3", last, first.skip);
   }
 
-  ConvOut convolution(const char* layer, Tensor inp, ConvOptions options) const {
+  ConvOut convolution(const char* layer, const BatchNormOut& inp, ConvOptions options) const {
     options.parts = c.parts;
     return conv(g, name + layer, inp, options);
   }
 
-  Tensor add(const char* norm, const ConvOut& branch, Tensor x) const {
+  BatchNormOut add(const char* norm, const ConvOut& branch, Tensor x) const {
     const std::vector<int64_t> from = g.info(x).shape, to = g.info(branch.out).shape;
     if (from != to) {
       const ConvOut projected =
           convolution("downsample.0", x,
                       {.channels = static_cast<int>(to.back()), .filter = 1, .stride = stride});
-      x = batchnorm(g, name + "downsample.1", projected, {}, {.relu = false});
+      x = batchnorm(g, name + "downsample.1", projected, {}, {.relu = false}).out;
     }
     return batchnorm(g, name + norm, branch, x, {.zero_weight = c.zero_init_last});
   }
@@ -57,8 +57,7 @@ Resnet build_resnet(const ResnetConfig& c, const InputShape& input, DType dtype)
   const ConvOut stem =
       conv(g, "conv1", images,
            {.channels = 64, .filter = 7, .stride = 2, .parts = c.parts, .input_grad = false});
-  Tensor x = batchnorm(g, "bn1", stem, {}, {});
-  x = max_pool(g, "maxpool", x, 3, 2);
+  BatchNormOut x = max_pool(g, "maxpool", batchnorm(g, "bn1", stem, {}, {}).out, 3, 2);
 
   for (int stage = 0; stage < 4; ++stage)
     for (int i = 0; i < c.layers[static_cast<size_t>(stage)]; ++i) {
@@ -68,7 +67,7 @@ Resnet build_resnet(const ResnetConfig& c, const InputShape& input, DType dtype)
       x = c.bottleneck ? block.bottleneck(x) : block.basic(x);
     }
 
-  const Tensor pooled = dropout(g, "drop", average_pool(g, "avgpool", x), c.drop_rate, false);
+  const Tensor pooled = dropout(g, "drop", average_pool(g, "avgpool", x.out), c.drop_rate, false);
   g.head_here();
   const float bound = 1 / std::sqrt(static_cast<float>(g.info(pooled).shape.back()));
   const Tensor logits =

@@ -42,7 +42,6 @@ void ModelChunk::run_forward(Context& run, int begin, int end) const {
 
 Context ModelChunk::bound(Context run, int slot) const {
   run.graph = graph_;
-  run.stage = {begin_, end_};
   run.kernels = &backend_->kernels();
   run.place = &places_[static_cast<size_t>(slot)];
   return run;
@@ -65,7 +64,8 @@ void ModelChunk::backward(Context run, int slot, const std::function<void(size_t
     }
     const Node& node = graph_->nodes()[static_cast<size_t>(i)];
     run.workspace = workspace_ + layout_.backward_workspace[static_cast<size_t>(i - begin_)];
-    timed(profile_, *backend_, node.type, [&] { node.backward(run); });
+    const Node::Pass& backward = graph_->backward(i, {begin_, end_});
+    timed(profile_, *backend_, node.type, [&] { backward(run); });
     if (ready) ready(graph_->ready_after(i));
   }
 }

@@ -43,19 +43,19 @@ struct NodePlan {
   NodeUse forward, backward;
 };
 
-std::vector<NodePlan> plan_nodes(const Graph& graph, Kernels& kernels, Slice stage, Passes passes) {
+std::vector<NodePlan> plan_nodes(const Graph& graph, Kernels& kernels, Slice slice, Passes passes) {
   std::vector<NodePlan> plans;
-  for (const Node& node : graph.nodes()) {
+  for (int i = 0; i < static_cast<int>(graph.nodes().size()); ++i) {
+    const Node& node = graph.nodes()[static_cast<size_t>(i)];
     NodePlan& plan = plans.emplace_back();
-    Context context{
-        .planning = &plan.forward, .graph = &graph, .stage = stage, .kernels = &kernels};
+    Context context{.planning = &plan.forward, .graph = &graph, .kernels = &kernels};
     node.forward(context);
     if (passes == Passes::forward) continue;
     context.planning = &plan.backward;
     // Both forms: the first micro-step of an update writes gradients, later ones add.
     for (const bool accumulate : {false, true}) {
       context.accumulate = accumulate;
-      node.backward(context);
+      graph.backward(i, slice)(context);
     }
   }
   return plans;
@@ -105,14 +105,8 @@ std::vector<Layout::Recompute> find_recomputes(const Graph& graph,
   std::vector<Layout::Recompute> found;
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     const int after = cuts[i + 1];
-    // If the next block's first convolution computes this batch norm's backward sums, recompute
-    // this block one node earlier.
-    const bool early =
-        std::ranges::any_of(plans[static_cast<size_t>(after)].backward.tensors, [&](Tensor t) {
-          const Life& span = spans.forward[static_cast<size_t>(graph.info(t).storage)];
-          return span.first >= cuts[i] && span.first <= span.last && span.last < after;
-        });
-    const int before = after + early;
+    // A fused backward needs what this block's last node kept one node earlier.
+    const int before = after + (after < end && graph.fused(after));
     const auto makes_own = [&](int node) {  // something that stays within the block
       for (const Tensor t : plans[static_cast<size_t>(node)].forward.tensors) {
         const Life& span = spans.all[static_cast<size_t>(graph.info(t).storage)];

@@ -88,6 +88,7 @@ Partition Partition::parse(const std::string& text) {
 std::vector<BlockCost> blocks_of(const Graph& graph, Kernels& kernels) {
   std::vector<BlockCost> blocks;
   const std::vector<int>& cuts = graph.cuts();
+  const Slice whole{0, static_cast<int>(graph.nodes().size())};
   for (size_t i = 0; i < cuts.size(); ++i) {
     const Slice slice{i == 0 ? 0 : cuts[i],
                       i + 1 == cuts.size() ? static_cast<int>(graph.nodes().size()) : cuts[i + 1]};
@@ -95,7 +96,7 @@ std::vector<BlockCost> blocks_of(const Graph& graph, Kernels& kernels) {
     for (int n = slice.begin; n < slice.end; ++n) {
       const Node& node = graph.nodes()[static_cast<size_t>(n)];
       node.forward({.planning = &forward, .graph = &graph, .kernels = &kernels});
-      node.backward({.planning = &backward, .graph = &graph, .kernels = &kernels});
+      graph.backward(n, whole)({.planning = &backward, .graph = &graph, .kernels = &kernels});
     }
     blocks.push_back({.nodes = slice,
                       .parameters = static_cast<double>(graph.parameter_count(slice)),

@@ -5,8 +5,8 @@
 
 namespace bv {
 
-Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor residual,
-                 const BatchNormOptions& o) {
+BatchNormOut batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor residual,
+                       const BatchNormOptions& o) {
   const Tensor inp = from.out, moments = from.moments;
   const std::vector<int64_t> dims = g.info(inp).shape;
   const RowsShape shape = rows_shape(g, inp);
@@ -30,15 +30,6 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
   const Parameter bias = g.parameter(name + ".bias", {shape.C}, Init::zeros);
   const Buffer running_mean = g.buffer(name + ".running_mean", {shape.C}, Init::zeros);
   const Buffer running_var = g.buffer(name + ".running_var", {shape.C}, Init::ones);
-  const int norm = g.norm({.inp = inp,
-                           .out = out,
-                           .mean = mean,
-                           .rstd = rstd,
-                           .relu_mask = relu_mask,
-                           .sums = sums,
-                           .weight = weight,
-                           .bias = bias,
-                           .relu = o.relu});
   const size_t pair = 2 * static_cast<size_t>(shape.C);  // mean and variance, or two sums
 
   const auto evaluate = [=](const Context& r) {
@@ -73,21 +64,7 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                            .momentum = o.momentum,
                            .relu = o.relu});
   };
-  const auto backward = [=](const Context& r) {
-    if (!r.begins_in_reader(r.graph->norm(norm)))
-      r.run(BatchNormBackwardSums{.sums = r.floats(sums),
-                                  .dweight = r.dweight(weight),
-                                  .dbias = r.dweight(bias),
-                                  .g = residual ? r.grad(out) : nullptr,
-                                  .dout = r.grad(out),
-                                  .relu_mask = r.words(relu_mask),
-                                  .inp = r.at(inp),
-                                  .mean = r.floats(mean),
-                                  .rstd = r.floats(rstd),
-                                  .weight = r.master(weight),
-                                  .bias = r.master(bias),
-                                  .shape = shape,
-                                  .relu = o.relu});
+  const auto rest = [=](const Context& r) {
     if (parts > 1) r.all_reduce(r.floats(sums), pair);
     r.run(BatchNormBackward{.dinp = r.grad(inp),
                             .sums = r.floats(sums),
@@ -101,8 +78,40 @@ Tensor batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor 
                             .parts = parts,
                             .relu = o.relu && !residual});
   };
+  const auto backward = [=](const Context& r) {
+    r.run(BatchNormBackwardSums{.sums = r.floats(sums),
+                                .dweight = r.dweight(weight),
+                                .dbias = r.dweight(bias),
+                                .g = residual ? r.grad(out) : nullptr,
+                                .dout = r.grad(out),
+                                .relu_mask = r.words(relu_mask),
+                                .inp = r.at(inp),
+                                .mean = r.floats(mean),
+                                .rstd = r.floats(rstd),
+                                .weight = r.master(weight),
+                                .bias = r.master(bias),
+                                .shape = shape,
+                                .relu = o.relu});
+    rest(r);
+  };
   g.add({name, "batchnorm", forward, backward});
-  return out;
+  BatchNormOut made = out;
+  made.node = static_cast<int>(g.nodes().size()) - 1;
+  made.backward_rest = rest;
+  made.backward_sums = [=, relu = o.relu](const Context& r, ConvBackwardInputSums op) {
+    op.sums = r.floats(sums);
+    op.dnorm_weight = r.dweight(weight);
+    op.dnorm_bias = r.dweight(bias);
+    op.norm_relu_mask = r.words(relu_mask);
+    op.norm_inp = r.at(inp);
+    op.mean = r.floats(mean);
+    op.rstd = r.floats(rstd);
+    op.norm_weight = r.master(weight);
+    op.norm_bias = r.master(bias);
+    op.relu = relu;
+    r.run(op);
+  };
+  return made;
 }
 
 }  // namespace bv

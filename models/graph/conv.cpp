@@ -1,11 +1,13 @@
 #include <cmath>
+#include <utility>
 
 #include "models/graph/node_shapes.h"
 #include "models/graph/nodes.h"
 
 namespace bv {
 
-ConvOut conv(Graph& g, const std::string& name, Tensor inp, const ConvOptions& o) {
+ConvOut conv(Graph& g, const std::string& name, const BatchNormOut& norm, const ConvOptions& o) {
+  const Tensor inp = norm.out;
   const ConvShape shape{.N = dim(g, inp, 0),
                         .H = dim(g, inp, 1),
                         .W = dim(g, inp, 2),
@@ -25,7 +27,6 @@ ConvOut conv(Graph& g, const std::string& name, Tensor inp, const ConvOptions& o
       g.parameter(name + ".weight", {shape.K, shape.C / shape.groups, shape.R, shape.S},
                   Init::normal, deviation, true, true);
   if (o.input_grad) g.grad(inp);
-  const int norm = o.input_grad ? g.read_norm(inp) : -1;
   if (o.skip) g.grad(skip);
 
   const auto forward = [=](const Context& r) {
@@ -37,35 +38,32 @@ ConvOut conv(Graph& g, const std::string& name, Tensor inp, const ConvOptions& o
                       .weight = r.weight(weight),
                       .shape = shape});
   };
-  const auto backward = [=](const Context& r) {
+  const auto backward_weight = [=](const Context& r) {
     r.run(ConvBackwardWeight{
         .dweight = r.dweight(weight), .dout = r.grad(out), .inp = r.at(inp), .shape = shape});
-    if (norm >= 0 && r.begins_in_reader(r.graph->norm(norm))) {
-      const NormInfo& from = r.graph->norm(norm);
-      r.run(ConvBackwardInputSums{.dinp = r.grad(inp),
-                                  .sums = r.floats(from.sums),
-                                  .dnorm_weight = r.dweight(from.weight),
-                                  .dnorm_bias = r.dweight(from.bias),
-                                  .dout = r.grad(out),
-                                  .add = r.grad(skip),
-                                  .norm_relu_mask = r.words(from.relu_mask),
-                                  .norm_inp = r.at(from.inp),
-                                  .mean = r.floats(from.mean),
-                                  .rstd = r.floats(from.rstd),
-                                  .norm_weight = r.master(from.weight),
-                                  .norm_bias = r.master(from.bias),
-                                  .weight = r.weight(weight),
-                                  .shape = shape,
-                                  .relu = from.relu});
-    } else if (o.input_grad) {
+  };
+  const auto backward = [=, input_grad = o.input_grad](const Context& r) {
+    backward_weight(r);
+    if (input_grad)
       r.run(ConvBackwardInput{.dinp = r.grad(inp),
                               .dout = r.grad(out),
                               .add = r.grad(skip),
                               .weight = r.weight(weight),
                               .shape = shape});
-    }
   };
-  g.add({name, "conv", forward, backward});
+  Node node{name, "conv", forward, backward};
+  if (norm.node >= 0 && norm.node + 1 == static_cast<int>(g.nodes().size())) {
+    node.fused_backward = [=, sums = norm.backward_sums](const Context& r) {
+      backward_weight(r);
+      sums(r, {.dinp = r.grad(inp),
+               .dout = r.grad(out),
+               .add = r.grad(skip),
+               .weight = r.weight(weight),
+               .shape = shape});
+    };
+    node.fused_previous = norm.backward_rest;
+  }
+  g.add(std::move(node));
   return {out, moments, skip};
 }
 

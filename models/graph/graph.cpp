@@ -67,23 +67,18 @@ Buffer Graph::buffer(std::string name, std::vector<int64_t> shape, Init init) {
   return {static_cast<int>(buffers_.size()) - 1};
 }
 
-int Graph::norm(NormInfo info) {
-  info.node = static_cast<int>(nodes_.size());
-  norms_.push_back(info);
-  return static_cast<int>(norms_.size()) - 1;
-}
-
-int Graph::read_norm(Tensor t) {
-  const auto found = std::ranges::find(norms_, t.id, [](const NormInfo& n) { return n.out.id; });
-  if (found == norms_.end()) return -1;
-  found->reader = static_cast<int>(nodes_.size());
-  return static_cast<int>(found - norms_.begin());
-}
-
 void Graph::add(Node node) {
   nodes_.push_back(std::move(node));
   node_parameters_.push_back(static_cast<int>(parameters_.size()));
   node_buffers_.push_back(static_cast<int>(buffers_.size()));
+}
+
+const Node::Pass& Graph::backward(int node, Slice slice) const {
+  const Node& own = nodes_[static_cast<size_t>(node)];
+  if (node < slice.begin || node >= slice.end) return own.backward;
+  if (node + 1 < slice.end && fused(node + 1, slice.begin))
+    return nodes_[static_cast<size_t>(node) + 1].fused_previous;
+  return fused(node, slice.begin) ? own.fused_backward : own.backward;
 }
 
 void Graph::finish(std::span<const Slice> owned) {

@@ -58,15 +58,6 @@ struct ParameterInfo {
   bool owned() const { return offset != elsewhere; }
 };
 
-// A batch norm, for the convolution that reads its out: their backwards begin together
-// (ConvBackwardInputSums).
-struct NormInfo {
-  int node, reader = -1;  // the batch norm and the convolution, if one reads it
-  Tensor inp, out, mean, rstd, relu_mask, sums;  // relu_mask: where it has relu and a residual
-  Parameter weight, bias;
-  bool relu;
-};
-
 // Owned gradients that lie together: whole norm blocks (GradientSquares) of the model, whose
 // norm blocks are counted as if one process held all of it.
 struct Segment {
@@ -80,13 +71,17 @@ struct Slice {  // nodes [begin, end)
 
 struct Context;
 
-// One fused operation of the model. Memory is planned by calling both passes, so a pass must touch
+// One fused operation of the model. Memory is planned by calling its passes, so a pass must touch
 // the same tensors each time.
 struct Node {
+  using Pass = std::function<void(const Context&)>;
   std::string name;  // "blocks.0.attn.qkv"
   const char* type;  // "linear"
-  std::function<void(const Context&)> forward, backward = [](const Context&) {};
+  Pass forward, backward = [](const Context&) {};
   bool in_place = false;  // forward overwrites what another node has written
+  // Instead of this node's backward and of the previous node's, where one process runs both: the
+  // first begins what the second ends. None: nothing is fused.
+  Pass fused_backward = {}, fused_previous = {};
 };
 
 class Graph {
@@ -106,9 +101,7 @@ class Graph {
   Parameter parameter(std::string name, std::vector<int64_t> shape, Init, float scale = 0,
                       bool decay = false, bool channels_last = false);
   Buffer buffer(std::string name, std::vector<int64_t> shape, Init);  // zeros or ones
-  int norm(NormInfo);     // of the node to be added; its index
-  int read_norm(Tensor);  // by the node to be added: index of the norm that wrote this, or -1
-  void add(Node);         // with the parameters made since the node before
+  void add(Node);  // with the parameters made since the node before
   void cut_here() { cuts_.push_back(static_cast<int>(nodes_.size())); }  // a stage may begin here
   void head_here() { head_ = static_cast<int>(nodes_.size()); }  // the classifier begins here
   void end_with(Tensor logits, Tensor loss) { logits_ = logits, loss_ = loss; }
@@ -121,11 +114,16 @@ class Graph {
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<int>& cuts() const { return cuts_; }
+  // Whether a slice that begins at `begin` fuses this node's backward with that of the one before.
+  bool fused(int node, int begin = 0) const {
+    return node > begin && nodes_[static_cast<size_t>(node)].fused_backward;
+  }
+  // What the node runs as its backward in that slice.
+  const Node::Pass& backward(int node, Slice) const;
   Tensor logits() const { return logits_; }  // [B, K]
   Tensor loss() const { return loss_; }      // [B], fp32
   const TensorInfo& info(Tensor t) const { return tensors_[static_cast<size_t>(t.id)]; }
   const std::vector<ParameterInfo>& buffers() const { return buffers_; }
-  const NormInfo& norm(int i) const { return norms_[static_cast<size_t>(i)]; }
   const ParameterInfo& info(Parameter p) const { return parameters_[static_cast<size_t>(p.id)]; }
   const ParameterInfo& info(Buffer s) const { return buffers_[static_cast<size_t>(s.id)]; }
   size_t arena_count() const { return arena_count_; }    // owned elements, padding included
@@ -146,7 +144,6 @@ class Graph {
   std::vector<TensorInfo> tensors_;
   std::vector<ParameterInfo> parameters_, buffers_;
   std::vector<Node> nodes_;
-  std::vector<NormInfo> norms_;
   // Index of each node's first parameter and buffer; the last are those of the next node.
   std::vector<int> node_parameters_ = {0}, node_buffers_ = {0};
   std::vector<int> cuts_;
@@ -177,7 +174,6 @@ struct NodeUse {
 struct Context {
   NodeUse* planning = nullptr;  // set: what is touched is noted, nothing runs, all tensors are null
   const Graph* graph = nullptr;
-  Slice stage{0, INT_MAX};  // the nodes that run here
   Kernels* kernels = nullptr;
   Stream stream = nullptr;
   // Per storage: where it is, absolute for this slot. Null while planning.
@@ -221,13 +217,6 @@ struct Context {
   }
   void all_gather(float* data, size_t count) const {
     if (!planning) peers->all_gather(data, count);
-  }
-
-  // Whether the batch norm's backward begins in that of the convolution that reads its out. Not
-  // where a stage begins or ends between the two.
-  bool begins_in_reader(const NormInfo& norm) const {
-    const auto apart = [&](int border) { return norm.node < border && border <= norm.reader; };
-    return norm.reader >= 0 && !apart(stage.begin) && !apart(stage.end);
   }
 
   void* at(Tensor t) const {

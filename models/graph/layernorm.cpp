@@ -13,7 +13,7 @@ FirstRows first_rows(const Graph& g, Tensor whole, Tensor part) {
 
 }  // namespace
 
-NormOut layernorm(Graph& g, const std::string& name, Tensor inp, Tensor residual, float eps) {
+LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, Tensor residual, float eps) {
   const std::vector<int64_t> dims = g.info(inp).shape;
   const RowsShape shape = rows_shape(g, inp);
   const Tensor out = g.tensor(name, dims);

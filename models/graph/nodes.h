@@ -17,6 +17,16 @@ Tensor input_images(Graph&, const InputShape&, int augment_layers);
 // The crop, then `layers` ImageOps of each image: [B, size, size, 3] of bytes.
 Tensor augment(Graph&, const AugmentShape&);
 
+// A batch norm's result; and the two halves of its backward, for a convolution that is the next
+// node and reads it: that one's backward computes the sums of the first half.
+struct BatchNormOut {
+  Tensor out;
+  int node = -1;  // -1: no batch norm's, nothing is fused
+  std::function<void(const Context&, ConvBackwardInputSums)> backward_sums = {};
+  Node::Pass backward_rest = {};
+  BatchNormOut(Tensor t) : out(t) {}
+};
+
 // A convolution without bias [N, H, W, C] -> [N, P, Q, channels], padded by half its filter. parts:
 // the processes over which the next batch norm takes its statistics. skip: ConvOut::skip is inp
 // again, for a branch around the convolution, whose gradient is added to inp's.
@@ -29,7 +39,7 @@ struct ConvOptions {
 struct ConvOut {
   Tensor out, moments, skip;
 };
-ConvOut conv(Graph&, const std::string& name, Tensor inp, const ConvOptions&);
+ConvOut conv(Graph&, const std::string& name, const BatchNormOut& inp, const ConvOptions&);
 
 // relu(batchnorm(from) + residual). Throws std::invalid_argument if a channel has a single value.
 struct BatchNormOptions {
@@ -37,8 +47,8 @@ struct BatchNormOptions {
   bool zero_weight = false;            // the weight starts from 0 instead of 1
   float eps = 1e-5f, momentum = 0.1f;  // PyTorch's
 };
-Tensor batchnorm(Graph&, const std::string& name, const ConvOut& from, Tensor residual,
-                 const BatchNormOptions&);
+BatchNormOut batchnorm(Graph&, const std::string& name, const ConvOut& from, Tensor residual,
+                       const BatchNormOptions&);
 
 // Padded by half the window.
 Tensor max_pool(Graph&, const std::string& name, Tensor inp, int window, int stride);
@@ -69,10 +79,10 @@ Tensor tanh(Graph&, const std::string& name, Tensor inp);
 
 // out = layernorm(inp + residual); sum = inp + residual. Without residual, sum is inp. Of a
 // residual with more tokens the first ones are added.
-struct NormOut {
+struct LayerNormOut {
   Tensor sum, out;
 };
-NormOut layernorm(Graph&, const std::string& name, Tensor inp, Tensor residual, float eps);
+LayerNormOut layernorm(Graph&, const std::string& name, Tensor inp, Tensor residual, float eps);
 
 // Multi-head self-attention of packed projections [B, N, 3, H, D] -> [B, N, H*D]; of the first
 // `queries` tokens alone [B, queries, H*D], of one [B, H*D].

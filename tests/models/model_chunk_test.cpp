@@ -103,8 +103,24 @@ TEST(Plan, RecomputedBlocksKeepWhatEntersThem) {
             (kept.saved_bytes + kept.scratch_bytes) / 3);
 }
 
-// The backward of a block's last batch norm begins in that of the next block's first node, which so
-// needs what the batch norm read: the block has run forward again by then.
+// A convolution's backward computes the sums of the batch norm before it, unless another process has
+// that.
+TEST(Plan, FusesBackwardsWithinASlice) {
+  const Graph graph = small_resnet(square_input(2, 32, 1), DType::fp32, small_classes);
+  const int cut = graph.cuts()[1], count = node_count(graph);
+  const Node &norm = graph.nodes()[static_cast<size_t>(cut) - 1],
+             &reader = graph.nodes()[static_cast<size_t>(cut)];
+  ASSERT_TRUE(reader.fused_backward);
+  EXPECT_EQ(&graph.backward(cut, {0, count}), &reader.fused_backward);
+  EXPECT_EQ(&graph.backward(cut - 1, {0, count}), &reader.fused_previous);
+  EXPECT_EQ(&graph.backward(cut, {cut, count}), &reader.backward);
+  EXPECT_EQ(&graph.backward(cut - 1, {cut, count}), &norm.backward);
+  EXPECT_EQ(&graph.backward(cut - 1, {0, cut}), &norm.backward);
+  EXPECT_EQ(&graph.backward(cut, {0, cut}), &reader.backward);
+}
+
+// The fused backward of the next block's first node needs what the block's last batch norm read:
+// the block has run forward again by then.
 TEST(Plan, RecomputedBlocksThatEndInABatchNormRunBeforeItsReader) {
   const auto backend = make_cpu_backend(1, false);
   const Graph graph = small_resnet(square_input(2, 32, 1), DType::fp32, small_classes);

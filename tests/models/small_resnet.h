@@ -7,32 +7,33 @@ namespace bv::test {
 
 inline Graph small_resnet(const InputShape& input, DType dtype, int classes, int parts = 1) {
   Graph g(dtype);
-  const auto normed = [&](const std::string& name, Tensor inp, ConvOptions o, Tensor residual = {},
-                          bool relu = true) {
+  const auto normed = [&](const std::string& name, const BatchNormOut& inp, ConvOptions o,
+                          Tensor residual = {}, bool relu = true) {
     o.parts = parts;
     const ConvOut made = conv(g, name + ".conv", inp, o);
     return batchnorm(g, name + ".bn", made, residual, {.relu = relu});
   };
-  Tensor x = normed("stem", input_images(g, input, 0),
-                    {.channels = 16, .filter = 7, .stride = 2, .input_grad = false});
-  x = max_pool(g, "pool", x, 3, 2);
+  const BatchNormOut stem = normed("stem", input_images(g, input, 0),
+                                   {.channels = 16, .filter = 7, .stride = 2, .input_grad = false});
+  BatchNormOut x = max_pool(g, "pool", stem.out, 3, 2);
 
   g.cut_here();
   const ConvOut first =
       conv(g, "plain.1.conv", x, {.channels = 16, .filter = 3, .parts = parts, .skip = true});
-  const Tensor inner = batchnorm(g, "plain.1.bn", first, {}, {});
+  const BatchNormOut inner = batchnorm(g, "plain.1.bn", first, {}, {});
   x = normed("plain.2", inner, {.channels = 16, .filter = 3}, first.skip);
 
   g.cut_here();
   const ConvOut down =
       conv(g, "down.1.conv", x, {.channels = 16, .filter = 1, .parts = parts, .skip = true});
-  Tensor y = batchnorm(g, "down.1.bn", down, {}, {});
+  BatchNormOut y = batchnorm(g, "down.1.bn", down, {}, {});
   y = normed("down.2", y, {.channels = 16, .filter = 3, .stride = 2, .groups = 2});
-  const Tensor around =
+  const ConvOut third = conv(g, "down.3.conv", y, {.channels = 32, .filter = 1, .parts = parts});
+  const BatchNormOut around =
       normed("down.around", down.skip, {.channels = 32, .filter = 1, .stride = 2}, {}, false);
-  x = normed("down.3", y, {.channels = 32, .filter = 1}, around);
+  x = batchnorm(g, "down.3.bn", third, around.out, {});
 
-  const Tensor logits = linear(g, "fc", average_pool(g, "average", x),
+  const Tensor logits = linear(g, "fc", average_pool(g, "average", x.out),
                                {.N = classes, .init = {Init::uniform, .2f, Init::uniform}});
   cross_entropy(g, logits, 0);
   g.finish();
