@@ -3,6 +3,12 @@
 #include "engine/options/option_values.h"
 
 namespace bv {
+namespace {
+
+// The largest part of a run's time that it waits for the disk before evaluations.
+constexpr double waiting_share = .02;
+
+}  // namespace
 
 bool Checkpoints::due(const Run& run, bool epoch_ended) {
   const SaveEvery every = *parse_save_every(run.setup.options.save_every);
@@ -38,6 +44,13 @@ void Checkpoints::after_train_iter(Run& run, StepRecord&) {
 void Checkpoints::before_test(Run& run) {
   const bool ends = run.progress.step >= run.end || due(run, run.progress.batch == 0);
   if (ends && run.folder.saved_step() != run.progress.step) save(run, false);
+  run.in_section("saving", [&] { wait_for_disk(run); });
+}
+
+// An evaluation that is killed then costs no epoch. A slow disk is left to write beside it.
+void Checkpoints::wait_for_disk(Run& run) {
+  run.folder.wait(waiting_share * (Clock::now() - waited_));
+  waited_ = Clock::now();
 }
 
 void Checkpoints::after_train_epoch(Run& run, EpochRecord& record) {

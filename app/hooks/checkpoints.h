@@ -1,6 +1,8 @@
 // Saves by --save-every, each best evaluation, and the end of the run, on all ranks. What is due
 // at the end of an epoch is saved before its evaluation, whose outcome then only moves best/.
 #pragma once
+#include <chrono>
+
 #include "engine/run/run.h"
 
 namespace bv {
@@ -9,6 +11,7 @@ class Checkpoints : public Hook {
  public:
   int priority() const override { return priority::saving; }
   bool reads_weights(const Run& run) const override { return due(run, false); }
+  void before_train(Run&) override { waited_ = Clock::now(); }
   void after_train_iter(Run&, StepRecord&) override;
   void before_test(Run&) override;
   void after_train_epoch(Run&, EpochRecord&) override;
@@ -20,6 +23,10 @@ class Checkpoints : public Hook {
   static void settle(Run&, bool best);
   static void finish(Run&);
   static void tell_written(Run&);
+  void wait_for_disk(Run&);
+
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point waited_;  // last for the disk
 };
 
 }  // namespace bv

@@ -114,6 +114,11 @@ void CheckpointWriter::finish() {
   background_.wait();
 }
 
+void CheckpointWriter::wait(std::chrono::duration<double> at_most) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, at_most, [this] { return !waiting_ && !writing_; });
+}
+
 void CheckpointWriter::abandon() {
   try {
     backend_.synchronize(nullptr);

@@ -2,6 +2,7 @@
 // newer one replaces the one that waits, unless that is the best.
 #pragma once
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -42,7 +43,8 @@ class CheckpointWriter {
 
   // Throws the RunError of a job that has failed.
   void check() { background_.check(); }
-  void finish();  // waits until all are written, or have failed
+  void finish();                                     // waits until all are written, or have failed
+  void wait(std::chrono::duration<double> at_most);  // the same, but no longer
   // The same for a run that has failed itself; throws nothing.
   void abandon();
   std::vector<SaveRecord> written();   // since the last call
@@ -55,7 +57,6 @@ class CheckpointWriter {
   };
   void write_waiting();
   bool free(const Snapshot&) const;
-  void note(const Checkpoint& progress, bool best);
 
   Backend& backend_;
   Background& background_;

@@ -36,8 +36,9 @@ class RunFolder {
   // Checkpoints completed since the last call. Throws RunError if one couldn't be written, or had
   // a weight that is not finite.
   std::vector<SaveRecord> written();
-  void finish();   // waits until all are written, or have failed
-  void abandon();  // the same for a run that has failed itself
+  void finish();  // waits until all are written, or have failed
+  void wait(std::chrono::duration<double> at_most) { writer_.wait(at_most); }  // but no longer
+  void abandon();  // finish() of a run that has failed itself
   // After a diverged run: what to try, and which checkpoint there is. Collective; waits for the
   // disk and throws as written().
   std::string advice();
