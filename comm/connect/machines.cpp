@@ -15,8 +15,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "comm/connect/gathering.h"
 #include "comm/connect/rendezvous.h"
+#include "comm/connect/rendezvous_server.h"
 #include "comm/local/shared_memory_communicator.h"
 #include "comm/local/shared_region.h"
 #include "comm/net/ring_communicator.h"

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "comm/connect/gathering.h"
+#include "comm/connect/rendezvous_server.h"
 #include "comm/local/shared_region.h"
 
 namespace bv {
@@ -170,7 +170,7 @@ int meet_peers(const World& world, double timeout, int region_size) {
     return fd;
   }
   const std::vector<Socket> peers =
-      Gathering(world, *point, listen_at(world, *point, timeout), timeout).run();
+      RendezvousServer(world, *point, listen_at(world, *point, timeout), timeout).run();
   const SharedRegion region = SharedRegion::create(region_size ? region_size : world.size);
   for (int r = 1; r < world.size; ++r)
     answer(peers[size_t(r)], {.verdict = Verdict::welcome}, region.fd());
@@ -190,7 +190,7 @@ std::vector<Socket> meet_over_network(const World& world, double timeout) {
     int none = -1;
     peers.push_back(join(world, *point, timeout, none));
   } else {
-    peers = Gathering(world, *point, listen_at(world, *point, timeout), timeout).run();
+    peers = RendezvousServer(world, *point, listen_at(world, *point, timeout), timeout).run();
     for (int r = 1; r < world.size; ++r) answer(peers[size_t(r)], {.verdict = Verdict::welcome});
   }
   for (const Socket& peer : peers)
@@ -211,7 +211,7 @@ std::vector<Socket> meet_pairwise(const World& world, Socket listener,
                       " (--timeout); does a firewall keep their machines apart?");
   }
   const auto point = meeting_point_at("", 0);
-  std::vector<Socket> above = Gathering(world, *point, std::move(listener), timeout).run();
+  std::vector<Socket> above = RendezvousServer(world, *point, std::move(listener), timeout).run();
   for (size_t r = 0; r < peers.size(); ++r)
     if (above[r]) peers[r] = std::move(above[r]);
   for (const Socket& peer : peers)

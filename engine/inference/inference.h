@@ -8,8 +8,8 @@ namespace bv {
 
 class Inference {
  public:
-  // Of the graph's batches, in images of the model's input size. The communicator connects the
-  // processes that share them; null: there is one. Plans; allocate() takes the memory.
+  // Images have the model's input size. The communicator connects the processes that share the
+  // batches; null: there is one. Plans; allocate() takes the memory.
   Inference(Backend&, Communicator*, const Graph&, int batch, int side);
   size_t bytes() const;  // of device memory
   void allocate();

@@ -33,7 +33,7 @@ class Outputs {
   // largest: of the graphs that add() will meet, the one with the most bytes of logits.
   Outputs(Backend&, const Graph& largest);
 
-  // Of the following batches, until finish(); takes its host memory when first called.
+  // Receives the following batches, until finish(); takes its host memory when first called.
   void begin(Receive);
   // To be called when the batch's forward pass has been issued. Does nothing before begin(). Labels
   // that the batch lacks are on the device.

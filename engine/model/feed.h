@@ -1,4 +1,4 @@
-// What the host sends to the device in each step: batches and StepParams. With an upload stream,
+// The host's input to a step: batches and StepParams. With an upload stream,
 // batches arrive in two slots in turn, one while the model trains on the other's copy. StepParams
 // go through a ring of host memory, since the host may be a whole update ahead of the device. A
 // pipeline's first stage has the images, and sends its last one what belongs to the loss: the

@@ -12,7 +12,7 @@
 
 namespace bv {
 
-// What runs beside backward; either may be empty.
+// Calls during an update's last backward; either may be empty.
 struct BackwardEvents {
   std::function<void()> begins;             // once the last micro-batch's forward is enqueued
   std::function<void(size_t ready)> ready;  // gradients [0, ready) of the arena are final

@@ -25,7 +25,7 @@ class Parameters {
 
   // moments: 2: m and v, 1: m. ema: with a moving average of the weights.
   Parameters(Backend&, const Graph&, int moments, bool ema = false);
-  // Of a model that doesn't train: no gradients.
+  // For a model that doesn't train: no gradients.
   Parameters(Backend& backend, const Graph& graph) : Parameters(backend, graph, 0) {
     has_gradients_ = false;
   }
@@ -51,8 +51,8 @@ class Parameters {
     return compute_weights_.data() ? compute_weights_.data() : weights_.data();
   }
 
-  // What a pass in the dtype reads and writes of them. averaged: the moving average instead of the
-  // weights; in 16 bits compute_weights() has the rounded values of one of the two.
+  // The parameters' part of a Context, for a pass in the dtype. averaged: the moving average in
+  // place of the weights; in 16 bits compute_weights() has the rounded values of one of the two.
   Context context(DType, bool averaged = false) const;
   Context context() const { return context(graph_->dtype()); }
 
@@ -78,7 +78,7 @@ class Parameters {
   void copy_to(const ParameterCopy&) const;
   // The copy's tensors, as a checkpoint has them.
   CheckpointTensors tensors_of(const ParameterCopy&) const;
-  // What get_weights() and get_moments() are of another part of the model, filled with zeros.
+  // get_weights() and get_moments() of another part of the model, filled with zeros.
   static std::map<std::string, HostTensor> empty_weights(const Graph& part);
   std::map<std::string, HostTensor> empty_moments(const Graph& part) const;
   // Number of the first parameter whose gradient is not finite, in the model's order; or -1.

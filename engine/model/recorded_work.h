@@ -16,7 +16,7 @@ namespace bv {
 
 class RecordedWork {
  public:
-  // What tells recordings apart.
+  // Two pieces of work with one key are the same work.
   struct Key {
     enum Kind : uint8_t { micro_step, update, evaluation } kind;
     const Graph* graph;              // in the precision that computes

@@ -13,7 +13,7 @@ class TwoPrecisions final : public Model {
  public:
   TwoPrecisions(std::unique_ptr<Model> sixteen_bits, std::unique_ptr<Model> fp32)
       : sixteen_bits_(std::move(sixteen_bits)), fp32_(std::move(fp32)), now_(sixteen_bits_.get()) {}
-  // What the following passes compute in.
+  // The precision of the following passes.
   void compute_in(DType dtype) { now_ = dtype == DType::fp32 ? fp32_.get() : sixteen_bits_.get(); }
   const Model& largest() const;  // the one that takes more memory
 

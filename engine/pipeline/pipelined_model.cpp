@@ -72,7 +72,7 @@ void PipelinedModel::share_batch(const Feed& feed, const Context& first) {
                             nullptr);
 }
 
-// What crosses a border goes from slot to slot.
+// Transfers of a round, from slot to slot.
 void PipelinedModel::exchange(const Round& round, InFlight& in_flight, bool evaluating) {
   for (int channel = 0; links_ && channel < links_->channels(); ++channel) {
     std::vector<Transfer> transfers;

@@ -41,7 +41,7 @@ class PipelinedModel final : public Model {
   void trace(Trace*) override;
 
  private:
-  // By chunk and slot, the exchanges under way that read or write it.
+  // The exchanges under way that read or write a slot, by chunk and slot.
   using InFlight = std::vector<std::vector<std::vector<size_t>>>;
   InFlight none_in_flight() const;
   void exchange(const Round&, InFlight&, bool evaluating = false);

@@ -59,7 +59,7 @@ double TrainingStep::full_update() const {
   return double(sizes_.batch) * sizes_.accumulate * sizes_.replicas;
 }
 
-// Of each micro-batch. The update's first one writes the gradients, the others add to them.
+// One per micro-batch. The update's first one writes the gradients, the others add to them.
 std::vector<Context> TrainingStep::contexts(bool first) const {
   const auto& [backend, parameters, feed, model, optimizer, sync] = parts_;
   Context context = parameters.context(model.graph().dtype());

@@ -62,7 +62,7 @@ class Trainer {
   UpdateState state() const;
   void set_state(const UpdateState&);
 
-  // What the following steps and evaluations compute in: the graph's dtype, as at first, or fp32.
+  // The precision of the following steps and evaluations: the graph's dtype, as at first, or fp32.
   // Between updates; waits for the device.
   void compute_in(DType);
   DType dtype() const { return model_->graph().dtype(); }
@@ -73,7 +73,7 @@ class Trainer {
   void evaluate(const Batch& batch) { evaluator_.run(batch); }
   EvaluationSums end_evaluation();  // over all replicas; waits for the device
   void abandon_evaluation();        // instead; without predictions
-  // Of the last evaluation, in rank 0's process, if it was to bring them: of all replicas' images
+  // The last evaluation's, in rank 0's process, if it was to bring them: for all replicas' images
   // that could be read, in the data set's order.
   const std::vector<Prediction>& predictions() const { return predictions_; }
 

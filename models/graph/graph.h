@@ -118,7 +118,7 @@ class Graph {
   bool fused(int node, int begin = 0) const {
     return node > begin && nodes_[static_cast<size_t>(node)].fused_backward;
   }
-  // What the node runs as its backward in that slice.
+  // The pass that the node runs as its backward in that slice.
   const Node::Pass& backward(int node, Slice) const;
   Tensor logits() const { return logits_; }  // [B, K]
   Tensor loss() const { return loss_; }      // [B], fp32

@@ -103,8 +103,8 @@ TEST(Plan, RecomputedBlocksKeepWhatEntersThem) {
             (kept.saved_bytes + kept.scratch_bytes) / 3);
 }
 
-// A convolution's backward computes the sums of the batch norm before it, unless another process has
-// that.
+// A convolution's backward computes the sums of the batch norm before it, unless another process
+// has that one.
 TEST(Plan, FusesBackwardsWithinASlice) {
   const Graph graph = small_resnet(square_input(2, 32, 1), DType::fp32, small_classes);
   const int cut = graph.cuts()[1], count = node_count(graph);

@@ -39,9 +39,9 @@ class PendingPeer {
 };
 
 // Waits for all ranks above world.rank.
-class Gathering {
+class RendezvousServer {
  public:
-  Gathering(const World&, const MeetingPoint&, Socket listener, double timeout);
+  RendezvousServer(const World&, const MeetingPoint&, Socket listener, double timeout);
   // By rank. Throws UserError, naming those who haven't come, when the time is over.
   std::vector<Socket> run();
 

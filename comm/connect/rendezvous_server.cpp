@@ -1,4 +1,4 @@
-#include "comm/connect/gathering.h"
+#include "comm/connect/rendezvous_server.h"
 
 #include <utility>
 
@@ -76,14 +76,15 @@ bool PendingPeer::receive_proof(std::string& reason) {
 
 // ---- all of them --------------------------------------------------------------------------------
 
-Gathering::Gathering(const World& world, const MeetingPoint& point, Socket listener, double timeout)
+RendezvousServer::RendezvousServer(const World& world, const MeetingPoint& point, Socket listener,
+                                   double timeout)
     : world_(world),
       point_(point),
       timeout_(timeout),
       listener_(std::move(listener)),
       peers_(size_t(world.size)) {}
 
-std::vector<Socket> Gathering::run() {
+std::vector<Socket> RendezvousServer::run() {
   const auto end = after(timeout_);
   while (!missing().empty()) {
     if (MeetingClock::now() >= end) give_up();
@@ -92,7 +93,7 @@ std::vector<Socket> Gathering::run() {
   return std::move(peers_);
 }
 
-void Gathering::give_up() {
+void RendezvousServer::give_up() {
   const std::string why = late() + advice(world_);
   Answer to_all{.verdict = Verdict::given_up};
   why.copy(to_all.reason.data(), to_all.reason.size() - 1);
@@ -101,7 +102,7 @@ void Gathering::give_up() {
   throw UserError(why);
 }
 
-void Gathering::look() {
+void RendezvousServer::look() {
   std::vector<pollfd> items{{guests_.size() < max_guests ? listener_.fd() : -1, POLLIN, 0}};
   for (const PendingPeer& guest : guests_) items.push_back({guest.fd(), POLLIN, 0});
   for (const Socket& peer : peers_) items.push_back({peer.fd(), POLLIN, 0});
@@ -123,7 +124,7 @@ void Gathering::look() {
   if (items[0].revents) accept_all();
 }
 
-void Gathering::accept_all() {
+void RendezvousServer::accept_all() {
   while (guests_.size() < max_guests) {
     Socket made(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!made) return;
@@ -131,7 +132,7 @@ void Gathering::accept_all() {
   }
 }
 
-void Gathering::seat(PendingPeer& guest) {
+void RendezvousServer::seat(PendingPeer& guest) {
   const Handshake& handshake = guest.handshake();
   if (handshake.job != job_of(world_) || handshake.rank <= world_.rank)
     return refuse(guest, Verdict::other_job, "");
@@ -150,13 +151,13 @@ void Gathering::seat(PendingPeer& guest) {
   peer = std::move(guest.socket());
 }
 
-void Gathering::refuse(PendingPeer& guest, Verdict verdict, const std::string& why) {
+void RendezvousServer::refuse(PendingPeer& guest, Verdict verdict, const std::string& why) {
   answer(guest.socket(),
          {.verdict = verdict, .nodes = world_.nodes, .local_size = world_.local_size});
   if (!why.empty()) refused_ = why;
 }
 
-std::vector<int> Gathering::missing() const {
+std::vector<int> RendezvousServer::missing() const {
   std::vector<int> ranks;
   for (int r = world_.rank + 1; r < world_.size; ++r)
     if (!peers_[size_t(r)]) ranks.push_back(r);
@@ -164,7 +165,7 @@ std::vector<int> Gathering::missing() const {
 }
 
 // "rank 0 waited 10 s for rank 2, 3", or by nodes: "node 1 (ranks 2-3) has not come within 10 s"
-std::string Gathering::late() const {
+std::string RendezvousServer::late() const {
   const std::vector<int> ranks = missing();
   const std::string turned_away =
       refused_.empty() ? "" : "; one that came was turned away: " + refused_;
