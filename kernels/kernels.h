@@ -1,7 +1,7 @@
 // The table of operations: what each one computes, on which shapes, and what it writes (= or +=).
 // NAME.cpp computes it on the CPU, NAME.cu on a GPU, in kernels/layers/ and training/; kernels/
-// activation/, attention/, augment/ and conv/ are rooms of several. The engine knows no more of a
-// device than this table and kernels/backend.h. GLOSSARY.md has the words.
+// activation/, attention/, augment/ and conv/ are rooms of several. The engine knows a device only
+// by this table and kernels/backend.h. GLOSSARY.md defines the terms.
 //
 // Arguments stand in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
 // prefixed d. "dtype" after a shape: elements of the operation's dtype; float: always fp32. All
@@ -23,7 +23,7 @@ namespace bv {
 //   out[b, gy * (size/patch) + gx, (c * patch + py) * patch + px]
 //     = (pixel(b, gy * patch + py, gx * patch + px, c) / 255 - mean[c]) / std[c]
 // with pixels as Crop places them; those outside the stored image are 0 before normalisation, as
-// torchvision's RandomCrop pads. Of images that are mixed (Mix, kernels/types.h) a pixel is
+// torchvision's RandomCrop pads. In mixed images (Mix, kernels/types.h) a pixel is
 //   its partner's in the box;  without a box  lambda pixel(b) + (1 - lambda) pixel(b ^ 1), rounded
 struct InputShape {
   int B, height, width;   // of the stored images
@@ -45,13 +45,13 @@ struct InputPatches {
 struct AugmentShape {
   int B, height, width;  // of the stored images
   int size;              // of the result
-  int layer, layers;     // ops[b][layer] is meant
+  int layer, layers;     // which of the image's operations runs; how many it has
 };
 
 struct AugmentImages {
   uint8_t* out;           // [B, size, size, 3]  =
   const uint8_t* images;  // [B, height, width, 3]
-  const Crop* crops;      // [B], done first; null: as of InputPatches
+  const Crop* crops;      // [B], done first; null: as in InputPatches
   const ImageOp* ops;     // [B, layers]
   AugmentShape shape;
   void describe(Arguments&) const;
@@ -149,26 +149,18 @@ struct TanhBackward {
 };
 
 // ---- layernorm ----------------------------------------------------------------------------------
-// Of every N rows the first Q; 1 of 1 is all.
-struct FirstRows {
-  int N = 1, Q = 1;
-};
-
 // Residual add and layer normalisation over the last dimension (Ba et al. 2016), row by row:
 //   sum = inp + residual          (without residual: sum is inp, and `sum` isn't written)
 //   out = (sum - mean) * rstd * weight + bias,   rstd = 1 / sqrt(biased variance + eps)
 // mean and variance are computed from sum as stored (rounded to dtype), since backward reads that.
-// A residual with more rows gives the first Q of every N; then these alone have its gradient, the
-// dsum of the layer norm that wrote it.
 struct LayerNormForward {
   void* out;                   // [rows, C] dtype  =
   void* sum;                   // [rows, C] dtype  =, saved for backward; null without residual
   float *mean, *rstd;          // [rows]  =, saved for backward
   const void* inp;             // [rows, C] dtype
-  const void* residual;        // [rows / Q * N, C] dtype, or null
+  const void* residual;        // [rows, C] dtype, or null
   const float *weight, *bias;  // [C]
   RowsShape shape;
-  FirstRows first;
   float eps;
   DType dtype;
   void describe(Arguments&) const;
@@ -179,15 +171,14 @@ struct LayerNormForward {
 // dweight (+)= sum over rows of dout * xhat,   dbias (+)= sum over rows of dout
 struct LayerNormBackward {
   void* dinp;  // [rows, C] dtype  =, the gradient of residual as well; may be dout or dsum itself
-  float *dweight, *dbias;  // [C]  = or +=, by accumulate
-  void* workspace;         // [workspace_bytes(*this)]
-  const void* dout;        // [rows, C] dtype
-  const void* dsum;        // [rows / N * Q, C] dtype: gradient of sum from its other uses, or null
-  const void* sum;         // [rows, C] dtype
+  float *dweight, *dbias;    // [C]  = or +=, by accumulate
+  void* workspace;           // [workspace_bytes(*this)]
+  const void* dout;          // [rows, C] dtype
+  const void* dsum;          // [rows, C] dtype: gradient of sum from its other uses, or null
+  const void* sum;           // [rows, C] dtype
   const float *mean, *rstd;  // [rows]
   const float* weight;       // [C]
   RowsShape shape;
-  FirstRows first;
   DType dtype;
   bool accumulate;
   void describe(Arguments&) const;
@@ -202,9 +193,9 @@ struct LayerNormBackward {
 // + key of P where the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made
 // uniform, is at least drop.
 // D: 32, 64 or 128 on a GPU; a multiple of 8 up to 128 on the CPU. Only the first Q tokens of each
-// image ask; all N are keys.
+// image are queries; all N are keys.
 struct AttentionShape {
-  int B, N, H, D;  // images, tokens, heads, channels of a head
+  int B, N, H, D;  // images, tokens, heads, channels per head
   int Q = N;       // queries
 };
 
@@ -223,7 +214,7 @@ struct AttentionForward {
 
 // With dP' = dout V^T * mask / (1 - drop) and delta = rowsum(dout * out):
 //   dV = (P * mask / (1 - drop))^T dout,   dS = P * (dP' - delta)
-//   dQ = dS K / sqrt(D), 0 of tokens that don't ask,   dK = dS^T Q / sqrt(D)
+//   dQ = dS K / sqrt(D), 0 for tokens that are not queries,   dK = dS^T Q / sqrt(D)
 struct AttentionBackward {
   void* dqkv;                // [B, N, 3, H, D] dtype  =
   void* workspace;           // [workspace_bytes(*this)]
@@ -355,8 +346,8 @@ struct ConvBackwardWeight {
 // + variance of the parts' means. NaN propagates; running statistics keep their value where mean or
 // variance is not finite.
 // Every device computes y as fma(inp - mean, rstd * weight, bias) (+ residual), so that backward
-// finds the same sign again. Where there is a residual, whose sum it can't find, relu's mask is
-// saved: bit c % 64 of relu_mask[c / 64, row] is out[row, c] > 0, and bits past C mean nothing.
+// finds the same sign again. With a residual it can't recompute y, and so relu's mask is saved:
+// bit c % 64 of relu_mask[c / 64, row] is out[row, c] > 0, and bits past C mean nothing.
 struct BatchNormForward {
   void* out;                   // [rows, C] dtype  =
   float *mean, *rstd;          // [C]  =, saved for backward
@@ -365,7 +356,7 @@ struct BatchNormForward {
   float* running_var;          // [C]  the same, of variance n / max(n - 1, 1), n = rows * parts
   const void* inp;             // [rows, C] dtype
   const void* residual;        // [rows, C] dtype, or null
-  const float* moments;        // [parts, 2, C]: mean and biased variance of inp, as of ConvForward
+  const float* moments;        // [parts, 2, C]: mean and biased variance of inp, by ConvForward
   const float *weight, *bias;  // [C]
   RowsShape shape;
   int parts;
@@ -410,18 +401,17 @@ struct BatchNormBackwardSums {
   void describe(Arguments&) const;
 };
 
-// ConvBackwardInput and then BatchNormBackwardSums, where the convolution is what reads a batch
-// norm's out, so that dinp is dout of that: with norm_relu_mask, dinp is g. The batch norm's
-// arguments but for sums, mean and rstd are called norm_NAME; C is the convolution's, rows are N *
-// H * W.
+// ConvBackwardInput and then BatchNormBackwardSums, for a convolution whose inp is a batch norm's
+// out: dinp is the batch norm's dout, or with norm_relu_mask its g. The batch norm's arguments but
+// for sums, mean and rstd are called norm_NAME; C is the convolution's, rows are N * H * W.
 struct ConvBackwardInputSums {
   void* dinp;                            // [N, H, W, C] dtype  =
   float* sums;                           // [2, C]  =
   float *dnorm_weight, *dnorm_bias;      // [C]  = or +=, by accumulate
   void* workspace;                       // [workspace_bytes(*this)]
   const void* dout;                      // [N, P, Q, K] dtype
-  const void* add;                       // [N, H, W, C] dtype, as of ConvBackwardInput
-  const uint64_t* norm_relu_mask;        // [ceil(C / 64), N * H * W], as of BatchNormBackwardSums
+  const void* add;                       // [N, H, W, C] dtype, as in ConvBackwardInput
+  const uint64_t* norm_relu_mask;        // [ceil(C / 64), N * H * W], as in BatchNormBackwardSums
   const void* norm_inp;                  // [N, H, W, C] dtype
   const float *mean, *rstd;              // [C]
   const float *norm_weight, *norm_bias;  // [C]
@@ -441,8 +431,7 @@ struct ConvBackwardInputSums {
 struct BatchNormBackward {
   void* dinp;         // [rows, C] dtype  =, may be dout itself
   const float* sums;  // [2, C], over all parts
-  const void* dout;   // [rows, C] dtype; g where BatchNormBackwardSums has written it, with relu
-                      // false
+  const void* dout;   // [rows, C] dtype; g, with relu false, if BatchNormBackwardSums wrote it
   const void* inp;    // [rows, C] dtype
   const float *mean, *rstd, *weight, *bias;  // [C]
   RowsShape shape;
@@ -560,7 +549,7 @@ struct CrossEntropyBackward {
   void describe(Arguments&) const;
 };
 
-// out = (head + dist) / 2: what a model with two heads says in evaluation.
+// out = (head + dist) / 2: the logits of a model with two heads in evaluation.
 struct MeanLogits {
   void* out;                // [B, K] dtype  =
   const void *head, *dist;  // [B, K] dtype
@@ -633,8 +622,8 @@ struct GradientNorm {
 //   adam:   g += wd w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
 //           w -= lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 //   adamw:  w -= lr wd w, then as adam without its wd
-// and of the weights that come of it an exponential moving average whose decay is at most
-// 1 - ema_rate, and t / (t + 9) at first:
+// and then an exponential moving average of the weights, whose decay is at most 1 - ema_rate, and
+// t / (t + 9) at first:
 //   ema += max(ema_rate, 9 / (t + 9)) (w - ema)
 // t = state->count + 1, which is written back. Where state->found_inf, weights, moments, average
 // and count stay as they are. Then the state of the loss scale moves on:
@@ -659,7 +648,7 @@ struct OptimizerUpdate {
   float momentum;
   double beta1, beta2;            // Adam uses 1 - beta, which a float beta would spoil
   float eps, weight_decay, clip;  // clip 0: none
-  float ema_rate;                 // 1 - decay, which the host takes in double
+  float ema_rate;                 // 1 - decay, computed in double by the host
   LossScaling scaling;
   OptimizerKind kind;
   bool nesterov;
@@ -667,7 +656,7 @@ struct OptimizerUpdate {
   void describe(Arguments&) const;
 };
 
-// What kernels compute with instead of the master weights, for a while: others, each rounded once.
+// Other weights to compute with for a while, instead of the master weights; each is rounded once.
 struct RoundWeights {
   void* out;         // [count] dtype  =
   const float* inp;  // [count]

@@ -33,10 +33,10 @@ Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
                     : 0;
     g.cut_here();
 
-    auto [x1, normed1] = layernorm(g, block + "norm1", x, branch, c.layer_norm_eps);
-    const Tensor qkv = linear(g, block + "attn.qkv", normed1, {.N = 3 * C, .init = init});
-    // After the last attention, only the heads' tokens are read.
+    // From the last attention on, only the heads' tokens are read.
     const int queries = i + 1 < c.depth ? 0 : c.distilled ? 2 : 1;
+    auto [x1, normed1] = layernorm(g, block + "norm1", x, branch, c.layer_norm_eps, queries);
+    const Tensor qkv = linear(g, block + "attn.qkv", normed1, {.N = 3 * C, .init = init});
     const Tensor mixed = attention(g, block + "attn", qkv, c.heads, c.attn_drop_rate, queries);
     branch = linear(g, block + "attn.proj", mixed, {.N = C, .init = init});
     branch = dropout(g, block + "attn.proj_drop", branch, c.proj_drop_rate, false);

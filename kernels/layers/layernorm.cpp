@@ -23,9 +23,7 @@ void forward_row(const LayerNormForward& op, int row) {
   const int C = op.shape.C;
   const size_t at = size_t(row) * C;
   const T* inp = as<T>(op.inp) + at;
-  const auto [N, Q] = op.first;
-  const T* residual =
-      op.residual ? as<T>(op.residual) + size_t(row / Q * N + row % Q) * C : nullptr;
+  const T* residual = op.residual ? as<T>(op.residual) + at : nullptr;
   T* sum = residual ? as<T>(op.sum) + at : nullptr;
   vf total{};
   for_each(C, [&](int i, auto lanes) {
@@ -75,9 +73,7 @@ void backward_row(const LayerNormBackward& op, int row, float* dweight, float* d
   const vf g_mean = set(simd::reduce_sum(g_total) / C);
   const vf g_xhat_mean = set(simd::reduce_sum(g_xhat_total) / C);
 
-  const auto [N, Q] = op.first;
-  const T* dsum =
-      op.dsum && row % N < Q ? as<T>(op.dsum) + size_t(row / N * Q + row % N) * C : nullptr;
+  const T* dsum = op.dsum ? as<T>(op.dsum) + at : nullptr;
   T* dinp = as<T>(op.dinp) + at;
   for_each(C, [&](int i, auto lanes) {
     const vf xhat = (lanes.load(sum + i) - mean) * rstd;

@@ -4,7 +4,7 @@
 //   xhat = (sum - mean) * rstd;   dweight (+)= sum of dout * xhat,   dbias (+)= sum of dout
 // Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += by accumulate. Mean and rstd
 // are those of sum as it is stored; the variance is that of the differences from the mean, in a
-// second pass, so that nothing cancels. Of a longer residual some rows are added, dsum is of these.
+// second pass, so that nothing cancels.
 //
 // Any C: a warp per row, one element per access; dweight and dbias by column_sums.cuh's stripes.
 // Where C allows 16-byte accesses and is at most 1024, the row stays on the chip between passes:
@@ -26,18 +26,6 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-// The residual's row that is added to this one.
-__device__ inline unsigned residual_row(FirstRows first, unsigned row) {
-  return first.N == first.Q ? row : row / first.Q * first.N + row % first.Q;
-}
-// dsum's row of this one, or none.
-constexpr unsigned none = ~0u;
-__device__ inline unsigned dsum_row(FirstRows first, unsigned row) {
-  if (first.N == first.Q) return row;
-  const unsigned image = row / first.N, token = row - image * first.N;
-  return token < unsigned(first.Q) ? image * first.Q + token : none;
-}
-
 // ---- any C --------------------------------------------------------------------------------------
 constexpr int any_threads = 128, any_rows = any_threads / warp_size;  // of a block
 
@@ -50,8 +38,7 @@ __global__ void __launch_bounds__(any_threads) layernorm_forward_any(LayerNormFo
   const int lane = threadIdx.x % warp_size;
   const T* x = static_cast<const T*>(op.inp) + begin;
   if (op.residual) {
-    const T* residual =
-        static_cast<const T*>(op.residual) + static_cast<size_t>(residual_row(op.first, row)) * C;
+    const T* residual = static_cast<const T*>(op.residual) + begin;
     T* sum = static_cast<T*>(op.sum) + begin;
     for (int c = lane; c < C; c += warp_size)
       sum[c] = from_float<T>(to_float(x[c]) + to_float(residual[c]));
@@ -81,8 +68,7 @@ __global__ void __launch_bounds__(any_threads) layernorm_backward_any(LayerNormB
   const int lane = threadIdx.x % warp_size;
   const T* dout = static_cast<const T*>(op.dout) + begin;
   const T* sum = static_cast<const T*>(op.sum) + begin;
-  const unsigned other = op.dsum ? dsum_row(op.first, row) : none;
-  const T* dsum = static_cast<const T*>(op.dsum) + static_cast<size_t>(other) * C;
+  const T* dsum = op.dsum ? static_cast<const T*>(op.dsum) + begin : nullptr;
   const float mean = op.mean[row], rstd = op.rstd[row];
   float g_sum = 0, g_xhat_sum = 0;
   for (int c = lane; c < C; c += warp_size) {
@@ -95,7 +81,7 @@ __global__ void __launch_bounds__(any_threads) layernorm_backward_any(LayerNormB
   for (int c = lane; c < C; c += warp_size) {
     const float g = fmaf(to_float(dout[c]), op.weight[c], -g_mean);
     const float d = fmaf(to_float(sum[c]) - mean, -slope, g) * rstd;
-    dinp[c] = from_float<T>(other != none ? d + to_float(dsum[c]) : d);
+    dinp[c] = from_float<T>(dsum ? d + to_float(dsum[c]) : d);
   }
 }
 
@@ -175,7 +161,7 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
   float x[packs][width];
   if (op.residual) {
     Pack<T> residual[packs];
-    S::load(residual, op.residual, static_cast<size_t>(residual_row(op.first, row)) * C, C);
+    S::load(residual, op.residual, begin, C);
 #pragma unroll
     for (int p = 0; p < packs; ++p) {
       float other[width];
@@ -228,8 +214,7 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
   if (in_bounds && threadIdx.x % lanes == 0) op.mean[row] = mean, op.rstd[row] = rstd;
 }
 
-// ---- C in packs, backward: dweight and dbias in the same pass as dinp
-// ----------------------------
+// ---- C in packs, backward: dweight and dbias in the same pass as dinp ---------------------------
 __host__ __device__ inline ColumnSums block_sums(const LayerNormBackward& op, unsigned blocks) {
   return {.out = op.dweight,
           .out2 = op.dbias,
@@ -281,18 +266,13 @@ template <class T, class S, class Rows>
 __device__ void prefetch(const LayerNormBackward& op, unsigned row, Rows& to) {
   const unsigned lane = threadIdx.x % warp_size;
   const size_t begin = static_cast<size_t>(row) * op.shape.C;
-  const unsigned other = op.dsum ? dsum_row(op.first, row) : none;
 #pragma unroll
   for (int p = 0; p < S::packs; ++p) {
     const bool in_bounds = row < static_cast<unsigned>(op.shape.rows) && S::column(p) < op.shape.C;
     const size_t at = in_bounds ? begin + S::column(p) : 0;
     cp_async_16(&to.dout[p][lane], static_cast<const T*>(op.dout) + at, in_bounds);
     cp_async_16(&to.sum[p][lane], static_cast<const T*>(op.sum) + at, in_bounds);
-    if (op.dsum) {
-      const bool added = in_bounds && other != none;
-      const size_t from = added ? static_cast<size_t>(other) * op.shape.C + S::column(p) : 0;
-      cp_async_16(&to.dsum[p][lane], static_cast<const T*>(op.dsum) + from, added);
-    }
+    if (op.dsum) cp_async_16(&to.dsum[p][lane], static_cast<const T*>(op.dsum) + at, in_bounds);
   }
   cp_async_commit();
 }

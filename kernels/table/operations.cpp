@@ -17,12 +17,6 @@ Arguments& sizes(Arguments& a, const RowsShape& s) {
   a.size("rows", s.rows), a.size("C", s.C);
   return a;
 }
-// `rows`: the rows that have to be whole groups of `group`.
-void sizes(Arguments& a, const FirstRows& s, int rows, int group) {
-  a.size("N", s.N), a.size("Q", s.Q);
-  a.rule(s.Q <= s.N, "Q: there are only N rows");
-  a.rule(group > 0 && rows % group == 0, "N and Q: rows is no multiple");
-}
 Arguments& sizes(Arguments& a, const AttentionShape& s) {
   a.size("B", s.B), a.size("N", s.N), a.size("H", s.H), a.size("D", s.D), a.size("Q", s.Q);
   a.rule(s.Q <= s.N, "Q: there are only N tokens");
@@ -183,22 +177,20 @@ void TanhBackward::describe(Arguments& a) const {
 void LayerNormForward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("LayerNormForward", dtype), shape).flops(8 * n);
-  sizes(a, first, shape.rows, first.Q);
   a.write("out", out, n), a.write("sum", sum, residual ? n : 0, needed_if(residual));
   a.write("mean", mean, shape.rows), a.write("rstd", rstd, shape.rows);
-  a.read("inp", inp, n), a.read_part("residual", residual, n, n / first.Q * first.N, optional);
+  a.read("inp", inp, n), a.read("residual", residual, n, optional);
   a.read("weight", weight, shape.C), a.read("bias", bias, shape.C);
 }
 
 void LayerNormBackward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("LayerNormBackward", dtype), shape).flops(14 * n);
-  sizes(a, first, shape.rows, first.N);
   a.write("dinp", dinp, n);
   a.gradient("dweight", dweight, shape.C, accumulate);
   a.gradient("dbias", dbias, shape.C, accumulate);
   a.workspace(workspace);
-  a.read("dout", dout, n), a.read("dsum", dsum, n / first.N * first.Q, optional);
+  a.read("dout", dout, n), a.read("dsum", dsum, n, optional);
   a.read("sum", sum, n);
   a.read("mean", mean, shape.rows), a.read("rstd", rstd, shape.rows);
   a.read("weight", weight, shape.C);

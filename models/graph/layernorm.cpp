@@ -2,18 +2,9 @@
 #include "models/graph/nodes.h"
 
 namespace bv {
-namespace {
 
-// `part`'s tokens are the first of each image's in `whole`.
-FirstRows first_rows(const Graph& g, Tensor whole, Tensor part) {
-  const int B = dim(g, whole, 0), N = rows_shape(g, whole).rows / B,
-            Q = rows_shape(g, part).rows / B;
-  return N == Q ? FirstRows{} : FirstRows{.N = N, .Q = Q};
-}
-
-}  // namespace
-
-LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, Tensor residual, float eps) {
+LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, Tensor residual, float eps,
+                       int tokens) {
   const std::vector<int64_t> dims = g.info(inp).shape;
   const RowsShape shape = rows_shape(g, inp);
   const Tensor out = g.tensor(name, dims);
@@ -22,7 +13,10 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, Tensor res
   const Tensor rstd = g.tensor(name + " rstd", {shape.rows}, DType::fp32);
   g.grad(inp);
   if (residual) g.share_grad(inp, residual);
-  const FirstRows first = residual ? first_rows(g, residual, inp) : FirstRows{};
+  const int B = dim(g, inp, 0);
+  const TokensShape first{.B = B, .N = shape.rows / B, .C = shape.C, .count = tokens};
+  Tensor taken;
+  if (tokens) taken = g.tensor(name + " first tokens", {B, tokens, shape.C}), g.grad(sum);
   const Parameter weight = g.parameter(name + ".weight", {shape.C}, Init::ones);
   const Parameter bias = g.parameter(name + ".bias", {shape.C}, Init::zeros);
 
@@ -36,25 +30,25 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, Tensor res
                            .weight = r.master(weight),
                            .bias = r.master(bias),
                            .shape = shape,
-                           .first = first,
                            .eps = eps});
+    if (tokens) r.run(TakeTokensForward{.out = r.at(taken), .inp = r.at(sum), .shape = first});
   };
   const auto backward = [=](const Context& r) {
-    const Tensor dsum{r.graph->info(sum).grad};  // only where a later node reads sum
+    if (tokens)
+      r.run(TakeTokensBackward{.dinp = r.grad(sum), .dout = r.grad(taken), .shape = first});
     r.run(LayerNormBackward{.dinp = r.grad(inp),
                             .dweight = r.dweight(weight),
                             .dbias = r.dweight(bias),
                             .dout = r.grad(out),
-                            .dsum = r.at(dsum),
+                            .dsum = r.grad(sum),  // null unless a later node reads sum
                             .sum = r.at(sum),
                             .mean = r.floats(mean),
                             .rstd = r.floats(rstd),
                             .weight = r.master(weight),
-                            .shape = shape,
-                            .first = dsum ? first_rows(*r.graph, sum, dsum) : FirstRows{}});
+                            .shape = shape});
   };
   g.add({name, "layernorm", forward, backward});
-  return {sum, out};
+  return {tokens ? taken : sum, out};
 }
 
 }  // namespace bv

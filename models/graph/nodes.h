@@ -77,12 +77,13 @@ Tensor linear_gelu(Graph&, const std::string& name, Tensor inp, int N, WeightIni
 // In place: nothing else may overwrite what it returns.
 Tensor tanh(Graph&, const std::string& name, Tensor inp);
 
-// out = layernorm(inp + residual); sum = inp + residual. Without residual, sum is inp. Of a
-// residual with more tokens the first ones are added.
+// out = layernorm(inp + residual); sum = inp + residual. Without residual, sum is inp. With
+// `tokens`, LayerNormOut::sum has only the first tokens of each image.
 struct LayerNormOut {
   Tensor sum, out;
 };
-LayerNormOut layernorm(Graph&, const std::string& name, Tensor inp, Tensor residual, float eps);
+LayerNormOut layernorm(Graph&, const std::string& name, Tensor inp, Tensor residual, float eps,
+                       int tokens = 0);
 
 // Multi-head self-attention of packed projections [B, N, 3, H, D] -> [B, N, H*D]; of the first
 // `queries` tokens alone [B, queries, H*D], of one [B, H*D].

@@ -70,24 +70,6 @@ LayerNormGradient layernorm_backward(const Values& dout, const Values& dsum, con
   return g;
 }
 
-// Of every N rows the first Q; and the other way, with zeros for the rest.
-Values first_rows(const Values& of, int C, FirstRows first) {
-  Values rows;
-  const size_t image = size_t(first.N) * C, part = size_t(first.Q) * C;
-  for (size_t at = 0; at < of.size(); at += image)
-    rows.insert(rows.end(), of.begin() + ptrdiff_t(at), of.begin() + ptrdiff_t(at + part));
-  return rows;
-}
-Values with_zeros(const Values& rows, int C, FirstRows first) {
-  Values all;
-  const size_t image = size_t(first.N) * C, part = size_t(first.Q) * C;
-  for (size_t at = 0; at < rows.size(); at += part) {
-    all.insert(all.end(), rows.begin() + ptrdiff_t(at), rows.begin() + ptrdiff_t(at + part));
-    all.resize(at / part * image + image);
-  }
-  return all;
-}
-
 }  // namespace oracle
 
 // ---- the oracle's gradient ----------------------------------------------------------------------
@@ -116,44 +98,39 @@ TEST(Oracle, LayerNorm) {
 
 // ---- cases --------------------------------------------------------------------------------------
 constexpr float eps = 1e-6f;
-using oracle::first_rows;
-using oracle::with_zeros;
 
 // `mean` of the data: far from zero, E[x^2] - E[x]^2 would lose the variance.
-Problem layernorm_forward(DType dtype, RowsShape shape, bool with_residual, double mean,
-                          FirstRows first) {
+Problem layernorm_forward(DType dtype, RowsShape shape, bool with_residual, double mean) {
   const auto [rows, C] = shape;
   const size_t n = size_t(rows) * C;
   Problem p(dtype);
   p.any_threads = true;
   const Values inp = p.data(n, mean), weight = p.data_fp32(C), bias = p.data_fp32(C);
-  const int residual_rows = rows / first.Q * first.N;
-  const Values residual = with_residual ? p.data(size_t(residual_rows) * C, mean) : Values{};
-  const oracle::LayerNormResult r = oracle::layernorm_forward(inp, first_rows(residual, C, first),
-                                                              weight, bias, shape, eps, dtype);
+  const Values residual = with_residual ? p.data(n, mean) : Values{};
+  const oracle::LayerNormResult r =
+      oracle::layernorm_forward(inp, residual, weight, bias, shape, eps, dtype);
   p.output("out", {rows, C}, r.out);
   if (with_residual) p.output("sum", {rows, C}, r.sum);
   p.output_fp32("mean", {rows}, r.mean), p.output_fp32("rstd", {rows}, r.rstd);
   p.input("inp", {rows, C}, inp);
-  if (with_residual) p.input("residual", {residual_rows, C}, residual);
+  if (with_residual) p.input("residual", {rows, C}, residual);
   p.input_fp32("weight", {C}, weight), p.input_fp32("bias", {C}, bias);
-  p.runs(LayerNormForward{.shape = shape, .first = first, .eps = eps, .dtype = dtype});
+  p.runs(LayerNormForward{.shape = shape, .eps = eps, .dtype = dtype});
   return p;
 }
 
 // in_place: the argument that dinp shares its memory with, or "".
 Problem layernorm_backward(DType dtype, RowsShape shape, bool with_dsum, bool accumulate,
-                           const std::string& in_place, FirstRows first) {
+                           const std::string& in_place) {
   const auto [rows, C] = shape;
   const size_t n = size_t(rows) * C;
   Problem p(dtype);
   const Values dout = p.data(n), weight = p.data_fp32(C), sum = p.data(n, 0.5, 2);
-  const int dsum_rows = rows / first.N * first.Q;
-  const Values dsum = with_dsum ? p.data(size_t(dsum_rows) * C) : Values{};
+  const Values dsum = with_dsum ? p.data(n) : Values{};
   const oracle::LayerNormResult r = oracle::layernorm_forward(sum, {}, weight, weight, shape, eps);
   const Values mean = rounded(r.mean), rstd = rounded(r.rstd);
   const oracle::LayerNormGradient g =
-      oracle::layernorm_backward(dout, with_zeros(dsum, C, first), sum, mean, rstd, weight, shape);
+      oracle::layernorm_backward(dout, dsum, sum, mean, rstd, weight, shape);
   p.output("dinp", {rows, C}, g.dinp,
            in_place == "dout"   ? dout
            : in_place == "dsum" ? dsum
@@ -161,12 +138,11 @@ Problem layernorm_backward(DType dtype, RowsShape shape, bool with_dsum, bool ac
   p.gradient("dweight", {C}, g.dweight, accumulate);
   p.gradient("dbias", {C}, g.dbias, accumulate);
   if (in_place != "dout") p.input("dout", {rows, C}, dout);
-  if (with_dsum && in_place != "dsum") p.input("dsum", {dsum_rows, C}, dsum);
+  if (with_dsum && in_place != "dsum") p.input("dsum", {rows, C}, dsum);
   p.input("sum", {rows, C}, sum), p.input_fp32("weight", {C}, weight);
   p.input_fp32("mean", {rows}, mean), p.input_fp32("rstd", {rows}, rstd);
-  p.runs(
-      LayerNormBackward{.shape = shape, .first = first, .dtype = dtype, .accumulate = accumulate},
-      {{in_place, "dinp"}});
+  p.runs(LayerNormBackward{.shape = shape, .dtype = dtype, .accumulate = accumulate},
+         {{in_place, "dinp"}});
   return p;
 }
 
@@ -178,7 +154,7 @@ KernelCases layernorm_cases() {
       for (const double mean : {0.0, 300.0})
         cases.add(
             "layernorm_forward" + name + flag(residual, "residual") + flag(mean != 0, "offset"),
-            layernorm_forward, shape, residual, mean, FirstRows{});
+            layernorm_forward, shape, residual, mean);
     for (const bool dsum : {false, true})
       for (const bool accumulate : {false, true})
         for (const std::string in_place : {"", "dout", "dsum"})
@@ -186,15 +162,7 @@ KernelCases layernorm_cases() {
             cases.add("layernorm_backward" + name + flag(dsum, "dsum") +
                           flag(accumulate, "accumulate") + flag(!in_place.empty(), "in_place_of_") +
                           in_place,
-                      layernorm_backward, shape, dsum, accumulate, in_place, FirstRows{});
-  };
-  const auto add_first = [&](int images, int C, FirstRows first) {
-    const std::string name =
-        sizes({{"B", images}, {"C", C}, {"N", first.N}, {"Q", first.Q}}) + "_first";
-    cases.add("layernorm_forward" + name, layernorm_forward, RowsShape{images * first.Q, C}, true,
-              0.0, first);
-    cases.add("layernorm_backward" + name, layernorm_backward, RowsShape{images * first.N, C}, true,
-              false, std::string(), first);
+                      layernorm_backward, shape, dsum, accumulate, in_place);
   };
   for (const RowsShape shape : {RowsShape{1, 1},
                                 {1, 7},
@@ -207,10 +175,6 @@ KernelCases layernorm_cases() {
                                 {9, 1024},
                                 {40, 264}})
     add(shape);
-  for (const int C : {33, 192, 264}) {
-    add_first(3, C, {.N = 5, .Q = 2});
-    add_first(2, C, {.N = 65, .Q = 1});
-  }
   cases.begin_sweep();
   for (const int C : sweep_of_sizes())
     for (const int rows : {2, 65}) add({rows, C});
@@ -218,14 +182,6 @@ KernelCases layernorm_cases() {
 }
 
 [[maybe_unused]] const bool added = add_cases(layernorm_cases());
-[[maybe_unused]] const bool refused =
-    refuses<LayerNormForward>(
-        {{"Q", [](auto& o) { o.first = {.N = 1, .Q = 2}; }},
-         {"multiple",
-          [](auto& o) { o.first = {.N = o.shape.rows + 1, .Q = o.shape.rows + 1}; }}}) &&
-    refuses<LayerNormBackward>(
-        {{"Q", [](auto& o) { o.first = {.N = 1, .Q = 2}; }},
-         {"multiple", [](auto& o) { o.first = {.N = o.shape.rows + 1, .Q = 1}; }}});
 
 }  // namespace
 }  // namespace bv::test
