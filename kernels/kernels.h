@@ -299,7 +299,7 @@ struct TakeTokensBackward {
 // k / (K / groups) * (C / groups).
 struct ConvForward {
   void* out;           // [N, P, Q, K] dtype  =
-  float* moments;      // [2, K]  =: mean and biased variance of each channel of out, as it
+  float* batch_stats;  // [2, K]  =: mean and biased variance of each channel of out, as it
                        // is stored; null: not wanted
   void* workspace;     // [workspace_bytes(*this)]
   const void* inp;     // [N, H, W, C] dtype

@@ -160,15 +160,15 @@ void CpuKernels::run(const ConvForward& op) {
               {.result = floats(op.out),
                .source = static_cast<const float*>(op.inp),
                .packed = workspace,
-               .partial = op.moments ? partial : nullptr});
-    if (op.moments)
-      merge_groups(op.moments, partial, units.count, op.shape.K,
+               .partial = op.batch_stats ? partial : nullptr});
+    if (op.batch_stats)
+      merge_groups(op.batch_stats, partial, units.count, op.shape.K,
                    [&](int unit) { return units.rows_of(unit); });
     return;
   }
   Convolution chunk = chunked(op.shape, op.dtype, Result::out);
   const ChunkMoments moments(op.shape, chunk.shape);
-  if (!op.moments) chunk.shape.N = op.shape.N;
+  if (!op.batch_stats) chunk.shape.N = op.shape.N;
   const auto inp_step = size_t(chunk.shape.inp_count()), out_step = size_t(chunk.shape.out_count());
   const int groups = moments.groups.count();
   for (int i = 0; i < op.shape.N / chunk.shape.N; ++i) {
@@ -176,14 +176,14 @@ void CpuKernels::run(const ConvForward& op) {
                        .weight = readable(op.weight),
                        .out = at(op.out, op.dtype, i * out_step),
                        .workspace = workspace + moments.partial_count()});
-    if (!op.moments) continue;
+    if (!op.batch_stats) continue;
     with_type(op.dtype, [&]<class T>(T) {
       group_moments(workspace + i * moments.groups.partial_count(op.shape.K), moments.groups,
                     as<T>(op.out) + i * out_step, op.shape.K);
     });
   }
-  if (op.moments)
-    merge_groups(op.moments, workspace, groups * moments.chunks, op.shape.K,
+  if (op.batch_stats)
+    merge_groups(op.batch_stats, workspace, groups * moments.chunks, op.shape.K,
                  [&](int group) { return moments.groups.rows_of(group % groups); });
 }
 

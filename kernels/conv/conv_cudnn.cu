@@ -34,9 +34,9 @@ size_t conv_cudnn_bytes(ConvCudnn& cudnn, const DeviceProps& props, const ConvFo
 void conv_cudnn(ConvCudnn& cudnn, const DeviceProps& props, const ConvForward& op,
                 cudaStream_t stream) {
   cudnn.run(op, stream);
-  if (op.moments)
+  if (op.batch_stats)
     column_moments(props,
-                   {.moments = op.moments,
+                   {.moments = op.batch_stats,
                     .workspace = op.workspace,
                     .inp = op.out,
                     .rows = rows_of(op.shape),

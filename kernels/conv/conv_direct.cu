@@ -569,9 +569,9 @@ void conv_direct_forward(const DeviceProps& props, const ConvForward& op, cudaSt
   const ConvShape& s = op.shape;
   Product p = product(Geometry::forward(s), s.groups, s.C, s.K);
   p.out = op.out, p.image = op.inp, p.b = op.weight;
-  if (op.moments) {
+  if (op.batch_stats) {
     const int pixels = p.geometry.pixels;
-    p.moments = {.moments = op.moments, .rows_of_part = tile_m, .rows = pixels, .C = s.K};
+    p.moments = {.moments = op.batch_stats, .rows_of_part = tile_m, .rows = pixels, .C = s.K};
     p.parts = row_parts(props, op.workspace, ceil_div(pixels, tile_m), s.K, p.columns.count);
   }
   launch_pixels<false>(p, op.dtype, stream);

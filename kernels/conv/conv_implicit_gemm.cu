@@ -433,9 +433,11 @@ void conv_implicit_gemm(const DeviceProps& props, const ConvForward& op, cudaStr
   auto* const workspace = static_cast<char*>(op.workspace);
   Product p = product<false>(s, choice, workspace + parts_bytes<false>(choice, s));
   p.out = op.out, p.image = op.inp, p.weight = op.weight;
-  if (op.moments) {
-    p.moments = {
-        .moments = op.moments, .rows_of_part = choice.size.m, .rows = p.geometry.pixels, .C = s.K};
+  if (op.batch_stats) {
+    p.moments = {.moments = op.batch_stats,
+                 .rows_of_part = choice.size.m,
+                 .rows = p.geometry.pixels,
+                 .C = s.K};
     p.parts = row_parts(props, workspace, pixel_tiles<false>(choice, s), s.K, p.n_tiles);
   }
   launch_product<false>(p, choice, op.dtype, stream);

@@ -525,9 +525,11 @@ void conv_stem_forward(const DeviceProps& props, const ConvForward& op, cudaStre
                   .weight = op.weight,
                   .K = s.K,
                   .block_pixels = part.pixels};
-  if (op.moments) {
-    forward.moments = {
-        .moments = op.moments, .rows_of_part = part.pixels, .rows = forward.image.pixels, .C = s.K};
+  if (op.batch_stats) {
+    forward.moments = {.moments = op.batch_stats,
+                       .rows_of_part = part.pixels,
+                       .rows = forward.image.pixels,
+                       .C = s.K};
     forward.parts = row_parts(props, op.workspace, part.blocks, s.K, part.columns);
   }
   by_16_bits(op.dtype, [&]<class T>() {

@@ -255,7 +255,8 @@ void TakeTokensBackward::describe(Arguments& a) const {
 // ---- convolution --------------------------------------------------------------------------------
 void ConvForward::describe(Arguments& a) const {
   sizes(a.operation("ConvForward", dtype), shape).flops(shape.flops());
-  a.write("out", out, shape.out_count()), a.write("moments", moments, 2.0 * shape.K, optional);
+  a.write("out", out, shape.out_count());
+  a.write("batch_stats", batch_stats, 2.0 * shape.K, optional);
   a.workspace(workspace);
   a.read("inp", inp, shape.inp_count()), a.read("weight", weight, shape.weight_count());
 }

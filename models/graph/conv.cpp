@@ -33,7 +33,7 @@ ConvOut conv(Graph& g, const std::string& name, const BatchNormOut& norm, const 
     float* own = r.floats(moments);  // this process's row
     if (own && r.peers) own += ptrdiff_t{2} * shape.K * r.peers->rank();
     r.run(ConvForward{.out = r.at(out),
-                      .moments = r.training ? own : nullptr,
+                      .batch_stats = r.training ? own : nullptr,
                       .inp = r.at(inp),
                       .weight = r.weight(weight),
                       .shape = shape});

@@ -341,7 +341,7 @@ std::string check_moments(const DeviceArguments& a, const ConvShape& s, DType dt
   Values expected, allowed;
   for (const Tracked& m : known)
     expected.push_back(m.value), allowed.push_back(tolerance(m, DType::fp32));
-  const Comparison c = compare(decode(a.read("moments"), DType::fp32), expected, allowed);
+  const Comparison c = compare(decode(a.read("batch_stats"), DType::fp32), expected, allowed);
   return c.ok() ? "" : "moments of out as it is stored: " + c.describe(Shape{2, s.K});
 }
 
@@ -355,7 +355,7 @@ Problem forward(DType dtype, ConvShape s, Moments moments, bool exact) {
   const Values weight = data(p, s.weight_count(), offset ? 2 : 0);
   p.output("out", out_of(s), oracle::conv_forward(inp, weight, s, dtype));
   if (moments != Moments::none) {
-    p.arguments.push_back({.name = "moments",
+    p.arguments.push_back({.name = "batch_stats",
                            .shape = {2, s.K},
                            .bytes = 2 * sizeof(float) * size_t(s.K),
                            .before = {},
