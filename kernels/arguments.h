@@ -1,6 +1,6 @@
 // An operation's description of its own arguments: describe() in kernels/table/operations.cpp
-// states each size and each tensor once, and everything that needs to know asks for it: the check
-// before every run, the count of flops and bytes, the tests that spoil one argument after another.
+// states each size and each tensor once, for the check before every run, the count of flops and
+// bytes, and the tests that spoil one argument after another.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +31,7 @@ struct TensorArgument {
 
 class Arguments {
  public:
-  // First of all. `dtype` is that of tensors given as void*.
+  // Comes first. `dtype` is that of tensors given as void*.
   Arguments& operation(const char* name, DType dtype) {
     dtype_ = dtype;
     begin(name, dtype);
@@ -89,12 +89,12 @@ class Arguments {
   DType dtype_ = DType::fp32;
 };
 
-constexpr int max_size = 1 << 30;  // of every size, on every device
+constexpr int max_size = 1 << 30;  // the limit of every size, on every device
 
 // Restrictions of one device beyond the common ones.
 struct DeviceLimits {
   bool only_fp32 = false;
-  size_t alignment = 1;            // of every pointer but a workspace, in bytes
+  size_t alignment = 1;            // in bytes, for every pointer but a workspace
   size_t workspace_alignment = 1;  // in bytes
   bool needs_workspace = false;
 };
@@ -132,7 +132,7 @@ void validate(const Op& op, const DeviceLimits& limits = {}) {
   op.describe(check);
 }
 
-// Of an operation whose pointers are set: null ones move nothing.
+// The cost of an operation whose pointers are set: null ones move nothing.
 template <class Op>
 Cost cost_of(const Op& op) {
   CostCount count;

@@ -1,6 +1,6 @@
 // Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): a
-// counter-based generator, so that a random number depends only on what it is used for, never on
-// who draws it or when.
+// counter-based generator, so that a random number depends only on its use, never on who draws it
+// or when.
 #pragma once
 #include <cstdint>
 
@@ -42,8 +42,8 @@ BV_HOST_DEVICE inline int below(uint32_t word, int limit) {
   return static_cast<int>(uint64_t{word} * static_cast<uint32_t>(limit) >> 32);
 }
 
-// What a random stream is used for: the last word of the counter, so that no two uses share
-// numbers. Values below 2^16 are dropout layers.
+// The uses of random streams: the last word of the counter, so that no two uses share numbers.
+// Values below 2^16 are dropout layers.
 enum RandomUse : uint32_t {
   random_init = 1u << 16,  // parameter initialisation
   random_order,            // an epoch's order of images

@@ -11,15 +11,15 @@ constexpr size_t size_of(DType t) { return t == DType::fp32 ? 4 : 2; }
 using Stream =
     struct OpaqueStream*;  // a device's queue; what it points to is the backend's business
 
-// What changes from step to step. It lives on the device; the host fills it before each micro-step,
-// so that a captured graph needs no new arguments.
+// The parameters that change from step to step. They live on the device; the host fills them before
+// each micro-step, so that a captured graph needs no new arguments.
 struct StepParams {
   uint64_t seed;      // key of every random number
   uint32_t epoch;     // with position, names the images of this micro-batch:
   uint32_t position;  // image b is at position + b of the epoch's order
   float lr;
   float grad_scale;  // 1 / (images of a full update, all replicas), without the loss scale
-  float divisor;     // of gradients: (images of this update) / (images of a full one)
+  float divisor;     // divides the gradient: (images of this update) / (images of a full one)
   float count;       // images in this micro-batch of this process; 0 where it has no loss
   float stop;        // 1: this process was asked to stop; summed with the gradients
 };
@@ -70,15 +70,15 @@ struct PoolShape {
   constexpr double out_count() const { return double(N) * P() * Q() * C; }
 };
 
-// Where an image's pixels come from: pixel (y, x) of the result is pixel (y + top, x + left) of the
+// The origin of an image's pixels: pixel (y, x) of the result is pixel (y + top, x + left) of the
 // stored image, x counted from the right if flip, y from below if upside_down; black outside it.
 struct Crop {
   int16_t top, left;
   int16_t flip, upside_down;
 };
 
-// What happens to a training image of 8-bit RGB, with Pillow's numbers; n = at[0], each channel by
-// itself where it isn't said:
+// An operation on a training image of 8-bit RGB, with Pillow's numbers; n = at[0], each channel by
+// itself unless stated:
 //   affine        pixel (y, x) is that at row (at[3] x + at[4] y + at[5]) >> 16 and column
 //                 (at[0] x + at[1] y + at[2]) >> 16; `fill` outside
 //   erase         `fill` in at[2] rows from at[0] on and at[3] columns from at[1] on
@@ -117,9 +117,9 @@ struct ImageOp {
   int32_t at[6];
 };
 
-// What image b of a training batch gets of its partner, image b ^ 1 (mixup, Zhang et al. 2018;
-// cutmix, Yun et al. 2019): the pixels of the box, or of an empty box a part of all. Either way
-// `lambda` is the image's own share of the target, and 1 with an empty box mixes nothing.
+// The pixels that image b of a training batch takes from its partner, image b ^ 1 (mixup, Zhang et
+// al. 2018; cutmix, Yun et al. 2019): those of the box, or with an empty box a share of all. Either
+// way `lambda` is the image's own share of the target, and 1 with an empty box mixes nothing.
 struct Mix {
   float lambda = 1;
   int16_t top = 0, left = 0, bottom = 0, right = 0;  // bottom and right: the first beyond the box

@@ -1,6 +1,6 @@
 // Mean and variance of each column of a matrix, without cancellation and always in the same order:
-// of each block of rows the mean, then the sum of squared differences from it (M2); of blocks, and
-// then of groups of rows, these merged (Chan et al. 1979). Threads share out the groups.
+// each block of rows has its mean and then its sum of squared differences from that (M2); these are
+// merged over blocks, and then over groups of rows (Chan et al. 1979). Threads share the groups.
 #pragma once
 #include "kernels/cpu/simd.h"
 
@@ -9,20 +9,20 @@ namespace bv::BAREVISION_ISA {
 constexpr int moments_block = 64;  // rows
 constexpr int moments_vectors = 4;
 
-// Of one column in each lane.
+// One column in each lane.
 struct Moments {
   simd::vf mean, m2;
 };
 
-// Of a's and b's rows together, b_part = b's share of them; b's own part of M2 is given, a's is
-// weighted: M2 += M2_b + delta^2 rows_a rows_b / rows.
+// The moments of a's and b's rows together, b_part = b's share of them; b's own part of M2 is
+// given, a's is weighted: M2 += M2_b + delta^2 rows_a rows_b / rows.
 static inline Moments merge(Moments a, Moments b, float b_part, float b_rows) {
   const simd::vf delta = b.mean - a.mean;
   return {a.mean + delta * b_part, a.m2 + b.m2 + delta * delta * ((1 - b_part) * b_rows)};
 }
 
-// moments [2, C] = mean and M2 of `rows` rows; at(i) is where row i lies. Of moments' two rows, the
-// second starts `stride` floats after the first.
+// moments [2, C] = mean and M2 of `rows` rows; at(i) points to row i. The second of moments' two
+// rows starts `stride` floats after the first.
 template <class At>
 void moments_of_rows(float* moments, ptrdiff_t stride, int64_t rows, int C, At at) {
   constexpr int strip = moments_vectors * simd::width;

@@ -3,8 +3,8 @@
 // which of the two runs is chosen at run time.
 // The linker keeps one copy of every inline function outside these namespaces, and must not find
 // one with AVX-512 code in it: the kernel files therefore use no std:: containers, strings or
-// algorithms that may stay un-inlined (tests/kernels/check_avx512_symbols looks). What needs them,
-// such as oneDNN's primitives, lives in kernels/cpu/*.cpp, compiled once for x86-64-v3.
+// algorithms that may stay un-inlined (tests/kernels/check_avx512_symbols checks). Code that needs
+// them, such as oneDNN's primitives, lives in kernels/cpu/*.cpp, compiled once for x86-64-v3.
 #pragma once
 #include <memory>
 

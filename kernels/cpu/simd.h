@@ -55,7 +55,7 @@ static inline __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) -
 static inline vf load_partial(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
 static inline void store_partial(float* p, vf v, int n) { _mm512_mask_storeu_ps(p, first(n), v); }
 static inline vf fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }  // a b + c
-// Where one of the two is NaN: b.
+// b where one of the two is NaN.
 static inline vf max(vf a, vf b) { return _mm512_max_ps(a, b); }
 static inline vf min(vf a, vf b) { return _mm512_min_ps(a, b); }
 static inline vf sqrt(vf a) { return _mm512_sqrt_ps(a); }
@@ -117,7 +117,7 @@ static inline __m256 upper(vf v) { return _mm512_extractf32x8_ps(v, 1); }
 static inline vd to_double(__m256 v) { return _mm512_cvtps_pd(v); }
 // Products of the lower halves of 64-bit lanes.
 static inline vq multiply(vq a, vq b) { return vq(_mm512_mul_epu32(__m512i(a), __m512i(b))); }
-// Of each quarter of 128 bits: the lower half of a, the lower half of b; the upper ones.
+// In each quarter of 128 bits: the lower half of a, the lower half of b; the upper ones.
 static inline vq low_halves(vq a, vq b) {
   return vq(_mm512_unpacklo_epi64(__m512i(a), __m512i(b)));
 }
@@ -201,7 +201,7 @@ static inline vq high_halves(vq a, vq b) {
 
 static inline vi to_mask(bits b) { return (seti(b) >> count_up() & 1) != 0; }
 
-// As a T holds it.
+// Rounded as a T holds it.
 static inline vf rounded(float, vf v) { return v; }
 static inline vf rounded(bf16, vf v) { return reinterpret_cast<vf>(bf16_bits(v) << 16); }
 // In each lane two bf16, given as floats that they hold exactly.
@@ -217,7 +217,7 @@ static inline vf multiply_add(bf16, vf a, vf b, vf sum) {
   return fma(high(x), high(y), fma(low(x), low(y), sum));
 }
 
-// Byte j of plane c of 16 pixels is byte 3 j + c of their 48, that is of vector (3 j + c) / 16.
+// Byte j of plane c of 16 pixels is byte 3 j + c of their 48, in vector (3 j + c) / 16.
 struct PixelShuffles {
   alignas(16) uint8_t take[3][3][16] = {};  // by plane and vector; 0x80 takes none
   constexpr explicit PixelShuffles(bool reversed) {
@@ -263,7 +263,7 @@ static inline float to_float(bf16 x) { return __builtin_bit_cast(float, uint32_t
 static inline vf load_bytes(const uint8_t* p) { return to_float(load_integers(p)); }
 
 static inline vf select(vi mask, vf a, vf b) { return mask ? a : b; }
-// Where x is larger than best, or the first NaN: it becomes best, and i which.
+// best = x and which = i in lanes where x is larger than best, or the first NaN.
 static inline void take_larger(vf& best, vi& which, vf x, int i) {
   const vi take = (best == best) & ~(x <= best);
   best = select(take, x, best);

@@ -1,4 +1,4 @@
-// The GPU's table of operations. Every operation's NAME.cu and every file of kernels/cuda/ is
+// The GPU's table of operations. Every operation's NAME.cu and every file in kernels/cuda/ is
 // compiled twice, into a namespace each: cuda_gpu by nvcc, simt_gpu by g++ against the stand-in in
 // simt/.
 #pragma once
@@ -15,13 +15,13 @@ class Matmul;
 void destroy_cudnn(ConvCudnn*);
 void destroy_matmul(Matmul*);
 
-// What launches depend on, read once.
+// The device's properties that launches depend on, read once.
 struct DeviceProps {
   int arch;  // 75, 80, 90 ...
   int sms;
   int shared_bytes;  // that a block may take
-  // By which blocks learn that they are the last (last_block.cuh): zeros between launches, so that
-  // kernels that use them run one after the other.
+  // Counters by which a block learns that it finished last (last_block.cuh): zeros between
+  // launches, so that kernels that use them run one after the other.
   static constexpr int counters = 1 << 16;
   unsigned* arrived;  // [counters]
 };
@@ -59,7 +59,7 @@ class CudaKernels final : public KernelRows<CudaKernels> {
   Owner<unsigned*, cudaFree> arrived_;  // props_.arrived
   DeviceProps props_;
   Owner<Matmul*, destroy_matmul> matmul_;
-  Owner<ConvCudnn*, destroy_cudnn> cudnn_;  // convolutions are its, if it is there
+  Owner<ConvCudnn*, destroy_cudnn> cudnn_;  // if set, computes the convolutions
 };
 
 }  // namespace bv::BAREVISION_GPU

@@ -58,7 +58,8 @@ class RecordingKernels final : public KernelRows<RecordingKernels> {
   std::map<std::string, size_t> known_;  // what tells operations apart, index into `operations`
 };
 
-// The operation with its tensors in new memory: memory(argument), once for tensors that share it.
+// The operation with its tensors in new memory: memory(argument), called once for tensors that
+// share theirs.
 template <class Op, class Memory>
 Op in_new_memory(Op op, Memory memory) {
   std::map<const void*, void*> blocks;
@@ -71,8 +72,8 @@ Op in_new_memory(Op op, Memory memory) {
   return op;
 }
 
-// What a tensor may hold, to be repeated over its length: random numbers in [-1, 1), those that are
-// variances in [1/4, 1); StepParams and UpdateState of a usual step; zeros for other integers,
+// Valid contents of a tensor, to be repeated over its length: random numbers in [-1, 1), those that
+// are variances in [1/4, 1); StepParams and UpdateState of a usual step; zeros for other integers,
 // which are valid as labels, crops and indices.
 std::vector<std::byte> usual_values(const TensorArgument&);
 

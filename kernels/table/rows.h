@@ -1,4 +1,4 @@
-// All rows of the table by one template: what a device, or a recorder, derives from.
+// All rows of the table by one template, the base of a device and of a recorder.
 #pragma once
 #include "kernels/kernels.h"
 
