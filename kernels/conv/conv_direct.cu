@@ -604,7 +604,7 @@ void conv_direct_backward_weight(const DeviceProps& props, const ConvBackwardWei
     finish_column_sums({.out = op.dweight,
                         .partial = static_cast<const float*>(op.workspace),
                         .blocks = parts.count,
-                        .C = static_cast<int>(s.weight_count()),
+                        .C = static_cast<int64_t>(s.weight_count()),
                         .accumulate = op.accumulate},
                        stream);
 }

@@ -27,6 +27,7 @@ struct Product {
   void* out;
   const void* add;     // as out, or null
   float4* sums;        // [parts, tiles]: of each part of gemm_k, by save; null: one part
+  unsigned* arrived;   // [tiles]: counts the parts that have finished
   const void* image;   // [N, H, W, gemm_k]
   const void* weight;  // [K, R, S, C]
   int gemm_k, gemm_n;  // gemm_k: of each tap

@@ -11,7 +11,7 @@
 // never written out.
 //
 // Grid:   (tiles of pixels x channels of out, phases, parts of gemm_k). Where tiles are too few to
-//         fill the chip, blocks split gemm_k, and a second kernel adds their sums in order.
+//         fill the chip, blocks split gemm_k, and a tile's last block adds their sums in order.
 // Block:  4 warps multiply 32 of gemm_k per step, with cp.async 3 steps ahead (conv_tiles.cuh); all
 //         taps of 32 channels before the next 32: neighbouring taps share rows in L1. The epilogue
 //         stages sums in shared memory: 16-byte coalesced stores, and the tile's moments without
@@ -206,6 +206,18 @@ __device__ inline float4* sums_of_tile(const Product& p, int part) {
   return p.sums + tile * (split_m * split_n / 4);
 }
 
+// Adds the sums of gemm_k's parts in their order, in the block of a tile that finishes last. False
+// in the others.
+template <class Sums>
+__device__ bool add_parts(const Product& p, Sums& sums) {
+  save(sums, sums_of_tile(p, blockIdx.z));
+  const int parts = static_cast<int>(gridDim.z);
+  if (!is_last(p.arrived + blockIdx.y * gridDim.x + blockIdx.x, parts)) return false;
+  sums = {};
+  for (int part = 0; part < parts; ++part) add(sums, sums_of_tile(p, part));
+  return true;
+}
+
 // Block (tile, phase, part of gemm_k).
 template <class T, int m, int n, bool input_gradient>
 __global__ void __launch_bounds__(threads, (blocks_per_sm<m, n>)) conv_tile(Product p) {
@@ -228,10 +240,9 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<m, n>)) conv_tile(Prod
           [&](const Stage<m, n>& from) { multiply<input_gradient>(sums, from); });
       __syncthreads();
     }
-    if (splits && p.sums)
-      save(sums, sums_of_tile(p, blockIdx.z));
-    else
-      finish<input_gradient>(p, t, sums, s.results);
+    if constexpr (splits)
+      if (p.sums && !add_parts(p, sums)) return;
+    finish<input_gradient>(p, t, sums, s.results);
   }
 }
 
@@ -262,21 +273,6 @@ __global__ void __launch_bounds__(threads, groups_blocks) conv_groups_tile(Produ
     __syncthreads();
   }
   finish<input_gradient>(p, t, sums, s.results);
-}
-
-// Adds the parts of gemm_k, in their order.
-template <class T, bool input_gradient>
-__global__ void __launch_bounds__(threads, (blocks_per_sm<split_m, split_n>))
-    conv_add_parts(Product p, int parts) {
-  auto& s = shared<Results<split_m, split_n>>();
-  const Tile t = tile_of_block<split_m, split_n, input_gradient>(p);
-  const int taps = t.phase.taps();
-  if (has_work(p, taps)) {
-    Sums<T, split_m, split_n> sums;
-    if (taps > 0)
-      for (int part = 0; part < parts; ++part) add(sums, sums_of_tile(p, part));
-    finish<input_gradient>(p, t, sums, s);
-  }
 }
 
 // ---- Tile choice --------------------------------------------------------------------------------
@@ -326,7 +322,7 @@ Choice choose(const DeviceProps& props, const ConvShape& s) {
     if (!best.tiles || clocks < min_clocks) best = {size, 1, tiles}, min_clocks = clocks;
   }
   // Where more than half of the chip would be idle, splitting gemm_k gives each SM two tiles, if
-  // they are long enough to be worth the second kernel.
+  // they are long enough to be worth adding up.
   int taps = 0;  // of the phase that has most
   for (int phase = 0; phase < phases; ++phase)
     taps = std::max(taps, Phase::of_block<input_gradient>(g, phase, phases).taps());
@@ -355,17 +351,20 @@ size_t sums_bytes(const Choice& choice) {
 }
 
 // ---- The operations -----------------------------------------------------------------------------
-// What a direction, its shape and tiles determine. sums: where those of the parts go, if several.
+// The arguments that a direction, its shape and tiles determine. sums: the memory for those of
+// gemm_k's parts, if several. Their counters are the last ones, since row_parts() takes the first.
 template <bool input_gradient>
-Product product(const ConvShape& s, const Choice& choice, void* sums) {
+Product product(const DeviceProps& props, const ConvShape& s, const Choice& choice, void* sums) {
   const int gemm_n = input_gradient ? s.C : s.K, n_tiles = ceil_div(gemm_n, choice.size.n);
-  return {.geometry = input_gradient ? Geometry::backward_input(s) : Geometry::forward(s),
-          .sums = choice.parts > 1 ? static_cast<float4*>(sums) : nullptr,
-          .gemm_k = input_gradient ? s.K : s.C,
-          .gemm_n = gemm_n,
-          .n_tiles = n_tiles,
-          .by_n_tiles = Divisor(n_tiles),
-          .group = s.groups > 1 ? s.C / s.groups : 0};
+  return {
+      .geometry = input_gradient ? Geometry::backward_input(s) : Geometry::forward(s),
+      .sums = choice.parts > 1 ? static_cast<float4*>(sums) : nullptr,
+      .arrived = choice.parts > 1 ? props.arrived + DeviceProps::counters - choice.tiles : nullptr,
+      .gemm_k = input_gradient ? s.K : s.C,
+      .gemm_n = gemm_n,
+      .n_tiles = n_tiles,
+      .by_n_tiles = Divisor(n_tiles),
+      .group = s.groups > 1 ? s.C / s.groups : 0};
 }
 
 template <bool input_gradient>
@@ -400,9 +399,6 @@ void launch_product(const Product& p, const Choice& choice, DType dtype, cudaStr
     by_size(size, [&]<int m, int n> {
       launch<conv_tile<T, m, n, input_gradient>>(grid, threads, sizeof(Shared<m, n>), stream, p);
     });
-    if (parts > 1)
-      launch<conv_add_parts<T, input_gradient>>(
-          dim3(grid.x, grid.y), threads, sizeof(Results<split_m, split_n>), stream, p, parts);
   });
 }
 
@@ -431,7 +427,7 @@ void conv_implicit_gemm(const DeviceProps& props, const ConvForward& op, cudaStr
   const ConvShape& s = op.shape;
   const Choice choice = choose<false>(props, s);
   auto* const workspace = static_cast<char*>(op.workspace);
-  Product p = product<false>(s, choice, workspace + parts_bytes<false>(choice, s));
+  Product p = product<false>(props, s, choice, workspace + parts_bytes<false>(choice, s));
   p.out = op.out, p.image = op.inp, p.weight = op.weight;
   if (op.batch_stats) {
     p.moments = {.moments = op.batch_stats,
@@ -450,7 +446,7 @@ size_t conv_implicit_gemm_bytes(const DeviceProps& props, const ConvBackwardInpu
 void conv_implicit_gemm(const DeviceProps& props, const ConvBackwardInput& op,
                         cudaStream_t stream) {
   const Choice choice = choose<true>(props, op.shape);
-  Product p = product<true>(op.shape, choice, op.workspace);
+  Product p = product<true>(props, op.shape, choice, op.workspace);
   p.out = op.dinp, p.add = op.add, p.image = op.dout, p.weight = op.weight;
   launch_product<true>(p, choice, op.dtype, stream);
 }
@@ -465,7 +461,7 @@ void conv_implicit_gemm(const DeviceProps& props, const ConvBackwardInputSums& o
   const ConvShape& s = op.shape;
   const Choice choice = choose<true>(props, s);
   auto* const workspace = static_cast<char*>(op.workspace);
-  Product p = product<true>(s, choice, workspace + parts_bytes<true>(choice, s));
+  Product p = product<true>(props, s, choice, workspace + parts_bytes<true>(choice, s));
   p.out = op.dinp, p.add = op.add, p.image = op.dout, p.weight = op.weight;
   p.norm = {.inp = op.norm_inp,
             .relu_mask = op.norm_relu_mask,

@@ -416,29 +416,6 @@ __global__ void __launch_bounds__(groups* threads, 1) linear_backward_weight(Pro
   }
 }
 
-// out (+)= sum over parts of partial [parts, quads], in order, four elements per thread; those
-// from weight_quads on are dbias. (finish_column_sums is for many parts of few columns; its order,
-// and so its bits, differ.)
-constexpr int add_threads = 256;
-__global__ void __launch_bounds__(add_threads)
-    conv_add_weight_parts(float4* dweight, float4* dbias, const float4* partial, int parts,
-                          int64_t quads, int64_t weight_quads, bool accumulate) {
-  const int64_t i = int64_t{blockIdx.x} * add_threads + threadIdx.x;
-  if (i >= quads) return;
-  float4 sum = partial[i];
-#pragma unroll 4
-  for (int part = 1; part < parts; ++part) {
-    const float4 x = partial[part * quads + i];
-    sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-  }
-  float4& out = i < weight_quads ? dweight[i] : dbias[i - weight_quads];
-  if (accumulate) {
-    const float4 x = out;
-    sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-  }
-  out = sum;
-}
-
 // ---- Launch -------------------------------------------------------------------------------------
 struct Plan {
   bool row;   // three taps a block
@@ -478,15 +455,6 @@ void start_groups(const Plan& plan, const Product& product, cudaStream_t stream)
   else
     launch<conv_backward_weight_groups<T, width>>(
         grid, threads, sizeof(Shared<groups_tile, groups_tile>), stream, product);
-}
-
-void add_parts(float* dweight, float* dbias, const void* partial, int parts, int64_t weights,
-               int64_t biases, bool accumulate, cudaStream_t stream) {
-  const int64_t quads = (weights + biases) / 4;
-  launch<conv_add_weight_parts>(
-      static_cast<unsigned>(ceil_div(quads, add_threads)), add_threads, 0, stream,
-      reinterpret_cast<float4*>(dweight), reinterpret_cast<float4*>(dbias),
-      static_cast<const float4*>(partial), parts, quads, weights / 4, accumulate);
 }
 
 ConvShape as_conv(const LinearShape& s) {
@@ -529,7 +497,14 @@ void linear_weight_gradient(const DeviceProps& props, const LinearBackwardWeight
                                       groups * threads, sizeof(LinearShared), stream, product);
   });
   if (!direct)
-    add_parts(op.dweight, op.dbias, op.workspace, parts.count, weights, s.K, op.accumulate, stream);
+    finish_column_sums({.out = op.dweight,
+                        .out2 = op.dbias,
+                        .partial = out,
+                        .blocks = parts.count,
+                        .C = weights,
+                        .C2 = s.K,
+                        .accumulate = op.accumulate},
+                       stream);
 }
 
 size_t conv_weight_gradient_bytes(const DeviceProps& props, const ConvBackwardWeight& op) {
@@ -567,16 +542,13 @@ void conv_weight_gradient(const DeviceProps& props, const ConvBackwardWeight& op
     else
       start<T, 128, 128>(by, product, stream);
   });
-  if (!direct && by.width)  // many parts of few columns
+  if (!direct)
     finish_column_sums({.out = op.dweight,
-                        .partial = static_cast<const float*>(op.workspace),
+                        .partial = product.out,
                         .blocks = by.parts.count,
-                        .C = static_cast<int>(product.part),
+                        .C = product.part,
                         .accumulate = op.accumulate},
                        stream);
-  else if (!direct)
-    add_parts(op.dweight, nullptr, op.workspace, by.parts.count, product.part, 0, op.accumulate,
-              stream);
 }
 
 }  // namespace bv::BAREVISION_GPU

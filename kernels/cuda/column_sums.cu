@@ -2,7 +2,8 @@
 // First stage: a thread adds `width` neighbouring columns (16 bytes, or 1 element where C does not
 // allow that) of every 32nd (8th) row of its block, with four rows in flight.
 // Second stage: a block adds 8 columns (a 32-byte sector) of all blocks' sums, by up to 64 groups
-// of threads, so that many threads load even where the columns are few. Memory is the limit.
+// of threads, so that many threads load even where the columns are few; or where they are many, a
+// thread adds 4 columns of all blocks' sums by itself. Memory is the limit.
 #include <algorithm>
 
 #include "kernels/cuda/column_sums.cuh"
@@ -32,41 +33,55 @@ __global__ void __launch_bounds__(256)
   S::write_sums(sum, partial + size_t(blockIdx.y) * C, C, shared<typename S::Shared>());
 }
 
-// Enough warps that each thread has two loads, up to the maximum.
-constexpr int finish_columns = 8, finish_threads = 512;
-int finish_warps(int blocks) {
-  return std::min(ceil_div(blocks, 2 * warp_size / finish_columns), finish_threads / warp_size);
-}
+// width 1: a CUDA block has few columns, whose sums its groups of `lanes` threads share out. width
+// 4: it has many, and each thread adds all of its own.
+template <int width>
+constexpr int lanes = width == 1 ? 8 : 256;
+constexpr int finish_threads = 512;
 struct FinishShared {
-  float sums[finish_threads / warp_size][finish_columns];
+  float sums[finish_threads / warp_size][lanes<1>];
 };
 
+// The sum over the groups, for the first one's threads.
+__device__ inline float sum_groups(float sum, FinishShared& s) {
+#pragma unroll
+  for (int bits = lanes<1>; bits < warp_size; bits *= 2) sum += __shfl_xor_sync(~0u, sum, bits);
+  const int lane = threadIdx.x % lanes<1>;
+  if (threadIdx.x % warp_size < lanes<1>) s.sums[threadIdx.x / warp_size][lane] = sum;
+  __syncthreads();
+  float total = 0;
+  if (threadIdx.x < lanes<1>)
+    for (unsigned w = 0; w < blockDim.x / warp_size; ++w) total += s.sums[w][lane];
+  return total;
+}
+
+template <int width>
 __global__ void __launch_bounds__(finish_threads) column_sums_finish(ColumnSums a) {
-  auto& s = shared<FinishShared>();
-  const int groups = blockDim.x / finish_columns;
-  const size_t columns = (a.out2 ? 2 : 1) * size_t(a.C);
-  const int lane = threadIdx.x % finish_columns;
-  const size_t column = size_t(blockIdx.x) * finish_columns + lane;
-  float sum = 0;
+  const int groups = width == 1 ? blockDim.x / lanes<1> : 1;
+  const int group = width == 1 ? threadIdx.x / lanes<1> : 0;
+  const int64_t columns = a.C + a.C2;
+  const int64_t column = (int64_t{blockIdx.x} * lanes<width> + threadIdx.x % lanes<width>)*width;
+  Elements<float, width> sum{};
   if (column < columns)
-    for (int b = threadIdx.x / finish_columns; b < a.blocks; b += 4 * groups) {
-      float part[4];  // in flight together
+    for (int b = group; b < a.blocks; b += 4 * groups) {
+      Elements<float, width> part[4] = {};  // in flight together
 #pragma unroll
       for (int k = 0; k < 4; ++k)
-        part[k] = b + k * groups < a.blocks ? a.partial[(b + k * groups) * columns + column] : 0;
-      sum += (part[0] + part[1]) + (part[2] + part[3]);
-    }
+        if (b + k * groups < a.blocks)
+          part[k] = load<width>(a.partial + (b + k * groups) * columns + column);
 #pragma unroll
-  for (int bits = finish_columns; bits < warp_size; bits *= 2)
-    sum += __shfl_xor_sync(~0u, sum, bits);
-  if (threadIdx.x % warp_size < finish_columns) s.sums[threadIdx.x / warp_size][lane] = sum;
-  __syncthreads();
-  if (threadIdx.x < finish_columns && column < columns) {
-    float total = 0;
-    for (unsigned w = 0; w < blockDim.x / warp_size; ++w) total += s.sums[w][lane];
-    float* to = column < size_t(a.C) ? a.out + column : a.out2 + (column - a.C);
-    *to = a.accumulate ? *to + total : total;
+      for (int i = 0; i < width; ++i)
+        sum.at[i] += (part[0].at[i] + part[1].at[i]) + (part[2].at[i] + part[3].at[i]);
+    }
+  if constexpr (width == 1) sum.at[0] = sum_groups(sum.at[0], shared<FinishShared>());
+  if (group > 0 || column >= columns) return;
+  float* const to = column < a.C ? a.out + column : a.out2 + (column - a.C);
+  if (a.accumulate) {
+    const auto before = load<width>(to);
+#pragma unroll
+    for (int i = 0; i < width; ++i) sum.at[i] += before.at[i];
   }
+  store<width>(to, sum);
 }
 
 constexpr int blocks_per_sm = 8;  // of 256 threads: 32 registers each
@@ -74,9 +89,16 @@ constexpr int blocks_per_sm = 8;  // of 256 threads: 32 registers each
 }  // namespace
 
 void finish_column_sums(const ColumnSums& a, cudaStream_t stream) {
-  const size_t columns = (a.out2 ? 2 : 1) * size_t(a.C);
-  launch<column_sums_finish>(unsigned(ceil_div(columns, finish_columns)),
-                             finish_warps(a.blocks) * warp_size, sizeof(FinishShared), stream, a);
+  constexpr int64_t many = 1 << 16;  // threads with four of these columns each fill a GPU
+  const int64_t columns = a.C + a.C2;
+  if (columns >= many && a.C % 4 == 0 && a.C2 % 4 == 0)
+    return launch<column_sums_finish<4>>(static_cast<unsigned>(ceil_div(columns, 4 * lanes<4>)),
+                                         lanes<4>, 0, stream, a);
+  // Enough warps that each thread has two loads, up to the maximum.
+  const int warps =
+      std::min(ceil_div(a.blocks, 2 * warp_size / lanes<1>), finish_threads / warp_size);
+  launch<column_sums_finish<1>>(static_cast<unsigned>(ceil_div(columns, lanes<1>)),
+                                warps * warp_size, sizeof(FinishShared), stream, a);
 }
 
 size_t column_sums_bytes(const DeviceProps& props, DType dtype, int rows, int C) {

@@ -1,7 +1,8 @@
 // Sums over the rows of a matrix [rows, C], for the gradients of weights and biases, in two stages,
 // each in a fixed order, so that equal runs give equal bits without atomics. First, a grid that
 // depends only on the shape and the chip walks over the rows; each block writes its sums to the
-// workspace, partial [blocks, C] in fp32. Then finish_column_sums adds these.
+// workspace, partial [blocks, C] in fp32. Then a second launch adds these, finish_column_sums, or
+// where columns and blocks are few enough for one block, the last block (last_block.cuh).
 #pragma once
 #include <algorithm>
 
@@ -10,42 +11,16 @@
 
 namespace bv::BAREVISION_GPU {
 
-// The second stage: out [C] (+)= sum over blocks of partial [blocks, C]; with out2 of
-// partial [blocks, 2, C].
+// The second stage: out [C] and out2 [C2] (+)= sum over blocks of partial [blocks, C + C2].
 struct ColumnSums {
-  float* out;             // [C]  = or +=, by accumulate
-  float* out2 = nullptr;  // [C]  = or +=, by accumulate; or null
+  float* out;
+  float* out2 = nullptr;
   const float* partial;
-  int blocks, C;
+  int blocks;
+  int64_t C, C2 = 0;
   bool accumulate;
 };
 void finish_column_sums(const ColumnSums&, cudaStream_t);
-
-// column_sums_finish by one block, for few columns: out and out2 (+)= the blocks' sums, in an order
-// of its own. Groups of threads add every groups-th block, four columns a thread, and then the
-// groups are added. C is a multiple of 4 and C / 2 at most blockDim.x; scratch holds blockDim.x.
-__device__ inline void finish_column_sums_here(const ColumnSums& a, float4* scratch) {
-  const int quads = a.C / 2, groups = blockDim.x / quads;
-  const int quad = threadIdx.x % quads, group = threadIdx.x / quads;
-  const auto* partial = reinterpret_cast<const float4*>(a.partial);
-  const auto add = [](float4& sum, const float4& x) {
-    sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-  };
-  float4 sum{0, 0, 0, 0};
-  if (group < groups) {
-#pragma unroll 8
-    for (int b = group; b < a.blocks; b += groups)
-      add(sum, __ldcg(&partial[static_cast<size_t>(b) * quads + quad]));
-    scratch[threadIdx.x] = sum;
-  }
-  __syncthreads();
-  if (group > 0) return;
-  for (int g = 1; g < groups; ++g) add(sum, scratch[g * quads + quad]);
-  const int column = quad * 4;
-  auto* out = reinterpret_cast<float4*>(column < a.C ? a.out + column : a.out2 + (column - a.C));
-  if (a.accumulate) add(sum, *out);
-  *out = sum;
-}
 
 // Both stages: out [C] (+)= sum over rows of inp [rows, C] dtype.
 struct MatrixColumnSums {
@@ -143,7 +118,7 @@ struct Stripe {
   }
 };
 
-// The last of a stripe's blocks, of which each has left part blockIdx.y.
+// Merges a stripe's blocks, each of which has stored part blockIdx.y.
 template <class Kind, int width>
 using LastBlockOfStripe =
     LastBlock<Kind, Stripe<width>::threads, Stripe<width>::columns, width == 1 ? 1 : 4>;

@@ -1,9 +1,11 @@
-// What a second launch would do, done by the block that comes last: merging what all blocks have
-// left in memory. Which block that is changes from run to run; the order of the merge doesn't, so
-// that equal runs give equal bits.
-// A part of the rows leaves two numbers for each column, partial [parts, 2, C]. Where parts are
-// many, the last block of each group of neighbours merges these, into the place of the first one;
-// the last of all groups merges the groups.
+// Last-block reduction: the block that finishes last merges all partial results, instead of a
+// second launch. Which block that is changes from run to run; the order of the merge doesn't, so
+// that equal runs give equal bits. A second launch (finish_column_sums) remains for sums of so many
+// columns and parts that one block would add them for longer than a launch takes.
+//
+// Each part of the rows stores two numbers per column, partial [parts, 2, C]. If parts are many,
+// the last block of each group of neighbours merges that group, into the place of its first part,
+// and the last of all groups merges the groups.
 #pragma once
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/pack.cuh"
@@ -11,7 +13,7 @@
 namespace bv::BAREVISION_GPU {
 
 // True in all threads of the block that is the last of `blocks` to call it with this counter, which
-// is 0 before and after. What the blocks wrote before, it may read.
+// is 0 before and after. That block may read all that the others wrote before their calls.
 __device__ inline bool is_last(unsigned* arrived, int blocks) {
   __threadfence();
   __syncthreads();
@@ -32,7 +34,7 @@ struct RowParts {
   __host__ __device__ int groups() const { return ceil_div(count, group); }
 };
 
-// `columns`: into how many neighbouring stretches of columns the blocks share out C.
+// `columns`: how many stretches of neighbouring columns the blocks divide C into.
 inline RowParts row_parts(const DeviceProps& props, void* partial, int count, int C, int columns) {
   RowParts parts{.partial = static_cast<float*>(partial),
                  .arrived = props.arrived,
@@ -47,18 +49,18 @@ inline RowParts row_parts(const DeviceProps& props, void* partial, int count, in
   return parts;
 }
 
-// Merges the parts' values of `columns` columns, by all threads of a block: each reads `width`
-// neighbours (1 or 4) of every `at_once`-th part. Kind has
+// Merges the parts' values of `columns` columns, by all threads of a block, which are at most
+// `threads`: each reads `width` neighbours (1 or 4) of every so many parts. The policy, Kind, has
 //   Value, zeros where nothing has been merged, and merge(Value&, const Value&)
-//   value(part, parts, x, y)   that of so many parts, from `part` on, whose two numbers these are
-//   save(part, value)          as a part's two numbers, at `part` and C further on
-//   finish(channel, value)     as the result
+//   value(part, parts, x, y)   the value of so many parts, from `part` on, given its two numbers
+//   save(part, value)          stores a part's two numbers, at `part` and C further on
+//   finish(channel, value)     stores the result
 template <class Kind, int threads, int columns, int width>
 struct LastBlock {
   using Value = typename Kind::Value;
-  static constexpr int lanes = columns / width, at_once = threads / lanes;
+  static constexpr int lanes = columns / width;
   struct Shared {
-    Value values[at_once][columns];
+    Value values[threads / lanes][columns];
   };
 
   // Called by all threads of each block once they have written `part`, for the stretch `at` of
@@ -68,29 +70,29 @@ struct LastBlock {
                              Shared& s) {
     const int groups = p.groups(), own = part / p.group, first = own * p.group;
     unsigned* const arrived = p.arrived + int64_t{at} * (1 + groups);
-    const int thread = static_cast<int>(threadIdx.x);
-    const int of_thread = thread < columns ? channel(thread) : -1;
     if (groups > 1) {
       const int count = min(p.group, p.count - first);
       if (!is_last(arrived + 1 + own, count)) return;
-      const Value value = merged(kind, p, first, first + count, 1, channel, s);
-      if (of_thread >= 0) kind.save(p.partial + int64_t{first} * 2 * p.C + of_thread, value);
+      merge_parts(kind, p, first, first + count, 1, channel, s, [&](int c, const Value& value) {
+        kind.save(p.partial + int64_t{first} * 2 * p.C + c, value);
+      });
     }
     if (!is_last(arrived, groups > 1 ? groups : p.count)) return;
-    const Value value = merged(kind, p, 0, p.count, groups > 1 ? p.group : 1, channel, s);
-    if (of_thread >= 0) kind.finish(of_thread, value);
+    merge_parts(kind, p, 0, p.count, groups > 1 ? p.group : 1, channel, s,
+                [&](int c, const Value& value) { kind.finish(c, value); });
   }
 
  private:
-  // Of every `stride`-th part; column threadIdx.x's.
-  template <class Channel>
-  __device__ static Value merged(const Kind& kind, const RowParts& p, int first, int end,
-                                 int stride, Channel channel, Shared& s) {
+  // Merges every `stride`-th part, and calls use(channel, value) for each column.
+  template <class Channel, class Use>
+  __device__ static void merge_parts(const Kind& kind, const RowParts& p, int first, int end,
+                                     int stride, Channel channel, Shared& s, Use use) {
     constexpr int ahead = 4;
     const int thread = static_cast<int>(threadIdx.x), lane = thread / lanes;
-    const int column = thread % lanes * width, of_thread = channel(column), step = at_once * stride;
+    const int at_once = static_cast<int>(blockDim.x) / lanes, step = at_once * stride;
+    const int column = thread % lanes * width, of_thread = channel(column);
     Value sum[width] = {};
-    if (of_thread >= 0)
+    if (of_thread >= 0 && lane < at_once)
       for (int part = first + lane * stride; part < end; part += ahead * step) {
         Elements<float, width> x[ahead], y[ahead];
 #pragma unroll
@@ -106,13 +108,16 @@ struct LastBlock {
             for (int i = 0; i < width; ++i)
               merge(sum[i], kind.value(part + k * step, stride, x[k].at[i], y[k].at[i]));
       }
+    if (lane < at_once)
 #pragma unroll
-    for (int i = 0; i < width; ++i) s.values[lane][column + i] = sum[i];
+      for (int i = 0; i < width; ++i) s.values[lane][column + i] = sum[i];
     __syncthreads();
-    Value all{};
-    if (thread < columns)
-      for (int k = 0; k < at_once; ++k) merge(all, s.values[k][thread]);
-    return all;
+    for (int c = thread; c < columns; c += static_cast<int>(blockDim.x)) {
+      if (channel(c) < 0) continue;
+      Value all{};
+      for (int k = 0; k < at_once; ++k) merge(all, s.values[k][c]);
+      use(channel(c), all);
+    }
   }
 };
 

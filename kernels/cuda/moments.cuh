@@ -6,12 +6,12 @@
 
 namespace bv::BAREVISION_GPU {
 
-// Of `count` values.
+// The moments of `count` values.
 struct Moments {
   float count, mean, m2;
 };
 
-// Of n and m values: mean += delta m / (n + m),   M2 += M2_b + delta^2 n m / (n + m)
+// a of n values and b of m: mean += delta m / (n + m),   M2 += M2_b + delta^2 n m / (n + m)
 __device__ inline void merge(Moments& a, const Moments& b) {
   if (b.count == 0) return;
   const float count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
@@ -20,7 +20,7 @@ __device__ inline void merge(Moments& a, const Moments& b) {
   a.count = count;
 }
 
-// What LastBlock makes of each part's mean and M2.
+// LastBlock policy: merges the parts' means and M2.
 struct MergeMoments {
   using Value = Moments;
   float* moments;  // [2, C]  =: mean and biased variance
@@ -37,7 +37,7 @@ struct MergeMoments {
   }
 };
 
-// Of a matrix in memory.
+// The moments of a matrix in memory.
 struct ColumnMoments {
   float* moments;   // [2, C]  =
   void* workspace;  // [column_moments_bytes]

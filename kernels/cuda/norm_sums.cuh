@@ -1,5 +1,5 @@
-// What batch norm's kernels share with the convolution's that writes dout of one, and then takes
-// the sums of its backward.
+// Sums of batch norm's backward, for batchnorm.cu and for the convolution whose epilogue computes
+// them. Layer norm's backward adds its weight's and bias' gradients in the same way.
 #pragma once
 #include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -28,19 +28,20 @@ __device__ NormColumns<width> norm_columns(const float (&mean)[width], const flo
   return c;
 }
 
-// Bytes of BatchNormForward's `relu_mask`: a row's of 64 columns lie together, and behind them the
-// next row's, so that a warp's neighbouring rows are neighbours in memory.
+// The byte of BatchNormForward's `relu_mask` that holds a row's column. The 8 bytes of a row's 64
+// columns lie together, and the next row's follow, so that a warp's neighbouring rows are
+// neighbours in memory.
 __device__ inline size_t relu_mask_byte(int rows, int row, int column) {
   return (size_t(column / 64) * rows + row) * 8 + column % 64 / 8;
 }
-// The bits of `width` columns.
+// The mask's bits of `width` columns.
 template <int width>
 __device__ unsigned load_relu_mask(const uint64_t* relu_mask, int rows, int row, int column) {
   const unsigned byte =
       reinterpret_cast<const uint8_t*>(relu_mask)[relu_mask_byte(rows, row, column)];
   return width < 8 ? byte >> column % 8 : byte;
 }
-// By all lanes that have columns of a byte; they are neighbours. The first one stores it.
+// Called by all lanes that have columns of a byte; they are neighbours. The first one stores it.
 template <int width>
 __device__ void store_relu_mask(uint64_t* relu_mask, const RowsShape& shape, int row, int column,
                                 unsigned bits) {
@@ -58,13 +59,13 @@ __device__ void store_relu_mask(uint64_t* relu_mask, const RowsShape& shape, int
       static_cast<uint8_t>(bits);
 }
 
-// What LastBlock makes of each part's sums of g and of g * xhat.
+// LastBlock policy: merges the parts' sums of g and of g * xhat.
 struct NormSums {
   struct Value {
     float g, g_xhat;
     __device__ friend void merge(Value& a, const Value& b) { a.g += b.g, a.g_xhat += b.g_xhat; }
   };
-  float* sums;             // [2, C]  =
+  float* sums;             // [2, C]  =, or null
   float *dweight, *dbias;  // [C]  = or +=, by accumulate
   int C;
   bool accumulate;
@@ -72,7 +73,7 @@ struct NormSums {
   __device__ Value value(int, int, float g, float g_xhat) const { return {g, g_xhat}; }
   __device__ void save(float* part, const Value& of) const { part[0] = of.g, part[C] = of.g_xhat; }
   __device__ void finish(int c, const Value& of) const {
-    sums[c] = of.g, sums[C + c] = of.g_xhat;
+    if (sums) sums[c] = of.g, sums[C + c] = of.g_xhat;
     dbias[c] = accumulate ? dbias[c] + of.g : of.g;
     dweight[c] = accumulate ? dweight[c] + of.g_xhat : of.g_xhat;
   }

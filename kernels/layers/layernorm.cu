@@ -13,14 +13,15 @@
 //   backward, one block per SM loops over the rows: a warp prefetches its next rows to shared
 //   memory while it works on the current ones, and a thread keeps its columns' dweight and dbias
 //   in registers.
-// The last block adds the blocks' dweight and dbias; where rows are long, the sums of all blocks
-// are more than one can add in the time of a launch, and finish_column_sums adds them.
+// The last block adds the blocks' dweight and dbias; if rows are long, a block would take longer
+// for that than a launch, and finish_column_sums adds them.
 //
 // 8 (backward 14) flops per element for 8 to 16 bytes in fp32, half of these in 16 bits: memory is
 // the limit. Registers and shared memory: tests/kernels/resources.txt.
 #include <algorithm>
 
 #include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/norm_sums.cuh"
 #include "kernels/cuda/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
@@ -85,7 +86,7 @@ __global__ void __launch_bounds__(any_threads) layernorm_backward_any(LayerNormB
   }
 }
 
-// partial [blocks, 2, C]: dweight, dbias. Runs before dinp is written, which may be dout itself.
+// partial [blocks, 2, C]: dbias, dweight. Runs before dinp is written, which may be dout itself.
 template <class T>
 __global__ void __launch_bounds__(256) layernorm_backward_any_columns(LayerNormBackward op) {
   using S = Stripe<1>;
@@ -102,9 +103,9 @@ __global__ void __launch_bounds__(256) layernorm_backward_any_columns(LayerNormB
   }
   auto& s = shared<S::Shared>();
   float* partial = static_cast<float*>(op.workspace) + size_t(blockIdx.y) * 2 * C;
-  S::write_sums(dweight, partial, C, s);
+  S::write_sums(dbias, partial, C, s);
   __syncthreads();
-  S::write_sums(dbias, partial + C, C, s);
+  S::write_sums(dweight, partial + C, C, s);
 }
 
 // ---- C in packs, forward: the row is read once, 16 bytes per access, and kept in registers ------
@@ -215,15 +216,6 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
 }
 
 // ---- C in packs, backward: dweight and dbias in the same pass as dinp ---------------------------
-__host__ __device__ inline ColumnSums block_sums(const LayerNormBackward& op, unsigned blocks) {
-  return {.out = op.dweight,
-          .out2 = op.dbias,
-          .partial = static_cast<const float*>(op.workspace),
-          .blocks = static_cast<int>(blocks),
-          .C = op.shape.C,
-          .accumulate = op.accumulate};
-}
-
 // Upper bound, so that each thread gets its registers; shared memory may lower it.
 template <class T, int lanes>
 constexpr int max_backward_threads = (lanes == 8 ? 512 : 384) - (sizeof(T) == 4 ? 128 : 0);
@@ -279,7 +271,7 @@ __device__ void prefetch(const LayerNormBackward& op, unsigned row, Rows& to) {
 
 template <class T, int lanes, int size>
 __global__ void __launch_bounds__((max_backward_threads<T, lanes>), 1)
-    layernorm_backward(LayerNormBackward op, float inverse_C, unsigned* arrived) {
+    layernorm_backward(LayerNormBackward op, float inverse_C, RowParts parts) {
   using S = Split<T, lanes, size>;
   using Warp = BackwardWarp<T, lanes, size>;
   constexpr int packs = S::packs, width = S::width;
@@ -347,11 +339,19 @@ __global__ void __launch_bounds__((max_backward_threads<T, lanes>), 1)
   cp_async_wait<0>();
   __syncwarp();  // the sums take the rows' place
   float* partial = static_cast<float*>(op.workspace) + size_t(blockIdx.x) * 2 * C;
-  write_block_sums(dweight, partial, C, warps);
+  write_block_sums(dbias, partial, C, warps);
   __syncthreads();
-  write_block_sums(dbias, partial + C, C, warps);
-  if (arrived && is_last(arrived, static_cast<int>(gridDim.x)))
-    finish_column_sums_here(block_sums(op, gridDim.x), reinterpret_cast<float4*>(warps));
+  write_block_sums(dweight, partial + C, C, warps);
+  if constexpr (lanes < warp_size) {
+    using Merge = LastBlock<NormSums, max_backward_threads<T, lanes>, lanes * size, 4>;
+    static_assert(sizeof(typename Merge::Shared) <= 2 * sizeof(Warp));
+    const NormSums sums{
+        .dweight = op.dweight, .dbias = op.dbias, .C = C, .accumulate = op.accumulate};
+    __syncthreads();
+    Merge::run(
+        sums, parts, static_cast<int>(blockIdx.x), 0, [C](int c) { return c < C ? c : -1; },
+        reinterpret_cast<typename Merge::Shared&>(*warps));
+  }
 }
 
 // ---- launch -------------------------------------------------------------------------------------
@@ -405,7 +405,13 @@ void CudaKernels::run(const LayerNormBackward& op, cudaStream_t stream) {
   const auto [rows, C] = op.shape;
   by_split(op.dtype, C, [&]<class T, int lanes, int size>() {
     const dim3 grid = backward_grid<lanes>(props_, op.shape);
-    unsigned* const arrived = lanes == 8 ? props_.arrived : nullptr;
+    const int blocks = static_cast<int>(grid.y);
+    // One group: the blocks are few.
+    const RowParts parts{.partial = static_cast<float*>(op.workspace),
+                         .arrived = props_.arrived,
+                         .count = blocks,
+                         .C = C,
+                         .group = blocks};
     if constexpr (lanes == 0) {
       launch<layernorm_backward_any_columns<T>>(grid, Stripe<1>::threads, sizeof(Stripe<1>::Shared),
                                                 stream, op);
@@ -415,9 +421,17 @@ void CudaKernels::run(const LayerNormBackward& op, cudaStream_t stream) {
       const int warps =
           std::min(props_.shared_bytes / bytes, max_backward_threads<T, lanes> / warp_size);
       launch<layernorm_backward<T, lanes, size>>(grid.y, warps * warp_size, size_t(warps) * bytes,
-                                                 stream, op, 1.0f / C, arrived);
+                                                 stream, op, 1.0f / C, parts);
     }
-    if (!arrived) finish_column_sums(block_sums(op, grid.y), stream);
+    if (lanes == 0 || lanes == warp_size)
+      finish_column_sums({.out = op.dbias,
+                          .out2 = op.dweight,
+                          .partial = parts.partial,
+                          .blocks = parts.count,
+                          .C = C,
+                          .C2 = C,
+                          .accumulate = op.accumulate},
+                         stream);
   });
 }
 

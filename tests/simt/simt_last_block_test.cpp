@@ -12,6 +12,7 @@ namespace bv::simt_gpu {
 namespace {
 
 constexpr int threads = 64, columns = 32;
+constexpr int few_threads = 24;  // fewer than columns
 
 // Block (part, stretch): leaves the part that `given` has.
 template <class Kind, int width>
@@ -20,10 +21,11 @@ __global__ void leave_and_merge(Kind kind, RowParts parts, const float* given) {
   auto& s = shared<typename Last::Shared>();
   const int stretch = static_cast<int>(blockIdx.y) * columns;
   const auto channel = [&](int c) { return stretch + c < parts.C ? stretch + c : -1; };
-  const int c = threadIdx.x < columns ? channel(static_cast<int>(threadIdx.x)) : -1;
   const size_t part = size_t{blockIdx.x} * 2 * parts.C;
-  for (const int which : {0, 1})
-    if (c >= 0) parts.partial[part + which * parts.C + c] = given[part + which * parts.C + c];
+  for (unsigned i = threadIdx.x; i < columns; i += blockDim.x)
+    for (const int which : {0, 1})
+      if (const int c = channel(static_cast<int>(i)); c >= 0)
+        parts.partial[part + which * parts.C + c] = given[part + which * parts.C + c];
   Last::run(kind, parts, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), channel, s);
 }
 
@@ -51,7 +53,7 @@ void run_twice(const Kind& kind, const Case& c, const std::vector<float>& given)
     std::vector<float> partial(given.size(), NAN);
     parts.partial = partial.data(), parts.arrived = arrived.data();
     run<leave_and_merge<Kind, width>>(
-        dim3(c.parts, stretches), threads,
+        dim3(c.parts, stretches), width == 4 && c.parts % 2 ? few_threads : threads,
         sizeof(typename LastBlock<Kind, threads, columns, width>::Shared), kind, parts,
         given.data());
     EXPECT_EQ(std::ranges::count(arrived, 0u), ptrdiff_t(arrived.size()));
