@@ -20,9 +20,6 @@ void conv_implicit_gemm(const DeviceProps&, const ConvBackwardInputSums&, cudaSt
 // conv_weight_gradient.cu: the weight's gradient on tensor cores; the same shapes.
 size_t conv_weight_gradient_bytes(const DeviceProps&, const ConvBackwardWeight&);
 void conv_weight_gradient(const DeviceProps&, const ConvBackwardWeight&, cudaStream_t);
-// The same of a linear layer, with dbias: 16 bits, N and K multiples of 8.
-size_t linear_weight_gradient_bytes(const DeviceProps&, const LinearShape&);
-void linear_weight_gradient(const DeviceProps&, const LinearBackwardWeight&, cudaStream_t);
 
 // conv_stem.cu: a first layer's 3 channels on tensor cores, forward and the weight's gradient. 16
 // bits, one group, K a multiple of 8, any filter up to 7 x 7.

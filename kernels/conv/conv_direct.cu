@@ -19,8 +19,8 @@
 #include <utility>
 
 #include "kernels/conv/conv.cuh"
-#include "kernels/conv/conv_geometry.cuh"
 #include "kernels/cuda/column_sums.cuh"
+#include "kernels/gemm/conv_geometry.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {

@@ -3,10 +3,10 @@
 // without reading out again: forward the moments, which its next pass needs; of the input gradient,
 // where a batch norm made inp, the first pass of its backward (BatchNormBackwardSums).
 #pragma once
-#include "kernels/conv/conv_tiles.cuh"
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/moments.cuh"
 #include "kernels/cuda/norm_sums.cuh"
+#include "kernels/gemm/conv_tiles.cuh"
 
 namespace bv::BAREVISION_GPU::implicit_gemm {
 

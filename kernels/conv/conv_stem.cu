@@ -21,8 +21,8 @@
 #include <algorithm>
 
 #include "kernels/conv/conv.cuh"
-#include "kernels/conv/conv_tiles.cuh"
 #include "kernels/cuda/column_sums.cuh"
+#include "kernels/gemm/conv_tiles.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {

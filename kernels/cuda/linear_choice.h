@@ -1,5 +1,5 @@
 // Which way a linear layer's weight gradient with dbias is computed in 16 bits, N and K multiples
-// of 8: one pass of ours (conv_weight_gradient.cu), which reads dout once for both, or cuBLASLt's
+// of 8: one pass of ours (weight_gradient.cuh), which reads dout once for both, or cuBLASLt's
 // product and the column sums in a pass of their own. One table, by chip and shape; its first row
 // for the chip decides.
 #pragma once

@@ -5,8 +5,8 @@
 //                                                     = or += by accumulate
 // The products are cuBLASLt's (kernels/cuda/matmul.h), with fp32 sums and dweight in fp32; its
 // epilogue adds the bias. Column sums: kernels/cuda/column_sums.cuh, in a fixed order; but where
-// linear_choice.h says so, conv_weight_gradient.cu computes the weight's gradient and dbias in one
-// pass.
+// linear_choice.h says so, the weight's gradient and dbias are computed in one pass
+// (kernels/gemm/weight_gradient.cuh).
 //
 // Every sum is rounded to 16 bits once, after the bias. For rows that don't begin at multiples of
 // 16 bytes cuBLASLt doesn't keep to that: on an H100 it took wmma kernels (s161616gemm_bf16), which
@@ -16,12 +16,12 @@
 // Limited by arithmetic: 2 M N K flops on M K + N K + M N elements.
 #include <algorithm>
 
-#include "kernels/conv/conv.cuh"
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/linear_choice.h"
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/pack.cuh"
+#include "kernels/gemm/weight_gradient.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -29,7 +29,7 @@ namespace {
 // All rows begin at multiples of 16 bytes in 16 bits: M is no row's length.
 bool in_whole_packs(const LinearShape& s) { return s.N % 8 == 0 && s.K % 8 == 0; }
 
-// A result's dtype as the product leaves it: fp32 where round_product() follows.
+// The dtype of the product's result: fp32 where round_product() follows.
 template <class Op>
 DType dtype_of_sums(const Op& op) {
   return in_whole_packs(op.shape) ? op.dtype : DType::fp32;
@@ -61,7 +61,7 @@ bool dbias_on_the_way(const LinearBackwardWeight& op, const DeviceProps& props) 
   return has_mma && in_whole_packs(op.shape) && in_one_pass(props.arch, op.shape);
 }
 
-// In a workspace, something else follows the product's own.
+// The product's own part of a workspace in which another follows.
 size_t padded(size_t bytes) { return ceil_div(bytes, size_t{256}) * 256; }
 
 // ---- rounding apart from the product ------------------------------------------------------------
@@ -99,6 +99,120 @@ void run_product(Matmul& matmul, const Product& p, const ProductArguments& a, cu
     launch<round_product<T>>(grid, dim3(block_columns, block_rows), 0, stream, static_cast<T*>(a.c),
                              sums, static_cast<const T*>(a.bias), p.M, p.N);
   });
+}
+
+// ---- weight gradient and dbias in one pass ------------------------------------------------------
+using namespace weight_gradient;
+constexpr int groups = 2, tile = 128;
+template <class T>
+using LinearSums = WarpTile<T, tile, tile, warps_m, warps_n>;
+
+struct LinearShared {
+  union {
+    Stage<tile, tile> stage[stages];
+    Pack<float> sums[tile * tile / 4];  // in the end, the second group's
+  };
+};
+
+// Adds the second group's sums to the first's.
+template <int rows, int columns>
+__device__ void add_groups(float (&sum)[rows][columns][4], LinearShared& s) {
+  const bool second = threadIdx.x >= threads;
+  Pack<float>* const mine = s.sums + threadIdx.x % threads;
+  __syncthreads();  // all are done with what is there
+#pragma unroll
+  for (int i = 0; i < rows * columns; ++i) {
+    Pack<float> x;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) x.at[e] = sum[i / columns][i % columns][e];
+    if (second) mine[i * threads] = x;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < rows * columns; ++i)
+    if (!second) {
+      const Pack<float> x = mine[i * threads];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sum[i / columns][i % columns][e] += x.at[e];
+    }
+}
+
+// (weight_gradient.cuh) For a linear layer, two warp groups split the tile's pixels and add their
+// sums in the end: as many warps as two blocks, with half the parts. The blocks of the first c see
+// each row of dout once, and multiply it by a column of ones too, for dbias. Each part's dbias
+// follows its dweight in the workspace. Limited by L2.
+template <class T>
+__global__ void __launch_bounds__(groups* threads, 1) linear_backward_weight(WeightProduct p) {
+  using Sums = LinearSums<T>;
+  auto& s = shared<LinearShared>();
+  const Tile t = tile_of_block<tile, tile>(p);
+  const bool first_column = t.c == 0 && Sums::column() == 0;  // all of a warp
+  const uint32_t ones = cvt_rn_x2<T>(1, 1);
+  Sums sums;
+  float dbias[Sums::ms][1][4] = {};  // equal columns: [0] and [2] are of rows lane / 4 and that + 8
+  sum_pixels<groups>(sums, s.stage, p, t, [&](const uint32_t(&a)[4], int i) {
+    if (first_column) mma_m16n8k16<T>(dbias[i][0], a, ones, ones);
+  });
+  add_groups(sums.sum, s);
+  if (threadIdx.x < threads) store_sums<Layer::linear>(p, t, sums);
+  if (t.c > 0) return;
+  add_groups(dbias, s);
+  if (threadIdx.x >= threads || !first_column || threadIdx.x % 4 != 0) return;
+#pragma unroll
+  for (int i = 0; i < 2 * Sums::ms; ++i) {
+    const int k = t.k + Sums::row() + i * 8 + threadIdx.x % warp_size / 4;
+    if (k >= p.K) continue;
+    float& to = p.dbias[blockIdx.y * p.part + k];
+    to = p.accumulate ? to + dbias[i / 2][0][i % 2 * 2] : dbias[i / 2][0][i % 2 * 2];
+  }
+}
+
+ConvShape as_conv(const LinearShape& s) {
+  return {.N = 1, .H = 1, .W = s.M, .C = s.K, .K = s.N, .R = 1, .S = 1, .stride = 1, .padding = 0};
+}
+
+// A block fills a multiprocessor; a part of fewer steps than 16 costs less than adding parts up.
+PixelParts linear_parts(const DeviceProps& props, const LinearShape& s) {
+  return parts_of_pixels(as_conv(s), ceil_div(s.M, step_pixels),
+                         ceil_div(s.N, tile) * ceil_div(s.K, tile), props.sms, 16);
+}
+
+size_t linear_weight_gradient_bytes(const DeviceProps& props, const LinearShape& s) {
+  const PixelParts parts = linear_parts(props, s);
+  return parts.bytes(as_conv(s)) + (parts.count == 1 ? 0 : sizeof(float) * parts.count * s.N);
+}
+
+void linear_weight_gradient(const DeviceProps& props, const LinearBackwardWeight& op,
+                            cudaStream_t stream) {
+  const ConvShape s = as_conv(op.shape);
+  const PixelParts parts = linear_parts(props, op.shape);
+  const int64_t weights = int64_t{s.K} * s.C;
+  const bool direct = parts.count == 1;
+  auto* const out = direct ? op.dweight : static_cast<float*>(op.workspace);
+  const WeightProduct product{.geometry = Geometry::forward(s),
+                              .out = out,
+                              .dbias = direct ? op.dbias : out + weights,
+                              .part = weights + s.K,
+                              .dout = op.dout,
+                              .inp = op.inp,
+                              .C = s.C,
+                              .K = s.K,
+                              .n_tiles = ceil_div(s.C, tile),
+                              .steps_of_part = parts.steps,
+                              .accumulate = direct && op.accumulate};
+  by_16_bits(op.dtype, [&]<class T>() {
+    launch<linear_backward_weight<T>>(dim3(ceil_div(s.K, tile) * product.n_tiles, parts.count),
+                                      groups * threads, sizeof(LinearShared), stream, product);
+  });
+  if (!direct)
+    finish_column_sums({.out = op.dweight,
+                        .out2 = op.dbias,
+                        .partial = out,
+                        .blocks = parts.count,
+                        .C = weights,
+                        .C2 = s.K,
+                        .accumulate = op.accumulate},
+                       stream);
 }
 
 }  // namespace

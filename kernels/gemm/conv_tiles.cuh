@@ -1,9 +1,9 @@
-// What the convolutions on tensor cores share: swizzled tiles of 16-bit elements in shared memory,
-// the pipeline of copies that fills them, and a warp's part of a matrix product.
+// Building blocks of the products on tensor cores: swizzled tiles of 16-bit elements in shared
+// memory, the pipeline of copies that fills them, and a warp's part of a matrix product.
 #pragma once
-#include "kernels/conv/conv_geometry.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/gemm/conv_geometry.cuh"
 
 namespace bv::BAREVISION_GPU {
 
