@@ -109,6 +109,12 @@ std::string_view name_of(Kind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
+const JsonValue* JsonValue::find(std::string_view key) const {
+  for (const auto& [name, value] : members)
+    if (name == key) return &value;
+  return nullptr;
+}
+
 bool read_json(std::string_view text, JsonEvents& events) {
   return Parser::sax_parse(text.begin(), text.end(), &events);
 }
@@ -124,6 +130,59 @@ JsonValue parse_json_object(std::string_view text, const std::string& path) {
     throw UserError(path + ": an object { ... } is expected, this is " +
                     std::string(name_of(builder.root.kind)));
   return std::move(builder.root);
+}
+
+int JsonReader::whole(const std::string& key, int max) {
+  const double value = number(key, 1, max);
+  if (value != static_cast<int>(value)) fail(key, "is not a whole number");
+  return static_cast<int>(value);
+}
+
+bool JsonReader::flag(const std::string& key) {
+  const JsonValue* value = find(key, Kind::boolean);
+  return value != nullptr && value->text == "true";
+}
+
+const JsonValue* JsonReader::object(const std::string& key) { return find(key, Kind::object); }
+
+void JsonReader::refuse_unknown() const {
+  for (const auto& [key, value] : object_.members) {
+    if (known_.contains(key)) continue;
+    const std::vector<std::string> known(known_.begin(), known_.end());
+    fail("unknown key '" + printable(key) + "'" + suggestion(key, known));
+  }
+}
+
+void JsonReader::fail(const std::string& reason) const { throw UserError(path_ + ": " + reason); }
+
+void JsonReader::fail(const std::string& key, const std::string& reason) const {
+  fail("'" + key + "' " + reason);
+}
+
+const JsonValue* JsonReader::find(const std::string& key, Kind kind) {
+  known_.insert(key);
+  const JsonValue* value = object_.find(key);
+  if (value != nullptr) check_kind(key, *value, kind);
+  return value;
+}
+
+const JsonValue& JsonReader::need(const std::string& key, Kind kind) {
+  const JsonValue* value = find(key, kind);
+  if (value == nullptr) fail(key, "is missing");
+  return *value;
+}
+
+void JsonReader::check_kind(const std::string& key, const JsonValue& value, Kind kind) const {
+  if (value.kind != kind) fail(key, "must be " + std::string(name_of(kind)));
+}
+
+double JsonReader::checked(const std::string& key, const JsonValue& value, double min,
+                           double max) const {
+  check_kind(key, value, Kind::number);
+  const double number = parse_number(value.text).value_or(min - 1);
+  if (!(number >= min && number <= max))
+    fail(key, "must be from " + format_number(min) + " to " + format_number(max));
+  return number;
 }
 
 std::string quote_json(std::string_view text) {

@@ -4,10 +4,12 @@
 #include <stdexcept>
 #include <string>
 
-namespace bv {
+#include "base/error.h"
+#include "models/graph/nodes.h"
 
-Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
-  if (c.distilled && c.representation_size > 0)
+namespace bv {
+Vit build_vit(const VitConfig& c, const ModelOptions& o, const InputShape& input, DType dtype) {
+  if (c.distilled && o.representation_size > 0)
     throw std::logic_error("two heads and a layer before the head");
   Graph g(dtype);
   const int C = c.embed_dim, hidden = static_cast<int>(std::lround(C * c.mlp_ratio));
@@ -17,19 +19,19 @@ Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
   const auto patch_pixels = static_cast<float>(3 * input.patch * input.patch);
   const WeightInit conv_init{Init::uniform, 1 / std::sqrt(patch_pixels), Init::uniform};
 
-  const Tensor patches = input_patches(g, input, c.augment_layers);
+  const Tensor patches = input_patches(g, input, o.augment_layers);
   const Tensor embedded = linear(g, "patch_embed.proj", patches,
                                  {.N = C,
                                   .init = conv_init,
                                   .input_grad = false,
                                   .weight_shape = {C, 3, input.patch, input.patch}});
-  Tensor x = dropout(g, "pos_drop", embed_tokens(g, embedded, c.distilled), c.pos_drop_rate, false);
+  Tensor x = dropout(g, "pos_drop", embed_tokens(g, embedded, c.distilled), o.pos_drop_rate, false);
   Tensor branch;  // what the next layer norm adds to x
 
   for (int i = 0; i < c.depth; ++i) {
     const std::string block = "blocks." + std::to_string(i) + ".";
     const float drop_path =
-        c.depth > 1 ? c.drop_path_rate * static_cast<float>(i) / static_cast<float>(c.depth - 1)
+        c.depth > 1 ? o.drop_path_rate * static_cast<float>(i) / static_cast<float>(c.depth - 1)
                     : 0;
     g.cut_here();
 
@@ -37,38 +39,81 @@ Vit build_vit(const VitConfig& c, const InputShape& input, DType dtype) {
     const int queries = i + 1 < c.depth ? 0 : c.distilled ? 2 : 1;
     auto [x1, normed1] = layernorm(g, block + "norm1", x, branch, c.layer_norm_eps, queries);
     const Tensor qkv = linear(g, block + "attn.qkv", normed1, {.N = 3 * C, .init = init});
-    const Tensor mixed = attention(g, block + "attn", qkv, c.heads, c.attn_drop_rate, queries);
+    const Tensor mixed = attention(g, block + "attn", qkv, c.heads, o.attn_drop_rate, queries);
     branch = linear(g, block + "attn.proj", mixed, {.N = C, .init = init});
-    branch = dropout(g, block + "attn.proj_drop", branch, c.proj_drop_rate, false);
+    branch = dropout(g, block + "attn.proj_drop", branch, o.proj_drop_rate, false);
     branch = dropout(g, block + "drop_path1", branch, drop_path, true);
 
     auto [x2, normed2] = layernorm(g, block + "norm2", branch, x1, c.layer_norm_eps);
     Tensor act = linear_gelu(g, block + "mlp.fc1", normed2, hidden, init);
-    act = dropout(g, block + "mlp.drop1", act, c.proj_drop_rate, false);
+    act = dropout(g, block + "mlp.drop1", act, o.proj_drop_rate, false);
     branch = linear(g, block + "mlp.fc2", act, {.N = C, .init = init});
-    branch = dropout(g, block + "mlp.drop2", branch, c.proj_drop_rate, false);
+    branch = dropout(g, block + "mlp.drop2", branch, o.proj_drop_rate, false);
     branch = dropout(g, block + "drop_path2", branch, drop_path, true);
     x = x2;
   }
 
   const Tensor normed = layernorm(g, "norm", x, branch, c.layer_norm_eps).out;
-  Tensor token = dropout(g, "head_drop", normed, c.drop_rate, false);
+  Tensor token = dropout(g, "head_drop", normed, o.drop_rate, false);
   g.head_here();
-  const LinearOptions head{.N = c.classes, .init = init};
+  const LinearOptions head{.N = o.classes, .init = init};
   if (c.distilled) {
     const auto [class_token, dist_token] = split_tokens(g, "head tokens", token);
     const Tensor logits = linear(g, "head", class_token, head);
-    distilled_cross_entropy(g, logits, linear(g, "head_dist", dist_token, head), c.label_smoothing);
+    distilled_cross_entropy(g, logits, linear(g, "head_dist", dist_token, head), o.label_smoothing);
   } else {
-    if (c.representation_size > 0) {
-      token = linear(g, "pre_logits.fc", token, {.N = c.representation_size, .init = init});
+    if (o.representation_size > 0) {
+      token = linear(g, "pre_logits.fc", token, {.N = o.representation_size, .init = init});
       token = tanh(g, "pre_logits.act", token);
     }
-    cross_entropy(g, linear(g, "head", token, head), c.label_smoothing);
+    cross_entropy(g, linear(g, "head", token, head), o.label_smoothing);
   }
   g.finish();
   const Tensor logits = g.logits(), loss = g.loss();
   return {std::move(g), logits, loss};
 }
+
+namespace {
+
+std::any read(JsonReader& json) {
+  const VitConfig c{.embed_dim = json.whole("embed_dim", 65536),
+                    .depth = json.whole("depth", 1024),
+                    .heads = json.whole("heads", 1024),
+                    .mlp_ratio = static_cast<float>(json.number("mlp_ratio", 0.01, 100)),
+                    .layer_norm_eps = static_cast<float>(json.number("layer_norm_eps", 1e-12, 1)),
+                    .distilled = json.flag("distilled")};
+  if (c.embed_dim % c.heads != 0) json.fail("embed_dim", "is not divisible by 'heads'");
+  return c;
+}
+
+const VitConfig& config(const std::any& sizes) { return std::any_cast<const VitConfig&>(sizes); }
+
+void check(const std::any& sizes, const ModelOptions& o, const std::string& model, int) {
+  if (config(sizes).distilled && o.representation_size > 0)
+    throw UserError(
+        "--representation-size: " + model +
+        " has two heads, which read their tokens themselves; it is for models with one");
+}
+
+std::vector<std::string> heads(const std::any& sizes) {
+  if (config(sizes).distilled) return {"head", "head_dist"};
+  return {"head"};
+}
+
+constexpr Refused refused[] = {{"sync_bn", "batch norm"}, {"zero_init_last", "batch norm"}};
+
+Graph build(const std::any& sizes, const ModelOptions& o, const InputShape& input, DType dtype) {
+  return build_vit(config(sizes), o, input, dtype).graph;
+}
+
+}  // namespace
+
+constinit const ModelFamily vit_family{.name = "vit",
+                                       .patches = true,
+                                       .refused = refused,
+                                       .read = read,
+                                       .check = check,
+                                       .heads = heads,
+                                       .build = build};
 
 }  // namespace bv

@@ -96,7 +96,7 @@ std::vector<std::string> read_classes(const std::string& given) {
 
 // The classes that the weights tell apart; 0: they have no such tensor.
 int64_t outputs_of(const TensorFile& file, const ModelConfig& model) {
-  const std::string head = model.is_resnet() ? "fc.weight" : "head.weight";
+  const std::string head = model.family->heads(model.sizes)[0] + ".weight";
   for (const auto& [name, tensor] : file.tensors)
     if ((name == head || name.ends_with("." + head)) && tensor.shape.size() == 2)
       return tensor.shape[0];
@@ -181,7 +181,7 @@ TrainedModel open_trained_model(const CommandLine& line) {
   o.model = m.model.name;
   o.weights = m.place.weights;
   resolve(o, "image_size", &Options::image_size, info.image_size);
-  if (!m.model.is_resnet()) resolve(o, "patch_size", &Options::patch_size, info.patch_size);
+  if (m.model.family->patches) resolve(o, "patch_size", &Options::patch_size, info.patch_size);
   o.representation_size = representation_size(m.file);
   resolve(o, "mean", &Options::mean, info.mean);
   resolve(o, "std", &Options::std, info.std);

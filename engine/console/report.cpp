@@ -120,7 +120,7 @@ std::string val_loss_note(const Setup& s, double val_loss, int64_t updates) {
                           std::to_string(classes) + ") = " + number(guessing) +
                           ", which guessing has: ";
   // Until batch norm's running statistics, a tenth per update, have forgotten their initial values.
-  const bool young = s.model.is_resnet() && updates < 100;
+  const bool young = s.model.family->batch_norm && updates < 100;
   if (!(val_loss > guessing * (young ? 10 : 100))) return "";
   if (young)
     return far + "after " + counted(updates, "update") +

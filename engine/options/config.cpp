@@ -91,21 +91,20 @@ DataDefaults defaults_for(DataKind kind) {
   return {};
 }
 
-void check_resnet(const Options& options, const std::string& model) {
-  const auto refuse = [&](const char* option, const char* lacks) {
-    throw UserError(find_option(option)->flag() + ": " + model + " has no " + lacks);
-  };
-  if (options.patch_size) refuse("patch_size", "patches");
-  if (options.representation_size > 0) refuse("representation_size", "class token");
-  if (options.pos_drop_rate > 0) refuse("pos_drop_rate", "position embedding");
-  if (options.proj_drop_rate > 0) refuse("proj_drop_rate", "attention");
-  if (options.attn_drop_rate > 0) refuse("attn_drop_rate", "attention");
-  if (options.drop_path_rate > 0) refuse("drop_path_rate", "stochastic depth");
-  constexpr int stem = 7;
-  if (*options.image_size < stem)
-    throw UserError("the image size " + std::to_string(*options.image_size) +
-                    " is smaller than the first convolution's filter of " + std::to_string(stem) +
-                    " x " + std::to_string(stem) + "; --image-size 32 would do");
+void resolve_patch_size(Options& options, const ModelConfig& model) {
+  // A data set's recipe has small patches for its small images.
+  const bool small_images = *options.image_size < model.image_size;
+  if (!options.patch_size || (!small_images && options.source("patch_size") == Source::recipe)) {
+    options.patch_size = model.patch_size;
+    options.sources["patch_size"] = Source::resolved;
+  }
+  const int image = *options.image_size, patch = *options.patch_size;
+  if (image % patch == 0) return;
+  const int below = image / patch * patch;
+  throw UserError("the image size " + std::to_string(image) +
+                  " is not divisible by the patch size " + std::to_string(patch) +
+                  "; --image-size " + (below > 0 ? std::to_string(below) + " or " : "") +
+                  std::to_string(below + patch) + " would be");
 }
 
 // Relative paths are stored as absolute: a run may be resumed from another folder.
@@ -185,28 +184,24 @@ void resolve_sizes(Options& options, const ModelConfig& model, DataKind kind) {
     options.image_size = native_size > 0 ? native_size : model.image_size;
     options.sources["image_size"] = Source::resolved;
   }
-  if (model.is_resnet()) return check_resnet(options, model.name);
-  for (const auto& [name, given] :
-       {std::pair{"sync_bn", options.sync_bn}, {"zero_init_last", options.zero_init_last}})
-    if (given)
-      throw UserError(find_option(name)->flag() + ": " + model.name + " has no batch norm");
-  // A data set's recipe has small patches for its small images.
-  const bool small_images = *options.image_size < model.image_size;
-  if (!options.patch_size || (!small_images && options.source("patch_size") == Source::recipe)) {
-    options.patch_size = model.patch_size;
-    options.sources["patch_size"] = Source::resolved;
+  for (const auto& [name, lacks] : model.family->refused) {
+    const OptionRow& row = *find_option(name);
+    if (items_of(options, row) != items_of({}, row))
+      throw UserError(row.flag() + ": " + model.name + " has no " + std::string(lacks));
   }
-  if (model.distilled && options.representation_size > 0)
-    throw UserError(
-        "--representation-size: " + model.name +
-        " has two heads, which read their tokens themselves; it is for models with one");
-  const int image = *options.image_size, patch = *options.patch_size;
-  if (image % patch == 0) return;
-  const int below = image / patch * patch;
-  throw UserError("the image size " + std::to_string(image) +
-                  " is not divisible by the patch size " + std::to_string(patch) +
-                  "; --image-size " + (below > 0 ? std::to_string(below) + " or " : "") +
-                  std::to_string(below + patch) + " would be");
+  model.family->check(model.sizes, model_options(options), model.name, *options.image_size);
+  if (model.family->patches) resolve_patch_size(options, model);
+}
+
+ModelOptions model_options(const Options& o) {
+  return {.representation_size = o.representation_size,
+          .drop_rate = static_cast<float>(o.drop_rate),
+          .pos_drop_rate = static_cast<float>(o.pos_drop_rate),
+          .proj_drop_rate = static_cast<float>(o.proj_drop_rate),
+          .attn_drop_rate = static_cast<float>(o.attn_drop_rate),
+          .drop_path_rate = static_cast<float>(o.drop_path_rate),
+          .label_smoothing = static_cast<float>(o.label_smoothing),
+          .zero_init_last = o.zero_init_last};
 }
 
 Options resolve_options(const CommandLine& line, const ModelConfig& model, DataKind kind) {

@@ -1,5 +1,6 @@
 // models/NAME.json: a model's sizes and its recipe, the options it trains well with.
 #pragma once
+#include <any>
 #include <array>
 #include <filesystem>
 #include <map>
@@ -8,23 +9,15 @@
 #include <vector>
 
 #include "engine/options/option_values.h"
+#include "models/family.h"
 
 namespace bv {
 
 struct ModelConfig {
   std::string name, description;
-  std::string family;  // "vit" or "resnet"
-  int image_size = 0;
-  // vit (models/vit.h)
-  int patch_size = 0, embed_dim = 0, depth = 0, heads = 0;
-  double mlp_ratio = 4, layer_norm_eps = 1e-6;
-  bool distilled = false;
-  // resnet (models/resnet.h)
-  bool bottleneck = false;
-  std::array<int, 4> layers = {};
-  int groups = 1, width_per_group = 64;
-  bool is_resnet() const { return family == "resnet"; }
-
+  const ModelFamily* family = nullptr;
+  int image_size = 0, patch_size = 0;         // of a family with patches
+  std::any sizes;                             // the family's
   std::array<double, 3> mean = {}, std = {};  // of pixels in 0-1
   // "recipe", and what a kind of data overrides: "recipe_builtin", "recipe_cifar", "recipe_folder".
   std::map<std::string, Values, std::less<>> recipes;

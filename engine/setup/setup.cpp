@@ -10,8 +10,6 @@
 #include "engine/options/augmentation.h"
 #include "engine/options/config.h"
 #include "engine/training/schedule.h"
-#include "models/resnet.h"
-#include "models/vit.h"
 
 namespace bv {
 namespace {
@@ -113,7 +111,7 @@ Options all_options(const CommandLine& line, const Options& given, const ModelCo
     o.out = given.out;
     return o;
   }
-  if (!given.image_size || (!given.patch_size && !model.is_resnet()))
+  if (!given.image_size || (!given.patch_size && model.family->patches))
     throw UserError(given.out + "/config.json: 'image_size' or 'patch_size' is missing");
   Options o = given;
   resolve_augmentation(o, data_kind(given.data));  // for a run older than these options
@@ -192,9 +190,9 @@ DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::s
 }
 
 std::vector<std::string> head_parameters(const ModelConfig& model) {
-  if (model.is_resnet()) return {"fc.weight", "fc.bias"};
-  std::vector<std::string> names{"head.weight", "head.bias"};
-  if (model.distilled) names.insert(names.end(), {"head_dist.weight", "head_dist.bias"});
+  std::vector<std::string> names;
+  for (const std::string& head : model.family->heads(model.sizes))
+    names.insert(names.end(), {head + ".weight", head + ".bias"});
   return names;
 }
 
@@ -255,7 +253,6 @@ std::vector<ParameterShape> parameter_shapes(const Graph& graph) {
 Graph build_graph(const Options& o, const ModelConfig& m, DataKind kind, DType dtype,
                   int local_batch, size_t classes, int replicas) try {
   const int stored = stored_size(kind, cropping_of(o), *o.image_size, true);
-  const int layers = augmentation_of(o).layers();
   InputShape input{.B = local_batch,
                    .height = stored,
                    .width = stored,
@@ -265,37 +262,11 @@ Graph build_graph(const Options& o, const ModelConfig& m, DataKind kind, DType d
     input.mean[c] = static_cast<float>((*o.mean)[c]);
     input.std[c] = static_cast<float>((*o.std)[c]);
   }
-  if (m.is_resnet()) {
-    return build_resnet({.bottleneck = m.bottleneck,
-                         .layers = m.layers,
-                         .groups = m.groups,
-                         .width_per_group = m.width_per_group,
-                         .classes = static_cast<int>(classes),
-                         .zero_init_last = o.zero_init_last,
-                         .parts = o.sync_bn ? replicas : 1,
-                         .drop_rate = static_cast<float>(o.drop_rate),
-                         .label_smoothing = static_cast<float>(o.label_smoothing),
-                         .augment_layers = layers},
-                        input, dtype)
-        .graph;
-  }
-  return build_vit({.embed_dim = m.embed_dim,
-                    .depth = m.depth,
-                    .heads = m.heads,
-                    .mlp_ratio = static_cast<float>(m.mlp_ratio),
-                    .layer_norm_eps = static_cast<float>(m.layer_norm_eps),
-                    .classes = static_cast<int>(classes),
-                    .distilled = m.distilled,
-                    .representation_size = o.representation_size,
-                    .drop_rate = static_cast<float>(o.drop_rate),
-                    .pos_drop_rate = static_cast<float>(o.pos_drop_rate),
-                    .proj_drop_rate = static_cast<float>(o.proj_drop_rate),
-                    .attn_drop_rate = static_cast<float>(o.attn_drop_rate),
-                    .drop_path_rate = static_cast<float>(o.drop_path_rate),
-                    .label_smoothing = static_cast<float>(o.label_smoothing),
-                    .augment_layers = layers},
-                   input, dtype)
-      .graph;
+  ModelOptions options = model_options(o);
+  options.classes = static_cast<int>(classes);
+  options.parts = o.sync_bn ? replicas : 1;
+  options.augment_layers = augmentation_of(o).layers();
+  return m.family->build(m.sizes, options, input, dtype);
 } catch (const std::invalid_argument& e) {  // a batch norm of one value per channel
   throw UserError(std::string(e.what()) +
                   "; train on 2 images or more per process (--local-batch 2), or on larger ones "
@@ -312,7 +283,7 @@ Micro micro_of(const Options& o, const ModelConfig& model) {
           .stages = o.pipeline,
           .chunks = o.chunks,
           .mixing = mixing_of(o).any(),
-          .batch_norm = model.is_resnet()};
+          .batch_norm = model.family->batch_norm};
 }
 
 Setup prepare(const CommandLine& line, const Options& given, int world, const DeviceChoice& device,

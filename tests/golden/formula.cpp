@@ -186,23 +186,26 @@ std::string difference(const Summary& got, const Summary& want, double tolerance
 
 Model read_model(const std::string& name) {
   const nlohmann::json json = read_json(name);
+  nlohmann::json sizes = nlohmann::json::object();
+  for (const char* key : {"depth", "layers"})
+    if (json.contains(key)) sizes[key] = json[key];
   Model model{
       .model = json.at("model"),
       .image_size = json.at("image_size"),
       .patch_size = json.value("patch_size", 0),
       .classes = json.at("classes"),
       .batch = json.at("batch"),
-      .depth = json.value("depth", 0),
-      .representation_size = json.value("representation_size", 0),
-      .drop_rate = json.value("drop_rate", 0.0f),
-      .pos_drop_rate = json.value("pos_drop_rate", 0.0f),
-      .proj_drop_rate = json.value("proj_drop_rate", 0.0f),
-      .attn_drop_rate = json.value("attn_drop_rate", 0.0f),
-      .drop_path_rate = json.value("drop_path_rate", 0.0f),
+      .sizes = sizes.dump(),
+      .options = {.classes = json.at("classes"),
+                  .representation_size = json.value("representation_size", 0),
+                  .drop_rate = json.value("drop_rate", 0.0f),
+                  .pos_drop_rate = json.value("pos_drop_rate", 0.0f),
+                  .proj_drop_rate = json.value("proj_drop_rate", 0.0f),
+                  .attn_drop_rate = json.value("attn_drop_rate", 0.0f),
+                  .drop_path_rate = json.value("drop_path_rate", 0.0f)},
       .seed = json.value("seed", 0u),
       .epoch = json.value("epoch", 0u),
       .position = json.value("position", 0u),
-      .layers = json.value("layers", std::array<int, 4>{}),
       .parameters = json.at("parameters"),
       .loss = json.at("loss"),
       .logits = list<double>(json.at("logits")),

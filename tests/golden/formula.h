@@ -2,7 +2,6 @@
 // formula gives, the same bits in formula.py and here (formula.py states it), and a reader of the
 // files.
 #pragma once
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -11,6 +10,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "models/family.h"
 
 namespace bv::test::golden {
 
@@ -40,13 +41,9 @@ struct GoldenTensor {
 struct Model {
   std::string model;  // our name
   int image_size = 0, patch_size = 0, classes = 0, batch = 0;
-  int depth = 0;                // 0: the model's own
-  int representation_size = 0;  // of a ViT; 0: none
-  // A ViT's, and what its masks are drawn by.
-  float drop_rate = 0, pos_drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0;
-  float drop_path_rate = 0;
-  uint32_t seed = 0, epoch = 0, position = 0;
-  std::array<int, 4> layers = {};  // the same, of a residual network
+  std::string sizes;  // a JSON object: those that aren't the model's own
+  ModelOptions options;
+  uint32_t seed = 0, epoch = 0, position = 0;  // what the masks of its dropout are drawn by
   int64_t parameters = 0;
   double loss = 0;
   std::vector<double> logits;  // [batch, classes], in training

@@ -3,46 +3,29 @@
 #include <algorithm>
 
 #include "engine/options/model_config.h"
-#include "models/resnet.h"
-#include "models/vit.h"
+#include "nlohmann/json.hpp"
+#include "tests/files.h"
 #include "tests/models/square_input.h"
 
 namespace bv::test::golden {
 
-ModelRun::Net ModelRun::build(const Model& m, DType dtype) {
-  const ModelConfig config = load_model_config(m.model);
+namespace {
+
+Graph graph_of(const Model& m, DType dtype) {
+  auto file = nlohmann::json::parse(contents(models_folder() / (m.model + ".json")));
+  file.update(nlohmann::json::parse(m.sizes));
+  const ModelConfig config = parse_model_config(file.dump(), m.model, m.model);
   const InputShape input = square_input(m.batch, m.image_size, std::max(1, m.patch_size));
-  if (config.is_resnet()) {
-    const ResnetConfig resnet{.bottleneck = config.bottleneck,
-                              .layers = m.layers[0] ? m.layers : config.layers,
-                              .groups = config.groups,
-                              .width_per_group = config.width_per_group,
-                              .classes = m.classes};
-    Resnet net = build_resnet(resnet, input, dtype);
-    return {std::move(net.graph), net.logits, net.loss};
-  }
-  const VitConfig vit{.embed_dim = config.embed_dim,
-                      .depth = m.depth ? m.depth : config.depth,
-                      .heads = config.heads,
-                      .mlp_ratio = static_cast<float>(config.mlp_ratio),
-                      .layer_norm_eps = static_cast<float>(config.layer_norm_eps),
-                      .classes = m.classes,
-                      .distilled = config.distilled,
-                      .representation_size = m.representation_size,
-                      .drop_rate = m.drop_rate,
-                      .pos_drop_rate = m.pos_drop_rate,
-                      .proj_drop_rate = m.proj_drop_rate,
-                      .attn_drop_rate = m.attn_drop_rate,
-                      .drop_path_rate = m.drop_path_rate};
-  Vit net = build_vit(vit, input, dtype);
-  return {std::move(net.graph), net.logits, net.loss};
+  return config.family->build(config.sizes, m.options, input, dtype);
 }
+
+}  // namespace
 
 ModelRun::ModelRun(std::unique_ptr<Backend> backend, const Model& m, DType dtype)
     : backend_(std::move(backend)),
-      net_(build(m, dtype)),
-      parameters_(*backend_, net_.graph, 0),
-      stage_(*backend_, net_.graph, 0, static_cast<int>(net_.graph.nodes().size()), 1) {
+      graph_(graph_of(m, dtype)),
+      parameters_(*backend_, graph_, 0),
+      stage_(*backend_, graph_, 0, static_cast<int>(graph_.nodes().size()), 1) {
   parameters_.allocate();
   stage_.allocate();
   images_ = upload(images(m.batch, m.image_size));
@@ -61,7 +44,7 @@ ModelRun::ModelRun(std::unique_ptr<Backend> backend, const Model& m, DType dtype
 
 void ModelRun::set_formula_weights() {
   std::map<std::string, HostTensor> weights;
-  for (const auto* infos : {&net_.graph.parameters(), &net_.graph.buffers()})
+  for (const auto* infos : {&graph_.parameters(), &graph_.buffers()})
     for (const ParameterInfo& p : *infos)
       weights[p.name] = {.shape = p.shape, .data = parameter(p.name, p.shape)};
   parameters_.set_weights(weights);
@@ -78,13 +61,13 @@ void ModelRun::evaluate() {
 void ModelRun::backward() { stage_.backward(run(), 0); }
 
 std::vector<float> ModelRun::values(const std::string& name) const {
-  const auto& tensors = net_.graph.tensors();
+  const auto& tensors = graph_.tensors();
   const auto found = std::ranges::find(tensors, name, &TensorInfo::name);
   return download({static_cast<int>(found - tensors.begin())});
 }
 
 std::vector<float> ModelRun::download(Tensor t) const {
-  std::vector<float> values(net_.graph.info(t).bytes() / sizeof(float));
+  std::vector<float> values(graph_.info(t).bytes() / sizeof(float));
   backend_->to_host(values.data(), stage_.place(0, t), values.size() * sizeof(float), nullptr);
   backend_->synchronize(nullptr);
   return values;

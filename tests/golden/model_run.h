@@ -17,33 +17,28 @@ class ModelRun {
   // dtype: what the graph computes in; logits, losses and values are read of fp32 ones.
   ModelRun(std::unique_ptr<Backend>, const Model&, DType dtype = DType::fp32);
 
-  const Graph& graph() const { return net_.graph; }
+  const Graph& graph() const { return graph_; }
   Parameters& parameters() { return parameters_; }
   void set_formula_weights();
   // Of images(batch, image_size) with mean and std 0.5.
   void forward();  // in training
   void evaluate();
   void backward();  // of the mean loss
-  std::vector<float> logits() const { return download(net_.logits); }
+  std::vector<float> logits() const { return download(graph_.logits()); }
   std::vector<float> values(const std::string& tensor) const;  // of the graph
-  std::vector<float> losses() const { return download(net_.loss); }
+  std::vector<float> losses() const { return download(graph_.loss()); }
   // In the shapes of files.
   std::map<std::string, HostTensor> gradients() const { return parameters_.get_gradients(); }
   std::map<std::string, HostTensor> weights() const { return parameters_.get_weights(); }
 
  private:
-  struct Net {
-    Graph graph;
-    Tensor logits, loss;
-  };
-  static Net build(const Model&, DType);
   std::vector<float> download(Tensor) const;
   template <class T>
   DeviceMemory upload(const std::vector<T>&) const;
   Context run() const;
 
   std::unique_ptr<Backend> backend_;
-  Net net_;
+  Graph graph_;
   Parameters parameters_;
   ModelChunk stage_;
   DeviceMemory images_, crops_, labels_, params_, state_, sums_;

@@ -52,13 +52,13 @@ TEST(Formula, ModelFilesAreWhole) {
   EXPECT_EQ(tiny.parameters, 5'717'416);
   EXPECT_EQ(tiny.logits.size(), 2000u);
   EXPECT_EQ(tiny.gradients.size(), 152u);
-  EXPECT_EQ(read_model("vit_large_2_blocks").depth, 2);
+  EXPECT_EQ(read_model("vit_large_2_blocks").sizes, R"({"depth":2})");
   EXPECT_EQ(read_model("vit_tiny_32").logits.size(), 30u);
   const Model resnet = read_model("resnet34");
   EXPECT_EQ(resnet.gradients.size(), 110u);
   EXPECT_EQ(resnet.buffers.size(), 72u);
   EXPECT_EQ(resnet.evaluation_logits.size(), resnet.logits.size());
-  EXPECT_EQ(read_model("resnext50_5_blocks").layers, (std::array<int, 4>{2, 1, 1, 1}));
+  EXPECT_EQ(read_model("resnext50_5_blocks").sizes, R"({"layers":[2,1,1,1]})");
   EXPECT_EQ(read_optimizers().cases.size(), 12u);
 }
 

@@ -15,6 +15,7 @@
 #include "engine/files/weights.h"
 #include "engine/setup/device.h"
 #include "kernels/cpu/backend.h"
+#include "nlohmann/json.hpp"
 #include "tests/devices.h"
 #include "tests/golden/model_run.h"
 #include "tests/temporary_folder.h"
@@ -193,12 +194,12 @@ TEST_P(Peer, ItsWeightsGiveItsLogitsHere) {
                         (folder_ / "logits") + " --image-size " +
                         std::to_string(model_.image_size) + " --classes " +
                         std::to_string(model_.classes) + " --batch " + std::to_string(model_.batch);
-  if (model_.representation_size)
-    command += " --representation-size " + std::to_string(model_.representation_size);
+  if (const int features = model_.options.representation_size)
+    command += " --representation-size " + std::to_string(features);
   if (model_.patch_size) command += " --patch-size " + std::to_string(model_.patch_size);
-  if (model_.layers[0]) {
+  if (const auto sizes = nlohmann::json::parse(model_.sizes); sizes.contains("layers")) {
     command += " --layers";
-    for (const int n : model_.layers) command += " " + std::to_string(n);
+    for (const int n : sizes["layers"]) command += " " + std::to_string(n);
   }
   ASSERT_EQ(run(command), 0);
   ModelRun ours(make_cpu_backend(2, false), model_);

@@ -20,11 +20,7 @@ int node_count(const Graph& graph) { return static_cast<int>(graph.nodes().size(
 
 Graph model_graph(const char* name, int batch, int classes) {
   const ModelConfig m = load_model_config(name);
-  return build_vit({.embed_dim = m.embed_dim,
-                    .depth = m.depth,
-                    .heads = m.heads,
-                    .classes = classes,
-                    .distilled = m.distilled},
+  return build_vit(std::any_cast<const VitConfig&>(m.sizes), {.classes = classes},
                    {.B = batch,
                     .height = m.image_size,
                     .width = m.image_size,
@@ -171,10 +167,10 @@ TEST(Plan, OfALargeModelTakesNoMemory) {
 struct Outcome {
   std::vector<float> losses, gradients;
 };
-Outcome run_cut(int cut, VitConfig config) {
+Outcome run_cut(int cut, const ModelOptions& options, bool distilled) {
   constexpr int micro_batches = 4;
   const auto backend = make_cpu_backend(2, false);
-  const Vit vit = small_vit(3, config);
+  const Vit vit = small_vit(3, options, distilled);
   Parameters parameters(*backend, vit.graph, 0);
   parameters.allocate();
   parameters.initialise(5);
@@ -228,17 +224,18 @@ Outcome run_cut(int cut, VitConfig config) {
 }
 
 TEST(Stages, EveryCutGivesTheWholeGraphsLossAndGradients) {
-  for (const VitConfig& config :
-       {VitConfig{}, VitConfig{.distilled = true}, VitConfig{.representation_size = 7}}) {
-    const Outcome whole = run_cut(0, config);
+  for (const auto& [options, distilled] : {std::pair{ModelOptions{}, false},
+                                           {ModelOptions{}, true},
+                                           {ModelOptions{.representation_size = 7}, false}}) {
+    const Outcome whole = run_cut(0, options, distilled);
     double norm = 0;
     for (const float g : whole.gradients) norm += double(g) * g;
     EXPECT_GT(norm, 1e-6);
-    const Vit vit = small_vit(3, config);
+    const Vit vit = small_vit(3, options, distilled);
     ASSERT_EQ(vit.graph.cuts().size(), 3u);
     for (const int cut : vit.graph.cuts()) {
       SCOPED_TRACE("cut before node " + std::to_string(cut));
-      const Outcome halves = run_cut(cut, config);
+      const Outcome halves = run_cut(cut, options, distilled);
       EXPECT_EQ(halves.losses, whole.losses);
       EXPECT_EQ(halves.gradients, whole.gradients);
     }

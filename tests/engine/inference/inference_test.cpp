@@ -46,7 +46,7 @@ struct Images {
 Graph small_graph(bool resnet, DType dtype) {
   const InputShape input = square_input(small_batch, side, resnet ? 1 : 8);
   if (resnet) return small_resnet(input, dtype, small_classes);
-  return build_vit({.embed_dim = 64, .depth = 2, .heads = 2, .classes = small_classes}, input,
+  return build_vit({.embed_dim = 64, .depth = 2, .heads = 2}, {.classes = small_classes}, input,
                    dtype)
       .graph;
 }

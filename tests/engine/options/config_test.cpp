@@ -9,6 +9,8 @@
 #include "app/commands/commands.h"
 #include "base/text.h"
 #include "engine/options/augmentation.h"
+#include "models/resnet.h"
+#include "models/vit.h"
 #include "tests/files.h"
 #include "tests/messages.h"
 #include "tests/temporary_folder.h"
@@ -412,18 +414,21 @@ TEST(ModelConfigTest, SizesOfTheModels) {
   EXPECT_EQ(known_models(),
             (std::vector<std::string>{"resnet34", "resnet50", "resnext50_32x4d", "vit_large",
                                       "vit_large_distilled", "vit_tiny", "vit_tiny_distilled"}));
-  const ModelConfig tiny = load_model_config("vit_tiny"), large = load_model_config("vit_large");
+  const auto vit = [](const char* name) {
+    return std::any_cast<VitConfig>(load_model_config(name).sizes);
+  };
+  const VitConfig tiny = vit("vit_tiny"), large = vit("vit_large");
   EXPECT_EQ(tiny.embed_dim, 192);
   EXPECT_EQ(tiny.depth, 12);
   EXPECT_EQ(tiny.heads, 3);
   EXPECT_EQ(large.embed_dim, 1024);
   EXPECT_EQ(large.depth, 24);
   EXPECT_EQ(large.heads, 16);
-  EXPECT_EQ(tiny.layer_norm_eps, 1e-6);
+  EXPECT_EQ(tiny.layer_norm_eps, 1e-6f);
   EXPECT_FALSE(tiny.distilled);
-  EXPECT_TRUE(load_model_config("vit_tiny_distilled").distilled);
-  EXPECT_EQ(tiny.mean, (std::array<double, 3>{0.5, 0.5, 0.5}));
-  EXPECT_EQ(large.std, (std::array<double, 3>{0.5, 0.5, 0.5}));
+  EXPECT_TRUE(vit("vit_tiny_distilled").distilled);
+  EXPECT_EQ(load_model_config("vit_tiny").mean, (std::array<double, 3>{0.5, 0.5, 0.5}));
+  EXPECT_EQ(load_model_config("vit_large").std, (std::array<double, 3>{0.5, 0.5, 0.5}));
 }
 
 // The message for a model's text with one change.
@@ -459,7 +464,8 @@ const char* const small_resnet = R"({"description": "d", "family": "resnet", "im
   "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]})";
 
 TEST(ModelConfigTest, ResnetsAreReadAndMistakesNamed) {
-  const ModelConfig model = parse_model_config(small_resnet, "m.json", "m");
+  const auto model =
+      std::any_cast<ResnetConfig>(parse_model_config(small_resnet, "m.json", "m").sizes);
   EXPECT_TRUE(model.bottleneck);
   EXPECT_EQ(model.layers, (std::array<int, 4>{1, 2, 3, 4}));
   EXPECT_EQ(model.groups, 2);

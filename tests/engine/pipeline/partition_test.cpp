@@ -31,11 +31,7 @@ std::vector<BlockCost> blocks(std::vector<double> parameters) {
 std::vector<BlockCost> resnet34_blocks() {
   const auto backend = make_cpu_backend(1, false);
   const ModelConfig m = load_model_config("resnet34");
-  const Resnet model = build_resnet({.bottleneck = m.bottleneck,
-                                     .layers = m.layers,
-                                     .groups = m.groups,
-                                     .width_per_group = m.width_per_group,
-                                     .classes = 10},
+  const Resnet model = build_resnet(std::any_cast<const ResnetConfig&>(m.sizes), {.classes = 10},
                                     square_input(2, 64, 1), DType::fp32);
   return blocks_of(model.graph, backend->kernels());
 }

@@ -39,10 +39,8 @@ Graph model(const Config& c) {
   if (c.model[0] == 'r')
     return small_resnet(square_input(micro_images, 32, 1), c.dtype, small_classes,
                         c.sync_batchnorm ? c.replicas : 1);
-  return build_vit({.embed_dim = c.head_dim * 2,
-                    .depth = c.depth,
-                    .heads = 2,
-                    .classes = small_classes,
+  return build_vit({.embed_dim = c.head_dim * 2, .depth = c.depth, .heads = 2},
+                   {.classes = small_classes,
                     .drop_rate = .1f,
                     .pos_drop_rate = .1f,
                     .proj_drop_rate = .1f,

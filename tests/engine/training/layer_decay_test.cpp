@@ -18,7 +18,7 @@ TEST(LayerDecay, ScalesAreTimmsByName) {
     const ModelConfig config = load_model_config(model);
     Options o;
     o.image_size = 64;
-    o.patch_size = config.is_resnet() ? std::nullopt : std::optional(16);
+    o.patch_size = config.family->patches ? std::optional(16) : std::nullopt;
     o.mean = config.mean, o.std = config.std;
     resolve_augmentation(o, DataKind::photos);
     const Graph graph = build_graph(o, config, DataKind::photos, DType::fp32, 2, 10, 1);

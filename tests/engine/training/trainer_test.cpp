@@ -27,7 +27,7 @@ struct Rig {
   Vit vit;
   Trainer trainer;
 
-  explicit Rig(const TrainerOptions& o, VitConfig rates = {}, int depth = 2)
+  explicit Rig(const TrainerOptions& o, ModelOptions rates = {}, int depth = 2)
       : vit(small_vit(depth, rates)), trainer(*backend, nullptr, vit.graph, o) {
     trainer.allocate();
     trainer.parameters().initialise(3);
@@ -65,9 +65,9 @@ struct Result {
 Result train_and_evaluate(const InputShape& input, int layers, const Batch& batch,
                           const Batch& evaluated) {
   const auto backend = make_cpu_backend(2, false);
-  VitConfig config{.embed_dim = 24, .depth = 1, .heads = 3, .classes = small_classes};
-  config.augment_layers = layers;
-  const Vit vit = build_vit(config, input, DType::fp32);
+  const Vit vit =
+      build_vit({.embed_dim = 24, .depth = 1, .heads = 3},
+                {.classes = small_classes, .augment_layers = layers}, input, DType::fp32);
   TrainerOptions o = options(OptimizerKind::sgd, 1);
   o.augment_layers = layers;
   o.mixing = batch.mixes != nullptr;
@@ -275,11 +275,11 @@ TEST(Trainer, OverfitsOneBatch) {
 }
 
 TEST(Trainer, RecomputedBlocksGiveTheSameBits) {
-  const VitConfig rates{.drop_rate = .1f,
-                        .pos_drop_rate = .1f,
-                        .proj_drop_rate = .2f,
-                        .attn_drop_rate = .2f,
-                        .drop_path_rate = .3f};
+  const ModelOptions rates{.drop_rate = .1f,
+                           .pos_drop_rate = .1f,
+                           .proj_drop_rate = .2f,
+                           .attn_drop_rate = .2f,
+                           .drop_path_rate = .3f};
   TrainerOptions o = options(OptimizerKind::adamw, 2);
   Rig kept(o, rates, 4);
   o.recompute = true;
@@ -340,11 +340,11 @@ TEST(Trainer, NotFiniteGradientChangesNothing) {
 }
 
 TEST(Trainer, EvaluationDropsNothingAndCountsEachImageOnce) {
-  const VitConfig rates{.drop_rate = .5f,
-                        .pos_drop_rate = .5f,
-                        .proj_drop_rate = .5f,
-                        .attn_drop_rate = .5f,
-                        .drop_path_rate = .5f};
+  const ModelOptions rates{.drop_rate = .5f,
+                           .pos_drop_rate = .5f,
+                           .proj_drop_rate = .5f,
+                           .attn_drop_rate = .5f,
+                           .drop_path_rate = .5f};
   Rig with(options(OptimizerKind::sgd, 1), rates), without(options(OptimizerKind::sgd, 1));
   EvaluationSums sums[2];
   for (Rig* rig : {&with, &without}) {

@@ -24,14 +24,13 @@ constexpr int batch = 4, size = 12, patch = 4, classes = 5;
 
 enum class Model { vit, resnet };
 
-Graph small_model(Model model, DType dtype, VitConfig rates) {
+Graph small_model(Model model, DType dtype, ModelOptions rates, bool distilled) {
   const InputShape input = square_input(batch, size, patch);
   if (model == Model::resnet) return small_resnet(input, dtype, classes);
-  rates.embed_dim = 64;
-  rates.depth = 2;
-  rates.heads = 2;
   rates.classes = classes;
-  return build_vit(rates, input, dtype).graph;
+  return build_vit({.embed_dim = 64, .depth = 2, .heads = 2, .distilled = distilled}, rates, input,
+                   dtype)
+      .graph;
 }
 
 TrainerOptions options(OptimizerKind kind) {
@@ -53,8 +52,8 @@ struct Case {
   DType dtype = DType::fp32;
   OptimizerKind optimizer = OptimizerKind::adamw;
   bool graphs = true, recompute = false, cudnn = false;
-  VitConfig rates = {};
-  bool mixing = false;
+  ModelOptions rates = {};
+  bool mixing = false, distilled = false;
 };
 
 // Trains as the loop does: a step's result is read while the next one is in flight,
@@ -64,7 +63,7 @@ class Rig {
   explicit Rig(const Case& c)
       : backend(make_backend(c.device,
                              {.index = 0, .threads = 2, .graphs = c.graphs, .cudnn = c.cudnn})),
-        graph(small_model(c.model, c.dtype, c.rates)),
+        graph(small_model(c.model, c.dtype, c.rates, c.distilled)),
         trainer(*backend, nullptr, graph,
                 [&] {
                   TrainerOptions o = options(c.optimizer);
@@ -190,11 +189,11 @@ TEST_P(TrainingOn, SixteenBitsStayNearFp32) {
 }
 
 TEST_P(TrainingOn, IsTheSameWithAndWithoutGraphs) {
-  const VitConfig rates{.drop_rate = .1f,
-                        .pos_drop_rate = .1f,
-                        .proj_drop_rate = .2f,
-                        .attn_drop_rate = .2f,
-                        .drop_path_rate = .3f};
+  const ModelOptions rates{.drop_rate = .1f,
+                           .pos_drop_rate = .1f,
+                           .proj_drop_rate = .2f,
+                           .attn_drop_rate = .2f,
+                           .drop_path_rate = .3f};
   for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16}) {
     Case c{.device = device, .model = model, .dtype = dtype, .rates = rates, .mixing = true};
     const Outcome with = run(c, 5);
@@ -207,8 +206,11 @@ TEST_P(TrainingOn, IsTheSameWithAndWithoutGraphs) {
 }
 
 TEST_P(TrainingOn, IsTheSameWithRecomputedBlocks) {
-  const VitConfig rates{.distilled = true, .attn_drop_rate = .2f, .drop_path_rate = .3f};
-  Case c{.device = device, .model = model, .dtype = DType::bf16, .rates = rates};
+  Case c{.device = device,
+         .model = model,
+         .dtype = DType::bf16,
+         .rates = {.attn_drop_rate = .2f, .drop_path_rate = .3f},
+         .distilled = true};
   const Outcome kept = run(c, 4);
   c.recompute = true;
   const Outcome recomputed = run(c, 4);
@@ -281,9 +283,8 @@ TEST(TrainingOnSimt, NoOrderOfItsStreamsChangesABit) {
 // The kernels and copies of ViT-Tiny's step in bf16, so that none is added unnoticed.
 TEST(TrainingOnSimt, TheGraphOfViTTinysStepDoesntGrow) {
   const ModelConfig m = load_model_config("vit_tiny");
-  const Vit vit =
-      build_vit({.embed_dim = m.embed_dim, .depth = m.depth, .heads = m.heads, .classes = 10},
-                square_input(batch, 32, 16), DType::bf16);
+  const Vit vit = build_vit(std::any_cast<const VitConfig&>(m.sizes), {.classes = 10},
+                            square_input(batch, 32, 16), DType::bf16);
   const auto backend = make_backend(DeviceKind::simt, {.index = 0, .threads = 1});
   TrainerOptions o = options(OptimizerKind::adamw);
   o.height = o.width = 32;

@@ -1,0 +1,18 @@
+#include <algorithm>
+
+#include "models/resnet.h"
+#include "models/vit.h"
+
+namespace bv {
+
+std::span<const ModelFamily* const> families() {
+  static constexpr const ModelFamily* all[] = {&vit_family, &resnet_family};
+  return all;
+}
+
+const ModelFamily* find_family(std::string_view name) {
+  const auto found = std::ranges::find(families(), name, &ModelFamily::name);
+  return found == families().end() ? nullptr : *found;
+}
+
+}  // namespace bv

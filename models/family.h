@@ -1,0 +1,53 @@
+// A family of models: the sizes that models/NAME.json states, and the graph made of them. A new
+// family is one file that defines its ModelFamily and one line in families().
+#pragma once
+#include <any>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "models/graph/graph.h"
+
+namespace bv {
+
+// What a run decides, not the model's file. A family reads what it has.
+struct ModelOptions {
+  int classes = 0;
+  int representation_size = 0;  // features of a layer with tanh before the head; 0: there is none
+  // As in timm: dropout of what the head reads; of the tokens with their positions; after
+  // attention's projection and both layers of the MLP; of the attention probabilities; of whole
+  // branches (stochastic depth), rising linearly from 0 to this over the blocks.
+  float drop_rate = 0, pos_drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0;
+  float drop_path_rate = 0;
+  float label_smoothing = 0;
+  bool zero_init_last = false;  // each block's last batch norm starts at 0 (Goyal et al. 2017)
+  int parts = 1;                // processes over which the batch norms compute their statistics
+  int augment_layers = 0;       // ImageOps of each training image
+};
+
+// An option that a family has no use for, and what it lacks.
+struct Refused {
+  std::string_view option, lacks;
+};
+
+struct ModelFamily {
+  std::string_view name;    // "family" in models/NAME.json
+  bool patches = false;     // it reads patches: its files have "patch_size"
+  bool batch_norm = false;  // it has running statistics
+  std::span<const Refused> refused;
+
+  std::any (*read)(JsonReader&);  // the sizes, of a type of its own
+  // Throws UserError naming the model if it can't be built like this.
+  void (*check)(const std::any& sizes, const ModelOptions&, const std::string& model,
+                int image_size);
+  // The linear layers whose outputs are the classes; the first one's are counted.
+  std::vector<std::string> (*heads)(const std::any& sizes);
+  Graph (*build)(const std::any& sizes, const ModelOptions&, const InputShape&, DType);
+};
+
+std::span<const ModelFamily* const> families();
+const ModelFamily* find_family(std::string_view name);  // null if there is none
+
+}  // namespace bv
