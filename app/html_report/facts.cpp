@@ -53,8 +53,7 @@ class Reader {
   Reader(const JsonValue& value, const std::string& path) : value_(&value), path_(&path) {}
   Reader operator[](std::string_view key) const {
     expect(JsonValue::Kind::object);
-    for (const auto& member : value_->members)
-      if (member.first == key) return {member.second, *path_};
+    if (const JsonValue* member = value_->find(key)) return {*member, *path_};
     fail("'" + std::string(key) + "' is missing");
   }
   Reader operator[](size_t i) const {

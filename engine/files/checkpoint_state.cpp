@@ -59,8 +59,7 @@ class StateReader {
   [[noreturn]] void fail(const std::string& what) const { throw UserError(path_ + ": " + what); }
 
   const JsonValue& at(const JsonValue& object, std::string_view key) const {
-    for (const auto& [name, value] : object.members)
-      if (name == key) return value;
+    if (const JsonValue* value = object.find(key)) return *value;
     fail("damaged: no '" + std::string(key) + "'");
   }
 
@@ -193,9 +192,7 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
       value = T(read.count(state, key, std::numeric_limits<T>::max()));
   });
   // Earlier versions of the program wrote none of these, and not every run has them all.
-  const auto has = [&](std::string_view key) {
-    return std::ranges::any_of(state.members, [&](const auto& m) { return m.first == key; });
-  };
+  const auto has = [&](std::string_view key) { return state.find(key) != nullptr; };
   if (has("top1_sum"))
     out.progress.top1_sum = read.real(state, "top1_sum");
   else if (out.progress.loss_count > 0)
