@@ -2,183 +2,83 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
-#include <map>
-#include <stdexcept>
-#include <string>
-#include <tuple>
-#include <utility>
 
 namespace bv {
 namespace {
 
-// What is sent, told in the same words by both sides: the pass, the part that made it, its
-// micro-batch; and when that side has come to the exchange.
-struct Posted {
-  bool forward;
-  int part, micro;
-  double at;
+// When each side has come to a message, and when its receiver may read it.
+struct Meeting {
+  double sender = 0, receiver = 0, arrived = 0;
 };
 
-// On a channel from one stage to another: the n-th send meets the n-th receive.
-struct Link {
-  std::vector<Posted> sends, receives;
-};
-
-class Simulation {
+class Steps {
  public:
-  Simulation(const PipelineShape& shape, std::span<const PartTime> parts, Exchanging how)
-      : shape_(shape), parts_(parts), how_(how) {
-    for (int s = 0; s < shape.stages; ++s)
-      stages_.push_back({.tasks = schedule(shape, s), .rounds = rounds(shape, s)});
-    timeline_.stages.resize(stages_.size());
+  Steps(const PipelineShape& shape, std::span<const PartTime> parts)
+      : shape_(shape), parts_(parts), meetings_(2 * parts.size() * micro_batches()) {
+    for (int s = 0; s < shape.stages; ++s) {
+      tasks_.push_back(schedule(shape, s));
+      rounds_.push_back(rounds(shape, s));
+    }
   }
 
-  Timeline run() {
-    for (int s = 0; s < shape_.stages; ++s) come_to_round(s);
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (int s = 0; s < shape_.stages; ++s) moved |= advance(s);
+  // The stage's length, given when the others come to their messages. Notes when it does itself.
+  double length(int stage) {
+    const std::vector<Task>& tasks = tasks_[static_cast<size_t>(stage)];
+    const std::vector<Round>& exchanges = rounds_[static_cast<size_t>(stage)];
+    std::array<double, 2> over{};  // the last exchange of gradients, of activations
+    double now = 0;
+    for (size_t i = 0; i <= tasks.size(); ++i) {
+      const std::array<double, 2> begin{std::max(now, over[0]), std::max(now, over[1])};
+      for (const Message& m : exchanges[i]) {
+        Meeting& meeting = meeting_of(m.task, stage, m.send);
+        double& own = m.send ? meeting.sender : meeting.receiver;
+        changed |= own != begin[m.task.forward];
+        own = begin[m.task.forward];
+        over[m.task.forward] = std::max({over[m.task.forward], meeting.sender, meeting.receiver});
+      }
+      for (const Message& m : exchanges[i])
+        if (!m.send) meeting_of(m.task, stage, false).arrived = over[m.task.forward];
+      if (i == tasks.size()) break;
+      const Task& task = tasks[i];
+      const int part = shape_.part_of(stage, task.chunk);
+      if (task.forward ? part > 0 : part + 1 < shape_.parts())
+        now = std::max(now, meeting_of(task, stage, false).arrived);
+      const PartTime& took = parts_[static_cast<size_t>(part)];
+      now += task.forward ? took.forward : took.backward;
     }
-    for (int s = 0; s < shape_.stages; ++s)
-      if (stage(s).next < stage(s).tasks.size() || !all_over(stage(s)))
-        throw std::logic_error("pipeline: stage " + std::to_string(s) +
-                               " waits for ever before task " + std::to_string(stage(s).next));
-    for (const Stage& s : stages_) timeline_.length = std::max(timeline_.length, s.now);
-    return std::move(timeline_);
+    return now;
   }
+  bool changed = false;
 
  private:
-  struct Waiting {  // for the other side of a message
-    const std::vector<Posted>* other;
-    size_t index;
-    Posted own;
-  };
-  // What a channel exchanges at once.
-  struct Exchange {
-    Round messages;
-    double asked;  // when the stage has come to it
-    bool begun = false;
-    std::vector<Waiting> waiting = {};
-  };
-  struct Channel {
-    std::deque<Exchange> queue;
-    double over = 0;  // the last one
-  };
-  struct Stage {
-    std::vector<Task> tasks;
-    std::vector<Round> rounds;
-    size_t next = 0;  // task, before which its round has been asked for
-    std::array<Channel, 2> channels = {};
-    std::map<std::tuple<bool, int, int>, double> received = {};  // when, by what reads it
-    double now = 0;
-  };
-
-  Stage& stage(int s) { return stages_[static_cast<size_t>(s)]; }
-  static bool all_over(const Stage& s) {
-    return std::ranges::all_of(s.channels, [](const Channel& c) { return c.queue.empty(); });
-  }
-  static std::tuple<bool, int, int> words_of(const Task& t) {
-    return {t.forward, t.chunk, t.micro};
-  }
-
-  void come_to_round(int s) {
-    Stage& own = stage(s);
-    std::array<Round, 2> by_channel;
-    for (const Message& m : own.rounds[own.next])
-      by_channel[how_ == Exchanging::overlapped && !m.task.forward].push_back(m);
-    for (size_t c = 0; c < by_channel.size(); ++c)
-      if (!by_channel[c].empty())
-        own.channels[c].queue.push_back({.messages = std::move(by_channel[c]), .asked = own.now});
-  }
-
-  void begin(int s, size_t channel, Exchange& exchange) {
-    exchange.begun = true;
-    const double at = std::max(exchange.asked, stage(s).channels[channel].over);
-    for (const Message& m : exchange.messages) {
-      Link& link = links_[m.send ? std::tuple{s, m.peer, channel} : std::tuple{m.peer, s, channel}];
-      const int part = shape_.part_of(s, m.task.chunk);
-      const Posted posted{m.task.forward, m.send ? part : part + (m.task.forward ? -1 : 1),
-                          m.task.micro, at};
-      auto& side = m.send ? link.sends : link.receives;
-      exchange.waiting.push_back({m.send ? &link.receives : &link.sends, side.size(), posted});
-      side.push_back(posted);
-    }
-  }
-
-  // Ends the exchange that the channel is in, if all its messages have met.
-  bool advance(int s, size_t channel) {
-    Channel& own = stage(s).channels[channel];
-    if (own.queue.empty()) return false;
-    Exchange& exchange = own.queue.front();
-    if (!exchange.begun) begin(s, channel, exchange);
-    double met = own.over;
-    for (const Waiting& w : exchange.waiting) {
-      if (w.index >= w.other->size()) return false;
-      const Posted& other = (*w.other)[w.index];
-      if (other.forward != w.own.forward || other.part != w.own.part || other.micro != w.own.micro)
-        throw std::logic_error("pipeline: a message of stage " + std::to_string(s) +
-                               " meets another one's receiver");
-      met = std::max({met, w.own.at, other.at});
-    }
-    for (const Message& m : exchange.messages)
-      if (!m.send) stage(s).received[words_of(m.task)] = met;
-    own.over = met;
-    own.queue.pop_front();
-    return true;
-  }
-
-  bool advance(int s) {
-    bool moved = false;
-    for (size_t channel = 0; channel < 2; ++channel) moved |= advance(s, channel);
-    return advance_tasks(s) || moved;
-  }
-
-  // Runs the next task if what it waits for is over.
-  bool advance_tasks(int s) {
-    Stage& own = stage(s);
-    if (own.next >= own.tasks.size()) return false;
-    const Task& task = own.tasks[own.next];
-    if (how_ == Exchanging::synchronous) {
-      if (!all_over(own)) return false;
-      own.now = std::max(own.now, own.channels[0].over);
-    } else if (receives(s, task)) {
-      const auto came = own.received.find(words_of(task));
-      if (came == own.received.end()) return false;
-      own.now = std::max(own.now, came->second);
-    }
-    execute(s, task);
-    ++own.next;
-    come_to_round(s);
-    return true;
-  }
-
-  bool receives(int s, const Task& task) const {
-    const int part = shape_.part_of(s, task.chunk);
-    return task.forward ? part > 0 : part + 1 < shape_.parts();
-  }
-
-  void execute(int s, const Task& task) {
-    const PartTime& part = parts_[static_cast<size_t>(shape_.part_of(s, task.chunk))];
-    const double took = task.forward ? part.forward : part.backward;
-    double& now = stage(s).now;
-    timeline_.stages[static_cast<size_t>(s)].push_back({task, now, now + took});
-    timeline_.busy += took;
-    now += took;
+  size_t micro_batches() const { return static_cast<size_t>(shape_.micro_batches); }
+  // Both sides know a message by its pass, the part that made it and its micro-batch.
+  Meeting& meeting_of(const Task& t, int stage, bool send) {
+    const int part = shape_.part_of(stage, t.chunk),
+              made = send ? part : part + (t.forward ? -1 : 1);
+    return meetings_[(2 * static_cast<size_t>(made) + t.forward) * micro_batches() +
+                     static_cast<size_t>(t.micro)];
   }
 
   PipelineShape shape_;
   std::span<const PartTime> parts_;
-  Exchanging how_;
-  std::vector<Stage> stages_;
-  std::map<std::tuple<int, int, size_t>, Link> links_;  // nodes stay where they are
-  Timeline timeline_;
+  std::vector<std::vector<Task>> tasks_;
+  std::vector<std::vector<Round>> rounds_;
+  std::vector<Meeting> meetings_;
 };
 
 }  // namespace
 
-Timeline simulate(const PipelineShape& shape, std::span<const PartTime> parts, Exchanging how) {
-  return Simulation(shape, parts, how).run();
+// Times only grow from pass to pass over the stages, until all agree.
+double bubble(const PipelineShape& shape, std::span<const PartTime> parts) {
+  Steps steps(shape, parts);
+  double length = 0, busy = 0;
+  do {
+    steps.changed = false;
+    for (int s = 0; s < shape.stages; ++s) length = std::max(length, steps.length(s));
+  } while (steps.changed);
+  for (const PartTime& part : parts) busy += shape.micro_batches * (part.forward + part.backward);
+  return length > 0 ? 1 - busy / (length * shape.stages) : 0;
 }
 
 }  // namespace bv

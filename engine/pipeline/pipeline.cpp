@@ -24,7 +24,7 @@ double bubble_of(const PipelineShape& shape, std::span<const BlockCost> parts, b
   std::vector<PartTime> times;
   for (const BlockCost& p : parts)
     times.push_back({p.forward, p.backward + (recompute ? p.forward : 0)});
-  return simulate(shape, times).bubble();
+  return bubble(shape, times);
 }
 
 int percent(double part) { return static_cast<int>(std::lround(100 * part)); }
@@ -32,7 +32,7 @@ int percent(double part) { return static_cast<int>(std::lround(100 * part)); }
 // The schedule's, and that of parts which take unequal time, if it is another.
 std::string bubble_text(const Pipeline& p) {
   const std::vector<PartTime> equal(static_cast<size_t>(p.shape.parts()), PartTime{1, 2});
-  const int schedule = percent(simulate(p.shape, equal).bubble()), of_parts = percent(p.bubble);
+  const int schedule = percent(bubble(p.shape, equal)), of_parts = percent(p.bubble);
   const std::string text = "bubble " + std::to_string(schedule) + "%";
   return of_parts <= schedule + 1
              ? text

@@ -8,10 +8,10 @@
 #include <thread>
 #include <utility>
 
-#include "engine/pipeline/bubble.h"
 #include "engine/pipeline/pipelined_model.h"
 #include "kernels/cpu/backend.h"
 #include "tests/comm/shared_memory_ranks.h"
+#include "tests/engine/pipeline/simulation.h"
 
 namespace bv::test {
 namespace {

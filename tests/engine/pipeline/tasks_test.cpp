@@ -6,11 +6,12 @@
 
 #include <algorithm>
 #include <map>
+#include <random>
 #include <set>
 
-#include "engine/pipeline/bubble.h"
 #include "engine/pipeline/grid.h"
 #include "tests/comm/shared_memory_ranks.h"
+#include "tests/engine/pipeline/simulation.h"
 #include "tests/messages.h"
 
 namespace bv::test {
@@ -88,6 +89,20 @@ TEST(PipelineTasks, ExchangesBesideComputingTakeNoLonger) {
     shorter |= beside < at_once - .5;
   }
   EXPECT_TRUE(shorter);
+}
+
+// What is printed is that of the simulation, for parts that take any time.
+TEST(PipelineTasks, TheBubbleIsTheSimulations) {
+  std::mt19937 random(1);
+  for (const PipelineShape& shape : small_pipelines())
+    for (int i = 0; i < 4; ++i) {
+      SCOPED_TRACE(name_of(shape));
+      std::vector<PartTime> parts;
+      for (int p = 0; p < shape.parts(); ++p)
+        parts.push_back(
+            {.forward = double(1 << random() % 8), .backward = double(1 << random() % 8)});
+      EXPECT_NEAR(bubble(shape, parts), simulate(shape, parts).bubble(), 1e-12);
+    }
 }
 
 TEST(PipelineTasks, ThePublishedBubbles) {
