@@ -13,6 +13,9 @@ namespace bv {
 // A reason for a rank to answer its peers later than usual.
 enum class Busy : uint32_t { no, starting, saving };
 
+// Over all ranks at once, or inside each node, between the nodes, inside again.
+enum class AllReduce : uint8_t { flat, two_level };
+
 // One message between two ranks of a communicator.
 struct Transfer {
   void* data;

@@ -1,6 +1,5 @@
 // completion: a script for bash, written from the table of commands and their options.
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <map>
 #include <set>
@@ -38,10 +37,9 @@ complete -F _barevision launcher
 // What bash offers for a row's value: its choices, files or folders; else nothing.
 std::string offer(const OptionRow& row) {
   const std::string_view metavar = row.metavar;
-  if (row.name == "model") return "words='" + join(known_models(), " ") + "'";
-  if (row.name == "recipe") return "words='" + join(known_recipes(), " ") + "'";
-  const bool placeholder = std::ranges::any_of(metavar, [](unsigned char c) { return isupper(c); });
-  if (row.is_choice() && !placeholder) return "words='" + join(split(metavar, '|'), " ") + "'";
+  if (metavar == "MODEL") return "words='" + join(known_models(), " ") + "'";
+  if (metavar == "NAME" || metavar == "[NAME]") return "words='" + join(known_recipes(), " ") + "'";
+  if (row.is_choice()) return "words='" + join(row.field.type->texts(), " ") + "'";
   for (const std::string_view folder : {"DIR", "SRC", "DST"})
     if (metavar.starts_with(folder)) return "paths=-d";
   for (const std::string_view file : {"FILE", "PATH", "RUN", "WEIGHTS"})

@@ -15,17 +15,24 @@ namespace bv {
 
 namespace {
 
+struct CheckOptions {
+  std::string path;
+  int min_side = 32;
+  bool json = false;
+  int workers = 0;
+};
 constexpr OptionRow rows[] = {
-    positional("path", "PATH", &Options::data, "data as for --data, or a folder of images alone"),
+    positional("path", "PATH", field<&CheckOptions::path>,
+               "data as for --data, or a folder of images alone"),
     {"min_side",
      "N",
-     &Options::min_side,
+     field<&CheckOptions::min_side>,
      "pixels; an image with a shorter side is tiny",
      {.min = 1, .max = 32768}},
-    {"json", "", &Options::json, "one JSON object instead of text"},
+    {"json", "", field<&CheckOptions::json>, "one JSON object instead of text"},
     {"workers",
      "N",
-     &Options::workers,
+     field<&CheckOptions::workers>,
      "decoding threads; 0: one for each core",
      {.min = 0, .max = 1024}}};
 
@@ -113,8 +120,8 @@ std::string json_of(const DataCheck& found) {
 }
 
 int check(const CommandLine& line, const std::vector<std::string>&) {
-  const Options& o = line.own;
-  const std::string path = require_data(o.data);
+  const auto o = own_options<CheckOptions>(line);
+  const std::string path = require_data(o.path);
   DataCheck found;
   {
     ProgressLine progress;

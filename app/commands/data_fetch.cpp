@@ -30,15 +30,19 @@ constexpr KnownSet known_sets[] = {
      "4c54ace7911aaffe13a365c34f650e71dd5bf1be0a58b464e5a7183e3e595d9c", 228813984},
 };
 
+struct FetchOptions {
+  std::string set, dir, url, sha256;
+};
 constexpr OptionRow rows[] = {
     positional(
-        "set", "cifar10|flowers", &Options::data,
+        "set", "cifar10|flowers", field<&FetchOptions::set>,
         "CIFAR-10 (60000 images of 32x32, 10 classes, 162 MiB to fetch), or TensorFlow's flower "
         "photos (3670 in 5 classes, 218 MiB)"),
-    positional("dir", "[DIR]", &Options::out,
+    positional("dir", "[DIR]", field<&FetchOptions::dir>,
                "new folder for it; default: the archive's, cifar-10-batches-bin or flower_photos"),
-    {"url", "URL", &Options::url, "another place to fetch the archive from"},
-    {"sha256", "SUM", &Options::sha256, "checksum of the archive there, if it is another one"}};
+    {"url", "URL", field<&FetchOptions::url>, "another place to fetch the archive from"},
+    {"sha256", "SUM", field<&FetchOptions::sha256>,
+     "checksum of the archive there, if it is another one"}};
 
 const KnownSet& require_set(const std::string& name) {
   std::vector<std::string> names;
@@ -82,9 +86,9 @@ std::string contents_of(const std::filesystem::path& folder, const std::string& 
 }
 
 int fetch(const CommandLine& line, const std::vector<std::string>&) {
-  const Options& o = line.own;
-  const KnownSet& set = require_set(o.data);
-  const std::string dir = o.out.empty() ? std::string(set.folder) : o.out;
+  const auto o = own_options<FetchOptions>(line);
+  const KnownSet& set = require_set(o.set);
+  const std::string dir = o.dir.empty() ? std::string(set.folder) : o.dir;
   Download archive{.url = o.url.empty() ? std::string(set.url) : o.url,
                    .sha256 = require_sha256(o.sha256.empty() ? std::string(set.sha256) : o.sha256),
                    .path = dir + ".download"};

@@ -17,17 +17,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct SplitOptions {
+  std::string src, dst;
+  double val_fraction = InputOptions{}.val_fraction;
+  uint64_t seed = 0;
+  bool link = false;
+};
 constexpr OptionRow rows[] = {
-    positional("src", "SRC", &Options::data, "folder of class folders"),
-    positional("dst", "DST", &Options::out, "new folder for train/ and val/"),
+    positional("src", "SRC", field<&SplitOptions::src>, "folder of class folders"),
+    positional("dst", "DST", field<&SplitOptions::dst>, "new folder for train/ and val/"),
     {"val_fraction",
      "X",
-     &Options::val_fraction,
+     field<&SplitOptions::val_fraction>,
      "fraction of each class's images that val/ gets, at least one: those that a training run "
      "with the same --val-fraction holds out",
      {.min = 0, .max = 1, .min_open = true, .max_open = true}},
-    {"seed", "N", &Options::split_seed, "another choice of them, as --split-seed in training"},
-    {"link", "", &Options::link,
+    {"seed", "N", field<&SplitOptions::seed>,
+     "another choice of them, as --split-seed in training"},
+    {"link", "", field<&SplitOptions::link>,
      "symbolic links to SRC's files instead of copies, on any disk; SRC must stay where it is"}};
 
 void require_outside(const std::string& dst, const std::string& src) {
@@ -37,12 +44,12 @@ void require_outside(const std::string& dst, const std::string& src) {
 }
 
 int split_data(const CommandLine& line, const std::vector<std::string>&) {
-  const Options& o = line.own;
-  const std::string src = require_folder(o.data);
-  require_outside(o.out, src);
-  const SplitPlan plan = plan_split(src, o.val_fraction, o.split_seed);
+  const auto o = own_options<SplitOptions>(line);
+  const std::string src = require_folder(o.src);
+  require_outside(o.dst, src);
+  const SplitPlan plan = plan_split(src, o.val_fraction, o.seed);
   catch_stop_signals();
-  NewFolder folder("DST", o.out);
+  NewFolder folder("DST", o.dst);
   {
     ProgressLine progress;
     const auto go_on = [&](size_t done) {
@@ -56,9 +63,9 @@ int split_data(const CommandLine& line, const std::vector<std::string>&) {
   for (const ClassCount& c : plan.classes) sum.train += c.train, sum.val += c.val;
   std::string text;
   for (const std::string& note : plan.notes) text += note + "\n";
-  text += o.out + ": " + std::to_string(sum.train) + " train, " + std::to_string(sum.val) +
+  text += o.dst + ": " + std::to_string(sum.train) + " train, " + std::to_string(sum.val) +
           " val, " + std::to_string(plan.classes.size()) + " classes (seed " +
-          std::to_string(o.split_seed) + ")\n" + class_table(plan.classes, true);
+          std::to_string(o.seed) + ")\n" + class_table(plan.classes, true);
   std::fputs(text.c_str(), stdout);
   return 0;
 }

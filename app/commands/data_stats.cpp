@@ -13,12 +13,17 @@ namespace bv {
 
 namespace {
 
+struct StatsOptions {
+  std::string path;
+  bool json = false;
+  int workers = 0;
+};
 constexpr OptionRow rows[] = {
-    positional("path", "PATH", &Options::data, "training data, as for --data"),
-    {"json", "", &Options::json, "one JSON object instead of text"},
+    positional("path", "PATH", field<&StatsOptions::path>, "training data, as for --data"),
+    {"json", "", field<&StatsOptions::json>, "one JSON object instead of text"},
     {"workers",
      "N",
-     &Options::workers,
+     field<&StatsOptions::workers>,
      "decoding threads; 0: one for each core",
      {.min = 0, .max = 1024}}};
 
@@ -38,18 +43,19 @@ std::string json(const ChannelStatistics& s) {
 }
 
 int print_statistics(const CommandLine& line, const std::vector<std::string>&) {
-  const std::string path = require_data(line.own.data);
+  const auto o = own_options<StatsOptions>(line);
+  const std::string path = require_data(o.path);
   const DataSets sets = open_dataset({.path = path, .val_fraction = 0});
   PixelStatistics s;
   {
     ProgressLine progress;
-    s = pixel_statistics(*sets.train, decoding_threads(line.own.workers), [&](int64_t done) {
+    s = pixel_statistics(*sets.train, decoding_threads(o.workers), [&](int64_t done) {
       progress.show(counted_of(done, sets.train->size(), "images"));
     });
   }
   const std::string images = std::to_string(s.images), pixels = std::to_string(s.pixels);
   const std::string text =
-      line.own.json
+      o.json
           ? "{\"images\":" + images + ",\"pixels\":" + pixels +
                 ",\"of_each_image\":" + json(s.of_each_image) +
                 ",\"of_all_pixels\":" + json(s.of_all_pixels) + "}\n"

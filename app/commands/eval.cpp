@@ -25,22 +25,35 @@ namespace bv {
 
 namespace {
 
+enum class Split : uint8_t { train, val, all };
+
+struct EvalOptions : FinishedOptions {
+  Split split = Split::val;
+  std::string confusion;  // a file to write
+  bool json = false;
+};
+
+}  // namespace
+
+template <>
+constexpr auto words<Split> = in_order<Split>("train", "val", "all");
+
+namespace {
+
 constexpr OptionRow rows[] = {
-    finished_row,
+    finished_row<EvalOptions>,
     {.name = "split",
-     .metavar = "train|val|all",
-     .member = &Options::split,
+     .field = field<&EvalOptions::split>,
      .help = "which of the data's images; those of training are prepared as for evaluation, too"},
     {.name = "confusion",
      .metavar = "FILE",
-     .member = &Options::confusion,
+     .field = field<&EvalOptions::confusion>,
      .help = "write how many images of each class (rows) are taken for which (columns), as CSV"},
     {.name = "json",
-     .metavar = "",
-     .member = &Options::json,
+     .field = field<&EvalOptions::json>,
      .help = "print one JSON object, and all else on standard error"},
-    finished_model_row,
-    finished_classes_row};
+    finished_model_row<EvalOptions>,
+    finished_classes_row<EvalOptions>};
 constexpr std::string_view takes[] = {
     "data",      "val",       "val_fraction",  "split_seed",   "image_size", "mean",      "std",
     "crop_mode", "crop_pct",  "interpolation", "on_bad_image", "patch_size", "batch",     "nproc",
@@ -88,32 +101,32 @@ DataSets open_data(const TrainedModel& m) try {
                        .seed = o.seed,
                        .image_size = *o.image_size,
                        .patch_size = o.patch_size.value_or(0),
-                       .skip_bad_records = o.on_bad_image == "skip"});
+                       .skip_bad_records = o.on_bad_image == OnBadImage::skip});
 } catch (const DataError& e) {
   const std::string line = e.what();
   const bool unlabelled = line.find("no class folders") != line.npos;
   throw DataError(line + (unlabelled ? "; images without labels are for ./launcher predict" : ""));
 }
 
-struct Split {
+struct Images {
   std::unique_ptr<Dataset> images;
   DataKind kind{};
   std::vector<std::string> lines;  // for the user
 };
 
-Split open_split(const TrainedModel& m, const std::string& which) {
+Images open_split(const TrainedModel& m, Split which) {
   DataSets data = open_data(m);
   const Options& o = m.options;
-  Split split{.images = nullptr, .kind = data.kind, .lines = {"data: " + data.description}};
+  Images split{.images = nullptr, .kind = data.kind, .lines = {"data: " + data.description}};
   if (data.held_out)
     split.lines.back() += "; val-fraction " + format_number(o.val_fraction) + ", split seed " +
                           std::to_string(o.split_seed);
   split.lines.insert(split.lines.end(), data.notes.begin(), data.notes.end());
-  if (!data.val && which == "val")
+  if (!data.val && which == Split::val)
     throw UserError(o.data + ": has no images for validation; --split train evaluates the others");
   std::vector<std::unique_ptr<Dataset>> parts;
-  if (which != "val") parts.push_back(std::move(data.train));
-  if (which != "train" && data.val) parts.push_back(std::move(data.val));
+  if (which != Split::val) parts.push_back(std::move(data.train));
+  if (which != Split::train && data.val) parts.push_back(std::move(data.val));
   split.images = std::make_unique<Joined>(std::move(parts), labels_by_weights(data.classes, m));
   return split;
 }
@@ -146,7 +159,7 @@ std::string to_json(const Result& r, const std::vector<std::string>& classes) {
          ",\"per_class\":" + json_list(each, std::identity()) + "}\n";
 }
 
-std::string to_text(const Result& r, std::vector<std::string> classes, const std::string& split) {
+std::string to_text(const Result& r, std::vector<std::string> classes, Split split) {
   const auto hits = [&](const char* name, double sum) {
     char text[96];
     std::snprintf(text, sizeof text, ", %s %.4f (%.0f of %.0f)", name, r.mean(sum), sum,
@@ -154,7 +167,7 @@ std::string to_text(const Result& r, std::vector<std::string> classes, const std
     return std::string(text);
   };
   for (std::string& name : classes) name = printable(name, name.npos);
-  return split + ": " + counted(static_cast<int64_t>(r.sums.count), "image") + ", loss " +
+  return word_of(split) + ": " + counted(static_cast<int64_t>(r.sums.count), "image") + ", loss " +
          format_number(r.mean(r.sums.loss), 9) + hits("top-1", r.sums.top1) +
          (classes.size() > 5 ? hits("top-5", r.sums.top5) : "") + "\n\n" +
          class_report(r.predictions, classes);
@@ -212,9 +225,10 @@ int work(const CommandLine& line, World world) {
   end_on_stop_signals();
   try {
     const int cores = pin_to_share(world);
-    refuse_confusion(line.own.confusion);
-    TrainedModel m = open_trained_model(line);
-    const Split split = open_split(m, line.own.split);
+    const auto own = own_options<EvalOptions>(line);
+    refuse_confusion(own.confusion);
+    TrainedModel m = open_trained_model(line, own);
+    const Images split = open_split(m, own.split);
     const DeviceChoice device = choose_device(m.options, world);
     m.notes.insert(m.notes.end(), device.notes.begin(), device.notes.end());
     backend = open_trained_backend(m, device, cores);
@@ -229,7 +243,7 @@ int work(const CommandLine& line, World world) {
     options.ranks = world.size;
     Loader loader(*split.images, options, false);
 
-    FILE* const told = line.own.json ? stderr : stdout;
+    FILE* const told = own.json ? stderr : stdout;
     if (world.rank == 0) {
       std::vector<std::string> lines = {"weights: " + m.place.weights,
                                         "device: " + backend->describe()};
@@ -243,8 +257,8 @@ int work(const CommandLine& line, World world) {
         evaluate(inference, loader, *backend, communicator.get(), split.images->size());
     if (result.sums.count == 0) throw DataError("none of the images can be read");
     if (world.rank != 0) return 0;
-    print(line.own.json ? to_json(result, m.classes) : to_text(result, m.classes, line.own.split));
-    write_confusion(line.own.confusion, result, m.classes);
+    print(own.json ? to_json(result, m.classes) : to_text(result, m.classes, own.split));
+    write_confusion(own.confusion, result, m.classes);
     return 0;
   } catch (const std::exception& e) {
     if (communicator) communicator->end_run(world.name_of(world.rank) + ": " + error_line(e));
@@ -253,8 +267,9 @@ int work(const CommandLine& line, World world) {
 }
 
 Options checked_options(const CommandLine& line) {
-  refuse_confusion(line.own.confusion);
-  return finished_options(line);
+  const auto own = own_options<EvalOptions>(line);
+  refuse_confusion(own.confusion);
+  return finished_options(line, own);
 }
 
 int eval_in_processes(const CommandLine& line, const std::vector<std::string>& argv) {

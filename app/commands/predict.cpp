@@ -26,24 +26,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct PredictOptions : FinishedOptions {
+  std::vector<std::string> files;
+  int topk = 5;
+  bool json = false;
+};
 constexpr OptionRow rows[] = {
-    finished_row,
+    finished_row<PredictOptions>,
     {.name = "files",
      .metavar = "FILES|FOLDERS",
-     .member = &Options::files,
+     .field = field<&PredictOptions::files>,
      .help = "pictures, folders with all pictures below them, sorted, and records",
      .positional = true},
     {.name = "topk",
      .metavar = "N",
-     .member = &Options::topk,
+     .field = field<&PredictOptions::topk>,
      .help = "how many classes to show, the likeliest first",
      .range = {.min = 1, .max = 1e6}},
     {.name = "json",
-     .metavar = "",
-     .member = &Options::json,
+     .field = field<&PredictOptions::json>,
      .help = "print one JSON object a line, with the logits"},
-    finished_model_row,
-    finished_classes_row};
+    finished_model_row<PredictOptions>,
+    finished_classes_row<PredictOptions>};
 constexpr std::string_view takes[] = {
     "image_size", "mean",   "std",       "crop_mode", "crop_pct", "interpolation", "patch_size",
     "batch",      "device", "precision", "conv",      "workers",  "no_graph"};
@@ -83,7 +87,7 @@ Named find_pictures(const std::vector<std::string>& given) {
 // One picture's line of output.
 class Line {
  public:
-  Line(std::vector<std::string> classes, const Dataset& images, const Options& o)
+  Line(std::vector<std::string> classes, const Dataset& images, const PredictOptions& o)
       : classes_(std::move(classes)), json_(o.json) {
     shown_ = std::min(static_cast<size_t>(o.topk), classes_.size());
     constexpr size_t widest_path = 60, widest_name = 24;
@@ -150,15 +154,16 @@ void print(const std::string& text) {
 int predict(const CommandLine& line, const std::vector<std::string>&) {
   std::signal(SIGPIPE, SIG_DFL);  // `predict ... | head` ends quietly
   const int cores = pin_to_share({});
-  Named named = find_pictures(line.own.files);
+  const auto own = own_options<PredictOptions>(line);
+  Named named = find_pictures(own.files);
   if (named.parts.empty())
     throw UserError(named.problems[0] +
                     (named.problems.size() > 1
                          ? " (and " + std::to_string(named.problems.size() - 1) + " more such)"
                          : ""));
   const Joined images(std::move(named.parts));
-  TrainedModel m = open_trained_model(line);
-  m.options.on_bad_image = "skip";
+  TrainedModel m = open_trained_model(line, own);
+  m.options.on_bad_image = OnBadImage::skip;
   const DeviceChoice device = choose_device(m.options, {});
   const auto backend = open_trained_backend(m, device, cores);
   const int batch = smallest_batch(
@@ -171,7 +176,7 @@ int predict(const CommandLine& line, const std::vector<std::string>&) {
     print_error_line(printable(problem, problem.npos));
 
   Loader loader(images, trained_loader(m, *backend, DataKind::photos, batch, cores), false);
-  const Line line_of(m.classes, images, line.own);
+  const Line line_of(m.classes, images, own);
   int64_t done = 0;
   {
     ProgressLine progress;

@@ -32,8 +32,13 @@ constexpr int max_images = 100000;  // names have five digits
 constexpr int64_t max_on_sheet = 64;
 constexpr const char* kinds[] = {"before", "after", "mixed"};
 
+struct PreviewOptions {
+  std::string out;
+  int count = 16;
+  int64_t epoch = 1;
+};
 constexpr OptionRow own_rows[] = {
-    {"out", "DIR", &Options::out,
+    {"out", "DIR", field<&PreviewOptions::out>,
      "new folder for sheet.png, a contact sheet (of at most 64 images), the pictures of each "
      "image, "
      "before/ (cropped, resized, flipped), after/ (then operations, jitter, erasing) and mixed/ "
@@ -42,12 +47,12 @@ constexpr OptionRow own_rows[] = {
      "the loss takes them, smoothed"},
     {"count",
      "N",
-     &Options::count,
+     field<&PreviewOptions::count>,
      "how many of the epoch's training images, from the first on",
      {.min = 1, .max = max_images}},
     {"epoch",
      "E",
-     &Options::epoch,
+     field<&PreviewOptions::epoch>,
      "of the run that is shown, counted from 1 as in metrics.jsonl",
      {.min = 1, .max = max_epochs}}};
 
@@ -62,8 +67,9 @@ void write(const fs::path& path, std::span<const std::byte> bytes) {
 
 class Preview {
  public:
-  Preview(const Setup& setup, Backend& backend, const Options& own, const fs::path& folder,
-          int cores);
+  // at_most: fewer images do, too.
+  Preview(const Setup& setup, Backend& backend, const PreviewOptions& own, bool at_most,
+          const fs::path& folder, int cores);
   bool run();  // false: a signal asked to stop
   std::string summary() const {
     return counted(count_, "image") + " of epoch " + std::to_string(epoch_ + 1);
@@ -86,8 +92,8 @@ class Preview {
   std::map<int64_t, PictureGroup> sheet_;  // of the first ones
 };
 
-Preview::Preview(const Setup& setup, Backend& backend, const Options& own, const fs::path& folder,
-                 int cores)
+Preview::Preview(const Setup& setup, Backend& backend, const PreviewOptions& own, bool at_most,
+                 const fs::path& folder, int cores)
     : s_(setup),
       backend_(backend),
       folder_(folder),
@@ -99,7 +105,7 @@ Preview::Preview(const Setup& setup, Backend& backend, const Options& own, const
       preprocessor_(*setup.data.train, loader_options(setup, 0, cores), true) {
   const int64_t batch = *setup.options.batch;
   const int64_t batches = training_batches(setup.data.kind, setup.data.train->size(), batch);
-  if (own.source("count") == Source::built_in) count_ = std::min(count_, batches * batch);
+  if (at_most) count_ = std::min(count_, batches * batch);
   if (count_ > batches * batch)
     throw UserError("--count " + std::to_string(count_) + ": an epoch has " +
                     counted(batches * batch, "image") + ", " + counted(batches, "batch") + " of " +
@@ -247,8 +253,9 @@ int preview(const CommandLine& given, const std::vector<std::string>&) {
   if (given.values.contains("resume"))
     throw UserError("--resume: preview shows what a new run would see; --config " +
                     given.values.at("resume").at(0) + "/config.json shows what that run sees");
-  if (given.own.out.empty()) throw UserError("preview needs --out DIR, a new folder");
-  NewFolder folder("--out", given.own.out);
+  const auto own = own_options<PreviewOptions>(given);
+  if (own.out.empty()) throw UserError("preview needs --out DIR, a new folder");
+  NewFolder folder("--out", own.out);
   std::optional<EndsOnStopSignals> starting([&folder] { folder.remove(); });
   // Pictures are the same on every device, in any precision.
   CommandLine line = given;
@@ -262,11 +269,10 @@ int preview(const CommandLine& given, const std::vector<std::string>&) {
   const int world = options.nproc.value_or(options.pipeline) * options.nnodes;
   const Setup setup = prepare(line, options, world, {DeviceKind::cpu}, *backend);
   starting.reset();
-  Preview preview(setup, *backend, given.own, folder.place(), cores);
+  Preview preview(setup, *backend, own, !given.own.contains("count"), folder.place(), cores);
   if (!preview.run()) return 128 + stop_signal();
   folder.finish();
-  std::cout << "preview: " << preview.summary() << " in " << given.own.out
-            << "; sheet.png shows them\n";
+  std::cout << "preview: " << preview.summary() << " in " << own.out << "; sheet.png shows them\n";
   return 0;
 }
 

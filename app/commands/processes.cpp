@@ -14,7 +14,7 @@ namespace bv {
 
 namespace {
 
-NodePlace node_place(const Options& o) {
+NodePlace node_place(const MachineOptions& o) {
   if (o.node_rank >= o.nnodes)
     throw UserError("--node-rank " + std::to_string(o.node_rank) + ": of --nnodes " +
                     std::to_string(o.nnodes) + " the last is " + std::to_string(o.nnodes - 1));
@@ -33,7 +33,8 @@ NodePlace node_place(const Options& o) {
 int processes_here(const Options& o) {
   // A recipe's number suits the machine it was made for; one with fewer GPUs overrides it.
   const bool by_recipe = o.source("nproc") == Source::named_recipe;
-  const int gpus = by_recipe && (o.device == "auto" || o.device == "cuda") ? gpu_count(nullptr) : 0;
+  const int gpus =
+      by_recipe && o.device.value_or(DeviceKind::cuda) == DeviceKind::cuda ? gpu_count(nullptr) : 0;
   if (!o.nproc || (gpus > 0 && gpus < *o.nproc))
     return std::max(default_processes(o.device) / o.pipeline, 1) * o.pipeline;
   if (o.nnodes == 1 || o.source("nproc") != Source::run) return *o.nproc;
@@ -69,7 +70,8 @@ Connection connect(World& world, const Options& o, int64_t resumed_step, const D
   auto hosts = connect_hosts(world, bucket_bytes, o.timeout);
   require_same_options(*hosts, o, resumed_step, world);
   const bool on_hosts = device.kind == DeviceKind::cpu || device.shared;
-  const bool two_level = choose_all_reduce(o.all_reduce, world, on_hosts) == "2d";
+  const AllReduce how = choose_all_reduce(o.all_reduce, world, on_hosts);
+  const bool two_level = how == AllReduce::two_level;
   const std::string nodes = list_of_nodes(world.seats);
   auto* const run = dynamic_cast<RunWatch*>(hosts.get());  // of several machines
   if (run && on_hosts)
@@ -86,7 +88,7 @@ Connection connect(World& world, const Options& o, int64_t resumed_step, const D
                                   .host_comm = std::move(hosts)},
                                  device.shared);
   if (two_level && !on_hosts) whole = make_two_level(world, std::move(whole));
-  return {std::move(whole), two_level ? "2d" : "flat", nodes};
+  return {std::move(whole), how, nodes};
 }
 
 // What is wrong with a device or its environment is the user's to mend.

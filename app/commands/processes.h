@@ -24,8 +24,8 @@ int processes_here(const Options&);
 std::unique_ptr<Backend> open_backend(DeviceKind, const BackendOptions&);
 struct Connection {
   std::unique_ptr<Communicator> communicator;
-  std::string all_reduce;  // flat or 2d
-  std::string nodes;       // which ranks are where, on several machines
+  AllReduce all_reduce;
+  std::string nodes;  // which ranks are where, on several machines
 };
 // To the other processes, which must have the same options and resume from the same step. Fills in
 // the world's seats.

@@ -9,9 +9,12 @@ namespace bv {
 
 namespace {
 
+struct RecipesOptions {
+  std::string recipe;
+};
 constexpr OptionRow rows[] = {{.name = "recipe",
                                .metavar = "[NAME]",
-                               .member = &Options::recipe,
+                               .field = field<&RecipesOptions::recipe>,
                                .help = "the one to explain; without it, all are listed",
                                .positional = true}};
 
@@ -56,7 +59,7 @@ std::string explanation(const NamedRecipe& recipe) {
 }
 
 int print_recipes(const CommandLine& line, const std::vector<std::string>&) {
-  const std::string& name = line.own.recipe;
+  const std::string name = own_options<RecipesOptions>(line).recipe;
   std::fputs((name.empty() ? list_of_recipes() : explanation(load_recipe(name))).c_str(), stdout);
   return 0;
 }

@@ -11,15 +11,19 @@ namespace bv {
 
 namespace {
 
+struct ReportOptions {
+  std::vector<std::string> folders;
+  std::string out;
+};
 constexpr OptionRow rows[] = {
     {.name = "files",
      .metavar = "RUN...",
-     .member = &Options::files,
+     .field = field<&ReportOptions::folders>,
      .help = "a run's folder; several are compared",
      .positional = true},
     {.name = "out",
      .metavar = "FILE",
-     .member = &Options::out,
+     .field = field<&ReportOptions::out>,
      .help =
          "where to write the page, instead of an older one; default: RUN/report.html, of several "
          "runs report.html in this folder"}};
@@ -35,10 +39,10 @@ void refuse_others(const std::string& file) {
 }
 
 int report(const CommandLine& line, const std::vector<std::string>&) {
-  const std::vector<std::string>& folders = line.own.files;
+  const auto [folders, out] = own_options<ReportOptions>(line);
   std::vector<RunReport> runs;
   for (const std::string& folder : folders) runs.push_back(load_run(folder));
-  std::string file = line.own.out;
+  std::string file = out;
   if (file.empty()) file = runs.size() == 1 ? page_path(folders[0]) : "report.html";
   refuse_others(file);
   write_page(file, runs.size() == 1 ? run_page(runs[0]) : comparison_page(runs));

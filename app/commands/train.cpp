@@ -35,7 +35,7 @@ int work(const CommandLine& line, World world) {
     given.out = claim.folder();
     if (given.plan && world.rank > 0) return 0;  // rank 0's is enough
     const DeviceChoice device = choose_device(given, world);
-    if (given.conv == "cudnn" && device.kind == DeviceKind::cpu)
+    if (given.conv == ConvKernels::cudnn && device.kind == DeviceKind::cpu)
       throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");
     // With cores to spare, one of them reduces gradients while the others continue backward.
     // Between machines it mostly waits for the network, and needs no core of its own.
@@ -46,7 +46,7 @@ int work(const CommandLine& line, World world) {
                                          .threads = overlap && spare ? cores - 1 : cores,
                                          .overlap = overlap,
                                          .graphs = !given.no_graph,
-                                         .cudnn = given.conv == "cudnn"});
+                                         .cudnn = given.conv == ConvKernels::cudnn});
     Setup setup = prepare(line, given, world.size, device, *backend);
     check_trace_file(setup.options.trace);
     setup.started = started;

@@ -32,7 +32,7 @@ std::string weights_in(const fs::path& folder) {
 // What only training needs.
 void forget_training(Options& o) {
   const Options fresh;
-  o.train_crop = "none";
+  o.train_crop = TrainCrop::none;
   o.hflip = 0;
   o.auto_augment = fresh.auto_augment;
   o.ra_magnitude = 0;
@@ -46,7 +46,7 @@ void forget_training(Options& o) {
 struct RunsOptions {
   Options options;
   int batch = 0;
-  std::string device;
+  std::optional<DeviceKind> device;
 };
 
 RunsOptions options_of(const FinishedPlace& place, const CommandLine& line) {
@@ -56,7 +56,7 @@ RunsOptions options_of(const FinishedPlace& place, const CommandLine& line) {
     o = options_of_run(place.run);
     run.batch = o.batch.value_or(64) / o.nproc.value_or(1);
     run.device = o.device;
-    if (o.device == "cuda") o.device = "auto";
+    if (o.device == DeviceKind::cuda) o.device.reset();
     o.nproc.reset();
     o.batch.reset();
   }
@@ -132,15 +132,10 @@ std::string model_of(const FinishedPlace& place, const WeightsInfo& info, const 
 }
 
 // The command line, then the weights, then the run, then the model.
-template <class T>
-void resolve(Options& o, std::string_view name, std::optional<T> Options::*member,
-             const std::optional<T>& weights) {
-  if (o.source(name) != Source::command_line && weights) o.*member = weights;
-}
-template <class T>
-void resolve(Options& o, std::string_view name, T Options::*member,
-             const std::optional<T>& weights) {
-  if (o.source(name) != Source::command_line && weights) o.*member = *weights;
+template <class T, class Given>
+void resolve(const Options& o, std::string_view name, T& value,
+             const std::optional<Given>& weights) {
+  if (o.source(name) != Source::command_line && weights) value = *weights;
 }
 
 }  // namespace
@@ -165,39 +160,39 @@ FinishedPlace find_finished(const std::string& given) {
   return {.weights = weights_in(folder / "last"), .run = folder};
 }
 
-Options finished_options(const CommandLine& line) {
-  return options_of(find_finished(line.own.finished), line).options;
+Options finished_options(const CommandLine& line, const FinishedOptions& own) {
+  return options_of(find_finished(own.finished), line).options;
 }
 
-TrainedModel open_trained_model(const CommandLine& line) {
-  TrainedModel m{.place = find_finished(line.own.finished)};
+TrainedModel open_trained_model(const CommandLine& line, const FinishedOptions& own) {
+  TrainedModel m{.place = find_finished(own.finished)};
   RunsOptions run = options_of(m.place, line);
   Options& o = m.options = std::move(run.options);
   m.run_batch = run.batch;
   m.run_device = run.device;
   m.file = read_safetensors(m.place.weights);
   const WeightsInfo info = weights_info(m.file, m.place.weights);
-  m.model = load_model_config(model_of(m.place, info, o, line.own.model));
+  m.model = load_model_config(model_of(m.place, info, o, own.model));
   o.model = m.model.name;
   o.weights = m.place.weights;
-  resolve(o, "image_size", &Options::image_size, info.image_size);
-  if (m.model.family->patches) resolve(o, "patch_size", &Options::patch_size, info.patch_size);
+  resolve(o, "image_size", o.image_size, info.image_size);
+  if (m.model.family->patches) resolve(o, "patch_size", o.patch_size, info.patch_size);
   o.representation_size = representation_size(m.file);
-  resolve(o, "mean", &Options::mean, info.mean);
-  resolve(o, "std", &Options::std, info.std);
-  resolve(o, "crop_mode", &Options::crop_mode, info.crop_mode);
-  resolve(o, "crop_pct", &Options::crop_pct, info.crop_pct);
-  resolve(o, "interpolation", &Options::interpolation, info.interpolation);
+  resolve(o, "mean", o.mean, info.mean);
+  resolve(o, "std", o.std, info.std);
+  resolve(o, "crop_mode", o.crop_mode, info.crop_mode);
+  resolve(o, "crop_pct", o.crop_pct, info.crop_pct);
+  resolve(o, "interpolation", o.interpolation, info.interpolation);
   if (!o.mean) o.mean = m.model.mean;
   if (!o.std) o.std = m.model.std;
   resolve_sizes(o, m.model, DataKind::photos);
-  m.classes = classes_of(m, info, line.own.class_list);
+  m.classes = classes_of(m, info, own.classes);
   return m;
 }
 
 std::unique_ptr<Backend> open_trained_backend(const TrainedModel& m, const DeviceChoice& device,
                                               int cores) {
-  const bool cudnn = m.options.conv == "cudnn" && device.kind != DeviceKind::cpu;
+  const bool cudnn = m.options.conv == ConvKernels::cudnn && device.kind != DeviceKind::cpu;
   return open_backend(
       device.kind,
       {.index = device.index, .threads = cores, .graphs = !m.options.no_graph, .cudnn = cudnn});
@@ -206,9 +201,9 @@ std::unique_ptr<Backend> open_trained_backend(const TrainedModel& m, const Devic
 Graph trained_graph(TrainedModel& m, const DeviceChoice& device, const Backend& backend,
                     int batch) {
   Options& o = m.options;
-  o.device = name_of(device.kind);
+  o.device = device.kind;
   if (o.source("precision") != Source::command_line && o.device != m.run_device)
-    o.precision = "auto";
+    o.precision.reset();
   const DType dtype = resolve_precision(o, backend, device.kind);
   return build_graph(o, m.model, DataKind::photos, dtype, batch, m.classes.size(), 1);
 }
@@ -218,7 +213,7 @@ void load_trained_weights(TrainedModel& m, const Graph& graph, Backend& backend,
   const FitResult fit =
       fit_weights(std::exchange(m.file, {}), m.place.weights, parameter_shapes(graph), {});
   if (!fit.note.ends_with(" tensors")) m.notes.push_back(fit.note);  // something was changed
-  const bool shared = m.options.device == "cpu" || m.options.oversubscribe;
+  const bool shared = m.options.device == DeviceKind::cpu || m.options.oversubscribe;
   const size_t limit = backend.memory_limit() / static_cast<size_t>(shared ? processes : 1);
   if (inference.bytes() > limit)
     throw UserError("this takes " + format_bytes(inference.bytes()) + " per process, but " +
@@ -236,7 +231,7 @@ LoaderOptions trained_loader(const TrainedModel& m, Backend& backend, DataKind k
           .seed = o.seed,
           .crop = cropping_of(o),
           .augment = augmentation_of(o),
-          .skip_bad_images = o.on_bad_image == "skip",
+          .skip_bad_images = o.on_bad_image == OnBadImage::skip,
           .warn =
               [](const std::string& line) {
                 print_error_line((isatty(STDERR_FILENO) ? clear_line : "") +

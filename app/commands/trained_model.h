@@ -13,24 +13,33 @@
 
 namespace bv {
 
-// The options with which both commands begin.
+// What both commands take.
+struct FinishedOptions {
+  std::string finished;  // a run's folder or a weights file
+  std::string model;
+  std::string classes;  // a number, or a file of names
+};
+// Of S, which has these.
+template <class S>
 constexpr OptionRow finished_row = {
     .name = "finished",
     .metavar = "RUN|WEIGHTS",
-    .member = &Options::finished,
+    .field = field<&S::finished, S>,
     .help =
         "a run's folder, for its last checkpoint; RUN/best, for its best; or a .safetensors "
         "file, ours, timm's or torchvision's. Of a run with --ema, the average of the weights",
     .positional = true};
+template <class S>
 constexpr OptionRow finished_model_row = {
     .name = "model",
     .metavar = "MODEL",
-    .member = &Options::model,
+    .field = field<&S::model, S>,
     .help = "what the weights are of; default: what their file says"};
+template <class S>
 constexpr OptionRow finished_classes_row = {
     .name = "classes",
     .metavar = "FILE",
-    .member = &Options::class_list,
+    .field = field<&S::classes, S>,
     .help =
         "names of the weights' classes in their order, one a line, or just their number; "
         "default: the names in the weights' file"};
@@ -47,16 +56,16 @@ struct TrainedModel {
   FinishedPlace place;
   Options options;  // the run's, or what the weights say; the command line's win
   ModelConfig model;
-  std::vector<std::string> classes;  // of the outputs, in their order
-  int run_batch = 0;                 // of each of the run's processes; 0: there is no run
-  std::string run_device;            // cuda: and its precision
+  std::vector<std::string> classes;      // of the outputs, in their order
+  int run_batch = 0;                     // of each of the run's processes; 0: there is no run
+  std::optional<DeviceKind> run_device;  // cuda: and its precision
   TensorFile file;
 
   std::vector<std::string> notes;  // lines for the user
 };
 // The options alone, without reading the weights: for the launcher. Throws UserError.
-Options finished_options(const CommandLine&);
-TrainedModel open_trained_model(const CommandLine&);
+Options finished_options(const CommandLine&, const FinishedOptions&);
+TrainedModel open_trained_model(const CommandLine&, const FinishedOptions&);
 
 std::unique_ptr<Backend> open_trained_backend(const TrainedModel&, const DeviceChoice&, int cores);
 // Of at least `asked` images: a batch norm's graph has two or more.

@@ -7,11 +7,6 @@ DType dtype_of(const Run& run, const PrecisionState& state) {
   return state.sixteen_bits ? run.setup.graph.dtype() : DType::fp32;
 }
 
-const std::string& name_of(const Run& run, const PrecisionState& state) {
-  static const std::string fp32 = "fp32";
-  return state.sixteen_bits ? run.setup.options.precision : fp32;
-}
-
 }  // namespace
 
 // A resumed run may begin with the evaluation of the previous epoch, in that epoch's precision.
@@ -29,13 +24,13 @@ void AdaptivePrecision::before_train_epoch(Run& run) {
                  run.schedule.at(run.progress.step, run.progress.epoch));
   run.trainer.compute_in(dtype_of(run, state));
   if (run.console && (first || state.sixteen_bits != before))
-    run.console->line("precision: " + name_of(run, state) + " from epoch " + std::to_string(epoch) +
-                      " on: " + state.reason);
+    run.console->line("precision: " + word_of(dtype_of(run, state)) + " from epoch " +
+                      std::to_string(epoch) + " on: " + state.reason);
 }
 
 void AdaptivePrecision::after_train_epoch(Run& run, EpochRecord& record) {
   PrecisionState& state = *run.progress.precision;
-  record.precision = name_of(run, state);
+  record.precision = word_of(dtype_of(run, state));
   record.precision_reason = state.reason;
   if (record.whole) state.add_loss(record.train_loss);
 }

@@ -1,7 +1,5 @@
 #include "app/hooks/checkpoints.h"
 
-#include "engine/options/option_values.h"
-
 namespace bv {
 namespace {
 
@@ -11,7 +9,7 @@ constexpr double waiting_share = .02;
 }  // namespace
 
 bool Checkpoints::due(const Run& run, bool epoch_ended) {
-  const SaveEvery every = *parse_save_every(run.setup.options.save_every);
+  const SaveEvery& every = run.setup.options.save_every;
   return every.steps ? run.progress.step % every.count == 0
                      : epoch_ended && run.progress.epoch % every.count == 0;
 }

@@ -28,7 +28,7 @@ HookList standard_hooks(const Run& run) {
   hooks.push_back(std::make_unique<ReportPage>());
   if (run.setup.options.report) hooks.push_back(std::make_unique<ClassReports>());
 #if BAREVISION_TENSORBOARD
-  if (run.setup.options.tensorboard == "on") hooks.push_back(std::make_unique<TensorBoard>());
+  if (run.setup.options.tensorboard == Switch::on) hooks.push_back(std::make_unique<TensorBoard>());
 #endif
   if (on_terminal()) hooks.push_back(std::make_unique<Progress>());
   return hooks;

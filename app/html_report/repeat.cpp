@@ -15,12 +15,8 @@ namespace {
 constexpr std::string_view left_out[] = {"model",       "classes",      "nproc",
                                          "local_batch", "bucket_bytes", "report"};
 
-bool is_path(const OptionRow& row) {
-  return row.name == "data" || row.name == "val" || row.name == "weights";
-}
-
 std::string value_of(const Items& items, const OptionRow& row) {
-  if (!is_path(row) || items[0].empty() || items[0] == "synthetic") return join(items, ",");
+  if (!row.uses.path || items[0].empty() || items[0] == "synthetic") return join(items, ",");
   std::error_code error;
   const auto absolute = std::filesystem::absolute(items[0], error).lexically_normal();
   return error ? items[0] : absolute.string();
@@ -34,6 +30,9 @@ std::string repeat_command(const Options& options, const ModelConfig& model, Dat
   for (const std::string_view name : {"image_size", "patch_size", "augment"})
     if (const Items items = items_of(options, *find_option(name)); !items.empty())
       line.values.emplace(name, items);
+  Options chosen = options;
+  if (chosen.mean == model.mean) chosen.mean.reset();
+  if (chosen.std == model.std) chosen.std.reset();
   const Options defaults = resolve_options(line, model, kind),
                 plain = resolve_options({}, model, kind);
   std::vector<std::string> words = {"./launcher", "train", model.name};
@@ -42,12 +41,10 @@ std::string repeat_command(const Options& options, const ModelConfig& model, Dat
   for (const OptionGroup& group : option_groups())
     for (const OptionRow& row : group.rows) {
       if (!row.uses.stored || std::ranges::count(left_out, row.name) > 0) continue;
-      const Items items = items_of(options, row);
+      const Items items = items_of(chosen, row);
       const bool decides = line.values.contains(row.name);
       if (items.empty() || items == items_of(decides ? plain : defaults, row)) continue;
-      const bool given_by_model = (row.name == "mean" && options.mean == model.mean) ||
-                                  (row.name == "std" && options.std == model.std);
-      if (given_by_model || (row.is_flag() && items[0] != "true")) continue;
+      if (row.is_flag() && items[0] != "true") continue;
       words.push_back(row.flag());
       if (!row.is_flag()) words.push_back(shell_word(value_of(items, row)));
     }

@@ -93,7 +93,7 @@ void check_scales(const Setup& s, const Sample& sample, Findings& findings) {
       {.what = "objects are " + format_number(larger ? ratio : 1 / ratio, 2) +
                " times as large in " +
                (larger ? "evaluation as in training" : "training as in evaluation"),
-       .why = "--train-crop " + o.train_crop + ", --crop-mode " + o.crop_mode +
+       .why = "--train-crop " + word_of(c.train) + ", --crop-mode " + word_of(c.mode) +
               (pixels_matter ? ", images of " + format_number(side, 3) + " pixels" : ""),
        .change = unscaled_in_training(c)     ? "--crop-mode pad"
                  : unscaled_in_evaluation(c) ? "--crop-mode center"

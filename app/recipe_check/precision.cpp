@@ -10,22 +10,23 @@ namespace bv {
 
 void check_precision(const Setup& s, Findings& findings) {
   const Options& o = s.options;
-  if (s.requested.precision != "auto" && s.requested.precision != o.precision)
-    findings.push_back({.what = "computes in " + o.precision + ", not in " + s.requested.precision,
-                        .why = "which the " + o.device + " device lacks",
+  if (s.requested.precision && s.requested.precision != o.precision)
+    findings.push_back({.what = "computes in " + word_of(o.precision) + ", not in " +
+                                word_of(s.requested.precision),
+                        .why = "which the " + word_of(o.device) + " device lacks",
                         .change = "--precision, --device"});
   for (const char* option : {"loss_scale", "loss_scale_init", "loss_scale_growth_interval"})
-    if (o.is_explicit(option) && o.precision != "fp16")
+    if (o.is_explicit(option) && o.precision != DType::fp16)
       findings.push_back({.what = find_option(option)->flag() + " has no effect",
-                          .why = o.precision + " needs no loss scale",
+                          .why = word_of(o.precision) + " needs no loss scale",
                           .change = "--precision fp16"});
 }
 
 void check_policy(const Setup& s, Findings& findings) {
   const Options& o = s.options;
-  if (o.amp_policy == "none") return;
+  if (o.amp_policy == AmpPolicy::none) return;
   const std::string end = ", the run ends with epoch " + format_number(o.epochs, 6);
-  if (o.amp_policy == "2") {
+  if (o.amp_policy == AmpPolicy::windows) {
     if (o.amp_interval > o.epochs)
       findings.push_back(
           {.what = "--amp-policy 2 never decides anything",
@@ -34,10 +35,11 @@ void check_policy(const Setup& s, Findings& findings) {
     return;
   }
   if (std::max(o.amp_start, 1) <= std::min<double>(*o.amp_end, std::ceil(o.epochs))) return;
-  findings.push_back({.what = "--amp-policy " + o.amp_policy + " computes no epoch in 16 bits",
-                      .why = "it may from epoch " + std::to_string(o.amp_start) + " to " +
-                             std::to_string(*o.amp_end) + end,
-                      .change = "--amp-start, --amp-end"});
+  findings.push_back(
+      {.what = "--amp-policy " + word_of(o.amp_policy) + " computes no epoch in 16 bits",
+       .why = "it may from epoch " + std::to_string(o.amp_start) + " to " +
+              std::to_string(*o.amp_end) + end,
+       .change = "--amp-start, --amp-end"});
 }
 
 }  // namespace bv

@@ -3,7 +3,6 @@
 
 #include "app/recipe_check/checks.h"
 #include "base/text.h"
-#include "engine/options/option_values.h"
 
 namespace bv {
 
@@ -15,17 +14,14 @@ constexpr double low = 0.02;        // of the peak
 std::string number(double x) { return format_number(x, 6); }
 
 // Where the curve ends or --lr-after cuts it off, in epochs.
-double end_of_curve(const Options& o) {
-  const auto after = parse_lr_after(o.lr_after);
-  return after ? double(after->epoch) : o.epochs;
-}
+double end_of_curve(const Options& o) { return o.lr_after ? double(o.lr_after->epoch) : o.epochs; }
 
 }  // namespace
 
 void check_rises(const Setup& s, Findings& findings) {
   const Options& o = s.options;
-  if (o.schedule != "cosine" || !o.period_epochs) return;
-  const double period = *o.period_epochs, held = o.schedule_by == "epoch" ? 1 : 0;
+  if (o.schedule != Curve::cosine || !o.period_epochs) return;
+  const double period = *o.period_epochs, held = o.schedule_by == ScheduleBy::epoch ? 1 : 0;
   if (end_of_curve(o) <= period + held + o.warmup_epochs) return;
   findings.push_back({.what = "the learning rate rises again from epoch " + number(period) + " on",
                       .why = "--period-epochs " + number(period) + " is half a wave of " +
@@ -36,14 +32,14 @@ void check_rises(const Setup& s, Findings& findings) {
 
 void check_end(const Setup& s, Findings& findings) {
   const Options& o = s.options;
-  const auto after = parse_lr_after(o.lr_after);
+  const std::optional<LrAfter>& after = o.lr_after;
   if (after && double(after->epoch) <= (1 - long_tail) * o.epochs && after->lr <= low * o.lr)
     findings.push_back(
         {.what = "the schedule ends with epoch " + std::to_string(after->epoch) + " of " +
                  number(o.epochs),
          .why = "the rest has a rate of " + number(after->lr) + ", the peak is " + number(o.lr),
          .change = "--lr-after, --epochs"});
-  if (o.schedule == "cosine" && o.period_epochs && *o.period_epochs > end_of_curve(o))
+  if (o.schedule == Curve::cosine && o.period_epochs && *o.period_epochs > end_of_curve(o))
     findings.push_back({.what = "the cosine is cut off before it has fallen",
                         .why = "--period-epochs " + number(*o.period_epochs) +
                                " is longer than its " + number(end_of_curve(o)) + " epochs",
@@ -54,13 +50,13 @@ void check_milestones(const Setup& s, Findings& findings) {
   const Options& o = s.options;
   const std::string end = number(end_of_curve(o));
   const std::string why =
-      o.lr_after.empty() ? "the run ends with epoch " + end : "--lr-after holds after epoch " + end;
-  if (o.schedule == "multistep" && o.decay_milestones.back() > end_of_curve(o))
+      (o.lr_after ? "--lr-after holds after epoch " : "the run ends with epoch ") + end;
+  if (o.schedule == Curve::multistep && o.decay_milestones.back() > end_of_curve(o))
     findings.push_back({.what = "the decay with epoch " +
                                 std::to_string(o.decay_milestones.back()) + " never comes",
                         .why = why,
                         .change = "--decay-milestones"});
-  if (o.schedule == "step" && *o.decay_epochs >= end_of_curve(o))
+  if (o.schedule == Curve::step && *o.decay_epochs >= end_of_curve(o))
     findings.push_back({.what = "the learning rate never decays",
                         .why = "--decay-epochs " + number(*o.decay_epochs) + ", and " + why,
                         .change = "--decay-epochs"});

@@ -27,7 +27,7 @@ int64_t updates_per_epoch(const Setup& s) {
 
 std::string number(double x) { return format_number(x, 3); }
 
-bool adapts(const Options& o) { return o.optimizer != "sgd"; }
+bool adapts(const Options& o) { return o.optimizer != OptimizerKind::sgd; }
 
 }  // namespace
 

@@ -148,12 +148,13 @@ std::unique_ptr<HostsCommunicator> connect_machines(World& world, double timeout
   return hosts;
 }
 
-std::string choose_all_reduce(const std::string& asked, const World& world, bool on_cpu) {
+AllReduce choose_all_reduce(std::optional<AllReduce> asked, const World& world, bool on_cpu) {
   const bool equal = !world.seats.empty() && !ranks_across(world.seats, 0).empty();
-  if (asked == "2d" && !world.seats.empty() && !equal)
+  if (asked == AllReduce::two_level && !world.seats.empty() && !equal)
     throw UserError("--all-reduce 2d: the nodes have different numbers of ranks (" +
                     list_of_nodes(world.seats) + "); --all-reduce flat works with them");
-  return equal && (asked == "2d" || (asked == "auto" && on_cpu)) ? "2d" : "flat";
+  const AllReduce best = on_cpu ? AllReduce::two_level : AllReduce::flat;
+  return equal ? asked.value_or(best) : AllReduce::flat;
 }
 
 std::unique_ptr<Communicator> connect_data(const World& world, std::unique_ptr<Communicator> hosts,

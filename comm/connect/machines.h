@@ -1,6 +1,7 @@
 // The ranks of a run on several machines (nodes): who is where, and the connections between them.
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "comm/net/tcp_communicator.h"
 #include "comm/processes/world.h"
@@ -11,9 +12,9 @@ namespace bv {
 // UserError if a peer doesn't come within `timeout` seconds.
 std::unique_ptr<HostsCommunicator> connect_machines(World&, double timeout);
 
-// "auto", "flat" or "2d" (--all-reduce) as this run has it: "flat" or "2d". Throws UserError where
-// 2d is asked of nodes with different numbers of ranks.
-std::string choose_all_reduce(const std::string& asked, const World&, bool on_cpu);
+// --all-reduce (none: auto) as this run has it. Throws UserError where two levels are asked of
+// nodes with different numbers of ranks.
+AllReduce choose_all_reduce(std::optional<AllReduce> asked, const World&, bool on_cpu);
 
 struct DataLinks {
   size_t bucket_bytes;

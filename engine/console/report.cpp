@@ -26,7 +26,7 @@ std::string recipe(const Options& o) {
           ? number(o.warmup_epochs) + (o.warmup_epochs == 1 ? " epoch" : " epochs")
           : "";
   std::string text =
-      o.optimizer + ", lr " + number(o.lr) + ", " + schedule_text(o) +
+      word_of(o.optimizer) + ", lr " + number(o.lr) + ", " + schedule_text(o) +
       (warmup.empty() ? "" : " after " + warmup + " of warm-up") + ", weight decay " +
       number(o.weight_decay) + "; batch " + std::to_string(*o.batch) +
       (o.accumulate > 1 ? " x " + std::to_string(o.accumulate) : "") + ", " + number(o.epochs) +
@@ -35,8 +35,8 @@ std::string recipe(const Options& o) {
   if (o.clip_grad > 0) text += ", clip " + number(o.clip_grad);
   if (o.layer_decay != 1) text += ", layer decay " + number(o.layer_decay);
   if (o.ema > 0) text += ", moving average " + number(o.ema);
-  if (o.amp_policy != "none")
-    text += ", " + o.precision + " or fp32 by --amp-policy " + o.amp_policy;
+  if (o.amp_policy != AmpPolicy::none)
+    text += ", " + word_of(o.precision) + " or fp32 by --amp-policy " + word_of(o.amp_policy);
   return text;
 }
 
@@ -63,7 +63,7 @@ std::string in_micro_batches(const Setup& s) {
 std::string gradients(const Setup& s, const RunHead& head) {
   return counted(static_cast<int64_t>(head.gradient_buckets), "bucket") + " of at most " +
          format_bytes(static_cast<size_t>(*s.options.bucket_bytes)) + " on " +
-         counted(s.options.comm_streams, "stream") + ", " + s.all_reduce + " all-reduce";
+         counted(s.options.comm_streams, "stream") + ", " + word_of(s.all_reduce) + " all-reduce";
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
           (o.patch_size ? " in patches of " + std::to_string(*o.patch_size) : ""),
       "device: " + head.device + "; " + counted(s.world, "process") + ", local batch " +
           std::to_string(*o.local_batch) + in_micro_batches(s) +
-          (o.precision == "fp32" ? "" : ", " + o.precision),
+          (o.precision == DType::fp32 ? "" : ", " + word_of(o.precision)),
       "data: " + s.data.description,
       "classes: " + first_names(s.data.classes),
       "recipe: " + (o.recipe.empty() ? "" : o.recipe + ": ") + recipe(o),
@@ -108,8 +108,8 @@ std::string plan_head(const Setup& s, const std::string& device, size_t limit) {
   const std::string size = std::to_string(*o.image_size);
   return s.model.name + ", " + size + "x" + size + " images, batch " + std::to_string(*o.batch) +
          " on " + counted(s.world, "process") + " (" + std::to_string(*o.local_batch) + " each" +
-         in_micro_batches(s) + "), " + o.precision + (s.fp32_graph ? " and fp32" : "") + "; " +
-         device + ", " + format_bytes(limit) + " of memory for each process";
+         in_micro_batches(s) + "), " + word_of(o.precision) + (s.fp32_graph ? " and fp32" : "") +
+         "; " + device + ", " + format_bytes(limit) + " of memory for each process";
 }
 
 std::string val_loss_note(const Setup& s, double val_loss, int64_t updates) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/files/safetensors.h"
+#include "engine/options/choices.h"
 
 namespace bv {
 
@@ -21,8 +22,9 @@ struct WeightsInfo {
   std::optional<int> image_size, patch_size;
   std::vector<std::string> classes;
   std::optional<std::array<double, 3>> mean, std;
-  // How an image is cropped for evaluation: values of the options --crop-mode and so on.
-  std::optional<std::string> crop_mode, interpolation;
+  // How an image is cropped for evaluation.
+  std::optional<CropMode> crop_mode;
+  std::optional<Interpolation> interpolation;
   std::optional<double> crop_pct;
 };
 // Throws UserError on malformed metadata.

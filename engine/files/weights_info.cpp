@@ -1,7 +1,6 @@
 // Metadata values are strings, some of which contain a number or a JSON list.
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -40,12 +39,13 @@ class MetadataReader {
     return number;
   }
 
-  std::optional<std::string> choice(const std::string& key,
-                                    std::initializer_list<std::string_view> choices) const {
+  template <Choice T>
+  std::optional<T> choice(const std::string& key) const {
     const auto value = text(key);
-    if (value && std::ranges::find(choices, *value) == choices.end())
-      fail(key, "one that is known here");
-    return value;
+    if (!value) return std::nullopt;
+    const auto word = std::ranges::find(words<T>, *value, &Word<T>::text);
+    if (word == words<T>.end()) fail(key, "one that is known here");
+    return word->value;
   }
 
   std::vector<std::string> names(const std::string& key) const {
@@ -107,8 +107,8 @@ WeightsInfo weights_info(const TensorFile& file, const std::string& path) {
           .classes = read.names("classes"),
           .mean = read.channels("mean", -HUGE_VAL),
           .std = read.channels("std", 0),
-          .crop_mode = read.choice("crop_mode", {"center", "squash", "border", "pad"}),
-          .interpolation = read.choice("interpolation", {"bilinear", "bicubic"}),
+          .crop_mode = read.choice<CropMode>("crop_mode"),
+          .interpolation = read.choice<Interpolation>("interpolation"),
           .crop_pct = read.fraction("crop_pct")};
 }
 
@@ -121,8 +121,8 @@ std::map<std::string, std::string> weights_metadata(const WeightsInfo& info) {
   if (!info.classes.empty()) out["classes"] = json_list(info.classes, quote_json);
   if (info.mean) out["mean"] = json_list(*info.mean, number);
   if (info.std) out["std"] = json_list(*info.std, number);
-  if (info.crop_mode) out["crop_mode"] = *info.crop_mode;
-  if (info.interpolation) out["interpolation"] = *info.interpolation;
+  if (info.crop_mode) out["crop_mode"] = word_of(*info.crop_mode);
+  if (info.interpolation) out["interpolation"] = word_of(*info.interpolation);
   if (info.crop_pct) out["crop_pct"] = number(*info.crop_pct);
   return out;
 }

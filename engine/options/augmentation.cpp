@@ -45,38 +45,12 @@ constexpr PresetRow presets[] = {
     {"strong", "mixup_switch_prob", "0.5"},
 };
 
-template <class T>
-struct Named {
-  std::string_view name;
-  T value;
-};
-constexpr Named<Policy> policies[] = {{"none", Policy::none},       {"ra", Policy::ra},
-                                      {"ra-dali", Policy::ra_dali}, {"ta_wide", Policy::ta_wide},
-                                      {"cifar10", Policy::cifar10}, {"imagenet", Policy::imagenet}};
-constexpr Named<TrainCrop> crops[] = {{"none", TrainCrop::none},
-                                      {"random-resized", TrainCrop::random_resized},
-                                      {"padded", TrainCrop::padded},
-                                      {"pad-if-needed", TrainCrop::pad_if_needed}};
-constexpr Named<MixMode> mix_modes[] = {
-    {"batch", MixMode::batch}, {"pair", MixMode::pair}, {"elem", MixMode::elem}};
-constexpr Named<CropMode> modes[] = {{"center", CropMode::center},
-                                     {"squash", CropMode::squash},
-                                     {"border", CropMode::border},
-                                     {"pad", CropMode::pad}};
-
-template <class T, size_t n>
-T value_of(const Named<T> (&table)[n], const std::string& name) {
-  const auto found = std::ranges::find(table, std::string_view(name), &Named<T>::name);
-  if (found == std::end(table)) throw std::logic_error("options are not resolved: '" + name + "'");
-  return found->value;
-}
-
 std::string flag_of(std::string_view option) { return find_option(option)->flag(); }
 
 std::string number(double x) { return format_number(x, 6); }
 
-bool is_randaugment(const Options& o) {
-  return o.auto_augment == "ra" || o.auto_augment == "ra-dali";
+bool is_randaugment(const AugmentOptions& o) {
+  return o.auto_augment == Policy::ra || o.auto_augment == Policy::ra_dali;
 }
 
 // What was typed and has no effect.
@@ -88,9 +62,9 @@ void refuse_unused(const Options& o) {
   for (const char* option : {"ra_ops", "ra_magnitude"})
     needs(is_randaugment(o), option, "--auto-augment ra or ra-dali");
   for (const char* option : {"scale", "ratio"})
-    needs(o.train_crop == "random-resized", option, "--train-crop random-resized");
-  needs(o.train_crop == "padded", "padding", "--train-crop padded");
-  needs(o.crop_mode != "pad", "crop_pct", "--crop-mode center, squash or border");
+    needs(o.train_crop == TrainCrop::random_resized, option, "--train-crop random-resized");
+  needs(o.train_crop == TrainCrop::padded, "padding", "--train-crop padded");
+  needs(o.crop_mode != CropMode::pad, "crop_pct", "--crop-mode center, squash or border");
   for (const char* option : {"mixup_prob", "mixup_mode", "mixup_off_epoch"})
     needs(mixing_of(o).any(), option, "--mixup or --cutmix");
   needs(o.mixup > 0 && o.cutmix > 0, "mixup_switch_prob", "both --mixup and --cutmix");
@@ -98,7 +72,7 @@ void refuse_unused(const Options& o) {
 
 // Sides of cutmix's boxes: timm draws whole numbers of pixels from floor(A size) up to, but not
 // including, floor(B size).
-void check_minmax(const Options& o, int size) {
+void check_minmax(const AugmentOptions& o, int size) {
   const auto [low, high] = *o.cutmix_minmax;
   const std::string subject =
       flag_of("cutmix_minmax") + ' ' + number(low) + ',' + number(high) + ": ";
@@ -108,7 +82,7 @@ void check_minmax(const Options& o, int size) {
                     std::to_string(size) + "; they must be further apart");
 }
 
-std::string mixing_text(const Options& o) {
+std::string mixing_text(const AugmentOptions& o) {
   std::string text;
   if (o.mixup > 0) text += ", mixup " + number(o.mixup);
   if (o.cutmix > 0) text += ", cutmix ";
@@ -117,7 +91,7 @@ std::string mixing_text(const Options& o) {
   else if (o.cutmix > 0)
     text += number(o.cutmix);
   std::vector<std::string> details;
-  if (o.mixup_mode != "batch") details.push_back("by " + o.mixup_mode);
+  if (o.mixup_mode != MixMode::batch) details.push_back("by " + word_of(o.mixup_mode));
   if (o.mixup_prob < 1) details.push_back("probability " + number(o.mixup_prob));
   if (o.mixup_off_epoch > 0) details.push_back(counted(o.mixup_off_epoch, "epoch"));
   return text.empty() || details.empty() ? text : text + " (" + join(details, ", ") + ")";
@@ -129,10 +103,11 @@ std::span<const PresetRow> augment_presets() { return presets; }
 
 void resolve_augmentation(Options& o, DataKind kind) {
   const bool photos = kind == DataKind::photos, cifar = kind == DataKind::cifar;
-  if (o.train_crop.empty()) o.train_crop = photos ? "random-resized" : cifar ? "padded" : "none";
+  if (!o.train_crop)
+    o.train_crop = photos ? TrainCrop::random_resized : cifar ? TrainCrop::padded : TrainCrop::none;
   // Some of the built-in classes differ by nothing but their direction.
   if (!o.hflip) o.hflip = photos || cifar ? 0.5 : 0;
-  const bool dali = o.auto_augment == "ra-dali";
+  const bool dali = o.auto_augment == Policy::ra_dali;
   if (!o.ra_magnitude) o.ra_magnitude = dali ? 10 : 9;
   if (o.cutmix_minmax) o.cutmix = 1;  // as timm
 
@@ -151,28 +126,27 @@ void resolve_augmentation(Options& o, DataKind kind) {
   if (o.color_jitter[3] > 0.5)
     refuse("color_jitter",
            format_number(o.color_jitter[3]) + ": of the hue, 0.5 is the whole circle");
-  if (o.train_crop == "padded" && o.image_size && o.padding >= *o.image_size)
+  if (o.train_crop == TrainCrop::padded && o.image_size && o.padding >= *o.image_size)
     refuse("padding", std::to_string(o.padding) + ": a crop of " + std::to_string(*o.image_size) +
                           " pixels might miss the picture; less than " +
                           std::to_string(*o.image_size) +
                           " would do, and --train-crop pad-if-needed pads as much as is needed");
 }
 
-Cropping cropping_of(const Options& o) {
-  return {.train = value_of(crops, o.train_crop),
+Cropping cropping_of(const AugmentOptions& o) {
+  return {.train = o.train_crop.value(),
           .scale = o.scale,
           .ratio = o.ratio,
           .padding = o.padding,
           .hflip = *o.hflip,
           .vflip = o.vflip,
-          .mode = value_of(modes, o.crop_mode),
+          .mode = o.crop_mode,
           .pct = o.crop_pct,
-          .interpolation =
-              o.interpolation == "bicubic" ? Interpolation::bicubic : Interpolation::bilinear};
+          .interpolation = o.interpolation};
 }
 
 Augmentation augmentation_of(const Options& o) {
-  Augmentation a{.policy = value_of(policies, o.auto_augment),
+  Augmentation a{.policy = o.auto_augment,
                  .ra_ops = o.ra_ops,
                  .ra_magnitude = *o.ra_magnitude,
                  .jitter = o.color_jitter,
@@ -182,19 +156,19 @@ Augmentation augmentation_of(const Options& o) {
   return a;
 }
 
-Mixing mixing_of(const Options& o) {
+Mixing mixing_of(const AugmentOptions& o) {
   return {.mixup = o.mixup,
           .cutmix = o.cutmix,
           .minmax = o.cutmix_minmax.value_or(std::array<double, 2>{}),
           .prob = o.mixup_prob,
           .switch_prob = o.mixup_switch_prob,
-          .mode = value_of(mix_modes, o.mixup_mode),
+          .mode = o.mixup_mode,
           .off_epoch = o.mixup_off_epoch};
 }
 
-std::string augmentation_text(const Options& o) {
-  std::string text = o.augment;
-  if (o.auto_augment != "none") text += ", auto-augment " + o.auto_augment;
+std::string augmentation_text(const AugmentOptions& o) {
+  std::string text = word_of(o.augment);
+  if (o.auto_augment != Policy::none) text += ", auto-augment " + word_of(o.auto_augment);
   if (is_randaugment(o))
     text += ' ' + std::to_string(o.ra_ops) + " x " + std::to_string(*o.ra_magnitude);
   if (std::ranges::any_of(o.color_jitter, [](double x) { return x > 0; })) {

@@ -19,9 +19,10 @@ std::span<const PresetRow> augment_presets();
 void resolve_augmentation(Options&, DataKind);
 
 // Of resolved options.
-Cropping cropping_of(const Options&);
+Cropping cropping_of(const AugmentOptions&);
 Augmentation augmentation_of(const Options&);
-Mixing mixing_of(const Options&);
-std::string augmentation_text(const Options&);  // "basic, auto-augment ra 2 x 9, erasing 0.25"
+Mixing mixing_of(const AugmentOptions&);
+std::string augmentation_text(
+    const AugmentOptions&);  // "basic, auto-augment ra 2 x 9, erasing 0.25"
 
 }  // namespace bv

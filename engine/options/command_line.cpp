@@ -75,7 +75,6 @@ bool is_of_training(const std::string& flag) {
 }
 
 void read_options(const std::vector<Registered>& registered, CommandLine& line) {
-  Options scratch;
   for (const auto& [row, option] : registered) {
     const bool own = line.command->owns(*row);
     const CLI::results_t& results = option->results();
@@ -90,13 +89,10 @@ void read_options(const std::vector<Registered>& registered, CommandLine& line) 
     if (text.empty() && row->positional)
       throw UserError(flag + " is empty" + see_help(*line.command));
     if (text.empty() && !row->is_flag())
-      throw UserError(flag + " needs a value: " + flag + " " + std::string(row->metavar));
+      throw UserError(flag + " needs a value: " + flag + " " + row->values());
     const Items items = words ? results : row->is_list() ? split(text, ',') : Items{text};
-    assign(own ? line.own : scratch, *row, items, flag + " " + printable(text));
-    if (own)
-      line.own.sources[std::string(row->name)] = Source::command_line;
-    else
-      line.values.emplace(row->name, items);
+    check(*row, items, flag + " " + printable(text));
+    (own ? line.own : line.values).emplace(row->name, items);
   }
 }
 

@@ -37,9 +37,19 @@ struct CommandLine {
   const Command* command = nullptr;
   std::optional<Print> print;  // --help, --version ...: print this and exit
   Values values;               // of training's options, by name
-  Options own;                 // with the command's own options
+  Values own;                  // of the command's own
   std::string config;          // --config FILE
 };
+
+// The command's own options, S, whose members its rows name.
+template <class S>
+S own_options(const CommandLine& line) {
+  S options;
+  for (const OptionRow& row : line.command->own)
+    if (const auto given = line.own.find(row.name); given != line.own.end())
+      assign(options, row, given->second, row.flag());
+  return options;
+}
 
 // Parses the arguments after the command's name; `all` is for --help. Throws UserError.
 CommandLine parse_arguments(const Command&, std::span<const std::string> arguments,

@@ -14,17 +14,16 @@ namespace bv {
 namespace {
 
 // Two options for one thing: setting one of them unsets the other.
-constexpr std::string_view alternatives[][2] = {{"batch", "local_batch"},
-                                                {"warmup_epochs", "warmup_steps"}};
-
-void unset(Options& options, std::string_view name) {
-  const Options fresh;
-  std::visit([&](auto member) { options.*member = fresh.*member; }, find_option(name)->member);
-  options.sources.erase(std::string(name));
-}
+struct Alternatives {
+  std::string_view one, other;
+  bool (*other_counts)(const Options&);
+};
+constexpr Alternatives alternatives[] = {
+    {"batch", "local_batch", [](const Options& o) { return !o.batch; }},
+    {"warmup_epochs", "warmup_steps", [](const Options& o) { return o.warmup_steps > 0; }}};
 
 void refuse_both(const Values& values, const std::string& where) {
-  for (const auto& [one, other] : alternatives) {
+  for (const auto& [one, other, other_counts] : alternatives) {
     if (!values.contains(one) || !values.contains(other)) continue;
     throw UserError(where + find_option(one)->flag() + " and " + find_option(other)->flag() +
                     " exclude each other");
@@ -33,7 +32,7 @@ void refuse_both(const Values& values, const std::string& where) {
 
 // `values`, which were checked when they were read, win over what is set so far.
 void overlay(Options& options, const Values& values, Source source) {
-  for (const auto& [one, other] : alternatives) {
+  for (const auto& [one, other, other_counts] : alternatives) {
     if (values.contains(one)) unset(options, other);
     if (values.contains(other)) unset(options, one);
   }
@@ -110,8 +109,7 @@ void resolve_patch_size(Options& options, const ModelConfig& model) {
 // Relative paths are stored as absolute: a run may be resumed from another folder.
 Items stored_items(const Options& options, const OptionRow& row) {
   Items items = items_of(options, row);
-  if ((row.name != "data" && row.name != "weights") || items[0].empty() || items[0] == "synthetic")
-    return items;
+  if (!row.uses.absolute || items[0].empty() || items[0] == "synthetic") return items;
   std::error_code error;
   const auto absolute = std::filesystem::absolute(items[0], error).lexically_normal();
   return error ? items : Items{absolute.string()};
@@ -119,9 +117,9 @@ Items stored_items(const Options& options, const OptionRow& row) {
 
 // Of two options for one thing a file contains one, so that it can serve as a --config.
 bool is_redundant(const Options& options, const OptionRow& row) {
-  return (row.name == "local_batch" && options.batch) ||
-         (row.name == "warmup_epochs" && options.warmup_steps > 0) ||
-         (row.name == "warmup_steps" && options.warmup_steps == 0);
+  return std::ranges::any_of(alternatives, [&](const Alternatives& two) {
+    return row.name == (two.other_counts(options) ? two.one : two.other);
+  });
 }
 
 std::string advice_to_start_anew(const std::string& folder) {
@@ -250,12 +248,10 @@ Options initial_options(const CommandLine& line) {
 
 // Paths may have moved; files and classes are compared through the data's fingerprint instead.
 Values options_to_keep(const Options& options) {
-  constexpr std::string_view by_data[] = {"model", "data", "val", "weights", "classes"};
   Values kept;
   for (const OptionGroup& group : option_groups())
     for (const OptionRow& row : group.rows)
-      if (row.uses.stored && (!row.uses.resume || row.name == "epochs") &&
-          !is_redundant(options, row) && std::ranges::find(by_data, row.name) == std::end(by_data))
+      if (row.uses.kept && !is_redundant(options, row))
         kept.emplace(row.name, items_of(options, row));
   return kept;
 }
@@ -266,7 +262,7 @@ void refuse_edits(const Options& options, const Values& kept) {
   };
   for (const auto& [name, now] : options_to_keep(options)) {
     const auto before = kept.find(name);
-    if (name == "epochs" || before == kept.end() || before->second == now) continue;
+    if (find_option(name)->uses.resume || before == kept.end() || before->second == now) continue;
     throw UserError(options.out + "/config.json was edited: " + name + " was " +
                     text(before->second) + " and is " + text(now) + "; put it back, or " +
                     advice_to_start_anew(options.out));

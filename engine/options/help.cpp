@@ -33,8 +33,7 @@ constexpr std::pair<const char*, const char*> other_options[] = {
 
 std::string flags_of(const OptionRow& row) {
   const std::string letter = row.letter != 0 ? std::string("-") + row.letter + ", " : "";
-  const std::string metavar = row.is_flag() || row.positional ? "" : " " + std::string(row.metavar);
-  return letter + row.flag() + metavar;
+  return letter + row.flag() + (row.is_flag() || row.positional ? "" : " " + row.values());
 }
 
 std::string help_line(const std::string& flags, const std::string& help) {

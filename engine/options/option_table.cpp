@@ -2,11 +2,15 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace bv {
 
 namespace {
 
 using O = Options;
+template <auto member>
+constexpr Field of = field<member, Options>;
 
 constexpr Range between(double min, double max) { return {.min = min, .max = max}; }
 constexpr Range any, count = between(1, 1e9), not_negative = {.min = 0};
@@ -21,325 +25,337 @@ constexpr Range some = {.min = 0, .max = max_epochs, .min_open = true};
 constexpr Uses new_run = {.recipe = false};                   // fixed when a run starts
 constexpr Uses any_time = {.recipe = false, .resume = true};  // may change when a run is resumed
 constexpr Uses recipe_or_resume = {.resume = true};
+constexpr Uses schedule_end = {.resume = true, .kept = true};
 constexpr Uses named_or_new = {.recipe = false, .named = true};
 constexpr Uses named_or_resume = {.recipe = false, .resume = true, .named = true};
 constexpr Uses this_time = {.recipe = false, .resume = true, .stored = false};
 constexpr Uses run_folder = {.recipe = false, .stored = false};
+constexpr Uses command_line = {.recipe = false, .stored = false, .config = false};
+constexpr Uses resumed = {.recipe = false, .resume = true, .stored = false, .config = false};
+constexpr Uses by_data = {.recipe = false, .kept = false};  // compared by the data's fingerprint
+constexpr Uses val_path = {.recipe = false, .kept = false, .path = true};
+constexpr Uses data_path = {.recipe = false, .kept = false, .path = true, .absolute = true};
+constexpr Uses weights_path = {
+    .recipe = false, .named = true, .kept = false, .path = true, .absolute = true};
 
 constexpr OptionRow data_rows[] = {
-    {"data", "PATH", &O::data,
+    {"data", "PATH", of<&O::data>,
      "a CIFAR-10 binary folder, a folder with train/ and val/, a folder of class folders, records "
      "(NAME.index, or a folder of TFRecords), or 'synthetic' (random pixels, for speed tests); "
      "default: the built-in images, drawn on the fly",
-     any, new_run},
-    {"val", "DIR", &O::val,
+     any, data_path},
+    {"val", "DIR", of<&O::val>,
      "validation images: a folder with the same class folders, or records of the same classes", any,
-     new_run},
-    {"val_fraction", "X", &O::val_fraction,
+     val_path},
+    {"val_fraction", "X", of<&O::val_fraction>,
      "fraction of each class held out for validation if the folder has no val/", inner_fraction,
      named_or_new},
-    {"split_seed", "N", &O::split_seed,
+    {"split_seed", "N", of<&O::split_seed>,
      "another choice of the images that --val-fraction holds out", any, new_run},
-    {"classes", "N|A,B,..", &O::classes,
-     "number of classes, or their names in label order; default: the data's", any, new_run},
-    {"image_size", "N", &O::image_size,
+    {"classes", "N|A,B,..", of<&O::classes>,
+     "number of classes, or their names in label order; default: the data's", any, by_data},
+    {"image_size", "N", of<&O::image_size>,
      "side of the model's input in pixels; default: the recipe's, else the data's, else the "
      "model's",
      between(1, 4096)},
-    {"mean", "R,G,B", &O::mean,
+    {"mean", "R,G,B", of<&O::mean>,
      "subtracted from pixel values in 0-1; default: the weights', else the model's", between(0, 1)},
-    {"std", "R,G,B", &O::std,
+    {"std", "R,G,B", of<&O::std>,
      "what the pixel values less the mean are divided by; default: the weights', else the "
      "model's",
      between(1e-3, 1e3)},
-    {"augment", "none|basic|strong", &O::augment,
+    {"augment", "", of<&O::augment>,
      "basic: random crop and flip of training images; strong: timm's for ViTs, --train-crop "
      "random-resized --auto-augment ra --ra-ops 2 --ra-magnitude 9 --random-erase 0.25 --mixup 0.8 "
      "--cutmix 1 --mixup-switch-prob 0.5; the options themselves win"},
-    {"train_crop", "random-resized|padded|pad-if-needed|none", &O::train_crop,
+    {"train_crop", "", of<&O::train_crop>,
      "random-resized: by --scale and --ratio; padded: scaled as for evaluation, a black frame of "
      "--padding, cropped at random; pad-if-needed: not scaled, framed where smaller, cropped at "
      "random; none: as for evaluation; default: random-resized for photos, padded for CIFAR-10, "
      "none for drawn images"},
-    {"scale", "A,B", &O::scale, "area of random-resized crops, as parts of the picture's", share},
+    {"scale", "A,B", of<&O::scale>, "area of random-resized crops, as parts of the picture's",
+     share},
     {"ratio",
      "A,B",
-     &O::ratio,
+     of<&O::ratio>,
      "width by height of random-resized crops",
      {.min = 0, .max = 100, .min_open = true}},
-    {"padding", "N", &O::padding, "width of padded's frame in pixels", between(0, 4096)},
-    {"hflip", "P", &O::hflip,
+    {"padding", "N", of<&O::padding>, "width of padded's frame in pixels", between(0, 4096)},
+    {"hflip", "P", of<&O::hflip>,
      "probability that a training image is flipped horizontally; default: 0.5, 0 for drawn images",
      probability},
-    {"vflip", "P", &O::vflip, "probability that it is flipped vertically", probability},
-    {"crop_mode", "center|squash|border|pad", &O::crop_mode,
+    {"vflip", "P", of<&O::vflip>, "probability that it is flipped vertically", probability},
+    {"crop_mode", "", of<&O::crop_mode>,
      "for evaluation, center: the short side scaled to the image size, the middle cropped; squash: "
      "both sides scaled; border: the long side scaled, the mean colour around; pad: not scaled, a "
      "black frame where it is smaller, the middle cropped"},
     {"crop_pct",
      "X",
-     &O::crop_pct,
+     of<&O::crop_pct>,
      "of the scaled picture, the part that is left by cropping the middle",
      {.min = 0.1, .max = 1}},
-    {"interpolation", "bilinear|bicubic", &O::interpolation,
+    {"interpolation", "", of<&O::interpolation>,
      "how pictures are scaled, antialiased, as PIL's; pixels next to a crop count, as in PIL's "
      "resize(box=...), not in torchvision's RandomResizedCrop; of a JPEG, crops of 2.5, 5 or 10 "
      "times the input's size and more, random ones of 8, 16 or 32, are decoded at 1/2, 1/4 or 1/8 "
      "(a level away, on average)"},
-    {"auto_augment", "none|ra|ra-dali|ta_wide|cifar10|imagenet", &O::auto_augment,
+    {"auto_augment", "", of<&O::auto_augment>,
      "random operations on training images after crop and flip: torchvision's RandAugment, "
      "TrivialAugmentWide and AutoAugment, or RandAugment of 16 operations on half of the images, "
      "in pixels of 224; on whole pixels and with a black frame (ra-dali: grey), where timm "
      "interpolates and fills with the mean"},
-    {"ra_ops", "N", &O::ra_ops, "operations of ra and ra-dali", between(1, 16)},
-    {"ra_magnitude", "N", &O::ra_magnitude,
+    {"ra_ops", "N", of<&O::ra_ops>, "operations of ra and ra-dali", between(1, 16)},
+    {"ra_magnitude", "N", of<&O::ra_magnitude>,
      "their strength: ra 0-30, ra-dali 0-10; default: 9 and 10", between(0, 30)},
-    {"color_jitter", "B,C,S,H", &O::color_jitter,
+    {"color_jitter", "B,C,S,H", of<&O::color_jitter>,
      "strength of random brightness, contrast, saturation and hue, in a random order, as "
      "torchvision's ColorJitter (one number: of the first three, as timm's); after --auto-augment, "
      "which doesn't switch it off as "
      "timm's does",
      probability},
-    {"random_erase", "P", &O::random_erase,
+    {"random_erase", "P", of<&O::random_erase>,
      "probability that a rectangle of a training image gets the mean colour, rounded; before "
      "normalising, where timm and torchvision write 0 after it",
      probability},
-    {"mixup", "A", &O::mixup,
+    {"mixup", "A", of<&O::mixup>,
      "blend each training image and its target with another's, in parts drawn from Beta(A, A); "
      "pairs are neighbours in a batch, where timm's are the first and the last, and so on; 0: off",
      alpha},
-    {"cutmix", "A", &O::cutmix,
+    {"cutmix", "A", of<&O::cutmix>,
      "put a rectangle of another image into each, of an area drawn from Beta(A, A); 0: off", alpha},
-    {"cutmix_minmax", "A,B", &O::cutmix_minmax,
+    {"cutmix_minmax", "A,B", of<&O::cutmix_minmax>,
      "sides of these rectangles, as parts of the image's, instead of --cutmix, which becomes 1",
      probability},
-    {"mixup_prob", "X", &O::mixup_prob, "probability that --mixup or --cutmix is applied",
+    {"mixup_prob", "X", of<&O::mixup_prob>, "probability that --mixup or --cutmix is applied",
      probability},
-    {"mixup_switch_prob", "X", &O::mixup_switch_prob,
+    {"mixup_switch_prob", "X", of<&O::mixup_switch_prob>,
      "probability of --cutmix where there is --mixup as well", probability},
-    {"mixup_mode", "batch|pair|elem", &O::mixup_mode,
+    {"mixup_mode", "", of<&O::mixup_mode>,
      "what is drawn once for a batch of all processes, for both images of a pair or for each "
      "image"},
-    {"mixup_off_epoch", "N", &O::mixup_off_epoch, "mix in the first N epochs only; 0: till the end",
-     between(0, max_epochs)},
-    {"on_bad_image", "fail|skip", &O::on_bad_image,
+    {"mixup_off_epoch", "N", of<&O::mixup_off_epoch>,
+     "mix in the first N epochs only; 0: till the end", between(0, max_epochs)},
+    {"on_bad_image", "", of<&O::on_bad_image>,
      "what to do with an image that can't be decoded; a run from whose data files are deleted "
      "can't be resumed",
      any, any_time},
 };
 
 constexpr OptionRow model_rows[] = {
-    {"recipe", "NAME", &O::recipe,
+    {"recipe", "NAME", of<&O::recipe>,
      "train by models/recipes/NAME.json, which also says the MODEL; ./launcher recipes lists them",
-     any, run_folder},
-    {"patch_size", "N", &O::patch_size,
+     any, command_line},
+    {"patch_size", "N", of<&O::patch_size>,
      "side of a ViT's patches; default: the model's; with images smaller than the model's the "
      "recipe's for this kind of data",
      between(1, 1024)},
-    {"weights", "FILE", &O::weights,
+    {"weights", "FILE", of<&O::weights>,
      "start from this .safetensors file; a different number of classes or image size is handled; "
      "none: from random weights, whatever --recipe says",
-     any, named_or_new},
-    {"representation_size", "N", &O::representation_size,
+     any, weights_path},
+    {"representation_size", "N", of<&O::representation_size>,
      "a linear layer of N features with tanh before a ViT's head, as in the first ones; 0: none",
      between(0, 65536)},
-    {"drop_rate", "X", &O::drop_rate, "dropout before the head", fraction},
-    {"pos_drop_rate", "X", &O::pos_drop_rate, "dropout after a ViT's position embedding", fraction},
-    {"proj_drop_rate", "X", &O::proj_drop_rate,
+    {"drop_rate", "X", of<&O::drop_rate>, "dropout before the head", fraction},
+    {"pos_drop_rate", "X", of<&O::pos_drop_rate>, "dropout after a ViT's position embedding",
+     fraction},
+    {"proj_drop_rate", "X", of<&O::proj_drop_rate>,
      "dropout after a ViT's attention projections and both layers of its MLPs", fraction},
-    {"attn_drop_rate", "X", &O::attn_drop_rate, "dropout on attention weights", fraction},
-    {"drop_path_rate", "X", &O::drop_path_rate,
+    {"attn_drop_rate", "X", of<&O::attn_drop_rate>, "dropout on attention weights", fraction},
+    {"drop_path_rate", "X", of<&O::drop_path_rate>,
      "stochastic depth rate of the last block; it grows linearly from 0 in the first", fraction},
-    {"sync_bn", "", &O::sync_bn,
+    {"sync_bn", "", of<&O::sync_bn>,
      "compute batch norm statistics over all processes instead of each one's batch"},
-    {"zero_init_last", "", &O::zero_init_last,
+    {"zero_init_last", "", of<&O::zero_init_last>,
      "start a ResNet's blocks as the identity: the last batch norm of each has weight 0"},
 };
 
 constexpr OptionRow step_rows[] = {
-    {"epochs", "X", &O::epochs, "passes over the data; the schedule ends with the last", some,
-     recipe_or_resume},
-    {"steps", "N", &O::steps, "stop after this many updates in total; the schedule stays as it is",
-     between(1, 1e15), any_time},
-    {"batch", "N", &O::batch, "images per forward pass, over all processes", count},
-    {"local_batch", "N", &O::local_batch, "the same per process, instead of --batch", count,
+    {"epochs", "X", of<&O::epochs>, "passes over the data; the schedule ends with the last", some,
+     schedule_end},
+    {"steps", "N", of<&O::steps>,
+     "stop after this many updates in total; the schedule stays as it is", between(1, 1e15),
+     any_time},
+    {"batch", "N", of<&O::batch>, "images per forward pass, over all processes", count},
+    {"local_batch", "N", of<&O::local_batch>, "the same per process, instead of --batch", count,
      new_run},
-    {"accumulate", "N", &O::accumulate, "batches per update", between(1, 1e6)},
-    {"eval_every", "N", &O::eval_every, "epochs from one evaluation to the next", count,
+    {"accumulate", "N", of<&O::accumulate>, "batches per update", between(1, 1e6)},
+    {"eval_every", "N", of<&O::eval_every>, "epochs from one evaluation to the next", count,
      recipe_or_resume},
-    {"best_by", "top1|loss", &O::best_by,
+    {"best_by", "", of<&O::best_by>,
      "what best/ is chosen by: the validation accuracy or loss, with --ema that of the average"},
-    {"strict", "", &O::strict,
+    {"strict", "", of<&O::strict>,
      "end with exit code 2 where a line `recipe: ...` would be printed: that this can hardly train "
      "well, why, and which option to change",
      any, this_time},
-    {"seed", "N", &O::seed, "random seed; the same seed gives the same weights", any, new_run},
+    {"seed", "N", of<&O::seed>, "random seed; the same seed gives the same weights", any, new_run},
 };
 
 constexpr OptionRow optimizer_rows[] = {
-    {"optimizer", "sgd|adam|adamw", &O::optimizer, "the optimizer, as PyTorch defines it"},
-    {"lr", "X", &O::lr, "peak learning rate", not_negative},
-    {"momentum", "X", &O::momentum, "momentum of sgd", fraction},
-    {"nesterov", "", &O::nesterov, "Nesterov momentum for sgd"},
-    {"betas", "A,B", &O::betas, "decay rates of the moments of adam and adamw", fraction},
-    {"eps", "X", &O::eps, "added to the denominator of adam and adamw", not_negative},
-    {"weight_decay", "X", &O::weight_decay, "decoupled in adamw, otherwise added to the gradient",
-     not_negative},
-    {"decay", "weights|all", &O::decay,
-     "weights: no decay of biases, norms, position and class tokens"},
-    {"schedule", "constant|cosine|step|multistep|poly", &O::schedule,
+    {"optimizer", "", of<&O::optimizer>, "the optimizer, as PyTorch defines it"},
+    {"lr", "X", of<&O::lr>, "peak learning rate", not_negative},
+    {"momentum", "X", of<&O::momentum>, "momentum of sgd", fraction},
+    {"nesterov", "", of<&O::nesterov>, "Nesterov momentum for sgd"},
+    {"betas", "A,B", of<&O::betas>, "decay rates of the moments of adam and adamw", fraction},
+    {"eps", "X", of<&O::eps>, "added to the denominator of adam and adamw", not_negative},
+    {"weight_decay", "X", of<&O::weight_decay>,
+     "decoupled in adamw, otherwise added to the gradient", not_negative},
+    {"decay", "", of<&O::decay>, "weights: no decay of biases, norms, position and class tokens"},
+    {"schedule", "", of<&O::schedule>,
      "learning rate after the warm-up; cosine and poly begin with its end"},
-    {"schedule_by", "step|epoch", &O::schedule_by, "how often the learning rate changes"},
-    {"min_lr", "X", &O::min_lr, "where cosine and poly end", not_negative},
-    {"period_epochs", "X", &O::period_epochs,
+    {"schedule_by", "", of<&O::schedule_by>, "how often the learning rate changes"},
+    {"min_lr", "X", of<&O::min_lr>, "where cosine and poly end", not_negative},
+    {"period_epochs", "X", of<&O::period_epochs>,
      "epochs in which cosine falls to --min-lr, to rise again in as many (PyTorch's T_max); "
      "default: it falls till the end",
      some},
-    {"decay_epochs", "X", &O::decay_epochs, "epochs from one decay of step to the next", some},
-    {"decay_milestones", "A,B,..", &O::decay_milestones,
+    {"decay_epochs", "X", of<&O::decay_epochs>, "epochs from one decay of step to the next", some},
+    {"decay_milestones", "A,B,..", of<&O::decay_milestones>,
      "the epochs, counted from 1, with which multistep decays", between(1, max_epochs)},
-    {"decay_rate", "X", &O::decay_rate,
+    {"decay_rate", "X", of<&O::decay_rate>,
      "what a decay of step or multistep multiplies the rate by, poly's power; default: 0.1, as in "
      "timm",
      positive},
-    {"lr_after", "EPOCH:LR", &O::lr_after,
+    {"lr_after", "EPOCH:LR", of<&O::lr_after>,
      "after EPOCH epochs the rate is LR, whatever the schedule: 600:1e-6"},
-    {"warmup_epochs", "X", &O::warmup_epochs, "epochs over which the learning rate rises from 0",
-     between(0, 1e6)},
-    {"warmup_steps", "N", &O::warmup_steps, "the same in updates, instead of --warmup-epochs",
+    {"warmup_epochs", "X", of<&O::warmup_epochs>,
+     "epochs over which the learning rate rises from 0", between(0, 1e6)},
+    {"warmup_steps", "N", of<&O::warmup_steps>, "the same in updates, instead of --warmup-epochs",
      between(0, 1e15)},
-    {"layer_decay", "X", &O::layer_decay,
+    {"layer_decay", "X", of<&O::layer_decay>,
      "for fine-tuning: the rate of each layer below the head, block by block, is that of the layer "
      "above times this",
      share},
-    {"ema", "X", &O::ema,
+    {"ema", "X", of<&O::ema>,
      "keep a moving average of the weights with this decay (less in the first updates: t/(t+9)): "
      "evaluated as ema_loss and ema_top1, it chooses best/ and is saved as ema.safetensors; 0: "
      "none",
      fraction},
-    {"clip_grad", "X", &O::clip_grad,
+    {"clip_grad", "X", of<&O::clip_grad>,
      "maximum gradient norm (L2, over all parameters); 0: no limit", not_negative},
-    {"loss_scale", "X", &O::loss_scale, "fixed loss scale in fp16; 0: dynamic", not_negative},
-    {"loss_scale_init", "X", &O::loss_scale_init,
+    {"loss_scale", "X", of<&O::loss_scale>, "fixed loss scale in fp16; 0: dynamic", not_negative},
+    {"loss_scale_init", "X", of<&O::loss_scale_init>,
      "initial dynamic loss scale; it halves when a gradient overflows", between(1, 0x1p24)},
-    {"loss_scale_growth_interval", "N", &O::loss_scale_growth_interval,
+    {"loss_scale_growth_interval", "N", of<&O::loss_scale_growth_interval>,
      "updates without an overflow before it doubles", count},
-    {"label_smoothing", "X", &O::label_smoothing, "fraction of the target spread over all classes",
-     fraction},
+    {"label_smoothing", "X", of<&O::label_smoothing>,
+     "fraction of the target spread over all classes", fraction},
 };
 
 constexpr OptionRow output_rows[] = {
-    {"out", "DIR", &O::out, "run folder, new or empty; default: runs/MODEL-DATE-TIME", any,
+    {"out", "DIR", of<&O::out>, "run folder, new or empty; default: runs/MODEL-DATE-TIME", any,
      run_folder},
-    {"resume", "DIR", &O::resume,
-     "resume the run in this folder with its own options; MODEL is not needed", any, this_time},
-    {"save_every", "N|Nsteps", &O::save_every,
+    {"resume", "DIR", of<&O::resume>,
+     "resume the run in this folder with its own options; MODEL is not needed", any, resumed},
+    {"save_every", "N|Nsteps", of<&O::save_every>,
      "epochs, or updates (500steps), from one checkpoint to the next", any, any_time},
-    {"keep", "N", &O::keep, "newest checkpoints to keep, besides the best", count, any_time},
-    {"log_every", "N", &O::log_every, "updates from one line of metrics.jsonl to the next", count,
-     any_time},
-    {"report", "", &O::report,
+    {"keep", "N", of<&O::keep>, "newest checkpoints to keep, besides the best", count, any_time},
+    {"log_every", "N", of<&O::log_every>, "updates from one line of metrics.jsonl to the next",
+     count, any_time},
+    {"report", "", of<&O::report>,
      "print precision, recall and F1 of each class after each evaluation, as scikit-learn's "
      "classification_report does",
      any, any_time},
-    {"tensorboard", "on|off", &O::tensorboard,
+    {"tensorboard", "", of<&O::tensorboard>,
      "write events.out.tfevents.*, which TensorBoard shows, to the run folder: the same figures, "
      "the options, training images and mistakes as pictures; on only in a build with protobuf",
      any, any_time},
-    {"quiet", "", &O::quiet, "print warnings, errors and the last line alone", any, this_time},
+    {"quiet", "", of<&O::quiet>, "print warnings, errors and the last line alone", any, this_time},
 };
 
 constexpr OptionRow machine_rows[] = {
-    {"nproc", "N", &O::nproc,
+    {"nproc", "N", of<&O::nproc>,
      "number of processes on this machine; default: one per visible GPU, else 1", between(1, 1024),
      named_or_resume, 'n'},
-    {"nnodes", "N", &O::nnodes,
+    {"nnodes", "N", of<&O::nnodes>,
      "number of machines (nodes): start the launcher on each, with its --node-rank and the same -n",
      between(1, 1024), this_time},
-    {"node_rank", "K", &O::node_rank, "which of them this is, from 0", between(0, 1023), this_time},
-    {"master_addr", "HOST", &O::master_addr, "the machine of --node-rank 0, where all meet", any,
+    {"node_rank", "K", of<&O::node_rank>, "which of them this is, from 0", between(0, 1023),
      this_time},
-    {"master_port", "PORT", &O::master_port, "a free TCP port of it", between(1, 65534), this_time},
-    {"device", "auto|cpu|simt|cuda", &O::device, "auto: cuda if there is a GPU, else cpu", any,
-     any_time},
-    {"precision", "auto|fp32|fp16|bf16", &O::precision,
+    {"master_addr", "HOST", of<&O::master_addr>, "the machine of --node-rank 0, where all meet",
+     any, this_time},
+    {"master_port", "PORT", of<&O::master_port>, "a free TCP port of it", between(1, 65534),
+     this_time},
+    {"device", "", of<&O::device>, "auto: cuda if there is a GPU, else cpu", any, any_time},
+    {"precision", "", of<&O::precision>,
      "type of the computation; weights stay fp32; auto: on cuda bf16 (fp16 before sm_80), else "
      "fp32; the cpu has bf16 where it has AVX512_BF16",
      any, recipe_or_resume},
-    {"amp_policy", "none|0|1|2", &O::amp_policy,
+    {"amp_policy", "", of<&O::amp_policy>,
      "adaptive mixed precision: some epochs, counted from 1, compute in --precision (16 bits), the "
      "others in fp32; none: all in --precision; 0: 16 bits from --amp-start to --amp-end; 1: "
      "there, "
      "every --amp-hold epochs, unless the learning rate has risen or the loss by more than 10%; 2: "
      "in each window of --amp-interval, unless the loss fell by less than 0.1% or more than 50%; "
      "between them as decided last, at first 16 bits"},
-    {"amp_start", "N", &O::amp_start, "first epoch in 16 bits of policies 0 and 1",
+    {"amp_start", "N", of<&O::amp_start>, "first epoch in 16 bits of policies 0 and 1",
      between(0, max_epochs)},
-    {"amp_end", "N", &O::amp_end, "last one, which may be beyond the run's",
+    {"amp_end", "N", of<&O::amp_end>, "last one, which may be beyond the run's",
      between(0, max_epochs)},
-    {"amp_hold", "N", &O::amp_hold, "epochs for which a decision of policy 1 holds; default: 1",
+    {"amp_hold", "N", of<&O::amp_hold>, "epochs for which a decision of policy 1 holds; default: 1",
      between(1, max_epochs)},
-    {"amp_interval", "N", &O::amp_interval,
+    {"amp_interval", "N", of<&O::amp_interval>,
      "a window of policy 2 begins with each multiple of N, counted in epochs",
      between(1, max_epochs)},
-    {"amp_interval_hold", "N", &O::amp_interval_hold, "its length in epochs",
+    {"amp_interval_hold", "N", of<&O::amp_interval_hold>, "its length in epochs",
      between(1, max_epochs)},
-    {"conv", "own|cudnn", &O::conv,
+    {"conv", "", of<&O::conv>,
      "implementation of convolutions on a GPU; cudnn is there for comparison", any, any_time},
-    {"recompute", "none|blocks", &O::recompute,
+    {"recompute", "", of<&O::recompute>,
      "blocks: keep only the input of each block and recompute the rest in backward; less memory, "
      "a third more work, identical results",
      any, recipe_or_resume},
-    {"pipeline", "P", &O::pipeline,
+    {"pipeline", "P", of<&O::pipeline>,
      "cut the model into P stages, each in a process of its own: of -n processes, N / P train a "
      "copy of it each",
      between(1, 1024), named_or_resume},
-    {"micro_batches", "M", &O::micro_batches,
+    {"micro_batches", "M", of<&O::micro_batches>,
      "images of a batch pass through the model in M parts, whose gradients are added: less memory "
      "without --pipeline, less waiting with it; default: 4 for each stage, else 1",
      count, recipe_or_resume},
-    {"chunks", "V", &O::chunks,
+    {"chunks", "V", of<&O::chunks>,
      "parts of the model in each stage, by turns (interleaved): less waiting, more messages",
      between(1, 1024), named_or_resume},
-    {"partition", "uniform|balanced|cost|A,B,..", &O::partition,
+    {"partition", "uniform|balanced|cost|A,B,..", of<&O::partition>,
      "how the model's blocks are divided; uniform: by number; balanced: by parameters; cost: by "
      "flops; or the blocks of each part, in the model's order",
      any, any_time},
-    {"workers", "N", &O::workers,
+    {"workers", "N", of<&O::workers>,
      "image-decoding threads per process; 0: one for each of its cores", between(0, 1024),
      any_time},
-    {"cache_mb", "N", &O::cache_mb,
+    {"cache_mb", "N", of<&O::cache_mb>,
      "keep decoded images in memory if all of them fit in this many MiB; 0: don't", between(0, 1e9),
      any_time},
-    {"bucket_bytes", "N", &O::bucket_bytes,
+    {"bucket_bytes", "N", of<&O::bucket_bytes>,
      "gradients travel between processes in buckets of at most this size; default: 25 MiB on cuda, "
      "else 4 MiB",
      between(4096, 1e12), any_time},
-    {"comm_streams", "N", &O::comm_streams,
+    {"comm_streams", "N", of<&O::comm_streams>,
      "streams on which buckets travel at the same time; changes no result", between(1, 8),
      any_time},
-    {"all_reduce", "auto|flat|2d", &O::all_reduce,
+    {"all_reduce", "", of<&O::all_reduce>,
      "how gradients are added: flat: over all processes at once (on GPUs by NCCL's choice); 2d: "
      "inside each node, between the nodes, inside again; auto: 2d on several nodes on cpu, else "
      "flat; they add in different orders, so their last bits differ, the same on all processes",
      any, any_time},
-    {"timeout", "X", &O::timeout,
+    {"timeout", "X", of<&O::timeout>,
      "seconds without a sign of life after which a process counts as dead", between(1, 1e6),
      any_time},
-    {"oversubscribe", "", &O::oversubscribe,
+    {"oversubscribe", "", of<&O::oversubscribe>,
      "let processes share GPUs; their gradients are staged through the host", any, any_time},
-    {"no_graph", "", &O::no_graph, "launch every kernel by itself instead of replaying CUDA graphs",
-     any, any_time},
-    {"profile", "", &O::profile, "print the time per kind of operation at the end", any, this_time},
-    {"trace", "FILE", &O::trace,
+    {"no_graph", "", of<&O::no_graph>,
+     "launch every kernel by itself instead of replaying CUDA graphs", any, any_time},
+    {"profile", "", of<&O::profile>, "print the time per kind of operation at the end", any,
+     this_time},
+    {"trace", "FILE", of<&O::trace>,
      "write what each process did when in its first 100 updates, and when it waited: a Chrome "
      "trace, as ui.perfetto.dev shows it",
      any, this_time},
-    {"plan", "", &O::plan, "print the memory plan and exit", any, this_time},
+    {"plan", "", of<&O::plan>, "print the memory plan and exit", any, this_time},
 };
 
 // MODEL has no flag; the help shows it in its first lines.
-constexpr OptionRow first_rows[] = {{"model", "MODEL", &O::model, "", any, new_run, 0, true}};
+constexpr OptionRow first_rows[] = {{"model", "MODEL", of<&O::model>, "", any, by_data, 0, true}};
 
 constexpr OptionGroup groups[] = {
     {"", first_rows},         {"Data", data_rows},           {"Model", model_rows},
@@ -362,6 +378,10 @@ std::vector<std::string> option_names() {
   for (const OptionGroup& group : option_groups())
     for (const OptionRow& row : group.rows) names.emplace_back(row.name);
   return names;
+}
+
+std::string OptionRow::values() const {
+  return field.type->texts ? join(field.type->texts(), "|") : std::string(metavar);
 }
 
 std::string OptionRow::flag() const {

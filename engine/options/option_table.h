@@ -5,9 +5,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
+#include "base/json.h"
+#include "engine/options/foreign_names.h"
 #include "engine/options/options.h"
 
 namespace bv {
@@ -18,45 +19,84 @@ struct Range {
   bool min_open = false, max_open = false;
 };
 
-template <class T>
-using Member = T Options::*;
-using AnyMember =
-    std::variant<Member<std::string>, Member<bool>, Member<int>, Member<int64_t>, Member<uint64_t>,
-                 Member<double>, Member<std::optional<int>>, Member<std::optional<int64_t>>,
-                 Member<std::optional<double>>, Member<std::array<double, 2>>,
-                 Member<std::optional<std::array<double, 2>>>,
-                 Member<std::optional<std::array<double, 3>>>, Member<std::array<double, 4>>,
-                 Member<std::vector<std::string>>, Member<std::vector<int>>>;
-
-// Where an option may appear besides the command line and --config.
+// Where an option may appear besides the command line.
 struct Uses {
-  bool recipe = true;   // in a recipe
-  bool resume = false;  // with --resume
-  bool stored = true;   // in config.json
-  bool named = recipe;  // in a recipe by name, models/recipes/NAME.json
+  bool recipe = true;             // in a recipe
+  bool resume = false;            // with --resume
+  bool stored = true;             // in config.json
+  bool named = recipe;            // in a recipe by name, models/recipes/NAME.json
+  bool config = true;             // in a file for --config
+  bool kept = stored && !resume;  // in checkpoints
+  bool path = false;              // which may be empty
+  bool absolute = false;  // stored as an absolute path: a run may be resumed from another folder
 };
+
+struct OptionRow;
+// An option's value as text: one item, or the items of a list.
+using Items = std::vector<std::string>;
+
+// What the options of one type are in a JSON file, and how they become text and back.
+struct ValueType {
+  JsonValue::Kind json;    // of an item
+  bool list = false;       // of several items
+  bool or_number = false;  // one number may stand there instead
+  void (*set)(void* value, const OptionRow&, const Items&) = nullptr;  // UserError: the reason
+  void (*check)(const OptionRow&, const Items&) = nullptr;             // the same
+  Items (*items)(const void* value) = nullptr;                         // none: not set
+  void (*copy)(void* to, const void* from) = nullptr;
+  std::vector<std::string> (*texts)() = nullptr;  // of a choice
+};
+
+template <class T>
+struct TypeOf {  // in option_values.cpp, for each type that options have
+  static const ValueType value;
+};
+
+// A member of a struct of options.
+struct Field {
+  const ValueType* type;
+  void* (*in)(void* options);
+  const void* (*defaults)();  // a struct with all defaults; each type of struct has its own
+};
+
+template <class S>
+const void* defaults_of() {
+  static const S defaults;
+  return &defaults;
+}
+template <auto member, class S>
+void* member_in(void* options) {
+  return &(static_cast<S*>(options)->*member);
+}
+template <class S, class T>
+S struct_of(T S::*);
+template <class S, class T>
+T type_of(T S::*);
+template <auto member, class S = decltype(struct_of(member))>
+inline constexpr Field field = {&TypeOf<decltype(type_of(member))>::value, member_in<member, S>,
+                                defaults_of<S>};
 
 struct OptionRow {
   std::string_view name;     // in JSON; on the command line --name with dashes for underscores
-  std::string_view metavar;  // N; a|b|c lists the allowed values; a flag has none
-  AnyMember member;
+  std::string_view metavar;  // N; a flag and a choice have none
+  Field field;
   std::string_view help;
   Range range = {};
   Uses uses = {};
   char letter = 0;          // -n
   bool positional = false;  // a word without --, or several where it is a list; [X]: optional
 
-  bool is_choice() const { return !positional && metavar.find('|') != metavar.npos; }
-  bool is_flag() const { return std::holds_alternative<Member<bool>>(member); }
-  bool is_list() const { return member.index() >= 9; }
-  bool is_text() const { return std::holds_alternative<Member<std::string>>(member); }
-  std::string flag() const;  // --image-size; of a word by position, its metavar
+  bool is_flag() const { return field.type->json == JsonValue::Kind::boolean; }
+  bool is_list() const { return field.type->list; }
+  bool is_choice() const { return field.type->texts != nullptr; }
+  std::string values() const;  // what --help shows after the flag: the metavar, or a|b|c
+  std::string flag() const;    // --image-size; of a word by position, its metavar
 };
 
 // A command's word without --.
-constexpr OptionRow positional(std::string_view name, std::string_view metavar, AnyMember member,
+constexpr OptionRow positional(std::string_view name, std::string_view metavar, Field field,
                                std::string_view help) {
-  return {.name = name, .metavar = metavar, .member = member, .help = help, .positional = true};
+  return {.name = name, .metavar = metavar, .field = field, .help = help, .positional = true};
 }
 
 struct OptionGroup {
@@ -66,5 +106,46 @@ struct OptionGroup {
 std::span<const OptionGroup> option_groups();         // of training
 const OptionRow* find_option(std::string_view name);  // null if there is none
 std::vector<std::string> option_names();
+
+// The place of a choice's word among `texts`. Throws UserError, with `advice` where there is any.
+size_t place_of(const Items&, const std::vector<std::string>& texts,
+                std::string (*advice)(std::string_view word));
+
+struct ChoiceText {
+  template <Choice T>
+  static void read(T& value, const OptionRow&, const Items& items) {
+    const auto advice = std::is_same_v<T, Policy> ? advice_for_foreign_policy : nullptr;
+    value = words<T>[place_of(items, texts_of<T>(), advice)].value;
+  }
+  template <Choice T>
+  static Items items(const T& value) {
+    return {word_of(value)};
+  }
+};
+
+// By Text::read and Text::items.
+template <class T, class Text>
+constexpr ValueType value_type(JsonValue::Kind json) {
+  return {.json = json,
+          .set = [](void* value, const OptionRow& row,
+                    const Items& items) { Text::read(*static_cast<T*>(value), row, items); },
+          .check =
+              [](const OptionRow& row, const Items& items) {
+                T value{};
+                Text::read(value, row, items);
+              },
+          .items = [](const void* value) { return Text::items(*static_cast<const T*>(value)); },
+          .copy = [](void* to,
+                     const void* from) { *static_cast<T*>(to) = *static_cast<const T*>(from); }};
+}
+
+template <Choice T>
+struct TypeOf<T> {
+  static constexpr ValueType value = [] {
+    ValueType type = value_type<T, ChoiceText>(JsonValue::Kind::text);
+    type.texts = texts_of<T>;
+    return type;
+  }();
+};
 
 }  // namespace bv

@@ -13,6 +13,8 @@ namespace bv {
 
 namespace {
 
+using Kind = JsonValue::Kind;
+
 std::string range_text(const Range& range, bool whole) {
   const auto number = [whole](double value) {
     return whole ? std::to_string(static_cast<int64_t>(value)) : format_number(value);
@@ -40,162 +42,221 @@ double to_number(const std::string& item, const Range& range) {
   return checked(*value, range, false);
 }
 
-// Converts a row's items to the type of its member.
-struct Convert {
-  const OptionRow& row;
-  const Items& items;
+const std::string& one(const Items& items) {
+  if (items.size() != 1) refuse("must be one value");
+  return items[0];
+}
 
-  const std::string& item() const {
-    if (items.size() != 1) refuse("must be one value");
-    return items[0];
+}  // namespace
+
+size_t place_of(const Items& items, const std::vector<std::string>& texts,
+                std::string (*advice)(std::string_view word)) {
+  const auto found = std::ranges::find(texts, one(items));
+  if (found != texts.end()) return static_cast<size_t>(found - texts.begin());
+  std::string near = suggestion(items[0], texts);
+  if (near.empty() && advice) near = advice(items[0]);
+  refuse("must be one of " + join(texts, ", ") + near);
+}
+
+namespace {
+
+template <class T>
+concept HasForm = requires {
+  T::form;
+};
+
+// The options' types: from items, and back.
+struct PlainText : ChoiceText {
+  using ChoiceText::items, ChoiceText::read;
+
+  static void read(std::string& out, const OptionRow& row, const Items& in) {
+    if (one(in).empty() && !row.uses.path) refuse("must not be empty");
+    if (in[0].find('\0') != std::string::npos) refuse("contains a zero byte");
+    out = in[0];
   }
-  void operator()(std::string& out) const {
-    const std::vector<std::string> choices = split(row.metavar, '|');
-    if (row.name == "save_every") {
-      if (!parse_save_every(item())) refuse("must be a number of epochs, or like 500steps");
-    } else if (row.name == "partition") {
-      if (std::ranges::find(choices, item()) == choices.end() && !parse_blocks(item()))
-        refuse("must be uniform, balanced, cost or the blocks of each part, like 6,6");
-    } else if (row.name == "lr_after") {
-      if (!item().empty() && !parse_lr_after(item()))
-        refuse("must be a number of epochs and a learning rate, like 600:1e-6");
-    } else if (row.is_choice() && std::ranges::find(choices, item()) == choices.end()) {
-      std::string advice = suggestion(item(), choices);
-      if (advice.empty() && row.name == "auto_augment") advice = advice_for_foreign_policy(item());
-      refuse("must be one of " + join(choices, ", ") + advice);
-    }
-    constexpr std::string_view may_be_empty[] = {"data", "weights", "val", "lr_after"};
-    if (item().empty() && std::ranges::find(may_be_empty, row.name) == std::end(may_be_empty))
-      refuse("must not be empty");
-    if (item().find('\0') != std::string::npos) refuse("contains a zero byte");
-    out = item();
+  static Items items(const std::string& value) { return {value}; }
+
+  static void read(bool& out, const OptionRow&, const Items& in) {
+    if (one(in) != "true" && in[0] != "false") refuse("must be true or false");
+    out = in[0] == "true";
   }
-  void operator()(bool& out) const {
-    if (item() != "true" && item() != "false") refuse("must be true or false");
-    out = item() == "true";
-  }
-  void operator()(uint64_t& out) const {
-    const auto value = parse_unsigned(item());
+  static Items items(bool value) { return {value ? "true" : "false"}; }
+
+  static void read(uint64_t& out, const OptionRow&, const Items& in) {
+    const auto value = parse_unsigned(one(in));
     if (!value) refuse("must be a whole number from 0 to 18446744073709551615");
     out = *value;
   }
-  void operator()(double& out) const { out = to_number(item(), row.range); }
-  void operator()(std::vector<std::string>& out) const {
-    if (row.positional) {
-      for (const std::string& word : items)
-        if (word.empty()) refuse("must not be empty");
-      out = items;
-      return;
-    }
-    if (items.size() == 1) {
-      const auto number = parse_integer(items[0]);
-      if (!number || *number < 2 || *number > 1000000)
-        refuse("must be a number of classes, at least 2, or their names: a,b,c");
-      out = {std::to_string(*number)};
-      return;
-    }
-    const std::set<std::string> different(items.begin(), items.end());
-    if (different.contains("")) refuse("has a class without a name");
-    if (different.size() != items.size()) refuse("names a class twice");
-    out = items;
-  }
-  void operator()(std::vector<int>& out) const {
-    out.clear();
-    for (const std::string& one : items) {
-      const auto value = parse_integer(one);
-      if (!value) refuse("must be whole numbers");
-      out.push_back(static_cast<int>(checked(static_cast<double>(*value), row.range, true)));
-    }
-  }
-  // Of --color-jitter: one number for the first three, or three or four.
-  void operator()(std::array<double, 4>& out) const {
-    if (items.size() != 1 && items.size() != 3 && items.size() != 4)
-      refuse("must be one number, three or four");
-    for (size_t i = 0; i < 3; ++i) out[i] = to_number(items[items.size() == 1 ? 0 : i], row.range);
-    out[3] = items.size() == 4 ? to_number(items[3], row.range) : 0;
-  }
-  template <size_t n>
-  void operator()(std::array<double, n>& out) const {
-    if (items.size() != n) refuse("must be " + std::to_string(n) + " numbers");
-    for (size_t i = 0; i < n; ++i) out[i] = to_number(items[i], row.range);
-  }
   template <std::signed_integral T>
-  void operator()(T& out) const {
-    const auto value = parse_integer(item());
-    if (!value) refuse(parse_number(item()) ? "is not a whole number" : "is not a number");
+  static void read(T& out, const OptionRow& row, const Items& in) {
+    const auto value = parse_integer(one(in));
+    if (!value) refuse(parse_number(in[0]) ? "is not a whole number" : "is not a number");
     Range range = row.range;
     range.max = std::min(range.max, static_cast<double>(std::numeric_limits<T>::max()));
     checked(static_cast<double>(*value), range, true);
     out = static_cast<T>(*value);
   }
-  template <class T>
-  void operator()(std::optional<T>& out) const {
-    T value{};
-    (*this)(value);
-    out = value;
+  template <std::integral T>
+  static Items items(T value) {
+    return {std::to_string(value)};
   }
-};
 
-struct ToItems {
-  Items operator()(const std::string& value) const { return {value}; }
-  Items operator()(bool value) const { return {value ? "true" : "false"}; }
-  Items operator()(double value) const { return {format_number(value)}; }
-  Items operator()(const std::vector<std::string>& value) const { return value; }
-  Items operator()(const std::vector<int>& values) const {
+  static void read(double& out, const OptionRow& row, const Items& in) {
+    out = to_number(one(in), row.range);
+  }
+  static Items items(double value) { return {format_number(value)}; }
+
+  // Words by position, or the names of classes, of which one is their number.
+  static void read(std::vector<std::string>& out, const OptionRow& row, const Items& in) {
+    const std::set<std::string> different(in.begin(), in.end());
+    if (row.positional) {
+      if (different.contains("")) refuse("must not be empty");
+      out = in;
+    } else if (in.size() == 1) {
+      const auto number = parse_integer(in[0]);
+      if (!number || *number < 2 || *number > 1000000)
+        refuse("must be a number of classes, at least 2, or their names: a,b,c");
+      out = {std::to_string(*number)};
+    } else {
+      if (different.contains("")) refuse("has a class without a name");
+      if (different.size() != in.size()) refuse("names a class twice");
+      out = in;
+    }
+  }
+  static Items items(const std::vector<std::string>& value) { return value; }
+
+  static void read(std::vector<int>& out, const OptionRow& row, const Items& in) {
+    out.clear();
+    for (const std::string& item : in) {
+      const auto value = parse_integer(item);
+      if (!value) refuse("must be whole numbers");
+      out.push_back(static_cast<int>(checked(static_cast<double>(*value), row.range, true)));
+    }
+  }
+  static Items items(const std::vector<int>& values) {
     Items items;
     for (const int value : values) items.push_back(std::to_string(value));
     return items;
   }
+
   template <size_t n>
-  Items operator()(const std::array<double, n>& values) const {
+  static void read(std::array<double, n>& out, const OptionRow& row, const Items& in) {
+    if (in.size() != n) refuse("must be " + std::to_string(n) + " numbers");
+    for (size_t i = 0; i < n; ++i) out[i] = to_number(in[i], row.range);
+  }
+  // Of --color-jitter: one number for the first three, or three or four.
+  static void read(std::array<double, 4>& out, const OptionRow& row, const Items& in) {
+    if (in.size() != 1 && in.size() != 3 && in.size() != 4)
+      refuse("must be one number, three or four");
+    for (size_t i = 0; i < 3; ++i) out[i] = to_number(in[in.size() == 1 ? 0 : i], row.range);
+    out[3] = in.size() == 4 ? to_number(in[3], row.range) : 0;
+  }
+  template <size_t n>
+  static Items items(const std::array<double, n>& values) {
     Items items;
     for (const double value : values) items.push_back(format_number(value));
     return items;
   }
-  template <std::integral T>
-  Items operator()(T value) const {
-    return {std::to_string(value)};
+
+  template <HasForm T>
+  static void read(T& out, const OptionRow&, const Items& in) {
+    const std::optional<T> value = T::parse(one(in));
+    if (!value) refuse(T::form);
+    out = *value;
+  }
+  template <HasForm T>
+  static Items items(const T& value) {
+    return {value.text};
+  }
+
+  template <class T>
+  static void read(std::optional<T>& out, const OptionRow& row, const Items& in) {
+    if constexpr (HasForm<T>)
+      if (one(in).empty()) return out.reset();
+    read(out.emplace(), row, in);
   }
   template <class T>
-  Items operator()(const std::optional<T>& value) const {
-    return value ? (*this)(*value) : Items{};
+  static Items items(const std::optional<T>& value) {
+    if (value) return items(*value);
+    return HasForm<T> ? Items{""} : Items{};
   }
 };
 
-Items items_from_json(const JsonValue& value, const OptionRow& row, const std::string& subject) {
-  using Kind = JsonValue::Kind;
-  const auto expect = [&](bool fits, const char* what) {
-    if (!fits) throw UserError(subject + ": must be " + what);
-  };
-  if (row.is_list()) {
-    if ((row.name == "classes" || row.name == "color_jitter") && value.kind == Kind::number)
-      return {value.text};
-    expect(value.kind == Kind::list, "a list");
-    Items items;
-    const Kind kind = row.name == "classes" ? Kind::text : Kind::number;
-    for (const JsonValue& item : value.items) {
-      expect(item.kind == kind, kind == Kind::text ? "a list of names" : "a list of numbers");
-      items.push_back(item.text);
-    }
-    return items;
-  }
-  if (row.is_flag()) {
-    expect(value.kind == Kind::boolean, "true or false");
-  } else if (row.is_text()) {
-    const bool count = row.name == "save_every" && value.kind == Kind::number;
-    expect(count || value.kind == Kind::text, "text in quotes");
-  } else {
-    expect(value.kind == Kind::number, "a number");
-  }
-  return {value.text};
+template <class T>
+struct Inner {
+  using Type = T;
+};
+template <class T>
+struct Inner<std::optional<T>> {
+  using Type = T;
+};
+
+template <class T>
+constexpr ValueType plain_type() {
+  using One = typename Inner<T>::Type;
+  constexpr bool is_string = std::is_same_v<One, std::string>;
+  constexpr bool names = std::is_same_v<One, std::vector<std::string>>;
+  constexpr bool text = is_string || names || HasForm<One> || Choice<One>;
+  ValueType type = value_type<T, PlainText>(text                        ? Kind::text
+                                            : std::is_same_v<One, bool> ? Kind::boolean
+                                                                        : Kind::number);
+  type.list = !is_string && requires(One value) { value.data(); };
+  type.or_number =
+      names || std::is_same_v<One, SaveEvery> || std::is_same_v<One, std::array<double, 4>>;
+  return type;
 }
 
-bool may_contain(OptionFile file, const OptionRow& row) {
-  if (file == OptionFile::config) return row.name != "resume" && row.name != "recipe";
-  return file == OptionFile::recipe ? row.uses.recipe : row.uses.named;
+Items items_from_json(const JsonValue& value, const OptionRow& row, const std::string& subject) {
+  const auto expect = [&](bool fits, const std::string& what) {
+    if (!fits) throw UserError(subject + ": must be " + what);
+  };
+  const ValueType& type = *row.field.type;
+  if (type.or_number && value.kind == Kind::number) return {value.text};
+  if (!type.list) {
+    expect(value.kind == type.json, type.json == Kind::boolean ? "true or false"
+                                    : type.json == Kind::text  ? "text in quotes"
+                                                               : "a number");
+    return {value.text};
+  }
+  expect(value.kind == Kind::list, "a list");
+  Items items;
+  for (const JsonValue& item : value.items) {
+    expect(item.kind == type.json,
+           type.json == Kind::text ? "a list of names" : "a list of numbers");
+    items.push_back(item.text);
+  }
+  return items;
+}
+
+bool may_contain(OptionFile file, const Uses& uses) {
+  return file == OptionFile::config   ? uses.config
+         : file == OptionFile::recipe ? uses.recipe
+                                      : uses.named;
 }
 
 }  // namespace
+
+template <class T>
+constinit const ValueType TypeOf<T>::value = plain_type<T>();
+template struct TypeOf<std::string>;
+template struct TypeOf<bool>;
+template struct TypeOf<int>;
+template struct TypeOf<int64_t>;
+template struct TypeOf<uint64_t>;
+template struct TypeOf<double>;
+template struct TypeOf<SaveEvery>;
+template struct TypeOf<Partition>;
+template struct TypeOf<std::array<double, 2>>;
+template struct TypeOf<std::array<double, 4>>;
+template struct TypeOf<std::vector<std::string>>;
+template struct TypeOf<std::vector<int>>;
+template struct TypeOf<std::optional<int>>;
+template struct TypeOf<std::optional<int64_t>>;
+template struct TypeOf<std::optional<double>>;
+template struct TypeOf<std::optional<LrAfter>>;
+template struct TypeOf<std::optional<TrainCrop>>;
+template struct TypeOf<std::optional<std::array<double, 2>>>;
+template struct TypeOf<std::optional<std::array<double, 3>>>;
 
 Options::Options() = default;
 Options::Options(const Options&) = default;
@@ -204,83 +265,89 @@ Options& Options::operator=(const Options&) = default;
 Options& Options::operator=(Options&&) noexcept = default;
 Options::~Options() = default;
 
-void assign(Options& options, const OptionRow& row, const Items& items,
-            const std::string& subject) {
+void check(const OptionRow& row, const Items& items, const std::string& subject) {
   try {
-    std::visit([&](auto member) { Convert{row, items}(options.*member); }, row.member);
+    row.field.type->check(row, items);
   } catch (const UserError& reason) {
     throw UserError(subject + ": " + reason.what());
   }
 }
 
-Items items_of(const Options& options, const OptionRow& row) {
-  return std::visit([&](auto member) { return ToItems{}(options.*member); }, row.member);
+void unset(Options& options, std::string_view name) {
+  const OptionRow& row = *find_option(name);
+  void* const fresh = row.field.in(const_cast<void*>(row.field.defaults()));
+  row.field.type->copy(row.field.in(&options), fresh);
+  options.sources.erase(std::string(name));
 }
 
 std::string default_of(const OptionRow& row) {
   if (row.is_flag()) return "";
-  return join(items_of(Options{}, row), ",");
+  const void* const fresh = row.field.in(const_cast<void*>(row.field.defaults()));
+  return join(row.field.type->items(fresh), ",");
 }
 
 Values values_from_json(const JsonValue& object, const std::string& where, OptionFile file) {
   Values values;
-  Options scratch;
   for (const auto& [key, value] : object.members) {
-    if (value.kind == JsonValue::Kind::object)
+    if (value.kind == Kind::object)
       throw UserError(where + ": '" + printable(key) +
                       "' is an object, in which no option is looked for; put them beside it");
     const OptionRow* row = find_option(key);
     if (!row)
       throw UserError(where + ": unknown key '" + printable(key) + "'" +
                       suggestion(key, option_names()));
-    if (!may_contain(file, *row))
+    if (!may_contain(file, row->uses))
       throw UserError(where + ": '" + key + "' can't be part of a " +
                       (file == OptionFile::config ? "config" : "recipe"));
-    if (value.kind == JsonValue::Kind::null) continue;  // not set
+    if (value.kind == Kind::null) continue;  // not set
     const std::string text = value.text.empty() ? "" : " " + printable(value.text);
     const std::string subject = where + ": '" + key + "'" + text;
     const Items items = items_from_json(value, *row, subject);
-    assign(scratch, *row, items, subject);
+    check(*row, items, subject);
     values.emplace(key, items);
   }
   return values;
 }
 
 std::string value_to_json(const OptionRow& row, const Items& items) {
-  if (items.empty()) return row.name == "classes" ? "[]" : "null";
-  const bool names = row.name == "classes" && items.size() > 1;
+  const ValueType& type = *row.field.type;
+  const bool names = type.list && type.json == Kind::text, count = names && items.size() == 1;
+  if (items.empty()) return names ? "[]" : "null";
   const auto item_text = [&](const std::string& item) {
-    return row.is_text() || names ? quote_json(item) : item;
+    return type.json == Kind::text && !count ? quote_json(item) : item;
   };
-  if (!row.is_list() || (row.name == "classes" && !names)) return item_text(items[0]);
-  return json_list(items, item_text, ", ");
+  return type.list && !count ? json_list(items, item_text, ", ") : item_text(items[0]);
 }
 
-std::optional<SaveEvery> parse_save_every(std::string_view text) {
-  const bool steps = text.ends_with("steps");
-  if (steps) text.remove_suffix(std::string_view("steps").size());
-  const auto count = parse_integer(text);
+std::optional<SaveEvery> SaveEvery::parse(const std::string& text) {
+  std::string_view number = text;
+  const bool steps = number.ends_with("steps");
+  if (steps) number.remove_suffix(std::string_view("steps").size());
+  const auto count = parse_integer(number);
   if (!count || *count < 1) return {};
-  return SaveEvery{.count = *count, .steps = steps};
+  return SaveEvery{.text = text, .count = *count, .steps = steps};
 }
 
-std::optional<std::vector<int>> parse_blocks(std::string_view text) {
-  std::vector<int> blocks;
-  for (const std::string& word : split(text, ',')) {
-    const auto count = parse_integer(word);
-    if (!count || *count < 1 || *count > 1000) return {};
-    blocks.push_back(static_cast<int>(*count));
-  }
-  return blocks;
-}
-
-std::optional<LrAfter> parse_lr_after(std::string_view text) {
+std::optional<LrAfter> LrAfter::parse(const std::string& text) {
   const size_t colon = text.find(':');
   if (colon == text.npos) return {};
   const auto epoch = parse_integer(text.substr(0, colon));
   const auto lr = parse_number(text.substr(colon + 1));
   if (!epoch || *epoch < 1 || !lr || !(*lr >= 0)) return {};
-  return LrAfter{.epoch = *epoch, .lr = *lr};
+  return LrAfter{.text = text, .epoch = *epoch, .lr = *lr};
+}
+
+std::optional<Partition> Partition::parse(const std::string& text) {
+  for (const auto& [word, kind] :
+       {std::pair{"uniform", uniform}, {"balanced", balanced}, {"cost", cost}})
+    if (text == word) return Partition{.text = text, .kind = kind};
+  Partition partition{.text = text, .kind = list};
+  for (const std::string& word : split(text, ',')) {
+    const auto count = parse_integer(word);
+    if (!count || *count < 1 || *count > 1000) return {};
+    partition.blocks.push_back(static_cast<int>(*count));
+  }
+  return partition;
 }
 
 }  // namespace bv

@@ -1,5 +1,7 @@
 // Values of options as text and as JSON.
 #pragma once
+#include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -8,14 +10,30 @@
 
 namespace bv {
 
-// An option's value as text: one item, or the items of a list.
-using Items = std::vector<std::string>;
 using Values = std::map<std::string, Items, std::less<>>;  // by name
 
-// Sets the option to the items' value. Throws UserError: `subject` ("--lr abc"), then the reason.
-void assign(Options&, const OptionRow&, const Items&, const std::string& subject);
+// Throws UserError where the items are no value of the option: `subject` ("--lr abc"), the reason.
+void check(const OptionRow&, const Items&, const std::string& subject);
+
+template <class S>
+void* place_in(S& options, const OptionRow& row) {
+  if (row.field.defaults != defaults_of<S>) throw std::logic_error("another command's option");
+  return row.field.in(&options);
+}
+// Sets the option to the items' value, after a check.
+template <class S>
+void assign(S& options, const OptionRow& row, const Items& items, const std::string& subject) {
+  void* const value = place_in(options, row);
+  check(row, items, subject);
+  row.field.type->set(value, row, items);
+}
 // The option's value, as assign takes it; no items if it is not set.
-Items items_of(const Options&, const OptionRow&);
+template <class S>
+Items items_of(const S& options, const OptionRow& row) {
+  return row.field.type->items(place_in(const_cast<S&>(options), row));
+}
+// Back to the built-in default.
+void unset(Options&, std::string_view name);
 // The built-in default as text; empty if there is none.
 std::string default_of(const OptionRow&);
 
@@ -24,22 +42,5 @@ enum class OptionFile : uint8_t { config, recipe, named_recipe };
 // The values in it; `where` names it in messages. Throws UserError naming the key.
 Values values_from_json(const JsonValue& object, const std::string& where, OptionFile);
 std::string value_to_json(const OptionRow&, const Items&);
-
-// --save-every 2 (epochs) or 500steps.
-struct SaveEvery {
-  int64_t count;
-  bool steps;
-};
-std::optional<SaveEvery> parse_save_every(std::string_view text);
-
-// --partition 6,6: how many blocks each part has.
-std::optional<std::vector<int>> parse_blocks(std::string_view text);
-
-// --lr-after 600:1e-6
-struct LrAfter {
-  int64_t epoch;
-  double lr;
-};
-std::optional<LrAfter> parse_lr_after(std::string_view text);
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// The options of a run.
+// The options of a run, in slices by concern: a function takes the slice that it reads.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/options/choices.h"
+
 namespace bv {
 
 // Where an option's value comes from; later sources win over earlier ones.
@@ -15,28 +17,56 @@ enum class Source { built_in, resolved, recipe, named_recipe, run, config, comma
 
 inline constexpr int64_t max_epochs = 1000000;
 
+// Values with a form of their own: `text` is how they were given, `form` what is wrong elsewhere.
+
+// --save-every 2 (epochs) or 500steps.
+struct SaveEvery {
+  static constexpr const char* form = "must be a number of epochs, or like 500steps";
+  std::string text = "1";
+  int64_t count = 1;
+  bool steps = false;
+  static std::optional<SaveEvery> parse(const std::string&);
+};
+
+// --lr-after 600:1e-6
+struct LrAfter {
+  static constexpr const char* form =
+      "must be a number of epochs and a learning rate, like 600:1e-6";
+  std::string text = {};
+  int64_t epoch = 0;
+  double lr = 0;
+  static std::optional<LrAfter> parse(const std::string&);
+};
+
+// How a model's blocks are divided into parts (--partition). uniform: the same number of blocks in
+// each, in the last parts one more where they don't divide; balanced: the largest part has as few
+// parameters as possible; cost: as few flops; list: given numbers of blocks.
+struct Partition {
+  static constexpr const char* form =
+      "must be uniform, balanced, cost or the blocks of each part, like 6,6";
+  std::string text = "cost";
+  enum Kind : uint8_t { uniform, balanced, cost, list } kind = cost;
+  std::vector<int> blocks = {};  // of a list
+  static std::optional<Partition> parse(const std::string&);
+};
+
 // std::optional fields are resolved once the model, the data and the machine are known; from then
 // on config.json contains them all.
-struct Options {
-  // what runs where
-  std::string model;
-  std::optional<int> nproc;        // -n
-  std::string device = "auto";     // auto cpu simt cuda
-  std::string precision = "auto";  // auto fp32 fp16 bf16
-  std::string amp_policy = "none";  // none 0 1 2
-  int amp_start = 10;              // epochs, counted from 1
-  std::optional<int> amp_end, amp_hold;
-  int amp_interval = 1000, amp_interval_hold = 100;
-  // data
+
+struct InputOptions {
   std::string data;  // path, "synthetic", or empty: the built-in set
   std::string val;
   double val_fraction = 0.1;
   uint64_t split_seed = 0;
   std::vector<std::string> classes;                // names; empty: the data's
   std::optional<std::array<double, 3>> mean, std;  // of pixels in 0-1
-  std::optional<int> image_size, patch_size;
-  std::string augment = "basic";      // none basic strong: other values of the following
-  std::string auto_augment = "none";  // none ra ra-dali ta_wide cifar10 imagenet
+  std::optional<int> image_size;
+  OnBadImage on_bad_image = OnBadImage::fail;
+};
+
+struct AugmentOptions {
+  Augment augment = Augment::basic;  // other values of the following
+  Policy auto_augment = Policy::none;
   int ra_ops = 2;
   std::optional<int> ra_magnitude;
   std::array<double, 4> color_jitter{};  // brightness, contrast, saturation, hue
@@ -44,100 +74,121 @@ struct Options {
   double mixup = 0, cutmix = 0;
   std::optional<std::array<double, 2>> cutmix_minmax;
   double mixup_prob = 1, mixup_switch_prob = 0.5;
-  std::string mixup_mode = "batch";  // batch pair elem
+  MixMode mixup_mode = MixMode::batch;
   int mixup_off_epoch = 0;
-  std::string train_crop;  // random-resized padded pad-if-needed none; empty: by the data
+  std::optional<TrainCrop> train_crop;
   std::array<double, 2> scale = {0.08, 1}, ratio = {3.0 / 4, 4.0 / 3};
   int padding = 4;
   std::optional<double> hflip;
   double vflip = 0;
-  std::string crop_mode = "center";  // center squash border pad
+  CropMode crop_mode = CropMode::center;
   double crop_pct = 1;
-  std::string interpolation = "bilinear";  // bilinear bicubic
-  std::string on_bad_image = "fail";       // fail skip
-  int workers = 0;      // decoding threads per process; 0: one for each of its cores
-  int cache_mb = 1024;  // decoded images, over all processes
-  // steps
+  Interpolation interpolation = Interpolation::bilinear;
+};
+
+struct ModelOptions {
+  std::string model, weights;
+  std::optional<int> patch_size;
+  int representation_size = 0;  // 0: no layer before the head
+  double drop_rate = 0, pos_drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0;
+  double drop_path_rate = 0, label_smoothing = 0;
+  bool sync_bn = false, zero_init_last = false;
+};
+
+struct StepOptions {
   std::optional<int> batch;        // images per forward pass over all processes
   std::optional<int> local_batch;  // ... per process
   int accumulate = 1;
   double epochs = 10;
   std::optional<int64_t> steps;  // cap on the updates, resumed ones included
   int eval_every = 1;            // epochs
-  std::string best_by = "top1";  // top1 loss
-  // optimizer and schedule
-  std::string optimizer = "adamw";  // sgd adam adamw
-  double lr = 1e-3;
+  BestBy best_by = BestBy::top1;
+  uint64_t seed = 0;
+  bool strict = false;
+};
+
+struct OptimizerOptions {
+  OptimizerKind optimizer = OptimizerKind::adamw;
   double momentum = 0.9;
   bool nesterov = false;
   std::array<double, 2> betas = {0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0.05;
-  std::string decay = "weights";     // weights all
-  std::string schedule = "cosine";   // constant cosine step multistep poly
-  std::string schedule_by = "step";  // step epoch
-  double min_lr = 0;
-  std::optional<double> period_epochs, decay_epochs, decay_rate;
-  std::vector<int> decay_milestones;  // epochs
-  std::string lr_after;               // "600:1e-6", or empty
-  double warmup_epochs = 0;
-  int64_t warmup_steps = 0;
+  Decay decay = Decay::weights;
   double layer_decay = 1;
   double ema = 0;         // 0: none
   double clip_grad = 0;   // 0: no limit
   double loss_scale = 0;  // in fp16; 0: dynamic
   double loss_scale_init = 65536;
   int loss_scale_growth_interval = 2000;
-  double label_smoothing = 0;
-  int representation_size = 0;  // 0: no layer before the head
-  double drop_rate = 0, pos_drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0;
-  double drop_path_rate = 0;
-  bool sync_bn = false, zero_init_last = false;
-  uint64_t seed = 0;
-  // files
+};
+
+struct ScheduleOptions {
+  double lr = 1e-3;
+  Curve schedule = Curve::cosine;
+  ScheduleBy schedule_by = ScheduleBy::step;
+  double min_lr = 0;
+  std::optional<double> period_epochs, decay_epochs, decay_rate;
+  std::vector<int> decay_milestones;  // epochs
+  std::optional<LrAfter> lr_after;
+  double warmup_epochs = 0;
+  int64_t warmup_steps = 0;
+};
+
+struct PrecisionOptions {
+  std::optional<DType> precision;
+  AmpPolicy amp_policy = AmpPolicy::none;
+  int amp_start = 10;  // epochs, counted from 1
+  std::optional<int> amp_end, amp_hold;
+  int amp_interval = 1000, amp_interval_hold = 100;
+};
+
+struct RunOptions {
   std::string recipe;  // by name
-  std::string out, resume, weights;
-  std::string save_every = "1";  // epochs, or "500steps"
-  int keep = 1;                  // step folders besides the best
-  int log_every = 10;            // steps
+  std::string out, resume;
+  SaveEvery save_every;
+  int keep = 1;        // step folders besides the best
+  int log_every = 10;  // steps
   bool report = false;
-  std::string tensorboard = "on";  // on off
+  Switch tensorboard = Switch::on;
   bool quiet = false;
-  // machine
+};
+
+struct PipelineOptions {
+  int pipeline = 1;  // stages
+  std::optional<int> micro_batches;
+  int chunks = 1;  // of each stage
+  Partition partition;
+  Recompute recompute = Recompute::none;
+};
+
+struct MachineOptions {
+  std::optional<int> nproc;       // -n
   int nnodes = 1, node_rank = 0;  // machines, and which of them this is
   std::string master_addr;
   int master_port = 29500;
+  std::optional<DeviceKind> device;
+  ConvKernels conv = ConvKernels::own;
+  int workers = 0;      // decoding threads per process; 0: one for each of its cores
+  int cache_mb = 1024;  // decoded images, over all processes
   std::optional<int64_t> bucket_bytes;
   int comm_streams = 1;
-  std::string all_reduce = "auto";  // auto flat 2d
-  std::string conv = "own";         // own cudnn
-  std::string recompute = "none";   // none blocks
-  int pipeline = 1;                 // stages
-  std::optional<int> micro_batches;
-  int chunks = 1;                  // of each stage
-  std::string partition = "cost";  // uniform balanced cost, or blocks: 6,6
-  std::string trace;               // a file to write, or empty
-  double timeout = 60;             // seconds without a sign of life from a peer
-  bool strict = false;
+  std::optional<AllReduce> all_reduce;
+  double timeout = 60;  // seconds without a sign of life from a peer
+  std::string trace;    // a file to write, or empty
   bool plan = false, profile = false, no_graph = false, oversubscribe = false;
-  // of other commands than train, in CommandLine::own
-  int count = 16;                  // preview
-  int64_t epoch = 1;               // preview; counted from 1
-  std::string finished;            // eval, predict: a run's folder or a weights file
-  std::string class_list;          // eval, predict: a number, or a file of names
-  std::string split = "val";       // eval: train val all
-  std::string confusion;           // eval: a file to write
-  std::vector<std::string> files;  // predict
-  int topk = 5;                    // predict
-  bool json = false;               // eval, predict, data stats, data check
-  bool link = false;               // data split
-  int min_side = 32;               // data check
-  std::string url, sha256;         // data fetch
-  // of data list, pack and index
-  std::string coco, images, labels, set_name, label_base = "auto";
-  std::optional<int> class_count, per_class, shards, resize;
-  int shard_mb = 256, quality = 95;
+};
 
+struct Options : InputOptions,
+                 AugmentOptions,
+                 ModelOptions,
+                 StepOptions,
+                 OptimizerOptions,
+                 ScheduleOptions,
+                 PrecisionOptions,
+                 RunOptions,
+                 PipelineOptions,
+                 MachineOptions {
   // The source of each option that isn't a built-in default, by its name in config.json.
   std::map<std::string, Source, std::less<>> sources;
   Source source(std::string_view name) const {

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "engine/options/option_values.h"
 
 namespace bv {
 namespace {
@@ -76,13 +75,6 @@ std::string list_of(std::span<const int> counts) {
   std::vector<std::string> words;
   for (const int n : counts) words.push_back(std::to_string(n));
   return join(words, ",");
-}
-
-Partition Partition::parse(const std::string& text) {
-  if (text == "uniform") return {.kind = uniform};
-  if (text == "balanced") return {.kind = balanced};
-  if (text == "cost") return {.kind = cost};
-  return {.kind = list, .blocks = parse_blocks(text).value()};
 }
 
 std::vector<BlockCost> blocks_of(const Graph& graph, Kernels& kernels) {

@@ -7,20 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/options/options.h"
 #include "models/graph/graph.h"
 
 namespace bv {
-
-// uniform: the same number of blocks in each part, in the last parts one more where they don't
-// divide; balanced: the largest part has as few parameters as possible; cost: as few flops;
-// list: given numbers of blocks.
-struct Partition {
-  enum Kind : uint8_t { uniform, balanced, cost, list } kind = cost;
-  std::vector<int> blocks = {};  // of a list
-
-  // The value of --partition, which was checked when it was read.
-  static Partition parse(const std::string&);
-};
 
 struct BlockCost {
   Slice nodes{};

@@ -58,9 +58,9 @@ Pipeline cut_model(const Options& o, int replicas, const Graph& graph, Kernels& 
   }
   const std::vector<BlockCost> blocks = blocks_of(graph, kernels);
   check_parts(p.shape, static_cast<int>(blocks.size()));
-  p.blocks = partition(blocks, p.shape.parts(), Partition::parse(o.partition));
+  p.blocks = partition(blocks, p.shape.parts(), o.partition);
   p.parts = parts_of(blocks, p.blocks);
-  p.bubble = bubble_of(p.shape, p.parts, o.recompute == "blocks");
+  p.bubble = bubble_of(p.shape, p.parts, o.recompute == Recompute::blocks);
   return p;
 }
 
@@ -70,8 +70,8 @@ std::string describe(const Pipeline& p) {
          (p.shape.chunks > 1 ? " of " + counted(p.shape.chunks, "chunk") : "") +
          (p.replicas > 1 ? " x " + counted(p.replicas, "replica") : "") + ", " +
          counted(p.shape.micro_batches, "micro-batch") + " of " + std::to_string(p.micro_batch) +
-         ", " + (Partition::parse(p.partition).kind == Partition::list ? "" : p.partition + " ") +
-         "split " + list_of(p.blocks) + ", " + bubble_text(p);
+         ", " + (p.partition.kind == Partition::list ? "" : p.partition.text + " ") + "split " +
+         list_of(p.blocks) + ", " + bubble_text(p);
 }
 
 }  // namespace bv

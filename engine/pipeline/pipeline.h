@@ -17,7 +17,7 @@ struct Pipeline {
   int micro_batch = 0;           // images
   std::vector<BlockCost> parts;  // part shape.part_of(stage, chunk)
   std::vector<int> blocks;       // of each part
-  std::string partition;         // as it was asked for: "cost"
+  Partition partition;           // as it was asked for
   double bubble = 0;             // of a step, on average over the stages, as computed
 
   std::vector<Slice> slices() const;  // nodes of each part

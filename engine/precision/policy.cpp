@@ -46,7 +46,7 @@ PrecisionState decide(const PrecisionPolicy& policy, const PrecisionState& befor
                       double lr) {
   PrecisionState s = before;
   s.epoch = epoch;
-  if (policy.kind == 2) {
+  if (policy.kind == AmpPolicy::windows) {
     if (epoch < policy.interval)
       s.reason = "before the first window, epoch " + std::to_string(policy.interval);
     else if (epoch % policy.interval < policy.interval_hold)
@@ -54,7 +54,7 @@ PrecisionState decide(const PrecisionPolicy& policy, const PrecisionState& befor
     return s;
   }
   const bool inside = policy.start <= epoch && epoch <= policy.end;
-  if (inside && policy.kind == 1) {
+  if (inside && policy.kind == AmpPolicy::hold) {
     if (s.renewed == 0 || epoch - s.renewed >= policy.hold) renew(s, epoch, lr);
     return s;
   }
@@ -66,26 +66,26 @@ PrecisionState decide(const PrecisionPolicy& policy, const PrecisionState& befor
 
 std::optional<PrecisionPolicy> precision_policy(Options& o, std::vector<std::string>& notes) {
   const auto refuse = [&o](const std::string& why) {
-    throw UserError("--amp-policy " + o.amp_policy + why);
+    throw UserError("--amp-policy " + word_of(o.amp_policy) + why);
   };
-  if (o.amp_policy == "none") {
+  if (o.amp_policy == AmpPolicy::none) {
     for (const char* option :
          {"amp_start", "amp_end", "amp_hold", "amp_interval", "amp_interval_hold"})
       if (o.source(option) == Source::command_line)
         throw UserError(find_option(option)->flag() + " goes with --amp-policy 0, 1 or 2");
     return {};
   }
-  const bool by_epoch = o.amp_policy != "2";
+  const bool by_epoch = o.amp_policy != AmpPolicy::windows;
   if (by_epoch && !o.amp_end) refuse(" needs --amp-end N, its last epoch in 16 bits");
-  if (o.precision == "fp32") {
+  if (o.precision == DType::fp32) {
     if (o.is_explicit("amp_policy"))
       refuse(" switches between fp32 and --precision, which is fp32: fp16 or bf16 would do");
-    notes.push_back("no --amp-policy " + o.amp_policy +
+    notes.push_back("no --amp-policy " + word_of(o.amp_policy) +
                     ", which the recipe has: --precision is fp32");
-    o.amp_policy = "none";
+    o.amp_policy = AmpPolicy::none;
     return {};
   }
-  return PrecisionPolicy{.kind = o.amp_policy[0] - '0',
+  return PrecisionPolicy{.kind = o.amp_policy,
                          .start = o.amp_start,
                          .end = o.amp_end.value_or(0),
                          .hold = o.amp_hold.value_or(1),

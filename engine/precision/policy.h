@@ -19,7 +19,7 @@ namespace bv {
 
 // Epochs count from 1; both ends are included.
 struct PrecisionPolicy {
-  int kind;
+  AmpPolicy kind;
   int64_t start, end, hold;
   int64_t interval, interval_hold;
 };

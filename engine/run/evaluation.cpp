@@ -62,7 +62,7 @@ void fill(Run& run, EpochRecord& record) {
     record.ema_top1 = top1 = averaged->top1 / averaged->count;
   }
   Checkpoint& progress = run.progress;
-  const bool by_loss = run.setup.options.best_by == "loss";
+  const bool by_loss = run.setup.options.best_by == BestBy::loss;
   record.best = by_loss ? std::isfinite(loss) && loss < progress.best_loss.value_or(HUGE_VAL)
                         : top1 > progress.best_top1;
   if (!record.best) return;

@@ -25,7 +25,7 @@ BadImages look(Setup& setup, Communicator* communicator) {
   const int64_t count = bad.count();
   if (count == 0) return bad;
   const std::string more = std::to_string(count - 1);
-  if (setup.options.on_bad_image == "fail")
+  if (setup.options.on_bad_image == OnBadImage::fail)
     throw DataError(bad.first + (count > 1 ? ", and " + more + " more can't be read" : "") +
                     " (--on-bad-image skip skips such files" +
                     (setup.checkpoint ? "; without them the run can't be resumed)" : ")"));

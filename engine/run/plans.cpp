@@ -28,7 +28,7 @@ std::vector<MemoryPlan> plans_of(const Setup& s, Backend& backend, const Variant
   Options o = s.options;
   o.local_batch = v.local_batch;
   o.micro_batches = v.micro_batches;
-  if (o.pipeline != v.stages && parse_blocks(o.partition)) o.partition = Options{}.partition;
+  if (o.pipeline != v.stages && o.partition.kind == Partition::list) o.partition = {};
   o.pipeline = v.stages;
   const int images = v.local_batch / v.micro_batches;
   Graph graph = graph_in(s, s.graph.dtype(), images);

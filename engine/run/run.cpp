@@ -60,12 +60,12 @@ std::vector<MemoryPlan> Run::plans() const {
 
 bool Run::plan_only() const {
   // Processes share a machine's memory; each has a GPU's alone.
-  const bool shared = setup.options.device == "cpu" || setup.options.oversubscribe;
+  const bool shared = setup.options.device == DeviceKind::cpu || setup.options.oversubscribe;
   const MemoryLimit limit{
       backend.memory_limit() / static_cast<size_t>(shared ? setup.local_size : 1), shared};
   const std::vector<MemoryPlan> stages = plans();
   // Rank 0's host has checkpoints besides, which count where its memory is the device's.
-  const size_t besides = setup.options.device == "cuda" ? 0 : stages[0].checkpoints;
+  const size_t besides = setup.options.device == DeviceKind::cuda ? 0 : stages[0].checkpoints;
   const MemoryLimit left{limit.bytes - std::min(limit.bytes, besides), shared};
   const auto largest = std::ranges::max_element(stages, {}, &MemoryPlan::peak);
   std::string lacking;
@@ -92,7 +92,7 @@ bool Run::plan_only() const {
 
 // Memory that others use may be freed, or not.
 void Run::note_free_memory() {
-  if (setup.options.device == "cuda") return;  // its limit is what is free
+  if (setup.options.device == DeviceKind::cuda) return;  // its limit is what is free
   const std::vector<MemoryPlan> stages = plans();
   size_t wanted = stages[0].checkpoints;  // by this machine's processes
   for (const MemoryPlan& plan : stages)

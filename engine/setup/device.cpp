@@ -7,10 +7,6 @@
 namespace bv {
 namespace {
 
-DType dtype_of(const std::string& precision) {
-  return precision == "fp16" ? DType::fp16 : precision == "bf16" ? DType::bf16 : DType::fp32;
-}
-
 void require_built(DeviceKind kind) {
   if (is_built(kind)) return;
   throw UserError(kind == DeviceKind::simt
@@ -21,13 +17,13 @@ void require_built(DeviceKind kind) {
 
 }  // namespace
 
-DeviceChoice choose_device(const Options& o, const World& world) {
-  if (o.device == "cpu") return {DeviceKind::cpu};
-  if (o.device == "simt") {
+DeviceChoice choose_device(const MachineOptions& o, const World& world) {
+  if (o.device == DeviceKind::cpu) return {DeviceKind::cpu};
+  if (o.device == DeviceKind::simt) {
     require_built(DeviceKind::simt);
     return {DeviceKind::simt, 0, o.oversubscribe};
   }
-  if (o.device == "cuda") require_built(DeviceKind::cuda);
+  if (o.device == DeviceKind::cuda) require_built(DeviceKind::cuda);
   std::string why;
   const int gpus = gpu_count(&why), processes = world.local_size;
   if (gpus >= processes) return {DeviceKind::cuda, world.local_rank};
@@ -38,7 +34,7 @@ DeviceChoice choose_device(const Options& o, const World& world) {
                                ? "no GPU (" + why + ")"
                                : std::to_string(gpus) + (gpus == 1 ? " GPU for " : " GPUs for ") +
                                      std::to_string(processes) + " processes";
-  if (o.device == "cuda")
+  if (o.device == DeviceKind::cuda)
     throw UserError("--device cuda: " + lack +
                     (gpus == 0 ? ""
                                : "; -n " + std::to_string(gpus) +
@@ -48,33 +44,25 @@ DeviceChoice choose_device(const Options& o, const World& world) {
   return cpu;
 }
 
-const char* name_of(DeviceKind kind) {
-  return kind == DeviceKind::cpu ? "cpu" : kind == DeviceKind::simt ? "simt" : "cuda";
-}
-
 DType resolve_precision(Options& o, const Backend& backend, DeviceKind device) {
-  const auto supports = [&](const std::string& name) { return backend.supports(dtype_of(name)); };
-  const std::string best = !supports("fp16") || device == DeviceKind::simt ? "fp32"
-                           : supports("bf16")                              ? "bf16"
-                                                                           : "fp16";
-  if (o.precision == "auto") {
-    o.precision = best;
-  } else if (!supports(o.precision)) {
-    if (o.is_explicit("precision"))
-      throw UserError("--precision " + o.precision + ": the " + name_of(device) + " device " +
-                      (device != DeviceKind::cpu
-                           ? "has fp16 and fp32, but bf16 needs compute capability 8.0"
-                       : supports("bf16") ? "computes in fp32 and bf16 (--precision bf16)"
-                                          : "computes in fp32 (--precision fp32); bf16 takes a CPU "
-                                            "with AVX512_BF16"));
-    o.precision = best;
-  }
-  return dtype_of(o.precision);
+  const bool bf16 = backend.supports(DType::bf16);
+  const DType best = !backend.supports(DType::fp16) || device == DeviceKind::simt ? DType::fp32
+                     : bf16                                                       ? DType::bf16
+                                                                                  : DType::fp16;
+  if (o.precision && !backend.supports(*o.precision) && o.is_explicit("precision"))
+    throw UserError(
+        "--precision " + word_of(o.precision) + ": the " + word_of(device) + " device " +
+        (device != DeviceKind::cpu ? "has fp16 and fp32, but bf16 needs compute capability 8.0"
+         : bf16                    ? "computes in fp32 and bf16 (--precision bf16)"
+                                   : "computes in fp32 (--precision fp32); bf16 takes a CPU "
+                                     "with AVX512_BF16"));
+  if (!o.precision || !backend.supports(*o.precision)) o.precision = best;
+  return *o.precision;
 }
 
-int default_processes(const std::string& device) {
-  if (device != "auto" && device != "cuda") return 1;
-  return std::max(1, gpu_count(nullptr));
+int default_processes(std::optional<DeviceKind> device) {
+  return device.value_or(DeviceKind::cuda) == DeviceKind::cuda ? std::max(1, gpu_count(nullptr))
+                                                               : 1;
 }
 
 }  // namespace bv

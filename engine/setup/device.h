@@ -16,14 +16,13 @@ struct DeviceChoice {  // of a process
   std::vector<std::string> notes = {};  // lines for the user: where auto fell back
 };
 // Resolves --device. Throws UserError where the machine lacks it.
-DeviceChoice choose_device(const Options&, const World&);
-const char* name_of(DeviceKind);
+DeviceChoice choose_device(const MachineOptions&, const World&);
 
 // Resolves --precision for the device; a recipe's that it lacks falls back, which the lint says.
 // Throws UserError where the user asked for it.
 DType resolve_precision(Options&, const Backend&, DeviceKind);
 
 // Default of -n: one process per GPU, else 1.
-int default_processes(const std::string& device);
+int default_processes(std::optional<DeviceKind>);
 
 }  // namespace bv

@@ -65,7 +65,7 @@ void resolve_micro_batches(Options& o, const ModelConfig& model) {
     throw UserError("--chunks " + std::to_string(o.chunks) +
                     " needs --pipeline; --pipeline 2 would do, or --chunks 1");
   if (o.pipeline == 1 && o.source("partition") == Source::command_line)
-    throw UserError("--partition " + o.partition +
+    throw UserError("--partition " + o.partition.text +
                     " needs --pipeline; --pipeline 2 would do, or leave it out");
   const Micro micro = micro_of(o, model);
   if (!o.micro_batches) o.micro_batches = default_micro_batches(micro);
@@ -86,11 +86,9 @@ TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
                         .ema_rate = o.ema > 0 ? static_cast<float>(1 - o.ema) : 0,
                         .scaling = {.growth_interval =
                                         dynamic_scale ? o.loss_scale_growth_interval : 0},
-                        .kind = o.optimizer == "sgd"    ? OptimizerKind::sgd
-                                : o.optimizer == "adam" ? OptimizerKind::adam
-                                                        : OptimizerKind::adamw,
+                        .kind = o.optimizer,
                         .nesterov = o.nesterov},
-          .decay_all = o.decay == "all",
+          .decay_all = o.decay == Decay::all,
           .layer_decay = o.layer_decay,
           .local_batch = *o.local_batch,
           .height = stored,
@@ -101,7 +99,7 @@ TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
           .sync = {.bucket_bytes = static_cast<size_t>(*o.bucket_bytes),
                    .channels = o.comm_streams,
                    .sync_batchnorm = o.sync_bn},
-          .recompute = o.recompute == "blocks",
+          .recompute = o.recompute == Recompute::blocks,
           .seed = o.seed};
 }
 
@@ -133,7 +131,7 @@ void refuse_folder(const std::string& path) {
 
 // Only a user who asked for the files is told that there are none.
 void check_tensorboard(const Options& o) {
-  if (BAREVISION_TENSORBOARD || o.tensorboard == "off") return;
+  if (BAREVISION_TENSORBOARD || o.tensorboard == Switch::off) return;
   if (o.source("tensorboard") == Source::command_line)
     throw UserError(
         "--tensorboard on: this build can't write its files, for want of protobuf; make deps && "
@@ -182,7 +180,7 @@ DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::s
                                 .patch_size = o.patch_size.value_or(0),
                                 .classes = o.classes,
                                 .class_order = from.classes,
-                                .skip_bad_records = o.on_bad_image == "skip"});
+                                .skip_bad_records = o.on_bad_image == OnBadImage::skip});
   if (from.classes.size() == data.classes.size() && from.classes != data.classes)
     notes.push_back("classes: " + o.weights +
                     " has other names or another order; its head is kept as the initial head");
@@ -297,7 +295,7 @@ Setup prepare(const CommandLine& line, const Options& given, int world, const De
   check_schedule(o);
   check_tensorboard(o);
   s.replicas = grid_of(0, world, o.pipeline).replicas;
-  o.device = name_of(device.kind);
+  o.device = device.kind;
   o.nproc = world;
   // On GPUs PyTorch DDP's size; on the cpu what it measures best with.
   if (!o.bucket_bytes) o.bucket_bytes = (device.kind == DeviceKind::cuda ? 25 : 4) << 20;
@@ -359,7 +357,7 @@ LoaderOptions loader_options(const Setup& s, int replica, int cores) {
           .crop = cropping_of(o),
           .augment = augmentation_of(o),
           .mixing = mixing_of(o),
-          .skip_bad_images = o.on_bad_image == "skip",
+          .skip_bad_images = o.on_bad_image == OnBadImage::skip,
           .workers = o.workers > 0 ? o.workers : cores,
           .cache_bytes = share};
 }

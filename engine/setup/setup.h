@@ -40,10 +40,10 @@ struct Setup {
   int world = 1;                              // processes
   int local_size = 1;                         // of them on this machine
   std::string nodes;                          // which ranks are where, on several machines
-  std::string all_reduce = "flat";            // or 2d
-  int replicas = 1;                           // copies of the model, each with its share of a batch
-  Pipeline pipeline{};                        // how a copy is cut
-  Profile::Clock::time_point started{};       // when this process did
+  AllReduce all_reduce = AllReduce::flat;
+  int replicas = 1;                      // copies of the model, each with its share of a batch
+  Pipeline pipeline{};                   // how a copy is cut
+  Profile::Clock::time_point started{};  // when this process did
 
   // In setup.cpp, as those of Options are in option_values.cpp.
   Setup();

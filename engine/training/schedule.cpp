@@ -7,16 +7,12 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/options/option_values.h"
 
 namespace bv {
 namespace {
 
 constexpr double default_decay_rate = 0.1;  // timm's
-
-Curve curve_of(const std::string& name) {
-  constexpr std::string_view names[] = {"constant", "cosine", "step", "multistep", "poly"};
-  return static_cast<Curve>(std::ranges::find(names, name) - names);
-}
 
 std::string number(double x) { return format_number(x, 6); }
 
@@ -24,15 +20,16 @@ std::string number(double x) { return format_number(x, 6); }
 struct Belongs {
   const char* option;
   bool set;
-  std::vector<std::string> schedules;
+  std::vector<Curve> schedules;
 };
 
-std::vector<Belongs> belongings(const Options& o) {
-  return {{"min_lr", o.min_lr > 0, {"cosine", "poly"}},
-          {"period_epochs", o.period_epochs.has_value(), {"cosine"}},
-          {"decay_epochs", o.decay_epochs.has_value(), {"step"}},
-          {"decay_milestones", !o.decay_milestones.empty(), {"multistep"}},
-          {"decay_rate", o.decay_rate.has_value(), {"step", "multistep", "poly"}}};
+std::vector<Belongs> belongings(const ScheduleOptions& o) {
+  using enum Curve;
+  return {{"min_lr", o.min_lr > 0, {cosine, poly}},
+          {"period_epochs", o.period_epochs.has_value(), {cosine}},
+          {"decay_epochs", o.decay_epochs.has_value(), {step}},
+          {"decay_milestones", !o.decay_milestones.empty(), {multistep}},
+          {"decay_rate", o.decay_rate.has_value(), {step, multistep, poly}}};
 }
 
 }  // namespace
@@ -70,10 +67,10 @@ int64_t updates_of(double epochs, int64_t updates_per_epoch) {
   return std::max<int64_t>(1, std::llround(epochs * static_cast<double>(updates_per_epoch)));
 }
 
-Schedule schedule_of(const Options& o, double epochs, int64_t updates_per_epoch) {
+Schedule schedule_of(const ScheduleOptions& o, double epochs, int64_t updates_per_epoch) {
   const auto updates = static_cast<double>(updates_per_epoch);
-  return {.curve = curve_of(o.schedule),
-          .by_epoch = o.schedule_by == "epoch",
+  return {.curve = o.schedule,
+          .by_epoch = o.schedule_by == ScheduleBy::epoch,
           .lr = o.lr,
           .min_lr = o.min_lr,
           .total_updates = static_cast<double>(updates_of(epochs, updates_per_epoch)),
@@ -84,52 +81,52 @@ Schedule schedule_of(const Options& o, double epochs, int64_t updates_per_epoch)
           .decay_epochs = o.decay_epochs.value_or(0),
           .milestones = o.decay_milestones,
           .decay_rate = o.decay_rate.value_or(default_decay_rate),
-          .lr_after = parse_lr_after(o.lr_after)};
+          .lr_after = o.lr_after};
 }
 
 void check_schedule(Options& o) {
   for (const auto& [option, set, schedules] : belongings(o)) {
     if (!set || std::ranges::find(schedules, o.schedule) != schedules.end()) continue;
-    const OptionRow& row = *find_option(option);
+    std::vector<std::string> names;
+    for (const Curve curve : schedules) names.push_back(word_of(curve));
     if (o.is_explicit(option))
-      throw UserError(row.flag() + " goes with --schedule " + join(schedules, " or ") + ", not " +
-                      o.schedule);
-    std::visit([&](auto member) { o.*member = Options{}.*member; }, row.member);
-    o.sources.erase(option);
+      throw UserError(find_option(option)->flag() + " goes with --schedule " + join(names, " or ") +
+                      ", not " + word_of(o.schedule));
+    unset(o, option);
   }
-  if (o.schedule == "step" && !o.decay_epochs)
+  if (o.schedule == Curve::step && !o.decay_epochs)
     throw UserError("--schedule step needs --decay-epochs, from one decay to the next");
-  if (o.schedule == "multistep" && o.decay_milestones.empty())
+  if (o.schedule == Curve::multistep && o.decay_milestones.empty())
     throw UserError("--schedule multistep needs --decay-milestones: A,B,.. in epochs");
   if (std::ranges::adjacent_find(o.decay_milestones, std::greater_equal{}) !=
       o.decay_milestones.end())
     throw UserError("--decay-milestones must rise: each later than the one before");
   if (o.min_lr > o.lr)
     throw UserError("--min-lr " + number(o.min_lr) + " is above --lr " + number(o.lr));
-  const auto after = parse_lr_after(o.lr_after);
-  const bool begins = !after || static_cast<double>(after->epoch) < o.epochs;
-  if (!begins && !o.is_explicit("lr_after")) o.lr_after.clear();
-  if (!begins && o.is_explicit("lr_after"))
-    throw UserError("--lr-after " + o.lr_after + " never begins: the run ends after " +
+  if (!o.lr_after || static_cast<double>(o.lr_after->epoch) < o.epochs) return;
+  if (o.is_explicit("lr_after"))
+    throw UserError("--lr-after " + o.lr_after->text + " never begins: the run ends after " +
                     number(o.epochs) + (o.epochs == 1 ? " epoch" : " epochs") + " (--epochs)");
+  o.lr_after.reset();
 }
 
-std::string schedule_text(const Options& o) {
+std::string schedule_text(const ScheduleOptions& o) {
   const double rate = o.decay_rate.value_or(default_decay_rate);
   std::vector<std::string> details;
   if (o.period_epochs) details.push_back("period " + number(*o.period_epochs) + " epochs");
-  if (o.schedule == "step")
+  if (o.schedule == Curve::step)
     details.push_back("x " + number(rate) + " every " + number(*o.decay_epochs) + " epochs");
-  if (o.schedule == "multistep") {
+  if (o.schedule == Curve::multistep) {
     std::vector<std::string> epochs;
     for (const int epoch : o.decay_milestones) epochs.push_back(std::to_string(epoch));
     details.push_back("x " + number(rate) + " with epochs " + join(epochs, ", "));
   }
-  if (o.schedule == "poly") details.push_back("power " + number(rate));
+  if (o.schedule == Curve::poly) details.push_back("power " + number(rate));
   if (o.min_lr > 0) details.push_back("minimum " + number(o.min_lr));
-  std::string text = o.schedule + (details.empty() ? "" : " (" + join(details, ", ") + ")");
-  if (const auto after = parse_lr_after(o.lr_after))
-    text += ", " + number(after->lr) + " after epoch " + std::to_string(after->epoch);
+  std::string text =
+      word_of(o.schedule) + (details.empty() ? "" : " (" + join(details, ", ") + ")");
+  if (o.lr_after)
+    text += ", " + number(o.lr_after->lr) + " after epoch " + std::to_string(o.lr_after->epoch);
   return text;
 }
 
@@ -149,7 +146,7 @@ std::vector<std::string> schedule_notes(const Options& o, int64_t updates_per_ep
   const double was = schedule_of(o, before, updates_per_epoch).at(at.step, at.epoch),
                is = schedule.at(at.step, at.epoch);
   if (was != is)
-    notes.push_back("the " + std::string(o.schedule == "poly" ? "polynomial" : o.schedule) +
+    notes.push_back("the " + (o.schedule == Curve::poly ? "polynomial" : word_of(o.schedule)) +
                     " now ends with epoch " + format_number(o.epochs) + ", not " +
                     format_number(before) + ": lr continues at " + short_number(is) + ", not " +
                     short_number(was));

@@ -9,11 +9,9 @@
 #include <vector>
 
 #include "engine/files/checkpoint_state.h"
-#include "engine/options/option_values.h"
+#include "engine/options/options.h"
 
 namespace bv {
-
-enum class Curve : uint8_t { constant, cosine, step, multistep, poly };
 
 struct Schedule {
   Curve curve = Curve::constant;
@@ -33,12 +31,12 @@ struct Schedule {
 };
 
 int64_t updates_of(double epochs, int64_t updates_per_epoch);
-Schedule schedule_of(const Options&, double epochs, int64_t updates_per_epoch);
+Schedule schedule_of(const ScheduleOptions&, double epochs, int64_t updates_per_epoch);
 // Throws UserError where options of the schedule contradict each other. A recipe's options that
 // don't go with the schedule are dropped.
 void check_schedule(Options&);
 // "cosine (period 20 epochs, minimum 1e-06), 1e-06 after epoch 600"
-std::string schedule_text(const Options&);
+std::string schedule_text(const ScheduleOptions&);
 // Lines on a schedule that isn't what the user may expect: a warm-up that lasts as long as the run,
 // a curve that other epochs have moved since the checkpoint (`at`, as far as the run is).
 std::vector<std::string> schedule_notes(const Options&, int64_t updates_per_epoch,

@@ -276,16 +276,17 @@ TEST(Machines, AreNumberedByTheLauncherOrByName) {
 }
 
 TEST(Machines, ChooseHowToAdd) {
+  constexpr AllReduce two_level = AllReduce::two_level;
   World world;
-  EXPECT_EQ(choose_all_reduce("2d", world, true), "flat");  // one machine
+  EXPECT_EQ(choose_all_reduce(two_level, world, true), AllReduce::flat);  // one machine
   world.seats = seats_of({{0, "a"}, {0, "a"}, {1, "b"}, {1, "b"}});
-  EXPECT_EQ(choose_all_reduce("auto", world, true), "2d");
-  EXPECT_EQ(choose_all_reduce("auto", world, false), "flat");
-  EXPECT_EQ(choose_all_reduce("2d", world, false), "2d");
-  EXPECT_EQ(choose_all_reduce("flat", world, true), "flat");
+  EXPECT_EQ(choose_all_reduce({}, world, true), two_level);
+  EXPECT_EQ(choose_all_reduce({}, world, false), AllReduce::flat);
+  EXPECT_EQ(choose_all_reduce(two_level, world, false), two_level);
+  EXPECT_EQ(choose_all_reduce(AllReduce::flat, world, true), AllReduce::flat);
   world.seats = seats_of({{0, "a"}, {0, "a"}, {1, "b"}});
-  EXPECT_EQ(choose_all_reduce("auto", world, true), "flat");
-  EXPECT_EQ(error_of([&] { choose_all_reduce("2d", world, true); }),
+  EXPECT_EQ(choose_all_reduce({}, world, true), AllReduce::flat);
+  EXPECT_EQ(error_of([&] { choose_all_reduce(two_level, world, true); }),
             "--all-reduce 2d: the nodes have different numbers of ranks (a ranks 0-1, b rank 2); "
             "--all-reduce flat works with them");
 }

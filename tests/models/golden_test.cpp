@@ -130,7 +130,7 @@ std::vector<GoldenCase> cases_of(const std::vector<const char*>& models) {
   return cases;
 }
 std::string title(const testing::TestParamInfo<GoldenCase>& chosen) {
-  return chosen.param.model + "_" + name_of(chosen.param.device);
+  return chosen.param.model + "_" + word_of(chosen.param.device);
 }
 INSTANTIATE_TEST_SUITE_P(
     Models, Golden,

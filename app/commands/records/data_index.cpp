@@ -16,16 +16,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
+enum class LabelBase : uint8_t { zero, one };
+
+struct IndexOptions {
+  std::string dir;
+  std::optional<LabelBase> label_base;
+  OnBadImage on_bad_image = OnBadImage::fail;
+  int workers = 0;
+};
+
+}  // namespace
+
+template <>
+constexpr auto words<std::optional<LabelBase>> = or_auto(in_order<LabelBase>("0", "1"));
+
+namespace {
+
 constexpr OptionRow rows[] = {
-    positional("dir", "DIR", &Options::data,
+    positional("dir", "DIR", field<&IndexOptions::dir>,
                "folder of TFRecords, as they are or in train/ and validation/ (or val/)"),
-    {"label_base", "auto|0|1", &Options::label_base,
+    {"label_base", "", field<&IndexOptions::label_base>,
      "the first class's label in the records; auto: 0 if there is any, else 1"},
-    {"on_bad_image", "fail|skip", &Options::on_bad_image,
+    {"on_bad_image", "", field<&IndexOptions::on_bad_image>,
      "what to do with a damaged record: end, or leave it out"},
     {"workers",
      "N",
-     &Options::workers,
+     field<&IndexOptions::workers>,
      "reading threads; 0: one for each core",
      {.min = 0, .max = 1024}}};
 
@@ -40,8 +56,8 @@ void write_whole(const std::string& path, const std::string& text) {
 }
 
 int index_records(const CommandLine& line, const std::vector<std::string>&) {
-  const Options& o = line.own;
-  const std::string folder = require_folder(o.data);
+  const auto o = own_options<IndexOptions>(line);
+  const std::string folder = require_folder(o.dir);
   const std::vector<RecordSet> sets = find_record_sets(folder);
   if (sets.empty())
     throw UserError(
@@ -55,8 +71,9 @@ int index_records(const CommandLine& line, const std::vector<std::string>&) {
     if (const std::string path = folder + "/" + set.name + ".index"; fs::exists(path, error))
       throw UserError(path + " exists; remove it to have it made anew");
   }
-  ScanOptions options{.skip_bad = o.on_bad_image == "skip", .threads = decoding_threads(o.workers)};
-  if (o.label_base != "auto") options.label_base = o.label_base == "1";
+  ScanOptions options{.skip_bad = o.on_bad_image == OnBadImage::skip,
+                      .threads = decoding_threads(o.workers)};
+  if (o.label_base) options.label_base = o.label_base == LabelBase::one;
   std::vector<ScannedSet> scanned;
   {
     ProgressLine progress;

@@ -18,25 +18,35 @@ namespace fs = std::filesystem;
 
 constexpr int min_object_side = 32;
 
+struct DataListOptions {
+  std::vector<std::string> files;
+  std::string labels, coco, images;
+  std::optional<int> classes, per_class;
+  OnBadImage on_bad_image = OnBadImage::fail;
+};
 constexpr OptionRow rows[] = {
-    positional("files", "[DIR] LIST", &Options::files,
+    positional("files", "[DIR] LIST", field<&DataListOptions::files>,
                "folder of class folders, with --coco left out, and the new file to write: its "
                "lines are path and label, or path, box and label, and a label is the place of its "
                "class among the names at the top, counted from 0"),
-    {"labels", "MAP.json", &Options::labels,
+    {"labels", "MAP.json", field<&DataListOptions::labels>,
      "the classes' labels, {\"cat\": 0, \"dog\": 1}; default: by the sorted names"},
-    {"classes", "N", &Options::class_count, "the first N classes alone", {.min = 2, .max = 1e6}},
+    {"classes",
+     "N",
+     field<&DataListOptions::classes>,
+     "the first N classes alone",
+     {.min = 2, .max = 1e6}},
     {"per_class",
      "K",
-     &Options::per_class,
+     field<&DataListOptions::per_class>,
      "the first K pictures of each class alone",
      {.min = 1, .max = 1e9}},
-    {"coco", "FILE.json", &Options::coco,
+    {"coco", "FILE.json", field<&DataListOptions::coco>,
      "COCO's file of instances: a line for each object, which becomes a picture of its class, cut "
      "out "
      "by its box; left out are crowds and what is below 32 pixels high or wide"},
-    {"images", "DIR", &Options::images, "with --coco: the folder of its photos"},
-    {"on_bad_image", "fail|skip", &Options::on_bad_image,
+    {"images", "DIR", field<&DataListOptions::images>, "with --coco: the folder of its photos"},
+    {"on_bad_image", "", field<&DataListOptions::on_bad_image>,
      "with --coco: what to do with an object whose box isn't inside of its photo"}};
 
 void write_list(const std::string& path, const ImageList& list) {
@@ -59,15 +69,15 @@ std::string counts(const ImageList& list) {
   return class_table(classes, false);
 }
 
-int list_coco_file(const Options& o) {
+int list_coco_file(const DataListOptions& o) {
   if (o.files.size() != 1)
     throw UserError("data list --coco FILE.json --images DIR LIST: one LIST");
   if (o.images.empty()) throw UserError("--coco " + o.coco + ": --images DIR has its photos");
-  if (!o.labels.empty() || o.class_count || o.per_class)
+  if (!o.labels.empty() || o.classes || o.per_class)
     throw UserError("--labels, --classes and --per-class go with a folder, not with --coco");
   refuse_existing(o.files[0]);
-  const CocoList found =
-      list_coco(o.coco, require_folder(o.images), min_object_side, o.on_bad_image == "skip");
+  const CocoList found = list_coco(o.coco, require_folder(o.images), min_object_side,
+                                   o.on_bad_image == OnBadImage::skip);
   write_list(o.files[0], found.list);
   std::string left_out;
   if (found.crowds > 0) left_out += ", " + counted(found.crowds, "crowd");
@@ -83,14 +93,14 @@ int list_coco_file(const Options& o) {
 }
 
 int list_data(const CommandLine& line, const std::vector<std::string>&) {
-  const Options& o = line.own;
+  const auto o = own_options<DataListOptions>(line);
   if (!o.coco.empty()) return list_coco_file(o);
   if (!o.images.empty()) throw UserError("--images " + o.images + ": goes with --coco");
   if (o.files.size() != 2) throw UserError("data list DIR LIST: a folder and a new file");
   refuse_existing(o.files[1]);
   const ImageList list =
       list_folder(require_folder(o.files[0]),
-                  {.labels = o.labels, .classes = o.class_count, .per_class = o.per_class});
+                  {.labels = o.labels, .classes = o.classes, .per_class = o.per_class});
   write_list(o.files[1], list);
   for (const std::string& note : list.notes) print_error_line(printable(note, note.npos));
   std::printf("%s: %s, %zu classes\n%s", o.files[1].c_str(),

@@ -14,32 +14,48 @@ namespace bv {
 
 namespace {
 
+struct DataPackOptions {
+  std::string list, out, name;
+  std::optional<int> shards, resize;
+  int shard_mb = PackOptions{}.shard_mb, quality = PackOptions{}.quality;
+  OnBadImage on_bad_image = OnBadImage::fail;
+  int workers = 0;
+};
 constexpr OptionRow rows[] = {
-    positional("list", "LIST", &Options::data,
+    positional("list", "LIST", field<&DataPackOptions::list>,
                "what data list has written, or lines of path and label"),
-    positional("out", "OUT", &Options::out, "folder for the records, to which others may be added"),
-    {"name", "N", &Options::set_name,
+    positional("out", "OUT", field<&DataPackOptions::out>,
+               "folder for the records, to which others may be added"),
+    {"name", "N", field<&DataPackOptions::name>,
      "of the files N-00000-of-00003.tfrecord, N-00000-of-00003.idx (offsets, for DALI) and "
      "N.index; "
      "train and val, or train and validation, are a split"},
-    {"shards", "K", &Options::shards, "number of .tfrecord files", {.min = 1, .max = 99999}},
+    {"shards",
+     "K",
+     field<&DataPackOptions::shards>,
+     "number of .tfrecord files",
+     {.min = 1, .max = 99999}},
     {"shard_mb",
      "X",
-     &Options::shard_mb,
+     field<&DataPackOptions::shard_mb>,
      "instead of --shards: MiB of one, by the sizes of the listed files",
      {.min = 1, .max = 1e6}},
     {"resize",
      "S",
-     &Options::resize,
+     field<&DataPackOptions::resize>,
      "scale pictures whose shorter side is longer than S pixels to that, and store them as JPEG; "
      "default: every file is stored as it is",
      {.min = 1, .max = 32768}},
-    {"quality", "Q", &Options::quality, "of these JPEGs, 1 to 100", {.min = 1, .max = 100}},
-    {"on_bad_image", "fail|skip", &Options::on_bad_image,
+    {"quality",
+     "Q",
+     field<&DataPackOptions::quality>,
+     "of these JPEGs, 1 to 100",
+     {.min = 1, .max = 100}},
+    {"on_bad_image", "", field<&DataPackOptions::on_bad_image>,
      "what to do with a file that is no picture"},
     {"workers",
      "N",
-     &Options::workers,
+     field<&DataPackOptions::workers>,
      "threads; 0: one for each core; the files are the same for any number",
      {.min = 0, .max = 1024}}};
 
@@ -51,25 +67,25 @@ std::string require_name(const std::string& name) {
 }
 
 int pack(const CommandLine& line, const std::vector<std::string>&) {
-  const Options& o = line.own;
-  if (o.shards && o.source("shard_mb") != Source::built_in)
+  const auto o = own_options<DataPackOptions>(line);
+  if (o.shards && line.own.contains("shard_mb"))
     throw UserError("--shards and --shard-mb: one of them");
-  if (!o.resize && o.source("quality") != Source::built_in)
+  if (!o.resize && line.own.contains("quality"))
     throw UserError("--quality goes with --resize; other pictures are stored as they are");
-  const PackOptions options{.name = require_name(o.set_name),
+  const PackOptions options{.name = require_name(o.name),
                             .shards = o.shards,
                             .shard_mb = o.shard_mb,
                             .resize = o.resize,
                             .quality = o.quality,
                             .workers = decoding_threads(o.workers),
-                            .skip_bad = o.on_bad_image == "skip"};
-  const ImageList list = read_list(o.data);
+                            .skip_bad = o.on_bad_image == OnBadImage::skip};
+  const ImageList list = read_list(o.list);
   catch_stop_signals();
   const auto begin = std::chrono::steady_clock::now();
   std::optional<Packed> packed;
   {
     ProgressLine progress;
-    packed = pack_records(list, o.data, o.out, options, [&](int64_t done, int64_t of) {
+    packed = pack_records(list, o.list, o.out, options, [&](int64_t done, int64_t of) {
       progress.show(counted_of(done, of, "pictures"));
       return stop_signal() == 0;
     });

@@ -13,23 +13,27 @@ namespace bv {
 
 namespace {
 
+struct UnpackOptions {
+  std::string path, dir;
+  OnBadImage on_bad_image = OnBadImage::fail;
+};
 constexpr OptionRow rows[] = {
-    positional("path", "PATH", &Options::data,
+    positional("path", "PATH", field<&UnpackOptions::path>,
                "a folder of records or NAME.index, or CIFAR-10's folder"),
-    positional("dir", "DIR", &Options::out,
+    positional("dir", "DIR", field<&UnpackOptions::dir>,
                "new folder for CLASS/NAME, or the photos of COCO's objects; of a "
                "split for train/ and val/"),
-    {"on_bad_image", "fail|skip", &Options::on_bad_image,
+    {"on_bad_image", "", field<&UnpackOptions::on_bad_image>,
      "what to do with a damaged record: end, or leave it out"}};
 
 int unpack(const CommandLine& line, const std::vector<std::string>&) {
-  const Options& o = line.own;
+  const auto o = own_options<UnpackOptions>(line);
   catch_stop_signals();
-  NewFolder folder("DIR", o.out);
+  NewFolder folder("DIR", o.dir);
   std::optional<Unpacked> unpacked;
   {
     ProgressLine progress;
-    unpacked = unpack_records(o.data, folder.place(), o.on_bad_image == "skip",
+    unpacked = unpack_records(o.path, folder.place(), o.on_bad_image == OnBadImage::skip,
                               [&](int64_t done, int64_t of) {
                                 progress.show(counted_of(done, of, "pictures"));
                                 return stop_signal() == 0;
@@ -40,7 +44,7 @@ int unpack(const CommandLine& line, const std::vector<std::string>&) {
   if (unpacked->skipped > 0)
     print_error_line("skipped " + counted(unpacked->skipped, "bad picture") +
                      ", the first: " + printable(unpacked->first_skipped, std::string::npos));
-  std::printf("%s: %s\n", o.out.c_str(), counted(unpacked->pictures, "picture").c_str());
+  std::printf("%s: %s\n", o.dir.c_str(), counted(unpacked->pictures, "picture").c_str());
   return 0;
 }
 

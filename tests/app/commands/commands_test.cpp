@@ -19,11 +19,17 @@ using Words = std::vector<std::string>;
 int nothing(const CommandLine&, const Words&) { return 0; }
 
 // Commands as others are: several words by position, options of their own and of training.
+struct Own {
+  std::string weights;
+  int count = 16;
+  bool plan = false;
+  std::vector<std::string> classes;
+};
 constexpr OptionRow predict_rows[] = {
-    {"weights", "WEIGHTS", &Options::weights, "", {}, {}, 0, true},
-    {"count", "N", &Options::count, "how many answers", {.min = 1, .max = 9}},
-    {"plan", "", &Options::plan, "one JSON object a line"},
-    {"classes", "FILES...", &Options::classes, "", {}, {}, 0, true}};
+    {"weights", "WEIGHTS", field<&Own::weights>, "", {}, {}, 0, true},
+    {"count", "N", field<&Own::count>, "how many answers", {.min = 1, .max = 9}},
+    {"plan", "", field<&Own::plan>, "one JSON object a line"},
+    {"classes", "FILES...", field<&Own::classes>, "", {}, {}, 0, true}};
 constexpr std::string_view predict_takes[] = {"batch", "device", "nproc"};
 constexpr Command table[] = {{"train", "MODEL", "train", {}, {}, nothing},
                              {"predict", "WEIGHTS FILES...", "say what is on pictures",
@@ -65,11 +71,13 @@ TEST(Commands, AnUnknownWordSuggestsTheNearestOfModelsAndCommands) {
 TEST(Commands, OptionsOfTheirOwnAndOfTraining) {
   const CommandLine line = parse_predict(
       {"run/w", "a.jpg", "--count", "3", "b,c.jpg", "--device", "cpu", "--plan", "-n", "2"});
-  EXPECT_EQ(line.own.weights, "run/w");
-  EXPECT_EQ(line.own.classes, (Words{"a.jpg", "b,c.jpg"}));
-  EXPECT_EQ(line.own.count, 3);
-  EXPECT_TRUE(line.own.plan);
-  EXPECT_EQ(line.own.source("count"), Source::command_line);
+  const auto own = own_options<Own>(line);
+  EXPECT_EQ(own.weights, "run/w");
+  EXPECT_EQ(own.classes, (Words{"a.jpg", "b,c.jpg"}));
+  EXPECT_EQ(own.count, 3);
+  EXPECT_TRUE(own.plan);
+  EXPECT_TRUE(line.own.contains("count"));
+  EXPECT_THROW(own_options<Options>(line), std::logic_error);
   EXPECT_EQ(line.values, (Values{{"device", {"cpu"}}, {"nproc", {"2"}}}));
 
   const auto error = [](const Words& words) { return error_of([&] { parse_predict(words); }); };

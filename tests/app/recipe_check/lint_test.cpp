@@ -57,7 +57,7 @@ Setup setup_of(const Words& words, const Images& images) {
   Options& o = s.options = resolve_options(line, s.model, images.kind);
   s.requested = o;
   check_schedule(o);
-  o.device = "cpu", o.precision = "fp32";
+  o.device = DeviceKind::cpu, o.precision = DType::fp32;
   o.batch = std::min<int64_t>(o.batch.value_or(64), images.train);
   if (!o.mean) o.mean = s.model.mean;
   if (!o.std) o.std = s.model.std;
@@ -242,7 +242,7 @@ TEST(Lint, PoliciesWhoseWindowsNeverOpen) {
   };
   const auto lines = [&](const Words& words) {
     auto s = setup_of(policy(words), flowers);
-    s.options.precision = "fp16";  // as a device that has it
+    s.options.precision = DType::fp16;  // as a device that has it
     Words all;
     for (const Finding& f : lint(s, {})) all.push_back(line_of(f));
     return all;

@@ -69,7 +69,7 @@ TEST(NamedRecipe, StandsBetweenTheModelsRecipeAndTheConfig) {
   write_text(folder / "c.json", R"({"lr": 0.5, "clip_grad": 2})");
   const Options plain = resolve({"--recipe", "flowers_vit_tiny"}, DataKind::photos);
   EXPECT_EQ(plain.model, "vit_tiny");
-  EXPECT_EQ(plain.optimizer, "sgd");
+  EXPECT_EQ(plain.optimizer, OptimizerKind::sgd);
   EXPECT_EQ(plain.lr, 0.1);
   EXPECT_EQ(plain.warmup_epochs, 0) << "the model's recipe has 2";
   EXPECT_EQ(plain.val_fraction, 0.2);
@@ -106,9 +106,9 @@ TEST(NamedRecipe, WeightsAreTheRecipesUnlessThereShallBeNone) {
 TEST(NamedRecipe, AShorterRunDropsWhatNeverBegins) {
   const Words words = {"--recipe", "seedlings_resnet50_as_published", "--epochs", "2"};
   Options o = resolve(words, DataKind::photos);
-  EXPECT_EQ(o.lr_after, "600:1e-6");
+  EXPECT_EQ(o.lr_after.value().text, "600:1e-6");
   check_schedule(o);
-  EXPECT_EQ(o.lr_after, "");
+  EXPECT_FALSE(o.lr_after);
 }
 
 TEST(NamedRecipe, MistakesAreOneLine) {

@@ -240,8 +240,8 @@ TEST(Weights, MetadataComesBackAsItWas) {
                          .classes = {"a \"b\"", "ü"},
                          .mean = {{0.485, 0.456, 0.406}},
                          .std = {{0.1, 0.2, 0.3}},
-                         .crop_mode = "squash",
-                         .interpolation = "bicubic",
+                         .crop_mode = CropMode::squash,
+                         .interpolation = Interpolation::bicubic,
                          .crop_pct = 0.875};
   TensorFile file;
   file.metadata = weights_metadata(info);

@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Bool(), testing::Values(DType::fp32, DType::fp16, DType::bf16)),
     [](const auto& chosen) {
       const DType dtype = std::get<2>(chosen.param);
-      return name_of(std::get<0>(chosen.param)) +
+      return word_of(std::get<0>(chosen.param)) +
              std::string(std::get<1>(chosen.param) ? "_resnet" : "_vit") +
              (dtype == DType::fp32   ? "_fp32"
               : dtype == DType::fp16 ? "_fp16"

@@ -122,7 +122,7 @@ TEST(Config, SizesFollowTheKindOfData) {
 TEST(Config, CropsAndFlipsFollowTheKindOfData) {
   const auto crop = [](DataKind kind) {
     const Options o = resolve({"vit_tiny"}, kind);
-    return o.train_crop + ' ' + format_number(*o.hflip);
+    return word_of(*o.train_crop) + ' ' + format_number(*o.hflip);
   };
   EXPECT_EQ(crop(DataKind::photos), "random-resized 0.5");
   EXPECT_EQ(crop(DataKind::cifar), "padded 0.5");
@@ -135,7 +135,7 @@ TEST(Config, AugmentStandsForOtherOptionsWhichWin) {
   const auto text = [](Words words, DataKind kind = DataKind::cifar) {
     words.insert(words.begin(), "vit_tiny");
     const Options o = resolve(words, kind);
-    return augmentation_text(o) + "; " + o.train_crop + ' ' + format_number(*o.hflip);
+    return augmentation_text(o) + "; " + word_of(*o.train_crop) + ' ' + format_number(*o.hflip);
   };
   EXPECT_EQ(text({}), "basic; padded 0.5");
   EXPECT_EQ(text({"--augment", "none"}), "none; none 0");
@@ -176,7 +176,7 @@ TEST(Config, AResumedRunKeepsWhatAugmentStoodFor) {
   EXPECT_EQ(augmentation_text(resumed), "strong, auto-augment ra 2 x 9, erasing 0.25");
   // One of before any of these options.
   write_text(folder / "config.json", R"({"model": "vit_tiny", "augment": "none"})");
-  EXPECT_EQ(resumed_options(given({"--resume", folder.path()})).train_crop, "none");
+  EXPECT_EQ(resumed_options(given({"--resume", folder.path()})).train_crop, TrainCrop::none);
 }
 
 TEST(Config, MixingIsTimms) {
@@ -256,13 +256,13 @@ TEST(Config, ResnetsTakeCifarsPublishedRecipe) {
   EXPECT_EQ(o.image_size, 32);
   EXPECT_FALSE(o.patch_size);
   EXPECT_EQ(o.batch, 256);
-  EXPECT_EQ(o.optimizer, "sgd");
+  EXPECT_EQ(o.optimizer, OptimizerKind::sgd);
   EXPECT_EQ(o.lr, 0.1);
   EXPECT_EQ(o.momentum, 0.9);
   EXPECT_EQ(o.weight_decay, 5e-4);
-  EXPECT_EQ(o.decay, "all");
-  EXPECT_EQ(o.schedule, "cosine");
-  EXPECT_EQ(o.schedule_by, "epoch");
+  EXPECT_EQ(o.decay, Decay::all);
+  EXPECT_EQ(o.schedule, Curve::cosine);
+  EXPECT_EQ(o.schedule_by, ScheduleBy::epoch);
   EXPECT_EQ(o.warmup_epochs, 0);
   EXPECT_EQ(o.mean, (std::array<double, 3>{.4914, .4822, .4465}));
   EXPECT_EQ(o.std, (std::array<double, 3>{.2023, .1994, .2010}));

@@ -22,23 +22,22 @@ void expect_error(const Words& words, const std::string& part) {
 
 // A valid value of the option, other than its default.
 Items sample(const OptionRow& row) {
+  const auto is = [&]<class S, class T>(T S::*) { return row.field.type == &TypeOf<T>::value; };
   if (row.name == "save_every") return {"500steps"};
+  if (row.name == "partition") return {"6,6"};
   if (row.name == "classes") return {"cat", "dog", "a \"bird\""};
   if (row.is_flag()) return {"true"};
   if (row.is_choice()) {
-    const Words choices = split(row.metavar, '|');
+    const Words choices = row.field.type->texts();
     return {choices[0] == default_of(row) ? choices[1] : choices[0]};
   }
   if (row.name == "lr_after") return {"6:0.01"};
-  if (row.is_text()) return {"some/path"};
-  if (std::holds_alternative<Member<std::array<double, 2>>>(row.member) ||
-      std::holds_alternative<Member<std::optional<std::array<double, 2>>>>(row.member))
-    return {"0.8", "0.99"};
+  if (is(&Options::data)) return {"some/path"};
+  if (is(&Options::betas) || is(&Options::cutmix_minmax)) return {"0.8", "0.99"};
   if (row.name == "color_jitter") return {"0.4", "0.3", "0.2", "0.1"};
   if (row.name == "decay_milestones") return {"3", "5"};
   if (row.is_list()) return {"0.25", "0.5", "0.75"};
-  const bool whole = !std::holds_alternative<Member<double>>(row.member) &&
-                     !std::holds_alternative<Member<std::optional<double>>>(row.member);
+  const bool whole = !is(&Options::lr) && !is(&Options::hflip);
   if (whole) return {row.range.min > 100 ? "8192" : "7"};
   return {row.range.max < 1e6 && row.range.max <= 1 ? "0.3" : "3.5"};
 }
@@ -151,12 +150,12 @@ TEST(Readme, HoldsTheTableOfOptions) {
 }
 
 TEST(SaveEveryTest, EpochsOrSteps) {
-  EXPECT_EQ(parse_save_every("2")->count, 2);
-  EXPECT_FALSE(parse_save_every("2")->steps);
-  EXPECT_EQ(parse_save_every("500steps")->count, 500);
-  EXPECT_TRUE(parse_save_every("500steps")->steps);
+  EXPECT_EQ(SaveEvery::parse("2")->count, 2);
+  EXPECT_FALSE(SaveEvery::parse("2")->steps);
+  EXPECT_EQ(SaveEvery::parse("500steps")->count, 500);
+  EXPECT_TRUE(SaveEvery::parse("500steps")->steps);
   for (const char* text : {"", "0", "-1", "steps", "1.5", "5 steps", "5stepss"})
-    EXPECT_FALSE(parse_save_every(text)) << text;
+    EXPECT_FALSE(SaveEvery::parse(text)) << text;
 }
 
 TEST(Text, NumbersAndNames) {

@@ -44,16 +44,17 @@ double largest(std::span<const BlockCost> parts, double (*of)(const BlockCost&))
 
 TEST(Partition, UniformGivesTheRemainderToTheLastParts) {
   const auto twelve = blocks(std::vector<double>(12, 1));
-  EXPECT_EQ(partition(twelve, 4, Partition::parse("uniform")), (Counts{3, 3, 3, 3}));
-  EXPECT_EQ(partition(twelve, 5, Partition::parse("uniform")), (Counts{2, 2, 2, 3, 3}));
-  EXPECT_EQ(partition(twelve, 12, Partition::parse("uniform")), Counts(12, 1));
+  EXPECT_EQ(partition(twelve, 4, *Partition::parse("uniform")), (Counts{3, 3, 3, 3}));
+  EXPECT_EQ(partition(twelve, 5, *Partition::parse("uniform")), (Counts{2, 2, 2, 3, 3}));
+  EXPECT_EQ(partition(twelve, 12, *Partition::parse("uniform")), Counts(12, 1));
 }
 
 TEST(Partition, BalancedHasTheLeastLargestSum) {
-  EXPECT_EQ(partition(blocks({1, 1, 1, 1, 1, 9}), 2, Partition::parse("balanced")), (Counts{5, 1}));
-  EXPECT_EQ(partition(blocks({9, 1, 1, 1, 1, 1}), 3, Partition::parse("balanced")),
+  EXPECT_EQ(partition(blocks({1, 1, 1, 1, 1, 9}), 2, *Partition::parse("balanced")),
+            (Counts{5, 1}));
+  EXPECT_EQ(partition(blocks({9, 1, 1, 1, 1, 1}), 3, *Partition::parse("balanced")),
             (Counts{1, 2, 3}));  // of all with a largest of 9, the most alike
-  EXPECT_EQ(partition(blocks({1, 1, 1, 1, 1, 9}), 2, Partition::parse("cost")), (Counts{3, 3}));
+  EXPECT_EQ(partition(blocks({1, 1, 1, 1, 1, 9}), 2, *Partition::parse("cost")), (Counts{3, 3}));
 }
 
 // Against all splits of a few random weights.
@@ -116,23 +117,23 @@ TEST(Partition, ParametersAndCostCutAResnetElsewhere) {
   const auto all = resnet34_blocks();
   ASSERT_EQ(all.size(), 16u);
   const auto parts_by = [&](const char* how) {
-    return parts_of(all, partition(all, 4, Partition::parse(how)));
+    return parts_of(all, partition(all, 4, *Partition::parse(how)));
   };
   const auto parameters = [](const BlockCost& b) { return b.parameters; };
   const auto flops = [](const BlockCost& b) { return b.forward + b.backward; };
   EXPECT_LT(largest(parts_by("balanced"), parameters), largest(parts_by("uniform"), parameters));
   EXPECT_LT(largest(parts_by("cost"), flops), largest(parts_by("balanced"), flops));
-  EXPECT_GT(partition(all, 4, Partition::parse("balanced"))[0],
-            partition(all, 4, Partition::parse("cost"))[0]);
+  EXPECT_GT(partition(all, 4, *Partition::parse("balanced"))[0],
+            partition(all, 4, *Partition::parse("cost"))[0]);
 }
 
 TEST(Partition, AListIsTakenAsItIs) {
   const auto twelve = blocks(std::vector<double>(12, 1));
-  EXPECT_EQ(partition(twelve, 3, Partition::parse("5,4,3")), (Counts{5, 4, 3}));
-  EXPECT_EQ(error_of([&] { partition(twelve, 3, Partition::parse("5,5,3")); }),
+  EXPECT_EQ(partition(twelve, 3, *Partition::parse("5,4,3")), (Counts{5, 4, 3}));
+  EXPECT_EQ(error_of([&] { partition(twelve, 3, *Partition::parse("5,5,3")); }),
             "--partition 5,5,3: adds up to 13 blocks, the model has 12; 4,4,4 would do");
   EXPECT_EQ(
-      error_of([&] { partition(twelve, 2, Partition::parse("4,4,4")); }),
+      error_of([&] { partition(twelve, 2, *Partition::parse("4,4,4")); }),
       "--partition 4,4,4: 3 parts, not the 2 that --pipeline and --chunks make; 6,6 would do");
 }
 

@@ -12,7 +12,7 @@ namespace bv::test {
 namespace {
 
 constexpr PrecisionPolicy usual{
-    .kind = 0, .start = 1, .end = 1000, .hold = 1, .interval = 4, .interval_hold = 2};
+    .kind = AmpPolicy::span, .start = 1, .end = 1000, .hold = 1, .interval = 4, .interval_hold = 2};
 
 struct Epoch {
   double lr, loss;  // at its beginning; at its end
@@ -46,7 +46,7 @@ TEST(PrecisionPolicy, ByEpoch) {
 
 TEST(PrecisionPolicy, ByUnrest) {
   PrecisionPolicy policy = usual;
-  policy.kind = 1;
+  policy.kind = AmpPolicy::hold;
   const std::string calm = "neither lr nor loss rose";
   expect(policy, {{.1, 2, true, calm},
                   {.1, 2.1, true, calm},
@@ -62,7 +62,7 @@ TEST(PrecisionPolicy, ByUnrest) {
 
 TEST(PrecisionPolicy, ByUnrestHoldsItsDecision) {
   PrecisionPolicy policy = usual;
-  policy.kind = 1, policy.start = 2, policy.end = 6, policy.hold = 2;
+  policy.kind = AmpPolicy::hold, policy.start = 2, policy.end = 6, policy.hold = 2;
   const std::string calm = "neither lr nor loss rose", risen = "lr rose from 0.1 to 0.3",
                     out = "not within epochs 2 to 6";
   expect(policy, {{.1, 2, false, out},
@@ -76,7 +76,7 @@ TEST(PrecisionPolicy, ByUnrestHoldsItsDecision) {
 
 TEST(PrecisionPolicy, ByTheLosssFallInWindows) {
   PrecisionPolicy policy = usual;  // epochs 4, 5, 8, 9, 12, 13
-  policy.kind = 2;
+  policy.kind = AmpPolicy::windows;
   const std::string before = "before the first window, epoch 4";
   expect(policy, {{1, 8, true, before},
                   {1, 8, true, before},
@@ -98,7 +98,7 @@ class PrecisionOptions : public testing::Test {
  protected:
   Options options(const Values& values, Source source = Source::command_line) {
     Options o;
-    o.precision = "fp16";
+    o.precision = DType::fp16;
     for (const auto& [name, items] : values) {
       assign(o, *find_option(name), items, name);
       o.sources[name] = source;
@@ -117,7 +117,7 @@ TEST_F(PrecisionOptions, MakeAPolicy) {
   EXPECT_FALSE(precision_policy(none, notes_));
   Options o = options({{"amp_policy", {"1"}}, {"amp_end", {"30"}}});
   const PrecisionPolicy made = *precision_policy(o, notes_);
-  EXPECT_EQ(made.kind, 1);
+  EXPECT_EQ(made.kind, AmpPolicy::hold);
   EXPECT_EQ(made.start, 10);
   EXPECT_EQ(made.end, 30);
   EXPECT_EQ(made.hold, 1);
@@ -139,9 +139,9 @@ TEST_F(PrecisionOptions, ThatContradictEachOther) {
 
 TEST_F(PrecisionOptions, OfARecipeGiveWayToADeviceWithoutSixteenBits) {
   Options o = options({{"amp_policy", {"2"}}}, Source::recipe);
-  o.precision = "fp32";
+  o.precision = DType::fp32;
   EXPECT_FALSE(precision_policy(o, notes_));
-  EXPECT_EQ(o.amp_policy, "none");
+  EXPECT_EQ(o.amp_policy, AmpPolicy::none);
   EXPECT_EQ(
       notes_,
       (std::vector<std::string>{"no --amp-policy 2, which the recipe has: --precision is fp32"}));

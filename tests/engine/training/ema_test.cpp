@@ -31,7 +31,7 @@ struct Case {
   float ema_rate = .05f;
 };
 void PrintTo(const Case& c, std::ostream* stream) {
-  *stream << name_of(c.device) << " " << (c.dtype == DType::fp32 ? 32 : 16) << " bits";
+  *stream << word_of(c.device) << " " << (c.dtype == DType::fp32 ? 32 : 16) << " bits";
 }
 
 class Rig {
@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, Ema,
                                          Case{.device = DeviceKind::cuda},
                                          Case{.device = DeviceKind::cuda, .dtype = DType::fp16}),
                          [](const auto& test) {
-                           return std::string(name_of(test.param.device)) +
+                           return word_of(test.param.device) +
                                   (test.param.dtype == DType::fp32 ? "" : "_16_bits");
                          });
 

@@ -122,7 +122,7 @@ TEST(Schedule, WhatContradictsItself) {
 TEST(Schedule, ARecipesOptionsGoWithItsSchedule) {
   Options o = options(R"({"schedule": "multistep", "decay_milestones": [2, 3], "decay_rate": 0.2})",
                       Source::recipe);
-  o.schedule = "step";
+  o.schedule = Curve::step;
   o.decay_epochs = 2;
   check_schedule(o);
   EXPECT_TRUE(o.decay_milestones.empty());
