@@ -40,7 +40,7 @@ empty :=
 space := $(empty) $(empty)
 
 # ---- What is installed: one run of the preprocessor asks for every header -----------------------
-headers := stb/stb_image.h nlohmann/json.hpp CLI/CLI.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h \
+headers := stb/stb_image.h nlohmann/json.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h \
   webp/demux.h tiffio.h sodium.h google/protobuf/message_lite.h
 hash := \#
 found := $(shell printf '%s\n' $(foreach h,$(headers),'$(hash)if __has_include(<$(h)>)' '$(h)' '$(hash)endif') \
@@ -69,7 +69,6 @@ RECORDS ?= $(PROTOBUF)
 packages := $(if $(shell command -v $(CXX)),,g++) \
   $(if $(call have,stb/stb_image.h),,libstb-dev) \
   $(if $(call have,nlohmann/json.hpp),,nlohmann-json3-dev) \
-  $(if $(call have,CLI/CLI.hpp),,libcli11-dev) \
   $(if $(ONEDNN),,libdnnl-dev)
 optional_packages := $(if $(call have,jpeglib.h),,libjpeg-dev) $(if $(call have,webp/demux.h),,libwebp-dev) \
   $(if $(call have,tiffio.h),,libtiff-dev) $(if $(call have,sodium.h),,libsodium-dev) \

@@ -1,8 +1,11 @@
 #include "engine/options/command_line.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <deque>
 #include <filesystem>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -21,23 +24,89 @@ std::string see_help(const Command& command) {
   return "; " + start_of(command) + " --help lists all";
 }
 
-using Registered = std::pair<const OptionRow*, CLI::Option*>;
+// What every command takes; --config only those that train.
+struct Common {
+  bool help = false, version = false, help_markdown = false;
+  std::string config;
+};
+constexpr OptionRow common_rows[] = {
+    {.name = "help", .field = field<&Common::help>, .letter = 'h'},
+    {.name = "version", .field = field<&Common::version>},
+    {.name = "help_markdown", .field = field<&Common::help_markdown>},
+    {.name = "config", .field = field<&Common::config>}};
+constexpr const OptionRow &help_row = common_rows[0], &version_row = common_rows[1],
+                          &markdown_row = common_rows[2], &config_row = common_rows[3];
 
-// CLI11 splits the line into options; the table interprets their values.
-std::vector<Registered> register_options(CLI::App& app, const Command& command) {
-  std::vector<Registered> registered;
-  for (const OptionRow* row : command.rows()) {
-    std::string names = row->positional ? std::string(row->name) : row->flag();
-    if (row->letter != 0) names = std::string("-") + row->letter + "," + names;
-    CLI::Option* option = row->is_flag() ? app.add_flag(names) : app.add_option(names);
-    option->take_all();
-    if (row->positional && row->is_list()) option->expected(-1);
-    // An option takes one word. A missing one is reported by read_options.
-    if (!row->is_flag() && !row->positional) option->expected(0, 1)->allow_extra_args(false);
-    registered.emplace_back(row, option);
-  }
-  return registered;
+// --name or -n; a negative number is none.
+bool is_option(const std::string& word) {
+  const auto begins_at = [&](size_t at) {
+    return word.size() > at && word[0] == '-' && !std::strchr("-! \n", word[at]);
+  };
+  return (begins_at(1) && !std::isdigit(static_cast<unsigned char>(word[1]))) ||
+         (word.starts_with("--") && begins_at(2));
 }
+
+// The arguments, split into options with the values they were given and words by position; the
+// table interprets the values.
+class Given {
+ public:
+  Given(std::vector<const OptionRow*> rows, std::span<const std::string> arguments)
+      : rows_(std::move(rows)), left_(arguments.begin(), arguments.end()) {
+    bool words_only = false;
+    while (!left_.empty()) {
+      const std::string word = take();
+      if (words_only || (word != "--" && !is_option(word)))
+        place(word);
+      else if (word != "--")
+        read_option(word);
+      else
+        words_only = true, rest.push_back(word);
+    }
+  }
+  // Null if it isn't given. A value is empty if none follows the option.
+  const Items* find(const OptionRow& row) const {
+    const auto given = given_.find(&row);
+    return given == given_.end() ? nullptr : &given->second;
+  }
+  std::vector<std::string> rest;  // what is no option of the rows, and a word too many
+
+ private:
+  std::string take() {
+    std::string word = std::move(left_.front());
+    left_.pop_front();
+    return word;
+  }
+  void place(const std::string& word) {
+    for (const OptionRow* row : rows_)
+      if (row->positional && (row->is_list() || !given_.contains(row)))
+        return given_[row].push_back(word);
+    rest.push_back(word);
+  }
+  // --name, --name=value, -n, -nvalue, or flags in one word.
+  void read_option(const std::string& word) {
+    const bool is_long = word[1] == '-';
+    const size_t end = is_long ? std::min(word.find('='), word.size()) : 2;
+    const std::string name = word.substr(0, end);
+    std::string value = word.substr(is_long ? std::min(end + 1, word.size()) : end);
+    const auto found = std::ranges::find_if(rows_, [&](const OptionRow* row) {
+      return !row->positional && (is_long ? row->flag() == name : row->letter == name[1]);
+    });
+    if (found == rows_.end()) return rest.push_back(word);
+    if ((*found)->is_flag()) {
+      if (!is_long && !value.empty()) left_.push_front("-" + std::exchange(value, ""));
+      return given_[*found].push_back(value.empty() ? "true" : value);
+    }
+    if (value.empty()) {
+      if (!left_.empty() && left_[0] != "--" && !is_option(left_[0])) value = take();
+      if (!left_.empty() && left_[0] == "--") left_.pop_front();
+    }
+    given_[*found].push_back(value);
+  }
+
+  std::vector<const OptionRow*> rows_;
+  std::deque<std::string> left_;
+  std::map<const OptionRow*, Items> given_;
+};
 
 std::vector<std::string> known_flags(const Command& command) {
   std::vector<std::string> flags = {"--help", "--version"};
@@ -74,23 +143,22 @@ bool is_of_training(const std::string& flag) {
   throw UserError("unexpected argument '" + printable(rest[0]) + "'" + advice + see_help(command));
 }
 
-void read_options(const std::vector<Registered>& registered, CommandLine& line) {
-  for (const auto& [row, option] : registered) {
+void read_options(const Given& arguments, CommandLine& line) {
+  for (const OptionRow* row : line.command->rows()) {
     const bool own = line.command->owns(*row);
-    const CLI::results_t& results = option->results();
-    if (results.empty() && row->positional && own && !row->metavar.starts_with('['))
+    const Items* const given = arguments.find(*row);
+    if (!given && row->positional && own && !row->metavar.starts_with('['))
       throw UserError(std::string(line.command->name) + " needs " + row->flag() +
                       see_help(*line.command));
-    if (option->count() == 0) continue;
+    if (!given) continue;
     const std::string flag = row->letter != 0 ? std::string("-") + row->letter : row->flag();
     const bool words = row->positional && row->is_list();
-    if (results.size() > 1 && !words) throw UserError(flag + " is given twice");
-    const std::string text = results.empty() ? "" : results[0];
+    if (given->size() > 1 && !words) throw UserError(flag + " is given twice");
+    const std::string& text = given->front();
     if (text.empty() && row->positional)
       throw UserError(flag + " is empty" + see_help(*line.command));
-    if (text.empty() && !row->is_flag())
-      throw UserError(flag + " needs a value: " + flag + " " + row->values());
-    const Items items = words ? results : row->is_list() ? split(text, ',') : Items{text};
+    if (text.empty()) throw UserError(flag + " needs a value: " + flag + " " + row->values());
+    const Items items = words ? *given : row->is_list() ? split(text, ',') : *given;
     check(*row, items, flag + " " + printable(text));
     (own ? line.own : line.values).emplace(row->name, items);
   }
@@ -134,33 +202,23 @@ CommandLine parse_arguments(const Command& command, std::span<const std::string>
     line.print = CommandLine::Print{std::move(text), exit_code};
     return line;
   };
-  CLI::App app;
-  app.set_help_flag("");
-  app.allow_extras();
-  const auto* help = app.add_flag("-h,--help");
-  const auto* version = app.add_flag("--version");
-  const auto* markdown = app.add_flag("--help-markdown");
-  const auto* config =
-      command.trains() ? app.add_option("--config")->take_all()->expected(0, 1) : nullptr;
-  const std::vector<Registered> registered = register_options(app, command);
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::ParseError& e) {
-    throw UserError(printable(e.what()) + see_help(command));
-  }
-  if (version->count() > 0) return print("barevision " BAREVISION_VERSION "\n");
-  if (markdown->count() > 0) return print(help_markdown(all));
-  if (help->count() > 0 && !command.trains()) return print(help_text(command, all));
-  const std::vector<std::string> rest = app.remaining();
-  if (!rest.empty() && help->count() == 0) refuse_rest(rest, command);
+  std::vector<const OptionRow*> rows = command.rows();
+  for (const OptionRow& row : common_rows)
+    if (&row != &config_row || command.trains()) rows.push_back(&row);
+  const Given given(rows, arguments);
+  if (given.find(version_row)) return print("barevision " BAREVISION_VERSION "\n");
+  if (given.find(markdown_row)) return print(help_markdown(all));
+  const bool help = given.find(help_row) != nullptr;
+  if (help && !command.trains()) return print(help_text(command, all));
+  if (!given.rest.empty() && !help) refuse_rest(given.rest, command);
 
-  read_options(registered, line);
-  if (config && config->count() > 0) {
-    const CLI::results_t& files = config->results();
-    if (files.size() != 1 || files[0].empty()) throw UserError("--config needs a value: one FILE");
-    line.config = files[0];
+  read_options(given, line);
+  if (const Items* const files = given.find(config_row)) {
+    if (files->size() != 1 || files->front().empty())
+      throw UserError("--config needs a value: one FILE");
+    line.config = files->front();
   }
-  if (help->count() > 0) return print(help_for(line, all));
+  if (help) return print(help_for(line, all));
   return line;
 }
 
