@@ -10,8 +10,8 @@ namespace bv {
 std::vector<RecordedOperation> record_model(std::vector<std::string> arguments) {
   arguments.insert(arguments.end(), {"--data", "synthetic", "--classes", "1000", "--plan"});
   const auto backend = make_recording_backend();
-  const CommandLine line = parse_command_line(arguments);
-  const Setup setup = prepare(line, initial_options(line), 1, {DeviceKind::cpu}, *backend);
+  const Request request = read_request(parse_command_line(arguments));
+  const Setup setup = prepare(request, 1, {DeviceKind::cpu}, *backend);
   return record_step(setup.graph, setup.trainer);
 }
 

@@ -26,19 +26,13 @@ namespace bv {
 namespace {
 
 enum class Split : uint8_t { train, val, all };
+constexpr auto words(Split) { return word_list("train", "val", "all"); }
 
 struct EvalOptions : FinishedOptions {
   Split split = Split::val;
   std::string confusion;  // a file to write
   bool json = false;
 };
-
-}  // namespace
-
-template <>
-constexpr auto words<Split> = in_order<Split>("train", "val", "all");
-
-namespace {
 
 constexpr OptionRow rows[] = {
     finished_row<EvalOptions>,
@@ -218,62 +212,53 @@ Result evaluate(Inference& inference, Loader& loader, Backend& backend, Communic
   return result;
 }
 
-int work(const CommandLine& line, World world) {
-  // Both outlive an error: peers must not see this rank leave before its line is printed.
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Communicator> communicator;
+int work(const CommandLine& line, const EvalOptions& own, Process& p) {
+  auto& [world, backend, communicator] = p;
   end_on_stop_signals();
-  try {
-    const int cores = pin_to_share(world);
-    const auto own = own_options<EvalOptions>(line);
-    refuse_confusion(own.confusion);
-    TrainedModel m = open_trained_model(line, own);
-    const Images split = open_split(m, own.split);
-    const DeviceChoice device = choose_device(m.options, world);
-    m.notes.insert(m.notes.end(), device.notes.begin(), device.notes.end());
-    backend = open_trained_backend(m, device, cores);
-    const int asked = (m.options.batch.value_or(64) + world.size - 1) / world.size;
-    const int batch = m.run_batch > 0 && !m.options.batch ? m.run_batch : smallest_batch(asked);
-    const Graph graph = trained_graph(m, device, *backend, batch);
-    if (world.size > 1) communicator = connect(world, m.options, 0, device, *backend).communicator;
-    Inference inference(*backend, communicator.get(), graph, batch, *m.options.image_size);
-    load_trained_weights(m, graph, *backend, inference, world.local_size);
-    LoaderOptions options = trained_loader(m, *backend, split.kind, batch, cores);
-    options.rank = world.rank;
-    options.ranks = world.size;
-    Loader loader(*split.images, options, false);
-
-    FILE* const told = own.json ? stderr : stdout;
-    if (world.rank == 0) {
-      std::vector<std::string> lines = {"weights: " + m.place.weights,
-                                        "device: " + backend->describe()};
-      lines.insert(lines.end(), split.lines.begin(), split.lines.end());
-      lines.insert(lines.end(), m.notes.begin(), m.notes.end());
-      for (const std::string& text : lines)
-        std::fprintf(told, "%s\n", printable(text, text.npos).c_str());
-      std::fflush(told);
-    }
-    const Result result =
-        evaluate(inference, loader, *backend, communicator.get(), split.images->size());
-    if (result.sums.count == 0) throw DataError("none of the images can be read");
-    if (world.rank != 0) return 0;
-    print(own.json ? to_json(result, m.classes) : to_text(result, m.classes, own.split));
-    write_confusion(own.confusion, result, m.classes);
-    return 0;
-  } catch (const std::exception& e) {
-    if (communicator) communicator->end_run(world.name_of(world.rank) + ": " + error_line(e));
-    fail_worker(world, error_line(e), exit_code(e));
-  }
-}
-
-Options checked_options(const CommandLine& line) {
-  const auto own = own_options<EvalOptions>(line);
+  const int cores = pin_to_share(world);
   refuse_confusion(own.confusion);
-  return finished_options(line, own);
+  TrainedModel m = open_trained_model(line, own);
+  const Images split = open_split(m, own.split);
+  const DeviceChoice device = choose_device(m.options, world);
+  m.notes.insert(m.notes.end(), device.notes.begin(), device.notes.end());
+  backend = open_trained_backend(m, device, cores);
+  const int asked = (m.options.batch.value_or(64) + world.size - 1) / world.size;
+  const int batch = m.run_batch > 0 && !m.options.batch ? m.run_batch : smallest_batch(asked);
+  const Graph graph = trained_graph(m, device, *backend, batch);
+  if (world.size > 1) communicator = connect(world, m.options, 0, device, *backend).communicator;
+  Inference inference(*backend, communicator.get(), graph, batch, *m.options.image_size);
+  load_trained_weights(m, graph, *backend, inference, world.local_size);
+  LoaderOptions options = trained_loader(m, *backend, split.kind, batch, cores);
+  options.rank = world.rank;
+  options.ranks = world.size;
+  Loader loader(*split.images, options, false);
+
+  FILE* const told = own.json ? stderr : stdout;
+  if (world.rank == 0) {
+    std::vector<std::string> lines = {"weights: " + m.place.weights,
+                                      "device: " + backend->describe()};
+    lines.insert(lines.end(), split.lines.begin(), split.lines.end());
+    lines.insert(lines.end(), m.notes.begin(), m.notes.end());
+    for (const std::string& text : lines)
+      std::fprintf(told, "%s\n", printable(text, text.npos).c_str());
+    std::fflush(told);
+  }
+  const Result result =
+      evaluate(inference, loader, *backend, communicator.get(), split.images->size());
+  if (result.sums.count == 0) throw DataError("none of the images can be read");
+  if (world.rank != 0) return 0;
+  print(own.json ? to_json(result, m.classes) : to_text(result, m.classes, own.split));
+  write_confusion(own.confusion, result, m.classes);
+  return 0;
 }
 
 int eval_in_processes(const CommandLine& line, const std::vector<std::string>& argv) {
-  return in_processes(line, argv, checked_options, work);
+  const auto own = own_options<EvalOptions>(line);
+  const auto options = [&] {
+    refuse_confusion(own.confusion);
+    return finished_options(line, own);
+  };
+  return in_processes(line, argv, options, [&](Process& p) { return work(line, own, p); });
 }
 
 }  // namespace

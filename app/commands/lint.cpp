@@ -20,7 +20,8 @@ int lint_run(const CommandLine& line, const std::vector<std::string>&) {
   if (line.values.contains("resume"))
     throw UserError("--resume: lint looks at a new run; --config " +
                     line.values.at("resume").at(0) + "/config.json looks at that run's options");
-  const Options options = preliminary_options(line);
+  const Request request = read_request(line);
+  const Options& options = request.options;
   World world;
   world.local_size = processes_here(options);
   world.size = world.local_size * options.nnodes;
@@ -28,7 +29,7 @@ int lint_run(const CommandLine& line, const std::vector<std::string>&) {
   const int cores = usable_cores();
   const DeviceChoice device = choose_device(options, world);
   const auto backend = open_backend(device.kind, {.index = device.index, .threads = cores});
-  const Setup setup = prepare(line, options, world.size, device, *backend);
+  const Setup setup = prepare(request, world.size, device, *backend);
   const std::vector<Finding> findings = lint(setup, sample_images(setup, cores));
   for (const Finding& f : findings) std::cout << printable(line_of(f), std::string::npos) << "\n";
   if (findings.empty()) std::cout << "nothing to say about this run\n";

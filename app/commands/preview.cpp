@@ -264,10 +264,11 @@ int preview(const CommandLine& given, const std::vector<std::string>&) {
   std::erase_if(line.values, [](const auto& value) { return value.first.starts_with("amp_"); });
   line.values["amp_policy"] = {"none"};
   const int cores = usable_cores();
-  const Options options = initial_options(line);
+  const Request request = read_request(line);
   const auto backend = open_backend(DeviceKind::cpu, {.index = 0, .threads = cores});
-  const int world = options.nproc.value_or(options.pipeline) * options.nnodes;
-  const Setup setup = prepare(line, options, world, {DeviceKind::cpu}, *backend);
+  const Options& o = request.options;
+  const int world = o.nproc.value_or(o.pipeline) * o.nnodes;
+  const Setup setup = prepare(request, world, {DeviceKind::cpu}, *backend);
   starting.reset();
   Preview preview(setup, *backend, own, !given.own.contains("count"), folder.place(), cores);
   if (!preview.run()) return 128 + stop_signal();

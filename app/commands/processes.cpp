@@ -45,13 +45,23 @@ int processes_here(const Options& o) {
 }
 
 int in_processes(const CommandLine& line, const std::vector<std::string>& argv,
-                 Options (*options)(const CommandLine&), int (*work)(const CommandLine&, World)) {
+                 const std::function<Options()>& options,
+                 const std::function<int(Process&)>& work) {
+  const auto work_as = [&work](World world) {
+    Process p{.world = std::move(world)};
+    try {
+      return work(p);
+    } catch (const std::exception& e) {
+      if (p.communicator)
+        p.communicator->end_run(p.world.name_of(p.world.rank) + ": " + error_line(e));
+      fail_worker(p.world, error_line(e), exit_code(e));
+    }
+  };
   const auto launch = [&] {
-    const Options o = options(line);
+    const Options o = options();
     const int here = processes_here(o);
     const NodePlace place = node_place(o);
-    if (o.plan)
-      return work(line, {.size = here * place.nodes, .local_size = here, .launched = true});
+    if (o.plan) return work_as({.size = here * place.nodes, .local_size = here, .launched = true});
     return run_launcher(here, argv, place);
   };
   // With -n or --nnodes this is the launcher, whatever a RANK is left in the environment.
@@ -61,7 +71,7 @@ int in_processes(const CommandLine& line, const std::vector<std::string>& argv,
     return launch();
   }
   const std::optional<World> world = world_from_environment();
-  return world ? work(line, *world) : launch();
+  return world ? work_as(*world) : launch();
 }
 
 Connection connect(World& world, const Options& o, int64_t resumed_step, const DeviceChoice& device,

@@ -1,6 +1,7 @@
 // A command that runs in several processes: what starts them, and what each begins with.
 #pragma once
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,12 +12,20 @@
 
 namespace bv {
 
+// A process of a run. What it computes and talks with outlives an error: peers must not see this
+// rank leave before its line is printed.
+struct Process {
+  World world;
+  std::unique_ptr<Backend> backend = nullptr;
+  std::unique_ptr<Communicator> communicator = nullptr;
+};
+
 // Calls `work` in each process of the run: in this one, if it is one of them (of our launcher or
 // another's); else it starts as many as `options` asks for, with the same argv, and supervises
 // them. --plan needs no other process than this one. `options` finds the command line's mistakes
 // before any process starts.
 int in_processes(const CommandLine&, const std::vector<std::string>& argv,
-                 Options (*options)(const CommandLine&), int (*work)(const CommandLine&, World));
+                 const std::function<Options()>& options, const std::function<int(Process&)>& work);
 
 // How many processes this machine runs: -n, or its default.
 int processes_here(const Options&);

@@ -9,7 +9,6 @@
 #include "comm/connect/host_comm.h"
 #include "comm/processes/affinity.h"
 #include "engine/options/config.h"
-#include "engine/options/model_config.h"
 #include "engine/run/image_check.h"
 #include "engine/run/run_folder_lock.h"
 #include "engine/run/training_loop.h"
@@ -21,64 +20,56 @@ namespace {
 constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
                                       "Optimizer", "Run folder", "Machine"};
 
-int work(const CommandLine& line, World world) {
+// request: read here unless it was before.
+int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   const auto started = Profile::Clock::now();
-  // Both outlive an error: peers must not see this rank leave before its line is printed.
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Communicator> communicator;
-  try {
-    const int cores = pin_to_share(world);
-    RunFolderLock claim(line, world);
-    // Until begin() has seen that all ranks train: nothing is lost.
-    const EndsOnStopSignals starting([&claim] { claim.give_back(); });
-    Options given = initial_options(line);
-    given.out = claim.folder();
-    if (given.plan && world.rank > 0) return 0;  // rank 0's is enough
-    const DeviceChoice device = choose_device(given, world);
-    if (given.conv == ConvKernels::cudnn && device.kind == DeviceKind::cpu)
-      throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");
-    // With cores to spare, one of them reduces gradients while the others continue backward.
-    // Between machines it mostly waits for the network, and needs no core of its own.
-    const bool spare = cores >= 4;
-    const bool overlap =
-        device.kind == DeviceKind::cpu && world.size > 1 && (spare || world.several_machines());
-    backend = open_backend(device.kind, {.index = device.index,
-                                         .threads = overlap && spare ? cores - 1 : cores,
-                                         .overlap = overlap,
-                                         .graphs = !given.no_graph,
-                                         .cudnn = given.conv == ConvKernels::cudnn});
-    Setup setup = prepare(line, given, world.size, device, *backend);
-    check_trace_file(setup.options.trace);
-    setup.started = started;
-    setup.local_size = world.local_size;
-    if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
-    if (world.size > 1 && !setup.options.plan) {
-      const int64_t resumed_step = setup.checkpoint ? setup.checkpoint->step : 0;
-      Connection peers = connect(world, setup.options, resumed_step, device, *backend);
-      communicator = std::move(peers.communicator);
-      setup.all_reduce = peers.all_reduce;
-      setup.nodes = peers.nodes;
-    }
-    if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());
-    if (!setup.options.plan) {
-      check_images(setup, communicator.get(), *backend);
-      if (world.rank == 0) say_findings(setup, cores);
-    }
-    return train(std::move(setup), *backend, communicator.get(), cores, standard_hooks);
-  } catch (const std::exception& e) {
-    if (communicator) communicator->end_run(world.name_of(world.rank) + ": " + error_line(e));
-    fail_worker(world, error_line(e), exit_code(e));
+  auto& [world, backend, communicator] = p;
+  const int cores = pin_to_share(world);
+  RunFolderLock claim(line, world);
+  if (!request) request = read_request(line);
+  Options& given = request->options;
+  if (given.resume.empty()) claim.claim_new(given, world);
+  // Until begin() has seen that all ranks train: nothing is lost.
+  const EndsOnStopSignals starting([&claim] { claim.give_back(); });
+  given.out = claim.folder();
+  if (given.plan && world.rank > 0) return 0;  // rank 0's is enough
+  const DeviceChoice device = choose_device(given, world);
+  if (given.conv == ConvKernels::cudnn && device.kind == DeviceKind::cpu)
+    throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");
+  // With cores to spare, one of them reduces gradients while the others continue backward.
+  // Between machines it mostly waits for the network, and needs no core of its own.
+  const bool spare = cores >= 4;
+  const bool overlap =
+      device.kind == DeviceKind::cpu && world.size > 1 && (spare || world.several_machines());
+  backend = open_backend(device.kind, {.index = device.index,
+                                       .threads = overlap && spare ? cores - 1 : cores,
+                                       .overlap = overlap,
+                                       .graphs = !given.no_graph,
+                                       .cudnn = given.conv == ConvKernels::cudnn});
+  Setup setup = prepare(*request, world.size, device, *backend);
+  check_trace_file(setup.options.trace);
+  setup.started = started;
+  setup.local_size = world.local_size;
+  if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
+  if (world.size > 1 && !setup.options.plan) {
+    const int64_t resumed_step = setup.checkpoint ? setup.checkpoint->step : 0;
+    Connection peers = connect(world, setup.options, resumed_step, device, *backend);
+    communicator = std::move(peers.communicator);
+    setup.all_reduce = peers.all_reduce;
+    setup.nodes = peers.nodes;
   }
-}
-
-Options checked_options(const CommandLine& line) {
-  Options options = initial_options(line);
-  load_model_config(options.model);
-  return options;
+  if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());
+  if (!setup.options.plan) {
+    check_images(setup, communicator.get(), *backend);
+    if (world.rank == 0) say_findings(setup, cores);
+  }
+  return train(std::move(setup), *backend, communicator.get(), cores, standard_hooks);
 }
 
 int train_in_processes(const CommandLine& line, const std::vector<std::string>& argv) {
-  return in_processes(line, argv, checked_options, work);
+  std::optional<Request> request;
+  const auto options = [&] { return request.emplace(read_request(line)).options; };
+  return in_processes(line, argv, options, [&](Process& p) { return work(line, request, p); });
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include "base/text.h"
 #include "engine/console/report.h"
-#include "engine/options/command_line.h"
 #include "engine/options/config.h"
 
 namespace bv {
@@ -26,14 +25,14 @@ std::string value_of(const Items& items, const OptionRow& row) {
 
 std::string repeat_command(const Options& options, const ModelConfig& model, DataKind kind) {
   // The sizes decide what else is a default.
-  CommandLine line;
+  Request sizes;
   for (const std::string_view name : {"image_size", "patch_size", "augment"})
     if (const Items items = items_of(options, *find_option(name)); !items.empty())
-      line.values.emplace(name, items);
+      sizes.line.values.emplace(name, items);
   Options chosen = options;
   if (chosen.mean == model.mean) chosen.mean.reset();
   if (chosen.std == model.std) chosen.std.reset();
-  const Options defaults = resolve_options(line, model, kind),
+  const Options defaults = resolve_options(sizes, model, kind),
                 plain = resolve_options({}, model, kind);
   std::vector<std::string> words = {"./launcher", "train", model.name};
   if (options.nproc.value_or(1) > 1)
@@ -42,7 +41,7 @@ std::string repeat_command(const Options& options, const ModelConfig& model, Dat
     for (const OptionRow& row : group.rows) {
       if (!row.uses.stored || std::ranges::count(left_out, row.name) > 0) continue;
       const Items items = items_of(chosen, row);
-      const bool decides = line.values.contains(row.name);
+      const bool decides = sizes.line.values.contains(row.name);
       if (items.empty() || items == items_of(decides ? plain : defaults, row)) continue;
       if (row.is_flag() && items[0] != "true") continue;
       words.push_back(row.flag());

@@ -14,7 +14,7 @@ struct AugmentKey {
   uint32_t epoch, index;
 };
 
-enum class TrainCrop : uint8_t { none, random_resized, padded, pad_if_needed };
+enum class TrainCrop : uint8_t { random_resized, padded, pad_if_needed, none };
 enum class CropMode : uint8_t { center, squash, border, pad };
 
 struct Cropping {

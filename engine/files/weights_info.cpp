@@ -39,13 +39,14 @@ class MetadataReader {
     return number;
   }
 
-  template <Choice T>
-  std::optional<T> choice(const std::string& key) const {
+  template <WithWords E>
+  std::optional<E> choice(const std::string& key) const {
     const auto value = text(key);
     if (!value) return std::nullopt;
-    const auto word = std::ranges::find(words<T>, *value, &Word<T>::text);
-    if (word == words<T>.end()) fail(key, "one that is known here");
-    return word->value;
+    constexpr auto known = words(E{});
+    const auto word = std::ranges::find(known, *value);
+    if (word == known.end()) fail(key, "one that is known here");
+    return static_cast<E>(word - known.begin());
   }
 
   std::vector<std::string> names(const std::string& key) const {

@@ -169,9 +169,8 @@ std::string help_for(const CommandLine& line, std::span<const Command> all) {
   if (line.command->name != "train" ||
       (!line.values.contains("model") && !line.values.contains("recipe")))
     return help_text(*line.command, all);
-  const Options given = preliminary_options(line);
-  const Options holds =
-      resolve_options(line, load_model_config(given.model), data_kind(given.data));
+  const Request request = read_new_run(line);
+  const Options holds = resolve_options(request, request.model, data_kind(request.options.data));
   return help_text(*line.command, all, &holds);
 }
 

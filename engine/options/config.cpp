@@ -7,7 +7,6 @@
 #include "base/file_io.h"
 #include "base/text.h"
 #include "engine/options/augmentation.h"
-#include "engine/options/named_recipe.h"
 
 namespace bv {
 
@@ -62,17 +61,12 @@ Values read_config(const std::string& path) {
 }
 
 // --recipe, --config and the command line's own.
-void overlay_given(Options& options, const CommandLine& line) {
-  NamedRecipe recipe;
-  if (const auto named = line.values.find("recipe"); named != line.values.end()) {
-    recipe = load_recipe(named->second[0]);
-    refuse_both(recipe.values, "--recipe " + recipe.name + ": ");
-    overlay_with_presets(options, recipe.values, Source::named_recipe);
-    options.model = recipe.model;
-  }
-  if (!line.config.empty()) overlay_with_presets(options, read_config(line.config), Source::config);
-  refuse_both(line.values, "");
-  overlay_with_presets(options, line.values, Source::command_line);
+void overlay_given(Options& options, const Request& request) {
+  const NamedRecipe& recipe = request.recipe;
+  overlay_with_presets(options, recipe.values, Source::named_recipe);
+  if (!recipe.model.empty()) options.model = recipe.model;
+  overlay_with_presets(options, request.config, Source::config);
+  overlay_with_presets(options, request.line.values, Source::command_line);
   if (!recipe.model.empty() && options.model != recipe.model)
     throw UserError("--recipe " + recipe.name + " trains " + recipe.model + ", not " +
                     options.model + "; leave MODEL out");
@@ -167,13 +161,22 @@ Values parse_config(std::string_view text, const std::string& path) {
   return values_from_json(parse_json_object(text, path), path, OptionFile::config);
 }
 
-Options preliminary_options(const CommandLine& line) {
-  Options options;
-  overlay_given(options, line);
+Request read_new_run(const CommandLine& line) {
+  Request request{.line = line};
+  NamedRecipe& recipe = request.recipe;
+  if (const auto named = line.values.find("recipe"); named != line.values.end()) {
+    recipe = load_recipe(named->second[0]);
+    refuse_both(recipe.values, "--recipe " + recipe.name + ": ");
+  }
+  if (!line.config.empty()) request.config = read_config(line.config);
+  refuse_both(line.values, "");
+  Options& options = request.options;
+  overlay_given(options, request);
   if (options.model.empty())
     throw UserError("no MODEL given: ./launcher MODEL [options], or --recipe NAME; there are " +
                     join(known_models(), ", "));
-  return options;
+  request.model = load_model_config(options.model);
+  return request;
 }
 
 void resolve_sizes(Options& options, const ModelConfig& model, DataKind kind) {
@@ -202,14 +205,14 @@ ModelOptions model_options(const Options& o) {
           .zero_init_last = o.zero_init_last};
 }
 
-Options resolve_options(const CommandLine& line, const ModelConfig& model, DataKind kind) {
+Options resolve_options(const Request& request, const ModelConfig& model, DataKind kind) {
   Options options;
   for (const std::string_view section : {std::string_view("recipe"), defaults_for(kind).recipe}) {
     const auto recipe = model.recipes.find(section);
     if (recipe != model.recipes.end())
       overlay_with_presets(options, recipe->second, Source::recipe);
   }
-  overlay_given(options, line);
+  overlay_given(options, request);
   options.model = model.name;
   resolve_sizes(options, model, kind);
   resolve_augmentation(options, kind);
@@ -230,20 +233,19 @@ void set_from_command_line(Options& options, const CommandLine& line) {
   overlay(options, line.values, Source::command_line);
 }
 
-Options resumed_options(const CommandLine& line) {
-  Options asked;
-  overlay(asked, line.values, Source::command_line);
-  Options options = options_of_run(checked_run(asked.resume));
-  refuse_changes(options, line, asked.resume);
+Request read_request(const CommandLine& line) {
+  const auto resume = line.values.find("resume");
+  if (resume == line.values.end()) return read_new_run(line);
+  const std::string& folder = resume->second[0];
+  Request request{.line = line, .options = options_of_run(checked_run(folder))};
+  Options& options = request.options;
+  refuse_changes(options, line, folder);
   // More epochs lift the cap of the earlier run.
   if (line.values.contains("epochs") && !line.values.contains("steps")) options.steps.reset();
   overlay(options, line.values, Source::command_line);
-  options.out = asked.resume;
-  return options;
-}
-
-Options initial_options(const CommandLine& line) {
-  return line.values.contains("resume") ? resumed_options(line) : preliminary_options(line);
+  options.out = folder;
+  request.model = load_model_config(options.model);
+  return request;
 }
 
 // Paths may have moved; files and classes are compared through the data's fingerprint instead.

@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "engine/options/command_line.h"
 #include "engine/options/model_config.h"
+#include "engine/options/named_recipe.h"
 #include "engine/options/option_values.h"
 
 namespace bv {
@@ -17,13 +18,21 @@ namespace bv {
 // The options in a config file. Throws UserError naming path and key.
 Values parse_config(std::string_view text, const std::string& path);
 
-// Without recipes: enough to find model, data, device and -n.
-Options preliminary_options(const CommandLine&);
+// What the user asks for: the command line, with all files that it leads to. They are read once, as
+// they may change while the run starts.
+struct Request {
+  CommandLine line;
+  NamedRecipe recipe;  // --recipe
+  Values config;       // --config
+  ModelConfig model;
+  // Of a new run without the model's recipe: enough to find data, device and -n. Of a resumed run
+  // all; `out` is its folder.
+  Options options;
+};
+Request read_request(const CommandLine&);
+Request read_new_run(const CommandLine&);  // whatever --resume says
 // All options of a new run, with image and patch size resolved.
-Options resolve_options(const CommandLine&, const ModelConfig&, DataKind);
-// All options of a resumed run: options.out is its folder.
-Options resumed_options(const CommandLine&);
-Options initial_options(const CommandLine&);  // resumed with --resume, else preliminary
+Options resolve_options(const Request&, const ModelConfig&, DataKind);
 
 // For commands that work with a finished run: its config.json, which must be there.
 Options options_of_run(const std::string& folder);

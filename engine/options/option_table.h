@@ -111,15 +111,41 @@ std::vector<std::string> option_names();
 size_t place_of(const Items&, const std::vector<std::string>& texts,
                 std::string (*advice)(std::string_view word));
 
+template <WithWords E>
+std::vector<std::string> texts_of(E) {
+  constexpr auto texts = words(E{});
+  return {texts.begin(), texts.end()};
+}
+template <WithWords E>
+std::vector<std::string> texts_of(std::optional<E>) {
+  std::vector<std::string> texts = texts_of(E{});
+  if (!unset_word(E{}).empty()) texts.emplace(texts.begin(), unset_word(E{}));
+  return texts;
+}
+template <class T>
+concept Choice = requires(T value) {
+  texts_of(value);
+};
+
 struct ChoiceText {
-  template <Choice T>
-  static void read(T& value, const OptionRow&, const Items& items) {
-    const auto advice = std::is_same_v<T, Policy> ? advice_for_foreign_policy : nullptr;
-    value = words<T>[place_of(items, texts_of<T>(), advice)].value;
+  template <WithWords E>
+  static void read(E& value, const OptionRow&, const Items& items) {
+    const auto advice = std::is_same_v<E, Policy> ? advice_for_foreign_policy : nullptr;
+    value = static_cast<E>(place_of(items, texts_of(E{}), advice));
   }
-  template <Choice T>
-  static Items items(const T& value) {
+  template <WithWords E>
+  static void read(std::optional<E>& value, const OptionRow& row, const Items& items) {
+    place_of(items, texts_of(value), nullptr);
+    value.reset();
+    if (items[0] != unset_word(E{})) read(value.emplace(), row, items);
+  }
+  template <WithWords E>
+  static Items items(E value) {
     return {word_of(value)};
+  }
+  template <WithWords E>
+  static Items items(std::optional<E> value) {
+    return word_of(value).empty() ? Items{} : Items{word_of(value)};
   }
 };
 
@@ -143,7 +169,7 @@ template <Choice T>
 struct TypeOf<T> {
   static constexpr ValueType value = [] {
     ValueType type = value_type<T, ChoiceText>(JsonValue::Kind::text);
-    type.texts = texts_of<T>;
+    type.texts = [] { return texts_of(T{}); };
     return type;
   }();
 };

@@ -183,26 +183,26 @@ struct PlainText : ChoiceText {
 };
 
 template <class T>
-struct Inner {
-  using Type = T;
-};
+constexpr bool is_text = std::is_same_v<T, std::string> || HasForm<T>;
 template <class T>
-struct Inner<std::optional<T>> {
-  using Type = T;
-};
+constexpr bool is_text<std::optional<T>> = is_text<T>;
+template <class T>
+constexpr bool is_list = requires(T value) {
+  value.data();
+}
+&&!is_text<T>;
+template <class T>
+constexpr bool is_list<std::optional<T>> = is_list<T>;
 
 template <class T>
 constexpr ValueType plain_type() {
-  using One = typename Inner<T>::Type;
-  constexpr bool is_string = std::is_same_v<One, std::string>;
-  constexpr bool names = std::is_same_v<One, std::vector<std::string>>;
-  constexpr bool text = is_string || names || HasForm<One> || Choice<One>;
-  ValueType type = value_type<T, PlainText>(text                        ? Kind::text
-                                            : std::is_same_v<One, bool> ? Kind::boolean
-                                                                        : Kind::number);
-  type.list = !is_string && requires(One value) { value.data(); };
+  constexpr bool names = std::is_same_v<T, std::vector<std::string>>;
+  ValueType type = value_type<T, PlainText>(is_text<T> || names       ? Kind::text
+                                            : std::is_same_v<T, bool> ? Kind::boolean
+                                                                      : Kind::number);
+  type.list = is_list<T>;
   type.or_number =
-      names || std::is_same_v<One, SaveEvery> || std::is_same_v<One, std::array<double, 4>>;
+      names || std::is_same_v<T, SaveEvery> || std::is_same_v<T, std::array<double, 4>>;
   return type;
 }
 
@@ -238,25 +238,15 @@ bool may_contain(OptionFile file, const Uses& uses) {
 
 template <class T>
 constinit const ValueType TypeOf<T>::value = plain_type<T>();
-template struct TypeOf<std::string>;
-template struct TypeOf<bool>;
-template struct TypeOf<int>;
-template struct TypeOf<int64_t>;
-template struct TypeOf<uint64_t>;
-template struct TypeOf<double>;
-template struct TypeOf<SaveEvery>;
-template struct TypeOf<Partition>;
-template struct TypeOf<std::array<double, 2>>;
-template struct TypeOf<std::array<double, 4>>;
-template struct TypeOf<std::vector<std::string>>;
-template struct TypeOf<std::vector<int>>;
-template struct TypeOf<std::optional<int>>;
-template struct TypeOf<std::optional<int64_t>>;
-template struct TypeOf<std::optional<double>>;
-template struct TypeOf<std::optional<LrAfter>>;
-template struct TypeOf<std::optional<TrainCrop>>;
-template struct TypeOf<std::optional<std::array<double, 2>>>;
-template struct TypeOf<std::optional<std::array<double, 3>>>;
+template <class... T>
+struct Types {
+  static constexpr const ValueType* all[] = {&TypeOf<T>::value...};
+};
+template struct Types<std::string, bool, int, int64_t, uint64_t, double, SaveEvery, Partition,
+                      std::array<double, 2>, std::array<double, 4>, std::vector<std::string>,
+                      std::vector<int>, std::optional<int>, std::optional<int64_t>,
+                      std::optional<double>, std::optional<LrAfter>,
+                      std::optional<std::array<double, 2>>, std::optional<std::array<double, 3>>>;
 
 Options::Options() = default;
 Options::Options(const Options&) = default;

@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/event_file_names.h"
-#include "engine/options/config.h"
 #include "engine/run/run_folder.h"
 
 namespace bv {
@@ -51,15 +50,17 @@ bool is_free(const std::vector<std::string>& names) {
 }  // namespace
 
 RunFolderLock::RunFolderLock(const CommandLine& line, const World& world) {
-  const int rank = world.rank;
+  const auto resumed = line.values.find("resume");
+  if (resumed == line.values.end()) return;
+  folder_ = resumed->second.at(0);
   std::error_code ignored;
-  if (const auto resumed = line.values.find("resume"); resumed != line.values.end()) {
-    folder_ = resumed->second.at(0);
-    if (rank == 0 && !line.values.contains("plan") && fs::exists(folder_ + "/config.json", ignored))
-      lock_ = std::make_unique<RunLock>(folder_);
-    return;
-  }
-  const Options options = preliminary_options(line);
+  if (world.rank == 0 && !line.values.contains("plan") &&
+      fs::exists(folder_ + "/config.json", ignored))
+    lock_ = std::make_unique<RunLock>(folder_);
+}
+
+void RunFolderLock::claim_new(const Options& options, const World& world) {
+  const int rank = world.rank;
   folder_ = options.out.empty() ? dated_folder(options.model) : options.out;
   if (options.plan) return;
   if (world.several_machines() && world.node > 0) {

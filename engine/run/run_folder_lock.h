@@ -1,5 +1,4 @@
-// Claims a run's folder before anything in it is read: names it, checks it and, on rank 0, locks it
-// until the run ends.
+// Claims a run's folder: names it, checks it and, on rank 0, locks it until the run ends.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -14,10 +13,12 @@ namespace bv {
 
 class RunFolderLock {
  public:
-  // Throws UserError where another run is active or, for a new run, another has left checkpoints.
-  // Leftovers of a run that was killed before its first checkpoint are no obstacle. A new run's
-  // folder is on rank 0's node: on another, --out is ignored with a line.
+  // The folder of --resume, before anything in it is read. Throws UserError where a run is active.
   RunFolderLock(const CommandLine&, const World&);
+  // A new run's. Throws UserError where another is active or has left checkpoints. Leftovers of one
+  // that was killed before its first checkpoint are no obstacle. The folder is on rank 0's node: on
+  // another, --out is ignored with a line.
+  void claim_new(const Options&, const World&);
   ~RunFolderLock() { give_back(); }
   RunFolderLock(const RunFolderLock&) = delete;
   RunFolderLock& operator=(const RunFolderLock&) = delete;

@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "engine/model/plan.h"
 #include "engine/options/augmentation.h"
-#include "engine/options/config.h"
 #include "engine/training/schedule.h"
 
 namespace bv {
@@ -103,9 +102,11 @@ TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
           .seed = o.seed};
 }
 
-Options all_options(const CommandLine& line, const Options& given, const ModelConfig& model) {
+Options all_options(const Request& request) {
+  const Options& given = request.options;
+  const ModelConfig& model = request.model;
   if (given.resume.empty()) {
-    Options o = resolve_options(line, model, data_kind(given.data));
+    Options o = resolve_options(request, model, data_kind(given.data));
     o.out = given.out;
     return o;
   }
@@ -284,13 +285,12 @@ Micro micro_of(const Options& o, const ModelConfig& model) {
           .batch_norm = model.family->batch_norm};
 }
 
-Setup prepare(const CommandLine& line, const Options& given, int world, const DeviceChoice& device,
-              Backend& backend) {
+Setup prepare(const Request& request, int world, const DeviceChoice& device, Backend& backend) {
   Setup s;
   s.world = s.local_size = world;
   s.notes = device.notes;
-  s.model = load_model_config(given.model);
-  Options& o = s.options = all_options(line, given, s.model);
+  s.model = request.model;
+  Options& o = s.options = all_options(request);
   s.requested = o;
   check_schedule(o);
   check_tensorboard(o);

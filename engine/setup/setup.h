@@ -10,9 +10,7 @@
 #include "data/loader.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/weights.h"
-#include "engine/options/command_line.h"
-#include "engine/options/model_config.h"
-#include "engine/options/options.h"
+#include "engine/options/config.h"
 #include "engine/pipeline/micro_batches.h"
 #include "engine/pipeline/pipeline.h"
 #include "engine/precision/policy.h"
@@ -52,9 +50,9 @@ struct Setup {
   ~Setup();
 };
 
-// A run, new or resumed. given: what initial_options made of the command line, and the claimed
-// folder (given.out), whose name alone may depend on the process (the time of day).
-Setup prepare(const CommandLine&, const Options& given, int world, const DeviceChoice&, Backend&);
+// A run, new or resumed. request.options.out is the claimed folder, whose name alone may depend on
+// the process (the time of day).
+Setup prepare(const Request&, int world, const DeviceChoice&, Backend&);
 
 // The same for one process: its place among the pipeline's stages, and the parameters of its part.
 Setup for_rank(Setup, int rank);

@@ -17,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 enum class LabelBase : uint8_t { zero, one };
+constexpr auto words(LabelBase) { return word_list("0", "1"); }
 
 struct IndexOptions {
   std::string dir;
@@ -24,13 +25,6 @@ struct IndexOptions {
   OnBadImage on_bad_image = OnBadImage::fail;
   int workers = 0;
 };
-
-}  // namespace
-
-template <>
-constexpr auto words<std::optional<LabelBase>> = or_auto(in_order<LabelBase>("0", "1"));
-
-namespace {
 
 constexpr OptionRow rows[] = {
     positional("dir", "DIR", field<&IndexOptions::dir>,

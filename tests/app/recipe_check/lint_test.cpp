@@ -51,10 +51,10 @@ class Pictures final : public Dataset {
 
 // What prepare() makes of a command line on a device that computes in fp32.
 Setup setup_of(const Words& words, const Images& images) {
-  const CommandLine line = parse_command_line(words);
+  const Request request = read_request(parse_command_line(words));
   Setup s;
-  s.model = load_model_config(preliminary_options(line).model);
-  Options& o = s.options = resolve_options(line, s.model, images.kind);
+  s.model = request.model;
+  Options& o = s.options = resolve_options(request, s.model, images.kind);
   s.requested = o;
   check_schedule(o);
   o.device = DeviceKind::cpu, o.precision = DType::fp32;

@@ -19,8 +19,8 @@ namespace {
 using Words = std::vector<std::string>;
 
 Options resolve(const Words& words, DataKind kind) {
-  const CommandLine line = parse_command_line(words);
-  return resolve_options(line, load_model_config(preliminary_options(line).model), kind);
+  const Request request = read_request(parse_command_line(words));
+  return resolve_options(request, request.model, kind);
 }
 
 void expect_refused(const Words& words, const std::string& part) {

@@ -26,10 +26,10 @@ using Words = std::vector<std::string>;
 
 CommandLine given(const Words& words) { return parse_command_line(words); }
 Options resolve(const Words& words, DataKind kind) {
-  return resolve_options(given(words), load_model_config(words[0]), kind);
+  return resolve_options(read_request(given(words)), load_model_config(words[0]), kind);
 }
 std::string preliminary_error(const Words& words) {
-  return error_of([&] { preliminary_options(given(words)); });
+  return error_of([&] { read_request(given(words)); });
 }
 
 TEST(Config, ReadsValues) {
@@ -168,15 +168,15 @@ TEST(Config, AResumedRunKeepsWhatAugmentStoodFor) {
   EXPECT_EQ(o.mixup, 0.8);
   std::string config = config_to_json(o);
   write_text(folder / "config.json", config);
-  EXPECT_EQ(resumed_options(given({"--resume", folder.path()})).mixup, 0.8);
+  EXPECT_EQ(read_request(given({"--resume", folder.path()})).options.mixup, 0.8);
   for (const char* line : {"  \"mixup\": 0.8,\n", "  \"cutmix\": 1,\n"})
     config = replaced(config, line, "");
   write_text(folder / "config.json", config);
-  const Options resumed = resumed_options(given({"--resume", folder.path()}));
+  const Options resumed = read_request(given({"--resume", folder.path()})).options;
   EXPECT_EQ(augmentation_text(resumed), "strong, auto-augment ra 2 x 9, erasing 0.25");
   // One of before any of these options.
   write_text(folder / "config.json", R"({"model": "vit_tiny", "augment": "none"})");
-  EXPECT_EQ(resumed_options(given({"--resume", folder.path()})).train_crop, TrainCrop::none);
+  EXPECT_EQ(read_request(given({"--resume", folder.path()})).options.train_crop, TrainCrop::none);
 }
 
 TEST(Config, MixingIsTimms) {
@@ -358,7 +358,7 @@ class Resume : public testing::Test {
   }
   Options resume(Words words) const {
     words.insert(words.end(), {"--resume", folder_.path()});
-    return initial_options(given(words));
+    return read_request(given(words)).options;
   }
   void expect_refused(const Words& words, const std::string& part) const {
     EXPECT_TRUE(is_line(error_of([&] { resume(words); }), part));
@@ -399,7 +399,7 @@ TEST_F(Resume, TheRestIsRefused) {
 
 TEST_F(Resume, NeedsARunFolder) {
   EXPECT_TRUE(is_line(error_of([] {
-                        initial_options(given({"--resume", "/nowhere"}));
+                        read_request(given({"--resume", "/nowhere"}));
                       }),
                       "--resume /nowhere: there is no such folder"));
   std::filesystem::remove(folder_ / "config.json");

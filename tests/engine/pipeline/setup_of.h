@@ -13,7 +13,7 @@ namespace bv::test {
 inline Setup setup_of(const std::string& words, int world) {
   const CommandLine line = parse_command_line(split(words + " --data synthetic", ' '));
   const auto backend = make_cpu_backend(1, false);
-  return prepare(line, initial_options(line), world, {DeviceKind::cpu}, *backend);
+  return prepare(read_request(line), world, {DeviceKind::cpu}, *backend);
 }
 
 }  // namespace bv::test

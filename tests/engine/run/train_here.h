@@ -22,8 +22,10 @@ using Strings = std::vector<std::string>;
 inline int train_here(const Strings& words, HookList hooks) {
   const CommandLine line = parse_command_line(words);
   const World world;
-  const RunFolderLock claim(line, world);
-  Options given = initial_options(line);
+  RunFolderLock claim(line, world);
+  Request request = read_request(line);
+  Options& given = request.options;
+  if (given.resume.empty()) claim.claim_new(given, world);
   given.out = claim.folder();
   const DeviceChoice device = choose_device(given, world);
   const auto backend = make_backend(device.kind, {.index = device.index, .threads = 1});
@@ -33,8 +35,7 @@ inline int train_here(const Strings& words, HookList hooks) {
     for (auto& hook : hooks) all.push_back(std::move(hook));
     return all;
   };
-  const int code =
-      train(prepare(line, given, 1, device, *backend), *backend, nullptr, 1, make_hooks);
+  const int code = train(prepare(request, 1, device, *backend), *backend, nullptr, 1, make_hooks);
   testing::internal::GetCapturedStdout();
   return code;
 }
