@@ -13,7 +13,7 @@
 namespace bv {
 
 // What a run decides, not the model's file. A family reads what it has.
-struct ModelOptions {
+struct GraphOptions {
   int classes = 0;
   int representation_size = 0;  // features of a layer with tanh before the head; 0: there is none
   // As in timm: dropout of what the head reads; of the tokens with their positions; after
@@ -40,11 +40,11 @@ struct ModelFamily {
 
   std::any (*read)(JsonReader&);  // the sizes, of a type of its own
   // Throws UserError naming the model if it can't be built like this.
-  void (*check)(const std::any& sizes, const ModelOptions&, const std::string& model,
+  void (*check)(const std::any& sizes, const GraphOptions&, const std::string& model,
                 int image_size);
   // The linear layers whose outputs are the classes; the first one's are counted.
   std::vector<std::string> (*heads)(const std::any& sizes);
-  Graph (*build)(const std::any& sizes, const ModelOptions&, const InputShape&, DType);
+  Graph (*build)(const std::any& sizes, const GraphOptions&, const InputShape&, DType);
 };
 
 std::span<const ModelFamily* const> families();

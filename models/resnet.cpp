@@ -17,7 +17,7 @@ constexpr int stem_filter = 7;
 struct Block {
   Graph& g;
   const ResnetConfig& c;
-  const ModelOptions& o;
+  const GraphOptions& o;
   std::string name;
   int channels, stride;
 
@@ -59,7 +59,7 @@ struct Block {
 
 }  // namespace
 
-Resnet build_resnet(const ResnetConfig& c, const ModelOptions& o, const InputShape& input,
+Resnet build_resnet(const ResnetConfig& c, const GraphOptions& o, const InputShape& input,
                     DType dtype) {
   Graph g(dtype);
   const Tensor images = input_images(g, input, o.augment_layers);
@@ -109,7 +109,7 @@ std::any read(JsonReader& json) {
   return c;
 }
 
-void check(const std::any&, const ModelOptions&, const std::string&, int image_size) {
+void check(const std::any&, const GraphOptions&, const std::string&, int image_size) {
   if (image_size < stem_filter)
     throw UserError("the image size " + std::to_string(image_size) +
                     " is smaller than the first convolution's filter of " +
@@ -126,7 +126,7 @@ constexpr Refused refused[] = {{"patch_size", "patches"},
                                {"attn_drop_rate", "attention"},
                                {"drop_path_rate", "stochastic depth"}};
 
-Graph build(const std::any& sizes, const ModelOptions& o, const InputShape& input, DType dtype) {
+Graph build(const std::any& sizes, const GraphOptions& o, const InputShape& input, DType dtype) {
   return build_resnet(std::any_cast<const ResnetConfig&>(sizes), o, input, dtype).graph;
 }
 

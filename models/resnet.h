@@ -17,7 +17,7 @@ struct Resnet {
   Graph graph;
   Tensor logits, loss;
 };
-Resnet build_resnet(const ResnetConfig&, const ModelOptions&, const InputShape&, DType);
+Resnet build_resnet(const ResnetConfig&, const GraphOptions&, const InputShape&, DType);
 
 extern const ModelFamily resnet_family;
 

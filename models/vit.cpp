@@ -8,7 +8,7 @@
 #include "models/graph/nodes.h"
 
 namespace bv {
-Vit build_vit(const VitConfig& c, const ModelOptions& o, const InputShape& input, DType dtype) {
+Vit build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& input, DType dtype) {
   if (c.distilled && o.representation_size > 0)
     throw std::logic_error("two heads and a layer before the head");
   Graph g(dtype);
@@ -88,7 +88,7 @@ std::any read(JsonReader& json) {
 
 const VitConfig& config(const std::any& sizes) { return std::any_cast<const VitConfig&>(sizes); }
 
-void check(const std::any& sizes, const ModelOptions& o, const std::string& model, int) {
+void check(const std::any& sizes, const GraphOptions& o, const std::string& model, int) {
   if (config(sizes).distilled && o.representation_size > 0)
     throw UserError(
         "--representation-size: " + model +
@@ -102,7 +102,7 @@ std::vector<std::string> heads(const std::any& sizes) {
 
 constexpr Refused refused[] = {{"sync_bn", "batch norm"}, {"zero_init_last", "batch norm"}};
 
-Graph build(const std::any& sizes, const ModelOptions& o, const InputShape& input, DType dtype) {
+Graph build(const std::any& sizes, const GraphOptions& o, const InputShape& input, DType dtype) {
   return build_vit(config(sizes), o, input, dtype).graph;
 }
 

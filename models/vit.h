@@ -17,7 +17,7 @@ struct Vit {
   Graph graph;
   Tensor logits, loss;
 };
-Vit build_vit(const VitConfig&, const ModelOptions&, const InputShape&, DType);
+Vit build_vit(const VitConfig&, const GraphOptions&, const InputShape&, DType);
 
 extern const ModelFamily vit_family;
 

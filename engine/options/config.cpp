@@ -190,11 +190,11 @@ void resolve_sizes(Options& options, const ModelConfig& model, DataKind kind) {
     if (items_of(options, row) != items_of({}, row))
       throw UserError(row.flag() + ": " + model.name + " has no " + std::string(lacks));
   }
-  model.family->check(model.sizes, model_options(options), model.name, *options.image_size);
+  model.family->check(model.sizes, graph_options(options), model.name, *options.image_size);
   if (model.family->patches) resolve_patch_size(options, model);
 }
 
-ModelOptions model_options(const Options& o) {
+GraphOptions graph_options(const Options& o) {
   return {.representation_size = o.representation_size,
           .drop_rate = static_cast<float>(o.drop_rate),
           .pos_drop_rate = static_cast<float>(o.pos_drop_rate),

@@ -40,7 +40,7 @@ void set_from_command_line(Options&, const CommandLine&);
 // Image and patch size: the model's where they are not set. Throws UserError where they don't fit.
 void resolve_sizes(Options&, const ModelConfig&, DataKind);
 // Those of a model's graph, without what data and processes decide.
-ModelOptions model_options(const Options&);
+GraphOptions graph_options(const Options&);
 
 // What a checkpoint keeps of the options: those that decide the weights, and the number of epochs.
 Values options_to_keep(const Options&);

@@ -261,7 +261,7 @@ Graph build_graph(const Options& o, const ModelConfig& m, DataKind kind, DType d
     input.mean[c] = static_cast<float>((*o.mean)[c]);
     input.std[c] = static_cast<float>((*o.std)[c]);
   }
-  ModelOptions options = model_options(o);
+  GraphOptions options = graph_options(o);
   options.classes = static_cast<int>(classes);
   options.parts = o.sync_bn ? replicas : 1;
   options.augment_layers = augmentation_of(o).layers();

@@ -42,7 +42,7 @@ struct Model {
   std::string model;  // our name
   int image_size = 0, patch_size = 0, classes = 0, batch = 0;
   std::string sizes;  // a JSON object: those that aren't the model's own
-  ModelOptions options;
+  GraphOptions options;
   uint32_t seed = 0, epoch = 0, position = 0;  // what the masks of its dropout are drawn by
   int64_t parameters = 0;
   double loss = 0;

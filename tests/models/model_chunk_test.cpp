@@ -167,7 +167,7 @@ TEST(Plan, OfALargeModelTakesNoMemory) {
 struct Outcome {
   std::vector<float> losses, gradients;
 };
-Outcome run_cut(int cut, const ModelOptions& options, bool distilled) {
+Outcome run_cut(int cut, const GraphOptions& options, bool distilled) {
   constexpr int micro_batches = 4;
   const auto backend = make_cpu_backend(2, false);
   const Vit vit = small_vit(3, options, distilled);
@@ -224,9 +224,9 @@ Outcome run_cut(int cut, const ModelOptions& options, bool distilled) {
 }
 
 TEST(Stages, EveryCutGivesTheWholeGraphsLossAndGradients) {
-  for (const auto& [options, distilled] : {std::pair{ModelOptions{}, false},
-                                           {ModelOptions{}, true},
-                                           {ModelOptions{.representation_size = 7}, false}}) {
+  for (const auto& [options, distilled] : {std::pair{GraphOptions{}, false},
+                                           {GraphOptions{}, true},
+                                           {GraphOptions{.representation_size = 7}, false}}) {
     const Outcome whole = run_cut(0, options, distilled);
     double norm = 0;
     for (const float g : whole.gradients) norm += double(g) * g;

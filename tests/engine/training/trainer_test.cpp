@@ -27,7 +27,7 @@ struct Rig {
   Vit vit;
   Trainer trainer;
 
-  explicit Rig(const TrainerOptions& o, ModelOptions rates = {}, int depth = 2)
+  explicit Rig(const TrainerOptions& o, GraphOptions rates = {}, int depth = 2)
       : vit(small_vit(depth, rates)), trainer(*backend, nullptr, vit.graph, o) {
     trainer.allocate();
     trainer.parameters().initialise(3);
@@ -275,7 +275,7 @@ TEST(Trainer, OverfitsOneBatch) {
 }
 
 TEST(Trainer, RecomputedBlocksGiveTheSameBits) {
-  const ModelOptions rates{.drop_rate = .1f,
+  const GraphOptions rates{.drop_rate = .1f,
                            .pos_drop_rate = .1f,
                            .proj_drop_rate = .2f,
                            .attn_drop_rate = .2f,
@@ -340,7 +340,7 @@ TEST(Trainer, NotFiniteGradientChangesNothing) {
 }
 
 TEST(Trainer, EvaluationDropsNothingAndCountsEachImageOnce) {
-  const ModelOptions rates{.drop_rate = .5f,
+  const GraphOptions rates{.drop_rate = .5f,
                            .pos_drop_rate = .5f,
                            .proj_drop_rate = .5f,
                            .attn_drop_rate = .5f,

@@ -24,7 +24,7 @@ constexpr int batch = 4, size = 12, patch = 4, classes = 5;
 
 enum class Model { vit, resnet };
 
-Graph small_model(Model model, DType dtype, ModelOptions rates, bool distilled) {
+Graph small_model(Model model, DType dtype, GraphOptions rates, bool distilled) {
   const InputShape input = square_input(batch, size, patch);
   if (model == Model::resnet) return small_resnet(input, dtype, classes);
   rates.classes = classes;
@@ -52,7 +52,7 @@ struct Case {
   DType dtype = DType::fp32;
   OptimizerKind optimizer = OptimizerKind::adamw;
   bool graphs = true, recompute = false, cudnn = false;
-  ModelOptions rates = {};
+  GraphOptions rates = {};
   bool mixing = false, distilled = false;
 };
 
@@ -189,7 +189,7 @@ TEST_P(TrainingOn, SixteenBitsStayNearFp32) {
 }
 
 TEST_P(TrainingOn, IsTheSameWithAndWithoutGraphs) {
-  const ModelOptions rates{.drop_rate = .1f,
+  const GraphOptions rates{.drop_rate = .1f,
                            .pos_drop_rate = .1f,
                            .proj_drop_rate = .2f,
                            .attn_drop_rate = .2f,
