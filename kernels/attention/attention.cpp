@@ -9,7 +9,7 @@
 // dV stay in a tile, dQ is added in memory. Products: small_product.h, factor a in place, factor b
 // packed first. 1 / sqrt(D) enters in the exponential and as gradients are written. In bf16, P and
 // dS are rounded as factors; all sums, the softmax's too, are fp32.
-// Where only the first Q tokens ask, other queries are left out, and their dQ is 0.
+// If only the first Q tokens are queries, dQ is 0 for the others.
 // Threads share out the heads (in forward, the query tiles of all heads); each has its own tiles in
 // the workspace. Limited by arithmetic.
 #include <math.h>
@@ -84,7 +84,7 @@ struct Tiles {
 
 struct ForwardTiles : Tiles {
   using Tiles::Tiles;
-  // Of the whole head, packed by key tiles:
+  // The whole head's, packed by key tiles:
   float* k = take(keys.count * keys.size, D);        // K^T
   float* v = take(keys.count * keys.size, columns);  // V
   float* s = take(queries.size, keys.size);          // S, then P
@@ -152,7 +152,7 @@ Factor factor(Rows<const T> rows, int first) {
   return {reinterpret_cast<const float*>(rows[first]), rows.stride / per_lane<T>, 1};
 }
 
-// What is beyond n elements and still read: the last pair's second.
+// Clears the element beyond n that is still read: the last pair's second.
 template <class T>
 void end_row(T* row, int n) {
   if (n % per_lane<T> != 0) __builtin_memset(row + n, 0, sizeof(T));

@@ -15,7 +15,7 @@ constexpr float log2_e = 1.44269504f;
 void attention_forward_fp32(const AttentionForward&, cudaStream_t);
 void attention_backward_fp32(const AttentionBackward&, cudaStream_t);
 
-// What these kernels lack.
+// Limits of these kernels.
 template <class Op>
 void check_attention(const Op& op, const DeviceProps& props, const char* name) {
   require(op.shape.D == 32 || op.shape.D == 64 || op.shape.D == 128, name,

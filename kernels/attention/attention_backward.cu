@@ -31,7 +31,7 @@ template <int D, bool dropout>
 constexpr int blocks = D == 128 || (D == 64 && dropout) ? 2
                        : D == 64                        ? 3
                                                         : 4;
-// Where registers can't hold both operands and sums, a warp's own rows of V are in shared memory.
+// If registers can't hold both operands and sums, a warp's own rows of V are in shared memory.
 template <int D>
 constexpr bool v_in_shared = D == 128;
 template <int D>
@@ -95,7 +95,7 @@ __device__ void start_loading(const Tile<T>& tile, Rows<const T> a, Rows<const T
   cp_async_commit();
 }
 
-// Of a row of each half, over the four lanes that share it.
+// The product of two rows, over the four lanes that share them.
 template <class T, int D>
 __device__ float dot(const RowChunks<T, D>& a, const RowChunks<T, D>& b) {
   float sum = 0;
@@ -462,7 +462,7 @@ bool few_heads(const AttentionShape& s, const DeviceProps& props) {
   return int64_t{s.B} * s.H < int64_t{3} * props.sms;
 }
 
-// As few tiles as shared memory allows, of about equal sizes.
+// The fewest tiles that shared memory allows, of about equal sizes.
 template <int D, bool dropout>
 int tile_rows(int N, const DeviceProps& props) {
   constexpr int reserved = 1024;                   // per block, by the system

@@ -10,8 +10,9 @@
 //
 //   grid   (row tiles, H, B)
 //   warp   4 m rows of the block's tile, all columns of the passing one
-//   lane   one of 4 x 8: rows 4 apart and columns 8 apart, m x 4 scores. P or dS then goes through
-//          shared memory, within the warp, as a factor of the second product: m x D/8 outputs
+//   lane   one of 4 x 8: rows 4 apart and columns 8 apart, m x 4 scores. P or dS then passes
+//          through shared memory, within the warp, as a factor of the second product: m x D/8
+//          outputs
 // Rows are D + 4 floats apart, so that 16-byte reads of neighbouring rows hit different banks. The
 // four lanes that need the same dropout decisions share the Philox calls.
 // Limited by FMAs, next by shared memory reads. Registers and blocks: tests/kernels/resources.txt.
@@ -397,7 +398,7 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
     add_product<D>(gradient[0], &tile.w[row_in_block], tile.column[0], 4 * place.column, count);
   }
 
-  // Of tokens that don't ask, dQ is the 0 that gradient begins with.
+  // For tokens that are not queries, dQ stays 0, which gradient begins with.
   store_rows<D>(rows_of(dqkv, op, 3, rows_are_keys ? 1 : 0, b, h), gradient[0], scale, row,
                 4 * place.column, N);
   if constexpr (rows_are_keys)

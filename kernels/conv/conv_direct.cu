@@ -149,7 +149,7 @@ struct Accumulators {
   }
 };
 
-// What a thread loads of a stage: all rows of a at m = threadIdx.x, and some elements of b, so that
+// A thread's loads of a stage: all rows of a at m = threadIdx.x, and some elements of b, so that
 // neighbouring threads read neighbouring memory.
 template <class T, int tile_n, int a_run, bool b_along_k>
 struct StageLoads {
@@ -162,7 +162,7 @@ struct StageLoads {
   __device__ static constexpr int a_index(int group_bits, int k, int group) {
     return ((k / a_run << group_bits) + group) * a_run + k % a_run;
   }
-  // Where element i of b lies in the stage, and whether there is one.
+  // The place of element i of b in the stage, and whether there is one.
   __device__ int b_row(int i) const {
     const int thread = static_cast<int>(threadIdx.x);
     return b_along_k ? thread & ((rows >> group_bits) - 1)
@@ -245,7 +245,7 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
   int groups;      // in bounds, of the tile's
   int gemm_k;
   Divisor by_taps_x;
-  // Of each element of b, or -1 if out of bounds: forward K; input gradient C in the group.
+  // Each element of b's channel, or -1 if out of bounds: forward K; input gradient C in the group.
   int channel[input_gradient ? 1 : bs];
 
   __device__ PixelLoads(const Product& product, const Tile& tile)
@@ -536,7 +536,7 @@ void launch_pixels(const Product& p, DType dtype, cudaStream_t stream) {
   });
 }
 
-// What a direction's image and shape determine; image_channels and n of all groups.
+// The arguments that a direction's image and shape determine; image_channels and n of all groups.
 Product product(const Geometry& geometry, int groups, int image_channels, int n) {
   const ColumnTiles columns = column_tiles(groups, n / groups);
   return {.geometry = geometry,

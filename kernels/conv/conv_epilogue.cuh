@@ -1,7 +1,7 @@
-// How a tile of conv_implicit_gemm.cu leaves: its sums are rounded and staged in shared memory, go
-// to out in 16-byte coalesced stores, and what batch norm wants of them is taken on the way,
-// without reading out again: forward the moments, which its next pass needs; of the input gradient,
-// where a batch norm made inp, the first pass of its backward (BatchNormBackwardSums).
+// Epilogue of conv_implicit_gemm.cu: round, stage in shared memory, store 16 bytes at a time, and
+// take batch norm's statistics from the same tile, without reading out again: forward the moments,
+// which its next pass needs; in the input gradient, if a batch norm computed inp, the sums of its
+// backward (BatchNormBackwardSums).
 #pragma once
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/moments.cuh"
@@ -12,7 +12,7 @@ namespace bv::BAREVISION_GPU::implicit_gemm {
 
 constexpr int threads = 128, warps = threads / warp_size;
 
-// The batch norm that made inp.
+// The batch norm that computed inp.
 struct Norm {
   const void* inp;                           // as out
   const uint64_t* relu_mask;                 // where y > 0, and dinp is g; null: that is recomputed
@@ -33,12 +33,12 @@ struct Product {
   int gemm_k, gemm_n;  // gemm_k: of each tap
   int n_tiles;
   Divisor by_n_tiles;
-  // Of the tiles along the pixels, those of all phases; partial is null if none are wanted.
+  // The tiles along the pixels, in all phases; partial is null if no statistics are wanted.
   RowParts parts;
   MergeMoments moments;  // forward
   NormSums norm_sums;    // input gradient
   Norm norm;
-  int group;  // channels of one, where there are several
+  int group;  // channels per group, if there are several
 };
 
 struct Tile {
@@ -156,7 +156,7 @@ struct Epilogue {
       const auto c = norm_columns<8>(mean.at, rstd.at, norm.weight, norm.bias, column);
 #pragma unroll 1
       for (int first = 0; first < rows; first += ahead) {
-        int64_t at[ahead];  // the element; negative: none
+        int64_t at[ahead];  // the element; negative: invalid
         Pack<T> x[ahead];
         unsigned relu_mask[ahead];
 #pragma unroll
@@ -202,7 +202,7 @@ struct Epilogue {
   __device__ int row(int pixel) const {
     return out_row<input_gradient>(p.geometry, t.phase, pixel);
   }
-  // Of the tile's column; -1 past the last.
+  // The channel of the tile's column; -1 past the last.
   __device__ int channel(int column) const { return t.n + column < p.gemm_n ? t.n + column : -1; }
   __device__ float* part(int i) const { return p.parts.partial + int64_t{i} * 2 * p.gemm_n; }
 
@@ -231,7 +231,7 @@ struct Epilogue {
             Elements<float, 2>{sum[j][0] * count_inverse, sum[j][1] * count_inverse});
   }
 
-  // Of each warp's rows.
+  // The sums of squares of each warp's rows.
   __device__ void squares(int left) const {
     const auto mean = load<8>(&s.mean[Rows::chunk() * 8]);
     float sum[8] = {};
@@ -248,14 +248,14 @@ struct Epilogue {
     add_rows(sum, s.of_warps[0]);
   }
 
-  // Over the rows of each warp.
+  // Adds up the rows of each warp.
   __device__ static void add_rows(float (&sum)[8], float (&to)[warps][n]) {
     using OfWarp = RowSums<n / 8, 8>;
     const int first = Rows::chunk() * 8 + OfWarp::add(sum);
 #pragma unroll
     for (int i = 0; i < OfWarp::count; ++i) to[threadIdx.x / warp_size][first + i] = sum[i];
   }
-  // Of column threadIdx.x, over the tile.
+  // The tile's sum of column threadIdx.x.
   __device__ float total(int which) const {
     float total = 0;
 #pragma unroll

@@ -200,7 +200,7 @@ struct Multiplier {
   }
 
  private:
-  // Beside the image, zeros of the same banks.
+  // Outside the image, zeros of the same banks.
   __device__ void load_image(uint32_t (&a)[4], int tap, int k, int i,
                              const Stage<width, taps>& from, const Shared<width, taps>& s) const {
     const int at = image[tap] ^ k * 32;

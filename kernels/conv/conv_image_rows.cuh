@@ -1,4 +1,4 @@
-// What a tile of conv_implicit_gemm.cu loads of the image for each tap of the filter.
+// The rows of the image that a tile of conv_implicit_gemm.cu loads for each tap of the filter.
 #pragma once
 #include "kernels/conv/conv_epilogue.cuh"
 

@@ -10,7 +10,7 @@
 // add is added in fp32 before rounding, and may be dinp. The image's matrix (conv_geometry.cuh) is
 // never written out.
 //
-// Grid:   (tiles of pixels x channels of out, phases, parts of gemm_k). Where tiles are too few to
+// Grid:   (tiles of pixels x channels of out, phases, parts of gemm_k). If tiles are too few to
 //         fill the chip, blocks split gemm_k, and a tile's last block adds their sums in order.
 // Block:  4 warps multiply 32 of gemm_k per step, with cp.async 3 steps ahead (conv_tiles.cuh); all
 //         taps of 32 channels before the next 32: neighbouring taps share rows in L1. The epilogue
@@ -172,7 +172,7 @@ __device__ void add(Sums& sums, const float4* from) {
 }
 
 // ---- The kernels --------------------------------------------------------------------------------
-// As registers allow.
+// As many as registers allow.
 template <int m, int n>
 constexpr int blocks_per_sm = m* n >= 128 * 128  ? 2
                               : m* n >= 128 * 64 ? 3
@@ -321,7 +321,7 @@ Choice choose(const DeviceProps& props, const ConvShape& s) {
     const double clocks = double(ceil_div(tiles, sms)) * size.m * size.n * size.clocks;
     if (!best.tiles || clocks < min_clocks) best = {size, 1, tiles}, min_clocks = clocks;
   }
-  // Where more than half of the chip would be idle, splitting gemm_k gives each SM two tiles, if
+  // If more than half of the chip would be idle, splitting gemm_k gives each SM two tiles, if
   // they are long enough to be worth adding up.
   int taps = 0;  // of the phase that has most
   for (int phase = 0; phase < phases; ++phase)

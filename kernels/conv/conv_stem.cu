@@ -14,10 +14,10 @@
 // come by cp.async; others element by element, for an odd stride also shifted by one, so that every
 // pair is aligned. Blocks walk over many tiles, as shape and GPU determine. Forward, each of 4
 // warps computes 64 pixels x 64 channels with the weights in shared memory, and the next tile's
-// rows are in flight while the sums leave; the moments are those of the block's pixels, which the
-// last block merges. Weight, each of 4 warps sums 32 channels x 80 of gemm_k over the pixels; dout
-// comes three steps ahead, and finish_column_sums adds up the blocks.
-// Limited by memory, mma and shared memory nearly alike. Registers: tests/kernels/resources.txt.
+// rows are in flight while the sums are stored; the moments are those of the block's pixels, which
+// the last block merges. Weight, each of 4 warps sums 32 channels x 80 of gemm_k over the pixels;
+// dout is loaded three steps ahead, and finish_column_sums adds up the blocks. Limited by memory,
+// mma and shared memory nearly alike. Registers: tests/kernels/resources.txt.
 #include <algorithm>
 
 #include "kernels/conv/conv.cuh"
@@ -65,7 +65,7 @@ struct Image {
     return pair < R * filter_pairs ? 4 * (pair / filter_pairs * slot_words + pair % filter_pairs)
                                    : 0;
   }
-  // Where an element of a pair lies in its row of the filter; -1 if it is padding.
+  // An element's place in its row of the filter; -1 if it is padding.
   __device__ int in_filter(int pair, int element) const {
     const int at = pair % filter_pairs * 2 + element - lead;
     return pair < R * filter_pairs && at >= 0 && at < S * channels ? at : -1;

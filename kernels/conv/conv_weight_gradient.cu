@@ -140,7 +140,7 @@ struct RowMultiplier {
 #pragma unroll
       for (int tap = 0; tap < row_taps; ++tap) {
         const bool outside = (tap == 0 && x == 0) || (tap == 2 && x == image_row - 1);
-        // Zeros of the same banks, so that they meet none of the other rows.
+        // Zeros of the same banks, so that they conflict with no other row.
         const int zeros = static_cast<int>(offsetof(RowShared, zeros)) + inp[tap] % (row_tile * 2);
         const int at = outside ? zeros : inp_of_stage + inp[tap] + row;
 #pragma unroll

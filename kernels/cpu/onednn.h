@@ -1,4 +1,4 @@
-// What the products and the convolutions by oneDNN share.
+// Shared by the products and the convolutions by oneDNN.
 #pragma once
 #include <cstddef>
 #include <dnnl.hpp>
@@ -20,7 +20,7 @@ struct OneDnnEngine {
   dnnl::memory memory(const dnnl::memory::desc& shape) const {
     return {shape, engine, DNNL_MEMORY_NONE};
   }
-  // By the C call: the C++ one would build a hash map in each run.
+  // Uses the C call: the C++ one would build a hash map in each run.
   template <size_t size>
   void run(const dnnl::primitive& primitive, const dnnl_exec_arg_t (&arguments)[size],
            const char* what, int count = size) {

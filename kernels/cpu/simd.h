@@ -140,7 +140,7 @@ static inline vf round(vf a) {
   return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 static inline vf to_float(vi a) { return _mm256_cvtepi32_ps(__m256i(a)); }
-// In two steps, so that a result below the normal range or above it comes out right (|n| < 253).
+// In two steps, so that a result below the normal range or above it is right (|n| < 253).
 static inline vf scale(vf x, vf n) {
   const vi k = vi(_mm256_cvtps_epi32(n)), half = k >> 1;
   return x * reinterpret_cast<vf>((half + 127) << 23) *

@@ -3,8 +3,8 @@
 //   a [m, k]   element (i, p) at a[i * a_row + p * a_k]: a transposed a costs nothing more
 //   b [k, n]   packed in panels of up to panel_vectors vectors of columns, each panel [k, columns]
 //              in one piece, so that the innermost loop reads it in order; n is a multiple of width
-// Of bf16, two neighbours in k lie in a float's place, as one element of a and of b, and k counts
-// these pairs; of an odd number the last pair's second one is 0 in b and finite in a.
+// In bf16, two neighbours in k lie in a float's place, as one element of a and of b, and k counts
+// these pairs; if their number is odd, the last pair's second one is 0 in b and finite in a.
 // A block of c stays in registers while k runs: 24 of 32 vectors with AVX-512, 12 of 16 with AVX2.
 // So each vector of b serves six multiply-adds and each element of a four (two). Every element of c
 // is a sum over k in order, however rows are cut into blocks.

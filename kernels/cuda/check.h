@@ -13,14 +13,14 @@ namespace bv::BAREVISION_GPU {
 // Throw std::runtime_error "what: CUDA's words", or std::invalid_argument "op: what".
 [[noreturn]] void fail(cudaError_t error, const char* what);
 [[noreturn]] void refuse(const char* op, const char* what);
-// The same for a kernel, whose name is taken from a __PRETTY_FUNCTION__ that it is a parameter of.
+// The same for a kernel; function: a __PRETTY_FUNCTION__ with the kernel as a parameter.
 [[noreturn]] void fail_kernel(cudaError_t error, const char* function);
 
 inline void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) fail(error, what);
 }
 
-// Of the current device.
+// An attribute of the current device.
 inline int attribute(cudaDeviceAttr which) {
   int device = 0, value = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");

@@ -21,9 +21,9 @@ class ConvCudnn {
   size_t workspace_bytes(Direction, DType, const ConvShape&);
   // Computes no moments: column_moments does.
   void run(const ConvForward&, cudaStream_t);
-  // With `add`, whatever it points to, dinp +=.
+  // With any `add`, dinp +=.
   void run(const ConvBackwardInput&, cudaStream_t);
-  // The weight's gradient comes in the operation's dtype: dweight [K, R, S, C / groups].
+  // The weight's gradient is in the operation's dtype: dweight [K, R, S, C / groups].
   void run(const ConvBackwardWeight&, void* dweight, bool add_to, void* workspace, cudaStream_t);
 
  private:

@@ -1,4 +1,4 @@
-// What kernels take besides CUDA's names, for nvcc and for g++ (simt in the include path):
+// Names that kernels use besides CUDA's, for nvcc and for g++ (simt in the include path):
 //   shared<T>()    the block's shared memory; each kernel declares one struct for all of it
 //   launch<kernel>(grid, block, shared_bytes, stream, args...)    throws std::runtime_error that
 //                  names the kernel and the reason
@@ -23,8 +23,8 @@ void check_kernel(cudaError_t error) {
   if (error != cudaSuccess) fail_kernel(error, __PRETTY_FUNCTION__);
 }
 
-// Above 48 KiB a kernel must opt in. The limit is its state: all that the chip has, lest a smaller
-// launch lower it below what a captured one was made with.
+// Above 48 KiB a kernel must opt in. The limit is the kernel's state, and it is raised to all that
+// the chip has: a smaller launch must not lower it below that of a captured one.
 template <auto kernel>
 void raise_shared_limit() {
   check_kernel<kernel>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

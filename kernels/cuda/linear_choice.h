@@ -12,7 +12,7 @@ namespace bv::BAREVISION_GPU {
 
 struct WeightGradientChoice {
   int first_arch, last_arch;  // compute capabilities: 75, 80, 90 ...
-  double flops_a_byte;        // a gradient of fewer is computed in one pass; 0: none is
+  double flops_a_byte;        // a gradient with fewer is computed in one pass; 0: never
   const char* source;
 };
 

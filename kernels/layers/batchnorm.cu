@@ -10,8 +10,8 @@
 // `width` columns, whose constants stay in registers. Each thread merges the moments itself; the
 // blocks of the last rows write mean, rstd and the running statistics. Forward and the sums visit
 // the rows from last to first, since the L2 cache still holds the end of what was written just
-// before; dinp goes from first to last, where the sums ended. Backward's sums: the last of a
-// stripe's blocks adds up what they have. The grid is what the chip runs at a time.
+// before; dinp visits them from first to last, where the sums ended. Backward's sums: a stripe's
+// last block adds those of all its blocks. The grid is as many blocks as the chip runs at a time.
 //
 // Memory is the limit: 4 (forward) to 6 bytes an element in 16 bits. Registers and blocks per SM:
 // tests/kernels/resources.txt.

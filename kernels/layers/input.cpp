@@ -50,7 +50,7 @@ Source find(const InputPatches& op, int b, int y, int x, int n) {
   return {op.images + (size_t(b) * height + row) * width * 3, first, begin, end, flip};
 }
 
-// Of pixels x .. x + n of row y, those that the partner has a part in: begin .. end.
+// The pixels of x .. x + n of row y in which the partner has a part: begin .. end.
 struct Mixed {
   int begin, end, part;  // the image's own, of 65536
 };
@@ -135,7 +135,7 @@ Channels channels_of(const InputPatches& op) {
 
 constexpr int row_bytes = 3 * (stretch + simd::width);
 
-// As gather, with a pixel's three bytes next to each other; may write past the last pixel.
+// Like gather, with a pixel's three bytes next to each other; may write past the last pixel.
 void gather_pixels(const InputPatches& op, int b, int y, int x, int n, uint8_t* bytes) {
   const Source source = find(op, b, y, x, n);
   const int begin = source.begin, end = source.end;

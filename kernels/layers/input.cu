@@ -79,7 +79,7 @@ __device__ void mix_words(uint32_t (&v)[words], const uint32_t (&partner)[words]
   for (int k = 0; k < words; ++k) v[k] = result[k];
 }
 
-// As one access; nvcc would split most of these stores.
+// Stores in one access; nvcc would split most of these stores.
 template <class T, int width>
 __device__ void store_whole(T* p, const Elements<T, width>& x) {
   if constexpr (sizeof x == sizeof(uint4))

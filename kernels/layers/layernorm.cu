@@ -7,7 +7,7 @@
 // second pass, so that nothing cancels.
 //
 // Any C: a warp per row, one element per access; dweight and dbias by column_sums.cuh's stripes.
-// Where C allows 16-byte accesses and is at most 1024, the row stays on the chip between passes:
+// If C allows 16-byte accesses and is at most 1024, the row stays on the chip between passes:
 //   8 lanes of a warp (C <= 192) or all 32 share a row, each with `size` columns in 16-byte packs;
 //   forward, a thread holds its part of one row in registers;
 //   backward, one block per SM loops over the rows: a warp prefetches its next rows to shared

@@ -99,7 +99,7 @@ Product product(const LinearBackwardWeight& op) {
           .to_fp32 = true};
 }
 
-// Of floats, up to a multiple of 64 bytes; bf16 is taken as it is.
+// Floats of the packed weight, up to a multiple of 64 bytes; bf16 is used unpacked.
 size_t weight_count(const LinearForward& op) {
   return is_bf16(op) ? 0 : (size_t(op.shape.K) * size_t(op.shape.N) + 15) / 16 * 16;
 }

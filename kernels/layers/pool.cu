@@ -6,7 +6,7 @@
 // All =. Saved for backward: index, one byte an element. NHWC. Backward gathers: no atomics.
 //
 // Max pool, plain: one thread per element of what is written. ResNet's own (3 x 3, stride 2), fast:
-//   block   4 rows, so that most of what windows share comes from L1
+//   block   4 rows, so that windows read most of the elements they share from L1
 //   thread  forward one pack of channels (16 bytes) of out, with three taps' loads in flight;
 //           backward 2 x 2 packs of dinp: always four windows, each read once, so warps don't
 //           diverge

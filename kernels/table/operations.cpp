@@ -1,5 +1,5 @@
-// What each operation in kernels/kernels.h requires of its arguments, and what it costs: flops by
-// the formulas in kernels.h, bytes by the tensors' sizes. Every device uses these checks.
+// Each operation's requirements on its arguments, and its cost: flops by the formulas in kernels.h,
+// bytes by the tensors' sizes. Every device uses these checks.
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -67,12 +67,12 @@ Arguments& sizes(Arguments& a, const PoolShape& s) {
 }
 
 double count(const RowsShape& s) { return double(s.rows) * s.C; }
-// Of one bit an element, each row's padded to whole words.
+// Words with one bit per element, each row padded to whole words.
 double words(const RowsShape& s) { return double((s.C + 63) / 64) * s.rows; }
 double count(const ClassesShape& s) { return double(s.B) * s.K; }
 double queries(const AttentionShape& s) { return double(s.B) * s.Q * s.H; }
 double keys(const AttentionShape& s) { return double(s.B) * s.N * s.H; }
-// Of qkv; projections of tokens that don't ask have no use.
+// The elements of qkv that are read: Q only for tokens that are queries.
 double projections(const AttentionShape& s) { return (queries(s) + 2 * keys(s)) * s.D; }
 Need needed_if(bool condition) { return condition ? Need::required : Need::optional; }
 

@@ -1,4 +1,4 @@
-// Softmax cross-entropy with label smoothing s, its gradient, and what is counted over a batch:
+// Softmax cross-entropy with label smoothing s, its gradient, and a batch's metrics:
 //   lse = log sum_k exp(logits),   loss (+)= share * (lse - sum_k target[k] logits[k])
 //   target = (1 - s) (lambda onehot(label) + (1 - lambda) onehot(partner's label)) + s / K
 //   dlogits = (softmax(logits) - target) * share * grad_scale * loss_scale
@@ -34,11 +34,11 @@ __device__ void for_row(const T* row, int K, F f) {
   for (int k = lane() * n; k < K; k += warp_size * n) f(k, load<n>(row + k));
 }
 
-// The classes that a row's target is of; their shares add up to 1.
+// A row's target classes; their shares add up to 1.
 struct Target {
   int label, partner;
   float share, rest;
-  bool known;  // the labels are such as they may be
+  bool known;  // all labels are valid
 };
 template <class Op>
 __device__ Target target_of(const Op& op, int b) {

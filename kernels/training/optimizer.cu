@@ -1,18 +1,18 @@
 // The update of all parameters in two passes over the flat arenas; mathematics: kernels.h.
 //   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / (scale * divisor)
-//   update  unscale, clip, SGD or Adam or AdamW: master weights, 16-bit compute_weights, moving
-//           average, from the weights still in registers; then the loss scale's state, by one
-//           thread in its own launch, since every block of the update reads it
+//   update  unscale, clip, SGD or Adam or AdamW: master weights and 16-bit compute_weights; the
+//           moving average, from the weights still in registers; then the loss scale's state, by
+//           one thread in its own launch, since every block of the update reads it
 //
 // Norm. A square may overflow where the number doesn't, so the sum is of doubles: finite exactly if
 // all gradients are. Consumer GPUs are too slow in fp64 to add every square as a double, so a
-// thread adds the squares of 16 elements in fp32 and the result as a double; where that sum leaves
-// the range in which fp32 loses nothing, the 16 are added again as doubles. A thread block
-// sums a norm block; one thread block adds these sums, all in fixed order.
-// Update. A thread takes 4 elements in 16-byte accesses. Each thread computes the step's numbers:
-// 1 - beta^t is -expm1(t log beta) with log beta from the host, in fp32 good to 2 ulp where pow
-// would need doubles. Kinds of optimizer are uniform branches, not template parameters. A skipped
-// update returns after reading found_inf: only the state is written.
+// thread adds the squares of 16 elements in fp32 and the result as a double; where that sum is
+// outside the range in which fp32 loses nothing, the 16 are added again as doubles. A thread block
+// sums a norm block; one thread block adds these sums, all in fixed order. Update. A thread takes 4
+// elements in 16-byte accesses. Each thread computes the step's numbers: 1 - beta^t is -expm1(t log
+// beta) with log beta from the host, in fp32 good to 2 ulp where pow would need doubles. Kinds of
+// optimizer are uniform branches, not template parameters. A skipped update returns after reading
+// found_inf: only the state is written.
 //
 // Memory is the limit: norm 4 bytes an element, AdamW 30 with compute_weights, and 8 for the
 // average (a kernel of its own would take 12); RoundWeights 6. Registers and blocks
@@ -141,7 +141,7 @@ __device__ float adam(const OptimizerUpdate& op, const Betas& betas, const Step&
   return w * (decays && decoupled ? step.decay : 1) - m / root * step.lr;
 }
 
-// T: of compute_weights; float: none.
+// T: compute_weights' type; float: there are no compute weights.
 template <class T>
 __global__ void __launch_bounds__(threads) optimizer_update(OptimizerUpdate op, Betas betas) {
   const size_t at = (size_t(blockIdx.x) * threads + threadIdx.x) * width;
