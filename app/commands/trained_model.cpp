@@ -12,6 +12,7 @@
 #include "engine/model/memory.h"
 #include "engine/options/augmentation.h"
 #include "engine/options/config.h"
+#include "models/family.h"
 
 namespace bv {
 namespace {

@@ -12,6 +12,7 @@
 #include "engine/options/augmentation.h"
 #include "engine/options/config.h"
 #include "engine/training/schedule.h"
+#include "models/family.h"
 
 namespace bv {
 

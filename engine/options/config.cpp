@@ -7,6 +7,7 @@
 #include "base/file_io.h"
 #include "base/text.h"
 #include "engine/options/augmentation.h"
+#include "models/family.h"
 
 namespace bv {
 

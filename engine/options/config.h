@@ -15,6 +15,8 @@
 
 namespace bv {
 
+struct ModelOptions;  // models/family.h
+
 // The options in a config file. Throws UserError naming path and key.
 Values parse_config(std::string_view text, const std::string& path);
 

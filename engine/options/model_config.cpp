@@ -9,6 +9,7 @@
 #include "base/file_io.h"
 #include "base/text.h"
 #include "engine/options/foreign_names.h"
+#include "models/family.h"
 
 namespace bv {
 

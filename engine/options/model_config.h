@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "engine/options/option_values.h"
-#include "models/family.h"
 
 namespace bv {
+
+struct ModelFamily;  // models/family.h
 
 struct ModelConfig {
   std::string name, description;

@@ -9,6 +9,7 @@
 #include "engine/model/plan.h"
 #include "engine/options/augmentation.h"
 #include "engine/training/schedule.h"
+#include "models/family.h"
 
 namespace bv {
 namespace {

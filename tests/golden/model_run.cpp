@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/options/model_config.h"
+#include "models/family.h"
 #include "nlohmann/json.hpp"
 #include "tests/files.h"
 #include "tests/models/square_input.h"

@@ -5,6 +5,7 @@
 
 #include "engine/options/augmentation.h"
 #include "engine/setup/setup.h"
+#include "models/family.h"
 #include "nlohmann/json.hpp"
 #include "tests/files.h"
 #include "tests/models/small_vit.h"
