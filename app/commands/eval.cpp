@@ -20,6 +20,7 @@
 #include "data/joined.h"
 #include "engine/console/class_report.h"
 #include "engine/console/progress_line.h"
+#include "engine/options/augmentation.h"
 
 namespace bv {
 
@@ -88,14 +89,7 @@ DataSets open_data(const TrainedModel& m) try {
   if (o.data == "synthetic")
     throw UserError(
         "--data synthetic: random pixels show nothing of the weights; give --data PATH");
-  return open_dataset({.path = o.data,
-                       .val = o.val,
-                       .val_fraction = o.val_fraction,
-                       .split_seed = o.split_seed,
-                       .seed = o.seed,
-                       .image_size = *o.image_size,
-                       .patch_size = o.patch_size.value_or(0),
-                       .skip_bad_records = o.on_bad_image == OnBadImage::skip});
+  return open_dataset(data_options(o));
 } catch (const DataError& e) {
   const std::string line = e.what();
   const bool unlabelled = line.find("no class folders") != line.npos;

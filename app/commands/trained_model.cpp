@@ -225,21 +225,12 @@ void load_trained_weights(TrainedModel& m, const Graph& graph, Backend& backend,
 
 LoaderOptions trained_loader(const TrainedModel& m, Backend& backend, DataKind kind, int batch,
                              int cores) {
-  const Options& o = m.options;
-  return {.kind = kind,
-          .image_size = *o.image_size,
-          .local_batch = batch,
-          .seed = o.seed,
-          .crop = cropping_of(o),
-          .augment = augmentation_of(o),
-          .skip_bad_images = o.on_bad_image == OnBadImage::skip,
-          .warn =
-              [](const std::string& line) {
-                print_error_line((isatty(STDERR_FILENO) ? clear_line : "") +
-                                 printable(line, line.npos));
-              },
-          .workers = o.workers > 0 ? o.workers : cores,
-          .allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); }};
+  LoaderOptions options = loader_options(m.options, kind, batch, cores);
+  options.warn = [](const std::string& line) {
+    print_error_line((isatty(STDERR_FILENO) ? clear_line : "") + printable(line, line.npos));
+  };
+  options.allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); };
+  return options;
 }
 
 }  // namespace bv

@@ -166,6 +166,28 @@ Mixing mixing_of(const AugmentOptions& o) {
           .off_epoch = o.mixup_off_epoch};
 }
 
+DataOptions data_options(const Options& o) {
+  return {.path = o.data,
+          .val = o.val,
+          .val_fraction = o.val_fraction,
+          .split_seed = o.split_seed,
+          .seed = o.seed,
+          .image_size = o.image_size.value_or(0),
+          .patch_size = o.patch_size.value_or(0),
+          .skip_bad_records = o.on_bad_image == OnBadImage::skip};
+}
+
+LoaderOptions loader_options(const Options& o, DataKind kind, int batch, int cores) {
+  return {.kind = kind,
+          .image_size = o.image_size.value(),
+          .local_batch = batch,
+          .seed = o.seed,
+          .crop = cropping_of(o),
+          .augment = augmentation_of(o),
+          .skip_bad_images = o.on_bad_image == OnBadImage::skip,
+          .workers = o.workers > 0 ? o.workers : cores};
+}
+
 std::string augmentation_text(const AugmentOptions& o) {
   std::string text = word_of(o.augment);
   if (o.auto_augment != Policy::none) text += ", auto-augment " + word_of(o.auto_augment);

@@ -1,4 +1,4 @@
-// What the model sees in training: from the options to the loader's Cropping and Augmentation.
+// What the model sees: from the options to data sets and their loaders.
 #pragma once
 #include <span>
 #include <string_view>
@@ -22,6 +22,10 @@ void resolve_augmentation(Options&, DataKind);
 Cropping cropping_of(const AugmentOptions&);
 Augmentation augmentation_of(const Options&);
 Mixing mixing_of(const AugmentOptions&);
+// Without the names of classes.
+DataOptions data_options(const Options&);
+// For evaluation by one process; without `warn` and `allocate`.
+LoaderOptions loader_options(const Options&, DataKind, int batch, int cores);
 std::string augmentation_text(
     const AugmentOptions&);  // "basic, auto-augment ra 2 x 9, erasing 0.25"
 

@@ -173,16 +173,10 @@ std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelCon
 
 // Classes are in the order of the weights' head unless --classes gives one.
 DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::string>& notes) {
-  DataSets data = open_dataset({.path = o.data,
-                                .val = o.val,
-                                .val_fraction = o.val_fraction,
-                                .split_seed = o.split_seed,
-                                .seed = o.seed,
-                                .image_size = o.image_size.value_or(0),
-                                .patch_size = o.patch_size.value_or(0),
-                                .classes = o.classes,
-                                .class_order = from.classes,
-                                .skip_bad_records = o.on_bad_image == OnBadImage::skip});
+  DataOptions options = data_options(o);
+  options.classes = o.classes;
+  options.class_order = from.classes;
+  DataSets data = open_dataset(options);
   if (from.classes.size() == data.classes.size() && from.classes != data.classes)
     notes.push_back("classes: " + o.weights +
                     " has other names or another order; its head is kept as the initial head");
@@ -349,18 +343,12 @@ LoaderOptions loader_options(const Setup& s, int replica, int cores) {
   // Divided among the processes that load images, and between training and evaluation.
   const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
                        static_cast<size_t>(s.replicas) / (s.data.val ? 2 : 1);
-  return {.kind = s.data.kind,
-          .image_size = *o.image_size,
-          .local_batch = *o.local_batch,
-          .rank = replica,
-          .ranks = s.replicas,
-          .seed = o.seed,
-          .crop = cropping_of(o),
-          .augment = augmentation_of(o),
-          .mixing = mixing_of(o),
-          .skip_bad_images = o.on_bad_image == OnBadImage::skip,
-          .workers = o.workers > 0 ? o.workers : cores,
-          .cache_bytes = share};
+  LoaderOptions options = loader_options(o, s.data.kind, *o.local_batch, cores);
+  options.rank = replica;
+  options.ranks = s.replicas;
+  options.mixing = mixing_of(o);
+  options.cache_bytes = share;
+  return options;
 }
 
 }  // namespace bv

@@ -105,6 +105,14 @@ TEST(Config, LaterSourcesWin) {
   EXPECT_EQ(mixed.patch_size, 16);
 }
 
+TEST(Config, FilesAreReadOnce) {
+  const TemporaryFolder folder;
+  write_text(folder / "c.json", R"({"lr": 0.125})");
+  const Request request = read_request(given({"vit_tiny", "--config", folder / "c.json"}));
+  write_text(folder / "c.json", R"({"lr": 0.25})");
+  EXPECT_EQ(resolve_options(request, request.model, DataKind::cifar).lr, 0.125);
+}
+
 TEST(Config, SizesFollowTheKindOfData) {
   const Options cifar = resolve({"vit_tiny"}, DataKind::cifar);
   EXPECT_EQ(cifar.image_size, 32);

@@ -78,6 +78,9 @@ TEST(CommandLineTest, FormsOfAnOption) {
     EXPECT_EQ(line.values.at("model"), Items{"vit_tiny"});
   }
   EXPECT_EQ(parse({"--nesterov=false"}).values.at("nesterov"), Items{"false"});
+  EXPECT_EQ(parse({"--lr=", "0.5"}).values.at("lr"), Items{"0.5"});
+  EXPECT_EQ(parse({"--lr", "0.5", "--", "vit_tiny"}).values.at("model"), Items{"vit_tiny"});
+  EXPECT_TRUE(has(parse({"vit_tiny", "-hn2"}).print.value().text, "else 1 [2]"));
   EXPECT_EQ(parse({"--config", "a.json"}).config, "a.json");
 }
 
@@ -86,6 +89,10 @@ TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
   expect_error({"--image_size", "32", "vit_tiny"}, "did you mean --image-size?");
   expect_error({"vit_tiny", "-q"}, "unknown option -q;");
   expect_error({"vit_tiny", "more"}, "unexpected argument 'more'");
+  expect_error({"vit_tiny", "-5"}, "unknown option -5;");
+  expect_error({"vit_tiny", "--"}, "unknown option --");
+  expect_error({"--", "vit_tiny", "--lr", "1"}, "unknown option --");
+  expect_error({"vit_tiny", "--lr", "-.5"}, "unknown option -.5;");
   expect_error({"vit_tiny", "--lr", "abc"}, "--lr abc: is not a number");
   expect_error({"vit_tiny", "--lr", "1e-3x"}, "is not a number");
   expect_error({"vit_tiny", "--lr", "nan"}, "is not a number");

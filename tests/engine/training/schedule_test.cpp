@@ -162,12 +162,12 @@ TEST(ScheduleNotes, ACurveThatEndsElsewhere) {
       schedule_notes(cosine(10, 0), 10, at),
       Lines{"the cosine now ends with epoch 10, not 5: lr continues at 0.000854, not 0.0005"});
   Options other = cosine(10, 0);
-  other.schedule = "poly";
+  other.schedule = Curve::poly;
   other.decay_rate = 1;
   EXPECT_EQ(
       schedule_notes(other, 10, at),
       Lines{"the polynomial now ends with epoch 10, not 5: lr continues at 0.00075, not 0.0005"});
-  other.schedule = "constant";
+  other.schedule = Curve::constant;
   EXPECT_EQ(schedule_notes(other, 10, at), Lines{});
   other = cosine(10, 0);
   other.period_epochs = 2;  // ends where it did
