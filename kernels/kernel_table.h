@@ -19,29 +19,29 @@ class KernelTable {
   explicit KernelTable(const DeviceLimits& limits = {}) : limits_(limits) {}
   virtual ~KernelTable() = default;
 
-  // Runs the operation. Throws std::invalid_argument that names the operation and the argument.
+  // Checks the operation and enqueues it. Throws std::invalid_argument that names the operation and the argument.
   template <class Op>
   void run(const Op& op, Stream stream) {
     validate(op, limits_);
     if constexpr (requires { op.workspace; })
       if (!op.workspace && workspace_bytes(op) > 0) validate(op, {.needs_workspace = true});
-    execute(place<Op>(), &op, stream);
+    execute(row<Op>(), &op, stream);
   }
   // Bytes of workspace that the operation needs; its pointers are ignored. It also prepares all
   // that can be prepared for these shapes ahead of run().
   template <class Op>
   size_t workspace_bytes(const Op& op) {
-    return wanted_workspace(place<Op>(), &op);
+    return wanted_workspace(row<Op>(), &op);
   }
 
  protected:
-  // op: the operation whose place in the list `which` is
+  // which: the operation's row in the table
   virtual void execute(size_t which, const void* op, Stream) = 0;
   virtual size_t wanted_workspace(size_t which, const void* op) = 0;
 
  private:
   template <class Op>
-  static constexpr size_t place() {
+  static constexpr size_t row() {
     static_assert((std::is_same_v<Op, Ops> || ...), "no operation of the table");
     size_t at = 0;
     (void)((std::is_same_v<Op, Ops> || (++at, false)) || ...);

@@ -1,5 +1,6 @@
-// The host's input to a step: batches and StepParams. With an upload stream,
-// batches arrive in two slots in turn, one while the model trains on the other's copy. StepParams
+// The host's input to a step: batches and StepParams. The model always reads
+// slot 0. With an upload stream a batch first arrives in slot 1 or 2, in turn, and stream 0 copies
+// it to slot 0. StepParams
 // go through a ring of host memory, since the host may be a whole update ahead of the device. A
 // pipeline's first stage has the images, and sends its last one what belongs to the loss: the
 // targets.

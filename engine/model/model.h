@@ -12,8 +12,8 @@
 
 namespace bv {
 
-// Calls during an update's last backward; either may be empty.
-struct BackwardEvents {
+// train() calls these in an update's last backward; either may be empty.
+struct BackwardCallbacks {
   std::function<void()> begins;             // once the last micro-batch's forward is enqueued
   std::function<void(size_t ready)> ready;  // gradients [0, ready) of the arena are final
 };
@@ -27,17 +27,18 @@ class Model {
   virtual size_t scratch_bytes() const = 0;
   virtual void use(char* saved, char* scratch) = 0;
 
-  // Once a batch, before its passes: a pipeline's stages share the labels. first: micro-batch 0's.
+  // Once a batch, before its passes: a pipeline's stages share the labels of all micro-batches.
+  // first: the first one's context.
   virtual void share_batch(const Feed&, const Context& /*first*/) {}
   // Forward and backward of all micro-batches, a context for each: parameters and batch.
-  virtual void train(std::span<const Context> micro_batches, const BackwardEvents&) = 0;
+  virtual void train(std::span<const Context> micro_batches, const BackwardCallbacks&) = 0;
   // Forward of micro-batch `micro`.
   virtual void evaluate(const Context&, int micro) = 0;
 
   virtual bool computes_loss() const { return true; }  // else another process does
   virtual const ModelChunk& last_chunk() const = 0;    // of this process
   // Connects the processes that hold the model's parts, one each; null: this one holds all of it.
-  virtual const Channel* stages() const { return nullptr; }
+  virtual const Channel* stage_channel() const { return nullptr; }
   virtual void profile(Profile*) = 0;
   virtual void trace(Trace*) = 0;
 };

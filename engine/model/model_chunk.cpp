@@ -19,6 +19,7 @@ void ModelChunk::allocate() {
 
 void ModelChunk::use(char* saved, char* scratch) {
   workspace_ = scratch;
+  places_.clear();
   for (int slot = 0; slot < slots_; ++slot) {
     std::vector<char*> places(layout_.places.size(), nullptr);
     for (size_t s = 0; s < places.size(); ++s) {

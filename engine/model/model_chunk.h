@@ -15,8 +15,8 @@ class ModelChunk {
   // Plans; allocate() takes the memory.
   ModelChunk(Backend&, const Graph&, int begin, int end, int slots, Passes = Passes::both);
   void allocate();
-  // Instead of allocate(): memory of saved_bytes() and scratch_bytes(), which others may use when
-  // this stage isn't run.
+  // Instead of allocate(): memory of saved_bytes() and scratch_bytes(), which others may use while
+  // this chunk doesn't run.
   void use(char* saved, char* scratch);
   const Graph& graph() const { return *graph_; }
   const Layout& layout() const { return layout_; }
@@ -27,7 +27,7 @@ class ModelChunk {
   void forward(Context run, int slot) const;
   // `ready(n)` is called after each node: gradients [0, n) of the arena are final.
   void backward(Context run, int slot, const std::function<void(size_t)>& ready = {}) const;
-  // A storage's memory, to move it across a border or to read it. Null if this stage lacks it.
+  // A storage's memory, to move it across a border or to read it. Null if this chunk lacks it.
   char* place(int slot, int storage) const {
     return places_[static_cast<size_t>(slot)][static_cast<size_t>(storage)];
   }

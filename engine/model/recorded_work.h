@@ -21,7 +21,7 @@ class RecordedWork {
     enum Kind : uint8_t { micro_step, update, evaluation } kind;
     const Graph* graph;              // in the precision that computes
     bool first = false;              // micro_step, update: begins its update
-    const float* weights = nullptr;  // evaluation: those, or their average
+    const float* weights = nullptr;  // evaluation: the trained ones or their average
     int micro = 0;                   // evaluation
     auto operator<=>(const Key&) const = default;
   };

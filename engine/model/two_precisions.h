@@ -28,13 +28,13 @@ class TwoPrecisions final : public Model {
   void share_batch(const Feed& feed, const Context& first) override {
     now_->share_batch(feed, first);
   }
-  void train(std::span<const Context> micro_batches, const BackwardEvents& events) override {
+  void train(std::span<const Context> micro_batches, const BackwardCallbacks& events) override {
     now_->train(micro_batches, events);
   }
   void evaluate(const Context& context, int micro) override { now_->evaluate(context, micro); }
   bool computes_loss() const override { return now_->computes_loss(); }
   const ModelChunk& last_chunk() const override { return now_->last_chunk(); }
-  const Channel* stages() const override { return now_->stages(); }
+  const Channel* stage_channel() const override { return now_->stage_channel(); }
   void profile(Profile*) override;
   void trace(Trace*) override;
 

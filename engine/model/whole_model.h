@@ -12,7 +12,7 @@ class WholeModel final : public Model {
   size_t saved_bytes() const override { return chunk_.saved_bytes(); }
   size_t scratch_bytes() const override { return chunk_.scratch_bytes(); }
   void use(char* saved, char* scratch) override { chunk_.use(saved, scratch); }
-  void train(std::span<const Context> micro_batches, const BackwardEvents&) override;
+  void train(std::span<const Context> micro_batches, const BackwardCallbacks&) override;
   void evaluate(const Context& context, int) override { chunk_.forward(context, 0); }
   const ModelChunk& last_chunk() const override { return chunk_; }
   void profile(Profile* to) override { chunk_.profile(to); }

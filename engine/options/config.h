@@ -15,7 +15,7 @@
 
 namespace bv {
 
-struct ModelOptions;  // models/family.h
+struct GraphOptions;  // models/family.h
 
 // The options in a config file. Throws UserError naming path and key.
 Values parse_config(std::string_view text, const std::string& path);

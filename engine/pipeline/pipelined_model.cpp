@@ -110,7 +110,8 @@ PipelinedModel::InFlight PipelinedModel::none_in_flight() const {
   return in_flight;
 }
 
-void PipelinedModel::train(std::span<const Context> micro_batches, const BackwardEvents& events) {
+void PipelinedModel::train(std::span<const Context> micro_batches,
+                           const BackwardCallbacks& events) {
   const auto is_forward = [](const Task& t) { return t.forward; };
   const auto last_forward = std::find_if(tasks_.rbegin(), tasks_.rend(), is_forward).base();
   InFlight in_flight = none_in_flight();

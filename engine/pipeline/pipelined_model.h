@@ -32,11 +32,11 @@ class PipelinedModel final : public Model {
   void use(char* saved, char* scratch) override;
   // The first stage sends the labels to the last one.
   void share_batch(const Feed&, const Context& first) override;
-  void train(std::span<const Context> micro_batches, const BackwardEvents&) override;
+  void train(std::span<const Context> micro_batches, const BackwardCallbacks&) override;
   void evaluate(const Context&, int micro) override;  // in slot 0
   bool computes_loss() const override { return plan_.grid.last(); }
   const ModelChunk& last_chunk() const override { return chunks_.back(); }
-  const Channel* stages() const override { return links_ ? &links_->channel() : nullptr; }
+  const Channel* stage_channel() const override { return links_ ? &links_->channel() : nullptr; }
   void profile(Profile*) override;
   void trace(Trace*) override;
 

@@ -26,7 +26,7 @@ struct SyncOptions {
 // Contiguous buckets over arena and tail, in the order in which backward finishes the gradients.
 // None exceeds max_bytes (but 64 elements always fit): a bucket closes before the node whose
 // parameters would take it past the maximum, and larger nodes are cut at multiples of 64 elements.
-// The first one closes beyond 1 MiB, so that reduction starts early, as in PyTorch's DDP. The tail
+// The first one's maximum is 1 MiB, so that reduction starts early, as in PyTorch's DDP. The tail
 // follows the last node as if it were one more.
 std::vector<Bucket> gradient_buckets(const Graph&, size_t max_bytes);
 

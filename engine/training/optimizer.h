@@ -22,8 +22,8 @@ struct UpdateResult {
 
 class Optimizer {
  public:
-  // update: its kind and numbers; memory and size are filled in here. decay_all: as decay_flags;
-  // layer_decay: as layer_scales, 1: none.
+  // update: its kind and numbers; memory and size are filled in here. decay_all: every parameter
+  // decays. layer_decay multiplies the rate once per layer below the head; 1 changes nothing.
   Optimizer(Backend&, const Parameters&, const OptimizerUpdate& update, bool decay_all,
             double layer_decay);
   size_t bytes() const { return state_bytes + decay_bytes_ + scale_bytes_ + squares_bytes_; }

@@ -34,7 +34,7 @@ void TrainingStep::start_update(double lr, int64_t images) {
     compute_gradients(first, true);
     timed(profile_, parts_.backend, "optimizer", [this] { update(); });
   });
-  const auto turn = static_cast<int>(started_++ % 2);
+  const auto turn = static_cast<int>(started_++ % 2);  // outside the recording: the host's changes
   parts_.optimizer.send_result(turn);
   parts_.backend.record(updated_[static_cast<size_t>(turn)], nullptr);
 }
@@ -81,7 +81,7 @@ void TrainingStep::compute_gradients(bool first, bool last) {
   const auto communicate = [this](const auto& issue) {
     timed(profile_, parts_.backend, "exposed communication", issue);
   };
-  BackwardEvents reduction;
+  BackwardCallbacks reduction;
   if (GradientSync* const sync = last ? parts_.sync : nullptr)
     reduction = {.begins = [=] { communicate([=] { sync->start(); }); },
                  .ready = [=](size_t ready) { communicate([=] { sync->reduce(ready); }); }};
@@ -89,12 +89,13 @@ void TrainingStep::compute_gradients(bool first, bool last) {
   parts_.model.train(micro_batches, reduction);
 }
 
-// Update: the gradient's norm, then one kernel for weights, moments and the moving average.
+// Update: the running statistics' mean, the gradient's norm, then weights, moments and the moving
+// average in one pass.
 void TrainingStep::update() {
   traced(trace_, nullptr, {Work::update}, [this] {
     const Model& model = parts_.model;
     if (parts_.sync) parts_.sync->average_buffers();
-    parts_.optimizer.run(parts_.feed.params(0), model.graph().dtype(), model.stages());
+    parts_.optimizer.run(parts_.feed.params(0), model.graph().dtype(), model.stage_channel());
   });
 }
 

@@ -1,8 +1,8 @@
 // The training step, in the order of time: upload, parameters of the step, forward and loss,
 // backward with the reduction behind it, update, result. Everything is allocated before the first
-// one, and what changes from step to step goes through StepParams, so that a device may record a
-// whole step once, from its last micro-step's forward to its update, and replay it. The host waits
-// for the device in finish_update() alone.
+// one, and what changes from step to step goes through StepParams, so that a device may record two
+// pieces of work and replay them: the passes of a micro-step, and the passes of the last one with
+// the update. The host waits for the device in Feed::wait_for_upload() and finish_update().
 #pragma once
 #include <array>
 #include <cstdint>
@@ -39,8 +39,8 @@ class TrainingStep {
   };
   TrainingStep(const Parts&, const Sizes&);
 
-  // The batch is read until Feed::wait_for_upload() returns. An update's last micro-step is
-  // computed with the update.
+  // The batch is read until Feed::wait_for_upload() returns. The last micro-step of an update is
+  // only uploaded here: start_update() follows and computes it.
   void micro_step(const Batch&, const MicroStep&);
   // images: trained on in this update, by all replicas.
   void start_update(double lr, int64_t images);
@@ -51,7 +51,7 @@ class TrainingStep {
   int graph_nodes() const { return recorded_.largest(); }  // of the recorded step; 0 without one
 
   void profile(Profile*);
-  void trace(Trace* to) { trace_ = to; }
+  void trace(Trace* to) { trace_ = to; }  // before the first step
 
  private:
   double full_update() const;  // images of a full update, of all replicas

@@ -154,7 +154,7 @@ class Graph {
   size_t arena_count_ = 0, buffer_count_ = 0, norm_blocks_ = 0;
 };
 
-// The other processes, to a node that computes over all of them. Collectives run on stream 0.
+// Lets a node compute over all processes. Stream 0 waits for each collective.
 class Peers {
  public:
   virtual ~Peers() = default;
@@ -163,14 +163,14 @@ class Peers {
   virtual void all_gather(float* data, size_t count) const = 0;  // as Communicator's
 };
 
-// What a node touches in a pass.
+// The tensors that a node touches in a pass, and what the pass takes.
 struct NodeUse {
   std::vector<Tensor> tensors;
   size_t workspace = 0;  // bytes
   double flops = 0;
 };
 
-// What a node works on: tensors and parameters as pointers, for one slot of saved memory.
+// Gives a node its tensors and parameters as pointers, for one slot of saved memory.
 struct Context {
   NodeUse* planning = nullptr;  // set: what is touched is noted, nothing runs, all tensors are null
   const Graph* graph = nullptr;
