@@ -347,7 +347,6 @@ __global__ void __launch_bounds__((max_backward_threads<T, lanes>), 1)
     static_assert(sizeof(typename Merge::Shared) <= 2 * sizeof(Warp));
     const NormSums sums{
         .dweight = op.dweight, .dbias = op.dbias, .C = C, .accumulate = op.accumulate};
-    __syncthreads();
     Merge::run(
         sums, parts, static_cast<int>(blockIdx.x), 0, [C](int c) { return c < C ? c : -1; },
         reinterpret_cast<typename Merge::Shared&>(*warps));
