@@ -89,7 +89,7 @@ constexpr int blocks_per_sm = 8;  // of 256 threads: 32 registers each
 }  // namespace
 
 void finish_column_sums(const ColumnSums& a, cudaStream_t stream) {
-  constexpr int64_t many = 1 << 16;  // threads with four of these columns each fill a GPU
+  constexpr int64_t many = 1 << 14;  // threads with four of these columns each fill a GPU
   const int64_t columns = a.C + a.C2;
   if (columns >= many && a.C % 4 == 0 && a.C2 % 4 == 0)
     return launch<column_sums_finish<4>>(static_cast<unsigned>(ceil_div(columns, 4 * lanes<4>)),
