@@ -19,7 +19,8 @@ class KernelTable {
   explicit KernelTable(const DeviceLimits& limits = {}) : limits_(limits) {}
   virtual ~KernelTable() = default;
 
-  // Checks the operation and enqueues it. Throws std::invalid_argument that names the operation and the argument.
+  // Checks the operation and enqueues it. Throws std::invalid_argument that names the operation and
+  // the argument.
   template <class Op>
   void run(const Op& op, Stream stream) {
     validate(op, limits_);

@@ -188,7 +188,7 @@ void resolve_sizes(Options& options, const ModelConfig& model, DataKind kind) {
   }
   for (const auto& [name, lacks] : model.family->refused) {
     const OptionRow& row = *find_option(name);
-    if (items_of(options, row) != items_of({}, row))
+    if (items_of(options, row) != items_of(Options(), row))
       throw UserError(row.flag() + ": " + model.name + " has no " + std::string(lacks));
   }
   model.family->check(model.sizes, graph_options(options), model.name, *options.image_size);
