@@ -324,8 +324,8 @@ endif
 # The fuzz program and the readers that it feeds run under the sanitizers in every `make test`.
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, \
-  $(call in,cpp,base engine/options engine/files)) $(call in,cpp,tests/fuzz data/augment data/image) \
-  $(patsubst %,data/%.cpp,loader prepare)
+  $(call in,cpp,base models models/graph engine/options engine/files)) $(call in,cpp,tests/fuzz data/augment data/image) \
+  $(patsubst %,data/%.cpp,loader prepare) kernels/table/operations.cpp
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
 pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) base/file.cpp tests/data/encode.cpp tests/data/encode_jpeg.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
 pictures_objects := $(pictures_fuzzed:%.cpp=$(BUILD)/asan/%.o)
