@@ -172,11 +172,16 @@ __device__ void add(Sums& sums, const float4* from) {
 }
 
 // ---- The kernels --------------------------------------------------------------------------------
-// As many as registers allow.
+// As many as registers allow: on Turing, adding up the parts of a split tile takes a few more.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int small_tiles_per_sm = 4;
+#else
+constexpr int small_tiles_per_sm = 5;
+#endif
 template <int m, int n>
 constexpr int blocks_per_sm = m* n >= 128 * 128  ? 2
                               : m* n >= 128 * 64 ? 3
-                                                 : 5;
+                                                 : small_tiles_per_sm;
 
 // A tile with no taps that accumulates in place is done, but for batch norm's sums.
 __device__ inline bool has_work(const Product& p, int steps) {
