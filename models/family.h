@@ -12,7 +12,7 @@
 
 namespace bv {
 
-// What a run decides, not the model's file. A family reads what it has.
+// The choices of a run, not of the model's file. A family reads those that it has.
 struct GraphOptions {
   int classes = 0;
   int representation_size = 0;  // features of a layer with tanh before the head; 0: there is none

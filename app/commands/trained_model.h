@@ -13,13 +13,13 @@
 
 namespace bv {
 
-// What both commands take.
+// The options that both commands take.
 struct FinishedOptions {
   std::string finished;  // a run's folder or a weights file
   std::string model;
   std::string classes;  // a number, or a file of names
 };
-// Of S, which has these.
+// The rows of both commands; S is the command's own struct, made of FinishedOptions.
 template <class S>
 constexpr OptionRow finished_row = {
     .name = "finished",

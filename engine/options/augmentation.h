@@ -1,4 +1,4 @@
-// What the model sees: from the options to data sets and their loaders.
+// From the options to data sets, their loaders and the images that a model sees.
 #pragma once
 #include <span>
 #include <string_view>

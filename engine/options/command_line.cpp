@@ -24,7 +24,7 @@ std::string see_help(const Command& command) {
   return "; " + start_of(command) + " --help lists all";
 }
 
-// What every command takes; --config only those that train.
+// The options that every command takes; --config only those that train.
 struct Common {
   bool help = false, version = false, help_markdown = false;
   std::string config;

@@ -110,7 +110,7 @@ Items stored_items(const Options& options, const OptionRow& row) {
   return error ? items : Items{absolute.string()};
 }
 
-// Of two options for one thing a file contains one, so that it can serve as a --config.
+// A file contains one of two options for one thing, so that it can serve as a --config.
 bool is_redundant(const Options& options, const OptionRow& row) {
   return std::ranges::any_of(alternatives, [&](const Alternatives& two) {
     return row.name == (two.other_counts(options) ? two.one : two.other);

@@ -20,15 +20,15 @@ struct GraphOptions;  // models/family.h
 // The options in a config file. Throws UserError naming path and key.
 Values parse_config(std::string_view text, const std::string& path);
 
-// What the user asks for: the command line, with all files that it leads to. They are read once, as
-// they may change while the run starts.
+// The user's request: the command line, with all files that it leads to. They are read once, as they
+// may change while the run starts.
 struct Request {
   CommandLine line;
   NamedRecipe recipe;  // --recipe
   Values config;       // --config
   ModelConfig model;
-  // Of a new run without the model's recipe: enough to find data, device and -n. Of a resumed run
-  // all; `out` is its folder.
+  // A new run's lack the model's recipe: they are enough to find data, device and -n. A resumed
+  // run's are all there; `out` is its folder.
   Options options;
 };
 Request read_request(const CommandLine&);
@@ -41,7 +41,7 @@ Options options_of_run(const std::string& folder);
 void set_from_command_line(Options&, const CommandLine&);
 // Image and patch size: the model's where they are not set. Throws UserError where they don't fit.
 void resolve_sizes(Options&, const ModelConfig&, DataKind);
-// Those of a model's graph, without what data and processes decide.
+// The options of a model's graph, without what data and processes decide.
 GraphOptions graph_options(const Options&);
 
 // What a checkpoint keeps of the options: those that decide the weights, and the number of epochs.

@@ -19,7 +19,7 @@ struct Range {
   bool min_open = false, max_open = false;
 };
 
-// Where an option may appear besides the command line.
+// The places besides the command line in which an option may appear.
 struct Uses {
   bool recipe = true;             // in a recipe
   bool resume = false;            // with --resume
@@ -35,7 +35,7 @@ struct OptionRow;
 // An option's value as text: one item, or the items of a list.
 using Items = std::vector<std::string>;
 
-// What the options of one type are in a JSON file, and how they become text and back.
+// A type of options: its form in a JSON file, and its conversion to text and back.
 struct ValueType {
   JsonValue::Kind json;    // of an item
   bool list = false;       // of several items
@@ -149,7 +149,7 @@ struct ChoiceText {
   }
 };
 
-// By Text::read and Text::items.
+// The type whose values Text::read and Text::items convert.
 template <class T, class Text>
 constexpr ValueType value_type(JsonValue::Kind json) {
   return {.json = json,

@@ -144,7 +144,7 @@ struct PlainText : ChoiceText {
     if (in.size() != n) refuse("must be " + std::to_string(n) + " numbers");
     for (size_t i = 0; i < n; ++i) out[i] = to_number(in[i], row.range);
   }
-  // Of --color-jitter: one number for the first three, or three or four.
+  // --color-jitter takes one number for the first three, or three or four.
   static void read(std::array<double, 4>& out, const OptionRow& row, const Items& in) {
     if (in.size() != 1 && in.size() != 3 && in.size() != 4)
       refuse("must be one number, three or four");
