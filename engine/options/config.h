@@ -20,8 +20,8 @@ struct GraphOptions;  // models/family.h
 // The options in a config file. Throws UserError naming path and key.
 Values parse_config(std::string_view text, const std::string& path);
 
-// The user's request: the command line, with all files that it leads to. They are read once, as they
-// may change while the run starts.
+// The user's request: the command line, with all files that it leads to. They are read once, as
+// they may change while the run starts.
 struct Request {
   CommandLine line;
   NamedRecipe recipe;  // --recipe

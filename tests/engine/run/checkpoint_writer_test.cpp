@@ -115,6 +115,30 @@ TEST_F(SavingBeside, WhatIsWrittenLateIsWhatTheStepLeft) {
   EXPECT_TRUE(weights(2) == undisturbed);
 }
 
+TEST_F(SavingBeside, AWaitEndsWithTheWritingOrItsTime) {
+  Strings saved;
+  std::vector<bool> there;  // the checkpoint: while the disk is busy, and after
+  class Waiting : public SlowDisk {
+   public:
+    Waiting(Strings& saved, std::vector<bool>& there) : SlowDisk(5, 99, saved), there_(there) {}
+    int priority() const override { return priority::closing; }  // after the save has begun
+    void before_test(bv::Run& run) override {
+      for (const double seconds : {.01, 60.}) {
+        run.folder.wait(std::chrono::duration<double>(seconds));
+        there_.push_back(is_last_checkpoint(run.setup.options.out, 5));
+        if (there_.size() == 1) free_.set_value();
+      }
+    }
+
+   private:
+    std::vector<bool>& there_;
+  };
+  ASSERT_EQ(
+      train_here(words({"--steps", "5"}, "1"), list_of(std::make_unique<Waiting>(saved, there))),
+      0);
+  EXPECT_EQ(there, (std::vector<bool>{false, true}));
+}
+
 TEST_F(SavingBeside, AFailureEndsTheRunByTheNextStep) {
   class FullDisk : public Hook {
    public:
