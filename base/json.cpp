@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <nlohmann/json.hpp>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -12,86 +11,10 @@ namespace bv {
 
 namespace {
 
-constexpr size_t max_depth = 8, max_keys = 1000;
-using Parser = nlohmann::json;
-using Kind = JsonValue::Kind;
+constexpr int max_depth = 8;
+constexpr size_t max_keys = 1000;
 
-// Builds the tree from the parser's events. One that returns false stops parsing, for a `problem`.
-class TreeBuilder : public JsonEvents {
- public:
-  JsonValue root;
-  std::string problem;
-  size_t problem_at = 0;
-
-  bool null() override { return scalar(Kind::null, ""); }
-  bool boolean(bool value) override { return scalar(Kind::boolean, value ? "true" : "false"); }
-  bool number_integer(int64_t value) override {
-    return scalar(Kind::number, std::to_string(value));
-  }
-  bool number_unsigned(uint64_t value) override {
-    return scalar(Kind::number, std::to_string(value));
-  }
-  bool number_float(double value, const std::string&) override {
-    // 1e3 is a whole number too.
-    const bool whole = std::abs(value) < 1e15 && value == std::floor(value);
-    return scalar(Kind::number,
-                  whole ? std::to_string(static_cast<int64_t>(value)) : format_number(value));
-  }
-  bool string(std::string& value) override { return scalar(Kind::text, std::move(value)); }
-  bool start_object(size_t) override { return open(Kind::object); }
-  bool start_array(size_t) override { return open(Kind::list); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-  bool key(std::string& name) override {
-    if (stack_.back()->members.size() == max_keys) return fail("an object has too many keys");
-    for (const auto& member : stack_.back()->members)
-      if (member.first == name) return fail("the key '" + printable(name) + "' is given twice");
-    stack_.back()->members.emplace_back(std::move(name), JsonValue{});
-    return true;
-  }
-  void invalid(size_t position, const std::exception& e) override {
-    problem_at = position;
-    // "[json.exception.parse_error.101] parse error at line 3, column 1: syntax error ... -
-    // unexpected '}'; expected a key"
-    const std::string_view why = e.what();
-    const size_t dash = why.find(" - ");
-    if (why.starts_with("[json.exception.out_of_range"))
-      fail("a number out of range");
-    else
-      fail("this is not JSON" + (dash == why.npos ? "" : ": " + printable(why.substr(dash + 3))));
-  }
-
- private:
-  std::vector<JsonValue*> stack_;
-
-  bool fail(std::string reason) {
-    problem = std::move(reason);
-    return false;
-  }
-  JsonValue& place() {
-    if (stack_.empty()) return root;
-    JsonValue& parent = *stack_.back();
-    return parent.kind == Kind::object ? parent.members.back().second : parent.items.emplace_back();
-  }
-  bool scalar(Kind kind, std::string text) {
-    JsonValue& value = place();
-    value.kind = kind;
-    value.text = std::move(text);
-    return true;
-  }
-  // The parent of an open value grows only after it is closed, so pointers on the stack stay valid.
-  bool open(Kind kind) {
-    if (stack_.size() == max_depth) return fail("nested too deeply");
-    JsonValue& value = place();
-    value.kind = kind;
-    stack_.push_back(&value);
-    return true;
-  }
-  bool close() {
-    stack_.pop_back();
-    return true;
-  }
-};
+bool is_whole(double value) { return std::abs(value) < 1e15 && value == std::floor(value); }
 
 std::string line_and_column(std::string_view text, size_t position) {
   const std::string_view before = text.substr(0, position > 0 ? position - 1 : 0);
@@ -101,35 +24,90 @@ std::string line_and_column(std::string_view text, size_t position) {
   return "line " + std::to_string(line) + ", column " + std::to_string(column);
 }
 
+// "[json.exception.parse_error.101] parse error at line 3, column 1: syntax error ... - unexpected
+// '}'; expected a key" becomes ": unexpected '}'; expected a key".
+std::string reason_of(const std::exception& e) {
+  const std::string_view why = e.what();
+  const size_t dash = why.find(" - ");
+  return dash == why.npos ? "" : ": " + printable(why.substr(dash + 3));
+}
+
 }  // namespace
 
-std::string_view name_of(Kind kind) {
-  constexpr std::string_view names[] = {"null", "true or false", "a number",
-                                        "text", "a list",        "an object"};
-  return names[static_cast<size_t>(kind)];
-}
-
-const JsonValue* JsonValue::find(std::string_view key) const {
-  for (const auto& [name, value] : members)
-    if (name == key) return &value;
-  return nullptr;
-}
-
-bool read_json(std::string_view text, JsonEvents& events) {
-  return Parser::sax_parse(text.begin(), text.end(), &events);
-}
-
-JsonValue parse_json_object(std::string_view text, const std::string& path) {
-  TreeBuilder builder;
-  if (!read_json(text, builder)) {
-    const std::string where =
-        builder.problem_at > 0 ? line_and_column(text, builder.problem_at) + ": " : "";
-    throw UserError(path + ": " + where + builder.problem);
-  }
-  if (builder.root.kind != Kind::object)
+Json parse_json_object(std::string_view text, const std::string& path) try {
+  std::array<std::set<std::string>, max_depth + 1> keys;  // of the open objects, by their depth
+  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    using enum Json::parse_event_t;
+    const auto place = static_cast<size_t>(depth);
+    if ((event == object_start || event == array_start) && depth == max_depth)
+      throw UserError(path + ": nested too deeply");
+    if (event == object_start) keys[place + 1].clear();
+    if (event == key && !keys[place].insert(parsed).second)
+      throw UserError(path + ": the key '" + printable(parsed.get_ref<std::string&>()) +
+                      "' is given twice");
+    if (event == key && keys[place].size() > max_keys)
+      throw UserError(path + ": an object has too many keys");
+    return true;
+  };
+  Json root = Json::parse(text, check);
+  if (!root.is_object())
     throw UserError(path + ": an object { ... } is expected, this is " +
-                    std::string(name_of(builder.root.kind)));
-  return std::move(builder.root);
+                    std::string(kind_of(root)));
+  return root;
+} catch (const Json::parse_error& e) {
+  throw UserError(path + ": " + (e.byte > 0 ? line_and_column(text, e.byte) + ": " : "") +
+                  "this is not JSON" + reason_of(e));
+} catch (const Json::out_of_range& e) {
+  throw UserError(path + ": a number out of range" + reason_of(e));
+}
+
+std::string_view kind_of(const Json& value) {
+  return value.is_null()      ? "null"
+         : value.is_boolean() ? "true or false"
+         : value.is_number()  ? "a number"
+         : value.is_string()  ? "text"
+         : value.is_array()   ? "a list"
+                              : "an object";
+}
+
+std::string scalar_text(const Json& value) {
+  if (value.is_string()) return value;
+  if (value.is_number_float()) {
+    const double number = value;
+    return is_whole(number) ? std::to_string(static_cast<int64_t>(number)) : format_number(number);
+  }
+  return value.is_number() || value.is_boolean() ? value.dump() : "";
+}
+
+Json json_number(double value, int digits) {
+  if (!std::isfinite(value)) return nullptr;
+  if (is_whole(value)) return static_cast<int64_t>(value);
+  return digits == 0 ? value : *parse_number(format_number(value, digits));
+}
+
+Json json_numbers(std::span<const double> values, int digits) {
+  Json list = Json::array();
+  for (const double value : values) list.push_back(json_number(value, digits));
+  return list;
+}
+
+std::string to_line(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+const Json& JsonReader::need(const std::string& key) {
+  known_.insert(key);
+  const auto value = object_.find(key);
+  if (value == object_.end()) fail(key, "is missing");
+  return *value;
+}
+
+const std::string& JsonReader::text(const std::string& key) {
+  return of_kind(key, "text").get_ref<const std::string&>();
+}
+
+double JsonReader::number(const std::string& key, double min, double max) {
+  return checked(key, of_kind(key, "a number"), min, max);
 }
 
 int JsonReader::whole(const std::string& key, int max) {
@@ -138,15 +116,21 @@ int JsonReader::whole(const std::string& key, int max) {
   return static_cast<int>(value);
 }
 
-bool JsonReader::flag(const std::string& key) {
-  const JsonValue* value = find(key, Kind::boolean);
-  return value != nullptr && value->text == "true";
+uint64_t JsonReader::count(const std::string& key, uint64_t max) {
+  const Json& value = of_kind(key, "a number");
+  if (!value.is_number_unsigned() || value.get<uint64_t>() > max) fail(key, "is not a count");
+  return value;
 }
 
-const JsonValue* JsonReader::object(const std::string& key) { return find(key, Kind::object); }
+bool JsonReader::flag(const std::string& key) {
+  const Json* value = find(key, "true or false");
+  return value != nullptr && value->get<bool>();
+}
+
+const Json* JsonReader::object(const std::string& key) { return find(key, "an object"); }
 
 void JsonReader::refuse_unknown() const {
-  for (const auto& [key, value] : object_.members) {
+  for (const auto& [key, value] : object_.items()) {
     if (known_.contains(key)) continue;
     const std::vector<std::string> known(known_.begin(), known_.end());
     fail("unknown key '" + printable(key) + "'" + suggestion(key, known));
@@ -159,52 +143,26 @@ void JsonReader::fail(const std::string& key, const std::string& reason) const {
   fail("'" + key + "' " + reason);
 }
 
-const JsonValue* JsonReader::find(const std::string& key, Kind kind) {
+const Json* JsonReader::find(const std::string& key, std::string_view kind) {
   known_.insert(key);
-  const JsonValue* value = object_.find(key);
-  if (value != nullptr) check_kind(key, *value, kind);
-  return value;
+  const auto value = object_.find(key);
+  if (value == object_.end()) return nullptr;
+  if (kind_of(*value) != kind) fail(key, "must be " + std::string(kind));
+  return &*value;
 }
 
-const JsonValue& JsonReader::need(const std::string& key, Kind kind) {
-  const JsonValue* value = find(key, kind);
-  if (value == nullptr) fail(key, "is missing");
-  return *value;
+const Json& JsonReader::of_kind(const std::string& key, std::string_view kind) {
+  need(key);
+  return *find(key, kind);
 }
 
-void JsonReader::check_kind(const std::string& key, const JsonValue& value, Kind kind) const {
-  if (value.kind != kind) fail(key, "must be " + std::string(name_of(kind)));
-}
-
-double JsonReader::checked(const std::string& key, const JsonValue& value, double min,
+double JsonReader::checked(const std::string& key, const Json& value, double min,
                            double max) const {
-  check_kind(key, value, Kind::number);
-  const double number = parse_number(value.text).value_or(min - 1);
+  if (!value.is_number()) fail(key, "must be a number");
+  const double number = value;
   if (!(number >= min && number <= max))
     fail(key, "must be from " + format_number(min) + " to " + format_number(max));
   return number;
-}
-
-std::string quote_json(std::string_view text) {
-  return Parser(text).dump(-1, ' ', false, Parser::error_handler_t::replace);
-}
-
-std::string json_number(double value, int digits) {
-  return std::isfinite(value) ? format_number(value, digits) : "null";
-}
-
-JsonObject& JsonObject::text(std::string_view key, std::string_view value) {
-  return json(key, quote_json(value));
-}
-JsonObject& JsonObject::whole(std::string_view key, int64_t value) {
-  return json(key, std::to_string(value));
-}
-JsonObject& JsonObject::number(std::string_view key, std::optional<double> value) {
-  return json(key, value ? json_number(*value, digits_) : "null");
-}
-JsonObject& JsonObject::json(std::string_view key, std::string_view value) {
-  (text_ += (text_.size() > 1 ? "," : "") + quote_json(key) + ":") += value;
-  return *this;
 }
 
 }  // namespace bv

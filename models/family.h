@@ -7,10 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
 #include "models/graph/graph.h"
 
 namespace bv {
+
+class JsonReader;
 
 // The choices of a run, not of the model's file. A family reads those that it has.
 struct GraphOptions {

@@ -7,7 +7,6 @@
 #include "app/commands/commands.h"
 #include "app/commands/data_commands.h"
 #include "base/json.h"
-#include "base/json_list.h"
 #include "base/text.h"
 #include "engine/console/progress_line.h"
 
@@ -86,37 +85,35 @@ std::string text_of(const DataCheck& found, const std::string& path, int min_sid
   return text + balance(found) + (found.clean() ? "clean\n" : "");
 }
 
-std::string json_remark(const FileRemark& remark) {
-  return "{\"path\":" + quote_json(remark.path) + ",\"what\":" + quote_json(remark.what) + "}";
+Json json_of(const std::vector<FileRemark>& remarks) {
+  Json list = Json::array();
+  for (const FileRemark& r : remarks) list.push_back({{"path", r.path}, {"what", r.what}});
+  return list;
 }
 
-std::string json_equal(const EqualImages& equal) {
-  const auto truth = [](bool value) { return value ? "true" : "false"; };
-  return "{\"paths\":" + json_list(equal.paths, quote_json) +
-         ",\"in_both_parts\":" + truth(equal.in_both_parts) +
-         ",\"in_several_classes\":" + truth(equal.in_several_classes) + "}";
-}
-
-std::string json_of(const DataCheck& found) {
-  const auto json_class = [&](const ClassCount& c) {
-    const std::string train = std::to_string(c.train);
-    return "{\"class\":" + quote_json(c.name) +
-           (found.has_val ? ",\"train\":" + train + ",\"val\":" + std::to_string(c.val)
-                          : ",\"images\":" + train) +
-           "}";
-  };
-  return "{\"images\":" + std::to_string(found.images) +
-         ",\"other_files\":" + std::to_string(found.other_files) +
-         ",\"clean\":" + (found.clean() ? "true" : "false") +
-         ",\"damaged\":" + json_list(found.damaged, json_remark) +
-         ",\"flawed\":" + json_list(found.flawed, json_remark) +
-         ",\"tiny\":" + json_list(found.tiny, json_remark) +
-         ",\"not_read\":" + json_list(found.not_read, json_remark) +
-         ",\"outside\":" + json_list(found.outside, quote_json) +
-         ",\"empty_classes\":" + json_list(found.empty_classes, quote_json) +
-         ",\"equal\":" + json_list(found.equal, json_equal) +
-         ",\"val_in_train\":" + std::to_string(found.val_in_train) +
-         ",\"classes\":" + json_list(found.classes, json_class) + "}\n";
+Json json_of(const DataCheck& found) {
+  Json equal = Json::array(), classes = Json::array();
+  for (const EqualImages& e : found.equal)
+    equal.push_back({{"paths", e.paths},
+                     {"in_both_parts", e.in_both_parts},
+                     {"in_several_classes", e.in_several_classes}});
+  for (const ClassCount& c : found.classes) {
+    Json& counts = classes.emplace_back(Json{{"class", c.name}});
+    counts[found.has_val ? "train" : "images"] = c.train;
+    if (found.has_val) counts["val"] = c.val;
+  }
+  return {{"images", found.images},
+          {"other_files", found.other_files},
+          {"clean", found.clean()},
+          {"damaged", json_of(found.damaged)},
+          {"flawed", json_of(found.flawed)},
+          {"tiny", json_of(found.tiny)},
+          {"not_read", json_of(found.not_read)},
+          {"outside", found.outside},
+          {"empty_classes", found.empty_classes},
+          {"equal", equal},
+          {"val_in_train", found.val_in_train},
+          {"classes", classes}};
 }
 
 int check(const CommandLine& line, const std::vector<std::string>&) {
@@ -129,7 +126,8 @@ int check(const CommandLine& line, const std::vector<std::string>&) {
         path, o.min_side, decoding_threads(o.workers),
         [&](int64_t done, int64_t images) { progress.show(counted_of(done, images, "images")); });
   }
-  std::fputs((o.json ? json_of(found) : text_of(found, path, o.min_side)).c_str(), stdout);
+  std::fputs((o.json ? to_line(json_of(found)) + "\n" : text_of(found, path, o.min_side)).c_str(),
+             stdout);
   return found.clean() ? 0 : 1;
 }
 

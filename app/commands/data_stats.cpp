@@ -4,7 +4,6 @@
 #include "app/commands/commands.h"
 #include "app/commands/data_commands.h"
 #include "base/json.h"
-#include "base/json_list.h"
 #include "base/text.h"
 #include "data/dataset_stats/pixel_statistics.h"
 #include "engine/console/progress_line.h"
@@ -36,10 +35,8 @@ std::string flags(const ChannelStatistics& s) {
   return "--mean " + list(s.mean) + " --std " + list(s.deviation) + "\n";
 }
 
-std::string json(const ChannelStatistics& s) {
-  const auto number = [](double x) { return json_number(x); };
-  return "{\"mean\":" + json_list(s.mean, number) + ",\"std\":" + json_list(s.deviation, number) +
-         "}";
+Json json(const ChannelStatistics& s) {
+  return {{"mean", json_numbers(s.mean)}, {"std", json_numbers(s.deviation)}};
 }
 
 int print_statistics(const CommandLine& line, const std::vector<std::string>&) {
@@ -53,13 +50,15 @@ int print_statistics(const CommandLine& line, const std::vector<std::string>&) {
       progress.show(counted_of(done, sets.train->size(), "images"));
     });
   }
-  const std::string images = std::to_string(s.images), pixels = std::to_string(s.pixels);
   const std::string text =
       o.json
-          ? "{\"images\":" + images + ",\"pixels\":" + pixels +
-                ",\"of_each_image\":" + json(s.of_each_image) +
-                ",\"of_all_pixels\":" + json(s.of_all_pixels) + "}\n"
-          : path + ": " + images + (sets.val ? " training" : "") + " images, " + pixels +
+          ? to_line({{"images", s.images},
+                     {"pixels", s.pixels},
+                     {"of_each_image", json(s.of_each_image)},
+                     {"of_all_pixels", json(s.of_all_pixels)}}) +
+                "\n"
+          : path + ": " + std::to_string(s.images) + (sets.val ? " training" : "") + " images, " +
+                std::to_string(s.pixels) +
                 " pixels, whole as decoded\nof each image, averaged (deviation as torch.std):\n  " +
                 flags(s.of_each_image) + "of all pixels:\n  " + flags(s.of_all_pixels);
   std::fputs(text.c_str(), stdout);

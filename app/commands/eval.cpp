@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/json.h"
-#include "base/json_list.h"
 #include "base/stop_signals.h"
 #include "base/text.h"
 #include "comm/connect/host_comm.h"
@@ -125,26 +124,26 @@ struct Result {
   double mean(double sum) const { return sum / sums.count; }
 };
 
-std::string to_json(const Result& r, const std::vector<std::string>& classes) {
-  constexpr int digits = 9;
-  const auto number = [](double x) { return json_number(x, digits); };
+Json to_json(const Result& r, const std::vector<std::string>& classes) {
+  const auto number = [](double x) { return json_number(x, 9); };
   const std::vector<int64_t> matrix = confusion_matrix(r.predictions, classes.size());
-  std::vector<std::span<const int64_t>> matrix_rows;
-  for (size_t k = 0; k < classes.size(); ++k)
-    matrix_rows.push_back(std::span(matrix).subspan(k * classes.size(), classes.size()));
-  std::vector<std::string> each;
   const std::vector<ClassScores> scores = class_scores(r.predictions, classes.size());
-  for (size_t k = 0; k < classes.size(); ++k)
-    each.push_back("{\"class\":" + quote_json(classes[k]) +
-                   ",\"precision\":" + number(scores[k].precision) +
-                   ",\"recall\":" + number(scores[k].recall) + ",\"f1\":" + number(scores[k].f1) +
-                   ",\"support\":" + std::to_string(scores[k].support) + "}");
-  const auto count_text = [](int64_t n) { return std::to_string(n); };
-  return "{\"count\":" + number(r.sums.count) + ",\"loss\":" + number(r.mean(r.sums.loss)) +
-         ",\"top1\":" + number(r.mean(r.sums.top1)) + ",\"top5\":" + number(r.mean(r.sums.top5)) +
-         ",\"classes\":" + json_list(classes, quote_json) + ",\"confusion\":" +
-         json_list(matrix_rows, [&](const auto& row) { return json_list(row, count_text); }) +
-         ",\"per_class\":" + json_list(each, std::identity()) + "}\n";
+  Json confusion = Json::array(), each = Json::array();
+  for (size_t k = 0; k < classes.size(); ++k) {
+    confusion.push_back(std::span(matrix).subspan(k * classes.size(), classes.size()));
+    each.push_back({{"class", classes[k]},
+                    {"precision", number(scores[k].precision)},
+                    {"recall", number(scores[k].recall)},
+                    {"f1", number(scores[k].f1)},
+                    {"support", scores[k].support}});
+  }
+  return {{"count", number(r.sums.count)},
+          {"loss", number(r.mean(r.sums.loss))},
+          {"top1", number(r.mean(r.sums.top1))},
+          {"top5", number(r.mean(r.sums.top5))},
+          {"classes", classes},
+          {"confusion", confusion},
+          {"per_class", each}};
 }
 
 std::string to_text(const Result& r, std::vector<std::string> classes, Split split) {
@@ -241,7 +240,8 @@ int work(const CommandLine& line, const EvalOptions& own, Process& p) {
       evaluate(inference, loader, *backend, communicator.get(), split.images->size());
   if (result.sums.count == 0) throw DataError("none of the images can be read");
   if (world.rank != 0) return 0;
-  print(own.json ? to_json(result, m.classes) : to_text(result, m.classes, own.split));
+  print(own.json ? to_line(to_json(result, m.classes)) + "\n"
+                 : to_text(result, m.classes, own.split));
   write_confusion(own.confusion, result, m.classes);
   return 0;
 }

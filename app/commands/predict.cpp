@@ -14,7 +14,6 @@
 #include "app/commands/trained_model.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "base/json_list.h"
 #include "base/text.h"
 #include "comm/processes/affinity.h"
 #include "data/joined.h"
@@ -112,18 +111,20 @@ class Line {
 
  private:
   using Numbers = std::vector<double>;
-  static std::string number(double x) { return json_number(x, 9); }
 
   std::string object(const std::string& path, std::span<const float> logits,
                      const Numbers& probabilities, const std::vector<size_t>& order) const {
-    const auto class_text = [&](size_t k) {
-      return "[" + quote_json(classes_[k]) + "," + number(probabilities[k]) + "]";
-    };
-    return "{\"path\":" + quote_json(path) + ",\"class\":" + quote_json(classes_[order[0]]) +
-           ",\"index\":" + std::to_string(order[0]) +
-           ",\"probability\":" + number(probabilities[order[0]]) +
-           ",\"topk\":" + json_list(order, class_text) +
-           ",\"logits\":" + json_list(logits, number) + "}\n";
+    const auto number = [](double x) { return json_number(x, 9); };
+    Json top = Json::array(), all = Json::array();
+    for (const size_t k : order) top.push_back({classes_[k], number(probabilities[k])});
+    for (const float logit : logits) all.push_back(number(double{logit}));
+    return to_line({{"path", path},
+                    {"class", classes_[order[0]]},
+                    {"index", order[0]},
+                    {"probability", number(probabilities[order[0]])},
+                    {"topk", top},
+                    {"logits", all}}) +
+           "\n";
   }
 
   std::string row(const std::string& path, const Numbers& probabilities,

@@ -3,45 +3,29 @@
 #include <algorithm>
 
 #include "base/json.h"
-#include "base/json_list.h"
 #include "base/text.h"
 
 namespace bv {
 
 namespace {
 
-std::string number(double x) { return json_number(x + 0.0); }  // no -0
-
-std::string list(const std::vector<double>& numbers) { return json_list(numbers, number, ", "); }
-
-std::string ops_text(const std::vector<DrawnOperation>& ops) {
-  const auto op_text = [](const DrawnOperation& op) {
-    return "{\"name\": " + quote_json(name_of(op.operation)) +
-           ", \"magnitude\": " + number(op.magnitude) + "}";
-  };
-  return json_list(ops, op_text, ", ");
-}
-
-std::string mix_text(const PreviewRecord& seen) {
-  if (!seen.mix) return "null";
+Json mix_of(const PreviewRecord& seen) {
+  if (!seen.mix) return nullptr;
   const Mix& m = *seen.mix;
-  const std::string box = seen.in_a_box()
-                              ? list({double(m.top), double(m.left), double(m.bottom - m.top),
-                                      double(m.right - m.left)})
-                              : "null";
-  return "{\"lambda\": " + json_number(double{m.lambda}, 9) + ", \"box\": " + box +
-         ", \"partner\": " + std::to_string(seen.partner()) + "}";
+  Json box;
+  if (seen.in_a_box()) box = {m.top, m.left, m.bottom - m.top, m.right - m.left};
+  return {{"lambda", json_number(double{m.lambda}, 9)}, {"box", box}, {"partner", seen.partner()}};
 }
 
-std::string target_text(const PreviewRecord& seen, int classes, double label_smoothing) {
+Json target_of(const PreviewRecord& seen, int classes, double label_smoothing) {
   std::vector<double> target(static_cast<size_t>(classes));
   const double own = seen.mix ? double{seen.mix->lambda} : 1;
   target[static_cast<size_t>(seen.label)] = own;
   if (seen.mixed()) target[static_cast<size_t>(seen.partner_label)] += 1 - own;
-  const auto smoothed = [&](double x) {
-    return json_number((1 - label_smoothing) * x + label_smoothing / classes, 9);
-  };
-  return json_list(target, smoothed, ", ");
+  Json smoothed = Json::array();
+  for (const double x : target)
+    smoothed.push_back(json_number((1 - label_smoothing) * x + label_smoothing / classes, 9));
+  return smoothed;
 }
 
 std::string short_number(double x) { return format_number(x + 0.0, 3); }
@@ -54,16 +38,26 @@ std::string number_text(int64_t number) {
 }
 
 std::string line_of(const PreviewRecord& s, int classes, double label_smoothing) {
-  const std::string crop =
-      "{\"top\": " + number(s.crop.top) + ", \"left\": " + number(s.crop.left) +
-      ", \"height\": " + number(s.crop.height) + ", \"width\": " + number(s.crop.width) + "}";
-  const std::string erase =
-      s.erase ? list({s.erase->top, s.erase->left, s.erase->height, s.erase->width}) : "null";
-  return "{\"index\": " + std::to_string(s.index) + ", \"path\": " + quote_json(s.path) +
-         ", \"epoch\": " + std::to_string(s.epoch) + ", \"crop\": " + crop +
-         ", \"flip\": " + (s.flip ? "true" : "false") + ", \"ops\": " + ops_text(s.ops) +
-         ", \"erase\": " + erase + ", \"mix\": " + mix_text(s) +
-         ", \"target\": " + target_text(s, classes, label_smoothing) + "}\n";
+  Json ops = Json::array(), erase;
+  for (const DrawnOperation& op : s.ops)
+    ops.push_back({{"name", name_of(op.operation)}, {"magnitude", json_number(op.magnitude)}});
+  if (s.erase)
+    erase = json_numbers(
+        std::array<double, 4>{s.erase->top, s.erase->left, s.erase->height, s.erase->width});
+  return to_line({{"index", s.index},
+                  {"path", s.path},
+                  {"epoch", s.epoch},
+                  {"crop",
+                   {{"top", json_number(s.crop.top)},
+                    {"left", json_number(s.crop.left)},
+                    {"height", json_number(s.crop.height)},
+                    {"width", json_number(s.crop.width)}}},
+                  {"flip", s.flip},
+                  {"ops", ops},
+                  {"erase", erase},
+                  {"mix", mix_of(s)},
+                  {"target", target_of(s, classes, label_smoothing)}}) +
+         "\n";
 }
 
 std::vector<std::string> before_caption(const PreviewRecord& s,

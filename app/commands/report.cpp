@@ -45,7 +45,7 @@ int report(const CommandLine& line, const std::vector<std::string>&) {
   std::string file = out;
   if (file.empty()) file = runs.size() == 1 ? page_path(folders[0]) : "report.html";
   refuse_others(file);
-  write_page(file, runs.size() == 1 ? run_page(runs[0]) : comparison_page(runs));
+  write_page(file, report_page(runs));
   std::cout << "report: " << printable(file, file.npos) << "\n";
   return 0;
 }

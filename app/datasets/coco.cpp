@@ -81,7 +81,8 @@ class CocoReader final : public JsonEvents {
     if (depth_ == 1 || depth_ == 3) key_ = std::move(name);
     return true;
   }
-  void invalid(size_t position, const std::exception&) override {
+  bool binary(Json::binary_t&) override { return false; }
+  bool parse_error(size_t position, const std::string&, const Json::exception&) override {
     throw DataError(path_ + ": not JSON, at byte " + std::to_string(position));
   }
 
@@ -109,7 +110,7 @@ Coco read_coco(const std::string& path) try {
   constexpr uint64_t max_bytes = uint64_t{8} << 30;
   const std::vector<uint8_t> bytes = read_file(path, max_bytes);
   CocoReader reader(path);
-  read_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, reader);
+  Json::sax_parse(bytes.begin(), bytes.end(), &reader);
   return std::move(reader.found);
 } catch (const FileError& e) {
   throw DataError(path + ": " + e.what());

@@ -31,20 +31,21 @@ std::vector<std::string> read_labels(const std::string& path) {
   const std::string text = read_text_file(path, max_bytes);
   const std::string expected = R"(; give JSON: {"cat": 0, "dog": 1})";
   if (is_pickle(text)) throw UserError("--labels " + path + ": a Python pickle" + expected);
-  const JsonValue map = parse_json_object(text, path);
-  std::vector<std::string> names(map.members.size());
-  for (const auto& [name, value] : map.members) {
-    const auto label = parse_integer(value.text);
-    if (value.kind != JsonValue::Kind::number || !label)
+  const Json map = parse_json_object(text, path);
+  std::vector<std::string> names(map.size());
+  for (const auto& [name, value] : map.items()) {
+    const std::string number = scalar_text(value);
+    const auto label = parse_integer(number);
+    if (!value.is_number() || !label)
       throw UserError("--labels " + path + ": the label of '" + printable(name) +
                       "' is no whole number" + expected);
     if (*label < 0 || *label >= static_cast<int64_t>(names.size()))
-      throw UserError("--labels " + path + ": '" + printable(name) + "' has label " + value.text +
+      throw UserError("--labels " + path + ": '" + printable(name) + "' has label " + number +
                       "; the labels of " + counted(static_cast<int64_t>(names.size()), "class") +
                       " are 0 to " + std::to_string(names.size() - 1));
     std::string& place = names[static_cast<size_t>(*label)];
     if (!place.empty() || name.empty())
-      throw UserError("--labels " + path + ": label " + value.text + " has two names, or none");
+      throw UserError("--labels " + path + ": label " + number + " has two names, or none");
     place = name;
   }
   return names;

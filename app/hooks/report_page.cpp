@@ -8,7 +8,6 @@
 
 #include "app/html_report/html_report.h"
 #include "app/html_report/report_facts.h"
-#include "app/html_report/results.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/text.h"
@@ -54,11 +53,13 @@ void ReportPage::before_train(Run& run) {
                   .facts = {}});
     facts_ = facts_of(run);
     if (!run.setup.checkpoint) {
-      facts_.training_pictures = training_pictures_of(run);
-    } else if (const std::optional<RunFacts> before = read_facts(folder)) {
-      facts_.training_pictures = before->training_pictures;
-      if (before->evaluated && before->evaluated->step <= run.progress.step)
-        facts_.evaluated = before->evaluated;
+      facts_["training_pictures"] = training_pictures_of(run);
+    } else if (Json before = read_facts(folder); !before.is_null()) {
+      facts_["training_pictures"] = before["training_pictures"];
+      for (const char* key : {"evaluated", "best"})
+        if (const Json e = before.value(key, Json());
+            !e.is_null() && e["step"] <= run.progress.step)
+          facts_[key] = e;
     }
     page_ = std::move(page);
   });
@@ -66,12 +67,15 @@ void ReportPage::before_train(Run& run) {
 
 void ReportPage::after_test_epoch(Run& run, bool averaged, const EvaluationSums&) {
   if (page_ && reads_predictions(run, averaged))
-    try_to(run, [&] { facts_.evaluated = evaluated_of(run, averaged); });
+    try_to(run, [&] { facts_["evaluated"] = evaluated_of(run, averaged); });
 }
 
 // That of the run's last one is left to after_train.
 void ReportPage::after_train_epoch(Run& run, EpochRecord& record) {
-  if (facts_.evaluated && record.val_loss) facts_.evaluated->epoch = record.epoch;
+  if (Json& last = facts_["evaluated"]; !last.is_null() && record.val_loss) {
+    last["epoch"] = record.epoch;
+    if (record.best) facts_["best"] = last;
+  }
   if (run.progress.step < run.end && !run.stopped_by) write(run, "");
 }
 
@@ -86,11 +90,13 @@ void ReportPage::after_error(Run& run, const std::string& line) { write(run, lin
 void ReportPage::write(Run& run, const std::string& ending) {
   warn(run, jobs_.failure());
   if (!page_) return;
-  facts_.written = now();
-  facts_.ending = ending;
-  facts_.seconds.clear();
-  if (run.setup.options.profile)
-    facts_.seconds.assign(run.profile.seconds().begin(), run.profile.seconds().end());
+  facts_["written"] = now();
+  facts_["ending"] = ending;
+  if (run.setup.options.profile) {
+    Json& seconds = facts_["seconds"] = Json::array();
+    for (const auto& [kind, time] : run.profile.seconds())
+      seconds.push_back({kind, json_number(time, 9)});
+  }
   {
     const std::lock_guard lock(page_->mutex);
     page_->newest = facts_;
@@ -101,15 +107,15 @@ void ReportPage::write(Run& run, const std::string& ending) {
 void ReportPage::Page::write() {
   {
     const std::lock_guard lock(mutex);
-    if (!newest) return;
+    if (newest.is_null()) return;
     report.facts = std::exchange(newest, {});
   }
   report.metrics.read();
   OutputFile file(facts_path(report.folder));
-  const std::string text = to_json(*report.facts);
+  const std::string text = to_line(report.facts) + "\n";
   file.write(std::as_bytes(std::span(text)));
   file.finish();
-  write_page(page_path(report.folder), run_page(report));
+  write_page(page_path(report.folder), report_page({&report, 1}));
 }
 
 }  // namespace bv

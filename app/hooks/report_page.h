@@ -3,7 +3,6 @@
 #pragma once
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 
 #include "app/html_report/run_report.h"
@@ -27,7 +26,7 @@ class ReportPage : public Hook {
     explicit Page(RunReport made) : report(std::move(made)) {}
     RunReport report;
     std::mutex mutex;
-    std::optional<RunFacts> newest;  // until a job takes it
+    Json newest;  // until a job takes it
     void write();
   };
   void write(Run&, const std::string& ending);
@@ -37,7 +36,7 @@ class ReportPage : public Hook {
   void warn(Run&, const std::string& line);
 
   std::shared_ptr<Page> page_;
-  RunFacts facts_;
+  Json facts_;
   OptionalJobs jobs_{false};
   bool warned_ = false;
 };

@@ -2,58 +2,91 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
-#include <span>
 
-#include "app/html_report/markup/html.h"
-#include "app/html_report/markup/style.h"
-#include "app/html_report/sections.h"
+#include "app/html_report/page_template.h"
+#include "app/html_report/tables.h"
 #include "base/file_io.h"
+#include "engine/console/class_report.h"
 
 namespace bv {
 namespace {
 
-// Every page begins with it, and is recognised by it.
-constexpr std::string_view first_words =
-    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-    "<meta name=\"generator\" content=\"barevision\">\n";
-
-std::string page(const std::string& title, const std::string& body) {
-  return std::string(first_words) +
-         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-         "<meta name=\"color-scheme\" content=\"light dark\">\n" +
-         element("title", "", escape_html(title)) + "\n" + element("style", "", page_style) +
-         "\n</head>\n<body>\n<main>\n" + body + "</main>\n" + element("script", "", page_script) +
-         "\n</body>\n</html>\n";
+// What tells runs apart: the folder's name, or its path if several have the same.
+std::string label_of(std::span<const RunReport> runs, const RunReport& run) {
+  const std::string name = run.name();
+  return std::ranges::count(runs, name, &RunReport::name) > 1 ? run.folder : name;
 }
 
-// Side by side where there is room.
-std::string beside(const std::string& sections) {
-  return sections.empty() ? "" : element("div", "class=\"halves\"", sections) + "\n";
+// Adds precision, recall and F1 to an evaluation.
+void add_scores(Json& evaluation, const Json& classes) {
+  std::vector<Prediction> predictions;
+  for (const Json& cell : evaluation["images"])
+    predictions.insert(predictions.end(), cell[2], {.label = cell[0], .top = cell[1]});
+  Json& scores = evaluation["scores"] = Json::array();
+  for (const ClassScores& s : class_scores(predictions, classes.size()))
+    scores.push_back({{"class", classes[scores.size()]},
+                      {"precision", json_number(s.precision, 4)},
+                      {"recall", json_number(s.recall, 4)},
+                      {"f1", json_number(s.f1, 4)},
+                      {"images", s.support}});
+}
+
+Json data_of(std::span<const RunReport> runs, const RunReport& run) {
+  Json facts = run.facts;
+  if (runs.size() > 1 && !facts.is_null())  // evaluations and pictures aren't compared
+    for (const char* key : {"evaluated", "best", "training_pictures", "scratch"}) facts.erase(key);
+  for (const char* key : {"evaluated", "best"})
+    if (!facts.is_null() && facts.contains(key) && !facts[key].is_null())
+      add_scores(facts[key], facts["classes"]);
+  return {{"label", label_of(runs, run)},   {"state", run.state()},
+          {"failed", run.failed()},         {"config", run.config},
+          {"epochs", run.metrics.epochs()}, {"curves", run.metrics.curves()},
+          {"report", std::move(facts)}};
+}
+
+// Replaces what stands between the first `begin` and the next `end`.
+void replace_between(std::string& text, std::string_view begin, std::string_view end,
+                     const std::string& with) {
+  const size_t at = text.find(begin) + begin.size();
+  text.replace(at, text.find(end, at) - at, with);
+}
+
+// As a script's content, which a "</script>" in a name would end.
+std::string script_data(const Json& data) {
+  std::string text = to_line(data), safe;
+  for (const char c : text)
+    if (c == '<')
+      safe += "\\u003c";
+    else
+      safe += c;
+  return safe;
 }
 
 }  // namespace
 
-std::string run_page(const RunReport& run) {
-  return page(run.name() + ": " + run.option("model"),
-              head_section(run) + curves_section({&run, 1}) + beside(classes_section(run)) +
-                  mistakes_section(run) + training_images_section(run) +
-                  beside(time_section(run) + memory_section(run)) + scratch_section(run) +
-                  epochs_section(run) + configuration_section(run));
+std::string report_page(std::span<const RunReport> runs) {
+  Json data = Json::array();
+  for (const RunReport& run : runs) data.push_back(data_of(runs, run));
+  const std::string title =
+      runs.size() > 1 ? std::to_string(runs.size()) + " runs compared" : runs[0].name();
+  std::string page(page_template());
+  replace_between(page, "<title>", "</title>", escape_html(title));
+  replace_between(page, "<noscript><main>", "</main></noscript>", tables(title, data));
+  replace_between(page, "id=\"data\">", "</script>", script_data({{"runs", std::move(data)}}));
+  return page;
 }
 
-std::string comparison_page(std::span<const RunReport> runs) {
-  return page(std::to_string(runs.size()) + " runs compared",
-              comparison_head(runs) + curves_section(runs) + differences_section(runs));
-}
-
+// Every page has the first lines of the template.
 bool is_page(const std::string& path) {
-  std::string begin(first_words.size(), '\0');
+  const std::string_view begin =
+      page_template().substr(0, page_template().find("<meta name=\"viewport\""));
+  std::string first(begin.size(), '\0');
   std::ifstream file(path, std::ios::binary);
-  return file.read(begin.data(), static_cast<std::streamsize>(begin.size())) &&
-         begin == first_words;
+  return file.read(first.data(), static_cast<std::streamsize>(first.size())) && first == begin;
 }
 
 // Under a name of this process's own: a run and the command may write its page at the same time.

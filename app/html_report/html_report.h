@@ -1,5 +1,5 @@
-// A run's page, or one that compares several: a single HTML file that needs nothing else, without
-// network, in light and dark.
+// A run's page, or one that compares several: page.html with their data. A single file that needs
+// nothing else.
 #pragma once
 #include <span>
 #include <string>
@@ -8,8 +8,7 @@
 
 namespace bv {
 
-std::string run_page(const RunReport&);
-std::string comparison_page(std::span<const RunReport>);
+std::string report_page(std::span<const RunReport>);
 
 // Whether a file is a page of this program, which may be replaced.
 bool is_page(const std::string& path);

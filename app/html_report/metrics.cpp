@@ -7,51 +7,59 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "base/json.h"
-#include "base/text.h"
 
 namespace bv {
 namespace {
 
-constexpr double none = std::numeric_limits<double>::quiet_NaN();
 constexpr uint64_t chunk_bytes = 1 << 20;
+constexpr size_t max_points = 2000;  // of a curve
 
 }  // namespace
 
-bool MetricTable::has(std::string_view key) const { return !std::isnan(last(key)); }
-
-double MetricTable::at(std::string_view key, size_t row) const {
-  const auto column = columns_.find(key);
-  return column == columns_.end() || row >= column->second.size() ? none : column->second[row];
-}
-
-double MetricTable::last(std::string_view key) const {
-  const auto column = columns_.find(key);
-  if (column == columns_.end()) return none;
-  for (size_t i = column->second.size(); i-- > 0;)
-    if (!std::isnan(column->second[i])) return column->second[i];
-  return none;
-}
-
-void MetricTable::add(const std::map<std::string, double, std::less<>>& line) {
-  for (const auto& [key, value] : line) {
-    std::vector<double>& column = columns_[key];
-    column.resize(rows_, none);
-    column.push_back(value);
+std::vector<Point> thinned(const std::vector<Point>& points, size_t max) {
+  if (points.size() <= max) return points;
+  const size_t stretches = std::max<size_t>(1, max / 2);
+  std::vector<Point> result;
+  for (size_t s = 0; s < stretches; ++s) {
+    const size_t begin = s * points.size() / stretches, end = (s + 1) * points.size() / stretches;
+    size_t low = end, high = end, lost = end;
+    for (size_t i = begin; i < end; ++i) {
+      const double y = points[i].y;
+      if (std::isnan(y)) {
+        lost = std::min(lost, i);
+        continue;
+      }
+      if (low == end || y < points[low].y) low = i;
+      if (high == end || y > points[high].y) high = i;
+    }
+    std::vector<size_t> kept{low, high, lost};
+    if (s == 0) kept.push_back(0);
+    if (s + 1 == stretches) kept.push_back(points.size() - 1);
+    std::ranges::sort(kept);
+    kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
+    for (const size_t i : kept)
+      if (i < end) result.push_back(points[i]);
   }
-  ++rows_;
+  return result;
 }
 
 void RunMetrics::add(std::string_view line) {
-  const JsonValue object = parse_json_object(line, path_ + ", line " + std::to_string(++lines_));
-  std::map<std::string, double, std::less<>> numbers;
-  std::string kind;
-  for (const auto& [key, value] : object.members) {
-    if (key == "kind") kind = value.text;
-    if (value.kind == JsonValue::Kind::number) numbers[key] = *parse_number(value.text);
+  const std::string place = path_ + ", line " + std::to_string(++lines_);
+  Json object = parse_json_object(line, place);
+  const Json kind = object.value("kind", Json());
+  if (kind != "step" && kind != "epoch") return;
+  const auto step = object.value("step", Json());
+  if (!step.is_number_integer()) throw UserError(place + ": it has no step");
+  last_step_ = std::max(last_step_, step.get<int64_t>());
+  if (kind == "epoch") {
+    epochs_.push_back(std::move(object));
+    return;
   }
-  if (kind == "step") steps.add(numbers);
-  if (kind == "epoch") epochs.add(numbers);
+  for (const auto& [key, value] : object.items())
+    if (key != "epoch" && key != "step" && (value.is_number() || value.is_null()))
+      curves_[key].push_back({step.get<double>(), value.is_null()
+                                                      ? std::numeric_limits<double>::quiet_NaN()
+                                                      : value.get<double>()});
 }
 
 void RunMetrics::read() {
@@ -69,6 +77,16 @@ void RunMetrics::read() {
     }
     left.erase(0, begin);
   }
+}
+
+Json RunMetrics::curves() const {
+  Json curves = Json::object();
+  for (const auto& [key, points] : curves_) {
+    Json& curve = curves[key] = Json::array();
+    for (const auto& [x, y] : thinned(points, max_points))
+      curve.push_back({json_number(x), json_number(y)});
+  }
+  return curves;
 }
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// A run's metrics.jsonl as columns of numbers.
+// A run's metrics.jsonl, read while it grows.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -6,37 +6,36 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
+
 namespace bv {
 
-// Lines of one kind. NaN: null, or not in the line.
-class MetricTable {
- public:
-  size_t rows() const { return rows_; }
-  bool has(std::string_view key) const;  // a number, in some line
-  double at(std::string_view key, size_t row) const;
-  double last(std::string_view key) const;  // that there is; NaN: none
-  void add(const std::map<std::string, double, std::less<>>& line);
-
- private:
-  size_t rows_ = 0;
-  std::map<std::string, std::vector<double>, std::less<>> columns_;  // may be shorter than rows_
+struct Point {
+  double x = 0, y = 0;  // y NaN: null in the file
 };
+// At most `max` points, and a few more: the lowest, the highest and the first NaN of each stretch.
+std::vector<Point> thinned(const std::vector<Point>& points, size_t max);
 
 class RunMetrics {
  public:
-  // Throws UserError where the file can't be read.
   explicit RunMetrics(std::string path) : path_(std::move(path)) {}
-  // The lines that have been added since the last call. One that isn't complete waits.
+  // The lines that have been added since the last call. One that isn't complete waits. Throws
+  // UserError where the file can't be read.
   void read();
 
-  MetricTable steps, epochs;
+  const Json& epochs() const { return epochs_; }  // their lines
+  int64_t last_step() const { return last_step_; }
+  // The numbers of the steps' lines, thinned: {"loss": [[step, value or null], ...], ...}.
+  Json curves() const;
 
  private:
   void add(std::string_view line);
 
   std::string path_;
   uint64_t at_ = 0;
-  int64_t lines_ = 0;
+  int64_t lines_ = 0, last_step_ = 0;
+  Json epochs_ = Json::array();
+  std::map<std::string, std::vector<Point>> curves_;
 };
 
 }  // namespace bv

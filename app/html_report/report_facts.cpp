@@ -4,34 +4,43 @@
 #include <filesystem>
 #include <map>
 
-#include "app/html_report/markup/data_uri.h"
+#include "app/html_report/data_uri.h"
 #include "app/html_report/repeat.h"
+#include "base/error.h"
 #include "engine/run/augmented.h"
 
 namespace bv {
 namespace {
 
+constexpr int version = 1;
 constexpr size_t max_mistakes = 16, max_tensors = 500;
 constexpr int max_training = 8, thumbnail = 96;  // pixels
 
-std::vector<ScratchTensor> scratch_of(const Run& run) {
-  std::vector<ScratchTensor> tensors;
+Json scratch_of(const Run& run) {
+  struct Tensor {
+    std::string name;
+    size_t offset, bytes;
+    Life life;
+  };
+  std::vector<Tensor> tensors;
   const ModelChunk& chunk = run.trainer.largest_chunk();
   const Layout& layout = chunk.layout();
   for (size_t s = 0; s < layout.places.size(); ++s) {
     const Layout::Place& place = layout.places[s];
     if (place.kind != Layout::Place::scratch) continue;
     for (const Life& life : place.live_ranges)
-      tensors.push_back({chunk.graph().tensors()[s].name, static_cast<int64_t>(place.offset),
-                         static_cast<int64_t>(place.bytes), life.first, life.last});
+      tensors.push_back({chunk.graph().tensors()[s].name, place.offset, place.bytes, life});
   }
-  std::ranges::stable_sort(tensors, std::greater{}, &ScratchTensor::bytes);
+  std::ranges::stable_sort(tensors, std::greater{}, &Tensor::bytes);
   if (tensors.size() > max_tensors) tensors.resize(max_tensors);
-  return tensors;
+  Json list = Json::array();
+  for (const Tensor& t : tensors)
+    list.push_back({t.name, t.offset, t.bytes, t.life.first, t.life.last});
+  return list;
 }
 
-std::vector<std::pair<std::string, double>> memory_of(const MemoryPlan& plan) {
-  std::vector<std::pair<std::string, double>> parts;
+Json memory_of(const MemoryPlan& plan) {
+  Json parts = Json::array();
   for (const auto& [name, bytes] : {std::pair{"weights", plan.weights},
                                     {"gradients", plan.gradients},
                                     {"optimizer state", plan.optimizer},
@@ -41,7 +50,7 @@ std::vector<std::pair<std::string, double>> memory_of(const MemoryPlan& plan) {
                                     {"scratch", plan.scratch},
                                     {"batches", plan.batches},
                                     {"checkpoints, on the host", plan.checkpoints}})
-    if (bytes > 0) parts.emplace_back(name, static_cast<double>(bytes));
+    if (bytes > 0) parts.push_back({name, bytes});
   return parts;
 }
 
@@ -51,57 +60,126 @@ std::string short_name(const Run& run, const std::string& name) {
   return name.starts_with(root) ? name.substr(root.size()) : name;
 }
 
-Mistake mistake_of(const Run& run, const Prediction& p) {
+Json mistake_of(const Run& run, const Prediction& p) {
   const Dataset& images = *run.setup.data.val;
-  Mistake mistake{.name = short_name(run, images.name(p.index)),
-                  .label = p.label,
-                  .predicted = p.top,
-                  .probability = p.probability};
+  std::string picture;
   try {
-    mistake.picture = data_uri(images.image(p.index, thumbnail), thumbnail);
+    picture = data_uri(images.image(p.index, thumbnail), thumbnail);
   } catch (const BadImage&) {  // it went away since it was evaluated
   }
-  return mistake;
+  return {short_name(run, images.name(p.index)), p.label, p.top, json_number(p.probability, 9),
+          picture};
 }
+
+class FactsCheck {
+ public:
+  FactsCheck(const Json& facts, const std::string& path) : facts_(facts), path_(path) {}
+
+  void run() const {
+    if (facts_.value("version", Json()) != version)
+      fail("its version is not " + std::to_string(version));
+    for (const char* key : {"model", "data", "device", "command", "written", "ending"})
+      require(facts_, key, "text");
+    for (const char* key :
+         {"parameters", "processes", "updates_per_epoch", "steps_end", "forward_nodes"})
+      require(facts_, key, "a number");
+    require_rows(facts_, "memory", "tn");
+    require_rows(facts_, "seconds", "tn");
+    require_rows(facts_, "scratch", "tnnnn");
+    for (const char* key : {"classes", "training_pictures"})
+      for (const Json& item : require(facts_, key, "a list"))
+        if (!item.is_string()) fail("'" + std::string(key) + "' is not a list of texts");
+    for (const char* key : {"evaluated", "best"})
+      if (const Json evaluation = facts_.value(key, Json()); !evaluation.is_null()) {
+        for (const char* number : {"step", "epoch"}) require(evaluation, number, "a number");
+        require_rows(evaluation, "images", "ccn");
+        require_rows(evaluation, "mistakes", "tccnt");
+      }
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw UserError(path_ + ": " + what + "; remove it for a page without its part");
+  }
+  const Json& require(const Json& object, const std::string& key, std::string_view kind) const {
+    const auto value = object.find(key);
+    if (value == object.end()) fail("'" + key + "' is missing");
+    if (kind_of(*value) != kind) fail("'" + key + "' is not " + std::string(kind));
+    return *value;
+  }
+  // A letter of `form` for each value in a row: t text, n a count or number, c a class's index.
+  void require_rows(const Json& object, const std::string& key, std::string_view form) const {
+    const size_t classes = facts_["classes"].size();
+    for (const Json& row : require(object, key, "a list")) {
+      bool good = row.is_array() && row.size() == form.size();
+      for (size_t i = 0; good && i < form.size(); ++i)
+        good = form[i] == 't'   ? row[i].is_string()
+               : form[i] == 'n' ? row[i].is_number()
+                                : row[i].is_number_unsigned() && row[i].get<size_t>() < classes;
+      if (!good) fail("'" + key + "' has a row of another form");
+    }
+  }
+
+  const Json& facts_;
+  const std::string& path_;
+};
 
 }  // namespace
 
-RunFacts facts_of(const Run& run) {
+Json facts_of(const Run& run) {
   const Setup& s = run.setup;
-  return {.model = s.model.name,
-          .data = s.data.description,
-          .device = run.backend.describe(),
-          .command = repeat_command(s.options, s.model, s.data.kind),
-          .parameters = static_cast<int64_t>(s.graph.parameter_count()),
-          .processes = s.world,
-          .updates_per_epoch = run.updates_per_epoch,
-          .steps_end = run.end,
-          .classes = s.data.classes,
-          .memory = memory_of(run.trainer.plan()),
-          .forward_nodes = static_cast<int>(s.graph.nodes().size()),
-          .scratch = scratch_of(run)};
+  return {{"version", version},
+          {"model", s.model.name},
+          {"data", s.data.description},
+          {"device", run.backend.describe()},
+          {"command", repeat_command(s.options, s.model, s.data.kind)},
+          {"written", ""},
+          {"ending", ""},
+          {"parameters", s.graph.parameter_count()},
+          {"processes", s.world},
+          {"updates_per_epoch", run.updates_per_epoch},
+          {"steps_end", run.end},
+          {"forward_nodes", s.graph.nodes().size()},
+          {"classes", s.data.classes},
+          {"memory", memory_of(run.trainer.plan())},
+          {"seconds", Json::array()},
+          {"scratch", scratch_of(run)},
+          {"evaluated", nullptr},
+          {"best", nullptr},
+          {"training_pictures", Json::array()}};
 }
 
-Evaluated evaluated_of(const Run& run, bool averaged) {
-  Evaluated e{.step = run.progress.step, .averaged = averaged};
+Json evaluated_of(const Run& run, bool averaged) {
+  const std::vector<Prediction>& predictions = run.trainer.predictions();
   std::map<std::pair<int, int>, int64_t> counts;
-  for (const Prediction& p : run.trainer.predictions()) ++counts[{p.label, p.top}];
-  for (const auto& [pair, images] : counts) e.images.push_back({pair.first, pair.second, images});
-  for (const Prediction& p : surest_mistakes(run.trainer.predictions(), max_mistakes))
-    e.mistakes.push_back(mistake_of(run, p));
-  return e;
+  for (const Prediction& p : predictions) ++counts[{p.label, p.top}];
+  Json images = Json::array(), mistakes = Json::array();
+  for (const auto& [pair, count] : counts) images.push_back({pair.first, pair.second, count});
+  for (const Prediction& p : surest_mistakes(predictions, max_mistakes))
+    mistakes.push_back(mistake_of(run, p));
+  return {{"step", run.progress.step},
+          {"epoch", 0},
+          {"averaged", averaged},
+          {"images", images},
+          {"mistakes", mistakes}};
 }
 
-std::vector<std::string> training_pictures_of(const Run& run) {
+Json training_pictures_of(const Run& run) {
   const int size = *run.setup.options.image_size;
   const int count = std::min(max_training, *run.setup.options.local_batch / 2 * 2);
-  if (count == 0) return {};
+  Json pictures = Json::array();
+  if (count == 0) return pictures;
   const std::vector<uint8_t> pixels = first_training_images(run.backend, run.setup, count);
   const auto bytes = static_cast<ptrdiff_t>(pixels.size()) / count;
-  std::vector<std::string> pictures;
   for (auto first = pixels.begin(); first != pixels.end(); first += bytes)
     pictures.push_back(data_uri({size, size, {first, first + bytes}}, thumbnail));
   return pictures;
+}
+
+Json parse_facts(const std::string& text, const std::string& path) {
+  Json facts = parse_json_object(text, path);
+  FactsCheck(facts, path).run();
+  return facts;
 }
 
 }  // namespace bv

@@ -1,11 +1,10 @@
 #include "app/html_report/run_report.h"
 
-#include <algorithm>
 #include <filesystem>
 
+#include "app/html_report/report_facts.h"
 #include "base/error.h"
 #include "base/file_io.h"
-#include "base/json.h"
 #include "base/text.h"
 
 namespace bv {
@@ -20,19 +19,7 @@ bool there_is(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-std::string text_of(const JsonValue& value) {
-  if (value.kind != JsonValue::Kind::list) return value.text;
-  std::vector<std::string> items;
-  for (const JsonValue& item : value.items) items.push_back(item.text);
-  return join(items, ",");
-}
-
 }  // namespace
-
-std::string RunReport::option(std::string_view name) const {
-  const auto found = std::ranges::find(config, name, [](const auto& pair) { return pair.first; });
-  return found == config.end() ? "" : found->second;
-}
 
 std::string RunReport::name() const {
   fs::path path = fs::path(folder).lexically_normal();
@@ -40,21 +27,41 @@ std::string RunReport::name() const {
   return path.filename();
 }
 
+bool RunReport::failed() const {
+  if (facts.is_null()) return false;
+  const Json& ending = facts["ending"];
+  return ending != "" && ending != finished && ending != stopped;
+}
+
+std::string RunReport::state() const {
+  const Json& epochs = metrics.epochs();
+  std::string after = " after " + counted(metrics.last_step(), "step");
+  if (!epochs.empty()) {
+    const int64_t last = epochs.back().value("epoch", 0);
+    after += ", " + std::to_string(last) + (last == 1 ? " epoch" : " epochs");
+  }
+  if (facts.is_null()) return "Logged" + after + ".";
+  const std::string ending = facts["ending"], written = facts["written"];
+  std::string text = "Ended by an error: " + ending;
+  if (ending.empty())
+    text = "Under way: step " + std::to_string(metrics.last_step()) + " of " +
+           facts["steps_end"].dump();
+  else if (!failed())
+    text = (ending == finished ? "Finished" : "Stopped") + after;
+  return text + ". Written " + written + " by barevision " BAREVISION_VERSION ".";
+}
+
 std::string facts_path(const std::string& folder) { return fs::path(folder) / "report.json"; }
 std::string page_path(const std::string& folder) { return fs::path(folder) / "report.html"; }
 
-std::vector<std::pair<std::string, std::string>> read_run_config(const std::string& folder) {
+Json read_run_config(const std::string& folder) {
   const std::string path = fs::path(folder) / "config.json";
-  std::vector<std::pair<std::string, std::string>> config;
-  for (const auto& [name, value] : parse_json_object(read_text_file(path), path).members)
-    config.emplace_back(name, text_of(value));
-  return config;
+  return parse_json_object(read_text_file(path), path);
 }
 
-std::optional<RunFacts> read_facts(const std::string& folder) {
+Json read_facts(const std::string& folder) {
   const std::string path = facts_path(folder);
-  if (!there_is(path)) return {};
-  return facts_from_json(read_text_file(path, max_bytes), path);
+  return there_is(path) ? parse_facts(read_text_file(path, max_bytes), path) : Json();
 }
 
 RunReport load_run(const std::string& folder) {
@@ -69,7 +76,7 @@ RunReport load_run(const std::string& folder) {
   RunReport run{
       .folder = folder, .config = read_run_config(folder), .metrics = RunMetrics(metrics)};
   run.metrics.read();
-  if (run.metrics.steps.rows() + run.metrics.epochs.rows() == 0)
+  if (run.metrics.last_step() == 0)
     throw UserError(metrics + " is empty: the run has done no step that it logged");
   run.facts = read_facts(folder);
   return run;

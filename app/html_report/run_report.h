@@ -1,30 +1,28 @@
 // A run as its page shows it, read from its folder.
 #pragma once
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "app/html_report/facts.h"
 #include "app/html_report/metrics.h"
 
 namespace bv {
 
 struct RunReport {
-  std::string folder;                                            // as it was named
-  std::vector<std::pair<std::string, std::string>> config = {};  // config.json: options as text
+  std::string folder;  // as it was named
+  Json config;         // config.json
   RunMetrics metrics;
-  std::optional<RunFacts> facts = {};  // of a run that wrote report.json
+  Json facts = {};  // report.json, as report_facts.h describes it; null if the run left none
 
-  std::string option(std::string_view name) const;  // empty: there is none
-  std::string name() const;                         // the folder's
+  std::string name() const;  // the folder's
+  // "Finished after 64 steps, 2 epochs. Written 2026-11-21 12:00 UTC, barevision 0.1.0."
+  std::string state() const;
+  bool failed() const;  // ended by an error
 };
 
 // Throws UserError where that is no run's folder, or one without metrics.
 RunReport load_run(const std::string& folder);
-// Its parts. Facts: nothing where the run left none.
-std::vector<std::pair<std::string, std::string>> read_run_config(const std::string& folder);
-std::optional<RunFacts> read_facts(const std::string& folder);
+// Its parts. Facts: null where the run left none.
+Json read_run_config(const std::string& folder);
+Json read_facts(const std::string& folder);
 
 std::string facts_path(const std::string& folder);  // RUN/report.json
 std::string page_path(const std::string& folder);   // RUN/report.html

@@ -16,6 +16,8 @@ namespace {
 constexpr size_t max_line = 1 << 16;  // bytes; ours are shorter
 constexpr int digits = 9;             // enough for a float to be read back exactly
 
+Json number(std::optional<double> value) { return value ? json_number(*value, digits) : Json(); }
+
 bool is_epoch(const std::string& line) { return line.find("\"kind\":\"epoch\"") != line.npos; }
 
 int64_t step_of(const std::string& line) {
@@ -27,42 +29,41 @@ int64_t step_of(const std::string& line) {
 }  // namespace
 
 std::string to_json(const StepRecord& r) {
-  JsonObject object(digits);
-  object.text("kind", "step")
-      .whole("epoch", r.epoch)
-      .whole("step", r.step)
-      .number("loss", r.loss)
-      .number("top1", r.top1)
-      .number("lr", r.lr)
-      .number("grad_norm", r.grad_norm)
-      .number("images_per_second", r.images_per_second)
-      .number("data_seconds", r.data_seconds)
-      .number("step_seconds", r.step_seconds)
-      .number("bubble_seconds", r.bubble_seconds)
-      .number("loss_scale", r.loss_scale)
-      .whole("skipped", r.skipped);
-  return object.finish();
+  return to_line({{"kind", "step"},
+                  {"epoch", r.epoch},
+                  {"step", r.step},
+                  {"loss", number(r.loss)},
+                  {"top1", number(r.top1)},
+                  {"lr", number(r.lr)},
+                  {"grad_norm", number(r.grad_norm)},
+                  {"images_per_second", number(r.images_per_second)},
+                  {"data_seconds", number(r.data_seconds)},
+                  {"step_seconds", number(r.step_seconds)},
+                  {"bubble_seconds", number(r.bubble_seconds)},
+                  {"loss_scale", number(r.loss_scale)},
+                  {"skipped", r.skipped}});
 }
 
 std::string to_json(const EpochRecord& r) {
-  JsonObject object(digits);
-  object.text("kind", "epoch")
-      .whole("epoch", r.epoch)
-      .whole("step", r.step)
-      .number("train_loss", r.train_loss)
-      .number("train_top1", r.train_top1)
-      .number("val_loss", r.val_loss)
-      .number("val_top1", r.val_top1);
-  if (r.val_top5) object.number("val_top5", r.val_top5);
-  if (r.ema_loss) object.number("ema_loss", r.ema_loss);
-  if (r.ema_top1) object.number("ema_top1", r.ema_top1);
-  object.number("lr", r.lr);
-  if (!r.precision.empty())
-    object.text("precision", r.precision).text("precision_reason", r.precision_reason);
-  return object.number("images_per_second", r.images_per_second)
-      .number("seconds", r.seconds)
-      .whole("peak_memory_bytes", r.peak_memory_bytes)
-      .finish();
+  Json line = {{"kind", "epoch"},
+               {"epoch", r.epoch},
+               {"step", r.step},
+               {"train_loss", number(r.train_loss)},
+               {"train_top1", number(r.train_top1)},
+               {"val_loss", number(r.val_loss)},
+               {"val_top1", number(r.val_top1)}};
+  if (r.val_top5) line["val_top5"] = number(r.val_top5);
+  if (r.ema_loss) line["ema_loss"] = number(r.ema_loss);
+  if (r.ema_top1) line["ema_top1"] = number(r.ema_top1);
+  line["lr"] = number(r.lr);
+  if (!r.precision.empty()) {
+    line["precision"] = r.precision;
+    line["precision_reason"] = r.precision_reason;
+  }
+  line["images_per_second"] = number(r.images_per_second);
+  line["seconds"] = number(r.seconds);
+  line["peak_memory_bytes"] = r.peak_memory_bytes;
+  return to_line(line);
 }
 
 int64_t end_of_step(const std::string& path, int64_t step, bool settled) {

@@ -15,8 +15,6 @@
 namespace bv {
 namespace {
 
-using Kind = JsonValue::Kind;
-
 constexpr std::string_view format = "barevision checkpoint";
 // The last member; its value is the checksum of all bytes before this text.
 constexpr std::string_view seal = ",\n \"crc32c\": \"";
@@ -46,95 +44,54 @@ void each_number(State& c, F f) {
 
 // JSON has no inf and NaN, which a sum of losses can be (after a step that fp16 skipped).
 template <class T>
-std::string number_text(T x) {
-  if constexpr (std::is_integral_v<T>) return std::to_string(x);
-  if (std::isfinite(x)) return format_number(x);
-  return std::isnan(x) ? "\"nan\"" : x > 0 ? "\"inf\"" : "\"-inf\"";
+Json number(T x) {
+  if constexpr (std::is_integral_v<T>) return x;
+  if (std::isfinite(x)) return json_number(x);
+  return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
 }
 
-class StateReader {
+class StateReader : public JsonReader {
  public:
-  explicit StateReader(const std::string& path) : path_(path) {}
-
-  [[noreturn]] void fail(const std::string& what) const { throw UserError(path_ + ": " + what); }
-
-  const JsonValue& at(const JsonValue& object, std::string_view key) const {
-    if (const JsonValue* value = object.find(key)) return *value;
-    fail("damaged: no '" + std::string(key) + "'");
+  using JsonReader::JsonReader;
+  double real(const std::string& key) {
+    const Json& value = need(key);
+    if (value.is_number()) return value;
+    if (value == "nan") return std::numeric_limits<double>::quiet_NaN();
+    if (value == "inf") return HUGE_VAL;
+    if (value == "-inf") return -HUGE_VAL;
+    fail(key, "is not a number");
   }
-
-  uint64_t count(const JsonValue& object, std::string_view key, uint64_t max) const {
-    const JsonValue& value = at(object, key);
-    const auto number = parse_unsigned(value.text);
-    if (value.kind != Kind::number || !number || *number > max)
-      fail("damaged: '" + std::string(key) + "' is not a count");
-    return *number;
-  }
-
-  double real(const JsonValue& object, std::string_view key) const {
-    const JsonValue& value = at(object, key);
-    const auto number = parse_number(value.text);
-    if (value.kind == Kind::number && number) return *number;
-    if (value.text == "nan") return std::numeric_limits<double>::quiet_NaN();
-    if (value.text == "inf") return HUGE_VAL;
-    if (value.text == "-inf") return -HUGE_VAL;
-    fail("damaged: '" + std::string(key) + "' is not a number");
-  }
-
-  bool boolean(const JsonValue& object, std::string_view key) const {
-    const JsonValue& value = at(object, key);
-    if (value.kind != Kind::boolean)
-      fail("damaged: '" + std::string(key) + "' is not true or false");
-    return value.text == "true";
-  }
-
-  const std::string& text(const JsonValue& object, std::string_view key) const {
-    const JsonValue& value = at(object, key);
-    if (value.kind != Kind::text) fail("damaged: '" + std::string(key) + "' is not a text");
-    return value.text;
-  }
-
-  FileDigest digest(const JsonValue& file) const {
-    const std::string& crc = text(file, "crc32c");
-    if (crc.size() != 8 || crc.find_first_not_of("0123456789abcdef") != std::string::npos)
-      fail("damaged: '" + printable(crc) + "' is not a checksum");
-    return {.bytes = count(file, "bytes", INT64_MAX),
-            .crc = uint32_t(std::stoul(crc, nullptr, 16))};
-  }
-
- private:
-  const std::string& path_;
 };
 
-std::string precision_text(const PrecisionState& s) {
-  return "{\"epoch\": " + std::to_string(s.epoch) +
-         ", \"sixteen_bits\": " + (s.sixteen_bits ? "true" : "false") +
-         ", \"reason\": " + quote_json(s.reason) + ", \"renewed\": " + std::to_string(s.renewed) +
-         ", \"lr\": " + number_text(s.lr) + ", \"loss_before\": " + number_text(s.losses[0]) +
-         ", \"loss\": " + number_text(s.losses[1]) + "}";
+FileDigest read_digest(const Json& object, const std::string& path) {
+  JsonReader read(object, path);
+  const std::string& crc = read.text("crc32c");
+  if (crc.size() != 8 || crc.find_first_not_of("0123456789abcdef") != crc.npos)
+    read.fail("'" + printable(crc) + "' is not a checksum");
+  return {.bytes = read.count("bytes", INT64_MAX), .crc = uint32_t(std::stoul(crc, nullptr, 16))};
 }
 
-PrecisionState read_precision(const StateReader& read, const JsonValue& object) {
-  return {.epoch = int64_t(read.count(object, "epoch", INT64_MAX)),
-          .sixteen_bits = read.boolean(object, "sixteen_bits"),
-          .reason = read.text(object, "reason"),
-          .renewed = int64_t(read.count(object, "renewed", INT64_MAX)),
-          .lr = read.real(object, "lr"),
-          .losses = {read.real(object, "loss_before"), read.real(object, "loss")}};
+PrecisionState read_precision(const Json& object, const std::string& path) {
+  StateReader read(object, path);
+  return {.epoch = int64_t(read.count("epoch", INT64_MAX)),
+          .sixteen_bits = read.flag("sixteen_bits"),
+          .reason = read.text("reason"),
+          .renewed = int64_t(read.count("renewed", INT64_MAX)),
+          .lr = read.real("lr"),
+          .losses = {read.real("loss_before"), read.real("loss")}};
 }
 
 // Checks origin, version and checksum before anything else in the text is trusted.
-JsonValue checked(std::string_view text, const StateReader& read, const std::string& path) {
-  JsonValue state;
+Json checked(std::string_view text, const std::string& path) {
+  Json state;
   try {
     state = parse_json_object(text, path);
   } catch (const UserError& e) {
     throw UserError(std::string(e.what()) + "; torn, or not a barevision checkpoint");
   }
-  const auto& members = state.members;  // in the file's order: the format comes first
-  if (members.empty() || members[0].first != "format" || members[0].second.text != format)
-    read.fail("not a barevision checkpoint");
-  const uint64_t version = read.count(state, "version", INT64_MAX);
+  JsonReader read(state, path);
+  if (state.value("format", Json()) != format) read.fail("not a barevision checkpoint");
+  const uint64_t version = read.count("version", INT64_MAX);
   if (version > Checkpoint::version)
     read.fail("made by a newer barevision: format " + std::to_string(version) +
               ", this one reads " + std::to_string(Checkpoint::version));
@@ -150,68 +107,55 @@ JsonValue checked(std::string_view text, const StateReader& read, const std::str
 
 std::string write_checkpoint_state(const Checkpoint& c,
                                    const std::map<std::string, FileDigest>& files) {
-  std::string text = "{\n \"format\": " + quote_json(format);
-  const auto add = [&text](const char* key, const std::string& value) {
-    text += ",\n " + quote_json(key) + ": " + value;
-  };
-  add("version", std::to_string(Checkpoint::version));
-  add("model", quote_json(c.model));
-  each_number(c, [&](const char* key, auto value) { add(key, number_text(value)); });
-  if (c.best_loss) add("best_loss", number_text(*c.best_loss));
-  if (c.precision) add("precision", precision_text(*c.precision));
-  std::string list;
-  for (const auto& [name, digest] : files)
-    list += (list.empty() ? "\n  " : ",\n  ") + quote_json(name) +
-            ": {\"bytes\": " + std::to_string(digest.bytes) + ", \"crc32c\": \"" + hex(digest.crc) +
-            "\"}";
-  if (!c.settled) add("settled", "false");
-  add("top1_sum", number_text(c.top1_sum));
-  add("data_contents", std::to_string(c.data_contents));
-  std::string options;
-  for (const auto& [name, items] : c.options) {
-    std::vector<std::string> quoted;
-    for (const std::string& item : items) quoted.push_back(quote_json(item));
-    options +=
-        (options.empty() ? "\n  " : ",\n  ") + quote_json(name) + ": [" + join(quoted, ", ") + "]";
-  }
-  add("options", "{" + options + "}");
-  add("files", "{" + list + "}");
+  Json state = {{"format", format}, {"version", Checkpoint::version}, {"model", c.model}};
+  each_number(c, [&](const char* key, auto value) { state[key] = number(value); });
+  if (c.best_loss) state["best_loss"] = number(*c.best_loss);
+  if (const auto& p = c.precision)
+    state["precision"] = {{"epoch", p->epoch},           {"sixteen_bits", p->sixteen_bits},
+                          {"reason", p->reason},         {"renewed", p->renewed},
+                          {"lr", number(p->lr)},         {"loss_before", number(p->losses[0])},
+                          {"loss", number(p->losses[1])}};
+  if (!c.settled) state["settled"] = false;
+  state["top1_sum"] = number(c.top1_sum);
+  state["data_contents"] = c.data_contents;
+  state["options"] = c.options;
+  for (Json& list = state["files"] = Json::object(); const auto& [name, digest] : files)
+    list[name] = {{"bytes", digest.bytes}, {"crc32c", hex(digest.crc)}};
+  std::string text = state.dump(1, ' ', false, Json::error_handler_t::replace);
+  text.resize(text.size() - std::string_view("\n}").size());
   const std::string crc = hex(crc32c(std::as_bytes(std::span(text))));
   return text + std::string(seal) + crc + "\"\n}\n";
 }
 
-CheckpointState parse_checkpoint_state(std::string_view text, const std::string& path) {
-  const StateReader read(path);
-  const JsonValue state = checked(text, read, path);
-  CheckpointState out{.progress = {.model = read.text(state, "model")}};
+CheckpointState parse_checkpoint_state(std::string_view text, const std::string& path) try {
+  const Json state = checked(text, path);
+  StateReader read(state, path);
+  CheckpointState out{.progress = {.model = read.text("model")}};
   each_number(out.progress, [&](const char* key, auto& value) {
     using T = std::remove_reference_t<decltype(value)>;
     if constexpr (std::is_floating_point_v<T>)
-      value = T(read.real(state, key));
+      value = T(read.real(key));
     else
-      value = T(read.count(state, key, std::numeric_limits<T>::max()));
+      value = T(read.count(key, std::numeric_limits<T>::max()));
   });
   // Earlier versions of the program wrote none of these, and not every run has them all.
-  const auto has = [&](std::string_view key) { return state.find(key) != nullptr; };
-  if (has("top1_sum"))
-    out.progress.top1_sum = read.real(state, "top1_sum");
-  else if (out.progress.loss_count > 0)
-    out.progress.top1_sum = std::numeric_limits<double>::quiet_NaN();
+  Checkpoint& c = out.progress;
+  if (read.has("top1_sum"))
+    c.top1_sum = read.real("top1_sum");
+  else if (c.loss_count > 0)
+    c.top1_sum = std::numeric_limits<double>::quiet_NaN();
   // Earlier versions knew it of epochs alone.
-  out.progress.settled = has("settled") ? read.boolean(state, "settled")
-                                        : out.progress.batch != 0 || out.progress.loss_count == 0;
-  if (has("best_loss")) out.progress.best_loss = read.real(state, "best_loss");
-  if (has("precision")) out.progress.precision = read_precision(read, read.at(state, "precision"));
-  if (has("data_contents"))
-    out.progress.data_contents = read.count(state, "data_contents", UINT64_MAX);
-  if (has("options"))
-    for (const auto& [name, list] : read.at(state, "options").members) {
-      std::vector<std::string>& items = out.progress.options[name];
-      for (const JsonValue& item : list.items) items.push_back(item.text);
-    }
-  for (const auto& [name, digest] : read.at(state, "files").members)
-    out.files[name] = read.digest(digest);
+  c.settled = read.has("settled") ? read.flag("settled") : c.batch != 0 || c.loss_count == 0;
+  if (read.has("best_loss")) c.best_loss = read.real("best_loss");
+  if (const Json* precision = read.object("precision"))
+    c.precision = read_precision(*precision, path);
+  if (read.has("data_contents")) c.data_contents = read.count("data_contents", UINT64_MAX);
+  if (const Json* options = read.object("options")) c.options = options->get<decltype(c.options)>();
+  for (const auto& [name, digest] : read.need("files").items())
+    out.files[name] = read_digest(digest, path);
   return out;
+} catch (const Json::exception&) {
+  throw UserError(path + ": damaged: a value is of another kind");
 }
 
 void require_reachable(const Checkpoint& c, const RunLength& run, const std::string& path) {

@@ -12,7 +12,6 @@
 #include <string_view>
 
 #include "base/json.h"
-#include "base/json_list.h"
 #include "base/text.h"
 #include "engine/files/channels_last.h"
 
@@ -141,7 +140,8 @@ class HeaderReader final : public JsonEvents {
   bool number_float(double, const std::string& text) override {
     fail("has the number " + printable(text) + " in place of a size or an offset");
   }
-  void invalid(size_t at, const std::exception&) override {
+  bool binary(Json::binary_t&) override { return false; }
+  bool parse_error(size_t at, const std::string&, const Json::exception&) override {
     fail("is not JSON at its byte " + std::to_string(at));
   }
 
@@ -259,7 +259,7 @@ TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& p
   read(length_bytes, std::as_writable_bytes(std::span(text)));
   const uint64_t data = length_bytes + header_bytes;
   HeaderReader header(path);
-  read_json(text, header);
+  Json::sax_parse(text, &header);
   check_layout(header.tensors, file_bytes - data, path);
 
   require_memory(header.tensors, path);
@@ -276,11 +276,8 @@ TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& p
 
 std::string header_of(const std::map<std::string, std::string>& metadata,
                       const TensorViews& tensors) {
-  const auto number = [](int64_t n) { return std::to_string(n); };
-  std::string text = "{", list;
-  for (const auto& [key, value] : metadata)
-    list += (list.empty() ? "" : ",") + quote_json(key) + ":" + quote_json(value);
-  if (!list.empty()) text += "\"__metadata__\":{" + list + "}";
+  Json header = Json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t end = 0;
   for (const TensorView& tensor : tensors) {
     uint64_t elements = 1;
@@ -290,11 +287,10 @@ std::string header_of(const std::map<std::string, std::string>& metadata,
                                   ": data doesn't match its shape");
     const uint64_t begin = end;
     end += elements * sizeof(float);
-    text += (text.size() > 1 ? "," : "") + quote_json(tensor.name) +
-            ":{\"dtype\":\"F32\",\"shape\":" + json_list(tensor.shape, number) +
-            ",\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(end) + "]}";
+    header[tensor.name] = {
+        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
   }
-  text += "}";
+  std::string text = to_line(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // the data starts at a multiple of 8 bytes
   return text;
 }

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/json_list.h"
 #include "base/text.h"
 #include "engine/files/weights.h"
 
@@ -50,43 +49,30 @@ class MetadataReader {
   }
 
   std::vector<std::string> names(const std::string& key) const {
-    std::vector<std::string> out;
-    for (JsonValue& item : list(key, "a JSON list of strings")) {
-      if (item.kind != JsonValue::Kind::text) fail(key, "a JSON list of strings");
-      out.push_back(std::move(item.text));
-    }
-    return out;
+    return list<std::vector<std::string>>(key, "a JSON list of strings")
+        .value_or(std::vector<std::string>());
   }
 
   std::optional<std::array<double, 3>> channels(const std::string& key, double above) const {
     const char* const expected = "a JSON list of three numbers, for red, green and blue in 0-1";
-    if (!text(key)) return std::nullopt;
-    const auto items = list(key, expected);
-    if (items.size() != 3) fail(key, expected);
-    std::array<double, 3> out;
-    for (size_t c = 0; c < 3; ++c) {
-      const auto number = parse_number(items[c].text);
-      if (items[c].kind != JsonValue::Kind::number || !number || *number <= above)
-        fail(key, expected);
-      out[c] = *number;
-    }
-    return out;
+    const auto numbers = list<std::vector<double>>(key, expected);
+    if (!numbers) return std::nullopt;
+    const auto too_small = [above](double x) { return !(x > above); };
+    if (numbers->size() != 3 || std::ranges::any_of(*numbers, too_small)) fail(key, expected);
+    return std::array{(*numbers)[0], (*numbers)[1], (*numbers)[2]};
   }
 
  private:
-  std::vector<JsonValue> list(const std::string& key, const std::string& expected) const {
+  template <class List>
+  std::optional<List> list(const std::string& key, const std::string& expected) const {
     const auto value = text(key);
-    if (!value) return {};
+    if (!value) return std::nullopt;
     if (value->size() > max_list_bytes) fail(key, expected);
-    JsonValue object;
     try {
-      object = parse_json_object("{\"list\":" + *value + "}", path_);
-    } catch (const UserError&) {
+      return Json::parse(*value).get<List>();
+    } catch (const Json::exception&) {
       fail(key, expected);
     }
-    if (object.members.size() != 1 || object.members[0].second.kind != JsonValue::Kind::list)
-      fail(key, expected);
-    return std::move(object.members[0].second.items);
   }
 
   [[noreturn]] void fail(const std::string& key, const std::string& expected) const {
@@ -115,16 +101,15 @@ WeightsInfo weights_info(const TensorFile& file, const std::string& path) {
 
 std::map<std::string, std::string> weights_metadata(const WeightsInfo& info) {
   std::map<std::string, std::string> out{{"format", "pt"}};
-  const auto number = [](double x) { return json_number(x); };
   if (info.model) out["model"] = *info.model;
   if (info.image_size) out["image_size"] = std::to_string(*info.image_size);
   if (info.patch_size) out["patch_size"] = std::to_string(*info.patch_size);
-  if (!info.classes.empty()) out["classes"] = json_list(info.classes, quote_json);
-  if (info.mean) out["mean"] = json_list(*info.mean, number);
-  if (info.std) out["std"] = json_list(*info.std, number);
+  if (!info.classes.empty()) out["classes"] = to_line(info.classes);
+  if (info.mean) out["mean"] = to_line(json_numbers(*info.mean));
+  if (info.std) out["std"] = to_line(json_numbers(*info.std));
   if (info.crop_mode) out["crop_mode"] = word_of(*info.crop_mode);
   if (info.interpolation) out["interpolation"] = word_of(*info.interpolation);
-  if (info.crop_pct) out["crop_pct"] = number(*info.crop_pct);
+  if (info.crop_pct) out["crop_pct"] = format_number(*info.crop_pct);
   return out;
 }
 

@@ -273,15 +273,14 @@ void refuse_edits(const Options& options, const Values& kept) {
 }
 
 std::string config_to_json(const Options& options) {
-  std::string text;
+  std::vector<std::string> lines;
   for (const OptionGroup& group : option_groups())
     for (const OptionRow& row : group.rows) {
       if (!row.uses.stored) continue;
       const Items items = is_redundant(options, row) ? Items{} : stored_items(options, row);
-      text += (text.empty() ? "{\n  " : ",\n  ") + quote_json(row.name) + ": " +
-              value_to_json(row, items);
+      lines.push_back("\n  " + to_line(row.name) + ": " + to_line(value_to_json(row, items)));
     }
-  return text + "\n}\n";
+  return "{" + join(lines, ",") + "\n}\n";
 }
 
 }  // namespace bv

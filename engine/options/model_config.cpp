@@ -52,7 +52,7 @@ ModelConfig load_model_config(const std::string& name) {
 
 ModelConfig parse_model_config(std::string_view text, const std::string& path,
                                const std::string& name) {
-  const JsonValue root = parse_json_object(text, path);
+  const Json root = parse_json_object(text, path);
   JsonReader json(root, path);
   ModelConfig model{.name = name, .description = json.text("description")};
   const std::string& family = json.text("family");
@@ -68,7 +68,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path,
   if (model.family->patches) model.patch_size = json.whole("patch_size", 1024);
   model.sizes = model.family->read(json);
   for (const char* section : {"recipe", "recipe_builtin", "recipe_cifar", "recipe_folder"}) {
-    const JsonValue* recipe = json.object(section);
+    const Json* recipe = json.object(section);
     if (recipe == nullptr) continue;
     model.recipes[section] = values_from_json(*recipe, path + ": " + section, OptionFile::recipe);
   }

@@ -35,25 +35,25 @@ NamedRecipe load_recipe(const std::string& name) {
 }
 
 NamedRecipe parse_recipe(std::string_view text, const std::string& path, const std::string& name) {
-  JsonValue root = parse_json_object(text, path);
+  Json root = parse_json_object(text, path);
   NamedRecipe recipe{.name = name};
-  JsonValue options{.kind = JsonValue::Kind::object};
-  for (auto& [key, value] : root.members) {
+  Json options = Json::object();
+  for (const auto& [key, value] : root.items()) {
     const bool comment = key.starts_with("//");
     std::string* const own = key == "description" ? &recipe.description
                              : key == "model"     ? &recipe.model
                              : key == "//"        ? &recipe.origin
                                                   : nullptr;
-    if ((own || comment) && value.kind != JsonValue::Kind::text)
+    if ((own || comment) && !value.is_string())
       throw UserError(path + ": '" + printable(key) + "' must be text in quotes");
     if (own) {
-      *own = std::move(value.text);
+      *own = value;
     } else if (comment) {
-      recipe.parts.push_back({.comment = std::move(value.text), .options = {}});
+      recipe.parts.push_back({.comment = value, .options = {}});
     } else {
       if (recipe.parts.empty()) recipe.parts.emplace_back();
       recipe.parts.back().options.push_back(key);
-      options.members.emplace_back(std::move(key), std::move(value));
+      options[key] = value;
     }
   }
   for (const auto& [key, own] :

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
 #include "engine/options/foreign_names.h"
 #include "engine/options/options.h"
 
@@ -35,9 +34,11 @@ struct OptionRow;
 // An option's value as text: one item, or the items of a list.
 using Items = std::vector<std::string>;
 
+enum class JsonForm : uint8_t { boolean, number, text };
+
 // A type of options: its form in a JSON file, and its conversion to text and back.
 struct ValueType {
-  JsonValue::Kind json;    // of an item
+  JsonForm form;           // of an item
   bool list = false;       // of several items
   bool or_number = false;  // one number may stand there instead
   void (*set)(void* value, const OptionRow&, const Items&) = nullptr;  // UserError: the reason
@@ -86,7 +87,7 @@ struct OptionRow {
   char letter = 0;          // -n
   bool positional = false;  // a word without --, or several where it is a list; [X]: optional
 
-  bool is_flag() const { return field.type->json == JsonValue::Kind::boolean; }
+  bool is_flag() const { return field.type->form == JsonForm::boolean; }
   bool is_list() const { return field.type->list; }
   bool is_choice() const { return field.type->texts != nullptr; }
   std::string values() const;  // what --help shows after the flag: the metavar, or a|b|c
@@ -151,8 +152,8 @@ struct ChoiceText {
 
 // The type whose values Text::read and Text::items convert.
 template <class T, class Text>
-constexpr ValueType value_type(JsonValue::Kind json) {
-  return {.json = json,
+constexpr ValueType value_type(JsonForm form) {
+  return {.form = form,
           .set = [](void* value, const OptionRow& row,
                     const Items& items) { Text::read(*static_cast<T*>(value), row, items); },
           .check =
@@ -168,7 +169,7 @@ constexpr ValueType value_type(JsonValue::Kind json) {
 template <Choice T>
 struct TypeOf<T> {
   static constexpr ValueType value = [] {
-    ValueType type = value_type<T, ChoiceText>(JsonValue::Kind::text);
+    ValueType type = value_type<T, ChoiceText>(JsonForm::text);
     type.texts = [] { return texts_of(T{}); };
     return type;
   }();

@@ -5,15 +5,12 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/json_list.h"
 #include "base/text.h"
 #include "engine/options/foreign_names.h"
 
 namespace bv {
 
 namespace {
-
-using Kind = JsonValue::Kind;
 
 std::string range_text(const Range& range, bool whole) {
   const auto number = [whole](double value) {
@@ -197,33 +194,39 @@ constexpr bool is_list<std::optional<T>> = is_list<T>;
 template <class T>
 constexpr ValueType plain_type() {
   constexpr bool names = std::is_same_v<T, std::vector<std::string>>;
-  ValueType type = value_type<T, PlainText>(is_text<T> || names       ? Kind::text
-                                            : std::is_same_v<T, bool> ? Kind::boolean
-                                                                      : Kind::number);
+  ValueType type = value_type<T, PlainText>(is_text<T> || names       ? JsonForm::text
+                                            : std::is_same_v<T, bool> ? JsonForm::boolean
+                                                                      : JsonForm::number);
   type.list = is_list<T>;
   type.or_number =
       names || std::is_same_v<T, SaveEvery> || std::is_same_v<T, std::array<double, 4>>;
   return type;
 }
 
-Items items_from_json(const JsonValue& value, const OptionRow& row, const std::string& subject) {
+bool is_of(JsonForm form, const Json& value) {
+  return form == JsonForm::boolean  ? value.is_boolean()
+         : form == JsonForm::number ? value.is_number()
+                                    : value.is_string();
+}
+
+Items items_from_json(const Json& value, const OptionRow& row, const std::string& subject) {
   const auto expect = [&](bool fits, const std::string& what) {
     if (!fits) throw UserError(subject + ": must be " + what);
   };
   const ValueType& type = *row.field.type;
-  if (type.or_number && value.kind == Kind::number) return {value.text};
+  if (type.or_number && value.is_number()) return {scalar_text(value)};
   if (!type.list) {
-    expect(value.kind == type.json, type.json == Kind::boolean ? "true or false"
-                                    : type.json == Kind::text  ? "text in quotes"
-                                                               : "a number");
-    return {value.text};
+    expect(is_of(type.form, value), type.form == JsonForm::boolean ? "true or false"
+                                    : type.form == JsonForm::text  ? "text in quotes"
+                                                                   : "a number");
+    return {scalar_text(value)};
   }
-  expect(value.kind == Kind::list, "a list");
+  expect(value.is_array(), "a list");
   Items items;
-  for (const JsonValue& item : value.items) {
-    expect(item.kind == type.json,
-           type.json == Kind::text ? "a list of names" : "a list of numbers");
-    items.push_back(item.text);
+  for (const Json& item : value) {
+    expect(is_of(type.form, item),
+           type.form == JsonForm::text ? "a list of names" : "a list of numbers");
+    items.push_back(scalar_text(item));
   }
   return items;
 }
@@ -276,10 +279,10 @@ std::string default_of(const OptionRow& row) {
   return join(row.field.type->items(fresh), ",");
 }
 
-Values values_from_json(const JsonValue& object, const std::string& where, OptionFile file) {
+Values values_from_json(const Json& object, const std::string& where, OptionFile file) {
   Values values;
-  for (const auto& [key, value] : object.members) {
-    if (value.kind == Kind::object)
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_object())
       throw UserError(where + ": '" + printable(key) +
                       "' is an object, in which no option is looked for; put them beside it");
     const OptionRow* row = find_option(key);
@@ -289,9 +292,10 @@ Values values_from_json(const JsonValue& object, const std::string& where, Optio
     if (!may_contain(file, row->uses))
       throw UserError(where + ": '" + key + "' can't be part of a " +
                       (file == OptionFile::config ? "config" : "recipe"));
-    if (value.kind == Kind::null) continue;  // not set
-    const std::string text = value.text.empty() ? "" : " " + printable(value.text);
-    const std::string subject = where + ": '" + key + "'" + text;
+    if (value.is_null()) continue;  // not set
+    const std::string text = scalar_text(value);
+    const std::string subject =
+        where + ": '" + key + "'" + (text.empty() ? "" : " " + printable(text));
     const Items items = items_from_json(value, *row, subject);
     check(*row, items, subject);
     values.emplace(key, items);
@@ -299,14 +303,17 @@ Values values_from_json(const JsonValue& object, const std::string& where, Optio
   return values;
 }
 
-std::string value_to_json(const OptionRow& row, const Items& items) {
+Json value_to_json(const OptionRow& row, const Items& items) {
   const ValueType& type = *row.field.type;
-  const bool names = type.list && type.json == Kind::text, count = names && items.size() == 1;
-  if (items.empty()) return names ? "[]" : "null";
-  const auto item_text = [&](const std::string& item) {
-    return type.json == Kind::text && !count ? quote_json(item) : item;
+  const bool names = type.list && type.form == JsonForm::text, count = names && items.size() == 1;
+  if (items.empty()) return names ? Json::array() : Json();
+  const auto json_of = [&](const std::string& item) {
+    return type.form == JsonForm::text && !count ? Json(item) : Json::parse(item);
   };
-  return type.list && !count ? json_list(items, item_text, ", ") : item_text(items[0]);
+  if (!type.list || count) return json_of(items[0]);
+  Json list = Json::array();
+  for (const std::string& item : items) list.push_back(json_of(item));
+  return list;
 }
 
 std::optional<SaveEvery> SaveEvery::parse(const std::string& text) {

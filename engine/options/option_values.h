@@ -40,7 +40,7 @@ std::string default_of(const OptionRow&);
 // What a JSON object of options is: a recipe may contain some of them only.
 enum class OptionFile : uint8_t { config, recipe, named_recipe };
 // The values in it; `where` names it in messages. Throws UserError naming the key.
-Values values_from_json(const JsonValue& object, const std::string& where, OptionFile);
-std::string value_to_json(const OptionRow&, const Items&);
+Values values_from_json(const Json& object, const std::string& where, OptionFile);
+Json value_to_json(const OptionRow&, const Items&);
 
 }  // namespace bv

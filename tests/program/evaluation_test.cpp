@@ -17,22 +17,18 @@ namespace {
 namespace fs = std::filesystem;
 using Strings = std::vector<std::string>;
 
-const JsonValue& member(const JsonValue& object, const std::string& name) {
-  for (const auto& [key, value] : object.members)
-    if (key == name) return value;
-  throw std::runtime_error("no member " + name);
-}
-std::string keys_of(const JsonValue& object) {
+const Json& member(const Json& object, const std::string& name) { return object.at(name); }
+std::string keys_of(const Json& object) {
   std::string keys;
-  for (const auto& [key, value] : object.members) keys += (keys.empty() ? "" : " ") + key;
+  for (const auto& [key, value] : object.items()) keys += (keys.empty() ? "" : " ") + key;
   return keys;
 }
-std::string text_of(const JsonValue& object, const std::string& name) {
-  return member(object, name).text;
+std::string text_of(const Json& object, const std::string& name) {
+  return scalar_text(member(object, name));
 }
 // The objects, a line each; there must be nothing else.
-std::vector<JsonValue> objects_in(const std::string& text) {
-  std::vector<JsonValue> objects;
+std::vector<Json> objects_in(const std::string& text) {
+  std::vector<Json> objects;
   Strings lines = split(text, '\n');
   EXPECT_EQ(lines.back(), "");
   lines.pop_back();
@@ -52,14 +48,14 @@ class Evaluation : public ProgramTest {
            out + " " + words,
        {.threads = 1});
   }
-  JsonValue eval(const std::string& words) const {
+  Json eval(const std::string& words) const {
     const Finished end = go("eval --json " + words);
-    const std::vector<JsonValue> objects = objects_in(end.output);
+    const std::vector<Json> objects = objects_in(end.output);
     EXPECT_EQ(objects.size(), 1u) << end.output;
     return objects.at(0);
   }
   void expect_numbers_of(const std::string& run, const std::string& prefix,
-                         const JsonValue& result) const {
+                         const Json& result) const {
     EXPECT_EQ(text_of(result, "loss"), last_metric(in(run), "epoch", prefix + "_loss"));
     EXPECT_EQ(text_of(result, "top1"), last_metric(in(run), "epoch", prefix + "_top1"));
     if (prefix == "val") {
@@ -116,23 +112,23 @@ TEST_F(Evaluation, PrintsCountsAndAReportOfEachClass) {
         "all: 60 images, loss ", " of 60), top-5 ", "   precision    recall  f1-score   support\n",
         "\n      class0  ", "\nweighted avg  "})
     EXPECT_TRUE(has(end.output, part));
-  const JsonValue result = eval("run --split all");
+  const Json result = eval("run --split all");
   EXPECT_EQ(keys_of(result), "count loss top1 top5 classes confusion per_class");
   int64_t all = 0, right = 0;
   std::string csv = "true\\predicted,class0,class1,class2,class3,class4,class5\n";
-  const JsonValue& matrix = member(result, "confusion");
+  const Json& matrix = member(result, "confusion");
   for (size_t row = 0; row < 6; ++row) {
     csv += "class" + std::to_string(row);
     int64_t support = 0;
     for (size_t k = 0; k < 6; ++k) {
-      const std::string text = matrix.items.at(row).items.at(k).text;
+      const std::string text = matrix.at(row).at(k).dump();
       csv += "," + text;
       support += *parse_integer(text);
       if (k == row) right += *parse_integer(text);
     }
     csv += "\n";
     all += support;
-    const JsonValue& scores = member(result, "per_class").items.at(row);
+    const Json& scores = member(result, "per_class").at(row);
     EXPECT_EQ(keys_of(scores), "class precision recall f1 support");
     EXPECT_EQ(text_of(scores, "support"), std::to_string(support));
   }
@@ -160,9 +156,9 @@ TEST_F(Evaluation, OfWeightsTakesTheFoldersOwnSplit) {
   // Three of the weights' classes, the last as the second.
   make_class_folders(in("three"), 3, 4);
   fs::rename(in("three/class1"), in("three/class5"));
-  const JsonValue some = eval("run --data three --split all");
+  const Json some = eval("run --data three --split all");
   Strings supports;
-  for (const JsonValue& scores : member(some, "per_class").items)
+  for (const Json& scores : member(some, "per_class"))
     supports.push_back(text_of(scores, "support"));
   EXPECT_EQ(supports, (Strings{"4", "0", "4", "0", "0", "4"}));
 }
@@ -261,7 +257,7 @@ TEST_F(Evaluation, PredictionsComeInTheOrderGiven) {
 
   // Whatever the batch, and whatever the pictures beside it.
   const Finished all = go("predict run photos --json");
-  const std::vector<JsonValue> objects = objects_in(all.output);
+  const std::vector<Json> objects = objects_in(all.output);
   ASSERT_EQ(objects.size(), 60u);
   EXPECT_EQ(keys_of(objects[0]), "path class index probability topk logits");
   EXPECT_EQ(go("predict run photos --json --batch 7").output, all.output);
@@ -273,8 +269,8 @@ TEST_F(Evaluation, PredictionsComeInTheOrderGiven) {
               "photos/" + label + "/" + std::to_string(i % 10) + ".ppm");
     right += text_of(objects[i], "class") == label;
     std::vector<double> logits;
-    for (const JsonValue& logit : member(objects[i], "logits").items)
-      logits.push_back(*parse_number(logit.text));
+    for (const Json& logit : member(objects[i], "logits"))
+      logits.push_back(*parse_number(scalar_text(logit)));
     ASSERT_EQ(logits.size(), 6u);
     double sum = 0;
     for (const double logit : logits) sum += std::exp(logit);
@@ -283,11 +279,11 @@ TEST_F(Evaluation, PredictionsComeInTheOrderGiven) {
     EXPECT_EQ(logits[index], *std::ranges::max_element(logits));
     EXPECT_NEAR(*parse_number(text_of(objects[i], "probability")), std::exp(logits[index]) / sum,
                 1e-6);
-    const JsonValue& top = member(objects[i], "topk");
-    ASSERT_EQ(top.items.size(), 5u);
-    EXPECT_EQ(top.items[0].items[0].text, text_of(objects[i], "class"));
-    EXPECT_EQ(top.items[0].items[1].text, text_of(objects[i], "probability"));
-    EXPECT_GE(*parse_number(top.items[0].items[1].text), *parse_number(top.items[1].items[1].text));
+    const Json& top = member(objects[i], "topk");
+    ASSERT_EQ(top.size(), 5u);
+    EXPECT_EQ(scalar_text(top[0][0]), text_of(objects[i], "class"));
+    EXPECT_EQ(scalar_text(top[0][1]), text_of(objects[i], "probability"));
+    EXPECT_GE(*parse_number(scalar_text(top[0][1])), *parse_number(scalar_text(top[1][1])));
   }
   // As eval counts them.
   EXPECT_NEAR(*parse_number(text_of(eval("run --split all"), "top1")), right / 60., 1e-8);
@@ -301,7 +297,7 @@ TEST_F(Evaluation, APictureThatCantBeReadIsNamedAndTheRestIsDone) {
   write_text(in("mixed/notes.txt"), "no picture either");
   const Finished end = run("predict run mixed gone.jpg --json");
   EXPECT_EQ(end.code, 1);
-  const std::vector<JsonValue> objects = objects_in(end.output);
+  const std::vector<Json> objects = objects_in(end.output);
   ASSERT_EQ(objects.size(), 2u);
   EXPECT_EQ(text_of(objects[0], "path"), "mixed/b.ppm");
   EXPECT_EQ(text_of(objects[1], "path"), "mixed/deep/c.ppm");
@@ -335,10 +331,10 @@ TEST_F(Evaluation, OnSimtPredictsAsOnTheCpu) {
   train_run("run", "", 1);
   const auto logits = [&](const std::string& device) {
     std::vector<double> all;
-    for (const JsonValue& object :
+    for (const Json& object :
          objects_in(go("predict run photos/class2 --json --device " + device).output))
-      for (const JsonValue& logit : member(object, "logits").items)
-        all.push_back(*parse_number(logit.text));
+      for (const Json& logit : member(object, "logits"))
+        all.push_back(*parse_number(scalar_text(logit)));
     return all;
   };
   const std::vector<double> cpu = logits("cpu"), simt = logits("simt");

@@ -28,34 +28,28 @@ std::map<std::string, std::string> files_in(const std::string& folder) {
   return files;
 }
 
-const JsonValue& member(const JsonValue& object, const std::string& key) {
-  for (const auto& [name, value] : object.members)
-    if (name == key) return value;
-  throw std::out_of_range(key);
-}
-double number(const JsonValue& value) { return *parse_number(value.text); }
-double number(const JsonValue& object, const std::string& key) {
-  return number(member(object, key));
-}
-std::vector<double> numbers(const JsonValue& list) {
+const Json& member(const Json& object, const std::string& key) { return object.at(key); }
+double number(const Json& value) { return value; }
+double number(const Json& object, const std::string& key) { return number(member(object, key)); }
+std::vector<double> numbers(const Json& list) {
   std::vector<double> values;
-  for (const JsonValue& item : list.items) values.push_back(number(item));
+  for (const Json& item : list) values.push_back(number(item));
   return values;
 }
 
-DrawnOperation operation(const JsonValue& op) {
+DrawnOperation operation(const Json& op) {
   for (int i = 0; i <= int(Operation::erase); ++i)
-    if (name_of(Operation(i)) == member(op, "name").text)
+    if (name_of(Operation(i)) == scalar_text(member(op, "name")))
       return {.operation = Operation(i), .magnitude = number(op, "magnitude")};
-  throw std::out_of_range(member(op, "name").text);
+  throw std::out_of_range(scalar_text(member(op, "name")));
 }
 
 class Preview : public ProgramTest {
  protected:
   Preview() { make_cifar(in("cifar")); }
 
-  std::vector<JsonValue> lines(const std::string& out) const {
-    std::vector<JsonValue> objects;
+  std::vector<Json> lines(const std::string& out) const {
+    std::vector<Json> objects;
     std::vector<std::string> text = split(contents(in(out + "/batch.jsonl")), '\n');
     EXPECT_EQ(text.back(), "");
     text.pop_back();
@@ -68,11 +62,11 @@ class Preview : public ProgramTest {
     return decode_image(read_file(in(out + "/" + kind + name), 1 << 20), 0);
   }
   // What a line says was done to the picture in before/.
-  Image augmented(Image image, const JsonValue& line, const Augmentation& a) const {
+  Image augmented(Image image, const Json& line, const Augmentation& a) const {
     const auto backend = make_backend(DeviceKind::cpu, {.index = 0, .threads = 1});
     const int size = image.width;
     std::vector<DrawnOperation> all;
-    for (const JsonValue& op : member(line, "ops").items) all.push_back(operation(op));
+    for (const Json& op : member(line, "ops")) all.push_back(operation(op));
     if (const std::vector<double> box = numbers(member(line, "erase")); !box.empty())
       all.push_back({.operation = Operation::erase, .box = {box[0], box[1], box[2], box[3]}});
     const DeviceMemory from(*backend, image.pixels.size()), to(*backend, image.pixels.size());
@@ -96,9 +90,9 @@ class Preview : public ProgramTest {
     return image;
   }
   // Of what is in after/ and the line's "mix".
-  Image mixed(const std::string& out, int64_t n, const JsonValue& line) const {
+  Image mixed(const std::string& out, int64_t n, const Json& line) const {
     Image image = picture(out, "after", n);
-    const JsonValue& how = member(line, "mix");
+    const Json& how = member(line, "mix");
     const double lambda = number(how, "lambda");
     const Image partner = picture(out, "after", int64_t(number(how, "partner")));
     const std::vector<double> box = numbers(member(how, "box"));
@@ -128,30 +122,31 @@ class Preview : public ProgramTest {
 
 TEST_F(Preview, ShowsTheImagesOfTheEpochInTheirOrder) {
   go(words_ + strong_ + "--epoch 3 --count 19 --out out --label-smoothing .1");
-  const std::vector<JsonValue> all = lines("out");
+  const std::vector<Json> all = lines("out");
   ASSERT_EQ(all.size(), 19u);
   const std::vector<uint32_t> order = epoch_order(3, 2, 44);
   const auto records = cifar_records(44, 0);
   for (size_t i = 0; i < all.size(); ++i) {
-    const JsonValue& line = all[i];
+    const Json& line = all[i];
     std::string keys;
-    for (const auto& [key, value] : line.members) keys += key + " ";
+    for (const auto& [key, value] : line.items()) keys += key + " ";
     EXPECT_EQ(keys, "index path epoch crop flip ops erase mix target ");
     const uint32_t index = order[i];
     EXPECT_EQ(number(line, "index"), index);
     EXPECT_EQ(number(line, "epoch"), 3);
-    EXPECT_TRUE(has(member(line, "path").text, "data_batch_1.bin")) << member(line, "path").text;
-    EXPECT_EQ(member(line, "mix").kind, JsonValue::Kind::null);
+    EXPECT_TRUE(has(scalar_text(member(line, "path")), "data_batch_1.bin"))
+        << scalar_text(member(line, "path"));
+    EXPECT_TRUE(member(line, "mix").is_null());
     const std::vector<double> target = numbers(member(line, "target"));
     ASSERT_EQ(target.size(), 10u);
     for (size_t k = 0; k < 10; ++k)
       EXPECT_NEAR(target[k], k == index % 10 ? .91 : .01, 1e-8) << index;
 
-    const JsonValue& crop = member(line, "crop");
+    const Json& crop = member(line, "crop");
     EXPECT_EQ(number(crop, "height"), 32);
     EXPECT_EQ(number(crop, "width"), 32);
     const int top = int(number(crop, "top")), left = int(number(crop, "left"));
-    const bool flip = member(line, "flip").text == "true";
+    const bool flip = member(line, "flip").get<bool>();
     const Image before = picture("out", "before", int64_t(i));
     ASSERT_EQ(before.pixels.size(), 3072u);
     for (int y = 0; y < 32; ++y)
@@ -178,11 +173,11 @@ TEST_F(Preview, MixesAnImageWithItsPartner) {
   go(words_ + strong_ +
      "--mixup .8 --cutmix 1 --mixup-mode pair --count 33 --out out "
      "--label-smoothing .1");
-  const std::vector<JsonValue> all = lines("out");
+  const std::vector<Json> all = lines("out");
   const std::vector<uint32_t> order = epoch_order(3, 0, 44);
   int boxes = 0;
   for (size_t n = 0; n < all.size(); ++n) {
-    const JsonValue& how = member(all[n], "mix");
+    const Json& how = member(all[n], "mix");
     EXPECT_EQ(number(how, "partner"), n ^ 1);
     const double lambda = number(how, "lambda");
     const std::vector<double> target = numbers(member(all[n], "target"));
@@ -191,7 +186,7 @@ TEST_F(Preview, MixesAnImageWithItsPartner) {
       EXPECT_NEAR(target[k], .9 * part + .01, 1e-6) << n;
     }
     if (n + 1 == all.size()) break;  // whose partner isn't shown
-    EXPECT_EQ(member(all[n ^ 1], "mix").members[0].second.text, member(how, "lambda").text);
+    EXPECT_EQ(member(all[n ^ 1], "mix").at("lambda"), member(how, "lambda"));
     const Image expected = mixed("out", int64_t(n), all[n]);
     const Image shown = picture("out", "mixed", int64_t(n));
     for (size_t i = 0; i < expected.pixels.size(); ++i)
@@ -265,8 +260,8 @@ TEST_F(Preview, OfPhotosWithABadOne) {
   EXPECT_TRUE(end.errors.starts_with("photos/class0/4.ppm: ")) << end.errors;
   EXPECT_FALSE(fs::exists(in("out")));
   go("preview " + words + "--on-bad-image skip");
-  for (const JsonValue& line : lines("out"))
-    EXPECT_NE(member(line, "path").text, "photos/class0/4.ppm");
+  for (const Json& line : lines("out"))
+    EXPECT_NE(scalar_text(member(line, "path")), "photos/class0/4.ppm");
   EXPECT_EQ(lines("out").size(), 16u);
 }
 

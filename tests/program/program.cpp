@@ -125,10 +125,9 @@ std::vector<std::string> metric(const std::string& run, const std::string& kind,
   std::vector<std::string> values;
   std::istringstream lines(contents(run + "/metrics.jsonl"));
   for (std::string line; std::getline(lines, line);) {
-    const JsonValue object = parse_json_object(line, run + "/metrics.jsonl");
-    if (object.members.empty() || object.members[0].second.text != kind) continue;
-    for (const auto& [name, value] : object.members)
-      if (name == member) values.push_back(value.text);
+    const Json object = parse_json_object(line, run + "/metrics.jsonl");
+    if (object.value("kind", "") != kind) continue;
+    if (object.contains(member)) values.push_back(scalar_text(object[member]));
   }
   return values;
 }

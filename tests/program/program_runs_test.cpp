@@ -62,7 +62,8 @@ TEST_F(ProgramRuns, SameSeedSameWeights) {
 
 std::string keys_of(const std::string& line) {
   std::string keys;
-  for (const auto& [name, value] : parse_json_object(line, "metrics.jsonl").members)
+  const Json object = parse_json_object(line, "metrics.jsonl");
+  for (const auto& [name, value] : object.items())
     keys += (keys.empty() ? "" : " ") + name;
   return keys;
 }
@@ -95,9 +96,9 @@ TEST_F(ProgramRuns, RunFolderAndWhatIsPrinted) {
   EXPECT_EQ(metric(in("b"), "epoch", "val_top1").size(), 1u);
   EXPECT_TRUE(metric(in("b"), "epoch", "val_top5").empty());
 
-  const JsonValue config = parse_json_object(contents(in("a/config.json")), "config.json");
+  const Json config = parse_json_object(contents(in("a/config.json")), "config.json");
   std::map<std::string, std::string> values;
-  for (const auto& [name, value] : config.members) values[name] = value.text;
+  for (const auto& [name, value] : config.items()) values[name] = scalar_text(value);
   EXPECT_EQ(values["model"], "vit_tiny");
   EXPECT_EQ(values["batch"], "8");
   EXPECT_EQ(values["steps"], "6");

@@ -1,4 +1,4 @@
-#include "app/html_report/markup/data_uri.h"
+#include "app/html_report/data_uri.h"
 
 #include <algorithm>
 #include <cmath>
