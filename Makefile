@@ -7,7 +7,7 @@
 #: make tsan        the host code under the thread sanitizer
 #: make chaos       runs killed, stopped, denied their files, and resumed; SECONDS=1200 SEED=1;
 #:                  TRIALS=200 ONLY=StoppedAtAnyMoment
-#: make debug       build/debug/tests, unoptimised, for gdb: see README, "Step through a kernel"
+#: make debug       build/debug/tests, unoptimised, for gdb: see docs/kernels.md
 #: make try         compile and run a .cu file without GPU or CUDA: FILE=my.cu; DEFINE=NAME; DEBUG=1: in gdb
 #: make bench       time of each kernel at ViT-Tiny's shapes; ARGS="--model resnet50 --filter conv"
 #: make counters    sectors, bank conflicts, launches of each CUDA kernel, counted without a GPU; UPDATE=1 writes
@@ -17,6 +17,7 @@
 #:                  ARGS="--only small,bench --seconds 540"; bench/gpu_check --device simt rehearses it without a GPU
 #: make dist        what gpu-check needs, for every GPU, as build/dist.tar.gz; CUBLAS=0 without cuBLAS
 #: make peers       PyTorch and timm into build/peers, for bench/versus and golden files
+#: make docs        docs/options.md, as the program prints its options
 #: make format      clang-format over all sources
 #: make clean       remove build/
 #: CUDA=0           build without CUDA;  CUDA_HOME=DIR: with the toolkit in DIR
@@ -159,7 +160,7 @@ cuda_arch ?= $(call gencode,$(gpu_arch:90=90a)) $(if $(gpu),,-gencode arch=compu
 dist_archs := 75 80 90a
 dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
 
-.PHONY: all deps test test-all asan tsan chaos debug try bench counters dist resources gpu-check peers format help clean found check-packages \
+.PHONY: all deps test test-all asan tsan chaos debug try bench counters dist resources gpu-check peers docs format help clean found check-packages \
   check-cuda always
 all: found $(BUILD)/launcher $(if $(filter build,$(BUILD)),compile_commands.json)
 
@@ -535,6 +536,8 @@ else
 	@bench/gpu_check $(BUILD) $(ARGS)
 endif
 
+docs: $(BUILD)/launcher
+	@mkdir -p docs && $(BUILD)/launcher --help-markdown >docs/options.md.new && mv docs/options.md.new docs/options.md
 format:
 	clang-format -i $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 clean:

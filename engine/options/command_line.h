@@ -59,6 +59,6 @@ std::string usage_of(const Command&);  // "preview MODEL --out DIR"
 std::string usage_text();              // for a line without any word
 // Of the command; of one that trains with the defaults, or with what `holds` for model and data.
 std::string help_text(const Command&, std::span<const Command> all, const Options* holds = nullptr);
-std::string help_markdown(std::span<const Command> all);  // the README's tables
+std::string help_markdown(std::span<const Command> all);  // docs/options.md
 
 }  // namespace bv

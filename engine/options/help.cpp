@@ -1,4 +1,4 @@
-// --help, the short usage and the README's tables, all written from the table of options.
+// --help, the short usage and docs/options.md, all written from the table of options.
 #include <algorithm>
 
 #include "base/text.h"
@@ -24,6 +24,18 @@ Examples:
   ./launcher vit_tiny --data photos --weights runs/first/best/weights.safetensors --lr 1e-4
   ./launcher --resume runs/first --epochs 40        resume, with more epochs
   ./launcher vit_large --batch 8 --plan             how much memory would this take?
+)";
+
+constexpr std::string_view markdown_head =
+    R"(<!-- Written by ./launcher --help-markdown; `make docs` renews it. -->
+# Options
+
+`./launcher --help` lists the options of training, `./launcher COMMAND --help` those of a command.
+`./launcher MODEL --data PATH --help` shows the values that hold for that model and that data.
+
+A value comes from the first of these that states it: the command line, the file of `--config`, the
+recipe of `--recipe`, the model's own recipe for this kind of data (`models/MODEL.json`), the default
+below. Sections up to [Other](#other) are options of training; each command's own follow.
 )";
 
 constexpr std::pair<const char*, const char*> other_options[] = {
@@ -135,25 +147,27 @@ std::string help_text(const Command& command, std::span<const Command> all, cons
 }
 
 std::string help_markdown(std::span<const Command> all) {
-  std::string text = "| Command | |\n| --- | --- |\n";
+  const std::string columns = "| Option | Default | |\n| --- | --- | --- |\n";
+  std::string text(markdown_head);
+  text += "\n## Commands\n\n| Command | |\n| --- | --- |\n";
   for (const Command& command : all)
     text += "| `" + escaped("./launcher " + usage_of(command)) + "` | " + escaped(command.summary) +
             " |\n";
   for (const OptionGroup& group : option_groups()) {
     if (group.title.empty()) continue;
-    text += "\n| " + std::string(group.title) + " | default | |\n| --- | --- | --- |\n";
+    text += "\n## " + std::string(group.title) + "\n\n" + columns;
     for (const OptionRow& row : group.rows)
       text += markdown_row(flags_of(row), default_of(row), row.help);
   }
-  text += "\n| Other | | |\n| --- | --- | --- |\n";
+  text += "\n## Other\n\n" + columns;
   for (const auto& [flags, help] : other_options) text += markdown_row(flags, "", help);
   for (const Command& command : all) {
     if (command.own.empty()) continue;
-    text += "\n| Of `" + std::string(command.name) + "` | default | |\n| --- | --- | --- |\n";
+    text += "\n## `" + std::string(command.name) + "`\n\n" + columns;
     for (const OptionRow& row : command.own)
       text += markdown_row(flags_of(row), default_of(row), row.help);
     if (const std::string titles = whole_groups(command); !titles.empty())
-      text += "| options of training | | " + titles + " |\n";
+      text += "\nAlso the options of a training run: " + titles + ".\n";
   }
   return text;
 }

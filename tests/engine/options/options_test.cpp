@@ -149,11 +149,10 @@ TEST(CommandLineTest, HelpShowsWhatHoldsForModelAndData) {
   EXPECT_TRUE(has(help({"resnet34", "--nesterov", "--help"}), "Nesterov momentum for sgd [given]"));
 }
 
-TEST(Readme, HoldsTheTableOfOptions) {
-  const std::string text = contents("README.md");
+TEST(Docs, OptionsAreWhatTheProgramPrints) {
+  const std::string text = contents("docs/options.md");
   if (text.empty()) GTEST_SKIP() << "not in the project's folder";
-  EXPECT_TRUE(has(text, help_markdown(commands())))
-      << "README.md is behind; run ./launcher --help-markdown";
+  EXPECT_EQ(text, help_markdown(commands())) << "docs/options.md is behind; run: make docs";
 }
 
 TEST(SaveEveryTest, EpochsOrSteps) {
