@@ -33,9 +33,9 @@ constexpr std::string_view markdown_head =
 `./launcher --help` lists the options of training, `./launcher COMMAND --help` those of a command.
 `./launcher MODEL --data PATH --help` shows the values that hold for that model and that data.
 
-A value comes from the first of these that states it: the command line, the file of `--config`, the
-recipe of `--recipe`, the model's own recipe for this kind of data (`models/MODEL.json`), the default
-below. Sections up to [Other](#other) are options of training; each command's own follow.
+A value comes from the first of these that states it: the command line, the file of `--config`,
+the recipe of `--recipe`, the model's own recipe for this kind of data (`models/MODEL.json`), the
+default below. Sections up to [Other](#other) are options of training; each command's own follow.
 )";
 
 constexpr std::pair<const char*, const char*> other_options[] = {

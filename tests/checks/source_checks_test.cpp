@@ -1,4 +1,4 @@
-// tests/check_includes and tests/check_sources on small trees with one fault each.
+// tests/check_includes, tests/check_sources and tests/check_docs on small trees with a fault.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -92,6 +92,72 @@ TEST_F(SourceChecks, TypesOfOtherNamespacesAndScopes) {
 TEST_F(SourceChecks, ALongLine) {
   write("engine/model/model_chunk.h", "// " + std::string(98, 'x') + "\n");
   EXPECT_TRUE(has(said_by("check_sources"), "engine/model/model_chunk.h:1: 101 columns"));
+}
+
+class DocChecks : public SourceChecks {
+ protected:
+  void SetUp() override {
+    SourceChecks::SetUp();
+    if (IsSkipped()) return;
+    write("README.md", "# A\n\n`kernels/` `engine/`: see [b](docs/b.md#two-words).\n");
+    write("docs/b.md",
+          "# B\n\n## Two `words`\n\n```sh\n./launcher vit_tiny \\\n  -n 2  # two\n```\n");
+    write("tests/doc_commands", "# a comment\nnot | ./launcher vit_tiny -n 2 | a reason\n");
+  }
+  void expect(const std::string& line) const { EXPECT_EQ(said_by("check_docs"), line + "\n"); }
+};
+
+TEST_F(DocChecks, NothingIsWrong) { EXPECT_EQ(said_by("check_docs"), ""); }
+
+TEST_F(DocChecks, ALinkToNothing) {
+  write("docs/c.md", "[b](b.md)\n\n![picture](none.png)\n");
+  expect("docs/c.md:3: none.png: there is no docs/none.png");
+}
+
+TEST_F(DocChecks, AnAnchorThatNoHeadingHas) {
+  write("docs/c.md", "[b](b.md#two)\n");
+  expect("docs/c.md:1: b.md#two: docs/b.md has no heading #two");
+}
+
+TEST_F(DocChecks, ACommandThatNobodyTries) {
+  write("docs/c.md", "```console\n$ ./launcher vit_large\nan answer\n```\n");
+  expect("docs/c.md:2: ./launcher vit_large: tests/doc_commands doesn't say how this is tried");
+}
+
+TEST_F(DocChecks, AFileOfACommandThatIsNotThere) {
+  write("docs/c.md", "```sh\nbench/nothing\n```\n");
+  write("tests/doc_commands",
+        "not | ./launcher vit_tiny -n 2 | a reason\nnot | bench/nothing | slow\n");
+  expect("docs/c.md:2: bench/nothing: there is no bench/nothing");
+}
+
+TEST_F(DocChecks, ACommandThatNoPageHas) {
+  write("docs/b.md", "## Two words\n");
+  expect("tests/doc_commands: no page has: ./launcher vit_tiny -n 2");
+}
+
+TEST_F(DocChecks, ALongPage) {
+  std::string lines;
+  for (int i = 0; i < 301; ++i) lines += "line\n";
+  write("docs/c.md", lines);
+  expect("docs/c.md: 301 lines, more than 300");
+}
+
+TEST_F(DocChecks, AFolderThatTheMapLacks) {
+  write("docs/internals.md", "`kernels/cuda/` `engine/model/` `engine/training/`\n");
+  EXPECT_EQ(said_by("check_docs"), "");
+  write("engine/run/run.h", "");
+  expect("docs/internals.md: the map lacks `engine/run/`");
+}
+
+TEST_F(DocChecks, EnvironmentVariables) {
+  write("engine/model/plan.cpp", "const char* set = std::getenv(\"BAREVISION_PLAN\");\n");
+  write("docs/environment.md", "| `BAREVISION_PLAN` | a file |\n");
+  EXPECT_EQ(said_by("check_docs"), "");
+  write("docs/environment.md", "| `BAREVISION_PLANS` | a file |\n");
+  expect(
+      "docs/environment.md lacks BAREVISION_PLAN, which engine/model/plan.cpp reads\n"
+      "docs/environment.md has BAREVISION_PLANS, which nothing reads");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// README's "Add an operation", held against what the operations in the tree touch: the list is
-// right if each of them is in each file of it, and no other file has to do with all of them.
+// "Add an operation" in docs/kernels.md, held against what the operations in the tree touch: the
+// list is right if each of them is in each file of it, and no other file is about all of them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,10 +42,10 @@ class AddOperation : public testing::Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
-    const std::string readme = contents("README.md"), title = "\n## Add an operation\n";
-    const size_t begin = readme.find(title);
-    ASSERT_NE(begin, readme.npos);
-    section_ = readme.substr(begin, readme.find("\n## ", begin + title.size()) - begin);
+    const std::string page = contents("docs/kernels.md"), title = "\n## Add an operation\n";
+    const size_t begin = page.find(title);
+    ASSERT_NE(begin, page.npos);
+    section_ = page.substr(begin, page.find("\n## ", begin + title.size()) - begin);
     for (const std::string& path : all_of(section_, "`([a-z]+/[A-Za-z_/]+\\.[a-z]+)`"))
       (path.find("NAME") == path.npos ? fixed_ : named_).insert(path);
   }
@@ -90,7 +90,8 @@ TEST_F(AddOperation, TheFilesAreThoseThatEveryOperationIsIn) {
         if (has_word(text, op))
           in.insert(std::regex_replace(path, std::regex("/" + name + "(?=[_.])"), "/NAME"));
       for (const std::string& path : named_)
-        EXPECT_TRUE(in.contains(path)) << "README has " << path << ", but " << op << " isn't there";
+        EXPECT_TRUE(in.contains(path))
+            << "docs/kernels.md has " << path << ", but " << op << " isn't there";
       std::set<std::string> common;
       std::set_intersection(in.begin(), in.end(), everywhere.begin(), everywhere.end(),
                             std::inserter(common, common.end()));
@@ -99,7 +100,7 @@ TEST_F(AddOperation, TheFilesAreThoseThatEveryOperationIsIn) {
     }
   for (const std::string& path : everywhere)
     EXPECT_TRUE(named_.contains(path) || fixed_.contains(path))
-        << "all operations are in " << path << ", which README doesn't name";
+        << "all operations are in " << path << ", which docs/kernels.md doesn't name";
   for (const char* path : {"kernels/kernels.h", "kernels/table/operations.cpp"})
     EXPECT_TRUE(everywhere.contains(path) && fixed_.contains(path)) << path;
 }

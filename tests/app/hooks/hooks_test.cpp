@@ -117,14 +117,14 @@ TEST_F(HooksTest, LowerPrioritiesComeFirst) {
                             "saved 5 best", "last timed best"}));
 }
 
-// README shows this hook.
+// docs/internals.md shows this hook.
 TEST_F(HooksTest, AUsersOwn) {
   const std::string text = contents("tests/app/hooks/early_stop.h");
   std::string indented;
   std::istringstream lines(text.substr(text.find("class EarlyStop")));
   for (std::string line; std::getline(lines, line);)
     indented += (line.empty() ? "" : "    " + line) + "\n";
-  EXPECT_NE(contents("README.md").find(indented), std::string::npos);
+  EXPECT_NE(contents("docs/internals.md").find(indented), std::string::npos);
 
   // At a rate that makes the loss no better, the first evaluation stays the best.
   ASSERT_EQ(train_here(words({"--lr", "0"}), list_of(std::make_unique<EarlyStop>(1))), 0);
