@@ -1,4 +1,4 @@
-// What all communicators check of an exchange.
+// The check of an exchange's transfers, for all communicators.
 #pragma once
 #include <span>
 #include <stdexcept>

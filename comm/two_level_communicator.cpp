@@ -33,7 +33,7 @@ class TwoLevelCommunicator final : public Communicator {
     local_->reduce_scatter(data, row, stream);
     across_->all_reduce(data + row * size_t(local_->rank()), row, stream);
     local_->all_gather(data, row, stream);
-    // What the ranks can't divide: fewer elements than there are ranks.
+    // The remainder has fewer elements than there are ranks, and can't be divided between them.
     const size_t done = row * ranks;
     if (done < count) at_once(data + done, count - done, stream);
   }
@@ -52,7 +52,7 @@ class TwoLevelCommunicator final : public Communicator {
   void exchange(std::span<const Transfer> transfers, Stream stream) override {
     whole_->exchange(transfers, stream);
   }
-  // Of all ranks, for another channel: it sums in the same order.
+  // A group of all ranks (another channel) must sum in the same order, so it has two levels, too.
   std::unique_ptr<Communicator> group(std::span<const int> ranks) override {
     auto whole = whole_->group(ranks);
     if (!std::ranges::equal(ranks, all_of(*this))) return whole;
@@ -68,7 +68,7 @@ class TwoLevelCommunicator final : public Communicator {
   void end_run(const std::string& why) override { whole_->end_run(why); }
 
  private:
-  // By every rank of a node alike.
+  // Every rank of a node does the same.
   template <class T>
   void at_once(T* data, size_t count, Stream stream) {
     if (local_) local_->all_reduce(data, count, stream);

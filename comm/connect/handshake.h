@@ -15,7 +15,7 @@ namespace bv {
 using Nonce = std::array<std::byte, 16>;
 using Digest = std::array<std::byte, 32>;
 
-// Of both messages. Integers are little-endian, as on every machine this program runs on.
+// Head of both messages. Integers are little-endian, as on every machine this program runs on.
 struct Preamble {
   static constexpr std::array<char, 8> our_magic{'b', 'a', 'r', 'e', 'v', 'i', 's', '\n'};
   static constexpr uint32_t our_version = 3;

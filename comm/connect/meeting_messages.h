@@ -1,4 +1,4 @@
-// What processes that meet send each other after the greeting, and how they wait for it.
+// Messages between ranks that connect, after the greeting, and how ranks wait for them.
 #pragma once
 #include <poll.h>
 #include <sys/socket.h>
@@ -85,7 +85,7 @@ struct AnswerMessage {
 
 void answer(const Socket& peer, const Answer&, int fd = -1);  // fd is sent along
 
-// What to do about ranks that don't come.
+// Advice to the user when ranks don't come.
 std::string advice(const World&);
 // "--nnodes 2 -n 4"
 std::string shape_of(int nodes, int local_size);

@@ -1,5 +1,5 @@
-// Where the processes of a run meet. On one machine it is an abstract Unix socket (no file, gone
-// with the process) named after the user's id and World::master, open to processes of the same
+// Meeting point of a run's processes. On one machine it is an abstract Unix socket (no file; gone
+// with the process), named after the user's id and World::master and open to processes of the same
 // user; between machines it is a TCP port.
 #pragma once
 #include <memory>

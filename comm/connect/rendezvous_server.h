@@ -42,7 +42,7 @@ class PendingPeer {
 class RendezvousServer {
  public:
   RendezvousServer(const World&, const MeetingPoint&, Socket listener, double timeout);
-  // By rank. Throws UserError, naming those who haven't come, when the time is over.
+  // Returns the sockets by rank. Throws UserError that names the missing ranks when time is up.
   std::vector<Socket> run();
 
  private:

@@ -1,5 +1,5 @@
-// Where the ranks of a run wait for each other. Every waiter is also a watchdog: a peer that has
-// died or does not come within the timeout ends this process with a line that says so.
+// Barrier between the ranks of a run. Every waiting rank is also a watchdog: if a peer dies, or
+// doesn't come within the timeout, it prints one line that says so and ends its process.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -16,7 +16,7 @@ struct RankPlace {
   int rank, size;
   double timeout;   // seconds
   bool supervised;  // our launcher watches too
-  // Of a run on several machines; ranks: the run's numbers of the ranks here, if they are others.
+  // Set in runs on several machines. ranks: numbers in the run of the ranks here, if they differ.
   RunWatch* run = nullptr;
   std::vector<int> ranks = {};
   int in_run(int r) const { return ranks.empty() ? r : ranks[size_t(r)]; }
@@ -102,7 +102,7 @@ class PeerWait {
   PeerTimeout patience_;
 };
 
-// What the ranks at a barrier share, zero at first.
+// Words that the ranks at a barrier share; zero at first.
 struct alignas(64) BarrierWords {
   std::atomic<uint32_t> arrived;                 // at the current barrier
   alignas(64) std::atomic<uint32_t> generation;  // barriers passed; waiters sleep on it

@@ -1,4 +1,4 @@
-// What those who wait on one machine must know of a run on several.
+// Interface for waits on one machine to watch the whole run, which spans several.
 #pragma once
 #include <string>
 

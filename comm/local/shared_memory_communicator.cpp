@@ -217,7 +217,7 @@ class SharedMemoryCommunicator final : public Communicator {
     }
   }
 
-  // Of each rank's row a piece at once; every rank sums its own.
+  // Takes one piece of each rank's row at a time; every rank sums its own piece.
   void sum_rows(float* data, size_t count) {
     const auto ranks = size_t(size()), own = size_t(rank());
     const size_t piece = layout_.chunk / sizeof(float) / ranks;

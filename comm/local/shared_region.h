@@ -66,7 +66,7 @@ class SharedRegion {
   int fd() const { return fd_; }
   ControlBlock& control() const { return *static_cast<ControlBlock*>(address_); }
   RankStatus& rank(int r) const { return reinterpret_cast<RankStatus*>(&control() + 1)[r]; }
-  // What an area of `bytes` takes.
+  // Bytes that an area of `bytes` takes in the region.
   static size_t area_bytes(size_t bytes);
   // Maps `bytes` at an offset after the control block, which all who share them agree on.
   SharedArea map_area(size_t offset, size_t bytes) const;

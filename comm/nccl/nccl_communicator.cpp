@@ -51,7 +51,7 @@ class NcclComms {
   std::vector<ncclComm_t> comms_;
 };
 
-// What the whole run shares, for its communicator and those of groups.
+// State that the communicator of all ranks shares with those of groups.
 struct NcclRun {
   NcclRun(Backend& device, NcclPeers peers)
       : backend(device),
@@ -169,7 +169,7 @@ class NcclCommunicator : public Communicator {
   ncclComm_t comm_ = nullptr;
 };
 
-// Of all ranks, whose hosts are connected, too.
+// Communicator of all ranks; their hosts are connected, too.
 class NcclWorld final : private NcclRun, public NcclCommunicator {
  public:
   NcclWorld(Backend& device, NcclPeers peers)

@@ -16,7 +16,7 @@
 
 namespace bv {
 
-// What is still to be sent to a peer, or received from it, in order.
+// Transfers to or from one peer that are not done yet, in order.
 struct Mesh::Queue {
   int peer;
   bool send;

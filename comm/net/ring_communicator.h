@@ -8,8 +8,9 @@
 
 namespace bv {
 
-// Of all ranks of the mesh, or of a group of them. Collectives run one after another in the order
-// of the calls, whatever their streams, those of groups included. hosts: for barriers and scalars.
+// A communicator of all ranks of the mesh, or of a group of them. Collectives run one at a time in
+// the order of the calls, whatever their streams, those of groups included. hosts: for barriers and
+// scalars.
 // Made and destroyed by the main thread, before the backend whose streams it runs on.
 std::unique_ptr<Communicator> make_ring_communicator(std::shared_ptr<Mesh>,
                                                      std::unique_ptr<Communicator> hosts);

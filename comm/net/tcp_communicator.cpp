@@ -42,7 +42,7 @@ struct FrameHead {
 constexpr size_t max_frame = 64 << 20;
 constexpr size_t chunk = 1 << 20;  // memory is taken as bytes arrive
 
-// Of an end: followed by the text.
+// Head of a message that ends the run; the text follows.
 struct EndHead {
   int32_t culprit;
 };
@@ -55,7 +55,7 @@ struct RankReport {
   int64_t age_ms;  // since its last heartbeat
 };
 
-// What a connection still has to send. Guarded by `mutex`.
+// Messages that a connection still has to send. Guarded by `mutex`.
 class Outbox {
  public:
   void push(Kind kind, const void* data, size_t bytes) {
@@ -223,7 +223,7 @@ class TcpCommunicator final : public HostsCommunicator {
       if (!failure_.empty()) culprit = culprit_;
     }
     tell_end(why, culprit);
-    // Of a rank on this machine the launcher knows more.
+    // If the culprit is a rank on this machine, the launcher knows more.
     end_process(region_, place_, why, culprit >= 0 && is_here(culprit));
   }
 

@@ -62,7 +62,7 @@ int requested_threads(bool launched) {
   constexpr int most = 1024;
   const char* text = std::getenv("OMP_NUM_THREADS");
   if (!text || !*text) return 0;
-  // Of a list, "4,2", the first counts: the others are for nested parallel regions.
+  // In a list, "4,2", the first number counts: the others are for nested parallel regions.
   const auto threads = parse_integer(split(text, ',')[0]);
   if (!threads || *threads < 1 || *threads > most)
     throw UserError("OMP_NUM_THREADS=" + printable(text) +

@@ -26,7 +26,7 @@ struct World {
   std::string machine;       // this machine's name
   std::vector<NodePlacement> seats;  // by rank, once connected; empty on one machine
   bool several_machines() const { return local_size != size; }
-  // Where ranks meet between machines: torchrun's own agent has MASTER_PORT.
+  // Port on which ranks of several machines meet. Under torchrun, its agent listens on MASTER_PORT.
   int meeting_port() const { return launched ? port : port + 1; }
   std::string name_of(int of_rank) const;  // "rank 3 (node 1, HOST)"; on one machine "rank 3"
   std::string variables;  // the variables this was read from, for messages: "RANK, WORLD_SIZE ..."
