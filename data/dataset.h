@@ -32,7 +32,7 @@ class Dataset {
   // The image, upright, at full size or (scaled decoding) at any size whose shorter side is not
   // below `at_least`; 0: full size. Throws BadImage.
   virtual Image image(int64_t index, int at_least) const = 0;
-  // What `choose` wants of the image, told its size; or more. Throws BadImage.
+  // The part of the image that `choose`, told its size, asks for; or more. Throws BadImage.
   virtual View view(int64_t index, const RequestFn& choose) const {
     return whole_view(image(index, 0), choose);
   }
@@ -78,7 +78,7 @@ struct DataOptions {
   std::vector<std::string> class_order = {};
   bool skip_bad_records = false;  // of records without an index: bad ones are left out, with a note
 };
-// What a path names. Throws DataError where that is no data.
+// The kind of data at a path. Throws DataError if it is not data.
 DataKind data_kind(std::string path);
 DataSets open_dataset(const DataOptions&);
 
@@ -93,11 +93,11 @@ std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path,
 // by name, folder by folder, without hidden ones. Throws DataError where one can't be listed.
 std::vector<std::string> pictures_in(const std::string& folder);
 
-// Of the files' sizes, times and first bytes (of as many files as are quickly opened): another
-// value says that something in them has changed, or that they were copied. 0: data without files.
+// Hash of the files' sizes, times and first bytes (of as many files as can be opened quickly):
+// another value means that files have changed or were copied. 0: data without files.
 uint64_t contents_fingerprint(const DataSets&);
 
-// The images that their files' headers, or no file where one was, show to be none.
+// Images whose files are missing, or whose headers show that they are not images.
 struct BadImages {
   std::vector<int64_t> train, val;  // indices
   std::string first;                // "path: reason" of the first one

@@ -1,4 +1,4 @@
-// What lies in a folder of class folders, as it is found: sorted by name, without what is hidden.
+// Scans a folder of class folders: sorted by name, without hidden entries.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -19,8 +19,8 @@ std::vector<std::filesystem::path> folders_in(const std::filesystem::path&);
 // The regular files.
 std::vector<std::filesystem::path> files_in(const std::filesystem::path&);
 
-// Of a folder, train/ and val/ with class folders in them, in any case and by their other names;
-// empty where there is none.
+// A folder's train/ and val/, in any case or under their other names, with class folders in them;
+// empty if there is none.
 struct PartFolders {
   std::filesystem::path train, val;
 };
@@ -31,9 +31,9 @@ PartFolders require_train(PartFolders, const std::filesystem::path&);
 
 std::string extension_of(const std::filesystem::path&);  // ".jpg", in lower case
 bool is_read(std::string_view extension);
-// Images too, which this build doesn't read or none does.
+// Extensions of images that this build, or any build, cannot read.
 bool is_other_image(std::string_view extension);
-// Of these, those that a build with its library reads.
+// Those of them that a build with the format's library reads.
 bool has_library(std::string_view extension);
 
 }  // namespace bv

@@ -6,8 +6,8 @@
 
 namespace bv {
 
-// Of the images of a class, by their names in its folder: the same of them whatever others there
-// are, as nearly as a fraction can be; at least one, if there are two.
+// Chooses a class's validation images by hashes of their file names, so that other files change the
+// choice as little as a fraction allows; at least one if there are two.
 std::vector<bool> held_out(const std::string& class_name, const std::vector<std::string>& names,
                            double fraction, uint64_t seed);
 

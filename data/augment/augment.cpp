@@ -14,7 +14,7 @@ Philox4 draw(const AugmentKey& key, uint32_t what) {
   return philox(key.seed, what, key.index, key.epoch, random_augment);
 }
 
-// What happens with probability p.
+// True with probability p.
 bool happens(uint32_t word, double p) { return double{uniform(word)} >= 1 - p; }
 
 // A whole number from 0 to last.

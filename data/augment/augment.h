@@ -35,12 +35,12 @@ struct Placement {
   Box from;
   int top, left, height, width;
 };
-// What timm's evaluation sees: resized to floor(size / pct), the centre cropped. center resizes the
+// timm's evaluation crop: resize to floor(size / pct), then crop the centre. center resizes the
 // shorter side to it, squash both sides, border the longer side; pad resizes nothing.
 Placement centre_crop(int height, int width, int size, const Cropping& = {});
 
-// Where a window of `size` pixels begins in a picture with a black frame: of padded, or for
-// pad_if_needed of what the picture lacks on each side.
+// Origin of a window of `size` pixels in an image with a black frame: `padding` wide for padded;
+// for pad_if_needed as wide as the image lacks on each side.
 struct Window {
   int top, left;
 };

@@ -43,8 +43,8 @@ double log_gamma(Random& random, double shape) {
   }
 }
 
-// Of Beta(alpha, alpha): g / (g + h) of two gamma variates, whose logarithms don't underflow. Those
-// of a shape below 1 are ones of the shape + 1, times u^(1 / shape).
+// A Beta(alpha, alpha) variate, g / (g + h) for gamma variates g and h, whose logarithms don't
+// underflow. A gamma variate of shape below 1 is one of shape + 1, times u^(1 / shape).
 double beta(Random& random, double alpha) {
   const double shape = alpha < 1 ? alpha + 1 : alpha;
   double log_odds = log_gamma(random, shape);

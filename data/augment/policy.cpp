@@ -12,7 +12,7 @@ namespace {
 
 using enum Operation;
 
-// What the first word of the counter is for; crops and flips take the numbers below 16.
+// Values of the counter's first word; crops and flips use numbers below 16.
 enum Draw : uint32_t {
   at_gate = 15,
   at_layer = 16,  // and the following
@@ -274,7 +274,7 @@ void draw_erase(const Augmentation& a, const AugmentKey& key, int size, Drawn& l
 constexpr int32_t one = 1 << 16;
 int32_t to_fixed(double x) { return static_cast<int32_t>(std::floor(x * one + 0.5)); }
 
-// Of Pillow's matrix from the result's pixels to the image's.
+// Converts Pillow's matrix, which maps the result's pixels to the image's.
 ImageOp affine(const std::array<double, 6>& a, const std::array<uint8_t, 3>& fill) {
   return {.kind = ImageOpKind::affine,
           .fill = {fill[0], fill[1], fill[2]},

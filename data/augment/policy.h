@@ -1,4 +1,4 @@
-// What is done to a training image after its crop and flip: a policy's operations, colour jitter
+// Augmentation of a training image after its crop and flip: a policy's operations, colour jitter
 // and erasing, in this order, drawn as torchvision and timm draw them. Every choice is a function
 // of (seed, epoch, the image's index in the data set), whatever process or thread makes it.
 #pragma once
@@ -58,7 +58,7 @@ struct DrawnOperation {
 // At most layers() of them, Identity left out.
 std::vector<DrawnOperation> draw_operations(const Augmentation&, const AugmentKey&, int size);
 
-// What a device does for it, on an image of size x size.
+// The device's form of a drawn operation, for an image of size x size.
 ImageOp image_op(const Augmentation&, const DrawnOperation&, int size);
 
 }  // namespace bv

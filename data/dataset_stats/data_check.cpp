@@ -101,7 +101,7 @@ class Checker {
   }
 
  private:
-  // Of files that hold many.
+  // Lists the images of files that hold many.
   void list_images(DataSets sets) {
     data_ = std::move(sets);
     found.has_val = data_.val != nullptr;

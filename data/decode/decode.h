@@ -11,7 +11,7 @@
 
 namespace bv {
 
-// By a file's first 12 bytes.
+// The format that a file's first 12 bytes show.
 enum class Format { jpeg, png, bmp, gif, pnm, webp, tiff, unknown };
 Format format_of(std::span<const uint8_t> start);
 std::string_view name_of(Format);                                // "jpeg"

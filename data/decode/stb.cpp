@@ -77,8 +77,8 @@ thread_local Memory* Memory::current = nullptr;
 #define STBI_MAX_DIMENSIONS (1 << 15)
 #define STB_IMAGE_STATIC
 #define STB_IMAGE_IMPLEMENTATION
-// What no check of a header prevents: damaged coefficients overflow products, which then wrap; and
-// indices beyond a short palette read zeros, not what the stack last held.
+// Guards against faults that no check of a header prevents: products of damaged coefficients
+// overflow, so they wrap; indices beyond a short palette read zeros, not stale stack memory.
 #pragma GCC optimize("wrapv")
 #if __GNUC__ >= 12 && !defined(__clang__)
 #pragma GCC optimize("trivial-auto-var-init=zero")

@@ -76,7 +76,7 @@ int64_t piece_bytes(TIFF* tiff, int64_t pixels) {
 
 enum class Alpha { none, straight, premultiplied };
 
-// What the alpha in libtiff's pixels stands for: it multiplies colours by theirs, but not greys.
+// Meaning of alpha in libtiff's pixels: it premultiplies colours, but not greys.
 Alpha alpha_of(const TIFFRGBAImage& image) {
   uint16_t count = 0, *kinds = nullptr;
   TIFFGetFieldDefaulted(image.tif, TIFFTAG_EXTRASAMPLES, &count, &kinds);

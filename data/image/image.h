@@ -28,7 +28,7 @@ struct Region {
   bool operator==(const Region&) const = default;
 };
 
-// What is wanted of an image: this part, which may be decoded `shrink` times smaller.
+// Part of an image to decode, perhaps `shrink` times smaller.
 struct DecodeRequest {
   Box part;
   double shrink = 1;
@@ -57,7 +57,7 @@ struct View {
     return {top + b.top * scale, left + b.left * scale, b.height * scale, b.width * scale};
   }
 };
-// Of what is decoded already: `choose` is told its size, and gets all of it.
+// The view of a decoded image: `choose` is told its size, and gets all of it.
 inline View whole_view(Image image, const RequestFn& choose) {
   const int height = image.height, width = image.width;
   choose(height, width);

@@ -34,7 +34,7 @@ struct RecordIndex {
   void add(IndexRow row, std::string_view name);
 };
 
-// Of one class or more. Throws DataError naming the line.
+// Parses an index of one class or more. Throws DataError that names the line.
 RecordIndex parse_index(std::string_view text, const std::string& path);
 RecordIndex read_index(const std::string& path);
 std::string index_text(const RecordIndex&);

@@ -1,4 +1,4 @@
-// What --data names where it is records: one set, or train and val.
+// Records that --data names: one set, or train and val.
 #pragma once
 #include <memory>
 #include <string>
@@ -22,8 +22,8 @@ struct RecordParts {
   int64_t skipped = 0;                              // records that are in none, as they are bad
   std::string first_skipped = {};
 };
-// Of an index, or a folder of records. Throws DataError; without an index also for a bad record,
-// unless those are skipped.
+// Finds the parts of an index, or of a folder of records. Throws DataError; without an index also
+// for a bad record, unless those are skipped.
 RecordParts find_record_parts(const std::string& path, bool skip_bad);
 
 }  // namespace bv
