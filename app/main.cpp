@@ -12,7 +12,7 @@
 
 int main(int argc, char** argv) {
   bv::hold_stop_signals();
-  // Where the standard streams are closed, the files that a run opens must not take their numbers.
+  // If standard streams are closed, files that the run opens must not take their descriptors.
   int fd;
   while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO) {
   }

@@ -1,4 +1,4 @@
-// What ./launcher can do: one row a command, each with a file of its own beside this one.
+// The launcher's commands, one row each; each command has a file of its own beside this one.
 #pragma once
 #include <span>
 #include <string>

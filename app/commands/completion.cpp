@@ -34,7 +34,7 @@ constexpr std::string_view end = R"(  if [[ $word == -* ]]; then words=$options 
 complete -F _barevision launcher
 )";
 
-// What bash offers for a row's value: its choices, files or folders; else nothing.
+// Bash completions for a row's value: its choices, files or folders; else none.
 std::string offer(const OptionRow& row) {
   const std::string_view metavar = row.metavar;
   if (metavar == "MODEL") return "words='" + join(known_models(), " ") + "'";

@@ -1,4 +1,4 @@
-// What the commands about data share.
+// Helpers shared by the data commands.
 #pragma once
 #include <string>
 #include <vector>

@@ -30,7 +30,7 @@ std::string weights_in(const fs::path& folder) {
   return there_is(average) ? average : folder / "weights.safetensors";
 }
 
-// What only training needs.
+// Resets the options that only training needs.
 void forget_training(Options& o) {
   const Options fresh;
   o.train_crop = TrainCrop::none;

@@ -44,7 +44,7 @@ constexpr OptionRow finished_classes_row = {
         "names of the weights' classes in their order, one a line, or just their number; "
         "default: the names in the weights' file"};
 
-// Where the words RUN|WEIGHTS lead.
+// Files that the argument RUN|WEIGHTS stands for.
 struct FinishedPlace {
   std::string weights;  // the file
   std::string run;      // its run's folder; empty: it is given by itself
@@ -68,7 +68,7 @@ Options finished_options(const CommandLine&, const FinishedOptions&);
 TrainedModel open_trained_model(const CommandLine&, const FinishedOptions&);
 
 std::unique_ptr<Backend> open_trained_backend(const TrainedModel&, const DeviceChoice&, int cores);
-// Of at least `asked` images: a batch norm's graph has two or more.
+// A batch of at least `asked` images; a graph with batch norm needs two.
 inline int smallest_batch(int asked) { return std::max(asked, 2); }
 // Resolves device and precision. The graph's batch is this process's.
 Graph trained_graph(TrainedModel&, const DeviceChoice&, const Backend&, int batch);

@@ -33,7 +33,7 @@ struct ListOptions {
   std::optional<int> classes, per_class;  // the first ones; none: all
 };
 
-// Of a folder of class folders, sorted. Throws DataError, UserError.
+// Lists a folder of class folders, sorted. Throws DataError, UserError.
 ImageList list_folder(const std::string& folder, const ListOptions&);
 std::string list_text(const ImageList&);
 ImageList parse_list(const std::string& text, const std::string& path);

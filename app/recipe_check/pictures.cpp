@@ -29,7 +29,8 @@ double distance(const Channels& a, const Channels& b) {
   return most;
 }
 
-// By --recipe, --config or an option; the model's and its weights' own numbers aren't questioned.
+// True if --recipe, --config or an option sets it; numbers of the model and its weights aren't
+// questioned.
 bool normalises_by_choice(const Setup& s) {
   const Options& o = s.options;
   const auto chosen = [&](const char* name, const auto& now, const auto& asked, const auto& own) {
@@ -42,7 +43,7 @@ bool normalises_by_choice(const Setup& s) {
 bool unscaled_in_training(const Cropping& c) { return c.train == TrainCrop::pad_if_needed; }
 bool unscaled_in_evaluation(const Cropping& c) { return c.mode == CropMode::pad; }
 
-// By what factor an image with this shorter side is scaled.
+// Factor by which an image with this shorter side is scaled.
 double scale_in_evaluation(const Cropping& c, int size, double side) {
   return unscaled_in_evaluation(c) ? 1 : size / (c.pct * side);
 }

@@ -13,7 +13,7 @@ constexpr double low = 0.02;        // of the peak
 
 std::string number(double x) { return format_number(x, 6); }
 
-// Where the curve ends or --lr-after cuts it off, in epochs.
+// Epoch in which the curve ends or --lr-after cuts it off.
 double end_of_curve(const Options& o) { return o.lr_after ? double(o.lr_after->epoch) : o.epochs; }
 
 }  // namespace
