@@ -1,4 +1,4 @@
-// What an evaluation says of each class: precision, recall and F1, the confusion matrix.
+// Report of an evaluation by class: precision, recall and F1, the confusion matrix.
 #pragma once
 #include <cstdint>
 #include <span>

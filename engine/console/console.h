@@ -1,4 +1,4 @@
-// What rank 0 tells people on standard output: lines, and on a terminal a progress bar.
+// Rank 0's standard output: lines, and a progress bar on a terminal.
 #pragma once
 #include <unistd.h>
 

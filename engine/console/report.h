@@ -19,7 +19,7 @@ struct RunHead {
 };
 std::vector<std::string> head_lines(const Setup&, const RunHead&);
 
-// What --plan plans for. limit: bytes of memory that a process may take.
+// Head of the --plan report. limit: bytes of memory that a process may take.
 std::string plan_head(const Setup&, const std::string& device, size_t limit);
 
 // Why a val loss may be far above that of guessing; empty if it isn't. updates: done so far.
@@ -31,7 +31,7 @@ struct RunEnd {
   bool has_best;
   int64_t step;
 };
-// Where the weights are, and the command to resume.
+// Paths of the weights, and the command to resume.
 std::vector<std::string> end_lines(const Options&, const RunEnd&);
 
 // The sections, longest first, and their sum.

@@ -1,4 +1,4 @@
-// What a checkpoint contains, and its state.json.
+// State of a checkpoint, and its file state.json.
 #pragma once
 #include <cstdint>
 #include <map>

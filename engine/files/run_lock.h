@@ -15,7 +15,7 @@ class RunLock {
   ~RunLock();  // removes the lock's file
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
-  // What to tell the user where the file system has no locks; empty elsewhere.
+  // Warning for a file system without locks; else empty.
   const std::string& warning() const { return warning_; }
 
  private:

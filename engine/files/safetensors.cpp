@@ -22,7 +22,7 @@ static_assert(std::endian::native == std::endian::little, "the format's data is 
 
 constexpr uint64_t length_bytes = 8;
 constexpr size_t max_dimensions = 16;
-constexpr uint64_t max_header_bytes = 100'000'000;  // what the format's own library reads
+constexpr uint64_t max_header_bytes = 100'000'000;  // the limit of the safetensors library
 
 using Read = std::function<void(uint64_t offset, std::span<std::byte> out)>;
 
@@ -226,8 +226,8 @@ void require_memory(const std::vector<TensorEntry>& tensors, const std::string& 
                     " MiB, this machine has " + std::to_string(memory >> 20));
 }
 
-// What torch.save writes: a zip archive, or before PyTorch 1.6 a pickle of protocol 2. Read as the
-// length of a header either would be longer than any file.
+// Recognises torch.save's formats: a zip archive, or before PyTorch 1.6 a pickle of protocol 2.
+// Read as a safetensors header's length, either would be longer than any file.
 bool is_pickle(uint64_t first_bytes) {
   constexpr uint64_t zip = 'P' | 'K' << 8 | 3 << 16 | 4 << 24, pickle = 0x80 | 2 << 8;
   return (first_bytes & 0xFFFFFFFF) == zip || (first_bytes & 0xFFFF) == pickle;

@@ -94,7 +94,7 @@ std::vector<double> resize_middle(const std::vector<double>& inp, size_t outer, 
 // From [1, prefix + from*from, C] to [1, prefix + to*to, C].
 HostTensor resize_position(const HostTensor& old, int prefix, int from, int to) {
   const auto C = size_t(old.shape[2]);
-  const auto grid = old.data.begin() + prefix * ptrdiff_t(C);  // what is before it stays
+  const auto grid = old.data.begin() + prefix * ptrdiff_t(C);  // earlier elements stay
   const auto wide = resize_middle({grid, old.data.end()}, size_t(from), from, to, C);
   const auto resized = resize_middle(wide, 1, from, to, size_t(to) * C);
   HostTensor out{.shape = {1, prefix + int64_t(to) * to, old.shape[2]},
@@ -129,7 +129,7 @@ class Fitting {
   }
 
  private:
-  // What DistributedDataParallel and torch.compile put before every name.
+  // Strips the prefixes that DistributedDataParallel and torch.compile add to names.
   void strip_prefixes() {
     for (const std::string prefix : {"module.", "_orig_mod.", "module."}) {
       const auto has_it = [&](const auto& tensor) { return tensor.first.starts_with(prefix); };

@@ -16,7 +16,7 @@ struct ParameterShape {
   std::vector<int64_t> shape;
 };
 
-// What a file says about itself; files from elsewhere may lack any of it.
+// Metadata of a weights file; files from elsewhere may lack any of it.
 struct WeightsInfo {
   std::optional<std::string> model;
   std::optional<int> image_size, patch_size;

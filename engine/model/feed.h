@@ -22,7 +22,7 @@ class Feed {
     bool mixing;               // each image has a Mix
     int params_in_flight;      // set_params() that the device may not have read yet
     int micro_batches = 1;     // equal parts of the batch, with StepParams of their own
-    bool images = true, targets = true;  // what this process has of a batch
+    bool images = true, targets = true;  // parts of a batch that this process holds
   };
   Feed(Backend&, const Sizes&);
   size_t bytes() const { return slots() * slot_bytes_ + params_bytes_; }

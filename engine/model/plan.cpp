@@ -77,7 +77,7 @@ std::vector<Life> node_spans(const Graph& graph, const std::vector<NodePlan>& pl
   return spans;
 }
 
-// Where a storage is touched: before, inside or after the stage, and when.
+// Passes that touch a storage: before, inside or after the stage, and when.
 struct Touched {
   struct Pass {
     bool before = false, inside = false, after = false;
@@ -171,7 +171,7 @@ std::vector<Touched> find_touched(const Graph& graph, const std::vector<NodePlan
   return all;
 }
 
-// What the next block's forward reads must be there when that runs again.
+// A tensor that the next block's forward reads must still exist when that forward runs again.
 bool only_in_recomputed_block(const Layout& layout, const Spans& spans, size_t storage) {
   const Life &all = spans.all[storage], &forward = spans.forward[storage];
   return std::ranges::any_of(layout.recomputes, [&](const Layout::Recompute& r) {

@@ -1,4 +1,4 @@
-// Where a run's time goes. Each moment belongs to one section, so the sections add up to all of it.
+// Profile of a run's time. Each moment belongs to one section, so the sections add up to all of it.
 #pragma once
 #include <chrono>
 #include <map>

@@ -53,7 +53,7 @@ bool is_randaugment(const AugmentOptions& o) {
   return o.auto_augment == Policy::ra || o.auto_augment == Policy::ra_dali;
 }
 
-// What was typed and has no effect.
+// Refuses options that were typed and have no effect.
 void refuse_unused(const Options& o) {
   const auto needs = [&](bool has_effect, std::string_view option, const char* what) {
     if (!has_effect && o.source(option) == Source::command_line)

@@ -18,7 +18,7 @@ std::span<const PresetRow> augment_presets();
 // Options that depend on the data get their values. Throws UserError where some don't fit together.
 void resolve_augmentation(Options&, DataKind);
 
-// Of resolved options.
+// The data library's form of resolved options.
 Cropping cropping_of(const AugmentOptions&);
 Augmentation augmentation_of(const Options&);
 Mixing mixing_of(const AugmentOptions&);

@@ -68,7 +68,7 @@ class Given {
     const auto given = given_.find(&row);
     return given == given_.end() ? nullptr : &given->second;
   }
-  std::vector<std::string> rest;  // what is no option of the rows, and a word too many
+  std::vector<std::string> rest;  // words that are no option's, in order
 
  private:
   std::string take() {

@@ -17,7 +17,7 @@ struct Command {
   std::string_view name;   // one word or two: "preview", "data split"
   std::string_view usage;  // after the name
   std::string_view summary;
-  std::span<const OptionRow> own;           // what it takes besides options of training
+  std::span<const OptionRow> own;           // the command's own options
   std::span<const std::string_view> takes;  // of training: titles of groups, names of options
   int (*run)(const CommandLine&, const std::vector<std::string>& argv);
   // It may be a launcher or a worker, each of which has its own way to deal with stop signals.
@@ -57,7 +57,8 @@ CommandLine parse_arguments(const Command&, std::span<const std::string> argumen
 
 std::string usage_of(const Command&);  // "preview MODEL --out DIR"
 std::string usage_text();              // for a line without any word
-// Of the command; of one that trains with the defaults, or with what `holds` for model and data.
+// Help of a command. For one that trains: with the defaults, or with the values that `holds` has
+// for a model and its data.
 std::string help_text(const Command&, std::span<const Command> all, const Options* holds = nullptr);
 std::string help_markdown(std::span<const Command> all);  // docs/options.md
 

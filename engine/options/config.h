@@ -44,7 +44,7 @@ void resolve_sizes(Options&, const ModelConfig&, DataKind);
 // The options of a model's graph, without what data and processes decide.
 GraphOptions graph_options(const Options&);
 
-// What a checkpoint keeps of the options: those that decide the weights, and the number of epochs.
+// Options that a checkpoint keeps: those that decide the weights, and the number of epochs.
 Values options_to_keep(const Options&);
 // Throws UserError naming the first option of the resumed run that config.json, edited since the
 // checkpoint, has changed; `kept` is the checkpoint's.

@@ -1,12 +1,12 @@
-// What options and models are called elsewhere: in timm and torchvision's reference scripts.
+// Names of options and models in timm and in torchvision's reference scripts.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace bv {
 
-// What to type instead of the option `flag` ("--batch-size") of those programs: ": here it is
-// --batch". Empty if the flag isn't known from there.
+// Advice to one who typed their option `flag` ("--batch-size"): ": here it is --batch". Empty if
+// they have no such option.
 std::string advice_for_foreign(std::string_view flag);
 
 // The same for timm's name of a model, "vit_large_patch32_384.orig_in21k": ": here it is vit_large

@@ -105,7 +105,7 @@ std::string training_help(const Command& command, std::span<const Command> all,
   return text;
 }
 
-// Of training's groups that a command takes whole, the names.
+// Names of the groups of training options that a command takes whole.
 std::string whole_groups(const Command& command) {
   std::vector<std::string> titles;
   for (const OptionGroup& group : option_groups())

@@ -90,7 +90,7 @@ struct OptionRow {
   bool is_flag() const { return field.type->form == JsonForm::boolean; }
   bool is_list() const { return field.type->list; }
   bool is_choice() const { return field.type->texts != nullptr; }
-  std::string values() const;  // what --help shows after the flag: the metavar, or a|b|c
+  std::string values() const;  // value after the flag in --help: the metavar, or a|b|c
   std::string flag() const;    // --image-size; of a word by position, its metavar
 };
 

@@ -37,7 +37,7 @@ void unset(Options&, std::string_view name);
 // The built-in default as text; empty if there is none.
 std::string default_of(const OptionRow&);
 
-// What a JSON object of options is: a recipe may contain some of them only.
+// Kinds of JSON files with options; a recipe may have only some of the options.
 enum class OptionFile : uint8_t { config, recipe, named_recipe };
 // The values in it; `where` names it in messages. Throws UserError naming the key.
 Values values_from_json(const Json& object, const std::string& where, OptionFile);

@@ -12,7 +12,7 @@
 
 namespace bv {
 
-// Where an option's value comes from; later sources win over earlier ones.
+// Source of an option's value; later ones win over earlier ones.
 enum class Source { built_in, resolved, recipe, named_recipe, run, config, command_line };
 
 inline constexpr int64_t max_epochs = 1000000;

@@ -10,9 +10,10 @@ struct PartTime {
   double forward, backward;
 };
 
-// Of the step, on average over the stages. parts: of PipelineShape::parts(). Exchanges take no time
-// themselves; one is over once both sides of all its messages have come to it. Activations are
-// exchanged beside gradients, and a task waits for what it receives alone.
+// Fraction of a step that stages are idle, averaged over the stages. parts: those of
+// PipelineShape::parts(). Exchanges take no time themselves; one ends when both sides of all its
+// messages have reached it. Activations and gradients are exchanged concurrently, and a task waits
+// only for its own input.
 double bubble(const PipelineShape&, std::span<const PartTime> parts);
 
 }  // namespace bv

@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-// Where to cut: weights [0, i) in p parts, for every i and p.
+// The best cuts of weights [0, i) into p parts, for every i and p.
 class Splits {
  public:
   using Fold = double (*)(double all, double sum);

@@ -1,5 +1,5 @@
-// What --pipeline and its companions (--chunks, --partition, --micro-batches) make of a model: its
-// parts, and the expected bubble.
+// A model cut into a pipeline's parts by --pipeline, --chunks, --partition and --micro-batches; and
+// the expected bubble.
 #pragma once
 #include <string>
 #include <vector>

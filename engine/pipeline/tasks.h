@@ -1,4 +1,4 @@
-// What a stage does in a step, and in which order. P stages with V chunks each make P * V parts of
+// Tasks of a stage in a step, in order. P stages with V chunks each make P * V parts of
 // the model: part i is chunk i / P of stage i % P. A batch passes through in M micro-batches.
 //   V = 1: 1F1B (Narayanan et al. 2019): P - 1 - stage micro-batches forward, then one forward and
 //     one backward by turns, then the remaining ones backward;
@@ -47,8 +47,8 @@ struct Message {
 using Round = std::vector<Message>;
 std::vector<Round> rounds(const PipelineShape&, int stage);
 
-// By chunk, the most micro-batches that are in flight at once: from the exchange that brings a
-// forward's input to the end of its backward.
+// Most micro-batches in flight at once, by chunk: each from the exchange that brings a forward's
+// input to the end of its backward.
 std::vector<int> slots(const PipelineShape&, int stage);
 
 // Micro-batches of a chunk go forward and backward in the same order.

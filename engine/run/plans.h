@@ -8,7 +8,7 @@
 
 namespace bv {
 
-// Of one process of each stage; the replicas' are equal.
+// Plans of one process per stage; replicas have equal ones.
 std::vector<MemoryPlan> stage_plans(const Setup&, Backend&);
 
 // A table with a line for each stage.
@@ -19,7 +19,8 @@ struct MemoryLimit {
   size_t bytes;
   bool shared;
 };
-// What would make the plan fit: "; --batch 32 takes 13.7 GiB, --recompute blocks takes 8.1 GiB".
+// Advice on a plan that does not fit: "; --batch 32 takes 13.7 GiB, --recompute blocks takes 8.1
+// GiB".
 std::string what_fits(const Setup&, Backend&, MemoryLimit);
 
 }  // namespace bv

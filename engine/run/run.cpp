@@ -52,7 +52,7 @@ Run::Run(Setup given, Backend& device, Communicator* peers, int cores)
   schedule = schedule_of(o, o.epochs, updates_per_epoch);
 }
 
-// Of all stages, so that all processes come to the same verdict.
+// Returns the plans of all stages, so that all processes reach the same verdict.
 std::vector<MemoryPlan> Run::plans() const {
   if (setup.pipeline.shape.stages == 1) return {trainer.plan()};
   return stage_plans(setup, backend);

@@ -106,7 +106,7 @@ void RunFolderLock::begin(int rank) {
     if (is_unfinished_checkpoint(name)) fs::remove_all(folder_ + "/" + name, ignored);
 }
 
-// Of runs that start in the same second, one gets the name, the others -2, -3, ...
+// If several runs start in the same second, one gets the name, the others get -2, -3, ...
 void RunFolderLock::begin_dated(int rank) {
   if (rank != 0) return;  // rank 0's folder is the run's
   const std::string dated = folder_;

@@ -1,5 +1,5 @@
-// What a run is, resolved from command line, model, data and processes before any memory is taken.
-// All ranks come to the same result, and to the same UserError or DataError.
+// A run's set-up, resolved from command line, model, data and processes before any memory is taken.
+// All ranks get the same result, or the same UserError or DataError.
 #pragma once
 #include <map>
 #include <optional>
@@ -57,7 +57,7 @@ Setup prepare(const Request&, int world, const DeviceChoice&, Backend&);
 // The same for one process: its place among the pipeline's stages, and the parameters of its part.
 Setup for_rank(Setup, int rank);
 
-// Of the replica's share of the batches; without `warn` and `allocate`.
+// Options of the loader of a replica's share of the batches, without `warn` and `allocate`.
 LoaderOptions loader_options(const Setup&, int replica, int cores);
 
 inline const Graph* pointer_to(const std::optional<Graph>& graph) {
@@ -71,7 +71,7 @@ Graph build_graph(const Options&, const ModelConfig&, DataKind, DType, int local
 Graph graph_in(const Setup&, DType, int micro_batch);
 Micro micro_of(const Options&, const ModelConfig&);
 
-// What a weights file of the graph's model contains.
+// Names and shapes of the tensors in a weights file of this graph's model.
 std::vector<ParameterShape> parameter_shapes(const Graph&);
 
 }  // namespace bv

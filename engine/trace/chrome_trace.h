@@ -14,8 +14,8 @@ struct RankTrace {
   std::vector<Span> spans;
 };
 
-// By rank. Where a rank has nothing to do for 10 microseconds or longer, between its first span and
-// its last, it is idle.
+// Chrome trace of all ranks, given in order. A rank with nothing to do for 10 microseconds or
+// longer, between its first span and its last, is shown as idle.
 std::string chrome_trace(std::span<const RankTrace> ranks);
 
 }  // namespace bv

@@ -1,6 +1,6 @@
-// What ran when in this process: forward, backward, exchanges, all-reduces, updates. The device
-// calls the host at both ends of each span, in the order of the stream that it is on, so a recorded
-// graph is traced like any other work. Where nothing is traced there is no Trace, and no call.
+// Timeline of this process: forward, backward, exchanges, all-reduces, updates. The device calls
+// the host at both ends of each span, in stream order, so a recorded graph is traced like any other
+// work. Without --trace there is no Trace, and no call.
 #pragma once
 #include <array>
 #include <chrono>
@@ -40,7 +40,7 @@ class Trace {
   };
   void mark(Stream, const What&, bool begins);
 
-  // Of the last update: seconds in exchanges, but for those inside other work.
+  // Seconds of the last update that were spent in exchanges, except those inside other work.
   double waited() const;
   std::vector<Span> spans() const;
 

@@ -36,7 +36,7 @@ std::vector<Belongs> belongings(const ScheduleOptions& o) {
 
 double Schedule::at(int64_t update, int64_t epoch) const {
   if (lr_after && epoch >= lr_after->epoch) return lr_after->lr;
-  // By epoch, everything is counted in epochs.
+  // With by_epoch, all lengths are counted in epochs.
   const double unit = by_epoch ? updates_per_epoch : 1, an_epoch = updates_per_epoch / unit;
   const double now = static_cast<double>(by_epoch ? epoch : update);
   const double warmup = warmup_updates / unit, total = total_updates / unit;
