@@ -14,7 +14,7 @@ import re
 
 import gdb
 
-SWITCHED = 24 + 128  # what switch_stacks has below a waiting fiber's stack pointer
+SWITCHED = 24 + 128  # below a waiting fiber's stack pointer, pushed by switch_stacks
 RESUMING = "continue step next stepi nexti finish until advance jump call run signal detach kill"
 
 
@@ -233,7 +233,8 @@ class SelectThread(gdb.Command):
 
 
 class InfoCuda(gdb.Command):
-    """What runs on the stand-in for CUDA: info cuda kernels, info cuda threads."""
+    """Kernels and threads that run on the stand-in for CUDA: info cuda kernels, info cuda
+    threads."""
 
     def __init__(self):
         super().__init__("info cuda", gdb.COMMAND_STATUS, prefix=True)
@@ -255,7 +256,7 @@ class InfoKernels(gdb.Command):
 
 
 class InfoThreads(gdb.Command):
-    """Where each thread of the block stands."""
+    """The line at which each thread of the block stands."""
 
     def __init__(self):
         super().__init__("info cuda threads", gdb.COMMAND_STATUS)

@@ -1,5 +1,5 @@
-// What a program of `make try` says about itself: errors that it didn't look at, launches that
-// never ran, and AddressSanitizer's reports in one line.
+// Diagnostics of a `make try` program: errors that it didn't look at, launches that never ran, and
+// AddressSanitizer's reports in one line.
 #include "simt/try.h"
 
 #include <fcntl.h>

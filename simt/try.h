@@ -122,7 +122,7 @@ constexpr int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 #define __sinf ::simt_cuda::__sinf
 #define __cosf ::simt_cuda::__cosf
 
-// What learners often begin with and the stand-in leaves out says so.
+// Functions that learners often begin with and that the stand-in lacks: a compile error says so.
 template <class T>
 cudaError_t cudaMallocManaged(T**, size_t, unsigned = 1) {
   static_assert(!sizeof(T), "no managed memory on the stand-in: use cudaMalloc and cudaMemcpy");

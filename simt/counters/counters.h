@@ -1,4 +1,4 @@
-// What a profiler would say of kernels, counted on the stand-in. The kernels of a counting build
+// Counters such as a profiler has, of kernels on the stand-in. The kernels of a counting build
 // are compiled with the thread sanitizer's calls at every access to memory (hooks.cpp); accesses of
 // a warp's lanes by the same instruction are one request. An instruction is a place in the object
 // code, and its n-th run in one lane belongs with its n-th run in the others since the lanes last
@@ -26,7 +26,7 @@ struct SharedAccesses {
   uint64_t conflicts = 0;   // turns beyond what an access of this width takes
 };
 
-// Of one kernel. Counts are of warps, not of threads.
+// Counters of one kernel. They count warps, not threads.
 struct Counters {
   uint64_t launches = 0, blocks = 0, warps = 0;
   GlobalAccesses loads, stores;     // loads: with cp.async
@@ -46,7 +46,7 @@ struct Counters {
   uint64_t moved() const { return 32 * (sectors_read + sectors_written); }
 };
 
-// By the names of kernels, since the last call.
+// Counters since the last call, by kernel name.
 std::map<std::string, Counters> take_counters();
 // False: launches are counted, and nothing else of them happens.
 inline bool kernels_run_at_all = true;

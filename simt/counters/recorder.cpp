@@ -139,8 +139,8 @@ void Recorder::count_global(const Access& access, const uintptr_t (&addresses)[3
   }
 }
 
-// Of 4 bytes or less: all lanes at once; of 8: half of them, of 16: a quarter. In each turn a bank
-// gives or takes one word, to any number of lanes.
+// Accesses of up to 4 bytes are served for all lanes at once, of 8 bytes for half of them, of 16
+// for a quarter. In each turn a bank delivers or stores one word, for any number of lanes.
 void Recorder::count_shared(SharedAccesses& to, unsigned bytes, const uintptr_t (&addresses)[32],
                             uint32_t lanes) {
   ++to.requests;

@@ -1,5 +1,5 @@
-// What the threads of a running block do, collected until all lanes of a warp have done it, and
-// then counted. One for each host thread that runs blocks.
+// Recorder of the accesses of a running block's threads, which are counted once all lanes of a warp
+// have made them. Each host thread that runs blocks has one.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace simt {
 
 enum class AccessKind : uint8_t { load, store, atomic, ldmatrix, cp_async };
 
-// By one thread. `instruction` tells apart what belongs to different requests: the place in the
+// An access by one thread. `instruction` separates accesses of different requests: the place in the
 // code in the lower 48 bits, the kind, and the size.
 struct Access {
   uint64_t instruction;
@@ -41,9 +41,9 @@ class Recorder {
     shared_begin_ = reinterpret_cast<uintptr_t>(begin), shared_bytes_ = bytes;
   }
   void resume(unsigned thread) { list_ = &lists_[thread]; }
-  void pause() { list_ = nullptr; }  // what follows is not the kernel's
+  void pause() { list_ = nullptr; }  // accesses from here on are not the kernel's
   void note(const void* place, AccessKind, unsigned bytes, const void* address);
-  void count_warp(unsigned begin);  // what its lanes have done so far
+  void count_warp(unsigned begin);  // accesses of its lanes so far
   void end();                       // of the block: all that is left, added to the launch's
 
   Counters counters;
@@ -69,7 +69,7 @@ class Recorder {
 
 // A launch is over: its counts go to its kernel's.
 void count_launch(const char* kernel);
-// Of what is no kernel, or a library's: it reads and writes these bytes once.
+// Counts a library call, or an operation without a kernel, as one pass over these bytes.
 void count_bytes(const char* name, double read, double written);
 
 }  // namespace simt

@@ -94,8 +94,8 @@ void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
   open(all_);
 }
 
-// Where a fiber begins. When its thread returns, the next thread that has not begun takes over the
-// stack: without waits, a block is a plain loop.
+// Entry point of a fiber. When its thread returns, the next thread that has not begun takes over
+// the stack: without waits, a block is a plain loop.
 void Block::enter() {
   Block& b = *block;
   Stack& host = b.host_.fiber.stack;

@@ -37,7 +37,7 @@ struct Thread {
   std::vector<Copy> copies;    // oldest first
 };
 
-// Where threads wait for each other: all of a block, or lanes of a warp.
+// A barrier for all threads of a block, or for lanes of a warp.
 struct Gate {
   unsigned begin = 0, size = 0;  // the threads begin ... begin + size - 1
   uint32_t mask = 0;             // which lanes of a warp

@@ -64,7 +64,7 @@ std::string extent(dim3 d) {
   return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
 }
 
-// What was launched while SIMT_BREAK was set.
+// Launches made while SIMT_BREAK was set.
 class Launches {
  public:
   // Never destroyed: it is read at exit.

@@ -1,4 +1,4 @@
-// What tests can set in the stand-in, and query.
+// Settings and queries of the stand-in, for tests.
 #pragma once
 #include <compare>
 #include <cstddef>
@@ -36,8 +36,8 @@ inline unsigned stream_seed = [] {
 }();
 inline size_t memory_bytes = size_t{16} << 30;  // of the device
 inline int multiprocessors = 3;                 // of the device: few, and not a power of two
-// What is taken of it besides allocations: at the first launch (a driver's modules), and at a
-// communicator's first collective (NCCL's buffers). The call fails where there is less.
+// Device memory taken besides allocations: at the first launch (a driver's modules), and at a
+// communicator's first collective (NCCL's buffers). The call fails if less is left.
 inline size_t launch_takes = 0, collective_takes = 0;
 
 // Counts since the program began: the host's waits for the device, the kernels and graphs it
@@ -45,8 +45,7 @@ inline size_t launch_takes = 0, collective_takes = 0;
 size_t host_synchronizations();
 size_t launches();
 size_t graph_launches();
-// Of the host's waits for an event, those that kept a core busy: the event lacks
-// cudaEventBlockingSync.
+// The host's waits for events that kept a core busy, as the event lacks cudaEventBlockingSync.
 size_t spinning_waits();
 // Kernels and collectives by name, and the priorities at which they have run since the last reset,
 // outside graphs and in them.

@@ -1,5 +1,5 @@
-// What device code is built on: a thread's index, waiting for others, its block's memory.
-// intrinsics.h gives these CUDA's names; the twins of PTX instructions call them directly.
+// The base of device code: thread index, barriers, shared memory. intrinsics.h gives these CUDA's
+// names; the stand-ins for PTX instructions call them directly.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -64,7 +64,7 @@ void* shared_variable(const char* name, size_t bytes, Site);
 void check_aligned(const void* p, size_t bytes, const char* what, Site);
 void check_shared(const void* p, size_t bytes, const char* what, Site);
 
-// By each lane, before an ldmatrix of the row of 16 bytes.
+// Each lane calls this before an ldmatrix of its row of 16 bytes.
 void check_ldmatrix(const void* row, Site);
 // One of a warp has been done.
 void count_mma();

@@ -30,7 +30,7 @@ class Names {
   std::map<std::string, BlockSize> sizes_;
 };
 
-// Of the kernels that have asked for more than others.
+// Shared memory limits of kernels that have asked for more than the default.
 class SharedLimits {
  public:
   void set(const void* function, size_t bytes) {

@@ -37,7 +37,7 @@ class ThreadPool {
   // fork() has no helpers, and must not wait for a lock that one held.
   static constexpr unsigned open = 1u << 31;
   std::atomic<unsigned> at_work_ = 0;
-  std::atomic<unsigned> launches_ = 0;  // what helpers sleep on
+  std::atomic<unsigned> launches_ = 0;  // helpers sleep on it
 };
 
 }  // namespace simt

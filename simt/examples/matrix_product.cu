@@ -45,7 +45,7 @@ __global__ void matrix_product(const float* a, const float* b, float* c, int n) 
   c[y * n + x] = sum;
 }
 
-// By how many turns a warp's access to the words first, first + stride, ... takes.
+// Turns that a warp's access to the words first, first + stride, ... takes.
 int turns(int first, int stride) {
   int words[32] = {}, most = 0;
   for (int lane = 0; lane < 32; ++lane) ++words[(first + stride * lane) % 32];

@@ -24,12 +24,12 @@ class DeviceMemory {
   bool release(void*);           // false if never allocated, or already released
   void release_all();
   size_t allocated() const { return allocated_; }
-  // What has no address: kept from allocations until release_all(). False if there is less.
+  // Takes memory without an address, until release_all(). False if there is less.
   bool take(size_t bytes);
   size_t left() const;  // for allocations
 
   bool holds(const void*) const;  // whether it is a device address
-  // What is wrong with using [p, p + bytes); empty if nothing is.
+  // Why [p, p + bytes) may not be used; empty if it may.
   std::string refusal(const void* p, size_t bytes) const;
   // "0x200000000108 is 8 bytes into an allocation of 1024 bytes made by cudaMalloc"
   void describe(uintptr_t address, char* text, size_t size) const;

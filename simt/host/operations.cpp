@@ -174,7 +174,7 @@ bool Operations::step(Lock& lock) {
   const bool wanted = wanted_is_ready();
   const auto first = [this] { return seed_ == at_once || (seed_ != late && random() % 2 == 0); };
   if (!under_way_.empty() && (!wanted || first()) && advance(lock)) return true;
-  // What nobody here waits for, a peer may.
+  // A peer may wait for an operation that nobody here waits for.
   if (ready_.empty()) return false;
   run_one(lock, pick(wanted));
   return true;

@@ -25,7 +25,7 @@ class UnderWay {
   virtual void sleep(const std::vector<UnderWay*>& all) = 0;
 };
 
-// What an operation does. A graph's node is one, too: each replay makes an operation of it.
+// The work of an operation. A graph's node is one, too: each replay makes an operation of it.
 enum class Kind { kernel, copy, set, host, mark };
 struct Work {
   Kind kind;
@@ -66,7 +66,7 @@ class Operations {
   std::vector<OperationPtr> pending() const;
   // Whether something queued may read these bytes on the host.
   bool reads(const char* begin, size_t bytes) const;
-  // Of the kernels that have run.
+  // Priorities of the kernels that have run, by name.
   const std::map<std::string, std::set<int>>& priorities() const { return priorities_; }
   // Forgets all of them and restarts the order.
   void drop(Lock&);

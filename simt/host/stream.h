@@ -42,7 +42,7 @@ struct Runtime {
   std::vector<OperationPtr> left_behind;           // the last ones of destroyed blocking streams
   size_t stream_numbers = 0, synchronizations = 0, launches = 0, graph_launches = 0;
   size_t spinning_waits = 0;
-  bool has_modules = false;  // what a driver takes at the first launch
+  bool has_modules = false;  // the driver's modules, taken at the first launch
 };
 Runtime& runtime();
 
@@ -67,7 +67,7 @@ cudaError_t call(const char* name, Body body) {
 
 SimtStream& resolve(cudaStream_t);
 SimtEvent& resolve(cudaEvent_t);
-// What an operation queued now depends on.
+// Operations that one queued now depends on.
 std::vector<OperationPtr> dependencies(const SimtStream&);
 void submit(Lock&, const char* call, SimtStream&, WorkPtr);
 // A kernel, or what counts as one.

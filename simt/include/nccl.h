@@ -53,16 +53,16 @@ ncclResult_t ncclCommUserRank(ncclComm_t, int* rank);
 // In place or not; ncclFloat32 and ncclFloat64, ncclSum.
 ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t,
                            ncclRedOp_t, ncclComm_t, cudaStream_t);
-// Of ncclFloat32, `count` to each rank.
+// ncclFloat32; `count` to each rank.
 ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t,
                                ncclRedOp_t, ncclComm_t, cudaStream_t);
-// Of ncclFloat32, `count` from each rank.
+// ncclFloat32; `count` from each rank.
 ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t,
                            ncclComm_t, cudaStream_t);
 ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t, int root,
                            ncclComm_t, cudaStream_t);
-// Of ncclInt8. Between two ranks the n-th send goes to the n-th receive, and waits for it. Calls
-// between ncclGroupStart and ncclGroupEnd, of one communicator on one stream, run at once.
+// ncclInt8. Between two ranks the n-th send goes to the n-th receive, and waits for it. Calls
+// between ncclGroupStart and ncclGroupEnd, of one communicator on one stream, run concurrently.
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t, int peer, ncclComm_t,
                       cudaStream_t);
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t, int peer, ncclComm_t, cudaStream_t);

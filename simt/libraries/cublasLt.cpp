@@ -33,7 +33,7 @@ struct CublasLtMatmulPreference {
 
 namespace {
 
-struct Algorithm {  // what cublasLtMatmulAlgo_t holds
+struct Algorithm {  // stored in cublasLtMatmulAlgo_t
   uint64_t product, workspace_bytes;
   uint32_t alignment[4];
   uint64_t unused[4];

@@ -21,15 +21,15 @@ struct MatrixProduct {
   const void* bias;  // in C's format, or null
   int64_t m, n, k;
   float alpha, beta;
-  bool through_d = false;  // what isn't final is rounded to D's format as well: the sum after every
-                           // 16 terms, and the product before the bias
+  bool through_d = false;  // intermediate results are rounded to D's format as well: the sum after
+                           // every 16 terms, and the product before the bias
 
   static constexpr int64_t tile_rows = 192, tile_columns = 192;  // of D
   int64_t row_tiles() const { return (m + tile_rows - 1) / tile_rows; }
   int64_t column_tiles() const { return (n + tile_columns - 1) / tile_columns; }
   void compute_tile(int64_t row_tile, int64_t column_tile) const;
 
-  // Of memory, each element once.
+  // Bytes read from memory, each element once.
   double bytes_read() const {
     const double ab = double(m) * double(k) * bytes(a) + double(k) * double(n) * bytes(b);
     return ab + (beta != 0 ? bytes_written() : 0) + (bias ? double(m) * bytes(c) : 0);

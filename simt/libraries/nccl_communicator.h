@@ -25,7 +25,7 @@ struct alignas(64) Pipe {
   unsigned char ring[pipe_bytes];
 };
 
-// What a rank of a communicator tells the others.
+// The words of a communicator's rank that the other ranks read.
 struct alignas(64) Member {
   std::atomic<uint64_t> arrivals;  // at barriers
   char calls[2][64];               // its last collectives: all must make the same
@@ -34,7 +34,7 @@ struct alignas(64) Member {
   int communicator;
 };
 
-// What SIMT_NCCL_FAULT plants.
+// A fault that SIMT_NCCL_FAULT plants.
 struct Fault {
   bool dies = false, hangs = false, is_slow = false;
   int rank = -1;

@@ -152,7 +152,7 @@ void Job::end(const std::string& line) {
 }
 
 // ---- Deadlock -----------------------------------------------------------------------------------
-// Where a communicator's memory is not mapped here, it is read.
+// Reads a word of a communicator whose memory may not be mapped here.
 uint64_t Job::word(uint64_t offset) const {
   uint64_t value = 0;
   return pread(fd_, &value, sizeof value, static_cast<off_t>(offset)) == sizeof value ? value : 0;
@@ -167,9 +167,9 @@ std::vector<Wait> Job::waits_of(int rank, uint64_t* version) const {
   return board.version == *version ? waits : std::vector<Wait>{};
 }
 
-// What to say if this rank waits forever: if none can continue of those whom it waits for, whom
-// they wait for, and so on. All boards are read twice: if none has changed, they were so at one
-// time.
+// Describes the deadlock if this rank waits forever: if none of the ranks that it waits for can
+// continue, nor those that they wait for, and so on. Empty otherwise. All boards are read twice: if
+// none has changed, they show one moment.
 std::string Job::deadlock(bool* one_has_ended) const {
   std::vector<int> ranks{rank_};
   std::vector<uint64_t> versions;

@@ -1,4 +1,4 @@
-// What the processes of a job share, that is of a communicator made by ncclUniqueId and of all that
+// Shared state of a job's processes, that is of a communicator made by ncclUniqueId and of all that
 // are split from it: memory, who waits for whom, and who is to be woken.
 #pragma once
 #include <atomic>
@@ -49,7 +49,7 @@ class Job {
 
   int rank() const { return rank_; }
   int next_communicator();
-  // Where a communicator's memory begins: the first one's, for which all ranks ask, and one more.
+  // Offset of the first communicator's memory, the same in all ranks; and of a further one's.
   size_t first_area(size_t bytes);
   size_t reserve(size_t bytes);
   Mapping map(size_t offset, size_t bytes) const { return {fd_, offset, bytes}; }

@@ -85,7 +85,7 @@ void Operation::sleep(const std::vector<host::UnderWay*>& all) {
       usleep(200);
       return;
     }
-    // Of whom another job's ranks wait for, this one's memory says nothing.
+    // This job's memory does not show what another job's ranks wait for.
     if (operation.comm_.job != comm_.job) return comm_.job->sleep({});
     operation.add_waits(waits);
   }

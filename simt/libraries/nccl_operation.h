@@ -21,7 +21,7 @@ struct SimtNcclComm;
 
 namespace simt::nccl {
 
-// What a part waits for: that the peer, a rank of the communicator, raises the word to the value.
+// A part's wait: until the peer, a rank of the communicator, raises the word to the value.
 struct Until {
   const std::atomic<uint64_t>* word;
   uint64_t value;
