@@ -98,7 +98,7 @@ constexpr const char* usage =
     "operations, would take; %bound: the larger; 'cache': faster than memory, so it is in the "
     "cache\n";
 
-// What the arguments ask to be printed, and no more.
+// The text that --help or --version asks for; else empty.
 std::string text_asked_for(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (!std::strcmp(argv[i], "--help") || !std::strcmp(argv[i], "-h")) return usage;

@@ -1,4 +1,5 @@
-"""What bench/loading times of others: each prints one JSON object of images per second. And `enlarge`, which makes photos."""
+"""The peers of bench/loading: each prints one JSON object of images per second. And `enlarge`,
+which makes photos."""
 
 import itertools
 import json

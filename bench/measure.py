@@ -1,4 +1,5 @@
-"""What bench/versus, bench/scaling and bench/records share: runs of the launcher, and the machine's name."""
+"""Shared by bench/versus, bench/scaling and bench/records: runs of the launcher, and the
+machine's name."""
 
 import json
 import os

@@ -51,7 +51,7 @@ def photos(folder, run):
     return train, val, len(classes)
 
 
-# ---- what the model sees ------------------------------------------------------------------------------
+# ---- the input of the model ------------------------------------------------------------------------------
 def resized(image, size, o):
     """As for evaluation."""
     grown = math.floor(size / o["crop_pct"])

@@ -118,7 +118,7 @@ def main():
         seconds.append(time.perf_counter() - begin)
     begin = time.perf_counter()
     wait()
-    seconds[-1] += time.perf_counter() - begin  # what the host was ahead
+    seconds[-1] += time.perf_counter() - begin  # the time by which the host was ahead
     measured = seconds[args.warmup :]
     result = {
         "images_per_second": args.batch * len(measured) / sum(measured),

@@ -43,7 +43,7 @@ class Commands:
         self.stop(signal.SIGTERM)
 
     def stop(self, number):
-        """Of timeout, SIGTERM reaches the whole group, and SIGKILL follows."""
+        """Stops the running command: `timeout` passes SIGTERM to its whole group, then SIGKILL."""
         if self.running:
             try:
                 if number == signal.SIGKILL:

@@ -1,4 +1,4 @@
-"""What the log of a GoogleTest program says, perhaps under compute-sanitizer."""
+"""Findings in the log of a GoogleTest program, perhaps run under compute-sanitizer."""
 
 import re
 
@@ -51,7 +51,7 @@ def failed_tests(log, ended="ended in it"):
 
 
 def last_lines(log):
-    """Of a program that failed without a test that did."""
+    """The last lines of a program that failed although none of its tests did."""
     lines = log.splitlines()
     told = [line for line in lines if line.strip() and not re.match(r"\[[ =-]|\$ ", line)]
     return [line[:MOST_COLUMNS] for line in told[-MOST_LINES:]]

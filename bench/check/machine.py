@@ -37,7 +37,7 @@ class Machine:
 
 
 def output_of(words):
-    """What a short command prints; "" if it can't."""
+    """The output of a short command; "" if it fails."""
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         return done.stdout.strip()

@@ -1,6 +1,5 @@
-"""What a check has found: one table, as text and as JSON, and beside it a folder with each step's
-whole log. Both files are written anew after each step, so that an interrupted check leaves all
-that it has found."""
+"""The report of a check: one table, as text and as JSON, and beside it a folder with each step's
+whole log. Both files are rewritten after each step, so an interrupted check keeps its findings."""
 
 import json
 import os
@@ -16,7 +15,7 @@ HEADING = COLUMNS.format("step", "passed", "failed", "skipped", "seconds", "resu
 
 @dataclass
 class Result:
-    """Of a step. `red`: the check fails by it."""
+    """A step's result. `red`: it makes the check fail."""
 
     passed: int = 0
     failed: int = 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Output:
-    """Of a command. `text`: both streams, or where they are apart the first alone."""
+    """A command's output. `text`: both streams, or standard output alone if they are apart."""
 
     code: int
     text: str

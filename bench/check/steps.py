@@ -133,7 +133,7 @@ def beside_pytorch(model, batch):
 
 
 def judged(judge):
-    """By a function of training.py."""
+    """A step that a function of training.py judges."""
 
     def do(step):
         try:

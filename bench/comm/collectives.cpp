@@ -1,7 +1,7 @@
 // Times all-reduces between processes of this machine that play the ranks of several nodes, as the
 // cpu device has them: shared memory inside a node, TCP between nodes.
 //   build/collectives NODES RANKS_OF_A_NODE BYTES,.. STREAMS,..
-// Of a row's bytes, each stream reduces its share at the same time. bench/collectives starts this.
+// Several streams split a row's bytes and reduce concurrently. bench/collectives starts this.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>

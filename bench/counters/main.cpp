@@ -167,7 +167,7 @@ int update(const std::string& only) {
   return problems.empty() ? 0 : 1;
 }
 
-// Of the operations with a word in their name, or in a kernel's.
+// Prints the operations with a word in their name, or in a kernel's.
 int show(const std::string& word, const std::string& only) {
   for (const Model& model : chosen(only)) {
     const Step step = step_of(model, 1);

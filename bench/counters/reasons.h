@@ -13,7 +13,7 @@ class Reasons {
  public:
   // A line for each operation and kernel of the step that needs one.
   std::string lines(const StepCounts&);
-  // What has no reason, and where all models were counted, the reasons that nothing needs.
+  // Lists what lacks a reason and, if all models were counted, the reasons that nothing needs.
   std::string problems(bool all_models) const;
 
  private:

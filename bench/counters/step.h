@@ -36,7 +36,7 @@ struct StepCounts {
 
 // Only operations with the word in their name, or in a kernel's, whatever its case.
 StepCounts count_step(const Step&, const std::string& word = "");
-// What is launched, and nothing run: for batches of any size.
+// Counts launches without running the kernels: for batches of any size.
 StepCounts count_launches(const Step&);
 
 }  // namespace bv::counting
