@@ -60,7 +60,7 @@ class Roofline : public testing::Test {
     write_text(folder_ / "compiler/g++", "#!/bin/sh\necho 12.2.0\n");
     std::filesystem::permissions(folder_ / "compiler/g++", std::filesystem::perms::owner_all);
   }
-  // What it prints, and its exit code in code_.
+  // Returns the output; the exit code is in code_.
   std::string said(const std::string& words = "") const {
     const std::string call = "cd " + folder_.path() +
                              " && PATH=$PWD/compiler:$PATH bench/roofline " + words + " >said 2>&1";

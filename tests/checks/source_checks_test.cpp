@@ -26,7 +26,7 @@ class SourceChecks : public testing::Test {
     std::filesystem::create_directories(std::filesystem::path(folder_ / path).parent_path());
     write_text(folder_ / path, text);
   }
-  // What the check prints of the tree; empty where it finds nothing.
+  // The check's output for the tree; empty if it finds nothing.
   std::string said_by(const std::string& check) const {
     const std::string call = "tests/" + check + " " + folder_.path() + " >" + folder_ / "said";
     const int code = std::system(call.c_str()) / 256;

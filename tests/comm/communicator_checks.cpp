@@ -210,7 +210,7 @@ void check_all(const Peers& p, How how) {
   p.comm.barrier();
 }
 
-// Of the ranks for which key(rank) is this rank's, in reverse.
+// Ranks for which key(rank) is this rank's, in reverse.
 template <class Key>
 std::vector<int> those_with(int size, int rank, Key key) {
   std::vector<int> ranks;

@@ -1,4 +1,4 @@
-// What every communicator must do, on any device and with any number of ranks.
+// Checks that every communicator must pass, on any device and with any number of ranks.
 #pragma once
 #include "comm/communicator.h"
 #include "kernels/backend.h"

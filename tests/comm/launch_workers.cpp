@@ -1,5 +1,5 @@
-// What the workers of launch_test.cpp and resnet_test.cpp do. The test program starts itself again
-// as such a worker, which never comes to main.
+// Workers of launch_test.cpp and resnet_test.cpp. The test program starts itself again as such a
+// worker, which never reaches main.
 #include <sched.h>
 #include <unistd.h>
 

@@ -22,7 +22,7 @@
 namespace bv::test {
 namespace {
 
-// Of a run that never fails.
+// A watch of a run that never fails.
 struct Calm final : RunWatch {
   std::string name(int rank) const override { return name_of(nullptr, rank); }
   std::string look(PeerTimeout&, int) override { return ""; }
@@ -103,7 +103,7 @@ void on_all(Shape shape, Body body) {
 const Shape shapes[] = {{2, 1}, {3, 1}, {2, 2}, {3, 2}, {2, 3}};
 constexpr size_t counts[] = {0, 1, 2, 5, 1023, 1024, 1025, 4099, 100003};
 
-// Of many magnitudes, so that a sum shows its order.
+// Values of many magnitudes, so that a sum shows its order.
 float value(int rank, size_t i) {
   const auto hash = uint32_t(i * 31 + size_t(rank) + 1) * 2654435761u;
   return std::ldexp(float(int(hash >> 8) - (1 << 23)), int(hash % 19));
@@ -194,7 +194,7 @@ TEST(Machines, SendAsManyBytesAsTheFormulaSays) {
       if (two_level.inside != 0) return 2;
       m.flat->all_reduce(data.data(), count, nullptr);
       const Sent both = sent(*m.mesh, shape);
-      // Of a node's ranks, the last alone has its right neighbour on the next node.
+      // Only the last of a node's ranks has its right neighbour on the next node.
       const bool last = uint64_t(m.mesh->rank()) % local == local - 1;
       const uint64_t flat = 2 * bytes * (all - 1) / all;
       if (both.outside - two_level.outside != (last ? flat : 0)) return 3;
@@ -264,7 +264,7 @@ std::vector<NodePlacement> seats_of(const std::vector<std::pair<int, std::string
 }
 
 TEST(Machines, AreNumberedByTheLauncherOrByName) {
-  // By GROUP_RANK, on one host; by name, as mpirun --map-by node places ranks.
+  // Numbered by GROUP_RANK, on one host; and by host name, as mpirun --map-by node places ranks.
   const auto by_number = seats_of({{0, "a"}, {0, "a"}, {1, "a"}, {1, "a"}});
   EXPECT_EQ(list_of_nodes(by_number), "a ranks 0-1, a ranks 2-3");
   const auto by_name = seats_of({{-1, "a"}, {-1, "b"}, {-1, "a"}, {-1, "b"}, {-1, "a"}});

@@ -187,7 +187,8 @@ TEST(Rendezvous, AProofHoldsForOneGreetingAlone) {
   EXPECT_FALSE(
       equal(proof_of_peer(world, handshake, one), proof_of_peer(world, handshake_of(world), one)));
   EXPECT_TRUE(equal(proof_of_peer(world, handshake, one), proof_of_peer(world, handshake, one)));
-  // By Python's hmac module: '0', a Handshake of rank 1 of 2 with zeros for all else, zeros.
+  // Computed with Python's hmac module: '0', a Handshake of rank 1 of 2, otherwise zeros; then
+  // zeros.
   Handshake fixed{.rank = 1, .size = 2};
   fixed.preamble.has_secret = 1;
   const Digest digest = proof_of_rank0(world, fixed, Nonce{});

@@ -1,4 +1,4 @@
-// What the stand-in counts of kernels whose counts are known by hand.
+// The stand-in's counters, on kernels that can be counted by hand.
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/ptx.cuh"

@@ -1,4 +1,4 @@
-// What data check finds.
+// Findings of data check.
 #include "data/dataset_stats/data_check.h"
 
 #include <gtest/gtest.h>

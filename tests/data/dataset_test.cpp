@@ -1,4 +1,4 @@
-// What open_dataset recognises and what it refuses.
+// Data that open_dataset recognises, and that it refuses.
 #include "data/dataset.h"
 
 #include <gtest/gtest.h>

@@ -28,7 +28,7 @@ std::string webp_chunk(const std::string& name, const std::string& content);
 // The chunks of a WebP file after its head, and back.
 std::string webp_chunks(const std::string& file);
 std::string webp_file(const std::string& chunks);
-// What an extended file begins with: flags (8: Exif, 16: alpha, 2: animation) and size.
+// Start of an extended file: flags (8: Exif, 16: alpha, 2: animation) and size.
 std::string webp_canvas(int flags, int width, int height);
 // An animation whose first frame, this WebP file, has an even place on the canvas.
 std::string webp_animation(const std::string& frame, int width, int height, int x, int y,

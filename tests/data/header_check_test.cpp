@@ -12,7 +12,7 @@
 namespace bv::test {
 namespace {
 
-// Of a file on the disk, of which `check_header` reads blocks.
+// Why a file on the disk, of which check_header reads blocks, is refused.
 std::string refusal(const std::string& bytes) {
   TemporaryFolder folder;
   write_text(folder / "image", bytes);

@@ -101,7 +101,7 @@ TEST_F(Webp, CutOrDamaged) {
   EXPECT_EQ(header_refusal(whole), "no error");
 }
 
-// Of which the look at the header sees the first block alone.
+// The check of the header sees its first block alone.
 TEST_F(Webp, LargerThanABlock) {
   Bytes noise;
   uint32_t random = 1;
@@ -219,7 +219,7 @@ TEST_F(Tiff, OfSeveralPagesTheFirst) {
   EXPECT_EQ(decode(encode_tiff({rgb(5, 4), rgb(9, 8)})).width, 5);
 }
 
-// What libtiff would print becomes the reason.
+// The message that libtiff would print is the reason.
 TEST_F(Tiff, CutOrDamaged) {
   testing::internal::CaptureStderr();
   for (const int compression : {1, 5, 7, 8, 32773}) {

@@ -201,7 +201,7 @@ TEST(Loader, OrderIsAPermutationOfEachEpoch) {
   for (uint32_t i = 0; i < 1000; ++i) EXPECT_EQ(sorted[i], i);
 }
 
-// What shown() says of a row, held against the row itself.
+// Compares shown()'s description of a row with the row itself.
 TEST_F(Photos, TheShownPartIsWhatARowHolds) {
   const auto row_of = [&](const LoaderOptions& o, int64_t index) {
     Preprocessor preprocessor(*sets_.train, o, true);

@@ -29,7 +29,7 @@ Image part(const Image& image, int top, int left, int height, int width) {
   return result;
 }
 
-// What the script wrote.
+// The script's reference.
 struct Reference {
   Json about;
   Image sheet;
@@ -122,7 +122,7 @@ TEST_F(TorchvisionsPictures, EachOperation) {
     } else {
       EXPECT_LE(d.most, 1) << name;
     }
-    // Where 1.3 times 10 is 13, Pillow's float may make 12 of it.
+    // Pillow's float may round 1.3 times 10 down to 12.
     EXPECT_LE(d.unequal, 0.05) << name;
   }
   EXPECT_EQ(names.size(), 16u);  // Invert, SolarizeAdd and Hue besides RandAugment's
@@ -272,7 +272,7 @@ TEST(Crops, FlipsHaveTheirProbabilities) {
   EXPECT_EQ(always, 10000);
 }
 
-// ---- what is drawn ------------------------------------------------------------------------------
+// ---- draws --------------------------------------------------------------------------------------
 constexpr int draws = 100000;
 using Probabilities = std::map<std::string, double>;
 

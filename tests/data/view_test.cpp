@@ -22,7 +22,7 @@ std::span<const uint8_t> bytes_of(const std::string& file) {
   return {reinterpret_cast<const uint8_t*>(file.data()), file.size()};
 }
 
-// Of a JPEG at dct_scale/8 of its size, as stored.
+// A part of a JPEG at dct_scale/8 of its size, as stored.
 Image part_of(const std::string& file, int dct_scale, const Region& part) {
   if constexpr (have_turbojpeg)
     return decode_jpeg_turbo(bytes_of(file), inspect_jpeg(bytes_of(file)), dct_scale, part,
@@ -148,7 +148,7 @@ TEST_F(Views, ScaledDecodingIsNearTheWhole) {
       }
 }
 
-// Where the part lies is right to a fraction of a scaled pixel, however the photo is turned.
+// A part's place is right to a fraction of a scaled pixel, however the photo is turned.
 TEST_F(Views, PartsLieWhereTheyDoInTheImage) {
   if (!have_turbojpeg) GTEST_SKIP() << "built without libjpeg-turbo";
   const auto smooth = [](int y, int x, int c) {

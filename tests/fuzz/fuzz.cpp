@@ -164,7 +164,7 @@ class Fuzzer {
     });
   }
 
-  // What a resumed run does with the numbers.
+  // Uses a checkpoint's numbers as a resumed run does.
   void resume(const Checkpoint& c) {
     require_reachable(c, {.batches = loader_.batches_per_epoch(), .accumulate = 1, .epochs = 1000},
                       "mutant");

@@ -52,7 +52,7 @@ def philox(key, counter, c2=0, c3=0):
 
 
 def kept(case, layer, batch, count, drop):
-    """What dropout keeps (kernels.h), times 1 / (1 - drop): [batch, count], float64."""
+    """Mask of dropout (kernels.h), times 1 / (1 - drop): [batch, count], float64."""
     drop = float(np.float32(drop))
     decisions = np.arange(-(-count // 4), dtype=np.uint64)
     rows = []
@@ -110,7 +110,7 @@ def sample_indices(name, count):
 
 
 def summary(name, values):
-    """What a golden file keeps of a tensor (float64)."""
+    """Summary of a tensor (float64) in a golden file."""
     flat = values.reshape(-1)
     return {
         "norm": float(np.sqrt(np.sum(flat * flat))),

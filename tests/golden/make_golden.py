@@ -126,7 +126,7 @@ def give_masks(model, case):
     model.pos_drop = mask(case["pos_drop_rate"])
     last = len(model.blocks) - 1
     for i, block in enumerate(model.blocks):
-        # Of the last block only the heads' tokens are read.
+        # The heads read only some tokens of the last block.
         path, proj = case["drop_path_rate"] * i / last, dict(tokens=model.num_prefix_tokens if i == last else None)
         layer += 2  # norm1, qkv
         block.attn.fused_attn = False
@@ -150,7 +150,7 @@ DROPOUT = ("drop_rate", "pos_drop_rate", "proj_drop_rate", "attn_drop_rate", "dr
 
 
 def run_model(case, dtype):
-    """What the model makes of the case, computing in dtype, as float64 arrays; and what its kinks saw."""
+    """Runs the case, computing in dtype. Returns float64 arrays, and the inputs of its kinks."""
     sizes = {k: v for k, v in case.items() if k not in ("model", "classes", "batch", *DROPOUT)}
     model = peer_models.create(case["model"], case["classes"], **sizes).to(dtype).train()
     if "seed" in case:

@@ -13,7 +13,7 @@ TIMM = {
     "vit_tiny_distilled": "deit_tiny_distilled_patch16_224",
     "vit_large_distilled": "deit_base_distilled_patch16_224",
 }
-# What timm has in another size.
+# Sizes other than timm's.
 SIZES = {"vit_large_distilled": dict(embed_dim=1024, depth=24, num_heads=16)}
 TORCHVISION = {
     "resnet34": dict(block=BasicBlock, layers=[3, 4, 6, 3]),

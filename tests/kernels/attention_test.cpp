@@ -241,7 +241,7 @@ KernelCases attention_cases() {
   add({1, 7, 2, 16}, 1, 1);  // drops everything
   add({1, 7, 2, 64}, 1, 1);
   add({1, 33, 16, 64}, 1);  // ViT-L's heads
-  // Of the last block only the heads' tokens ask.
+  // In the last block only the heads' tokens are queries.
   add({2, 17, 3, 8, 2}, 1, 0.3f);
   for (const int D : {32, 64, 128}) {
     add({2, 65, 2, D, 1}, 1, 0.3f);

@@ -183,7 +183,7 @@ const std::pair<const char*, ImageOp> operations[] = {
     {"hue_back", {Kind::hue, {}, {200}}},
 };
 
-// What the images hold: noise of all values, of few (for histograms), or one colour.
+// Contents of the images: noise of all values, of few (for histograms), or one colour.
 enum class Content { noise, dark, plain };
 
 // Every operation on an image of its own; those of the other layers are others.

@@ -284,7 +284,7 @@ struct Forward {
 };
 
 BatchNormForward operation(const Forward& f, DType dtype) {
-  // Where the problem is exact, the variance is 3/4, and rstd 1.
+  // In an exact problem the variance is 3/4, and rstd 1.
   return {.shape = f.s,
           .parts = f.parts,
           .eps = f.exact ? 0.25f : eps,
@@ -525,7 +525,7 @@ Problem signs(DType dtype, RowsShape s, bool with_residual) {
   p.check_together = [=](const DeviceArguments& a) {
     const Values out = decode(a.read("out"), dtype), g = decode(a.read("g"), dtype);
     for (size_t i = 0; i < out.size(); ++i) {
-      // Of a positive y, which backward computes again.
+      // The output was positive before it underflowed; backward computes it again.
       const bool underflow = dtype == DType::fp16 && out[i] == 0 && !with_residual;
       if (!(g[i] == (out[i] > 0 ? 1 : 0)) && !underflow)
         return "g " + index_name(i, Shape{s.rows, s.C}) + " is " + std::to_string(g[i]) +

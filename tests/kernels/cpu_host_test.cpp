@@ -78,7 +78,7 @@ TEST(CpuBackend, EventsOrderTheStreams) {
   EXPECT_EQ(value, 0);  // nobody has waited yet
   backend->wait(nullptr, event);
   EXPECT_EQ(value, 1);
-  // What a stream waits for has happened when its work starts; later work isn't waited for.
+  // Work that a stream waits for has happened when its own starts; later work isn't waited for.
   CpuStream other;
   CpuStream::of(stream)->submit([&] {
     usleep(30000);

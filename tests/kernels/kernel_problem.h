@@ -26,7 +26,7 @@ struct Argument {
   Shape shape;
   DType dtype = DType::fp32;
   size_t bytes = 0;
-  Bytes before;     // what it holds before the run; empty: poison
+  Bytes before;     // contents before the run; empty: poison
   Tensor expected;  // of an output; an argument that is none must not change
   std::function<std::string(std::span<const std::byte>)> check;  // of an output that is a struct:
                                                                  // what is wrong, or ""
@@ -154,8 +154,7 @@ class Problem {
 struct KernelCase {
   std::string name;
   std::function<Problem(DType)> make;
-  bool cpu_only = false;  // what the GPU's kernels refuse,
-                          // or what is of interest on the CPU alone
+  bool cpu_only = false;  // refused by the GPU's kernels, or of interest on the CPU alone
 };
 
 struct Outcome {

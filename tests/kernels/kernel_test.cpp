@@ -138,7 +138,7 @@ bool add_cases(KernelCases cases) {
 
 namespace {
 
-// What can't run here is skipped by name.
+// Devices that can't run here are skipped by name.
 [[maybe_unused]] const bool unavailable_named = [] {
   for (const Device& device : devices_to_test())
     if (!device.unavailable.empty()) add_test(device, {"every_operation", {}}, DType::fp32);
@@ -147,11 +147,11 @@ namespace {
 
 }  // namespace
 
-// What fp32 may make of n rows with mean m, variance v and a largest deviation d from m: the sums
-// of x itself, or of x less any row's, whose n partial sums grow up to n (|m| + d); likewise of
-// squares less a row's, up to n (v + d^2); in merging, twice sqrt(v / n) times the rounding of a
-// mean; and the square of the mean's own error. Squares of x itself, far from zero, are in none of
-// it.
+// Error bounds of fp32 moments of n rows with mean m, variance v and a largest deviation d from m:
+// the sums of x itself, or of x less any row's, whose n partial sums grow up to n (|m| + d);
+// likewise of squares less a row's, up to n (v + d^2); in merging, twice sqrt(v / n) times the
+// rounding of a mean; and the square of the mean's own error. Squares of x itself, far from zero,
+// are in none of it.
 Tensor column_moments(const Values& inp, int rows, int C) {
   constexpr double rr = Tracked::rounding * Tracked::rounding;
   const double n = rows, growth = (n + 1) / 3;

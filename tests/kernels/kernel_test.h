@@ -1,9 +1,8 @@
-// What an operation's test file, tests/kernels/NAME_test.cpp, is made of. To add an operation:
-// write its oracle (plain loops in double precision, on Tracked numbers), hold the oracle's
-// backward against finite differences (check_gradient), describe its cases as Problems, and
-// register them (add_cases). What it must refuse follows from its describe(); refuses<Op>() adds
-// what doesn't.
-#pragma once
+// Tools of an operation's test file, tests/kernels/NAME_test.cpp. To add an operation: write its
+// oracle (plain loops in double precision, on Tracked numbers), check the oracle's backward against
+// finite differences (check_gradient), describe its cases as Problems, and register them
+// (add_cases). The arguments that it must refuse follow from its describe(); refuses<Op>() adds
+// those that don't.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,8 +62,8 @@ inline Values values_of(const Tensor& t) {
 }
 // Mean and biased variance of each column of [rows, C], as [2, C].
 Tensor column_moments(const Values& inp, int rows, int C);
-// Where out, of rows of C, is positive, as BatchNormForward saves it; bits past C, which mean
-// nothing, are set.
+// Bit mask of the positive elements of out, of rows of C, as BatchNormForward saves it; bits past
+// C, which mean nothing, are set.
 std::vector<uint64_t> positive_words(const Values& out, int C);
 inline bool kept(uint32_t decision, int image, uint32_t layer, float drop, const StepParams& p) {
   const uint32_t position = p.position + uint32_t(image);

@@ -317,7 +317,7 @@ bool refuses_smoothing() {
   return refuses<Op>(list);
 }
 
-// By the CPU, which can read them.
+// The CPU can read labels, and so refuses bad ones.
 template <class Op>
 bool refuses_labels() {
   static int32_t label;

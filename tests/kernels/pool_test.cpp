@@ -126,7 +126,7 @@ Values elements(Problem& p, size_t n, Kind kind) {
   return values;
 }
 
-// Of a tensor that may hold NaN, which fails every tolerance.
+// Compares a tensor that may hold NaN, which fails every tolerance.
 std::string compare_with_nans(const std::byte* after, const Values& expected, DType dtype) {
   const Values actual = decode(Bytes(after, after + expected.size() * size_of(dtype)), dtype);
   for (size_t i = 0; i < expected.size(); ++i)

@@ -1,8 +1,7 @@
-// What an operation must refuse: std::invalid_argument that names the operation and the argument,
-// before anything is read or written. From what an operation describes of itself
-// (kernels/arguments.h) every size, pointer and dtype is spoilt in turn, in every row of the
-// table of tests; what else it must refuse, its test file adds by refuses<Op>().
-#pragma once
+// Arguments that an operation must refuse: by std::invalid_argument that names the operation and
+// the argument, before anything is read or written. Every size, pointer and dtype that the
+// operation describes (kernels/arguments.h) is spoilt in turn, in every row of the table of tests;
+// a test file adds further refusals by refuses<Op>().
 #include <algorithm>
 #include <cstring>
 #include <functional>

@@ -1,4 +1,5 @@
-// What tests/golden/training/make_mixing.py wrote, and the images and logits that it was made of.
+// The reference of tests/golden/training/make_mixing.py, and the images and logits it was made
+// from.
 #pragma once
 #include <optional>
 #include <string>

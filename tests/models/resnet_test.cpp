@@ -1,5 +1,5 @@
-// What is particular to the residual networks: names and counts, running statistics, batch norm
-// over several processes, what is refused.
+// Particulars of the residual networks: names and counts, running statistics, batch norm over
+// several processes, refusals.
 #include "models/resnet.h"
 
 #include <gtest/gtest.h>
@@ -64,14 +64,14 @@ class Rig {
     }
     const std::vector<Crop> crops(static_cast<size_t>(local_));
     trainer.step().micro_step({.images = images.data(),
-                        .crops = crops.data(),
-                        .labels = labels.data(),
-                        .height = size,
-                        .width = size,
-                        .count = local_,
-                        .position = 0,
-                        .wait_seconds = 0},
-                       {.epoch = 0, .first = true, .last = true, .stop = false});
+                               .crops = crops.data(),
+                               .labels = labels.data(),
+                               .height = size,
+                               .width = size,
+                               .count = local_,
+                               .position = 0,
+                               .wait_seconds = 0},
+                              {.epoch = 0, .first = true, .last = true, .stop = false});
     trainer.wait_for_upload();
     trainer.step().start_update(lr, batch_);
     return trainer.step().finish_update();

@@ -1,4 +1,4 @@
-// What the processes of resnet_test.cpp do, each with its peers. They return 0 if all is well.
+// Processes of resnet_test.cpp, each with its peers. They return 0 if all is well.
 #pragma once
 #include "kernels/devices/devices.h"
 

@@ -21,7 +21,7 @@ class DataCommands : public ProgramTest {
     EXPECT_EQ(end.errors, line + "\n") << words;
     EXPECT_EQ(names_in(folder_.path()), before) << words;
   }
-  // Of a part of a split, relative to it.
+  // Files of a part of a split, relative to it.
   std::set<std::string> files_of(const std::string& part) const {
     std::set<std::string> names;
     for (const auto& entry : fs::recursive_directory_iterator(in(part)))

@@ -44,7 +44,7 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
 
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_) + "/set.tar.gz"; }
-  // Where each request so far wanted to begin.
+  // First bytes that the requests so far asked for.
   std::vector<size_t> begins() const {
     const std::lock_guard lock(mutex_);
     return begins_;

@@ -61,7 +61,7 @@ class Preview : public ProgramTest {
     std::snprintf(name, sizeof name, "/%05d.png", int(n));
     return decode_image(read_file(in(out + "/" + kind + name), 1 << 20), 0);
   }
-  // What a line says was done to the picture in before/.
+  // Applies to the picture in before/ the augmentation that a line describes.
   Image augmented(Image image, const Json& line, const Augmentation& a) const {
     const auto backend = make_backend(DeviceKind::cpu, {.index = 0, .threads = 1});
     const int size = image.width;
@@ -89,7 +89,7 @@ class Preview : public ProgramTest {
     }
     return image;
   }
-  // Of what is in after/ and the line's "mix".
+  // Mixes the picture in after/ as the line's "mix" says.
   Image mixed(const std::string& out, int64_t n, const Json& line) const {
     Image image = picture(out, "after", n);
     const Json& how = member(line, "mix");

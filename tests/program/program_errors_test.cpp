@@ -175,7 +175,7 @@ TEST_F(ProgramErrors, OfAllHeadersAtOnce) {
   }
 }
 
-// By the first look, not again by each process that comes to them.
+// The header check reports them, not again each process that reads them.
 TEST_F(ProgramErrors, OfSkippedImagesAreSaidAndCountedOnce) {
   make_class_folders(in("photos"), 2, 10);
   for (const std::string file : {"0", "1", "2"})
@@ -338,7 +338,7 @@ TEST_F(ProgramErrors, OfAConfigEditedSinceTheCheckpoint) {
   refused("\"momentum\": 0", "\"momentum\": 0.5", "momentum was 0 and is 0.5");
   refused("\"augment\": \"basic\"", "\"augment\": \"none\"", "augment was basic and is none");
   refused("\"nesterov\": false", "\"nesterov\": true", "nesterov was false and is true");
-  // What may be given with --resume may be edited, too.
+  // Options that may be given with --resume may be edited, too.
   write_text(in("run/config.json"), good);
   replace_in(in("run/config.json"), "\"log_every\": 1", "\"log_every\": 2");
   EXPECT_EQ(go("--resume run --steps 3").code, 0);

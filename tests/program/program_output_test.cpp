@@ -48,8 +48,8 @@ TEST_F(ProgramOutput, AReaderThatLeavesDoesntEndTheRun) {
   expect_steps(4);
 }
 
-// What the program opens must not become one of the standard descriptors: a line of progress in the
-// ranks' shared memory, or in metrics.jsonl.
+// Files that the program opens must not become standard descriptors: a line of progress would land
+// in the ranks' shared memory, or in metrics.jsonl.
 TEST_F(ProgramOutput, ClosedDescriptorsReachNoFile) {
   for (const std::vector<int>& closed : std::vector<std::vector<int>>{{1}, {0, 1}, {0, 1, 2}}) {
     std::filesystem::remove_all(in("run"));

@@ -145,8 +145,7 @@ TEST_F(ProgramRuns, TellsWhereTimeWent) {
       names.insert(row[1]);
     }
     EXPECT_NEAR(sum, total, .01);
-    // What the profile can't see: the program's start and end, less than a second on a busy
-    // machine.
+    // The profile misses the program's start and end, less than a second on a busy machine.
     EXPECT_LT(wall - total, .02 * wall + 1);
     EXPECT_LE(total, wall);
     for (const char* name :

@@ -1,4 +1,4 @@
-// What a run prints on a terminal, to a pipe, and with --quiet.
+// Output of a run on a terminal, to a pipe, and with --quiet.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -184,7 +184,7 @@ TEST_F(SimtDevice, WriteBeyondSharedMemory) {
 }
 
 __global__ void planted_larger_than_launched() { shared<Neighbours>().x[0] = 0; }
-// What make try's __shared__ variables become: fresh in each block, and watched like the rest.
+// __shared__ variables as make try rewrites them: fresh in each block, and watched like the rest.
 constexpr int variable_line = __LINE__ + 3;
 __global__ void planted_write_beyond_variable(float* out, int at) {
   const simt::Site site = simt::Site::current();

@@ -9,7 +9,7 @@
 namespace bv::simt_gpu {
 namespace {
 
-// ---- What it computes --------------------------------------------------------------------------
+// ---- Results -----------------------------------------------------------------------------------
 
 __global__ void write_index(unsigned* out) {
   const unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);

@@ -165,7 +165,7 @@ TEST_F(SimtGraph, LaunchesOfAGraphFollowOneAnother) {
       run_twice_plus(a, b, 0, s[0]);
     }));
     for (int i = 0; i < 6; ++i) replay(graph, s[i % 2]);
-    ok(cudaGraphExecDestroy(graph));  // what is queued runs
+    ok(cudaGraphExecDestroy(graph));  // queued work runs
     ok(cudaDeviceSynchronize());
     EXPECT_EQ(download(a, s[0]), all(6826)) << simt::stream_seed;
   }
@@ -242,7 +242,7 @@ TEST_F(SimtGraph, EmptyCapture) {
   EXPECT_TRUE(is(cudaGraphDestroy(graph), cudaErrorInvalidValue, "no such graph"));
 }
 
-// ---- What a capture forbids ---------------------------------------------------------------------
+// ---- Forbidden in a capture ---------------------------------------------------------------------
 TEST_F(SimtGraph, ForbiddenCallsEndTheCapture) {
   float *a = device_array(), *host = pinned_array(1);
   const cudaStream_t s = stream(), other = stream();

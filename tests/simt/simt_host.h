@@ -28,7 +28,7 @@ inline void ok(cudaError_t error, std::source_location at = std::source_location
   check(error, (std::string(at.file_name()) + ":" + std::to_string(at.line())).c_str());
 }
 
-// What the call throws.
+// Message of the error that the call throws.
 template <class Call>
 std::string message_of(Call call) {
   try {

@@ -155,7 +155,7 @@ TEST_F(SimtNcclRanks, ALinkTakesTimeBesideOtherStreams) {
   test::expect_all_end_well(ranks);
 }
 
-// What nobody on this rank waits for, a peer may need before it goes on.
+// A peer may need an operation that nobody on this rank waits for.
 TEST_F(SimtNcclRanks, UnwantedOperationsRunWhenNothingElseCan) {
   for (const unsigned seed : {0, 1, 5}) {
     Ranks ranks = start(2, seed, [=](const Rank& rank) {

@@ -212,7 +212,7 @@ TEST_F(SimtStream, WhatIsDestroyedIsNoHandle) {
   float* a = device_array();
   run_fill(a, 1, s);
   ok(cudaEventRecord(e, s));
-  ok(cudaStreamDestroy(s));  // what is queued there runs
+  ok(cudaStreamDestroy(s));  // queued work runs
   ok(cudaEventSynchronize(e));
   EXPECT_EQ(download(a, nullptr), all(1));
   ok(cudaEventDestroy(e));

@@ -305,7 +305,7 @@ int main() {
   EXPECT_TRUE(has(end.output, "cuda: No symbol \"nothing\" in current context."));
 }
 
-// What editors read: compile_commands.json.
+// compile_commands.json, for editors.
 TEST(SimtTry, EditorsKnowHowEveryFileIsCompiled) {
   if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
   const Ended made = shell(

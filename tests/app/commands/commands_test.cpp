@@ -121,7 +121,7 @@ TEST(Commands, TrainMayBeLeftOutAndTakesEveryOption) {
       EXPECT_NE(split(command.name, ' ')[0], model) << "no model can have a command's name";
 }
 
-// What bash offers for the last of the words, sorted.
+// Bash's completions of the last word, sorted.
 class Completion : public ProgramTest {
  protected:
   Completion() {

@@ -44,7 +44,7 @@ class Recorder : public Hook {
   std::vector<int64_t>& steps_;
 };
 
-// What it finds at the end of an epoch, and that it was saved.
+// Notes what it finds at the end of an epoch, and that it was saved.
 class Finder : public Hook {
  public:
   Finder(Strings& found, std::string name, int number)

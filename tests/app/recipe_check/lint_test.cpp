@@ -49,7 +49,7 @@ class Pictures final : public Dataset {
   Image picture_;
 };
 
-// What prepare() makes of a command line on a device that computes in fp32.
+// The set-up that prepare() makes of a command line on a device that computes in fp32.
 Setup setup_of(const Words& words, const Images& images) {
   const Request request = read_request(parse_command_line(words));
   Setup s;

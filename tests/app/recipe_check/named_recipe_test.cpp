@@ -102,7 +102,7 @@ TEST(NamedRecipe, WeightsAreTheRecipesUnlessThereShallBeNone) {
   EXPECT_EQ(with("other.safetensors"), "other.safetensors");
 }
 
-// Of 1000 epochs it says what holds after 600.
+// The published schedule has 1000 epochs, and an option for those after 600.
 TEST(NamedRecipe, AShorterRunDropsWhatNeverBegins) {
   const Words words = {"--recipe", "seedlings_resnet50_as_published", "--epochs", "2"};
   Options o = resolve(words, DataKind::photos);
@@ -127,7 +127,7 @@ TEST(NamedRecipe, MistakesAreOneLine) {
 
 TEST(NamedRecipe, MistakesInTheFileAreOneLine) {
   expect_bad_file(R"("lrr": 1)", "r.json: unknown key 'lrr' (did you mean lr?)");
-  // Where the published set-ups had it, and nothing looked for it.
+  // The published set-ups had it here, where nothing reads it.
   expect_bad_file(
       R"("CONFIG": {"precision": "fp16"})",
       "r.json: 'CONFIG' is an object, in which no option is looked for; put them beside");

@@ -44,8 +44,8 @@ std::vector<Event> events_of(const std::string& path) {
   return events;
 }
 
-// What TensorBoard shows of all files of a run: a START takes back what has its step or a later
-// one.
+// The values that TensorBoard shows of all files of a run: a START hides those of its step and
+// later.
 std::map<std::string, std::map<int64_t, std::vector<float>>> shown(const std::string& run) {
   std::map<std::string, std::map<int64_t, std::vector<float>>> curves;
   for (const std::string& path : paths_in(run))
@@ -87,7 +87,7 @@ TEST(TensorBoard, WhatAFileHolds) {
   EXPECT_EQ(image.encoded_image_string(), png);
 }
 
-// By name, whatever the clock says.
+// Files are ordered by name, whatever the clock says.
 TEST(TensorBoard, ALaterFileIsBehindAnEarlierOne) {
   TemporaryFolder folder;
   write_text(folder / "events.out.tfevents.9876543210.elsewhere.1.0", "");
@@ -190,7 +190,7 @@ TEST_F(TensorBoardRuns, HasWhatMetricsHave) {
   ASSERT_EQ(images["Images/train"].size(), 1u);
   EXPECT_EQ(images["Images/train"][0].width, 4 * 32);
   EXPECT_EQ(images["Images/train"][0].height, 2 * 32);
-  // Of both evaluations.
+  // One of each evaluation.
   EXPECT_EQ(images["Images/mistakes"].size(), 2u);
   ASSERT_EQ(images["Images/confusion"].size(), 2u);
   EXPECT_EQ(images["Images/confusion"][0].width, 320);
@@ -263,7 +263,7 @@ TEST_F(TensorBoardRuns, AFullDiskEndsLogsNotTheRun) {
         "date\n"})
     EXPECT_TRUE(has(errors, line)) << errors;
   EXPECT_EQ(std::ranges::count(errors, '\n'), 3) << errors;
-  // What is there is whole.
+  // Files end with a whole line or event.
   EXPECT_TRUE(contents(in("disk/run/metrics.jsonl")).ends_with("}\n"));
   const size_t lines = metric(in("disk/run"), "step", "step").size();
   const size_t events = shown(in("disk/run")).at("Loss/train").size();

@@ -1,4 +1,4 @@
-// What a killed command leaves half written is gone after the next one that writes there.
+// Partial files of a killed command are removed by the next one that writes there.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>

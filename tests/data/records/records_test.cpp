@@ -278,8 +278,8 @@ TEST_F(Records, DamageIsSaidWithFileRecordAndOffset) {
   cut.train->image(17, 0);
   for (const int64_t i : {18, 19})
     EXPECT_EQ(error_of<BadImage>([&] { cut.train->image(i, 0); }), why);
-  // What no index lists does no harm: where records are skipped, the rest of a file may be left
-  // out.
+  // Bytes that no index lists do no harm: if bad records are skipped, the rest of a file may be
+  // left out.
   write_text(file, whole + "x");
   EXPECT_EQ(open_dataset({.path = in("packed"), .val_fraction = 0}).train->image(19, 0).height, 44);
   // Another file.

@@ -95,7 +95,7 @@ weighted avg       0.00      0.00      0.00       2.0
 
 // 0.845 is between two doubles: which one a mean is depends on the order of the sum.
 TEST(ClassReport, MeansAreRoundedAsNumPyRoundsThem) {
-  // Of twenty images a class, the numbers that are right.
+  // Right predictions among twenty images, by class.
   const int right[] = {8, 10, 6, 2, 8, 13, 9, 16, 7, 12};
   Pairs pairs;
   for (int k = 0; k < 10; ++k)

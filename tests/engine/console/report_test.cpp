@@ -21,7 +21,7 @@ TEST(Report, AValLossThatOnlyATooLargeRateGives) {
             far +
                 "after 8 updates batch norm's running statistics lag behind the weights; more "
                 "updates, or a smaller --lr, help");
-  // What usual runs come to: the first epoch of CIFAR-10, overconfidence, an untrained model.
+  // Losses of usual runs: the first epoch of CIFAR-10, overconfidence, an untrained model.
   for (const auto& [loss, updates] : {std::pair{80., 195}, {20., 9}, {2.4, 1}})
     EXPECT_EQ(val_loss_note(s, loss, updates), "") << loss;
   s.model = load_model_config("vit_tiny");

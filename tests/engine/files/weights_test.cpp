@@ -49,7 +49,7 @@ TEST(Weights, FittingFileIsTakenAsItIs) {
   EXPECT_EQ(result.note, "weights: w.safetensors, 4 of 4 tensors");
 }
 
-// Of DistributedDataParallel, torch.compile, and both.
+// Prefixes of DistributedDataParallel, torch.compile, and both.
 TEST(Weights, WrappersPrefixesAreLeftOut) {
   const auto prefixed = [](const std::string& prefix) {
     TensorFile file;

@@ -1,4 +1,4 @@
-// What an evaluation says of each image, in training and by weights alone.
+// Predictions of an evaluation, in training and by weights alone.
 #include "engine/inference/inference.h"
 
 #include <gtest/gtest.h>

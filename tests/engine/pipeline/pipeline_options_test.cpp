@@ -1,4 +1,4 @@
-// What --pipeline, --micro-batches, --chunks and --partition make of a run; their mistakes.
+// Effects of --pipeline, --micro-batches, --chunks and --partition on a run; their mistakes.
 #include <gtest/gtest.h>
 
 #include "tests/engine/pipeline/setup_of.h"

@@ -1,4 +1,4 @@
-// What a stage has of a model: parameters in whole norm blocks, its memory, its batches' places.
+// A stage's part of a model: parameters in whole norm blocks, its memory, its batches' places.
 #include "engine/pipeline/pipelined_model.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ Slice part_of(const Graph& graph, int count, int i) {
   return {cut(i), cut(i + 1)};
 }
 
-// Where the parameter is in the whole model's arena.
+// Offset of the parameter in the whole model's arena.
 size_t in_the_model(const Graph& part, const ParameterInfo& own) {
   const Segment* in = nullptr;
   for (const Segment& s : part.segments())

@@ -216,8 +216,8 @@ bool same(const Outcome& a, const Outcome& b) {
   return true;
 }
 
-// By one process that has the whole model or, where there are replicas, by as many, which have it
-// each: gradients are added in the same order.
+// Trained by one process that has the whole model or, with replicas, by as many such processes:
+// gradients are added in the same order.
 Outcome trained_whole(Communicator& peers, Backend& backend, const Config& c) {
   if (c.replicas == 1) return trained(backend, nullptr, c, nullptr);
   std::vector<int> ranks;

@@ -12,8 +12,8 @@
 namespace bv::test {
 namespace {
 
-// What is sent, told in the same words by both sides: the pass, the part that made it, its
-// micro-batch; and when that side has come to the exchange.
+// A message, described in the same words by both sides: the pass, the part that made it, its
+// micro-batch; and when that side reached the exchange.
 struct Posted {
   bool forward;
   int part, micro;
@@ -54,7 +54,7 @@ class Simulation {
     size_t index;
     Posted own;
   };
-  // What a channel exchanges at once.
+  // Messages that a channel exchanges together.
   struct Exchange {
     Round messages;
     double asked;  // when the stage has come to it

@@ -64,7 +64,7 @@ TEST(PipelineTasks, WithoutAPipelineEachMicroBatchGoesForwardAndBack) {
   EXPECT_EQ(slots(shape, 0), std::vector{1});
 }
 
-// Of equal parts the bubble is the known one: (P - 1) / (V M + P - 1) of the step.
+// For equal parts the bubble is the known (P - 1) / (V M + P - 1) of the step.
 TEST(PipelineTasks, NoPipelineIsStuckAndTheBubbleIsTheKnownOne) {
   for (const PipelineShape& shape : small_pipelines())
     for (const Exchanging how : {Exchanging::overlapped, Exchanging::synchronous})
@@ -91,7 +91,7 @@ TEST(PipelineTasks, ExchangesBesideComputingTakeNoLonger) {
   EXPECT_TRUE(shorter);
 }
 
-// What is printed is that of the simulation, for parts that take any time.
+// The printed bubble is the simulation's, whatever time parts take.
 TEST(PipelineTasks, TheBubbleIsTheSimulations) {
   std::mt19937 random(1);
   for (const PipelineShape& shape : small_pipelines())
@@ -189,7 +189,7 @@ TEST(PipelineSlots, HoldWhatIsInFlight) {
     }
 }
 
-// What is sent, as both sides call it: by the pass, the part that made it and the micro-batch.
+// Messages as both sides name them: by the pass, the part that made it and the micro-batch.
 std::vector<int> words_of(const PipelineShape& shape, int stage, const Message& m) {
   const int part = shape.part_of(stage, m.task.chunk);
   const int made_by = m.send ? part : part + (m.task.forward ? -1 : 1);

@@ -1,4 +1,4 @@
-// What --trace writes.
+// Output of --trace.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

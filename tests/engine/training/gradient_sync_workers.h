@@ -1,4 +1,4 @@
-// What the processes of gradient_sync_test.cpp do. They return 0 if all is well.
+// Processes of gradient_sync_test.cpp. They return 0 if all is well.
 #pragma once
 #include "kernels/devices/devices.h"
 

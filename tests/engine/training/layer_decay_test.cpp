@@ -38,7 +38,7 @@ TEST(LayerDecay, ScalesAreTimmsByName) {
   }
 }
 
-// Of SGD, a step is the scale times the step without.
+// With SGD, a step is the layer's scale times the step without decay.
 TEST(LayerDecay, EachLayerTakesItsShareOfTheStep) {
   std::map<std::string, HostTensor> start, after[2];
   const Vit vit = small_vit(2);

@@ -76,7 +76,7 @@ TEST(Schedule, ConstantAfterWarmup) {
   EXPECT_DOUBLE_EQ(s.at(9, 1), 3);
 }
 
-// By update as by epoch: a decay comes with its epoch.
+// A decay comes with its epoch, whether the schedule counts updates or epochs.
 TEST(Schedule, MilestonesAreEpochsFromOne) {
   Schedule s{.curve = Curve::multistep, .lr = 1, .updates_per_epoch = 10, .milestones = {2, 4}};
   for (const bool by_epoch : {false, true}) {
@@ -118,7 +118,7 @@ TEST(Schedule, WhatContradictsItself) {
                   ": must be a number of epochs and a learning rate, like 600:1e-6");
 }
 
-// What a recipe says of its own schedule gives way to the user's.
+// A recipe's options for its own schedule are dropped if the user chooses another schedule.
 TEST(Schedule, ARecipesOptionsGoWithItsSchedule) {
   Options o = options(R"({"schedule": "multistep", "decay_milestones": [2, 3], "decay_rate": 0.2})",
                       Source::recipe);

@@ -187,7 +187,7 @@ struct Pairs {
             .position = 0,
             .wait_seconds = 0};
   }
-  // Of a batch that needs no crops any more.
+  // Pairs of a batch that needs no more crops.
   Pairs with(const std::vector<uint8_t>& pictures) const {
     Pairs other = *this;
     other.images = pictures;

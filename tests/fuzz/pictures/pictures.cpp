@@ -32,7 +32,7 @@ namespace {
 constexpr uint64_t all_mutants = 12000;
 constexpr unsigned max_seconds = 10;
 constexpr size_t fixed_bytes = 4 << 20, bytes_per_pixel = 40;
-constexpr size_t free_pixels = 1 << 24, pixels_per_byte = 1024;  // what any file may claim
+constexpr size_t free_pixels = 1 << 24, pixels_per_byte = 1024;  // any file may claim these
 
 class PictureFuzzer {
  public:
@@ -70,7 +70,7 @@ class PictureFuzzer {
   }
 
  private:
-  // What a run's first look at its files would leave out must not be an image.
+  // A file that the check of headers refuses must not decode.
   static Image decode(const std::vector<uint8_t>& bytes, int at_least) {
     std::string refusal;
     try {
@@ -177,7 +177,7 @@ class PictureFuzzer {
       for (size_t n = m.below(60); n; --n) file.insert(scan, last);
   }
 
-  // Of a little-endian file: width, height, or a strip's or tile's share of them.
+  // Changes a little-endian file's width, height, or a strip's or tile's share of them.
   static void claim_tiff(Mutator& m, std::string& file) {
     constexpr std::array<char, 5> tags = {'\x00', '\x01', '\x16', '\x42', '\x43'};
     for (size_t n = 1 + m.below(3); n; --n) {

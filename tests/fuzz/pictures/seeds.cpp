@@ -116,7 +116,7 @@ std::string bmp(int bits, uint32_t header, int height) {
   if (header > 40) info += little(0xFF000000, 4);
   info.resize(std::max<size_t>(info.size(), header));
   if (bits < 16) info += pattern((old ? 3 : 4) << bits);
-  if (old && bits < 16) info += std::string(10, '\0');  // what stb_image counts as its header
+  if (old && bits < 16) info += std::string(10, '\0');  // stb_image counts these as header
   const std::string rows = pattern(size_t((width * bits + 31) / 32 * 4 * std::abs(height)));
   const auto offset = uint32_t(14 + info.size());
   return "BM" + little(offset + uint32_t(rows.size()), 4) + little(0, 4) + little(offset, 4) +

@@ -80,7 +80,7 @@ class RecordFuzzer {
         R"("name":"cat"}]})";
   }
 
-  // What became of each kind's mutants.
+  // Outcomes of each kind's mutants.
   std::string counts() const {
     std::string text;
     for (const auto& [kind, count] : counts_)

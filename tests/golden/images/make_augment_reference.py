@@ -67,7 +67,7 @@ def operations(image):
 
 
 def resized(image):
-    """(what, result): boxes as left, top, width, height."""
+    """Pairs (name, result): boxes as left, top, width, height."""
     filters = {"bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
     for name, how in filters.items():
         for left, top, width, height in [(0, 0, 96, 64), (3, 7, 61, 50), (40, 20, 21, 17), (0, 50, 90, 9)]:

@@ -47,5 +47,5 @@ def make(decay):
 
 if __name__ == "__main__":
     tensors = [{"name": n, "shape": s} for n, s in make_golden.TENSORS]
-    # Of 0.8 the warm-up ends with update 36, of 0.9998 not at all.
+    # With decay 0.8 the warm-up ends at update 36, with 0.9998 never.
     make_golden.write("training/ema", {"lr": RATE, "tensors": tensors, "cases": [make(0.8), make(0.9998)]})
