@@ -40,7 +40,7 @@ comma := ,
 empty :=
 space := $(empty) $(empty)
 
-# ---- What is installed: one run of the preprocessor asks for every header -----------------------
+# ---- Installed packages: one run of the preprocessor looks for every header -----------------------
 headers := stb/stb_image.h nlohmann/json.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h \
   webp/demux.h tiffio.h sodium.h google/protobuf/message_lite.h
 hash := \#
@@ -239,7 +239,7 @@ $(BUILD)/obj/counters/%.o: %.cu | check-packages
 	$(call compile, (counters)) $(simt_flags) $(counters_flags) $(access_calls) -x c++ -c -o $@ $<
 $(BUILD)/obj/counters/%.o: %.cpp $(call pch,simt) | check-packages
 	$(call compile, (counters)) $(call read_pch,simt) $(simt_flags) $(counters_flags) -c -o $@ $<
-# What ptxas reports about each kernel goes into a file next to the object (make resources).
+# ptxas' report on each kernel goes into a file next to the object (make resources).
 nvcc_compile = $(call announce, (cuda$(1))) $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(2) -I. \
   -DBAREVISION_GPU=cuda_gpu -Xcompiler=-Wall,-march=x86-64-v3 -Xptxas=-v,-warn-spills -Wno-deprecated-gpu-targets \
   -MMD -MP -MF $(@:.o=.d) -c -o $@ $< >$(@:.o=.ptxas) 2>&1; \
@@ -340,7 +340,7 @@ $(BUILD)/asan/%.o: %.cpp $(call pch,sanitized) | check-packages
 fuzz_opt = -O0
 $(BUILD)/asan/data/decode/%.o: private fuzz_opt = -O1
 $(BUILD)/asan/data/decode/%.o: private read_pch =
-# Where coded data ends early, stb_image before 2.28 shifts a zero by more than 31 bits: still a zero.
+# On truncated data, stb_image before 2.28 shifts a zero by more than 31 bits: still a zero.
 no_shifts := -fno-sanitize=shift-exponent
 $(BUILD)/asan/data/decode/stb.o: private sanitizers += $(no_shifts)
 $(BUILD)/obj/data/decode/stb.o: private CXXFLAGS += $(if $(SANITIZE),$(no_shifts))
@@ -362,7 +362,7 @@ $(BUILD)/tests: $(tests_objects)
 $(BUILD)/file_faults.so: tests/program/file_faults.cpp
 	$(call compile,) -fPIC -shared -o $@ $<
 
-# What the tests of some suites start; with FILTER, only if it names one of them.
+# Programs that tests of some suites start; with FILTER, only if it names one of those suites.
 fuzzers := $(BUILD)/fuzz $(BUILD)/fuzz_pictures $(if $(filter 1,$(RECORDS)),$(BUILD)/fuzz_records)
 suites = $(shell $(BUILD)/tests --gtest_list_tests --gtest_filter='*$(FILTER)*' 2>/dev/null | grep '^[^ ]')
 needed_for = $(if $(findstring $(1),$(suites)),$(2))
@@ -477,8 +477,8 @@ peers:
 	@bench/make_peers
 
 # ---- Counters -----------------------------------------------------------------------------------
-# What the GPU's kernels do, against tests/counters/; UPDATE=1 writes it; FILTER=layernorm_forward
-# prints what that one does.
+# Work of each GPU kernel, compared with tests/counters/; UPDATE=1 writes that;
+# FILTER=layernorm_forward prints one kernel's.
 counters: $(BUILD)/counters
 	@BAREVISION_MODELS=$(CURDIR)/models $(BUILD)/counters $(if $(UPDATE),--update) $(FILTER:%=--filter %) $(ARGS)
 # The stand-in's counts of kernels whose counts are known: tests/run starts it.

@@ -16,8 +16,8 @@ struct RunError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What an error is shown as: one line without control characters, whatever names are in it; a
-// library's words where they say nothing are replaced.
+// An error's message as one line without control characters, whatever names are in it. Messages of
+// libraries that say nothing are replaced.
 std::string error_line(const std::exception&);
 
 // Writes to standard error in one piece, so that lines of several processes don't mix; gives up on

@@ -1,4 +1,4 @@
-// What the machine, and the container that the process runs in, allow.
+// Limits of the machine and of the container that the process runs in.
 #pragma once
 #include <cstddef>
 #include <string>

@@ -49,7 +49,7 @@ pid_t spawn(const std::vector<std::string>& words, const std::string& input, int
 
 ProgramEnd run_to_end(const std::vector<std::string>& words, const std::function<bool()>& go_on,
                       const std::string& input) {
-  constexpr size_t enough = 1 << 16;  // what a message may be long
+  constexpr size_t enough = 1 << 16;  // longest output that is kept
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw RunError(std::string("pipe: ") + std::strerror(errno));
   Descriptor from(ends[0]), to(ends[1]);

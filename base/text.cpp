@@ -20,7 +20,7 @@ std::optional<T> parse_whole(std::string_view text) {
   return value;
 }
 
-// Of Levenshtein, where two neighbours that changed places are one slip; three rows of the table.
+// Levenshtein distance; two swapped neighbours count as one edit. Three rows of the table are kept.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before, last(b.size() + 1), row = last;
   std::iota(row.begin(), row.end(), size_t{0});
@@ -121,7 +121,8 @@ std::string suggestion(std::string_view word, std::span<const std::string> known
       std::ranges::all_of(longer, [&](const auto& name) { return name.starts_with(*shortest); }))
     return " (did you mean " + std::string(prefix) + *shortest + "?)";
   if (best.empty() || edit_distance(lower, best) > slip) return "";
-  // Of one letter or number, too: gpu is no cpu, resnet18 no resnet34.
+  // Names that differ by one letter or by their number are other things: gpu and cpu, resnet18 and
+  // resnet34.
   const bool other = lower != best && lower.size() < 4 && lower.size() == best.size();
   if (other || digits_of(lower) != digits_of(best)) return "";
   return " (did you mean " + std::string(prefix) + best + "?)";

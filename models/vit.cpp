@@ -27,7 +27,7 @@ Vit build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& input
                                   .input_grad = false,
                                   .weight_shape = {C, 3, input.patch, input.patch}});
   Tensor x = dropout(g, "pos_drop", embed_tokens(g, embedded, c.distilled), o.pos_drop_rate, false);
-  Tensor branch;  // what the next layer norm adds to x
+  Tensor branch;  // residual branch that the next layer norm adds to x
 
   for (int i = 0; i < c.depth; ++i) {
     const std::string block = "blocks." + std::to_string(i) + ".";

@@ -55,7 +55,7 @@ class CudaKernels final : public KernelRows<CudaKernels> {
   }
 
  private:
-  cudaStream_t compute_;                // what Stream null stands for
+  cudaStream_t compute_;                // the stream that null stands for
   Owner<unsigned*, cudaFree> arrived_;  // props_.arrived
   DeviceProps props_;
   Owner<Matmul*, destroy_matmul> matmul_;

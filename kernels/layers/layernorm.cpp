@@ -30,7 +30,7 @@ void forward_row(const LayerNormForward& op, int row) {
     vf v = lanes.load(inp + i);
     if (residual) {
       v += lanes.load(residual + i);
-      v = simd::rounded(T{}, v);  // what backward reads
+      v = simd::rounded(T{}, v);  // as backward reads it
       lanes.store(sum + i, v);
     }
     total += v;

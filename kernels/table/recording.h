@@ -55,7 +55,7 @@ class RecordingKernels final : public KernelRows<RecordingKernels> {
   // Not a template: there are forty operations.
   void note(Describe, const void* op, const Extras&, const AnyOperation&);
 
-  std::map<std::string, size_t> known_;  // what tells operations apart, index into `operations`
+  std::map<std::string, size_t> known_;  // index into `operations`, by what tells operations apart
 };
 
 // The operation with its tensors in new memory: memory(argument), called once for tensors that

@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(threads) mean_logits(MeanLogits op) {
 }
 
 struct Counts {
-  float at[metrics_rows][4];  // what each row adds to the sums
+  float at[metrics_rows][4];  // each row's summands
 };
 
 template <class T, int n>

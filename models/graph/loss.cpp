@@ -4,7 +4,7 @@
 namespace bv {
 namespace {
 
-// What is computed of one head's logits.
+// Results computed from one head's logits.
 struct Head {
   Tensor logits, lse, top1;
 };

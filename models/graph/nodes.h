@@ -7,10 +7,10 @@
 
 namespace bv {
 
-// What a model reads: normalised patches [B, P, 3*patch*patch] of the batch, or normalised images
-// [B, size, size, 3]. In training each image first goes through `augment_layers` ImageOps, a node
-// for each, and is mixed with its partner (Context::mixes). Images of an evaluation are stored at
-// the result's size, whatever training's are.
+// Input of a model: normalised patches [B, P, 3*patch*patch] of the batch, or normalised images [B,
+// size, size, 3]. In training each image first passes through `augment_layers` ImageOps, one node
+// each, and is mixed with its partner (Context::mixes). Evaluation images are stored at the output
+// size, whatever the size of training images.
 Tensor input_patches(Graph&, const InputShape&, int augment_layers);
 Tensor input_images(Graph&, const InputShape&, int augment_layers);
 
@@ -93,7 +93,7 @@ Tensor attention(Graph&, const std::string& name, Tensor qkv, int heads, float d
 // Class token, if distilled a distillation token, and position embedding:
 // [B, P, C] -> [B, 1 + P, C] or [B, 2 + P, C].
 Tensor embed_tokens(Graph&, Tensor patches, bool distilled);
-// Of two tokens [B, 2, C] each by itself [B, C].
+// Two tokens [B, 2, C], split into two tensors [B, C].
 struct TwoTokens {
   Tensor class_token, dist_token;
 };
