@@ -1,6 +1,7 @@
 # Builds barevision with GNU Make alone.
 #: make             build/launcher, which ./launcher starts
 #: make deps        install what is missing (Debian, Ubuntu)
+#: make deps-dev    the tools of make lint and make tidy, too
 #: make test        build and run all tests; FILTER=layernorm: those with the word in their name
 #: make test-all    the same with many more shapes
 #: make asan        the same under the address and undefined-behaviour sanitizers
@@ -19,6 +20,8 @@
 #: make peers       PyTorch and timm into build/peers, for bench/versus and golden files
 #: make docs        docs/options.md, as the program prints its options
 #: make format      clang-format over all sources
+#: make lint        words, includes, format, scripts: checks without compiling
+#: make tidy        clang-tidy over the sources changed since TIDY_BASE=origin/main; ALL=1: over all
 #: make clean       remove build/
 #: CUDA=0           build without CUDA;  CUDA_HOME=DIR: with the toolkit in DIR
 #: SIMT=0           tests without the stand-in for CUDA
@@ -160,7 +163,7 @@ cuda_arch ?= $(call gencode,$(gpu_arch:90=90a)) $(if $(gpu),,-gencode arch=compu
 dist_archs := 75 80 90a
 dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
 
-.PHONY: all deps test test-all asan tsan chaos debug try bench counters dist resources gpu-check peers docs format help clean found check-packages \
+.PHONY: all deps deps-dev lint tidy test test-all asan tsan chaos debug try bench counters dist resources gpu-check peers docs format help clean found check-packages \
   check-cuda always
 all: found $(BUILD)/launcher $(if $(filter build,$(BUILD)),compile_commands.json)
 
@@ -318,9 +321,22 @@ ifeq ($(packages)$(optional_packages),)
 else ifeq ($(shell command -v apt-get),)
 	@echo "no apt-get here; install these yourself: $(packages) $(optional_packages)"; exit 2
 else
-	$(if $(filter 0,$(shell id -u)),,sudo )apt-get update -qq
-	$(if $(filter 0,$(shell id -u)),,sudo )env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(packages) $(optional_packages)
+	$(call apt_install,$(packages) $(optional_packages))
 endif
+define apt_install
+$(if $(filter 0,$(shell id -u)),,sudo )apt-get update -qq
+	$(if $(filter 0,$(shell id -u)),,sudo )env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1)
+endef
+
+# ruff is in no Debian; it comes from PyPI, pinned, into build/dev. Without it make lint skips it.
+dev_packages = $(strip $(foreach tool,clang-format shellcheck chromium,$(if $(shell command -v $(tool)),,$(tool))) \
+  $(if $(clang_tidy),,$(or $(shell apt-cache show clang-tidy-19 >/dev/null 2>&1 && echo clang-tidy-19),clang-tidy)) \
+  $(if $(shell python3 -c 'import ensurepip, venv' 2>&1),python3-venv))
+ruff := ruff==0.17.6
+deps-dev: | deps
+	$(if $(dev_packages),$(if $(shell command -v apt-get),$(call apt_install,$(dev_packages)),@echo "no apt-get here; install these yourself: $(dev_packages)"))
+	@mkdir -p build && { python3 -m venv build/dev && build/dev/bin/pip install --quiet --disable-pip-version-check $(ruff); } || \
+	  echo "deps-dev: no $(ruff) from PyPI; make lint will skip it" >&2
 
 # ---- Tests --------------------------------------------------------------------------------------
 # The fuzz program and the readers that it feeds run under the sanitizers in every `make test`.
@@ -540,6 +556,17 @@ docs: $(BUILD)/launcher
 	@mkdir -p docs && $(BUILD)/launcher --help-markdown >docs/options.md.new && mv docs/options.md.new docs/options.md
 format:
 	clang-format -i $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
+lint:
+	@tests/lint
+# clang-tidy before 16 can't parse all of this C++20. GCC's sanitizer headers serve as well as Clang's.
+clang_tidy = $(or $(shell command -v clang-tidy-19),$(shell command -v clang-tidy-18),$(shell clang-tidy --version 2>/dev/null \
+  | grep -qE 'version (1[6-9]|[2-9][0-9])' && command -v clang-tidy))
+tidy_flags = $(choices) -idirafter$(shell $(CXX) -print-file-name=include) '-D__builtin_clear_padding=static_cast<void>'
+TIDY_BASE ?= origin/main
+tidied = $(filter $(if $(ALL),%,$(shell git diff --name-only --diff-filter=d $(TIDY_BASE) -- '*.cpp' '*.cu')),$(sort $(compiled)))
+tidy: | compile_commands.json $(messages:%=%.cc)
+	@$(if $(clang_tidy),,echo "tidy: clang-tidy 16 or newer is not installed: make deps-dev" >&2; exit 2;) \
+	  $(if $(tidied),printf '%s\n' $(tidied) | xargs -P $(shell nproc) -n 4 $(clang_tidy) --quiet -p . $(tidy_flags:%=--extra-arg=%),echo "tidy: no source has changed since $(TIDY_BASE)")
 clean:
 	rm -rf $(BUILD)
 help:

@@ -203,7 +203,7 @@ def train_epochs(o, run):
         order, losses = random.sample(range(len(train)), len(train)), []
         for begin in range(0, len(train) // batch * batch, batch):
             rows = [train[i] for i in order[begin : begin + batch]]
-            images, target = tensor_of([view(image) for image, _ in rows], o), torch.tensor([l for _, l in rows])
+            images, target = tensor_of([view(image) for image, _ in rows], o), torch.tensor([label for _, label in rows])
             if mix:
                 images, target = mix(images, target)
             loss = F.cross_entropy(model(images), target, label_smoothing=0 if mix else o["label_smoothing"])

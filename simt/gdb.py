@@ -25,7 +25,7 @@ class Block:
         try:
             pointer = gdb.parse_and_eval("'simt::(anonymous namespace)::block'")
         except gdb.error as e:
-            raise gdb.GdbError(f"cuda: is this a running program on the stand-in? ({e})")
+            raise gdb.GdbError(f"cuda: is this a running program on the stand-in? ({e})") from None
         if not pointer:
             raise gdb.GdbError("cuda: no kernel runs here")
         self.value = pointer.dereference()
@@ -205,7 +205,7 @@ class Lanes(gdb.Command):
             try:
                 gdb.parse_and_eval(words)
             except gdb.error as e:
-                raise gdb.GdbError(f"cuda: {e}")
+                raise gdb.GdbError(f"cuda: {e}") from None
         width = max((len(v) for v in values.values()), default=1)
         if width > 16:  # structures
             for lane, value in values.items():

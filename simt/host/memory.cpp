@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <new>
 
 #include "simt/counters/recorder.h"
 #include "simt/device/control.h"
@@ -184,8 +185,9 @@ bool DeviceMemory::release(void* p) {
   if (found == live_.end()) return false;
   const Allocation a = found->second;
   // New closed pages replace the old ones, which are returned to the system.
-  mmap(reinterpret_cast<void*>(a.pages), a.pages_end - a.pages, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (mmap(reinterpret_cast<void*>(a.pages), a.pages_end - a.pages, PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+    throw std::bad_alloc();
   if constexpr (asan)
     __asan_poison_memory_region(reinterpret_cast<void*>(a.pages), a.pages_end - a.pages);
   allocated_ -= a.bytes;

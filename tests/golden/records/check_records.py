@@ -86,7 +86,7 @@ def by_tfrecord2idx(files):
 
 def by_dali(files, records):
     try:
-        from nvidia.dali import fn, pipeline_def, tfrecord, types
+        from nvidia.dali import fn, pipeline_def, tfrecord
     except ImportError:
         return "no DALI here"
 

@@ -78,7 +78,8 @@ def cases():
                begin=10, lr=0.5, min_lr=1e-5, warmup_epochs=10, **cosine)
     yield case("timm StepLRScheduler", rates_of_timm("StepLRScheduler", 0.1, decay_t=90, decay_rate=0.5, warmup_prefix=False),
                schedule="step", lr=0.1, decay_epochs=90, decay_rate=0.5)
-    yield case("timm StepLRScheduler", rates_of_timm("StepLRScheduler", 0.016, decay_t=2.4, decay_rate=0.97, warmup_t=5, warmup_prefix=False),
+    yield case("timm StepLRScheduler",
+               rates_of_timm("StepLRScheduler", 0.016, decay_t=2.4, decay_rate=0.97, warmup_t=5, warmup_prefix=False),
                begin=5, schedule="step", lr=0.016, decay_epochs=2.4, decay_rate=0.97, warmup_epochs=5)
     yield case("torch StepLR", rates_of_torch("StepLR", 0.1, step_size=300), schedule="step", lr=0.1, decay_epochs=300)
     yield case("timm MultiStepLRScheduler",
@@ -94,7 +95,8 @@ def cases():
     by_updates = dict(count=3 * EPOCHS, t_in_epochs=False)
     yield case("timm CosineLRScheduler", rates_of_timm("CosineLRScheduler", 0.5, t_initial=3 * EPOCHS, lr_min=1e-5, **by_updates),
                updates_per_epoch=3, lr=0.5, min_lr=1e-5, **cosine)
-    yield case("timm StepLRScheduler", rates_of_timm("StepLRScheduler", 0.1, decay_t=270, decay_rate=0.5, warmup_prefix=False, **by_updates),
+    yield case("timm StepLRScheduler",
+               rates_of_timm("StepLRScheduler", 0.1, decay_t=270, decay_rate=0.5, warmup_prefix=False, **by_updates),
                updates_per_epoch=3, schedule="step", lr=0.1, decay_epochs=90, decay_rate=0.5)
 
 
