@@ -2,7 +2,7 @@
 // them reads the stored images through their crops.
 //
 // Grid: (parts of an image, images). A block takes some rows of one image, a thread 4 neighbouring
-// pixels at a time, written as 3 words; single pixels where rows are no whole words. What a table
+// pixels at a time, written as 3 words; single pixels where rows are not whole words. What a table
 // does to each value is looked up in shared memory. For contrast, autocontrast and equalize a block
 // counts the values of the whole image first, whatever its part (integer atomics: no order in it);
 // one thread a channel then makes the table.

@@ -5,7 +5,7 @@
 //             moments = those of out as it is rounded
 //   weight    dweight[k, r, s, c] = or += (accumulate) sum over n, p, q of
 //                 dout[n, p, q, k] inp[...]
-// gemm_k is R * S * 3. 3 channels are no 16-byte access, but a row of the filter is S * 3
+// gemm_k is R * S * 3. 3 channels are not a 16-byte access, but a row of the filter is S * 3
 // neighbours in memory. So a block copies the image rows that a tile of up to 256 successive pixels
 // needs to shared memory, padding included, and reads mma's operands from there as pairs of
 // elements; the matrix [pixels, R * S * 3] is never written out. A filter's row is padded to an

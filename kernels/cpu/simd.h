@@ -230,7 +230,7 @@ struct PixelShuffles {
 };
 constexpr PixelShuffles forward_pixels(false), reversed_pixels(true);
 
-// 16 pixels of 3 bytes taken apart into a stretch of each channel's plane.
+// Splits 16 pixels of 3 bytes into 16 bytes of each channel's plane.
 static inline void split_pixels(const uint8_t* pixels, const PixelShuffles& shuffles, uint8_t* red,
                                 uint8_t* green, uint8_t* blue) {
   __m128i in[3], out[3];

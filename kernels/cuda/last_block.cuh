@@ -34,7 +34,7 @@ struct RowParts {
   __host__ __device__ int groups() const { return ceil_div(count, group); }
 };
 
-// `columns`: how many stretches of neighbouring columns the blocks divide C into.
+// `columns`: the number of stripes into which the blocks divide the C columns.
 inline RowParts row_parts(const DeviceProps& props, void* partial, int count, int C, int columns) {
   RowParts parts{.partial = static_cast<float*>(partial),
                  .arrived = props.arrived,
@@ -63,8 +63,8 @@ struct LastBlock {
     Value values[threads / lanes][columns];
   };
 
-  // Called by all threads of each block once they have written `part`, for the stretch `at` of
-  // columns. channel(c): the channel of its column c, or -1.
+  // Called by all threads of each block once they have written `part`, for the stripe `at`.
+  // channel(c): the channel of its column c, or -1.
   template <class Channel>
   __device__ static void run(const Kind& kind, const RowParts& p, int part, int at, Channel channel,
                              Shared& s) {

@@ -4,7 +4,7 @@
 // uniform(word i % 4 of philox(seed, i / 4, position + b, epoch, layer)) >= drop. Nothing is saved:
 // backward draws the same numbers again. With a decision per element, a vector of Philox counters
 // decides four vectors of elements; otherwise a scalar draw decides four neighbouring groups.
-// Threads share the images and stretches of them.
+// Threads divide the images, and the elements of each, between them.
 // 8 bytes per element; 170 vector instructions draw for 64 elements: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/random.h"

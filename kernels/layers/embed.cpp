@@ -4,7 +4,7 @@
 //   out[b, prefix + p] = patches[b, p] + position[prefix + p]
 //   dpatches[b, p] = dout[b, prefix + p],   dclass_token (+)= sum_b dout[b, 0],
 //   ddist_token (+)= sum_b dout[b, 1],   dposition (+)= sum_b dout[b]   = or += by accumulate
-// Threads share the tokens forward, and backward stretches of an image's elements, whose sums over
+// Threads divide the tokens forward, and backward the elements of an image, whose sums over
 // the images stay in L1 and are added in the images' order whatever the number of threads.
 // Nothing is saved. One flop for 8 bytes: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"

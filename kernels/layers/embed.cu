@@ -5,8 +5,8 @@
 //   dpatches[b, p] = dout[b, prefix + p],   dclass_token (+)= sum_b dout[b, 0],
 //   ddist_token (+)= sum_b dout[b, 1],   dposition (+)= sum_b dout[b]   = or += by accumulate
 // Nothing is saved. An image's tokens are one row of (prefix + P) C elements, read 16 bytes at a
-// time (one element where C is no multiple of that). Forward, a thread has one pack of the row in
-// each of 4 images: a position is read once for all four, and 4 loads are in flight. Backward, a
+// time (one element where C is not a multiple of that). Forward, a thread has one pack of the row
+// in each of 4 images: a position is read once for all four, and 4 loads are in flight. Backward, a
 // block has 16 neighbouring packs: each of its 16 groups of threads sums every 16th image, 4 loads
 // at a time, and the groups' sums are added in order. One flop for 4 bytes (16-bit) or 8: memory is
 // the limit.

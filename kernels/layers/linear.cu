@@ -26,7 +26,7 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-// All rows begin at multiples of 16 bytes in 16 bits: M is no row's length.
+// All rows begin at multiples of 16 bytes in 16 bits: M is not a row's length.
 bool in_whole_packs(const LinearShape& s) { return s.N % 8 == 0 && s.K % 8 == 0; }
 
 // The dtype of the product's result: fp32 where round_product() follows.
