@@ -16,8 +16,8 @@ extern const Command data_list_command, data_pack_command, data_index_command, d
 std::span<const Command> commands();
 
 // The command that the arguments begin with, of `all`, and how many words its name has. Without
-// one it is train, whose name may be left out. Throws UserError for a word that is no command and
-// no model either.
+// one it is train, whose name may be left out. Throws UserError for a word that is neither a
+// command nor a model.
 struct Named {
   const Command* command;
   size_t words;

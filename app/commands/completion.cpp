@@ -131,7 +131,7 @@ constinit const Command completion_command = {
     .name = "completion",
     .usage = "",
     .summary =
-        "print a script that completes ./launcher's words in bash: source <(./launcher "
+        "print a completion script for bash: source <(./launcher "
         "completion)",
     .own = {},
     .takes = {},

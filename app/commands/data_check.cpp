@@ -137,9 +137,9 @@ constinit const Command data_check_command = {
     .name = "data check",
     .usage = "PATH [--min-side N] [--json]",
     .summary =
-        "decode every image of a data set; list what is damaged, tiny, not read, twice there "
-        "(in train and val, in different classes) and empty, and count the classes; exit "
-        "code 1 if there is any of it",
+        "decode every image of a data set; list damaged, tiny, unsupported and duplicate images "
+        "(in train and val, or in different classes) and empty classes; count the images of each "
+        "class; exit code 1 if anything is found",
     .own = rows,
     .takes = {},
     .run = check};

@@ -7,7 +7,7 @@
 
 namespace bv {
 
-// Without a last slash. Throws UserError where there is no such folder.
+// Without a last slash. Throws UserError if the folder is missing.
 std::string require_folder(std::string path);
 // The same, but an index of records is taken as well.
 std::string require_data(std::string path);

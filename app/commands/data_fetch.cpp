@@ -75,7 +75,7 @@ bool unpack(const std::string& archive, const std::filesystem::path& folder) {
   return true;
 }
 
-// Throws RunError where it is no data set.
+// Throws RunError if it is not a data set.
 std::string contents_of(const std::filesystem::path& folder, const std::string& url) try {
   const DataSets sets = open_dataset({.path = folder, .val_fraction = 0});
   return std::to_string(sets.train->size()) +
@@ -117,8 +117,8 @@ constinit const Command data_fetch_command = {
     .name = "data fetch",
     .usage = "cifar10|flowers [DIR] [--url URL [--sha256 SUM]]",
     .summary =
-        "download a public data set by curl, check it and unpack it; a download that broke "
-        "off goes on where it stopped",
+        "download a public data set by curl, check it and unpack it; an interrupted download is "
+        "resumed",
     .own = rows,
     .takes = {},
     .run = fetch};

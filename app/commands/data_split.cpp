@@ -32,8 +32,7 @@ constexpr OptionRow rows[] = {
      "fraction of each class's images that val/ gets, at least one: those that a training run "
      "with the same --val-fraction holds out",
      {.min = 0, .max = 1, .min_open = true, .max_open = true}},
-    {"seed", "N", field<&SplitOptions::seed>,
-     "another choice of them, as --split-seed in training"},
+    {"seed", "N", field<&SplitOptions::seed>, "seed of this choice, as --split-seed in training"},
     {"link", "", field<&SplitOptions::link>,
      "symbolic links to SRC's files instead of copies, on any disk; SRC must stay where it is"}};
 

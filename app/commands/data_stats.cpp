@@ -72,8 +72,8 @@ constinit const Command data_stats_command = {
     .usage = "PATH [--json]",
     .summary =
         "print mean and standard deviation of the training images' pixels, as options to "
-        "paste: averages of each image's own, and of all pixels; images are whole, as they "
-        "are decoded, values in 0-1",
+        "paste: averaged over images, and over all pixels; images are neither cropped nor "
+        "resized, values are in 0-1",
     .own = rows,
     .takes = {},
     .run = print_statistics};

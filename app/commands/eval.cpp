@@ -261,8 +261,9 @@ constinit const Command eval_command = {
     .name = "eval",
     .usage = "[-n N] RUN|WEIGHTS [--data PATH] [options]",
     .summary =
-        "loss, accuracy and a report of each class, of a run on its own validation images; what "
-        "isn't given is the run's, or as the weights' file says",
+        "print loss, accuracy and a report of each class, for a run by default on its own "
+        "validation "
+        "images; options default to the run's, or to those in the weights' file",
     .own = rows,
     .takes = takes,
     .run = eval_in_processes,

@@ -32,20 +32,20 @@ int lint_run(const CommandLine& line, const std::vector<std::string>&) {
   const Setup setup = prepare(request, world.size, device, *backend);
   const std::vector<Finding> findings = lint(setup, sample_images(setup, cores));
   for (const Finding& f : findings) std::cout << printable(line_of(f), std::string::npos) << "\n";
-  if (findings.empty()) std::cout << "nothing to say about this run\n";
+  if (findings.empty()) std::cout << "no problems found\n";
   return options.strict && !findings.empty() ? 2 : 0;
 }
 
 }  // namespace
 
-constinit const Command lint_command = {
-    .name = "lint",
-    .usage = "MODEL [options]",
-    .summary =
-        "say what is wrong with the set-up of a training run, as train does before the first step, "
-        "without training; --strict: exit code 2",
-    .own = {},
-    .takes = takes,
-    .run = lint_run};
+constinit const Command lint_command = {.name = "lint",
+                                        .usage = "MODEL [options]",
+                                        .summary =
+                                            "check the options of a training run as train does "
+                                            "before the first step, without training; "
+                                            "--strict: exit code 2 if it finds anything",
+                                        .own = {},
+                                        .takes = takes,
+                                        .run = lint_run};
 
 }  // namespace bv

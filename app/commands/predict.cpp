@@ -67,7 +67,7 @@ Named find_pictures(const std::vector<std::string>& given) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
     if (!fs::exists(status)) {
-      found.problems.push_back(path + ": there is no such file or folder");
+      found.problems.push_back(path + ": no such file or folder");
     } else if (is_records(path)) {
       found.end_files();
       for (auto& part : open_recorded(path, found.problems)) found.parts.push_back(std::move(part));
@@ -208,8 +208,8 @@ constinit const Command predict_command = {
     .name = "predict",
     .usage = "RUN|WEIGHTS FILES|FOLDERS [options]",
     .summary =
-        "say what is on pictures, which need no labels; what isn't given is the run's, or as the "
-        "weights' file says",
+        "classify images, which need no labels; options default to the run's, or to those in the "
+        "weights' file",
     .own = rows,
     .takes = takes,
     .run = predict};

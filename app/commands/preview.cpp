@@ -284,7 +284,7 @@ constinit const Command preview_command = {
     .usage = "MODEL --out DIR [options]",
     .summary =
         "show what the model will see: training images before and after augmentation, as "
-        "pictures; with the options of a training run, the very images of its epoch",
+        "image files; with the options of a training run, exactly the images of its epoch",
     .own = own_rows,
     .takes = takes,
     .run = preview};

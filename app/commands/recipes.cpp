@@ -69,8 +69,7 @@ int print_recipes(const CommandLine& line, const std::vector<std::string>&) {
 constinit const Command recipes_command = {
     .name = "recipes",
     .usage = "[NAME]",
-    .summary =
-        "list the set-ups that --recipe trains by, or show one's options and where each is from",
+    .summary = "list the recipes of --recipe, or show the options of one and the source of each",
     .own = rows,
     .takes = {},
     .run = print_recipes};

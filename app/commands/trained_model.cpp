@@ -144,7 +144,7 @@ void resolve(const Options& o, std::string_view name, T& value,
 FinishedPlace find_finished(const std::string& given) {
   std::error_code error;
   const fs::file_status status = fs::status(given, error);
-  if (!fs::exists(status)) throw UserError(given + ": there is no such run folder or weights file");
+  if (!fs::exists(status)) throw UserError(given + ": no such run folder or weights file");
   if (!fs::is_directory(status)) return {.weights = given, .run = ""};
   const fs::path folder = fs::path(given + "/").parent_path(),
                  above = (folder / "..").lexically_normal();

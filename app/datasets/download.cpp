@@ -74,7 +74,7 @@ CurlEnd run_curl(const Download& d, const std::function<bool()>& go_on) {
   return result;
 }
 
-// It may go on from where it is.
+// Errors after which the download can be resumed.
 bool broke_off(int code) {
   constexpr int codes[] = {18, 28, 52, 55, 56, 92};  // too short, too slow, reset, ...
   return std::ranges::count(codes, code) > 0;
@@ -84,7 +84,7 @@ bool must_begin_again(const CurlEnd& end) {
   return end.code == 33 || end.code == 36 || end.http == 416;
 }
 
-// Throws where nothing more comes.
+// Throws if nothing more arrives.
 void fetch_rest(const Download& d, PartialFile& file, const std::function<bool()>& go_on) {
   constexpr int max_attempts = 20;
   for (int attempt = 1;; ++attempt) {
@@ -97,7 +97,7 @@ void fetch_rest(const Download& d, PartialFile& file, const std::function<bool()
     }
     if (file.size() > before && broke_off(end.code) && attempt < max_attempts) continue;
     throw RunError(d.url + ": " + end.message +
-                   (file.size() > 0 ? "; the same command goes on from the " +
+                   (file.size() > 0 ? "; the same command resumes from the " +
                                           std::to_string(file.size()) + " bytes in " + d.path
                                     : ""));
   }

@@ -38,7 +38,7 @@ std::vector<std::string> read_labels(const std::string& path) {
     const auto label = parse_integer(number);
     if (!value.is_number() || !label)
       throw UserError("--labels " + path + ": the label of '" + printable(name) +
-                      "' is no whole number" + expected);
+                      "' is not a whole number" + expected);
     if (*label < 0 || *label >= static_cast<int64_t>(names.size()))
       throw UserError("--labels " + path + ": '" + printable(name) + "' has label " + number +
                       "; the labels of " + counted(static_cast<int64_t>(names.size()), "class") +
@@ -163,7 +163,8 @@ class ListParser {
     const auto [left, top, width, height] = numbers;
     if (left < 0 || top < 0 || width < 1 || height < 1 || left > most - width ||
         top > most - height)
-      fail("the box " + image.path.substr(space + 1) + " is no left,top,width,height in a picture");
+      fail("the box " + image.path.substr(space + 1) +
+           " is not left,top,width,height within the image");
     image.box = {.top = top, .left = left, .height = height, .width = width};
     image.path.resize(space);
     ++with_box_;

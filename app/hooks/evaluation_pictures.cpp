@@ -61,9 +61,9 @@ Image mistakes_picture(const Run& run, size_t most) {
   std::vector<PictureGroup> mistakes;
   for (const Prediction& p : surest_mistakes(run.trainer.predictions(), most)) try {
       mistakes.push_back({{square(data.val->image(p.index, thumbnail)),
-                           {"said " + data.classes[size_t(p.top)] + ", " +
+                           {"predicted " + data.classes[size_t(p.top)] + ", " +
                                 std::to_string(std::lround(100 * p.probability)) + " %",
-                            "is " + data.classes[size_t(p.label)]}}});
+                            "actual " + data.classes[size_t(p.label)]}}});
     } catch (const BadImage&) {  // it went away since it was evaluated
     }
   if (mistakes.empty()) return {};

@@ -17,7 +17,7 @@ void MetricsLog::write(Run& run, const std::string& json) {
     file_->append(json + "\n");
   } catch (const RunError& e) {
     file_.reset();
-    run.warn(std::string(e.what()) + "; training goes on, without further lines there");
+    run.warn(std::string(e.what()) + "; training continues, without further lines there");
     run.incomplete = true;
   }
 }

@@ -49,7 +49,7 @@ void TensorBoard::tell_failure(Run& run) {
   const std::string line = jobs_.failure();
   if (line.empty()) return;
   file_.reset();
-  run.warn(line + "; training goes on, without TensorBoard's file");
+  run.warn(line + "; training continues, without TensorBoard's file");
   run.incomplete = true;
 }
 
@@ -58,7 +58,7 @@ void TensorBoard::before_train(Run& run) {
   try {
     file_ = std::make_shared<EventFile>(run.setup.options.out, first);
   } catch (const RunError& e) {
-    run.warn(std::string(e.what()) + "; training goes on, without TensorBoard's file");
+    run.warn(std::string(e.what()) + "; training continues, without TensorBoard's file");
     run.incomplete = true;
     return;
   }

@@ -25,7 +25,7 @@ void check_rises(const Setup& s, Findings& findings) {
   if (end_of_curve(o) <= period + held + o.warmup_epochs) return;
   findings.push_back({.what = "the learning rate rises again from epoch " + number(period) + " on",
                       .why = "--period-epochs " + number(period) + " is half a wave of " +
-                             number(2 * period) + ", the curve goes on till epoch " +
+                             number(2 * period) + ", the curve continues until epoch " +
                              number(end_of_curve(o)),
                       .change = "--period-epochs " + number(end_of_curve(o))});
 }

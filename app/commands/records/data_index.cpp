@@ -97,8 +97,8 @@ constinit const Command data_index_command = {
     .name = "data index",
     .usage = "DIR [--label-base auto|0|1]",
     .summary =
-        "read TFRecords of other programs once, and write what lies where: NAME.index for --data, "
-        "which then opens at once, and .idx for DALI",
+        "index TFRecords of other programs: NAME.index, with which --data opens them at once, and "
+        ".idx for DALI",
     .own = rows,
     .takes = {},
     .run = index_records};

@@ -114,7 +114,7 @@ int list_data(const CommandLine& line, const std::vector<std::string>&) {
 constinit const Command data_list_command = {
     .name = "data list",
     .usage = "DIR LIST, or --coco FILE.json --images DIR LIST",
-    .summary = "list the pictures of class folders, or the objects of COCO's photos, for data pack",
+    .summary = "list the images of class folders, or the objects in COCO's images, for data pack",
     .own = rows,
     .takes = {},
     .run = list_data};

@@ -52,7 +52,7 @@ constexpr OptionRow rows[] = {
      "of these JPEGs, 1 to 100",
      {.min = 1, .max = 100}},
     {"on_bad_image", "", field<&DataPackOptions::on_bad_image>,
-     "what to do with a file that is no picture"},
+     "what to do with a file that is not an image"},
     {"workers",
      "N",
      field<&DataPackOptions::workers>,
@@ -110,7 +110,7 @@ constinit const Command data_pack_command = {
     .name = "data pack",
     .usage = "LIST OUT --name N [--shards K|--shard-mb X] [--resize S [--quality Q]]",
     .summary =
-        "store listed pictures as TFRecords of tf.train.Example, a few large files that --data, "
+        "store listed images as TFRecords of tf.train.Example, a few large files that --data, "
         "TensorFlow and DALI read; they appear whole or not at all",
     .own = rows,
     .takes = {},
