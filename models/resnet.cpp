@@ -115,7 +115,7 @@ void check(const std::any&, const GraphOptions&, const std::string&, int image_s
     throw UserError("the image size " + std::to_string(image_size) +
                     " is smaller than the first convolution's filter of " +
                     std::to_string(stem_filter) + " x " + std::to_string(stem_filter) +
-                    "; --image-size 32 would do");
+                    "; try --image-size 32");
 }
 
 std::vector<std::string> heads(const std::any&) { return {"fc"}; }

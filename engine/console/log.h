@@ -17,7 +17,7 @@ struct EpochRecord {
   std::optional<double> val_top5;            // empty: 5 classes or fewer; not in the file
   std::optional<double> ema_loss, ema_top1;  // of the weights' average; empty: not in the file
   double lr = 0;
-  // Of --amp-policy; empty: without one, not in the file.
+  // The decision of --amp-policy; empty: none, not in the file.
   std::string precision, precision_reason;
   std::optional<double> images_per_second;  // empty: all trained before the run was resumed
   double seconds = 0;
@@ -37,9 +37,9 @@ struct SaveRecord {
 std::string to_json(const StepRecord&);
 std::string to_json(const EpochRecord&);
 
-// Where the lines after `step` begin in a metrics.jsonl: a killed run has logged steps after its
-// checkpoint, which the resumed run logs again; so is the epoch's line of a step that is not
-// settled. A truncated line is dropped, too.
+// Offset in a metrics.jsonl of the lines after `step`: a killed run has logged steps after its
+// checkpoint, which the resumed run logs again, and the epoch's line of a step whose evaluation is
+// not in the checkpoint. A truncated line is dropped, too.
 int64_t end_of_step(const std::string& path, int64_t step, bool settled = true);
 
 }  // namespace bv

@@ -119,7 +119,7 @@ std::string val_loss_note(const Setup& s, double val_loss, int64_t updates) {
   const double guessing = std::log(static_cast<double>(classes));
   const std::string far = "val loss " + number(val_loss) + " is far above ln(" +
                           std::to_string(classes) + ") = " + number(guessing) +
-                          ", which guessing has: ";
+                          ", that of random guessing: ";
   // Until batch norm's running statistics, a tenth per update, have forgotten their initial values.
   const bool young = s.model.family->batch_norm && updates < 100;
   if (!(val_loss > guessing * (young ? 10 : 100))) return "";

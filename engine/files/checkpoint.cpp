@@ -168,8 +168,8 @@ std::string what_remains(const std::string& run) {
 TensorFile read_tensors(const std::string& path, const FileDigest& wanted) {
   const InputFile file(path);
   if (file.size() != wanted.bytes)
-    throw UserError(path + ": torn: " + std::to_string(file.size()) + " bytes of the " +
-                    std::to_string(wanted.bytes) + " that were saved");
+    throw UserError(path + ": truncated: " + std::to_string(file.size()) + " of " +
+                    std::to_string(wanted.bytes) + " bytes");
   if (file.digest() != wanted)
     throw UserError(path + ": damaged: its checksum is not that of the file that was saved");
   return read_safetensors(path);

@@ -33,10 +33,11 @@ void settle_checkpoint(const std::string& run_folder, const Checkpoint& progress
                        int keep);
 // Whether there is one to load; a run that was killed early has none.
 bool has_checkpoint(const std::string& run_folder);
-// An entry of the run folder that a save was killed over; the next save removes it.
+// An entry of the run folder that a killed save left; the next save removes it.
 bool is_unfinished_checkpoint(const std::string& name);
-// Reads DIR/last and checks version and checksums. Throws UserError (torn, foreign, newer). Without
-// a link, as after a kill in the first save or a copy that left it out: the newest step folder.
+// Reads DIR/last and checks version and checksums. Throws UserError (truncated, foreign, newer).
+// Without that link, as after a kill in the first save or a copy without links: the newest step
+// folder.
 Checkpoint load_checkpoint(const std::string& run_folder);
 
 }  // namespace bv

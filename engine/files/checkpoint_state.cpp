@@ -87,7 +87,7 @@ Json checked(std::string_view text, const std::string& path) {
   try {
     state = parse_json_object(text, path);
   } catch (const UserError& e) {
-    throw UserError(std::string(e.what()) + "; torn, or not a barevision checkpoint");
+    throw UserError(std::string(e.what()) + "; truncated, or not a barevision checkpoint");
   }
   JsonReader read(state, path);
   if (state.value("format", Json()) != format) read.fail("not a barevision checkpoint");

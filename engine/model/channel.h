@@ -31,7 +31,7 @@ class Channel {
     backend_->wait(stream_, forked_);
     return stream_;
   }
-  // Stream 0 goes on after the channel's work.
+  // Stream 0 continues after the channel's work.
   void join() const {
     backend_->record(joined_, stream_);
     backend_->wait(nullptr, joined_);

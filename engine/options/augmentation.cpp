@@ -128,9 +128,9 @@ void resolve_augmentation(Options& o, DataKind kind) {
            format_number(o.color_jitter[3]) + ": of the hue, 0.5 is the whole circle");
   if (o.train_crop == TrainCrop::padded && o.image_size && o.padding >= *o.image_size)
     refuse("padding", std::to_string(o.padding) + ": a crop of " + std::to_string(*o.image_size) +
-                          " pixels might miss the picture; less than " +
+                          " pixels might miss the image; try less than " +
                           std::to_string(*o.image_size) +
-                          " would do, and --train-crop pad-if-needed pads as much as is needed");
+                          ", or --train-crop pad-if-needed, which pads as much as is needed");
 }
 
 Cropping cropping_of(const AugmentOptions& o) {

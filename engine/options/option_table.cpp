@@ -51,7 +51,7 @@ constexpr OptionRow data_rows[] = {
      "fraction of each class held out for validation if the folder has no val/", inner_fraction,
      named_or_new},
     {"split_seed", "N", of<&O::split_seed>,
-     "another choice of the images that --val-fraction holds out", any, new_run},
+     "seed of the choice of validation images by --val-fraction", any, new_run},
     {"classes", "N|A,B,..", of<&O::classes>,
      "number of classes, or their names in label order; default: the data's", any, by_data},
     {"image_size", "N", of<&O::image_size>,
@@ -61,7 +61,7 @@ constexpr OptionRow data_rows[] = {
     {"mean", "R,G,B", of<&O::mean>,
      "subtracted from pixel values in 0-1; default: the weights', else the model's", between(0, 1)},
     {"std", "R,G,B", of<&O::std>,
-     "what the pixel values less the mean are divided by; default: the weights', else the "
+     "pixel values are divided by this after --mean is subtracted; default: the weights', else the "
      "model's",
      between(1e-3, 1e3)},
     {"augment", "", of<&O::augment>,
@@ -73,7 +73,7 @@ constexpr OptionRow data_rows[] = {
      "--padding, cropped at random; pad-if-needed: not scaled, framed where smaller, cropped at "
      "random; none: as for evaluation; default: random-resized for photos, padded for CIFAR-10, "
      "none for drawn images"},
-    {"scale", "A,B", of<&O::scale>, "area of random-resized crops, as parts of the picture's",
+    {"scale", "A,B", of<&O::scale>, "area of random-resized crops, as fractions of the image's",
      share},
     {"ratio",
      "A,B",
@@ -92,58 +92,56 @@ constexpr OptionRow data_rows[] = {
     {"crop_pct",
      "X",
      of<&O::crop_pct>,
-     "of the scaled picture, the part that is left by cropping the middle",
+     "fraction of the scaled image that the centre crop keeps",
      {.min = 0.1, .max = 1}},
     {"interpolation", "", of<&O::interpolation>,
-     "how pictures are scaled, antialiased, as PIL's; pixels next to a crop count, as in PIL's "
-     "resize(box=...), not in torchvision's RandomResizedCrop; of a JPEG, crops of 2.5, 5 or 10 "
-     "times the input's size and more, random ones of 8, 16 or 32, are decoded at 1/2, 1/4 or 1/8 "
-     "(a level away, on average)"},
+     "how images are resampled, antialiased as in PIL; pixels next to a crop count, as in PIL's "
+     "resize(box=...), unlike torchvision's RandomResizedCrop; JPEG crops of at least 2.5, 5 or 10 "
+     "times the input's size (random crops: 8, 16 or 32) are decoded at 1/2, 1/4 or 1/8, which "
+     "changes pixels by one level on average"},
     {"auto_augment", "", of<&O::auto_augment>,
      "random operations on training images after crop and flip: torchvision's RandAugment, "
-     "TrivialAugmentWide and AutoAugment, or RandAugment of 16 operations on half of the images, "
-     "in pixels of 224; on whole pixels and with a black frame (ra-dali: grey), where timm "
-     "interpolates and fills with the mean"},
+     "TrivialAugmentWide and AutoAugment; ra-dali: RandAugment of 16 operations on half of the "
+     "images, with shifts in pixels at 224; they don't interpolate, and fill with black (ra-dali: "
+     "grey), while timm interpolates and fills with the mean"},
     {"ra_ops", "N", of<&O::ra_ops>, "operations of ra and ra-dali", between(1, 16)},
     {"ra_magnitude", "N", of<&O::ra_magnitude>,
-     "their strength: ra 0-30, ra-dali 0-10; default: 9 and 10", between(0, 30)},
+     "strength of these operations: ra 0-30, ra-dali 0-10; default: 9 and 10", between(0, 30)},
     {"color_jitter", "B,C,S,H", of<&O::color_jitter>,
-     "strength of random brightness, contrast, saturation and hue, in a random order, as "
-     "torchvision's ColorJitter (one number: of the first three, as timm's); after --auto-augment, "
-     "which doesn't switch it off as "
-     "timm's does",
+     "strength of random brightness, contrast, saturation and hue, in a random order, as in "
+     "torchvision's ColorJitter (one number: of the first three, as in timm); applied after "
+     "--auto-augment, which in timm switches it off",
      probability},
     {"random_erase", "P", of<&O::random_erase>,
-     "probability that a rectangle of a training image gets the mean colour, rounded; before "
-     "normalising, where timm and torchvision write 0 after it",
+     "probability that a rectangle of a training image is filled with the rounded mean colour, "
+     "before normalisation (timm and torchvision: with 0, after it)",
      probability},
     {"mixup", "A", of<&O::mixup>,
-     "blend each training image and its target with another's, in parts drawn from Beta(A, A); "
-     "pairs are neighbours in a batch, where timm's are the first and the last, and so on; 0: off",
+     "mixup of adjacent images of a batch, with weights from Beta(A, A) (timm pairs the first "
+     "with the last); 0: off",
      alpha},
     {"cutmix", "A", of<&O::cutmix>,
-     "put a rectangle of another image into each, of an area drawn from Beta(A, A); 0: off", alpha},
+     "CutMix: paste a rectangle of another image, its area drawn from Beta(A, A); 0: off", alpha},
     {"cutmix_minmax", "A,B", of<&O::cutmix_minmax>,
-     "sides of these rectangles, as parts of the image's, instead of --cutmix, which becomes 1",
+     "sides of these rectangles, as fractions of the image's, instead of --cutmix, which becomes 1",
      probability},
     {"mixup_prob", "X", of<&O::mixup_prob>, "probability that --mixup or --cutmix is applied",
      probability},
     {"mixup_switch_prob", "X", of<&O::mixup_switch_prob>,
-     "probability of --cutmix where there is --mixup as well", probability},
+     "probability of --cutmix instead of --mixup if both are on", probability},
     {"mixup_mode", "", of<&O::mixup_mode>,
-     "what is drawn once for a batch of all processes, for both images of a pair or for each "
-     "image"},
-    {"mixup_off_epoch", "N", of<&O::mixup_off_epoch>,
-     "mix in the first N epochs only; 0: till the end", between(0, max_epochs)},
+     "draw the mix once for a batch of all processes, for each pair of images or for each image"},
+    {"mixup_off_epoch", "N", of<&O::mixup_off_epoch>, "mix in the first N epochs only; 0: in all",
+     between(0, max_epochs)},
     {"on_bad_image", "", of<&O::on_bad_image>,
-     "what to do with an image that can't be decoded; a run from whose data files are deleted "
-     "can't be resumed",
+     "what to do with an image that can't be decoded; a run can't be resumed once files of its "
+     "data are deleted",
      any, any_time},
 };
 
 constexpr OptionRow model_rows[] = {
     {"recipe", "NAME", of<&O::recipe>,
-     "train by models/recipes/NAME.json, which also says the MODEL; ./launcher recipes lists them",
+     "train by models/recipes/NAME.json, which names the MODEL, too; ./launcher recipes lists them",
      any, command_line},
     {"patch_size", "N", of<&O::patch_size>,
      "side of a ViT's patches; default: the model's; with images smaller than the model's the "
@@ -183,11 +181,10 @@ constexpr OptionRow step_rows[] = {
     {"eval_every", "N", of<&O::eval_every>, "epochs from one evaluation to the next", count,
      recipe_or_resume},
     {"best_by", "", of<&O::best_by>,
-     "what best/ is chosen by: the validation accuracy or loss, with --ema that of the average"},
+     "best/ has the highest validation accuracy, or the lowest loss; with --ema, of the average"},
     {"strict", "", of<&O::strict>,
-     "end with exit code 2 where a line `recipe: ...` would be printed: that this can hardly train "
-     "well, why, and which option to change",
-     any, this_time},
+     "treat `recipe:` warnings as errors (exit code 2); each names an option to change", any,
+     this_time},
     {"seed", "N", of<&O::seed>, "random seed; the same seed gives the same weights", any, new_run},
 };
 
@@ -204,16 +201,16 @@ constexpr OptionRow optimizer_rows[] = {
     {"schedule", "", of<&O::schedule>,
      "learning rate after the warm-up; cosine and poly begin with its end"},
     {"schedule_by", "", of<&O::schedule_by>, "how often the learning rate changes"},
-    {"min_lr", "X", of<&O::min_lr>, "where cosine and poly end", not_negative},
+    {"min_lr", "X", of<&O::min_lr>, "final learning rate of cosine and poly", not_negative},
     {"period_epochs", "X", of<&O::period_epochs>,
-     "epochs in which cosine falls to --min-lr, to rise again in as many (PyTorch's T_max); "
-     "default: it falls till the end",
+     "half-period of cosine in epochs: it falls to --min-lr, then rises again (PyTorch's T_max); "
+     "default: it falls until the last epoch",
      some},
     {"decay_epochs", "X", of<&O::decay_epochs>, "epochs from one decay of step to the next", some},
     {"decay_milestones", "A,B,..", of<&O::decay_milestones>,
      "the epochs, counted from 1, with which multistep decays", between(1, max_epochs)},
     {"decay_rate", "X", of<&O::decay_rate>,
-     "what a decay of step or multistep multiplies the rate by, poly's power; default: 0.1, as in "
+     "factor of each decay of step and multistep, or the power of poly; default: 0.1, as in "
      "timm",
      positive},
     {"lr_after", "EPOCH:LR", of<&O::lr_after>,
@@ -223,8 +220,8 @@ constexpr OptionRow optimizer_rows[] = {
     {"warmup_steps", "N", of<&O::warmup_steps>, "the same in updates, instead of --warmup-epochs",
      between(0, 1e15)},
     {"layer_decay", "X", of<&O::layer_decay>,
-     "for fine-tuning: the rate of each layer below the head, block by block, is that of the layer "
-     "above times this",
+     "for fine-tuning: each block's learning rate is that of the block above it times this; the "
+     "head's is --lr",
      share},
     {"ema", "X", of<&O::ema>,
      "keep a moving average of the weights with this decay (less in the first updates: t/(t+9)): "
@@ -270,12 +267,12 @@ constexpr OptionRow machine_rows[] = {
     {"nnodes", "N", of<&O::nnodes>,
      "number of machines (nodes): start the launcher on each, with its --node-rank and the same -n",
      between(1, 1024), this_time},
-    {"node_rank", "K", of<&O::node_rank>, "which of them this is, from 0", between(0, 1023),
+    {"node_rank", "K", of<&O::node_rank>, "number of this machine, from 0", between(0, 1023),
      this_time},
-    {"master_addr", "HOST", of<&O::master_addr>, "the machine of --node-rank 0, where all meet",
-     any, this_time},
-    {"master_port", "PORT", of<&O::master_port>, "a free TCP port of it", between(1, 65534),
-     this_time},
+    {"master_addr", "HOST", of<&O::master_addr>,
+     "the machine of --node-rank 0, to which all others connect", any, this_time},
+    {"master_port", "PORT", of<&O::master_port>, "a free TCP port of that machine",
+     between(1, 65534), this_time},
     {"device", "", of<&O::device>, "auto: cuda if there is a GPU, else cpu", any, any_time},
     {"precision", "", of<&O::precision>,
      "type of the computation; weights stay fp32; auto: on cuda bf16 (fp16 before sm_80), else "
@@ -283,24 +280,24 @@ constexpr OptionRow machine_rows[] = {
      any, recipe_or_resume},
     {"amp_policy", "", of<&O::amp_policy>,
      "adaptive mixed precision: some epochs, counted from 1, compute in --precision (16 bits), the "
-     "others in fp32; none: all in --precision; 0: 16 bits from --amp-start to --amp-end; 1: "
-     "there, "
-     "every --amp-hold epochs, unless the learning rate has risen or the loss by more than 10%; 2: "
-     "in each window of --amp-interval, unless the loss fell by less than 0.1% or more than 50%; "
-     "between them as decided last, at first 16 bits"},
+     "others in fp32; none: all in --precision; 0: 16 bits from --amp-start to --amp-end; 1: as 0, "
+     "but decided anew every --amp-hold epochs: fp32 if the learning rate rose, or the loss by "
+     "more "
+     "than 10%; 2: decided in windows (--amp-interval): 16 bits if the loss fell by 0.1% to 50%, "
+     "else fp32; 16 bits before the first window"},
     {"amp_start", "N", of<&O::amp_start>, "first epoch in 16 bits of policies 0 and 1",
      between(0, max_epochs)},
-    {"amp_end", "N", of<&O::amp_end>, "last one, which may be beyond the run's",
+    {"amp_end", "N", of<&O::amp_end>, "last epoch in 16 bits; may be beyond the run's last",
      between(0, max_epochs)},
     {"amp_hold", "N", of<&O::amp_hold>, "epochs for which a decision of policy 1 holds; default: 1",
      between(1, max_epochs)},
     {"amp_interval", "N", of<&O::amp_interval>,
      "a window of policy 2 begins with each multiple of N, counted in epochs",
      between(1, max_epochs)},
-    {"amp_interval_hold", "N", of<&O::amp_interval_hold>, "its length in epochs",
+    {"amp_interval_hold", "N", of<&O::amp_interval_hold>, "length of this window in epochs",
      between(1, max_epochs)},
-    {"conv", "", of<&O::conv>,
-     "implementation of convolutions on a GPU; cudnn is there for comparison", any, any_time},
+    {"conv", "", of<&O::conv>, "implementation of convolutions on a GPU; cudnn is for comparison",
+     any, any_time},
     {"recompute", "", of<&O::recompute>,
      "blocks: keep only the input of each block and recompute the rest in backward; less memory, "
      "a third more work, identical results",
@@ -314,7 +311,7 @@ constexpr OptionRow machine_rows[] = {
      "without --pipeline, less waiting with it; default: 4 for each stage, else 1",
      count, recipe_or_resume},
     {"chunks", "V", of<&O::chunks>,
-     "parts of the model in each stage, by turns (interleaved): less waiting, more messages",
+     "parts of the model in each stage (interleaved schedule): less waiting, more messages",
      between(1, 1024), named_or_resume},
     {"partition", "uniform|balanced|cost|A,B,..", of<&O::partition>,
      "how the model's blocks are divided; uniform: by number; balanced: by parameters; cost: by "
@@ -334,8 +331,8 @@ constexpr OptionRow machine_rows[] = {
      "streams on which buckets travel at the same time; changes no result", between(1, 8),
      any_time},
     {"all_reduce", "", of<&O::all_reduce>,
-     "how gradients are added: flat: over all processes at once (on GPUs by NCCL's choice); 2d: "
-     "inside each node, between the nodes, inside again; auto: 2d on several nodes on cpu, else "
+     "how gradients are added: flat: over all processes (on GPUs as NCCL chooses); 2d: inside each "
+     "node, between the nodes, inside again; auto: 2d on several nodes on cpu, else "
      "flat; they add in different orders, so their last bits differ, the same on all processes",
      any, any_time},
     {"timeout", "X", of<&O::timeout>,
@@ -343,13 +340,13 @@ constexpr OptionRow machine_rows[] = {
      any_time},
     {"oversubscribe", "", of<&O::oversubscribe>,
      "let processes share GPUs; their gradients are staged through the host", any, any_time},
-    {"no_graph", "", of<&O::no_graph>,
-     "launch every kernel by itself instead of replaying CUDA graphs", any, any_time},
+    {"no_graph", "", of<&O::no_graph>, "launch kernels one by one instead of replaying CUDA graphs",
+     any, any_time},
     {"profile", "", of<&O::profile>, "print the time per kind of operation at the end", any,
      this_time},
     {"trace", "FILE", of<&O::trace>,
-     "write what each process did when in its first 100 updates, and when it waited: a Chrome "
-     "trace, as ui.perfetto.dev shows it",
+     "write a timeline of the first 100 updates of each process, with its waits: a Chrome trace, "
+     "for ui.perfetto.dev",
      any, this_time},
     {"plan", "", of<&O::plan>, "print the memory plan and exit", any, this_time},
 };

@@ -12,7 +12,7 @@ namespace bv {
 
 using Values = std::map<std::string, Items, std::less<>>;  // by name
 
-// Throws UserError where the items are no value of the option: `subject` ("--lr abc"), the reason.
+// Throws UserError if the items are not a value of the option: `subject` ("--lr abc"), the reason.
 void check(const OptionRow&, const Items&, const std::string& subject);
 
 template <class S>

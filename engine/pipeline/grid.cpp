@@ -21,10 +21,9 @@ std::vector<int> Grid::data_group() const {
 Grid grid_of(int rank, int world, int stages) {
   if (world % stages) {
     const int fewer = world / stages * stages, more = fewer + stages;
-    throw UserError("--pipeline " + std::to_string(stages) + ": " + std::to_string(world) +
-                    (world == 1 ? " process is" : " processes are") + " no multiple of it; " +
-                    (fewer ? std::to_string(fewer) + " or " : "") + std::to_string(more) +
-                    " (-n) would do");
+    throw UserError("-n " + std::to_string(world) + " is not a multiple of --pipeline " +
+                    std::to_string(stages) + "; try -n " +
+                    (fewer ? std::to_string(fewer) + " or " : "") + std::to_string(more));
   }
   const int replicas = world / stages;
   return {

@@ -19,7 +19,7 @@ struct Grid {
   std::vector<int> data_group() const;      // ranks of this stage, by replica
 };
 
-// Throws UserError if `world` is no multiple of `stages`.
+// Throws UserError if `world` is not a multiple of `stages`.
 Grid grid_of(int rank, int world, int stages);
 
 }  // namespace bv

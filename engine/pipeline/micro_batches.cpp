@@ -22,7 +22,7 @@ std::string unfit(int count, const Micro& m) {
   return "";
 }
 
-// The nearest number that would do, from `count` on in steps of `by`; 0: none.
+// The nearest number that fits, from `count` on in steps of `by`; 0: none.
 int next_fit(int count, int by, const Micro& m) {
   for (; count > 0 && count <= m.images; count += by)
     if (unfit(count, m).empty()) return count;
@@ -55,8 +55,8 @@ void check_micro_batches(int count, const Micro& m) {
     fitting = {"--local-batch " + std::to_string((m.images + unit - 1) / unit * unit) +
                " --micro-batches " + std::to_string(usual)};
   }
-  throw UserError("--micro-batches " + std::to_string(count) + ": " + why + "; " +
-                  join(fitting, " or ") + " would do");
+  throw UserError("--micro-batches " + std::to_string(count) + ": " + why + "; try " +
+                  join(fitting, " or "));
 }
 
 }  // namespace bv

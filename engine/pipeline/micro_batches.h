@@ -18,7 +18,7 @@ int next_micro_batches(int count, const Micro&);
 // none, check_micro_batches refuses the result.
 int default_micro_batches(const Micro&);
 
-// Throws UserError that names the numbers next to it that would do.
+// Throws UserError that names the nearest numbers that fit.
 void check_micro_batches(int count, const Micro&);
 
 }  // namespace bv

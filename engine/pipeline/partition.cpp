@@ -61,7 +61,7 @@ void check_list(const std::vector<int>& counts, int blocks, int parts) {
   const bool right_parts = counts.size() == static_cast<size_t>(parts);
   if (right_parts && sum == blocks) return;
   const std::string given = "--partition " + list_of(counts) + ": ";
-  const std::string fitting = "; " + list_of(uniform_counts(blocks, parts)) + " would do";
+  const std::string fitting = "; try " + list_of(uniform_counts(blocks, parts));
   if (!right_parts)
     throw UserError(given + counted(static_cast<int64_t>(counts.size()), "part") + ", not the " +
                     std::to_string(parts) + " that --pipeline and --chunks make" + fitting);

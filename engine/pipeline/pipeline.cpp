@@ -16,8 +16,8 @@ void check_parts(const PipelineShape& shape, int blocks) {
                             (shape.chunks > 1 ? " --chunks " + std::to_string(shape.chunks) : "");
   std::string fitting = "--pipeline " + std::to_string(std::max(1, blocks / shape.chunks));
   if (shape.chunks > blocks) fitting += " --chunks 1";
-  throw UserError(given + ": more than the model's " + counted(blocks, "block") + "; " + fitting +
-                  " would do");
+  throw UserError(given + ": more than the model's " + counted(blocks, "block") + "; try " +
+                  fitting);
 }
 
 double bubble_of(const PipelineShape& shape, std::span<const BlockCost> parts, bool recompute) {

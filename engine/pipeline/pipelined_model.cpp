@@ -98,7 +98,7 @@ void PipelinedModel::exchange(const Round& round, InFlight& in_flight, bool eval
   }
 }
 
-// Stream 0 goes on when nothing of the slot is on its way.
+// Stream 0 continues when no transfer of the slot is in flight.
 void PipelinedModel::wait_transfers(std::vector<size_t>& in_flight) {
   for (const size_t number : in_flight) links_->wait(number);
   in_flight.clear();

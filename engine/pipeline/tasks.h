@@ -40,7 +40,7 @@ struct Message {
 };
 
 // rounds[i] is exchanged before tasks[i], its messages in this order on both sides; the last round,
-// rounds[tasks.size()], after all tasks. An empty round is no exchange.
+// rounds[tasks.size()], after all tasks. An empty round exchanges nothing.
 // V = 1: around each task. V > 1, as Megatron-LM does: after each forward of the warm-up, after
 // each pair of a forward and a backward, after each backward at the end. Around each task it would
 // deadlock: a stage would wait for an input that its sender sends after a pair.

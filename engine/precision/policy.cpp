@@ -79,7 +79,7 @@ std::optional<PrecisionPolicy> precision_policy(Options& o, std::vector<std::str
   if (by_epoch && !o.amp_end) refuse(" needs --amp-end N, its last epoch in 16 bits");
   if (o.precision == DType::fp32) {
     if (o.is_explicit("amp_policy"))
-      refuse(" switches between fp32 and --precision, which is fp32: fp16 or bf16 would do");
+      refuse(" switches between fp32 and --precision, which is fp32; try fp16 or bf16");
     notes.push_back("no --amp-policy " + word_of(o.amp_policy) +
                     ", which the recipe has: --precision is fp32");
     o.amp_policy = AmpPolicy::none;

@@ -13,11 +13,11 @@ namespace bv {
 
 class RunFolderLock {
  public:
-  // The folder of --resume, before anything in it is read. Throws UserError where a run is active.
+  // Locks the folder of --resume before it is read. Throws UserError if a run is active in it.
   RunFolderLock(const CommandLine&, const World&);
-  // A new run's. Throws UserError where another is active or has left checkpoints. Leftovers of one
-  // that was killed before its first checkpoint are no obstacle. The folder is on rank 0's node: on
-  // another, --out is ignored with a line.
+  // Locks a new run's folder. Throws UserError if another run is active in it or has left
+  // checkpoints; leftovers of one that was killed before its first checkpoint are fine. The folder
+  // is on rank 0's node: on others, --out is ignored with a line.
   void claim_new(const Options&, const World&);
   ~RunFolderLock() { give_back(); }
   RunFolderLock(const RunFolderLock&) = delete;

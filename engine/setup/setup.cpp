@@ -63,10 +63,10 @@ void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::st
 void resolve_micro_batches(Options& o, const ModelConfig& model) {
   if (o.chunks > 1 && o.pipeline == 1)
     throw UserError("--chunks " + std::to_string(o.chunks) +
-                    " needs --pipeline; --pipeline 2 would do, or --chunks 1");
+                    " needs --pipeline; try --pipeline 2 or --chunks 1");
   if (o.pipeline == 1 && o.source("partition") == Source::command_line)
     throw UserError("--partition " + o.partition.text +
-                    " needs --pipeline; --pipeline 2 would do, or leave it out");
+                    " needs --pipeline; try --pipeline 2, or leave it out");
   const Micro micro = micro_of(o, model);
   if (!o.micro_batches) o.micro_batches = default_micro_batches(micro);
   check_micro_batches(*o.micro_batches, micro);
