@@ -36,7 +36,7 @@ void for_groups(const std::string& root, std::string group, const char* name, Re
 size_t memory_limit_of_groups(const std::string& root, const std::string& group) {
   size_t limit = std::numeric_limits<size_t>::max();
   for_groups(root, group, "memory.max", [&](std::ifstream& file) {
-    if (size_t bytes; file >> bytes) limit = std::min(limit, bytes);  // "max" is no number
+    if (size_t bytes; file >> bytes) limit = std::min(limit, bytes);  // "max" is not a number
   });
   return limit;
 }

@@ -11,9 +11,9 @@ struct ProgramEnd {
   std::string output;  // standard output and error, as they came
 };
 
-// Waits for its end; without a shell. Ten times a second `go_on` is asked, and once it says no, the
-// program is told to end. Its standard input is the file `input`. Throws UserError where there is
-// no such program.
+// Waits for its end; without a shell. Calls `go_on` ten times a second; once it returns false, the
+// program gets SIGTERM. Its standard input is the file `input`. Throws UserError if the program is
+// missing.
 ProgramEnd run_to_end(const std::vector<std::string>& words, const std::function<bool()>& go_on,
                       const std::string& input = "/dev/null");
 

@@ -54,7 +54,7 @@ class Communicator {
     return x;
   }
   // Its calls, and those of its groups, run one after another as they were called, whatever their
-  // streams; others' go on beside each other.
+  // streams; others run concurrently.
   virtual bool in_call_order() const { return false; }
   // While busy, this process may keep its peers waiting for ten times their timeout.
   virtual void busy(Busy) = 0;

@@ -28,7 +28,8 @@ std::string refusal_of_file(const std::string& path) {
   if (has("cifar-10") && has("python")) return cifar_for_python;
   for (const char* archive : {".tar", ".tgz", ".zip"})
     if (has(archive)) return "is an archive; unpack it and give its folder";
-  if (has(".index")) return "is no index of records: it doesn't begin with '# barevision index'";
+  if (has(".index"))
+    return "is not an index of records: it doesn't begin with '# barevision index'";
   return "is a file; give the folder of class folders or of CIFAR-10's .bin files";
 }
 

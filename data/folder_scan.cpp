@@ -35,7 +35,7 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
 
 void scan_folder(const fs::path& root, const fs::path& folder, ClassFolder& found) {
   for (const fs::directory_entry& entry : entries_of(folder)) {
-    std::error_code error;  // a link to nothing is no image
+    std::error_code error;  // a dangling link is not an image
     if (entry.is_directory(error) && !entry.is_symlink(error))
       scan_folder(root, entry.path(), found);
     else if (entry.is_regular_file(error))

@@ -11,7 +11,7 @@
 namespace bv {
 namespace {
 
-// Why a file is no image; empty if its header is one's.
+// Why a file is not an image; empty if its header is that of one.
 std::string refusal(const std::string& path) try {
   const RegularFile file(path, max_image_bytes);
   FileView view(file);

@@ -39,7 +39,7 @@ Socket listen_at(const World& world, const MeetingPoint& point, double timeout) 
   }
 }
 
-// ---- a guest ------------------------------------------------------------------------------------
+// ---- a pending peer -----------------------------------------------------------------------------
 
 bool PendingPeer::proceed(bool readable, std::string& reason) {
   if (MeetingClock::now() >= end_) {
@@ -107,7 +107,7 @@ void RendezvousServer::look() {
   for (const PendingPeer& guest : guests_) items.push_back({guest.fd(), POLLIN, 0});
   for (const Socket& peer : peers_) items.push_back({peer.fd(), POLLIN, 0});
   wait_for_events(items);
-  // One that has come has nothing to say: it has ended.
+  // A connected rank sends nothing more: a readable socket means that it has ended.
   for (size_t r = 0; r < peers_.size(); ++r)
     if (items[1 + guests_.size() + r].revents) peers_[r] = Socket();
   std::vector<PendingPeer> left;

@@ -379,7 +379,7 @@ class TcpCommunicator final : public HostsCommunicator {
     if (state == Inbox::State::ended)
       return lose(peer, " has died, or its machine can't be reached");
     if (state == Inbox::State::nonsense)
-      return lose(peer, " sent what is no message of this program");
+      return lose(peer, " sent a message that is not of this program");
     if (state == Inbox::State::waiting) return;
     const Kind kind = peer.inbox.kind();
     Bytes data = peer.inbox.take();

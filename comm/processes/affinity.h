@@ -26,7 +26,7 @@ bool pin_this_process(const CoreShare&);  // async-signal-safe; false on failure
 int pin_to_share(const World&);
 
 // OMP_NUM_THREADS if the user set it, else 0; torchrun sets 1 if the user doesn't. Throws UserError
-// where it is no number of threads.
+// if it is not a number of threads.
 int requested_threads(bool launched);
 
 }  // namespace bv

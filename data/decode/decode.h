@@ -18,7 +18,7 @@ std::string_view name_of(Format);                                // "jpeg"
 std::string_view extension_for(std::span<const uint8_t> start);  // "jpg"; of another file "bin"
 // "JPEG, PNG, BMP, GIF and PPM", and those whose libraries this build has.
 std::string known_formats();
-// Refuses what is no image, or one whose library this build lacks.
+// Refuses files that are not images, and images whose library this build lacks.
 void require_decoder(Format);
 
 // Refuses what its header alone tells: no image, cut off before its size is known, or of a size
