@@ -36,7 +36,7 @@ def parse_options():
 
 
 def sizes_of(operation):
-    """(kind, N, H, W, C, K, R, S, stride, groups) of a line of ours, or None where it is no convolution."""
+    """(kind, N, H, W, C, K, R, S, stride, groups) of a line of ours, or None if it is not a convolution."""
     kind = KINDS.get(operation["operation"].split()[0])
     sizes = dict(re.findall(r"([a-zA-Z]+)(\d+)", operation["shape"]))  # those that aren't 1
     names = ("N", "H", "W", "C", "K", "R", "S", "stride", "groups")

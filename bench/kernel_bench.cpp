@@ -69,8 +69,7 @@ void bench_all(Options options) {
   const Ceilings ceilings = device->ceilings(dtype);
   std::printf("device: %s; load average at start %.1f\n", device->describe().c_str(), load);
   constexpr double busy = .5;  // per core
-  if (load > busy * usable_cores())
-    std::printf("other work on this machine: the figures are too slow\n");
+  if (load > busy * usable_cores()) std::printf("this machine is busy: timings will be too high\n");
   std::printf("ceilings: copy %.1f GB/s, matrix product %.0f GFLOP/s (%s)\n",
               ceilings.copy_bytes_per_second / 1e9, ceilings.product_flops_per_second / 1e9,
               ceilings.product.c_str());

@@ -22,7 +22,7 @@ def warn_if_busy():
     """Returns the load average."""
     load = os.getloadavg()[0]
     if load > BUSY:
-        print(f"other work on this machine (load average {load:.1f}) spoils the figures", file=sys.stderr)
+        print(f"this machine is busy (load average {load:.1f}): timings will be too high", file=sys.stderr)
     return load
 
 

@@ -76,7 +76,7 @@ def differences(step, a, b):
     """|a - b| of each step's losses, and the losses."""
     first, second = losses(step, a), losses(step, b)
     if not first or len(first) != len(second) or None in first + second:
-        raise Failed(f"{a} has {len(first)} losses, {b} {len(second)}, or one that is no number")
+        raise Failed(f"{a} has {len(first)} losses, {b} {len(second)}, or one that is not a number")
     return [(abs(x - y), x, y) for x, y in zip(first, second)]
 
 

@@ -61,7 +61,7 @@ std::string Reasons::lines(const StepCounts& counts) {
     char ratio[32];
     std::snprintf(ratio, sizeof ratio, "%.3f", double(o.all().moved()) / o.cost.bytes);
     if (double(o.all().moved()) <= max_moved * o.cost.bytes) continue;
-    // Names of operations go on with their options: "BatchNormForward +residual relu".
+    // Names of operations end with their options: "BatchNormForward +residual relu".
     const std::string name = o.name.substr(0, o.name.find(' '));
     add(o.name + (o.shape.empty() ? "" : " " + o.shape) + " moves " + ratio + " of what it needs",
         name, o.shape);
