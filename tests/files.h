@@ -8,7 +8,7 @@
 
 namespace bv::test {
 
-// Empty if there is no such file.
+// Empty if the file is missing.
 inline std::string contents(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};

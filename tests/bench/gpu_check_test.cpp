@@ -237,7 +237,7 @@ TEST_F(GpuCheck, ShowsTheLossesThatLieApart) {
       {"1.25", "FAILED: largest difference of losses 0.25, over 0.001; the first at step 2: 1.5 ",
        1},
       {"NaN", "FAILED: largest difference of losses nan, over 0.001; the first at step 2: 1.5 ", 1},
-      {"null", "FAILED: one has 2 losses, several 2, or one that is no number", 1},
+      {"null", "FAILED: one has 2 losses, several 2, or one that is not a number", 1},
       {"1.5005", "largest difference of losses 0.0005\n", 0}};
   for (const auto& [loss, line, code] : cases) {
     write_text(folder_ / "loss", loss);

@@ -13,7 +13,7 @@ root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 source = "// Adds images to a batch.\nint add(int a, int b) { return a + b; }\n"
 tree = {
     "kernels/GLOSSARY.md": "| term | meaning | don't write |\n| --- | --- | --- |\n"
-    "| resumes | after a stop | goes on with |\n| live range | first to last use | `lives` |\n",
+    "| resumes | after a stop | wanders off |\n| live range | first to last use | `lives` |\n",
     "base/add.cpp": source,
     "base/add.h": "// Adds two numbers.\nint add(int a, int b);\n",
     "bench/times": '#!/usr/bin/env python3\n"""Times a run."""\n\nprint("0 s")\n',
@@ -72,13 +72,13 @@ class Lint(unittest.TestCase):
         self.red("tests/run:3: the comment opens")
 
     def test_words_of_the_glossary(self):
-        words = 'the run goes on with step 3'
-        self.write("base/add.cpp", source.replace("Adds", "Goes on with"))
-        self.red('base/add.cpp:1: "Goes on with": resumes')
+        words = "the run wanders off to step 3"
+        self.write("base/add.cpp", source.replace("Adds", "Wanders off to"))
+        self.red('base/add.cpp:1: "Wanders off": resumes')
         self.write("base/add.cpp", f'const char* text = "{words}";\n')
-        self.red('base/add.cpp:1: "goes on with": resumes')
-        self.write("base/add.cpp", source.replace("batch.", "batch, then goes on\n// with the next."))
-        self.red('base/add.cpp:1: "goes on')
+        self.red('base/add.cpp:1: "wanders off": resumes')
+        self.write("base/add.cpp", source.replace("batch.", "batch, then wanders\n// off to the next."))
+        self.red('base/add.cpp:1: "wanders off"')
         self.write("base/add.cpp", source)
         self.write("bench/times", f'#!/usr/bin/env python3\nprint("{words}")\n')
         self.red("bench/times:2: ")

@@ -47,7 +47,7 @@ TEST_F(SourceChecks, AnIncludeUpward) {
   const std::string said = said_by("check_includes");
   EXPECT_TRUE(has(said,
                   "kernels/cuda/backend.cpp:2: includes engine/model/plan.h: engine/model "
-                  "stands on or above the floor of kernels/cuda"))
+                  "is not in a lower layer than kernels/cuda"))
       << said;
 }
 
@@ -58,12 +58,12 @@ TEST_F(SourceChecks, ACircleOfRooms) {
 
 TEST_F(SourceChecks, FloorsBesideEachOther) {
   write("comm/local/mailboxes.cpp", "#include \"data/image/image.h\"\n");
-  EXPECT_TRUE(has(said_by("check_includes"), "comm and data stand beside each other"));
+  EXPECT_TRUE(has(said_by("check_includes"), "comm and data are independent of each other"));
 }
 
 TEST_F(SourceChecks, AKernelsInsides) {
   write("engine/model/model_chunk.cpp", "#include \"kernels/cuda/pack.cuh\"\n");
-  EXPECT_TRUE(has(said_by("check_includes"), "kernels/cuda is no door to kernels"));
+  EXPECT_TRUE(has(said_by("check_includes"), "kernels/cuda is internal to kernels"));
 }
 
 TEST_F(SourceChecks, ARoomThatIsNotInTheList) {
@@ -73,7 +73,7 @@ TEST_F(SourceChecks, ARoomThatIsNotInTheList) {
 
 TEST_F(SourceChecks, ACrowdedRoom) {
   for (int i = 0; i < 26; ++i) write("engine/run/part" + std::to_string(i) + ".h", "");
-  EXPECT_TRUE(has(said_by("check_includes"), "engine/run: 26 files, more than 25 in one room"));
+  EXPECT_TRUE(has(said_by("check_includes"), "engine/run: 26 files, more than 25 in one folder"));
 }
 
 TEST_F(SourceChecks, ATypeThatIsDefinedTwice) {

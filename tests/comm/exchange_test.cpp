@@ -122,7 +122,7 @@ TEST(Exchange, RefusesGroupsThatDontFitTogether) {
   expect_all_end_well(ranks);
 }
 
-// On a stream of its own, a group's collective waits while those of all ranks go on.
+// On a stream of its own, a group's collective waits while those of all ranks continue.
 TEST(Exchange, AGroupOnItsOwnStreamHoldsUpNobody) {
   Ranks ranks = start_ranks(2, 4096, 5, [](Communicator& world) {
     const auto group = world.group(std::vector{0, 1});

@@ -62,8 +62,8 @@ TEST(Launch, PassesOnExitCodesAndPrintsErrorsOnce) {
   };
   for (const auto& [nproc, words, code, errors] :
        {Case{3, "exit 0 0 0", 0, ""}, Case{2, "exit 0 7", 7, "rank 1 ended with exit code 7\n"},
-        Case{3, "fail 2", 2, "there is no such folder\n"},  // found by every rank
-        Case{2, "half", 2, "a.jpg is no image\n"}}) {       // found by one rank
+        Case{3, "fail 2", 2, "the folder is missing\n"},   // found by every rank
+        Case{2, "half", 2, "a.jpg is not an image\n"}}) {  // found by one rank
     Child run = launcher(nproc, words);
     EXPECT_EQ(without_warning(end_of(run, code).errors), errors) << words;
   }

@@ -83,7 +83,7 @@ int last_way(const Words& words) {
 
 // fail CODE: every rank finds the same mistake
 int fail(const Words& words) {
-  fail_worker(own_world(), "there is no such folder", number(words, 1));
+  fail_worker(own_world(), "the folder is missing", number(words, 1));
 }
 
 // half: rank 1 fails, the others are waiting for it
@@ -91,7 +91,7 @@ int fail_alone(const Words&) {
   World world = own_world();
   if (world.rank == 1) {
     usleep(200000);
-    fail_worker(world, "a.jpg is no image", 2);
+    fail_worker(world, "a.jpg is not an image", 2);
   }
   connect_hosts(world, 1 << 16, 20)->barrier();
   return 0;

@@ -216,7 +216,7 @@ TEST(TcpCommunicator, AFrameLargerThanAnyIsNotReadIntoMemory) {
   const int port = free_port();
   const auto first = start_rank(0, 2, port, 5, sum_once);
   const auto broken = start_broken_rank(1, 2, port, {0, 0xffffffffu});
-  expect_failure(*first, "rank 0: rank 1 sent what is no message of this program\n");
+  expect_failure(*first, "rank 0: rank 1 sent a message that is not of this program\n");
 }
 
 TEST(TcpCommunicator, NamesWhoDoesntCome) {

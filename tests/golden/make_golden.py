@@ -283,7 +283,7 @@ def make_optimizers():
 
 
 def make_formula_check():
-    """A few values, so that the C++ twin of the formula is checked by itself."""
+    """A few values, so that the C++ version of the formula is checked on its own."""
     checks = []
     for name, shape in [
         ("cls_token", [1, 1, 192]),

@@ -1,8 +1,7 @@
-// Hostile days: runs that are killed, stopped, denied their files, crowded by strangers, at random
-// times, and resumed until they are done. A trial is survived if the run then has the weights, or
-// the losses, of one that nobody disturbed. `make test` makes a few trials; `make chaos
-// SECONDS=1200` goes on for that long, TRIALS=200 ONLY=StoppedAtAnyMoment makes that many of one
-// kind, and SEED=... repeats.
+// Runs that are killed, stopped, denied their files or contacted by strangers at random times, and
+// resumed until they are done. A trial passes if the run then has the weights, or the losses, of an
+// undisturbed one. `make test` makes a few trials; `make chaos SECONDS=1200` repeats them for that
+// long, TRIALS=200 ONLY=StoppedAtAnyMoment makes that many of one kind, and SEED=... repeats them.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -281,8 +280,8 @@ TEST_F(Chaos, KilledInASaveOrAnEvaluation) {
   });
 }
 
-// Any stage, at any time: the run ends soon, says which it was, and goes on to the bits of one
-// process that nobody disturbs. `make test` kills and stops stages at one time alone
+// Any stage, at any time: the run ends soon, says which it was, and after --resume reaches the bits
+// of one undisturbed process. `make test` kills and stops stages at one time alone
 // (pipeline_program_test.cpp).
 TEST_F(Chaos, StagesKilledOrStopped) {
   if (number("BAREVISION_CHAOS_SECONDS", 0) == 0) GTEST_SKIP() << "in make chaos";

@@ -72,7 +72,7 @@ TEST_F(DataFetch, GoesOnWhereTheTransferBrokeOff) {
 TEST_F(DataFetch, GoesOnWhereAnEarlierCommandStopped) {
   const HttpServer server(archive_, {{.cut = 1000}, {.cut = 0}, {}});
   expect_failed(run(words(server)),
-                "; the same command goes on from the 1000 bytes in set.download", {"set.download"});
+                "; the same command resumes from the 1000 bytes in set.download", {"set.download"});
   expect_whole(run(words(server)));
   EXPECT_EQ(server.begins(), (Begins{0, 1000, 1000}));
 }
@@ -113,14 +113,14 @@ TEST_F(DataFetch, SaysWhatTheServerSays) {
   expect_failed(run(words(broken)), "returned error: 500", {});
   EXPECT_EQ(broken.begins().size(), 3u);  // it may be a passing fault
   write_text(in("set.download"), "a part");
-  expect_failed(run(words(broken)), "goes on from the 6 bytes in set.download", {"set.download"});
+  expect_failed(run(words(broken)), "resumes from the 6 bytes in set.download", {"set.download"});
 }
 
 // As a full disk does, in the middle of curl's writing.
 TEST_F(DataFetch, KeepsWhatThereWasRoomFor) {
   const HttpServer server(archive_, {{}});
   expect_failed(run_program(folder_.path(), words(server), {.file_size = 1000}),
-                "; the same command goes on from the 1000 bytes", {"set.download"});
+                "; the same command resumes from the 1000 bytes", {"set.download"});
   expect_whole(run(words(server)));
   EXPECT_EQ(server.begins(), (Begins{0, 1000}));
 }

@@ -215,7 +215,7 @@ TEST_F(Evaluation, BadInputIsOneLine) {
                  "young: this run has no checkpoint yet, there is no "
                  "young/last/weights.safetensors");
   expect_refused("eval empty", "empty: not a run's folder, it has no config.json");
-  expect_refused("eval nothing", "nothing: there is no such run folder or weights file");
+  expect_refused("eval nothing", "nothing: no such run folder or weights file");
   expect_refused("eval no.safetensors --data photos", "no.safetensors: ");
   expect_refused("eval run --confusion photos", "--confusion photos is not a file; name another");
   expect_refused("eval run --confusion /dev/full", "--confusion /dev/full is not a file");
@@ -224,7 +224,7 @@ TEST_F(Evaluation, BadInputIsOneLine) {
   expect_refused("eval", "eval needs RUN|WEIGHTS; ./launcher eval --help lists all");
   expect_refused("predict run", "predict needs FILES|FOLDERS");
   expect_refused("predict run photos --topk 0", "--topk 0: must be at least 1");
-  expect_refused("predict run nowhere", "nowhere: there is no such file or folder");
+  expect_refused("predict run nowhere", "nowhere: no such file or folder");
   expect_refused("predict run empty nowhere",
                  "empty: no pictures in this folder (and 1 more such)");
   expect_refused("predict run photos --lr 3", "--lr is not an option of predict");
@@ -302,7 +302,7 @@ TEST_F(Evaluation, APictureThatCantBeReadIsNamedAndTheRestIsDone) {
   EXPECT_EQ(text_of(objects[0], "path"), "mixed/b.ppm");
   EXPECT_EQ(text_of(objects[1], "path"), "mixed/deep/c.ppm");
   EXPECT_EQ(split(end.errors, '\n').size(), 3u) << end.errors;
-  EXPECT_TRUE(has(end.errors, "gone.jpg: there is no such file or folder\n"));
+  EXPECT_TRUE(has(end.errors, "gone.jpg: no such file or folder\n"));
   EXPECT_TRUE(has(end.errors, "skipped bad image mixed/a.jpg: "));
   EXPECT_EQ(run("predict run mixed/a.jpg").code, 2);
   EXPECT_EQ(run("predict run mixed/notes.txt mixed/b.ppm").code, 1) << "named, it is tried";

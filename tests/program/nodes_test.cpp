@@ -80,7 +80,7 @@ TEST_F(ProgramOnNodes, TwoRanksOnEachOfTwoGiveTheLossesOfFourRanks) {
     train_on_two("-n 2 " + words + "--all-reduce " + how + " ", how);
     expect_near(how, "one");
   }
-  // One node goes on where two stopped, and the other way round.
+  // One node resumes a run of two, and the other way round.
   go("--resume 2d --steps 3 -n 4");
   go("--resume flat --steps 3");
   EXPECT_TRUE(last_metric(in("flat"), "step", "step") == "3");

@@ -89,8 +89,8 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
   expect_refused_by_all("vit_tiny --schedule constant --period-epochs 5",
                         "--period-epochs goes with --schedule cosine, not constant");
   expect_refused_by_all("vit_tiny --device cpu --precision fp32 --amp-policy 0 --amp-end 9",
-                        "--amp-policy 0 switches between fp32 and --precision, which is fp32: fp16 "
-                        "or bf16 would do");
+                        "--amp-policy 0 switches between fp32 and --precision, which is fp32; try "
+                        "fp16 or bf16");
   expect_refused("vit_tiny --device cpu --precision fp16 --amp-policy 1",
                  "--precision fp16: " + of_the_cpu);
   expect_refused("vit_tiny --device cpu --amp-policy 1",
@@ -290,7 +290,7 @@ void replace_in(const std::string& path, const std::string& from, const std::str
 
 TEST_F(ProgramErrors, OfResumedRuns) {
   make_run("run");
-  expect_refused("--resume nowhere", "--resume nowhere: there is no such folder");
+  expect_refused("--resume nowhere", "--resume nowhere: no such folder");
   expect_refused("--resume cifar", "--resume cifar: not a run folder, it has no config.json");
   for (const std::string inside : {"run/last", "run/last/", "run/last/weights.safetensors"})
     expect_refused("--resume " + inside, "--resume " + inside + ": not a run folder; that is run");
@@ -322,7 +322,7 @@ TEST_F(ProgramErrors, OfResumedRuns) {
   expect_refused("--resume run", "run/last: a checkpoint of vit_tiny, not of vit_large");
   replace_in(in("run/config.json"), "\"model\": \"vit_large\"", "\"model\": \"vit_tiny\"");
   fs::resize_file(in("run/last/weights.safetensors"), 1000000);
-  expect_one_line("--resume run", "run/step-00000002/weights.safetensors: torn: 1000000 bytes");
+  expect_one_line("--resume run", "run/step-00000002/weights.safetensors: truncated: 1000000 of ");
 }
 
 TEST_F(ProgramErrors, OfAConfigEditedSinceTheCheckpoint) {

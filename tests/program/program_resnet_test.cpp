@@ -96,18 +96,18 @@ TEST_F(ProgramResnet, ForeignWeightsOfTheOtherResnetAreRefusedByWhatDoesntFit) {
 // A high rate needs some updates before the running statistics follow.
 TEST_F(ProgramResnet, AValLossFarAboveGuessingIsExplained) {
   const Finished young = go(short_run + "--batch 12 --lr 1 --out young");
-  EXPECT_TRUE(has(young.output, " is far above ln(10) = 2.3, which guessing has: after "));
+  EXPECT_TRUE(has(young.output, " is far above ln(10) = 2.3, that of random guessing: after "));
   EXPECT_TRUE(has(young.output, " batch norm's running statistics lag behind the weights"));
   EXPECT_FALSE(has(young.output, "warning"));
   const Finished usual = go(on_cifar + "--out usual");
-  EXPECT_FALSE(has(usual.output, "which guessing has"));
+  EXPECT_FALSE(has(usual.output, "that of random guessing"));
 }
 
 TEST_F(ProgramResnet, WhatCantBeTrainedIsRefused) {
   expect_refused("resnet34 --data cifar --batch 1 --out a",
                  "layer4.0.bn1 has a single value per channel");
   expect_refused("resnet34 --data cifar --patch-size 4 --out a", "resnet34 has no patches");
-  expect_refused("resnet34 --data cifar --image-size 5 --out a", "--image-size 32 would do");
+  expect_refused("resnet34 --data cifar --image-size 5 --out a", "; try --image-size 32");
   expect_refused("resnet34 --data cifar --device cpu --conv cudnn --out a",
                  "--conv cudnn: cuDNN computes on GPUs");
   EXPECT_FALSE(std::filesystem::exists(in("a")));

@@ -14,7 +14,7 @@ namespace {
 constexpr int threads = 64, columns = 32;
 constexpr int few_threads = 24;  // fewer than columns
 
-// Block (part, stretch): leaves the part that `given` has.
+// Block (part, stripe) writes its part of `given`.
 template <class Kind, int width>
 __global__ void leave_and_merge(Kind kind, RowParts parts, const float* given) {
   using Last = LastBlock<Kind, threads, columns, width>;
@@ -37,7 +37,7 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const int parts : {1, 3, 4, 5, 8, 9, 16, 17, 64, 65}) {
     all.push_back({parts, 4, 8});
-    all.push_back({parts, 8, 44});  // the second stretch has 12 columns
+    all.push_back({parts, 8, 44});  // the second stripe has 12 columns
     all.push_back({parts, 64, 4});
   }
   return all;

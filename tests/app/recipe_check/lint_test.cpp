@@ -152,7 +152,7 @@ TEST(Lint, RatesThatRiseAgain) {
   expect_line(
       with(vit, {"--period-epochs", "10"}),
       "recipe: the learning rate rises again from epoch 10 on (--period-epochs 10 is half a "
-      "wave of 20, the curve goes on till epoch 30; --period-epochs 30 to change)");
+      "wave of 20, the curve continues until epoch 30; --period-epochs 30 to change)");
   expect_none(with(vit, {"--period-epochs", "28"}));  // after 2 of warm-up
   expect_none(vit);
   expect_none(

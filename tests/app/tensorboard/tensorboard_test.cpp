@@ -255,9 +255,10 @@ TEST_F(TensorBoardRuns, AFullDiskEndsLogsNotTheRun) {
   EXPECT_EQ(code, 1);
   EXPECT_EQ(load_checkpoint(in("disk/run")).step, 30);
   for (const char* line :
-       {"/run/metrics.jsonl: can't be written: No space left on device; training goes on, without "
+       {"/run/metrics.jsonl: can't be written: No space left on device; training continues, "
+        "without "
         "further lines there\n",
-        ".0: can't be written: No space left on device; training goes on, without TensorBoard's "
+        ".0: can't be written: No space left on device; training continues, without TensorBoard's "
         "file\n",
         "/run/report.json: No space left on device; training goes on, report.html is not up to "
         "date\n"})

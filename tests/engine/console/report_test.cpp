@@ -12,7 +12,7 @@ TEST(Report, AValLossThatOnlyATooLargeRateGives) {
   s.data.classes = std::vector<std::string>(10, "class");
   s.options.batch = 32;
   s.options.lr = 0.1;
-  const std::string far = "val loss 3e+08 is far above ln(10) = 2.3, which guessing has: ",
+  const std::string far = "val loss 3e+08 is far above ln(10) = 2.3, that of random guessing: ",
                     warning = "warning: " + far + "lr 0.1 is likely too large";
   EXPECT_EQ(val_loss_note(s, 3e8, 260), warning + " for batch 32 (the recipe's 0.1 is for 256)");
   s.options.accumulate = 8;

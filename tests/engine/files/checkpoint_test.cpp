@@ -122,8 +122,8 @@ TEST(Checkpoint, TheAverageOfTheWeightsHasAFileOfItsOwn) {
   EXPECT_EQ(back.ema.metadata, c.weights.metadata);
   EXPECT_EQ(back.ema.tensors.at("w").data, c.ema.tensors.at("w").data);
   EXPECT_EQ(back.weights.tensors.at("w").data, c.weights.tensors.at("w").data);
-  write_text(run / "last/ema.safetensors", "torn");
-  EXPECT_TRUE(has(refusal(run.path()), "ema.safetensors: torn: 4 bytes of the "));
+  write_text(run / "last/ema.safetensors", "trun");
+  EXPECT_TRUE(has(refusal(run.path()), "ema.safetensors: truncated: 4 of "));
 }
 
 TEST(Checkpoint, LinksNameTheNewestAndTheBest) {
@@ -255,7 +255,7 @@ TEST(Checkpoint, NewerForeignAndTornFilesAreRefused) {
     write_text(path, torn);
     const std::string what = refusal(run.path());
     EXPECT_EQ(what.find(name), 0u);
-    EXPECT_TRUE(has(what, "; torn, or not a barevision checkpoint"));
+    EXPECT_TRUE(has(what, "; truncated, or not a barevision checkpoint"));
   }
   write_text(path, std::string(2 << 20, ' '));
   EXPECT_EQ(refusal(run.path()), name + "larger than 1 MiB");
@@ -316,7 +316,7 @@ TEST(Checkpoint, EveryFlippedBitIsNoticed) {
       EXPECT_TRUE(has(refusal(run.path()), "damaged: its checksum")) << i;
     }
     write_text(run / file, good.substr(0, 9));
-    EXPECT_TRUE(has(refusal(run.path()), "torn: 9 bytes of the "));
+    EXPECT_TRUE(has(refusal(run.path()), "truncated: 9 of "));
     write_text(run / file, good);
   }
   const std::string good = contents(run / "last/state.json");

@@ -230,7 +230,7 @@ TEST(Config, AugmentationThatCannotBe) {
   refused({"--scale", "0.1,1"}, "--scale has no effect without --train-crop random-resized");
   refused({"--train-crop", "none", "--padding", "2"}, "--padding has no effect without");
   refused({"--train-crop", "random-resized", "--ratio", "2,1"}, "--ratio 2,1: the smaller");
-  refused({"--padding", "32"}, "--padding 32: a crop of 32 pixels might miss the picture");
+  refused({"--padding", "32"}, "--padding 32: a crop of 32 pixels might miss the image");
   refused({"--color-jitter", ".1,.1,.1,.6"}, "--color-jitter 0.6: of the hue");
   refused({"--color-jitter", ".1,.1"}, "must be one number, three or four");
   refused({"--random-erase", "1.1"}, "at most 1");
@@ -409,7 +409,7 @@ TEST_F(Resume, NeedsARunFolder) {
   EXPECT_TRUE(is_line(error_of([] {
                         read_request(given({"--resume", "/nowhere"}));
                       }),
-                      "--resume /nowhere: there is no such folder"));
+                      "--resume /nowhere: no such folder"));
   std::filesystem::remove(folder_ / "config.json");
   expect_refused({}, "not a run folder");
 }

@@ -131,10 +131,9 @@ TEST(Partition, AListIsTakenAsItIs) {
   const auto twelve = blocks(std::vector<double>(12, 1));
   EXPECT_EQ(partition(twelve, 3, *Partition::parse("5,4,3")), (Counts{5, 4, 3}));
   EXPECT_EQ(error_of([&] { partition(twelve, 3, *Partition::parse("5,5,3")); }),
-            "--partition 5,5,3: adds up to 13 blocks, the model has 12; 4,4,4 would do");
-  EXPECT_EQ(
-      error_of([&] { partition(twelve, 2, *Partition::parse("4,4,4")); }),
-      "--partition 4,4,4: 3 parts, not the 2 that --pipeline and --chunks make; 6,6 would do");
+            "--partition 5,5,3: adds up to 13 blocks, the model has 12; try 4,4,4");
+  EXPECT_EQ(error_of([&] { partition(twelve, 2, *Partition::parse("4,4,4")); }),
+            "--partition 4,4,4: 3 parts, not the 2 that --pipeline and --chunks make; try 6,6");
 }
 
 }  // namespace

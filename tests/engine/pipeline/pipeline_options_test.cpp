@@ -72,37 +72,33 @@ TEST(PipelineOptions, ARecipesBatchIsRounded) {
 TEST(PipelineOptions, MistakesNameTheNumbersThatWouldDo) {
   const std::string vit = small_vit_run;
   EXPECT_EQ(refusal(vit + "--pipeline 4", 6),
-            "--pipeline 4: 6 processes are no multiple of it; 4 or 8 (-n) would do");
+            "-n 6 is not a multiple of --pipeline 4; try -n 4 or 8");
   EXPECT_EQ(refusal(vit + "--pipeline 2 --batch 16 --micro-batches 3", 2),
-            "--micro-batches 3: doesn't divide the local batch of 16; 2 or 4 would do");
+            "--micro-batches 3: doesn't divide the local batch of 16; try 2 or 4");
   EXPECT_EQ(refusal(vit + "--batch 16 --micro-batches 32", 1),
-            "--micro-batches 32: doesn't divide the local batch of 16; 16 would do");
+            "--micro-batches 32: doesn't divide the local batch of 16; try 16");
+  EXPECT_EQ(refusal(vit + "--pipeline 4 --chunks 2 --batch 48 --micro-batches 6", 4),
+            "--micro-batches 6: with --chunks it must be a multiple of --pipeline 4; try 4 or 8");
   EXPECT_EQ(
-      refusal(vit + "--pipeline 4 --chunks 2 --batch 48 --micro-batches 6", 4),
-      "--micro-batches 6: with --chunks it must be a multiple of --pipeline 4; 4 or 8 would do");
-  EXPECT_EQ(refusal(vit + "--pipeline 3 --chunks 2 --batch 16 --micro-batches 4", 3),
-            "--micro-batches 4: with --chunks it must be a multiple of --pipeline 3; --local-batch "
-            "24 --micro-batches 12 would do");
-  EXPECT_EQ(
-      refusal(vit + "--mixup 0.2 --batch 12 --micro-batches 4", 1),
-      "--micro-batches 4: leaves 3 images each, and they are mixed in pairs; 3 or 6 would do");
-  EXPECT_EQ(
-      refusal("resnet34 --image-size 64 --batch 8 --micro-batches 8", 1),
-      "--micro-batches 8: leaves 1 image each, of which batch norm has no statistics; 4 would "
-      "do");
+      refusal(vit + "--pipeline 3 --chunks 2 --batch 16 --micro-batches 4", 3),
+      "--micro-batches 4: with --chunks it must be a multiple of --pipeline 3; try --local-batch "
+      "24 --micro-batches 12");
+  EXPECT_EQ(refusal(vit + "--mixup 0.2 --batch 12 --micro-batches 4", 1),
+            "--micro-batches 4: leaves 3 images each, and they are mixed in pairs; try 3 or 6");
+  EXPECT_EQ(refusal("resnet34 --image-size 64 --batch 8 --micro-batches 8", 1),
+            "--micro-batches 8: leaves 1 image each, of which batch norm has no statistics; try 4");
   EXPECT_EQ(refusal(vit + "--chunks 2", 1),
-            "--chunks 2 needs --pipeline; --pipeline 2 would do, or --chunks 1");
+            "--chunks 2 needs --pipeline; try --pipeline 2 or --chunks 1");
   EXPECT_EQ(refusal(vit + "--partition 5,7", 1),
-            "--partition 5,7 needs --pipeline; --pipeline 2 would do, or leave it out");
+            "--partition 5,7 needs --pipeline; try --pipeline 2, or leave it out");
   EXPECT_EQ(refusal(vit + "--pipeline 13 --batch 13", 13),
-            "--pipeline 13: more than the model's 12 blocks; --pipeline 12 would do");
+            "--pipeline 13: more than the model's 12 blocks; try --pipeline 12");
   EXPECT_EQ(refusal(vit + "--pipeline 4 --chunks 4 --batch 16", 4),
-            "--pipeline 4 --chunks 4: more than the model's 12 blocks; --pipeline 3 would do");
+            "--pipeline 4 --chunks 4: more than the model's 12 blocks; try --pipeline 3");
   EXPECT_EQ(refusal(vit + "--pipeline 2 --partition 6,7", 2),
-            "--partition 6,7: adds up to 13 blocks, the model has 12; 6,6 would do");
-  EXPECT_EQ(
-      refusal(vit + "--pipeline 2 --partition 4,4,4", 2),
-      "--partition 4,4,4: 3 parts, not the 2 that --pipeline and --chunks make; 6,6 would do");
+            "--partition 6,7: adds up to 13 blocks, the model has 12; try 6,6");
+  EXPECT_EQ(refusal(vit + "--pipeline 2 --partition 4,4,4", 2),
+            "--partition 4,4,4: 3 parts, not the 2 that --pipeline and --chunks make; try 6,6");
   for (const char* text : {"even", "6,", "6,0", "-1,13", "6;6", "1.5,2"})
     EXPECT_EQ(refusal(vit + "--pipeline 2 --partition " + text, 2),
               "--partition " + std::string(text) +

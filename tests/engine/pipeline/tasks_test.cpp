@@ -241,9 +241,8 @@ TEST(Grid, ReplicasAreNeighbours) {
   EXPECT_EQ(grid.data_group(), (std::vector{2, 3}));
   EXPECT_TRUE(!grid.first() && !grid.last());
   EXPECT_EQ(error_of([] { grid_of(0, 6, 4); }),
-            "--pipeline 4: 6 processes are no multiple of it; 4 or 8 (-n) would do");
-  EXPECT_EQ(error_of([] { grid_of(0, 1, 2); }),
-            "--pipeline 2: 1 process is no multiple of it; 2 (-n) would do");
+            "-n 6 is not a multiple of --pipeline 4; try -n 4 or 8");
+  EXPECT_EQ(error_of([] { grid_of(0, 1, 2); }), "-n 1 is not a multiple of --pipeline 2; try -n 2");
 }
 
 }  // namespace

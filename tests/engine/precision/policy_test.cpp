@@ -132,8 +132,8 @@ TEST_F(PrecisionOptions, ThatContradictEachOther) {
   EXPECT_EQ(refusal({{"amp_end", {"3"}}}), "--amp-end goes with --amp-policy 0, 1 or 2");
   EXPECT_EQ(refusal({{"amp_start", {"3"}}}), "--amp-start goes with --amp-policy 0, 1 or 2");
   EXPECT_EQ(refusal({{"amp_policy", {"2"}}, {"precision", {"fp32"}}}),
-            "--amp-policy 2 switches between fp32 and --precision, which is fp32: fp16 or bf16 "
-            "would do");
+            "--amp-policy 2 switches between fp32 and --precision, which is fp32; try fp16 or "
+            "bf16");
   EXPECT_TRUE(notes_.empty());
 }
 

@@ -48,7 +48,7 @@ TEST(Recording, ShapesSayWhatModelsRun) {
 }
 
 // 2 (weights' elements) per token and product, 4 N C for a query of attention's two; in the last
-// block only the class token asks and goes on.
+// block only the class token is a query, and enters the MLP.
 TEST(Recording, FlopsOfViTTinyAreThoseOfItsProducts) {
   constexpr double N = 197, C = 192, block = 12 * C * C, last = 3 * C * C;
   constexpr double weights = 11 * N * block + N * last + 9 * C * C + 196 * 768 * C + C * 1000;
