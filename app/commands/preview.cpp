@@ -48,7 +48,7 @@ constexpr OptionRow own_rows[] = {
     {"count",
      "N",
      field<&PreviewOptions::count>,
-     "how many of the epoch's training images, from the first on",
+     "number of training images, from the first of the epoch on",
      {.min = 1, .max = max_images}},
     {"epoch",
      "E",

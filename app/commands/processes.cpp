@@ -101,7 +101,7 @@ Connection connect(World& world, const Options& o, int64_t resumed_step, const D
   return {std::move(whole), how, nodes};
 }
 
-// Reports faults of a device or its environment as the user's to mend.
+// Turns errors of a device or its environment into UserErrors.
 std::unique_ptr<Backend> open_backend(DeviceKind kind, const BackendOptions& options) try {
   return make_backend(kind, options);
 } catch (const std::exception& e) {

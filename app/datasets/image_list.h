@@ -30,7 +30,7 @@ struct ImageList {
 
 struct ListOptions {
   std::string labels = {};                // a JSON file {"NAME": label}; empty: sorted names
-  std::optional<int> classes, per_class;  // the first ones; none: all
+  std::optional<int> classes, per_class;  // limits, to the first ones; none: all
 };
 
 // Lists a folder of class folders, sorted. Throws DataError, UserError.

@@ -1,4 +1,4 @@
-// Prints the run: its first lines, then one a step and one an epoch. On a
+// Prints the run: its first lines, then one per step and one per epoch. On a
 // terminal a progress bar stands in for the steps.
 #pragma once
 #include "engine/run/run.h"

@@ -44,7 +44,7 @@ void TensorBoard::write(Run& run, F add) {
   });
 }
 
-// A log must not cost the run its weights: one that can't be written is given up.
+// A log that can't be written is closed; training continues.
 void TensorBoard::tell_failure(Run& run) {
   const std::string line = jobs_.failure();
   if (line.empty()) return;

@@ -32,7 +32,7 @@ constexpr OptionRow rows[] = {
     {"label_base", "", field<&IndexOptions::label_base>,
      "the first class's label in the records; auto: 0 if there is any, else 1"},
     {"on_bad_image", "", field<&IndexOptions::on_bad_image>,
-     "what to do with a damaged record: end, or leave it out"},
+     "on a damaged record: stop, or leave it out"},
     {"workers",
      "N",
      field<&IndexOptions::workers>,

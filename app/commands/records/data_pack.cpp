@@ -52,7 +52,7 @@ constexpr OptionRow rows[] = {
      "of these JPEGs, 1 to 100",
      {.min = 1, .max = 100}},
     {"on_bad_image", "", field<&DataPackOptions::on_bad_image>,
-     "what to do with a file that is not an image"},
+     "on a file that is not an image: stop, or leave it out"},
     {"workers",
      "N",
      field<&DataPackOptions::workers>,
