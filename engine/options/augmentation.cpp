@@ -125,7 +125,7 @@ void resolve_augmentation(Options& o, DataKind kind) {
   if (o.cutmix_minmax && o.image_size) check_minmax(o, *o.image_size);
   if (o.color_jitter[3] > 0.5)
     refuse("color_jitter",
-           format_number(o.color_jitter[3]) + ": of the hue, 0.5 is the whole circle");
+           format_number(o.color_jitter[3]) + ": hue must be at most 0.5, the whole circle");
   if (o.train_crop == TrainCrop::padded && o.image_size && o.padding >= *o.image_size)
     refuse("padding", std::to_string(o.padding) + ": a crop of " + std::to_string(*o.image_size) +
                           " pixels might miss the image; try less than " +

@@ -15,7 +15,7 @@ struct PresetRow {
 };
 std::span<const PresetRow> augment_presets();
 
-// Options that depend on the data get their values. Throws UserError where some don't fit together.
+// Sets the options that depend on the data. Throws UserError if some contradict each other.
 void resolve_augmentation(Options&, DataKind);
 
 // The data library's form of resolved options.

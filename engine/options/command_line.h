@@ -23,7 +23,7 @@ struct Command {
   // It may be a launcher or a worker, each of which has its own way to deal with stop signals.
   bool in_processes = false;
 
-  // Its rows: its own, then those of training, unless one of its own has the name.
+  // The command's own rows, then those of training whose names they don't use.
   std::vector<const OptionRow*> rows() const;
   bool owns(const OptionRow&) const;
   bool trains() const;  // takes a training run's options: a MODEL with its recipe, and --config

@@ -6,7 +6,7 @@
 namespace bv {
 namespace {
 
-// When each side has come to a message, and when its receiver may read it.
+// Times at which each side of a message reaches it, and at which its receiver may read it.
 struct Meeting {
   double sender = 0, receiver = 0, arrived = 0;
 };
@@ -21,7 +21,7 @@ class Steps {
     }
   }
 
-  // The stage's length, given when the others come to their messages. Notes when it does itself.
+  // Time that the stage takes, given the times at which others reach their messages. Notes its own.
   double length(int stage) {
     const std::vector<Task>& tasks = tasks_[static_cast<size_t>(stage)];
     const std::vector<Round>& exchanges = rounds_[static_cast<size_t>(stage)];

@@ -50,7 +50,7 @@ void check_micro_batches(int count, const Micro& m) {
   if (const int less = next_fit(std::min(count, m.images), -1, m))
     fitting.push_back(std::to_string(less));
   if (const int more = next_fit(count, 1, m)) fitting.push_back(std::to_string(more));
-  if (fitting.empty()) {  // two images each of another batch
+  if (fitting.empty()) {  // suggest a batch with two images in each
     const int usual = wanted(m), unit = 2 * usual;
     fitting = {"--local-batch " + std::to_string((m.images + unit - 1) / unit * unit) +
                " --micro-batches " + std::to_string(usual)};

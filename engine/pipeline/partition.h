@@ -1,5 +1,5 @@
-// How a model is cut into parts, between its blocks; what comes before the first block belongs to
-// it, the head to the last. With P stages of V parts (chunks) each, part i is chunk i / P of stage
+// Partition of a model's blocks into parts. Layers before the first block belong to the first part,
+// the head to the last. With P stages of V parts (chunks) each, part i is chunk i / P of stage
 // i % P.
 #pragma once
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Writes checkpoints while training continues. Memory holds two: one being written, one waiting. A
-// newer one replaces the one that waits, unless that is the best.
+// newer checkpoint replaces the waiting one, unless that is the best.
 #pragma once
 #include <array>
 #include <chrono>

@@ -57,7 +57,7 @@ class Trace {
   std::vector<Span> spans_;
 };
 
-// Runs `issue`, which enqueues the work on the stream, between two marks; without a trace, alone.
+// Calls `issue`, which enqueues work on the stream, between two marks; without a trace, no marks.
 template <class F>
 void traced(Trace* trace, Stream stream, const Trace::What& what, F issue) {
   if (!trace) return issue();

@@ -108,7 +108,7 @@ class Trainer {
   TrainingStep step_;
   Evaluator evaluator_;
   UpdateState sixteen_bits_{};  // its loss_scale and good_steps are, while fp32 computes
-  bool averaged_ = false;       // what is being evaluated
+  bool averaged_ = false;       // whether the average is being evaluated
   bool each_image_ = false;     // and has predictions
   std::vector<Prediction> predictions_;
 };

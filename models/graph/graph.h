@@ -58,8 +58,8 @@ struct ParameterInfo {
   bool owned() const { return offset != elsewhere; }
 };
 
-// Owned gradients that lie together: whole norm blocks (GradientSquares) of the model, whose
-// norm blocks are counted as if one process held all of it.
+// Contiguous range of owned gradients, in whole norm blocks (GradientSquares). Norm blocks are
+// numbered as if one process held the whole model.
 struct Segment {
   size_t begin, end;  // elements of the arena
   size_t norm_block;  // the first one's number
@@ -79,8 +79,8 @@ struct Node {
   const char* type;  // "linear"
   Pass forward, backward = [](const Context&) {};
   bool in_place = false;  // forward overwrites what another node has written
-  // Instead of this node's backward and of the previous node's, where one process runs both: the
-  // first begins what the second ends. None: nothing is fused.
+  // Replace this node's backward and the previous node's if one process runs both: fused_backward
+  // also computes the first half of the previous node's. Empty: nothing is fused.
   Pass fused_backward = {}, fused_previous = {};
 };
 
@@ -180,7 +180,7 @@ struct Context {
   const std::vector<char*>* place = nullptr;
   void* workspace = nullptr;
   float* weights = nullptr;         // master weights, the flat arena
-  void* compute_weights = nullptr;  // what kernels compute with; the same as weights in fp32
+  void* compute_weights = nullptr;  // read by kernels; in fp32 equal to `weights`
   float* grads = nullptr;           // the flat arena, then the tail (GradientTail)
   float* buffers = nullptr;         // their flat arena
   const Peers* peers = nullptr;     // null: this process is alone
