@@ -1,6 +1,5 @@
-// Why an operation moves more than a tenth beyond what it needs, or a kernel's accesses to shared
-// memory conflict: one line for each, which the tables repeat. Nothing of either kind is without
-// one.
+// Reasons why an operation moves over 10 % more bytes than it needs, or a kernel's accesses to
+// shared memory conflict: one line each, which the tables repeat. Each such case must have one.
 #pragma once
 #include <set>
 #include <string>

@@ -96,7 +96,7 @@ void RecordFiles::read_ahead() const {
     for (const IndexRow& row : rows) try {
         open(row.file).will_need(row.offset, row.size);
       } catch (const FileError&) {
-        // Who reads it says so.
+        // The reader of this record reports it.
       }
     lock.lock();
   }

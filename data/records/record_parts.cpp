@@ -27,7 +27,7 @@ std::shared_ptr<const Records> open_index(const std::string& path) {
   return std::make_shared<Records>(path, folder.empty() ? "." : folder, read_index(path));
 }
 
-// Which of several sets, by their names, are train and val. Throws DataError.
+// Indices of the train and val sets among several, by their names. Throws DataError.
 std::vector<size_t> order_parts(const std::vector<std::string>& names, const std::string& folder,
                                 const std::string& extension) {
   if (names.size() == 1) return {0};

@@ -201,8 +201,8 @@ struct ForwardTile {
     }
   }
 
-  // `count` of the warp's pixels, which begin at `pixel`, are in bounds. The sums become what is
-  // stored.
+  // `count` of the warp's pixels, which begin at `pixel`, are in bounds. Rounds the sums in place
+  // to the values that are stored.
   __device__ void store(const Forward& p, int pixel, int count, int k, uint4* tile) {
     const int lane = threadIdx.x % warp_size;
     const bool in_bounds = k + lane % 8 * 8 < p.K;

@@ -321,7 +321,7 @@ struct Normal {
 //   Chebyshev points of 0 <= t <= 15, relative error 3e-8
 static inline Normal normal(vf x) {
   const vf t = min(set(15.0f), abs(x));                // Phi(-15) is 0 in fp32
-  const vf square = t * t, rest = fma(t, t, -square);  // what rounding took from the square
+  const vf square = t * t, rest = fma(t, t, -square);  // rounding error of the square
   const vf e = exp_bounded(square * -0.5f), gauss = fma(e * rest, set(-0.5f), e);
   constexpr float a = 3.75f;
   const vf u = 1.0f / (t + a), s = (t - a) * u;

@@ -50,8 +50,8 @@ size_t spinning_waits();
 // Kernels and collectives by name, and the priorities at which they have run since the last reset,
 // outside graphs and in them.
 std::map<std::string, std::set<int>> priorities_run();
-// Bytes that this process has sent by NCCL to each rank: messages, and of a collective what a ring
-// in the order of its ranks passes on.
+// Bytes that this process has sent by NCCL to each rank: its messages, and its share of collectives
+// as rings in rank order.
 std::map<int, uint64_t> nccl_bytes_sent();
 void run_all();  // runs all that is queued; not counted as a synchronisation
 

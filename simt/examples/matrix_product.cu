@@ -39,7 +39,7 @@ __global__ void matrix_product(const float* a, const float* b, float* c, int n) 
     __syncthreads();  // both tiles are there
     for (int k = 0; k < tile; ++k) sum += a_tile[k][ty] * b_tile[k][tx];
 #ifndef FORGET_BARRIER
-    __syncthreads();  // all have read them: the next ones may come
+    __syncthreads();  // all threads have read them: they may be overwritten
 #endif
   }
   c[y * n + x] = sum;

@@ -44,7 +44,7 @@ struct Operation {
   size_t stream;  // its number, only to choose the next operation
   size_t number;
   int priority;                      // changes no order here: it guarantees nothing
-  std::vector<OperationPtr> before;  // what it depends on; empty once it is done
+  std::vector<OperationPtr> before;  // its dependencies; empty once it is done
   std::vector<Operation*> after;
   size_t missing = 0;  // of `before`, not done yet
   size_t wanted = 0;   // the wait that needs it
