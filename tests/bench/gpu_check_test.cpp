@@ -1,5 +1,5 @@
-// bench/gpu_check with programs that pretend: what it leaves when its time is up, or when it is
-// interrupted or killed, how it shows what failed, and what it says of a wrong call.
+// bench/gpu_check with stand-ins for the programs: its files after a timeout, an interrupt or a
+// kill, its report of failures, and its messages on bad arguments.
 #include <gtest/gtest.h>
 #include <signal.h>
 

@@ -62,6 +62,8 @@ class Lint(unittest.TestCase):
             self.red(f'base/add.h:1: the comment opens with "{word}"')
         self.write("base/add.h", "int add(int a, int b);  // what a and b make\n")
         self.red("base/add.h:1: the comment opens")
+        self.write("base/add.h", "int a;  // one\nint b;  // what\n        // it is\n")
+        self.red("base/add.h:2: the comment opens")
         self.write("base/add.h", "// A sum.\n// By hand, of two.\nint add(int a, int b);\n")
         self.green()
         self.write("bench/times", '#!/usr/bin/env python3\n"""What it takes."""\n')

@@ -14,7 +14,7 @@ struct TiffPage {
   int bits = 8, samples_per_pixel = 3;
   int photometric = 2;  // RGB; 0: grey, 0 is white; 1: grey; 3: palette; 5: inks; 6: YCbCr
   int compression = 1;  // none; 4: CCITT; 5: LZW; 7: JPEG; 8: Deflate; 32773: PackBits
-  int extra = -1;       // what the last sample is: 0 anything, 1 premultiplied alpha, 2 alpha
+  int extra = -1;       // meaning of the last sample: 0 anything, 1 premultiplied alpha, 2 alpha
   int orientation = 1;
   int rows_per_strip = 0;  // 0: all
   int tile = 0;            // its side; 0: strips

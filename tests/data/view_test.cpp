@@ -121,7 +121,7 @@ std::vector<uint8_t> resized(const Image& image, const Box& box, int height, int
   return out;
 }
 
-// A photo decoded at each size and resized, beside the same of the whole at full size. What the
+// A photo decoded at each scale and resized, compared with the whole decoded at full size. What the
 // filter makes smaller by 1.25 or more is what the loader asks for.
 TEST_F(Views, ScaledDecodingIsNearTheWhole) {
   const std::string file =

@@ -128,7 +128,7 @@ Tensor batchnorm_backward(const Values& sums, const Values& dout, const BatchNor
 }
 
 // ---- the oracle's gradients ---------------------------------------------------------------------
-// Over the batches of `parts` processes; the loss is the sum over all of them.
+// The batch is split over `parts` processes; the loss is the sum over all of them.
 void check_batchnorm(int parts, bool relu, bool with_residual) {
   TestValues random(15);
   const int rows = 6, C = 5;

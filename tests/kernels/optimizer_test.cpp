@@ -313,8 +313,8 @@ Problem update(DType dtype, UpdateOptions o) {
 }
 
 // ---- cases: loss scale --------------------------------------------------------------------------
-// One gradient after another, each found good or bad by the norm before its update, and the state
-// after the last, written down here: it checks the oracle's next_state(), too.
+// A sequence of gradients, each with or without overflow, and the expected state after the last,
+// given here as a constant: it checks the oracle's next_state(), too.
 struct ScalingCase {
   const char* name;
   LossScaling scaling;

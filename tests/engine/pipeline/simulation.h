@@ -1,6 +1,6 @@
 // A pipeline's step, event by event: when each task runs, and whether stages wait for each other
-// for ever. Exchanges take no time themselves; one is over once both sides of all its messages have
-// come to it.
+// for ever. Exchanges take no time themselves; one ends when both sides of all its messages have
+// reached it.
 #pragma once
 #include <cstdint>
 #include <span>
