@@ -38,14 +38,14 @@ int lint_run(const CommandLine& line, const std::vector<std::string>&) {
 
 }  // namespace
 
-constinit const Command lint_command = {.name = "lint",
-                                        .usage = "MODEL [options]",
-                                        .summary =
-                                            "check the options of a training run as train does "
-                                            "before the first step, without training; "
-                                            "--strict: exit code 2 if it finds anything",
-                                        .own = {},
-                                        .takes = takes,
-                                        .run = lint_run};
+constinit const Command lint_command = {
+    .name = "lint",
+    .usage = "MODEL [options]",
+    .summary =
+        "check the options of a training run as train does before the first step, without "
+        "training; --strict: exit code 2 if it finds anything",
+    .own = {},
+    .takes = takes,
+    .run = lint_run};
 
 }  // namespace bv

@@ -3,6 +3,7 @@
 // finite differences (check_gradient), describe its cases as Problems, and register them
 // (add_cases). The arguments that it must refuse follow from its describe(); refuses<Op>() adds
 // those that don't.
+#pragma once
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 // the argument, before anything is read or written. Every size, pointer and dtype that the
 // operation describes (kernels/arguments.h) is spoilt in turn, in every row of the table of tests;
 // a test file adds further refusals by refuses<Op>().
+#pragma once
 #include <algorithm>
 #include <cstring>
 #include <functional>

@@ -50,14 +50,14 @@ int unpack(const CommandLine& line, const std::vector<std::string>&) {
 
 }  // namespace
 
-constinit const Command data_unpack_command = {.name = "data unpack",
-                                               .usage = "PATH DIR",
-                                               .summary =
-                                                   "write the images in records as files, as they "
-                                                   "were packed; those of CIFAR-10 as PNG, so that "
-                                                   "other programs and data list can read them",
-                                               .own = rows,
-                                               .takes = {},
-                                               .run = unpack};
+constinit const Command data_unpack_command = {
+    .name = "data unpack",
+    .usage = "PATH DIR",
+    .summary =
+        "write the images in records as files, as they were packed; those of CIFAR-10 as PNG, so "
+        "that other programs and data list can read them",
+    .own = rows,
+    .takes = {},
+    .run = unpack};
 
 }  // namespace bv
