@@ -36,7 +36,7 @@ void ReportPage::try_to(Run& run, F work) {
 
 void ReportPage::warn(Run& run, const std::string& line) {
   if (!line.empty() && !std::exchange(warned_, true))
-    run.warn(line + "; training goes on, report.html is not up to date");
+    run.warn(line + "; training continues, report.html is not up to date");
 }
 
 bool ReportPage::reads_predictions(const Run& run, bool averaged) const {

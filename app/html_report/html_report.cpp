@@ -15,7 +15,7 @@
 namespace bv {
 namespace {
 
-// What tells runs apart: the folder's name, or its path if several have the same.
+// The name that tells a run from the others: the folder's, or its path if several have the same.
 std::string label_of(std::span<const RunReport> runs, const RunReport& run) {
   const std::string name = run.name();
   return std::ranges::count(runs, name, &RunReport::name) > 1 ? run.folder : name;

@@ -1,5 +1,5 @@
-// What a run's page shows besides metrics.jsonl and config.json. The run writes it as report.json
-// beside them, from which ./launcher report and a resumed run read it. Its members:
+// report.json: a run's data for its page besides metrics.jsonl and config.json. ./launcher report
+// and a resumed run read it. Its members:
 //   version: 1; model, data, device, command: text; parameters, processes, updates_per_epoch,
 //   steps_end, forward_nodes: counts; classes: [name]
 //   written: when, "2026-11-21 12:00 UTC"; ending: how the run ended, empty while it is running

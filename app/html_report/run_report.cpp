@@ -66,7 +66,7 @@ Json read_facts(const std::string& folder) {
 
 RunReport load_run(const std::string& folder) {
   std::error_code error;
-  if (!fs::is_directory(folder, error)) throw UserError(folder + ": there is no such folder");
+  if (!fs::is_directory(folder, error)) throw UserError(folder + ": no such folder");
   const std::string metrics = fs::path(folder) / "metrics.jsonl";
   const std::string config = fs::path(folder) / "config.json";
   for (const std::string& file : {config, metrics})

@@ -63,8 +63,7 @@ TEST_F(ProgramRuns, SameSeedSameWeights) {
 std::string keys_of(const std::string& line) {
   std::string keys;
   const Json object = parse_json_object(line, "metrics.jsonl");
-  for (const auto& [name, value] : object.items())
-    keys += (keys.empty() ? "" : " ") + name;
+  for (const auto& [name, value] : object.items()) keys += (keys.empty() ? "" : " ") + name;
   return keys;
 }
 

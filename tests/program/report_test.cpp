@@ -77,7 +77,7 @@ TEST_F(ReportTest, ADivergedRunSaysSo) {
 
 TEST_F(ReportTest, MistakesAreOneLine) {
   go(short_run_ + "--steps 2 --out run");
-  expect_refused("report nothing", "nothing: there is no such folder");
+  expect_refused("report nothing", "nothing: no such folder");
   expect_refused("report data", "data: not a run's folder, it has no config.json");
   expect_refused("report", "report needs RUN...");
   write_text(in("mine.html"), "<!DOCTYPE html><p>mine");

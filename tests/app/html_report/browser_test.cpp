@@ -1,4 +1,4 @@
-// What a browser makes of report.html: headless Chromium draws it, and the marks are counted.
+// Headless Chromium draws report.html, and its marks are counted.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -57,7 +57,7 @@ class Browser : public testing::Test {
 TEST_F(Browser, DrawsAMarkForEachValue) {
   const std::string dom = drawn(page(run(facts_with_hostile_names())));
   EXPECT_EQ(count(dom, "<figure class=\"chart\""), 3);  // loss, accuracy, learning rate
-  // Of one step each; losses of an epoch, its accuracy; two rates.
+  // One for each finite loss of the epoch and its accuracy, two for the rates.
   EXPECT_EQ(count(dom, "<circle"), 1 + 1 + 1 + 2);
   EXPECT_EQ(count(dom, "class=\"lost\""), 2);  // the loss of step 2, and its legend
   EXPECT_EQ(count(dom, "<td class=\"hit\""), 1);

@@ -260,7 +260,7 @@ TEST_F(TensorBoardRuns, AFullDiskEndsLogsNotTheRun) {
         "further lines there\n",
         ".0: can't be written: No space left on device; training continues, without TensorBoard's "
         "file\n",
-        "/run/report.json: No space left on device; training goes on, report.html is not up to "
+        "/run/report.json: No space left on device; training continues, report.html is not up to "
         "date\n"})
     EXPECT_TRUE(has(errors, line)) << errors;
   EXPECT_EQ(std::ranges::count(errors, '\n'), 3) << errors;
