@@ -18,7 +18,7 @@ tree = {
     "base/add.h": "// Adds two numbers.\nint add(int a, int b);\n",
     "bench/times": '#!/usr/bin/env python3\n"""Times a run."""\n\nprint("0 s")\n',
     "tests/run": '#!/usr/bin/env bash\n# Runs all tests.\ncd "$(dirname "$0")" || exit\n',
-    "README.md": "# Guide\n\nThe run resumes with the next step.\n",
+    "README.md": "# Guide\n\nThe run resumes with the next step. `base/` adds.\n",
 }
 
 

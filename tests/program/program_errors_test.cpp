@@ -507,7 +507,7 @@ TEST_F(ProgramErrors, OfRanksWithDifferentOptions) {
   EXPECT_EQ(b.code, 2);
   EXPECT_NE(a.code, 0);
   EXPECT_EQ(a.errors + b.errors,
-            "rank 1 was started with \"lr\": 0.5, rank 0 with \"lr\": 5e-04; start all with the "
+            "rank 1 was started with \"lr\": 0.5, rank 0 with \"lr\": 0.0005; start all with the "
             "same options\n");
 }
 

@@ -231,7 +231,7 @@ TEST(Config, AugmentationThatCannotBe) {
   refused({"--train-crop", "none", "--padding", "2"}, "--padding has no effect without");
   refused({"--train-crop", "random-resized", "--ratio", "2,1"}, "--ratio 2,1: the smaller");
   refused({"--padding", "32"}, "--padding 32: a crop of 32 pixels might miss the image");
-  refused({"--color-jitter", ".1,.1,.1,.6"}, "--color-jitter 0.6: of the hue");
+  refused({"--color-jitter", ".1,.1,.1,.6"}, "--color-jitter 0.6: hue must be");
   refused({"--color-jitter", ".1,.1"}, "must be one number, three or four");
   refused({"--random-erase", "1.1"}, "at most 1");
   refused({"--mixup", "-0.1"}, "--mixup -0.1: must be at least 0 and at most 1000");
