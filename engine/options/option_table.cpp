@@ -33,7 +33,6 @@ constexpr Uses run_folder = {.recipe = false, .stored = false};
 constexpr Uses command_line = {.recipe = false, .stored = false, .config = false};
 constexpr Uses resumed = {.recipe = false, .resume = true, .stored = false, .config = false};
 constexpr Uses by_data = {.recipe = false, .kept = false};  // compared by the data's fingerprint
-constexpr Uses val_path = {.recipe = false, .kept = false, .path = true};
 constexpr Uses data_path = {.recipe = false, .kept = false, .path = true, .absolute = true};
 constexpr Uses weights_path = {
     .recipe = false, .named = true, .kept = false, .path = true, .absolute = true};
@@ -46,7 +45,7 @@ constexpr OptionRow data_rows[] = {
      any, data_path},
     {"val", "DIR", of<&O::val>,
      "validation images: a folder with the same class folders, or records of the same classes", any,
-     val_path},
+     data_path},
     {"val_fraction", "X", of<&O::val_fraction>,
      "fraction of each class held out for validation if the folder has no val/", inner_fraction,
      named_or_new},

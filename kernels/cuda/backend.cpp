@@ -6,8 +6,10 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "kernels/cuda/check.h"
@@ -130,11 +132,18 @@ class CudaBackend final : public Backend {
     return reinterpret_cast<Stream>(communication_[static_cast<size_t>(channel)].handle);
   }
   Stream upload_stream() override { return reinterpret_cast<Stream>(upload_.handle); }
-  // Kept, since a graph may call it many times.
+  // A graph may call it many times, so what is recorded is kept as long as the backend.
   void call_on_host(Stream stream, std::function<void()> work) override {
-    host_work_.push_back(std::move(work));
-    check(cudaLaunchHostFunc(stream_of(stream), run_on_host, &host_work_.back()),
+    cudaStreamCaptureStatus status{};
+    check(cudaStreamIsCapturing(stream_of(stream), &status), "cudaStreamIsCapturing");
+    auto kept = std::make_unique<HostWork>(std::move(work));
+    const bool once = status == cudaStreamCaptureStatusNone;
+    check(cudaLaunchHostFunc(stream_of(stream), once ? run_once : run_on_host, kept.get()),
           "cudaLaunchHostFunc");
+    if (once)
+      kept.release();  // run_once deletes it
+    else
+      host_work_.push_back(std::move(kept));
   }
   Event create_event() override {
     cudaEvent_t& event = events_.emplace_back().handle;
@@ -167,10 +176,15 @@ class CudaBackend final : public Backend {
     check(cudaSetDevice(device), ("GPU " + std::to_string(device)).c_str());
     return device;
   }
+  using HostWork = std::function<void()>;
+  static void run_once(void* work) noexcept {
+    const std::unique_ptr<HostWork> owned(static_cast<HostWork*>(work));
+    run_on_host(work);
+  }
   // Nobody on the driver's thread could catch an exception.
-  static void run_on_host(void* kept) noexcept {
+  static void run_on_host(void* work) noexcept {
     try {
-      (*static_cast<std::function<void()>*>(kept))();
+      (*static_cast<HostWork*>(work))();
     } catch (const std::exception& e) {
       print_error_line(std::string("work that the device called on the host: ") + e.what());
       _exit(1);
@@ -197,7 +211,7 @@ class CudaBackend final : public Backend {
   std::deque<OwnedStream> communication_;  // by channel
   std::unique_ptr<Kernels> kernels_;
   std::deque<Owner<cudaEvent_t, cudaEventDestroy>> events_;
-  std::deque<std::function<void()>> host_work_;  // which never moves
+  std::vector<std::unique_ptr<HostWork>> host_work_;  // of graphs
   std::function<void(bool)> on_wait_;
 };
 

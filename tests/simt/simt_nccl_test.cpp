@@ -120,6 +120,16 @@ TEST_F(SimtNccl, TheHostSleepsWhileItWaitsForAnEvent) {
   EXPECT_EQ(simt::spinning_waits(), before + 1);
 }
 
+// One in a graph is kept with the backend.
+TEST_F(SimtNccl, ACallbackIsForgottenOnceItHasRun) {
+  const auto backend = make_backend({});
+  auto owned = std::make_shared<int>(0);
+  const std::weak_ptr<int> seen = owned;
+  backend->call_on_host(nullptr, [kept = std::move(owned)] { ++*kept; });
+  backend->synchronize(nullptr);
+  EXPECT_TRUE(seen.expired());
+}
+
 TEST_F(SimtNccl, AnExceptionInACallbackEndsTheProcessWithItsReason) {
   const auto backend = make_backend({});
   EXPECT_EXIT(
