@@ -1,7 +1,6 @@
 #include "bench/bench.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 
 namespace bv::bench {
@@ -19,14 +18,10 @@ Shares shares(const Result& r, const Ceilings& c) {
 
 }  // namespace
 
-Bench::Bench(BenchDevice& device, const Ceilings& ceilings, const Options& options)
-    : device_(device), ceilings_(ceilings), options_(options) {}
+Bench::Bench(BenchDevice& device, const Ceilings& ceilings, double seconds)
+    : device_(device), ceilings_(ceilings), seconds_(seconds) {}
 
 void Bench::measure(const RecordedOperation& recorded) {
-  const auto same_letter = [](char a, char b) { return std::tolower(a) == std::tolower(b); };
-  if (std::ranges::search(recorded.name, options_.filter, same_letter).empty() &&
-      !options_.filter.empty())
-    return;
   const auto seconds = [&]<class Op>(const Op& op) {
     std::vector<Op> sets;
     do {
@@ -35,7 +30,7 @@ void Bench::measure(const RecordedOperation& recorded) {
         sets.back().workspace = allocate(device_.kernels().workspace_bytes(sets.back()));
     } while (sets.size() < 64 && allocated_ < 3 * device_.cache_bytes());
     return device_
-        .measure(options_.seconds,
+        .measure(seconds_,
                  [&](int i) { device_.kernels().run(sets[size_t(i) % sets.size()], nullptr); })
         .median;
   };

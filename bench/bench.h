@@ -29,13 +29,12 @@ struct Result {
 
 class Bench {
  public:
-  Bench(BenchDevice&, const Ceilings&, const Options&);
+  Bench(BenchDevice&, const Ceilings&, double seconds);  // for each operation
   ~Bench() { release(); }
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  // Measures the operation, unless the filter leaves it out. Where the device has a cache to get
-  // past, it runs on several sets of tensors in turn.
+  // If the device has a cache to get past, the operation runs on several sets of tensors in turn.
   void measure(const RecordedOperation&);
 
   void print_head() const;
@@ -51,7 +50,7 @@ class Bench {
 
   BenchDevice& device_;
   Ceilings ceilings_;
-  Options options_;
+  double seconds_;
   std::vector<void*> memory_;
   size_t allocated_ = 0;
   std::vector<Result> results_;

@@ -2,6 +2,8 @@
 // copying memory and multiplying matrices reach on the same device.
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/stop_signals.h"
+#include "base/text.h"
 #include "bench/bench.h"
 #include "bench/recorded_model.h"
 #include "comm/processes/affinity.h"
@@ -36,18 +39,37 @@ DType dtype_named(const std::string& name) {
   return name == "fp32" ? DType::fp32 : name == "fp16" ? DType::fp16 : DType::bf16;
 }
 
-void bench_model(BenchDevice& device, const Ceilings& ceilings, const Options& options) {
-  const int batch = options.batch ? options.batch : device.usual_batch();
-  const int size =
-      options.image_size ? options.image_size : load_model_config(options.model).image_size;
-  std::printf("model: %s, %d pixels, batch %d, %s\n\n", options.model.c_str(), size, batch,
+bool has_word(const std::string& name, const std::string& word) {
+  const auto same_letter = [](char a, char b) { return std::tolower(a) == std::tolower(b); };
+  return word.empty() || !std::ranges::search(name, word, same_letter).empty();
+}
+
+// A model with the operations to measure.
+struct ModelRun {
+  std::string model;
+  int size, batch;
+  std::vector<RecordedOperation> operations;
+};
+
+ModelRun operations_of(const std::string& model, const BenchDevice& device, const Options& o) {
+  ModelRun run{model,
+               o.image_size ? o.image_size : load_model_config(model).image_size,
+               o.batch ? o.batch : device.usual_batch(),
+               {}};
+  for (RecordedOperation& operation :
+       record_model({model, "--batch", std::to_string(run.batch), "--image-size",
+                     std::to_string(run.size), "--precision", o.dtype}))
+    if (has_word(operation.name, o.filter)) run.operations.push_back(std::move(operation));
+  return run;
+}
+
+void bench_model(BenchDevice& device, const Ceilings& ceilings, const Options& options,
+                 const ModelRun& run) {
+  std::printf("model: %s, %d pixels, batch %d, %s\n\n", run.model.c_str(), run.size, run.batch,
               options.dtype.c_str());
-  Bench bench(device, ceilings, options);
+  Bench bench(device, ceilings, options.seconds);
   bench.print_head();
-  for (const RecordedOperation& operation :
-       record_model({options.model, "--batch", std::to_string(batch), "--image-size",
-                     std::to_string(size), "--precision", options.dtype}))
-    bench.measure(operation);
+  for (const RecordedOperation& operation : run.operations) bench.measure(operation);
   if (options.filter.empty()) bench.print_totals();
   if (options.json.empty()) return;
   std::ofstream file(options.json);
@@ -55,7 +77,7 @@ void bench_model(BenchDevice& device, const Ceilings& ceilings, const Options& o
   if (!file.flush()) throw std::runtime_error("can't write " + options.json);
 }
 
-void bench_all(Options options) {
+void bench_all(const Options& options) {
   const std::unique_ptr<BenchDevice> device = make_device(options.device);
   if (options.describe) {
     std::puts(device->describe().c_str());
@@ -64,6 +86,15 @@ void bench_all(Options options) {
   const DType dtype = dtype_named(options.dtype);
   if (!device->supports(dtype))
     throw UserError("no " + options.dtype + " on " + device->describe());
+  std::vector<ModelRun> runs;
+  for (const std::string& model :
+       options.model.empty() ? known_models() : std::vector{options.model})
+    if (ModelRun run = operations_of(model, *device, options); !run.operations.empty())
+      runs.push_back(std::move(run));
+  if (runs.empty())
+    throw UserError("--filter " + printable(options.filter) + ": no operation of " +
+                    (options.model.empty() ? "the models" : options.model) + " has " +
+                    printable(options.filter) + " in its name");
   double load = 0;  // other work on the machine spoils every figure
   if (getloadavg(&load, 1) != 1) load = 0;
   const Ceilings ceilings = device->ceilings(dtype);
@@ -74,11 +105,7 @@ void bench_all(Options options) {
               ceilings.copy_bytes_per_second / 1e9, ceilings.product_flops_per_second / 1e9,
               ceilings.product.c_str());
   std::fputs(device->choices().c_str(), stdout);
-  for (const std::string& model :
-       options.model.empty() ? known_models() : std::vector{options.model}) {
-    options.model = model;
-    bench_model(*device, ceilings, options);
-  }
+  for (const ModelRun& run : runs) bench_model(*device, ceilings, options, run);
 }
 
 constexpr const char* usage =
@@ -106,46 +133,71 @@ std::string text_asked_for(int argc, char** argv) {
   return "";
 }
 
-bool one_of(const std::string& value, std::initializer_list<const char*> known) {
-  for (const char* k : known)
-    if (value == k) return true;
-  return false;
+constexpr const char* flags[] = {"--device",     "--dtype",   "--model",   "--batch",
+                                 "--image-size", "--filter",  "--seconds", "--json",
+                                 "--describe",   "--version", "--help"};
+
+void require_one_of(const std::string& option, const std::string& value,
+                    const std::vector<std::string>& known) {
+  if (std::ranges::count(known, value) == 0)
+    throw UserError(option + " " + printable(value) + ": must be one of " + join(known, ", ") +
+                    suggestion(value, known));
 }
 
-// False: not understood.
-bool parse(int argc, char** argv, Options& options) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string name = argv[i];
+int whole_number(const std::string& option, const std::string& value) {
+  constexpr int most = 4096;
+  const std::optional<int64_t> number = parse_integer(value);
+  if (!number || *number < 1 || *number > most)
+    throw UserError(option + " " + printable(value) + ": must be a whole number from 1 to " +
+                    std::to_string(most));
+  return int(*number);
+}
+
+// Throws UserError.
+Options parse(const std::vector<std::string>& words) {
+  Options options;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& name = words[i];
+    if (!name.starts_with('-'))
+      throw UserError("unexpected argument '" + printable(name) +
+                      "'; bench --help lists the options");
+    if (std::ranges::count(flags, name) == 0)
+      throw UserError(
+          "unknown option " + printable(name) +
+          suggestion(name, std::vector<std::string>(std::begin(flags), std::end(flags))) +
+          "; bench --help lists all");
     if (name == "--describe") {
       options.describe = true;
       continue;
     }
-    if (++i == argc) return false;
-    char* end = argv[i] + std::strlen(argv[i]);
+    if (++i == words.size() || words[i].empty()) throw UserError(name + " needs a value");
+    const std::string& value = words[i];
     if (name == "--device") {
-      options.device = argv[i];
+      require_one_of(name, value, {"cpu", "cuda"});
+      options.device = value;
     } else if (name == "--dtype") {
-      options.dtype = argv[i];
+      require_one_of(name, value, {"fp32", "fp16", "bf16"});
+      options.dtype = value;
     } else if (name == "--model") {
-      options.model = argv[i];
+      load_model_config(value);  // or throws
+      options.model = value;
     } else if (name == "--filter") {
-      options.filter = argv[i];
+      options.filter = value;
     } else if (name == "--json") {
-      options.json = argv[i];
-    } else if (name == "--batch" || name == "--image-size") {
-      int& value = name == "--batch" ? options.batch : options.image_size;
-      value = int(std::strtol(argv[i], &end, 10));
-      if (value < 1 || value > 4096) return false;
-    } else if (name == "--seconds") {
-      options.seconds = std::strtod(argv[i], &end);
+      options.json = value;
+    } else if (name == "--batch") {
+      options.batch = whole_number(name, value);
+    } else if (name == "--image-size") {
+      options.image_size = whole_number(name, value);
     } else {
-      return false;
+      options.seconds = parse_number(value).value_or(0);
+      if (options.seconds <= 0)
+        throw UserError(name + " " + printable(value) + ": must be a number of more than 0");
     }
-    if (*end) return false;
   }
-  if (options.model.empty() && !options.json.empty()) return false;
-  return options.seconds > 0 && one_of(options.device, {"cpu", "cuda"}) &&
-         one_of(options.dtype, {"fp32", "fp16", "bf16"});
+  if (options.model.empty() && !options.json.empty())
+    throw UserError("--json needs --model: the file has one model's table");
+  return options;
 }
 
 }  // namespace
@@ -162,13 +214,8 @@ int main(int argc, char** argv) {
     std::fputs(text.c_str(), stdout);
     return 0;
   }
-  bv::bench::Options options;
-  if (!bv::bench::parse(argc, argv, options)) {
-    std::fputs(bv::bench::usage, stderr);
-    return 2;
-  }
   try {
-    bv::bench::bench_all(options);
+    bv::bench::bench_all(bv::bench::parse({argv + 1, argv + argc}));
   } catch (const bv::UserError& e) {
     std::fprintf(stderr, "bench: %s\n", e.what());
     return 2;
