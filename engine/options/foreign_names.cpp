@@ -1,7 +1,9 @@
 #include "engine/options/foreign_names.h"
 
 #include <algorithm>
+#include <cmath>
 #include <regex>
+#include <utility>
 
 #include "engine/options/model_config.h"
 
@@ -100,6 +102,78 @@ constexpr Foreign policies[] = {
     {"v0", "imagenet"},
 };
 
+// Models of timm and torchvision that aren't here, by the beginnings of their names, of which the
+// longest that fits holds, and their millions of parameters.
+struct ForeignModel {
+  std::string_view beginning;
+  double millions;
+};
+constexpr ForeignModel foreign_models[] = {
+    {"vit_small", 22.1},        {"vit_base", 86.6},        {"vit_medium", 38.9},
+    {"vit_huge", 632},          {"vit_giant", 1012},       {"deit_tiny", 5.7},
+    {"deit_small", 22.1},       {"deit_base", 86.6},       {"deit3_small", 22.1},
+    {"deit3_base", 86.6},       {"deit3_large", 304},      {"beit_base", 86.5},
+    {"beit_large", 304},        {"resnet18", 11.7},        {"resnet26", 16},
+    {"resnet101", 44.5},        {"resnet152", 60.2},       {"resnet200", 64.7},
+    {"resnext50", 25},          {"resnext101", 88.8},      {"wide_resnet50", 68.9},
+    {"wide_resnet101", 126.9},  {"seresnet50", 28.1},      {"resnetv2_50", 25.5},
+    {"resnetv2_101", 44.5},     {"convnext_tiny", 28.6},   {"convnext_small", 50.2},
+    {"convnext_base", 88.6},    {"convnext_large", 197.8}, {"swin_t", 28.3},
+    {"swin_s", 49.6},           {"swin_b", 87.8},          {"swin_l", 196.5},
+    {"efficientnet_b0", 5.3},   {"efficientnet_b1", 7.8},  {"efficientnet_b2", 9.1},
+    {"efficientnet_b3", 12.2},  {"efficientnet_b4", 19.3}, {"efficientnet_b5", 30.4},
+    {"mobilenet_v2", 3.5},      {"mobilenetv2_100", 3.5},  {"mobilenet_v3_large", 5.5},
+    {"mobilenetv3", 5.5},       {"densenet121", 8},        {"densenet201", 20},
+    {"vgg11", 132.9},           {"vgg16", 138.4},          {"vgg19", 143.7},
+    {"alexnet", 61.1},          {"inception_v3", 27.2},    {"regnety_016", 11.2},
+    {"regnet_y_16gf", 83.6},    {"mixer_b16", 59.9},       {"maxvit_t", 30.9},
+    {"mobilenet_v3_small", 2.5}};
+
+// "304 M" of a description's "304 M parameters"; empty: it doesn't say.
+std::string parameters_of(const ModelConfig& model) {
+  static const std::regex form(R"(([0-9.]+ M) parameters)");
+  std::smatch part;
+  return std::regex_search(model.description, part, form) ? part[1].str() : "";
+}
+
+// Ours that are nearest in size to one of theirs, if there are two or more of its kind among those.
+std::string nearest_in_size(const ForeignModel& theirs) {
+  const bool transformer = theirs.beginning.find("it_") != theirs.beginning.npos ||
+                           theirs.beginning.starts_with("deit3") ||
+                           theirs.beginning.starts_with("swin") ||
+                           theirs.beginning.starts_with("mixer");
+  struct Ours {
+    double millions;
+    std::string text;
+  };
+  std::vector<Ours> ours;
+  for (const std::string& name : known_models()) {
+    const ModelConfig model = load_model_config(name);
+    const std::string size = parameters_of(model);
+    if (size.empty() || name.ends_with("_distilled") || (model.patch_size > 0) != transformer)
+      continue;
+    ours.push_back({std::stod(size), name + " (" + size + ")"});
+  }
+  const auto distance = [&](const Ours& o) {
+    return std::abs(std::log(o.millions / theirs.millions));
+  };
+  std::ranges::stable_sort(ours, {}, distance);
+  ours.resize(std::min<size_t>(ours.size(), 2));
+  std::ranges::sort(ours, {}, &Ours::millions);
+  std::string text;
+  for (const Ours& o : ours) text += (text.empty() ? "; nearest: " : ", ") + o.text;
+  return text;
+}
+
+std::string advice_for_missing_model(const std::string& name) {
+  const ForeignModel* theirs = nullptr;
+  for (const ForeignModel& model : foreign_models)
+    if (name.starts_with(model.beginning) &&
+        (!theirs || theirs->beginning.size() < model.beginning.size()))
+      theirs = &model;
+  return theirs ? ": " + std::string(none) + nearest_in_size(*theirs) : "";
+}
+
 }  // namespace
 
 std::string advice_for_foreign_policy(std::string_view policy) {
@@ -125,7 +199,7 @@ std::string advice_for_foreign_model(const std::string& name) {
   if (name.size() > 100 || !std::regex_match(name, part, form)) return "";
   std::string same = part[2];
   if (same.starts_with("deit_") && same.ends_with("_distilled")) same.replace(0, 4, "vit");
-  if (std::ranges::find(ours, same) == ours.end()) return "";
+  if (std::ranges::find(ours, same) == ours.end()) return advice_for_missing_model(same);
   const ModelConfig model = load_model_config(same);
   std::string text = ": here it is " + model.name;
   if (part[3].matched) {

@@ -319,6 +319,16 @@ TEST(Config, ContradictionsAndUnknownModels) {
     EXPECT_TRUE(is_line(error_of([&] { load_model_config(name); }),
                         "unknown model '" + name + "'" + advice + "; there are resnet34, "));
   };
+  expect_advice("vit_base_patch16_224",
+                ": not there in barevision; nearest: vit_tiny (5.7 M), vit_large (304 M)");
+  expect_advice("vit_small",
+                ": not there in barevision; nearest: vit_tiny (5.7 M), vit_large (304 M)");
+  expect_advice("resnet18",
+                ": not there in barevision; nearest: resnet34 (21.8 M), resnext50_32x4d (25.0 M)");
+  expect_advice("resnet101",
+                ": not there in barevision; nearest: resnext50_32x4d (25.0 M), resnet50 (25.6 M)");
+  expect_advice("swin_tiny_patch4_window7_224.ms_in1k",
+                ": not there in barevision; nearest: vit_tiny (5.7 M), vit_large (304 M)");
   expect_advice("vit_tiny_patch16_224",
                 ": here it is vit_tiny (--patch-size 16 --image-size 224 are its defaults)");
   expect_advice("hf_hub:timm/vit_large_patch32_384.orig_in21k",
@@ -332,10 +342,11 @@ TEST(Config, ContradictionsAndUnknownModels) {
   expect_advice("resnet50.a1_in1k",
                 ": here it is resnet50; its weights: --weights FILE, the model.safetensors of "
                 "huggingface.co/timm/resnet50.a1_in1k");
-  for (const char* other :
-       {"resnet18", "vit_tiny_patch16_clip_224", "resnet152.a1_in1k", "vit_base_patch16_224",
-        "deit_tiny_patch16_224", "deit_base_distilled_patch16_224"})
-    expect_advice(other, "");
+  expect_advice("deit_base_distilled_patch16_224",
+                ": not there in barevision; nearest: vit_tiny (5.7 M), vit_large (304 M)");
+  expect_advice("resnet152.a1_in1k",
+                ": not there in barevision; nearest: resnext50_32x4d (25.0 M), resnet50 (25.6 M)");
+  expect_advice("vit_tiny_patch16_clip_224", "");
 }
 
 TEST(Config, WhatIsWrittenReadsBackTheSame) {
