@@ -27,7 +27,7 @@
 #: SIMT=0           tests without the stand-in for CUDA
 #: PCH=0            no precompiled headers: shows an #include that is missing
 #: TURBOJPEG=0      decode JPEG with stb_image;  WEBP=0, TIFF=0, TENSORBOARD=0, RECORDS=0: leave these out
-VERSION := 0.1.0
+VERSION := 0.2.0
 BUILD ?= build
 ifeq ($(origin CXX),default)
 CXX := g++
@@ -108,7 +108,7 @@ rooms_of = $(patsubst %/,%,$(foreach room,$(1),$(wildcard $(room)/ $(room)/*/ $(
 kernel_rooms := $(addprefix kernels/,activation attention augment conv layers training)
 kernels := $(call in,cpp,$(kernel_rooms)) kernels/cpu/cpu_kernels.cpp
 # The GPU's kernels and host code, once for the stand-in and once for CUDA.
-gpu_sources := $(call in,cu,$(kernel_rooms) kernels/cuda) $(call in,cpp,kernels/cuda comm/nccl)
+gpu_sources := $(call in,cu,$(kernel_rooms) kernels/cuda kernels/devices) $(call in,cpp,kernels/cuda comm/nccl)
 plain := $(filter-out app/main.cpp engine/setup/cpu_check.cpp $(kernels) $(gpu_sources), \
   $(call in,cpp,$(call rooms_of,base kernels comm models data engine app)))
 objects := $(plain:%.cpp=$(BUILD)/obj/%.o) $(kernels:%.cpp=$(BUILD)/obj/avx2/%.o) \
@@ -266,6 +266,12 @@ $(BUILD)/flags: $(checked_each_time)
 	$(call remember,$(CXX) $(shell $(CXX) -dumpfullversion) $(CXXFLAGS))
 $(BUILD)/choices: $(checked_each_time)
 	$(call remember,$(VERSION) simt $(SIMT) cuda $(NVCC) nccl $(NCCL) cudnn $(CUDNN) jpeg $(TURBOJPEG) webp $(WEBP) tiff $(TIFF) sodium $(SODIUM) tensorboard $(TENSORBOARD) records $(RECORDS))
+# The commit that --version names; "unknown" in a tree without git.
+commit = $(or $(shell [ -e .git ] && git describe --always --exclude='*' --dirty=+dirty 2>/dev/null),unknown)
+$(BUILD)/commit: $(checked_each_time)
+	$(call remember,$(commit))
+$(BUILD)/obj/engine/options/version.o: $(BUILD)/commit
+$(BUILD)/obj/engine/options/version.o: private read_pch = -DBAREVISION_COMMIT='"$(shell cat $(BUILD)/commit)"'
 choosing := $(shell grep -rlE 'BAREVISION_(VERSION|SIMT|CUDA|NCCL|CUDNN|TURBOJPEG|WEBP|TIFF|SODIUM|TENSORBOARD|RECORDS)' --include='*.cpp' .)
 $(foreach room,obj obj/simt obj/cuda asan,$(patsubst %.cpp,$(BUILD)/$(room)/%.o,$(choosing:./%=%) \
   data/folder.cpp data/folder_scan.cpp $(call in,cpp,data/decode tests/data tests/fuzz/pictures))): $(BUILD)/choices
@@ -329,7 +335,7 @@ $(if $(filter 0,$(shell id -u)),,sudo )apt-get update -qq
 endef
 
 # ruff is in no Debian; it comes from PyPI, pinned, into build/dev. Without it make lint skips it.
-dev_packages = $(strip $(foreach tool,clang-format shellcheck chromium,$(if $(shell command -v $(tool)),,$(tool))) \
+dev_packages = $(strip $(foreach tool,clang-format shellcheck chromium groff zsh fish,$(if $(shell command -v $(tool)),,$(tool))) \
   $(if $(clang_tidy),,$(or $(shell apt-cache show clang-tidy-19 >/dev/null 2>&1 && echo clang-tidy-19),clang-tidy)) \
   $(if $(shell python3 -c 'import ensurepip, venv' 2>&1),python3-venv))
 ruff := ruff==0.17.6
@@ -341,7 +347,7 @@ deps-dev: | deps
 # ---- Tests --------------------------------------------------------------------------------------
 # The fuzz program and the readers that it feeds run under the sanitizers in every `make test`.
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
-fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp, \
+fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp engine/options/version.cpp, \
   $(call in,cpp,base models models/graph engine/options engine/files)) $(call in,cpp,tests/fuzz data/augment data/image) \
   $(patsubst %,data/%.cpp,loader prepare) kernels/table/operations.cpp
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
@@ -440,7 +446,7 @@ try_link = mkdir -p $(dir $(4)) && simt/cuda_to_cpp "$(2)" >"$(4).cpp" && \
     -o "$(4)" "$(4).cpp" $(call try_objects,$(1))
 
 # A DEFINE that nothing reads is a slip; without it the program would run as if nothing were planted.
-refuse_unread = folder=$$(dirname "$(FILE)"); grep -qsw $(1) "$(FILE)" "$$folder"/*.h "$$folder"/*.cuh || { \
+refuse_unread = folder=$$(dirname "$(FILE)"); grep -qsw -e $(1) "$(FILE)" "$$folder"/*.h "$$folder"/*.cuh || { \
   there=$$(sed -nE 's/^ *\$(hash) *if(n?def) +([A-Za-z_0-9]+).*/ \2/p' "$(FILE)" | sort -u | tr -d '\n'); \
   echo "try: nothing in $(FILE) reads $(1); it has $${there:- no $(hash)ifdef}" | tr -s ' ' >&2; exit 2; }
 try_kind := $(if $(DEBUG),debug,run)

@@ -5,13 +5,18 @@
 
 #include "base/error.h"
 #include "base/stop_signals.h"
+#include "base/terminal.h"
 #include "base/text.h"
+#include "engine/options/foreign_names.h"
+#include "engine/options/help.h"
 #include "engine/options/model_config.h"
 #include "engine/options/named_recipe.h"
 
 namespace bv {
 
 namespace {
+
+constexpr std::string_view asks_for_help[] = {"-h", "--help", "--help-all", "help"};
 
 std::vector<std::string> names_of(std::span<const Command> all) {
   std::vector<std::string> names;
@@ -35,18 +40,21 @@ std::vector<std::string> after(const std::string& word, std::span<const Command>
     throw UserError(word + " is a recipe: ./launcher --recipe " + word);
   std::vector<std::string> both = models;
   both.insert(both.end(), names.begin(), names.end());
-  throw UserError("unknown model or command '" + printable(word) + "'" + suggestion(word, both) +
-                  "; models: " + join(models, ", ") + "; commands: " + join(names, ", "));
+  const std::string elsewhere = advice_for_foreign_model(word);
+  throw UserError("unknown model or command '" + printable(word) + "'" +
+                  (elsewhere.empty() ? suggestion(word, both) : elsewhere) +
+                  "; ./launcher help lists all");
 }
 
 }  // namespace
 
 std::span<const Command> commands() {
-  static const Command all[] = {
-      train_command,      recipes_command,    lint_command,        preview_command,
-      eval_command,       predict_command,    report_command,      data_split_command,
-      data_stats_command, data_check_command, data_fetch_command,  data_list_command,
-      data_pack_command,  data_index_command, data_unpack_command, completion_command};
+  static const Command all[] = {train_command,      recipes_command,    lint_command,
+                                preview_command,    eval_command,       predict_command,
+                                report_command,     data_split_command, data_stats_command,
+                                data_check_command, data_fetch_command, data_list_command,
+                                data_pack_command,  data_index_command, data_unpack_command,
+                                completion_command, help_command};
   return all;
 }
 
@@ -71,6 +79,12 @@ Named command_of(std::span<const std::string> arguments, std::span<const Command
 
 CommandLine parse_command_line(std::span<const std::string> arguments) {
   if (arguments.empty()) return {.print = CommandLine::Print{usage_text(), 2}};
+  if (!after(arguments[0], commands()).empty()) {  // the word data: which command of it?
+    const bool help = arguments.size() > 1 && std::ranges::count(asks_for_help, arguments[1]) > 0;
+    if (help || arguments.size() == 1)
+      return {.print = CommandLine::Print{list_text(commands(), arguments[0], text_width()),
+                                          help ? 0 : 2}};
+  }
   const Named named = command_of(arguments, commands());
   CommandLine line = parse_arguments(*named.command, arguments.subspan(named.words), commands());
   if (const auto model = line.values.find("model"); model != line.values.end())

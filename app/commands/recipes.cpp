@@ -2,7 +2,9 @@
 #include <cstdio>
 
 #include "app/commands/commands.h"
+#include "base/terminal.h"
 #include "base/text.h"
+#include "engine/options/help.h"
 #include "engine/options/named_recipe.h"
 
 namespace bv {
@@ -18,19 +20,20 @@ constexpr OptionRow rows[] = {{.name = "recipe",
                                .help = "the one to explain; without it, all are listed",
                                .positional = true}};
 
-constexpr size_t width = 100;
-
 std::string list_of_recipes() {
   size_t longest = 0;
   for (const std::string& name : known_recipes()) longest = std::max(longest, name.size());
-  const size_t column = longest + 2;
+  constexpr size_t roomy = 100;  // else a name has a line of its own
+  const size_t width = text_width(), column = width < roomy ? 8 : longest + 4;
   std::string text;
   for (const std::string& name : known_recipes())
-    text += name + std::string(column - name.size(), ' ') +
-            wrap(load_recipe(name).description, column, column, width) + "\n";
+    text += listed(name, load_recipe(name).description, width, column);
   return text +
-         "./launcher recipes NAME says where each value is from, ./launcher --recipe NAME "
-         "--data PATH trains\n";
+         wrap(
+             "./launcher recipes NAME says where each value is from, ./launcher --recipe NAME "
+             "--data PATH trains",
+             0, 0, width) +
+         "\n";
 }
 
 std::string flags_of(const NamedRecipe::Part& part, const Values& values) {
@@ -47,6 +50,7 @@ std::string flags_of(const NamedRecipe::Part& part, const Values& values) {
 }
 
 std::string explanation(const NamedRecipe& recipe) {
+  const size_t width = text_width();
   std::string text = recipe.name + ": " +
                      wrap(recipe.description, recipe.name.size() + 2, 2, width) + "\n" +
                      wrap(recipe.origin, 0, 0, width) + "\n\n" + recipe.model + "\n";

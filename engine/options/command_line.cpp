@@ -8,10 +8,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "engine/options/config.h"
 #include "engine/options/foreign_names.h"
+#include "engine/options/help.h"
 #include "engine/options/model_config.h"
+#include "engine/options/version.h"
 
 namespace bv {
 
@@ -26,16 +29,18 @@ std::string see_help(const Command& command) {
 
 // The options that every command takes; --config only those that train.
 struct Common {
-  bool help = false, version = false, help_markdown = false;
+  bool help = false, help_all = false, version = false, help_markdown = false;
   std::string config;
 };
 constexpr OptionRow common_rows[] = {
     {.name = "help", .field = field<&Common::help>, .letter = 'h'},
+    {.name = "help_all", .field = field<&Common::help_all>},
     {.name = "version", .field = field<&Common::version>},
     {.name = "help_markdown", .field = field<&Common::help_markdown>},
     {.name = "config", .field = field<&Common::config>}};
-constexpr const OptionRow &help_row = common_rows[0], &version_row = common_rows[1],
-                          &markdown_row = common_rows[2], &config_row = common_rows[3];
+constexpr const OptionRow &help_row = common_rows[0], &help_all_row = common_rows[1],
+                          &version_row = common_rows[2], &markdown_row = common_rows[3],
+                          &config_row = common_rows[4];
 
 // --name or -n; a negative number is none.
 bool is_option(const std::string& word) {
@@ -109,7 +114,7 @@ class Given {
 };
 
 std::vector<std::string> known_flags(const Command& command) {
-  std::vector<std::string> flags = {"--help", "--version"};
+  std::vector<std::string> flags = {"--help", "--help-all", "--version"};
   if (command.trains()) flags.emplace_back("--config");
   for (const OptionRow* row : command.rows())
     if (!row->positional) flags.push_back(row->flag());
@@ -153,25 +158,25 @@ void read_options(const Given& arguments, CommandLine& line) {
     if (!given) continue;
     const std::string flag = row->letter != 0 ? std::string("-") + row->letter : row->flag();
     const bool words = row->positional && row->is_list();
-    if (given->size() > 1 && !words) throw UserError(flag + " is given twice");
-    const std::string& text = given->front();
+    const std::string& text = words ? given->front() : given->back();  // the last one wins
     if (text.empty() && row->positional)
       throw UserError(flag + " is empty" + see_help(*line.command));
     if (text.empty()) throw UserError(flag + " needs a value: " + flag + " " + row->values());
-    const Items items = words ? *given : row->is_list() ? split(text, ',') : *given;
+    const Items items = words ? *given : row->is_list() ? split(text, ',') : Items{text};
     check(*row, items, flag + " " + printable(text));
     (own ? line.own : line.values).emplace(row->name, items);
   }
 }
 
 // With a MODEL or a recipe, train's help shows what they make of the options.
-std::string help_for(const CommandLine& line, std::span<const Command> all) {
+std::string help_for(const CommandLine& line, std::span<const Command> all, HelpView view) {
   if (line.command->name != "train" ||
       (!line.values.contains("model") && !line.values.contains("recipe")))
-    return help_text(*line.command, all);
+    return help_text(*line.command, all, view);
   const Request request = read_new_run(line);
   const Options holds = resolve_options(request, request.model, data_kind(request.options.data));
-  return help_text(*line.command, all, &holds);
+  view.holds = &holds;
+  return help_text(*line.command, all, view);
 }
 
 }  // namespace
@@ -205,19 +210,19 @@ CommandLine parse_arguments(const Command& command, std::span<const std::string>
   for (const OptionRow& row : common_rows)
     if (&row != &config_row || command.trains()) rows.push_back(&row);
   const Given given(rows, arguments);
-  if (given.find(version_row)) return print("barevision " BAREVISION_VERSION "\n");
+  if (given.find(version_row)) return print(version_text());
   if (given.find(markdown_row)) return print(help_markdown(all));
-  const bool help = given.find(help_row) != nullptr;
-  if (help && !command.trains()) return print(help_text(command, all));
+  const HelpView view{.width = text_width(), .all = given.find(help_all_row) != nullptr};
+  const bool help = view.all || given.find(help_row);
+  if (help && !command.trains()) return print(help_text(command, all, view));
   if (!given.rest.empty() && !help) refuse_rest(given.rest, command);
 
   read_options(given, line);
   if (const Items* const files = given.find(config_row)) {
-    if (files->size() != 1 || files->front().empty())
-      throw UserError("--config needs a value: one FILE");
-    line.config = files->front();
+    if (files->back().empty()) throw UserError("--config needs a value: one FILE");
+    line.config = files->back();
   }
-  if (help) return print(help_for(line, all));
+  if (help) return print(help_for(line, all, view));
   return line;
 }
 

@@ -32,7 +32,7 @@ struct Command {
 struct CommandLine {
   struct Print {
     std::string text;
-    int exit_code;  // 2, and to stderr, if there are no arguments at all
+    int exit_code;  // 2, and to stderr, if the arguments ask for nothing
   };
   const Command* command = nullptr;
   std::optional<Print> print;  // --help, --version ...: print this and exit
@@ -54,12 +54,5 @@ S own_options(const CommandLine& line) {
 // Parses the arguments after the command's name; `all` is for --help. Throws UserError.
 CommandLine parse_arguments(const Command&, std::span<const std::string> arguments,
                             std::span<const Command> all);
-
-std::string usage_of(const Command&);  // "preview MODEL --out DIR"
-std::string usage_text();              // for a line without any word
-// Help of a command. For one that trains: with the defaults, or with the values that `holds` has
-// for a model and its data.
-std::string help_text(const Command&, std::span<const Command> all, const Options* holds = nullptr);
-std::string help_markdown(std::span<const Command> all);  // docs/options.md
 
 }  // namespace bv

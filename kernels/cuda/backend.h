@@ -18,11 +18,13 @@ struct GpuOptions {
 namespace bv::cuda_gpu {
 // The GPUs that this process sees. If there are none, *why_none, unless null, says why.
 int device_count(std::string* why_none);
+bool has_cudnn();  // it is built in
 // Throws std::runtime_error if the device can't be used.
 std::unique_ptr<Backend> make_backend(const GpuOptions&);
 }  // namespace bv::cuda_gpu
 
 namespace bv::simt_gpu {
 int device_count(std::string* why_none);
+bool has_cudnn();
 std::unique_ptr<Backend> make_backend(const GpuOptions&);
 }  // namespace bv::simt_gpu

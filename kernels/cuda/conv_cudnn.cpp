@@ -5,6 +5,10 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/cuda/backend.h"
+
+bool bv::BAREVISION_GPU::has_cudnn() { return BAREVISION_CUDNN; }
+
 #if BAREVISION_CUDNN
 #include <cudnn.h>
 

@@ -63,9 +63,8 @@ const std::string of_the_cpu =
 TEST_F(ProgramErrors, OfTheCommandLine) {
   const std::string help = "; ./launcher --help lists all";
   expect_one_line("vit_tyni",
-                  "unknown model or command 'vit_tyni' (did you mean vit_tiny?); models: resnet34, "
-                  "resnet50, resnext50_32x4d, vit_large, vit_large_distilled, vit_tiny, "
-                  "vit_tiny_distilled; commands: train, ");
+                  "unknown model or command 'vit_tyni' (did you mean vit_tiny?); ./launcher help "
+                  "lists all\n");
   expect_refused("train vit_tyni",
                  "unknown model 'vit_tyni' (did you mean vit_tiny?); there are resnet34, "
                  "resnet50, resnext50_32x4d, vit_large, vit_large_distilled, vit_tiny, "

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "comm/net/socket.h"
 #include "tests/program/program.h"
 
@@ -18,15 +19,20 @@ const std::string words = on_vit + "--data synthetic --batch 4 --epochs 2 --step
 
 class ProgramTerminal : public ProgramTest {
  protected:
-  // All that a terminal of 100 columns is sent.
-  std::string on_terminal(const std::string& line, const std::string& kind = "xterm") {
+  // All that a terminal is sent, until a line with `last` in it ends.
+  std::string on_terminal(const std::string& line, const std::string& kind = "xterm",
+                          int columns = 100, const std::string& last = "weights: ") {
     const Socket screen(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
     if (grantpt(screen.fd()) != 0 || unlockpt(screen.fd()) != 0) throw std::runtime_error("pty");
     const Socket terminal(open(ptsname(screen.fd()), O_RDWR | O_NOCTTY | O_CLOEXEC));
-    const winsize size{.ws_row = 25, .ws_col = 100, .ws_xpixel = 0, .ws_ypixel = 0};
+    const winsize size{.ws_row = 25,
+                       .ws_col = static_cast<unsigned short>(columns),
+                       .ws_xpixel = 0,
+                       .ws_ypixel = 0};
     ioctl(terminal.fd(), TIOCSWINSZ, &size);
     Program program(folder_.path(), line,
-                    {.environment = {{"TERM", kind}, {"NO_COLOR", "1"}}, .output = terminal.fd()});
+                    {.environment = {{"TERM", kind}, {"NO_COLOR", "1"}, {"COLUMNS", "90"}},
+                     .output = terminal.fd()});
     std::string text;
     char part[4096];
     const auto read_all = [&](int wait) {
@@ -38,7 +44,7 @@ class ProgramTerminal : public ProgramTest {
     };
     // The last line is printed before the program ends.
     for (const double start = seconds_now(); seconds_now() - start < 60; read_all(100))
-      if (has(text, "weights: ") && text.ends_with("\n")) break;
+      if (has(text, last) && text.ends_with("\n")) break;
     const Finished end = program.wait();
     read_all(0);
     EXPECT_EQ(end.code, 0) << end.errors;
@@ -83,6 +89,20 @@ TEST_F(ProgramTerminal, QuietIsTheLastLineAlone) {
   EXPECT_TRUE(warned.ends_with(last));
   EXPECT_EQ(std::ranges::count(warned, '\n'), 2) << warned;
   EXPECT_FALSE(has(contents(in("run/config.json")), "quiet"));  // of this time
+}
+
+TEST_F(ProgramTerminal, HelpIsAsWideAsTheTerminal) {
+  const auto widest = [&](int columns) {
+    size_t most = 0;
+    for (const std::string& row :
+         split(on_terminal("--help", "xterm", columns, "docs/options.md"), '\n'))
+      most = std::max(most, row.size() - row.ends_with('\r'));
+    return most;
+  };
+  EXPECT_LE(widest(61), 61u);
+  EXPECT_GT(widest(61), 55u);
+  EXPECT_LE(widest(200), 100u);
+  EXPECT_GT(widest(200), 95u);
 }
 
 }  // namespace

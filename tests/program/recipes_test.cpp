@@ -1,6 +1,7 @@
 // --recipe, recipes, lint and --strict, as users type them.
 #include <filesystem>
 
+#include "base/text.h"
 #include "tests/program/program.h"
 
 namespace bv::test {
@@ -9,15 +10,22 @@ namespace {
 class Recipes : public ProgramTest {
  protected:
   void SetUp() override { make_class_folders(in("photos"), 2, 20); }
+  Finished on_columns(const std::string& columns, const std::string& words) const {
+    return run_program(folder_.path(), words, {.environment = {{"COLUMNS", columns}}});
+  }
   const std::string small_ = "--device cpu --image-size 32 --patch-size 16 --data photos ";
 };
 
 TEST_F(Recipes, AreListedAndExplained) {
-  const Finished all = run("recipes");
+  const Finished all = on_columns("100", "recipes");
   EXPECT_EQ(all.code, 0) << all.errors;
-  EXPECT_TRUE(has(all.output, "\nflowers_vit_tiny                 ViT-Tiny/16 on ")) << all.output;
+  EXPECT_TRUE(has(all.output, "\n  flowers_vit_tiny                 ViT-Tiny/16 on "))
+      << all.output;
   EXPECT_TRUE(has(all.output, "seedlings_resnet50_as_published"));
-  const Finished one = run("recipes flowers_vit_tiny");
+  for (const char* words : {"recipes", "recipes flowers_vit_tiny"})
+    for (const std::string& row : split(on_columns("60", words).output, '\n'))
+      EXPECT_LE(row.size(), 60u) << row;
+  const Finished one = on_columns("100", "recipes flowers_vit_tiny");
   EXPECT_EQ(one.code, 0) << one.errors;
   EXPECT_TRUE(has(one.output, "  --clip-grad 1\n      published: clip_grad_norm = 1.0\n"));
   EXPECT_TRUE(has(one.output, "  --accumulate 1\n      departure: gradient_accumulation = 16 "));

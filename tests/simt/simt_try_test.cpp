@@ -190,6 +190,9 @@ TEST(SimtTry, ADefineThatNothingReads) {
   EXPECT_TRUE(has(slip.output, "try: nothing in " + folder +
                                    "reduction.cu reads FORGET_BARIER; it has BARRIER_IN_A_BRANCH "
                                    "FORGET_BARRIER\n"));
+  const Ended option = shell(make_try("FILE=" + folder + "reduction.cu DEFINE=-DX"));
+  EXPECT_EQ(option.code, 2);
+  EXPECT_TRUE(option.output.starts_with("try: nothing in ")) << option.output;
 }
 
 TEST(SimtTry, ConstantMemory) {

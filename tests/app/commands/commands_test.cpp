@@ -1,15 +1,15 @@
-// The commands: which one a line names, what each takes, and what bash completes.
+// The commands: which one a line names, and what each takes.
 #include "app/commands/commands.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "base/terminal.h"
 #include "base/text.h"
+#include "engine/options/help.h"
 #include "engine/options/model_config.h"
-#include "tests/files.h"
 #include "tests/messages.h"
-#include "tests/program/program.h"
 
 namespace bv::test {
 namespace {
@@ -55,11 +55,17 @@ TEST(Commands, TheFirstWordsNameTheCommand) {
 TEST(Commands, AnUnknownWordSuggestsTheNearestOfModelsAndCommands) {
   const auto error = [](const Words& words) { return error_of([&] { command_of(words, table); }); };
   EXPECT_TRUE(is_line(error({"vit_tny"}),
-                      "unknown model or command 'vit_tny' (did you mean vit_tiny?); models: "));
+                      "unknown model or command 'vit_tny' (did you mean vit_tiny?); ./launcher "
+                      "help lists all"));
   EXPECT_TRUE(is_line(error({"perdict"}), "'perdict' (did you mean predict?)"));
-  EXPECT_TRUE(
-      is_line(error({"flowers_vit"}), "'flowers_vit'; models: " + join(known_models(), ", ") +
-                                          "; commands: train, predict, data split, data stats"));
+  EXPECT_TRUE(is_line(error({"flowers_vit"}), "'flowers_vit'; ./launcher help lists all"));
+  // Others' names of models.
+  EXPECT_TRUE(is_line(error({"vit_tiny_patch16_224"}),
+                      "'vit_tiny_patch16_224': here it is vit_tiny (--patch-size 16 --image-size "
+                      "224 are its defaults); ./launcher help"));
+  EXPECT_TRUE(is_line(error({"vit_base"}),
+                      "'vit_base': not there in barevision; nearest: vit_tiny (5.7 M), vit_large "
+                      "(304 M); ./launcher help"));
   EXPECT_TRUE(is_line(error({"data"}), "data: there are the commands data split, data stats"));
   EXPECT_TRUE(is_line(error({"data", "splt"}), "data stats (did you mean data split?)"));
   EXPECT_TRUE(is_line(error_of([] {
@@ -90,9 +96,10 @@ TEST(Commands, OptionsOfTheirOwnAndOfTraining) {
   EXPECT_TRUE(is_line(error({"w", "f", "--cuont", "1"}), "--cuont (did you mean --count?)" + help));
   EXPECT_TRUE(is_line(error({"w", "f", "--config", "f"}), "unknown option --config"));
   EXPECT_TRUE(is_line(error_of([] {
-                        parse_command_line(Words{"completion", "x"});
+                        parse_command_line(Words{"completion", "zsh", "x"});
                       }),
-                      "unexpected argument 'x' after ./launcher completion; ./launcher comp"));
+                      "unexpected argument 'x' after ./launcher completion [bash|zsh|fish]; "
+                      "./launcher comp"));
 }
 
 TEST(Commands, HelpNamesWhatACommandTakes) {
@@ -101,13 +108,28 @@ TEST(Commands, HelpNamesWhatACommandTakes) {
   for (const char* part : {"--count N", "how many answers [16]", "-n, --nproc N", "--device auto"})
     EXPECT_TRUE(has(text, part)) << part << text;
   EXPECT_FALSE(has(text, "--config"));
-  EXPECT_EQ(parse_predict({"--help"}).print.value().text, text);
-  for (const Command& command : commands())
-    for (const std::string& row : split(help_text(command, commands()), '\n'))
-      EXPECT_LE(row.size(), 100u) << row;
+  EXPECT_EQ(parse_predict({"--help"}).print.value().text,
+            help_text(table[1], table, {.width = text_width()}));
   const std::string training = parse_command_line(Words{"--help"}).print.value().text;
   for (const Command& command : commands())
     EXPECT_TRUE(has(training, "\n  " + std::string(command.name) + " ")) << command.name;
+}
+
+TEST(Commands, HelpListsThemWithWhatTheyDo) {
+  const auto printed = [](const Words& words) { return parse_command_line(words).print.value(); };
+  for (const Words& words : {Words{"data", "--help"}, Words{"data", "-h"}, Words{"data", "help"}}) {
+    EXPECT_EQ(printed(words).exit_code, 0);
+    EXPECT_EQ(printed(words).text, list_text(commands(), "data", text_width()));
+  }
+  EXPECT_EQ(printed({"data"}).exit_code, 2);
+  EXPECT_TRUE(has(printed({"data"}).text, "\n  data split           copy a folder"));
+  EXPECT_FALSE(has(printed({"data"}).text, "\n  eval "));
+  const std::string everything = list_text(commands(), 80);
+  for (const Command& command : commands())
+    EXPECT_TRUE(has(everything, "\n  " + std::string(command.name) + " ")) << command.name;
+  for (const std::string& model : known_models())
+    EXPECT_TRUE(has(everything, "\n  " + model + " ")) << model;
+  EXPECT_TRUE(has(everything, "  predict              classify images, which need no labels\n"));
 }
 
 TEST(Commands, TrainMayBeLeftOutAndTakesEveryOption) {
@@ -119,43 +141,6 @@ TEST(Commands, TrainMayBeLeftOutAndTakesEveryOption) {
   for (const std::string& model : known_models())
     for (const Command& command : commands())
       EXPECT_NE(split(command.name, ' ')[0], model) << "no model can have a command's name";
-}
-
-// Bash's completions of the last word, sorted.
-class Completion : public ProgramTest {
- protected:
-  Completion() {
-    write_text(in("complete"), go("completion").output);
-    write_text(in("photos/a.jpg"), "");
-    write_text(in("b c.json"), "");
-  }
-  std::string completed(const std::string& words) {
-    const auto last = std::to_string(split(words, ' ').size() - 1);
-    write_text(in("ask"), "cd '" + folder_.path() + "'; compopt() { :; }; source complete\n" +
-                              "COMP_WORDS=(" + words + "); COMP_CWORD=" + last +
-                              "; _barevision; printf '%s|' \"${COMPREPLY[@]}\"\n");
-    FILE* bash = popen(("bash '" + in("ask") + "' 2>&1").c_str(), "r");
-    std::string text(10000, '\0');
-    text.resize(fread(text.data(), 1, text.size(), bash));
-    EXPECT_EQ(pclose(bash), 0) << text;
-    return text;
-  }
-};
-
-TEST_F(Completion, OffersCommandsModelsOptionsAndValues) {
-  EXPECT_EQ(completed("./launcher vit"),
-            "vit_large|vit_large_distilled|vit_tiny|vit_tiny_distilled|");
-  EXPECT_EQ(completed("./launcher comp"), "completion|");
-  EXPECT_EQ(completed("./launcher train r"), "resnet34|resnet50|resnext50_32x4d|");
-  EXPECT_EQ(completed("./launcher vit_tiny --ra"),
-            "--ratio|--ra-ops|--ra-magnitude|--random-erase|");
-  EXPECT_EQ(completed("./launcher vit_tiny --device ''"), "auto|cpu|simt|cuda|");
-  EXPECT_EQ(completed("./launcher vit_tiny --device = c"), "cpu|cuda|");
-  EXPECT_EQ(completed("./launcher vit_tiny --device ="), "auto|cpu|simt|cuda|");
-  EXPECT_EQ(completed("./launcher train vit_tiny --val p"), "photos|");
-  EXPECT_EQ(completed("./launcher train vit_tiny --config b"), "b c.json|");
-  EXPECT_EQ(completed("./launcher vit_tiny --lr ''"), "|");
-  EXPECT_EQ(completed("./launcher completion --"), "--help|");
 }
 
 }  // namespace

@@ -1,11 +1,15 @@
 // The command line, the table of options and what is printed from it.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "app/commands/commands.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "engine/options/foreign_names.h"
+#include "engine/options/help.h"
 #include "tests/files.h"
 #include "tests/messages.h"
 
@@ -98,7 +102,6 @@ TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
   expect_error({"vit_tiny", "--lr", "nan"}, "is not a number");
   expect_error({"vit_tiny", "--lr", "-1"}, "--lr -1: must be at least 0");
   expect_error({"vit_tiny", "--lr"}, "--lr needs a value: --lr X");
-  expect_error({"vit_tiny", "--lr", "1", "--lr", "2"}, "--lr is given twice");
   expect_error({"vit_tiny", "--batch", "1.5"}, "--batch 1.5: is not a whole number");
   expect_error({"vit_tiny", "--batch", "9999999999"}, "at most 1000000000");
   expect_error({"vit_tiny", "--drop-rate", "1"}, "at least 0 and less than 1");
@@ -123,30 +126,128 @@ TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
   expect_error({"vit_tiny", "--lr", "a\nb"}, "--lr a?b: is not a number");
 }
 
+// As argparse does: a script's own options, then "$@".
+TEST(CommandLineTest, TheLastOfARepeatedOptionWins) {
+  const Words words = {"vit_tiny", "--lr",       "1",     "-n",      "2",
+                       "--lr=2",   "--nesterov", "-n3",   "--betas", "0.1,0.2",
+                       "--betas",  "0.3,0.4",    "--val", "a,b",     "--nesterov=false",
+                       "--config", "a.json",     "--val", "c",       "--config=b.json"};
+  const CommandLine line = parse(words);
+  EXPECT_EQ(line.values.at("lr"), Items{"2"});
+  EXPECT_EQ(line.values.at("nproc"), Items{"3"});
+  EXPECT_EQ(line.values.at("nesterov"), Items{"false"});
+  EXPECT_EQ(line.values.at("betas"), (Items{"0.3", "0.4"}));
+  EXPECT_EQ(line.values.at("val"), Items{"c"});
+  EXPECT_EQ(line.config, "b.json");
+  expect_error({"vit_tiny", "--lr", "1", "--lr", "x"}, "--lr x: is not a number");
+  expect_error({"vit_tiny", "--lr", "1", "--lr"}, "--lr needs a value");
+  expect_error({"vit_tiny", "--config", "a.json", "--config="}, "--config needs a value");
+}
+
 TEST(CommandLineTest, WhatIsPrintedInsteadOfRunning) {
   EXPECT_EQ(parse({}).print.value().exit_code, 2);
-  EXPECT_EQ(parse({"--version"}).print.value().text, "barevision 0.1.0\n");
-  for (const char* flag : {"-h", "--help"}) {
+  for (const char* flag : {"-h", "--help", "--help-all"}) {
     const CommandLine line = parse({"vit_tiny", flag});
     EXPECT_EQ(line.print.value().exit_code, 0);
     const std::string& text = line.print->text;
-    for (const std::string& name : option_names())
-      EXPECT_TRUE(has(text, find_option(name)->flag())) << name;
+    const bool all = flag == std::string("--help-all");
+    for (const std::string& name : option_names()) {
+      if (name == "model" || (!all && std::ranges::count(basic_options(), name) == 0)) continue;
+      EXPECT_TRUE(has(text, "\n  " + flags_of(*find_option(name)).substr(0, 20))) << name;
+    }
     EXPECT_TRUE(has(text, "vit_large"));
     EXPECT_TRUE(has(text, "./launcher -n 2 vit_tiny --data"));
-    for (const std::string& row : split(text, '\n')) EXPECT_LE(row.size(), 100u) << row;
   }
 }
 
-TEST(CommandLineTest, HelpShowsWhatHoldsForModelAndData) {
+TEST(CommandLineTest, VersionSaysWhatItWasBuiltWith) {
+  const std::string text = parse({"--version"}).print.value().text;
+  EXPECT_TRUE(text.starts_with("barevision " BAREVISION_VERSION " (")) << text;
+  const Words lines = split(text, '\n');
+  const size_t commit = lines[0].find('(');
+  EXPECT_GE(lines[0].size() - commit, std::string("(unknown)").size()) << text;
+  EXPECT_EQ(lines.size(), 9u) << text;  // the last one is empty
+  for (const char* part : {"\ncompiler   g++ 1", "oneDNN ", "\ngpu ", "CUDA", "\nstand-in ",
+                           "stb_image", "TensorBoard\n"})
+    EXPECT_TRUE(has(text, part)) << text;
+  for (const std::string& line : lines) EXPECT_LE(line.size(), 80u) << line;
+}
+
+TEST(HelpText, ShowsWhatAFirstRunNeedsAndNamesTheRest) {
+  for (const std::string_view name : basic_options())
+    EXPECT_TRUE(find_option(name)) << name << " is no option";
+  const auto shown = [](const std::string& text) {
+    size_t count = 0;
+    for (const std::string& row : split(text, '\n'))
+      count += row.starts_with("  --") || row.starts_with("  -n,") || row.starts_with("  -h,");
+    return count;
+  };
+  const std::string some = help_text(train_command, commands(), {.width = 80}),
+                    all = help_text(train_command, commands(), {.width = 80, .all = true});
+  EXPECT_EQ(shown(some), basic_options().size() + common_options().size());
+  EXPECT_EQ(shown(all), option_names().size() - 1 + common_options().size());  // less MODEL
+  EXPECT_TRUE(some.ends_with("\n\nAll " + std::to_string(shown(all)) +
+                             " options: ./launcher --help-all, or docs/options.md\n"))
+      << some;
+  EXPECT_FALSE(has(all, "All "));
+  EXPECT_FALSE(has(some, "--bucket-bytes"));
+  // A long command's, one that takes whole groups, a short one's.
   const auto help = [](const Words& words) { return parse(words).print.value().text; };
+  EXPECT_FALSE(has(help({"eval", "--help"}), "--crop-pct"));
+  EXPECT_TRUE(has(help({"eval", "--help"}), " options: ./launcher eval --help-all, or docs/"));
+  EXPECT_TRUE(has(help({"eval", "--help-all"}), "--crop-pct"));
+  EXPECT_FALSE(has(help({"preview", "--help"}), "--epochs"));
+  EXPECT_TRUE(has(help({"preview", "--help-all"}), "\n  --bucket-bytes N"));
+  EXPECT_TRUE(has(help({"predict", "--help"}), "--crop-pct"));
+  EXPECT_FALSE(has(help({"predict", "--help"}), "All "));
+}
+
+TEST(HelpText, FitsTheWidth) {
+  for (const size_t width : {44, 60, 80, 100})
+    for (const bool all : {false, true}) {
+      std::string text = list_text(commands(), width) + list_text(commands(), "data", width);
+      for (const Command& command : commands())
+        text += help_text(command, commands(), {.width = width, .all = all});
+      for (const std::string& row : split(text, '\n')) EXPECT_LE(row.size(), width) << row;
+    }
+  const std::string wide = help_text(train_command, commands(), {.width = 100});
+  EXPECT_TRUE(std::ranges::any_of(split(wide, '\n'), [](auto& row) { return row.size() > 90; }));
+}
+
+TEST(HelpText, WidthIsColumnsWhereThereIsNoTerminal) {
+  if (isatty(STDOUT_FILENO)) GTEST_SKIP() << "on a terminal";
+  const char* before = getenv("COLUMNS");
+  const std::string kept = before ? before : "";
+  const auto width = [](const char* columns) {
+    setenv("COLUMNS", columns, 1);
+    return text_width();
+  };
+  EXPECT_EQ(width("72"), 72u);
+  EXPECT_EQ(width("300"), 100u);
+  EXPECT_EQ(width("1"), 44u);
+  for (const char* bad : {"", "x", "0", "-5"}) EXPECT_EQ(width(bad), 80u) << bad;
+  unsetenv("COLUMNS");
+  EXPECT_EQ(text_width(), 80u);
+  if (before) setenv("COLUMNS", kept.c_str(), 1);
+}
+
+TEST(CommandLineTest, HelpShowsWhatHoldsForModelAndData) {
+  // Without the line breaks.
+  const auto help = [](const Words& words) {
+    std::string text, all = parse(words).print.value().text;
+    std::ranges::replace(all, '\n', ' ');
+    for (const std::string& word : split(all, ' '))
+      if (!word.empty()) text += word + " ";
+    return text;
+  };
   EXPECT_TRUE(has(help({"--help"}), "peak learning rate [0.001]"));
   EXPECT_TRUE(has(help({"--help"}), "the schedule ends with the last [10]"));
   EXPECT_TRUE(has(help({"resnet34", "--help"}), "the schedule ends with the last [4]"));
   EXPECT_TRUE(has(help({"resnet34", "--lr", "3", "--help"}), "peak learning rate [3]"));
   EXPECT_TRUE(has(help({"vit_tiny", "--help"}), "side of the model's input in pixels"));
   EXPECT_TRUE(has(help({"vit_tiny", "--help"}), "holds for vit_tiny"));
-  EXPECT_TRUE(has(help({"resnet34", "--nesterov", "--help"}), "Nesterov momentum for sgd [given]"));
+  EXPECT_TRUE(
+      has(help({"resnet34", "--nesterov", "--help-all"}), "Nesterov momentum for sgd [given]"));
 }
 
 TEST(Docs, OptionsAreWhatTheProgramPrints) {

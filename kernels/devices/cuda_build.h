@@ -1,0 +1,16 @@
+// The CUDA in this program, in a line for people.
+#pragma once
+#include <string>
+
+namespace bv {
+
+std::string cuda_build();  // "CUDA 13.0 for sm_80, cuBLASLt, cuDNN, NCCL", or "no CUDA"
+
+}  // namespace bv
+
+namespace bv::cuda_gpu {
+std::string toolkit();  // "CUDA 13.0 for sm_80"
+}
+namespace bv::simt_gpu {
+std::string toolkit();  // none
+}
