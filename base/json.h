@@ -9,9 +9,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_fwd.h"
+
 namespace bv {
 
-using Json = nlohmann::ordered_json;
 // Receives a text part by part, for what is too large or too suspect for a tree; see
 // Json::sax_parse. A function that returns false ends the reading.
 using JsonEvents = nlohmann::json_sax<Json>;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "engine/options/foreign_names.h"
 #include "models/family.h"
