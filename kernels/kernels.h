@@ -1,6 +1,6 @@
 // The table of operations: what each one computes, on which shapes, and what it writes (= or +=).
 // NAME.cpp computes it on the CPU, NAME.cu on a GPU, in kernels/layers/ and training/; kernels/
-// activation/, attention/, augment/ and conv/ are rooms of several. The engine knows a device only
+// activation/, attention/, augment/ and conv/ are folders of several. The engine knows a device only
 // by this table and kernels/backend.h. GLOSSARY.md defines the terms.
 //
 // Arguments stand in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
