@@ -1,13 +1,13 @@
 // The table of operations: what each one computes, on which shapes, and what it writes (= or +=).
-// NAME.cpp computes it on the CPU, NAME.cu on a GPU, in kernels/layers/ and training/; kernels/
-// activation/, attention/, augment/ and conv/ are folders of several. The engine knows a device only
-// by this table and kernels/backend.h. GLOSSARY.md defines the terms.
+// NAME.cpp computes it on the CPU, NAME.cu on a GPU, in kernels/layers/, training/, activation/,
+// attention/, augment/ or conv/. The engine knows a device only by this table and
+// kernels/backend.h. GLOSSARY.md defines the terms.
 //
-// Arguments stand in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
+// Arguments are in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
 // prefixed d. "dtype" after a shape: elements of the operation's dtype; float: always fp32. All
 // tensors are dense, row-major, and start at a multiple of 64 bytes, workspaces at one of 256.
-// Outputs never overlap inputs unless it is said. Each describe() is in
-// kernels/table/operations.cpp: what is checked before a run, and what the operation costs.
+// Outputs never overlap inputs unless stated. Each describe(), in kernels/table/operations.cpp,
+// states what is checked before a run and what the operation costs.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -231,7 +231,7 @@ struct AttentionBackward {
 };
 
 // ---- tokens -------------------------------------------------------------------------------------
-// The class token and, where prefix is 2, the distillation token (Touvron et al. 2021) before the
+// The class token and, if prefix is 2, the distillation token (Touvron et al. 2021) before the
 // patches, position embedding over all:
 //   out[b, 0] = class_token + position[0],   out[b, 1] = dist_token + position[1]  (prefix is 2),
 //   out[b, prefix + p] = patches[b, p] + position[prefix + p]
@@ -244,7 +244,7 @@ struct EmbedForward {
   void* out;                 // [B, prefix + P, C] dtype  =
   const void* patches;       // [B, P, C] dtype
   const float* class_token;  // [C]
-  const float* dist_token;   // [C]; null where prefix is 1
+  const float* dist_token;   // [C]; null if prefix is 1
   const float* position;     // [prefix + P, C]
   EmbedShape shape;
   DType dtype;
@@ -257,7 +257,7 @@ struct EmbedForward {
 struct EmbedBackward {
   void* dpatches;       // [B, P, C] dtype  =
   float* dclass_token;  // [C]  = or +=, by accumulate
-  float* ddist_token;   // [C]  = or +=, by accumulate; null where prefix is 1
+  float* ddist_token;   // [C]  = or +=, by accumulate; null if prefix is 1
   float* dposition;     // [prefix + P, C]  = or +=, by accumulate
   const void* dout;     // [B, prefix + P, C] dtype
   EmbedShape shape;
@@ -402,8 +402,8 @@ struct BatchNormBackwardSums {
 };
 
 // ConvBackwardInput and then BatchNormBackwardSums, for a convolution whose inp is a batch norm's
-// out: dinp is the batch norm's dout, or with norm_relu_mask its g. The batch norm's arguments but
-// for sums, mean and rstd are called norm_NAME; C is the convolution's, rows are N * H * W.
+// out: dinp is the batch norm's dout, or with norm_relu_mask its g. The batch norm's arguments
+// except sums, mean and rstd are called norm_NAME; C is the convolution's, rows are N * H * W.
 struct ConvBackwardInputSums {
   void* dinp;                            // [N, H, W, C] dtype  =
   float* sums;                           // [2, C]  =
@@ -421,7 +421,7 @@ struct ConvBackwardInputSums {
   DType dtype;
   bool accumulate;
 
-  // The two, each with the workspace of both.
+  // The two operations, each with the workspace of both.
   ConvBackwardInput input_gradient() const;
   BatchNormBackwardSums norm_sums() const;
   void describe(Arguments&) const;
@@ -562,8 +562,8 @@ struct MeanLogits {
 // count.
 //   sums[0] += loss,   sums[1] += 1,
 //   sums[2] += label has the largest logit,   sums[3] += label is among the 5 largest
-// A class beats the label where its logit is larger, or equal and its index lower; a NaN logit of
-// the label never counts.
+// A class beats the label if its logit is larger, or equal and its index lower; a NaN logit of the
+// label never counts.
 struct Metrics {
   double* sums;           // [4]  +=
   const float* loss;      // [B]
@@ -590,7 +590,7 @@ struct GradientTail {
 // ---- optimizer ----------------------------------------------------------------------------------
 // One pass over a flat gradient, block by block: sums[first + i] = sum of the squares of norm block
 // i's elements, which is finite where all of them are. Norm blocks have the same length on all
-// devices, and a part of a model that can be a process of its own begins with one, so that sums
+// devices, and a part of a model that may run in a process of its own begins with one, so that sums
 // don't depend on the processes.
 struct GradientSquares {
   static constexpr size_t norm_block = 16384;
@@ -626,10 +626,10 @@ struct GradientNorm {
 // t / (t + 9) at first:
 //   ema += max(ema_rate, 9 / (t + 9)) (w - ema)
 // t = state->count + 1, which is written back. Where state->found_inf, weights, moments, average
-// and count stay as they are. Then the state of the loss scale moves on:
+// and count stay as they are. Then the state of the loss scale is updated:
 //   found_inf:  skipped += 1;  with a growth_interval: good_steps = 0,
 //               loss_scale = max(smallest, loss_scale * backoff)
-//   else:       skipped = 0;   with a growth_interval: good_steps += 1, and where that reaches it
+//   else:       skipped = 0;   with a growth_interval: good_steps += 1, and where it is reached
 //               good_steps = 0, loss_scale = min(largest, loss_scale * growth)
 struct OptimizerUpdate {
   static constexpr size_t decay_chunk = 64;  // parameters start at multiples of it
@@ -656,7 +656,8 @@ struct OptimizerUpdate {
   void describe(Arguments&) const;
 };
 
-// Other weights to compute with for a while, instead of the master weights; each is rounded once.
+// Replaces the compute weights for a while, by weights other than the master weights; each is
+// rounded once.
 struct RoundWeights {
   void* out;         // [count] dtype  =
   const float* inp;  // [count]

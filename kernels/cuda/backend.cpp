@@ -105,8 +105,8 @@ class CudaBackend final : public Backend {
     return address;
   }
   void release_host(void* address) override { check(cudaFreeHost(address), "cudaFreeHost"); }
-  // Leaves some for what is allocated after the plan: modules at their first launch, NCCL's
-  // buffers at the first collective, graphs, local memory.
+  // Leaves some for later allocations: modules at their first launch, NCCL's buffers at the first
+  // collective, graphs, local memory.
   size_t memory_limit() const override {
     size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
@@ -147,7 +147,7 @@ class CudaBackend final : public Backend {
   }
   Event create_event() override {
     cudaEvent_t& event = events_.emplace_back().handle;
-    // The host sleeps while it waits: its core is the loader's.
+    // The host sleeps while it waits: the loader uses its core.
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync),
           "cudaEventCreateWithFlags");
     return reinterpret_cast<Event>(event);

@@ -3,8 +3,8 @@
 //   g = dout where y > 0, else 0 (without relu: dout);   xhat = (inp - mean) * rstd
 //   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
 //   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
-// Saved for backward: inp, mean, rstd, and where y can't be recomputed from inp, a bit an element,
-// whether out > 0. dbias and dweight are = or += by accumulate, all else =.
+// Saved for backward: inp, mean, rstd, and if y can't be recomputed from inp, one bit per element:
+// whether out > 0. dbias and dweight are = or += by accumulate, everything else =.
 //
 // Block: a stripe of columns and every gridDim.y-th group of rows (column_sums.cuh). Thread:
 // `width` columns, whose constants stay in registers. Each thread merges the moments itself; the
@@ -13,7 +13,7 @@
 // before; dinp visits them from first to last, where the sums ended. Backward's sums: a stripe's
 // last block adds those of all its blocks. The grid is as many blocks as the chip runs at a time.
 //
-// Memory is the limit: 4 (forward) to 6 bytes an element in 16 bits. Registers and blocks per SM:
+// Memory is the limit: 4 (forward) to 6 bytes per element in 16 bits. Registers and blocks per SM:
 // tests/kernels/resources.txt.
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/norm_sums.cuh"
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(256, 2)
 }
 
 // ---- launches -----------------------------------------------------------------------------------
-// Blocks per SM, as __launch_bounds__ has them.
+// Blocks per SM, for __launch_bounds__.
 constexpr int normalise_blocks = 4, backward_blocks = 2;
 
 void normalise(const DeviceProps& props, const BatchNormForward& op, const float* variances,

@@ -4,7 +4,7 @@
 // uniform(word i % 4 of philox(seed, i / 4, position + b, epoch, layer)) >= drop. Nothing is saved:
 // backward draws the same numbers again.
 // Grid: .y is the image, .x its elements. A thread takes two packs of 16 bytes (two times 4 single
-// elements, or 1, where the sizes are not multiples of a pack). With a decision per element one
+// elements, or 1, if the sizes are not multiples of a pack). With a decision per element one
 // draw serves 4 elements; otherwise one draw serves a pack, which lies in one group.
 // 4 or 8 bytes per element and some 15 instructions: memory is the limit.
 #include "kernels/cuda/cuda_kernels.h"

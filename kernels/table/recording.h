@@ -25,7 +25,7 @@ struct RecordedOperation {
 class RecordingKernels final : public KernelRows<RecordingKernels> {
  public:
   std::vector<RecordedOperation> operations;  // in the order of their first run
-  bool counting = true;  // false: counts 0 times, and is noted only if its name and shape are new
+  bool counting = true;                       // false: notes new names and shapes with a count of 0
 
   template <class Op>
   void dispatch(Op op, Stream) {

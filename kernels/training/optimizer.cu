@@ -14,7 +14,7 @@
 // optimizer are uniform branches, not template parameters. A skipped update returns after reading
 // found_inf: only the state is written.
 //
-// Memory is the limit: norm 4 bytes an element, AdamW 30 with compute_weights, and 8 for the
+// Memory is the limit: norm 4 bytes per element, AdamW 30 with compute_weights, and 8 for the
 // average (a kernel of its own would take 12); RoundWeights 6. Registers and blocks
 // per SM: tests/kernels/resources.txt.
 #include <math.h>
