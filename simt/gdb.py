@@ -7,7 +7,7 @@
                          which this is. Whatever resumes the program goes back first.
 
 The names are those of cuda-gdb. A thread is a fiber (device/fiber.h): one that waits has left its
-registers on its stack, and to look at it is to put them back for a while.
+registers on its stack, and looking at it puts them back for a while.
 """
 
 import re

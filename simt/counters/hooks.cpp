@@ -51,7 +51,7 @@ void __tsan_func_exit() {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 
-// The atomic operations of this project's kernels; of others, the linker names the call.
+// The atomic operations of this project's kernels; the linker reports any other.
 void __tsan_atomic_thread_fence(int) { std::atomic_thread_fence(std::memory_order_seq_cst); }
 uint32_t __tsan_atomic32_fetch_add(uint32_t* p, uint32_t x, int) {
   simt::note(PLACE, simt::AccessKind::atomic, sizeof *p, p);

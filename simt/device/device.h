@@ -66,7 +66,7 @@ void check_shared(const void* p, size_t bytes, const char* what, Site);
 
 // Each lane calls this before an ldmatrix of its row of 16 bytes.
 void check_ldmatrix(const void* row, Site);
-// One of a warp has been done.
+// Counts one mma of a warp.
 void count_mma();
 
 // An asynchronous copy to shared memory, padded with zeros to `bytes`. It lands at some point
