@@ -1,4 +1,4 @@
-// Rank 0 listens; the others connect and prove that they belong (greeting.h); once all have come,
+// Rank 0 listens; the others connect and prove that they belong (handshake.h); once all have come,
 // each gets an answer, on one machine with the shared memory's descriptor. If rank 0 gives up, they
 // see the connection closed.
 #include "comm/connect/rendezvous.h"
@@ -134,7 +134,7 @@ Socket join(const World& world, const MeetingPoint& point, double timeout, int& 
   const std::string self = "rank " + std::to_string(world.rank);
   Socket rank0;
   std::optional<Answer> reply;
-  std::string others;  // who is at the meeting point instead
+  std::string others;  // whom the meeting point belongs to instead
   bool again = true;
   while (again) {
     rank0 = reach(world, point, end);
