@@ -100,7 +100,7 @@ struct Loader::State {
     size = stored_size(o.kind, o.crop, o.image_size, train);
     row_bytes = 3 * size_t(size) * size;
     layers = train ? static_cast<size_t>(o.augment.layers()) : 0;
-    // One photo is worth waking a thread for; small images are taken in chunks.
+    // A photo is worth waking a thread for; small images are taken in chunks.
     chunk = o.kind == DataKind::photos ? 1 : 16;
     slots.resize(std::max(1, o.prefetch) + 1);
     if (!o.images) return;

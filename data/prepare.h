@@ -17,7 +17,7 @@ namespace bv {
 class ViewCache {
  public:
   explicit ViewCache(size_t limit) : limit_(limit) {}
-  // The view that `choose` wants, told the image's size. Null: not kept.
+  // The view that `choose` asks for, given the image's size. Null: not kept.
   std::shared_ptr<const View> find(int64_t index, const RequestFn& choose) const;
   void add(int64_t index, std::shared_ptr<const View> view);
   bool open() const;  // keeps what is added

@@ -49,8 +49,8 @@ std::string_view name_of(
 
 struct DrawnOperation {
   Operation operation;
-  // As torchvision's _apply_op takes it, sign included; SolarizeAdd: what is added; Cutout: half
-  // its side; Hue: parts of a turn; 0 where the operation takes none.
+  // In units of torchvision's _apply_op, with the sign; SolarizeAdd: the value added; Cutout: half
+  // its side; Hue: fraction of a turn; 0 if the operation takes none.
   double magnitude = 0;
   Box box = {};  // Cutout, Erase: what is overwritten, inside the image
 };
