@@ -392,7 +392,8 @@ TEST_F(Photos, BadImageEndsTheRunNamingTheFile) {
   damage(path);
   EXPECT_EQ(error_of<DataError>([&] { batches(*sets_.train, options_, true, 0, 0, 4); }),
             path +
-                ": PNM data is cut off (--on-bad-image skip skips such files; without them the run "
+                ": PNM data is cut off (--on-bad-image skip skips such files; once they are "
+                "deleted, the run "
                 "can't be resumed)");
 }
 
