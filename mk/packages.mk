@@ -53,7 +53,7 @@ endef
 
 # ruff is in no Debian; it comes from PyPI, pinned, into build/dev. Without it make lint skips it.
 dev_packages = $(strip $(foreach tool,clang-format shellcheck chromium,$(if $(shell command -v $(tool)),,$(tool))) \
-  $(if $(clang_tidy),,$(or $(shell apt-cache show clang-tidy-19 >/dev/null 2>&1 && echo clang-tidy-19),clang-tidy)) \
+  $(if $(clangxx),,$(or $(shell apt-cache show clang-19 >/dev/null 2>&1 && echo clang-19),clang)) $(if $(clang_tidy),,$(or $(shell apt-cache show clang-tidy-19 >/dev/null 2>&1 && echo clang-tidy-19),clang-tidy)) \
   $(if $(shell python3 -c 'import ensurepip, venv' 2>&1),python3-venv))
 ruff := ruff==0.17.6
 deps-dev: | deps

@@ -62,11 +62,11 @@ asan:
 # OpenMP's barriers, hence one OpenMP thread. setarch -R: it wants memory where address randomisation
 # may put something. Left out: what must end within seconds, or in little memory.
 tsan_suites := Collectives* TcpCommunicator* Rendezvous* Loader* Records* Photos* FirstLook* CpuStream* Trainer* Stages* Log* Checkpoint* Resnet* Exchange* Communicator* Machines*
+tsan_environment = TSAN_OPTIONS="suppressions=tests/tsan.txt exitcode=66" BAREVISION_MODELS=$(CURDIR)/models OMP_THREAD_LIMIT=1 setarch -R
+tsan_filter := $(subst $(space),:,$(tsan_suites))-Collectives.NoticeAPeerThatDied:RecordsStart.*
 tsan:
 	@$(MAKE) BUILD=$(BUILD)/tsan CUDA=0 SIMT=0 OPT=-O1 SANITIZE=-fsanitize=thread $(BUILD)/tsan/tests
-	@TSAN_OPTIONS="suppressions=tests/tsan.txt exitcode=66" BAREVISION_MODELS=$(CURDIR)/models OMP_THREAD_LIMIT=1 \
-	  setarch -R $(BUILD)/tsan/tests --gtest_brief=1 \
-	  --gtest_filter='$(subst $(space),:,$(tsan_suites))-Collectives.NoticeAPeerThatDied:RecordsStart.*'
+	@$(tsan_environment) $(BUILD)/tsan/tests --gtest_brief=1 --gtest_filter='$(tsan_filter)'
 
 # Runs that are killed, stopped, denied their files, and resumed, for SECONDS; ends with a table.
 SECONDS ?= $(if $(TRIALS),0,600)
