@@ -299,9 +299,9 @@ struct Loader::State {
 
   void on_bad_image(int64_t index, const std::string& reason) {
     if (!options.skip_bad_images)
-      throw DataError(
-          data.name(index) + ": " + reason +
-          " (--on-bad-image skip skips such files; once they are deleted, the run can't be resumed)");
+      throw DataError(data.name(index) + ": " + reason +
+                      " (--on-bad-image skip skips such files; once they are deleted, the run "
+                      "can't be resumed)");
     const std::lock_guard lock(bad_mutex);
     if (!bad_images.insert(index).second) return;
     if (options.warn) options.warn("skipped bad image " + data.name(index) + ": " + reason);
