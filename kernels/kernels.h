@@ -189,9 +189,9 @@ struct LayerNormBackward {
 // and head
 //   S = Q K^T / sqrt(D),   P = softmax(S) over keys,   out = (P * mask / (1 - drop)) V
 //   lse[b, h, q] = log sum over keys of exp(S)
-// The matrix of scores never reaches memory. Dropout (drop > 0) keeps element i = (h * N + q) * N
-// + key of P where the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made
-// uniform, is at least drop.
+// The matrix of scores never reaches memory. Dropout (drop > 0) keeps element i = (h * N + q) * N +
+// key of P if the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made uniform, is
+// at least drop.
 // D: 32, 64 or 128 on a GPU; a multiple of 8 up to 128 on the CPU. Only the first Q tokens of each
 // image are queries; all N are keys.
 struct AttentionShape {
@@ -343,7 +343,7 @@ struct ConvBackwardWeight {
 //   rstd = 1 / sqrt(variance + eps)
 // mean and variance are over `parts` equal parts (the processes' batches with SyncBN; else one)
 // whose moments are given: mean = mean of the parts' means, variance = mean of the parts' variances
-// + variance of the parts' means. NaN propagates; running statistics keep their value where mean or
+// + variance of the parts' means. NaN propagates; running statistics keep their value if mean or
 // variance is not finite.
 // Every device computes y as fma(inp - mean, rstd * weight, bias) (+ residual), so that backward
 // finds the same sign again. With a residual it can't recompute y, and so relu's mask is saved:
@@ -391,7 +391,7 @@ struct BatchNormBackwardSums {
   void* g;                    // [rows, C] dtype  =, may be dout itself; null: not wanted
   void* workspace;            // [workspace_bytes(*this)]
   const void* dout;           // [rows, C] dtype
-  const uint64_t* relu_mask;  // [ceil(C / 64), rows]: forward's, where it had a residual and relu
+  const uint64_t* relu_mask;  // [ceil(C / 64), rows]: forward's, if it had a residual and relu
   const void* inp;            // [rows, C] dtype
   const float *mean, *rstd, *weight, *bias;  // [C]
   RowsShape shape;
@@ -492,9 +492,8 @@ struct DropoutShape {
 
 // Forward, and backward when applied to gradients: out = keep ? inp / (1 - drop) : 0, one decision
 // per `group` neighbours (1: dropout, Srivastava et al. 2014; all elements of an image: drop path,
-// Huang et al. 2016). Element e of image b belongs to decision i = e / group, which keeps where
-// the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made uniform, is at least
-// drop.
+// Huang et al. 2016). Element e of image b belongs to decision i = e / group, which keeps if the
+// word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made uniform, is at least drop.
 struct Dropout {
   void* out;                 // [B, elements] dtype  =, may be inp itself
   const void* inp;           // [B, elements] dtype
@@ -514,7 +513,7 @@ struct ClassesShape {
 // Softmax cross-entropy with label smoothing s (Szegedy et al. 2016):
 //   loss[b] = lse[b] - sum_k target[b, k] logits[b, k],   lse = log sum_k exp(logits)
 //   target[b] = (1 - s) (lambda[b] onehot(label[b]) + (1 - lambda[b]) onehot(label[b ^ 1])) + s / K
-// with lambda 1 where nothing is mixed. A label of -1 marks a padding row: its loss is 0, and its
+// with lambda 1 if nothing is mixed. A label of -1 marks a padding row: its loss is 0, and its
 // partner's label is -1 as well. top1: label[b] has the largest logit, as Metrics counts it.
 // A model with several heads adds up `share` times the loss of each.
 struct CrossEntropyForward {
@@ -589,7 +588,7 @@ struct GradientTail {
 
 // ---- optimizer ----------------------------------------------------------------------------------
 // One pass over a flat gradient, block by block: sums[first + i] = sum of the squares of norm block
-// i's elements, which is finite where all of them are. Norm blocks have the same length on all
+// i's elements, which is finite if all of them are. Norm blocks have the same length on all
 // devices, and a part of a model that may run in a process of its own begins with one, so that sums
 // don't depend on the processes.
 struct GradientSquares {
@@ -616,7 +615,7 @@ struct GradientNorm {
 // element, with
 //   g = grad / (loss_scale * divisor) * min(1, clip / (grad_norm + 1e-6))   (clip 0: without min)
 //   wd = weight_decay where decay[element / decay_chunk], else 0
-//   lr = params->lr, times lr_scale[element / decay_chunk] where that is given
+//   lr = params->lr, times lr_scale[element / decay_chunk] if that is given
 //   sgd:    g += wd w;  m = t == 1 ? g : momentum m + g;  w -= lr (nesterov ? g + momentum m : m)
 //           (momentum 0: w -= lr g)
 //   adam:   g += wd w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
@@ -625,8 +624,8 @@ struct GradientNorm {
 // and then an exponential moving average of the weights, whose decay is at most 1 - ema_rate, and
 // t / (t + 9) at first:
 //   ema += max(ema_rate, 9 / (t + 9)) (w - ema)
-// t = state->count + 1, which is written back. Where state->found_inf, weights, moments, average
-// and count stay as they are. Then the state of the loss scale is updated:
+// t = state->count + 1, which is written back. If state->found_inf, weights, moments, average and
+// count stay as they are. Then the state of the loss scale is updated:
 //   found_inf:  skipped += 1;  with a growth_interval: good_steps = 0,
 //               loss_scale = max(smallest, loss_scale * backoff)
 //   else:       skipped = 0;   with a growth_interval: good_steps += 1, and where it is reached

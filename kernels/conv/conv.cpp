@@ -73,8 +73,8 @@ bool by_rows(const Op& op, Result result) {
   return small || (wide && padded_much) || (wide && s.stride > 1 && s.R * s.S > 1);
 }
 
-// Whether a tap lies on the padding wherever the filter goes: oneDNN 2.6 in bf16 doesn't write, or
-// spoils, the gradient of such weights.
+// Whether some tap always lies on the padding: oneDNN 2.6 in bf16 doesn't write, or spoils, the
+// gradient of its weight.
 bool has_idle_taps(const ConvShape& s) {
   const auto along = [&](int P, int H, int R) {
     for (int r = 0; r < R; ++r)

@@ -6,7 +6,7 @@
 //   input gradient   pixels, phases   C of a group   taps x K of the group   dout   weight
 //   weight gradient  taps x C         K of a group   pixels                  inp    dout
 // (conv_geometry.cuh: pixels, phases, taps). a is gathered from the image and never written out.
-// Moments come from a tile's registers; add is added in fp32 before rounding. If the weight
+// Moments are computed from a tile's registers; add is added in fp32 before rounding. If the weight
 // gradient's tiles do not fill the GPU, blocks split gemm_k, and finish_column_sums adds their
 // sums. A block of 128 threads computes 128 m x 64 or 32 n. It loads the next stage of gemm_k into
 // registers while it multiplies the current one, which lies in shared memory as fp32. A thread owns
@@ -328,7 +328,7 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
 };
 
 // out = sums + add, rounded, of four neighbours of which `left` are in bounds, `size` per access.
-// The sums become what is stored.
+// `sums` become the stored values.
 template <class T, int size>
 __device__ void store_four(T* out, const T* add, int left, float* sum) {
 #pragma unroll

@@ -6,7 +6,7 @@
 // A block of several groups multiplies zeros, too: with 4 channels, 4 products for each one that
 // counts, which cost less than the memory they wait for.
 //
-// A tile is m pixels x n channels, and so are its rows of the image. A step is a tap, or, where the
+// A tile is m pixels x n channels, and so are its rows of the image. A step is a tap, or, if the
 // image is as large as out and the filter 3 wide (3 x 3, stride 1, padding 1), a row of three taps:
 // they read the same pixels, each shifted by one. A tap's filter is [n, width], the weight's k in
 // rows, for both directions, and is expanded on the way into shared memory: zeros are stored once,

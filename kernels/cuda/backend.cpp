@@ -132,7 +132,7 @@ class CudaBackend final : public Backend {
     return reinterpret_cast<Stream>(communication_[static_cast<size_t>(channel)].handle);
   }
   Stream upload_stream() override { return reinterpret_cast<Stream>(upload_.handle); }
-  // A graph may call it many times, so what is recorded is kept as long as the backend.
+  // A graph may call it many times, so the recorded call is kept as long as the backend.
   void call_on_host(Stream stream, std::function<void()> work) override {
     cudaStreamCaptureStatus status{};
     check(cudaStreamIsCapturing(stream_of(stream), &status), "cudaStreamIsCapturing");

@@ -1,5 +1,5 @@
 // Column sums in two stages (column_sums.cuh has the plan).
-// First stage: a thread adds `width` neighbouring columns (16 bytes, or 1 element where C does not
+// First stage: a thread adds `width` neighbouring columns (16 bytes, or 1 element if C does not
 // allow that) of every 32nd (8th) row of its block, with four rows in flight.
 // Second stage: a block adds 8 columns (a 32-byte sector) of all blocks' sums, by up to 64 groups
 // of threads, so that many threads load even if the columns are few; if they are many, one thread

@@ -10,8 +10,9 @@
 // `width` columns, whose constants stay in registers. Each thread merges the moments itself; the
 // blocks of the last rows write mean, rstd and the running statistics. Forward and the sums visit
 // the rows from last to first, since the L2 cache still holds the end of what was written just
-// before; dinp visits them from first to last, where the sums ended. Backward's sums: a stripe's
-// last block adds those of all its blocks. The grid is as many blocks as the chip runs at a time.
+// before; dinp visits them from first to last, since the sums ended there. Backward's sums: a
+// stripe's last block adds those of all its blocks. The grid is as many blocks as the chip runs at
+// a time.
 //
 // Memory is the limit: 4 (forward) to 6 bytes per element in 16 bits. Registers and blocks per SM:
 // tests/kernels/resources.txt.
@@ -38,7 +39,7 @@ __global__ void __launch_bounds__(256) batchnorm_evaluate(BatchNormEvaluate op) 
 
 // ---- columns and rows ---------------------------------------------------------------------------
 // Calls each(at, row, x, bits) for every row of the block: x[t] are this thread's columns of
-// `tensors[t]`, from element `at`, and bits, where by_bits, those of `relu_mask`. Loads `ahead`
+// `tensors[t]`, from element `at`, and bits, if by_bits, those of `relu_mask`. Loads `ahead`
 // rows at a time.
 enum class Order { forwards, backwards };
 template <class T, int width, Order order, int ahead, bool by_bits = false, int n, class Each>

@@ -1,6 +1,6 @@
 // Dropout and drop path, forward and, on gradients, backward:
 //   out = keep ? inp / (1 - drop) : 0
-// Element e of image b belongs to decision i = e / group, kept where
+// Element e of image b belongs to decision i = e / group, kept if
 // uniform(word i % 4 of philox(seed, i / 4, position + b, epoch, layer)) >= drop. Nothing is saved:
 // backward draws the same numbers again.
 // Grid: .y is the image, .x its elements. A thread takes two packs of 16 bytes (two times 4 single
@@ -21,7 +21,7 @@ __device__ Philox4 draw(const Dropout& op, const StepParams& params, int b, unsi
   return philox(params.seed, decision / 4, params.position + b, params.epoch, op.layer);
 }
 
-// A decision per element. A piece is `width` elements, or 4 where width is 1.
+// A decision per element. A piece is `width` elements, or 4 if width is 1.
 template <class T, int width>
 __global__ void __launch_bounds__(threads) drop_elements(Dropout op, float factor) {
   constexpr int n = width < 4 ? 4 : width;

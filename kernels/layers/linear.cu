@@ -4,7 +4,7 @@
 //   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K],  dbias (+)= column sums of dout
 //                                                     = or += by accumulate
 // The products are cuBLASLt's (kernels/cuda/matmul.h), with fp32 sums and dweight in fp32; its
-// epilogue adds the bias. Column sums: kernels/cuda/column_sums.cuh, in a fixed order; but where
+// epilogue adds the bias. Column sums: kernels/cuda/column_sums.cuh, in a fixed order; but if
 // linear_choice.h says so, the weight's gradient and dbias are computed in one pass
 // (kernels/gemm/weight_gradient.cuh).
 //
@@ -29,7 +29,7 @@ namespace {
 // All rows begin at multiples of 16 bytes in 16 bits: M is not a row's length.
 bool in_whole_packs(const LinearShape& s) { return s.N % 8 == 0 && s.K % 8 == 0; }
 
-// The dtype of the product's result: fp32 where round_product() follows.
+// The dtype of the product's result: fp32 if round_product() follows.
 template <class Op>
 DType dtype_of_sums(const Op& op) {
   return in_whole_packs(op.shape) ? op.dtype : DType::fp32;

@@ -41,7 +41,7 @@ struct Step {
   float factor;      // of the gradient
   float lr;          // Adam: / (1 - beta1^t)
   float root_scale;  // 1 / sqrt(1 - beta2^t)
-  float decay;       // AdamW: 1 - lr wd, where weights decay (at_rate)
+  float decay;       // AdamW: 1 - lr wd, if weights decay (at_rate)
   float ema_rate;    // share of the new weights in their average
   float beta1, beta2, one_minus_beta1, one_minus_beta2;
   bool first;
