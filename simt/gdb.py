@@ -1,7 +1,7 @@
 """The threads of a CUDA block on the stand-in, for gdb: gdb -x simt/gdb.py --args PROGRAM
 
   info cuda kernels      the kernel that runs, its grid, the block and the thread
-  info cuda threads      where each thread of the block stands
+  info cuda threads      the line that each thread of the block is at
   cuda lanes EXPRESSION  its value in each lane of the thread's warp
   cuda thread 5          looks at another thread of the block, also (5,0,0); `cuda thread` alone says
                          which this is. Whatever resumes the program goes back first.

@@ -1,6 +1,7 @@
 // The calls that g++ -fsanitize=thread puts before accesses to memory. It does so after it has
-// removed redundant ones and before it unrolls and vectorises, which is near to what nvcc keeps;
-// with -fno-tree-sra structs are copied whole. The sanitizer's own library isn't linked.
+// removed redundant ones and before it unrolls and vectorises, which is close to the accesses that
+// nvcc keeps; with -fno-tree-sra structs are copied whole. The sanitizer's own library isn't
+// linked.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

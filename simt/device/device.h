@@ -23,7 +23,7 @@ namespace simt {
 using Site = std::source_location;  // a place in a kernel, for messages
 inline constexpr uint32_t all_lanes = ~0u;
 
-// ---- Waiting. All threads must come to the same line. A mask names lanes of the caller's warp;
+// ---- Waiting. All threads must reach the same line. A mask names lanes of the caller's warp;
 // lanes beyond the end of the block are ignored. -------------------------------------------------
 
 void wait_for_block(Site);

@@ -17,7 +17,7 @@ bool all_done(const std::vector<OperationPtr>& operations) {
   return std::all_of(operations.begin(), operations.end(), [](auto& o) { return o->done; });
 }
 
-// Runs it, or starts it; or advances what is in flight.
+// Runs or starts it; or advances it if it is in flight.
 void execute(Operation& o) {
   const Work& work = *o.work;
   DeviceMemory& memory = device_memory();

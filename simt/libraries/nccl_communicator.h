@@ -50,7 +50,7 @@ struct SimtNcclComm {
   SimtNcclComm(std::shared_ptr<simt::nccl::Job>, int id, size_t offset, std::vector<int> members,
                int rank);
   static size_t bytes(int size);
-  // Collective over this one; null where color is NCCL_SPLIT_NOCOLOR.
+  // Collective over this one; null if color is NCCL_SPLIT_NOCOLOR.
   std::unique_ptr<SimtNcclComm> split(int color, int key);
 
   template <class T>

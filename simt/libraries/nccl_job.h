@@ -40,8 +40,8 @@ class Mapping {
 
 class Job {
  public:
-  // The path by which the other processes open what create() has made. It lasts as long as this
-  // process. Empty: it can't be made.
+  // The path by which the other processes open the file that create() made. It lasts as long as
+  // this process. Empty: it can't be made.
   static std::string create();
   Job(const std::string& path, int rank, int size);  // throws std::runtime_error
   ~Job();
