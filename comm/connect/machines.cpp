@@ -72,7 +72,7 @@ int shared_by_node(const World& world, double timeout) {
   return fd;
 }
 
-// Row r of the result is what rank r gave.
+// Row r of the result comes from rank r.
 template <class T>
 std::vector<T> gather(Communicator& hosts, const T& own) {
   static_assert(sizeof(T) % sizeof(float) == 0);

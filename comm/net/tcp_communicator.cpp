@@ -137,7 +137,7 @@ struct Peer {
   std::atomic<bool> open{true};
 };
 
-// Keeps what a peer sent printable.
+// Makes a peer's text printable.
 std::string reason_of(const Bytes& data) {
   std::string text;
   for (size_t i = sizeof(EndHead); i < data.size() && text.size() < max_reason; ++i)
