@@ -59,7 +59,7 @@ struct DataSets {
   uint64_t fingerprint = 0;  // of the list of files (relative), their order, labels and classes
   std::string description;   // "CIFAR-10, 8336 train, 1017 val, 10 classes"
   std::vector<std::string> notes = {};  // lines for the user
-  // Image files that this build can't read, "2 .webp", and what makes them readable.
+  // Image files that this build can't read, "2 .webp", and how to make them readable.
   std::string left_out = {}, left_out_advice = {};
   bool held_out = false;  // val, by val_fraction and split_seed
   bool records = false;   // many images per file

@@ -1,4 +1,4 @@
-// Reads every image's header before a run begins, so that no later epoch fails on what it shows.
+// Reads every image's header before a run begins, so that a bad header never ends a later epoch.
 #include <algorithm>
 #include <map>
 #include <mutex>

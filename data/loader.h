@@ -25,7 +25,7 @@ struct Batch {
   int count;              // rows in use
   uint32_t position;      // of row 0 in the epoch's order
   double wait_seconds;    // of next() for this batch
-  // [local_batch]: each image's number in the data set, where it has a label
+  // [local_batch]: each image's number in the data set, if it has a label
   const uint32_t* indices;
 };
 

@@ -43,7 +43,7 @@ class Preprocessor {
   // Throws BadImage.
   void run(int64_t index, uint32_t epoch, Resizer& resizer, const PreparedRow& out);
   // The part of the image, in pixels of its file, that such a row shows before flipping: beyond the
-  // image where there is a frame around it. Throws BadImage.
+  // image if there is a frame around it. Throws BadImage.
   Box shown(int64_t index, uint32_t epoch) const;
 
  private:

@@ -1,4 +1,4 @@
-// Checks a whole data set for what can't be trained on, or would distort a run's accuracy.
+// Checks a whole data set for data that can't be trained on, or would distort a run's accuracy.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -43,7 +43,7 @@ void inverted_cmyk_to_rgb(const uint8_t* cmyk, uint8_t* rgb) {
   for (int c = 0; c < 3; ++c) rgb[c] = static_cast<uint8_t>((cmyk[c] * cmyk[3] + 127) / 255);
 }
 
-// Pixels around a part: upsampling reads one of them, and differs where few are left.
+// Pixels around a part: upsampling reads one of them, and differs if few are left.
 constexpr int margin = 8;
 
 struct Decompressor {

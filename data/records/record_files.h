@@ -1,4 +1,4 @@
-// The files that an index names: opened once, read at any place, and told what comes next.
+// The files that an index names: opened once, read at any place, and told of the next reads.
 #pragma once
 #include <condition_variable>
 #include <deque>

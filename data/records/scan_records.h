@@ -1,4 +1,4 @@
-// TFRecords without an index of ours: what their records are is found by reading all of them.
+// TFRecords without an index of ours: their records are found by reading all files.
 #pragma once
 #include <cstdint>
 #include <functional>
