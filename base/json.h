@@ -1,5 +1,5 @@
-// JSON by nlohmann's library, objects in the order of their file, with a strict reader for what
-// people edit (models/*.json, config.json).
+// JSON by nlohmann's library, objects in the order of their file, with a strict reader for files
+// that people edit (models/*.json, config.json).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace bv {
 
-// Receives a text part by part, for what is too large or too suspect for a tree; see
+// Receives a text part by part, if it is too large or too suspect for a tree; see
 // Json::sax_parse. A function that returns false ends the reading.
 using JsonEvents = nlohmann::json_sax<Json>;
 
