@@ -19,7 +19,7 @@
 
 namespace bv {
 
-// Handles: an index into Graph::tensors(), parameters() or buffers(); negative where there is none.
+// Handles: an index into Graph::tensors(), parameters() or buffers(); negative if there is none.
 template <class Kind>
 struct Handle {
   int id = -1;
@@ -114,7 +114,7 @@ class Graph {
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<int>& cuts() const { return cuts_; }
-  // Whether a slice that begins at `begin` fuses this node's backward with that of the one before.
+  // Whether a slice that begins at `begin` fuses this node's backward with the previous node's.
   bool fused(int node, int begin = 0) const {
     return node > begin && nodes_[static_cast<size_t>(node)].fused_backward;
   }
@@ -163,7 +163,7 @@ class Peers {
   virtual void all_gather(float* data, size_t count) const = 0;  // like Communicator's
 };
 
-// The tensors that a node touches in a pass, and what the pass takes.
+// The tensors that a node touches in a pass, and the workspace that the pass takes.
 struct NodeUse {
   std::vector<Tensor> tensors;
   size_t workspace = 0;  // bytes
@@ -197,8 +197,8 @@ struct Context {
   bool training = true;      // dropout is on, batch norm takes the batch's own moments
   bool recomputing = false;  // this forward was run before (recomputation): statistics stay
 
-  // Runs an operation, or while planning asks for its workspace. Fills in what all operations of a
-  // pass have in common: dtype, workspace, params, accumulate.
+  // Runs an operation, or while planning asks for its workspace. Fills in the fields that all
+  // operations of a pass have in common: dtype, workspace, params, accumulate.
   template <class Op>
   void run(Op op) const {
     if constexpr (requires { op.dtype; }) op.dtype = graph->dtype();
