@@ -168,7 +168,7 @@ TEST(Machines, TwoRanksGiveTheBitsOfAPlainSum) {
   });
 }
 
-// Bytes that leave this rank for other nodes, and for ranks of its own, since `before`.
+// Bytes sent by this rank to other nodes, and to ranks of its own, since `before`.
 struct Sent {
   uint64_t outside = 0, inside = 0;
 };

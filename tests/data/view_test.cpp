@@ -1,5 +1,5 @@
-// Parts of images, at the sizes that libjpeg decodes to: the same pixels as the whole has there,
-// and near those of the whole at full size.
+// Parts of images, at the sizes that libjpeg decodes to: the same pixels as in the whole at that
+// size, and close to the whole at full size.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -224,7 +224,7 @@ Values positive(Problem& p, size_t n) {
   return values;
 }
 
-// The device's bits of where out is positive; before the run, every bit is inverted.
+// The device's mask of out > 0; before the run, every bit is inverted.
 void add_positive(Problem& p, RowsShape s, const Values& out) {
   std::vector<uint64_t> before = positive_words(out, s.C);
   for (uint64_t& word : before) word = ~word;
@@ -620,7 +620,7 @@ KernelCases batchnorm_cases() {
 
 [[maybe_unused]] const bool added = add_cases(batchnorm_cases());
 
-// One of the running statistics alone, and a mask where there was no relu.
+// One of the running statistics alone, and a mask although there was no relu.
 using Op = BatchNormForward;
 [[maybe_unused]] const bool refused = refuses<Op>({
     {"running_var", [](Op& o) { o.running_mean = o.mean, o.running_var = nullptr; }},

@@ -55,7 +55,7 @@ class DeviceArguments {
   void* workspace(size_t bytes);
 
   Bytes read(const std::string& name) const;
-  size_t bytes_at(const void*) const;  // of the block that begins there; 0 where none does
+  size_t bytes_at(const void*) const;  // of the block that begins there; 0 if none does
 
   const Device& device() const { return device_; }
   // with_mistakes is set before the run; launch() then lists the accepted ones.
@@ -104,7 +104,7 @@ class Problem {
  public:
   explicit Problem(DType dtype_of_tensors) : dtype(dtype_of_tensors) {}
 
-  const DType dtype;         // of what kernels.h calls dtype
+  const DType dtype;         // of the tensors that kernels.h calls dtype
   TestValues random{1};      // for its data
   bool exact = false;        // integers: results must be equal
   bool any_threads = false;  // the same bits on any number of threads

@@ -26,7 +26,7 @@ class SimtNccl : public SimtHostTest {
   }
 };
 
-// The only rank of a run, and a recording of what its communication stream does in a step.
+// The only rank of a run, and a recording of its communication stream's work in a step.
 struct OneRank {
   SharedRegion region = SharedRegion::create(1);
   std::unique_ptr<Backend> backend = make_backend({});

@@ -1,4 +1,4 @@
-// data list, pack, index and unpack as users run them, and runs on what they make.
+// data list, pack, index and unpack as users run them, and runs on their output.
 #include <gtest/gtest.h>
 
 #include <algorithm>
