@@ -7,8 +7,10 @@ commit = $(shell git rev-parse --short=7 HEAD 2>/dev/null || echo 0)
 # commit chooses.
 turn_of = $(word $(shell echo $$((0x$(commit) % $(words $(1)) + 1))),$(1))
 share_of = $(shell printf '%s\n' $(2) | awk -v k=$$((0x$(commit) % $(1))) 'NR % $(1) == k')
-ci ci-all:
-	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL tests/ci $(@:ci-%=%)
+ci:
+	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL tests/ci
+ci-all:
+	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL tests/ci all
 ci-rest: REST ?= $(call turn_of,$(rest))
 ci-rest:
 	@$(if $(filter $(REST),$(rest)),echo "rest      $(REST)",echo "ci-rest: REST is one of: $(rest)" >&2; exit 2)
@@ -37,11 +39,11 @@ ci-libraries: $(BUILD)/launcher
 ci-cuda0: $(BUILD)/launcher
 	$(call other_choices,CUDA=0)
 
-# Tests of a part of the code under a sanitizer: objects $(2) of folder $(1) take the place of those of
+# Tests of a part of the code, under a sanitizer: objects $(2) of folder $(1) take the place of those of
 # this build. A vector that passes between the two is not checked for its end.
 mixed = $(2) $(filter-out $(2:$(BUILD)/$(1)/%=$(BUILD)/obj/%),$(tests_objects))
-suites_in = $(shell sed -nE 's/^TEST(_F|_P)?.([A-Za-z0-9]+),.*/*\2.*/p' $(1) | sort -u | paste -sd:)
-asan_tests := $(filter-out %_commands_test.cpp %_start_test.cpp,$(call in,cpp,tests/base tests/data tests/data/records tests/engine/options))
+suites_in = $(shell sed -nE 's/^TEST(_F|_P)?.([A-Za-z0-9]+),.*/\2.*:*\/\2.*/p' $(1) | sort -u | paste -sd:)
+asan_tests := $(filter-out %_commands_test.cpp %_start_test.cpp,$(call in,cpp,tests/base tests/data tests/data/records) tests/engine/options/options_test.cpp)
 asan_objects := $(asan_tests:%.cpp=$(BUILD)/asan/%.o) $(filter-out $(BUILD)/asan/tests/%,$(sort $(fuzz_objects) $(pictures_objects) \
   $(filter $(BUILD)/asan/%,$(records_objects))))
 $(BUILD)/asan_tests: $(call mixed,asan,$(asan_objects))

@@ -70,7 +70,7 @@ TEST_F(TestRun, PrintsAFailureWhileOthersRun) {
              "echo '[ RUN      ] A.Two'\n"
              "echo 'tests/a.cpp:1: Failure'\n"
              "echo '[  FAILED  ] A.Two, where GetParam() = 3 (20 ms)'\n"
-             // It goes on only when the failure is in the output.
+             // It continues when the failure is in the output.
              "until grep -q a.cpp:1 " +
                  (folder_ / "output") +
                  "; do sleep 0.1; done\n"
