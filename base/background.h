@@ -19,7 +19,7 @@ class Background {
   Background& operator=(const Background&) = delete;
 
   void post(std::function<void()> job);
-  // Throws what the first job that failed has thrown, once.
+  // Rethrows, once, what the first failed job threw.
   void check();
   void wait();  // until all is done
 
@@ -34,7 +34,7 @@ class Background {
   std::thread thread_;  // from the first job on
 };
 
-// Jobs that a run can do without: a failure is only told of.
+// Jobs that a run can do without: a failure is only reported.
 class OptionalJobs {
  public:
   // give_up: no job is done after one that failed.

@@ -1,4 +1,4 @@
-// Files with every call checked, for the engine: the data's reader with its errors as UserErrors,
+// Files with every call checked, for the engine: a reader whose errors are UserErrors,
 // and writers that leave a complete, synced file or none.
 #pragma once
 #include <cstddef>

@@ -1,5 +1,5 @@
-// JSON by nlohmann's library, objects in the order of their file, with a strict reader for what
-// people edit (models/*.json, config.json).
+// JSON by nlohmann's library, objects in the order of their file, with a strict reader for files
+// that people edit (models/*.json, config.json).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -9,10 +9,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_fwd.h"
+
 namespace bv {
 
-using Json = nlohmann::ordered_json;
-// Receives a text part by part, for what is too large or too suspect for a tree; see
+// Receives a text part by part, if it is too large or too suspect for a tree; see
 // Json::sax_parse. A function that returns false ends the reading.
 using JsonEvents = nlohmann::json_sax<Json>;
 
@@ -50,8 +51,8 @@ class JsonReader {
     for (size_t i = 0; i < n; ++i) values[i] = checked(key, list[i], min, max);
     return values;
   }
-  bool flag(const std::string& key);           // false where it is missing
-  const Json* object(const std::string& key);  // null where it is missing
+  bool flag(const std::string& key);           // false if it is missing
+  const Json* object(const std::string& key);  // null if it is missing
   void refuse_unknown() const;                 // a member that nobody asked for
 
   [[noreturn]] void fail(const std::string& reason) const;
@@ -62,7 +63,7 @@ class JsonReader {
   const std::string& path_;
   std::set<std::string> known_;
 
-  const Json* find(const std::string& key, std::string_view kind);  // null where it is missing
+  const Json* find(const std::string& key, std::string_view kind);  // null if it is missing
   const Json& of_kind(const std::string& key, std::string_view kind);
   double checked(const std::string& key, const Json&, double min, double max) const;
 };

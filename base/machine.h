@@ -11,8 +11,8 @@ bool has_bf16();    // AVX512_BF16, which CPUs with AMX have, too
 double cpu_quota();
 // The machine's memory, or as much as the process's control groups and `ulimit -v` grant.
 size_t memory_in_bytes();
-// How much of it other programs and this one leave, caches not counted; the largest number if the
-// system doesn't say.
+// How much of it no program uses, this one included (caches don't count as use); the largest number
+// if the system doesn't say.
 size_t free_memory_in_bytes();
 
 // The same for `group` and those above it, in a hierarchy (v2) mounted at `root`; without a limit,

@@ -46,7 +46,7 @@ const Held& held() {
   _exit(128 + number);
 }
 
-// Who receives the signals. Never destroyed, since its thread outlives main().
+// Receives the signals. Never destroyed, since its thread outlives main().
 class Receiver {
  public:
   static Receiver& instance() {

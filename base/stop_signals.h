@@ -18,15 +18,15 @@ sigset_t starting_signal_mask();
 
 // From now on a stop signal is a request. A second one, a second later, ends the process.
 void catch_stop_signals();
-// The same in a program that holds them; in another, whose business they are, nothing.
+// The same in a program that holds them; in another, which handles them itself, does nothing.
 void catch_held_stop_signals();
-// The first stop signal caught, else 0.
+// The first stop signal caught, or 0.
 int stop_signal();
 
 // From now on a stop signal ends the process at once, as if it weren't held.
 void end_on_stop_signals();
 // The same while this lives; then they are caught. clean_up is called before the end, on another
-// thread, beside whatever this one is doing.
+// thread, whatever this one is doing.
 class EndsOnStopSignals {
  public:
   explicit EndsOnStopSignals(std::function<void()> clean_up);

@@ -43,7 +43,7 @@ std::string digits_of(std::string_view word) {
   return digits;
 }
 
-// The length of the character in UTF-8 that `text` begins with; 0 if it is none, or none to print.
+// The length of the UTF-8 character that `text` begins with; 0 if it is invalid or not printable.
 size_t printable_bytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -110,9 +110,10 @@ std::string suggestion(std::string_view word, std::span<const std::string> known
   std::string lower(word);
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   const size_t slip =
-      std::min<size_t>(2, lower.size() / 3);  // farther away, another thing is meant
+      std::min<size_t>(2, lower.size() / 3);  // a word farther away means something else
   const std::string best = nearest(lower, known);
-  // The beginning of one, and of those alone that have that one's name and more: cifar of cifar10.
+  // A word that begins exactly one known name, and longer names that begin with that: cifar,
+  // cifar10.
   std::vector<std::string> longer;
   std::ranges::copy_if(known, std::back_inserter(longer),
                        [&](const std::string& name) { return name.starts_with(lower); });
@@ -121,8 +122,8 @@ std::string suggestion(std::string_view word, std::span<const std::string> known
       std::ranges::all_of(longer, [&](const auto& name) { return name.starts_with(*shortest); }))
     return " (did you mean " + std::string(prefix) + *shortest + "?)";
   if (best.empty() || edit_distance(lower, best) > slip) return "";
-  // Names that differ by one letter or by their number are other things: gpu and cpu, resnet18 and
-  // resnet34.
+  // Names that differ by one letter or by their number mean different things: gpu and cpu, resnet18
+  // and resnet34.
   const bool other = lower != best && lower.size() < 4 && lower.size() == best.size();
   if (other || digits_of(lower) != digits_of(best)) return "";
   return " (did you mean " + std::string(prefix) + best + "?)";

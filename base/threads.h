@@ -6,9 +6,9 @@
 
 namespace bv {
 
-// Calls work(i) for every i below `count`, each from one of the threads, and `progress` with how
-// many are done, from the calling one, about so often. What either throws is thrown, once the
-// threads have stopped.
+// Calls work(i) for every i below `count`, each on one of the threads, and about every `often`
+// progress(how many are done) on the calling thread. Rethrows what either throws, once the threads
+// have stopped.
 void in_threads(int64_t count, int threads, const std::function<void(int64_t i)>& work,
                 std::chrono::milliseconds often, const std::function<void(int64_t done)>& progress);
 

@@ -10,7 +10,7 @@
 
 namespace bv {
 
-// A reason for a rank to answer its peers later than usual.
+// Why a rank may answer its peers later than usual.
 enum class Busy : uint32_t { no, starting, saving };
 
 // Over all ranks at once, or inside each node, between the nodes, inside again.
@@ -21,7 +21,7 @@ struct Transfer {
   void* data;
   size_t bytes;
   int peer;
-  bool send;  // else it is received
+  bool send;  // otherwise it is received
 };
 
 // Collectives over all processes of a run, or over a group of them. Every rank makes the same calls
@@ -43,9 +43,9 @@ class Communicator {
   // All of them at once: none waits for another of the same call. Between two ranks, the n-th send
   // goes to the n-th receive. Ranks that have nothing to send or receive need not call it.
   virtual void exchange(std::span<const Transfer>, Stream) = 0;
-  // A communicator for some of these ranks, with streams of its own order: every rank calls it with
-  // the group that it will be in, so that the groups share out all ranks. Ranks are numbered in the
-  // order of the list. It must not outlive this one.
+  // A communicator for some of these ranks, with an order of calls of its own. Every rank calls
+  // this with the group that it will be in; the groups share out all ranks. Ranks are numbered in
+  // the order of the list. It must not outlive this one.
   virtual std::unique_ptr<Communicator> group(std::span<const int> ranks) = 0;
   virtual void barrier() = 0;  // the host waits for the other hosts
   // Sums one host value per rank.

@@ -67,7 +67,7 @@ class StagedCommunicator final : public Communicator {
       done += n;
     }
   }
-  // Whole messages, so that however ranks divide theirs among exchanges, they match.
+  // Stages whole messages, so that they match however the ranks divide them among exchanges.
   void exchange(std::span<const Transfer> transfers, Stream stream) override {
     require_peers(transfers, size());
     const Turn turn(*this, stream);
@@ -95,8 +95,8 @@ class StagedCommunicator final : public Communicator {
   void end_run(const std::string& why) override { host_comm_->end_run(why); }
 
  private:
-  // A collective's turn on the one stream of all staged communicators, between what the stream that
-  // it was asked for does before and after it.
+  // A collective's turn on the one stream of all staged communicators: after earlier work of the
+  // stream that it was called on, and before later work there.
   class Turn {
    public:
     Turn(StagedCommunicator& of, Stream asked) : of_(of), asked_(asked) {

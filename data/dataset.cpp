@@ -98,7 +98,7 @@ void add_first_bytes(Fingerprint& print, const std::string& path) try {
 }  // namespace
 
 uint64_t contents_fingerprint(const DataSets& sets) {
-  constexpr int64_t max_opened = 2000;  // of millions of files, some in between
+  constexpr int64_t max_opened = 2000;  // of millions of files, every n-th
   Fingerprint print("contents", {});
   int64_t files = 0;
   for (const Dataset* part : {sets.train.get(), sets.val.get()}) {

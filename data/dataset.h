@@ -59,10 +59,10 @@ struct DataSets {
   uint64_t fingerprint = 0;  // of the list of files (relative), their order, labels and classes
   std::string description;   // "CIFAR-10, 8336 train, 1017 val, 10 classes"
   std::vector<std::string> notes = {};  // lines for the user
-  // Images in a folder whose kind isn't read, "2 .webp", and what makes them readable.
+  // Image files that this build can't read, "2 .webp", and how to make them readable.
   std::string left_out = {}, left_out_advice = {};
   bool held_out = false;  // val, by val_fraction and split_seed
-  bool records = false;   // many images a file
+  bool records = false;   // many images per file
 };
 
 struct DataOptions {
@@ -74,7 +74,7 @@ struct DataOptions {
   int image_size = 0;  // builtin, synthetic: the images' size; 0: 64 and 224
   int patch_size = 0;  // builtin: the mosaic's tiles have this size if it is a multiple of 8
   std::vector<std::string> classes;  // names, or their number as text; of folders: the folders'
-  // The order of the classes where `classes` names none and these are the same names.
+  // The order of the classes if `classes` names none and these are the same names.
   std::vector<std::string> class_order = {};
   bool skip_bad_records = false;  // of records without an index: bad ones are left out, with a note
 };
@@ -82,15 +82,15 @@ struct DataOptions {
 DataKind data_kind(std::string path);
 DataSets open_dataset(const DataOptions&);
 
-// Pictures without labels, all of class 0: these files, whatever their names.
+// Images without labels, all of class 0: these files, whatever their names.
 std::unique_ptr<Dataset> open_files(std::vector<std::string> paths);
 // Whether this is an index of records, or a folder of them; and all of their images, part by part,
-// without the bad ones that are seen now, a line of which goes to `problems`.
+// except bad ones found now: `problems` gets a line about those.
 bool is_records(const std::string& path);
 std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path,
                                                     std::vector<std::string>& problems);
-// The files in a folder, at any depth, whose names are those of pictures that can be read: sorted
-// by name, folder by folder, without hidden ones. Throws DataError where one can't be listed.
+// The files in a folder, at any depth, with the extension of a readable image: sorted by name,
+// folder by folder, without hidden ones. Throws DataError if one can't be listed.
 std::vector<std::string> pictures_in(const std::string& folder);
 
 // Hash of the files' sizes, times and first bytes (of as many files as can be opened quickly):

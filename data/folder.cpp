@@ -56,7 +56,7 @@ class FolderDataset : public Dataset {
   std::vector<Item> items_;
 };
 
-// CIFAR-10 in a form that isn't read, or a folder deeper.
+// Refuses CIFAR-10 in a form that isn't read, or one folder deeper.
 void refuse_cifar(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder / "data_batch_1", error))

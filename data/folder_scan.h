@@ -9,7 +9,7 @@ namespace bv {
 
 struct ClassFolder {
   std::string name;
-  std::vector<std::string> files;     // that images' extensions tell, relative to the root
+  std::vector<std::string> files;     // with an image's extension, relative to the root
   std::vector<std::string> left_out;  // other files
 };
 // Files at any depth; links to files are followed, links to folders are not.

@@ -1,4 +1,4 @@
-// Reads every image's header before a run begins, so that no later epoch fails on what it shows.
+// Reads every image's header before a run begins, so that a bad header never ends a later epoch.
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -11,7 +11,7 @@
 namespace bv {
 namespace {
 
-// Why a file is not an image; empty if its header is that of one.
+// Why a file is not an image; empty if its header is an image's.
 std::string refusal(const std::string& path) try {
   const RegularFile file(path, max_image_bytes);
   FileView view(file);
@@ -39,7 +39,7 @@ BadImages find_bad_images(const DataSets& sets, const std::function<void(int64_t
     const std::lock_guard lock(mutex);
     bad[i] = std::move(why);
   };
-  // Mostly they wait for the disk.
+  // The threads mostly wait for the disk.
   const auto threads = static_cast<int>(std::clamp<int64_t>(files / 64, 1, 16));
   in_threads(files, threads, look, std::chrono::seconds(1), progress);
   BadImages found;

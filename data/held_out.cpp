@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-// An image's random rank among its class; the lowest ranks are held out.
+// An image's random rank within its class; the lowest ranks are held out.
 uint64_t draw(const std::string& class_name, const std::string& name, uint64_t seed) {
   const uint64_t print = Fingerprint("split", {class_name, name}).value();
   const Philox4 words = philox(seed, static_cast<uint32_t>(print),

@@ -100,7 +100,7 @@ struct Loader::State {
     size = stored_size(o.kind, o.crop, o.image_size, train);
     row_bytes = 3 * size_t(size) * size;
     layers = train ? static_cast<size_t>(o.augment.layers()) : 0;
-    // One photo is worth waking a thread for; small images are taken in chunks.
+    // A photo is worth waking a thread for; small images are taken in chunks.
     chunk = o.kind == DataKind::photos ? 1 : 16;
     slots.resize(std::max(1, o.prefetch) + 1);
     if (!o.images) return;
@@ -299,9 +299,9 @@ struct Loader::State {
 
   void on_bad_image(int64_t index, const std::string& reason) {
     if (!options.skip_bad_images)
-      throw DataError(
-          data.name(index) + ": " + reason +
-          " (--on-bad-image skip skips such files; without them the run can't be resumed)");
+      throw DataError(data.name(index) + ": " + reason +
+                      " (--on-bad-image skip skips such files; once they are deleted, the run "
+                      "can't be resumed)");
     const std::lock_guard lock(bad_mutex);
     if (!bad_images.insert(index).second) return;
     if (options.warn) options.warn("skipped bad image " + data.name(index) + ": " + reason);

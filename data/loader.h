@@ -25,7 +25,7 @@ struct Batch {
   int count;              // rows in use
   uint32_t position;      // of row 0 in the epoch's order
   double wait_seconds;    // of next() for this batch
-  // [local_batch]: each image's number in the data set, where it has a label
+  // [local_batch]: each image's number in the data set, if it has a label
   const uint32_t* indices;
 };
 
@@ -40,7 +40,7 @@ struct LoaderOptions {
   Mixing mixing = {};
   bool skip_bad_images = false;
   std::vector<int64_t> known_bad = {};  // images to skip, of which the user has been told
-  // Told of each other image that is skipped, by one thread at a time; it must not wait.
+  // Called for each other image that is skipped, by one thread at a time; must not block.
   std::function<void(const std::string& line)> warn;
   int workers = 1;         // threads; at least 1
   size_t cache_bytes = 0;  // per process: decoded images are kept if all of them fit
@@ -50,11 +50,11 @@ struct LoaderOptions {
   std::function<std::shared_ptr<void>(size_t bytes)> allocate;
 };
 
-// The side of the images in a loader's batches: that of the model's input, but for crops without
-// resizing, for which pictures that all have one size are stored as they are.
+// The side of the images in a loader's batches: the model's input size, except that images of one
+// common size that are cropped without resizing are stored as they are.
 int stored_size(DataKind, const Cropping&, int image_size, bool train);
 
-// Batches of a training epoch; `batch`: images of one, over all processes.
+// Batches of a training epoch; `batch`: images per batch, over all processes.
 int64_t training_batches(DataKind, int64_t images, int64_t batch);
 
 // A training epoch's permutation of the images (Fisher & Yates), keyed by (seed, epoch).
@@ -76,8 +76,8 @@ class Loader {
   void start(int64_t epoch, int64_t batch);
   // The next batch. Throws DataError naming a bad image unless these are skipped.
   const Batch& next();
-  // The same, or null once `stop`, asked ten times a second while the batch isn't there, says so;
-  // then start() comes first again.
+  // The same, or null once `stop`, polled ten times a second until the batch is ready, returns
+  // true; then call start() again first.
   const Batch* next_unless(const std::function<bool()>& stop);
   std::vector<int64_t> bad_images() const;  // known or found so far
 

@@ -12,8 +12,8 @@ namespace bv {
 
 namespace {
 
-// Pixel (y, x) of out [size, size, 3] is (y + top, x + left) of the image, where it has one; `at`:
-// where in it these pixels lie.
+// Pixel (y, x) of out [size, size, 3] is pixel (y + top, x + left) of the image, if there is one;
+// `at`: where in the image these pixels are.
 void copy_window(const Image& pixels, const Region& at, int top, int left, int size, uint8_t* out) {
   const int begin = std::max(0, at.left - left), end = std::min(size, at.left + at.width - left);
   if (begin >= end) return;
@@ -127,7 +127,7 @@ Image Preprocessor::final_image(View view, const Placement& place, Resizer& resi
   return result;
 }
 
-// The window is cut here from pictures of any size, and left to the device where all have one.
+// Cuts the window here if images have any size; if all have one size, the device cuts it.
 void Preprocessor::cut_window(const View& view, const AugmentKey& key,
                               const PreparedRow& out) const {
   const auto [top, left] =

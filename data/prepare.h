@@ -17,7 +17,7 @@ namespace bv {
 class ViewCache {
  public:
   explicit ViewCache(size_t limit) : limit_(limit) {}
-  // The view that `choose` wants, told the image's size. Null: not kept.
+  // The view that `choose` asks for, given the image's size. Null: not kept.
   std::shared_ptr<const View> find(int64_t index, const RequestFn& choose) const;
   void add(int64_t index, std::shared_ptr<const View> view);
   bool open() const;  // keeps what is added
@@ -43,7 +43,7 @@ class Preprocessor {
   // Throws BadImage.
   void run(int64_t index, uint32_t epoch, Resizer& resizer, const PreparedRow& out);
   // The part of the image, in pixels of its file, that such a row shows before flipping: beyond the
-  // image where there is a frame around it. Throws BadImage.
+  // image if there is a frame around it. Throws BadImage.
   Box shown(int64_t index, uint32_t epoch) const;
 
  private:

@@ -32,7 +32,7 @@ struct ClassList {
 };
 ClassList order_classes(const std::vector<std::string>& found, const DataOptions&);
 
-// N if --classes is a number, else 0.
+// N if --classes is a number, otherwise 0.
 int class_count_option(const DataOptions&);
 
 // "CIFAR-10, 8336 train, 1017 val, 10 classes".

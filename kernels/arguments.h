@@ -10,7 +10,7 @@
 
 namespace bv {
 
-// The least that has to be computed, and moved to and from memory.
+// A lower bound on the flops, and on the bytes moved to and from memory.
 struct Cost {
   double flops, bytes;
 };
@@ -22,7 +22,7 @@ enum class Need : uint8_t { required, optional, workspace };
 struct TensorArgument {
   const char* name;
   const void* const* field;  // where the operation holds the pointer
-  bool floating;             // its elements are of `dtype`; else integers or a struct
+  bool floating;             // its elements are of `dtype`; otherwise integers or a struct
   DType dtype;
   double bytes;  // its size
   double moved;  // bytes read from it and written to it
@@ -31,7 +31,7 @@ struct TensorArgument {
 
 class Arguments {
  public:
-  // Comes first. `dtype` is that of tensors given as void*.
+  // Called first. `dtype`: the elements of tensors given as void*.
   Arguments& operation(const char* name, DType dtype) {
     dtype_ = dtype;
     begin(name, dtype);
@@ -46,7 +46,7 @@ class Arguments {
   void read(const char* name, T* const& field, double count, Need need = Need::required) {
     add(name, field, count, count, need);
   }
-  template <class T>  // `count` of its `of` elements
+  template <class T>  // `count` of the tensor's `of` elements
   void read_part(const char* name, T* const& field, double count, double of,
                  Need need = Need::required) {
     add(name, field, of, count, need);

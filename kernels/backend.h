@@ -12,7 +12,8 @@ namespace bv {
 
 using Event = struct OpaqueEvent*;
 
-// Device work that is issued many times unchanged: here each time; on a GPU, as a CUDA graph.
+// Device work that is repeated unchanged. This class issues it each time; a GPU replays a CUDA
+// graph.
 class Recording {
  public:
   explicit Recording(std::function<void()> issue) : issue_(std::move(issue)) {}
@@ -45,8 +46,9 @@ class Backend {
   virtual void copy(void* to, const void* from, size_t bytes, Stream) = 0;  // on the device
   virtual void zero(void* device, size_t bytes, Stream) = 0;
 
-  // Compute runs on stream 0 (null); communication on its own, one for each channel, if the machine
-  // has room for it: else all of them are null. A channel's is made at its first call.
+  // Compute runs on stream 0 (null); communication on one stream per channel if the machine has
+  // room for it, otherwise on stream 0 (all are null). A channel's stream is created at its first
+  // call.
   virtual Stream communication_stream(int channel = 0) = 0;
   // Runs `work` in stream order on a host thread; it must not use the device.
   virtual void call_on_host(Stream, std::function<void()> work) = 0;

@@ -1,13 +1,13 @@
 // The table of operations: what each one computes, on which shapes, and what it writes (= or +=).
-// NAME.cpp computes it on the CPU, NAME.cu on a GPU, in kernels/layers/ and training/; kernels/
-// activation/, attention/, augment/ and conv/ are rooms of several. The engine knows a device only
-// by this table and kernels/backend.h. GLOSSARY.md defines the terms.
+// NAME.cpp computes it on the CPU, NAME.cu on a GPU, in kernels/layers/, training/, activation/,
+// attention/, augment/ or conv/. The engine knows a device only by this table and
+// kernels/backend.h. GLOSSARY.md defines the terms.
 //
-// Arguments stand in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
+// Arguments are in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
 // prefixed d. "dtype" after a shape: elements of the operation's dtype; float: always fp32. All
 // tensors are dense, row-major, and start at a multiple of 64 bytes, workspaces at one of 256.
-// Outputs never overlap inputs unless it is said. Each describe() is in
-// kernels/table/operations.cpp: what is checked before a run, and what the operation costs.
+// Outputs never overlap inputs unless stated. Each describe(), in kernels/table/operations.cpp,
+// states what is checked before a run and what the operation costs.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -189,9 +189,9 @@ struct LayerNormBackward {
 // and head
 //   S = Q K^T / sqrt(D),   P = softmax(S) over keys,   out = (P * mask / (1 - drop)) V
 //   lse[b, h, q] = log sum over keys of exp(S)
-// The matrix of scores never reaches memory. Dropout (drop > 0) keeps element i = (h * N + q) * N
-// + key of P where the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made
-// uniform, is at least drop.
+// The matrix of scores never reaches memory. Dropout (drop > 0) keeps element i = (h * N + q) * N +
+// key of P if the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made uniform, is
+// at least drop.
 // D: 32, 64 or 128 on a GPU; a multiple of 8 up to 128 on the CPU. Only the first Q tokens of each
 // image are queries; all N are keys.
 struct AttentionShape {
@@ -231,7 +231,7 @@ struct AttentionBackward {
 };
 
 // ---- tokens -------------------------------------------------------------------------------------
-// The class token and, where prefix is 2, the distillation token (Touvron et al. 2021) before the
+// The class token and, if prefix is 2, the distillation token (Touvron et al. 2021) before the
 // patches, position embedding over all:
 //   out[b, 0] = class_token + position[0],   out[b, 1] = dist_token + position[1]  (prefix is 2),
 //   out[b, prefix + p] = patches[b, p] + position[prefix + p]
@@ -244,7 +244,7 @@ struct EmbedForward {
   void* out;                 // [B, prefix + P, C] dtype  =
   const void* patches;       // [B, P, C] dtype
   const float* class_token;  // [C]
-  const float* dist_token;   // [C]; null where prefix is 1
+  const float* dist_token;   // [C]; null if prefix is 1
   const float* position;     // [prefix + P, C]
   EmbedShape shape;
   DType dtype;
@@ -257,7 +257,7 @@ struct EmbedForward {
 struct EmbedBackward {
   void* dpatches;       // [B, P, C] dtype  =
   float* dclass_token;  // [C]  = or +=, by accumulate
-  float* ddist_token;   // [C]  = or +=, by accumulate; null where prefix is 1
+  float* ddist_token;   // [C]  = or +=, by accumulate; null if prefix is 1
   float* dposition;     // [prefix + P, C]  = or +=, by accumulate
   const void* dout;     // [B, prefix + P, C] dtype
   EmbedShape shape;
@@ -343,7 +343,7 @@ struct ConvBackwardWeight {
 //   rstd = 1 / sqrt(variance + eps)
 // mean and variance are over `parts` equal parts (the processes' batches with SyncBN; else one)
 // whose moments are given: mean = mean of the parts' means, variance = mean of the parts' variances
-// + variance of the parts' means. NaN propagates; running statistics keep their value where mean or
+// + variance of the parts' means. NaN propagates; running statistics keep their value if mean or
 // variance is not finite.
 // Every device computes y as fma(inp - mean, rstd * weight, bias) (+ residual), so that backward
 // finds the same sign again. With a residual it can't recompute y, and so relu's mask is saved:
@@ -391,7 +391,7 @@ struct BatchNormBackwardSums {
   void* g;                    // [rows, C] dtype  =, may be dout itself; null: not wanted
   void* workspace;            // [workspace_bytes(*this)]
   const void* dout;           // [rows, C] dtype
-  const uint64_t* relu_mask;  // [ceil(C / 64), rows]: forward's, where it had a residual and relu
+  const uint64_t* relu_mask;  // [ceil(C / 64), rows]: forward's, if it had a residual and relu
   const void* inp;            // [rows, C] dtype
   const float *mean, *rstd, *weight, *bias;  // [C]
   RowsShape shape;
@@ -402,8 +402,8 @@ struct BatchNormBackwardSums {
 };
 
 // ConvBackwardInput and then BatchNormBackwardSums, for a convolution whose inp is a batch norm's
-// out: dinp is the batch norm's dout, or with norm_relu_mask its g. The batch norm's arguments but
-// for sums, mean and rstd are called norm_NAME; C is the convolution's, rows are N * H * W.
+// out: dinp is the batch norm's dout, or with norm_relu_mask its g. The batch norm's arguments
+// except sums, mean and rstd are called norm_NAME; C is the convolution's, rows are N * H * W.
 struct ConvBackwardInputSums {
   void* dinp;                            // [N, H, W, C] dtype  =
   float* sums;                           // [2, C]  =
@@ -421,7 +421,7 @@ struct ConvBackwardInputSums {
   DType dtype;
   bool accumulate;
 
-  // The two, each with the workspace of both.
+  // The two operations, each with the workspace of both.
   ConvBackwardInput input_gradient() const;
   BatchNormBackwardSums norm_sums() const;
   void describe(Arguments&) const;
@@ -492,9 +492,8 @@ struct DropoutShape {
 
 // Forward, and backward when applied to gradients: out = keep ? inp / (1 - drop) : 0, one decision
 // per `group` neighbours (1: dropout, Srivastava et al. 2014; all elements of an image: drop path,
-// Huang et al. 2016). Element e of image b belongs to decision i = e / group, which keeps where
-// the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made uniform, is at least
-// drop.
+// Huang et al. 2016). Element e of image b belongs to decision i = e / group, which keeps if the
+// word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made uniform, is at least drop.
 struct Dropout {
   void* out;                 // [B, elements] dtype  =, may be inp itself
   const void* inp;           // [B, elements] dtype
@@ -514,7 +513,7 @@ struct ClassesShape {
 // Softmax cross-entropy with label smoothing s (Szegedy et al. 2016):
 //   loss[b] = lse[b] - sum_k target[b, k] logits[b, k],   lse = log sum_k exp(logits)
 //   target[b] = (1 - s) (lambda[b] onehot(label[b]) + (1 - lambda[b]) onehot(label[b ^ 1])) + s / K
-// with lambda 1 where nothing is mixed. A label of -1 marks a padding row: its loss is 0, and its
+// with lambda 1 if nothing is mixed. A label of -1 marks a padding row: its loss is 0, and its
 // partner's label is -1 as well. top1: label[b] has the largest logit, as Metrics counts it.
 // A model with several heads adds up `share` times the loss of each.
 struct CrossEntropyForward {
@@ -562,8 +561,8 @@ struct MeanLogits {
 // count.
 //   sums[0] += loss,   sums[1] += 1,
 //   sums[2] += label has the largest logit,   sums[3] += label is among the 5 largest
-// A class beats the label where its logit is larger, or equal and its index lower; a NaN logit of
-// the label never counts.
+// A class beats the label if its logit is larger, or equal and its index lower; a NaN logit of the
+// label never counts.
 struct Metrics {
   double* sums;           // [4]  +=
   const float* loss;      // [B]
@@ -589,8 +588,8 @@ struct GradientTail {
 
 // ---- optimizer ----------------------------------------------------------------------------------
 // One pass over a flat gradient, block by block: sums[first + i] = sum of the squares of norm block
-// i's elements, which is finite where all of them are. Norm blocks have the same length on all
-// devices, and a part of a model that can be a process of its own begins with one, so that sums
+// i's elements, which is finite if all of them are. Norm blocks have the same length on all
+// devices, and a part of a model that may run in a process of its own begins with one, so that sums
 // don't depend on the processes.
 struct GradientSquares {
   static constexpr size_t norm_block = 16384;
@@ -616,7 +615,7 @@ struct GradientNorm {
 // element, with
 //   g = grad / (loss_scale * divisor) * min(1, clip / (grad_norm + 1e-6))   (clip 0: without min)
 //   wd = weight_decay where decay[element / decay_chunk], else 0
-//   lr = params->lr, times lr_scale[element / decay_chunk] where that is given
+//   lr = params->lr, times lr_scale[element / decay_chunk] if that is given
 //   sgd:    g += wd w;  m = t == 1 ? g : momentum m + g;  w -= lr (nesterov ? g + momentum m : m)
 //           (momentum 0: w -= lr g)
 //   adam:   g += wd w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
@@ -625,11 +624,11 @@ struct GradientNorm {
 // and then an exponential moving average of the weights, whose decay is at most 1 - ema_rate, and
 // t / (t + 9) at first:
 //   ema += max(ema_rate, 9 / (t + 9)) (w - ema)
-// t = state->count + 1, which is written back. Where state->found_inf, weights, moments, average
-// and count stay as they are. Then the state of the loss scale moves on:
+// t = state->count + 1, which is written back. If state->found_inf, weights, moments, average and
+// count stay as they are. Then the state of the loss scale is updated:
 //   found_inf:  skipped += 1;  with a growth_interval: good_steps = 0,
 //               loss_scale = max(smallest, loss_scale * backoff)
-//   else:       skipped = 0;   with a growth_interval: good_steps += 1, and where that reaches it
+//   else:       skipped = 0;   with a growth_interval: good_steps += 1, and where it is reached
 //               good_steps = 0, loss_scale = min(largest, loss_scale * growth)
 struct OptimizerUpdate {
   static constexpr size_t decay_chunk = 64;  // parameters start at multiples of it
@@ -656,7 +655,8 @@ struct OptimizerUpdate {
   void describe(Arguments&) const;
 };
 
-// Other weights to compute with for a while, instead of the master weights; each is rounded once.
+// Replaces the compute weights for a while, by weights other than the master weights; each is
+// rounded once.
 struct RoundWeights {
   void* out;         // [count] dtype  =
   const float* inp;  // [count]

@@ -1,5 +1,6 @@
 // The standard headers that most files include. The Makefile has GCC parse them once and reads the
-// result before each file. A file includes what it uses all the same: make PCH=0 builds without.
+// result before each file. Files still include all headers that they use: make PCH=0 builds without
+// this one.
 #pragma once
 #include <algorithm>
 #include <array>

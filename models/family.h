@@ -17,7 +17,7 @@ class JsonReader;
 struct GraphOptions {
   int classes = 0;
   int representation_size = 0;  // features of a layer with tanh before the head; 0: there is none
-  // As in timm: dropout of what the head reads; of the tokens with their positions; after
+  // As in timm: dropout of the head's input; of the tokens with their positions; after
   // attention's projection and both layers of the MLP; of the attention probabilities; of whole
   // branches (stochastic depth), rising linearly from 0 to this over the blocks.
   float drop_rate = 0, pos_drop_rate = 0, proj_drop_rate = 0, attn_drop_rate = 0;

@@ -1,13 +1,13 @@
 """The threads of a CUDA block on the stand-in, for gdb: gdb -x simt/gdb.py --args PROGRAM
 
   info cuda kernels      the kernel that runs, its grid, the block and the thread
-  info cuda threads      where each thread of the block stands
+  info cuda threads      the line that each thread of the block is at
   cuda lanes EXPRESSION  its value in each lane of the thread's warp
   cuda thread 5          looks at another thread of the block, also (5,0,0); `cuda thread` alone says
                          which this is. Whatever resumes the program goes back first.
 
 The names are those of cuda-gdb. A thread is a fiber (device/fiber.h): one that waits has left its
-registers on its stack, and to look at it is to put them back for a while.
+registers on its stack, and looking at it puts them back for a while.
 """
 
 import re

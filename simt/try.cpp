@@ -36,7 +36,7 @@ std::string place_in(const std::string& report) {
   return {};
 }
 
-// The report's own text is long; what a reader needs of it is what was done, and where.
+// Shortens the report to what a reader needs: what was done, and where.
 void shorten(const char* report) {
   const std::string text = report, place = place_in(text), size = " of size ";
   const size_t access = text.find(size);

@@ -1,4 +1,4 @@
-// Included ahead of a .cu file that `make try` compiles: what cuda_to_cpp turns CUDA's syntax into.
+// Included ahead of a .cu file that `make try` compiles: what CUDA's syntax is translated to.
 #pragma once
 #include <cuda_runtime.h>
 

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/stop_signals.h"
-#include "base/terminal.h"
 #include "base/text.h"
 #include "engine/options/foreign_names.h"
 #include "engine/options/help.h"

@@ -2,7 +2,6 @@
 #include <cstdio>
 
 #include "app/commands/commands.h"
-#include "base/terminal.h"
 #include "base/text.h"
 #include "engine/options/help.h"
 #include "engine/options/named_recipe.h"

@@ -9,10 +9,11 @@
 
 namespace bv {
 
-// Over shared memory, from our launcher or rank 0; on several machines over TCP through rank 0, for
-// few and small messages (a HostsCommunicator). Fills World::seats. A peer that doesn't come within
-// `timeout` seconds: UserError. One that later dies, or is stuck for `timeout`: the reason on
-// stderr, then _exit(1). The main thread calls this and destroys the result.
+// Connects over shared memory, from our launcher or rank 0; on several machines over TCP through
+// rank 0, for few and small messages (a HostsCommunicator). Fills World::seats. Throws UserError if
+// a peer doesn't come within `timeout` seconds. If one later dies, or is stuck for `timeout`,
+// prints the reason to stderr and calls _exit(1). The main thread calls this and destroys the
+// result.
 std::unique_ptr<Communicator> connect_hosts(World&, size_t bucket_bytes, double timeout);
 
 // Ends the process with `exit_code`. Of ranks that are connected only the first to fail prints.

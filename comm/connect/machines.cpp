@@ -25,7 +25,7 @@
 namespace bv {
 namespace {
 
-// A NodePlacement as the ranks tell each other.
+// A NodePlacement as the ranks send it.
 struct SeatRow {
   int32_t node = 0, local_rank = 0;
   std::array<char, 64> machine{}, address{};  // padded with zeros
@@ -72,7 +72,7 @@ int shared_by_node(const World& world, double timeout) {
   return fd;
 }
 
-// Row r of the result is what rank r gave.
+// Row r of the result comes from rank r.
 template <class T>
 std::vector<T> gather(Communicator& hosts, const T& own) {
   static_assert(sizeof(T) % sizeof(float) == 0);
@@ -87,7 +87,7 @@ std::string text_of(const std::array<char, N>& chars) {
   return printable(std::string(chars.data(), strnlen(chars.data(), N)));
 }
 
-// rank0: the address at which this rank reaches rank 0, and so all ranks of that machine.
+// rank0: the address at which this rank reaches rank 0, and so all ranks of rank 0's machine.
 std::vector<NodePlacement> gather_seats(Communicator& hosts, const World& world,
                                         const std::string& own, const std::string& rank0) {
   SeatRow row{.node = world.node, .local_rank = world.local_rank};
@@ -110,7 +110,7 @@ std::vector<Socket> connect_pairs(const World& world, Communicator& hosts, doubl
   return meet_pairwise(world, std::move(listener), addresses, ports, timeout);
 }
 
-// The ranks of this machine, through its memory; null: there is one.
+// Connects the ranks of this machine through its memory; null if there is only one.
 std::unique_ptr<Communicator> connect_node(const World& world, RunWatch& run,
                                            const DataLinks& links) {
   const std::vector<int> ranks = ranks_of_node(world.seats, world.rank);

@@ -12,8 +12,8 @@ namespace bv {
 // UserError if a peer doesn't come within `timeout` seconds.
 std::unique_ptr<HostsCommunicator> connect_machines(World&, double timeout);
 
-// --all-reduce (none: auto) as this run has it. Throws UserError where two levels are asked of
-// nodes with different numbers of ranks.
+// Resolves --all-reduce (nullopt: auto) for this run. Throws UserError if two levels are requested
+// for nodes with different numbers of ranks.
 AllReduce choose_all_reduce(std::optional<AllReduce> asked, const World&, bool on_cpu);
 
 struct DataLinks {

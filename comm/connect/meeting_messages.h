@@ -22,7 +22,7 @@ std::string seconds_text(double timeout);  // "10 s"
 
 // A stop signal ends the process: there is nothing to save yet.
 void heed_stop_signal();
-// Returns at the latest after 50 ms.
+// Returns after 50 ms at the latest.
 void wait_for_events(std::vector<pollfd>& items);
 void pause_a_little();
 
@@ -42,7 +42,7 @@ class Incoming {
   }
   bool complete() const { return got_ == sizeof value; }
   bool has(size_t bytes) const { return got_ >= bytes; }
-  // As far as it has come: does it begin as this program's messages do?
+  // Whether what has arrived so far begins like this program's messages.
   bool is_ours() const {
     constexpr auto magic = Preamble::our_magic;
     return std::memcmp(&value, magic.data(), std::min(got_, magic.size())) == 0;

@@ -16,15 +16,15 @@ class MeetingPoint {
   virtual ~MeetingPoint() = default;
   virtual std::string name() const = 0;
   virtual Socket bound() const = 0;
-  virtual Socket connected() const = 0;  // to rank 0, or about to be: not blocking
+  virtual Socket connected() const = 0;  // to rank 0, or connecting to it: non-blocking
   // Whether the process at the other end may take part, as far as the system knows.
   virtual bool admits(int fd) const = 0;
 };
 
 std::unique_ptr<MeetingPoint> meeting_point_here(const World&);
-// World::meeting_port() of World::host.
+// At World::meeting_port() of World::host.
 std::unique_ptr<MeetingPoint> meeting_point_of_network(const World&);
-// Port 0, to listen at: any free one.
+// Port 0: listens at any free one.
 std::unique_ptr<MeetingPoint> meeting_point_at(const std::string& address, int port);
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// Rank 0 listens; the others connect and prove that they belong (greeting.h); once all have come,
+// Rank 0 listens; the others connect and prove that they belong (handshake.h); once all have come,
 // each gets an answer, on one machine with the shared memory's descriptor. If rank 0 gives up, they
 // see the connection closed.
 #include "comm/connect/rendezvous.h"
@@ -27,14 +27,14 @@ void send_at_once(const Socket& socket) {
   setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// Waits for input. False: `end` has come.
+// Waits for input. False once `end` has passed.
 bool wait_readable(int fd, Clock::time_point end) {
   std::vector<pollfd> items{{fd, POLLIN, 0}};
   while (!items[0].revents && Clock::now() < end) wait_for_events(items);
   return items[0].revents != 0;
 }
 
-// Rank 0's Challenge to `handshake`; nothing if the connection ends before it has come: rank 0 may
+// Rank 0's Challenge to `handshake`; nothing if the connection ends first: rank 0 may
 // be about to end, or serve others first.
 std::optional<Challenge> challenge_from(const Socket& rank0, const MeetingPoint& point,
                                         const Handshake& handshake, Clock::time_point end) {
@@ -68,7 +68,7 @@ void check(const World& world, const Handshake& handshake, const Challenge& chal
     throw UserError(self + ": rank 0 has another BAREVISION_SECRET; set the same for all ranks");
 }
 
-// A connection to rank 0 after both sides' greetings; empty when `end` has come.
+// A connection to rank 0 after both sides' greetings; empty once `end` has passed.
 Socket reach(const World& world, const MeetingPoint& point, Clock::time_point end) {
   for (; Clock::now() < end; pause_a_little()) {
     Socket made = point.connected();
@@ -134,7 +134,7 @@ Socket join(const World& world, const MeetingPoint& point, double timeout, int& 
   const std::string self = "rank " + std::to_string(world.rank);
   Socket rank0;
   std::optional<Answer> reply;
-  std::string others;  // who is at the meeting point instead
+  std::string others;  // whom the meeting point belongs to instead
   bool again = true;
   while (again) {
     rank0 = reach(world, point, end);

@@ -17,7 +17,7 @@ int meet_peers(const World&, double timeout, int region_size = 0);
 // rank 0, a connection per rank, indexed by rank; elsewhere one to rank 0.
 std::vector<Socket> meet_over_network(const World&, double timeout);
 
-// A connection between every two ranks, by rank: each listens at its own of these addresses and
+// A connection between every two ranks, by rank: each listens at its own address of these and
 // connects to all ranks below it.
 std::vector<Socket> meet_pairwise(const World&, Socket listener,
                                   const std::vector<std::string>& addresses,

@@ -1,6 +1,6 @@
-// The side of a meeting that others come to: it listens, and seats by rank those who prove that
-// they belong. Strangers may connect, be silent or talk nonsense: every connection has a second for
-// its whole greeting, all are served by one poll, and one deadline holds for all.
+// The listening side of a rendezvous: it seats by rank the peers that prove that they belong.
+// Strangers may connect, be silent or send nonsense: every connection has a second for its whole
+// greeting, one poll serves all, and one deadline holds for all.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace bv {
 
-// Waits a little for a previous run to leave the place.
+// Waits a little for a previous run to free the address.
 Socket listen_at(const World&, const MeetingPoint&, double timeout);
 
 // A connection in its greeting.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int spins = 300;  // about 15 us, the cost of falling asleep and waking
 
-// How many of n bytes there is room for.
+// Writes as many of n bytes as there is room for; returns their number.
 size_t put(Mailbox& box, const std::byte* from, size_t n) {
   const uint64_t written = box.written.load(std::memory_order_relaxed);
   n = std::min<size_t>(n, Mailbox::capacity - (written - box.read.load(std::memory_order_acquire)));
@@ -24,7 +24,7 @@ size_t put(Mailbox& box, const std::byte* from, size_t n) {
   return n;
 }
 
-// How many of n bytes have come.
+// Reads as many of n bytes as have come; returns their number.
 size_t take(Mailbox& box, std::byte* to, size_t n) {
   const uint64_t read = box.read.load(std::memory_order_relaxed);
   n = std::min<size_t>(n, box.written.load(std::memory_order_acquire) - read);
@@ -35,7 +35,7 @@ size_t take(Mailbox& box, std::byte* to, size_t n) {
   return n;
 }
 
-// An exchange's messages to one peer, or from it, in their order.
+// An exchange's messages to or from one peer, in order.
 class Lane {
  public:
   // name: of the peer, its rank in the run.
@@ -53,7 +53,7 @@ class Lane {
         box_.written.load(std::memory_order_acquire) - box_.read.load(std::memory_order_acquire);
     return on_the_way == (sends_ ? Mailbox::capacity : 0);
   }
-  // Whether anything moved.
+  // Returns whether anything moved.
   bool advance() {
     bool moved = false;
     while (!finished()) {
@@ -93,8 +93,8 @@ class Lane {
   bool sends_;
   std::vector<const Transfer*> queue_;
   size_t next_ = 0;
-  uint64_t size_ = 0;  // of the message in flight, as it is sent ahead of it
-  size_t done_ = 0;    // bytes of that message, with those of its size
+  uint64_t size_ = 0;  // of the message in flight; sent ahead of its bytes
+  size_t done_ = 0;    // bytes of that message, including its size
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Messages between the ranks of one machine. From each rank to each other goes a stream of bytes,
-// through a ring in the shared memory: of each message its size, then its bytes. An exchange moves
+// Messages between the ranks of one machine. A stream of bytes goes from each rank to each other
+// one, through a ring in the shared memory: each message's size, then its bytes. An exchange moves
 // all its messages at once, so their order can't block it.
 #pragma once
 #include <span>

@@ -18,7 +18,7 @@ class PeerWatch {
             std::function<void(const std::string&)> before_end);
   ~PeerWatch();
 
-  // Around every wait of the host for the device, by one thread at a time.
+  // Called around every wait of the host for the device, by one thread at a time.
   void wait_begins();
   void wait_ends();
 

@@ -25,13 +25,13 @@ struct RankPlace {
 // Whether a process that had joined has ended without leaving.
 bool has_died(RankStatus&);
 // Prints this process's line on why the run ends, unless another process has printed one; doesn't
-// return. When a peer died, a launcher that supervises speaks first: it knows the cause.
+// return. If a peer died, a supervising launcher prints first: it knows the cause.
 [[noreturn]] void end_process(SharedRegion&, const RankPlace&, const std::string& why,
                               bool a_peer_died);
 
 int64_t monotonic_ms();
 constexpr int watch_tick_ms = 100;  // between two looks at the peers
-// Without a heartbeat for longer: stopped, not slow.
+// False without a recent heartbeat: the rank is stopped, not slow.
 bool has_heartbeat(const RankStatus&);
 
 // How long one rank has waited for others. A peer that is busy, with a heartbeat, gets ten times
@@ -92,8 +92,8 @@ class PeerWait {
  public:
   explicit PeerWait(const RankGroup& group)
       : group_(group), patience_(group.place.timeout, group.place.run) {}
-  // Doesn't return if a member for which awaited(member) holds is gone or too late. `silent` is
-  // the one to name where all are.
+  // Doesn't return if a member for which awaited(member) holds is gone or too late. `silent`: the
+  // member to name if by now none is awaited.
   void look(const std::function<bool(int)>& awaited, int silent);
   void start_over() { patience_.start_over(); }  // something has come
 

@@ -11,7 +11,7 @@ class RunWatch {
  public:
   virtual ~RunWatch() = default;
   virtual std::string name(int rank) const = 0;  // "rank 3 (node 1, HOST)"
-  // During a wait for this rank: why it is over, or "".
+  // Called during a wait for this rank. Returns why the wait is over, or "".
   virtual std::string look(PeerTimeout&, int awaited) = 0;
   // Tells all other ranks why the run ends, and ends this process as end_process does. culprit: the
   // rank that has died, or -1.

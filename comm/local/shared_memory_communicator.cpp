@@ -174,7 +174,7 @@ class SharedMemoryCommunicator final : public Communicator {
   void sum_small(T* data, size_t count) {
     const int turn = small_turn_;
     small_turn_ ^= 1;
-    std::copy_n(data, count, at<T>(layout_.small(rank(), turn)));  // none of nothing, too
+    std::copy_n(data, count, at<T>(layout_.small(rank(), turn)));  // count may be 0 and data null
     barrier_.wait();
     sum_ranks(data, count, [&](int r) { return at<T>(layout_.small(r, turn)); });
   }

@@ -11,7 +11,7 @@ namespace bv {
 
 struct SharedMemoryPeers {
   int rank = 0, size = 1;
-  int fd = -1;  // of the SharedRegion (unused for one process); stays the caller's
+  int fd = -1;  // of the SharedRegion (unused for one process); the caller keeps it
   size_t bucket_bytes = 4 << 20;
   double timeout = 60;      // seconds a peer may keep the others waiting
   bool supervised = false;  // our launcher watches too
@@ -22,7 +22,7 @@ struct SharedMemoryPeers {
 // Made and destroyed by the main thread, and before the backend whose streams it runs on. Its
 // collectives run one after another in the order of the calls, whatever their streams; those of a
 // group run concurrently. A send doesn't wait for its receiver while 128 KiB or less are on their
-// way to that. Throws std::runtime_error if the peers disagree.
+// way to it. Throws std::runtime_error if the peers disagree.
 std::unique_ptr<Communicator> make_shared_memory_communicator(const SharedMemoryPeers&);
 
 }  // namespace bv

@@ -19,7 +19,7 @@ enum class RankState : uint32_t { absent, here, left };
 // ends, the kernel marks the mutex, which the others see even before the process is reaped.
 struct alignas(64) RankStatus {
   std::atomic<RankState> state;
-  std::atomic<Busy> busy;          // at something long on its own; not stuck
+  std::atomic<Busy> busy;          // doing something long on its own; not stuck
   std::atomic<uint64_t> waits;     // for the device, begun so far (PeerWatch)
   std::atomic<int64_t> heartbeat;  // the last one, ms of the monotonic clock
   pthread_mutex_t alive;
@@ -32,7 +32,7 @@ struct alignas(64) ControlBlock {
   std::atomic<uint64_t> magic;
   std::atomic<int32_t> size;              // ranks
   std::atomic<int32_t> error_printed;     // 1: a line has been printed that says why the run ends
-  std::atomic<int32_t> failed_exit_code;  // of the rank that printed it, else no_exit_code
+  std::atomic<int32_t> failed_exit_code;  // of the rank that printed it, or no_exit_code
   std::atomic<uint32_t> ending;           // 1: the launcher is ending the run; no rank waits on
   std::atomic<uint64_t> bucket_bytes;     // must be the same for all ranks; 0: not set yet
   std::atomic<uint64_t> areas_end;        // where the next communicator's area begins

@@ -23,7 +23,7 @@ void check(ncclResult_t result, const char* what) {
     throw std::runtime_error(std::string(what) + ": " + ncclGetErrorString(result));
 }
 
-// NCCL's communicators of this process, of which the watch asks for errors.
+// NCCL's communicators in this process, which the watch polls for errors.
 class NcclComms {
  public:
   void add(ncclComm_t comm) {
@@ -86,7 +86,7 @@ class NcclCommunicator : public Communicator {
     run_.watch.wait_ends();
     run_.comms.add(comm_);
   }
-  // Waits for the other ranks, any of which may die or hang on its last way.
+  // Waits for the other ranks, any of which may die or hang while it ends.
   ~NcclCommunicator() override {
     run_.comms.remove(comm_);
     run_.watch.wait_begins();
@@ -175,7 +175,7 @@ class NcclWorld final : private NcclRun, public NcclCommunicator {
   NcclWorld(Backend& device, NcclPeers peers)
       : NcclWorld(device, peers.place, std::move(peers), choose_order()) {}
 
-  // This rank's device has finished all that a peer may need before the hosts wait for each other.
+  // This rank's device finishes all that a peer may need before the hosts wait for each other.
   void barrier() override {
     backend.synchronize(nullptr);
     hosts->barrier();

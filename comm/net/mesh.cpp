@@ -91,7 +91,7 @@ bool Mesh::progress(Queue& queue) {
   return moved;
 }
 
-// The hosts may know why, or hear of it in a moment.
+// The hosts may know why the peer is gone, or learn it in a moment.
 void Mesh::end_without(int peer) {
   constexpr int moment_ms = 1000, look_ms = 20;
   for (int waited = 0; waited < moment_ms; waited += look_ms) {

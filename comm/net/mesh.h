@@ -24,8 +24,8 @@ class Mesh {
   // For work that calls exchange().
   StreamOrder& order() { return order_; }
 
-  // As Communicator::exchange; peers are ranks of the run. Returns when all is sent and received. A
-  // peer that is gone or silent ends the process.
+  // Like Communicator::exchange; peers are ranks of the run. Returns when all is sent and received.
+  // A peer that is gone or silent ends the process.
   void exchange(std::span<const Transfer>);
   uint64_t bytes_sent(int peer) const { return sent_[size_t(peer)]; }
 

@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-// Up to here every rank sends all it has to all others, which costs one journey, not 2 (N - 1).
+// Up to here every rank sends all its data to all others: one journey, not 2 (N - 1).
 constexpr size_t small_bytes = 1 << 12;
 
 // Row or chunk r of n elements on N ranks.
@@ -121,7 +121,7 @@ class RingCommunicator final : public Communicator {
     mesh_->exchange(both);
   }
 
-  // In the order of the ranks, on each of them.
+  // Every rank adds in the order of the ranks.
   template <class T>
   void sum_small(T* data, size_t count) {
     std::vector<T>& rows = scratch<T>();
@@ -157,7 +157,7 @@ class RingCommunicator final : public Communicator {
   std::shared_ptr<Mesh> mesh_;
   std::vector<int> ranks_;               // of the run, in the group's order
   std::unique_ptr<Communicator> hosts_;  // null: this is a group
-  Communicator& host_;                   // the whole's
+  Communicator& host_;                   // of the whole communicator
   std::vector<float> floats_;            // received, to be added
   std::vector<double> doubles_;
 };

@@ -1,7 +1,7 @@
 // A connection carries frames: data of collectives, and reports on the sender's state. One thread
 // reads and writes them all without ever blocking, so that a peer that is stopped in the middle of
-// a frame holds up nobody. Rank 0 reports on all ranks to all; who finds that the run has failed
-// tells rank 0 why, and rank 0 the others.
+// a frame holds up nobody. Rank 0 reports on all ranks to all; a rank that finds that the run has
+// failed tells rank 0 why, and rank 0 tells the others.
 #include "comm/net/tcp_communicator.h"
 
 #include <poll.h>
@@ -137,7 +137,7 @@ struct Peer {
   std::atomic<bool> open{true};
 };
 
-// Keeps what a peer sent printable.
+// Makes a peer's text printable.
 std::string reason_of(const Bytes& data) {
   std::string text;
   for (size_t i = sizeof(EndHead); i < data.size() && text.size() < max_reason; ++i)
@@ -284,7 +284,7 @@ class TcpCommunicator final : public HostsCommunicator {
     return data;
   }
 
-  // Who lets all wait: one that shows no life, rather than one that may be waiting itself.
+  // The rank that keeps all waiting: one without a heartbeat, rather than one that may wait itself.
   int silent(int awaited) const {
     for (int r = 0; r < place_.size; ++r)
       if (r != place_.rank && !has_heartbeat(region_.rank(r))) return r;
@@ -341,7 +341,7 @@ class TcpCommunicator final : public HostsCommunicator {
       reports.push_back({r, status.busy, status.waits, monotonic_ms() - status.heartbeat});
     }
     for (const auto& peer : peers_)
-      if (peer->outbox.empty())  // else it is slow: the next report will do
+      if (peer->outbox.empty())  // otherwise it is slow: the next report will do
         send_frame(*peer, Kind::state, reports.data(), reports.size() * sizeof(RankReport));
   }
 
@@ -419,7 +419,7 @@ class TcpCommunicator final : public HostsCommunicator {
   std::vector<Rank> ranks_;
   std::string failure_;
   int culprit_ = -1;
-  Clock::time_point end_at_ = Clock::time_point::max();  // of serve(): the host doesn't notice
+  Clock::time_point end_at_ = Clock::time_point::max();  // when serve() ends the run itself
   std::atomic<bool> closing_{false};
   std::thread thread_;
 };

@@ -1,7 +1,7 @@
 // Collectives between the hosts of several machines, for few and small messages: NCCL, or on the
 // cpu device a Mesh, carries the data. Everything passes through rank 0: there are no groups and no
 // exchange. A thread keeps what the other ranks report in a SharedRegion of the machine, with a
-// place for each rank of the run, where all who wait read it.
+// place for each rank of the run, where every waiting process reads it.
 #pragma once
 #include <memory>
 #include <string>

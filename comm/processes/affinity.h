@@ -22,11 +22,11 @@ CoreShare share_of_cores(const std::vector<std::vector<int>>& cores, int part, i
 int usable_cores();
 bool pin_this_process(const CoreShare&);  // async-signal-safe; false on failure
 
-// Pins a worker to its share, before any thread is started. Returns how many should compute.
+// Pins a worker to its share, before any thread is started. Returns how many threads to compute on.
 int pin_to_share(const World&);
 
-// OMP_NUM_THREADS if the user set it, else 0; torchrun sets 1 if the user doesn't. Throws UserError
-// if it is not a number of threads.
+// OMP_NUM_THREADS if the user set it, otherwise 0; torchrun sets 1 if the user doesn't. Throws
+// UserError if it is not a number of threads.
 int requested_threads(bool launched);
 
 }  // namespace bv

@@ -9,8 +9,8 @@
 
 namespace bv {
 
-// Collective. In rank 0's process the bytes of each rank, by rank; elsewhere nothing. They travel
-// through device memory. No communicator: one process.
+// Collective. Returns every rank's bytes, by rank, on rank 0, and nothing elsewhere. They travel
+// through device memory. communicator: null if there is one process.
 std::vector<std::vector<std::byte>> collect(std::span<const std::byte> own, Backend&,
                                             Communicator*);
 

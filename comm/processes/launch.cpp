@@ -31,9 +31,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds grace_period{2};  // from SIGTERM to SIGKILL once a run has failed
-// A worker that was asked to stop: how long it may be without a heartbeat, and may be saving.
+// How long a worker that was asked to stop may lack a heartbeat, and may be saving.
 constexpr std::chrono::seconds max_silence{5}, max_saving{60};
-constexpr std::chrono::seconds max_leaving{10};  // from the first worker's good end
+constexpr std::chrono::seconds max_leaving{10};  // after the first worker has ended well
 
 // Stop signals and SIGCHLD are blocked and fetched one by one.
 class HeldSignals {
@@ -287,7 +287,7 @@ class Supervisor {
     }
   }
 
-  // Nobody waits for a worker that is stopped on its last way, but for its end.
+  // Kills a worker that is stopped while it ends: the others wait for nothing but its end.
   void look_at_leaving() {
     if (Clock::now() - *leaving_ < max_leaving) return;
     for (size_t i = 0; i < workers_.size(); ++i) {

@@ -22,7 +22,7 @@ struct World {
   std::string host;       // MASTER_ADDR: rank 0's machine if there are several, or empty
   int port = 29500;       // MASTER_PORT
   std::string secret;     // BAREVISION_SECRET: what ranks that meet must know, or empty
-  int node = -1, nodes = 0;  // this machine's number and theirs; -1, 0: the launcher doesn't say
+  int node = -1, nodes = 0;  // this machine's number, of how many; -1, 0: the launcher doesn't say
   std::string machine;       // this machine's name
   std::vector<NodePlacement> seats;  // by rank, once connected; empty on one machine
   bool several_machines() const { return local_size != size; }
@@ -40,15 +40,15 @@ bool is_launched_worker();
 
 std::string name_of_machine();
 
-// Throws UserError where mpirun, srun or torchrun have started this process as one of several: each
+// Throws UserError if mpirun, srun or torchrun have started this process as one of several: each
 // would start a run of its own.
 void refuse_other_launchers();
 
 // Nothing if no such variables are set. Throws UserError if they are incomplete or contradictory.
 std::optional<World> world_from_environment();
 
-// Numbers the nodes of all seats from 0, in the order of their first ranks. Where the launcher told
-// no numbers (node -1), equal names of machines are one node.
+// Numbers the nodes of all seats from 0, in the order of their first ranks. If the launcher gave no
+// numbers (node -1), equal names of machines are one node.
 void number_nodes(std::vector<NodePlacement>&);
 // The ranks of `rank`'s node; and those with its place on each of the nodes: empty if the nodes
 // have different numbers of ranks.

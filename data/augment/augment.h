@@ -22,7 +22,7 @@ struct Cropping {
   std::array<double, 2> scale = {0.08, 1}, ratio = {3.0 / 4, 4.0 / 3};  // of random_resized
   int padding = 4;                                                      // of padded
   double hflip = 0, vflip = 0;                                          // probabilities
-  CropMode mode = CropMode::center;  // of evaluation, and in training but for random_resized
+  CropMode mode = CropMode::center;  // of evaluation, and in training except for random_resized
   double pct = 1;
   Interpolation interpolation = Interpolation::bilinear;
 };

@@ -61,7 +61,7 @@ struct Span {
   int begin, end;
 };
 
-// A box of any place in the image, cut off at its border.
+// A box anywhere in the image, cut off at its border.
 Span around_a_pixel(Random& random, int length, int size) {
   const int centre = random.below(size);
   return {std::max(centre - length / 2, 0), std::min(centre + (length + 1) / 2, size)};
@@ -74,7 +74,7 @@ Span between(Random& random, const std::array<double, 2>& minmax, int size) {
   return {begin, begin + length};
 }
 
-// lambda is that of the box as it is.
+// lambda is computed from the box as cut off.
 Mix cut(Random& random, const Mixing& m, double lambda, int size) {
   const int length = static_cast<int>(size * std::sqrt(1 - lambda));
   const auto span = [&] {

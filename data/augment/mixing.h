@@ -12,10 +12,10 @@ namespace bv {
 enum class MixMode : uint8_t { batch, pair, elem };  // the images that share lambda and box
 
 struct Mixing {
-  double mixup = 0, cutmix = 0;  // the alpha of lambda's Beta(alpha, alpha); 0: not at all
+  double mixup = 0, cutmix = 0;  // the alpha of lambda's Beta(alpha, alpha); 0: off
   // Sides of cutmix's boxes as parts of the image's; {}: a box has 1 - lambda of the area.
   std::array<double, 2> minmax{};
-  double prob = 1, switch_prob = 0.5;  // of mixing; of cutmix instead of mixup, where there is both
+  double prob = 1, switch_prob = 0.5;  // of mixing; of cutmix instead of mixup, if both are on
   MixMode mode = MixMode::batch;
   int off_epoch = 0;  // mixing ends after so many epochs; 0: never
 

@@ -42,7 +42,7 @@ std::array<int, n> shuffled(const AugmentKey& key, uint32_t what, size_t count) 
 // ---- torchvision's spaces of operations ---------------------------------------------------------
 struct Space {
   double shear, translate, rotate, enhance;  // the largest magnitudes
-  int posterize;                             // the most bits that are taken
+  int posterize;                             // the most bits that are removed
   int bins;
 };
 Space usual_space(int size, int bins) {
@@ -237,7 +237,7 @@ void draw_policy(const Augmentation& a, const AugmentKey& key, int size, Drawn& 
   }
 }
 
-// torchvision's ColorJitter: all that are wanted, in a random order.
+// torchvision's ColorJitter: all enabled operations, in a random order.
 void draw_jitter(const Augmentation& a, const AugmentKey& key, Drawn& list) {
   constexpr Operation operations[] = {brightness, contrast, color, hue};
   const Philox4 random = draw(key, at_jitter);

@@ -18,7 +18,7 @@ struct Augmentation {
   int ra_ops = 2, ra_magnitude = 9;     // ra: of 30; ra_dali: of 10
   std::array<double, 4> jitter{};       // of brightness, contrast, saturation and hue; 0: none
   double erase = 0;                     // the probability
-  std::array<uint8_t, 3> mean_color{};  // of what is erased
+  std::array<uint8_t, 3> mean_color{};  // of the erased box
 
   int layers() const;  // the most operations that an image gets
 };
@@ -49,10 +49,10 @@ std::string_view name_of(
 
 struct DrawnOperation {
   Operation operation;
-  // As torchvision's _apply_op takes it, sign included; SolarizeAdd: what is added; Cutout: half
-  // its side; Hue: parts of a turn; 0 where the operation takes none.
+  // In units of torchvision's _apply_op, with the sign; SolarizeAdd: the value added; Cutout: half
+  // its side; Hue: fraction of a turn; 0 if the operation takes none.
   double magnitude = 0;
-  Box box = {};  // Cutout, Erase: what is overwritten, inside the image
+  Box box = {};  // Cutout, Erase: the overwritten part, inside the image
 };
 
 // At most layers() of them, Identity left out.

@@ -1,4 +1,4 @@
-// Checks a whole data set for what can't be trained on, or would distort a run's accuracy.
+// Checks a whole data set for data that can't be trained on, or would distort a run's accuracy.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -19,7 +19,7 @@ struct EqualImages {
 
 struct ClassCount {
   std::string name;
-  int64_t train = 0, val = 0;  // train: all, where there is no val
+  int64_t train = 0, val = 0;  // train: all, if there is no val
 };
 
 struct DataCheck {
@@ -30,7 +30,7 @@ struct DataCheck {
   std::vector<FileRemark> flawed;   // decoded, but the decoder had to pass over something
   std::vector<FileRemark> tiny;
   std::vector<FileRemark> not_read;        // images whose extension isn't one that is read
-  std::vector<std::string> outside;        // images beside the class folders
+  std::vector<std::string> outside;        // images next to the class folders
   std::vector<std::string> empty_classes;  // folders, missing ones too
   std::vector<EqualImages> equal;          // by the first of each
   int64_t val_in_train = 0;                // images of val that occur in train
@@ -38,8 +38,8 @@ struct DataCheck {
 };
 
 // Decodes everything in full. `path` is a folder as for --data, or one with images in it but no
-// class folders; tiny: a side of less than `min_side` pixels. Throws DataError where there is
-// nothing to look at.
+// class folders; tiny: a side of less than `min_side` pixels. Throws DataError if there is nothing
+// to look at.
 DataCheck check_data(const std::string& path, int min_side, int threads,
                      const std::function<void(int64_t done, int64_t images)>& progress);
 

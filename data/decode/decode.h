@@ -15,15 +15,15 @@ namespace bv {
 enum class Format { jpeg, png, bmp, gif, pnm, webp, tiff, unknown };
 Format format_of(std::span<const uint8_t> start);
 std::string_view name_of(Format);                                // "jpeg"
-std::string_view extension_for(std::span<const uint8_t> start);  // "jpg"; of another file "bin"
+std::string_view extension_for(std::span<const uint8_t> start);  // "jpg"; "bin" for another file
 // "JPEG, PNG, BMP, GIF and PPM", and those whose libraries this build has.
 std::string known_formats();
 // Refuses files that are not images, and images whose library this build lacks.
 void require_decoder(Format);
 
-// Refuses what its header alone tells: no image, cut off before its size is known, or of a size
+// Refuses what the header alone shows: not an image, cut off before its size is known, or of a size
 // that check_image_size refuses. Reads a block or a few of the file. Returns the size, not upright;
-// zeros of a JPEG whose frame comes late.
+// zeros for a JPEG whose frame comes late.
 struct HeaderSize {
   int height = 0, width = 0;
 };
@@ -33,8 +33,8 @@ HeaderSize check_header(FileView& file);
 // can hold, before anything of that size is allocated.
 void check_image_size(int64_t width, int64_t height, size_t file_bytes);
 
-// To be held while decoding takes this much memory: large images are decoded one at a time, so that
-// many workers don't each hold a huge one.
+// The lock to hold while decoding takes this much memory: large images are decoded one at a time,
+// so that many workers don't each hold a huge one.
 [[nodiscard]] std::unique_lock<std::mutex> wait_if_large(int64_t bytes);
 
 // 1 (grey), 2 (grey, alpha), 3 or 4 (RGB, alpha) channels to RGB, over white.
@@ -51,8 +51,8 @@ struct Orientation {
 };
 Orientation orientation_of(int orientation);
 
-// JPEG by libjpeg-turbo if the build has it, else by stb_image. Both need a walk over the markers
-// first: neither decoder reports a truncated file reliably.
+// JPEG by libjpeg-turbo if the build has it, otherwise by stb_image. Both need a walk over the
+// markers first: neither decoder reports a truncated file reliably.
 constexpr bool have_turbojpeg = BAREVISION_TURBOJPEG;
 
 struct JpegInfo {
@@ -60,20 +60,20 @@ struct JpegInfo {
   int orientation = 1;
   int64_t samples = 0;                  // of all components, in whole blocks
   bool multiple_scans = false;          // every coefficient is in memory until the last scan
-  bool baseline_or_progressive = true;  // Huffman-coded DCT; else arithmetic, lossless, ...
+  bool baseline_or_progressive = true;  // Huffman-coded DCT; otherwise arithmetic, lossless, ...
   bool adobe = false;                   // has Adobe's APP14
   bool lacks_tables = false;            // a scan uses a Huffman or quantisation table never defined
 };
 
-// Walks the markers up to the end of the image. Refuses: no frame, truncated, too large, too many
-// scans, Huffman tables beyond their bounds (which stb_image doesn't check).
+// Walks the markers up to the end of the image. Refuses a missing frame, truncation, too large a
+// size, too many scans, Huffman tables beyond their bounds (which stb_image doesn't check).
 JpegInfo inspect_jpeg(std::span<const uint8_t> file);
 
-// Decodes these pixels, not yet upright, of the image at dct_scale/8 of its size: the same as they
-// are in the whole. Only if have_turbojpeg.
+// Decodes these pixels, not yet upright, of the image at dct_scale/8 of its size: with the same
+// values as in the whole image. Only if have_turbojpeg.
 Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo&, int dct_scale,
                         const Region& part, std::string* warning);
-// The length that libjpeg scales one to.
+// The length to which libjpeg scales `length`.
 inline int scaled_length(int length, int dct_scale) { return (length * dct_scale + 7) / 8; }
 
 // Decodes, not yet upright, at full size through stb_image; refuses arithmetic coding and missing
@@ -89,7 +89,7 @@ HeaderSize check_bmp(FileView& file);
 // Walks a PNG's chunks: sizes, names, checksums, end. Returns its Exif orientation.
 int inspect_png(std::span<const uint8_t> file);
 
-// Refuses a GIF that is cut off, or whose data stands for many more pixels than it has.
+// Refuses a GIF that is cut off, or whose data encodes many more pixels than it has.
 void inspect_gif(std::span<const uint8_t> file);
 
 // PPM and PGM of 8 or 16 bits.
@@ -101,7 +101,7 @@ struct PnmInfo {
 PnmInfo inspect_pnm(FileView& file);
 Image decode_pnm(std::span<const uint8_t> file);
 
-// WebP by libwebp, of an animation the first frame. Only if have_webp.
+// WebP by libwebp: the first frame of an animation. Only if have_webp.
 constexpr bool have_webp = BAREVISION_WEBP;
 struct WebpInfo {
   int width = 0, height = 0;  // of the canvas, on which the first frame may cover a part

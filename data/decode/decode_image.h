@@ -8,9 +8,8 @@
 
 namespace bv {
 
-// Decodes an image file of a format that its content, not its name, tells: upright, as 8-bit RGB,
-// alpha over white. Throws BadImage; what a decoder passes over it says in `warning`, if that is
-// asked for.
+// Decodes an image file, upright, as 8-bit RGB, alpha over white. Its content, not its name, tells
+// the format. Throws BadImage; `warning`, unless null, gets what a decoder passes over.
 Image decode_image(std::span<const uint8_t> file, int at_least, std::string* warning = nullptr);
 // Decodes the part that `choose` asks for, a JPEG's at reduced scale if it may be smaller. `of`:
 // the rectangle of the photo that is the image; empty: all of it.

@@ -1,4 +1,4 @@
-// Bytes of a file that are read as they are asked for: a look at a header costs no more than that.
+// A file's bytes, read on demand: looking at a header costs no more than that.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -34,7 +34,7 @@ HeaderSize checked(int64_t height, int64_t width, const FileView& file) {
   return {static_cast<int>(height), static_cast<int>(width)};
 }
 
-// From segment to segment up to the frame; what stands between segments is left to the decoders.
+// Walks the segments up to the frame; what is between segments is left to the decoders.
 HeaderSize check_jpeg(FileView& file) {
   constexpr int sos = 0xDA, dht = 0xC4, jpg = 0xC8, dac = 0xCC, fill = 0xFF;
   uint64_t at = 2;

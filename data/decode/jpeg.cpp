@@ -43,7 +43,7 @@ void inverted_cmyk_to_rgb(const uint8_t* cmyk, uint8_t* rgb) {
   for (int c = 0; c < 3; ++c) rgb[c] = static_cast<uint8_t>((cmyk[c] * cmyk[3] + 127) / 255);
 }
 
-// Pixels around a part: upsampling reads one of them, and differs where few are left.
+// Pixels around a part: upsampling reads one of them, and differs if few are left.
 constexpr int margin = 8;
 
 struct Decompressor {
@@ -71,7 +71,7 @@ struct Decompressor {
   }
 
   // Columns that no pixel of the part needs aren't decoded, in whole MCUs, nor are rows below it.
-  // Returns the number of the first column that is.
+  // Returns the number of the first decoded column.
   bool begin_part(const Region& part, int& first_column) {
     if (setjmp(error.back)) return false;
     const int width = static_cast<int>(jpeg.output_width);
@@ -105,8 +105,8 @@ struct Decompressor {
     return true;
   }
 
-  // Not where the rest would change: of a progressive image that lacks scans libjpeg smooths each
-  // block by those around it; and it takes a wrong width for components (of 4:1:0) that are scaled
+  // False if the rest would change: in a progressive image that lacks scans, libjpeg smooths each
+  // block by its neighbours; and it takes a wrong width for components (of 4:1:0) that are scaled
   // half by the inverse DCT and half by upsampling.
   bool columns_can_be_left_out() const {
     const std::span components(jpeg.comp_info, static_cast<size_t>(jpeg.num_components));

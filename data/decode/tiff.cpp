@@ -51,7 +51,8 @@ void on_error(thandle_t handle, const char*, const char* format, va_list argumen
   source(handle).error = text;
 }
 
-// Without these libtiff prints. Its handlers are the process's; warnings are ignored, as libjpeg's.
+// Without these libtiff prints. The handlers are process-wide; warnings are ignored, as libjpeg's
+// are.
 void set_handlers() {
   TIFFSetErrorHandler(nullptr);
   TIFFSetWarningHandler(nullptr);

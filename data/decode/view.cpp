@@ -37,12 +37,13 @@ View choose_whole(Image photo, const RequestFn& choose, const Region& of) {
   return whole_view(cut(std::move(photo), r), choose);
 }
 
-// One side of a photo at a scale: where the image lies, and what is wanted of it, in scaled pixels.
+// One axis of a photo at a scale: where the image is, and what is requested of it, in scaled
+// pixels.
 struct Along {
   int length;        // of the photo
   int begin, count;  // of the image
   int first, wanted;
-  double offset;  // of the image's own begin in its first pixel
+  double offset;  // of the image's start within its first pixel
 
   // `from_end`: the stored photo is scaled from its other end.
   Along(int full, int image_begin, int image_length, double part_begin, double part_length,

@@ -36,12 +36,12 @@ struct DecodeRequest {
 inline DecodeRequest whole_image(int height, int width, double shrink = 1) {
   return {.part = {.height = double(height), .width = double(width)}, .shrink = shrink};
 }
-// Asked when an image's size, upright, is known and nothing is decoded yet. Has no memory: it may
-// be asked twice.
+// Called when an image's upright size is known and nothing is decoded yet. Must be stateless: it
+// may be called twice.
 using RequestFn = std::function<DecodeRequest(int height, int width)>;
 
-// A part of an image that was decoded at dct_scale/8 of its size. Where its pixels lie in the image
-// at that size doesn't depend on the part: so do the pixels themselves.
+// A part of an image that was decoded at dct_scale/8 of its size. Neither the places nor the values
+// of its pixels, in the image at that size, depend on the part.
 struct View {
   Image pixels;
   Region at;                            // of the pixels, in the whole at that size

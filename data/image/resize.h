@@ -1,4 +1,4 @@
-// Antialiased resizing of 8-bit RGB, as PIL and torchvision resize photos.
+// Antialiased resizing of 8-bit RGB, like PIL's and torchvision's.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -18,7 +18,8 @@ struct Taps {
 std::vector<Taps> filter_taps(int input_size, double begin, double length, int output_size,
                               Interpolation = Interpolation::bilinear);
 
-// The part of an image that resizing a box of it to [height, width] reads; it may lie beyond.
+// The part of an image that resizing a box of it to [height, width] reads; may extend beyond the
+// image.
 Box pixels_read(const Box& box, int height, int width, Interpolation);
 
 // Keeps its scratch memory between images; one per thread.
@@ -27,7 +28,7 @@ class Resizer {
   // out [height, width, 3] = the box of `image`. The filter may reach pixels around the box.
   void run(const Image& image, const Box& box, int height, int width, uint8_t* out,
            Interpolation = Interpolation::bilinear);
-  // The same of a view, which must hold what pixels_read says; the box is the image's.
+  // The same for a view, which must hold pixels_read(); the box is in the image's pixels.
   void run(const View& view, const Box& box, int height, int width, uint8_t* out,
            Interpolation = Interpolation::bilinear);
 

@@ -55,7 +55,7 @@ void write_objects(const PictureExample& picture, Writer& out) {
   for (const RecordedObject& object : picture.objects) texts.add_value(object.text);
 }
 
-// The one value of a feature, moved out; empty where it isn't of that kind.
+// The one value of a feature, moved out; empty if it isn't of that kind.
 std::string take_bytes(Feature& feature) {
   if (!feature.has_bytes_list() || feature.bytes_list().value_size() != 1) return "";
   return std::move(*feature.mutable_bytes_list()->mutable_value(0));

@@ -1,4 +1,4 @@
-// tf.train.Example of a picture, the payload of a record, under TensorFlow's and TF-Slim's keys.
+// tf.train.Example of an image, the payload of a record, under TensorFlow's and TF-Slim's keys.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -69,12 +69,12 @@ void check_same_classes(const Records& train, const Records& val) {
                       (i < b.size() ? b[i] : "") + "' in the other");
 }
 
-// As of the folder that they came from. Objects of one picture stay together.
+// Holds out the same images as from the folder that they came from, objects of one image together.
 std::vector<bool> hold_out(const RecordIndex& index, const DataOptions& options) {
   const bool objects = !index.boxes.empty();
   std::vector<bool> in_val(index.rows.size());
   const size_t groups = objects ? 1 : index.classes.size();
-  std::vector<std::vector<uint32_t>> rows(groups);  // with objects, the first of each picture
+  std::vector<std::vector<uint32_t>> rows(groups);  // with objects, the first of each image
   for (uint32_t i = 0; i < index.rows.size(); ++i)
     if (!objects || i == 0 || index.name(index.rows[i]) != index.name(index.rows[i - 1]))
       rows[objects ? 0 : index.rows[i].label].push_back(i);

@@ -1,4 +1,4 @@
-// The files that an index names: opened once, read at any place, and told what comes next.
+// The files that an index names: opened once, read at any place, and told of the next reads.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -17,7 +17,7 @@ namespace bv {
 // Thread-safe.
 class RecordFiles {
  public:
-  // Throws DataError where one isn't there. Others that aren't as the index has it have bad images.
+  // Throws DataError if one is missing. In files that differ from the index, images are bad.
   RecordFiles(const std::string& folder, const RecordIndex&, const std::string& index_path);
   ~RecordFiles();
   RecordFiles(const RecordFiles&) = delete;
@@ -37,7 +37,7 @@ class RecordFiles {
   std::vector<std::string> paths_;
   std::vector<uint64_t> sizes_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<RegularFile>> open_;  // as they are first read
+  mutable std::vector<std::unique_ptr<RegularFile>> open_;  // each once it is first read
   mutable std::condition_variable changed_;
   mutable std::deque<std::vector<IndexRow>> wanted_;
   mutable bool stopping_ = false;

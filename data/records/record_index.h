@@ -1,10 +1,10 @@
-// NAME.index: which pictures lie where in TFRecords, and what they show. Text:
+// NAME.index: which images are where in TFRecords, and what they show. Text:
 //   # barevision index 1
-//   # class 0 Black-grass                one line a class, in label order
+//   # class 0 Black-grass                one line per class, in label order
 //   label<TAB>file<TAB>offset<TAB>size<TAB>name[<TAB>left,top,width,height]
 // `file` is relative to the index's folder; a record's offset and size are those of FILE.idx, with
-// framing. A file's records are listed in their order; where pictures have boxes, a line is one
-// object of a picture, and a record's lines are neighbours.
+// framing. A file's records are listed in their order; if images have boxes, a line is one object
+// of an image, and a record's lines are neighbours.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -24,7 +24,7 @@ struct IndexRow {
 struct RecordIndex {
   std::vector<std::string> classes, files;
   std::vector<IndexRow> rows;
-  std::vector<Region> boxes = {};  // of each row; empty: whole pictures
+  std::vector<Region> boxes = {};  // of each row; empty: whole images
   std::string names = {};          // of all rows
 
   std::string_view name(const IndexRow& row) const {

@@ -34,7 +34,7 @@ std::vector<fs::path> places_in(const std::string& folder) {
   return places;
 }
 
-// As a record says it.
+// The contents of a record.
 struct Found {
   uint64_t offset;
   uint32_t size, number;
@@ -53,7 +53,7 @@ std::string place_of(const std::string& path, int64_t record, uint64_t offset) {
   return path + ": record " + std::to_string(record) + " at byte " + std::to_string(offset) + ": ";
 }
 
-// A name that can stand in an index; of a record without one its file's and its number.
+// A name that is valid in an index; if the record has none, its file's name and its number.
 std::string name_of(const PictureExample& picture, const std::string& file, size_t number) {
   const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
   if (!picture.name.empty() && std::ranges::none_of(picture.name, is_control)) return picture.name;
@@ -166,7 +166,7 @@ void for_each(const Scanned& sets, Look look) {
       for (const Found& record : file.records) look(record, file.path);
 }
 
-// The classes from `base` to the highest label: by their texts, if all have one, else by number.
+// The classes from `base` to the highest label: by their texts, if all have one, or by number.
 std::vector<std::string> names_of_classes(const Scanned& sets, int64_t base) {
   std::map<int64_t, std::string> texts;
   int64_t highest = base;

@@ -1,4 +1,4 @@
-// TFRecords without an index of ours: what their records are is found by reading all of them.
+// TFRecords without an index of ours: their records are found by reading all files.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -20,7 +20,7 @@ std::vector<RecordSet> find_record_sets(const std::string& folder);
 // Whether there are any.
 bool has_record_files(const std::string& folder);
 
-// Path of the .idx of a file in a folder: beside the file, or where imagenet-tools puts it.
+// Path of the .idx of a file in a folder: next to the file, or where imagenet-tools puts it.
 std::string idx_path(const std::string& folder, const std::string& file);
 
 struct ScanOptions {

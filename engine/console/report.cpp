@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <span>
 #include <utility>
 
@@ -49,7 +50,11 @@ std::string first_names(std::span<const std::string> names) {
 // How the user started this program.
 std::string own_command() {
   const char* command = std::getenv("BAREVISION_COMMAND");  // by the script `launcher`
-  return command && *command ? shell_word(command) : "./launcher";
+  if (command && *command) return shell_word(command);
+  std::error_code error;
+  const bool installed =
+      std::filesystem::read_symlink("/proc/self/exe", error).filename() == "barevision";
+  return installed ? "barevision" : "./launcher";
 }
 
 // " in 4 micro-batches of 8", unless the pipeline's line says so

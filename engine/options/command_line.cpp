@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/terminal.h"
 #include "base/text.h"
 #include "engine/options/config.h"
 #include "engine/options/foreign_names.h"

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "engine/options/augmentation.h"
 #include "models/family.h"

@@ -14,6 +14,10 @@ struct HelpView {
   const Options* holds = nullptr;  // the values for a model and its data, instead of the defaults
 };
 
+// Columns of help and tables: those of the terminal that standard output is, else COLUMNS, else
+// 80; at least 44, at most 100.
+size_t text_width();
+
 std::string help_text(const Command&, std::span<const Command> all, const HelpView& = {});
 std::string help_markdown(std::span<const Command> all);  // docs/options.md
 std::string usage_text();                                 // for a line without any word

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "engine/options/foreign_names.h"
 #include "models/family.h"
@@ -15,11 +16,14 @@ namespace bv {
 
 namespace fs = std::filesystem;
 
-// BAREVISION_MODELS, else models/ next to the program or in a folder above it.
+// BAREVISION_MODELS, else where `make install` puts them, else models/ next to the program or in a
+// folder above it.
 fs::path models_folder() {
   if (const char* folder = std::getenv("BAREVISION_MODELS"); folder && *folder) return folder;
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path installed = program.parent_path() / "share/barevision/models";
+  if (fs::is_directory(installed, error)) return installed;
   for (fs::path above = program; above.has_relative_path(); above = above.parent_path())
     if (fs::is_directory(above / "models", error)) return above / "models";
   throw UserError("no folder models/ next to " + (program / "launcher").string() +

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "engine/options/model_config.h"
 

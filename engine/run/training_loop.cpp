@@ -31,8 +31,9 @@ class TrainingLoop {
 
   bool over() const { return at_.step >= run_.end || run_.stopped_by != 0; }
   void one_update();
-  void finish_pending();
-  [[noreturn]] void fail_not_finite(int64_t step, const UpdateResult&);
+  // next_started: the following update has begun, so that the gradients are its own.
+  void finish_pending(bool next_started = false);
+  [[noreturn]] void fail_not_finite(int64_t step, const UpdateResult&, bool next_started);
   void end_epoch(bool whole);
 
   Run& run_;
@@ -82,14 +83,14 @@ void TrainingLoop::one_update() {
   }
   now.lr = run_.schedule.at(at_.step, now.epoch);
   trainer.step().start_update(now.lr, now.images);
-  finish_pending();
+  finish_pending(true);
   now.step = ++at_.step;
   pending_ = now;
   if (!trainer.step().runs_ahead() || at_.batch == 0 || over() || run_.reads_weights())
     finish_pending();
 }
 
-void TrainingLoop::finish_pending() {
+void TrainingLoop::finish_pending(bool next_started) {
   if (!pending_) return;
   const Pending done = *std::exchange(pending_, {});
   const UpdateResult result = run_.trainer.step().finish_update();
@@ -98,7 +99,7 @@ void TrainingLoop::finish_pending() {
   const bool finite = std::isfinite(result.loss_sum) && std::isfinite(result.grad_norm);
   const bool may_skip = run_.trainer.dtype() == DType::fp16 && result.skipped &&
                         result.skipped_in_a_row < max_skipped;
-  if ((result.skipped || !finite) && !may_skip) fail_not_finite(done.step, result);
+  if ((result.skipped || !finite) && !may_skip) fail_not_finite(done.step, result, next_started);
   if (result.skipped) ++skipped_;
   if (finite) {
     at_.loss_sum += result.loss_sum;
@@ -123,14 +124,15 @@ void TrainingLoop::finish_pending() {
   run_.at(&Hook::after_train_iter, record);
 }
 
-void TrainingLoop::fail_not_finite(int64_t step, const UpdateResult& result) {
+void TrainingLoop::fail_not_finite(int64_t step, const UpdateResult& result, bool next_started) {
   std::string line = "step " + std::to_string(step) + ": the " +
                      (std::isfinite(result.loss_sum) ? "gradient" : "loss") + " is not finite";
   if (result.skipped_in_a_row >= max_skipped)
     line += " in " + std::to_string(result.skipped_in_a_row) +
             " consecutive steps, down to loss scale " + format_number(result.loss_scale);
   const std::string name = run_.trainer.first_not_finite();
-  if (!name.empty()) line += "; the first such gradient is that of " + name;
+  const std::string when = next_started ? " of step " + std::to_string(step + 1) : "";
+  if (!name.empty()) line += "; the first such gradient" + when + " is that of " + name;
   throw RunError(line + run_.folder.advice());
 }
 

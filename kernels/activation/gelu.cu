@@ -5,7 +5,7 @@
 // to its columns, 1 or 16 bytes' worth, and loops over the rows; their bias, and backward their
 // sums of dinp, stay in registers.
 //
-// Phi by its tail, 10 multiply-adds and an ex2:
+// Phi is computed from its tail, with 10 multiply-adds and an ex2:
 //   Phi(-t) = 2^P(t) for t >= 0,   x Phi(x) = max(x, 0) - |x| Phi(-|x|)
 // P is minimax on 0 <= t <= 6, with an error of 4e-9 in Phi and a relative one of 4e-6 in Phi(-t);
 // in fp32 these become 5e-8 and 7e-6. Beyond 6, P keeps falling, faster than it should: 2^P goes to

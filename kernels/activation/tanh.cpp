@@ -1,7 +1,7 @@
 // tanh, in place or not:
 //   out = tanh(inp),   dinp = dout (1 - out^2)
-// Saved for backward: out. Threads share the rows. The C library's tanh, some 30 instructions an
-// element: it has a row per image, thousands of elements, and nothing limits it.
+// Saved for backward: out. Threads share the rows. Calls the C library's tanh, some 30 instructions
+// per element. There is one row per image, thousands of elements in all: nothing limits it.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/simd.h"
 

@@ -1,7 +1,7 @@
 // tanh, in place or not:
 //   out = tanh(inp),   dinp = dout (1 - out^2)
-// Saved for backward: out. A thread has a pack of 16 bytes (one element where C is not a multiple
-// of that). It has a row per image, thousands of elements: only the launch limits it.
+// Saved for backward: out. A thread computes a pack of 16 bytes (one element if C is not a multiple
+// of a pack). There is one row per image, thousands of elements in all: only the launch limits it.
 #include <math.h>
 
 #include "kernels/cuda/cuda_kernels.h"

@@ -29,7 +29,7 @@ namespace {
 using simd::vf;
 using simd::width;
 
-// Elements of T that are one of a product's (small_product.h).
+// Elements of T per element of a product (small_product.h).
 template <class T>
 constexpr int per_lane = sizeof(float) / sizeof(T);
 template <class T>
@@ -61,7 +61,7 @@ struct Tiling {
 // A thread's arrays, one after another in its part of the workspace; a null base only counts.
 struct Tiles {
   Tiling queries, keys;
-  int D, columns;  // of a row of D elements: whole vectors
+  int D, columns;  // columns: D rounded up to whole vectors
   bool bf16;
   float* base;
   size_t floats = 0;
@@ -84,7 +84,7 @@ struct Tiles {
 
 struct ForwardTiles : Tiles {
   using Tiles::Tiles;
-  // The whole head's, packed by key tiles:
+  // For the whole head, packed by key tiles:
   float* k = take(keys.count * keys.size, D);        // K^T
   float* v = take(keys.count * keys.size, columns);  // V
   float* s = take(queries.size, keys.size);          // S, then P
@@ -159,8 +159,8 @@ void end_row(T* row, int n) {
 }
 
 // ---- dropout ------------------------------------------------------------------------------------
-// Dropout's decisions for n keys of a query: 1 / (1 - drop) where kept, else 0. They start up to 3
-// floats into `random`, since four decisions share a counter.
+// Dropout's decisions for n keys of a query: 1 / (1 - drop) where kept, otherwise 0. They start up
+// to 3 floats into `random`, since four decisions share a counter.
 template <class Op>
 const float* draw(const Op& op, float* random, int b, int h, int query, int key, int n) {
   const StepParams& params = *op.params;
@@ -275,8 +275,8 @@ void softmax_backward_row(float* p, float* ds, const float* keep, int n, float s
   });
 }
 
-// P and dS rounded, in pairs of queries for products that sum over these, P's in place of every
-// other row; and dS in pairs of keys, in its place.
+// Rounds P and dS, and pairs up queries for products that sum over them: P's pairs replace every
+// other row of P, dS's are in ds_pairs. dS is also paired along its keys, in place.
 template <class T>
 void make_pairs(const BackwardTiles& mine, int queries, int keys) {
   const ptrdiff_t row = mine.keys.size;

@@ -1,15 +1,15 @@
 // attention forward: for each image and head, over the packed projections qkv [B, N, 3, H, D],
 //   S = Q K^T / sqrt(D),  P = softmax(S) over keys,  out = (P * mask / (1 - drop)) V
 //   lse = log sum over keys of exp(S)                                   all =, saved for backward
-// of the queries, the first tokens of each image; all tokens are keys.
-// in fp16 and bf16 with mma.sync; P is rounded to 16 bits, sums are fp32. fp32: attention_fp32.cu.
+// Rows are the queries, the first Q tokens of each image; all tokens are keys. fp16 and bf16 use
+// mma.sync; P is rounded to 16 bits, sums are fp32. fp32: attention_fp32.cu.
 //
 // Flash-style (Dao et al. 2022): S and P exist in registers only. The online softmax works in base
 // 2: P is exp2(S log2(e) / sqrt(D) - row_max), and out and row_sum are relative to the same row_max
 // until out is divided. row_max, the running maximum, is raised only when a score exceeds it by 8;
 // 16-bit P and fp32 sums have that headroom of 2^8, so a row is rescaled about once.
 //
-//   grid   one block per head if there are many heads, else a head's queries over several blocks
+//   grid   one block per head if there are many heads, else several blocks share a head's queries
 //   block  4 warps share K and V in shared memory: the whole head, computing as soon as its first
 //          64 keys have arrived; or, if it doesn't fit, two tiles of 64 keys in turn
 //   warp   a tile of 32 queries (16 if D = 128), all keys in steps of 32 and at the end 16
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<D, dropout>))
     attention_forward(AttentionForward op, int capacity) {
   const int b = blockIdx.z, h = blockIdx.y, head = b * op.shape.H + h, N = op.shape.N,
             Q = op.shape.Q, parts = gridDim.x;
-  // Which part and which warp has least to do alternates from head to head.
+  // The part and the warp with the least work alternate from head to head.
   const int turn = head + head / 4;
   const int part = turn % 2 ? parts - 1 - blockIdx.x : blockIdx.x;
   const auto* qkv = static_cast<const T*>(op.qkv);
@@ -281,14 +281,14 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<D, dropout>))
 
 template <class T, int D, bool dropout>
 void launch_forward(const AttentionForward& op, const DeviceProps& props, cudaStream_t stream) {
-  // All keys at once if as many blocks then fit an SM as registers allow, else two tiles.
+  // All keys at once if that leaves as many blocks per SM as registers allow, else two tiles.
   const size_t key_bytes = 2 * D * sizeof(T);
   constexpr int blocks = blocks_per_sm<D, dropout>;
   const int fitting = static_cast<int>(((props.shared_bytes + 1024) / blocks - 1024) / key_bytes);
   const int all = ceil_div(op.shape.N, 16) * 16;
   const int capacity = all <= std::max(fitting, 2 * kv_tile) ? all : 2 * kv_tile;
-  // With many heads a block takes all queries of one; else, or if the head doesn't fit, each warp
-  // takes one q_tile.
+  // With many heads a block handles all queries of one; otherwise, or if the head doesn't fit, each
+  // warp handles one q_tile.
   const int max_parts = ceil_div(op.shape.Q, warps * q_tile_rows<D>);
   const bool many_heads = int64_t{op.shape.B} * op.shape.H >= 4 * props.sms;
   const dim3 grid(capacity == all && many_heads ? 1 : max_parts, op.shape.H, op.shape.B);

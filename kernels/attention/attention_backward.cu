@@ -2,19 +2,19 @@
 // delta = rowsum(dout * out):
 //   P = exp(Q K^T / sqrt(D) - lse),  dS = P * (dP' - delta)
 //   dQ = dS K / sqrt(D),  dK = dS^T Q / sqrt(D),  dV = (P * mask / (1 - drop))^T dout     all =
-// over packed qkv [B, N, 3, H, D], of whose tokens the first ones are queries; dQ of the others is
-// 0. Saved by forward: out and lse. fp16 and bf16 with mma.sync; P and dS are rounded to 16 bits,
-// sums are fp32. fp32: attention_fp32.cu.
+// over packed qkv [B, N, 3, H, D]. Only the first Q tokens of each image are queries; dQ is 0 for
+// the others. Saved by forward: out and lse. fp16 and bf16 use mma.sync; P and dS are rounded to 16
+// bits, sums are fp32. fp32: attention_fp32.cu.
 //
-//   grid   one block per head; where heads are few, one per phase and round of 64 rows of a head
+//   grid   one block per head; if heads are few, one per phase and round of 64 rows of a head
 //   block  4 warps, two phases. queries: K and V pass through shared memory, giving delta and dQ;
 //          keys: Q and dout pass, giving dK and dV
 //   warp   16 rows at a time, in registers as mma's operand A
 //   lane   rows lane / 4 and lane / 4 + 8 of these: mma m16n8k16's layout
 // An mma's accumulators have the layout of the next mma's operand A, so P and dS stay in registers;
 // warps synchronise only to load tiles, and each warp owns its sums: one fixed order, no atomics.
-// The price is computing S and dP' twice: 7 products instead of 5. Blocks of one round take delta
-// from out and dout again, in the same order: the bits don't depend on the grid.
+// The price is computing S and dP' twice: 7 products instead of 5. Blocks of one round compute
+// delta from out and dout again, in the same order: the bits don't depend on the grid.
 //
 // Limited by shared memory bandwidth: each ldmatrix feeds only two mmas. With dropout, by Philox.
 // Registers and blocks per SM: tests/kernels/resources.txt.
@@ -47,7 +47,7 @@ __device__ int own_row(int round) {
                      warp_rows;
 }
 
-// A block has all rounds of both phases or, where heads are few, one of one phase.
+// A block computes all rounds of both phases or, if heads are few, one round of one phase.
 template <bool few>
 __device__ int next_round(int round, int N) {
   return few ? N : round + block_rows;
@@ -89,7 +89,7 @@ template <class T, int D>
 __device__ void start_loading(const Tile<T>& tile, Rows<const T> a, Rows<const T> b, int first,
                               int N) {
   const int rows = min(ceil_div(N - first, warp_rows) * warp_rows, tile.rows);
-  __syncthreads();  // until all are done with the last tile
+  __syncthreads();  // until all threads are done with the previous tile
   copy_rows_async<D, threads>(tile.memory, a, first, rows, N);
   copy_rows_async<D, threads>(tile.memory + tile.b, b, first, rows, N);
   cp_async_commit();
@@ -212,7 +212,7 @@ __device__ void add_product(Sums<D / 8>& sums, const Sums<2>& a, const T* memory
 }
 
 // Dropout's decisions for 16 queries x 16 keys: bit k of the lower (upper) half is for key k of
-// query lane / 4 (lane / 4 + 8). As keep_bits(), but with one Philox call at a time, to save
+// query lane / 4 (lane / 4 + 8). Like keep_bits(), but with one Philox call at a time, to save
 // registers.
 __device__ inline uint32_t kept_tile(const AttentionBackward& op, int b, int h, int query,
                                      int key) {
@@ -457,7 +457,7 @@ __global__ void __launch_bounds__(threads, few ? 2 : blocks<D, dropout>)
   }
 }
 
-// Whether a block for each head is too few.
+// Whether one block per head would be too few.
 bool few_heads(const AttentionShape& s, const DeviceProps& props) {
   return int64_t{s.B} * s.H < int64_t{3} * props.sms;
 }

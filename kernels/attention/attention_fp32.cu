@@ -6,7 +6,7 @@
 //   forward            rows are queries, keys pass; the online softmax rescales earlier sums
 //   backward, keys     rows are keys, queries pass:   dK, dV
 //   backward, queries  rows are queries, keys pass:   delta, dQ
-// so S and dP are computed twice: 14 B H N^2 D flops where 10 are needed.
+// so S and dP are computed twice: 14 B H N^2 D flops instead of 10.
 //
 //   grid   (row tiles, H, B)
 //   warp   4 m rows of the block's tile, all columns of the passing one
@@ -197,7 +197,7 @@ __device__ void softmax(float (&p)[m][n], float (&row_max)[m], float (&row_sum)[
   }
 }
 
-// Applies dropout to this lane's rows of P in shared memory: doing so in registers takes more.
+// Applies dropout to this lane's rows of P in shared memory, which needs fewer registers.
 template <int D>
 __device__ void drop_scores(float (*p)[columns<D> + pad], const AttentionForward& op, int b, int h,
                             int query, int key, int column) {
@@ -242,7 +242,7 @@ __global__ void __launch_bounds__(Forward<D>::threads, Forward<D>::blocks)
   }
   load_rows<D, Forward<D>::rows, threads>(tile.q, rows_of(qkv, op, 3, 0, b, h), first, Q);
   for (int key = 0; key < N; key += columns<D>) {
-    __syncthreads();  // until all are done with the last keys
+    __syncthreads();  // until all threads are done with the previous keys
     load_rows<D, columns<D>, threads>(tile.k, k, key, N);
     load_rows<D, columns<D>, threads>(tile.v, v, key, N);
     __syncthreads();
@@ -276,7 +276,7 @@ struct BackwardShared {
   float row[2][Backward<D>::rows][D + pad];
   float column[2][columns<D>][D + pad];
   float w[Backward<D>::rows][columns<D> + pad];
-  float delta[Backward<D>::rows];  // of the queries, be they rows or columns
+  float delta[Backward<D>::rows];  // of the queries, whether rows or columns
 };
 
 // bits[query]: which of this lane's keys are kept; without dropout all. row, column: this lane's
@@ -362,7 +362,7 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
       for (float& x : line) x = 0;
 
   for (int column = 0; column < column_end; column += columns<D>) {
-    __syncthreads();  // until all are done with the last columns
+    __syncthreads();  // until all threads are done with the previous columns
     if constexpr (rows_are_keys) {
       load_rows<D, columns<D>, threads>(tile.column[0], q, column, Q);
       load_dout<D, columns<D>, threads>(tile.column[1], tile.delta, dout, out, column, Q);

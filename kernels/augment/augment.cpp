@@ -1,19 +1,19 @@
 // One operation on each training image, as its ImageOp (kernels/types.h) says; the first layer of
 // them reads the stored images through their crops.
 //
-// Threads share images. A row is read in place, or where there is something to crop or flip, copied
-// before. What a table does to each value is one look-up; contrast, autocontrast and equalize read
-// the image once more before, to count its values. affine reads pixel by pixel.
-// 1 byte in and 1 out an element: instructions are the limit.
+// Threads share images. A row is read in place, or copied first if it must be cropped or flipped.
+// Operations with a table look each value up; contrast, autocontrast and equalize first read the
+// image once more, to count its values. affine reads pixel by pixel. 1 byte in and 1 out per
+// element: instructions are the limit.
 #include "kernels/augment/pixels.h"
 #include "kernels/cpu/cpu_kernels.h"
 
 namespace bv::BAREVISION_ISA {
 namespace {
 
-constexpr int max_row = 3 * 8192;  // describe() sees to it
+constexpr int max_row = 3 * 8192;  // describe() checks it
 
-// A stored image as its crop takes it.
+// A stored image seen through its crop.
 struct Source {
   const uint8_t* pixels;
   int height, width, size;
@@ -37,7 +37,7 @@ struct Source {
     return pixels + (size_t(row) * width + column) * 3;
   }
 
-  // The `size` pixels of row y; `buffer` is used where they don't lie there as they are.
+  // The `size` pixels of row y: as stored, if the crop changes nothing, or copied to `buffer`.
   const uint8_t* row(int y, uint8_t* buffer) const {
     if (as_stored) return pixels + size_t(y) * width * 3;
     const int from = crop.top + (crop.upside_down ? size - 1 - y : y);

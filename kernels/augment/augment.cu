@@ -1,13 +1,13 @@
 // One operation on each training image, as its ImageOp (kernels/types.h) says; the first layer of
 // them reads the stored images through their crops.
 //
-// Grid: (parts of an image, images). A block takes some rows of one image, a thread 4 neighbouring
-// pixels at a time, written as 3 words; single pixels where rows are not whole words. What a table
-// does to each value is looked up in shared memory. For contrast, autocontrast and equalize a block
-// counts the values of the whole image first, whatever its part (integer atomics: no order in it);
-// one thread a channel then makes the table.
-// 1 byte in and 1 out an element; the other parts read the same image from L2. Instructions are the
-// limit. Registers and blocks per SM: tests/kernels/resources.txt.
+// Grid: (parts of an image, images). A block computes some rows of one image, a thread 4
+// neighbouring pixels at a time, written as 3 words; single pixels if rows are not whole words.
+// Tables are looked up in shared memory. For contrast, autocontrast and equalize a block first
+// counts the values of the whole image, whatever its part (integer atomics: their order doesn't
+// matter); one thread per channel then makes the table.
+// 1 byte in and 1 out per element; the other parts read the same image from L2. Instructions are
+// the limit. Registers and blocks per SM: tests/kernels/resources.txt.
 #include <algorithm>
 
 #include "kernels/augment/pixels.h"
@@ -26,7 +26,7 @@ struct Shared {
   uint8_t tables[3][256];
 };
 
-// A stored image as its crop takes it.
+// A stored image seen through its crop.
 struct Source {
   const uint8_t* pixels;
   int height, width, size;
@@ -146,7 +146,7 @@ template <>
 void CudaKernels::run(const AugmentImages& op, cudaStream_t stream) {
   const int B = op.shape.B, size = op.shape.size;
   require(B <= 65535, "AugmentImages", "B: %d, but at most 65535", B);
-  // Enough blocks for all of the chip; each counts anew.
+  // Enough blocks to fill the chip; each one counts the image's values anew.
   const int wanted = std::min(ceil_div(8 * props_.sms, B), max_parts);
   const int rows = ceil_div(size, wanted), parts = ceil_div(size, rows);
   const auto run = [&]<int width>() {

@@ -13,7 +13,7 @@ struct Pixel {
 
 BV_HOST_DEVICE inline int clamp_to_byte(int x) { return x < 0 ? 0 : x > 255 ? 255 : x; }
 
-// The 128, 1/512 of a level, makes up for the rounding of `factor`: else 2.0 times 10 might be 19.
+// The 128, 1/512 of a level, makes up for the rounding of `factor`: without it, 2.0 * 10 may be 19.
 BV_HOST_DEVICE inline int blend(int from, int to, int factor) {
   return clamp_to_byte((65536 * from + factor * (to - from) + 128) >> 16);
 }
@@ -50,7 +50,7 @@ BV_HOST_DEVICE inline int mapped(const ImageOp& op, int value) {
   }
 }
 
-// The table of one channel. counts: of its values, or of grey ones for contrast.
+// The table of one channel. counts: of its values; for contrast, of grey values.
 BV_HOST_DEVICE inline void make_table(const ImageOp& op, const uint32_t* counts,
                                       uint8_t* __restrict table) {
   if (!is_counted(op.kind)) {

@@ -4,10 +4,10 @@
 //   dinp    = (add +) the transposed sum over dout and weight          dinp =
 //   dweight (+)= the sum over n, p, q of dout and inp                  = or += by accumulate
 // NHWC, weights KRSC. Two algorithms, chosen for each shape by the measured rules below:
-// * products over rows (conv_rows.h, conv_weight_rows.h), which never multiply padding, and take
-//   moments, and add, while pixels are in the caches;
-// * oneDNN's, a few per cent faster where nearly all taps are in bounds. For moments or add the
-//   images go in chunks whose result stays in the last-level cache.
+// * products over rows (conv_rows.h, conv_weight_rows.h), which never multiply padding, and compute
+//   moments and the sum with `add` while pixels are in the caches;
+// * oneDNN's, a few per cent faster where nearly all taps are in bounds. With moments or add,
+//   images are processed in chunks whose result stays in the last-level cache.
 // Limited by arithmetic: each tensor is read or written about once.
 #include "kernels/conv/conv_rows.h"
 #include "kernels/conv/conv_weight_rows.h"
@@ -21,7 +21,7 @@ namespace {
 
 using Result = Convolution::Result;
 
-// Tensors that are only read aren't const to oneDNN.
+// oneDNN takes non-const pointers, even to tensors that it only reads.
 void* readable(const void* p) { return const_cast<void*>(p); }
 
 // The element of a tensor of this type.
@@ -73,8 +73,8 @@ bool by_rows(const Op& op, Result result) {
   return small || (wide && padded_much) || (wide && s.stride > 1 && s.R * s.S > 1);
 }
 
-// Whether a tap lies on the padding wherever the filter goes: oneDNN 2.6 in bf16 doesn't write, or
-// spoils, the gradient of such weights.
+// Whether some tap always lies on the padding: oneDNN 2.6 in bf16 doesn't write, or spoils, the
+// gradient of its weight.
 bool has_idle_taps(const ConvShape& s) {
   const auto along = [&](int P, int H, int R) {
     for (int r = 0; r < R; ++r)
@@ -98,7 +98,7 @@ Convolution chunked(const ConvShape& s, DType dtype, Result result) {
   return chunk;
 }
 
-// work(begin, n) for all of count
+// Calls work(begin, n) for blocks that cover `count`.
 template <class Work>
 void in_blocks(size_t count, Work work) {
   constexpr size_t block = 4096;
@@ -125,7 +125,7 @@ void widen(float* out, const simd::bf16* inp, size_t count) {
   });
 }
 
-// Moments of out, which oneDNN writes chunk by chunk: the chunks' groups in a row.
+// Moments of out, which oneDNN writes chunk by chunk: the groups of all chunks, one after another.
 struct ChunkMoments {
   MomentGroups groups;
   int chunks, K;
@@ -212,7 +212,7 @@ void CpuKernels::run(const ConvBackwardInput& op) {
   }
   Convolution chunk = chunked(op.shape, op.dtype, Result::dinp);
   float* rest = workspace + padded(size_t(chunk.shape.inp_count()));
-  chunk.to_fp32 = op.add && op.dtype == DType::bf16;  // not yet to be rounded
+  chunk.to_fp32 = op.add && op.dtype == DType::bf16;  // rounded after the addition
   if (!op.add) chunk.shape.N = op.shape.N;
   const auto inp_step = size_t(chunk.shape.inp_count()), out_step = size_t(chunk.shape.out_count());
   for (int i = 0; i < op.shape.N / chunk.shape.N; ++i) {

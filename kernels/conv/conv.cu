@@ -27,7 +27,7 @@ struct Algorithm {
 
 size_t no_workspace(const DeviceProps&, const ConvBackwardInput&) { return 0; }
 
-// In order of preference: the first algorithm that takes a convolution computes it.
+// In order of preference: the first algorithm that supports a convolution computes it.
 constexpr Algorithm algorithms[] = {
     {.on_tensor_cores = true,
      .takes = conv_implicit_gemm_takes,
@@ -71,8 +71,8 @@ void CudaKernels::run(const Op& op, cudaStream_t stream) {
   algorithm(props_, op).run(props_, op, stream);
 }
 
-// The first algorithm takes the sums as its tiles leave; after the others they are batchnorm.cu's
-// pass.
+// The first algorithm computes the sums in its epilogue; after the others, batchnorm.cu's pass
+// does.
 template <>
 size_t CudaKernels::workspace(const BatchNormBackwardSums&);
 template <>

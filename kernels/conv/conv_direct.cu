@@ -6,7 +6,7 @@
 //   input gradient   pixels, phases   C of a group   taps x K of the group   dout   weight
 //   weight gradient  taps x C         K of a group   pixels                  inp    dout
 // (conv_geometry.cuh: pixels, phases, taps). a is gathered from the image and never written out.
-// Moments come from a tile's registers; add is added in fp32 before rounding. Where the weight
+// Moments are computed from a tile's registers; add is added in fp32 before rounding. If the weight
 // gradient's tiles do not fill the GPU, blocks split gemm_k, and finish_column_sums adds their
 // sums. A block of 128 threads computes 128 m x 64 or 32 n. It loads the next stage of gemm_k into
 // registers while it multiplies the current one, which lies in shared memory as fp32. A thread owns
@@ -88,8 +88,8 @@ template <int tile_n>
 struct Stage {
   static constexpr int rows = tile_n == wide ? 16 : 32;  // of a: gemm_k x groups of the tile
 
-  // [gemm_k, group][m]. With eight floats of padding, what a quarter-warp reads of four groups at
-  // two m falls into different banks.
+  // [gemm_k, group][m]. With eight floats of padding, a quarter-warp's reads, of four groups at two
+  // m, fall into different banks.
   alignas(16) float a[rows][tile_m + 8];
   float b[rows][tile_n + 4];  // [gemm_k][n]
 };
@@ -245,7 +245,7 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
   int groups;      // in bounds, of the tile's
   int gemm_k;
   Divisor by_taps_x;
-  // Each element of b's channel, or -1 if out of bounds: forward K; input gradient C in the group.
+  // The channel of each element of b, or -1 if out of bounds: forward K; input gradient C in group.
   int channel[input_gradient ? 1 : bs];
 
   __device__ PixelLoads(const Product& product, const Tile& tile)
@@ -328,7 +328,7 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
 };
 
 // out = sums + add, rounded, of four neighbours of which `left` are in bounds, `size` per access.
-// The sums become what is stored.
+// `sums` become the stored values.
 template <class T, int size>
 __device__ void store_four(T* out, const T* add, int left, float* sum) {
 #pragma unroll
@@ -536,7 +536,7 @@ void launch_pixels(const Product& p, DType dtype, cudaStream_t stream) {
   });
 }
 
-// The arguments that a direction's image and shape determine; image_channels and n of all groups.
+// The arguments that a direction's image and shape determine; image_channels and n: all groups'.
 Product product(const Geometry& geometry, int groups, int image_channels, int n) {
   const ColumnTiles columns = column_tiles(groups, n / groups);
   return {.geometry = geometry,

@@ -1,7 +1,7 @@
 // Epilogue of conv_implicit_gemm.cu: round, stage in shared memory, store 16 bytes at a time, and
-// take batch norm's statistics from the same tile, without reading out again: forward the moments,
-// which its next pass needs; in the input gradient, if a batch norm computed inp, the sums of its
-// backward (BatchNormBackwardSums).
+// take batch norm's statistics from the same tile, without reading out again: forward, the moments
+// for its next pass; in the input gradient, if a batch norm computed inp, the sums of its backward
+// (BatchNormBackwardSums).
 #pragma once
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/moments.cuh"
@@ -15,7 +15,7 @@ constexpr int threads = 128, warps = threads / warp_size;
 // The batch norm that computed inp.
 struct Norm {
   const void* inp;                           // as out
-  const uint64_t* relu_mask;                 // where y > 0, and dinp is g; null: that is recomputed
+  const uint64_t* relu_mask;                 // where y > 0; dinp is g. null: recomputed
   int rows;                                  // of inp
   const float *mean, *rstd, *weight, *bias;  // [gemm_n]
   bool relu;
@@ -26,11 +26,11 @@ struct Product {
   Geometry geometry;
   void* out;
   const void* add;     // as out, or null
-  float4* sums;        // [parts, tiles]: of each part of gemm_k, by save; null: one part
+  float4* sums;        // [parts, tiles]: the parts' sums, by save(); null: one part
   unsigned* arrived;   // [tiles]: counts the parts that have finished
   const void* image;   // [N, H, W, gemm_k]
   const void* weight;  // [K, R, S, C]
-  int gemm_k, gemm_n;  // gemm_k: of each tap
+  int gemm_k, gemm_n;  // gemm_k: per tap
   int n_tiles;
   Divisor by_n_tiles;
   // The tiles along the pixels, in all phases; partial is null if no statistics are wanted.
@@ -43,7 +43,7 @@ struct Product {
 
 struct Tile {
   Phase phase;
-  int pixel, n;  // the first ones
+  int pixel, n;  // the tile's first ones
 };
 
 template <int m, int n>
@@ -144,7 +144,7 @@ struct Epilogue {
         s.moments);
   }
 
-  // out = tile, or g where it is wanted; the sums of g and of g * xhat over the tile.
+  // out = tile, or g if it is wanted; the sums of g and of g * xhat over the tile.
   __device__ void store_and_sum() const {
     constexpr int ahead = 4;
     static_assert(rows % ahead == 0);
@@ -206,7 +206,7 @@ struct Epilogue {
   __device__ int channel(int column) const { return t.n + column < p.gemm_n ? t.n + column : -1; }
   __device__ float* part(int i) const { return p.parts.partial + int64_t{i} * 2 * p.gemm_n; }
 
-  // The sums are mma's, of ones and the tile, whose rows past the last pixel are zeros.
+  // Sums by mma: ones times the tile, whose rows past the last pixel are zeros.
   __device__ void mean(float count_inverse) const {
     constexpr int columns = n / warps;  // of a warp
     const int warp = threadIdx.x / warp_size, lane = threadIdx.x % warp_size;

@@ -1,14 +1,14 @@
-// The main loop of conv_implicit_gemm.cu's tiles where a convolution has groups, of 4, 8, 16 or 32
+// The main loop of conv_implicit_gemm.cu's tiles for convolutions with groups of 4, 8, 16 or 32
 // channels. Blocks of `width` (16 or 32) channels hold whole groups, so that out's block depends on
 // the same block of the image alone: a product by a block-diagonal filter, of which only the
 // diagonal is multiplied,
 //   out[pixel, block, n] = sum over taps and k of image[pixel + tap, block, k] filter[block, n, k]
-// and zeros only where a block has several groups: with 4 channels, 4 products for each that
+// A block of several groups multiplies zeros, too: with 4 channels, 4 products for each one that
 // counts, which cost less than the memory they wait for.
 //
-// A tile is m pixels x n channels, and so are its rows of the image. A step is a tap, or, where the
+// A tile is m pixels x n channels, and so are its rows of the image. A step is a tap, or, if the
 // image is as large as out and the filter 3 wide (3 x 3, stride 1, padding 1), a row of three taps:
-// they read the same pixels, one further on each. A tap's filter is [n, width], the weight's k in
+// they read the same pixels, each shifted by one. A tap's filter is [n, width], the weight's k in
 // rows, for both directions, and is expanded on the way into shared memory: zeros are stored once,
 // and copies write only the groups' own channels.
 #pragma once
@@ -19,7 +19,7 @@ namespace bv::BAREVISION_GPU::implicit_gemm::groups {
 constexpr int m = 128, n = 64;
 constexpr int row_taps = 3;
 
-// `taps`: of a step, 1 or row_taps.
+// `taps`: per step, 1 or row_taps.
 template <int width, int taps>
 struct Stage {
   alignas(128) uint4 image[(m + taps - 1) * n / 8];  // [pixels, n]: from one before the tile's
@@ -78,7 +78,7 @@ struct ImageStretch {
 template <int width, int taps>
 struct Loader {
   using Image = std::conditional_t<taps == 1, ImageRows<m, n / 8>, ImageStretch>;
-  static constexpr int copies = width / 16;  // of a tap's filter, by a thread, at most
+  static constexpr int copies = width / 16;  // of a tap's filter, per thread, at most
 
   Image image;
   bool channels_in_bounds;
@@ -89,8 +89,8 @@ struct Loader {
 
   __device__ Loader(const Product& p, const Tile& t)
       : image(p, t, t.n / 8), channels_in_bounds(t.n / 8 + Image::Rows::chunk() < p.gemm_k / 8) {
-    const int pieces = max(p.group / 8, 1);  // of 16 bytes, that a row of the filter has
-    const int rows = threads / pieces;       // at once
+    const int pieces = max(p.group / 8, 1);  // of 16 bytes, per row of the filter
+    const int rows = threads / pieces;       // copied at once
     const int piece = static_cast<int>(threadIdx.x) % pieces;
     const int first = static_cast<int>(threadIdx.x) / pieces;
     const int row_elements = p.geometry.R * p.geometry.S * p.group;
@@ -105,7 +105,7 @@ struct Loader {
     }
   }
 
-  // Zeros, where no copy will be.
+  // Clears the filters: the places that no copy writes stay zero.
   __device__ static void clear(Shared<width, taps>& s) {
     const auto zero = [](uint4& at) {
       store_pack(reinterpret_cast<uint32_t*>(&at), Pack<uint32_t>{});
@@ -149,7 +149,8 @@ struct Loader {
 };
 
 // ---- Multiply -----------------------------------------------------------------------------------
-// A warp's 32 columns need the same 32 channels: by 16 of them, those columns that they concern.
+// A warp's 32 columns need the same 32 channels; each 16 of these multiply only columns that use
+// them.
 template <class T, int width, int taps, bool input_gradient>
 struct Multiplier {
   using Sums = implicit_gemm::Sums<T, m, n>;
@@ -200,7 +201,7 @@ struct Multiplier {
   }
 
  private:
-  // Outside the image, zeros of the same banks.
+  // Outside the image, reads zeros in the same banks.
   __device__ void load_image(uint32_t (&a)[4], int tap, int k, int i,
                              const Stage<width, taps>& from, const Shared<width, taps>& s) const {
     const int at = image[tap] ^ k * 32;

@@ -38,7 +38,7 @@ struct ImageRows {
     }
   }
 
-  // Copies those of tap i, j, from chunk c on.
+  // Copies the rows of tap i, j, from chunk c on.
   __device__ void load(const Product& p, int i, int j, int c, bool in_bounds, uint4* to) const {
     const uint4* from = image + (int64_t{i * p.geometry.W + j} * (p.gemm_k / 8) + c);
     const uint32_t tap_bits = 1u << i | 1u << (max_taps + j);

@@ -1,5 +1,5 @@
 // Convolution in 16 bits on tensor cores, as an implicit matrix product (C and K are multiples of
-// 8; one group, or groups as in conv_groups.cuh, with c and k of the same one):
+// 8; one group, or groups as in conv_groups.cuh, c and k in the same one):
 //   forward         out[n, p, q, k] = sum over r, s, c of
 //                       inp[n, p stride - padding + r, q stride - padding + s, c] *
 //                       weight[k, r, s, c]
@@ -128,8 +128,8 @@ template <bool input_gradient, class T, int m, int n>
 __device__ void multiply(Sums<T, m, n>& sums, const Stage<m, n>& from) {
   constexpr int chunks = step_k / 8, weight_chunks = input_gradient ? n / 8 : chunks;
   const int lane = threadIdx.x % warp_size;
-  // This lane's rows of the first 8x8 matrices. The weight's are ordered so that the two that one
-  // mma takes come in neighbouring registers.
+  // This lane's rows of the first 8x8 matrices. The weight's are ordered so that the two of one mma
+  // arrive in neighbouring registers.
   const int image = swizzled_byte<chunks>(sums.row() + lane % 16, lane / 16);
   const int weight =
       input_gradient
@@ -183,7 +183,7 @@ constexpr int blocks_per_sm = m* n >= 128 * 128  ? 2
                               : m* n >= 128 * 64 ? 3
                                                  : small_tiles_per_sm;
 
-// A tile with no taps that accumulates in place is done, but for batch norm's sums.
+// A tile with no taps that accumulates in place is done, except for batch norm's sums.
 __device__ inline bool has_work(const Product& p, int steps) {
   return steps > 0 || p.add != p.out || p.parts.partial;
 }
@@ -211,8 +211,8 @@ __device__ inline float4* sums_of_tile(const Product& p, int part) {
   return p.sums + tile * (split_m * split_n / 4);
 }
 
-// Adds the sums of gemm_k's parts in their order, in the block of a tile that finishes last. False
-// in the others.
+// In the block of a tile that finishes last, adds the sums of gemm_k's parts in order and returns
+// true; returns false in the others.
 template <class Sums>
 __device__ bool add_parts(const Product& p, Sums& sums) {
   save(sums, sums_of_tile(p, blockIdx.z));
@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<m, n>)) conv_tile(Prod
   }
 }
 
-// Turing has shared memory for one.
+// Turing has shared memory for one block.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int groups_blocks = 1;
 #else
@@ -356,7 +356,7 @@ size_t sums_bytes(const Choice& choice) {
 }
 
 // ---- The operations -----------------------------------------------------------------------------
-// The arguments that a direction, its shape and tiles determine. sums: the memory for those of
+// The arguments that a direction, its shape and tiles determine. sums: memory for the sums of
 // gemm_k's parts, if several. Their counters are the last ones, since row_parts() takes the first.
 template <bool input_gradient>
 Product product(const DeviceProps& props, const ConvShape& s, const Choice& choice, void* sums) {

@@ -2,7 +2,7 @@
 // same taps reach (conv_axis.h),
 //   result[pixel, :] = (add[pixel, :] +) sum over taps of  source[pixel of the tap, :] weight[tap]
 // Padding is never multiplied, and the source is not copied. Threads take units of up to unit_rows
-// pixels by some columns; a unit's moments are taken while it is in the caches.
+// pixels by some columns; a unit's moments are computed while it is in the caches.
 #pragma once
 #include <cstdint>
 
@@ -39,7 +39,7 @@ struct ConvRows {
   }
 };
 
-// Units of neighbouring pixels of one class, and of a range of panels where units are few.
+// Units of neighbouring pixels of one class, and of a range of panels if units are few.
 struct ConvUnits {
   static constexpr int unit_rows = 44 * row_block, min_items = 32;
   const ConvRows& conv;

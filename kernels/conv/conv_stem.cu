@@ -10,14 +10,14 @@
 // needs to shared memory, padding included, and reads mma's operands from there as pairs of
 // elements; the matrix [pixels, R * S * 3] is never written out. A filter's row is padded to an
 // even number of elements, of weight 0, so that no pair crosses rows; they are masked out of the
-// image, which may hold inf there. Rows of a multiple of 16 bytes (W % 8 == 0) with an even stride
-// come by cp.async; others element by element, for an odd stride also shifted by one, so that every
-// pair is aligned. Blocks walk over many tiles, as shape and GPU determine. Forward, each of 4
-// warps computes 64 pixels x 64 channels with the weights in shared memory, and the next tile's
-// rows are in flight while the sums are stored; the moments are those of the block's pixels, which
-// the last block merges. Weight, each of 4 warps sums 32 channels x 80 of gemm_k over the pixels;
-// dout is loaded three steps ahead, and finish_column_sums adds up the blocks. Limited by memory,
-// mma and shared memory nearly alike. Registers: tests/kernels/resources.txt.
+// image, which may hold inf there. cp.async copies rows of a multiple of 16 bytes (W % 8 == 0) with
+// an even stride; others are copied element by element, for an odd stride also shifted by one, so
+// that every pair is aligned. Blocks walk over many tiles, as shape and GPU determine. Forward,
+// each of 4 warps computes 64 pixels x 64 channels with the weights in shared memory, and the next
+// tile's rows are in flight while the sums are stored; the last block merges the moments of all
+// blocks' pixels. Weight, each of 4 warps sums 32 channels x 80 of gemm_k over the pixels; dout is
+// loaded three steps ahead, and finish_column_sums adds up the blocks. Limited by memory, mma and
+// shared memory nearly alike. Registers: tests/kernels/resources.txt.
 #include <algorithm>
 
 #include "kernels/conv/conv.cuh"

@@ -51,10 +51,10 @@ __global__ void __launch_bounds__(threads, 4) conv_backward_weight_groups(Weight
 }
 
 // ---- A row of three taps ------------------------------------------------------------------------
-// With a 3x3 filter, stride 1 and padding 1, out is as large as inp, so that the pixels' places
-// in inp follow each other, and each tap of a row reads those of the one before, one further on: a
-// block loads them once, with one more at either end, for three times the products. At the ends of
-// an image's row, where that would be a pixel of the next, a tap reads zeros instead.
+// With a 3x3 filter, stride 1 and padding 1, out is as large as inp, so that the pixels' places in
+// inp follow each other, and each tap of a row reads the pixels of the tap before, shifted by one:
+// a block loads them once, with one more at either end, for three times the products. At the ends
+// of an image's row, where a shifted pixel would be in the next row, a tap reads zeros instead.
 constexpr int row_taps = 3, row_tile = 64;
 using RowLoads = RowCopies<threads, row_tile / 8>;
 constexpr int row_pixels = step_pixels + 2;  // of inp
@@ -74,8 +74,8 @@ __device__ inline int add_modulo(int m, int by, int n) { return m + by < n ? m +
 // Copies inp's pixels from one step to the next.
 struct RowLoader {
   const uint4* inp;  // this thread's chunk of the pixel before the step's first
-  int pixel;         // that one
-  int in_image;      // of it, less this thread's row; modulo an image
+  int pixel;         // the pixel before the step's first
+  int in_image;      // pixel less this thread's row, modulo an image
   int first, last;   // where in an image the filter's row r meets inp: [first, last)
   int step_in_image;
   bool c_in_bounds;
@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(threads, row_blocks + 1)
 
 // ---- Launch -------------------------------------------------------------------------------------
 struct Plan {
-  bool row;   // three taps a block
+  bool row;   // three taps per block
   int width;  // of the blocks on a tile's diagonal, with groups
   int m, n;   // of the tile
   int tiles, n_tiles;

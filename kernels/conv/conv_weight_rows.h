@@ -1,9 +1,9 @@
 // A convolution's weight gradient as products over rows: for each tap
 //   dweight[k, tap, c] (+)= sum over the pixels that it reaches of
 //                               dout[pixel, k] inp[its pixel, c]
-// Pixels come in blocks of some hundreds, whose dout and inp stay in the caches for all taps. A
-// unit of work owns a range of k and one panel of columns of dweight and, where dweight is small, a
-// group of the images, with its own partial sums. Pixels are added in order.
+// Pixels are processed in blocks of some hundreds, whose dout and inp stay in the caches for all
+// taps. A unit of work owns a range of k and one panel of columns of dweight and, if dweight is
+// small, a group of the images, with its own partial sums. Pixels are added in order.
 #pragma once
 #include <cstdint>
 
@@ -19,7 +19,7 @@ struct WeightRows {
 
   int taps() const { return s.R * s.S; }
   size_t count() const { return size_t(s.K) * size_t(taps()) * size_t(s.C); }
-  // How blocks of pixels cut n images, the lines of an image, a line.
+  // How n images, the lines of an image, and a line are cut into blocks of pixels.
   Parts images(int n) const { return parts(n, s.P() * s.Q()); }
   Parts lines() const { return parts(s.P(), s.Q()); }
   Parts pixels() const { return parts(s.Q(), 1); }
@@ -102,7 +102,7 @@ class WeightUnit {
       for (int row = 0; row < count; ++row) pack(row);
     multiply(tap, count);
   }
-  // The panel's columns of a row up to whole vectors.
+  // Copies the panel's columns of a row, padded to whole vectors.
   void pack(int row) {
     float* packed = packed_ + row * width_;
     for (int c = 0; c < width_; ++c) packed[c] = c < used_ ? inp_rows_[row][column_ + c] : 0;

@@ -37,15 +37,15 @@ bool choose_avx512() {
   if (isa.empty() || isa == "avx512") return has_avx512();
   if (isa != "avx2")
     throw std::invalid_argument("BAREVISION_ISA=" + isa + " is not known; set avx2 or avx512");
-  // Once oneDNN has been used it can't be set again: then it must already be AVX2.
+  // Once oneDNN has been used, its limit can't be changed: it must already be AVX2.
   if (dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2) != dnnl_success &&
       dnnl_get_effective_cpu_isa() != dnnl_cpu_isa_avx2)
     throw std::runtime_error("oneDNN can't be limited to AVX2");
   return false;
 }
 
-// Any AVX-512 can compute in bf16, but without instructions for it more slowly than in fp32: for
-// tests, asked for by the environment.
+// Any AVX-512 CPU can emulate bf16, more slowly than it computes in fp32: for tests that ask for it
+// in the environment.
 bool emulates_bf16() {
   const char* asked = std::getenv("BAREVISION_BF16");
   const std::string how = asked ? asked : "";
@@ -57,7 +57,7 @@ bool emulates_bf16() {
 class CpuBackend final : public Backend {
  public:
   CpuBackend(int threads, bool overlap)
-      // oneDNN computes wrong products where it gets fewer threads than it counts on.
+      // oneDNN computes wrong products if it gets fewer threads than it expects.
       : threads_(std::min(threads, omp_get_thread_limit())),
         overlap_(overlap),
         avx512_(choose_avx512()),

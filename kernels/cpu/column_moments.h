@@ -14,8 +14,8 @@ struct Moments {
   simd::vf mean, m2;
 };
 
-// The moments of a's and b's rows together, b_part = b's share of them; b's own part of M2 is
-// given, a's is weighted: M2 += M2_b + delta^2 rows_a rows_b / rows.
+// Merges the moments of a's and b's rows. b_part: b's share of the rows; b_rows: b's number of
+// rows: M2 = M2_a + M2_b + delta^2 rows_a rows_b / rows.
 static inline Moments merge(Moments a, Moments b, float b_part, float b_rows) {
   const simd::vf delta = b.mean - a.mean;
   return {a.mean + delta * b_part, a.m2 + b.m2 + delta * delta * ((1 - b_part) * b_rows)};
@@ -65,7 +65,7 @@ void moments_of_rows(float* moments, ptrdiff_t stride, int64_t rows, int C, At a
 }
 
 // moments [2, C] = mean and biased variance, from partial [groups, 2, C] = mean and M2 of each;
-// rows_of(group) says of how many rows.
+// rows_of(group): the number of rows in the group.
 template <class RowsOf>
 void merge_groups(float* moments, const float* partial, int groups, int C, RowsOf rows_of) {
   constexpr int strip = moments_vectors * simd::width;

@@ -13,7 +13,7 @@ struct RowGroups {
   int begin(int group) const { return static_cast<int>(int64_t{rows} * group / count()); }
 };
 
-// partial [groups, stride] = what add(row, sums) adds up over each group's rows.
+// partial [groups, stride] = each group's sums: add(row, sums) adds a row.
 template <class Add>
 static inline void sum_groups(RowGroups groups, float* partial, size_t stride, Add add) {
 #pragma omp parallel for schedule(static)

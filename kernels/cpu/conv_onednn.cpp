@@ -39,7 +39,7 @@ Description describe(const dnnl::engine& engine, const Convolution& convolution)
   const dnnl::memory::desc inp({s.N, s.C, s.H, s.W}, type, Tag::nhwc),
       inp_or_dinp({s.N, s.C, s.H, s.W}, convolution.to_fp32 ? Type::f32 : type, Tag::nhwc);
   const dnnl::memory::desc out({s.N, s.K, s.P(), s.Q()}, type, Tag::nhwc);
-  // The forward pass that a gradient is of has its inputs' type.
+  // A gradient's forward pass has the type of the gradient's inputs.
   const auto weight = weights(s, type, Tag::any, Tag::any),
              dweight = weights(s, weight_type_of(convolution), Tag::any, Tag::any);
   const dnnl::memory::dims stride{s.stride, s.stride}, padding{s.padding, s.padding};

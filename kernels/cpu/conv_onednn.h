@@ -23,7 +23,7 @@ struct Convolution {
   bool to_fp32 = false;       // and so is dinp here
 };
 
-// The three tensors of a convolution or their gradients; that of Convolution::result is written,
+// The three tensors of a convolution or their gradients; the one of Convolution::result is written,
 // the others are read.
 struct ConvTensors {
   void* inp;        // [N, H, W, C]

@@ -63,8 +63,8 @@ void run_sgemm(const Product& p, void* to, const void* of_a, const void* of_b,
 
 }  // namespace
 
-// A prepared product: the primitive and its arguments. Without a primitive: by sgemm. Without a
-// reorder, b is used as it is.
+// A prepared product: the primitive and its arguments. Without a primitive, sgemm computes it.
+// Without a reorder, b is used as it is.
 struct MatmulOneDnn::Plan {
   dnnl::matmul primitive;
   OneDnnReorder reorder;

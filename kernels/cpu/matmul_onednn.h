@@ -8,15 +8,15 @@ namespace bv {
 
 struct OneDnnEngine;
 
-// c = a b (+ bias), or c += a b. All row-major: of fp32, every version of oneDNN is fast with b
-// untransposed.
+// c = a b (+ bias), or c += a b. All are row-major: in fp32, every version of oneDNN is fast if b
+// is not transposed.
 struct Product {
   int M, N, K;        // c [M, N], a [M, K], b [K, N], bias [N]
-  bool a_transposed;  // a lies in memory as [K, M]
-  bool b_transposed;  // b as [N, K]: of bf16 alone
+  bool a_transposed;  // a is stored as [K, M]
+  bool b_transposed;  // b is stored as [N, K]; bf16 only
   bool has_bias, accumulate;
-  bool bf16;     // a, b, bias and, unless
-  bool to_fp32;  // is set, c; else all are fp32
+  bool bf16;     // a, b, bias and c are bf16, otherwise fp32
+  bool to_fp32;  // c is fp32 in any case
 
   auto operator<=>(const Product&) const = default;
 };

@@ -31,7 +31,7 @@ struct OneDnnEngine {
 
 inline size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// The scratchpad is the caller's.
+// The caller provides the scratchpad.
 inline dnnl::primitive_attr onednn_attributes(bool accumulate) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -41,7 +41,7 @@ inline dnnl::primitive_attr onednn_attributes(bool accumulate) {
   return attributes;
 }
 
-// The same numbers in another order; none by default.
+// Copies a tensor to another memory order. By default there is nothing to reorder.
 class OneDnnReorder {
  public:
   OneDnnReorder() = default;

@@ -1,7 +1,7 @@
 // Products of matrices whose rows lie anywhere: a convolution, for the pixels that the same taps of
 // the filter reach.
 //   c[i, :] = (from[i, :] +) sum over runs of  a[i, run.a ... + depth] b[run.b ... + depth, :]
-// A block of c stays in registers while the runs of a chunk go by (sizes: small_product.h). b is
+// A block of c stays in registers throughout the runs of a chunk (sizes: small_product.h). b is
 // packed in panels, [panel, row, columns of the panel]; a chunk's part of a panel stays in the
 // second-level cache for all blocks of rows, and is so long that loading and storing c costs
 // little.
@@ -84,8 +84,8 @@ static inline void multiply_rows(Rows at, int count, const Panels& panels, int p
   }
 }
 
-// c[i, :] += sum over p of a[p][i0 + i] b[p][j0 ... + vectors * width]: both factors by their rows,
-// as the weight gradient has them
+// c[i, :] += sum over p of a[p][i0 + i] b[p][j0 ... + vectors * width]: the weight gradient, for
+// which both factors are given by rows
 struct Pixels {
   const float* const* a;
   const float* const* b;

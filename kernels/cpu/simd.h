@@ -27,12 +27,12 @@ using vd = double __attribute__((vector_size(4 * width)));  // half as many
 struct bf16 {
   uint16_t bits;
 };
-// The same where the CPU has AVX512_BF16: two instructions, given to the assembler, since the
-// compiler may use none that AVX-512 alone doesn't have.
+// The same where the CPU has AVX512_BF16: two instructions, written as inline assembly, since the
+// compiler may only use plain AVX-512.
 struct native_bf16 : bf16 {};
 
 static inline vf set(float x) {
-  return x - vf{};  // no operation, where 0 + x would be one that makes -0 a 0
+  return x - vf{};  // compiles to nothing; 0 + x would turn -0 into 0
 }
 static inline vi seti(int32_t x) { return vi{} + x; }
 static inline vi count_up() {
@@ -55,7 +55,7 @@ static inline __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) -
 static inline vf load_partial(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
 static inline void store_partial(float* p, vf v, int n) { _mm512_mask_storeu_ps(p, first(n), v); }
 static inline vf fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }  // a b + c
-// b where one of the two is NaN.
+// b if either is NaN.
 static inline vf max(vf a, vf b) { return _mm512_max_ps(a, b); }
 static inline vf min(vf a, vf b) { return _mm512_min_ps(a, b); }
 static inline vf sqrt(vf a) { return _mm512_sqrt_ps(a); }
@@ -110,14 +110,14 @@ static inline vf multiply_add(native_bf16, vf a, vf b, vf sum) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
   return sum;
 }
-using bits = uint16_t;  // one a lane, the first lane's lowest
+using bits = uint16_t;  // one per lane, the first lane's is the lowest
 static inline bits to_bits(vi mask) { return _mm512_movepi32_mask(__m512i(mask)); }
 static inline __m256 lower(vf v) { return _mm512_castps512_ps256(v); }
 static inline __m256 upper(vf v) { return _mm512_extractf32x8_ps(v, 1); }
 static inline vd to_double(__m256 v) { return _mm512_cvtps_pd(v); }
 // Products of the lower halves of 64-bit lanes.
 static inline vq multiply(vq a, vq b) { return vq(_mm512_mul_epu32(__m512i(a), __m512i(b))); }
-// In each quarter of 128 bits: the lower half of a, the lower half of b; the upper ones.
+// Per 128 bits: the lower half of a and the lower half of b; or both upper halves.
 static inline vq low_halves(vq a, vq b) {
   return vq(_mm512_unpacklo_epi64(__m512i(a), __m512i(b)));
 }
@@ -219,7 +219,7 @@ static inline vf multiply_add(bf16, vf a, vf b, vf sum) {
 
 // Byte j of plane c of 16 pixels is byte 3 j + c of their 48, in vector (3 j + c) / 16.
 struct PixelShuffles {
-  alignas(16) uint8_t take[3][3][16] = {};  // by plane and vector; 0x80 takes none
+  alignas(16) uint8_t take[3][3][16] = {};  // by plane and vector; 0x80: no byte
   constexpr explicit PixelShuffles(bool reversed) {
     for (int i = 0; i < 9 * 16; ++i) {
       const int c = i / 48, v = i / 16 % 3, j = i % 16;
@@ -271,7 +271,7 @@ static inline void take_larger(vf& best, vi& which, vf x, int i) {
 }
 static inline vf abs(vf x) { return reinterpret_cast<vf>(reinterpret_cast<vi>(x) & 0x7fffffff); }
 
-// The lanes, taken together by `combine` in the same order each time.
+// Reduces the lanes with `combine`, in the same order each time.
 template <class Combine>
 float reduce(vf v, Combine combine) {
 #ifdef __AVX512F__
@@ -286,7 +286,7 @@ float reduce(vf v, Combine combine) {
 static inline float reduce_sum(vf v) {
   return reduce(v, [](auto a, auto b) { return a + b; });
 }
-// A NaN among the elements may or may not come out.
+// A NaN among the elements may or may not be returned.
 static inline float reduce_max(vf v) {
   return reduce(v, [](auto a, auto b) { return a > b ? a : b; });
 }
@@ -350,7 +350,7 @@ struct Whole {
   }
   static vi load_integers(const uint8_t* p) { return simd::load_integers(p); }
   static void store_integers(uint8_t* p, vi v) { simd::store_integers(p, v); }
-  static vf keep(vf v, vf = vf{}) { return v; }  // lanes past the end become the second
+  static vf keep(vf v, vf = vf{}) { return v; }  // lanes past the end: the second argument
 };
 struct Part {
   int n;

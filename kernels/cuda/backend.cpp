@@ -105,8 +105,8 @@ class CudaBackend final : public Backend {
     return address;
   }
   void release_host(void* address) override { check(cudaFreeHost(address), "cudaFreeHost"); }
-  // Leaves some for what is allocated after the plan: modules at their first launch, NCCL's
-  // buffers at the first collective, graphs, local memory.
+  // Leaves some for later allocations: modules at their first launch, NCCL's buffers at the first
+  // collective, graphs, local memory.
   size_t memory_limit() const override {
     size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
@@ -132,7 +132,7 @@ class CudaBackend final : public Backend {
     return reinterpret_cast<Stream>(communication_[static_cast<size_t>(channel)].handle);
   }
   Stream upload_stream() override { return reinterpret_cast<Stream>(upload_.handle); }
-  // A graph may call it many times, so what is recorded is kept as long as the backend.
+  // A graph may call it many times, so the recorded call is kept as long as the backend.
   void call_on_host(Stream stream, std::function<void()> work) override {
     cudaStreamCaptureStatus status{};
     check(cudaStreamIsCapturing(stream_of(stream), &status), "cudaStreamIsCapturing");
@@ -147,7 +147,7 @@ class CudaBackend final : public Backend {
   }
   Event create_event() override {
     cudaEvent_t& event = events_.emplace_back().handle;
-    // The host sleeps while it waits: its core is the loader's.
+    // The host sleeps while it waits: the loader uses its core.
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync),
           "cudaEventCreateWithFlags");
     return reinterpret_cast<Event>(event);

@@ -1,9 +1,9 @@
 // Column sums in two stages (column_sums.cuh has the plan).
-// First stage: a thread adds `width` neighbouring columns (16 bytes, or 1 element where C does not
+// First stage: a thread adds `width` neighbouring columns (16 bytes, or 1 element if C does not
 // allow that) of every 32nd (8th) row of its block, with four rows in flight.
 // Second stage: a block adds 8 columns (a 32-byte sector) of all blocks' sums, by up to 64 groups
-// of threads, so that many threads load even where the columns are few; or where they are many, a
-// thread adds 4 columns of all blocks' sums by itself. Memory is the limit.
+// of threads, so that many threads load even if the columns are few; if they are many, one thread
+// adds 4 columns of all blocks' sums by itself. Memory is the limit.
 #include <algorithm>
 
 #include "kernels/cuda/column_sums.cuh"
@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(256)
   S::write_sums(sum, partial + size_t(blockIdx.y) * C, C, shared<typename S::Shared>());
 }
 
-// width 1: a CUDA block has few columns, whose sums its groups of `lanes` threads share out. width
-// 4: it has many, and each thread adds all of its own.
+// width 1: a block adds few columns, and its groups of `lanes` threads share the partial sums.
+// width 4: it adds many, and each thread adds all partial sums of its own columns.
 template <int width>
 constexpr int lanes = width == 1 ? 8 : 256;
 constexpr int finish_threads = 512;
@@ -42,7 +42,7 @@ struct FinishShared {
   float sums[finish_threads / warp_size][lanes<1>];
 };
 
-// The sum over the groups, for the first one's threads.
+// The sum over the groups, in the first group's threads.
 __device__ inline float sum_groups(float sum, FinishShared& s) {
 #pragma unroll
   for (int bits = lanes<1>; bits < warp_size; bits *= 2) sum += __shfl_xor_sync(~0u, sum, bits);

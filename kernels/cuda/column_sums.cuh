@@ -1,8 +1,8 @@
 // Sums over the rows of a matrix [rows, C], for the gradients of weights and biases, in two stages,
 // each in a fixed order, so that equal runs give equal bits without atomics. First, a grid that
 // depends only on the shape and the chip walks over the rows; each block writes its sums to the
-// workspace, partial [blocks, C] in fp32. Then a second launch adds these, finish_column_sums, or
-// where columns and blocks are few enough for one block, the last block (last_block.cuh).
+// workspace, partial [blocks, C] in fp32. Then a second launch, finish_column_sums, adds these; if
+// columns and blocks are few enough for one block, the last block adds them (last_block.cuh).
 #pragma once
 #include <algorithm>
 
@@ -59,9 +59,9 @@ struct RowSums {
   }
 };
 
-// For kernels whose threads each keep to a few columns, by accesses to `width` neighbours: a block
-// owns a stripe of columns, 128 bytes wide where C allows 16-byte accesses, and every gridDim.y-th
-// group of rows. `lanes` threads cover the stripe's width, `rows` rows at a time.
+// For kernels whose threads each keep to a few columns and access `width` neighbours at a time: a
+// block owns a stripe of columns, 128 bytes wide if C allows 16-byte accesses, and every
+// gridDim.y-th group of rows. `lanes` threads cover the stripe's width, `rows` rows at a time.
 template <int width>
 struct Stripe {
   static constexpr int threads = 256, warps = threads / warp_size;
@@ -91,8 +91,8 @@ struct Stripe {
     return {unsigned(stripes), unsigned(std::clamp(blocks / stripes, 1, max_blocks))};
   }
 
-  // The block's sum of each thread's `sum`: put by all threads; after a barrier, total is that of
-  // the stripe's column threadIdx.x.
+  // Sums over the block: all threads put() their `sum`; after a barrier, total() is the sum of the
+  // stripe's column threadIdx.x.
   struct Shared {
     float sums[warps][columns];
   };

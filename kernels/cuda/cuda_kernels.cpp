@@ -14,7 +14,8 @@ void destroy_cudnn(ConvCudnn* cudnn) { delete cudnn; }
 void destroy_matmul(Matmul* matmul) { delete matmul; }
 
 CudaKernels::CudaKernels(cudaStream_t compute, bool cudnn)
-    // Kernels read 16 bytes at a time; on Hopper cuBLASLt's want their workspace at 256.
+    // Kernels read 16 bytes at a time; on Hopper, cuBLASLt's kernels need workspaces aligned to
+    // 256.
     : KernelRows<CudaKernels>({.alignment = 16, .workspace_alignment = 256}),
       compute_(compute),
       props_{.arch = compute_capability(),

@@ -1,6 +1,6 @@
 // The GPU's table of operations. Every operation's NAME.cu and every file in kernels/cuda/ is
-// compiled twice, into a namespace each: cuda_gpu by nvcc, simt_gpu by g++ against the stand-in in
-// simt/.
+// compiled twice, each time into its own namespace: cuda_gpu by nvcc, simt_gpu by g++ against the
+// stand-in in simt/.
 #pragma once
 #include <cstdio>
 
@@ -19,14 +19,14 @@ void destroy_matmul(Matmul*);
 struct DeviceProps {
   int arch;  // 75, 80, 90 ...
   int sms;
-  int shared_bytes;  // that a block may take
+  int shared_bytes;  // the most that a block may use
   // Counters by which a block learns that it finished last (last_block.cuh): zeros between
   // launches, so that kernels that use them run one after the other.
   static constexpr int counters = 1 << 16;
   unsigned* arrived;  // [counters]
 };
 
-// Unless ok: std::invalid_argument "op: what", of printf's words.
+// Unless ok, throws std::invalid_argument "op: what", with `what` formatted as by printf.
 template <class... Args>
 void require(bool ok, const char* op, const char* format, Args... args) {
   if (ok) return;

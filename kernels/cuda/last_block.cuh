@@ -1,7 +1,7 @@
 // Last-block reduction: the block that finishes last merges all partial results, instead of a
 // second launch. Which block that is changes from run to run; the order of the merge doesn't, so
-// that equal runs give equal bits. A second launch (finish_column_sums) remains for sums of so many
-// columns and parts that one block would add them for longer than a launch takes.
+// that equal runs give equal bits. A second launch (finish_column_sums) remains for sums with so
+// many columns and parts that one block would need longer for them than a launch takes.
 //
 // Each part of the rows stores two numbers per column, partial [parts, 2, C]. If parts are many,
 // the last block of each group of neighbours merges that group, into the place of its first part,
@@ -49,10 +49,10 @@ inline RowParts row_parts(const DeviceProps& props, void* partial, int count, in
   return parts;
 }
 
-// Merges the parts' values of `columns` columns, by all threads of a block, which are at most
-// `threads`: each reads `width` neighbours (1 or 4) of every so many parts. The policy, Kind, has
-//   Value, zeros where nothing has been merged, and merge(Value&, const Value&)
-//   value(part, parts, x, y)   the value of so many parts, from `part` on, given its two numbers
+// Merges the parts' values of `columns` columns, using all threads of a block (at most `threads`):
+// each reads `width` neighbours (1 or 4) of every so many parts. The policy, Kind, has
+//   Value, all zeros while nothing has been merged, and merge(Value&, const Value&)
+//   value(part, parts, x, y)   the value of `parts` parts from `part` on, stored as x and y
 //   save(part, value)          stores a part's two numbers, at `part` and C further on
 //   finish(channel, value)     stores the result
 template <class Kind, int threads, int columns, int width>

@@ -23,8 +23,8 @@ void check_kernel(cudaError_t error) {
   if (error != cudaSuccess) fail_kernel(error, __PRETTY_FUNCTION__);
 }
 
-// Above 48 KiB a kernel must opt in. The limit is the kernel's state, and it is raised to all that
-// the chip has: a smaller launch must not lower it below that of a captured one.
+// Above 48 KiB a kernel must opt in. The limit is part of the kernel's state, so it is raised to
+// the chip's maximum: a smaller launch must not lower it below what a captured launch needs.
 template <auto kernel>
 void raise_shared_limit() {
   check_kernel<kernel>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

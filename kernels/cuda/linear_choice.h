@@ -1,7 +1,7 @@
-// Which way a linear layer's weight gradient with dbias is computed in 16 bits, N and K multiples
-// of 8: one pass of ours (weight_gradient.cuh), which reads dout once for both, or cuBLASLt's
-// product and the column sums in a pass of their own. One table, by chip and shape; its first row
-// for the chip decides.
+// Chooses how a linear layer's weight gradient with dbias is computed in 16 bits, with N and K
+// multiples of 8: in one pass of ours (weight_gradient.cuh), which reads dout once for both, or as
+// cuBLASLt's product and a separate pass for the column sums. One table, by chip and shape; its
+// first row for the chip decides.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -33,7 +33,7 @@ constexpr const WeightGradientChoice& weight_gradient_choice(int arch) {
 }
 
 // Below the limit a gradient waits for memory, and another pass over dout for dbias would cost a
-// third of it (ViT-Tiny's have 96 to 161 flops a byte, ViT-L's from 170 on); above, the library
+// third of it (ViT-Tiny's have 96 to 161 flops per byte, ViT-L's from 170 on); above, the library
 // multiplies faster than mma.sync can.
 constexpr bool in_one_pass(int arch, const LinearShape& s) {
   const double M = s.M, N = s.N, K = s.K;
@@ -41,7 +41,7 @@ constexpr bool in_one_pass(int arch, const LinearShape& s) {
   return flops < weight_gradient_choice(arch).flops_a_byte * bytes;
 }
 
-// A line for people: the chip's row.
+// The chip's row as a line of text.
 inline std::string describe_weight_gradient_choice(int arch) {
   const WeightGradientChoice& choice = weight_gradient_choice(arch);
   const std::string limit = std::to_string(int(choice.flops_a_byte));

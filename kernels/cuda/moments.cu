@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(256)
   merge_stripes<width>(moments, parts, s.merge);
 }
 
-// At least 64, for about as many blocks as the chip runs at a time.
+// Rows per part, at least 64: for about as many blocks as the chip runs at a time.
 int rows_of_part(int stripes, const DeviceProps& props, int rows) {
   return std::max(64, ceil_div(rows, ceil_div(8 * props.sms, stripes)));
 }

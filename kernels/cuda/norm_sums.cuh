@@ -34,7 +34,7 @@ __device__ NormColumns<width> norm_columns(const float (&mean)[width], const flo
 __device__ inline size_t relu_mask_byte(int rows, int row, int column) {
   return (size_t(column / 64) * rows + row) * 8 + column % 64 / 8;
 }
-// The mask's bits of `width` columns.
+// The mask's bits for `width` columns.
 template <int width>
 __device__ unsigned load_relu_mask(const uint64_t* relu_mask, int rows, int row, int column) {
   const unsigned byte =

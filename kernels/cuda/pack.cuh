@@ -67,7 +67,7 @@ void by_dtype(DType dtype, F f) {
 }
 
 // Calls f.template operator()<T, width>() with the elements of the widest access to rows of C:
-// a pack, or one element where C is not a multiple of a pack.
+// a pack, or one element if C is not a multiple of a pack.
 template <class F>
 void by_width(DType dtype, int C, F f) {
   by_dtype(dtype, [&]<class T>() {

@@ -187,7 +187,7 @@ __device__ inline void cp_async_ca_16(void* shared, const void* global, bool in_
   cp_async_16(shared, global, in_bounds);
 #endif
 }
-// The same of 8 bytes.
+// The same for 8 bytes.
 __device__ inline void cp_async_ca_8(void* shared, const void* global) {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address(shared)),
@@ -254,7 +254,8 @@ __device__ inline float ex2_approx_ftz(float x) {
 #endif
 }
 
-// log2 x, to 2^-22 of itself, or of 1 near x = 1. x below 2^-126 counts as 0.
+// log2 x, with a relative error of 2^-22, or an absolute one near x = 1. x below 2^-126 counts as
+// 0.
 __device__ inline float lg2_approx_ftz(float x) {
 #ifdef __CUDACC__
   float y;
@@ -265,8 +266,8 @@ __device__ inline float lg2_approx_ftz(float x) {
 #endif
 }
 
-// 1 / x, to a unit in the last place. x below 2^-126 counts as 0, and so does a result: of x above
-// 2^126.
+// 1 / x, to a unit in the last place. x below 2^-126 counts as 0, and results below that (x above
+// 2^126) become 0.
 __device__ inline float rcp_approx_ftz(float x) {
 #ifdef __CUDACC__
   float y;

@@ -154,7 +154,7 @@ __device__ int out_row(const Geometry& g, const Phase& phase, int pixel) {
 struct PixelParts {
   int steps, count;  // per part; parts
 
-  // Bytes of the parts' sums: none if the only part writes the gradient itself.
+  // Bytes of the parts' sums: 0 if there is one part, which writes the gradient.
   size_t bytes(const ConvShape& s) const {
     return count == 1 ? 0 : sizeof(float) * count * static_cast<size_t>(s.weight_count());
   }

@@ -7,8 +7,9 @@
 
 namespace bv::BAREVISION_GPU {
 
-// In bytes, where chunk c (16 bytes) of a row of `chunks` is stored: at c ^ (row % 8), so that the
-// 8 rows of an ldmatrix fall into different banks. Rows of fewer than 8 chunks share those banks.
+// Byte offset of chunk c (16 bytes) of a row of `chunks`: it is stored at c ^ (row % 8), so that
+// the 8 rows of an ldmatrix fall into different banks. Rows of fewer than 8 chunks share those
+// banks.
 template <int chunks>
 __device__ constexpr int swizzled_byte(int row, int c) {
   return (row * chunks + (c ^ (chunks >= 8 ? row % 8 : row * chunks / 8 % chunks))) * 16;
@@ -28,7 +29,7 @@ struct RowCopies {
 
   __device__ static int row() { return static_cast<int>(threadIdx.x) / chunks; }
   __device__ static int chunk() { return static_cast<int>(threadIdx.x) % chunks; }
-  // In bytes, where this thread's chunk of its k-th row is stored.
+  // Byte offset of this thread's chunk of its k-th row.
   __device__ static int place(int k) {
     return swizzled_byte<chunks>(row(), chunk()) + k * at_once * chunks * 16;
   }
@@ -53,8 +54,8 @@ __device__ void pipeline(Stage (&stage)[stages], int first, int last, Load load,
   }
 }
 
-// The groups that a product on tensor cores takes, and the channels of the blocks that hold whole
-// ones: as few as mma's fragments allow.
+// The groups that products on tensor cores support, and the width of the blocks of channels that
+// hold whole groups: as few as mma's fragments allow.
 inline bool has_diagonal_blocks(const ConvShape& s) {
   const int channels = s.C / s.groups;
   return s.C == s.K && (channels == 4 || channels == 8 || channels == 16 || channels == 32);

@@ -41,7 +41,7 @@ struct Tile {
   int first_step, last_step;  // of the part: [first, last)
 };
 
-// taps: how many of a row of the filter a block multiplies.
+// taps: how many taps of a row of the filter a block multiplies.
 template <int m, int n, int taps = 1>
 __device__ Tile tile_of_block(const WeightProduct& p) {
   const Geometry& g = p.geometry;
@@ -130,7 +130,7 @@ __device__ void sum_pixels(Sums& sums, Stage<m, n> (&stage)[stages], const Weigh
 
 enum class Layer { conv, groups, linear };
 
-// A convolution's parts are p.part apart too; computed, that takes 45 registers fewer.
+// A convolution's parts are p.part apart, too, but computing the distance saves 45 registers.
 template <Layer layer = Layer::conv, class Sums>
 __device__ void store_sums(const WeightProduct& p, const Tile& t, const Sums& sums) {
   const Geometry& g = p.geometry;

@@ -3,10 +3,10 @@
 //   g = dout where y > 0, else 0 (without relu: dout);   xhat = (inp - mean) * rstd
 //   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
 //   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
-// Saved for backward: inp, mean, rstd, and where y can't be recomputed from inp, a bit an element,
-// whether out > 0. dbias and dweight are = or += by accumulate, all else =.
-// Threads share the rows, and walk down theirs in strips of columns whose scales they keep in a
-// table. Backward's sums go through RowGroups, so they don't depend on the number of threads.
+// Saved for backward: inp, mean, rstd, and if y can't be recomputed from inp, one bit per element:
+// whether out > 0. dbias and dweight are = or += by accumulate, everything else =. Threads share
+// the rows, and each walks down its rows in strips of columns, with their scales in a table.
+// Backward's sums go through RowGroups, so they don't depend on the number of threads.
 // Memory is the limit: each element is read once and written once.
 #include <omp.h>
 
@@ -37,7 +37,7 @@ void for_strips(const RowsShape& shape, Each each) {
   }
 }
 
-// Byte of BatchNormForward's `relu_mask` where the bits of a vector begin that begins at `column`.
+// Byte of BatchNormForward's `relu_mask` with the first bits of the vector that begins at `column`.
 size_t relu_mask_byte(const RowsShape& shape, int row, int column) {
   return (size_t(column / 64) * shape.rows + row) * 8 + column % 64 / 8;
 }

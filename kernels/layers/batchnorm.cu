@@ -3,17 +3,18 @@
 //   g = dout where y > 0, else 0 (without relu: dout);   xhat = (inp - mean) * rstd
 //   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
 //   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
-// Saved for backward: inp, mean, rstd, and where y can't be recomputed from inp, a bit an element,
-// whether out > 0. dbias and dweight are = or += by accumulate, all else =.
+// Saved for backward: inp, mean, rstd, and if y can't be recomputed from inp, one bit per element:
+// whether out > 0. dbias and dweight are = or += by accumulate, everything else =.
 //
 // Block: a stripe of columns and every gridDim.y-th group of rows (column_sums.cuh). Thread:
 // `width` columns, whose constants stay in registers. Each thread merges the moments itself; the
 // blocks of the last rows write mean, rstd and the running statistics. Forward and the sums visit
 // the rows from last to first, since the L2 cache still holds the end of what was written just
-// before; dinp visits them from first to last, where the sums ended. Backward's sums: a stripe's
-// last block adds those of all its blocks. The grid is as many blocks as the chip runs at a time.
+// before; dinp visits them from first to last, since the sums ended there. Backward's sums: a
+// stripe's last block adds those of all its blocks. The grid is as many blocks as the chip runs at
+// a time.
 //
-// Memory is the limit: 4 (forward) to 6 bytes an element in 16 bits. Registers and blocks per SM:
+// Memory is the limit: 4 (forward) to 6 bytes per element in 16 bits. Registers and blocks per SM:
 // tests/kernels/resources.txt.
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/norm_sums.cuh"
@@ -38,7 +39,7 @@ __global__ void __launch_bounds__(256) batchnorm_evaluate(BatchNormEvaluate op) 
 
 // ---- columns and rows ---------------------------------------------------------------------------
 // Calls each(at, row, x, bits) for every row of the block: x[t] are this thread's columns of
-// `tensors[t]`, from element `at`, and bits, where by_bits, those of `relu_mask`. Loads `ahead`
+// `tensors[t]`, from element `at`, and bits, if by_bits, those of `relu_mask`. Loads `ahead`
 // rows at a time.
 enum class Order { forwards, backwards };
 template <class T, int width, Order order, int ahead, bool by_bits = false, int n, class Each>
@@ -237,7 +238,7 @@ __global__ void __launch_bounds__(256, 2)
 }
 
 // ---- launches -----------------------------------------------------------------------------------
-// Blocks per SM, as __launch_bounds__ has them.
+// Blocks per SM, for __launch_bounds__.
 constexpr int normalise_blocks = 4, backward_blocks = 2;
 
 void normalise(const DeviceProps& props, const BatchNormForward& op, const float* variances,

@@ -1,6 +1,6 @@
 // Dropout and drop path, forward and, on gradients, backward:
 //   out = keep ? inp / (1 - drop) : 0
-// Element e of image b belongs to decision i = e / group, kept where
+// Element e of image b belongs to decision i = e / group, kept if
 // uniform(word i % 4 of philox(seed, i / 4, position + b, epoch, layer)) >= drop. Nothing is saved:
 // backward draws the same numbers again. With a decision per element, a vector of Philox counters
 // decides four vectors of elements; otherwise a scalar draw decides four neighbouring groups.

@@ -1,10 +1,10 @@
 // Dropout and drop path, forward and, on gradients, backward:
 //   out = keep ? inp / (1 - drop) : 0
-// Element e of image b belongs to decision i = e / group, kept where
+// Element e of image b belongs to decision i = e / group, kept if
 // uniform(word i % 4 of philox(seed, i / 4, position + b, epoch, layer)) >= drop. Nothing is saved:
 // backward draws the same numbers again.
 // Grid: .y is the image, .x its elements. A thread takes two packs of 16 bytes (two times 4 single
-// elements, or 1, where the sizes are not multiples of a pack). With a decision per element one
+// elements, or 1, if the sizes are not multiples of a pack). With a decision per element one
 // draw serves 4 elements; otherwise one draw serves a pack, which lies in one group.
 // 4 or 8 bytes per element and some 15 instructions: memory is the limit.
 #include "kernels/cuda/cuda_kernels.h"
@@ -21,7 +21,7 @@ __device__ Philox4 draw(const Dropout& op, const StepParams& params, int b, unsi
   return philox(params.seed, decision / 4, params.position + b, params.epoch, op.layer);
 }
 
-// A decision per element. A piece is `width` elements, or 4 where width is 1.
+// A decision per element. A piece is `width` elements, or 4 if width is 1.
 template <class T, int width>
 __global__ void __launch_bounds__(threads) drop_elements(Dropout op, float factor) {
   constexpr int n = width < 4 ? 4 : width;

@@ -1,4 +1,4 @@
-// Tokens: the class token, and where prefix is 2 the distillation token, before the patches, plus a
+// Tokens: the class token, and if prefix is 2 the distillation token, before the patches, plus a
 // position embedding for all; and some tokens alone, the heads' input.
 //   out[b, 0] = class_token + position[0],   out[b, 1] = dist_token + position[1],
 //   out[b, prefix + p] = patches[b, p] + position[prefix + p]
@@ -15,8 +15,8 @@ namespace {
 
 using simd::for_each;
 
-// sum[i] (+)= sum_b dout[b * stride + i]; each is also written to copy[b * copy_stride + i], or not
-// where copy is null.
+// sum[i] (+)= sum_b dout[b * stride + i]; each is also written to copy[b * copy_stride + i], unless
+// copy is null.
 template <class T>
 void sum_images(float* sum, T* copy, size_t copy_stride, const T* dout, size_t stride, int B, int n,
                 bool accumulate) {

@@ -1,11 +1,11 @@
-// Tokens: the class token, and where prefix is 2 the distillation token, before the patches, plus a
+// Tokens: the class token, and if prefix is 2 the distillation token, before the patches, plus a
 // position embedding for all; and some tokens alone, the heads' input.
 //   out[b, 0] = class_token + position[0],   out[b, 1] = dist_token + position[1],
 //   out[b, prefix + p] = patches[b, p] + position[prefix + p]
 //   dpatches[b, p] = dout[b, prefix + p],   dclass_token (+)= sum_b dout[b, 0],
 //   ddist_token (+)= sum_b dout[b, 1],   dposition (+)= sum_b dout[b]   = or += by accumulate
 // Nothing is saved. An image's tokens are one row of (prefix + P) C elements, read 16 bytes at a
-// time (one element where C is not a multiple of that). Forward, a thread has one pack of the row
+// time (one element if C is not a multiple of that). Forward, a thread has one pack of the row
 // in each of 4 images: a position is read once for all four, and 4 loads are in flight. Backward, a
 // block has 16 neighbouring packs: each of its 16 groups of threads sums every 16th image, 4 loads
 // at a time, and the groups' sums are added in order. One flop for 4 bytes (16-bit) or 8: memory is
@@ -108,8 +108,8 @@ __global__ void __launch_bounds__(threads) embed_backward(EmbedBackward op) {
 }
 
 // ---- some tokens --------------------------------------------------------------------------------
-// Both copy bytes, whatever the dtype: an image has `row` Words, of which `taken` are taken from
-// the pointer on; `rest` are behind it.
+// Both copy bytes, whatever the dtype: an image has `row` Words, `rest` of them from the pointer
+// on, of which the first `taken` are copied.
 template <class Word>
 __global__ void __launch_bounds__(threads)
     take_tokens_forward(Word* out, const Word* inp, int row, int taken) {

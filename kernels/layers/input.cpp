@@ -3,13 +3,14 @@
 //   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]   =
 //   of pixel (gy * patch + py, gx * patch + px, c) as the image's crop takes it, 0 outside, mixed
 //   with the partner's
-// A row is gathered as bytes first, cropped, flipped, one plane a channel, and where it is mixed so
-// is its partner's; then each patch's part of the row is converted in vectors, one fma an element.
-// Mixing here costs one more read of the partner, which is in the cache anyway; a pass of its own
-// would also write and read the batch once more. Patches of one pixel keep the channels' order:
+// A row is first gathered as bytes, cropped and flipped, one plane per channel, and so is its
+// partner's if it is mixed; then each patch's part of the row is converted in vectors, one fma per
+// element. Mixing here costs one more read of the partner, which is in the cache anyway; a pass of
+// its own would also write and read the batch once more. Patches of one pixel keep the channels'
+// order:
 // their bytes are gathered as they are, and three vectors of factors take turns for the three
 // channels. Threads share rows of patches.
-// 1 byte in and 4 out an element: memory is the limit.
+// 1 byte in and 4 out per element: memory is the limit.
 #include "kernels/augment/mix.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/require.h"

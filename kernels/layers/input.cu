@@ -6,15 +6,15 @@
 // as pixel * factor + shift, one fma.
 //
 // Grid: (pieces of an image, images). Thread, patches: `width` neighbouring pixels of a row,
-// written as `width` neighbours in each of the 3 planes of the patch, 16 bytes where the patch's
-// side allows (8 for a side of 4 in 16 bits). Thread, patches of one pixel: 16 bytes of a row of
-// pixels, from the few pixels that these elements belong to. Neighbouring threads write
-// neighbouring memory. Pixels are 3 bytes and start anywhere: whole 4-byte words are read and
-// shifted, and single bytes only at an image's border. The next patches read the same rows from L1
-// or L2, and so does the partner of an image that is mixed: mixing here costs one more read, a pass
-// of its own would read and write the batch once more.
+// written as `width` neighbours in each of the 3 planes of the patch, 16 bytes if the patch's side
+// allows (8 for a side of 4 in 16 bits). Thread, patches of one pixel: 16 bytes of a row of pixels,
+// from the few pixels that these elements belong to. Neighbouring threads write neighbouring
+// memory. Pixels are 3 bytes and start anywhere: whole 4-byte words are read and shifted, and
+// single bytes only at an image's border. The next patches read the same rows from L1 or L2, and so
+// does the partner of a mixed image: mixing here costs one more read, while a pass of its own would
+// read and write the batch once more.
 //
-// 1 byte in and 2 or 4 out an element: memory is the limit. Registers and blocks per SM:
+// 1 byte in and 2 or 4 out per element: memory is the limit. Registers and blocks per SM:
 // tests/kernels/resources.txt.
 #include "kernels/augment/mix.h"
 #include "kernels/cuda/cuda_kernels.h"

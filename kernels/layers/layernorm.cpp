@@ -4,7 +4,7 @@
 //   xhat = (sum - mean) * rstd;   dweight (+)= sum of dout * xhat,   dbias (+)= sum of dout
 // Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += by accumulate. A row is read
 // from memory once, then from L1 for each of three passes (mean, variance, result): the variance is
-// that of the differences from the mean, so that nothing cancels. Threads share the rows;
+// computed from the differences from the mean, so that nothing cancels. Threads share the rows;
 // backward's column sums go through RowGroups. 8 (backward 14) flops per element for 8 to 16 bytes:
 // memory is the limit.
 #include "kernels/cpu/column_sums.h"

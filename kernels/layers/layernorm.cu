@@ -3,8 +3,8 @@
 //   dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),   g = dout * weight,
 //   xhat = (sum - mean) * rstd;   dweight (+)= sum of dout * xhat,   dbias (+)= sum of dout
 // Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += by accumulate. Mean and rstd
-// are those of sum as it is stored; the variance is that of the differences from the mean, in a
-// second pass, so that nothing cancels.
+// are those of sum as it is stored; the variance is computed from the differences from the mean, in
+// a second pass, so that nothing cancels.
 //
 // Any C: a warp per row, one element per access; dweight and dbias by column_sums.cuh's stripes.
 // If C allows 16-byte accesses and is at most 1024, the row stays on the chip between passes:
@@ -13,8 +13,8 @@
 //   backward, one block per SM loops over the rows: a warp prefetches its next rows to shared
 //   memory while it works on the current ones, and a thread keeps its columns' dweight and dbias
 //   in registers.
-// The last block adds the blocks' dweight and dbias; if rows are long, a block would take longer
-// for that than a launch, and finish_column_sums adds them.
+// The last block adds the blocks' dweight and dbias; if rows are long, finish_column_sums adds
+// them, since one block would take longer than a launch.
 //
 // 8 (backward 14) flops per element for 8 to 16 bytes in fp32, half of these in 16 bits: memory is
 // the limit. Registers and shared memory: tests/kernels/resources.txt.
@@ -233,7 +233,7 @@ struct BackwardWarp {
   };
 };
 
-// to[column] = the block's sum of `sum`, which each thread has of the columns of its Split.
+// to[column] = the block's sum of `sum`; each thread passes its sums of its Split's columns.
 template <class T, int lanes, int size>
 __device__ void write_block_sums(float (&sum)[size], float* to, int C,
                                  BackwardWarp<T, lanes, size>* warps) {
@@ -253,7 +253,8 @@ __device__ void write_block_sums(float (&sum)[size], float* to, int C,
   }
 }
 
-// Starts the copy of this lane's part of a row. Out of bounds is 0, which adds 0 to every sum.
+// Starts the copy of this lane's part of a row. A row out of bounds becomes zeros, which add
+// nothing.
 template <class T, class S, class Rows>
 __device__ void prefetch(const LayerNormBackward& op, unsigned row, Rows& to) {
   const unsigned lane = threadIdx.x % warp_size;
@@ -367,7 +368,7 @@ void by_split(DType dtype, int C, F f) {
   });
 }
 
-// The blocks that write partial dweight and dbias are .y.
+// gridDim.y counts the blocks that write partial dweight and dbias.
 template <int lanes>
 dim3 backward_grid(const DeviceProps& props, RowsShape shape) {
   if constexpr (lanes == 0)

@@ -5,7 +5,7 @@
 //                                                     = or += by accumulate
 // The products are oneDNN's (kernels/cpu/matmul_onednn.h). It is fastest with both factors in plain
 // row-major order, so forward first writes weight^T [K,N] to its workspace, which costs far less
-// than oneDNN's own packing; not of bf16, whose weights it wants in an order of its own. Column
+// than oneDNN's own packing; but not in bf16, where oneDNN wants an order of its own. Column
 // sums: each thread owns whole columns; 16 rows are added in registers, then to the running sum: a
 // fixed order and little rounding. Limited by arithmetic: 2 M N K flops on (M K + N K + M N)
 // floats.
@@ -106,7 +106,7 @@ size_t weight_count(const LinearForward& op) {
 
 }  // namespace
 
-// Pointers are not set yet, so there may be a bias or not.
+// Pointers are not set yet, so a bias is allowed for.
 template <>
 size_t CpuKernels::workspace(const LinearForward& op) {
   Product with = product(op), without = with;

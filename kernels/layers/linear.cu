@@ -4,16 +4,16 @@
 //   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K],  dbias (+)= column sums of dout
 //                                                     = or += by accumulate
 // The products are cuBLASLt's (kernels/cuda/matmul.h), with fp32 sums and dweight in fp32; its
-// epilogue adds the bias. Column sums: kernels/cuda/column_sums.cuh, in a fixed order; but where
+// epilogue adds the bias. Column sums: kernels/cuda/column_sums.cuh, in a fixed order; but if
 // linear_choice.h says so, the weight's gradient and dbias are computed in one pass
 // (kernels/gemm/weight_gradient.cuh).
 //
 // Every sum is rounded to 16 bits once, after the bias. For rows that don't begin at multiples of
-// 16 bytes cuBLASLt doesn't keep to that: on an H100 it took wmma kernels (s161616gemm_bf16), which
-// store the product in bf16, and added the bias to that. Its numerical flags speak of factors and
-// accumulators, not of this. So there the product stays in fp32, in the workspace, and
-// round_product() adds the bias and rounds: another 8 bytes an element, of a head of 10 classes.
-// Limited by arithmetic: 2 M N K flops on M K + N K + M N elements.
+// 16 bytes, cuBLASLt breaks this rule: on an H100 it took wmma kernels (s161616gemm_bf16), which
+// store the product in bf16, and added the bias to that. Its numerical flags describe factors and
+// accumulators, not this. For such rows the product stays in fp32, in the workspace, and
+// round_product() adds the bias and rounds: 8 more bytes per element, for a head of 10 classes,
+// say. Limited by arithmetic: 2 M N K flops on M K + N K + M N elements.
 #include <algorithm>
 
 #include "kernels/cuda/column_sums.cuh"
@@ -29,7 +29,7 @@ namespace {
 // All rows begin at multiples of 16 bytes in 16 bits: M is not a row's length.
 bool in_whole_packs(const LinearShape& s) { return s.N % 8 == 0 && s.K % 8 == 0; }
 
-// The dtype of the product's result: fp32 where round_product() follows.
+// The dtype of the product's result: fp32 if round_product() follows.
 template <class Op>
 DType dtype_of_sums(const Op& op) {
   return in_whole_packs(op.shape) ? op.dtype : DType::fp32;
@@ -67,8 +67,8 @@ size_t padded(size_t bytes) { return ceil_div(bytes, size_t{256}) * 256; }
 // ---- rounding apart from the product ------------------------------------------------------------
 constexpr int block_columns = 32, block_rows = 8;
 
-// out[M,N] = sums[M,N] + bias[N], or without a bias sums. A thread has one column of every
-// gridDim.y * block_rows-th row.
+// out[M,N] = sums[M,N] (+ bias[N]). A thread computes one column of every gridDim.y * block_rows-th
+// row.
 template <class T>
 __global__ void __launch_bounds__(block_columns* block_rows)
     round_product(T* out, const float* sums, const T* bias, int M, int N) {
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(groups* threads, 1) linear_backward_weight(Wei
   using Sums = LinearSums<T>;
   auto& s = shared<LinearShared>();
   const Tile t = tile_of_block<tile, tile>(p);
-  const bool first_column = t.c == 0 && Sums::column() == 0;  // all of a warp
+  const bool first_column = t.c == 0 && Sums::column() == 0;  // the same in a warp
   const uint32_t ones = cvt_rn_x2<T>(1, 1);
   Sums sums;
   float dbias[Sums::ms][1][4] = {};  // equal columns: [0] and [2] are of rows lane / 4 and that + 8
@@ -171,7 +171,7 @@ ConvShape as_conv(const LinearShape& s) {
   return {.N = 1, .H = 1, .W = s.M, .C = s.K, .K = s.N, .R = 1, .S = 1, .stride = 1, .padding = 0};
 }
 
-// A block fills a multiprocessor; a part of fewer steps than 16 costs less than adding parts up.
+// One block fills an SM; parts have at least 16 steps, since adding up shorter ones costs more.
 PixelParts linear_parts(const DeviceProps& props, const LinearShape& s) {
   return parts_of_pixels(as_conv(s), ceil_div(s.M, step_pixels),
                          ceil_div(s.N, tile) * ceil_div(s.K, tile), props.sms, 16);
@@ -217,7 +217,7 @@ void linear_weight_gradient(const DeviceProps& props, const LinearBackwardWeight
 
 }  // namespace
 
-// Pointers are not set yet, so there may be a bias or not.
+// Pointers are not set yet, so a bias is allowed for.
 template <>
 size_t CudaKernels::workspace(const LinearForward& op) {
   return std::max(product_bytes(*matmul_, product(op, true)),
@@ -243,7 +243,7 @@ void CudaKernels::run(const LinearBackwardInput& op, cudaStream_t stream) {
               {.c = op.dinp, .workspace = op.workspace, .a = op.dout, .b = op.weight}, stream);
 }
 
-// Pointers are not set yet, so dbias may be wanted or not.
+// Pointers are not set yet, so dbias is allowed for.
 template <>
 size_t CudaKernels::workspace(const LinearBackwardWeight& op) {
   const size_t product_bytes = matmul_->workspace_bytes(product(op));

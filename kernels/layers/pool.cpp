@@ -2,10 +2,10 @@
 //   forward   out = maximum of the window, index = r R + s of its first maximum; NaN beats every
 //             number
 //   backward  dinp = sum of dout over the windows whose index names this element
-// All =. Saved for backward: index, one byte an element. Both are gathers: a vector holds channels
+// All =. Saved for backward: index, one byte per element. Both are gathers: a vector holds channels
 // and visits the taps of its window, or the windows that reach its element, in their order. Threads
 // share the rows of the output, so no sum depends on their number.
-// Memory is the limit: a few instructions a tap; neighbouring windows share their taps in L1 and
+// Memory is the limit: a few instructions per tap; neighbouring windows share their taps in L1 and
 // L2.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/simd.h"

@@ -3,7 +3,7 @@
 //                 every number;   dinp = sum of dout over the windows whose index names this
 //                 element, in the windows' order
 //   average pool  out[n, c] = sum over positions of inp / positions,   dinp = dout / positions
-// All =. Saved for backward: index, one byte an element. NHWC. Backward gathers: no atomics.
+// All =. Saved for backward: index, one byte per element. NHWC. Backward gathers: no atomics.
 //
 // Max pool, plain: one thread per element of what is written. ResNet's own (3 x 3, stride 2), fast:
 //   block   4 rows, so that windows read most of the elements they share from L1
@@ -14,7 +14,7 @@
 // positions, and their sums are added in order.
 //
 // Memory is the limit; in 16 bits the fast max pool's instructions take about as long (conversions,
-// and two comparisons a tap, for order and for NaN). Registers and blocks per SM:
+// and two comparisons per tap, for order and for NaN). Registers and blocks per SM:
 // tests/kernels/resources.txt.
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/pack.cuh"
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
     bool in_bounds[R];
 #pragma unroll
     for (int s = 0; s < R; ++s) {
-      const unsigned w = left + s;  // large where it is negative
+      const unsigned w = left + s;  // large if negative
       in_bounds[s] = w < end;
       if (in_bounds[s]) x[s] = load<width>(taps + w * C);
     }

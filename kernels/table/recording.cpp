@@ -14,7 +14,7 @@ std::vector<std::byte> bytes_of(const T& value) {
   return bytes;
 }
 
-// Tests check conversions; here a bf16 may be cut off.
+// Truncates to bf16 instead of rounding: the conversions have tests of their own.
 uint16_t to_16_bits(float x, DType dtype) {
   if (dtype == DType::bf16) return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
   return std::bit_cast<uint16_t>(static_cast<_Float16>(x));

@@ -25,7 +25,7 @@ struct RecordedOperation {
 class RecordingKernels final : public KernelRows<RecordingKernels> {
  public:
   std::vector<RecordedOperation> operations;  // in the order of their first run
-  bool counting = true;  // false: counts 0 times, and is noted only if its name and shape are new
+  bool counting = true;                       // false: notes new names and shapes with a count of 0
 
   template <class Op>
   void dispatch(Op op, Stream) {
@@ -45,7 +45,7 @@ class RecordingKernels final : public KernelRows<RecordingKernels> {
   }
 
  private:
-  // Fields that aren't tensors or sizes; null where the operation has none.
+  // Fields that aren't tensors or sizes; null if the operation has none.
   struct Extras {
     const size_t* count = nullptr;
     const OptimizerKind* kind = nullptr;
@@ -55,7 +55,7 @@ class RecordingKernels final : public KernelRows<RecordingKernels> {
   // Not a template: there are forty operations.
   void note(Describe, const void* op, const Extras&, const AnyOperation&);
 
-  std::map<std::string, size_t> known_;  // index into `operations`, by what tells operations apart
+  std::map<std::string, size_t> known_;  // index into `operations`, by what distinguishes them
 };
 
 // The operation with its tensors in new memory: memory(argument), called once for tensors that

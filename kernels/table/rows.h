@@ -6,9 +6,10 @@ namespace bv {
 
 // Self has, for every operation,
 //   void dispatch(const Op&, Stream)
-//   size_t workspace(const Op&)         where Op has a `workspace`
-// Two functions with a row of pointers each, not one class per operation derived from the last: of
-// forty such classes the compiler writes sixteen hundred virtual functions, for three seconds.
+//   size_t workspace(const Op&)         if Op has a `workspace`
+// Two functions with a row of pointers each, rather than one class per operation derived from the
+// previous one: forty such classes make the compiler write sixteen hundred virtual functions, which
+// takes three seconds.
 template <class Self, class... Ops>
 class RowsOf : public Kernels {
  public:

@@ -1,4 +1,4 @@
-// Softmax cross-entropy with label smoothing s, its gradient, and what is counted over a batch:
+// Softmax cross-entropy with label smoothing s, its gradient, and a batch's metrics:
 //   lse = log sum_k exp(logits),   loss (+)= share * (lse - sum_k target[k] logits[k])
 //   target = (1 - s) (lambda onehot(label) + (1 - lambda) onehot(partner's label)) + s / K
 //   dlogits = (softmax(logits) - target) * share * grad_scale * loss_scale
@@ -28,7 +28,7 @@ void require_labels(const Op& op, const char* name) {
   require(paired, name, "labels: both images of a mixed pair have one or none");
 }
 
-// The classes that a row's target is of; their shares add up to 1.
+// A row's target classes; their shares add up to 1.
 struct Target {
   int label, partner;
   float share, rest;
@@ -39,7 +39,7 @@ Target target_of(const Op& op, int b) {
   return {op.labels[b], op.labels[b ^ 1], op.mixes[b].lambda, 1 - op.mixes[b].lambda};
 }
 
-// The number of classes that beat the label; 5 or more where its logit is NaN.
+// The number of classes that beat the label; 5 or more if its logit is NaN.
 template <class T>
 int rank(const T* logits, int K, int label) {
   const float own = simd::to_float(logits[label]);

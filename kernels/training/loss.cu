@@ -6,7 +6,7 @@
 // from z = logits - max, so that large logits cost no precision. An invalid label is never used as
 // an index: it yields NaN, which ends the run.
 //
-// n: elements per access, one for any K, 16 bytes' worth where K allows that.
+// n: elements per access, one for any K, 16 bytes' worth if K allows that.
 // Loss, gradient and mean of logits: a warp per row, 4 rows per block; the loss reads the row again
 // from the cache.
 // Metrics: one block, since it adds in row order without a workspace; for 512 rows at a time its

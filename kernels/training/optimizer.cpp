@@ -3,10 +3,10 @@
 //   update  unscale, clip, SGD or Adam or AdamW; then the state of the loss scale
 // The norm adds squares in double, where no finite gradient's square overflows: the sum is finite
 // exactly if all gradients are. Its partial sums are those of fixed norm blocks, added in order, so
-// the number of threads doesn't change the result. An update takes runs of chunks that all decay or
-// all don't, at one rate; the moving average follows run by run, while the weights are in the
-// cache. Norm: 4 bytes an element; Adam: 28, 2 for weights in bf16, 8 for the average; Scale: 8;
-// RoundWeights: 6. Memory is the limit.
+// the number of threads doesn't change the result. An update processes runs of chunks that all
+// decay or all don't, at one learning rate; the moving average follows run by run, while the
+// weights are in the cache. Bytes per element: norm 4; Adam 28, and 2 for weights in bf16, 8 for
+// the average; Scale 8; RoundWeights 6. Memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/simd.h"
 
@@ -41,7 +41,7 @@ struct Step {
   float factor;      // of the gradient
   float lr;          // Adam: / (1 - beta1^t)
   float root_scale;  // 1 / sqrt(1 - beta2^t)
-  float decay;       // AdamW: 1 - lr wd, where weights decay (at_rate)
+  float decay;       // AdamW: 1 - lr wd, if weights decay (at_rate)
   float ema_rate;    // share of the new weights in their average
   float beta1, beta2, one_minus_beta1, one_minus_beta2;
   bool first;

@@ -4,17 +4,17 @@
 //           moving average, from the weights still in registers; then the loss scale's state, by
 //           one thread in its own launch, since every block of the update reads it
 //
-// Norm. A square may overflow where the number doesn't, so the sum is of doubles: finite exactly if
-// all gradients are. Consumer GPUs are too slow in fp64 to add every square as a double, so a
-// thread adds the squares of 16 elements in fp32 and the result as a double; where that sum is
-// outside the range in which fp32 loses nothing, the 16 are added again as doubles. A thread block
-// sums a norm block; one thread block adds these sums, all in fixed order. Update. A thread takes 4
+// Norm. A square may overflow although the number doesn't, so the sum is of doubles: finite exactly
+// if all gradients are. Consumer GPUs are too slow in fp64 to add every square as a double, so a
+// thread adds the squares of 16 elements in fp32 and the result as a double; if that sum is outside
+// the range in which fp32 loses nothing, the 16 are added again as doubles. A thread block sums a
+// norm block; one thread block adds these sums, all in fixed order. Update. A thread takes 4
 // elements in 16-byte accesses. Each thread computes the step's numbers: 1 - beta^t is -expm1(t log
-// beta) with log beta from the host, in fp32 good to 2 ulp where pow would need doubles. Kinds of
+// beta) with log beta from the host, in fp32 good to 2 ulp, while pow would need doubles. Kinds of
 // optimizer are uniform branches, not template parameters. A skipped update returns after reading
 // found_inf: only the state is written.
 //
-// Memory is the limit: norm 4 bytes an element, AdamW 30 with compute_weights, and 8 for the
+// Memory is the limit: norm 4 bytes per element, AdamW 30 with compute_weights, and 8 for the
 // average (a kernel of its own would take 12); RoundWeights 6. Registers and blocks
 // per SM: tests/kernels/resources.txt.
 #include <math.h>
@@ -120,7 +120,7 @@ __device__ Step make_step(const OptimizerUpdate& op, const Betas& betas, float l
   return step;
 }
 
-// `m` is null where there is no momentum.
+// `m` is null without momentum.
 __device__ float sgd(const OptimizerUpdate& op, const Step& step, bool decays, float w, float grad,
                      float* m) {
   float g = fmaf(decays ? op.weight_decay : 0, w, grad * step.factor);

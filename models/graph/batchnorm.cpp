@@ -68,7 +68,7 @@ BatchNormOut batchnorm(Graph& g, const std::string& name, const ConvOut& from, T
     if (parts > 1) r.all_reduce(r.floats(sums), pair);
     r.run(BatchNormBackward{.dinp = r.grad(inp),
                             .sums = r.floats(sums),
-                            .dout = r.grad(out),  // g where there is a residual
+                            .dout = r.grad(out),  // g if there is a residual
                             .inp = r.at(inp),
                             .mean = r.floats(mean),
                             .rstd = r.floats(rstd),

@@ -11,8 +11,8 @@ size_t product(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), size_t{1}, std::multiplies());
 }
 
-// Parameters start at multiples of OptimizerUpdate's chunk, and so of 64 bytes; what a stage of a
-// pipeline may begin with, at multiples of a norm block.
+// Parameters start at multiples of OptimizerUpdate's chunk, and so of 64 bytes; those that a
+// pipeline stage may begin with, at multiples of a norm block.
 size_t padded(size_t count, size_t unit = OptimizerUpdate::decay_chunk) {
   return (count + unit - 1) / unit * unit;
 }

@@ -1,6 +1,6 @@
 // A model as a fixed list of nodes over tensors and parameters. models/NAME.cpp builds it once; all
 // shapes are known from then on, so memory is planned before the first step. A tensor is written by
-// one node and read by one (a node hands its input on where a model needs it twice), so a gradient
+// one node and read by one (a node hands its input on if a model needs it twice), so a gradient
 // is written once too. Parameters lie in one flat arena in the order in which backward finishes
 // their gradients: the reverse of the nodes' order; buffers, which have no gradient, in another. A
 // process that computes a part of the model has that part's parameters alone.
@@ -19,7 +19,7 @@
 
 namespace bv {
 
-// Handles: an index into Graph::tensors(), parameters() or buffers(); negative where there is none.
+// Handles: an index into Graph::tensors(), parameters() or buffers(); negative if there is none.
 template <class Kind>
 struct Handle {
   int id = -1;
@@ -39,7 +39,7 @@ struct TensorInfo {
   size_t bytes() const;
 };
 
-// How a parameter starts. uniform: in [-scale, scale); normal: standard deviation scale.
+// How a parameter is initialised. uniform: in [-scale, scale); normal: standard deviation scale.
 enum class Init : uint8_t { zeros, ones, normal, uniform };
 
 struct ParameterInfo {
@@ -105,7 +105,7 @@ class Graph {
   void cut_here() { cuts_.push_back(static_cast<int>(nodes_.size())); }  // a stage may begin here
   void head_here() { head_ = static_cast<int>(nodes_.size()); }  // the classifier begins here
   void end_with(Tensor logits, Tensor loss) { logits_ = logits, loss_ = loss; }
-  // Lays the parameters and buffers out: all, or where slices are given, theirs alone. A slice
+  // Lays the parameters and buffers out: all, or if slices are given, theirs alone. A slice
   // begins at a cut or at node 0, and ends where another one could begin. May be called again.
   void finish(std::span<const Slice> owned = {});
 
@@ -114,7 +114,7 @@ class Graph {
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<int>& cuts() const { return cuts_; }
-  // Whether a slice that begins at `begin` fuses this node's backward with that of the one before.
+  // Whether a slice that begins at `begin` fuses this node's backward with the previous node's.
   bool fused(int node, int begin = 0) const {
     return node > begin && nodes_[static_cast<size_t>(node)].fused_backward;
   }
@@ -160,10 +160,10 @@ class Peers {
   virtual ~Peers() = default;
   virtual int rank() const = 0;
   virtual void all_reduce(float* data, size_t count) const = 0;
-  virtual void all_gather(float* data, size_t count) const = 0;  // as Communicator's
+  virtual void all_gather(float* data, size_t count) const = 0;  // like Communicator's
 };
 
-// The tensors that a node touches in a pass, and what the pass takes.
+// The tensors that a node touches in a pass, and the workspace that the pass takes.
 struct NodeUse {
   std::vector<Tensor> tensors;
   size_t workspace = 0;  // bytes
@@ -197,8 +197,8 @@ struct Context {
   bool training = true;      // dropout is on, batch norm takes the batch's own moments
   bool recomputing = false;  // this forward was run before (recomputation): statistics stay
 
-  // Runs an operation, or while planning asks for its workspace. Fills in what all operations of a
-  // pass have in common: dtype, workspace, params, accumulate.
+  // Runs an operation, or while planning asks for its workspace. Fills in the fields that all
+  // operations of a pass have in common: dtype, workspace, params, accumulate.
   template <class Op>
   void run(Op op) const {
     if constexpr (requires { op.dtype; }) op.dtype = graph->dtype();

@@ -18,7 +18,7 @@ Tensor input_images(Graph&, const InputShape&, int augment_layers);
 Tensor augment(Graph&, const AugmentShape&);
 
 // A batch norm's result; and the two halves of its backward, for a convolution that is the next
-// node and reads it: that one's backward computes the sums of the first half.
+// node and reads the result: its backward computes the sums of the first half.
 struct BatchNormOut {
   Tensor out;
   int node = -1;  // -1: no batch norm's, nothing is fused
@@ -61,7 +61,7 @@ struct WeightInit {
   Init bias_init = Init::zeros;
 };
 // inp weight^T + bias over the last dimension: [..., K] -> [..., N]. `weight_shape` is the shape in
-// files where it isn't [N, K] (a convolution's). input_grad: false for a model's first layer.
+// files if it isn't [N, K] (a convolution's). input_grad: false for a model's first layer.
 struct LinearOptions {
   int N;
   WeightInit init;
@@ -104,8 +104,8 @@ Tensor dropout(Graph&, const std::string& name, Tensor inp, float drop, bool who
 
 // Loss, metrics and the gradient's tail. Ends a graph. Returns the loss of each image [B].
 Tensor cross_entropy(Graph&, Tensor logits, float smoothing);
-// The same of two heads: in training the mean of their losses. The graph's logits, and the loss of
-// an evaluation, are those of the mean of their logits.
+// The same for two heads: in training, the mean of their losses. The graph's logits are the mean of
+// the heads' logits, from which evaluation computes its loss.
 Tensor distilled_cross_entropy(Graph&, Tensor head, Tensor dist, float smoothing);
 
 }  // namespace bv

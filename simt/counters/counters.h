@@ -1,11 +1,11 @@
-// Counters such as a profiler has, of kernels on the stand-in. The kernels of a counting build
-// are compiled with the thread sanitizer's calls at every access to memory (hooks.cpp); accesses of
-// a warp's lanes by the same instruction are one request. An instruction is a place in the object
+// Counters like a profiler's, for kernels on the stand-in. The kernels of a counting build are
+// compiled with the thread sanitizer's calls at every access to memory (hooks.cpp); accesses of a
+// warp's lanes by the same instruction are one request. An instruction is a place in the object
 // code, and its n-th run in one lane belongs with its n-th run in the others since the lanes last
 // waited for each other.
 //
 // The model is that of sm_70 and later: memory in sectors of 32 bytes; shared memory in 32 banks
-// of 4 bytes, a warp's access of 8 bytes a lane in 2 halves, of 16 in 4 quarters.
+// of 4 bytes, a warp's access of 8 bytes per lane in 2 halves, of 16 in 4 quarters.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -16,8 +16,8 @@ namespace simt {
 // Accesses of warps to global memory.
 struct GlobalAccesses {
   uint64_t requests = 0;
-  uint64_t sectors = 0;  // touched, each once a request
-  uint64_t bytes = 0;    // asked for, by all lanes
+  uint64_t sectors = 0;  // touched, each counted once per request
+  uint64_t bytes = 0;    // requested by all lanes
 };
 // ... and to shared memory.
 struct SharedAccesses {
@@ -30,12 +30,12 @@ struct SharedAccesses {
 struct Counters {
   uint64_t launches = 0, blocks = 0, warps = 0;
   GlobalAccesses loads, stores;     // loads: with cp.async
-  SharedAccesses shared, ldmatrix;  // shared: loads, stores, what cp.async writes
+  SharedAccesses shared, ldmatrix;  // shared: loads, stores, cp.async's writes
   uint64_t cp_async_bytes = 0;
   uint64_t mma_m16n8k16 = 0, barriers = 0, shuffles = 0, votes = 0, atomics = 0;
   uint64_t partial = 0;  // requests in which some of the warp's lanes took no part
-  // Sectors that a launch reads and writes at all, each once a launch: what memory moves where
-  // the L2 cache holds all that is used again in a launch, and nothing between two.
+  // Distinct sectors that a launch reads and writes: the memory traffic if the L2 cache keeps all
+  // that is used again within a launch, and nothing between launches.
   uint64_t sectors_read = 0, sectors_written = 0;
 
   Counters& operator+=(const Counters&);
@@ -48,7 +48,7 @@ struct Counters {
 
 // Counters since the last call, by kernel name.
 std::map<std::string, Counters> take_counters();
-// False: launches are counted, and nothing else of them happens.
+// False: launches are counted but not run.
 inline bool kernels_run_at_all = true;
 
 }  // namespace simt

@@ -1,5 +1,5 @@
-// Whether this build counts what a profiler would (make counters). Where it is false nothing of it
-// is compiled.
+// Whether this build counts what a profiler would (make counters). If false, no counting code is
+// compiled.
 #pragma once
 
 namespace simt {

@@ -1,6 +1,7 @@
 // The calls that g++ -fsanitize=thread puts before accesses to memory. It does so after it has
-// removed redundant ones and before it unrolls and vectorises, which is near to what nvcc keeps;
-// with -fno-tree-sra structs are copied whole. The sanitizer's own library isn't linked.
+// removed redundant ones and before it unrolls and vectorises, which is close to the accesses that
+// nvcc keeps; with -fno-tree-sra structs are copied whole. The sanitizer's own library isn't
+// linked.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -51,7 +52,7 @@ void __tsan_func_exit() {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 
-// The atomic operations of this project's kernels; of others, the linker names the call.
+// The atomic operations of this project's kernels; the linker reports any other.
 void __tsan_atomic_thread_fence(int) { std::atomic_thread_fence(std::memory_order_seq_cst); }
 uint32_t __tsan_atomic32_fetch_add(uint32_t* p, uint32_t x, int) {
   simt::note(PLACE, simt::AccessKind::atomic, sizeof *p, p);

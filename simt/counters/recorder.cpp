@@ -14,9 +14,9 @@ namespace {
 constexpr unsigned warp_size = 32, banks = 32, word = 4;
 
 std::mutex mutex;
-Counters of_launch;  // of the one that runs
+Counters of_launch;  // of the launch that runs
 std::map<std::string, Counters>& of_kernels() {
-  static auto& all = *new std::map<std::string, Counters>;  // never destroyed, as threads
+  static auto& all = *new std::map<std::string, Counters>;  // never destroyed: threads may run
   return all;
 }
 
@@ -43,7 +43,7 @@ void Recorder::note(const void* place, AccessKind kind, unsigned bytes, const vo
     list_->push_back(Access::of(place, kind, bytes, address));
 }
 
-// Lanes that did the same are counted side by side; from where they part, by instruction.
+// Lanes with the same accesses are counted together; from where they diverge, by instruction.
 void Recorder::count_warp(unsigned begin) {
   const unsigned lanes = std::min(warp_size, threads_ - begin);
   const std::vector<Access>* const lists = &lists_[begin];

@@ -33,7 +33,7 @@ class Recorder {
     if (!here_) here_ = new Recorder;
     return *here_;
   }
-  // Whether what runs is a kernel's own: asked before each note(), of which most are not.
+  // Whether a kernel's own code runs: checked before each note(), as most code is not a kernel's.
   static bool runs() { return list_; }
 
   void begin(unsigned threads);
@@ -44,10 +44,10 @@ class Recorder {
   void pause() { list_ = nullptr; }  // accesses from here on are not the kernel's
   void note(const void* place, AccessKind, unsigned bytes, const void* address);
   void count_warp(unsigned begin);  // accesses of its lanes so far
-  void end();                       // of the block: all that is left, added to the launch's
+  void end();                       // the block is over: adds what is left to the launch's
 
   Counters counters;
-  // simt/host says, which stands above.
+  // Set by simt/host, a layer above.
   static inline bool (*is_device_address)(const void*) = [](const void*) { return false; };
 
  private:
@@ -60,14 +60,14 @@ class Recorder {
 
   std::vector<std::vector<Access>> lists_;  // of each thread
   static constinit inline thread_local std::vector<Access>* list_ =
-      nullptr;  // of the one that runs
+      nullptr;  // of the thread that runs
   static constinit inline thread_local Recorder* here_ = nullptr;
   unsigned threads_ = 0;
   uintptr_t shared_begin_ = 0;
   size_t shared_bytes_ = 0;
 };
 
-// A launch is over: its counts go to its kernel's.
+// Called after a launch: adds its counts to its kernel's.
 void count_launch(const char* kernel);
 // Counts a library call, or an operation without a kernel, as one pass over these bytes.
 void count_bytes(const char* name, double read, double written);

@@ -99,7 +99,7 @@ void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
 void Block::enter() {
   Block& b = *block;
   Stack& host = b.host_.fiber.stack;
-  b.running_->fiber.landed(host.low ? nullptr : &host);  // it is the first to be left
+  b.running_->fiber.landed(host.low ? nullptr : &host);  // the host's stack is the first to be left
   for (;;) {
     if (b.running_->id == b.break_in_) simt_break();
     b.launch_->body();
@@ -188,7 +188,7 @@ void Block::wait_for_block(Site site) {
   go_on();
 }
 
-// The count is valid until the next one is complete, by when all have read this one.
+// The count is valid until the next one is complete, by then all have read this one.
 unsigned Block::count_in_block(bool yes, Site site) {
   votes_ += yes;
   if (come_to(all_, site)) {

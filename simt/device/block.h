@@ -64,7 +64,7 @@ struct Random {  // a linear congruential generator: short and fast
   unsigned operator()() { return (state = state * 6364136223846793005u + 1) >> 33; }
 };
 
-// A __shared__ variable, fresh in each block that comes to its declaration.
+// A __shared__ variable, fresh in each block that reaches its declaration.
 struct SharedVariable {
   const char* name;
   Site site;

@@ -1,7 +1,7 @@
-// To stop a debugger inside one chosen thread of one chosen block:
+// Stops a debugger inside one chosen thread of one chosen block:
 //   SIMT_BREAK="KERNEL,block x,y,z,thread x,y,z"     KERNEL: part of its name
 // calls simt_break() before the thread begins. While it is set, that kernel's blocks run one after
-// another. If it never came to that thread, the process says so at its end, with the launches that
+// another. If that thread never began, the process says so at its end, with the launches that
 // are nearest to it.
 #pragma once
 #include "simt/device/launch.h"

@@ -11,7 +11,7 @@ struct Chip {
 
 inline constexpr int shared_bytes_unasked = 48 * 1024;  // on every chip
 
-// The one that the environment variable SIMT_ARCH names; sm_80 without it. Throws
+// The chip that the environment variable SIMT_ARCH names, by default sm_80. Throws
 // std::runtime_error on an unknown name, and lists the known ones.
 const Chip& chip();
 

@@ -12,7 +12,7 @@ namespace simt {
 
 // A GPU does not specify which thread resumes first after a wait, in which order blocks run, or
 // when an asynchronous copy lands between its issue and its wait. Correct kernels give the same
-// bits in each:
+// bits in each order:
 //   forward   lowest first; copies land as late as possible
 //   reverse   highest first; copies land at once
 //   random    each drawn from `seed`
@@ -28,8 +28,8 @@ struct TensorCores {
 inline TensorCores tensor_cores{0, 0};
 
 // When queued operations run. 0: as late as possible, those queued last first. 1: at the call.
-// Others: at random in between, some seeds with one stream far ahead of the others. At first what
-// the environment variable SIMT_STREAM_SEED says, else 0.
+// Others: at random in between, some seeds with one stream far ahead of the others. Initially the
+// environment variable SIMT_STREAM_SEED, by default 0.
 inline unsigned stream_seed = [] {
   const char* set = std::getenv("SIMT_STREAM_SEED");
   return set ? static_cast<unsigned>(std::strtoul(set, nullptr, 10)) : 0;
@@ -45,7 +45,7 @@ inline size_t launch_takes = 0, collective_takes = 0;
 size_t host_synchronizations();
 size_t launches();
 size_t graph_launches();
-// The host's waits for events that kept a core busy, as the event lacks cudaEventBlockingSync.
+// The host's waits for events that kept a core busy, because the event lacks cudaEventBlockingSync.
 size_t spinning_waits();
 // Kernels and collectives by name, and the priorities at which they have run since the last reset,
 // outside graphs and in them.

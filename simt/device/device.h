@@ -23,7 +23,7 @@ namespace simt {
 using Site = std::source_location;  // a place in a kernel, for messages
 inline constexpr uint32_t all_lanes = ~0u;
 
-// ---- Waiting. All threads must come to the same line. A mask names lanes of the caller's warp;
+// ---- Waiting. All threads must reach the same line. A mask names lanes of the caller's warp;
 // lanes beyond the end of the block are ignored. -------------------------------------------------
 
 void wait_for_block(Site);
@@ -66,7 +66,7 @@ void check_shared(const void* p, size_t bytes, const char* what, Site);
 
 // Each lane calls this before an ldmatrix of its row of 16 bytes.
 void check_ldmatrix(const void* row, Site);
-// One of a warp has been done.
+// Counts one mma of a warp.
 void count_mma();
 
 // An asynchronous copy to shared memory, padded with zeros to `bytes`. It lands at some point

@@ -41,7 +41,7 @@ void explain(int signal, const siginfo_t& info) {
   print(what);
 }
 
-// Then the previous handler, or the default action.
+// Explains the fault, then calls the previous handler or takes the default action.
 void on_signal(int signal, siginfo_t* info, void* context) {
   explain(signal, *info);
   for (size_t i = 0; i < std::size(signals); ++i) {

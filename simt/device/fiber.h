@@ -82,7 +82,7 @@ struct Fiber {
   void begin_on(Stack s, void (*enter)()) {
     stack = s;
     fake_stack = nullptr;
-    if constexpr (asan) __asan_unpoison_memory_region(s.low, s.bytes);  // by its last user
+    if constexpr (asan) __asan_unpoison_memory_region(s.low, s.bytes);  // poisoned by its last user
     // As a call leaves it: `enter` to jump to, and a null return address.
     auto* const words = reinterpret_cast<void**>(s.low + s.bytes) - 4;
     words[0] = reinterpret_cast<void*>(enter);

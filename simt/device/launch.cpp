@@ -53,7 +53,7 @@ class SharedLimits {
 };
 
 SharedLimits& shared_limits() {
-  static SharedLimits& all = *new SharedLimits;  // never destroyed, as names
+  static SharedLimits& all = *new SharedLimits;  // never destroyed, like names()
   return all;
 }
 

@@ -14,11 +14,11 @@ struct Launch {
   size_t shared_bytes;
   std::function<void()> body;                // runs in each thread; owns the kernel's arguments
   const void* function = nullptr;            // the kernel, if it has a state
-  double bytes_read = 0, bytes_written = 0;  // of a library's, of which nothing else is counted
+  double bytes_read = 0, bytes_written = 0;  // of a library's launch: nothing else is counted
 };
 
-// The most shared memory of a launch of this kernel: its state, 48 KiB until set. A launch is held
-// against it when it is made and when it runs, a captured one at each replay.
+// The most shared memory that a launch of this kernel may use: part of the kernel's state, 48 KiB
+// until set. A launch is checked when it is made and when it runs, a captured one at each replay.
 void set_shared_limit(const void* function, size_t bytes);
 void forget_shared_limits();
 

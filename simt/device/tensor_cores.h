@@ -1,6 +1,6 @@
-// How tensor cores add: as fp32 does, or, where simt::tensor_cores says so, as real ones do. Those
-// align a block of products and the sum so far to the largest exponent, cut off what lies below,
-// and cut the new sum to fp32 (Fasi et al. 2021; Khattak and Mikaitis 2025).
+// How tensor cores add: in fp32 or, if simt::tensor_cores says so, like real ones, which align a
+// block of products and the sum so far to the largest exponent, cut off what lies below, and
+// truncate the new sum to fp32 (Fasi et al. 2021; Khattak and Mikaitis 2025).
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace simt {
 
-// sum + the products of `count` pairs, pair(i) of which gives one as a double.
+// sum + the products of `count` pairs; pair(i) returns the i-th product as a double.
 template <class Pair>
 float truncated_sum(float sum, int count, Pair pair) {
   const auto [block, extra_bits] = tensor_cores;

@@ -34,7 +34,7 @@ class ThreadPool {
   bool has_helpers_ = false;
   Job* job_ = nullptr;
   // While `open` is set, helpers may join the job; the lower bits count them. No lock: a child of
-  // fork() has no helpers, and must not wait for a lock that one held.
+  // fork() has no helpers, and must not wait for a lock that a helper held.
   static constexpr unsigned open = 1u << 31;
   std::atomic<unsigned> at_work_ = 0;
   std::atomic<unsigned> launches_ = 0;  // helpers sleep on it

@@ -1,4 +1,4 @@
-// c = a + b: one thread an element, and the last block is not full.
+// c = a + b: one thread per element, and the last block is not full.
 //   make try FILE=simt/examples/vector_add.cu
 //   make try FILE=simt/examples/vector_add.cu DEFINE=FORGET_THE_END
 #include <cuda_runtime.h>

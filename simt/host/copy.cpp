@@ -172,8 +172,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
     if (!bytes) return;
     const Copy copy(to, from, bytes, kind);
     const bool on_host = !copy.to_device && !copy.from_device;
-    // The host must not read the destination before it has waited. (Unless queued work may still
-    // read its old content.)
+    // Scribbles over the destination, which the host must not read before it has waited, unless
+    // queued work may still read its old content.
     if (!copy.to_device && !on_host && !s.capture &&
         !runtime().operations.reads(static_cast<char*>(to), bytes))
       std::memset(to, 0xFF, bytes);

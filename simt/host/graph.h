@@ -49,7 +49,7 @@ struct SimtGraph {
 };
 struct SimtGraphExec {
   std::shared_ptr<const simt::host::Nodes> nodes;
-  bool uses_node_priority;        // else all nodes run at that of the stream it is launched into
+  bool uses_node_priority;        // otherwise all nodes run at its stream's
   simt::host::OperationPtr last;  // of its launches, which run one after another
 };
 }  // namespace simt_cuda

@@ -71,7 +71,7 @@ const char* access(void* context) {
 // The operation that caused a fault on this thread; null if the host's own code did.
 const char* culprit() { return runs_here || !is_host_thread ? running.load() : nullptr; }
 
-// Then the previous handler, or the default action.
+// Explains the fault, then calls the previous handler or takes the default action.
 void on_fault(int signal_number, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   if (device_memory().holds(info->si_addr)) {

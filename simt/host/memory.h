@@ -24,7 +24,7 @@ class DeviceMemory {
   bool release(void*);           // false if never allocated, or already released
   void release_all();
   size_t allocated() const { return allocated_; }
-  // Takes memory without an address, until release_all(). False if there is less.
+  // Takes memory without an address, until release_all(). False if less is left.
   bool take(size_t bytes);
   size_t left() const;  // for allocations
 

@@ -17,7 +17,7 @@ bool all_done(const std::vector<OperationPtr>& operations) {
   return std::all_of(operations.begin(), operations.end(), [](auto& o) { return o->done; });
 }
 
-// Runs it, or starts it; or advances what is in flight.
+// Runs or starts it; or advances it if it is in flight.
 void execute(Operation& o) {
   const Work& work = *o.work;
   DeviceMemory& memory = device_memory();
@@ -148,7 +148,7 @@ void Operations::run_one(Lock& lock, Operation& o) {
   changed_.notify_all();
 }
 
-// Whether one has ended.
+// Advances the operations in flight. Whether one has ended.
 bool Operations::advance(Lock& lock) {
   if (under_way_.empty()) return false;
   lock.unlock();
@@ -187,7 +187,7 @@ void Operations::finish(Operation& o) {
     if (--a->missing == 0) ready_.emplace(a->number, a);
   o.after.clear();
   o.before.clear();
-  pending_.erase(o.number);  // which may be its end
+  pending_.erase(o.number);  // which may destroy it
 }
 
 void Operations::leave() {

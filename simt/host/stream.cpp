@@ -41,7 +41,7 @@ void submit(Lock& lock, const char* call, SimtStream& s, WorkPtr work) {
   Runtime& r = runtime();
   if (&s == &r.null_stream) forbid_null_stream_in_capture(call);
   s.last = r.operations.add(std::move(work), s.number, dependencies(s), s.priority);
-  if (&s == &r.null_stream) r.left_behind.clear();  // they come before it
+  if (&s == &r.null_stream) r.left_behind.clear();  // the new operation depends on them
   r.operations.added(lock);
 }
 
@@ -257,7 +257,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 namespace simt {
 namespace {
 
-// As lazy loading does, at the first launch.
+// Takes memory at the first launch, as lazy loading of modules does.
 void take_modules() {
   if (std::exchange(runtime().has_modules, true)) return;
   if (!device_memory().take(launch_takes))

@@ -1,4 +1,4 @@
-// CUDA's bfloat16 for g++: as cuda_fp16.h.
+// CUDA's bfloat16 for g++: like cuda_fp16.h.
 #pragma once
 #include <bit>
 

@@ -1,5 +1,5 @@
 // CUDA's half precision for g++: the part this project uses. Rounds to nearest even and, like
-// CUDA's, makes a single NaN; tests/numerics/conversions_test.cpp compares it bit by bit with the
+// CUDA's, returns a single NaN; tests/numerics/conversions_test.cpp compares it bit by bit with the
 // toolkit's.
 #pragma once
 #include <bit>

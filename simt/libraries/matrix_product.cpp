@@ -151,7 +151,7 @@ void multiply_strips(float8* c, int64_t stride, const float8* a, const float* b,
   store(sum, c, stride, all);
 }
 
-// The same on tensor cores. `terms` are whole blocks of theirs.
+// The same on tensor cores; `terms` is a multiple of their block of products.
 void multiply_strips_truncating(float8* c, int64_t stride, const float8* a, const float* b,
                                 int64_t n) {
   const auto* const a_floats = reinterpret_cast<const float*>(a);

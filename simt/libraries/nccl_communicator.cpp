@@ -148,7 +148,7 @@ void SimtNcclComm::say(const std::string& call) {
   Member& own = all_[rank];
   std::snprintf(own.calls[++collectives_ % 2], sizeof own.calls[0], "%s", call.c_str());
 }
-// Once all have arrived.
+// Called once all ranks have arrived.
 void SimtNcclComm::require_the_same() const {
   const char* mine = all_[rank].calls[collectives_ % 2];
   for (int r = 0; r < size; ++r) {
@@ -174,7 +174,7 @@ void SimtNcclComm::sum_parts(T* out, size_t n, size_t begin) const {
 template <class T>
 Part SimtNcclComm::all_reduce(const T* send, T* receive, size_t count) {
   say(signature(sizeof(T) == 4 ? "ncclAllReduce<float>" : "ncclAllReduce<double>", count));
-  // In a ring: every chunk but one on its way to be summed, and again on its way to all.
+  // In a ring, a rank sends every chunk but one to be summed, and again to spread the sums.
   for (int turn = 1; turn <= 2 && size > 1; ++turn) {
     const auto ranks = static_cast<size_t>(size), kept = static_cast<size_t>((rank + turn) % size);
     count_to_next((count - ((kept + 1) * count / ranks - kept * count / ranks)) * sizeof(T));

@@ -19,7 +19,7 @@ constexpr size_t chunk_bytes = 1 << 18, pipe_bytes = 1 << 16;
 // Messages from one rank to another.
 struct alignas(64) Pipe {
   std::atomic<uint64_t> posted;         // receives begun
-  std::atomic<uint64_t> expected;       // bytes, by the last of them
+  std::atomic<uint64_t> expected;       // bytes, up to the last of them
   std::atomic<uint64_t> written, read;  // bytes
   std::atomic<uint64_t> sent;           // messages
   unsigned char ring[pipe_bytes];
@@ -50,7 +50,7 @@ struct SimtNcclComm {
   SimtNcclComm(std::shared_ptr<simt::nccl::Job>, int id, size_t offset, std::vector<int> members,
                int rank);
   static size_t bytes(int size);
-  // Collective over this one; null where color is NCCL_SPLIT_NOCOLOR.
+  // Collective over this one; null if color is NCCL_SPLIT_NOCOLOR.
   std::unique_ptr<SimtNcclComm> split(int color, int key);
 
   template <class T>
@@ -68,7 +68,7 @@ struct SimtNcclComm {
   void barrier(const char* name);
   simt::nccl::Wait wait_of(const std::string& what, uint64_t operation,
                            const simt::nccl::Until&) const;
-  // To bytes_sent: what this rank sends to the next one in a ring.
+  // Adds to bytes_sent what this rank sends to the next one in a ring.
   void count_to_next(size_t bytes);
 
   const std::shared_ptr<simt::nccl::Job> job;
@@ -84,7 +84,7 @@ struct SimtNcclComm {
 
  private:
   std::vector<simt::nccl::Until> arrive();
-  // A collective that the others must make, too.
+  // Announces a collective, which the others must make, too.
   void say(const std::string& call);
   void require_the_same() const;
   simt::nccl::Pipe& pipe(int from, int to) const;

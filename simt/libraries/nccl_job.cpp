@@ -22,8 +22,8 @@ namespace {
 
 constexpr int spins = 200;
 constexpr int moment_ms = 10;
-// For how long all must have stood still: another thread of theirs may yet queue something. Who has
-// died is first its peers' or its launcher's to report.
+// How long all must have stood still: another of their threads may yet queue something. A death is
+// first left to the peers or the launcher to report.
 constexpr int patience_ms = 500, patience_with_the_dead_ms = 3000;
 // With at least one byte to spare.
 size_t pages(size_t bytes) { return (bytes + 4096) / 4096 * 4096; }
@@ -33,7 +33,7 @@ int64_t now_ms() {
   return duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count();
 }
 
-// Not before it has begun.
+// False for a process that has not begun.
 bool has_ended(pid_t pid) {
   if (pid == 0) return false;
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
@@ -48,7 +48,7 @@ bool has_ended(pid_t pid) {
 
 Mapping::Mapping(int fd, size_t offset, size_t bytes) : bytes_(bytes) {
   address_ = MAP_FAILED;
-  // Only ever grows; the last byte is nobody's.
+  // Only ever grows; nobody uses the last byte.
   if (pwrite(fd, "", 1, static_cast<off_t>(offset + bytes)) == 1)
     address_ =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));

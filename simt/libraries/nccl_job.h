@@ -16,7 +16,7 @@ constexpr int max_ranks = 64;  // of a job, in the order of its first communicat
 struct Wait {
   char what[40];  // "ncclRecv from"
   int32_t peer, communicator;
-  uint64_t operation;  // the how manieth of this rank in that communicator
+  uint64_t operation;  // its number among this rank's in that communicator
   uint64_t offset, value;
 };
 
@@ -40,8 +40,8 @@ class Mapping {
 
 class Job {
  public:
-  // The path by which the other processes open what create() has made. It lasts as long as this
-  // process. Empty: it can't be made.
+  // The path by which the other processes open the file that create() made. It lasts as long as
+  // this process. Empty: it can't be made.
   static std::string create();
   Job(const std::string& path, int rank, int size);  // throws std::runtime_error
   ~Job();
@@ -54,11 +54,11 @@ class Job {
   size_t reserve(size_t bytes);
   Mapping map(size_t offset, size_t bytes) const { return {fd_, offset, bytes}; }
 
-  // After a change that the rank may be waiting for.
+  // Wakes the rank after a change that it may be waiting for.
   void ring(int rank);
-  // This process can do nothing until one of these waits is over: sleeps until rung, or for a
-  // moment. Ends the process with a line if it will never be: those whom it waits for wait for each
-  // other, or have ended.
+  // Called when this process can do nothing until one of these waits is over: sleeps until rung, or
+  // for a moment. Ends the process with a line if no wait will ever be over, since those it waits
+  // for wait for each other or have ended.
   void sleep(const std::vector<Wait>&);
   // Prints it, "simt: ...", unless another rank has already spoken, and ends the process.
   [[noreturn]] void end(const std::string& line);

@@ -169,7 +169,7 @@ TEST(Collectives, WaitForAPeerThatIsBusy) {
   expect_all_end_well(ranks);
 }
 
-// Stopped in a save: without a heartbeat it counts as one that doesn't answer.
+// Stopped during a save: without a heartbeat it counts as a rank that doesn't answer.
 TEST(Collectives, NoticeABusyPeerThatIsStopped) {
   Ranks ranks = start_ranks(2, 4096, 0.5, [](Communicator& peers) {
     if (peers.rank() == 0) {

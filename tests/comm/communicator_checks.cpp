@@ -63,11 +63,11 @@ struct Peers {
   Communicator& comm;
   Backend& backend;
   std::vector<int> ranks;
-  Stream stream = nullptr;  // that its collectives run on
+  Stream stream = nullptr;  // its collectives run on this
   int own() const { return ranks[size_t(comm.rank())]; }
 };
 
-// The stream after stream 0, or stream 0 after it.
+// Makes a channel's stream wait for stream 0, or stream 0 for the channel's.
 void order(Backend& backend, Stream first, Stream then) {
   const Event event = backend.create_event();
   backend.record(event, first);
@@ -96,7 +96,7 @@ void check_rows(const Peers& p, size_t count) {
     require(rows.host[i] == sum_of(p.ranks, i), "reduce_scatter" + what);
   for (size_t i = 0; i < size * count; ++i)
     require(all.host[i] == sum_of(p.ranks, i), "all_reduce" + what);
-  // Back from the rows: what all_reduce gives.
+  // Gathers from the rows again: the same as all_reduce gives.
   on_stream_of(p, [&] { p.comm.all_gather(rows.data(), count, p.stream); });
   rows.download();
   require(rows.host == all.host, "all_gather" + what);
@@ -117,8 +117,8 @@ struct Message {
   size_t number;  // between the two
 };
 
-// Each rank sends `sizes` to each for which goes(from, to) holds, with its transfers in an order of
-// its own.
+// Each rank sends `sizes` to every rank for which goes(from, to) holds, with its transfers in an
+// order of its own.
 template <class Goes>
 void check_exchange(const Peers& p, const std::vector<size_t>& sizes, uint32_t seed, Goes goes) {
   const int me = p.comm.rank();
@@ -164,7 +164,7 @@ void check_exchanges(const Peers& p, uint32_t seeds) {
     check_exchange(p, sizes, seed, [&](int from, int to) { return from != to; });
     check_exchange(p, {1, 140000}, seed, [](int, int) { return true; });  // itself, too
   }
-  // A pipeline: only neighbours, and the ends do less.
+  // A pipeline: only neighbours exchange, and the ends do less.
   check_exchange(p, {262147}, 1, [](int from, int to) { return to == from + 1; });
   check_exchange(p, {0}, 1, [](int from, int to) { return from == to + 1; });
 }
@@ -210,7 +210,7 @@ void check_all(const Peers& p, How how) {
   p.comm.barrier();
 }
 
-// Ranks for which key(rank) is this rank's, in reverse.
+// The ranks for which key() is the same as for this one, in reverse.
 template <class Key>
 std::vector<int> those_with(int size, int rank, Key key) {
   std::vector<int> ranks;
@@ -280,7 +280,7 @@ void check_channels(Communicator& world, Backend& backend, Side side) {
     }
 }
 
-// Every rank finds the mistake of any.
+// Every rank finds the mistake of any other.
 void check_refusals(Communicator& world) {
   const auto refused = [](auto call) {
     try {

@@ -5,7 +5,7 @@
 
 namespace bv::test {
 
-// Whether collectives of several communicators may be under way in another order on each rank.
+// Whether collectives of several communicators may be in flight in another order on each rank.
 enum class Side { by_side, one_after_another };
 
 // Collective. 0, or 1 after a line on stderr that names what is wrong.

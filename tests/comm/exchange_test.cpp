@@ -1,4 +1,4 @@
-// Messages and groups through shared memory, where something is amiss.
+// Messages and groups through shared memory, and mistakes in them.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -11,7 +11,7 @@
 namespace bv::test {
 namespace {
 
-// Three ranks, of which each expects this message.
+// Three ranks, each of which expects this message.
 template <class Change>
 void expect_on_every_rank(const std::string& message, Change change) {
   const SharedRegion region = SharedRegion::create(3);
@@ -30,7 +30,7 @@ void expect_on_every_rank(const std::string& message, Change change) {
   expect_all_end_well(ranks);
 }
 
-// Each may be on a machine of its own, where no other's line is seen.
+// Each rank may be on a machine of its own, where the others' output isn't seen.
 TEST(HostComm, DifferentOptionsAreNamedOnEveryRank) {
   expect_on_every_rank("no error", [](int, Options&, int64_t&) {});
   const std::string advice = "; start all with the same options";

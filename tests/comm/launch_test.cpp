@@ -16,7 +16,7 @@ namespace bv::test {
 namespace {
 
 constexpr double promptly = 5;  // seconds within which a launcher must end
-#ifdef __SANITIZE_ADDRESS__     // whose programs start and end slowly
+#ifdef __SANITIZE_ADDRESS__     // its programs start and end slowly
 constexpr double slower = 3;
 #else
 constexpr double slower = 1;
@@ -181,7 +181,7 @@ TEST(Launch, EndsARunWhoseWorkerDoesntReactToASignal) {
       << ending.errors;
 }
 
-// Its peers are through with it, so that nobody else would notice.
+// Its peers have finished, so that nobody else would notice.
 TEST(Launch, EndsARunWhoseWorkerIsStoppedOnItsLastWay) {
   Child launcher([] { return launch_workers(2, "last_way 1"); });
   const Ending ending = launcher.wait(20);

@@ -22,7 +22,7 @@
 namespace bv::test {
 namespace {
 
-// A watch of a run that never fails.
+// A watch for a run that never fails.
 struct Calm final : RunWatch {
   std::string name(int rank) const override { return name_of(nullptr, rank); }
   std::string look(PeerTimeout&, int) override { return ""; }
@@ -32,7 +32,7 @@ struct Calm final : RunWatch {
   }
 };
 
-// The hosts' part, of which the rings need nothing but that it is there.
+// The hosts' communicator: the rings only need that it exists.
 struct NoHosts final : Communicator {
   using Communicator::Communicator;
   void all_reduce(float*, size_t, Stream) override {}
@@ -168,7 +168,7 @@ TEST(Machines, TwoRanksGiveTheBitsOfAPlainSum) {
   });
 }
 
-// Bytes that leave this rank for other nodes, and for ranks of its own, since `before`.
+// Bytes sent by this rank to other nodes, and to ranks of its own, since `before`.
 struct Sent {
   uint64_t outside = 0, inside = 0;
 };
@@ -180,7 +180,7 @@ Sent sent(const Mesh& mesh, Shape shape) {
   return sum;
 }
 
-// 2 S (N - 1) / N out of a node, against 2 S (P - 1) / P of a flat ring.
+// 2 S (N - 1) / N out of a node; a flat ring sends 2 S (P - 1) / P.
 TEST(Machines, SendAsManyBytesAsTheFormulaSays) {
   for (const Shape shape : {Shape{2, 2}, Shape{3, 2}})
     on_all(shape, [shape](Machine& m) {
@@ -231,7 +231,8 @@ TEST(Machines, GatherScatterAndSendToAll) {
     });
 }
 
-// All send to all, each to itself too, more than any buffer holds, in groups of their own order.
+// All ranks send to all, themselves included, more than any buffer holds, in groups with orders of
+// their own.
 TEST(Machines, ExchangeAllAtOnce) {
   on_all({2, 2}, [](Machine& m) {
     const int order[] = {3, 1, 0, 2};

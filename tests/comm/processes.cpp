@@ -44,7 +44,7 @@ Child::Child(const std::function<int()>& body) {
     std::fflush(nullptr);
     _exit(code);
   }
-  setpgid(pid_, pid_);  // whichever of the two is first
+  setpgid(pid_, pid_);  // by parent and child, whichever is first
   close(ends[1]);
   errors_fd_ = ends[0];
 }

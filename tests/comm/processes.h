@@ -22,7 +22,7 @@ class Child {
   Child(const Child&) = delete;
   ~Child();
   pid_t pid() const { return pid_; }
-  Ending wait(double limit = 10);  // for its end and that of all who hold its stderr
+  Ending wait(double limit = 10);  // until it and all that hold its stderr have ended
   bool anyone_left() const;        // in its group
   std::string errors_until(const std::string& text, double limit = 10);
 
@@ -38,7 +38,7 @@ using Ranks = std::vector<std::unique_ptr<Child>>;
 void expect_all_end_well(Ranks&);                        // with 0
 void expect_failure(Child&, const std::string& errors);  // with 1
 
-// The launcher, with the test program itself as the workers: `words` name one of those in
+// Runs the launcher with the test program itself as the workers; `words` names one of those in
 // launch_workers.cpp.
 int launch_workers(int nproc, const std::string& words);
 inline constexpr const char* worker_variable = "BAREVISION_TEST_WORKER";

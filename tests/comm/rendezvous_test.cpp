@@ -1,5 +1,5 @@
-// Who comes to the port where ranks meet: strangers of all kinds, ranks of other jobs, versions and
-// secrets. In each test the run itself must start.
+// Strangers of all kinds, and ranks of other jobs, versions and secrets, at the port where ranks
+// meet. In each test the run itself must start.
 #include "comm/connect/rendezvous.h"
 
 #include <gtest/gtest.h>
@@ -174,7 +174,7 @@ TEST(Rendezvous, WithoutTheSecretNobodyComesIn) {
   }
 }
 
-// One who has listened to another greeting can't repeat its proof.
+// An eavesdropper on another greeting can't repeat its proof.
 TEST(Rendezvous, AProofHoldsForOneGreetingAlone) {
   if (!BAREVISION_SODIUM) GTEST_SKIP() << "built without libsodium";
   const World world = world_at(1, 1, 2, "open sesame");

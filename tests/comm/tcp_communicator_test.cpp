@@ -87,7 +87,7 @@ TEST(TcpCommunicator, CollectivesFollowEachOtherInAnyOrder) {
   }
 }
 
-// Ranks of different programs, say.
+// As from ranks of different programs.
 TEST(TcpCommunicator, PartsOfDifferentSizesAreRefused) {
   Ranks ranks = start_ranks(2, 20, [](Communicator& peers) {
     std::vector<float> data(size_t(1000 - 500 * peers.rank()));
@@ -116,7 +116,7 @@ TEST(TcpCommunicator, APeerThatDiesEndsAll) {
   EXPECT_LT(seconds_now() - start, 5);
 }
 
-// Rank 0's host computes meanwhile; its thread passes on what it hears.
+// Rank 0's host computes meanwhile; its thread passes on what it receives.
 TEST(TcpCommunicator, AHostAtWorkHoldsUpNobodysEnd) {
   Ranks ranks = start_ranks(3, 20, [](Communicator& peers) {
     peers.barrier();
@@ -202,7 +202,7 @@ int sum_once(Communicator& peers) {
   return 0;
 }
 
-// One that says how much it sends, and then no more, delays nobody's heartbeat.
+// A rank that announces a size, and then sends nothing, delays nobody's heartbeat.
 TEST(TcpCommunicator, HalfAFrameHoldsUpNobody) {
   const int port = free_port();
   const auto first = start_rank(0, 3, port, 2, sum_once),

@@ -96,7 +96,7 @@ TEST_F(DataCheckTest, EqualImagesInBothParts) {
   EXPECT_EQ(found.classes[0].val, 4);
 }
 
-// Pixels, not their order in memory alone: the same bytes as 4x2 and as 2x4.
+// Pixels and sizes are compared, not bytes alone: the same bytes as 4x2 and as 2x4 differ.
 TEST_F(DataCheckTest, EqualImagesHaveOneSize) {
   const std::string pixels(3 * 16 * 8, 'x');
   write_text(in("a/wide.ppm"), "P6 16 8 255 " + pixels);
@@ -143,8 +143,8 @@ TEST_F(DataCheckTest, Refuses) {
       is_line(error_of<DataError>([&] { check(folder_.path()); }), "has val/ but no train/"));
 }
 
-// Every file whose name begins with bad_, and of the others those alone that may be refused or that
-// libjpeg warns of.
+// Lists every file whose name begins with bad_, and of the others only those that may be refused or
+// that libjpeg warns of.
 TEST(DataCheckEdgeCases, NamesEveryDamagedFile) {
   const char* data = std::getenv("BAREVISION_DATA");
   const fs::path folder = fs::path(data ? data : "../shared/data") / "image_edge_cases";

@@ -1,4 +1,4 @@
-// Data that open_dataset recognises, and that it refuses.
+// Data that open_dataset recognises, and data that it refuses.
 #include "data/dataset.h"
 
 #include <gtest/gtest.h>
@@ -209,7 +209,8 @@ TEST(Dataset, ValidationImagesOfAnotherFolder) {
                  {has_parts + "Val/ with class folders in it; give --val " + (split / "Val")});
 }
 
-// The names decide, so that a file stays in its part as others come and go, and with any --seed.
+// The split goes by file names, so that a file stays in its part as others come and go, and with
+// any --seed.
 TEST(Dataset, ASplitIsOfFileNames) {
   TemporaryFolder folder;
   make_classes(folder.path(), {"bus", "car"}, 40);

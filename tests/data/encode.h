@@ -1,4 +1,4 @@
-// Small WebP and TIFF files, written by their libraries; "" where the build lacks them.
+// Small WebP and TIFF files, written by their libraries; "" if the build lacks them.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -30,7 +30,7 @@ std::string webp_chunks(const std::string& file);
 std::string webp_file(const std::string& chunks);
 // Start of an extended file: flags (8: Exif, 16: alpha, 2: animation) and size.
 std::string webp_canvas(int flags, int width, int height);
-// An animation whose first frame, this WebP file, has an even place on the canvas.
+// An animation whose first frame is this WebP file, at an even place on the canvas.
 std::string webp_animation(const std::string& frame, int width, int height, int x, int y,
                            int canvas_width, int canvas_height);
 

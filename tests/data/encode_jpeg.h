@@ -1,4 +1,4 @@
-// JPEGs by libjpeg-turbo; "" where the build lacks it.
+// JPEGs by libjpeg-turbo; "" if the build lacks it.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -12,7 +12,7 @@
 namespace bv::test {
 namespace {
 
-// Why a file on the disk, of which check_header reads blocks, is refused.
+// Why a file on disk, of which check_header reads only some blocks, is refused.
 std::string refusal(const std::string& bytes) {
   TemporaryFolder folder;
   write_text(folder / "image", bytes);
@@ -55,7 +55,7 @@ TEST(Header, OfEachFormat) {
   EXPECT_EQ(refusal("BM"), "BMP data is cut off");
 }
 
-// The limit of a photo's file, and of what it may hold decoded: 134 million pixels, 384 MiB.
+// The limits of a photo: of its file, and of its decoded size: 134 million pixels, 384 MiB.
 TEST(Header, NoMoreThanAGibibyte) {
   TemporaryFolder folder;
   write_text(folder / "huge.ppm", "P6 16384 8192 255 ");

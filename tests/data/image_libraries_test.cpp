@@ -21,7 +21,7 @@ Image decode(const std::string& file) { return decode_image(bytes_of(file), 0); 
 std::string refusal(const std::string& file) {
   return error_of<BadImage>([&] { decode(file); });
 }
-// As the look at a run's start sees it.
+// The refusal by the header check at a run's start.
 std::string header_refusal(const std::string& file) {
   const Bytes bytes = bytes_of(file);
   FileView view(bytes);

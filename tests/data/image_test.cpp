@@ -36,7 +36,7 @@ Bytes read_bytes(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// As decode_image in a build without libjpeg-turbo.
+// Decodes like decode_image in a build without libjpeg-turbo.
 Image decode_without_turbo(const Bytes& file) {
   if (file.size() < 2 || file[0] != 0xFF || file[1] != 0xD8) return decode_image(file, 0);
   const JpegInfo info = inspect_jpeg(file);
@@ -145,7 +145,7 @@ TEST(Image, MeetsManifest) {
   EXPECT_EQ(files, 49);
 }
 
-// Cutting a file anywhere is noticed; no mutation crashes.
+// A file cut off anywhere is noticed; no mutation crashes.
 TEST(Image, CutAndMutatedFiles) {
   if (!fs::exists(edge_cases())) GTEST_SKIP() << "no " << edge_cases();
   for (const char* name : {"jpeg_17x17.jpg", "jpeg_33x33_restarts.jpg", "png_palette4_32.png",
@@ -334,8 +334,8 @@ TEST(Image, PngMessagesHaveNoBytesOfTheFile) {
             "damaged PNG (unknown kind of critical chunk)");
 }
 
-// A table that assigns more codes than there are is refused by the decoders, when they have taken
-// their memory.
+// The decoders refuse a table that assigns more codes than there are, after they have taken their
+// memory.
 TEST(Image, LargeImagesAreDecodedOneAtATime) {
   Bytes file = empty_scans(16384, 8192, 1);
   const auto table = std::find(file.begin() + 80, file.end(), 0xC4) - file.begin();

@@ -228,7 +228,7 @@ TEST_F(Photos, TheShownPartIsWhatARowHolds) {
       EXPECT_EQ(row_of(o, index), resized(o, index));
     }
   }
-  // 50 x 31: 16 wide, 9.92 high, which is 10; the picture in the middle of a square.
+  // 50 x 31: 16 wide, 9.92 high, which is 10; the image in the middle of a square.
   LoaderOptions o = options_;
   const auto wide = [&] {
     int64_t index = 0;
@@ -243,7 +243,7 @@ TEST_F(Photos, TheShownPartIsWhatARowHolds) {
   const double high = std::lround(16.0 * image.height / 50);
   EXPECT_DOUBLE_EQ(border.height, 16 * image.height / high);
   EXPECT_DOUBLE_EQ(border.top, -std::floor((16 - high) / 2) * image.height / high);
-  // A frame of 4 around the scaled picture, of which the window is a part.
+  // A frame of 4 around the scaled image; the window is a part of both.
   o.crop = {.train = TrainCrop::padded, .padding = 4};
   const Window w = random_window({5, 4, uint32_t(wide)}, 16, 16, 16, o.crop);
   const Box padded = Preprocessor(*sets_.train, o, true).shown(wide, 4);
@@ -266,7 +266,7 @@ TEST_F(Photos, AnyNumberOfWorkersAndAnyCacheGiveTheSameBatches) {
 }
 
 TEST_F(Photos, AnyRestartGivesTheSameBatches) {
-  const auto expected = batches(*sets_.train, options_, true, 0, 0, 12);  // 4 batches an epoch
+  const auto expected = batches(*sets_.train, options_, true, 0, 0, 12);  // 4 batches per epoch
   int flips = 0;
   for (int b = 0; b < 12; ++b)
     for (int i = 0; i < 4; ++i) {
@@ -317,7 +317,7 @@ TEST_F(Photos, RanksMixTheSamePairs) {
     LoaderOptions whole = options_;
     whole.mixing = {.mixup = 0.8, .cutmix = 1, .mode = mode, .off_epoch = 5};
     whole.local_batch = 8;
-    const auto expected = batches(*sets_.train, whole, true, 3, 1, 4);  // 2 an epoch
+    const auto expected = batches(*sets_.train, whole, true, 3, 1, 4);  // 2 per epoch
     ASSERT_EQ(expected[0].mixes.size(), 40u);
     for (const int ranks : {2, 4})
       for (int rank = 0; rank < ranks; ++rank) {
@@ -392,7 +392,8 @@ TEST_F(Photos, BadImageEndsTheRunNamingTheFile) {
   damage(path);
   EXPECT_EQ(error_of<DataError>([&] { batches(*sets_.train, options_, true, 0, 0, 4); }),
             path +
-                ": PNM data is cut off (--on-bad-image skip skips such files; without them the run "
+                ": PNM data is cut off (--on-bad-image skip skips such files; once they are "
+                "deleted, the run "
                 "can't be resumed)");
 }
 
@@ -408,7 +409,7 @@ TEST_F(Photos, OutOfMemoryNamesTheFile) {
             "huge.jpg: not enough memory to decode it; fewer --workers take less");
 }
 
-// The image that is being decoded comes to its end, no other is begun.
+// Decoding of the current image is finished, and no other begins.
 TEST_F(Photos, AWaitForABatchCanBeGivenUp) {
   struct Slow : Dataset {
     int64_t size() const override { return 8; }

@@ -35,8 +35,8 @@ Mixing each(Mixing m) {
 }
 
 // ---- lambda -------------------------------------------------------------------------------------
-// The distribution function of Beta(a, a) up to 1/2. Of t = u^(1/a) the integrand is smooth, of
-// which Simpson's rule takes the integral.
+// The distribution function of Beta(a, a) up to 1/2. In t = u^(1/a) the integrand is smooth, and
+// Simpson's rule integrates it.
 double beta_below_half(double a, double x) {
   const auto integral = [a](double to) {
     constexpr int n = 2000;
@@ -67,7 +67,7 @@ TEST(Mixing, LambdaIsBetaDistributed) {
       farthest =
           std::max(farthest, std::fabs(beta_cdf(alpha, lambdas[i]) - (i + 0.5) / double(draws)));
     }
-    EXPECT_LT(farthest * std::sqrt(draws), 1.95) << alpha;  // once in a thousand seeds it is more
+    EXPECT_LT(farthest * std::sqrt(draws), 1.95) << alpha;  // exceeded by one seed in a thousand
   }
 }
 
@@ -195,7 +195,7 @@ TEST(Mixing, PicturesAreTimms) {
         unequal += out[i] != c.images[b * bytes + i];
       }
     }
-    EXPECT_LE(unequal, c.images.size() / 50) << c.options;  // but for ties
+    EXPECT_LE(unequal, c.images.size() / 50) << c.options;  // except for ties
   }
 }
 

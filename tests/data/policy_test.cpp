@@ -125,7 +125,7 @@ TEST_F(TorchvisionsPictures, EachOperation) {
     // Pillow's float may round 1.3 times 10 down to 12.
     EXPECT_LE(d.unequal, 0.05) << name;
   }
-  EXPECT_EQ(names.size(), 16u);  // Invert, SolarizeAdd and Hue besides RandAugment's
+  EXPECT_EQ(names.size(), 16u);  // RandAugment's, and Invert, SolarizeAdd, Hue
 }
 
 TEST_F(TorchvisionsPictures, ResizedCrops) {
@@ -149,7 +149,7 @@ TEST_F(TorchvisionsPictures, ResizedCrops) {
   }
 }
 
-// A data set of one picture.
+// A data set of one image.
 class OnePicture final : public Dataset {
  public:
   explicit OnePicture(Image image) : image_(std::move(image)) {}
@@ -282,8 +282,8 @@ std::string named(const std::string& operation, double magnitude) {
   return text;
 }
 
-// Pearson's chi-square of what `draws` images get against its probabilities: not beyond 5 standard
-// deviations, and nothing that has none.
+// Pearson's chi-square of the operations that `draws` images get against their probabilities: not
+// beyond 5 standard deviations, and no operation without a probability.
 void expect_frequencies(const Augmentation& a, const Probabilities& expected, int size) {
   std::map<std::string, int> counts;
   for (uint32_t i = 0; i < draws; ++i) {
@@ -309,7 +309,7 @@ void expect_frequencies(const Augmentation& a, const Probabilities& expected, in
   EXPECT_LT(chi_square, freedom + 5 * std::sqrt(2 * freedom));
 }
 
-// One operation of torchvision's space, at a bin or at all of them.
+// One operation from torchvision's space, at a bin or at all of them.
 Probabilities one_of(const Json& space, int bin) {
   Probabilities all;
   for (const auto& [name, op] : space.items()) {
@@ -436,7 +436,7 @@ TEST(Policies, DaliTakesTwoOfSixteenOnHalfOfTheImages) {
                   op.at[1] + op.at[3] <= 224 && op.at[2] <= 80 && op.at[3] <= 80);
       area += double(op.at[2]) * op.at[3], ++cutouts;
     }
-  const double mean_side = 80 - 40 * 40 / 224.0;  // less what the borders cut off
+  const double mean_side = 80 - 40 * 40 / 224.0;  // less the parts that the borders cut off
   EXPECT_NEAR(area / cutouts, mean_side * mean_side, 100);
 }
 

@@ -1,5 +1,5 @@
-// Parts of images, at the sizes that libjpeg decodes to: the same pixels as the whole has there,
-// and near those of the whole at full size.
+// Parts of images, at the sizes that libjpeg decodes to: the same pixels as in the whole at that
+// size, and close to the whole at full size.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -121,8 +121,8 @@ std::vector<uint8_t> resized(const Image& image, const Box& box, int height, int
   return out;
 }
 
-// A photo decoded at each scale and resized, compared with the whole decoded at full size. What the
-// filter makes smaller by 1.25 or more is what the loader asks for.
+// A photo decoded at each scale and resized, compared with the whole decoded at full size. The
+// loader asks for scales that leave the filter to shrink by 1.25 or more.
 TEST_F(Views, ScaledDecodingIsNearTheWhole) {
   const std::string file =
       encode_jpeg({.width = 640, .height = 480, .quality = 90, .sample = photo});

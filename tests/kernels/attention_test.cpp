@@ -92,10 +92,10 @@ Tensor attention_backward(const Values& dout, const Values& qkv, const Values& o
         for (int d = 0; d < s.D; ++d)
           delta += Tracked(dout[at.token(b, q, h, d)]) * Tracked(out[at.token(b, q, h, d)]);
         for (int k = 0; k < s.N; ++k) {
-          // 16-bit kernels take P from ex2.approx.ftz. Where P < 2^-126 it is lost, and with it
-          //   of dV   P keep |dout|
-          //   of dQ, dK   P |dP keep - delta| scale |K|, |Q|, with scale = 1 / sqrt(D)
-          // of every such key or query. dP and delta are sums of D products, so that these factors
+          // 16-bit kernels compute P by ex2.approx.ftz. If P < 2^-126 it is lost, and with it
+          //   from dV   P keep |dout|
+          //   from dQ, dK   P |dP keep - delta| scale |K|, |Q|, with scale = 1 / sqrt(D)
+          // for every such key or query. dP and delta are sums of D products, so that these factors
           // make 1e-36 and more of 2^-126 = 1.2e-38. Forward needs none of this: in each of its
           // rows one P is near 1.
           Tracked p = exp(row[k] - Tracked(lse[at.row(b, h, q)]));
@@ -226,7 +226,7 @@ KernelCases attention_cases() {
       add({1, N, 2, D}, -8);
     }
   add({1, 197, 1, 64}, 1, 0.1f);
-  add({4, 150, 3, 64}, 1);  // a block takes all queries of a head
+  add({4, 150, 3, 64}, 1);  // a block handles all queries of a head
   // More keys than a tile of scores may hold.
   add({1, 257, 1, 8}, 1);
   add({1, 257, 1, 128}, 1);
@@ -263,9 +263,9 @@ KernelCases attention_cases() {
 }
 
 // ---- the tolerance ------------------------------------------------------------------------------
-// How strict the tolerance is in 16 bits, against the usual rule: max|out - exact| at most
-// 2 max|naive - exact|, 3 for gradients, where naive rounds scores, probabilities and all their
-// gradients to 16 bits. Ours holds for every element, not only for the largest error.
+// How strict the tolerance is in 16 bits, against the usual rule: max|out - exact| at most 2
+// max|naive - exact|, 3 for gradients, where naive rounds scores, probabilities and all their
+// gradients to 16 bits. Our tolerance holds for every element, not only for the largest error.
 struct NaiveAttention {
   static constexpr AttentionShape s{.B = 1, .N = 130, .H = 1, .D = 32};
   const DType dtype;
@@ -342,7 +342,7 @@ TEST(Tolerance, OfAttentionIn16BitsIsAboutTheUsualOrStricter) {
 [[maybe_unused]] const bool added = add_cases(attention_cases());
 
 #ifdef BAREVISION_SIMT
-// Few heads have their phases and rounds in blocks of their own.
+// With few heads, phases and rounds run in blocks of their own.
 TEST(AttentionOnSimt, TheGridOfBackwardChangesNoBit) {
   const auto devices = devices_to_test();
   const auto simt = std::ranges::find(devices, "simt", &Device::name);

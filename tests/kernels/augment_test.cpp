@@ -1,5 +1,5 @@
-// Operations on training images: the oracle, in whole numbers but for the hue, and the cases. What
-// Pillow and torchvision make of the same images is in tests/data/policy_test.cpp.
+// Operations on training images: the oracle, in whole numbers except for the hue, and the cases.
+// tests/data/policy_test.cpp compares with Pillow and torchvision.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
@@ -186,7 +186,7 @@ const std::pair<const char*, ImageOp> operations[] = {
 // Contents of the images: noise of all values, of few (for histograms), or one colour.
 enum class Content { noise, dark, plain };
 
-// Every operation on an image of its own; those of the other layers are others.
+// Every image has an operation of its own; the other layers have other operations.
 Problem augment_images(DType dtype, AugmentShape s, Content content, std::vector<Crop> crops) {
   Problem p(dtype);
   p.any_threads = true;
@@ -265,7 +265,7 @@ using Op = AugmentImages;
 
 // The hue is the one operation in floating point.
 TEST(Oracle, HueOfPillow) {
-  const int cases[][7] = {// r, g, b, shift, and what Pillow makes of it
+  const int cases[][7] = {// r, g, b, shift, and Pillow's result
                           {200, 100, 50, 60, 89, 200, 50},
                           {10, 250, 30, 128, 250, 11, 230},
                           {77, 77, 77, 99, 77, 77, 77}};

@@ -224,13 +224,13 @@ Values positive(Problem& p, size_t n) {
   return values;
 }
 
-// The device's bits of where out is positive; what is there before has each the wrong way round.
+// The device's mask of out > 0; before the run, every bit is inverted.
 void add_positive(Problem& p, RowsShape s, const Values& out) {
   std::vector<uint64_t> before = positive_words(out, s.C);
   for (uint64_t& word : before) word = ~word;
   p.changed_objects<uint64_t>("relu_mask", before, [](auto) { return std::string(); });
 }
-// They must be of out as the device stored it.
+// The bits must match out as the device stored it.
 std::string check_positive(const DeviceArguments& a, RowsShape s, DType dtype) {
   const Values out = decode(a.read("out"), dtype);
   const Bytes bytes = a.read("relu_mask");
@@ -500,7 +500,7 @@ Problem backward(DType dtype, RowsShape s, int parts, bool relu, bool in_place, 
 Problem signs(DType dtype, RowsShape s, bool with_residual) {
   Problem p(dtype);
   const oracle::BatchNormSaved v = saved(p, s, Kind::near_zero);
-  // Those that give this mean and rstd, but for rounding.
+  // Moments that give this mean and rstd, except for rounding.
   Values moments = v.mean;
   for (const double rstd : v.rstd) moments.push_back(float(1 / (rstd * rstd) - eps));
   const Values dout(count(s), 1);
@@ -620,7 +620,7 @@ KernelCases batchnorm_cases() {
 
 [[maybe_unused]] const bool added = add_cases(batchnorm_cases());
 
-// One of the running statistics alone, and a mask where there was no relu.
+// One of the running statistics alone, and a mask although there was no relu.
 using Op = BatchNormForward;
 [[maybe_unused]] const bool refused = refuses<Op>({
     {"running_var", [](Op& o) { o.running_mean = o.mean, o.running_var = nullptr; }},

@@ -9,7 +9,7 @@ namespace {
 // ---- oracle -------------------------------------------------------------------------------------
 namespace oracle {
 
-// The formula of kernels.h, literally: Oracle.Convolution holds the faster rows below to it.
+// The formula of kernels.h, literally: Oracle.Convolution compares the faster rows below with it.
 Values convolution(const Values& inp, const Values& weight, const ConvShape& o) {
   Values out(size_t(o.out_count()));
   const int C = o.C / o.groups;
@@ -134,8 +134,8 @@ std::vector<float> squared(const Values& values) {
 // A sum of n products, each product and each partial sum rounded to fp32. The order in which a
 // device adds is unknown; the mean over all orders of the sum of the squared partial sums is
 //   (n + 1) (squares / 6 + sum^2 / 3),   squares = the sum of the squared products.
-// A single order may be far from it where the sum is small: hence 1/2 instead of 1/6, its value
-// when the sum is unknown. fp32 is precise enough for squares.
+// A single order may be far from it if the sum is small: hence 1/2 instead of 1/6, its value when
+// the sum is unknown. fp32 is precise enough for squares.
 Tracked sum_of_products(double sum, double squares, double n, DType dtype) {
   constexpr double r = Tracked::rounding;
   return on_tensor_cores({sum, r * r * (squares + (n + 1) * (squares / 2 + sum * sum / 3))}, n,
@@ -324,7 +324,7 @@ Shape inp_of(const ConvShape& s) { return {s.N, s.H, s.W, s.C}; }
 Shape out_of(const ConvShape& s) { return {s.N, s.P(), s.Q(), s.K}; }
 Shape weight_of(const ConvShape& s) { return {s.K, s.R, s.S, s.C / s.groups}; }
 
-// As Problem::data, but large tensors repeat a few thousand numbers, which is much faster.
+// Like Problem::data, but large tensors repeat a few thousand numbers, which is much faster.
 Values data(Problem& p, double count, double mean = 0) {
   const size_t n = size_t(count), few = 4096;
   if (n < 4 * few) return p.data(n, mean);
@@ -490,7 +490,7 @@ std::set<Layer> layers_of_models() {
   return layers;
 }
 
-// Small images: what they have to show is the channels.
+// Small images: the cases are about the channels.
 ConvShape shape_of(const Layer& layer) {
   const auto [C, K, R, stride, groups] = layer;
   const int H = R == 7 ? 15 : stride == 2 ? 9 : 7;
@@ -558,7 +558,7 @@ const ConvShape odd_shapes[] = {
     {17, 3, 3, 8, 8, 3, 3, 1, 1},
     {2, 1, 1, 8, 16, 3, 3, 2, 1},   // columns of the filter meet no pixel
     {1, 1, 1, 321, 1, 7, 7, 1, 3},  // many channels, odd
-    // one tile of out or of dinp, whose gemm_k blocks share
+    // one tile of out or of dinp, whose gemm_k several blocks share
     {2, 2, 2, 256, 64, 3, 3, 1, 1},
     {2, 2, 2, 64, 256, 3, 3, 1, 1},
     {1, 40, 41, 8, 16, 3, 3, 1, 1},

@@ -29,12 +29,12 @@ Device cpu(const char* name, std::vector<DType> dtypes,
           .host_threads = true};
 }
 
-// BAREVISION_SIMT and BAREVISION_CUDA: what this build has.
+// BAREVISION_SIMT and BAREVISION_CUDA: the devices in this build.
 std::vector<Device> gpu_devices() {
   std::vector<Device> devices;
 #ifdef BAREVISION_SIMT
   Device simt = simt_gpu::gpu_device();
-  // The random order last: what runs between tests stays in it.
+  // The random order comes last: all that runs between tests uses it.
   simt.variants = {{"threads forwards: ", [] { simt::order = simt::Order::forward; }},
                    {"threads backwards: ", [] { simt::order = simt::Order::reverse; }},
                    {"threads in random order: ", [] { simt::order = simt::Order::random; }}};

@@ -13,7 +13,7 @@ namespace bv::test {
 
 struct Device {
   std::string name;
-  std::string unavailable;  // why it can't run here; empty where it can
+  std::string unavailable;  // why it can't run here; empty if it can
   std::vector<DType> dtypes;
   std::function<std::unique_ptr<Kernels>()> make_kernels;
   std::function<void*(size_t)> allocate;  // at a multiple of 64 bytes
@@ -34,9 +34,9 @@ struct Device {
 inline void PrintTo(const Device& device, std::ostream* stream) { *stream << device.name; }
 
 // The CPU with the best instruction set that this machine has, and, as unavailable, the one that it
-// lacks; the GPU's kernels on CUDA and on the stand-in where they are built. BAREVISION_ISA=avx2
-// asks for that one alone: oneDNN's own limit, ONEDNN_MAX_CPU_ISA, holds for a whole process, so
-// that tests/run starts a second one.
+// lacks; the GPU's kernels on CUDA and on the stand-in if they are built. BAREVISION_ISA=avx2 asks
+// for that one alone: oneDNN's own limit, ONEDNN_MAX_CPU_ISA, holds for a whole process, so that
+// tests/run starts a second one.
 std::vector<Device> devices_to_test();
 
 }  // namespace bv::test

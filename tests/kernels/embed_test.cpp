@@ -51,7 +51,7 @@ Tensor take_tokens_forward(const Values& inp, TokensShape shape) {
   return out;
 }
 
-// before: what tokens before the first keep.
+// before: the values that tokens before the first one keep.
 Tensor take_tokens_backward(const Values& before, const Values& dout, TokensShape shape) {
   const auto [B, N, C, first, count] = shape;
   Tensor dinp(size_t(B) * N * C);

@@ -120,7 +120,7 @@ void Problem::add(const std::string& name, Shape shape, DType type, const Values
   const size_t n = elements(shape);
   if ((before && before->size() != n) || (!expected.empty() && expected.size() != n))
     throw std::logic_error("argument " + name + ": values don't fit its shape");
-  // Else the oracle would compute with other numbers than the device.
+  // Otherwise the oracle would compute with other numbers than the device.
   for (size_t i = 0; before && i < n; ++i)
     if ((*before)[i] != test::held((*before)[i], type) && !std::isnan((*before)[i]))
       throw std::logic_error("argument " + name + ": values that its dtype can't hold: see held()");

@@ -1,5 +1,5 @@
-// One operation on given data with its expected results, described without a device; and its run on
-// one. The rows of the table that all devices are tested by are made of these.
+// One operation on given data with its expected results, described independently of any device; and
+// its run on one. The table by which all devices are tested consists of these.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -33,9 +33,9 @@ struct Argument {
   bool is_output() const { return !expected.empty() || check; }
 };
 
-// An operation's arguments in a device's memory, each between sentinels, which are bytes of poison,
-// as outputs and workspace are before the run. 0xFF is NaN in every floating type, so that reading
-// it shows; adding to a NaN doesn't show, so a second run uses an ordinary number.
+// An operation's arguments in a device's memory, each between sentinels: bytes of poison, which
+// also fill outputs and workspace before the run. 0xFF is NaN in every floating type, so that
+// reading it shows; adding to a NaN doesn't show, so a second run uses an ordinary number.
 class DeviceArguments {
  public:
   DeviceArguments(const Device&, const std::vector<Argument>&, unsigned char poison);
@@ -55,10 +55,10 @@ class DeviceArguments {
   void* workspace(size_t bytes);
 
   Bytes read(const std::string& name) const;
-  size_t bytes_at(const void*) const;  // of the block that begins there; 0 where none does
+  size_t bytes_at(const void*) const;  // of the block that begins there; 0 if none does
 
   const Device& device() const { return device_; }
-  // Asked for before the run; then what launch() found.
+  // with_mistakes is set before the run; launch() then lists the accepted ones.
   bool with_mistakes = false;
   std::vector<std::string> accepted_mistakes;
   // The names of arguments with a write before or after them.
@@ -78,7 +78,7 @@ class DeviceArguments {
   std::vector<Block> blocks_;
 };
 
-// The operation with its tensors bound to the arguments of the names that it describes them by.
+// The operation, its tensors bound to the arguments with the names that it describes them by.
 template <class Op>
 Op bound(Op op, DeviceArguments& arguments, const std::map<std::string, std::string>& in_place) {
   for (const auto& [tensor, field] : Fields(op).pointers) {
@@ -104,13 +104,14 @@ class Problem {
  public:
   explicit Problem(DType dtype_of_tensors) : dtype(dtype_of_tensors) {}
 
-  const DType dtype;         // of what kernels.h calls dtype
+  const DType dtype;         // of the tensors that kernels.h calls dtype
   TestValues random{1};      // for its data
   bool exact = false;        // integers: results must be equal
   bool any_threads = false;  // the same bits on any number of threads
   std::function<void(Kernels&, DeviceArguments&)> run;
-  // `run` is: this operation, with its tensors where it describes them by name; an optional one
-  // that the problem lacks is null. `in_place`: a tensor, and the argument whose place it shares.
+  // Sets `run`: this operation, its tensors bound by the names that it describes them by; an
+  // optional one that the problem lacks is null. `in_place`: a tensor, and the argument whose place
+  // it shares.
   template <class Op>
   void runs(const Op& op, std::map<std::string, std::string> in_place = {}) {
     run = [=](Kernels& k, DeviceArguments& a) { launch(k, a, bound(op, a, in_place)); };
@@ -119,10 +120,10 @@ class Problem {
   std::function<std::string(const DeviceArguments&)> check_together;  // of outputs that must fit
                                                                       // each other: as check
 
-  // fp32 tensors, whatever the dtype, are the `_fp32` ones. Values are such as the dtype holds.
+  // fp32 tensors, whatever the dtype, are the `_fp32` ones. The dtype must hold the values exactly.
   void input(const std::string& name, Shape, const Values&);
   void input_fp32(const std::string& name, Shape, const Values&);
-  // `before` is given where the operation works in place.
+  // `before` is given if the operation works in place.
   void output(const std::string& name, Shape, Tensor expected, const Values& before = {});
   void output_fp32(const std::string& name, Shape, Tensor expected, const Values& before = {});
   // A gradient: written, or with `accumulate` added to something that is there.
@@ -139,10 +140,10 @@ class Problem {
       return check(reinterpret_cast<const T*>(after.data()));
     });
   }
-  // Random data: normal, or where the problem is exact, small integers.
+  // Random data: normal or, if the problem is exact, small integers.
   Values data(size_t n, double mean = 0, double deviation = 1);
   Values data_fp32(size_t n, double mean = 0, double deviation = 1);
-  // Values as a tensor of the dtype holds them.
+  // Values rounded as a tensor of the dtype stores them.
   Values held(const Values&) const;
 
  private:
@@ -162,23 +163,23 @@ struct Outcome {
   std::vector<std::string> failures;  // sentences
   double worst_ratio = 0;             // of error to tolerance
 };
-// threads: of the host, 0: as it is.
+// threads: of the host; 0: unchanged.
 // with_mistakes: the operation's arguments are also spoilt, one after the other (refusals.h).
 Outcome execute(const Problem&, const Device&, int threads, unsigned char poison,
                 bool with_mistakes = false);
 
-// How far an element may be from what is expected. A result in 16 bits is the fp32 result rounded
-// once: to half an ulp beside the error that fp32 may make. What else a 16-bit kernel may round is
-// in the oracle's variance (in_16_bits). No element may differ by more: for what is computed in
-// fp32 that is stricter than 2 max|naive - exact| over the tensor, the usual rule (naive: every
-// stored result rounded to 16 bits); for attention see attention_test.cpp, "the tolerance". Where a
-// problem is exact, the tolerance is none: sums of small integers have one fp32 result, and that
-// one rounding.
+// How far an element may be from its expected value. A result in 16 bits is the fp32 result rounded
+// once: half an ulp, on top of the error that fp32 may make. Whatever else a 16-bit kernel may
+// round is in the oracle's variance (in_16_bits). No element may differ by more: for results
+// computed in fp32, that is stricter than 2 max|naive - exact| over the tensor, the usual rule
+// (naive: every stored result rounded to 16 bits); for attention see attention_test.cpp, "the
+// tolerance". In an exact problem the tolerance is zero: sums of small integers have one fp32
+// result, and that one rounding.
 double tolerance(const Tracked& expected, DType);
 
 // "_rows5_C192"
 std::string sizes(std::initializer_list<std::pair<const char*, int>>);
-// "_accumulate" where set
+// "_accumulate" if set
 std::string flag(bool set, const char* name);
 // Values as fp32 tensors hold them.
 Values rounded(const Tensor&);

@@ -1,7 +1,7 @@
-// Every operation on every device against the oracles: KernelTable/DEVICE.CASE. What is judged of
-// each case: results, untouched inputs, no write outside, and the same bits in a second run in
-// which outputs and workspace held something else; on the stand-in, in which a block's threads ran
-// in another order.
+// Every operation on every device against the oracles: KernelTable/DEVICE.CASE. Each case checks
+// the results, untouched inputs, no write outside, and the same bits in a second run that begins
+// with other contents of outputs and workspace and, on the stand-in, runs a block's threads in
+// another order.
 #include "tests/kernels/kernel_test.h"
 
 #include <gtest/gtest.h>
@@ -115,8 +115,8 @@ std::vector<KernelCase>& registered_cases() {
   return cases;
 }
 
-// BAREVISION_TEST_ALL: the large sweep too, and large shapes in the cpu's bf16, which loads, stores
-// and multiplies as in small ones. BAREVISION_TEST_SMALL: small shapes only.
+// BAREVISION_TEST_ALL: also the large sweep, and large shapes in the cpu's bf16, which loads,
+// stores and multiplies as it does in small ones. BAREVISION_TEST_SMALL: small shapes only.
 bool add_cases(KernelCases cases) {
   const bool all = std::getenv("BAREVISION_TEST_ALL"),
              small_only = std::getenv("BAREVISION_TEST_SMALL");
@@ -150,8 +150,8 @@ namespace {
 // Error bounds of fp32 moments of n rows with mean m, variance v and a largest deviation d from m:
 // the sums of x itself, or of x less any row's, whose n partial sums grow up to n (|m| + d);
 // likewise of squares less a row's, up to n (v + d^2); in merging, twice sqrt(v / n) times the
-// rounding of a mean; and the square of the mean's own error. Squares of x itself, far from zero,
-// are in none of it.
+// rounding of a mean; and the square of the mean's own error. No bound allows for squares of x
+// itself, far from zero.
 Tensor column_moments(const Values& inp, int rows, int C) {
   constexpr double rr = Tracked::rounding * Tracked::rounding;
   const double n = rows, growth = (n + 1) / 3;
@@ -232,7 +232,7 @@ TEST(Oracle, ColumnMoments) {
 }
 
 TEST(Tracked, ErrorIsWhatRoundingDoes) {
-  // Sums of 10,000 numbers in fp32: the error predicted is the error found, within a factor.
+  // Sums of 10,000 numbers in fp32: the predicted error is the error found, within a factor.
   TestValues random(9);
   double predicted = 0, found = 0;
   for (int trial = 0; trial < 100; ++trial) {

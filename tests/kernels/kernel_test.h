@@ -25,7 +25,7 @@ class KernelCases : public std::vector<KernelCase> {
   void add(std::string name, Make make, Options... options) {
     push_back({std::move(name), [=](DType dtype) { return make(dtype, options...); }});
   }
-  // All later cases are of `make test-all`.
+  // All later cases run only in `make test-all`.
   void begin_sweep() { usual_ = size(); }
   size_t usual() const { return std::min(usual_, size()); }
 
@@ -41,7 +41,7 @@ double work_of(const std::string& name);
 // All that have been registered, less the sweeps.
 std::vector<KernelCase>& registered_cases();
 
-// For sweeps: every remainder of every vector width, and around what blocks and tiles hold.
+// For sweeps: every remainder of every vector width, and sizes around those of blocks and tiles.
 inline std::vector<int> sweep_of_sizes() {
   std::vector<int> sizes;
   for (int n = 1; n <= 40; ++n) sizes.push_back(n);
@@ -80,8 +80,8 @@ inline double dot(const Values& a, const Tensor& b) {
   return sum;
 }
 
-// `gradient`, which the oracle claims, against central differences of `loss`, which reads `input`,
-// at up to 60 elements.
+// Checks `gradient`, the oracle's, against central differences of `loss`, which reads `input`, at
+// up to 60 elements.
 void check_gradient(const char* name, Values& input, const Tensor& gradient,
                     const std::function<double()>& loss);
 

@@ -15,7 +15,7 @@ struct LayerNormGradient {
   Tensor dinp, dweight, dbias;
 };
 
-// residual may be empty. Mean and rstd are those of sum as dtype holds it.
+// residual may be empty. Mean and rstd are computed from sum as dtype holds it.
 LayerNormResult layernorm_forward(const Values& inp, const Values& residual, const Values& weight,
                                   const Values& bias, RowsShape shape, double eps,
                                   DType dtype = DType::fp32) {

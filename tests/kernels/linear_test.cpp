@@ -126,9 +126,9 @@ KernelCases linear_cases() {
       }
     }
   };
-  // Four where tiles and parts of the weight's gradient end anywhere; then heads of 10 and of 1000
-  // classes, patches of 14 x 14 pixels, ViT-Tiny's qkv, projection and second MLP layer, ViT-L's
-  // tokens.
+  // Four in which tiles and parts of the weight's gradient end anywhere; then heads of 10 and of
+  // 1000 classes, patches of 14 x 14 pixels, ViT-Tiny's qkv, projection and second MLP layer,
+  // ViT-L's tokens.
   for (const LinearShape& s : {LinearShape{1, 1, 1},
                                {3, 5, 7},
                                {2, 1, 31},
@@ -177,7 +177,7 @@ Bytes dweight(const LinearShape& s, bool with_bias) {
   return outcome.outputs.at(0);
 }
 
-// One pass adds in another order than the library, so that their bits tell which of them ran.
+// The single pass adds in another order than the library, so the bits tell which of them ran.
 TEST_P(LinearOn, WeightGradientsComeFromWhereTheTableSays) {
   const bool in_one_pass = GetParam() != std::string_view("sm_90");
   for (const LinearShape& s : {LinearShape{197, 576, 192}, {197, 192, 192}, {197, 192, 768}})

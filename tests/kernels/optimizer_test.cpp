@@ -136,7 +136,7 @@ Problem gradient_squares(DType dtype, int count, double bad, int where, double s
   return p;
 }
 
-// Whole numbers, so that each norm block's sum is exact: an element in another's can't hide.
+// Whole numbers, so that each norm block's sum is exact: an element in the wrong block shows.
 Problem gradient_squares_exact(DType dtype, int count, int first) {
   Problem p(dtype);
   p.exact = p.any_threads = true;
@@ -151,7 +151,7 @@ Problem gradient_squares_exact(DType dtype, int count, int first) {
   return p;
 }
 
-// From sums of squares of a standard deviation of `scale`; `bad` as above.
+// Given sums of squares with a standard deviation of `scale`; `bad` as above.
 Problem gradient_norm(DType dtype, int norm_blocks, double bad, int where, double scale) {
   Problem p(dtype);
   Values sums = p.random.normal(norm_blocks, 0, scale);
@@ -204,7 +204,7 @@ void add_norm_cases(KernelCases& cases) {
                 norm_blocks, bad, where, scale);
     };
     norm("", 0, 0, 1);
-    norm("_large", 0, 0, 1e30);  // whose norm is finite
+    norm("_large", 0, 0, 1e30);  // the norm is finite
     norm("_inf_first", inf, 0, 1);
     norm("_nan_last", nan, norm_blocks - 1, 1);
   }
@@ -321,7 +321,7 @@ struct ScalingCase {
   float loss_scale;
   int good_steps, skipped;  // before
   const char* gradients;    // . good, x bad
-  UpdateState after;        // but for grad_norm
+  UpdateState after;        // except grad_norm
 };
 
 Problem scaling_run(DType dtype, const ScalingCase& o) {

@@ -121,7 +121,7 @@ Values elements(Problem& p, size_t n, Kind kind) {
   if (kind == Kind::normal) return p.data(n);
   const double of[] = {-0.0, 0, 1, kind == Kind::nans ? NAN : -INFINITY, INFINITY, -INFINITY};
   Values values(n);
-  // The larger ones are rare, or no other would ever win.
+  // The larger values are rare, or no other would ever win.
   for (double& v : values) v = of[p.random.below(8) ? 3 * p.random.below(2) : p.random.below(6)];
   return values;
 }

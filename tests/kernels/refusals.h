@@ -35,10 +35,10 @@ bool refuses(std::vector<Refusal<Op>> list) {
   return true;
 }
 
-// Memory that the operation's pointers lie in, with its size; 0: none of the test's.
+// Size of the memory that a pointer lies in; 0: not the test's memory.
 using BytesAt = std::function<size_t(const void*)>;
 
-// Sentences: what is accepted though it is wrong, and what the operation doesn't describe.
+// Sentences: what is accepted although wrong, and what the operation doesn't describe.
 template <class Op>
 std::vector<std::string> accepted_mistakes(Kernels& kernels, const Device& device, Op op,
                                            const BytesAt& bytes_at) {
@@ -79,13 +79,13 @@ std::vector<std::string> accepted_mistakes(Kernels& kernels, const Device& devic
   if constexpr (requires { op.dtype; })
     for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
       if (std::find(device.dtypes.begin(), device.dtypes.end(), dtype) == device.dtypes.end())
-        // In 16 bits more may be needed, whose lack may be named first.
+        // In 16 bits more workspace may be needed, and its lack reported first.
         op.dtype = dtype, must_refuse(device.dtypes.size() > 1 ? "" : "dtype");
   for (const Refusal<Op>& refusal : refusals<Op>()) {
     const auto elsewhere = device.host_threads ? Refusal<Op>::gpu : Refusal<Op>::cpu;
     if (refusal.where != elsewhere) refusal.spoil(op), must_refuse(refusal.named);
   }
-  // Every pointer that it holds is described. Padding may hold what an old pointer was.
+  // Every pointer that the operation holds is described. Padding may hold an old pointer.
   __builtin_clear_padding(&op);
   for (size_t at = 0; at + sizeof(void*) <= sizeof op; at += sizeof(void*)) {
     const void* held;

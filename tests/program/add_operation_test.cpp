@@ -107,15 +107,17 @@ TEST_F(AddOperation, TheFilesAreThoseThatEveryOperationIsIn) {
 
 TEST_F(AddOperation, WhatItNamesExists) {
   for (const std::string& path : fixed_) EXPECT_TRUE(std::filesystem::exists(path)) << path;
-  const std::string makefile = contents("Makefile");
+  std::string makefiles = contents("Makefile");
+  for (const auto& entry : std::filesystem::directory_iterator("mk"))
+    makefiles += contents(entry.path());
   const auto commands = all_of(section_, "`make ([a-z-]+)");
   EXPECT_GE(commands.size(), 3u);
   for (const std::string& target : commands)
-    EXPECT_NE(makefile.find("\n" + target + ":"), makefile.npos) << "make " << target;
+    EXPECT_NE(makefiles.find("\n" + target + ":"), makefiles.npos) << "make " << target;
   const auto holds = [](const std::string& path, const std::string& part) {
     return contents(path).find(part) != std::string::npos;
   };
-  EXPECT_TRUE(holds("Makefile", "$(FILTER)") && holds("Makefile", "$(if $(UPDATE)"));
+  EXPECT_TRUE(holds("mk/tests.mk", "$(FILTER)") && holds("mk/bench.mk", "$(if $(UPDATE)"));
   EXPECT_TRUE(holds("kernels/table/operations.cpp", "::describe("));
   EXPECT_TRUE(holds("kernels/table/recording.cpp", " usual_values("));
   EXPECT_TRUE(holds("models/graph/graph.h", "struct Context {"));

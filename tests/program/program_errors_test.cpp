@@ -417,10 +417,11 @@ TEST_F(ProgramErrors, OfAPictureThatIsReplaced) {
     fs::rename(in("other"), in("photos/class1/3.ppm"));  // at no moment is there none
     const Finished end = training.wait(20);
     EXPECT_EQ(end.code, 2) << end.output;
-    EXPECT_EQ(end.errors, "photos/class1/3.ppm: " +
-                              std::string(is_pipe ? "not a regular file" : "larger than 1024 MiB") +
-                              " (--on-bad-image skip skips such files; without them the run "
-                              "can't be resumed)\n");
+    EXPECT_EQ(end.errors,
+              "photos/class1/3.ppm: " +
+                  std::string(is_pipe ? "not a regular file" : "larger than 1024 MiB") +
+                  " (--on-bad-image skip skips such files; once they are deleted, the run "
+                  "can't be resumed)\n");
     fs::remove_all(in("photos"));
   }
 }

@@ -122,7 +122,7 @@ TEST_F(ProgramOnSimt, AGradientThatStaysNotFiniteEndsTheRun) {
   const Finished end = run(on_simt + "--precision fp16 --lr 1e30 --epochs 10 --out run");
   EXPECT_EQ(end.code, 1);
   EXPECT_TRUE(has(end.errors, "consecutive steps"));
-  EXPECT_TRUE(has(end.errors, "the first such gradient is that of "));
+  EXPECT_TRUE(has(end.errors, "the first such gradient of step "));
 }
 
 TEST_F(ProgramOnSimt, ARankThatDiesOrHangsInACollective) {

@@ -1,4 +1,4 @@
-// SIMT_BREAK: what it says when it never came to its thread.
+// SIMT_BREAK: the message if its thread never began.
 #include "tests/simt/simt_device.h"
 
 namespace bv::simt_gpu {

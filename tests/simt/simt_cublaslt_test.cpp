@@ -1,5 +1,5 @@
-// The stand-in's cuBLASLt refuses what cuBLASLt refuses. Each case is a correct product but for one
-// mistake.
+// The stand-in's cuBLASLt refuses what cuBLASLt refuses. Each case is a correct product except for
+// one mistake.
 #include <cublasLt.h>
 #include <gtest/gtest.h>
 

@@ -89,7 +89,7 @@ __global__ void when(float* out, const float*) {
 }
 TEST_F(SimtDevice, AWarpRunsAheadOfTheOthers) {
   const Outputs out = outputs_of<when>(1, 64, sizeof(Neighbours), nullptr, 128);
-  EXPECT_EQ(out[0][2 * 31 + 1], 63);  // all that the first warp does, and then
+  EXPECT_EQ(out[0][2 * 31 + 1], 63);  // all of the first warp runs, and then
   EXPECT_EQ(out[0][2 * 32], 64);      // the second begins
 }
 

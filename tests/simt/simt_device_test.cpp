@@ -1,5 +1,4 @@
-// The stand-in's device side: what threads compute together, and the barriers and masks they get
-// wrong.
+// The stand-in's device side: what threads compute together, and wrong barriers and masks.
 #include "tests/simt/simt_device.h"
 
 #include <numeric>

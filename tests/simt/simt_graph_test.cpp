@@ -205,7 +205,7 @@ TEST_F(SimtGraph, NodesRunAtTheirPriorityOnlyWhereItIsAskedFor) {
 
 __global__ void may_share(float* out) { out[0] = shared<float[1]>()[0]; }
 
-// A launch that a graph holds is made with the limit that its kernel has when it runs.
+// A launch in a graph runs with the limit that its kernel has at that time.
 TEST_F(SimtGraph, SharedMemoryThatAKernelMayTakeIsItsState) {
   const auto most = cudaFuncAttributeMaxDynamicSharedMemorySize;
   const cudaStream_t s = stream();

@@ -90,7 +90,7 @@ class SimtHostTest : public testing::Test {
   static void run_twice_plus(float* to, const float* from, float x, cudaStream_t s) {
     launch<twice_plus>(dim3((length + 31) / 32), 32, 0, s, to, from, x, length);
   }
-  static void after(cudaStream_t s, cudaStream_t other) {  // s waits for what is now in other
+  static void after(cudaStream_t s, cudaStream_t other) {  // s waits for the work now in other
     const cudaEvent_t e = event();
     ok(cudaEventRecord(e, other));
     ok(cudaStreamWaitEvent(s, e));

@@ -1,8 +1,8 @@
 // After a run of all tests: every __global__ function in kernels/ has run on the stand-in. Their
 // names are read from the sources in $BAREVISION_KERNELS. If $BAREVISION_LAUNCHES names a file, it
-// gets a line "kernel;threads;bytes of shared memory" per kernel (make resources). Where the tests
-// are dealt to several processes, each adds its kernels to the file that $BAREVISION_KERNELS_RUN
-// names, and the last to end looks.
+// gets a line "kernel;threads;bytes of shared memory" per kernel (make resources). If the tests are
+// divided among several processes, each adds its kernels to the file that $BAREVISION_KERNELS_RUN
+// names, and the last to end checks it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -24,7 +24,7 @@
 namespace bv::simt_gpu {
 namespace {
 
-using Places = std::map<std::string, std::string>;  // a kernel's name, its file's
+using Places = std::map<std::string, std::string>;  // a kernel's name, its file's name
 
 // The index after the parenthesis that closes the one at `i`.
 size_t after_parentheses(const std::string& code, size_t i) {
@@ -87,7 +87,7 @@ void write_launches(const std::string& file) {
   EXPECT_TRUE(out.flush()) << "can't write " << file;
 }
 
-// Adds a process's kernels to the file. All that ran; none before the last of the processes.
+// Adds a process's kernels to the file. Returns all that ran, in the last process; else nothing.
 std::optional<std::set<std::string>> join(const std::string& file, int processes,
                                           const std::set<std::string>& run) {
   const std::string end = "end of a process";

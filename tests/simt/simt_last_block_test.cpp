@@ -1,5 +1,5 @@
-// Merging by the block that comes last (kernels/cuda/last_block.cuh): any number of parts, in any
-// order of blocks, and the counters are zeros again.
+// Merging by the block that finishes last (kernels/cuda/last_block.cuh): any number of parts, in
+// any order of blocks; afterwards the counters are zeros again.
 #include <algorithm>
 #include <cmath>
 
@@ -32,7 +32,7 @@ __global__ void leave_and_merge(Kind kind, RowParts parts, const float* given) {
 struct Case {
   int parts, group, C;
 };
-// Around one group, and as many groups as a group has parts.
+// Numbers of parts around one group, and around as many groups as a group has parts.
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const int parts : {1, 3, 4, 5, 8, 9, 16, 17, 64, 65}) {
@@ -85,7 +85,7 @@ TEST_F(SimtLastBlock, AddsAllParts) {
     });
 }
 
-// The same bits in every order of blocks, and those that a double gives.
+// The same bits in every order of blocks, and the values computed in double.
 TEST_F(SimtLastBlock, MergesMoments) {
   constexpr int rows_of_part = 10;
   for (const Case& c : cases()) {

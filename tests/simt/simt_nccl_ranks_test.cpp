@@ -1,5 +1,5 @@
-// NCCL's stand-in between processes: what is under way while other streams run, graphs, bytes, and
-// what is said of ranks that wait for each other.
+// NCCL's stand-in between processes: collectives in flight while other streams run, graphs, bytes,
+// and the report on ranks that wait for each other.
 #include <nccl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -87,7 +87,7 @@ class SimtNcclRanks : public SimtHostTest {
       }));
     return ranks;
   }
-  // Both end soon and not well, and one of them says why.
+  // Both end soon with an error, and one of them says why.
   static void expect_said(Ranks ranks, const std::string& line) {
     std::string said;
     for (const auto& rank : ranks) {
@@ -119,7 +119,7 @@ TEST_F(SimtNcclRanks, OtherStreamsRunBesideACollective) {
         synchronize(rank.b);
         *reached = 1;
       } else {
-        while (*reached == 0) usleep(1000);  // its part comes after rank 0 has waited for stream b
+        while (*reached == 0) usleep(1000);  // its part is due after rank 0 has waited for stream b
         rank.sum(many, rank.a);
       }
       synchronize(rank.a);
@@ -377,7 +377,7 @@ TEST_F(SimtNcclRanks, ARankThatIsLateIsWaitedFor) {
 }
 
 // ---- Bytes --------------------------------------------------------------------------------------
-// As rings pass them on: of N ranks' all-reduce of S bytes each sends 2 S (N - 1) / N.
+// As in rings: for N ranks' all-reduce of S bytes, each sends 2 S (N - 1) / N.
 TEST_F(SimtNcclRanks, CountsWhatEachRankSendsToEach) {
   const test::TemporaryFolder folder;
   const std::string file = folder.path() + "/bytes";

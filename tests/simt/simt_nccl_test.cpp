@@ -1,5 +1,5 @@
-// Collectives and the rest of the cuda backend, with one rank, where the stand-in knows what a GPU
-// does to them later: priorities in graphs, a communicator that graphs hold, memory others take.
+// Collectives and the rest of the cuda backend, with one rank: cases in which the stand-in knows
+// what a GPU does later: priorities in graphs, a communicator that graphs hold, memory others take.
 #include <stdexcept>
 
 #include "comm/local/shared_memory_communicator.h"
@@ -26,7 +26,7 @@ class SimtNccl : public SimtHostTest {
   }
 };
 
-// The only rank of a run, and a recording of what its communication stream does in a step.
+// The only rank of a run, and a recording of its communication stream's work in a step.
 struct OneRank {
   SharedRegion region = SharedRegion::create(1);
   std::unique_ptr<Backend> backend = make_backend({});

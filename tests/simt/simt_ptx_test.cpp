@@ -1,4 +1,4 @@
-// Twins of approximate instructions, where fp32's normal numbers end.
+// Twins of approximate instructions, at the limits of fp32's normal numbers.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The stand-in's streams and events: what a program sees that forgets to wait.
+// The stand-in's streams and events: the results of a program that forgets to wait.
 #include <atomic>
 #include <set>
 #include <thread>
@@ -23,7 +23,7 @@ TEST_F(SimtStream, EventWait) {
     ok(cudaDeviceSynchronize());
     return std::vector(host, host + length);
   };
-  EXPECT_TRUE(std::isnan(consume(false)[0]));  // it reads what is not written yet
+  EXPECT_TRUE(std::isnan(consume(false)[0]));  // it reads data that is not written yet
   for (simt::stream_seed = 0; simt::stream_seed < seeds; ++simt::stream_seed)
     EXPECT_EQ(consume(true), all(3)) << simt::stream_seed;
 }

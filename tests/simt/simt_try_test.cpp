@@ -323,7 +323,7 @@ TEST(SimtTry, EditorsKnowHowEveryFileIsCompiled) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(room)) {
       const std::string path = entry.path(), kind = entry.path().extension();
       const bool is_source = kind == ".cu" || kind == ".cpp";
-      if (!is_source || path == "bench/gpu_device.cpp") continue;  // which takes CUDA itself
+      if (!is_source || path == "bench/gpu_device.cpp") continue;  // which needs CUDA itself
       EXPECT_TRUE(commands.contains(path)) << path;
     }
 }

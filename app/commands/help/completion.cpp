@@ -41,7 +41,7 @@ constexpr std::string_view end = R"(  if [[ $word == -* ]]; then words=$options 
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
   fi
 }
-complete -F _barevision launcher
+complete -F _barevision launcher barevision
 )";
 
 std::string in_bash(const Offer& offer) {

@@ -37,7 +37,7 @@ function __barevision_without
     end
     return 0
 end
-complete -c launcher -f
+complete -c launcher -c barevision -f
 )";
 
 std::string in_quotes(std::string_view text) {
@@ -59,7 +59,7 @@ std::string offered(const Offer& offer) {
 }
 
 std::string line(const std::string& condition, const std::string& rest, std::string_view help) {
-  return "complete -c launcher -n " + in_quotes(condition) + rest +
+  return "complete -c launcher -c barevision -n " + in_quotes(condition) + rest +
          (help.empty() ? "" : " -d " + in_quotes(help)) + "\n";
 }
 
@@ -123,8 +123,8 @@ std::string fish_completion() {
   text += line("__barevision_in" + takers_of([](const Command& c) { return c.trains(); }),
                " -l config -r -F", "options from a file in the format of config.json");
   return text +
-         "complete -c launcher -s h -l help -d 'print the help'\n"
-         "complete -c launcher -l help-all -d 'print the help of all options'\n";
+         "complete -c launcher -c barevision -s h -l help -d 'print the help'\n"
+         "complete -c launcher -c barevision -l help-all -d 'print the help of all options'\n";
 }
 
 }  // namespace bv

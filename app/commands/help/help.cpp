@@ -5,7 +5,6 @@
 
 #include "app/commands/commands.h"
 #include "app/commands/help/manual.h"
-#include "base/terminal.h"
 
 namespace bv {
 

@@ -8,7 +8,7 @@ namespace bv {
 namespace {
 
 constexpr std::string_view begin =
-    R"(#compdef launcher
+    R"(#compdef launcher barevision
 # Completes ./launcher in zsh, after compinit:  source <(./launcher completion zsh)
 _barevision() {
   local curcontext=$curcontext state state_descr line
@@ -22,7 +22,12 @@ constexpr std::string_view end = R"(  words=("$words[1]" "${(@)words[2 + count, 
   (( CURRENT -= count ))
   _arguments -s -S : "$specs[@]"
 }
-compdef _barevision launcher
+# In a folder of fpath, this file is the function.
+if [[ $funcstack[1] == _barevision ]]; then
+  _barevision "$@"
+else
+  compdef _barevision launcher barevision
+fi
 )";
 
 std::string in_quotes(const std::string& text) { return quoted(text, R"('\'')"); }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "base/terminal.h"
 #include "base/text.h"
 #include "engine/options/help.h"
 #include "engine/options/model_config.h"

@@ -111,7 +111,7 @@ TEST_F(Completion, BashOffersCommandsModelsOptionsAndValues) {
   EXPECT_EQ(completed("./launcher completion --"), "--help|--help-all|");
 }
 
-// The shell runs on a terminal of its own, with a Tab, and prints what it would add.
+// Zsh runs on a terminal of its own, with a Tab, and prints what it would add.
 constexpr std::string_view ask_zsh = R"(zmodload zsh/zpty
 zpty shell zsh -f -i
 zpty -w shell 'PROMPT= RPROMPT=; autoload -Uz compinit && compinit -u -D; source ./complete
@@ -145,6 +145,7 @@ TEST_F(Completion, ZshOffersThem) {
             "vit_large|vit_large_distilled|vit_tiny|vit_tiny_distilled|");
   EXPECT_EQ(completed("./launcher comp"), "completion|");
   EXPECT_EQ(completed("./launcher data s"), "split|stats|");
+  EXPECT_EQ(completed("barevision comp"), "completion|");  // as installed
   EXPECT_EQ(completed("./launcher train r"), "resnet34|resnet50|resnext50_32x4d|");
   EXPECT_EQ(completed("./launcher -n 2 r"), "resnet34|resnet50|resnext50_32x4d|");
   EXPECT_EQ(completed("./launcher vit_tiny --ra"),
@@ -177,6 +178,7 @@ TEST_F(Completion, FishOffersThemWithWhatTheyAre) {
   EXPECT_EQ(words("./launcher vit"), "vit_large|vit_large_distilled|vit_tiny|vit_tiny_distilled|");
   EXPECT_EQ(completed("./launcher comp"), "completion\tprint a completion script for a shell|");
   EXPECT_EQ(words("./launcher data s"), "split|stats|");
+  EXPECT_EQ(words("barevision comp"), "completion|");  // as installed
   EXPECT_EQ(words("./launcher train r"), "resnet34|resnet50|resnext50_32x4d|");
   EXPECT_EQ(words("./launcher -n 2 r"), "resnet34|resnet50|resnext50_32x4d|");
   EXPECT_EQ(words("./launcher train resnet50 r"), "");

@@ -25,7 +25,7 @@ class KilledCommands : public ProgramTest {
     go("data list photos list.txt");
     go("data pack list.txt out --name x");
   }
-  // Whether the folder comes to have so many names, before too long.
+  // Whether the folder soon holds so many names.
   bool come_to(const std::string& folder, size_t count) const {
     for (const double begin = seconds_now(); seconds_now() < begin + 20; usleep(1000))
       if (fs::exists(in(folder)) && names_in(in(folder)).size() == count) return true;
@@ -38,7 +38,7 @@ class KilledCommands : public ProgramTest {
 };
 
 TEST_F(KilledCommands, PackLeavesItsFolderToTheNext) {
-  // Takes a while to be read.
+  // Takes a while to read.
   write_text(in("photos/class0/large.ppm"), "P6 16384 8191 255 ");
   fs::resize_file(in("photos/class0/large.ppm"), 18 + 3 * uint64_t{16384} * 8191);
   go("data list photos large.txt");
@@ -72,7 +72,7 @@ TEST_F(KilledCommands, WhoStillWritesIsLeftAlone) {
   ASSERT_TRUE(come_to("new/" + left, 2));  // with its lock
   kill(killed->pid(), SIGKILL);
   killed->wait();
-  // Neither of another name.
+  // A partial file of another name isn't removed either.
   fs::create_directory(in("new/back.partial-x"));
   fs::create_directory(in("new/" + partial("backs", killed->pid())));
   go("data unpack out new/back");

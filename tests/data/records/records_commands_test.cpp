@@ -1,4 +1,4 @@
-// data list, pack, index and unpack as users run them, and runs on what they make.
+// data list, pack, index and unpack as users run them, and runs on their output.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -197,7 +197,7 @@ TEST_F(RecordCommands, TrainingFromRecordsIsTrainingFromTheFolder) {
   const Finished other = run("--resume b --steps 6");
   EXPECT_EQ(other.code, 2);
   EXPECT_TRUE(has(other.errors, "its files or classes have changed since the run in b began"));
-  // The same pictures in other files are said to be.
+  // The same images in other files are reported.
   write_text(in("out/x.index"), index);
   fs::last_write_time(in("out/x-00000-of-00002.tfrecord"), fs::file_time_type::clock::now());
   EXPECT_TRUE(has(go("--resume b --steps 6").output, "have other sizes, times or contents"));
@@ -246,7 +246,7 @@ TEST_F(RecordCommands, CocoBecomesPicturesOfItsObjects) {
   EXPECT_EQ(files_of("back"), files_of("coco"));
   const DataSets sets = open_dataset({.path = in("out"), .val_fraction = 0.7});
   EXPECT_EQ(sets.train->size() + sets.val->size(), 9);
-  // An object's picture is its box of the photo, and a photo is in one part.
+  // An object's image is its box of the photo, and all of a photo is in one part.
   std::set<std::string> train, val;
   for (const auto& [part, names] : {std::pair(sets.train.get(), &train), {sets.val.get(), &val}})
     for (int64_t i = 0; i < part->size(); ++i) {
@@ -332,7 +332,7 @@ TEST_F(RecordCommands, IndexIsWrittenForOthersRecords) {
   EXPECT_EQ(go("data unpack tools back").output, "back: 10 pictures\n");
   EXPECT_EQ(files_of("back").size(), 10u);
   EXPECT_TRUE(files_of("back").contains("train/1/train-00000-of-00002-0000000.png"));
-  // Cut off, with and without the index that is made of the rest.
+  // Cut off, with and without the index made from the rest.
   write_text(in("tools/train/train-00001-of-00002"),
              contents(in("tools/train/train-00001-of-00002")).substr(0, 300));
   fs::remove(in("tools/train.index"));

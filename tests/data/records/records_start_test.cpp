@@ -43,7 +43,7 @@ TEST(RecordsStart, OpensManyRecordsAtOnce) {
   write_text(folder / "many-00000-of-00001.tfrecord", "");
   std::filesystem::resize_file(folder / "many-00000-of-00001.tfrecord", count * size);
   index = {};
-  // In a process of its own, whose memory is its highest.
+  // In a process of its own, whose peak memory is measured.
   Child child([&] {
     rusage before{}, after{};
     write_text("/proc/self/clear_refs", "5");  // forgets what the parent once had

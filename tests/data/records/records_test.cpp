@@ -1,4 +1,4 @@
-// Data sets of TFRecords: the index, what is refused, and that they are the folder they came from.
+// Data sets of TFRecords: the index, refusals, and equality with the folder they came from.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -136,7 +136,7 @@ TEST_F(Records, AreTheFolderTheyWerePackedFrom) {
       << sets.train->name(0);
   EXPECT_EQ(sets.description,
             in("packed") + ", 18 train, 2 val (split by --val-fraction), 2 classes");
-  // An index without the rows of one shard, as one that is empty has none.
+  // An index without the rows of one shard, as an empty shard has none.
   std::string rest;
   for (const std::string& line : split(contents(in("packed/some.index")), '\n'))
     if (!line.empty() && !has(line, "some-00001-of")) rest += line + "\n";
@@ -240,7 +240,7 @@ TEST_F(Records, FingerprintFollowsNamesLabelsAndClasses) {
   text[row] = '1';
   write_text(in("a/x.index"), text);
   EXPECT_NE(print("a"), print("b"));
-  // A class without pictures is no harm, a single one is.
+  // A class without images does no harm, a single one is.
   const std::string more = replaced(contents(in("b/y.index")), "1 bee\n", "1 bee\n# class 2 cow\n");
   write_text(in("b/y.index"), more);
   EXPECT_EQ(open_dataset({.path = in("b")}).classes.size(), 3u);
@@ -250,7 +250,7 @@ TEST_F(Records, FingerprintFollowsNamesLabelsAndClasses) {
   EXPECT_TRUE(is_line(refusal("a"), "x.index: has one class, 'ant'; at least two are needed"));
 }
 
-// A record of 4 files' own: which byte is damaged decides what is said.
+// The message depends on which byte of a record is damaged.
 TEST_F(Records, DamageIsSaidWithFileRecordAndOffset) {
   pack("photos", "packed", {.name = "x"});
   const std::string file = in("packed/x-00000-of-00001.tfrecord"), whole = contents(file);
@@ -352,7 +352,7 @@ TEST_F(Records, OfTensorFlowAreReadWithAndWithoutIndex) {
   EXPECT_TRUE(is_line(refusal("tools"), file + ": record 0 at byte 0: the file is empty"));
   write_text(file, std::string(100, 'x'));
   EXPECT_TRUE(is_line(refusal("tools"), file + ": record 0 at byte 0: not a TFRecord file"));
-  // Left out, with all behind it, and counted.
+  // Left out and counted, with all records after it.
   const auto skipped = [&](const std::string& bytes, size_t left) {
     write_text(file, bytes);
     const ScannedSet set = scan_records(in("tools"), find_record_sets(in("tools")),

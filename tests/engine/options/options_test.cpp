@@ -6,7 +6,6 @@
 #include <cstdlib>
 
 #include "app/commands/commands.h"
-#include "base/terminal.h"
 #include "base/text.h"
 #include "engine/options/foreign_names.h"
 #include "engine/options/help.h"

@@ -1,0 +1,36 @@
+# Benches and the counters of the stand-in.
+.PHONY: bench peers counters
+$(BUILD)/bench: $(bench_objects) $(objects) $(gpu_bench_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
+# All-reduces between processes: bench/collectives.
+$(BUILD)/collectives: $(BUILD)/obj/bench/comm/collectives.o $(objects) $(gpu_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
+# Decoding and resizing: bench/loading.
+$(BUILD)/loading: $(BUILD)/obj/bench/data/loading.o $(objects) $(gpu_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
+# A folder and its records: bench/records.
+$(BUILD)/records: $(BUILD)/obj/bench/data/records.o $(objects) $(gpu_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
+$(BUILD)/slow_open.so: bench/data/slow_open.cpp
+	$(call compile,) -fPIC -shared -o $@ $<
+bench: all $(BUILD)/bench $(BUILD)/collectives $(BUILD)/loading $(BUILD)/records $(BUILD)/slow_open.so
+	@$(BUILD)/bench --model vit_tiny $(ARGS)
+peers:
+	@bench/make_peers
+
+# ---- Counters -----------------------------------------------------------------------------------
+# Work of each GPU kernel, compared with tests/counters/; UPDATE=1 writes that;
+# FILTER=layernorm_forward prints one kernel's.
+counters: $(BUILD)/counters
+	@BAREVISION_MODELS=$(CURDIR)/models $(BUILD)/counters $(if $(UPDATE),--update) $(FILTER:%=--filter %) $(ARGS)
+# The stand-in's counts of kernels whose counts are known: tests/run starts it.
+$(BUILD)/counters_tests: $(call counting,$(filter simt/%,$(simt_sources)) kernels/cuda/check.cpp tests/counters/counters_test.cu)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(LDLIBS)
+$(BUILD)/counters: $(counting_objects) $(BUILD)/obj/bench/recorded_model.o $(objects) $(cuda_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)

@@ -1,0 +1,75 @@
+# Gates: make ci is what .ci/run starts, make ci-all every gate in full. make ci-rest is one of those
+# that are too long for each commit: the one that is this commit's turn, or REST=NAME.
+.PHONY: ci ci-all ci-rest ci-clang ci-libraries ci-cuda0 ci-asan ci-tsan ci-nvcc ci-package
+rest := clang libraries asan tsan package $(if $(NVCC),cuda0 nvcc)
+commit = $(shell git rev-parse --short=7 HEAD 2>/dev/null || echo 0)
+# Word number (the commit's hash mod their count) of $(1); each $(1)th word of $(2), from one that the
+# commit chooses.
+turn_of = $(word $(shell echo $$((0x$(commit) % $(words $(1)) + 1))),$(1))
+share_of = $(shell printf '%s\n' $(2) | awk -v k=$$((0x$(commit) % $(1))) 'NR % $(1) == k')
+ci:
+	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL tests/ci
+ci-all:
+	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL tests/ci all
+ci-rest: REST ?= $(call turn_of,$(rest))
+ci-rest:
+	@$(if $(filter $(REST),$(rest)),echo "rest      $(REST)",echo "ci-rest: REST is one of: $(rest)" >&2; exit 2)
+	@$(MAKE) ci-$(REST)
+
+# Clang's errors and warnings, in a third of the sources. Clang before 16 can't parse all of this C++20.
+clangxx = $(or $(shell command -v clang++-19),$(shell command -v clang++-18),$(shell clang++ --version 2>/dev/null \
+  | grep -qE 'version (1[6-9]|[2-9][0-9])' && command -v clang++))
+clang_flags = -fsyntax-only -std=c++20 $(WARN) -Wno-unknown-warning-option -Wno-unknown-pragmas \
+  -Wno-undefined-var-template -Wno-deprecated-declarations -Werror -pthread -I. \
+  $(choices) $(avx2) -DBAREVISION_ISA=avx2
+ci-clang: $(messages:%=%.cc)
+	@$(if $(clangxx),,echo "ci-clang: clang 16 or newer is not installed: make deps-dev" >&2; exit 2)
+	@printf '%s\n' $(call share_of,3,$(plain) $(kernels)) | xargs -P $(shell nproc) -n 4 $(clangxx) $(clang_flags)
+
+# Builds with other choices start from the objects of this one: only sources that ask for a choice are
+# compiled again. $(1): the choices
+other_choices = @rm -rf $(BUILD)/$@ && mkdir -p $(BUILD)/$@ && tar -C $(BUILD) --exclude=obj/tests --exclude=obj/counters \
+  -c obj pch gen flags choices $(if $(NVCC),cuda_arch) | tar -C $(BUILD)/$@ -x && \
+  $(MAKE) BUILD=$(BUILD)/$@ $(1) all && BAREVISION_MODELS=models $(BUILD)/$@/launcher vit_tiny --data synthetic --device cpu \
+  --image-size 32 --patch-size 8 --batch 8 --steps 1 --out $(BUILD)/$@/run >$(BUILD)/$@/log 2>&1 || \
+  { cat $(BUILD)/$@/log; exit 1; }; rm -r $(BUILD)/$@
+no_libraries := TURBOJPEG=0 WEBP=0 TIFF=0 SODIUM=0 TENSORBOARD=0 RECORDS=0
+ci-libraries: $(BUILD)/launcher
+	$(call other_choices,$(no_libraries))
+ci-cuda0: $(BUILD)/launcher
+	$(call other_choices,CUDA=0)
+
+# Tests of a part of the code, under a sanitizer: objects $(2) of folder $(1) take the place of those of
+# this build. A vector that passes between the two is not checked for its end.
+mixed = $(2) $(filter-out $(2:$(BUILD)/$(1)/%=$(BUILD)/obj/%),$(tests_objects))
+suites_in = $(shell sed -nE 's/^TEST(_F|_P)?.([A-Za-z0-9]+),.*/\2.*:*\/\2.*/p' $(1) | sort -u | paste -sd:)
+asan_tests := $(filter-out %_commands_test.cpp %_start_test.cpp,$(call in,cpp,tests/base tests/data tests/data/records) tests/engine/options/options_test.cpp)
+asan_objects := $(asan_tests:%.cpp=$(BUILD)/asan/%.o) $(filter-out $(BUILD)/asan/tests/%,$(sort $(fuzz_objects) $(pictures_objects) \
+  $(filter $(BUILD)/asan/%,$(records_objects))))
+$(BUILD)/asan_tests: $(call mixed,asan,$(asan_objects))
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
+ci-asan: $(BUILD)/asan_tests
+	@ASAN_OPTIONS=detect_container_overflow=0 BAREVISION_MODELS=$(CURDIR)/models BAREVISION_DATA=$(CURDIR)/../shared/data \
+	  $< --gtest_brief=1 --gtest_filter='$(call suites_in,$(asan_tests))'
+
+# See make tsan; here of collectives and loaders alone.
+tsan_tests := $(call in,cpp,tests/comm) tests/data/loader_test.cpp
+tsan_objects := $(patsubst %.cpp,$(BUILD)/threads/%.o,$(tsan_tests) $(filter $(plain),$(call in,cpp,base $(call rooms_of,comm) data)))
+$(BUILD)/threads/%.o: %.cpp | check-packages
+	$(call compile, (threads)) -O1 $(avx2) -fsanitize=thread -c -o $@ $<
+$(BUILD)/threads_tests: $(call mixed,threads,$(tsan_objects))
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -fsanitize=thread -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
+ci-tsan: $(BUILD)/threads_tests
+	@$(tsan_environment) $< --gtest_brief=1 --gtest_filter='Collectives*:TcpCommunicator*:Rendezvous*:Loader*:Exchange*-Collectives.NoticeAPeerThatDied'
+
+# An eighth of the CUDA sources, for all generations of GPUs.
+ci-nvcc: check-cuda $(if $(filter ci-nvcc,$(MAKECMDGOALS)),$(call share_of,8,$(nvcc_objects:$(BUILD)/obj/cuda/%=$(BUILD)/dist/obj/%)))
+
+# The sources of the last commit alone, linked, installed, run and removed.
+ci-package: $(BUILD)/launcher
+	@rm -rf $(BUILD)/$@ && mkdir -p $(BUILD)/$@
+	@git archive HEAD | tar -C $(BUILD)/$@ -x
+	@cd $(BUILD)/$@ && $(MAKE) -n BUILD=none all >/dev/null && BAREVISION_BUILD=$(abspath $(BUILD)) tests/checks/install_test.py
+	@rm -r $(BUILD)/$@

@@ -1,0 +1,97 @@
+# Compilation by the host compiler.
+.PHONY: always
+# "compile   [12/217] FILE": of how many, a dry run counts when the first file is compiled.
+ifeq ($(COUNTING),)
+number = $(eval started += x)[$(words $(started))/$(eval total := $(or $(total),$(shell \
+  COUNTING=1 $(MAKE) -n $(MAKEOVERRIDES) $(MAKECMDGOALS) 2>/dev/null | grep -c ^counted)))$(total)]
+announce = @mkdir -p $(@D) && echo "compile   $(number) $<$(1)" &&
+else
+announce = counted
+endif
+compile = $(announce) $(CXX) $(CPPFLAGS) $(choices) $(CXXFLAGS)
+
+# The standard headers as GCC has parsed them, read before each file; to parse them is half the time of
+# most. One for each set of flags: GCC compiles a file with the optimisation of what it reads here, and
+# forgets which false warnings a header switches off, hence the three (<string>'s). Without the choices,
+# so that a change of one compiles only the files that ask for it.
+PCH ?= $(if $(filter clang,$(found)),0,1)
+ifeq ($(PCH),1)
+pch = $(BUILD)/pch/$(1)/precompiled.h.gch
+read_pch = -Winvalid-pch -include $(BUILD)/pch/$(1)/precompiled.h \
+  -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread
+endif
+$(foreach set,plain cold simt tests cold_tests simt_tests sanitized,$(BUILD)/pch/$(set)/precompiled.h.gch): \
+$(BUILD)/pch/%/precompiled.h.gch: kernels/precompiled.h $(BUILD)/flags | check-packages
+	$(call announce, ($*)) echo '$(hash)include "$(if $(findstring tests,$*),tests,kernels)/precompiled.h"' >$(@:.gch=) && \
+	  $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(flags_of_$*) -x c++-header -o $@ $(@:.gch=)
+flags_of_plain = $(avx2)
+flags_of_cold = $(cold)
+flags_of_cold_tests = $(cold)
+flags_of_tests = $(avx2)
+flags_of_simt = $(SIMT_OPT) $(avx2)
+flags_of_simt_tests = $(SIMT_OPT) $(avx2)
+flags_of_sanitized = $(fuzz_opt) $(avx2) $(sanitizers)
+
+$(BUILD)/obj/avx2/%.o: %.cpp | check-packages
+	$(call compile, (avx2)) $(kernel_flags) $(avx2) -DBAREVISION_ISA=avx2 -c -o $@ $<
+$(BUILD)/obj/avx512/%.o: %.cpp | check-packages
+	$(call compile, (avx512)) $(kernel_flags) $(avx512) -DBAREVISION_ISA=avx512 -c -o $@ $<
+# The stand-in computes warps with vectors, hence -O2 and AVX2 under the sanitizers too.
+SIMT_OPT ?= -O2
+simt_flags := $(SIMT_OPT) $(avx2) -Wno-unknown-pragmas -Isimt/include -DBAREVISION_GPU=simt_gpu -DBAREVISION_CUDNN=1
+$(BUILD)/obj/simt/%.o: %.cu $(call pch,simt) | check-packages
+	$(call compile, (simt)) $(call read_pch,simt) $(simt_flags) -x c++ -c -o $@ $<
+$(BUILD)/obj/simt/%.o: %.cpp $(call pch,simt) | check-packages
+	$(call compile, (simt)) $(call read_pch,simt) $(simt_flags) -c -o $@ $<
+$(BUILD)/obj/simt/tests/%.o: tests/%.cpp $(call pch,simt_tests) | check-packages
+	$(call compile, (simt)) $(call read_pch,simt_tests) $(simt_flags) -c -o $@ $<
+# Kernels call simt/counters/hooks.cpp at each access to memory.
+counters_flags := -DSIMT_COUNTERS
+access_calls := -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-tree-sra -Wno-tsan
+$(BUILD)/obj/counters/%.o: %.cu | check-packages
+	$(call compile, (counters)) $(simt_flags) $(counters_flags) $(access_calls) -x c++ -c -o $@ $<
+$(BUILD)/obj/counters/%.o: %.cpp $(call pch,simt) | check-packages
+	$(call compile, (counters)) $(call read_pch,simt) $(simt_flags) $(counters_flags) -c -o $@ $<
+# The choice of the last build; dependents are rebuilt when it changes. A dry run would take it as
+# changed.
+checked_each_time := $(if $(COUNTING),,always)
+remember = @mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
+$(BUILD)/flags: $(checked_each_time)
+	$(call remember,$(CXX) $(shell $(CXX) -dumpfullversion) $(CXXFLAGS))
+$(BUILD)/choices: $(checked_each_time)
+	$(call remember,$(VERSION) simt $(SIMT) cuda $(NVCC) nccl $(NCCL) cudnn $(CUDNN) jpeg $(TURBOJPEG) webp $(WEBP) tiff $(TIFF) sodium $(SODIUM) tensorboard $(TENSORBOARD) records $(RECORDS))
+# The commit that --version names; "unknown" in a tree without git.
+commit = $(or $(shell [ -e .git ] && git describe --always --exclude='*' --dirty=+dirty 2>/dev/null),unknown)
+$(BUILD)/commit: $(checked_each_time)
+	$(call remember,$(commit))
+$(BUILD)/obj/engine/options/version.o: $(BUILD)/commit
+$(BUILD)/obj/engine/options/version.o: private read_pch = -DBAREVISION_COMMIT='"$(shell cat $(BUILD)/commit)"'
+choosing := $(shell grep -rlE 'BAREVISION_(VERSION|SIMT|CUDA|NCCL|CUDNN|TURBOJPEG|WEBP|TIFF|SODIUM|TENSORBOARD|RECORDS)' --include='*.cpp' .)
+$(foreach room,obj obj/simt obj/cuda asan,$(patsubst %.cpp,$(BUILD)/$(room)/%.o,$(choosing:./%=%) \
+  data/folder.cpp data/folder_scan.cpp $(call in,cpp,data/decode tests/data tests/fuzz/pictures))): $(BUILD)/choices
+always:
+$(BUILD)/gen/%.pb.cc: %.proto
+	@mkdir -p $(BUILD)/gen && echo "messages  $<" && $(PROTOC) --cpp_out=$(BUILD)/gen $<
+.SECONDARY: $(messages:%=%.cc)
+$(messages:%=%.o): %.o: %.cc $(call pch,plain) | check-packages
+	$(call compile,) $(call read_pch,plain) $(avx2) -c -o $@ $<
+$(foreach room,obj asan,$(patsubst %,$(BUILD)/$(room)/%.o,app/tensorboard/event_file tests/app/tensorboard/tensorboard_test data/records/example)): \
+  | $(messages:%=%.cc)
+$(BUILD)/obj/app/html_report/page_template.o: app/html_report/page.html
+# Runs first, so it must run on any CPU.
+$(BUILD)/obj/engine/setup/cpu_check.o: engine/setup/cpu_check.cpp | check-packages
+	$(call compile,) -march=x86-64 -c -o $@ $<
+# Code that computes nothing itself, and tests but for those that do: -O1 takes two thirds of -O2's
+# time to compile.
+cold := $(OPT:-O2=-O1) $(avx2)
+cold_rooms := $(filter-out engine/files data data/augment data/decode data/image,$(call rooms_of,models data engine app))
+cold_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter $(plain),$(call in,cpp,$(cold_rooms))))
+cold_tests := $(filter-out $(foreach room,golden kernels numerics,$(BUILD)/obj/tests/$(room)/%.o),$(test_objects))
+$(cold_objects): $(BUILD)/obj/%.o: %.cpp $(call pch,cold) | check-packages
+	$(call compile,) $(call read_pch,cold) $(cold) -c -o $@ $<
+$(cold_tests): $(BUILD)/obj/%.o: %.cpp $(call pch,cold_tests) | check-packages
+	$(call compile,) $(call read_pch,cold_tests) $(cold) -c -o $@ $<
+$(BUILD)/obj/tests/%.o: tests/%.cpp $(call pch,tests) | check-packages
+	$(call compile,) $(call read_pch,tests) $(avx2) -c -o $@ $<
+$(BUILD)/obj/%.o: %.cpp $(call pch,plain) | check-packages
+	$(call compile,) $(call read_pch,plain) $(avx2) -c -o $@ $<

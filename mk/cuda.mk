@@ -1,0 +1,31 @@
+# Compilation by nvcc, and of the host code beside it.
+# For this machine's GPU, else for sm_80.
+gpu := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
+gpu_arch := $(or $(subst .,,$(gpu)),80)
+gencode = -gencode arch=compute_$(1),code=sm_$(1)
+cuda_arch ?= $(call gencode,$(gpu_arch:90=90a)) $(if $(gpu),,-gencode arch=compute_80,code=compute_80)
+# For all GPUs: machine code for three generations, and PTX for later ones.
+dist_archs := 75 80 90a
+dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
+# ptxas' report on each kernel goes into a file next to the object (make resources).
+nvcc_compile = $(call announce, (cuda$(1))) $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(2) -I. \
+  -DBAREVISION_GPU=cuda_gpu -Xcompiler=-Wall,-march=x86-64-v3 -Xptxas=-v,-warn-spills -Wno-deprecated-gpu-targets \
+  -MMD -MP -MF $(@:.o=.d) -c -o $@ $< >$(@:.o=.ptxas) 2>&1; \
+  code=$$?; grep -vE '^ptxas info|bytes stack frame' $(@:.o=.ptxas) >&2; exit $$code
+$(BUILD)/obj/cuda/%.o: %.cu $(BUILD)/cuda_arch | check-packages
+	$(call nvcc_compile,,$(cuda_arch))
+$(BUILD)/dist/obj/%.o: %.cu | check-packages
+	$(call nvcc_compile, for every GPU,$(dist_arch))
+cuda_host_flags = $(avx2) -isystem $(CUDA_HOME)/include -DBAREVISION_GPU=cuda_gpu -DBAREVISION_CUDNN=$(if $(CUDNN),1,0)
+$(BUILD)/obj/cuda/%.o: %.cpp $(call pch,plain) | check-packages
+	$(call compile, (cuda)) $(call read_pch,plain) $(cuda_host_flags) -c -o $@ $<
+$(BUILD)/dist/obj/%.o: %.cpp $(call pch,plain) | check-packages
+	$(call compile, (cuda)) $(call read_pch,plain) $(cuda_host_flags) -c -o $@ $<
+$(BUILD)/cuda_arch: $(checked_each_time)
+	$(call remember,$(cuda_arch))
+
+.PHONY: check-cuda
+check-cuda:
+ifeq ($(NVCC),)
+	@echo "needs CUDA's compiler, and there is none: nvcc in PATH, or CUDA_HOME=DIR" >&2; exit 2
+endif

@@ -1,0 +1,17 @@
+# compile_commands.json, for editors: how each file is compiled, a .cu file as the stand-in takes it.
+on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,simt $(wildcard simt/*) tests/simt bench/counters)
+compiled = $(on_simt) $(kernels) $(wildcard simt/examples/*.cu bench/comm/*.cpp bench/data/*.cpp bench/dist/*.cpp) \
+  $(patsubst $(BUILD)/obj/%.o,%.cpp,$(filter-out $(BUILD)/obj/avx% $(BUILD)/obj/simt/% $(BUILD)/obj/cuda/%, \
+    $(filter-out $(messages:%=%.o),$(objects)) $(program) $(test_objects) $(bench_objects)))
+flags_for = $(if $(filter $(on_simt),$(1)),$(simt_flags),$(if $(filter $(kernels),$(1)),$(kernel_flags) $(avx2) \
+  -DBAREVISION_ISA=avx2,$(if $(filter %.cu,$(1)),$(simt_flags) -include simt/try.h,$(avx2))))
+compile_command = {"directory": "$(CURDIR)", "file": "$(1)", "command": "$(subst ",\",$(CXX) $(filter-out -M%,$(CPPFLAGS)) \
+  $(CXXFLAGS) $(flags_for) $(if $(filter %.cu,$(1)),-x c++) -c $(1))"}
+define newline
+
+
+endef
+compile_commands.json: $(BUILD)/compiled
+	$(file >$@,[$(subst }$(newline)$(space){,}$(comma)$(newline){,$(foreach file,$(sort $(compiled)),$(call compile_command,$(file))$(newline)))])
+$(BUILD)/compiled: always
+	$(call remember,$(CXXFLAGS) $(simt_flags) $(sort $(compiled)))

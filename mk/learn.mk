@@ -1,0 +1,55 @@
+# make try, see simt/README.md: a .cu file with a main() becomes a program on the stand-in, which
+# takes g++ and perl alone.
+.PHONY: try
+# run: under the sanitizers, so that errors name their line; debug: for gdb.
+try_run_object := -O1 -g1 -fsanitize=address
+try_run_program := -O1 -g $(sanitizers)
+try_debug_object := -O0 -g
+try_debug_program := -O0 -g
+try_compile = $(CXX) -I. -Isimt/include -std=c++20 $(avx2) -Wall -Wno-unknown-pragmas -pthread
+try_objects = $(patsubst %,$(BUILD)/try/$(1)/%.o,device host try)
+# All of simt/device as one file, all of host as another: a third of the time.
+define try_rules
+$(BUILD)/try/$(1)/%.cpp: simt/%
+	@mkdir -p $$(@D) && printf '$(hash)include "%s"\n' $$</*.cpp >$$@
+$(BUILD)/try/$(1)/%.o: $(BUILD)/try/$(1)/%.cpp
+	@echo "compile   simt/$$* (try)" && $$(try_compile) -MMD -MP $$(try_$(1)_object) -Wno-subobject-linkage -c -o $$@ $$<
+$(BUILD)/try/$(1)/try.o: simt/try.cpp
+	@mkdir -p $$(@D) && echo "compile   $$< (try)" && $$(try_compile) -MMD -MP $$(try_$(1)_object) -c -o $$@ $$<
+endef
+$(foreach kind,run debug,$(eval $(call try_rules,$(kind))))
+.SECONDARY: $(foreach kind,run debug,$(patsubst %,$(BUILD)/try/$(kind)/%.cpp,device host))
+# $(1): run or debug, $(2): the .cu file, $(3): what to define, $(4): the program
+try_link = mkdir -p $(dir $(4)) && simt/cuda_to_cpp "$(2)" >"$(4).cpp" && \
+  $(try_compile) $(try_$(1)_program) -include simt/try.h -iquote "$$(dirname "$(2)")" $(3:%=-D%) \
+    -o "$(4)" "$(4).cpp" $(call try_objects,$(1))
+
+# A DEFINE that nothing reads is a slip; without it the program would run as if nothing were planted.
+refuse_unread = folder=$$(dirname "$(FILE)"); grep -qsw -e $(1) "$(FILE)" "$$folder"/*.h "$$folder"/*.cuh || { \
+  there=$$(sed -nE 's/^ *\$(hash) *if(n?def) +([A-Za-z_0-9]+).*/ \2/p' "$(FILE)" | sort -u | tr -d '\n'); \
+  echo "try: nothing in $(FILE) reads $(1); it has $${there:- no $(hash)ifdef}" | tr -s ' ' >&2; exit 2; }
+try_kind := $(if $(DEBUG),debug,run)
+try_program = $(BUILD)/try/programs/$(try_kind)/$(notdir $(basename $(FILE)))$(DEFINE:%=.%)
+try: $(call try_objects,$(try_kind))
+ifeq ($(FILE),)
+	@echo "try: which file? for example: make try FILE=simt/examples/vector_add.cu" >&2; exit 2
+else
+	@[ -f "$(FILE)" ] || { echo "try: $(FILE): no such file" >&2; exit 2; }
+	@$(foreach word,$(DEFINE),$(call refuse_unread,$(firstword $(subst =, ,$(word))));)
+	@$(call try_link,$(try_kind),$(FILE),$(DEFINE),$(try_program))
+	@SIMT_TIMEOUT=$${SIMT_TIMEOUT:-10} $(if $(DEBUG),gdb -q -x simt/gdb.py --args) "$(try_program)" $(ARGS)
+endif
+
+# The examples, and each with its bugs planted: tests/simt/simt_try_test.cpp runs them.
+examples := $(foreach file,$(wildcard simt/examples/*.cu),$(notdir $(file:.cu=)) \
+  $(foreach bug,$(shell sed -nE 's/^#if(n?def) ([A-Z_]+)$$/\2/p' $(file)),$(notdir $(file:.cu=)).$(bug)))
+examples := $(sort $(examples:%=$(BUILD)/try/examples/%))
+$(BUILD)/try/examples/%: simt/examples simt/cuda_to_cpp simt/try.h $(call try_objects,run)
+	@echo "compile   simt/examples/$(basename $*).cu $(patsubst .%,(%),$(suffix $*))"
+	@$(call try_link,run,simt/examples/$(basename $*).cu,$(patsubst .%,%,$(suffix $*)),$@)
+# The debugger's half of that test wants its objects ready, too.
+ifeq ($(SIMT),1)
+try_for_tests := $(call try_objects,run) $(if $(shell command -v gdb),$(call try_objects,debug))
+test: $(if $(FILTER),,$(examples) $(try_for_tests))
+endif
+$(foreach program,$(examples),$(eval $(program): simt/examples/$(basename $(notdir $(program))).cu))

@@ -1,0 +1,79 @@
+# Tests: make test, asan, tsan, chaos, debug; the fuzz programs.
+.PHONY: test slowest test-all asan tsan chaos debug
+# The fuzz program and the readers that it feeds run under the sanitizers in every `make test`.
+sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
+fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp engine/options/version.cpp, \
+  $(call in,cpp,base models models/graph engine/options engine/files)) $(call in,cpp,tests/fuzz data/augment data/image) \
+  $(patsubst %,data/%.cpp,loader prepare) kernels/table/operations.cpp
+fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
+pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) base/file.cpp tests/data/encode.cpp tests/data/encode_jpeg.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
+pictures_objects := $(pictures_fuzzed:%.cpp=$(BUILD)/asan/%.o)
+records_fuzzed := $(call in,cpp,$(call rooms_of,data) base tests/fuzz/records) \
+  $(patsubst %,app/datasets/%.cpp,image_list coco) $(patsubst %,tests/fuzz/%.cpp,mutate watch)
+records_objects := $(records_fuzzed:%.cpp=$(BUILD)/asan/%.o) $(filter %/example.pb.o,$(messages:%=%.o))
+
+$(BUILD)/asan/%.o: %.cpp $(call pch,sanitized) | check-packages
+	$(call compile, (sanitized)) $(call read_pch,sanitized) $(fuzz_opt) $(avx2) $(sanitizers) -c -o $@ $<
+fuzz_opt = -O0
+$(BUILD)/asan/data/decode/%.o: private fuzz_opt = -O1
+$(BUILD)/asan/data/decode/%.o: private read_pch =
+# On truncated data, stb_image before 2.28 shifts a zero by more than 31 bits: still a zero.
+no_shifts := -fno-sanitize=shift-exponent
+$(BUILD)/asan/data/decode/stb.o: private sanitizers += $(no_shifts)
+$(BUILD)/obj/data/decode/stb.o: private CXXFLAGS += $(if $(SANITIZE),$(no_shifts))
+$(BUILD)/fuzz: $(fuzz_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^
+$(BUILD)/fuzz_pictures: $(pictures_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^ $(image_libraries)
+$(BUILD)/fuzz_records: $(records_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^ $(image_libraries) $(protobuf)
+tests_objects := $(test_objects) $(objects) $(gpu_test_objects) $(gpu_objects)
+$(BUILD)/tests: $(tests_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
+
+# For LD_PRELOAD: file calls that fail (tests/program/chaos_test.cpp).
+$(BUILD)/file_faults.so: tests/program/file_faults.cpp
+	$(call compile,) -fPIC -shared -o $@ $<
+
+# Programs that tests of some suites start; with FILTER, only if it names one of those suites.
+fuzzers := $(BUILD)/fuzz $(BUILD)/fuzz_pictures $(if $(filter 1,$(RECORDS)),$(BUILD)/fuzz_records)
+suites = $(shell $(BUILD)/tests --gtest_list_tests --gtest_filter='*$(FILTER)*' 2>/dev/null | grep '^[^ ]')
+needed_for = $(if $(findstring $(1),$(suites)),$(2))
+needed = $(if $(filter fuzz,$(FILTER)),$(fuzzers)) $(if $(filter counters,$(FILTER)),$(BUILD)/counters_tests) $(call needed_for,Chaos,$(BUILD)/file_faults.so) \
+  $(call needed_for,SimtExamples,$(examples)) $(call needed_for,SimtTry,$(try_for_tests))
+test: all $(BUILD)/tests $(if $(FILTER),,$(fuzzers) $(BUILD)/file_faults.so $(if $(filter 1,$(SIMT)),$(if $(SANITIZE),,$(BUILD)/counters_tests)))
+	@$(if $(FILTER),$(if $(strip $(needed)),$(MAKE) $(needed)))
+	@NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
+slowest:
+	@[ -f $(BUILD)/test_times ] || { echo "slowest: run make test first" >&2; exit 2; }
+	@head -n 20 $(BUILD)/test_times | awk '{ printf "%8.1f s  %s\n", $$1 / 1000, $$2 }'
+test-all:
+	@BAREVISION_TEST_ALL=1 $(MAKE) test FILTER="$(FILTER)"
+# Everything under the address and undefined-behaviour sanitizers; without CUDA, whose code the
+# stand-in runs too, and the counters, which take the compiler's calls of the thread sanitizer.
+asan:
+	@$(MAKE) BUILD=$(BUILD)/sanitized CUDA=0 OPT=-O1 SANITIZE="$(sanitizers)" test FILTER="$(FILTER)"
+
+# The host's threads under the thread sanitizer, which knows neither the stand-in's fibers nor GNU
+# OpenMP's barriers, hence one OpenMP thread. setarch -R: it wants memory where address randomisation
+# may put something. Left out: what must end within seconds, or in little memory.
+tsan_suites := Collectives* TcpCommunicator* Rendezvous* Loader* Records* Photos* FirstLook* CpuStream* Trainer* Stages* Log* Checkpoint* Resnet* Exchange* Communicator* Machines*
+tsan_environment = TSAN_OPTIONS="suppressions=tests/tsan.txt exitcode=66" BAREVISION_MODELS=$(CURDIR)/models OMP_THREAD_LIMIT=1 setarch -R
+tsan_filter := $(subst $(space),:,$(tsan_suites))-Collectives.NoticeAPeerThatDied:RecordsStart.*
+tsan:
+	@$(MAKE) BUILD=$(BUILD)/tsan CUDA=0 SIMT=0 OPT=-O1 SANITIZE=-fsanitize=thread $(BUILD)/tsan/tests
+	@$(tsan_environment) $(BUILD)/tsan/tests --gtest_brief=1 --gtest_filter='$(tsan_filter)'
+
+# Runs that are killed, stopped, denied their files, and resumed, for SECONDS; ends with a table.
+SECONDS ?= $(if $(TRIALS),0,600)
+chaos: all $(BUILD)/tests $(BUILD)/file_faults.so
+	@BAREVISION_CHAOS_SECONDS=$(SECONDS) BAREVISION_CHAOS_SEED=$(SEED) BAREVISION_CHAOS_TRIALS=$(TRIALS) BAREVISION_MODELS=$(CURDIR)/models \
+	  $(BUILD)/tests --gtest_filter='Chaos.$(or $(ONLY),*)'
+
+# For gdb: variables stay where the source has them.
+debug:
+	@$(MAKE) BUILD=$(BUILD)/debug CUDA=0 OPT='-O1 -g' SIMT_OPT=-O0 $(BUILD)/debug/tests
