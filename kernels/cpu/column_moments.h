@@ -2,6 +2,8 @@
 // each block of rows has its mean and then its sum of squared differences from that (M2); these are
 // merged over blocks, and then over groups of rows (Chan et al. 1979). Threads share the groups.
 #pragma once
+#include <cstddef>
+
 #include "kernels/cpu/simd.h"
 
 namespace bv::BAREVISION_ISA {

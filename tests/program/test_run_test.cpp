@@ -60,6 +60,32 @@ TEST_F(TestRun, AddsUpTheShardsOfAWholeRun) {
   EXPECT_TRUE(has(output, "\ntests: 21 passed, 1 failed, 0 skipped"));
 }
 
+TEST_F(TestRun, PrintsAFailureWhileOthersRun) {
+  write_text(
+      folder_ / "tests",
+      "#!/bin/sh\n"
+      "case $* in *KernelTable*) echo '[  PASSED  ] 0 tests.'; exit 0;; esac\n"
+      "echo '[ RUN      ] A.One'\n"
+      "echo 'of A.One'\n"
+      "echo '[       OK ] A.One (30 ms)'\n"
+      "echo '[ RUN      ] A.Two'\n"
+      "echo 'tests/a.cpp:1: Failure'\n"
+      "echo '[  FAILED  ] A.Two, where GetParam() = 3 (20 ms)'\n"
+      // It continues when the failure is in the output; without it, the test fails after 30 s.
+      "for n in $(seq 300); do grep -q a.cpp:1 " +
+          (folder_ / "output") +
+          " && seen=1 && break; sleep 0.1; done\n"
+          "[ \"$seen\" ] && echo '[  PASSED  ] 1 test.'\n"
+          "echo '[  FAILED  ] 1 test, listed below:'\n"
+          "exit 1\n");
+  std::filesystem::permissions(folder_ / "tests", std::filesystem::perms::owner_all);
+  const std::string output = output_of("tests/run " + folder_.path() + " A");
+  EXPECT_FALSE(has(output, "of A.One"));
+  EXPECT_TRUE(has(output, "tests/a.cpp:1: Failure\n"));
+  EXPECT_TRUE(has(output, "\n  A.Two  make test FILTER=A.Two\ntime by part: tests "));
+  EXPECT_TRUE(has(output, "\n1 passed, 1 failed, 0 skipped\n"));
+}
+
 // Fuzzers under the sanitizers and examples take longer to compile than what most filters need.
 TEST_F(TestRun, BuildsForAFilterWhatItsTestsStart) {
   const std::string make =
