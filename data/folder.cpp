@@ -151,7 +151,7 @@ void note_left_out(std::span<const Part* const> parts, DataSets& sets) {
   sets.left_out = images;
   if (!images.empty())
     sets.left_out_advice =
-        "mogrify -format jpg" + convert + (by_library ? ", or make deps && make," : "");
+        "mogrify -format jpg" + convert + (by_library ? ", or make deps && make" : "");
   if (others > 0) sets.description += ", other files ignored: " + std::to_string(others);
 }
 

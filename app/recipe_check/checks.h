@@ -9,6 +9,7 @@ using Findings = std::vector<Finding>;
 // steps.cpp
 void check_updates(const Setup&, Findings&);    // too few
 void check_remainder(const Setup&, Findings&);  // batches that --accumulate leaves over
+void check_zero_rate(const Setup&, Findings&);  // nothing is learned
 void check_rate(const Setup&, Findings&);       // beyond the linear rule
 void check_pairs(const Setup&, Findings&);      // mixing in odd batches
 // schedule.cpp
@@ -20,6 +21,8 @@ bool needs_sample(const Setup&);
 void check_normalising(const Setup&, const Sample&, Findings&);
 void check_scales(const Setup&, const Sample&, Findings&);  // of training and evaluation
 void check_files(const Setup&, Findings&);                  // left out by their names
+void check_patches(const Setup&, Findings&);                // too few of an image
+void check_validation(const Setup&, Findings&);             // on too few images
 // precision.cpp
 void check_precision(const Setup&, Findings&);  // asked for, but not in effect
 void check_policy(const Setup&, Findings&);     // windows of --amp-policy that never open

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "data/decode/decode.h"
 #include "engine/options/augmentation.h"
+#include "models/family.h"
 
 namespace bv {
 
@@ -15,6 +16,8 @@ using Channels = std::array<double, 3>;
 
 constexpr double other_images = 0.1;  // a difference of means or deviations, of values in 0-1
 constexpr double much_larger = 2;
+constexpr int few_patches_across = 4;
+constexpr int64_t few_to_validate = 30;
 
 std::string list(const Channels& values) {
   std::string text;
@@ -76,7 +79,7 @@ void check_normalising(const Setup& s, const Sample& sample, Findings& findings)
                               " and deviation " + list(deviation) + " of other images",
                       .why = "of " + counted(sample.pixels.images, "image") + " here they are " +
                              list(all.mean) + " and " + list(near),
-                      .change = "--mean, --std as ./launcher data stats prints them"});
+                      .advice = "use the --mean and --std that ./launcher data stats prints"});
 }
 
 void check_scales(const Setup& s, const Sample& sample, Findings& findings) {
@@ -96,16 +99,40 @@ void check_scales(const Setup& s, const Sample& sample, Findings& findings) {
                (larger ? "evaluation as in training" : "training as in evaluation"),
        .why = "--train-crop " + word_of(c.train) + ", --crop-mode " + word_of(c.mode) +
               (pixels_matter ? ", images of " + format_number(side, 3) + " pixels" : ""),
-       .change = unscaled_in_training(c)     ? "--crop-mode pad"
-                 : unscaled_in_evaluation(c) ? "--crop-mode center"
-                                             : "--scale, --crop-pct"});
+       .advice = unscaled_in_training(c)     ? "use --crop-mode pad"
+                 : unscaled_in_evaluation(c) ? "use --crop-mode center"
+                                             : "use another --scale or --crop-pct"});
 }
 
 void check_files(const Setup& s, Findings& findings) {
   if (s.data.left_out.empty()) return;
   findings.push_back({.what = "images are left out: " + s.data.left_out,
                       .why = known_formats() + " are read",
-                      .change = s.data.left_out_advice});
+                      .advice = "use " + s.data.left_out_advice});
+}
+
+void check_patches(const Setup& s, Findings& findings) {
+  if (!s.model.family->patches) return;
+  const int image = *s.options.image_size, patch = *s.options.patch_size, across = image / patch;
+  if (across >= few_patches_across) return;
+  const std::string size = std::to_string(image) + "x" + std::to_string(image);
+  int fits = patch;  // the largest that divides the image into enough
+  while (fits > 1 && (image % fits != 0 || image / fits < few_patches_across)) --fits;
+  findings.push_back({.what = "an image of " + size + " pixels is only " +
+                              counted(across * across, "patch") + " of " + std::to_string(patch),
+                      .why = "attention has too few to compare",
+                      .advice = "use --patch-size " + std::to_string(fits) + " or --image-size " +
+                                std::to_string(few_patches_across * patch)});
+}
+
+void check_validation(const Setup& s, Findings& findings) {
+  if (!s.data.val || s.data.val->size() >= few_to_validate) return;
+  const int64_t images = s.data.val->size();
+  findings.push_back(
+      {.what = "only " + counted(images, "image") + " for validation, of " +
+               counted(static_cast<int64_t>(s.data.classes.size()), "class"),
+       .why = "each moves top-1 by " + format_number(100.0 / double(images), 2) + "%",
+       .advice = s.data.held_out ? "use a larger --val-fraction" : "use more validation images"});
 }
 
 }  // namespace bv

@@ -4,22 +4,17 @@
 
 #include "app/recipe_check/checks.h"
 #include "base/text.h"
-#include "engine/options/option_table.h"
 
 namespace bv {
 
 void check_precision(const Setup& s, Findings& findings) {
   const Options& o = s.options;
   if (s.requested.precision && s.requested.precision != o.precision)
-    findings.push_back({.what = "computes in " + word_of(o.precision) + ", not in " +
-                                word_of(s.requested.precision),
-                        .why = "which the " + word_of(o.device) + " device lacks",
-                        .change = "--precision, --device"});
-  for (const char* option : {"loss_scale", "loss_scale_init", "loss_scale_growth_interval"})
-    if (o.is_explicit(option) && o.precision != DType::fp16)
-      findings.push_back({.what = find_option(option)->flag() + " has no effect",
-                          .why = word_of(o.precision) + " needs no loss scale",
-                          .change = "--precision fp16"});
+    findings.push_back(
+        {.what =
+             "computes in " + word_of(o.precision) + ", not in " + word_of(s.requested.precision),
+         .why = "the " + word_of(o.device) + " device lacks it",
+         .advice = "use --precision " + word_of(o.precision) + " or another --device"});
 }
 
 void check_policy(const Setup& s, Findings& findings) {
@@ -31,7 +26,7 @@ void check_policy(const Setup& s, Findings& findings) {
       findings.push_back(
           {.what = "--amp-policy 2 never decides anything",
            .why = "its first window begins with epoch " + std::to_string(o.amp_interval) + end,
-           .change = "--amp-interval"});
+           .advice = "use a smaller --amp-interval"});
     return;
   }
   if (std::max(o.amp_start, 1) <= std::min<double>(*o.amp_end, std::ceil(o.epochs))) return;
@@ -39,7 +34,7 @@ void check_policy(const Setup& s, Findings& findings) {
       {.what = "--amp-policy " + word_of(o.amp_policy) + " computes no epoch in 16 bits",
        .why = "it may from epoch " + std::to_string(o.amp_start) + " to " +
               std::to_string(*o.amp_end) + end,
-       .change = "--amp-start, --amp-end"});
+       .advice = "use an --amp-start and --amp-end within the run"});
 }
 
 }  // namespace bv

@@ -38,7 +38,7 @@ class Spread final : public Dataset {
 }  // namespace
 
 std::string line_of(const Finding& f) {
-  return "recipe: " + f.what + " (" + f.why + "; " + f.change + " to change)";
+  return "warning: " + f.what + ": " + f.why + "; " + f.advice;
 }
 
 Sample sample_images(const Setup& s, int threads) try {
@@ -61,7 +61,10 @@ std::vector<Finding> lint(const Setup& s, const Sample& sample) {
     check_rate(s, findings);
     check_normalising(s, sample, findings);
     check_scales(s, sample, findings);
+    check_patches(s, findings);
+    check_validation(s, findings);
   }
+  check_zero_rate(s, findings);
   check_pairs(s, findings);
   check_rises(s, findings);
   check_end(s, findings);
@@ -81,7 +84,7 @@ void say_findings(Setup& s, int threads) {
       s.findings.push_back(line_of(f));
   }
   if (s.options.strict && !findings.empty())
-    throw UserError("--strict: nothing is trained, for the reason above");
+    throw UserError("--strict: nothing is trained, because of the warnings above");
 }
 
 }  // namespace bv

@@ -1,6 +1,6 @@
 // Warnings of runs that will hardly train well, though every option is valid: too few updates,
 // pixels normalised by other images' numbers, a rate that rises again. Each finding is a line,
-// `recipe: WHAT (WHY; FLAGS to change)`.
+// `warning: WHAT: WHY; ADVICE`.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@
 namespace bv {
 
 struct Finding {
-  std::string what, why, change;  // change: flags, or what else helps
+  std::string what, why, advice;  // advice: "use --batch 16"
 };
 std::string line_of(const Finding&);
 

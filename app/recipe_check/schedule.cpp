@@ -23,11 +23,11 @@ void check_rises(const Setup& s, Findings& findings) {
   if (o.schedule != Curve::cosine || !o.period_epochs) return;
   const double period = *o.period_epochs, held = o.schedule_by == ScheduleBy::epoch ? 1 : 0;
   if (end_of_curve(o) <= period + held + o.warmup_epochs) return;
-  findings.push_back({.what = "the learning rate rises again from epoch " + number(period) + " on",
+  findings.push_back({.what = "the learning rate rises again from epoch " + number(period),
                       .why = "--period-epochs " + number(period) + " is half a wave of " +
                              number(2 * period) + ", the curve continues until epoch " +
                              number(end_of_curve(o)),
-                      .change = "--period-epochs " + number(end_of_curve(o))});
+                      .advice = "use --period-epochs " + number(end_of_curve(o))});
 }
 
 void check_end(const Setup& s, Findings& findings) {
@@ -38,12 +38,12 @@ void check_end(const Setup& s, Findings& findings) {
         {.what = "the schedule ends with epoch " + std::to_string(after->epoch) + " of " +
                  number(o.epochs),
          .why = "the rest has a rate of " + number(after->lr) + ", the peak is " + number(o.lr),
-         .change = "--lr-after, --epochs"});
+         .advice = "use a later --lr-after, or --epochs " + std::to_string(after->epoch + 1)});
   if (o.schedule == Curve::cosine && o.period_epochs && *o.period_epochs > end_of_curve(o))
     findings.push_back({.what = "the cosine is cut off before it has fallen",
                         .why = "--period-epochs " + number(*o.period_epochs) +
                                " is longer than its " + number(end_of_curve(o)) + " epochs",
-                        .change = "--period-epochs"});
+                        .advice = "use --period-epochs " + number(end_of_curve(o))});
 }
 
 void check_milestones(const Setup& s, Findings& findings) {
@@ -55,11 +55,11 @@ void check_milestones(const Setup& s, Findings& findings) {
     findings.push_back({.what = "the decay with epoch " +
                                 std::to_string(o.decay_milestones.back()) + " never comes",
                         .why = why,
-                        .change = "--decay-milestones"});
+                        .advice = "use earlier --decay-milestones"});
   if (o.schedule == Curve::step && *o.decay_epochs >= end_of_curve(o))
     findings.push_back({.what = "the learning rate never decays",
                         .why = "--decay-epochs " + number(*o.decay_epochs) + ", and " + why,
-                        .change = "--decay-epochs"});
+                        .advice = "use a smaller --decay-epochs"});
 }
 
 }  // namespace bv

@@ -36,12 +36,11 @@ void check_updates(const Setup& s, Findings& findings) {
   const int64_t updates = updates_per_epoch(s), all = updates_of(o.epochs, updates);
   if (updates >= few_updates && all >= few_updates_in_all) return;
   findings.push_back(
-      {.what = counted(updates, "update") + " an epoch, " + std::to_string(all) + " in all",
-       .why = counted(batches_of(s), "batch") + " of " + counted(*o.batch, "image") +
-              (o.accumulate > 1 ? ", " + std::to_string(o.accumulate) + " to an update" : ""),
-       .change = o.accumulate > 1        ? "--accumulate 1"
-                 : updates < few_updates ? "--batch"
-                                         : "--batch, --epochs"});
+      {.what = "only " + counted(all, "update") + " (" + std::to_string(updates) + " per epoch)",
+       .why = "too few to train well",
+       .advice = o.accumulate > 1        ? "use --accumulate 1"
+                 : updates < few_updates ? "use a smaller --batch"
+                                         : "use a smaller --batch or more --epochs"});
 }
 
 void check_remainder(const Setup& s, Findings& findings) {
@@ -51,10 +50,19 @@ void check_remainder(const Setup& s, Findings& findings) {
   if (batches <= group || !much(group)) return;
   int64_t fits = group;
   while (much(fits)) --fits;
-  findings.push_back({.what = "an epoch's last update is of " + counted(left(group), "batch") +
-                              ", the others of " + std::to_string(group),
-                      .why = "its " + std::to_string(batches) + " batches leave so many over",
-                      .change = "--accumulate " + std::to_string(fits)});
+  findings.push_back({.what = "the last update of an epoch has " + counted(left(group), "batch") +
+                              ", the others " + std::to_string(group),
+                      .why = std::to_string(batches) + " batches are not divisible by --accumulate",
+                      .advice = "use --accumulate " + std::to_string(fits)});
+}
+
+// A run that learns nothing, on any data.
+void check_zero_rate(const Setup& s, Findings& findings) {
+  if (s.options.lr > 0) return;
+  findings.push_back(
+      {.what = "the learning rate is 0",
+       .why = "no weight will change",
+       .advice = "use --lr " + number(resolve_options({}, s.model, s.data.kind).lr)});
 }
 
 // Compared with the model's own recipe for such data. SGD's rates can't be compared with those of
@@ -71,9 +79,9 @@ void check_rate(const Setup& s, Findings& findings) {
   findings.push_back({.what = "lr " + number(o.lr) + " is " +
                               (times < 100 ? number(times) : format_number(std::round(times), 9)) +
                               " times what suits updates of " + number(images) + " images",
-                      .why = "by the linear rule, as " + s.model.name + " trains well at " +
-                             number(own.lr) + " with " + std::to_string(*own.batch),
-                      .change = "--lr " + number(linear)});
+                      .why = s.model.name + " trains well at " + number(own.lr) + " with " +
+                             std::to_string(*own.batch) + ", and the rate scales with the images",
+                      .advice = "use --lr " + number(linear)});
 }
 
 void check_pairs(const Setup& s, Findings& findings) {
@@ -82,7 +90,7 @@ void check_pairs(const Setup& s, Findings& findings) {
   findings.push_back(
       {.what = "batch " + std::to_string(*batch) + " is odd",
        .why = "images are mixed in pairs, so it has become " + std::to_string(*s.options.batch),
-       .change = "--batch"});
+       .advice = "use an even --batch"});
 }
 
 }  // namespace bv

@@ -182,7 +182,7 @@ constexpr OptionRow step_rows[] = {
     {"best_by", "", of<&O::best_by>,
      "best/ has the highest validation accuracy, or the lowest loss; with --ema, of the average"},
     {"strict", "", of<&O::strict>,
-     "treat `recipe:` warnings as errors (exit code 2); each names an option to change", any,
+     "treat the recipe check's warnings as errors (exit code 2); each says what to change", any,
      this_time},
     {"seed", "N", of<&O::seed>, "random seed; the same seed gives the same weights", any, new_run},
 };

@@ -236,7 +236,7 @@ TEST(Dataset, ImagesOfOtherFormatsAreMissed) {
   EXPECT_EQ(sets.left_out, have_webp ? "1 .heic" : "1 .heic, 2 .webp");
   EXPECT_EQ(sets.left_out_advice, have_webp ? "mogrify -format jpg *.heic"
                                             : "mogrify -format jpg *.heic *.webp, or make deps && "
-                                              "make,");
+                                              "make");
   EXPECT_TRUE(has(sets.description, "other files ignored: 1"));
 }
 

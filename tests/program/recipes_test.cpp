@@ -46,7 +46,7 @@ TEST_F(Recipes, TrainByNameAndSayWhatIsWrong) {
       << end.output;
   EXPECT_TRUE(has(end.output, "batch 32, not the recipe's 128: there are 32 images to train on"));
   const std::string line =
-      "recipe: 1 update an epoch, 2 in all (1 batch of 32 images; --batch to change)\n";
+      "warning: only 2 updates (1 per epoch): too few to train well; use a smaller --batch\n";
   EXPECT_TRUE(has(end.output, line)) << end.output;
   // Said once.
   EXPECT_FALSE(has(go("--resume run --epochs 3").output, line));
@@ -57,8 +57,8 @@ TEST_F(Recipes, StrictTrainsNothing) {
     const Finished end =
         run(n + "--recipe flowers_vit_tiny " + small_ + "--epochs 2 --strict --out strict");
     EXPECT_EQ(end.code, 2);
-    EXPECT_TRUE(has(end.errors, "recipe: 1 update an epoch, 2 in all ")) << end.errors;
-    EXPECT_TRUE(has(end.errors, "--strict: nothing is trained, for the reason above\n"));
+    EXPECT_TRUE(has(end.errors, "warning: only 2 updates (1 per epoch): ")) << end.errors;
+    EXPECT_TRUE(has(end.errors, "--strict: nothing is trained, because of the warnings above\n"));
     EXPECT_FALSE(std::filesystem::exists(in("strict")));
   }
 }
@@ -68,10 +68,9 @@ TEST_F(Recipes, LintSaysItAlone) {
   const Finished end = run(set_up + "--batch 2");
   EXPECT_EQ(end.code, 0) << end.errors;
   EXPECT_EQ(end.output,
-            "recipe: 1 update an epoch, 200 in all (16 batches of 2 images, 16 to an update; "
-            "--accumulate 1 to change)\n"
-            "recipe: computes in fp32, not in fp16 (which the cpu device lacks; --precision, "
-            "--device to change)\n");
+            "warning: only 200 updates (1 per epoch): too few to train well; use --accumulate 1\n"
+            "warning: computes in fp32, not in fp16: the cpu device lacks it; use --precision fp32 "
+            "or another --device\n");
   EXPECT_EQ(run(set_up + "--batch 2 --strict").code, 2);
   const Finished fine = run("lint vit_tiny --strict");
   EXPECT_EQ(fine.code, 0) << fine.errors;

@@ -97,15 +97,15 @@ TEST(Lint, SaysNothingOfDefaults) {
 }
 
 TEST(Lint, TooFewUpdates) {
-  expect_line(with(vit, {"--epochs", "40"}),
-              "recipe: 2 updates an epoch, 80 in all (2 batches of 64 images; --batch to change)",
-              {.train = 160});
+  expect_line(
+      with(vit, {"--epochs", "40"}),
+      "warning: only 80 updates (2 per epoch): too few to train well; use a smaller --batch",
+      {.train = 160});
   expect_line(with(vit, {"--epochs", "2"}),
-              "recipe: 45 updates an epoch, 90 in all (45 batches of 64 images; --batch, --epochs "
-              "to change)");
+              "warning: only 90 updates (45 per epoch): too few to train well; use a smaller "
+              "--batch or more --epochs");
   expect_line(with(vit, {"--accumulate", "15", "--epochs", "100"}),
-              "recipe: 3 updates an epoch, 300 in all (45 batches of 64 images, 15 to an update; "
-              "--accumulate 1 to change)");
+              "warning: only 300 updates (3 per epoch): too few to train well; use --accumulate 1");
   expect_none(with(vit, {"--accumulate", "9", "--epochs", "20"}));
   expect_none(with(vit, {"--steps", "5"}));  // a trial
   expect_none(vit, {DataKind::builtin, 100, 64});
@@ -114,20 +114,22 @@ TEST(Lint, TooFewUpdates) {
 TEST(Lint, BatchesThatAccumulationLeavesOver) {
   const Words lines = lines_of(with(vit, {"--accumulate", "16", "--epochs", "100"}));
   ASSERT_EQ(lines.size(), 2u);  // so many left over are few updates, too
-  EXPECT_EQ(lines[1],
-            "recipe: an epoch's last update is of 13 batches, the others of 16 (its 45 batches "
-            "leave so many over; --accumulate 15 to change)");
+  EXPECT_EQ(
+      lines[1],
+      "warning: the last update of an epoch has 13 batches, the others 16: 45 batches are not "
+      "divisible by --accumulate; use --accumulate 15");
   expect_none(with(vit, {"--accumulate", "10", "--epochs", "100"}));  // 5 left over
 }
 
 TEST(Lint, RatesBeyondTheLinearRule) {
   expect_line(with(vit, {"--batch", "8"}),
-              "recipe: lr 0.0005 is 8 times what suits updates of 8 images (by the linear rule, as "
-              "vit_tiny trains well at 0.0005 with 64; --lr 6.25e-05 to change)");
-  expect_line({"resnet34", "--lr", ".5"},
-              "recipe: lr 0.5 is 5 times what suits updates of 256 images (by the linear rule, as "
-              "resnet34 trains well at 0.1 with 256; --lr 0.1 to change)",
-              cifar10);
+              "warning: lr 0.0005 is 8 times what suits updates of 8 images: vit_tiny trains well "
+              "at 0.0005 with 64, and the rate scales with the images; use --lr 6.25e-05");
+  expect_line(
+      {"resnet34", "--lr", ".5"},
+      "warning: lr 0.5 is 5 times what suits updates of 256 images: resnet34 trains well at "
+      "0.1 with 256, and the rate scales with the images; use --lr 0.1",
+      cifar10);
   expect_none({"resnet34", "--lr", ".4"}, cifar10);
   expect_none(with(vit, {"--batch", "8", "--accumulate", "8"}));
   expect_none(vit, {.train = 12 * 64});
@@ -142,8 +144,9 @@ TEST(Lint, OddBatchesOfPairs) {
     for (const Finding& f : lint(s, {})) all.push_back(line_of(f));
     return all;
   };
-  EXPECT_EQ(lines(65, "0.2"), Words{"recipe: batch 65 is odd (images are mixed in pairs, so it has "
-                                    "become 64; --batch to change)"});
+  EXPECT_EQ(lines(65, "0.2"),
+            Words{"warning: batch 65 is odd: images are mixed in pairs, so it has "
+                  "become 64; use an even --batch"});
   EXPECT_EQ(lines(64, "0.2"), Words{});
   EXPECT_EQ(lines(65, "0"), Words{});
 }
@@ -151,8 +154,8 @@ TEST(Lint, OddBatchesOfPairs) {
 TEST(Lint, RatesThatRiseAgain) {
   expect_line(
       with(vit, {"--period-epochs", "10"}),
-      "recipe: the learning rate rises again from epoch 10 on (--period-epochs 10 is half a "
-      "wave of 20, the curve continues until epoch 30; --period-epochs 30 to change)");
+      "warning: the learning rate rises again from epoch 10: --period-epochs 10 is half a wave "
+      "of 20, the curve continues until epoch 30; use --period-epochs 30");
   expect_none(with(vit, {"--period-epochs", "28"}));  // after 2 of warm-up
   expect_none(vit);
   expect_none(
@@ -161,37 +164,37 @@ TEST(Lint, RatesThatRiseAgain) {
 
 TEST(Lint, SchedulesThatEndLongBeforeTheRunOrAfterIt) {
   expect_line(with(vit, {"--lr-after", "20:1e-6"}),
-              "recipe: the schedule ends with epoch 20 of 30 (the rest has a rate of 1e-06, the "
-              "peak is 0.0005; --lr-after, --epochs to change)");
+              "warning: the schedule ends with epoch 20 of 30: the rest has a rate of 1e-06, the "
+              "peak is 0.0005; use a later --lr-after, or --epochs 21");
   expect_none(with(vit, {"--lr-after", "25:1e-6"}));
   expect_none(with(vit, {"--lr-after", "20:1e-4"}));
   expect_line(
       with(vit, {"--period-epochs", "50"}),
-      "recipe: the cosine is cut off before it has fallen (--period-epochs 50 is longer than "
-      "its 30 epochs; --period-epochs to change)");
+      "warning: the cosine is cut off before it has fallen: --period-epochs 50 is longer than "
+      "its 30 epochs; use --period-epochs 30");
 }
 
 TEST(Lint, DecaysThatNeverCome) {
   expect_line(with(vit, {"--schedule", "multistep", "--decay-milestones", "10,40"}),
-              "recipe: the decay with epoch 40 never comes (the run ends with epoch 30; "
-              "--decay-milestones to change)");
+              "warning: the decay with epoch 40 never comes: the run ends with epoch 30; use "
+              "earlier --decay-milestones");
   expect_line(with(vit, {"--schedule", "multistep", "--decay-milestones", "10,28", "--lr-after",
                          "25:1e-6"}),
-              "recipe: the decay with epoch 28 never comes (--lr-after holds after epoch 25; "
-              "--decay-milestones to change)");
+              "warning: the decay with epoch 28 never comes: --lr-after holds after epoch 25; use "
+              "earlier --decay-milestones");
   expect_none(with(vit, {"--schedule", "multistep", "--decay-milestones", "10,20"}));
   expect_line(with(vit, {"--schedule", "step", "--decay-epochs", "30"}),
-              "recipe: the learning rate never decays (--decay-epochs 30, and the run ends with "
-              "epoch 30; --decay-epochs to change)");
+              "warning: the learning rate never decays: --decay-epochs 30, and the run ends with "
+              "epoch 30; use a smaller --decay-epochs");
   expect_none(with(vit, {"--schedule", "step", "--decay-epochs", "10"}));
 }
 
 TEST(Lint, PixelsNormalisedByOtherImagesNumbers) {
   const Words numbers = {"vit_tiny", "--mean", ".518,.525,.495", "--std", ".242,.243,.253"};
   expect_line(numbers,
-              "recipe: pixels are normalised by the mean 0.518,0.525,0.495 and deviation "
-              "0.242,0.243,0.253 of other images (of 256 images here they are 0.329,0.288,0.21 and "
-              "0.09,0.1,0.112; --mean, --std as ./launcher data stats prints them to change)",
+              "warning: pixels are normalised by the mean 0.518,0.525,0.495 and deviation "
+              "0.242,0.243,0.253 of other images: of 256 images here they are 0.329,0.288,0.21 and "
+              "0.09,0.1,0.112; use the --mean and --std that ./launcher data stats prints",
               {.mean = {.33, .29, .21}, .deviation = {.09, .1, .11}});
   EXPECT_EQ(lines_of(numbers, {.mean = {.51, .52, .5}, .deviation = {.1, .1, .1}}).size(), 1u);
   expect_none(numbers, {.mean = {.46, .48, .42}, .deviation = {.3, .3, .3}});
@@ -205,14 +208,14 @@ TEST(Lint, ObjectsOfAnotherSizeInEvaluation) {
                  "16"};
   };
   expect_line(framed("224"),
-              "recipe: objects are 7 times as large in evaluation as in training (--train-crop "
-              "pad-if-needed, --crop-mode center, images of 32 pixels; --crop-mode pad to change)",
+              "warning: objects are 7 times as large in evaluation as in training: --train-crop "
+              "pad-if-needed, --crop-mode center, images of 32 pixels; use --crop-mode pad",
               cifar10);
   expect_none(with(framed("224"), {"--crop-mode", "pad"}), cifar10);
   expect_none(framed("64"), cifar10);  // twice
   expect_line(with(vit, {"--scale", ".05,.05"}),
-              "recipe: objects are 4.5 times as large in training as in evaluation (--train-crop "
-              "random-resized, --crop-mode center; --scale, --crop-pct to change)");
+              "warning: objects are 4.5 times as large in training as in evaluation: --train-crop "
+              "random-resized, --crop-mode center; use another --scale or --crop-pct");
   expect_none(with(vit, {"--scale", ".25,.25"}));
 }
 
@@ -222,18 +225,45 @@ TEST(Lint, ImagesLeftOutByTheirNames) {
   s.data.left_out = "9 .heic", s.data.left_out_advice = "mogrify -format jpg *.heic";
   const std::vector<Finding> findings = lint(s, {});
   ASSERT_EQ(findings.size(), 1u);
-  EXPECT_TRUE(line_of(findings[0]).starts_with("recipe: images are left out: 9 .heic (JPEG, "));
-  EXPECT_TRUE(line_of(findings[0]).ends_with("; mogrify -format jpg *.heic to change)"));
+  EXPECT_TRUE(line_of(findings[0]).starts_with("warning: images are left out: 9 .heic: JPEG, "));
+  EXPECT_TRUE(line_of(findings[0]).ends_with("; use mogrify -format jpg *.heic"));
+}
+
+TEST(Lint, ImagesOfFewPatches) {
+  expect_line(with(vit, {"--image-size", "32", "--patch-size", "16"}),
+              "warning: an image of 32x32 pixels is only 4 patches of 16: attention has too few to "
+              "compare; use --patch-size 8 or --image-size 64");
+  expect_none(with(vit, {"--image-size", "64", "--patch-size", "16"}));
+  expect_none({"resnet34", "--image-size", "32"});
+}
+
+TEST(Lint, FewImagesForValidation) {
+  auto s = setup_of(vit, flowers);
+  s.data.classes = {"a", "b", "c", "d", "e"};
+  s.data.held_out = true;
+  const auto lines = [&](int64_t images) {
+    s.data.val = std::make_unique<Pictures>(Images{.train = images});
+    Words all;
+    for (const Finding& f : lint(s, {})) all.push_back(line_of(f));
+    return all;
+  };
+  EXPECT_EQ(lines(10), Words{"warning: only 10 images for validation, of 5 classes: each moves "
+                             "top-1 by 10%; use a larger --val-fraction"});
+  EXPECT_EQ(lines(30), Words{});
+  s.data.held_out = false;
+  EXPECT_TRUE(lines(29).at(0).ends_with("; use more validation images"));
+}
+
+TEST(Lint, ARateOfZero) {
+  expect_line(with(vit, {"--lr", "0"}),
+              "warning: the learning rate is 0: no weight will change; use --lr 0.0005");
 }
 
 TEST(Lint, PrecisionThatIsNotInEffect) {
   expect_line(with(vit, {"--precision", "fp16"}),
-              "recipe: computes in fp32, not in fp16 (which the cpu device lacks; --precision, "
-              "--device to change)");
+              "warning: computes in fp32, not in fp16: the cpu device lacks it; use --precision "
+              "fp32 or another --device");
   expect_none(with(vit, {"--precision", "fp32"}));
-  expect_line(with(vit, {"--loss-scale-init", "128"}),
-              "recipe: --loss-scale-init has no effect (fp32 needs no loss scale; --precision fp16 "
-              "to change)");
 }
 
 TEST(Lint, PoliciesWhoseWindowsNeverOpen) {
@@ -249,13 +279,13 @@ TEST(Lint, PoliciesWhoseWindowsNeverOpen) {
   };
   EXPECT_EQ(
       lines({"0", "--amp-start", "40", "--amp-end", "60"}),
-      Words{"recipe: --amp-policy 0 computes no epoch in 16 bits (it may from epoch 40 to 60, "
-            "the run ends with epoch 30; --amp-start, --amp-end to change)"});
+      Words{"warning: --amp-policy 0 computes no epoch in 16 bits: it may from epoch 40 to 60, "
+            "the run ends with epoch 30; use an --amp-start and --amp-end within the run"});
   EXPECT_EQ(lines({"1", "--amp-start", "5", "--amp-end", "4"}).size(), 1u);
   EXPECT_EQ(
       lines({"2"}),
-      Words{"recipe: --amp-policy 2 never decides anything (its first window begins with epoch "
-            "1000, the run ends with epoch 30; --amp-interval to change)"});
+      Words{"warning: --amp-policy 2 never decides anything: its first window begins with epoch "
+            "1000, the run ends with epoch 30; use a smaller --amp-interval"});
   EXPECT_EQ(lines({"0", "--amp-start", "0", "--amp-end", "1000"}), Words{});
   EXPECT_EQ(lines({"1", "--amp-end", "20"}), Words{});
   EXPECT_EQ(lines({"2", "--amp-interval", "10"}), Words{});
@@ -275,20 +305,20 @@ TEST(Lint, NamesTheMistakesOfThePublishedOnes) {
     const Words lines = lines_of({"--recipe", recipe + "_as_published"}, images);
     ASSERT_EQ(lines.size(), beginnings.size()) << join(lines, "\n");
     for (size_t i = 0; i < lines.size(); ++i)
-      EXPECT_TRUE(lines[i].starts_with("recipe: " + beginnings[i])) << lines[i];
+      EXPECT_TRUE(lines[i].starts_with("warning: " + beginnings[i])) << lines[i];
   };
   expect_named("flowers_vit_tiny", flowers,
-               {"2 updates an epoch, 400 in all (22 batches of 128 images, 16 to an update; ",
-                "an epoch's last update is of 6 batches, the others of 16 ",
-                "computes in fp32, not in fp16 "});
-  expect_named("cifar10_resnet34", cifar10, {"computes in fp32, not in fp16 "});
+               {"only 400 updates (2 per epoch): too few to train well; use --accumulate 1",
+                "the last update of an epoch has 6 batches, the others 16: ",
+                "computes in fp32, not in fp16: "});
+  expect_named("cifar10_resnet34", cifar10, {"computes in fp32, not in fp16: "});
   expect_named("cifar10_vit_large", cifar10,
-               {"lr 0.001 is 13.3 times what suits updates of 16 images ",
-                "objects are 7 times as large in evaluation as in training "});
+               {"lr 0.001 is 13.3 times what suits updates of 16 images: ",
+                "objects are 7 times as large in evaluation as in training: "});
   expect_named("seedlings_resnet50", seedlings,
                {"pixels are normalised by the mean 0.518,0.525,0.495 and deviation ",
-                "the learning rate rises again from epoch 20 on ",
-                "the schedule ends with epoch 600 of 1000 "});
+                "the learning rate rises again from epoch 20: ",
+                "the schedule ends with epoch 600 of 1000: "});
 }
 
 }  // namespace
