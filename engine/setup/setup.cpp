@@ -72,6 +72,22 @@ void resolve_micro_batches(Options& o, const ModelConfig& model) {
   check_micro_batches(*o.micro_batches, micro);
 }
 
+// Options that were typed and have no effect, as check_schedule and resolve_augmentation refuse
+// theirs. `asked`: the precision before the device's limits.
+void refuse_unused(const Options& o, std::optional<DType> asked) {
+  const auto needs = [&](bool has_effect, std::string_view option, const char* what) {
+    if (!has_effect && o.source(option) == Source::command_line)
+      throw UserError(find_option(option)->flag() + " has no effect without " + what);
+  };
+  const bool sgd = o.optimizer == OptimizerKind::sgd;
+  for (const char* option : {"momentum", "nesterov"}) needs(sgd, option, "--optimizer sgd");
+  needs(!o.nesterov || o.momentum > 0, "nesterov", "--momentum");
+  for (const char* option : {"betas", "eps"}) needs(!sgd, option, "--optimizer adam or adamw");
+  const bool fp16 = o.precision == DType::fp16 || asked == DType::fp16;
+  for (const char* option : {"loss_scale", "loss_scale_init", "loss_scale_growth_interval"})
+    needs(fp16, option, "--precision fp16");
+}
+
 TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
   const int stored =
       std::max(*o.image_size, stored_size(kind, cropping_of(o), *o.image_size, true));
@@ -295,6 +311,7 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   // On GPUs PyTorch DDP's size; on the cpu what it measures best with.
   if (!o.bucket_bytes) o.bucket_bytes = (device.kind == DeviceKind::cuda ? 25 : 4) << 20;
   const DType dtype = resolve_precision(o, backend, device.kind);
+  refuse_unused(o, s.requested.precision);
   s.precision_policy = precision_policy(o, s.notes);
 
   auto [file, from] = read_weights(o, s.model);

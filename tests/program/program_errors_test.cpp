@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/machine.h"
+#include "base/text.h"
 #include "data/decode/decode.h"
 #include "engine/files/checkpoint.h"
 #include "kernels/devices/devices.h"
@@ -97,6 +98,17 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
   expect_refused("vit_tiny --amp-policy 3", "--amp-policy 3: must be one of none, 0, 1, 2");
   expect_refused("vit_tiny --epochs 5 --lr-after 5:1e-6",
                  "--lr-after 5:1e-6 never begins: the run ends after 5 epochs (--epochs)");
+  const auto expect_unused = [&](const std::string& words, const std::string& what) {
+    expect_refused(on_vit + words, split(words, ' ').at(2) + " has no effect without " + what);
+  };
+  for (const char* option : {"adamw --nesterov", "adamw --momentum .5", "adam --nesterov"})
+    expect_unused(std::string("--optimizer ") + option, "--optimizer sgd");
+  for (const char* option : {"--betas .9,.95", "--eps 1e-6"})
+    expect_unused(std::string("--optimizer sgd ") + option, "--optimizer adam or adamw");
+  expect_unused("--optimizer sgd --nesterov --momentum 0", "--momentum");
+  for (const char* option :
+       {"--loss-scale 4", "--loss-scale-init 4", "--loss-scale-growth-interval 4"})
+    expect_unused(std::string("--device cpu ") + option, "--precision fp16");
   write_text(in("c.json"), "{\"imagesize\": 64}");
   expect_refused("vit_tiny --config c.json",
                  "c.json: unknown key 'imagesize' (did you mean image_size?)");

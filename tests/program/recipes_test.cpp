@@ -78,6 +78,14 @@ TEST_F(Recipes, LintSaysItAlone) {
   EXPECT_FALSE(std::filesystem::exists(in("runs")));
 }
 
+// A file with every option, most of them defaults: none of them was asked for.
+TEST_F(Recipes, LintPassesARunsOwnConfig) {
+  go("vit_tiny --device cpu --steps 1 --image-size 32 --batch 8 --out run");
+  const Finished end = run("lint --config run/config.json --strict");
+  EXPECT_EQ(end.code, 0) << end.errors;
+  EXPECT_EQ(end.output, "no problems found\n");
+}
+
 // The recipe's number of processes is a default, too, and so are its weights.
 TEST_F(Recipes, MaySetProcessesAndWeights) {
   const std::string words = "--recipe seedlings_resnet50 --image-size 32 --data photos ";
