@@ -246,7 +246,10 @@ constexpr OptionRow output_rows[] = {
     {"save_every", "N|Nsteps", of<&O::save_every>,
      "epochs, or updates (500steps), from one checkpoint to the next", any, any_time},
     {"keep", "N", of<&O::keep>, "newest checkpoints to keep, besides the best", count, any_time},
-    {"log_every", "N", of<&O::log_every>, "updates from one line of metrics.jsonl to the next",
+    {"log_every", "N", of<&O::log_every>,
+     "updates from one line of metrics.jsonl to the next; if it isn't given, fewer in runs of "
+     "fewer "
+     "than 500 updates, which write 50 lines or more",
      count, any_time},
     {"report", "", of<&O::report>,
      "print precision, recall and F1 of each class after each evaluation, as scikit-learn's "

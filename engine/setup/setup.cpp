@@ -88,6 +88,16 @@ void refuse_unused(const Options& o, std::optional<DType> asked) {
     needs(fp16, option, "--precision fp16");
 }
 
+// About 50 lines of a short run: its curves show the warm-up, too.
+void resolve_log_every(Options& o, DataKind kind, int64_t images) {
+  constexpr int64_t lines = 50;
+  if (o.source("log_every") != Source::built_in) return;
+  const int64_t batches = training_batches(kind, images, *o.batch);
+  const int64_t updates = updates_of(o.epochs, (batches + o.accumulate - 1) / o.accumulate);
+  const int64_t every = std::min(updates, o.steps.value_or(updates)) / lines;
+  o.log_every = static_cast<int>(std::clamp<int64_t>(every, 1, o.log_every));
+}
+
 TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
   const int stored =
       std::max(*o.image_size, stored_size(kind, cropping_of(o), *o.image_size, true));
@@ -320,6 +330,7 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   o.classes = s.data.classes;
   resolve_batch(o, s.replicas, s.data.train->size(), s.notes);
   resolve_micro_batches(o, s.model);
+  resolve_log_every(o, s.data.kind, s.data.train->size());
   // Pixels are normalised as the weights were trained with, unless told otherwise.
   if (!o.is_explicit("mean")) o.mean = from.mean.value_or(o.mean.value_or(s.model.mean));
   if (!o.is_explicit("std")) o.std = from.std.value_or(o.std.value_or(s.model.std));

@@ -69,6 +69,14 @@ TEST_F(ProgramOutput, AHangUpStopsInOrder) {
   expect_steps(int(load_checkpoint(in("run")).step));
 }
 
+// Of a short run, every update.
+TEST_F(ProgramOutput, AShortRunLogsAllItsSteps) {
+  go("vit_tiny --image-size 32 --patch-size 16 --device cpu --data synthetic --batch 4 --out run "
+     "--steps 12");
+  expect_steps(12);
+  EXPECT_TRUE(has(contents(in("run/config.json")), "\"log_every\": 1,"));
+}
+
 TEST_F(ProgramOutput, NohupKeepsTheRunGoing) {
   Program run(folder_.path(), two + "--steps 12", {.ignored = {SIGHUP}});
   ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
