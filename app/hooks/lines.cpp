@@ -13,7 +13,7 @@ void Lines::before_train(Run& run) {
                              .gradient_buckets = run.trainer.gradient_buckets(),
                              .steps_done = run.progress.step,
                              .steps_end = run.end}))
-    run.console->line(
+    run.console->paragraph(
         line, line.starts_with("warning: ") || std::ranges::count(run.setup.findings, line) > 0);
 }
 
@@ -21,7 +21,7 @@ void Lines::after_train_epoch(Run& run, EpochRecord& record) {
   run.console->epoch(record);
   const std::string note =
       record.val_loss ? val_loss_note(run.setup, *record.val_loss, record.step) : "";
-  if (!note.empty()) run.console->line(note);
+  if (!note.empty()) run.console->paragraph(note);
 }
 
 }  // namespace bv

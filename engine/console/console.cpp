@@ -1,5 +1,7 @@
 #include "engine/console/console.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -26,22 +28,44 @@ void Console::step(const StepRecord& r) {
   line(text);
 }
 
-void Console::epoch(const EpochRecord& r) {
-  const auto figure = [](const char* name, const std::optional<double>& value) {
-    char text[64] = "";
-    if (value) std::snprintf(text, sizeof text, "  %s %.4f", name, *value);
-    return std::string(text);
-  };
-  char rate[96];
-  if (r.images_per_second)
-    std::snprintf(rate, sizeof rate, "  %.1f images/s  %.1f s", *r.images_per_second, r.seconds);
+void Console::epoch(const EpochRecord& r) { line(epoch_line(r, epochs_)); }
+
+void Console::paragraph(const std::string& text, bool important) {
+  if (on_terminal())
+    for (const std::string& part : split(wrap(text, 0, 2, size_t(terminal_width() - 1)), '\n'))
+      line(part, important);
   else
-    std::snprintf(rate, sizeof rate, "  %.1f s", r.seconds);
-  line("epoch " + std::to_string(r.epoch) + " at step " + std::to_string(r.step) + ":" +
-       figure("train loss", r.train_loss) + figure("train top-1", r.train_top1) +
-       figure("val loss", r.val_loss) + figure("val top-1", r.val_top1) +
-       figure("val top-5", r.val_top5) + figure("ema loss", r.ema_loss) +
-       figure("ema top-1", r.ema_top1) + rate);
+    line(text, important);
+}
+
+std::string epoch_line(const EpochRecord& r, int64_t epochs) {
+  constexpr size_t columns = 79;
+  const auto digits = std::max<size_t>(std::to_string(epochs).size(), 2);
+  const std::string epoch = std::to_string(r.epoch);
+  std::string text = "epoch " + std::string(digits - std::min(digits, epoch.size()), ' ') + epoch;
+  const auto add = [&](const char* form, const std::optional<double>& value) {
+    char part[64];
+    if (!value) return;
+    std::snprintf(part, sizeof part, form, *value);
+    text += part;
+  };
+  const auto loss = [&](const char* name, const std::optional<double>& value) {
+    if (!value) return;
+    text += name;
+    add(std::abs(*value) < 10 ? " %5.3f" : " %5.4g", value);
+  };
+  const auto percent = [](const std::optional<double>& share) {
+    return share ? std::optional(100 * *share) : std::nullopt;
+  };
+  loss("  train", r.train_loss);
+  loss("  val", r.val_loss);
+  add("  top-1 %5.1f%%", percent(r.val_top1));
+  if (!r.ema_loss) add("  top-5 %5.1f%%", percent(r.val_top5));
+  loss("  ema", r.ema_loss);
+  add(" %5.1f%%", percent(r.ema_top1));
+  add("  %.0f/s", r.images_per_second);
+  const std::string time = "  " + clock_text(r.seconds);
+  return text.size() + time.size() <= columns ? text + time : text;
 }
 
 bool on_terminal() {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "engine/console/log.h"
@@ -13,15 +14,18 @@ namespace bv {
 
 class Console {
  public:
-  // total_steps: of the whole run, for the time left. quiet: prints only what is important.
-  explicit Console(int64_t total_steps, bool quiet = false)
-      : total_steps_(total_steps), quiet_(quiet) {}
+  // total_steps, epochs: of the whole run, for the time left and the width of a number. quiet:
+  // prints only what is important.
+  explicit Console(int64_t total_steps, int64_t epochs, bool quiet = false)
+      : total_steps_(total_steps), epochs_(epochs), quiet_(quiet) {}
   ~Console() { bar_.clear(); }
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
   // important: a warning or the last line, for quiet users too.
   void line(std::string_view text, bool important = false);
+  // The same; on a terminal, wrapped between words.
+  void paragraph(const std::string& text, bool important = false);
   void clear() { bar_.clear(); }  // before anyone else writes to the terminal
   void step(const StepRecord&);
   void epoch(const EpochRecord&);
@@ -30,11 +34,15 @@ class Console {
   }
 
  private:
-  int64_t total_steps_;
+  int64_t total_steps_, epochs_;
   bool quiet_;
   Output out_{STDOUT_FILENO};
   ProgressBar bar_{out_};
 };
+
+// "epoch  4  train 1.504  val 1.865  top-1  10.0%  122/s  0:10", in 79 columns: losses, validation
+// accuracy, images per second, time. Figures of an epoch stand under those of the one before.
+std::string epoch_line(const EpochRecord&, int64_t epochs);
 
 // Whether standard output is a terminal that someone looks at and that can redraw a line.
 bool on_terminal();

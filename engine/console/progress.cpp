@@ -11,14 +11,10 @@
 
 namespace bv {
 
-namespace {
-
 int terminal_width() {
   winsize size{};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
-
-}  // namespace
 
 std::string clock_text(double seconds) {
   const auto total = static_cast<long long>(std::clamp(seconds, 0.0, 1e9));
@@ -34,21 +30,25 @@ std::string clock_text(double seconds) {
 std::string progress_line(const StepRecord& now, int64_t total_steps, double seconds_left,
                           int width) {
   const auto columns = static_cast<size_t>(std::max(width, 1));
+  constexpr size_t shortest = 10, longest = 30, frame = 4;  // of the bar; two spaces and brackets
   std::string line = "epoch " + std::to_string(now.epoch) + "/" + std::to_string(now.epochs) +
                      "  step " + std::to_string(now.step) + "/" + std::to_string(total_steps);
-  std::string figures = "  loss " + format_number(now.mean_loss, 4) + "  lr " +
-                        format_number(now.lr, 3) + "  " +
-                        format_number(std::round(now.images_per_second)) + " images/s";
-  if (seconds_left >= 0) figures += "  " + clock_text(seconds_left) + " left";
-
-  const size_t used = line.size() + figures.size();
-  if (columns > used + 10) {
-    const size_t length = std::min<size_t>(30, columns - used - 4);
+  const std::string loss = "  loss " + format_number(now.mean_loss, 4);
+  const std::string left = seconds_left >= 0 ? "  " + clock_text(seconds_left) + " left" : "";
+  std::string lr = "  lr " + format_number(now.lr, 3),
+              rate = "  " + format_number(std::round(now.images_per_second)) + "/s";
+  const auto used = [&] {
+    return line.size() + loss.size() + lr.size() + rate.size() + left.size();
+  };
+  for (std::string* figure : {&lr, &rate})
+    if (used() + frame + shortest > columns) figure->clear();
+  if (used() + frame + shortest <= columns) {
+    const size_t length = std::min(longest, columns - used() - frame);
     const double done = total_steps > 0 ? double(now.step) / double(total_steps) : 0;
     const auto full = static_cast<size_t>(std::clamp(done, 0.0, 1.0) * double(length));
     line += "  [" + std::string(full, '=') + std::string(length - full, ' ') + "]";
   }
-  return (line + figures).substr(0, columns);
+  return (line + loss + lr + rate + left).substr(0, columns);
 }
 
 void ProgressBar::update(const StepRecord& now, int64_t total_steps) {
@@ -66,16 +66,24 @@ void ProgressBar::update(const StepRecord& now, int64_t total_steps) {
            double(std::max<int64_t>(total_steps - now.step, 0));
   }
   // One column stays free: some terminals wrap a full line.
-  const std::string line = progress_line(now, total_steps, left, terminal_width() - 1);
-  out_.print("\r" + line + "\x1b[K");
+  const int width = terminal_width();
+  const std::string line = progress_line(now, total_steps, left, width - 1);
+  out_.print(to_beginning(width) + line + "\x1b[K");
   drawn_ = true;
+  columns_ = line.size();
   last_drawn_ = time;
 }
 
 void ProgressBar::clear() {
   if (!drawn_) return;
-  out_.print("\r\x1b[K");
+  out_.print(to_beginning(terminal_width()) + "\x1b[K");
   drawn_ = false;
+}
+
+// A window that became narrower has wrapped the line: its first row is further up.
+std::string ProgressBar::to_beginning(int width) const {
+  const size_t rows = drawn_ && columns_ > 0 ? (columns_ - 1) / size_t(std::max(width, 1)) : 0;
+  return rows == 0 ? "\r" : "\r\x1b[" + std::to_string(rows) + "A\x1b[J";
 }
 
 }  // namespace bv

@@ -24,8 +24,10 @@ struct StepRecord {
   bool due = false;   // a line is
 };
 
+int terminal_width();  // of standard output; 80 if it can't be asked
+
 // One line of at most `width` columns: position, bar, figures, time left (negative: unknown). What
-// doesn't fit is left out, the bar first.
+// doesn't fit is left out: the learning rate, the images per second, the bar, then the rest.
 std::string progress_line(const StepRecord&, int64_t total_steps, double seconds_left, int width);
 std::string clock_text(double seconds);  // 0:42, 1:02:03
 
@@ -38,8 +40,11 @@ class ProgressBar {
 
  private:
   using Clock = std::chrono::steady_clock;
+  std::string to_beginning(int width) const;
+
   Output& out_;
   bool drawn_ = false;
+  size_t columns_ = 0;       // of the line that is drawn
   int64_t first_step_ = -1;  // and its time: the base of the estimate
   Clock::time_point first_time_, last_drawn_;
 };

@@ -141,7 +141,8 @@ bool Run::begin() {
   // Nothing is written before all processes have looked at the run folder as it was.
   if (asked_to_stop()) return false;
   if (rank != 0) return true;
-  console = std::make_unique<Console>(end, setup.options.quiet);
+  console = std::make_unique<Console>(end, static_cast<int64_t>(std::ceil(setup.options.epochs)),
+                                      setup.options.quiet);
   if (std::string warning = folder.begin(); !warning.empty())
     setup.notes.push_back(std::move(warning));
   return true;

@@ -19,19 +19,21 @@ const std::string words = on_vit + "--data synthetic --batch 4 --epochs 2 --step
 
 class ProgramTerminal : public ProgramTest {
  protected:
+  struct Window {
+    std::string kind = "xterm";
+    unsigned short columns = 80;
+    bool narrowed = false;  // to 40 columns from the first bar on
+    std::string last = "weights: ";
+  };
   // All that a terminal is sent, until a line with `last` in it ends.
-  std::string on_terminal(const std::string& line, const std::string& kind = "xterm",
-                          int columns = 100, const std::string& last = "weights: ") {
+  std::string on_terminal(const std::string& line, const Window& window = {}) {
     const Socket screen(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
     if (grantpt(screen.fd()) != 0 || unlockpt(screen.fd()) != 0) throw std::runtime_error("pty");
     const Socket terminal(open(ptsname(screen.fd()), O_RDWR | O_NOCTTY | O_CLOEXEC));
-    const winsize size{.ws_row = 25,
-                       .ws_col = static_cast<unsigned short>(columns),
-                       .ws_xpixel = 0,
-                       .ws_ypixel = 0};
+    winsize size{.ws_row = 25, .ws_col = window.columns, .ws_xpixel = 0, .ws_ypixel = 0};
     ioctl(terminal.fd(), TIOCSWINSZ, &size);
     Program program(folder_.path(), line,
-                    {.environment = {{"TERM", kind}, {"NO_COLOR", "1"}, {"COLUMNS", "90"}},
+                    {.environment = {{"TERM", window.kind}, {"NO_COLOR", "1"}, {"COLUMNS", "90"}},
                      .output = terminal.fd()});
     std::string text;
     char part[4096];
@@ -40,11 +42,14 @@ class ProgramTerminal : public ProgramTest {
         const ssize_t n = read(screen.fd(), part, sizeof part);
         if (n <= 0) break;
         text.append(part, size_t(n));
+        if (!window.narrowed || size.ws_col == 40 || !has(text, "step 1/")) continue;
+        size.ws_col = 40;
+        ioctl(terminal.fd(), TIOCSWINSZ, &size);
       }
     };
     // The last line is printed before the program ends.
     for (const double start = seconds_now(); seconds_now() - start < 60; read_all(100))
-      if (has(text, last) && text.ends_with("\n")) break;
+      if (has(text, window.last) && text.ends_with("\n")) break;
     const Finished end = program.wait();
     read_all(0);
     EXPECT_EQ(end.code, 0) << end.errors;
@@ -57,17 +62,33 @@ class ProgramTerminal : public ProgramTest {
 TEST_F(ProgramTerminal, ABarStandsInForTheSteps) {
   const std::string text = on_terminal(words);
   EXPECT_TRUE(has(text, "\repoch 1/2  step 1/12  [")) << text;
-  for (const char* part : {"  loss ", "  lr ", " images/s", " left\x1b[K", "step 12/12"})
+  for (const char* part : {"  loss ", "/s  ", " left\x1b[K", "step 12/12"})
     EXPECT_TRUE(has(text, part)) << part;
   EXPECT_FALSE(has(text, "grad norm"));  // of a step's line
-  EXPECT_TRUE(has(text, "\x1b[Kepoch 1 at step 12:")) << text;
+  EXPECT_TRUE(has(text, "\x1b[Kepoch  1  train ")) << text;
   // The only thing that it asks of the terminal is to clear the rest of a line.
   for (size_t at = 0; (at = text.find('\x1b', at)) != text.npos; ++at)
     EXPECT_EQ(text.substr(at, 3), "\x1b[K");
 }
 
+// The terminal has wrapped the bar: its first row goes, too.
+TEST_F(ProgramTerminal, ANarrowerWindowKeepsNoBar) {
+  const std::string text = on_terminal(words, {.narrowed = true});
+  EXPECT_TRUE(has(text, "\r\x1b[1A\x1b[J")) << text;
+  EXPECT_EQ(text.find("\x1b[1A"), text.rfind("\x1b[1A"));  // later bars fit
+}
+
+TEST_F(ProgramTerminal, NoLineIsWrapped) {
+  for (std::string line : split(on_terminal(words), '\n')) {
+    if (const size_t bar = line.rfind("\x1b[K"); bar != line.npos) line = line.substr(bar + 3);
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.starts_with("train longer") && !line.starts_with("weights: "))
+      EXPECT_LE(line.size(), 79u) << line;
+  }
+}
+
 TEST_F(ProgramTerminal, LinesWhereNothingCanBeRedrawn) {
-  const std::string dumb = on_terminal(words, "dumb");
+  const std::string dumb = on_terminal(words, {.kind = "dumb"});
   EXPECT_TRUE(has(dumb, "epoch 1  step 12/12  loss ")) << dumb;
   EXPECT_FALSE(has(dumb, "\x1b"));
   EXPECT_FALSE(has(dumb, "\repoch"));
@@ -92,10 +113,10 @@ TEST_F(ProgramTerminal, QuietIsTheLastLineAlone) {
 }
 
 TEST_F(ProgramTerminal, HelpIsAsWideAsTheTerminal) {
-  const auto widest = [&](int columns) {
+  const auto widest = [&](unsigned short columns) {
     size_t most = 0;
     for (const std::string& row :
-         split(on_terminal("--help", "xterm", columns, "docs/options.md"), '\n'))
+         split(on_terminal("--help", {.columns = columns, .last = "docs/options.md"}), '\n'))
       most = std::max(most, row.size() - row.ends_with('\r'));
     return most;
   };

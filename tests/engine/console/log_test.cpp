@@ -129,7 +129,7 @@ TEST(Log, AResumedRunLogsAnUnsettledEpochAgain) {
 
 TEST(Log, PlainLinesWhereThereIsNoTerminal) {
   const std::string text = printed([] {
-    Console console(10);
+    Console console(10, 2);
     console.step(step_record(1));
     console.epoch({.epoch = 1,
                    .step = 1,
@@ -144,15 +144,40 @@ TEST(Log, PlainLinesWhereThereIsNoTerminal) {
   EXPECT_EQ(
       text,
       "epoch 1  step 1/10  loss 2.5000  top-1 0.1250  lr 0.001  grad norm 0.25  100.0 images/s\n"
-      "epoch 1 at step 1:  train loss 2.0000  train top-1 0.5000  val loss 1.0000  "
-      "val top-1 0.9000  100.0 images/s  0.0 s\n"
-      "epoch 2 at step 2:  train loss 2.0000  0.0 s\n"
+      "epoch  1  train 2.000  val 1.000  top-1  90.0%  100/s  0:00\n"
+      "epoch  2  train 2.000  0:00\n"
       "done\n");
+}
+
+TEST(Log, EpochsStandUnderEachOther) {
+  const EpochRecord best{.epoch = 10,
+                         .train_loss = .0495,
+                         .val_loss = 8320,
+                         .val_top1 = 1,
+                         .val_top5 = 1,
+                         .images_per_second = 12345,
+                         .seconds = 83},
+      early{.epoch = 9,
+            .train_loss = 12.345,
+            .val_loss = 1.8651,
+            .val_top1 = .1,
+            .val_top5 = .5,
+            .images_per_second = 12000,
+            .seconds = 83};
+  EXPECT_EQ(epoch_line(early, 30),
+            "epoch  9  train 12.35  val 1.865  top-1  10.0%  top-5  50.0%  12000/s  1:23");
+  EXPECT_EQ(epoch_line(best, 30),
+            "epoch 10  train 0.050  val  8320  top-1 100.0%  top-5 100.0%  12345/s  1:23");
+  EpochRecord average = best;
+  average.ema_loss = 1.5, average.ema_top1 = .75;
+  EXPECT_EQ(
+      epoch_line(average, 300),
+      "epoch  10  train 0.050  val  8320  top-1 100.0%  ema 1.500  75.0%  12345/s");  // no room
 }
 
 TEST(Log, AQuietConsoleSaysWhatIsImportant) {
   const std::string text = printed([] {
-    Console console(10, true);
+    Console console(10, 2, true);
     console.line("a line");
     console.step(step_record(1));
     console.progress(step_record(1));
@@ -164,7 +189,7 @@ TEST(Log, AQuietConsoleSaysWhatIsImportant) {
 
 TEST(Log, ATerminalsBarIsClearedBeforeALine) {
   const std::string text = printed([] {
-    Console console(10);
+    Console console(10, 2);
     console.progress({.epoch = 1, .epochs = 1, .step = 1});
     console.progress({.epoch = 1, .epochs = 1, .step = 2});  // too soon to be drawn
     console.line("a line");
@@ -195,10 +220,13 @@ TEST(ProgressLine, FitsTheTerminal) {
                        .lr = 1e-3,
                        .images_per_second = 812.3};
   EXPECT_EQ(progress_line(now, 64, 42, 100),
-            "epoch 1/2  step 16/64  [=======                     ]"
-            "  loss 2.346  lr 0.001  812 images/s  0:42 left");
-  EXPECT_EQ(progress_line(now, 64, -1, 70),
-            "epoch 1/2  step 16/64  [==       ]  loss 2.346  lr 0.001  812 images/s");
+            "epoch 1/2  step 16/64  [=======                       ]"
+            "  loss 2.346  lr 0.001  812/s  0:42 left");
+  EXPECT_EQ(progress_line(now, 64, 42, 79),
+            "epoch 1/2  step 16/64  [===           ]  loss 2.346  lr 0.001  812/s  0:42 left");
+  EXPECT_EQ(progress_line(now, 64, 42, 70),
+            "epoch 1/2  step 16/64  [===            ]  loss 2.346  812/s  0:42 left");
+  EXPECT_EQ(progress_line(now, 64, 42, 48), "epoch 1/2  step 16/64  loss 2.346  0:42 left");
   for (int width = 0; width < 140; ++width)
     EXPECT_LE(progress_line(now, 64, 42, width).size(), static_cast<size_t>(std::max(width, 1)));
   EXPECT_EQ(clock_text(42.7), "0:42");
