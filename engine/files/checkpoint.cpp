@@ -207,6 +207,25 @@ Checkpoint load_step(const std::string& folder) {
   return c;
 }
 
+// The way to an earlier checkpoint, if one of the run's others is intact; never taken silently.
+std::string intact_checkpoint(const std::string& run, const std::string& damaged) {
+  for (const StepFolder& step : steps_of(run)) {
+    const std::string name = step.name(), folder = run + "/" + name;
+    std::error_code ignored;
+    if (fs::equivalent(folder, damaged, ignored)) continue;
+    try {
+      load_step(folder);
+    } catch (const std::exception&) {
+      continue;
+    }
+    const std::string last = run + "/last";
+    const bool copied = !fs::is_symlink(last, ignored) && fs::exists(last, ignored);
+    return "; " + folder + " is intact: `" + (copied ? "rm -r " + last + "; " : "") + "ln -sfn " +
+           name + " " + last + "`, then --resume, continues from it";
+  }
+  return "";
+}
+
 }  // namespace
 
 CheckpointTensors tensors_of(const Checkpoint& c) {
@@ -268,8 +287,8 @@ Checkpoint load_checkpoint(const std::string& run) {
     const std::string folder = last_folder(run);
     try {
       return load_step(folder);
-    } catch (const UserError&) {
-      if (last_folder(run) == folder) throw;
+    } catch (const UserError& e) {
+      if (last_folder(run) == folder) throw UserError(e.what() + intact_checkpoint(run, folder));
       // A run at work in this folder has saved another step and removed this one.
     }
   }

@@ -236,7 +236,31 @@ TEST(Checkpoint, NoCheckpointSaysWhatIsThere) {
   save_checkpoint(run.path(), example(1), false, 1);
   EXPECT_EQ(refusal(run / "last"), "DIR: a single checkpoint; name the run folder above it");
   fs::remove(run / "last/state.safetensors");
-  EXPECT_EQ(refusal(run.path()), "DIR/step-00000001/state.safetensors: No such file or directory");
+  EXPECT_EQ(refusal(run.path()), "DIR/step-00000001/state.safetensors: no such file");
+}
+
+TEST(Checkpoint, ADamagedOneNamesTheNewestThatIsIntact) {
+  const TemporaryFolder run;
+  for (const int64_t step : {1, 2, 3, 4}) save_checkpoint(run.path(), example(step), false, 4);
+  const auto tear = [&](const std::string& name) {
+    write_text(run / (name + "/weights.safetensors"), "x");
+  };
+  tear("step-00000004"), tear("step-00000003");
+  const std::string torn = "/weights.safetensors: truncated: 1 of ";
+  std::string what = refusal(run.path());
+  EXPECT_TRUE(what.starts_with("DIR/step-00000004" + torn)) << what;
+  EXPECT_TRUE(
+      what.ends_with(" bytes; DIR/step-00000002 is intact: `ln -sfn step-00000002 DIR/last`"
+                     ", then --resume, continues from it"))
+      << what;
+  fs::remove(run / "last");
+  fs::rename(run / "step-00000004", run / "last");  // as after cp -rL
+  EXPECT_TRUE(has(refusal(run.path()), "`rm -r DIR/last; ln -sfn step-00000002 DIR/last`"));
+  fs::remove_all(run / "last");
+  fs::create_symlink("step-00000002", run / "last");
+  EXPECT_EQ(load_checkpoint(run.path()).step, 2);
+  tear("step-00000001"), tear("step-00000002");
+  EXPECT_TRUE(refusal(run.path()).ends_with(" bytes"));
 }
 
 TEST(Checkpoint, NewerForeignAndTornFilesAreRefused) {
