@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <set>
 #include <span>
 
 #include "app/commands/commands.h"
@@ -20,6 +21,7 @@
 #include "engine/console/class_report.h"
 #include "engine/console/progress_line.h"
 #include "engine/options/augmentation.h"
+#include "engine/run/run_folder.h"
 
 namespace bv {
 
@@ -101,6 +103,43 @@ struct Images {
   std::vector<std::string> lines;  // for the user
 };
 
+// Class and file: the run may have named its data by another path.
+std::string end_of_path(std::string_view path) {
+  const size_t file = path.rfind('/'), folder = file == 0 ? path.npos : path.rfind('/', file - 1);
+  return std::string(file == path.npos || folder == path.npos ? path : path.substr(folder + 1));
+}
+
+// How the images for validation differ from those that the run listed; empty if they don't, or if
+// the user chose others.
+std::string changed_since(const TrainedModel& m, const Dataset& val) {
+  const std::string list = m.place.run + "/" + val_list_name;
+  const auto chosen = [&](const char* option) {
+    return m.options.source(option) == Source::command_line;
+  };
+  std::error_code error;
+  if (m.place.run.empty() || !std::filesystem::exists(list, error) || chosen("data") ||
+      chosen("val") || chosen("val_fraction") || chosen("split_seed"))
+    return "";
+  constexpr uint64_t max_bytes = 1 << 30;
+  std::multiset<std::string> listed;
+  for (const std::string& name : split(read_text_file(list, max_bytes), '\n'))
+    if (!name.empty()) listed.insert(end_of_path(name));
+  int64_t others = 0;
+  for (int64_t i = 0; i < val.size(); ++i) {
+    const auto found = listed.find(end_of_path(printable(val.name(i), std::string::npos)));
+    if (found == listed.end())
+      ++others;
+    else
+      listed.erase(found);
+  }
+  const auto missing = static_cast<int64_t>(listed.size());
+  if (others == 0 && missing == 0) return "";
+  const auto are = [](int64_t n) { return counted(n, "image") + (n == 1 ? " is" : " are"); };
+  return "warning: the data has changed since the run: " +
+         (others ? are(others) + " not in " + list : "") + (others && missing ? ", " : "") +
+         (missing ? are(missing) + " missing that " + (others ? "it" : list) + " lists" : "");
+}
+
 Images open_split(const TrainedModel& m, Split which) {
   DataSets data = open_data(m);
   const Options& o = m.options;
@@ -113,6 +152,8 @@ Images open_split(const TrainedModel& m, Split which) {
     throw UserError(o.data + ": has no images for validation; --split train evaluates the others");
   std::vector<std::unique_ptr<Dataset>> parts;
   if (which != Split::val) parts.push_back(std::move(data.train));
+  if (which == Split::val)
+    if (std::string line = changed_since(m, *data.val); !line.empty()) split.lines.push_back(line);
   if (which != Split::train && data.val) parts.push_back(std::move(data.val));
   split.images = std::make_unique<Joined>(std::move(parts), labels_by_weights(data.classes, m));
   return split;

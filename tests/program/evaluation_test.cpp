@@ -234,6 +234,20 @@ TEST_F(Evaluation, BadInputIsOneLine) {
   expect_refused("predict run photos", weights + ": these weights don't fit the model; missing: ");
 }
 
+TEST_F(Evaluation, SaysThatTheDataHasChanged) {
+  train_run("run");
+  EXPECT_FALSE(has(go("eval run").output, "warning"));
+  write_text(in("run/val.txt"), contents(in("run/val.txt")) + "photos/class0/gone.ppm\n");
+  EXPECT_TRUE(has(go("eval run").output,
+                  "\nwarning: the data has changed since the run: 1 image is missing that "
+                  "run/val.txt lists\n"));
+  write_text(in("run/val.txt"), "photos/class0/gone.ppm\n");
+  EXPECT_TRUE(has(go("eval run").output,
+                  " images are not in run/val.txt, 1 image is missing that "
+                  "it lists\n"));
+  EXPECT_FALSE(has(go("eval run --data photos").output, "warning"));
+}
+
 TEST_F(Evaluation, AConfusionFileIsReplacedOrLosesNoResult) {
   train_run("run");
   write_text(in("c.csv"), "old");
