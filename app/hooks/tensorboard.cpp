@@ -3,6 +3,7 @@
 #if BAREVISION_TENSORBOARD
 #include <algorithm>
 #include <bit>
+#include <filesystem>
 #include <vector>
 
 #include "app/hooks/evaluation_pictures.h"
@@ -55,6 +56,7 @@ void TensorBoard::tell_failure(Run& run) {
 
 void TensorBoard::before_train(Run& run) {
   const int64_t first = run.progress.step + 1;
+  if (first > run.end && run.progress.settled) return;  // nothing to do, nothing to log
   try {
     file_ = std::make_shared<EventFile>(run.setup.options.out, first);
   } catch (const RunError& e) {
@@ -78,7 +80,18 @@ void TensorBoard::write_options(Run& run, int64_t step) {
       if (row.uses.stored)
         table += "| " + row.flag() + " | " +
                  printable(join(items_of(run.setup.options, row), ",")) + " |\n";
-  write(run, [=](EventFile& file) { file.text(step, "options", table); });
+  std::vector<HParam> parameters;
+  for (const OptionGroup& group : option_groups())
+    for (const OptionRow& row : group.rows)
+      if (row.uses.kept || row.name == "model")
+        if (const std::string value = join(items_of(run.setup.options, row), ","); !value.empty())
+          parameters.push_back({std::string(row.name), value});
+  const std::string folder =
+      std::filesystem::path(run.setup.options.out).lexically_normal().filename().string();
+  write(run, [=](EventFile& file) {
+    file.text(step, "options", table);
+    if (step == 1) file.parameters(folder, parameters);
+  });
 }
 
 // Drawn once more, before the first step.
@@ -111,7 +124,7 @@ void TensorBoard::after_test_epoch(Run& run, bool averaged, const EvaluationSums
   write_image(run, step, "Images/mistakes", mistakes_picture(run, max_mistakes));
   if (classes <= max_classes)
     write_image(run, step, "Images/confusion",
-                confusion_picture(run.trainer.predictions(), classes));
+                confusion_picture(run.trainer.predictions(), run.setup.data.classes));
 }
 
 void TensorBoard::after_train_iter(Run& run, StepRecord& r) {
@@ -141,12 +154,12 @@ void TensorBoard::after_train_epoch(Run& run, EpochRecord& r) {
   };
   add("Accuracy/train_epoch", r.train_top1);
   add("Throughput/train_epoch", r.images_per_second);
-  add("Loss/test", r.val_loss);
-  add("Accuracy/test", r.val_top1);
-  add("Accuracy/test_top5", r.val_top5);
-  add("Loss/test_average", r.ema_loss);
-  add("Accuracy/test_average", r.ema_top1);
-  add("Seconds/test", r.test_seconds);
+  add("Loss/val", r.val_loss);
+  add("Accuracy/val", r.val_top1);
+  add("Accuracy/val_top5", r.val_top5);
+  add("Loss/val_average", r.ema_loss);
+  add("Accuracy/val_average", r.ema_top1);
+  add("Seconds/val", r.test_seconds);
   write(run, [step = r.step, scalars](EventFile& file) { file.scalars(step, scalars); });
 }
 

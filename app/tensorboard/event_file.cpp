@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "app/tensorboard/event.pb.h"
+#include "base/text.h"
 #include "comm/processes/world.h"
 #include "data/records/tfrecord.h"
 #include "engine/files/event_file_names.h"
@@ -78,6 +79,33 @@ void EventFile::text(int64_t step, std::string_view tag, std::string_view markdo
   tensor.set_dtype(tensorboard::Tensor::STRING);
   tensor.mutable_tensor_shape()->add_dim()->set_size(1);
   tensor.add_string_val(std::string(markdown));
+  kept_ += record_of(event);
+}
+
+void EventFile::parameters(std::string_view run, std::span<const HParam> all) {
+  tensorboard::HParams content;
+  auto& start = *content.mutable_session_start_info();
+  start.set_group_name(std::string(run));
+  Event event = event_at(0);
+  start.set_start_time_secs(event.wall_time());
+  for (const auto& [name, text] : all) {
+    auto& value = (*start.mutable_hparams())[name];
+    if (const auto number = parse_number(text))
+      value.set_number_value(*number);
+    else if (text == "true" || text == "false")
+      value.set_bool_value(text == "true");
+    else
+      value.set_string_value(printable(text));
+  }
+  auto& value = *event.mutable_summary()->add_value();
+  value.set_tag("_hparams_/session_start_info");
+  auto& plugin = *value.mutable_metadata()->mutable_plugin_data();
+  plugin.set_plugin_name("hparams");
+  plugin.set_content(content.SerializeAsString());
+  auto& nothing = *value.mutable_tensor();
+  nothing.set_dtype(tensorboard::Tensor::FLOAT);
+  nothing.mutable_tensor_shape();
+  nothing.add_float_val(0);
   kept_ += record_of(event);
 }
 

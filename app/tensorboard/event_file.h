@@ -15,6 +15,10 @@ struct Scalar {
   double value;
 };
 
+struct HParam {  // shown as a number where it is one
+  std::string name, value;
+};
+
 class EventFile {
  public:
   // A new file, under the name that TensorBoard's own writer gives it, after those that are in the
@@ -24,6 +28,8 @@ class EventFile {
   // Kept until flush().
   void scalars(int64_t step, std::span<const Scalar>);
   void text(int64_t step, std::string_view tag, std::string_view markdown);
+  // What the run was started with, for the HPARAMS tab.
+  void parameters(std::string_view run, std::span<const HParam>);
   void image(int64_t step, std::string_view tag, std::span<const std::byte> png, int height,
              int width);
   // Throws RunError; then the file ends with what was written before, and nothing is kept.

@@ -135,9 +135,9 @@ class TensorBoardRuns : public ProgramTest {
       expect_curve(tag, "step", member);
     for (const auto& [tag, member] : {std::pair{"Loss/train_epoch", "train_loss"},
                                       {"Accuracy/train_epoch", "train_top1"},
-                                      {"Loss/test", "val_loss"},
-                                      {"Accuracy/test", "val_top1"},
-                                      {"Accuracy/test_top5", "val_top5"},
+                                      {"Loss/val", "val_loss"},
+                                      {"Accuracy/val", "val_top1"},
+                                      {"Accuracy/val_top5", "val_top5"},
                                       {"Seconds/epoch", "seconds"}})
       expect_curve(tag, "epoch", member);
   }
@@ -147,15 +147,25 @@ TEST(EvaluationPictures, ConfusionHasARowForEachClassOfImages) {
   const std::vector<Prediction> said = {{.index = 0, .label = 0, .top = 0},
                                         {.index = 1, .label = 1, .top = 0},
                                         {.index = 2, .label = 1, .top = 0}};
-  const Image picture = confusion_picture(said, 2);
-  ASSERT_EQ(picture.width, 320);
-  const auto pixel = [&](int row, int column) {
-    const size_t at = 3 * (size_t(80 + 160 * row) * 320 + size_t(80 + 160 * column));
+  const std::vector<std::string> two = {"cat", "dog"};
+  const Image picture = confusion_picture(said, two);
+  const std::vector<int> right = {0, 90, 170}, wrong = {200, 80, 0}, none = {255, 255, 255};
+  const auto pixel = [&](int y, int x) {
+    const size_t at = 3 * (size_t(y) * size_t(picture.width) + size_t(x));
     return std::vector<int>(&picture.pixels[at], &picture.pixels[at] + 3);
   };
-  EXPECT_EQ(pixel(0, 0), (std::vector<int>{0, 90, 170}));
-  EXPECT_EQ(pixel(1, 0), (std::vector<int>{200, 80, 0}));
-  EXPECT_EQ(pixel(0, 1), (std::vector<int>{255, 255, 255}));
+  // The cells are at the lower right; the corners of a cell have its colour.
+  constexpr int cell = 160;
+  const int bottom = picture.height - 8 - 1, side = picture.width - 8 - 1;
+  EXPECT_EQ(pixel(bottom - cell, side - cell), right);
+  EXPECT_EQ(pixel(bottom, side - cell), wrong);
+  EXPECT_EQ(pixel(bottom - cell, side), none);
+  int white = 0;  // the figure on the first
+  for (int y = bottom - cell; y > bottom - 2 * cell; --y)
+    for (int x = side - cell; x > side - 2 * cell; --x) white += pixel(y, x) == none;
+  EXPECT_GT(white, 10);
+  const std::vector<std::string> many(100, "x");  // whose names and numbers have no room
+  EXPECT_LT(confusion_picture(said, many).width, 340);
 }
 
 TEST(EvaluationPictures, TheSurestMistakesComeFirst) {
@@ -193,7 +203,31 @@ TEST_F(TensorBoardRuns, HasWhatMetricsHave) {
   // One of each evaluation.
   EXPECT_EQ(images["Images/mistakes"].size(), 2u);
   ASSERT_EQ(images["Images/confusion"].size(), 2u);
-  EXPECT_EQ(images["Images/confusion"][0].width, 320);
+  EXPECT_GT(images["Images/confusion"][0].width, 320);
+}
+
+// With nothing left to do there is nothing to log.
+TEST_F(TensorBoardRuns, AFinishedRunGetsNoFurtherFile) {
+  go(words("--epochs 1"));
+  EXPECT_TRUE(has(go("--resume run").output, "nothing left to do"));
+  EXPECT_EQ(paths_in(in("run")).size(), 1u);
+}
+
+TEST_F(TensorBoardRuns, HasTheOptionsAsParameters) {
+  go(words("--steps 1 --nesterov --optimizer sgd"));
+  tensorboard::HParams found;
+  for (const Event& event : events_of(paths_in(in("run"))[0]))
+    for (const auto& value : event.summary().value())
+      if (const auto& plugin = value.metadata().plugin_data(); plugin.plugin_name() == "hparams") {
+        EXPECT_EQ(value.tag(), "_hparams_/session_start_info");
+        ASSERT_TRUE(found.ParseFromString(plugin.content()));
+      }
+  const auto& start = found.session_start_info();
+  EXPECT_EQ(start.group_name(), "run");
+  EXPECT_EQ(start.hparams().at("batch").number_value(), 8);
+  EXPECT_EQ(start.hparams().at("optimizer").string_value(), "sgd");
+  EXPECT_TRUE(start.hparams().at("nesterov").bool_value());
+  EXPECT_FALSE(start.hparams().contains("workers"));
 }
 
 // Killed after its checkpoint: the steps behind it were logged, and come again.
