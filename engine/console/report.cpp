@@ -19,7 +19,7 @@ namespace bv {
 
 namespace {
 
-// "adamw, lr 0.0005, cosine after 2 epochs of warm-up, weight decay 0.05; batch 64, 30 epochs"
+// "adamw, lr 0.0005, 2 epochs of warm-up, cosine, weight decay 0.05; batch 64, 30 epochs"
 std::string recipe(const Options& o) {
   const auto number = [](double x) { return format_number(x, 6); };
   const std::string warmup =
@@ -28,9 +28,9 @@ std::string recipe(const Options& o) {
           ? number(o.warmup_epochs) + (o.warmup_epochs == 1 ? " epoch" : " epochs")
           : "";
   std::string text =
-      word_of(o.optimizer) + ", lr " + number(o.lr) + ", " + schedule_text(o) +
-      (warmup.empty() ? "" : " after " + warmup + " of warm-up") + ", weight decay " +
-      number(o.weight_decay) + "; batch " + std::to_string(*o.batch) +
+      word_of(o.optimizer) + ", lr " + number(o.lr) +
+      (warmup.empty() ? "" : ", " + warmup + " of warm-up") + ", " + schedule_text(o) +
+      ", weight decay " + number(o.weight_decay) + "; batch " + std::to_string(*o.batch) +
       (o.accumulate > 1 ? " x " + std::to_string(o.accumulate) : "") + ", " + number(o.epochs) +
       (o.epochs == 1 ? " epoch" : " epochs") + ", augment " + augmentation_text(o);
   if (o.label_smoothing > 0) text += ", label smoothing " + number(o.label_smoothing);

@@ -126,7 +126,8 @@ std::string schedule_text(const ScheduleOptions& o) {
   std::string text =
       word_of(o.schedule) + (details.empty() ? "" : " (" + join(details, ", ") + ")");
   if (o.lr_after)
-    text += ", " + number(o.lr_after->lr) + " after epoch " + std::to_string(o.lr_after->epoch);
+    text +=
+        ", then " + number(o.lr_after->lr) + " from epoch " + std::to_string(o.lr_after->epoch + 1);
   return text;
 }
 

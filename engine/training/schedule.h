@@ -35,7 +35,7 @@ Schedule schedule_of(const ScheduleOptions&, double epochs, int64_t updates_per_
 // Throws UserError where options of the schedule contradict each other. A recipe's options that
 // don't go with the schedule are dropped.
 void check_schedule(Options&);
-// "cosine (period 20 epochs, minimum 1e-06), 1e-06 after epoch 600"
+// "cosine (period 20 epochs, minimum 1e-06), then 1e-06 from epoch 601"
 std::string schedule_text(const ScheduleOptions&);
 // Lines on a schedule that isn't what the user may expect: a warm-up that lasts as long as the run,
 // a curve that other epochs have moved since the checkpoint (`at`, as far as the run is).

@@ -133,7 +133,7 @@ TEST(Schedule, InWords) {
   const auto text = [](const std::string& json) { return schedule_text(options(json)); };
   EXPECT_EQ(text("{}"), "cosine");
   EXPECT_EQ(text(R"({"period_epochs": 20, "min_lr": 1e-6, "lr_after": "600:1e-6"})"),
-            "cosine (period 20 epochs, minimum 1e-06), 1e-06 after epoch 600");
+            "cosine (period 20 epochs, minimum 1e-06), then 1e-06 from epoch 601");
   EXPECT_EQ(text(R"({"schedule": "step", "decay_epochs": 30})"), "step (x 0.1 every 30 epochs)");
   EXPECT_EQ(text(R"({"schedule": "multistep", "decay_milestones": [30, 60], "decay_rate": 0.5})"),
             "multistep (x 0.5 with epochs 30, 60)");
