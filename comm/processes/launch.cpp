@@ -234,12 +234,15 @@ class Supervisor {
     return name + " (node " + std::to_string(place_.node) + ", " + name_of_machine() + ")";
   }
 
+  // An only process has said itself what went wrong.
   void say_end(int worker, int status) const {
     const std::string who = name_of(worker);
+    const bool said = region_.control().error_printed;
+    const bool only = workers_.size() == 1 && place_.nodes == 1;
     if (WIFSIGNALED(status))
       print_error_line(who + " was killed by " + name_of_signal(WTERMSIG(status)) +
                        (WTERMSIG(status) == SIGKILL ? " (out of memory?)" : ""));
-    else if (WEXITSTATUS(status) != 2 || !region_.control().error_printed)
+    else if (!said || (WEXITSTATUS(status) != 2 && !only))
       print_error_line(who + " ended with exit code " + std::to_string(WEXITSTATUS(status)));
   }
 
