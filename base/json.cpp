@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <regex>
 #include <vector>
 
 #include "base/error.h"
@@ -22,6 +24,29 @@ std::string line_and_column(std::string_view text, size_t position) {
   const size_t newline = before.rfind('\n');
   const size_t column = before.size() - (newline == before.npos ? 0 : newline + 1) + 1;
   return "line " + std::to_string(line) + ", column " + std::to_string(column);
+}
+
+constexpr const char* spaces = " \t\r\n";
+
+// What a file is that isn't JSON, if it shows: "is empty".
+std::string other_format(std::string_view text) {
+  const size_t first = text.find_first_not_of(spaces);
+  if (first == text.npos) return "is empty";
+  if (text[first] == '{') return "";
+  static const std::regex yaml(R"((^|\n)\s*[A-Za-z_]+:(\s|$))"), toml(R"((^|\n)\s*[A-Za-z_]+\s*=)");
+  const std::string beginning(text.substr(0, 2000));
+  for (const auto& [name, form] : {std::pair("YAML", &yaml), {"TOML", &toml}})
+    if (std::regex_search(beginning, *form))
+      return std::string("looks like ") + name + R"(; write JSON: {"key": value, ...})";
+  return "";
+}
+
+// A comma before the bracket at which parsing stopped, which other formats allow.
+bool trails_comma(std::string_view text, size_t position) {
+  if (position == 0 || position > text.size() || !std::strchr("}]", text[position - 1]))
+    return false;
+  const size_t before = text.find_last_not_of(spaces, position - 2);
+  return before != text.npos && position >= 2 && text[before] == ',';
 }
 
 // "[json.exception.parse_error.101] parse error at line 3, column 1: syntax error ... - unexpected
@@ -55,6 +80,11 @@ Json parse_json_object(std::string_view text, const std::string& path) try {
                     std::string(kind_of(root)));
   return root;
 } catch (const Json::parse_error& e) {
+  if (const std::string other = other_format(text); !other.empty())
+    throw UserError(path + ": " + other);
+  if (trails_comma(text, e.byte))
+    throw UserError(path + ": " + line_and_column(text, text.find_last_of(',', e.byte - 1) + 1) +
+                    ": a comma with nothing after it; remove it");
   throw UserError(path + ": " + (e.byte > 0 ? line_and_column(text, e.byte) + ": " : "") +
                   "this is not JSON" + reason_of(e));
 } catch (const Json::out_of_range& e) {

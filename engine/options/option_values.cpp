@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <concepts>
+#include <regex>
 #include <set>
 
 #include "base/error.h"
@@ -140,6 +141,12 @@ struct PlainText : ChoiceText {
   template <size_t n>
   static void read(std::array<double, n>& out, const OptionRow& row, const Items& in) {
     if (in.size() != n) refuse("must be " + std::to_string(n) + " numbers");
+    const auto of_bytes = [](const std::string& item) {
+      const double value = parse_number(item).value_or(0);
+      return value >= 2 && value <= 255;
+    };
+    if (row.name == "mean" && std::ranges::any_of(in, of_bytes))
+      refuse(range_text(row.range, false) + "; divide values of 0-255 by 255");
     for (size_t i = 0; i < n; ++i) out[i] = to_number(in[i], row.range);
   }
   // --color-jitter takes one number for the first three, or three or four.
@@ -238,6 +245,23 @@ bool may_contain(OptionFile file, const Uses& uses) {
                                       : uses.named;
 }
 
+// As for a flag of that name, with keys in place of flags.
+std::string advice_for_key(const std::string& key) {
+  static const std::regex flags("--([a-z][a-z-]*)");
+  const std::string advice = advice_for_foreign("--" + key);
+  if (advice.empty()) return suggestion(key, option_names());
+  std::string text;
+  auto last = advice.cbegin();
+  for (std::sregex_iterator found(advice.begin(), advice.end(), flags), end; found != end;
+       ++found) {
+    std::string name = (*found)[1];
+    std::ranges::replace(name, '-', '_');
+    text.append(last, (*found)[0].first).append(find_option(name) ? name : found->str());
+    last = (*found)[0].second;
+  }
+  return text.append(last, advice.cend());
+}
+
 }  // namespace
 
 template <class T>
@@ -288,8 +312,7 @@ Values values_from_json(const Json& object, const std::string& where, OptionFile
                       "' is an object, in which no option is looked for; put them beside it");
     const OptionRow* row = find_option(key);
     if (!row)
-      throw UserError(where + ": unknown key '" + printable(key) + "'" +
-                      suggestion(key, option_names()));
+      throw UserError(where + ": unknown key '" + printable(key) + "'" + advice_for_key(key));
     if (!may_contain(file, row->uses))
       throw UserError(where + ": '" + key + "' can't be part of a " +
                       (file == OptionFile::config ? "config" : "recipe"));

@@ -65,9 +65,22 @@ TEST(Config, MistakesNameFileAndKey) {
   expect_config_error(R"({"lr": 1, "lr": 2})", "the key 'lr' is given twice");
   expect_config_error("{\"lr\": 1,\n  \"batch\" 2}",
                       "run.json: line 2, column 11: this is not JSON: unexpected number literal");
-  expect_config_error("{\"lr\": 1,\n}",
-                      "line 2, column 1: this is not JSON: unexpected '}'; expected string");
-  expect_config_error("", "this is not JSON");
+  expect_config_error("{\"lr\": 1,\n \"epochs\": 2 ,\n}",
+                      "run.json: line 2, column 14: a comma with nothing after it; remove it");
+  expect_config_error("{\"betas\": [0.9, 0.99,]}", "line 1, column 21: a comma with nothing");
+  expect_config_error("{}}", "line 1, column 3: this is not JSON");
+  for (const char* empty : {"", " \n"}) expect_config_error(empty, "run.json: is empty");
+  expect_config_error("# mine\nlr: 0.1\nepochs: 2\n",
+                      "run.json: looks like YAML; write JSON: {\"key\": value, ...}");
+  expect_config_error("lr = 0.1\n", "run.json: looks like TOML; write JSON: {");
+  expect_config_error("lr", "line 1, column 1: this is not JSON");
+  expect_config_error(R"({"learning_rate": 1})",
+                      "run.json: unknown key 'learning_rate': here it is lr");
+  expect_config_error(R"({"batch_size": 1})",
+                      "unknown key 'batch_size': here it is batch, of all processes together "
+                      "(local_batch: of each)");
+  expect_config_error(R"({"mean": [124, 116, 104]})",
+                      "must be at least 0 and at most 1; divide values of 0-255 by 255");
   expect_config_error("[1]", "an object { ... } is expected");
   expect_config_error(R"({"lr": 1e999})", "out of range");
   expect_config_error(R"({"data": "a\u0000b"})", "zero byte");
