@@ -93,12 +93,12 @@ class Receiver {
 }  // namespace
 
 std::span<const int> stop_signals() {
-  static constexpr int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+  static constexpr int numbers[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
   static const bool hangs_up = [] {
     struct sigaction before {};
     return sigaction(SIGHUP, nullptr, &before) != 0 || before.sa_handler != SIG_IGN;
   }();
-  return {numbers, hangs_up ? 3u : 2u};
+  return {numbers, hangs_up ? 4u : 3u};
 }
 
 void hold_stop_signals() { held(); }

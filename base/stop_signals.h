@@ -1,4 +1,5 @@
-// Requests to stop: SIGINT, SIGTERM, SIGHUP. All threads block them and one thread waits for them.
+// Requests to stop: SIGINT, SIGTERM, SIGHUP, and SIGUSR1, which batch systems send before a job's
+// time is up. All threads block them and one thread waits for them.
 // A handler would run on the stack of a thread that computes, below whose stack pointer a library
 // may keep data: oneDNN's AVX2 code does.
 #pragma once

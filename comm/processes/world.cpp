@@ -96,7 +96,18 @@ int tasks_per_node(const std::string& text) {
   return static_cast<int>(parse_integer(text.substr(0, text.find_first_of("(,"))).value_or(0));
 }
 
+// A batch script has SLURM_PROCID=0, too, but nobody starts its other tasks.
+void refuse_batch_script() {
+  const int tasks = variable("SLURM_NTASKS") ? number("SLURM_NTASKS", 1, max_processes) : 1;
+  for (const char* step : {"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS"})
+    if (variable(step) || tasks == 1) return;
+  throw UserError("SLURM_NTASKS is " + std::to_string(tasks) +
+                  ", but srun has not started this process (there is no SLURM_STEP_ID): in a job "
+                  "script, write srun ./launcher ..., or give -n to start the processes here");
+}
+
 World from_slurm() {
+  refuse_batch_script();
   // A step's own number of tasks may differ from the job's.
   const bool step = variable("SLURM_STEP_NUM_TASKS").has_value();
   World world = read(

@@ -22,10 +22,12 @@ class Environment {
  public:
   explicit Environment(const std::vector<std::string>& variables) {
     for (const char* name :
-         {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-          "GROUP_RANK", "GROUP_WORLD_SIZE", "SLURM_NODEID", shared_fd_variable,
-          "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS",
-          "SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_TASKS_PER_NODE", "PMIX_NAMESPACE"})
+         {"RANK",          "WORLD_SIZE",       "MASTER_ADDR",          "MASTER_PORT",
+          "LOCAL_RANK",    "LOCAL_WORLD_SIZE", "GROUP_RANK",           "GROUP_WORLD_SIZE",
+          "SLURM_NODEID",  shared_fd_variable, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+          "SLURM_PROCID",  "SLURM_NTASKS",     "SLURM_LOCALID",        "SLURM_JOB_ID",
+          "SLURM_STEP_ID", "SLURM_STEPID",     "SLURM_STEP_NUM_TASKS", "SLURM_TASKS_PER_NODE",
+          "PMIX_NAMESPACE"})
       unsetenv(name);
     for (const std::string& variable : variables) {
       const size_t equals = variable.find('=');
@@ -85,7 +87,7 @@ TEST(World, ReadsOurLauncher) {
 
 TEST(World, ReadsSlurm) {
   const Environment given({"SLURM_PROCID=1", "SLURM_NTASKS=6", "SLURM_LOCALID=1", "SLURM_JOB_ID=77",
-                           "SLURM_NODEID=2", "SLURM_TASKS_PER_NODE=2(x3)"});
+                           "SLURM_NODEID=2", "SLURM_TASKS_PER_NODE=2(x3)", "SLURM_STEP_ID=0"});
   const auto world = world_from_environment();
   ASSERT_TRUE(world);
   EXPECT_EQ(world->rank, 1);
@@ -102,7 +104,9 @@ TEST(World, NamesWhatIsMissingOrWrong) {
       {{"WORLD_SIZE=2"}, "WORLD_SIZE is set in the environment, RANK is not"},
       {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=localhost"}, "MASTER_PORT is not"},
       {{"RANK=2", "WORLD_SIZE=2"}, "RANK=2" + range},
-      {{"RANK=x", "WORLD_SIZE=2"}, "RANK=x" + range}};
+      {{"RANK=x", "WORLD_SIZE=2"}, "RANK=x" + range},
+      {{"SLURM_PROCID=0", "SLURM_NTASKS=2"},  // a job script without srun
+       "SLURM_NTASKS is 2, but srun has not started this process (there is no SLURM_STEP_ID)"}};
   for (const auto& [variables, part] : cases) {
     const Environment given(variables);
     EXPECT_TRUE(is_line(complaint(), part));

@@ -69,6 +69,15 @@ TEST_F(ProgramOutput, AHangUpStopsInOrder) {
   expect_steps(int(load_checkpoint(in("run")).step));
 }
 
+// Slurm's --signal=USR1, before a job's time is up.
+TEST_F(ProgramOutput, AUserSignalStopsInOrder) {
+  Program run(folder_.path(), two + "--steps 100000");
+  ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  kill(run.pid(), SIGUSR1);
+  EXPECT_EQ(run.wait().code, 128 + SIGUSR1);
+  expect_steps(int(load_checkpoint(in("run")).step));
+}
+
 // Of a short run, every update.
 TEST_F(ProgramOutput, AShortRunLogsAllItsSteps) {
   go("vit_tiny --image-size 32 --patch-size 16 --device cpu --data synthetic --batch 4 --out run "
