@@ -119,7 +119,8 @@ class Fitting {
       if (std::ranges::find(result_.fresh, p.name) == result_.fresh.end()) fit(p);
     for (const auto& [name, tensor] : file_.tensors) extra_.add(printable(name));
     const std::string misfits = missing_.text("missing") + extra_.text("extra") +
-                                other_.text("of another shape") + broken_.text("not finite");
+                                other_.text("of another shape") + broken_.text("not finite") +
+                                advice_;
     if (!misfits.empty()) throw UserError(path_ + ": these weights don't fit the model" + misfits);
     std::string note = "weights: " + path_ + ", " + std::to_string(result_.tensors.size()) +
                        " of " + std::to_string(parameters_.size()) + " tensors";
@@ -129,9 +130,9 @@ class Fitting {
   }
 
  private:
-  // Strips the prefixes that DistributedDataParallel and torch.compile add to names.
+  // Strips the prefixes that DistributedDataParallel, torch.compile and Lightning add to names.
   void strip_prefixes() {
-    for (const std::string prefix : {"module.", "_orig_mod.", "module."}) {
+    for (const std::string prefix : {"module.", "model.", "_orig_mod.", "module."}) {
       const auto has_it = [&](const auto& tensor) { return tensor.first.starts_with(prefix); };
       if (file_.tensors.empty() || !std::ranges::all_of(file_.tensors, has_it)) continue;
       std::map<std::string, HostTensor> tensors;
@@ -185,9 +186,17 @@ class Fitting {
     HostTensor& tensor = node.mapped();
     if (!std::ranges::all_of(tensor.data, [](float x) { return std::isfinite(x); }))
       return broken_.add(p.name);
+    if (p.name == "patch_embed.proj.weight" && is_patch(p.shape) && is_patch(tensor.shape) &&
+        tensor.shape != p.shape)
+      advice_ = "; give --patch-size " + std::to_string(tensor.shape[2]);
     if (tensor.shape != p.shape && !resized(p, tensor))
       return other_.add(p.name + " " + shape_text(tensor.shape) + " for " + shape_text(p.shape));
     result_.tensors.insert(std::move(node));
+  }
+
+  // [C, 3, P, P]
+  static bool is_patch(const std::vector<int64_t>& shape) {
+    return shape.size() == 4 && shape[1] == 3 && shape[2] == shape[3];
   }
 
   bool resized(const ParameterShape& p, HostTensor& tensor) {
@@ -209,6 +218,7 @@ class Fitting {
   const std::vector<std::string>& heads_;
   FitResult result_;
   std::vector<std::string> changes_;  // parts of the note
+  std::string advice_;
   Listing missing_, extra_, other_, broken_;
 };
 

@@ -59,11 +59,21 @@ TEST(Weights, WrappersPrefixesAreLeftOut) {
   const std::string all = "weights: w.safetensors, 4 of 4 tensors, names without ";
   EXPECT_EQ(fit(prefixed("module.")).note, all + "module.");
   EXPECT_EQ(fit(prefixed("_orig_mod.")).note, all + "_orig_mod.");
+  EXPECT_EQ(fit(prefixed("model.")).note, all + "model.");  // Lightning's, by habit
   EXPECT_EQ(fit(prefixed("module._orig_mod.")).note, all + "module., names without _orig_mod.");
   EXPECT_EQ(fit(prefixed("_orig_mod.module.")).note, all + "_orig_mod., names without module.");
   TensorFile some = prefixed("module.");
   some.tensors["norm.weight"] = filled({2});
   EXPECT_TRUE(has(refusal(some), "extra: module.head.bias"));
+}
+
+TEST(Weights, OtherPatchesAreNamed) {
+  const std::vector<ParameterShape> patches = {{"patch_embed.proj.weight", {2, 3, 4, 4}}};
+  TensorFile file;
+  file.tensors["patch_embed.proj.weight"] = filled({2, 3, 2, 2});
+  EXPECT_EQ(error_of([&] { fit_weights(file, "w", patches, {}); }),
+            "w: these weights don't fit the model; of another shape: patch_embed.proj.weight "
+            "[2x3x2x2] for [2x3x4x4]; give --patch-size 2");
 }
 
 // As in files of PyTorch's batch norms.
