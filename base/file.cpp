@@ -22,6 +22,8 @@ int open_regular(const std::string& path, int flags) {
   const int fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0666);
   constexpr const char* other_kind = "not a regular file";
   if (fd < 0 && errno == ENXIO) throw FileError(other_kind);  // a pipe or socket, for writing
+  if (fd < 0 && errno == ENOENT)
+    throw FileError(flags & O_CREAT ? "no such folder" : "no such file");
   if (fd < 0) throw FileError(std::strerror(errno));
   struct stat status;
   const int failure = fstat(fd, &status) == 0 ? 0 : errno;

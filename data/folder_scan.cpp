@@ -28,6 +28,8 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
     if (!hidden(at->path())) entries.push_back(*at);
+  if (error == std::errc::no_such_file_or_directory)
+    throw DataError(folder.string() + ": no such folder");
   if (error) throw DataError(folder.string() + ": can't be read: " + error.message());
   std::sort(entries.begin(), entries.end());
   return entries;

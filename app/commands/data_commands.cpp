@@ -26,7 +26,10 @@ std::string require_folder(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) throw UserError(path + ": " + error.message());
+  if (!fs::exists(status))
+    throw UserError(
+        path + ": " +
+        (status.type() == fs::file_type::not_found ? "no such file or folder" : error.message()));
   if (!fs::is_directory(status)) throw UserError(path + ": is a file where a folder is expected");
   return path;
 }

@@ -197,7 +197,7 @@ TEST(Dataset, ValidationImagesOfAnotherFolder) {
   EXPECT_EQ(sets.val->size(), 4);
   EXPECT_EQ(sets.val->name(0), val / "bus/0.ppm");
   EXPECT_EQ(sets.val->image(0, 0).width, 9);
-  expect_refused({.path = train.path(), .val = val / "nowhere"}, {"nowhere", "can't be read"});
+  expect_refused({.path = train.path(), .val = val / "nowhere"}, {"nowhere", "no such folder"});
   expect_refused({.path = "", .val = val.path()}, {"--val", "folders of images"});
   TemporaryFolder split;
   make_classes(split / "train", {"bus", "car"}, 3);

@@ -82,7 +82,7 @@ TEST_F(DataCommands, SplitRefuses) {
   fs::remove(in("single/class1/0.ppm"));
   make_cifar(in("cifar"));
   write_ppm(in("flat/1.ppm"), 4, 4, 0);
-  expect_refused("data split nowhere out", "nowhere: No such file or directory");
+  expect_refused("data split nowhere out", "nowhere: no such file or folder");
   expect_refused("data split flat/1.ppm out", "flat/1.ppm: is a file where a folder is expected");
   expect_refused("data split flat out",
                  "flat: no class folders in it (nor train/ and val/, nor CIFAR-10's "

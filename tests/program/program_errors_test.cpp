@@ -275,7 +275,7 @@ TEST_F(ProgramErrors, OfWeights) {
   write_safetensors(in("odd.safetensors"), weights);
   write_text(in("cut.safetensors"), contents(in(file)).substr(0, 1000000));
 
-  expect_refused(cifar + "nowhere.safetensors", "nowhere.safetensors: No such file or directory");
+  expect_refused(cifar + "nowhere.safetensors", "nowhere.safetensors: no such file");
   expect_refused(cifar + "run",
                  "--weights run: a folder; give a file: run/best/weights.safetensors or "
                  "run/last/weights.safetensors");
@@ -475,7 +475,7 @@ TEST_F(ProgramErrors, OfTheEnvironment) {
             "out -n\n");
   EXPECT_EQ(with("OMP_NUM_THREADS", "1,2", words).code, 0);
   EXPECT_EQ(with("BAREVISION_MODELS", in("nowhere"), words).errors,
-            in("nowhere") + ": can't be read: No such file or directory\n");
+            in("nowhere") + ": no such folder\n");
 }
 
 // Numbers that no run of this data and schedule comes to, with a checksum that is right.

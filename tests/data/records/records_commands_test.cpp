@@ -141,7 +141,7 @@ TEST_F(RecordCommands, ListsOfOthersArePacked) {
   refused("../a 0\n", "list line 1: ../a is not in the list's folder, . (# folder DIR");
   refused("photos/class0/1.ppm 0\nphotos/class0/1.ppm 0\n",
           "list: lists photos/class0/1.ppm twice");
-  refused("nowhere.jpg 0\n", "./nowhere.jpg: No such file or directory (--on-bad-image skip");
+  refused("nowhere.jpg 0\n", "./nowhere.jpg: no such file (--on-bad-image skip");
   refused("\x80\x04 0\n", "list line 1: a Python pickle");
   refused("photos/class0/1.ppm 0,0,41,9 0\n", "a box ends beyond its 40x36 pixels");
   refused("photos/class0/1.ppm 0,0,9,9 0\nphotos/class0/2.ppm 0\n",

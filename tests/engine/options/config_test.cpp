@@ -324,7 +324,7 @@ TEST(Config, ContradictionsAndUnknownModels) {
                       "c.json: --batch and --local-batch exclude"));
   EXPECT_TRUE(is_line(preliminary_error({"--lr", "1"}), "no MODEL given"));
   EXPECT_TRUE(
-      is_line(preliminary_error({"--config", folder / "none.json"}), "none.json: No such file"));
+      is_line(preliminary_error({"--config", folder / "none.json"}), "none.json: no such file"));
   EXPECT_TRUE(is_line(error_of([] { load_model_config("vit_tny"); }),
                       "unknown model 'vit_tny' (did you mean vit_tiny?)"));
   EXPECT_TRUE(is_line(error_of([] { load_model_config("../models/vit_tiny"); }), "unknown model"));
