@@ -28,7 +28,7 @@ std::string line_and_column(std::string_view text, size_t position) {
 
 constexpr const char* spaces = " \t\r\n";
 
-// What a file is that isn't JSON, if it shows: "is empty".
+// The reason why a file in another format isn't JSON, "is empty"; empty if it is unknown.
 std::string other_format(std::string_view text) {
   const size_t first = text.find_first_not_of(spaces);
   if (first == text.npos) return "is empty";

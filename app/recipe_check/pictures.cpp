@@ -131,7 +131,7 @@ void check_validation(const Setup& s, Findings& findings) {
   findings.push_back(
       {.what = "only " + counted(images, "image") + " for validation, of " +
                counted(static_cast<int64_t>(s.data.classes.size()), "class"),
-       .why = "each moves top-1 by " + format_number(100.0 / double(images), 2) + "%",
+       .why = "each moves top-1 by " + format_number(100.0 / double(images), 3) + "%",
        .advice = s.data.held_out ? "use a larger --val-fraction" : "use more validation images"});
 }
 

@@ -28,7 +28,7 @@ class EventFile {
   // Kept until flush().
   void scalars(int64_t step, std::span<const Scalar>);
   void text(int64_t step, std::string_view tag, std::string_view markdown);
-  // What the run was started with, for the HPARAMS tab.
+  // The run's options, for the HPARAMS tab.
   void parameters(std::string_view run, std::span<const HParam>);
   void image(int64_t step, std::string_view tag, std::span<const std::byte> png, int height,
              int width);

@@ -18,7 +18,7 @@ int width_of(std::string words);  // of a line of text, in pixels
 class Canvas {
  public:
   Canvas(int height, int width);
-  // What is outside the canvas is left out.
+  // Pixels outside the canvas are left out.
   void fill(int top, int left, int height, int width, const Color&);
   // A square, each pixel of it as a square of `zoom`. It must be inside.
   void picture(int top, int left, const std::vector<uint8_t>& pixels, int size, int zoom);

@@ -113,7 +113,9 @@ int launch_workers(int nproc, const std::string& words) {
 }
 
 std::string without_warning(const std::string& errors) {
-  return errors.starts_with("warning:") ? errors.substr(errors.find('\n') + 1) : errors;
+  const std::string line = errors.substr(0, errors.find('\n') + 1);
+  const bool cores = line.starts_with("warning:") && line.find(" processes share ") != line.npos;
+  return cores ? errors.substr(line.size()) : errors;
 }
 
 std::string own_path() {

@@ -78,7 +78,7 @@ TEST_F(ProgramOutput, AUserSignalStopsInOrder) {
   expect_steps(int(load_checkpoint(in("run")).step));
 }
 
-// Of a short run, every update.
+// Every update of a short run has a line.
 TEST_F(ProgramOutput, AShortRunLogsAllItsSteps) {
   go("vit_tiny --image-size 32 --patch-size 16 --device cpu --data synthetic --batch 4 --out run "
      "--steps 12");

@@ -228,7 +228,7 @@ TEST_F(ProgramRuns, TheAverageOfTheWeights) {
   const std::string words = on_vit + "--data more --batch 8 --ema .5 ";
   const Finished end = go(words + "--epochs 2 --lr .01 --out a");
   EXPECT_TRUE(has(end.output, ", moving average 0.5\n")) << end.output;
-  EXPECT_TRUE(has(end.output, "  ema top-1 "));
+  EXPECT_TRUE(has(end.output, "  ema "));
   EXPECT_TRUE(has(end.output, "weights: a/last/ema.safetensors, best: a/best/ema.safetensors\n"));
   EXPECT_TRUE(has(go(words + "--plan").output, "\nmoving average of weights "));
   const auto loss = metric(in("a"), "epoch", "ema_loss");

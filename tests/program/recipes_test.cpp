@@ -69,6 +69,10 @@ TEST_F(Recipes, LintSaysItAlone) {
   EXPECT_EQ(end.code, 0) << end.errors;
   EXPECT_EQ(end.output,
             "warning: only 200 updates (1 per epoch): too few to train well; use --accumulate 1\n"
+            "warning: an image of 32x32 pixels is only 4 patches of 16: attention has too few to "
+            "compare; use --patch-size 8 or --image-size 64\n"
+            "warning: only 8 images for validation, of 2 classes: each moves top-1 by 12.5%; use a "
+            "larger --val-fraction\n"
             "warning: computes in fp32, not in fp16: the cpu device lacks it; use --precision fp32 "
             "or another --device\n");
   EXPECT_EQ(run(set_up + "--batch 2 --strict").code, 2);
