@@ -4,6 +4,7 @@
 
 #include "app/recipe_check/checks.h"
 #include "base/text.h"
+#include "engine/options/option_table.h"
 
 namespace bv {
 
@@ -15,6 +16,12 @@ void check_precision(const Setup& s, Findings& findings) {
              "computes in " + word_of(o.precision) + ", not in " + word_of(s.requested.precision),
          .why = "the " + word_of(o.device) + " device lacks it",
          .advice = "use --precision " + word_of(o.precision) + " or another --device"});
+  // A config file has all of these options.
+  for (const char* option : {"loss_scale", "loss_scale_init", "loss_scale_growth_interval"})
+    if (o.source(option) == Source::command_line && o.precision != DType::fp16)
+      findings.push_back({.what = find_option(option)->flag() + " has no effect",
+                          .why = word_of(o.precision) + " needs no loss scale",
+                          .advice = "leave it out"});
 }
 
 void check_policy(const Setup& s, Findings& findings) {

@@ -73,8 +73,8 @@ void resolve_micro_batches(Options& o, const ModelConfig& model) {
 }
 
 // Options that were typed and have no effect, as check_schedule and resolve_augmentation refuse
-// theirs. `asked`: the precision before the device's limits.
-void refuse_unused(const Options& o, std::optional<DType> asked) {
+// theirs. The recipe check warns of the loss scale's, as the precision may be the device's choice.
+void refuse_unused(const Options& o) {
   const auto needs = [&](bool has_effect, std::string_view option, const char* what) {
     if (!has_effect && o.source(option) == Source::command_line)
       throw UserError(find_option(option)->flag() + " has no effect without " + what);
@@ -83,9 +83,6 @@ void refuse_unused(const Options& o, std::optional<DType> asked) {
   for (const char* option : {"momentum", "nesterov"}) needs(sgd, option, "--optimizer sgd");
   needs(!o.nesterov || o.momentum > 0, "nesterov", "--momentum");
   for (const char* option : {"betas", "eps"}) needs(!sgd, option, "--optimizer adam or adamw");
-  const bool fp16 = o.precision == DType::fp16 || asked == DType::fp16;
-  for (const char* option : {"loss_scale", "loss_scale_init", "loss_scale_growth_interval"})
-    needs(fp16, option, "--precision fp16");
 }
 
 // About 50 lines of a short run: its curves show the warm-up, too.
@@ -321,7 +318,7 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   // On GPUs PyTorch DDP's size; on the cpu what it measures best with.
   if (!o.bucket_bytes) o.bucket_bytes = (device.kind == DeviceKind::cuda ? 25 : 4) << 20;
   const DType dtype = resolve_precision(o, backend, device.kind);
-  refuse_unused(o, s.requested.precision);
+  refuse_unused(o);
   s.precision_policy = precision_policy(o, s.notes);
 
   auto [file, from] = read_weights(o, s.model);

@@ -106,9 +106,6 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
   for (const char* option : {"--betas .9,.95", "--eps 1e-6"})
     expect_unused(std::string("--optimizer sgd ") + option, "--optimizer adam or adamw");
   expect_unused("--optimizer sgd --nesterov --momentum 0", "--momentum");
-  for (const char* option :
-       {"--loss-scale 4", "--loss-scale-init 4", "--loss-scale-growth-interval 4"})
-    expect_unused(std::string("--device cpu ") + option, "--precision fp16");
   write_text(in("c.json"), "{\"imagesize\": 64}");
   expect_refused("vit_tiny --config c.json",
                  "c.json: unknown key 'imagesize' (did you mean image_size?)");

@@ -264,6 +264,8 @@ TEST(Lint, PrecisionThatIsNotInEffect) {
               "warning: computes in fp32, not in fp16: the cpu device lacks it; use --precision "
               "fp32 or another --device");
   expect_none(with(vit, {"--precision", "fp32"}));
+  expect_line(with(vit, {"--loss-scale-init", "128"}),
+              "warning: --loss-scale-init has no effect: fp32 needs no loss scale; leave it out");
 }
 
 TEST(Lint, PoliciesWhoseWindowsNeverOpen) {
