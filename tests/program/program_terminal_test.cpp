@@ -17,14 +17,15 @@ namespace {
 
 const std::string words = on_vit + "--data synthetic --batch 4 --epochs 2 --steps 12 --out run ";
 
+struct Window {
+  std::string kind = "xterm";
+  unsigned short columns = 80;
+  bool narrowed = false;  // to 40 columns from the first bar on
+  std::string last = "weights: ";
+};
+
 class ProgramTerminal : public ProgramTest {
  protected:
-  struct Window {
-    std::string kind = "xterm";
-    unsigned short columns = 80;
-    bool narrowed = false;  // to 40 columns from the first bar on
-    std::string last = "weights: ";
-  };
   // All that a terminal is sent, until a line with `last` in it ends.
   std::string on_terminal(const std::string& line, const Window& window = {}) {
     const Socket screen(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
